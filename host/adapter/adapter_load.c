@@ -3,9 +3,8 @@
 
 #include "adapter/stack.h"
 #include "adapter/tensors.h"
-#include "base/sizes.h"
+#include "base/units.h"
 #include "base/text.h"
-#include "base/words.h"
 #include "model/convert.h"
 #include "model/weights.h"
 
@@ -61,7 +60,7 @@ static weft_status place_entry(loading *self, const weft_adapter_entry *entry, w
     if (tensor == NULL)
         return weft_error_set(err, WEFT_E_DATA,
                               "%s: lacks '%s': the adapter was made with other targets than its " WEFT_ADAPTER_CONFIG
-                              " says, or for another model",
+                              " contains, or for another model",
                               self->directory, entry->tensor.name);
     if (entry->is_moved) {
         self->moved[entry->parameter] = (moved){tensor, entry};
@@ -79,11 +78,11 @@ static bool is_placed(const loading *self, const weft_tensor *tensor) {
 }
 
 static weft_status refuse_untied(const loading *self, const weft_parameter *parameter, weft_error *err) {
-    return weft_error_set(err, WEFT_E_DATA,
-                          "%s: '%s' and '%s' are one in this model, and the adapter has trained one of them apart from "
-                          "the other: it needs a base that does not tie them, or to be made with ensure_weight_tying "
-                          "= true, as PEFT calls it",
-                          self->directory, parameter->name, parameter->aliases[0]);
+    return weft_error_set(
+        err, WEFT_E_DATA,
+        "%s: '%s' and '%s' are one matrix in this model, and the adapter has trained only one of them. Fix: use a base "
+        "that does not tie them, or train the adapter with ensure_weight_tying = true in PEFT",
+        self->directory, parameter->name, parameter->aliases[0]);
 }
 
 /* True for a token table or head of a larger vocabulary than the model's. */
@@ -105,8 +104,8 @@ static weft_status place_base(loading *self, const weft_tensor *tensor, weft_err
                               self->directory, tensor->name);
     if (has_more_rows(self->declared, tensor, parameter))
         return weft_error_set(err, WEFT_E_DATA,
-                              "%s: '%s' has %lld rows, and this model's has %lld: the adapter was made beside tokens "
-                              "that were added; give [tokenizer] add, or pad, as its run had it",
+                              "%s: '%s' has %lld rows, and this model has %lld: the adapter was trained with added "
+                              "tokens. Fix: set [tokenizer] add or pad as in its run",
                               self->directory, tensor->name, (long long)tensor->dims[0], (long long)parameter->dims[0]);
     spec.rank = parameter->rank;
     memcpy(spec.dims, parameter->dims, sizeof parameter->dims);
@@ -146,46 +145,63 @@ static bool is_below(const char *parameter, const char *name, bool *exactly) {
     return any;
 }
 
-/* Fails if the file lacks a tensor of a module that this entry of modules_to_save names. */
-static weft_status check_saved(const loading *self, const char *name, weft_error *err) {
-    bool any = false;
-    for (int32_t p = 0; p < self->declared->n_parameters; p++) {
-        const weft_parameter *parameter = &self->declared->parameters[p];
+static weft_status refuse_saved(const char *directory, const char *name, const char *problem, weft_error *err) {
+    return weft_error_set(
+        err, WEFT_E_DATA,
+        "%s/" WEFT_ADAPTER_CONFIG
+        ": modules_to_save = \"%s\": %s. Allowed: modules of this model with tensors in " WEFT_ADAPTER_WEIGHTS
+        ". Fix: save the adapter with this module, or remove the name",
+        directory, name, problem);
+}
+
+/* Fails if the model has no module that this entry of modules_to_save names, or if `self` lacks a tensor of it. self:
+ * may be NULL. */
+static weft_status check_saved(const weft_declared *declared, const loading *self, const char *directory,
+                               const char *name, weft_error *err) {
+    bool known = false, any = false;
+    char problem[600];
+    for (int32_t p = 0; p < declared->n_parameters; p++) {
+        const weft_parameter *parameter = &declared->parameters[p];
         for (int32_t i = 0; !parameter->added && i <= parameter->n_aliases; i++) {
             const char *path = i == 0 ? parameter->name : parameter->aliases[i - 1];
             bool exactly = false;
             if (!is_below(path, name, &exactly)) continue;
-            any = any || self->tensors[p] != NULL;
-            if (!exactly || self->tensors[p] != NULL) continue;
-            return weft_error_set(err, WEFT_E_DATA,
-                                  "%s/" WEFT_ADAPTER_CONFIG ": modules_to_save has '%s', and " WEFT_ADAPTER_WEIGHTS
-                                  " lacks '%s'. Fix: save the adapter with this module, or take the name out",
-                                  self->directory, name, path);
+            known = true;
+            any = any || self == NULL || self->tensors[p] != NULL;
+            if (!exactly || self == NULL || self->tensors[p] != NULL) continue;
+            (void)snprintf(problem, sizeof problem, WEFT_ADAPTER_WEIGHTS " lacks '%.500s'", path);
+            return refuse_saved(directory, name, problem, err);
         }
     }
-    if (any) return WEFT_OK;
-    return weft_error_set(
-        err, WEFT_E_DATA,
-        "%s/" WEFT_ADAPTER_CONFIG ": modules_to_save has '%s', and " WEFT_ADAPTER_WEIGHTS
-        " has no tensor of such a module. Fix: save the adapter with this module, or take the name out",
-        self->directory, name);
+    if (!known) return refuse_saved(directory, name, "this model has no such module", err);
+    return any ? WEFT_OK : refuse_saved(directory, name, WEFT_ADAPTER_WEIGHTS " has no tensor of such a module", err);
 }
 
-static weft_status check_all_saved(const loading *self, weft_error *err) {
+static weft_status check_all_saved(const weft_declared *declared, const loading *self, const char *directory,
+                                   weft_error *err) {
     char path[WEFT_PATH_BYTES];
     json_t *config = NULL;
     const json_t *list = NULL;
-    weft_status status = weft_path_join(path, self->directory, WEFT_ADAPTER_CONFIG, err);
+    weft_status status = weft_path_join(path, directory, WEFT_ADAPTER_CONFIG, err);
     if (status == WEFT_OK) status = weft_json_read(&config, path, 0, err);
     if (status != WEFT_OK) return status;
     list = json_object_get(config, "modules_to_save");
+    if (json_is_true(list) || json_string_length(list) > 0 || json_object_size(list) > 0 || json_is_number(list))
+        status =
+            weft_error_set(err, WEFT_E_DATA, "%s: modules_to_save is not valid. Allowed: null, a list of names", path);
     for (size_t i = 0; i < json_array_size(list) && status == WEFT_OK; i++) {
         const char *name = json_string_value(json_array_get(list, i));
-        status = name != NULL ? check_saved(self, name, err)
-                              : weft_error_set(err, WEFT_E_DATA, "%s: modules_to_save is no list of names", path);
+        status = name != NULL
+                     ? check_saved(declared, self, directory, name, err)
+                     : weft_error_set(err, WEFT_E_DATA,
+                                      "%s: modules_to_save is not valid. Allowed: null, a list of names", path);
     }
     json_decref(config);
     return status;
+}
+
+weft_status weft_adapter_check_modules(const weft_declared *declared, const char *directory, weft_error *err) {
+    return check_all_saved(declared, NULL, directory, err);
 }
 
 /* Returns the adapters to load: all, or those in the directory. */
@@ -221,7 +237,7 @@ static weft_status open_loading(loading *self, const weft_declared *declared, co
     for (int32_t i = 0; status == WEFT_OK && i < self->files->n_tensors; i++)
         status = place_base(self, &self->files->tensors[i], err);
     for (int32_t p = 0; status == WEFT_OK && p < declared->n_parameters; p++) status = check_tied(self, p, err);
-    return status == WEFT_OK && self->is_home ? check_all_saved(self, err) : status;
+    return status == WEFT_OK && self->is_home ? check_all_saved(declared, self, self->directory, err) : status;
 }
 
 static void close_loading(loading *self) {
@@ -269,8 +285,8 @@ static weft_status check_base_layer(const loading *self, int32_t p, weft_error *
     weft_safetensors_close(files);
     if (status != WEFT_OK || same) return status;
     return weft_error_set(err, WEFT_E_USER,
-                          "%s: '%s' is not '%s' of the base in %s: it stays frozen, and what this run saves would lack "
-                          "it. Fix: weft merge %s %s OUT, and continue from OUT",
+                          "%s: '%s' differs from '%s' of the base in %s, and is frozen, so that the files of this run "
+                          "would lack it. Fix: weft merge %s %s OUT, and continue from OUT",
                           self->directory, self->tensors[p]->name, parameter->name, base, base, self->directory);
 }
 
@@ -286,8 +302,8 @@ static weft_status check_kept(const loading *self, weft_error *err) {
         }
         return weft_error_set(
             err, WEFT_E_USER,
-            "%s: '%s' was trained whole with the adapter, and [train] trainable leaves it out, so that "
-            "what this run saves would lack it: name it there, as adapter, %s",
+            "%s: '%s' was trained completely with the adapter, and [train] trainable does not contain it, so that the "
+            "files of this run would lack it. Fix: [train] trainable = adapter, %s",
             self->directory, parameter->name, parameter->name);
     }
     return WEFT_OK;

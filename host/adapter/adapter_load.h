@@ -14,6 +14,9 @@
  * parameters. */
 weft_status weft_adapter_check(const weft_declared *declared, const char *directory, uint32_t flags, weft_error *err);
 
+/* Checks that the model has each module that modules_to_save of the directory's adapter_config.json names. */
+weft_status weft_adapter_check_modules(const weft_declared *declared, const char *directory, weft_error *err);
+
 /* Loads them, for the part that the region stores. Modules of the base in the file replace the base's own. */
 weft_status weft_adapter_load(const weft_region *region, const char *directory, uint32_t flags, weft_error *err);
 

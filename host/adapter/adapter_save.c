@@ -35,7 +35,8 @@ static weft_status make_directory(const saving *self, weft_error *err) {
     const bool is_there = strcmp(self->directory, self->what->directory) == 0;
     if (is_there || !weft_process_group_is_rank_0(self->what->region->peers) || mkdir(self->directory, 0777) == 0)
         return WEFT_OK;
-    return weft_error_set(err, WEFT_E_SYSTEM, "the directory %s cannot be made: %s", self->directory, strerror(errno));
+    return weft_error_set(err, WEFT_E_SYSTEM, "the directory %s cannot be created: %s", self->directory,
+                          strerror(errno));
 }
 
 static weft_status prepare(saving *self, weft_error *err) {

@@ -1,16 +1,148 @@
 /* host/adapter/attach.c: see attach.h. */
 #include "adapter/attach.h"
 
-#include "adapter/sites.h"
+#include "graph/operators.h"
 #include "model/builder.h"
 #include "plugin/enter.h"
 
 #include <stdlib.h>
 
+enum { PLACES = 2 }; /* shape of the recorded micro-batch; the reads of segments do not depend on it */
+
+typedef struct collector {
+    weft_declared *declared;
+    weft_declared_site *sites;
+    int32_t n, capacity;
+} collector;
+
+static void add_site(collector *self, const weft_declared_site *site) {
+    weft_array_reserve((void **)&self->sites, self->n, &self->capacity, sizeof *self->sites);
+    self->sites[self->n++] = *site;
+}
+
+/* Returns 3 for "model.layers.3.mlp" below "model.layers"; -1 outside blocks. */
+static int32_t layer_of(const weft_declared *declared, const char *path) {
+    const char *list = declared->info.layer_path;
+    const size_t n = list == NULL ? 0 : strlen(list);
+    if (n == 0 || strncmp(path, list, n) != 0 || path[n] != '.') return -1;
+    return path[n + 1] < '0' || path[n + 1] > '9' ? -1 : (int32_t)strtol(path + n + 1, NULL, 10);
+}
+
+/* ---- weights ---- */
+
+static int32_t site_of_whole(const collector *self, const weft_weight *slice) {
+    for (int32_t i = 0; i < self->n; i++) {
+        const weft_weight *weight = self->sites[i].view.weight;
+        if (weight->parameter == slice->parameter && !weight->is_slice) return i;
+    }
+    return -1;
+}
+
+static void add_weight(collector *self, weft_weight *weight) {
+    weft_declared *declared = self->declared;
+    const weft_parameter *parameter = &declared->parameters[weight->parameter];
+    weft_module *module = declared->modules[parameter->module];
+    const weft_declared_site site = {
+        .view = {.struct_size = (uint32_t)sizeof(weft_site),
+                 .path = module->path,
+                 .class_name = module->class_name,
+                 .module = module,
+                 .weight = weight,
+                 .out = weight->out,
+                 .in = weight->in,
+                 .first = weight->first,
+                 .kind = weight->role == WEFT_WEIGHT_EMBEDDING ? WEFT_SITE_EMBEDDING : WEFT_SITE_LINEAR,
+                 .layer = layer_of(declared, module->path),
+                 .whole = weight->is_slice ? site_of_whole(self, weight) : -1,
+                 .storage = weft_parameter_is_packed(parameter) ? parameter->dtype : 0,
+                 .has_bias = weight->bias >= 0}};
+    if (weight->role != WEFT_WEIGHT_GAIN) add_site(self, &site);
+}
+
+/* ---- recorded segments ---- */
+
+/* Adds a separate site for a head that is tied to an embedding, without the weight, so that an adapter does not change
+ * embedding lookups. */
+static void add_tied_head(collector *self, const weft_graph *graph) {
+    const weft_declared *declared = self->declared;
+    const weft_weight *weight = graph->nodes[graph->head].weight;
+    weft_module *module = declared->modules[declared->segments[graph->segment].module];
+    const weft_declared_site site = {
+        .view = {.struct_size = (uint32_t)sizeof(weft_site),
+                 .path = declared->info.head_path != NULL ? declared->info.head_path : module->path,
+                 .class_name = module->class_name,
+                 .module = module,
+                 .out = weight->out,
+                 .in = weight->in,
+                 .kind = WEFT_SITE_HEAD,
+                 .layer = -1,
+                 .whole = -1}};
+    add_site(self, &site);
+}
+
+static void note_head(collector *self, const weft_graph *graph) {
+    if (graph->head < 0) return;
+    for (int32_t i = 0; i < self->n; i++) {
+        weft_site *view = &self->sites[i].view;
+        if (view->weight != graph->nodes[graph->head].weight || view->kind != WEFT_SITE_LINEAR) continue;
+        view->kind = WEFT_SITE_HEAD;
+        return;
+    }
+    add_tied_head(self, graph);
+}
+
+static void add_attention(collector *self, const weft_graph *graph, const weft_node *node, int32_t ordinal) {
+    const weft_declared *declared = self->declared;
+    weft_module *module = declared->modules[declared->segments[graph->segment].module];
+    const weft_declared_site site = {.view = {.struct_size = (uint32_t)sizeof(weft_site),
+                                              .path = module->path,
+                                              .class_name = module->class_name,
+                                              .module = module,
+                                              .heads = node->attention.heads,
+                                              .kv_heads = node->attention.kv_heads,
+                                              .head_dim = node->attention.head_dim,
+                                              .kind = WEFT_SITE_ATTENTION,
+                                              .layer = layer_of(declared, module->path),
+                                              .whole = -1},
+                                     .segment = graph->segment,
+                                     .ordinal = ordinal};
+    add_site(self, &site);
+}
+
+static weft_status look_at_segment(collector *self, int32_t segment, weft_error *err) {
+    const weft_graph_spec spec = {.mode = WEFT_MODE_TRAIN, .dtype = WEFT_F32, .rows = 1, .length = PLACES};
+    weft_graph *graph = NULL;
+    int32_t ordinal = 0;
+    const weft_status status = weft_graph_record(&graph, self->declared, segment, &spec, err);
+    if (status != WEFT_OK) return status;
+    note_head(self, graph);
+    for (int32_t i = 0; i < graph->n_nodes; i++)
+        if (graph->nodes[i].op == &weft_operator_attention) add_attention(self, graph, &graph->nodes[i], ordinal++);
+    weft_graph_destroy(graph);
+    return WEFT_OK;
+}
+
+/* ---- collect ---- */
+
+/* Fills the sites of a declared model without adapters: weights of one adapter are not sites of another. */
+static weft_status weft_sites_collect(weft_declared *declared, weft_error *err) {
+    collector self = {.declared = declared};
+    weft_status status = WEFT_OK;
+    for (int32_t i = 0; i < declared->n_weights; i++) add_weight(&self, declared->weights[i]);
+    for (int32_t s = 0; s < declared->n_segments && status == WEFT_OK; s++) status = look_at_segment(&self, s, err);
+    if (status == WEFT_OK) {
+        declared->sites = self.sites;
+        declared->n_sites = self.n;
+    } else {
+        free(self.sites);
+    }
+    return status;
+}
+
 static weft_status check_claims(const weft_declared *declared, weft_error *err) {
     for (int32_t i = 0; i < declared->n_sites; i++)
         if (declared->sites[i].claimed == declared->n_adapters) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_PLUGIN, "the adapter plugin claims no site, and so changes nothing");
+    return weft_error_set(err, WEFT_E_PLUGIN, "the adapter plugin claims no site, and so changes no module");
 }
 
 /* Copies the views to one array for the plugin. */
@@ -39,7 +171,7 @@ weft_status weft_adapter_attach(weft_declared *declared, const weft_host *host, 
     declared->n_adapters++;
     WEFT_PLUGIN_CALL(status, plugin, create, err, &joins->adapter, host, plugin_config, source);
     if (status == WEFT_OK && joins->adapter == NULL)
-        status = weft_error_set(err, WEFT_E_PLUGIN, "it answers WEFT_OK in its create and has made nothing");
+        status = weft_error_set(err, WEFT_E_PLUGIN, "it returned WEFT_OK from its create without an object");
     if (status == WEFT_OK) status = declare_on_sites(declared, err);
     return weft_plugin_blame(plugin, status, err);
 }

@@ -6,16 +6,12 @@
 #include "adapter/stack.h"
 #include "adapter/tensors.h"
 #include "base/file.h"
-#include "base/join.h"
 #include "base/text.h"
-#include "base/tree.h"
-#include "base/words.h"
 #include "base/safetensors.h"
 #include "model/config_json.h"
 #include "model/convert.h"
-#include "model/packed.h"
 #include "model/packing.h"
-#include "model/quantization.h"
+#include "model/ask_model.h"
 #include "model/stop_ids.h"
 #include "model/weights.h"
 #include "plugin/enter.h"
@@ -47,18 +43,17 @@ typedef struct merge {
 /* ---- adapters to merge ---- */
 
 static weft_status refuse_tied(const weft_site *view, weft_error *err) {
-    return weft_error_set(
-        err, WEFT_E_USER,
-        "'%s' is tied to the head, which the adapter leaves as it is: merged into the one matrix that both "
-        "are, it would change the head too. Use the adapter as it is, or adapt an untied model",
-        view->path);
+    return weft_error_set(err, WEFT_E_USER,
+                          "'%s' is tied to the head, which the adapter does not change: merging into the shared matrix "
+                          "would change the head too. Fix: use the adapter without merging, or adapt an untied model",
+                          view->path);
 }
 
 /* Rejects sites of attention and of the head's input, which have no matrix in the base. */
 static weft_status refuse_computed(const weft_site *view, const char *title, weft_error *err) {
     if (view->kind == WEFT_SITE_HEAD)
         return weft_error_set(err, WEFT_E_UNSUPPORTED,
-                              "%s changes what '%s' reads, which is computed and no weight: it cannot be merged", title,
+                              "%s changes the input of '%s', which is no weight: it cannot be merged", title,
                               view->path);
     return weft_error_set(err, WEFT_E_UNSUPPORTED,
                           "%s changes '%s', which is attention and no weight: it cannot be merged", title, view->path);
@@ -155,12 +150,11 @@ static weft_status merge_rows(const merge *self, int32_t site, int64_t first, in
 /* ---- tensors ---- */
 
 static weft_status refuse_packed(const weft_tensor *tensor, weft_error *err) {
-    return weft_error_set(
-        err, WEFT_E_USER,
-        "'%s' is stored in %s: an update that is packed again loses most of what it learned between the steps of the "
-        "blocks. Say --dtype bf16, fp16 or fp32, and all packed matrices are written as the numbers that they stand "
-        "for; or merge into the model that was packed, which has all of its digits",
-        tensor->name, weft_dtype_name(weft_packed_type(tensor)));
+    return weft_error_set(err, WEFT_E_USER,
+                          "'%s' is stored in %s: packing the merged matrix again would round off most of the update. "
+                          "Fix: --dtype bf16, fp16 or fp32, which writes all packed matrices unpacked; or merge into "
+                          "the model before packing, which has all digits",
+                          tensor->name, weft_dtype_name(weft_packed_type(tensor)));
 }
 
 static bool is_floating(int32_t dtype) {
@@ -264,8 +258,7 @@ static weft_status refuse_number(const merge *self, const weft_tensor *tensor, f
     if (tensor->rank < 2) (void)snprintf(place, sizeof place, "element %lld", (long long)at);
     else (void)snprintf(place, sizeof place, "row %lld, column %lld", (long long)(at / width), (long long)(at % width));
     if (isfinite(x))
-        return weft_error_set(err, WEFT_E_USER,
-                              "'%s' has %g in %s, which %s cannot hold: say --dtype %s, and nothing is cut off",
+        return weft_error_set(err, WEFT_E_USER, "'%s' has %g in %s, which %s cannot represent. Fix: --dtype %s",
                               tensor->name, (double)x, place, weft_dtype_name(to), to == WEFT_F16 ? "bf16" : "fp32");
     return weft_error_set(
         err, WEFT_E_DATA,
@@ -288,10 +281,10 @@ static weft_status check_values(const merge *self, weft_error *err) {
         const weft_parameter *parameter = &declared->parameters[p];
         for (int64_t i = 0; self->values[p] != NULL && i < parameter->numel; i++) {
             if (isfinite(self->values[p][i])) continue;
-            return weft_error_set(err, WEFT_E_DATA,
-                                  "%s: '%s' has %s among its numbers: the run that made the adapter went wrong; merge "
-                                  "one of its earlier checkpoints",
-                                  self->what->adapter, parameter->name, isnan(self->values[p][i]) ? "NaN" : "infinity");
+            return weft_error_set(
+                err, WEFT_E_DATA,
+                "%s: '%s' contains %s: the run of the adapter diverged. Fix: merge one of its earlier checkpoints",
+                self->what->adapter, parameter->name, isnan(self->values[p][i]) ? "NaN" : "infinity");
         }
     }
     return WEFT_OK;
@@ -501,7 +494,7 @@ static weft_status copy_template(void *context, const char *name, weft_error *er
     const copying *self = context;
     if (!weft_words_end(name, ".jinja")) return WEFT_OK;
     if (mkdir(self->to, 0777) != 0 && errno != EEXIST)
-        return weft_error_set(err, WEFT_E_SYSTEM, "the directory %s cannot be made: %s", self->to, strerror(errno));
+        return weft_error_set(err, WEFT_E_SYSTEM, "the directory %s cannot be created: %s", self->to, strerror(errno));
     return copy_file(self->from, self->to, name, err);
 }
 
@@ -524,7 +517,7 @@ static weft_status carry_adapter(const merge *self, int32_t adapter, weft_error 
     if (status == WEFT_OK) status = weft_origin_load(&origin, from, err);
     if (status == WEFT_OK) status = weft_base_identify(&origin, self->what->directory, NULL, err);
     if (status == WEFT_OK && mkdir(to, 0777) != 0)
-        status = weft_error_set(err, WEFT_E_SYSTEM, "the directory %s cannot be made: %s", to, strerror(errno));
+        status = weft_error_set(err, WEFT_E_SYSTEM, "the directory %s cannot be created: %s", to, strerror(errno));
     if (status == WEFT_OK) status = copy_file(from, to, WEFT_ADAPTER_WEIGHTS, err);
     if (status == WEFT_OK) status = copy_file(from, to, WEFT_ADAPTER_CONFIG, err);
     if (status == WEFT_OK) status = weft_origin_save(&origin, to, err);

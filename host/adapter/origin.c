@@ -3,7 +3,6 @@
 
 #include "base/file.h"
 #include "base/hash.h"
-#include "base/join.h"
 #include "base/text.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 #include "adapter/stack.h"
 
 #include "adapter/origin.h"
-#include "base/words.h"
+#include "base/text.h"
 #include "plugin/enter.h"
 
 static bool is_of_peft(const weft_adapter_plugin *plugin) {
@@ -69,10 +69,11 @@ weft_status weft_stack_refuse(const weft_stack *stack, const char *directory, we
         weft_words_append(has, sizeof has, "%s%s", i > 0 ? ", " : "", origin.all[i]);
     for (int32_t i = 0; i < stack->n; i++)
         weft_words_append(wanted, sizeof wanted, "%s%s", i > 0 ? ", " : "", weft_plugin_id(stack->plugins[i]));
-    return weft_error_set(err, WEFT_E_DATA,
-                          "%s holds %s, and [adapter] plugin is %s: name what it holds, in that order, or take plugin "
-                          "out; others may stand beside them where they are trained",
-                          directory, has[0] != '\0' ? has : "one adapter", wanted);
+    return weft_error_set(
+        err, WEFT_E_DATA,
+        "%s contains %s, and [adapter] plugin is %s. Fix: set [adapter] plugin to the same names in the same order, or "
+        "remove the key; further adapters are allowed after them if they are trained",
+        directory, has[0] != '\0' ? has : "one adapter", wanted);
 }
 
 static int32_t find_id(const weft_stack *stack, const char *id, int32_t first) {

@@ -8,7 +8,7 @@
 #ifndef WEFT_HOST_ADAPTER_STACK_H
 #define WEFT_HOST_ADAPTER_STACK_H
 
-#include "base/join.h"
+#include "base/text.h"
 #include "model/declare.h"
 
 /* Returns the number of the adapter in the directory itself: the first one that PEFT supports; else the first that can

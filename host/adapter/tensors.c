@@ -45,12 +45,11 @@ static weft_status ask_adapter(weft_adapter_entry *entry, const weft_joined_adap
     if (status != WEFT_OK) return status;
     entry->is_moved = entry->tensor.transposed || is_table(&entry->tensor, p);
     if (!can_be(&entry->tensor, p))
-        return weft_plugin_blame(plugin,
-                                 weft_error_set(err, WEFT_E_PLUGIN,
-                                                "the adapter plugin gives '%s' a name or a shape in files that it "
-                                                "cannot have",
-                                                name),
-                                 err);
+        return weft_plugin_blame(
+            plugin,
+            weft_error_set(err, WEFT_E_PLUGIN,
+                           "the adapter plugin returns for '%s' an invalid name or shape of its tensor in files", name),
+            err);
     return WEFT_OK;
 }
 
@@ -91,8 +90,8 @@ static weft_status check_tables(const weft_adapter_list *list, const weft_declar
         if (!entry->is_moved || is_whole(list, declared, entry)) continue;
         return weft_plugin_blame(list->by->plugin,
                                  weft_error_set(err, WEFT_E_PLUGIN,
-                                                "the adapter plugin puts '%s' into a table '%s' of files whose columns "
-                                                "its parameters do not make up, each once",
+                                                "the adapter plugin stores '%s' in a table '%s' of files, but its "
+                                                "parameters do not fill each column once",
                                                 declared->parameters[entry->parameter].name, entry->tensor.name),
                                  err);
     }
@@ -200,12 +199,10 @@ static weft_status check_apart(const weft_declared *declared, weft_error *err) {
         if (plugin == NULL || weight == NULL || (plugin->flags & WEFT_ADAPTER_PEFT) == 0 ||
             !declared->parameters[weight->parameter].trainable)
             continue;
-        return weft_error_set(
-            err, WEFT_E_USER,
-            "'%s' is trained, and the adapter changes what '%s' gives as well, where PEFT, whose files "
-            "it writes, would leave the adapter out: take it out of what is trained, or out of the "
-            "adapter's targets",
-            declared->parameters[weight->parameter].name, site->view.path);
+        return weft_error_set(err, WEFT_E_USER,
+                              "'%s' is trained, and the adapter also changes the output of '%s', where PEFT would omit "
+                              "the adapter. Fix: remove it from [train] trainable, or from the adapter's targets",
+                              declared->parameters[weight->parameter].name, site->view.path);
     }
     return WEFT_OK;
 }
@@ -216,11 +213,11 @@ weft_status weft_adapter_check_whole(const weft_declared *declared, weft_error *
         const weft_parameter *matrix = &declared->parameters[weight->parameter];
         const weft_parameter *bias = weight->bias < 0 ? NULL : &declared->parameters[weight->bias];
         if (matrix->added || bias == NULL || matrix->trainable == bias->trainable) continue;
-        return weft_error_set(
-            err, WEFT_E_USER,
-            "'%s' is trained and '%s' is not: beside an adapter PEFT saves whole modules; name both or "
-            "neither",
-            matrix->trainable ? matrix->name : bias->name, matrix->trainable ? bias->name : matrix->name);
+        return weft_error_set(err, WEFT_E_USER,
+                              "'%s' is trained and '%s' is not, and PEFT saves complete modules with an adapter. Fix: "
+                              "add both to [train] trainable, or neither",
+                              matrix->trainable ? matrix->name : bias->name,
+                              matrix->trainable ? bias->name : matrix->name);
     }
     return check_apart(declared, err);
 }

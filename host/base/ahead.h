@@ -9,6 +9,16 @@
 
 #include "base/safetensors.h"
 
+#include <stdint.h>
+
+/* memory of this process, as the kernel and the C library count it. */
+
+/* Returns the peak resident memory of this process so far in bytes (VmHWM); 0: unknown. */
+int64_t weft_resident_peak(void);
+int64_t weft_resident_now(void);
+/* Returns the bytes allocated by malloc and the plugins, without the device's memory. */
+int64_t weft_library_bytes(void);
+
 typedef struct weft_ahead weft_ahead;
 
 /* Starts with the first file, and reads at most `lead` bytes past the highest offset that a reader has waited for.

@@ -6,11 +6,10 @@
 #include <stdlib.h>
 #include <weft/blocks.h>
 
-#include "base/join.h"
+#include "base/alloc.h"
 #include "base/text.h"
-#include "base/words.h"
 #include "base/joined.h"
-#include "base/safetensors_parts.h"
+#include "base/safetensors.h"
 
 #define STATE ".quant_state.bitsandbytes__"
 
@@ -69,17 +68,17 @@ static weft_status take_part(const joining *self, const weft_tensor **out, const
 }
 
 /* Copies a tensor so that it outlives the list of tensors. */
-static weft_status keep(const joining *self, weft_tensor *out, const weft_tensor *tensor) {
+static void keep(weft_tensor *out, const weft_tensor *tensor) {
     *out = *tensor;
-    out->name = strdup(tensor->name);
-    return out->name != NULL ? WEFT_OK : weft_safetensors_no_memory(self->path, self->err);
+    out->name = weft_strdup(tensor->name);
 }
 
 static weft_status keep_part(const joining *self, weft_tensor *out, const char *stem, const char *suffix, int32_t dtype,
                              int64_t numel, const char *what) {
     const weft_tensor *tensor = NULL;
     const weft_status status = take_part(self, &tensor, stem, suffix, dtype, numel, what);
-    return status == WEFT_OK ? keep(self, out, tensor) : status;
+    if (status == WEFT_OK) keep(out, tensor);
+    return status;
 }
 
 /* Checks that the file's code levels equal ours, except for rounding. */
@@ -87,7 +86,7 @@ static weft_status check_map(const joining *self, const char *suffix, const floa
     const char *stem = self->codes->name;
     float map[WEFT_N_DYNAMIC8_LEVELS];
     const weft_tensor *tensor = NULL;
-    weft_status status = take_part(self, &tensor, stem, suffix, WEFT_F32, n, "what the codes stand for");
+    weft_status status = take_part(self, &tensor, stem, suffix, WEFT_F32, n, "the values of the codes");
     if (status == WEFT_OK)
         status = weft_safetensors_read(self->files, map, tensor, 0, n * (int64_t)sizeof *map, self->err);
     for (int32_t i = 0; i < n && status == WEFT_OK; i++)
@@ -130,8 +129,7 @@ static weft_status read_count(const joining *self, int64_t *out, const weft_tens
     const json_t *value = json_object_get(self->state, key);
     *out = json_integer_value(value);
     if (json_is_integer(value) && *out >= 1 && *out <= INT32_MAX) return WEFT_OK;
-    return refuse_state(self, tensor, "says in its JSON no %s, or one that is no whole number from 1 to %d", key,
-                        INT32_MAX);
+    return refuse_state(self, tensor, "has in its JSON no %s that is a whole number from 1 to %d", key, INT32_MAX);
 }
 
 static weft_status read_shape(const joining *self, const weft_tensor *tensor) {
@@ -142,12 +140,12 @@ static weft_status read_shape(const joining *self, const weft_tensor *tensor) {
     if (json_array_size(shape) == 2 && json_is_integer(rows) && json_is_integer(columns) && self->out->rows >= 1 &&
         self->out->rows <= INT32_MAX && self->out->columns >= 1 && self->out->columns <= INT32_MAX)
         return WEFT_OK;
-    return refuse_state(self, tensor, "says in its JSON no shape of two numbers from 1 to %d", INT32_MAX);
+    return refuse_state(self, tensor, "has in its JSON no shape of two numbers from 1 to %d", INT32_MAX);
 }
 
 static weft_status check_type(const joining *self, const weft_tensor *tensor) {
     const char *type = json_string_value(json_object_get(self->state, "quant_type"));
-    if (type == NULL) return refuse_state(self, tensor, "says in its JSON no quant_type");
+    if (type == NULL) return refuse_state(self, tensor, "has no quant_type in its JSON");
     if (strcmp(type, "nf4") == 0) return WEFT_OK;
     return refuse_state(self, tensor,
                         "says that '%s' is packed as quant_type = \"%.64s\"; nf4 is read. Save the model again with "
@@ -160,7 +158,7 @@ static weft_status read_blocksize(const joining *self, const weft_tensor *tensor
     const weft_status status = read_count(self, &out->each, tensor, "blocksize");
     if (status != WEFT_OK || out->each % 64 == 0) return status;
     return refuse_state(self, tensor,
-                        "says blocksize = %lld; read are those that are whole 64. Save the model again with 64, "
+                        "has blocksize = %lld; multiples of 64 are supported. Save the model again with 64, "
                         "as transformers does, " IN_NUMBERS,
                         (long long)out->each);
 }
@@ -176,7 +174,7 @@ static weft_status read_nested(const joining *self, const weft_tensor *tensor) {
                             "says nested_blocksize = %lld; with blocksize = %lld they must be whole %lld numbers "
                             "together. Save the model again with 256, as bitsandbytes does, " IN_NUMBERS,
                             (long long)out->among, (long long)out->each, (long long)weft_dtype_block(WEFT_NF4));
-    if (!json_is_number(added)) return refuse_state(self, tensor, "says in its JSON no nested_offset");
+    if (!json_is_number(added)) return refuse_state(self, tensor, "has no nested_offset in its JSON");
     out->added = (float)json_number_value(added);
     return WEFT_OK;
 }
@@ -197,7 +195,10 @@ static weft_status check_state(joining *self, const weft_tensor *tensor) {
 static weft_status keep_4bit_codes(const joining *self) {
     const weft_joined *out = self->out;
     const int64_t bytes = (out->rows * out->columns + 1) / 2;
-    if (self->codes->bytes == bytes) return keep(self, &self->out->codes, self->codes);
+    if (self->codes->bytes == bytes) {
+        keep(&self->out->codes, self->codes);
+        return WEFT_OK;
+    }
     return weft_error_set(
         self->err, WEFT_E_DATA,
         "%s: tensor '%s' has %lld bytes; a matrix (%lld, %lld) of 4-bit codes has %lld. The directory "
@@ -263,7 +264,7 @@ static weft_status join_int8(joining *self, const char *stem) {
                               self->path, codes->name, (long long)out->columns,
                               (long long)weft_dtype_block(WEFT_I8X64));
     status = check_format(self, stem);
-    if (status == WEFT_OK) status = keep(self, &out->codes, codes);
+    if (status == WEFT_OK) keep(&out->codes, codes);
     if (status == WEFT_OK)
         status = keep_part(self, &out->scales, stem, ".SCB", WEFT_F32, out->rows, "its rows' scales");
     return status;
@@ -272,10 +273,8 @@ static weft_status join_int8(joining *self, const char *stem) {
 /* Joins one matrix. state: of 4-bit ones; NULL: int8, with this stem. */
 static weft_status join_matrix(weft_safetensors *files, bool *is_part, weft_tensor *codes, const weft_tensor *state,
                                const char *stem, weft_error *err) {
-    joining self = {files, is_part, path_of(files, codes), codes, calloc(1, sizeof *self.out), NULL, err};
-    weft_status status = WEFT_OK;
-    if (self.out == NULL) return weft_safetensors_no_memory(self.path, err);
-    status = state != NULL ? join_4bit(&self, state) : join_int8(&self, stem);
+    joining self = {files, is_part, path_of(files, codes), codes, weft_alloc(1, sizeof *self.out), NULL, err};
+    const weft_status status = state != NULL ? join_4bit(&self, state) : join_int8(&self, stem);
     json_decref(self.state);
     if (status != WEFT_OK) {
         weft_joined_free(self.out);
@@ -313,7 +312,7 @@ static weft_status join_of(weft_safetensors *self, bool *is_part, int32_t i, wef
                               path_of(self, tensor), tensor->name, name);
     is_part[i] = true;
     if (codes->joined != NULL)
-        return weft_error_set(err, WEFT_E_DATA, "%s: tensor '%s' says a second time how '%s' is packed",
+        return weft_error_set(err, WEFT_E_DATA, "%s: tensor '%s' is a second description of the packing of '%s'",
                               path_of(self, tensor), tensor->name, name);
     return join_matrix(self, is_part, &self->tensors[codes - self->tensors], is_state ? tensor : NULL, stem, err);
 }
@@ -330,29 +329,27 @@ static weft_status check_rest(const weft_safetensors *self, const bool *is_part,
                                   path_of(self, tensor), tensor->name, (int)(strlen(tensor->name) - strlen(".weight")),
                                   tensor->name);
         if (weft_words_end(tensor->name, ".weight.absmax"))
-            return weft_error_set(err, WEFT_E_DATA,
-                                  "%s: tensor '%s' has scales of 4-bit codes, and '%.*s" STATE
-                                  "nf4', which says how they are packed, is missing. The directory is damaged: copy or "
-                                  "save it again",
-                                  path_of(self, tensor), tensor->name, (int)(strlen(tensor->name) - strlen(".absmax")),
-                                  tensor->name);
+            return weft_error_set(
+                err, WEFT_E_DATA,
+                "%s: tensor '%s' has scales of 4-bit codes, and '%.*s" STATE
+                "nf4', the description of their packing, is missing. The directory is damaged: copy or "
+                "save it again",
+                path_of(self, tensor), tensor->name, (int)(strlen(tensor->name) - strlen(".absmax")), tensor->name);
     }
     return WEFT_OK;
 }
 
 static void drop_parts(weft_safetensors *self, const bool *is_part) {
     int32_t n = 0;
-    for (int32_t i = 0; i < self->n_tensors; i++) {
+    for (int32_t i = 0; i < self->n_tensors; i++)
         if (is_part[i] && self->tensors[i].joined == NULL) free(self->tensors[i].name);
         else self->tensors[n++] = self->tensors[i];
-    }
     self->n_tensors = n;
 }
 
 weft_status weft_bitsandbytes_join(weft_safetensors *self, weft_error *err) {
-    bool *is_part = calloc((size_t)self->n_tensors + 1, sizeof *is_part);
+    bool *is_part = weft_alloc(self->n_tensors, sizeof *is_part);
     weft_status status = WEFT_OK;
-    if (is_part == NULL) return weft_safetensors_no_memory(self->files[0].path, err);
     for (int32_t i = 0; i < self->n_tensors && status == WEFT_OK; i++) status = join_of(self, is_part, i, err);
     if (status == WEFT_OK) status = check_rest(self, is_part, err);
     if (status == WEFT_OK) drop_parts(self, is_part);

@@ -1,7 +1,8 @@
 /* host/base/child.c: see child.h. */
 #include "base/child.h"
 
-#include "base/clock.h"
+#include "base/alloc.h"
+#include "base/units.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -60,16 +61,6 @@ static bool reap_child(int *status, pid_t process, double until) {
     return false;
 }
 
-static weft_status hear_child(weft_child *out, int from, pid_t process, size_t most, double until, weft_error *err) {
-    weft_status status = WEFT_OK;
-    out->text = malloc(most + 1);
-    if (out->text == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for what a child process says.");
-    else out->n = read_answer(out->text, most, from, until);
-    if (out->text != NULL) out->text[out->n] = '\0';
-    out->in_time = reap_child(&out->status, process, until);
-    return status;
-}
-
 weft_status weft_child_run(weft_child *out, void (*body)(int end, void *context), void *context, size_t most,
                            double seconds, weft_error *err) {
     const double until = weft_clock_seconds() + seconds;
@@ -87,8 +78,13 @@ weft_status weft_child_run(weft_child *out, void (*body)(int end, void *context)
         _exit(0);
     }
     (void)close(ends[1]);
-    if (process < 0) status = weft_error_set(err, WEFT_E_SYSTEM, "no child process: %s.", strerror(errno));
-    else status = hear_child(out, ends[0], process, most, until, err);
+    if (process < 0) {
+        status = weft_error_set(err, WEFT_E_SYSTEM, "no child process: %s.", strerror(errno));
+    } else {
+        out->text = weft_alloc(most + 1, 1);
+        out->n = read_answer(out->text, most, ends[0], until);
+        out->in_time = reap_child(&out->status, process, until);
+    }
     (void)close(ends[0]);
     return status;
 }

@@ -5,13 +5,40 @@
  *     weft_file file;
  *     FILE *stream = weft_file_begin(&file, "runs/one/config.ini", &err);
  *     fprintf(stream, ...);
- *     weft_file_commit(&file, &err);      or weft_file_cancel(&file)
- */
+ *     weft_file_commit(&file, &err);      or weft_file_cancel(&file) */
 #ifndef WEFT_HOST_BASE_FILE_H
 #define WEFT_HOST_BASE_FILE_H
 
+#include "base/text.h"
+
 #include <stdbool.h>
 #include <weft/base.h>
+
+/* finds the files that are installed with the program, in any install prefix. */
+
+/* Writes the absolute path of `name`, relative to the directory of the program `weft` ("plugins", "../share/weft"),
+ * with links resolved. A tool in libexec/weft gets the same path as `weft` itself. Returns false if the file does not
+ * exist. [any-thread] */
+bool weft_async_checkpoint_program(char out[WEFT_PATH_BYTES], const char *name);
+
+/* finds the SDK templates that `weft plugins` uses. */
+
+/* Writes the absolute path of `name` in share/weft/template of the installation, or next to the program in a build
+ * tree. WEFT_E_SYSTEM: this program was installed without them. */
+weft_status weft_templates_find(char out[WEFT_PATH_BYTES], const char *name, weft_error *err);
+
+/* creates and removes directories. */
+
+/* Creates the directory and its parents; one that exists is fine. [any-thread] */
+weft_status weft_tree_make(const char *path, weft_error *err);
+/* Removes a file or a directory tree. Links are removed, never followed. A missing path is fine. [main] */
+weft_status weft_tree_remove(const char *path, weft_error *err);
+/* Sets *out to whether the directory exists and contains a name that begins with `beginning`. [any-thread] */
+weft_status weft_tree_has(bool *out, const char *path, const char *beginning, weft_error *err);
+/* Calls visit for each name in the directory except "." and "..". A missing directory counts as empty. Stops at the
+ * first failure. [any-thread] */
+weft_status weft_tree_visit(const char *path, weft_status (*visit)(void *context, const char *name, weft_error *err),
+                            void *context, weft_error *err);
 
 typedef struct weft_file {
     char *path;

@@ -2,6 +2,8 @@
  * grid cell. */
 #include "base/hash.h"
 
+#include "base/alloc.h"
+
 #include <errno.h>
 #include <openssl/evp.h>
 #include <stdlib.h>
@@ -9,7 +11,7 @@
 #include <unistd.h>
 
 static weft_status no_hash(weft_error *err) {
-    return weft_error_set(err, WEFT_E_SYSTEM, "libcrypto gives no SHA-256, which checkpoints need");
+    return weft_error_set(err, WEFT_E_SYSTEM, "libcrypto provides no SHA-256, which checkpoints need");
 }
 
 weft_status weft_hash_start(weft_hash *self, weft_error *err) {
@@ -72,9 +74,8 @@ weft_status weft_hash_file(char hex[65], int descriptor, const char *name, weft_
     enum { CHUNK = 1 << 20 };
     weft_hash hash = {0};
     unsigned char digest[WEFT_HASH_BYTES];
-    char *chunk = malloc(CHUNK);
-    weft_status status = chunk == NULL ? weft_error_set(err, WEFT_E_MEMORY, "%s: no memory to hash it", name) : WEFT_OK;
-    if (status == WEFT_OK) status = weft_hash_start(&hash, err);
+    char *chunk = weft_alloc(CHUNK, 1);
+    weft_status status = weft_hash_start(&hash, err);
     if (status == WEFT_OK) status = put_file(&hash, descriptor, name, chunk, CHUNK, err);
     if (status == WEFT_OK) status = weft_hash_finish(&hash, digest, err);
     if (status == WEFT_OK) weft_hash_hex(hex, digest);

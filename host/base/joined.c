@@ -1,6 +1,8 @@
 /* host/base/joined.c: see joined.h. */
 #include "base/joined.h"
 
+#include "base/units.h"
+
 #include <stdlib.h>
 #include <weft/blocks.h>
 
@@ -9,10 +11,6 @@ enum {
     SCALED = 64,  /* numbers per scale in the blocks; more in some files */
     NF4 = 1024    /* numbers of an nf4 block */
 };
-
-static int64_t smaller(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
 
 static int64_t cut(int64_t n, int64_t pieces) {
     return (n + pieces - 1) / pieces;
@@ -50,7 +48,7 @@ static weft_status read_nf4_parts(nf4_parts *out, const weft_safetensors *files,
     int64_t n_scales = 0, n_groups = 0;
     weft_status status = WEFT_OK;
     out->first = first * NF4;
-    out->end = smaller(out->first + n * NF4, self->rows * self->columns);
+    out->end = weft_smaller(out->first + n * NF4, self->rows * self->columns);
     out->scale = out->first / self->each;
     n_scales = cut(out->end, self->each) - out->scale;
     out->group = out->scale / self->among;
@@ -65,7 +63,7 @@ static weft_status read_nf4_parts(nf4_parts *out, const weft_safetensors *files,
 
 /* Assembles block i of these. */
 static void put_nf4(weft_nf4 *out, const nf4_parts *parts, const weft_joined *self, int64_t i) {
-    const int64_t first = parts->first + i * NF4, n = smaller(NF4, parts->end - first);
+    const int64_t first = parts->first + i * NF4, n = weft_smaller(NF4, parts->end - first);
     out->scale = parts->shared[first / self->each / self->among - parts->group];
     out->added = self->added;
     memset(out->scales, 0, sizeof out->scales);
@@ -88,7 +86,7 @@ static weft_status make_nf4(void *out, const weft_safetensors *files, const weft
 
 static weft_status make_nf4x64(void *out, const weft_safetensors *files, const weft_joined *self, int64_t first,
                                int64_t n, weft_error *err) {
-    const int64_t begin = first * SCALED, end = smaller(begin + n * SCALED, self->rows * self->columns);
+    const int64_t begin = first * SCALED, end = weft_smaller(begin + n * SCALED, self->rows * self->columns);
     const int64_t scale = begin / self->each, n_scales = cut(end, self->each) - scale;
     uint8_t codes[AT_ONCE * SCALED / 2];
     float scales[AT_ONCE];
@@ -99,7 +97,7 @@ static weft_status make_nf4x64(void *out, const weft_safetensors *files, const w
     for (int64_t at = begin; at < end && status == WEFT_OK; at += SCALED) {
         weft_nf4x64 block;
         block.scale = scales[at / self->each - scale];
-        put_codes(block.codes, sizeof block.codes, codes + (at - begin) / 2, smaller(SCALED, end - at));
+        put_codes(block.codes, sizeof block.codes, codes + (at - begin) / 2, weft_smaller(SCALED, end - at));
         memcpy((char *)out + (at - begin) / SCALED * (int64_t)sizeof block, &block, sizeof block);
     }
     return status;
@@ -127,24 +125,17 @@ static weft_status make_int8(void *out, const weft_safetensors *files, const wef
 
 /* ---- all ---- */
 
-static weft_status make(void *out, const weft_safetensors *files, const weft_joined *self, int64_t first, int64_t n,
-                        weft_error *err) {
-    switch (self->dtype) {
-    case WEFT_NF4: return make_nf4(out, files, self, first, n, err);
-    case WEFT_NF4X64: return make_nf4x64(out, files, self, first, n, err);
-    default: return make_int8(out, files, self, first, n, err);
-    }
-}
-
 weft_status weft_joined_read(const weft_safetensors *files, void *out, const weft_joined *self, int64_t offset,
                              int64_t bytes, weft_error *err) {
     const int64_t width = weft_dtype_bytes(self->dtype), end = offset + bytes;
     unsigned char blocks[AT_ONCE * sizeof(weft_nf4)];
     weft_status status = WEFT_OK;
     for (int64_t at = offset; at < end && status == WEFT_OK;) {
-        const int64_t first = at / width, n = smaller(AT_ONCE, cut(end, width) - first);
-        const int64_t some = smaller(end, (first + n) * width) - at;
-        status = make(blocks, files, self, first, n, err);
+        const int64_t first = at / width, n = weft_smaller(AT_ONCE, cut(end, width) - first);
+        const int64_t some = weft_smaller(end, (first + n) * width) - at;
+        if (self->dtype == WEFT_NF4) status = make_nf4(blocks, files, self, first, n, err);
+        else if (self->dtype == WEFT_NF4X64) status = make_nf4x64(blocks, files, self, first, n, err);
+        else status = make_int8(blocks, files, self, first, n, err);
         if (status == WEFT_OK) memcpy((char *)out + (at - offset), blocks + (at - first * width), (size_t)some);
         at += some;
     }

@@ -1,6 +1,8 @@
 /* host/base/lookup.c: see lookup.h. Open addressing, by FNV-1a (Fowler, Noll, Vo). */
 #include "base/lookup.h"
 
+#include "base/alloc.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,26 +14,23 @@ static weft_lookup_place *place_of(const weft_lookup *self, const char *name) {
         if (self->places[i].name == NULL || strcmp(self->places[i].name, name) == 0) return &self->places[i];
 }
 
-static bool grow_twice(weft_lookup *self) {
+static void grow_twice(weft_lookup *self) {
     weft_lookup grown = {.size = self->size == 0 ? 64 : 2 * self->size, .n = self->n};
-    grown.places = calloc(grown.size, sizeof *grown.places);
-    if (grown.places == NULL) return false;
+    grown.places = weft_alloc(grown.size, sizeof *grown.places);
     for (size_t i = 0; i < self->size; i++)
         if (self->places[i].name != NULL) *place_of(&grown, self->places[i].name) = self->places[i];
     free(self->places);
     *self = grown;
-    return true;
 }
 
-bool weft_lookup_put(weft_lookup *self, const char *name, int32_t number) {
+void weft_lookup_put(weft_lookup *self, const char *name, int32_t number) {
     weft_lookup_place *place = NULL;
-    if (2 * (self->n + 1) > self->size && !grow_twice(self)) return false;
+    if (2 * (self->n + 1) > self->size) grow_twice(self);
     place = place_of(self, name);
-    if (place->name != NULL) return true;
+    if (place->name != NULL) return;
     place->name = name;
     place->number = number;
     self->n++;
-    return true;
 }
 
 int32_t weft_lookup_find(const weft_lookup *self, const char *name) {

@@ -1,11 +1,53 @@
 /* host/base/message.c: see message.h. */
 #include "base/message.h"
 
+#include "base/alloc.h"
+#include "base/text.h"
+
 #include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "base/terminal.h"
-#include "base/words.h"
+static const char *variable(const char *name) {
+    const char *value = getenv(name);
+    return value == NULL ? "" : value;
+}
+
+static bool locale_is_utf8(void) {
+    const char *names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+    for (int i = 0; i < 3; i++) {
+        const char *value = variable(names[i]);
+        if (*value != '\0') return strcasestr(value, "UTF-8") != NULL || strcasestr(value, "UTF8") != NULL;
+    }
+    return false;
+}
+
+static int width_of(int descriptor) {
+    struct winsize size;
+    char *end = NULL;
+    const long asked = strtol(variable("COLUMNS"), &end, 10);
+    if (*variable("COLUMNS") != '\0' && *end == '\0' && asked > 0 && asked < 10000) return (int)asked;
+    memset(&size, 0, sizeof size);
+    if (ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+    return 80;
+}
+
+static bool denied;
+
+void weft_terminal_deny(void) {
+    denied = true;
+}
+
+weft_terminal weft_terminal_of(int descriptor) {
+    weft_terminal out = {.is_one = !denied && isatty(descriptor) != 0, .utf8 = locale_is_utf8()};
+    if (!out.is_one) return out;
+    out.width = width_of(descriptor);
+    out.renews = strcmp(variable("TERM"), "dumb") != 0;
+    out.colour = out.renews && *variable("NO_COLOR") == '\0';
+    return out;
+}
 
 /* Returns the columns of n bytes of UTF-8, one per character. */
 static int columns(const char *text, size_t n) {
@@ -40,10 +82,10 @@ void weft_message_print(weft_message_kind kind, const char *prefix, const char *
     static const char *const colours[] = {"\033[31m", "\033[33m", ""};
     const weft_terminal terminal = weft_terminal_of(STDERR_FILENO);
     const char *colour = terminal.colour ? colours[kind] : "";
-    char *line = NULL, *tame = strdup(text);
+    char *line = NULL, *tame = weft_strdup(text);
     size_t size = 0;
     FILE *file = open_memstream(&line, &size);
-    if (tame == NULL || file == NULL) abort();
+    if (file == NULL) abort();
     weft_words_tame(tame);
     (void)fprintf(file, "%s%s:%s ", colour, prefix, *colour != '\0' ? "\033[0m" : "");
     weft_print_wrapped(file, tame, columns(prefix, strlen(prefix)) + 2, 0, terminal.width);

@@ -5,6 +5,8 @@
  * the tightest. If no combination reaches the peak, a bounded number of orders near the best one is tried. */
 #include "base/place.h"
 
+#include "base/alloc.h"
+
 #include <stdbool.h>
 #include <stdlib.h>
 
@@ -22,7 +24,7 @@ typedef struct span {
 } span;
 
 typedef struct packer {
-    const weft_interval *items;
+    const weft_live_interval *items;
     int32_t n, n_bins, n_levels;
     int32_t level_start[LEVELS_MOST]; /* first bin of each level */
     int64_t *bytes;                   /* [n] rounded up */
@@ -41,7 +43,7 @@ typedef struct packer {
 
 /* Returns the sort key: larger keys are placed first. */
 static double key_of(const packer *p, int32_t i, int rule) {
-    const weft_interval *item = &p->items[i];
+    const weft_live_interval *item = &p->items[i];
     const double life = (double)(item->last - item->first) + 1.0;
     switch (rule) {
     case 0: return (double)p->bytes[i];
@@ -66,7 +68,7 @@ static int keyed_compare(const void *left, const void *right) {
     return (a->item > b->item) - (a->item < b->item);
 }
 
-static bool share_a_moment(const weft_interval *a, const weft_interval *b) {
+static bool share_a_moment(const weft_live_interval *a, const weft_live_interval *b) {
     return a->first <= b->last && b->first <= a->last;
 }
 
@@ -102,7 +104,7 @@ static int32_t bin_at(const packer *p, int32_t level, int32_t time) {
 }
 
 /* Returns the lowest level on which the interval is in few bins, so that a long one is not in all bins of its life. */
-static int32_t level_of(const packer *p, const weft_interval *item) {
+static int32_t level_of(const packer *p, const weft_live_interval *item) {
     int32_t level = 0;
     while (level + 1 < p->n_levels && bin_at(p, level, item->last) - bin_at(p, level, item->first) >= BINS_EACH)
         level++;
@@ -112,14 +114,14 @@ static int32_t level_of(const packer *p, const weft_interval *item) {
 /* Collects the placed intervals that overlap in time with item i, by offset. An interval is in every bin of its level
  * that it lives in; it is taken from the first common bin only. */
 static int32_t collect_spans(packer *p, int32_t i) {
-    const weft_interval *item = &p->items[i];
+    const weft_live_interval *item = &p->items[i];
     int32_t n = 0, n_runs = 0;
     for (int32_t level = 0; level < p->n_levels; level++) {
         const int32_t from = bin_at(p, level, item->first), to = bin_at(p, level, item->last);
         for (int32_t bin = from; bin <= to; bin++) {
             const int32_t *list = p->bin_items + p->bin_start[bin], before = n;
             for (int32_t k = 0; k < p->bin_fill[bin]; k++) {
-                const weft_interval *other = &p->items[list[k]];
+                const weft_live_interval *other = &p->items[list[k]];
                 if (!share_a_moment(item, other)) continue;
                 if (bin != from && bin != bin_at(p, level, other->first)) continue;
                 p->spans[n].begin = p->offset[list[k]];
@@ -150,7 +152,7 @@ static int64_t find_gap(const span *spans, int32_t n, int64_t bytes, bool tighte
 
 /* Inserts by offset, so that spans of one bin need no sorting. */
 static void enter_bins(packer *p, int32_t i) {
-    const weft_interval *item = &p->items[i];
+    const weft_live_interval *item = &p->items[i];
     const int32_t level = level_of(p, item), to = bin_at(p, level, item->last);
     for (int32_t bin = bin_at(p, level, item->first); bin <= to; bin++) {
         int32_t *list = p->bin_items + p->bin_start[bin];
@@ -183,9 +185,8 @@ static int32_t pack_in_order(packer *p, bool tightest) {
     return highest;
 }
 
-static weft_status sort_order(packer *p, int rule, weft_error *err) {
-    keyed *keys = malloc((size_t)p->n * sizeof *keys);
-    if (keys == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to place %d buffers", (int)p->n);
+static void sort_order(packer *p, int rule) {
+    keyed *keys = weft_alloc(p->n, sizeof *keys);
     for (int32_t i = 0; i < p->n; i++) {
         const keyed entry = {key_of(p, i, rule), p->bytes[i], i, 0};
         keys[i] = entry;
@@ -193,7 +194,6 @@ static weft_status sort_order(packer *p, int rule, weft_error *err) {
     qsort(keys, (size_t)p->n, sizeof *keys, keyed_compare);
     for (int32_t i = 0; i < p->n; i++) p->order[i] = keys[i].item;
     free(keys);
-    return WEFT_OK;
 }
 
 static void move_to_front(packer *p, int32_t item) {
@@ -230,19 +230,17 @@ static void improve_packing(packer *p, int64_t peak) {
     }
 }
 
-static weft_status pack_all(packer *p, int64_t peak, weft_error *err) {
-    weft_status status = WEFT_OK;
+static void pack_all(packer *p, int64_t peak) {
     p->best_arena = INT64_MAX;
-    for (int rule = 0; rule < N_RULES && p->best_arena > peak && status == WEFT_OK; rule++) {
-        status = sort_order(p, rule, err);
-        if (status == WEFT_OK) (void)pack_in_order(p, false);
-        if (status == WEFT_OK && p->best_arena > peak) (void)pack_in_order(p, true);
+    for (int rule = 0; rule < N_RULES && p->best_arena > peak; rule++) {
+        sort_order(p, rule);
+        (void)pack_in_order(p, false);
+        if (p->best_arena > peak) (void)pack_in_order(p, true);
     }
-    if (status == WEFT_OK && p->best_arena > peak) improve_packing(p, peak);
-    return status;
+    if (p->best_arena > peak) improve_packing(p, peak);
 }
 
-static weft_status check_items(const weft_interval *items, int32_t n, int32_t *end, weft_error *err) {
+static weft_status check_items(const weft_live_interval *items, int32_t n, int32_t *end, weft_error *err) {
     int64_t sum = 0;
     *end = 0;
     for (int32_t i = 0; i < n; i++) {
@@ -262,9 +260,8 @@ static weft_status check_items(const weft_interval *items, int32_t n, int32_t *e
 }
 
 /* Finds the peak by summing the intervals that begin and end at each time. */
-static weft_status find_peak(weft_packing *out, const weft_interval *items, int32_t n, int32_t end, weft_error *err) {
-    int64_t live = 0, *change = calloc((size_t)end + 1, sizeof *change);
-    if (change == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to place %d buffers", (int)n);
+static void find_peak(weft_packing *out, const weft_live_interval *items, int32_t n, int32_t end) {
+    int64_t live = 0, *change = weft_alloc((int64_t)end + 1, sizeof *change);
     for (int32_t i = 0; i < n; i++) {
         change[items[i].first] += weft_place_round(items[i].bytes);
         change[items[i].last + 1] -= weft_place_round(items[i].bytes);
@@ -276,7 +273,6 @@ static weft_status find_peak(weft_packing *out, const weft_interval *items, int3
         out->peak_time = time;
     }
     free(change);
-    return WEFT_OK;
 }
 
 static void packer_free(packer *p) {
@@ -296,10 +292,8 @@ static void packer_free(packer *p) {
 /* Allocates bins with a fixed capacity: one slot for each interval that lives in them. */
 static weft_status packer_bins(packer *p, weft_error *err) {
     size_t total = 0;
-    p->bin_start = calloc((size_t)p->n_bins + 1, sizeof *p->bin_start);
-    p->bin_fill = calloc((size_t)p->n_bins, sizeof *p->bin_fill);
-    if (p->bin_start == NULL || p->bin_fill == NULL)
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory to place %d buffers", (int)p->n);
+    p->bin_start = weft_alloc(p->n_bins + 1, sizeof *p->bin_start);
+    p->bin_fill = weft_alloc(p->n_bins, sizeof *p->bin_fill);
     for (int32_t i = 0; i < p->n; i++) {
         const int32_t level = level_of(p, &p->items[i]), to = bin_at(p, level, p->items[i].last);
         for (int32_t bin = bin_at(p, level, p->items[i].first); bin <= to; bin++, total++) p->bin_start[bin + 1]++;
@@ -308,13 +302,11 @@ static weft_status packer_bins(packer *p, weft_error *err) {
         return weft_error_set(err, WEFT_E_MEMORY, "%d buffers live too long to be placed: use fewer micro-batches",
                               (int)p->n);
     for (int32_t bin = 0; bin < p->n_bins; bin++) p->bin_start[bin + 1] += p->bin_start[bin];
-    p->bin_items = malloc((total + 1) * sizeof *p->bin_items);
-    if (p->bin_items == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to place %d buffers", (int)p->n);
+    p->bin_items = weft_alloc(total, sizeof *p->bin_items);
     return WEFT_OK;
 }
 
-static weft_status packer_init(packer *p, const weft_interval *items, int32_t n, int32_t end, weft_error *err) {
-    const size_t count = (size_t)n;
+static weft_status packer_init(packer *p, const weft_live_interval *items, int32_t n, int32_t end, weft_error *err) {
     p->items = items;
     p->n = n;
     for (int32_t bins = (end - 1) / TIMES_PER_BIN + 1, last = 0; last == 0; bins = (bins - 1) / BINS_EACH + 1) {
@@ -322,34 +314,30 @@ static weft_status packer_init(packer *p, const weft_interval *items, int32_t n,
         p->level_start[p->n_levels++] = p->n_bins;
         p->n_bins += bins;
     }
-    p->bytes = malloc(count * sizeof *p->bytes);
-    p->offset = malloc(count * sizeof *p->offset);
-    p->best = malloc(count * sizeof *p->best);
-    p->order = malloc(count * sizeof *p->order);
-    p->best_order = malloc(count * sizeof *p->best_order);
-    p->spans = malloc(count * sizeof *p->spans);
-    p->merged = malloc(count * sizeof *p->merged);
-    p->runs = malloc(((size_t)p->n_bins + 1) * sizeof *p->runs);
-    if (p->bytes == NULL || p->offset == NULL || p->best == NULL || p->order == NULL || p->best_order == NULL ||
-        p->spans == NULL || p->merged == NULL || p->runs == NULL)
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory to place %d buffers", (int)n);
+    p->bytes = weft_alloc(n, sizeof *p->bytes);
+    p->offset = weft_alloc(n, sizeof *p->offset);
+    p->best = weft_alloc(n, sizeof *p->best);
+    p->order = weft_alloc(n, sizeof *p->order);
+    p->best_order = weft_alloc(n, sizeof *p->best_order);
+    p->spans = weft_alloc(n, sizeof *p->spans);
+    p->merged = weft_alloc(n, sizeof *p->merged);
+    p->runs = weft_alloc(p->n_bins + 1, sizeof *p->runs);
     for (int32_t i = 0; i < n; i++) p->bytes[i] = weft_place_round(items[i].bytes);
     return packer_bins(p, err);
 }
 
-weft_status weft_intervals_place(weft_interval *items, weft_packing *out, int32_t n, weft_error *err) {
+weft_status weft_intervals_place(weft_live_interval *items, weft_packing *out, int32_t n, weft_error *err) {
     weft_packing packing = {0, 0, -1, 0};
     packer p = {0};
     int32_t end = 0;
     weft_status status = check_items(items, n, &end, err);
-    if (status != WEFT_OK || n == 0) goto done;
-    status = find_peak(&packing, items, n, end, err);
-    if (status == WEFT_OK) status = packer_init(&p, items, n, end, err);
-    if (status == WEFT_OK) status = pack_all(&p, packing.peak, err);
-    if (status != WEFT_OK) goto done;
-    packing.arena = p.best_arena;
-    for (int32_t i = 0; i < n; i++) items[i].offset = p.best[i];
-done:
+    if (status == WEFT_OK && n > 0) status = packer_init(&p, items, n, end, err);
+    if (status == WEFT_OK && n > 0) {
+        find_peak(&packing, items, n, end);
+        pack_all(&p, packing.peak);
+        packing.arena = p.best_arena;
+        for (int32_t i = 0; i < n; i++) items[i].offset = p.best[i];
+    }
     packer_free(&p);
     if (status == WEFT_OK) *out = packing;
     return status;

@@ -11,11 +11,11 @@
 
 #define WEFT_PLACE_ALIGN 64 /* bytes: a cache line and the widest vector */
 
-typedef struct weft_interval {
+typedef struct weft_live_interval {
     int64_t bytes;       /* more than 0; rounded up to WEFT_PLACE_ALIGN */
     int32_t first, last; /* 0 <= first <= last */
     int64_t offset;      /* out: a multiple of WEFT_PLACE_ALIGN */
-} weft_interval;
+} weft_live_interval;
 
 typedef struct weft_packing {
     int64_t arena;     /* bytes: the highest end of an interval */
@@ -29,6 +29,6 @@ static inline int64_t weft_place_round(int64_t bytes) {
 }
 
 /* Sets the offset of every interval. */
-weft_status weft_intervals_place(weft_interval *items, weft_packing *out, int32_t n, weft_error *err);
+weft_status weft_intervals_place(weft_live_interval *items, weft_packing *out, int32_t n, weft_error *err);
 
 #endif

@@ -107,4 +107,7 @@ weft_status weft_tensor_writer_finish(weft_tensor_writer *self, weft_error *err)
 /* Closes the file and keeps it as it is. NULL is fine. */
 void weft_tensor_writer_cancel(weft_tensor_writer *self);
 
+/* Internal: parses the header of the last mapped file and appends its tensors. */
+weft_status weft_safetensors_read_header(weft_safetensors *self, weft_error *err);
+
 #endif

@@ -1,21 +1,20 @@
-/* host/base/safetensors_open.c: see safetensors.h. Maps and reads files. safetensors_header.c parses headers,
- * safetensors_directory.c opens directories, and safetensors_write.c writes. */
+/* host/base/safetensors_open.c: Maps and reads files. safetensors.c parses headers,
+ * safetensors_open.c opens directories, and safetensors.c writes. */
+#include "base/ahead.h"
+#include "base/alloc.h"
+#include "base/bitsandbytes.h"
+#include "base/file.h"
+#include "base/joined.h"
 #include "base/safetensors.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include "base/ahead.h"
-#include "base/joined.h"
-#include "base/safetensors_parts.h"
-
-weft_status weft_safetensors_no_memory(const char *path, weft_error *err) {
-    return weft_error_set(err, WEFT_E_MEMORY, "%s: no memory for its list of tensors", path);
-}
 
 /* Opens and maps a file. weft_safetensors_close releases it, also after a failure. */
 static weft_status map_file(weft_tensor_file *file, weft_error *err) {
@@ -44,50 +43,42 @@ static weft_status map_file(weft_tensor_file *file, weft_error *err) {
     return status;
 }
 
-weft_status weft_safetensors_add(weft_safetensors *self, const char *path, weft_error *err) {
-    weft_tensor_file *file = &self->files[self->n_files];
+/* Maps path and appends its tensors. On failure weft_safetensors_close releases the partial state. */
+static weft_status add_file(weft_safetensors *self, const char *path, weft_error *err) {
+    weft_tensor_file *file = &self->files[self->n_files++];
     weft_status status = WEFT_OK;
     memset(file, 0, sizeof *file);
     file->descriptor = -1;
-    file->path = strdup(path);
-    if (file->path == NULL) return weft_safetensors_no_memory(path, err);
-    self->n_files++;
+    file->path = weft_strdup(path);
     status = map_file(file, err);
-    if (status == WEFT_OK) status = weft_safetensors_read_header(self, err);
-    return status;
+    return status == WEFT_OK ? weft_safetensors_read_header(self, err) : status;
 }
 
 static int compare_by_name(const void *a, const void *b) {
     return strcmp(((const weft_tensor *)a)->name, ((const weft_tensor *)b)->name);
 }
 
-weft_status weft_safetensors_make(weft_safetensors **out, size_t n_files, const char *path, weft_error *err) {
-    weft_safetensors *self = calloc(1, sizeof *self);
-    if (self == NULL) return weft_safetensors_no_memory(path, err);
-    self->files = calloc(n_files + 1, sizeof *self->files);
-    if (self->files == NULL) {
-        free(self);
-        return weft_safetensors_no_memory(path, err);
+/* Returns an empty object with capacity for n_files. */
+static weft_safetensors *make_empty(size_t n_files) {
+    weft_safetensors *self = weft_alloc(1, sizeof *self);
+    self->files = weft_alloc(n_files, sizeof *self->files);
+    return self;
+}
+
+/* Finishes an open: sorts the tensors and returns self in *out, or closes self if status is a failure. */
+static weft_status finish_open(weft_safetensors **out, weft_safetensors *self, weft_status status) {
+    if (status != WEFT_OK) {
+        weft_safetensors_close(self);
+        return status;
     }
+    if (self->n_tensors > 0) qsort(self->tensors, (size_t)self->n_tensors, sizeof *self->tensors, compare_by_name);
     *out = self;
     return WEFT_OK;
 }
 
-weft_status weft_safetensors_give(weft_safetensors **out, weft_safetensors *self, weft_status status) {
-    if (status == WEFT_OK) {
-        if (self->n_tensors > 0) qsort(self->tensors, (size_t)self->n_tensors, sizeof *self->tensors, compare_by_name);
-        *out = self;
-    } else {
-        weft_safetensors_close(self);
-    }
-    return status;
-}
-
 weft_status weft_safetensors_open(weft_safetensors **out, const char *path, weft_error *err) {
-    weft_safetensors *self = NULL;
-    weft_status status = weft_safetensors_make(&self, 1, path, err);
-    if (status == WEFT_OK) status = weft_safetensors_add(self, path, err);
-    return weft_safetensors_give(out, self, status);
+    weft_safetensors *self = make_empty(1);
+    return finish_open(out, self, add_file(self, path, err));
 }
 
 void weft_safetensors_close(weft_safetensors *self) {
@@ -152,4 +143,147 @@ weft_status weft_safetensors_read(const weft_safetensors *self, void *out, const
         done += n;
     }
     return WEFT_OK;
+}
+
+/* opens a Hugging Face directory: its files, and an index that must match them. */
+
+enum { INDEX_LIMIT = 100 << 20 };
+
+/* Accepts only a plain file name in the index's directory. */
+static bool is_shard_name_good(const char *name) {
+    const size_t n = name == NULL ? 0 : strlen(name), suffix = strlen(".safetensors");
+    return n > suffix && strcmp(name + n - suffix, ".safetensors") == 0 && strchr(name, '/') == NULL;
+}
+
+/* Opens each file that the map names, without duplicates. */
+static weft_status add_shards(weft_safetensors *self, const char *directory, const char *index_path, json_t *map,
+                              weft_error *err) {
+    const char *tensor = NULL;
+    json_t *value = NULL, *opened = json_object();
+    weft_status status = WEFT_OK;
+    json_object_foreach(map, tensor, value) {
+        const char *name = json_string_value(value);
+        char *path = NULL;
+        bool is_there = false;
+        if (status != WEFT_OK) break;
+        if (!is_shard_name_good(name)) {
+            status =
+                weft_error_set(err, WEFT_E_DATA,
+                               "%s: puts tensor '%s' into '%s'; allowed is the name of a .safetensors file beside it",
+                               index_path, tensor, name == NULL ? "(no text)" : name);
+            break;
+        }
+        if (json_object_get(opened, name) != NULL) continue;
+        (void)json_object_set_new(opened, name, json_true());
+        path = weft_text_of("%s/%s", directory, name);
+        status = weft_file_exists(&is_there, path, err);
+        if (status == WEFT_OK && !is_there)
+            status = weft_error_set(err, WEFT_E_USER,
+                                    "%s: is missing, but %s puts tensor '%s' into it; copy or download it again", path,
+                                    index_path, tensor);
+        else if (status == WEFT_OK) status = add_file(self, path, err);
+        free(path);
+    }
+    json_decref(opened);
+    return status;
+}
+
+/* Checks that each tensor is in the file named by the index, and that the files have no other tensors. */
+static weft_status check_index(const weft_safetensors *self, const char *index_path, json_t *map, weft_error *err) {
+    const char *name = NULL;
+    json_t *value = NULL;
+    for (int32_t i = 0; i < self->n_tensors; i++) {
+        const weft_tensor *tensor = &self->tensors[i];
+        const char *path = self->files[tensor->file].path;
+        const char *said = json_string_value(json_object_get(map, tensor->name));
+        if (said == NULL)
+            return weft_error_set(err, WEFT_E_DATA, "%s: holds tensor '%s', which %s does not name", path, tensor->name,
+                                  index_path);
+        if (strcmp(strrchr(path, '/') + 1, said) != 0)
+            return weft_error_set(err, WEFT_E_DATA, "%s: holds tensor '%s', which %s puts into '%s'", path,
+                                  tensor->name, index_path, said);
+    }
+    json_object_foreach(map, name, value) {
+        if (weft_safetensors_find(self, name) == NULL)
+            return weft_error_set(err, WEFT_E_DATA, "%s: puts tensor '%s' into '%s', which does not hold it",
+                                  index_path, name, json_string_value(value));
+    }
+    return WEFT_OK;
+}
+
+static weft_status open_index(weft_safetensors **out, const char *directory, const char *index_path, weft_error *err) {
+    weft_safetensors *self = NULL;
+    char *text = NULL;
+    size_t bytes = 0;
+    json_t *index = NULL, *map = NULL;
+    weft_status status = weft_text_read(&text, &bytes, index_path, INDEX_LIMIT, err);
+    if (status != WEFT_OK) return status;
+    status = weft_json_parse(&index, text, bytes, 0, index_path, err);
+    map = json_object_get(index, "weight_map");
+    if (status == WEFT_OK && json_object_size(map) == 0)
+        status =
+            weft_error_set(err, WEFT_E_DATA, "%s: has no weight_map that names the file of each tensor", index_path);
+    if (status == WEFT_OK) {
+        self = make_empty(json_object_size(map));
+        status = finish_open(&self, self, add_shards(self, directory, index_path, map, err));
+    }
+    if (status == WEFT_OK) {
+        status = check_index(self, index_path, map, err);
+        if (status == WEFT_OK) *out = self;
+        else weft_safetensors_close(self);
+    }
+    json_decref(index);
+    free(text);
+    return status;
+}
+
+/* Detects torch.save files. They are not read, because they contain a program that creates the weights. */
+static bool has_pickles(const char *directory) {
+    static const char *const names[] = {"pytorch_model.bin", "pytorch_model.bin.index.json"};
+    bool has = false;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char *path = weft_text_of("%s/%s", directory, names[i]);
+        bool is_there = false;
+        has = has || (weft_file_exists(&is_there, path, NULL) == WEFT_OK && is_there);
+        free(path);
+    }
+    return has;
+}
+
+static weft_status refuse_pickles(const char *directory, weft_error *err) {
+    return weft_error_set(err, WEFT_E_USER,
+                          "%s: its weights are in pytorch_model.bin, which to read is to run what it holds; this makes "
+                          "model.safetensors of "
+                          "it, where transformers is installed: python3 -c 'import sys; from transformers import "
+                          "AutoModelForCausalLM as m; "
+                          "m.from_pretrained(sys.argv[1], torch_dtype=\"auto\").save_pretrained(sys.argv[1])' %s",
+                          directory, directory);
+}
+
+weft_status weft_safetensors_open_directory(weft_safetensors **out, const char *directory, weft_error *err) {
+    char *single = weft_text_of("%s/model.safetensors", directory);
+    char *index = weft_text_of("%s/model.safetensors.index.json", directory);
+    bool has_single = false, has_index = false;
+    weft_status status = weft_file_exists(&has_single, single, err);
+    if (status == WEFT_OK && !has_single) status = weft_file_exists(&has_index, index, err);
+    if (status != WEFT_OK) goto done;
+    if (has_single) status = weft_safetensors_open(out, single, err);
+    else if (has_index) status = open_index(out, directory, index, err);
+    else if (has_pickles(directory)) status = refuse_pickles(directory, err);
+    else
+        status = weft_error_set(
+            err, WEFT_E_USER,
+            "%s: holds neither model.safetensors nor model.safetensors.index.json; weights in other "
+            "formats are made into such files by save_pretrained of transformers, and [model] start = fresh "
+            "begins without any",
+            directory);
+    if (status != WEFT_OK) goto done;
+    status = weft_bitsandbytes_join(*out, err);
+    if (status == WEFT_OK) goto done;
+    weft_safetensors_close(*out);
+    *out = NULL;
+done:
+    free(index);
+    free(single);
+    return status;
 }

@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "base/words.h"
+#include "base/alloc.h"
+#include "base/text.h"
 #include "cli/cli.h"
 #include "cli/directory.h"
 #include "config/foreign.h"
@@ -54,8 +55,8 @@ static bool unknown_flag(const weft_command *command, const char *name, size_t n
         return false;
     }
     if (strcmp(word, "config") == 0 && command->takes != WEFT_TAKES_ARGUMENTS) {
-        (void)weft_error_set(err, WEFT_E_USER, "there is no flag --config: the file stands by itself, weft %s run.ini",
-                             command->name);
+        (void)weft_error_set(err, WEFT_E_USER,
+                             "there is no flag --config: pass the file as an argument, weft %s run.ini", command->name);
         return false;
     }
     if (foreign != NULL) {
@@ -65,9 +66,8 @@ static bool unknown_flag(const weft_command *command, const char *name, size_t n
                              *override != '\0' ? ": " : "", override);
         return false;
     }
-    for (size_t i = 0; i < count_flags(command); i++) {
+    for (size_t i = 0; i < count_flags(command); i++)
         weft_nearest_offer(&near, command->flags[i].name, strlen(command->flags[i].name));
-    }
     weft_nearest_offer(&near, "help", 4);
     if (command->takes != WEFT_TAKES_ARGUMENTS && weft_foreign_home(name, n) != NULL) {
         (void)weft_error_set(err, WEFT_E_USER, "there is no flag --%s; it is a key: %s.%s=VALUE", word,
@@ -126,8 +126,7 @@ static bool take_dotted_flag(weft_args *self, const char *word, weft_error *err)
         self->overrides[self->n_overrides++] = word + 2;
         return true;
     }
-    (void)weft_error_set(err, WEFT_E_USER, "%.100s needs its value behind an equals sign: %.100s=VALUE", word,
-                         word + 2);
+    (void)weft_error_set(err, WEFT_E_USER, "%.100s needs its value after an equals sign: %.100s=VALUE", word, word + 2);
     return false;
 }
 
@@ -169,8 +168,7 @@ static void advise_word(char *out, size_t size, const weft_args *self, const cha
     const size_t n = strcspn(word, ".");
     if (is_file(word) && !weft_words_end(word, ".ini"))
         (void)snprintf(out, size, "; data.path=%.100s makes it the data", word);
-    else if (weft_args_declares(self, "prompt"))
-        (void)snprintf(out, size, "; a text to continue stands behind --prompt");
+    else if (weft_args_declares(self, "prompt")) (void)snprintf(out, size, "; pass a text to continue with --prompt");
     else if (word[n] == '.' && weft_foreign_home(word + n + 1, strlen(word + n + 1)) != NULL)
         (void)snprintf(out, size, "; an override has no blanks: %.100s=VALUE", word);
 }
@@ -213,9 +211,8 @@ static bool check_counts(const weft_args *self, weft_error *err) {
 }
 
 static bool overrides_have(const weft_args *self, const char *begin) {
-    for (size_t i = 0; i < self->n_overrides; i++) {
+    for (size_t i = 0; i < self->n_overrides; i++)
         if (strncmp(self->overrides[i], begin, strlen(begin)) == 0) return true;
-    }
     return false;
 }
 
@@ -226,47 +223,34 @@ weft_status weft_args_locate(weft_args *self, weft_error *err) {
     weft_status status = WEFT_OK;
     if (self->config == NULL) return WEFT_OK;
     if (!takes || !weft_is_directory(self->config))
-        return weft_directory_judge(self->config, self->command->name, takes, err);
+        return weft_directory_check(self->config, self->command->name, takes, err);
     const bool has_length = overrides_have(self, "train.steps=") || overrides_have(self, "train.epochs=");
     status = weft_directory_read(&self->directory, self->config, has_length, err);
     if (status != WEFT_OK) return status;
     memmove(self->overrides + directory->n, self->overrides, self->n_overrides * sizeof *self->overrides);
-    for (size_t i = 0; i < directory->n; i++) self->overrides[i] = directory->says[i];
+    for (size_t i = 0; i < directory->n; i++) self->overrides[i] = directory->overrides[i];
     self->n_overrides += directory->n;
     self->config = directory->ini;
     return WEFT_OK;
 }
 
-/* Translates --adapter DIR to adapter.from=DIR, and --adapter NAME to one of [adapter] named. */
-static bool take_adapter(weft_args *self, weft_error *err) {
-    const char *given = weft_args_declares(self, "adapter") ? weft_args_value(self, "adapter") : NULL;
-    if (given == NULL) return true;
-    if (asprintf(&self->adapter, "adapter.%s=%s", weft_is_directory(given) ? "from" : "use", given) < 0) {
-        self->adapter = NULL;
-        (void)weft_error_set(err, WEFT_E_MEMORY, "no memory left for the arguments");
-        return false;
-    }
+bool weft_args_parse(weft_args **out, const weft_command *command, int argc, char **argv, weft_error *err) {
+    const size_t n_flags = count_flags(command), n = (size_t)argc + 2 + WEFT_DIRECTORY_OVERRIDES;
+    weft_args *self = weft_alloc(1, sizeof *self);
+    const char *adapter = NULL;
+    *out = self;
+    self->command = command;
+    self->overrides = weft_alloc(n, sizeof *self->overrides);
+    self->extra = weft_alloc(n, sizeof *self->extra);
+    self->given = weft_alloc(n_flags + 1, sizeof *self->given);
+    self->values = weft_alloc(n_flags + 1, sizeof *self->values);
+    if (!take_words(self, argc, argv, err) || !check_counts(self, err)) return false;
+    /* --adapter DIR is adapter.from=DIR, and --adapter NAME one of [adapter] named */
+    if (weft_args_declares(self, "adapter")) adapter = weft_args_value(self, "adapter");
+    if (adapter == NULL) return true;
+    self->adapter = weft_text_of("adapter.%s=%s", weft_is_directory(adapter) ? "from" : "use", adapter);
     self->overrides[self->n_overrides++] = self->adapter;
     return true;
-}
-
-bool weft_args_parse(weft_args **out, const weft_command *command, int argc, char **argv, weft_error *err) {
-    const size_t n_flags = count_flags(command);
-    const size_t room = (size_t)argc + 2 + WEFT_DIRECTORY_SAYS;
-    weft_args *self = calloc(1, sizeof *self);
-    *out = self;
-    if (self != NULL) {
-        self->command = command;
-        self->overrides = calloc(room, sizeof *self->overrides);
-        self->extra = calloc(room, sizeof *self->extra);
-        self->given = calloc(n_flags + 1, sizeof *self->given);
-        self->values = calloc(n_flags + 1, sizeof *self->values);
-    }
-    if (self == NULL || self->overrides == NULL || self->extra == NULL || self->given == NULL || self->values == NULL) {
-        (void)weft_error_set(err, WEFT_E_MEMORY, "no memory left for the arguments");
-        return false;
-    }
-    return take_words(self, argc, argv, err) && check_counts(self, err) && take_adapter(self, err);
 }
 
 void weft_args_free(weft_args *self) {
@@ -305,40 +289,36 @@ const char *weft_args_value(const weft_args *self, const char *flag) {
     return self->values[find_flag(self->command, flag, strlen(flag))];
 }
 
-static bool bad_number(const char *flag, const char *value, const char *range, int32_t type, weft_error *err) {
-    weft_bounds parsed;
+/* Parses text by its range to *whole or *real, of the range's type. text NULL: unset, and valid. */
+static bool read_number(const char *text, int64_t *whole, double *real, const char *flag, const char *range,
+                        weft_error *err) {
+    weft_bounds bounds;
     char advice[240];
-    if (!weft_bounds_parse(&parsed, range, type)) {
+    if (!weft_bounds_parse(&bounds, range, whole != NULL ? WEFT_KEY_I64 : WEFT_KEY_F64)) {
         (void)weft_error_set(err, WEFT_E_HOST, "--%s: its range '%s' cannot be read", flag, range);
         return false;
     }
-    weft_bounds_advise(&parsed, advice, sizeof advice);
-    (void)weft_error_set(err, WEFT_E_USER, "--%s '%.80s' is not in %s: give %s", flag, value, range, advice);
+    if (text == NULL) return true;
+    if (whole != NULL ? weft_number_i64(whole, text) && weft_bounds_has_i64(&bounds, *whole)
+                      : weft_number_f64(real, text) && weft_bounds_has_f64(&bounds, *real))
+        return true;
+    weft_bounds_advise(&bounds, advice, sizeof advice);
+    (void)weft_error_set(err, WEFT_E_USER, "--%s '%.80s' is not in %s: give %s", flag, text, range, advice);
     return false;
 }
 
 bool weft_args_i64(const weft_args *self, int64_t *out, const char *flag, const char *range, int64_t fallback,
                    weft_error *err) {
-    const char *text = weft_args_value(self, flag);
-    weft_bounds parsed;
     int64_t value = fallback;
-    if (text != NULL && (!weft_bounds_parse(&parsed, range, WEFT_KEY_I64) || !weft_number_i64(&value, text) ||
-                         !weft_bounds_has_i64(&parsed, value))) {
-        return bad_number(flag, text, range, WEFT_KEY_I64, err);
-    }
+    if (!read_number(weft_args_value(self, flag), &value, NULL, flag, range, err)) return false;
     *out = value;
     return true;
 }
 
 bool weft_args_f64(const weft_args *self, double *out, const char *flag, const char *range, double fallback,
                    weft_error *err) {
-    const char *text = weft_args_value(self, flag);
-    weft_bounds parsed;
     double value = fallback;
-    if (text != NULL && (!weft_bounds_parse(&parsed, range, WEFT_KEY_F64) || !weft_number_f64(&value, text) ||
-                         !weft_bounds_has_f64(&parsed, value))) {
-        return bad_number(flag, text, range, WEFT_KEY_F64, err);
-    }
+    if (!read_number(weft_args_value(self, flag), NULL, &value, flag, range, err)) return false;
     *out = value;
     return true;
 }

@@ -2,14 +2,13 @@
  *     weft COMMAND [run.ini] [section.key=value ...] [--flags]
  *
  * A command is one file with one weft_command, and one name in command/commands.c; a tool is a separate program
- * (tools.h). Overrides, flags and other arguments are accepted in any order. `--flag value` and `--flag=value` are the
+ * (cli.c). Overrides, flags and other arguments are accepted in any order. `--flag value` and `--flag=value` are the
  * same; after `--` every word is an argument.
  *     static weft_exit eval_run(const weft_args *args, weft_error *err) { ... }
  *     static const weft_flag eval_flags[] = {{"json", NULL, false, "Print an object instead of a table."}, {0}};
  *     const weft_command weft_command_eval = {
  *         .name = "eval", .summary = "Measure the loss.", .usage = "run.ini [section.key=value ...]",
- *         .takes = WEFT_TAKES_CONFIG, .flags = eval_flags, .examples = "  weft eval run.ini\n", .run = eval_run};
- */
+ *         .takes = WEFT_TAKES_CONFIG, .flags = eval_flags, .examples = "  weft eval run.ini\n", .run = eval_run}; */
 #ifndef WEFT_HOST_CLI_CLI_H
 #define WEFT_HOST_CLI_CLI_H
 
@@ -51,7 +50,7 @@ typedef enum weft_takes {
 
 typedef struct weft_command {
     const char *name;       /* "eval"; two words for a subcommand: "config check" */
-    const char *summary;    /* one line; NULL for a tool, with its line in tools.c */
+    const char *summary;    /* one line; NULL for a tool, with its line in cli.c */
     const char *usage;      /* after the name: "run.ini [section.key=value ...]"; flags are added automatically */
     int32_t takes;          /* weft_takes */
     int32_t min_extra;      /* plain arguments (after the INI file) */
@@ -87,7 +86,7 @@ weft_status weft_args_locate(weft_args *self, weft_error *err);
 void weft_args_free(weft_args *self);
 
 /* Runs the command of the table (ended by NULL) that the command line names, prints its error on stderr and returns the
- * exit status. A tool (tools.h) runs as a separate program. */
+ * exit status. A tool (cli.c) runs as a separate program. */
 int weft_cli_main(int argc, char **argv, const weft_command *const *table);
 
 #endif

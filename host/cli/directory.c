@@ -2,75 +2,147 @@
 #include "cli/directory.h"
 
 #include "adapter/tensors.h"
+#include "base/alloc.h"
 #include "base/file.h"
-#include "cli/learned.h"
+#include "base/text.h"
 #include "config/nearest.h"
+#include "config/settings.h"
+#include "program/tokens.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* A file that cannot be examined counts as present: its reader then reports the error. */
+static bool has_file(const char *directory, const char *name) {
+    char path[WEFT_PATH_BYTES];
+    bool is_there = false;
+    if (weft_path_join(path, directory, name, NULL) != WEFT_OK) return false;
+    return weft_file_exists(&is_there, path, NULL) != WEFT_OK || is_there;
+}
+
+/* Copies the base's name from adapter_config.json; NULL: missing. */
+static weft_status read_base(char **base, const char *adapter, weft_error *err) {
+    char path[WEFT_PATH_BYTES];
+    json_t *config = NULL;
+    const char *name = NULL;
+    weft_status status = weft_path_join(path, adapter, WEFT_ADAPTER_CONFIG, err);
+    if (status == WEFT_OK) status = weft_json_read(&config, path, 0, err);
+    name = json_string_value(json_object_get(config, "base_model_name_or_path"));
+    if (name != NULL && name[0] != '\0') *base = weft_strdup(name);
+    json_decref(config);
+    return status;
+}
+
+/* Finds the base. One saved in the adapter's directory is the base that it was trained on. */
+static weft_status find_base(weft_learned *self, weft_error *err) {
+    char *named = NULL;
+    weft_status status = WEFT_OK;
+    if (has_file(self->adapter, "config.json")) named = weft_strdup(self->adapter);
+    else status = read_base(&named, self->adapter, err);
+    if (status != WEFT_OK) return status;
+    if (named == NULL)
+        return weft_error_set(err, WEFT_E_USER,
+                              "%.1000s/" WEFT_ADAPTER_CONFIG " names no base (base_model_name_or_path): write its "
+                              "directory there, or say weft init BASE DATA and set [adapter] from to this one",
+                              self->adapter);
+    self->base = realpath(named, NULL);
+    if (self->base == NULL || !has_file(self->base, "config.json"))
+        status =
+            weft_error_set(err, WEFT_E_USER,
+                           "%.1000s is an adapter of %.500s, which is no model's directory here: say weft init "
+                           "BASE DATA with the directory where that model lies, and set [adapter] from to this one",
+                           self->adapter, named);
+    free(named);
+    return status;
+}
+
+/* Reads [model] base from the configuration of the adapter's run, which has all keys. */
+static weft_status find_stored(weft_learned *self, const char *run, weft_error *err) {
+    static const char *const names[] = {
+        [WEFT_BASE_NF4] = "nf4",   [WEFT_BASE_NF4X64] = "nf4x64", [WEFT_BASE_INT8] = "int8", [WEFT_BASE_FP8] = "fp8",
+        [WEFT_BASE_BF16] = "bf16", [WEFT_BASE_FP16] = "fp16",     [WEFT_BASE_FP32] = "fp32"};
+    weft_model_settings model = {0};
+    weft_config *config = NULL;
+    char path[WEFT_PATH_BYTES];
+    weft_status status = weft_path_join(path, run, "config.ini", err);
+    if (status == WEFT_OK) status = weft_config_load(&config, path, NULL, 0, err);
+    if (status == WEFT_OK) status = weft_settings_load_model(&model, config, err);
+    if (status == WEFT_OK && names[model.base] != NULL) self->stored = weft_strdup(names[model.base]);
+    weft_config_free(config);
+    return status;
+}
+
+weft_status weft_learned_read(weft_learned *out, bool *found, const char *path, weft_error *err) {
+    const bool is_run = has_file(path, "config.ini");
+    char inner[WEFT_PATH_BYTES], *had = NULL;
+    weft_status status = WEFT_OK;
+    memset(out, 0, sizeof *out);
+    (void)snprintf(inner, sizeof inner, "%.*s%s", (int)sizeof inner - 16, path, is_run ? "/model" : "");
+    *found = has_file(inner, WEFT_ADAPTER_CONFIG);
+    if (!*found) return WEFT_OK;
+    out->adapter = realpath(inner, NULL);
+    if (out->adapter == NULL) return weft_error_set(err, WEFT_E_USER, "%.1000s: %s", inner, strerror(errno));
+    status = find_base(out, err);
+    if (status == WEFT_OK && is_run) status = find_stored(out, path, err);
+    if (status != WEFT_OK) return status;
+    status = weft_token_files_pad(&had, out->base, err);
+    if (status == WEFT_OK && had == NULL) status = weft_token_files_pad(&out->pad, out->adapter, err);
+    if (status == WEFT_OK) status = weft_token_files_more(&out->tokens, out->base, out->adapter, err);
+    free(had);
+    return status;
+}
+
+void weft_learned_clear(weft_learned *self) {
+    free(self->adapter);
+    free(self->base);
+    free(self->stored);
+    free(self->tokens);
+    free(self->pad);
+    memset(self, 0, sizeof *self);
+}
 
 bool weft_is_directory(const char *path) {
     struct stat about;
     return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
 }
 
-/* A file that cannot be examined counts as present: its reader then reports the error. */
-static bool directory_has(const char *path, const char *name) {
-    char *whole = NULL;
-    bool is_there = asprintf(&whole, "%s/%s", path, name) >= 0;
-    if (!is_there) return false;
-    is_there = weft_file_exists(&is_there, whole, NULL) != WEFT_OK || is_there;
-    free(whole);
-    return is_there;
-}
-
 /* Fails if a file may exist and cannot be examined: that does not count as missing. */
 static weft_status check_readable(const char *path, const char *name, weft_error *err) {
-    char *whole = NULL;
+    char *whole = weft_text_of("%s/%s", path, name);
     weft_status status = WEFT_OK;
-    if (asprintf(&whole, "%s/%s", path, name) < 0) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a path");
     if (access(whole, R_OK) != 0 && errno != ENOENT)
         status = weft_error_set(err, WEFT_E_USER, "%s: cannot be read: %s", whole, strerror(errno));
     free(whole);
     return status;
 }
 
-static weft_status no_memory(weft_error *err) {
-    return weft_error_set(err, WEFT_E_MEMORY, "no memory for the arguments");
-}
-
 /* Adds key=value, or key=value/rest if rest is set. */
-static weft_status say(weft_directory *self, const char *key, const char *value, const char *rest, weft_error *err) {
-    char *text = NULL;
-    if (asprintf(&text, "%s=%s%s%s", key, value, *rest != '\0' ? "/" : "", rest) < 0) return no_memory(err);
-    self->says[self->n++] = text;
-    return WEFT_OK;
+static void add_override(weft_directory *self, const char *key, const char *value, const char *rest) {
+    self->overrides[self->n++] = weft_text_of("%s=%s%s%s", key, value, *rest != '\0' ? "/" : "", rest);
 }
 
 /* Reads a run's configuration, with the trained result in place of the initial model. */
 static weft_status read_run(weft_directory *out, const char *path, weft_error *err) {
-    const bool adapted = directory_has(path, "model/" WEFT_ADAPTER_CONFIG);
-    const bool whole = directory_has(path, "model/config.json");
+    const bool adapted = has_file(path, "model/" WEFT_ADAPTER_CONFIG);
+    const bool whole = has_file(path, "model/config.json");
     if (!whole && !adapted)
         return weft_error_set(err, WEFT_E_USER,
                               "%s is a run that has not come to its end: there is no model/ in it yet. Give one of its "
                               "checkpoints, %s/checkpoints/step-N",
                               path, path);
-    if (asprintf(&out->ini, "%s/config.ini", path) < 0) {
-        out->ini = NULL;
-        return no_memory(err);
-    }
-    if (adapted && say(out, "adapter.from", path, "model", err) != WEFT_OK) return WEFT_E_MEMORY;
+    out->ini = weft_text_of("%s/config.ini", path);
+    if (adapted) add_override(out, "adapter.from", path, "model");
     if (!whole) return WEFT_OK; /* its base is unchanged */
-    if (say(out, "model.start", "weights", "", err) != WEFT_OK) return WEFT_E_MEMORY;
-    if (say(out, "tokenizer.add", "", "", err) != WEFT_OK) return WEFT_E_MEMORY; /* its tokenizer contains them */
+    add_override(out, "model.start", "weights", "");
+    add_override(out, "tokenizer.add", "", ""); /* its tokenizer contains them */
     /* The saved tokenizer contains its template, end and added tokens. */
-    if (directory_has(path, "model/tokenizer.json") && say(out, "tokenizer.path", path, "model", err) != WEFT_OK)
-        return WEFT_E_MEMORY;
-    return say(out, "model.path", path, "model", err);
+    if (has_file(path, "model/tokenizer.json")) add_override(out, "tokenizer.path", path, "model");
+    add_override(out, "model.path", path, "model");
+    return WEFT_OK;
 }
 
 /* Reads an adapter's directory, of a run or in PEFT's format. */
@@ -78,11 +150,11 @@ static weft_status read_adapter(weft_directory *out, const char *path, weft_erro
     weft_learned learned;
     bool found = false;
     weft_status status = weft_learned_read(&learned, &found, path, err);
-    if (status == WEFT_OK) status = say(out, "model.path", learned.base, "", err);
-    if (status == WEFT_OK) status = say(out, "adapter.from", learned.adapter, "", err);
-    if (status == WEFT_OK && learned.tokens != NULL) status = say(out, "tokenizer.add", learned.tokens, "", err);
-    if (status == WEFT_OK && learned.pad != NULL) status = say(out, "tokenizer.pad", "add", "", err);
-    if (status == WEFT_OK && learned.pad != NULL) status = say(out, "tokenizer.pad_token", learned.pad, "", err);
+    if (status == WEFT_OK) add_override(out, "model.path", learned.base, "");
+    if (status == WEFT_OK) add_override(out, "adapter.from", learned.adapter, "");
+    if (status == WEFT_OK && learned.tokens != NULL) add_override(out, "tokenizer.add", learned.tokens, "");
+    if (status == WEFT_OK && learned.pad != NULL) add_override(out, "tokenizer.pad", "add", "");
+    if (status == WEFT_OK && learned.pad != NULL) add_override(out, "tokenizer.pad_token", learned.pad, "");
     weft_learned_clear(&learned);
     return status;
 }
@@ -97,15 +169,16 @@ weft_status weft_directory_read(weft_directory *out, const char *path, bool has_
     for (size_t i = 0; i < sizeof files / sizeof *files && status == WEFT_OK; i++)
         status = check_readable(path, files[i], err);
     if (status != WEFT_OK) return status;
-    if (directory_has(path, "config.ini")) return read_run(out, path, err);
-    if (directory_has(path, WEFT_ADAPTER_CONFIG)) status = read_adapter(out, path, err);
-    else if (directory_has(path, "config.json")) status = say(out, "model.path", path, "", err);
+    if (has_file(path, "config.ini")) return read_run(out, path, err);
+    if (has_file(path, WEFT_ADAPTER_CONFIG)) status = read_adapter(out, path, err);
+    else if (has_file(path, "config.json")) add_override(out, "model.path", path, "");
     else
         status = weft_error_set(err, WEFT_E_USER,
                                 "%s is neither a model's directory, which has a config.json, nor a run's, which has a "
                                 "config.ini",
                                 path);
-    return status == WEFT_OK && !has_length ? say(out, "train.epochs", "1", "", err) : status;
+    if (status == WEFT_OK && !has_length) add_override(out, "train.epochs", "1", "");
+    return status;
 }
 
 /* Formats "; did you mean runs/one?" if the path's directory contains a similar name; else "". */
@@ -113,8 +186,8 @@ static void name_nearest(char *out, size_t size, const char *path) {
     const char *slash = strrchr(path, '/');
     const int n = slash == NULL ? 0 : (int)(slash + 1 - path);
     weft_nearest near = {path + n, "", 0};
-    char *home = n == 0 ? strdup("./") : strndup(path, (size_t)n);
-    DIR *directory = home != NULL ? opendir(home) : NULL;
+    char *home = weft_text_of("%.*s", n == 0 ? 2 : n, n == 0 ? "./" : path);
+    DIR *directory = opendir(home);
     const struct dirent *entry = NULL;
     while (directory != NULL && (entry = readdir(directory)) != NULL)
         if (entry->d_name[0] != '.') weft_nearest_offer(&near, entry->d_name, strlen(entry->d_name));
@@ -124,7 +197,7 @@ static void name_nearest(char *out, size_t size, const char *path) {
     free(home);
 }
 
-static weft_status judge_missing(const char *path, const char *command, bool takes_directory, weft_error *err) {
+static weft_status refuse_missing(const char *path, const char *command, bool takes_directory, weft_error *err) {
     char near[300];
     name_nearest(near, sizeof near, path);
     if (near[0] == '\0')
@@ -133,15 +206,15 @@ static weft_status judge_missing(const char *path, const char *command, bool tak
     return weft_error_set(err, WEFT_E_USER, "%s: cannot be opened: %s%s", path, strerror(ENOENT), near);
 }
 
-weft_status weft_directory_judge(const char *path, const char *command, bool takes_directory, weft_error *err) {
+weft_status weft_directory_check(const char *path, const char *command, bool takes_directory, weft_error *err) {
     const bool trains = strcmp(command, "train") == 0;
-    if (access(path, F_OK) != 0 && errno == ENOENT) return judge_missing(path, command, takes_directory, err);
+    if (access(path, F_OK) != 0 && errno == ENOENT) return refuse_missing(path, command, takes_directory, err);
     if (!weft_is_directory(path)) return WEFT_OK;
-    if (directory_has(path, "config.ini"))
+    if (has_file(path, "config.ini"))
         return weft_error_set(err, WEFT_E_USER,
                               "%s is the directory of a run, and weft %s takes an INI file: %s/config.ini%s", path,
                               command, path, trains ? ", with --resume to go on" : "");
-    if (directory_has(path, "config.json"))
+    if (has_file(path, "config.json"))
         return weft_error_set(err, WEFT_E_USER,
                               "%s is the directory of a model, and weft %s takes an INI file: weft init %s "
                               "DATA writes one",
@@ -151,6 +224,6 @@ weft_status weft_directory_judge(const char *path, const char *command, bool tak
 
 void weft_directory_clear(weft_directory *self) {
     free(self->ini);
-    for (size_t i = 0; i < self->n; i++) free(self->says[i]);
+    for (size_t i = 0; i < self->n; i++) free(self->overrides[i]);
     memset(self, 0, sizeof *self);
 }

@@ -15,7 +15,7 @@ bool weft_command_room(const weft_args *args, int64_t *bytes, weft_error *err) {
     }
     if (text != NULL && weft_args_declares(args, "no-fit") && weft_args_has(args, "no-fit")) {
         (void)weft_error_set(err, WEFT_E_USER,
-                             "--fit says what there is and --no-fit that it does not matter: give one of them");
+                             "--fit sets the available memory and --no-fit ignores it: use one of them");
         return false;
     }
     return true;
@@ -29,14 +29,12 @@ weft_fit_question weft_command_question(const weft_args *args, const weft_sessio
     return out;
 }
 
-weft_status weft_command_judge_room(const weft_args *args, const weft_session *session, int64_t bytes,
+weft_status weft_command_check_room(const weft_args *args, const weft_session *session, int64_t bytes,
                                     weft_error *err) {
     const weft_fit_question question = weft_command_question(args, session, bytes);
     weft_fit fit;
-    weft_status status = WEFT_OK;
     if (weft_args_has(args, "no-fit")) return WEFT_OK;
-    status = weft_fit_check(&fit, &question, NULL, err);
-    if (status != WEFT_OK) return status;
+    weft_fit_check(&fit, &question, NULL);
     weft_fit_warn(&fit, session->run->host);
     return fit.fits ? WEFT_OK : weft_fit_refuse(&fit, err);
 }

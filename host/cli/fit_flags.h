@@ -3,7 +3,6 @@
 #define WEFT_HOST_CLI_FIT_FLAGS_H
 
 #include "cli/cli.h"
-#include "report/fit_words.h"
 #include "report/fit_table.h"
 
 /* Entries of a command's flags. */
@@ -19,6 +18,6 @@ bool weft_command_room(const weft_args *args, int64_t *bytes, weft_error *err);
 weft_fit_question weft_command_question(const weft_args *args, const weft_session *session, int64_t bytes);
 
 /* Rejects a session of one rank that does not fit, unless --no-fit is set. */
-weft_status weft_command_judge_room(const weft_args *args, const weft_session *session, int64_t bytes, weft_error *err);
+weft_status weft_command_check_room(const weft_args *args, const weft_session *session, int64_t bytes, weft_error *err);
 
 #endif

@@ -2,11 +2,10 @@
 #include "cli/spawn.h"
 
 #include "run/engine.h"
-#include "launch/start.h"
+#include "launch/find.h"
 #include "launch/watchdog.h"
 #include "model/weights.h"
 #include "plugin/services.h"
-#include "run/opening.h"
 #include "program/sections.h"
 
 /* Inputs of the configuration. */
@@ -29,7 +28,7 @@ static bool reads_weights(const weft_args *args, const weft_run *run) {
 
 /* Checks the combination of strategy, batch and ranks. No data has been read, so micro-batches have an arbitrary
  * length, which only affects sizes; these are not checked here. */
-static weft_status judge_programs(const weft_run *run, weft_engine *engine, weft_error *err) {
+static weft_status validate_programs(const weft_run *run, weft_engine *engine, weft_error *err) {
     enum { SOME_LENGTH = 16 };
     const weft_train_settings *keys = &run->settings.train;
     const int64_t most = engine->plan.declared->info.max_context;
@@ -39,15 +38,15 @@ static weft_status judge_programs(const weft_run *run, weft_engine *engine, weft
     spec.rows = spec.evaluate_rows = (int32_t)keys->micro_batch;
     spec.micro_batches = (int32_t)(keys->global_batch / keys->micro_batch);
     spec.lengths[0] = most < SOME_LENGTH ? (int32_t)most : SOME_LENGTH;
-    return weft_opening_prepare(engine, &spec, err);
+    return weft_engine_prepare(engine, &spec, err);
 }
 
 /* Checks the run before the ranks start, so that errors that every rank would hit are reported once. Covers errors in
  * the configuration, in the files of tokenizer and model (with the weights, unless a checkpoint may replace them), and,
  * for RUN_ONE, in the combination of strategy, batch and ranks. Log level and requested ranks are not restored: this
  * process only starts and watches the ranks afterwards. */
-static weft_status judge_run(const weft_args *args, const settings *with, int32_t n, weft_ranks_purpose purpose,
-                             weft_error *err) {
+static weft_status validate_run(const weft_args *args, const settings *with, int32_t n, weft_ranks_purpose purpose,
+                                weft_error *err) {
     weft_run *run = NULL;
     weft_text text = {0};
     weft_engine *engine = NULL;
@@ -57,10 +56,10 @@ static weft_status judge_run(const weft_args *args, const settings *with, int32_
     status = weft_run_open(&run, weft_args_config(args), with->overrides, with->n, WEFT_NEEDS_ALL, err);
     if (status == WEFT_OK) weft_watchdog_output(run->settings.run.out);
     if (status == WEFT_OK) status = weft_text_open(&text, run, err);
-    if (status == WEFT_OK) status = weft_opening_engine(&engine, run, NULL, err);
+    if (status == WEFT_OK) status = weft_engine_open(&engine, run, NULL, err);
     if (status == WEFT_OK && reads_weights(args, run))
         status = weft_weights_check(engine->plan.declared, run->settings.model.path, err);
-    if (status == WEFT_OK && purpose == WEFT_RANKS_RUN_ONE) status = judge_programs(run, engine, err);
+    if (status == WEFT_OK && purpose == WEFT_RANKS_RUN_ONE) status = validate_programs(run, engine, err);
     weft_engine_close(engine);
     weft_text_close(&text);
     weft_run_close(run);
@@ -73,16 +72,16 @@ static weft_exit start_ranks(const weft_launch *ranks, const weft_args *args, co
     const int32_t n = ranks->world.size;
     int ended = 0;
     if (ranks->why[0] != '\0') weft_log(weft_services(), WEFT_LOG_DEBUG, "%s", ranks->why);
-    if (judge_run(args, with, n, purpose, err) != WEFT_OK) return WEFT_EXIT_FAILED;
+    if (validate_run(args, with, n, purpose, err) != WEFT_OK) return WEFT_EXIT_FAILED;
     if (weft_launch_start(&ended, ranks, err) != WEFT_OK) return WEFT_EXIT_FAILED;
     if (ended == WEFT_EXIT_DONE) return WEFT_EXIT_DONE;
     if (weft_exit_answers(ended)) return (weft_exit)ended;
     if (ended == WEFT_EXIT_STOPPED) {
         (void)weft_error_set(err, WEFT_E_STOPPED, "the %d ranks were stopped by a signal%s", (int)n,
-                             weft_args_declares(args, "resume") ? ": --resume goes on" : "; nothing is kept");
+                             weft_args_declares(args, "resume") ? ": --resume goes on" : "; no state was saved");
         return WEFT_EXIT_STOPPED;
     }
-    (void)weft_error_set(err, WEFT_E_PEER, "the %d ranks ended with status %d; what they said stands above", (int)n,
+    (void)weft_error_set(err, WEFT_E_PEER, "the %d ranks ended with status %d; their errors are printed above", (int)n,
                          ended);
     return WEFT_EXIT_FAILED;
 }

@@ -1,10 +1,9 @@
 /* host/command/cmd_eval.c: `weft eval`. */
 #include "cli/fit_flags.h"
 
-#include "base/clock.h"
 #include "base/units.h"
 #include "run/engine.h"
-#include "report/bar_line.h"
+#include "report/progress.h"
 #include "run/session.h"
 
 #include <jansson.h>
@@ -89,7 +88,7 @@ static weft_exit run_eval(const weft_args *args, weft_error *err) {
     if (!weft_command_room(args, &room, err)) return WEFT_EXIT_USAGE;
     status = weft_session_open(&session, weft_args_config(args), overrides, n, WEFT_SESSION_EVALUATE, err);
     if (status == WEFT_OK && session->validation_info.rows > 0) split = WEFT_SPLIT_VALIDATION;
-    if (status == WEFT_OK) status = weft_command_judge_room(args, session, room, err);
+    if (status == WEFT_OK) status = weft_command_check_room(args, session, room, err);
     if (status == WEFT_OK) status = weft_session_start(session, err);
     if (status == WEFT_OK) status = weft_engine_load(session->engine, err);
     if (status == WEFT_OK) status = evaluate(session, &evaluation, split, weft_args_has(args, "json"), err);

@@ -1,15 +1,268 @@
 /* host/command/cmd_generate.c: `weft generate`. */
-#include "command/generate_fit.h"
-
-#include "base/bytes.h"
-#include "command/chat_turns.h"
+#include "base/alloc.h"
+#include "base/text.h"
+#include "cli/fit_flags.h"
 #include "plugin/enter.h"
-#include "run/text_end.h"
+#include "plugin/services.h"
+#include "program/run.h"
+#include "run/generate.h"
+#include "run/text_files.h"
 
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+/* Checks whether the plan fits into memory, and which options would fit. Each reported change was planned: fewer
+ * tokens, or GEMMs in bf16. */
+typedef struct fit_check {
+    const weft_args *args;
+    const weft_run *run;
+    const weft_generate_options *options;
+    int64_t n_prompt;
+    int64_t bytes; /* --fit; 0: query the device */
+} fit_check;
+
+/* ---- requirement of a changed call ---- */
+
+/* Records the planned memory without allocating it. */
+static weft_status keep_need(void *context, const weft_engine *engine, weft_error *err) {
+    const weft_required_memory need = {.bytes = engine->plan.bytes, .ranks = 1};
+    *(weft_required_memory *)context = need;
+    return weft_error_set(err, WEFT_E_STOPPED, "planned");
+}
+
+static bool plan_fits(weft_required_memory *need, const fit_check *self, const weft_run *run, int64_t tokens,
+                      const weft_available_memory *room) {
+    weft_generate_options options = *self->options;
+    weft_generator *none = NULL;
+    options.tokens = tokens;
+    options.check = keep_need;
+    options.check_context = need;
+    return weft_generator_create(&none, run, self->n_prompt, &options, NULL) == WEFT_E_STOPPED &&
+           weft_required_memory_fits(need, room);
+}
+
+static void add_change(weft_fit *fit, const weft_required_memory *need, const char *key) {
+    weft_fit_change *change = &fit->changes.fitting[fit->changes.n++];
+    change->need = *need;
+    change->n_keys = 1;
+    (void)snprintf(change->keys[0], sizeof change->keys[0], "%s", key);
+}
+
+static void find_fewer_tokens(weft_fit *fit, const fit_check *self) {
+    weft_required_memory need;
+    for (int64_t tokens = self->options->tokens / 2; tokens > 0; tokens /= 2) {
+        char key[WEFT_TRIAL_KEY_SIZE];
+        if (!plan_fits(&need, self, self->run, tokens, &fit->room)) continue;
+        (void)snprintf(key, sizeof key, "--tokens %lld", (long long)tokens);
+        add_change(fit, &need, key);
+        return;
+    }
+}
+
+static void find_precision(weft_fit *fit, const fit_check *self) {
+    static const char key[] = "train.precision=bf16";
+    size_t n = 0;
+    const char *const *given = weft_args_overrides(self->args, &n);
+    const char **overrides = NULL;
+    weft_run *run = NULL;
+    weft_required_memory need;
+    if (self->run->settings.train.precision != WEFT_PRECISION_FP32) return;
+    overrides = weft_alloc(n + 1, sizeof *overrides);
+    if (n > 0) memcpy(overrides, given, n * sizeof *overrides);
+    overrides[n] = key;
+    if (weft_run_open(&run, weft_args_config(self->args), overrides, n + 1, WEFT_NEEDS_TEXT, NULL) == WEFT_OK &&
+        plan_fits(&need, self, run, self->options->tokens, &fit->room))
+        add_change(fit, &need, key);
+    weft_run_close(run);
+    free(overrides);
+}
+
+/* ---- check of this call ---- */
+
+/* Checks the plan as a weft_generate_check; context: a fit_check. */
+static weft_status check_fit(void *context, const weft_engine *engine, weft_error *err) {
+    const fit_check *self = context;
+    const weft_required_memory need = {.bytes = engine->plan.bytes, .ranks = 1};
+    weft_fit fit = {.need = need};
+    int32_t level = 0;
+    if (weft_args_has(self->args, "no-fit")) return WEFT_OK;
+    if (self->bytes > 0) weft_available_memory_describe(&fit.room, self->bytes);
+    else weft_available_memory_find(&fit.room, &engine->device_info);
+    fit.fits = weft_required_memory_fits(&fit.need, &fit.room);
+    weft_fit_warn(&fit, self->run->host);
+    if (fit.fits) return WEFT_OK;
+    level = weft_services_log_level(WEFT_LOG_ERROR); /* suppresses repeated messages of the same configuration */
+    find_fewer_tokens(&fit, self);
+    find_precision(&fit, self);
+    (void)weft_services_log_level(level);
+    return weft_fit_refuse(&fit, err);
+}
+
+/* ---- output ---- */
+
+/* Token ids that are decoded and printed while they arrive. */
+typedef struct output {
+    const weft_text *text;
+    weft_bytes ids;   /* int32_t */
+    weft_bytes shown; /* decoded */
+    size_t printed;
+    bool silent; /* decodes only */
+} output;
+
+static size_t n_ids(const weft_bytes *ids) {
+    return ids->n / sizeof(int32_t);
+}
+
+static const int32_t *ids_of(const weft_bytes *ids) {
+    return (const int32_t *)(const void *)ids->data;
+}
+
+static weft_status decode(const weft_text *text, weft_bytes *out, const weft_bytes *ids, weft_error *err) {
+    const weft_text_sink sink = {out, weft_bytes_put_text};
+    weft_status status = WEFT_OK;
+    out->n = 0;
+    WEFT_PLUGIN_CALL(status, text->plugin, decode, err, text->tokenizer, &sink, ids_of(ids), n_ids(ids), 0);
+    return status;
+}
+
+/* Returns the trailing bytes of an incomplete UTF-8 character, which are kept until its rest arrives. */
+static size_t unfinished(const char *text, size_t n) {
+    for (size_t back = 1; back <= 3 && back <= n; back++) {
+        const unsigned char c = (unsigned char)text[n - back];
+        if ((c & 0xC0) == 0x80) continue;
+        return (c >= 0xF0 ? 4u : c >= 0xE0 ? 3u : c >= 0xC0 ? 2u : 1u) > back ? back : 0;
+    }
+    return 0;
+}
+
+/* Prints the text up to `end`. A failed write ends the command: further output would be lost. */
+static weft_status print_until(output *self, size_t end, weft_error *err) {
+    const size_t n = end > self->printed ? end - self->printed : 0;
+    if (n > 0 && (fwrite(self->shown.data + self->printed, 1, n, stdout) != n || fflush(stdout) != 0))
+        return weft_error_set(err, WEFT_E_SYSTEM, "the text cannot be written: %s", strerror(errno));
+    self->printed += n;
+    return WEFT_OK;
+}
+
+static weft_status on_id(void *context, int32_t id, weft_error *err) {
+    output *self = context;
+    weft_status status = weft_bytes_put(&self->ids, &id, sizeof id);
+    if (status != WEFT_OK) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the text");
+    status = decode(self->text, &self->shown, &self->ids, err);
+    if (status != WEFT_OK || self->silent) return status;
+    return print_until(self, self->shown.n - unfinished(self->shown.data, self->shown.n), err);
+}
+
+/* ---- chat ---- */
+
+typedef struct turn {
+    const char *role;
+    char *content;
+    size_t n;
+} turn;
+
+/* A conversation on standard input and output: each input line is a user message, and the model replies through the
+ * chat template. */
+typedef struct conversation {
+    const weft_run *run;
+    const weft_text *text;
+    const weft_generate_options *options;
+    const char *template; /* by name; NULL: the model's own */
+    turn *turns;
+    size_t n_turns;
+    weft_generator *generator;
+    int64_t capacity; /* ids of the longest prompt for the generator */
+    weft_stop_ids stop;
+    weft_bytes ids; /* int32_t: of the prompt */
+    output reply;
+} conversation;
+
+static void add_turn(conversation *self, const char *role, const char *content, size_t n) {
+    turn one = {role, weft_alloc(n + 1, 1), n};
+    if (n > 0) memcpy(one.content, content, n);
+    self->turns = weft_realloc(self->turns, self->n_turns + 1, sizeof one);
+    self->turns[self->n_turns++] = one;
+}
+
+static weft_status take_ids(void *context, const int32_t *ids, const int32_t *answers, size_t n) {
+    (void)answers;
+    return weft_bytes_put_ids(context, ids, n);
+}
+
+/* Encodes all turns as the prompt of the next reply. */
+static weft_status encode_turns(conversation *self, weft_error *err) {
+    const weft_chat_sink sink = {&self->ids, take_ids};
+    weft_chat_message *messages = weft_alloc(self->n_turns, sizeof *messages);
+    const weft_chat chat = {.struct_size = (uint32_t)sizeof chat,
+                            .flags = WEFT_CHAT_PROMPT,
+                            .messages = messages,
+                            .n_messages = self->n_turns,
+                            .stride = (uint32_t)sizeof *messages,
+                            .named = self->template};
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < self->n_turns; i++) {
+        messages[i].struct_size = (uint32_t)sizeof *messages;
+        messages[i].role = self->turns[i].role;
+        messages[i].content = self->turns[i].content;
+        messages[i].content_bytes = self->turns[i].n;
+    }
+    status = weft_text_encode_chat(self->text, &sink, &chat, err);
+    free(messages);
+    return status;
+}
+
+/* Ensures a generator for the current prompt. From the second one on it has spare capacity, so that few are created. */
+static weft_status ensure_generator(conversation *self, int64_t n, weft_error *err) {
+    const int64_t most = self->generator == NULL ? n : weft_generator_places(self->generator) - self->options->tokens;
+    int64_t capacity = self->generator == NULL ? n : 2 * n;
+    if (self->generator != NULL && n <= self->capacity) return WEFT_OK;
+    if (capacity > most) capacity = most > n ? most : n;
+    weft_generator_destroy(self->generator);
+    self->generator = NULL;
+    self->capacity = capacity;
+    return weft_generator_create(&self->generator, self->run, capacity, self->options, err);
+}
+
+static weft_status answer(conversation *self, weft_error *err) {
+    output *reply = &self->reply;
+    int64_t n = 0;
+    weft_status status = WEFT_OK;
+    self->ids.n = reply->ids.n = reply->shown.n = reply->printed = 0;
+    status = encode_turns(self, err);
+    n = (int64_t)n_ids(&self->ids);
+    if (status == WEFT_OK) status = ensure_generator(self, n, err);
+    if (status == WEFT_OK)
+        status = weft_generator_run(self->generator, ids_of(&self->ids), n, &self->stop, on_id, reply, err);
+    if (status == WEFT_OK) status = print_until(reply, reply->shown.n, err);
+    if (status != WEFT_OK) return status;
+    (void)putchar('\n');
+    add_turn(self, "assistant", reply->shown.data, reply->shown.n);
+    return WEFT_OK;
+}
+
+/* Reads lines of standard input, one turn each; empty lines are skipped. */
+static weft_status converse(conversation *self, weft_error *err) {
+    const bool prompts = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t n = 0;
+    weft_status status = WEFT_OK;
+    while (status == WEFT_OK) {
+        if (prompts) (void)fputs("> ", stdout);
+        (void)fflush(stdout);
+        n = getline(&line, &room, stdin);
+        if (n < 0) break;
+        while (n > 0 && (line[n - 1] == '\n' || line[n - 1] == '\r')) n--;
+        if (n == 0) continue;
+        add_turn(self, "user", line, (size_t)n);
+        status = answer(self, err);
+    }
+    free(line);
+    if (prompts && status == WEFT_OK) (void)putchar('\n');
+    return status;
+}
 
 static const weft_flag flags[] = {
     {"prompt", "TEXT", false, "Text to continue; standard input by default."},
@@ -35,53 +288,11 @@ typedef struct generation {
     const weft_args *args;
     weft_run *run;
     weft_text text;
-    weft_bytes ids;           /* int32_t: prompt, then continuation */
-    weft_bytes before, after; /* decoded: only the prompt; all text so far */
-    size_t n_prompt, printed;
+    output out;        /* prompt, then continuation */
+    weft_bytes before; /* only the prompt, decoded */
+    size_t n_prompt;
     int64_t room; /* bytes of --fit; 0: unset */
-    bool json;
 } generation;
-
-static size_t n_ids(const generation *self) {
-    return self->ids.n / sizeof(int32_t);
-}
-
-static weft_status decode(const generation *self, weft_bytes *out, size_t n, weft_error *err) {
-    const weft_text_sink sink = {out, weft_bytes_put_text};
-    weft_status status = WEFT_OK;
-    out->n = 0;
-    WEFT_PLUGIN_CALL(status, self->text.plugin, decode, err, self->text.tokenizer, &sink,
-                     (const int32_t *)self->ids.data, n, 0);
-    return status;
-}
-
-/* Returns the trailing bytes of an incomplete UTF-8 character, which are kept until its rest arrives. */
-static size_t unfinished(const char *text, size_t n) {
-    for (size_t back = 1; back <= 3 && back <= n; back++) {
-        const unsigned char c = (unsigned char)text[n - back];
-        if ((c & 0xC0) == 0x80) continue;
-        return (c >= 0xF0 ? 4u : c >= 0xE0 ? 3u : c >= 0xC0 ? 2u : 1u) > back ? back : 0;
-    }
-    return 0;
-}
-
-/* Prints self->after up to `end`. A failed write ends the command: further output would be lost. */
-static weft_status print_until(generation *self, size_t end, weft_error *err) {
-    const size_t n = end > self->printed ? end - self->printed : 0;
-    if (n > 0 && (fwrite(self->after.data + self->printed, 1, n, stdout) != n || fflush(stdout) != 0))
-        return weft_error_set(err, WEFT_E_SYSTEM, "the text cannot be written: %s", strerror(errno));
-    self->printed += n;
-    return WEFT_OK;
-}
-
-static weft_status on_id(void *context, int32_t id, weft_error *err) {
-    generation *self = context;
-    weft_status status = weft_bytes_put(&self->ids, &id, sizeof id);
-    if (status != WEFT_OK) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the text");
-    status = decode(self, &self->after, n_ids(self), err);
-    if (status != WEFT_OK || self->json) return status;
-    return print_until(self, self->after.n - unfinished(self->after.data, self->after.n), err);
-}
 
 /* Returns JSON text. Bytes that are not UTF-8 become U+FFFD, as in transformers; the ids preserve the original. */
 static json_t *json_text(const char *text, size_t n) {
@@ -102,13 +313,13 @@ static json_t *json_text(const char *text, size_t n) {
 }
 
 static void print_generation_json(const generation *self) {
+    const output *out = &self->out;
     json_t *ids = json_array(), *object = json_object();
-    const int32_t *all = (const int32_t *)self->ids.data;
-    const char *text = self->after.data + self->before.n;
-    const size_t n = self->after.n > self->before.n ? self->after.n - self->before.n : 0;
-    for (size_t i = self->n_prompt; i < n_ids(self); i++) (void)json_array_append_new(ids, json_integer(all[i]));
+    const size_t n = out->shown.n > self->before.n ? out->shown.n - self->before.n : 0;
+    for (size_t i = self->n_prompt; i < n_ids(&out->ids); i++)
+        (void)json_array_append_new(ids, json_integer(ids_of(&out->ids)[i]));
     (void)json_object_set_new(object, "ids", ids);
-    (void)json_object_set_new(object, "text", json_text(text, n));
+    (void)json_object_set_new(object, "text", json_text(out->shown.data + self->before.n, n));
     (void)json_dumpf(object, stdout, 0);
     (void)putchar('\n');
     json_decref(object);
@@ -142,35 +353,35 @@ static weft_status read_prompt(const generation *self, weft_bytes *out, weft_err
 }
 
 static weft_status encode_prompt(generation *self, weft_error *err) {
-    const weft_ids_sink sink = {&self->ids, weft_bytes_put_ids};
+    const weft_ids_sink sink = {&self->out.ids, weft_bytes_put_ids};
     weft_bytes prompt = {0};
     weft_status status = read_prompt(self, &prompt, err);
     if (status == WEFT_OK)
         WEFT_PLUGIN_CALL(status, self->text.plugin, encode, err, self->text.tokenizer, &sink,
                          prompt.n > 0 ? prompt.data : "", prompt.n, self->text.prompt_flags);
     weft_bytes_free(&prompt);
-    if (status == WEFT_OK && self->ids.n == 0)
+    if (status == WEFT_OK && self->out.ids.n == 0)
         status = weft_error_set(err, WEFT_E_USER,
                                 "an empty prompt without a BOS gives the model nothing to go on from: give "
                                 "--prompt, or set [tokenizer] bos = yes");
-    self->n_prompt = n_ids(self);
-    if (status == WEFT_OK) status = decode(self, &self->before, self->n_prompt, err);
-    self->printed = self->before.n;
+    self->n_prompt = n_ids(&self->out.ids);
+    if (status == WEFT_OK) status = decode(&self->text, &self->before, &self->out.ids, err);
+    self->out.printed = self->before.n;
     return status;
 }
 
 static weft_status generate(generation *self, weft_generate_options *options, weft_error *err) {
-    weft_generate_fit fit = {self->args, self->run, options, (int64_t)self->n_prompt, self->room};
+    fit_check fit = {self->args, self->run, options, (int64_t)self->n_prompt, self->room};
     weft_generator *generator = NULL;
     weft_stop_ids stop = {.n = 0};
     weft_status status = WEFT_OK;
-    options->judge = weft_generate_fit_judge;
-    options->judge_context = &fit;
+    options->check = check_fit;
+    options->check_context = &fit;
     status = weft_generator_create(&generator, self->run, (int64_t)self->n_prompt, options, err);
     if (status == WEFT_OK) status = weft_run_stop_ids(&stop, self->run, &self->text, err);
     if (status == WEFT_OK)
-        status = weft_generator_run(generator, (const int32_t *)self->ids.data, (int64_t)self->n_prompt, &stop, on_id,
-                                    self, err);
+        status = weft_generator_run(generator, ids_of(&self->out.ids), (int64_t)self->n_prompt, &stop, on_id,
+                                    &self->out, err);
     weft_generator_destroy(generator);
     return status;
 }
@@ -185,15 +396,30 @@ static bool read_options(weft_generate_options *out, const weft_args *args, weft
            weft_args_f64(args, &out->repetition_penalty, "repetition-penalty", "(0,inf)", 1.0, err);
 }
 
-static weft_status converse(const generation *self, weft_generate_options *options, weft_error *err) {
-    weft_generate_fit fit = {self->args, self->run, options, 1, self->room};
-    const char *asked = weft_args_value(self->args, "template");
-    const char *named = asked != NULL ? asked : weft_run_adapter_template(self->run, &self->text);
-    const weft_chat_options chat = {named != NULL && strcmp(named, "own") == 0 ? NULL : named,
-                                    weft_args_value(self->args, "system"), weft_args_value(self->args, "prompt")};
-    options->judge = weft_generate_fit_judge;
-    options->judge_context = &fit;
-    return weft_chat_turns(self->run, &self->text, options, &chat, err);
+static weft_status run_conversation(generation *self, weft_generate_options *options, weft_error *err) {
+    fit_check fit = {self->args, self->run, options, 1, self->room};
+    const char *named = weft_args_value(self->args, "template"), *system = weft_args_value(self->args, "system"),
+               *prompt = weft_args_value(self->args, "prompt");
+    conversation chat = {.run = self->run, .text = &self->text, .options = options, .reply = {.text = &self->text}};
+    int32_t end = -1;
+    weft_status status = weft_run_stop_ids(&chat.stop, self->run, &self->text, err);
+    if (named == NULL) named = weft_run_adapter_template(self->run, &self->text);
+    chat.template = named != NULL && strcmp(named, "own") == 0 ? NULL : named;
+    options->check = check_fit;
+    options->check_context = &fit;
+    /* the template's token after a reply stops it, too */
+    if (status == WEFT_OK) status = weft_text_chat_end(&end, &self->text, chat.template, err);
+    if (status == WEFT_OK && end >= 0 && chat.stop.n < WEFT_MAX_STOP_IDS) chat.stop.ids[chat.stop.n++] = end;
+    if (system != NULL) add_turn(&chat, "system", system, strlen(system));
+    if (prompt != NULL) add_turn(&chat, "user", prompt, strlen(prompt));
+    if (status == WEFT_OK) status = prompt != NULL ? answer(&chat, err) : converse(&chat, err);
+    for (size_t i = 0; i < chat.n_turns; i++) free(chat.turns[i].content);
+    free(chat.turns);
+    weft_generator_destroy(chat.generator);
+    weft_bytes_free(&chat.ids);
+    weft_bytes_free(&chat.reply.ids);
+    weft_bytes_free(&chat.reply.shown);
+    return status;
 }
 
 static bool flags_fit(const weft_args *args, weft_error *err) {
@@ -209,7 +435,7 @@ static bool flags_fit(const weft_args *args, weft_error *err) {
 static weft_exit run_generate(const weft_args *args, weft_error *err) {
     size_t n = 0;
     const char *const *overrides = weft_args_overrides(args, &n);
-    generation self = {.args = args, .json = weft_args_has(args, "json")};
+    generation self = {.args = args, .out = {.text = &self.text, .silent = weft_args_has(args, "json")}};
     weft_generate_options options = {0};
     weft_status status = WEFT_OK;
     if (!flags_fit(args, err) || !read_options(&options, args, err) || !weft_command_room(args, &self.room, err))
@@ -219,20 +445,20 @@ static weft_exit run_generate(const weft_args *args, weft_error *err) {
     if (status == WEFT_OK) status = weft_text_open(&self.text, self.run, err);
     if (status == WEFT_OK) options.seed = (uint64_t)self.run->settings.run.seed;
     if (status == WEFT_OK && weft_args_has(args, "chat")) {
-        status = converse(&self, &options, err);
+        status = run_conversation(&self, &options, err);
         goto done;
     }
     if (status == WEFT_OK) status = encode_prompt(&self, err);
     if (status == WEFT_OK) status = generate(&self, &options, err);
-    if (status == WEFT_OK && self.json) print_generation_json(&self);
+    if (status == WEFT_OK && self.out.silent) print_generation_json(&self);
     else if (status == WEFT_OK) {
-        status = print_until(&self, self.after.n, err);
+        status = print_until(&self.out, self.out.shown.n, err);
         if (isatty(STDOUT_FILENO)) (void)putchar('\n'); /* otherwise only the text, byte for byte */
     }
 done:
-    weft_bytes_free(&self.ids);
+    weft_bytes_free(&self.out.ids);
+    weft_bytes_free(&self.out.shown);
     weft_bytes_free(&self.before);
-    weft_bytes_free(&self.after);
     weft_text_close(&self.text);
     weft_run_close(self.run);
     return weft_exit_from(status);

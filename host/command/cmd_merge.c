@@ -4,11 +4,12 @@
 #include "adapter/merge.h"
 #include "adapter/origin.h"
 #include "adapter/stack.h"
+#include "base/alloc.h"
 #include "base/file.h"
-#include "base/join.h"
+#include "base/text.h"
 #include "run/staging.h"
 #include "program/make_plan.h"
-#include "program/token_files.h"
+#include "program/tokens.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -50,9 +51,7 @@ static weft_status split_out(merge_command *self, weft_error *err) {
     (void)snprintf(whole, sizeof whole, "%.*s", (int)n, self->out);
     status = weft_file_exists(&is_there, whole, err);
     if (status != WEFT_OK) return status;
-    if (is_there)
-        return weft_error_set(err, WEFT_E_USER, "%s is there already: give the name of a directory that is to be made",
-                              whole);
+    if (is_there) return weft_error_set(err, WEFT_E_USER, "%s exists already: give the name of a new directory", whole);
     slash = strrchr(whole, '/');
     (void)snprintf(self->parent, sizeof self->parent, "%.*s",
                    slash == NULL ? 1 : (int)(slash - whole) + (slash == whole), slash == NULL ? "." : whole);
@@ -63,8 +62,7 @@ static weft_status split_out(merge_command *self, weft_error *err) {
 
 /* Replaces the value, which may be NULL and is freed, by "KEY=VALUE". */
 static char *as_override(const char *key, char *value) {
-    char *text = NULL;
-    if (value != NULL && asprintf(&text, "%s=%s", key, value) < 0) text = NULL;
+    char *text = value == NULL ? NULL : weft_text_of("%s=%s", key, value);
     free(value);
     return text;
 }
@@ -100,6 +98,22 @@ static weft_status check_origin(const merge_command *self, weft_error *err) {
         self->adapter, self->base);
 }
 
+/* The command line has arguments, and errors of the configuration name the keys that open_plan sets from them. */
+static void name_argument(weft_error *err) {
+    static const char *const names[][2] = {{"[model] path = ", "BASE = "}, {"[adapter] from = ", "ADAPTER = "}};
+    static const char source[] = "command line: ";
+    char text[sizeof err->text];
+    if (err == NULL || strncmp(err->text, source, sizeof source - 1) != 0) return;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *at = err->text + sizeof source - 1;
+        const size_t n = strlen(names[i][0]);
+        if (strncmp(at, names[i][0], n) != 0) continue;
+        (void)snprintf(text, sizeof text, "%s%s", names[i][1], at + n);
+        memcpy(err->text, text, sizeof text);
+        return;
+    }
+}
+
 static weft_status open_plan(weft_run **run, weft_plan *plan, const weft_args *args, const merge_command *self,
                              weft_error *err) {
     char model[WEFT_PATH_BYTES + 16], from[WEFT_PATH_BYTES + 16], *texts[2] = {NULL, NULL};
@@ -114,7 +128,9 @@ static weft_status open_plan(weft_run **run, weft_plan *plan, const weft_args *a
     if (status == WEFT_OK) status = weft_run_open(run, NULL, overrides, n, needs, err);
     free(texts[0]);
     free(texts[1]);
-    return status == WEFT_OK ? weft_plan_open(plan, *run, err) : status;
+    if (status == WEFT_OK) status = weft_plan_open(plan, *run, err);
+    if (status != WEFT_OK) name_argument(err);
+    return status;
 }
 
 static weft_status merge_into(const merge_command *self, const weft_run *run, const weft_plan *plan, weft_error *err) {

@@ -5,19 +5,14 @@
 #include "base/units.h"
 #include "launch/find.h"
 #include "launch/log_prefix.h"
-#include "program/show.h"
-#include "report/chosen.h"
+#include "program/paths.h"
+#include "report/launches.h"
 #include "report/plan_diff.h"
 #include "report/forecast.h"
-#include "report/launch_line.h"
-#include "report/rate_table.h"
-#include "report/saving_line.h"
 #include "report/stages.h"
-#include "report/stored.h"
 #include "report/summary.h"
-#include "report/all_rank_table.h"
 #include "report/world_line.h"
-#include "report/wrapping.h"
+#include "report/tables.h"
 #include "run/session.h"
 
 #include <jansson.h>
@@ -40,7 +35,107 @@ static const weft_flag flags[] = {
     {NULL, NULL, false, NULL},
 };
 
-enum { SCHEDULE_POINTS = 5 };
+enum { SCHEDULE_POINTS = 5, INDENT = 12 /* column of the values */ };
+
+static void print_chosen(const weft_choices *choices, FILE *to) {
+    int width = 0;
+    if (choices->n == 0) return;
+    for (int32_t i = 0; i < choices->n; i++)
+        if ((int)strlen(choices->items[i].key) > width) width = (int)strlen(choices->items[i].key);
+    (void)fprintf(to, "%-*s%d choices of the device, made by rank 0 for all\n", INDENT, "chosen", (int)choices->n);
+    for (int32_t i = 0; i < choices->n; i++)
+        (void)fprintf(to, "  %-*s  %s\n", width, choices->items[i].key, choices->items[i].note);
+}
+
+static json_t *chosen_array(const weft_choices *choices) {
+    json_t *rows = json_array();
+    for (int32_t i = 0; i < choices->n; i++)
+        (void)json_array_append_new(rows, json_pack("{s:s, s:s, s:s}", "for", choices->items[i].key, "choice",
+                                                    choices->items[i].note, "value", choices->items[i].value));
+    return rows;
+}
+
+/* Returns why auto saves synchronously; NULL: it does not, or the setting is not auto. */
+static const char *why_in_place(const weft_plan *plan) {
+    if (plan->saves == WEFT_SAVES_SHARED) return "the device computes in the machine's memory";
+    if (plan->saves == WEFT_SAVES_NO_ROOM) return "the ranks' copies would be more than half of this machine's memory";
+    return NULL;
+}
+
+static void print_saving(const weft_plan *plan, FILE *to) {
+    char bytes[WEFT_UNIT_SIZE];
+    const char *why = why_in_place(plan);
+    if (plan->saves == WEFT_SAVES_NONE) return;
+    (void)weft_unit_bytes(bytes, weft_save_place_bytes(plan));
+    (void)fprintf(to, "%-*s", INDENT, "saving");
+    if (plan->saves == WEFT_SAVES_BESIDE)
+        (void)fprintf(to, "beside training, from a copy of %s in the host's memory, %s\n", bytes,
+                      plan->visible ? "which workspace has" : "which is in no line above");
+    else if (why != NULL)
+        (void)fprintf(to, "in place, as %s: [checkpoint] async = yes takes %s for a copy\n", why, bytes);
+    else (void)fprintf(to, "in place: training stands while a checkpoint is written\n");
+}
+
+static json_t *saving_object(const weft_plan *plan) {
+    if (plan->saves == WEFT_SAVES_NONE) return NULL;
+    return json_pack("{s:b, s:s?, s:I, s:b}", "beside", plan->saves == WEFT_SAVES_BESIDE, "why", why_in_place(plan),
+                     "bytes", (json_int_t)weft_save_place_bytes(plan), "of_total",
+                     plan->saves == WEFT_SAVES_BESIDE && plan->visible);
+}
+
+static int64_t elements_in(const weft_declared *declared, int32_t dtype) {
+    int64_t n = 0;
+    for (int32_t p = 0; p < declared->n_parameters; p++)
+        if (declared->parameters[p].dtype == dtype) n += declared->parameters[p].numel;
+    return n;
+}
+
+static int64_t bytes_in(const weft_declared *declared, int32_t dtype) {
+    int64_t n = 0;
+    for (int32_t p = 0; p < declared->n_parameters; p++)
+        if (declared->parameters[p].dtype == dtype) n += weft_dtype_span(dtype, declared->parameters[p].numel);
+    return n;
+}
+
+static void print_stored(const weft_declared *declared, FILE *to) {
+    char count[WEFT_UNIT_SIZE], bytes[WEFT_UNIT_SIZE];
+    const char *between = "";
+    (void)fprintf(to, "%-*s", INDENT, "storage");
+    for (int32_t dtype = 1; dtype <= WEFT_DTYPE_LAST; dtype++) {
+        const int64_t n = elements_in(declared, dtype);
+        if (n == 0) continue;
+        (void)fprintf(to, "%s%s parameters in %s (%s bytes)", between, weft_unit_count(count, n),
+                      weft_dtype_name(dtype), weft_unit_count(bytes, bytes_in(declared, dtype)));
+        between = ", ";
+    }
+    (void)fputc('\n', to);
+}
+
+static json_t *stored_array(const weft_declared *declared) {
+    json_t *types = json_array();
+    for (int32_t dtype = 1; dtype <= WEFT_DTYPE_LAST; dtype++) {
+        const int64_t n = elements_in(declared, dtype);
+        if (n > 0)
+            (void)json_array_append_new(types,
+                                        json_pack("{s:s, s:I, s:I}", "type", weft_dtype_name(dtype), "parameters",
+                                                  (json_int_t)n, "bytes", (json_int_t)bytes_in(declared, dtype)));
+    }
+    return types;
+}
+
+static void print_launches(const weft_launches *launches, FILE *to) {
+    char all[WEFT_UNIT_SIZE], kernels[WEFT_UNIT_SIZE], products[WEFT_UNIT_SIZE], copies[WEFT_UNIT_SIZE];
+    if (!launches->known) return;
+    (void)fprintf(to, "%-*s%s a step: %s and %s of a library; copies: %s\n", INDENT, "launches",
+                  weft_unit_count(all, launches->kernels + launches->products),
+                  weft_unit_counted(kernels, launches->kernels, "kernel"),
+                  weft_unit_counted(products, launches->products, "call"), weft_unit_count(copies, launches->copies));
+}
+
+static json_t *launches_object(const weft_launches *launches) {
+    return json_pack("{s:I, s:I, s:I}", "kernels", (json_int_t)launches->kernels, "products",
+                     (json_int_t)launches->products, "copies", (json_int_t)launches->copies);
+}
 
 /* Returns the steps at which the schedule is printed: first, quarter, half, three quarters, last, without duplicates.
  * 0: this point equals the previous one. */
@@ -61,6 +156,9 @@ static void print_memory(const weft_session *session, FILE *to) {
                   weft_unit_count(whole, b->spare));
     (void)fprintf(to, "  %-14s %12s  %18s bytes\n", "total", weft_unit_bytes(text, b->total),
                   weft_unit_count(whole, b->total));
+    if (b->preparation > b->total)
+        (void)fprintf(to, "  %-14s %12s  %18s bytes, before the model is loaded\n", "preparing data",
+                      weft_unit_bytes(text, b->preparation), weft_unit_count(whole, b->preparation));
 }
 
 static void print_model(const weft_session *session, const weft_wrapped *wrapped, FILE *to) {
@@ -72,7 +170,7 @@ static void print_model(const weft_session *session, const weft_wrapped *wrapped
                   weft_unit_count(b, trained), 100.0 * (double)trained / (double)all, e->plan.declared->n_segments);
     weft_wrapped_print_line(wrapped, e->plan.declared, e->plan.layout, weft_run_id(session->run, WEFT_PART_POLICY), 12,
                             to);
-    weft_stored_print(e->plan.declared, 12, to);
+    print_stored(e->plan.declared, to);
     (void)fprintf(to, "layout      grid %lld elements, padding %s bytes (%.2f %%)\n", (long long)e->plan.layout->grid,
                   weft_unit_count(c, weft_layout_padding(e->plan.layout)),
                   100.0 * (double)(e->plan.layout->numel - all) / (double)all);
@@ -113,7 +211,7 @@ static json_t *schedule_array(const weft_session *session) {
 static json_t *layout_object(const weft_engine *e) {
     return json_pack("{s:I, s:I, s:i, s:i, s:o}", "grid", (json_int_t)e->plan.layout->grid, "padding_bytes",
                      (json_int_t)weft_layout_padding(e->plan.layout), "segments", (int)e->plan.declared->n_segments,
-                     "units", (int)e->plan.layout->n_units, "storage", weft_stored_array(e->plan.declared));
+                     "units", (int)e->plan.layout->n_units, "storage", stored_array(e->plan.declared));
 }
 
 /* unit: null if the storage is tied to an earlier module, or if there are several units. */
@@ -218,19 +316,18 @@ static json_t *plan_object(const planned *self) {
                      weft_all_rank_plan_array(self->all_rank_plan));
 }
 
-static weft_status print_plan_json(const planned *self, weft_error *err) {
+static void print_plan_json(const planned *self) {
     const weft_engine *e = self->session->engine;
-    json_t *object = plan_object(self), *links = NULL;
+    json_t *object = plan_object(self);
     FILE *to = weft_log_prefix_plain();
-    if (object == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the plan's object");
     (void)json_object_set_new(object, "fit", weft_fit_object(&self->fit));
-    if (e->choices.n > 0) (void)json_object_set_new(object, "chosen", weft_chosen_array(&e->choices));
-    if (e->plan.saves != WEFT_SAVES_NONE) (void)json_object_set_new(object, "saving", weft_saving_object(&e->plan));
-    if (self->launches.known) (void)json_object_set_new(object, "launches", weft_launches_object(&self->launches));
+    if (e->choices.n > 0) (void)json_object_set_new(object, "chosen", chosen_array(&e->choices));
+    if (e->plan.saves != WEFT_SAVES_NONE) (void)json_object_set_new(object, "saving", saving_object(&e->plan));
+    if (self->launches.known) (void)json_object_set_new(object, "launches", launches_object(&self->launches));
     if (weft_args_has(self->args, "print-program")) (void)json_object_set_new(object, "program", program_array(self));
     if (self->stages.n > 0) (void)json_object_set_new(object, "stages", stages_object(&self->stages));
-    if (weft_args_has(self->args, "print-links")) links = weft_all_rank_plan_links_array(self->all_rank_plan);
-    if (links != NULL) (void)json_object_set_new(object, "links", links);
+    if (weft_args_has(self->args, "print-links"))
+        (void)json_object_set_new(object, "links", weft_all_rank_plan_links_array(self->all_rank_plan));
     if (self->hold != NULL)
         (void)json_object_set_new(object, "sharding", weft_sharding_object(&e->plan, self->hold, self->rank));
     if (self->forecast.world > 0) {
@@ -240,51 +337,48 @@ static weft_status print_plan_json(const planned *self, weft_error *err) {
     (void)json_dumpf(object, to, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
     (void)fputc('\n', to);
     json_decref(object);
-    return WEFT_OK;
 }
 
-static weft_status print_text(const planned *self, weft_error *err) {
+static void print_text(const planned *self) {
     const weft_engine *e = self->session->engine;
     FILE *to = weft_log_prefix_plain();
-    weft_status status = WEFT_OK;
     print_model(self->session, &self->wrapped, to);
     if (e->ranks.world == 1) print_memory(self->session, to);
     else weft_all_rank_plan_print(self->all_rank_plan, to);
     weft_fit_print(&self->fit, 12, to);
     weft_fit_warn(&self->fit, self->session->run->host);
-    weft_saving_print(&e->plan, 12, to);
-    weft_launches_print(&self->launches, 12, to);
-    weft_chosen_print(&e->choices, 12, to);
+    print_saving(&e->plan, to);
+    print_launches(&self->launches, to);
+    print_chosen(&e->choices, to);
     weft_stages_print(&self->stages, to);
-    if (weft_args_has(self->args, "print-links")) status = weft_all_rank_plan_print_links(self->all_rank_plan, to, err);
+    if (weft_args_has(self->args, "print-links")) weft_all_rank_plan_print_links(self->all_rank_plan, to);
     if (self->forecast.world > 0) weft_forecast_print(&self->forecast, to);
     print_schedule(self->session, to);
-    weft_world_tell_alone(self->session);
-    weft_world_tell_precision(self->session);
+    weft_world_log_single_rank(self->session);
+    weft_world_log_precision(self->session);
     if (self->hold != NULL) weft_sharding_print(&e->plan, self->hold, self->rank, 0, to);
     if (weft_args_has(self->args, "print-wrapping"))
         weft_wrapped_print(&self->wrapped, e->plan.declared, e->plan.layout, to);
     if (weft_args_has(self->args, "print-program"))
         weft_program_print(program_to_print(self), &mode_plan_to_print(self)->job->spec, to);
-    return status;
 }
 
 static weft_status open_plan(planned *self, const char *path, weft_error *err) {
     size_t n = 0;
     const char *const *overrides = weft_args_overrides(self->args, &n);
+    const weft_plan *plan = NULL;
     weft_status status = weft_session_open(&self->session, path, overrides, n, WEFT_SESSION_PROFILE, err);
     if (status == WEFT_OK) status = weft_session_check_weights(self->session, err);
-    if (status == WEFT_OK)
-        status = weft_wrapped_make(&self->wrapped, self->session->engine->plan.declared,
-                                   self->session->engine->plan.layout, err);
     if (status == WEFT_OK) status = weft_all_rank_plan_create(&self->all_rank_plan, &self->session->engine->plan, err);
-    if (status == WEFT_OK)
-        status = weft_stages_make(&self->stages, &self->session->engine->plan, self->all_rank_plan, err);
-    if (status == WEFT_OK && self->rank >= self->all_rank_plan->world)
+    if (status != WEFT_OK) return status;
+    plan = &self->session->engine->plan;
+    self->wrapped = weft_wrapped_make(plan->declared, plan->layout);
+    weft_stages_make(&self->stages, plan, self->all_rank_plan);
+    if (self->rank >= self->all_rank_plan->world)
         status = weft_error_set(err, WEFT_E_USER, "--rank %d is not there: ranks are 0 to %d", (int)self->rank,
                                 (int)self->all_rank_plan->world - 1);
     if (status == WEFT_OK && weft_args_has(self->args, "print-sharding"))
-        status = weft_all_rank_plan_hold(&self->hold, &self->session->engine->plan, self->rank, err);
+        status = weft_all_rank_plan_hold(&self->hold, plan, self->rank, err);
     return status;
 }
 
@@ -300,17 +394,15 @@ static weft_status forecast(planned *self, weft_error *err) {
     return weft_forecast_make(&self->forecast, &self->rates, engine, self->all_rank_plan, err);
 }
 
-static weft_status judge_room(planned *self, weft_error *err) {
-    const weft_fit_question question = weft_command_question(self->args, self->session, self->room);
-    return weft_fit_check(&self->fit, &question, self->all_rank_plan, err);
-}
-
 /* Prints the plan on rank 0, for all ranks. */
 static weft_status print_planned(planned *self, weft_error *err) {
-    weft_status status = judge_room(self, err);
-    if (status == WEFT_OK) status = weft_launches_count(&self->launches, self->session->engine, err);
+    const weft_fit_question question = weft_command_question(self->args, self->session, self->room);
+    const weft_status status = weft_launches_count(&self->launches, self->session->engine, err);
     if (status != WEFT_OK) return status;
-    return weft_args_has(self->args, "json") ? print_plan_json(self, err) : print_text(self, err);
+    weft_fit_check(&self->fit, &question, self->all_rank_plan);
+    if (weft_args_has(self->args, "json")) print_plan_json(self);
+    else print_text(self);
+    return WEFT_OK;
 }
 
 static void close_plan(planned *self) {
@@ -339,13 +431,12 @@ static weft_status print_difference(const weft_args *args, weft_error *err) {
     json_t *a = NULL, *b = NULL, *difference = NULL;
     weft_status status = WEFT_OK;
     if (weft_args_config(args) == NULL)
-        return weft_error_set(err, WEFT_E_USER,
-                              "--diff compares two configurations, and a model's directory is none: give an INI file");
+        return weft_error_set(
+            err, WEFT_E_USER,
+            "--diff compares two configurations, and a model's directory has no configuration: give an INI file");
     status = facts_of(&a, args, weft_args_config(args), err);
     if (status == WEFT_OK) status = facts_of(&b, args, other, err);
     if (status == WEFT_OK) difference = weft_plan_diff_make(a, b);
-    if (status == WEFT_OK && difference == NULL)
-        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for what differs");
     if (status == WEFT_OK && weft_args_has(args, "json")) {
         (void)json_dumpf(difference, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
         (void)putchar('\n');
@@ -365,21 +456,21 @@ static weft_status print_plan(planned *self, weft_error *err) {
 }
 
 /* Checks flag combinations. --time needs running ranks and one configuration. */
-static weft_status judge_flags(const weft_args *args, int64_t asked, int64_t nodes, weft_error *err) {
+static weft_status check_flags(const weft_args *args, int64_t asked, int64_t nodes, weft_error *err) {
     const bool time = weft_args_has(args, "time"), rates = weft_args_has(args, "rates");
     if (nodes > 1 && time)
         return weft_error_set(err, WEFT_E_USER,
-                              "--time measures the ranks that are there, and --nodes says where they would be: give "
+                              "--time measures running ranks, and --nodes plans for other machines: give "
                               "--rates FILE of an earlier --time --json instead of --time");
     if (nodes > 1 && asked == 0)
-        return weft_error_set(err, WEFT_E_USER, "--nodes says on how many machines the ranks lie: give --ranks N too");
+        return weft_error_set(err, WEFT_E_USER, "--nodes distributes ranks over machines: give --ranks N too");
     if (time && rates)
-        return weft_error_set(err, WEFT_E_USER,
-                              "--time measures and --rates reads what was measured: give one of them");
+        return weft_error_set(err, WEFT_E_USER, "--time measures rates and --rates reads them: use one of them");
     if ((time || rates) && weft_args_has(args, "diff"))
-        return weft_error_set(err, WEFT_E_USER,
-                              "--diff compares what needs no measuring: leave --%s out, or plan each by itself",
-                              time ? "time" : "rates");
+        return weft_error_set(
+            err, WEFT_E_USER,
+            "--diff compares without measuring: leave --%s out, or plan each configuration separately",
+            time ? "time" : "rates");
     return WEFT_OK;
 }
 
@@ -392,7 +483,7 @@ static weft_status find_mode(int32_t *out, const weft_args *args, weft_error *er
         return weft_error_set(err, WEFT_E_USER, "--mode %s is not there: training, evaluation and generation are",
                               asked);
     if (asked != NULL && !weft_args_has(args, "print-program"))
-        return weft_error_set(err, WEFT_E_USER, "--mode says which program --print-program prints: give that too");
+        return weft_error_set(err, WEFT_E_USER, "--mode selects the program for --print-program: give that too");
     return WEFT_OK;
 }
 
@@ -403,7 +494,7 @@ static weft_exit run_plan(const weft_args *args, weft_error *err) {
     weft_status status = WEFT_OK;
     if (!weft_args_i64(args, &asked, "ranks", "[1,65536]", 0, err) ||
         !weft_args_i64(args, &nodes, "nodes", "[1,65536]", 1, err) ||
-        !weft_args_i64(args, &rank, "rank", "[0,65535]", 0, err) || judge_flags(args, asked, nodes, err) != WEFT_OK ||
+        !weft_args_i64(args, &rank, "rank", "[0,65535]", 0, err) || check_flags(args, asked, nodes, err) != WEFT_OK ||
         find_mode(&self.mode, args, err) != WEFT_OK || !weft_command_room(args, &self.room, err))
         return WEFT_EXIT_USAGE;
     weft_world_plan_nodes((int32_t)nodes);

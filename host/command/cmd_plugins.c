@@ -1,12 +1,11 @@
 /* host/command/cmd_plugins.c: weft plugins list | describe. */
 #include "cli/cli.h"
 
-#include "base/words.h"
+#include "base/text.h"
 #include "config/config.h"
 #include "plugin/subprocess_probe.h"
 #include "plugin/plugin.h"
-#include "plugin/scan.h"
-#include "program/capabilities.h"
+#include "program/run.h"
 #include <stdlib.h>
 
 /* --- list --- */
@@ -125,10 +124,9 @@ static json_t *plugin_object(const weft_loaded *loaded) {
     weft_key offered[MOST_CAPABILITIES];
     const uint64_t n = list_capabilities(offered, loaded);
     uint64_t i;
-    for (i = 0; i < plugin->n_keys; i++) {
+    for (i = 0; i < plugin->n_keys; i++)
         if ((key_at(plugin, i)->flags & WEFT_REMOVED) == 0)
             (void)json_array_append_new(keys, key_object(key_at(plugin, i)));
-    }
     for (i = 0; i < n; i++) (void)json_array_append_new(capabilities, json_string(offered[i].name));
     return json_pack("{s:s, s:s, s:s, s:i, s:s, s:s, s:s, s:i, s:i, s:s, s:o, s:o}", "kind", plugin->kind, "id",
                      plugin->id, "version", plugin->version, "interface", (int)plugin->interface_major, "help",

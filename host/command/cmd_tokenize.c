@@ -1,9 +1,9 @@
 /* host/command/cmd_tokenize.c: `weft tokenize`: converts text to ids and back, between standard input and output. */
 #include "cli/cli.h"
 
-#include "base/bytes.h"
+#include "base/alloc.h"
+#include "base/text.h"
 #include "config/config.h"
-#include "plugin/call.h"
 #include "plugin/enter.h"
 #include "plugin/plugin.h"
 #include "plugin/services.h"
@@ -30,9 +30,7 @@ typedef struct opened {
 static weft_status fill_defaults(void **out, const weft_plugin *plugin, weft_error *err) {
     weft_config *config = NULL;
     weft_status status = weft_config_load(&config, NULL, NULL, 0, err);
-    *out = calloc(1, (size_t)plugin->config_size + 1);
-    if (status == WEFT_OK && *out == NULL)
-        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the tokenizer's keys");
+    *out = weft_alloc(plugin->config_size, 1);
     if (status == WEFT_OK)
         status = weft_config_fill(config, *out, "tokenizer", plugin->keys, plugin->n_keys, plugin->key_stride, err);
     weft_config_free(config);
@@ -71,10 +69,9 @@ static void close_tokenizer(opened *self) {
 static weft_status read_input(weft_bytes *out, weft_error *err) {
     char block[65536];
     size_t n = 0;
-    while ((n = fread(block, 1, sizeof block, stdin)) > 0) {
+    while ((n = fread(block, 1, sizeof block, stdin)) > 0)
         if (weft_bytes_put(out, block, n) != WEFT_OK)
             return weft_error_set(err, WEFT_E_MEMORY, "no memory for the input after %zu bytes", out->n);
-    }
     if (ferror(stdin)) return weft_error_set(err, WEFT_E_SYSTEM, "the input cannot be read: %s", strerror(errno));
     return WEFT_OK;
 }
@@ -125,7 +122,7 @@ static weft_status parse_ids(weft_bytes *out, const weft_bytes *text, weft_error
 }
 
 /* Reports ids without text, which the output cannot show. */
-static void tell_ids_past(const opened *self, const int32_t *ids, size_t n) {
+static void log_unknown_ids(const opened *self, const int32_t *ids, size_t n) {
     weft_tokenizer_info info = {.struct_size = (uint32_t)sizeof info};
     size_t past = 0;
     WEFT_PLUGIN_TELL(self->plugin, info, self->tokenizer, &info);
@@ -146,7 +143,7 @@ static weft_status decode(const opened *self, const weft_bytes *text, weft_error
     if (status == WEFT_OK)
         WEFT_PLUGIN_CALL(status, self->plugin, decode, err, self->tokenizer, &sink,
                          (const int32_t *)(const void *)ids.data, ids.n / sizeof(int32_t), WEFT_DECODE_KEEP_SPECIAL);
-    if (status == WEFT_OK) tell_ids_past(self, (const int32_t *)(const void *)ids.data, ids.n / sizeof(int32_t));
+    if (status == WEFT_OK) log_unknown_ids(self, (const int32_t *)(const void *)ids.data, ids.n / sizeof(int32_t));
     if (status == WEFT_OK) status = written(bytes.n == 0 || fwrite(bytes.data, 1, bytes.n, stdout) == bytes.n, err);
     weft_bytes_free(&ids);
     weft_bytes_free(&bytes);

@@ -28,18 +28,17 @@ static uint32_t tables_of(const weft_args *args) {
 }
 
 /* Rejects incompatible flags. */
-static weft_status judge_flags(const weft_args *args, const weft_train_options *options, int64_t asked,
+static weft_status check_flags(const weft_args *args, const weft_train_options *options, int64_t asked,
                                weft_error *err) {
     const char *kind = weft_args_value(args, "resume");
     if (weft_args_has(args, "resume") && weft_args_has(args, "overwrite"))
-        return weft_error_set(err, WEFT_E_USER,
-                              "--resume goes on with a run and --overwrite removes it: give one of them");
+        return weft_error_set(err, WEFT_E_USER, "--resume continues a run and --overwrite removes it: use one of them");
     if (kind != NULL && strcmp(kind, "inexact") != 0)
         return weft_error_set(err, WEFT_E_USER, "--resume=%s: only --resume and --resume=inexact exist", kind);
     if (options->quiet && (options->tables != 0 || options->values != 0))
         return weft_error_set(err, WEFT_E_USER, "--quiet prints no tables: leave it or the --print-... out");
     if (options->quiet && options->verbose)
-        return weft_error_set(err, WEFT_E_USER, "--quiet and --verbose ask for opposites: give one of them");
+        return weft_error_set(err, WEFT_E_USER, "--quiet and --verbose exclude each other: use one of them");
     if (options->values != 0 && asked > 1)
         return weft_error_set(err, WEFT_E_USER,
                               "--print-values follows one rank, and --ranks asks for %lld: leave one of the two out",
@@ -59,7 +58,7 @@ static weft_exit run_train(const weft_args *args, weft_error *err) {
     if (!weft_args_i64(args, &asked, "ranks", "[1,65536]", 0, err) || !weft_command_room(args, &options.room, err))
         return WEFT_EXIT_USAGE;
     if (!weft_args_i64(args, &options.values, "print-values", "[1,inf)", 0, err)) return WEFT_EXIT_USAGE;
-    if (judge_flags(args, &options, asked, err) != WEFT_OK) return WEFT_EXIT_USAGE;
+    if (check_flags(args, &options, asked, err) != WEFT_OK) return WEFT_EXIT_USAGE;
     options.any_room = weft_args_has(args, "no-fit");
     if (weft_args_has(args, "resume")) options.mode = WEFT_OUTPUT_RESUME;
     if (weft_args_has(args, "overwrite")) options.mode = WEFT_OUTPUT_OVERWRITE;

@@ -7,7 +7,7 @@
  *     weft_config_load(&config, "run.ini", overrides, n_overrides, &err);    reads; no validation yet
  *     weft_settings_load(&settings, config, &err);                           the host's own keys
  *     weft_config_plugin(config, &id, "optimizer", "adamw", &err);           the plugin of a section
- *     weft_config_declare(config, "optimizer", keys, n, stride, &err);       that plugin's keys, by name only
+ *     weft_config_declare(config, "optimizer", keys, n, stride);             that plugin's keys, by name only
  *     weft_config_unknown(config, "optimizer", &err);                        rejects any other key
  *     weft_config_fill(config, &lion, "optimizer", keys, n, stride, &err);   that plugin's keys
  *     weft_config_finish(config, &err);                                      rejects undeclared keys
@@ -54,8 +54,7 @@ weft_status weft_config_plugin(weft_config *self, const char **out, const char *
 
 /* Declares the section's keys without reading them, so that unknown keys are reported before missing ones: a misspelt
  * key appears as a missing one. */
-weft_status weft_config_declare(weft_config *self, const char *section, const weft_key *keys, uint64_t n,
-                                uint32_t stride, weft_error *err);
+void weft_config_declare(weft_config *self, const char *section, const weft_key *keys, uint64_t n, uint32_t stride);
 
 bool weft_config_is_declared(const weft_config *self, const char *section, const char *key);
 
@@ -77,7 +76,7 @@ const char *weft_config_plugin_section(const weft_config *self, const char *kind
 
 /* Selects plugin `id` for `section`: keys declared in [section.id] may be there as well as in [section]. The last
  * override in either section wins. */
-weft_status weft_config_choose(weft_config *self, const char *section, const char *id, weft_error *err);
+void weft_config_choose(weft_config *self, const char *section, const char *id);
 
 /* Selects `section`, for example [adapter.lora], as one of several plugins that are selected together; it is filled
  * separately. */
@@ -135,9 +134,6 @@ bool weft_config_locate(const weft_config *self, const char *section, weft_error
 /* As weft_config_locate; a text that names no key gets the section's source. */
 void weft_config_locate_section(const weft_config *self, const char *section, weft_error *err);
 
-/* Returns the file's name as given, or "command line" without a file. */
-const char *weft_config_name(const weft_config *self);
-
 /* Write the configuration as INI, every filled key with its value and absolute paths. Loading it returns the same
  * values. Secret keys are omitted. The second function replaces the file at path atomically. */
 weft_status weft_config_write_resolved(const weft_config *self, FILE *file, weft_error *err);
@@ -151,6 +147,9 @@ void weft_config_each_same(const weft_config *self, void (*visit)(void *context,
 /* Prints section.key, value and source (default, file:line, command line) of every filled key, as an aligned table or a
  * JSON array of objects. A secret's value is not shown. */
 weft_status weft_config_explain(const weft_config *self, FILE *file, bool json, weft_error *err);
+
+/* Returns the rows that weft_config_explain prints as JSON; NULL: a value is not UTF-8. */
+struct json_t *weft_config_array(const weft_config *self);
 
 /* Returns a filled key's value for display; NULL: it was not filled. */
 const char *weft_config_shown(const weft_config *self, const char *section, const char *key);

@@ -1,11 +1,116 @@
 /* host/config/explain.c: writes a filled configuration as INI and as a table of sources. */
+#include "base/file.h"
+#include "config/ini.h"
+#include "config/store.h"
+
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
 
-#include "base/file.h"
-#include "config/ini.h"
-#include "config/store.h"
+/* error messages about a value, prefixed with its source. */
+
+void weft_config_subject(const weft_config *self, const char *section, const char *key, char *out, size_t size) {
+    const weft_entry *entry = weft_config_entry(self, section, key);
+    const weft_item *item = weft_config_item(self, section, key);
+    const bool secret = entry != NULL && (entry->row->flags & WEFT_SECRET) != 0;
+    const char *value = item != NULL ? item->value : entry != NULL ? entry->value.text : NULL;
+    const char *source = item != NULL ? item->source : self->name;
+    if (item != NULL) section = item->section; /* its plugin's own section, if it is set there */
+    if (value == NULL || secret) {
+        (void)snprintf(out, size, "%s: [%s] %s ", source, section, key);
+    } else {
+        (void)snprintf(out, size, "%s: [%s] %s = %.80s%s%s ", source, section, key, *value == '\0' ? "\"\"" : value,
+                       strlen(value) > 80 ? "..." : "", item == NULL ? " (its default)" : "");
+    }
+}
+
+bool weft_config_overrides(const weft_config *self, const char *section, const char *key, char *subject, size_t size) {
+    const weft_item *item = weft_config_item(self, section, key);
+    if (item == NULL || item->directory != self->here) return false;
+    weft_config_subject(self, section, key, subject, size);
+    return true;
+}
+
+/* Returns the section's line if all its values are from the file, the command line if all are overrides, else the file.
+ * The plugin's own section counts as part of it. */
+static const char *section_source(const weft_config *self, const char *section) {
+    const char *source = self->name, *item_source = NULL;
+    size_t in_file = 0, n = 0;
+    for (size_t i = 0; i < self->n_mentions; i++)
+        if (strcmp(self->mentions[i].section, section) == 0) source = self->mentions[i].source;
+    for (size_t i = 0; i < self->n_items; i++) {
+        const char *own = weft_config_own_section(self, section, self->items[i].key);
+        const bool is_own = own != NULL && strcmp(self->items[i].section, own) == 0;
+        if (!is_own && strcmp(self->items[i].section, section) != 0) continue;
+        n++;
+        if (self->items[i].directory == self->home) in_file++;
+        else item_source = self->items[i].source;
+    }
+    if (n > in_file) return in_file == 0 ? item_source : self->name;
+    return source;
+}
+
+/* Appends a message to the prefix in the error's text. */
+static void append_message(weft_error *err, const char *format, va_list args) {
+    const size_t n = strlen(err->text);
+    (void)vsnprintf(err->text + n, sizeof err->text - n, format, args);
+    err->code = WEFT_E_USER;
+}
+
+weft_status weft_config_reject(const weft_config *self, const char *section, const char *key, weft_error *err,
+                               const char *format, ...) {
+    weft_error local = WEFT_ERROR_INIT;
+    va_list args;
+    if (err == NULL) err = &local;
+    weft_config_subject(self, section, key, err->text, sizeof err->text);
+    va_start(args, format);
+    append_message(err, format, args);
+    va_end(args);
+    return WEFT_E_USER;
+}
+
+weft_status weft_config_reject_section(const weft_config *self, const char *section, weft_error *err,
+                                       const char *format, ...) {
+    weft_error local = WEFT_ERROR_INIT;
+    va_list args;
+    if (err == NULL) err = &local;
+    (void)snprintf(err->text, sizeof err->text, "%s: [%s] ", section_source(self, section), section);
+    va_start(args, format);
+    append_message(err, format, args);
+    va_end(args);
+    return WEFT_E_USER;
+}
+
+/* Returns the section's key that the text begins with, or NULL. */
+static const weft_entry *entry_named_in(const weft_config *self, const char *section, const char *text) {
+    const size_t n = strcspn(text, " ");
+    for (size_t i = 0; i < self->n_entries; i++) {
+        const weft_entry *entry = &self->entries[i];
+        if (strcmp(entry->section, section) != 0 || strlen(entry->row->name) != n) continue;
+        if (memcmp(entry->row->name, text, n) == 0) return entry;
+    }
+    return NULL;
+}
+
+bool weft_config_locate(const weft_config *self, const char *section, weft_error *err) {
+    char head[80];
+    const weft_entry *entry = NULL;
+    size_t n = 0;
+    if (err == NULL) return false;
+    n = (size_t)snprintf(head, sizeof head, "[%.60s] ", section);
+    if (strncmp(err->text, head, n) != 0) n = 0; /* then the text may begin with the key itself */
+    entry = entry_named_in(self, section, err->text + n);
+    if (entry == NULL) return false;
+    if (entry->item != NULL) (void)snprintf(head, sizeof head, "[%.60s] ", entry->item->section);
+    (void)weft_error_prefix(err, "%s: %s%s", entry->item != NULL ? entry->item->source : self->name,
+                            entry->item != NULL ? "" : "by default, ", n != 0 ? "" : head);
+    return true;
+}
+
+void weft_config_locate_section(const weft_config *self, const char *section, weft_error *err) {
+    if (weft_config_locate(self, section, err) || err == NULL) return;
+    (void)weft_error_prefix(err, "%s: [%s] ", section_source(self, section), section);
+}
 
 static weft_status check_written(FILE *file, weft_error *err) {
     if (fflush(file) == 0 && !ferror(file)) return WEFT_OK;
@@ -15,7 +120,7 @@ static weft_status check_written(FILE *file, weft_error *err) {
 typedef void visitor(void *context, const weft_entry *entry);
 
 /* Omits unset keys that the section's plugin does not offer. */
-static bool is_entry_told(const weft_config *self, const weft_entry *entry) {
+static bool is_shown(const weft_config *self, const weft_entry *entry) {
     return entry->item != NULL || !weft_config_is_moot(self, entry->section, entry->row);
 }
 
@@ -30,8 +135,7 @@ static void visit_entries(const weft_config *self, visitor *visit, void *context
         if (plugin != NULL) visit(context, plugin);
         for (size_t k = i; k < self->n_entries; k++) {
             const weft_entry *entry = &self->entries[k];
-            if (entry != plugin && strcmp(entry->section, section) == 0 && is_entry_told(self, entry))
-                visit(context, entry);
+            if (entry != plugin && strcmp(entry->section, section) == 0 && is_shown(self, entry)) visit(context, entry);
         }
     }
 }
@@ -87,9 +191,8 @@ static void write_idle_sections(ini *self) {
         const weft_mention *mention = &config->mentions[i];
         if (!mention->idle) continue;
         begin_section(self, mention->section);
-        for (size_t k = 0; k < config->n_idle; k++) {
+        for (size_t k = 0; k < config->n_idle; k++)
             if (strcmp(config->idle[k].item->section, mention->section) == 0) write_idle(self, &config->idle[k]);
-        }
     }
 }
 
@@ -127,11 +230,11 @@ void weft_config_each_same(const weft_config *self, void (*visit)(void *context,
 /* ---- the table of sources ---- */
 
 /* A line of the table. */
-typedef struct told {
+typedef struct source_line {
     char key[160];
     const char *value;
     char source[480];
-} told;
+} source_line;
 
 static const char *shown_value(const weft_key *row, const char *text) {
     if (row != NULL && (row->flags & WEFT_SECRET) != 0) return "(secret)";
@@ -144,22 +247,22 @@ const char *weft_config_shown(const weft_config *self, const char *section, cons
 }
 
 /* Formats "run.ini:9", or "run.ini:9, in [strategy.fsdp]". */
-static void tell_source(char *out, size_t size, const weft_entry *entry) {
+static void describe_source(char *out, size_t size, const weft_entry *entry) {
     const weft_item *item = entry->item;
     if (item == NULL) (void)snprintf(out, size, "default");
     else if (strcmp(item->section, entry->section) == 0) (void)snprintf(out, size, "%s", item->source);
     else (void)snprintf(out, size, "%s, in [%s]", item->source, item->section);
 }
 
-static told tell_entry(const weft_entry *entry) {
-    told line = {"", shown_value(entry->row, entry->value.text), ""};
+static source_line entry_line(const weft_entry *entry) {
+    source_line line = {"", shown_value(entry->row, entry->value.text), ""};
     (void)snprintf(line.key, sizeof line.key, "%s.%s", entry->section, entry->row->name);
-    tell_source(line.source, sizeof line.source, entry);
+    describe_source(line.source, sizeof line.source, entry);
     return line;
 }
 
-static told tell_idle(const weft_idle *idle) {
-    told line = {"", shown_value(idle->row, idle->row != NULL ? idle->value.text : idle->item->value), ""};
+static source_line idle_line(const weft_idle *idle) {
+    source_line line = {"", shown_value(idle->row, idle->row != NULL ? idle->value.text : idle->item->value), ""};
     (void)snprintf(line.key, sizeof line.key, "%s.%s", idle->item->section, idle->item->key);
     (void)snprintf(line.source, sizeof line.source, "%s, idle", idle->item->source);
     return line;
@@ -171,39 +274,39 @@ typedef struct table {
     int key_width, value_width;
 } table;
 
-static void widen_table(table *self, const told *line) {
+static void widen_table(table *self, const source_line *line) {
     const int key = (int)strlen(line->key);
     const int value = (int)strnlen(line->value, 60); /* longer values only shift their own line */
     if (key > self->key_width) self->key_width = key;
     if (value > self->value_width) self->value_width = value;
 }
 
-static void print_told(const table *self, const told *line) {
+static void print_table_line(const table *self, const source_line *line) {
     (void)fprintf(self->file, "%-*s  %-*s  %s\n", self->key_width, line->key, self->value_width, line->value,
                   line->source);
 }
 
 static void measure_entry(void *context, const weft_entry *entry) {
-    const told line = tell_entry(entry);
+    const source_line line = entry_line(entry);
     widen_table(context, &line);
 }
 
 static void print_line(void *context, const weft_entry *entry) {
-    const told line = tell_entry(entry);
-    print_told(context, &line);
+    const source_line line = entry_line(entry);
+    print_table_line(context, &line);
 }
 
 static void explain_table(const weft_config *self, FILE *file) {
     table lines = {file, 0, 0};
     visit_entries(self, measure_entry, &lines);
     for (size_t i = 0; i < self->n_idle; i++) {
-        const told line = tell_idle(&self->idle[i]);
+        const source_line line = idle_line(&self->idle[i]);
         widen_table(&lines, &line);
     }
     visit_entries(self, print_line, &lines);
     for (size_t i = 0; i < self->n_idle; i++) {
-        const told line = tell_idle(&self->idle[i]);
-        print_told(&lines, &line);
+        const source_line line = idle_line(&self->idle[i]);
+        print_table_line(&lines, &line);
     }
 }
 
@@ -224,39 +327,44 @@ static json_t *value_json(const weft_key *row, const weft_value *value) {
     }
 }
 
+/* Rows of the configuration; failed: a value is not UTF-8. */
+typedef struct json_rows {
+    json_t *array;
+    bool failed;
+} json_rows;
+
 static void add_json(void *context, const weft_entry *entry) {
-    const told line = tell_entry(entry);
-    (void)json_array_append_new(context, json_pack("{s:s, s:o, s:s}", "key", line.key, "value",
-                                                   value_json(entry->row, &entry->value), "source", line.source));
+    const source_line line = entry_line(entry);
+    json_rows *self = context;
+    self->failed |= 0 != json_array_append_new(self->array,
+                                               json_pack("{s:s, s:o, s:s}", "key", line.key, "value",
+                                                         value_json(entry->row, &entry->value), "source", line.source));
 }
 
-static void add_idle_json(json_t *array, const weft_idle *idle) {
-    const told line = tell_idle(idle);
+static void add_idle_json(json_rows *self, const weft_idle *idle) {
+    const source_line line = idle_line(idle);
     json_t *value = idle->row != NULL ? value_json(idle->row, &idle->value) : json_string(idle->item->value);
-    (void)json_array_append_new(array, json_pack("{s:s, s:o, s:s, s:b}", "key", line.key, "value", value, "source",
-                                                 idle->item->source, "idle", 1));
+    self->failed |= 0 != json_array_append_new(self->array, json_pack("{s:s, s:o, s:s, s:b}", "key", line.key, "value",
+                                                                      value, "source", idle->item->source, "idle", 1));
 }
 
-static void count_entry(void *context, const weft_entry *entry) {
-    size_t *n = context;
-    (void)entry;
-    ++*n;
+json_t *weft_config_array(const weft_config *self) {
+    json_rows rows = {json_array(), false};
+    visit_entries(self, add_json, &rows);
+    for (size_t i = 0; i < self->n_idle; i++) add_idle_json(&rows, &self->idle[i]);
+    if (!rows.failed) return rows.array;
+    json_decref(rows.array);
+    return NULL;
 }
 
 static weft_status explain_json(const weft_config *self, FILE *file, weft_error *err) {
-    json_t *array = json_array();
+    json_t *array = weft_config_array(self);
     weft_status status = WEFT_OK;
-    size_t n = self->n_idle;
-    if (array == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory left for the configuration's table");
-    visit_entries(self, add_json, array);
-    for (size_t i = 0; i < self->n_idle; i++) add_idle_json(array, &self->idle[i]);
-    visit_entries(self, count_entry, &n);
-    if (json_array_size(array) != n) {
+    if (array == NULL)
         status =
             weft_error_set(err, WEFT_E_USER, "the configuration cannot be shown as JSON: a path in it is not UTF-8");
-    } else if (json_dumpf(array, file, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) != 0 || fputc('\n', file) == EOF) {
+    else if (json_dumpf(array, file, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) != 0 || fputc('\n', file) == EOF)
         status = weft_error_set(err, WEFT_E_SYSTEM, "the configuration cannot be written: %s", strerror(errno));
-    }
     json_decref(array);
     return status == WEFT_OK ? check_written(file, err) : status;
 }

@@ -17,9 +17,8 @@ static const weft_foreign rows[] = {
 
 static bool is_name(const char *known, const char *name, size_t n) {
     if (strlen(known) != n) return false;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         if (known[i] != (name[i] == '-' ? '_' : tolower((unsigned char)name[i]))) return false;
-    }
     return true;
 }
 
@@ -30,9 +29,8 @@ const weft_foreign *weft_foreign_find(const char *section, const char *name, siz
         if (strncmp(theirs, section, before) == 0 && theirs[before] == '.' && is_name(theirs + before + 1, name, n))
             return &rows[i];
     }
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (is_name(rows[i].theirs, name, n)) return &rows[i];
-    }
     return NULL;
 }
 

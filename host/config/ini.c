@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "base/alloc.h"
 #include "config/value.h"
 
 #define LONGEST_SECTION 49 /* inih's limit */
@@ -43,9 +44,8 @@ static bool is_comment(span s) {
 
 /* Truncates at the first comment sign after a blank. */
 static span without_comment(span s) {
-    for (size_t i = 1; i < s.n; i++) {
+    for (size_t i = 1; i < s.n; i++)
         if ((s.p[i] == '#' || s.p[i] == ';') && isspace((unsigned char)s.p[i - 1])) return (span){s.p, i};
-    }
     return s;
 }
 
@@ -55,19 +55,17 @@ static weft_status section_name(reader *self, span s, span *name) {
     if (close == NULL) return weft_error_set(self->err, WEFT_E_USER, "a section's line ends without ]");
     *name = trim_span((span){s.p + 1, (size_t)(close - s.p) - 1});
     behind = (span){close, s.n - (size_t)(close - s.p)};
-    if (trim_span(without_comment(behind)).n != 1) {
-        return weft_error_set(self->err, WEFT_E_USER, "text follows [%.*s]: a key stands on a line of its own",
+    if (trim_span(without_comment(behind)).n != 1)
+        return weft_error_set(self->err, WEFT_E_USER, "text follows [%.*s]: put a key on a line of its own",
                               (int)name->n, name->p);
-    }
     for (size_t i = 0; i < name->n; i++) {
         const char c = name->p[i];
         if (!isalnum((unsigned char)c) && c != '_' && c != '-' && c != '.') name->n = 0;
     }
-    if (name->n == 0 || name->n > LONGEST_SECTION) {
+    if (name->n == 0 || name->n > LONGEST_SECTION)
         return weft_error_set(self->err, WEFT_E_USER,
                               "a section's name is letters, digits, _, - and . in brackets, at most %d of them",
                               LONGEST_SECTION);
-    }
     return WEFT_OK;
 }
 
@@ -87,10 +85,9 @@ static weft_status section_head(reader *self, span s, char *out, size_t size) {
 static weft_status key_head(reader *self, span s, char *out, size_t size) {
     size_t n = 0;
     while (n < s.n && s.p[n] != '=' && s.p[n] != ':') n++;
-    if (n == s.n) {
+    if (n == s.n)
         return weft_error_set(self->err, WEFT_E_USER, "'%.*s%s' is neither [section] nor key = value",
                               (int)(n < 60 ? n : 60), s.p, n > 60 ? "..." : "");
-    }
     if (n + 2 > size) return weft_error_set(self->err, WEFT_E_USER, "a key of %zu letters is too long", n);
     memcpy(out, s.p, n + 1);
     out[n + 1] = '\0';
@@ -104,10 +101,9 @@ static weft_status check_bytes(const reader *self, span s) {
         return weft_error_set(self->err, WEFT_E_USER,
                               "a NUL byte: this is no text file, or one in UTF-16; save it as UTF-8");
     }
-    if (!weft_text_is_clean(s.p, s.n)) {
+    if (!weft_text_is_clean(s.p, s.n))
         return weft_error_set(self->err, WEFT_E_USER,
                               "a control character, or a byte that is not UTF-8: save the file as UTF-8 text");
-    }
     return WEFT_OK;
 }
 
@@ -132,9 +128,8 @@ static char *next_line(char *out, int size, void *stream) {
     self->status = check_bytes(self, s);
     s = trim_span(s);
     out[0] = '\0';
-    if (self->status == WEFT_OK && s.n > 0 && !is_comment(s)) {
+    if (self->status == WEFT_OK && s.n > 0 && !is_comment(s))
         self->status = *s.p == '[' ? section_head(self, s, out, (size_t)size) : key_head(self, s, out, (size_t)size);
-    }
     return self->status == WEFT_OK ? out : NULL;
 }
 
@@ -143,22 +138,20 @@ static weft_status read_quoted(reader *self, span s) {
     size_t n = 0, i = 1;
     for (; i < s.n && s.p[i] != '"'; i++) {
         if (s.p[i] == '\\') {
-            if (++i == s.n || (s.p[i] != '"' && s.p[i] != '\\')) {
+            if (++i == s.n || (s.p[i] != '"' && s.p[i] != '\\'))
                 return weft_error_set(self->err, WEFT_E_USER,
-                                      "in quotes, a backslash stands before \" or \\ alone: "
+                                      "in quotes, a backslash is only allowed before \" or \\: "
                                       "write \\\\ for a backslash");
-            }
         }
         self->scratch[n++] = s.p[i];
     }
     if (i >= s.n) return weft_error_set(self->err, WEFT_E_USER, "a value's closing quote is missing");
     self->scratch[n] = '\0';
     s = (span){s.p + i, s.n - i};
-    if (trim_span(without_comment(s)).n != 1) {
+    if (trim_span(without_comment(s)).n != 1)
         return weft_error_set(self->err, WEFT_E_USER,
                               "text follows a value's closing quote: write \\\" for a quote "
                               "inside quotes");
-    }
     return WEFT_OK;
 }
 
@@ -177,13 +170,10 @@ static weft_status read_value(reader *self) {
 static int take_key_line(void *user, const char *section, const char *name, const char *value) {
     reader *self = user;
     (void)value; /* empty: see the file comment */
-    if (*section == '\0') {
-        self->status = weft_error_set(self->err, WEFT_E_USER, "key %.60s stands before any [section]", name);
-    } else if (*name == '\0') {
-        self->status = weft_error_set(self->err, WEFT_E_USER, "a key's name is missing before =");
-    } else {
-        self->status = read_value(self);
-    }
+    if (*section == '\0')
+        self->status = weft_error_set(self->err, WEFT_E_USER, "key %.60s precedes the first [section]", name);
+    else if (*name == '\0') self->status = weft_error_set(self->err, WEFT_E_USER, "a key's name is missing before =");
+    else self->status = read_value(self);
     if (self->status == WEFT_OK) {
         const weft_ini_visitor *visitor = self->visitor;
         self->status = visitor->item(visitor->context, section, name, self->scratch, self->line, self->err);
@@ -194,17 +184,14 @@ static int take_key_line(void *user, const char *section, const char *name, cons
 weft_status weft_ini_parse(const weft_ini_visitor *visitor, const char *name, const char *text, size_t n,
                            weft_error *err) {
     weft_error local = WEFT_ERROR_INIT;
-    reader self = {visitor, text, n, 0, 0, NULL, 0, malloc(n + 1), WEFT_OK, err == NULL ? &local : err};
+    reader self = {visitor, text, n, 0, 0, NULL, 0, weft_alloc(n + 1, 1), WEFT_OK, err == NULL ? &local : err};
     int line = 0;
-    if (self.scratch == NULL) return weft_error_set(err, WEFT_E_MEMORY, "%s: no memory left to read it", name);
     line = ini_parse_stream(next_line, &self, take_key_line, &self);
-    if (self.status == WEFT_OK && line < 0) {
+    if (self.status == WEFT_OK && line < 0)
         self.status = weft_error_set(err, WEFT_E_MEMORY, "%s: no memory left to read it", name);
-    } else if (self.status == WEFT_OK && line > 0) {
+    else if (self.status == WEFT_OK && line > 0)
         self.status = weft_error_set(err, WEFT_E_USER, "%s:%d: neither [section] nor key = value", name, line);
-    } else if (self.status != WEFT_OK) {
-        (void)weft_error_prefix(err, "%s:%ld: ", name, self.line);
-    }
+    else if (self.status != WEFT_OK) (void)weft_error_prefix(err, "%s:%ld: ", name, self.line);
     free(self.scratch);
     return self.status;
 }

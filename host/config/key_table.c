@@ -27,11 +27,9 @@ static const char *name_fault(const char *name) {
     if (strlen(name) > LONGEST_NAME) return "is longer than 40 letters";
     if (strcmp(name, "plugin") == 0) return "is the host's: [kind] plugin chooses the plugin";
     if (!islower((unsigned char)*name)) return "must begin with a small letter";
-    for (const char *p = name; *p != '\0'; p++) {
-        if (!islower((unsigned char)*p) && !isdigit((unsigned char)*p) && *p != '_') {
-            return "may have small letters, digits and _ alone";
-        }
-    }
+    for (const char *p = name; *p != '\0'; p++)
+        if (!islower((unsigned char)*p) && !isdigit((unsigned char)*p) && *p != '_')
+            return "may only have small letters, digits and _";
     return NULL;
 }
 
@@ -39,9 +37,8 @@ static bool words_are_sound(const char *range, char separator) {
     const char *rest = *range == '\0' ? NULL : range;
     const char *part = NULL;
     size_t n = 0;
-    while (weft_part_next(&rest, separator, &part, &n)) {
+    while (weft_part_next(&rest, separator, &part, &n))
         if (n == 0) return false;
-    }
     return true;
 }
 
@@ -53,9 +50,8 @@ static bool names_are_sound(const char *range) {
     while (weft_part_next(&rest, ',', &part, &n)) {
         if (n == 0) return false;
         rest2 = rest;
-        while (weft_part_next(&rest2, ',', &part2, &n2)) {
+        while (weft_part_next(&rest2, ',', &part2, &n2))
             if (n == n2 && memcmp(part, part2, n) == 0) return false;
-        }
     }
     return true;
 }
@@ -83,13 +79,12 @@ static weft_status check_default(const weft_key *row, weft_error *err) {
     relative = status == WEFT_OK && row->type == WEFT_KEY_PATH && *row->fallback != '/' &&
                strcmp(value.text, row->fallback) != 0;
     weft_value_free(&value);
-    if (relative) {
+    if (relative)
         return weft_error_set(err, WEFT_E_PLUGIN,
                               "its default '%s' is a relative path, and relative to nothing: it must "
                               "be empty, absolute or a word of its range",
                               row->fallback);
-    }
-    if (status == WEFT_OK || status == WEFT_E_MEMORY) return status;
+    if (status == WEFT_OK) return WEFT_OK;
     return weft_error_set(err, WEFT_E_PLUGIN, "its default '%s' %s", row->fallback, why.text);
 }
 
@@ -101,35 +96,29 @@ static weft_status check_texts(const weft_key *row, weft_error *err) {
                  {"range", text_fault(row->range, true)},
                  {"unit", text_fault(row->unit, true)},
                  {"default", row->fallback == NULL ? NULL : text_fault(row->fallback, true)}};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (texts[i].fault != NULL)
             return weft_error_set(err, WEFT_E_PLUGIN, "its %s %s", texts[i].what, texts[i].fault);
-    }
     return WEFT_OK;
 }
 
 static weft_status check_row(const weft_key *row, uint32_t stride, uint64_t config_size, weft_error *err) {
     weft_status status = WEFT_OK;
-    if (!WEFT_WHOLE(row, weft_key) || row->struct_size > stride) {
-        return weft_error_set(err, WEFT_E_PLUGIN, "it says that it has %u bytes, and rows lie %u apart",
+    if (!WEFT_WHOLE(row, weft_key) || row->struct_size > stride)
+        return weft_error_set(err, WEFT_E_PLUGIN, "its struct_size is %u bytes, and the stride of the rows is %u",
                               row->struct_size, stride);
-    }
     status = check_texts(row, err);
     if (status != WEFT_OK) return status;
-    if ((row->flags & ~(WEFT_SAME | WEFT_SECRET | WEFT_REMOVED | WEFT_PATHS)) != 0) {
+    if ((row->flags & ~(WEFT_SAME | WEFT_SECRET | WEFT_REMOVED | WEFT_PATHS)) != 0)
         return weft_error_set(err, WEFT_E_PLUGIN, "it has flags that do not exist (0x%x)", row->flags);
-    }
-    if (row->type < WEFT_KEY_I64 || row->type > WEFT_KEY_LIST) {
+    if (row->type < WEFT_KEY_I64 || row->type > WEFT_KEY_LIST)
         return weft_error_set(err, WEFT_E_PLUGIN, "its type %d does not exist", row->type);
-    }
     if ((row->flags & WEFT_PATHS) != 0 &&
-        (row->type != WEFT_KEY_LIST || (row->fallback != NULL && *row->fallback != '\0'))) {
+        (row->type != WEFT_KEY_LIST || (row->fallback != NULL && *row->fallback != '\0')))
         return weft_error_set(err, WEFT_E_PLUGIN, "WEFT_PATHS goes with a LIST that is required or empty by default");
-    }
-    if (row->offset % 8 != 0 || (uint64_t)row->offset + 8 > config_size) {
+    if (row->offset % 8 != 0 || (uint64_t)row->offset + 8 > config_size)
         return weft_error_set(err, WEFT_E_PLUGIN, "its offset %u is not that of 8 aligned bytes in a struct of %llu",
                               row->offset, (unsigned long long)config_size);
-    }
     if ((row->flags & WEFT_REMOVED) != 0) return WEFT_OK; /* it never has a value */
     if (!range_is_sound(row)) return weft_error_set(err, WEFT_E_PLUGIN, "its range '%s' cannot be read", row->range);
     return check_default(row, err);
@@ -140,12 +129,10 @@ static weft_status check_apart(const weft_key *keys, uint64_t i, uint32_t stride
     const weft_key *row = weft_key_row(keys, i, stride);
     for (uint64_t k = 0; k < i; k++) {
         const weft_key *other = weft_key_row(keys, k, stride);
-        if (strcmp(row->name, other->name) == 0) {
+        if (strcmp(row->name, other->name) == 0)
             return weft_error_set(err, WEFT_E_PLUGIN, "row %llu has the same name", (unsigned long long)k);
-        }
-        if (row->offset == other->offset && ((row->flags | other->flags) & WEFT_REMOVED) == 0) {
+        if (row->offset == other->offset && ((row->flags | other->flags) & WEFT_REMOVED) == 0)
             return weft_error_set(err, WEFT_E_PLUGIN, "it fills the same bytes as %s", other->name);
-        }
     }
     return WEFT_OK;
 }
@@ -153,17 +140,13 @@ static weft_status check_apart(const weft_key *keys, uint64_t i, uint32_t stride
 static weft_status check_shape(const weft_key *keys, uint64_t n, uint32_t stride, uint64_t config_size,
                                weft_error *err) {
     if (n == 0) return WEFT_OK;
-    if (keys == NULL) {
-        return weft_error_set(err, WEFT_E_PLUGIN, "the key table says it has %llu rows, and is NULL",
-                              (unsigned long long)n);
-    }
-    if (stride < offsetof(weft_key, help) + sizeof(const char *) || stride % 8 != 0 || stride > 4096) {
-        return weft_error_set(err, WEFT_E_PLUGIN, "the key table's rows cannot lie %u bytes apart", stride);
-    }
-    if (n > MOST_KEYS || config_size > LARGEST_STRUCT) {
+    if (keys == NULL)
+        return weft_error_set(err, WEFT_E_PLUGIN, "the key table has %llu rows, and is NULL", (unsigned long long)n);
+    if (stride < offsetof(weft_key, help) + sizeof(const char *) || stride % 8 != 0 || stride > 4096)
+        return weft_error_set(err, WEFT_E_PLUGIN, "the key table's stride of %u bytes is invalid", stride);
+    if (n > MOST_KEYS || config_size > LARGEST_STRUCT)
         return weft_error_set(err, WEFT_E_PLUGIN, "a key table of %llu rows for a struct of %llu bytes is no key table",
                               (unsigned long long)n, (unsigned long long)config_size);
-    }
     return WEFT_OK;
 }
 

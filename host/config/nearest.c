@@ -31,9 +31,8 @@ size_t weft_edit_distance(const char *a, const char *b) {
             const size_t differ = fold_letter(a[i - 1]) != fold_letter(b[j - 1]);
             row[j] = least(least(above[j], row[j - 1]) + 1, above[j - 1] + differ);
             if (i > 1 && j > 1 && fold_letter(a[i - 1]) == fold_letter(b[j - 2]) &&
-                fold_letter(a[i - 2]) == fold_letter(b[j - 1])) {
+                fold_letter(a[i - 2]) == fold_letter(b[j - 1]))
                 row[j] = least(row[j], above2[j - 2] + 1);
-            }
         }
     }
     return rows[n % 3][m];

@@ -34,9 +34,8 @@ static int64_t suffix_factor(const char *suffix) {
     static const char *const suffixes[2][5] = {{"", "k", "M", "G", "T"}, {"", "Ki", "Mi", "Gi", "Ti"}};
     for (int binary = 0; binary < 2; binary++) {
         int64_t factor = 1;
-        for (int i = 0; i < 5; i++, factor *= binary ? 1024 : 1000) {
+        for (int i = 0; i < 5; i++, factor *= binary ? 1024 : 1000)
             if (strcmp(suffix, suffixes[binary][i]) == 0) return factor;
-        }
     }
     return 0;
 }
@@ -137,9 +136,8 @@ static bool parse_bound(weft_bounds *self, const char *text, size_t n, const cha
 
 static bool is_empty(const weft_bounds *self) {
     if (!self->low_bounded || !self->high_bounded) return false;
-    if (self->type == WEFT_KEY_F64) {
+    if (self->type == WEFT_KEY_F64)
         return self->low_open || self->high_open ? self->low_f64 >= self->high_f64 : self->low_f64 > self->high_f64;
-    }
     const double low = (double)self->low_i64 + (self->low_open ? 1 : 0);
     const double high = (double)self->high_i64 - (self->high_open ? 1 : 0);
     return low > high;
@@ -170,15 +168,10 @@ bool weft_bounds_parse(weft_bounds *out, const char *text, int32_t type) {
     size_t n = 0;
     memset(&range, 0, sizeof range);
     range.type = type;
-    while (weft_part_next(&rest, '|', &part, &n)) {
-        if (n == 4 && memcmp(part, "none", 4) == 0 && !range.allows_none) {
-            range.allows_none = true;
-        } else if (n == 4 && memcmp(part, "auto", 4) == 0 && !range.allows_auto) {
-            range.allows_auto = true;
-        } else if (!parse_interval(&range, part, n)) {
-            return false;
-        }
-    }
+    while (weft_part_next(&rest, '|', &part, &n))
+        if (n == 4 && memcmp(part, "none", 4) == 0 && !range.allows_none) range.allows_none = true;
+        else if (n == 4 && memcmp(part, "auto", 4) == 0 && !range.allows_auto) range.allows_auto = true;
+        else if (!parse_interval(&range, part, n)) return false;
     *out = range;
     return true;
 }
@@ -197,11 +190,9 @@ bool weft_bounds_has_f64(const weft_bounds *self, double value) {
 }
 
 static void print_bound(const weft_bounds *self, char *out, size_t size, bool low) {
-    if (self->type == WEFT_KEY_I64) {
+    if (self->type == WEFT_KEY_I64)
         (void)snprintf(out, size, "%lld", (long long)(low ? self->low_i64 : self->high_i64));
-    } else {
-        weft_number_print(out, size, low ? self->low_f64 : self->high_f64);
-    }
+    else weft_number_print(out, size, low ? self->low_f64 : self->high_f64);
 }
 
 /* "a whole number of 1 or more" */

@@ -1,6 +1,7 @@
 /* host/config/own.c: sections of one plugin, [strategy.fsdp], selected or idle. */
 #include <stdlib.h>
 
+#include "base/alloc.h"
 #include "config/store.h"
 
 const char *weft_section_id(const char *section, const char *kind) {
@@ -11,45 +12,35 @@ const char *weft_section_id(const char *section, const char *kind) {
 }
 
 const char *weft_config_plugin_section(const weft_config *self, const char *kind, size_t i) {
-    for (size_t k = 0; k < self->n_mentions; k++) {
+    for (size_t k = 0; k < self->n_mentions; k++)
         if (weft_section_id(self->mentions[k].section, kind) != NULL && i-- == 0) return self->mentions[k].section;
-    }
     return NULL;
 }
 
-/* Returns the mention of `section` and marks it as known; NULL: not in the configuration. */
-static weft_mention *mark_known(weft_config *self, const char *section, bool idle) {
+/* Marks a section of the configuration as that of a plugin that exists. */
+static void mark_known(weft_config *self, const char *section, bool idle) {
     for (size_t i = 0; i < self->n_mentions; i++) {
         weft_mention *mention = &self->mentions[i];
         if (strcmp(mention->section, section) != 0) continue;
         mention->known = true;
         mention->idle = idle;
-        return mention;
     }
-    return NULL;
 }
 
-weft_status weft_config_choose(weft_config *self, const char *section, const char *id, weft_error *err) {
-    weft_owner owner = {strdup(section), NULL};
-    if (asprintf(&owner.own, "%s.%s", section, id) < 0) owner.own = NULL;
-    if (owner.section == NULL || owner.own == NULL || !weft_config_grow(&self->owners, self->n_owners, sizeof owner)) {
-        free(owner.section);
-        free(owner.own);
-        return weft_config_no_memory(err);
-    }
+void weft_config_choose(weft_config *self, const char *section, const char *id) {
+    const weft_owner owner = {weft_strdup(section), weft_text_of("%s.%s", section, id)};
+    self->owners = weft_realloc(self->owners, self->n_owners + 1, sizeof owner);
     self->owners[self->n_owners++] = owner;
-    (void)mark_known(self, owner.own, false);
-    return WEFT_OK;
+    mark_known(self, owner.own, false);
 }
 
 void weft_config_choose_apart(weft_config *self, const char *section) {
-    (void)mark_known(self, section, false);
+    mark_known(self, section, false);
 }
 
 const char *weft_config_own(const weft_config *self, const char *section) {
-    for (size_t i = 0; i < self->n_owners; i++) {
+    for (size_t i = 0; i < self->n_owners; i++)
         if (strcmp(self->owners[i].section, section) == 0) return self->owners[i].own;
-    }
     return NULL;
 }
 
@@ -100,25 +91,17 @@ static const weft_key *find_key_row(const weft_key *keys, uint64_t n, uint32_t s
     return NULL;
 }
 
-static weft_status keep_idle(weft_config *self, const weft_idle *idle, weft_error *err) {
-    if (!weft_config_grow(&self->idle, self->n_idle, sizeof *idle)) return weft_config_no_memory(err);
-    self->idle[self->n_idle++] = *idle;
-    return WEFT_OK;
-}
-
-static weft_status judge_and_keep_idle(weft_config *self, const weft_item *item, const weft_key *row, weft_error *err) {
+static weft_status validate_idle(weft_config *self, const weft_item *item, const weft_key *row, weft_error *err) {
     weft_entry entry = {item->section, row, {{0}, NULL}, item};
-    weft_idle idle = {item, row, {{0}, NULL}};
     weft_status status = WEFT_OK;
     if (row != NULL && (row->flags & WEFT_REMOVED) != 0)
         return weft_error_set(err, WEFT_E_USER, "%s: [%s] %s was removed: %s", item->source, item->section, row->name,
                               row->help);
     if (row != NULL) status = weft_config_parse(self, &entry, err);
     if (status != WEFT_OK) return status;
-    idle.value = entry.value;
-    status = keep_idle(self, &idle, err);
-    if (status != WEFT_OK) weft_value_free(&idle.value);
-    return status;
+    self->idle = weft_realloc(self->idle, self->n_idle + 1, sizeof *self->idle);
+    self->idle[self->n_idle++] = (weft_idle){item, row, entry.value};
+    return WEFT_OK;
 }
 
 static const weft_idle *find_idle(const weft_config *self, const char *section, const char *key) {
@@ -138,10 +121,7 @@ static weft_status lend_default(weft_config *self, const weft_value **out, const
                               row->name, row->help);
     status = weft_config_parse(self, &entry, err);
     if (status != WEFT_OK) return status;
-    if (!weft_config_grow(&self->lent, self->n_lent, sizeof entry.value)) {
-        weft_value_free(&entry.value);
-        return weft_config_no_memory(err);
-    }
+    self->lent = weft_realloc(self->lent, self->n_lent + 1, sizeof *self->lent);
     self->lent[self->n_lent] = entry.value;
     *out = &self->lent[self->n_lent++];
     return WEFT_OK;
@@ -165,13 +145,13 @@ weft_status weft_config_fill_idle(weft_config *self, void *out, const char *sect
 weft_status weft_config_idle(weft_config *self, const char *section, const weft_key *keys, uint64_t n, uint32_t stride,
                              weft_error *err) {
     weft_status status = WEFT_OK;
-    (void)mark_known(self, section, true);
+    mark_known(self, section, true);
     for (size_t i = 0; i < self->n_items && status == WEFT_OK; i++) {
         weft_item *item = &self->items[i];
         if (strcmp(item->section, section) != 0) continue;
         item->claimed = true;
         if (weft_config_item(self, section, item->key) != item) continue;
-        status = judge_and_keep_idle(self, item, find_key_row(keys, n, stride, item->key), err);
+        status = validate_idle(self, item, find_key_row(keys, n, stride, item->key), err);
     }
     return status;
 }

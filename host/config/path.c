@@ -1,6 +1,8 @@
 /* host/config/path.c: joins and normalizes paths. */
 #include "config/path.h"
 
+#include "base/alloc.h"
+
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,10 +45,8 @@ static void add_parts(char *out, const char *path) {
 }
 
 char *weft_path_absolute(const char *directory, const char *path) {
-    char *out = NULL;
-    if (*path == '\0') return strdup("");
-    out = calloc(1, strlen(directory) + strlen(path) + 4);
-    if (out == NULL) return NULL;
+    char *out = weft_alloc(strlen(directory) + strlen(path) + 4, 1);
+    if (*path == '\0') return out;
     if (*path != '/') add_parts(out, directory);
     add_parts(out, path);
     if (*out == '\0') strcpy(out, "/");
@@ -55,11 +55,9 @@ char *weft_path_absolute(const char *directory, const char *path) {
 
 char *weft_path_home(const char *file) {
     const char *slash = file == NULL ? NULL : strrchr(file, '/');
-    char *directory = NULL;
-    char *real = NULL;
+    char *directory = NULL, *real = NULL;
     if (slash == NULL) return realpath(".", NULL);
-    directory = slash == file ? strdup("/") : strndup(file, (size_t)(slash - file));
-    if (directory == NULL) return NULL;
+    directory = weft_text_of("%.*s", slash == file ? 1 : (int)(slash - file), file);
     real = realpath(directory, NULL);
     free(directory);
     return real;

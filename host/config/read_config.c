@@ -1,37 +1,114 @@
 /* host/config/read_config.c: reads the file and the overrides, and stores them with their sources. fill.c validates the
  * values. */
+#include "base/alloc.h"
 #include "config/config.h"
+#include "config/ini.h"
+#include "config/number.h"
+#include "config/path.h"
+#include "config/store.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "config/brought.h"
-#include "config/ini.h"
-#include "config/path.h"
-#include "config/store.h"
+/* A run writes its config.ini with absolute paths, so a relative path does not
+ * originate from the user's own run. */
+
+/* The checked directories: of the run and of its model. */
+typedef struct origin {
+    const char *run;
+    char model[PATH_MAX]; /* "": unknown */
+} origin;
+
+static bool is_inside(const char *path, const char *directory) {
+    const size_t n = strlen(directory);
+    return n > 0 && strncmp(path, directory, n) == 0 && (path[n] == '/' || path[n] == '\0');
+}
+
+/* Checks both the path as written and its link target. */
+static const char *directory_of(const origin *from, const char *path) {
+    char real[PATH_MAX];
+    const bool has_real = realpath(path, real) != NULL;
+    if (is_inside(path, from->run) || (has_real && is_inside(real, from->run))) return from->run;
+    if (is_inside(path, from->model) || (has_real && is_inside(real, from->model))) return from->model;
+    return NULL;
+}
+
+static weft_status refuse(const weft_config *self, const weft_item *item, const char *why, const char *directory,
+                          weft_error *err) {
+    return weft_config_reject(self, item->section, item->key, err,
+                              "%s%s: a run's directory brings no plugins of its own, because their code would run "
+                              "unasked. If you trust it, name it on the command line: %s.%s=%s",
+                              why, directory, item->section, item->key, item->value);
+}
+
+static weft_status check_part(const weft_config *self, const origin *from, const weft_item *item, const char *part,
+                              weft_error *err) {
+    char *path = NULL;
+    const char *directory = NULL;
+    weft_status status = WEFT_OK;
+    if (part[0] != '/') return refuse(self, item, "is relative to ", from->run, err);
+    path = weft_path_absolute("/", part);
+    directory = directory_of(from, path);
+    if (directory != NULL) status = refuse(self, item, "lies in ", directory, err);
+    free(path);
+    return status;
+}
+
+/* Checks one item. An id names no file; each element of a list is a path. */
+static weft_status check_item(const weft_config *self, const origin *from, const weft_item *item, weft_error *err) {
+    const bool is_path = strcmp(item->section, "plugins") == 0 && strcmp(item->key, "path") == 0;
+    const bool is_file = strcmp(item->key, "plugin") == 0 && strchr(item->value, '/') != NULL;
+    const char *rest = *item->value == '\0' ? NULL : item->value, *part = NULL;
+    weft_status status = WEFT_OK;
+    size_t n = 0;
+    if (is_file) return check_part(self, from, item, item->value, err);
+    while (is_path && status == WEFT_OK && weft_part_next(&rest, ',', &part, &n)) {
+        char *copy = weft_text_of("%.*s", (int)n, part);
+        status = check_part(self, from, item, copy, err);
+        free(copy);
+    }
+    return status;
+}
+
+/* Returns true for RUN/config.ini if RUN contains the model that the run made. */
+static bool is_of_run(const weft_config *self, const char *path) {
+    const char *slash = strrchr(path, '/'), *name = slash == NULL ? path : slash + 1;
+    char *model = NULL;
+    struct stat about;
+    bool is_there;
+    if (strcmp(name, "config.ini") != 0 || self->home == NULL) return false;
+    model = weft_text_of("%s/model", self->home);
+    is_there = stat(model, &about) == 0 && S_ISDIR(about.st_mode);
+    free(model);
+    return is_there;
+}
+
+/* Checks the configuration. path: the INI file. WEFT_E_USER: it is in a run's directory, and an effective value names a
+ * plugin's file or [plugins] path in that directory, in the model's, or by a relative path. */
+static weft_status check_brought(const weft_config *self, const char *path, weft_error *err) {
+    origin from = {self->home, ""};
+    const weft_item *model = weft_config_item(self, "model", "path");
+    char *whole = NULL;
+    weft_status status = WEFT_OK;
+    if (path == NULL || !is_of_run(self, path)) return WEFT_OK;
+    if (model != NULL) whole = weft_path_absolute(model->directory, model->value);
+    if (whole != NULL && *whole != '\0' && realpath(whole, from.model) == NULL) from.model[0] = '\0';
+    free(whole);
+    for (size_t i = 0; i < self->n_items && status == WEFT_OK; i++) {
+        const weft_item *item = &self->items[i];
+        const bool counts = weft_config_item(self, item->section, item->key) == item;
+        if (counts && item->directory == self->home) status = check_item(self, &from, item, err);
+    }
+    return status;
+}
 
 #define LARGEST_FILE (1u << 20)
 #define MOST_ITEMS   4096u
-
-/* Grows *array, where array is a pointer to the array's pointer. Capacity doubles at powers of two. */
-bool weft_config_grow(void *array, size_t n, size_t element) {
-    void *old = NULL;
-    void *grown = NULL;
-    if ((n & (n - 1)) != 0) return true;
-    memcpy(&old, array, sizeof old);
-    grown = realloc(old, (n == 0 ? 1 : 2 * n) * element);
-    if (grown == NULL) return false;
-    memcpy(array, &grown, sizeof grown);
-    return true;
-}
-
-weft_status weft_config_no_memory(weft_error *err) {
-    return weft_error_set(err, WEFT_E_MEMORY, "no memory left for the configuration");
-}
 
 static bool is_item(const weft_item *item, const char *section, const char *key) {
     return !item->passed_over && strcmp(item->section, section) == 0 && strcmp(item->key, key) == 0;
@@ -51,9 +128,8 @@ bool weft_config_has_key(const weft_config *self, const char *section, const cha
 }
 
 bool weft_config_is_declared(const weft_config *self, const char *section, const char *key) {
-    for (size_t i = 0; i < self->n_keys; i++) {
+    for (size_t i = 0; i < self->n_keys; i++)
         if (strcmp(self->keys[i].section, section) == 0 && strcmp(self->keys[i].row->name, key) == 0) return true;
-    }
     return false;
 }
 
@@ -64,50 +140,41 @@ void weft_config_pass_over(weft_config *self, const char *section, const char *k
     }
 }
 
-weft_status weft_config_claim(weft_config *self, const char *section, const weft_key *row, weft_error *err) {
-    weft_declared_key key = {NULL, row};
-    for (size_t i = 0; i < self->n_items; i++) {
+void weft_config_claim(weft_config *self, const char *section, const weft_key *row) {
+    for (size_t i = 0; i < self->n_items; i++)
         if (is_item(&self->items[i], section, row->name)) self->items[i].claimed = true;
-    }
-    if ((row->flags & WEFT_REMOVED) != 0 || weft_config_is_declared(self, section, row->name)) return WEFT_OK;
-    if (!weft_config_grow(&self->keys, self->n_keys, sizeof key)) return weft_config_no_memory(err);
-    key.section = strdup(section);
-    if (key.section == NULL) return weft_config_no_memory(err);
-    self->keys[self->n_keys++] = key;
-    return WEFT_OK;
+    if ((row->flags & WEFT_REMOVED) != 0 || weft_config_is_declared(self, section, row->name)) return;
+    self->keys = weft_realloc(self->keys, self->n_keys + 1, sizeof *self->keys);
+    self->keys[self->n_keys++] = (weft_declared_key){weft_strdup(section), row};
 }
 
-static weft_status add_mention(weft_config *self, const char *section, const char *source, weft_error *err) {
-    weft_mention mention = {NULL, NULL, false, false};
-    if (weft_config_has_section(self, section)) return WEFT_OK;
-    if (!weft_config_grow(&self->mentions, self->n_mentions, sizeof mention)) return weft_config_no_memory(err);
-    mention.section = strdup(section);
-    mention.source = strdup(source);
-    self->mentions[self->n_mentions++] = mention;
-    return mention.section == NULL || mention.source == NULL ? weft_config_no_memory(err) : WEFT_OK;
+static void add_mention(weft_config *self, const char *section, const char *source) {
+    if (weft_config_has_section(self, section)) return;
+    self->mentions = weft_realloc(self->mentions, self->n_mentions + 1, sizeof *self->mentions);
+    self->mentions[self->n_mentions++] = (weft_mention){weft_strdup(section), weft_strdup(source), false, false};
 }
 
 static weft_status add_item(weft_config *self, const weft_item *given, weft_error *err) {
-    weft_item item = {NULL, NULL, NULL, NULL, given->directory, false, false};
-    if (self->n_items >= MOST_ITEMS) {
+    if (self->n_items >= MOST_ITEMS)
         return weft_error_set(err, WEFT_E_USER, "more than %u keys: this is no configuration", MOST_ITEMS);
-    }
-    if (!weft_config_grow(&self->items, self->n_items, sizeof item)) return weft_config_no_memory(err);
-    item.section = strdup(given->section);
-    item.key = strdup(given->key);
-    item.value = strdup(given->value);
-    item.source = strdup(given->source);
-    self->items[self->n_items++] = item;
-    return item.section == NULL || item.key == NULL || item.value == NULL || item.source == NULL
-               ? weft_config_no_memory(err)
-               : WEFT_OK;
+    self->items = weft_realloc(self->items, self->n_items + 1, sizeof *self->items);
+    self->items[self->n_items++] = (weft_item){weft_strdup(given->section),
+                                               weft_strdup(given->key),
+                                               weft_strdup(given->value),
+                                               weft_strdup(given->source),
+                                               given->directory,
+                                               false,
+                                               false};
+    return WEFT_OK;
 }
 
 static weft_status take_section(void *context, const char *section, long line, weft_error *err) {
     weft_config *self = context;
     char source[400];
     (void)snprintf(source, sizeof source, "%.360s:%ld", self->name, line);
-    return add_mention(self, section, source, err);
+    (void)err;
+    add_mention(self, section, source);
+    return WEFT_OK;
 }
 
 static weft_status take_item(void *context, const char *section, const char *key, const char *value, long line,
@@ -116,10 +183,9 @@ static weft_status take_item(void *context, const char *section, const char *key
     const weft_item *before = weft_config_item(self, section, key);
     char source[400];
     weft_item item = {(char *)section, (char *)key, (char *)value, source, self->home, false, false};
-    if (before != NULL) {
+    if (before != NULL)
         return weft_error_set(err, WEFT_E_USER, "[%s] %s is set twice, in line %s and in line %ld: keep one of them",
                               section, key, strrchr(before->source, ':') + 1, line);
-    }
     (void)snprintf(source, sizeof source, "%.360s:%ld", self->name, line);
     return add_item(self, &item, err);
 }
@@ -147,24 +213,15 @@ static FILE *open_readable(const char *path, weft_error *err) {
 /* Reads a file completely; the caller frees *out. */
 static weft_status read_whole_file(char **out, size_t *n, const char *path, weft_error *err) {
     FILE *file = open_readable(path, err);
-    char *text = malloc(LARGEST_FILE + 1);
     weft_status status = WEFT_OK;
-    if (text == NULL) {
-        status = weft_config_no_memory(err);
-    } else if (file == NULL) {
-        status = WEFT_E_USER;
-    } else {
-        errno = 0;
-        *n = fread(text, 1, LARGEST_FILE + 1, file);
-        if (ferror(file)) {
-            status = weft_error_set(err, WEFT_E_USER, "%s: cannot be read: %s", path, strerror(errno));
-        } else if (*n > LARGEST_FILE) {
-            status = weft_error_set(err, WEFT_E_USER, "%s: larger than 1 MiB: this is no configuration", path);
-        }
-    }
-    if (file != NULL) (void)fclose(file);
-    if (status == WEFT_OK) *out = text;
-    else free(text);
+    if (file == NULL) return WEFT_E_USER;
+    *out = weft_alloc(LARGEST_FILE + 1, 1);
+    errno = 0;
+    *n = fread(*out, 1, LARGEST_FILE + 1, file);
+    if (ferror(file)) status = weft_error_set(err, WEFT_E_USER, "%s: cannot be read: %s", path, strerror(errno));
+    else if (*n > LARGEST_FILE)
+        status = weft_error_set(err, WEFT_E_USER, "%s: larger than 1 MiB: this is no configuration", path);
+    (void)fclose(file);
     return status;
 }
 
@@ -173,13 +230,10 @@ static weft_status load_file(weft_config *self, const char *path, weft_error *er
     char *text = NULL;
     size_t n = 0;
     weft_status status = read_whole_file(&text, &n, path, err);
-    if (status != WEFT_OK) return status;
-    self->home = weft_path_home(path);
-    if (self->home == NULL) {
+    if (status == WEFT_OK) self->home = weft_path_home(path);
+    if (status == WEFT_OK && self->home == NULL)
         status = weft_error_set(err, WEFT_E_SYSTEM, "%s: its directory cannot be found: %s", path, strerror(errno));
-    } else {
-        status = weft_ini_parse(&visitor, self->name, text, n, err);
-    }
+    if (status == WEFT_OK) status = weft_ini_parse(&visitor, self->name, text, n, err);
     free(text);
     return status;
 }
@@ -207,21 +261,19 @@ static void forget_section(weft_config *self, const char *section) {
     }
     self->n_items = kept;
     kept = 0;
-    for (size_t i = 0; i < self->n_mentions; i++) {
+    for (size_t i = 0; i < self->n_mentions; i++)
         if (weft_section_id(self->mentions[i].section, section) != NULL) free_mention(&self->mentions[i]);
         else self->mentions[kept++] = self->mentions[i];
-    }
     self->n_mentions = kept;
 }
 
 /* Parses "section.key=value". A plugin's section contains a dot itself, a key never does. */
 static weft_status add_override(weft_config *self, const char *text, weft_error *err) {
     const char *equals = strchr(text, '=');
-    char *head = equals == NULL ? NULL : strndup(text, (size_t)(equals - text));
+    char *head = equals == NULL ? NULL : weft_text_of("%.*s", (int)(equals - text), text);
     char *dot = head == NULL ? NULL : strrchr(head, '.');
     weft_item item = {head, NULL, NULL, (char *)"command line", self->here, false, false};
     weft_status status = WEFT_OK;
-    if (equals != NULL && head == NULL) return weft_config_no_memory(err);
     if (!weft_text_is_clean(text, strlen(text))) {
         status =
             weft_error_set(err, WEFT_E_USER, "command line: an override holds a control character or is not UTF-8");
@@ -231,8 +283,8 @@ static weft_status add_override(weft_config *self, const char *text, weft_error 
         *dot = '\0';
         item.key = dot + 1;
         item.value = (char *)equals + 1;
-        status = add_mention(self, head, item.source, err);
-        if (status == WEFT_OK) status = add_item(self, &item, err);
+        add_mention(self, head, item.source);
+        status = add_item(self, &item, err);
     }
     free(head);
     return status;
@@ -240,20 +292,17 @@ static weft_status add_override(weft_config *self, const char *text, weft_error 
 
 weft_status weft_config_load(weft_config **out, const char *path, const char *const *overrides, size_t n_overrides,
                              weft_error *err) {
-    weft_config *self = calloc(1, sizeof *self);
+    weft_config *self = weft_alloc(1, sizeof *self);
     weft_status status = WEFT_OK;
-    if (self == NULL) return weft_config_no_memory(err);
-    self->name = strdup(path == NULL ? "command line" : path);
+    self->name = weft_strdup(path == NULL ? "command line" : path);
     self->here = weft_path_home(NULL);
-    if (self->name == NULL || self->here == NULL) {
+    if (self->here == NULL)
         status = weft_error_set(err, WEFT_E_SYSTEM, "the working directory cannot be found: %s", strerror(errno));
-    }
     if (status == WEFT_OK && path != NULL) status = load_file(self, path, err);
-    for (size_t i = 0; status == WEFT_OK && i < n_overrides; i++) {
+    for (size_t i = 0; status == WEFT_OK && i < n_overrides; i++)
         if (overrides[i][0] == '!' && strchr(overrides[i], '=') == NULL) forget_section(self, overrides[i] + 1);
         else status = add_override(self, overrides[i], err);
-    }
-    if (status == WEFT_OK) status = weft_brought_check(self, path, err);
+    if (status == WEFT_OK) status = check_brought(self, path, err);
     if (status == WEFT_OK) *out = self;
     else weft_config_free(self);
     return status;
@@ -288,12 +337,7 @@ void weft_config_free(weft_config *self) {
 }
 
 bool weft_config_has_section(const weft_config *self, const char *section) {
-    for (size_t i = 0; i < self->n_mentions; i++) {
+    for (size_t i = 0; i < self->n_mentions; i++)
         if (strcmp(self->mentions[i].section, section) == 0) return true;
-    }
     return false;
-}
-
-const char *weft_config_name(const weft_config *self) {
-    return self->name;
 }

@@ -6,32 +6,29 @@
 
 #include "config/number.h"
 
-/* run_rows, model_rows, ...: the tables of settings.h's lists. */
-#define ROWS(section, LIST)                                                                                            \
-    static const weft_key *section##_rows(uint64_t *n) {                                                               \
-        typedef weft_##section##_settings WEFT_KEYS_STRUCT_;                                                           \
+/* run_table, model_table, ...: the tables of settings.h's lists. */
+#define TABLE(name, LIST)                                                                                              \
+    static weft_settings_section name##_table(void) {                                                                  \
+        typedef weft_##name##_settings WEFT_KEYS_STRUCT_;                                                              \
         static const weft_key rows[] = {LIST(WEFT_KEY_ROW_)};                                                          \
-        *n = sizeof rows / sizeof *rows;                                                                               \
-        return rows;                                                                                                   \
+        return (weft_settings_section){#name, rows, sizeof rows / sizeof *rows, offsetof(weft_settings, name),         \
+                                       sizeof(WEFT_KEYS_STRUCT_)};                                                     \
     }
-WEFT_SETTINGS_SECTIONS(ROWS)
+WEFT_SETTINGS_SECTIONS(TABLE)
 
 bool weft_settings_table(weft_settings_section *out, size_t i) {
-    size_t at = 0;
-#define TABLE(name, LIST)                                                                                              \
-    if (at++ == i) {                                                                                                   \
-        out->section = #name;                                                                                          \
-        out->keys = name##_rows(&out->n);                                                                              \
-        out->offset = offsetof(weft_settings, name);                                                                   \
-        out->size = sizeof(weft_##name##_settings);                                                                    \
-        return true;                                                                                                   \
-    }
-    WEFT_SETTINGS_SECTIONS(TABLE)
-#undef TABLE
-    return false;
+#define SECTION(name, LIST) name##_table,
+    static weft_settings_section (*const tables[])(void) = {WEFT_SETTINGS_SECTIONS(SECTION)};
+#undef SECTION
+    if (i >= sizeof tables / sizeof *tables) return false;
+    *out = tables[i]();
+    return true;
 }
 
-/* The divisors of n nearest to m: the largest below and the smallest above. */
+static weft_status fill(void *out, weft_config *config, weft_settings_section table, weft_error *err) {
+    return weft_config_fill(config, out, table.section, table.keys, table.n, (uint32_t)sizeof(weft_key), err);
+}
+
 int32_t weft_precision_dtype(const weft_train_settings *train) {
     static const int32_t dtypes[] = {
         [WEFT_PRECISION_FP32] = WEFT_F32, [WEFT_PRECISION_BF16] = WEFT_BF16, [WEFT_PRECISION_FP16] = WEFT_F16};
@@ -44,6 +41,7 @@ int32_t weft_reduce_dtype(const weft_strategy_settings *strategy) {
     return dtypes[strategy->reduce_dtype];
 }
 
+/* Returns the divisors of n nearest to m: the largest below and the smallest above. */
 static void nearest_divisors(int64_t n, int64_t m, int64_t *below, int64_t *above) {
     *below = 1;
     *above = n;
@@ -76,21 +74,51 @@ static weft_status check_batches(const weft_settings *self, const weft_config *c
 
 static weft_status check_schedule(const weft_settings *self, const weft_config *config, weft_error *err) {
     const weft_train_settings *train = &self->train;
-    if (train->warmup > 1 && train->warmup != floor(train->warmup)) {
+    if (train->warmup > 1 && train->warmup != floor(train->warmup))
         return weft_config_reject(config, "train", "warmup", err,
                                   "is neither steps nor a ratio: give a whole number of steps, or a ratio of all steps "
                                   "below 1");
-    }
-    if (train->schedule == WEFT_SCHEDULE_STEP && train->step_every == WEFT_NONE_I64) {
+    if (train->schedule == WEFT_SCHEDULE_STEP && train->step_every == WEFT_NONE_I64)
         return weft_config_reject(config, "train", "schedule", err,
                                   "needs step_every: the steps between two decays by gamma");
-    }
-    if (train->steps != WEFT_NONE_I64 && train->epochs != WEFT_NONE_F64) {
+    if (train->steps != WEFT_NONE_I64 && train->epochs != WEFT_NONE_F64)
         return weft_config_reject(config, "train", "epochs", err,
-                                  "stands beside steps = %lld: a run has one length, so set one of them to none",
+                                  "and steps = %lld are both set: a run has one length, so set one of them to none",
                                   (long long)train->steps);
-    }
     return WEFT_OK;
+}
+
+weft_status weft_interval_parse(weft_interval *out, const char *text, weft_error *err) {
+    const size_t n = strlen(text);
+    weft_interval interval = {0, 0};
+    char number[40];
+    if (strcmp(text, "none") == 0) {
+        *out = interval;
+        return WEFT_OK;
+    }
+    if (n > 1 && n < sizeof number && text[n - 1] == '%') {
+        memcpy(number, text, n - 1);
+        number[n - 1] = '\0';
+        if (weft_number_f64(&interval.percent, number) && interval.percent > 0 && interval.percent <= 100) {
+            *out = interval;
+            return WEFT_OK;
+        }
+    } else if (weft_number_i64(&interval.steps, text) && interval.steps >= 1) {
+        *out = interval;
+        return WEFT_OK;
+    }
+    return weft_error_set(err, WEFT_E_USER,
+                          "is no interval: give a whole number of steps (50), a percentage of all "
+                          "steps above 0%% and up to 100%% (5%%), or none");
+}
+
+int64_t weft_interval_resolve(const weft_interval *self, int64_t total_steps) {
+    if (self->percent > 0) return (int64_t)ceil((double)total_steps * self->percent / 100);
+    return self->steps;
+}
+
+int64_t weft_warmup_resolve(double warmup, int64_t total_steps) {
+    return (int64_t)ceil(warmup < 1 ? warmup * (double)total_steps : warmup);
 }
 
 static weft_status parse_interval(weft_interval *out, const char *text, const char *section, const weft_config *config,
@@ -106,9 +134,8 @@ static bool is_pin(const char *pin, size_t n) {
     const char *equals = memchr(pin, '=', n);
     if (colon == NULL || equals == NULL || colon == pin || equals <= colon + 1) return false;
     if (pin + n - equals - 1 != 64) return false;
-    for (const char *p = equals + 1; p < pin + n; p++) {
+    for (const char *p = equals + 1; p < pin + n; p++)
         if (!isxdigit((unsigned char)*p)) return false;
-    }
     return true;
 }
 
@@ -182,9 +209,7 @@ static weft_status choose_from(const weft_adapter_settings *self, char from[FROM
 
 weft_status weft_settings_load_adapter(weft_adapter_settings *out, char from[FROM_BYTES], weft_config *config,
                                        weft_error *err) {
-    uint64_t n = 0;
-    const weft_key *keys = adapter_rows(&n);
-    const weft_status status = weft_config_fill(config, out, "adapter", keys, n, (uint32_t)sizeof(weft_key), err);
+    const weft_status status = fill(out, config, adapter_table(), err);
     return status == WEFT_OK ? choose_from(out, from, config, err) : status;
 }
 
@@ -204,31 +229,22 @@ static weft_status check_rules(weft_settings *self, const weft_config *config, w
 }
 
 weft_status weft_settings_load_plugins(weft_plugins_settings *out, weft_config *config, weft_error *err) {
-    uint64_t n = 0;
-    const weft_key *keys = plugins_rows(&n);
-    const weft_status status = weft_config_fill(config, out, "plugins", keys, n, (uint32_t)sizeof(weft_key), err);
+    const weft_status status = fill(out, config, plugins_table(), err);
     return status == WEFT_OK ? check_pins(out, config, err) : status;
 }
 
 weft_status weft_settings_load_run(weft_run_settings *out, weft_config *config, weft_error *err) {
-    uint64_t n = 0;
-    const weft_key *keys = run_rows(&n);
-    return weft_config_fill(config, out, "run", keys, n, (uint32_t)sizeof(weft_key), err);
+    return fill(out, config, run_table(), err);
 }
 
 weft_status weft_settings_load_model(weft_model_settings *out, weft_config *config, weft_error *err) {
-    uint64_t n = 0;
-    const weft_key *keys = model_rows(&n);
-    return weft_config_fill(config, out, "model", keys, n, (uint32_t)sizeof(weft_key), err);
+    return fill(out, config, model_table(), err);
 }
 
-weft_status weft_settings_declare(weft_config *config, weft_error *err) {
+void weft_settings_declare(weft_config *config) {
     weft_settings_section table;
-    weft_status status = WEFT_OK;
-    for (size_t i = 0; status == WEFT_OK && weft_settings_table(&table, i); i++) {
-        status = weft_config_declare(config, table.section, table.keys, table.n, (uint32_t)sizeof(weft_key), err);
-    }
-    return status;
+    for (size_t i = 0; weft_settings_table(&table, i); i++)
+        weft_config_declare(config, table.section, table.keys, table.n, (uint32_t)sizeof(weft_key));
 }
 
 weft_status weft_settings_load(weft_settings *out, weft_config *config, weft_error *err) {
@@ -236,10 +252,8 @@ weft_status weft_settings_load(weft_settings *out, weft_config *config, weft_err
     weft_settings_section table;
     weft_status status = WEFT_OK;
     memset(&settings, 0, sizeof settings);
-    for (size_t i = 0; status == WEFT_OK && weft_settings_table(&table, i); i++) {
-        status = weft_config_fill(config, (char *)&settings + table.offset, table.section, table.keys, table.n,
-                                  (uint32_t)sizeof(weft_key), err);
-    }
+    for (size_t i = 0; status == WEFT_OK && weft_settings_table(&table, i); i++)
+        status = fill((char *)&settings + table.offset, config, table, err);
     if (status == WEFT_OK) status = check_rules(&settings, config, err);
     if (status == WEFT_OK) *out = settings;
     return status;
@@ -268,11 +282,10 @@ static weft_status check_unscaled(const weft_train_settings *train, const weft_c
                 {"scale_floor", train->scale_floor < 1.0 || train->scale_floor > 1.0}};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (keys[i].is_set)
-            return weft_config_reject(
-                config, "train", keys[i].key, err,
-                "is not used: losses are scaled with precision = fp16 alone, and this run has %s; "
-                "take it out",
-                weft_dtype_name(dtype));
+            return weft_config_reject(config, "train", keys[i].key, err,
+                                      "is not used: losses are only scaled with precision = fp16, and this run has %s; "
+                                      "take it out",
+                                      weft_dtype_name(dtype));
     return WEFT_OK;
 }
 
@@ -296,10 +309,9 @@ weft_status weft_settings_for_steps(const weft_settings *self, const weft_config
     if (status == WEFT_OK) status = check_lr_scaling(self, config, err);
     if (status == WEFT_OK) status = check_scale(self, config, err);
     if (status != WEFT_OK) return status;
-    if (self->train.steps == WEFT_NONE_I64 && self->train.epochs == WEFT_NONE_F64) {
+    if (self->train.steps == WEFT_NONE_I64 && self->train.epochs == WEFT_NONE_F64)
         return weft_config_reject(config, "train", "steps", err,
                                   "leaves the run without a length: set [train] steps, or epochs");
-    }
     return WEFT_OK;
 }
 
@@ -315,8 +327,7 @@ weft_status weft_settings_for_training(const weft_settings *self, const weft_con
     weft_status status = weft_settings_for_steps(self, config, err);
     if (status == WEFT_OK) status = check_similarity(self, config, err);
     if (status != WEFT_OK) return status;
-    if (*self->run.out == '\0') {
+    if (*self->run.out == '\0')
         return weft_config_reject(config, "run", "out", err, "names no directory: training needs one for its results");
-    }
     return WEFT_OK;
 }

@@ -22,7 +22,7 @@
       "where not.")                                                                                                    \
     K(BOOL, tensorboard, "no", "", "", WEFT_SAME, "Event files for TensorBoard too, in tensorboard/ of out.")          \
     K(BOOL, similarity, "no", "", "", WEFT_SAME,                                                                       \
-      "Each evaluation tells how far the run has turned the mean last hidden state: 1 less the cosine.")
+      "Report with each evaluation how far the run has turned the mean last hidden state: 1 - cosine.")
 
 #define WEFT_MODEL_KEYS(K)                                                                                             \
     K(PATH, path, NULL, "", "", WEFT_SAME, "Directory of the model: config.json and its safetensors files.")           \
@@ -88,7 +88,7 @@
     K(ENUM, dtype, "auto", "auto,fp32,bf16,fp16", "", WEFT_SAME, "Type of saved weights; auto: as the model's files.") \
     K(F64, max_shard, "5", "(0,1000000]", "GB", WEFT_SAME,                                                             \
       "Largest file of a saved model's weights, in 1e9 bytes; a larger model has several files and an index.")         \
-    K(ENUM, beside, "auto", "auto,yes,no", "", WEFT_SAME,                                                              \
+    K(ENUM, async, "auto", "auto,yes,no", "", WEFT_SAME,                                                              \
       "Write checkpoints while training goes on, from a copy in the host's memory; auto: with a device that has its "  \
       "own.")
 
@@ -97,10 +97,10 @@
     K(PATH, from, "", "", "", WEFT_SAME,                                                                               \
       "Directory of an adapter, as PEFT or a run wrote it, that is continued or measured; empty: a new one.")          \
     K(LIST, named, "", "", "", WEFT_SAME | WEFT_HOST_NAMED, "Adapters by name, for use: chat:DIR, math:DIR.")          \
-    K(STR, use, "", "", "", WEFT_SAME, "Which of named stands for from.")                                              \
+    K(STR, use, "", "", "", WEFT_SAME, "The adapter of named that is used as from.")                                   \
     K(BOOL, any_base, "no", "", "", WEFT_SAME, "yes: an adapter that was made on other weights is taken as well.")
 
-/* These apply if the plugin offers them (program/capabilities.h). */
+/* These apply if the plugin offers them (program/run.h). */
 #define WEFT_STRATEGY_KEYS(K)                                                                                          \
     K(ENUM, reduce, "ordered", "ordered,tree,fast", "", WEFT_SAME | WEFT_HOST_OFFERED,                                 \
       "How micro-batch gradients are added up: ordered and tree give the same bits on any number of ranks.")           \
@@ -111,12 +111,12 @@
 
 #define WEFT_OPTIMIZER_KEYS(K)                                                                                         \
     K(ENUM, decay, "all", "all,matrices", "", WEFT_SAME | WEFT_HOST_OFFERED,                                           \
-      "What decays: all parameters, or matrices alone.")                                                               \
+      "Parameters with weight decay: all, or only matrices.")                                                          \
     K(ENUM, states, "auto", "auto,fp32,bf16,8bit", "", WEFT_SAME,                                                      \
       "Type of optimizer states: as the optimizer declares them (fp32), bf16, or 8 bits with a scale of each 256.")
 
 #define WEFT_PLUGINS_KEYS(K)                                                                                           \
-    K(LIST, path, "", "", "", WEFT_PATHS, "Directories that are searched for plugins first.")                     \
+    K(LIST, path, "", "", "", WEFT_PATHS, "Directories that are searched for plugins first.")                          \
     K(LIST, pin, "", "", "", WEFT_SAME, "Plugin files that must have this SHA-256: optimizer:lion=<64 hex digits>.")   \
     K(PATH, pin_list, "", "", "", 0, "File of more SHA-256, a line each, as sha256sum prints them.")                   \
     K(ENUM, trust, "any", "any,pinned", "", WEFT_SAME,                                                                 \
@@ -225,7 +225,7 @@ typedef struct weft_settings_section {
 bool weft_settings_table(weft_settings_section *out, size_t i);
 
 /* Declares the keys of all host sections without reading them. */
-weft_status weft_settings_declare(weft_config *config, weft_error *err);
+void weft_settings_declare(weft_config *config);
 
 /* Fills only [plugins]: the search path is needed before the other keys are validated. */
 weft_status weft_settings_load_plugins(weft_plugins_settings *out, weft_config *config, weft_error *err);

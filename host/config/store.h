@@ -87,7 +87,7 @@ bool weft_config_is_moot(const weft_config *self, const char *section, const wef
 const weft_item *weft_config_item(const weft_config *self, const char *section, const char *key);
 
 /* Marks a key and its items as declared. */
-weft_status weft_config_claim(weft_config *self, const char *section, const weft_key *row, weft_error *err);
+void weft_config_claim(weft_config *self, const char *section, const weft_key *row);
 
 const weft_entry *weft_config_entry(const weft_config *self, const char *section, const char *key);
 
@@ -96,11 +96,6 @@ void weft_config_subject(const weft_config *self, const char *section, const cha
 
 /* Validates and parses the entry's text. */
 weft_status weft_config_parse(const weft_config *self, weft_entry *entry, weft_error *err);
-
-/* Grows one of the arrays above by at least one element; false: no memory. */
-bool weft_config_grow(void *array, size_t n, size_t element);
-/* Sets the out-of-memory error. */
-weft_status weft_config_no_memory(weft_error *err);
 
 /* Returns row i of a table that may have larger rows than ours. */
 static inline const weft_key *weft_key_row(const weft_key *keys, uint64_t i, uint32_t stride) {

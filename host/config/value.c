@@ -6,14 +6,11 @@
 #include <stdlib.h>
 #include <strings.h>
 
+#include "base/alloc.h"
 #include "config/config.h"
 #include "config/nearest.h"
 #include "config/number.h"
 #include "config/path.h"
-
-static weft_status refuse_no_memory(weft_error *err) {
-    return weft_error_set(err, WEFT_E_MEMORY, "cannot be kept: no memory left");
-}
 
 bool weft_text_is_clean(const char *text, size_t n) {
     json_t *string = NULL;
@@ -30,31 +27,25 @@ static bool part_is(const char *part, size_t n, const char *word) {
     return strlen(word) == n && memcmp(part, word, n) == 0;
 }
 
-bool weft_words_have(const char *range, const char *word) {
+static bool words_have(const char *range, const char *word) {
     const char *rest = *range == '\0' ? NULL : range;
     const char *part = NULL;
     size_t n = 0;
-    while (weft_part_next(&rest, '|', &part, &n)) {
+    while (weft_part_next(&rest, '|', &part, &n))
         if (part_is(part, n, word)) return true;
-    }
     return false;
 }
 
 /* Stores bytes, and a copy of text. */
-static weft_status keep_value(weft_value *out, const void *bytes, const char *text, weft_error *err) {
-    char *copy = strdup(text);
-    if (copy == NULL) return refuse_no_memory(err);
+static void keep_value(weft_value *out, const void *bytes, const char *text) {
     memcpy(out->bytes, bytes, sizeof out->bytes);
-    out->text = copy;
-    return WEFT_OK;
+    out->text = weft_strdup(text);
 }
 
-/* Stores a value with bytes that are a pointer to the text; takes ownership of text, which may be NULL. */
-static weft_status keep_text_value(weft_value *out, char *text, weft_error *err) {
-    if (text == NULL) return refuse_no_memory(err);
+/* Stores a value with bytes that are a pointer to the text; takes ownership of text. */
+static void keep_text_value(weft_value *out, char *text) {
     memcpy(out->bytes, &text, sizeof out->bytes);
     out->text = text;
-    return WEFT_OK;
 }
 
 static weft_status refuse_outside(const weft_key *key, const weft_bounds *range, weft_error *err) {
@@ -116,43 +107,41 @@ static weft_status parse_i64(weft_value *out, const weft_key *key, const char *t
     weft_bounds range;
     char canonical[32];
     int64_t value = 0;
-    if (!weft_bounds_parse(&range, key->range, WEFT_KEY_I64)) {
-        return weft_error_set(err, WEFT_E_PLUGIN, "has a key whose range '%s' is none", key->range);
-    }
-    const int word = number_word(&range, text);
-    if (word != 0) {
-        value = word < 0 ? WEFT_NONE_I64 : WEFT_AUTO_I64;
-        return keep_value(out, &value, text, err);
-    }
-    if (!weft_number_i64(&value, text)) return refuse_number(text, &range, err);
-    if (!weft_bounds_has_i64(&range, value)) return refuse_outside(key, &range, err);
+    int word = 0;
+    if (!weft_bounds_parse(&range, key->range, WEFT_KEY_I64))
+        return weft_error_set(err, WEFT_E_PLUGIN, "has a key with the invalid range '%s'", key->range);
+    word = number_word(&range, text);
+    if (word != 0) value = word < 0 ? WEFT_NONE_I64 : WEFT_AUTO_I64;
+    else if (!weft_number_i64(&value, text)) return refuse_number(text, &range, err);
+    else if (!weft_bounds_has_i64(&range, value)) return refuse_outside(key, &range, err);
     (void)snprintf(canonical, sizeof canonical, "%lld", (long long)value);
-    return keep_value(out, &value, canonical, err);
+    keep_value(out, &value, word != 0 ? text : canonical);
+    return WEFT_OK;
 }
 
 static weft_status parse_f64(weft_value *out, const weft_key *key, const char *text, weft_error *err) {
     weft_bounds range;
     char canonical[32];
     double value = 0;
-    if (!weft_bounds_parse(&range, key->range, WEFT_KEY_F64)) {
-        return weft_error_set(err, WEFT_E_PLUGIN, "has a key whose range '%s' is none", key->range);
-    }
-    const int word = number_word(&range, text);
-    if (word != 0) {
-        value = word < 0 ? WEFT_NONE_F64 : WEFT_AUTO_F64;
-        return keep_value(out, &value, text, err);
-    }
-    if (!weft_number_f64(&value, text)) return refuse_number(text, &range, err);
-    if (!weft_bounds_has_f64(&range, value)) return refuse_outside(key, &range, err);
+    int word = 0;
+    if (!weft_bounds_parse(&range, key->range, WEFT_KEY_F64))
+        return weft_error_set(err, WEFT_E_PLUGIN, "has a key with the invalid range '%s'", key->range);
+    word = number_word(&range, text);
+    if (word != 0) value = word < 0 ? WEFT_NONE_F64 : WEFT_AUTO_F64;
+    else if (!weft_number_f64(&value, text)) return refuse_number(text, &range, err);
+    else if (!weft_bounds_has_f64(&range, value)) return refuse_outside(key, &range, err);
     weft_number_print(canonical, sizeof canonical, value);
-    return keep_value(out, &value, canonical, err);
+    keep_value(out, &value, word != 0 ? text : canonical);
+    return WEFT_OK;
 }
 
 static weft_status parse_bool(weft_value *out, const char *text, weft_error *err) {
     static const char *const words[] = {"no", "yes", "false", "true", "off", "on", "0", "1"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         const int64_t value = (int64_t)(i % 2);
-        if (strcasecmp(text, words[i]) == 0) return keep_value(out, &value, words[value], err);
+        if (strcasecmp(text, words[i]) != 0) continue;
+        keep_value(out, &value, words[value]);
+        return WEFT_OK;
     }
     return weft_error_set(err, WEFT_E_USER, "is neither yes nor no: give yes, no, true, false, on, off, 1 or 0");
 }
@@ -164,74 +153,58 @@ static weft_status parse_enum(weft_value *out, const weft_key *key, const char *
     const char *part = NULL;
     size_t n = 0;
     for (int64_t i = 0; weft_part_next(&rest, ',', &part, &n); i++) {
-        if (part_is(part, n, text)) return keep_value(out, &i, text, err);
+        if (part_is(part, n, text)) {
+            keep_value(out, &i, text);
+            return WEFT_OK;
+        }
         weft_nearest_offer(&near, part, n);
     }
     weft_nearest_print(&near, meant, sizeof meant);
     return weft_error_set(err, WEFT_E_USER, "is not one of: %s%s", key->range, meant);
 }
 
-static weft_status parse_path(weft_value *out, const weft_key *key, const char *text, const char *directory,
-                              weft_error *err) {
-    const bool numbers = weft_words_have(key->range, "number"); /* the word means all numbers, not itself */
+/* Keeps a word of the range, or a number if the range has the word "number", which means all numbers and not itself. */
+static void parse_path(weft_value *out, const weft_key *key, const char *text, const char *directory) {
     double number = 0;
-    if (numbers && weft_number_f64(&number, text)) return keep_text_value(out, strdup(text), err);
-    if (strcmp(text, "number") != 0 && weft_words_have(key->range, text))
-        return keep_text_value(out, strdup(text), err);
-    return keep_text_value(out, weft_path_absolute(directory, text), err);
+    const bool is_number = words_have(key->range, "number") && weft_number_f64(&number, text);
+    const bool is_word = strcmp(text, "number") != 0 && words_have(key->range, text);
+    keep_text_value(out, is_number || is_word ? weft_strdup(text) : weft_path_absolute(directory, text));
 }
 
-/* Appends an element to the list, as an absolute path if directory is set. */
-/* named: the text before the first colon is a name. */
-static char *absolute_element(const char *directory, const char *element, bool named) {
-    const char *colon = named ? strchr(element, ':') : NULL;
-    char *path = weft_path_absolute(directory, colon == NULL ? element : colon + 1), *whole = NULL;
-    if (colon == NULL || path == NULL) return path;
-    if (asprintf(&whole, "%.*s%s", (int)(colon + 1 - element), element, path) < 0) whole = NULL;
+/* Returns an element of a list, as an absolute path if directory is set. named: the text before its first colon is a
+ * name. */
+static char *list_element(const char *part, size_t n, const char *directory, bool named) {
+    char *element = weft_text_of("%.*s", (int)n, part), *path = NULL, *whole = NULL;
+    const char *colon = named ? strchr(element, ':') : NULL, *name_end = colon == NULL ? element : colon + 1;
+    if (directory == NULL) return element;
+    path = weft_path_absolute(directory, name_end);
+    whole = weft_text_of("%.*s%s", (int)(name_end - element), element, path);
     free(path);
-    return whole;
-}
-
-static weft_status append_element(char **list, const char *part, size_t n, const char *directory, bool named,
-                                  weft_error *err) {
-    char *element = strndup(part, n);
-    char *path = NULL;
-    char *longer = NULL;
-    weft_status status = WEFT_OK;
-    if (element != NULL && directory != NULL) {
-        path = absolute_element(directory, element, named);
-        free(element);
-        element = path;
-    }
-    if (element == NULL || asprintf(&longer, "%s%s%s", *list, **list == '\0' ? "" : ",", element) < 0) {
-        status = refuse_no_memory(err);
-    } else {
-        free(*list);
-        *list = longer;
-    }
     free(element);
-    return status;
+    return whole;
 }
 
 static weft_status parse_list(weft_value *out, const weft_key *key, const char *text, const char *directory,
                               weft_error *err) {
-    const char *rest = text[strspn(text, " \t")] == '\0' ? NULL : text;
-    const char *part = NULL;
-    size_t n = 0;
-    char *list = strdup("");
     const bool named = (key->flags & WEFT_HOST_NAMED) != 0;
-    weft_status status = list == NULL ? refuse_no_memory(err) : WEFT_OK;
+    const char *rest = text[strspn(text, " \t")] == '\0' ? NULL : text, *part = NULL;
+    char *list = weft_strdup("");
+    size_t n = 0;
     if ((key->flags & (WEFT_PATHS | WEFT_HOST_NAMED)) == 0) directory = NULL;
-    while (status == WEFT_OK && weft_part_next(&rest, ',', &part, &n)) {
+    while (weft_part_next(&rest, ',', &part, &n)) {
+        char *element = NULL, *longer = NULL;
         if (n == 0) {
-            status = weft_error_set(err, WEFT_E_USER, "has an empty element: give names with one comma between two");
-        } else {
-            status = append_element(&list, part, n, directory, named, err);
+            free(list);
+            return weft_error_set(err, WEFT_E_USER, "has an empty element: give names with one comma between two");
         }
+        element = list_element(part, n, directory, named);
+        longer = weft_text_of("%s%s%s", list, *list == '\0' ? "" : ",", element);
+        free(element);
+        free(list);
+        list = longer;
     }
-    if (status == WEFT_OK) return keep_text_value(out, list, err);
-    free(list);
-    return status;
+    keep_text_value(out, list);
+    return WEFT_OK;
 }
 
 weft_status weft_value_parse(weft_value *out, const weft_key *key, const char *text, const char *directory,
@@ -240,8 +213,8 @@ weft_status weft_value_parse(weft_value *out, const weft_key *key, const char *t
     case WEFT_KEY_I64: return parse_i64(out, key, text, err);
     case WEFT_KEY_F64: return parse_f64(out, key, text, err);
     case WEFT_KEY_BOOL: return parse_bool(out, text, err);
-    case WEFT_KEY_STR: return keep_text_value(out, strdup(text), err);
-    case WEFT_KEY_PATH: return parse_path(out, key, text, directory, err);
+    case WEFT_KEY_STR: keep_text_value(out, weft_strdup(text)); return WEFT_OK;
+    case WEFT_KEY_PATH: parse_path(out, key, text, directory); return WEFT_OK;
     case WEFT_KEY_ENUM: return parse_enum(out, key, text, err);
     case WEFT_KEY_LIST: return parse_list(out, key, text, directory, err);
     default: return weft_error_set(err, WEFT_E_PLUGIN, "has a key of the unknown type %d", key->type);

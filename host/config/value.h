@@ -12,15 +12,12 @@ typedef struct weft_value {
 } weft_value;
 
 /* Parses a value. directory: base of a relative path. On failure err continues "[section] key = value ": "is not a
- * whole number: give ..."; its code is WEFT_E_USER or WEFT_E_MEMORY. */
+ * whole number: give ...". */
 weft_status weft_value_parse(weft_value *out, const weft_key *key, const char *text, const char *directory,
                              weft_error *err);
 void weft_value_free(weft_value *self);
 
 /* Returns false if the text cannot be printed: not UTF-8, or with control characters. */
 bool weft_text_is_clean(const char *text, size_t n);
-
-/* Returns true if `word` is one of the words of a STR's or PATH's range ("none | auto"). */
-bool weft_words_have(const char *range, const char *word);
 
 #endif

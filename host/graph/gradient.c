@@ -13,7 +13,6 @@ static int32_t own_storage(weft_lowering *l, weft_value value) {
 }
 
 static void hold_gradient(weft_lowering *l, weft_value value, int32_t storage) {
-    if (l->status != WEFT_OK) return;
     l->gradient_of[value.id] = storage;
     storage_at(l, storage)->holders++;
 }
@@ -40,7 +39,7 @@ static int32_t own_gradient(weft_lowering *l, weft_value value) {
 }
 
 static bool is_wanted(const weft_lowering *l, weft_value value) {
-    return weft_graph_value(l->graph, value)->wants_gradient && l->status == WEFT_OK;
+    return weft_graph_value(l->graph, value)->wants_gradient;
 }
 
 int32_t weft_gradient_of(const weft_lowering *l, weft_value value) {

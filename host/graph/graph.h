@@ -50,7 +50,7 @@ typedef struct weft_graph_sizes {
     double forward_bytes, backward_bytes; /* memory traffic of the other operators */
 } weft_graph_sizes;
 
-typedef struct weft_call_sink weft_call_sink; /* calls.h */
+typedef struct weft_call_sink weft_call_sink; /* kernels.h */
 
 /* Bytes per position in each array of a micro-batch: ids, targets, starts and positions are int32, weights fp32. */
 enum { WEFT_PLACE_BYTES = 4 };
@@ -107,8 +107,9 @@ void weft_graph_destroy(weft_graph *graph); /* NULL is allowed */
  * before weft_graph_plan. */
 weft_graph_read *weft_graph_reads(weft_graph *graph, int32_t *n_reads);
 
-/* Derives the backward and assigns storage to every value. Afterwards the sizes are final and the graph can run. */
-weft_status weft_graph_plan(weft_graph *graph, weft_error *err);
+/* Derives the backward and assigns storage to every value, once. Afterwards the sizes are final and the graph can
+ * run. */
+void weft_graph_plan(weft_graph *graph);
 const weft_graph_sizes *weft_graph_size(const weft_graph *graph);
 
 /* Runs FORWARD; with recompute = true RECOMPUTE, which fills the tape with the same bits from carry_in and the

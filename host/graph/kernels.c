@@ -53,15 +53,14 @@ static weft_status invoke_zero(const weft_kernel_run *run, weft_kernel_args *arg
 }
 
 static weft_custom_call custom_call(const weft_kernel_run *run, const weft_custom_args *args) {
-    const weft_custom_call call = {.struct_size = (uint32_t)sizeof call,
-                                   .device = run->device,
-                                   .kernels = run->kernels,
-                                   .stream = run->stream,
-                                   .dtype = args->dtype,
-                                   .args = args->args,
-                                   .inputs = args->inputs,
-                                   .output = args->output};
-    return call;
+    return (weft_custom_call){.struct_size = (uint32_t)sizeof(weft_custom_call),
+                              .device = run->device,
+                              .kernels = run->kernels,
+                              .stream = run->stream,
+                              .dtype = args->dtype,
+                              .args = args->args,
+                              .inputs = args->inputs,
+                              .output = args->output};
 }
 
 static weft_status invoke_custom(const weft_kernel_run *run, weft_kernel_args *args, weft_error *err) {
@@ -81,8 +80,7 @@ static weft_status invoke_custom_backward(const weft_kernel_run *run, weft_kerne
 
 static int32_t matmul_products(const weft_kernel_args *args, weft_product_shape out[WEFT_CALL_PRODUCTS]) {
     const weft_matmul *a = &args->matmul;
-    const weft_product_shape product = {a->m, a->n, a->k, a->transpose_a != 0, a->transpose_b != 0};
-    out[0] = product;
+    out[0] = (weft_product_shape){a->m, a->n, a->k, a->transpose_a != 0, a->transpose_b != 0};
     return 1;
 }
 
@@ -122,18 +120,19 @@ static double attention_backward_flops(const weft_kernel_args *args) {
     return 2.0 * attention_flops(args);
 }
 
-/* x W^T, dlogits W, dlogits^T x */
+/* x W^T */
 static weft_product_shape head_logits(const weft_head *a) {
-    const weft_product_shape product = {a->rows, a->vocab, a->width, false, true};
-    return product;
+    return (weft_product_shape){a->rows, a->vocab, a->width, false, true};
 }
+
+/* dlogits W */
 static weft_product_shape head_dx(const weft_head *a) {
-    const weft_product_shape product = {a->rows, a->width, a->vocab, false, false};
-    return product;
+    return (weft_product_shape){a->rows, a->width, a->vocab, false, false};
 }
+
+/* dlogits^T x */
 static weft_product_shape head_dw(const weft_head *a) {
-    const weft_product_shape product = {a->vocab, a->width, a->rows, true, false};
-    return product;
+    return (weft_product_shape){a->vocab, a->width, a->rows, true, false};
 }
 
 static int32_t head_loss_products(const weft_kernel_args *args, weft_product_shape out[WEFT_CALL_PRODUCTS]) {
@@ -175,84 +174,46 @@ double weft_kernel_operations(const weft_kernel *kernel, const weft_kernel_args 
     return sum;
 }
 
-/* One row per kernel: its call, its workspace and its cost. */
 #define SCRATCH(name, type) .workspace = workspace_##name, .workspace_field = offsetof(type, workspace)
+#define KERNEL(id, label, call, ...)                                                                                   \
+    const weft_kernel weft_kernel_##id = {.name = (label), .invoke = invoke_##call, __VA_ARGS__};
 
-const weft_kernel weft_kernel_matmul = {
-    .name = "matmul", .invoke = invoke_matmul, SCRATCH(matmul, weft_matmul), .products = matmul_products};
-const weft_kernel weft_kernel_matmul_dx = {.name = "matmul",
-                                           .part = "input gradient",
-                                           .invoke = invoke_matmul,
-                                           SCRATCH(matmul, weft_matmul),
-                                           .products = matmul_products};
-const weft_kernel weft_kernel_matmul_dw = {.name = "matmul",
-                                           .part = "weight gradient",
-                                           .invoke = invoke_matmul,
-                                           SCRATCH(matmul, weft_matmul),
-                                           .products = matmul_products};
-const weft_kernel weft_kernel_sum_rows = {
-    .name = "sum_rows", .part = "bias gradient", .invoke = invoke_sum_rows, SCRATCH(sum_rows, weft_sum_rows)};
-const weft_kernel weft_kernel_norm = {.name = "norm", .invoke = invoke_norm};
-const weft_kernel weft_kernel_norm_backward = {.name = "norm backward",
-                                               .invoke = invoke_norm_backward,
-                                               SCRATCH(norm_backward, weft_norm)};
-const weft_kernel weft_kernel_rope = {.name = "rope", .invoke = invoke_rope};
-const weft_kernel weft_kernel_attention = {
-    .name = "attention", .invoke = invoke_attention, SCRATCH(attention, weft_attention), .flops = attention_flops};
-const weft_kernel weft_kernel_attention_backward = {.name = "attention backward",
-                                                    .invoke = invoke_attention_backward,
-                                                    SCRATCH(attention_backward, weft_attention),
-                                                    .flops = attention_backward_flops};
-const weft_kernel weft_kernel_activation = {.name = "activation", .invoke = invoke_activation};
-const weft_kernel weft_kernel_activation_backward = {.name = "activation backward",
-                                                     .invoke = invoke_activation_backward};
-const weft_kernel weft_kernel_embedding = {.name = "embedding",
-                                           .invoke = invoke_embedding,
-                                           .traffic = embedding_traffic};
-const weft_kernel weft_kernel_embedding_backward = {.name = "embedding backward",
-                                                    .invoke = invoke_embedding_backward,
-                                                    SCRATCH(embedding_backward, weft_embedding)};
-const weft_kernel weft_kernel_head_loss = {
-    .name = "head loss", .invoke = invoke_head_loss, SCRATCH(head_loss, weft_head), .products = head_loss_products};
-const weft_kernel weft_kernel_head_loss_grad = {.name = "head loss backward",
-                                                .invoke = invoke_head_loss_grad,
-                                                SCRATCH(head_loss_grad, weft_head),
-                                                .products = head_loss_grad_products};
-const weft_kernel weft_kernel_head_loss_dx = {.name = "head loss backward",
-                                              .invoke = invoke_head_loss_grad,
-                                              SCRATCH(head_loss_grad, weft_head),
-                                              .products = head_loss_dx_products};
-const weft_kernel weft_kernel_head_loss_dw = {.name = "head loss backward",
-                                              .invoke = invoke_head_loss_grad,
-                                              SCRATCH(head_loss_grad, weft_head),
-                                              .products = head_loss_dw_products};
-const weft_kernel weft_kernel_head_loss_dbias = {.name = "head loss backward",
-                                                 .invoke = invoke_head_loss_grad,
-                                                 SCRATCH(head_loss_grad, weft_head),
-                                                 .products = head_loss_products};
-const weft_kernel weft_kernel_scale = {.name = "scale", .invoke = invoke_scale};
-const weft_kernel weft_kernel_multiply = {.name = "multiply", .invoke = invoke_multiply};
-const weft_kernel weft_kernel_multiply_backward = {.name = "multiply backward",
-                                                   .invoke = invoke_multiply_backward,
-                                                   SCRATCH(multiply_backward, weft_multiply)};
-const weft_kernel weft_kernel_dropout = {.name = "dropout", .invoke = invoke_dropout};
-const weft_kernel weft_kernel_row_norms = {.name = "row norms",
-                                           .part = "row norms",
-                                           .invoke = invoke_row_norms,
-                                           SCRATCH(row_norms, weft_row_norms),
-                                           .flops = row_norms_flops};
-const weft_kernel weft_kernel_prefix = {
-    .name = "prefix", .part = "prefix", .invoke = invoke_prefix, SCRATCH(prefix, weft_prefix), .flops = prefix_flops};
-const weft_kernel weft_kernel_prefix_backward = {.name = "prefix backward",
-                                                 .part = "prefix backward",
-                                                 .invoke = invoke_prefix_backward,
-                                                 SCRATCH(prefix_backward, weft_prefix),
-                                                 .flops = prefix_backward_flops};
-const weft_kernel weft_kernel_sum_matrix = {.name = "sum_rows",
-                                            .invoke = invoke_sum_rows,
-                                            SCRATCH(sum_rows, weft_sum_rows)};
-const weft_kernel weft_kernel_add = {.name = "add", .glue = true, .invoke = invoke_add};
-const weft_kernel weft_kernel_copy = {.name = "copy", .glue = true, .invoke = invoke_copy};
-const weft_kernel weft_kernel_zero = {.name = "zero", .glue = true, .invoke = invoke_zero};
-const weft_kernel weft_kernel_custom = {.name = "forward", .invoke = invoke_custom};
-const weft_kernel weft_kernel_custom_backward = {.name = "backward", .invoke = invoke_custom_backward};
+KERNEL(matmul, "matmul", matmul, SCRATCH(matmul, weft_matmul), .products = matmul_products)
+KERNEL(matmul_dx, "matmul", matmul, SCRATCH(matmul, weft_matmul), .products = matmul_products, .part = "input gradient")
+KERNEL(matmul_dw, "matmul", matmul, SCRATCH(matmul, weft_matmul), .products = matmul_products,
+       .part = "weight gradient")
+KERNEL(sum_rows, "sum_rows", sum_rows, SCRATCH(sum_rows, weft_sum_rows), .part = "bias gradient")
+KERNEL(sum_matrix, "sum_rows", sum_rows, SCRATCH(sum_rows, weft_sum_rows), .part = NULL)
+KERNEL(norm, "norm", norm, .part = NULL)
+KERNEL(norm_backward, "norm backward", norm_backward, SCRATCH(norm_backward, weft_norm))
+KERNEL(rope, "rope", rope, .part = NULL)
+KERNEL(attention, "attention", attention, SCRATCH(attention, weft_attention), .flops = attention_flops)
+KERNEL(attention_backward, "attention backward", attention_backward, SCRATCH(attention_backward, weft_attention),
+       .flops = attention_backward_flops)
+KERNEL(activation, "activation", activation, .part = NULL)
+KERNEL(activation_backward, "activation backward", activation_backward, .part = NULL)
+KERNEL(embedding, "embedding", embedding, .traffic = embedding_traffic)
+KERNEL(embedding_backward, "embedding backward", embedding_backward, SCRATCH(embedding_backward, weft_embedding))
+KERNEL(head_loss, "head loss", head_loss, SCRATCH(head_loss, weft_head), .products = head_loss_products)
+KERNEL(head_loss_grad, "head loss backward", head_loss_grad, SCRATCH(head_loss_grad, weft_head),
+       .products = head_loss_grad_products)
+KERNEL(head_loss_dx, "head loss backward", head_loss_grad, SCRATCH(head_loss_grad, weft_head),
+       .products = head_loss_dx_products)
+KERNEL(head_loss_dw, "head loss backward", head_loss_grad, SCRATCH(head_loss_grad, weft_head),
+       .products = head_loss_dw_products)
+KERNEL(head_loss_dbias, "head loss backward", head_loss_grad, SCRATCH(head_loss_grad, weft_head),
+       .products = head_loss_products)
+KERNEL(scale, "scale", scale, .part = NULL)
+KERNEL(multiply, "multiply", multiply, .part = NULL)
+KERNEL(multiply_backward, "multiply backward", multiply_backward, SCRATCH(multiply_backward, weft_multiply))
+KERNEL(dropout, "dropout", dropout, .part = NULL)
+KERNEL(row_norms, "row norms", row_norms, SCRATCH(row_norms, weft_row_norms), .flops = row_norms_flops,
+       .part = "row norms")
+KERNEL(prefix, "prefix", prefix, SCRATCH(prefix, weft_prefix), .flops = prefix_flops, .part = "prefix")
+KERNEL(prefix_backward, "prefix backward", prefix_backward, SCRATCH(prefix_backward, weft_prefix),
+       .flops = prefix_backward_flops, .part = "prefix backward")
+KERNEL(add, "add", add, .glue = true)
+KERNEL(copy, "copy", copy, .glue = true)
+KERNEL(zero, "zero", zero, .glue = true)
+KERNEL(custom, "forward", custom, .part = NULL)
+KERNEL(custom_backward, "backward", custom_backward, .part = NULL)

@@ -44,7 +44,7 @@ typedef enum weft_pass_kind {
 
 typedef struct weft_storage {
     int32_t home, index;
-    int64_t offset; /* bytes from the slot's start; for WORK set by weft_pass_place */
+    int64_t offset; /* bytes from the slot's start; for WORK set by weft_lowering_end */
     int64_t bytes;
     int32_t first, last; /* range of calls that use it; last -1: unused */
     int32_t holders;     /* backward: number of values that currently share this gradient */
@@ -78,8 +78,7 @@ typedef struct weft_pass {
     double flops, bytes;
 } weft_pass;
 
-/* State while a pass is written. Errors are sticky: after the first error, functions have no effect and return storage
- * 0. */
+/* State while a pass is written. */
 typedef struct weft_lowering {
     weft_graph *graph;
     weft_pass *pass;
@@ -91,13 +90,12 @@ typedef struct weft_lowering {
     int32_t *weight_gradient_of; /* [n_reads]: storage of its gradient while it is accumulated; 0: no gradient yet */
     int32_t *last_reader;        /* [n_values]: forward: last needed node that reads it; -1: unread */
     bool *needed;                /* [n_nodes]: forward */
-    weft_status status;
-    weft_error *err;
 } weft_lowering;
 
-weft_status weft_lowering_init(weft_lowering *out, weft_graph *graph, int32_t kind, weft_error *err);
-void weft_lowering_free(weft_lowering *lowering);
-void weft_pass_free(weft_pass *pass);
+weft_lowering weft_lowering_begin(weft_graph *graph, int32_t kind);
+/* Frees the state, and assigns an offset to every WORK storage of the pass. Storages that are live at the same call do
+ * not overlap. */
+void weft_lowering_end(weft_lowering *lowering);
 
 /* Adds a storage and returns its index. */
 int32_t weft_lower_storage(weft_lowering *lowering, int32_t home, int32_t index, int64_t offset, int64_t bytes);
@@ -115,7 +113,7 @@ int32_t weft_lower_micro_batch(weft_lowering *lowering, int32_t home);
 /* Begin a call with a copy of args (n bytes), bind its operands, and end it. The end adds the workspace that the kernel
  * requires. */
 void weft_lower_begin(weft_lowering *lowering, const weft_kernel *kernel, const void *args, size_t n);
-/* Binds a complete storage to a field. Storage 0 micro-batches the field empty. */
+/* Binds a complete storage to a field. Storage 0 leaves the field empty. */
 void weft_lower_bind(weft_lowering *lowering, const char *name, size_t field, int32_t storage);
 void weft_lower_bind_part(weft_lowering *lowering, const char *name, size_t field, int32_t storage, int64_t offset,
                           int64_t bytes);
@@ -132,15 +130,7 @@ void weft_lower_add(weft_lowering *lowering, int32_t y, int32_t a, int32_t b, in
 /* Removes the last call if it is y = a + b, and returns a and b: the caller's next call computes y itself. */
 bool weft_lower_take_add(weft_lowering *lowering, int32_t y, int32_t *a, int32_t *b);
 
-/* Write a pass (forward.c, backward.c). */
-weft_status weft_lower_forward(weft_graph *graph, int32_t kind, weft_error *err);
-weft_status weft_lower_backward(weft_graph *graph, weft_error *err);
-
-/* Assigns an offset to every WORK storage. Storages that are live at the same call do not overlap. */
-weft_status weft_pass_place(weft_pass *pass, weft_error *err);
-
-/* Grows an array for one more element. New elements are zero. */
-weft_status weft_array_reserve(void **items, int32_t n, int32_t *capacity, size_t item, const char *what,
-                               weft_error *err);
+/* Grows an array of n elements for one more. New elements are zero. */
+void weft_array_reserve(void **items, int32_t n, int32_t *capacity, size_t item);
 
 #endif

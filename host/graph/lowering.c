@@ -1,55 +1,113 @@
 /* host/graph/lowering.c: writes a pass: storages, operands, calls. See lower.h. */
+#include "base/alloc.h"
+#include "base/units.h"
+#include "graph/kernels.h"
 #include "graph/lower.h"
-
-#include "base/sizes.h"
+#include "graph/operators.h"
 #include "graph/record.h"
 
 #include <stdlib.h>
 
-weft_status weft_lowering_init(weft_lowering *out, weft_graph *graph, int32_t kind, weft_error *err) {
-    weft_pass *pass = &graph->passes[kind];
-    const weft_lowering lowering = {.graph = graph, .pass = pass, .kind = kind, .node = -1, .err = err};
-    const size_t values = (size_t)graph->n_values, reads = (size_t)graph->n_reads + 1,
-                 nodes = (size_t)graph->n_nodes + 1;
-    *out = lowering;
-    out->storage_of = calloc(values, sizeof *out->storage_of);
-    out->gradient_of = calloc(values, sizeof *out->gradient_of);
-    out->last_reader = calloc(values, sizeof *out->last_reader);
-    out->parameter_of = calloc(reads, sizeof *out->parameter_of);
-    out->weight_gradient_of = calloc(reads, sizeof *out->weight_gradient_of);
-    out->needed = calloc(nodes, sizeof *out->needed);
-    if (out->storage_of == NULL || out->gradient_of == NULL || out->last_reader == NULL || out->parameter_of == NULL ||
-        out->weight_gradient_of == NULL || out->needed == NULL) {
-        weft_lowering_free(out);
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory to plan a segment of %d nodes", graph->n_nodes);
-    }
-    (void)weft_lower_storage(out, WEFT_HOME_NONE, 0, 0, 0); /* storage 0: absent */
-    return out->status;
+static const char *pass_name(int32_t pass) {
+    if (pass == WEFT_PASS_BACKWARD) return "backward";
+    return pass == WEFT_PASS_RECOMPUTE ? "recompute" : "forward";
 }
 
-void weft_lowering_free(weft_lowering *lowering) {
+void weft_call_describe(weft_call_info *out, const weft_graph *graph, const weft_call *call) {
+    const weft_node *node = call->node < 0 ? NULL : &graph->nodes[call->node];
+    const weft_kernel *kernel = call->kernel;
+    weft_call_info info = {.flops = call->flops, .bytes = call->bytes};
+    info.operation = node == NULL || kernel->glue ? kernel->name : node->op->name;
+    if (node != NULL && node->custom != NULL && !kernel->glue) info.operation = node->custom->name;
+    info.part = kernel->part != NULL ? kernel->part : pass_name(call->pass);
+    info.label = node == NULL ? "" : node->label;
+    info.recompute = call->pass == WEFT_PASS_RECOMPUTE;
+    if (kernel->products != NULL) info.n_products = kernel->products(&call->args, info.products);
+    *out = info;
+}
+
+/* ---- offsets of scratch storages ----
+ *
+ * Storages that are live at the same call must not overlap. The largest storage is assigned first; each one gets the
+ * lowest offset without a collision. Ties are resolved by number, so the result depends only on the pass. */
+
+enum { ALIGNMENT = 64 }; /* bytes: a cache line, and the widest vector */
+
+typedef struct item {
+    weft_storage *storage;
+    int32_t index;
+} item;
+
+static int larger_first(const void *left, const void *right) {
+    const item *a = left, *b = right;
+    if (a->storage->bytes != b->storage->bytes) return a->storage->bytes > b->storage->bytes ? -1 : 1;
+    return a->index < b->index ? -1 : 1;
+}
+
+static bool storages_collide(const weft_storage *a, const weft_storage *b) {
+    const bool in_time = a->first <= b->last && b->first <= a->last;
+    return in_time && a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
+}
+
+/* Moves items[n] up until it collides with no assigned storage. */
+static void place_one(item *items, int32_t n) {
+    weft_storage *storage = items[n].storage;
+    bool moved = true;
+    storage->offset = 0;
+    while (moved) {
+        moved = false;
+        for (int32_t i = 0; i < n; i++) {
+            const weft_storage *other = items[i].storage;
+            if (!storages_collide(storage, other)) continue;
+            storage->offset = (other->offset + other->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+            moved = true;
+        }
+    }
+}
+
+static void place_work(weft_pass *pass) {
+    int32_t n = 0;
+    item *items = weft_alloc(pass->n_storages, sizeof *items);
+    for (int32_t i = 0; i < pass->n_storages; i++) {
+        const item next = {&pass->storages[i], i};
+        if (next.storage->home == WEFT_HOME_WORK && next.storage->last >= 0) items[n++] = next;
+    }
+    if (n > 0) qsort(items, (size_t)n, sizeof *items, larger_first);
+    pass->work = 0;
+    for (int32_t i = 0; i < n; i++) {
+        place_one(items, i);
+        pass->work = weft_larger(pass->work, items[i].storage->offset + items[i].storage->bytes);
+    }
+    free(items);
+}
+
+weft_lowering weft_lowering_begin(weft_graph *graph, int32_t kind) {
+    weft_lowering out = {.graph = graph, .pass = &graph->passes[kind], .kind = kind, .node = -1};
+    out.storage_of = weft_alloc(graph->n_values, sizeof *out.storage_of);
+    out.gradient_of = weft_alloc(graph->n_values, sizeof *out.gradient_of);
+    out.last_reader = weft_alloc(graph->n_values, sizeof *out.last_reader);
+    out.parameter_of = weft_alloc(graph->n_reads, sizeof *out.parameter_of);
+    out.weight_gradient_of = weft_alloc(graph->n_reads, sizeof *out.weight_gradient_of);
+    out.needed = weft_alloc(graph->n_nodes, sizeof *out.needed);
+    (void)weft_lower_storage(&out, WEFT_HOME_NONE, 0, 0, 0); /* storage 0: absent */
+    return out;
+}
+
+void weft_lowering_end(weft_lowering *lowering) {
     free(lowering->storage_of);
     free(lowering->gradient_of);
     free(lowering->last_reader);
     free(lowering->parameter_of);
     free(lowering->weight_gradient_of);
     free(lowering->needed);
-}
-
-void weft_pass_free(weft_pass *pass) {
-    free(pass->calls);
-    free(pass->operands);
-    free(pass->storages);
+    place_work(lowering->pass);
 }
 
 int32_t weft_lower_storage(weft_lowering *lowering, int32_t home, int32_t index, int64_t offset, int64_t bytes) {
     weft_pass *pass = lowering->pass;
     const weft_storage storage = {
         .home = home, .index = index, .offset = offset, .bytes = bytes, .first = -1, .last = -1};
-    if (lowering->status != WEFT_OK) return 0;
-    lowering->status = weft_array_reserve((void **)&pass->storages, pass->n_storages, &pass->storages_capacity,
-                                          sizeof *pass->storages, "storages", lowering->err);
-    if (lowering->status != WEFT_OK) return 0;
+    weft_array_reserve((void **)&pass->storages, pass->n_storages, &pass->storages_capacity, sizeof *pass->storages);
     pass->storages[pass->n_storages] = storage;
     return pass->n_storages++;
 }
@@ -61,7 +119,7 @@ int32_t weft_lower_work(weft_lowering *lowering, int64_t bytes) {
 int32_t weft_lower_value(weft_lowering *lowering, weft_value value) {
     weft_value_record *record = weft_graph_value(lowering->graph, value);
     int32_t *storage = &lowering->storage_of[value.id];
-    if (*storage != 0 || lowering->status != WEFT_OK) return *storage;
+    if (*storage != 0) return *storage;
     if (record->node < 0) *storage = weft_lower_storage(lowering, record->home, 0, 0, weft_value_bytes(record));
     else if (lowering->kind == WEFT_PASS_BACKWARD) {
         record->kept = true; /* its tape offset is known after the complete backward is written */
@@ -92,10 +150,7 @@ int32_t weft_lower_micro_batch(weft_lowering *lowering, int32_t home) {
 void weft_lower_begin(weft_lowering *lowering, const weft_kernel *kernel, const void *args, size_t n) {
     weft_pass *pass = lowering->pass;
     weft_call *call = NULL;
-    if (lowering->status != WEFT_OK) return;
-    lowering->status = weft_array_reserve((void **)&pass->calls, pass->n_calls, &pass->calls_capacity,
-                                          sizeof *pass->calls, "calls", lowering->err);
-    if (lowering->status != WEFT_OK) return;
+    weft_array_reserve((void **)&pass->calls, pass->n_calls, &pass->calls_capacity, sizeof *pass->calls);
     call = &pass->calls[pass->n_calls++];
     memset(call, 0, sizeof *call);
     memcpy(&call->args, args, n);
@@ -111,10 +166,8 @@ void weft_lower_bind_part(weft_lowering *lowering, const char *name, size_t fiel
     const weft_operand operand = {
         .name = name, .storage = storage, .field = (uint32_t)field, .offset = offset, .bytes = bytes};
     weft_storage *touched = NULL;
-    if (storage == 0 || lowering->status != WEFT_OK) return;
-    lowering->status = weft_array_reserve((void **)&pass->operands, pass->n_operands, &pass->operands_capacity,
-                                          sizeof *pass->operands, "operands", lowering->err);
-    if (lowering->status != WEFT_OK) return;
+    if (storage == 0) return;
+    weft_array_reserve((void **)&pass->operands, pass->n_operands, &pass->operands_capacity, sizeof *pass->operands);
     pass->operands[pass->n_operands++] = operand;
     pass->calls[pass->n_calls - 1].n_operands++;
     touched = &pass->storages[storage];
@@ -127,28 +180,20 @@ void weft_lower_bind(weft_lowering *lowering, const char *name, size_t field, in
 }
 
 void weft_lower_dtype(weft_lowering *lowering, size_t field) {
-    if (lowering->status != WEFT_OK) return;
     lowering->pass->operands[lowering->pass->n_operands - 1].dtype_field = (uint32_t)field;
-}
-
-static double operand_bytes(const weft_pass *pass, const weft_call *call) {
-    double sum = 0.0;
-    for (int32_t i = 0; i < call->n_operands; i++) sum += (double)pass->operands[call->operand + i].bytes;
-    return sum;
 }
 
 void weft_lower_end(weft_lowering *lowering) {
     const weft_graph_spec *spec = &lowering->graph->spec;
     const weft_kernel_run run = {.kernels = spec->kernels, .device = spec->device};
     weft_pass *pass = lowering->pass;
-    weft_call *call = NULL;
+    weft_call *call = &pass->calls[pass->n_calls - 1];
     int64_t bytes = 0;
-    if (lowering->status != WEFT_OK) return;
-    call = &pass->calls[pass->n_calls - 1];
     call->flops = weft_kernel_operations(call->kernel, &call->args);
     if (call->flops > 0.0) call->bytes = 0.0;
     else if (call->kernel->traffic != NULL) call->bytes = call->kernel->traffic(&call->args);
-    else call->bytes = operand_bytes(pass, call);
+    else
+        for (int32_t i = 0; i < call->n_operands; i++) call->bytes += (double)pass->operands[call->operand + i].bytes;
     pass->flops += call->flops;
     pass->bytes += call->bytes;
     if (call->kernel->workspace == NULL) return;
@@ -186,8 +231,7 @@ bool weft_lower_take_add(weft_lowering *lowering, int32_t y, int32_t *a, int32_t
     weft_pass *pass = lowering->pass;
     const weft_call *last = pass->n_calls > 0 ? &pass->calls[pass->n_calls - 1] : NULL;
     const weft_operand *operands = last == NULL ? NULL : &pass->operands[last->operand]; /* a, b, y */
-    if (lowering->status != WEFT_OK || last == NULL || last->kernel != &weft_kernel_add || operands[2].storage != y)
-        return false;
+    if (last == NULL || last->kernel != &weft_kernel_add || operands[2].storage != y) return false;
     *a = operands[0].storage;
     *b = operands[1].storage;
     pass->bytes -= last->bytes;

@@ -21,7 +21,7 @@ static weft_status norm_infer(const weft_graph *graph, weft_node *node, weft_err
     if (is_layer_norm(node) != (node->weight->bias >= 0))
         return weft_error_set(err, WEFT_E_PLUGIN,
                               is_layer_norm(node) ? "the gain has no bias; LayerNorm needs one (has_bias)"
-                                                  : "the gain has a bias, which RMSNorm knows nothing of");
+                                                  : "the gain has a bias, which RMSNorm does not support");
     if (!(node->eps >= 0.0)) return weft_error_set(err, WEFT_E_PLUGIN, "eps is %g; it cannot be negative", node->eps);
     node->width = width;
     node->statistic_count = norm_rows(graph, node) * (is_layer_norm(node) ? 2 : 1);
@@ -29,14 +29,13 @@ static weft_status norm_infer(const weft_graph *graph, weft_node *node, weft_err
 }
 
 static weft_norm norm_arguments(const weft_lowering *l, const weft_node *node) {
-    const weft_norm args = {.struct_size = (uint32_t)sizeof args,
-                            .rows = norm_rows(l->graph, node),
-                            .width = node->weight->in,
-                            .eps = node->eps,
-                            .form = is_layer_norm(node) ? WEFT_NORM_LAYER : WEFT_NORM_RMS,
-                            .gain_from_one = node->weight->gain_from_one,
-                            .dtype = l->graph->dtype};
-    return args;
+    return (weft_norm){.struct_size = (uint32_t)sizeof(weft_norm),
+                       .rows = norm_rows(l->graph, node),
+                       .width = node->weight->in,
+                       .eps = node->eps,
+                       .form = is_layer_norm(node) ? WEFT_NORM_LAYER : WEFT_NORM_RMS,
+                       .gain_from_one = node->weight->gain_from_one,
+                       .dtype = l->graph->dtype};
 }
 
 /* rstd of all rows, then their means. */
@@ -83,23 +82,14 @@ static void norm_backward(weft_lowering *l, const weft_node *node) {
     weft_lower_end(l);
 }
 
-const weft_operator weft_operator_rms_norm = {.name = "rms_norm",
-                                              .inputs = {"x"},
-                                              .infer = norm_infer,
-                                              .forward = norm_forward,
-                                              .backward = norm_backward,
-                                              .any_places = true};
-const weft_operator weft_operator_layer_norm = {.name = "layer_norm",
-                                                .inputs = {"x"},
-                                                .infer = norm_infer,
-                                                .forward = norm_forward,
-                                                .backward = norm_backward,
-                                                .any_places = true};
+const weft_operator weft_operator_rms_norm = {
+    .name = "rms_norm", .inputs = {"x"}, WEFT_OPERATOR(norm), .any_places = true};
+const weft_operator weft_operator_layer_norm = {
+    .name = "layer_norm", .inputs = {"x"}, WEFT_OPERATOR(norm), .any_places = true};
 
 static weft_value record_norm(weft_graph *graph, const weft_operator *op, weft_value x, weft_weight *weight,
                               double eps) {
-    weft_node node = {.op = op, .inputs = {x}, .n_inputs = 1, .weight = weight, .eps = eps};
-    return weft_record_node(graph, &node);
+    return weft_record_node(graph, &(weft_node){.op = op, .inputs = {x}, .n_inputs = 1, .weight = weight, .eps = eps});
 }
 
 weft_value weft_op_rms_norm(weft_graph *graph, weft_value x, weft_weight *gain, double eps) {

@@ -25,6 +25,9 @@ struct weft_operator {
     bool any_places;   /* its output has the positions of its first input, which may differ from the micro-batch's */
 };
 
+/* The functions of an operator, by naming convention. */
+#define WEFT_OPERATOR(prefix) .infer = prefix##_infer, .forward = prefix##_forward, .backward = prefix##_backward
+
 extern const weft_operator weft_operator_embedding, weft_operator_linear, weft_operator_rms_norm,
     weft_operator_layer_norm, weft_operator_rope, weft_operator_attention, weft_operator_activation,
     weft_operator_swiglu, weft_operator_geglu, weft_operator_scale, weft_operator_add, weft_operator_multiply,
@@ -63,15 +66,14 @@ weft_value weft_op_custom(weft_graph *graph, const weft_custom_op *op, const wef
  * positions as the node. */
 weft_status weft_infer_numbers(const weft_graph *graph, const weft_node *node, int32_t i, int64_t width,
                                weft_error *err);
-/* Checks that both inputs are numbers of one width, which becomes the output's width: the complete `infer` of an
- * elementwise operator. */
-weft_status weft_infer_alike(const weft_graph *graph, weft_node *node, weft_error *err);
 /* Checks that input i is one int32 per position. */
 weft_status weft_infer_places(const weft_graph *graph, const weft_node *node, int32_t i, weft_error *err);
 /* Check that the weight is a matrix; that it is a dense matrix; or that it is a gain whose length divides `width`. */
 weft_status weft_infer_matrix(const weft_node *node, weft_error *err);
 weft_status weft_infer_dense(const weft_graph *graph, const weft_node *node, weft_error *err);
 weft_status weft_infer_gain(const weft_node *node, int64_t width, weft_error *err);
+/* Checks that the matrix, which `ids` index or logits are computed from, has vocab_size rows. */
+weft_status weft_infer_vocabulary(const weft_graph *graph, const weft_node *node, weft_error *err);
 /* Checks that the number of query heads is a multiple of the number of key heads. */
 weft_status weft_infer_heads(const weft_attention_args *args, weft_error *err);
 

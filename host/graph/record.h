@@ -5,7 +5,7 @@
 #ifndef WEFT_HOST_GRAPH_RECORD_H
 #define WEFT_HOST_GRAPH_RECORD_H
 
-#include "base/sizes.h"
+#include "base/units.h"
 #include "graph/graph.h"
 #include "graph/lower.h"
 

@@ -1,22 +1,18 @@
 /* host/graph/recording.c: records a model's forward as values and nodes. See record.h. */
 #include "graph/record.h"
 
+#include "base/alloc.h"
 #include "graph/operators.h"
 #include "graph/weight.h"
 
 #include <stdlib.h>
 
-weft_status weft_array_reserve(void **items, int32_t n, int32_t *capacity, size_t item, const char *what,
-                               weft_error *err) {
+void weft_array_reserve(void **items, int32_t n, int32_t *capacity, size_t item) {
     const int32_t more = *capacity == 0 ? 16 : *capacity * 2;
-    char *grown = NULL;
-    if (n < *capacity) return WEFT_OK;
-    grown = realloc(*items, (size_t)more * item);
-    if (grown == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %d %s", more, what);
-    memset(grown + (size_t)*capacity * item, 0, (size_t)(more - *capacity) * item);
-    *items = grown;
+    if (n < *capacity) return;
+    *items = weft_realloc(*items, more, item);
+    memset((char *)*items + (size_t)*capacity * item, 0, (size_t)(more - *capacity) * item);
     *capacity = more;
-    return WEFT_OK;
 }
 
 const char *weft_graph_name(const weft_graph *graph) {
@@ -49,28 +45,25 @@ void weft_record_arguments(weft_graph *graph, const weft_node *node, void *to, s
                                "the arguments' struct_size is %u; it is their sizeof, at least %u", (unsigned)given,
                                (unsigned)least);
     else if (!weft_struct_take(to, size, from))
-        (void)weft_record_fail(graph, node, WEFT_E_UNSUPPORTED,
-                               "the arguments say something behind the %zu bytes that this host knows of them; build "
-                               "the model plugin with this host's headers, or use a later host",
-                               size);
+        (void)weft_record_fail(
+            graph, node, WEFT_E_UNSUPPORTED,
+            "the arguments set fields after the %zu bytes that this host knows. Fix: build the model "
+            "plugin with this host's headers, or use a later host",
+            size);
 }
 
 static weft_value append_value(weft_graph *graph, const weft_value_record *record) {
-    weft_error err = WEFT_ERROR_INIT;
-    const weft_value none = {0};
-    weft_value value = {(uint32_t)graph->n_values};
-    if (graph->failed) return none;
-    if (weft_array_reserve((void **)&graph->values, graph->n_values, &graph->values_capacity, sizeof *graph->values,
-                           "values", &err) != WEFT_OK)
-        return weft_record_fail(graph, NULL, WEFT_E_MEMORY, "%s", err.text);
+    const weft_value value = {(uint32_t)graph->n_values};
+    weft_array_reserve((void **)&graph->values, graph->n_values, &graph->values_capacity, sizeof *graph->values);
     graph->values[graph->n_values++] = *record;
     return value;
 }
 
 weft_value weft_record_outside(weft_graph *graph, int32_t home, int32_t dtype, int64_t width) {
+    const weft_value none = {0};
     const weft_value_record record = {
         .node = -1, .home = home, .dtype = dtype, .width = width, .count = weft_graph_places(graph) * width};
-    return append_value(graph, &record);
+    return graph->failed ? none : append_value(graph, &record);
 }
 
 /* Sets the label "q_proj" from "model.layers.3.self_attn.q_proj.weight": the next-to-last component of the name. */
@@ -105,16 +98,14 @@ static weft_status check_table(const weft_graph *graph, const weft_table *table,
 static weft_status check_inputs(const weft_graph *graph, const weft_node *node, weft_error *err) {
     for (int32_t i = 0; i < node->n_inputs; i++) {
         const uint32_t id = node->inputs[i].id;
+        const char *name = i < WEFT_INPUT_NAMES ? node->op->inputs[i] : NULL;
+        char number[24];
         if (id != 0 && id < (uint32_t)graph->n_values) continue;
-        if (i < WEFT_INPUT_NAMES && node->op->inputs[i] != NULL)
-            return weft_error_set(err, WEFT_E_PLUGIN,
-                                  "`%s` is not a value of this segment (the first segment has no carry; "
-                                  "values of other segments cannot be used)",
-                                  node->op->inputs[i]);
+        (void)snprintf(number, sizeof number, "input %d", (int)i);
         return weft_error_set(err, WEFT_E_PLUGIN,
-                              "input %d is not a value of this segment (the first segment has no carry; "
-                              "values of other segments cannot be used)",
-                              i);
+                              "%s%s%s is not a value of this segment (the first segment has no carry; values of other "
+                              "segments cannot be used)",
+                              name == NULL ? "" : "`", name == NULL ? number : name, name == NULL ? "" : "`");
     }
     return WEFT_OK;
 }
@@ -131,36 +122,18 @@ int32_t weft_graph_read_dtype(const weft_graph *graph, int32_t parameter) {
     return weft_parameter_is_matrix(p) ? graph->dtype : WEFT_F32;
 }
 
-static weft_status note_read(weft_graph *graph, const weft_node *node, int32_t parameter, weft_error *err) {
-    const int32_t i = weft_graph_read_index(graph, parameter);
-    weft_status status = WEFT_OK;
-    if (i == graph->n_reads)
-        status = weft_array_reserve((void **)&graph->reads, i, &graph->reads_capacity, sizeof *graph->reads,
-                                    "parameters", err);
-    if (status != WEFT_OK) return status;
-    if (i == graph->n_reads) graph->n_reads++;
-    graph->reads[i].parameter = parameter;
-    if (node->op != &weft_operator_embedding) graph->reads[i].in_products = true;
-    return WEFT_OK;
-}
-
-static weft_status note_constant(weft_graph *graph, const weft_node *node, const weft_weight *weight, weft_error *err) {
+/* Records the reads of the parameters of a weight object; NULL: none. */
+static void note_weight(weft_graph *graph, const weft_node *node, const weft_weight *weight) {
     int32_t parameters[WEFT_WEIGHT_PARAMETERS];
-    const int32_t n = weft_weight_parameters(weight, parameters);
-    weft_status status = WEFT_OK;
-    for (int32_t i = 0; i < n && status == WEFT_OK; i++) status = note_read(graph, node, parameters[i], err);
-    return status;
-}
-
-/* Records reads of the parameters of the node's weight object and of its constant weights. */
-static weft_status note_weight(weft_graph *graph, const weft_node *node, weft_error *err) {
-    int32_t parameters[WEFT_WEIGHT_PARAMETERS];
-    const int32_t n = node->weight == NULL ? 0 : weft_weight_parameters(node->weight, parameters);
-    weft_status status = WEFT_OK;
-    for (int32_t i = 0; i < WEFT_NODE_CONSTANTS && status == WEFT_OK; i++)
-        if (node->constants[i] != NULL) status = note_constant(graph, node, node->constants[i], err);
-    for (int32_t i = 0; i < n && status == WEFT_OK; i++) status = note_read(graph, node, parameters[i], err);
-    return status;
+    const int32_t n = weight == NULL ? 0 : weft_weight_parameters(weight, parameters);
+    for (int32_t k = 0; k < n; k++) {
+        const int32_t i = weft_graph_read_index(graph, parameters[k]);
+        if (i == graph->n_reads) {
+            weft_array_reserve((void **)&graph->reads, i, &graph->reads_capacity, sizeof *graph->reads);
+            graph->reads[graph->n_reads++].parameter = parameters[k];
+        }
+        if (node->op != &weft_operator_embedding) graph->reads[i].in_products = true;
+    }
 }
 
 static void take_places(const weft_graph *graph, weft_node *node) {
@@ -216,27 +189,23 @@ static void append_results(weft_graph *graph, weft_node *node) {
 weft_value weft_record_node(weft_graph *graph, weft_node *node) {
     weft_error err = WEFT_ERROR_INIT;
     const weft_value none = {0};
-    weft_status status = WEFT_OK;
     if (!graph->failed) {
-        status = check_node(graph, node, &err);
-        if (status == WEFT_OK)
-            status = weft_array_reserve((void **)&graph->nodes, graph->n_nodes, &graph->nodes_capacity,
-                                        sizeof *graph->nodes, "nodes", &err);
-        if (status == WEFT_OK) status = note_weight(graph, node, &err);
+        const weft_status status = check_node(graph, node, &err);
         if (status != WEFT_OK) (void)weft_record_fail(graph, node, status, "%s", err.text);
     }
-    if (!graph->failed) append_results(graph, node);
     if (graph->failed) {
         free(node->custom_args);
         return none;
     }
+    for (int32_t i = 0; i < WEFT_NODE_CONSTANTS; i++) note_weight(graph, node, node->constants[i]);
+    note_weight(graph, node, node->weight);
+    append_results(graph, node);
+    weft_array_reserve((void **)&graph->nodes, graph->n_nodes, &graph->nodes_capacity, sizeof *graph->nodes);
     graph->nodes[graph->n_nodes++] = *node;
     return node->output;
 }
 
 void weft_record_output(weft_graph *graph, weft_value value, const char *name) {
-    weft_error err = WEFT_ERROR_INIT;
-    char *copy = NULL;
     if (graph->failed || graph->spec.mode != WEFT_MODE_EVALUATE) return;
     if (name == NULL || value.id == 0 || value.id >= (uint32_t)graph->n_values) {
         (void)weft_record_fail(graph, NULL, WEFT_E_PLUGIN, "output %s: not a value of this segment",
@@ -247,14 +216,8 @@ void weft_record_output(weft_graph *graph, weft_value value, const char *name) {
         if (strcmp(graph->outputs[i].name, name) == 0)
             (void)weft_record_fail(graph, NULL, WEFT_E_PLUGIN, "output %s: this name is given twice", name);
     if (graph->failed) return;
-    copy = strdup(name);
-    if (copy == NULL || weft_array_reserve((void **)&graph->outputs, graph->n_outputs, &graph->outputs_capacity,
-                                           sizeof *graph->outputs, "outputs", &err) != WEFT_OK) {
-        free(copy);
-        (void)weft_record_fail(graph, NULL, WEFT_E_MEMORY, "no memory for output %s", name);
-        return;
-    }
-    graph->outputs[graph->n_outputs].name = copy;
+    weft_array_reserve((void **)&graph->outputs, graph->n_outputs, &graph->outputs_capacity, sizeof *graph->outputs);
+    graph->outputs[graph->n_outputs].name = weft_strdup(name);
     graph->outputs[graph->n_outputs++].value = value;
     weft_graph_value(graph, value)->named = true;
 }

@@ -2,7 +2,7 @@
  *
  * Replay allocates no memory and makes no decisions. Before each call it resolves the operands to refs and checks each
  * one against its slot. */
-#include "base/clock.h"
+#include "base/units.h"
 #include "plugin/enter.h"
 #include "graph/operators.h"
 
@@ -10,64 +10,48 @@ typedef struct replay {
     const weft_graph *graph;
     const weft_pass *pass;
     const weft_graph_binding *binding;
-    weft_slot_ref loss;
 } replay;
 
-static const char *home_name(int32_t home) {
-    switch (home) {
-    case WEFT_HOME_IDS: return "the micro-batch's ids";
-    case WEFT_HOME_TARGETS: return "the micro-batch's targets";
-    case WEFT_HOME_WEIGHTS: return "the micro-batch's weights";
-    case WEFT_HOME_STARTS: return "the micro-batch's document starts";
-    case WEFT_HOME_POSITIONS: return "the micro-batch's positions";
-    case WEFT_HOME_FIRST: return "the micro-batch's first row";
-    case WEFT_HOME_CARRY_IN: return "the carry that comes in";
-    case WEFT_HOME_CARRY_OUT: return "the carry that goes out";
-    case WEFT_HOME_D_CARRY_OUT: return "the carry gradient from above";
-    case WEFT_HOME_D_CARRY_IN: return "the carry gradient that goes below";
-    case WEFT_HOME_TAPE: return "the tape";
-    case WEFT_HOME_WORK: return "scratch";
-    case WEFT_HOME_STATE: return "the key-value state";
-    case WEFT_HOME_PAST: return "the number of places that the state holds";
-    case WEFT_HOME_LOSS: return "the loss";
-    case WEFT_HOME_SEED: return "the loss scale";
-    case WEFT_HOME_LOGITS: return "the logits";
-    case WEFT_HOME_PARAMETER: return "the parameter";
-    case WEFT_HOME_GRADIENT: return "the parameter's gradient";
-    case WEFT_HOME_TABLE: return "the table";
-    default: return "nothing";
-    }
-}
+/* Name and slot of each weft_home. */
+#define HOME(name, field)                                                                                              \
+    { name, offsetof(weft_graph_binding, field) }
+static const struct {
+    const char *name;
+    size_t slot; /* offset of the weft_slot_ref in the binding; 0: see slot_of_storage */
+} homes[] = {
+    [WEFT_HOME_NONE] = {"no slot", 0},
+    [WEFT_HOME_IDS] = HOME("the micro-batch's ids", ids),
+    [WEFT_HOME_TARGETS] = HOME("the micro-batch's targets", targets),
+    [WEFT_HOME_WEIGHTS] = HOME("the micro-batch's weights", weights),
+    [WEFT_HOME_STARTS] = HOME("the micro-batch's document starts", starts),
+    [WEFT_HOME_POSITIONS] = HOME("the micro-batch's positions", positions),
+    [WEFT_HOME_FIRST] = HOME("the micro-batch's first row", first),
+    [WEFT_HOME_CARRY_IN] = HOME("the carry that comes in", carry_in),
+    [WEFT_HOME_CARRY_OUT] = HOME("the carry that goes out", carry_out),
+    [WEFT_HOME_D_CARRY_OUT] = HOME("the carry gradient from above", d_carry_out),
+    [WEFT_HOME_D_CARRY_IN] = HOME("the carry gradient that goes below", d_carry_in),
+    [WEFT_HOME_TAPE] = HOME("the tape", tape),
+    [WEFT_HOME_WORK] = HOME("scratch", work),
+    [WEFT_HOME_STATE] = HOME("the key-value state", state),
+    [WEFT_HOME_PAST] = HOME("the number of places that the state holds", past),
+    [WEFT_HOME_LOSS] = {"the loss", 0},
+    [WEFT_HOME_SEED] = HOME("the loss scale", seed),
+    [WEFT_HOME_LOGITS] = HOME("the logits", logits),
+    [WEFT_HOME_PARAMETER] = {"the parameter", 0},
+    [WEFT_HOME_GRADIENT] = {"the parameter's gradient", 0},
+    [WEFT_HOME_TABLE] = {"the table", 0},
+};
 
 /* Returns the binding's slot that contains a storage. Parameters are complete regions without a separate size. */
-static weft_slot_ref slot_of_storage(const replay *run, const weft_storage *storage) {
-    const weft_graph_binding *b = run->binding;
-    const weft_slot_ref none = {0};
+static weft_slot_ref slot_of_storage(const weft_graph_binding *b, const weft_storage *storage) {
+    weft_slot_ref slot = {0};
     switch (storage->home) {
-    case WEFT_HOME_IDS: return b->ids;
-    case WEFT_HOME_TARGETS: return b->targets;
-    case WEFT_HOME_WEIGHTS: return b->weights;
-    case WEFT_HOME_STARTS: return b->starts;
-    case WEFT_HOME_POSITIONS: return b->positions;
-    case WEFT_HOME_FIRST: return b->first;
-    case WEFT_HOME_CARRY_IN: return b->carry_in;
-    case WEFT_HOME_CARRY_OUT: return b->carry_out;
-    case WEFT_HOME_D_CARRY_OUT: return b->d_carry_out;
-    case WEFT_HOME_D_CARRY_IN: return b->d_carry_in;
-    case WEFT_HOME_TAPE: return b->tape;
-    case WEFT_HOME_WORK: return b->work;
-    case WEFT_HOME_STATE: return b->state;
-    case WEFT_HOME_PAST: return b->past;
-    case WEFT_HOME_LOSS: return run->loss;
-    case WEFT_HOME_SEED: return b->seed;
-    case WEFT_HOME_LOGITS: return b->logits;
-    case WEFT_HOME_PARAMETER: {
-        const weft_slot_ref parameter = {.ref = b->parameters[storage->index], .bytes = INT64_MAX};
-        return parameter;
-    }
+    case WEFT_HOME_LOSS: return (weft_slot_ref){.ref = b->loss, .bytes = weft_dtype_bytes(WEFT_F64)};
+    case WEFT_HOME_PARAMETER: return (weft_slot_ref){.ref = b->parameters[storage->index], .bytes = INT64_MAX};
     case WEFT_HOME_GRADIENT: return b->gradients[storage->index];
     case WEFT_HOME_TABLE: return b->tables[storage->index];
-    default: return none;
+    case WEFT_HOME_NONE: return slot;
+    default: memcpy(&slot, (const char *)b + homes[storage->home].slot, sizeof slot); return slot;
     }
 }
 
@@ -83,15 +67,15 @@ static void name_call(weft_error *err, const replay *run, const weft_call *call)
 
 static weft_status resolve_operand(const replay *run, const weft_operand *operand, weft_ref *out, weft_error *err) {
     const weft_storage *storage = &run->pass->storages[operand->storage];
-    const weft_slot_ref slot = slot_of_storage(run, storage);
+    const weft_slot_ref slot = slot_of_storage(run->binding, storage);
     const int64_t start = storage->offset + operand->offset;
     const int64_t end = start + operand->bytes;
     if (slot.ref.buffer == NULL)
-        return weft_error_set(err, WEFT_E_HOST, "`%s` lies in %s, which is not bound", operand->name,
-                              home_name(storage->home));
+        return weft_error_set(err, WEFT_E_HOST, "`%s` is in %s, which is not bound", operand->name,
+                              homes[storage->home].name);
     if (end > slot.bytes)
         return weft_error_set(err, WEFT_E_HOST, "`%s` needs bytes %lld to %lld of %s; only %lld are there",
-                              operand->name, (long long)start, (long long)end, home_name(storage->home),
+                              operand->name, (long long)start, (long long)end, homes[storage->home].name,
                               (long long)slot.bytes);
     if (slot.used != NULL && slot.start + end > *slot.used) *slot.used = slot.start + end;
     out->buffer = slot.ref.buffer;
@@ -144,10 +128,7 @@ static weft_status time_call(const replay *run, const weft_call *call, weft_erro
 }
 
 static weft_status run_pass(const weft_graph *graph, int32_t kind, const weft_graph_binding *binding, weft_error *err) {
-    const replay run = {.graph = graph,
-                        .pass = &graph->passes[kind],
-                        .binding = binding,
-                        .loss = {.ref = binding->loss, .bytes = weft_dtype_bytes(WEFT_F64)}};
+    const replay run = {.graph = graph, .pass = &graph->passes[kind], .binding = binding};
     if (!graph->planned)
         return weft_error_set(err, WEFT_E_HOST, "segment %s has not been planned", weft_graph_name(graph));
     for (int32_t i = 0; i < run.pass->n_calls; i++) {
@@ -180,7 +161,7 @@ weft_status weft_graph_backward(const weft_graph *graph, const weft_graph_bindin
 /* Returns a storage as written by the last forward with this binding. */
 static void hand_out(const replay *run, int32_t index, weft_slot_ref *out) {
     const weft_storage *storage = &run->pass->storages[index];
-    *out = slot_of_storage(run, storage);
+    *out = slot_of_storage(run->binding, storage);
     out->ref.offset += storage->offset;
     out->start += storage->offset;
     out->bytes = storage->bytes;

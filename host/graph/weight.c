@@ -114,7 +114,7 @@ static void bind_matrix(weft_lowering *l, const char *name, size_t field, int32_
 
 void weft_weight_finish_gradients(weft_lowering *l) {
     const weft_graph *graph = l->graph;
-    for (int32_t i = 0; i < graph->n_reads && l->status == WEFT_OK; i++) {
+    for (int32_t i = 0; i < graph->n_reads; i++) {
         const weft_parameter *parameter = &graph->declared->parameters[graph->reads[i].parameter];
         const int32_t formed = l->weight_gradient_of[i];
         const bool apart = l->pass->storages[formed].home == WEFT_HOME_WORK;
@@ -127,17 +127,16 @@ void weft_weight_finish_gradients(weft_lowering *l) {
 }
 
 static weft_matmul product_arguments(const weft_lowering *l, int64_t m, int64_t n, int64_t k) {
-    const weft_matmul args = {.struct_size = (uint32_t)sizeof args,
-                              .m = m,
-                              .n = n,
-                              .k = k,
-                              .lda = k,
-                              .ldb = n,
-                              .ldc = n,
-                              .dtype_a = l->graph->dtype,
-                              .dtype_b = l->graph->dtype,
-                              .dtype_c = l->graph->dtype};
-    return args;
+    return (weft_matmul){.struct_size = (uint32_t)sizeof(weft_matmul),
+                         .m = m,
+                         .n = n,
+                         .k = k,
+                         .lda = k,
+                         .ldb = n,
+                         .ldc = n,
+                         .dtype_a = l->graph->dtype,
+                         .dtype_b = l->graph->dtype,
+                         .dtype_c = l->graph->dtype};
 }
 
 void weft_weight_product(weft_lowering *l, const weft_weight *weight, int32_t y, int32_t dtype_y, int32_t x, int64_t m,

@@ -1,14 +1,86 @@
 /* host/launch/find.c: see find.h. */
 #include "launch/find.h"
 
-#include "base/words.h"
+#include "base/alloc.h"
+#include "base/text.h"
 #include "config/number.h"
-#include "launch/own_launcher.h"
-#include "plugin/note.h"
+#include "launch/table_server.h"
+#include "plugin/preflight.h"
 #include "plugin/search.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+enum { TICK = 50, CANNOT_START = 127 }; /* milliseconds; the exit status of shells */
+
+bool weft_launch_is_own(const char *launch) {
+    return strcmp(launch, WEFT_LAUNCH_BY_HOST) == 0;
+}
+
+static void set_number(const char *name, int32_t value) {
+    char text[16];
+    (void)snprintf(text, sizeof text, "%d", (int)value);
+    (void)setenv(name, text, 1);
+}
+
+/* Starts one rank. Only the rank keeps its end of the connection, and only this process the store's end. */
+static bool start_rank(weft_store *store, int32_t rank, int32_t n, const char *program, char *const *words) {
+    int ends[2];
+    const pid_t launcher = getpid();
+    pid_t pid = -1;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return false;
+    pid = fork();
+    if (pid == 0) { /* a rank ends with its launcher */
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != launcher) _exit(1);
+        (void)fcntl(ends[1], F_SETFD, 0); /* inherited by the program */
+        set_number(WEFT_OWN_RANK, rank);
+        set_number(WEFT_OWN_SIZE, n);
+        set_number(WEFT_OWN_STORE, ends[1]);
+        (void)execv(program, words);
+        (void)fprintf(stderr, "weft: rank %d cannot be started: %s\n", (int)rank, strerror(errno));
+        _exit(CANNOT_START);
+    }
+    (void)close(ends[1]);
+    weft_store_admit(store, rank, ends[0]);
+    return pid > 0;
+}
+
+/* Serves the store until all ranks have ended. */
+static int wait_for_ranks(weft_store *store, int32_t n) {
+    int first = 0, ended = 0;
+    while (n > 0) {
+        const pid_t pid = waitpid(-1, &ended, WNOHANG);
+        if (pid < 0 && errno != EINTR) break;
+        if (pid <= 0) {
+            weft_store_serve(store, TICK);
+            continue;
+        }
+        n--;
+        if (first == 0) first = WIFSIGNALED(ended) ? 128 + WTERMSIG(ended) : WEXITSTATUS(ended);
+    }
+    return first;
+}
+
+int weft_own_launcher_run(int32_t n, const char *program, char *const *words) {
+    weft_store *store = weft_store_create(n);
+    int32_t started = 0;
+    int status = CANNOT_START;
+    (void)signal(SIGCHLD, SIG_DFL);
+    while (started < n && start_rank(store, started, n, program, words)) started++;
+    if (started == n) status = wait_for_ranks(store, n);
+    else
+        (void)fprintf(stderr, "weft: only %d of %d ranks could be started: %s\n", (int)started, (int)n,
+                      strerror(errno));
+    weft_store_destroy(store);
+    return status; /* remaining ranks end with this process */
+}
 
 static struct {
     weft_launch_use use;
@@ -22,22 +94,17 @@ void weft_launch_want(weft_launch_use use, int32_t asked) {
 
 typedef struct search {
     weft_config *config;
-    const char *named; /* [comm] plugin as written; NULL: unset */
-    weft_noted *all;   /* every available communicator */
+    const char *named;        /* [comm] plugin as written; NULL: unset */
+    const char *family;       /* the requested family; NULL: `named` is a path or the id of a communicator */
+    weft_plugin_summary *all; /* every available communicator */
     size_t n;
 } search;
 
 /* ---- families ---- */
 
-static const weft_noted *find_id(const search *self, const char *id) {
-    for (size_t i = 0; i < self->n; i++)
-        if (strcmp(self->all[i].id, id) == 0) return &self->all[i];
-    return NULL;
-}
-
 /* Returns whether the plugin belongs to the family: "mpi" for mpi-mpich and mpi-openmpi, unless a communicator mpi
  * exists. */
-static bool in_family(const weft_noted *one, const char *family) {
+static bool in_family(const weft_plugin_summary *one, const char *family) {
     const size_t n = strlen(family);
     return strncmp(one->id, family, n) == 0 && one->id[n] == '-';
 }
@@ -46,32 +113,24 @@ static bool is_path(const char *name) {
     return strchr(name, '/') != NULL;
 }
 
-/* Returns the requested family if no communicator was named, or the name is not a communicator's. */
-static const char *family_of(const search *self) {
-    if (self->named == NULL) return WEFT_RANKS_FAMILY;
-    if (is_path(self->named) || find_id(self, self->named) != NULL) return NULL;
-    return self->named;
-}
-
-static bool is_meant(const search *self, const weft_noted *one) {
-    const char *family = family_of(self);
-    if (family != NULL) return in_family(one, family);
+static bool is_requested(const search *self, const weft_plugin_summary *one) {
+    if (self->family != NULL) return in_family(one, self->family);
     return strcmp(is_path(self->named) ? one->path : one->id, self->named) == 0;
 }
 
 /* ---- wrapping communicators ---- */
 
-static const char *wrapped_name(const weft_noted *one) {
+static const char *wrapped_name(const weft_plugin_summary *one) {
     const size_t n = sizeof WEFT_LAUNCH_AS - 1;
     return strncmp(one->launch, WEFT_LAUNCH_AS, n) == 0 ? one->launch + n : NULL;
 }
 
 /* Lists the forms in which a wrapper can be started, one entry each; out has capacity for all communicators. */
-static size_t spread(weft_noted *out, const search *self, const weft_noted *wrapper) {
+static size_t expand_wrapper(weft_plugin_summary *out, const search *self, const weft_plugin_summary *wrapper) {
     const char *name = wrapped_name(wrapper);
     size_t n = 0;
     for (size_t i = 0; i < self->n; i++) {
-        const weft_noted *one = &self->all[i];
+        const weft_plugin_summary *one = &self->all[i];
         if (wrapped_name(one) != NULL || (strcmp(one->id, name) != 0 && !in_family(one, name))) continue;
         out[n] = *wrapper;
         memcpy(out[n].launch, one->launch, sizeof out->launch);
@@ -88,68 +147,59 @@ static size_t spread(weft_noted *out, const search *self, const weft_noted *wrap
 }
 
 /* Adds an entry for each communicator that a wrapper can be started as. */
-static weft_status spread_wrappers(search *self, weft_error *err) {
-    weft_noted *all = NULL;
-    size_t n = 0, room = self->n;
+static void expand_wrappers(search *self) {
+    weft_plugin_summary *all = NULL;
+    size_t n = 0, capacity = self->n;
     for (size_t i = 0; i < self->n; i++)
-        if (wrapped_name(&self->all[i]) != NULL) room += self->n;
-    if (room == self->n) return WEFT_OK;
-    all = calloc(room, sizeof *all);
-    if (all == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of communicators");
+        if (wrapped_name(&self->all[i]) != NULL) capacity += self->n;
+    if (capacity == self->n) return;
+    all = weft_alloc(capacity, sizeof *all);
     for (size_t i = 0; i < self->n; i++) {
-        if (wrapped_name(&self->all[i]) != NULL) n += spread(all + n, self, &self->all[i]);
+        if (wrapped_name(&self->all[i]) != NULL) n += expand_wrapper(all + n, self, &self->all[i]);
         else all[n++] = self->all[i];
     }
     free(self->all);
     self->all = all;
     self->n = n;
-    return WEFT_OK;
 }
 
 /* ---- detection of a launcher ---- */
 
-typedef struct place {
-    const weft_noted *by;
+typedef struct launched_rank {
+    const weft_plugin_summary *by;
     char rank_name[64], size_name[64];
     int64_t rank, size;
-} place;
+} launched_rank;
 
-/* Reads the next pair of "A B C D"; false at the end. */
-static bool next_pair(const char **list, place *out) {
-    int n = 0;
-    if (sscanf(*list, "%63s %63s%n", out->rank_name, out->size_name, &n) != 2) return false;
-    *list += n;
-    return true;
-}
-
-/* Returns whether both variables of one of its pairs are set. */
-static bool was_launched(const weft_noted *by, place *out) {
+/* Returns whether both variables of one of its pairs, "A B C D", are set. */
+static bool was_launched(const weft_plugin_summary *by, launched_rank *out) {
     const char *list = by->launched;
+    int n = 0;
     out->by = by;
-    while (next_pair(&list, out))
+    for (; sscanf(list, "%63s %63s%n", out->rank_name, out->size_name, &n) == 2; list += n)
         if (getenv(out->rank_name) != NULL && getenv(out->size_name) != NULL) return true;
     return false;
 }
 
-static weft_status read_place(place *self, weft_error *err) {
+static weft_status read_rank(launched_rank *self, weft_error *err) {
     const char *rank = getenv(self->rank_name), *size = getenv(self->size_name);
     if (weft_number_i64(&self->rank, rank) && weft_number_i64(&self->size, size) && self->size >= 1 &&
         self->size <= INT32_MAX && self->rank >= 0 && self->rank < self->size)
         return WEFT_OK;
     return weft_error_set(err, WEFT_E_USER,
-                          "the environment says %s=%.40s and %s=%.40s, which is no rank of a world: start the ranks "
+                          "the environment has %s=%.40s and %s=%.40s, which is no rank of a world: start the ranks "
                           "with their launcher, or unset both",
                           self->rank_name, rank, self->size_name, size);
 }
 
 /* Finds this process's rank. by NULL: no launcher started this process. The configured communicator has priority over
  * others. */
-static weft_status find_place(const search *self, place *out, weft_error *err) {
-    for (int meant = 1; meant >= 0; meant--)
+static weft_status find_rank(const search *self, launched_rank *out, weft_error *err) {
+    for (int requested = 1; requested >= 0; requested--)
         for (size_t i = 0; i < self->n; i++)
-            if (is_meant(self, &self->all[i]) == (meant == 1) && (meant == 1 || self->all[i].wraps[0] == '\0') &&
-                was_launched(&self->all[i], out))
-                return read_place(out, err);
+            if (is_requested(self, &self->all[i]) == (requested == 1) &&
+                (requested == 1 || self->all[i].wraps[0] == '\0') && was_launched(&self->all[i], out))
+                return read_rank(out, err);
     memset(out, 0, sizeof *out);
     return WEFT_OK;
 }
@@ -157,10 +207,10 @@ static weft_status find_place(const search *self, place *out, weft_error *err) {
 /* ---- starting ranks ---- */
 
 /* Returns the reason why the communicator's ranks cannot be started here; NULL: they can. */
-static const char *find_hindrance(const weft_noted *one, char *text, size_t size) {
+static const char *find_obstacle(const weft_plugin_summary *one, char *text, size_t size) {
     const int program = (int)strcspn(one->launch, " ");
     if (one->reason[0] != '\0') return one->reason;
-    if (one->launch[0] == '\0') return "it says no command that starts ranks";
+    if (one->launch[0] == '\0') return "it has no command that starts ranks";
     if (weft_launch_is_own(one->launch)) return NULL;
     (void)snprintf(text, size, "%.*s", program, one->launch);
     if (access(text, X_OK) == 0) return NULL;
@@ -169,47 +219,45 @@ static const char *find_hindrance(const weft_noted *one, char *text, size_t size
 }
 
 /* Returns the first communicator that can start ranks, or NULL, with the reasons against the others in `why`. */
-static const weft_noted *find_starter(const search *self, char *why, size_t size) {
-    const weft_noted *found = NULL;
+static const weft_plugin_summary *find_starter(const search *self, char *why, size_t size) {
+    const weft_plugin_summary *found = NULL;
     for (size_t i = 0; i < self->n; i++) {
-        const weft_noted *one = &self->all[i];
+        const weft_plugin_summary *one = &self->all[i];
         char text[600];
         const char *reason = NULL;
-        if (!is_meant(self, one)) continue;
-        reason = found != NULL ? "it comes later" : find_hindrance(one, text, sizeof text);
+        if (!is_requested(self, one)) continue;
+        reason = found != NULL ? "it comes later" : find_obstacle(one, text, sizeof text);
         if (reason == NULL) found = one;
         else weft_words_append(why, size, "%s%s: %.400s", why[0] == '\0' ? "" : "; ", one->id, reason);
     }
     return found;
 }
 
-/* Sets the error for a family without members. */
-static weft_status no_member(const search *self, const char *family, weft_error *err) {
+/* Fails because no communicator can start ranks. why: the reasons against each; "": the family has no members. */
+static weft_status reject_start(const search *self, const char *why, weft_error *err) {
+    const char *family = self->family;
     char all[600] = "";
-    for (size_t i = 0; i < self->n; i++)
-        if (i == 0 || strcmp(self->all[i].id, self->all[i - 1].id) != 0)
-            weft_words_append(all, sizeof all, "%s%s", i == 0 ? "" : ", ", self->all[i].id);
-    if (strcmp(family, WEFT_RANKS_FAMILY) != 0)
-        return weft_config_reject(self->config, "comm", "plugin", err,
-                                  "is no communicator and no family of some; there are: %s.%s",
-                                  all[0] == '\0' ? "none" : all, weft_search_built_by("comm", family));
-    return weft_error_set(err, WEFT_E_USER,
-                          "there is no communicator %s-* that could start ranks: install an MPI (Debian: mpich and "
-                          "libmpich-dev, or openmpi-bin and libopenmpi-dev) and build again, or say which in [comm] "
-                          "plugin",
-                          family);
-}
-
-static weft_status no_starter(const search *self, const char *why, weft_error *err) {
-    const char *family = family_of(self);
-    if (why[0] == '\0' && family != NULL) return no_member(self, family, err);
     if (family == NULL)
         return weft_config_reject(self->config, "comm", "plugin", err,
                                   "cannot start ranks (%s): name another, or start them with its launcher", why);
-    return weft_error_set(err, WEFT_E_USER,
-                          "no communicator of the family %s can start ranks (%s): install what is missing (Debian: "
-                          "mpich, or openmpi-bin), or start them with a launcher of your own",
-                          family, why);
+    if (why[0] != '\0')
+        return weft_error_set(err, WEFT_E_USER,
+                              "no communicator of the family %s can start ranks (%s): install what is missing (Debian: "
+                              "mpich, or openmpi-bin), or start them with a launcher of your own",
+                              family, why);
+    if (strcmp(family, WEFT_RANKS_FAMILY) == 0)
+        return weft_error_set(
+            err, WEFT_E_USER,
+            "there is no communicator %s-* that could start ranks: install an MPI (Debian: mpich and "
+            "libmpich-dev, or openmpi-bin and libopenmpi-dev) and build again, or say which in [comm] "
+            "plugin",
+            family);
+    for (size_t i = 0; i < self->n; i++)
+        if (i == 0 || strcmp(self->all[i].id, self->all[i - 1].id) != 0)
+            weft_words_append(all, sizeof all, "%s%s", i == 0 ? "" : ", ", self->all[i].id);
+    return weft_config_reject(self->config, "comm", "plugin", err,
+                              "is no communicator and no family of some; there are: %s.%s",
+                              all[0] == '\0' ? "none" : all, weft_search_built_by("comm", family));
 }
 
 /* ---- result ---- */
@@ -219,26 +267,22 @@ static bool takes_ranks(void) {
     return wanted.use == WEFT_RANKS_TRAINED || wanted.use == WEFT_RANKS_OFFERED;
 }
 
-static void take_place(weft_world *out, const place *at) {
-    out->rank = out->local_rank = (int32_t)at->rank;
-    out->size = out->local_size = (int32_t)at->size;
-    (void)snprintf(out->launched_by, sizeof out->launched_by, "%s", at->rank_name);
-}
-
 /* Joins the world as a rank that a launcher started. */
-static weft_status join_place(const search *self, weft_launch *out, const place *at, weft_error *err) {
-    const char *family = family_of(self);
-    take_place(&out->world, at);
+static weft_status join_rank(const search *self, weft_launch *out, const launched_rank *at, weft_error *err) {
+    const char *family = self->family;
+    out->world.rank = out->world.local_rank = (int32_t)at->rank;
+    out->world.size = out->world.local_size = (int32_t)at->size;
+    (void)snprintf(out->world.launched_by, sizeof out->world.launched_by, "%s", at->rank_name);
     if (!takes_ranks())
         return weft_error_set(err, WEFT_E_USER,
                               "this command runs on one rank, and it is rank %lld of the %lld that a launcher started "
-                              "(%s): start it alone",
+                              "(%s): start it without a launcher",
                               (long long)at->rank, (long long)at->size, at->rank_name);
     if (wanted.use == WEFT_RANKS_TRAINED && wanted.asked > 0 && wanted.asked != at->size)
         return weft_error_set(err, WEFT_E_PEER,
                               "--ranks asks for %d, and the launcher started %lld (%s): give both the same number",
                               (int)wanted.asked, (long long)at->size, at->size_name);
-    if (!is_meant(self, at->by))
+    if (!is_requested(self, at->by))
         return weft_config_reject(self->config, "comm", "plugin", err,
                                   "cannot join the %lld ranks that the launcher of %s started (%s): take it out, or "
                                   "set it to %s",
@@ -253,10 +297,10 @@ static weft_status join_place(const search *self, weft_launch *out, const place 
 }
 
 /* Lists the communicators for several ranks, "mpi, or to nccl", for a user who has named one for one rank. */
-static const char *those_of_several(const search *self, char *text, size_t size) {
+static const char *list_several(const search *self, char *text, size_t size) {
     (void)snprintf(text, size, "%s", WEFT_RANKS_FAMILY);
     for (size_t i = 0; i < self->n; i++) {
-        const weft_noted *one = &self->all[i];
+        const weft_plugin_summary *one = &self->all[i];
         if (one->launch[0] != '\0' && one->reason[0] == '\0' && wrapped_name(one) == NULL && one->wraps[0] == '\0' &&
             !in_family(one, WEFT_RANKS_FAMILY))
             weft_words_append(text, size, ", or to %s", one->id);
@@ -265,48 +309,44 @@ static const char *those_of_several(const search *self, char *text, size_t size)
 }
 
 /* Prepares to launch ranks, or fails. */
-static weft_status launch_or_refuse(const search *self, weft_launch *out, weft_error *err) {
+static weft_status launch_ranks(const search *self, weft_launch *out, weft_error *err) {
     char why[1000] = "";
-    const weft_noted *by = NULL;
+    const weft_plugin_summary *by = NULL;
     if (getenv(WEFT_STARTED) != NULL)
         return weft_error_set(err, WEFT_E_SYSTEM,
-                              "this process was started as one of %d ranks, and its launcher told it no rank: none of "
-                              "the variables that the communicator knows is set",
+                              "this process was started as one of %d ranks, and its launcher set no rank: none of "
+                              "the variables that the communicator reads is set",
                               (int)wanted.asked);
     if (self->named != NULL && strcmp(self->named, "self") == 0)
         return weft_config_reject(self->config, "comm", "plugin", err,
                                   "is a world of one rank, and --ranks asks for %d: take it out, or set it to %s",
-                                  (int)wanted.asked, those_of_several(self, why, sizeof why));
+                                  (int)wanted.asked, list_several(self, why, sizeof why));
     by = find_starter(self, why, sizeof why);
-    if (by == NULL) return no_starter(self, why, err);
+    if (by == NULL) return reject_start(self, why, err);
     out->must_launch = true;
     out->world.size = wanted.asked;
     (void)snprintf(out->launch, sizeof out->launch, "%s", by->launch);
-    if (family_of(self) != NULL)
+    if (self->family != NULL)
         (void)snprintf(out->why, sizeof out->why, "[comm] plugin = %s is %s: its launcher is there%s%.300s%s",
-                       family_of(self), by->id, why[0] == '\0' ? "" : " (", why, why[0] == '\0' ? "" : ")");
+                       self->family, by->id, why[0] == '\0' ? "" : " (", why, why[0] == '\0' ? "" : ")");
     return WEFT_OK;
 }
 
-/* Returns whether the named communicator wraps others. */
-static bool is_wrapper(const search *self) {
-    for (size_t i = 0; i < self->n; i++)
-        if (self->all[i].wraps[0] != '\0' && is_meant(self, &self->all[i])) return true;
-    return false;
-}
-
 /* Runs one rank, even if a communicator was requested. */
-static weft_status stay_alone(const search *self, weft_launch *out, weft_error *err) {
-    const char *family = self->named == NULL ? NULL : family_of(self);
+static weft_status run_one_rank(const search *self, weft_launch *out, weft_error *err) {
+    const char *family = self->named == NULL ? NULL : self->family;
     char why[1000] = "";
-    const weft_noted *by = NULL;
-    if (self->named != NULL && (family != NULL || is_wrapper(self))) by = find_starter(self, why, sizeof why);
+    const weft_plugin_summary *by = NULL;
+    bool is_wrapper = false; /* the named communicator wraps others */
+    for (size_t i = 0; self->named != NULL && i < self->n; i++)
+        is_wrapper = is_wrapper || (self->all[i].wraps[0] != '\0' && is_requested(self, &self->all[i]));
+    if (family != NULL || is_wrapper) by = find_starter(self, why, sizeof why);
     if (by != NULL) memcpy(out->world.wrapped, by->wraps, sizeof out->world.wrapped);
     if (family == NULL) return WEFT_OK;
     if (by == NULL && why[0] == '\0' && strcmp(family, WEFT_RANKS_FAMILY) != 0)
         return WEFT_OK; /* unknown family too: the plugin search reports it with all searched paths */
     if (by == NULL) {
-        const weft_status status = no_starter(self, why, err);
+        const weft_status status = reject_start(self, why, err);
         if (err != NULL) weft_words_append(err->text, sizeof err->text, ". One rank needs none: [comm] plugin = self");
         return status;
     }
@@ -316,38 +356,39 @@ static weft_status stay_alone(const search *self, weft_launch *out, weft_error *
 
 /* Returns whether a launcher's single rank is still a rank: if several were requested, which then fails, or if its
  * communicator was requested. */
-static bool joins_alone(const search *self, const place *at) {
+static bool is_single_rank(const search *self, const launched_rank *at) {
     if (!takes_ranks()) return false;
-    return (wanted.use == WEFT_RANKS_TRAINED && wanted.asked > 1) || (self->named != NULL && is_meant(self, at->by));
+    return (wanted.use == WEFT_RANKS_TRAINED && wanted.asked > 1) ||
+           (self->named != NULL && is_requested(self, at->by));
 }
 
 /* Launches ranks if possible. */
-static weft_status launch_if_possible(const search *self, weft_launch *out, const place *at, weft_error *err) {
+static weft_status launch_if_possible(const search *self, weft_launch *out, const launched_rank *at, weft_error *err) {
     weft_error why = WEFT_ERROR_INIT;
     char others[300];
     if (at->by != NULL) {
-        (void)snprintf(out->why, sizeof out->why, "a launcher has started one rank alone (%s = 1)", at->size_name);
+        (void)snprintf(out->why, sizeof out->why, "a launcher has started only one rank (%s = 1)", at->size_name);
     } else if (self->named != NULL && strcmp(self->named, "self") == 0) {
         (void)snprintf(out->why, sizeof out->why,
                        "[comm] plugin = self is a world of one rank; take it out, or set it to %s",
-                       those_of_several(self, others, sizeof others));
+                       list_several(self, others, sizeof others));
     } else {
-        weft_status status = launch_or_refuse(self, out, &why);
+        weft_status status = launch_ranks(self, out, &why);
         if (status == WEFT_OK) return WEFT_OK;
         if (getenv(WEFT_STARTED) != NULL) return weft_error_set(err, status, "%s", why.text);
         (void)snprintf(out->why, sizeof out->why, "%.500s", why.text);
     }
-    return stay_alone(self, out, err);
+    return run_one_rank(self, out, err);
 }
 
 static weft_status join_or_launch(const search *self, weft_launch *out, weft_error *err) {
-    place at;
-    weft_status status = find_place(self, &at, err);
+    launched_rank at;
+    weft_status status = find_rank(self, &at, err);
     if (status != WEFT_OK) return status;
-    if (at.by != NULL && (at.size > 1 || joins_alone(self, &at))) return join_place(self, out, &at, err);
-    if (wanted.use == WEFT_RANKS_TRAINED && wanted.asked > 1) return launch_or_refuse(self, out, err);
+    if (at.by != NULL && (at.size > 1 || is_single_rank(self, &at))) return join_rank(self, out, &at, err);
+    if (wanted.use == WEFT_RANKS_TRAINED && wanted.asked > 1) return launch_ranks(self, out, err);
     if (wanted.use == WEFT_RANKS_OFFERED) return launch_if_possible(self, out, &at, err);
-    status = stay_alone(self, out, err);
+    status = run_one_rank(self, out, err);
     out->world.is_alone = wanted.use == WEFT_RANKS_NONE;
     if (wanted.use == WEFT_RANKS_PLANNED && wanted.asked > 0) {
         out->world.size = wanted.asked;
@@ -356,31 +397,24 @@ static weft_status join_or_launch(const search *self, weft_launch *out, weft_err
     return status;
 }
 
-/* Reads [comm] plugin before it is declared. */
-static weft_status read_name(search *self, weft_error *err) {
-    if (!weft_config_has_key(self->config, "comm", "plugin")) return WEFT_OK;
-    return weft_config_plugin(self->config, &self->named, "comm", "self", err);
-}
-
-static weft_status add_path(search *self, const weft_plugins *plugins, weft_error *err) {
-    weft_noted *grown = NULL;
-    if (self->named == NULL || !is_path(self->named)) return WEFT_OK;
-    grown = realloc(self->all, (self->n + 1) * sizeof *grown);
-    if (grown == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of communicators");
-    self->all = grown;
-    weft_plugin_noted(plugins, &self->all[self->n++], "", self->named);
-    return WEFT_OK;
-}
-
 weft_status weft_launch_find(weft_launch *out, weft_config *config, const weft_plugins *plugins, weft_error *err) {
     search all = {.config = config};
-    weft_status status = read_name(&all, err);
+    weft_status status = WEFT_OK;
     memset(out, 0, sizeof *out);
     out->world.size = out->world.local_size = 1;
-    if (status == WEFT_OK) status = weft_plugins_noted(plugins, &all.all, &all.n, "comm", err);
-    if (status == WEFT_OK) status = add_path(&all, plugins, err);
-    if (status == WEFT_OK) status = spread_wrappers(&all, err);
-    if (status == WEFT_OK) status = join_or_launch(&all, out, err);
+    if (weft_config_has_key(config, "comm", "plugin")) /* not declared yet */
+        status = weft_config_plugin(config, &all.named, "comm", "self", err);
+    if (status == WEFT_OK) status = weft_plugins_summarize(plugins, &all.all, &all.n, "comm", err);
+    if (status != WEFT_OK) return status;
+    if (all.named != NULL && is_path(all.named)) {
+        all.all = weft_realloc(all.all, all.n + 1, sizeof *all.all);
+        weft_plugin_summarize(plugins, &all.all[all.n++], "", all.named);
+    }
+    all.family = all.named == NULL ? WEFT_RANKS_FAMILY : is_path(all.named) ? NULL : all.named;
+    for (size_t i = 0; all.named != NULL && i < all.n; i++)
+        if (strcmp(all.all[i].id, all.named) == 0) all.family = NULL;
+    expand_wrappers(&all);
+    status = join_or_launch(&all, out, err);
     free(all.all);
     return status;
 }

@@ -9,6 +9,27 @@
 #include "config/config.h"
 #include "launch/world.h"
 #include "plugin/plugin.h"
+#include <stdbool.h>
+#include <stdint.h>
+#include <weft/comm.h>
+
+/* ---- built-in launcher of ranks on this machine ----
+ *
+ * For communicators that need no external launcher (NCCL). The note of such a communicator has `weft {ranks}` as its
+ * launcher (weft/comm.h). */
+
+/* Environment of its ranks: rank, world size, and the descriptor of their connection to the store (table_server.h). */
+#define WEFT_OWN_RANK  "WEFT_RANK"
+#define WEFT_OWN_SIZE  "WEFT_RANKS"
+#define WEFT_OWN_STORE "WEFT_STORE"
+
+/* Returns true for "weft {ranks}". */
+bool weft_launch_is_own(const char *launch);
+
+/* Starts n ranks of the program with these arguments, serves their store, and waits for them. Runs in its own process.
+ * Returns the exit status for the process: 0, or the first other status of a rank (128 plus the signal number if a
+ * signal ended it). */
+int weft_own_launcher_run(int32_t n, const char *program, char *const *words);
 
 #define WEFT_RANKS_FAMILY "mpi" /* the default for several ranks */
 
@@ -32,5 +53,15 @@ typedef struct weft_launch {
 
 /* Determines world and launcher. config: its keys of [comm] are unread. */
 weft_status weft_launch_find(weft_launch *out, weft_config *config, const weft_plugins *plugins, weft_error *err);
+
+/* ---- `--ranks N`: starts the ranks through their launcher and waits for them (start.c) ----
+ *
+ * This process is the parent and no rank. It forwards SIGINT, SIGTERM and SIGHUP directly to the ranks, so that they
+ * stop like a single process. The launcher would end them before they have saved. If this process is killed, the
+ * launcher receives a signal to end. */
+
+/* Runs this program again with the same arguments, as ranks->world.size ranks. *status: their exit status, 0 to 255.
+ * Fails if a signal ended the launcher, or if a rank died or hangs; the message names the rank. [main] */
+weft_status weft_launch_start(int *status, const weft_launch *ranks, weft_error *err);
 
 #endif

@@ -73,10 +73,9 @@ void weft_heartbeat_listens(void); /* signal handlers are installed */
 
 /* Writes the position, "in step 12, at instruction 33, REDUCE model.layers.1 micro-batch 2", and whether the rank
  * waits for another. [any-thread] */
-void weft_heartbeat_place(char *out, size_t size);
+void weft_heartbeat_position(char *out, size_t size);
 bool weft_heartbeat_waits(void);
 /* Formats the position of a record. instruction: -1: between passes. [any-thread] */
-void weft_heartbeat_say_place(char *out, size_t size, bool evaluates, uint64_t step, int32_t instruction,
-                              const char *text);
+void weft_position_format(char *out, size_t size, bool evaluates, uint64_t step, int32_t instruction, const char *text);
 
 #endif

@@ -2,7 +2,7 @@
  * rank. Direct writes to the descriptors (crash reports, libraries) are unchanged. */
 #include "launch/log_prefix.h"
 
-#include "base/terminal.h"
+#include "base/message.h"
 #include "plugin/services.h"
 
 #include <errno.h>
@@ -14,19 +14,19 @@
 
 /* A line is written at once, so that lines of several ranks do not mix. On a terminal it is written immediately,
  * because a progress line has no end. */
-typedef struct voice {
+typedef struct prefixed {
     int descriptor;
-    bool within;     /* inside a line */
-    bool holds;      /* buffers until the end of the line */
+    bool is_inside;  /* inside a line */
+    bool buffers;    /* buffers until the end of the line */
     char line[4096]; /* its beginning */
     size_t n;
-} voice;
+} prefixed;
 
-static voice to_out = {.descriptor = STDOUT_FILENO}, to_err = {.descriptor = STDERR_FILENO};
+static prefixed to_out = {.descriptor = STDOUT_FILENO}, to_err = {.descriptor = STDERR_FILENO};
 static char prefix[16];
 static FILE *plain; /* stdout before the replacement; NULL: not replaced */
 
-static bool write_whole(int descriptor, const char *text, size_t n) {
+static bool write_all(int descriptor, const char *text, size_t n) {
     while (n > 0) {
         const ssize_t written = write(descriptor, text, n);
         if (written < 0 && errno == EINTR) continue;
@@ -37,36 +37,36 @@ static bool write_whole(int descriptor, const char *text, size_t n) {
     return true;
 }
 
-static bool let_go(voice *self) {
+static bool flush_line(prefixed *self) {
     const size_t n = self->n;
     self->n = 0;
-    return write_whole(self->descriptor, self->line, n);
+    return write_all(self->descriptor, self->line, n);
 }
 
 /* Writes a line or a part of one. */
-static bool put_part(voice *self, const char *text, size_t n) {
+static bool put_part(prefixed *self, const char *text, size_t n) {
     const bool ends = text[n - 1] == '\n';
-    if (!self->within) {
+    if (!self->is_inside) {
         self->n = strlen(prefix);
         memcpy(self->line, prefix, self->n);
     }
-    self->within = !ends;
-    if (self->n + n > sizeof self->line) return let_go(self) && write_whole(self->descriptor, text, n);
+    self->is_inside = !ends;
+    if (self->n + n > sizeof self->line) return flush_line(self) && write_all(self->descriptor, text, n);
     memcpy(self->line + self->n, text, n);
     self->n += n;
-    return (self->holds && !ends) || let_go(self);
+    return (self->buffers && !ends) || flush_line(self);
 }
 
 /* Flushes incomplete lines. */
-static void let_go_of_all(void) {
+static void flush_all(void) {
     (void)fflush(stdout);
     (void)fflush(stderr);
-    (void)let_go(&to_out);
-    (void)let_go(&to_err);
+    (void)flush_line(&to_out);
+    (void)flush_line(&to_err);
 }
 
-static ssize_t write_marked(void *cookie, const char *text, size_t n) {
-    voice *self = cookie;
+static ssize_t write_prefixed(void *cookie, const char *text, size_t n) {
+    prefixed *self = cookie;
     size_t at = 0;
     while (at < n) {
         const char *end = memchr(text + at, '\n', n - at);
@@ -81,14 +81,10 @@ static ssize_t write_marked(void *cookie, const char *text, size_t n) {
 
 #define TERMINAL "WEFT_TERMINAL" /* its path */
 
-weft_status weft_log_prefix_offer_terminal(weft_error *err) {
+void weft_log_prefix_offer_terminal(void) {
     char path[256];
-    if (isatty(STDOUT_FILENO) == 0 || ttyname_r(STDOUT_FILENO, path, sizeof path) != 0) {
-        (void)unsetenv(TERMINAL);
-        return WEFT_OK;
-    }
-    if (setenv(TERMINAL, path, 1) == 0) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_MEMORY, "no memory for an environment variable");
+    if (isatty(STDOUT_FILENO) == 0 || ttyname_r(STDOUT_FILENO, path, sizeof path) != 0) (void)unsetenv(TERMINAL);
+    else (void)setenv(TERMINAL, path, 1);
 }
 
 /* Redirects stdout to the offered terminal if it can be opened and is a terminal; otherwise keeps the launcher's. */
@@ -101,10 +97,10 @@ static bool take_terminal(void) {
 }
 
 /* Opens the stream. NULL: no memory; then lines have no prefix. */
-static FILE *open_prefixed(voice *self, int mode) {
-    const cookie_io_functions_t functions = {.write = write_marked};
+static FILE *open_prefixed(prefixed *self, int mode) {
+    const cookie_io_functions_t functions = {.write = write_prefixed};
     FILE *stream = fopencookie(self, "w", functions);
-    self->holds = !weft_terminal_of(self->descriptor).is_one;
+    self->buffers = !weft_terminal_of(self->descriptor).is_one;
     if (stream != NULL) (void)setvbuf(stream, NULL, mode, 0);
     return stream;
 }
@@ -115,7 +111,7 @@ void weft_log_prefix_set(int32_t rank, bool speaks) {
     (void)snprintf(prefix, sizeof prefix, "[%d] ", (int)rank);
     (void)fflush(stdout);
     if (rank != 0 || !take_terminal()) weft_terminal_deny();
-    (void)atexit(let_go_of_all);
+    (void)atexit(flush_all);
     stream = open_prefixed(&to_err, _IOLBF);
     if (stream != NULL) stderr = stream;
     if (!speaks) {

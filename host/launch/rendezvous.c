@@ -1,9 +1,9 @@
 /* host/launch/rendezvous.c: see rendezvous.h. */
 #include "launch/rendezvous.h"
 
-#include "launch/job_secret.h"
-#include "launch/own_launcher.h"
+#include "base/units.h"
 #include "launch/table_server.h"
+#include "launch/find.h"
 #include "plugin/services.h"
 
 #include <errno.h>
@@ -21,11 +21,11 @@
 enum { CLOSED = -1, RETRY_MS = 20, FIRST_PORT = 20000, N_PORTS = 20000 };
 
 /* Address of the store: a machine and a port, or a name on this machine. */
-typedef struct meeting_place {
+typedef struct store_address {
     char host[256], port[16];
     char name[64]; /* "": by host and port */
     char source[96];
-} meeting_place;
+} store_address;
 
 static struct {
     weft_host_exchange table;
@@ -53,20 +53,13 @@ bool weft_rendezvous_first_host(char *out, size_t size, const char *list) {
     return digits > 0 && plain + digits < size;
 }
 
-static bool cut_address(meeting_place *out, const char *text) {
+static bool split_address(store_address *out, const char *text) {
     const char *colon = strrchr(text, ':');
     if (colon == NULL || colon == text || colon[1] == '\0' || colon[1 + strspn(colon + 1, "0123456789")] != '\0')
         return false;
     (void)snprintf(out->host, sizeof out->host, "%.*s", (int)(colon - text), text);
     (void)snprintf(out->port, sizeof out->port, "%.15s", colon + 1);
     return true;
-}
-
-/* Derives the name from the launcher's process, the parent of all of its ranks on this machine. */
-static void name_by_parent(meeting_place *out) {
-    const int32_t parent = (int32_t)getppid();
-    (void)snprintf(out->name, sizeof out->name, "weft-rendezvous-%d-%d", (int)getuid(), (int)parent);
-    (void)snprintf(out->source, sizeof out->source, "the process %d that started this one", (int)parent);
 }
 
 /* Returns whether all ranks are on one machine, from the launcher's local rank count. */
@@ -79,17 +72,17 @@ static bool is_one_machine(int32_t ranks) {
     return false;
 }
 
-static weft_status find_meeting_place(meeting_place *out, weft_error *err) {
+static weft_status find_address(store_address *out, weft_error *err) {
     const char *given = getenv(WEFT_RENDEZVOUS), *host = getenv("MASTER_ADDR"), *port = getenv("MASTER_PORT"),
                *nodes = getenv("SLURM_STEP_NODELIST"), *job = getenv("SLURM_JOB_ID");
     memset(out, 0, sizeof *out);
     if (given != NULL) {
         (void)snprintf(out->source, sizeof out->source, WEFT_RENDEZVOUS);
-        if (cut_address(out, given)) return WEFT_OK;
+        if (split_address(out, given)) return WEFT_OK;
         return weft_error_set(err, WEFT_E_USER, WEFT_RENDEZVOUS "=%.200s is no host:port, such as node1:29400", given);
     }
     if (host != NULL && port != NULL) {
-        (void)snprintf(out->source, sizeof out->source, "MASTER_ADDR and the port behind MASTER_PORT");
+        (void)snprintf(out->source, sizeof out->source, "MASTER_ADDR and the port after MASTER_PORT");
         (void)snprintf(out->host, sizeof out->host, "%s", host);
         (void)snprintf(out->port, sizeof out->port, "%d", (int)strtol(port, NULL, 10) + 1);
         return WEFT_OK;
@@ -100,20 +93,15 @@ static weft_status find_meeting_place(meeting_place *out, weft_error *err) {
         return WEFT_OK;
     }
     if (is_one_machine(weft_services_world()->size)) {
-        name_by_parent(out);
+        /* named after the launcher's process, the parent of all of its ranks on this machine */
+        (void)snprintf(out->name, sizeof out->name, "weft-rendezvous-%d-%d", (int)getuid(), (int)getppid());
+        (void)snprintf(out->source, sizeof out->source, "the process %d that started this one", (int)getppid());
         return WEFT_OK;
     }
-    return weft_error_set(err, WEFT_E_USER,
-                          "the launcher does not say where the ranks of several machines meet: set " WEFT_RENDEZVOUS
-                          "=host:port for all of them, the machine of rank 0 and a free port there");
-}
-
-static socklen_t name_address(struct sockaddr_un *out, const char *name) {
-    const size_t n = strlen(name);
-    memset(out, 0, sizeof *out);
-    out->sun_family = AF_UNIX;
-    memcpy(out->sun_path + 1, name, n); /* abstract: it begins with a zero */
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
+    return weft_error_set(
+        err, WEFT_E_USER,
+        "the launcher sets no address at which the ranks of several machines meet: set " WEFT_RENDEZVOUS
+        "=host:port for all of them, the machine of rank 0 and a free port there");
 }
 
 /* ---- rank 0 serves ---- */
@@ -124,16 +112,20 @@ static void *serve_store(void *unused) {
     return NULL;
 }
 
-static int listen_by_name(const meeting_place *at) {
-    struct sockaddr_un address;
-    const socklen_t size = name_address(&address, at->name);
+/* Binds a socket to the name on this machine and listens, or connects to it; CLOSED: not possible. */
+static int open_by_name(const char *name, bool listens) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
+    const struct sockaddr *to = (const struct sockaddr *)&address;
     const int file = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (file >= 0 && bind(file, (const struct sockaddr *)&address, size) == 0 && listen(file, 128) == 0) return file;
-    if (file >= 0) (void)close(file);
+    memcpy(address.sun_path + 1, name, strlen(name)); /* abstract: it begins with a zero */
+    if (file < 0) return CLOSED;
+    if (listens ? bind(file, to, size) == 0 && listen(file, 128) == 0 : connect(file, to, size) == 0) return file;
+    (void)close(file);
     return CLOSED;
 }
 
-static int listen_at_port(const meeting_place *at) {
+static int listen_at_port(const store_address *at) {
     const struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
     struct addrinfo *found = NULL;
     const int one = 1;
@@ -149,34 +141,24 @@ static int listen_at_port(const meeting_place *at) {
     return file;
 }
 
-static weft_status start_serving(const meeting_place *at, const weft_job_key *key, weft_error *err) {
-    own.listener = at->name[0] != '\0' ? listen_by_name(at) : listen_at_port(at);
+static weft_status start_serving(const store_address *at, const weft_job_key *key, weft_error *err) {
+    own.listener = at->name[0] != '\0' ? open_by_name(at->name, true) : listen_at_port(at);
     if (own.listener < 0)
         return weft_error_set(err, WEFT_E_SYSTEM,
                               "rank 0 cannot listen at port %s (from %s), where ranks are to meet: %s; set "
                               "" WEFT_RENDEZVOUS "=host:port to another one",
                               at->port, at->source, strerror(errno));
     own.store = weft_store_create(weft_services_world()->size);
-    if (own.store == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for what ranks tell one another");
     weft_store_listen(own.store, own.listener, key);
     atomic_store(&own.ends, false);
     own.serves = pthread_create(&own.thread, NULL, serve_store, NULL) == 0;
-    if (!own.serves) return weft_error_set(err, WEFT_E_SYSTEM, "no thread for what ranks tell one another");
+    if (!own.serves) return weft_error_set(err, WEFT_E_SYSTEM, "no thread for the key-value store of the ranks");
     return WEFT_OK;
 }
 
 /* ---- a rank connects ---- */
 
-static int connect_by_name(const meeting_place *at) {
-    struct sockaddr_un address;
-    const socklen_t size = name_address(&address, at->name);
-    const int file = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (file >= 0 && connect(file, (const struct sockaddr *)&address, size) == 0) return file;
-    if (file >= 0) (void)close(file);
-    return CLOSED;
-}
-
-static int connect_to_port(const meeting_place *at) {
+static int connect_to_port(const store_address *at) {
     const struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM};
     const char *host = own.serves ? "127.0.0.1" : at->host;
     struct addrinfo *found = NULL;
@@ -192,15 +174,9 @@ static int connect_to_port(const meeting_place *at) {
     return file;
 }
 
-static int64_t read_clock_ms(void) {
-    struct timespec time;
-    (void)clock_gettime(CLOCK_MONOTONIC, &time);
-    return (int64_t)time.tv_sec * 1000 + time.tv_nsec / 1000000;
-}
-
 /* Connects and authenticates in both directions. *again: the server is not ready yet. */
-static weft_status connect_and_greet(const meeting_place *at, const weft_job_key *key, bool *again, weft_error *err) {
-    const int file = at->name[0] != '\0' ? connect_by_name(at) : connect_to_port(at);
+static weft_status connect_and_greet(const store_address *at, const weft_job_key *key, bool *again, weft_error *err) {
+    const int file = at->name[0] != '\0' ? open_by_name(at->name, false) : connect_to_port(at);
     weft_status status = WEFT_OK;
     *again = file == CLOSED;
     if (file == CLOSED) return WEFT_OK;
@@ -215,14 +191,14 @@ static weft_status connect_and_greet(const meeting_place *at, const weft_job_key
 }
 
 /* Retries until rank 0 serves, which may start later. */
-static weft_status reach_store(const meeting_place *at, const weft_job_key *key, weft_error *err) {
+static weft_status reach_store(const store_address *at, const weft_job_key *key, weft_error *err) {
     const struct timespec pause = {0, RETRY_MS * 1000000L};
-    const int64_t until = read_clock_ms() + (int64_t)own.patience * 1000;
+    const double until = weft_clock_seconds() + own.patience;
     while (own.file == CLOSED) {
         bool again = false;
         const weft_status status = connect_and_greet(at, key, &again, err);
         if (!again) return status;
-        if (read_clock_ms() > until)
+        if (weft_clock_seconds() > until)
             return weft_error_set(err, WEFT_E_PEER,
                                   "rank 0 cannot be reached within %d s ([run] patience) at %s%s%s (from %s)",
                                   (int)own.patience, at->name[0] != '\0' ? at->name : at->host,
@@ -234,7 +210,7 @@ static weft_status reach_store(const meeting_place *at, const weft_job_key *key,
 
 static weft_status connect_once(weft_error *err) {
     const char *given = getenv(WEFT_OWN_STORE);
-    meeting_place at;
+    store_address at;
     weft_job_key key = {{0}}; /* on this machine the socket's user is sufficient proof */
     weft_status status = WEFT_OK;
     if (own.file != CLOSED) return WEFT_OK;
@@ -243,7 +219,7 @@ static weft_status connect_once(weft_error *err) {
         (void)fcntl(own.file, F_SETFD, FD_CLOEXEC);
         return WEFT_OK;
     }
-    status = find_meeting_place(&at, err);
+    status = find_address(&at, err);
     if (status == WEFT_OK && at.name[0] == '\0') status = weft_job_key_read(&key, err);
     if (status == WEFT_OK && weft_services_world()->rank == 0) status = start_serving(&at, &key, err);
     return status == WEFT_OK ? reach_store(&at, &key, err) : status;

@@ -1,7 +1,7 @@
 /* host/launch/rendezvous.h: connects the ranks to the key-value store for small messages that precede the communicator
  * (WEFT_HOST_EXCHANGE of weft/host.h).
  *
- * Ranks that this program started have a connection from their launcher (own_launcher.h). Under another launcher rank 0
+ * Ranks that this program started have a connection from their launcher (find.h). Under another launcher rank 0
  * serves the store in a thread, and the others connect through the first available of:
  *
  *     WEFT_RENDEZVOUS=host:port             set for all ranks by the user or the launcher

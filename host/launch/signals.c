@@ -4,34 +4,65 @@
 #include "launch/heartbeat.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-static volatile sig_atomic_t asked;
+weft_proc weft_proc_read(int32_t pid) {
+    weft_proc out = {0, -1, ' '};
+    char path[64], text[1024];
+    const char *at = NULL, *last = NULL;
+    FILE *file = NULL;
+    size_t n = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    file = fopen(path, "re");
+    if (file == NULL) return out;
+    n = fread(text, 1, sizeof text - 1, file);
+    (void)fclose(file);
+    while (n > 0 && text[n - 1] == '\n') n--;
+    text[n] = '\0';
+    at = strrchr(text, ')'); /* the preceding name may contain any character */
+    last = strrchr(text, ' ');
+    if (at == NULL || strlen(at) < 4 || last == NULL) return out;
+    out.state = at[2];
+    out.parent = (int32_t)strtol(at + 3, NULL, 10);
+    if (out.state == 'Z') out.status = (int32_t)strtol(last, NULL, 10);
+    return out;
+}
+
+bool weft_proc_runs(int32_t pid, const char *program) {
+    struct stat wanted, running;
+    char path[64];
+    (void)snprintf(path, sizeof path, "/proc/%d/exe", (int)pid);
+    return stat(program, &wanted) == 0 && stat(path, &running) == 0 && wanted.st_dev == running.st_dev &&
+           wanted.st_ino == running.st_ino;
+}
+
+static volatile sig_atomic_t requested;
 
 enum { ALONE, FIRST, OTHER }; /* single process, rank 0, other rank */
-static volatile sig_atomic_t speaker = ALONE;
+static volatile sig_atomic_t role = ALONE;
 
 /* Notices by reason, formatted when the handlers are installed, because handlers must not format text. */
 enum { BY_STOP, BY_PIPE, BY_TERMINAL, BY_LIMIT, REASONS };
 static char notices[REASONS][2][160]; /* for ALONE and for FIRST */
 
 /* Requests a stop. Uses only async-signal-safe calls and restores errno, which the interrupted code may read next. */
-static void ask_to_stop(int why) {
-    const char *text = notices[why][speaker == FIRST];
+static void request_stop(int why) {
+    const char *text = notices[why][role == FIRST];
     const int before = errno;
-    if (speaker != OTHER && write(STDERR_FILENO, text, strlen(text)) < 0) { /* no reader */
+    if (role != OTHER && write(STDERR_FILENO, text, strlen(text)) < 0) { /* no reader */
     }
-    asked = 1;
+    requested = 1;
     errno = before;
 }
 
 /* Handles SIGINT and SIGTERM. SA_RESETHAND restores the default action, which ends the process, for the next signal of
  * the same kind; this function resets the other kind. */
 static void on_stop(int number) {
-    ask_to_stop(BY_STOP);
+    request_stop(BY_STOP);
     (void)signal(number == SIGINT ? SIGTERM : SIGINT, SIG_DFL);
 }
 
@@ -42,8 +73,8 @@ enum { N_REPEATED = sizeof repeated / sizeof *repeated };
 /* Handles repeatable signals. A closing terminal sends SIGHUP more than once, the kernel sends SIGXCPU each second, and
  * each line printed to a closed pipe raises SIGPIPE. A second one must not end the process before it has saved. */
 static void on_repeated(int number) {
-    if (asked != 0) return;
-    ask_to_stop(number == SIGPIPE ? BY_PIPE : number == SIGHUP ? BY_TERMINAL : BY_LIMIT);
+    if (requested != 0) return;
+    request_stop(number == SIGPIPE ? BY_PIPE : number == SIGHUP ? BY_TERMINAL : BY_LIMIT);
 }
 
 /* Installs a handler on the stack of weft_crash_install, never on the current one. oneDNN 2.6's GEMMs keep a pointer
@@ -81,7 +112,7 @@ static void write_notice(int why, const char *head, const char *what, const char
 
 void weft_signals_install(const char *what) {
     write_notice(BY_STOP, "", what, "; again to stop at once");
-    write_notice(BY_PIPE, "nobody reads what is printed: ", what, "");
+    write_notice(BY_PIPE, "the output has no reader: ", what, "");
     write_notice(BY_TERMINAL, "hung up: ", what, "");
     write_notice(BY_LIMIT, "time limit: ", what, "");
     set_handler(SIGINT, on_stop, (int)SA_RESETHAND);
@@ -92,9 +123,9 @@ void weft_signals_install(const char *what) {
 }
 
 void weft_signals_rank(int32_t rank) {
-    speaker = rank == 0 ? FIRST : OTHER;
+    role = rank == 0 ? FIRST : OTHER;
 }
 
 bool weft_signals_stop(void) {
-    return asked != 0;
+    return requested != 0;
 }

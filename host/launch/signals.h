@@ -8,6 +8,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* State of a process of this machine, from /proc. */
+typedef struct weft_proc {
+    int32_t parent; /* 0: the process does not exist or has no parent */
+    int32_t status; /* wait status of a zombie, in the format of waitpid; -1: any other process */
+    char state;     /* the letter of its state; ' ': the process does not exist */
+} weft_proc;
+
+weft_proc weft_proc_read(int32_t pid);
+
+/* Returns true if the process runs this file, through any path; false if it cannot be determined. */
+bool weft_proc_runs(int32_t pid, const char *program);
+
 /* From here on a first signal only requests a stop. what: the stop's position for the notice, "step and saving". [main]
  */
 void weft_signals_install(const char *what);

@@ -1,7 +1,7 @@
 /* host/launch/slow_call.h: slow-call warning for plugin calls of a run, printed while the call is still running.
  *
  * Without it a hanging call would be silent: the watchdog never treats a computing rank as hung. A thread observes the
- * main thread's current call (crash.h) and its position in the pass (heartbeat.h). The calls themselves cost two
+ * main thread's current call (plugin/crash.h) and its position in the pass (heartbeat.h). The calls themselves cost two
  * additional stores, and a name copy if another process reads the record. No call is stopped, unless the caller
  * enables a timeout. If a call has ended the main thread, the process ends with an error message. */
 #ifndef WEFT_HOST_LAUNCH_SLOW_CALL_H
@@ -10,17 +10,17 @@
 #include <stdbool.h>
 
 /* Part of each such line and of no other line. */
-#define WEFT_SLOW_WARNING_CALL_WORDS "and goes on; whoever needs this process waits"
+#define WEFT_SLOW_CALL_WORDS "and goes on; other processes may wait for it"
 
 /* Starts the warnings: a call that has lasted `seconds` is reported, each slot of a plugin once; 0: disabled. Each
  * begin needs an end; for nested begins the first one's seconds count. Without a thread there are no warnings. [main]
  */
-void weft_slow_warning_call_begin(double seconds);
+void weft_slow_call_begin(double seconds);
 /* Enables giving up a call that was reported, or that has lasted 60 s if reports are disabled. It happens after a
  * signal has requested a stop, or `most` seconds from now. end(stopped, "optimizer:lion (/home/you/...) has been in its
  * prepare for 60 s, in training, in step 12") must end the process; the observing thread calls it. NULL, the default:
  * never. */
-void weft_slow_warning_call_gives_up(void (*end)(bool stopped, const char *call), double most);
-void weft_slow_warning_call_end(void);
+void weft_slow_call_give_up(void (*end)(bool stopped, const char *call), double most);
+void weft_slow_call_end(void);
 
 #endif

@@ -1,18 +1,21 @@
-/* host/launch/start.c: see start.h. */
-#include "launch/start.h"
+/* host/launch/start.c: see find.h. */
+#include "launch/find.h"
 
-#include "launch/own_launcher.h"
-#include "launch/proc.h"
-#include "launch/pipe_copy.h"
-#include "launch/signals.h"
+#include "base/alloc.h"
+#include "base/units.h"
 #include "launch/log_prefix.h"
+#include "launch/signals.h"
 #include "launch/watchdog.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -21,120 +24,155 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WORDS_MAX = 4096, PROCESSES_MAX = 8192 };
+/* ---- output ----
+ *
+ * A launcher that writes directly to the caller's stdout ends its ranks when that write fails. Therefore it writes to a
+ * pipe, which a thread of the parent copies to the stream. After a failed write the thread discards the rest. */
+
+typedef struct pipe_copy {
+    int to;      /* the stream's descriptor */
+    int ends[2]; /* of the pipe; -1: closed */
+    bool copies; /* the thread was started */
+    pthread_t thread;
+    atomic_bool over; /* the launcher has ended: the data in the pipe is the rest */
+    atomic_int lost;  /* errno of the failed write; 0: no failure */
+} pipe_copy;
+
+enum { CLOSED = -1, TICK = 100 /* milliseconds */ };
+
+static void write_or_discard(pipe_copy *self, const char *bytes, size_t n) {
+    while (n > 0 && atomic_load(&self->lost) == 0) {
+        const ssize_t written = write(self->to, bytes, n);
+        if (written >= 0) {
+            bytes += written;
+            n -= (size_t)written;
+        } else if (errno != EINTR) {
+            atomic_store(&self->lost, errno);
+            if (errno == EPIPE) (void)kill(getpid(), SIGPIPE); /* in the thread the signal is blocked */
+        }
+    }
+}
+
+/* Copies until the end. A process that a rank has left running may keep the pipe open for ever: after the launcher's
+ * end, an empty pipe is the end, too. */
+static void *copy_all(void *argument) {
+    pipe_copy *self = argument;
+    struct pollfd pipe = {self->ends[0], POLLIN, 0};
+    char bytes[4096];
+    ssize_t n = 1;
+    while (n > 0) {
+        const bool over = atomic_load(&self->over);
+        if (poll(&pipe, 1, TICK) < 1) {
+            if (over) break;
+            continue;
+        }
+        n = read(self->ends[0], bytes, sizeof bytes);
+        if (n > 0) write_or_discard(self, bytes, (size_t)n);
+    }
+    return NULL;
+}
+
+static void close_end(pipe_copy *self, int end) {
+    if (self->ends[end] != CLOSED) (void)close(self->ends[end]);
+    self->ends[end] = CLOSED;
+}
+
+/* Starts the copy thread, after the launcher has received its end. Signals are blocked in the thread: a write without a
+ * reader raises SIGPIPE in the process, as if this process had written itself. */
+static bool start_copy(pipe_copy *self) {
+    sigset_t all, before;
+    close_end(self, 1);
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    self->copies = pthread_create(&self->thread, NULL, copy_all, self) == 0;
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return self->copies;
+}
+
+/* Waits at most one tick after the launcher has ended. Returns true if all its output was copied or discarded. */
+static bool drain_copy(pipe_copy *self) {
+    struct timespec until;
+    if (!self->copies) return true;
+    atomic_store(&self->over, true);
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += WEFT_WATCHDOG_TICK * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    self->copies = pthread_timedjoin_np(self->thread, NULL, &until) != 0;
+    return !self->copies;
+}
 
 /* ---- the command ---- */
 
 typedef struct command {
-    char launch[1024]; /* with the number inserted, split into words */
-    char program[PATH_MAX];
-    char *arguments; /* of this process, concatenated strings */
-    char *words[WORDS_MAX];
+    char **words; /* ends with NULL */
     size_t n;
-    int32_t own_ranks; /* > 0: the command is a rank's, started that many times without an external launcher */
+    int32_t own_ranks; /* > 0: the words are a rank's, started that many times without an external launcher */
 } command;
 
-static weft_status add_word(command *self, char *word, weft_error *err) {
-    if (self->n + 1 >= WORDS_MAX)
-        return weft_error_set(err, WEFT_E_USER, "more than %d words are too many for a launcher", WORDS_MAX);
-    self->words[self->n++] = word;
+static void add_word(command *self, const char *word, size_t n) {
+    self->words = weft_realloc(self->words, self->n + 2, sizeof *self->words);
+    self->words[self->n++] = weft_text_of("%.*s", (int)n, word);
     self->words[self->n] = NULL;
-    return WEFT_OK;
 }
 
-/* Adds "/usr/bin/mpiexec -n {ranks}": the number, then the words. Adds no words for the built-in launcher. */
-static weft_status add_launch(command *self, const weft_launch *ranks, weft_error *err) {
-    const char *place = strstr(ranks->launch, "{ranks}");
-    char *rest = NULL;
-    weft_status status = WEFT_OK;
+/* Adds "/usr/bin/mpiexec -n {ranks}" with the number of ranks. Adds no words for the built-in launcher. */
+static void add_launch(command *self, const weft_launch *ranks) {
+    const char *number = strstr(ranks->launch, "{ranks}");
+    char *text = NULL;
     if (weft_launch_is_own(ranks->launch)) {
         self->own_ranks = ranks->world.size;
-        return WEFT_OK;
+        return;
     }
-    (void)snprintf(self->launch, sizeof self->launch, "%.*s%d%s", (int)(place - ranks->launch), ranks->launch,
-                   (int)ranks->world.size, place + strlen("{ranks}"));
-    for (char *word = strtok_r(self->launch, " ", &rest); word != NULL && status == WEFT_OK;
-         word = strtok_r(NULL, " ", &rest))
-        status = add_word(self, word, err);
-    return status;
-}
-
-/* Reads a file of /proc and appends a 0; the caller frees it. NULL: unreadable. */
-static char *read_whole_file(const char *path, size_t *n) {
-    FILE *file = fopen(path, "re");
-    char *text = NULL;
-    size_t room = 0, got = 0;
-    *n = 0;
-    while (file != NULL) {
-        char *grown = realloc(text, room + 4096 + 1);
-        if (grown == NULL) break;
-        text = grown;
-        room += 4096;
-        got = fread(text + *n, 1, room - *n, file);
-        *n += got;
-        if (got == 0) break;
+    text = weft_text_of("%.*s%d%s", (int)(number - ranks->launch), ranks->launch, (int)ranks->world.size,
+                        number + strlen("{ranks}"));
+    for (const char *at = text + strspn(text, " "); *at != '\0'; at += strspn(at, " ")) {
+        add_word(self, at, strcspn(at, " "));
+        at += strcspn(at, " ");
     }
-    if (text != NULL) text[*n] = '\0';
-    if (file != NULL) (void)fclose(file);
-    return text;
+    free(text);
 }
 
 /* Adds the program by its absolute path and its original arguments. */
 static weft_status add_program(command *self, weft_error *err) {
-    const ssize_t length = readlink("/proc/self/exe", self->program, sizeof self->program - 1);
-    size_t n = 0;
-    weft_status status = WEFT_OK;
-    self->arguments = read_whole_file("/proc/self/cmdline", &n);
-    if (length < 1 || self->arguments == NULL)
-        return weft_error_set(err, WEFT_E_SYSTEM, "/proc/self does not say how this program was called");
-    self->program[length] = '\0';
-    status = add_word(self, self->program, err);
-    for (size_t at = strlen(self->arguments) + 1; at < n && status == WEFT_OK; at += strlen(self->arguments + at) + 1)
-        status = add_word(self, self->arguments + at, err);
-    return status;
+    char program[PATH_MAX], *word = NULL;
+    const ssize_t length = readlink("/proc/self/exe", program, sizeof program);
+    FILE *file = fopen("/proc/self/cmdline", "re");
+    size_t capacity = 0;
+    ssize_t n = 0;
+    if (length < 1 || file == NULL || getdelim(&word, &capacity, '\0', file) < 0) {
+        if (file != NULL) (void)fclose(file);
+        return weft_error_set(err, WEFT_E_SYSTEM, "/proc/self does not have the arguments of this program");
+    }
+    add_word(self, program, (size_t)length);
+    while ((n = getdelim(&word, &capacity, '\0', file)) > 0) add_word(self, word, (size_t)n);
+    free(word);
+    (void)fclose(file);
+    return WEFT_OK;
 }
 
 /* ---- the ranks ---- */
 
-typedef struct process {
-    pid_t pid, parent;
-} process;
-
-static size_t list_processes(process *all, size_t most) {
-    DIR *directory = opendir("/proc");
-    const struct dirent *entry = NULL;
-    size_t n = 0;
-    while (directory != NULL && n < most && (entry = readdir(directory)) != NULL) {
-        const long pid = strtol(entry->d_name, NULL, 10);
-        if (pid <= 0) continue;
-        all[n].pid = (pid_t)pid;
-        all[n++].parent = (pid_t)weft_proc_read((int32_t)pid).parent;
-    }
-    if (directory != NULL) (void)closedir(directory);
-    return n;
-}
-
-static bool is_below(const process *all, size_t n, pid_t pid, pid_t ancestor) {
-    for (size_t depth = 0; depth < n && pid > 1; depth++) {
-        size_t i = 0;
-        if (pid == ancestor) return true;
-        while (i < n && all[i].pid != pid) i++;
-        if (i == n) return false;
-        pid = all[i].parent;
-    }
-    return false;
-}
-
 /* Sends a signal to each rank below the launcher, including ranks that have not begun. */
 static void signal_ranks(pid_t launcher, int number) {
-    process *all = calloc(PROCESSES_MAX, sizeof *all);
-    const size_t n = all == NULL ? 0 : list_processes(all, PROCESSES_MAX);
-    for (size_t i = 0; i < n; i++) {
-        if (all[i].pid == launcher) continue; /* it may run this program, too */
-        if (!is_below(all, n, all[i].pid, launcher) || !weft_proc_runs((int32_t)all[i].pid, "/proc/self/exe")) continue;
-        (void)kill(all[i].pid, number);
+    DIR *directory = opendir("/proc");
+    const struct dirent *entry = NULL;
+    pid_t *ranks = NULL;
+    size_t n = 0;
+    while (directory != NULL && (entry = readdir(directory)) != NULL) {
+        const pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+        pid_t ancestor = pid;
+        if (pid <= 0 || pid == launcher) continue; /* the launcher may run this program, too */
+        if (!weft_proc_runs((int32_t)pid, "/proc/self/exe")) continue;
+        while (ancestor > 1 && ancestor != launcher) ancestor = (pid_t)weft_proc_read((int32_t)ancestor).parent;
+        if (ancestor != launcher) continue;
+        ranks = weft_realloc(ranks, n + 1, sizeof *ranks);
+        ranks[n++] = pid;
     }
-    free(all);
+    if (directory != NULL) (void)closedir(directory);
+    for (size_t i = 0; i < n; i++)
+        (void)kill(ranks[i], number); /* after the search: a child of a rank loses its parent */
+    free(ranks);
 }
 
 /* ---- the launcher ---- */
@@ -144,11 +182,10 @@ typedef struct parent {
     int signals;  /* a signalfd */
     int stops;    /* number of SIGINT and SIGTERM received */
     int ended_by; /* the signal that ends the job immediately; 0: running */
-    weft_heartbeat *heartbeats;
     weft_watchdog watch;
-    char why[1500];            /* the watchdog's reason to end the job; "": running */
-    int64_t stopped_ms;        /* start of ending ranks and launcher; 0: running */
-    weft_pipe_copy streams[2]; /* stdout, stderr; if both are one file, the first serves both */
+    char why[1500];       /* the watchdog's reason to end the job; "": running */
+    double stopped;       /* time at which ranks and launcher were ended; 0: running */
+    pipe_copy streams[2]; /* stdout, stderr; if both are one file, the first serves both */
     int n_streams;
 } parent;
 
@@ -163,28 +200,22 @@ static void become_launcher(const command *self, const parent *from, const sigse
     (void)dup2(from->streams[0].ends[1], STDOUT_FILENO);
     (void)dup2(from->streams[from->n_streams - 1].ends[1], STDERR_FILENO);
     (void)sigprocmask(SIG_SETMASK, mask, NULL);
-    if (self->own_ranks > 0) _exit(weft_own_launcher_run(self->own_ranks, self->program, self->words));
+    if (self->own_ranks > 0) _exit(weft_own_launcher_run(self->own_ranks, self->words[0], self->words));
     (void)execv(self->words[0], self->words);
     (void)fprintf(stderr, "weft: %s cannot be started: %s\n", self->words[0], strerror(errno));
     _exit(127);
-}
-
-static int64_t now_ms(void) {
-    struct timespec time;
-    (void)clock_gettime(CLOCK_MONOTONIC, &time);
-    return (int64_t)time.tv_sec * 1000 + time.tv_nsec / 1000000;
 }
 
 /* Ends the job. Signals the launcher, too, because it may not have started all ranks yet. */
 static void end_job(parent *self) {
     weft_watchdog_stop(&self->watch);
     signal_ranks(self->launcher, SIGKILL);
-    if (self->stopped_ms == 0 && self->ended_by != 0) { /* its report of that is not printed */
-        for (int i = 0; i < self->n_streams; i++) weft_pipe_copy_discard(&self->streams[i]);
+    if (self->stopped == 0 && self->ended_by != 0) { /* its report of that is not printed */
+        for (int i = 0; i < self->n_streams; i++) atomic_store(&self->streams[i].lost, ECANCELED);
         (void)kill(self->launcher, SIGTERM);
     }
-    if (self->stopped_ms == 0) self->stopped_ms = now_ms();
-    else if (now_ms() - self->stopped_ms > WEFT_WATCHDOG_SOON) (void)kill(self->launcher, SIGKILL);
+    if (self->stopped == 0) self->stopped = weft_clock_seconds();
+    else if (1000 * (weft_clock_seconds() - self->stopped) > WEFT_WATCHDOG_SOON) (void)kill(self->launcher, SIGKILL);
 }
 
 /* Handles signals like a single process. A signal before the ranks have their handlers, and the second SIGINT or
@@ -201,24 +232,17 @@ static void take_signals(parent *self) {
 }
 
 static void watch_once(parent *self) {
-    const int64_t ms = weft_watchdog_see(&self->watch);
+    const int64_t ms = weft_watchdog_check(&self->watch);
     if (self->ended_by == 0 && self->why[0] == '\0')
         (void)weft_watchdog_decide(&self->watch, self->why, sizeof self->why, ms);
     if (self->ended_by != 0 || self->why[0] != '\0') end_job(self);
-}
-
-/* Checks for a rank that the last check deferred: it may be the cause of the launcher's end. */
-static void look_once_more(parent *self) {
-    if (self->ended_by != 0 || self->why[0] != '\0') return;
-    weft_watchdog_wait(&self->watch);
-    watch_once(self);
 }
 
 /* Copies the rest of the output. A stream without a reading consumer blocks this process, like it would block a single
  * rank, until a signal ends it. */
 static void drain_streams(parent *self) {
     for (int i = 0; i < self->n_streams && self->ended_by == 0; i++) {
-        while (self->ended_by == 0 && !weft_pipe_copy_drain(&self->streams[i], WEFT_WATCHDOG_TICK)) {
+        while (self->ended_by == 0 && !drain_copy(&self->streams[i])) {
             struct signalfd_siginfo one;
             while (read(self->signals, &one, sizeof one) == (ssize_t)sizeof one)
                 if (one.ssi_signo != SIGCHLD && one.ssi_signo != SIGPIPE) self->ended_by = (int)one.ssi_signo;
@@ -238,7 +262,10 @@ static weft_status wait_for(parent *self, int *status, weft_error *err) {
         if (done < 0 && errno == EINTR) done = 0;
     }
     if (done < 0) return weft_error_set(err, WEFT_E_SYSTEM, "the launcher was lost: %s", strerror(errno));
-    if (ended != 0) look_once_more(self);
+    if (ended != 0 && self->ended_by == 0 && self->why[0] == '\0') {
+        weft_watchdog_wait(&self->watch); /* for a rank that the last check deferred: it may be the cause */
+        watch_once(self);
+    }
     drain_streams(self);
     *status = 128 + self->ended_by;
     if (self->ended_by != 0) return WEFT_OK;
@@ -258,30 +285,30 @@ static weft_status wait_for(parent *self, int *status, weft_error *err) {
 
 /* ---- the parent ---- */
 
-/* Counts the pipes: if both streams are one file, one pipe keeps the order of their output. */
-static int count_streams(void) {
-    struct stat out, err;
-    if (fstat(STDOUT_FILENO, &out) != 0 || fstat(STDERR_FILENO, &err) != 0) return 2;
-    return out.st_dev == err.st_dev && out.st_ino == err.st_ino ? 1 : 2;
-}
-
+/* Opens a pipe for each stream. If both streams are one file, one pipe keeps the order of their output. */
 static bool open_streams(parent *self) {
-    static const int numbers[] = {STDOUT_FILENO, STDERR_FILENO};
-    const int n = count_streams();
-    while (self->n_streams < n && weft_pipe_copy_open(&self->streams[self->n_streams], numbers[self->n_streams]))
+    struct stat out, err;
+    const bool is_one = fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &err) == 0 &&
+                        out.st_dev == err.st_dev && out.st_ino == err.st_ino;
+    for (int i = 0; i < (is_one ? 1 : 2); i++) {
+        pipe_copy *copy = &self->streams[i];
+        copy->to = i == 0 ? STDOUT_FILENO : STDERR_FILENO;
+        copy->ends[0] = copy->ends[1] = CLOSED;
+        if (pipe2(copy->ends, O_CLOEXEC) != 0) return false;
         self->n_streams++;
-    return self->n_streams == n;
+    }
+    return true;
 }
 
 static weft_status start_launcher(parent *self, const command *what, const sigset_t *before, weft_error *err) {
     const pid_t pid = getpid();
     bool copies = true;
-    if (self->signals >= 0 && weft_watchdog_attend(&self->watch, self->signals) && open_streams(self))
+    if (self->signals >= 0 && weft_watchdog_add(&self->watch, self->signals) && open_streams(self))
         self->launcher = fork();
     if (self->launcher == 0) become_launcher(what, self, before, pid);
     if (self->launcher < 0)
         return weft_error_set(err, WEFT_E_SYSTEM, "no process for the launcher: %s", strerror(errno));
-    for (int i = 0; i < self->n_streams; i++) copies = weft_pipe_copy_start(&self->streams[i]) && copies;
+    for (int i = 0; i < self->n_streams; i++) copies = start_copy(&self->streams[i]) && copies;
     if (copies) return WEFT_OK;
     (void)kill(self->launcher, SIGKILL);
     (void)waitpid(self->launcher, NULL, 0);
@@ -305,7 +332,10 @@ static weft_status run_launcher(parent *self, int *status, const command *what, 
         (void)signal(SIGPIPE, SIG_IGN);
     }
     if (self->signals >= 0) (void)close(self->signals);
-    for (int i = 0; i < self->n_streams; i++) weft_pipe_copy_close(&self->streams[i]);
+    for (int i = 0; i < self->n_streams; i++) {
+        close_end(&self->streams[i], 1);
+        if (!self->streams[i].copies) close_end(&self->streams[i], 0); /* a blocked thread keeps its end */
+    }
     (void)sigprocmask(SIG_SETMASK, &before, NULL);
     return done;
 }
@@ -314,33 +344,30 @@ static weft_status run_launcher(parent *self, int *status, const command *what, 
 static weft_status open_watch(parent *self, int32_t n, weft_error *err) {
     char path[64];
     int32_t file = -1;
-    self->heartbeats = weft_heartbeat_create(&file, n);
-    if (self->heartbeats == NULL)
+    weft_heartbeat *heartbeats = weft_heartbeat_create(&file, n);
+    if (heartbeats == NULL)
         return weft_error_set(err, WEFT_E_SYSTEM, "no memory to share with %d ranks: %s", (int)n, strerror(errno));
     weft_heartbeat_path(path, sizeof path, (int32_t)getpid(), file);
-    if (setenv(WEFT_WATCHED, path, 1) != 0)
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory for an environment variable");
-    return weft_watchdog_open(&self->watch, self->heartbeats, path, n, n, err);
+    (void)setenv(WEFT_WATCHED, path, 1);
+    return weft_watchdog_open(&self->watch, heartbeats, path, n, n, err);
 }
 
 weft_status weft_launch_start(int *status, const weft_launch *ranks, weft_error *err) {
-    command *what = calloc(1, sizeof *what);
-    parent *self = calloc(1, sizeof *self);
+    command what = {0};
+    parent *self = weft_alloc(1, sizeof *self);
     char started[64];
     weft_status done = WEFT_OK;
     (void)snprintf(started, sizeof started, "%d/%d", (int)ranks->world.size, (int)weft_world_allowed());
-    if (what == NULL || self == NULL) done = weft_error_set(err, WEFT_E_MEMORY, "no memory for the launcher's command");
-    if (done == WEFT_OK) done = add_launch(what, ranks, err);
-    if (done == WEFT_OK) done = add_program(what, err);
-    if (done == WEFT_OK && setenv(WEFT_STARTED, started, 1) != 0)
-        done = weft_error_set(err, WEFT_E_MEMORY, "no memory for an environment variable");
-    if (done == WEFT_OK) done = weft_log_prefix_offer_terminal(err);
+    (void)setenv(WEFT_STARTED, started, 1);
+    weft_log_prefix_offer_terminal();
+    add_launch(&what, ranks);
+    done = add_program(&what, err);
     if (done == WEFT_OK) done = open_watch(self, ranks->world.size, err);
     if (done == WEFT_OK) (void)fflush(NULL);
-    if (done == WEFT_OK) done = run_launcher(self, status, what, err);
-    if (self != NULL) weft_watchdog_close(&self->watch);
-    if (what != NULL) free(what->arguments);
-    free(what);
+    if (done == WEFT_OK) done = run_launcher(self, status, &what, err);
+    weft_watchdog_close(&self->watch);
+    for (size_t i = 0; i < what.n; i++) free(what.words[i]);
+    free(what.words);
     free(self);
     return done;
 }

@@ -1,15 +1,147 @@
 /* host/launch/table_server.c: see table_server.h. */
 #include "launch/table_server.h"
 
+#include "base/alloc.h"
+#include "base/file.h"
+
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <unistd.h>
 
+#define NAME "/job-secret"
+enum { LEAST = 16, MOST = 256 }; /* characters of a secret */
+
+/* Fills out with random bytes; false: the system call failed. */
+static bool fill_random(unsigned char out[WEFT_HASH_BYTES]) {
+    return getrandom(out, WEFT_HASH_BYTES, 0) == WEFT_HASH_BYTES;
+}
+
+/* Computes a proof. role: "rank" or "keeper", so that one side's proof is invalid for the other. */
+static weft_status make_proof(unsigned char out[WEFT_HASH_BYTES], const weft_job_key *key, const char *role,
+                              const weft_job_words *words, weft_error *err) {
+    weft_hash hash = {0};
+    weft_status status = weft_hash_start(&hash, err);
+    weft_hash_put(&hash, key->bytes, sizeof key->bytes);
+    weft_hash_put(&hash, role, strlen(role) + 1);
+    weft_hash_put(&hash, words->server, sizeof words->server);
+    weft_hash_put(&hash, words->client, sizeof words->client);
+    weft_hash_put(&hash, &words->rank, sizeof words->rank);
+    if (status == WEFT_OK) status = weft_hash_finish(&hash, out, err);
+    weft_hash_free(&hash);
+    return status;
+}
+
+/* Compares in constant time. */
+static bool proofs_are_equal(const unsigned char a[WEFT_HASH_BYTES], const unsigned char b[WEFT_HASH_BYTES]) {
+    unsigned char differ = 0;
+    for (int i = 0; i < WEFT_HASH_BYTES; i++) differ |= a[i] ^ b[i];
+    return differ == 0;
+}
+
+static weft_status make_key(weft_job_key *out, const char *secret, const char *source, weft_error *err) {
+    const size_t n = strlen(secret);
+    weft_hash hash = {0};
+    weft_status status = WEFT_OK;
+    if (n < LEAST || n > MOST)
+        return weft_error_set(err, WEFT_E_USER, "%s has %zu characters: a secret of a job has %d to %d", source, n,
+                              LEAST, MOST);
+    status = weft_hash_start(&hash, err);
+    weft_hash_put(&hash, secret, n);
+    if (status == WEFT_OK) status = weft_hash_finish(&hash, out->bytes, err);
+    weft_hash_free(&hash);
+    return status;
+}
+
+/* ---- the file ---- */
+
+static weft_status file_fails(const char *path, const char *what, weft_error *err) {
+    return weft_error_set(err, WEFT_E_SYSTEM,
+                          "%s, by which ranks recognize one another, %s: %s. Fix: set " WEFT_JOB_SECRET
+                          " to the same %d characters or more for all ranks",
+                          path, what, strerror(errno), LEAST);
+}
+
+/* Creates the file atomically: ranks of several machines may create it at once, and the first one wins. */
+static bool create_file(const char *path) {
+    unsigned char random[WEFT_HASH_BYTES];
+    char text[65], hidden[PATH_MAX + 32];
+    int file = -1;
+    bool made = false;
+    if (!fill_random(random)) return false;
+    weft_hash_hex(text, random);
+    (void)snprintf(hidden, sizeof hidden, "%s.%d.%.8s.tmp", path, (int)getpid(), text);
+    if (!fill_random(random)) return false; /* the first bytes are part of a file name */
+    weft_hash_hex(text, random);
+    file = open(hidden, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (file < 0) return false;
+    made = write(file, text, 64) == 64 && fsync(file) == 0;
+    made = close(file) == 0 && made && (link(hidden, path) == 0 || errno == EEXIST);
+    (void)unlink(hidden);
+    return made;
+}
+
+static weft_status read_file(char text[MOST + 2], int file, const char *path, weft_error *err) {
+    struct stat info;
+    ssize_t n = 0;
+    if (fstat(file, &info) != 0) return file_fails(path, "cannot be read", err);
+    if (info.st_uid != geteuid() || (info.st_mode & 077) != 0)
+        return weft_error_set(err, WEFT_E_USER,
+                              "%s can be read or changed by others than its user. Fix: remove it, or chmod 600", path);
+    n = read(file, text, MOST + 1);
+    if (n < 0) return file_fails(path, "cannot be read", err);
+    text[n] = '\0';
+    text[strcspn(text, "\n")] = '\0';
+    return WEFT_OK;
+}
+
+static weft_status read_secret(char text[MOST + 2], char path[PATH_MAX], weft_error *err) {
+    const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+    const bool has_data = data != NULL && data[0] == '/';
+    weft_status status = WEFT_OK;
+    int file = -1;
+    if (!has_data && (home == NULL || home[0] != '/'))
+        return weft_error_set(err, WEFT_E_USER,
+                              "ranks that meet at a port need a secret, and there is no HOME for its file. Fix: set "
+                              "" WEFT_JOB_SECRET " to the same %d characters or more for all ranks",
+                              LEAST);
+    (void)snprintf(path, PATH_MAX, "%s%s/weft" NAME, has_data ? data : home, has_data ? "" : "/.local/share");
+    file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0 && errno == ENOENT) {
+        path[strlen(path) - strlen(NAME)] = '\0';
+        status = weft_tree_make(path, err);
+        path[strlen(path)] = NAME[0];
+        if (status != WEFT_OK) return status;
+        if (!create_file(path)) return file_fails(path, "cannot be created", err);
+        file = open(path, O_RDONLY | O_CLOEXEC);
+    }
+    if (file < 0) return file_fails(path, "cannot be opened", err);
+    status = read_file(text, file, path, err);
+    (void)close(file);
+    return status;
+}
+
+weft_status weft_job_key_read(weft_job_key *out, weft_error *err) {
+    const char *given = getenv(WEFT_JOB_SECRET);
+    char text[MOST + 2], path[PATH_MAX];
+    weft_status status = WEFT_OK;
+    if (given != NULL) return make_key(out, given, WEFT_JOB_SECRET, err);
+    status = read_secret(text, path, err);
+    return status == WEFT_OK ? make_key(out, text, path, err) : status;
+}
+
+/* ---- messages ---- */
+
 enum { PUT = 1, GET = 2, MAGIC = 0x57656674, GONE = -1 };
-enum { TAKEN = 0, TWICE = 1, FULL = 2 };
+enum { TAKEN = 0, TWICE = 1 };
 enum { WELCOME = 0, WRONG_KEY = 1, NO_PLACE = 2 };
 enum { STRANGERS = 32 }; /* unauthenticated connections; one more closes the oldest of them */
 
@@ -42,18 +174,16 @@ typedef struct verdict {
     unsigned char proof[WEFT_HASH_BYTES]; /* of WELCOME */
 } verdict;
 
-bool weft_store_takes_key(const char *key) {
+/* Returns true for a valid key: words of [a-z0-9._-]. */
+static bool weft_store_takes_key(const char *key) {
     const size_t n = strspn(key, "abcdefghijklmnopqrstuvwxyz0123456789._-");
     return n > 0 && key[n] == '\0' && n < WEFT_STORE_KEY;
 }
 
-/* ---- complete messages ---- */
-
-/* Sends bytes. more: further data follows immediately and is sent together. */
-static bool send_part(int file, const void *bytes, size_t n, bool more) {
+bool weft_send_all(int file, const void *bytes, size_t n, int flags) {
     const char *at = bytes;
     while (n > 0) {
-        const ssize_t sent = send(file, at, n, MSG_NOSIGNAL | (more ? MSG_MORE : 0));
+        const ssize_t sent = send(file, at, n, MSG_NOSIGNAL | flags);
         if (sent < 0 && errno == EINTR) continue;
         if (sent <= 0) return false;
         at += sent;
@@ -63,7 +193,7 @@ static bool send_part(int file, const void *bytes, size_t n, bool more) {
 }
 
 /* Receives n bytes. errno 0: the peer has closed the connection. */
-static bool receive_whole(int file, void *bytes, size_t n) {
+static bool receive_all(int file, void *bytes, size_t n) {
     char *at = bytes;
     while (n > 0) {
         const ssize_t got = recv(file, at, n, 0);
@@ -76,7 +206,7 @@ static bool receive_whole(int file, void *bytes, size_t n) {
     return true;
 }
 
-static bool set_patience(int file, int32_t seconds) {
+static bool set_timeout(int file, int32_t seconds) {
     const struct timeval time = {seconds, 0};
     return setsockopt(file, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time) == 0;
 }
@@ -84,26 +214,27 @@ static bool set_patience(int file, int32_t seconds) {
 /* ---- a rank's side ---- */
 
 static weft_status lost_store(weft_store_line line, weft_error *err) {
-    return weft_error_set(err, WEFT_E_PEER, "%s, which keeps what ranks tell one another, is gone: %s", line.keeper,
-                          errno == 0 ? "it has ended" : strerror(errno));
+    return weft_error_set(err, WEFT_E_PEER, "%s, which keeps the key-value store of the ranks, is gone: %s",
+                          line.keeper, errno == 0 ? "it has ended" : strerror(errno));
 }
 
-static bool ask(int file, uint32_t what, const char *key, const void *bytes, size_t n) {
+static bool send_request(int file, uint32_t what, const char *key, const void *bytes, size_t n) {
     request r = {.magic = MAGIC, .what = what, .n = (uint32_t)n};
     (void)snprintf(r.key, sizeof r.key, "%s", key);
-    return send_part(file, &r, sizeof r, bytes != NULL && n > 0) && (bytes == NULL || send_part(file, bytes, n, false));
+    return weft_send_all(file, &r, sizeof r, bytes != NULL && n > 0 ? MSG_MORE : 0) &&
+           (bytes == NULL || weft_send_all(file, bytes, n, 0));
 }
 
 /* *again: see weft_store_greet. */
 static weft_status check_verdict(const verdict *v, const weft_job_key *key, const weft_job_words *words,
                                  weft_error *err) {
     unsigned char expected[WEFT_HASH_BYTES];
-    weft_status status = weft_job_prove(expected, key, "keeper", words, err);
+    weft_status status = make_proof(expected, key, "keeper", words, err);
     if (status != WEFT_OK) return status;
     if (v->code == NO_PLACE)
         return weft_error_set(err, WEFT_E_PEER, "another process has the place of rank %d, or there is no such rank",
                               (int)words->rank);
-    if (v->code == WELCOME && weft_job_proof_equals(v->proof, expected)) return WEFT_OK;
+    if (v->code == WELCOME && proofs_are_equal(v->proof, expected)) return WEFT_OK;
     return weft_error_set(err, WEFT_E_PEER,
                           "rank 0 and rank %d have different secrets of the job. Fix: set " WEFT_JOB_SECRET
                           " to the same for all ranks, or copy the file weft/job-secret of ~/.local/share to all "
@@ -118,19 +249,19 @@ weft_status weft_store_greet(int file, const weft_job_key *key, int32_t rank, in
     greeting mine = {.magic = MAGIC, .rank = rank};
     weft_job_words words = {.rank = rank};
     weft_status status = WEFT_OK;
-    *again = !set_patience(file, patience) || !receive_whole(file, &asked, sizeof asked) || asked.magic != MAGIC;
+    *again = !set_timeout(file, patience) || !receive_all(file, &asked, sizeof asked) || asked.magic != MAGIC;
     if (*again) return weft_error_set(err, WEFT_E_PEER, "the connection was refused");
-    if (!weft_job_random(words.client)) return weft_error_set(err, WEFT_E_SYSTEM, "getrandom: %s", strerror(errno));
+    if (!fill_random(words.client)) return weft_error_set(err, WEFT_E_SYSTEM, "getrandom: %s", strerror(errno));
     memcpy(words.server, asked.random, sizeof words.server);
     memcpy(mine.random, words.client, sizeof mine.random);
-    status = weft_job_prove(mine.proof, key, "rank", &words, err);
+    status = make_proof(mine.proof, key, "rank", &words, err);
     if (status != WEFT_OK) return status;
-    *again = !send_part(file, &mine, sizeof mine, false) || !receive_whole(file, &v, sizeof v);
+    *again = !weft_send_all(file, &mine, sizeof mine, 0) || !receive_all(file, &v, sizeof v);
     if (*again) return weft_error_set(err, WEFT_E_PEER, "the connection was refused");
     return check_verdict(&v, key, &words, err);
 }
 
-static weft_status judge_request(const char *key, size_t n, weft_error *err) {
+static weft_status check_request(const char *key, size_t n, weft_error *err) {
     if (!weft_store_takes_key(key))
         return weft_error_set(err, WEFT_E_HOST, "\"%.80s\" is no key of an exchange: 1 to %d of [a-z0-9._-]", key,
                               WEFT_STORE_KEY - 4);
@@ -142,13 +273,12 @@ static weft_status judge_request(const char *key, size_t n, weft_error *err) {
 
 weft_status weft_store_put(weft_store_line to, const char *key, const void *bytes, size_t n, weft_error *err) {
     answer a = {0, 0};
-    weft_status status = judge_request(key, n, err);
+    weft_status status = check_request(key, n, err);
     if (status != WEFT_OK) return status;
-    if (!set_patience(to.file, 0) || !ask(to.file, PUT, key, bytes, n) || !receive_whole(to.file, &a, sizeof a))
+    if (!set_timeout(to.file, 0) || !send_request(to.file, PUT, key, bytes, n) || !receive_all(to.file, &a, sizeof a))
         return lost_store(to, err);
     if (a.code == TWICE)
         return weft_error_set(err, WEFT_E_HOST, "\"%s\" has been put before, by this rank or another", key);
-    if (a.code == FULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for what ranks tell one another");
     return WEFT_OK;
 }
 
@@ -156,18 +286,18 @@ weft_status weft_store_get(weft_store_line from, const char *key, void *bytes, s
                            weft_error *err) {
     char value[WEFT_EXCHANGE_MOST];
     answer a = {0, 0};
-    weft_status status = judge_request(key, n, err);
+    weft_status status = check_request(key, n, err);
     if (status != WEFT_OK) return status;
-    if (!set_patience(from.file, patience) || !ask(from.file, GET, key, NULL, n)) return lost_store(from, err);
-    if (!receive_whole(from.file, &a, sizeof a)) {
+    if (!set_timeout(from.file, patience) || !send_request(from.file, GET, key, NULL, n)) return lost_store(from, err);
+    if (!receive_all(from.file, &a, sizeof a)) {
         if (errno != EAGAIN && errno != EWOULDBLOCK) return lost_store(from, err);
         return weft_error_set(err, WEFT_E_PEER,
-                              "no rank has told it within %d s ([run] patience): one has not started, or has failed "
+                              "no rank has put it within %d s ([run] patience): one has not started, or has failed "
                               "before (the key of the exchange is \"%s\")",
                               (int)patience, key);
     }
     if (a.n > sizeof value) errno = EMSGSIZE;
-    if (a.n > sizeof value || !receive_whole(from.file, value, a.n)) return lost_store(from, err);
+    if (a.n > sizeof value || !receive_all(from.file, value, a.n)) return lost_store(from, err);
     if (a.n != n)
         return weft_error_set(err, WEFT_E_PEER,
                               "\"%s\" is %u bytes where the rank that put it has another version, and %zu here: start "
@@ -209,16 +339,13 @@ static int32_t count_clients(const weft_store *self) {
 }
 
 weft_store *weft_store_create(int32_t n) {
-    weft_store *self = calloc(1, sizeof *self);
-    if (self == NULL) return NULL;
+    weft_store *self = weft_alloc(1, sizeof *self);
     self->n = n;
     self->listener = GONE;
-    self->clients = calloc((size_t)n + STRANGERS, sizeof *self->clients);
-    self->files = calloc((size_t)n + STRANGERS + 1, sizeof *self->files);
-    for (int32_t i = 0; self->clients != NULL && i < count_clients(self); i++) self->clients[i].file = GONE;
-    if (self->clients != NULL && self->files != NULL) return self;
-    weft_store_destroy(self);
-    return NULL;
+    self->clients = weft_alloc(count_clients(self), sizeof *self->clients);
+    self->files = weft_alloc(count_clients(self) + 1, sizeof *self->files);
+    for (int32_t i = 0; i < count_clients(self); i++) self->clients[i].file = GONE;
+    return self;
 }
 
 static void drop_client(client *one) {
@@ -229,7 +356,7 @@ static void drop_client(client *one) {
 
 void weft_store_destroy(weft_store *self) {
     if (self == NULL) return;
-    for (int32_t i = 0; self->clients != NULL && i < count_clients(self); i++)
+    for (int32_t i = 0; i < count_clients(self); i++)
         if (self->clients[i].file != GONE) drop_client(&self->clients[i]);
     while (self->entries != NULL) {
         entry *one = self->entries;
@@ -242,10 +369,11 @@ void weft_store_destroy(weft_store *self) {
 }
 
 void weft_store_admit(weft_store *self, int32_t rank, int file) {
-    self->clients[rank].file = file;
-    self->clients[rank].got = 0;
-    self->clients[rank].waits = false;
-    self->clients[rank].has_begun = true;
+    client *one = &self->clients[rank];
+    one->file = file;
+    one->got = 0;
+    one->waits = false;
+    one->has_begun = true;
 }
 
 void weft_store_listen(weft_store *self, int file, const weft_job_key *key) {
@@ -260,37 +388,30 @@ static entry *find_entry(const weft_store *self, const char *key) {
 }
 
 /* Sends a reply to a client that is listening; drops any other. */
-static void tell_client(client *to, uint32_t code, const void *bytes, size_t n) {
+static void reply(client *to, uint32_t code, const void *bytes, size_t n) {
     const answer a = {code, (uint32_t)n};
     to->waits = false;
     to->got = 0;
-    if (!send_part(to->file, &a, sizeof a, n > 0) || !send_part(to->file, bytes, n, false)) drop_client(to);
+    if (!weft_send_all(to->file, &a, sizeof a, n > 0 ? MSG_MORE : 0) || !weft_send_all(to->file, bytes, n, 0))
+        drop_client(to);
 }
 
-static void tell_those_that_wait(weft_store *self, const entry *of) {
-    for (int32_t i = 0; i < self->n; i++)
-        if (self->clients[i].waits && strcmp(self->clients[i].first.key, of->key) == 0)
-            tell_client(&self->clients[i], TAKEN, of->bytes, of->n);
-}
-
-static void take_entry(weft_store *self, client *from) {
+static void put_entry(weft_store *self, client *from) {
     entry *one = NULL;
     if (find_entry(self, from->first.key) != NULL) {
-        tell_client(from, TWICE, NULL, 0);
+        reply(from, TWICE, NULL, 0);
         return;
     }
-    one = malloc(sizeof *one + from->first.n);
-    if (one == NULL) {
-        tell_client(from, FULL, NULL, 0);
-        return;
-    }
+    one = weft_alloc(1, sizeof *one + from->first.n);
     memcpy(one->key, from->first.key, sizeof one->key);
     memcpy(one->bytes, from->bytes, from->first.n);
     one->n = from->first.n;
     one->next = self->entries;
     self->entries = one;
-    tell_client(from, TAKEN, NULL, 0);
-    tell_those_that_wait(self, one);
+    reply(from, TAKEN, NULL, 0);
+    for (int32_t i = 0; i < self->n; i++)
+        if (self->clients[i].waits && strcmp(self->clients[i].first.key, one->key) == 0)
+            reply(&self->clients[i], TAKEN, one->bytes, one->n);
 }
 
 static bool is_request(const request *r) {
@@ -298,14 +419,10 @@ static bool is_request(const request *r) {
            memchr(r->key, '\0', sizeof r->key) != NULL && weft_store_takes_key(r->key);
 }
 
-static void answer_request(weft_store *self, client *one) {
-    const entry *found = NULL;
-    if (one->first.what == PUT) {
-        take_entry(self, one);
-        return;
-    }
-    found = find_entry(self, one->first.key);
-    if (found != NULL) tell_client(one, TAKEN, found->bytes, found->n);
+static void handle_request(weft_store *self, client *one) {
+    const entry *found = find_entry(self, one->first.key);
+    if (one->first.what == PUT) put_entry(self, one);
+    else if (found != NULL) reply(one, TAKEN, found->bytes, found->n);
     else one->waits = true;
 }
 
@@ -316,25 +433,30 @@ static size_t bytes_missing(const client *one) {
     return head + (one->first.what == PUT ? one->first.n : 0) - one->got;
 }
 
+/* Receives at most n bytes; drops a client whose connection has ended. Returns whether bytes have arrived. */
+static bool receive_some(client *one, void *to, size_t n) {
+    const ssize_t got = recv(one->file, to, n, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
+    if (got <= 0) drop_client(one);
+    else one->got += (size_t)got;
+    return got > 0;
+}
+
 /* Receives data; drops a client with an invalid request, or one that sends while it waits. */
-static void hear_client(weft_store *self, client *one) {
+static void receive_request(weft_store *self, client *one) {
     const size_t head = sizeof one->first;
     char *to = one->got < head ? (char *)&one->first + one->got : one->bytes + (one->got - head);
-    const ssize_t n = one->waits ? 0 : recv(one->file, to, bytes_missing(one), MSG_DONTWAIT);
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
-    if (n <= 0) {
-        drop_client(one);
-        return;
+    if (one->waits) drop_client(one);
+    else if (receive_some(one, to, bytes_missing(one))) {
+        if (one->got == head && !is_request(&one->first)) drop_client(one);
+        else if (bytes_missing(one) == 0) handle_request(self, one);
     }
-    one->got += (size_t)n;
-    if (one->got == head && !is_request(&one->first)) drop_client(one);
-    else if (bytes_missing(one) == 0) answer_request(self, one);
 }
 
 /* ---- unauthenticated connections ---- */
 
 /* Sends the verdict. A connection with the key becomes the rank's; every other one is closed. */
-static void judge_greeting(weft_store *self, client *one) {
+static void check_greeting(weft_store *self, client *one) {
     greeting from;
     verdict v = {.code = WRONG_KEY};
     weft_job_words words;
@@ -343,14 +465,14 @@ static void judge_greeting(weft_store *self, client *one) {
     memcpy(words.server, one->random, sizeof words.server);
     memcpy(words.client, from.random, sizeof words.client);
     words.rank = from.rank;
-    if (from.magic != MAGIC || weft_job_prove(expected, &self->key, "rank", &words, NULL) != WEFT_OK) {
+    if (from.magic != MAGIC || make_proof(expected, &self->key, "rank", &words, NULL) != WEFT_OK) {
         drop_client(one);
         return;
     }
-    if (weft_job_proof_equals(from.proof, expected))
+    if (proofs_are_equal(from.proof, expected))
         v.code = from.rank < 0 || from.rank >= self->n || self->clients[from.rank].file != GONE ? NO_PLACE : WELCOME;
-    if (v.code == WELCOME && weft_job_prove(v.proof, &self->key, "keeper", &words, NULL) != WEFT_OK) v.code = WRONG_KEY;
-    if (!send_part(one->file, &v, sizeof v, false) || v.code != WELCOME) {
+    if (v.code == WELCOME && make_proof(v.proof, &self->key, "keeper", &words, NULL) != WEFT_OK) v.code = WRONG_KEY;
+    if (!weft_send_all(one->file, &v, sizeof v, 0) || v.code != WELCOME) {
         drop_client(one);
         return;
     }
@@ -358,15 +480,9 @@ static void judge_greeting(weft_store *self, client *one) {
     one->file = GONE;
 }
 
-static void hear_stranger(weft_store *self, client *one) {
-    const ssize_t n = recv(one->file, one->bytes + one->got, sizeof(greeting) - one->got, MSG_DONTWAIT);
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
-    if (n <= 0) {
-        drop_client(one);
-        return;
-    }
-    one->got += (size_t)n;
-    if (one->got == sizeof(greeting)) judge_greeting(self, one);
+static void receive_greeting(weft_store *self, client *one) {
+    if (receive_some(one, one->bytes + one->got, sizeof(greeting) - one->got) && one->got == sizeof(greeting))
+        check_greeting(self, one);
 }
 
 bool weft_store_is_own_user(int file) {
@@ -379,13 +495,12 @@ bool weft_store_is_own_user(int file) {
     return getsockopt(file, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && who.uid == geteuid();
 }
 
-static void meet_stranger(weft_store *self) {
+static void accept_stranger(weft_store *self) {
     const int file = accept4(self->listener, NULL, NULL, SOCK_CLOEXEC);
     client *one = &self->clients[self->n + self->next];
     challenge first = {.magic = MAGIC};
     if (file < 0) return;
-    if (!weft_store_is_own_user(file) || !weft_job_random(first.random) ||
-        !send_part(file, &first, sizeof first, false)) {
+    if (!weft_store_is_own_user(file) || !fill_random(first.random) || !weft_send_all(file, &first, sizeof first, 0)) {
         (void)close(file);
         return;
     }
@@ -404,8 +519,8 @@ void weft_store_serve(weft_store *self, int ms) {
     for (int32_t i = 0; i < n; i++)
         if (self->clients[i].file != GONE && self->clients[i].file == self->files[1 + i].fd &&
             self->files[1 + i].revents != 0)
-            (i < self->n ? hear_client : hear_stranger)(self, &self->clients[i]);
-    if (self->files[0].revents != 0) meet_stranger(self);
+            (i < self->n ? receive_request : receive_greeting)(self, &self->clients[i]);
+    if (self->files[0].revents != 0) accept_stranger(self);
 }
 
 bool weft_store_is_over(const weft_store *self) {

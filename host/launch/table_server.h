@@ -1,21 +1,41 @@
 /* host/launch/table_server.h: key-value store shared by the ranks, and its server.
  *
  * Each rank has one connection with one request at a time: put a value under a key, or get a value. The reply to a get
- * waits until a rank has put the value. The server is a loop over connections in a process (own_launcher.h) or in a
+ * waits until a rank has put the value. The server is a loop over connections in a process (find.h) or in a
  * thread of rank 0 (rendezvous.h). A connection through a listening socket is assigned to a rank after it has proved
- * the job's secret (job_secret.h). A rank that has lost its connection may connect again. */
+ * the job's secret. A rank that has lost its connection may connect again. */
 #ifndef WEFT_HOST_LAUNCH_TABLE_SERVER_H
 #define WEFT_HOST_LAUNCH_TABLE_SERVER_H
 
-#include "launch/job_secret.h"
+#include "base/hash.h"
 
 #include <stdbool.h>
 #include <weft/host.h>
 
+/* ---- authentication: two processes prove that they belong to one user's job ----
+ *
+ * The secret is WEFT_JOB_SECRET, if it is set. Otherwise it is the file weft/job-secret of the user's data directory
+ * ($XDG_DATA_HOME or ~/.local/share), which the first process that needs it creates with mode 0600. The secret is never
+ * sent. Each side sends random bytes, and its proof is a SHA-256 over the secret and both sides' bytes. */
+
+#define WEFT_JOB_SECRET "WEFT_JOB_SECRET"
+
+typedef struct weft_job_key {
+    unsigned char bytes[WEFT_HASH_BYTES];
+} weft_job_key;
+
+typedef struct weft_job_words { /* random bytes of both sides, and the rank that connects */
+    unsigned char server[WEFT_HASH_BYTES], client[WEFT_HASH_BYTES];
+    int32_t rank;
+} weft_job_words;
+
+/* Reads the secret, or creates it. */
+weft_status weft_job_key_read(weft_job_key *out, weft_error *err);
+
 enum { WEFT_STORE_KEY = 64 }; /* bytes of a key with its end */
 
-/* Returns true for a valid key: words of [a-z0-9._-]. */
-bool weft_store_takes_key(const char *key);
+/* Sends all bytes. flags: MSG_MORE: further data follows and is sent together. [any-thread] */
+bool weft_send_all(int file, const void *bytes, size_t n, int flags);
 
 /* ---- client: calls block until the reply ---- */
 
@@ -39,7 +59,7 @@ weft_status weft_store_get(weft_store_line from, const char *key, void *bytes, s
 
 typedef struct weft_store weft_store;
 
-/* Creates a store for at most n ranks; NULL: no memory. */
+/* Creates a store for at most n ranks. */
 weft_store *weft_store_create(int32_t n);
 void weft_store_destroy(weft_store *self); /* closes its connections; NULL is fine */
 /* Takes ownership of the connection of a rank that needs no proof. */

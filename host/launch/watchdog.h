@@ -42,21 +42,6 @@ typedef struct weft_rank_view {
     weft_crumb call; /* its current plugin call, or its last */
 } weft_rank_view;
 
-/* Returns true if the rank ended abnormally. */
-bool weft_rank_has_failed(const weft_rank_view *rank);
-
-/* Milliseconds. */
-typedef struct weft_watchdog_times {
-    int64_t quiet;    /* since the last progress */
-    int64_t left;     /* since a rank failed or disappeared */
-    int64_t settle;   /* threshold for `left`: by then all machines have sent their state */
-    int64_t patience; /* threshold for `quiet` */
-} weft_watchdog_times;
-
-/* Writes the diagnosis of n ranks; false: no failure, continue. */
-bool weft_watchdog_assess(char *out, size_t size, const weft_rank_view *ranks, int32_t n,
-                          const weft_watchdog_times *times);
-
 /* Writes the message for a stopped job. It mentions --resume if the command has it (resumes; false at first) and the
  * run's output directory contains a checkpoint. A watchdog that a rank has forked inherits both settings. [main] */
 void weft_watchdog_explain(char *out, size_t size, const char *why);
@@ -65,16 +50,19 @@ void weft_watchdog_output(const char *directory);
 
 typedef struct weft_watchdog {
     weft_heartbeat *heartbeats; /* [n] */
-    weft_rank_view *ranks;      /* [total]: those of this machine, then those of other watchdogs (node_watchdog.h) */
+    weft_rank_view *ranks;      /* [total]: those of this machine, then those of other watchdogs (sidecar.h) */
     int *files;                 /* [n] one pidfd per process; -1: missing or closed */
     int *links;                 /* [n] the ranks' connections; -1: missing or closed */
     int32_t *woke;              /* [2 n] ranks whose processes have ended since the last check, in that order */
     int32_t n, total, n_woke;
-    int listener; /* for the links; -1: closed */
-    int events;   /* an epoll: it reports events in their order of occurrence */
-    uint64_t progress;
-    weft_watchdog_times times;
-    int64_t last; /* last check, CLOCK_MONOTONIC in milliseconds; 0: no check yet */
+    int listener;      /* for the links; -1: closed */
+    int events;        /* an epoll: it reports events in their order of occurrence */
+    uint64_t progress; /* of all ranks at the last decision */
+    /* milliseconds */
+    int64_t quiet;  /* since the last progress */
+    int64_t left;   /* since a rank failed or disappeared */
+    int64_t settle; /* threshold for `left`: by then all machines have sent their state */
+    int64_t last;   /* last check, CLOCK_MONOTONIC; 0: no check yet */
 } weft_watchdog;
 
 /* Opens a watch of n records, which other processes find at path, in a world of `total` ranks. The watch keeps a
@@ -82,13 +70,13 @@ typedef struct weft_watchdog {
 weft_status weft_watchdog_open(weft_watchdog *self, weft_heartbeat *heartbeats, const char *path, int32_t n,
                                int32_t total, weft_error *err);
 /* Adds a descriptor that ends a wait when it is readable. */
-bool weft_watchdog_attend(const weft_watchdog *self, int file);
+bool weft_watchdog_add(const weft_watchdog *self, int file);
 void weft_watchdog_close(weft_watchdog *self);
 
 /* Waits for an event, at most one tick. */
 void weft_watchdog_wait(weft_watchdog *self);
 /* Checks the processes of this machine; returns the milliseconds since the last check. */
-int64_t weft_watchdog_see(weft_watchdog *self);
+int64_t weft_watchdog_check(weft_watchdog *self);
 /* Evaluates all ranks after `ms` more milliseconds. Returns true if they must be stopped, with the reason in `out`. */
 bool weft_watchdog_decide(weft_watchdog *self, char *out, size_t size, int64_t ms);
 /* Returns true if every rank of this machine has started and installed its signal handlers, or has ended. */

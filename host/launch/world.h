@@ -1,10 +1,11 @@
 /* host/launch/world.h: this process's rank and the world of ranks.
  *
  * The world is known before any plugin runs: from the variables that a launcher sets for each process
- * (host/launch/find.h finds them), or it is one rank. The communicator confirms it and adds the machine of each rank.
- */
+ * (find.h), or it is one rank. The communicator confirms it and adds the machine of each rank. */
 #ifndef WEFT_HOST_LAUNCH_WORLD_H
 #define WEFT_HOST_LAUNCH_WORLD_H
+
+#include "config/config.h"
 
 #include <stdbool.h>
 #include <weft/comm.h>
@@ -38,5 +39,11 @@ void weft_world_set(const weft_world *world);
 
 /* Adds the communicator's information. WEFT_E_PEER: it differs from the launcher's variables. [main] */
 weft_status weft_world_confirm(const weft_comm_info *info, weft_error *err);
+
+/* selects the ranks that print their lines: [run] log_ranks. */
+
+/* Sets world->speaks. list: the value of [run] log_ranks. WEFT_E_USER: invalid list, or a rank outside a world of
+ * several ranks. */
+weft_status weft_log_ranks_validate(weft_world *world, const char *list, const weft_config *config, weft_error *err);
 
 #endif

@@ -1,14 +1,40 @@
-/* host/model/ask_model.c: see declare.h. Creates a declared model from its config.json. builder.c fills the module
+/* host/model/ask_model.c: Creates a declared model from its config.json. builder.c fills the module
  * tree, and select.c selects the trained parameters. */
-#include "model/declare.h"
-
-#include <stdlib.h>
+#include "model/ask_model.h"
 
 #include "base/text.h"
 #include "model/builder.h"
 #include "model/config_json.h"
-#include "model/quantization.h"
+#include "model/declare.h"
 #include "plugin/enter.h"
+
+#include <stdlib.h>
+
+static const char key[] = "quantization_config";
+
+/* True for bitsandbytes. Its releases that supported only 8 bits did not name a method. */
+static bool is_bitsandbytes(const json_t *said) {
+    const json_t *method = json_object_get(said, "quant_method");
+    if (method != NULL) return json_is_string(method) && strcmp(json_string_value(method), "bitsandbytes") == 0;
+    return json_is_true(json_object_get(said, "load_in_8bit")) || json_is_true(json_object_get(said, "load_in_4bit"));
+}
+
+weft_status weft_quantization_take(bool *taken, char **text, size_t *bytes, const char *path, weft_error *err) {
+    json_t *config = NULL;
+    char *without = NULL;
+    size_t n = 0;
+    const weft_status status = weft_json_parse(&config, *text, *bytes, 0, path, err);
+    if (status != WEFT_OK) return status;
+    *taken = is_bitsandbytes(json_object_get(config, key));
+    json_decref(config);
+    if (!*taken) return WEFT_OK;
+    without = weft_config_json_without(*text, *bytes, key, &n);
+    if (without == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %s", path);
+    free(*text);
+    *text = without;
+    *bytes = n;
+    return WEFT_OK;
+}
 
 enum { CONFIG_LIMIT = 16 << 20 };
 
@@ -22,16 +48,14 @@ static weft_status check_whole(weft_declared *self, weft_error *err) {
                               self->n_parameters, self->n_segments, (long long)self->carry_width);
     if (info->vocab_size < 1 || info->vocab_size > INT32_MAX || info->max_context < 1)
         return weft_error_set(err, WEFT_E_PLUGIN,
-                              "the model plugin says vocabulary %lld and context %lld; both are at least 1 and a "
-                              "vocabulary fits 31 bits",
+                              "the model plugin returns vocabulary %lld and context %lld. Allowed: at least 1, and a "
+                              "vocabulary below 2^31",
                               (long long)info->vocab_size, (long long)info->max_context);
     if (info->n_layers > 0 && (info->layer_path == NULL || weft_declared_module(self, info->layer_path) < 0))
-        return weft_error_set(err, WEFT_E_PLUGIN,
-                              "the model plugin says that its %lld blocks lie under '%s', where no "
-                              "module is",
+        return weft_error_set(err, WEFT_E_PLUGIN, "the model plugin returns %lld blocks below '%s', which is no module",
                               (long long)info->n_layers, info->layer_path == NULL ? "" : info->layer_path);
     if (info->head_path != NULL && weft_declared_module(self, info->head_path) < 0)
-        return weft_error_set(err, WEFT_E_PLUGIN, "the model plugin says that its head is '%s', where no module is",
+        return weft_error_set(err, WEFT_E_PLUGIN, "the model plugin returns '%s' as its head, which is no module",
                               info->head_path);
     return WEFT_OK;
 }
@@ -64,11 +88,10 @@ static weft_status set_vocabulary(weft_declared *self, const weft_vocabulary *vo
 static weft_status check_vocabulary(const weft_declared *self, weft_error *err) {
     const weft_vocabulary *wanted = &self->vocabulary;
     if (wanted->rows == 0 || wanted->rows == self->info.vocab_size) return WEFT_OK;
-    return weft_error_set(
-        err, WEFT_E_UNSUPPORTED,
-        "the model plugin has a vocabulary of %lld where vocab_size of config.json is %lld; rows for tokens that are "
-        "added cannot be given to it",
-        (long long)self->info.vocab_size, (long long)wanted->rows);
+    return weft_error_set(err, WEFT_E_UNSUPPORTED,
+                          "the model plugin returns a vocabulary of %lld, and vocab_size of config.json is %lld; it "
+                          "cannot get rows for added tokens",
+                          (long long)self->info.vocab_size, (long long)wanted->rows);
 }
 
 weft_status weft_declared_create(weft_declared **out, const weft_host *host, const weft_model_plugin *plugin,
@@ -100,7 +123,7 @@ weft_status weft_declared_create_with(weft_declared **out, const weft_host *host
     source.config_bytes = self->config_bytes;
     WEFT_PLUGIN_CALL(status, plugin, create, err, &self->model, host, plugin_config, &source);
     if (status == WEFT_OK && self->model == NULL)
-        status = weft_error_set(err, WEFT_E_PLUGIN, "it answers WEFT_OK in its create and has made nothing");
+        status = weft_error_set(err, WEFT_E_PLUGIN, "it returned WEFT_OK from its create without an object");
     if (status == WEFT_OK) status = declare_and_check(self, err);
     if (status == WEFT_OK) status = check_vocabulary(self, err);
 done:

@@ -2,8 +2,6 @@
 #include "model/builder.h"
 
 #include "plugin/enter.h"
-#include "plugin/sticky_error.h"
-#include "plugin/slow_warning.h"
 
 #include <stdlib.h>
 
@@ -42,8 +40,7 @@ static void *allocate_zeroed(weft_builder_ctx *ctx, size_t size) {
 
 /* Adds a name to the lookup. The string must stay valid as long as the declared model. */
 static void note_name(weft_builder_ctx *ctx, weft_lookup *names, const char *name, int32_t number) {
-    if (!weft_sticky_error_is_set(&ctx->first) && !weft_lookup_put(names, name, number))
-        weft_sticky_error_keep(&ctx->first, WEFT_E_MEMORY, "no memory for the model's description");
+    if (!weft_sticky_error_is_set(&ctx->first)) weft_lookup_put(names, name, number);
 }
 
 /* ---- modules ---- */
@@ -54,11 +51,10 @@ static bool is_module_name_good(weft_builder_ctx *ctx, const weft_module *parent
         weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN, "the %s plugin declares a module without a name or a class",
                                ctx->who);
     else if (strchr(name, '.') != NULL || (parent != NULL && name[0] == '\0'))
-        weft_sticky_error_keep(
-            &ctx->first, WEFT_E_PLUGIN,
-            "the %s plugin declares a module named '%s': a name is one part of a path, without dots, and only a "
-            "root may have none",
-            ctx->who, name);
+        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN,
+                               "the %s plugin declares a module named '%s'. Allowed: one component of a path, without "
+                               "dots; an empty name only for a root",
+                               ctx->who, name);
     return !weft_sticky_error_is_set(&ctx->first);
 }
 
@@ -131,28 +127,26 @@ static void judge_storage(weft_builder_ctx *ctx, const weft_module *module, cons
             "matrix is packed",
             ctx->who, module->path, spec->name, weft_dtype_name(spec->storage));
     else if (!weft_dtype_is_flat(spec->storage) && spec->in % block != 0)
-        weft_sticky_error_keep(
-            &ctx->first, WEFT_E_PLUGIN,
-            "the %s plugin declares '%s.%s' with the storage %s and rows of %lld elements, which are "
-            "no multiple of its blocks of %lld; leave this weight to the host (storage = 0)",
-            ctx->who, module->path, spec->name, weft_dtype_name(spec->storage), (long long)spec->in, (long long)block);
+        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN,
+                               "the %s plugin declares '%s.%s' with the storage %s and rows of %lld elements. Allowed: "
+                               "a multiple of its blocks of %lld. Fix: set storage = 0, with which the host selects it",
+                               ctx->who, module->path, spec->name, weft_dtype_name(spec->storage), (long long)spec->in,
+                               (long long)block);
 }
 
 /* Checks that only a linear's unpacked matrix is transposed. */
 static void judge_transposed(weft_builder_ctx *ctx, const weft_module *module, const weft_weight_spec *spec) {
     if (!spec->transposed) return;
     if (spec->role != WEFT_WEIGHT_LINEAR)
-        weft_sticky_error_keep(
-            &ctx->first, WEFT_E_PLUGIN,
-            "the %s plugin declares '%s.%s' as transposed, and it is no linear: only a linear's matrix "
-            "may lie as (in, out)",
-            ctx->who, module->path, spec->name);
+        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN,
+                               "the %s plugin declares '%s.%s' as transposed. Allowed: only the matrix of a linear may "
+                               "be stored as (in, out)",
+                               ctx->who, module->path, spec->name);
     else if (spec->storage != 0)
-        weft_sticky_error_keep(
-            &ctx->first, WEFT_E_PLUGIN,
-            "the %s plugin declares '%s.%s' as transposed and with the storage %s: what is packed lies "
-            "as (out, in)",
-            ctx->who, module->path, spec->name, weft_dtype_name(spec->storage));
+        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN,
+                               "the %s plugin declares '%s.%s' as transposed and with the storage %s. Allowed: packed "
+                               "matrices are stored as (out, in)",
+                               ctx->who, module->path, spec->name, weft_dtype_name(spec->storage));
 }
 
 static bool is_spec_good(weft_builder_ctx *ctx, const weft_module *module, const weft_weight_spec *spec) {
@@ -160,14 +154,14 @@ static bool is_spec_good(weft_builder_ctx *ctx, const weft_module *module, const
     if (module == NULL || spec == NULL || !WEFT_WHOLE(spec, weft_weight_spec) || spec->name == NULL ||
         spec->name[0] == '\0') {
         weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN,
-                               "the %s plugin declares a weight without a module, a name or a whole spec", ctx->who);
+                               "the %s plugin declares a weight without a module, a name or a complete spec", ctx->who);
         return false;
     }
     name = spec->name;
     if (!weft_struct_known(spec, sizeof *spec))
         weft_sticky_error_keep(&ctx->first, WEFT_E_UNSUPPORTED,
-                               "the %s plugin says something of '%s.%s' behind the %zu bytes that this host knows of a "
-                               "weight; build the plugin with this host's headers, or use a later host",
+                               "the %s plugin sets fields of '%s.%s' beyond the %zu bytes that this host supports for "
+                               "a weight. Fix: build the plugin with this host's headers, or use a newer host",
                                ctx->who, module->path, name, sizeof *spec);
     else if (spec->role != WEFT_WEIGHT_LINEAR && spec->role != WEFT_WEIGHT_EMBEDDING && spec->role != WEFT_WEIGHT_GAIN)
         weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN, "the %s plugin declares '%s.%s' with the unknown role %d",
@@ -185,7 +179,7 @@ static bool is_spec_good(weft_builder_ctx *ctx, const weft_module *module, const
              (spec->role != WEFT_WEIGHT_EMBEDDING || spec->padding < 0 || spec->padding >= spec->out))
         weft_sticky_error_keep(
             &ctx->first, WEFT_E_PLUGIN,
-            "the %s plugin declares '%s.%s' with the padding %d, which is a row of an embedding, from 0 to its last",
+            "the %s plugin declares '%s.%s' with the padding %d. Allowed: a row of an embedding, from 0 to its last",
             ctx->who, module->path, name, spec->padding);
     else if (spec->gain_from_one && spec->role != WEFT_WEIGHT_GAIN)
         weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN,
@@ -202,14 +196,13 @@ static bool is_spec_good(weft_builder_ctx *ctx, const weft_module *module, const
     else if (spec->init_form == WEFT_INIT_ROW_NORMS &&
              (spec->role != WEFT_WEIGHT_GAIN || spec->init_of == NULL || spec->init_of->role == WEFT_WEIGHT_GAIN ||
               spec->init_of->is_slice || spec->init_of->out != spec->in))
-        weft_sticky_error_keep(
-            &ctx->first, WEFT_E_PLUGIN,
-            "the %s plugin declares '%s.%s' to start as norms of rows, and it is no gain with an element "
-            "for each row of a whole matrix",
-            ctx->who, module->path, name);
+        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN,
+                               "the %s plugin declares '%s.%s' to start as norms of rows. Allowed: a gain with an "
+                               "element for each row of a complete matrix",
+                               ctx->who, module->path, name);
     else if (spec->frozen != 0 && !ctx->adds)
         weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN,
-                               "the %s plugin declares '%s.%s' as frozen, which is for an adapter to say", ctx->who,
+                               "the %s plugin declares '%s.%s' as frozen. Allowed: only for adapters", ctx->who,
                                module->path, name);
     else judge_storage(ctx, module, spec);
     if (!weft_sticky_error_is_set(&ctx->first)) judge_transposed(ctx, module, spec);
@@ -292,9 +285,10 @@ static weft_weight *builder_tie(weft_builder_ctx *ctx, weft_module *module, cons
         return NULL;
     }
     if (weft_parameter_is_packed(&ctx->declared->parameters[storage->parameter])) {
-        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN,
-                               "the %s plugin ties '%s' to '%s', which is packed; what is packed has one name",
-                               ctx->who, name, ctx->declared->parameters[storage->parameter].name);
+        weft_sticky_error_keep(
+            &ctx->first, WEFT_E_PLUGIN,
+            "the %s plugin ties '%s' to '%s', which is packed. Allowed: one name for a packed matrix", ctx->who, name,
+            ctx->declared->parameters[storage->parameter].name);
         return NULL;
     }
     own = builder_module(ctx, module, name, class_name);
@@ -318,23 +312,22 @@ static int64_t slice_unit(const weft_weight *weight) {
 static bool is_slice_good(weft_builder_ctx *ctx, const weft_weight *weight, int64_t first, int64_t rows) {
     const char *name = NULL;
     if (weight == NULL) {
-        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN, "the %s plugin takes a slice of no weight", ctx->who);
+        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN, "the %s plugin requests a slice of no weight", ctx->who);
         return false;
     }
     name = ctx->declared->parameters[weight->parameter].name;
     if (weight->role != WEFT_WEIGHT_LINEAR || weight->is_slice)
-        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN, "the %s plugin takes a slice of '%s', which %s", ctx->who,
+        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN, "the %s plugin requests a slice of '%s', which %s", ctx->who,
                                name, weight->role != WEFT_WEIGHT_LINEAR ? "is no linear" : "is a slice itself");
     else if (first < 0 || rows < 1 || first > weight->out - rows)
         weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN,
-                               "the %s plugin takes %lld rows from row %lld on of '%s', which has %lld", ctx->who,
+                               "the %s plugin requests %lld rows from row %lld on of '%s', which has %lld", ctx->who,
                                (long long)rows, (long long)first, name, (long long)weight->out);
     else if (first % slice_unit(weight) != 0)
-        weft_sticky_error_keep(
-            &ctx->first, WEFT_E_PLUGIN,
-            "the %s plugin takes columns from %lld on of '%s', which is transposed and has %lld; slices "
-            "of it begin at multiples of %lld",
-            ctx->who, (long long)first, name, (long long)weight->out, (long long)slice_unit(weight));
+        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN,
+                               "the %s plugin requests columns from %lld on of '%s', which is transposed and has %lld. "
+                               "Allowed: slices that begin at multiples of %lld",
+                               ctx->who, (long long)first, name, (long long)weight->out, (long long)slice_unit(weight));
     return !weft_sticky_error_is_set(&ctx->first);
 }
 
@@ -485,11 +478,10 @@ static void refuse_second(weft_builder_ctx *ctx, const weft_declared_site *site)
     const weft_joined_adapter *adapters = ctx->declared->adapters;
     const char *first = weft_plugin_id(adapters[site->claimed - 1].plugin);
     const char *second = weft_plugin_id(adapters[ctx->declared->n_adapters - 1].plugin);
-    weft_sticky_error_keep(
-        &ctx->first, WEFT_E_USER,
-        "[adapter] plugin names %s, which changes '%s', as %s does: a place has one adapter. Give them "
-        "targets that differ, or take one of them out",
-        second, site->view.path, first);
+    weft_sticky_error_keep(&ctx->first, WEFT_E_USER,
+                           "[adapter] plugin contains %s, which changes '%s', as %s does. Allowed: one adapter per "
+                           "module. Fix: choose different targets, or remove one adapter",
+                           second, site->view.path, first);
 }
 
 /* Claims a site. Slices of a claimed parameter are claimed with it. */
@@ -498,11 +490,11 @@ static void builder_claim(weft_builder_ctx *ctx, uint32_t site) {
     const weft_site *view = site < (uint32_t)self->n_sites ? &self->sites[site].view : NULL;
     if (weft_sticky_error_is_set(&ctx->first)) return;
     if (view == NULL || view->whole >= 0)
-        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN,
-                               view == NULL
-                                   ? "the adapter plugin claims site %u of %d"
-                                   : "the adapter plugin claims site %u of %d, which is a slice: claim its whole",
-                               (unsigned)site, self->n_sites);
+        weft_sticky_error_keep(
+            &ctx->first, WEFT_E_PLUGIN,
+            view == NULL ? "the adapter plugin claims site %u of %d"
+                         : "the adapter plugin claims site %u of %d, which is a slice. Fix: claim its complete matrix",
+            (unsigned)site, self->n_sites);
     else if (self->sites[site].claimed != 0 && self->sites[site].claimed != self->n_adapters)
         refuse_second(ctx, &self->sites[site]);
     else if (!is_served(self->adapters[self->n_adapters - 1].plugin, view->kind))

@@ -1,6 +1,6 @@
 /* host/model/builder.h: the functions that a model plugin calls to declare itself, and an adapter to extend the model.
  *
- * The builder records the first error and reports it at the end (host/plugin/sticky_error.h), so that a `declare`
+ * The builder records the first error and reports it at the end (host/plugin/enter.h), so that a `declare`
  * needs no error checks. */
 #ifndef WEFT_HOST_MODEL_BUILDER_H
 #define WEFT_HOST_MODEL_BUILDER_H

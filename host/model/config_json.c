@@ -119,6 +119,18 @@ static bool is_key(const char *text, const member *found, const char *key) {
     return found->key_end - found->key == n + 2 && memcmp(text + found->key + 1, key, n) == 0;
 }
 
+const char *weft_config_json_value(const char *text, size_t bytes, const char *key, size_t *out_bytes) {
+    size_t at = 0;
+    int depth = 0;
+    member found;
+    while (next_member(&found, text, bytes, &at, &depth)) {
+        if (!is_key(text, &found, key)) continue;
+        *out_bytes = found.value_end - found.value;
+        return text + found.value;
+    }
+    return NULL;
+}
+
 /* Writes keys that the text lacks at the front. */
 static void put_missing(FILE *stream, const weft_json_change *changes, size_t n, const bool *there) {
     for (size_t i = 0; i < n; i++)

@@ -25,6 +25,10 @@ enum { WEFT_JSON_CHANGES = 8 }; /* maximum per call */
 char *weft_config_json_change(const char *text, size_t bytes, const weft_json_change *changes, size_t n,
                               size_t *out_bytes);
 
+/* Returns the value of a key of the outermost object in the text, with its length; NULL: the key is missing.
+ * [any-thread] */
+const char *weft_config_json_value(const char *text, size_t bytes, const char *key, size_t *out_bytes);
+
 /* Returns a copy without this key of the outermost object and its comma. Other rules as above. [any-thread] */
 char *weft_config_json_without(const char *text, size_t bytes, const char *key, size_t *out_bytes);
 

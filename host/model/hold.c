@@ -1,7 +1,7 @@
 /* host/model/hold.c: see hold.h. */
 #include "model/hold.h"
 
-#include "base/sizes.h"
+#include "base/units.h"
 
 #include <stdlib.h>
 
@@ -16,7 +16,7 @@ weft_status weft_hold_create(weft_hold **out, const weft_layout *layout, const w
     if (self != NULL) self->spans = calloc((size_t)n_groups + 1, sizeof *self->spans);
     if (self == NULL || self->spans == NULL) {
         weft_hold_destroy(self);
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory for what a rank keeps of %d groups", (int)n_groups);
+        return weft_error_set(err, WEFT_E_MEMORY, "no memory for the state of %d groups", (int)n_groups);
     }
     self->n_groups = n_groups;
     for (int32_t g = 0; g < n_groups; g++) {

@@ -1,7 +1,7 @@
 /* host/model/process_group.c: see process_group.h. */
 #include "model/process_group.h"
 
-#include "base/sizes.h"
+#include "base/units.h"
 
 #include <stdlib.h>
 

@@ -1,12 +1,100 @@
 /* host/model/region.c: see region.h. */
 #include "model/region.h"
 
+#include "plugin/enter.h"
+#include "plugin/services.h"
+
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "plugin/device_queries.h"
-#include "plugin/enter.h"
-#include "plugin/services.h"
+static weft_status take_piece(const weft_double_buffer *self, void **out, int64_t bytes, weft_error *err) {
+    weft_doing before;
+    if (self->transfer == NULL) {
+        *out = malloc((size_t)bytes + 1);
+        return *out != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for a chunk of the weights");
+    }
+    before = weft_plugin_enter(self->kernels, "take");
+    return weft_plugin_leave(before, self->transfer->take(self->device, out, bytes, err), err);
+}
+
+weft_status weft_double_buffer_open(weft_double_buffer *out, const weft_device_plugin *kernels, weft_device *device,
+                                    int64_t bytes, weft_error *err) {
+    const weft_double_buffer empty = {.kernels = kernels, .device = device};
+    weft_status status = WEFT_OK;
+    *out = empty;
+    status = weft_device_transfer_find(&out->transfer, kernels, device, err);
+    for (int i = 0; i < 2 && status == WEFT_OK; i++) status = take_piece(out, &out->memory[i], bytes, err);
+    if (status != WEFT_OK) (void)weft_double_buffer_close(out, NULL);
+    return status;
+}
+
+/* Waits for the buffer's transfer. */
+static weft_status await_piece(weft_double_buffer *self, int i, weft_error *err) {
+    weft_event *event = self->events[i];
+    weft_doing before;
+    self->events[i] = NULL;
+    if (event == NULL) return WEFT_OK;
+    before = weft_plugin_enter(self->kernels, "await");
+    return weft_plugin_leave(before, self->transfer->await(self->device, event, err), err);
+}
+
+weft_status weft_double_buffer_close(weft_double_buffer *self, weft_error *err) {
+    const weft_double_buffer empty = {0};
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < 2; i++) {
+        const weft_status one = await_piece(self, i, status == WEFT_OK ? err : NULL);
+        if (status == WEFT_OK) status = one;
+        if (self->transfer == NULL) free(self->memory[i]);
+        else if (self->memory[i] != NULL) self->transfer->give_back(self->device, self->memory[i]);
+    }
+    *self = empty;
+    return status;
+}
+
+weft_status weft_double_buffer_bytes(weft_double_buffer *self, void **out, weft_error *err) {
+    const weft_status status = await_piece(self, self->turn, err);
+    *out = self->memory[self->turn];
+    return status;
+}
+
+/* Records the stream event of the current buffer's transfer and switches to the other buffer. */
+static weft_status set_out(weft_double_buffer *self, weft_error *err) {
+    weft_status status = WEFT_OK;
+    if (self->transfer != NULL)
+        WEFT_PLUGIN_CALL(status, self->kernels, record_event, err, self->device, NULL, &self->events[self->turn]);
+    self->turn = 1 - self->turn;
+    return status;
+}
+
+weft_status weft_double_buffer_send(weft_double_buffer *self, weft_ref to, int64_t bytes, weft_error *err) {
+    const void *from = self->memory[self->turn];
+    weft_status status = WEFT_OK;
+    if (self->transfer == NULL)
+        WEFT_PLUGIN_CALL(status, self->kernels, write, err, self->device, NULL, to, from, bytes);
+    else {
+        const weft_doing before = weft_plugin_enter(self->kernels, "upload");
+        status = weft_plugin_leave(before, self->transfer->upload(self->device, NULL, to, from, bytes, err), err);
+    }
+    return status == WEFT_OK ? set_out(self, err) : status;
+}
+
+weft_status weft_double_buffer_fetch(weft_double_buffer *self, weft_ref from, int64_t bytes, weft_error *err) {
+    void *to = self->memory[self->turn];
+    weft_status status = await_piece(self, self->turn, err);
+    if (status != WEFT_OK) return status;
+    if (self->transfer == NULL) WEFT_PLUGIN_CALL(status, self->kernels, read, err, self->device, NULL, to, from, bytes);
+    else {
+        const weft_doing before = weft_plugin_enter(self->kernels, "download");
+        status = weft_plugin_leave(before, self->transfer->download(self->device, NULL, to, from, bytes, err), err);
+    }
+    return status == WEFT_OK ? set_out(self, err) : status;
+}
+
+weft_status weft_double_buffer_take(weft_double_buffer *self, int ago, const void **out, weft_error *err) {
+    const int i = ago == 0 ? 1 - self->turn : self->turn;
+    *out = self->memory[i];
+    return await_piece(self, i, err);
+}
 
 int32_t weft_region_file_dtype(const weft_region_file *self, int32_t tensor) {
     const int32_t held = weft_region_dtype(self->region, self->parameters[tensor]);
@@ -97,7 +185,7 @@ static weft_status fill_piece(fill_job *job, const piece *p, weft_double_buffer 
     const char *name = self->declared->parameters[p->parameter].name;
     void *staging = NULL;
     weft_status status = weft_double_buffer_bytes(double_buffer, &staging, job->err);
-    if (status != WEFT_OK) return weft_error_prefix(job->err, "weights on their way, before %s: ", name);
+    if (status != WEFT_OK) return weft_error_prefix(job->err, "transfer of the weights before %s: ", name);
     status = job->source(job->context, p->parameter, p->first, p->n, dtype, staging, job->err);
     if (status != WEFT_OK) return status;
     clear_padding(staging, p, dtype);
@@ -113,11 +201,11 @@ static weft_status fill_through_staging(fill_job *job) {
     weft_status status = weft_double_buffer_open(&double_buffer, self->kernels, self->device,
                                                  weft_f32_bytes(WEFT_REGION_PIECE + self->layout->grid), job->err),
                 closed = WEFT_OK;
-    if (status != WEFT_OK) return weft_error_prefix(job->err, "room for weights on their way: ");
+    if (status != WEFT_OK) return weft_error_prefix(job->err, "memory for the transfer of weights: ");
     for (int64_t i = 0; i < job->n && status == WEFT_OK; i++) status = fill_piece(job, &job->pieces[i], &double_buffer);
     closed = weft_double_buffer_close(&double_buffer, status == WEFT_OK ? job->err : NULL);
     if (status != WEFT_OK || closed == WEFT_OK) return status;
-    return weft_error_prefix(job->err, "weights on their way, the last of them: ");
+    return weft_error_prefix(job->err, "transfer of the last weights: ");
 }
 
 weft_status weft_region_fill(const weft_region *self, const int32_t *parameters, int32_t n, weft_region_source *source,
@@ -129,7 +217,7 @@ weft_status weft_region_fill(const weft_region *self, const int32_t *parameters,
     for (int32_t i = 0; i < n; i++) pieces += (size_t)(self->declared->parameters[parameters[i]].numel / job.size + 1);
     job.pieces = malloc((pieces + 1) * sizeof *job.pieces);
     if (job.pieces == NULL)
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of pieces of the weights");
+        return weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of chunks of the weights");
     for (int32_t i = 0; i < n; i++) cut_into_pieces(&job, parameters[i]);
     if (visible) weft_services()->parallel_for(weft_services(), job.n, fill_visible, &job);
     else job.status = fill_through_staging(&job);
@@ -142,8 +230,9 @@ static weft_status of_parameter(const weft_region *self, int32_t parameter, weft
     return weft_error_prefix(err, "%s: ", self->declared->parameters[parameter].name);
 }
 
-weft_status weft_region_kept(const weft_region *self, int32_t parameter, int64_t first, int64_t n, void *staging,
-                             const void **out, weft_error *err) {
+/* Does the same for elements that this rank stores. */
+static weft_status weft_region_kept(const weft_region *self, int32_t parameter, int64_t first, int64_t n, void *staging,
+                                    const void **out, weft_error *err) {
     const void *view = view_of_element(self, parameter, first);
     weft_status status = WEFT_OK;
     if (view == NULL)

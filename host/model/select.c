@@ -63,11 +63,10 @@ static weft_status refuse_no_match(const weft_declared *declared, const char *it
     advise_stars(meant, sizeof meant, declared, item);
     for (int32_t p = 0; p < declared->n_parameters && p < SHOWN && n < sizeof names; p++)
         n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", p == 0 ? "" : ", ", declared->parameters[p].name);
-    return weft_error_set(
-        err, WEFT_E_USER,
-        "'%s' is no parameter of this model; allowed are all, adapter, head, vocabulary, first:N, last:N and "
-        "parameter names in which * stands for any text. Its %d parameters begin with %s%s",
-        item, declared->n_parameters, names, meant);
+    return weft_error_set(err, WEFT_E_USER,
+                          "'%s' is no parameter of this model. Allowed: all, adapter, head, vocabulary, first:N, "
+                          "last:N and parameter names, in which * matches any text. Its %d parameters begin with %s%s",
+                          item, declared->n_parameters, names, meant);
 }
 
 /* Marks the head. Returns false if the model has no head. */
@@ -86,8 +85,7 @@ static bool find_head(const weft_declared *declared, bool *wanted) {
 
 static weft_status mark_head(const weft_declared *declared, bool *wanted, weft_error *err) {
     if (find_head(declared, wanted)) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_USER,
-                          "'head' names nothing: this model has no head; give parameter names instead");
+    return weft_error_set(err, WEFT_E_USER, "'head': this model has no head. Fix: use parameter names instead");
 }
 
 /* Marks parameters with a row per token: embedding tables, and the head, tied or not. */
@@ -100,9 +98,9 @@ static weft_status mark_vocabulary(const weft_declared *declared, bool *wanted, 
             wanted[p] = any = true;
     }
     if (any) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_USER,
-                          "'vocabulary' names nothing: this model has neither a table of tokens nor a head; give "
-                          "parameter names instead");
+    return weft_error_set(
+        err, WEFT_E_USER,
+        "'vocabulary': this model has neither an embedding of tokens nor a head. Fix: use parameter names instead");
 }
 
 /* item: "first:2" or "last:2". */
@@ -115,7 +113,7 @@ static weft_status mark_blocks(const weft_declared *declared, const char *item, 
     char pattern[512];
     bool any = false;
     if (digits[0] < '0' || digits[0] > '9' || *end != '\0' || n < 1 || n > all)
-        return weft_error_set(err, WEFT_E_USER, "'%s': the number of layers is a whole number from 1 to %lld", item,
+        return weft_error_set(err, WEFT_E_USER, "'%s': not valid. Allowed: a number of layers from 1 to %lld", item,
                               all);
     for (long long k = first ? 0 : all - n; k < (first ? n : all); k++) {
         (void)snprintf(pattern, sizeof pattern, "%s.%lld.*", declared->info.layer_path, k);
@@ -129,10 +127,9 @@ static weft_status mark_added(const weft_declared *declared, bool *wanted, weft_
     for (int32_t p = 0; p < declared->n_parameters; p++)
         if (declared->parameters[p].added) wanted[p] = any = true;
     if (any) return WEFT_OK;
-    return weft_error_set(
-        err, WEFT_E_USER,
-        "'adapter' names nothing: there is no adapter; choose one with [adapter] plugin, or give all, "
-        "head, first:N, last:N or parameter names");
+    return weft_error_set(err, WEFT_E_USER,
+                          "'adapter': the run has no adapter. Fix: set [adapter] plugin, or use all, head, first:N, "
+                          "last:N or parameter names");
 }
 
 static weft_status mark_item(const weft_declared *declared, const char *item, bool *wanted, weft_error *err) {
@@ -173,8 +170,8 @@ weft_status weft_declared_select(weft_declared *declared, const char *trainable,
     }
     if (status == WEFT_OK && !any)
         status = weft_error_set(err, WEFT_E_USER,
-                                "the list of what is trained is empty; allowed are all, adapter, head, vocabulary, "
-                                "first:N, last:N and parameter names in which * stands for any text");
+                                "the list of trained parameters is empty. Allowed: all, adapter, head, vocabulary, "
+                                "first:N, last:N and parameter names, in which * matches any text");
     if (status == WEFT_OK) mark_trained(declared, wanted);
 done:
     free(list);

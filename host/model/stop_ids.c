@@ -2,7 +2,6 @@
 #include "model/stop_ids.h"
 
 #include "base/file.h"
-#include "base/join.h"
 #include "base/text.h"
 #include "model/config_json.h"
 

@@ -6,10 +6,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/words.h"
+#include "base/text.h"
 #include "base/joined.h"
 #include "model/convert.h"
-#include "model/packed.h"
 #include "plugin/services.h"
 #include <weft/blocks.h>
 #include <weft/random.h>
@@ -39,6 +38,7 @@ static void add_name(name_list *list, const char *format, ...) {
 
 typedef struct misfit {
     name_list missing, shapes, types, packed, unexpected;
+    char prefix[128]; /* before names of the model in unexpected tensors; "": not found */
     int leftovers;
 } misfit;
 
@@ -82,11 +82,17 @@ static void add_shape(misfit *found, const weft_tensor *tensor, const weft_param
     add_name(&found->shapes, "%s is %s, not %s", tensor->name, is, should);
 }
 
+static void add_unexpected(misfit *found, const char *name, const weft_declared *declared) {
+    const size_t n = found->prefix[0] != '\0' ? 0 : weft_weights_unknown_prefix(declared, name);
+    add_name(&found->unexpected, "%s", name);
+    if (n > 0 && n < sizeof found->prefix) (void)snprintf(found->prefix, sizeof found->prefix, "%.*s", (int)n, name);
+}
+
 static void judge_tensor(misfit *found, const weft_tensor *tensor, const weft_declared *declared) {
     const int32_t index = weft_declared_find(declared, tensor->name);
     if (index < 0) {
         if (weft_words_end(tensor->name, "rotary_emb.inv_freq")) found->leftovers++;
-        else add_name(&found->unexpected, "%s", tensor->name);
+        else add_unexpected(found, tensor->name, declared);
         return;
     }
     if (weft_packed_holds(tensor, &declared->parameters[index])) return;
@@ -114,11 +120,6 @@ static void append_names(char *text, size_t size, const char *what, const name_l
     if (list->n > 0) (void)snprintf(text + n, size - n, "%s%d %s (%s)", n == 0 ? "" : "; ", list->n, what, list->text);
 }
 
-static void append_text(char *text, size_t size, const char *more) {
-    const size_t n = strlen(text);
-    (void)snprintf(text + n, size - n, "%s", more);
-}
-
 /* True if the missing tensor is the head's matrix. */
 static bool lacks_head(const weft_declared *declared, const char *missing) {
     const char *head = declared->info.head_path;
@@ -126,11 +127,25 @@ static bool lacks_head(const weft_declared *declared, const char *missing) {
     return n > 0 && strncmp(missing, head, n) == 0 && strcmp(missing + n, ".weight") == 0;
 }
 
+static void append_fix(char *text, size_t size, const misfit *found, const weft_declared *declared) {
+    const size_t n = strlen(text);
+    if (found->prefix[0] != '\0')
+        (void)snprintf(text + n, size - n,
+                       ". Names begin with the prefix '%s'. Fix: save the tensors without it, in Python: "
+                       "save_file({k.removeprefix(\"%s\"): v for k, v in load_file(FILE).items()}, NEW_FILE, "
+                       "{\"format\": \"pt\"}), with both functions from safetensors.torch",
+                       found->prefix, found->prefix);
+    else if (found->missing.n == 1 && lacks_head(declared, found->missing.text))
+        (void)snprintf(text + n, size - n,
+                       ". Fix: save the model with AutoModelForCausalLM, because AutoModel saves no head; or set "
+                       "tie_word_embeddings = true there, if its head is the embedding");
+}
+
 /* Compares the files with the model. leftovers: number of tensors that are buffers of old checkpoints, which no model
  * uses. */
 static weft_status judge_files(int *leftovers, const weft_safetensors *files, const weft_declared *declared,
                                const char *where, weft_error *err) {
-    char text[1900] = "";
+    char text[2600] = "";
     misfit found;
     memset(&found, 0, sizeof found);
     for (int32_t p = 0; p < declared->n_parameters; p++) {
@@ -141,13 +156,9 @@ static weft_status judge_files(int *leftovers, const weft_safetensors *files, co
     append_names(text, sizeof text, "missing", &found.missing);
     append_names(text, sizeof text, "of another shape", &found.shapes);
     append_names(text, sizeof text, "of a type that is not read, which are F32, BF16 and F16", &found.types);
-    append_names(text, sizeof text, "packed, which of what a model multiplies with untied linears alone may be",
-                 &found.packed);
+    append_names(text, sizeof text, "packed, which only untied linears may be", &found.packed);
     append_names(text, sizeof text, "unexpected", &found.unexpected);
-    if (found.missing.n == 1 && lacks_head(declared, found.missing.text))
-        append_text(text, sizeof text,
-                    ". Fix: save the model with AutoModelForCausalLM, for AutoModel saves no head; or set "
-                    "tie_word_embeddings = true there, if its head is the embedding");
+    append_fix(text, sizeof text, &found, declared);
     if (text[0] != '\0')
         return weft_error_set(err, WEFT_E_DATA, "%s: its tensors do not fit the model that %s describes: %s", where,
                               declared->config_path, text);

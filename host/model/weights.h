@@ -41,10 +41,15 @@ weft_status weft_weights_read(const weft_region *region, weft_safetensors *files
 weft_status weft_weights_init(const weft_region *region, uint64_t seed, bool added_alone, const weft_safetensors *files,
                               weft_error *err);
 
-/* Opens the files of a directory and maps tensor names to those of the model. AutoModel saves names without "model.";
- * torch.compile, DDP and vision models prefix all names with `_orig_mod.`, `module.` or `language_model.`. */
+/* Opens the files of a directory and maps each tensor's name to that of the model. AutoModel saves names without
+ * "model."; torch.compile, DDP, FSDP, PEFT and vision models add `_orig_mod.`, `module.`, `_fsdp_wrapped_module.`,
+ * `base_model.model.` or `language_model.`. WEFT_E_DATA: two tensors map to one name. */
 weft_status weft_weights_open(weft_safetensors **out, const weft_declared *declared, const char *directory,
                               weft_error *err);
+
+/* Returns the length of a prefix of a tensor's name that is not known and before one of the model's names; 0: no such
+ * prefix. */
+size_t weft_weights_unknown_prefix(const weft_declared *declared, const char *name);
 
 /* Returns a copy of a config.json in which `architectures` names the class with the head instead of its inner class.
  * NULL: no memory. The caller frees the copy. */

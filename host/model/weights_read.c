@@ -2,12 +2,156 @@
  * order, following the read-ahead thread, so that a disk sees one sequential read. Reads copy the data out of the page
  * cache. A mapping would fault in its pages one by one, and they would count as this process's memory in addition to
  * the region. */
-#include <stdlib.h>
-
 #include "base/ahead.h"
+#include "base/text.h"
+#include "model/config_json.h"
 #include "model/convert.h"
 #include "model/packing.h"
 #include "model/weights.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+
+/* opens a model's files whose tensor names were written by another class or wrapper:
+ * AutoModel without the prefix of the head's model, or torch.compile, DDP, FSDP, PEFT or a vision model with more. Each
+ * tensor is renamed separately, because a checkpoint can be wrapped in parts. */
+
+enum { NAME = 1024 };
+
+/* Returns "model." for layers in "model.layers": the prefix that AutoModel omits. */
+static void base_of(char out[256], const weft_declared *declared) {
+    const char *path = declared->info.layer_path, *dot = path == NULL ? NULL : strrchr(path, '.');
+    (void)snprintf(out, 256, "%.*s", dot == NULL ? 0 : (int)(dot + 1 - path), path == NULL ? "" : path);
+}
+
+/* True for the name that a wrapper gives to the module in it. */
+static bool is_wrapper(const char *part, size_t n) {
+    static const char *const wrappers[] = {
+        "_orig_mod",                  /* torch.compile */
+        "module",                     /* DDP, DeepSpeed */
+        "_fsdp_wrapped_module",       /* FSDP, in the middle of names too */
+        "_checkpoint_wrapped_module", /* activation checkpointing, there too */
+        "language_model",             /* vision models */
+        "base_model",                 /* PEFT, as base_model.model. */
+    };
+    for (size_t w = 0; w < sizeof wrappers / sizeof *wrappers; w++)
+        if (strlen(wrappers[w]) == n && memcmp(wrappers[w], part, n) == 0) return true;
+    return false;
+}
+
+static void unwrap(char out[NAME], const char *name) {
+    size_t used = 0;
+    out[0] = '\0';
+    while (*name != '\0') {
+        const size_t n = strcspn(name, "."), whole = n + (name[n] == '.');
+        if (used + whole >= NAME) {
+            out[0] = '\0';
+            return;
+        }
+        if (name[n] == '\0' || !is_wrapper(name, n)) {
+            memcpy(out + used, name, whole);
+            used += whole;
+        }
+        name += whole;
+    }
+    out[used] = '\0';
+}
+
+/* Writes the declared name that is `name` as it is, with `base` before it, or without a leading "model.", which PEFT
+ * and trainers add. */
+static bool find_declared(char out[NAME], const weft_declared *declared, const char *base, const char *name) {
+    const char *outer = "model.";
+    for (;;) {
+        if (weft_declared_find(declared, name) >= 0) return snprintf(out, NAME, "%s", name) < NAME;
+        if (snprintf(out, NAME, "%s%s", base, name) < NAME && weft_declared_find(declared, out) >= 0) return true;
+        if (strncmp(name, outer, strlen(outer)) != 0) return false;
+        name += strlen(outer);
+    }
+}
+
+/* Writes the model's name of a tensor; false: it has none. */
+static bool own_name(char out[NAME], const weft_declared *declared, const char *base, const char *name) {
+    char bare[NAME];
+    if (weft_declared_find(declared, name) >= 0) return snprintf(out, NAME, "%s", name) < NAME;
+    unwrap(bare, name);
+    return find_declared(out, declared, base, bare);
+}
+
+size_t weft_weights_unknown_prefix(const weft_declared *declared, const char *name) {
+    char base[256], found[NAME];
+    base_of(base, declared);
+    for (const char *dot = strchr(name, '.'); dot != NULL; dot = strchr(dot + 1, '.'))
+        if (own_name(found, declared, base, dot + 1)) return (size_t)(dot + 1 - name);
+    return 0;
+}
+
+static int compare_by_name(const void *a, const void *b) {
+    return strcmp(((const weft_tensor *)a)->name, ((const weft_tensor *)b)->name);
+}
+
+static weft_status rename_all(weft_safetensors *files, const weft_declared *declared, const char *directory,
+                              weft_error *err) {
+    char base[256], found[NAME];
+    base_of(base, declared);
+    for (int32_t i = 0; i < files->n_tensors; i++) {
+        char **name = &files->tensors[i].name, *renamed = NULL;
+        if (!own_name(found, declared, base, *name) || strcmp(found, *name) == 0) continue;
+        renamed = strdup(found);
+        if (renamed == NULL)
+            return weft_error_set(err, WEFT_E_MEMORY, "%s: no memory for the names of its tensors", directory);
+        free(*name);
+        *name = renamed;
+    }
+    qsort(files->tensors, (size_t)files->n_tensors, sizeof *files->tensors, compare_by_name);
+    for (int32_t i = 1; i < files->n_tensors; i++)
+        if (strcmp(files->tensors[i - 1].name, files->tensors[i].name) == 0)
+            return weft_error_set(err, WEFT_E_DATA,
+                                  "%s: two of its tensors are '%s' of the model, once with and once without a prefix "
+                                  "such as module. or _orig_mod. Fix: remove one of the two",
+                                  directory, files->tensors[i].name);
+    return WEFT_OK;
+}
+
+weft_status weft_weights_open(weft_safetensors **out, const weft_declared *declared, const char *directory,
+                              weft_error *err) {
+    weft_safetensors *files = NULL;
+    weft_status status = weft_safetensors_open_directory(&files, directory, err);
+    if (status != WEFT_OK) return status;
+    status = rename_all(files, declared, directory, err);
+    if (status == WEFT_OK) *out = files;
+    else weft_safetensors_close(files);
+    return status;
+}
+
+char *weft_config_json_with_head(const weft_declared *declared, const char *text, size_t bytes, size_t *out_bytes) {
+    char base[256], *value = NULL, *out = NULL;
+    json_t *root = NULL, *named = NULL;
+    const json_t *classes = NULL;
+    const char *class_name = NULL;
+    int32_t inner = -1;
+    (void)weft_json_parse(&root, text, bytes, 0, "", NULL);
+    classes = json_object_get(root, "architectures");
+    class_name = json_string_value(json_array_get(classes, 0));
+    base_of(base, declared);
+    if (base[0] != '\0') base[strlen(base) - 1] = '\0';
+    if (base[0] != '\0') inner = weft_declared_module(declared, base);
+    if (json_array_size(classes) == 1 && class_name != NULL && inner > 0 &&
+        strcmp(class_name, declared->modules[inner]->class_name) == 0)
+        named = json_pack("[s]", declared->modules[0]->class_name);
+    if (named != NULL) value = json_dumps(named, 0);
+    if (value != NULL) {
+        const weft_json_change change = {"architectures", value};
+        out = weft_config_json_change(text, bytes, &change, 1, out_bytes);
+    } else if (named == NULL && (out = malloc(bytes + 1)) != NULL) {
+        memcpy(out, text, bytes);
+        out[bytes] = '\0';
+        *out_bytes = bytes;
+    }
+    json_decref(named);
+    json_decref(root);
+    free(value);
+    return out;
+}
 
 enum {
     BLOCK = 1 << 14

@@ -1,15 +1,16 @@
-/* host/plugin/crash.c: see crash.h.
- *
- * The handler uses only async-signal-safe functions. It looks addresses up in a list of mapped libraries that was made
- * when the last plugin was loaded, formats the line itself and writes it. */
+/* host/plugin/crash.c: see crash.h. The handler uses only async-signal-safe functions. It finds the file of an address
+ * in a list of mapped libraries, which is made when a plugin is loaded, and formats its line itself. */
 #include "plugin/crash.h"
 
+#include "base/units.h"
+
+#include <limits.h>
 #include <link.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -41,45 +42,39 @@ static _Atomic uint64_t current_step;
 static _Atomic int32_t current_rank = -1;
 static _Atomic int32_t nowhere;
 static _Atomic int32_t *_Atomic noted = &nowhere;
+
 static int line_to = STDERR_FILENO;
+
 static unsigned char handler_stack[65536];
 
 /* --- the list of mapped libraries --- */
 
-static void copy_name(char *out, size_t n, const char *path) {
-    const char *slash = strrchr(path, '/');
-    const char *name = slash == NULL ? path : slash + 1;
-    size_t length = strlen(name);
-    if (length >= n) length = n - 1;
-    memcpy(out, name, length);
-    out[length] = 0;
-}
-
 static int add_object(struct dl_phdr_info *info, size_t size, void *context) {
     size_t *n = context;
+    const char *slash = strrchr(info->dlpi_name, '/');
     object *out = &objects[*n];
-    size_t i;
     (void)size;
     if (*n == MOST_OBJECTS) return 1;
     memset(out, 0, sizeof *out);
     out->from = UINTPTR_MAX;
-    for (i = 0; i < info->dlpi_phnum; i++) {
+    for (size_t i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+        const uintptr_t from = info->dlpi_addr + header->p_vaddr;
         if (header->p_type != PT_LOAD) continue;
-        if (info->dlpi_addr + header->p_vaddr < out->from) out->from = info->dlpi_addr + header->p_vaddr;
-        if (info->dlpi_addr + header->p_vaddr + header->p_memsz > out->to) {
-            out->to = info->dlpi_addr + header->p_vaddr + header->p_memsz;
-        }
+        if (from < out->from) out->from = from;
+        if (from + header->p_memsz > out->to) out->to = from + header->p_memsz;
     }
-    copy_name(out->name, sizeof out->name, info->dlpi_name[0] == 0 ? "weft" : info->dlpi_name);
-    for (i = 0; i < n_files; i++) {
+    (void)snprintf(out->name, sizeof out->name, "%s",
+                   slash != NULL                ? slash + 1
+                   : info->dlpi_name[0] != '\0' ? info->dlpi_name
+                                                : "weft");
+    for (size_t i = 0; i < n_files; i++)
         if (files[i].address >= out->from && files[i].address < out->to) memcpy(out->sha256, files[i].sha256, 13);
-    }
     (*n)++;
     return 0;
 }
 
-static void take_picture(void) {
+static void list_objects(void) {
     size_t n = 0;
     atomic_store(&n_objects, 0);
     (void)dl_iterate_phdr(add_object, &n);
@@ -92,7 +87,7 @@ void weft_crash_add(const char *sha256, const void *address) {
         memcpy(files[n_files].sha256, sha256, 12);
         n_files++;
     }
-    take_picture();
+    list_objects();
 }
 
 /* ---- the record for another process ---- */
@@ -100,23 +95,22 @@ void weft_crash_add(const char *sha256, const void *address) {
 static weft_crumb *_Atomic crumb;
 
 /* Writes the name only if it has changed; both strings are valid at any time. */
-static void drop_crumb(weft_crumb *out, const weft_doing *now) {
-    static const char *kind, *id;
-    if (now->what == NULL || now->kind == NULL) {
+static void write_crumb(weft_crumb *out, const weft_doing *now) {
+    static const weft_loaded *written;
+    if (now->what == NULL || now->loaded == NULL) {
         out->what[0] = '\0';
         return;
     }
-    if (kind != now->kind || id != now->id || out->who[0] == '\0')
-        (void)snprintf(out->who, sizeof out->who, "%s:%s", now->kind, now->id);
-    kind = now->kind;
-    id = now->id;
+    if (written != now->loaded || out->who[0] == '\0')
+        (void)snprintf(out->who, sizeof out->who, "%s:%s", now->loaded->plugin->kind, now->loaded->plugin->id);
+    written = now->loaded;
     (void)strncpy(out->what, now->what, sizeof out->what - 1);
 }
 
 void weft_crash_crumb(weft_crumb *where) {
     weft_crumb *before = NULL;
     if (where != NULL) memset(where, 0, sizeof *where);
-    if (where != NULL && first != NULL) drop_crumb(where, first);
+    if (where != NULL && first != NULL) write_crumb(where, first);
     before = atomic_exchange(&crumb, where);
     if (before != NULL) before->what[0] = '\0';
 }
@@ -129,15 +123,44 @@ static void note_change(void) {
     if (first == &doing) atomic_store_explicit(&changes, n + 1, memory_order_release);
 }
 
+/* The current call of each other thread, while `since` is the start time. More threads than entries share them. */
+static struct {
+    _Atomic double since;
+    weft_doing call; /* loaded NULL: ended */
+} others[256];
+
+enum { MOST_OTHERS = sizeof others / sizeof others[0] };
+
+static void note_other(const weft_doing *now) {
+    static atomic_uint n_threads;
+    static _Thread_local uint32_t entry; /* number + 1 */
+    if (entry == 0) entry = 1 + atomic_fetch_add(&n_threads, 1) % MOST_OTHERS;
+    atomic_store(&others[entry - 1].since, weft_clock_seconds());
+    others[entry - 1].call = *now;
+}
+
+bool weft_crash_other_call(weft_doing *out, double seconds) {
+    for (int32_t i = 0; i < MOST_OTHERS; i++) {
+        const double since = atomic_load(&others[i].since);
+        const weft_doing call = others[i].call;
+        if (call.loaded == NULL || weft_clock_seconds() - since < seconds || atomic_load(&others[i].since) != since)
+            continue;
+        *out = call;
+        return true;
+    }
+    return false;
+}
+
 weft_doing weft_crash_doing(weft_doing now) {
     const weft_doing before = doing;
     weft_crumb *shared = NULL;
+    if (first != &doing && first != NULL) note_other(&now);
     note_change();
     doing = now;
-    if (first == &doing && now.kind != NULL) last = now;
+    if (first == &doing && now.loaded != NULL) last = now;
     note_change();
     if (first == &doing) shared = atomic_load_explicit(&crumb, memory_order_relaxed);
-    if (shared != NULL) drop_crumb(shared, &now);
+    if (shared != NULL) write_crumb(shared, &now);
     return before;
 }
 
@@ -170,10 +193,6 @@ const char *weft_crash_current_arm(void) {
     return atomic_load(&current_arm);
 }
 
-uint64_t weft_crash_current_step(void) {
-    return atomic_load(&current_step);
-}
-
 void weft_crash_step(uint64_t step) {
     atomic_store(&current_step, step);
 }
@@ -186,15 +205,22 @@ void weft_crash_note(_Atomic int32_t *where) {
     atomic_store(&noted, where);
 }
 
-/* --- in the handler --- */
+/* ---- lines ---- */
 
 typedef struct line {
-    char text[1024];
+    char text[PATH_MAX + 1024];
     size_t n;
 } line;
 
-static void put_text(line *out, const char *text) {
-    while (*text != 0 && out->n < sizeof out->text - 1) out->text[out->n++] = *text++;
+/* Appends texts up to a NULL. */
+static void put(line *out, ...) __attribute__((sentinel));
+static void put(line *out, ...) {
+    const char *text = NULL;
+    va_list texts;
+    va_start(texts, out);
+    while ((text = va_arg(texts, const char *)) != NULL)
+        while (*text != 0 && out->n < sizeof out->text - 1) out->text[out->n++] = *text++;
+    va_end(texts);
 }
 
 static void put_number(line *out, uint64_t number) {
@@ -205,25 +231,53 @@ static void put_number(line *out, uint64_t number) {
         digits[--at] = (char)('0' + number % 10);
         number /= 10;
     } while (number != 0);
-    put_text(out, digits + at);
+    put(out, digits + at, NULL);
 }
 
 static void put_hash(line *out, const char *sha256, const char *file) {
     char digits[13] = "";
     memcpy(digits, sha256, strnlen(sha256, sizeof digits - 1));
-    put_text(out, " (sha256 ");
-    put_text(out, digits);
-    if (file != NULL) put_text(out, " of ");
-    if (file != NULL) put_text(out, file);
-    put_text(out, ")");
+    put(out, " (sha256 ", digits, file != NULL ? " of " : "", file != NULL ? file : "", ")", NULL);
 }
+
+/* Writes "KIND:ID SLOT", or the description of other work. */
+static void put_call(line *out, const weft_doing *call) {
+    if (call->loaded != NULL) put(out, call->loaded->plugin->kind, ":", call->loaded->plugin->id, " ", NULL);
+    put(out, call->what, NULL);
+}
+
+static void put_call_hash(line *out, const weft_doing *call) {
+    if (call->loaded != NULL) put_hash(out, call->loaded->sha256, call->loaded->path);
+    else if (call->sha256 != NULL) put_hash(out, call->sha256, NULL);
+}
+
+static void put_mode(line *out, const weft_doing *call) {
+    const char *mode = atomic_load(&current_mode);
+    if (mode != NULL && call->loaded != NULL) put(out, ", in ", mode, NULL);
+}
+
+static void put_arm(line *out) {
+    const char *arm = atomic_load(&current_arm);
+    if (arm != NULL) put(out, ", in arm ", arm, NULL);
+}
+
+static void put_step(line *out, const char *words) {
+    if (atomic_load(&current_step) == 0) return;
+    put(out, words, NULL);
+    put_number(out, atomic_load(&current_step));
+}
+
+static void write_line(const line *out) {
+    if (write(line_to, out->text, out->n) < 0) { /* no other output is possible */
+    }
+}
+
+/* ---- crash handler ---- */
 
 static const object *object_at(uintptr_t address) {
     const size_t n = atomic_load(&n_objects);
-    size_t i;
-    for (i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         if (address >= objects[i].from && address < objects[i].to) return &objects[i];
-    }
     return NULL;
 }
 
@@ -249,82 +303,57 @@ static const char *signal_name(int number) {
 
 /* Writes "in FILE (sha256 ...), in KIND:ID SLOT". The plugin's hash is written once, after its file if the crash is in
  * it. A file that is being loaded is not in the list yet, so the current call names it. */
-static void put_place(line *out, const void *context) {
+static void put_position(line *out, const void *context) {
     const object *where = object_at(program_counter(context));
     const weft_doing now = weft_crash_current();
-    put_text(out, "in ");
-    if (where != NULL) put_text(out, where->name);
-    else if (now.what == NULL || now.kind != NULL) put_text(out, "code of no known file");
-    if (where != NULL && where->sha256[0] != 0) put_hash(out, where->sha256, NULL);
+    const bool is_plugin = where != NULL && where->sha256[0] != 0;
+    put(out, "in ", NULL);
+    if (where != NULL) put(out, where->name, NULL);
+    else if (now.what == NULL || now.loaded != NULL) put(out, "code of no known file", NULL);
+    if (is_plugin) put_hash(out, where->sha256, NULL);
     if (now.what == NULL) return;
-    if (where != NULL || now.kind != NULL) put_text(out, ", in ");
-    if (now.kind != NULL) {
-        put_text(out, now.kind);
-        put_text(out, ":");
-        put_text(out, now.id);
-        put_text(out, " ");
-    }
-    put_text(out, now.what);
-    if (now.sha256 != NULL && (where == NULL || where->sha256[0] == 0)) put_hash(out, now.sha256, now.file);
-    if (now.kind != NULL && atomic_load(&current_mode) != NULL) {
-        put_text(out, ", in ");
-        put_text(out, atomic_load(&current_mode));
-    }
+    if (where != NULL || now.loaded != NULL) put(out, ", in ", NULL);
+    put_call(out, &now);
+    if (!is_plugin) put_call_hash(out, &now);
+    put_mode(out, &now);
 }
 
 /* Writes the last plugin call if the crash is between two calls. Then this program or a library has found corrupt
  * memory, and the last plugin may be the cause. */
 static void put_last(line *out) {
-    if (weft_crash_current().kind != NULL || last.kind == NULL) return;
-    put_text(out, ", after ");
-    put_text(out, last.kind);
-    put_text(out, ":");
-    put_text(out, last.id);
-    put_text(out, " ");
-    put_text(out, last.what);
-    if (last.sha256 != NULL) put_hash(out, last.sha256, last.file);
-    put_text(out, ", the last plugin's call, which may have broken this process's memory");
+    if (weft_crash_current().loaded != NULL || last.loaded == NULL) return;
+    put(out, ", after ", NULL);
+    put_call(out, &last);
+    put_call_hash(out, &last);
+    put(out, ", the last plugin's call, which may have broken this process's memory", NULL);
 }
 
-static int in_comm(void) {
+static bool in_comm(void) {
     const weft_doing now = weft_crash_current();
-    return now.kind != NULL && strcmp(now.kind, "comm") == 0;
-}
-
-/* Waits for failing peers to end first. A communicator's library aborts when a peer has died. On a busy machine that
- * peer may end later than this process and those that a launcher ends as a result: they would be reported as the first
- * failure. */
-static void let_peers_go_first(void) {
-    const struct timespec time = {2, 0};
-    (void)nanosleep(&time, NULL);
+    return now.loaded != NULL && strcmp(now.loaded->plugin->kind, "comm") == 0;
 }
 
 static void crash_handler(int number, siginfo_t *info, void *context) {
-    line out = {{0}, 0};
+    const int32_t rank = atomic_load(&current_rank);
+    line out;
+    out.n = 0;
     atomic_store(atomic_load(&noted), number | (in_comm() ? WEFT_CRASH_IN_COMM : 0));
-    put_text(&out, "weft: signal ");
+    put(&out, "weft: signal ", NULL);
     put_number(&out, (uint64_t)number);
-    put_text(&out, " (");
-    put_text(&out, signal_name(number));
-    put_text(&out, ") ");
-    put_place(&out, context);
+    put(&out, " (", signal_name(number), ") ", NULL);
+    put_position(&out, context);
     put_last(&out);
-    if (atomic_load(&current_arm) != NULL) {
-        put_text(&out, ", in arm ");
-        put_text(&out, atomic_load(&current_arm));
+    put_arm(&out);
+    if (rank >= 0) {
+        put(&out, ", rank ", NULL);
+        put_number(&out, (uint64_t)rank);
     }
-    if (atomic_load(&current_rank) >= 0) {
-        put_text(&out, ", rank ");
-        put_number(&out, (uint64_t)atomic_load(&current_rank));
-    }
-    if (atomic_load(&current_step) != 0) {
-        put_text(&out, ", step ");
-        put_number(&out, atomic_load(&current_step));
-    }
-    put_text(&out, "\n");
-    if (write(line_to, out.text, out.n) < 0) { /* no other output is possible */
-    }
-    if (in_comm() && atomic_load(&current_rank) >= 0) let_peers_go_first();
+    put_step(&out, ", step ");
+    put(&out, "\n", NULL);
+    write_line(&out);
+    /* A communicator's library aborts when a peer has died. On a busy machine that peer may end later than this process
+     * and those that a launcher ends as a result, which would be reported as the first failure: wait for it. */
+    if (in_comm() && rank >= 0) (void)nanosleep(&(const struct timespec){2, 0}, NULL);
     /* The default action is restored (SA_RESETHAND). A fault repeats by itself, with its own registers in the core
      * file; a sent signal is raised again. */
     if (info->si_code <= 0) (void)raise(number);
@@ -334,18 +363,77 @@ void weft_crash_install(void) {
     static const int numbers[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
     const stack_t stack = {.ss_sp = handler_stack, .ss_flags = 0, .ss_size = sizeof handler_stack};
     struct sigaction action;
-    size_t i;
     memset(&action, 0, sizeof action);
     action.sa_sigaction = crash_handler;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK | (int)SA_RESETHAND;
     (void)sigemptyset(&action.sa_mask);
     (void)sigaltstack(&stack, NULL);
     first = &doing;
-    take_picture();
-    for (i = 0; i < sizeof numbers / sizeof numbers[0]; i++) (void)sigaction(numbers[i], &action, NULL);
+    list_objects();
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) (void)sigaction(numbers[i], &action, NULL);
 }
 
 void weft_crash_to(int descriptor) {
     line_to = descriptor;
     weft_crash_install();
+}
+
+/* ---- exit guard ---- */
+
+static pid_t guarded; /* the guarded process; 0: unguarded */
+static bool reached;
+
+bool weft_exit_guard_is_early(void) {
+    return getpid() == guarded && !reached;
+}
+
+/* Prints the message and ends the process. what: "the process". */
+static void end_with_message(const weft_doing *call, const char *what) {
+    line out;
+    out.n = 0;
+    (void)fflush(stdout);
+    put(&out, "weft: ", NULL);
+    if (call->loaded == NULL) {
+        put(&out, call->what != NULL ? call->what : "something", " ended ", what, NULL);
+    } else {
+        const weft_plugin *plugin = call->loaded->plugin;
+        put(&out, plugin->kind, ":", plugin->id, " (", call->loaded->path, ") ended ", what, " in its ", call->what,
+            NULL);
+    }
+    put_mode(&out, call);
+    put_arm(&out);
+    put_step(&out, ", at step ");
+    put(&out, ": its work is not done\n", NULL);
+    write_line(&out);
+    _exit(1);
+}
+
+static void at_exit(void) {
+    const weft_doing now = weft_crash_current();
+    if (weft_exit_guard_is_early()) end_with_message(&now, "the process");
+}
+
+void weft_exit_guard_end_main(const weft_doing *call) {
+    if (weft_exit_guard_is_early()) end_with_message(call, "the main thread");
+}
+
+/* Runs when the thread of weft_exit_guard_install calls pthread_exit, but not on exit or the end of main. */
+static void at_thread_end(void *unused) {
+    const weft_doing now = weft_crash_current();
+    (void)unused;
+    weft_exit_guard_end_main(&now);
+}
+
+void weft_exit_guard_install(void) {
+    static pthread_key_t key;
+    static bool has_key;
+    if (guarded == 0) (void)atexit(at_exit);
+    if (!has_key) has_key = pthread_key_create(&key, at_thread_end) == 0;
+    if (has_key) (void)pthread_setspecific(key, &guarded);
+    guarded = getpid();
+    reached = false;
+}
+
+void weft_exit_guard_reached(void) {
+    reached = true;
 }

@@ -1,4 +1,5 @@
-/* host/plugin/crash.h: crash handler that reports the file of the crash and the plugin call in progress.
+/* host/plugin/crash.h: crash attribution: reports the file of a crash and the plugin call in progress, and a plugin
+ * that ends the process.
  *
  *     weft: signal 11 (segmentation fault) in weft-optimizer-lion.so (sha256 5d41402abc4b), in optimizer:lion create
  *     weft: signal 6 (abort) in libc.so.6, in optimizer:lion prepare (sha256 5d41402abc4b of
@@ -11,8 +12,9 @@
 #ifndef WEFT_HOST_PLUGIN_CRASH_H
 #define WEFT_HOST_PLUGIN_CRASH_H
 
+#include "plugin/plugin.h"
+
 #include <stdbool.h>
-#include <stdint.h>
 
 /* Installs handlers of SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT, with their own stack. Once, early in main. [main]
  */
@@ -21,13 +23,12 @@ void weft_crash_install(void);
 /* Installs them in a child process, where the handlers may be gone; reports go to this descriptor. [main] */
 void weft_crash_to(int descriptor);
 
-/* All strings live as long as the process. */
+/* All pointers are valid as long as the process. */
 typedef struct weft_doing {
-    const char *kind, *id; /* "optimizer", "lion"; NULL: `what` is the complete description */
-    const char *sha256;    /* of the plugin's file; NULL: not known */
-    const char *file;      /* its path; NULL: not known */
-    const char *what;      /* "prepare"; NULL: no slot to report */
-    uint64_t fp_control;   /* of the thread before the call (process.h); 0: not checked after it */
+    const weft_loaded *loaded; /* the called plugin; NULL: `what` is the complete description */
+    const char *sha256;        /* of a file that is being loaded; NULL: no load */
+    const char *what;          /* the slot, "prepare"; NULL: no call */
+    uint64_t fp_control;       /* of the thread before the call (process.h); 0: not checked after it */
 } weft_doing;
 
 /* Records the call that this thread is about to make, and returns the previous record so that the caller can restore
@@ -41,6 +42,10 @@ weft_doing weft_crash_current(void);
  * false while the record is being changed. [any-thread] */
 bool weft_crash_main_call(weft_doing *out, uint64_t *number);
 
+/* Reads the call of another thread than that one, if it has lasted `seconds` (above 0). Returns false, and
+ * micro-batches *out, if there is none. [any-thread] */
+bool weft_crash_other_call(weft_doing *out, double seconds);
+
 /* Sets the mode of the calls, for example "training", a string with process lifetime. NULL, the default: no mode.
  * Returns the previous mode. [main] [hot] */
 const char *weft_crash_mode(const char *mode);
@@ -53,7 +58,6 @@ const char *weft_crash_current_arm(void); /* [any-thread] */
 
 /* Sets the current optimizer step; 0: no step. [main] [hot] */
 void weft_crash_step(uint64_t step);
-uint64_t weft_crash_current_step(void); /* [any-thread] */
 
 /* Sets the rank that the report prints; -1, the default: a single process. [main] */
 void weft_crash_rank(int32_t rank);
@@ -76,5 +80,30 @@ void weft_crash_note(_Atomic int32_t *where);
 /* Registers a file that was mapped at `address` (any address in it), and updates the list of all mapped libraries. For
  * the loader. [main] */
 void weft_crash_add(const char *sha256, const void *address);
+
+/* ---- exit guard ----
+ *
+ * A plugin that calls exit would choose the exit status, and an incomplete run could look complete. A plugin that ends
+ * the main thread would leave a process that never ends.
+ *
+ *     weft: optimizer:lion (/home/you/weft-optimizer-lion.so) ended the process in its prepare, in training, at step
+ *         12: its work is not done
+ *
+ * An end that bypasses the C library, such as _exit or the system call, cannot be detected inside the process. Another
+ * process can detect it and reads the current call from shared memory (weft_crash_crumb). */
+
+/* From here on exit, and pthread_exit of this thread, end the process with status 1 and name the active plugin. Child
+ * processes are not guarded until they install it, too; weft_crash_to redirects their reports. [main] */
+void weft_exit_guard_install(void);
+
+/* Returns true in a guarded process before the end of main: an exit now is not the host's. [main] */
+bool weft_exit_guard_is_early(void);
+
+/* Disables the guard at the end of main. [main] */
+void weft_exit_guard_reached(void);
+
+/* Reports, from another thread, that the main thread ended in this call, and ends the process with status 1.
+ * [any-thread] */
+void weft_exit_guard_end_main(const weft_doing *call);
 
 #endif

@@ -37,14 +37,18 @@ static const char *machine_name(unsigned machine) {
     }
 }
 
+/* Returns whether offset + bytes is within size. */
+static bool is_inside(uint64_t offset, uint64_t bytes, uint64_t size) {
+    return offset <= size && bytes <= size - offset;
+}
+
 const unsigned char *weft_elf_at(const weft_elf *self, uint64_t address, uint64_t size) {
     uint32_t i;
     for (i = 0; i < self->n_loads; i++) {
         const weft_elf_load *load = &self->loads[i];
         if (address >= load->address && address - load->address <= load->bytes &&
-            size <= load->bytes - (address - load->address)) {
+            size <= load->bytes - (address - load->address))
             return self->image + load->offset + (address - load->address);
-        }
     }
     return NULL;
 }
@@ -57,17 +61,15 @@ static const char *text_at(const weft_elf *self, uint64_t offset) {
 
 /* Checks the first 64 bytes: a complete shared object of this machine. */
 static weft_status read_header(Elf64_Ehdr *out, const unsigned char *image, size_t size, weft_error *err) {
-    if (size < 4 || memcmp(image, ELFMAG, SELFMAG) != 0) {
+    if (size < 4 || memcmp(image, ELFMAG, SELFMAG) != 0)
         return weft_error_set(err, WEFT_E_PLUGIN, "is not an ELF file, so it is no plugin.");
-    }
     if (size < sizeof *out) return weft_error_set(err, WEFT_E_PLUGIN, "is truncated: it ends inside its first header.");
     memcpy(out, image, sizeof *out);
     if (out->e_ident[EI_CLASS] != ELFCLASS64) {
         return weft_error_set(err, WEFT_E_PLUGIN, "is a 32-bit file; this host is 64-bit. Build it for this machine.");
     }
-    if (out->e_ident[EI_DATA] != WEFT_ELF_DATA) {
+    if (out->e_ident[EI_DATA] != WEFT_ELF_DATA)
         return weft_error_set(err, WEFT_E_PLUGIN, "has the other byte order. Build it for this machine.");
-    }
     if (out->e_machine != WEFT_ELF_MACHINE) {
         return weft_error_set(err, WEFT_E_PLUGIN, "is built for %s; this machine is %s. Build it for this machine.",
                               machine_name(out->e_machine), machine_name(WEFT_ELF_MACHINE));
@@ -81,101 +83,72 @@ static weft_status read_header(Elf64_Ehdr *out, const unsigned char *image, size
     return WEFT_OK;
 }
 
-static weft_status refuse_truncated(weft_error *err, uint64_t end, size_t size) {
-    return weft_error_set(err, WEFT_E_PLUGIN, "is truncated: its headers speak of %llu bytes and it has %llu.",
+static weft_status reject_truncated(weft_error *err, uint64_t end, size_t size) {
+    return weft_error_set(err, WEFT_E_PLUGIN, "is truncated: its headers describe %llu bytes and it has %llu.",
                           (unsigned long long)end, (unsigned long long)size);
 }
 
-/* Returns whether offset + bytes is within size. */
-static int is_inside(uint64_t offset, uint64_t bytes, uint64_t size) {
-    return offset <= size && bytes <= size - offset;
-}
-
-static weft_status read_load(weft_elf *out, const Elf64_Phdr *header, weft_error *err) {
-    weft_elf_load *load = NULL;
-    if (!is_inside(header->p_offset, header->p_filesz, out->size)) {
-        return refuse_truncated(err, header->p_offset + header->p_filesz, out->size);
-    }
-    if (out->n_loads == WEFT_ELF_LOADS) {
-        return weft_error_set(err, WEFT_E_PLUGIN, "has more than %d segments to load.", WEFT_ELF_LOADS);
-    }
-    load = &out->loads[out->n_loads++];
-    load->address = header->p_vaddr;
-    load->offset = header->p_offset;
-    load->bytes = header->p_filesz;
-    return WEFT_OK;
-}
-
 static weft_status read_program_headers(weft_elf *out, const Elf64_Ehdr *header, weft_error *err) {
-    weft_status status = WEFT_OK;
-    unsigned i;
-    if (!is_inside(header->e_shoff, (uint64_t)header->e_shnum * header->e_shentsize, out->size)) {
-        return refuse_truncated(err, header->e_shoff + (uint64_t)header->e_shnum * header->e_shentsize, out->size);
-    }
-    if (!is_inside(header->e_phoff, (uint64_t)header->e_phnum * sizeof(Elf64_Phdr), out->size)) {
-        return refuse_truncated(err, header->e_phoff + (uint64_t)header->e_phnum * sizeof(Elf64_Phdr), out->size);
-    }
-    for (i = 0; i < header->e_phnum && status == WEFT_OK; i++) {
+    if (!is_inside(header->e_shoff, (uint64_t)header->e_shnum * header->e_shentsize, out->size))
+        return reject_truncated(err, header->e_shoff + (uint64_t)header->e_shnum * header->e_shentsize, out->size);
+    if (!is_inside(header->e_phoff, (uint64_t)header->e_phnum * sizeof(Elf64_Phdr), out->size))
+        return reject_truncated(err, header->e_phoff + (uint64_t)header->e_phnum * sizeof(Elf64_Phdr), out->size);
+    for (unsigned i = 0; i < header->e_phnum; i++) {
         Elf64_Phdr program;
         memcpy(&program, out->image + header->e_phoff + i * sizeof program, sizeof program);
-        if (program.p_type == PT_LOAD) status = read_load(out, &program, err);
         if (program.p_type == PT_DYNAMIC) {
             out->dynamic = program.p_vaddr;
             out->n_dynamic = program.p_memsz / sizeof(Elf64_Dyn);
         }
+        if (program.p_type != PT_LOAD) continue;
+        if (!is_inside(program.p_offset, program.p_filesz, out->size))
+            return reject_truncated(err, program.p_offset + program.p_filesz, out->size);
+        if (out->n_loads == WEFT_ELF_LOADS)
+            return weft_error_set(err, WEFT_E_PLUGIN, "has more than %d segments to load.", WEFT_ELF_LOADS);
+        out->loads[out->n_loads++] = (weft_elf_load){program.p_vaddr, program.p_offset, program.p_filesz};
     }
-    return status;
+    return WEFT_OK;
 }
 
-/* Returns the number of symbols in .dynsym, which only its hash table contains. Old form: the number of chains. */
-static uint64_t count_by_hash(const weft_elf *self, uint64_t hash) {
-    uint32_t words[2];
-    const unsigned char *at = weft_elf_at(self, hash, sizeof words);
-    if (at == NULL) return 0;
-    memcpy(words, at, sizeof words);
-    return words[1];
+/* Copies the n bytes at an address; false: the file does not map them. */
+static bool read_at(const weft_elf *self, void *out, uint64_t address, size_t n) {
+    const unsigned char *at = weft_elf_at(self, address, n);
+    if (at != NULL) memcpy(out, at, n);
+    return at != NULL;
 }
 
-/* Returns it from the GNU form: the end of the chain with the highest start. */
+/* Returns the number of symbols in .dynsym from a GNU hash table: the end of the chain with the highest start. */
 static uint64_t count_by_gnu_hash(const weft_elf *self, uint64_t hash) {
-    uint32_t head[4], last = 0, i;
-    uint64_t chains = 0;
-    const unsigned char *at = weft_elf_at(self, hash, sizeof head), *buckets = NULL;
-    if (at == NULL) return 0;
-    memcpy(head, at, sizeof head); /* buckets, first symbol, bloom words, shift */
-    buckets = weft_elf_at(self, hash + 16 + 8 * (uint64_t)head[2], 4 * (uint64_t)head[0]);
-    if (buckets == NULL) return 0;
-    for (i = 0; i < head[0]; i++) {
-        uint32_t bucket;
-        memcpy(&bucket, buckets + 4 * (uint64_t)i, 4);
-        if (bucket > last) last = bucket;
+    uint32_t head[4], last = 0, word = 0;
+    uint64_t buckets = hash + sizeof head, chains = 0;
+    if (!read_at(self, head, hash, sizeof head)) return 0; /* buckets, first symbol, bloom words, shift */
+    buckets += 8 * (uint64_t)head[2];
+    chains = buckets + 4 * (uint64_t)head[0];
+    if (weft_elf_at(self, buckets, 4 * (uint64_t)head[0]) == NULL) return 0;
+    for (uint32_t i = 0; i < head[0]; i++) {
+        (void)read_at(self, &word, buckets + 4 * (uint64_t)i, 4);
+        if (word > last) last = word;
     }
     if (last < head[1]) return head[1];
-    chains = hash + 16 + 8 * (uint64_t)head[2] + 4 * (uint64_t)head[0];
-    for (;;) {
-        uint32_t chain;
-        at = weft_elf_at(self, chains + 4 * (uint64_t)(last - head[1]), 4);
-        if (at == NULL) return 0;
-        memcpy(&chain, at, 4);
-        if (chain & 1u) return (uint64_t)last + 1;
+    while (read_at(self, &word, chains + 4 * (uint64_t)(last - head[1]), 4)) {
+        if (word & 1u) return (uint64_t)last + 1;
         last++;
     }
+    return 0;
 }
 
-static int dynamic_entry(const weft_elf *self, Elf64_Dyn *out, uint64_t i) {
-    const unsigned char *at = NULL;
-    if (i >= self->n_dynamic) return 0;
-    at = weft_elf_at(self, self->dynamic + i * sizeof *out, sizeof *out);
-    if (at == NULL) return 0;
-    memcpy(out, at, sizeof *out);
-    return out->d_tag != DT_NULL;
+/* Reads dynamic entry i; false past the end. */
+static bool dynamic_entry(const weft_elf *self, Elf64_Dyn *out, uint64_t i) {
+    return i < self->n_dynamic && read_at(self, out, self->dynamic + i * sizeof *out, sizeof *out) &&
+           out->d_tag != DT_NULL;
 }
 
 static weft_status read_dynamic(weft_elf *out, weft_error *err) {
     const unsigned char *texts = NULL;
-    uint64_t hash = 0, gnu_hash = 0, i;
+    uint64_t hash = 0, gnu_hash = 0;
+    uint32_t sizes[2] = {0}; /* of the older hash table: buckets and chains, one chain per symbol */
     Elf64_Dyn entry;
-    for (i = 0; dynamic_entry(out, &entry, i); i++) {
+    for (uint64_t i = 0; dynamic_entry(out, &entry, i); i++) {
         const uint64_t value = entry.d_un.d_val;
         if (entry.d_tag == DT_SYMTAB) out->symbols = value;
         if (entry.d_tag == DT_STRTAB) out->texts = value;
@@ -185,7 +158,8 @@ static weft_status read_dynamic(weft_elf *out, weft_error *err) {
         if (entry.d_tag == DT_VERNEED) out->versions = value;
         if (entry.d_tag == DT_VERNEEDNUM) out->n_versions = value;
     }
-    out->n_symbols = gnu_hash != 0 ? count_by_gnu_hash(out, gnu_hash) : count_by_hash(out, hash);
+    if (gnu_hash == 0) (void)read_at(out, sizes, hash, sizeof sizes);
+    out->n_symbols = gnu_hash != 0 ? count_by_gnu_hash(out, gnu_hash) : sizes[1];
     texts = weft_elf_at(out, out->texts, out->texts_size);
     if (out->n_symbols == 0 || weft_elf_at(out, out->symbols, out->n_symbols * sizeof(Elf64_Sym)) == NULL ||
         texts == NULL || out->texts_size == 0 || texts[out->texts_size - 1] != 0) {
@@ -206,14 +180,11 @@ weft_status weft_elf_open(weft_elf *out, const void *image, size_t size, weft_er
 }
 
 int weft_elf_export(const weft_elf *self, weft_elf_symbol *out, uint64_t i) {
-    const unsigned char *at = weft_elf_at(self, self->symbols + i * sizeof(Elf64_Sym), sizeof(Elf64_Sym));
     Elf64_Sym symbol;
-    if (at == NULL) return -1;
-    memcpy(&symbol, at, sizeof symbol);
+    if (!read_at(self, &symbol, self->symbols + i * sizeof symbol, sizeof symbol)) return -1;
     if (symbol.st_shndx == SHN_UNDEF || ELF64_ST_BIND(symbol.st_info) == STB_LOCAL) return 0;
-    if (ELF64_ST_VISIBILITY(symbol.st_other) == STV_HIDDEN || ELF64_ST_VISIBILITY(symbol.st_other) == STV_INTERNAL) {
+    if (ELF64_ST_VISIBILITY(symbol.st_other) == STV_HIDDEN || ELF64_ST_VISIBILITY(symbol.st_other) == STV_INTERNAL)
         return 0;
-    }
     out->name = text_at(self, symbol.st_name);
     out->address = symbol.st_value;
     out->size = symbol.st_size;
@@ -223,37 +194,31 @@ int weft_elf_export(const weft_elf *self, weft_elf_symbol *out, uint64_t i) {
 }
 
 const char *weft_elf_import(const weft_elf *self, uint64_t i) {
-    const unsigned char *at = weft_elf_at(self, self->symbols + i * sizeof(Elf64_Sym), sizeof(Elf64_Sym));
     Elf64_Sym symbol;
-    if (at == NULL) return NULL;
-    memcpy(&symbol, at, sizeof symbol);
+    if (!read_at(self, &symbol, self->symbols + i * sizeof symbol, sizeof symbol)) return NULL;
     return symbol.st_shndx == SHN_UNDEF ? text_at(self, symbol.st_name) : NULL;
 }
 
-/* Returns string i of the dynamic entries with one of the tags. */
-static const char *tagged_text(const weft_elf *self, const int64_t tags[3], uint64_t i) {
+/* Returns string i of the dynamic entries with one of three tags. */
+static const char *tagged_text(const weft_elf *self, int64_t a, int64_t b, int64_t c, uint64_t i) {
     Elf64_Dyn entry;
-    uint64_t at, seen = 0;
-    for (at = 0; dynamic_entry(self, &entry, at); at++) {
-        const bool is_one = entry.d_tag == tags[0] || entry.d_tag == tags[1] || entry.d_tag == tags[2];
-        if (is_one && seen++ == i) return text_at(self, entry.d_un.d_val);
-    }
+    uint64_t seen = 0;
+    for (uint64_t at = 0; dynamic_entry(self, &entry, at); at++)
+        if ((entry.d_tag == a || entry.d_tag == b || entry.d_tag == c) && seen++ == i)
+            return text_at(self, entry.d_un.d_val);
     return NULL;
 }
 
 const char *weft_elf_needed(const weft_elf *self, uint64_t i) {
-    static const int64_t tags[3] = {DT_NEEDED, DT_NEEDED, DT_NEEDED};
-    return tagged_text(self, tags, i);
+    return tagged_text(self, DT_NEEDED, DT_NEEDED, DT_NEEDED, i);
 }
 
 const char *weft_elf_opened(const weft_elf *self, uint64_t i) {
-    static const int64_t tags[3] = {DT_NEEDED, DT_FILTER, DT_AUXILIARY};
-    return tagged_text(self, tags, i);
+    return tagged_text(self, DT_NEEDED, DT_FILTER, DT_AUXILIARY, i);
 }
 
 const char *weft_elf_runpath(const weft_elf *self, uint64_t i) {
-    static const int64_t tags[3] = {DT_RPATH, DT_RUNPATH, DT_RUNPATH};
-    return tagged_text(self, tags, i);
+    return tagged_text(self, DT_RPATH, DT_RUNPATH, DT_RUNPATH, i);
 }
 
 /* Updates major and minor from "GLIBC_2.36"; other names ("GLIBC_PRIVATE", "GCC_3.0") are ignored. */
@@ -269,14 +234,10 @@ static void raise_glibc(const char *name, int *major, int *minor) {
 /* Reads the versions required from one library: a list of Vernaux from `address` on. Returns their number; < 0:
  * unreadable. */
 static int64_t read_versions_of(const weft_elf *self, uint64_t address, uint32_t count, int *major, int *minor) {
-    uint32_t i;
-    for (i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         Elf64_Vernaux aux;
-        const unsigned char *at = weft_elf_at(self, address, sizeof aux);
         const char *name = NULL;
-        if (at == NULL) return -1;
-        memcpy(&aux, at, sizeof aux);
-        name = text_at(self, aux.vna_name);
+        if (read_at(self, &aux, address, sizeof aux)) name = text_at(self, aux.vna_name);
         if (name == NULL) return -1;
         raise_glibc(name, major, minor);
         if (aux.vna_next == 0) return (int64_t)i + 1;
@@ -286,24 +247,20 @@ static int64_t read_versions_of(const weft_elf *self, uint64_t address, uint32_t
 }
 
 weft_status weft_elf_glibc(const weft_elf *self, int *major, int *minor, weft_error *err) {
-    uint64_t address = self->versions, i;
+    uint64_t address = self->versions;
     int64_t read = 0;
     *major = 0;
     *minor = 0;
-    for (i = 0; i < self->n_versions && read >= 0 && read < MOST_VERSIONS; i++) {
+    for (uint64_t i = 0; i < self->n_versions && read >= 0 && read < MOST_VERSIONS; i++) {
         Elf64_Verneed need;
-        const unsigned char *at = weft_elf_at(self, address, sizeof need);
         int64_t more = -1;
-        if (at != NULL) {
-            memcpy(&need, at, sizeof need);
+        if (read_at(self, &need, address, sizeof need))
             more = read_versions_of(self, address + need.vn_aux, need.vn_cnt, major, minor);
-        }
         read = more < 0 ? -1 : read + more + 1;
         if (read < 0 || need.vn_next == 0) break;
         address += need.vn_next;
     }
-    if (read < 0 || read >= MOST_VERSIONS) {
+    if (read < 0 || read >= MOST_VERSIONS)
         return weft_error_set(err, WEFT_E_PLUGIN, "has a list of library versions that cannot be read; it is damaged.");
-    }
     return WEFT_OK;
 }

@@ -1,51 +1,27 @@
 /* host/plugin/enter.c: see enter.h. The list of owners only grows, and only while plugins are loaded. */
 #include "plugin/enter.h"
 
-#include "plugin/process.h"
+#include "base/alloc.h"
+#include "base/text.h"
+#include "plugin/services.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+
+/* ---- owners of tables ---- */
 
 static const weft_loaded **owners;
 static size_t n_owners;
 
-bool weft_plugin_own(const weft_loaded *loaded) {
-    const weft_loaded **grown = realloc((void *)owners, (n_owners + 1) * sizeof *grown);
-    if (grown == NULL) return false;
-    owners = grown;
+void weft_plugin_own(const weft_loaded *loaded) {
+    owners = weft_realloc((void *)owners, n_owners + 1, sizeof *owners);
     owners[n_owners++] = loaded;
-    return true;
-}
-
-static _Atomic(const weft_loaded *) called_last; /* by a plugin, in any thread; NULL: no call yet */
-
-const weft_loaded *weft_plugin_called(void) {
-    return atomic_exchange(&called_last, NULL);
 }
 
 static const weft_loaded *owner_of(const void *table) {
-    for (size_t i = n_owners; i > 0; i--) {
+    for (size_t i = n_owners; i > 0; i--)
         if (owners[i - 1]->plugin->table == table) return owners[i - 1];
-    }
     return NULL;
-}
-
-weft_doing weft_plugin_enter(const void *table, const char *slot) {
-    const weft_loaded *loaded = owner_of(table);
-    weft_doing now = {.what = slot, .fp_control = weft_process_begin_call()};
-    if (loaded != NULL) {
-        now.kind = loaded->plugin->kind;
-        now.id = loaded->plugin->id;
-        now.sha256 = loaded->sha256;
-        now.file = loaded->path;
-    }
-    if (weft_crash_current().kind != NULL) atomic_store_explicit(&called_last, loaded, memory_order_relaxed);
-    return weft_crash_doing(now);
-}
-
-const char *weft_plugin_serve(const char *mode) {
-    return weft_crash_mode(mode);
 }
 
 static void print_title(char *out, size_t size, const weft_loaded *loaded) {
@@ -73,37 +49,128 @@ static bool is_blamed(const char *text) {
     return false;
 }
 
-/* Returns whether the plugin is at fault. Messages about a file, a key or another rank name their cause already. */
-static bool is_its_fault(weft_status status) {
-    return status == WEFT_E_PLUGIN || status == WEFT_E_DEVICE || status == WEFT_E_UNSUPPORTED;
-}
-
 /* Prefixes the plugin's name to the error. */
 static weft_status put_title(const weft_loaded *loaded, weft_error *err) {
-    const char *const served = weft_crash_current_mode();
+    const char *const mode = weft_crash_current_mode();
     char title[700];
     print_title(title, sizeof title, loaded);
-    return weft_error_prefix(err, "%s%s%s: ", title, served != NULL ? ", in " : "", served != NULL ? served : "");
+    return weft_error_prefix(err, "%s%s%s: ", title, mode != NULL ? ", in " : "", mode != NULL ? mode : "");
 }
 
-weft_status weft_loaded_blame(const weft_loaded *loaded, weft_status status, weft_error *err) {
-    if (err == NULL || loaded == NULL || !is_its_fault(status) || is_blamed(err->text)) return status;
+/* Messages about a file, a key or another rank name their cause already. */
+static weft_status blame(const weft_loaded *loaded, weft_status status, weft_error *err) {
+    const bool is_its_fault = status == WEFT_E_PLUGIN || status == WEFT_E_DEVICE || status == WEFT_E_UNSUPPORTED;
+    if (err == NULL || loaded == NULL || !is_its_fault || is_blamed(err->text)) return status;
     return put_title(loaded, err);
 }
 
 weft_status weft_plugin_blame(const void *table, weft_status status, weft_error *err) {
-    return weft_loaded_blame(owner_of(table), status, err);
+    return blame(owner_of(table), status, err);
 }
 
-/* Returns the called plugin, identified by the string pointers that enter stored. */
-static const weft_loaded *owner_called(const weft_doing *called) {
-    for (size_t i = n_owners; i > 0; i--)
-        if (owners[i - 1]->plugin->kind == called->kind && owners[i - 1]->plugin->id == called->id)
-            return owners[i - 1];
-    return NULL;
+/* ---- slow-call warning ---- */
+
+static bool warn_of_slow_call(void *context) {
+    const weft_slow_warning *self = context;
+    char title[700], line[2000], nested[700] = "";
+    weft_doing call;
+    uint64_t number = 0;
+    weft_plugin_title(title, sizeof title, self->table);
+    if (weft_crash_main_call(&call, &number) && (weft_crash_other_call(&call, 1) || call.loaded != NULL) &&
+        strcmp(call.what, self->slot) != 0)
+        (void)snprintf(nested, sizeof nested, ", now in %s of %s:%s (%s),", call.what, call.loaded->plugin->kind,
+                       call.loaded->plugin->id, call.loaded->path);
+    (void)snprintf(line, sizeof line, "%s has been in its %s for %d s%s and goes on", title, self->slot,
+                   (int)WEFT_SLOW_WARNING_SECONDS, nested);
+    weft_services_print(WEFT_LOG_WARN, line); /* printed even in trial runs, which suppress other output */
+    return false;
 }
 
-/* ---- process state ---- */
+void weft_slow_warning_begin(weft_slow_warning *self, const void *table, const char *slot) {
+    self->table = table;
+    self->slot = slot;
+    weft_timer_begin(&self->timer, WEFT_SLOW_WARNING_SECONDS, warn_of_slow_call, self);
+}
+
+void weft_slow_warning_end(weft_slow_warning *self) {
+    weft_timer_end(&self->timer);
+}
+
+/* ---- guarded calls ---- */
+
+static _Atomic(const weft_loaded *) called_last; /* by a plugin, in any thread; NULL: no call yet */
+
+void weft_plugin_call_begin(weft_plugin_call *call, const weft_loaded *loaded, const char *what) {
+    const weft_doing now = {.loaded = loaded, .what = what};
+    call->loaded = loaded;
+    call->what = what;
+    weft_slow_warning_begin(&call->slow, loaded->plugin->table, what);
+    weft_process_save(&call->saved);
+    atomic_store(&called_last, NULL);
+    call->before = weft_crash_doing(now);
+}
+
+weft_status weft_plugin_call_end(weft_plugin_call *call, weft_status status, weft_error *err) {
+    const weft_plugin *plugin = call->loaded->plugin;
+    const weft_loaded *other = atomic_exchange(&called_last, NULL);
+    const bool failed = status != WEFT_OK; /* then only this failure is reported, and the process state is restored
+                                            * silently */
+    char when[64];
+    weft_status changed = WEFT_OK;
+    weft_slow_warning_end(&call->slow);
+    (void)weft_crash_doing(call->before);
+    (void)snprintf(when, sizeof when, "its %s ran", call->what);
+    changed = weft_process_restore(&call->saved, when, failed ? NULL : err);
+    if (failed && err != NULL && err->text[0] == '\0')
+        status = weft_error_set(err, WEFT_E_PLUGIN,
+                                "it failed in its %s without an error message, which is a defect of it", call->what);
+    if (failed) return blame(call->loaded, status, err);
+    if (changed == WEFT_OK) return WEFT_OK;
+    if (err != NULL && other != NULL && other != call->loaded)
+        weft_words_append(err->text, sizeof err->text, " It called %s:%s (%s), which may have done it.",
+                          other->plugin->kind, other->plugin->id, other->path);
+    (void)weft_error_prefix(err, "%s:%s (%s) ", plugin->kind, plugin->id, call->loaded->path);
+    return changed;
+}
+
+weft_status weft_plugin_call_made(weft_plugin_call *call, weft_status status, const void *made, weft_error *err) {
+    if (status == WEFT_OK && made == NULL)
+        status = weft_error_set(err, WEFT_E_PLUGIN, "it returned WEFT_OK from its %s without an object", call->what);
+    return weft_plugin_call_end(call, status, err);
+}
+
+void *weft_device_view(const weft_device_plugin *kernels, weft_device *device, weft_ref ref) {
+    void *view = NULL;
+    if (kernels->host_view != NULL) WEFT_PLUGIN_ASK(view, kernels, host_view, device, ref);
+    return view;
+}
+
+const void *weft_device_find(const weft_device_plugin *kernels, const weft_device *device, const char *id) {
+    const void *table = NULL;
+    if (kernels->extension != NULL) WEFT_PLUGIN_ASK(table, kernels, extension, device, id);
+    return table;
+}
+
+void weft_sticky_error_keep(weft_error *first, weft_status code, const char *format, ...) {
+    va_list args;
+    if (weft_sticky_error_is_set(first)) return;
+    first->code = (int32_t)code;
+    va_start(args, format);
+    (void)vsnprintf(first->text, sizeof first->text, format, args);
+    va_end(args);
+}
+
+weft_status weft_sticky_error_report(const weft_error *first, weft_status status, weft_error *err) {
+    return weft_sticky_error_is_set(first) ? weft_error_set(err, (weft_status)first->code, "%s", first->text) : status;
+}
+
+/* ---- records ---- */
+
+weft_doing weft_plugin_enter(const void *table, const char *slot) {
+    const weft_doing now = {.loaded = owner_of(table), .what = slot, .fp_control = weft_process_begin_call()};
+    if (weft_crash_current().loaded != NULL) atomic_store_explicit(&called_last, now.loaded, memory_order_relaxed);
+    return weft_crash_doing(now);
+}
 
 /* The pending failure of a call that cannot fail: the next call that can returns it. */
 static struct {
@@ -121,13 +188,6 @@ weft_status weft_plugin_take_failure(weft_error *err) {
     return status;
 }
 
-static void keep_pending(const weft_error *err) {
-    (void)pthread_mutex_lock(&pending.lock);
-    if (!atomic_load(&pending.is_set)) pending.err = *err; /* the first one is kept */
-    atomic_store(&pending.is_set, true);
-    (void)pthread_mutex_unlock(&pending.lock);
-}
-
 /* Restores host state that the call changed. A failure of the call itself has priority. */
 static weft_status restore_state(const weft_doing *called, weft_status status, weft_error *err) {
     weft_error why = WEFT_ERROR_INIT;
@@ -135,24 +195,28 @@ static weft_status restore_state(const weft_doing *called, weft_status status, w
     (void)snprintf(when, sizeof when, "its %s ran", called->what);
     (void)weft_process_end_call(called->fp_control, when, &why);
     if (status != WEFT_OK) return status;
-    print_title(title, sizeof title, owner_called(called));
+    print_title(title, sizeof title, called->loaded);
     (void)weft_error_prefix(&why, "%s ", title);
-    if (err == NULL) keep_pending(&why);
-    return err == NULL ? WEFT_OK : weft_error_set(err, WEFT_E_PLUGIN, "%s", why.text);
+    if (err != NULL) return weft_error_set(err, WEFT_E_PLUGIN, "%s", why.text);
+    (void)pthread_mutex_lock(&pending.lock);
+    if (!atomic_load(&pending.is_set)) pending.err = why; /* the first one is kept */
+    atomic_store(&pending.is_set, true);
+    (void)pthread_mutex_unlock(&pending.lock);
+    return WEFT_OK;
 }
 
 weft_status weft_plugin_leave(weft_doing before, weft_status status, weft_error *err) {
     const weft_doing called = weft_crash_doing(before);
     const bool failed = status != WEFT_OK;
-    const bool in_guard = before.kind != NULL && before.fp_control == 0; /* inside call.h's guard, which checks the
-                                                                          * complete state */
+    /* inside a weft_plugin_call, which checks the complete state at its end */
+    const bool in_guard = before.loaded != NULL && before.fp_control == 0;
     if (!in_guard && called.fp_control != 0 && !weft_process_is_kept(called.fp_control))
         status = restore_state(&called, status, err);
     if (!failed && status == WEFT_OK && err != NULL && atomic_load_explicit(&pending.is_set, memory_order_relaxed))
         return weft_plugin_take_failure(err);
     if (!failed || err == NULL) return status;
-    if (err->text[0] != '\0') return weft_loaded_blame(owner_called(&called), status, err);
-    status = weft_error_set(err, WEFT_E_PLUGIN, "%sfailed in its %s and does not say why, which is a defect of it",
-                            called.kind == NULL ? "a plugin " : "it ", called.what);
-    return called.kind == NULL ? status : put_title(owner_called(&called), err);
+    if (err->text[0] != '\0') return blame(called.loaded, status, err);
+    status = weft_error_set(err, WEFT_E_PLUGIN, "%sfailed in its %s without an error message, which is a defect of it",
+                            called.loaded == NULL ? "a plugin " : "it ", called.what);
+    return called.loaded == NULL ? status : put_title(called.loaded, err);
 }

@@ -1,4 +1,4 @@
-/* host/plugin/enter.h: records the called plugin, around every plugin call that call.h does not guard.
+/* host/plugin/enter.h: records the called plugin around every call, and guards the calls that may start a library.
  *
  *     WEFT_PLUGIN_CALL(status, table, prepare, err, optimizer, hp, &info);
  *         status = table->prepare(optimizer, hp, &info, err)
@@ -12,13 +12,84 @@
 #ifndef WEFT_HOST_PLUGIN_ENTER_H
 #define WEFT_HOST_PLUGIN_ENTER_H
 
+#include "base/timer.h"
 #include "plugin/crash.h"
 #include "plugin/plugin.h"
-#include <stdbool.h>
+#include "plugin/process.h"
+
+#include <weft/device.h>
+
+/* ---- slow-call warning: printed once while a call is running, because a call that never returns would hang a run
+ * without a message ---- */
+
+enum { WEFT_SLOW_WARNING_SECONDS = 10 };
+
+typedef struct weft_slow_warning {
+    const void *table;
+    const char *slot;
+    weft_timer timer;
+} weft_slow_warning;
+
+/* Starts the timer. table, slot: the called plugin. The struct must not move until the end. [main] */
+void weft_slow_warning_begin(weft_slow_warning *self, const void *table, const char *slot);
+void weft_slow_warning_end(weft_slow_warning *self);
+
+/* ---- guard for calls that may start a library: each create and validate of a plugin ----
+ *
+ *     weft_plugin_call call;
+ *     weft_plugin_call_begin(&call, loaded, "create");
+ *     status = table->create(&optimizer, host, config, &err);
+ *     status = weft_plugin_call_made(&call, status, optimizer, &err);
+ *
+ * A crash during the call is reported with the plugin's name, and a slow call is reported too. After the call the
+ * host's process state (process.h) is restored. A plugin that changed more of it than signal handlers is rejected. */
+
+typedef struct weft_plugin_call {
+    const weft_loaded *loaded;
+    const char *what;
+    weft_doing before;
+    weft_process saved;
+    weft_slow_warning slow;
+} weft_plugin_call;
+
+/* Begins a call. what: the slot's name, a string with process lifetime. [main] */
+void weft_plugin_call_begin(weft_plugin_call *call, const weft_loaded *loaded, const char *what);
+
+/* Ends a call. status, err: the result of the call. Returns the failure, with WEFT_E_PLUGIN if the call set no message
+ * or changed the host's process state. The caller owns the created object in any case. [main] */
+weft_status weft_plugin_call_end(weft_plugin_call *call, weft_status status, weft_error *err);
+
+/* Ends a create. WEFT_OK without an object is a failure. [main] */
+weft_status weft_plugin_call_made(weft_plugin_call *call, weft_status status, const void *made, weft_error *err);
+
+/* ---- guarded calls ---- */
+
+/* Returns the host's view of the buffer; NULL: the host cannot access it. [main] */
+void *weft_device_view(const weft_device_plugin *kernels, weft_device *device, weft_ref ref);
+
+/* Returns the device's extension of that name; NULL: missing. [any-thread] */
+const void *weft_device_find(const weft_device_plugin *kernels, const weft_device *device, const char *id);
+
+/* ---- sticky error for plugin callbacks that cannot return a failure ----
+ *
+ * The first error is stored and all later calls have no effect, so that the plugin's code needs no checks. A stored
+ * error is a weft_error with a code other than WEFT_OK; it begins as WEFT_ERROR_INIT. */
+
+/* Stores an error, unless one is stored already. */
+void weft_sticky_error_keep(weft_error *first, weft_status code, const char *format, ...) WEFT_PRINTF(3, 4);
+
+static inline bool weft_sticky_error_is_set(const weft_error *first) {
+    return first->code != WEFT_OK;
+}
+
+/* Returns the stored error, or status if there is no error. */
+weft_status weft_sticky_error_report(const weft_error *first, weft_status status, weft_error *err);
+
+/* ---- records ---- */
 
 /* Registers the owner of plugin->table; the loader registers every plugin. *loaded must live as long as the process.
- * Returns false without memory. [main] */
-bool weft_plugin_own(const weft_loaded *loaded);
+ * [main] */
+void weft_plugin_own(const weft_loaded *loaded);
 
 /* Begins a call. table: of the called plugin; an unregistered table counts as an unknown plugin. slot: a string with
  * process lifetime. Returns the previous record for weft_plugin_leave. [any-thread] [hot] */
@@ -40,21 +111,11 @@ weft_status weft_plugin_take_failure(weft_error *err);
  * [any-thread] */
 weft_status weft_plugin_blame(const void *table, weft_status status, weft_error *err);
 
-weft_status weft_loaded_blame(const weft_loaded *loaded, weft_status status, weft_error *err);
-
 /* Writes "strategy:mine (/home/you/weft-strategy-mine.so)". [any-thread] */
 void weft_plugin_title(char *out, size_t size, const void *table);
 
 /* Returns the id of the plugin that owns the table; "": unregistered. [any-thread] */
 const char *weft_plugin_id(const void *table);
-
-/* Returns the plugin that another plugin, or a thread of its call, called last, and resets it. NULL: no such call.
- * [main] */
-const weft_loaded *weft_plugin_called(void);
-
-/* Sets the mode of the following calls: "training", "evaluation", "generation", or NULL, the default. Returns the
- * previous mode. [main] [hot] */
-const char *weft_plugin_serve(const char *mode);
 
 #define WEFT_PLUGIN_CALL(status, table, slot, err, ...)                                                                \
     do {                                                                                                               \

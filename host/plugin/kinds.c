@@ -1,5 +1,6 @@
-/* host/plugin/kinds.c: see kinds.h. A new kind, or a slot that becomes required, is one line here. */
-#include "plugin/kinds.h"
+/* host/plugin/kinds.c: see preflight.h. A new kind, or a slot that becomes required, is one line here. */
+#include "plugin/preflight.h"
+#include "plugin/plugin.h"
 
 #include "config/config.h"
 #include <weft/adapter.h>
@@ -74,10 +75,8 @@ static const kind_row kinds[] = {
 /* clang-format on */
 
 static const kind_row *find_kind(const char *kind) {
-    size_t i;
-    for (i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         if (strcmp(kinds[i].name, kind) == 0) return &kinds[i];
-    }
     return NULL;
 }
 
@@ -93,13 +92,13 @@ const char *weft_kind_list(void) {
 weft_status weft_kind_fits(const weft_note_plugin *plugin, weft_error *err) {
     const kind_row *row = find_kind(plugin->kind);
     if (row == NULL) {
-        return weft_error_set(err, WEFT_E_PLUGIN, "holds a plugin of kind \"%s\"; this host knows %s.", plugin->kind,
-                              weft_kind_list());
+        return weft_error_set(err, WEFT_E_PLUGIN, "contains a plugin of kind \"%s\"; this host supports %s.",
+                              plugin->kind, weft_kind_list());
     }
     if ((int64_t)plugin->interface_major != row->interface_major) {
         return weft_error_set(
             err, WEFT_E_PLUGIN,
-            "holds %s:%s for interface %s/%u; this host speaks %s/%d. Build it with this host's headers.", plugin->kind,
+            "contains %s:%s for interface %s/%u; this host has %s/%d. Build it with this host's headers.", plugin->kind,
             plugin->id, plugin->kind, plugin->interface_major, row->name, (int)row->interface_major);
     }
     return WEFT_OK;
@@ -110,26 +109,23 @@ weft_status weft_kind_fits(const weft_note_plugin *plugin, weft_error *err) {
 static weft_status check_slots(const weft_plugin *plugin, const kind_row *row, weft_error *err) {
     uint32_t struct_size;
     size_t i;
-    if (plugin->table == NULL) {
-        return weft_error_set(err, WEFT_E_PLUGIN, "gives no table for %s:%s.", plugin->kind, plugin->id);
-    }
+    if (plugin->table == NULL)
+        return weft_error_set(err, WEFT_E_PLUGIN, "has no table for %s:%s.", plugin->kind, plugin->id);
     memcpy(&struct_size, plugin->table, sizeof struct_size);
     for (i = 0; i < row->n_slots; i++) {
         const slot *s = &row->slots[i];
         void *value = NULL;
-        if (struct_size < s->offset + sizeof value) {
+        if (struct_size < s->offset + sizeof value)
             return weft_error_set(err, WEFT_E_PLUGIN,
-                                  "gives a table of %u bytes for %s:%s, which ends before its slot %s" REBUILD,
+                                  "has a table of %u bytes for %s:%s, which ends before its slot %s" REBUILD,
                                   struct_size, plugin->kind, plugin->id, s->name);
-        }
         memcpy(&value, (const char *)plugin->table + s->offset, sizeof value);
-        if (value == NULL) {
+        if (value == NULL)
             return weft_error_set(err, WEFT_E_PLUGIN, "leaves the required slot %s of %s:%s empty.", s->name,
                                   plugin->kind, plugin->id);
-        }
     }
     if (struct_size < row->least)
-        return weft_error_set(err, WEFT_E_PLUGIN, "gives a table of %u bytes for %s:%s; SDK 1.0 has %u" REBUILD,
+        return weft_error_set(err, WEFT_E_PLUGIN, "has a table of %u bytes for %s:%s; SDK 1.0 has %u" REBUILD,
                               struct_size, plugin->kind, plugin->id, row->least);
     return WEFT_OK;
 }
@@ -141,22 +137,18 @@ static int same_text(const char *given, const char *noted) {
 /* Checks one plugin of the list against its line of the note. */
 static weft_status check_plugin(const weft_plugin *plugin, const weft_note_plugin *note, weft_error *err) {
     weft_status status;
-    if (!WEFT_WHOLE(plugin, weft_plugin)) {
+    if (!WEFT_WHOLE(plugin, weft_plugin))
         return weft_error_set(err, WEFT_E_PLUGIN, "describes %s:%s in %u bytes, fewer than SDK 1.0 has" REBUILD,
                               note->kind, note->id, plugin->struct_size);
-    }
     if (!same_text(plugin->kind, note->kind) || !same_text(plugin->id, note->id) ||
-        !same_text(plugin->version, note->version) || plugin->interface_major != note->interface_major) {
-        return weft_error_set(err, WEFT_E_PLUGIN,
-                              "says in its note that it holds %s/%u %s %s, and its entry says %s/%u %s %s.", note->kind,
-                              note->interface_major, note->id, note->version,
+        !same_text(plugin->version, note->version) || plugin->interface_major != note->interface_major)
+        return weft_error_set(err, WEFT_E_PLUGIN, "has a note with %s/%u %s %s, and its entry returns %s/%u %s %s.",
+                              note->kind, note->interface_major, note->id, note->version,
                               plugin->kind == NULL ? "(nothing)" : plugin->kind, plugin->interface_major,
                               plugin->id == NULL ? "(nothing)" : plugin->id,
                               plugin->version == NULL ? "(nothing)" : plugin->version);
-    }
-    if (plugin->help == NULL || plugin->help[0] == 0 || strchr(plugin->help, '\n') != NULL) {
-        return weft_error_set(err, WEFT_E_PLUGIN, "gives no line of help for %s:%s.", note->kind, note->id);
-    }
+    if (plugin->help == NULL || plugin->help[0] == 0 || strchr(plugin->help, '\n') != NULL)
+        return weft_error_set(err, WEFT_E_PLUGIN, "has no line of help for %s:%s.", note->kind, note->id);
     status = weft_key_table_check(plugin->keys, plugin->n_keys, plugin->key_stride, plugin->config_size, err);
     if (status != WEFT_OK) {
         (void)weft_error_prefix(err, "has a key table for %s:%s that does not hold: ", note->kind, note->id);
@@ -169,15 +161,13 @@ weft_status weft_list_check(const weft_plugin_list *list, const weft_preflight *
     weft_status status = WEFT_OK;
     uint32_t i;
     if (!WEFT_WHOLE(list, weft_plugin_list) || list->plugins == NULL || list->stride % 8 != 0 ||
-        list->stride < WEFT_SIZE_1_0(weft_plugin)) {
+        list->stride < WEFT_SIZE_1_0(weft_plugin))
         return weft_error_set(err, WEFT_E_PLUGIN,
-                              "gives a list of plugins that cannot be read (%u bytes, %u bytes per plugin)" REBUILD,
+                              "returns a list of plugins that cannot be read (%u bytes, %u bytes per plugin)" REBUILD,
                               list->struct_size, list->stride);
-    }
-    if (list->n_plugins != note->n_plugins) {
-        return weft_error_set(err, WEFT_E_PLUGIN, "says in its note that it holds %u plugins, and its entry gives %u.",
+    if (list->n_plugins != note->n_plugins)
+        return weft_error_set(err, WEFT_E_PLUGIN, "has a note with %u plugins, and its entry returns %u.",
                               note->n_plugins, list->n_plugins);
-    }
     for (i = 0; i < list->n_plugins && status == WEFT_OK; i++) {
         const char *at = (const char *)list->plugins + (size_t)i * list->stride;
         status = check_plugin((const weft_plugin *)(const void *)at, &note->plugins[i], err);

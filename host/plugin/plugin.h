@@ -29,6 +29,7 @@ typedef struct weft_loaded {
     const char *needed; /* the libraries that it is linked to: "libm.so.6, libc.so.6" */
     uint32_t sdk;       /* SDK version it was built with, major * 1000 + minor */
     uint32_t min_sdk;   /* oldest supported host, by its own declaration */
+    int fast_math;      /* compiled with reordering of sums */
 } weft_loaded;
 
 /* The table of a loaded plugin: weft_loaded_table(loaded, optimizer) is a const weft_optimizer_plugin *. */
@@ -42,39 +43,33 @@ typedef struct weft_plugins_options {
     int pinned;           /* [plugins] trust = pinned: load only pinned files */
 } weft_plugins_options;
 
-typedef struct weft_trust weft_trust; /* plugin/pins.h */
+typedef struct weft_trust weft_trust; /* plugin/trust.h */
 
 /* Creates a registry. WEFT_E_USER: a directory that is not absolute, or a pin or a list that cannot be read. */
 weft_status weft_plugins_create(weft_plugins **out, const weft_plugins_options *options, weft_error *err);
 void weft_plugins_destroy(weft_plugins *self);
 
-/* Loads a plugin. Trust warnings about its file are printed once per process (plugin/trust_warnings.h). name: an id,
+/* Loads a plugin. Trust warnings about its file are printed once per process (plugin/trust.h). name: an id,
  * or a path with a slash. Relative paths start at the working directory: the configuration makes them absolute
  * first. A second request for the same plugin returns the same object. */
 weft_status weft_plugins_get(weft_plugins *self, const weft_loaded **out, const char *kind, const char *name,
                              weft_error *err);
 
 /* A plugin file described by its note, without running its code. */
-typedef struct weft_noted {
+typedef struct weft_plugin_summary {
     char id[64];      /* of its name, weft-<kind>-<id>.so */
     char path[4096];  /* as found */
     char launch[512]; /* of the note (weft/comm.h); "": missing */
     char launched[512];
     char wraps[64];    /* a communicator that wraps others: the id of the one that owns launch and launched; "" */
     char reason[1024]; /* why this host cannot load it; "": it can */
-} weft_noted;
+} weft_plugin_summary;
 
 /* Lists all files of the kind that a search would find, in search order. The caller frees *out. */
-weft_status weft_plugins_noted(const weft_plugins *self, weft_noted **out, size_t *n, const char *kind,
-                               weft_error *err);
+weft_status weft_plugins_summarize(const weft_plugins *self, weft_plugin_summary **out, size_t *n, const char *kind,
+                                   weft_error *err);
 /* Describes the file at a path. */
-void weft_plugin_noted(const weft_plugins *self, weft_noted *out, const char *id, const char *path);
-
-/* Returns the i-th distinct result of weft_plugins_get, in order; NULL past the end. For the checkpoint's manifest. */
-const weft_loaded *weft_plugins_at(const weft_plugins *self, size_t i);
-
-/* Returns the directories in search order; NULL past the end. They need not exist. */
-const char *weft_plugins_directory(const weft_plugins *self, size_t i);
+void weft_plugin_summarize(const weft_plugins *self, weft_plugin_summary *out, const char *id, const char *path);
 
 /* Finds the file of an id. WEFT_E_USER: not found; the message lists the nearest id, all ids, and the searched paths.
  */
@@ -84,7 +79,7 @@ weft_status weft_plugins_find(const weft_plugins *self, char *path, size_t size,
 /* Returns the trust settings. */
 const weft_trust *weft_plugins_trust(const weft_plugins *self);
 
-/* Returns true for a kind that this host supports. */
-int weft_plugin_kind_known(const char *kind);
+/* Returns the interface number of a kind that this host supports; -1: unknown kind. [any-thread] */
+int32_t weft_kind_interface(const char *kind);
 
 #endif

@@ -1,8 +1,8 @@
 /* host/plugin/preflight.c: see preflight.h. The note is lines of key=value; its first line names the format. */
 #include "plugin/preflight.h"
 
+#include "base/text.h"
 #include "plugin/elf.h"
-#include "plugin/kinds.h"
 
 #include <ctype.h>
 #include <gnu/libc-version.h>
@@ -35,10 +35,9 @@ static weft_status find_exports(const weft_elf *elf, weft_elf_symbol *note, weft
                                   symbol.name);
         }
     }
-    if (note->name == NULL && entry->name == NULL) {
+    if (note->name == NULL && entry->name == NULL)
         return weft_error_set(err, WEFT_E_PLUGIN,
                               "is a shared object without " NOTE_NAME " and " ENTRY_NAME ", so it is no Weft plugin.");
-    }
     if (note->name == NULL || entry->name == NULL) {
         return weft_error_set(err, WEFT_E_PLUGIN,
                               "lacks the export %s. WEFT_PLUGIN defines it; the SDK's linker flags keep it visible.",
@@ -48,7 +47,7 @@ static weft_status find_exports(const weft_elf *elf, weft_elf_symbol *note, weft
 }
 
 /* Returns whether the name is a function that ends or replaces the process silently. exit is detected when it happens
- * (exit_guard.h), and abort is reported as a crash. */
+ * (crash.h), and abort is reported as a crash. */
 static bool is_end(const char *name) {
     static const char *const ends[] = {"_exit", "_Exit",  "quick_exit", "execl",   "execle",   "execlp",
                                        "execv", "execve", "execvp",     "execvpe", "execveat", "fexecve"};
@@ -62,8 +61,8 @@ static weft_status check_imports(const weft_elf *elf, weft_error *err) {
         const char *name = weft_elf_import(elf, i);
         if (name != NULL && is_end(name))
             return weft_error_set(err, WEFT_E_PLUGIN,
-                                  "calls %s, which would end the process without a word. A plugin returns a failure "
-                                  "with a sentence instead%s.",
+                                  "calls %s, which would end the process without a message. A plugin returns an "
+                                  "error instead%s.",
                                   name, strstr(name, "exec") != NULL ? ", and starts no program" : "");
     }
     return WEFT_OK;
@@ -73,16 +72,14 @@ static weft_status check_imports(const weft_elf *elf, weft_error *err) {
 static weft_status read_note(weft_preflight *out, const weft_elf *elf, const weft_elf_symbol *symbol, weft_error *err) {
     const unsigned char *text = weft_elf_at(elf, symbol->address, symbol->size);
     size_t i, n = (size_t)symbol->size;
-    if (text == NULL || n == 0 || n > sizeof out->note || text[n - 1] != 0) {
+    if (text == NULL || n == 0 || n > sizeof out->note || text[n - 1] != 0)
         return weft_error_set(err, WEFT_E_PLUGIN,
                               "has a " NOTE_NAME
                               " that cannot be read: it must be a constant text of less than %zu bytes.",
                               sizeof out->note);
-    }
     for (i = 0; i + 1 < n; i++) {
-        if (text[i] != '\n' && (text[i] < 32 || text[i] > 126)) {
+        if (text[i] != '\n' && (text[i] < 32 || text[i] > 126))
             return weft_error_set(err, WEFT_E_PLUGIN, "has a " NOTE_NAME " with bytes that are no plain text.");
-        }
     }
     memcpy(out->note, text, n);
     return WEFT_OK;
@@ -102,19 +99,17 @@ static weft_status parse_plugin(weft_preflight *out, const char *text, weft_erro
     weft_note_plugin *plugin = NULL;
     unsigned interface_major = 0;
     int end = 0;
-    if (out->n_plugins == WEFT_FILE_PLUGINS) {
-        return weft_error_set(err, WEFT_E_PLUGIN, "says that it holds more than %d plugins.", WEFT_FILE_PLUGINS);
-    }
+    if (out->n_plugins == WEFT_FILE_PLUGINS)
+        return weft_error_set(err, WEFT_E_PLUGIN, "has a note with more than %d plugins.", WEFT_FILE_PLUGINS);
     plugin = &out->plugins[out->n_plugins];
     if (sscanf(text, "%15[a-z0-9_]/%4u %63[a-z0-9_-] %31[!-~]%n", plugin->kind, &interface_major, plugin->id,
                plugin->version, &end) != 4 ||
-        text[end] != 0) {
+        text[end] != 0)
         return weft_error_set(
             err, WEFT_E_PLUGIN,
             "has a note whose line \"plugin=%.100s\" is not <kind>/<interface> <id> <version>, with an "
             "id of [a-z0-9_-].",
             text);
-    }
     plugin->interface_major = interface_major;
     out->n_plugins++;
     return WEFT_OK;
@@ -127,21 +122,18 @@ static int is_as_another(const char *text) {
            text[sizeof WEFT_LAUNCH_AS - 1 + strspn(text + sizeof WEFT_LAUNCH_AS - 1, letters)] == 0;
 }
 
-/* Parses "/usr/bin/mpiexec -n {ranks}": an absolute program, and {ranks} once among its words; or "weft {ranks}". */
+/* Parses "/usr/bin/mpiexec -n {ranks}": an absolute program, and {ranks} once among its words; or "weft {ranks}"; or
+ * "as mpi-mpich". */
 static weft_status parse_launch(weft_preflight *out, const char *text, weft_error *err) {
     const char *ranks = strstr(text, "{ranks}");
-    const int by_host = strcmp(text, WEFT_LAUNCH_BY_HOST) == 0;
-    if (out->launch[0] == 0 && is_as_another(text)) {
-        (void)snprintf(out->launch, sizeof out->launch, "%s", text);
-        return WEFT_OK;
-    }
-    if (out->launch[0] != 0 || (text[0] != '/' && !by_host) || ranks == NULL || strstr(ranks + 1, "{ranks}") != NULL) {
+    const bool is_command = (text[0] == '/' || strcmp(text, WEFT_LAUNCH_BY_HOST) == 0) && ranks != NULL &&
+                            strstr(ranks + 1, "{ranks}") == NULL;
+    if (out->launch[0] != 0 || (!is_command && !is_as_another(text)))
         return weft_error_set(err, WEFT_E_PLUGIN,
                               "has a note whose line \"launch=%.200s\" is not the one command that starts ranks: an "
                               "absolute path, and {ranks} once among what follows it, or \"" WEFT_LAUNCH_BY_HOST
                               "\", or \"" WEFT_LAUNCH_AS "\" and another's id.",
                               text);
-    }
     (void)snprintf(out->launch, sizeof out->launch, "%s", text);
     return WEFT_OK;
 }
@@ -158,12 +150,11 @@ static weft_status parse_launched(weft_preflight *out, const char *text, weft_er
         if (at[n] == 0) break;
         at += n + 1;
     }
-    if (!good || names % 2 != 0) {
+    if (!good || names % 2 != 0)
         return weft_error_set(err, WEFT_E_PLUGIN,
                               "has a note whose line \"launched=%.200s\" is not the one list of pairs of environment "
                               "variables, a rank's and a size's, in capitals with one space between two.",
                               text);
-    }
     (void)snprintf(out->launched, sizeof out->launched, "%s", text);
     return WEFT_OK;
 }
@@ -176,11 +167,10 @@ static weft_status parse_line(weft_preflight *out, const char *line, weft_error 
     if (strncmp(line, "launched=", 9) == 0) return parse_launched(out, line + 9, err);
     if (strncmp(line, "sdk=", 4) == 0) good = parse_sdk(&out->sdk, line + 4);
     if (strncmp(line, "min_sdk=", 8) == 0) good = parse_sdk(&out->min_sdk, line + 8);
-    if (!good) {
+    if (!good)
         return weft_error_set(err, WEFT_E_PLUGIN,
                               "has a note whose line \"%.100s\" names no SDK (major * 1000 + minor, such as 1000).",
                               line);
-    }
     return WEFT_OK; /* keys of a later SDK are ignored */
 }
 
@@ -188,11 +178,8 @@ weft_status weft_note_parse(weft_preflight *out, const char *note, weft_error *e
     weft_status status = WEFT_OK;
     const char *at = note;
     int first = 1;
-    out->sdk = 0;
-    out->min_sdk = 0;
-    out->n_plugins = 0;
-    out->launch[0] = 0;
-    out->launched[0] = 0;
+    out->sdk = out->min_sdk = out->n_plugins = 0;
+    out->launch[0] = out->launched[0] = 0;
     while (*at != 0 && status == WEFT_OK) {
         char line[WEFT_NOTE_LINE];
         const size_t n = strcspn(at, "\n");
@@ -218,57 +205,43 @@ weft_status weft_note_parse(weft_preflight *out, const char *note, weft_error *e
 
 static weft_status check_sdk(const weft_preflight *note, weft_error *err) {
     const unsigned host = WEFT_SDK_HEADERS;
-    if (note->sdk / 1000 != host / 1000) {
+    if (note->sdk / 1000 != host / 1000)
         return weft_error_set(err, WEFT_E_PLUGIN,
                               "is built for SDK %u, and this host has SDK %u.%u. Build it with this host's headers.",
                               note->sdk / 1000, host / 1000, host % 1000);
-    }
-    if (note->min_sdk > host) {
+    if (note->min_sdk > host)
         return weft_error_set(err, WEFT_E_PLUGIN,
                               "needs at least SDK %u.%u, and this host has SDK %u.%u. Install a newer host.",
                               note->min_sdk / 1000, note->min_sdk % 1000, host / 1000, host % 1000);
-    }
     return WEFT_OK;
 }
 
-static weft_status check_glibc(weft_preflight *out, const weft_elf *elf, weft_error *err) {
-    int major = 0, minor = 0;
+static weft_status check_glibc(const weft_elf *elf, weft_error *err) {
+    int major = 0, minor = 0, needed_major = 0, needed_minor = 0;
     const char *here = gnu_get_libc_version();
-    weft_status status = weft_elf_glibc(elf, &out->glibc_major, &out->glibc_minor, err);
+    const weft_status status = weft_elf_glibc(elf, &needed_major, &needed_minor, err);
     if (status != WEFT_OK || sscanf(here, "%4d.%4d", &major, &minor) != 2) return status;
-    if (out->glibc_major > major || (out->glibc_major == major && out->glibc_minor > minor)) {
+    if (needed_major > major || (needed_major == major && needed_minor > minor))
         return weft_error_set(err, WEFT_E_PLUGIN,
                               "needs GLIBC_%d.%d, and this system has %s. Build it on a system as old as this one.",
-                              out->glibc_major, out->glibc_minor, here);
-    }
+                              needed_major, needed_minor, here);
     return WEFT_OK;
-}
-
-static void read_needed(weft_preflight *out, const weft_elf *elf) {
-    size_t used = 0;
-    uint64_t i;
-    out->needed[0] = 0;
-    for (i = 0; i < MOST_NEEDED; i++) {
-        const char *name = weft_elf_needed(elf, i);
-        if (name == NULL || strlen(name) + 3 > sizeof out->needed - used) break;
-        used += (size_t)snprintf(out->needed + used, sizeof out->needed - used, "%s%s", i == 0 ? "" : ", ", name);
-    }
 }
 
 weft_status weft_preflight_read(weft_preflight *out, const void *image, size_t size, weft_error *err) {
     weft_elf elf;
     weft_elf_symbol note = {0}, entry = {0};
-    uint32_t i;
+    const char *needed = NULL;
     weft_status status = weft_elf_open(&elf, image, size, err);
     if (status == WEFT_OK) status = find_exports(&elf, &note, &entry, err);
     if (status == WEFT_OK) status = read_note(out, &elf, &note, err);
     if (status == WEFT_OK) status = weft_note_parse(out, out->note, err);
     if (status == WEFT_OK) status = check_sdk(out, err);
-    for (i = 0; status == WEFT_OK && i < out->n_plugins; i++) {
-        status = weft_kind_fits(&out->plugins[i], err);
-    }
+    for (uint32_t i = 0; status == WEFT_OK && i < out->n_plugins; i++) status = weft_kind_fits(&out->plugins[i], err);
     if (status == WEFT_OK) status = check_imports(&elf, err);
-    if (status == WEFT_OK) status = check_glibc(out, &elf, err);
-    if (status == WEFT_OK) read_needed(out, &elf);
+    if (status == WEFT_OK) status = check_glibc(&elf, err);
+    out->needed[0] = 0;
+    for (uint64_t i = 0; status == WEFT_OK && i < MOST_NEEDED && (needed = weft_elf_needed(&elf, i)) != NULL; i++)
+        weft_words_append(out->needed, sizeof out->needed, "%s%s", i == 0 ? "" : ", ", needed);
     return status;
 }

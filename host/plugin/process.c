@@ -13,7 +13,7 @@
 #define MXCSR_FLAGS 0x3fu
 #define MXCSR_FLUSH 0x8040u /* flush to zero, denormals are zero */
 
-static uint64_t fp_read(void) {
+uint64_t weft_process_fp(void) {
     uint16_t x87 = 0;
     __asm__ volatile("fnstcw %0" : "=m"(x87));
     return ((uint64_t)x87 << 32) | (_mm_getcsr() & ~MXCSR_FLAGS);
@@ -31,7 +31,7 @@ static int fp_flushes(uint64_t control) {
 #elif defined(__aarch64__)
 #define FPCR_FLUSH (1u << 24)
 
-static uint64_t fp_read(void) {
+uint64_t weft_process_fp(void) {
     uint64_t control = 0;
     __asm__ volatile("mrs %0, fpcr" : "=r"(control));
     return control;
@@ -78,19 +78,17 @@ static mode_t mask_read(void) {
 
 void weft_process_save(weft_process *out) {
     const char *locale = setlocale(LC_ALL, NULL);
-    int i;
     memset(out, 0, sizeof *out);
-    out->fp_control = fp_read();
+    out->fp_control = weft_process_fp();
     out->mask = mask_read();
     if (getcwd(out->directory, sizeof out->directory) == NULL) out->directory[0] = 0;
     (void)snprintf(out->locale, sizeof out->locale, "%s", locale == NULL ? "C" : locale);
-    for (i = 1; i < MOST_SIGNALS; i++) out->has_handler[i] = sigaction(i, NULL, &out->handlers[i]) == 0;
+    for (int i = 1; i < MOST_SIGNALS; i++) out->has_handler[i] = sigaction(i, NULL, &out->handlers[i]) == 0;
 }
 
 /* Restores handlers. A handler and a sigaction share a union, so comparing one compares both. */
 static void restore_handlers(const weft_process *saved) {
-    int i;
-    for (i = 1; i < MOST_SIGNALS; i++) {
+    for (int i = 1; i < MOST_SIGNALS; i++) {
         struct sigaction now;
         if (!saved->has_handler[i] || sigaction(i, NULL, &now) != 0) continue;
         if (now.sa_handler == saved->handlers[i].sa_handler && now.sa_flags == saved->handlers[i].sa_flags) continue;
@@ -98,12 +96,8 @@ static void restore_handlers(const weft_process *saved) {
     }
 }
 
-uint64_t weft_process_fp(void) {
-    return fp_read();
-}
-
 weft_status weft_process_restore_fp(uint64_t before, const char *when, weft_error *err) {
-    const uint64_t now = fp_read();
+    const uint64_t now = weft_process_fp();
     if (now == before) return WEFT_OK;
     fp_write(before);
     return weft_error_set(
@@ -142,11 +136,11 @@ weft_status weft_process_restore(const weft_process *saved, const char *when, we
 
 uint64_t weft_process_begin_call(void) {
     mask_of_call.moved = false;
-    return fp_read();
+    return weft_process_fp();
 }
 
 bool weft_process_is_kept(uint64_t fp_control) {
-    return fp_read() == fp_control && (!mask_of_call.moved || mask_of_call.now == mask_of_call.before);
+    return weft_process_fp() == fp_control && (!mask_of_call.moved || mask_of_call.now == mask_of_call.before);
 }
 
 weft_status weft_process_end_call(uint64_t fp_control, const char *when, weft_error *err) {

@@ -4,9 +4,8 @@
  * The state is saved before foreign code runs, and compared after it:
  *   floating-point control word, locale, working directory, umask: restored, and a change is the plugin's error
  *   signal handlers: restored
- * Used around each load and each entry, and by call.h around each create and validate. After every other call (enter.h)
- * the host checks the calling thread's floating-point control word and the umask, which is cheap enough for each kernel
- * of a step. */
+ * Used around each load, entry, create and validate. After every other call (enter.h) the host checks the calling
+ * thread's floating-point control word and the umask, which is cheap enough for each kernel of a step. */
 #ifndef WEFT_HOST_PLUGIN_PROCESS_H
 #define WEFT_HOST_PLUGIN_PROCESS_H
 

@@ -1,37 +1,34 @@
 /* host/plugin/search.c: see search.h. */
 #include "plugin/search.h"
 
-#include "base/installed.h"
+#include "base/alloc.h"
+#include "base/file.h"
 #include "config/nearest.h"
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* --- the directories --- */
+/* ---- directories ---- */
 
 static weft_status add_directory(weft_search *self, const char *from, const char *path, size_t n, weft_error *err) {
-    size_t i;
     while (n > 1 && path[n - 1] == '/') n--;
     if (n == 0) return WEFT_OK;
     if (path[0] != '/') {
         return weft_error_set(
             err, WEFT_E_USER,
-            "%s holds the directory %.*s, which is not absolute. Plugins are never searched relative to "
-            "the working directory; write the whole path.",
+            "%s contains the directory %.*s, which is not absolute. Plugins are never searched relative to "
+            "the working directory; write the complete path.",
             from, (int)(n > 500 ? 500 : n), path);
     }
-    for (i = 0; i < self->n; i++) {
+    for (size_t i = 0; i < self->n; i++)
         if (strlen(self->directories[i]) == n && memcmp(self->directories[i], path, n) == 0) return WEFT_OK;
-    }
-    if (self->n == WEFT_SEARCH_DIRECTORIES) {
+    if (self->n == WEFT_SEARCH_DIRECTORIES)
         return weft_error_set(err, WEFT_E_USER, "%s: more than %d plugin directories.", from, WEFT_SEARCH_DIRECTORIES);
-    }
-    self->directories[self->n] = strndup(path, n);
-    if (self->directories[self->n] == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a path.");
-    self->n++;
+    self->directories[self->n++] = weft_text_of("%.*s", (int)n, path);
     return WEFT_OK;
 }
 
@@ -46,67 +43,54 @@ static weft_status add_list(weft_search *self, const char *from, const char *lis
     return status;
 }
 
-/* Adds ~/.local, a prefix like /usr/local, independent of this program's own prefix. */
-static weft_status add_home(weft_search *self, weft_error *err) {
-    const char *home = getenv("HOME");
+/* Adds "base/below" if the base is an absolute path. */
+static weft_status add_below(weft_search *self, const char *from, const char *base, const char *below,
+                             weft_error *err) {
     char path[PATH_MAX];
-    const int n = home == NULL || home[0] != '/' ? -1 : snprintf(path, sizeof path, "%s/.local/" WEFT_PLUGIN_DIR, home);
-    if (n < 0 || (size_t)n >= sizeof path) return WEFT_OK;
-    return add_directory(self, "The user's prefix", path, (size_t)n, err);
-}
-
-static weft_status add_user(weft_search *self, weft_error *err) {
-    const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
-    char path[PATH_MAX];
-    int n = -1;
-    if (data != NULL && data[0] == '/') {
-        n = snprintf(path, sizeof path, "%s/weft/plugins", data);
-    } else if (home != NULL && home[0] == '/') {
-        n = snprintf(path, sizeof path, "%s/.local/share/weft/plugins", home);
-    }
+    const int n = base == NULL || base[0] != '/' ? -1 : snprintf(path, sizeof path, "%s/%s", base, below);
     if (n < 0 || (size_t)n >= sizeof path) return WEFT_OK; /* this user has no home directory */
-    return add_directory(self, "The user's directory", path, (size_t)n, err);
+    return add_directory(self, from, path, (size_t)n, err);
 }
 
 /* Adds the installation's directories: next to the program, as in a build tree; relative to the program, for a moved
  * installation; and the configured path. */
 static weft_status add_installed(weft_search *self, weft_error *err) {
-    static const char *const beside[] = {"plugins", WEFT_RELATIVE_PLUGIN_DIR};
+    static const char *const relative[] = {"plugins", WEFT_RELATIVE_PLUGIN_DIR};
     char path[WEFT_PATH_BYTES];
     weft_status status = WEFT_OK;
-    for (size_t i = 0; i < sizeof beside / sizeof beside[0] && status == WEFT_OK; i++)
-        if (weft_async_checkpoint_program(path, beside[i]))
+    for (size_t i = 0; i < sizeof relative / sizeof *relative && status == WEFT_OK; i++)
+        if (weft_async_checkpoint_program(path, relative[i]))
             status = add_directory(self, "The directory of the program", path, strlen(path), err);
     if (status != WEFT_OK) return status;
     return add_directory(self, "The install directory", WEFT_INSTALL_PLUGIN_DIR, strlen(WEFT_INSTALL_PLUGIN_DIR), err);
 }
 
 weft_status weft_search_open(weft_search *out, const char *path, weft_error *err) {
+    const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+    const bool has_data = data != NULL && data[0] == '/';
     weft_search made = {{NULL}, 0};
     weft_status status = add_list(&made, "[plugins] path", path, err);
     if (status == WEFT_OK) status = add_list(&made, "WEFT_PLUGIN_PATH", getenv("WEFT_PLUGIN_PATH"), err);
-    if (status == WEFT_OK) status = add_user(&made, err);
-    if (status == WEFT_OK) status = add_home(&made, err);
+    if (status == WEFT_OK)
+        status = add_below(&made, "The user's directory", has_data ? data : home,
+                           has_data ? "weft/plugins" : ".local/share/weft/plugins", err);
+    /* ~/.local, a prefix like /usr/local, independent of this program's own prefix */
+    if (status == WEFT_OK) status = add_below(&made, "The user's prefix", home, ".local/" WEFT_PLUGIN_DIR, err);
     if (status == WEFT_OK) status = add_installed(&made, err);
-    if (status == WEFT_OK) {
-        *out = made;
-    } else {
-        weft_search_close(&made);
-    }
+    if (status == WEFT_OK) *out = made;
+    else weft_search_close(&made);
     return status;
 }
 
 void weft_search_close(weft_search *self) {
-    size_t i;
-    for (i = 0; i < self->n; i++) free(self->directories[i]);
+    for (size_t i = 0; i < self->n; i++) free(self->directories[i]);
     self->n = 0;
 }
 
-/* --- one plugin --- */
+/* ---- one plugin ---- */
 
 int weft_search_find(const weft_search *self, char *out, size_t n, const char *kind, const char *id) {
-    size_t i;
-    for (i = 0; i < self->n; i++) {
+    for (size_t i = 0; i < self->n; i++) {
         struct stat stat;
         const int length = snprintf(out, n, "%s/weft-%s-%s.so", self->directories[i], kind, id);
         /* lstat: a broken link counts as a hit, and its load fails with the reason */
@@ -122,33 +106,6 @@ int weft_search_builtin(char *out, size_t n, const char *kind, const char *id) {
     return found;
 }
 
-typedef struct ids {
-    const char *prefix; /* "weft-optimizer-" */
-    weft_nearest near;
-    char known[512];
-    size_t used;
-} ids;
-
-static void offer_id(void *context, const char *path) {
-    ids *all = context;
-    const char *name = strrchr(path, '/') + 1;
-    const size_t prefix = strlen(all->prefix);
-    char id[96], marked[100];
-    size_t n;
-    if (strncmp(name, all->prefix, prefix) != 0) return;
-    n = strlen(name + prefix) - 3; /* ".so" */
-    if (n == 0 || n >= sizeof id) return;
-    memcpy(id, name + prefix, n);
-    id[n] = 0;
-    weft_nearest_offer(&all->near, id, n);
-    (void)snprintf(marked, sizeof marked, "%s%s", all->used == 0 ? "" : ", ", id);
-    if (strlen(marked) < sizeof all->known - all->used) {
-        (void)strcpy(all->known + all->used, marked);
-        all->used += strlen(marked);
-    }
-}
-
-/* Returns the build option for a built-in plugin that is omitted without its libraries: "" for all others. */
 const char *weft_search_built_by(const char *kind, const char *id) {
     if (strcmp(kind, "device") == 0 && strcmp(id, "cuda") == 0)
         return " It is built where the CUDA Toolkit and cuDNN are: `sh configs/packages.sh cuda` installs them, then "
@@ -159,54 +116,63 @@ const char *weft_search_built_by(const char *kind, const char *id) {
     return "";
 }
 
-/* Explains an id that is a file name: "" for all others. */
-static void note_file(const char *id, char *out, size_t size) {
-    const size_t n = strlen(id);
-    if (n > 3 && strcmp(id + n - 3, ".so") == 0)
-        (void)snprintf(out, size, " A file is written with a slash in it: ./%.90s.", id);
-}
-
 weft_status weft_search_miss(const weft_search *self, const char *kind, const char *id, weft_error *err) {
-    char prefix[64], hint[128] = "", file[160] = "", tried[1400] = "";
-    ids all = {prefix, {id, "", 0}, "", 0};
-    size_t used = 0, i;
-    (void)snprintf(prefix, sizeof prefix, "weft-%s-", kind);
-    (void)weft_search_walk(self, offer_id, &all, NULL);
-    weft_nearest_print(&all.near, hint, sizeof hint);
-    note_file(id, file, sizeof file);
-    for (i = 0; i < self->n && used < sizeof tried; i++) {
-        const int n =
-            snprintf(tried + used, sizeof tried - used, "\n  %s/weft-%s-%s.so", self->directories[i], kind, id);
-        used += n < 0 ? 0 : (size_t)n;
+    char hint[128] = "", file[160] = "", known[512] = "", tried[1400] = "";
+    weft_nearest near = {id, "", 0};
+    weft_found *all = NULL;
+    size_t n = 0;
+    (void)weft_search_list(self, &all, &n, kind, NULL);
+    for (size_t i = 0; i < n; i++) {
+        weft_nearest_offer(&near, all[i].id, strlen(all[i].id));
+        if (strlen(known) + strlen(all[i].id) + 3 < sizeof known)
+            weft_words_append(known, sizeof known, "%s%s", known[0] == 0 ? "" : ", ", all[i].id);
     }
+    free(all);
+    weft_nearest_print(&near, hint, sizeof hint);
+    if (strlen(id) > 3 && weft_words_end(id, ".so"))
+        (void)snprintf(file, sizeof file, " A file is written with a slash in it: ./%.90s.", id);
+    for (size_t i = 0; i < self->n; i++)
+        weft_words_append(tried, sizeof tried, "\n  %s/weft-%s-%s.so", self->directories[i], kind, id);
     return weft_error_set(err, WEFT_E_USER, "there is no %s plugin \"%.100s\"%s%s%s %s%s%s Tried:%s%s", kind, id,
                           hint[0] == 0 ? "." : hint, file, weft_search_built_by(kind, id),
-                          all.used == 0 ? "None of this kind was found." : "There are: ", all.known,
-                          all.used == 0 ? "" : ".", tried, self->n == 0 ? " nothing." : "");
+                          known[0] == 0 ? "None of this kind was found." : "There are: ", known,
+                          known[0] == 0 ? "" : ".", tried, self->n == 0 ? " nothing." : "");
 }
 
-/* --- all files --- */
+/* ---- all files ---- */
 
 static int is_plugin_name(const struct dirent *entry) {
-    const size_t n = strlen(entry->d_name);
-    return n > 8 && strncmp(entry->d_name, "weft-", 5) == 0 && strcmp(entry->d_name + n - 3, ".so") == 0;
+    return strncmp(entry->d_name, "weft-", 5) == 0 && weft_words_end(entry->d_name, ".so");
 }
 
-weft_status weft_search_walk(const weft_search *self, void (*visit)(void *context, const char *path), void *context,
-                             weft_error *err) {
-    size_t i;
-    for (i = 0; i < self->n; i++) {
+/* Splits "weft-<kind>-<id>.so". Returns false for other names. */
+static bool split_name(weft_found *out, const char *directory, const char *file) {
+    const char *name = file + 5;
+    const size_t n = strcspn(name, "-"), all = strlen(name) < 3 ? 0 : strlen(name) - 3;
+    if (n >= sizeof out->kind || n + 1 >= all || all - n - 1 >= sizeof out->id) return false;
+    (void)snprintf(out->kind, sizeof out->kind, "%.*s", (int)n, name);
+    (void)snprintf(out->id, sizeof out->id, "%.*s", (int)(all - n - 1), name + n + 1);
+    return (size_t)snprintf(out->path, sizeof out->path, "%s/%s", directory, file) < sizeof out->path;
+}
+
+weft_status weft_search_list(const weft_search *self, weft_found **out, size_t *n, const char *kind, weft_error *err) {
+    *out = NULL;
+    *n = 0;
+    for (size_t i = 0; i < self->n; i++) {
         struct dirent **names = NULL;
-        const int n = scandir(self->directories[i], &names, is_plugin_name, alphasort);
-        int at;
-        if (n < 0 && errno != ENOENT && errno != ENOTDIR) {
+        const int found = scandir(self->directories[i], &names, is_plugin_name, alphasort);
+        if (found < 0 && errno != ENOENT && errno != ENOTDIR) {
+            free(*out);
+            *out = NULL;
+            *n = 0;
             return weft_error_set(err, WEFT_E_SYSTEM, "The plugin directory %s cannot be read: %s.",
                                   self->directories[i], strerror(errno));
         }
-        for (at = 0; at < n; at++) {
-            char path[PATH_MAX];
-            const int length = snprintf(path, sizeof path, "%s/%s", self->directories[i], names[at]->d_name);
-            if (length > 0 && (size_t)length < sizeof path) visit(context, path);
+        if (found > 0) *out = weft_realloc(*out, *n + (size_t)found, sizeof **out);
+        for (int at = 0; at < found; at++) {
+            weft_found *next = *out + *n;
+            *n += split_name(next, self->directories[i], names[at]->d_name) &&
+                  (kind == NULL || strcmp(next->kind, kind) == 0);
             free(names[at]);
         }
         free(names);

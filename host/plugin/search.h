@@ -29,9 +29,14 @@ weft_status weft_search_miss(const weft_search *self, const char *kind, const ch
 /* Returns " It is built where ...": how to get a built-in plugin that needs external libraries; "" for all others. */
 const char *weft_search_built_by(const char *kind, const char *id);
 
-/* Calls visit for each weft-*-*.so of each directory that exists, in search order, sorted by name within a directory.
- * WEFT_E_SYSTEM: a directory exists and cannot be read. [main] */
-weft_status weft_search_walk(const weft_search *self, void (*visit)(void *context, const char *path), void *context,
-                             weft_error *err);
+typedef struct weft_found {
+    char kind[32], id[96];
+    char path[4096];
+} weft_found;
+
+/* Lists the files weft-<kind>-<id>.so of each directory that exists, in search order, sorted by name within a
+ * directory. kind: NULL: all kinds. The caller frees *out. WEFT_E_SYSTEM: a directory exists and cannot be read. [main]
+ */
+weft_status weft_search_list(const weft_search *self, weft_found **out, size_t *n, const char *kind, weft_error *err);
 
 #endif

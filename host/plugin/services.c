@@ -2,11 +2,31 @@
 #include "plugin/services.h"
 
 #include "base/message.h"
-#include "plugin/parallel.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+enum { MOST_THREADS = 256 };
+
+typedef struct loop {
+    atomic_llong next;
+    int64_t n;
+    void (*body)(int64_t i, void *context);
+    void *context;
+} loop;
+
+static void *worker_main(void *argument) {
+    loop *l = argument;
+    for (;;) {
+        const int64_t i = atomic_fetch_add(&l->next, 1);
+        if (i >= l->n) return NULL;
+        l->body(i, l->context);
+    }
+}
 
 typedef struct record {
     void *start; /* the pointer for free */
@@ -15,14 +35,14 @@ typedef struct record {
 
 static int32_t most_verbose = WEFT_LOG_INFO;
 static int32_t chosen_threads;
-static _Atomic int64_t bytes_now, bytes_most;
+static _Atomic int64_t bytes_now;
 
 static void services_log(const weft_host *host, int32_t level, const char *text) {
     (void)host;
-    if (level <= most_verbose) weft_services_say(level, text);
+    if (level <= most_verbose) weft_services_print(level, text);
 }
 
-void weft_services_say(int32_t level, const char *text) {
+void weft_services_print(int32_t level, const char *text) {
     static const char *const prefixes[] = {"weft: error", "weft: warning", "weft", "weft"};
     static const weft_message_kind kinds[] = {WEFT_MESSAGE_ERROR, WEFT_MESSAGE_WARNING, WEFT_MESSAGE_NOTE,
                                               WEFT_MESSAGE_NOTE};
@@ -31,21 +51,13 @@ void weft_services_say(int32_t level, const char *text) {
     weft_message_print(kinds[level], prefixes[level], text);
 }
 
-static void count_bytes(int64_t bytes) {
-    const int64_t now = atomic_fetch_add(&bytes_now, bytes) + bytes;
-    int64_t most = atomic_load(&bytes_most);
-    while (now > most && !atomic_compare_exchange_weak(&bytes_most, &most, now)) {
-    }
-}
-
 static void *services_alloc(const weft_host *host, size_t bytes, size_t alignment) {
     const size_t before = sizeof(record) + (alignment < 16 ? 16 : alignment);
     unsigned char *start = NULL, *memory = NULL;
     record *header = NULL;
     (void)host;
-    if (alignment == 0 || (alignment & (alignment - 1)) != 0 || before < alignment || bytes > SIZE_MAX / 4 - before) {
+    if (alignment == 0 || (alignment & (alignment - 1)) != 0 || before < alignment || bytes > SIZE_MAX / 4 - before)
         return NULL;
-    }
     start = malloc(before + bytes);
     if (start == NULL) return NULL;
     if (alignment < 16) alignment = 16;
@@ -54,7 +66,7 @@ static void *services_alloc(const weft_host *host, size_t bytes, size_t alignmen
     header = (record *)(void *)(memory - sizeof(record));
     header->start = start;
     header->counted = before + bytes;
-    count_bytes((int64_t)header->counted);
+    (void)atomic_fetch_add(&bytes_now, (int64_t)header->counted);
     return memory;
 }
 
@@ -62,25 +74,33 @@ static void services_release(const weft_host *host, void *memory) {
     record *header = memory == NULL ? NULL : (record *)(void *)((unsigned char *)memory - sizeof(record));
     (void)host;
     if (header == NULL) return;
-    count_bytes(-(int64_t)header->counted);
+    (void)atomic_fetch_sub(&bytes_now, (int64_t)header->counted);
     free(header->start);
 }
 
+/* Runs body(i, context) for each i in [0, n), in any order, on as many threads as this process may run on. If no thread
+ * can be created, the caller's thread runs the loop. */
 static void services_parallel_for(const weft_host *host, int64_t n, void (*body)(int64_t i, void *context),
                                   void *context) {
+    pthread_t others[MOST_THREADS];
+    loop l = {.n = n, .body = body, .context = context};
+    int64_t threads = chosen_threads, started = 0;
+    cpu_set_t set;
     (void)host;
-    weft_parallel_for(n, chosen_threads, body, context);
+    if (threads == 0) threads = sched_getaffinity(0, sizeof set, &set) != 0 ? 1 : CPU_COUNT(&set);
+    if (threads > MOST_THREADS) threads = MOST_THREADS;
+    if (threads > n) threads = n;
+    while (started < threads - 1 && pthread_create(&others[started], NULL, worker_main, &l) == 0) started++;
+    (void)worker_main(&l);
+    for (int64_t i = 0; i < started; i++) (void)pthread_join(others[i], NULL);
 }
 
 /* A terminal shows one line that is overwritten; a file receives no output. */
 static void services_progress(const weft_host *host, const char *what, double done, double total) {
     (void)host;
     if (most_verbose < WEFT_LOG_INFO || isatty(STDERR_FILENO) != 1) return;
-    if (done >= total) {
-        (void)fprintf(stderr, "\r\033[K");
-    } else {
-        (void)fprintf(stderr, "\r\033[K%s %.0f %%", what, total > 0 ? 100 * done / total : 0);
-    }
+    if (done >= total) (void)fprintf(stderr, "\r\033[K");
+    else (void)fprintf(stderr, "\r\033[K%s %.0f %%", what, total > 0 ? 100 * done / total : 0);
     (void)fflush(stderr);
 }
 
@@ -128,8 +148,4 @@ void weft_services_threads(int32_t threads) {
 
 int64_t weft_services_bytes(void) {
     return atomic_load(&bytes_now);
-}
-
-int64_t weft_services_peak_bytes(void) {
-    return atomic_load(&bytes_most);
 }

@@ -20,14 +20,12 @@ int32_t weft_services_log_level(int32_t level);
 #define WEFT_NO_NEWS "WEFT_SAYS_NO_NEWS"
 
 /* Prints a line at any log level. [any-thread] */
-void weft_services_say(int32_t level, const char *text);
+void weft_services_print(int32_t level, const char *text);
 
-/* Sets the threads of parallel_for; 0, the default: OpenMP's default. [main] */
+/* Sets the threads of parallel_for; 0, the default: as many as this process may run on. [main] */
 void weft_services_threads(int32_t threads);
 
-/* Return the bytes that plugins have allocated through alloc, now and at the peak, including the accounting's overhead.
- * [any-thread] */
+/* Returns the bytes that plugins have allocated through alloc, including the accounting's overhead. [any-thread] */
 int64_t weft_services_bytes(void);
-int64_t weft_services_peak_bytes(void);
 
 #endif

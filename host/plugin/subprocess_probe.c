@@ -1,6 +1,7 @@
-/* host/plugin/subprocess_probe.c: see subprocess_probe.h. The child writes one line of JSON to a pipe. */
+/* host/plugin/subprocess_probe.c: The child writes one line of JSON to a pipe. */
 #include "plugin/subprocess_probe.h"
 
+#include "base/alloc.h"
 #include "base/child.h"
 #include "plugin/load.h"
 #include "plugin/services.h"
@@ -10,35 +11,27 @@
 /* Size limit of a key table with all its strings. */
 #define ANSWER_BYTES (2u << 20)
 
-typedef struct question {
+typedef struct probe {
     const char *path, *kind, *id;
-    const weft_trust *trust;
-    weft_probe_result what;
-} question;
+    const weft_trust *trust; /* NULL trusts all */
+    bool with_keys;
+} probe;
 
-/* --- in the child --- */
+/* ---- in the child ---- */
 
-/* Loads the plugin that the file's name implies. */
-static weft_status load_named(const weft_loaded **out, const question *asked, weft_error *err) {
-    const weft_plugin_file *file = NULL;
-    weft_status status = weft_plugin_file_load(&file, asked->path, asked->trust, err);
-    if (status == WEFT_OK) status = weft_plugin_file_choose(out, file, asked->kind, asked->id, err);
-    return status;
-}
-
-static json_t *key_answer(const weft_key *key) {
-    return json_pack("{s:s, s:i, s:I, s:s?, s:s, s:s, s:s}", "name", key->name, "type", (int)key->type, "flags",
-                     (json_int_t)key->flags, "default", key->fallback, "range", key->range, "unit", key->unit, "help",
-                     key->help);
-}
-
+/* Adds the flags of the kind's table, and an array of {name, type, flags, default, range, unit, help} as in weft_key.
+ */
 static void add_keys(json_t *answer, const weft_plugin *plugin) {
     json_t *keys = json_array();
     uint32_t head[2]; /* struct_size, flags: the start of every kind's table */
     memcpy(head, plugin->table, sizeof head);
     for (uint64_t i = 0; i < plugin->n_keys; i++) {
         const char *at = (const char *)plugin->keys + i * plugin->key_stride;
-        (void)json_array_append_new(keys, key_answer((const weft_key *)(const void *)at));
+        const weft_key *key = (const weft_key *)(const void *)at;
+        (void)json_array_append_new(keys,
+                                    json_pack("{s:s, s:i, s:I, s:s?, s:s, s:s, s:s}", "name", key->name, "type",
+                                              (int)key->type, "flags", (json_int_t)key->flags, "default", key->fallback,
+                                              "range", key->range, "unit", key->unit, "help", key->help));
     }
     (void)json_object_set_new(answer, "table_flags", json_integer(head[1]));
     (void)json_object_set_new(answer, "keys", keys);
@@ -50,64 +43,150 @@ static void add_reason(json_t *answer, const weft_plugin *plugin) {
     if (!WEFT_HAS(plugin, works) || plugin->works == NULL || plugin->works(weft_services(), &why) == WEFT_OK) return;
     (void)json_object_set_new(answer, "status", json_string("unusable"));
     (void)json_object_set_new(answer, "reason",
-                              json_string(why.text[0] != 0 ? why.text : "it cannot work here and does not say why."));
-}
-
-static json_t *answer_of(const weft_loaded *loaded, weft_probe_result what) {
-    const weft_plugin *plugin = loaded->plugin;
-    json_t *answer = json_pack("{s:s, s:s, s:i, s:s, s:s}", "status", "ok", "version", plugin->version, "interface",
-                               (int)plugin->interface_major, "help", plugin->help, "sha256", loaded->sha256);
-    if (answer != NULL && what == WEFT_PROBE_KEYS) add_keys(answer, plugin);
-    if (answer != NULL && what == WEFT_PROBE_LIST) add_reason(answer, plugin);
-    return answer;
+                              json_string(why.text[0] != 0 ? why.text : "it cannot work here, without a reason."));
 }
 
 static void answer_in_child(int end, void *context) {
-    const question *asked = context;
+    const probe *self = context;
     const weft_loaded *loaded = NULL;
     weft_error err = WEFT_ERROR_INIT;
     json_t *answer = NULL;
-    if (load_named(&loaded, asked, &err) == WEFT_OK) {
-        answer = answer_of(loaded, asked->what);
+    if (weft_plugin_load(&loaded, self->path, self->trust, self->kind, self->id, &err) == WEFT_OK) {
+        const weft_plugin *plugin = loaded->plugin;
+        answer = json_pack("{s:s, s:s, s:i, s:s, s:s}", "status", "ok", "version", plugin->version, "interface",
+                           (int)plugin->interface_major, "help", plugin->help, "sha256", loaded->sha256);
+        if (self->with_keys) add_keys(answer, plugin);
+        else add_reason(answer, plugin);
     } else {
-        const size_t n = strlen(asked->path);
-        const size_t named = strncmp(err.text, asked->path, n) == 0 ? n + 1 : 0; /* the object has the path already */
-        answer = json_pack("{s:s, s:s}", "status", "failed", "reason", err.text + named);
+        const size_t n = strlen(self->path);
+        const size_t skip = strncmp(err.text, self->path, n) == 0 ? n + 1 : 0; /* the object has the path already */
+        answer = json_pack("{s:s, s:s}", "status", "failed", "reason", err.text + skip);
     }
-    if (answer != NULL) (void)json_dumpfd(answer, end, JSON_COMPACT);
+    (void)json_dumpfd(answer, end, JSON_COMPACT);
 }
 
-/* --- in the parent --- */
+/* ---- in the parent ---- */
 
-static json_t *make_failure(const char *format, ...) WEFT_PRINTF(1, 2);
-static json_t *make_failure(const char *format, ...) {
-    char reason[512];
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(reason, sizeof reason, format, args);
-    va_end(args);
+/* Returns the child's answer, or an object with the reason why it has none. NULL: no child process, see err. */
+static json_t *run_probe(probe self, double seconds, weft_error *err) {
+    weft_child child;
+    json_t *out = NULL;
+    char reason[128];
+    if (weft_child_run(&child, answer_in_child, &self, ANSWER_BYTES, seconds, err) != WEFT_OK) {
+        free(child.text);
+        return NULL;
+    }
+    if (child.n > 0) out = json_loadb(child.text, child.n, 0, NULL);
+    free(child.text);
+    if (out != NULL) return out;
+    if (!child.in_time) (void)snprintf(reason, sizeof reason, "it was not loaded within %g s and was ended.", seconds);
+    else if (WIFSIGNALED(child.status))
+        (void)snprintf(reason, sizeof reason, "it crashes while it is loaded: signal %d.", WTERMSIG(child.status));
+    else
+        (void)snprintf(reason, sizeof reason, "it ends the process while it is loaded (exit status %d).",
+                       WEXITSTATUS(child.status));
     return json_pack("{s:s, s:s}", "status", "failed", "reason", reason);
 }
 
-/* Returns the child's output, or the failure of the child. NULL: no memory. */
-static json_t *judge_child(const weft_child *child, double seconds) {
-    json_t *said = child->n > 0 ? json_loadb(child->text, child->n, 0, NULL) : NULL;
-    if (said != NULL) return said;
-    if (!child->in_time) return make_failure("it was not loaded within %g s and was ended.", seconds);
-    if (WIFSIGNALED(child->status))
-        return make_failure("it crashes while it is loaded: signal %d.", WTERMSIG(child->status));
-    return make_failure("it ends the process while it is loaded (exit status %d).", WEXITSTATUS(child->status));
+static const char *text_at(const json_t *object, const char *name) {
+    return json_string_value(json_object_get(object, name));
 }
 
-json_t *weft_plugin_probe(const char *path, const char *kind, const char *id, const weft_trust *trust,
-                          weft_probe_result what, double seconds, weft_error *err) {
-    question asked = {path, kind, id, trust, what};
-    weft_child child;
-    json_t *out = NULL;
-    if (weft_child_run(&child, answer_in_child, &asked, ANSWER_BYTES, seconds, err) == WEFT_OK) {
-        out = judge_child(&child, seconds);
-        if (out == NULL) (void)weft_error_set(err, WEFT_E_MEMORY, "no memory for what %s says of itself.", path);
+static uint32_t flags_at(const json_t *object, const char *name) {
+    return (uint32_t)json_integer_value(json_object_get(object, name));
+}
+
+/* Returns the path of an earlier file with the same kind and id, or NULL. */
+static const char *find_earlier(const weft_found *files, size_t i) {
+    for (size_t j = 0; j < i; j++)
+        if (strcmp(files[j].kind, files[i].kind) == 0 && strcmp(files[j].id, files[i].id) == 0) return files[j].path;
+    return NULL;
+}
+
+weft_status weft_plugins_scan(json_t *out, const weft_search *search, double seconds, weft_error *err) {
+    weft_found *files = NULL;
+    size_t n = 0;
+    weft_status status = weft_search_list(search, &files, &n, NULL, err);
+    for (size_t i = 0; i < n && status == WEFT_OK; i++) {
+        const weft_found *file = &files[i];
+        const char *earlier = find_earlier(files, i);
+        json_t *row = run_probe((probe){file->path, file->kind, file->id, NULL, false}, seconds, err);
+        if (row == NULL) {
+            status = WEFT_E_SYSTEM;
+            break;
+        }
+        if (earlier != NULL) {
+            (void)json_object_set_new(row, "status", json_string("hidden"));
+            (void)json_object_set_new(row, "reason", json_sprintf("%s comes first.", earlier));
+        }
+        (void)json_object_set_new(row, "kind", json_string(file->kind));
+        (void)json_object_set_new(row, "id", json_string(file->id));
+        (void)json_object_set_new(row, "file", json_string(file->path));
+        (void)json_array_append_new(out, row);
     }
-    free(child.text);
-    return out;
+    free(files);
+    return status;
+}
+
+/* ---- one plugin's keys ---- */
+
+static weft_key key_at(const json_t *object) {
+    return (weft_key){(uint32_t)sizeof(weft_key),
+                      flags_at(object, "flags"),
+                      (int32_t)json_integer_value(json_object_get(object, "type")),
+                      0,
+                      text_at(object, "name"),
+                      text_at(object, "default"),
+                      text_at(object, "range"),
+                      text_at(object, "unit"),
+                      text_at(object, "help")};
+}
+
+weft_status weft_plugin_describe(weft_plugin_description **out, const weft_plugins *plugins, const char *kind,
+                                 const char *id, weft_error *err) {
+    char path[4096];
+    const weft_status status = weft_plugins_find(plugins, path, sizeof path, kind, id, err);
+    if (status != WEFT_OK) return status;
+    return weft_plugin_describe_file(out, weft_plugins_trust(plugins), kind, id, path, err);
+}
+
+weft_status weft_plugin_describe_file(weft_plugin_description **out, const weft_trust *trust, const char *kind,
+                                      const char *id, const char *path, weft_error *err) {
+    weft_plugin_description *self = NULL;
+    json_t *answer = run_probe((probe){path, kind, id, trust, true}, WEFT_PROBE_SECONDS, err);
+    const json_t *keys = json_object_get(answer, "keys");
+    if (answer == NULL) return WEFT_E_SYSTEM;
+    self = weft_alloc(1, sizeof *self);
+    self->answer = answer;
+    (void)snprintf(self->kind, sizeof self->kind, "%s", kind);
+    (void)snprintf(self->id, sizeof self->id, "%s", id);
+    if (keys == NULL)
+        (void)snprintf(self->reason, sizeof self->reason, "%.1000s",
+                       text_at(answer, "reason") != NULL ? text_at(answer, "reason") : "it gives no keys.");
+    self->flags = flags_at(answer, "table_flags");
+    self->keys = weft_alloc(json_array_size(keys), sizeof *self->keys);
+    while (self->n_keys < json_array_size(keys)) {
+        self->keys[self->n_keys] = key_at(json_array_get(keys, self->n_keys));
+        self->n_keys++;
+    }
+    *out = self;
+    return WEFT_OK;
+}
+
+void weft_plugin_description_free(weft_plugin_description *self) {
+    if (self == NULL) return;
+    json_decref(self->answer);
+    free(self->keys);
+    free(self);
+}
+
+void weft_plugin_description_add(weft_plugin_description *self, const weft_key *key) {
+    self->keys = weft_realloc(self->keys, self->n_keys + 1, sizeof *self->keys);
+    self->keys[self->n_keys++] = *key;
+}
+
+const weft_key *weft_plugin_description_key(const weft_plugin_description *self, const char *name) {
+    for (uint64_t i = 0; i < self->n_keys; i++)
+        if ((self->keys[i].flags & WEFT_REMOVED) == 0 && strcmp(self->keys[i].name, name) == 0) return &self->keys[i];
+    return NULL;
 }

@@ -1,23 +1,22 @@
-/* host/program/adapters.c: see adapters.h. */
-#include "program/adapters.h"
-
-#include "base/words.h"
+/* host/program/adapters.c: selects adapters by [adapter] plugin: a list of ids, or one file. See sections.h. */
+#include "base/alloc.h"
+#include "base/text.h"
+#include "program/sections.h"
 
 #include <stdlib.h>
 #include <unistd.h>
 
-int32_t weft_adapter_of_part(int32_t part) {
-    return part >= WEFT_PART_ADAPTER ? part - WEFT_PART_ADAPTER : -1;
-}
-
-static weft_status refuse_name(const weft_run *run, const char *name, weft_error *err) {
+static weft_status check_name(const weft_run *run, const char *name, weft_error *err) {
     const weft_adapter_names *all = &run->adapters;
     if (name[0] == '\0')
         return weft_config_reject(run->config, "adapter", "plugin", err,
                                   "has nothing between two commas: write ids with one comma between two");
+    if (strpbrk(name, " \t") != NULL)
+        return weft_config_reject(run->config, "adapter", "plugin", err,
+                                  "has '%s', which is no name of one adapter: put commas between them", name);
     if (strcmp(name, "none") == 0)
         return weft_config_reject(run->config, "adapter", "plugin", err,
-                                  "asks for none beside others: take it out, or the others");
+                                  "lists none with other adapters: take it out, or the others");
     for (int32_t i = 0; i < all->n; i++)
         if (strcmp(all->names[i], name) == 0)
             return weft_config_reject(run->config, "adapter", "plugin", err,
@@ -29,51 +28,38 @@ static weft_status refuse_name(const weft_run *run, const char *name, weft_error
                               WEFT_MOST_ADAPTERS);
 }
 
-static weft_status take_names(weft_run *run, weft_error *err) {
+weft_status weft_adapters_find(weft_run *run, weft_error *err) {
     weft_adapter_names *all = &run->adapters;
-    char *rest = all->text;
+    const char *text = NULL;
+    const char *fallback = run->adapter != NULL ? run->adapter : weft_part_fallback(WEFT_PART_ADAPTER);
+    char *rest = NULL;
+    weft_status status = weft_config_plugin(run->config, &text, "adapter", fallback, err);
+    if (status != WEFT_OK || strcmp(text, "none") == 0) return status;
+    rest = all->text = weft_strdup(text);
+    if (strchr(text, '/') != NULL) { /* one file */
+        if (strchr(text, ',') != NULL && access(text, F_OK) != 0)
+            return weft_config_reject(run->config, "adapter", "plugin", err,
+                                      "is no file, and a list of adapters has ids only: use the ids of weft plugins "
+                                      "list, and name the directories of their files in [plugins] path");
+        all->names[all->n++] = all->text;
+        return WEFT_OK;
+    }
     while (rest != NULL) {
         char *name = strsep(&rest, ",");
-        weft_status status = WEFT_OK;
         name += strspn(name, " \t");
         for (size_t n = strlen(name); n > 0 && strchr(" \t", name[n - 1]) != NULL;) name[--n] = '\0';
-        if (strpbrk(name, " \t") != NULL)
-            return weft_config_reject(run->config, "adapter", "plugin", err,
-                                      "has '%s', which is no name of one adapter: put commas between them", name);
-        status = refuse_name(run, name, err);
+        status = check_name(run, name, err);
         if (status != WEFT_OK) return status;
         all->names[all->n++] = name;
     }
     return WEFT_OK;
 }
 
-/* A file's path, which has a slash, stands alone; with a comma it may be meant as one of a list. */
-static weft_status take_file(weft_run *run, weft_error *err) {
-    weft_adapter_names *all = &run->adapters;
-    if (strchr(all->text, ',') != NULL && access(all->text, F_OK) != 0)
-        return weft_config_reject(run->config, "adapter", "plugin", err,
-                                  "is no file, and a list of adapters has ids alone: name each as weft plugins list "
-                                  "does, and where its file lies in [plugins] path");
-    all->names[all->n++] = all->text;
-    return WEFT_OK;
-}
-
-weft_status weft_adapters_find(weft_run *run, weft_error *err) {
-    const char *text = NULL;
-    const char *fallback = run->adapter != NULL ? run->adapter : weft_part_fallback(WEFT_PART_ADAPTER);
-    weft_status status = weft_config_plugin(run->config, &text, "adapter", fallback, err);
-    if (status != WEFT_OK || strcmp(text, "none") == 0) return status;
-    run->adapters.text = strdup(text);
-    if (run->adapters.text == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the names of adapters");
-    return strchr(text, '/') != NULL ? take_file(run, err) : take_names(run, err);
-}
-
 bool weft_adapters_unnamed(const weft_run *run) {
     static const char *const keys[] = {"plugin", "from", "use"};
-    bool says = run->adapters.n > 0;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        says = says || weft_config_has_key(run->config, "adapter", keys[i]);
-    return !says;
+        if (weft_config_has_key(run->config, "adapter", keys[i])) return false;
+    return run->adapters.n == 0;
 }
 
 weft_status weft_adapters_refuse_idle(const weft_run *run, const char *section, const char *key, const char *line,

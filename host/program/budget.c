@@ -1,12 +1,62 @@
 /* host/program/budget.c: see budget.h. */
 #include "program/budget.h"
 
-#include "base/sizes.h"
+#include "base/units.h"
 #include "model/process_group.h"
-#include "program/save_place.h"
-#include "program/copies.h"
+#include "program/gathered.h"
 #include "program/norm_nodes.h"
+#include "program/paths.h"
 #include "program/sums.h"
+
+/* True if the unit is gathered; the placement is the same in all modes. */
+static bool is_gathered(const weft_plan *plan, int32_t unit) {
+    const weft_job *jobs[] = {plan->train.job, plan->evaluate.job, plan->generate.job};
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++)
+        if (jobs[i] != NULL) return weft_gathered_is_due(&jobs[i]->spec, unit);
+    return false;
+}
+
+/* True if kernels read the parameter in another type: a rounded matrix, or a gain or bias widened from bf16. */
+static bool is_converted(const weft_plan *plan, const weft_parameter *parameter) {
+    if (!weft_parameter_is_matrix(parameter)) return parameter->dtype != WEFT_F32;
+    return plan->dtype != WEFT_F32 && parameter->dtype == WEFT_F32 &&
+           plan->in_products[parameter - plan->declared->parameters];
+}
+
+int32_t weft_copies_dtype(const weft_plan *plan, const weft_parameter *parameter) {
+    return weft_parameter_is_matrix(parameter) ? plan->dtype : WEFT_F32;
+}
+
+/* A gathered parameter has no copy, because the gather rounds it. A parameter of another rank or of lookups only has no
+ * copy either. */
+bool weft_copies_has(const weft_plan *plan, const weft_parameter *parameter) {
+    const weft_span *span = &plan->holds[WEFT_HOLD_PARAMETERS]->spans[parameter->group];
+    return is_converted(plan, parameter) && span->n == plan->layout->groups[parameter->group].numel &&
+           !is_gathered(plan, parameter->unit);
+}
+
+int64_t weft_copies_bytes_of(const weft_plan *plan, const weft_parameter *parameter) {
+    return weft_dtype_span(weft_copies_dtype(plan, parameter), weft_round_up(parameter->numel, plan->layout->grid));
+}
+
+int64_t weft_copies_bytes(const weft_plan *plan) {
+    int64_t bytes = 0;
+    for (int32_t i = 0; i < plan->declared->n_parameters; i++) {
+        const weft_parameter *p = &plan->declared->parameters[i];
+        if (weft_copies_has(plan, p)) bytes += weft_copies_bytes_of(plan, p);
+    }
+    return bytes;
+}
+
+int64_t weft_copies_traffic(const weft_plan *plan) {
+    int64_t bytes = 0;
+    for (int32_t i = 0; i < plan->declared->n_parameters; i++) {
+        const weft_parameter *p = &plan->declared->parameters[i];
+        if (weft_copies_has(plan, p) && p->trainable)
+            bytes += p->numel * (weft_dtype_bytes(p->dtype) + weft_dtype_bytes(weft_copies_dtype(plan, p)));
+    }
+    return bytes;
+}
 
 const char *weft_account_name(int32_t line) {
     static const char *const names[WEFT_N_ACCOUNT_LINES] = {"parameters", "gradients", "optimizer", "fixed",
@@ -21,7 +71,7 @@ int32_t weft_budget_trained(const weft_plan *plan) {
     return n;
 }
 
-/* Losses that one rank has at most, in one pass; evaluation reads them too. */
+/* Returns the maximum number of losses that one rank computes in a training or evaluation pass. */
 static int64_t most_losses(const weft_plan *plan) {
     const int32_t train = plan->train.most_losses, evaluate = plan->evaluate.most_losses;
     return train > evaluate ? train : evaluate > 0 ? evaluate : 1;
@@ -32,12 +82,10 @@ int64_t weft_budget_first_rows(const weft_plan *plan) {
 }
 
 int64_t weft_budget_table_rows(const weft_plan *plan) {
-    const weft_mode_plan *const stages[] = {&plan->train, &plan->evaluate, &plan->generate};
+    const weft_graph_set *const sets[] = {plan->train.graphs, plan->evaluate.graphs, plan->generate.graphs};
     int64_t rows = weft_plan_table_rows(&plan->spec);
-    for (int i = 0; i < 3; i++) {
-        const int64_t own = stages[i]->graphs == NULL ? 0 : weft_graph_set_table_rows(stages[i]->graphs);
-        rows = own > rows ? own : rows;
-    }
+    for (int i = 0; i < 3; i++)
+        if (sets[i] != NULL) rows = weft_larger(rows, weft_graph_set_table_rows(sets[i]));
     return rows;
 }
 
@@ -67,7 +115,7 @@ int64_t weft_budget_ranges(const weft_plan *plan) {
     return plan->spec.training ? (int64_t)sizeof(weft_range) * weft_budget_trained(plan) : 0;
 }
 
-/* A tensor is in two tables at most. */
+/* A tensor is in at most two tables. */
 int64_t weft_budget_extents(const weft_plan *plan) {
     return plan->spec.training ? 2 * (int64_t)sizeof(weft_extent) * weft_budget_trained(plan) : 0;
 }
@@ -88,12 +136,12 @@ int64_t weft_budget_logits(const weft_plan *plan) {
     return plan->spec.cache_rows > 0 ? weft_dtype_bytes(WEFT_F32) * plan->declared->info.vocab_size : 0;
 }
 
-/* The stage whose arena is the largest decides the highest moment. */
+/* Returns the mode with the largest arena, which determines the peak. */
 static const weft_mode_plan *highest_mode_plan(const weft_plan *plan) {
-    const weft_mode_plan *stages[] = {&plan->train, &plan->evaluate, &plan->generate};
-    const weft_mode_plan *best = stages[0];
+    const weft_mode_plan *modes[] = {&plan->train, &plan->evaluate, &plan->generate};
+    const weft_mode_plan *best = modes[0];
     for (int i = 1; i < 3; i++)
-        if (stages[i]->price.arena > best->price.arena) best = stages[i];
+        if (modes[i]->price.arena > best->price.arena) best = modes[i];
     return best;
 }
 
@@ -106,7 +154,7 @@ static int64_t fixed_bytes(const weft_plan *plan) {
     return bytes;
 }
 
-/* What ranks of a machine share is counted for the first of them. */
+/* True for the first rank of a machine, which accounts for the shared memory of its ranks. */
 static bool first_of_machine(const weft_plan *plan) {
     const int32_t per_machine = plan->world / (plan->nodes > 0 && plan->world % plan->nodes == 0 ? plan->nodes : 1);
     return plan->rank % per_machine == 0;
@@ -120,7 +168,7 @@ void weft_plan_budget(weft_plan *plan) {
                                        weft_buffer_part(weft_copies_bytes(plan));
     if (plan->spec.training) {
         b->line[WEFT_ACCOUNT_GRADIENTS] = weft_buffer_part(plan->holds[WEFT_HOLD_GRADIENTS]->bytes) +
-                                          weft_buffer_part(weft_sums_partials(plan));
+                                          weft_buffer_part(weft_f32_bytes(plan->train.partials));
         for (int64_t i = 0; i < plan->n_states; i++)
             b->line[WEFT_ACCOUNT_OPTIMIZER] += weft_buffer_part(plan->holds[WEFT_HOLD_STATES + i]->bytes);
     }
@@ -130,6 +178,7 @@ void weft_plan_budget(weft_plan *plan) {
     if (plan->visible) b->line[WEFT_ACCOUNT_SNAPSHOT] = b->snapshot;
     b->data = plan->spec.data_bytes + (first_of_machine(plan) ? plan->spec.data_shared : 0);
     if (plan->visible) b->line[WEFT_ACCOUNT_DATA] = b->data;
+    if (plan->visible && (plan->spec.data_shared == 0 || first_of_machine(plan))) b->preparation = plan->spec.data_peak;
     b->line[WEFT_ACCOUNT_CONTROL] = weft_process_group_scratch(plan->world);
     for (int i = 0; i < WEFT_N_ACCOUNT_LINES; i++) b->total += b->line[i];
     memcpy(b->category, mode_plan->price.category, sizeof b->category);

@@ -4,6 +4,30 @@
 
 #include "program/plan.h"
 
+/* ---- compute copies: the bf16 matrices that matmuls read if the model computes in bf16 ----
+ *
+ * The masters are fp32; they are updated, saved and hashed. Each matrix used in a matmul has a rounded copy for the
+ * whole run. It is refreshed from the masters after a load and at the end of STEP. Gains and look-up-only tables are
+ * read from the masters; a look-up rounds to the same bits. In fp32 there is no copy: matmuls read the masters. Gains
+ * and biases stored in bf16 ([train] weights) have a widened copy in the same way.
+ *
+ * This file selects the parameters that have a copy; run/engine.c makes the copies. */
+
+/* True if matmuls read a persistent copy of this parameter. */
+bool weft_copies_has(const weft_plan *plan, const weft_parameter *parameter);
+
+/* Returns the weft_dtype of the copy. */
+int32_t weft_copies_dtype(const weft_plan *plan, const weft_parameter *parameter);
+
+/* Returns the bytes of one parameter's copy, on the layout's grid. */
+int64_t weft_copies_bytes_of(const weft_plan *plan, const weft_parameter *parameter);
+
+/* Returns the bytes of all copies; 0 in fp32. */
+int64_t weft_copies_bytes(const weft_plan *plan);
+
+/* Returns the bytes that a refresh after a step reads and writes. */
+int64_t weft_copies_traffic(const weft_plan *plan);
+
 const char *weft_account_name(int32_t line); /* "parameters" */
 
 /* Fills plan->bytes. */
@@ -24,6 +48,7 @@ typedef enum weft_scalar_part {
     WEFT_SCALAR_ALL_LOSSES = 10,
     WEFT_N_SCALAR_PARTS = 11
 } weft_scalar_part;
+
 /* Computes the bytes of each section and returns their sum. */
 int64_t weft_budget_scalars(const weft_plan *plan, int64_t sizes[WEFT_N_SCALAR_PARTS]);
 
@@ -39,7 +64,7 @@ int32_t weft_budget_trained(const weft_plan *plan);
 
 /* Return the bytes of the other fixed buffers. */
 int64_t weft_budget_ranges(const weft_plan *plan);
-int64_t weft_budget_extents(const weft_plan *plan); /* for the gradient norm (run/norm_extents.h) */
+int64_t weft_budget_extents(const weft_plan *plan); /* for the gradient norm (run/engine.c) */
 int64_t weft_budget_table(const weft_plan *plan, int32_t table);
 int64_t weft_budget_key_values(const weft_plan *plan); /* generation */
 int64_t weft_budget_logits(const weft_plan *plan);     /* generation: one row of logits */

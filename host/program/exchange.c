@@ -1,8 +1,12 @@
 /* host/program/exchange.c: see exchange.h. */
 #include "program/exchange.h"
 
+#include "base/alloc.h"
 #include "program/gathered.h"
 #include "program/job.h"
+#include "program/program.h"
+
+#include <stdlib.h>
 
 int64_t weft_exchange_piece(const weft_plan *plan, const weft_job_spec *job, int32_t unit) {
     const weft_group *group = weft_layout_trained(plan->layout, unit);
@@ -32,11 +36,10 @@ weft_reduce_rows weft_exchange_reduce(const weft_plan *plan, const weft_job_spec
 /* ---- one instruction ---- */
 
 static weft_planned_exchange plan_nothing(void) {
-    const weft_planned_exchange none = {.way = WEFT_EXCHANGE_NONE, .ranks = 1};
-    return none;
+    return (weft_planned_exchange){.way = WEFT_EXCHANGE_NONE, .ranks = 1};
 }
 
-/* n elements of each rank of the unit's scope to each other one. */
+/* Each rank of the scope sends n elements to each other one. */
 static weft_planned_exchange plan_group(const weft_job_spec *job, const weft_instruction *instruction, int32_t scope,
                                         int32_t rank, int32_t way, int32_t dtype, int64_t n) {
     weft_planned_exchange out = {.way = way, .scope = scope, .dtype = dtype, .n = n};
@@ -75,7 +78,7 @@ static weft_planned_exchange plan_reduce(const weft_plan *plan, const weft_job_s
                       rows.dtype, rows.row);
 }
 
-/* The trained group of an owned unit, from its owner to the one rank that has a copy. */
+/* The owner of a unit sends its trained group to the rank with a copy. */
 static weft_planned_exchange plan_copy(const weft_plan *plan, const weft_job_spec *job, int32_t unit, int32_t rank) {
     const weft_group *group = weft_layout_trained(plan->layout, unit);
     const int32_t owner = job->view.placements[unit].owner, other = weft_job_spec_borrower(job, unit);
@@ -88,7 +91,6 @@ static weft_planned_exchange plan_refresh(const weft_plan *plan, const weft_job_
                                           const weft_instruction *instruction, int32_t rank) {
     const int64_t shard = weft_exchange_piece(plan, job, instruction->unit) *
                           weft_cut_of(job, instruction->unit).groups;
-    /* none: nothing is to be refreshed */
     const weft_group *group = weft_layout_trained(plan->layout, instruction->unit);
     if (job->view.placements[instruction->unit].parameters == WEFT_OWNED)
         return plan_copy(plan, job, instruction->unit, rank);
@@ -113,4 +115,33 @@ weft_planned_exchange weft_exchange_plan(const weft_plan *plan, const weft_job_s
     case WEFT_INSTRUCTION_RECV: return plan_transfer(job, instruction);
     default: return plan_nothing();
     }
+}
+
+/* Open addressing, at most half full. */
+
+static weft_exchange_entry *entry_of(const weft_exchange_table *self, const weft_exchange_key *key) {
+    const uint64_t hash = weft_fnv(WEFT_FNV_BEGIN, key, sizeof *key);
+    size_t at = (size_t)(hash ^ hash >> 31) & (self->capacity - 1);
+    while (self->entries[at].value >= 0 && memcmp(&self->entries[at].key, key, sizeof *key) != 0)
+        at = (at + 1) & (self->capacity - 1);
+    return &self->entries[at];
+}
+
+static void grow(weft_exchange_table *self) {
+    weft_exchange_table larger = {.capacity = self->capacity == 0 ? 16 : 2 * self->capacity, .n = self->n};
+    larger.entries = weft_alloc(larger.capacity, sizeof *larger.entries);
+    for (size_t i = 0; i < larger.capacity; i++) larger.entries[i].value = -1;
+    for (size_t i = 0; i < self->capacity; i++)
+        if (self->entries[i].value >= 0) *entry_of(&larger, &self->entries[i].key) = self->entries[i];
+    free(self->entries);
+    *self = larger;
+}
+
+int32_t *weft_exchange_table_find(weft_exchange_table *self, const weft_exchange_key *key) {
+    weft_exchange_entry *entry = NULL;
+    if (2 * self->n >= self->capacity) grow(self);
+    entry = entry_of(self, key);
+    if (entry->value < 0) self->n++;
+    entry->key = *key;
+    return &entry->value;
 }

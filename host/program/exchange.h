@@ -4,19 +4,21 @@
  *     GATHER of parameters   all-gather    each rank's shard of every group of the unit (program/gathered.h)
  *     GATHER of a sum        all-gather    each rank's chunk, in fp32
  *     REDUCE                 all-to-all    a row for each rank; with reduce = fast a reduce-scatter of the rows
- *     REFRESH                all-gather    each rank's shard in fp32; for an owned unit one message to the rank with a
- * copy
+ *     REFRESH                all-gather    each rank's shard in fp32; of an owned unit one message to the copy
  *     SEND, RECV             a message     a carry or its gradient, or part of a micro-batch gradient
  *
- * A unit is split into R chunks of complete grid cells, identical on all ranks (model/hold.h). Only complete chunks
- * are sent; chunks after a group's last cell are padding. This file does not define buffer locations. */
+ * A unit is split into R chunks of complete grid cells, identical on all ranks (model/hold.h). Only complete chunks are
+ * sent; chunks after a group's last cell are padding. This file does not define buffer locations. */
 #ifndef WEFT_HOST_PROGRAM_EXCHANGE_H
 #define WEFT_HOST_PROGRAM_EXCHANGE_H
 
 #include "program/plan.h"
 
+#include <stddef.h>
+#include <stdint.h>
+
 typedef enum weft_exchange_way {
-    WEFT_EXCHANGE_NONE = 0, /* no communication, or this rank takes no part */
+    WEFT_EXCHANGE_NONE = 0, /* no communication, or this rank does not participate */
     WEFT_EXCHANGE_ALL_GATHER = 1,
     WEFT_EXCHANGE_ALL_TO_ALL = 2,
     WEFT_EXCHANGE_REDUCE_SCATTER = 3,
@@ -60,5 +62,31 @@ weft_reduce_rows weft_exchange_reduce(const weft_plan *plan, const weft_job_spec
 
 /* Returns the elements of one of the R chunks of a unit's trained group; 0: the unit is frozen. */
 int64_t weft_exchange_piece(const weft_plan *plan, const weft_job_spec *job, int32_t unit);
+
+/* hash table that finds the exchange of several ranks by a key that each rank computes.
+ *
+ * The k-th exchange of a rank under one key matches the k-th exchange of the other ranks under it. */
+
+/* Fields that do not apply are 0. */
+typedef struct weft_exchange_key {
+    int32_t kind, what, scope; /* a RECV has the kind of its SEND */
+    int32_t of, micro_batch;   /* unit or segment; of a message also its micro-batch */
+    int32_t first, second;     /* the group's first rank and stride; or sender and receiver */
+    int32_t turn;              /* number of the exchange under the key, or size of the group */
+} weft_exchange_key;
+
+typedef struct weft_exchange_entry {
+    weft_exchange_key key;
+    int32_t value; /* -1: the key is new */
+} weft_exchange_entry;
+
+/* Zeroed: an empty table. */
+typedef struct weft_exchange_table {
+    weft_exchange_entry *entries; /* freed by the caller */
+    size_t capacity, n;           /* capacity: a power of two, or 0 */
+} weft_exchange_table;
+
+/* Returns the value of the key; -1: the key is new, and the caller sets its value before the next call. */
+int32_t *weft_exchange_table_find(weft_exchange_table *self, const weft_exchange_key *key);
 
 #endif

@@ -1,11 +1,193 @@
-/* host/program/execute.c: one pass over a placed program's instructions, in their order.
+/* host/program/execute.c: executes the instructions of a placed program in their order.
  *
- * The list's order is the order in which instructions start; one of another queue ends at its WAIT. How an
- * instruction computes or travels is the table's affair; what it touched is judged here, from what it reported to
- * the trace. */
+ * An instruction of queue 0 completes before the next one starts; one of another queue completes at its WAIT. The
+ * table's functions compute and communicate, and report the slots that they use to the trace, which validates them. */
 #include "program/execute.h"
 
+#include "base/alloc.h"
+#include "base/place.h"
+
+#include <stdlib.h>
 #include <time.h>
+
+weft_trace *weft_trace_create(int32_t capacity) {
+    weft_trace *trace = weft_alloc(1, sizeof *trace);
+    trace->ring = weft_alloc(capacity, sizeof *trace->ring);
+    trace->capacity = capacity;
+    trace->bad_slot = -1;
+    return trace;
+}
+
+void weft_trace_destroy(weft_trace *trace) {
+    if (trace == NULL) return;
+    free(trace->ring);
+    free(trace->slots);
+    free(trace);
+}
+
+int64_t weft_trace_high_water(const weft_trace *trace) {
+    return trace->high_water;
+}
+
+int32_t weft_trace_count(const weft_trace *trace) {
+    return trace->recorded < trace->capacity ? (int32_t)trace->recorded : trace->capacity;
+}
+
+const weft_trace_entry *weft_trace_entry_at(const weft_trace *trace, int32_t i) {
+    const int32_t held = weft_trace_count(trace);
+    if (i < 0 || i >= held) return NULL;
+    return &trace->ring[(trace->recorded - held + i) % trace->capacity];
+}
+
+const weft_trace_slot *weft_trace_slot_at(const weft_trace *trace, int32_t slot) {
+    return slot >= 0 && slot < trace->n_slots ? &trace->slots[slot] : NULL;
+}
+
+static void begin_trace(weft_trace *trace, const weft_program *program) {
+    const weft_trace_slot untouched = {0, -1, -1};
+    if (program->n_slots > trace->slots_capacity) {
+        trace->slots = weft_realloc(trace->slots, program->n_slots, sizeof *trace->slots);
+        trace->slots_capacity = program->n_slots;
+    }
+    for (int32_t i = 0; i < program->n_slots; i++) trace->slots[i] = untouched;
+    trace->n_slots = program->n_slots;
+    trace->live = 0;
+    trace->program = program;
+    trace->instruction = 0;
+    trace->bad_slot = -1;
+}
+
+/* Stores an invalid use for the executor, which ends the pass after the instruction. */
+void weft_trace_use(weft_trace *trace, int32_t slot, int64_t bytes) {
+    const weft_slot *planned = NULL;
+    weft_trace_slot *used = NULL;
+    const int64_t lines = weft_place_round(bytes);
+    if (slot == -1 || trace->program == NULL) return;
+    planned = slot >= 0 && slot < trace->n_slots ? &trace->program->slots[slot] : NULL;
+    if (planned == NULL || bytes < 0 || bytes > planned->bytes || trace->instruction < planned->first ||
+        trace->instruction > planned->last) {
+        if (trace->bad_slot == -1) {
+            trace->bad_slot = slot;
+            trace->bad_bytes = bytes;
+        }
+        return;
+    }
+    used = &trace->slots[slot];
+    if (lines <= used->bytes) return;
+    if (used->born < 0) used->born = trace->instruction;
+    if (planned->offset >= 0) trace->live += lines - used->bytes; /* else the caller owns the memory */
+    used->bytes = lines;
+    if (trace->live > trace->high_water) trace->high_water = trace->live;
+}
+
+static void release_slot(weft_trace *trace, int32_t slot) {
+    weft_trace_slot *used = &trace->slots[slot];
+    if (used->born < 0) return;
+    used->died = trace->instruction;
+    if (trace->program->slots[slot].offset >= 0) trace->live -= used->bytes;
+}
+
+static void record_entry(weft_trace *trace, uint64_t step, uint64_t start_ns, uint64_t end_ns) {
+    const weft_instruction *instruction = &trace->program->instructions[trace->instruction];
+    const weft_trace_entry entry = {start_ns,
+                                    end_ns,
+                                    trace->live,
+                                    step,
+                                    trace->instruction,
+                                    instruction->kind,
+                                    instruction->unit,
+                                    instruction->segment,
+                                    instruction->micro_batch,
+                                    0};
+    trace->ring[trace->recorded++ % trace->capacity] = entry;
+}
+
+const char *weft_phase_name(int32_t phase) {
+    static const char *const names[WEFT_N_PHASES] = {"forward",  "recompute", "backward", "sum",
+                                                     "exchange", "norm",      "optimizer"};
+    return phase >= 0 && phase < WEFT_N_PHASES ? names[phase] : "?";
+}
+
+/* Returns -1 for RELEASE, which takes no measurable time. */
+static int32_t phase_of(const weft_instruction *instruction) {
+    switch (instruction->kind) {
+    case WEFT_INSTRUCTION_COUNT:
+    case WEFT_INSTRUCTION_FORWARD: return WEFT_PHASE_FORWARD;
+    case WEFT_INSTRUCTION_RECOMPUTE: return WEFT_PHASE_RECOMPUTE;
+    case WEFT_INSTRUCTION_BACKWARD: return WEFT_PHASE_BACKWARD;
+    case WEFT_INSTRUCTION_REDUCE: return instruction->scope == WEFT_SCOPE_RANK ? WEFT_PHASE_SUM : WEFT_PHASE_EXCHANGE;
+    case WEFT_INSTRUCTION_NORM: return WEFT_PHASE_NORM;
+    case WEFT_INSTRUCTION_STEP: return WEFT_PHASE_OPTIMIZER;
+    case WEFT_INSTRUCTION_RELEASE: return -1;
+    default: return WEFT_PHASE_EXCHANGE;
+    }
+}
+
+void weft_phases_add(double *seconds, const weft_trace *trace, const weft_program *program) {
+    const int32_t base = weft_trace_count(trace) - program->n_instructions;
+    for (int32_t i = 0; i < program->n_instructions && base >= 0; i++) {
+        const weft_trace_entry *entry = weft_trace_entry_at(trace, base + i);
+        const int32_t phase = phase_of(&program->instructions[i]);
+        if (phase >= 0) seconds[phase] += 1e-9 * (double)(entry->end_ns - entry->start_ns);
+    }
+}
+
+weft_program *weft_program_create(const weft_job_spec *job, int32_t rank) {
+    weft_program *program = weft_alloc(1, sizeof *program);
+    program->mode = job->view.mode;
+    program->rank = rank;
+    program->micro_batches = weft_job_spec_micro_batches(job);
+    program->peak_instruction = program->foreign_instruction = -1;
+    return program;
+}
+
+int32_t weft_program_emit(weft_program *program, const weft_instruction *instruction) {
+    if (program->most_instructions > 0 && program->n_instructions >= program->most_instructions) {
+        program->too_many = true;
+        return -1;
+    }
+    if (program->n_instructions == program->capacity) {
+        program->capacity = program->capacity == 0 ? 64 : program->capacity * 2;
+        program->instructions = weft_realloc(program->instructions, program->capacity, sizeof *instruction);
+    }
+    if (!weft_struct_take(&program->instructions[program->n_instructions], sizeof *instruction, instruction) &&
+        program->foreign_instruction < 0)
+        program->foreign_instruction = program->n_instructions;
+    return program->n_instructions++;
+}
+
+weft_program *weft_program_copy(const weft_program *program) {
+    weft_program *copy = weft_alloc(1, sizeof *copy);
+    copy->instructions = weft_alloc(program->n_instructions, sizeof *copy->instructions);
+    for (int32_t i = 0; i < program->n_instructions; i++) copy->instructions[i] = program->instructions[i];
+    copy->n_instructions = copy->capacity = program->n_instructions;
+    copy->mode = program->mode;
+    copy->rank = program->rank;
+    copy->micro_batches = program->micro_batches;
+    copy->peak_instruction = copy->foreign_instruction = -1;
+    return copy;
+}
+
+void weft_program_unplace(weft_program *program) {
+    free(program->slots);
+    free(program->instruction_slots);
+    free(program->instruction_gradients);
+    free(program->by_last);
+    program->slots = NULL;
+    program->instruction_slots = NULL;
+    program->instruction_gradients = NULL;
+    program->by_last = NULL;
+    program->n_slots = 0;
+    program->arena = program->peak = 0;
+    program->peak_instruction = -1;
+}
+
+void weft_program_destroy(weft_program *program) {
+    if (program == NULL) return;
+    weft_program_unplace(program);
+    free(program->instructions);
+    free(program);
+}
 
 static uint64_t now_ns(void) {
     struct timespec time;
@@ -20,7 +202,7 @@ static const char *slot_kind_name(int32_t kind) {
     return kind >= WEFT_SLOT_MICRO_BATCH && kind <= WEFT_SLOT_EXCHANGE ? names[kind] : names[0];
 }
 
-/* What is wrong with the use that the trace kept. */
+/* Reports the invalid use that the trace stored. */
 static weft_status bad_use(const weft_trace *trace, weft_error *err) {
     const weft_program *program = trace->program;
     const weft_slot *slot = NULL;
@@ -41,13 +223,13 @@ static weft_status name_instruction(weft_status status, const weft_instruction *
                                     int32_t index, uint64_t step, weft_error *err) {
     char text[256];
     weft_instruction_describe(text, sizeof text, instruction, job);
-    if (err != NULL && err->text[0] == '\0') (void)weft_error_set(err, status, "failed without saying why");
+    if (err != NULL && err->text[0] == '\0') (void)weft_error_set(err, status, "failed without a message");
     (void)weft_error_prefix(err, "instruction %d, %s: ", (int)index, text);
-    if (step > 0) (void)weft_error_prefix(err, "step %llu, ", (unsigned long long)step); /* else it is no step's */
+    if (step > 0) (void)weft_error_prefix(err, "step %llu, ", (unsigned long long)step);
     return status;
 }
 
-/* Starts an instruction of queue 0 and ends it; starts another one; a WAIT ends the one that it names. */
+/* Runs an instruction of queue 0 to its end, starts one of another queue, or ends the one that a WAIT names. */
 static weft_status perform_instruction(const weft_program *program, int32_t i, const weft_exec_table *table,
                                        weft_error *err) {
     const weft_instruction *instruction = &program->instructions[i];
@@ -69,7 +251,7 @@ static weft_status run_instruction(const weft_program *program, int32_t i, const
     if (table->begin != NULL) table->begin(table->context, i);
     status = perform_instruction(program, i, table, err);
     if (status == WEFT_OK && table->settle != NULL) status = table->settle(table->context, err);
-    weft_trace_record(trace, step, start, now_ns());
+    record_entry(trace, step, start, now_ns());
     if (status == WEFT_OK && trace->bad_slot != -1) status = bad_use(trace, err);
     return status;
 }
@@ -90,16 +272,16 @@ weft_status weft_program_execute_part(const weft_program *program, int32_t first
                                       const weft_exec_table *table, weft_trace *trace, uint64_t step, weft_error *err) {
     int32_t dying = 0; /* into by_last */
     weft_status status = check_table(program, table, err);
-    if (status == WEFT_OK) status = weft_trace_begin(trace, program, err);
     if (status != WEFT_OK) return status;
+    begin_trace(trace, program);
     while (dying < program->n_slots && program->slots[program->by_last[dying]].last < first) dying++;
     for (int32_t i = first; i < end && status == WEFT_OK; i++) {
         status = run_instruction(program, i, table, trace, step, err);
         if (status != WEFT_OK) status = name_instruction(status, &program->instructions[i], job, i, step, err);
         for (; dying < program->n_slots && program->slots[program->by_last[dying]].last == i; dying++)
-            weft_trace_release(trace, program->by_last[dying]);
+            release_slot(trace, program->by_last[dying]);
     }
-    weft_trace_end(trace);
+    trace->program = NULL;
     return status;
 }
 

@@ -1,11 +1,60 @@
-/* host/program/execute.h: executes a placed program.
+/* host/program/execute.h: executes a placed program, traces the execution, and edits programs.
  *
- * The executor iterates over the instructions and calls the caller's table with the slots of each. The trace
- * (trace.h) records the execution. */
+ * The executor iterates over the instructions and calls the caller's table with the slots of each. */
 #ifndef WEFT_HOST_PROGRAM_EXECUTE_H
 #define WEFT_HOST_PROGRAM_EXECUTE_H
 
-#include "program/trace.h"
+#include "program/job.h"
+#include "program/program.h"
+
+/* ---- the trace ----
+ *
+ * A ring buffer records every instruction with its times. A slot is live from the instruction that first uses it until
+ * the executor releases it after its last instruction. It counts with the bytes used so far, in cache lines of 64
+ * bytes. The high-water mark therefore measures the run and does not depend on the planned sizes. */
+
+typedef struct weft_trace_entry {
+    uint64_t start_ns, end_ns; /* CLOCK_MONOTONIC */
+    int64_t live;              /* bytes of live slots at the instruction's end, before any is released */
+    uint64_t step;
+    int32_t instruction; /* index in the program */
+    int32_t kind, unit, segment, micro_batch;
+    int32_t reserved;
+} weft_trace_entry;
+
+typedef struct weft_trace weft_trace; /* ring of the last N entries */
+
+weft_trace *weft_trace_create(int32_t capacity); /* capacity: at least 1 */
+void weft_trace_destroy(weft_trace *trace);
+/* Returns the maximum live bytes since creation. */
+int64_t weft_trace_high_water(const weft_trace *trace);
+int32_t weft_trace_count(const weft_trace *trace);                               /* stored entries */
+const weft_trace_entry *weft_trace_entry_at(const weft_trace *trace, int32_t i); /* 0: the oldest */
+
+/* Use of a slot in the last pass. */
+typedef struct weft_trace_slot {
+    int64_t bytes;      /* used, rounded up to 64; 0: never used */
+    int32_t born, died; /* instructions; -1: never */
+} weft_trace_slot;
+
+const weft_trace_slot *weft_trace_slot_at(const weft_trace *trace, int32_t slot); /* NULL: no such slot */
+
+/* Records that the running instruction uses the first `bytes` bytes of a slot; -1: no slot. The instruction fails if
+ * the slot is smaller or not live. [main] */
+void weft_trace_use(weft_trace *trace, int32_t slot, int64_t bytes);
+
+struct weft_trace {
+    weft_trace_entry *ring;
+    int32_t capacity;
+    int64_t recorded;       /* entries since creation; the next one is written to recorded % capacity */
+    weft_trace_slot *slots; /* [slots_capacity], of the current or last pass */
+    int32_t n_slots, slots_capacity;
+    int64_t live, high_water;
+    const weft_program *program; /* NULL: no pass is running */
+    int32_t instruction;
+    int32_t bad_slot; /* first invalid use by the instruction; -1: no invalid use */
+    int64_t bad_bytes;
+};
 
 /* Executes one instruction. A slot index is into program->slots; -1: no slot. */
 typedef weft_status weft_exec_fn(void *context, const weft_instruction *instruction,
@@ -34,5 +83,46 @@ weft_status weft_program_execute_part(const weft_program *program, int32_t first
  * callback that stops the execution returns WEFT_E_STOPPED. */
 weft_status weft_program_execute(const weft_program *program, const weft_job_spec *job, const weft_exec_table *table,
                                  weft_trace *trace, uint64_t step, weft_error *err);
+
+/* ---- time of a pass on one rank by kind of instruction, from its trace ----
+ *
+ * For an asynchronous device these are host times. The wait for the device at the end of a pass is not an
+ * instruction; it counts as the caller's remainder. */
+
+typedef enum weft_phase {
+    WEFT_PHASE_FORWARD = 0,   /* FORWARD and COUNT, including the time to fetch micro-batches */
+    WEFT_PHASE_RECOMPUTE = 1, /* of activation checkpointing */
+    WEFT_PHASE_BACKWARD = 2,
+    WEFT_PHASE_SUM = 3,      /* REDUCE without communication */
+    WEFT_PHASE_EXCHANGE = 4, /* communication and waiting for it: GATHER, REDUCE, SEND, RECV, REFRESH, WAIT */
+    WEFT_PHASE_NORM = 5,     /* includes communication if there are several ranks */
+    WEFT_PHASE_OPTIMIZER = 6,
+    WEFT_N_PHASES = 7
+} weft_phase;
+
+const char *weft_phase_name(int32_t phase); /* "forward" */
+
+/* Adds the last pass in the trace, of this program; seconds: [WEFT_N_PHASES]. */
+void weft_phases_add(double *seconds, const weft_trace *trace, const weft_program *program);
+
+/* ---- modifications of a program, used in this folder only ---- */
+
+/* Creates a program without instructions. */
+weft_program *weft_program_create(const weft_job_spec *job, int32_t rank);
+
+/* Implements the emitter's emit: appends a copy and returns its index; -1: too many instructions, which the program
+ * records. */
+int32_t weft_program_emit(weft_program *program, const weft_instruction *instruction);
+
+/* Drops slots and offsets. */
+void weft_program_unplace(weft_program *program);
+
+/* Inserts the RECOMPUTEs of activation checkpointing: one before each BACKWARD with a tape. A BACKWARD directly
+ * after its own FORWARD gets no RECOMPUTE, because that would not shorten the lifetime of the tape. */
+void weft_program_checkpoint(weft_program *program, const weft_job_spec *job);
+
+/* Prefetches parameters: starts each synchronous GATHER of parameters earlier, by job->prefetch GATHERs of its kind,
+ * and puts a WAIT at the original position. */
+void weft_program_hoist(weft_program *program, const weft_job_spec *job);
 
 #endif

@@ -16,13 +16,13 @@ weft_status weft_family_check(const char *directory, const char *file, weft_erro
 /* Sets run->family from [model] path if the configuration names no plugin; NULL: not found. */
 void weft_family_find(weft_run *run);
 
-/* Sets run->adapter from the directory in [adapter] from or use if no plugin is named. The value is the list in
- * weft_adapter.json, or peft_type of adapter_config.json in lower case. NULL: no such directory. */
 /* Returns the base modules that were fully trained with the adapter in a directory, in the syntax of [train]
- * trainable: "*model.norm.*, *lm_head.*". The caller frees it. NULL: no such modules, or out of memory. PEFT matches
- * them by path suffix. */
+ * trainable: "*model.norm.*, *lm_head.*". The caller frees it. NULL: no such modules. PEFT matches them by path
+ * suffix. */
 char *weft_family_whole_modules(const char *directory);
 
+/* Sets run->adapter from the directory in [adapter] from or use if no plugin is named. The value is the list in
+ * weft_adapter.json, or peft_type of adapter_config.json in lower case. NULL: no such directory. */
 void weft_family_find_adapter(weft_run *run);
 
 /* Reports why no model plugin could be inferred, starting with the directory. */

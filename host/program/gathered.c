@@ -1,11 +1,7 @@
 /* host/program/gathered.c: see gathered.h. */
 #include "program/gathered.h"
 
-#include "base/sizes.h"
-
-bool weft_gathered_is_gain(const weft_plan *plan, int32_t parameter) {
-    return !weft_parameter_is_matrix(&plan->declared->parameters[parameter]);
-}
+#include "base/units.h"
 
 bool weft_gathered_share(const weft_gathered_part *p, const weft_parameter *parameter, int64_t j, int64_t *begin,
                          int64_t *end) {
@@ -15,11 +11,11 @@ bool weft_gathered_share(const weft_gathered_part *p, const weft_parameter *para
     return *begin < *end;
 }
 
-/* fp32 elements of the gains in one shard. */
+/* Returns the fp32 elements of the gains in one shard. */
 static int64_t count_gains_of_shard(const weft_plan *plan, const weft_gathered_part *p, int64_t j) {
     int64_t n = 0, begin = 0, end = 0;
     for (int32_t i = 0; i < p->group->n_members; i++)
-        if (weft_gathered_is_gain(plan, p->group->members[i]) &&
+        if (!weft_parameter_is_matrix(&plan->declared->parameters[p->group->members[i]]) &&
             weft_gathered_share(p, &plan->declared->parameters[p->group->members[i]], j, &begin, &end))
             n += end - begin;
     return n;
@@ -28,11 +24,12 @@ static int64_t count_gains_of_shard(const weft_plan *plan, const weft_gathered_p
 static int64_t count_gains_of_group(const weft_plan *plan, const weft_group *group) {
     int64_t n = 0;
     for (int32_t i = 0; i < group->n_members; i++)
-        if (weft_gathered_is_gain(plan, group->members[i])) n += plan->declared->parameters[group->members[i]].numel;
+        if (!weft_parameter_is_matrix(&plan->declared->parameters[group->members[i]]))
+            n += plan->declared->parameters[group->members[i]].numel;
     return n;
 }
 
-/* Behind the image of a group that is rounded: its gains. Returns where they end. */
+/* Places the gains of a rounded group after its image and returns their end. */
 static int64_t place_gains(const weft_plan *plan, const weft_cut *cut, weft_gathered_part *p, int64_t at) {
     for (int32_t j = 0; j < cut->group; j++) p->row = weft_larger(p->row, count_gains_of_shard(plan, p, j));
     p->rows = at;

@@ -1,7 +1,8 @@
 /* host/program/graphs.c: see graphs.h. */
 #include "program/graphs.h"
 
-#include "base/sizes.h"
+#include "base/alloc.h"
+#include "base/units.h"
 
 #include <stdlib.h>
 
@@ -25,7 +26,8 @@ bool weft_graph_set_trains(const weft_graph_set *set, const weft_declared *decla
     return reads_trained(*graph_slot(set, 0, segment), declared);
 }
 
-/* What a segment reads decides where units lie and travel, once for the run: it must not depend on a length. */
+/* The reads of a segment determine placement and communication of the complete run, so they must not depend on
+ * lengths. */
 static weft_status check_same_reads(const weft_graph_set *set, int32_t length_index, const weft_declared *declared,
                                     int32_t segment, weft_error *err) {
     int32_t n = 0, n_first = 0;
@@ -41,11 +43,9 @@ static weft_status check_same_reads(const weft_graph_set *set, int32_t length_in
         declared->segments[segment].name, (int)set->lengths[length_index], (int)set->lengths[0]);
 }
 
-/* BACKWARD runs from the last segment down: the first to touch a parameter writes its gradient, later ones add. */
-static weft_status mark_reads_that_add(weft_graph_set *set, int32_t length_index, int32_t n_parameters,
-                                       weft_error *err) {
-    bool *written = calloc((size_t)n_parameters + 1, sizeof *written);
-    if (written == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %d parameter marks", n_parameters);
+/* BACKWARD runs from the last segment down: the first one overwrites a parameter's gradient, later ones accumulate. */
+static void mark_reads_that_add(weft_graph_set *set, int32_t length_index, int32_t n_parameters) {
+    bool *written = weft_alloc(n_parameters, sizeof *written);
     for (int32_t s = set->n_segments - 1; s >= 0; s--) {
         int32_t n = 0;
         weft_graph_read *reads = weft_graph_reads(*graph_slot(set, length_index, s), &n);
@@ -55,7 +55,6 @@ static weft_status mark_reads_that_add(weft_graph_set *set, int32_t length_index
         }
     }
     free(written);
-    return WEFT_OK;
 }
 
 static weft_status record_graphs_of_length(weft_graph_set *set, int32_t length_index, const weft_declared *declared,
@@ -70,9 +69,9 @@ static weft_status record_graphs_of_length(weft_graph_set *set, int32_t length_i
         if (status == WEFT_OK && spec->mode == WEFT_MODE_TRAIN && reads_trained(*graph, declared))
             spec->carry_gradient = true; /* for the segments above this one */
     }
-    if (status == WEFT_OK) status = mark_reads_that_add(set, length_index, declared->n_parameters, err);
+    if (status == WEFT_OK) mark_reads_that_add(set, length_index, declared->n_parameters);
     for (int32_t s = 0; s < set->n_segments && status == WEFT_OK; s++)
-        status = weft_graph_plan(*graph_slot(set, length_index, s), err);
+        weft_graph_plan(*graph_slot(set, length_index, s));
     return status;
 }
 
@@ -80,23 +79,20 @@ weft_status weft_graph_set_create(weft_graph_set **out, const weft_declared *dec
                                   const weft_device_plugin *kernels, weft_device *device,
                                   const weft_graph_set_spec *spec, weft_error *err) {
     weft_status status = WEFT_OK;
-    weft_graph_spec graph_spec = {0};
-    weft_graph_set *set = calloc(1, sizeof *set);
-    if (set == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the model's graphs");
+    weft_graph_spec graph_spec = {.mode = spec->mode,
+                                  .dtype = spec->dtype,
+                                  .seed = spec->seed,
+                                  .rows = spec->rows,
+                                  .cache_rows = spec->cache_rows,
+                                  .kernels = kernels,
+                                  .device = device};
+    weft_graph_set *set = weft_alloc(1, sizeof *set);
     set->mode = spec->mode;
     set->rows = spec->rows;
     set->n_segments = declared->n_segments;
     set->n_lengths = spec->n_lengths;
     memcpy(set->lengths, spec->lengths, sizeof set->lengths);
-    set->graphs = calloc((size_t)(spec->n_lengths * declared->n_segments) + 1, sizeof *set->graphs);
-    if (set->graphs == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the model's graphs");
-    graph_spec.mode = spec->mode;
-    graph_spec.dtype = spec->dtype;
-    graph_spec.seed = spec->seed;
-    graph_spec.rows = spec->rows;
-    graph_spec.cache_rows = spec->cache_rows;
-    graph_spec.kernels = kernels;
-    graph_spec.device = device;
+    set->graphs = weft_alloc((int64_t)spec->n_lengths * declared->n_segments, sizeof *set->graphs);
     for (int32_t i = 0; i < set->n_lengths && status == WEFT_OK; i++)
         status = record_graphs_of_length(set, i, declared, &graph_spec, err);
     if (status == WEFT_OK) *out = set;
@@ -106,8 +102,7 @@ weft_status weft_graph_set_create(weft_graph_set **out, const weft_declared *dec
 
 void weft_graph_set_destroy(weft_graph_set *set) {
     if (set == NULL) return;
-    for (int32_t i = 0; set->graphs != NULL && i < set->n_lengths * set->n_segments; i++)
-        weft_graph_destroy(set->graphs[i]);
+    for (int32_t i = 0; i < set->n_lengths * set->n_segments; i++) weft_graph_destroy(set->graphs[i]);
     free(set->graphs);
     free(set);
 }
@@ -127,8 +122,7 @@ bool weft_graph_set_draws(const weft_graph_set *set) {
 int64_t weft_graph_set_table_rows(const weft_graph_set *set) {
     int64_t rows = 0;
     for (int32_t i = 0; i < set->n_lengths * set->n_segments; i++) {
-        const int64_t own = weft_graph_size(set->graphs[i])->table_rows;
-        rows = own > rows ? own : rows;
+        rows = weft_larger(rows, weft_graph_size(set->graphs[i])->table_rows);
     }
     return rows;
 }

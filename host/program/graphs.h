@@ -23,25 +23,25 @@ weft_status weft_graph_set_create(weft_graph_set **out, const weft_declared *dec
                                   const weft_graph_set_spec *spec, weft_error *err);
 void weft_graph_set_destroy(weft_graph_set *set); /* NULL is fine */
 
-/* The parameters that a segment reads: the same for all lengths. */
+/* Returns the parameters that a segment reads, which are the same for all lengths. */
 const weft_graph_read *weft_graph_set_reads(const weft_graph_set *set, int32_t segment, int32_t *n);
-/* True if one of them is trained. */
+/* True if the segment reads a trained parameter. */
 bool weft_graph_set_trains(const weft_graph_set *set, const weft_declared *declared, int32_t segment);
 
-/* The graph of a segment for micro-batches of this length. */
+/* Returns the graph of a segment for micro-batches of this length. */
 const weft_graph *weft_graph_set_at(const weft_graph_set *set, int32_t length, int32_t segment);
 
-/* Does some segment draw which elements it drops? */
+/* True if a segment has dropout. */
 bool weft_graph_set_draws(const weft_graph_set *set);
-/* Rows of position tables that segments read whatever the micro-batch (weft_graph_sizes). */
+/* Returns the minimum rows of position tables for any micro-batch. */
 int64_t weft_graph_set_table_rows(const weft_graph_set *set);
 
-/* Bytes of a micro-batch on the device, and where its parts begin: ids, targets, weights, starts, positions. */
+/* Return bytes and offsets of a micro-batch on the device: ids, targets, weights, starts, positions. */
 #define WEFT_MICRO_BATCH_PARTS 5
 int64_t weft_micro_batch_part_bytes(int32_t rows, int32_t length);
 int64_t weft_micro_batch_part_offset(int32_t rows, int32_t length, int part);
 int64_t weft_micro_batch_bytes(int32_t rows, int32_t length);
-/* Binds the parts of a micro-batch of this shape to where they lie in its slot, which may be larger. */
+/* Binds the arrays of a micro-batch of this shape to its slot, which may be larger. */
 void weft_micro_batch_bind(weft_graph_binding *out, weft_slot_ref micro_batch, int32_t rows, int32_t length);
 
 #endif

@@ -1,6 +1,99 @@
 /* host/program/job.c: see job.h. */
 #include "program/job.h"
 
+#include "base/alloc.h"
+#include "base/units.h"
+#include "base/text.h"
+
+#include <stdlib.h>
+
+int64_t weft_states_block(weft_states key) {
+    return key == WEFT_STATES_8BIT ? weft_dtype_block(WEFT_DYN8X256) : 1;
+}
+
+static int32_t chosen_type(const weft_state_slot *slot, weft_states key) {
+    if ((slot->flags & WEFT_STATE_AS_DECLARED) != 0) return slot->dtype;
+    switch (key) {
+    case WEFT_STATES_FP32: return WEFT_F32;
+    case WEFT_STATES_BF16: return WEFT_BF16;
+    case WEFT_STATES_8BIT: return (slot->flags & WEFT_STATE_NOT_NEGATIVE) != 0 ? WEFT_UDYN8X256 : WEFT_DYN8X256;
+    default: return slot->dtype;
+    }
+}
+
+void weft_states_choose(weft_state_slot *slots, int64_t n, weft_states key) {
+    for (int64_t i = 0; i < n; i++) {
+        slots[i].dtype = chosen_type(&slots[i], key);
+        slots[i].block = (int32_t)weft_dtype_block(slots[i].dtype);
+        slots[i].block_bytes = weft_dtype_bytes(slots[i].dtype);
+    }
+}
+
+int64_t weft_states_bytes(const weft_state_slot *slots, int64_t n, int64_t elements) {
+    int64_t bytes = 0;
+    for (int64_t i = 0; i < n; i++) bytes += weft_dtype_span(slots[i].dtype, elements);
+    return bytes;
+}
+
+/* ---- names ---- */
+
+static const char *const kinds[] = {
+    [WEFT_INSTRUCTION_COUNT] = "COUNT",         [WEFT_INSTRUCTION_GATHER] = "GATHER",
+    [WEFT_INSTRUCTION_RELEASE] = "RELEASE",     [WEFT_INSTRUCTION_FORWARD] = "FORWARD",
+    [WEFT_INSTRUCTION_RECOMPUTE] = "RECOMPUTE", [WEFT_INSTRUCTION_BACKWARD] = "BACKWARD",
+    [WEFT_INSTRUCTION_REDUCE] = "REDUCE",       [WEFT_INSTRUCTION_SEND] = "SEND",
+    [WEFT_INSTRUCTION_RECV] = "RECV",           [WEFT_INSTRUCTION_WAIT] = "WAIT",
+    [WEFT_INSTRUCTION_NORM] = "NORM",           [WEFT_INSTRUCTION_STEP] = "STEP",
+    [WEFT_INSTRUCTION_REFRESH] = "REFRESH",
+};
+
+const char *weft_instruction_kind_name(int32_t kind) {
+    if (kind < WEFT_INSTRUCTION_COUNT || kind > WEFT_INSTRUCTION_REFRESH) return "?";
+    return kinds[kind];
+}
+
+const char *weft_mode_name(int32_t mode) {
+    static const char *const modes[] = {"training", "evaluation", "generation"};
+    return mode >= WEFT_MODE_TRAIN && mode <= WEFT_MODE_GENERATE ? modes[mode] : "?";
+}
+
+const char *weft_memory_category_name(int32_t category) {
+    static const char *const names[WEFT_N_MEMORY_CATEGORIES] = {"parameters",  "gradients", "optimizer",
+                                                                "activations", "workspace", "data"};
+    return category >= 0 && category < WEFT_N_MEMORY_CATEGORIES ? names[category] : "?";
+}
+
+static const char *const whats[] = {"?", "parameters", "sum", "carry", "carry gradient", "micro-batch gradient"};
+static const char *const scopes[] = {"?", "rank", "all", "node", "across"};
+
+const char *weft_what_name(int32_t what) {
+    return what >= WEFT_PAYLOAD_PARAMETERS && what <= WEFT_PAYLOAD_MICRO_BATCH_GRADIENT ? whats[what] : whats[0];
+}
+
+const char *weft_scope_name(int32_t scope) {
+    return scope >= WEFT_SCOPE_RANK && scope <= WEFT_SCOPE_ACROSS ? scopes[scope] : scopes[0];
+}
+
+/* Plugins emit instructions: an index may have any value. */
+void weft_instruction_describe(char *text, size_t size, const weft_instruction *instruction, const weft_job_spec *job) {
+    if (size == 0) return;
+    text[0] = '\0';
+    if (instruction->kind < WEFT_INSTRUCTION_COUNT || instruction->kind > WEFT_INSTRUCTION_REFRESH)
+        weft_words_append(text, size, "instruction of unknown kind %d", (int)instruction->kind);
+    else weft_words_append(text, size, "%s", kinds[instruction->kind]);
+    if (job != NULL && instruction->segment >= 0 && instruction->segment < job->view.n_segments)
+        weft_words_append(text, size, " %s", job->view.segments[instruction->segment].name);
+    else if (instruction->segment != -1) weft_words_append(text, size, " segment %d", (int)instruction->segment);
+    if (job != NULL && instruction->unit >= 0 && instruction->unit < job->view.n_units)
+        weft_words_append(text, size, " %s", job->view.units[instruction->unit].name);
+    else if (instruction->unit != -1) weft_words_append(text, size, " unit %d", (int)instruction->unit);
+    if (instruction->what != -1) weft_words_append(text, size, " %s", weft_what_name(instruction->what));
+    if (instruction->scope != -1) weft_words_append(text, size, " %s", weft_scope_name(instruction->scope));
+    if (instruction->micro_batch != -1) weft_words_append(text, size, " micro-batch %d", (int)instruction->micro_batch);
+    if (instruction->peer != -1) weft_words_append(text, size, " peer %d", (int)instruction->peer);
+    if (instruction->waits != -1) weft_words_append(text, size, " for instruction %d", (int)instruction->waits);
+}
+
 bool weft_job_spec_reads(const weft_job_spec *job, int32_t segment, int32_t unit) {
     const weft_segment_view *view = &job->view.segments[segment];
     for (int32_t i = 0; i < view->n_units; i++)
@@ -8,75 +101,26 @@ bool weft_job_spec_reads(const weft_job_spec *job, int32_t segment, int32_t unit
     return false;
 }
 
-static weft_status check_counts(const weft_strategy_job *view, weft_error *err) {
-    if (view->mode != WEFT_MODE_TRAIN && view->mode != WEFT_MODE_EVALUATE && view->mode != WEFT_MODE_GENERATE)
-        return weft_error_set(err, WEFT_E_HOST, "mode %d of the job is none of train, evaluate and generate",
-                              (int)view->mode);
-    if (view->world < 1 || view->micro_batches < (view->replicas == 0 ? 0 : 1) || view->n_units < 0 ||
-        view->n_segments < 1)
-        return weft_error_set(
-            err, WEFT_E_HOST,
-            "a job of %d ranks, %d micro-batches, %d units and %d segments cannot be compiled: at least one "
-            "rank, micro-batch and segment is needed",
-            (int)view->world, (int)view->micro_batches, (int)view->n_units, (int)view->n_segments);
-    if (view->unit_stride != sizeof(weft_unit_view) || view->segment_stride != sizeof(weft_segment_view) ||
-        view->placement_stride != sizeof(weft_placement))
-        return weft_error_set(err, WEFT_E_HOST,
-                              "the job's views have strides of %u, %u and %u bytes, not the host's own",
-                              (unsigned)view->unit_stride, (unsigned)view->segment_stride,
-                              (unsigned)view->placement_stride);
-    if ((int64_t)view->micro_batches * view->replicas > INT32_MAX / 8 / (view->n_units + view->n_segments))
-        return weft_error_set(err, WEFT_E_USER,
-                              "%d micro-batches of %d segments are more than one step program can hold: use a larger "
-                              "micro_batch or a smaller global_batch",
-                              (int)(view->micro_batches * (int64_t)view->replicas > INT32_MAX
-                                        ? INT32_MAX
-                                        : view->micro_batches * view->replicas),
-                              (int)view->n_segments);
-    return WEFT_OK;
-}
-
-static weft_status check_segment(const weft_job_spec *job, int32_t s, weft_error *err) {
-    const weft_segment_view *view = &job->view.segments[s];
-    const weft_segment_sizes *sizes = &job->segments[s];
-    for (int32_t i = 0; i < view->n_units; i++)
-        if (view->units[i] < (i > 0 ? view->units[i - 1] + 1 : 0) || view->units[i] >= job->view.n_units)
-            return weft_error_set(err, WEFT_E_HOST, "segment %s reads unit %d: units must ascend and be below %d",
-                                  view->name, (int)view->units[i], (int)job->view.n_units);
-    if (sizes->carry < 0 || sizes->tape < 0 || sizes->forward_work < 0 || sizes->forward_work_untaped < 0 ||
-        sizes->recompute_work < 0 || sizes->backward_work < 0)
-        return weft_error_set(err, WEFT_E_HOST, "segment %s has a negative size", view->name);
-    if (job->view.mode != WEFT_MODE_TRAIN) return WEFT_OK;
-    if (sizes->has_backward != (view->backward != 0))
-        return weft_error_set(err, WEFT_E_HOST,
-                              "segment %s: its sizes and its view disagree on whether it has a BACKWARD", view->name);
-    if (s > 0 && job->segments[s - 1].has_backward && !sizes->has_backward)
-        return weft_error_set(err, WEFT_E_HOST, "segment %s has no BACKWARD, and the segment below it, %s, has one",
-                              view->name, job->view.segments[s - 1].name);
-    if (sizes->carry_gradient != (s > 0 && job->segments[s - 1].has_backward))
-        return weft_error_set(err, WEFT_E_HOST,
-                              "segment %s hands a gradient down exactly if the segment below has a BACKWARD",
-                              view->name);
-    return WEFT_OK;
-}
-
 static weft_status check_unit(const weft_job_spec *job, int32_t u, weft_error *err) {
-    const weft_unit_view *view = &job->view.units[u];
-    if ((job->units[u].gradient > 0) != (view->gradient_bytes > 0))
-        return weft_error_set(err, WEFT_E_HOST, "unit %s: its sizes and its view disagree on whether it is trained",
-                              view->name);
     if (!weft_job_spec_trains(job, u)) return WEFT_OK;
     for (int32_t s = 0; s < job->view.n_segments; s++)
         if (job->segments[s].has_backward && weft_job_spec_reads(job, s, u)) return WEFT_OK;
     return weft_error_set(
         err, WEFT_E_USER,
-        "unit %s has trainable parameters, but no segment of the model computes with them: freeze them", view->name);
+        "unit %s has trainable parameters, but no segment of the model computes with them: freeze them",
+        job->view.units[u].name);
 }
 
 weft_status weft_job_spec_check(const weft_job_spec *job, weft_error *err) {
-    weft_status status = check_counts(&job->view, err);
-    for (int32_t s = 0; s < job->view.n_segments && status == WEFT_OK; s++) status = check_segment(job, s, err);
-    for (int32_t u = 0; u < job->view.n_units && status == WEFT_OK; u++) status = check_unit(job, u, err);
+    const weft_strategy_job *view = &job->view;
+    const int64_t micro_batches = (int64_t)view->micro_batches * view->replicas;
+    weft_status status = WEFT_OK;
+    if (micro_batches > INT32_MAX / 8 / (view->n_units + view->n_segments))
+        return weft_error_set(err, WEFT_E_USER,
+                              "%lld micro-batches of %d segments are more than one step program can hold: use a larger "
+                              "micro_batch or a smaller global_batch",
+                              (long long)micro_batches, (int)view->n_segments);
+    for (int32_t u = 0; u < view->n_units && status == WEFT_OK; u++) status = check_unit(job, u, err);
     if (status == WEFT_OK && job->view.mode == WEFT_MODE_TRAIN && !job->segments[job->view.n_segments - 1].has_backward)
         status = weft_error_set(err, WEFT_E_USER,
                                 "nothing is trained: no segment has a BACKWARD; name trainable parameters");
@@ -91,32 +135,28 @@ int32_t weft_job_spec_borrower(const weft_job_spec *job, int32_t unit) {
     return -1;
 }
 
-/* ---- who exchanges ---- */
+/* ---- process groups ---- */
 
 static weft_members ranks_alone(int32_t rank) {
-    const weft_members alone = {rank, 1, 1};
-    return alone;
+    return (weft_members){rank, 1, 1};
 }
 
 static weft_members ranks_none(void) {
-    const weft_members none = {0, 1, 0};
-    return none;
+    return (weft_members){0, 1, 0};
 }
 
 static weft_members ranks_all(const weft_job_spec *job) {
-    const weft_members all = {0, 1, job->view.world};
-    return all;
+    return (weft_members){0, 1, job->view.world};
 }
 
-/* Ranks that hold parts of one copy; the world where a group is the world. */
+/* The ranks that hold the shards of one copy. */
 static weft_members ranks_node(const weft_placement *placement, int32_t rank) {
-    const weft_members node = {rank / placement->group * placement->group, 1, placement->group};
-    return node;
+    return (weft_members){rank / placement->group * placement->group, 1, placement->group};
 }
 
 static weft_members ranks_across(const weft_job_spec *job, const weft_placement *placement, int32_t rank) {
-    const weft_members across = {rank % placement->group, placement->group, job->view.world / placement->group};
-    return across.count == 1 ? ranks_alone(rank) : across;
+    const int32_t groups = job->view.world / placement->group;
+    return groups == 1 ? ranks_alone(rank) : (weft_members){rank % placement->group, placement->group, groups};
 }
 
 static bool is_sharded(const weft_placement *placement) {
@@ -124,7 +164,7 @@ static bool is_sharded(const weft_placement *placement) {
            placement->optimizer == WEFT_SHARDED;
 }
 
-/* All replicas: every rank is one, or this rank has the only one's units. */
+/* All replicas: every rank is one, or there is only one. */
 static weft_members ranks_replicas(const weft_job_spec *job, int32_t rank) {
     return job->view.replicas == 1 ? ranks_alone(rank) : ranks_all(job);
 }
@@ -144,7 +184,7 @@ static weft_members ranks_of_scope(const weft_job_spec *job, const weft_placemen
     return scope == WEFT_SCOPE_ACROSS ? ranks_across(job, placement, rank) : ranks_none();
 }
 
-/* A copy is stale after STEP where a rank holds more of the parameters than it updates. */
+/* After STEP a copy is stale if a rank has more parameters than it updates. */
 static weft_members ranks_of_refresh(const weft_job_spec *job, int32_t unit, int32_t rank) {
     const weft_placement *placement = &job->view.placements[unit];
     int32_t other = -1;
@@ -155,8 +195,7 @@ static weft_members ranks_of_refresh(const weft_job_spec *job, int32_t unit, int
     other = weft_job_spec_borrower(job, unit);
     if (other >= 0 && (rank == other || rank == placement->owner)) {
         const int32_t low = other < placement->owner ? other : placement->owner;
-        const weft_members two = {low, other + placement->owner - 2 * low, 2};
-        return two;
+        return (weft_members){low, other + placement->owner - 2 * low, 2};
     }
     return ranks_none();
 }
@@ -174,7 +213,7 @@ weft_members weft_job_spec_ranks(const weft_job_spec *job, const weft_instructio
     }
 }
 
-/* ---- what the strategy has said ---- */
+/* ---- validation of the placement ---- */
 
 static weft_status check_replicas(const weft_strategy_job *view, weft_error *err) {
     const bool owned = view->segments[0].owner >= 0;
@@ -199,7 +238,7 @@ static weft_status check_replicas(const weft_strategy_job *view, weft_error *err
     return WEFT_OK;
 }
 
-/* A rank must have, of parameters and of the sum, what it updates. */
+/* True if a rank with this holding has all elements that it updates. */
 static bool holding_covers(int32_t holding, int32_t optimizer) {
     return holding == WEFT_REPLICATED || holding == optimizer;
 }
@@ -219,6 +258,10 @@ static weft_status check_placement(const weft_strategy_job *view, int32_t u, wef
                                   "owners all of a unit is OWNED, elsewhere nothing is",
                                   view->units[u].name);
     }
+    if ((placement->optimizer == WEFT_OWNED || view->segments[0].owner >= 0) &&
+        (placement->owner < 0 || placement->owner >= view->world))
+        return weft_error_set(err, WEFT_E_PLUGIN, "the strategy plugin gives unit %s to rank %d: ranks are 0 to %d",
+                              view->units[u].name, (int)placement->owner, (int)view->world - 1);
     if (placement->tier != WEFT_TIER_DEVICE)
         return weft_error_set(err, WEFT_E_UNSUPPORTED,
                               "the strategy plugin places unit %s in tier %d: this host keeps all units in the "
@@ -239,14 +282,11 @@ static weft_status check_placement(const weft_strategy_job *view, int32_t u, wef
     return WEFT_OK;
 }
 
-/* Of a job whose segments have owners: the owner computes with the unit, and at most one other rank does. */
+/* The owner runs a segment that reads the unit, and at most one other rank does. */
 static weft_status check_owner(const weft_job_spec *job, int32_t u, weft_error *err) {
     const weft_unit_view *unit = &job->view.units[u];
     const int32_t owner = job->view.placements[u].owner, other = weft_job_spec_borrower(job, u);
     bool read = false, reads = false;
-    if (owner < 0 || owner >= job->view.world)
-        return weft_error_set(err, WEFT_E_PLUGIN, "the strategy plugin gives unit %s to rank %d: ranks are 0 to %d",
-                              unit->name, (int)owner, (int)job->view.world - 1);
     for (int32_t s = 0; s < job->view.n_segments && weft_job_spec_trains(job, u); s++) {
         const int32_t rank = job->view.segments[s].owner;
         if (!weft_job_spec_reads(job, s, u)) continue;
@@ -265,11 +305,158 @@ static weft_status check_owner(const weft_job_spec *job, int32_t u, weft_error *
     return WEFT_OK;
 }
 
-weft_status weft_job_spec_check_placed(const weft_job_spec *job, weft_error *err) {
+weft_status weft_job_spec_check_ranks(const weft_job_spec *job, weft_error *err) {
     weft_status status = check_replicas(&job->view, err);
-    for (int32_t u = 0; u < job->view.n_units && status == WEFT_OK; u++) {
-        status = check_placement(&job->view, u, err);
-        if (status == WEFT_OK && weft_job_spec_owned(job)) status = check_owner(job, u, err);
-    }
+    for (int32_t u = 0; u < job->view.n_units && status == WEFT_OK; u++) status = check_placement(&job->view, u, err);
     return status;
+}
+
+weft_status weft_job_spec_check_placed(const weft_job_spec *job, weft_error *err) {
+    weft_status status = weft_job_spec_check_ranks(job, err);
+    for (int32_t u = 0; u < job->view.n_units && status == WEFT_OK && weft_job_spec_owned(job); u++)
+        status = check_owner(job, u, err);
+    return status;
+}
+
+/* Lists the units that a segment reads, ascending, and returns their number. */
+static int32_t list_segment_units(int32_t *units, const weft_graph_set *set, const weft_declared *declared,
+                                  int32_t n_units, int32_t segment) {
+    int32_t n = 0, n_reads = 0;
+    const weft_graph_read *reads = weft_graph_set_reads(set, segment, &n_reads);
+    for (int32_t u = 0; u < n_units; u++)
+        for (int32_t i = 0; i < n_reads; i++)
+            if (declared->parameters[reads[i].parameter].unit == u) {
+                units[n++] = u;
+                break;
+            }
+    return n;
+}
+
+/* Computes the maximum over all micro-batch lengths. */
+static void fill_segment_sizes(weft_segment_sizes *out, const weft_graph_set *set, int32_t segment) {
+    for (int32_t i = 0; i < set->n_lengths; i++) {
+        const weft_graph_sizes *size = weft_graph_size(set->graphs[(int64_t)i * set->n_segments + segment]);
+        out->carry = weft_larger(out->carry, size->carry);
+        out->tape = weft_larger(out->tape, size->tape);
+        out->forward_work = weft_larger(out->forward_work, size->forward_work);
+        out->forward_work_untaped = weft_larger(out->forward_work_untaped, size->forward_work_untaped);
+        out->recompute_work = weft_larger(out->recompute_work, size->recompute_work);
+        out->backward_work = weft_larger(out->backward_work, size->backward_work);
+        out->has_backward = size->has_backward;
+        out->backward_reads_carry = out->backward_reads_carry || size->backward_reads_carry;
+    }
+}
+
+static void fill_units(weft_job *job, const weft_layout *layout, const weft_state_slot *states, int64_t n_states) {
+    for (int32_t u = 0; u < layout->n_units; u++) {
+        weft_unit_view *view = &job->unit_views[u];
+        view->struct_size = (uint32_t)sizeof *view;
+        view->name = layout->units[u].name;
+        view->flags = layout->units[u].is_root ? WEFT_UNIT_IS_ROOT : 0;
+        job->placements[u].struct_size = (uint32_t)sizeof *job->placements;
+        for (int32_t g = 0; g < layout->units[u].n_groups; g++) {
+            const weft_group *group = &layout->groups[layout->units[u].groups[g]];
+            view->parameter_bytes += weft_group_bytes(group);
+            if (!group->trainable) continue;
+            view->gradient_bytes += weft_f32_bytes(group->numel);
+            view->state_bytes += weft_states_bytes(states, n_states, group->numel);
+        }
+        job->units[u].gradient = view->gradient_bytes;
+    }
+}
+
+static bool is_used_below(const weft_graph_set *set, int32_t parameter, int32_t segment) {
+    for (int32_t s = 0; s < segment; s++) {
+        int32_t n = 0;
+        const weft_graph_read *reads = weft_graph_set_reads(set, s, &n);
+        for (int32_t i = 0; i < n; i++)
+            if (reads[i].parameter == parameter) return true;
+    }
+    return false;
+}
+
+/* Computes the bytes of a segment's own parameters, on the layout's grid; parameters that an earlier segment reads
+ * count as tied. */
+static void fill_storage(weft_job *job, const weft_graph_set *set, const weft_declared *declared,
+                         const weft_layout *layout, int32_t s, const weft_state_slot *states, int64_t n_states) {
+    weft_segment_view *view = &job->segment_views[s];
+    int32_t n = 0;
+    const weft_graph_read *reads = weft_graph_set_reads(set, s, &n);
+    for (int32_t i = 0; i < n; i++) {
+        const weft_parameter *p = &declared->parameters[reads[i].parameter];
+        const int64_t numel = weft_round_up(p->numel, layout->grid);
+        if (is_used_below(set, reads[i].parameter, s)) {
+            view->tied_bytes += weft_dtype_span(p->dtype, numel);
+            if (p->trainable) view->flags |= WEFT_SEGMENT_TRAINS_TIED;
+            continue;
+        }
+        view->parameter_bytes += weft_dtype_span(p->dtype, numel);
+        if (!p->trainable) continue;
+        view->gradient_bytes += weft_f32_bytes(numel);
+        view->state_bytes += weft_states_bytes(states, n_states, numel);
+    }
+}
+
+static void fill_segments(weft_job *job, const weft_graph_set *set, const weft_declared *declared,
+                          const weft_layout *layout) {
+    bool below = false; /* an earlier segment has trained parameters */
+    for (int32_t s = 0; s < set->n_segments; s++) {
+        weft_segment_view *view = &job->segment_views[s];
+        int32_t *units = &job->segment_units[(int64_t)s * layout->n_units];
+        fill_segment_sizes(&job->segments[s], set, s);
+        job->segments[s].carry_gradient = below;
+        if (set->mode == WEFT_MODE_TRAIN && weft_graph_set_trains(set, declared, s)) below = true;
+        view->struct_size = (uint32_t)sizeof *view;
+        view->name = declared->segments[s].name;
+        view->owner = -1;
+        view->units = units;
+        view->n_units = list_segment_units(units, set, declared, layout->n_units, s);
+        view->backward = job->segments[s].has_backward ? 1 : 0;
+        view->carry_bytes = job->segments[s].carry;
+        view->tape_bytes = job->spec.activation_checkpointing ? 0 : job->segments[s].tape;
+    }
+}
+
+weft_job *weft_job_create(const weft_graph_set *set, const weft_declared *declared, const weft_layout *layout,
+                          int32_t micro_batches, const weft_state_slot *states, int64_t n_states,
+                          bool activation_checkpointing) {
+    weft_job *job = weft_alloc(1, sizeof *job);
+    weft_strategy_job *view = &job->spec.view;
+    job->unit_views = weft_alloc(layout->n_units, sizeof *job->unit_views);
+    job->placements = weft_alloc(layout->n_units, sizeof *job->placements);
+    job->units = weft_alloc(layout->n_units, sizeof *job->units);
+    job->segment_views = weft_alloc(set->n_segments, sizeof *job->segment_views);
+    job->segments = weft_alloc(set->n_segments, sizeof *job->segments);
+    job->segment_units = weft_alloc((int64_t)layout->n_units * set->n_segments, sizeof *job->segment_units);
+    job->spec.activation_checkpointing = activation_checkpointing;
+    fill_units(job, layout, states, n_states);
+    fill_segments(job, set, declared, layout);
+    for (int32_t s = 0; s < set->n_segments; s++) fill_storage(job, set, declared, layout, s, states, n_states);
+    view->struct_size = (uint32_t)sizeof *view;
+    view->mode = set->mode;
+    view->world = view->nodes = view->ranks_per_node = 1; /* the plan overwrites them */
+    view->micro_batches = micro_batches;
+    view->n_units = layout->n_units;
+    view->n_segments = set->n_segments;
+    view->units = job->unit_views;
+    view->segments = job->segment_views;
+    view->placements = job->placements;
+    view->unit_stride = (uint32_t)sizeof(weft_unit_view);
+    view->segment_stride = (uint32_t)sizeof(weft_segment_view);
+    view->placement_stride = (uint32_t)sizeof(weft_placement);
+    job->spec.segments = job->segments;
+    job->spec.units = job->units;
+    job->spec.micro_batch_bytes = weft_micro_batch_bytes(set->rows, set->lengths[set->n_lengths - 1]);
+    return job;
+}
+
+void weft_job_destroy(weft_job *job) {
+    if (job == NULL) return;
+    free(job->unit_views);
+    free(job->placements);
+    free(job->units);
+    free(job->segment_views);
+    free(job->segments);
+    free(job->segment_units);
+    free(job);
 }

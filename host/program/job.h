@@ -2,7 +2,23 @@
 #ifndef WEFT_HOST_PROGRAM_JOB_H
 #define WEFT_HOST_PROGRAM_JOB_H
 
+#include "config/settings.h"
+#include "model/layout.h"
+#include "program/graphs.h"
 #include "program/program.h"
+#include <weft/optimizer.h>
+
+/* ---- storage types of optimizer states and their bytes ---- */
+
+/* Returns the elements of the longest state block; a grid cell is a multiple of it. It depends only on the key,
+ * because the key is known before the optimizer declares its states. */
+int64_t weft_states_block(weft_states key);
+
+/* Sets the types of the declared state slots according to the key. */
+void weft_states_choose(weft_state_slot *slots, int64_t n, weft_states key);
+
+/* Returns the bytes of the states of `elements` elements, a multiple of the block. */
+int64_t weft_states_bytes(const weft_state_slot *slots, int64_t n, int64_t elements);
 
 /* Returns the micro-batches of one step: R * A in training, otherwise one per replica. */
 static inline int32_t weft_job_spec_micro_batches(const weft_job_spec *job) {
@@ -41,17 +57,39 @@ typedef struct weft_members {
     int32_t first, stride, count; /* count 0: the placement has no such exchange for this rank */
 } weft_members;
 
-/* Returns the ranks that take part in a rank's GATHER, REDUCE, REFRESH or NORM of a placed job; count 1: only this
+/* Returns the ranks that participate in a rank's GATHER, REDUCE, REFRESH or NORM of a placed job; count 1: only this
  * rank. */
 weft_members weft_job_spec_ranks(const weft_job_spec *job, const weft_instruction *instruction, int32_t rank);
 
-/* Checks counts, strides, and that sizes match views. In training, at least one unit is trained, and every trainable
- * unit is read by a segment with a BACKWARD. */
+/* Checks that the number of micro-batches is possible, and in training that at least one unit is trained and every
+ * trainable unit is read by a segment with a BACKWARD. */
 weft_status weft_job_spec_check(const weft_job_spec *job, weft_error *err);
 
-/* Checks that the strategy's replicas, unit placements and segment owners allow programs to exist. Each rank is a
- * replica, or one replica is spread over the ranks by owners. A rank that updates part of a unit holds its
- * parameters and its sum. If segments of several ranks read a trained unit, these are its owner and one other rank. */
+/* Validates the strategy's replicas, unit placements and segment owners. Each rank is a replica, or one replica is
+ * spread over the ranks by owners. A rank that updates part of a unit holds its parameters and its sum. */
+weft_status weft_job_spec_check_ranks(const weft_job_spec *job, weft_error *err);
+
+/* Also checks the owners of units. If segments of several ranks read a trained unit, these are its owner and one other
+ * rank. */
 weft_status weft_job_spec_check_placed(const weft_job_spec *job, weft_error *err);
+
+/* ---- the job of a strategy: units and segments with their bytes, from the layout and the graphs ---- */
+
+/* A job and the arrays that it points to. */
+typedef struct weft_job {
+    weft_job_spec spec;
+    weft_unit_view *unit_views;
+    weft_placement *placements; /* [n_units] */
+    weft_segment_view *segment_views;
+    int32_t *segment_units; /* storage of segment_views[].units */
+    weft_segment_sizes *segments;
+    weft_unit_sizes *units;
+} weft_job;
+
+/* micro-batches: A. states: that the optimizer keeps of each trainable element. */
+weft_job *weft_job_create(const weft_graph_set *set, const weft_declared *declared, const weft_layout *layout,
+                          int32_t micro_batches, const weft_state_slot *states, int64_t n_states,
+                          bool activation_checkpointing);
+void weft_job_destroy(weft_job *job); /* NULL is fine */
 
 #endif

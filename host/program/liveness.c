@@ -1,9 +1,9 @@
-/* host/program/liveness.c: which buffers a checked program needs, from when to when, and where they lie.
+/* host/program/liveness.c: computes the buffers of a checked program, their lifetimes and their offsets.
  *
- * Slots follow from the instructions alone: a pass that moves an instruction moves lifetimes with it. The rules
- * stand beside weft_slot_kind in program.h. */
+ * The instructions determine the slots. weft_slot_kind in program.h has the rules. */
+#include "base/alloc.h"
 #include "base/place.h"
-#include "program/instructions.h"
+#include "program/execute.h"
 
 #include <stdlib.h>
 
@@ -11,24 +11,19 @@ typedef struct planner {
     weft_program *program;
     const weft_job_spec *job;
     int32_t micro_batches;
-    bool sole_micro_batch;                   /* the one micro-batch gradient is the sum itself */
+    bool sole_micro_batch;                   /* the micro-batch gradient is the sum itself */
     int32_t *forward, *recompute, *backward; /* [n_segments][micro-batches] instruction, or -1, as for all below */
     int32_t *send[2], *recv[2];              /* [n_segments][micro-batches] of the carry; of its gradient */
     int32_t *reduce, *send_part, *recv_part; /* [n_units][micro-batches] */
-    int32_t *ends;                           /* [n_instructions] where the instruction has ended: itself, or its WAIT */
+    int32_t *ends; /* [n_instructions] instruction at which it has ended: itself, or its WAIT */
     int32_t *storage;
 } planner;
-
-static weft_status out_of_memory(const weft_program *program, weft_error *err) {
-    return weft_error_set(err, WEFT_E_MEMORY, "no memory to plan the buffers of %d instructions",
-                          (int)program->n_instructions);
-}
 
 static int32_t pair_index(const planner *p, int32_t row, int32_t micro_batch) {
     return row * p->micro_batches + micro_batch;
 }
 
-/* Where the table of an instruction's kind remembers it; NULL: nowhere. */
+/* Returns the entry for an instruction in the table of its kind; NULL: no table. */
 static int32_t *place_of(planner *p, const weft_instruction *instruction) {
     const int at = instruction->what == WEFT_PAYLOAD_CARRY_GRADIENT;
     switch (instruction->kind) {
@@ -49,15 +44,14 @@ static int32_t *place_of(planner *p, const weft_instruction *instruction) {
     }
 }
 
-static weft_status find_instructions(planner *p, weft_error *err) {
+static void find_instructions(planner *p) {
     const size_t segments = (size_t)(p->job->view.n_segments * p->micro_batches);
     const size_t units = (size_t)(p->job->view.n_units * p->micro_batches),
                  instructions = (size_t)p->program->n_instructions;
     const size_t total = 7 * segments + 3 * units + instructions;
     int32_t **const tables[] = {&p->forward, &p->recompute, &p->backward, &p->send[0],   &p->send[1],
                                 &p->recv[0], &p->recv[1],   &p->reduce,   &p->send_part, &p->recv_part};
-    int32_t *next = p->storage = malloc((total + 1) * sizeof *p->storage);
-    if (p->storage == NULL) return out_of_memory(p->program, err);
+    int32_t *next = p->storage = weft_alloc(total, sizeof *p->storage);
     for (size_t i = 0; i < total; i++) p->storage[i] = -1;
     for (int i = 0; i < 10; i++) {
         *tables[i] = next;
@@ -71,10 +65,9 @@ static weft_status find_instructions(planner *p, weft_error *err) {
         p->ends[i] = i;
         if (instruction->kind == WEFT_INSTRUCTION_WAIT) p->ends[instruction->waits] = i;
     }
-    return WEFT_OK;
 }
 
-/* Where instruction i has ended; -1 for none. */
+/* Returns the instruction at which instruction i has ended; -1 for i = -1. */
 static int32_t end_of(const planner *p, int32_t i) {
     return i < 0 ? -1 : p->ends[i];
 }
@@ -84,20 +77,17 @@ static bool has_gradients(int32_t kind) {
            kind == WEFT_INSTRUCTION_RECV;
 }
 
-/* Room for as many slots and rows of gradients as there can be. */
-static weft_status make_room_for_slots(planner *p, weft_error *err) {
+/* Allocates the maximum number of slots and of rows of gradients. */
+static void allocate_slots(planner *p) {
     weft_program *program = p->program;
     const size_t instructions = (size_t)program->n_instructions, units = (size_t)p->job->view.n_units;
     const size_t most = (size_t)p->micro_batches * (1 + 3 * (size_t)p->job->view.n_segments + units) + 3 * instructions;
-    size_t rows = 1; /* the first, all -1, serves the instructions without gradients */
+    size_t rows = 1; /* row 0, all -1: of instructions without gradients */
     for (int32_t i = 0; i < program->n_instructions; i++) rows += has_gradients(program->instructions[i].kind);
-    program->slots = malloc(most * sizeof *program->slots);
-    program->by_last = malloc(most * sizeof *program->by_last);
-    program->instruction_slots = malloc(instructions * sizeof *program->instruction_slots);
-    program->instruction_gradients = malloc((rows * units + 1) * sizeof *program->instruction_gradients);
-    if (program->slots == NULL || program->by_last == NULL || program->instruction_slots == NULL ||
-        program->instruction_gradients == NULL)
-        return out_of_memory(program, err);
+    program->slots = weft_alloc(most, sizeof *program->slots);
+    program->by_last = weft_alloc(most, sizeof *program->by_last);
+    program->instruction_slots = weft_alloc(instructions, sizeof *program->instruction_slots);
+    program->instruction_gradients = weft_alloc(rows * units, sizeof *program->instruction_gradients);
     for (size_t i = 0; i < rows * units; i++) program->instruction_gradients[i] = -1;
     rows = 1;
     for (int32_t i = 0; i < program->n_instructions; i++) {
@@ -106,7 +96,6 @@ static weft_status make_room_for_slots(planner *p, weft_error *err) {
                                              -1, -1, -1, -1, program->instruction_gradients + row * units};
         program->instruction_slots[i] = none;
     }
-    return WEFT_OK;
 }
 
 static int32_t category_of(int32_t kind) {
@@ -115,7 +104,7 @@ static int32_t category_of(int32_t kind) {
     return kind == WEFT_SLOT_WORK ? WEFT_MEMORY_WORKSPACE : WEFT_MEMORY_ACTIVATIONS;
 }
 
-/* Returns the slot's index; -1 where it needs no bytes. */
+/* Returns the slot's index; -1 if it has no bytes. */
 static int32_t add_slot(planner *p, int32_t kind, int32_t unit, int32_t segment, int32_t micro_batch, int32_t first,
                         int32_t last, int64_t bytes) {
     const weft_slot slot = {kind, category_of(kind),       unit, segment, micro_batch, first,
@@ -135,7 +124,7 @@ static void plan_micro_batch(planner *p, int32_t m) {
         if (i >= 0 && i < first) first = i;
         if (i > last) last = i;
     }
-    if (last < 0) return; /* another rank's */
+    if (last < 0) return; /* another rank runs it */
     slot = add_slot(p, WEFT_SLOT_MICRO_BATCH, -1, -1, m, first, last, p->job->micro_batch_bytes);
     for (int32_t k = 0; k < n; k++) {
         const int32_t i = tables[k % 3][pair_index(p, k / 3, m)];
@@ -143,8 +132,8 @@ static void plan_micro_batch(planner *p, int32_t m) {
     }
 }
 
-/* Out of segment s; read by all that runs segment s + 1, but for a BACKWARD that has on its tape all that it needs, and
- * by the SEND that hands it on. */
+/* Plans the output of segment s. All instructions of segment s + 1 read it, except a BACKWARD that needs only its tape,
+ * and its SEND reads it. */
 static void plan_carry(planner *p, int32_t s, int32_t m) {
     weft_instruction_slots *of = p->program->instruction_slots;
     const int32_t at = pair_index(p, s, m), run = p->forward[at], got = p->recv[0][at], sent = p->send[0][at];
@@ -176,8 +165,8 @@ static void plan_tape(planner *p, int32_t s, int32_t m) {
     of[used].tape = of[made].tape;
 }
 
-/* Of what came out of segment s: the carry's size, from the BACKWARD above, or its RECV, to the segment's own, or its
- * SEND. */
+/* Plans the gradient of segment s's output: from the next segment's BACKWARD or a RECV to the segment's own BACKWARD or
+ * a SEND. */
 static void plan_carry_gradient(planner *p, int32_t s, int32_t m) {
     weft_instruction_slots *of = p->program->instruction_slots;
     const int32_t at = pair_index(p, s, m), used = p->backward[at], sent = p->send[1][at], got = p->recv[1][at];
@@ -192,7 +181,7 @@ static void plan_carry_gradient(planner *p, int32_t s, int32_t m) {
     if (sent >= 0) of[sent].d_carry_out = slot;
 }
 
-/* The row of instruction i is writable here and nowhere else. */
+/* Returns the writable gradient row of instruction i. */
 static int32_t *gradient_row(planner *p, int32_t i) {
     return p->program->instruction_gradients +
            (p->program->instruction_slots[i].gradients - p->program->instruction_gradients);
@@ -218,8 +207,8 @@ static void plan_micro_batch_gradient(planner *p, int32_t u, int32_t m) {
     }
 }
 
-/* The gathered parameters of a unit, and the slots of exchanges. */
-static void plan_travel(planner *p, int32_t *gathered, int32_t i) {
+/* Plans the gathered parameters of a unit and the slots of exchanges. */
+static void plan_exchange(planner *p, int32_t *gathered, int32_t i) {
     const weft_instruction *instruction = &p->program->instructions[i];
     const weft_unit_sizes *sizes = instruction->unit >= 0 ? &p->job->units[instruction->unit] : NULL;
     weft_instruction_slots *of = &p->program->instruction_slots[i];
@@ -251,15 +240,14 @@ static int64_t work_bytes(const planner *p, const weft_instruction *instruction)
                    : sizes->forward_work;
     case WEFT_INSTRUCTION_RECOMPUTE: return sizes->recompute_work;
     case WEFT_INSTRUCTION_BACKWARD: return sizes->backward_work;
-    case WEFT_INSTRUCTION_NORM: return p->job->step_work;
+    case WEFT_INSTRUCTION_NORM:
     case WEFT_INSTRUCTION_STEP: return p->job->step_work;
     default: return 0;
     }
 }
 
-static weft_status plan_slots(planner *p, weft_error *err) {
-    int32_t *gathered = malloc(((size_t)p->job->view.n_units + 1) * sizeof *gathered);
-    if (gathered == NULL) return out_of_memory(p->program, err);
+static void plan_slots(planner *p) {
+    int32_t *gathered = weft_alloc(p->job->view.n_units, sizeof *gathered);
     for (int32_t u = 0; u < p->job->view.n_units; u++) gathered[u] = -1;
     for (int32_t m = 0; m < p->micro_batches; m++) {
         plan_micro_batch(p, m);
@@ -274,21 +262,18 @@ static weft_status plan_slots(planner *p, weft_error *err) {
         const weft_instruction *instruction = &p->program->instructions[i];
         p->program->instruction_slots[i].work = add_slot(p, WEFT_SLOT_WORK, -1, instruction->segment,
                                                          instruction->micro_batch, i, i, work_bytes(p, instruction));
-        plan_travel(p, gathered, i);
+        plan_exchange(p, gathered, i);
     }
     free(gathered);
-    return WEFT_OK;
 }
 
-/* Counting sort by last instruction, so that the executor finds what dies without looking at every slot. */
-static weft_status sort_by_last(weft_program *program, weft_error *err) {
-    int32_t *start = calloc((size_t)program->n_instructions + 1, sizeof *start);
-    if (start == NULL) return out_of_memory(program, err);
+/* Counting sort by last instruction, so that the executor finds ended slots without a search. */
+static void sort_by_last(weft_program *program) {
+    int32_t *start = weft_alloc(program->n_instructions + 1, sizeof *start);
     for (int32_t i = 0; i < program->n_slots; i++) start[program->slots[i].last + 1]++;
     for (int32_t i = 0; i < program->n_instructions; i++) start[i + 1] += start[i];
     for (int32_t i = 0; i < program->n_slots; i++) program->by_last[start[program->slots[i].last]++] = i;
     free(start);
-    return WEFT_OK;
 }
 
 static weft_status place_slots(planner *p, weft_error *err) {
@@ -296,11 +281,10 @@ static weft_status place_slots(planner *p, weft_error *err) {
     weft_packing packing = {0, 0, -1, 0};
     weft_status status = WEFT_OK;
     int32_t n = 0;
-    weft_interval *items = malloc(((size_t)program->n_slots + 1) * sizeof *items);
-    if (items == NULL) return out_of_memory(program, err);
+    weft_live_interval *items = weft_alloc(program->n_slots, sizeof *items);
     for (int32_t i = 0; i < program->n_slots; i++) {
         const weft_slot *slot = &program->slots[i];
-        const weft_interval item = {slot->bytes, slot->first, slot->last, -1};
+        const weft_live_interval item = {slot->bytes, slot->first, slot->last, -1};
         if (slot->elsewhere) continue;
         items[n++] = item;
     }
@@ -323,11 +307,11 @@ weft_status weft_program_place(weft_program *program, const weft_job_spec *job, 
     p.job = job;
     p.micro_batches = weft_job_spec_micro_batches(job);
     p.sole_micro_batch = p.micro_batches == 1;
-    status = find_instructions(&p, err);
-    if (status == WEFT_OK) status = make_room_for_slots(&p, err);
-    if (status == WEFT_OK) status = plan_slots(&p, err);
-    if (status == WEFT_OK) status = sort_by_last(program, err);
-    if (status == WEFT_OK) status = place_slots(&p, err);
+    find_instructions(&p);
+    allocate_slots(&p);
+    plan_slots(&p);
+    sort_by_last(program);
+    status = place_slots(&p, err);
     if (status != WEFT_OK) weft_program_unplace(program);
     free(p.storage);
     return status;

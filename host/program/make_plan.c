@@ -1,26 +1,239 @@
 /* host/program/make_plan.c: see make_plan.h. */
 #include "program/make_plan.h"
 
+#include "adapter/adapter_load.h"
 #include "adapter/attach.h"
 #include "adapter/stack.h"
 #include "adapter/tensors.h"
-#include "base/join.h"
+#include "base/alloc.h"
 #include "base/text.h"
-#include "program/plugin_answers.h"
-#include "program/save_place.h"
-#include "program/budget.h"
-#include "program/mode_plan.h"
-#include "program/states.h"
-#include "program/storage.h"
-#include "plugin/call.h"
+#include "model/convert.h"
+#include "model/weights.h"
 #include "plugin/enter.h"
+#include "program/budget.h"
 #include "program/family.h"
+#include "program/plugin_answers.h"
+#include "program/paths.h"
+#include "program/job.h"
 
 #include <stdlib.h>
 
+/* Storage types of [model] base. */
+static const struct {
+    int32_t dtype; /* 0: the type of the model plugin and the files */
+    bool scaled_by_rows;
+} bases[] = {[WEFT_BASE_AUTO] = {0, false},
+             [WEFT_BASE_NF4] = {WEFT_NF4, false},
+             [WEFT_BASE_NF4X64] = {WEFT_NF4X64, false},
+             [WEFT_BASE_INT8] = {WEFT_I8X64, true},
+             [WEFT_BASE_FP8] = {WEFT_F8X128, false},
+             [WEFT_BASE_BF16] = {WEFT_BF16, false},
+             [WEFT_BASE_FP16] = {WEFT_F16, false},
+             [WEFT_BASE_FP32] = {WEFT_F32, false}};
+
+typedef struct choosing {
+    weft_plan *plan;
+    weft_safetensors *files; /* NULL: no files are read */
+    int32_t base;            /* weft_base */
+    bool *is_base;           /* [n_parameters] a linear of the model's own blocks, stored as (out, in) */
+    bool takes_trained;      /* [train] trainable leaves no base parameter frozen */
+} choosing;
+
+static bool is_below_blocks(const weft_declared *declared, int32_t module) {
+    const int32_t blocks = declared->info.n_layers > 0 ? weft_declared_module(declared, declared->info.layer_path) : -1;
+    return blocks >= 0 && weft_declared_below(declared, module, blocks);
+}
+
+static void mark_base(bool *is_base, const weft_declared *declared) {
+    for (int32_t i = 0; i < declared->n_parameters; i++) {
+        const weft_parameter *p = &declared->parameters[i];
+        is_base[i] = p->role == WEFT_WEIGHT_LINEAR && weft_parameter_is_matrix(p) && p->n_aliases == 0 && !p->added &&
+                     is_below_blocks(declared, p->module);
+    }
+    for (int32_t i = 0; i < declared->n_weights; i++) {
+        const weft_weight *weight = declared->weights[i];
+        if (weight->transposed) is_base[weight->parameter] = false;
+    }
+}
+
+static bool is_asked_for(const choosing *self, int32_t i) {
+    const weft_parameter *p = &self->plan->declared->parameters[i];
+    return self->is_base[i] && (!p->trainable || self->takes_trained);
+}
+
+#define REJECT_BASE(self, err, ...) weft_config_reject((self)->plan->run->config, "model", "base", err, __VA_ARGS__)
+
+/* ---- validation of the combination ---- */
+
+/* Fails if no parameter is a base parameter. If all of them are trained, check_packed reports that. */
+static weft_status find_frozen(choosing *self, weft_error *err) {
+    const weft_declared *declared = self->plan->declared;
+    bool any = false, any_frozen = false;
+    for (int32_t i = 0; i < declared->n_parameters; i++) {
+        any = any || self->is_base[i];
+        any_frozen = any_frozen || (self->is_base[i] && !declared->parameters[i].trainable);
+    }
+    if (!any) return REJECT_BASE(self, err, "finds no linears in this model's layers; take the line out");
+    self->takes_trained = self->plan->base_is_trained = !any_frozen && self->base != WEFT_BASE_FP32;
+    return WEFT_OK;
+}
+
+static weft_status check_rows(const choosing *self, const weft_parameter *p, weft_error *err) {
+    const int64_t block = weft_dtype_block(WEFT_I8X64);
+    if (self->base != WEFT_BASE_INT8 || p->dims[1] % block == 0) return WEFT_OK;
+    return REJECT_BASE(
+        self, err,
+        "cannot hold '%s': its rows of %lld numbers are no whole blocks of %lld; nf4, nf4x64 and fp8 take "
+        "rows of any length",
+        p->name, (long long)p->dims[1], (long long)block);
+}
+
+/* A view of a parameter's rows must begin at a block boundary. */
+static weft_status check_slices(const choosing *self, weft_error *err) {
+    const weft_declared *declared = self->plan->declared;
+    for (int32_t i = 0; i < declared->n_weights; i++) {
+        const weft_weight *weight = declared->weights[i];
+        const weft_parameter *p = &declared->parameters[weight->parameter];
+        if (!weight->is_slice || weight->first * weight->in % weft_dtype_block(p->dtype) == 0) continue;
+        return REJECT_BASE(
+            self, err,
+            "cannot hold '%s': the model reads its rows from %lld on by themselves, and no block of %lld "
+            "numbers begins there; with nf4x64, fp8 or int8 blocks are shorter",
+            p->name, (long long)weight->first, (long long)weft_dtype_block(p->dtype));
+    }
+    return WEFT_OK;
+}
+
+/* A 16-bit matrix is only multiplied in its own type. */
+static weft_status check_half(const choosing *self, weft_error *err) {
+    const int32_t dtype = bases[self->base].dtype;
+    if ((dtype != WEFT_BF16 && dtype != WEFT_F16) || dtype == self->plan->dtype) return WEFT_OK;
+    return REJECT_BASE(
+        self, err,
+        "is multiplied in %s alone: set [train] precision = %s, or base = nf4, nf4x64, int8 or fp8, which "
+        "are multiplied in any",
+        weft_dtype_name(dtype), weft_dtype_name(dtype));
+}
+
+/* Fails if config.json declares packed weights and the files contain none. */
+static weft_status check_declared(const choosing *self, weft_error *err) {
+    const weft_declared *declared = self->plan->declared;
+    const bool fresh = self->plan->run->settings.model.start == WEFT_START_FRESH;
+    bool any = false;
+    for (int32_t i = 0; self->files != NULL && i < self->files->n_tensors; i++)
+        any = any || self->files->tensors[i].joined != NULL;
+    if (!declared->says_packed || any || (self->files == NULL && !fresh)) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_DATA,
+                          "%s: quantization_config says that bitsandbytes has packed the weights, and %s. Set it to "
+                          "null; [model] base = nf4, int8 or fp8 packs them while they are %s",
+                          declared->config_path,
+                          fresh ? "[model] start = fresh begins without any" : "its files have all of them in numbers",
+                          fresh ? "drawn" : "read");
+}
+
+/* ---- selection of the storage types ---- */
+
+static const weft_tensor *tensor_of(const choosing *self, const weft_parameter *p) {
+    return self->files == NULL ? NULL : weft_weights_tensor(self->files, p);
+}
+
+/* Keeps the packed type of a tensor in the files. */
+static weft_status take_packed(const choosing *self, int32_t i, int32_t held, weft_error *err) {
+    weft_declared *declared = self->plan->declared;
+    weft_parameter *p = &declared->parameters[i];
+    if (self->base != WEFT_BASE_AUTO && bases[self->base].dtype != held)
+        return REJECT_BASE(
+            self, err,
+            "is not what the model's files hold: '%s' is stored in %s there; take the line out, or begin "
+            "with the model that was packed",
+            p->name, weft_dtype_name(held));
+    if (p->trainable && declared->packed_wanted < 0 && !self->takes_trained) declared->packed_wanted = i;
+    p->trainable = false;
+    p->dtype = held;
+    return WEFT_OK;
+}
+
+static weft_status take_base(const choosing *self, int32_t i, weft_error *err) {
+    weft_parameter *p = &self->plan->declared->parameters[i];
+    const weft_status status = check_rows(self, p, err);
+    if (status != WEFT_OK) return status;
+    p->dtype = bases[self->base].dtype;
+    p->scaled_by_rows = bases[self->base].scaled_by_rows;
+    if (p->dtype != WEFT_F32) p->trainable = false;
+    return WEFT_OK;
+}
+
+static bool is_narrow_in_files(const choosing *self, const weft_parameter *p) {
+    const weft_tensor *tensor = tensor_of(self, p);
+    return self->plan->dtype != WEFT_F32 && self->base != WEFT_BASE_FP32 && !p->trainable &&
+           weft_parameter_is_matrix(p) && tensor != NULL && tensor->dtype == self->plan->dtype;
+}
+
+/* Fails if the head is packed. */
+static weft_status check_head(const choosing *self, const weft_parameter *p, int32_t held, weft_error *err) {
+    const weft_declared *declared = self->plan->declared;
+    const char *head = declared->info.head_path;
+    if (held == 0 || head == NULL || p->module != weft_declared_module(declared, head)) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_DATA,
+                          "%s: '%s' is stored in %s, and Weft reads the head as numbers alone. Allowed: F32, BF16 or "
+                          "F16. Fix: quantize the model again without it, as llm_int8_skip_modules = [\"%s\"] of "
+                          "transformers does, or take the model in numbers with [model] base = nf4 or int8",
+                          self->plan->run->settings.model.path, p->name, weft_dtype_name(held), head);
+}
+
+static weft_status choose_one(const choosing *self, int32_t i, weft_error *err) {
+    weft_parameter *p = &self->plan->declared->parameters[i];
+    const weft_tensor *tensor = tensor_of(self, p);
+    const int32_t held = tensor == NULL ? 0 : weft_packed_type(tensor);
+    weft_status status = WEFT_OK;
+    if (weft_parameter_is_packed(p)) return WEFT_OK; /* selected by the model plugin */
+    status = check_head(self, p, held, err);
+    if (status != WEFT_OK) return status;
+    if (held != 0 && p->role == WEFT_WEIGHT_LINEAR && weft_parameter_is_matrix(p) && p->n_aliases == 0)
+        return take_packed(self, i, held, err);
+    if (bases[self->base].dtype != 0 && is_asked_for(self, i)) return take_base(self, i, err);
+    if (is_narrow_in_files(self, p)) p->dtype = self->plan->dtype;
+    return WEFT_OK;
+}
+
+static weft_status choose_all(choosing *self, weft_error *err) {
+    const weft_declared *declared = self->plan->declared;
+    weft_status status = WEFT_OK;
+    mark_base(self->is_base, declared);
+    status = check_declared(self, err);
+    if (status == WEFT_OK) status = check_half(self, err);
+    if (status != WEFT_OK) return status;
+    if (self->base != WEFT_BASE_AUTO) status = find_frozen(self, err);
+    for (int32_t i = 0; i < declared->n_parameters && status == WEFT_OK; i++) status = choose_one(self, i, err);
+    return status == WEFT_OK ? check_slices(self, err) : status;
+}
+
+/* Applies [train] weights = bf16, also to gains and biases, because a unit has one trained group. */
+static void store_trained(weft_plan *plan) {
+    if (plan->run->settings.train.weights != WEFT_STORED_BF16) return;
+    for (int32_t i = 0; i < plan->declared->n_parameters; i++)
+        if (plan->declared->parameters[i].trainable) plan->declared->parameters[i].dtype = WEFT_BF16;
+}
+
+/* Sets the parameters' dtypes, after the selection of trained parameters and before the layout. Missing or malformed
+ * files are treated as unknown here; the loader reports them. */
+static weft_status choose_storage(weft_plan *plan, weft_error *err) {
+    const weft_run *run = plan->run;
+    choosing self = {.plan = plan, .base = (int32_t)run->settings.model.base};
+    weft_status status = WEFT_OK;
+    self.is_base = weft_alloc(plan->declared->n_parameters, sizeof *self.is_base);
+    if (run->settings.model.start != WEFT_START_FRESH)
+        (void)weft_weights_open(&self.files, plan->declared, run->settings.model.path, NULL);
+    status = choose_all(&self, err);
+    if (status == WEFT_OK) store_trained(plan);
+    weft_safetensors_close(self.files);
+    free(self.is_base);
+    return status;
+}
+
 enum { ADAPTER_CONFIG_LIMIT = 16 << 20 };
 
-/* What failed is what a key asks for. */
+/* Reports a failure at the key that caused it. */
 static weft_status blame_key(const weft_run *run, const char *section, const char *key, weft_status status,
                              const weft_error *why, const char *advice, weft_error *err) {
     (void)weft_config_reject(run->config, section, key, err, "cannot be used: %s%s", why->text, advice);
@@ -31,7 +244,11 @@ static weft_status blame_key(const weft_run *run, const char *section, const cha
 static weft_status select_trained(weft_plan *plan, weft_error *err) {
     weft_error why = WEFT_ERROR_INIT;
     const weft_run *run = plan->run;
-    const weft_status status = weft_declared_select(plan->declared, run->settings.train.trainable, &why);
+    weft_status status = WEFT_OK;
+    /* trainable = auto has the names of modules_to_save */
+    if (run->trained != NULL) status = weft_adapter_check_modules(plan->declared, run->settings.adapter_from, err);
+    if (status != WEFT_OK) return status;
+    status = weft_declared_select(plan->declared, run->settings.train.trainable, &why);
     return status == WEFT_OK ? WEFT_OK : blame_key(run, "train", "trainable", status, &why, "", err);
 }
 
@@ -50,12 +267,12 @@ static weft_status lay_out_units(weft_plan *plan, weft_error *err) {
     return weft_run_located(run, WEFT_PART_POLICY, weft_error_set(err, status, "%s", why.text), err);
 }
 
-/* The key that names the directory of those that are continued. */
+/* Returns the key that names the directory of the continued adapters. */
 static const char *source_key(const weft_run *run) {
     return run->settings.adapter.use[0] != '\0' ? "use" : "from";
 }
 
-/* What an adapter's directory says of itself, for the plugin; the text is to be freed. */
+/* Reads the adapter's own configuration for the plugin. The caller frees config_text. */
 static weft_status read_source(weft_adapter_source *out, char *path, const weft_run *run, const weft_stack *stack,
                                const weft_held *held, int32_t adapter, weft_error *err) {
     weft_error why = WEFT_ERROR_INIT;
@@ -76,8 +293,7 @@ static weft_status read_source(weft_adapter_source *out, char *path, const weft_
     return WEFT_OK;
 }
 
-/* Numbers that were learned on other weights mean nothing here, though their shapes fit. Missing weights are reported
- * where they are loaded. */
+/* Fails if the adapter was trained on other base weights. The loader reports missing weights. */
 static weft_status check_origin(weft_plan *plan, weft_error *err) {
     const weft_run *run = plan->run;
     weft_adapter_origin of = {0}, now = {0};
@@ -117,7 +333,7 @@ static weft_status note_origins(weft_plan *plan, weft_error *err) {
     return n > 0 && run->settings.adapter_from[0] != '\0' ? check_origin(plan, err) : WEFT_OK;
 }
 
-/* held: those that are continued; the others are new. */
+/* held: the continued adapters; the others are new. */
 static weft_status attach_adapter(weft_plan *plan, const weft_stack *stack, const weft_held *held, int32_t adapter,
                                   weft_error *err) {
     const weft_run *run = plan->run;
@@ -132,12 +348,11 @@ static weft_status attach_adapter(weft_plan *plan, const weft_stack *stack, cons
     status = weft_adapter_attach(plan->declared, run->host, stack->plugins[adapter], part->config,
                                  continued ? &source : NULL, err);
     status = weft_run_located(run, WEFT_PART_ADAPTER + adapter, weft_plugin_call_end(&call, status, err), err);
-    if (status != WEFT_OK) (void)weft_config_locate(run->config, "adapter", err); /* what is of all of them */
+    if (status != WEFT_OK) (void)weft_config_locate(run->config, "adapter", err);
     free((void *)(uintptr_t)source.config_text);
     return status;
 }
 
-/* In the order in which they are listed. */
 static weft_status attach_adapters(weft_plan *plan, weft_error *err) {
     const weft_run *run = plan->run;
     weft_stack stack = {{NULL}, 0};
@@ -172,7 +387,7 @@ static weft_status declare_model(weft_plan *plan, weft_error *err) {
     if (status == WEFT_OK) status = attach_adapters(plan, err);
     if (status == WEFT_OK) weft_answers_note_adapters(plan);
     if (status == WEFT_OK) status = select_trained(plan, err);
-    if (status == WEFT_OK) status = weft_storage_choose(plan, err);
+    if (status == WEFT_OK) status = choose_storage(plan, err);
     if (status != WEFT_OK) return status;
     plan->declared->state_block = weft_states_block((weft_states)run->settings.optimizer.states);
     return lay_out_units(plan, err);
@@ -197,14 +412,12 @@ static void note_products(weft_plan *plan, const weft_graph_set *set) {
     }
 }
 
-/* What is looked up and nothing else needs no copy in the type of products (compute.h). */
-static weft_status note_all_products(weft_plan *plan, weft_error *err) {
-    plan->in_products = calloc((size_t)plan->declared->n_parameters + 1, sizeof *plan->in_products);
-    if (plan->in_products == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of parameters");
+/* A parameter that only embedding lookups read needs no compute copy (compute.h). */
+static void note_all_products(weft_plan *plan) {
+    plan->in_products = weft_alloc(plan->declared->n_parameters, sizeof *plan->in_products);
     note_products(plan, plan->train.graphs);
     note_products(plan, plan->evaluate.graphs);
     note_products(plan, plan->generate.graphs);
-    return WEFT_OK;
 }
 
 static weft_graph_set_spec graphs_of_mode(const weft_plan *plan, int32_t mode, int32_t rows) {
@@ -217,7 +430,7 @@ static weft_graph_set_spec graphs_of_mode(const weft_plan *plan, int32_t mode, i
     return out;
 }
 
-/* What is packed is not trained, and multiplied as it is by devices that say so. */
+/* Packed parameters cannot be trained, and need a device that multiplies their type. */
 static weft_status check_packed(const weft_plan *self, const weft_device_plugin *kernels, const weft_device *device,
                                 weft_error *err) {
     const weft_run *run = self->run;
@@ -253,7 +466,7 @@ static weft_status check_packed(const weft_plan *self, const weft_device_plugin 
     return WEFT_OK;
 }
 
-/* The device computes in what is asked for. */
+/* Fails if the device does not compute in [train] precision. */
 static weft_status check_precision(const weft_plan *self, const weft_device_plugin *kernels, const weft_device *device,
                                    weft_error *err) {
     weft_device_info info = {.struct_size = (uint32_t)sizeof info};
@@ -267,7 +480,7 @@ static weft_status check_precision(const weft_plan *self, const weft_device_plug
                               (types >> WEFT_BF16 & 1u) != 0 ? " or bf16" : "");
 }
 
-/* What is new beside an adapter that is continued has learned nothing yet. */
+/* Fails if a new adapter would be used without training. */
 static weft_status check_new(const weft_plan *self, weft_error *err) {
     const weft_run *run = self->run;
     const weft_stack stack = weft_stack_of(self->declared);
@@ -278,7 +491,7 @@ static weft_status check_new(const weft_plan *self, weft_error *err) {
     return blame_key(run, "adapter", source_key(run), status, &why, "", err);
 }
 
-/* Beside an adapter modules of the base are trained as a whole, or not. */
+/* With an adapter, a base module is trained completely or not at all. */
 static weft_status check_modules(const weft_plan *self, weft_error *err) {
     weft_error why = WEFT_ERROR_INIT;
     const weft_status status = weft_adapter_check_whole(self->declared, &why);
@@ -287,7 +500,6 @@ static weft_status check_modules(const weft_plan *self, weft_error *err) {
 
 weft_status weft_plan_make(weft_plan *self, const weft_device_plugin *kernels, weft_device *device,
                            const weft_plan_spec *spec, weft_error *err) {
-    const weft_mode_plan_maker maker = {self, kernels, device};
     weft_status status = WEFT_OK;
     weft_graph_set_spec set = {0};
     self->spec = *spec;
@@ -297,11 +509,11 @@ weft_status weft_plan_make(weft_plan *self, const weft_device_plugin *kernels, w
     if (status == WEFT_OK && spec->training && !weft_plan_saves_base(self)) status = check_modules(self, err);
     if (status == WEFT_OK && spec->training) {
         set = graphs_of_mode(self, WEFT_MODE_TRAIN, spec->rows);
-        status = weft_mode_plan_make(&maker, &self->train, &set, spec->micro_batches, err);
+        status = weft_mode_plan_make(self, &self->train, kernels, device, &set, spec->micro_batches, err);
     }
     if (status == WEFT_OK && spec->evaluate_rows > 0) {
         set = graphs_of_mode(self, WEFT_MODE_EVALUATE, spec->evaluate_rows);
-        status = weft_mode_plan_make(&maker, &self->evaluate, &set, 1, err);
+        status = weft_mode_plan_make(self, &self->evaluate, kernels, device, &set, 1, err);
     }
     if (status == WEFT_OK && spec->cache_rows > 0) {
         const weft_graph_set_spec one = {.mode = WEFT_MODE_GENERATE,
@@ -310,10 +522,10 @@ weft_status weft_plan_make(weft_plan *self, const weft_device_plugin *kernels, w
                                          .cache_rows = spec->cache_rows,
                                          .n_lengths = 1,
                                          .lengths = {spec->prompt_rows}};
-        status = weft_mode_plan_make(&maker, &self->generate, &one, 1, err);
+        status = weft_mode_plan_make(self, &self->generate, kernels, device, &one, 1, err);
     }
-    if (status == WEFT_OK) status = note_all_products(self, err);
     if (status != WEFT_OK) return status;
+    note_all_products(self);
     weft_answers_note_programs(self);
     self->draws = self->train.graphs != NULL && weft_graph_set_draws(self->train.graphs);
     weft_save_place_decide(self, kernels, device);

@@ -1,7 +1,7 @@
 /* host/program/norm_nodes.c: see norm_nodes.h. */
 #include "program/norm_nodes.h"
 
-#include "base/sizes.h"
+#include "base/units.h"
 
 int64_t weft_norm_cells(const weft_plan *plan, int64_t n) {
     return weft_round_up(n, plan->layout->grid) / plan->layout->grid;
@@ -21,7 +21,7 @@ bool weft_norm_is_cut(const weft_plan *plan, const weft_parameter *parameter) {
     return parameter->trainable && is_cut_group(plan, parameter->group);
 }
 
-/* Most tensors whose gradients one rank owns. */
+/* Returns the maximum number of tensors that one rank owns. */
 static int64_t most_owned(const weft_plan *plan) {
     int64_t most = 0;
     for (int32_t first = 0; first < plan->layout->n_trainable_groups; first++) {
@@ -34,15 +34,15 @@ static int64_t most_owned(const weft_plan *plan) {
     return most;
 }
 
-/* ---- what goes round ---- */
+/* ---- exchanges ---- */
 
-static void come_to_world(const weft_plan *plan, weft_norm_exchange *walk, int32_t goes, int64_t n) {
+static void set_world(const weft_plan *plan, weft_norm_exchange *walk, int32_t goes, int64_t n) {
     walk->goes = goes;
     walk->cut = (weft_cut){plan->world, plan->world, 1};
     walk->n = n;
 }
 
-static bool come_to_group(const weft_plan *plan, weft_norm_exchange *walk) {
+static bool next_group(const weft_plan *plan, weft_norm_exchange *walk) {
     while (++walk->group < plan->layout->n_trainable_groups) {
         const weft_group *group = &plan->layout->groups[walk->group];
         if (!is_cut_group(plan, walk->group)) continue;
@@ -58,12 +58,12 @@ bool weft_norm_exchange_next(const weft_plan *plan, weft_norm_exchange *walk) {
     if (walk->goes == WEFT_NORM_GOES_OWNED) return false;
     if (walk->goes == 0) {
         walk->group = -1;
-        come_to_world(plan, walk, WEFT_NORM_GOES_LOSSES, plan->train.most_losses);
+        set_world(plan, walk, WEFT_NORM_GOES_LOSSES, plan->train.most_losses);
         if (plan->world > 1) return true;
     }
     if (walk->goes == WEFT_NORM_GOES_CELLS) walk->first += walk->n * walk->cut.replicas;
-    if (come_to_group(plan, walk)) return true;
-    come_to_world(plan, walk, WEFT_NORM_GOES_OWNED, most_owned(plan));
+    if (next_group(plan, walk)) return true;
+    set_world(plan, walk, WEFT_NORM_GOES_OWNED, most_owned(plan));
     return walk->n > 0;
 }
 
@@ -79,7 +79,7 @@ int64_t weft_norm_nodes(const weft_plan *plan) {
     return owned.first + owned.n * plan->world;
 }
 
-/* ---- what is added up ---- */
+/* ---- sizes ---- */
 
 int64_t weft_norm_elements(const weft_plan *plan, int32_t rank) {
     int64_t n = 0;

@@ -1,24 +1,127 @@
-/* host/program/open_run.c: see run.h. */
-#include "program/run.h"
-
-#include "base/join.h"
+/* host/program/open_run.c: opens and closes a run and its tokenizer, and implements the run's plugin lookup for plugins
+ * that wrap other plugins (WEFT_HOST_PLUGINS).
+ *
+ * The available plugins and their keys depend on the run. Each run therefore has its own host struct, which
+ * otherwise equals the process's. */
+#include "base/alloc.h"
+#include "base/text.h"
 #include "launch/find.h"
 #include "launch/slow_call.h"
-#include "plugin/call.h"
+#include "launch/world.h"
 #include "plugin/enter.h"
 #include "plugin/services.h"
-#include "program/adapters.h"
 #include "program/family.h"
-#include "program/unselected.h"
-#include "program/plugin_lookup.h"
+#include "program/run.h"
 #include "program/sections.h"
-#include "program/token_files.h"
 #include "program/tokens.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* The configuration of a wrapped plugin. */
+typedef struct lent_keys {
+    struct lent_keys *next;
+    uint64_t bytes[]; /* aligned for all member types */
+} lent_keys;
+
+typedef struct weft_plugin_lookup {
+    weft_host host; /* first: plugins have a pointer to it */
+    weft_run *run;  /* NULL: closed */
+    lent_keys *keys;
+    struct weft_plugin_lookup *next; /* keeps it reachable until the process ends */
+} weft_plugin_lookup;
+
+static weft_plugin_lookup *all_lookups;
+
+/* Resolves a family of communicators to the one that started this process. */
+static const char *find_member(const char *kind, const char *id) {
+    const weft_world *world = weft_world_get();
+    const size_t n = strlen(id);
+    const bool is_family = strcmp(kind, "comm") == 0 && strncmp(world->wrapped, id, n) == 0 && world->wrapped[n] == '-';
+    return is_family ? world->wrapped : id;
+}
+
+static weft_status find(const weft_loaded **out, weft_run *run, const char *kind, const char *id, weft_error *err) {
+    weft_error why = WEFT_ERROR_INIT;
+    weft_status status = WEFT_OK;
+    if (weft_kind_interface(kind) < 0)
+        return weft_error_set(err, WEFT_E_PLUGIN, "requests a %.40s: there is no such kind", kind);
+    status = weft_plugins_get(run->plugins, out, kind, find_member(kind, id), &why);
+    if (status != WEFT_OK) return weft_error_set(err, status, "the %s %s cannot be wrapped: %s", kind, id, why.text);
+    if (*out == run->parts[weft_part_of(kind)].loaded)
+        return weft_error_set(err, WEFT_E_USER, "the %s %s would wrap itself: name another", kind, id);
+    return WEFT_OK;
+}
+
+static weft_status fill(const void **out, weft_plugin_lookup *self, const weft_loaded *loaded, weft_error *err) {
+    const weft_plugin *plugin = loaded->plugin;
+    lent_keys *keys = weft_alloc(1, sizeof *keys + plugin->config_size + sizeof(uint64_t));
+    char section[100];
+    weft_plugin_call call;
+    weft_status status = WEFT_OK;
+    keys->next = self->keys;
+    self->keys = keys;
+    (void)snprintf(section, sizeof section, "%s.%s", plugin->kind, plugin->id);
+    status = weft_config_fill_idle(self->run->config, keys->bytes, section, plugin->keys, plugin->n_keys,
+                                   plugin->key_stride, err);
+    if (status == WEFT_OK && plugin->validate != NULL) {
+        weft_plugin_call_begin(&call, loaded, "validate");
+        status = plugin->validate(keys->bytes, err);
+        status = weft_plugin_call_end(&call, status, err);
+        if (status != WEFT_OK) weft_config_locate_section(self->run->config, section, err);
+    }
+    *out = keys->bytes;
+    return status;
+}
+
+static weft_status lend(const weft_host *host, const char *kind, const char *id, const struct weft_plugin **plugin,
+                        const void **config, weft_error *err) {
+    weft_plugin_lookup *self = (weft_plugin_lookup *)(uintptr_t)host;
+    const weft_loaded *loaded = NULL;
+    weft_status status = WEFT_OK;
+    *plugin = NULL;
+    *config = NULL;
+    if (self->run == NULL) return weft_error_set(err, WEFT_E_PLUGIN, "requests a plugin of a closed run");
+    status = find(&loaded, self->run, kind, id, err);
+    if (status == WEFT_OK) status = fill(config, self, loaded, err);
+    if (status == WEFT_OK) *plugin = loaded->plugin;
+    return status;
+}
+
+static const void *extension(const weft_host *host, const char *id) {
+    static const weft_host_plugins table = {(uint32_t)sizeof table, 0, lend};
+    if (strcmp(id, WEFT_HOST_PLUGINS) == 0) return &table;
+    return weft_services()->extension(host, id);
+}
+
+/* Creates a run with its own host and loads its configuration. The caller closes *out even after a failure. */
+static weft_status begin_run(weft_run **out, const char *path, const char *const *overrides, size_t n_overrides,
+                             weft_error *err) {
+    weft_run *run = weft_alloc(1, sizeof *run);
+    weft_plugin_lookup *self = weft_alloc(1, sizeof *self);
+    self->host = *weft_services();
+    self->host.extension = extension;
+    self->run = run;
+    self->next = all_lookups;
+    all_lookups = self;
+    run->plugin_lookup = self;
+    run->host = &self->host;
+    *out = run;
+    return weft_config_load(&run->config, path, overrides, n_overrides, err);
+}
+
+/* Disables plugin lookup. The host struct remains valid, because plugins keep a pointer to it. */
+static void close_lookup(weft_run *run) {
+    weft_plugin_lookup *self = run->plugin_lookup;
+    while (self->keys != NULL) {
+        lent_keys *next = self->keys->next;
+        free(self->keys);
+        self->keys = next;
+    }
+    self->run = NULL;
+}
 
 static const struct {
     const char *kind, *fallback;
@@ -30,7 +133,7 @@ static const struct {
     [WEFT_PART_ADAPTER] = {"adapter", "none"},
 };
 
-/* Adapters stand behind the other parts. */
+/* All parts from WEFT_PART_ADAPTER on are adapters. */
 static int32_t kind_of(int32_t part) {
     return part > WEFT_PART_ADAPTER ? WEFT_PART_ADAPTER : part;
 }
@@ -74,8 +177,7 @@ static weft_status open_part(weft_run *run, int32_t index, weft_error *err) {
         status = weft_config_plugin(run->config, &name, weft_part_name(index), weft_part_fallback(index), err);
     if (status != WEFT_OK) return status;
     plugin = part->loaded->plugin;
-    part->config = calloc(1, (size_t)plugin->config_size + 1);
-    if (part->config == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the keys of %s", plugin->id);
+    part->config = weft_alloc(1, (size_t)plugin->config_size + 1);
     status =
         weft_config_fill(run->config, part->config, section, plugin->keys, plugin->n_keys, plugin->key_stride, err);
     if (status == WEFT_E_PLUGIN) (void)weft_error_prefix(err, "%s: ", part->loaded->path);
@@ -88,34 +190,34 @@ static weft_status open_part(weft_run *run, int32_t index, weft_error *err) {
     return status;
 }
 
-/* [train] trainable = auto, as the words that it stands for: with an adapter that is continued goes what was trained
- * whole beside it. */
-static weft_status choose_trained(weft_run *run, weft_error *err) {
+/* Replaces [train] trainable = auto by its value. It includes the modules trained with a continued adapter. */
+static void choose_trained(weft_run *run) {
     const char *from = run->settings.adapter_from;
     char *whole = NULL;
-    if (strcmp(run->settings.train.trainable, "auto") != 0) return WEFT_OK;
+    if (strcmp(run->settings.train.trainable, "auto") != 0) return;
     run->settings.train.trainable = "all";
-    if (run->parts[WEFT_PART_ADAPTER].loaded == NULL) return WEFT_OK;
+    if (run->parts[WEFT_PART_ADAPTER].loaded == NULL) return;
     run->settings.train.trainable = run->settings.tokenizer.add[0] != '\0' ? "adapter, vocabulary" : "adapter";
     whole = from[0] != '\0' ? weft_family_whole_modules(from) : NULL;
-    if (whole == NULL) return WEFT_OK;
-    if (asprintf(&run->trained, "%s, %s", run->settings.train.trainable, whole) < 0) run->trained = NULL;
-    free(whole);
-    if (run->trained == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for what is trained");
+    if (whole == NULL) return;
+    run->trained = weft_text_of("%s, %s", run->settings.train.trainable, whole);
     run->settings.train.trainable = run->trained;
-    return WEFT_OK;
+    free(whole);
 }
 
-/* An adapter that is named and would be left out. */
+/* Fails if [adapter] names a directory and no adapter is loaded. */
 static weft_status check_adapter(const weft_run *run, weft_error *err) {
     const char *key = run->settings.adapter.use[0] != '\0' ? "use" : "from";
     char config[WEFT_PATH_BYTES];
     weft_error why = WEFT_ERROR_INIT;
     if (run->settings.adapter_from[0] == '\0' || run->parts[WEFT_PART_ADAPTER].loaded != NULL) return WEFT_OK;
+    if (access(run->settings.adapter_from, F_OK) != 0)
+        return weft_config_reject(run->config, "adapter", key, err, "(%s): %s", run->settings.adapter_from,
+                                  strerror(errno));
     if (weft_path_join(config, run->settings.adapter_from, "adapter_config.json", NULL) == WEFT_OK &&
         access(config, F_OK) != 0)
         return weft_config_reject(run->config, "adapter", key, err,
-                                  "names %s, where no adapter_config.json lies: a run leaves its adapter in its "
+                                  "names %s, which has no adapter_config.json: a run writes its adapter to its "
                                   "directory's model/",
                                   run->settings.adapter_from);
     if (weft_family_check(run->settings.adapter_from, "adapter_config.json", &why) != WEFT_OK)
@@ -130,19 +232,16 @@ static weft_status check_adapter(const weft_run *run, weft_error *err) {
 
 weft_status weft_run_open(weft_run **out, const char *path, const char *const *overrides, size_t n_overrides,
                           uint32_t needs, weft_error *err) {
-    weft_status status = WEFT_OK;
-    weft_run *run = calloc(1, sizeof *run);
-    if (run == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the configuration");
-    status = weft_plugin_lookup_open(run, err);
-    if (status == WEFT_OK) status = weft_config_load(&run->config, path, overrides, n_overrides, err);
+    weft_run *run = NULL;
+    weft_status status = begin_run(&run, path, overrides, n_overrides, err);
     if (status == WEFT_OK) status = weft_run_names(run, needs, err);
     if (status == WEFT_OK) status = weft_settings_load(&run->settings, run->config, err);
     if (status == WEFT_OK) {
-        weft_slow_warning_call_begin(run->settings.plugins.call_seconds);
+        weft_slow_call_begin(run->settings.plugins.call_seconds);
         run->is_watched = true;
     }
     if (status == WEFT_OK) status = check_adapter(run, err);
-    if (status == WEFT_OK) status = choose_trained(run, err);
+    if (status == WEFT_OK) choose_trained(run);
     for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) {
         if (weft_run_wants(run, i, needs)) status = open_part(run, i, err);
     }
@@ -159,11 +258,8 @@ weft_status weft_run_open(weft_run **out, const char *path, const char *const *o
 
 weft_status weft_run_open_comm(weft_run **out, const char *path, const char *const *overrides, size_t n_overrides,
                                weft_error *err) {
-    weft_status status = WEFT_OK;
-    weft_run *run = calloc(1, sizeof *run);
-    if (run == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the configuration");
-    status = weft_plugin_lookup_open(run, err);
-    if (status == WEFT_OK) status = weft_config_load(&run->config, path, overrides, n_overrides, err);
+    weft_run *run = NULL;
+    weft_status status = begin_run(&run, path, overrides, n_overrides, err);
     if (status == WEFT_OK) status = weft_run_name_comm(run, err);
     if (status == WEFT_OK) status = open_part(run, WEFT_PART_COMM, err);
     if (status == WEFT_OK) *out = run;
@@ -174,7 +270,7 @@ weft_status weft_run_open_comm(weft_run **out, const char *path, const char *con
 void weft_run_close(weft_run *run) {
     if (run == NULL) return;
     for (int i = 0; i < WEFT_N_PARTS; i++) free(run->parts[i].config);
-    weft_plugin_lookup_close(run);
+    close_lookup(run);
     weft_plugins_destroy(run->plugins);
     weft_config_free(run->config);
     weft_unselected_forget(run);
@@ -182,7 +278,7 @@ void weft_run_close(weft_run *run) {
     free(run->adapter);
     free(run->trained);
     free(run->family);
-    if (run->is_watched) weft_slow_warning_call_end();
+    if (run->is_watched) weft_slow_call_end();
     free(run);
 }
 
@@ -197,12 +293,12 @@ static weft_status set_text_flags(weft_text *text, const weft_run *run, weft_err
     const uint32_t eos = flag_of_choice(keys->eos, text->info.auto_eos, WEFT_ENCODE_EOS);
     if (bos != 0 && text->info.bos < 0)
         return weft_config_reject(run->config, "tokenizer", "bos", err,
-                                  "asks for a BOS, which the tokenizer in %s does "
+                                  "needs a BOS, which the tokenizer in %s does "
                                   "not have: set bos = no",
                                   text->directory);
     if (eos != 0 && text->info.eos < 0)
         return weft_config_reject(run->config, "tokenizer", "eos", err,
-                                  "asks for an EOS, which the tokenizer in %s does "
+                                  "needs an EOS, which the tokenizer in %s does "
                                   "not have: set eos = no",
                                   text->directory);
     text->document_flags = bos | eos;
@@ -216,7 +312,8 @@ weft_status weft_run_check_directory(const weft_run *run, const char *section, c
     if (stat(path, &about) != 0)
         return weft_config_reject(run->config, section, "path", err, "(%s): %s", path, strerror(errno));
     if (S_ISDIR(about.st_mode)) return WEFT_OK;
-    return weft_config_reject(run->config, section, "path", err, "is no directory: give the one that holds the files");
+    return weft_config_reject(run->config, section, "path", err,
+                              "is no directory: set it to the directory of the files");
 }
 
 weft_status weft_text_open(weft_text *out, const weft_run *run, weft_error *err) {
@@ -232,7 +329,7 @@ weft_status weft_text_open(weft_text *out, const weft_run *run, weft_error *err)
     weft_plugin_call_begin(&call, part->loaded, "create");
     status = text.plugin->create(&text.tokenizer, run->host, part->config, text.directory, err);
     status = weft_run_located(run, WEFT_PART_TOKENIZER, weft_plugin_call_made(&call, status, text.tokenizer, err), err);
-    if (status == WEFT_OK && weft_tokens_wanted(run)) status = weft_tokens_give(&text, run, err);
+    if (status == WEFT_OK && weft_tokens_wanted(run)) status = weft_tokens_add(&text, run, err);
     if (status == WEFT_OK) {
         text.info.struct_size = (uint32_t)sizeof text.info;
         WEFT_PLUGIN_TELL(text.plugin, info, text.tokenizer, &text.info);

@@ -1,10 +1,69 @@
 /* host/program/paths.c: see paths.h. */
 #include "program/paths.h"
 
+#include "base/alloc.h"
+#include "base/machine.h"
+#include "base/units.h"
+#include "plugin/enter.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+int64_t weft_save_place_parameters(const weft_plan *plan) {
+    const weft_hold *hold = plan->holds[WEFT_HOLD_PARAMETERS];
+    const int32_t trained = plan->layout->n_trainable_groups; /* they are the first groups */
+    return plan->visible && trained < hold->n_groups ? hold->spans[trained].at : hold->bytes;
+}
+
+int64_t weft_save_place_bytes(const weft_plan *plan) {
+    return weft_buffer_part(weft_save_place_parameters(plan)) +
+           plan->n_states * weft_buffer_part(plan->holds[WEFT_HOLD_STATES]->bytes);
+}
+
+/* Assumes that all ranks of a machine need as much memory as this one. */
+static bool has_memory(const weft_plan *plan) {
+    const int64_t ranks = plan->nodes > 0 ? (plan->world + plan->nodes - 1) / plan->nodes : plan->world;
+    weft_machine_memory machine;
+    weft_machine_memory_read(&machine, "");
+    return machine.total == 0 || weft_save_place_bytes(plan) <= machine.total / 2 / weft_larger(ranks, 1);
+}
+
+void weft_save_place_decide(weft_plan *plan, const weft_device_plugin *kernels, const weft_device *device) {
+    weft_device_info info = {.struct_size = (uint32_t)sizeof info};
+    const int64_t asked = plan->run->settings.checkpoint.async;
+    plan->visible = kernels->host_view != NULL;
+    plan->saves = WEFT_SAVES_NONE;
+    if (!plan->spec.saves) return;
+    WEFT_PLUGIN_TELL(kernels, info, device, &info);
+    if (asked == WEFT_CHOICE_NO) plan->saves = WEFT_SAVES_IN_PLACE;
+    else if (asked == WEFT_CHOICE_YES) plan->saves = WEFT_SAVES_BESIDE;
+    else if ((info.flags & WEFT_DEVICE_SHARES_MACHINE) != 0) plan->saves = WEFT_SAVES_SHARED;
+    else plan->saves = has_memory(plan) ? WEFT_SAVES_BESIDE : WEFT_SAVES_NO_ROOM;
+}
+
+static struct {
+    int32_t mode, rank;
+    FILE *refused;
+} wanted = {-1, -1, NULL};
+
+void weft_show_want(int32_t mode, int32_t rank, FILE *refused) {
+    wanted.mode = mode;
+    wanted.rank = rank;
+    wanted.refused = refused;
+}
+
+int32_t weft_show_rank(int32_t mode) {
+    return wanted.mode == mode ? wanted.rank : -1;
+}
+
+void weft_show_refused(const weft_program *program, const weft_job_spec *job, int32_t instruction) {
+    if (wanted.refused == NULL || program == NULL) return;
+    (void)fprintf(wanted.refused, "program of rank %d in %s, with the rejected instruction highlighted\n",
+                  (int)program->rank, weft_mode_name(program->mode));
+    weft_program_print_marked(program, job, instruction, wanted.refused);
+}
 
 static weft_status check_path(const weft_run *run, const char *section, const char *key, const char *path,
                               weft_error *err) {
@@ -13,7 +72,7 @@ static weft_status check_path(const weft_run *run, const char *section, const ch
     return weft_config_reject(run->config, section, key, err, "(%s): %s", path, strerror(errno));
 }
 
-/* A colon and a number at the end of a listed name are none of its path. */
+/* Returns the length of a listed path without a weight, as ":0.5". */
 static size_t path_length(const char *name, size_t n) {
     const char *colon = memrchr(name, ':', n);
     char *end = NULL;
@@ -27,9 +86,8 @@ static weft_status each_listed(const char *list, const char *key, weft_path_visi
     weft_status status = WEFT_OK;
     while (*list != '\0' && status == WEFT_OK) {
         const size_t n = strcspn(list, ",");
-        char *path = strndup(list, path_length(list, n));
-        status = path == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for the name of a file")
-                              : visit(context, key, path, err);
+        char *path = weft_text_of("%.*s", (int)path_length(list, n), list);
+        status = visit(context, key, path, err);
         free(path);
         list += n + (list[n] == ',');
     }

@@ -8,13 +8,61 @@
 #define WEFT_HOST_PROGRAM_PLAN_H
 
 #include "adapter/origin.h"
+#include "model/declare.h"
 #include "model/hold.h"
-#include "program/answers.h"
 #include "program/graphs.h"
-#include "program/make_job.h"
-#include "program/slices.h"
-#include "program/terms.h"
+#include "program/job.h"
+#include "program/program.h"
 #include "program/run.h"
+#include "program/terms.h"
+
+/* ---- hashes of the plugin results from which a plan was made ----
+ *
+ * Two processes with the same inputs must have identical hashes. plugin_answers.h records and compares them. */
+
+/* Each entry depends only on earlier ones. */
+typedef enum weft_answer_kind {
+    WEFT_ANSWER_MODEL = 0,                                         /* the parameters that the model declares */
+    WEFT_ANSWER_ADAPTERS = 1,                                      /* parameters that each adapter adds */
+    WEFT_ANSWER_UNITS = WEFT_ANSWER_ADAPTERS + WEFT_MOST_ADAPTERS, /* units of the policy */
+    WEFT_ANSWER_SEGMENTS,                                          /* parameters that segments read */
+    WEFT_ANSWER_PLACES,                                            /* replicas, unit placements and segment owners */
+    WEFT_ANSWER_PROGRAMS,                                          /* of all ranks */
+    WEFT_N_ANSWERS
+} weft_answer_kind;
+
+/* Plain bytes: ranks exchange them. */
+typedef struct weft_plan_answer {
+    uint64_t number; /* 0: not queried */
+    char said[120];  /* description: "model.layers.0, root"; "" if the number is enough */
+} weft_plan_answer;
+
+typedef struct weft_plan_answers {
+    weft_plan_answer of[WEFT_N_ANSWERS];
+} weft_plan_answers;
+
+/* ---- slices: parts of a program whose behavior depends only on their own micro-batches ----
+ *
+ * A boundary is a point without in-flight instructions: every started instruction of another queue has had its WAIT,
+ * and no gathered unit is live. No micro-batch is used on both sides of it. Graph capture (run/graph_capture.c) caches
+ * each slice by the lengths of its micro-batches. This needs few captured graphs; capture of complete steps would need
+ * one for each combination of lengths.
+ *
+ * All ranks must capture and replay the same exchanges at the same time. Their programs are therefore split at the
+ * same instructions, provided that they differ only in their micro-batches; a slice lists the micro-batches of all
+ * ranks. Programs with other differences, such as pipeline programs, form one slice. */
+
+typedef struct weft_slices {
+    int32_t n;              /* at least one */
+    int32_t *first;         /* [n + 1] instructions; the last entry is their number */
+    int32_t *micro_batches; /* micro-batches of all ranks, slice after slice, identical on every rank */
+    int32_t *at;            /* [n + 1] start of each slice's micro-batches in `micro_batches` */
+} weft_slices;
+
+/* Computes the slices of a rank's program. programs: checked programs of all ranks. cut false: one slice with all
+ * micro-batches. */
+weft_slices *weft_slices_create(const weft_program *const *programs, int32_t world, int32_t rank, bool cut);
+void weft_slices_destroy(weft_slices *slices); /* NULL is fine */
 
 /* Device memory of the run, by line. The arena holds all slots of the programs; the program accounts for the arena's
  * categories. */
@@ -24,7 +72,7 @@ typedef enum weft_account_line {
     WEFT_ACCOUNT_OPTIMIZER = 2,
     WEFT_ACCOUNT_FIXED = 3, /* position tables, scalars, the optimizer's small struct */
     WEFT_ACCOUNT_ARENA = 4,
-    WEFT_ACCOUNT_SNAPSHOT = 5, /* asynchronous checkpoint (save_place.h), if the host sees the device's memory */
+    WEFT_ACCOUNT_SNAPSHOT = 5, /* asynchronous checkpoint (paths.h), if the host sees the device's memory */
     WEFT_ACCOUNT_CONTROL = 6,  /* buffer of the control channel between ranks (model/process_group.h) */
     WEFT_ACCOUNT_DATA = 7,     /* memory of the data plugin, if the device computes in the machine's memory */
     WEFT_N_ACCOUNT_LINES = 8
@@ -40,6 +88,9 @@ typedef struct weft_plan_bytes {
     /* Asynchronous checkpoint; host memory and excluded from total if the host does not see the device's memory. */
     int64_t snapshot;
     int64_t data; /* memory of the data plugin; excluded from total like snapshot */
+    /* The data plugin's peak while it prepares the data, before the engine allocates; excluded from total. 0: not
+     * counted, or the device has its own memory. */
+    int64_t preparation;
 } weft_plan_bytes;
 
 typedef struct weft_plan_spec {
@@ -52,6 +103,7 @@ typedef struct weft_plan_spec {
     int32_t lengths[WEFT_MAX_LENGTHS];
     int64_t data_bytes;  /* memory of the data plugin in the machine's memory, per rank */
     int64_t data_shared; /* the same, once per machine */
+    int64_t data_peak;   /* while the data is prepared; if data_shared > 0, once per machine */
     /* Generation instead of training and evaluation: rows is 1, and host/run/generate.c runs the graphs. */
     int32_t cache_rows;  /* positions of the KV cache; 0: no generation */
     int32_t prompt_rows; /* positions of the longest FORWARD of generation */
@@ -77,7 +129,7 @@ typedef struct weft_mode_plan {
     weft_graph_set *graphs;
     weft_job *job;
     weft_program *program; /* this rank's program */
-    weft_program *shown;   /* another program to print (show.h), placed; NULL: no other */
+    weft_program *shown;   /* another program to print (paths.h), placed; NULL: no other */
     weft_price price;
     weft_coverage coverage;
     uint64_t identity;       /* hash of all ranks' programs */
@@ -89,10 +141,10 @@ typedef struct weft_mode_plan {
     weft_slices *slices;     /* slices of the program for graph capture */
 } weft_mode_plan;
 
-/* How checkpoints before the last step are saved (save_place.h). */
+/* How checkpoints before the last step are saved (paths.h). */
 typedef enum weft_save_place {
     WEFT_SAVES_NONE = 0,     /* no checkpoint before the last step */
-    WEFT_SAVES_IN_PLACE = 1, /* synchronous: [checkpoint] beside = no */
+    WEFT_SAVES_IN_PLACE = 1, /* synchronous: [checkpoint] async = no */
     WEFT_SAVES_SHARED = 2,   /* synchronous: auto, and the device computes in the machine's memory */
     WEFT_SAVES_NO_ROOM = 3,  /* synchronous: auto, and the machine lacks memory for the copies */
     WEFT_SAVES_BESIDE = 4
@@ -133,7 +185,7 @@ static inline bool weft_plan_saves_base(const weft_plan *plan) {
     return plan->declared->n_adapters == 0 || plan->run->settings.model.start == WEFT_START_FRESH;
 }
 
-/* True if losses are multiplied by a scale before backward (run/loss_scale.h); steps may then end without an update. */
+/* True if losses are multiplied by a scale before backward (run/schedule.h); steps may then end without an update. */
 static inline bool weft_plan_scales(const weft_plan *plan) {
     return plan->dtype == WEFT_F16;
 }

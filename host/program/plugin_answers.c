@@ -1,42 +1,29 @@
-/* host/program/plugin_answers.c: see plugin_answers.h. Numbers are FNV-1a of the answers; texts count with their
- * end. */
+/* host/program/plugin_answers.c: see plugin_answers.h. */
 #include "program/plugin_answers.h"
 
-#include "base/words.h"
-
-/* ---- a number ---- */
-
-static uint64_t mix_bytes(uint64_t number, const void *bytes, size_t n) {
-    const unsigned char *at = bytes;
-    for (size_t i = 0; i < n; i++) number = (number ^ at[i]) * 0x100000001B3u;
-    return number;
-}
+#include "base/text.h"
 
 static uint64_t mix(uint64_t number, int64_t value) {
-    return mix_bytes(number, &value, sizeof value);
+    return weft_fnv(number, &value, sizeof value);
 }
 
 static uint64_t mix_text(uint64_t number, const char *text) {
-    return mix_bytes(number, text == NULL ? "" : text, text == NULL ? 1 : strlen(text) + 1);
+    return weft_fnv(number, text == NULL ? "" : text, text == NULL ? 1 : strlen(text) + 1);
 }
-
-static const uint64_t begin = 0xCBF29CE484222325u;
-
-/* ---- answers ---- */
 
 static uint64_t mix_parameter(uint64_t number, const weft_parameter *p) {
     const int64_t fields[] = {p->rank, p->role, p->is_bias, p->frozen, p->dims[0], p->dims[1], p->dtype, p->n_aliases};
     number = mix_text(number, p->name);
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) number = mix(number, fields[i]);
+    number = weft_fnv(number, fields, sizeof fields);
     for (int32_t i = 0; i < p->n_aliases; i++) number = mix_text(number, p->aliases[i]);
     return number;
 }
 
-/* added: as in a parameter. */
+/* Records the parameters of the model (added = 0) or of an adapter. */
 static void note_parameters(weft_plan_answer *out, const weft_declared *declared, int32_t added) {
     int64_t numel = 0;
     int32_t n = 0;
-    out->number = begin;
+    out->number = WEFT_FNV_BEGIN;
     for (int32_t p = 0; p < declared->n_parameters; p++) {
         const weft_parameter *parameter = &declared->parameters[p];
         if (parameter->added != added) continue;
@@ -62,8 +49,8 @@ void weft_answers_note_adapters(weft_plan *plan) {
         note_parameters(&plan->answers.of[WEFT_ANSWER_ADAPTERS + i], plan->declared, 1 + i);
 }
 
-/* "3 (root, model.layers.0, model.layers.1)", or the first of them. */
-static void say_units(weft_plan_answer *out, const weft_layout *layout) {
+/* Writes "3 (root, model.layers.0, model.layers.1)", or only the first names. */
+static void describe_units(weft_plan_answer *out, const weft_layout *layout) {
     const size_t room = sizeof out->said - 8;
     (void)snprintf(out->said, sizeof out->said, "%d (", (int)layout->n_units);
     for (int32_t u = 0; u < layout->n_units; u++) {
@@ -80,9 +67,9 @@ static void say_units(weft_plan_answer *out, const weft_layout *layout) {
 void weft_answers_note_units(weft_plan *plan) {
     const weft_layout *layout = plan->layout;
     weft_plan_answer *out = &plan->answers.of[WEFT_ANSWER_UNITS];
-    out->number = begin;
+    out->number = WEFT_FNV_BEGIN;
     for (int32_t u = 0; u < layout->n_units; u++) out->number = mix_text(out->number, layout->units[u].name);
-    say_units(out, layout);
+    describe_units(out, layout);
     for (int32_t p = 0; p < plan->declared->n_parameters; p++)
         out->number = mix(out->number, plan->declared->parameters[p].unit);
 }
@@ -103,14 +90,14 @@ static uint64_t mix_places(uint64_t number, const weft_job *job) {
     for (int32_t u = 0; u < view->n_units; u++) {
         const weft_placement *p = &job->placements[u];
         const int32_t fields[] = {p->parameters, p->gradients, p->optimizer, p->owner, p->group, p->tier};
-        number = mix_bytes(number, fields, sizeof fields);
+        number = weft_fnv(number, fields, sizeof fields);
     }
     for (int32_t s = 0; s < view->n_segments; s++) number = mix(number, job->segment_views[s].owner);
     return number;
 }
 
-/* What most units' parameters and optimizer states are, and how many replicas. */
-static void say_places(weft_plan_answer *out, const weft_job *job) {
+/* Writes the number of replicas and of units by placement. */
+static void describe_places(weft_plan_answer *out, const weft_job *job) {
     const weft_strategy_job *view = &job->spec.view;
     int32_t sharded[3] = {0}, owned = 0;
     for (int32_t u = 0; u < view->n_units; u++) {
@@ -127,21 +114,19 @@ static void say_places(weft_plan_answer *out, const weft_job *job) {
 }
 
 void weft_answers_note_programs(weft_plan *plan) {
-    const weft_mode_plan *stages[] = {&plan->train, &plan->evaluate};
+    const weft_mode_plan *modes[] = {&plan->train, &plan->evaluate};
     weft_plan_answer *segments = &plan->answers.of[WEFT_ANSWER_SEGMENTS];
     weft_plan_answer *places = &plan->answers.of[WEFT_ANSWER_PLACES];
     weft_plan_answer *programs = &plan->answers.of[WEFT_ANSWER_PROGRAMS];
-    segments->number = places->number = programs->number = begin;
-    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
-        if (stages[i]->program == NULL) continue;
-        segments->number = mix_segments(segments->number, stages[i]->graphs);
-        places->number = mix_places(places->number, stages[i]->job);
-        programs->number = mix(programs->number, (int64_t)stages[i]->identity);
-        if (places->said[0] == '\0') say_places(places, stages[i]->job);
+    segments->number = places->number = programs->number = WEFT_FNV_BEGIN;
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        if (modes[i]->program == NULL) continue;
+        segments->number = mix_segments(segments->number, modes[i]->graphs);
+        places->number = mix_places(places->number, modes[i]->job);
+        programs->number = mix(programs->number, (int64_t)modes[i]->identity);
+        if (places->said[0] == '\0') describe_places(places, modes[i]->job);
     }
 }
-
-/* ---- two of them ---- */
 
 int32_t weft_answers_part(const weft_plan_answers *a, const weft_plan_answers *b) {
     int32_t kind = 0;
@@ -149,8 +134,8 @@ int32_t weft_answers_part(const weft_plan_answers *a, const weft_plan_answers *b
     return kind;
 }
 
-/* Who has answered, and what is another thing. */
-static const weft_loaded *find_asked(const char **does, const weft_plan *plan, int32_t kind) {
+/* Returns the plugin of a result, and in *does a verb phrase for the difference. */
+static const weft_loaded *plugin_of(const char **does, const weft_plan *plan, int32_t kind) {
     static const char *const all[] = {"makes other units", "reads other parameters in its segments",
                                       "places units otherwise", "compiles other programs"};
     static const int32_t parts[] = {WEFT_PART_POLICY, WEFT_PART_MODEL, WEFT_PART_STRATEGY, WEFT_PART_STRATEGY};
@@ -168,15 +153,15 @@ weft_status weft_answers_report_difference(const weft_plan *plan, int32_t kind, 
                                            const weft_plan_answers *mine, const char *there,
                                            const weft_plan_answers *theirs, weft_error *err) {
     const char *does = "";
-    const weft_loaded *asked = find_asked(&does, plan, kind);
+    const weft_loaded *plugin = plugin_of(&does, plan, kind);
     const weft_plan_answer *a = &mine->of[kind], *b = &theirs->of[kind];
     char what[320] = "";
     if (strcmp(a->said, b->said) != 0)
         (void)snprintf(what, sizeof what, "%s %s and %s %s; ", a->said, here, b->said, there);
     return weft_error_set(err, WEFT_E_PLUGIN,
-                          "%s:%s (%s) %s %s than %s: %sits file, its keys and what it is asked are the same there, so "
-                          "what it answers depends on the process: on its rank, its environment, its number, an "
-                          "address, the time, or memory that nobody wrote",
-                          asked == NULL ? "plugin" : asked->plugin->kind, asked == NULL ? "?" : asked->plugin->id,
-                          asked == NULL ? "?" : asked->path, does, here, there, what);
+                          "%s:%s (%s) %s %s than %s: %sits file, its keys and its inputs are the same there, so its "
+                          "result depends on the process: on its rank, its environment, its process id, an address, "
+                          "the time, or uninitialized memory",
+                          plugin == NULL ? "plugin" : plugin->plugin->kind, plugin == NULL ? "?" : plugin->plugin->id,
+                          plugin == NULL ? "?" : plugin->path, does, here, there, what);
 }

@@ -39,7 +39,7 @@ typedef struct weft_segment_sizes {
 
 /* Sizes on one rank. A size is 0 if the unit's placement does not need the buffer. */
 typedef struct weft_unit_sizes {
-    int64_t gradient;    /* micro-batch gradient: trainable groups in fp32, padded to whole shards; 0: frozen */
+    int64_t gradient;    /* micro-batch gradient: trainable groups in fp32, padded to complete shards; 0: frozen */
     int64_t gathered;    /* the slot that a GATHER of its parameters fills */
     int64_t exchange[5]; /* by weft_scope: slot of a REDUCE: data to send in another type, and received data */
     int64_t gather_each; /* bytes that a GATHER of its parameters sends to each other rank */
@@ -97,7 +97,7 @@ typedef struct weft_instruction_slots {
 struct weft_program {
     weft_instruction *instructions;
     int32_t n_instructions, capacity;
-    int32_t mode, micro_batches; /* micro-batches: R * A micro-batches of the whole step */
+    int32_t mode, micro_batches; /* micro-batches: R * A micro-batches of the complete step */
     int32_t rank;
     weft_slot *slots;
     int32_t n_slots;
@@ -107,9 +107,9 @@ struct weft_program {
     int64_t arena;                             /* bytes of all slots with storage, placed */
     /* bytes of live slots with storage at peak_instruction; arena - peak is fragmentation */
     int64_t peak;
-    int32_t peak_instruction;     /* the first instruction with peak live bytes */
-    bool out_of_memory, too_many; /* emit failed; compile reports it */
-    int64_t most_instructions;    /* limit of emitted instructions; 0: no limit */
+    int32_t peak_instruction;  /* the first instruction with peak live bytes */
+    bool too_many;             /* emit failed; compile reports it */
+    int64_t most_instructions; /* limit of emitted instructions; 0: no limit */
     /* the first instruction that this host does not support; -1: all are supported */
     int32_t foreign_instruction;
 };
@@ -126,8 +126,8 @@ weft_status weft_job_place(weft_job_spec *job, const weft_host *host, const weft
  * emitted so far, or is NULL. */
 weft_status weft_program_compile(weft_program **out, const weft_host *host, const weft_strategy_plugin *strategy,
                                  const void *strategy_config, const weft_job_spec *job, int32_t rank, weft_error *err);
-/* Copies only the instructions, for tests and passes. */
-weft_status weft_program_copy(weft_program **out, const weft_program *program, weft_error *err);
+/* Copies only the instructions. */
+weft_program *weft_program_copy(const weft_program *program);
 void weft_program_destroy(weft_program *program);
 
 /* Result of the check of the gradient sums: true if each is bit-identical to the sum that the job's `reduce`
@@ -147,8 +147,7 @@ typedef struct weft_coverage {
  *
  * Checked for a training step:
  * - Each (segment, micro-batch) has one FORWARD over all ranks, on a rank that owns the segment. The carry of the
- * segment
- *   below is available there, from its own FORWARD or a completed RECV. All units that it reads are live: held
+ *   segment below is available there, from its own FORWARD or a completed RECV. All units that it reads are live:
  *   complete, or gathered since STEP and not released.
  * - Each segment with a BACKWARD has one per micro-batch, on the rank of its FORWARD, after COUNT. The gradient from
  *   above is available there. At most one RECOMPUTE lies between the two; there is no RECOMPUTE if checkpointing is
@@ -170,6 +169,13 @@ typedef struct weft_coverage {
 weft_status weft_programs_check(weft_coverage *out, const weft_program *const *programs, const weft_job_spec *job,
                                 weft_error *err);
 
+/* Continues an FNV-1a hash. */
+#define WEFT_FNV_BEGIN 0xCBF29CE484222325u
+static inline uint64_t weft_fnv(uint64_t hash, const void *bytes, size_t n) {
+    for (size_t i = 0; i < n; i++) hash = (hash ^ ((const unsigned char *)bytes)[i]) * 0x100000001B3u;
+    return hash;
+}
+
 /* Returns a 64-bit hash of the behavior of the programs: the instructions of all ranks, and the content and
  * placement of each unit. Unit names are excluded. Two different sets collide with probability 2^-64. */
 uint64_t weft_programs_identity(const weft_program *const *programs, const weft_job_spec *job);
@@ -182,11 +188,12 @@ typedef struct weft_price {
     int64_t arena;                              /* bytes, fragmentation included */
     int64_t peak;                               /* bytes of live slots at the peak instruction */
     int64_t category[WEFT_N_MEMORY_CATEGORIES]; /* of live slots at that instruction */
-    /* Memory outside the arena for the whole run: parameters, gradient sums, optimizer state, tables; 0 until the
+    /* Memory outside the arena for the complete run: parameters, gradient sums, optimizer state, tables; 0 until the
      * caller adds it. */
     int64_t permanent[WEFT_N_MEMORY_CATEGORIES];
     int32_t peak_instruction;
 } weft_price;
+
 /* Computes the peak memory of a placed program. */
 void weft_program_price(weft_price *out, const weft_program *program);
 

@@ -8,7 +8,7 @@
 
 #include "config/settings.h"
 #include "model/declare.h"
-#include "plugin/plugin_description.h"
+#include "plugin/subprocess_probe.h"
 #include "plugin/plugin.h"
 #include <weft/tokenizer.h>
 
@@ -55,16 +55,27 @@ typedef struct weft_run {
     weft_settings settings;
     weft_plugins *plugins;
     weft_part parts[WEFT_N_PARTS];
-    weft_plugin_description **unselected; /* plugins of unselected sections (program/unselected.h) */
+    weft_plugin_description **unselected; /* plugins of unselected sections (program/sections.h) */
     size_t n_unselected;
     weft_vocabulary vocabulary; /* with added tokens (program/tokens.h); rows 0: as in the model's files */
-    struct weft_plugin_lookup *plugin_lookup; /* owns this host (program/plugin_lookup.h) */
+    struct weft_plugin_lookup *plugin_lookup; /* owns this host (program/open_run.c) */
     char *adapter;                            /* inferred adapter plugins (program/family.h) */
-    weft_adapter_names adapters;              /* requested adapters (program/adapters.h) */
+    weft_adapter_names adapters;              /* requested adapters (program/sections.h) */
     char *trained;                            /* value of [train] trainable = auto if this run sets its own; or NULL */
     bool is_watched;                          /* slow calls are reported (launch/slow_call.h) until the run is closed */
     char *family;                             /* inferred model plugin (program/family.h); NULL: it must be named */
 } weft_run;
+
+/* ---- capabilities: host keys that need support from the selected plugin, as [strategy] reduce ----
+ *
+ * The host declares them (config/settings.h). A plugin declares support by flags of its kind's table (weft/strategy.h,
+ * weft/optimizer.h). A key without support stays at its default. The plugin's own section may also set these keys, so
+ * that one changed line in a file selects another plugin. */
+
+/* Returns the i-th such key of the part's section and its support flag; NULL past the end. */
+const weft_key *weft_capability_at(int32_t part, size_t i, uint32_t *flag);
+/* Returns the flags of a loaded plugin's table. */
+uint32_t weft_capabilities_of(const weft_loaded *loaded);
 
 const char *weft_part_name(int32_t part);     /* "model" */
 int32_t weft_part_of(const char *kind);       /* "model" -> WEFT_PART_MODEL; the kind must be one */

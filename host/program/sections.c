@@ -1,17 +1,275 @@
 /* host/program/sections.c: see sections.h. */
 #include "program/sections.h"
 
+#include "base/alloc.h"
 #include "config/foreign.h"
 #include "config/number.h"
-#include "launch/log_ranks.h"
-#include "program/adapters.h"
+#include "launch/world.h"
 #include "program/family.h"
-#include "program/unselected.h"
-#include "program/capabilities.h"
 
 #include <stdlib.h>
+#include <weft/optimizer.h>
+#include <weft/strategy.h>
 
-/* The sections of the host and those of the parts, before anything in them is missed. */
+/* ---- capabilities ---- */
+
+static const struct {
+    int32_t part;
+    const char *key;
+    uint32_t flag;
+} capabilities[] = {
+    {WEFT_PART_STRATEGY, "reduce", WEFT_CAPABILITY_REDUCE},
+    {WEFT_PART_STRATEGY, "reduce_dtype", WEFT_CAPABILITY_REDUCE_DTYPE},
+    {WEFT_PART_STRATEGY, "prefetch", WEFT_CAPABILITY_PREFETCH},
+    {WEFT_PART_OPTIMIZER, "decay", WEFT_CAPABILITY_DECAY},
+};
+
+/* Returns the key of a host section. */
+static const weft_key *find_host_key(const char *section, const char *key) {
+    weft_settings_section table;
+    for (size_t i = 0; weft_settings_table(&table, i); i++) {
+        if (strcmp(table.section, section) != 0) continue;
+        for (uint64_t k = 0; k < table.n; k++)
+            if (strcmp(table.keys[k].name, key) == 0) return &table.keys[k];
+    }
+    return NULL;
+}
+
+const weft_key *weft_capability_at(int32_t part, size_t i, uint32_t *flag) {
+    for (size_t k = 0; k < sizeof capabilities / sizeof *capabilities; k++) {
+        if (capabilities[k].part != part || i-- > 0) continue;
+        *flag = capabilities[k].flag;
+        return find_host_key(weft_part_name(part), capabilities[k].key);
+    }
+    return NULL;
+}
+
+/* Returns the capability of that name; NULL: not found. */
+static const weft_key *find_capability(int32_t part, const char *key, uint32_t *flag) {
+    const weft_key *row = NULL;
+    for (size_t i = 0; (row = weft_capability_at(part, i, flag)) != NULL; i++)
+        if (strcmp(row->name, key) == 0) return row;
+    return NULL;
+}
+
+/* The table of each kind begins with struct_size and flags. */
+uint32_t weft_capabilities_of(const weft_loaded *loaded) {
+    uint32_t head[2];
+    memcpy(head, loaded->plugin->table, sizeof head);
+    return head[1];
+}
+
+/* Writes "strategy.fsdp". */
+static void name_section(char *out, size_t size, const char *kind, const char *id) {
+    (void)snprintf(out, size, "%s.%s", kind, id);
+}
+
+/* ---- sections of unselected plugins ---- */
+
+/* Adds the host keys that the plugin supports to the keys of its section. */
+static void add_capabilities(weft_plugin_description *unselected, int32_t part) {
+    const weft_key *row = NULL;
+    uint32_t flag = 0;
+    for (size_t i = 0; (row = weft_capability_at(part, i, &flag)) != NULL; i++)
+        if ((unselected->flags & flag) != 0) weft_plugin_description_add(unselected, row);
+}
+
+static weft_status declare_section(weft_run *run, int32_t part, const char *section, weft_error *err) {
+    weft_plugin_description *unselected = NULL;
+    weft_error why = WEFT_ERROR_INIT;
+    weft_status status =
+        weft_plugin_describe(&unselected, run->plugins, weft_part_name(part), strchr(section, '.') + 1, &why);
+    if (status != WEFT_OK) {
+        (void)weft_config_reject_section(run->config, section, err, "names no plugin: %s", why.text);
+        if (err != NULL) err->code = (int32_t)status;
+        return status;
+    }
+    if (unselected->reason[0] != '\0') {
+        weft_log(run->host, WEFT_LOG_WARN, "[%s] is not validated: the plugin cannot be used here: %s", section,
+                 unselected->reason);
+        status = weft_config_idle(run->config, section, NULL, 0, 0, err);
+        weft_plugin_description_free(unselected);
+        return status;
+    }
+    run->unselected = weft_realloc(run->unselected, run->n_unselected + 1, sizeof *run->unselected);
+    run->unselected[run->n_unselected++] = unselected;
+    add_capabilities(unselected, part);
+    weft_config_declare(run->config, section, unselected->keys, unselected->n_keys, (uint32_t)sizeof(weft_key));
+    return WEFT_OK;
+}
+
+/* True if the plugin is selected. */
+static bool is_chosen(const weft_run *run, const char *kind, const char *id) {
+    for (int32_t part = 0; part < WEFT_N_PARTS; part++) {
+        const char *chosen = weft_run_id(run, part);
+        if (chosen != NULL && strcmp(weft_part_name(part), kind) == 0 && strcmp(chosen, id) == 0) return true;
+    }
+    return false;
+}
+
+/* Queries the plugin of each unused section of the part for its keys and declares them. WEFT_E_USER: the plugin does
+ * not exist. If the plugin exists but is unusable here, logs a warning and keeps its section unchanged. */
+static weft_status declare_unselected(weft_run *run, int32_t part, weft_error *err) {
+    const char *kind = weft_part_name(part), *section = NULL;
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; status == WEFT_OK; i++) {
+        section = weft_config_plugin_section(run->config, kind, i);
+        if (section == NULL) break;
+        if (!is_chosen(run, kind, strchr(section, '.') + 1)) status = declare_section(run, part, section, err);
+    }
+    return status;
+}
+
+/* Rejects an unknown key, or an unsupported host key, in a plugin's own section. flags: of the plugin's table. */
+static weft_status check_own_section(const weft_run *run, int32_t part, const char *section, uint32_t flags,
+                                     weft_error *err) {
+    const char *key = weft_config_stray(run->config, section);
+    uint32_t flag = 0;
+    if (key == NULL) return WEFT_OK;
+    if (find_capability(part, key, &flag) != NULL && (flags & flag) == 0)
+        return weft_config_reject(run->config, section, key, err, "is not offered by %s %s: take it out",
+                                  weft_part_name(part), strchr(section, '.') + 1);
+    return weft_config_unknown(run->config, section, err);
+}
+
+/* Rejects unknown keys in the sections of unselected plugins. */
+static weft_status check_unselected_keys(const weft_run *run, weft_error *err) {
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < run->n_unselected && status == WEFT_OK; i++) {
+        const weft_plugin_description *unselected = run->unselected[i];
+        char section[100];
+        name_section(section, sizeof section, unselected->kind, unselected->id);
+        status = check_own_section(run, weft_part_of(unselected->kind), section, unselected->flags, err);
+    }
+    return status;
+}
+
+/* Returns a key of the plugin that its section sets; NULL: none. */
+static const char *find_set(const weft_run *run, const weft_plugin_description *unselected, const char *section) {
+    for (uint64_t k = 0; k < unselected->n_keys; k++)
+        if (weft_config_has_key(run->config, section, unselected->keys[k].name)) return unselected->keys[k].name;
+    return NULL;
+}
+
+/* Rejects adapter keys if no adapter is selected; training would silently ignore them. */
+static weft_status check_unselected_adapters(const weft_run *run, weft_error *err) {
+    if (!weft_adapters_unnamed(run)) return WEFT_OK;
+    for (size_t i = 0; i < run->n_unselected; i++) {
+        const weft_plugin_description *unselected = run->unselected[i];
+        const char *key = NULL;
+        char section[100], line[100];
+        name_section(section, sizeof section, unselected->kind, unselected->id);
+        if (weft_part_of(unselected->kind) == WEFT_PART_ADAPTER) key = find_set(run, unselected, section);
+        (void)snprintf(line, sizeof line, "plugin = %s", unselected->id);
+        if (key != NULL) return weft_adapters_refuse_idle(run, section, key, line, err);
+    }
+    return WEFT_OK;
+}
+
+/* Warns about keys of an unselected plugin on the command line. */
+static void warn_unselected(const weft_run *run, const weft_plugin_description *unselected, const char *section) {
+    const char *id = weft_run_id(run, weft_part_of(unselected->kind));
+    for (uint64_t k = 0; k < unselected->n_keys && id != NULL; k++) {
+        const char *key = unselected->keys[k].name;
+        char subject[300];
+        if (!weft_config_overrides(run->config, section, key, subject, sizeof subject)) continue;
+        weft_log(run->host, WEFT_LOG_WARN,
+                 "%sis for %s plugin %s, and [%s] plugin = %s is selected. Fix: %s.plugin=%s, or leave it out", subject,
+                 unselected->kind, unselected->id, unselected->kind, id, unselected->kind, unselected->id);
+    }
+}
+
+weft_status weft_unselected_validate(weft_run *run, weft_error *err) {
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < run->n_unselected && status == WEFT_OK; i++) {
+        const weft_plugin_description *unselected = run->unselected[i];
+        char section[100];
+        name_section(section, sizeof section, unselected->kind, unselected->id);
+        status = weft_config_idle(run->config, section, unselected->keys, unselected->n_keys,
+                                  (uint32_t)sizeof(weft_key), err);
+        if (status == WEFT_OK) warn_unselected(run, unselected, section);
+    }
+    return status;
+}
+
+void weft_unselected_forget(weft_run *run) {
+    for (size_t i = 0; i < run->n_unselected; i++) weft_plugin_description_free(run->unselected[i]);
+    free(run->unselected);
+    run->unselected = NULL;
+    run->n_unselected = 0;
+}
+
+/* ---- keys of other plugins ---- */
+
+static bool has_key(const weft_plugin_description *unselected, int32_t part, const char *key) {
+    uint32_t flag = 0;
+    if (find_capability(part, key, &flag) != NULL) return (unselected->flags & flag) != 0;
+    return weft_plugin_description_key(unselected, key) != NULL;
+}
+
+/* Writes "[strategy.ddp] or [strategy.fsdp]", or "plugin = ddp or plugin = fsdp": the available plugins that have the
+ * key. */
+static void list_homes(char *out, size_t size, const weft_run *run, int32_t part, const char *key, bool as_sections) {
+    const char *kind = weft_part_name(part);
+    weft_plugin_summary *all = NULL;
+    size_t n = 0, used = 0;
+    out[0] = '\0';
+    if (weft_plugins_summarize(run->plugins, &all, &n, kind, NULL) != WEFT_OK) return;
+    for (size_t i = 0; i < n; i++) {
+        weft_plugin_description *unselected = NULL;
+        if (all[i].reason[0] != '\0' ||
+            weft_plugin_describe(&unselected, run->plugins, kind, all[i].id, NULL) != WEFT_OK)
+            continue;
+        if (has_key(unselected, part, key) && used + strlen(kind) + strlen(all[i].id) + 16 < size)
+            used += (size_t)snprintf(out + used, size - used, "%s%s%s%s%s%s", used == 0 ? "" : " or ",
+                                     as_sections ? "[" : "plugin = ", as_sections ? kind : "", as_sections ? "." : "",
+                                     all[i].id, as_sections ? "]" : "");
+        weft_plugin_description_free(unselected);
+    }
+    free(all);
+}
+
+/* Fails with an error for a key that the part's selected plugin lacks. If another plugin of the kind has the key,
+ * the error names that plugin and its section. */
+static weft_status reject_key(const weft_run *run, int32_t part, const char *key, weft_error *err) {
+    const char *kind = weft_part_name(part);
+    const char *id = run->parts[part].loaded == NULL ? "none" : weft_run_id(run, part);
+    uint32_t flag = 0;
+    const bool hosts = find_capability(part, key, &flag) != NULL;
+    char homes[300], lines[300];
+    if (part == WEFT_PART_ADAPTER && weft_adapters_unnamed(run)) {
+        list_homes(homes, sizeof homes, run, part, key, false);
+        if (homes[0] != '\0') return weft_adapters_refuse_idle(run, kind, key, homes, err);
+    }
+    list_homes(homes, sizeof homes, run, part, key, true);
+    list_homes(lines, sizeof lines, run, part, key, false);
+    if (hosts)
+        return weft_config_reject(run->config, kind, key, err, "is not offered by %s %s: take it out%s%s%s", kind, id,
+                                  homes[0] != '\0' ? ", or put it into " : "", homes,
+                                  homes[0] != '\0' ? ", where it waits for that plugin" : "");
+    if (homes[0] == '\0') return weft_config_unknown(run->config, kind, err);
+    if (part == WEFT_PART_ADAPTER && run->adapters.n > 1)
+        return weft_config_reject(run->config, kind, key, err,
+                                  "is a key of one adapter, and plugin names several: put it into %s", homes);
+    return weft_config_reject(run->config, kind, key, err,
+                              "is a key of another %s than %s, which is chosen: set %s, or put it into %s, where it "
+                              "waits for that plugin",
+                              kind, id, lines, homes);
+}
+
+weft_status weft_unselected_check_capabilities(const weft_run *run, int32_t part, weft_error *err) {
+    const weft_loaded *loaded = run->parts[part].loaded;
+    const weft_key *row = NULL;
+    uint32_t flag = 0;
+    for (size_t i = 0; loaded != NULL && (row = weft_capability_at(part, i, &flag)) != NULL; i++) {
+        if ((weft_capabilities_of(loaded) & flag) != 0) continue;
+        if (!weft_config_at_default(run->config, weft_part_name(part), row))
+            return reject_key(run, part, row->name, err);
+    }
+    return WEFT_OK;
+}
+
+/* Rejects unknown sections. */
 static weft_status check_sections(const weft_run *run, weft_error *err) {
 #define COUNT(section, LIST) +1
     const char *names[WEFT_N_PARTS WEFT_SETTINGS_SECTIONS(COUNT)], *kinds[WEFT_N_PARTS];
@@ -28,14 +286,13 @@ static weft_status check_sections(const weft_run *run, weft_error *err) {
     return weft_config_sections(run->config, names, n, kinds, WEFT_N_PARTS, err);
 }
 
-/* The key's list is separated by commas, the registry's by colons, as in WEFT_PLUGIN_PATH. */
+/* [plugins] path is separated by commas, the registry's by colons, as WEFT_PLUGIN_PATH. */
 static weft_status create_registry(weft_run *run, weft_error *err) {
     weft_plugins_options options = {.pins = run->settings.plugins.pin,
                                     .pin_list = run->settings.plugins.pin_list,
                                     .pinned = run->settings.plugins.trust == WEFT_TRUST_PINNED};
     weft_status status = WEFT_OK;
-    char *path = strdup(run->settings.plugins.path);
-    if (path == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for [plugins] path");
+    char *path = weft_strdup(run->settings.plugins.path);
     for (char *at = path; *at != '\0'; at++)
         if (*at == ',') *at = ':';
     options.path = path;
@@ -44,21 +301,21 @@ static weft_status create_registry(weft_run *run, weft_error *err) {
     return status;
 }
 
-/* Why a plugin that is asked for by name cannot be used, at the line that asks for it. */
-static void refuse_plugin(const weft_run *run, int32_t index, const char *name, weft_status status, const char *why,
+/* Reports a plugin that cannot be used, at the line that names it. */
+static void reject_plugin(const weft_run *run, int32_t index, const char *name, weft_status status, const char *why,
                           weft_error *err) {
     const char *kind = weft_part_name(index);
     const weft_foreign_id *foreign = weft_foreign_id_find(kind, name);
     const char *family = index == WEFT_PART_MODEL ? run->family : NULL;
-    const bool is_read = weft_adapter_of_part(index) >= 0 && run->adapter != NULL;
+    const bool is_read = index >= WEFT_PART_ADAPTER && run->adapter != NULL;
     if (family != NULL)
         (void)weft_config_reject(run->config, kind, "plugin", err,
                                  "is model_type of the model's config.json and cannot be used: %s", why);
     else if (is_read && status == WEFT_E_USER)
         (void)weft_config_reject(
             run->config, kind, weft_config_has_key(run->config, kind, "use") ? "use" : "from", err,
-            "is an adapter of a kind that cannot be used, as its files say: %s. What PEFT has made "
-            "can be merged into its base there (merge_and_unload), and Weft takes that model",
+            "is an adapter of a kind that cannot be used: %s. Fix: merge it into its base with PEFT "
+            "(merge_and_unload) and use that model",
             why);
     else if (foreign != NULL && status == WEFT_E_USER)
         (void)weft_config_reject(run->config, kind, "plugin", err, "is no %s plugin; Weft has it as %s%s%s%s", kind,
@@ -70,80 +327,69 @@ static void refuse_plugin(const weft_run *run, int32_t index, const char *name, 
 static weft_status get_plugin(weft_run *run, int32_t index, const char *name, weft_error *err) {
     weft_error why = WEFT_ERROR_INIT;
     const char *kind = weft_part_name(index);
-    const char *member = weft_world_get()->comm; /* of the family that `name` is */
+    const char *member = weft_world_get()->comm; /* of the family `name` */
     const bool family = index == WEFT_PART_COMM && member[0] != '\0';
     const weft_status status =
         weft_plugins_get(run->plugins, &run->parts[index].loaded, kind, family ? member : name, &why);
     if (status == WEFT_OK) return WEFT_OK;
-    refuse_plugin(run, index, name, status, why.text, err);
+    reject_plugin(run, index, name, status, why.text, err);
     if (err != NULL) err->code = (int32_t)status;
     return status;
 }
 
-/* What a part's plugin is where nobody names it; NULL: it must be named. */
-static const char *fallback_of(const weft_run *run, int32_t part) {
-    return part == WEFT_PART_MODEL ? run->family : weft_part_fallback(part);
-}
-
 bool weft_run_wants(const weft_run *run, int32_t part, uint32_t needs) {
     const char *kind = weft_part_name(part);
-    const int32_t adapter = weft_adapter_of_part(part);
-    if (adapter >= 0) return adapter < run->adapters.n;
+    if (part >= WEFT_PART_ADAPTER) return part - WEFT_PART_ADAPTER < run->adapters.n;
     if ((needs & WEFT_NEEDS(part)) != 0 || weft_config_has_section(run->config, kind)) return true;
     return weft_config_plugin_section(run->config, kind, 0) != NULL;
 }
 
-/* The keys of the part's plugin, and those of the host that it offers, which may stand in its own section, too. */
-static weft_status declare_keys(weft_run *run, int32_t index, weft_error *err) {
+/* Declares the keys of the part's plugin, and in its own section also the host keys that it supports. */
+static void declare_keys(weft_run *run, int32_t index) {
     const weft_loaded *loaded = run->parts[index].loaded;
     const weft_plugin *plugin = loaded->plugin;
     const weft_key *row = NULL;
     uint32_t flag = 0;
     char own[100];
-    weft_status status = weft_config_choose(run->config, plugin->kind, plugin->id, err);
+    weft_config_choose(run->config, plugin->kind, plugin->id);
     (void)snprintf(own, sizeof own, "%s.%s", plugin->kind, plugin->id);
-    if (status == WEFT_OK)
-        status = weft_config_declare(run->config, plugin->kind, plugin->keys, plugin->n_keys, plugin->key_stride, err);
-    if (status == WEFT_OK)
-        status = weft_config_declare(run->config, own, plugin->keys, plugin->n_keys, plugin->key_stride, err);
-    for (size_t i = 0; status == WEFT_OK && (row = weft_capability_at(index, i, &flag)) != NULL; i++)
+    weft_config_declare(run->config, plugin->kind, plugin->keys, plugin->n_keys, plugin->key_stride);
+    weft_config_declare(run->config, own, plugin->keys, plugin->n_keys, plugin->key_stride);
+    for (size_t i = 0; (row = weft_capability_at(index, i, &flag)) != NULL; i++)
         if ((weft_capabilities_of(loaded) & flag) != 0)
-            status = weft_config_declare(run->config, own, row, 1, (uint32_t)sizeof *row, err);
-    return status;
+            weft_config_declare(run->config, own, row, 1, (uint32_t)sizeof *row);
 }
 
-/* One of several adapters has its keys in its own section, and nowhere else. */
-static weft_status declare_keys_apart(weft_run *run, int32_t index, weft_error *err) {
-    const weft_plugin *plugin = run->parts[index].loaded->plugin;
+/* Declares the keys of an adapter; one of several adapters has them only in its own section. */
+static weft_status declare_adapter(weft_run *run, int32_t index, weft_error *err) {
     char *section = run->parts[index].section;
-    for (int32_t i = WEFT_PART_ADAPTER; i < index; i++)
-        if (strcmp(weft_run_id(run, i), plugin->id) == 0)
-            return weft_config_reject(
-                run->config, "adapter", "plugin", err,
-                "names %s twice: a model takes an adapter of one plugin once; take one of them out", plugin->id);
-    (void)snprintf(section, sizeof run->parts[index].section, "%s.%s", plugin->kind, plugin->id);
-    weft_config_choose_apart(run->config, section);
-    return weft_config_declare(run->config, section, plugin->keys, plugin->n_keys, plugin->key_stride, err);
-}
-
-static weft_status declare_adapter(weft_run *run, int32_t part, weft_error *err) {
-    const weft_status status = get_plugin(run, part, run->adapters.names[weft_adapter_of_part(part)], err);
+    const weft_plugin *plugin = NULL;
+    const weft_status status = get_plugin(run, index, run->adapters.names[index - WEFT_PART_ADAPTER], err);
     if (status != WEFT_OK) return status;
-    return run->adapters.n > 1 ? declare_keys_apart(run, part, err) : declare_keys(run, part, err);
+    if (run->adapters.n == 1) {
+        declare_keys(run, index);
+        return WEFT_OK;
+    }
+    plugin = run->parts[index].loaded->plugin;
+    name_section(section, sizeof run->parts[index].section, plugin->kind, plugin->id);
+    weft_config_choose_apart(run->config, section);
+    weft_config_declare(run->config, section, plugin->keys, plugin->n_keys, plugin->key_stride);
+    return WEFT_OK;
 }
 
-/* Loads the part's plugin and declares its keys. A part without a default whose plugin nobody names cannot be judged
- * further: what is close to a key of the host may be that key. */
+/* Loads the part's plugin and declares its keys. Without a named plugin and without a default, only misspelt host keys
+ * are reported. */
 static weft_status declare_part(weft_run *run, int32_t index, weft_error *err) {
     const char *kind = weft_part_name(index), *name = NULL;
-    const char *fallback = fallback_of(run, index);
+    const char *fallback = index == WEFT_PART_MODEL ? run->family : weft_part_fallback(index);
     const bool named = fallback != NULL || weft_config_has_key(run->config, kind, "plugin");
     weft_status status = WEFT_OK;
-    if (weft_adapter_of_part(index) >= 0) return declare_adapter(run, index, err);
+    if (index >= WEFT_PART_ADAPTER) return declare_adapter(run, index, err);
     status = weft_config_plugin(run->config, &name, kind, fallback, named ? err : NULL);
     if (!named) return weft_config_misspelt(run->config, kind, err);
     if (status == WEFT_OK) status = get_plugin(run, index, name, err);
-    return status == WEFT_OK ? declare_keys(run, index, err) : status;
+    if (status == WEFT_OK) declare_keys(run, index);
+    return status;
 }
 
 static bool is_part(const char *section) {
@@ -153,70 +399,69 @@ static bool is_part(const char *section) {
     return false;
 }
 
-/* Files that were written before plugins had sections of their own say `none` of the keys of those that were not
- * chosen. That says nothing. */
+/* Ignores keys of unselected plugins with the value `none`, which older versions of Weft wrote. */
 static void drop_keys_of_none(weft_run *run, int32_t part) {
     static const struct {
         int32_t part;
         const char *key;
-    } said[] = {{WEFT_PART_STRATEGY, "shard"},     {WEFT_PART_STRATEGY, "shard_group"},
-                {WEFT_PART_STRATEGY, "root"},      {WEFT_PART_STRATEGY, "reshard_after_forward"},
-                {WEFT_PART_STRATEGY, "reduce_at"}, {WEFT_PART_STRATEGY, "device_map"},
-                {WEFT_PART_STRATEGY, "schedule"},  {WEFT_PART_STRATEGY, "prefetch"},
-                {WEFT_PART_POLICY, "classes"},     {WEFT_PART_POLICY, "size"}};
+    } old[] = {{WEFT_PART_STRATEGY, "shard"},     {WEFT_PART_STRATEGY, "shard_group"},
+               {WEFT_PART_STRATEGY, "root"},      {WEFT_PART_STRATEGY, "reshard_after_forward"},
+               {WEFT_PART_STRATEGY, "reduce_at"}, {WEFT_PART_STRATEGY, "device_map"},
+               {WEFT_PART_STRATEGY, "schedule"},  {WEFT_PART_STRATEGY, "prefetch"},
+               {WEFT_PART_POLICY, "classes"},     {WEFT_PART_POLICY, "size"}};
     const char *kind = weft_part_name(part);
-    for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
+    for (size_t i = 0; i < sizeof old / sizeof *old; i++) {
         uint32_t flag = 0;
-        const bool is_hosts = weft_capability_find(part, said[i].key, &flag) != NULL;
-        if (said[i].part != part) continue;
-        if (is_hosts || !weft_config_is_declared(run->config, kind, said[i].key))
-            weft_config_pass_over(run->config, kind, said[i].key, "none");
+        const bool is_hosts = find_capability(part, old[i].key, &flag) != NULL;
+        if (old[i].part != part) continue;
+        if (is_hosts || !weft_config_is_declared(run->config, kind, old[i].key))
+            weft_config_pass_over(run->config, kind, old[i].key, "none");
     }
 }
 
-/* The keys of a part's section and of its plugin's own. */
+/* Rejects unknown keys of a part's section and of its plugin's own section. */
 static weft_status check_part_keys(weft_run *run, int32_t part, weft_error *err) {
     const weft_loaded *loaded = run->parts[part].loaded;
     const char *kind = weft_part_name(part), *key = NULL;
     char own[100];
     weft_status status = WEFT_OK;
-    if (loaded == NULL && part != WEFT_PART_ADAPTER) return WEFT_OK; /* judged before, so far as it could be */
+    if (loaded == NULL && part != WEFT_PART_ADAPTER) return WEFT_OK; /* declare_part has validated it */
     drop_keys_of_none(run, part);
     key = weft_config_stray(run->config, kind);
-    if (key != NULL) return weft_unselected_refuse(run, part, key, err);
+    if (key != NULL) return reject_key(run, part, key, err);
     if (loaded == NULL) return WEFT_OK;
     (void)snprintf(own, sizeof own, "%s.%s", kind, loaded->plugin->id);
-    status = weft_unselected_refuse_own(run, part, own, weft_capabilities_of(loaded), err);
+    status = check_own_section(run, part, own, weft_capabilities_of(loaded), err);
     return status == WEFT_OK ? weft_config_doubles(run->config, kind, err) : status;
 }
 
-/* Every section whose keys are all declared; those of a part whose plugin is not known were judged before. */
+/* Rejects unknown keys in all sections. */
 static weft_status check_keys(weft_run *run, weft_error *err) {
     weft_settings_section table;
     weft_status status = WEFT_OK;
     for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) status = check_part_keys(run, i, err);
-    if (status == WEFT_OK) status = weft_unselected_check_keys(run, err);
-    if (status == WEFT_OK) status = weft_unselected_check_adapters(run, err);
+    if (status == WEFT_OK) status = check_unselected_keys(run, err);
+    if (status == WEFT_OK) status = check_unselected_adapters(run, err);
     for (size_t i = 0; status == WEFT_OK && weft_settings_table(&table, i); i++) {
         if (!is_part(table.section)) status = weft_config_unknown(run->config, table.section, err);
     }
     return status;
 }
 
-/* The id of the part's plugin: the loaded one, or the default of a part that this command leaves out. */
+/* Returns the id of the part's loaded plugin, or its default if this command does not load it. */
 static const char *part_id(const weft_run *run, int32_t part) {
     const weft_loaded *loaded = run->parts[part].loaded;
     return loaded != NULL ? loaded->plugin->id : weft_part_fallback(part);
 }
 
-/* name: n bytes, "kind:id". */
+/* True if the n bytes of `name` are "kind:id". */
 static bool names_plugin(const char *name, size_t n, const char *kind, const char *id) {
     const size_t at = strlen(kind);
     if (id == NULL || n != at + 1 + strlen(id)) return false;
     return memcmp(name, kind, at) == 0 && name[at] == ':' && memcmp(name + at + 1, id, strlen(id)) == 0;
 }
 
-/* A plugin that waits in a section of its own is one that the file means to use. */
+/* True if the plugin is selected or has its own section. */
 static bool is_used(const weft_run *run, const char *name, size_t n) {
     const char *section = NULL;
     for (int32_t i = 0; i < WEFT_N_PARTS; i++) {
@@ -228,7 +473,7 @@ static bool is_used(const weft_run *run, const char *name, size_t n) {
     return false;
 }
 
-/* A pin that holds nothing is a mistake: the plugin that it was meant for runs unpinned. */
+/* Rejects pins of unused plugins: the intended plugin would run without a pin. */
 static weft_status check_pins_used(const weft_run *run, weft_error *err) {
     const char *rest = *run->settings.plugins.pin == '\0' ? NULL : run->settings.plugins.pin;
     const char *pin = NULL;
@@ -243,17 +488,17 @@ static weft_status check_pins_used(const weft_run *run, weft_error *err) {
     return WEFT_OK;
 }
 
-/* Where plugins are, and with them how many ranks there are: nothing of a plugin has run yet. */
+/* Creates the plugin registry and finds the number of ranks. No plugin code runs. */
 static weft_status find_ranks(weft_run *run, weft_launch *out, weft_error *err) {
     weft_status status = check_sections(run, err);
-    if (status == WEFT_OK) status = weft_settings_declare(run->config, err);
+    if (status == WEFT_OK) weft_settings_declare(run->config);
     if (status == WEFT_OK) status = weft_config_unknown(run->config, "plugins", err);
     if (status == WEFT_OK) status = weft_settings_load_plugins(&run->settings.plugins, run->config, err);
     if (status == WEFT_OK) status = create_registry(run, err);
     if (status == WEFT_OK) status = weft_launch_find(out, run->config, run->plugins, err);
     if (status == WEFT_OK) status = weft_settings_load_run(&run->settings.run, run->config, err);
     if (status == WEFT_OK) status = weft_log_ranks_validate(&out->world, run->settings.run.log_ranks, run->config, err);
-    if (out->world.launched_by[0] != '\0') weft_world_set(&out->world); /* a rank that fails says which it is */
+    if (out->world.launched_by[0] != '\0') weft_world_set(&out->world); /* for the rank in error messages */
     return status;
 }
 
@@ -292,9 +537,9 @@ weft_status weft_run_names(weft_run *run, uint32_t needs, weft_error *err) {
     if (status == WEFT_OK) weft_family_find_adapter(run);
     if (status == WEFT_OK) status = weft_adapters_find(run, err);
     for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) {
-        const bool waits = i >= WEFT_PART_ADAPTER && i < WEFT_N_PARTS - 1; /* until all of its kind are known */
+        const bool waits = i >= WEFT_PART_ADAPTER && i < WEFT_N_PARTS - 1; /* until all adapters are known */
         if (weft_run_wants(run, i, needs)) status = declare_part(run, i, err);
-        if (status == WEFT_OK && !waits) status = weft_unselected_declare(run, i, err);
+        if (status == WEFT_OK && !waits) status = declare_unselected(run, i, err);
     }
     if (status == WEFT_OK) status = check_keys(run, err);
     if (status != WEFT_OK || (needs & WEFT_NEEDS_NO_PINNED) != 0) return status;

@@ -1,16 +1,66 @@
 /* host/program/sums.c: see sums.h. */
 #include "program/sums.h"
 
+#include "base/alloc.h"
 #include "program/exchange.h"
 #include "program/gathered.h"
-#include "program/fold.h"
 #include "program/job.h"
 
 #include <stdlib.h>
 
-/* ---- bytes on the way ---- */
+weft_fold weft_fold_begin(int32_t reduce, int32_t n, bool loose) {
+    weft_fold fold = {.reduce = reduce, .n = n, .loose = loose || reduce == WEFT_REDUCE_FAST};
+    return fold;
+}
 
-/* A REDUCE between groups takes what the first hop has come to; the others may take a micro-batch. */
+bool weft_fold_halves(int32_t n, int32_t lo, int32_t mid, int32_t hi) {
+    int32_t from = 0, to = n;
+    while (to - from > hi - lo) {
+        const int32_t split = from + (to - from + 1) / 2;
+        if (hi <= split) to = split;
+        else if (lo >= split) from = split;
+        else return false;
+    }
+    return from == lo && to == hi && mid == from + (to - from + 1) / 2;
+}
+
+static bool term_joins(const weft_fold *fold, int32_t mid, int32_t hi) {
+    const int32_t lo = fold->lo[fold->top - 1];
+    if (fold->loose) return true;
+    if (fold->hi[fold->top - 1] != mid) return false;
+    if (fold->reduce == WEFT_REDUCE_ORDERED) return lo == 0;
+    return weft_fold_halves(fold->n, lo, mid, hi);
+}
+
+/* A full stack, which no sum in the defined order has, adds its terms in arrival order. */
+weft_fold_step weft_fold_push(weft_fold *fold, int32_t lo, int32_t hi) {
+    weft_fold_step step = {fold->top, false, 0};
+    if (fold->top == WEFT_FOLD_DEPTH) fold->loose = true;
+    if (fold->top > 0 && term_joins(fold, lo, hi)) {
+        step.slot = fold->top - 1;
+        step.add = true;
+        fold->hi[step.slot] = hi;
+    } else {
+        fold->lo[fold->top] = lo;
+        fold->hi[fold->top++] = hi;
+        return step;
+    }
+    while (fold->top > 1) {
+        const int32_t last_lo = fold->lo[fold->top - 1], last_hi = fold->hi[fold->top - 1];
+        fold->top--;
+        if (!term_joins(fold, last_lo, last_hi)) {
+            fold->top++;
+            break;
+        }
+        fold->hi[fold->top - 1] = last_hi;
+        step.merges++;
+    }
+    return step;
+}
+
+/* ---- bytes of exchanges ---- */
+
+/* A REDUCE of scope ACROSS reads the result of the first hop; the others may read a micro-batch gradient. */
 static void size_gradient(const weft_plan *plan, weft_job *job, int32_t unit) {
     weft_unit_sizes *sizes = &job->units[unit];
     sizes->gradient = 0;
@@ -28,7 +78,7 @@ void weft_sums_size_units(const weft_plan *plan, weft_job *job) {
     }
 }
 
-/* ---- what is kept ---- */
+/* ---- the state of a rank ---- */
 
 /* A rank that runs a segment which reads an owned unit has a copy of its parameters. */
 static bool has_copy(const weft_job_spec *job, int32_t unit, int32_t rank) {
@@ -61,7 +111,7 @@ static bool is_apart(const weft_plan *plan, const weft_job_spec *job, int32_t un
     return plan->world > 1 && holding_of(&job->view.placements[unit], what) != WEFT_REPLICATED;
 }
 
-/* What is kept for each element; 0: what the group is stored in. */
+/* Returns the type of each element; 0: the group's storage type. */
 static int32_t kept_dtype(const weft_plan *plan, int32_t what) {
     const int32_t state = what - WEFT_HOLD_STATES;
     if (what == WEFT_HOLD_PARAMETERS) return 0;
@@ -72,15 +122,13 @@ static weft_status plan_hold(weft_plan *plan, const weft_job_spec *job, int32_t 
     const weft_layout *layout = plan->layout;
     const int32_t n = what == WEFT_HOLD_PARAMETERS ? layout->n_groups : layout->n_trainable_groups;
     weft_status status = WEFT_OK;
-    weft_hold_part *parts = calloc((size_t)n + 1, sizeof *parts);
-    plan->apart[what] = calloc((size_t)layout->n_groups + 1, sizeof **plan->apart);
-    if (parts == NULL || plan->apart[what] == NULL)
-        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for what a rank keeps of %d groups", (int)n);
-    for (int32_t g = 0; g < n && status == WEFT_OK; g++) {
+    weft_hold_part *parts = weft_alloc(n, sizeof *parts);
+    plan->apart[what] = weft_alloc(layout->n_groups, sizeof **plan->apart);
+    for (int32_t g = 0; g < n; g++) {
         parts[g] = kept_part_of(plan, job, layout->groups[g].unit, what);
         plan->apart[what][g] = is_apart(plan, job, layout->groups[g].unit, what);
     }
-    if (status == WEFT_OK) status = weft_hold_create(&plan->holds[what], layout, parts, n, kept_dtype(plan, what), err);
+    status = weft_hold_create(&plan->holds[what], layout, parts, n, kept_dtype(plan, what), err);
     free(parts);
     return status;
 }
@@ -109,7 +157,7 @@ int64_t weft_sums_target(const weft_plan *plan, const weft_job_spec *job, int32_
     return plan->holds[WEFT_HOLD_GRADIENTS]->spans[index].at + weft_f32_bytes(at);
 }
 
-/* Plays a unit's terms to see how many sums wait at most. */
+/* Simulates a unit's terms to find the maximum number of pending sums. */
 static void measure_depth(weft_mode_plan *mode_plan, int32_t unit, bool loose) {
     weft_unit_sum *sum = &mode_plan->sums[unit];
     const int32_t reduce = mode_plan->job->spec.view.reduce;
@@ -155,29 +203,19 @@ static void plan_sum(const weft_plan *plan, weft_mode_plan *mode_plan, int32_t u
     }
 }
 
-weft_status weft_sums_plan(weft_plan *plan, weft_mode_plan *mode_plan, const weft_program *const *programs,
-                           weft_error *err) {
-    int64_t at = 0;
-    weft_status status = weft_terms_create(&mode_plan->terms, programs, &mode_plan->job->spec, plan->rank, err);
-    if (status != WEFT_OK) return status;
-    mode_plan->sums = calloc((size_t)mode_plan->job->spec.view.n_units + 1, sizeof *mode_plan->sums);
-    if (mode_plan->sums == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the sums of the units");
-    for (int32_t u = 0; u < mode_plan->job->spec.view.n_units; u++) plan_sum(plan, mode_plan, u, &at);
-    mode_plan->partials = at;
-    return WEFT_OK;
-}
-
-int64_t weft_sums_partials(const weft_plan *plan) {
-    return weft_f32_bytes(plan->train.partials);
+void weft_sums_plan(const weft_plan *plan, weft_mode_plan *mode_plan, const weft_program *const *programs) {
+    const int32_t n_units = mode_plan->job->spec.view.n_units;
+    mode_plan->terms = weft_terms_create(programs, &mode_plan->job->spec, plan->rank);
+    mode_plan->sums = weft_alloc(n_units, sizeof *mode_plan->sums);
+    mode_plan->partials = 0;
+    for (int32_t u = 0; u < n_units; u++) plan_sum(plan, mode_plan, u, &mode_plan->partials);
 }
 
 /* ---- losses ---- */
 
-weft_status weft_sums_losses(weft_mode_plan *mode_plan, const weft_program *const *programs, int32_t world,
-                             weft_error *err) {
+void weft_sums_losses(weft_mode_plan *mode_plan, const weft_program *const *programs, int32_t world) {
     const int32_t head = mode_plan->job->spec.view.n_segments - 1;
-    mode_plan->losses = calloc((size_t)mode_plan->program->micro_batches + 1, sizeof *mode_plan->losses);
-    if (mode_plan->losses == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of micro-batches");
+    mode_plan->losses = weft_alloc(mode_plan->program->micro_batches, sizeof *mode_plan->losses);
     for (int32_t rank = 0; rank < world; rank++) {
         int32_t n = 0;
         for (int32_t i = 0; i < programs[rank]->n_instructions; i++) {
@@ -188,5 +226,4 @@ weft_status weft_sums_losses(weft_mode_plan *mode_plan, const weft_program *cons
         }
         if (n > mode_plan->most_losses) mode_plan->most_losses = n;
     }
-    return WEFT_OK;
 }

@@ -1,6 +1,8 @@
 /* host/program/terms.c: see terms.h. */
 #include "program/terms.h"
 
+#include "base/alloc.h"
+
 #include <stdlib.h>
 
 enum { SCOPES = WEFT_SCOPE_ACROSS + 1 };
@@ -10,8 +12,7 @@ weft_cut weft_cut_of(const weft_job_spec *job, int32_t unit) {
     const int32_t replicas = job->view.replicas;
     const bool sharded = p->gradients == WEFT_SHARDED || p->parameters == WEFT_SHARDED || p->optimizer == WEFT_SHARDED;
     const int32_t group = sharded && p->group >= 1 && replicas % p->group == 0 ? p->group : replicas;
-    const weft_cut cut = {replicas, group, replicas / group};
-    return cut;
+    return (weft_cut){replicas, group, replicas / group};
 }
 
 int32_t weft_cut_place(const weft_cut *cut, int32_t rank) {
@@ -49,7 +50,7 @@ bool weft_scope_together(const weft_cut *cut, int32_t scope, int32_t a, int32_t 
     }
 }
 
-/* Micro-batches that a rank has given to the first hop of a unit so far. */
+/* Micro-batches that a rank has contributed to the first hop of a unit so far. */
 typedef struct given {
     int32_t lo, hi, n;
 } given;
@@ -60,10 +61,10 @@ typedef struct finder {
     const weft_program *own;
     int32_t rank;
     weft_terms *out;
-    int32_t *head; /* [n_units][SCOPES] first own instruction of that sort, or -1 */
-    int32_t *next; /* [n_instructions] the next one of the same sort, or -1 */
-    int32_t *now;  /* [n_units][SCOPES] the one that the rank at hand has come to */
-    given *rows;   /* [n_units] of the rank at hand */
+    int32_t *head; /* [n_units][SCOPES] first own REDUCE of that unit and scope; -1: none */
+    int32_t *next; /* [n_instructions] the next own REDUCE of the same unit and scope; -1: none */
+    int32_t *now;  /* [n_units][SCOPES] the one that the current rank has reached */
+    given *rows;   /* [n_units] of the current rank */
 } finder;
 
 static int32_t sort_of(const weft_instruction *instruction) {
@@ -94,7 +95,7 @@ static void list_own(finder *f) {
     }
 }
 
-/* Rows of a second hop stand for all that the ranks behind them gave to the first. */
+/* A row of a second hop is the sum of all micro-batches that its sender received in the first hop. */
 static weft_term term_of(finder *f, const weft_instruction *instruction, int32_t rank) {
     const weft_cut cut = weft_cut_of(f->job, instruction->unit);
     const given *row = &f->rows[instruction->unit];
@@ -103,7 +104,7 @@ static weft_term term_of(finder *f, const weft_instruction *instruction, int32_t
     if (instruction->micro_batch >= 0) return term;
     term.lo = row->lo;
     term.hi = row->hi;
-    /* a group's micro-batches: those of its ranks lie among one another */
+    /* the micro-batches of a group's ranks interleave */
     if (instruction->scope == WEFT_SCOPE_ACROSS) {
         term.lo = row->lo / cut.group * cut.group;
         term.hi = (row->hi + cut.group - 1) / cut.group * cut.group;
@@ -137,7 +138,7 @@ static void take_rank(finder *f, int32_t rank) {
     }
 }
 
-/* True if an exchange of this rank has a row of the other. */
+/* True if an exchange of this rank receives a row of the other rank. */
 static bool takes_part(const finder *f, int32_t rank) {
     if (rank == f->rank) return true;
     for (int32_t unit = 0; unit < f->job->view.n_units; unit++) {
@@ -153,7 +154,7 @@ static int by_micro_batch(const void *a, const void *b) {
     return (x->lo > y->lo) - (x->lo < y->lo);
 }
 
-/* Mostly they are in order. */
+/* Terms are usually sorted already. */
 static void sort_terms(weft_term *terms, int32_t n) {
     for (int32_t i = 1; i < n; i++) {
         if (terms[i - 1].lo <= terms[i].lo) continue;
@@ -162,47 +163,32 @@ static void sort_terms(weft_term *terms, int32_t n) {
     }
 }
 
-static weft_status allocate_finder(finder *f, weft_error *err) {
-    const size_t instructions = (size_t)f->own->n_instructions + 1, sorts = (size_t)f->job->view.n_units * SCOPES + 1;
-    size_t rows = 1;
-    for (int32_t i = 0; i < f->own->n_instructions; i++)
-        if (is_reduce(&f->own->instructions[i], f->job)) {
-            const weft_cut cut = weft_cut_of(f->job, f->own->instructions[i].unit);
-            rows += (size_t)weft_scope_size(&cut, f->own->instructions[i].scope);
-        }
-    f->out = calloc(1, sizeof *f->out);
-    f->head = malloc(sorts * sizeof *f->head);
-    f->now = malloc(sorts * sizeof *f->now);
-    f->next = malloc(instructions * sizeof *f->next);
-    f->rows = malloc(sorts * sizeof *f->rows);
-    if (f->out != NULL) {
-        f->out->terms = malloc(rows * sizeof *f->out->terms);
-        f->out->first = malloc(instructions * sizeof *f->out->first);
-        f->out->n = malloc(instructions * sizeof *f->out->n);
-    }
-    if (f->out != NULL && f->out->terms != NULL && f->out->first != NULL && f->out->n != NULL && f->head != NULL &&
-        f->now != NULL && f->next != NULL && f->rows != NULL)
-        return WEFT_OK;
-    return weft_error_set(err, WEFT_E_MEMORY, "no memory for the terms of %d instructions",
-                          (int)f->own->n_instructions);
-}
-
-weft_status weft_terms_create(weft_terms **out, const weft_program *const *programs, const weft_job_spec *job,
-                              int32_t rank, weft_error *err) {
+weft_terms *weft_terms_create(const weft_program *const *programs, const weft_job_spec *job, int32_t rank) {
     finder f = {.programs = programs, .job = job, .own = programs[rank], .rank = rank};
-    weft_status status = allocate_finder(&f, err);
-    if (status == WEFT_OK) {
-        list_own(&f);
-        for (int32_t r = 0; r < job->view.world; r++)
-            if (takes_part(&f, r)) take_rank(&f, r);
-        for (int32_t i = 0; i < f.own->n_instructions; i++) sort_terms(f.out->terms + f.out->first[i], f.out->n[i]);
-        *out = f.out;
-    } else weft_terms_destroy(f.out);
+    const int32_t n = f.own->n_instructions, sorts = job->view.n_units * SCOPES;
+    int64_t rows = 0;
+    for (int32_t i = 0; i < n; i++)
+        if (is_reduce(&f.own->instructions[i], job)) {
+            const weft_cut cut = weft_cut_of(job, f.own->instructions[i].unit);
+            rows += weft_scope_size(&cut, f.own->instructions[i].scope);
+        }
+    f.out = weft_alloc(1, sizeof *f.out);
+    f.out->terms = weft_alloc(rows, sizeof *f.out->terms);
+    f.out->first = weft_alloc(n, sizeof *f.out->first);
+    f.out->n = weft_alloc(n, sizeof *f.out->n);
+    f.head = weft_alloc(sorts, sizeof *f.head);
+    f.now = weft_alloc(sorts, sizeof *f.now);
+    f.next = weft_alloc(n, sizeof *f.next);
+    f.rows = weft_alloc(job->view.n_units, sizeof *f.rows);
+    list_own(&f);
+    for (int32_t r = 0; r < job->view.world; r++)
+        if (takes_part(&f, r)) take_rank(&f, r);
+    for (int32_t i = 0; i < n; i++) sort_terms(f.out->terms + f.out->first[i], f.out->n[i]);
     free(f.head);
     free(f.now);
     free(f.next);
     free(f.rows);
-    return status;
+    return f.out;
 }
 
 void weft_terms_destroy(weft_terms *terms) {

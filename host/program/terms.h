@@ -36,8 +36,7 @@ int32_t weft_scope_place(const weft_cut *cut, int32_t scope, int32_t rank);
 bool weft_scope_together(const weft_cut *cut, int32_t scope, int32_t a, int32_t b);
 
 /* programs: of all ranks. */
-weft_status weft_terms_create(weft_terms **out, const weft_program *const *programs, const weft_job_spec *job,
-                              int32_t rank, weft_error *err);
+weft_terms *weft_terms_create(const weft_program *const *programs, const weft_job_spec *job, int32_t rank);
 void weft_terms_destroy(weft_terms *terms); /* NULL is fine */
 
 #endif

@@ -1,41 +1,163 @@
-/* host/program/timeline.c: see timeline.h. Time goes from one moment at which some rank ends something to the next. */
+/* host/program/timeline.c: discrete-event simulation: time advances to the next moment at which a rank ends a phase. */
 #include "program/timeline.h"
 
-#include "program/exchange_matches.h"
+#include "base/alloc.h"
+#include "program/exchange.h"
+#include "program/job.h"
 
 #include <stdlib.h>
 
+/* ---- matching of exchanges across ranks ----
+ *
+ * The checker (check_match.c) also matches them, and checks each match. The programs here are checked already. */
+
+typedef struct matches {
+    int32_t **of;  /* [world][n_instructions] the exchange of an instruction; -1: only this rank participates */
+    int32_t *size; /* [n] number of ranks in it */
+    int32_t n, world;
+} matches;
+
+/* Sets the key and the number of ranks of an exchange, without the turn. Returns false if only this rank
+ * participates. */
+static bool key_of(weft_exchange_key *out, const weft_instruction *instruction, const weft_job_spec *job, int32_t rank,
+                   int32_t *size) {
+    const bool sends = instruction->kind == WEFT_INSTRUCTION_SEND;
+    weft_members ranks;
+    memset(out, 0, sizeof *out);
+    out->what = instruction->what;
+    out->of = instruction->unit >= 0 ? instruction->unit : instruction->segment;
+    if (sends || instruction->kind == WEFT_INSTRUCTION_RECV) {
+        out->kind = WEFT_INSTRUCTION_SEND;
+        out->micro_batch = instruction->micro_batch;
+        out->first = sends ? rank : instruction->peer;
+        out->second = sends ? instruction->peer : rank;
+        *size = 2;
+        return true;
+    }
+    ranks = weft_job_spec_ranks(job, instruction, rank);
+    out->kind = instruction->kind;
+    out->scope = instruction->scope;
+    out->first = ranks.first;
+    out->second = ranks.stride;
+    *size = ranks.count;
+    return ranks.count > 1;
+}
+
+static void match_rank(matches *self, weft_exchange_table *known, const weft_job_spec *job, const weft_program *program,
+                       int32_t rank) {
+    weft_exchange_table turns = {0}; /* exchanges so far under each key, minus 1 */
+    self->of[rank] = weft_alloc(program->n_instructions, sizeof **self->of);
+    for (int32_t i = 0; i < program->n_instructions; i++) {
+        weft_exchange_key key;
+        int32_t size = 0, *match = NULL;
+        self->of[rank][i] = -1;
+        if (!key_of(&key, &program->instructions[i], job, rank, &size)) continue;
+        key.turn = ++*weft_exchange_table_find(&turns, &key);
+        match = weft_exchange_table_find(known, &key);
+        if (*match < 0) {
+            *match = self->n++;
+            self->size[*match] = size;
+        }
+        self->of[rank][i] = *match;
+    }
+    free(turns.entries);
+}
+
+/* programs: of all ranks of a placed job. */
+static matches find_matches(const weft_program *const *programs, const weft_job_spec *job) {
+    matches out = {.world = job->view.world};
+    int64_t instructions = 0;
+    weft_exchange_table known = {0};
+    for (int32_t rank = 0; rank < out.world; rank++) instructions += programs[rank]->n_instructions;
+    out.of = weft_alloc(out.world, sizeof *out.of);
+    out.size = weft_alloc(instructions, sizeof *out.size);
+    for (int32_t rank = 0; rank < out.world; rank++) match_rank(&out, &known, job, programs[rank], rank);
+    free(known.entries);
+    return out;
+}
+
+/* ---- overlap ---- */
+
+const char *weft_overlap_name(int32_t kind) {
+    static const char *const names[WEFT_N_OVERLAP] = {"gather", "reduce", "other"};
+    return names[kind];
+}
+
+static int32_t overlap_of(const weft_instruction *instruction) {
+    switch (instruction->kind) {
+    case WEFT_INSTRUCTION_GATHER:
+        return instruction->what == WEFT_PAYLOAD_SUM ? WEFT_OVERLAP_REDUCE : WEFT_OVERLAP_GATHER;
+    case WEFT_INSTRUCTION_REDUCE: return instruction->scope == WEFT_SCOPE_RANK ? -1 : WEFT_OVERLAP_REDUCE;
+    case WEFT_INSTRUCTION_REFRESH:
+    case WEFT_INSTRUCTION_SEND:
+    case WEFT_INSTRUCTION_RECV: return WEFT_OVERLAP_OTHER;
+    default: return -1;
+    }
+}
+
+static double seconds_of_entry(const weft_trace_entry *traced) {
+    return 1e-9 * (double)(traced->end_ns - traced->start_ns);
+}
+
+void weft_overlap_add(weft_overlap *self, const weft_trace *trace, const weft_program *program) {
+    const int32_t base = weft_trace_count(trace) - program->n_instructions;
+    for (int32_t i = 0; i < program->n_instructions && base >= 0; i++) {
+        const weft_instruction *instruction = &program->instructions[i];
+        const bool ends = instruction->kind == WEFT_INSTRUCTION_WAIT;
+        const int32_t begun = ends ? instruction->waits : i, kind = overlap_of(&program->instructions[begun]);
+        const weft_trace_entry *start = weft_trace_entry_at(trace, base + begun);
+        const weft_trace_entry *now = weft_trace_entry_at(trace, base + i);
+        if (kind < 0) continue;
+        self->busy[kind] += seconds_of_entry(now);
+        if (ends) self->under_way[kind] += 1e-9 * (double)(now->end_ns - start->start_ns);
+        else if (instruction->queue == 0) self->under_way[kind] += seconds_of_entry(now);
+    }
+}
+
+double weft_overlap_hidden(const weft_overlap *self, int32_t kind) {
+    if (self->under_way[kind] <= 0.0) return 0.0;
+    return 100.0 * (1.0 - self->busy[kind] / self->under_way[kind]);
+}
+
+void weft_overlap_print(const weft_overlap *self, int32_t kind, FILE *to) {
+    char text[32] = "-";
+    if (self->under_way[kind] > 0.0) (void)snprintf(text, sizeof text, "%.1f %%", weft_overlap_hidden(self, kind));
+    (void)fprintf(to, " %14s", text);
+}
+
+/* ---- simulation ---- */
+
 typedef enum phase {
     PHASE_OWN,    /* the instruction's own work */
-    PHASE_WAIT,   /* for ranks that have not come */
-    PHASE_TRAVEL, /* for the bytes */
-    PHASE_AFTER,  /* work on what has come */
+    PHASE_WAIT,   /* waits for ranks that have not started the exchange */
+    PHASE_TRAVEL, /* waits for the transfer */
+    PHASE_AFTER,  /* work on the received data */
     PHASE_DONE
 } phase;
 
 typedef struct actor {
-    int32_t at;   /* the instruction */
-    int32_t ends; /* the exchange that it is ending, in WAIT, TRAVEL and AFTER */
+    int32_t at;   /* current instruction */
+    int32_t ends; /* in WAIT, TRAVEL and AFTER: the instruction of the exchange that it ends */
     phase phase;
-    double left;   /* of what the phase takes, from 1 down to 0 */
-    weft_work now; /* what that is */
-    double *began; /* [n_instructions] when the instruction started */
+    double left;   /* remaining fraction of the phase, from 1 down to 0 */
+    weft_work now; /* the phase's work */
+    double *began; /* [n_instructions] start times */
 } actor;
 
-typedef struct meeting {
-    int32_t come;
-    double from;  /* when its ranks have ended what they had under way before */
-    double there; /* when the bytes are there, of a communicator that moves them itself; -1: not known yet */
-} meeting;
+typedef struct exchange {
+    int32_t started; /* ranks */
+    double from;     /* time at which the earlier exchanges of its ranks have ended */
+    double arrival;  /* arrival time with a communicator that makes progress by itself; -1: not known yet */
+} exchange;
 
 typedef struct play {
     const weft_simulation_spec *spec;
     weft_rank_time *out;
-    weft_exchange_matches meetings;
-    meeting *states; /* [meetings.n] */
-    actor *actors;   /* [world] */
-    int32_t *latest; /* [world] the meeting that the rank came to last, -1: none */
-    int32_t *busy;   /* [nodes] ranks at work */
+    matches matches;
+    exchange *exchanges; /* [matches.n] */
+    actor *actors;       /* [world] */
+    int32_t *latest;     /* [world] the rank's latest exchange, -1: none */
+    int32_t *busy;       /* [nodes] ranks at work */
     int32_t world, done;
     double now;
 } play;
@@ -44,15 +166,11 @@ static const weft_instruction *instruction_of(const play *self, int32_t rank, in
     return &self->spec->programs[rank]->instructions[i];
 }
 
-static int32_t meeting_of(const play *self, int32_t rank, int32_t i) {
-    return self->meetings.of[rank][i];
-}
-
 static bool is_working(const actor *a) {
     return a->phase != PHASE_DONE && a->phase != PHASE_WAIT;
 }
 
-/* Seconds of a phase as things are now. */
+/* Returns the seconds of the rank's complete phase at the current number of working ranks. */
 static double seconds_of(const play *self, int32_t rank) {
     const weft_simulation_spec *spec = self->spec;
     const actor *a = &self->actors[rank];
@@ -87,31 +205,30 @@ static void begin_instruction(play *self, int32_t rank, int32_t i) {
     self->done++;
 }
 
-/* The rank has started an exchange. One rank's exchanges travel one after the other. */
-static void come_to_meeting(play *self, int32_t rank, int32_t index, double travel) {
-    meeting *m = &self->states[index];
+/* Starts an exchange on this rank. The exchanges of one rank are transferred one after the other. */
+static void start_exchange(play *self, int32_t rank, int32_t index, double travel) {
+    exchange *m = &self->exchanges[index];
     const int32_t before = self->latest[rank];
-    const double until = before >= 0 ? self->states[before].there : -1.0;
+    const double until = before >= 0 ? self->exchanges[before].arrival : -1.0;
     if (until > m->from) m->from = until;
     if (self->now > m->from) m->from = self->now;
     self->latest[rank] = index;
-    if (++m->come == self->meetings.size[index]) m->there = m->from + travel;
+    if (++m->started == self->matches.size[index]) m->arrival = m->from + travel;
 }
 
-/* Who waits for this exchange waits no more. */
-static bool has_come(const play *self, int32_t rank, int32_t i) {
-    const int32_t index = meeting_of(self, rank, i);
-    return index < 0 || self->states[index].come == self->meetings.size[index];
+/* True if all ranks have started the exchange. */
+static bool has_started(const play *self, int32_t rank, int32_t i) {
+    const int32_t index = self->matches.of[rank][i];
+    return index < 0 || self->exchanges[index].started == self->matches.size[index];
 }
 
-/* From here on the rank is held up by the bytes of the exchange that it ends. */
 static void begin_communication(play *self, int32_t rank) {
     actor *a = &self->actors[rank];
-    const int32_t index = meeting_of(self, rank, a->ends);
+    const int32_t index = self->matches.of[rank][a->ends];
     weft_work travel = {0.0, 0.0};
     if (index >= 0) travel.alone = self->spec->costs[rank][a->ends].travel;
     if (index >= 0 && self->spec->own_progress) {
-        travel.alone = self->states[index].there - self->now;
+        travel.alone = self->exchanges[index].arrival - self->now;
         if (travel.alone < 0.0) travel.alone = 0.0;
     }
     begin_phase(a, PHASE_TRAVEL, travel);
@@ -119,24 +236,24 @@ static void begin_communication(play *self, int32_t rank) {
 
 static void begin_end(play *self, int32_t rank, int32_t instruction) {
     self->actors[rank].ends = instruction;
-    if (has_come(self, rank, instruction)) begin_communication(self, rank);
+    if (has_started(self, rank, instruction)) begin_communication(self, rank);
     else self->actors[rank].phase = PHASE_WAIT;
 }
 
 static void count_exchange(play *self, int32_t rank) {
     const actor *a = &self->actors[rank];
-    const int32_t kind = weft_overlap_of(instruction_of(self, rank, a->ends));
+    const int32_t kind = overlap_of(instruction_of(self, rank, a->ends));
     if (kind >= 0) self->out[rank].overlap.under_way[kind] += self->now - a->began[a->ends];
 }
 
-/* What the rank was at has ended. */
-static void go_on(play *self, int32_t rank) {
+/* The rank's phase has ended: begins the next one. */
+static void advance(play *self, int32_t rank) {
     actor *a = &self->actors[rank];
     const weft_instruction *instruction = instruction_of(self, rank, a->at);
-    const int32_t index = instruction->kind == WEFT_INSTRUCTION_WAIT ? -1 : meeting_of(self, rank, a->at);
+    const int32_t index = instruction->kind == WEFT_INSTRUCTION_WAIT ? -1 : self->matches.of[rank][a->at];
     switch (a->phase) {
     case PHASE_OWN:
-        if (index >= 0) come_to_meeting(self, rank, index, self->spec->costs[rank][a->at].travel);
+        if (index >= 0) start_exchange(self, rank, index, self->spec->costs[rank][a->at].travel);
         if (instruction->kind == WEFT_INSTRUCTION_WAIT) begin_end(self, rank, instruction->waits);
         else if (instruction->queue == 0) begin_end(self, rank, a->at);
         else begin_instruction(self, rank, a->at + 1);
@@ -150,18 +267,17 @@ static void go_on(play *self, int32_t rank) {
     }
 }
 
-/* Those for whom a rank was waited for. */
 static void wake_waiting(play *self) {
     for (int32_t rank = 0; rank < self->world; rank++)
-        if (self->actors[rank].phase == PHASE_WAIT && has_come(self, rank, self->actors[rank].ends))
+        if (self->actors[rank].phase == PHASE_WAIT && has_started(self, rank, self->actors[rank].ends))
             begin_communication(self, rank);
 }
 
-/* dt seconds go by for a rank. */
+/* Accounts dt seconds of a rank. */
 static void spend_time(play *self, int32_t rank, double dt) {
     actor *a = &self->actors[rank];
     const weft_instruction *instruction = instruction_of(self, rank, a->phase == PHASE_OWN ? a->at : a->ends);
-    const int32_t kind = weft_overlap_of(instruction);
+    const int32_t kind = overlap_of(instruction);
     weft_rank_time *out = &self->out[rank];
     if (a->phase == PHASE_WAIT) out->idle += dt;
     else if (a->phase == PHASE_TRAVEL) out->exposed += dt;
@@ -169,7 +285,7 @@ static void spend_time(play *self, int32_t rank, double dt) {
     if (kind >= 0) out->overlap.busy[kind] += dt;
 }
 
-/* The time until the first rank ends what it is at; -1: none is at anything. */
+/* Returns the time until the first rank ends its phase; -1: no rank is working. */
 static double next_moment(play *self) {
     double dt = -1.0;
     memset(self->busy, 0, (size_t)self->world * sizeof *self->busy);
@@ -182,9 +298,9 @@ static double next_moment(play *self) {
     return dt;
 }
 
-/* Everybody works for dt seconds; who has nothing left goes on. */
+/* Advances all ranks by dt seconds. */
 static void pass_time(play *self, double dt) {
-    enum { SAME_TIME = 1000000000 }; /* a billionth of a phase is nothing */
+    enum { SAME_TIME = 1000000000 }; /* a billionth of a phase counts as ended */
     for (int32_t rank = 0; rank < self->world; rank++) {
         actor *a = &self->actors[rank];
         const double whole = is_working(a) ? seconds_of(self, rank) : 0.0;
@@ -194,50 +310,48 @@ static void pass_time(play *self, double dt) {
     }
     self->now += dt;
     for (int32_t rank = 0; rank < self->world; rank++)
-        if (is_working(&self->actors[rank]) && self->actors[rank].left * SAME_TIME <= 1.0) go_on(self, rank);
+        if (is_working(&self->actors[rank]) && self->actors[rank].left * SAME_TIME <= 1.0) advance(self, rank);
     wake_waiting(self);
 }
 
-static weft_status set_up(play *self, weft_error *err) {
-    const size_t world = (size_t)self->world;
-    weft_status status = weft_exchange_matches_find(&self->meetings, self->spec->programs, self->spec->job, err);
-    if (status != WEFT_OK) return status;
-    self->states = calloc((size_t)self->meetings.n + 1, sizeof *self->states);
-    self->actors = calloc(world, sizeof *self->actors);
-    self->latest = malloc(world * sizeof *self->latest);
-    self->busy = calloc(world, sizeof *self->busy);
-    if (self->states == NULL || self->actors == NULL || self->latest == NULL || self->busy == NULL)
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory to play the programs of %d ranks", (int)self->world);
-    memset(self->latest, 0xFF, world * sizeof *self->latest);
-    for (int32_t i = 0; i < self->meetings.n; i++) self->states[i].there = -1.0;
+static void set_up(play *self) {
+    self->matches = find_matches(self->spec->programs, self->spec->job);
+    self->exchanges = weft_alloc(self->matches.n, sizeof *self->exchanges);
+    self->actors = weft_alloc(self->world, sizeof *self->actors);
+    self->latest = weft_alloc(self->world, sizeof *self->latest);
+    self->busy = weft_alloc(self->world, sizeof *self->busy);
+    for (int32_t i = 0; i < self->matches.n; i++) self->exchanges[i].arrival = -1.0;
     for (int32_t rank = 0; rank < self->world; rank++) {
-        const size_t instructions = (size_t)self->spec->programs[rank]->n_instructions;
-        self->actors[rank].began = calloc(instructions + 1, sizeof(double));
-        if (self->actors[rank].began == NULL)
-            return weft_error_set(err, WEFT_E_MEMORY, "no memory to play %lld instructions", (long long)instructions);
+        self->latest[rank] = -1;
+        self->actors[rank].began = weft_alloc(self->spec->programs[rank]->n_instructions, sizeof(double));
         begin_instruction(self, rank, 0);
     }
-    return WEFT_OK;
 }
 
 static void free_play(play *self) {
-    for (int32_t rank = 0; self->actors != NULL && rank < self->world; rank++) free(self->actors[rank].began);
-    free(self->states);
+    for (int32_t rank = 0; rank < self->world; rank++) {
+        free(self->actors[rank].began);
+        free(self->matches.of[rank]);
+    }
+    free(self->matches.of);
+    free(self->matches.size);
+    free(self->exchanges);
     free(self->actors);
     free(self->latest);
     free(self->busy);
-    weft_exchange_matches_free(&self->meetings);
 }
 
 weft_status weft_programs_simulate(weft_rank_time *out, double *step_seconds, const weft_simulation_spec *spec,
                                    weft_error *err) {
     play self = {.spec = spec, .out = out, .world = spec->job->view.world};
-    weft_status status = set_up(&self, err);
+    weft_status status = WEFT_OK;
+    set_up(&self);
     memset(out, 0, (size_t)self.world * sizeof *out);
     while (status == WEFT_OK && self.done < self.world) {
         const double dt = next_moment(&self);
         if (dt >= 0.0) pass_time(&self, dt);
-        else status = weft_error_set(err, WEFT_E_HOST, "the ranks' programs wait for one another: they are not proved");
+        else
+            status = weft_error_set(err, WEFT_E_HOST, "the ranks' programs wait for one another: they are not checked");
     }
     if (status == WEFT_OK) *step_seconds = self.now;
     free_play(&self);

@@ -11,7 +11,31 @@
 #ifndef WEFT_HOST_PROGRAM_TIMELINE_H
 #define WEFT_HOST_PROGRAM_TIMELINE_H
 
-#include "program/overlap.h"
+#include "program/execute.h"
+
+/* ---- overlap of exchanges with other work: measured from a trace, or simulated ---- */
+
+typedef enum weft_overlap_kind {
+    WEFT_OVERLAP_GATHER = 0, /* of parameters */
+    WEFT_OVERLAP_REDUCE = 1, /* REDUCE, and GATHER of finished sums */
+    WEFT_OVERLAP_OTHER = 2,  /* REFRESH, SEND, RECV */
+    WEFT_N_OVERLAP = 3
+} weft_overlap_kind;
+
+/* Seconds. busy: inside the instruction and its WAIT, including the work on the received data. */
+typedef struct weft_overlap {
+    double under_way[WEFT_N_OVERLAP]; /* from an instruction's start to its end */
+    double busy[WEFT_N_OVERLAP];
+} weft_overlap;
+
+const char *weft_overlap_name(int32_t kind); /* "reduce" */
+
+/* Adds the last pass in the trace, of this program. */
+void weft_overlap_add(weft_overlap *overlap, const weft_trace *trace, const weft_program *program);
+/* Returns the percentage of the exchange time that the rank spent on other work; 0: no exchange of this kind. */
+double weft_overlap_hidden(const weft_overlap *overlap, int32_t kind);
+/* Prints the same as a column of a table; "-": no exchange of this kind. */
+void weft_overlap_print(const weft_overlap *overlap, int32_t kind, FILE *to);
 
 /* Seconds: with no other rank of the machine at work, and with `together` ranks at work as in the measured rates. */
 typedef struct weft_work {

@@ -1,22 +1,153 @@
-/* host/program/tokens.c: see tokens.h. Which ids they are follows from the tokenizer alone, so each command that opens
- * the run comes to the same model. */
+/* host/program/tokens.c: see tokens.h. The ids depend only on the tokenizer, so every command that opens the run gets
+ * the same model. */
 #include "program/tokens.h"
 
+#include "base/alloc.h"
+#include "base/file.h"
+#include "model/config_json.h"
 #include "base/text.h"
-#include "plugin/call.h"
 #include "plugin/enter.h"
 
 #include <jansson.h>
 #include <stdlib.h>
 
-/* ---- which ---- */
+enum { MOST_BYTES = 256 << 20 };
 
-/* What is to be added, the pad token behind the others. */
+/* ---- tokenizer files ---- */
+
+/* *text is unchanged if the file does not exist. */
+static weft_status read_file(char **text, size_t *bytes, const char *directory, const char *name, weft_error *err) {
+    char path[WEFT_PATH_BYTES];
+    bool is_there = false;
+    weft_status status = weft_path_join(path, directory, name, err);
+    if (status == WEFT_OK) status = weft_file_exists(&is_there, path, err);
+    return status == WEFT_OK && is_there ? weft_text_read(text, bytes, path, MOST_BYTES, err) : status;
+}
+
+weft_status weft_token_files_pad(char **out, const char *directory, weft_error *err) {
+    char *path = weft_text_of("%s/tokenizer_config.json", directory), *text = NULL;
+    size_t bytes = 0;
+    json_t *config = NULL;
+    const json_t *found = NULL;
+    const char *name = NULL;
+    weft_status status = read_file(&text, &bytes, directory, "tokenizer_config.json", err);
+    *out = NULL;
+    if (text != NULL) status = weft_json_parse(&config, text, bytes, JSON_DECODE_INT_AS_REAL, path, err);
+    found = json_object_get(config, "pad_token");
+    name = json_string_value(json_is_object(found) ? json_object_get(found, "content") : found);
+    if (name != NULL) *out = weft_strdup(name);
+    json_decref(config);
+    free(text);
+    free(path);
+    return status;
+}
+
+static bool lists_token(const json_t *list, const char *name) {
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *other = json_string_value(json_object_get(json_array_get(list, i), "content"));
+        if (other != NULL && strcmp(other, name) == 0) return true;
+    }
+    return false;
+}
+
+static char *list_more(const json_t *before, const json_t *list, const char *pad) {
+    char *all = NULL;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *name = json_string_value(json_object_get(json_array_get(list, i), "content"));
+        char *longer = NULL;
+        if (name == NULL || (pad != NULL && strcmp(name, pad) == 0) || lists_token(before, name)) continue;
+        longer = weft_text_of("%s%s%s", all == NULL ? "" : all, all == NULL ? "" : ",", name);
+        free(all);
+        all = longer;
+    }
+    return all;
+}
+
+/* Reads only this key: jansson refuses objects that have "\u0000" as a key, as some vocabularies do. */
+static weft_status read_added(json_t **out, const char *directory, const char *text, size_t bytes, weft_error *err) {
+    size_t n = 0;
+    const char *value = weft_config_json_value(text, bytes, "added_tokens", &n);
+    json_error_t why = {.text = "no array"};
+    *out = value == NULL ? json_array() : json_loadb(value, n, JSON_ALLOW_NUL | JSON_DECODE_ANY, &why);
+    if (json_is_array(*out) || json_is_null(*out)) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_DATA, "%s/tokenizer.json: added_tokens is not valid: %s. Allowed: an array",
+                          directory, why.text);
+}
+
+typedef struct token_file {
+    const char *directory;
+    char *text;
+    size_t bytes;
+    json_t *added;
+} token_file;
+
+/* The files are mostly the same, and large. */
+static weft_status compare(char **more, token_file *had, token_file *has, const char *pad, weft_error *err) {
+    weft_status status = WEFT_OK;
+    if (had->bytes == has->bytes && memcmp(had->text, has->text, had->bytes) == 0) return WEFT_OK;
+    status = read_added(&had->added, had->directory, had->text, had->bytes, err);
+    if (status == WEFT_OK) status = read_added(&has->added, has->directory, has->text, has->bytes, err);
+    if (status == WEFT_OK) *more = list_more(had->added, has->added, pad);
+    json_decref(has->added);
+    json_decref(had->added);
+    return status;
+}
+
+weft_status weft_token_files_more(char **out, const char *had, const char *has, weft_error *err) {
+    token_file one = {.directory = had}, other = {.directory = has};
+    char *own_pad = NULL, *pad = NULL;
+    weft_status status = weft_token_files_pad(&own_pad, had, err);
+    *out = NULL;
+    if (status == WEFT_OK && own_pad == NULL) status = weft_token_files_pad(&pad, has, err);
+    if (status == WEFT_OK) status = read_file(&one.text, &one.bytes, had, "tokenizer.json", err);
+    if (status == WEFT_OK) status = read_file(&other.text, &other.bytes, has, "tokenizer.json", err);
+    if (status == WEFT_OK && one.text != NULL && other.text != NULL) status = compare(out, &one, &other, pad, err);
+    free(own_pad);
+    free(pad);
+    free(one.text);
+    free(other.text);
+    return status;
+}
+
+/* True if the list begins with all tokens of `first`. */
+static bool begins_with(const char *list, const char *first) {
+    const size_t n = strlen(first);
+    return strncmp(list, first, n) == 0 && (list[n] == '\0' || list[n] == ',');
+}
+
+static weft_status refuse(const weft_run *run, const char *more, weft_error *err) {
+    const char *from = run->settings.adapter_from;
+    if (run->settings.tokenizer.add[0] != '\0')
+        return weft_config_reject(run->config, "tokenizer", "add", err,
+                                  "does not begin with the tokens that the adapter in %s was made with, which would "
+                                  "change their ids: set add = %s, followed by others",
+                                  from, more);
+    return weft_config_reject(run->config, "adapter", run->settings.adapter.use[0] != '\0' ? "use" : "from", err,
+                              "(%s) was made with tokens that this run's tokenizer does not have: set [tokenizer] add "
+                              "= %s, or path = %s",
+                              from, more, from);
+}
+
+weft_status weft_token_files_check(const weft_run *run, weft_error *err) {
+    const weft_tokenizer_settings *keys = &run->settings.tokenizer;
+    char *more = NULL;
+    weft_status status = WEFT_OK;
+    if (run->settings.adapter_from[0] == '\0' || run->parts[WEFT_PART_TOKENIZER].loaded == NULL) return WEFT_OK;
+    status = weft_token_files_more(&more, keys->path[0] != '\0' ? keys->path : run->settings.model.path,
+                                   run->settings.adapter_from, err);
+    if (status == WEFT_OK && more != NULL && !begins_with(keys->add, more)) status = refuse(run, more, err);
+    free(more);
+    return status;
+}
+
+/* ---- the list of added tokens ---- */
+
+/* Tokens to add; the pad token is the last one. */
 typedef struct token_list {
-    char *text; /* what the names lie in */
+    char *text; /* storage of the names */
     const char **names;
     uint32_t n;
-    int32_t pad; /* its number among them; -1: none is added */
+    int32_t pad; /* its index; -1: not added */
 } token_list;
 
 static void free_list(token_list *list) {
@@ -29,7 +160,7 @@ bool weft_tokens_wanted(const weft_run *run) {
     return run->settings.tokenizer.pad == WEFT_PAD_ADD || run->settings.tokenizer.add[0] != '\0';
 }
 
-/* The id of what is written so; -1: there is none, or the tokenizer does not say. */
+/* Returns the id of a token; -1: it does not exist, or the tokenizer cannot look it up. */
 static int32_t find_token(const weft_text *text, const char *name) {
     const weft_tokenizer_special *special = weft_text_extension(text, WEFT_TOKENIZER_SPECIAL);
     if (special == NULL || !WEFT_WHOLE(special, weft_tokenizer_special)) return -1;
@@ -61,7 +192,7 @@ static weft_status take_names(token_list *list, const weft_text *text, const wef
     return status;
 }
 
-/* Nothing where the tokenizer's pad token is written so. */
+/* Appends the pad token, unless the tokenizer already has it as its pad token. */
 static weft_status take_pad(token_list *list, const weft_text *text, const weft_run *run, weft_error *err) {
     const char *name = run->settings.tokenizer.pad_token;
     weft_tokenizer_info info = {.struct_size = (uint32_t)sizeof info, .pad = -1};
@@ -70,9 +201,9 @@ static weft_status take_pad(token_list *list, const weft_text *text, const weft_
     if (info.pad >= 0 && info.pad == find_token(text, name)) return WEFT_OK;
     if (info.pad >= 0)
         return weft_config_reject(run->config, "tokenizer", "pad", err,
-                                  "asks for a pad token, and the tokenizer in %s has one, id %d, which is not %s: take "
-                                  "the line out",
-                                  text->directory, (int)info.pad, name);
+                                  "adds a pad token, and the tokenizer in %s already has another one than %s, id %d: "
+                                  "take the line out",
+                                  text->directory, name, (int)info.pad);
     for (uint32_t i = 0; i < list->n; i++)
         if (strcmp(list->names[i], name) == 0)
             return weft_config_reject(run->config, "tokenizer", "add", err,
@@ -88,18 +219,16 @@ static weft_status make_list(token_list *list, const weft_text *text, const weft
     weft_status status = WEFT_OK;
     for (const char *at = add; *at != '\0'; at++) most += *at == ',';
     list->pad = -1;
-    list->text = strdup(add);
-    list->names = calloc(most, sizeof *list->names);
-    if (list->text == NULL || list->names == NULL)
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory for the tokens that are added");
+    list->text = weft_strdup(add);
+    list->names = weft_alloc(most, sizeof *list->names);
     status = take_names(list, text, run, err);
     if (status == WEFT_OK && run->settings.tokenizer.pad == WEFT_PAD_ADD) status = take_pad(list, text, run, err);
     return status;
 }
 
-/* ---- to the tokenizer ---- */
+/* ---- adding them to the tokenizer ---- */
 
-/* The key that the failure is of: of the pad token where nothing else is added. */
+/* Reports a failure at [tokenizer] pad if only the pad token is added, else at add. */
 static weft_status locate(const token_list *list, const weft_run *run, weft_status status, weft_error *why,
                           weft_error *err) {
     const bool is_pad = list->pad == 0;
@@ -112,16 +241,17 @@ static weft_status add_list(weft_text *text, const token_list *list, const weft_
     weft_error why = WEFT_ERROR_INIT;
     weft_status status = WEFT_OK;
     if (add == NULL || !WEFT_WHOLE(add, weft_tokenizer_add))
-        return weft_config_reject(run->config, "tokenizer", list->pad == 0 ? "pad" : "add", err,
-                                  "asks for tokens, which the tokenizer plugin %s cannot add: take the line out",
-                                  weft_run_id(run, WEFT_PART_TOKENIZER));
+        return weft_config_reject(
+            run->config, "tokenizer", list->pad == 0 ? "pad" : "add", err,
+            "needs added tokens, which the tokenizer plugin %s does not support: take the line out",
+            weft_run_id(run, WEFT_PART_TOKENIZER));
     WEFT_PLUGIN_CALL(status, add, add, &why, text->tokenizer, list->names, list->n, list->pad);
     if (status == WEFT_OK) text->added = add;
     else status = locate(list, run, weft_plugin_blame(text->plugin, status, &why), &why, err);
     return status;
 }
 
-weft_status weft_tokens_give(weft_text *text, const weft_run *run, weft_error *err) {
+weft_status weft_tokens_add(weft_text *text, const weft_run *run, weft_error *err) {
     weft_tokenizer_info info = {.struct_size = (uint32_t)sizeof info, .pad = -1};
     token_list list = {0};
     weft_status status = WEFT_OK;
@@ -133,14 +263,13 @@ weft_status weft_tokens_give(weft_text *text, const weft_run *run, weft_error *e
     return status;
 }
 
-/* ---- to the model ---- */
+/* ---- rows of the model ---- */
 
-/* vocab_size of config.json; 0: it has none. */
+/* Returns vocab_size of config.json; 0: missing. */
 static int64_t read_rows(const char *directory) {
-    char *path = NULL;
+    char *path = weft_text_of("%s/config.json", directory);
     json_t *config = NULL;
     int64_t rows = 0;
-    if (asprintf(&path, "%s/config.json", directory) < 0) return 0;
     (void)weft_json_read(&config, path, 0, NULL);
     rows = (int64_t)json_integer_value(json_object_get(config, "vocab_size"));
     json_decref(config);
@@ -148,7 +277,7 @@ static int64_t read_rows(const char *directory) {
     return rows;
 }
 
-static void tell_pad(const weft_run *run, const weft_text *text, int64_t rows) {
+static void log_pad(const weft_run *run, const weft_text *text, int64_t rows) {
     if (run->settings.tokenizer.pad != WEFT_PAD_ADD || text->added == NULL) return;
     weft_log(run->host, WEFT_LOG_INFO, "the pad token %s has the id %d: %s", run->settings.tokenizer.pad_token,
              (int)text->info.pad,
@@ -156,8 +285,8 @@ static void tell_pad(const weft_run *run, const weft_text *text, int64_t rows) {
                                     : "the model has a row for it, which stays as it is");
 }
 
-/* Their ids follow one another. */
-static void tell_tokens(const weft_run *run, const weft_text *text, int64_t rows) {
+/* The ids are consecutive. */
+static void log_tokens(const weft_run *run, const weft_text *text, int64_t rows) {
     const char *list = run->settings.tokenizer.add, *last = strrchr(list, ',');
     int32_t n = 1;
     if (list[0] == '\0') return;
@@ -176,7 +305,7 @@ static void tell_tokens(const weft_run *run, const weft_text *text, int64_t rows
              (int)n, n == 1 ? " is" : "s are", ids, (long long)grown, grown == 1 ? "" : "s", spare);
 }
 
-/* What is told of ids and rows that do not belong together is told later. */
+/* Sets run->vocabulary. If the tokenizer has more ids than the model has rows, a later check reports it. */
 static void take_vocabulary(weft_run *run, const weft_text *text, int64_t rows) {
     const int64_t ids = text->info.vocab_size;
     const bool has_pad = run->settings.tokenizer.pad == WEFT_PAD_ADD;
@@ -184,8 +313,8 @@ static void take_vocabulary(weft_run *run, const weft_text *text, int64_t rows) 
     run->vocabulary.before = rows;
     run->vocabulary.rows = ids > rows ? ids : rows;
     run->vocabulary.pad = has_pad ? text->info.pad : -1;
-    tell_tokens(run, text, rows);
-    tell_pad(run, text, rows);
+    log_tokens(run, text, rows);
+    log_pad(run, text, rows);
 }
 
 weft_status weft_tokens_settle(weft_run *run, weft_error *err) {
@@ -198,9 +327,7 @@ weft_status weft_tokens_settle(weft_run *run, weft_error *err) {
     if (rows >= 1) take_vocabulary(run, &text, rows);
     else
         status = weft_config_reject(run->config, "tokenizer", run->settings.tokenizer.add[0] != '\0' ? "add" : "pad",
-                                    err,
-                                    "asks for tokens, and %s/config.json has no vocab_size that says how many rows "
-                                    "there are",
+                                    err, "needs added tokens, and %s/config.json has no vocab_size",
                                     run->settings.model.path);
     weft_text_close(&text);
     return status;

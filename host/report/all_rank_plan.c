@@ -1,12 +1,81 @@
 /* host/report/all_rank_plan.c: see all_rank_plan.h. */
 #include "report/all_rank_plan.h"
 
-#include "report/sent.h"
+#include "base/alloc.h"
+#include "base/units.h"
 #include "program/budget.h"
-#include "program/sums.h"
+#include "program/exchange.h"
 #include "program/job.h"
+#include "program/norm_nodes.h"
+#include "program/sums.h"
 
 #include <stdlib.h>
+
+typedef struct sender {
+    weft_rank_plan *out;
+    const weft_plan *plan;
+    const weft_job_spec *job;
+    int32_t rank;
+} sender;
+
+static void add_link(weft_rank_plan *out, weft_link link) {
+    for (int32_t i = 0; i < out->n_links; i++) {
+        weft_link *known = &out->links[i];
+        if (known->peer != link.peer || known->scope != link.scope || known->cut.group != link.cut.group) continue;
+        known->each += link.each;
+        return;
+    }
+    out->links = weft_realloc(out->links, out->n_links + 1, sizeof *out->links);
+    out->links[out->n_links++] = link;
+}
+
+/* Adds `each` bytes to each other rank of a group. */
+static void count_for_group(sender *self, int32_t kind, weft_cut cut, int32_t scope, int64_t each) {
+    if (each == 0) return;
+    self->out->sent[kind] += each * (weft_scope_size(&cut, scope) - 1);
+    add_link(self->out, (weft_link){cut, scope, -1, each});
+}
+
+static void count_instruction(sender *self, const weft_instruction *instruction) {
+    const weft_planned_exchange x = weft_exchange_plan(self->plan, self->job, instruction, self->rank);
+    const int32_t kind = weft_traffic_of(instruction), world = self->job->view.world;
+    if (x.way == WEFT_EXCHANGE_SEND && x.sent > 0) {
+        self->out->sent[kind] += x.sent;
+        add_link(self->out, (weft_link){{world, world, 1}, WEFT_SCOPE_RANK, x.peer, x.sent});
+    } else if (x.way != WEFT_EXCHANGE_SEND && x.way != WEFT_EXCHANGE_NONE && x.way != WEFT_EXCHANGE_RECV) {
+        count_for_group(self, kind, x.cut, x.scope, x.each);
+    }
+}
+
+/* Returns the part of the sent bytes that leaves the node. */
+static int64_t leaves_node(const sender *self, const weft_all_rank_plan *all_rank_plan) {
+    int64_t bytes = 0;
+    for (int32_t i = 0; i < self->out->n_links && all_rank_plan->nodes > 1; i++) {
+        const weft_link *link = &self->out->links[i];
+        for (int32_t r = 0; r < all_rank_plan->world; r++) {
+            if (link->peer >= 0 ? r != link->peer : !weft_scope_together(&link->cut, link->scope, r, self->rank))
+                continue;
+            if (r / all_rank_plan->ranks_per_node != self->rank / all_rank_plan->ranks_per_node) bytes += link->each;
+        }
+    }
+    return bytes;
+}
+
+/* Sets the traffic of the rank's plan; all-rank plan: provides the world and its nodes. */
+static void plan_traffic(weft_rank_plan *out, const weft_all_rank_plan *all_rank_plan, const weft_plan *plan,
+                         const weft_program *program, int32_t rank) {
+    sender self = {out, plan, &plan->train.job->spec, rank};
+    for (int32_t i = 0; i < program->n_instructions && all_rank_plan->world > 1; i++) {
+        weft_norm_exchange x = {0};
+        if (program->instructions[i].kind != WEFT_INSTRUCTION_NORM) count_instruction(&self, &program->instructions[i]);
+        else
+            while (weft_norm_exchange_next(plan, &x))
+                count_for_group(&self, x.goes == WEFT_NORM_GOES_LOSSES ? WEFT_TRAFFIC_LOSSES : WEFT_TRAFFIC_NORM, x.cut,
+                                WEFT_SCOPE_ALL, weft_dtype_span(WEFT_F64, x.n));
+    }
+    for (int32_t kind = 0; kind < WEFT_N_TRAFFIC; kind++) out->total_sent += out->sent[kind];
+    out->to_nodes = leaves_node(&self, all_rank_plan);
+}
 
 enum { TRAIN, EVALUATE, N_STAGES };
 
@@ -18,16 +87,16 @@ typedef struct placed {
     bool shared;      /* all sums include all ranks, so ranks with equal programs have equal sums */
 } placed;
 
-typedef struct surveyor {
+typedef struct planner {
     const weft_plan *plan;
     weft_all_rank_plan *all_rank_plan;
     const weft_program **programs; /* [world] of training */
     const weft_program **reduces;  /* [world] the same with only their REDUCEs: all that the other ranks' sums
                                    * depend on */
     placed *kinds[N_STAGES];       /* [n_kinds] distinct programs */
-    int32_t n_kinds[N_STAGES], room[N_STAGES];
+    int32_t n_kinds[N_STAGES];
     int32_t *micro_batches, *others; /* [micro-batches] of a step: mapping between the micro-batches of two programs */
-} surveyor;
+} planner;
 
 static const weft_mode_plan *mode_plan_of(const weft_plan *plan, int mode_plan) {
     return mode_plan == TRAIN ? &plan->train : &plan->evaluate;
@@ -35,7 +104,7 @@ static const weft_mode_plan *mode_plan_of(const weft_plan *plan, int mode_plan) 
 
 /* ---- equality of programs ---- */
 
-static bool same_micro_batch(surveyor *self, int32_t a, int32_t b) {
+static bool same_micro_batch(planner *self, int32_t a, int32_t b) {
     if (a < 0 || b < 0) return a == b;
     if (self->micro_batches[a] == -1 && self->others[b] == -1) {
         self->micro_batches[a] = b;
@@ -44,14 +113,14 @@ static bool same_micro_batch(surveyor *self, int32_t a, int32_t b) {
     return self->micro_batches[a] == b && self->others[b] == a;
 }
 
-static bool same_instruction(surveyor *self, const weft_instruction *a, const weft_instruction *b) {
+static bool same_instruction(planner *self, const weft_instruction *a, const weft_instruction *b) {
     return a->kind == b->kind && a->unit == b->unit && a->segment == b->segment && a->queue == b->queue &&
            a->waits == b->waits && a->what == b->what && a->scope == b->scope &&
            same_micro_batch(self, a->micro_batch, b->micro_batch);
 }
 
 /* Returns true if the programs differ only in the numbers of micro-batches and peers. */
-static bool programs_alike(surveyor *self, const weft_program *a, const weft_program *b) {
+static bool programs_alike(planner *self, const weft_program *a, const weft_program *b) {
     bool same = a->n_instructions == b->n_instructions;
     memset(self->micro_batches, 0xFF, (size_t)a->micro_batches * sizeof *self->micro_batches);
     memset(self->others, 0xFF, (size_t)a->micro_batches * sizeof *self->others);
@@ -70,27 +139,19 @@ static bool all_shared(const weft_program *program) {
 
 /* ---- one rank ---- */
 
-static weft_status compile_program(const surveyor *self, weft_program **out, int mode_plan, int32_t rank,
+static weft_status compile_program(const planner *self, weft_program **out, int mode_plan, int32_t rank,
                                    weft_error *err) {
     const weft_part *part = &self->plan->run->parts[WEFT_PART_STRATEGY];
     return weft_program_compile(out, self->plan->run->host, weft_loaded_table(part->loaded, strategy), part->config,
                                 &mode_plan_of(self->plan, mode_plan)->job->spec, rank, err);
 }
 
-static weft_status make_room(surveyor *self, int mode_plan, weft_error *err) {
-    const int32_t room = self->room[mode_plan] == 0 ? 8 : 2 * self->room[mode_plan];
-    placed *kinds = NULL;
-    if (self->n_kinds[mode_plan] < self->room[mode_plan]) return WEFT_OK;
-    kinds = realloc(self->kinds[mode_plan], (size_t)room * sizeof *kinds);
-    if (kinds == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %d kinds of programs", (int)room);
-    self->kinds[mode_plan] = kinds;
-    self->room[mode_plan] = room;
-    return WEFT_OK;
-}
-
-/* Places the program. */
-static placed *add_kind(surveyor *self, int mode_plan, weft_program *program) {
-    placed *kind = &self->kinds[mode_plan][self->n_kinds[mode_plan]++];
+/* Adds a placed program. */
+static placed *add_kind(planner *self, int mode_plan, weft_program *program) {
+    const int32_t n = ++self->n_kinds[mode_plan];
+    placed *kind = NULL;
+    self->kinds[mode_plan] = weft_realloc(self->kinds[mode_plan], n, sizeof *self->kinds[mode_plan]);
+    kind = &self->kinds[mode_plan][n - 1];
     memset(kind, 0, sizeof *kind);
     kind->program = program;
     kind->partials = -1;
@@ -100,18 +161,17 @@ static placed *add_kind(surveyor *self, int mode_plan, weft_program *program) {
 }
 
 /* Takes ownership of the program: keeps it as the first of its kind, or frees it. Reuses a placement of the plan. */
-static weft_status find_kind(surveyor *self, placed **out, int mode_plan, weft_program *program, weft_error *err) {
+static weft_status find_kind(planner *self, placed **out, int mode_plan, weft_program *program, weft_error *err) {
     const weft_mode_plan *of = mode_plan_of(self->plan, mode_plan);
-    weft_status status = make_room(self, mode_plan, err);
-    if (status == WEFT_OK && self->n_kinds[mode_plan] == 0) (void)add_kind(self, mode_plan, of->program);
-    for (int32_t i = 0; i < self->n_kinds[mode_plan] && status == WEFT_OK; i++) {
+    weft_status status = WEFT_OK;
+    if (self->n_kinds[mode_plan] == 0) (void)add_kind(self, mode_plan, of->program);
+    for (int32_t i = 0; i < self->n_kinds[mode_plan]; i++) {
         if (!programs_alike(self, self->kinds[mode_plan][i].program, program)) continue;
         weft_program_destroy(program);
         *out = &self->kinds[mode_plan][i];
         return WEFT_OK;
     }
-    if (status == WEFT_OK) status = make_room(self, mode_plan, err);
-    if (status == WEFT_OK) status = weft_program_place(program, &of->job->spec, err);
+    status = weft_program_place(program, &of->job->spec, err);
     if (status == WEFT_OK) *out = add_kind(self, mode_plan, program);
     else weft_program_destroy(program);
     return status;
@@ -119,61 +179,48 @@ static weft_status find_kind(surveyor *self, placed **out, int mode_plan, weft_p
 
 /* Plans the partial sums stored on the rank: equal for ranks with equal programs, if all ranks take part in each sum.
  */
-static weft_status plan_partials(const surveyor *self, weft_plan *rank, placed *kind, weft_error *err) {
+static void plan_partials(const planner *self, weft_plan *rank, placed *kind) {
     const int32_t r = rank->rank;
     const weft_program *own = self->reduces[r];
-    weft_status status = WEFT_OK;
     rank->train.partials = kind->partials;
-    if (kind->shared && kind->partials >= 0) return WEFT_OK;
+    if (kind->shared && kind->partials >= 0) return;
     self->reduces[r] = self->programs[r];
-    status = weft_sums_plan(rank, &rank->train, self->reduces, err);
+    weft_sums_plan(rank, &rank->train, self->reduces);
     self->reduces[r] = own;
     kind->partials = rank->train.partials;
     weft_terms_destroy(rank->train.terms);
     free(rank->train.sums);
     rank->train.terms = NULL;
     rank->train.sums = NULL;
-    return status;
 }
 
-static int64_t count_elements(const weft_hold *hold, const weft_declared *declared, bool trained) {
-    int64_t n = 0, begin = 0, end = 0, at = 0;
-    for (int32_t i = 0; i < declared->n_parameters; i++) {
-        const weft_parameter *p = &declared->parameters[i];
-        if (trained && !p->trainable) continue;
-        if (weft_hold_find(hold, p, 0, p->numel, &begin, &end, &at)) n += end - begin;
+/* Counts the elements that the rank stores and updates, and the padding of its parameter shards. */
+static void count_elements(weft_rank_plan *out, const weft_plan *rank) {
+    const weft_hold *parameters = rank->holds[WEFT_HOLD_PARAMETERS], *states = rank->holds[WEFT_HOLD_STATES];
+    int64_t begin = 0, end = 0, at = 0;
+    out->padding = parameters->bytes;
+    for (int32_t i = 0; i < rank->declared->n_parameters; i++) {
+        const weft_parameter *p = &rank->declared->parameters[i];
+        if (weft_hold_find(parameters, p, 0, p->numel, &begin, &end, &at)) {
+            out->kept += end - begin;
+            out->padding -= weft_dtype_span(p->dtype, end - begin);
+        }
+        if (p->trainable && weft_hold_find(states, p, 0, p->numel, &begin, &end, &at)) out->updated += end - begin;
     }
-    return n;
 }
 
-/* Returns the bytes of the rank's shards, without padding. */
-static int64_t parameter_bytes(const weft_hold *hold, const weft_declared *declared) {
-    int64_t bytes = 0, begin = 0, end = 0, at = 0;
-    for (int32_t i = 0; i < declared->n_parameters; i++) {
-        const weft_parameter *p = &declared->parameters[i];
-        if (weft_hold_find(hold, p, 0, p->numel, &begin, &end, &at)) bytes += weft_dtype_span(p->dtype, end - begin);
-    }
-    return bytes;
-}
-
-static void count_instructions(weft_rank_plan *plan, const weft_program *program) {
-    plan->n_instructions = program->n_instructions;
-    for (int32_t i = 0; i < program->n_instructions; i++) plan->instructions[program->instructions[i].kind]++;
-}
-
-static weft_status all_rank_plan_bytes(surveyor *self, weft_plan *rank, weft_error *err) {
+static weft_status all_rank_plan_bytes(planner *self, weft_plan *rank, weft_error *err) {
     const weft_plan *plan = self->plan;
     const int32_t r = rank->rank;
     placed *kind = NULL;
     weft_program *program = NULL;
     weft_status status = weft_sums_hold(rank, &plan->train.job->spec, err);
-    if (status == WEFT_OK) status = weft_program_copy(&program, self->programs[r], err);
-    if (status == WEFT_OK) status = find_kind(self, &kind, TRAIN, program, err);
+    if (status == WEFT_OK) status = find_kind(self, &kind, TRAIN, weft_program_copy(self->programs[r]), err);
     if (status != WEFT_OK) return status;
     rank->train.program = kind->program;
     rank->train.price = kind->price;
-    status = plan_partials(self, rank, kind, err);
-    if (status == WEFT_OK && plan->evaluate.program != NULL) {
+    plan_partials(self, rank, kind);
+    if (plan->evaluate.program != NULL) {
         status = compile_program(self, &program, EVALUATE, r, err);
         if (status != WEFT_OK) weft_program_destroy(program);
         if (status == WEFT_OK) status = find_kind(self, &kind, EVALUATE, program, err);
@@ -183,18 +230,17 @@ static weft_status all_rank_plan_bytes(surveyor *self, weft_plan *rank, weft_err
     return status;
 }
 
-static weft_status all_rank_plan_rank(surveyor *self, int32_t r, weft_error *err) {
+static weft_status all_rank_plan_rank(planner *self, int32_t r, weft_error *err) {
     weft_rank_plan *plan = &self->all_rank_plan->ranks[r];
     weft_plan rank = weft_plan_as_rank(self->plan, r);
     weft_status status = all_rank_plan_bytes(self, &rank, err);
     if (status == WEFT_OK) {
         plan->bytes = rank.bytes;
-        plan->kept = count_elements(rank.holds[WEFT_HOLD_PARAMETERS], rank.declared, false);
-        plan->updated = count_elements(rank.holds[WEFT_HOLD_STATES], rank.declared, true);
-        plan->padding = rank.holds[WEFT_HOLD_PARAMETERS]->bytes -
-                        parameter_bytes(rank.holds[WEFT_HOLD_PARAMETERS], rank.declared);
-        count_instructions(plan, self->programs[r]);
-        status = weft_sent_plan(plan, self->all_rank_plan, self->plan, self->programs[r], r, err);
+        count_elements(plan, &rank);
+        plan->n_instructions = self->programs[r]->n_instructions;
+        for (int32_t i = 0; i < plan->n_instructions; i++)
+            plan->instructions[self->programs[r]->instructions[i].kind]++;
+        plan_traffic(plan, self->all_rank_plan, self->plan, self->programs[r], r);
     }
     weft_plan_drop_rank(&rank);
     return status;
@@ -203,13 +249,12 @@ static weft_status all_rank_plan_rank(surveyor *self, int32_t r, weft_error *err
 /* ---- all ranks ---- */
 
 /* Compiles a rank's program, and one of its REDUCEs only. */
-static weft_status compile_rank(surveyor *self, int32_t rank, weft_error *err) {
+static weft_status compile_rank(planner *self, int32_t rank, weft_error *err) {
     weft_program *program = NULL, *reduces = NULL;
     weft_status status = compile_program(self, &program, TRAIN, rank, err);
     self->programs[rank] = program;
-    if (status == WEFT_OK) status = weft_program_copy(&reduces, program, err);
-    self->reduces[rank] = reduces;
     if (status != WEFT_OK) return status;
+    self->reduces[rank] = reduces = weft_program_copy(program);
     reduces->n_instructions = 0;
     for (int32_t i = 0; i < program->n_instructions; i++)
         if (program->instructions[i].kind == WEFT_INSTRUCTION_REDUCE)
@@ -217,20 +262,16 @@ static weft_status compile_rank(surveyor *self, int32_t rank, weft_error *err) {
     return WEFT_OK;
 }
 
-static weft_status begin_all_rank_plan(surveyor *self, weft_error *err) {
+static weft_status begin_plan(planner *self, weft_error *err) {
     const weft_strategy_job *job = &self->plan->train.job->spec.view;
     const size_t micro_batches = (size_t)weft_job_spec_micro_batches(&self->plan->train.job->spec) + (size_t)job->world;
     weft_status status = WEFT_OK;
-    self->all_rank_plan = calloc(1, sizeof *self->all_rank_plan);
-    self->programs = calloc((size_t)job->world, sizeof *self->programs);
-    self->reduces = calloc((size_t)job->world, sizeof *self->reduces);
-    self->micro_batches = malloc(micro_batches * sizeof *self->micro_batches);
-    self->others = malloc(micro_batches * sizeof *self->others);
-    if (self->all_rank_plan != NULL)
-        self->all_rank_plan->ranks = calloc((size_t)job->world, sizeof *self->all_rank_plan->ranks);
-    if (self->programs == NULL || self->reduces == NULL || self->micro_batches == NULL || self->others == NULL ||
-        self->all_rank_plan == NULL || self->all_rank_plan->ranks == NULL)
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory for the plans of %d ranks", (int)job->world);
+    self->all_rank_plan = weft_alloc(1, sizeof *self->all_rank_plan);
+    self->all_rank_plan->ranks = weft_alloc(job->world, sizeof *self->all_rank_plan->ranks);
+    self->programs = weft_alloc(job->world, sizeof *self->programs);
+    self->reduces = weft_alloc(job->world, sizeof *self->reduces);
+    self->micro_batches = weft_alloc(micro_batches, sizeof *self->micro_batches);
+    self->others = weft_alloc(micro_batches, sizeof *self->others);
     self->all_rank_plan->world = job->world;
     self->all_rank_plan->nodes = job->nodes;
     self->all_rank_plan->ranks_per_node = job->ranks_per_node;
@@ -238,14 +279,14 @@ static weft_status begin_all_rank_plan(surveyor *self, weft_error *err) {
     return status;
 }
 
-static void end_all_rank_plan(surveyor *self, int32_t world) {
+static void end_plan(planner *self, int32_t world) {
     for (int mode_plan = 0; mode_plan < N_STAGES; mode_plan++) {
         for (int32_t i = 1; i < self->n_kinds[mode_plan]; i++) weft_program_destroy(self->kinds[mode_plan][i].program);
         free(self->kinds[mode_plan]);
     }
     for (int32_t rank = 0; rank < world; rank++) {
-        if (self->programs != NULL) weft_program_destroy((weft_program *)self->programs[rank]);
-        if (self->reduces != NULL) weft_program_destroy((weft_program *)self->reduces[rank]);
+        weft_program_destroy((weft_program *)self->programs[rank]);
+        weft_program_destroy((weft_program *)self->reduces[rank]);
     }
     free(self->reduces);
     free(self->programs);
@@ -254,11 +295,11 @@ static void end_all_rank_plan(surveyor *self, int32_t world) {
 }
 
 weft_status weft_all_rank_plan_create(weft_all_rank_plan **out, const weft_plan *plan, weft_error *err) {
-    surveyor self = {.plan = plan};
+    planner self = {.plan = plan};
     const int32_t world = plan->world;
-    weft_status status = begin_all_rank_plan(&self, err);
+    weft_status status = begin_plan(&self, err);
     for (int32_t rank = 0; rank < world && status == WEFT_OK; rank++) status = all_rank_plan_rank(&self, rank, err);
-    end_all_rank_plan(&self, world);
+    end_plan(&self, world);
     if (status == WEFT_OK) *out = self.all_rank_plan;
     else weft_all_rank_plan_destroy(self.all_rank_plan);
     return status;
@@ -266,8 +307,7 @@ weft_status weft_all_rank_plan_create(weft_all_rank_plan **out, const weft_plan 
 
 void weft_all_rank_plan_destroy(weft_all_rank_plan *all_rank_plan) {
     if (all_rank_plan == NULL) return;
-    for (int32_t rank = 0; all_rank_plan->ranks != NULL && rank < all_rank_plan->world; rank++)
-        free(all_rank_plan->ranks[rank].links);
+    for (int32_t rank = 0; rank < all_rank_plan->world; rank++) free(all_rank_plan->ranks[rank].links);
     free(all_rank_plan->ranks);
     free(all_rank_plan);
 }
@@ -292,4 +332,174 @@ weft_status weft_all_rank_plan_hold(weft_hold **out, const weft_plan *plan, int3
     }
     weft_plan_drop_rank(&other);
     return status;
+}
+
+enum { NAME = 28 };
+
+/* ---- equal ranks ---- */
+
+static bool ranks_plan_alike(const weft_rank_plan *a, const weft_rank_plan *b) {
+    return memcmp(&a->bytes, &b->bytes, sizeof a->bytes) == 0 && a->padding == b->padding && a->kept == b->kept &&
+           a->updated == b->updated && memcmp(a->sent, b->sent, sizeof a->sent) == 0 && a->to_nodes == b->to_nodes &&
+           memcmp(a->instructions, b->instructions, sizeof a->instructions) == 0;
+}
+
+/* Returns true if no earlier rank equals this one. */
+static bool is_first(const weft_all_rank_plan *self, int32_t rank) {
+    for (int32_t r = 0; r < rank; r++)
+        if (ranks_plan_alike(&self->ranks[r], &self->ranks[rank])) return false;
+    return true;
+}
+
+/* Writes "0-6, 8": the ranks that equal this one; ranks that do not fit into the text are counted. */
+static void name_ranks(const weft_all_rank_plan *self, char *text, int32_t rank) {
+    size_t n = 0;
+    int32_t left = 0;
+    for (int32_t r = rank; r < self->world; r++) {
+        int32_t end = r;
+        if (!ranks_plan_alike(&self->ranks[r], &self->ranks[rank])) continue;
+        while (end + 1 < self->world && ranks_plan_alike(&self->ranks[end + 1], &self->ranks[rank])) end++;
+        if (n + 14 > NAME) left += end - r + 1;
+        else if (end > r) n += (size_t)snprintf(text + n, NAME - n, "%s%d-%d", n > 0 ? "," : "", (int)r, (int)end);
+        else n += (size_t)snprintf(text + n, NAME - n, "%s%d", n > 0 ? "," : "", (int)r);
+        r = end;
+    }
+    if (left > 0) (void)snprintf(text + n, NAME + 16 - n, " +%d", (int)left);
+}
+
+/* ---- tables ---- */
+
+/* Prints a line for each kind of rank: its ranks, and the output of `print`. */
+static void print_rank_rows(const weft_all_rank_plan *self, FILE *to,
+                            void (*print)(const weft_all_rank_plan *self, const weft_rank_plan *plan, FILE *to)) {
+    for (int32_t rank = 0; rank < self->world; rank++) {
+        char name[NAME + 16];
+        if (!is_first(self, rank)) continue;
+        name_ranks(self, name, rank);
+        (void)fprintf(to, "  %-28s", name);
+        print(self, &self->ranks[rank], to);
+        (void)fputc('\n', to);
+    }
+}
+
+static void print_memory_row(const weft_all_rank_plan *self, const weft_rank_plan *plan, FILE *to) {
+    char text[WEFT_UNIT_SIZE];
+    (void)self;
+    for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++)
+        (void)fprintf(to, " %11s", weft_unit_bytes(text, plan->bytes.category[i]));
+    (void)fprintf(to, " %11s", weft_unit_bytes(text, plan->bytes.spare));
+    (void)fprintf(to, " %17s", weft_unit_count(text, plan->bytes.total));
+    (void)fprintf(to, " %11s", weft_unit_bytes(text, plan->padding));
+    (void)fprintf(to, " %11s", plan->updated > 0 ? weft_unit_count(text, plan->updated) : "nothing");
+}
+
+/* Returns true if any rank sends bytes of this kind. */
+static bool is_sent(const weft_all_rank_plan *self, int32_t kind) {
+    for (int32_t rank = 0; rank < self->world; rank++)
+        if (self->ranks[rank].sent[kind] > 0) return true;
+    return false;
+}
+
+static void print_sent_row(const weft_all_rank_plan *self, const weft_rank_plan *plan, FILE *to) {
+    char text[WEFT_UNIT_SIZE];
+    for (int32_t kind = 0; kind < WEFT_N_TRAFFIC; kind++)
+        if (is_sent(self, kind)) (void)fprintf(to, " %15s", weft_unit_count(text, plan->sent[kind]));
+    (void)fprintf(to, " %15s", weft_unit_count(text, plan->total_sent));
+    if (self->nodes > 1) (void)fprintf(to, " %15s", weft_unit_count(text, plan->to_nodes));
+}
+
+void weft_all_rank_plan_print(const weft_all_rank_plan *self, FILE *to) {
+    (void)fprintf(to, "memory of each rank at its highest moment\n  %-28s", "ranks");
+    for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++) (void)fprintf(to, " %11s", weft_memory_category_name(i));
+    (void)fprintf(to, " %11s %17s %11s %11s\n", "gaps", "total, bytes", "padding", "updates");
+    print_rank_rows(self, to, print_memory_row);
+    (void)fprintf(to, "sent by each rank in a step, bytes\n  %-28s", "ranks");
+    for (int32_t kind = 0; kind < WEFT_N_TRAFFIC; kind++)
+        if (is_sent(self, kind)) (void)fprintf(to, " %15s", weft_traffic_name(kind));
+    (void)fprintf(to, " %15s%s\n", "total", self->nodes > 1 ? "  to other nodes" : "");
+    print_rank_rows(self, to, print_sent_row);
+}
+
+/* ---- links ---- */
+
+typedef void link_fn(void *context, int32_t from, int32_t first, int32_t last, int64_t bytes);
+
+/* Calls visit for the links; consecutive receivers of equally many bytes are one call. */
+static void visit_links(const weft_all_rank_plan *self, link_fn *visit, void *context) {
+    int64_t *to = weft_alloc(self->world, sizeof *to);
+    for (int32_t rank = 0; rank < self->world; rank++) {
+        weft_all_rank_plan_links(self, to, rank);
+        for (int32_t first = 0, last = 0; first < self->world; first = last + 1) {
+            for (last = first; last + 1 < self->world && to[last + 1] == to[first];) last++;
+            if (to[first] > 0) visit(context, rank, first, last, to[first]);
+        }
+    }
+    free(to);
+}
+
+static void print_link(void *context, int32_t from, int32_t first, int32_t last, int64_t bytes) {
+    char text[WEFT_UNIT_SIZE], name[32];
+    if (first == last) (void)snprintf(name, sizeof name, "%d", (int)first);
+    else (void)snprintf(name, sizeof name, "each of %d-%d", (int)first, (int)last);
+    (void)fprintf(context, "  %6d -> %-28s %18s\n", (int)from, name, weft_unit_count(text, bytes));
+}
+
+void weft_all_rank_plan_print_links(const weft_all_rank_plan *self, FILE *to) {
+    (void)fprintf(to, "bytes on each link in a step\n");
+    visit_links(self, print_link, to);
+}
+
+static void add_link_object(void *context, int32_t from, int32_t first, int32_t last, int64_t bytes) {
+    (void)json_array_append_new(context, json_pack("{s:i, s:[i, i], s:I}", "from", (int)from, "to", (int)first,
+                                                   (int)last, "bytes", (json_int_t)bytes));
+}
+
+json_t *weft_all_rank_plan_links_array(const weft_all_rank_plan *self) {
+    json_t *links = json_array();
+    visit_links(self, add_link_object, links);
+    return links;
+}
+
+/* ---- objects ---- */
+
+/* Returns {"name": bytes} of numbers [first, n). */
+static json_t *bytes_object(const int64_t *bytes, int first, int n, const char *(*name)(int32_t index)) {
+    json_t *object = json_object();
+    for (int i = first; i < n; i++) (void)json_object_set_new(object, name(i), json_integer(bytes[i]));
+    return object;
+}
+
+json_t *weft_memory_object(const weft_plan_bytes *b) {
+    json_t *memory = bytes_object(b->category, 0, WEFT_N_MEMORY_CATEGORIES, weft_memory_category_name);
+    (void)json_object_set_new(memory, "gaps", json_integer(b->spare));
+    (void)json_object_set_new(memory, "total", json_integer(b->total));
+    (void)json_object_set_new(memory, "preparation", json_integer(b->preparation));
+    return memory;
+}
+
+json_t *weft_all_rank_plan_array(const weft_all_rank_plan *self) {
+    json_t *rows = json_array();
+    for (int32_t rank = 0; rank < self->world; rank++) {
+        const weft_rank_plan *plan = &self->ranks[rank];
+        json_t *ranks = NULL, *instructions = NULL, *sent = NULL;
+        if (!is_first(self, rank)) continue;
+        ranks = json_array();
+        instructions = json_object();
+        sent = bytes_object(plan->sent, WEFT_TRAFFIC_OTHER + 1, WEFT_N_TRAFFIC, weft_traffic_name);
+        for (int32_t r = rank; r < self->world; r++)
+            if (ranks_plan_alike(&self->ranks[r], plan)) (void)json_array_append_new(ranks, json_integer(r));
+        (void)json_object_set_new(sent, "total", json_integer(plan->total_sent));
+        (void)json_object_set_new(sent, "to_other_nodes", json_integer(plan->to_nodes));
+        for (int32_t kind = WEFT_INSTRUCTION_COUNT; kind <= WEFT_INSTRUCTION_REFRESH; kind++)
+            if (plan->instructions[kind] > 0)
+                (void)json_object_set_new(instructions, weft_instruction_kind_name(kind),
+                                          json_integer(plan->instructions[kind]));
+        (void)json_array_append_new(
+            rows, json_pack("{s:o, s:o, s:o, s:I, s:I, s:I, s:o, s:o}", "ranks", ranks, "memory",
+                            weft_memory_object(&plan->bytes), "lines",
+                            bytes_object(plan->bytes.line, 0, WEFT_N_ACCOUNT_LINES, weft_account_name), "padding_bytes",
+                            (json_int_t)plan->padding, "kept", (json_int_t)plan->kept, "updated",
+                            (json_int_t)plan->updated, "sent", sent, "instructions", instructions));
+    }
+    return rows;
 }

@@ -1,10 +1,163 @@
 /* host/report/forecast.c: see forecast.h. */
 #include "report/forecast.h"
 
+#include "base/alloc.h"
 #include "base/units.h"
+#include "program/exchange.h"
+#include "program/job.h"
+#include "program/norm_nodes.h"
 
-#include <jansson.h>
 #include <stdlib.h>
+
+/* Segments cost their measured time. Other work is counted in elements and in bytes sent (program/exchange.h),
+ * multiplied by a rate. Not counted: reading micro-batches, and host work between instructions. */
+
+typedef struct pricing {
+    const weft_rates *rates;
+    const weft_engine *engine;
+    const weft_job_spec *job;
+    const weft_rank_plan *plan;
+    int32_t rank;
+    bool *begun; /* [n_units][2] this hop's sum has its first term */
+} pricing;
+
+static weft_work add_work(weft_work a, weft_work b) {
+    return (weft_work){a.alone + b.alone, a.together + b.together};
+}
+
+static weft_work price_elements(const pricing *self, int32_t kind, double n) {
+    const weft_work one = self->rates->elements[kind];
+    return (weft_work){one.alone * n, one.together * n};
+}
+
+/* ---- communication ---- */
+
+static weft_planned_exchange planned_of(const pricing *self, const weft_instruction *instruction) {
+    return weft_exchange_plan(&self->engine->plan, self->job, instruction, self->rank);
+}
+
+static double travel_of(const pricing *self, const weft_instruction *instruction) {
+    static const int32_t rates[] = {[WEFT_EXCHANGE_ALL_GATHER] = WEFT_RATE_ALL_GATHER,
+                                    [WEFT_EXCHANGE_ALL_TO_ALL] = WEFT_RATE_ALL_TO_ALL,
+                                    [WEFT_EXCHANGE_REDUCE_SCATTER] = WEFT_RATE_REDUCE_SCATTER,
+                                    [WEFT_EXCHANGE_SEND] = WEFT_RATE_SEND,
+                                    [WEFT_EXCHANGE_RECV] = WEFT_RATE_SEND};
+    const weft_planned_exchange x = planned_of(self, instruction);
+    return x.sent > 0 ? weft_rates_exchange(self->rates, rates[x.way], (double)x.sent) : 0.0;
+}
+
+/* ---- sums ---- */
+
+/* Prices a REDUCE: the operand is rounded first, if at all, and each received row is added. */
+static void price_reduce(pricing *self, weft_instruction_cost *out, const weft_instruction *instruction) {
+    const weft_reduce_rows rows = weft_exchange_reduce(&self->engine->plan, self->job, instruction->unit,
+                                                       instruction->scope, instruction->micro_batch >= 0);
+    const bool fast = self->job->view.reduce == WEFT_REDUCE_FAST, tree = self->job->view.reduce == WEFT_REDUCE_TREE;
+    const bool narrow = rows.dtype != WEFT_F32;
+    const double whole = (double)rows.whole, row = (double)rows.row;
+    const int32_t terms = fast ? 1 : rows.ranks;
+    bool *begun = &self->begun[2 * instruction->unit + (instruction->micro_batch < 0)];
+    /* the micro-batch's gradient is the sum */
+    if (weft_job_spec_micro_batches(self->job) == 1 && rows.ranks == 1) return;
+    if (narrow) out->own = price_elements(self, WEFT_RATE_CONVERT, rows.ranks == 1 ? 2.0 * whole : whole);
+    if (narrow && rows.ranks > 1) out->after = price_elements(self, WEFT_RATE_CONVERT, row * terms);
+    for (int32_t i = 0; i < terms; i++) {
+        if (!*begun || tree) out->after = add_work(out->after, price_elements(self, WEFT_RATE_COPY, row));
+        if (*begun) out->after = add_work(out->after, price_elements(self, WEFT_RATE_ADD, row));
+        *begun = true;
+    }
+}
+
+/* ---- the end of a step ---- */
+
+static void price_norm(const pricing *self, weft_instruction_cost *out) {
+    const weft_plan *plan = &self->engine->plan;
+    weft_norm_exchange walk = {0};
+    out->own = price_elements(self, WEFT_RATE_SQUARES, (double)weft_norm_elements(plan, self->rank));
+    while (weft_norm_exchange_next(plan, &walk))
+        out->travel += weft_rates_exchange(self->rates, WEFT_RATE_ALL_GATHER,
+                                           (double)weft_dtype_span(WEFT_F64, walk.n * (walk.cut.replicas - 1)));
+}
+
+/* Prices a STEP: the compute copy of updated parameters is written again. */
+static void price_step(const pricing *self, weft_instruction_cost *out) {
+    out->own = price_elements(self, WEFT_RATE_UPDATE, (double)self->plan->updated);
+    if (self->engine->plan.dtype != WEFT_F32)
+        out->own = add_work(out->own, price_elements(self, WEFT_RATE_CONVERT, (double)self->plan->updated));
+}
+
+/* Prices a GATHER: a shard is rounded before it is sent if the model computes in 16 bits. */
+static void price_gather(const pricing *self, weft_instruction_cost *out, const weft_instruction *instruction) {
+    const weft_planned_exchange x = planned_of(self, instruction);
+    if (instruction->what == WEFT_PAYLOAD_SUM || self->engine->plan.dtype == WEFT_F32) return;
+    out->own = price_elements(self, WEFT_RATE_CONVERT, (double)x.each / 2.0);
+}
+
+static void price_instruction(pricing *self, weft_instruction_cost *out, const weft_instruction *instruction) {
+    const weft_segment_rate *segment = instruction->segment >= 0 ? &self->rates->segments[instruction->segment] : NULL;
+    out->travel = travel_of(self, instruction);
+    switch (instruction->kind) {
+    case WEFT_INSTRUCTION_FORWARD:
+    case WEFT_INSTRUCTION_RECOMPUTE: out->own = segment->forward; break;
+    case WEFT_INSTRUCTION_BACKWARD: out->own = segment->backward; break;
+    case WEFT_INSTRUCTION_REDUCE: price_reduce(self, out, instruction); break;
+    case WEFT_INSTRUCTION_GATHER: price_gather(self, out, instruction); break;
+    case WEFT_INSTRUCTION_NORM: price_norm(self, out); break;
+    case WEFT_INSTRUCTION_STEP: price_step(self, out); break;
+    default: break;
+    }
+}
+
+static weft_instruction_cost *price_rank(pricing *self, const weft_program *program) {
+    weft_instruction_cost *costs = weft_alloc(program->n_instructions, sizeof *costs);
+    self->begun = weft_alloc(2 * self->job->view.n_units, sizeof *self->begun);
+    for (int32_t i = 0; i < program->n_instructions; i++) price_instruction(self, &costs[i], &program->instructions[i]);
+    free(self->begun);
+    return costs;
+}
+
+/* ---- all ranks ---- */
+
+static weft_status price_all(const weft_program **programs, weft_instruction_cost **costs, const weft_rates *rates,
+                             const weft_engine *engine, const weft_all_rank_plan *all_rank_plan, weft_error *err) {
+    const weft_part *part = &engine->plan.run->parts[WEFT_PART_STRATEGY];
+    const weft_job_spec *job = &engine->plan.train.job->spec;
+    weft_status status = WEFT_OK;
+    for (int32_t rank = 0; rank < all_rank_plan->world && status == WEFT_OK; rank++) {
+        pricing self = {rates, engine, job, &all_rank_plan->ranks[rank], rank, NULL};
+        weft_program *program = NULL;
+        status = weft_program_compile(&program, engine->plan.run->host, weft_loaded_table(part->loaded, strategy),
+                                      part->config, job, rank, err);
+        programs[rank] = program;
+        if (status == WEFT_OK) costs[rank] = price_rank(&self, program);
+    }
+    return status;
+}
+
+/* Simulates the training programs of all ranks, planned by the all-rank plan, with rates measured for this model. If
+ * the plan's machines have more ranks than were measured, they have as many processors per rank as this machine. out:
+ * [world]. */
+static weft_status simulate_step(weft_rank_time *out, double *step_seconds, const weft_rates *rates,
+                                 const weft_engine *engine, const weft_all_rank_plan *all_rank_plan, weft_error *err) {
+    const weft_program **programs = weft_alloc(all_rank_plan->world, sizeof *programs);
+    weft_instruction_cost **costs = weft_alloc(all_rank_plan->world, sizeof *costs);
+    const weft_simulation_spec spec = {.job = &engine->plan.train.job->spec,
+                                       .ranks_per_node = all_rank_plan->ranks_per_node,
+                                       .together = rates->ranks_per_node,
+                                       .room = weft_rates_room(rates),
+                                       .own_progress = rates->own_progress,
+                                       .programs = programs,
+                                       .costs = (const weft_instruction_cost *const *)costs};
+    weft_status status = price_all(programs, costs, rates, engine, all_rank_plan, err);
+    if (status == WEFT_OK) status = weft_programs_simulate(out, step_seconds, &spec, err);
+    for (int32_t rank = 0; rank < all_rank_plan->world; rank++) {
+        weft_program_destroy((weft_program *)programs[rank]);
+        free(costs[rank]);
+    }
+    free(programs);
+    free(costs);
+    return status;
+}
 
 static void assume(weft_forecast *self, const char *format, ...) WEFT_PRINTF(2, 3);
 static void assume(weft_forecast *self, const char *format, ...) {
@@ -32,7 +185,7 @@ static void note_assumptions(weft_forecast *self, const weft_all_rank_plan *all_
                "once beyond that share them evenly",
                (int)all_rank_plan->ranks_per_node, (int)rates->processors, (int)room);
     if (rates->own_processors && all_rank_plan->ranks_per_node > rates->ranks_per_node)
-        assume(self, "%d ranks on a machine hold each other up no more than the %d that were measured",
+        assume(self, "%d ranks on a machine slow each other down no more than the %d that were measured",
                (int)all_rank_plan->ranks_per_node, (int)rates->ranks_per_node);
     if (all_rank_plan->world > 1 && !rates->own_progress)
         assume(self,
@@ -49,11 +202,9 @@ weft_status weft_forecast_make(weft_forecast *out, const weft_rates *rates, cons
     out->rates = rates;
     out->world = all_rank_plan->world;
     out->tokens = (int64_t)spec->micro_batches * spec->rows * spec->lengths[spec->n_lengths - 1];
-    out->ranks = calloc((size_t)out->world, sizeof *out->ranks);
-    if (out->ranks == NULL)
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory for the times of %d ranks", (int)out->world);
+    out->ranks = weft_alloc(out->world, sizeof *out->ranks);
     note_assumptions(out, all_rank_plan);
-    return weft_costs_play(out->ranks, &out->step_seconds, rates, engine, all_rank_plan, err);
+    return simulate_step(out->ranks, &out->step_seconds, rates, engine, all_rank_plan, err);
 }
 
 void weft_forecast_free(weft_forecast *self) {
@@ -62,10 +213,6 @@ void weft_forecast_free(weft_forecast *self) {
 }
 
 /* ---- the table ---- */
-
-static double milliseconds(double seconds) {
-    return 1e3 * seconds;
-}
 
 /* Returns whether two ranks' printed figures are equal. */
 static bool ranks_take_alike(const weft_rank_time *a, const weft_rank_time *b, double step) {
@@ -85,8 +232,8 @@ static void print_rank_rows(const weft_forecast *self, FILE *to) {
              last + 1 < self->world && ranks_take_alike(rank, &self->ranks[last + 1], self->step_seconds);)
             last++;
         (void)snprintf(name, sizeof name, first == last ? "%d" : "%d-%d", (int)first, (int)last);
-        (void)fprintf(to, "  %-10s %12.2f %12.2f %12.2f", name, milliseconds(rank->compute),
-                      milliseconds(rank->exposed), milliseconds(rank->idle));
+        (void)fprintf(to, "  %-10s %12.2f %12.2f %12.2f", name, 1e3 * rank->compute, 1e3 * rank->exposed,
+                      1e3 * rank->idle);
         weft_overlap_print(&rank->overlap, WEFT_OVERLAP_REDUCE, to);
         weft_overlap_print(&rank->overlap, WEFT_OVERLAP_GATHER, to);
         (void)fputc('\n', to);
@@ -95,7 +242,7 @@ static void print_rank_rows(const weft_forecast *self, FILE *to) {
 
 void weft_forecast_print(const weft_forecast *self, FILE *to) {
     char text[WEFT_UNIT_SIZE];
-    (void)fprintf(to, "time        %.2f ms a step, %.1f places/s of %s in a step\n", milliseconds(self->step_seconds),
+    (void)fprintf(to, "time        %.2f ms a step, %.1f places/s of %s in a step\n", 1e3 * self->step_seconds,
                   (double)self->tokens / self->step_seconds, weft_unit_count(text, self->tokens));
     (void)fprintf(to, "  %-10s %12s %12s %12s %14s %14s\n", "ranks", "compute, ms", "exposed, ms", "idle, ms",
                   "reduce hidden", "gather hidden");
@@ -110,16 +257,16 @@ static json_t *hidden_value(const weft_overlap *overlap, int32_t kind) {
     return overlap->under_way[kind] > 0.0 ? json_real(weft_overlap_hidden(overlap, kind)) : json_null();
 }
 
-static json_t *rank_object(const weft_rank_time *rank, int32_t r) {
-    return json_pack("{s:i, s:f, s:f, s:f, s:o, s:o}", "rank", (int)r, "compute", rank->compute, "exposed",
-                     rank->exposed, "idle", rank->idle, "reduce_hidden",
-                     hidden_value(&rank->overlap, WEFT_OVERLAP_REDUCE), "gather_hidden",
-                     hidden_value(&rank->overlap, WEFT_OVERLAP_GATHER));
-}
-
 json_t *weft_forecast_object(const weft_forecast *self) {
     json_t *ranks = json_array(), *assumed = json_array();
-    for (int32_t r = 0; r < self->world; r++) (void)json_array_append_new(ranks, rank_object(&self->ranks[r], r));
+    for (int32_t r = 0; r < self->world; r++) {
+        const weft_rank_time *rank = &self->ranks[r];
+        (void)json_array_append_new(ranks,
+                                    json_pack("{s:i, s:f, s:f, s:f, s:o, s:o}", "rank", (int)r, "compute",
+                                              rank->compute, "exposed", rank->exposed, "idle", rank->idle,
+                                              "reduce_hidden", hidden_value(&rank->overlap, WEFT_OVERLAP_REDUCE),
+                                              "gather_hidden", hidden_value(&rank->overlap, WEFT_OVERLAP_GATHER)));
+    }
     for (int32_t i = 0; i < self->n_assumed; i++) (void)json_array_append_new(assumed, json_string(self->assumed[i]));
     return json_pack("{s:f, s:I, s:f, s:o, s:o}", "step_seconds", self->step_seconds, "tokens_per_step",
                      (json_int_t)self->tokens, "tokens_per_second", (double)self->tokens / self->step_seconds, "ranks",

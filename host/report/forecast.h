@@ -2,10 +2,10 @@
 #ifndef WEFT_HOST_REPORT_FORECAST_H
 #define WEFT_HOST_REPORT_FORECAST_H
 
-#include "report/cost.h"
+#include "report/all_rank_plan.h"
+#include "report/rates.h"
 
 #include <jansson.h>
-
 #include <stdio.h>
 
 enum { WEFT_FORECAST_ASSUMED = 5 };
@@ -26,6 +26,6 @@ weft_status weft_forecast_make(weft_forecast *out, const weft_rates *rates, cons
 void weft_forecast_free(weft_forecast *self);
 
 void weft_forecast_print(const weft_forecast *self, FILE *to);
-json_t *weft_forecast_object(const weft_forecast *self); /* NULL: no memory */
+json_t *weft_forecast_object(const weft_forecast *self);
 
 #endif

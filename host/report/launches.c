@@ -1,9 +1,11 @@
-/* host/report/launches.c: see launches.h. The communicator handles communication itself, so collectives have no effect
- * here. */
+/* host/report/launches.c: see launches.h. */
 #include "report/launches.h"
 
-#include "run/step.h"
+#include "run/stepper.h"
 #include <weft/dry_run.h>
+
+/* The communicator handles communication itself, so collectives have no effect
+ * here. */
 
 static weft_status exchange_nothing(weft_comm *comm, weft_comm_handle **out, const weft_exchange *args,
                                     weft_error *err) {

@@ -2,49 +2,28 @@
 #include "report/plan_diff.h"
 
 #include "base/units.h"
-#include "base/words.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 
 /* ---- one configuration ---- */
 
-/* Adds the configuration's own table, parsed from its JSON. */
+/* Adds the configuration's own table. */
 static weft_status add_keys(json_t *facts, const weft_session *session, weft_error *err) {
-    char *text = NULL;
-    size_t size = 0, i = 0;
-    json_t *rows = NULL, *row = NULL, *keys = json_object();
-    FILE *stream = open_memstream(&text, &size);
-    weft_status status = WEFT_OK;
-    if (stream == NULL || keys == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for a table of keys");
-    if (status == WEFT_OK) status = weft_config_explain(session->run->config, stream, true, err);
-    if (stream != NULL) (void)fclose(stream);
-    if (status == WEFT_OK) rows = json_loads(text, 0, NULL);
+    json_t *rows = weft_config_array(session->run->config), *row = NULL, *keys = json_object();
+    size_t i = 0;
     json_array_foreach(rows, i, row)(void)
         json_object_set(keys, json_string_value(json_object_get(row, "key")), json_object_get(row, "value"));
     (void)json_object_set_new(facts, "keys", keys);
     json_decref(rows);
-    free(text);
-    return status;
+    if (rows != NULL) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_USER, "the configuration cannot be compared: a path in it is not UTF-8");
 }
 
 static void add_number(json_t *numbers, const char *group, const char *name, int64_t value) {
     char text[128];
     (void)snprintf(text, sizeof text, "%s %s", group, name);
     (void)json_object_set_new(numbers, text, json_integer(value));
-}
-
-static const weft_rank_plan *largest(const weft_all_rank_plan *all_rank_plan) {
-    const weft_rank_plan *most = all_rank_plan->ranks;
-    for (int32_t rank = 1; rank < all_rank_plan->world; rank++)
-        if (all_rank_plan->ranks[rank].bytes.total > most->bytes.total) most = &all_rank_plan->ranks[rank];
-    return most;
-}
-
-static void add_memory(json_t *numbers, const weft_plan_bytes *b) {
-    for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++)
-        add_number(numbers, "memory", weft_memory_category_name(i), b->category[i]);
-    add_number(numbers, "memory", "gaps", b->spare);
-    add_number(numbers, "memory", "total", b->total);
 }
 
 static void add_traffic(json_t *numbers, const weft_all_rank_plan *all_rank_plan) {
@@ -60,22 +39,24 @@ static void add_traffic(json_t *numbers, const weft_all_rank_plan *all_rank_plan
     add_number(numbers, "sent", "to other nodes", to_nodes);
 }
 
-static void add_instructions(json_t *numbers, const weft_all_rank_plan *all_rank_plan) {
+weft_status weft_plan_diff_facts(json_t **out, const weft_session *session, const weft_all_rank_plan *all_rank_plan,
+                                 weft_error *err) {
+    const weft_engine *engine = session->engine;
+    const weft_plan_bytes *most = &all_rank_plan->ranks[0].bytes;
+    json_t *facts = json_object(), *numbers = json_object();
+    weft_status status = add_keys(facts, session, err);
+    for (int32_t rank = 1; rank < all_rank_plan->world; rank++)
+        if (all_rank_plan->ranks[rank].bytes.total > most->total) most = &all_rank_plan->ranks[rank].bytes;
+    for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++)
+        add_number(numbers, "memory", weft_memory_category_name(i), most->category[i]);
+    add_number(numbers, "memory", "gaps", most->spare);
+    add_number(numbers, "memory", "total", most->total);
+    add_traffic(numbers, all_rank_plan);
     for (int32_t kind = WEFT_INSTRUCTION_COUNT; kind <= WEFT_INSTRUCTION_REFRESH; kind++) {
         int64_t n = 0;
         for (int32_t rank = 0; rank < all_rank_plan->world; rank++) n += all_rank_plan->ranks[rank].instructions[kind];
         add_number(numbers, "instructions", weft_instruction_kind_name(kind), n);
     }
-}
-
-weft_status weft_plan_diff_facts(json_t **out, const weft_session *session, const weft_all_rank_plan *all_rank_plan,
-                                 weft_error *err) {
-    const weft_engine *engine = session->engine;
-    json_t *facts = json_object(), *numbers = json_object();
-    weft_status status = add_keys(facts, session, err);
-    add_memory(numbers, &largest(all_rank_plan)->bytes);
-    add_traffic(numbers, all_rank_plan);
-    add_instructions(numbers, all_rank_plan);
     add_number(numbers, "model", "trained", weft_declared_numel(engine->plan.declared, true));
     add_number(numbers, "model", "units", engine->plan.layout->n_units);
     add_number(numbers, "run", "replicas", engine->plan.train.job->spec.view.replicas);
@@ -142,5 +123,5 @@ void weft_plan_diff_print(const json_t *difference, const char *name_a, const ch
     (void)fprintf(to, "%-34s %*s %*s\n", "", COLUMN, name_a, COLUMN, name_b);
     json_array_foreach(keys, i, row) print_row(row, false, name_a, name_b, to);
     json_array_foreach(numbers, i, row) print_row(row, true, name_a, name_b, to);
-    if (json_array_size(keys) + json_array_size(numbers) == 0) (void)fprintf(to, "nothing differs\n");
+    if (json_array_size(keys) + json_array_size(numbers) == 0) (void)fprintf(to, "no difference\n");
 }

@@ -2,13 +2,32 @@
 #ifndef WEFT_HOST_REPORT_PROGRESS_H
 #define WEFT_HOST_REPORT_PROGRESS_H
 
+#include "base/message.h"
+
 #include <stdbool.h>
+#include <stdint.h>
 #include <weft/base.h>
+
+/* progress of a run in one line that fits a terminal of any width. */
+
+typedef struct weft_bar_line {
+    int64_t step, steps;
+    double loss;
+    double rate;      /* tokens per second */
+    double left;      /* seconds */
+    const char *what; /* name of the counted unit: "row"; NULL: "step" */
+} weft_bar_line;
+
+enum { WEFT_BAR_LINE_SIZE = 1024 };
+
+/* Writes step, bar, loss, speed and remaining time in fewer columns than the terminal has, so that no terminal wraps
+ * the line. Labels are shortened on narrow terminals; below about 30 columns the line is truncated. */
+void weft_bar_line_write(char out[WEFT_BAR_LINE_SIZE], const weft_bar_line *line, const weft_terminal *terminal);
 
 typedef struct weft_progress weft_progress;
 
 /* Creates the output on stdout. quiet: no output. */
-weft_status weft_progress_create(weft_progress **out, int64_t steps, bool quiet, weft_error *err);
+weft_progress *weft_progress_create(int64_t steps, bool quiet);
 void weft_progress_destroy(weft_progress *progress); /* NULL is fine */
 
 /* Loss is the mean over `tokens` target tokens. */

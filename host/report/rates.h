@@ -7,8 +7,10 @@
 #ifndef WEFT_HOST_REPORT_RATES_H
 #define WEFT_HOST_REPORT_RATES_H
 
-#include "run/state.h"
 #include "program/timeline.h"
+#include "run/engine.h"
+
+#include <jansson.h>
 
 /* Work on flat regions, in seconds per element. */
 typedef enum weft_rate_kind {
@@ -29,9 +31,6 @@ typedef enum weft_rate_exchange {
 } weft_rate_exchange;
 
 enum { WEFT_RATE_SIZES = 5 };
-
-const char *weft_rate_name(int32_t kind);          /* "add" */
-const char *weft_rate_exchange_name(int32_t kind); /* "all_gather" */
 
 /* Seconds of a segment for one micro-batch of the largest shape. */
 typedef struct weft_segment_rate {
@@ -61,7 +60,11 @@ typedef struct weft_rates {
 weft_status weft_rates_measure(weft_rates *out, weft_engine *engine, weft_error *err);
 void weft_rates_free(weft_rates *self);
 
-bool weft_rates_own_processors(const weft_engine *engine);
+json_t *weft_rates_object(const weft_rates *rates);
+
+/* Reads the object `rates` from a file of `weft plan --time --json`. Rejects rates of another model, micro-batch,
+ * precision, optimizer, trainable or number of threads than the engine's. Free out also after a failure. */
+weft_status weft_rates_read(weft_rates *out, const char *path, const weft_engine *engine, weft_error *err);
 
 /* Returns the number of ranks of a machine that can run at once without sharing a processor; at least 1. */
 int32_t weft_rates_room(const weft_rates *self);
@@ -69,5 +72,40 @@ int32_t weft_rates_room(const weft_rates *self);
 /* Returns the seconds for sending so many bytes from each rank, interpolated between the measured sizes; 0 if
  * unmeasured. */
 double weft_rates_exchange(const weft_rates *self, int32_t kind, double bytes);
+
+/* Orders seconds for qsort. */
+int weft_rates_compare_seconds(const void *a, const void *b);
+
+/* Allocates device memory for the measurement, filled with numbers that are small in both fp32 and bf16. */
+weft_status weft_rates_allocate(const weft_engine *engine, weft_buffer **out, int64_t bytes, weft_error *err);
+void weft_rates_release(const weft_engine *engine, weft_buffer *buffer); /* NULL is fine */
+
+/* runs one segment of the training program in isolation, with its own memory and arbitrary
+ * numbers, for timing. */
+
+typedef struct weft_segment_rig {
+    weft_engine *engine;
+    const weft_graph *graph;
+    int32_t segment, rows, places;
+    weft_buffer *buffer; /* NULL while the bytes are counted */
+    int64_t at;
+    weft_ref *parameters;
+    weft_slot_ref *gradients, *tables;
+    weft_graph_binding binding;
+    bool back; /* weft_segment_rig_run executes BACKWARD, else FORWARD */
+} weft_segment_rig;
+
+/* Opens a rig for successive segments with a micro-batch of that shape. */
+weft_segment_rig weft_segment_rig_open(weft_engine *engine, int32_t rows, int32_t places);
+void weft_segment_rig_close(weft_segment_rig *self);
+
+/* Allocates the memory of a segment and frees that of the previous one. The engine is prepared and not allocated. */
+weft_status weft_segment_rig_take(weft_segment_rig *self, int32_t segment, weft_error *err);
+/* context: the rig. */
+weft_status weft_segment_rig_run(void *context, weft_error *err);
+bool weft_segment_rig_has_backward(const weft_segment_rig *self);
+
+/* Returns the first segment with the same memory and work: itself, or an earlier one. */
+int32_t weft_segment_like(const weft_engine *engine, int32_t places, int32_t segment);
 
 #endif

@@ -1,9 +1,73 @@
 /* host/report/stages.c: see stages.h. */
 #include "report/stages.h"
 
+#include "base/ahead.h"
+#include "base/alloc.h"
 #include "base/units.h"
 
 #include <stdlib.h>
+
+weft_status weft_rank_structs_gather(void **out, const weft_engine *engine, const void *own, size_t bytes,
+                                     weft_error *err) {
+    char *all = weft_alloc(engine->ranks.world, bytes);
+    *out = all;
+    memcpy(all + (size_t)engine->ranks.rank * bytes, own, bytes);
+    return engine->ranks.world == 1 ? WEFT_OK : weft_process_group_gather(&engine->peers, all, (int64_t)bytes, err);
+}
+
+weft_status weft_memory_snapshots_collect(weft_memory_snapshot **out, const weft_session *session, weft_error *err) {
+    const weft_memory_snapshot own = {.planned = session->engine->plan.bytes.total,
+                                      .taken = session->engine->account.most,
+                                      .resident = weft_resident_now(),
+                                      .resident_peak = weft_resident_peak()};
+    void *all = NULL;
+    const weft_status status = weft_rank_structs_gather(&all, session->engine, &own, sizeof own, err);
+    *out = all;
+    return status;
+}
+
+void weft_memory_snapshots_print_planned(const weft_memory_snapshot *moments, const weft_session *session, int width,
+                                         FILE *to) {
+    const weft_ranks *ranks = &session->engine->ranks;
+    int32_t most = ranks->rank;
+    bool alike = ranks->rank == 0;
+    char text[WEFT_UNIT_SIZE];
+    for (int32_t r = 1; ranks->rank == 0 && r < ranks->world; r++) {
+        alike = alike && moments[r].planned == moments[0].planned;
+        if (moments[r].planned > moments[most].planned) most = r;
+    }
+    (void)fprintf(to, "%-*s%s planned", width, "memory", weft_unit_bytes(text, moments[most].planned));
+    if (ranks->world > 1 && alike) (void)fprintf(to, " on each rank");
+    else if (ranks->world > 1)
+        (void)fprintf(to, " on rank %d%s", (int)most, ranks->rank == 0 ? ", which takes the most" : "");
+    (void)fprintf(to, " (weft plan shows it)\n");
+}
+
+static double gib(int64_t bytes) {
+    return (double)bytes / 1073741824.0;
+}
+
+void weft_memory_snapshot_describe(char *out, size_t size, const weft_memory_snapshot *own, const weft_session *session,
+                                   int64_t step) {
+    (void)snprintf(out, size,
+                   "Step %lld: Current memory usage: %.2f GiB, Peak memory usage: %.2f GiB, Total memory: %.2f GiB",
+                   (long long)step, gib(own->resident), gib(own->resident_peak),
+                   gib(session->engine->device_info.memory));
+}
+
+void weft_memory_snapshots_describe(char *out, size_t size, const weft_memory_snapshot *moments,
+                                    const weft_session *session, int64_t step) {
+    int32_t least = 0, most = 0, peak = 0;
+    char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE], c[WEFT_UNIT_SIZE];
+    for (int32_t r = 1; r < session->engine->ranks.world; r++) {
+        if (moments[r].resident < moments[least].resident) least = r;
+        if (moments[r].resident > moments[most].resident) most = r;
+        if (moments[r].resident_peak > moments[peak].resident_peak) peak = r;
+    }
+    (void)snprintf(out, size, "memory     %s (rank %d) to %s (rank %d) resident after step %lld, %s at most (rank %d)",
+                   weft_unit_bytes(a, moments[least].resident), (int)least, weft_unit_bytes(b, moments[most].resident),
+                   (int)most, (long long)step, weft_unit_bytes(c, moments[peak].resident_peak), (int)peak);
+}
 
 /* ---- names ---- */
 
@@ -174,31 +238,24 @@ bool weft_stages_exist(const weft_plan *plan) {
     return plan->world > 1 && plan->train.job != NULL && plan->train.job->spec.view.segments[0].owner >= 0;
 }
 
-weft_status weft_stages_make(weft_stages *out, const weft_plan *plan, const weft_all_rank_plan *all_rank_plan,
-                             weft_error *err) {
+void weft_stages_make(weft_stages *out, const weft_plan *plan, const weft_all_rank_plan *all_rank_plan) {
     const weft_strategy_job *job = NULL;
-    weft_status status = WEFT_OK;
     double *totals = NULL;
     memset(out, 0, sizeof *out);
-    if (!weft_stages_exist(plan)) return WEFT_OK;
+    if (!weft_stages_exist(plan)) return;
     job = &plan->train.job->spec.view;
-    out->rows = calloc((size_t)all_rank_plan->world, sizeof *out->rows);
-    totals = calloc((size_t)all_rank_plan->world, sizeof *totals);
-    if (out->rows == NULL || totals == NULL)
-        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the report on %d ranks", (int)all_rank_plan->world);
-    for (int32_t rank = 0; rank < all_rank_plan->world && status == WEFT_OK; rank++) {
+    out->n = all_rank_plan->world;
+    out->rows = weft_alloc(out->n, sizeof *out->rows);
+    totals = weft_alloc(out->n, sizeof *totals);
+    for (int32_t rank = 0; rank < out->n; rank++) {
         list_segments(job, rank, out->rows[rank].segments, sizeof out->rows[rank].segments);
         out->rows[rank].total = all_rank_plan->ranks[rank].bytes.total;
         out->rows[rank].activations = all_rank_plan->ranks[rank].bytes.category[WEFT_MEMORY_ACTIVATIONS];
         totals[rank] = (double)out->rows[rank].total;
     }
-    if (status == WEFT_OK) {
-        out->n = all_rank_plan->world;
-        out->imbalance = out->imbalance_then = imbalance_of(totals, out->n, &out->largest);
-        find_move(out, job, totals);
-    }
+    out->imbalance = out->imbalance_then = imbalance_of(totals, out->n, &out->largest);
+    find_move(out, job, totals);
     free(totals);
-    return status;
 }
 
 void weft_stages_free(weft_stages *self) {

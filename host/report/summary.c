@@ -1,12 +1,11 @@
 /* host/report/summary.c: see summary.h. */
 #include "report/summary.h"
 
-#include "base/clock.h"
-#include "base/resident.h"
 #include "base/units.h"
-#include "report/device_line.h"
+#include "base/ahead.h"
+#include "report/world_line.h"
 #include "report/stages.h"
-#include "report/wrapping.h"
+#include "report/tables.h"
 
 #include <math.h>
 
@@ -18,25 +17,16 @@ void weft_schedule_warn(const weft_session *session) {
              (long long)session->schedule.warmup, (long long)session->steps, session->base_lr);
 }
 
-/* Prints the stages. Without memory the report is omitted and the run continues. */
+/* Prints the stages. They are omitted if they cannot be planned. */
 static void print_stages(const weft_engine *engine, FILE *to) {
     weft_all_rank_plan *all_rank_plan = NULL;
     weft_stages stages = {0};
     if (!weft_stages_exist(&engine->plan) || weft_all_rank_plan_create(&all_rank_plan, &engine->plan, NULL) != WEFT_OK)
         return;
-    if (weft_stages_make(&stages, &engine->plan, all_rank_plan, NULL) == WEFT_OK) weft_stages_print(&stages, to);
+    weft_stages_make(&stages, &engine->plan, all_rank_plan);
+    weft_stages_print(&stages, to);
     weft_stages_free(&stages);
     weft_all_rank_plan_destroy(all_rank_plan);
-}
-
-/* Prints the wrapping, with the same rule. */
-static void print_wrapping(const weft_session *session, FILE *to) {
-    const weft_engine *engine = session->engine;
-    weft_wrapped wrapped;
-    if (weft_wrapped_make(&wrapped, engine->plan.declared, engine->plan.layout, NULL) == WEFT_OK)
-        weft_wrapped_print_line(&wrapped, engine->plan.declared, engine->plan.layout,
-                                weft_run_id(session->run, WEFT_PART_POLICY), 11, to);
-    weft_wrapped_free(&wrapped);
 }
 
 static void print_model(const weft_session *session, FILE *to) {
@@ -109,36 +99,32 @@ static void print_method(const weft_session *session, FILE *to) {
     (void)fputc('\n', to);
 }
 
-static void print_short_header(const weft_session *session, const weft_memory_snapshot *planned, FILE *to) {
-    print_model(session, to);
-    print_data(session, to);
-    print_batch(session, to);
-    print_method(session, to);
-    print_lr(session, to);
-    weft_device_line_print(&session->engine->device_info, to);
-    weft_memory_snapshots_print_planned(planned, session, 11, to);
-}
-
-static void print_whole_header(const weft_session *session, const weft_memory_snapshot *planned, FILE *to) {
-    weft_run_print(session, NULL, 11, to);
-    print_lr(session, to);
-    print_model(session, to);
-    print_wrapping(session, to);
-    print_data(session, to);
-    print_batch(session, to);
-    weft_world_print(session, 11, to);
-    weft_batches_print(session, to);
-    if (session->engine->plan.train.coverage.covered)
-        weft_sums_print(session, 11, to); /* otherwise a warning is
-                                                                                         * printed */
-    weft_device_line_print(&session->engine->device_info, to);
-    weft_memory_snapshots_print_planned(planned, session, 11, to);
-    print_stages(session->engine, to);
-}
-
 void weft_train_header_print(const weft_session *session, const weft_memory_snapshot *planned, bool verbose, FILE *to) {
-    if (verbose) print_whole_header(session, planned, to);
-    else print_short_header(session, planned, to);
+    if (!verbose) {
+        print_model(session, to);
+        print_data(session, to);
+        print_batch(session, to);
+        print_method(session, to);
+        print_lr(session, to);
+    } else {
+        const weft_plan *plan = &session->engine->plan;
+        weft_wrapped wrapped = weft_wrapped_make(plan->declared, plan->layout);
+        weft_run_print(session, NULL, 11, to);
+        print_lr(session, to);
+        print_model(session, to);
+        weft_wrapped_print_line(&wrapped, plan->declared, plan->layout, weft_run_id(session->run, WEFT_PART_POLICY), 11,
+                                to);
+        weft_wrapped_free(&wrapped);
+        print_data(session, to);
+        print_batch(session, to);
+        weft_world_print(session, 11, to);
+        weft_batches_print(session, to);
+        /* a warning is printed otherwise */
+        if (session->engine->plan.train.coverage.covered) weft_sums_print(session, 11, to);
+    }
+    weft_device_line_print(&session->engine->device_info, to);
+    weft_memory_snapshots_print_planned(planned, session, 11, to);
+    if (verbose) print_stages(session->engine, to);
     (void)fflush(to);
 }
 

@@ -1,22 +1,249 @@
 /* host/report/world_line.c: see world_line.h. */
 #include "report/world_line.h"
 
+#include "base/alloc.h"
 #include "base/units.h"
-#include "report/precision.h"
-#include "report/threads.h"
-#include "program/adapters.h"
-#include "program/capabilities.h"
+#include "plugin/enter.h"
+#include "program/sections.h"
+#include "report/rates.h"
+#include "run/engine.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
+#include <weft/team.h>
+
+/* measures whether one thread would train faster than the device's team of threads. This happens
+ * if kernels are shorter than the team's synchronization (a small model), or if threads are not scheduled while others
+ * wait for them (a busy machine). */
+
+/* Seconds of FORWARD and BACKWARD of a micro-batch with all threads of the device, and with one. */
+typedef struct thread_times {
+    int32_t n;
+    double several, one; /* 0: unmeasured */
+} thread_times;
+
+/* measures whether GEMMs in the run's 16-bit type are slower on this device than in fp32,
+ * because the processor widens the operands or has slow instructions for them. The result is only reported: bits depend
+ * on the instruction set, so a measurement must not select it. */
+
+/* Operations per second of one GEMM. */
+typedef struct precision_speeds {
+    double f32, half; /* 0: not measured */
+} precision_speeds;
+
+/* Segments run in isolation, alternately on several threads and on one, so that
+ * both run under the same load. Segments with equal work are measured once and weighted by their number. */
+
+enum { LEAST_ROUNDS = 3, MOST_ROUNDS = 15, MOST_PARAMETERS = 1 << 25 };
+static const double most_flops = 1e9;      /* of the measured segments, once each; with more work any team pays off */
+static const double enough_seconds = 0.02; /* of one segment, after which it is not timed again */
+static const double clearly = 1.15;        /* beyond the measurement error */
+
+typedef struct comparison {
+    weft_segment_rig rig;
+    const weft_device_team *team;
+    int32_t n; /* threads */
+} comparison;
+
+static const weft_device_team *find_team(const weft_engine *engine) {
+    const weft_device_team *team = weft_device_find(engine->kernels, engine->device, WEFT_DEVICE_TEAM);
+    return team != NULL && WEFT_WHOLE(team, weft_device_team) && team->resize != NULL ? team : NULL;
+}
+
+/* Counts equal segments under the first of them; false: the work is large. */
+static bool count_segments(int32_t *times, const weft_engine *engine, int32_t places) {
+    double flops = 0.0;
+    for (int32_t segment = 0; segment < engine->plan.declared->n_segments; segment++) {
+        const weft_graph_sizes *sizes = weft_graph_size(weft_graph_set_at(engine->plan.train.graphs, places, segment));
+        if (times[weft_segment_like(engine, places, segment)]++ == 0)
+            flops += sizes->forward_flops + sizes->backward_flops;
+    }
+    return flops <= most_flops;
+}
+
+static weft_status resize_team(const comparison *self, int32_t threads, weft_error *err) {
+    const weft_engine *engine = self->rig.engine;
+    const weft_doing before = weft_plugin_enter(engine->kernels, "resize");
+    return weft_plugin_leave(before, self->team->resize(engine->device, threads, err), err);
+}
+
+static weft_status run_segment(comparison *self, weft_error *err) {
+    const weft_engine *engine = self->rig.engine;
+    weft_status status = WEFT_OK;
+    self->rig.back = false;
+    status = weft_segment_rig_run(&self->rig, err);
+    self->rig.back = true;
+    if (status == WEFT_OK && weft_segment_rig_has_backward(&self->rig)) status = weft_segment_rig_run(&self->rig, err);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
+    return status;
+}
+
+static weft_status time_segment(comparison *self, double *out, int32_t threads, weft_error *err) {
+    weft_status status = resize_team(self, threads, err);
+    const double begin = weft_clock_seconds();
+    if (status == WEFT_OK) status = run_segment(self, err);
+    *out = weft_clock_seconds() - begin;
+    return status;
+}
+
+/* Compares one segment; the first call of each is a warm-up. Weights the result by `times`. */
+static weft_status compare_segment(comparison *self, thread_times *out, int32_t segment, int32_t times,
+                                   weft_error *err) {
+    double several[MOST_ROUNDS], one[MOST_ROUNDS], spent = 0.0, unused = 0.0;
+    int32_t n = 0;
+    weft_status status = weft_segment_rig_take(&self->rig, segment, err);
+    if (status == WEFT_OK) status = time_segment(self, &unused, self->n, err);
+    if (status == WEFT_OK) status = time_segment(self, &unused, 1, err);
+    while (status == WEFT_OK && n < MOST_ROUNDS && (n < LEAST_ROUNDS || spent < enough_seconds)) {
+        status = time_segment(self, &several[n], self->n, err);
+        if (status == WEFT_OK) status = time_segment(self, &one[n], 1, err);
+        if (status == WEFT_OK) spent += several[n] + one[n];
+        n++;
+    }
+    if (status != WEFT_OK) return status;
+    qsort(several, (size_t)n, sizeof *several, weft_rates_compare_seconds);
+    qsort(one, (size_t)n, sizeof *one, weft_rates_compare_seconds);
+    out->several += times * several[n / 2];
+    out->one += times * one[n / 2];
+    return WEFT_OK;
+}
+
+static weft_status compare_segments(comparison *self, thread_times *out, const int32_t *times, weft_error *err) {
+    weft_engine *engine = self->rig.engine;
+    weft_status status = WEFT_OK, restored = WEFT_OK;
+    for (int32_t segment = 0; segment < engine->plan.declared->n_segments && status == WEFT_OK; segment++)
+        if (times[segment] > 0) status = compare_segment(self, out, segment, times[segment], err);
+    restored = resize_team(self, self->n, status == WEFT_OK ? err : NULL);
+    return status == WEFT_OK ? restored : status;
+}
+
+/* Measures for about a tenth of a second. Skips the measurement if the device has one thread, cannot use fewer
+ * (weft/team.h), or the work is so large that any team pays off. The engine is prepared for training and not allocated.
+ */
+static weft_status compare_threads(thread_times *out, weft_engine *engine, weft_error *err) {
+    const weft_plan_spec *spec = &engine->plan.spec;
+    const int32_t places = spec->lengths[spec->n_lengths - 1];
+    const thread_times none = {.n = engine->device_info.threads};
+    comparison self = {.team = find_team(engine), .n = none.n};
+    int32_t *times = NULL;
+    weft_status status = WEFT_OK;
+    *out = none;
+    if (none.n < 2 || self.team == NULL || weft_declared_numel(engine->plan.declared, false) > MOST_PARAMETERS)
+        return WEFT_OK;
+    times = weft_alloc(engine->plan.declared->n_segments, sizeof *times);
+    self.rig = weft_segment_rig_open(engine, spec->rows, places);
+    if (count_segments(times, engine, places)) status = compare_segments(&self, out, times, err);
+    weft_segment_rig_close(&self.rig);
+    free(times);
+    if (status != WEFT_OK) *out = none;
+    return status;
+}
+
+/* Runs one medium-sized GEMM with the device's own kernel, alternating
+ * between both types, so that both run under the same load; the best time of each counts. */
+
+/* c (ROWS, COLUMNS) = x w^T, as in a linear layer: 0.1 GFLOP with operands in the cache. */
+enum { ROWS = 256, COLUMNS = 384, INNER = 512 };
+
+static const double matmul_seconds = 0.01;
+
+static const double clearly_faster = 1.05; /* beyond the measurement error */
+
+typedef struct pair {
+    const weft_engine *engine;
+    weft_buffer *buffer;
+    weft_matmul f32, half;
+} pair;
+
+/* Describes the GEMM: operands at the offsets of fp32, followed by the workspace. */
+static weft_matmul product_of(int32_t dtype) {
+    const int64_t x = weft_f32_bytes((int64_t)ROWS * INNER), w = weft_f32_bytes((int64_t)COLUMNS * INNER);
+    const int64_t c = weft_f32_bytes((int64_t)ROWS * COLUMNS);
+    const weft_matmul args = {.struct_size = (uint32_t)sizeof args,
+                              .b = {NULL, x},
+                              .c = {NULL, x + w},
+                              .workspace = {NULL, x + w + c},
+                              .m = ROWS,
+                              .n = COLUMNS,
+                              .k = INNER,
+                              .lda = INNER,
+                              .ldb = INNER,
+                              .ldc = COLUMNS,
+                              .dtype_a = dtype,
+                              .dtype_b = dtype,
+                              .dtype_c = dtype,
+                              .transpose_b = 1};
+    return args;
+}
+
+static weft_status take_memory(pair *self, weft_error *err) {
+    const weft_engine *engine = self->engine;
+    weft_matmul *const both[] = {&self->f32, &self->half};
+    int64_t workspace = 0;
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < 2; i++) {
+        const int64_t bytes = engine->kernels->matmul_workspace(engine->device, both[i]);
+        workspace = bytes > workspace ? bytes : workspace;
+    }
+    status = weft_rates_allocate(engine, &self->buffer, self->f32.workspace.offset + weft_cache_lines(workspace), err);
+    for (int i = 0; i < 2; i++)
+        both[i]->a.buffer = both[i]->b.buffer = both[i]->c.buffer = both[i]->workspace.buffer = self->buffer;
+    return status;
+}
+
+static weft_status time_product(const pair *self, double *least, const weft_matmul *args, weft_error *err) {
+    const weft_engine *engine = self->engine;
+    const double begin = weft_clock_seconds();
+    double seconds = 0.0;
+    weft_status status = WEFT_OK;
+    WEFT_PLUGIN_CALL(status, engine->kernels, matmul, err, engine->device, NULL, args);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
+    seconds = weft_clock_seconds() - begin;
+    if (seconds < *least) *least = seconds;
+    return status;
+}
+
+/* Times both types; the first run of each is a warm-up. */
+static weft_status time_both(const pair *self, precision_speeds *out, weft_error *err) {
+    const double operations = 2.0 * ROWS * COLUMNS * INNER, begin = weft_clock_seconds();
+    double f32 = 1e300, half = 1e300;
+    weft_status status = WEFT_OK;
+    for (int i = 0; status == WEFT_OK && i < MOST_ROUNDS; i++) {
+        if (i > LEAST_ROUNDS && weft_clock_seconds() - begin > matmul_seconds) break;
+        status = time_product(self, &f32, &self->f32, err);
+        if (status == WEFT_OK) status = time_product(self, &half, &self->half, err);
+        if (i == 0) f32 = half = 1e300;
+    }
+    if (status != WEFT_OK) return status;
+    out->f32 = operations / f32;
+    out->half = operations / half;
+    return WEFT_OK;
+}
+
+/* Measures for some milliseconds with 3 MB. Skips the measurement if the run is in fp32, or the device is not a
+ * processor of this machine. The engine is prepared for training and not allocated. */
+static weft_status compare_precisions(precision_speeds *out, weft_engine *engine, weft_error *err) {
+    const precision_speeds none = {0};
+    pair self = {.engine = engine, .f32 = product_of(WEFT_F32), .half = product_of(engine->plan.dtype)};
+    weft_status status = WEFT_OK;
+    *out = none;
+    if (engine->plan.dtype == WEFT_F32 || (engine->device_info.flags & WEFT_DEVICE_SHARES_MACHINE) == 0) return WEFT_OK;
+    status = take_memory(&self, err);
+    if (status == WEFT_OK) status = time_both(&self, out, err);
+    weft_rates_release(engine, self.buffer);
+    return status;
+}
+
+void weft_device_line_print(const weft_device_info *info, FILE *to) {
+    char threads[WEFT_UNIT_SIZE];
+    (void)fprintf(to, "device     %s, %s, %s", info->name, info->isa, info->backend);
+    if (info->threads > 0) (void)fprintf(to, ", %s", weft_unit_counted(threads, info->threads, "thread"));
+    (void)fputc('\n', to);
+}
 
 static const weft_plugin *strategy_of(const weft_run *run) {
     return run->parts[WEFT_PART_STRATEGY].loaded->plugin;
-}
-
-static const weft_key *key_at(const weft_plugin *plugin, uint64_t i) {
-    return (const weft_key *)((const char *)plugin->keys + i * plugin->key_stride);
 }
 
 /* Returns the name of the i-th setting of the strategy, first its own keys, then the host keys that it offers; value
@@ -25,8 +252,9 @@ static bool setting_at(const weft_run *run, uint64_t i, const char **name, const
     const weft_loaded *loaded = run->parts[WEFT_PART_STRATEGY].loaded;
     const uint64_t n = loaded->plugin->n_keys;
     uint32_t flag = ~0u;
-    const weft_key *key = i < n ? key_at(loaded->plugin, i)
-                                : weft_capability_at(WEFT_PART_STRATEGY, (size_t)(i - n), &flag);
+    const weft_key *key = i < n
+                              ? (const weft_key *)((const char *)loaded->plugin->keys + i * loaded->plugin->key_stride)
+                              : weft_capability_at(WEFT_PART_STRATEGY, (size_t)(i - n), &flag);
     if (key == NULL) return false;
     *name = key->name;
     *value = i >= n && (weft_capabilities_of(loaded) & flag) == 0 ? NULL
@@ -45,10 +273,6 @@ static void print_settings(const weft_run *run, FILE *to) {
 
 /* ---- the run ---- */
 
-static bool lr_of(const weft_session *session, double *out) {
-    return weft_engine_lr(session->engine, out);
-}
-
 static const char *precision_of(const weft_session *session) {
     return weft_dtype_name(weft_precision_dtype(&session->run->settings.train));
 }
@@ -61,7 +285,7 @@ void weft_run_print(const weft_session *session, const weft_run_result *result, 
     for (int32_t part = 0; part < WEFT_N_PARTS; part++) {
         const char *id = weft_run_id(session->run, part);
         if (id != NULL) (void)fprintf(to, ", %s %s", weft_part_name(part), id);
-        if (part == WEFT_PART_OPTIMIZER && lr_of(session, &lr)) (void)fprintf(to, " lr %g", lr);
+        if (part == WEFT_PART_OPTIMIZER && weft_engine_lr(session->engine, &lr)) (void)fprintf(to, " lr %g", lr);
     }
     if (result != NULL && result->steps > 0)
         (void)fprintf(to, "; %lld step%s, loss %.4f -> %.4f in training, lr %.3g in the last", (long long)result->steps,
@@ -75,10 +299,6 @@ static json_t *settings_object(const weft_run *run) {
     for (uint64_t i = 0; setting_at(run, i, &name, &value); i++)
         if (value != NULL) (void)json_object_set_new(object, name, json_string(value));
     return object;
-}
-
-static json_t *scale_object(const weft_loss_scale *scale) {
-    return json_pack("{s:f, s:I}", "scale", (double)scale->scale, "skipped_steps", (json_int_t)scale->skipped);
 }
 
 /* Returns null for a loss that overflowed, which JSON cannot represent. */
@@ -96,13 +316,16 @@ json_t *weft_run_object(const weft_session *session, const weft_run_result *resu
     weft_adapters_print(adapters, sizeof adapters, session->run);
     if (adapters[0] != '\0') (void)json_object_set_new(plugins, "adapter", json_string(adapters));
     object = json_pack("{s:i, s:i, s:i, s:i, s:s, s:o, s:o, s:o, s:I, s:o, s:o, s:f}", "world", (int)job->world,
-                       "nodes", (int)job->nodes, "replicas", (int)job->replicas, "micro-batches",
+                       "nodes", (int)job->nodes, "replicas", (int)job->replicas, "micro_batches",
                        (int)job->micro_batches, "precision", precision_of(session), "plugins", plugins, "strategy",
-                       settings_object(session->run), "lr", lr_of(session, &lr) ? json_real(lr) : json_null(), "steps",
+                       settings_object(session->run), "lr",
+                       weft_engine_lr(session->engine, &lr) ? json_real(lr) : json_null(), "steps",
                        (json_int_t)result->steps, "first_loss", loss_json(result->first_loss), "last_loss",
                        loss_json(result->last_loss), "last_lr", result->last_lr);
     if (object != NULL && weft_plan_scales(&session->engine->plan))
-        (void)json_object_set_new(object, "loss_scale", scale_object(&session->engine->scale));
+        (void)json_object_set_new(object, "loss_scale",
+                                  json_pack("{s:f, s:I}", "scale", (double)session->engine->scale.scale,
+                                            "skipped_steps", (json_int_t)session->engine->scale.skipped));
     return object;
 }
 
@@ -120,7 +343,7 @@ void weft_world_print(const weft_session *session, int width, FILE *to) {
     (void)fputc('\n', to);
 }
 
-void weft_world_tell_alone(const weft_session *session) {
+void weft_world_log_single_rank(const weft_session *session) {
     const char *id = strategy_of(session->run)->id, *usual = weft_part_fallback(WEFT_PART_STRATEGY);
     if (session->engine->ranks.world > 1 || strcmp(id, usual) == 0) return;
     weft_log(session->run->host, WEFT_LOG_INFO,
@@ -139,13 +362,12 @@ static void describe_load(char *out, size_t size) {
                        processors == 1 ? "" : "s");
 }
 
-void weft_world_tell_threads(const weft_session *session) {
-    weft_threads found;
+void weft_world_log_threads(const weft_session *session) {
+    thread_times found;
     char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE], busy[120];
-    if (weft_threads_compare(&found, session->engine, NULL) != WEFT_OK)
-        return; /* the run hits the same error and
-                                                                                 * reports it */
-    if (!weft_threads_one_is_faster(&found)) return;
+    /* after a failure, the run hits the same error and reports it */
+    if (compare_threads(&found, session->engine, NULL) != WEFT_OK) return;
+    if (found.one <= 0.0 || found.several <= clearly * found.one) return;
     describe_load(busy, sizeof busy);
     weft_log(session->run->host, WEFT_LOG_INFO,
              "one thread is faster than %d here: %s against %s for a micro-batch, forward and backward, with the same "
@@ -154,12 +376,12 @@ void weft_world_tell_threads(const weft_session *session) {
              (int)found.n, weft_unit_seconds(a, found.one), weft_unit_seconds(b, found.several), busy);
 }
 
-void weft_world_tell_precision(const weft_session *session) {
+void weft_world_log_precision(const weft_session *session) {
     const char *name = weft_dtype_name(session->engine->plan.dtype);
-    weft_precision_speeds found;
+    precision_speeds found;
     char busy[120];
-    if (weft_precision_compare(&found, session->engine, NULL) != WEFT_OK) return; /* as above */
-    if (!weft_precision_is_slower(&found)) return;
+    if (compare_precisions(&found, session->engine, NULL) != WEFT_OK) return; /* as above */
+    if (found.half <= 0.0 || found.f32 <= clearly_faster * found.half) return;
     describe_load(busy, sizeof busy);
     weft_log(session->run->host, WEFT_LOG_INFO,
              "%s is slower than fp32 here: %.3g GFLOP/s in a product against %.3g: train.precision=fp32 takes less "

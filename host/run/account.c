@@ -1,9 +1,9 @@
-/* host/run/account.c: see account.h. */
-#include "run/account.h"
+/* host/run/account.c: device memory by category (engine.h). */
+#include "run/engine.h"
 
-#include "base/sizes.h"
-#include "program/budget.h"
+#include "base/units.h"
 #include "plugin/enter.h"
+#include "program/budget.h"
 
 int64_t weft_account_total(const weft_account *account) {
     int64_t total = 0;
@@ -11,38 +11,34 @@ int64_t weft_account_total(const weft_account *account) {
     return total;
 }
 
-void weft_account_note(weft_account *account, weft_account_line line, int64_t bytes) {
+void weft_account_add(weft_account *account, weft_account_line line, int64_t bytes) {
     account->taken[line] += bytes;
     if (weft_account_total(account) > account->most) account->most = weft_account_total(account);
 }
 
-weft_status weft_account_take(weft_account *account, weft_slot_ref *out, int64_t bytes, weft_account_line line,
-                              weft_error *err) {
-    weft_slot_ref slot = {0};
+weft_status weft_account_alloc(weft_account *account, weft_slot_ref *out, int64_t bytes, weft_account_line line,
+                               weft_error *err) {
+    weft_slot_ref slot = {.bytes = bytes};
     weft_status status = WEFT_OK;
-    if (bytes > 0) {
-        WEFT_PLUGIN_CALL(status, account->kernels, alloc, err, account->device, &slot.ref.buffer, bytes);
-        if (status != WEFT_OK) return status;
-        slot.bytes = bytes;
-        weft_account_note(account, line, bytes);
-    }
+    if (bytes > 0) WEFT_PLUGIN_CALL(status, account->kernels, alloc, err, account->device, &slot.ref.buffer, bytes);
+    if (status != WEFT_OK) return status;
+    weft_account_add(account, line, bytes);
     *out = slot;
-    return status;
+    return WEFT_OK;
 }
 
-void weft_account_give(weft_account *account, weft_slot_ref *slot, weft_account_line line) {
-    const weft_slot_ref empty = {0};
+void weft_account_free(weft_account *account, weft_slot_ref *slot, weft_account_line line) {
     if (slot->ref.buffer != NULL) {
         WEFT_PLUGIN_TELL(account->kernels, release, account->device, slot->ref.buffer);
         account->taken[line] -= slot->bytes;
     }
-    *slot = empty;
+    *slot = (weft_slot_ref){0};
 }
 
 weft_status weft_account_open(weft_account *account, const int64_t *bytes, weft_error *err) {
     weft_status status = WEFT_OK;
     for (int i = 0; i < WEFT_N_ACCOUNT_LINES && status == WEFT_OK; i++) {
-        status = weft_account_take(account, &account->lines[i].whole, bytes[i], (weft_account_line)i, err);
+        status = weft_account_alloc(account, &account->lines[i].whole, bytes[i], (weft_account_line)i, err);
         if (status != WEFT_OK) (void)weft_error_prefix(err, "memory for %s: ", weft_account_name(i));
         account->lines[i].cut = 0;
     }
@@ -51,9 +47,9 @@ weft_status weft_account_open(weft_account *account, const int64_t *bytes, weft_
 
 weft_status weft_account_cut(weft_account *account, weft_slot_ref *out, int64_t bytes, weft_account_line line,
                              weft_error *err) {
-    const weft_slot_ref *whole = &account->lines[line].whole, empty = {0};
+    const weft_slot_ref *whole = &account->lines[line].whole;
     int64_t *cut = &account->lines[line].cut;
-    *out = empty;
+    *out = (weft_slot_ref){0};
     if (bytes == 0) return WEFT_OK;
     if (weft_buffer_part(bytes) > whole->bytes - *cut)
         return weft_error_set(err, WEFT_E_HOST,
@@ -68,7 +64,7 @@ weft_status weft_account_cut(weft_account *account, weft_slot_ref *out, int64_t 
     return WEFT_OK;
 }
 
-weft_status weft_account_judge(const weft_account *account, weft_error *err) {
+weft_status weft_account_check(const weft_account *account, weft_error *err) {
     for (int i = 0; i < WEFT_N_ACCOUNT_LINES; i++)
         if (account->lines[i].cut != account->lines[i].whole.bytes)
             return weft_error_set(err, WEFT_E_HOST, "the plan has %lld bytes of %s, of which %lld have a use",
@@ -79,7 +75,7 @@ weft_status weft_account_judge(const weft_account *account, weft_error *err) {
 
 void weft_account_close(weft_account *account) {
     for (int i = 0; i < WEFT_N_ACCOUNT_LINES; i++) {
-        weft_account_give(account, &account->lines[i].whole, (weft_account_line)i);
+        weft_account_free(account, &account->lines[i].whole, (weft_account_line)i);
         account->lines[i].cut = 0;
     }
 }

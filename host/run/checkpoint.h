@@ -1,24 +1,24 @@
-/* host/run/checkpoint.h: saving a run and taking it up again.
+/* host/run/checkpoint.h: saves and resumes a run.
  *
  * out/checkpoints/step-N/ is itself a directory that transformers loads: config.json, safetensors, tokenizer files.
- * Beside them lies what only a resume needs:
+ * In addition it has the state for a resume:
  *
- *     state/<slot>.safetensors      the optimizer's states, keyed by parameter name: "exp_avg.safetensors"
- *     state/master.safetensors      fp32 masters, where the saved weights are narrower: of trained parameters, and of
- * the frozen ones as well if they too would lose bits state/run.json                step, counters, best loss, the
- * facts of the run and their changes state/config.ini              the resolved configuration manifest.json written
- * last: sizes and SHA-256 of every file; of tensors per grid cell, as one root
+ *     state/<slot>.safetensors      the optimizer's states by parameter name: "exp_avg.safetensors"
+ *     state/master.safetensors      fp32 masters, if the saved weights are narrower: of trained parameters, and of
+ *                                   frozen ones if they would lose bits too
+ *     state/run.json                step, counters, best loss, the facts of the run and their changes
+ *     state/config.ini              the resolved configuration
+ *     manifest.json                 written last: sizes and SHA-256 of every file; of tensors one root over grid cells
  *
  * A checkpoint is written under a temporary name, synced, given its manifest, synced again and renamed: a directory
- * called step-N with a manifest that verifies is whole, and nothing else counts. */
+ * named step-N with a manifest that verifies is complete. */
 #ifndef WEFT_HOST_RUN_CHECKPOINT_H
 #define WEFT_HOST_RUN_CHECKPOINT_H
 
 #include "run/engine.h"
 
-#define WEFT_BEST_NAME "best" /* the link to the best checkpoint (best.h) */
+#define WEFT_BEST_NAME "best" /* a link to the checkpoint of the lowest evaluation loss */
 
-/* What a resume continues from. */
 typedef struct weft_checkpoint_state {
     uint64_t step;    /* optimizer steps done */
     uint64_t tokens;  /* targets trained on so far */
@@ -27,16 +27,16 @@ typedef struct weft_checkpoint_state {
     uint64_t best_step;
 } weft_checkpoint_state;
 
-/* A fact about how a run's numbers come to be. A resume must find it unchanged: batch, context, grid, reduce, data,
- * device, plugins and their files' SHA-256, ... Facts that are only noted may change, as learning rate, schedule or
- * strategy may: such a change is printed. Values that do not fit end in their SHA-256. */
+/* A fact that determines a run's numbers: batch, context, grid, reduce, data, device, plugins and their files'
+ * SHA-256, ... A resume requires the same. Noted facts may change, such as learning rate, schedule or strategy: a
+ * change is logged. Values that are too long end in their SHA-256. */
 typedef struct weft_identity {
     char name[64]; /* "[train] micro_batch" */
     char value[512];
     bool noted;
 } weft_identity;
 
-/* A fact that changed at a resume, kept in all later checkpoints of the run. */
+/* A fact that changed at a resume; all later checkpoints of the run have it. */
 typedef struct weft_change {
     uint64_t step;
     char name[64], from[512], to[512];
@@ -49,45 +49,48 @@ typedef struct weft_identities {
     int32_t n_changes;
 } weft_identities;
 
-/* All facts of this engine and run; data_fingerprint: of weft_data_info. weft_identities_clear afterwards, also on
- * failure. */
+/* Collects all facts. data_fingerprint: of weft_data_info. weft_identities_clear afterwards, also after a failure. */
 weft_status weft_identities_collect(weft_identities *out, const weft_engine *engine, uint64_t data_fingerprint,
                                     weft_error *err);
 void weft_identities_clear(weft_identities *identities);
 
-/* Saves into directory/step-N, replacing one of the same step. text: its files are copied; may be NULL. The free space
- * is checked first; on any failure the directory is as it was, and no rank takes the checkpoint for saved.
- * [collective] */
+/* Saves into directory/step-N, replacing one of the same step. text: its files are copied; may be NULL. The
+ * available space is checked first; after any failure the directory is unchanged, and all ranks fail. [collective] */
 weft_status weft_checkpoint_save(const weft_engine *engine, const char *directory, const weft_checkpoint_state *state,
                                  const weft_identities *identities, const weft_text *text, weft_error *err);
 
-/* The same files without state/ and manifest, for people: out/model. Replaces it in one step. [collective] */
+/* Saves the same files without state/ and manifest: out/model. Replaces it in one step. [collective] */
 weft_status weft_model_save(const weft_engine *engine, const char *directory, const weft_text *text, weft_error *err);
 
-/* Path of the newest checkpoint whose manifest verifies, and its state. Broken ones are passed over with a warning that
- * names what is wrong; one that cannot be read is an error. WEFT_E_USER: there is none. peers: the ranks, which share
- * the work; NULL: this one alone. [collective] */
+/* Returns path and state of the newest checkpoint whose manifest verifies. Broken ones are skipped with a warning;
+ * one that cannot be read is an error. WEFT_E_USER: there is none. peers: share the work; NULL: a single rank.
+ * [collective] */
 weft_status weft_checkpoint_newest(char *path, size_t size, weft_checkpoint_state *state, const char *directory,
                                    const weft_process_group *peers, const weft_host *host, weft_error *err);
 
-/* What weft_checkpoint_restore would refuse for its model or its facts, before any memory is taken. [collective] */
-weft_status weft_checkpoint_judge(const weft_engine *engine, const char *path, const weft_identities *identities,
+/* Checks model and facts as weft_checkpoint_restore does, before memory is allocated. [collective] */
+weft_status weft_checkpoint_check(const weft_engine *engine, const char *path, const weft_identities *identities,
                                   bool inexact, weft_error *err);
 
-/* Parameters and optimizer state of a checkpoint into an allocated engine. Facts that differ are refused by name, all
- * at once, or, with inexact, printed; each change, and those that the checkpoint tells of, are added to
- * identities->changes. Each rank reads what it keeps. [collective] */
+/* Loads parameters and optimizer state into an allocated engine. Fixed facts that differ are an error, or, with
+ * inexact, logged; the changes, and those of the checkpoint, are added to identities->changes. Each rank reads its
+ * shards. [collective] */
 weft_status weft_checkpoint_restore(weft_engine *engine, const char *path, weft_identities *identities, bool inexact,
                                     weft_error *err);
 
-/* Removes what is older than the `keep` newest whole checkpoints up to `step`, the one just saved; best_step (0: none)
- * stays, and so do those that hold files which no run wrote, with a warning. Later steps, which a resume passed over as
- * broken, are neither counted nor touched. Temporary directories of a killed run are removed as well. */
+/* Removes checkpoints older than the `keep` newest complete ones up to `step`, which was just saved. best_step (0:
+ * none) stays, and so do those with foreign files, with a warning. Later steps, which a resume skipped as broken,
+ * are neither counted nor touched. Also removes temporary directories of a killed run. */
 weft_status weft_checkpoint_retain(const char *directory, uint64_t step, int64_t keep, uint64_t best_step,
                                    const weft_host *host, weft_error *err);
 
-/* SHA-256 in hex of the fp32 parameters and optimizer state, by name order of declaration: the run's bits, the same on
- * all ranks. [collective] */
+/* Points directory/best, a link, to step-BEST_STEP in one step. Removes the link if that checkpoint does not exist
+ * (keep_best = no, or best_step 0: nothing was evaluated). A file system without links causes a warning; so does
+ * another file of that name, which stays. */
+weft_status weft_best_point(const char *directory, uint64_t best_step, const weft_host *host, weft_error *err);
+
+/* SHA-256 in hex of the parameters and optimizer state in fp32, in order of declaration; the same on all ranks.
+ * [collective] */
 weft_status weft_engine_hash(char hex[65], const weft_engine *engine, weft_error *err);
 
 #endif

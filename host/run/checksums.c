@@ -1,13 +1,83 @@
 /* host/run/checksums.c: see checksums.h. */
 #include "run/checksums.h"
 
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "base/units.h"
+#include "model/convert.h"
+#include "model/region.h"
 #include "plugin/enter.h"
+#include "run/checkpoint.h"
 
 #include <stdlib.h>
 
+/* The SHA-256 of a run's state covers the parameters and each optimizer state of the trained ones, in order of
+ * declaration, with names and shapes. Numbers count in fp32 for every type, packed weights by their bytes. Padding
+ * is excluded, so the hash does not depend on the sharding. In fp16 the loss scale is included. */
+
+typedef struct hashing {
+    const weft_engine *engine;
+    weft_hash hash;
+    void *staging;
+    float *wide;
+} hashing;
+
+static weft_status put_region(hashing *self, const char *what, const weft_region *region, bool trainable_only,
+                              weft_error *err) {
+    const weft_engine *engine = self->engine;
+    char text[1024];
+    int n = 0;
+    weft_status status = WEFT_OK;
+    for (int32_t i = 0; i < engine->plan.declared->n_parameters && status == WEFT_OK; i++) {
+        const weft_parameter *p = &engine->plan.declared->parameters[i];
+        if (trainable_only && !p->trainable) continue;
+        n = snprintf(text, sizeof text, "%s %s (%lld, %lld)\n", what, p->name, (long long)p->dims[0],
+                     (long long)(p->rank > 1 ? p->dims[1] : 1));
+        weft_hash_put(&self->hash, text, n > 0 && (size_t)n < sizeof text ? (size_t)n : strlen(text));
+        for (int64_t first = 0; first < p->numel && status == WEFT_OK; first += WEFT_REGION_PIECE) {
+            const int64_t m = weft_smaller(p->numel - first, WEFT_REGION_PIECE);
+            const void *values = NULL;
+            status = weft_region_read(region, i, first, m, self->staging, &values, err);
+            if (status != WEFT_OK) break;
+            if (weft_convert(self->wide, WEFT_F32, values, weft_region_dtype(region, i), m))
+                weft_hash_put(&self->hash, self->wide, (size_t)weft_f32_bytes(m));
+            else weft_hash_put(&self->hash, values, (size_t)weft_dtype_span(weft_region_dtype(region, i), m));
+        }
+    }
+    return status;
+}
+
+weft_status weft_engine_hash(char hex[65], const weft_engine *engine, weft_error *err) {
+    const weft_region parameters = weft_engine_parameters(engine);
+    const weft_loss_scale *scale = &engine->scale;
+    hashing self = {.engine = engine};
+    char text[120];
+    unsigned char digest[WEFT_HASH_BYTES];
+    weft_status status = weft_hash_start(&self.hash, err);
+    self.staging = weft_alloc(WEFT_REGION_PIECE, sizeof(float));
+    self.wide = weft_alloc(WEFT_REGION_PIECE, sizeof(float));
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
+    if (status == WEFT_OK) status = put_region(&self, "parameter", &parameters, false, err);
+    for (int64_t i = 0; engine->plan.spec.training && i < engine->plan.n_states && status == WEFT_OK; i++) {
+        const weft_region region = weft_engine_state(engine, i);
+        status = put_region(&self, engine->plan.states[i].name, &region, true, err);
+    }
+    if (status == WEFT_OK && engine->plan.spec.training && weft_plan_scales(&engine->plan)) {
+        const int n = snprintf(text, sizeof text, "loss scale %a, %lld good, %lld skipped\n", (double)scale->scale,
+                               (long long)scale->good, (long long)scale->skipped);
+        weft_hash_put(&self.hash, text, (size_t)n);
+    }
+    if (status == WEFT_OK) status = weft_hash_finish(&self.hash, digest, err);
+    if (status == WEFT_OK) weft_hash_hex(hex, digest);
+    free(self.wide);
+    free(self.staging);
+    weft_hash_free(&self.hash);
+    return status;
+}
+
 enum { PIECE = 1 << 16 };
 
-/* What one rank has of a parameter. */
+/* One rank's shard of a parameter. */
 typedef struct part {
     uint64_t sum;
     int64_t n; /* elements */
@@ -34,13 +104,6 @@ uint64_t weft_checksum_of(const unsigned char *bytes, int64_t width, int64_t n, 
     return sum;
 }
 
-/* Elements [first, first + n); of what is packed, byte by byte. */
-static uint64_t sum_elements(const unsigned char *bytes, int32_t dtype, int64_t n, int64_t first) {
-    const int64_t width = weft_dtype_bytes(dtype);
-    if (weft_dtype_block(dtype) == 1) return weft_checksum_of(bytes, width, n, first);
-    return weft_checksum_of(bytes, 1, weft_dtype_span(dtype, n), weft_dtype_span(dtype, first));
-}
-
 /* Region 0 is the parameters, region 1 + i state i. */
 static weft_status read_part(part *out, unsigned char *staging, const weft_engine *engine, int32_t region, int32_t p,
                              weft_error *err) {
@@ -57,21 +120,12 @@ static weft_status read_part(part *out, unsigned char *staging, const weft_engin
         const int64_t n = end - at < PIECE ? end - at : PIECE;
         WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, staging,
                          weft_ref_at(ref, place + weft_dtype_span(dtype, at - begin)), weft_dtype_span(dtype, n));
-        if (status == WEFT_OK) out->sum += sum_elements(staging, dtype, n, at);
+        if (status == WEFT_OK && weft_dtype_block(dtype) == 1)
+            out->sum += weft_checksum_of(staging, weft_dtype_bytes(dtype), n, at);
+        else if (status == WEFT_OK) /* packed weights byte by byte */
+            out->sum += weft_checksum_of(staging, 1, weft_dtype_span(dtype, n), weft_dtype_span(dtype, at));
     }
     out->n = end - begin;
-    return status;
-}
-
-static weft_status read_own(part *own, const weft_engine *engine, weft_error *err) {
-    const int32_t n = engine->plan.declared->n_parameters;
-    unsigned char *staging = malloc((size_t)weft_f32_bytes(PIECE));
-    weft_status status = WEFT_OK;
-    if (staging == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to compare parameters");
-    WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
-    for (int32_t i = 0; i < weft_checksums_count(engine) && status == WEFT_OK; i++)
-        status = read_part(&own[i], staging, engine, i / n, i % n, err);
-    free(staging);
     return status;
 }
 
@@ -97,21 +151,15 @@ static weft_status share_parts(part *all, const weft_engine *engine, weft_error 
     return status;
 }
 
-/* Ranks that hold one copy together: those of a shard group, or each by itself. */
-static int32_t copy_ranks(const weft_engine *engine, int32_t checksum) {
-    const weft_parameter *p = &engine->plan.declared->parameters[checksum % engine->plan.declared->n_parameters];
-    const weft_placement *placement = &engine->plan.train.job->spec.view.placements[p->unit];
-    const int32_t holding = checksum < engine->plan.declared->n_parameters ? placement->parameters
-                                                                           : placement->optimizer;
-    return holding == WEFT_SHARDED ? placement->group : 1;
-}
-
-/* One checksum of all ranks' parts. */
+/* Adds up one checksum of all ranks' shards. */
 static weft_status join_parts(uint64_t *out, weft_checksums_odd *odd, const part *all, const weft_engine *engine,
                               int32_t checksum, weft_error *err) {
     const weft_parameter *p = &engine->plan.declared->parameters[checksum % engine->plan.declared->n_parameters];
-    const int32_t count = weft_checksums_count(engine), together = copy_ranks(engine, checksum);
-    const bool is_kept = checksum < engine->plan.declared->n_parameters || p->trainable;
+    const weft_placement *placement = &engine->plan.train.job->spec.view.placements[p->unit];
+    const bool of_parameters = checksum < engine->plan.declared->n_parameters;
+    const int32_t holding = of_parameters ? placement->parameters : placement->optimizer;
+    const int32_t together = holding == WEFT_SHARDED ? placement->group : 1; /* ranks of one copy */
+    const int32_t count = weft_checksums_count(engine);
     int32_t copies = 0;
     *out = 0;
     for (int32_t first = 0; first < engine->ranks.world; first += together) {
@@ -127,20 +175,25 @@ static weft_status join_parts(uint64_t *out, weft_checksums_odd *odd, const part
         if (copies++ == 0) *out = sum.sum;
         else if (sum.sum != *out && odd->rank < 0) *odd = (weft_checksums_odd){first, checksum};
     }
-    if (copies == 0 && is_kept) return weft_error_set(err, WEFT_E_HOST, "no rank holds %s", p->name);
+    if (copies == 0 && (of_parameters || p->trainable))
+        return weft_error_set(err, WEFT_E_HOST, "no rank holds %s", p->name);
     return WEFT_OK;
 }
 
 weft_status weft_checksums_take(uint64_t *out, weft_checksums_odd *odd, const weft_engine *engine, weft_error *err) {
     const size_t count = (size_t)weft_checksums_count(engine);
+    const int32_t n = engine->plan.declared->n_parameters;
+    part *all = weft_alloc(count * (size_t)engine->ranks.world, sizeof *all);
+    unsigned char *staging = weft_alloc(PIECE, sizeof(float));
     weft_status status = WEFT_OK;
-    part *all = calloc(count * (size_t)engine->ranks.world, sizeof *all);
     odd->rank = odd->checksum = -1;
-    if (all == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to compare %zu parameters", count);
-    status = read_own(all + (size_t)engine->ranks.rank * count, engine, err);
+    WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
+    for (int32_t i = 0; i < (int32_t)count && status == WEFT_OK; i++)
+        status = read_part(&all[(size_t)engine->ranks.rank * count + (size_t)i], staging, engine, i / n, i % n, err);
     if (status == WEFT_OK) status = share_parts(all, engine, err);
     for (int32_t i = 0; i < (int32_t)count && status == WEFT_OK; i++)
         status = join_parts(&out[i], odd, all, engine, i, err);
+    free(staging);
     free(all);
     return status;
 }

@@ -1,8 +1,8 @@
-/* host/run/checksums.h: a number for each parameter and each of its optimizer states, by which two runs are compared
- * step by step without keeping or moving the values.
+/* host/run/checksums.h: a checksum of each parameter and each of its optimizer states, to compare two runs step by
+ * step without storing the values.
  *
- * A checksum is the sum of a mix of each element's bits and place, modulo 2^64: each rank adds up what it keeps, and
- * the sums of the ranks make the whole. Where several ranks hold the same, all of their checksums must be one. */
+ * A checksum is the sum of a mix of each element's bits and position, modulo 2^64: each rank adds up its shards, and
+ * the sums of the ranks are added. Replicated values must have the same checksum on all their ranks. */
 #ifndef WEFT_HOST_RUN_CHECKSUMS_H
 #define WEFT_HOST_RUN_CHECKSUMS_H
 
@@ -11,12 +11,12 @@
 /* The checksum of n numbers of so many bytes each, little-endian, the first of which is number `first` of all. */
 uint64_t weft_checksum_of(const unsigned char *bytes, int64_t width, int64_t n, int64_t first);
 
-/* Checksums of an engine: [1 + its states][parameters]; frozen parameters have none but their own. */
+/* Checksums of an engine: [1 + its states][parameters]; frozen parameters have no states. */
 int32_t weft_checksums_count(const weft_engine *engine);
 
-/* A copy that is not what the others are. */
+/* A copy that differs from the others. */
 typedef struct weft_checksums_odd {
-    int32_t rank;     /* of the engine; -1: all copies agree */
+    int32_t rank;     /* of the engine; -1: all copies are the same */
     int32_t checksum; /* index */
 } weft_checksums_odd;
 

@@ -1,30 +1,288 @@
-/* host/run/coherence.c: see coherence.h. What is compared; how, is in facts.c. */
+/* host/run/coherence.c: compares facts among ranks, and collects those of a run. */
 #include "run/coherence.h"
 
+#include "base/alloc.h"
 #include "base/hash.h"
-#include "base/words.h"
 #include "base/safetensors.h"
+#include "base/text.h"
 #include "program/plugin_answers.h"
-#include "run/facts.h"
-#include "run/files.h"
+#include "run/control_channel.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- the run ---- */
+/* ---- facts ---- */
 
-static weft_status hash_program(char hex[65], weft_error *err) {
-    static const char name[] = "the program's own file";
-    const int descriptor = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+enum {
+    MOST_VALUE = 56, /* characters of a column */
+    MOST_SHOWN = 4,  /* kinds of differences */
+    MOST_NAMED = 4   /* ranks */
+};
+
+void weft_facts_add(weft_facts *self, const char *name, const char *format, ...) {
+    char *value = NULL;
+    va_list args;
+    va_start(args, format);
+    if (vasprintf(&value, format, args) < 0) value = NULL;
+    va_end(args);
+    if (self->file == NULL) self->file = open_memstream(&self->text, &self->bytes);
+    for (char *at = value; at != NULL && *at != '\0'; at++)
+        if (*at == '\t' || *at == '\n') *at = ' ';
+    if (self->file == NULL || value == NULL || fprintf(self->file, "%s\t%s\n", name, value) < 0) self->failed = true;
+    free(value);
+}
+
+void weft_facts_drop(weft_facts *self) {
+    if (self->file != NULL) (void)fclose(self->file);
+    free(self->text);
+    memset(self, 0, sizeof *self);
+}
+
+/* A line "name<TAB>value". */
+typedef struct line {
+    const char *name, *value, *next;
+    int name_length, value_length;
+} line;
+
+static bool next_line(line *out, const char *at) {
+    const char *tab = strchr(at, '\t'), *end = strchr(at, '\n');
+    if (tab == NULL || end == NULL || tab > end) return false;
+    out->name = at;
+    out->name_length = (int)(tab - at);
+    out->value = tab + 1;
+    out->value_length = (int)(end - tab - 1);
+    out->next = end + 1;
+    return true;
+}
+
+static bool find_line(line *out, const char *text, const line *like) {
+    while (next_line(out, text)) {
+        if (out->name_length == like->name_length && memcmp(out->name, like->name, (size_t)like->name_length) == 0)
+            return true;
+        text = out->next;
+    }
+    out->value = "-";
+    out->value_length = 1;
+    return false;
+}
+
+/* Prints the differences as lines "name<TAB>value of first<TAB>value of other"; a missing value is "-". *out: the
+ * caller's to free; "" without differences. */
+static weft_status list_differences_of(char **out, const char *first, const char *other, weft_error *err) {
+    size_t bytes = 0;
+    line a, b;
+    FILE *file = open_memstream(out, &bytes);
+    for (const char *at = first; file != NULL && next_line(&a, at); at = a.next)
+        if (!find_line(&b, other, &a) || a.value_length != b.value_length ||
+            memcmp(a.value, b.value, (size_t)a.value_length) != 0)
+            (void)fprintf(file, "%.*s\t%.*s\t%.*s\n", a.name_length, a.name, a.value_length, a.value, b.value_length,
+                          b.value);
+    for (const char *at = other; file != NULL && next_line(&b, at); at = b.next)
+        if (!find_line(&a, first, &b))
+            (void)fprintf(file, "%.*s\t-\t%.*s\n", b.name_length, b.name, b.value_length, b.value);
+    if (file != NULL && fclose(file) == 0) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_MEMORY, "no memory for the differences among ranks");
+}
+
+/* Prints up to `width` characters from `from` on: "...characters...". */
+static void print_value(FILE *file, const char *value, int length, int from, int width) {
+    char text[MOST_VALUE + 1];
+    const char *prefix = from > 0 ? "..." : "";
+    const int room = MOST_VALUE - (int)strlen(prefix), rest = length - from;
+    if (rest > room) (void)snprintf(text, sizeof text, "%s%.*s...", prefix, room - 3, value + from);
+    else (void)snprintf(text, sizeof text, "%s%.*s", prefix, rest, value + from);
+    (void)fprintf(file, "  %-*s", width, text);
+}
+
+/* Prints differences as columns. */
+static void print_lines(FILE *file, const char *lines, const char *ranks) {
+    line l;
+    int name = 0, value = (int)strlen("rank 0");
+    for (const char *at = lines; next_line(&l, at); at = l.next) {
+        const int first = (int)strcspn(l.value, "\t");
+        if (l.name_length > name) name = l.name_length;
+        if (first > value) value = first < MOST_VALUE ? first : MOST_VALUE;
+    }
+    (void)fprintf(file, "%-*s  %-*s  %s\n", name, "", value, "rank 0", ranks);
+    for (const char *at = lines; next_line(&l, at); at = l.next) {
+        const int first = (int)strcspn(l.value, "\t"), other = l.value_length - first - 1;
+        int same = 0, from = 0; /* long values are printed from shortly before their first difference */
+        while (same < first && same < other && l.value[same] == l.value[first + 1 + same]) same++;
+        if ((first > MOST_VALUE || other > MOST_VALUE) && same >= MOST_VALUE - 3) from = same - 12;
+        (void)fprintf(file, "%-*.*s", name, l.name_length, l.name);
+        print_value(file, l.value, first, from, value);
+        print_value(file, l.value + first + 1, other, from, 0);
+        (void)fputc('\n', file);
+    }
+}
+
+/* Prints "rank 3" or "ranks 1, 3, 5 and 60 more": those with this number; 0: all that have one. */
+static void name_ranks(char *out, size_t size, const int32_t *numbers, int32_t world, int32_t number) {
+    int32_t n = 0, named = 0;
+    for (int32_t rank = 1; rank < world; rank++) n += numbers[rank] != 0 && (number == 0 || numbers[rank] == number);
+    (void)snprintf(out, size, "rank%s", n == 1 ? "" : "s");
+    for (int32_t rank = 1; rank < world && named < MOST_NAMED; rank++) {
+        if (numbers[rank] == 0 || (number != 0 && numbers[rank] != number)) continue;
+        weft_words_append(out, size, "%s %d", named++ == 0 ? "" : ",", (int)rank);
+    }
+    if (n > named) weft_words_append(out, size, " and %d more", (int)(n - named));
+}
+
+/* Prints each kind of difference on rank 0's stderr. numbers: [world] of each rank, the same for the same
+ * differences; 0: no differences. */
+static weft_status report_differences(const char *own, const weft_process_group *peers, const int32_t *numbers,
+                                      const char *what, weft_error *err) {
+    char ranks[80];
+    int32_t shown = 0;
     weft_status status = WEFT_OK;
-    if (descriptor < 0) return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be opened: %s", name, strerror(errno));
-    status = weft_hash_file(hex, descriptor, name, err);
-    (void)close(descriptor);
+    for (int32_t rank = 1; rank < peers->world && status == WEFT_OK; rank++) {
+        int64_t bytes = (int64_t)strlen(own) + 1;
+        int32_t before = 1;
+        void *text = NULL;
+        while (before < rank && numbers[before] != numbers[rank]) before++;
+        if (numbers[rank] == 0 || before < rank || shown++ >= MOST_SHOWN) continue;
+        name_ranks(ranks, sizeof ranks, numbers, peers->world, numbers[rank]);
+        status = weft_share_array(peers, &text, &bytes, own, 1, rank, err);
+        if (status == WEFT_OK && peers->rank == 0) print_lines(stderr, text, ranks);
+        free(text);
+    }
+    if (status != WEFT_OK || shown == 0) return status;
+    name_ranks(ranks, sizeof ranks, numbers, peers->world, 0);
+    (void)weft_error_set(err, WEFT_E_PEER, "%s and rank 0 differ in %s, as shown above; nothing was trained", ranks,
+                         what);
+    if (err != NULL && peers->rank != 0) err->text[0] = '\0'; /* rank 0 reports it */
+    return WEFT_E_PEER;
+}
+
+weft_status weft_facts_compare(weft_facts *self, const weft_process_group *peers, const char *what, weft_error *err) {
+    char *own = NULL, hex[65];
+    void *first = NULL;
+    int64_t bytes = 0;
+    int32_t number = 0, *numbers = NULL;
+    weft_status status = WEFT_OK;
+    if (self->file == NULL || fclose(self->file) != 0 || self->failed)
+        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the facts that ranks compare");
+    self->file = NULL;
+    status = weft_process_group_agree(peers, status, err);
+    if (weft_process_group_is_single(peers) || status != WEFT_OK) return status;
+    bytes = (int64_t)self->bytes + 1;
+    numbers = weft_alloc(peers->world, sizeof *numbers);
+    status = weft_share_array(peers, &first, &bytes, self->text, 1, 0, err);
+    if (status == WEFT_OK) {
+        status = list_differences_of(&own, first, self->text, err);
+        if (status == WEFT_OK && *own != '\0') {
+            status = weft_hash_text(hex, own, strlen(own), err);
+            if (status == WEFT_OK) number = (int32_t)(strtoul(hex + 57, NULL, 16) | 1u);
+        }
+        status = weft_process_group_agree(peers, status, err);
+    }
+    if (status == WEFT_OK) status = peers->gather(peers->context, numbers, number, err);
+    if (status == WEFT_OK) status = report_differences(own, peers, numbers, what, err);
+    free(numbers);
+    free(first);
+    free(own);
     return status;
 }
+
+/* ---- files ----
+ *
+ * A file is hashed only if some rank has another file of its name and size than rank 0. */
+
+/* A file's identity, as sent to other ranks. */
+typedef struct identity {
+    char name[NAME_MAX + 1];
+    char kernel[40]; /* boot id; "": unknown, and the file is not the same as another rank's */
+    int64_t device, number, bytes, seconds, nanoseconds;
+    int64_t hashed;
+    char hex[65]; /* "": not hashed */
+} identity;
+
+typedef struct listing {
+    identity *files;
+    int64_t n;
+} listing;
+
+/* Containers on one machine share its boot id, as they share its files. */
+static weft_status identify_file(identity *out, const weft_tensor_file *file, weft_error *err) {
+    const char *slash = strrchr(file->path, '/');
+    FILE *boot = fopen("/proc/sys/kernel/random/boot_id", "re");
+    struct stat about;
+    if (boot == NULL || fgets(out->kernel, sizeof out->kernel, boot) == NULL) out->kernel[0] = '\0';
+    if (boot != NULL) (void)fclose(boot);
+    if (fstat(file->descriptor, &about) != 0)
+        return weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be examined: %s", file->path, strerror(errno));
+    (void)snprintf(out->name, sizeof out->name, "%s", slash == NULL ? file->path : slash + 1);
+    out->device = (int64_t)about.st_dev;
+    out->number = (int64_t)about.st_ino;
+    out->bytes = (int64_t)about.st_size;
+    out->seconds = (int64_t)about.st_mtim.tv_sec;
+    out->nanoseconds = (int64_t)about.st_mtim.tv_nsec;
+    return WEFT_OK;
+}
+
+static bool is_same_file(const identity *a, const identity *b) {
+    return a->kernel[0] != '\0' && strcmp(a->kernel, b->kernel) == 0 && a->device == b->device &&
+           a->number == b->number && a->bytes == b->bytes && a->seconds == b->seconds &&
+           a->nanoseconds == b->nanoseconds;
+}
+
+/* Returns an index; -1: no file has this name. */
+static int64_t find_file(const listing *in, const char *name) {
+    for (int64_t i = 0; i < in->n; i++)
+        if (strcmp(in->files[i].name, name) == 0) return i;
+    return -1;
+}
+
+/* Adds a fact of each open file: its size, and its SHA-256 if some rank has another file. [collective] */
+static weft_status add_files(weft_facts *facts, const weft_process_group *peers, const weft_tensor_file *files,
+                             int32_t n, weft_error *err) {
+    listing own = {.files = weft_alloc(n, sizeof *own.files), .n = n}, first = {.n = n};
+    void *shared = NULL;
+    weft_status status = WEFT_OK;
+    for (int32_t i = 0; i < n && status == WEFT_OK; i++) status = identify_file(&own.files[i], &files[i], err);
+    status = weft_process_group_agree(peers, status, err);
+    if (status == WEFT_OK) status = weft_share_array(peers, &shared, &first.n, own.files, sizeof *own.files, 0, err);
+    first.files = shared;
+    for (int64_t i = 0; i < first.n && status == WEFT_OK; i++) {
+        const int64_t at = find_file(&own, first.files[i].name);
+        identity *mine = at < 0 ? NULL : &own.files[at];
+        bool same = true;
+        if (mine != NULL && mine->bytes == first.files[i].bytes) /* other sizes differ without a hash */
+            mine->hashed = !is_same_file(mine, &first.files[i]);
+        status = weft_process_group_all_true(peers, &same, mine == NULL || mine->hashed == 0, err);
+        first.files[i].hashed = !same;
+        if (peers->rank == 0) own.files[i].hashed = !same;
+    }
+    if (status == WEFT_OK) {
+        for (int64_t i = 0; i < own.n && status == WEFT_OK; i++)
+            if (own.files[i].hashed != 0)
+                status = weft_hash_file(own.files[i].hex, files[i].descriptor, files[i].path, err);
+        status = weft_process_group_agree(peers, status, err);
+    }
+    for (int64_t i = 0; i < first.n && status == WEFT_OK;
+         i++) { /* rank 0's hash is valid for the same file elsewhere */
+        identity *of = &first.files[i];
+        const int64_t at = find_file(&own, of->name);
+        if (of->hashed == 0) continue;
+        if (peers->rank == 0) memcpy(of->hex, own.files[i].hex, sizeof of->hex);
+        status = weft_process_group_broadcast(peers, of->hex, (int64_t)sizeof of->hex, err);
+        if (status == WEFT_OK && at >= 0 && is_same_file(&own.files[at], of))
+            memcpy(own.files[at].hex, of->hex, sizeof of->hex);
+    }
+    for (int64_t i = 0; i < own.n && status == WEFT_OK; i++)
+        weft_facts_add(facts, own.files[i].name, "%lld bytes%s%s", (long long)own.files[i].bytes,
+                       own.files[i].hex[0] == '\0' ? "" : ", sha256 ", own.files[i].hex);
+    free(own.files);
+    free(first.files);
+    return status;
+}
+
+/* ---- the run ---- */
 
 static void add_key(void *facts, const char *key, const char *value) {
     weft_facts_add(facts, key, "%s", value[0] == '\0' ? "\"\"" : value);
@@ -42,8 +300,13 @@ static void add_plugins(weft_facts *facts, const weft_run *run) {
 }
 
 static weft_status add_run(weft_facts *facts, const weft_run *run, const weft_device_info *device, weft_error *err) {
+    static const char name[] = "the program's own file";
+    const int descriptor = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
     char hex[65];
-    const weft_status status = hash_program(hex, err);
+    weft_status status = WEFT_OK;
+    if (descriptor < 0) return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be opened: %s", name, strerror(errno));
+    status = weft_hash_file(hex, descriptor, name, err);
+    (void)close(descriptor);
     if (status != WEFT_OK) return status;
     weft_facts_add(facts, "weft", "%s, sha256 %s", WEFT_VERSION, hex);
     weft_facts_add(facts, "weft's compiler", "%s", __VERSION__);
@@ -56,27 +319,21 @@ static weft_status add_run(weft_facts *facts, const weft_run *run, const weft_de
     return WEFT_OK;
 }
 
-/* Facts that are ready on this rank, unless something failed; then nothing is compared, on no rank. */
+/* Compares the facts unless a rank has failed. */
 static weft_status compare_facts(const weft_process_group *peers, weft_facts *facts, weft_status status,
                                  const char *what, weft_error *err) {
-    if (weft_process_group_is_single(peers)) return status;
     status = weft_process_group_agree(peers, status, err);
-    return status == WEFT_OK ? weft_facts_compare(facts, peers, what, err) : status;
-}
-
-const weft_process_group *weft_coherence_peers(const weft_engine *engine) {
-    return engine->own_process_context == NULL ? NULL : &engine->peers;
+    if (status == WEFT_OK) status = weft_facts_compare(facts, peers, what, err);
+    weft_facts_drop(facts);
+    return status;
 }
 
 weft_status weft_coherence_run(const weft_process_group *peers, const weft_run *run, const weft_device_info *device,
                                weft_status status, weft_error *err) {
     weft_facts facts = {0};
     if (weft_process_group_is_single(peers)) return status;
-    if (status == WEFT_OK) status = weft_facts_begin(&facts, err);
     if (status == WEFT_OK) status = add_run(&facts, run, device, err);
-    status = compare_facts(peers, &facts, status, "host, plugins, configuration or device", err);
-    weft_facts_drop(&facts);
-    return status;
+    return compare_facts(peers, &facts, status, "host, plugins, configuration or device", err);
 }
 
 /* ---- model and data ---- */
@@ -86,15 +343,12 @@ weft_status weft_coherence_data(const weft_process_group *peers, const weft_decl
     weft_facts facts = {0};
     char hex[65];
     if (weft_process_group_is_single(peers)) return status;
-    if (status == WEFT_OK) status = weft_facts_begin(&facts, err);
     if (status == WEFT_OK) {
         weft_facts_add(&facts, "the rows of the data", "%016" PRIx64, rows);
         status = weft_hash_text(hex, declared->config_text, declared->config_bytes, err);
         if (status == WEFT_OK) weft_facts_add(&facts, "the model's config.json", "sha256 %s", hex);
     }
-    status = compare_facts(peers, &facts, status, "data or model", err);
-    weft_facts_drop(&facts);
-    return status;
+    return compare_facts(peers, &facts, status, "data or model", err);
 }
 
 weft_status weft_coherence_weights(const weft_process_group *peers, const weft_run *run, weft_status status,
@@ -102,38 +356,29 @@ weft_status weft_coherence_weights(const weft_process_group *peers, const weft_r
     weft_facts facts = {0};
     weft_safetensors *files = NULL;
     if (weft_process_group_is_single(peers) || run->settings.model.start == WEFT_START_FRESH) return status;
-    if (status == WEFT_OK) status = weft_facts_begin(&facts, err);
     if (status == WEFT_OK) status = weft_safetensors_open_directory(&files, run->settings.model.path, err);
     status = weft_process_group_agree(peers, status, err);
-    if (status == WEFT_OK) status = weft_files_add(&facts, peers, files->files, files->n_files, err);
+    if (status == WEFT_OK) status = add_files(&facts, peers, files->files, files->n_files, err);
     if (status == WEFT_OK) status = weft_facts_compare(&facts, peers, "the model's weights", err);
     weft_safetensors_close(files);
     weft_facts_drop(&facts);
     return status;
 }
 
-/* ---- what plugins have answered ---- */
+/* ---- answers of plugins ---- */
 
-/* The lowest rank that has another answer to the first question on which any differs; -1: there is none. numbers: of
- * each rank 1 + the question, 0: none. */
-static int32_t find_other(const int32_t *numbers, int32_t world, int32_t *n) {
-    int32_t found = -1;
-    for (int32_t rank = 1; rank < world; rank++)
-        if (numbers[rank] != 0 && (found < 0 || numbers[rank] < numbers[found])) found = rank;
-    *n = 0;
-    for (int32_t rank = 1; rank < world && found >= 0; rank++) *n += numbers[rank] == numbers[found];
-    return found;
-}
-
-/* first: rank 0's answers; rank 0 has the sentence. [collective] */
-static weft_status tell_other(const weft_process_group *peers, const weft_plan *plan, const weft_plan_answers *first,
-                              const int32_t *numbers, weft_error *err) {
-    int32_t n = 0;
-    const int32_t other = find_other(numbers, peers->world, &n);
+/* Reports the lowest rank whose answer differs in the first part in which any does. numbers: of each rank 1 + the
+ * part, 0: no difference. first: rank 0's answers. Rank 0 gets the message. [collective] */
+static weft_status report_other(const weft_process_group *peers, const weft_plan *plan, const weft_plan_answers *first,
+                                const int32_t *numbers, weft_error *err) {
+    int32_t n = 0, other = -1;
     weft_plan_answers theirs = plan->answers;
     char here[64];
     weft_status status = WEFT_OK;
+    for (int32_t rank = 1; rank < peers->world; rank++)
+        if (numbers[rank] != 0 && (other < 0 || numbers[rank] < numbers[other])) other = rank;
     if (other < 0) return WEFT_OK;
+    for (int32_t rank = 1; rank < peers->world; rank++) n += numbers[rank] == numbers[other];
     status = peers->share(peers->context, &theirs, (int64_t)sizeof theirs, other, err);
     if (status != WEFT_OK) return status;
     (void)snprintf(here, sizeof here, "on rank %d", (int)other);
@@ -143,28 +388,25 @@ static weft_status tell_other(const weft_process_group *peers, const weft_plan *
     if (peers->rank == 0) return status;
     if (err != NULL) {
         err->code = WEFT_E_PEER;
-        err->text[0] = '\0'; /* said once */
+        err->text[0] = '\0'; /* rank 0 reports it */
     }
     return WEFT_E_PEER;
 }
 
-weft_status weft_coherence_answers(const weft_process_group *peers, const weft_engine *engine, weft_status status,
+weft_status weft_coherence_answers(const weft_process_group *peers, const weft_plan *plan, weft_status status,
                                    weft_error *err) {
     weft_plan_answers first = {0};
     int32_t part = 0, *numbers = NULL;
     if (weft_process_group_is_single(peers)) return status;
-    numbers = calloc((size_t)peers->world, sizeof *numbers);
-    if (status == WEFT_OK && numbers == NULL)
-        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for %d ranks", (int)peers->world);
     status = weft_process_group_agree(peers, status, err);
-    if (status != WEFT_OK) goto done;
-    if (peers->rank == 0) first = engine->plan.answers;
+    if (status != WEFT_OK) return status;
+    if (peers->rank == 0) first = plan->answers;
     status = weft_process_group_broadcast(peers, &first, (int64_t)sizeof first, err);
-    if (status != WEFT_OK) goto done;
-    part = weft_answers_part(&first, &engine->plan.answers);
+    if (status != WEFT_OK) return status;
+    numbers = weft_alloc(peers->world, sizeof *numbers);
+    part = weft_answers_part(&first, &plan->answers);
     status = peers->gather(peers->context, numbers, part < WEFT_N_ANSWERS ? 1 + part : 0, err);
-    if (status == WEFT_OK) status = tell_other(peers, &engine->plan, &first, numbers, err);
-done:
+    if (status == WEFT_OK) status = report_other(peers, plan, &first, numbers, err);
     free(numbers);
     return status;
 }

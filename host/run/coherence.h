@@ -1,27 +1,41 @@
-/* host/run/coherence.h: before anything is trained, the ranks prove to each other that they are about to do the
- * same: the same host, plugin files, configuration, device, model, weights and data, and the same answers of plugins,
- * to the programs of all ranks. */
+/* host/run/coherence.h: comparison of what must be identical on all ranks before training: host, plugin files,
+ * configuration, device, model, weights, data, and the answers of plugins up to the programs of all ranks. */
 #ifndef WEFT_HOST_RUN_COHERENCE_H
 #define WEFT_HOST_RUN_COHERENCE_H
 
-#include "run/state.h"
+#include "model/process_group.h"
+#include "program/plan.h"
 
-/* Each takes the status of what went before on this rank, so that a failure on one rank alone ends all. peers: all
- * ranks of the process context; NULL: nothing is compared. [collective] */
+#include <stdio.h>
+
+/* A list of facts as lines "name<TAB>value"; zeroed: empty. Rank 0's text is sent to all, each rank compares its own
+ * with it, and only differences go back: rank 0 never holds more than one other rank's differences. */
+typedef struct weft_facts {
+    char *text;
+    size_t bytes;
+    FILE *file;
+    bool failed; /* out of memory; reported by the comparison */
+} weft_facts;
+
+void weft_facts_add(weft_facts *self, const char *name, const char *format, ...) WEFT_PRINTF(3, 4);
+void weft_facts_drop(weft_facts *self);
+
+/* Compares all ranks' facts; none can be added afterwards. Rank 0 prints the differences to stderr and gets the
+ * message; the other ranks fail without one. what: "plugins or configuration". [collective] */
+weft_status weft_facts_compare(weft_facts *self, const weft_process_group *peers, const char *what, weft_error *err);
+
+/* These take the status of this rank so far: a failure on one rank ends all. peers: all ranks of the process context;
+ * NULL: nothing is compared. [collective] */
 weft_status weft_coherence_run(const weft_process_group *peers, const weft_run *run, const weft_device_info *device,
                                weft_status status, weft_error *err);
-/* declared: not looked at where the status says failure. rows: the fingerprint of the data. */
+/* rows: the fingerprint of the data. declared: may be NULL after a failure. */
 weft_status weft_coherence_data(const weft_process_group *peers, const weft_declared *declared, uint64_t rows,
                                 weft_status status, weft_error *err);
-/* Of the files that the run starts from, names, sizes and all bytes, as files.h says; nothing under start = fresh. */
+/* Names, sizes and content of the files that the run starts from; nothing under start = fresh. */
 weft_status weft_coherence_weights(const weft_process_group *peers, const weft_run *run, weft_status status,
                                    weft_error *err);
-/* What plugins have answered by now, from the model's parameters to the programs: a difference is told with the name of
- * the first that answers otherwise. */
-weft_status weft_coherence_answers(const weft_process_group *peers, const weft_engine *engine, weft_status status,
+/* The answers of plugins so far. A difference is reported with the first plugin that answers differently. */
+weft_status weft_coherence_answers(const weft_process_group *peers, const weft_plan *plan, weft_status status,
                                    weft_error *err);
-
-/* The peers of an engine that has the process context to itself; NULL: it has a rank span among others. */
-const weft_process_group *weft_coherence_peers(const weft_engine *engine);
 
 #endif

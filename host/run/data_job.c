@@ -1,8 +1,228 @@
 /* host/run/data_job.c: see data_job.h. */
 #include "run/data_job.h"
 
+#include "base/alloc.h"
+#include "launch/heartbeat.h"
 #include "plugin/enter.h"
 #include "plugin/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The header of a shared file, which identifies it to other processes. */
+typedef struct header {
+    char name[12];
+    int32_t number; /* random; never 0 */
+} header;
+
+static const char header_name[12] = "weft shares";
+
+/* Data that the ranks of all machines exchange. */
+typedef struct shared_table {
+    int32_t *nodes, *pids, *files, *numbers, *errors; /* [world]; files: descriptors; -1: none */
+    int32_t maker;                                    /* lowest rank of this machine */
+    int file;                                         /* this rank's descriptor; -1: none */
+    bool makes;
+    header own;
+} shared_table;
+
+static weft_status file_error(weft_error *err, const char *what) {
+    const int error = errno;
+    return weft_error_set(err, error == ENOMEM || error == ENOSPC ? WEFT_E_MEMORY : WEFT_E_SYSTEM,
+                          "memory for data that ranks of a machine share: %s: %s", what, strerror(error));
+}
+
+/* ---- the file ---- */
+
+/* error: errno of a failed write, for a make without a message. */
+typedef struct writer {
+    int file, error;
+} writer;
+
+static weft_status put_bytes(void *context, const void *bytes, size_t n) {
+    writer *self = context;
+    for (size_t done = 0; done < n;) {
+        const ssize_t wrote = write(self->file, (const char *)bytes + done, n - done);
+        if (wrote < 0 && errno == EINTR) continue;
+        if (wrote < 0) {
+            self->error = errno;
+            return errno == ENOMEM || errno == ENOSPC ? WEFT_E_MEMORY : WEFT_E_SYSTEM;
+        }
+        done += (size_t)wrote;
+    }
+    return WEFT_OK;
+}
+
+/* The file, locked; its bytes begin on the second page. */
+static weft_status make_file(shared_table *self, weft_error *err) {
+    const long page = sysconf(_SC_PAGESIZE);
+    writer to = {0, 0};
+    memcpy(self->own.name, header_name, sizeof header_name);
+    if (getrandom(&self->own.number, sizeof self->own.number, 0) < 0) return file_error(err, "getrandom");
+    self->own.number |= 1;
+    self->file = memfd_create("weft-data", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (self->file < 0) return file_error(err, "memfd_create");
+    self->makes = true;
+    to.file = self->file;
+    if (put_bytes(&to, &self->own, sizeof self->own) != WEFT_OK) return file_error(err, "write");
+    if (lseek(self->file, page, SEEK_SET) != page) return file_error(err, "lseek");
+    return flock(self->file, LOCK_EX) == 0 ? WEFT_OK : file_error(err, "flock");
+}
+
+/* Calls make, seals the file, and unlocks it in any case. */
+static weft_status fill_file(const shared_table *self, weft_share_make *make, void *context, weft_error *err) {
+    writer to = {self->file, 0};
+    const weft_bytes_sink sink = {&to, put_bytes};
+    weft_status status = make(context, &sink, err);
+    if (to.error != 0 && (status == WEFT_OK || (err != NULL && err->text[0] == '\0'))) {
+        errno = to.error;
+        status = file_error(err, "write");
+    }
+    if (status == WEFT_OK &&
+        fcntl(self->file, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) != 0)
+        status = file_error(err, "F_ADD_SEALS");
+    (void)flock(self->file, LOCK_UN);
+    return status;
+}
+
+/* Opens the maker's file. Returns errno, 0: it is open. */
+static int32_t open_file(shared_table *self) {
+    char path[64];
+    struct stat info;
+    header found = {.number = 0};
+    weft_heartbeat_path(path, sizeof path, self->pids[self->maker], self->files[self->maker]);
+    if (stat(path, &info) != 0) return errno;
+    if (!S_ISREG(info.st_mode)) return ESTALE; /* another process has this number */
+    self->file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (self->file < 0) return errno;
+    if (pread(self->file, &found, sizeof found, 0) == (ssize_t)sizeof found &&
+        memcmp(found.name, header_name, sizeof header_name) == 0 && found.number == self->numbers[self->maker])
+        return 0;
+    (void)close(self->file);
+    self->file = -1;
+    return ESTALE;
+}
+
+static weft_status map_file(weft_data_share *self, int file, const void **bytes, size_t *n, weft_error *err) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    struct stat info;
+    void *map = MAP_FAILED;
+    if (fstat(file, &info) != 0) return file_error(err, "fstat");
+    if ((size_t)info.st_size <= page) return weft_error_set(err, WEFT_E_PLUGIN, "it shares no bytes");
+    map = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_SHARED, file, 0);
+    if (map == MAP_FAILED) return file_error(err, "mmap");
+    self->map = map;
+    self->bytes = (size_t)info.st_size;
+    *bytes = (const char *)map + page;
+    *n = self->bytes - page;
+    return WEFT_OK;
+}
+
+/* ---- the ranks ---- */
+
+/* Succeeds if every rank is in weft_data_share_make, or this is a single rank. Otherwise all fail with the lowest
+ * failed rank's error. */
+static weft_status meet(weft_data_share *self, bool is_making, weft_status status, weft_error *err) {
+    const weft_process_group *peers = self->peers;
+    weft_error own = WEFT_ERROR_INIT;
+    weft_status failed = WEFT_OK;
+    int32_t n = 0;
+    if (weft_process_group_is_single(peers)) return status;
+    failed = peers->gather(peers->context, peers->codes, is_making, &own);
+    if (failed != WEFT_OK) {
+        self->has_ended = true;
+        if (status != WEFT_OK) return status;
+        if (err != NULL) *err = own;
+        return failed;
+    }
+    for (int32_t rank = 0; rank < peers->world; rank++) n += peers->codes[rank];
+    if (n == peers->world) return WEFT_OK;
+    self->has_ended = true;
+    if (n == 0) return status;
+    status = weft_process_group_agree(peers, status, err);
+    if (status != WEFT_OK) return status;
+    return weft_error_set(err, WEFT_E_PLUGIN, "%d of %d ranks call share in create: all have to, or none", (int)n,
+                          (int)peers->world);
+}
+
+static weft_status gather(const weft_data_share *self, int32_t *out, int32_t mine, weft_error *err) {
+    if (!weft_process_group_is_single(self->peers)) return self->peers->gather(self->peers->context, out, mine, err);
+    *out = mine;
+    return WEFT_OK;
+}
+
+/* Opens the file of each machine's maker. Afterwards each rank has a file that it makes or waits for. */
+static weft_status open_files(weft_data_share *self, shared_table *ranks, weft_error *err) {
+    const bool single = weft_process_group_is_single(self->peers);
+    const int32_t rank = single ? 0 : self->peers->rank, world = single ? 1 : self->peers->world;
+    int32_t error = 0;
+    weft_status status = gather(self, ranks->nodes, self->node, err);
+    if (status != WEFT_OK) return status;
+    while (ranks->nodes[ranks->maker] != self->node) ranks->maker++;
+    if (ranks->maker == rank) status = make_file(ranks, err);
+    status = weft_process_group_agree(self->peers, status, err);
+    if (status == WEFT_OK) status = gather(self, ranks->pids, (int32_t)getpid(), err);
+    if (status == WEFT_OK) status = gather(self, ranks->files, ranks->file, err);
+    if (status == WEFT_OK) status = gather(self, ranks->numbers, ranks->own.number, err);
+    if (status == WEFT_OK && !ranks->makes) error = open_file(ranks);
+    if (status == WEFT_OK) status = gather(self, ranks->errors, error, err);
+    if (status != WEFT_OK) return status;
+    for (int32_t r = 0; r < world && rank == 0; r++)
+        if (ranks->errors[r] != 0)
+            weft_log(self->host, WEFT_LOG_WARN,
+                     "rank %d cannot map the data that another rank of its machine makes (%s): it makes a copy of its "
+                     "own, which takes that much more memory",
+                     (int)r, strerror(ranks->errors[r]));
+    self->is_apart = error != 0;
+    return weft_process_group_agree(self->peers, error != 0 ? make_file(ranks, err) : WEFT_OK, err);
+}
+
+/* Creates or maps the bytes. [collective: ranks that do not call this call weft_data_share_end] */
+static weft_status weft_data_share_make(weft_data_share *self, weft_share_make *make, void *context, const void **bytes,
+                                        size_t *n, weft_error *err) {
+    const size_t world = weft_process_group_is_single(self->peers) ? 1 : (size_t)self->peers->world;
+    int32_t *numbers = NULL;
+    shared_table ranks = {.file = -1};
+    weft_status status = WEFT_OK;
+    if (self->is_called) return weft_error_set(err, WEFT_E_PLUGIN, "it calls share twice in its create");
+    self->is_called = true;
+    status = meet(self, true, WEFT_OK, err);
+    if (status != WEFT_OK) return status;
+    numbers = weft_alloc(5 * world, sizeof *numbers);
+    ranks.nodes = numbers;
+    ranks.pids = ranks.nodes + world;
+    ranks.files = ranks.pids + world;
+    ranks.numbers = ranks.files + world;
+    ranks.errors = ranks.numbers + world;
+    status = open_files(self, &ranks, err);
+    if (status == WEFT_OK) {
+        if (ranks.makes) status = fill_file(&ranks, make, context, err);
+        else { /* wait for the maker's lock */ weft_heartbeat_wait();
+            while (flock(ranks.file, LOCK_SH) != 0 && errno == EINTR) continue;
+            weft_heartbeat_go();
+        }
+        status = weft_process_group_agree(self->peers, status, err);
+        if (status == WEFT_OK) status = map_file(self, ranks.file, bytes, n, err);
+    }
+    if (ranks.file >= 0) (void)close(ranks.file);
+    free(numbers);
+    return status;
+}
+
+weft_status weft_data_share_end(weft_data_share *self, weft_status status, weft_error *err) {
+    return self->has_ended ? status : meet(self, false, status, err);
+}
+
+void weft_data_share_close(weft_data_share *self) {
+    if (self->map != NULL) (void)munmap((void *)(uintptr_t)self->map, self->bytes);
+    self->map = NULL;
+}
 
 const weft_tokenizer_chat *weft_text_chat(const weft_text *text) {
     const weft_tokenizer_chat *table = weft_text_extension(text, WEFT_TOKENIZER_CHAT);
@@ -72,14 +292,12 @@ static weft_text *text_of(const weft_data_job *job) {
 
 static weft_status encode_document(const weft_data_job *job, const weft_ids_sink *sink, const char *text, size_t bytes,
                                    weft_error *err) {
-    const weft_text *with = text_of(job);
-    return encode_checked(with, sink, text, bytes, with->document_flags, err);
+    return encode_checked(text_of(job), sink, text, bytes, text_of(job)->document_flags, err);
 }
 
 static weft_status encode_with(const weft_data_job *job, const weft_ids_sink *sink, const char *text, size_t bytes,
                                uint32_t flags, weft_error *err) {
-    const weft_text *with = text_of(job);
-    return encode_checked(with, sink, text, bytes, flags, err);
+    return encode_checked(text_of(job), sink, text, bytes, flags, err);
 }
 
 static weft_status decode(const weft_data_job *job, const weft_text_sink *sink, const int32_t *ids, size_t n,
@@ -90,7 +308,7 @@ static weft_status decode(const weft_data_job *job, const weft_text_sink *sink, 
     return status;
 }
 
-/* Data that name a template are learned with it, so the saved model has it in its files. Several threads may say so. */
+/* The saved model gets the named template that its data use. Several threads may call this. */
 static void keep_template(weft_text *text, const char *named) {
     const weft_tokenizer_chat *table = weft_text_chat(text);
     __atomic_store_n(&text->chats, 1, __ATOMIC_RELAXED);
@@ -125,7 +343,7 @@ static int32_t special_id(const weft_data_job *job, const char *name, size_t byt
 
 /* ---- shared memory ---- */
 
-/* The host's own end of the shared bytes: what making them has set in the text. */
+/* The host's trailer of the shared bytes: changes of the text while they were made. */
 typedef struct trailer {
     int32_t chats, named; /* named: index of the template; -1: none */
 } trailer;
@@ -166,18 +384,17 @@ static weft_status share(const weft_data_job *job, weft_share_make *make, void *
 }
 
 void weft_data_job_fill(weft_data_job *job, weft_data_source *source, uint64_t seed, const weft_model_info *model) {
-    memset(job, 0, sizeof *job);
-    job->struct_size = (uint32_t)sizeof *job;
-    job->seed = seed;
-    job->vocab_size = model->vocab_size;
-    job->max_context = model->max_context;
-    job->encode = encode_document;
-    job->context = source;
-    job->encode_with = encode_with;
-    job->decode = decode;
-    job->chat = chat;
-    job->check_chat = check_chat;
-    job->special_id = special_id;
-    job->tokenizer = &source->text->info;
-    job->share = source->share != NULL ? share : NULL;
+    *job = (weft_data_job){.struct_size = (uint32_t)sizeof *job,
+                           .seed = seed,
+                           .vocab_size = model->vocab_size,
+                           .max_context = model->max_context,
+                           .encode = encode_document,
+                           .context = source,
+                           .encode_with = encode_with,
+                           .decode = decode,
+                           .chat = chat,
+                           .check_chat = check_chat,
+                           .special_id = special_id,
+                           .tokenizer = &source->text->info,
+                           .share = source->share != NULL ? share : NULL};
 }

@@ -1,16 +1,549 @@
-/* host/run/engine.c: see engine.h. Opening and closing; memory is in buffers.c. */
+/* host/run/engine.c: opens, plans, allocates, fills and closes an engine. */
 #include "run/engine.h"
 
-#include "run/validate_optimizer.h"
-#include "program/make_plan.h"
-#include "program/states.h"
-#include "plugin/call.h"
+#include "adapter/adapter_load.h"
+#include "base/alloc.h"
+#include "base/units.h"
+#include "model/convert.h"
+#include "model/weights.h"
 #include "plugin/enter.h"
-#include "run/guard.h"
+#include "program/budget.h"
+#include "program/job.h"
+#include "program/make_plan.h"
+#include "program/norm_nodes.h"
+#include "program/sums.h"
+#include "run/coherence.h"
+#include "run/meeting.h"
+#include "run/validate.h"
 
 #include <stdlib.h>
 
-weft_status weft_engine_open_optimizer(weft_engine *engine, weft_error *err) {
+static weft_status find_table(const weft_device_choices **out, const weft_chooser *by, weft_error *err) {
+    const weft_device_choices *table = weft_device_find(by->kernels, by->device, WEFT_DEVICE_CHOICES);
+    *out = table;
+    if (table == NULL || (WEFT_WHOLE(table, weft_device_choices) && table->count != NULL && table->get != NULL &&
+                          table->choose != NULL && table->take != NULL))
+        return WEFT_OK;
+    return weft_error_set(err, WEFT_E_PLUGIN, "the device's extension " WEFT_DEVICE_CHOICES " lacks required slots");
+}
+
+static const weft_device_choice *find_key(const weft_choices *self, const char *key) {
+    for (int32_t i = 0; i < self->n; i++)
+        if (strcmp(self->items[i].key, key) == 0) return &self->items[i];
+    return NULL;
+}
+
+void weft_choices_add(weft_choices *self, const weft_device_choice *choice) {
+    self->items = weft_realloc(self->items, self->n + 1, sizeof *self->items);
+    self->items[self->n++] = *choice;
+}
+
+void weft_choices_clear(weft_choices *self) {
+    free(self->items);
+    memset(self, 0, sizeof *self);
+}
+
+/* Collects the choices of all ranks' devices: rank 0's in order, then those of others that no rank before has. Texts of
+ * a plugin are cut if they are too long. */
+static weft_status collect(weft_choices *all, const weft_device_choices *table, const weft_chooser *by,
+                           weft_error *err) {
+    const weft_process_group *peers = by->peers;
+    const bool single = weft_process_group_is_single(peers);
+    weft_choices own = {0};
+    weft_status status = WEFT_OK;
+    for (int64_t i = 0; table != NULL && i < table->count(by->device); i++) {
+        weft_device_choice choice = {.struct_size = (uint32_t)sizeof choice};
+        table->get(by->device, i, &choice);
+        choice.struct_size = (uint32_t)sizeof choice;
+        choice.key[sizeof choice.key - 1] = choice.value[sizeof choice.value - 1] = 0;
+        choice.note[sizeof choice.note - 1] = 0;
+        weft_choices_add(single ? all : &own, &choice);
+    }
+    for (int32_t rank = 0; !single && rank < peers->world && status == WEFT_OK; rank++) {
+        int64_t n = own.n;
+        void *shared = NULL;
+        const weft_device_choice *rows = NULL;
+        status = weft_share_array(peers, &shared, &n, own.items, sizeof *rows, rank, err);
+        rows = shared;
+        for (int64_t i = 0; i < n && status == WEFT_OK; i++)
+            if (find_key(all, rows[i].key) == NULL) weft_choices_add(all, &rows[i]);
+        free(shared);
+    }
+    weft_choices_clear(&own);
+    return status;
+}
+
+static weft_status take_one(const weft_device_choice *choice, const weft_device_choices *table, const weft_chooser *by,
+                            weft_error *err) {
+    const weft_doing before = weft_plugin_enter(by->kernels, "take");
+    return weft_plugin_leave(before, table->take(by->device, choice, err), err);
+}
+
+/* Rank 0's device chooses; all ranks' devices take its values. */
+static weft_status decide(weft_choices *all, const weft_device_choices *table, const weft_chooser *by,
+                          weft_error *err) {
+    weft_status status = WEFT_OK;
+    for (int32_t i = 0; table != NULL && weft_process_group_is_rank_0(by->peers) && i < all->n && status == WEFT_OK;
+         i++) {
+        const weft_doing before = weft_plugin_enter(by->kernels, "choose");
+        status = weft_plugin_leave(before, table->choose(by->device, &all->items[i], err), err);
+    }
+    status = weft_process_group_agree(by->peers, status, err);
+    if (status == WEFT_OK && all->n > 0)
+        status =
+            weft_process_group_broadcast(by->peers, all->items, (int64_t)all->n * (int64_t)sizeof *all->items, err);
+    if (status != WEFT_OK) return status;
+    for (int32_t i = 0; table != NULL && i < all->n && status == WEFT_OK; i++) {
+        status = take_one(&all->items[i], table, by, err);
+        if (status != WEFT_OK) (void)weft_error_prefix(err, "%s, as rank 0 has chosen it: ", all->items[i].key);
+    }
+    return weft_process_group_agree(by->peers, status, err);
+}
+
+/* Selects a value for each choice of any rank's device so far, the same on all ranks. Replaces the content of self; a
+ * device without the extension has none. [collective] */
+static weft_status weft_choices_settle(weft_choices *self, const weft_chooser *by, weft_error *err) {
+    const weft_device_choices *table = NULL;
+    weft_choices all = {0};
+    weft_status status = weft_process_group_agree(by->peers, find_table(&table, by, err), err);
+    if (status == WEFT_OK) status = collect(&all, table, by, err);
+    if (status == WEFT_OK) status = decide(&all, table, by, err);
+    weft_choices_clear(status == WEFT_OK ? self : &all);
+    if (status == WEFT_OK) *self = all;
+    return status;
+}
+
+weft_status weft_choices_take(weft_choices *self, const weft_choices *kept, const weft_chooser *by, weft_error *err) {
+    const weft_device_choices *table = NULL;
+    weft_status status = find_table(&table, by, err);
+    for (int32_t i = 0; table != NULL && i < self->n && status == WEFT_OK; i++) {
+        const weft_device_choice *known = find_key(kept, self->items[i].key);
+        if (known == NULL) continue;
+        status = take_one(known, table, by, err);
+        if (status == WEFT_OK) self->items[i] = *known;
+    }
+    return status;
+}
+
+/* ---- regions ---- */
+
+/* Returns the rank that sends element `first` of a parameter, and in *end the end of its elements. Elements that all
+ * ranks have are distributed as if they were sharded. */
+static int32_t find_writer(void *context, int32_t parameter, int64_t first, int64_t *end) {
+    const weft_fetcher *self = context;
+    const weft_plan *plan = &self->engine->plan;
+    const weft_job_spec *job = &(plan->train.job != NULL ? &plan->train : &plan->evaluate)->job->spec;
+    const weft_parameter *p = &plan->declared->parameters[parameter];
+    const weft_group *group = &plan->layout->groups[p->group];
+    const weft_placement *placement = &job->view.placements[group->unit];
+    const int32_t holding = self->what == WEFT_HOLD_PARAMETERS ? placement->parameters : placement->optimizer;
+    const weft_cut cut = weft_cut_of(job, group->unit);
+    const int64_t shard = weft_hold_piece(plan->layout, group, cut.replicas), index = (p->offset + first) / shard;
+    *end = p->numel;
+    if (holding == WEFT_OWNED) return placement->owner;
+    *end = weft_smaller(p->numel, (index + 1) * shard - p->offset);
+    return weft_cut_rank(&cut, (int32_t)index);
+}
+
+static weft_region region_of(const weft_engine *engine, int64_t index) {
+    const weft_fetcher *f = &engine->fetchers[index];
+    return (weft_region){.declared = engine->plan.declared,
+                         .layout = engine->plan.layout,
+                         .kernels = engine->kernels,
+                         .device = engine->device,
+                         .ref = f->ref,
+                         .dtype = index == 0 ? 0 : engine->plan.states[index - 1].dtype,
+                         .hold = engine->plan.holds[f->what],
+                         .apart = engine->plan.apart[f->what],
+                         .writer = find_writer,
+                         .context = (void *)(uintptr_t)f,
+                         .peers = &engine->peers};
+}
+
+weft_region weft_engine_parameters(const weft_engine *engine) {
+    return region_of(engine, 0);
+}
+
+weft_region weft_engine_state(const weft_engine *engine, int64_t state) {
+    return region_of(engine, 1 + state);
+}
+
+weft_slot_ref weft_engine_slot(const weft_engine *engine, const weft_program *program, int32_t slot) {
+    weft_slot_ref out = {0};
+    if (slot < 0 || program->slots[slot].offset < 0) return out;
+    out.ref = weft_ref_at(engine->arena.ref, program->slots[slot].offset);
+    out.bytes = program->slots[slot].bytes;
+    return out;
+}
+
+/* ---- the extents of NORM ---- */
+
+typedef struct tables {
+    weft_engine *engine;
+    weft_extent *rows; /* of all tables, in order */
+    int64_t n;
+    weft_norm_table *now; /* gets the next row */
+} tables;
+
+static void begin_table(tables *self, int which) {
+    self->now = &self->engine->norm_tables[which];
+    *self->now = (weft_norm_table){.first = self->n};
+}
+
+static void add_row(tables *self, int64_t offset, int64_t length, int64_t out) {
+    const weft_extent row = {(uint32_t)sizeof row, 0, offset, length, out};
+    self->rows[self->n++] = row;
+    self->now->n++;
+    self->now->elements += length;
+}
+
+/* An element of a group's gradient, counted from the first one that this rank keeps. */
+static int64_t element_at(const weft_span *span, int64_t element) {
+    return weft_span_at(span, element) / weft_f32_bytes(1);
+}
+
+/* Of a sharded group the part of each tensor in this rank's shard; a sum per cell, into the group's nodes. */
+static void add_cells_of(tables *self, const weft_norm_exchange *x) {
+    const weft_plan *plan = &self->engine->plan;
+    const int64_t grid = plan->layout->grid, shard = x->n * grid;
+    const weft_group *group = &plan->layout->groups[x->group];
+    const weft_span *span = &plan->holds[WEFT_HOLD_GRADIENTS]->spans[x->group];
+    const int64_t from = weft_scope_place(&x->cut, WEFT_SCOPE_ALL, plan->rank) * shard;
+    for (int32_t i = 0; i < group->n_members; i++) {
+        const weft_parameter *p = &plan->declared->parameters[group->members[i]];
+        const int64_t begin = weft_larger(from, p->offset), end = weft_smaller(from + shard, p->offset + p->numel);
+        if (begin < end) add_row(self, element_at(span, begin), end - begin, x->first + begin / grid);
+    }
+}
+
+/* The complete gradient of a tensor, as an element of this rank's. */
+static int64_t gradient_position(const weft_engine *engine, const weft_parameter *p) {
+    return element_at(&engine->plan.holds[WEFT_HOLD_GRADIENTS]->spans[p->group], p->offset);
+}
+
+static void fill_tables(tables *self) {
+    const weft_plan *plan = &self->engine->plan;
+    const weft_norm_exchange owned = weft_norm_owned(plan);
+    int64_t *taken = weft_alloc(plan->world, sizeof *taken);
+    weft_norm_exchange walk = {0};
+    begin_table(self, WEFT_NORM_OWN_CELLS);
+    while (weft_norm_exchange_next(plan, &walk))
+        if (walk.goes == WEFT_NORM_GOES_CELLS) add_cells_of(self, &walk);
+    for (int table = WEFT_NORM_OWNED; table < WEFT_N_NORM_TABLES; table++) {
+        int64_t out = 0;
+        begin_table(self, table);
+        for (int32_t i = 0; i < plan->declared->n_parameters; i++) {
+            const weft_parameter *p = &plan->declared->parameters[i];
+            const int32_t owner = p->trainable ? weft_norm_owner(plan, p->group) : -1;
+            if (!p->trainable) continue;
+            if (table == WEFT_NORM_OWNED && owner == plan->rank)
+                add_row(self, gradient_position(self->engine, p), p->numel,
+                        owned.first + plan->rank * owned.n + self->now->n);
+            /* a tree over the cells of a sharded tensor, or the owner's sum */
+            if (table == WEFT_NORM_NODES && weft_norm_is_cut(plan, p)) {
+                walk = (weft_norm_exchange){0};
+                while (weft_norm_exchange_next(plan, &walk) &&
+                       (walk.goes != WEFT_NORM_GOES_CELLS || walk.group != p->group))
+                    continue;
+                add_row(self, walk.first + p->offset / plan->layout->grid, weft_norm_cells(plan, p->numel), out);
+            } else if (table == WEFT_NORM_NODES && owner >= 0)
+                add_row(self, owned.first + owner * owned.n + taken[owner]++, 1, out);
+            if (table == WEFT_NORM_WHOLE && owner < 0 && !weft_norm_is_cut(plan, p))
+                add_row(self, gradient_position(self->engine, p), p->numel, out);
+            out++;
+        }
+    }
+    free(taken);
+}
+
+/* ---- memory ---- */
+
+/* Cuts a table of `bytes` bytes and writes it. name: for a device that fails. */
+static weft_status take_table(weft_engine *engine, weft_slot_ref *out, const void *from, int64_t bytes,
+                              const char *name, weft_error *err) {
+    weft_status status = weft_account_cut(&engine->account, out, bytes, WEFT_ACCOUNT_FIXED, err);
+    if (status != WEFT_OK || bytes == 0) return status;
+    WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, out->ref, from, bytes);
+    return status == WEFT_OK ? WEFT_OK : weft_error_prefix(err, "the table of %s: ", name);
+}
+
+static weft_status take_scalars(weft_engine *engine, weft_error *err) {
+    int64_t sizes[WEFT_N_SCALAR_PARTS], at = 0;
+    const int64_t total = weft_budget_scalars(&engine->plan, sizes);
+    weft_scalars *s = &engine->scalars;
+    weft_ref *refs[WEFT_N_SCALAR_PARTS] = {&s->nodes, &s->square_sums, &s->count,     &s->coefficient,
+                                           &s->skip,  &s->hp,          &s->past,      &s->first,
+                                           &s->norm,  &s->losses,      &s->all_losses};
+    weft_status status = weft_account_cut(&engine->account, &s->buffer, total, WEFT_ACCOUNT_FIXED, err);
+    if (status != WEFT_OK) return status;
+    for (int i = 0; i < WEFT_N_SCALAR_PARTS; i++) {
+        *refs[i] = weft_ref_at(s->buffer.ref, at);
+        at += sizes[i];
+    }
+    s->seed = weft_ref_at(s->count, weft_dtype_bytes(WEFT_F64));
+    if (engine->ranks.world == 1) s->all_losses = s->losses;
+    WEFT_PLUGIN_CALL(status, engine->kernels, fill, err, engine->device, NULL, s->buffer.ref, 0, total / WEFT_WORD);
+    return status == WEFT_OK ? WEFT_OK : weft_error_prefix(err, "the numbers of a step: ");
+}
+
+static weft_status take_position_table(weft_engine *engine, int32_t index, weft_error *err) {
+    const weft_declared *declared = engine->plan.declared;
+    const weft_table *table = declared->tables[index];
+    const int64_t rows = weft_budget_table_rows(&engine->plan), bytes = weft_budget_table(&engine->plan, index);
+    float *values = malloc((size_t)bytes + 1);
+    weft_status status = WEFT_OK;
+    weft_doing before;
+    if (values == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the table %s", table->name);
+    before = weft_plugin_enter(declared->plugin, "position table");
+    status = weft_plugin_leave(before, table->fill(declared->model, table->name, rows, values, err), err);
+    if (status == WEFT_OK) status = take_table(engine, &engine->tables[index], values, bytes, table->name, err);
+    free(values);
+    return status;
+}
+
+/* Writes a row per trained parameter that the rank updates, group by group; offsets count from the rank's shard of the
+ * group. */
+static weft_status take_ranges(weft_engine *engine, weft_error *err) {
+    const weft_hold *hold = engine->plan.holds[WEFT_HOLD_STATES];
+    const int32_t n_groups = engine->plan.layout->n_trainable_groups;
+    const bool decays_all = engine->plan.run->settings.optimizer.decay == WEFT_DECAY_ALL; /* else matrices only */
+    weft_range *rows = weft_alloc(weft_budget_trained(&engine->plan), sizeof *rows);
+    int64_t at = 0;
+    weft_status status = WEFT_OK;
+    engine->group_ranges = weft_alloc(n_groups + 1, sizeof *engine->group_ranges);
+    for (int32_t g = 0; g < n_groups; g++) {
+        const weft_group *group = &engine->plan.layout->groups[g];
+        for (int32_t i = 0; i < group->n_members; i++) {
+            const weft_parameter *p = &engine->plan.declared->parameters[group->members[i]];
+            const float decay = decays_all || weft_parameter_is_matrix(p) ? 1.0f : 0.0f;
+            weft_range row = {(uint32_t)sizeof row, p->dtype == WEFT_BF16 ? WEFT_RANGE_BF16 : 0, 0, 0, 1.0f, decay};
+            int64_t begin = 0, end = 0, place = 0;
+            if (!weft_hold_find(hold, p, 0, p->numel, &begin, &end, &place)) continue;
+            row.offset = p->offset + begin - hold->spans[g].first;
+            row.length = end - begin;
+            rows[at++] = row;
+        }
+        engine->group_ranges[g + 1] = at;
+    }
+    status =
+        take_table(engine, &engine->ranges, rows, weft_budget_ranges(&engine->plan), "the optimizer's ranges", err);
+    free(rows);
+    return status;
+}
+
+static weft_update_region region_of_group(const weft_engine *engine, int32_t group) {
+    const weft_plan *plan = &engine->plan;
+    const weft_span *states = &plan->holds[WEFT_HOLD_STATES]->spans[group];
+    const weft_span *gradients = &plan->holds[WEFT_HOLD_GRADIENTS]->spans[group];
+    const weft_span *parameters = &plan->holds[WEFT_HOLD_PARAMETERS]->spans[group];
+    weft_update_region out = {.struct_size = (uint32_t)sizeof out, .n = states->n};
+    out.weight = weft_ref_at(engine->parameters.ref, weft_span_at(parameters, states->first));
+    out.weight_dtype = parameters->dtype;
+    out.gradient = weft_ref_at(engine->gradients.ref, weft_span_at(gradients, states->first));
+    for (int64_t i = 0; i < plan->n_states; i++) {
+        out.states[i] = weft_ref_at(engine->state[i].ref, plan->holds[WEFT_HOLD_STATES + i]->spans[group].at);
+        out.state_dtypes[i] = plan->states[i].dtype;
+    }
+    out.ranges = weft_ref_at(engine->ranges.ref, engine->group_ranges[group] * (int64_t)sizeof(weft_range));
+    out.range_stride = (uint32_t)sizeof(weft_range);
+    out.n_ranges = engine->group_ranges[group + 1] - engine->group_ranges[group];
+    return out;
+}
+
+static weft_status take_parameters(weft_engine *engine, weft_error *err) {
+    const weft_declared *declared = engine->plan.declared;
+    const weft_hold *hold = engine->plan.holds[WEFT_HOLD_PARAMETERS];
+    int64_t at = 0;
+    weft_status status =
+        weft_account_cut(&engine->account, &engine->parameters, hold->bytes, WEFT_ACCOUNT_PARAMETERS, err);
+    if (status == WEFT_OK)
+        status = weft_account_cut(&engine->account, &engine->compute, weft_copies_bytes(&engine->plan),
+                                  WEFT_ACCOUNT_PARAMETERS, err);
+    if (status != WEFT_OK) return status;
+    engine->parameter_refs = weft_alloc(declared->n_parameters, sizeof *engine->parameter_refs);
+    engine->compute_refs = weft_alloc(declared->n_parameters, sizeof *engine->compute_refs);
+    engine->compute_dtypes = weft_alloc(declared->n_parameters, sizeof *engine->compute_dtypes);
+    for (int32_t i = 0; i < declared->n_parameters; i++) {
+        const weft_parameter *p = &declared->parameters[i];
+        const weft_span *span = &hold->spans[p->group];
+        if (span->first == 0 && span->n == engine->plan.layout->groups[p->group].numel)
+            engine->parameter_refs[i] = weft_ref_at(engine->parameters.ref, weft_span_at(span, p->offset));
+        engine->compute_refs[i] = engine->parameter_refs[i];
+        engine->compute_dtypes[i] = p->dtype;
+        if (!weft_copies_has(&engine->plan, p)) continue;
+        engine->compute_dtypes[i] = weft_copies_dtype(&engine->plan, p);
+        engine->compute_refs[i] = weft_ref_at(engine->compute.ref, at);
+        at += weft_copies_bytes_of(&engine->plan, p);
+    }
+    return WEFT_OK;
+}
+
+static weft_status take_training(weft_engine *engine, weft_error *err) {
+    weft_status status = weft_account_cut(&engine->account, &engine->gradients,
+                                          engine->plan.holds[WEFT_HOLD_GRADIENTS]->bytes, WEFT_ACCOUNT_GRADIENTS, err);
+    if (status == WEFT_OK)
+        status = weft_account_cut(&engine->account, &engine->partials, weft_f32_bytes(engine->plan.train.partials),
+                                  WEFT_ACCOUNT_GRADIENTS, err);
+    for (int64_t i = 0; i < engine->plan.n_states && status == WEFT_OK; i++)
+        status = weft_account_cut(&engine->account, &engine->state[i], engine->plan.holds[WEFT_HOLD_STATES + i]->bytes,
+                                  WEFT_ACCOUNT_OPTIMIZER, err);
+    if (status == WEFT_OK) status = take_ranges(engine, err);
+    if (status == WEFT_OK) {
+        tables extents = {.engine = engine, .rows = weft_alloc(weft_budget_extents(&engine->plan), 1)};
+        fill_tables(&extents);
+        status = take_table(engine, &engine->extents, extents.rows, weft_budget_extents(&engine->plan),
+                            "the gradient's norm", err);
+        free(extents.rows);
+    }
+    if (status != WEFT_OK) return status;
+    engine->n_regions = 0;
+    engine->regions = weft_alloc(engine->plan.layout->n_trainable_groups, sizeof *engine->regions);
+    for (int32_t g = 0; g < engine->plan.layout->n_trainable_groups; g++)
+        if (engine->plan.holds[WEFT_HOLD_STATES]->spans[g].n > 0)
+            engine->regions[engine->n_regions++] = region_of_group(engine, g);
+    return WEFT_OK;
+}
+
+weft_status weft_engine_take_memory(weft_engine *engine, weft_error *err) {
+    weft_account *account = &engine->account;
+    int64_t bytes[WEFT_N_ACCOUNT_LINES];
+    weft_status status = WEFT_OK;
+    memcpy(bytes, engine->plan.bytes.line, sizeof bytes);
+    weft_account_add(account, WEFT_ACCOUNT_DATA, bytes[WEFT_ACCOUNT_DATA] - account->taken[WEFT_ACCOUNT_DATA]);
+    /* the saver takes the snapshot; control channel and data exist already */
+    bytes[WEFT_ACCOUNT_SNAPSHOT] = bytes[WEFT_ACCOUNT_CONTROL] = bytes[WEFT_ACCOUNT_DATA] = 0;
+    status = weft_account_open(account, bytes, err);
+    if (status == WEFT_OK) status = take_parameters(engine, err);
+    if (status == WEFT_OK && engine->plan.spec.training) status = take_training(engine, err);
+    if (status == WEFT_OK) status = take_scalars(engine, err);
+    engine->tables = weft_alloc(engine->plan.declared->n_tables, sizeof *engine->tables);
+    for (int32_t i = 0; i < engine->plan.declared->n_tables && status == WEFT_OK; i++)
+        status = take_position_table(engine, i, err);
+    if (status == WEFT_OK)
+        status = weft_account_cut(account, &engine->key_values, weft_budget_key_values(&engine->plan),
+                                  WEFT_ACCOUNT_FIXED, err);
+    if (status == WEFT_OK)
+        status = weft_account_cut(account, &engine->logits, weft_budget_logits(&engine->plan), WEFT_ACCOUNT_FIXED, err);
+    if (status == WEFT_OK)
+        status = weft_account_cut(account, &engine->arena, engine->plan.bytes.line[WEFT_ACCOUNT_ARENA],
+                                  WEFT_ACCOUNT_ARENA, err);
+    if (status == WEFT_OK) status = weft_account_check(account, err);
+    engine->fetchers[0] = (weft_fetcher){engine, WEFT_HOLD_PARAMETERS, engine->parameters.ref};
+    for (int i = 0; i < WEFT_MAX_STATES; i++)
+        engine->fetchers[1 + i] = (weft_fetcher){engine, WEFT_HOLD_STATES + i, engine->state[i].ref};
+    return status;
+}
+
+static weft_status settle_choices(weft_engine *engine, weft_error *err) {
+    const weft_chooser by = weft_engine_chooser(engine);
+    return weft_choices_settle(&engine->choices, &by, err);
+}
+
+/* Creates the groups of all shardings, in the order of the units, unless they exist. */
+static weft_status create_groups(weft_engine *engine, weft_error *err) {
+    const weft_job *job = engine->plan.train.job != NULL ? engine->plan.train.job : engine->plan.evaluate.job;
+    weft_status status = weft_ranks_create_group(&engine->ranks, err);
+    for (int32_t u = 0; job != NULL && u < job->spec.view.n_units && status == WEFT_OK; u++) {
+        const weft_cut cut = weft_cut_of(&job->spec, u);
+        status = weft_ranks_group(&engine->ranks, &cut, err);
+    }
+    return status;
+}
+
+weft_status weft_engine_allocate(weft_engine *engine, weft_error *err) {
+    weft_status status = create_groups(engine, err);
+    if (status == WEFT_OK) status = weft_engine_take_memory(engine, err);
+    return status == WEFT_OK && engine->own_process_context == NULL ? settle_choices(engine, err) : status;
+}
+
+void weft_engine_release(weft_engine *engine) {
+    if (engine->device == NULL) return;
+    weft_account_close(&engine->account);
+    free(engine->tables);
+    free(engine->group_ranges);
+    free(engine->regions);
+    free(engine->parameter_refs);
+    free(engine->compute_refs);
+    free(engine->compute_dtypes);
+    engine->tables = NULL; /* a failed allocate may be repeated */
+    engine->group_ranges = NULL;
+    engine->regions = NULL;
+    engine->parameter_refs = NULL;
+    engine->compute_refs = NULL;
+    engine->compute_dtypes = NULL;
+}
+
+/* ---- weights ---- */
+
+weft_status weft_engine_refresh_copy(const weft_engine *engine, bool trained_only, weft_error *err) {
+    weft_status status = WEFT_OK;
+    for (int32_t i = 0; i < engine->plan.declared->n_parameters && status == WEFT_OK; i++) {
+        const weft_parameter *p = &engine->plan.declared->parameters[i];
+        if (!weft_copies_has(&engine->plan, p) || (trained_only && !p->trainable)) continue;
+        WEFT_PLUGIN_CALL(status, engine->kernels, convert, err, engine->device, NULL, engine->compute_refs[i],
+                         engine->compute_dtypes[i], engine->parameter_refs[i], p->dtype, p->numel);
+    }
+    return status;
+}
+
+/* Converts masters while they are read. */
+static void convert_filled(void *context, int32_t parameter, int64_t first, int64_t n, const void *values) {
+    const weft_fetcher *fetcher = context;
+    const weft_engine *engine = fetcher->engine;
+    const weft_parameter *p = &engine->plan.declared->parameters[parameter];
+    const int32_t dtype = engine->compute_dtypes[parameter];
+    const weft_ref to = weft_ref_at(engine->compute_refs[parameter], first * weft_dtype_bytes(dtype));
+    if (!weft_copies_has(&engine->plan, p)) return;
+    (void)weft_convert(weft_device_view(engine->kernels, engine->device, to), dtype, values, p->dtype, n);
+}
+
+/* Clears the optimizer states and the count of updates, and resets the loss scale. */
+static weft_status clear_states(weft_engine *engine, weft_error *err) {
+    weft_status status = WEFT_OK;
+    engine->updates = 0;
+    weft_loss_scale_begin(&engine->scale, &engine->plan.run->settings.train);
+    for (int64_t i = 0; engine->plan.spec.training && i < engine->plan.n_states && status == WEFT_OK; i++) {
+        const int64_t bytes = engine->plan.holds[WEFT_HOLD_STATES + i]->bytes;
+        if (bytes > 0)
+            WEFT_PLUGIN_CALL(status, engine->kernels, fill, err, engine->device, NULL, engine->state[i].ref, 0,
+                             bytes / WEFT_WORD);
+        if (status != WEFT_OK) (void)weft_error_prefix(err, "the state %s: ", engine->plan.states[i].name);
+    }
+    return status;
+}
+
+/* Loads weights or initializes them, and then the adapters: new ones randomly or from the model's files, continued
+ * ones from theirs. The states are cleared while the disk reads, and the compute copy is made as the weights arrive,
+ * if the host sees the device's memory. */
+weft_status weft_engine_load(weft_engine *engine, weft_error *err) {
+    const weft_settings *settings = &engine->plan.run->settings;
+    const char *directory = settings->model.path;
+    const uint64_t seed = (uint64_t)settings->run.seed;
+    const bool fresh = settings->model.start == WEFT_START_FRESH;
+    const bool converts = !fresh && engine->compute.bytes > 0 &&
+                          weft_device_view(engine->kernels, engine->device, engine->compute.ref) != NULL;
+    weft_region region = weft_engine_parameters(engine);
+    weft_safetensors *files = NULL;
+    weft_status status = fresh ? WEFT_OK : weft_weights_open(&files, engine->plan.declared, directory, err);
+    if (status != WEFT_OK) return status;
+    if (converts) region.filled = convert_filled;
+    if (!fresh) weft_safetensors_read_ahead(files);
+    engine->stored_dtype = WEFT_F32;
+    status = clear_states(engine, err);
+    if (status == WEFT_OK && fresh) status = weft_weights_init(&region, seed, false, NULL, err);
+    if (status == WEFT_OK && !fresh) status = weft_weights_load_files(&region, files, directory, err);
+    if (status == WEFT_OK && !fresh && engine->plan.declared->n_adapters > 0)
+        status = weft_weights_init(&region, seed, true, files, err);
+    if (status == WEFT_OK && settings->adapter_from[0] != '\0' && (fresh || engine->plan.declared->n_adapters > 0))
+        status = weft_adapter_load(&region, settings->adapter_from, WEFT_ADAPTER_SOME, err);
+    weft_safetensors_close(files);
+    if (status == WEFT_OK && !converts) status = weft_engine_refresh_copy(engine, false, err);
+    return status == WEFT_OK && !fresh ? weft_weights_dtype(&engine->stored_dtype, NULL, directory, err) : status;
+}
+
+/* ---- opening and closing ---- */
+
+static weft_status open_optimizer(weft_engine *engine, weft_error *err) {
     const weft_part *part = &engine->plan.run->parts[WEFT_PART_OPTIMIZER];
     weft_plugin_call call;
     weft_optimizer_facts facts;
@@ -44,65 +577,72 @@ bool weft_engine_lr(const weft_engine *engine, double *out) {
     return true;
 }
 
-static void take_rank_span(weft_engine *engine, const weft_rank_span *rank_span) {
-    engine->kernels = rank_span->process_context->kernels;
-    engine->device = rank_span->process_context->device;
-    engine->device_info = rank_span->process_context->device_info;
-    engine->account.kernels = engine->kernels;
-    engine->account.device = engine->device;
-    weft_ranks_take(&engine->ranks, rank_span);
+/* Sets device and ranks, opens the control channel, and starts the watchdogs of an own process context. */
+static weft_status open_ranks(weft_engine *engine, const weft_rank_span *rank_span, weft_error *err) {
+    weft_rank_span span = {0};
+    weft_status status = WEFT_OK;
+    if (rank_span == NULL) {
+        status = weft_process_context_open(&engine->own_process_context, engine->plan.run, err);
+        if (status != WEFT_OK) return status;
+        span = weft_process_context_rank_span(engine->own_process_context);
+    } else span = *rank_span;
+    engine->kernels = engine->account.kernels = span.process_context->kernels;
+    engine->device = engine->account.device = span.process_context->device;
+    engine->device_info = span.process_context->device_info;
+    weft_ranks_set(&engine->ranks, &span);
     engine->plan.rank = engine->ranks.rank;
     engine->plan.world = engine->ranks.world;
     engine->plan.nodes = engine->ranks.info.nodes;
     engine->plan.in_order = (engine->ranks.info.flags & WEFT_COMM_IN_ORDER) != 0;
+    status = weft_control_channel_open(&engine->channel, &engine->peers, &engine->ranks, engine->kernels,
+                                       engine->device, err);
+    weft_account_add(&engine->account, WEFT_ACCOUNT_CONTROL, engine->channel.bytes);
+    if (status == WEFT_OK && engine->own_process_context != NULL && engine->ranks.comm != NULL)
+        status = weft_watchdogs_start(&engine->peers, &engine->ranks.info, err);
+    return status;
 }
 
-/* Who the ranks are, and how they speak to each other. */
-static weft_status meet_ranks(weft_engine *engine, const weft_rank_span *rank_span, weft_error *err) {
-    weft_status status = WEFT_OK;
-    if (rank_span != NULL) take_rank_span(engine, rank_span);
-    else {
-        weft_rank_span whole = {0};
-        status = weft_process_context_open(&engine->own_process_context, engine->plan.run, err);
-        if (status != WEFT_OK) return status;
-        whole = weft_process_context_rank_span(engine->own_process_context);
-        take_rank_span(engine, &whole);
-    }
-    status =
-        weft_control_channel_open(&engine->post, &engine->peers, &engine->ranks, engine->kernels, engine->device, err);
-    weft_account_note(&engine->account, WEFT_ACCOUNT_CONTROL, engine->post.bytes);
-    if (status == WEFT_OK && engine->own_process_context != NULL && engine->ranks.comm != NULL)
-        status = weft_guard_arrange(&engine->peers, &engine->ranks.info, err);
-    return status;
+const weft_process_group *weft_engine_peers(const weft_engine *engine) {
+    return engine->own_process_context == NULL ? NULL : &engine->peers;
 }
 
 weft_status weft_engine_open(weft_engine **out, const weft_run *run, const weft_rank_span *rank_span, weft_error *err) {
-    weft_status status = WEFT_OK;
-    weft_engine *engine = calloc(1, sizeof *engine);
-    if (engine == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the engine");
-    status = weft_plan_open(&engine->plan, run, err);
-    if (status == WEFT_OK) status = meet_ranks(engine, rank_span, err);
-    if (status == WEFT_OK) {
-        *out = engine;
-        return WEFT_OK;
+    const weft_process_group *peers = NULL;
+    weft_engine *engine = weft_alloc(1, sizeof *engine);
+    weft_status status = weft_plan_open(&engine->plan, run, err);
+    if (status == WEFT_OK) status = open_ranks(engine, rank_span, err);
+    if (status != WEFT_OK) engine->failed = true;
+    else {
+        peers = weft_engine_peers(engine);
+        status = weft_coherence_run(peers, run, &engine->device_info, open_optimizer(engine, err), err);
+        if (status == WEFT_OK) status = weft_coherence_answers(peers, &engine->plan, status, err);
     }
-    engine->failed = true;
-    weft_engine_close(engine);
+    if (status == WEFT_OK) *out = engine;
+    else weft_engine_close(engine);
     return status;
 }
 
+/* The communicator opens everything before the device's available memory is measured. */
 weft_status weft_engine_prepare(weft_engine *engine, const weft_plan_spec *spec, weft_error *err) {
-    return weft_plan_make(&engine->plan, engine->kernels, engine->device, spec, err);
+    weft_status status = weft_plan_make(&engine->plan, engine->kernels, engine->device, spec, err);
+    status = weft_coherence_answers(weft_engine_peers(engine), &engine->plan, status, err);
+    if (status != WEFT_OK || engine->own_process_context == NULL) return status;
+    if (engine->ranks.comm != NULL && engine->ranks.world > 1) {
+        status = create_groups(engine, err);
+        if (status == WEFT_OK) status = weft_engine_connect(engine, err);
+        if (status == WEFT_OK) status = weft_control_channel_connect(&engine->channel, err);
+        if (status == WEFT_OK) status = weft_device_measure(&engine->device_info, engine->kernels, engine->device, err);
+    }
+    return status == WEFT_OK ? settle_choices(engine, err) : status;
 }
 
 weft_chooser weft_engine_chooser(const weft_engine *engine) {
-    const weft_chooser by = {engine->kernels, engine->device, &engine->peers};
-    return by;
+    return (weft_chooser){engine->kernels, engine->device, &engine->peers};
 }
 
 void weft_engine_give_up(weft_engine *engine) {
     weft_process_context *process_context = engine == NULL ? NULL : engine->ranks.process_context;
-    if (process_context != NULL && (engine->failed || engine->post.broken || process_context->broken))
+    if (process_context != NULL && (engine->failed || engine->channel.broken || process_context->broken))
         weft_process_context_abandon(process_context);
 }
 
@@ -111,9 +651,9 @@ void weft_engine_close(weft_engine *engine) {
     weft_engine_give_up(engine);
     weft_engine_release(engine);
     if (engine->optimizer != NULL) WEFT_PLUGIN_TELL(engine->optimizer_plugin, destroy, engine->optimizer);
-    weft_control_channel_close(&engine->post, &engine->peers);
-    weft_ranks_leave(&engine->ranks);
-    weft_process_context_close(engine->own_process_context, engine->failed || engine->post.broken);
+    weft_control_channel_close(&engine->channel, &engine->peers);
+    weft_ranks_clear(&engine->ranks);
+    weft_process_context_close(engine->own_process_context, engine->failed || engine->channel.broken);
     weft_choices_clear(&engine->choices);
     weft_plan_close(&engine->plan);
     free(engine);

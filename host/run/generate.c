@@ -1,32 +1,93 @@
-/* host/run/generate.c: see generate.h. The program is the strategy's, one FORWARD per segment; the graphs of a
- * piece of the text are made for its length: the prompt once, then one place at a time on the key-value state.
- * Without the cache each token's graphs cover the whole text. */
+/* host/run/generate.c: see generate.h. The program is the strategy's, one FORWARD per segment. The graphs of a chunk
+ * of the text are created for its length: the prompt, then one position at a time with the key-value cache. Without
+ * the cache each token's graphs process the complete text. */
 #include "run/generate.h"
-#include "base/sizes.h"
+#include "base/alloc.h"
+#include "base/units.h"
 #include "program/budget.h"
-#include "run/opening.h"
-
-#include "run/stream_sync.h"
 #include "program/execute.h"
+#include "run/engine.h"
+#include "run/stepper.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <weft/random.h>
+
+/* Sampling. Greedy takes the lowest id among equals; sampling draws from the
+ * softmax of logits / temperature, cut to the top_k largest and then to the smallest set whose probability reaches
+ * top_p (Holtzman et al., arXiv 1904.09751). The random number depends on seed and position alone. */
+
+static int32_t pick_greedily(const float *logits, int64_t n) {
+    int64_t best = 0;
+    for (int64_t i = 1; i < n; i++)
+        if (logits[i] > logits[best]) best = i;
+    return (int32_t)best;
+}
+
+static int compare_descending(const void *a, const void *b) {
+    const float x = *(const float *)a, y = *(const float *)b;
+    return (x < y) - (x > y);
+}
+
+/* Returns the smallest logit that may be drawn. */
+static float find_threshold(const float *logits, int64_t n, const weft_generate_options *options, float *sorted) {
+    const double top = (double)logits[pick_greedily(logits, n)];
+    double whole = 0.0, sum = 0.0;
+    int64_t kept = options->top_k > 0 && options->top_k < n ? options->top_k : n;
+    if (kept == n && options->top_p >= 1.0) return -INFINITY;
+    memcpy(sorted, logits, (size_t)n * sizeof *sorted);
+    qsort(sorted, (size_t)n, sizeof *sorted, compare_descending);
+    for (int64_t i = 0; i < kept; i++) whole += exp(((double)sorted[i] - top) / options->temperature);
+    for (int64_t i = 0; i < kept; i++) {
+        sum += exp(((double)sorted[i] - top) / options->temperature);
+        if (sum >= options->top_p * whole) return sorted[i];
+    }
+    return sorted[kept - 1];
+}
+
+void weft_penalize(float *out, const float *logits, int64_t n, const int32_t *text, int64_t n_text, double penalty) {
+    const float p = (float)penalty;
+    memcpy(out, logits, (size_t)n * sizeof *out);
+    for (int64_t i = 0; i < n_text; i++)
+        if (text[i] >= 0 && text[i] < n)
+            out[text[i]] = logits[text[i]] < 0.0f ? logits[text[i]] * p : logits[text[i]] / p;
+}
+
+int32_t weft_sample(const float *logits, int64_t n, const weft_generate_options *options, uint64_t position,
+                    float *scratch) {
+    const weft_random4 r = weft_random(options->seed, WEFT_RANDOM_SAMPLE, 0, position);
+    const double u = ((double)r.v[0] + (double)r.v[1] / 4294967296.0) / 4294967296.0;
+    const int32_t best = pick_greedily(logits, n);
+    double whole = 0.0, at = 0.0;
+    float least = 0.0f;
+    int32_t last = best;
+    if (options->temperature <= 0.0) return best;
+    least = find_threshold(logits, n, options, scratch);
+    for (int64_t i = 0; i < n; i++)
+        if (logits[i] >= least) whole += exp((double)(logits[i] - logits[best]) / options->temperature);
+    for (int64_t i = 0; i < n; i++) {
+        if (logits[i] < least) continue;
+        at += exp((double)(logits[i] - logits[best]) / options->temperature);
+        last = (int32_t)i;
+        if (at > u * whole) break;
+    }
+    return last;
+}
 
 struct weft_generator {
     const weft_run *run;
     weft_generate_options options;
     weft_engine *engine;
-    weft_graph_set *graphs; /* of the piece that runs now */
-    int64_t past, length;   /* places before it, and its own */
+    weft_graph_set *graphs; /* of the current chunk */
+    int64_t past, length;   /* positions before it, and its own */
     weft_slot_ref *states;  /* [n_segments] key-value state */
     weft_stream_sync order;
-    char *shared;      /* what goes to the device and comes back: the three below */
-    char *micro_batch; /* the piece, as it lies on the device */
+    char *micro_batch; /* transfer memory: the chunk in the device's layout, and the two below */
     int64_t *past_out;
     float *row;     /* logits */
     float *scratch; /* [2 vocabulary]: sorted logits of sampling; penalized logits */
     weft_trace *trace;
-    weft_slot_ref more_work; /* scratch of a piece that needs more than the longest one, for which the plan has room */
+    weft_slot_ref more_work; /* scratch of a chunk that needs more than the longest one, which the plan counts */
 };
 
 const weft_model_info *weft_generator_model(const weft_generator *self) {
@@ -62,24 +123,35 @@ static weft_status on_forward(void *context, const weft_instruction *instruction
     b.work = weft_engine_slot(engine, program, slots->work);
     if (b.work.bytes < weft_graph_size(graph)->forward_work_untaped) b.work = self->more_work;
     if (instruction->segment == 0)
-        status = weft_stream_sync_send(&self->order, micro_batch.ref, self->micro_batch,
-                                       weft_micro_batch_bytes(1, (int32_t)self->length), NULL, err);
+        status = weft_stream_sync_upload(&self->order, micro_batch.ref, self->micro_batch,
+                                         weft_micro_batch_bytes(1, (int32_t)self->length), NULL, err);
     if (status == WEFT_OK) status = weft_graph_forward(graph, &b, false, err);
     return status;
 }
 
-/* A shorter piece may need more scratch than the longest one, for which the plan has room: kernels divide it otherwise,
- * and what lives together is placed in another order. It is little, and taken when it shows. */
-static weft_status take_more_work(weft_generator *self, weft_error *err) {
+/* Creates graphs for a chunk of this length, unless they exist. A shorter chunk may need more scratch than the
+ * longest one, which the plan counts: kernels divide it otherwise, and its values are placed in another order. It is
+ * little. */
+static weft_status prepare_graphs(weft_generator *self, int64_t length, weft_error *err) {
     const weft_engine *engine = self->engine;
     const weft_graph_set *planned = engine->plan.generate.graphs;
+    const weft_graph_set_spec spec = {.mode = WEFT_MODE_GENERATE,
+                                      .dtype = engine->plan.dtype,
+                                      .rows = 1,
+                                      .cache_rows = engine->plan.spec.cache_rows,
+                                      .n_lengths = 1,
+                                      .lengths = {(int32_t)length}};
     int64_t needed = 0;
     weft_status status = WEFT_OK;
-    for (int32_t s = 0; s < planned->n_segments; s++) {
-        const int64_t bytes = weft_graph_size(self->graphs->graphs[s])->forward_work_untaped;
-        if (bytes > weft_graph_size(planned->graphs[s])->forward_work_untaped) needed = weft_larger(needed, bytes);
+    if (self->graphs != NULL && self->graphs->lengths[0] == (int32_t)length) return WEFT_OK;
+    weft_graph_set_destroy(self->graphs);
+    self->graphs = NULL;
+    status = weft_graph_set_create(&self->graphs, engine->plan.declared, engine->kernels, engine->device, &spec, err);
+    for (int32_t i = 0; i < planned->n_segments && status == WEFT_OK; i++) {
+        const int64_t bytes = weft_graph_size(self->graphs->graphs[i])->forward_work_untaped;
+        if (bytes > weft_graph_size(planned->graphs[i])->forward_work_untaped) needed = weft_larger(needed, bytes);
     }
-    if (needed <= self->more_work.bytes) return WEFT_OK;
+    if (status != WEFT_OK || needed <= self->more_work.bytes) return status;
     if (self->more_work.ref.buffer != NULL) engine->kernels->release(engine->device, self->more_work.ref.buffer);
     memset(&self->more_work, 0, sizeof self->more_work);
     status = engine->kernels->alloc(engine->device, &self->more_work.ref.buffer, needed, err);
@@ -87,88 +159,42 @@ static weft_status take_more_work(weft_generator *self, weft_error *err) {
     return status;
 }
 
-/* Graphs for a piece of this length, unless they are there. */
-static weft_status graphs_for(weft_generator *self, int64_t length, weft_error *err) {
-    const weft_graph_set_spec spec = {.mode = WEFT_MODE_GENERATE,
-                                      .dtype = self->engine->plan.dtype,
-                                      .rows = 1,
-                                      .cache_rows = self->engine->plan.spec.cache_rows,
-                                      .n_lengths = 1,
-                                      .lengths = {(int32_t)length}};
-    weft_status status = WEFT_OK;
-    if (self->graphs != NULL && self->graphs->lengths[0] == (int32_t)length) return WEFT_OK;
-    weft_graph_set_destroy(self->graphs);
-    self->graphs = NULL;
-    status = weft_graph_set_create(&self->graphs, self->engine->plan.declared, self->engine->kernels,
-                                   self->engine->device, &spec, err);
-    return status == WEFT_OK ? take_more_work(self, err) : status;
-}
-
 static int32_t *part_of(const weft_generator *self, int part) {
     return (int32_t *)(void *)(self->micro_batch + weft_micro_batch_part_offset(1, (int32_t)self->length, part));
 }
 
-/* What was there before has gone to the device: each piece ends with its logits. */
-static void put_piece(weft_generator *self, const int32_t *text) {
-    int32_t *ids = part_of(self, 0), *starts = part_of(self, 3), *positions = part_of(self, 4);
-    *self->past_out = self->past;
-    for (int64_t i = 0; i < self->length; i++) {
-        ids[i] = text[self->past + i];
-        starts[i] = 0;
-        positions[i] = (int32_t)(self->past + i);
-    }
-}
-
-static weft_status run_piece(weft_generator *self, const int32_t *text, int64_t past, int64_t n_text, weft_error *err) {
+weft_status weft_generator_logits(weft_generator *self, const float **out, const int32_t *text, int64_t past,
+                                  int64_t n_text, weft_error *err) {
     const weft_engine *engine = self->engine;
-    const int64_t length = n_text - past;
-    weft_exec_table table = {.context = self};
-    table.run[WEFT_INSTRUCTION_FORWARD] = on_forward;
-    table.run[WEFT_INSTRUCTION_GATHER] = table.run[WEFT_INSTRUCTION_RELEASE] = on_nothing; /* one rank: all lies here */
-    const int64_t n = engine->plan.declared->info.vocab_size;
-    weft_status status = graphs_for(self, length, err);
-    self->past = past;
-    self->length = length;
-    put_piece(self, text);
+    const int64_t vocabulary = engine->plan.declared->info.vocab_size;
+    const weft_exec_table table = {.context = self,
+                                   .run = {[WEFT_INSTRUCTION_FORWARD] = on_forward, /* one rank has all parameters */
+                                           [WEFT_INSTRUCTION_GATHER] = on_nothing,
+                                           [WEFT_INSTRUCTION_RELEASE] = on_nothing}};
+    weft_status status = prepare_graphs(self, n_text - past, err);
+    self->past = *self->past_out = past; /* the previous upload is complete: each chunk ends with its logits */
+    self->length = n_text - past;
+    for (int64_t i = 0; i < self->length; i++) {
+        part_of(self, 0)[i] = text[past + i];
+        part_of(self, 3)[i] = 0;
+        part_of(self, 4)[i] = (int32_t)(past + i);
+    }
     if (status == WEFT_OK)
-        status =
-            weft_stream_sync_send(&self->order, engine->scalars.past, self->past_out, (int64_t)sizeof past, NULL, err);
+        status = weft_stream_sync_upload(&self->order, engine->scalars.past, self->past_out, (int64_t)sizeof past, NULL,
+                                         err);
     if (status == WEFT_OK)
         status = weft_program_execute(engine->plan.generate.program, &engine->plan.generate.job->spec, &table,
                                       self->trace, 0, err);
     if (status == WEFT_OK)
-        status = weft_stream_sync_fetch(&self->order, self->row, engine->logits.ref, weft_f32_bytes(n), err);
-    for (int64_t i = 0; i < n && status == WEFT_OK; i++)
+        status =
+            weft_stream_sync_download(&self->order, self->row, engine->logits.ref, weft_f32_bytes(vocabulary), err);
+    if (status == WEFT_OK) status = weft_stream_sync_finish(&self->order, err);
+    for (int64_t i = 0; i < vocabulary && status == WEFT_OK; i++)
         if (isnan(self->row[i]))
             status = weft_error_set(err, WEFT_E_NUMERIC, "logits are not numbers: the model's weights are broken");
-    return status;
-}
-
-weft_status weft_generator_logits(weft_generator *self, const float **out, const int32_t *text, int64_t past,
-                                  int64_t n_text, weft_error *err) {
-    const weft_status status = run_piece(self, text, past, n_text, err);
     if (status != WEFT_OK)
-        return weft_error_prefix(err, "what follows place %lld of the text: ", (long long)n_text - 1);
+        return weft_error_prefix(err, "the prediction after position %lld of the text: ", (long long)n_text - 1);
     *out = self->row;
-    return status;
-}
-
-static bool is_stop_id(const weft_stop_ids *stop, int32_t id) {
-    for (int32_t i = 0; i < stop->n; i++)
-        if (stop->ids[i] == id) return true;
-    return false;
-}
-
-/* A row that a table does not have would be read from beside it. */
-static weft_status check_ids(const weft_generator *self, const int32_t *ids, int64_t n, weft_error *err) {
-    const int64_t vocabulary = self->engine->plan.declared->info.vocab_size;
-    for (int64_t i = 0; i < n; i++) {
-        if (ids[i] >= 0 && ids[i] < vocabulary) continue;
-        return weft_error_set(err, WEFT_E_USER,
-                              "the tokenizer gives the id %d, and the vocabulary of the model in %s has %lld: they do "
-                              "not belong together; set [tokenizer] path to the model's own",
-                              (int)ids[i], self->run->settings.model.path, (long long)vocabulary);
-    }
     return WEFT_OK;
 }
 
@@ -180,7 +206,12 @@ weft_status weft_generator_run(weft_generator *self, const int32_t *prompt, int6
     weft_status status = WEFT_OK;
     if (text == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %lld ids", (long long)n_prompt);
     memcpy(text, prompt, (size_t)n_prompt * sizeof *text);
-    status = check_ids(self, prompt, n_prompt, err);
+    for (int64_t i = 0; i < n_prompt && status == WEFT_OK; i++)
+        if (prompt[i] < 0 || prompt[i] >= vocabulary) /* it would read past the embedding table */
+            status = weft_error_set(err, WEFT_E_USER,
+                                    "the tokenizer gives the id %d, and the vocabulary of the model in %s has %lld: "
+                                    "they do not belong together; set [tokenizer] path to the model's own",
+                                    (int)prompt[i], self->run->settings.model.path, (long long)vocabulary);
     while (status == WEFT_OK && n < n_prompt + self->options.tokens) {
         const float *logits = NULL;
         status = weft_generator_logits(self, &logits, text, past, n, err);
@@ -191,7 +222,7 @@ weft_status weft_generator_run(weft_generator *self, const int32_t *prompt, int6
             logits = penalized;
         }
         text[n] = weft_sample(logits, vocabulary, &self->options, (uint64_t)n, self->scratch);
-        if (!self->options.ignore_eos && is_stop_id(stop, text[n])) break;
+        if (!self->options.ignore_eos && weft_stop_ids_have(stop, text[n])) break;
         past = self->options.cache ? n : 0;
         status = sink(context, text[n++], err);
     }
@@ -199,42 +230,34 @@ weft_status weft_generator_run(weft_generator *self, const int32_t *prompt, int6
     return status;
 }
 
-/* Memory that the device shares. */
-static weft_status take_shared(weft_generator *self, int64_t places, int64_t logits, weft_error *err) {
+/* Allocates the transfer memory and divides the engine's buffer of key-value states. */
+static weft_status bind_memory(weft_generator *self, int64_t positions, weft_error *err) {
     const weft_engine *engine = self->engine;
-    const int64_t micro_batch = weft_micro_batch_bytes(1, (int32_t)places);
+    const weft_graph_set *set = engine->plan.generate.graphs;
+    const int64_t vocabulary = engine->plan.declared->info.vocab_size;
+    const int64_t micro_batch = weft_micro_batch_bytes(1, (int32_t)positions);
+    const int64_t total = micro_batch + 64 + weft_f32_bytes(vocabulary);
+    int64_t at = 0;
     void *memory = NULL;
     weft_status status = weft_stream_sync_open(&self->order, engine->kernels, engine->device, err);
-    if (status == WEFT_OK) status = weft_stream_sync_take(&self->order, &memory, micro_batch + 64 + logits, err);
+    if (status == WEFT_OK) status = weft_stream_sync_alloc(&self->order, &memory, total, err);
     if (status != WEFT_OK) return status;
-    self->shared = self->micro_batch = memory;
+    self->micro_batch = memset(memory, 0, (size_t)total);
     self->past_out = (int64_t *)(void *)(self->micro_batch + micro_batch);
     self->row = (float *)(void *)(self->micro_batch + micro_batch + 64);
-    return WEFT_OK;
-}
-
-/* The states lie one after the other in the engine's buffer. */
-static weft_status bind_memory(weft_generator *self, int64_t places, weft_error *err) {
-    const weft_graph_set *set = self->engine->plan.generate.graphs;
-    const int64_t vocabulary = self->engine->plan.declared->info.vocab_size;
-    int64_t at = 0;
-    const weft_status status = take_shared(self, places, weft_f32_bytes(vocabulary), err);
-    if (status != WEFT_OK) return status;
-    self->states = calloc((size_t)set->n_segments + 1, sizeof *self->states);
-    self->scratch = calloc(2 * (size_t)vocabulary + 1, sizeof *self->scratch);
-    if (self->states == NULL || self->scratch == NULL)
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory for a text of %lld places", (long long)places);
+    self->states = weft_alloc(set->n_segments, sizeof *self->states);
+    self->scratch = weft_alloc(2 * vocabulary, sizeof *self->scratch);
     for (int32_t s = 0; s < set->n_segments; s++) {
         const int64_t bytes = weft_graph_size(set->graphs[s])->state;
         if (bytes == 0) continue;
-        self->states[s].ref = weft_ref_at(self->engine->key_values.ref, at);
+        self->states[s].ref = weft_ref_at(engine->key_values.ref, at);
         self->states[s].bytes = bytes;
         at += weft_cache_lines(bytes);
     }
     return WEFT_OK;
 }
 
-/* prefix: places of an adapter's before the prompt; 0: none, or not known yet. */
+/* prefix: positions of an adapter before the prompt; 0: none, or not known yet. */
 static weft_status check_length(const weft_generator *self, int64_t n_prompt, int64_t prefix, weft_error *err) {
     const int64_t has = self->engine->plan.declared->info.max_context, most = has - prefix;
     char behind[96] = "";
@@ -266,20 +289,19 @@ weft_status weft_generator_create(weft_generator **out, const weft_run *run, int
     const int64_t places = n_prompt + options->tokens;
     weft_plan_spec spec = {.micro_batches = 1, .rows = 1};
     weft_status status = WEFT_OK;
-    weft_generator *self = calloc(1, sizeof *self);
-    if (self == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the generator");
+    weft_generator *self = weft_alloc(1, sizeof *self);
     self->run = run;
     self->options = *options;
     spec.cache_rows = (int32_t)places;
     spec.prompt_rows = (int32_t)(options->cache ? n_prompt : places);
-    status = weft_opening_engine(&self->engine, run, NULL, err);
+    status = weft_engine_open(&self->engine, run, NULL, err);
     if (status == WEFT_OK) status = check_length(self, n_prompt, 0, err);
-    if (status == WEFT_OK) status = weft_opening_prepare(self->engine, &spec, err);
+    if (status == WEFT_OK) status = weft_engine_prepare(self->engine, &spec, err);
     if (status == WEFT_OK) status = check_length(self, n_prompt, weft_budget_prefix_rows(&self->engine->plan), err);
-    if (status == WEFT_OK && options->judge != NULL) status = options->judge(options->judge_context, self->engine, err);
+    if (status == WEFT_OK && options->check != NULL) status = options->check(options->check_context, self->engine, err);
     if (status == WEFT_OK) status = weft_engine_allocate(self->engine, err);
     if (status == WEFT_OK) status = weft_engine_load(self->engine, err);
-    if (status == WEFT_OK) status = weft_trace_create(&self->trace, 1024, err);
+    if (status == WEFT_OK) self->trace = weft_trace_create(1024);
     if (status == WEFT_OK) status = bind_memory(self, places, err);
     if (status == WEFT_OK) *out = self;
     else weft_generator_destroy(self);
@@ -289,7 +311,7 @@ weft_status weft_generator_create(weft_generator **out, const weft_run *run, int
 void weft_generator_destroy(weft_generator *self) {
     if (self == NULL) return;
     weft_engine_give_up(self->engine);
-    if (self->shared != NULL) weft_stream_sync_give_back(&self->order, self->shared);
+    weft_stream_sync_free(&self->order, self->micro_batch);
     weft_stream_sync_close(&self->order);
     weft_trace_destroy(self->trace);
     weft_graph_set_destroy(self->graphs);

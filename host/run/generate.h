@@ -2,11 +2,11 @@
 #ifndef WEFT_HOST_RUN_GENERATE_H
 #define WEFT_HOST_RUN_GENERATE_H
 
-#include "run/engine.h"
 #include "model/stop_ids.h"
+#include "run/engine.h"
 
-/* Asked once all is planned and before memory is taken: another status than WEFT_OK ends it there. */
-typedef weft_status weft_generate_judge(void *context, const weft_engine *engine, weft_error *err);
+/* Called with the plan before memory is allocated; a failure ends generation. */
+typedef weft_status weft_generate_check(void *context, const weft_engine *engine, weft_error *err);
 
 typedef struct weft_generate_options {
     int64_t tokens;            /* most that are made */
@@ -16,9 +16,9 @@ typedef struct weft_generate_options {
     double repetition_penalty; /* above 0; 0 and 1: none */
     uint64_t seed;
     bool ignore_eos;
-    bool cache;                 /* false: every token from the whole text again */
-    weft_generate_judge *judge; /* (optional) */
-    void *judge_context;
+    bool cache;                 /* false: every token from the complete text */
+    weft_generate_check *check; /* (optional) */
+    void *check_context;
 } weft_generate_options;
 
 /* Called with each new id as it is made. */
@@ -31,15 +31,15 @@ weft_status weft_generator_create(weft_generator **out, const weft_run *run, int
                                   const weft_generate_options *options, weft_error *err);
 void weft_generator_destroy(weft_generator *generator); /* NULL is fine */
 const weft_model_info *weft_generator_model(const weft_generator *generator);
-/* That a text can have: the model's, less those of an adapter's prefix. */
+/* Positions of a text: the model's, less those of an adapter's prefix. */
 int64_t weft_generator_places(const weft_generator *generator);
 
-/* Runs places [past, n) of a text, whose places before `past` the state already holds, and gives the logits of the
- * last one: vocabulary fp32, valid until the next call. */
+/* Runs positions [past, n) of a text, with those before `past` in the cache, and returns the logits of the last one:
+ * vocabulary fp32, valid until the next call. */
 weft_status weft_generator_logits(weft_generator *generator, const float **out, const int32_t *text, int64_t past,
                                   int64_t n, weft_error *err);
 
-/* prompt: at least one id. Ends after options->tokens ids, or with one of `stop` (which is not given to the sink). */
+/* prompt: at least one id. Ends after options->tokens ids, or with one of `stop` (which the sink does not get). */
 weft_status weft_generator_run(weft_generator *generator, const int32_t *prompt, int64_t n_prompt,
                                const weft_stop_ids *stop, weft_generate_sink *sink, void *context, weft_error *err);
 
@@ -47,7 +47,7 @@ weft_status weft_generator_run(weft_generator *generator, const int32_t *prompt,
  * repetition_penalty of transformers (Keskar et al., arXiv 1909.05858). out: n, may not be `logits`. */
 void weft_penalize(float *out, const float *logits, int64_t n, const int32_t *text, int64_t n_text, double penalty);
 
-/* The id that a row of logits gives. n: vocabulary; position: of the new id, part of the random number's key. */
+/* Returns an id for a row of logits. n: vocabulary; position: of the new id, part of the random number's key. */
 int32_t weft_sample(const float *logits, int64_t n, const weft_generate_options *options, uint64_t position,
                     float *scratch);
 

@@ -1,12 +1,13 @@
 /* host/run/hidden.c: see hidden.h. */
 #include "run/hidden.h"
 
+#include "base/alloc.h"
 #include "model/convert.h"
 #include "plugin/enter.h"
 
 #include <stdlib.h>
 
-enum { MOST_AT_ONCE = 1 << 18 }; /* numbers that come from the device in one piece, or those of a place */
+enum { MOST_AT_ONCE = 1 << 18 }; /* numbers of a download, at least those of a position */
 
 struct weft_hidden {
     const weft_engine *engine;
@@ -15,48 +16,31 @@ struct weft_hidden {
     double *micro_batches;
     double *sum; /* [width] over passes; on rank 0 */
     int64_t targets;
-    float *weights; /* [most places of a micro-batch] */
+    float *weights; /* [most positions of a micro-batch] */
     int64_t at_once;
-    float *numbers; /* [at_once] places, as floats and as the device has them */
+    float *numbers; /* [at_once] positions, as floats and in the device's type */
     void *stored;
 };
-
-static int64_t most_places(const weft_engine *engine) {
-    const weft_plan_spec *spec = &engine->plan.spec;
-    return (int64_t)spec->evaluate_rows * spec->lengths[spec->n_lengths - 1];
-}
-
-static const weft_graph *head_of(const weft_engine *engine) {
-    const weft_plan_spec *spec = &engine->plan.spec;
-    return weft_graph_set_at(engine->plan.evaluate.graphs, spec->lengths[spec->n_lengths - 1],
-                             engine->plan.declared->n_segments - 1);
-}
 
 static int64_t doubles_of_rank(const weft_hidden *self) {
     return self->engine->plan.evaluate.most_losses * self->width;
 }
 
-weft_status weft_hidden_create(weft_hidden **out, const weft_engine *engine, weft_error *err) {
+weft_hidden *weft_hidden_create(const weft_engine *engine) {
     const size_t size = (size_t)weft_dtype_bytes(engine->plan.dtype);
-    weft_hidden *self = calloc(1, sizeof *self);
-    size_t n = 0;
-    if (self == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the last hidden states");
+    const weft_plan_spec *spec = &engine->plan.spec;
+    const int32_t longest = spec->lengths[spec->n_lengths - 1];
+    weft_hidden *self = weft_alloc(1, sizeof *self);
     self->engine = engine;
-    self->width = weft_graph_hidden_width(head_of(engine));
+    self->width = weft_graph_hidden_width(
+        weft_graph_set_at(engine->plan.evaluate.graphs, longest, engine->plan.declared->n_segments - 1));
     self->at_once = MOST_AT_ONCE / self->width > 0 ? MOST_AT_ONCE / self->width : 1;
-    n = (size_t)(self->at_once * self->width);
-    self->micro_batches = calloc((size_t)(doubles_of_rank(self) * engine->ranks.world), sizeof *self->micro_batches);
-    self->sum = calloc((size_t)self->width, sizeof *self->sum);
-    self->weights = calloc((size_t)most_places(engine), sizeof *self->weights);
-    self->numbers = calloc(n, sizeof *self->numbers);
-    self->stored = calloc(n, size);
-    if (self->micro_batches != NULL && self->sum != NULL && self->weights != NULL && self->numbers != NULL &&
-        self->stored != NULL) {
-        *out = self;
-        return WEFT_OK;
-    }
-    weft_hidden_destroy(self);
-    return weft_error_set(err, WEFT_E_MEMORY, "no memory for the last hidden states");
+    self->micro_batches = weft_alloc(doubles_of_rank(self) * engine->ranks.world, sizeof *self->micro_batches);
+    self->sum = weft_alloc(self->width, sizeof *self->sum);
+    self->weights = weft_alloc((int64_t)spec->evaluate_rows * longest, sizeof *self->weights);
+    self->numbers = weft_alloc(self->at_once * self->width, sizeof *self->numbers);
+    self->stored = weft_alloc(self->at_once * self->width, size);
+    return self;
 }
 
 void weft_hidden_destroy(weft_hidden *self) {
@@ -81,7 +65,7 @@ static weft_status read_device(const weft_engine *engine, void *to, weft_ref fro
     return status;
 }
 
-/* n places from `first` on, of those that have a target, onto `to`. */
+/* Adds the states of n positions from `first` on to `to`, if they have a target. */
 static weft_status add_places(weft_hidden *self, double *to, weft_ref states, int64_t first, int64_t n,
                               weft_error *err) {
     const int32_t dtype = self->engine->plan.dtype;

@@ -1,20 +1,28 @@
-/* host/run/list.c: finding, judging and removing checkpoints by their names. */
-#include "run/list.h"
+/* host/run/list.c: finds, verifies and removes checkpoints by their names. */
 
-#include "base/join.h"
-#include "base/tree.h"
-#include "run/checkpoint.h"
-#include "run/leavings.h"
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/text.h"
 #include "run/manifest.h"
-#include "run/run_record.h"
+#include "run/save.h"
 #include "run/staging.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <weft/base.h>
 
-weft_status weft_step_path(char *path, const char *directory, uint64_t step, weft_error *err) {
+typedef struct weft_step_list {
+    uint64_t *steps; /* of directories called step-N, newest first; the caller frees them */
+    size_t n;
+} weft_step_list;
+
+/* "directory/step-N"; path: WEFT_PATH_BYTES. */
+static weft_status weft_step_path(char *path, const char *directory, uint64_t step, weft_error *err) {
     char name[40];
     (void)snprintf(name, sizeof name, "step-%" PRIu64, step);
     return weft_path_join(path, directory, name, err);
@@ -50,16 +58,16 @@ static weft_status recover_if_moved(void *context, const char *found, weft_error
 
 static weft_status add_if_checkpoint(void *context, const char *found, weft_error *err) {
     weft_step_list *list = context;
-    uint64_t step = 0, *steps = NULL;
+    uint64_t step = 0;
+    (void)err;
     if (!parse_name(found, &step)) return WEFT_OK;
-    steps = realloc(list->steps, (list->n + 1) * sizeof *steps);
-    if (steps == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of checkpoints");
-    list->steps = steps;
-    steps[list->n++] = step;
+    list->steps = weft_realloc(list->steps, list->n + 1, sizeof *list->steps);
+    list->steps[list->n++] = step;
     return WEFT_OK;
 }
 
-weft_status weft_step_list_read(weft_step_list *out, const char *directory, weft_error *err) {
+/* A missing directory has none. First restores checkpoints that a crash left as .step-N.old. */
+static weft_status weft_step_list_read(weft_step_list *out, const char *directory, weft_error *err) {
     weft_step_list list = {0};
     weft_status status = weft_tree_visit(directory, recover_if_moved, (void *)(uintptr_t)directory, err);
     if (status == WEFT_OK) status = weft_tree_visit(directory, add_if_checkpoint, &list, err);
@@ -69,61 +77,45 @@ weft_status weft_step_list_read(weft_step_list *out, const char *directory, weft
     return status;
 }
 
-/* ---- the newest that is whole ---- */
+/* ---- the newest complete one ---- */
 
-static weft_status judge_checkpoint(weft_checkpoint_state *state, const char *path, uint64_t step,
-                                    const weft_process_group *peers, weft_error *err) {
-    char file[WEFT_PATH_BYTES];
-    weft_record record = {0};
-    weft_status status = weft_manifest_verify(path, step, peers, err);
-    if (status != WEFT_OK) return status;
-    status = weft_path_join(file, path, "state/run.json", err);
-    if (status == WEFT_OK) status = weft_record_load(&record, file, err);
-    status = weft_process_group_agree(peers, status, err);
-    if (status == WEFT_OK) *state = record.state;
-    weft_record_clear(&record);
-    return status;
-}
-
-/* Rank 0's list, so that all ranks judge the same directories whatever each of them sees. */
+/* Rank 0's list on all ranks, which may see different directories. */
 static weft_status share_list(weft_step_list *list, const char *directory, const weft_process_group *peers,
                               weft_error *err) {
-    uint64_t n = 0;
-    weft_status status = weft_process_group_is_rank_0(peers) ? weft_step_list_read(list, directory, err) : WEFT_OK;
+    weft_step_list own = {0};
+    void *steps = NULL;
+    int64_t n = 0;
+    weft_status status = weft_process_group_is_rank_0(peers) ? weft_step_list_read(&own, directory, err) : WEFT_OK;
+    *list = own;
+    if (weft_process_group_is_single(peers)) return status;
+    n = (int64_t)own.n;
     status = weft_process_group_agree(peers, status, err);
-    n = list->n;
-    if (status == WEFT_OK) status = weft_process_group_broadcast(peers, &n, (int64_t)sizeof n, err);
-    if (status != WEFT_OK || weft_process_group_is_single(peers) || n == 0) return status;
-    list->n = n;
-    if (list->steps == NULL) list->steps = calloc(n, sizeof *list->steps);
-    if (list->steps == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of checkpoints");
-    status = weft_process_group_agree(peers, status, err);
-    return status == WEFT_OK ? weft_process_group_broadcast(peers, list->steps, (int64_t)(n * sizeof *list->steps), err)
-                             : status;
-}
-
-static weft_status refuse_none_found(const char *directory, const weft_step_list *list, weft_error *err) {
-    if (list->n == 0)
-        return weft_error_set(err, WEFT_E_USER, "%s holds no checkpoint to resume from: start again with --overwrite",
-                              directory);
-    return weft_error_set(err, WEFT_E_USER,
-                          "%s holds no whole checkpoint: each of the %zu there is broken, as the "
-                          "lines above say; start again with --overwrite",
-                          directory, list->n);
+    if (status == WEFT_OK) status = weft_share_array(peers, &steps, &n, own.steps, sizeof *own.steps, 0, err);
+    free(own.steps);
+    *list = (weft_step_list){steps, status == WEFT_OK ? (size_t)n : 0};
+    return status;
 }
 
 weft_status weft_checkpoint_newest(char *path, size_t size, weft_checkpoint_state *state, const char *directory,
                                    const weft_process_group *peers, const weft_host *host, weft_error *err) {
     weft_step_list list = {0};
-    char at[WEFT_PATH_BYTES] = "";
+    char at[WEFT_PATH_BYTES] = "", file[WEFT_PATH_BYTES];
     bool found = false;
     weft_status status = share_list(&list, directory, peers, err);
     for (size_t i = 0; i < list.n && status == WEFT_OK && !found; i++) {
         weft_error why = WEFT_ERROR_INIT;
+        weft_record record = {0};
         status = weft_step_path(at, directory, list.steps[i], err);
         if (status != WEFT_OK) break;
-        status = judge_checkpoint(state, at, list.steps[i], peers, &why);
-        if (status == WEFT_E_SYSTEM) { /* it could not be read: that does not mean that it is broken */
+        status = weft_manifest_verify(at, list.steps[i], peers, &why);
+        if (status == WEFT_OK) {
+            status = weft_path_join(file, at, "state/run.json", &why);
+            if (status == WEFT_OK) status = weft_record_load(&record, file, &why);
+            status = weft_process_group_agree(peers, status, &why);
+            if (status == WEFT_OK) *state = record.state;
+            weft_record_clear(&record);
+        }
+        if (status == WEFT_E_SYSTEM) { /* not readable is not broken */
             (void)weft_error_set(err, status, "%s", why.text);
             break;
         }
@@ -134,12 +126,20 @@ weft_status weft_checkpoint_newest(char *path, size_t size, weft_checkpoint_stat
     }
     if (found && strlen(at) >= size) status = weft_error_set(err, WEFT_E_HOST, "%s: the path is too long", at);
     else if (found) memcpy(path, at, strlen(at) + 1);
-    if (status == WEFT_OK && !found) status = refuse_none_found(directory, &list, err);
+    if (status == WEFT_OK && !found && list.n == 0)
+        status = weft_error_set(err, WEFT_E_USER, "%s holds no checkpoint to resume from: start again with --overwrite",
+                                directory);
+    else if (status == WEFT_OK && !found)
+        status =
+            weft_error_set(err, WEFT_E_USER,
+                           "%s holds no whole checkpoint: each of the %zu there is broken, as the lines above say; "
+                           "start again with --overwrite",
+                           directory, list.n);
     free(list.steps);
     return weft_process_group_agree(peers, status, err);
 }
 
-/* ---- which ones stay ---- */
+/* ---- retention ---- */
 
 static weft_status remove_temporary(void *context, const char *found, weft_error *err) {
     char name[64], path[WEFT_PATH_BYTES], final[WEFT_PATH_BYTES];
@@ -147,16 +147,15 @@ static weft_status remove_temporary(void *context, const char *found, weft_error
     if (!parse_hidden(found, ".tmp", name)) return WEFT_OK;
     status = weft_path_join(path, context, found, err);
     if (status == WEFT_OK) status = weft_path_join(final, context, name, err);
-    if (status == WEFT_OK) status = weft_leavings_keep(path, final, err);
+    if (status == WEFT_OK) status = weft_unknown_files_keep(path, final, err);
     return status == WEFT_OK ? weft_tree_remove(path, err) : status;
 }
 
-/* Removes the name first, so that a half-removed checkpoint is never taken for one. One that holds files which no run
- * wrote is kept, with a warning. */
+/* Renames it first, so a partly removed checkpoint is never used. One with foreign files is kept, with a warning. */
 static weft_status remove_checkpoint(const char *directory, uint64_t step, const weft_host *host, weft_error *err) {
     char path[WEFT_PATH_BYTES], hidden[WEFT_PATH_BYTES], foreign[WEFT_PATH_BYTES] = "", name[48];
     weft_status status = weft_step_path(path, directory, step, err);
-    if (status == WEFT_OK) status = weft_leavings_find_in_checkpoint(foreign, path, err);
+    if (status == WEFT_OK) status = weft_unknown_files_find_in_checkpoint(foreign, path, err);
     if (status == WEFT_OK && foreign[0] != '\0') {
         weft_log(host, WEFT_LOG_WARN,
                  "%s: this old checkpoint is kept, because no run wrote %s. Fix: move that file away", path, foreign);
@@ -189,4 +188,49 @@ weft_status weft_checkpoint_retain(const char *directory, uint64_t step, int64_t
     }
     free(list.steps);
     return status;
+}
+
+/* Returns S_IFMT of a path's mode, 0 if it does not exist. A link is not followed. */
+static weft_status kind_of(mode_t *out, const char *path, weft_error *err) {
+    struct stat info;
+    *out = 0;
+    if (lstat(path, &info) == 0) *out = info.st_mode & S_IFMT;
+    else if (errno != ENOENT)
+        return weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be examined: %s", path, strerror(errno));
+    return WEFT_OK;
+}
+
+static weft_status drop_link(const char *path, weft_error *err) {
+    if (unlink(path) == 0 || errno == ENOENT) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be removed: %s", path, strerror(errno));
+}
+
+/* A rename of a temporary link replaces a link in one step. */
+static weft_status put_link(const char *directory, const char *path, uint64_t step, const weft_host *host,
+                            weft_error *err) {
+    char target[40], temporary[WEFT_PATH_BYTES];
+    weft_status status = weft_path_join(temporary, directory, "." WEFT_BEST_NAME ".tmp", err);
+    (void)snprintf(target, sizeof target, "step-%" PRIu64, step);
+    if (status == WEFT_OK) status = drop_link(temporary, err);
+    if (status != WEFT_OK) return status;
+    if (symlink(target, temporary) != 0 || rename(temporary, path) != 0) {
+        weft_log(host, WEFT_LOG_WARN, "%s cannot be made to lead to %s: %s", path, target, strerror(errno));
+        return WEFT_OK;
+    }
+    return weft_directory_sync(directory, err);
+}
+
+weft_status weft_best_point(const char *directory, uint64_t best_step, const weft_host *host, weft_error *err) {
+    char path[WEFT_PATH_BYTES], target[WEFT_PATH_BYTES];
+    mode_t now = 0, best = 0;
+    weft_status status = weft_path_join(path, directory, WEFT_BEST_NAME, err);
+    if (status == WEFT_OK) status = weft_step_path(target, directory, best_step, err);
+    if (status == WEFT_OK) status = kind_of(&now, path, err);
+    if (status == WEFT_OK) status = kind_of(&best, target, err);
+    if (status != WEFT_OK) return status;
+    if (now != 0 && now != S_IFLNK) {
+        weft_log(host, WEFT_LOG_WARN, "%s is no link of this run's and stays as it is: move it away", path);
+        return WEFT_OK;
+    }
+    return best_step > 0 && best == S_IFDIR ? put_link(directory, path, best_step, host, err) : drop_link(path, err);
 }

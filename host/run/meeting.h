@@ -1,27 +1,34 @@
-/* host/run/meeting.h: the ranks of one launch, who open and close several sessions together: a run that names
- * device and communicator, the process context of these, and what the ranks tell one another by. */
+/* host/run/meeting.h: a run, process context and control channel for the ranks of one launch that open and close
+ * several sessions together. */
 #ifndef WEFT_HOST_RUN_MEETING_H
 #define WEFT_HOST_RUN_MEETING_H
 
-#include "run/control_channel.h"
+#include "model/process_group.h"
 #include "program/run.h"
+#include "run/control_channel.h"
+
+#include <weft/comm.h>
+
+/* Starts the watchdogs after the communicator: the lowest rank of each machine shares memory with the others and
+ * with its watchdog (launch/sidecar.h). Nothing if the parent of all ranks watches. [collective] */
+weft_status weft_watchdogs_start(const weft_process_group *peers, const weft_comm_info *info, weft_error *err);
 
 typedef struct weft_meeting {
     weft_run *run;
     weft_process_context *process_context;
     weft_ranks ranks; /* all of them */
-    weft_control_channel post;
+    weft_control_channel channel;
     weft_process_group peers;
-    bool failed; /* something went wrong while ranks may have waited for one another: for weft_meeting_close */
+    bool failed; /* a failure occurred while ranks may have waited for each other */
 } weft_meeting;
 
-/* Opens what the configuration names; the ranks are watched from here on, and know of one another that they are alike.
- * out: zeroed by the caller, to be closed also after a failure. [collective] */
+/* Opens the configured plugins, starts the watchdogs, and compares the ranks. out: zeroed by the caller; close it also
+ * after a failure. [collective] */
 weft_status weft_meeting_open(weft_meeting *out, const char *path, const char *const *overrides, size_t n_overrides,
                               weft_error *err);
 void weft_meeting_close(weft_meeting *self);
 
-/* all: [size][bytes], what every rank has at `mine`. [collective] */
+/* All-gather of `bytes` bytes per rank. all: [size][bytes]. [collective] */
 weft_status weft_meeting_share(weft_meeting *self, void *all, const void *mine, int64_t bytes, weft_error *err);
 
 #endif

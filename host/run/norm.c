@@ -1,17 +1,20 @@
-/* host/run/norm.c: see norm.h. */
-#include "run/norm.h"
-
+/* host/run/norm.c: the norm of the complete gradient, with the same bits for every sharding.
+ *
+ * The sum of a tensor's squares is a tree over its grid cells (weft_square_sum). If the gradient is sharded, each
+ * rank sums its own cells, the ranks all-gather the cells' sums, and every rank adds them by the same tree. The
+ * losses of the micro-batches are gathered with them. */
+#include "plugin/enter.h"
 #include "program/budget.h"
 #include "program/norm_nodes.h"
-#include "plugin/enter.h"
+#include "run/stepper.h"
 
-/* What a kernel of NORM works with, beside its table. */
+/* The workspace of the kernels, and its slot. */
 typedef struct scratch {
     weft_slot_ref work;
     int32_t slot;
 } scratch;
 
-/* One of the tables: the sums of its extents, or of their cells. */
+/* Computes the sums of one table: of its extents, or of their cells. */
 static weft_status sum_table(weft_stepper *self, int which, weft_ref x, weft_ref out, int64_t cell, const scratch *with,
                              weft_error *err) {
     const weft_engine *engine = self->engine;
@@ -56,9 +59,11 @@ weft_status weft_norm_losses(weft_stepper *self, weft_error *err) {
     return exchange_numbers(self, &losses, err);
 }
 
-static weft_status clip_norm(weft_stepper *self, weft_error *err) {
+weft_status weft_norm_run(weft_stepper *self, weft_slot_ref work, int32_t slot, weft_error *err) {
     const weft_engine *engine = self->engine;
     const weft_scalars *scalars = &engine->scalars;
+    const weft_ref sums = scalars->square_sums;
+    const scratch with = {work, slot};
     weft_clip clip = {.struct_size = (uint32_t)sizeof clip,
                       .square_sums = scalars->square_sums,
                       .count = scalars->count,
@@ -67,24 +72,16 @@ static weft_status clip_norm(weft_stepper *self, weft_error *err) {
                       .skip = scalars->skip,
                       .n = weft_budget_trained(&engine->plan),
                       .clip = self->clip};
-    weft_status status = WEFT_OK;
-    if (weft_plan_scales(&engine->plan)) clip.seed = scalars->seed;
-    WEFT_PLUGIN_CALL(status, engine->kernels, clip, err, engine->device, NULL, &clip);
-    return status;
-}
-
-weft_status weft_norm_run(weft_stepper *self, weft_slot_ref work, int32_t slot, weft_error *err) {
-    const weft_engine *engine = self->engine;
-    const weft_ref sums = engine->scalars.square_sums;
-    const scratch with = {work, slot};
     weft_norm_exchange walk = {0};
-    weft_status status = sum_table(self, WEFT_NORM_OWN_CELLS, engine->gradients.ref, engine->scalars.nodes,
+    weft_status status = sum_table(self, WEFT_NORM_OWN_CELLS, engine->gradients.ref, scalars->nodes,
                                    engine->plan.layout->grid, &with, err);
     if (status == WEFT_OK)
-        status = sum_table(self, WEFT_NORM_OWNED, engine->gradients.ref, engine->scalars.nodes, 0, &with, err);
+        status = sum_table(self, WEFT_NORM_OWNED, engine->gradients.ref, scalars->nodes, 0, &with, err);
     while (status == WEFT_OK && weft_norm_exchange_next(&engine->plan, &walk))
         status = exchange_numbers(self, &walk, err);
-    if (status == WEFT_OK) status = sum_table(self, WEFT_NORM_NODES, engine->scalars.nodes, sums, 0, &with, err);
+    if (status == WEFT_OK) status = sum_table(self, WEFT_NORM_NODES, scalars->nodes, sums, 0, &with, err);
     if (status == WEFT_OK) status = sum_table(self, WEFT_NORM_WHOLE, engine->gradients.ref, sums, 0, &with, err);
-    return status == WEFT_OK ? clip_norm(self, err) : status;
+    if (weft_plan_scales(&engine->plan)) clip.seed = scalars->seed;
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, engine->kernels, clip, err, engine->device, NULL, &clip);
+    return status;
 }

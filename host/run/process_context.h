@@ -1,8 +1,7 @@
-/* host/run/process_context.h: what a process has once, whatever runs in it: the device, and the communicator of its
- * ranks.
+/* host/run/process_context.h: the device and the communicator of a process.
  *
- * An engine has a rank span in it: ranks of the world that follow one another. Several engines may have rank spans
- * at once, those of one process one after the other. */
+ * An engine has a rank span in it: consecutive ranks of the world. Several engines may have rank spans at once,
+ * those of one process in sequence. */
 #ifndef WEFT_HOST_RUN_PROCESS_CONTEXT_H
 #define WEFT_HOST_RUN_PROCESS_CONTEXT_H
 
@@ -15,51 +14,50 @@ typedef struct weft_process_context {
     const weft_device_plugin *kernels;
     weft_device *device;
     weft_device_info device_info;
-    const weft_comm_plugin *comm_plugin; /* NULL: one rank, and nothing to exchange with */
+    const weft_comm_plugin *comm_plugin; /* NULL: one rank */
     weft_comm *comm;
     weft_comm_info comm_info;
     int32_t *nodes; /* [size of the world] each rank's machine */
     weft_process_context_group *groups;
     int32_t n_groups;
-    bool broken;    /* ranks that were to meet have not, for this one: others may wait in that for ever */
-    bool abandoned; /* `destroy` of the communicator waits for nobody */
+    bool broken;    /* a collective call has failed on this rank: others may wait in it forever */
+    bool abandoned; /* `destroy` of the communicator does not wait for other ranks */
 } weft_process_context;
 
-/* The device and communicator that the run names, the latter if the run has loaded one; its world must be the one that
- * the launcher's variables told. In a world that is only planned for, nobody is spoken to: this is rank 0 of as many.
- * Their plugins stay loaded, but the configuration of `run` must outlive the process context. [collective] */
+/* Opens the run's device, and its communicator if it has loaded one, whose world must be the launcher's. A planned
+ * world has no communication: this is rank 0 of as many. The plugins stay loaded; the configuration of `run` must
+ * outlive the process context. [collective] */
 weft_status weft_process_context_open(weft_process_context **out, const weft_run *run, weft_error *err);
-/* This rank has failed before it opened a process context, so the others of its launcher wait for it in `create` for
- * ever: mpiexec takes an exit before MPI_Init for a good one. It creates the communicator, and must then end: to end
- * without `destroy` is how a rank of a communicator tells its launcher that it has failed. Does nothing in every
- * other process. path, overrides: the run's; where they cannot be read, the default communicator is taken. */
+/* For a rank that fails before it opens a process context, while the others wait for it in `create`: mpiexec takes
+ * an exit before MPI_Init for a success. It creates the communicator, and must then exit without `destroy`, which
+ * reports the failure to the launcher. Does nothing in other processes. path, overrides: the run's; if they cannot
+ * be read, the default communicator is used. */
 void weft_process_context_meet_failed(const char *path, const char *const *overrides, size_t n_overrides);
-/* This rank has failed: nothing of the device waits for other ranks any longer, where the communicator can see to that,
- * and every later exchange fails. NULL is fine, and so is a second call. */
+/* After a failure of this rank: the device stops waiting for other ranks, if the communicator supports it, and every
+ * later exchange fails. NULL is fine, and so is a second call. */
 void weft_process_context_abandon(weft_process_context *self);
-/* failed: peers may be gone or waiting, so the world is not ended in good order. NULL is fine. */
+/* failed: other ranks may be gone or waiting, so nothing collective is called. NULL is fine. */
 void weft_process_context_close(weft_process_context *self, bool failed);
 
-/* What the device says of itself, for a plan to be made by: `info` has nobody to tell that it cannot measure something,
- * so a call behind it is asked. */
+/* Gets the device's info for a plan. `info` cannot report a failed measurement, so a call after it is checked. */
 weft_status weft_device_measure(weft_device_info *out, const weft_device_plugin *kernels, weft_device *device,
                                 weft_error *err);
 
 int32_t weft_process_context_rank(const weft_process_context *self);
 int32_t weft_process_context_size(const weft_process_context *self);
-/* Machines that n ranks from `base` on are on. */
+/* The number of machines of n ranks from `base` on. */
 int32_t weft_process_context_nodes(const weft_process_context *self, int32_t base, int32_t n);
 
-/* The group of these n world ranks in their order: made when it is first asked for, and kept. [collective: those] */
+/* Returns the group of these n world ranks in order, created at the first call. [collective: those] */
 weft_status weft_process_context_group_of(weft_process_context *self, weft_comm_group **out, const int32_t *ranks,
                                           int32_t n, weft_error *err);
 
-/* all: [size][bytes], what every rank has at `mine`. [collective] */
+/* All-gather of `bytes` bytes per rank. all: [size][bytes]. [collective] */
 weft_status weft_process_context_share(weft_process_context *self, void *all, const void *mine, int64_t bytes,
                                        weft_error *err);
 
-/* Where an engine runs: `world` ranks of the process context from `base` on, of which this process has the place
- * `rank`. An engine that is only planned may have any. */
+/* `world` ranks of the process context from `base` on; this process is number `rank`, which may be any for an engine
+ * that is only planned. */
 typedef struct weft_rank_span {
     weft_process_context *process_context;
     int32_t base, rank, world;

@@ -1,12 +1,43 @@
 /* host/run/ranks.c: see ranks.h. */
 #include "run/ranks.h"
 
+#include "base/alloc.h"
 #include "launch/heartbeat.h"
 #include "plugin/enter.h"
 
 #include <stdlib.h>
 
-void weft_ranks_take(weft_ranks *self, const weft_rank_span *rank_span) {
+void weft_traffic_add(weft_traffic *to, const weft_traffic *more, int32_t world) {
+    for (int kind = 0; kind < WEFT_N_TRAFFIC; kind++) to->sent[kind] += more->sent[kind];
+    for (int32_t rank = 0; rank < world; rank++) to->to[rank] += more->to[rank];
+    for (int cut = 0; cut < WEFT_MAX_CUTS; cut++)
+        for (int scope = 0; scope <= WEFT_SCOPE_ACROSS; scope++) to->each[cut][scope] += more->each[cut][scope];
+    to->everyone += more->everyone;
+    to->steps += more->steps;
+}
+
+const char *weft_traffic_name(int32_t kind) {
+    static const char *const names[WEFT_N_TRAFFIC] = {"other",       "gather",        "gather sum", "reduce all",
+                                                      "reduce node", "reduce across", "refresh",    "send",
+                                                      "norm",        "losses"};
+    return names[kind >= 0 && kind < WEFT_N_TRAFFIC ? kind : WEFT_TRAFFIC_OTHER];
+}
+
+int32_t weft_traffic_of(const weft_instruction *instruction) {
+    switch (instruction->kind) {
+    case WEFT_INSTRUCTION_GATHER: return instruction->what == WEFT_PAYLOAD_SUM ? WEFT_TRAFFIC_SUM : WEFT_TRAFFIC_GATHER;
+    case WEFT_INSTRUCTION_REDUCE:
+        return instruction->scope == WEFT_SCOPE_ALL      ? WEFT_TRAFFIC_REDUCE_ALL
+               : instruction->scope == WEFT_SCOPE_NODE   ? WEFT_TRAFFIC_REDUCE_NODE
+               : instruction->scope == WEFT_SCOPE_ACROSS ? WEFT_TRAFFIC_REDUCE_ACROSS
+                                                         : WEFT_TRAFFIC_OTHER;
+    case WEFT_INSTRUCTION_REFRESH: return WEFT_TRAFFIC_REFRESH;
+    case WEFT_INSTRUCTION_SEND: return WEFT_TRAFFIC_SEND;
+    default: return WEFT_TRAFFIC_OTHER;
+    }
+}
+
+void weft_ranks_set(weft_ranks *self, const weft_rank_span *rank_span) {
     self->process_context = rank_span->process_context;
     self->plugin = rank_span->process_context->comm_plugin;
     self->comm = rank_span->process_context->comm;
@@ -17,40 +48,24 @@ void weft_ranks_take(weft_ranks *self, const weft_rank_span *rank_span) {
     self->world = rank_span->world;
 }
 
-static weft_status make_counts(weft_ranks *self, weft_error *err) {
-    self->sent = calloc(1, sizeof *self->sent);
-    if (self->sent != NULL) self->sent->to = calloc((size_t)self->world, sizeof *self->sent->to);
-    if (self->sent != NULL && self->sent->to != NULL) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_MEMORY, "no memory to count what goes to %d ranks", (int)self->world);
-}
-
-void weft_ranks_leave(weft_ranks *self) {
+void weft_ranks_clear(weft_ranks *self) {
     if (self->sent != NULL) free(self->sent->to);
     free(self->sent);
     self->sent = NULL;
 }
 
-weft_status weft_ranks_meet(weft_ranks *self, weft_error *err) {
+weft_status weft_ranks_create_group(weft_ranks *self, weft_error *err) {
     weft_status status = WEFT_OK;
     int32_t *ranks = NULL;
     if (self->world == 1 || self->sent != NULL) return WEFT_OK;
-    status = make_counts(self, err);
-    if (status != WEFT_OK || self->world == weft_process_context_size(self->process_context)) return status;
-    ranks = malloc((size_t)self->world * sizeof *ranks);
-    if (ranks == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the group of %d ranks", self->world);
+    self->sent = weft_alloc(1, sizeof *self->sent);
+    self->sent->to = weft_alloc(self->world, sizeof *self->sent->to);
+    if (self->world == weft_process_context_size(self->process_context)) return WEFT_OK;
+    ranks = weft_alloc(self->world, sizeof *ranks);
     for (int32_t rank = 0; rank < self->world; rank++) ranks[rank] = self->base + rank;
     status = weft_process_context_group_of(self->process_context, &self->everyone, ranks, self->world, err);
     free(ranks);
     return status;
-}
-
-/* Ranks of a scope's group of this rank, by their places. */
-static int32_t list_members(const weft_ranks *self, int32_t *out, const weft_cut *cut, int32_t scope) {
-    const int32_t n = weft_scope_size(cut, scope);
-    for (int32_t rank = 0; rank < self->world; rank++)
-        if (weft_scope_together(cut, scope, rank, self->rank))
-            out[weft_scope_place(cut, scope, rank)] = self->base + rank;
-    return n;
 }
 
 weft_status weft_ranks_group(weft_ranks *self, const weft_cut *cut, weft_error *err) {
@@ -62,13 +77,14 @@ weft_status weft_ranks_group(weft_ranks *self, const weft_cut *cut, weft_error *
         return weft_error_set(err, WEFT_E_UNSUPPORTED,
                               "the strategy cuts units over more than %d sizes of rank groups: this host makes no more",
                               (int)WEFT_MAX_CUTS);
-    ranks = malloc((size_t)self->world * sizeof *ranks);
-    if (ranks == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the groups of %d ranks", self->world);
+    ranks = weft_alloc(self->world, sizeof *ranks);
     self->cuts[self->n_cuts].group = cut->group;
     for (int32_t scope = WEFT_SCOPE_ALL; scope <= WEFT_SCOPE_ACROSS && status == WEFT_OK; scope++) {
-        const int32_t n = list_members(self, ranks, cut, scope);
+        for (int32_t rank = 0; rank < self->world; rank++)
+            if (weft_scope_together(cut, scope, rank, self->rank))
+                ranks[weft_scope_place(cut, scope, rank)] = self->base + rank;
         status = weft_process_context_group_of(self->process_context, &self->cuts[self->n_cuts].by_scope[scope], ranks,
-                                               n, err);
+                                               weft_scope_size(cut, scope), err);
     }
     if (status == WEFT_OK) self->n_cuts++;
     free(ranks);
@@ -83,13 +99,19 @@ weft_comm_group *weft_ranks_group_of(const weft_ranks *self, const weft_cut *cut
 
 static weft_cut cut_of_size(const weft_ranks *self, int32_t index) {
     const int32_t size = self->cuts[index].group;
-    const weft_cut cut = {self->world, size, self->world / size};
-    return cut;
+    return (weft_cut){self->world, size, self->world / size};
 }
 
-/* Every collective exchange of a step gives each other rank of its group `bytes`. */
-static void count_for_group(const weft_ranks *self, const weft_transfer *what, int64_t bytes) {
+/* Each other rank of a collective exchange's group gets `bytes`. */
+static void count_exchange(const weft_ranks *self, weft_exchange_fn *how, const weft_transfer *what) {
+    const int64_t bytes = what->n * weft_dtype_bytes(what->dtype);
     weft_traffic *sent = self->sent;
+    if (sent == NULL || !self->counts || what->traffic == WEFT_TRAFFIC_OTHER || how == self->plugin->recv) return;
+    if (how == self->plugin->send) {
+        sent->to[what->peer] += bytes;
+        sent->sent[what->traffic] += bytes;
+        return;
+    }
     for (int32_t i = 0; i < self->n_cuts; i++)
         for (int32_t scope = WEFT_SCOPE_ALL; scope <= WEFT_SCOPE_ACROSS; scope++) {
             const weft_cut cut = cut_of_size(self, i);
@@ -100,17 +122,6 @@ static void count_for_group(const weft_ranks *self, const weft_transfer *what, i
         }
     sent->everyone += bytes;
     sent->sent[what->traffic] += bytes * (self->world - 1);
-}
-
-static void count_exchange(const weft_ranks *self, weft_exchange_fn *how, const weft_transfer *what) {
-    const int64_t bytes = what->n * weft_dtype_bytes(what->dtype);
-    if (self->sent == NULL || !self->counts || what->traffic == WEFT_TRAFFIC_OTHER || how == self->plugin->recv) return;
-    if (how != self->plugin->send) {
-        count_for_group(self, what, bytes);
-        return;
-    }
-    self->sent->to[what->peer] += bytes;
-    self->sent->sent[what->traffic] += bytes;
 }
 
 int64_t weft_ranks_sent_to(const weft_ranks *self, int32_t rank) {
@@ -142,29 +153,16 @@ weft_status weft_ranks_start(const weft_ranks *self, weft_comm_handle **out, wef
     return weft_plugin_leave(before, how(self->comm, out, &exchange, err), err);
 }
 
-weft_status weft_ranks_wait(const weft_ranks *self, weft_comm_handle **handle, weft_error *err) {
-    weft_status status = WEFT_OK;
-    if (*handle == NULL) return WEFT_OK;
-    weft_heartbeat_wait();
-    WEFT_PLUGIN_CALL(status, self->plugin, wait, err, self->comm, *handle);
-    weft_heartbeat_go();
-    *handle = NULL;
-    return status;
-}
-
 weft_status weft_ranks_join(const weft_ranks *self, weft_comm_handle **handle, weft_stream *stream, weft_error *err) {
     weft_status status = WEFT_OK;
     if (*handle == NULL) return WEFT_OK;
-    if (!WEFT_HAS(self->plugin, join) || self->plugin->join == NULL) return weft_ranks_wait(self, handle, err);
     weft_heartbeat_wait();
-    WEFT_PLUGIN_CALL(status, self->plugin, join, err, self->comm, *handle, stream);
+    if (WEFT_HAS(self->plugin, join) && self->plugin->join != NULL)
+        WEFT_PLUGIN_CALL(status, self->plugin, join, err, self->comm, *handle, stream);
+    else WEFT_PLUGIN_CALL(status, self->plugin, wait, err, self->comm, *handle);
     weft_heartbeat_go();
     *handle = NULL;
     return status;
-}
-
-void weft_ranks_poke(const weft_ranks *self) {
-    if (self->comm != NULL && self->plugin->poke != NULL) WEFT_PLUGIN_TELL(self->plugin, poke, self->comm);
 }
 
 weft_status weft_ranks_check(const weft_ranks *self, weft_error *err) {
@@ -179,4 +177,32 @@ weft_status weft_ranks_exchange(const weft_ranks *self, weft_exchange_fn *how, c
     weft_comm_handle *handle = NULL;
     weft_status status = weft_ranks_start(self, &handle, how, name, what, err);
     return status == WEFT_OK ? weft_ranks_join(self, &handle, what->stream, err) : status;
+}
+
+bool weft_ranks_need_connecting(const weft_ranks *self) {
+    return self->world > 1 && self->comm != NULL && WEFT_HAS(self->plugin, connect) && self->plugin->connect != NULL;
+}
+
+static weft_status connect_channels(const weft_ranks *self, int32_t peer, const bool *lanes, bool sends,
+                                    weft_error *err) {
+    weft_status status = WEFT_OK;
+    for (int32_t lane = 0; lane < WEFT_COMM_LANES && status == WEFT_OK; lane++)
+        if (lanes[lane])
+            WEFT_PLUGIN_CALL(status, self->plugin, connect, err, self->comm, self->everyone, peer, lane, sends);
+    if (status == WEFT_OK) return WEFT_OK;
+    return weft_error_prefix(err, "connecting %s rank %d: ", sends ? "to" : "from", (int)peer);
+}
+
+weft_status weft_ranks_connect(const weft_ranks *self, const weft_p2p_channels *lanes, weft_error *err) {
+    weft_status status = WEFT_OK;
+    if (!weft_ranks_need_connecting(self)) return WEFT_OK;
+    weft_heartbeat_wait();
+    for (int32_t sender = 0; sender < self->world && status == WEFT_OK; sender++) {
+        if (sender != self->rank) status = connect_channels(self, sender, lanes[sender].receives, false, err);
+        for (int32_t to = 0; sender == self->rank && to < self->world && status == WEFT_OK; to++)
+            status = connect_channels(self, to, lanes[to].sends, true, err);
+    }
+    weft_heartbeat_go();
+    if (status != WEFT_OK) self->process_context->broken = true;
+    return status;
 }

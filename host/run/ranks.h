@@ -1,16 +1,52 @@
-/* host/run/ranks.h: the ranks of one engine: who they are, and the groups in which they exchange.
+/* host/run/ranks.h: the ranks of one engine and their groups.
  *
- * The ranks of an engine are `world` ranks of the communicator that follow one another, from `base` on; all numbers in
- * programs count from there. An engine without a communicator is a world of one. */
+ * An engine has `world` consecutive ranks of the communicator, from `base` on; all numbers in programs count from
+ * there. An engine without a communicator has one rank. */
 #ifndef WEFT_HOST_RUN_RANKS_H
 #define WEFT_HOST_RUN_RANKS_H
 
 #include "program/terms.h"
 #include "run/process_context.h"
-#include "run/traffic.h"
+
+#include <weft/strategy.h>
+
+/* Bytes that a rank sends in optimizer steps, by purpose and receiver. Each other rank of an exchange counts with
+ * its row, independent of the library's algorithm. A run counts at the start of an exchange; report/all_rank_plan.c
+ * adds the same up from programs. */
+
+typedef enum weft_traffic_kind {
+    WEFT_TRAFFIC_OTHER = 0, /* evaluations, checkpoints: not counted */
+    WEFT_TRAFFIC_GATHER = 1,
+    WEFT_TRAFFIC_SUM = 2, /* GATHER of a finished sum */
+    WEFT_TRAFFIC_REDUCE_ALL = 3,
+    WEFT_TRAFFIC_REDUCE_NODE = 4,
+    WEFT_TRAFFIC_REDUCE_ACROSS = 5,
+    WEFT_TRAFFIC_REFRESH = 6,
+    WEFT_TRAFFIC_SEND = 7,
+    WEFT_TRAFFIC_NORM = 8,
+    WEFT_TRAFFIC_LOSSES = 9, /* gathered with NORM */
+    WEFT_N_TRAFFIC = 10
+} weft_traffic_kind;
+
+enum { WEFT_MAX_CUTS = 8 }; /* sizes of rank groups that units are cut over */
+
+/* The cost of counting does not depend on the number of ranks: a group's bytes are counted per group, and
+ * weft_ranks_sent_to adds them up per rank. */
+typedef struct weft_traffic {
+    int64_t sent[WEFT_N_TRAFFIC];
+    int64_t steps;                                      /* counted */
+    int64_t *to;                                        /* [world] all kinds, point to point */
+    int64_t each[WEFT_MAX_CUTS][WEFT_SCOPE_ACROSS + 1]; /* to each other rank of a cut's group */
+    int64_t everyone;                                   /* to each other rank of the world */
+} weft_traffic;
+
+void weft_traffic_add(weft_traffic *to, const weft_traffic *more, int32_t world);
+
+const char *weft_traffic_name(int32_t kind); /* "reduce all" */
+int32_t weft_traffic_of(const weft_instruction *instruction);
 
 typedef struct weft_ranks {
-    const weft_comm_plugin *plugin; /* NULL: one rank, and nothing to exchange with */
+    const weft_comm_plugin *plugin; /* NULL: one rank */
     weft_comm *comm;
     weft_comm_info info;
     int32_t base, rank, world;
@@ -21,44 +57,57 @@ typedef struct weft_ranks {
         weft_comm_group *by_scope[WEFT_SCOPE_ACROSS + 1];
     } cuts[WEFT_MAX_CUTS];
     int32_t n_cuts;
-    weft_traffic *sent; /* what this rank has sent while `counts` was true; NULL: it has nobody to send to */
+    weft_traffic *sent; /* by this rank while `counts` was true; NULL: a single rank */
     bool counts;
 } weft_ranks;
 
-/* The ranks of a rank span; nothing is exchanged yet. */
-void weft_ranks_take(weft_ranks *self, const weft_rank_span *rank_span);
-/* Makes `everyone`, unless it is there. [collective] */
-weft_status weft_ranks_meet(weft_ranks *self, weft_error *err);
-void weft_ranks_leave(weft_ranks *self); /* frees what is counted */
+/* Sets the ranks of a rank span, without communication. */
+void weft_ranks_set(weft_ranks *self, const weft_rank_span *rank_span);
+/* Creates `everyone`, unless it exists. [collective] */
+weft_status weft_ranks_create_group(weft_ranks *self, weft_error *err);
+void weft_ranks_clear(weft_ranks *self); /* frees the counts */
 
-/* Makes the groups of a cut, unless they are there. [collective] */
+/* Creates the groups of a sharding, unless they exist. [collective] */
 weft_status weft_ranks_group(weft_ranks *self, const weft_cut *cut, weft_error *err);
 weft_comm_group *weft_ranks_group_of(const weft_ranks *self, const weft_cut *cut, int32_t scope);
 
-/* Bytes that this rank gave to another one while they were counted. */
+/* Counted bytes from this rank to another one. */
 int64_t weft_ranks_sent_to(const weft_ranks *self, int32_t rank);
 
-/* An exchange of the table, by the name of its slot. */
+/* The arguments of an exchange. */
 typedef struct weft_transfer {
     weft_comm_group *group;
-    weft_stream *stream; /* in which it has its place; NULL: the device's first */
+    weft_stream *stream; /* its stream; NULL: the device's first */
     weft_ref to, from;
     int64_t n;
     int32_t dtype, peer, tag, lane;
     int32_t traffic; /* weft_traffic_kind */
 } weft_transfer;
+
 weft_status weft_ranks_start(const weft_ranks *self, weft_comm_handle **out, weft_exchange_fn *how, const char *name,
                              const weft_transfer *what, weft_error *err);
-weft_status weft_ranks_wait(const weft_ranks *self, weft_comm_handle **handle, weft_error *err); /* NULL is done */
-/* What is queued in the stream from now on sees the result; the host waits where the communicator needs it. */
+
+/* Later work in the stream sees the result; the host waits if the communicator needs it. */
 weft_status weft_ranks_join(const weft_ranks *self, weft_comm_handle **handle, weft_stream *stream, weft_error *err);
-void weft_ranks_poke(const weft_ranks *self);
-/* What went wrong behind calls that have returned: an exchange that was given up ends, too, and what it left means
- * nothing. To be asked once the device has ended what was queued. */
+/* Returns an asynchronous failure. Aborted exchanges complete too, with undefined results. After the device has
+ * completed its queued work. */
 weft_status weft_ranks_check(const weft_ranks *self, weft_error *err);
 
-/* Starts, and the stream waits. */
+/* Starts and joins. */
 weft_status weft_ranks_exchange(const weft_ranks *self, weft_exchange_fn *how, const char *name,
                                 const weft_transfer *what, weft_error *err);
+
+/* Some communicators need ranks to be connected before they send to each other (weft/comm.h). */
+
+/* The channels between this rank and another. */
+typedef struct weft_p2p_channels {
+    bool sends[WEFT_COMM_LANES], receives[WEFT_COMM_LANES];
+} weft_p2p_channels;
+
+bool weft_ranks_need_connecting(const weft_ranks *self);
+
+/* lanes: [world], consistent on both sides. All ranks process the same list in order of sender, receiver, lane, so
+ * no two wait for each other in different orders. Existing connections stay. [collective] */
+weft_status weft_ranks_connect(const weft_ranks *self, const weft_p2p_channels *lanes, weft_error *err);
 
 #endif

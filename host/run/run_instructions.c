@@ -1,27 +1,19 @@
-/* host/run/run_instructions.c: see run_instructions.h. One function per instruction kind. */
-#include "run/run_instructions.h"
-
-#include "run/compute.h"
+/* host/run/run_instructions.c: one function per kind of instruction; communication.c has those that communicate. */
 #include "launch/heartbeat.h"
-#include "program/budget.h"
 #include "plugin/enter.h"
-#include "run/bind.h"
-#include "run/nonfinite.h"
-#include "run/in_flight.h"
+#include "program/budget.h"
 #include "run/hidden.h"
-#include "run/micro_batch.h"
-#include "run/norm.h"
-#include "run/communication.h"
+#include "run/stepper.h"
 #include "run/values.h"
 
 enum { HP_GUARD = 0xA5 };
 
-/* For the next update, with the step's learning rate. */
+/* Calls the optimizer's prepare for the next update, with the step's learning rate. */
 static weft_status prepare_update(weft_stepper *self, weft_error *err) {
     const weft_engine *engine = self->engine;
     const weft_step_info info = {(uint32_t)sizeof info, 0, engine->updates + 1, self->lr};
     const size_t n = (size_t)engine->plan.hp_bytes;
-    unsigned char *guard = (unsigned char *)self->hp + n; /* behind what the optimizer says that it writes */
+    unsigned char *guard = (unsigned char *)self->hp + n; /* after hp_size bytes */
     weft_status status = WEFT_OK;
     memset(guard, HP_GUARD, WEFT_MAX_HP - n);
     WEFT_PLUGIN_CALL(status, engine->optimizer_plugin, prepare, err, engine->optimizer, self->hp, &info);
@@ -35,7 +27,7 @@ static weft_status prepare_update(weft_stepper *self, weft_error *err) {
     return status;
 }
 
-/* What a model that drops elements draws by. */
+/* The counter of the model's random numbers for dropout. */
 static void put_first_rows(weft_stepper *self) {
     const int64_t n = weft_budget_first_rows(&self->engine->plan) / weft_dtype_bytes(WEFT_I64);
     for (int64_t m = 0; m < n && self->step > 0; m++)
@@ -46,10 +38,10 @@ weft_status weft_step_send_first_rows(weft_stepper *self, weft_error *err) {
     const int64_t bytes = weft_budget_first_rows(&self->engine->plan);
     if (bytes == 0) return WEFT_OK;
     put_first_rows(self);
-    return weft_stream_sync_send(&self->order, self->engine->scalars.first, self->first_out, bytes, NULL, err);
+    return weft_stream_sync_upload(&self->order, self->engine->scalars.first, self->first_out, bytes, NULL, err);
 }
 
-/* COUNT, and behind it what losses are multiplied by. */
+/* COUNT, followed by the seed of the losses. */
 static void put_count(const weft_stepper *self) {
     const weft_engine *engine = self->engine;
     float *seed = (float *)(void *)(self->count_out + 1);
@@ -67,31 +59,82 @@ weft_status weft_step_put_numbers(weft_stepper *self, weft_error *err) {
 static weft_status on_count(void *context, const weft_instruction *instruction, const weft_instruction_slots *slots,
                             weft_error *err) {
     weft_stepper *self = context;
-    const weft_engine *engine = self->engine;
     (void)instruction;
     (void)slots;
     put_count(self);
-    return weft_stream_sync_send(&self->order, engine->scalars.count, self->count_out,
-                                 weft_dtype_bytes(WEFT_F64) + weft_dtype_bytes(WEFT_F32), NULL, err);
+    return weft_stream_sync_upload(&self->order, self->engine->scalars.count, self->count_out,
+                                   weft_dtype_bytes(WEFT_F64) + weft_dtype_bytes(WEFT_F32), NULL, err);
 }
 
-/* Where each instruction is timed, what it has queued is no other one's: a device that queues is waited for. */
+/* Waits after each timed instruction: work of a device that queues would count for a later one. */
 static weft_status settle(void *context, weft_error *err) {
     const weft_stepper *self = context;
     return weft_stream_sync_finish(&self->order, err);
 }
 
-/* Between the calls of a segment exchanges that are under way are driven. A micro-batch on its way to the device is
- * no part of the segment's first call. */
+static void bind_gradients(weft_stepper *self, const weft_instruction_slots *slots) {
+    const weft_declared *declared = self->engine->plan.declared;
+    for (int32_t i = 0; i < declared->n_parameters; i++) {
+        const weft_parameter *p = &declared->parameters[i];
+        const int32_t slot = slots->gradients != NULL ? slots->gradients[p->unit] : -1;
+        self->gradients[i] = (weft_slot_ref){0};
+        if (!p->trainable || slot < 0) continue;
+        self->gradients[i] = weft_step_gradient(self, p->unit, slot);
+        self->gradients[i].start = weft_f32_bytes(p->offset);
+        self->gradients[i].ref = weft_ref_at(self->gradients[i].ref, self->gradients[i].start);
+        self->gradients[i].bytes -= self->gradients[i].start;
+    }
+}
+
+/* Loads the instruction's micro-batch, finds the graph of its segment and binds the slots; in-flight exchanges are
+ * driven between the segment's calls. out is valid until the next call. */
 static weft_status bind_instruction(weft_stepper *self, weft_graph_binding *out, const weft_graph **graph,
                                     const weft_instruction *instruction, const weft_instruction_slots *slots,
                                     weft_error *err) {
-    weft_status status = weft_step_bind(self, out, graph, instruction, slots, err);
-    if (status == WEFT_OK && self->sink != NULL) status = settle(self, err);
-    if (status != WEFT_OK || !weft_in_flight_under_way(self)) return status;
-    out->between = weft_in_flight_poke;
-    out->between_context = self;
-    return WEFT_OK;
+    const weft_engine *engine = self->engine;
+    const int32_t m = instruction->micro_batch;
+    const weft_slot_ref micro_batch = weft_step_slot(self, slots->micro_batch);
+    weft_status status = weft_step_load_micro_batch(self, m, micro_batch, err);
+    if (status != WEFT_OK) return status;
+    *graph = weft_graph_set_at(self->mode_plan->graphs, self->micro_batch.length, instruction->segment);
+    if (*graph == NULL)
+        return weft_error_set(err, WEFT_E_HOST, "no graph was made for micro-batches of %d positions",
+                              self->micro_batch.length);
+    bind_gradients(self, slots);
+    *out = (weft_graph_binding){.parameters = engine->compute_refs,
+                                .dtypes = engine->compute_dtypes,
+                                .tables = engine->tables,
+                                .carry_in = weft_step_slot(self, slots->carry_in),
+                                .carry_out = weft_step_slot(self, slots->carry_out),
+                                .d_carry_out = weft_step_slot(self, slots->d_carry_out),
+                                .d_carry_in = weft_step_slot(self, slots->d_carry_in),
+                                .tape = weft_step_slot(self, slots->tape),
+                                .work = weft_step_slot(self, slots->work),
+                                .loss = weft_ref_at(engine->scalars.losses,
+                                                    weft_f64_bytes(self->mode_plan->losses[m].position)),
+                                .seed = {.ref = engine->scalars.seed, .bytes = weft_dtype_bytes(WEFT_F32)},
+                                .gradients = self->gradients,
+                                .sink = self->sink};
+    weft_micro_batch_bind(out, micro_batch, self->micro_batch.rows, self->micro_batch.length);
+    if (self->mode_plan == &engine->plan.train && engine->plan.draws) {
+        out->first.bytes = weft_dtype_bytes(WEFT_I64);
+        out->first.ref = weft_ref_at(engine->scalars.first, out->first.bytes * m);
+    }
+    if (self->n_in_flight > 0 && engine->ranks.plugin->poke != NULL) {
+        out->between = weft_communication_poke;
+        out->between_context = self;
+    }
+    return self->sink != NULL ? settle(self, err) : WEFT_OK; /* the upload is not part of the segment's first call */
+}
+
+/* Reports the bytes that the instruction touched to the trace. */
+static void report_slots(const weft_stepper *self, const weft_instruction_slots *slots) {
+    const int32_t all[] = {slots->micro_batch, slots->carry_in,    slots->carry_out, slots->tape,
+                           slots->work,        slots->d_carry_out, slots->d_carry_in};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i] >= 0) weft_trace_use(self->trace, all[i], self->used[all[i]]);
+    for (int32_t u = 0; slots->gradients != NULL && u < self->engine->plan.layout->n_units; u++)
+        if (slots->gradients[u] >= 0) weft_trace_use(self->trace, slots->gradients[u], self->used[slots->gradients[u]]);
 }
 
 static weft_status on_forward(void *context, const weft_instruction *instruction, const weft_instruction_slots *slots,
@@ -101,8 +144,8 @@ static weft_status on_forward(void *context, const weft_instruction *instruction
     const weft_graph *graph = NULL;
     weft_status status = bind_instruction(self, &binding, &graph, instruction, slots, err);
     if (status == WEFT_OK) status = weft_graph_forward(graph, &binding, false, err);
-    weft_step_report(self, slots);
-    if (status == WEFT_OK && self->find_culprit) status = weft_nonfinite_look(self, instruction, &binding, err);
+    report_slots(self, slots);
+    if (status == WEFT_OK && self->find_culprit) status = weft_nonfinite_check(self, instruction, &binding, err);
     if (status == WEFT_OK && self->hidden != NULL && self->step == 0)
         status = weft_hidden_add(self->hidden, self, instruction, graph, &binding, err);
     if (status == WEFT_OK) status = weft_values_forward(self, instruction, &binding, err);
@@ -116,19 +159,22 @@ static weft_status on_recompute(void *context, const weft_instruction *instructi
     const weft_graph *graph = NULL;
     weft_status status = bind_instruction(self, &binding, &graph, instruction, slots, err);
     if (status == WEFT_OK) status = weft_graph_forward(graph, &binding, true, err);
-    weft_step_report(self, slots);
+    report_slots(self, slots);
     return status;
 }
 
 static weft_status on_backward(void *context, const weft_instruction *instruction, const weft_instruction_slots *slots,
                                weft_error *err) {
     weft_stepper *self = context;
+    const weft_layout *layout = self->engine->plan.layout;
     weft_graph_binding binding;
     const weft_graph *graph = NULL;
     weft_status status = bind_instruction(self, &binding, &graph, instruction, slots, err);
     if (status == WEFT_OK) status = weft_graph_backward(graph, &binding, err);
-    weft_step_claim_gradients(self, slots);
-    weft_step_report(self, slots);
+    for (int32_t u = 0; u < layout->n_units; u++) /* REDUCE reads the padding too */
+        if (slots->gradients[u] >= 0)
+            weft_trace_use(self->trace, slots->gradients[u], weft_f32_bytes(weft_layout_trained(layout, u)->numel));
+    report_slots(self, slots);
     if (status == WEFT_OK) status = weft_values_backward(self, instruction, &binding, err);
     return status;
 }
@@ -140,18 +186,11 @@ static weft_status on_norm(void *context, const weft_instruction *instruction, c
     return status == WEFT_OK ? weft_values_norm(self, instruction, err) : status;
 }
 
-/* The device runs the optimizer's body: of a crash, and of a call that lasts, both are named. */
-static weft_status run_update(const weft_engine *engine, const weft_update *args, weft_error *err) {
+/* The device runs the optimizer's body: crash reports and slow-call warnings name both plugins. */
+static weft_status update_groups(const weft_engine *engine, weft_error *err) {
     static char slot[760];
     char title[700];
     weft_doing before;
-    weft_plugin_title(title, sizeof title, engine->optimizer_plugin);
-    (void)snprintf(slot, sizeof slot, "update of %s", title);
-    before = weft_plugin_enter(engine->kernels, slot);
-    return weft_plugin_leave(before, engine->kernels->update(engine->device, NULL, args, err), err);
-}
-
-static weft_status update_groups(const weft_engine *engine, weft_error *err) {
     weft_update args = {.struct_size = (uint32_t)sizeof args,
                         .hp = engine->scalars.hp,
                         .coefficient = engine->scalars.coefficient,
@@ -161,7 +200,10 @@ static weft_status update_groups(const weft_engine *engine, weft_error *err) {
                         .region_stride = (uint32_t)sizeof *engine->regions};
     if (args.n_regions == 0) return WEFT_OK;
     WEFT_PLUGIN_ASK(args.kernel, engine->optimizer_plugin, update, engine->optimizer);
-    return run_update(engine, &args, err);
+    weft_plugin_title(title, sizeof title, engine->optimizer_plugin);
+    (void)snprintf(slot, sizeof slot, "update of %s", title);
+    before = weft_plugin_enter(engine->kernels, slot);
+    return weft_plugin_leave(before, engine->kernels->update(engine->device, NULL, &args, err), err);
 }
 
 static weft_status on_step(void *context, const weft_instruction *instruction, const weft_instruction_slots *slots,
@@ -173,19 +215,24 @@ static weft_status on_step(void *context, const weft_instruction *instruction, c
     if (self->count == 0) return WEFT_OK;
     status = prepare_update(self, err);
     if (status == WEFT_OK)
-        status = weft_stream_sync_send(&self->order, engine->scalars.hp, self->hp, engine->plan.hp_bytes, NULL, err);
+        status = weft_stream_sync_upload(&self->order, engine->scalars.hp, self->hp, engine->plan.hp_bytes, NULL, err);
     if (status == WEFT_OK) status = update_groups(engine, err);
-    if (status == WEFT_OK && engine->ranks.world == 1) status = weft_compute_copy_refresh(engine, true, err);
+    if (status == WEFT_OK && engine->ranks.world == 1) status = weft_engine_refresh_copy(engine, true, err);
     return status == WEFT_OK ? weft_values_step(self, instruction, err) : status;
 }
 
-/* For the watcher; of a WAIT it is told what is waited for. */
-static void tell_watcher(void *context, int32_t index) {
+/* Reports the instruction to the heartbeat; of a WAIT the instruction that it waits for. Without a watchdog only its
+ * kind, which costs nothing, for this process's slow-call warning. */
+static void report_instruction(void *context, int32_t index) {
     const weft_stepper *self = context;
     const weft_program *program = self->mode_plan->program;
     const weft_instruction *instruction = &program->instructions[index];
     char text[WEFT_HEARTBEAT_TEXT] = "";
     int n = 0;
+    if (!weft_heartbeat_is_watched()) {
+        weft_heartbeat_instruction(self->step, index, weft_instruction_kind_name(instruction->kind));
+        return;
+    }
     if (instruction->kind == WEFT_INSTRUCTION_WAIT) {
         n = snprintf(text, sizeof text, "WAIT for instruction %d, ", (int)instruction->waits);
         instruction = &program->instructions[instruction->waits];
@@ -194,41 +241,25 @@ static void tell_watcher(void *context, int32_t index) {
     weft_heartbeat_instruction(self->step, index, text);
 }
 
-/* Without one what is told is told by this process alone, if a call lasts: its kind is enough, and costs nothing. */
-static void tell_nobody(void *context, int32_t index) {
-    const weft_stepper *self = context;
-    weft_heartbeat_instruction(self->step, index,
-                               weft_instruction_kind_name(self->mode_plan->program->instructions[index].kind));
-}
-
-static weft_exec_table exec_table(weft_stepper *self) {
-    weft_exec_table table = {.context = self, .begin = weft_heartbeat_is_watched() ? tell_watcher : tell_nobody};
-    table.run[WEFT_INSTRUCTION_COUNT] = on_count;
-    table.run[WEFT_INSTRUCTION_FORWARD] = on_forward;
-    table.run[WEFT_INSTRUCTION_RECOMPUTE] = on_recompute;
-    table.run[WEFT_INSTRUCTION_BACKWARD] = on_backward;
-    table.run[WEFT_INSTRUCTION_NORM] = on_norm;
-    table.run[WEFT_INSTRUCTION_STEP] = on_step;
-    weft_communication_table(&table);
-    if (self->sink != NULL) table.settle = settle;
-    return table;
-}
-
 weft_status weft_step_run_part(weft_stepper *self, int32_t first, int32_t end, weft_error *err) {
     const weft_mode_plan *mode_plan = self->mode_plan;
-    const weft_exec_table table = exec_table(self);
+    weft_exec_table table = {.context = self,
+                             .begin = report_instruction,
+                             .settle = self->sink != NULL ? settle : NULL,
+                             .run = {[WEFT_INSTRUCTION_COUNT] = on_count,
+                                     [WEFT_INSTRUCTION_FORWARD] = on_forward,
+                                     [WEFT_INSTRUCTION_RECOMPUTE] = on_recompute,
+                                     [WEFT_INSTRUCTION_BACKWARD] = on_backward,
+                                     [WEFT_INSTRUCTION_NORM] = on_norm,
+                                     [WEFT_INSTRUCTION_STEP] = on_step}};
     weft_status status = WEFT_OK;
-    self->micro_batch_now = -1;
+    weft_communication_table(&table);
+    self->loaded_micro_batch = -1;
     memset(self->used, 0, (size_t)mode_plan->program->n_slots * sizeof *self->used);
-    weft_in_flight_begin(self);
-    weft_communication_pass_over(self, first);
+    weft_communication_begin(self, first);
     status = weft_program_execute_part(mode_plan->program, first, end, &mode_plan->job->spec, &table, self->trace,
                                        self->step, err);
     if (status == WEFT_OK) weft_heartbeat_rest();
     else self->engine->failed = true;
     return status;
-}
-
-weft_status weft_step_run_instructions(weft_stepper *self, weft_error *err) {
-    return weft_step_run_part(self, 0, self->mode_plan->program->n_instructions, err);
 }

@@ -1,61 +1,43 @@
-/* host/run/save.c: writes a checkpoint, or the model alone. Each rank writes what it keeps straight into the
- * final files; rank 0 makes them, writes what lies beside, the manifest last, and gives the name: nothing but that
- * rename changes what a reader sees. */
-#include "run/saving.h"
+/* host/run/save.c: writes a checkpoint, or the model only. Each rank writes its shards directly into the final
+ * files; rank 0 creates them, writes the other files, the manifest last, and renames the directory: only that
+ * changes what a reader sees. */
+#include "run/save.h"
 
 #include "adapter/adapter_save.h"
 #include "adapter/tensors.h"
 #include "base/file.h"
+#include "model/convert.h"
+#include "model/weights.h"
+#include "plugin/enter.h"
+#include "program/job.h"
 #include "run/manifest.h"
 #include "run/staging.h"
-#include "run/fetch.h"
-#include "model/convert.h"
-#include "model/packed.h"
-#include "model/weights.h"
-#include "program/states.h"
-#include "plugin/enter.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
-/* ---- types ---- */
-
-static int32_t saved_dtype(const weft_engine *engine) {
-    switch (engine->plan.run->settings.checkpoint.dtype) {
-    case WEFT_SAVE_FP32: return WEFT_F32;
-    case WEFT_SAVE_BF16: return WEFT_BF16;
-    case WEFT_SAVE_FP16: return WEFT_F16;
-    default: return weft_plan_saves_base(&engine->plan) ? engine->stored_dtype : WEFT_F32; /* as PEFT saves adapters */
-    }
-}
-
-/* True if numbers of one type come back from another as they were. */
-static bool numbers_survive(const char *values, int32_t held, int64_t n, int32_t dtype) {
-    enum { PIECE = 4096 };
-    float there[PIECE], back[PIECE];
-    const int64_t width = weft_dtype_bytes(held);
-    for (int64_t at = 0; at < n; at += PIECE) {
-        const int64_t m = n - at < PIECE ? n - at : PIECE;
-        (void)weft_convert(there, dtype, values + width * at, held, m);
-        (void)weft_convert(back, held, there, dtype, m);
-        if (memcmp(back, values + width * at, (size_t)(width * m)) != 0) return false;
-    }
-    return true;
-}
-
-/* Elements [first, end) of a parameter, which this rank keeps. */
+/* Sets *out to false if elements [first, end) of a parameter, on this rank, change in a round trip through dtype. */
 static weft_status range_survives(const weft_region *region, int32_t parameter, int64_t first, int64_t end,
                                   int32_t dtype, weft_double_buffer *double_buffer, bool *out, weft_error *err) {
+    enum { PIECE = 4096 };
     const int32_t held = weft_region_dtype(region, parameter);
+    const int64_t width = weft_dtype_bytes(held);
+    float narrow[PIECE], back[PIECE];
     weft_status status = WEFT_OK;
     for (; first < end && *out && status == WEFT_OK; first += WEFT_REGION_PIECE) {
         const int64_t n = end - first < WEFT_REGION_PIECE ? end - first : WEFT_REGION_PIECE;
         const void *values = NULL;
         status = weft_region_ask(region, double_buffer, parameter, first, n, err);
         if (status == WEFT_OK) status = weft_region_take(region, double_buffer, 0, parameter, first, &values, err);
-        if (status == WEFT_OK) *out = numbers_survive(values, held, n, dtype);
+        for (int64_t at = 0; at < n && *out && status == WEFT_OK; at += PIECE) {
+            const int64_t m = n - at < PIECE ? n - at : PIECE;
+            const char *from = (const char *)values + width * at;
+            (void)weft_convert(narrow, dtype, from, held, m);
+            (void)weft_convert(back, held, narrow, dtype, m);
+            *out = memcmp(back, from, (size_t)(width * m)) == 0;
+        }
     }
     return status;
 }
@@ -66,20 +48,23 @@ static int64_t shard_bytes(const weft_engine *engine) {
     return bytes < 1 ? 1 : (int64_t)bytes;
 }
 
-/* Whether the save has the parameter. */
 static bool is_saved(const weft_engine *engine, int32_t parameter) {
     return weft_plan_saves_base(&engine->plan) || weft_adapter_saves(engine->plan.declared, parameter);
 }
 
-/* Trained parameters that are stored in fp32 always lose bits in a narrower type. Frozen ones do not where they came
- * from files of that type, and what is packed is saved as it is. Each rank looks at what it would write. */
-static weft_status frozen_survive(const weft_saving *self, bool *out, weft_error *err) {
+/* Selects the masters that a checkpoint in a narrower type needs. Trained parameters in another type than the saved
+ * one always lose bits. Frozen ones do not if they came from files of that type, and packed ones are saved
+ * unchanged. Each rank checks its shards. */
+static weft_status choose_masters(weft_saving *self, weft_error *err) {
     const weft_region *region = &self->parameters;
     const weft_declared *declared = region->declared;
     weft_double_buffer double_buffer;
-    bool mine = true;
-    weft_status status = weft_double_buffer_open(&double_buffer, region->kernels, region->device,
-                                                 weft_f32_bytes(WEFT_REGION_PIECE), err);
+    bool mine = true, survive = true;
+    weft_status status = WEFT_OK;
+    self->record.masters = WEFT_MASTERS_NONE;
+    if (!self->is_checkpoint || self->dtype == WEFT_F32) return WEFT_OK;
+    status = weft_double_buffer_open(&double_buffer, region->kernels, region->device, weft_f32_bytes(WEFT_REGION_PIECE),
+                                     err);
     for (int32_t i = 0; i < declared->n_parameters && mine && status == WEFT_OK; i++) {
         const weft_parameter *p = &declared->parameters[i];
         const bool may_lose = !p->trainable && !weft_parameter_is_packed(p) && is_saved(self->engine, i);
@@ -89,70 +74,46 @@ static weft_status frozen_survive(const weft_saving *self, bool *out, weft_error
     }
     (void)weft_double_buffer_close(&double_buffer, NULL);
     status = weft_process_group_agree(self->peers, status, err);
-    return status == WEFT_OK ? weft_process_group_all_true(self->peers, out, mine, err) : status;
-}
-
-/* What is trained in the type that is saved has no more to lose. */
-static bool trained_survive(const weft_declared *declared, int32_t dtype) {
+    if (status == WEFT_OK) status = weft_process_group_all_true(self->peers, &survive, mine, err);
     for (int32_t i = 0; i < declared->n_parameters; i++)
-        if (declared->parameters[i].trainable && declared->parameters[i].dtype != dtype) return false;
-    return true;
-}
-
-static weft_status choose_masters(weft_saving *self, weft_error *err) {
-    bool survive = true;
-    weft_status status = WEFT_OK;
-    self->record.masters = WEFT_MASTERS_NONE;
-    if (!self->is_checkpoint || self->dtype == WEFT_F32) return WEFT_OK;
-    status = frozen_survive(self, &survive, err);
-    if (status != WEFT_OK) return status;
+        if (declared->parameters[i].trainable && declared->parameters[i].dtype != self->dtype)
+            self->record.masters = WEFT_MASTERS_TRAINABLE;
     if (!survive) self->record.masters = WEFT_MASTERS_ALL;
-    else if (!trained_survive(self->parameters.declared, self->dtype)) self->record.masters = WEFT_MASTERS_TRAINABLE;
     return status;
 }
 
 /* ---- space ---- */
 
-/* What a saved directory takes beyond its numbers: so much for what header, index and manifest say of a tensor, for the
- * last block of a file, and for the rest of state/run.json and manifest.json. */
+/* Bytes of a saved directory beyond its numbers: header, index and manifest per tensor, the last block of a file,
+ * and the rest of state/run.json and manifest.json. */
 enum { TENSOR_BYTES = 400, BLOCK_BYTES = 4096, RECORD_BYTES = 32 << 10 };
 
-/* Bytes of a saved model's directory, at most: it may need fewer by a few blocks. */
-static int64_t estimate_model_bytes(const weft_saving *self) {
-    const weft_declared *declared = self->parameters.declared;
-    int64_t bytes = 0;
-    for (int32_t i = 0; i < declared->n_parameters; i++)
-        if (is_saved(self->engine, i)) bytes += weft_packed_file_bytes(&declared->parameters[i], self->dtype);
-    bytes += (2 * (bytes / shard_bytes(self->engine)) + 1) * BLOCK_BYTES; /* two shards are larger than one may be */
-    bytes += TENSOR_BYTES * (int64_t)declared->n_parameters + (int64_t)declared->config_bytes;
-    bytes += 4 * BLOCK_BYTES; /* directory, config.json, index, last shard */
-    bytes += 4 * BLOCK_BYTES * (int64_t)declared->n_adapters;
-    return bytes + weft_text_files_bytes(self->files, BLOCK_BYTES);
-}
-
-static int64_t estimate_state_bytes(const weft_saving *self) {
+/* An upper bound of the directory's size; it may need a few blocks less. */
+static int64_t estimate_bytes(const weft_saving *self) {
     const weft_declared *declared = self->parameters.declared;
     const weft_masters masters = self->record.masters;
     const weft_plan *plan = &self->engine->plan;
-    const int64_t trained = weft_f32_bytes(weft_declared_numel(declared, true));
-    const int64_t files = plan->n_states + 2; /* masters may be one; run.json and config.ini */
-    int64_t bytes = TENSOR_BYTES * files * (int64_t)declared->n_parameters;
+    const int64_t files = plan->n_states + 2; /* with masters, run.json and config.ini */
+    int64_t bytes = 0;
+    for (int32_t i = 0; i < declared->n_parameters; i++)
+        if (is_saved(self->engine, i)) bytes += weft_packed_file_bytes(&declared->parameters[i], self->dtype);
+    bytes += (2 * (bytes / shard_bytes(self->engine)) + 1) * BLOCK_BYTES; /* two shards exceed the size of one */
+    bytes += TENSOR_BYTES * (int64_t)declared->n_parameters + (int64_t)declared->config_bytes;
+    bytes += 4 * BLOCK_BYTES * (1 + (int64_t)declared->n_adapters); /* directory, config.json, index, last shard */
+    bytes += weft_text_files_bytes(self->files, BLOCK_BYTES);
+    if (!self->is_checkpoint) return bytes;
+    bytes += files * (TENSOR_BYTES * (int64_t)declared->n_parameters + BLOCK_BYTES) + RECORD_BYTES;
     for (int32_t i = 0; i < declared->n_parameters; i++)
         if (declared->parameters[i].trainable)
             bytes += weft_states_bytes(plan->states, plan->n_states, declared->parameters[i].numel);
-    bytes += files * BLOCK_BYTES + RECORD_BYTES;
-    if (masters == WEFT_MASTERS_TRAINABLE) bytes += trained;
-    if (masters == WEFT_MASTERS_ALL) bytes += weft_f32_bytes(weft_declared_numel(declared, false));
-    return bytes;
-}
-
-static int64_t estimate_bytes(const weft_saving *self) {
-    return estimate_model_bytes(self) + (self->is_checkpoint ? estimate_state_bytes(self) : 0);
+    if (masters == WEFT_MASTERS_NONE) return bytes;
+    return bytes + weft_f32_bytes(weft_declared_numel(declared, masters == WEFT_MASTERS_TRAINABLE));
 }
 
 /* ---- the model ---- */
 
-static weft_status tell_root(void *context, const char *path, const char *tensor, const char hex[65], weft_error *err) {
+/* Notes a tensor's root for the manifest. */
+static weft_status note_root(void *context, const char *path, const char *tensor, const char hex[65], weft_error *err) {
     const weft_saving *self = context;
     const char *name = path + strlen(self->directory) + 1;
     json_t *file = json_object_get(self->roots, name);
@@ -161,10 +122,10 @@ static weft_status tell_root(void *context, const char *path, const char *tensor
         (void)json_object_set_new(self->roots, name, file);
     }
     if (json_object_set_new(file, tensor, json_string(hex)) == 0) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_MEMORY, "%s: no memory for its hashes", path);
+    return weft_error_set(err, WEFT_E_HOST, "%s: no hash can be noted of '%s'", path, tensor);
 }
 
-/* A base that was just saved beside its adapters is the one that they are of. */
+/* A base that was just saved with its adapters is their base. */
 static weft_status note_base(const weft_saving *self, weft_adapter_origin *origins, weft_error *err) {
     const weft_plan *plan = &self->engine->plan;
     weft_adapter_origin base = {0};
@@ -194,18 +155,13 @@ static weft_status write_adapter(weft_saving *self, const weft_roots *roots, wef
     return status == WEFT_OK ? weft_adapter_save(&what, roots, err) : status;
 }
 
-/* The base, unless it stays where it is, and adapters, if there are any. */
-static weft_status write_weights(weft_saving *self, const weft_roots *roots, weft_error *err) {
+static weft_status write_model(weft_saving *self, weft_error *err) {
+    const weft_roots all = {note_root, self}, *roots = self->is_checkpoint ? &all : NULL;
     weft_status status = WEFT_OK;
     if (weft_plan_saves_base(&self->engine->plan))
         status =
             weft_weights_save(&self->parameters, self->directory, self->dtype, shard_bytes(self->engine), roots, err);
-    return status == WEFT_OK ? write_adapter(self, roots, err) : status;
-}
-
-static weft_status write_model(weft_saving *self, weft_error *err) {
-    const weft_roots roots = {tell_root, self};
-    weft_status status = write_weights(self, self->is_checkpoint ? &roots : NULL, err);
+    if (status == WEFT_OK) status = write_adapter(self, roots, err);
     if (status != WEFT_OK) return status;
     if (weft_process_group_is_rank_0(self->peers)) status = weft_text_files_write(self->files, self->directory, err);
     return weft_process_group_agree(self->peers, status, err);
@@ -213,10 +169,10 @@ static weft_status write_model(weft_saving *self, weft_error *err) {
 
 /* ---- state/ ---- */
 
-/* A file of state/, by the name of what it holds. */
+/* Writes state/NAME.safetensors. */
 static weft_status write_region(weft_saving *self, const weft_region *region, const char *name, bool trainable_only,
                                 weft_error *err) {
-    const weft_roots roots = {tell_root, self};
+    const weft_roots roots = {note_root, self};
     char path[WEFT_PATH_BYTES], file[256];
     weft_status status = WEFT_OK;
     (void)snprintf(file, sizeof file, "state/%s.safetensors", name);
@@ -224,27 +180,7 @@ static weft_status write_region(weft_saving *self, const weft_region *region, co
     return status == WEFT_OK ? weft_weights_save_file(region, path, trainable_only, &roots, err) : status;
 }
 
-static weft_status write_regions(weft_saving *self, weft_error *err) {
-    const weft_plan *plan = &self->engine->plan;
-    const weft_masters masters = self->record.masters;
-    weft_status status = WEFT_OK;
-    if (masters != WEFT_MASTERS_NONE)
-        status = write_region(self, &self->parameters, "master", masters == WEFT_MASTERS_TRAINABLE, err);
-    for (int64_t i = 0; i < plan->n_states && status == WEFT_OK; i++)
-        status = write_region(self, &self->states[i], plan->states[i].name, true, err);
-    return status;
-}
-
-static weft_status make_state(const weft_saving *self, weft_error *err) {
-    char directory[WEFT_PATH_BYTES];
-    weft_status status = weft_path_join(directory, self->directory, "state", err);
-    if (status != WEFT_OK) return status;
-    if (mkdir(directory, 0777) != 0)
-        status = weft_error_set(err, WEFT_E_SYSTEM, "the directory %s cannot be made: %s", directory, strerror(errno));
-    return status;
-}
-
-/* What one rank writes once all have written theirs: the manifest is last. */
+/* Rank 0 writes the other files after all ranks' shards, the manifest last. */
 static weft_status complete_checkpoint(const weft_saving *self, weft_error *err) {
     char path[WEFT_PATH_BYTES];
     weft_status status = weft_path_join(path, self->directory, "state/run.json", err);
@@ -259,18 +195,25 @@ static weft_status complete_checkpoint(const weft_saving *self, weft_error *err)
                                err);
 }
 
-/* ---- the whole ---- */
-
 static weft_status write_checkpoint(weft_saving *self, weft_error *err) {
+    const weft_plan *plan = &self->engine->plan;
+    const weft_masters masters = self->record.masters;
+    const bool first = weft_process_group_is_rank_0(self->peers);
+    char directory[WEFT_PATH_BYTES];
     weft_status status = write_model(self, err);
-    if (status == WEFT_OK && weft_process_group_is_rank_0(self->peers)) status = make_state(self, err);
+    if (status == WEFT_OK) status = weft_path_join(directory, self->directory, "state", err);
+    if (status == WEFT_OK && first && mkdir(directory, 0777) != 0)
+        status = weft_error_set(err, WEFT_E_SYSTEM, "the directory %s cannot be made: %s", directory, strerror(errno));
     status = weft_process_group_agree(self->peers, status, err);
-    if (status == WEFT_OK) status = write_regions(self, err);
-    if (status == WEFT_OK && weft_process_group_is_rank_0(self->peers)) status = complete_checkpoint(self, err);
+    if (status == WEFT_OK && masters != WEFT_MASTERS_NONE)
+        status = write_region(self, &self->parameters, "master", masters == WEFT_MASTERS_TRAINABLE, err);
+    for (int64_t i = 0; i < plan->n_states && status == WEFT_OK; i++)
+        status = write_region(self, &self->states[i], plan->states[i].name, true, err);
+    if (status == WEFT_OK && first) status = complete_checkpoint(self, err);
     return weft_process_group_agree(self->peers, status, err);
 }
 
-/* Says what failed and that nothing is lost, on the rank that has something to say. */
+/* Adds the directory, and that earlier saves are intact, on the rank that has a message. */
 static weft_status explain_failure(const weft_saving *self, weft_status status, weft_error *err) {
     size_t n = 0;
     if (err == NULL || err->text[0] == '\0') return status;
@@ -280,13 +223,13 @@ static weft_status explain_failure(const weft_saving *self, weft_status status, 
     return status;
 }
 
-/* Saves into parent/name: rank 0 makes a directory beside it, all ranks write there, rank 0 gives it the name. */
+/* Saves into parent/name: rank 0 creates a temporary directory, all ranks write there, rank 0 renames it. */
 static weft_status write_directory(weft_saving *self, weft_error *err) {
     const weft_process_group *peers = self->peers;
     weft_staging staging = {0};
     weft_status status = WEFT_OK;
     if (weft_process_group_is_rank_0(peers)) status = weft_staging_begin(&staging, self->parent, self->name, err);
-    else status = weft_staging_name(&staging, self->parent, self->name, err);
+    else weft_staging_name(&staging, self->parent, self->name);
     if (status == WEFT_OK && weft_process_group_is_rank_0(peers))
         status = weft_space_check(self->parent, self->name, estimate_bytes(self), err);
     self->directory = staging.path;
@@ -301,9 +244,7 @@ static weft_status write_directory(weft_saving *self, weft_error *err) {
 weft_status weft_saving_run(weft_saving *self, weft_error *err) {
     weft_status status = WEFT_OK;
     self->roots = json_object();
-    if (self->roots == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for a manifest");
-    status = weft_process_group_agree(self->peers, status, err);
-    if (status == WEFT_OK) status = choose_masters(self, err);
+    status = choose_masters(self, err);
     if (status == WEFT_OK) status = write_directory(self, err);
     json_decref(self->roots);
     self->roots = NULL;
@@ -316,7 +257,12 @@ weft_status weft_saving_open(weft_saving *out, const weft_engine *engine, const 
     memset(out, 0, sizeof *out);
     out->engine = engine;
     out->peers = &engine->peers;
-    out->dtype = saved_dtype(engine);
+    switch (engine->plan.run->settings.checkpoint.dtype) {
+    case WEFT_SAVE_FP32: out->dtype = WEFT_F32; break;
+    case WEFT_SAVE_BF16: out->dtype = WEFT_BF16; break;
+    case WEFT_SAVE_FP16: out->dtype = WEFT_F16; break;
+    default: out->dtype = weft_plan_saves_base(&engine->plan) ? engine->stored_dtype : WEFT_F32; /* as PEFT does */
+    }
     out->parameters = weft_engine_parameters(engine);
     for (int64_t i = 0; i < engine->plan.n_states; i++) out->states[i] = weft_engine_state(engine, i);
     if (strlen(parent) >= sizeof out->parent || strlen(name) >= sizeof out->name)
@@ -337,23 +283,18 @@ void weft_saving_close(weft_saving *self) {
     weft_text_files_clear(&self->listed_files);
 }
 
-static weft_loss_scale scale_of(const weft_engine *engine) {
-    const weft_loss_scale none = {0};
-    return weft_plan_scales(&engine->plan) ? engine->scale : none;
-}
-
 void weft_saving_note(weft_saving *self, const weft_checkpoint_state *state, const weft_identities *identities) {
-    const weft_record record = {.state = *state,
-                                .identities = *identities,
-                                .updates = self->engine->updates,
-                                .scale = scale_of(self->engine),
-                                .stored_dtype = self->engine->stored_dtype,
-                                .choices = self->engine->choices};
+    const weft_engine *engine = self->engine;
     self->is_checkpoint = true;
-    self->record = record;
+    self->record = (weft_record){.state = *state,
+                                 .identities = *identities,
+                                 .updates = engine->updates,
+                                 .stored_dtype = engine->stored_dtype,
+                                 .choices = engine->choices};
+    if (weft_plan_scales(&engine->plan)) self->record.scale = engine->scale;
 }
 
-/* What was opened by all ranks, in place. */
+/* Runs a synchronous save, after weft_saving_open with status `opened`. */
 static weft_status run_in_place(weft_saving *self, weft_status opened, weft_error *err) {
     weft_status status = weft_process_group_agree(self->peers, opened, err);
     if (status == WEFT_OK) status = weft_saving_run(self, err);
@@ -373,7 +314,7 @@ weft_status weft_checkpoint_save(const weft_engine *engine, const char *director
     return run_in_place(&self, status, err);
 }
 
-/* The directory that holds `directory`, and the name that it has there. */
+/* Splits a path into its parent and its name. */
 static weft_status split_path(char parent[WEFT_PATH_BYTES], const char **name, const char *directory, weft_error *err) {
     const char *slash = strrchr(directory, '/');
     size_t n = slash == NULL ? 0 : (size_t)(slash - directory);

@@ -3,6 +3,28 @@
 
 #include <math.h>
 
+void weft_loss_scale_begin(weft_loss_scale *self, const weft_train_settings *keys) {
+    *self = (weft_loss_scale){.scale = (float)keys->loss_scale};
+}
+
+float weft_loss_scale_seed(const weft_loss_scale *self, int64_t count) {
+    return (float)((double)self->scale / (double)count);
+}
+
+bool weft_loss_scale_note(weft_loss_scale *self, const weft_train_settings *keys, bool finite) {
+    if (finite && ++self->good < keys->scale_every) return true;
+    if (finite) { /* an fp32 number times one of fp64, rounded once, as on PyTorch's devices */
+        const float grown = (float)((double)self->scale * keys->scale_growth);
+        self->good = 0;
+        if (isfinite(grown)) self->scale = grown;
+        return true;
+    }
+    self->skipped++;
+    self->good = 0;
+    self->scale = (float)((double)self->scale * keys->scale_backoff);
+    return (double)self->scale >= keys->scale_floor;
+}
+
 double weft_schedule_factor(const weft_schedule *schedule, int64_t step) {
     const int64_t x = step - 1, after = x - schedule->warmup;
     const int64_t span = schedule->steps > schedule->warmup ? schedule->steps - schedule->warmup : 1;

@@ -1,29 +1,30 @@
 /* host/run/session.c: see session.h. */
-#include "run/opening.h"
+#include "run/engine.h"
 #include "run/session.h"
 
 #include "adapter/adapter_load.h"
-#include "base/clock.h"
+#include "base/alloc.h"
+#include "base/units.h"
+#include "base/text.h"
 #include "launch/signals.h"
 #include "launch/world.h"
 #include "model/weights.h"
 #include "program/budget.h"
 #include "program/make_plan.h"
-#include "program/show.h"
-#include "plugin/call.h"
+#include "program/paths.h"
 #include "plugin/enter.h"
 #include "plugin/services.h"
 #include "run/coherence.h"
-#include "run/data_job.h"
-#include "run/validate_data.h"
-#include "run/text_end.h"
+#include "run/validate.h"
+#include "run/text_files.h"
 #include "run/hidden.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-weft_status weft_vocabulary_check(const weft_run *run, const weft_text *text, const weft_declared *declared,
-                                  weft_error *err) {
+/* Fails if the tokenizer has ids outside the model's vocabulary. */
+static weft_status check_vocabulary(const weft_run *run, const weft_text *text, const weft_declared *declared,
+                                    weft_error *err) {
     const int64_t ids = text->info.vocab_size, rows = declared->info.vocab_size;
     if (ids <= rows) return WEFT_OK;
     return weft_error_set(err, WEFT_E_USER,
@@ -32,8 +33,8 @@ weft_status weft_vocabulary_check(const weft_run *run, const weft_text *text, co
                           text->directory, (long long)ids, run->settings.model.path, (long long)rows);
 }
 
-/* Tables of ids are padded to sizes that suit a device. Much more than that is another model's tokenizer. */
-static void tell_padding(const weft_session *session) {
+/* Vocabularies are padded to sizes that suit a device. A much larger one belongs to another tokenizer. */
+static void report_padding(const weft_session *session) {
     const int64_t ids = session->text.info.vocab_size, rows = session->engine->plan.declared->info.vocab_size;
     const bool much = (rows - ids) * 8 > rows;
     if (ids == rows || session->borrows || weft_world_get()->rank > 0) return;
@@ -43,35 +44,24 @@ static void tell_padding(const weft_session *session) {
                   : "it is padded, and the ids past the tokenizer's have no text");
 }
 
-/* A word about rows that nothing of the run changes. */
-static void tell_untrained(const weft_session *session) {
+/* Warns of added tokens whose embeddings are frozen. */
+static void report_untrained(const weft_session *session) {
     const weft_run *run = session->run;
     const weft_declared *declared = session->engine->plan.declared;
-    bool trains = false;
     if (run->settings.tokenizer.add[0] == '\0' || session->borrows || weft_world_get()->rank > 0) return;
     for (int32_t p = 0; p < declared->n_parameters; p++)
-        trains |= declared->parameters[p].trainable && declared->parameters[p].role == WEFT_WEIGHT_EMBEDDING &&
-                  declared->parameters[p].dims[0] == declared->info.vocab_size;
-    if (trains) return;
+        if (declared->parameters[p].trainable && declared->parameters[p].role == WEFT_WEIGHT_EMBEDDING &&
+            declared->parameters[p].dims[0] == declared->info.vocab_size)
+            return;
     weft_log(run->host, WEFT_LOG_WARN,
              "[train] trainable = %s leaves the rows of the tokens that are added as they begin: name vocabulary "
              "beside it, for the model to learn them",
              run->settings.train.trainable);
 }
 
-/* As the plugin counts it; of one that does not, the memory that it has asked the host for and what is shared. */
-static void count_data(weft_session *session, int64_t grown) {
-    const uint64_t memory = session->data_info.memory, most = (uint64_t)INT64_MAX / 4;
-    const int64_t shared = (int64_t)session->data_share.bytes;
-    int64_t all = grown > 0 ? grown + shared : shared;
-    if (memory > 0) all = (int64_t)(memory < most ? memory : most);
-    session->data_shared = session->data_share.is_apart ? 0 : shared < all ? shared : all;
-    session->data_bytes = all - session->data_shared;
-}
-
-/* The ranks that share the data; a plan for ranks that do not exist shares with itself, which gives the sizes. */
+/* Sets the ranks that share the data. A plan for ranks that do not exist shares with itself, which yields the sizes. */
 static void begin_share(weft_session *session) {
-    const weft_process_group *peers = weft_coherence_peers(session->engine);
+    const weft_process_group *peers = weft_engine_peers(session->engine);
     session->data_source.text = &session->text;
     session->data_source.share = NULL;
     if (session->borrows || (weft_process_group_is_single(peers) && !weft_world_get()->is_planned)) return;
@@ -81,30 +71,33 @@ static void begin_share(weft_session *session) {
     session->data_share.host = session->run->host;
 }
 
-/* Creates the data. */
-static weft_status create_data(weft_session *session, weft_error *err) {
+/* Creates the data and counts their memory: as the plugin reports it, else the memory that it has allocated from the
+ * host and its shared memory. */
+static weft_status open_data(weft_session *session, bool training, weft_error *err) {
     const weft_part *part = &session->run->parts[WEFT_PART_DATA];
-    weft_data_job *job = &session->data_job;
+    const int64_t before = weft_services_bytes(), limit = INT64_MAX / 4;
+    weft_split_info *infos[] = {&session->train_info, &session->validation_info, &session->all_info};
+    const int32_t splits[] = {WEFT_SPLIT_TRAIN, WEFT_SPLIT_VALIDATION, WEFT_SPLIT_ALL};
+    int64_t shared = 0, all = 0;
     weft_plugin_call call;
     weft_status status = WEFT_OK;
     session->data_plugin = weft_loaded_table(part->loaded, data);
-    weft_data_job_fill(job, &session->data_source, (uint64_t)session->run->settings.run.seed,
+    weft_data_job_fill(&session->data_job, &session->data_source, (uint64_t)session->run->settings.run.seed,
                        &session->engine->plan.declared->info);
     weft_plugin_call_begin(&call, part->loaded, "create");
-    status = session->data_plugin->create(&session->data, session->run->host, part->config, job, err);
-    return weft_run_located(session->run, WEFT_PART_DATA, weft_plugin_call_made(&call, status, session->data, err),
-                            err);
-}
-
-static weft_status open_data(weft_session *session, bool training, weft_error *err) {
-    weft_split_info *infos[] = {&session->train_info, &session->validation_info, &session->all_info};
-    const int32_t splits[] = {WEFT_SPLIT_TRAIN, WEFT_SPLIT_VALIDATION, WEFT_SPLIT_ALL};
-    const int64_t before = weft_services_bytes();
-    weft_status status = create_data(session, err);
+    status = session->data_plugin->create(&session->data, session->run->host, part->config, &session->data_job, err);
+    status =
+        weft_run_located(session->run, WEFT_PART_DATA, weft_plugin_call_made(&call, status, session->data, err), err);
     if (status != WEFT_OK) return status;
     session->data_info.struct_size = (uint32_t)sizeof session->data_info;
     WEFT_PLUGIN_TELL(session->data_plugin, info, session->data, &session->data_info);
-    count_data(session, weft_services_bytes() - before);
+    shared = (int64_t)session->data_share.bytes;
+    all = shared + weft_larger(0, weft_services_bytes() - before);
+    if (session->data_info.memory > 0)
+        all = session->data_info.memory < (uint64_t)limit ? (int64_t)session->data_info.memory : limit;
+    session->data_shared = session->data_share.is_apart ? 0 : weft_smaller(shared, all);
+    session->data_bytes = all - session->data_shared;
+    session->data_peak = session->data_info.peak < (uint64_t)limit ? (int64_t)session->data_info.peak : limit;
     for (int i = 0; i < 3; i++) {
         infos[i]->struct_size = (uint32_t)sizeof *infos[i];
         WEFT_PLUGIN_TELL(session->data_plugin, split_info, session->data, splits[i], infos[i]);
@@ -145,6 +138,7 @@ weft_plan_spec weft_session_spec(const weft_session *session, const weft_train_s
     memcpy(spec.lengths, session->data_info.lengths, sizeof spec.lengths);
     spec.data_bytes = session->data_bytes;
     spec.data_shared = session->data_shared;
+    spec.data_peak = session->data_peak;
     if (weft_show_rank(WEFT_MODE_EVALUATE) >= 0) spec.evaluate_rows = spec.rows;
     if (weft_show_rank(WEFT_MODE_GENERATE) >= 0) spec.cache_rows = spec.prompt_rows = spec.lengths[spec.n_lengths - 1];
     return spec;
@@ -163,14 +157,7 @@ static weft_status open_text(weft_session *session, const weft_session *plugin_l
     return WEFT_OK;
 }
 
-static weft_status judge_settings(const weft_session *session, weft_session_kind kind, weft_error *err) {
-    const weft_settings *settings = &session->run->settings;
-    if (kind == WEFT_SESSION_TRAIN || kind == WEFT_SESSION_RESUME)
-        return weft_settings_for_training(settings, session->run->config, err);
-    return kind == WEFT_SESSION_EVALUATE ? WEFT_OK : weft_settings_for_steps(settings, session->run->config, err);
-}
-
-/* Of the model, and of the adapter that is continued. */
+/* Checks the headers of the model's files, and of the adapter that is continued. */
 static weft_status check_files(const weft_session *session, weft_error *err) {
     const weft_settings *settings = &session->run->settings;
     const weft_declared *declared = session->engine->plan.declared;
@@ -181,32 +168,13 @@ static weft_status check_files(const weft_session *session, weft_error *err) {
                               WEFT_ADAPTER_SOME | (session->kind == WEFT_SESSION_TRAIN ? WEFT_ADAPTER_SAVED : 0), err);
 }
 
-/* Weights that will be loaded are there, before anything is planned for them: a model may be large. */
-static weft_status judge_weights(const weft_session *session, weft_session_kind kind, weft_error *err) {
-    const bool loads = kind == WEFT_SESSION_TRAIN || kind == WEFT_SESSION_EVALUATE || kind == WEFT_SESSION_PROFILE;
-    if (!loads) return WEFT_OK;
-    return check_files(session, err);
-}
-
-/* Where the user says how many places stand before a text: the section of the adapter that attends to them. */
-static const char *prefix_section(const weft_session *session) {
-    const weft_declared *declared = session->engine->plan.declared;
-    for (int32_t i = 0; i < declared->n_sites; i++) {
-        const weft_declared_site *site = &declared->sites[i];
-        const weft_part *part = &session->run->parts[WEFT_PART_ADAPTER + (site->claimed > 0 ? site->claimed - 1 : 0)];
-        if (site->claimed > 0 && site->view.kind == WEFT_SITE_ATTENTION && part->section[0] != '\0')
-            return part->section;
-    }
-    return "adapter";
-}
-
 weft_status weft_session_check(weft_run *run, weft_error *err) {
     weft_engine engine = {.plan = {.world = 1, .nodes = 1}};
     weft_session session = {.kind = WEFT_SESSION_TRAIN, .run = run, .engine = &engine};
     weft_status status = open_text(&session, NULL, err);
     if (status == WEFT_OK) status = weft_plan_open(&engine.plan, run, err);
     if (status == WEFT_OK) status = check_files(&session, err);
-    if (status == WEFT_OK) status = weft_vocabulary_check(run, &session.text, engine.plan.declared, err);
+    if (status == WEFT_OK) status = check_vocabulary(run, &session.text, engine.plan.declared, err);
     begin_share(&session);
     if (status == WEFT_OK) status = open_data(&session, true, err);
     if (session.data != NULL) WEFT_PLUGIN_TELL(session.data_plugin, destroy, session.data);
@@ -216,59 +184,68 @@ weft_status weft_session_check(weft_run *run, weft_error *err) {
     return status;
 }
 
-/* The places of a text count behind those of a prefix, so both together are what the model has to number. */
-static weft_status judge_prefix(const weft_session *session, weft_error *err) {
+/* The positions of a text follow those of a prefix; both together must fit the model's context. */
+static weft_status check_prefix(const weft_session *session, weft_error *err) {
     const weft_plan *plan = &session->engine->plan;
     const int64_t prefix = weft_budget_prefix_rows(plan), context = plan->spec.lengths[plan->spec.n_lengths - 1];
     const int64_t most = plan->declared->info.max_context;
-    char advice[96] = "train a prefix that leaves places to the text";
+    const char *section = "adapter"; /* of the adapter that attends to the prefix */
+    char advice[96] = "train a prefix that leaves positions to the text";
     if (prefix <= 0 || prefix + context <= most) return WEFT_OK;
+    for (int32_t i = plan->declared->n_sites - 1; i >= 0; i--) {
+        const weft_declared_site *site = &plan->declared->sites[i];
+        const weft_part *part = &session->run->parts[WEFT_PART_ADAPTER + (site->claimed > 0 ? site->claimed - 1 : 0)];
+        if (site->claimed > 0 && site->view.kind == WEFT_SITE_ATTENTION && part->section[0] != '\0')
+            section = part->section;
+    }
     if (prefix < most)
         (void)snprintf(advice, sizeof advice, "set context to at most %lld, or train a shorter prefix",
                        (long long)(most - prefix));
-    (void)weft_error_set(
-        err, WEFT_E_USER,
-        "[data] context = %lld and the %lld places of the adapter's prefix before it ([%s] length) are "
-        "more than the model's %lld places: %s",
-        (long long)context, (long long)prefix, prefix_section(session), (long long)most, advice);
+    (void)weft_error_set(err, WEFT_E_USER,
+                         "[data] context = %lld and the %lld positions of the adapter's prefix before it ([%s] length) "
+                         "are more than the model's %lld positions: %s",
+                         (long long)context, (long long)prefix, section, (long long)most, advice);
     (void)weft_config_locate(session->run->config, "data", err);
     return WEFT_E_USER;
 }
 
 weft_status weft_session_open_at(weft_session **out, const char *path, const char *const *overrides, size_t n_overrides,
                                  weft_session_kind kind, const weft_session_place *place, weft_error *err) {
-    const bool training = kind != WEFT_SESSION_EVALUATE;
+    const bool training = kind != WEFT_SESSION_EVALUATE,
+               starts = kind == WEFT_SESSION_TRAIN || kind == WEFT_SESSION_RESUME;
     const uint32_t needs = (training ? WEFT_NEEDS_ALL : WEFT_NEEDS_ALL & ~WEFT_NEEDS(WEFT_PART_OPTIMIZER)) |
                            (place == NULL ? 0 : WEFT_NEEDS_NO_PINNED);
     weft_plan_spec spec = {0};
     weft_status status = WEFT_OK;
-    weft_session *session = calloc(1, sizeof *session);
-    if (session == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the run");
+    weft_session *session = weft_alloc(1, sizeof *session);
     session->kind = kind;
     status = weft_run_open(&session->run, path, overrides, n_overrides, needs, err);
-    if (status == WEFT_OK) status = judge_settings(session, kind, err);
+    if (status == WEFT_OK && starts)
+        status = weft_settings_for_training(&session->run->settings, session->run->config, err);
+    else if (status == WEFT_OK && training)
+        status = weft_settings_for_steps(&session->run->settings, session->run->config, err);
     if (status == WEFT_OK) status = open_text(session, place == NULL ? NULL : place->plugin_lookup, err);
     if (status == WEFT_OK)
-        status = weft_opening_engine(&session->engine, session->run, place == NULL ? NULL : &place->rank_span, err);
+        status = weft_engine_open(&session->engine, session->run, place == NULL ? NULL : &place->rank_span, err);
     if (status == WEFT_OK) {
-        status = judge_weights(session, kind, err);
+        if (kind != WEFT_SESSION_STEPS && kind != WEFT_SESSION_RESUME) status = check_files(session, err);
         if (status == WEFT_OK)
-            status = weft_vocabulary_check(session->run, &session->text, session->engine->plan.declared, err);
-        if (status == WEFT_OK) tell_padding(session);
-        if (status == WEFT_OK && training) tell_untrained(session);
+            status = check_vocabulary(session->run, &session->text, session->engine->plan.declared, err);
+        if (status == WEFT_OK) report_padding(session);
+        if (status == WEFT_OK && training) report_untrained(session);
         begin_share(session);
         if (status == WEFT_OK && !session->borrows) status = open_data(session, training, err);
         if (session->data_source.share != NULL) status = weft_data_share_end(&session->data_share, status, err);
-        status = weft_coherence_data(weft_coherence_peers(session->engine), session->engine->plan.declared,
+        status = weft_coherence_data(weft_engine_peers(session->engine), session->engine->plan.declared,
                                      session->data_info.fingerprint, status, err);
     }
     if (status == WEFT_OK && training) decide_training(session);
     if (status == WEFT_OK) {
         spec = weft_session_spec(session, &session->run->settings.train);
-        status = weft_opening_prepare(session->engine, &spec, err);
+        status = weft_engine_prepare(session->engine, &spec, err);
     }
     if (status == WEFT_OK)
-        status = weft_process_group_agree(weft_coherence_peers(session->engine), judge_prefix(session, err), err);
+        status = weft_process_group_agree(weft_engine_peers(session->engine), check_prefix(session, err), err);
     if (status == WEFT_OK) *out = session;
     else weft_session_close(session);
     return status;
@@ -280,25 +257,19 @@ weft_status weft_session_open(weft_session **out, const char *path, const char *
 }
 
 weft_status weft_session_check_weights(const weft_session *session, weft_error *err) {
-    return weft_process_group_agree(weft_coherence_peers(session->engine), check_files(session, err), err);
-}
-
-/* What the user can do where the device has too little memory. */
-static void advise_memory(const weft_session *session, weft_error *err) {
-    const weft_train_settings *keys = &session->run->settings.train;
-    const size_t n = err != NULL ? strlen(err->text) : 0;
-    if (err == NULL) return;
-    (void)snprintf(err->text + n, sizeof err->text - n,
-                   " Lower [train] micro_batch (%lld now) or [data] context%s; weft plan shows what is taken.",
-                   (long long)keys->micro_batch,
-                   session->engine->plan.spec.training && !keys->activation_checkpointing
-                       ? ", or set [train] activation_checkpointing = yes"
-                       : "");
+    return weft_process_group_agree(weft_engine_peers(session->engine), check_files(session, err), err);
 }
 
 weft_status weft_session_start(weft_session *session, weft_error *err) {
-    weft_status status = weft_opening_allocate(session->engine, err);
-    if (status == WEFT_E_MEMORY) advise_memory(session, err);
+    const weft_train_settings *keys = &session->run->settings.train;
+    weft_status status = weft_engine_allocate(session->engine, err);
+    if (status == WEFT_E_MEMORY && err != NULL)
+        weft_words_append(err->text, sizeof err->text,
+                          " Lower [train] micro_batch (%lld now) or [data] context%s; weft plan shows what is taken.",
+                          (long long)keys->micro_batch,
+                          session->engine->plan.spec.training && !keys->activation_checkpointing
+                              ? ", or set [train] activation_checkpointing = yes"
+                              : "");
     if (status == WEFT_OK)
         status = weft_stepper_create(&session->stepper, session->engine, session->data_plugin, session->data, err);
     return status;
@@ -320,7 +291,7 @@ double weft_session_lr(const weft_session *session, int64_t step) {
     return session->base_lr * weft_schedule_factor(&session->schedule, step - session->engine->scale.skipped);
 }
 
-/* No micro-batch of the split had a target: what its plugin says of it was another thing, or the same. */
+/* No micro-batch of the split had a target, as its plugin reports, or contrary to that. */
 static weft_status nothing_to_evaluate(const weft_session *session, int32_t split, weft_error *err) {
     const weft_split_info *info = split == WEFT_SPLIT_ALL ? &session->all_info : &session->validation_info;
     const char *id = session->engine->plan.run->parts[WEFT_PART_DATA].loaded->plugin->id;
@@ -365,4 +336,34 @@ weft_status weft_session_evaluate(weft_session *session, weft_evaluation *out, i
     out->seconds = weft_clock_seconds() - begin;
     out->similarity = NAN;
     return WEFT_OK;
+}
+
+weft_status weft_session_row(weft_micro_batch *out, const weft_session *session, int32_t split, uint64_t row,
+                             weft_error *err) {
+    const size_t positions = (size_t)session->data_info.lengths[session->data_info.n_lengths - 1];
+    const weft_micro_batch_request request = {
+        .struct_size = (uint32_t)sizeof request, .split = split, .rows = 1, .first_row = row};
+    const weft_micro_batch_bounds bounds = weft_micro_batch_bounds_of(&session->engine->plan);
+    weft_micro_batch micro_batch = {.struct_size = (uint32_t)sizeof micro_batch}, requested;
+    weft_status status = WEFT_OK;
+    micro_batch.ids = weft_alloc(5 * positions, sizeof *micro_batch.ids);
+    micro_batch.targets = micro_batch.ids + positions;
+    micro_batch.starts = micro_batch.ids + 2 * positions;
+    micro_batch.positions = micro_batch.ids + 3 * positions;
+    micro_batch.weights = (float *)(void *)(micro_batch.ids + 4 * positions);
+    memset(micro_batch.ids, WEFT_MICRO_BATCH_POISON, 5 * positions * sizeof *micro_batch.ids);
+    requested = micro_batch;
+    WEFT_PLUGIN_CALL(status, session->data_plugin, micro_batch, err, session->data, &micro_batch, &request);
+    if (status == WEFT_OK) status = weft_micro_batch_validate(&micro_batch, &requested, &request, &bounds, err);
+    status = weft_plugin_blame(session->data_plugin, status, err);
+    if (status == WEFT_OK) *out = micro_batch;
+    else free(requested.ids);
+    return status;
+}
+
+int32_t weft_row_document_end(const weft_micro_batch *micro_batch, int32_t at) {
+    int32_t end = at + 1, last = at;
+    while (end < micro_batch->length && micro_batch->starts[end] == at) end++;
+    while (last < end && micro_batch->ids[last] == 0 && micro_batch->weights[last] <= 0.0f) last++;
+    return last == end && end == at + 1 ? at : end;
 }

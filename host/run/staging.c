@@ -1,10 +1,9 @@
 /* host/run/staging.c: see staging.h. */
 #include "run/staging.h"
 
+#include "base/alloc.h"
 #include "base/file.h"
-#include "base/tree.h"
 #include "base/units.h"
-#include "run/leavings.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,15 +21,11 @@ void weft_staging_forget(weft_staging *self) {
     memset(self, 0, sizeof *self);
 }
 
-weft_status weft_staging_name(weft_staging *self, const char *parent, const char *name, weft_error *err) {
-    memset(self, 0, sizeof *self);
-    self->parent = strdup(parent);
-    if (asprintf(&self->final, "%s/%s", parent, name) < 0) self->final = NULL;
-    if (asprintf(&self->path, "%s/.%s.tmp", parent, name) < 0) self->path = NULL;
-    if (asprintf(&self->old, "%s/.%s.old", parent, name) < 0) self->old = NULL;
-    if (self->parent != NULL && self->final != NULL && self->path != NULL && self->old != NULL) return WEFT_OK;
-    weft_staging_forget(self);
-    return weft_error_set(err, WEFT_E_MEMORY, "no memory for the names of %s/%s", parent, name);
+void weft_staging_name(weft_staging *self, const char *parent, const char *name) {
+    self->parent = weft_strdup(parent);
+    self->final = weft_text_of("%s/%s", parent, name);
+    self->path = weft_text_of("%s/.%s.tmp", parent, name);
+    self->old = weft_text_of("%s/.%s.old", parent, name);
 }
 
 static bool is_path_there(const char *path) {
@@ -45,7 +40,7 @@ static weft_status cannot_move(const char *from, const char *to, weft_error *err
 static weft_status recover_old(const weft_staging *self, weft_error *err) {
     if (!is_path_there(self->old)) return WEFT_OK;
     if (is_path_there(self->final)) {
-        const weft_status status = weft_leavings_keep(self->old, self->final, err);
+        const weft_status status = weft_unknown_files_keep(self->old, self->final, err);
         return status == WEFT_OK ? weft_tree_remove(self->old, err) : status;
     }
     if (rename(self->old, self->final) != 0) return cannot_move(self->old, self->final, err);
@@ -54,18 +49,18 @@ static weft_status recover_old(const weft_staging *self, weft_error *err) {
 
 weft_status weft_staging_recover(const char *parent, const char *name, weft_error *err) {
     weft_staging names;
-    weft_status status = weft_staging_name(&names, parent, name, err);
-    if (status == WEFT_OK) status = recover_old(&names, err);
+    weft_status status = WEFT_OK;
+    weft_staging_name(&names, parent, name);
+    status = recover_old(&names, err);
     weft_staging_forget(&names);
     return status;
 }
 
 weft_status weft_staging_begin(weft_staging *self, const char *parent, const char *name, weft_error *err) {
-    weft_status status = weft_staging_name(self, parent, name, err);
-    if (status != WEFT_OK) return status;
-    status = weft_tree_make(parent, err);
+    weft_status status = weft_tree_make(parent, err);
+    weft_staging_name(self, parent, name);
     if (status == WEFT_OK) status = recover_old(self, err);
-    if (status == WEFT_OK) status = weft_leavings_keep(self->path, self->final, err);
+    if (status == WEFT_OK) status = weft_unknown_files_keep(self->path, self->final, err);
     if (status == WEFT_OK) status = weft_tree_remove(self->path, err);
     if (status == WEFT_OK && mkdir(self->path, 0777) != 0)
         status = weft_error_set(err, WEFT_E_SYSTEM, "the directory %s cannot be made: %s", self->path, strerror(errno));
@@ -73,25 +68,20 @@ weft_status weft_staging_begin(weft_staging *self, const char *parent, const cha
     return status;
 }
 
-/* For file systems that cannot exchange names: between the two moves only .name.old is there. */
-static weft_status move_aside(const weft_staging *self, weft_error *err) {
-    if (rename(self->final, self->old) != 0) return cannot_move(self->final, self->old, err);
+/* On file systems that cannot exchange names only .name.old exists between the two moves. */
+static weft_status take_name(const weft_staging *self, weft_error *err) {
+    const bool replaces = is_path_there(self->final);
+    if (replaces && renameat2(AT_FDCWD, self->path, AT_FDCWD, self->final, RENAME_EXCHANGE) == 0) return WEFT_OK;
+    if (replaces && errno != EINVAL && errno != ENOSYS) return cannot_move(self->path, self->final, err);
+    if (replaces && rename(self->final, self->old) != 0) return cannot_move(self->final, self->old, err);
     if (rename(self->path, self->final) == 0) return WEFT_OK;
     (void)cannot_move(self->path, self->final, err);
-    (void)rename(self->old, self->final);
+    if (replaces) (void)rename(self->old, self->final);
     return WEFT_E_SYSTEM;
 }
 
-static weft_status take_name(const weft_staging *self, weft_error *err) {
-    if (!is_path_there(self->final))
-        return rename(self->path, self->final) == 0 ? WEFT_OK : cannot_move(self->path, self->final, err);
-    if (renameat2(AT_FDCWD, self->path, AT_FDCWD, self->final, RENAME_EXCHANGE) == 0) return WEFT_OK;
-    if (errno != EINVAL && errno != ENOSYS) return cannot_move(self->path, self->final, err);
-    return move_aside(self, err);
-}
-
 static weft_status drop_replaced(const weft_staging *self, const char *path, weft_error *err) {
-    const weft_status status = weft_leavings_keep(path, self->final, err);
+    const weft_status status = weft_unknown_files_keep(path, self->final, err);
     if (status == WEFT_OK) (void)weft_tree_remove(path, NULL);
     return status;
 }
@@ -104,8 +94,8 @@ weft_status weft_staging_commit(weft_staging *self, weft_error *err) {
         return status;
     }
     status = weft_directory_sync(self->parent, err);
-    /* The replaced directory has one of these two names now. It is removed once its successor is safe and has the files
-     * that no run wrote; if it cannot be, the next save or weft_checkpoint_retain reports that. */
+    /* The replaced directory has one of these two names now. It is removed once its successor is synced and has its
+     * foreign files; a failure to remove it is reported by the next save or weft_checkpoint_retain. */
     if (status == WEFT_OK) status = drop_replaced(self, self->path, err);
     if (status == WEFT_OK) status = drop_replaced(self, self->old, err);
     weft_staging_forget(self);
@@ -122,10 +112,10 @@ weft_status weft_space_check(const char *directory, const char *purpose, int64_t
     char needed[WEFT_UNIT_SIZE], there[WEFT_UNIT_SIZE];
     uint64_t room = 0;
     if (statvfs(directory, &about) != 0)
-        return weft_error_set(err, WEFT_E_SYSTEM, "%s: its file system cannot be asked for its free space: %s",
-                              directory, strerror(errno));
+        return weft_error_set(err, WEFT_E_SYSTEM, "%s: its free space cannot be determined: %s", directory,
+                              strerror(errno));
     room = (uint64_t)about.f_bavail * (uint64_t)about.f_frsize;
-    if (about.f_blocks == 0 || (uint64_t)bytes <= room) return WEFT_OK; /* some file systems count nothing */
+    if (about.f_blocks == 0 || (uint64_t)bytes <= room) return WEFT_OK; /* some file systems report 0 */
     return weft_error_set(err, WEFT_E_SYSTEM,
                           "%s: %s needs %s and %s are free: free some space, lower [checkpoint] keep, or "
                           "choose another [run] out",

@@ -1,61 +1,65 @@
-/* host/run/step.c: see step.h. */
-#include "run/step.h"
-
-#include "base/sizes.h"
-#include "base/words.h"
-#include "run/compute.h"
-#include "program/budget.h"
+/* host/run/step.c: a pass of training or evaluation from its micro-batches to its result. */
+#include "base/alloc.h"
+#include "base/units.h"
+#include "base/text.h"
 #include "plugin/enter.h"
-#include "run/nonfinite.h"
-#include "run/in_flight.h"
+#include "program/budget.h"
 #include "run/hidden.h"
-#include "run/p2p_channels.h"
-#include "run/micro_batch.h"
-#include "run/norm.h"
-#include "run/graph_capture.h"
-#include "run/run_instructions.h"
+#include "run/stepper.h"
+#include "run/values.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* Norm and losses lie side by side: one copy brings them. */
+/* Norm and losses are adjacent: one copy downloads them. */
 static int64_t outcome_bytes(const weft_engine *engine) {
     int64_t sizes[WEFT_N_SCALAR_PARTS];
     (void)weft_budget_scalars(&engine->plan, sizes);
     return sizes[WEFT_SCALAR_NORM] + sizes[WEFT_SCALAR_LOSSES] + sizes[WEFT_SCALAR_ALL_LOSSES];
 }
 
-static weft_status bring_outcome(weft_stepper *self, weft_error *err) {
-    const weft_engine *engine = self->engine;
-    const weft_status status = weft_stream_sync_bring(&self->order, (double *)(uintptr_t)self->outcome,
-                                                      engine->scalars.norm, outcome_bytes(engine), err);
+double weft_step_loss(const weft_stepper *self, int32_t micro_batch) {
+    const weft_scalars *scalars = &self->engine->scalars;
+    const weft_loss_place *place = &self->mode_plan->losses[micro_batch];
+    const int64_t at = (int64_t)place->rank * self->mode_plan->most_losses + place->position;
+    return self->outcome[(scalars->all_losses.offset - scalars->norm.offset) / weft_f64_bytes(1) + at];
+}
+
+weft_status weft_step_of_pass(const weft_stepper *self, const char *detail, weft_status status, weft_error *err) {
+    if (status == WEFT_OK) return WEFT_OK;
+    if (self->step == 0) (void)weft_error_prefix(err, "evaluation%s: ", detail);
+    else (void)weft_error_prefix(err, "step %llu%s: ", (unsigned long long)self->step, detail);
+    return status;
+}
+
+static weft_status download_outcome(weft_stepper *self, weft_error *err) {
+    const weft_status status = weft_stream_sync_download(&self->order, (double *)(uintptr_t)self->outcome,
+                                                         self->engine->scalars.norm, outcome_bytes(self->engine), err);
     return weft_step_of_pass(self, ", bringing its norm and losses", status, err);
 }
 
-/* All of a training pass that the device does with these instructions: before the first and behind the last there is
- * more. */
+/* Queues instructions [first, end) of a training pass, and the work before the first and after the last instruction. */
 static weft_status queue_training(weft_stepper *self, int32_t first, int32_t end, weft_error *err) {
     weft_engine *engine = self->engine;
     weft_status status = WEFT_OK;
     if (first == 0) status = weft_step_of_pass(self, ", its first rows", weft_step_send_first_rows(self, err), err);
     if (status == WEFT_OK) status = weft_step_run_part(self, first, end, err);
     if (status != WEFT_OK || end < self->mode_plan->program->n_instructions) return status;
-    /* A rank alone has done it in STEP; here REFRESH came after that. */
+    /* A single rank has done it in STEP; on several REFRESH follows STEP. */
     if (engine->ranks.world > 1)
         status = weft_step_of_pass(self, ", the copies that are computed with",
-                                   weft_compute_copy_refresh(engine, true, err), err);
-    return status == WEFT_OK ? bring_outcome(self, err) : status;
+                                   weft_engine_refresh_copy(engine, true, err), err);
+    return status == WEFT_OK ? download_outcome(self, err) : status;
 }
 
-/* The same of a pass of evaluation. */
 static weft_status queue_evaluation(weft_stepper *self, int32_t first, int32_t end, weft_error *err) {
     weft_status status = weft_step_run_part(self, first, end, err);
     if (status != WEFT_OK || end < self->mode_plan->program->n_instructions) return status;
     status = weft_step_of_pass(self, ", its losses", weft_norm_losses(self, err), err);
-    return status == WEFT_OK ? bring_outcome(self, err) : status;
+    return status == WEFT_OK ? download_outcome(self, err) : status;
 }
 
-/* What the device has told of the pass. before: the sum of losses that these follow. */
+/* Reads the downloaded losses. before: the sum of losses so far. */
 static void note_outcome(weft_stepper *self, double before) {
     weft_step_result *out = &self->result;
     out->loss_sum = before;
@@ -67,42 +71,33 @@ static void note_outcome(weft_stepper *self, double before) {
     out->skipped = self->count == 0;
 }
 
-/* Each rank has found what it has: the first of them, or who formed the bad loss, tells it for all. */
-static weft_status find_together(weft_stepper *self, weft_error *err) {
-    const weft_process_group *peers = &self->engine->peers;
-    bool none = true;
-    weft_status status = weft_process_group_all_true(peers, &none, self->culprit.code == WEFT_OK, err);
-    if (status != WEFT_OK) return status;
-    if (none) status = weft_nonfinite_head(self, err);
-    else if (self->culprit.code != WEFT_OK) {
-        *err = self->culprit;
-        status = (weft_status)err->code;
-    }
-    return weft_process_group_agree(peers, status, err);
-}
-
-/* Whose update made the weights with which it happened. */
-static void name_optimizer(const weft_engine *engine, weft_error *err) {
-    char title[700];
-    if (engine->optimizer_plugin == NULL || engine->updates == 0) return;
-    weft_plugin_title(title, sizeof title, engine->optimizer_plugin);
-    weft_words_append(err->text, sizeof err->text, "; the weights are as update %llu by %s left them",
-                      (unsigned long long)engine->updates, title);
-}
-
-/* After a loss that is not finite: runs the forward again, looking at every carry. */
+/* After a loss that is not finite: runs the forward again and checks every carry. Among several ranks the first that
+ * found a carry reports it, else the one that computed the loss. */
 static weft_status find_in_forward(weft_stepper *self, weft_error *err) {
-    const weft_error nobody = WEFT_ERROR_INIT;
+    const weft_engine *engine = self->engine;
+    const weft_process_group *peers = &engine->peers;
+    char title[700];
+    bool none = true;
     weft_status status = WEFT_OK;
-    self->culprit = nobody;
+    self->culprit = (weft_error)WEFT_ERROR_INIT;
     self->find_culprit = true;
-    status = weft_step_run_instructions(self, err);
+    status = weft_step_run_part(self, 0, self->mode_plan->program->n_instructions, err);
     self->find_culprit = false;
-    if (status == WEFT_OK)
-        status = weft_process_group_is_single(&self->engine->peers) ? weft_nonfinite_head(self, err)
-                                                                    : find_together(self, err);
+    if (status == WEFT_OK) status = weft_process_group_all_true(peers, &none, self->culprit.code == WEFT_OK, err);
+    if (status == WEFT_OK) {
+        if (none) status = weft_nonfinite_head(self, err);
+        else if (self->culprit.code != WEFT_OK) {
+            *err = self->culprit;
+            status = (weft_status)err->code;
+        }
+        status = weft_process_group_agree(peers, status, err);
+    }
     if (err == NULL || err->text[0] == '\0') return status;
-    name_optimizer(self->engine, err);
+    if (engine->optimizer_plugin != NULL && engine->updates > 0) {
+        weft_plugin_title(title, sizeof title, engine->optimizer_plugin);
+        weft_words_append(err->text, sizeof err->text, "; the weights are as update %llu by %s left them",
+                          (unsigned long long)engine->updates, title);
+    }
     if (self->step == 0) return weft_error_prefix(err, "evaluation: the loss is not finite; ");
     return weft_error_prefix(err, "step %llu: the loss is not finite; ", (unsigned long long)self->step);
 }
@@ -110,30 +105,15 @@ static weft_status find_in_forward(weft_stepper *self, weft_error *err) {
 /* step 0: no optimizer step. */
 static void begin_pass(weft_stepper *self, const weft_mode_plan *mode_plan, int32_t split, uint64_t first_row,
                        uint64_t step) {
-    const weft_step_result none = {0};
     self->mode_plan = mode_plan;
     self->split = split;
     self->first_row = first_row;
     self->step = step;
     self->data_seconds = 0.0;
-    self->result = none;
+    self->result = (weft_step_result){0};
 }
 
-/* The micro-batches are counted before the first instruction: a FORWARD, or what travels, may come before COUNT and
- * needs to know its micro-batch. */
-static weft_status run_counted(weft_stepper *self, weft_error *err) {
-    weft_engine *engine = self->engine;
-    weft_status status = WEFT_OK;
-    engine->ranks.counts = true;
-    status = weft_step_count(self, err);
-    if (status != WEFT_OK) engine->failed = true;
-    if (status == WEFT_OK) status = weft_graph_capture_queue(self, queue_training, err);
-    engine->ranks.counts = false;
-    if (engine->ranks.sent != NULL) engine->ranks.sent->steps++;
-    return status;
-}
-
-/* What went wrong behind the calls of a pass is told here, and may be so to one rank alone. */
+/* Waits for the device and checks for asynchronous failures, which may occur on one rank only. */
 static weft_status finish_pass(weft_stepper *self, weft_status status, weft_error *err) {
     if (status != WEFT_OK) return status;
     status = weft_stream_sync_finish(&self->order, err);
@@ -143,39 +123,29 @@ static weft_status finish_pass(weft_stepper *self, weft_status status, weft_erro
     return weft_step_of_pass(self, ", behind its instructions", status, err);
 }
 
-/* What has no finite gradient at any scale, and where it begins. */
-static weft_status blame_at_floor(weft_stepper *self, weft_error *err) {
-    const weft_engine *engine = self->engine;
-    const weft_status status = isfinite(self->result.loss_sum) ? weft_nonfinite_gradient(self, err)
-                                                               : find_in_forward(self, err);
-    if (err == NULL || err->text[0] == '\0') return status;
-    return weft_error_prefix(
-        err,
-        "the loss scale has fallen to %g, below [train] scale_floor = %g, and what fp16 cannot hold "
-        "is still there: precision = bf16 or fp32 holds larger numbers, and a lower learning rate "
-        "keeps weights from growing so far; ",
-        (double)engine->scale.scale, engine->plan.run->settings.train.scale_floor);
-}
-
-/* A gradient that is not finite ends no run in fp16: the device has made no update, and the scale falls. */
-static weft_status judge_scaled(weft_stepper *self, weft_error *err) {
+/* In fp16 a gradient that is not finite ends the run only at the lowest scale: the device has skipped the update,
+ * and the scale decreases. */
+static weft_status check_scaled(weft_stepper *self, weft_error *err) {
     weft_engine *engine = self->engine;
     weft_step_result *out = &self->result;
+    bool above_floor = true;
+    weft_status status = WEFT_OK;
     out->scale = (double)engine->scale.scale;
     if (out->skipped) return WEFT_OK;
     out->overflowed = out->skipped = !isfinite(out->norm);
-    if (weft_loss_scale_note(&engine->scale, &engine->plan.run->settings.train, !out->overflowed)) {
-        if (out->overflowed || isfinite(out->loss_sum)) return WEFT_OK;
-        return find_in_forward(self, err);
-    }
-    return blame_at_floor(self, err);
+    above_floor = weft_loss_scale_note(&engine->scale, &engine->plan.run->settings.train, !out->overflowed);
+    if (above_floor && (out->overflowed || isfinite(out->loss_sum))) return WEFT_OK;
+    status = isfinite(out->loss_sum) ? weft_nonfinite_gradient(self, err) : find_in_forward(self, err);
+    if (above_floor || err == NULL || err->text[0] == '\0') return status;
+    return weft_error_prefix(
+        err,
+        "the loss scale has fallen to %g, below [train] scale_floor = %g, and numbers that fp16 cannot hold remain: "
+        "precision = bf16 or fp32 holds larger numbers, and a lower learning rate keeps weights from growing so far; ",
+        (double)engine->scale.scale, engine->plan.run->settings.train.scale_floor);
 }
 
-static weft_status judge_unscaled(weft_stepper *self, weft_error *err) {
-    if (!isfinite(self->result.loss_sum)) return find_in_forward(self, err);
-    return isfinite(self->result.norm) ? WEFT_OK : weft_nonfinite_gradient(self, err);
-}
-
+/* Micro-batches are counted before the first instruction: a FORWARD, or communication, may precede COUNT and needs the
+ * shape of its micro-batch. */
 static weft_status run_training_pass(weft_stepper *self, weft_step_result *out, uint64_t step, double lr, double clip,
                                      weft_error *err) {
     weft_engine *engine = self->engine;
@@ -186,12 +156,20 @@ static weft_status run_training_pass(weft_stepper *self, weft_step_result *out, 
     self->lr = lr;
     self->clip = clip;
     weft_crash_step(step);
-    status = finish_pass(self, run_counted(self, err), err);
+    engine->ranks.counts = true;
+    status = weft_step_count(self, err);
+    if (status != WEFT_OK) engine->failed = true;
+    if (status == WEFT_OK) status = weft_graph_capture_queue(self, queue_training, err);
+    engine->ranks.counts = false;
+    if (engine->ranks.sent != NULL) engine->ranks.sent->steps++;
+    status = finish_pass(self, status, err);
     if (status != WEFT_OK) return status;
     note_outcome(self, 0.0);
     self->result.lr = lr;
     self->result.norm = self->result.skipped ? 0.0 : self->outcome[0];
-    status = weft_plan_scales(&engine->plan) ? judge_scaled(self, err) : judge_unscaled(self, err);
+    if (weft_plan_scales(&engine->plan)) status = check_scaled(self, err);
+    else if (!isfinite(self->result.loss_sum)) status = find_in_forward(self, err);
+    else if (!isfinite(self->result.norm)) status = weft_nonfinite_gradient(self, err);
     if (status != WEFT_OK) return status;
     engine->updates += !self->result.skipped;
     *out = self->result;
@@ -200,32 +178,29 @@ static weft_status run_training_pass(weft_stepper *self, weft_step_result *out, 
 
 weft_status weft_stepper_train(weft_stepper *self, weft_step_result *out, uint64_t step, double lr, double clip,
                                weft_error *err) {
-    const char *before = weft_plugin_serve(weft_mode_name(WEFT_MODE_TRAIN));
+    const char *before = weft_crash_mode(weft_mode_name(WEFT_MODE_TRAIN));
     const weft_status status = run_training_pass(self, out, step, lr, clip, err);
-    (void)weft_plugin_serve(before);
-    return status;
-}
-
-static weft_status run_evaluation_pass(weft_stepper *self, weft_step_result *out, int32_t split, uint64_t first_row,
-                                       weft_error *err) {
-    weft_status status = WEFT_OK;
-    begin_pass(self, &self->engine->plan.evaluate, split, first_row, 0);
-    status = weft_step_count(self, err);
-    if (status == WEFT_OK && self->count > 0) status = weft_graph_capture_queue(self, queue_evaluation, err);
-    if (self->count > 0) status = finish_pass(self, status, err);
-    if (status != WEFT_OK) return status;
-    note_outcome(self, out->loss_sum);
-    if (!isfinite(self->result.loss_sum)) return find_in_forward(self, err);
-    if (self->hidden != NULL && self->count > 0) status = weft_hidden_end_pass(self->hidden, self->count, err);
-    *out = self->result;
+    (void)weft_crash_mode(before);
     return status;
 }
 
 weft_status weft_stepper_evaluate(weft_stepper *self, weft_step_result *out, int32_t split, uint64_t first_row,
                                   weft_error *err) {
-    const char *before = weft_plugin_serve(weft_mode_name(WEFT_MODE_EVALUATE));
-    const weft_status status = run_evaluation_pass(self, out, split, first_row, err);
-    (void)weft_plugin_serve(before);
+    const char *before = weft_crash_mode(weft_mode_name(WEFT_MODE_EVALUATE));
+    weft_status status = WEFT_OK;
+    begin_pass(self, &self->engine->plan.evaluate, split, first_row, 0);
+    status = weft_step_count(self, err);
+    if (status == WEFT_OK && self->count > 0) status = weft_graph_capture_queue(self, queue_evaluation, err);
+    if (self->count > 0) status = finish_pass(self, status, err);
+    if (status == WEFT_OK) {
+        note_outcome(self, out->loss_sum);
+        if (!isfinite(self->result.loss_sum)) status = find_in_forward(self, err);
+        else {
+            if (self->hidden != NULL && self->count > 0) status = weft_hidden_end_pass(self->hidden, self->count, err);
+            *out = self->result;
+        }
+    }
+    (void)weft_crash_mode(before);
     return status;
 }
 
@@ -238,56 +213,46 @@ weft_status weft_stepper_rehearse(weft_stepper *self, weft_error *err) {
         self->micro_batch_targets[m] = 1;
         self->micro_batch_lengths[m] = plan->spec.lengths[plan->spec.n_lengths - 1];
     }
-    self->micro_batches = self->shared; /* an address that nobody reads */
+    self->micro_batches = self->shared; /* an address that is not read */
     status = queue_training(self, 0, plan->train.program->n_instructions, err);
     self->micro_batches = NULL;
     return status;
-}
-
-/* Memory that the device shares, part after part, each on cache lines of its own. */
-static weft_status take_shared(weft_stepper *self, weft_error *err) {
-    const weft_engine *engine = self->engine;
-    const int64_t micro_batch = weft_step_micro_batch_room(engine), hp = weft_cache_lines(WEFT_MAX_HP);
-    const int64_t first = weft_cache_lines(weft_budget_first_rows(&engine->plan));
-    void *memory = NULL;
-    weft_status status = weft_stream_sync_open(&self->order, engine->kernels, engine->device, err);
-    if (status == WEFT_OK)
-        status = weft_stream_sync_take(&self->order, &memory, 2 * micro_batch + 64 + hp + first + outcome_bytes(engine),
-                                       err);
-    if (status != WEFT_OK) return status;
-    self->shared = memory;
-    self->micro_batch_memory[0] = self->shared;
-    self->micro_batch_memory[1] = self->shared + micro_batch;
-    self->count_out = (double *)(void *)(self->shared + 2 * micro_batch);
-    self->hp = self->shared + 2 * micro_batch + 64;
-    self->first_out = (int64_t *)(void *)(self->shared + 2 * micro_batch + 64 + hp);
-    self->outcome = (const double *)(const void *)(self->shared + 2 * micro_batch + 64 + hp + first);
-    self->micro_batch.struct_size = (uint32_t)sizeof self->micro_batch;
-    return WEFT_OK;
 }
 
 weft_status weft_stepper_create(weft_stepper **out, weft_engine *engine, const weft_data_plugin *data_plugin,
                                 weft_data *data, weft_error *err) {
     const size_t micro_batches = (size_t)weft_plan_most_micro_batches(&engine->plan) + 1;
     const int32_t instructions = weft_plan_most_instructions(&engine->plan);
-    weft_stepper *self = calloc(1, sizeof *self);
+    const int64_t micro_batch = weft_step_micro_batch_bytes(engine), hp = weft_cache_lines(WEFT_MAX_HP);
+    const int64_t first = weft_cache_lines(weft_budget_first_rows(&engine->plan));
+    const int64_t bytes = 2 * micro_batch + 64 + hp + first + outcome_bytes(engine); /* each on its own cache lines */
+    void *memory = NULL;
+    weft_stepper *self = weft_alloc(1, sizeof *self);
     weft_status status = WEFT_OK;
-    if (self == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the steps of a run");
     self->engine = engine;
     self->data_plugin = data_plugin;
     self->data = data;
-    self->micro_batch_targets = calloc(micro_batches, sizeof *self->micro_batch_targets);
-    self->micro_batch_lengths = calloc(micro_batches, sizeof *self->micro_batch_lengths);
-    self->gradients = calloc((size_t)engine->plan.declared->n_parameters + 1, sizeof *self->gradients);
-    self->used = calloc((size_t)weft_plan_most_slots(&engine->plan) + 1, sizeof *self->used);
-    if (self->micro_batch_targets == NULL || self->micro_batch_lengths == NULL || self->gradients == NULL ||
-        self->used == NULL)
-        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the instructions of a step");
-    if (status == WEFT_OK) status = take_shared(self, err);
+    self->micro_batch_targets = weft_alloc(micro_batches, sizeof *self->micro_batch_targets);
+    self->micro_batch_lengths = weft_alloc(micro_batches, sizeof *self->micro_batch_lengths);
+    self->gradients = weft_alloc(engine->plan.declared->n_parameters, sizeof *self->gradients);
+    self->used = weft_alloc(weft_plan_most_slots(&engine->plan), sizeof *self->used);
+    self->handles = weft_alloc(instructions, sizeof *self->handles);
+    self->folds = weft_alloc(2 * engine->plan.layout->n_units, sizeof *self->folds);
+    status = weft_stream_sync_open(&self->order, engine->kernels, engine->device, err);
+    if (status == WEFT_OK) status = weft_stream_sync_alloc(&self->order, &memory, bytes, err);
+    if (status == WEFT_OK) {
+        self->shared = memset(memory, 0, (size_t)bytes);
+        self->micro_batch_memory[0] = self->shared;
+        self->micro_batch_memory[1] = self->shared + micro_batch;
+        self->count_out = (double *)(void *)(self->shared + 2 * micro_batch);
+        self->hp = self->shared + 2 * micro_batch + 64;
+        self->first_out = (int64_t *)(void *)(self->shared + 2 * micro_batch + 64 + hp);
+        self->outcome = (const double *)(const void *)(self->shared + 2 * micro_batch + 64 + hp + first);
+        self->micro_batch.struct_size = (uint32_t)sizeof self->micro_batch;
+    }
     if (status == WEFT_OK) status = weft_graph_capture_open(&self->graph_capture, self, err);
-    if (status == WEFT_OK) status = weft_step_connect(engine, err);
-    if (status == WEFT_OK) status = weft_in_flight_create(&self->flights, engine, err);
-    if (status == WEFT_OK) status = weft_trace_create(&self->trace, instructions > 4096 ? instructions : 4096, err);
+    if (status == WEFT_OK) status = weft_engine_connect(engine, err);
+    if (status == WEFT_OK) self->trace = weft_trace_create(instructions > 4096 ? instructions : 4096);
     if (status == WEFT_OK) *out = self;
     else weft_stepper_destroy(self);
     return status;
@@ -297,13 +262,100 @@ void weft_stepper_destroy(weft_stepper *self) {
     if (self == NULL) return;
     for (int i = 0; i < 2; i++) (void)weft_stream_sync_await(&self->order, &self->micro_batch_sent[i], NULL);
     weft_graph_capture_close(self->graph_capture, &self->order);
-    if (self->shared != NULL) weft_stream_sync_give_back(&self->order, self->shared);
+    if (self->shared != NULL) weft_stream_sync_free(&self->order, self->shared);
     weft_stream_sync_close(&self->order);
     weft_trace_destroy(self->trace);
-    weft_in_flight_destroy(self->flights);
+    free(self->handles);
+    free(self->folds);
     free(self->micro_batch_targets);
     free(self->micro_batch_lengths);
     free(self->gradients);
     free(self->used);
     free(self);
+}
+
+weft_status weft_stream_sync_open(weft_stream_sync *out, const weft_device_plugin *kernels, weft_device *device,
+                                  weft_error *err) {
+    weft_status status = WEFT_OK;
+    *out = (weft_stream_sync){.kernels = kernels, .device = device};
+    status = weft_device_transfer_find(&out->transfer, kernels, device, err);
+    for (int queue = 1; queue < WEFT_QUEUES && status == WEFT_OK; queue++)
+        WEFT_PLUGIN_CALL(status, kernels, stream_create, err, device, &out->streams[queue]);
+    return status;
+}
+
+void weft_stream_sync_close(weft_stream_sync *self) {
+    for (int queue = 1; queue < WEFT_QUEUES; queue++) {
+        if (self->streams[queue] != NULL)
+            WEFT_PLUGIN_TELL(self->kernels, stream_destroy, self->device, self->streams[queue]);
+        self->streams[queue] = NULL;
+    }
+}
+
+weft_status weft_stream_sync_fork(const weft_stream_sync *self, weft_stream **out, int32_t queue, weft_error *err) {
+    weft_event *here = NULL;
+    weft_status status = WEFT_OK;
+    *out = self->streams[queue];
+    if (queue == 0) return WEFT_OK;
+    WEFT_PLUGIN_CALL(status, self->kernels, record_event, err, self->device, NULL, &here);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, self->kernels, wait, err, self->device, *out, here);
+    return status;
+}
+
+weft_status weft_stream_sync_alloc(const weft_stream_sync *self, void **out, int64_t bytes, weft_error *err) {
+    weft_doing before;
+    if (self->transfer == NULL) {
+        *out = malloc((size_t)bytes + 1);
+        if (*out != NULL) return WEFT_OK;
+        return weft_error_set(err, WEFT_E_MEMORY, "the host has no %lld bytes for transfers", (long long)bytes);
+    }
+    before = weft_plugin_enter(self->kernels, "take");
+    return weft_plugin_leave(before, self->transfer->take(self->device, out, bytes, err), err);
+}
+
+void weft_stream_sync_free(const weft_stream_sync *self, void *memory) {
+    if (self->transfer != NULL && memory != NULL) self->transfer->give_back(self->device, memory);
+    else free(memory);
+}
+
+weft_status weft_stream_sync_upload(const weft_stream_sync *self, weft_ref to, const void *from, int64_t bytes,
+                                    weft_event **sent, weft_error *err) {
+    weft_status status = WEFT_OK;
+    weft_doing before;
+    if (self->transfer == NULL) {
+        WEFT_PLUGIN_CALL(status, self->kernels, write, err, self->device, NULL, to, from, bytes);
+        return status;
+    }
+    before = weft_plugin_enter(self->kernels, "upload");
+    status = weft_plugin_leave(before, self->transfer->upload(self->device, NULL, to, from, bytes, err), err);
+    if (status == WEFT_OK && sent != NULL)
+        WEFT_PLUGIN_CALL(status, self->kernels, record_event, err, self->device, NULL, sent);
+    return status;
+}
+
+weft_status weft_stream_sync_download(const weft_stream_sync *self, void *to, weft_ref from, int64_t bytes,
+                                      weft_error *err) {
+    weft_status status = WEFT_OK;
+    weft_doing before;
+    if (self->transfer == NULL) {
+        WEFT_PLUGIN_CALL(status, self->kernels, read, err, self->device, NULL, to, from, bytes);
+        return status;
+    }
+    before = weft_plugin_enter(self->kernels, "download");
+    return weft_plugin_leave(before, self->transfer->download(self->device, NULL, to, from, bytes, err), err);
+}
+
+weft_status weft_stream_sync_finish(const weft_stream_sync *self, weft_error *err) {
+    weft_status status = WEFT_OK;
+    WEFT_PLUGIN_CALL(status, self->kernels, synchronize, err, self->device, NULL);
+    return status;
+}
+
+weft_status weft_stream_sync_await(const weft_stream_sync *self, weft_event **event, weft_error *err) {
+    weft_event *of = *event;
+    weft_doing before;
+    *event = NULL;
+    if (of == NULL) return WEFT_OK;
+    before = weft_plugin_enter(self->kernels, "await");
+    return weft_plugin_leave(before, self->transfer->await(self->device, of, err), err);
 }

@@ -1,82 +1,204 @@
-/* host/run/stepper.h: a pass over a program while it runs: one struct for training and evaluation, which the files of
- * this folder share. micro_batch.h asks the data for leaves as the instructions need them, bind.h binds slots to the
- * segment graphs, run_instructions.h does each instruction, nonfinite.h finds a number that is not finite. Losses
- * and norm stay on the device until the end of the pass. */
+/* host/run/stepper.h: one optimizer step, or one micro-batch of evaluation: a pass over a program and its result.
+ *
+ * The files of a pass share this struct: micro_batch.c fetches micro-batches from the data plugin,
+ * run_instructions.c runs an instruction, communication.c those that communicate, norm.c computes the gradient norm,
+ * graph_capture.c replays captured passes, values.c finds numbers that are not finite. Losses and norm stay on the
+ * device until the pass ends. */
 #ifndef WEFT_HOST_RUN_STEPPER_H
 #define WEFT_HOST_RUN_STEPPER_H
 
-#include "run/state.h"
-#include "run/stream_sync.h"
+#include "graph/kernels.h"
 #include "program/execute.h"
-#include "graph/calls.h"
-#include <weft/data.h>
+#include "program/sums.h"
+#include "run/engine.h"
 
-/* What one optimizer step, or one micro-batch of evaluation, came to. */
+#include <weft/data.h>
+#include <weft/device.h>
+#include <weft/transfer.h>
+
+/* ---- streams ----
+ *
+ * Queue 0 is the device's first stream, which does all computation. An instruction of another queue begins with a
+ * fork: its stream waits for everything queued in queue 0 so far. It ends with a join of its exchanges
+ * (weft_ranks_join), after which queue 0 sees their results. Nothing else orders a step. The host waits in two
+ * cases: before it refills memory that an upload may still read, and for the losses at the end of a pass.
+ *
+ * Transfers use memory that host and device share, if the device has it (weft/transfer.h). Otherwise they are
+ * synchronous writes and reads. */
+
+enum { WEFT_QUEUES = 4 };
+
+typedef struct weft_stream_sync {
+    const weft_device_plugin *kernels;
+    weft_device *device;
+    const weft_device_transfer *transfer; /* NULL: the device has no shared memory */
+    weft_stream *streams[WEFT_QUEUES];    /* [0] NULL: the device's first */
+} weft_stream_sync;
+
+weft_status weft_stream_sync_open(weft_stream_sync *out, const weft_device_plugin *kernels, weft_device *device,
+                                  weft_error *err);
+void weft_stream_sync_close(weft_stream_sync *self); /* zeroed is fine */
+
+/* Returns the stream of an instruction's queue, after a fork. */
+weft_status weft_stream_sync_fork(const weft_stream_sync *self, weft_stream **out, int32_t queue, weft_error *err);
+
+/* Allocates memory for transfers; not during a step. */
+weft_status weft_stream_sync_alloc(const weft_stream_sync *self, void **out, int64_t bytes, weft_error *err);
+void weft_stream_sync_free(const weft_stream_sync *self, void *memory); /* NULL is fine */
+
+/* Queues an upload in queue 0. `from` is transfer memory, unchanged until the event `sent` is reached; sent NULL: until
+ * the pass has ended. *sent NULL: the copy is complete. */
+weft_status weft_stream_sync_upload(const weft_stream_sync *self, weft_ref to, const void *from, int64_t bytes,
+                                    weft_event **sent, weft_error *err);
+/* Queues a download into transfer memory in queue 0; it is complete after weft_stream_sync_finish. */
+weft_status weft_stream_sync_download(const weft_stream_sync *self, void *to, weft_ref from, int64_t bytes,
+                                      weft_error *err);
+/* The host waits for everything in queue 0. */
+weft_status weft_stream_sync_finish(const weft_stream_sync *self, weft_error *err);
+/* The host waits for the event and sets it to NULL; NULL is reached. */
+weft_status weft_stream_sync_await(const weft_stream_sync *self, weft_event **event, weft_error *err);
+
+/* ---- a pass ---- */
+
 typedef struct weft_step_result {
     double loss_sum;   /* fp64 sum over micro-batches in order */
     int64_t n_targets; /* COUNT */
-    int64_t n_places;  /* of all micro-batches, padding too */
-    double norm;       /* of the mean gradient, before clipping; training only */
+    int64_t n_places;  /* positions of all micro-batches, with padding */
+    double norm;       /* of the mean gradient before clipping; training only */
     double lr;
     double data_seconds; /* spent in the data plugin */
-    double scale;        /* that the losses were multiplied by; 0: they were not */
-    bool skipped;        /* nothing was updated: no target on any micro-batch, ... */
-    bool overflowed;     /* ... or gradients that are not finite at this scale, in fp16 */
-    bool replayed;       /* by one call: the trace holds no times of its instructions */
+    double scale;        /* loss scale; 0: losses are not scaled */
+    bool skipped;        /* no update: no micro-batch has a target, ... */
+    bool overflowed;     /* ... or, in fp16, gradients are not finite at this scale */
+    bool replayed;       /* from captured graphs: the trace has no times of its instructions */
 } weft_step_result;
 
-typedef struct weft_flights weft_flights;             /* host/run/in_flight.h */
-typedef struct weft_graph_capture weft_graph_capture; /* host/run/graph_capture.h */
-typedef struct weft_value_sink weft_value_sink;       /* host/run/values.h */
+typedef struct weft_graph_capture weft_graph_capture;
+typedef struct weft_value_sink weft_value_sink; /* host/run/values.h */
+
+enum { WEFT_STEP_EXCHANGES = 2 * WEFT_UNIT_GROUPS }; /* of one instruction: up to two per group of its unit */
 
 typedef struct weft_stepper {
     weft_engine *engine;
     const weft_data_plugin *data_plugin;
     weft_data *data;
     const weft_mode_plan *mode_plan; /* whose program runs */
-    weft_trace *trace;               /* holds a whole pass of any program */
+    weft_trace *trace;               /* large enough for a pass of any program */
     int32_t split;
     uint64_t first_row; /* of the step's first micro-batch */
     uint64_t step;      /* from 1; 0 in evaluation */
     double lr;
     double clip; /* 0: none */
     int64_t count, places;
-    int64_t *micro_batch_targets; /* [micro-batches] targets of each micro-batch */
-    int32_t *micro_batch_lengths; /* [micro-batches] places of a row of each micro-batch */
+    int64_t *micro_batch_targets; /* [micro-batches] target tokens */
+    int32_t *micro_batch_lengths; /* [micro-batches] positions of a sequence */
     weft_stream_sync order;
-    char *shared;                    /* what goes to the device and comes back: the parts below */
-    char *micro_batch_memory[2];     /* in turn: one is filled while the other one may still be on its way */
-    weft_event *micro_batch_sent[2]; /* when it may be filled again; NULL: now */
-    int micro_batch_turn;            /* which one is next */
-    double *count_out;               /* COUNT, and behind it the seed (fp32) */
+    char *shared;                    /* transfer memory: the parts below */
+    char *micro_batch_memory[2];     /* double buffer of uploads */
+    weft_event *micro_batch_sent[2]; /* NULL: the buffer is free */
+    int micro_batch_turn;            /* the next buffer */
+    double *count_out;               /* COUNT, followed by the seed (fp32) */
     void *hp;                        /* the optimizer's struct */
-    int64_t *first_out;              /* [micro-batches] their first rows, where they are asked for */
-    const double *outcome;           /* norm, and losses as they lie behind it on the device */
-    /* while a pass is recorded: all its micro-batches, each as large as the largest; else NULL */
-    char *micro_batches;
-    weft_micro_batch micro_batch; /* arrays of the largest shape, in micro_batch_memory or micro-batches */
-    int32_t micro_batch_now;      /* which micro-batch the arrays hold and the slot has; -1: none */
-    weft_slot_ref *gradients;     /* [n_parameters] of the instruction that runs */
-    int64_t *used;                /* [slots of the largest program]: bytes of each slot that were really touched */
-    bool find_culprit;            /* after a non-finite loss: look at each carry */
-    weft_error culprit; /* what this rank has found then, where there are others: they wait for its exchanges */
+    int64_t *first_out;              /* [micro-batches] index of the first sequence, for models with dropout */
+    const double *outcome;           /* norm and losses, in the device's order */
+    char *micro_batches;             /* during capture: all micro-batches, each of the largest size; else NULL */
+    weft_micro_batch micro_batch;    /* arrays of the largest shape, in micro_batch_memory or micro_batches */
+    int32_t loaded_micro_batch;      /* index of the loaded micro-batch; -1: none */
+    weft_slot_ref *gradients;        /* [n_parameters] of the current instruction */
+    int64_t *used;                   /* [slots of the largest program] bytes that kernels touched */
+    bool find_culprit;               /* after a loss that is not finite: check each carry */
+    weft_error culprit; /* found on this rank among several; the other ranks still wait for its exchanges */
     double data_seconds;
-    weft_flights *flights;
-    struct weft_hidden *hidden; /* collects the last hidden states of evaluations (hidden.h); NULL: nobody does */
-    weft_graph_capture *graph_capture; /* NULL: passes are not recorded */
-    /* is told of each device call of the segments, and the trace has each instruction's own time, on a device that
-     * queues as well; NULL: nothing is timed */
+    weft_comm_handle *(
+        *handles)[WEFT_STEP_EXCHANGES]; /* [n_instructions] of the largest program: in-flight exchanges */
+    int32_t n_in_flight;                /* handles that are not joined */
+    weft_fold *folds;                   /* [n_units][2] sums by hop */
+    struct weft_hidden *hidden;         /* collects hidden states in evaluation (hidden.h); NULL: it is off */
+    weft_graph_capture *graph_capture;  /* NULL: passes are not captured */
+    /* Is called for each device call of the segments, and the trace has each instruction's own time, also on a device
+     * that queues. NULL: nothing is timed. */
     const weft_call_sink *sink;
-    /* is told what the instructions of a training step leave; NULL: nothing is read back */
-    const weft_value_sink *values;
+    const weft_value_sink *values; /* gets the values of a training step; NULL: nothing is read back */
     weft_step_result result;
 } weft_stepper;
 
-/* A micro-batch's loss, once the pass has ended. */
-double weft_step_loss(const weft_stepper *self, int32_t micro_batch);
+/* data may be NULL if no micro-batch is fetched. The engine must be allocated. */
+weft_status weft_stepper_create(weft_stepper **out, weft_engine *engine, const weft_data_plugin *data_plugin,
+                                weft_data *data, weft_error *err);
+void weft_stepper_destroy(weft_stepper *stepper); /* NULL is fine */
 
-/* What a pass does beside its instructions, and fails, is told with the pass: "step 12, its losses: ". what: "", or
- * what it was behind a comma. Gives status. */
-weft_status weft_step_of_pass(const weft_stepper *self, const char *what, weft_status status, weft_error *err);
+/* Runs optimizer step `step` (from 1) with learning rate lr and clip (0: none). A loss or gradient that is not
+ * finite is WEFT_E_NUMERIC, with step and segment in the message. [collective] */
+weft_status weft_stepper_train(weft_stepper *stepper, weft_step_result *out, uint64_t step, double lr, double clip,
+                               weft_error *err);
+
+/* Runs a training step on micro-batches of the largest length without data, on a device in a dry run
+ * (weft/dry_run.h). */
+weft_status weft_stepper_rehearse(weft_stepper *stepper, weft_error *err);
+
+/* Evaluates one micro-batch per replica, from first_row of a split on. Adds the losses to out->loss_sum in micro-batch
+ * order, so the sum over many passes does not depend on the number of replicas. [collective] */
+weft_status weft_stepper_evaluate(weft_stepper *stepper, weft_step_result *out, int32_t split, uint64_t first_row,
+                                  weft_error *err);
+
+/* Returns a micro-batch's loss, after the pass. */
+double weft_step_loss(const weft_stepper *self, int32_t micro_batch);
+/* Returns status. Prefixes a failure with "step 12" or "evaluation" and `detail`: "" or text after a comma. */
+weft_status weft_step_of_pass(const weft_stepper *self, const char *detail, weft_status status, weft_error *err);
+
+/* ---- micro_batch.c ---- */
+
+/* Gets targets and lengths of all micro-batches of the pass, without their content. */
+weft_status weft_step_count(weft_stepper *self, weft_error *err);
+/* Bytes of a micro-batch of the largest shape. */
+int64_t weft_step_micro_batch_bytes(const weft_engine *engine);
+/* Fetches the wanted micro-batches into self->micro_batches. wanted: [micro-batches] */
+weft_status weft_step_make_micro_batches(weft_stepper *self, const bool *wanted, weft_error *err);
+/* Loads micro-batch m into self->micro_batch and its slot, unless it is loaded. */
+weft_status weft_step_load_micro_batch(weft_stepper *self, int32_t m, weft_slot_ref slot, weft_error *err);
+
+/* ---- run_instructions.c ---- */
+
+/* Writes the numbers that the device reads in a training pass: COUNT, the optimizer's struct, the micro-batches' first
+ * sequences. For a replay, which runs no instruction that writes them. */
+weft_status weft_step_put_numbers(weft_stepper *self, weft_error *err);
+/* Uploads the index of each micro-batch's first sequence, if the model has dropout. */
+weft_status weft_step_send_first_rows(weft_stepper *self, weft_error *err);
+/* Runs instructions [first, end) of self->mode_plan's program: a slice (program/plan.h). */
+weft_status weft_step_run_part(weft_stepper *self, int32_t first, int32_t end, weft_error *err);
+
+/* ---- communication.c ---- */
+
+/* Returns a slot for the graphs, with the counter of the bytes that they touch. */
+weft_slot_ref weft_step_slot(const weft_stepper *self, int32_t index);
+/* Returns a unit's micro-batch gradient: its slot, or the sum itself if the step has one micro-batch. */
+weft_slot_ref weft_step_gradient(const weft_stepper *self, int32_t unit, int32_t slot);
+/* Resets the unit sums to their state before instruction `first`, at which no exchange is in flight. */
+void weft_communication_begin(weft_stepper *self, int32_t first);
+/* Drives in-flight exchanges; stepper: a weft_stepper. */
+void weft_communication_poke(void *stepper);
+/* Registers its functions; the context is the stepper. */
+void weft_communication_table(weft_exec_table *table);
+
+/* ---- norm.c ---- */
+
+/* Computes norm, clip coefficient and skip from the gradient sums, and shares the losses of the pass. [collective] */
+weft_status weft_norm_run(weft_stepper *self, weft_slot_ref work, int32_t slot, weft_error *err);
+/* Shares the losses of a pass only. [collective] */
+weft_status weft_norm_losses(weft_stepper *self, weft_error *err);
+
+/* ---- graph_capture.c ---- */
+
+/* *out NULL: nothing is captured, because [run] replay = no, or because device, communicator or model do not support
+ * it; the latter is an error under replay = yes. stepper->order must be open. */
+weft_status weft_graph_capture_open(weft_graph_capture **out, const weft_stepper *stepper, weft_error *err);
+/* The device must be idle. */
+void weft_graph_capture_close(weft_graph_capture *graph_capture, const weft_stream_sync *order); /* NULL is fine */
+
+/* Queues instructions [first, end); with the last one also the copy of the outcome. */
+typedef weft_status weft_queue_part(weft_stepper *stepper, int32_t first, int32_t end, weft_error *err);
+
+/* Queues a pass whose micro-batches have been counted: by captured graphs, or by `queue`. */
+weft_status weft_graph_capture_queue(weft_stepper *self, weft_queue_part *queue, weft_error *err);
 
 #endif

@@ -1,16 +1,19 @@
 /* host/run/text_files.c: see text_files.h. */
 #include "run/text_files.h"
 
+#include "base/alloc.h"
 #include "base/file.h"
-#include "base/join.h"
 #include "base/text.h"
 #include "model/config_json.h"
 #include "plugin/enter.h"
+#include "launch/world.h"
+#include "program/tokens.h"
 
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { MOST_BYTES = 1 << 30 };
 
@@ -18,7 +21,7 @@ static weft_status put_text(void *context, const char *bytes, size_t n) {
     return fwrite(bytes, 1, n, context) == n ? WEFT_OK : WEFT_E_MEMORY;
 }
 
-/* A file of a tokenizer that got tokens, where it is another one than the directory's. */
+/* Gets a file of a tokenizer with added tokens, if it differs from the directory's. */
 static weft_status take_changed(weft_text_file *file, const weft_text *text, uint32_t i, weft_error *err) {
     int32_t changed = 0;
     FILE *to = open_memstream(&file->text, &file->bytes);
@@ -39,40 +42,14 @@ static bool is_additional(const char *name) {
     return strncmp(name, WEFT_ADDITIONAL_TEMPLATES, n) == 0 && name[n] == '/';
 }
 
-/* True for a name without a folder, and for a template in additional_chat_templates. */
-static bool is_plain(const char *name) {
-    const char *at = is_additional(name) ? name + sizeof WEFT_ADDITIONAL_TEMPLATES : name;
-    return at[0] != '\0' && strchr(at, '/') == NULL && (at == name || at[0] != '.');
-}
-
+/* A name must have no folder, except for a template in additional_chat_templates. */
 static weft_status add_name(weft_text_files *self, const char *name, weft_error *err) {
-    weft_text_file *more = NULL;
-    if (!is_plain(name))
+    const char *at = is_additional(name) ? name + sizeof WEFT_ADDITIONAL_TEMPLATES : name;
+    if (at[0] == '\0' || strchr(at, '/') != NULL || (at != name && at[0] == '.'))
         return weft_error_set(err, WEFT_E_PLUGIN, "the tokenizer names a file '%s', which is not a plain name", name);
-    more = realloc(self->files, (size_t)(self->n + 1) * sizeof *more);
-    if (more != NULL) {
-        self->files = more;
-        memset(&more[self->n], 0, sizeof *more);
-        more[self->n].name = strdup(name);
-    }
-    if (more == NULL || more[self->n].name == NULL)
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory for the names of the tokenizer's files");
-    self->n++;
+    self->files = weft_realloc(self->files, self->n + 1, sizeof *self->files);
+    self->files[self->n++] = (weft_text_file){.name = weft_strdup(name)};
     return WEFT_OK;
-}
-
-/* Removes the templates in additional_chat_templates: transformers would choose one of them before the model's. */
-static void drop_additional(weft_text_files *self) {
-    int32_t n = 0;
-    for (int32_t i = 0; i < self->n; i++) {
-        if (!is_additional(self->files[i].name)) {
-            self->files[n++] = self->files[i];
-            continue;
-        }
-        free(self->files[i].name);
-        free(self->files[i].text);
-    }
-    self->n = n;
 }
 
 /* Replaces the templates of the files by the one that the model was trained with. */
@@ -80,35 +57,36 @@ static weft_status take_template(weft_text_files *self, const char *source, weft
     const char *name = "chat_template.jinja";
     weft_text_file *file = NULL;
     weft_status status = WEFT_OK;
-    int32_t i = 0;
-    drop_additional(self);
+    int32_t i = 0, n = 0;
+    for (; i < self->n; i++) { /* transformers would select an additional template before the model's */
+        if (!is_additional(self->files[i].name)) self->files[n++] = self->files[i];
+        else {
+            free(self->files[i].name);
+            free(self->files[i].text);
+        }
+    }
+    self->n = n;
+    i = 0;
     while (i < self->n && strcmp(self->files[i].name, name) != 0) i++;
     if (i == self->n) status = add_name(self, name, err);
     if (status != WEFT_OK) return status;
     file = &self->files[i];
     free(file->text);
-    file->text = strdup(source);
-    if (file->text == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a chat template");
+    file->text = weft_strdup(source);
     file->bytes = strlen(source);
     return WEFT_OK;
 }
 
-static weft_status read_own(weft_text_file *file, const char *directory, weft_error *err) {
-    char path[WEFT_PATH_BYTES];
-    const weft_status status = weft_path_join(path, directory, file->name, err);
-    return status == WEFT_OK ? weft_text_read(&file->text, &file->bytes, path, MOST_BYTES, err) : status;
-}
-
 /* ---- the token that ends a text ---- */
 
-/* The bytes of a file that was read, ended by a zero; NULL: it is not among the tokenizer's. */
+/* Returns the content of a file that was read; NULL: the tokenizer does not have it. */
 static const char *find_text(const weft_text_files *self, const char *name) {
     for (int32_t i = 0; i < self->n; i++)
         if (strcmp(self->files[i].name, name) == 0) return self->files[i].text;
     return NULL;
 }
 
-/* A template that writes eos_token would write another text if that became another token. */
+/* A template that writes eos_token would change its text with another token. */
 static bool template_has_eos(const weft_text_files *self) {
     const char *source = find_text(self, "chat_template.jinja"), *config = NULL;
     char *dumped = NULL;
@@ -125,7 +103,7 @@ static bool template_has_eos(const weft_text_files *self) {
     return has;
 }
 
-/* eos_token of one of the tokenizer's files, where it is there and another one. */
+/* Replaces eos_token in one of the tokenizer's files, if it has one and that differs. */
 static weft_status change_eos(weft_text_file *file, const char *token, weft_error *err) {
     char *value = NULL, *changed = NULL;
     size_t bytes = 0;
@@ -154,7 +132,7 @@ static weft_status change_eos(weft_text_file *file, const char *token, weft_erro
     return status;
 }
 
-/* llama.cpp and vLLM take the tokenizer's eos_token, transformers generation_config.json or config.json. */
+/* llama.cpp and vLLM read the tokenizer's eos_token, transformers reads generation_config.json or config.json. */
 static weft_status take_end(weft_text_files *self, const weft_text *text, const char *model, weft_error *err) {
     weft_status status = weft_stop_ids_read(&self->others, model, text->info.eos, err);
     if (status != WEFT_OK) return status;
@@ -167,10 +145,9 @@ static weft_status take_end(weft_text_files *self, const weft_text *text, const 
     return status;
 }
 
-/* ---- all ---- */
-
 weft_status weft_text_files_list(weft_text_files *out, const weft_text *text, bool reads, const char *model,
                                  weft_error *err) {
+    char path[WEFT_PATH_BYTES];
     weft_status status = WEFT_OK;
     memset(out, 0, sizeof *out);
     if (text == NULL) return WEFT_OK;
@@ -183,7 +160,11 @@ weft_status weft_text_files_list(weft_text_files *out, const weft_text *text, bo
     }
     if (status == WEFT_OK && text->chat_source != NULL) status = take_template(out, text->chat_source, err);
     for (int32_t i = 0; reads && i < out->n && status == WEFT_OK; i++)
-        if (out->files[i].text == NULL) status = read_own(&out->files[i], text->directory, err);
+        if (out->files[i].text == NULL) {
+            status = weft_path_join(path, text->directory, out->files[i].name, err);
+            if (status == WEFT_OK)
+                status = weft_text_read(&out->files[i].text, &out->files[i].bytes, path, MOST_BYTES, err);
+        }
     return status == WEFT_OK && reads && text->end_token != NULL ? take_end(out, text, model, err) : status;
 }
 
@@ -202,24 +183,17 @@ int64_t weft_text_files_bytes(const weft_text_files *self, int64_t block) {
     return bytes;
 }
 
-/* Creates the folder of a template in additional_chat_templates. */
-static weft_status make_folder(const char *name, const char *directory, weft_error *err) {
-    char path[WEFT_PATH_BYTES];
-    weft_status status = WEFT_OK;
-    if (!is_additional(name)) return WEFT_OK;
-    status = weft_path_join(path, directory, WEFT_ADDITIONAL_TEMPLATES, err);
-    if (status == WEFT_OK && mkdir(path, 0777) != 0 && errno != EEXIST)
-        status = weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be made: %s", path, strerror(errno));
-    return status;
-}
-
 weft_status weft_text_files_write(const weft_text_files *self, const char *directory, weft_error *err) {
     weft_status status = WEFT_OK;
     for (int32_t i = 0; i < self->n && status == WEFT_OK; i++) {
         const weft_text_file *file = &self->files[i];
         char path[WEFT_PATH_BYTES];
         bool is_there = false;
-        status = make_folder(file->name, directory, err);
+        if (is_additional(file->name)) {
+            status = weft_path_join(path, directory, WEFT_ADDITIONAL_TEMPLATES, err);
+            if (status == WEFT_OK && mkdir(path, 0777) != 0 && errno != EEXIST)
+                status = weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be made: %s", path, strerror(errno));
+        }
         if (status == WEFT_OK) status = weft_path_join(path, directory, file->name, err);
         if (status == WEFT_OK) status = weft_file_exists(&is_there, path, err);
         if (status == WEFT_OK && !is_there && file->text != NULL)
@@ -227,4 +201,145 @@ weft_status weft_text_files_write(const weft_text_files *self, const char *direc
     }
     if (status != WEFT_OK || self->end.n == 0) return status;
     return weft_stop_ids_save(&self->end, &self->others, directory, err);
+}
+
+/* ---- the token after an answer ---- */
+
+/* A sink; the context is the id. */
+static weft_status note_chat_end(void *context, const int32_t *ids, const int32_t *answers, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (answers[i] >= 0 && (answers[i] & WEFT_CHAT_END) != 0) *(int32_t *)context = ids[i];
+    return WEFT_OK;
+}
+
+weft_status weft_text_chat_end(int32_t *out, const weft_text *text, const char *named, weft_error *err) {
+    const weft_chat_message messages[] = {
+        {.struct_size = (uint32_t)sizeof *messages, .role = "user", .content = "a", .content_bytes = 1},
+        {.struct_size = (uint32_t)sizeof *messages, .role = "assistant", .content = "a", .content_bytes = 1}};
+    const weft_chat chat = {.struct_size = (uint32_t)sizeof chat,
+                            .messages = messages,
+                            .n_messages = 2,
+                            .stride = (uint32_t)sizeof *messages,
+                            .named = named};
+    const weft_chat_sink sink = {out, note_chat_end};
+    *out = -1;
+    return weft_text_encode_chat(text, &sink, &chat, err);
+}
+
+/* Decodes the token into its text. */
+static weft_status name_end(weft_text *text, weft_error *err) {
+    size_t n = 0;
+    FILE *to = open_memstream(&text->end_token, &n);
+    const weft_text_sink sink = {to, put_text};
+    weft_status status = WEFT_OK;
+    if (to == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the name of a token");
+    WEFT_PLUGIN_CALL(status, text->plugin, decode, err, text->tokenizer, &sink, &text->end, 1,
+                     WEFT_DECODE_KEEP_SPECIAL);
+    if (fclose(to) == 0 || status != WEFT_OK) return status;
+    return weft_error_set(err, WEFT_E_MEMORY, "no memory for the name of a token");
+}
+
+/* Returns the id that [tokenizer] end selects; -1: none. */
+static weft_status choose_end(int32_t *out, const weft_text *text, const weft_run *run, weft_error *err) {
+    const char *wanted = run->settings.tokenizer.end;
+    const weft_tokenizer_special *special = weft_text_special(text);
+    weft_error why = WEFT_ERROR_INIT;
+    *out = -1;
+    if (strcmp(wanted, "keep") == 0) return WEFT_OK;
+    if (strcmp(wanted, "auto") == 0) {
+        if (text->chats == 0 || weft_text_chat_end(out, text, text->chat_named, &why) == WEFT_OK) return WEFT_OK;
+        if (weft_world_get()->rank > 0) return WEFT_OK;
+        weft_log(run->host, WEFT_LOG_WARN,
+                 "which token ends an answer is not known, so the saved model ends its text as its files say: %s. Fix: "
+                 "name the token, [tokenizer] end = TOKEN",
+                 why.text);
+        return WEFT_OK;
+    }
+    *out = special == NULL ? -1 : special->id(text->tokenizer, wanted, strlen(wanted));
+    if (*out >= 0) return WEFT_OK;
+    return weft_config_reject(run->config, "tokenizer", "end", err,
+                              "is no token of the tokenizer in %s. Allowed: auto, keep, or one of its special tokens, "
+                              "as <|im_end|>",
+                              text->directory);
+}
+
+weft_status weft_text_end_decide(weft_text *text, const weft_run *run, weft_error *err) {
+    weft_stop_ids before = {.n = 0};
+    char others[160] = "";
+    weft_status status = choose_end(&text->end, text, run, err);
+    if (status != WEFT_OK || text->end < 0) return status;
+    status = name_end(text, err);
+    if (status == WEFT_OK) status = weft_stop_ids_read(&before, run->settings.model.path, text->info.eos, err);
+    if (status != WEFT_OK || (weft_stop_ids_have(&before, text->end) && text->info.eos == text->end)) return status;
+    if (before.n == WEFT_MAX_STOP_IDS && !weft_stop_ids_have(&before, text->end))
+        return weft_config_reject(run->config, "tokenizer", "end", err,
+                                  "adds %s to the %d ids of eos_token_id, which are the most. Fix: end = keep",
+                                  text->end_token, (int)before.n);
+    if (weft_world_get()->rank > 0) return WEFT_OK;
+    for (int32_t i = 0, n = 0; i < before.n; i++)
+        if (before.ids[i] != text->end && n < (int)sizeof others - 16)
+            n += snprintf(others + n, sizeof others - (size_t)n, ", %d", (int)before.ids[i]);
+    weft_log(run->host, WEFT_LOG_INFO,
+             "the saved model ends its text with %s: eos_token_id is %d%s. Set [tokenizer] end = keep to leave it as "
+             "the model's files have it",
+             text->end_token, (int)text->end, others);
+    return WEFT_OK;
+}
+
+static weft_status find_file(bool *out, const char *directory, const char *name, weft_error *err) {
+    char path[WEFT_PATH_BYTES];
+    weft_status status = weft_path_join(path, directory, name, err);
+    *out = false;
+    if (status == WEFT_OK && directory[0] != '\0') status = weft_file_exists(out, path, err);
+    return status;
+}
+
+weft_status weft_run_stop_ids(weft_stop_ids *out, const weft_run *run, const weft_text *text, weft_error *err) {
+    const char *adapter = run->settings.adapter_from;
+    bool has_own = false, has_config = false;
+    weft_status status = find_file(&has_own, adapter, "generation_config.json", err);
+    if (status == WEFT_OK) status = find_file(&has_config, adapter, "config.json", err);
+    if (status != WEFT_OK) return status;
+    return weft_stop_ids_read(out, has_own && !has_config ? adapter : run->settings.model.path, text->info.eos, err);
+}
+
+static weft_status find_template(bool *out, const char *directory, weft_error *err) {
+    char path[WEFT_PATH_BYTES];
+    json_t *config = NULL;
+    weft_status status = find_file(out, directory, "chat_template.jinja", err);
+    if (status != WEFT_OK || *out) return status;
+    status = find_file(out, directory, "tokenizer_config.json", err);
+    if (status == WEFT_OK && *out) status = weft_path_join(path, directory, "tokenizer_config.json", err);
+    if (status != WEFT_OK || !*out) return status;
+    status = weft_json_read(&config, path, JSON_DECODE_INT_AS_REAL, err);
+    *out = json_object_get(config, "chat_template") != NULL;
+    json_decref(config);
+    return status;
+}
+
+weft_status weft_run_use_adapter_tokenizer(weft_run *run, weft_error *err) {
+    const char *from = run->settings.adapter_from;
+    bool has_tokenizer = false, has_template = false;
+    weft_status status = WEFT_OK;
+    if (from[0] == '\0' || run->settings.tokenizer.path[0] != '\0' || weft_tokens_wanted(run)) return WEFT_OK;
+    status = find_file(&has_tokenizer, from, "tokenizer.json", err);
+    if (status == WEFT_OK && has_tokenizer) status = find_template(&has_template, from, err);
+    if (has_template) run->settings.tokenizer.path = from;
+    return status;
+}
+
+const char *weft_run_adapter_template(const weft_run *run, const weft_text *text) {
+    enum { MOST_TEMPLATE = 4 << 20 };
+    const weft_tokenizer_chat *table = weft_text_chat(text);
+    const char *found = NULL;
+    char path[WEFT_PATH_BYTES], *source = NULL;
+    size_t n = 0;
+    if (run->settings.adapter_from[0] == '\0' || table == NULL || table->source == NULL) return NULL;
+    if (weft_path_join(path, run->settings.adapter_from, "chat_template.jinja", NULL) != WEFT_OK ||
+        weft_text_read(&source, &n, path, MOST_TEMPLATE, NULL) != WEFT_OK)
+        return NULL;
+    for (uint32_t i = 0; found == NULL && table->named(i) != NULL; i++)
+        if (strcmp(table->source(i), source) == 0) found = table->named(i);
+    free(source);
+    return found;
 }

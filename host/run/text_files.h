@@ -1,24 +1,26 @@
-/* host/run/text_files.h: the tokenizer's own files, which a saved model gets a copy of, or what became of them.
+/* host/run/text_files.h: the tokenizer's files in a saved model, with changes for added tokens, and the tokens that
+ * end a generated text.
  *
- * The main thread lists them and rank 0 reads them, once a run: each save writes the bytes that the run began with,
- * whatever became of the directory since. */
+ * The main thread lists the files and rank 0 reads them once per run: each save writes the bytes from the start of
+ * the run. */
 #ifndef WEFT_HOST_RUN_TEXT_FILES_H
 #define WEFT_HOST_RUN_TEXT_FILES_H
 
 #include "model/stop_ids.h"
 #include "program/run.h"
+#include "run/data_job.h"
 
 typedef struct weft_text_file {
-    char *name; /* as the tokenizer says it */
-    char *text; /* the file's bytes, or what replaces them where tokens were added; NULL: not read on this rank */
+    char *name; /* as the tokenizer reports it */
+    char *text; /* the file's bytes, or changed ones for added tokens; NULL: not read on this rank */
     size_t bytes;
 } weft_text_file;
 
 typedef struct weft_text_files {
     weft_text_file *files; /* [n] */
     int32_t n;
-    weft_stop_ids end;    /* of a text, before those of the model's files; n 0: those alone */
-    weft_stop_ids others; /* of the run's model, for files that have none, such as those of an adapter */
+    weft_stop_ids end;    /* ids that end a text, before those of the model's files; n 0: only those */
+    weft_stop_ids others; /* of the run's model, for files without any, such as an adapter's */
 } weft_text_files;
 
 /* Lists the tokenizer's files and, if `reads`, reads them; text: NULL if there is no tokenizer. model: the directory
@@ -28,12 +30,29 @@ weft_status weft_text_files_list(weft_text_files *out, const weft_text *text, bo
                                  weft_error *err);
 void weft_text_files_clear(weft_text_files *self);
 
-/* Bytes that they take at most, where they were read. */
+/* An upper bound of their bytes, if they were read. */
 int64_t weft_text_files_bytes(const weft_text_files *self, int64_t block);
 
 /* Writes those that were read; a file that has such a name already stays as it is. The folder of templates in
  * WEFT_ADDITIONAL_TEMPLATES is created. The token that ends a text goes into the model's files there, or, without a
  * config.json, into a generation_config.json. */
 weft_status weft_text_files_write(const weft_text_files *self, const char *directory, weft_error *err);
+
+/* Returns the special token after an answer in the template; -1: none. named: NULL for the tokenizer's own template. */
+weft_status weft_text_chat_end(int32_t *out, const weft_text *text, const char *named, weft_error *err);
+
+/* Sets text->end_token by [tokenizer] end, after the data are created, and logs it if the model's files do not have
+ * it. */
+weft_status weft_text_end_decide(weft_text *text, const weft_run *run, weft_error *err);
+
+/* Returns the ids that end a generated text: of the adapter's directory if it has any, else of the model's. */
+weft_status weft_run_stop_ids(weft_stop_ids *out, const weft_run *run, const weft_text *text, weft_error *err);
+
+/* For a conversation: selects the tokenizer of the adapter's directory if that has a chat template and the same
+ * tokens, and the configuration names no other directory. Before weft_text_open. */
+weft_status weft_run_use_adapter_tokenizer(weft_run *run, weft_error *err);
+
+/* Returns the named template in the adapter's directory, with which it was trained; NULL: none. */
+const char *weft_run_adapter_template(const weft_run *run, const weft_text *text);
 
 #endif

@@ -4,142 +4,194 @@
 #include "model/convert.h"
 #include "plugin/enter.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <weft/blocks.h>
 #include <weft/dynamic8.h>
 
-/* What is told of the instruction that has run; each value fills in its own part. */
-static weft_value_row row_of(const weft_stepper *self, const weft_instruction *instruction, char text[256]) {
-    const weft_value_row row = {.step = self->step, .instruction = text, .name = "", .part = ""};
+static weft_status check_carry(weft_stepper *self, const weft_instruction *instruction,
+                               const weft_graph_binding *binding, weft_error *err) {
+    const weft_engine *engine = self->engine;
+    const int64_t n = (int64_t)self->micro_batch.rows * self->micro_batch.length * engine->plan.declared->carry_width;
+    const int64_t size = weft_dtype_bytes(engine->plan.dtype);
+    float *values = NULL;
+    void *stored = NULL; /* in the carry's type */
+    weft_status status = WEFT_OK;
+    if (binding->carry_out.ref.buffer == NULL) return WEFT_OK;
+    values = malloc((size_t)(n * ((int64_t)sizeof *values + size)));
+    if (values == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to look for the first bad number");
+    stored = values + n;
+    WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, stored, binding->carry_out.ref,
+                     n * size);
+    if (status == WEFT_OK) (void)weft_convert(values, WEFT_F32, stored, engine->plan.dtype, n);
+    for (int64_t i = 0; i < n && status == WEFT_OK; i++)
+        if (!isfinite(values[i]))
+            status = weft_error_set(err, WEFT_E_NUMERIC,
+                                    "the forward of %s is the first to give a number that is not finite",
+                                    engine->plan.declared->segments[instruction->segment].name);
+    free(values);
+    return status;
+}
+
+weft_status weft_nonfinite_check(weft_stepper *self, const weft_instruction *instruction,
+                                 const weft_graph_binding *binding, weft_error *err) {
+    const weft_program *program = self->mode_plan->program;
+    char name[256];
+    weft_status status = WEFT_OK;
+    if (weft_process_group_is_single(&self->engine->peers)) return check_carry(self, instruction, binding, err);
+    if (self->culprit.code != WEFT_OK) return WEFT_OK;
+    status = check_carry(self, instruction, binding, &self->culprit);
+    if (status == WEFT_OK) return WEFT_OK;
+    weft_instruction_describe(name, sizeof name, instruction, &self->mode_plan->job->spec);
+    (void)weft_error_prefix(&self->culprit, "step %llu, instruction %d, %s: ", (unsigned long long)self->step,
+                            (int)(instruction - program->instructions), name);
+    return WEFT_OK;
+}
+
+weft_status weft_nonfinite_head(const weft_stepper *self, weft_error *err) {
+    const weft_program *program = self->mode_plan->program;
+    const int32_t head = self->engine->plan.declared->n_segments - 1;
+    /* the kind that computes the loss */
+    const int32_t kind = self->step == 0 ? WEFT_INSTRUCTION_FORWARD : WEFT_INSTRUCTION_BACKWARD;
+    char name[256] = "";
+    int32_t i = 0, micro_batch = 0; /* 0 also if only the sum of losses is not finite */
+    while (micro_batch < program->micro_batches && isfinite(weft_step_loss(self, micro_batch))) micro_batch++;
+    if (micro_batch == program->micro_batches) micro_batch = 0;
+    while (i < program->n_instructions &&
+           (program->instructions[i].kind != kind || program->instructions[i].segment != head ||
+            program->instructions[i].micro_batch != micro_batch))
+        i++;
+    if (i == program->n_instructions && !weft_process_group_is_single(&self->engine->peers)) return WEFT_OK;
+    if (i < program->n_instructions)
+        weft_instruction_describe(name, sizeof name, &program->instructions[i], &self->mode_plan->job->spec);
+    return weft_error_set(err, WEFT_E_NUMERIC,
+                          "step %llu, instruction %d, %s: the loss of %s is the first number that is not finite",
+                          (unsigned long long)self->step, (int)i, name,
+                          self->engine->plan.declared->segments[head].name);
+}
+
+weft_status weft_nonfinite_gradient(weft_stepper *self, weft_error *err) {
+    const weft_engine *engine = self->engine;
+    int64_t at = 0;
+    weft_status status = WEFT_OK;
+    const char *name = "the gradient norm";
+    for (int32_t i = 0; i < engine->plan.declared->n_parameters; i++) {
+        double sum = 0.0;
+        if (!engine->plan.declared->parameters[i].trainable) continue;
+        WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, &sum,
+                         weft_ref_at(engine->scalars.square_sums, weft_f64_bytes(at++)), weft_f64_bytes(1));
+        if (status == WEFT_OK && !isfinite(sum)) name = engine->plan.declared->parameters[i].name;
+    }
+    return weft_error_set(err, WEFT_E_NUMERIC,
+                          "step %llu: the gradient of %s is not finite (loss %.6g): lower the learning rate, or set "
+                          "[train] clip",
+                          (unsigned long long)self->step, name, self->result.loss_sum / (double)self->count);
+}
+
+/* ---- values ---- */
+
+/* Begins the row of an instruction that has run; false: there is no listener. text: [256] */
+static bool begin_row(weft_value_row *row, const weft_stepper *self, const weft_instruction *instruction, char *text) {
+    if (self->values == NULL || self->values->report == NULL || self->step == 0 || self->find_culprit) return false;
+    *row = (weft_value_row){.step = self->step, .instruction = text, .name = "", .part = ""};
     weft_instruction_describe(text, 256, instruction, &self->mode_plan->job->spec);
-    return row;
+    return true;
 }
 
-static bool is_silent(const weft_stepper *self) {
-    return self->values == NULL || self->values->tell == NULL || self->step == 0 || self->find_culprit;
-}
-
-/* The first numbers, or the block that they lie in. */
+/* The first numbers, or the block that contains them, in the device's type. */
 typedef union stored_values {
-    double doubles[WEFT_VALUES_TOLD];
+    double doubles[WEFT_VALUES_SHOWN];
     weft_i8x64 int8;
     weft_dyn8x256 dynamic8;
 } stored_values;
 
-/* False: of packed weights nothing is told. */
-static bool to_numbers(float *out, const stored_values *stored, int32_t dtype, int64_t n) {
-    weft_dynamic8 map;
-    if (dtype != WEFT_DYN8X256 && dtype != WEFT_UDYN8X256) return weft_convert(out, WEFT_F32, stored, dtype, n);
-    weft_dynamic8_fill(&map, dtype);
-    weft_dynamic8_unpack(out, &map, &stored->dynamic8, (int)n);
-    return true;
-}
-
-/* row->n numbers of dtype begin at ref; what is told is divided by `over`. */
-static weft_status tell_over(const weft_stepper *self, weft_value_row *row, weft_ref ref, int32_t dtype, double over,
-                             weft_error *err) {
+/* Reports the first of row->n numbers of dtype at ref, divided by `over`. Packed weights are not reported. */
+static weft_status report(const weft_stepper *self, weft_value_row *row, weft_ref ref, int32_t dtype, double over,
+                          weft_error *err) {
     const weft_engine *engine = self->engine;
-    const int64_t n = row->n < WEFT_VALUES_TOLD ? row->n : WEFT_VALUES_TOLD;
-    stored_values stored; /* as the device has them, of whatever type */
-    float numbers[WEFT_VALUES_TOLD] = {0};
+    const int64_t n = row->n < WEFT_VALUES_SHOWN ? row->n : WEFT_VALUES_SHOWN;
+    stored_values stored;
+    weft_dynamic8 map;
+    float numbers[WEFT_VALUES_SHOWN] = {0};
     weft_status status = WEFT_OK;
     memset(&stored, 0, sizeof stored);
     WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, &stored, ref, weft_dtype_span(dtype, n));
     if (status != WEFT_OK) return status;
-    if (dtype != WEFT_F64 && !to_numbers(numbers, &stored, dtype, n)) return WEFT_OK;
+    if (dtype == WEFT_DYN8X256 || dtype == WEFT_UDYN8X256) {
+        weft_dynamic8_fill(&map, dtype);
+        weft_dynamic8_unpack(numbers, &map, &stored.dynamic8, (int)n);
+    } else if (dtype != WEFT_F64 && !weft_convert(numbers, WEFT_F32, &stored, dtype, n)) return WEFT_OK;
     for (int64_t i = 0; i < n; i++)
         row->numbers[i] = (dtype == WEFT_F64 ? stored.doubles[i] : (double)numbers[i]) / over;
-    self->values->tell(self->values->context, row);
+    self->values->report(self->values->context, row);
     return WEFT_OK;
 }
 
-static weft_status tell(const weft_stepper *self, weft_value_row *row, weft_ref ref, int32_t dtype, weft_error *err) {
-    return tell_over(self, row, ref, dtype, 1.0, err);
-}
-
-/* Of gradients: without the loss scale, as they would be without it. */
+/* The loss scale, by which reported gradients are divided. */
 static double seed_of(const weft_stepper *self) {
     const float *seed = (const float *)(const void *)(self->count_out + 1);
     return weft_plan_scales(&self->engine->plan) ? (double)*seed : 1.0;
 }
 
-static weft_status tell_carry(const weft_stepper *self, weft_value_row *row, weft_ref ref, double over,
-                              weft_error *err) {
+static weft_status report_carry(const weft_stepper *self, weft_value_row *row, weft_ref ref, double over,
+                                weft_error *err) {
     const weft_plan *plan = &self->engine->plan;
     if (ref.buffer == NULL) return WEFT_OK;
     row->name = "carry";
     row->n = (int64_t)self->micro_batch.rows * self->micro_batch.length * plan->declared->carry_width;
-    return tell_over(self, row, ref, plan->dtype, over, err);
+    return report(self, row, ref, plan->dtype, over, err);
+}
+
+static void name_parameter(weft_value_row *row, const weft_stepper *self, int32_t parameter) {
+    row->name = self->engine->plan.declared->parameters[parameter].name;
+    row->n = self->engine->plan.declared->parameters[parameter].numel;
 }
 
 weft_status weft_values_forward(const weft_stepper *self, const weft_instruction *instruction,
                                 const weft_graph_binding *binding, weft_error *err) {
-    const weft_declared *declared = self->engine->plan.declared;
     char text[256];
     weft_value_row row;
     int32_t n = 0;
-    const weft_graph_read *reads = NULL;
+    const weft_graph_read *reads = weft_graph_set_reads(self->mode_plan->graphs, instruction->segment, &n);
     weft_status status = WEFT_OK;
-    if (is_silent(self)) return WEFT_OK;
-    row = row_of(self, instruction, text);
-    reads = weft_graph_set_reads(self->mode_plan->graphs, instruction->segment, &n);
+    if (!begin_row(&row, self, instruction, text)) return WEFT_OK;
     row.part = "weight";
     for (int32_t i = 0; i < n && status == WEFT_OK; i++) {
         const int32_t p = reads[i].parameter;
-        row.name = declared->parameters[p].name;
-        row.n = declared->parameters[p].numel;
-        status = tell(self, &row, binding->parameters[p], binding->dtypes[p], err);
+        name_parameter(&row, self, p);
+        status = report(self, &row, binding->parameters[p], binding->dtypes[p], 1.0, err);
     }
     row.part = "";
-    return status == WEFT_OK ? tell_carry(self, &row, binding->carry_out.ref, 1.0, err) : status;
+    return status == WEFT_OK ? report_carry(self, &row, binding->carry_out.ref, 1.0, err) : status;
 }
 
-static weft_status show_gradients(const weft_stepper *self, const weft_instruction *instruction,
-                                  const weft_graph_binding *binding, weft_error *err) {
-    int32_t n = 0;
-    const weft_graph_read *reads = NULL;
-    weft_status status = WEFT_OK;
-    if (self->values == NULL || self->values->gradient == NULL || self->step == 0) return WEFT_OK;
-    reads = weft_graph_set_reads(self->mode_plan->graphs, instruction->segment, &n);
-    for (int32_t i = 0; i < n && status == WEFT_OK; i++) {
-        const int32_t p = reads[i].parameter;
-        if (binding->gradients[p].ref.buffer == NULL) continue;
-        status =
-            self->values->gradient(self->values->context, instruction->micro_batch, p, binding->gradients[p].ref, err);
-    }
-    return status;
-}
-
-static weft_status tell_backward(const weft_stepper *self, const weft_instruction *instruction,
+weft_status weft_values_backward(const weft_stepper *self, const weft_instruction *instruction,
                                  const weft_graph_binding *binding, weft_error *err) {
-    const weft_declared *declared = self->engine->plan.declared;
+    const weft_value_sink *sink = self->values;
     char text[256];
     weft_value_row row;
     int32_t n = 0;
-    const weft_graph_read *reads = NULL;
+    const weft_graph_read *reads = weft_graph_set_reads(self->mode_plan->graphs, instruction->segment, &n);
     weft_status status = WEFT_OK;
-    if (is_silent(self)) return WEFT_OK;
-    row = row_of(self, instruction, text);
-    reads = weft_graph_set_reads(self->mode_plan->graphs, instruction->segment, &n);
-    if (instruction->segment == declared->n_segments - 1) {
+    for (int32_t i = 0; sink != NULL && sink->gradient != NULL && self->step > 0 && i < n && status == WEFT_OK; i++) {
+        const weft_ref gradient = binding->gradients[reads[i].parameter].ref;
+        if (gradient.buffer != NULL)
+            status = sink->gradient(sink->context, instruction->micro_batch, reads[i].parameter, gradient, err);
+    }
+    if (status != WEFT_OK || !begin_row(&row, self, instruction, text)) return status;
+    if (instruction->segment == self->engine->plan.declared->n_segments - 1) {
         row.name = "loss";
         row.n = 1;
-        status = tell(self, &row, binding->loss, WEFT_F64, err);
+        status = report(self, &row, binding->loss, WEFT_F64, 1.0, err);
     }
     row.part = "gradient";
     for (int32_t i = 0; i < n && status == WEFT_OK; i++) {
         const int32_t p = reads[i].parameter;
         if (binding->gradients[p].ref.buffer == NULL) continue;
-        row.name = declared->parameters[p].name;
-        row.n = declared->parameters[p].numel;
-        status = tell_over(self, &row, binding->gradients[p].ref, WEFT_F32, seed_of(self), err);
+        name_parameter(&row, self, p);
+        status = report(self, &row, binding->gradients[p].ref, WEFT_F32, seed_of(self), err);
     }
-    return status == WEFT_OK ? tell_carry(self, &row, binding->d_carry_in.ref, seed_of(self), err) : status;
-}
-
-weft_status weft_values_backward(const weft_stepper *self, const weft_instruction *instruction,
-                                 const weft_graph_binding *binding, weft_error *err) {
-    const weft_status status = show_gradients(self, instruction, binding, err);
-    return status == WEFT_OK ? tell_backward(self, instruction, binding, err) : status;
+    return status == WEFT_OK ? report_carry(self, &row, binding->d_carry_in.ref, seed_of(self), err) : status;
 }
 
 weft_status weft_values_norm(const weft_stepper *self, const weft_instruction *instruction, weft_error *err) {
@@ -147,50 +199,41 @@ weft_status weft_values_norm(const weft_stepper *self, const weft_instruction *i
     char text[256];
     weft_value_row row;
     weft_status status = WEFT_OK;
-    if (is_silent(self)) return WEFT_OK;
-    row = row_of(self, instruction, text);
+    if (!begin_row(&row, self, instruction, text)) return WEFT_OK;
     row.n = 1;
     row.name = "targets";
-    status = tell(self, &row, scalars->count, WEFT_F64, err);
+    status = report(self, &row, scalars->count, WEFT_F64, 1.0, err);
     row.name = "norm";
-    if (status == WEFT_OK) status = tell(self, &row, scalars->norm, WEFT_F64, err);
+    if (status == WEFT_OK) status = report(self, &row, scalars->norm, WEFT_F64, 1.0, err);
     row.name = "coefficient";
-    return status == WEFT_OK ? tell(self, &row, scalars->coefficient, WEFT_F32, err) : status;
+    return status == WEFT_OK ? report(self, &row, scalars->coefficient, WEFT_F32, 1.0, err) : status;
 }
 
-/* What the update has read and left of one parameter. */
-static weft_status tell_update(const weft_stepper *self, weft_value_row *row, int32_t parameter, weft_error *err) {
-    const weft_engine *engine = self->engine;
-    const weft_parameter *p = &engine->plan.declared->parameters[parameter];
-    const weft_span *gradients = &engine->plan.holds[WEFT_HOLD_GRADIENTS]->spans[p->group];
-    weft_status status = WEFT_OK;
-    row->part = "sum of gradients";
-    status = tell_over(self, row, weft_ref_at(engine->gradients.ref, weft_span_at(gradients, p->offset)), WEFT_F32,
-                       seed_of(self), err);
-    for (int64_t i = 0; i < engine->plan.n_states && status == WEFT_OK; i++) {
-        const weft_span *span = &engine->plan.holds[WEFT_HOLD_STATES + i]->spans[p->group];
-        row->part = engine->plan.states[i].name;
-        status = tell(self, row, weft_ref_at(engine->state[i].ref, weft_span_at(span, p->offset)),
-                      engine->plan.states[i].dtype, err);
-    }
-    row->part = "weight";
-    return status == WEFT_OK ? tell(self, row, engine->parameter_refs[parameter], p->dtype, err) : status;
-}
-
+/* Reports the update's inputs and outputs of each parameter. */
 weft_status weft_values_step(const weft_stepper *self, const weft_instruction *instruction, weft_error *err) {
     const weft_engine *engine = self->engine;
-    const weft_declared *declared = engine->plan.declared;
+    const weft_plan *plan = &engine->plan;
     char text[256];
     weft_value_row row;
     weft_status status = WEFT_OK;
-    if (is_silent(self) || self->count == 0) return WEFT_OK;
-    row = row_of(self, instruction, text);
-    for (int32_t i = 0; i < declared->n_parameters && status == WEFT_OK; i++) {
-        const weft_parameter *p = &declared->parameters[i];
+    if (self->count == 0 || !begin_row(&row, self, instruction, text)) return WEFT_OK;
+    for (int32_t i = 0; i < plan->declared->n_parameters && status == WEFT_OK; i++) {
+        const weft_parameter *p = &plan->declared->parameters[i];
         if (!p->trainable) continue;
-        row.name = p->name;
-        row.n = p->numel;
-        status = tell_update(self, &row, i, err);
+        name_parameter(&row, self, i);
+        row.part = "sum of gradients";
+        status = report(self, &row,
+                        weft_ref_at(engine->gradients.ref,
+                                    weft_span_at(&plan->holds[WEFT_HOLD_GRADIENTS]->spans[p->group], p->offset)),
+                        WEFT_F32, seed_of(self), err);
+        for (int64_t k = 0; k < plan->n_states && status == WEFT_OK; k++) {
+            const weft_span *span = &plan->holds[WEFT_HOLD_STATES + k]->spans[p->group];
+            row.part = plan->states[k].name;
+            status = report(self, &row, weft_ref_at(engine->state[k].ref, weft_span_at(span, p->offset)),
+                            plan->states[k].dtype, 1.0, err);
+        }
+        row.part = "weight";
+        if (status == WEFT_OK) status = report(self, &row, engine->parameter_refs[i], p->dtype, 1.0, err);
     }
     return status;
 }

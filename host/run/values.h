@@ -1,32 +1,43 @@
-/* host/run/values.h: what the instructions of a training step leave, told to whoever wants to follow them
- * (stepper->values): the weights that a segment reads and the carry that it gives, the loss and all gradients, what the
- * optimizer does.
+/* host/run/values.h: the values of a training step for a listener (stepper->values): weights and carry of each segment,
+ * loss, gradients, and the update. Also the search for the first number that is not finite.
  *
- * Each value is brought from the device by itself, its first few numbers alone, and nothing is changed. For one rank:
- * what is cut among several lies nowhere whole, but for a micro-batch's gradients. Without a listener every call
- * here does nothing. */
+ * Each value is downloaded separately, its first few numbers only, and nothing is changed. For one rank: on several,
+ * sharded values are nowhere complete, except a micro-batch's gradients. Without a listener the calls do nothing. */
 #ifndef WEFT_HOST_RUN_VALUES_H
 #define WEFT_HOST_RUN_VALUES_H
 
 #include "run/stepper.h"
 
-enum { WEFT_VALUES_TOLD = 4 };
+/* Checks the carry of a FORWARD. WEFT_E_NUMERIC: it is not finite. One rank among several stores the error as its
+ * culprit and continues. */
+weft_status weft_nonfinite_check(weft_stepper *self, const weft_instruction *instruction,
+                                 const weft_graph_binding *binding, weft_error *err);
 
-/* One value that an instruction has left. The texts live until the call returns. */
+/* For a loss that is not finite although every carry is. WEFT_E_NUMERIC with the instruction that computed it; WEFT_OK:
+ * another rank did. */
+weft_status weft_nonfinite_head(const weft_stepper *self, weft_error *err);
+
+/* For a norm that is not finite. Returns WEFT_E_NUMERIC with the parameter of the highest segment whose gradient is not
+ * finite, because backward runs from there. */
+weft_status weft_nonfinite_gradient(weft_stepper *self, weft_error *err);
+
+enum { WEFT_VALUES_SHOWN = 4 };
+
+/* One value after an instruction. The texts live until the call returns. */
 typedef struct weft_value_row {
     uint64_t step;
-    const char *instruction;          /* "BACKWARD layers.2 micro-batch 0" */
-    const char *name;                 /* "carry", or a parameter's name */
-    const char *part;                 /* of a parameter: "weight", "gradient", a state's name; else "" */
-    double numbers[WEFT_VALUES_TOLD]; /* its first ones */
-    int64_t n;                        /* that there are */
+    const char *instruction;           /* "BACKWARD layers.2 micro-batch 0" */
+    const char *name;                  /* "carry", or a parameter's name */
+    const char *part;                  /* of a parameter: "weight", "gradient", a state's name; else "" */
+    double numbers[WEFT_VALUES_SHOWN]; /* its first ones */
+    int64_t n;                         /* of the complete value */
 } weft_value_row;
 
 struct weft_value_sink {
     void *context;
-    void (*tell)(void *context, const weft_value_row *row); /* (optional) */
-    /* (optional) A micro-batch's gradient of a parameter, all of it, in fp32 at `ref` as this BACKWARD has left it. Of
-     * segments that read one parameter each says it in turn, and the last one has it whole. On any number of ranks. */
+    void (*report)(void *context, const weft_value_row *row); /* (optional) */
+    /* (optional) A micro-batch's complete gradient of a parameter, in fp32 at `ref`, after this BACKWARD. If several
+     * segments read the parameter, each reports it, and the last one has it complete. On any number of ranks. */
     weft_status (*gradient)(void *context, int32_t micro_batch, int32_t parameter, weft_ref ref, weft_error *err);
 };
 

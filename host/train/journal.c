@@ -1,34 +1,80 @@
 /* host/train/journal.c: see journal.h. */
 #include "train/journal.h"
 
-#include "base/resident.h"
-#include "report/start_facts.h"
+#include "base/ahead.h"
+#include "report/world_line.h"
+#include "run/session.h"
 
+#include <jansson.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
-/* Returns the object's text without its braces, which the caller frees. Takes ownership of the object. NULL: no memory.
- */
-static char *json_fields(json_t *object) {
-    char *text = object == NULL ? NULL : json_dumps(object, JSON_REAL_PRECISION(9));
-    const size_t n = text == NULL ? 0 : strlen(text);
-    json_decref(object);
-    if (n < 3) {
-        free(text);
-        return NULL;
-    }
-    memmove(text, text + 1, n - 2);
-    text[n - 2] = '\0';
-    return text;
+/* Returns the participants of the run, without its results. */
+static json_t *run_json(const weft_session *session) {
+    static const char *const outcome[] = {"steps", "first_loss", "last_loss", "last_lr"};
+    const weft_run_result none = {0};
+    json_t *object = weft_run_object(session, &none);
+    for (size_t i = 0; i < sizeof outcome / sizeof *outcome; i++) (void)json_object_del(object, outcome[i]);
+    return object;
 }
 
+/* Returns the object on rank 0. planned: of weft_planned_array; ownership is transferred. The path of the model and the
+ * configuration are null if they are not UTF-8, which JSON cannot represent. */
+static json_t *start_json(const weft_session *session, bool resumed, json_t *planned) {
+    const weft_declared *declared = session->engine->plan.declared;
+    const weft_train_settings *train = &session->run->settings.train;
+    const weft_split_info *split = &session->train_info, *validation = &session->validation_info;
+    const weft_plan_spec *spec = &session->engine->plan.spec;
+    const weft_device_info *info = &session->engine->device_info;
+    char host[256] = "";
+    json_t *model = json_pack("{s:o?, s:I, s:I}", "path", json_string(session->run->settings.model.path), "parameters",
+                              (json_int_t)weft_declared_numel(declared, false), "trained",
+                              (json_int_t)weft_declared_numel(declared, true));
+    json_t *data = json_pack("{s:I, s:I, s:I, s:I, s:I}", "documents", (json_int_t)split->documents, "rows",
+                             (json_int_t)split->rows, "targets", (json_int_t)split->targets, "validation_documents",
+                             (json_int_t)validation->documents, "validation_targets", (json_int_t)validation->targets);
+    json_t *batch = json_pack("{s:I, s:I, s:i}", "global", (json_int_t)train->global_batch, "micro",
+                              (json_int_t)train->micro_batch, "places", (int)spec->lengths[spec->n_lengths - 1]);
+    json_t *device = json_pack("{s:s, s:s, s:s, s:i, s:I}", "name", info->name, "isa", info->isa, "backend",
+                               info->backend, "threads", (int)info->threads, "memory", (json_int_t)info->memory);
+    (void)gethostname(host, sizeof host - 1);
+    return json_pack("{s:s, s:s, s:b, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o?}", "weft", WEFT_VERSION, "host", host,
+                     "resumed", (int)resumed, "steps", (json_int_t)session->steps, "run", run_json(session), "model",
+                     model, "data", data, "batch", batch, "device", device, "planned", planned, "config",
+                     weft_config_array(session->run->config));
+}
+
+/* Nine digits represent an fp32 number exactly; seven are enough for people
+ * to compare. */
+
+static void print_row(void *context, const weft_value_row *row) {
+    const int64_t n = row->n < WEFT_VALUES_SHOWN ? row->n : WEFT_VALUES_SHOWN;
+    char what[200];
+    (void)context;
+    (void)snprintf(what, sizeof what, "%s%s%s", row->name, row->part[0] == '\0' ? "" : ", ", row->part);
+    (void)printf("step %llu  %-28s  %-28s", (unsigned long long)row->step, row->instruction, what);
+    for (int64_t i = 0; i < n; i++) (void)printf("  %14.7g", row->numbers[i]);
+    if (n < row->n) (void)printf("  ... of %lld", (long long)row->n);
+    (void)putchar('\n');
+}
+
+const weft_value_sink *weft_value_rows_to_stdout(void) {
+    static const weft_value_sink sink = {.report = print_row};
+    return &sink;
+}
+
+/* Adds the object's text without its braces. Takes ownership of the object; NULL: it has text that is not UTF-8. */
 static weft_status add_object(weft_journal *self, int32_t kind, uint64_t step, json_t *object, weft_error *err) {
-    char *fields = json_fields(object);
+    char *text = object == NULL ? NULL : json_dumps(object, JSON_REAL_PRECISION(9));
     weft_status status = WEFT_OK;
-    if (fields == NULL)
-        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for a line of %s", weft_record_name(kind));
-    else status = weft_records_add(&self->records, kind, step, fields, err);
-    free(fields);
+    json_decref(object);
+    if (text == NULL)
+        return weft_error_set(err, WEFT_E_SYSTEM, "a line of %s has text that is not UTF-8", weft_record_name(kind));
+    text[strlen(text) - 1] = '\0';
+    status = weft_records_add(&self->records, kind, step, text + 1, err);
+    free(text);
     return status;
 }
 
@@ -61,7 +107,7 @@ weft_status weft_journal_open(weft_journal *self, const weft_session *session, c
     if (status == WEFT_OK) status = weft_planned_array(&planned, session, err);
     if (status == WEFT_OK && weft_process_group_is_rank_0(peers))
         status = add_object(self, WEFT_RECORD_STARTS, resumed_from == NULL ? 0 : resumed_from->step,
-                            weft_start_facts(session, resumed_from != NULL, planned), err);
+                            start_json(session, resumed_from != NULL, planned), err);
     return weft_process_group_agree(peers, status, err);
 }
 
@@ -75,11 +121,6 @@ static void add_step(weft_rank_row *row, const weft_session *session, const weft
     row->steps += seconds;
     row->data += result->data_seconds;
     if (!result->replayed) weft_phases_add(row->phases, session->stepper->trace, session->engine->plan.train.program);
-}
-
-static bool line_is_due(const weft_session *session, uint64_t step) {
-    return step == 1 || step == (uint64_t)session->steps ||
-           step % (uint64_t)session->run->settings.run.metrics_every == 0;
 }
 
 /* A line of metrics: the result of a step, and the totals since the last line. */
@@ -135,25 +176,18 @@ static const char *write_number(char out[40], double x) {
     return out;
 }
 
-/* Writes the loss scale; only for fp16. */
-static void write_scale(char out[120], const metrics *m) {
-    out[0] = '\0';
-    if (m->scale > 0.0)
-        (void)snprintf(out, 120, ", \"loss_scale\": %.9g, \"skipped\": %s, \"skipped_steps\": %lld", m->scale,
-                       m->overflowed ? "true" : "false", (long long)m->skipped);
-}
-
 /* Writes a line of metrics. The first fields are bit-identical in every repetition of the run; the others depend on the
  * machine. */
 static weft_status write_metrics(weft_journal *self, uint64_t step, const weft_step_result *result, weft_error *err) {
     const metrics m = make_metrics(self, step, result);
-    char fields[1024], loss[40], norm[40], scale[120];
+    char fields[1024], loss[40], norm[40], scale[120] = "";
     json_t *seconds = weft_rank_row_seconds(&self->since_line.row);
     char *phases = json_dumps(seconds, JSON_REAL_PRECISION(6));
     weft_status status = WEFT_OK;
     json_decref(seconds);
-    if (phases == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a line of metrics.jsonl");
-    write_scale(scale, &m);
+    if (m.scale > 0.0) /* only for fp16 */
+        (void)snprintf(scale, sizeof scale, ", \"loss_scale\": %.9g, \"skipped\": %s, \"skipped_steps\": %lld", m.scale,
+                       m.overflowed ? "true" : "false", (long long)m.skipped);
     (void)snprintf(fields, sizeof fields,
                    "\"loss\": %s, \"lr\": %.17g, \"grad_norm\": %s, \"tokens\": %lld%s, \"epoch\": %.6g, "
                    "\"tokens_per_second\": %.1f, \"resident\": %.0f, \"phases\": %s",
@@ -171,21 +205,23 @@ weft_status weft_journal_step(weft_journal *self, uint64_t step, const weft_step
     if (!weft_process_group_is_rank_0(&self->session->engine->peers)) return WEFT_OK;
     add_step(&self->since_line.row, self->session, result, seconds);
     self->since_line.targets += result->n_targets;
-    return line_is_due(self->session, step) ? write_metrics(self, step, result, err) : WEFT_OK;
+    if (step != 1 && step != (uint64_t)self->session->steps &&
+        step % (uint64_t)self->session->run->settings.run.metrics_every != 0)
+        return WEFT_OK;
+    return write_metrics(self, step, result, err);
 }
 
 weft_status weft_journal_evaluation(weft_journal *self, uint64_t step, const weft_evaluation *evaluation,
                                     weft_error *err) {
-    const bool told = isfinite(evaluation->perplexity), similar = isfinite(evaluation->similarity);
     weft_scalar scalars[3] = {{"eval/loss", evaluation->loss}};
     int32_t n = 1;
     char perplexity[48] = "null", similarity[64] = "", fields[320];
     weft_status status = WEFT_OK;
-    if (told) {
+    if (isfinite(evaluation->perplexity)) {
         (void)snprintf(perplexity, sizeof perplexity, "%.17g", evaluation->perplexity);
         scalars[n++] = (weft_scalar){"eval/perplexity", evaluation->perplexity};
     }
-    if (similar) {
+    if (isfinite(evaluation->similarity)) {
         (void)snprintf(similarity, sizeof similarity, ", \"similarity\": %.17g", evaluation->similarity);
         scalars[n++] = (weft_scalar){"eval/similarity", evaluation->similarity};
     }

@@ -3,10 +3,15 @@
 #ifndef WEFT_HOST_TRAIN_JOURNAL_H
 #define WEFT_HOST_TRAIN_JOURNAL_H
 
+#include "report/per_rank.h"
 #include "run/checkpoint.h"
-#include "report/rank_rows.h"
-#include "train/event_file.h"
+#include "run/values.h"
 #include "train/records.h"
+
+/* prints the values that the instructions of a step compute (run/values.h). */
+
+/* Prints each value on a line of stdout: step, instruction, object, and its first numbers. */
+const weft_value_sink *weft_value_rows_to_stdout(void);
 
 /* Totals since the last line of metrics. */
 typedef struct weft_metrics_span {

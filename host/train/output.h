@@ -1,7 +1,7 @@
 /* host/train/output.h: the output directory of a run: its lock and its contents.
  *
  *     config.ini       the resolved configuration
- *     *.jsonl          the records (records.h); tensorboard/ the same for TensorBoard (event_file.h)
+ *     *.jsonl          the records (records.h); tensorboard/ the same for TensorBoard (records.h)
  *     similarity.json  the initial mean last hidden state, if [run] similarity is set (similarity.h)
  *     checkpoints/     step-N directories, and best, a link to one of them
  *     model/           the result, a Hugging Face directory
@@ -25,14 +25,15 @@ typedef struct weft_output {
                      * no effect */
     int lock;       /* descriptor of .lock, held for the life of the run */
     bool made_lock; /* the lock file was new */
+    bool had_run;   /* the directory has files of an earlier run */
 } weft_output;
 
 /* Rejects an invalid output directory: the root, or one that the run reads (NULL: unset). [any-thread] */
-weft_status weft_output_judge_place(const char *directory, const char *model, const char *tokenizer, weft_error *err);
+weft_status weft_output_check_place(const char *directory, const char *model, const char *tokenizer, weft_error *err);
 
 /* Creates the directory, takes its lock (on conflict the error names the other process) and checks its contents.
- * Removes no files of a run; weft_output_clear does. RESUME creates no directory. OVERWRITE fails if the directory has
- * such names but no run created them. writes: this rank writes for all. */
+ * Removes no files of a run; weft_output_begin does. RESUME creates no directory. Fails if the directory has names of a
+ * run's files but no run created them. writes: this rank writes for all. */
 weft_status weft_output_open(weft_output **out, const char *directory, weft_output_mode mode, bool writes,
                              weft_error *err);
 void weft_output_close(weft_output *output); /* NULL is fine */
@@ -41,12 +42,10 @@ void weft_output_close(weft_output *output); /* NULL is fine */
  * another run may be there. Call it before each write by name. */
 weft_status weft_output_check(const weft_output *output, weft_error *err);
 
-/* Removes the temporary files of killed processes, "config.ini.PID.tmp". */
-weft_status weft_output_sweep(const weft_output *output, weft_error *err);
-
-/* OVERWRITE: removes config.ini, the records, similarity.json, report.html, tensorboard/, checkpoints/ and model/, and
- * no other file. Removes no file at all if these contain one that no run wrote. */
-weft_status weft_output_clear(weft_output *output, weft_error *err);
+/* Prepares the directory for the files of this run. If an earlier run was made there, removes the temporary files of
+ * killed processes, "config.ini.PID.tmp"; OVERWRITE also removes config.ini, the records, similarity.json, report.html,
+ * tensorboard/, checkpoints/ and model/, and no other file, and none at all if these contain one that no run wrote. */
+weft_status weft_output_begin(const weft_output *output, weft_output_mode mode, weft_error *err);
 
 /* Rejects an input path (the INI file, a model, data) inside the run's own output. A missing path is fine. */
 weft_status weft_output_protect(const weft_output *output, const char *path, weft_error *err);

@@ -1,8 +1,7 @@
 /* host/train/saver.c: see saver.h. */
 #include "train/saver.h"
 
-#include "base/clock.h"
-#include "run/best.h"
+#include "base/units.h"
 
 #include <math.h>
 
@@ -19,10 +18,10 @@ weft_status weft_saver_agree(weft_saver *self, weft_status status, weft_error *e
 /* ---- memory ---- */
 
 /* Prints that saves are synchronous; each rank has decided by its own machine's memory. */
-static void tell_in_place(const weft_saver *self) {
+static void warn_of_blocking_saves(const weft_saver *self) {
     if (weft_process_group_is_rank_0(peers_of(self)))
         weft_log(self->session->run->host, WEFT_LOG_WARN,
-                 "[checkpoint] beside = auto: a rank's machine has no room for the copies, so training stands while a "
+                 "[checkpoint] async = auto: a rank's machine has no room for the copies, so training stands while a "
                  "checkpoint is written");
 }
 
@@ -33,7 +32,7 @@ weft_status weft_saver_open(weft_saver *self, weft_error *err) {
     weft_status status = WEFT_OK;
     if (!engine->plan.spec.saves) return WEFT_OK;
     status = weft_process_group_all_true(peers_of(self), &all, wanted, err);
-    if (status == WEFT_OK && !all && wanted) tell_in_place(self);
+    if (status == WEFT_OK && !all && wanted) warn_of_blocking_saves(self);
     if (status != WEFT_OK || !all) return status;
     return weft_process_group_agree(peers_of(self), weft_snapshot_create(&self->snapshot, engine, err), err);
 }
@@ -115,7 +114,7 @@ static weft_status sync_records(void *context, weft_error *err) {
     return status == WEFT_OK ? weft_output_check(self->output, err) : status;
 }
 
-static weft_status begin_beside(weft_saver *self, const weft_checkpoint_state *state, weft_error *err) {
+static weft_status begin_async(weft_saver *self, const weft_checkpoint_state *state, weft_error *err) {
     char directory[4096];
     const double begin = weft_clock_seconds();
     weft_status status = weft_process_group_agree(peers_of(self), weft_output_check(self->output, err), err);
@@ -130,7 +129,7 @@ static weft_status begin_beside(weft_saver *self, const weft_checkpoint_state *s
 }
 
 /* Distributes the cause after a failure on all ranks: only rank 0 knows if records failed. */
-static weft_status learn_of_records(weft_saver *self, weft_status failed, weft_error *err) {
+static weft_status share_record_failure(weft_saver *self, weft_status failed, weft_error *err) {
     bool records = self->records_failed;
     const weft_status status = weft_process_group_broadcast(peers_of(self), &records, (int64_t)sizeof records, err);
     self->unrecorded = self->unrecorded || (status == WEFT_OK && records);
@@ -138,13 +137,13 @@ static weft_status learn_of_records(weft_saver *self, weft_status failed, weft_e
 }
 
 /* Completes a save after its thread and those of the other ranks have ended. */
-static weft_status end_beside(weft_saver *self, weft_status status, double begin, weft_error *err) {
+static weft_status end_async(weft_saver *self, weft_status status, double begin, weft_error *err) {
     const weft_checkpoint_state state = *weft_async_checkpoint_state(self->under_way);
     const double beside = weft_async_checkpoint_seconds(self->under_way);
     double held = 0.0;
     weft_async_checkpoint_close(self->under_way);
     self->under_way = NULL;
-    if (status != WEFT_OK) return learn_of_records(self, status, err);
+    if (status != WEFT_OK) return share_record_failure(self, status, err);
     status = count_in(self, &state, status, err);
     held = weft_clock_seconds() - begin;
     self->seconds += held;
@@ -162,7 +161,7 @@ weft_status weft_saver_look(weft_saver *self, bool waits, weft_error *err) {
     weft_status status = WEFT_OK;
     if (self->under_way == NULL) return WEFT_OK;
     status = weft_async_checkpoint_look(self->under_way, waits, &ended, err);
-    if (ended) return end_beside(self, status, begin, err);
+    if (ended) return end_async(self, status, begin, err);
     held = weft_clock_seconds() - begin;
     self->seconds += held;
     self->held += held;
@@ -176,7 +175,7 @@ weft_status weft_saver_save(weft_saver *self, const weft_checkpoint_state *state
     weft_status status = weft_saver_look(self, true, err);
     if (status == WEFT_OK) status = weft_saver_agree(self, weft_journal_phases(self->journal, state->step, err), err);
     if (status != WEFT_OK) return status;
-    return self->snapshot == NULL || lasts ? save_in_place(self, state, err) : begin_beside(self, state, err);
+    return self->snapshot == NULL || lasts ? save_in_place(self, state, err) : begin_async(self, state, err);
 }
 
 weft_status weft_saver_rescue(weft_saver *self, const weft_checkpoint_state *state, weft_error *err) {

@@ -1,6 +1,7 @@
 /* host/train/similarity.c: see similarity.h. */
 #include "train/similarity.h"
 
+#include "base/alloc.h"
 #include "base/file.h"
 #include "base/text.h"
 
@@ -32,22 +33,17 @@ static weft_status file_path(char path[4096], const weft_similarity *self, weft_
                           self->directory);
 }
 
-static json_t *make_mean(const weft_similarity *self) {
-    json_t *mean = json_array();
-    for (int64_t i = 0; mean != NULL && i < weft_hidden_width(self->hidden); i++)
-        (void)json_array_append_new(mean, json_real(self->before[i]));
-    return json_pack("{s:o}", "mean_last_hidden_state", mean);
-}
-
 static weft_status keep_before(const weft_similarity *self, weft_error *err) {
     char path[4096];
     weft_file file;
     FILE *to = NULL;
-    json_t *object = NULL;
+    json_t *object = NULL, *mean = NULL;
     weft_status status = file_path(path, self, err);
     if (status != WEFT_OK) return status;
-    object = make_mean(self);
-    if (object == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %s", path);
+    mean = json_array();
+    for (int64_t i = 0; i < weft_hidden_width(self->hidden); i++)
+        (void)json_array_append_new(mean, json_real(self->before[i]));
+    object = json_pack("{s:o}", "mean_last_hidden_state", mean);
     to = weft_file_begin(&file, path, err);
     if (to != NULL) (void)json_dumpf(object, to, JSON_REAL_PRECISION(17)); /* commit detects a failure */
     json_decref(object);
@@ -93,15 +89,12 @@ weft_status weft_similarity_open(weft_similarity *self, weft_session *session, c
     if (session->run->settings.run.similarity == 0 || session->engine->plan.evaluate.program == NULL) return WEFT_OK;
     self->session = session;
     self->directory = directory;
-    status = weft_hidden_create(&self->hidden, session->engine, err);
-    if (status == WEFT_OK) {
-        self->before = calloc((size_t)weft_hidden_width(self->hidden), sizeof *self->before);
-        self->now = calloc((size_t)weft_hidden_width(self->hidden), sizeof *self->now);
-        if (self->before == NULL || self->now == NULL)
-            status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the last hidden states");
-    }
+    self->hidden = weft_hidden_create(session->engine);
     status = weft_process_group_agree(&session->engine->peers, status, err);
-    if (status == WEFT_OK && resumed) status = find_before(self, err);
+    if (status != WEFT_OK) return status;
+    self->before = weft_alloc(weft_hidden_width(self->hidden), sizeof *self->before);
+    self->now = weft_alloc(weft_hidden_width(self->hidden), sizeof *self->now);
+    if (resumed) status = find_before(self, err);
     if (status == WEFT_OK && (!resumed || self->known)) session->stepper->hidden = self->hidden;
     return status;
 }

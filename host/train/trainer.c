@@ -1,25 +1,22 @@
 /* host/train/trainer.c: see trainer.h. */
 #include "train/trainer.h"
 
-#include "base/clock.h"
+#include "base/units.h"
 #include "base/file.h"
-#include "base/tree.h"
-#include "base/words.h"
+#include "base/text.h"
 #include "run/text_files.h"
-#include "report/fit_words.h"
+#include "report/fit_table.h"
 #include "launch/signals.h"
 #include "launch/world.h"
 #include "report/launches.h"
 #include "program/make_plan.h"
-#include "report/fit_table.h"
 #include "report/per_rank.h"
 #include "report/progress.h"
 #include "report/summary.h"
-#include "report/value_rows.h"
+#include "train/journal.h"
 #include "report/world_line.h"
 #include "run/coherence.h"
 #include "program/paths.h"
-#include "train/journal.h"
 #include "train/saver.h"
 #include "train/similarity.h"
 
@@ -53,25 +50,22 @@ static const weft_process_group *peers_of(const trainer *self) {
     return &self->session->engine->peers;
 }
 
+static bool is_rank_0(const trainer *self) {
+    return weft_process_group_is_rank_0(peers_of(self));
+}
+
 /* Combines the ranks' statuses: a failure of one rank becomes a failure of all. */
 static weft_status agree(const trainer *self, weft_status status, weft_error *err) {
     return weft_process_group_agree(peers_of(self), status, err);
 }
 
-/* Loads the initial weights of a run without a checkpoint: identical on all ranks. */
-static weft_status load_model(trainer *self, weft_error *err) {
-    const weft_status status = weft_coherence_weights(peers_of(self), self->session->run, WEFT_OK, err);
-    return status == WEFT_OK ? agree(self, weft_engine_load(self->session->engine, err), err) : status;
-}
-
 /* Handles --resume without a checkpoint. A run that stopped before its first save restarts, so that a job can be queued
  * again unchanged. A finished run has a result, which a restart would replace. */
-static weft_status judge_anew(const trainer *self, weft_error *err) {
+static weft_status check_restart(const trainer *self, weft_error *err) {
     char model[4096];
     bool has_model = false;
     weft_status status = weft_output_path(self->output, model, sizeof model, "model", err);
-    if (status == WEFT_OK && weft_process_group_is_rank_0(peers_of(self)))
-        status = weft_file_exists(&has_model, model, err);
+    if (status == WEFT_OK && is_rank_0(self)) status = weft_file_exists(&has_model, model, err);
     if (status == WEFT_OK && has_model)
         status =
             weft_error_set(err, WEFT_E_USER,
@@ -82,11 +76,11 @@ static weft_status judge_anew(const trainer *self, weft_error *err) {
 }
 
 /* Checks whether this run may resume from the checkpoint. */
-static weft_status judge_newest(trainer *self, weft_error *err) {
+static weft_status check_newest(trainer *self, weft_error *err) {
     weft_status status = WEFT_OK;
     if (self->from[0] != '\0')
         status =
-            weft_checkpoint_judge(self->session->engine, self->from, &self->identities, self->options->inexact, err);
+            weft_checkpoint_check(self->session->engine, self->from, &self->identities, self->options->inexact, err);
     if (status == WEFT_OK && self->state.step > (uint64_t)self->session->steps)
         status = weft_error_set(err, WEFT_E_USER, "%s is at step %llu, beyond [train] steps = %lld: ask for more steps",
                                 self->from, (unsigned long long)self->state.step, (long long)self->session->steps);
@@ -100,12 +94,11 @@ static weft_status find_start(trainer *self, weft_error *err) {
     weft_status status = WEFT_OK;
     if (self->options->mode != WEFT_OUTPUT_RESUME) return WEFT_OK;
     status = weft_output_path(self->output, directory, sizeof directory, "checkpoints", err);
-    if (status == WEFT_OK && weft_process_group_is_rank_0(peers_of(self)))
-        status = weft_tree_has(&saved, directory, "step-", err);
+    if (status == WEFT_OK && is_rank_0(self)) status = weft_tree_has(&saved, directory, "step-", err);
     status = agree(self, status, err);
     if (status == WEFT_OK) status = weft_process_group_broadcast(peers_of(self), &saved, (int64_t)sizeof saved, err);
     if (status != WEFT_OK) return status;
-    if (!saved) return judge_anew(self, err);
+    if (!saved) return check_restart(self, err);
     return weft_checkpoint_newest(self->from, sizeof self->from, &self->state, directory, peers_of(self),
                                   self->session->run->host, err);
 }
@@ -118,7 +111,7 @@ static weft_status find_base(trainer *self, weft_error *err) {
     weft_error why = WEFT_ERROR_INIT;
     weft_status status = WEFT_OK;
     if (plan->declared->n_adapters == 0 || model->start == WEFT_START_FRESH) return WEFT_OK;
-    if (weft_process_group_is_rank_0(peers_of(self))) {
+    if (is_rank_0(self)) {
         if (self->from[0] != '\0') status = weft_origin_load(&of, self->from, err);
         if (status == WEFT_OK) {
             status = weft_base_identify(&base, model->path, &of, &why);
@@ -133,7 +126,7 @@ static weft_status find_base(trainer *self, weft_error *err) {
 }
 
 /* Prints that a resumed run is finished: no steps remain. */
-static void tell_finished(const trainer *self) {
+static void report_finished(const trainer *self) {
     const weft_train_settings *keys = &self->session->run->settings.train;
     const long long steps = (long long)self->session->steps;
     char more[60];
@@ -151,13 +144,15 @@ static weft_status start_weights(trainer *self, weft_error *err) {
         if (self->options->mode == WEFT_OUTPUT_RESUME)
             weft_progress_line(self->progress, "nothing was saved in %s/checkpoints yet: starting at step 0",
                                self->output->directory);
-        return load_model(self, err);
+        /* the files must be identical on all ranks */
+        status = weft_coherence_weights(peers_of(self), self->session->run, WEFT_OK, err);
+        return status == WEFT_OK ? agree(self, weft_engine_load(self->session->engine, err), err) : status;
     }
     status = weft_checkpoint_restore(self->session->engine, self->from, &self->identities, self->options->inexact, err);
     if (status != WEFT_OK) return status;
     weft_progress_line(self->progress, "resumed from %s", self->from);
     self->saver.saved_step = self->state.step;
-    tell_finished(self);
+    report_finished(self);
     return WEFT_OK;
 }
 
@@ -184,12 +179,9 @@ static weft_status prepare_output(trainer *self, weft_error *err) {
     weft_status status = WEFT_OK;
     if (self->options->mode != WEFT_OUTPUT_RESUME) status = protect_inputs(self, err);
     if (status == WEFT_OK) status = weft_output_check(self->output, err);
-    if (status == WEFT_OK) status = weft_output_sweep(self->output, err);
-    if (status == WEFT_OK && self->options->mode == WEFT_OUTPUT_OVERWRITE)
-        status = weft_output_clear(self->output, err);
+    if (status == WEFT_OK) status = weft_output_begin(self->output, self->options->mode, err);
     if (status == WEFT_OK) status = weft_output_path(self->output, path, sizeof path, "config.ini", err);
-    if (status == WEFT_OK && weft_process_group_is_rank_0(peers_of(self)))
-        status = weft_config_save_resolved(self->session->run->config, path, err);
+    if (status == WEFT_OK && is_rank_0(self)) status = weft_config_save_resolved(self->session->run->config, path, err);
     status = agree(self, status, err);
     if (status != WEFT_OK) return status;
     status = weft_journal_open(&self->journal, self->session, self->output->directory,
@@ -231,8 +223,8 @@ static weft_status evaluate(trainer *self, weft_error *err) {
 
 /* Updates the best loss with the step that is saved now or was resumed from. */
 static void note_best(trainer *self) {
-    if (isnan(self->state.eval_loss) || self->state.eval_loss >= self->state.best_loss)
-        return; /* the comparison is false if best is NaN */
+    /* the second comparison is false if best is NaN */
+    if (isnan(self->state.eval_loss) || self->state.eval_loss >= self->state.best_loss) return;
     self->state.best_loss = self->state.eval_loss;
     self->state.best_step = self->state.step;
 }
@@ -254,36 +246,14 @@ static bool evaluation_due(const trainer *self) {
     return step == 0 || step == (uint64_t)self->session->steps || due(self->evaluate_every, step) || save_due(self);
 }
 
-/* Saves a checkpoint. lasts: no step follows. */
-static weft_status save_checkpoint(trainer *self, bool lasts, weft_error *err) {
-    note_best(self);
-    return weft_saver_save(&self->saver, &self->state, lasts, err);
-}
-
 static weft_status after_step(trainer *self, weft_error *err) {
     const bool lasts = self->stops || self->state.step == (uint64_t)self->session->steps;
     weft_status status = weft_saver_look(&self->saver, false, err);
     self->state.eval_loss = NAN;
     if (status == WEFT_OK && evaluation_due(self)) status = evaluate(self, err);
-    if (status == WEFT_OK && save_due(self)) status = save_checkpoint(self, lasts, err);
-    return status;
-}
-
-static void show_step(trainer *self, int64_t step, const weft_step_result *result, double seconds) {
-    const weft_progress_row row = {
-        .loss = result->n_targets > 0 ? result->loss_sum / (double)result->n_targets : 0.0,
-        .lr = result->lr,
-        .norm = result->overflowed ? NAN : result->norm,
-        .seconds = seconds,
-        .tokens = result->n_targets,
-    };
-    weft_progress_step(self->progress, step, &row);
-}
-
-static void note_result(weft_run_result *out, const weft_step_result *step) {
-    out->last_loss = step->n_targets > 0 ? step->loss_sum / (double)step->n_targets : 0.0;
-    out->last_lr = step->lr;
-    if (out->steps++ == 0) out->first_loss = out->last_loss;
+    if (status != WEFT_OK || !save_due(self)) return status;
+    note_best(self);
+    return weft_saver_save(&self->saver, &self->state, lasts, err);
 }
 
 /* Records the memory after the first step, which has touched all of a step's memory. */
@@ -325,7 +295,7 @@ static void follow_values(trainer *self) {
 }
 
 /* Warns about skipped steps. The search for a loss scale skips a few steps in a row, which is normal. */
-static void tell_skipped(const trainer *self, const weft_step_result *result) {
+static void report_skipped(const trainer *self, const weft_step_result *result) {
     const weft_session *session = self->session;
     const long long step = (long long)self->state.step;
     weft_progress_end(self->progress);
@@ -342,30 +312,36 @@ static weft_status one_step(trainer *self, weft_error *err) {
     const double begin = weft_clock_seconds();
     const int64_t step = (int64_t)self->state.step + 1;
     weft_step_result result = {0};
-    double seconds = 0.0;
+    weft_run_result *outcome = &self->summary.result;
+    weft_progress_row row = {0};
     weft_status status = WEFT_OK;
     follow_values(self);
     status = weft_stepper_train(self->session->stepper, &result, (uint64_t)step, weft_session_lr(self->session, step),
                                 self->session->clip, err);
     if (status == WEFT_E_NUMERIC)
-        status = agree(self, status, err); /* the failure is on all ranks, and one
-                                                                      * reports it */
+        status = agree(self, status, err); /* the failure is on all ranks, and one reports it */
     if (status != WEFT_OK) return status;
     if (!result.replayed)
         weft_overlap_add(&self->notes.overlap, self->session->stepper->trace,
                          self->session->engine->plan.train.program);
-    seconds = weft_clock_seconds() - begin;
+    row.loss = result.n_targets > 0 ? result.loss_sum / (double)result.n_targets : 0.0;
+    row.lr = result.lr;
+    row.norm = result.overflowed ? NAN : result.norm;
+    row.seconds = weft_clock_seconds() - begin;
+    row.tokens = result.n_targets;
     self->state.step = (uint64_t)step;
     self->state.tokens += (uint64_t)result.n_targets;
-    note_result(&self->summary.result, &result);
+    if (outcome->steps++ == 0) outcome->first_loss = row.loss;
+    outcome->last_loss = row.loss;
+    outcome->last_lr = row.lr;
     self->summary.tokens += result.n_targets;
     self->summary.data_seconds += result.data_seconds;
-    self->summary.compute_seconds += seconds - result.data_seconds;
-    if (result.skipped && weft_process_group_is_rank_0(peers_of(self))) tell_skipped(self, &result);
+    self->summary.compute_seconds += row.seconds - result.data_seconds;
+    if (result.skipped && is_rank_0(self)) report_skipped(self, &result);
     status = weft_output_check(self->output, err);
-    if (status == WEFT_OK) status = weft_journal_step(&self->journal, (uint64_t)step, &result, seconds, err);
+    if (status == WEFT_OK) status = weft_journal_step(&self->journal, (uint64_t)step, &result, row.seconds, err);
     status = agree_at_end(self, status, err);
-    show_step(self, step, &result, seconds);
+    weft_progress_step(self->progress, step, &row);
     if (status == WEFT_OK && self->notes.first_step == 0) status = note_memory(self, err);
     return status == WEFT_OK ? after_step(self, err) : status;
 }
@@ -373,7 +349,10 @@ static weft_status one_step(trainer *self, weft_error *err) {
 /* Handles a signal: saves the state, unless it is on disk already. */
 static weft_status stop(trainer *self, weft_error *err) {
     weft_status status = weft_saver_look(&self->saver, true, err);
-    if (status == WEFT_OK && self->saver.saved_step != self->state.step) status = save_checkpoint(self, true, err);
+    if (status == WEFT_OK && self->saver.saved_step != self->state.step) {
+        note_best(self);
+        status = weft_saver_save(&self->saver, &self->state, true, err);
+    }
     if (status != WEFT_OK) return status;
     return weft_error_set(err, WEFT_E_STOPPED, "stopped by a signal after step %llu, which is saved: --resume goes on",
                           (unsigned long long)self->state.step);
@@ -382,11 +361,11 @@ static weft_status stop(trainer *self, weft_error *err) {
 /* Handles a failed record: saves the trained state, if that is possible. err keeps its message. */
 static weft_status rescue(trainer *self, weft_status why, weft_error *err) {
     weft_error failure = WEFT_ERROR_INIT;
-    const bool is_told = err != NULL && err->text[0] != '\0';
+    const bool has_text = err != NULL && err->text[0] != '\0';
     weft_status status = WEFT_OK;
     note_best(self);
     status = weft_saver_rescue(&self->saver, &self->state, &failure);
-    if (!is_told) return why;
+    if (!has_text) return why;
     if (status == WEFT_OK)
         weft_words_append(err->text, sizeof err->text, "; step %llu is saved: --resume goes on from it",
                           (unsigned long long)self->state.step);
@@ -409,16 +388,13 @@ static weft_status run_loop(trainer *self, weft_error *err) {
     return status == WEFT_OK ? weft_saver_look(&self->saver, true, err) : status;
 }
 
-/* Completes a save in progress after training has failed: its step was valid. Skipped if ranks may be blocked
- * elsewhere. */
-static void end_saves(trainer *self, weft_status status) {
-    const bool together = weft_process_group_is_single(peers_of(self)) || status == WEFT_E_NUMERIC;
-    if (together && !self->saver.unrecorded) (void)weft_saver_look(&self->saver, true, NULL);
-}
-
 static weft_status loop(trainer *self, weft_error *err) {
     const weft_status status = run_loop(self, err);
-    if (status != WEFT_OK && status != WEFT_E_STOPPED) end_saves(self, status);
+    /* After a failure, a save in progress is completed, because its step was valid; not if ranks may be blocked
+     * elsewhere. */
+    if (status != WEFT_OK && status != WEFT_E_STOPPED && !self->saver.unrecorded &&
+        (weft_process_group_is_single(peers_of(self)) || status == WEFT_E_NUMERIC))
+        (void)weft_saver_look(&self->saver, true, NULL);
     return status != WEFT_OK && self->saver.unrecorded ? rescue(self, status, err) : status;
 }
 
@@ -428,7 +404,7 @@ static weft_status report_ranks(const trainer *self, weft_ranks_report *report, 
     weft_status status = weft_ranks_collect(report, self->session, &self->notes, err);
     if (status != WEFT_OK || report->world == 1) return status;
     status = weft_output_path(self->output, path, sizeof path, "ranks.json", err);
-    if (status == WEFT_OK && weft_process_group_is_rank_0(peers_of(self)))
+    if (status == WEFT_OK && is_rank_0(self))
         status = weft_ranks_save(report, weft_run_object(self->session, &self->summary.result), path, err);
     return agree(self, status, err);
 }
@@ -451,42 +427,26 @@ static weft_status finish_run(trainer *self, weft_error *err) {
     if (status == WEFT_OK && !self->quiet) {
         self->summary.model_path = path;
         weft_train_summary_print(&self->summary, self->session, self->options->verbose, stdout);
-        if (weft_process_group_is_rank_0(peers_of(self))) weft_ranks_print(&ranks, stdout);
+        if (is_rank_0(self)) weft_ranks_print(&ranks, stdout);
     }
     weft_ranks_report_free(&ranks);
     return status;
 }
 
-/* Warns if evaluation is enabled and never runs. */
-static void warn_of_no_evaluation(const trainer *self) {
-    const weft_session *session = self->session;
-    if (self->evaluate_every == 0 || session->engine->plan.evaluate.program != NULL) return;
-    weft_log(session->run->host, WEFT_LOG_WARN,
-             "[eval] every = %s, but [data] keeps no documents for validation: no evaluation is made",
-             session->run->settings.eval.every);
-}
-
-/* Warns before step 1 if the run is not deterministic across ranks. */
-static void say_uncovered(const trainer *self) {
-    const weft_coverage *coverage = &self->session->engine->plan.train.coverage;
-    if (coverage->covered || !weft_process_group_is_rank_0(peers_of(self))) return;
-    weft_log(self->session->run->host, WEFT_LOG_WARN, "not covered by the contract of equal bits: %s", coverage->why);
-}
-
 static weft_status open_output(trainer *self, weft_error *err) {
     const weft_session *session = self->session;
     const weft_settings *settings = &session->run->settings;
-    const bool writes = weft_process_group_is_rank_0(peers_of(self));
+    const bool writes = is_rank_0(self);
     weft_status status = WEFT_OK;
-    if (writes) status = weft_output_judge_place(settings->run.out, settings->model.path, session->text.directory, err);
+    if (writes) status = weft_output_check_place(settings->run.out, settings->model.path, session->text.directory, err);
     if (status == WEFT_OK)
         status = weft_output_open(&self->output, settings->run.out, self->options->mode, writes, err);
-    if (status == WEFT_OK) status = weft_progress_create(&self->progress, session->steps, self->quiet, err);
+    self->progress = weft_progress_create(session->steps, self->quiet);
     return agree(self, status, err);
 }
 
 /* Rejects value output for sharded runs: no rank has complete values. */
-static weft_status judge_values(const trainer *self, weft_error *err) {
+static weft_status check_values(const trainer *self, weft_error *err) {
     const int world = (int)self->session->engine->ranks.world;
     if (self->options->values == 0 || world == 1) return WEFT_OK;
     return weft_error_set(err, WEFT_E_USER,
@@ -494,7 +454,7 @@ static weft_status judge_values(const trainer *self, weft_error *err) {
 }
 
 /* Checks the available memory before any is allocated. */
-static weft_status judge_room(trainer *self, weft_error *err) {
+static weft_status check_memory(trainer *self, weft_error *err) {
     const weft_train_options *options = self->options;
     weft_session *session = self->session;
     weft_fit_question question = {
@@ -504,19 +464,12 @@ static weft_status judge_room(trainer *self, weft_error *err) {
     if (options->room > 0) weft_available_memory_describe(&question.room, options->room);
     else weft_available_memory_find(&question.room, &session->engine->device_info);
     status = weft_fit_check_ranks(&self->fit, &question, err);
-    if (status == WEFT_OK && weft_process_group_is_rank_0(peers_of(self)) && !self->fit.fits)
-        status = weft_fit_refuse(&self->fit, err);
+    if (status == WEFT_OK && is_rank_0(self) && !self->fit.fits) status = weft_fit_refuse(&self->fit, err);
     return agree(self, status, err);
 }
 
-/* Detects steps that the device rejects, before any file is written, with a dry run if the device supports it. */
-static weft_status rehearse(trainer *self, weft_error *err) {
-    weft_launches launches;
-    return agree(self, weft_launches_count(&launches, self->session->engine, err), err);
-}
-
-static void tell_room(const trainer *self) {
-    if (self->options->any_room || !weft_process_group_is_rank_0(peers_of(self))) return;
+static void print_memory(const trainer *self) {
+    if (self->options->any_room || !is_rank_0(self)) return;
     if (!self->quiet) weft_fit_print(&self->fit, 11, stdout);
     (void)fflush(stdout);
     weft_fit_warn(&self->fit, self->session->run->host);
@@ -524,6 +477,7 @@ static void tell_room(const trainer *self) {
 
 static weft_status begin_run(trainer *self, weft_error *err) {
     weft_session *session = self->session;
+    const weft_coverage *coverage = &session->engine->plan.train.coverage;
     weft_memory_snapshot *planned = NULL;
     weft_status status = find_start(self, err);
     if (status == WEFT_OK) status = find_base(self, err);
@@ -532,69 +486,65 @@ static weft_status begin_run(trainer *self, weft_error *err) {
                        weft_identities_collect(&self->identities, session->engine, session->data_info.fingerprint, err),
                        err);
     if (status == WEFT_OK)
-        status = judge_newest(self, err); /* before the header and before any memory is
+        status = check_newest(self, err); /* before the header and before any memory is
                                                               * allocated */
     if (status == WEFT_OK) status = weft_memory_snapshots_collect(&planned, session, err);
     if (status == WEFT_OK && !self->quiet) weft_train_header_print(session, planned, self->options->verbose, stdout);
     free(planned);
-    if (status == WEFT_OK) tell_room(self);
-    if (status == WEFT_OK && weft_process_group_is_rank_0(peers_of(self))) {
-        warn_of_no_evaluation(self);
+    if (status == WEFT_OK) print_memory(self);
+    if (status == WEFT_OK && is_rank_0(self)) {
+        if (self->evaluate_every != 0 && session->engine->plan.evaluate.program == NULL)
+            weft_log(session->run->host, WEFT_LOG_WARN,
+                     "[eval] every = %s, but [data] keeps no documents for validation: no evaluation is made",
+                     session->run->settings.eval.every);
         weft_schedule_warn(session);
-        weft_world_tell_alone(session);
-        if (!self->quiet) weft_world_tell_threads(session);
-        if (!self->quiet) weft_world_tell_precision(session);
-        say_uncovered(self);
+        weft_world_log_single_rank(session);
+        if (!self->quiet) weft_world_log_threads(session);
+        if (!self->quiet) weft_world_log_precision(session);
+        if (!coverage->covered)
+            weft_log(session->run->host, WEFT_LOG_WARN, "not covered by the contract of equal bits: %s", coverage->why);
     }
     return agree(self, status, err);
-}
-
-/* Prints the tables of the next step. */
-static weft_status print_tables(trainer *self, weft_error *err) {
-    weft_status status = WEFT_OK;
-    if (!self->quiet)
-        status = weft_tables_print(self->session, self->options->tables, (int64_t)self->state.step + 1, stdout, err);
-    return agree(self, status, err);
-}
-
-static weft_status open_saver(trainer *self, weft_error *err) {
-    weft_saver *saver = &self->saver;
-    saver->session = self->session;
-    saver->output = self->output;
-    saver->identities = &self->identities;
-    saver->journal = &self->journal;
-    saver->progress = self->progress;
-    saver->verbose = self->options->verbose;
-    return weft_saver_open(saver, err);
 }
 
 /* Reads the tokenizer's files: each save writes these bytes, even if the tokenizer is replaced during the run. */
 static weft_status read_text_files(trainer *self, weft_error *err) {
     weft_text *text = &self->session->text;
-    const weft_status status = weft_text_files_list(&self->text_files, text,
-                                                    weft_process_group_is_rank_0(peers_of(self)),
-                                                    self->session->run->settings.model.path, err);
+    const weft_status status =
+        weft_text_files_list(&self->text_files, text, is_rank_0(self), self->session->run->settings.model.path, err);
     text->files = &self->text_files;
     return agree(self, status, err);
 }
 
 static weft_status run_steps(trainer *self, weft_error *err) {
     weft_session *session = self->session;
+    weft_launches launches;
     weft_status status = WEFT_OK;
-    self->quiet = self->options->quiet || !(weft_process_group_is_rank_0(peers_of(self)) || weft_world_get()->speaks);
+    self->quiet = self->options->quiet || !(is_rank_0(self) || weft_world_get()->speaks);
     self->evaluate_every = weft_interval_resolve(&session->run->settings.eval_every, session->steps);
     self->save_every = weft_interval_resolve(&session->run->settings.checkpoint_every, session->steps);
-    status = judge_values(self, err);
+    status = check_values(self, err);
     if (status == WEFT_OK) status = read_text_files(self, err);
-    if (status == WEFT_OK) status = judge_room(self, err);
-    if (status == WEFT_OK) status = rehearse(self, err);
+    if (status == WEFT_OK) status = check_memory(self, err);
+    /* a dry run detects steps that the device rejects, before any file is written */
+    if (status == WEFT_OK) status = agree(self, weft_launches_count(&launches, session->engine, err), err);
     if (status == WEFT_OK) status = open_output(self, err);
     if (status == WEFT_OK) status = begin_run(self, err);
     if (status == WEFT_OK) status = agree(self, weft_session_start(session, err), err);
-    if (status == WEFT_OK) status = open_saver(self, err);
+    self->saver.session = session;
+    self->saver.output = self->output;
+    self->saver.identities = &self->identities;
+    self->saver.journal = &self->journal;
+    self->saver.progress = self->progress;
+    self->saver.verbose = self->options->verbose;
+    if (status == WEFT_OK) status = weft_saver_open(&self->saver, err);
     if (status == WEFT_OK) status = start_weights(self, err);
     if (status == WEFT_OK) status = prepare_output(self, err);
-    if (status == WEFT_OK) status = print_tables(self, err);
+    if (status == WEFT_OK) {
+        if (!self->quiet)
+            status = weft_tables_print(session, self->options->tables, (int64_t)self->state.step + 1, stdout, err);
+        status = agree(self, status, err);
+    }
     if (status == WEFT_OK) {
         weft_signals_install("step and saving");
         status = loop(self, err);

@@ -1,9 +1,8 @@
-/* host/program/check/check_exchange.c: what a rank's exchanges need and leave behind, as far as the rank itself can
- * show it.
+/* host/program/check/check_exchange.c: checks the inputs and the effects of one rank's exchanges.
  *
- * An exchange of another queue is under way until its WAIT. What it writes or reads is marked until then: a gathered
- * copy, a sum, something received. Micro-batch gradients, carries and their gradients are complete before they
- * travel, so those that are being read need no mark. Where an exchange is among this rank alone it may be left out. */
+ * An exchange of another queue is in flight until its WAIT. The gathered copy, the sum or the received data that it
+ * writes is marked until then. Micro-batch gradients, carries and their gradients are complete before they are sent, so
+ * they need no mark. An exchange with only this rank in its group may be omitted. */
 #include "program/check/check.h"
 
 /* ---- parameters ---- */
@@ -43,14 +42,14 @@ static weft_status check_refresh(weft_checker *check, const weft_instruction *in
 
 /* ---- sums ---- */
 
-/* True if what the first hops gather is less than the sum, on this rank. */
+/* True if the first hops sum only part of the micro-batches. */
 static bool needs_second_hop(const weft_checker *check, int32_t u) {
     const weft_instruction hop = {.kind = WEFT_INSTRUCTION_REDUCE, .unit = u, .scope = check->units[u].scope};
     if (check->job->view.replicas == 1) return false;
     return weft_job_spec_ranks(check->job, &hop, check->rank).count < check->world;
 }
 
-/* All micro-batches of this rank must have joined the unit's sum. */
+/* The unit's sum must contain all micro-batches of this rank. */
 static weft_status check_terms(weft_checker *check, int32_t u) {
     const int32_t due = check->micro_batches / check->job->view.replicas, found = check->uses[u].terms;
     for (int32_t m = 0; m < check->micro_batches && found < due; m++) {
@@ -66,7 +65,7 @@ static weft_status check_terms(weft_checker *check, int32_t u) {
     return WEFT_OK;
 }
 
-/* The unit's sum must be finished, wherever it lies. */
+/* The unit's sum must be finished on its ranks. */
 static weft_status check_sum(weft_checker *check, int32_t u) {
     const weft_check_use *use = &check->uses[u];
     weft_status status = check_terms(check, u);
@@ -109,7 +108,7 @@ static weft_status check_gather_sum(weft_checker *check, const weft_instruction 
     return status;
 }
 
-/* Which REDUCE this may be at all. */
+/* Checks that a REDUCE of this unit is possible now. */
 static weft_status check_reduce_of(weft_checker *check, const weft_instruction *instruction) {
     const int32_t u = instruction->unit;
     const weft_check_use *use = &check->uses[u];
@@ -132,7 +131,7 @@ static weft_status check_reduce_of(weft_checker *check, const weft_instruction *
     return WEFT_OK;
 }
 
-/* All first hops of a unit, on all ranks, go one way. */
+/* All first hops of a unit, on all ranks, have one scope. */
 static weft_status check_scope(weft_checker *check, const weft_instruction *instruction) {
     weft_check_unit *facts = &check->units[instruction->unit];
     if (instruction->scope == WEFT_SCOPE_ACROSS)
@@ -152,8 +151,8 @@ static weft_status check_scope(weft_checker *check, const weft_instruction *inst
     return WEFT_OK;
 }
 
-/* Name of a segment of this rank that reads the unit and has had no BACKWARD for this micro-batch. */
-static const char *owing_segment(const weft_checker *check, int32_t u, int32_t m) {
+/* Returns the name of a segment of this rank that reads the unit and has had no BACKWARD for this micro-batch. */
+static const char *missing_segment(const weft_checker *check, int32_t u, int32_t m) {
     for (int32_t s = check->job->view.n_segments - 1; s >= 0; s--)
         if (weft_job_spec_backward(check->job, s) && weft_job_spec_reads(check->job, s, u) &&
             weft_job_spec_runs(check->job, s, check->rank) &&
@@ -163,13 +162,13 @@ static const char *owing_segment(const weft_checker *check, int32_t u, int32_t m
     return "?";
 }
 
-/* The micro-batch gradient must be complete, here. */
+/* The micro-batch gradient must be complete on this rank. */
 static weft_status check_complete(weft_checker *check, int32_t u, int32_t m) {
     const bool here = weft_job_spec_owned(check->job) || check->forward[m].rank == check->rank;
     const int32_t done = here ? check->begun[!weft_check_sums(check, u)][weft_check_pair(check, u, m)] : 0;
     if (done == check->uses[u].readers) return WEFT_OK;
     return weft_check_refuse(check, "segment %s reads unit %s and has had no BACKWARD for micro-batch %d here",
-                             owing_segment(check, u, m), weft_check_unit_name(check, u), (int)m);
+                             missing_segment(check, u, m), weft_check_unit_name(check, u), (int)m);
 }
 
 static weft_status check_first_hop(weft_checker *check, const weft_instruction *instruction) {
@@ -215,9 +214,9 @@ static weft_status check_reduce(weft_checker *check, const weft_instruction *ins
 
 /* ---- SEND and RECV ---- */
 
-/* Who makes and who needs what travels. */
+/* The producing and the consuming rank of a transfer. */
 typedef struct way {
-    int32_t from, to; /* -1: nobody */
+    int32_t from, to; /* -1: no rank */
 } way;
 
 static way way_of(const weft_checker *check, const weft_instruction *instruction) {
@@ -240,7 +239,7 @@ static bool has_gradient(const weft_checker *check, const weft_instruction *inst
     return instruction->what == WEFT_PAYLOAD_CARRY || weft_job_spec_backward(check->job, instruction->segment);
 }
 
-/* There is something of this kind to send, from this rank to that one. */
+/* Checks that the job has this transfer, between these ranks. */
 static weft_status check_way(weft_checker *check, const weft_instruction *instruction) {
     const bool sends = instruction->kind == WEFT_INSTRUCTION_SEND;
     const way due = way_of(check, instruction);
@@ -253,7 +252,7 @@ static weft_status check_way(weft_checker *check, const weft_instruction *instru
     return weft_check_refuse(check, "what it names goes from rank %d to rank %d", (int)due.from, (int)due.to);
 }
 
-/* What is sent must be there: a SEND reads what has ended. */
+/* The data of a SEND must be complete. */
 static weft_status check_made(weft_checker *check, const weft_instruction *instruction) {
     const int32_t m = instruction->micro_batch;
     if (instruction->what == WEFT_PAYLOAD_MICRO_BATCH_GRADIENT) return check_complete(check, instruction->unit, m);
@@ -282,7 +281,7 @@ static weft_status check_recv(weft_checker *check, const weft_instruction *instr
     return status;
 }
 
-/* ---- the end of an exchange ---- */
+/* ---- end of an exchange ---- */
 
 static void end_exchange(weft_checker *check, int32_t at) {
     const weft_instruction *instruction = &check->program->instructions[at];
@@ -333,13 +332,9 @@ weft_status weft_check_exchange(weft_checker *check, const weft_instruction *ins
     return status;
 }
 
-/* ---- the end of the program ---- */
+/* ---- end of the program ---- */
 
-static weft_status open_at_end(weft_checker *check, int32_t at, const char *reason) {
-    return weft_check_refuse_at(check, check->rank, at, "%s", reason);
-}
-
-/* What another rank needs of this one. */
+/* Checks that this rank has sent all that other ranks need. */
 static weft_status check_sent(weft_checker *check) {
     const weft_strategy_job *view = &check->job->view;
     for (int32_t s = 0; s + 1 < view->n_segments; s++) {
@@ -367,7 +362,8 @@ static weft_status check_unit_closed(weft_checker *check, int32_t u) {
     const weft_instruction refresh = {.kind = WEFT_INSTRUCTION_REFRESH, .unit = u};
     const weft_check_unit *facts = &check->units[u];
     if (use->gathered >= 0)
-        return open_at_end(check, use->gathered, "the program ends and the gathered copy has not been released");
+        return weft_check_refuse_at(check, check->rank, use->gathered,
+                                    "the program ends and the gathered copy has not been released");
     if (weft_check_trains(check) && use->refreshed < 0 &&
         weft_job_spec_ranks(check->job, &refresh, check->rank).count > 1)
         return weft_error_set(
@@ -388,7 +384,7 @@ weft_status weft_check_exchanges_closed(weft_checker *check) {
     weft_status status = WEFT_OK;
     for (int32_t i = 0; i < check->program->n_instructions; i++)
         if (check->program->instructions[i].queue > 0 && !check->waited[i])
-            return open_at_end(check, i, "the program ends and no WAIT has ended it");
+            return weft_check_refuse_at(check, check->rank, i, "the program ends and no WAIT has ended it");
     for (int32_t u = 0; u < check->job->view.n_units && status == WEFT_OK; u++) status = check_unit_closed(check, u);
     if (status == WEFT_OK && weft_job_spec_owned(check->job)) status = check_sent(check);
     return status;

@@ -1,9 +1,172 @@
-/* host/program/check/check_rank.c: one rank's instructions in their order: what it computes, and norm and update.
+/* host/program/check/check_rank.c: checks one rank's instructions in order: segments, norm and update; and the order of
+ * the gradient sums.
  *
- * A state machine remembers which instruction did what. An instruction is judged by what it needs: has all of it
- * happened here, and has the instruction itself not happened before, on any rank. At the end nothing of this rank
- * may be missing. */
+ * A state machine records the instruction of each operation. An instruction needs the results of earlier ones on this
+ * rank, and must not have run before on any rank. At the end no instruction may be missing. */
 #include "program/check/check.h"
+
+#include "base/alloc.h"
+#include "program/sums.h"
+
+#include <stdlib.h>
+
+/* ---- gradient sums: bit-identical to the job's `reduce` ----
+ *
+ * Each micro-batch is in the sum exactly once; the remaining check is the order. A sum is a row of ranges of
+ * micro-batches, [lo, hi). `ordered` extends one range from micro-batch 0, one micro-batch at a time. `tree` joins two
+ * neighbours that are the halves of one node of the tree over all micro-batches. A sum is exact if it ends as the one
+ * range [0, n). */
+
+enum { MOST_RANGES = 64 }; /* nodes of a tree: at most two of each size */
+
+typedef struct range {
+    int32_t lo, hi;
+} range;
+
+typedef struct sum {
+    range row[MOST_RANGES];
+    int32_t n;
+    bool exact;
+} sum;
+
+/* A term of a sum, and its position in the order. */
+typedef struct joining {
+    int32_t group, round;
+    range micro_batches;
+    bool exact;
+} joining;
+
+static void join_ordered(sum *self, range term) {
+    if (self->n == 0) self->row[self->n++] = term;
+    else if (self->row[0].lo == 0 && self->row[0].hi == term.lo && term.hi == term.lo + 1) self->row[0].hi = term.hi;
+    else self->exact = false;
+}
+
+/* True if the last two ranges are the halves of one node of the tree over n micro-batches. */
+static bool joins_last(const sum *self, int32_t n) {
+    const range *left = &self->row[self->n - 2], *right = &self->row[self->n - 1];
+    return weft_fold_halves(n, left->lo, left->hi, right->hi);
+}
+
+static void join_tree(sum *self, range term, int32_t n) {
+    if (self->n == MOST_RANGES || (self->n > 0 && self->row[self->n - 1].hi != term.lo)) {
+        self->exact = false;
+        return;
+    }
+    self->row[self->n++] = term;
+    while (self->n > 1 && joins_last(self, n)) {
+        self->row[self->n - 2].hi = self->row[self->n - 1].hi;
+        self->n--;
+    }
+}
+
+static void join_term(sum *self, const joining *term, const weft_checker *check) {
+    self->exact = self->exact && term->exact;
+    if (!self->exact) return;
+    if (check->job->view.reduce == WEFT_REDUCE_TREE) join_tree(self, term->micro_batches, check->micro_batches);
+    else join_ordered(self, term->micro_batches);
+}
+
+static int by_way(const void *a, const void *b) {
+    const joining *x = a, *y = b;
+    if (x->group != y->group) return x->group < y->group ? -1 : 1;
+    if (x->round != y->round) return x->round < y->round ? -1 : 1;
+    return x->micro_batches.lo < y->micro_batches.lo ? -1 : 1;
+}
+
+static int by_micro_batch(const void *a, const void *b) {
+    const joining *x = a, *y = b;
+    return x->micro_batches.lo < y->micro_batches.lo ? -1 : 1;
+}
+
+/* Returns the first rank of the group of a first hop. */
+static int32_t group_of(const weft_checker *check, int32_t u, int32_t rank) {
+    const weft_instruction instruction = {.kind = WEFT_INSTRUCTION_REDUCE, .unit = u, .scope = check->units[u].scope};
+    return weft_job_spec_ranks(check->job, &instruction, rank).first;
+}
+
+/* Adds up each group's terms, which are sorted by by_way, and returns the number of sums. */
+static int32_t gather_groups(const weft_checker *check, joining *terms) {
+    int32_t n = 0;
+    for (int32_t i = 0, end = 0; i < check->micro_batches; i = end) {
+        sum part = {.exact = true};
+        joining out = terms[i];
+        for (end = i; end < check->micro_batches && terms[end].group == terms[i].group; end++) {
+            join_term(&part, &terms[end], check);
+            if (terms[end].micro_batches.lo < out.micro_batches.lo) out.micro_batches = terms[end].micro_batches;
+        }
+        out.exact = part.exact && part.n == 1;
+        if (out.exact) out.micro_batches = part.row[0];
+        terms[n++] = out;
+    }
+    return n;
+}
+
+/* True if the unit's sum has the defined order. */
+static bool is_exact(const weft_checker *check, int32_t u, joining *terms) {
+    sum all = {.exact = true};
+    int32_t n = check->micro_batches;
+    for (int32_t m = 0; m < n; m++) {
+        const weft_check_term *term = &check->terms[weft_check_pair(check, u, m)];
+        const joining one = {group_of(check, u, term->at.rank), term->round, {m, m + 1}, true};
+        terms[m] = one;
+    }
+    qsort(terms, (size_t)n, sizeof *terms, by_way);
+    n = gather_groups(check, terms);
+    qsort(terms, (size_t)n, sizeof *terms, by_micro_batch);
+    for (int32_t i = 0; i < n; i++) join_term(&all, &terms[i], check);
+    return all.exact && all.n == 1 && all.row[0].lo == 0 && all.row[0].hi == check->micro_batches;
+}
+
+static bool is_power_of_two(int32_t n) {
+    return (n & (n - 1)) == 0;
+}
+
+/* Returns the reason for a different order, and the nearest setting with the defined order. */
+static const char *nearest_of(const weft_checker *check, int32_t u, int32_t groups) {
+    const weft_strategy_job *view = &check->job->view;
+    const bool ordered = view->reduce == WEFT_REDUCE_ORDERED;
+    switch (check->units[u].scope) {
+    case WEFT_SCOPE_RANK:
+        if (ordered && is_power_of_two(view->replicas))
+            return "each replica adds up its own micro-batches before they travel; reduce_at = each, or reduce = tree, "
+                   "is covered";
+        return "each replica adds up its own micro-batches before they travel, and that is covered by reduce = tree on "
+               "a power of two of replicas; reduce_at = each is covered";
+    case WEFT_SCOPE_NODE:
+        if (ordered && is_power_of_two(groups) && is_power_of_two(view->micro_batches))
+            return "each shard group adds up its own micro-batches before they travel further; reduce_at = each, or "
+                   "reduce = tree, is covered";
+        return "each shard group adds up its own micro-batches before they travel further, and that is covered by "
+               "reduce = tree where the groups, and the micro-batches of a replica, are powers of two; reduce_at = "
+               "each "
+               "is covered";
+    default:
+        return "the replicas take the micro-batches in another order than the batch has; the numbering of "
+               "weft_job_micro_batch is covered";
+    }
+}
+
+static void report_order(const weft_checker *check, weft_coverage *out, int32_t u) {
+    const int32_t size = check->job->view.placements[u].group;
+    const int32_t groups = size > 0 ? check->world / size : 1;
+    out->covered = false;
+    (void)snprintf(out->why, sizeof out->why, "unit %s: reduce = %s: %s", check->job->view.units[u].name,
+                   check->job->view.reduce == WEFT_REDUCE_TREE ? "tree" : "ordered", nearest_of(check, u, groups));
+}
+
+void weft_check_sums_order(weft_checker *check, weft_coverage *out) {
+    joining *terms = weft_alloc(check->micro_batches, sizeof *terms);
+    out->covered = true;
+    if (check->job->view.reduce == WEFT_REDUCE_FAST && check->micro_batches > 1) {
+        out->covered = false;
+        (void)snprintf(out->why, sizeof out->why,
+                       "reduce = fast takes whatever order the library adds in; reduce = ordered or tree is covered");
+    }
+    for (int32_t u = 0; u < check->job->view.n_units && out->covered; u++)
+        if (check->units[u].trains && !is_exact(check, u, terms)) report_order(check, out, u);
+    free(terms);
+}
 
 static weft_status check_runs(weft_checker *check, int32_t s) {
     if (weft_job_spec_runs(check->job, s, check->rank)) return WEFT_OK;
@@ -11,7 +174,7 @@ static weft_status check_runs(weft_checker *check, int32_t s) {
                              (int)check->job->view.segments[s].owner);
 }
 
-/* All that the segment reads must be whole here. */
+/* All units that the segment reads must be complete on this rank. */
 static weft_status check_live(weft_checker *check, int32_t s) {
     const weft_segment_view *view = &check->job->view.segments[s];
     for (int32_t i = 0; i < view->n_units; i++) {
@@ -28,7 +191,7 @@ static weft_status check_live(weft_checker *check, int32_t s) {
     return WEFT_OK;
 }
 
-/* What came out of the segment below must be here: made here, or received. */
+/* The carry of the segment below must be on this rank: from its own FORWARD, or received. */
 static weft_status check_carry(weft_checker *check, int32_t s, int32_t m) {
     const weft_instruction from = {.what = WEFT_PAYLOAD_CARRY, .segment = s - 1, .micro_batch = m};
     if (s == 0) return WEFT_OK;
@@ -44,7 +207,7 @@ static weft_status check_carry(weft_checker *check, int32_t s, int32_t m) {
         weft_check_segment_name(check, s - 1), (int)m, (int)check->job->view.segments[s - 1].owner);
 }
 
-/* FORWARDs and BACKWARDs of a micro-batch on this rank. */
+/* Returns the number of FORWARDs and BACKWARDs of a micro-batch on this rank. */
 static int32_t instructions_of_micro_batch(const weft_checker *check) {
     int32_t n = 0;
     for (int32_t s = 0; s < check->job->view.n_segments; s++)
@@ -52,7 +215,7 @@ static int32_t instructions_of_micro_batch(const weft_checker *check) {
     return n;
 }
 
-/* The first segment takes the micro-batch on for this rank. */
+/* The FORWARD of the first segment assigns the micro-batch to this rank. */
 static weft_status check_micro_batch(weft_checker *check) {
     if (weft_job_spec_owned(check->job)) return WEFT_OK;
     if (check->taken == check->micro_batches / check->job->view.replicas)
@@ -82,7 +245,7 @@ static weft_status check_forward(weft_checker *check, const weft_instruction *in
     return status;
 }
 
-/* RECOMPUTE and BACKWARD follow the FORWARD, on its rank. */
+/* RECOMPUTE and BACKWARD need an earlier FORWARD on this rank. */
 static weft_status check_ran_here(weft_checker *check, const weft_instruction *instruction) {
     const weft_check_place *place =
         &check->forward[weft_check_pair(check, instruction->segment, instruction->micro_batch)];
@@ -111,7 +274,7 @@ static weft_status check_recompute(weft_checker *check, const weft_instruction *
     return status == WEFT_OK ? check_live(check, s) : status;
 }
 
-/* What the segment above handed down must be here. */
+/* The gradient from the segment above must be on this rank. */
 static weft_status check_carry_gradient(weft_checker *check, int32_t s, int32_t m) {
     const weft_instruction from = {.what = WEFT_PAYLOAD_CARRY_GRADIENT, .segment = s, .micro_batch = m};
     if (s == check->job->view.n_segments - 1) return WEFT_OK;
@@ -127,7 +290,7 @@ static weft_status check_carry_gradient(weft_checker *check, int32_t s, int32_t 
         weft_check_segment_name(check, s + 1), (int)m, (int)check->job->view.segments[s + 1].owner);
 }
 
-/* The first BACKWARD of a unit for a micro-batch on its owner adds to the part that another rank made. */
+/* The owner's first BACKWARD of a unit and micro-batch accumulates into the part of the borrower. */
 static weft_status check_part(weft_checker *check, int32_t u, int32_t m) {
     const weft_instruction part = {.what = WEFT_PAYLOAD_MICRO_BATCH_GRADIENT, .unit = u, .micro_batch = m};
     const weft_check_unit *facts = &check->units[u];
@@ -140,8 +303,8 @@ static weft_status check_part(weft_checker *check, int32_t u, int32_t m) {
         weft_check_unit_name(check, u), (int)m, (int)facts->borrower);
 }
 
-/* Notes for each trained unit that the segment reads that one BACKWARD less is owing. */
-static weft_status note_units(weft_checker *check, const weft_instruction *instruction) {
+/* Counts the BACKWARD for each trained unit that the segment reads. */
+static weft_status count_units(weft_checker *check, const weft_instruction *instruction) {
     const weft_segment_view *view = &check->job->view.segments[instruction->segment];
     const int32_t m = instruction->micro_batch;
     for (int32_t i = 0; i < view->n_units; i++) {
@@ -172,7 +335,7 @@ static weft_status check_backward(weft_checker *check, const weft_instruction *i
     if (status == WEFT_OK) status = check_carry_gradient(check, s, m);
     if (status == WEFT_OK) status = check_live(check, s);
     check->due--;
-    return status == WEFT_OK ? note_units(check, instruction) : status;
+    return status == WEFT_OK ? count_units(check, instruction) : status;
 }
 
 static weft_status check_norm(weft_checker *check) {
@@ -182,7 +345,7 @@ static weft_status check_norm(weft_checker *check) {
     return status == WEFT_OK ? weft_check_sums_complete(check) : status;
 }
 
-/* STEP changes parameters: what is gathered then would be stale. */
+/* STEP changes the parameters, so gathered copies would be stale. */
 static weft_status check_step(weft_checker *check) {
     if (check->norm < 0)
         return weft_check_refuse(check, "NORM must come before, once all micro-batch gradients are summed");
@@ -214,7 +377,7 @@ static weft_status check_instruction(weft_checker *check, const weft_instruction
     }
 }
 
-/* ---- the end ---- */
+/* ---- end of the program ---- */
 
 static weft_status refuse_missing(weft_checker *check, const char *what, const char *name, int32_t micro_batch) {
     return weft_error_set(check->err, WEFT_E_PLUGIN,
@@ -222,7 +385,7 @@ static weft_status refuse_missing(weft_checker *check, const char *what, const c
                           (int)check->rank, (int)check->program->n_instructions, what, name, (int)micro_batch);
 }
 
-/* Of the micro-batches that this rank runs, all segments that are its own have run. */
+/* Checks that this rank has run all of its segments for its micro-batches. */
 static weft_status check_segments_complete(weft_checker *check) {
     for (int32_t m = 0; m < check->micro_batches && check->due > 0; m++) {
         if (!weft_job_spec_owned(check->job) && check->forward[m].rank != check->rank) continue;
@@ -255,8 +418,6 @@ static weft_status check_end(weft_checker *check) {
                                 (int)check->program->n_instructions);
     return status == WEFT_OK ? weft_check_exchanges_closed(check) : status;
 }
-
-/* ---- the rank ---- */
 
 static void begin_rank(weft_checker *check, int32_t rank) {
     const weft_strategy_job *view = &check->job->view;

@@ -1,10 +1,10 @@
-/* host/tools/ab/cmd_ab.c: `weft ab`: which of several configurations of a run is better, and by how much. */
+/* host/tools/ab/cmd_ab.c: `weft ab`: compares configurations of a run and measures which one is better. */
 #include "cli/spawn.h"
 
 #include "tools/ab/comparison_page.h"
 #include "tools/ab/comparison_table.h"
 #include "tools/ab/experiment.h"
-#include "base/words.h"
+#include "base/text.h"
 #include "launch/log_prefix.h"
 #include "launch/world.h"
 #include "plugin/crash.h"
@@ -27,23 +27,23 @@ static const weft_flag flags[] = {
      "Train each arm for so many steps and compare the losses (default 100 if the arms compute different numbers); 0: "
      "never."},
     {"seeds", "N", false, "Repeat that with N seeds, from [run] seed on (default 1)."},
-    {"within", "P", false, "Report no result if a difference of more than P % could go unseen (default 10)."},
+    {"within", "P", false, "Report no result if a difference above P % could remain undetected (default 10)."},
     {"html", "FILE", false, "Write a page with charts too."},
     {"json", NULL, false, "Print an object instead of a table."},
     {NULL, NULL, false, NULL},
 };
 
-/* The arms as the command line has them; what they point to lives as long as these. */
+/* Arms from the command line; owns the memory that their specs point to. */
 typedef struct arms {
     weft_ab_spec specs[WEFT_AB_MOST_ARMS];
     int32_t n;
     char values[WEFT_AB_MOST_ARMS][512];       /* "strategy.plugin=ddp" */
-    const char **overrides[WEFT_AB_MOST_ARMS]; /* of each, to be freed */
+    const char **overrides[WEFT_AB_MOST_ARMS]; /* per arm, freed at the end */
 } arms;
 
-/* ---- what is varied ---- */
+/* ---- varied settings ---- */
 
-/* "strategy.plugin=a,b": a list of plugins. */
+/* True for a list of plugins: "strategy.plugin=a,b". */
 static bool is_axis(const char *override) {
     const size_t n = strcspn(override, "=");
     static const char plugin[] = ".plugin";
@@ -51,7 +51,7 @@ static bool is_axis(const char *override) {
            strchr(override + n, ',') != NULL;
 }
 
-/* The n-th value of "key=a,b,c" as "key=value"; false: there is none. */
+/* Writes the n-th value of "key=a,b,c" as "key=value". Returns false after the last value. */
 static bool value_of(char *out, size_t size, const char *axis, int32_t n) {
     const size_t key = strcspn(axis, "=");
     const char *at = axis + key + 1;
@@ -64,7 +64,7 @@ static bool value_of(char *out, size_t size, const char *axis, int32_t n) {
     return true;
 }
 
-/* "key=a,,b" and "key=a," */
+/* True for an empty value: "key=a,,b" or "key=a,". */
 static bool has_gap(const char *axis) {
     const char *at = axis + strcspn(axis, "=") + 1;
     for (; strchr(at, ',') != NULL; at = strchr(at, ',') + 1)
@@ -76,36 +76,37 @@ static bool find_axis(const weft_args *args, const char **axis, size_t *at, weft
     size_t n = 0;
     const char *const *overrides = weft_args_overrides(args, &n);
     *axis = weft_args_value(args, "vary");
-    *at = n; /* none of them */
+    *at = n; /* no axis found */
     for (size_t i = 0; i < n; i++) {
         if (!is_axis(overrides[i])) continue;
         if (*axis != NULL) {
-            (void)weft_error_set(err, WEFT_E_USER,
-                                 "both %.100s and %.100s are varied: an A/B test changes one thing; give one list",
-                                 *axis, overrides[i]);
+            (void)weft_error_set(
+                err, WEFT_E_USER,
+                "%.100s and %.100s both have a list of values. An A/B test varies one key. Fix: keep one list", *axis,
+                overrides[i]);
             return false;
         }
         *axis = overrides[i];
         *at = i;
     }
     if (*axis != NULL && (strchr(*axis, '=') == NULL || strchr(*axis, ',') == NULL)) {
-        (void)weft_error_set(err, WEFT_E_USER,
-                             "--vary %.100s: give a key and two values or more, as in "
-                             "--vary strategy.prefetch=0,1",
-                             *axis);
+        (void)weft_error_set(
+            err, WEFT_E_USER,
+            "--vary %.100s: not valid. Allowed: a key and two or more values, as in --vary strategy.prefetch=0,1",
+            *axis);
         return false;
     }
     if (*axis != NULL && has_gap(*axis)) {
-        (void)weft_error_set(err, WEFT_E_USER,
-                             "%.100s: one of the values between the commas is empty; give each, as in "
-                             "strategy.plugin=ddp,fsdp",
-                             *axis);
+        (void)weft_error_set(
+            err, WEFT_E_USER,
+            "%.100s: a value between the commas is empty. Allowed: one or more values, as in strategy.plugin=ddp,fsdp",
+            *axis);
         return false;
     }
     return true;
 }
 
-/* Text, tokens and rows depend on these sections, and on nothing else. */
+/* True for the sections that do not affect text, tokens and sequences. */
 static bool keeps_data(const char *axis) {
     static const char *const sections[] = {"strategy.", "policy.", "optimizer.", "comm.", "device."};
     for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)
@@ -113,7 +114,7 @@ static bool keeps_data(const char *axis) {
     return false;
 }
 
-/* Overrides of an arm: all that are given, but for the one at `skip`, and its own. */
+/* Fills an arm's overrides: all that are given except the one at `skip`, and the arm's own value. */
 static bool fill_arm(arms *out, const weft_args *args, const char *path, size_t skip, bool has_value, weft_error *err) {
     size_t n = 0;
     const char *const *given = weft_args_overrides(args, &n);
@@ -158,7 +159,7 @@ static bool vary_files(arms *out, const weft_args *args, weft_error *err) {
     return true;
 }
 
-/* An override with several values, which is an axis if the user says so: some keys are lists. NULL: there is none. */
+/* Returns the first override with several values, which the user must confirm as an axis. NULL: not found. */
 static const char *find_list(const weft_args *args) {
     size_t n = 0;
     const char *const *overrides = weft_args_overrides(args, &n);
@@ -172,7 +173,8 @@ static bool make_arms(arms *out, const weft_args *args, weft_error *err) {
     size_t at = 0;
     if (!find_axis(args, &axis, &at, err)) return false;
     if (axis != NULL && weft_args_extra(args, 0) != NULL) {
-        (void)weft_error_set(err, WEFT_E_USER, "%.100s is varied, and %.100s is another file: give one of the two",
+        (void)weft_error_set(err, WEFT_E_USER,
+                             "%.100s has a list of values, and %.100s is a second file. Fix: remove one of the two",
                              axis, weft_args_extra(args, 0));
         return false;
     }
@@ -180,14 +182,14 @@ static bool make_arms(arms *out, const weft_args *args, weft_error *err) {
     if (!vary_files(out, args, err)) return false;
     if (out->n > 1) return true;
     if (find_list(args) != NULL) {
-        (void)weft_error_set(err, WEFT_E_USER,
-                             "one arm is nothing to compare: if the values of %.200s are to be the arms, say so: "
-                             "--vary %.200s",
-                             find_list(args), find_list(args));
+        (void)weft_error_set(
+            err, WEFT_E_USER,
+            "an experiment needs at least two arms. If the values of %.200s are the arms: --vary %.200s",
+            find_list(args), find_list(args));
         return false;
     }
     (void)weft_error_set(err, WEFT_E_USER,
-                         "one arm is nothing to compare: name a second INI file, or a list as in "
+                         "an experiment needs at least two arms. Fix: add a second INI file, or a list as in "
                          "strategy.plugin=ddp,fsdp or --vary train.micro_batch=1,2");
     return false;
 }
@@ -198,15 +200,14 @@ static void free_arms(arms *self) {
 
 /* ---- the command ---- */
 
-/* Beside the arms' letters; 10 and what follows says who is better. */
+/* Exit statuses without a winner. The winner's is WEFT_EXIT_ANSWER plus the arm's index. */
 enum { NOT_COMPARABLE = WEFT_EXIT_ANSWER + 10, UNDECIDED = WEFT_EXIT_ANSWER + 11, DIVERGED = WEFT_EXIT_ANSWER + 12 };
 
 static weft_status report(const weft_ab_experiment *experiment, const weft_args *args, weft_error *err) {
     FILE *to = weft_log_prefix_plain();
     const char *page = weft_args_value(args, "html");
     weft_status status = WEFT_OK;
-    /* rank 0 says it for all */
-    if (weft_process_context_rank(experiment->meeting.process_context) != 0) return WEFT_OK;
+    if (weft_process_context_rank(experiment->meeting.process_context) != 0) return WEFT_OK; /* only rank 0 reports */
     if (weft_args_has(args, "json")) status = weft_ab_print_json(experiment, to, err);
     else weft_ab_print(experiment, to);
     if (status == WEFT_OK && (fflush(to) != 0 || ferror(to)))
@@ -228,20 +229,19 @@ static int answer_of(const weft_ab_experiment *experiment) {
     return unknown ? UNDECIDED : WEFT_EXIT_DONE;
 }
 
-/* By another thread, while the main one is in a plugin. What has been measured would be told by that one. */
+/* Called by another thread while the main thread is in a plugin call. Only the main thread could report the results. */
 static void give_up(bool stopped, const char *call) {
-    const struct timespec moment = {0, 300000000}; /* MPICH's launcher forgets what it has not passed on yet */
+    const struct timespec moment = {0, 300000000}; /* MPICH's launcher drops output that it has not forwarded yet */
     if (stopped)
-        (void)fprintf(stderr, "weft ab: stopped by a signal in a call that does not come back: %s; nothing is told\n",
-                      call);
+        (void)fprintf(stderr, "weft ab: stopped by a signal in a call that does not return: %s; no result\n", call);
     else
         (void)fprintf(stderr,
-                      "weft ab: --minutes are over, in a call that does not come back: %s; nothing is told. Have the "
-                      "plugin corrected, or give more --minutes or [plugins] call_seconds if it only takes long\n",
+                      "weft ab: --minutes have passed in a call that does not return: %s; no result. Fix: correct the "
+                      "plugin, or increase --minutes or [plugins] call_seconds if the call is slow\n",
                       call);
     (void)fflush(stderr);
     if (weft_world_get()->size > 1) (void)nanosleep(&moment, NULL);
-    weft_crash_crumb(NULL); /* it is the host that ends */
+    weft_crash_crumb(NULL); /* the host ends the process, not a plugin */
     _exit(stopped ? WEFT_EXIT_STOPPED : WEFT_EXIT_FAILED);
 }
 
@@ -288,13 +288,13 @@ static const weft_command weft_command_ab = {
     .min_extra = 0,
     .max_extra = WEFT_AB_MOST_ARMS - 1,
     .flags = flags,
-    .more = "The arms are one configuration with each value of a list, or several INI files. They train by turns in "
-            "one process group, a block of steps each, in random order. A runs against itself first and twice in each "
-            "round, which measures the noise of the machine. No file is written: [run] out stays as it is. The run "
-            "ends as soon as each arm differs from A in speed by more than the noise, or is within 1 % of A. Arms that "
-            "compute different numbers are trained again and compared micro-batch by micro-batch on [data] "
-            "validation.\n\nExit status: 0 no difference found, 10 A is better, 11 B, ..., 20 not comparable, 21 too "
-            "few rounds, 22 an arm diverges.",
+    .more =
+        "The arms are one configuration with each value of a list, or several INI files. They train alternately in one "
+        "process group, in blocks of steps, in random order. A runs against itself first, and two times in each round, "
+        "to measure the machine's noise. No file is written: [run] out is unchanged. The run ends when the speed of "
+        "each arm differs from A by more than the noise, or is within 1 % of A. Arms that compute different numbers "
+        "are trained again and compared micro-batch by micro-batch on [data] validation.\n\nExit status: 0 no "
+        "difference found, 10 A is better, 11 B, ..., 20 not comparable, 21 too few rounds, 22 an arm diverges.",
     .examples = "  weft ab run.ini strategy.plugin=ddp,fsdp --ranks 2\n"
                 "  weft ab run.ini --vary optimizer.lr=1e-4,3e-4 --seeds 3\n",
     .run = run_ab,

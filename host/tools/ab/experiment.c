@@ -1,20 +1,31 @@
-/* host/tools/ab/experiment.c: see experiment.h. How arms are opened stands in open_arms.c. */
+/* host/tools/ab/experiment.c: learning.c opens the arms. */
 #include "tools/ab/experiment.h"
 
-#include "tools/ab/learning.h"
-#include "tools/ab/numbers.h"
-#include "tools/ab/open_arms.h"
-#include "tools/ab/page_place.h"
-#include "base/clock.h"
-#include "launch/slow_call.h"
+#include "base/file.h"
+#include "base/units.h"
 #include "launch/signals.h"
+#include "launch/slow_call.h"
 #include "plugin/crash.h"
-#include "program/phases.h"
+#include "program/execute.h"
+#include "tools/ab/learning.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
+#include <weft/base.h>
 #include <weft/random.h>
+
+/* Leaves no file at `path`. */
+static weft_status weft_ab_page_try(const char *path, weft_error *err) {
+    weft_file file;
+    struct stat at;
+    if (stat(path, &at) == 0 && S_ISDIR(at.st_mode))
+        return weft_error_set(err, WEFT_E_USER, "--html %s is a directory. Allowed: a file name", path);
+    if (weft_file_begin(&file, path, err) == NULL) return weft_error_prefix(err, "--html: ");
+    weft_file_cancel(&file);
+    return WEFT_OK;
+}
 
 /* ---- steps ---- */
 
@@ -24,8 +35,7 @@ typedef struct took {
     double loss;
 } took;
 
-/* An arm whose numbers are not finite any longer takes no more steps, and the others go on. All ranks have met it, and
- * one tells. */
+/* Excludes an arm with non-finite numbers from further steps. All ranks detect it together; one message is used. */
 static weft_status note_divergence(weft_ab_experiment *self, weft_ab_arm *arm, int64_t step, weft_error *err) {
     const weft_error none = WEFT_ERROR_INIT;
     const weft_status status = weft_process_group_agree(&self->meeting.peers, WEFT_E_NUMERIC, err);
@@ -34,13 +44,13 @@ static weft_status note_divergence(weft_ab_experiment *self, weft_ab_arm *arm, i
     if (status != WEFT_E_NUMERIC) return status;
     arm->diverged.step = step;
     (void)snprintf(head, sizeof head, "step %lld: ", (long long)step);
-    if (strncmp(why, head, strlen(head)) == 0) why += strlen(head); /* who tells it begins with the step */
+    if (strncmp(why, head, strlen(head)) == 0) why += strlen(head); /* the message starts with the step */
     (void)snprintf(arm->diverged.why, sizeof arm->diverged.why, "%.399s", why);
     if (err != NULL) *err = none;
     return WEFT_OK;
 }
 
-/* Steps beyond the configured ones have the last one's learning rate. */
+/* Runs one step. Steps beyond the configured ones use the last learning rate. */
 static weft_status one_step(weft_ab_experiment *self, weft_ab_arm *arm, int64_t step, took *out, weft_error *err) {
     weft_session *session = arm->session;
     weft_stepper *stepper = session->stepper;
@@ -64,9 +74,9 @@ static bool has_diverged(const weft_ab_experiment *self, int32_t i) {
     return self->arms[i].diverged.step > 0;
 }
 
-/* ---- numbers ---- */
+/* ---- comparison of numbers ---- */
 
-/* The first steps of an arm, which warm it up, too. */
+/* Runs the first steps of an arm, which are also its warm-up. */
 static weft_status warm_up(weft_ab_experiment *self, int32_t i, weft_ab_bits *course, weft_error *err) {
     took step = {0};
     weft_status status = weft_ab_bits_begin(course, i, err);
@@ -91,9 +101,9 @@ static weft_status warm_up_all(weft_ab_experiment *self, weft_error *err) {
 
 enum { BLOCK_MOST = 1000 };
 #define BLOCK_SECONDS 0.5
-#define NOTHING       0.01 /* a difference below that is none that is worth more rounds */
+#define NOTHING       0.01 /* smaller differences are not worth more rounds */
 
-/* What a block of one arm came to. NaN: it diverged. */
+/* Stores the results of a block. NaN: diverged. */
 static void note_block(weft_ab_experiment *self, int32_t place, double seconds, double exchange, int64_t targets) {
     const int32_t round = self->times.rounds;
     const double of_step = (double)targets / (double)self->block;
@@ -103,7 +113,7 @@ static void note_block(weft_ab_experiment *self, int32_t place, double seconds, 
     self->exchange[place][round] = exchange;
 }
 
-/* All ranks begin, and rank 0's signal is what stops them all: before a block, where nothing is timed. */
+/* Starts a block on all ranks. A signal on rank 0 stops all ranks here, outside the timed steps. */
 static weft_status begin_block(weft_ab_experiment *self, weft_error *err) {
     int32_t stops = weft_signals_stop();
     const weft_status status = weft_process_group_broadcast(&self->meeting.peers, &stops, (int64_t)sizeof stops, err);
@@ -111,9 +121,9 @@ static weft_status begin_block(weft_ab_experiment *self, weft_error *err) {
     return status;
 }
 
-/* A block of one arm: the median of its steps' times. A step before it is not counted: it finds in the caches what the
- * arm before has left. `turn`, the rounds before it, tells the steps: those of all arms are the same in a round, and so
- * are their rows and learning rates. */
+/* Runs a block of one arm and stores the median of its step times. One uncounted step comes first, because the previous
+ * arm's data are still in the caches. `turn`, the number of previous rounds, selects the steps. All arms run the same
+ * steps in a round, with the same sequences and learning rates. */
 static weft_status run_block(weft_ab_experiment *self, int32_t place, int32_t turn, weft_error *err) {
     const int32_t of = place == self->n ? 0 : place;
     const int64_t first = WEFT_AB_COMPARED + 2 + (int64_t)turn * (self->block + 1);
@@ -161,8 +171,8 @@ static void show_progress(const weft_ab_experiment *self, const weft_ab_options 
     (void)fflush(stderr);
 }
 
-/* The first against itself, before the others run: rounds of two blocks, A and A', in either order. What they tell of
- * the noise of one round tells what so many minutes can tell at all. */
+/* Compares the first arm to itself before the others run, in rounds of two blocks, A and A', in either order. The noise
+ * of a round predicts the smallest difference that the given minutes can detect. */
 static weft_status run_alone(weft_ab_experiment *self, const weft_ab_options *options, weft_error *err) {
     const int32_t n = (int32_t)(options->rounds < WEFT_AB_ALONE_ROUNDS ? options->rounds : WEFT_AB_ALONE_ROUNDS);
     const double begin = weft_clock_seconds();
@@ -188,7 +198,7 @@ static weft_status run_alone(weft_ab_experiment *self, const weft_ab_options *op
     return WEFT_OK;
 }
 
-/* The steps of a block by what they take after the warm-up: those of the slowest arm. */
+/* Chooses the steps of a block from the warm-up steps of the slowest arm. */
 static weft_status choose_block(weft_ab_experiment *self, int64_t asked, weft_error *err) {
     double slowest = 0;
     int64_t steps = asked;
@@ -223,7 +233,7 @@ static bool all_are_decided(const weft_ab_experiment *self) {
     return true;
 }
 
-/* Two arms are left to be timed, one of them the first. */
+/* True if the first arm and at least one other have not diverged. */
 static bool are_left(const weft_ab_experiment *self) {
     bool left = false;
     for (int32_t i = 1; i < self->n; i++) left = left || !has_diverged(self, i);
@@ -236,7 +246,7 @@ static weft_ab_end find_end(const weft_ab_experiment *self, const weft_ab_option
     return options->rounds < WEFT_AB_MOST_ROUNDS ? WEFT_AB_END_ROUNDS : WEFT_AB_END_MOST;
 }
 
-/* Rank 0 has the times, and says when it is enough. */
+/* Runs rounds until rank 0, which has the times, ends them. */
 static weft_status run_rounds(weft_ab_experiment *self, const weft_ab_options *options, weft_error *err) {
     const double begin = weft_clock_seconds();
     int32_t looks = 0, go_on = are_left(self) && !self->stopped;
@@ -258,7 +268,7 @@ static weft_status run_rounds(weft_ab_experiment *self, const weft_ab_options *o
     return status;
 }
 
-/* Exchanges beside the first's, as times are; where a block has none, or nobody saw it, nothing is bounded. */
+/* Compares communication time to the first arm's. Unbounded if a block has no measurement of it. */
 static weft_median_interval compare_exchange(const weft_ab_experiment *self, int32_t i) {
     const weft_median_interval none = {NAN, -INFINITY, INFINITY, false};
     const weft_ab_times all = {self->n, self->times.rounds, self->exchange};
@@ -268,7 +278,7 @@ static weft_median_interval compare_exchange(const weft_ab_experiment *self, int
     return weft_ab_judge(&all, i, 1).ratio;
 }
 
-/* NaN: it diverged. */
+/* Returns the median over rounds. NaN: diverged. */
 static double over_rounds(const weft_ab_experiment *self, int32_t i, const double *blocks) {
     double copy[WEFT_AB_MOST_ROUNDS];
     if (has_diverged(self, i)) return NAN;
@@ -286,7 +296,7 @@ static void sum_up(weft_ab_experiment *self) {
     }
 }
 
-/* ---- what it comes to ---- */
+/* ---- results ---- */
 
 static void find_outcomes(weft_ab_experiment *self) {
     for (int32_t i = 1; i < self->n; i++) {
@@ -296,7 +306,7 @@ static void find_outcomes(weft_ab_experiment *self) {
     }
 }
 
-/* Times, numbers and losses are rank 0's, whose exit status must be all ranks'. */
+/* Broadcasts results from rank 0, which has times, numbers and losses, so that all ranks exit with the same status. */
 static weft_status share_outcomes(weft_ab_experiment *self, weft_error *err) {
     weft_status status = WEFT_OK;
     for (int32_t i = 1; i < self->n && status == WEFT_OK; i++) {
@@ -330,7 +340,7 @@ int32_t weft_ab_winner(const weft_ab_experiment *experiment) {
     return best < 0 && worse == experiment->n - 1 ? 0 : best;
 }
 
-/* The plugin lookup last. */
+/* Closes the plugin lookup last. */
 static void close_sessions(weft_ab_experiment *self) {
     for (int32_t i = self->n - 1; i >= 0; i--) {
         const char *const before = weft_crash_arm(self->arms[i].spec->label);
@@ -343,12 +353,12 @@ static void close_sessions(weft_ab_experiment *self) {
 static weft_status time_arms(weft_ab_experiment *self, const weft_ab_options *options, weft_error *err) {
     weft_status status = WEFT_OK;
     weft_signals_install("block");
-    weft_slow_warning_call_gives_up(options->give_up, 60 * options->minutes);
+    weft_slow_call_give_up(options->give_up, 60 * options->minutes);
     status = warm_up_all(self, err);
     if (status == WEFT_OK) status = choose_block(self, options->steps, err);
     if (status == WEFT_OK) status = run_alone(self, options, err);
     if (status == WEFT_OK) status = run_rounds(self, options, err);
-    weft_slow_warning_call_gives_up(options->give_up, INFINITY); /* what follows has no such limit */
+    weft_slow_call_give_up(options->give_up, INFINITY); /* what follows has no such limit */
     return status;
 }
 
@@ -365,7 +375,7 @@ static weft_status take_memory(weft_ab_experiment *out, int32_t n, weft_error *e
     return WEFT_OK;
 }
 
-/* Before minutes are spent on what rank 0 cannot write at the end. */
+/* Checks before the measurement that rank 0 can write the page. */
 static weft_status try_page(weft_ab_experiment *self, const weft_ab_options *options, weft_error *err) {
     const bool mine = options->page != NULL && weft_process_context_rank(self->meeting.process_context) == 0;
     return weft_process_group_agree(&self->meeting.peers, mine ? weft_ab_page_try(options->page, err) : WEFT_OK, err);

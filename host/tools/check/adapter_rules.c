@@ -1,11 +1,10 @@
-/* host/tools/check/adapter_rules.c: what an adapter has to keep to, on the small model; and what its files mean,
- * tried by this program's own commands. */
+/* host/tools/check/adapter_rules.c: rules for adapters, on the small model, partly with this program's commands. */
 #include "tools/check/own_command.h"
 #include "tools/check/rule.h"
 
 #include "adapter/attach.h"
 #include "adapter/tensors.h"
-#include "base/clock.h"
+#include "base/units.h"
 #include "tools/check/newer_abi.h"
 #include "tools/check/other_key.h"
 #include "tools/check/recorded.h"
@@ -21,7 +20,7 @@
 #include <unistd.h>
 #include <weft/random.h>
 
-/* The model that adapters are tried on is this project's own, with its keys as they are by default. */
+/* Declares the model that adapters are tested on: this project's llama plugin with default keys. */
 static weft_status declare_model(weft_declared **out, const weft_plugin_under_test *tested, weft_error *err) {
     char path[WEFT_PATH_BYTES];
     weft_plugin_under_test model;
@@ -34,7 +33,7 @@ static weft_status declare_model(weft_declared **out, const weft_plugin_under_te
     return status;
 }
 
-/* source NULL: a new one. */
+/* source NULL: creates a new adapter. */
 static weft_status attach_from(weft_declared **out, const weft_plugin_under_test *tested, uint8_t poison,
                                const weft_adapter_source *source, weft_error *err) {
     weft_status status = WEFT_OK;
@@ -50,7 +49,7 @@ static weft_status attach(weft_declared **out, const weft_plugin_under_test *tes
     return attach_from(out, tested, poison, NULL, err);
 }
 
-/* ---- before it computes ---- */
+/* ---- declaration ---- */
 
 static bool same_parameter(const weft_parameter *a, const weft_parameter *b) {
     return strcmp(a->name, b->name) == 0 && a->rank == b->rank && a->dims[0] == b->dims[0] &&
@@ -80,7 +79,7 @@ static weft_status compare(const weft_declared *a, const weft_declared *b, weft_
     return WEFT_OK;
 }
 
-/* ---- beside one with other keys ---- */
+/* ---- independence from instances with other keys ---- */
 
 static weft_status open_attached(void *made, const weft_plugin_under_test *tested, weft_error *err) {
     return attach(made, tested, WEFT_POISON_ONE, err);
@@ -127,7 +126,7 @@ static weft_status declares_alike(weft_plugin_under_test *tested, weft_error *er
     return status;
 }
 
-/* The first instance records once more, after the second has: neither counts calls. */
+/* Checks that instances do not count calls: the first records again after the second has recorded. */
 static weft_status records_alike(weft_plugin_under_test *tested, weft_error *err) {
     weft_declared *one = NULL, *two = NULL;
     weft_recorded first = {0}, second = {0}, again = {0};
@@ -137,9 +136,9 @@ static weft_status records_alike(weft_plugin_under_test *tested, weft_error *err
     if (status == WEFT_OK) status = weft_recorded_make(&second, two, err);
     if (status == WEFT_OK) status = weft_recorded_make(&again, one, err);
     if (status == WEFT_OK && !weft_recorded_same(&first, &second))
-        status = WEFT_BROKEN(err, "a second instance records other operators, or the same with other arguments");
+        status = WEFT_BROKEN(err, "a second instance records different operators or arguments");
     else if (status == WEFT_OK && !weft_recorded_same(&first, &again))
-        status = WEFT_BROKEN(err, "asked again, it records other operators, or the same with other arguments");
+        status = WEFT_BROKEN(err, "records different operators or arguments on a second call");
     weft_recorded_free(&first);
     weft_recorded_free(&second);
     weft_recorded_free(&again);
@@ -148,7 +147,7 @@ static weft_status records_alike(weft_plugin_under_test *tested, weft_error *err
     return status;
 }
 
-/* ---- in a later host ---- */
+/* ---- newer-ABI host ---- */
 
 static weft_status record_later(const weft_declared *one, const weft_declared *two, weft_error *err) {
     weft_recorded ones = {0}, twos = {0};
@@ -182,10 +181,10 @@ static weft_status name_later(const weft_declared *one, const weft_declared *two
     return status;
 }
 
-/* What `merge` is given: some rows of a site's weight, and all that the adapter has added, drawn. */
+/* Input of `merge`: some rows of a site's weight, and drawn values for the parameters that the adapter added. */
 typedef struct merging {
     const weft_declared *declared;
-    float **values; /* [n_parameters]: made when they are asked for */
+    float **values; /* [n_parameters], allocated on first use */
 } merging;
 
 static void draw(float *out, int64_t n, uint64_t what) {
@@ -199,7 +198,7 @@ static const float *value_of(void *context, const weft_weight *weight) {
     float **at = &self->values[weight->parameter];
     if (*at == NULL) {
         *at = malloc((size_t)p->numel * sizeof **at + 1);
-        if (*at == NULL) abort(); /* which the parent tells as the end of this process */
+        if (*at == NULL) abort(); /* the parent process reports the crash */
         draw(*at, p->numel, (uint64_t)weight->parameter);
     }
     return *at;
@@ -263,7 +262,7 @@ static weft_status merge_later(const weft_declared *one, const weft_declared *tw
     return status;
 }
 
-/* What it makes of a file of its own; that it takes it at all is R91's to say. */
+/* Checks `config_json` and the adapter continued from it. R91 checks that the adapter accepts its own file. */
 static weft_status continue_later(const weft_plugin_under_test *tested, const weft_plugin_under_test *later,
                                   const weft_declared *made, weft_error *err) {
     const weft_adapter_plugin *table = made->adapters[0].plugin;
@@ -318,7 +317,7 @@ static weft_status merge_sites(const weft_declared *made, weft_error *err) {
     return status;
 }
 
-/* All that it records, names and merges. */
+/* Runs all slots of the adapter: recording, names and merge. */
 static weft_status work_once(const weft_declared *made, weft_error *err) {
     const weft_joined_adapter *joined = &made->adapters[0];
     const char *text = NULL;
@@ -335,7 +334,7 @@ static weft_status work_once(const weft_declared *made, weft_error *err) {
     return status;
 }
 
-/* With its work in between, as a slot may keep what it takes. */
+/* Runs all slots between create and destroy, because any slot may leak. */
 static weft_status come_and_go(weft_plugin_under_test *tested, weft_error *err) {
     weft_declared *made = NULL;
     weft_status status = attach(&made, tested, WEFT_POISON_ONE, err);
@@ -348,9 +347,9 @@ static weft_status gives_back(weft_plugin_under_test *tested, weft_error *err) {
     return weft_plugin_under_test_gives_back(tested, come_and_go, err);
 }
 
-/* ---- its files ---- */
+/* ---- files ---- */
 
-/* A run that learns enough to be told from its base. */
+/* Trains long enough for a visible difference from the base model. */
 static weft_status learn(const weft_plugin_under_test *tested, const char *ini, weft_error *err) {
     const char *const words[] = {"train", ini, "run.out=learnt", "train.steps=4", "optimizer.lr=0.02", NULL};
     return weft_own_command(tested, words, true, err);
@@ -365,18 +364,18 @@ static weft_status reads_what_it_saved(weft_plugin_under_test *tested, weft_erro
     if (status == WEFT_OK) status = weft_own_command(tested, still, true, err);
     if (status == WEFT_OK &&
         !weft_same_files("learnt/model/adapter_model.safetensors", "read/model/adapter_model.safetensors"))
-        status = WEFT_BROKEN(err, "an adapter that is read and saved again is another one");
+        status = WEFT_BROKEN(err, "an adapter that is read and saved again differs");
     return status;
 }
 
-/* The file under the name that its id is found by. */
+/* Links the plugin file under the name that plugin lookup expects. */
 static weft_status be_found(const weft_plugin_under_test *tested, weft_error *err) {
     char link[WEFT_PATH_BYTES];
     (void)snprintf(link, sizeof link, "found/weft-adapter-%s.so", tested->options->id);
     if (mkdir("found", 0700) != 0 || symlink(tested->options->file, link) != 0)
-        return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be made", link);
+        return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be created", link);
     if (getcwd(link, sizeof link - 8) == NULL)
-        return weft_error_set(err, WEFT_E_SYSTEM, "the working directory cannot be told: %s", strerror(errno));
+        return weft_error_set(err, WEFT_E_SYSTEM, "getcwd of the working directory fails: %s", strerror(errno));
     return setenv("WEFT_PLUGIN_PATH", strcat(link, "/found"), 1) == 0 ? WEFT_OK
                                                                       : weft_error_set(err, WEFT_E_MEMORY, "no memory");
 }
@@ -385,17 +384,17 @@ static weft_status measure(double *loss, const weft_plugin_under_test *tested, c
                            weft_error *err) {
     const weft_status status = weft_own_command(tested, words, chosen, err);
     *loss = weft_own_number("loss");
-    return status == WEFT_OK && isnan(*loss) ? weft_error_set(err, WEFT_E_SYSTEM, "weft eval says no loss") : status;
+    return status == WEFT_OK && isnan(*loss) ? weft_error_set(err, WEFT_E_SYSTEM, "weft eval prints no loss") : status;
 }
 
-/* Three weights: as it is, merged at once, and room for a strip. */
+/* One weight in three buffers: unmodified, merged in one call, and merged in strips of rows. */
 typedef struct strips {
     float *base, *whole, *strip;
     int64_t out, in;
     const char *path;
 } strips;
 
-/* What lies behind a strip is not the plugin's. */
+/* Merges some rows. The memory after the strip must not change. */
 static weft_status merge_strip(strips *s, merging *self, uint32_t site, int64_t first, int64_t rows, weft_error *err) {
     const int64_t n = rows * s->in;
     weft_status status = WEFT_OK;
@@ -405,32 +404,32 @@ static weft_status merge_strip(strips *s, merging *self, uint32_t site, int64_t 
     for (int64_t i = 0; i < n && status == WEFT_OK; i++) {
         const double alone = (double)s->strip[i], among = (double)s->whole[first * s->in + i];
         if (!(fabs(alone - among) <= 1e-5 * fabs(among) + 1e-6))
-            return WEFT_BROKEN(
-                err,
-                "row %lld of %s becomes %.7g where rows %lld to %lld are merged, and %.7g where all are: "
-                "row i of what->w is row what->first + i of the weight",
-                (long long)(first + i / s->in), s->path, alone, (long long)first, (long long)(first + rows - 1), among);
+            return WEFT_BROKEN(err,
+                               "row %lld of %s is %.7g if rows %lld to %lld are merged, and %.7g if all rows are "
+                               "merged: row i of what->w is row what->first + i of the weight",
+                               (long long)(first + i / s->in), s->path, alone, (long long)first,
+                               (long long)(first + rows - 1), among);
     }
     if (status == WEFT_OK && memcmp(s->strip + n, s->base + n, (size_t)(s->out * s->in - n) * sizeof *s->strip) != 0)
-        return WEFT_BROKEN(err, "of %s it writes behind the %lld rows that it is to merge", s->path, (long long)rows);
+        return WEFT_BROKEN(err, "of %s it writes beyond the %lld rows to merge", s->path, (long long)rows);
     return status;
 }
 
-/* ---- several threads ---- */
+/* ---- threads ---- */
 
 enum { THREADS = 4, ROWS_AT_ONCE = 2, MOST_ROWS = 256, LEAST_PASSES = 2 };
 
-#define SECONDS 0.02 /* for a site, in which the threads are together also where there are fewer processors */
+#define SECONDS 0.02 /* seconds per site, so that threads overlap also on few cores */
 
-/* strip is shared, and each thread has rows of its own in it; whole is what they become one after another. */
+/* `strip` is shared, and each thread owns some of its rows. `whole` is the sequential result. */
 typedef struct merger {
     pthread_t thread;
     const strips *s;
     merging *self;
     uint32_t site;
-    int64_t number, rows; /* of the threads; of the site, which are merged */
+    int64_t number, rows; /* number of threads; merged rows of the site */
     double until;
-    int64_t differs; /* -1: none */
+    int64_t differs; /* first differing element; -1: equal */
     bool is_done;
     weft_status status;
     weft_error err;
@@ -475,8 +474,8 @@ static weft_status judge_merger(const merger *m, weft_error *err) {
                            m->err.text);
     if (m->differs >= 0)
         return WEFT_BROKEN(err,
-                           "rows %lld to %lld of %s become others while %d threads merge rows of their own: something "
-                           "that merge writes to is shared, as a static variable is",
+                           "rows %lld to %lld of %s change while %d threads merge rows of their own: merge writes to "
+                           "shared memory, such as a static variable",
                            (long long)m->differs, (long long)(m->differs + at_once(m, m->differs) - 1), m->s->path,
                            THREADS);
     return WEFT_OK;
@@ -512,7 +511,7 @@ static weft_status merges_at_once(strips *s, merging *self, uint32_t site, weft_
 
 /* ---- some rows of a site ---- */
 
-/* Some rows from the begin, the second one on, the middle and the end. */
+/* Merges rows at the start, from the second row, in the middle and at the end. */
 static weft_status merge_strips(strips *s, merging *self, uint32_t site, weft_error *err) {
     const int64_t firsts[] = {0, 1, s->out / 2, s->out - 2};
     weft_status status = WEFT_OK;
@@ -544,7 +543,7 @@ static weft_status merges_site_in_strips(merging *self, uint32_t site, weft_erro
     return status;
 }
 
-/* The small model's weights are merged in one piece each by R92, and those of a large one are not. */
+/* Checks merging in strips, as for large models. R92 merges each weight of the small model in one call. */
 static weft_status merges_in_strips(weft_plugin_under_test *tested, weft_error *err) {
     weft_declared *declared = NULL;
     merging self = {NULL, NULL};
@@ -564,7 +563,7 @@ static weft_status merges_in_strips(weft_plugin_under_test *tested, weft_error *
     return status;
 }
 
-/* Rounding alone parts the two: sums are added in another order. */
+/* Checks that the losses agree within rounding: the merged model adds sums in another order. */
 static weft_status merges_to_the_same(weft_plugin_under_test *tested, weft_error *err) {
     char ini[WEFT_PATH_BYTES];
     double adapted = 0, merged = 0;
@@ -585,14 +584,42 @@ static weft_status merges_to_the_same(weft_plugin_under_test *tested, weft_error
     return status;
 }
 
+/* Positions that an adapter adds to attention have no value that changes nothing. */
+static weft_status claims_attention(bool *claims, const weft_plugin_under_test *tested, weft_error *err) {
+    weft_declared *declared = NULL;
+    const weft_status status = attach(&declared, tested, WEFT_POISON_ONE, err);
+    *claims = false;
+    for (int32_t i = 0; status == WEFT_OK && i < declared->n_sites; i++)
+        *claims = *claims || (declared->sites[i].claimed && declared->sites[i].view.kind == WEFT_SITE_ATTENTION);
+    weft_declared_destroy(declared);
+    return status;
+}
+
+static weft_status starts_as_base(weft_plugin_under_test *tested, weft_error *err) {
+    char ini[WEFT_PATH_BYTES];
+    double adapted = 0, base = 0;
+    bool claims = false;
+    weft_status status = weft_own_ini(ini, tested, err);
+    const char *const words[] = {"eval", ini, "--json", NULL};
+    if (status == WEFT_OK) status = claims_attention(&claims, tested, err);
+    if (status == WEFT_OK) status = measure(&adapted, tested, words, true, err);
+    if (status == WEFT_OK) status = measure(&base, tested, words, false, err);
+    if (status != WEFT_OK || fabs(adapted - base) <= 1e-6 * fabs(base)) return status;
+    if (claims) return WEFT_MOOT(tested, err, "it adapts attention, so a new one may change the model");
+    return WEFT_BROKEN(err,
+                       "the loss with a new adapter is %.9g, and %.9g without it. Fix: initialize the addition to have "
+                       "no effect, for example with a matrix of zeros",
+                       adapted, base);
+}
+
 const weft_rule weft_rules_adapter[] = {
-    {"R90", "adapter", "declares and claims the same whenever it is asked", declares_alike, false},
+    {"R90", "adapter", "declares and claims the same on each call", declares_alike, false},
     {"R91", "adapter", "is read as it was saved", reads_what_it_saved, true},
-    {"R92", "adapter", "merges into what base and adapter compute", merges_to_the_same, true},
-    {"R93", "adapter", "gives its memory back", gives_back, false},
-    {"R94", "adapter", "declares, records, names and merges the same in a host whose structs are longer", works_later,
+    {"R92", "adapter", "merges into the same function", merges_to_the_same, true},
+    {"R93", "adapter", "frees its memory", gives_back, false},
+    {"R94", "adapter", "declares, records, names and merges the same with a host that has longer structs", works_later,
      false},
-    {"R95", "adapter", "records the same operators whenever it is asked", records_alike, false},
-    {"R96", "adapter", "merges a row alike whichever rows come with it, and in several threads at once",
-     merges_in_strips, false},
+    {"R95", "adapter", "records the same operators on each call", records_alike, false},
+    {"R96", "adapter", "merges a row the same, in any group of rows and in several threads", merges_in_strips, false},
+    {"R121", "adapter", "does not change the model when it is new", starts_as_base, true},
     {NULL, NULL, NULL, NULL, false}};

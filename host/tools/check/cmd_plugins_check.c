@@ -1,14 +1,13 @@
 /* host/tools/check/cmd_plugins_check.c: weft plugins check. */
 #include "cli/cli.h"
 
-#include "base/templates.h"
-#include "base/words.h"
+#include "base/file.h"
+#include "base/text.h"
 #include "config/path.h"
 #include "config/settings.h"
 #include "config/value.h"
 #include "tools/check/try_rule.h"
-#include "plugin/plugin_description.h"
-#include "plugin/trust_warnings.h"
+#include "plugin/subprocess_probe.h"
 #include "plugin/load.h"
 
 #include <jansson.h>
@@ -19,18 +18,18 @@
 
 enum { MOST_OVERRIDES = 32, MOST_OVERRIDE = 1024 };
 
-/* What the command line asks for, and what came of it. */
+/* State of one `weft plugins check` command. */
 typedef struct check {
     const weft_args *args;
     weft_plugin_under_test_options options;
-    const char *given; /* the path of `file` as it was named or found */
+    const char *given; /* path of `file` as given or found */
     char file[PATH_MAX], directory[WEFT_PATH_BYTES];
     char *overrides[MOST_OVERRIDES];
     size_t n_overrides;
     json_t *files;
     int32_t worst, n_refused;
-    weft_error refused; /* why the first one is, of those that cannot be tried at all */
-    bool lacks;         /* a rule that applies was not tried */
+    weft_error refused; /* first reason why a file cannot be checked */
+    bool lacks;         /* an applicable rule was not run */
     bool json;
 } check;
 
@@ -39,7 +38,7 @@ static bool is_override(const char *word) {
     return equals != NULL && memchr(word, '/', (size_t)(equals - word)) == NULL;
 }
 
-/* "lr=1" means the section of the plugin's kind. */
+/* Adds the section of the plugin's kind to overrides without one: "lr=1". */
 static weft_status set_overrides(check *c, const char *kind, weft_error *err) {
     for (size_t i = 0; i < c->n_overrides; i++) free(c->overrides[i]);
     c->n_overrides = 0;
@@ -76,7 +75,7 @@ static const weft_key *find_key(const check *c, const weft_plugin_description *p
     return key;
 }
 
-/* Makes the value absolute if it is a path. A value that the key does not take stays: the rules report it. */
+/* Makes a path value absolute. Keeps a value that the key does not accept; the rules report it. */
 static weft_status make_absolute(char **override, const weft_key *key, const char *directory, weft_error *err) {
     weft_value value = {{0}, NULL};
     char *made = NULL;
@@ -91,7 +90,7 @@ static weft_status make_absolute(char **override, const weft_key *key, const cha
     return WEFT_OK;
 }
 
-/* Each rule runs in a directory of its own, and the paths of the command line start at this one. */
+/* Resolves paths against the current directory, because each rule runs in a directory of its own. */
 static weft_status resolve_paths(check *c, weft_error *err) {
     weft_plugin_description *plugin = NULL;
     char *directory = NULL;
@@ -107,7 +106,7 @@ static weft_status resolve_paths(check *c, weft_error *err) {
     return status;
 }
 
-/* A key that has no default and a name that the small model has something for. */
+/* Sets a required key for which the small model has a value: data.path. */
 static weft_status offer_text(check *c, weft_error *err) {
     char *made = NULL;
     if (strcmp(c->options.kind, "data") != 0) return WEFT_OK;
@@ -119,8 +118,7 @@ static weft_status offer_text(check *c, weft_error *err) {
     return WEFT_OK;
 }
 
-/* The small model: what the user says, else try/ beside the file, which `weft plugins new` writes, else the
- * templates'. */
+/* Finds the small model's directory: --directory, else try/ next to the plugin file, else the templates'. */
 static weft_status find_directory(check *c, weft_error *err) {
     const char *asked = weft_args_value(c->args, "directory");
     char beside[WEFT_PATH_BYTES], real[PATH_MAX];
@@ -138,9 +136,9 @@ static weft_status find_directory(check *c, weft_error *err) {
     return weft_templates_find(c->directory, "new/common/try", err);
 }
 
-/* ---- what is printed ---- */
+/* ---- output ---- */
 
-/* Under what it is of; nothing, where it is "". */
+/* Prints the reason indented below its rule. An empty reason prints no line. */
 static void print_reason(const char *why) {
     while (*why != '\0') {
         const int n = (int)strcspn(why, "\n");
@@ -161,21 +159,19 @@ static void keep(check *c, json_t *rules, const weft_trial *trial) {
     (void)fflush(stdout);
 }
 
-/* What the host warns of when it loads the file; no rule, and no matter of the exit status. */
-static void keep_trust_warning(void *context, const char *doubt) {
-    json_t *warnings = context;
-    (void)json_array_append_new(warnings, json_string(doubt));
-}
-
+/* Lists the warnings that the host prints when it loads the file; they do not change the exit status. */
 static json_t *find_trust_warnings(const check *c, const weft_preflight *note, const weft_note_plugin *plugin) {
     json_t *warnings = json_array();
-    weft_trust_warnings_find(c->options.file, c->given, note, plugin->kind, plugin->id, keep_trust_warning, warnings);
-    for (size_t i = 0; !c->json && i < json_array_size(warnings); i++)
-        weft_words_print(stdout, "  warning       %s\n", json_string_value(json_array_get(warnings, i)));
+    weft_trust_warnings found;
+    weft_trust_warnings_find(&found, c->options.file, c->given, note->fast_math != 0, plugin->kind, plugin->id);
+    for (int i = 0; i < found.n; i++) {
+        (void)json_array_append_new(warnings, json_string(found.text[i]));
+        if (!c->json) weft_words_print(stdout, "  warning       %s\n", found.text[i]);
+    }
     return warnings;
 }
 
-/* A file that is no plugin, or that the keys do not fit: told in its turn, and the others are tried all the same. */
+/* Records a file that is not a plugin or does not match the keys. The other files are still checked. */
 static void refuse(check *c, json_t *object, const weft_error *why) {
     if (c->n_refused++ == 0) c->refused = *why;
     (void)json_object_set_new(object, "refused", json_string(why->text));
@@ -191,7 +187,7 @@ static weft_status try_rules(check *c, json_t *rules, weft_error *err) {
         if (only != NULL && strcmp(only, rule->number) != 0) continue;
         status = weft_rule_try(&trial, rule, &c->options, err);
         if (status == WEFT_OK) keep(c, rules, &trial);
-        if (i == 0 && trial.verdict != WEFT_VERDICT_HOLDS) break; /* all others would say the same */
+        if (i == 0 && trial.verdict != WEFT_VERDICT_HOLDS) break; /* the other rules would fail for the same reason */
     }
     return status;
 }
@@ -217,7 +213,7 @@ static void check_plugin(check *c, const weft_preflight *note, const weft_note_p
     (void)json_array_append_new(c->files, object);
 }
 
-/* ---- which rules ---- */
+/* ---- rule selection ---- */
 
 static bool has_rule(const char *kind, const char *number) {
     const weft_rule *rule = NULL;
@@ -238,7 +234,7 @@ static weft_status refuse_rule(const weft_preflight *note, const char *path, con
                           note->plugins[0].kind, path, list);
 }
 
-/* Before anything is tried. A file of several kinds has the rules of all of them. */
+/* Validates --rule before the first rule runs. A file with several kinds has the rules of all its kinds. */
 static weft_status judge_rule(const weft_args *args, weft_error *err) {
     const char *number = weft_args_value(args, "rule"), *path = NULL;
     weft_status status = WEFT_OK;
@@ -246,14 +242,14 @@ static weft_status judge_rule(const weft_args *args, weft_error *err) {
         weft_preflight note;
         bool has = false;
         if (is_override(path)) continue;
-        if (weft_plugin_file_note(&note, path, NULL, NULL) != WEFT_OK) continue; /* told where it is its turn */
+        if (weft_plugin_file_note(&note, path, NULL, NULL) != WEFT_OK) continue; /* check_file reports it */
         for (uint32_t p = 0; p < note.n_plugins; p++) has = has || has_rule(note.plugins[p].kind, number);
         if (!has) status = refuse_rule(&note, path, number, err);
     }
     return status;
 }
 
-/* Every plugin of a file. */
+/* Checks all plugins of a file. */
 static void check_file(check *c, const char *path) {
     weft_preflight note;
     weft_error err = WEFT_ERROR_INIT;
@@ -276,7 +272,8 @@ static weft_exit exit_of(const check *c, weft_error *err) {
     if (c->n_refused == 1) *err = c->refused;
     if (c->n_refused > 1)
         (void)weft_error_set(err, (weft_status)c->refused.code,
-                             "%d cannot be tried, each told in its place: %.1900s, ...", c->n_refused, c->refused.text);
+                             "%d cannot be tested, with the reasons above: %.1900s, ...", c->n_refused,
+                             c->refused.text);
     if (c->n_refused > 0) return WEFT_EXIT_FAILED;
     if (c->lacks && c->worst < WEFT_VERDICT_BROKEN) return (weft_exit)(WEFT_EXIT_ANSWER + 3);
     return c->worst < WEFT_VERDICT_BROKEN ? WEFT_EXIT_DONE
@@ -325,12 +322,11 @@ static const weft_command weft_command_plugins_check = {
     .min_extra = 1,
     .max_extra = -1,
     .flags = check_flags,
-    .more =
-        "docs/sdk-rules.md lists the rules by number. Keys without a default must be given. A warning repeats what a "
-        "run warns about; it breaks no rule.\n\nExit status: 0 all applicable rules hold; 1 a file cannot be checked, "
-        "because it is no plugin for this host or a key is invalid; 2 wrong usage; 10 a rule is broken, 11 a rule ends "
-        "the process, 12 a rule hangs (the largest of these); 13 else, if a rule could not be checked. The file runs "
-        "with your rights: this is no sandbox.",
+    .more = "docs/sdk-rules.md lists the rules by number. Keys without a default are required. A warning repeats a "
+            "run's warning; it breaks no rule.\n\nExit status: 0 all applicable rules pass; 1 a file cannot be "
+            "checked, because it is no plugin for this host or a key is invalid; 2 wrong usage; 10 a rule is broken, "
+            "11 a rule ends the process, 12 a rule hangs (the largest of these); 13 otherwise, if a rule could not be "
+            "checked. The file runs with your rights: this is no sandbox.",
     .examples = "  weft plugins check ./mine.so\n"
                 "  weft plugins check ./mine.so rank=4 --rule R27\n",
     .run = check_run,

@@ -1,5 +1,4 @@
-/* host/tools/check/comm_rules.c: what a communicator has to keep to beyond what R28 proves: the sums that a run
- * leaves to it. */
+/* host/tools/check/comm_rules.c: rules for communicators beyond R28: the sums that a run delegates. */
 #include "tools/check/own_command.h"
 #include "tools/check/rule.h"
 
@@ -7,13 +6,13 @@
 
 #include <math.h>
 
-/* The loss of a model that `run` has trained. */
+/* Evaluates a model trained by `run`. */
 static weft_status measure(double *loss, const weft_plugin_under_test *tested, const char *ini, const char *path,
                            weft_error *err) {
     const char *const words[] = {"eval", ini, path, "model.start=weights", "--json", NULL};
     const weft_status status = weft_own_command(tested, words, false, err);
     *loss = weft_own_number("loss");
-    return status == WEFT_OK && isnan(*loss) ? weft_error_set(err, WEFT_E_SYSTEM, "weft eval says no loss") : status;
+    return status == WEFT_OK && isnan(*loss) ? weft_error_set(err, WEFT_E_SYSTEM, "weft eval prints no loss") : status;
 }
 
 static weft_status compare(const weft_plugin_under_test *tested, const char *ini, const char *strategy,
@@ -21,7 +20,7 @@ static weft_status compare(const weft_plugin_under_test *tested, const char *ini
     double loss = 0;
     const weft_status status = measure(&loss, tested, ini, path, err);
     if (status != WEFT_OK || fabs(loss - alone) <= 1e-5 * fabs(alone)) return status;
-    return WEFT_BROKEN(err, "two ranks by %s with reduce = fast come to loss %.7g, and one alone to %.7g", strategy,
+    return WEFT_BROKEN(err, "the loss of two ranks by %s with reduce = fast is %.7g, and of one rank %.7g", strategy,
                        loss, alone);
 }
 
@@ -33,7 +32,7 @@ static weft_status can_start(const weft_plugin_under_test *tested, weft_error *e
     return status;
 }
 
-/* Sums in an order of its own: rounding alone parts the two. */
+/* Checks reduced sums within rounding: a communicator may add in any order. */
 static weft_status sums(weft_plugin_under_test *tested, weft_error *err) {
     char ini[WEFT_PATH_BYTES];
     double alone = 0;
@@ -54,7 +53,7 @@ static weft_status sums(weft_plugin_under_test *tested, weft_error *err) {
     return status == WEFT_OK ? compare(tested, ini, "fsdp", "model.path=fsdp/model", alone, err) : status;
 }
 
-/* One that does not end is told by the ranks before this rule's time is over. */
+/* Runs the exchange test. The ranks report a hanging exchange before the timeout of this rule. */
 static weft_status exchange(const weft_plugin_under_test *tested, const char *how, weft_error *err) {
     char ini[WEFT_PATH_BYTES], seconds[32];
     weft_status status = weft_own_ini(ini, tested, err);
@@ -78,8 +77,8 @@ static weft_status exchanges_at_once(weft_plugin_under_test *tested, weft_error 
 }
 
 const weft_rule weft_rules_comm[] = {
-    {"R110", "comm", "sums what ranks have where the run leaves that to it", sums, true},
-    {"R111", "comm", "exchanges any count, in any group, ended by wait, test and join alike", exchanges, true},
-    {"R112", "comm", "exchanges the same for a host whose structs are longer", exchanges_later, true},
-    {"R113", "comm", "keeps exchanges apart that are under way at once", exchanges_at_once, true},
+    {"R110", "comm", "sums the contributions of the ranks if a run delegates sums to it", sums, true},
+    {"R111", "comm", "exchanges any count, in any group, ended by wait, test or join", exchanges, true},
+    {"R112", "comm", "exchanges the same with a host that has longer structs", exchanges_later, true},
+    {"R113", "comm", "keeps concurrent exchanges separate", exchanges_at_once, true},
     {NULL, NULL, NULL, NULL, false}};

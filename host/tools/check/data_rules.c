@@ -1,10 +1,454 @@
-/* host/tools/check/data_rules.c: what data have to keep to. They are made with a tokenizer of bytes. */
+/* host/tools/check/data_rules.c: rules for data plugins. The plugins run with a byte tokenizer. */
+#include "base/file.h"
+#include "base/text.h"
+#include "base/units.h"
 #include "tools/check/data_trial.h"
-
 #include "tools/check/newer_abi.h"
 #include "tools/check/other_key.h"
+#include "tools/check/plugin_under_test.h"
 
-/* ---- beside one with other keys ---- */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* tests data plugins with corrupt input files. */
+
+/* Returns the address of key `path`, the training file; NULL: no such key. */
+const char **weft_data_path_in(const weft_plugin_under_test *tested, void *config) {
+    const weft_key *key = weft_plugin_under_test_key(tested, "path", WEFT_KEY_PATH);
+    return key == NULL ? NULL : (const char **)(void *)((char *)config + key->offset);
+}
+
+static weft_status judge_refusal(weft_wrong wrong, const char *path, weft_status status, const weft_error *said,
+                                 weft_error *err) {
+    if (status != WEFT_E_UNSUPPORTED && status != WEFT_E_SYSTEM) /* instance_open maps user errors to these codes */
+        return WEFT_BROKEN(err, "%s as path: %s", weft_wrong_name(wrong), said->text);
+    if (strstr(said->text, path) == NULL)
+        return WEFT_BROKEN(err, "it rejects path %s with a message that does not contain the path: %s",
+                           weft_wrong_name(wrong), said->text);
+    return WEFT_OK;
+}
+
+static weft_status read_wrong(const weft_plugin_under_test *tested, weft_wrong wrong, const char *path,
+                              weft_error *err) {
+    weft_error said = WEFT_ERROR_INIT;
+    weft_data_instance self;
+    const weft_status status = weft_data_open(&self, tested, WEFT_POISON_ONE, &said);
+    const uint64_t targets = status == WEFT_OK ? self.splits[WEFT_SPLIT_TRAIN].targets : 0;
+    weft_status left = WEFT_OK;
+    if (self.refused) left = weft_plugin_under_test_refused(status, self.made, weft_wrong_name(wrong), err);
+    if (self.refused) self.made = NULL;
+    weft_data_close(&self);
+    if (left != WEFT_OK) return left;
+    if (status != WEFT_OK) return judge_refusal(wrong, path, status, &said, err);
+    if (weft_wrong_is_nothing(wrong) || targets == 0)
+        return WEFT_BROKEN(err, "it accepts %s as path, with %llu targets", weft_wrong_name(wrong),
+                           (unsigned long long)targets);
+    return WEFT_OK;
+}
+
+/* Replaces the file by corrupt files of the same name, for plugins that read the extension. */
+static weft_status each_wrong(weft_plugin_under_test *wrong, const char **path, weft_error *err) {
+    const char *right = *path, *slash = strrchr(right, '/');
+    char here[WEFT_PATH_BYTES], made[WEFT_PATH_BYTES];
+    weft_status status = WEFT_OK;
+    if (getcwd(here, sizeof here) == NULL)
+        return weft_error_set(err, WEFT_E_SYSTEM, "getcwd of the working directory fails: %s", strerror(errno));
+    status = weft_path_join(made, here, slash == NULL ? right : slash + 1, err);
+    *path = made;
+    for (int w = 0; w < WEFT_N_WRONG && status == WEFT_OK; w++) {
+        weft_plugin_under_test_asks("%s as path", weft_wrong_name((weft_wrong)w));
+        status = weft_wrong_make(made, (weft_wrong)w, right, err);
+        if (status == WEFT_OK) status = read_wrong(wrong, (weft_wrong)w, made, err);
+    }
+    *path = right;
+    return status;
+}
+
+weft_status weft_data_refuses_wrong_files(weft_plugin_under_test *tested, weft_error *err) {
+    const size_t size = tested->loaded->plugin->config_size;
+    weft_plugin_under_test wrong = *tested;
+    const char **path = NULL;
+    weft_status status = WEFT_OK;
+    wrong.config = malloc(size + 8);
+    if (wrong.config == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the keys");
+    memcpy(wrong.config, tested->config, size);
+    path = weft_data_path_in(tested, wrong.config);
+    if (path == NULL || *path == NULL || (*path)[0] != '/')
+        status = WEFT_MOOT(tested, err, "it has no key path that names a file, and need not");
+    else status = each_wrong(&wrong, path, err);
+    free(wrong.config);
+    return status;
+}
+
+/* checks that different data have a different fingerprint. */
+
+enum { MOST_TEXT = 1 << 26 };
+
+static bool same_counts(const weft_data_instance *a, const weft_data_instance *b) {
+    bool is_same = a->info.n_lengths == b->info.n_lengths;
+    for (int32_t i = 0; i < a->info.n_lengths && is_same; i++) is_same = a->info.lengths[i] == b->info.lengths[i];
+    for (int32_t s = 0; s < 3 && is_same; s++)
+        is_same = a->splits[s].rows == b->splits[s].rows && a->splits[s].targets == b->splits[s].targets;
+    return is_same;
+}
+
+/* Sets *differ if the two instances return different sequences for the drawn requests. */
+static weft_status find_other_rows(bool *differ, weft_data_desk *d, weft_error *err) {
+    weft_status status = WEFT_OK;
+    *differ = !same_counts(&d->self, &d->other);
+    for (uint32_t i = 0; i < WEFT_DATA_REQUESTS && status == WEFT_OK && !*differ; i++) {
+        const weft_micro_batch_request request = weft_data_draw_request(&d->self, i);
+        status = weft_data_take(&d->one, &d->self, &request, err);
+        if (status == WEFT_OK) status = weft_data_take(&d->two, &d->other, &request, err);
+        *differ = status == WEFT_OK && !weft_data_same_micro_batch(&d->one, &d->two);
+    }
+    return status;
+}
+
+static weft_status is_told_apart(weft_data_desk *d, const char *what, weft_error *err) {
+    bool differ = false;
+    weft_status status = WEFT_OK;
+    if (d->self.info.fingerprint != d->other.info.fingerprint) return WEFT_OK;
+    status = find_other_rows(&differ, d, err);
+    if (status != WEFT_OK) return weft_error_prefix(err, "with %s: ", what);
+    if (!differ) return WEFT_OK;
+    return WEFT_BROKEN(err,
+                       "with %s it returns different sequences and the same fingerprint, %016llx: a resumed run would "
+                       "not detect the change",
+                       what, (unsigned long long)d->self.info.fingerprint);
+}
+
+/* Increments the next lowercase letter after `from`; *at: its index. Returns false if no letter follows. */
+static bool change_letter(char *text, size_t bytes, size_t from, size_t *at) {
+    for (*at = from; *at < bytes && (text[*at] < 'a' || text[*at] > 'y'); ++*at) {
+    }
+    if (*at < bytes) text[*at]++;
+    return *at < bytes;
+}
+
+/* Checks one changed text. A text that the plugin rejects is not evidence and passes. */
+static weft_status tells_text(weft_data_desk *d, const weft_plugin_under_test *changed, const char *what,
+                              weft_error *err) {
+    weft_error refused = WEFT_ERROR_INIT;
+    weft_status status = WEFT_OK;
+    weft_plugin_under_test_asks("%s", what);
+    weft_data_close(&d->other);
+    status = weft_data_open(&d->other, changed, WEFT_POISON_ONE, &refused);
+    if (status == WEFT_OK) return is_told_apart(d, what, err);
+    if (status == WEFT_E_UNSUPPORTED) return WEFT_OK;
+    return weft_error_set(err, status, "with %s: %s", what, refused.text);
+}
+
+static weft_status tells_letters(weft_data_desk *d, const weft_plugin_under_test *changed, const char *made, char *text,
+                                 size_t bytes, weft_error *err) {
+    weft_status status = WEFT_OK;
+    char what[64];
+    size_t at = 0;
+    for (size_t eighth = 1; eighth < 8 && status == WEFT_OK; eighth += 3) {
+        if (!change_letter(text, bytes, bytes / 8 * eighth, &at)) continue;
+        (void)snprintf(what, sizeof what, "another letter at byte %zu", at);
+        status = weft_file_replace(made, text, bytes, err);
+        if (status == WEFT_OK) status = tells_text(d, changed, what, err);
+        text[at]--;
+    }
+    return status;
+}
+
+/* Returns the start of the line that ends before `end`. */
+static size_t line_before(const char *text, size_t end) {
+    while (end > 0 && text[end - 1] != '\n') end--;
+    return end;
+}
+
+/* Swaps the last two lines. All bytes remain, so an order-independent sum does not change. */
+static weft_status tells_order(weft_data_desk *d, const weft_plugin_under_test *changed, const char *made,
+                               const char *text, size_t bytes, weft_error *err) {
+    const size_t end = bytes > 0 && text[bytes - 1] == '\n' ? bytes - 1 : bytes;
+    const size_t last = line_before(text, end);
+    const size_t first = last > 0 ? line_before(text, last - 1) : 0;
+    char *swapped = NULL;
+    weft_status status = WEFT_OK;
+    if (last == 0 || first == 0) return WEFT_OK; /* fewer than two lines, or a header and one line */
+    swapped = malloc(bytes);
+    if (swapped == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a text");
+    memcpy(swapped, text, bytes);
+    memcpy(swapped + first, text + last, end - last);
+    swapped[first + (end - last)] = '\n';
+    memcpy(swapped + first + (end - last) + 1, text + first, last - 1 - first);
+    status = weft_file_replace(made, swapped, bytes, err);
+    free(swapped);
+    return status == WEFT_OK ? tells_text(d, changed, "its last two lines in reverse order", err) : status;
+}
+
+/* Changes letters at the start, middle and end of a copy of the file, one at a time, and swaps two lines. */
+static weft_status tells_texts(weft_data_desk *d, const weft_plugin_under_test *changed, const char **path,
+                               weft_error *err) {
+    const char *right = *path, *slash = strrchr(right, '/');
+    char made[WEFT_PATH_BYTES], *text = NULL;
+    size_t bytes = 0;
+    weft_error unread = WEFT_ERROR_INIT;
+    weft_status status = WEFT_OK;
+    if (getcwd(made, sizeof made) == NULL || strlen(made) + strlen(slash) >= sizeof made)
+        return weft_error_set(err, WEFT_E_SYSTEM, "getcwd of the working directory fails: %s", strerror(errno));
+    (void)strcat(made, slash);
+    if (weft_text_read(&text, &bytes, right, MOST_TEXT, &unread) != WEFT_OK)
+        return WEFT_OK; /* no file, or a huge one */
+    *path = made;
+    status = tells_letters(d, changed, made, text, bytes, err);
+    if (status == WEFT_OK) status = tells_order(d, changed, made, text, bytes, err);
+    *path = right;
+    free(text);
+    return status;
+}
+
+static weft_status tells_seed(weft_data_desk *d, const weft_plugin_under_test *tested, weft_error *err) {
+    weft_status status = WEFT_OK;
+    weft_data_close(&d->other);
+    status = weft_data_open_for(&d->other, tested, WEFT_POISON_ONE, weft_bytes_job_of_another_seed(), err);
+    if (status == WEFT_E_UNSUPPORTED) status = WEFT_E_PLUGIN; /* any seed is valid, so this is an error of the plugin */
+    return status == WEFT_OK ? is_told_apart(d, "another seed", err) : weft_error_prefix(err, "with another seed: ");
+}
+
+weft_status weft_data_tells_rows_apart(weft_data_desk *d, weft_plugin_under_test *tested, weft_error *err) {
+    const size_t size = tested->loaded->plugin->config_size;
+    weft_plugin_under_test changed = *tested;
+    const char **path = NULL;
+    weft_status status = tells_seed(d, tested, err);
+    if (status != WEFT_OK) return status;
+    changed.config = malloc(size + 8);
+    if (changed.config == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the keys");
+    memcpy(changed.config, tested->config, size);
+    path = weft_data_path_in(tested, changed.config);
+    if (path != NULL && *path != NULL && (*path)[0] == '/') status = tells_texts(d, &changed, path, err);
+    weft_data_close(&d->other); /* first, because it may read the keys */
+    free(changed.config);
+    return status;
+}
+
+/* checks the targets per split and sequence, and that no target is its own input. */
+
+enum { MOST_COUNTED = 200000, MOST_COMPARED = 20000 }; /* sequences of a split */
+
+static const char *const split_names[] = {"training", "validation", "all"};
+
+/* Returns the FNV-1a hash of a sequence's content, in a micro-batch of one sequence. */
+static uint64_t row_hash(const weft_micro_batch *micro_batch) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (int32_t t = 0; t < micro_batch->length; t++) {
+        const uint32_t words[] = {(uint32_t)micro_batch->ids[t], (uint32_t)micro_batch->targets[t],
+                                  (uint32_t)micro_batch->starts[t], micro_batch->weights[t] > 0.0f};
+        for (int i = 0; i < 4; i++) hash = (hash ^ words[i]) * 0x100000001b3u;
+    }
+    return hash ^ hash >> 29;
+}
+
+/* Totals of n sequences: their targets, and an order-independent sum of hashes. */
+typedef struct tally {
+    uint64_t targets, rows;
+} tally;
+
+static weft_status count(weft_data_desk *d, tally *out, int32_t split, uint64_t first, uint64_t n, weft_error *err) {
+    weft_status status = WEFT_OK;
+    *out = (tally){0, 0};
+    for (uint64_t row = 0; status == WEFT_OK && row < n; row++) {
+        const weft_micro_batch_request request = {(uint32_t)sizeof request, 0, split, 1, first + row};
+        weft_plugin_under_test_asks("sequence %llu of split %s", (unsigned long long)request.first_row,
+                                    split_names[split]);
+        status = weft_data_take(&d->one, &d->self, &request, err);
+        if (status != WEFT_OK)
+            return weft_error_prefix(err, "sequence %llu of split %s: ", (unsigned long long)request.first_row,
+                                     split_names[split]);
+        out->targets += (uint64_t)d->one.n_targets;
+        out->rows += row_hash(&d->one);
+    }
+    return status;
+}
+
+/* Checks that an epoch is a permutation of all sequences, also if sequence numbers exceed 32 bits. */
+static weft_status epochs_alike(weft_data_desk *d, const tally *first, weft_error *err) {
+    const uint64_t n = d->self.splits[WEFT_SPLIT_TRAIN].rows;
+    const uint64_t within[] = {n, (uint64_t)1 << 31, (uint64_t)1 << 32, (uint64_t)1 << 62};
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < 4 && status == WEFT_OK && n <= MOST_COMPARED; i++) {
+        const uint64_t begin = within[i] / n * n;
+        tally other;
+        status = count(d, &other, WEFT_SPLIT_TRAIN, begin, n, err);
+        if (status == WEFT_OK && (other.targets != first->targets || other.rows != first->rows))
+            status = WEFT_BROKEN(err,
+                                 "the epoch from sequence %llu of the stream on has different sequences than the first "
+                                 "one. Allowed: a permutation of the same %llu",
+                                 (unsigned long long)begin, (unsigned long long)n);
+    }
+    return status;
+}
+
+static weft_status split_counts(weft_data_desk *d, int32_t split, weft_error *err) {
+    const weft_split_info *info = &d->self.splits[split];
+    tally counted;
+    weft_status status = WEFT_OK;
+    if (info->rows > MOST_COUNTED)
+        return weft_error_set(err, WEFT_E_UNSUPPORTED, "the %llu sequences of split %s are too many to be counted here",
+                              (unsigned long long)info->rows, split_names[split]);
+    status = count(d, &counted, split, 0, info->rows, err);
+    if (status == WEFT_OK && counted.targets != info->targets)
+        return WEFT_BROKEN(err, "the %llu sequences of split %s have %llu targets, and split_info returns %llu",
+                           (unsigned long long)info->rows, split_names[split], (unsigned long long)counted.targets,
+                           (unsigned long long)info->targets);
+    return status == WEFT_OK && split == WEFT_SPLIT_TRAIN ? epochs_alike(d, &counted, err) : status;
+}
+
+weft_status weft_data_counts_hold(weft_plugin_under_test *tested, weft_error *err) {
+    weft_data_desk d;
+    weft_status status = weft_data_desk_open(&d, tested, err);
+    for (int32_t split = 0; split < 3 && status == WEFT_OK; split++) status = split_counts(&d, split, err);
+    weft_data_desk_close(&d);
+    return status;
+}
+
+/* Checks sequences after the end of a finite split: just after it, and where 32-bit numbers overflow. */
+static weft_status pads_behind(weft_data_desk *d, int32_t split, weft_error *err) {
+    const uint64_t n = d->self.splits[split].rows;
+    const uint64_t firsts[] = {n, n + 1000, (uint64_t)1 << 31, ((uint64_t)1 << 32) - 1, (uint64_t)1 << 62};
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < 5 && status == WEFT_OK; i++) {
+        const weft_micro_batch_request request = {(uint32_t)sizeof request, 0, split, 3, firsts[i]};
+        if (firsts[i] < n) continue;
+        weft_plugin_under_test_asks("sequences %llu and 2 further ones of split %s", (unsigned long long)firsts[i],
+                                    split_names[split]);
+        status = weft_data_take(&d->one, &d->self, &request, err);
+        if (status == WEFT_OK && d->one.n_targets != 0)
+            status = WEFT_BROKEN(err,
+                                 "after the %llu sequences of split %s there are %lld targets, from sequence %llu on",
+                                 (unsigned long long)n, split_names[split], (long long)d->one.n_targets,
+                                 (unsigned long long)firsts[i]);
+    }
+    return status;
+}
+
+weft_status weft_data_ends_in_padding(weft_plugin_under_test *tested, weft_error *err) {
+    weft_data_desk d;
+    weft_status status = weft_data_desk_open(&d, tested, err);
+    for (int32_t split = WEFT_SPLIT_VALIDATION; split <= WEFT_SPLIT_ALL && status == WEFT_OK; split++)
+        status = pads_behind(&d, split, err);
+    weft_data_desk_close(&d);
+    return status;
+}
+
+/* ---- targets and inputs ---- */
+
+/* Counts of targets, of targets equal to the id at their position, and of positions before a different id of the same
+ * document, if both can be distinguished. */
+typedef struct sight {
+    uint64_t targets, seen, changes;
+} sight;
+
+static void look(sight *out, const weft_micro_batch *micro_batch) {
+    const int32_t n = micro_batch->rows * micro_batch->length;
+    for (int32_t i = 0; i < n; i++) {
+        const bool goes_on = i + 1 < n && (i + 1) % micro_batch->length != 0 &&
+                             micro_batch->starts[i + 1] == micro_batch->starts[i];
+        if (!(micro_batch->weights[i] != 0.0f)) continue;
+        out->targets++;
+        out->seen += micro_batch->targets[i] == micro_batch->ids[i];
+        out->changes += goes_on && micro_batch->ids[i + 1] != micro_batch->ids[i];
+    }
+}
+
+weft_status weft_data_asks_for_unseen(weft_plugin_under_test *tested, weft_error *err) {
+    weft_data_desk d;
+    sight all = {0, 0, 0};
+    weft_status status = weft_data_desk_open(&d, tested, err);
+    for (uint32_t i = 0; i < WEFT_DATA_REQUESTS && status == WEFT_OK; i++) {
+        const weft_micro_batch_request request = weft_data_draw_request(&d.self, i);
+        status = weft_data_take(&d.one, &d.self, &request, err);
+        if (status == WEFT_OK) look(&all, &d.one);
+    }
+    if (status == WEFT_OK && all.changes > 0 && all.seen == all.targets)
+        status = WEFT_BROKEN(err,
+                             "each of %llu targets is the id of its own position, an input of the model: the model "
+                             "learns to copy. The target of a position is the id at the next position",
+                             (unsigned long long)all.targets);
+    weft_data_desk_close(&d);
+    return status;
+}
+
+/* checks a data plugin that several threads call at the same time. */
+
+enum { THREADS = 4 };
+
+/* Run time of all threads, long enough to overlap: shared memory is visible only in overlapping calls. */
+#define SECONDS 0.5
+
+typedef struct worker {
+    pthread_t thread;
+    const weft_data_instance *self;
+    const weft_micro_batch *wanted; /* [REQUESTS] */
+    weft_micro_batch got;
+    uint32_t first;
+    double until; /* time of weft_clock_seconds */
+    int differs;  /* request number + 1; 0: equal */
+    bool is_done;
+} worker;
+
+static void *take_all(void *context) {
+    worker *w = context;
+    for (uint32_t i = 0; w->differs == 0 && (i < 20 * WEFT_DATA_REQUESTS || weft_clock_seconds() < w->until); i++) {
+        const uint32_t number = (i + w->first) % WEFT_DATA_REQUESTS;
+        const weft_micro_batch_request request = weft_data_draw_request(w->self, number);
+        weft_error err = WEFT_ERROR_INIT;
+        if (weft_data_take(&w->got, w->self, &request, &err) != WEFT_OK ||
+            !weft_data_same_micro_batch(&w->got, &w->wanted[number]))
+            w->differs = (int)number + 1;
+    }
+    w->is_done = true;
+    return NULL;
+}
+
+static weft_status run_workers(const weft_data_instance *self, const weft_micro_batch *wanted, weft_error *err) {
+    worker workers[THREADS];
+    weft_status status = WEFT_OK;
+    const double until = weft_clock_seconds() + SECONDS;
+    uint32_t n = 0;
+    memset(workers, 0, sizeof workers);
+    for (; n < THREADS && status == WEFT_OK; n++) {
+        workers[n].self = self;
+        workers[n].wanted = wanted;
+        workers[n].first = n * 17;
+        workers[n].until = until;
+        status = weft_data_micro_batch_make(&workers[n].got, self, err);
+        if (status != WEFT_OK || pthread_create(&workers[n].thread, NULL, take_all, &workers[n]) != 0) break;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        (void)pthread_join(workers[i].thread, NULL);
+        if (!workers[i].is_done && status == WEFT_OK) status = WEFT_LOST_THREAD(err, "shape or micro-batch");
+        if (workers[i].differs != 0 && status == WEFT_OK)
+            status =
+                WEFT_BROKEN(err, "micro-batch %d differs if %d threads request it", workers[i].differs - 1, THREADS);
+    }
+    for (uint32_t i = 0; i < THREADS; i++) weft_data_micro_batch_free(&workers[i].got);
+    return status;
+}
+
+weft_status weft_data_threads_alike(weft_plugin_under_test *tested, weft_error *err) {
+    weft_micro_batch wanted[WEFT_DATA_REQUESTS];
+    weft_data_instance self;
+    weft_status status = weft_data_open(&self, tested, WEFT_POISON_ONE, err);
+    memset(wanted, 0, sizeof wanted);
+    for (uint32_t i = 0; i < WEFT_DATA_REQUESTS && status == WEFT_OK; i++) {
+        const weft_micro_batch_request request = weft_data_draw_request(&self, i);
+        status = weft_data_micro_batch_make(&wanted[i], &self, err);
+        if (status == WEFT_OK) status = weft_data_take(&wanted[i], &self, &request, err);
+    }
+    weft_plugin_under_test_asks("by %d threads at once", THREADS);
+    if (status == WEFT_OK) status = run_workers(&self, wanted, err);
+    for (uint32_t i = 0; i < WEFT_DATA_REQUESTS; i++) weft_data_micro_batch_free(&wanted[i]);
+    weft_data_close(&self);
+    return status;
+}
+
+/* ---- independence from instances with other keys ---- */
 
 static weft_status open_any(void *made, const weft_plugin_under_test *tested, weft_error *err) {
     return weft_data_open(made, tested, WEFT_POISON_ONE, err);
@@ -48,7 +492,8 @@ static weft_status made_alike(const weft_data_desk *d, weft_error *err) {
     if (d->self.info.fingerprint == d->other.info.fingerprint &&
         memcmp(d->self.splits, d->other.splits, sizeof d->self.splits) == 0)
         return WEFT_OK;
-    return WEFT_BROKEN(err, "the same files and keys have another fingerprint, or other counts, in a second instance");
+    return WEFT_BROKEN(
+        err, "the same files and keys have a different fingerprint, or different counts, in a second instance");
 }
 
 static weft_status rule_made(weft_plugin_under_test *tested, weft_error *err) {
@@ -73,15 +518,15 @@ static weft_status micro_batch_stays(weft_data_desk *d, const weft_micro_batch_r
     further.first_row += 7;
     if (status == WEFT_OK) status = weft_data_take(&d->two, &d->other, request, err);
     if (status == WEFT_OK && !weft_data_same_micro_batch(&d->one, &d->two))
-        return WEFT_BROKEN(err, "another instance, which was asked the same before, gives another micro-batch");
+        return WEFT_BROKEN(err, "a second instance returns a different micro-batch for the same call");
     if (status == WEFT_OK) status = weft_data_take(&d->two, &d->self, &further, err);
     if (status == WEFT_OK) status = weft_data_take(&d->two, &d->self, request, err);
     if (status == WEFT_OK && !weft_data_same_micro_batch(&d->one, &d->two))
-        return WEFT_BROKEN(err, "asked again it gives another micro-batch");
+        return WEFT_BROKEN(err, "a second call returns a different micro-batch");
     return status;
 }
 
-/* A row does not depend on the micro-batch that it is in. */
+/* Checks that a sequence does not depend on the micro-batch that contains it. */
 static weft_status row_stays(weft_data_desk *d, const weft_micro_batch_request *request, weft_error *err) {
     weft_status status = weft_data_take(&d->one, &d->self, request, err);
     for (int32_t r = 0; r < request->rows && status == WEFT_OK; r++) {
@@ -90,7 +535,9 @@ static weft_status row_stays(weft_data_desk *d, const weft_micro_batch_request *
         alone.first_row += (uint64_t)r;
         status = weft_data_take(&d->two, &d->self, &alone, err);
         if (status == WEFT_OK && !weft_data_same_row(&d->one, r, &d->two, 0))
-            return WEFT_BROKEN(err, "row %d of the micro-batch is another one than when it is asked for alone", (int)r);
+            return WEFT_BROKEN(
+                err, "sequence %d of the micro-batch differs from the same sequence in a micro-batch of its own",
+                (int)r);
     }
     return status;
 }
@@ -109,7 +556,7 @@ static weft_status rule_row(weft_plugin_under_test *tested, weft_error *err) {
 
 /* ---- memory ---- */
 
-/* With micro-batches of each split in between, as a slot may keep what it takes. */
+/* Fetches micro-batches of each split between create and destroy, because any slot may leak. */
 static weft_status come_and_go(weft_plugin_under_test *tested, weft_error *err) {
     weft_data_desk d;
     weft_status status = weft_data_desk_open(&d, tested, err);
@@ -125,9 +572,9 @@ static weft_status gives_back(weft_plugin_under_test *tested, weft_error *err) {
     return weft_plugin_under_test_gives_back(tested, come_and_go, err);
 }
 
-/* ---- in a later host ---- */
+/* ---- newer-ABI host ---- */
 
-/* `one` of the data as they are against `two` of the same in a later host. */
+/* Compares a micro-batch of the plugin (`one`) to the same one through the newer-ABI shim (`two`). */
 static weft_status micro_batch_later(weft_data_desk *d, const weft_micro_batch_request *request, weft_error *err) {
     weft_status status = weft_data_take(&d->one, &d->self, request, err);
     if (status != WEFT_OK) return status;
@@ -146,7 +593,7 @@ static weft_status made_later(weft_data_desk *d, const weft_plugin_under_test *t
                                 status == WEFT_OK && d->self.info.fingerprint == d->other.info.fingerprint &&
                                     memcmp(d->self.splits, d->other.splits, sizeof d->self.splits) == 0 &&
                                     weft_data_longest(&d->self) == weft_data_longest(&d->other),
-                                "counts, lengths or another fingerprint", err);
+                                "counts, lengths or a different fingerprint", err);
 }
 
 static weft_status rule_later(weft_plugin_under_test *tested, weft_error *err) {
@@ -161,17 +608,19 @@ static weft_status rule_later(weft_plugin_under_test *tested, weft_error *err) {
 /* ---- the rules ---- */
 
 const weft_rule weft_rules_data[] = {
-    {"R70", "data", "has the same counts and fingerprint in each instance, and another one for other rows", rule_made,
-     false},
-    {"R71", "data", "fills each place of a micro-batch with what may stand there", rule_micro_batch, false},
-    {"R72", "data", "gives the same micro-batch whenever it is asked", rule_same, false},
-    {"R73", "data", "gives a row alike in any micro-batch", rule_row, false},
-    {"R74", "data", "has as many targets in each split as it says, and the same rows in each epoch",
+    {"R70", "data", "has the same counts and fingerprint in each instance, and another fingerprint for other data",
+     rule_made, false},
+    {"R71", "data", "fills each position with a valid value", rule_micro_batch, false},
+    {"R72", "data", "returns the same micro-batch on each call", rule_same, false},
+    {"R73", "data", "returns the same sequence in any micro-batch", rule_row, false},
+    {"R74", "data", "has the declared number of targets per split, and the same sequences in each epoch",
      weft_data_counts_hold, false},
-    {"R75", "data", "pads behind the end of a split that is read once", weft_data_ends_in_padding, false},
-    {"R76", "data", "gives its memory back", gives_back, false},
-    {"R77", "data", "gives the same micro-batch to several threads at once", weft_data_threads_alike, false},
-    {"R78", "data", "gives the same micro-batches to a host whose structs are longer", rule_later, false},
-    {"R79", "data", "takes no wrong file, and names the one that it refuses", weft_data_refuses_wrong_files, false},
-    {"R115", "data", "asks for ids that the model does not see", weft_data_asks_for_unseen, false},
+    {"R75", "data", "pads past the end of a split that is read once", weft_data_ends_in_padding, false},
+    {"R76", "data", "frees its memory", gives_back, false},
+    {"R77", "data", "returns the same micro-batch in several threads at once", weft_data_threads_alike, false},
+    {"R78", "data", "returns the same micro-batches with a host that has longer structs", rule_later, false},
+    {"R79", "data", "rejects an invalid file and names it", weft_data_refuses_wrong_files, false},
+    {"R115", "data", "has targets that the model does not see as inputs", weft_data_asks_for_unseen, false},
+    {"R120", "data", "returns the same sequences from bytes that another process made by share",
+     weft_data_shares_its_rows, false},
     {NULL, NULL, NULL, NULL, false}};

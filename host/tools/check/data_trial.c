@@ -1,13 +1,106 @@
 /* host/tools/check/data_trial.c: see data_trial.h. */
 #include "tools/check/data_trial.h"
 
-#include "plugin/call.h"
 #include "plugin/enter.h"
-#include "run/validate_data.h"
-#include "run/validate_micro_batch.h"
+#include "run/validate.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <weft/random.h>
+
+enum { BYTES_BOS = 256, BYTES_EOS = 257 };
+
+static weft_status encode_with(const weft_data_job *job, const weft_ids_sink *sink, const char *text, size_t bytes,
+                               uint32_t flags, weft_error *err) {
+    const int32_t bos = BYTES_BOS, eos = BYTES_EOS;
+    weft_status status = (flags & WEFT_ENCODE_BOS) != 0 ? sink->put(sink->context, &bos, 1) : WEFT_OK;
+    (void)job;
+    (void)err;
+    for (size_t i = 0; i < bytes && status == WEFT_OK; i++) {
+        const int32_t id = (unsigned char)text[i];
+        status = sink->put(sink->context, &id, 1);
+    }
+    return status == WEFT_OK && (flags & WEFT_ENCODE_EOS) != 0 ? sink->put(sink->context, &eos, 1) : status;
+}
+
+static weft_status encode(const weft_data_job *job, const weft_ids_sink *sink, const char *text, size_t bytes,
+                          weft_error *err) {
+    return encode_with(job, sink, text, bytes, WEFT_ENCODE_BOS | WEFT_ENCODE_EOS, err);
+}
+
+static weft_status decode(const weft_data_job *job, const weft_text_sink *sink, const int32_t *ids, size_t n,
+                          uint32_t flags, weft_error *err) {
+    weft_status status = WEFT_OK;
+    (void)job;
+    (void)flags;
+    (void)err;
+    for (size_t i = 0; i < n && status == WEFT_OK; i++) {
+        const char byte = (char)(unsigned char)ids[i];
+        if (ids[i] >= 0 && ids[i] < BYTES_BOS) status = sink->put(sink->context, &byte, 1);
+    }
+    return status;
+}
+
+static weft_status check_chat(const weft_data_job *job, const char *named, weft_error *err) {
+    (void)job;
+    (void)named;
+    (void)err;
+    return WEFT_OK;
+}
+
+/* Renders each turn as its bytes and marks the answers; sufficient for building sequences. */
+static weft_status chat(const weft_data_job *job, const weft_chat_sink *sink, const weft_chat *from, weft_error *err) {
+    weft_status status = WEFT_OK;
+    (void)job;
+    (void)err;
+    for (uint64_t m = 0; m < from->n_messages && status == WEFT_OK; m++) {
+        const char *at = (const char *)from->messages + m * from->stride;
+        const weft_chat_message *message = (const weft_chat_message *)(const void *)at;
+        const bool is_answer = message->role != NULL && strcmp(message->role, "assistant") == 0;
+        for (uint64_t i = 0; i <= message->content_bytes && status == WEFT_OK; i++) {
+            const int32_t id = i == message->content_bytes ? BYTES_EOS : (unsigned char)message->content[i];
+            const int32_t answer = is_answer ? (int32_t)(m / 2) : -1;
+            status = sink->put(sink->context, &id, &answer, 1);
+        }
+    }
+    return status;
+}
+
+static int32_t special_id(const weft_data_job *job, const char *name, size_t bytes) {
+    (void)job;
+    if (bytes == 3 && memcmp(name, "<s>", 3) == 0) return BYTES_BOS;
+    return bytes == 4 && memcmp(name, "</s>", 4) == 0 ? BYTES_EOS : -1;
+}
+
+const weft_data_job *weft_bytes_job(void) {
+    static weft_tokenizer_info info;
+    static weft_data_job job;
+    info.struct_size = (uint32_t)sizeof info;
+    info.vocab_size = WEFT_BYTES_VOCABULARY;
+    info.bos = BYTES_BOS;
+    info.eos = BYTES_EOS;
+    info.unk = info.pad = -1;
+    info.auto_bos = info.auto_eos = 1;
+    job.struct_size = (uint32_t)sizeof job;
+    job.seed = 7;
+    job.vocab_size = WEFT_BYTES_VOCABULARY;
+    job.max_context = WEFT_BYTES_CONTEXT;
+    job.encode = encode;
+    job.encode_with = encode_with;
+    job.decode = decode;
+    job.chat = chat;
+    job.check_chat = check_chat;
+    job.special_id = special_id;
+    job.tokenizer = &info;
+    return &job;
+}
+
+const weft_data_job *weft_bytes_job_of_another_seed(void) {
+    static weft_data_job job;
+    job = *weft_bytes_job();
+    job.seed++;
+    return &job;
+}
 
 enum { MOST_ROWS = 5 };
 
@@ -29,7 +122,7 @@ weft_status weft_data_open_for(weft_data_instance *self, const weft_plugin_under
     status = self->table->create(&self->made, weft_plugin_under_test_host(poison), tested->config, job, err);
     status = weft_plugin_call_made(&call, status, self->made, err);
     self->refused = status != WEFT_OK;
-    if (status == WEFT_E_USER || status == WEFT_E_DATA) return WEFT_E_UNSUPPORTED; /* another file is what it needs */
+    if (status == WEFT_E_USER || status == WEFT_E_DATA) return WEFT_E_UNSUPPORTED; /* the plugin needs another file */
     if (status != WEFT_OK) return status;
     self->info.struct_size = (uint32_t)sizeof self->info;
     WEFT_PLUGIN_TELL(self->table, info, self->made, &self->info);
@@ -77,7 +170,6 @@ weft_status weft_data_micro_batch_make(weft_micro_batch *micro_batch, const weft
     return weft_error_set(err, WEFT_E_MEMORY, "no memory for a micro-batch");
 }
 
-/* The micro-batch of a request, judged as in a run. */
 weft_status weft_data_take(weft_micro_batch *micro_batch, const weft_data_instance *self,
                            const weft_micro_batch_request *request, weft_error *err) {
     const weft_micro_batch_bounds bounds = {WEFT_BYTES_VOCABULARY, WEFT_BYTES_CONTEXT, self->info.lengths,
@@ -96,12 +188,11 @@ weft_status weft_data_take(weft_micro_batch *micro_batch, const weft_data_instan
     if (status == WEFT_OK) status = weft_micro_batch_validate_shape(micro_batch, request, &bounds, err);
     asked = *micro_batch;
     if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, self->table, micro_batch, err, self->made, micro_batch, request);
-    if (status != WEFT_OK && err->text[0] == '\0') return WEFT_BROKEN(err, "it fails without a sentence");
+    if (status != WEFT_OK && err->text[0] == '\0') return WEFT_BROKEN(err, "it fails without an error message");
     return status == WEFT_OK ? weft_micro_batch_validate(micro_batch, &asked, request, &bounds, err) : status;
 }
 
-/* Rows of the stream that is read without end which no 32 bits hold, or only some of a micro-batch's; 0: so many
- * epochs on. */
+/* Returns a number of the endless stream that exceeds 32 bits, or crosses that limit. 0: many epochs ahead. */
 static uint64_t far_row(uint32_t number, uint64_t rows, uint32_t drawn) {
     static const uint64_t far[] = {0,
                                    ((uint64_t)1 << 31) - 2,
@@ -125,7 +216,7 @@ weft_micro_batch_request weft_data_draw_request(const weft_data_instance *self, 
     return request;
 }
 
-/* Row r of a micro-batch against row q of another; the shorter one is padded. */
+/* Compares sequence r of one micro-batch to sequence q of another. The shorter one counts as padded. */
 bool weft_data_same_row(const weft_micro_batch *a, int32_t r, const weft_micro_batch *b, int32_t q) {
     const int32_t n = a->length < b->length ? a->length : b->length;
     const int32_t i = r * a->length, k = q * b->length;
@@ -164,11 +255,11 @@ weft_status weft_data_each_request_of(weft_data_desk *d, weft_on_request holds, 
     weft_status status = WEFT_OK;
     for (uint32_t i = 0; i < WEFT_DATA_REQUESTS && status == WEFT_OK; i++) {
         const weft_micro_batch_request request = weft_data_draw_request(&d->self, i);
-        weft_plugin_under_test_asks("rows %llu and %d further ones of split %d", (unsigned long long)request.first_row,
-                                    (int)request.rows - 1, (int)request.split);
+        weft_plugin_under_test_asks("sequences %llu and %d further ones of split %d",
+                                    (unsigned long long)request.first_row, (int)request.rows - 1, (int)request.split);
         status = holds(d, &request, err);
         if (status != WEFT_OK)
-            (void)weft_error_prefix(err, "rows %llu and %d further ones: ", (unsigned long long)request.first_row,
+            (void)weft_error_prefix(err, "sequences %llu and %d further ones: ", (unsigned long long)request.first_row,
                                     (int)request.rows - 1);
     }
     return status;

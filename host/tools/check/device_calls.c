@@ -2,14 +2,47 @@
 #include "tools/check/device_calls.h"
 
 #include "model/convert.h"
+#include "plugin/enter.h"
+#include "tools/check/rule.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <weft/random.h>
 
+weft_status weft_bench_open(weft_bench *self, const weft_device_plugin *kernels, const weft_host *host,
+                            const void *config, weft_error *err) {
+    weft_status status;
+    memset(self, 0, sizeof *self);
+    self->kernels = kernels;
+    WEFT_PLUGIN_CALL(status, kernels, create, err, &self->device, host, config, 0);
+    return status == WEFT_OK && self->device == NULL ? WEFT_BROKEN(err, "create returns WEFT_OK without a device")
+                                                     : status;
+}
+
+void weft_bench_release(weft_bench *self) {
+    while (self->n > 0) self->kernels->release(self->device, self->buffers[--self->n]);
+}
+
+void weft_bench_close(weft_bench *self) {
+    if (self->device == NULL) return;
+    weft_bench_release(self);
+    WEFT_PLUGIN_TELL(self->kernels, destroy, self->device);
+    self->device = NULL;
+}
+
+weft_status weft_bench_take(weft_bench *self, weft_ref *out, int64_t bytes, weft_error *err) {
+    weft_buffer *buffer = NULL;
+    weft_status status = WEFT_OK;
+    WEFT_PLUGIN_CALL(status, self->kernels, alloc, err, self->device, &buffer, bytes + 2 * WEFT_BENCH_MARGIN);
+    if (status != WEFT_OK) return status;
+    self->buffers[self->n++] = buffer;
+    *out = (weft_ref){buffer, WEFT_BENCH_MARGIN};
+    return WEFT_OK;
+}
+
 /* ---- operands ---- */
 
-/* In [-1, 1), by the operand's and the element's number. */
+/* Draws a value in [-1, 1) from the operand and element numbers. */
 static float draw(const weft_device_call *c, int64_t i) {
     const uint32_t word = weft_random(977, WEFT_RANDOM_SAMPLE, (uint64_t)c->n, (uint64_t)i).v[0];
     return (float)((double)word / 2147483648.0 - 1.0);
@@ -29,8 +62,7 @@ static void *add(weft_device_call *c, size_t field, const char *name, int64_t n,
     return o->data;
 }
 
-/* IN: drawn numbers. OUT: a result. SUM: a result that is added to. Of ints and doubles the caller writes what he
- * likes. */
+/* IN: drawn numbers. OUT: a result. SUM: an accumulated result. The caller fills ints and doubles. */
 #define IN(c, type, field, n, dtype)  add(c, offsetof(type, field), #field, n, dtype, false, true)
 #define OUT(c, type, field, n, dtype) add(c, offsetof(type, field), #field, n, dtype, true, false)
 #define SUM(c, type, field, n, dtype) add(c, offsetof(type, field), #field, n, dtype, true, true)
@@ -44,7 +76,7 @@ static void fill_ids(int32_t *ids, int64_t n, int32_t most) {
     a->struct_size = (uint32_t)sizeof *a;                                                                              \
     (c)->name = called
 
-/* ---- the kernels; shape: 0, 1, 2 ---- */
+/* ---- kernels; shape: 0, 1, 2 ---- */
 
 static void draw_matmul(weft_device_call *c, int shape) {
     static const int64_t m[] = {1, 37, 96}, n[] = {5, 64, 40}, k[] = {3, 40, 129};
@@ -126,7 +158,7 @@ static void draw_attention(weft_device_call *c, int shape) {
     (void)IN(c, weft_attention, v, k, c->dtype);
     (void)IN(c, weft_attention, d_o, q, c->dtype);
     starts = IN(c, weft_attention, starts, a->batch * a->length, WEFT_I32);
-    for (int64_t i = 0; starts != NULL && i < a->batch * a->length; i++) /* two documents in a row */
+    for (int64_t i = 0; starts != NULL && i < a->batch * a->length; i++) /* two documents per sequence */
         starts[i] = i % a->length >= a->length / 3 ? (int32_t)(a->length / 3) : 0;
     (void)OUT(c, weft_attention, o, q, c->dtype);
     (void)OUT(c, weft_attention, lse, a->batch * a->heads * a->length, WEFT_F32);
@@ -257,7 +289,7 @@ static void draw_prefix(weft_device_call *c, int shape) {
     c->kernels[1] = &weft_kernel_prefix_backward;
 }
 
-/* No pass over a segment has these two, and so no arguments for them. */
+/* These two kernels have no graph arguments, because they do not run in a segment. */
 static weft_status invoke_square_sum(const weft_kernel_run *run, weft_kernel_args *args, weft_error *err) {
     return run->kernels->square_sum(run->device, run->stream, (const weft_square_sum *)(const void *)args, err);
 }
@@ -276,9 +308,9 @@ static const weft_kernel square_sum_kernel = {.name = "square_sum",
                                               .workspace_field = offsetof(weft_square_sum, workspace)};
 static const weft_kernel clip_kernel = {.name = "clip", .invoke = invoke_clip};
 
-enum { WIDER = 48 }; /* bytes that rows of a table are longer than this host knows them */
+enum { WIDER = 48 }; /* row bytes beyond this host's struct */
 
-/* Stretches of x with gaps between them, the last one short; a row is as wide as a later host's. */
+/* Draws extents of x with gaps between them; the last one is short. Rows have the width of a newer ABI. */
 static void draw_extents(weft_device_call *c, weft_square_sum *a) {
     static const int64_t lengths[] = {100, 64, 5}, outs[] = {0, 2, 3};
     const int64_t stride = (int64_t)sizeof(weft_extent) + WIDER;
@@ -322,7 +354,7 @@ static void draw_clip(weft_device_call *c, int shape) {
     c->kernels[0] = &clip_kernel;
 }
 
-/* Momentum, with a weight decay: as long as an optimizer's body is, and with all that it may ask for. */
+/* Momentum SGD with weight decay: about the size of an optimizer's body, and uses every argument. */
 WEFT_HP(update_hp, float lr; float momentum; float decay;)
 /* clang-format off */
 WEFT_ELEMENTWISE(momentum, update_hp, 1,
@@ -334,11 +366,12 @@ WEFT_ELEMENTWISE(momentum, update_hp, 1,
 static weft_status invoke_update(const weft_kernel_run *run, weft_kernel_args *args, weft_error *err) {
     return run->kernels->update(run->device, run->stream, (const weft_update *)(const void *)args, err);
 }
+
 static const weft_kernel update_kernel = {.name = "update", .invoke = invoke_update};
 
 enum { RANGES = 2, PARTS = sizeof(weft_range) + WIDER };
 
-/* Rows of a table as an optimizer's host makes it: with a gap between them, and as wide as a later one's. */
+/* Fills table rows as the host of an optimizer does: with gaps between them, and with the width of a newer ABI. */
 static void fill_ranges(char *rows, int64_t stride, int64_t n) {
     for (int32_t r = 0; rows != NULL && r < RANGES; r++) {
         const weft_range row = {.struct_size = (uint32_t)stride,
@@ -369,7 +402,7 @@ static void draw_region(weft_device_call *c, int32_t i, int64_t n, bool is_later
                 stride, n);
 }
 
-/* The first shape is a step that is left out: everything stays. The last one is asked as a later host would. */
+/* Draws an update. Shape 0 is a skipped step, without any change. The last shape uses newer-ABI structs. */
 static void draw_update(weft_device_call *c, int shape) {
     const update_hp hp = {0.125f, 0.9f, 0.25f};
     int32_t *skip = NULL;

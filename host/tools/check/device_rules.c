@@ -1,11 +1,8 @@
-/* host/tools/check/device_rules.c: what a device has to keep to: what it moves, in which order, and what it computes
- * beside this project's own CPU device. */
+/* host/tools/check/device_rules.c: rules for devices: transfers, stream order, and results against device/cpu. */
 #include "model/convert.h"
-#include "plugin/device_queries.h"
 #include "plugin/enter.h"
-#include "tools/check/device_bench.h"
+#include "tools/check/device_calls.h"
 #include "tools/check/newer_abi.h"
-#include "tools/check/newer_abi_struct.h"
 #include "tools/check/rule.h"
 
 #include <math.h>
@@ -14,12 +11,323 @@
 #include <weft/dry_run.h>
 #include <weft/roofline.h>
 
+/* tests transfers of a device and their order. */
+
+enum { MOVED = 1000 };
+
+static void fill_pattern(uint8_t *out, uint32_t seed) {
+    for (uint32_t i = 0; i < MOVED; i++) out[i] = (uint8_t)((i * 37u + seed) % 251u);
+}
+
+static weft_status expect_bytes(weft_bench *b, weft_ref from, const uint8_t *want, const char *after, weft_error *err) {
+    uint8_t got[MOVED];
+    const weft_status status = b->kernels->read(b->device, NULL, got, from, MOVED, err);
+    if (status != WEFT_OK) return status;
+    for (int i = 0; i < MOVED; i++)
+        if (got[i] != want[i])
+            return WEFT_BROKEN(err, "byte %d is %u after %s, and should be %u", i, got[i], after, want[i]);
+    return WEFT_OK;
+}
+
+/* Checks that calls of zero bytes change no byte. */
+static weft_status move_nothing(weft_bench *b, weft_ref at, const uint8_t *holds, weft_error *err) {
+    uint8_t untouched = 0x3c;
+    weft_status status;
+    WEFT_PLUGIN_CALL(status, b->kernels, write, err, b->device, NULL, at, &untouched, 0);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, read, err, b->device, NULL, &untouched, at, 0);
+    if (status == WEFT_OK)
+        WEFT_PLUGIN_CALL(status, b->kernels, copy, err, b->device, NULL, at, (weft_ref){at.buffer, at.offset + 64}, 0);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, fill, err, b->device, NULL, at, 0x01020304u, 0);
+    if (status == WEFT_OK && untouched != 0x3c) return WEFT_BROKEN(err, "a read of 0 bytes writes some");
+    WEFT_PLUGIN_TELL(b->kernels, release, b->device, NULL); /* NULL is valid */
+    return status == WEFT_OK ? expect_bytes(b, at, holds, "calls for 0 bytes", err) : status;
+}
+
+/* Tests a transfer larger than any staging buffer, from and to unaligned bytes, in a stream of its own. */
+enum { MANY = 5000001 };
+
+static weft_status move_through(weft_bench *b, weft_stream *s, uint8_t *bytes, weft_error *err) {
+    weft_ref x, y;
+    weft_status status = weft_bench_take(b, &x, MANY, err);
+    if (status == WEFT_OK) status = weft_bench_take(b, &y, MANY, err);
+    if (status != WEFT_OK) return status;
+    x.offset += 1, y.offset += 3;
+    for (int64_t i = 0; i < MANY; i++) bytes[i] = (uint8_t)(i * 7 + i / 251);
+    WEFT_PLUGIN_CALL(status, b->kernels, write, err, b->device, s, x, bytes, MANY);
+    memset(bytes, 0, MANY); /* the caller may reuse the buffer, even if the copy is still queued */
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, copy, err, b->device, s, y, x, MANY);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, read, err, b->device, s, bytes, y, MANY);
+    for (int64_t i = 0; i < MANY && status == WEFT_OK; i++)
+        if (bytes[i] != (uint8_t)(i * 7 + i / 251))
+            status = WEFT_BROKEN(err, "byte %lld of %d is %u after write, copy and read, and should be %u",
+                                 (long long)i, MANY, bytes[i], (unsigned)(uint8_t)(i * 7 + i / 251));
+    return status;
+}
+
+static weft_status move_many(weft_bench *b, weft_error *err) {
+    uint8_t *bytes = malloc(MANY);
+    weft_stream *s = NULL;
+    weft_status status = bytes != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for bytes");
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, stream_create, err, b->device, &s);
+    if (status == WEFT_OK) status = move_through(b, s, bytes, err);
+    if (s != NULL) WEFT_PLUGIN_TELL(b->kernels, stream_destroy, b->device, s);
+    free(bytes);
+    return status;
+}
+
+/* Checks the host view of a buffer: it equals the result of `read`, starts at the ref, and covers only that buffer. */
+static weft_status view(weft_bench *b, weft_ref at, const uint8_t *holds, weft_error *err) {
+    const uint8_t *seen = weft_device_view(b->kernels, b->device, at);
+    const weft_ref first = {at.buffer, 0}, outside = {at.buffer, (int64_t)1 << 40};
+    const uint8_t *whole = weft_device_view(b->kernels, b->device, first);
+    weft_status status;
+    if (weft_device_view(b->kernels, b->device, outside) != NULL)
+        return WEFT_BROKEN(err, "host_view returns an address at 2^40 bytes in a small buffer");
+    if (seen == NULL && whole == NULL) return WEFT_OK;
+    if (seen == NULL || whole == NULL || seen != whole + at.offset)
+        return WEFT_BROKEN(err, "host_view at byte %lld of a buffer is not %lld bytes after host_view at byte 0",
+                           (long long)at.offset, (long long)at.offset);
+    if ((uintptr_t)whole % 256 != 0) return WEFT_BROKEN(err, "alloc returns memory that is not aligned to 256 bytes");
+    WEFT_PLUGIN_CALL(status, b->kernels, synchronize, err, b->device, NULL);
+    if (status == WEFT_OK && memcmp(seen, holds, MOVED) != 0)
+        return WEFT_BROKEN(err, "host_view and read return different bytes");
+    return status;
+}
+
+weft_status weft_bench_moves_some(weft_bench *b, weft_error *err) {
+    uint8_t one[MOVED], two[MOVED];
+    const uint32_t pattern = 0x3f800001u;
+    weft_ref x, y, inner;
+    weft_status status = weft_bench_take(b, &x, MOVED, err);
+    fill_pattern(one, 1);
+    fill_pattern(two, 2);
+    if (status == WEFT_OK) status = weft_bench_take(b, &y, MOVED, err);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, write, err, b->device, NULL, x, one, MOVED);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, write, err, b->device, NULL, y, two, MOVED);
+    if (status == WEFT_OK) status = expect_bytes(b, x, one, "write", err);
+    if (status != WEFT_OK) return status;
+    inner = (weft_ref){y.buffer, y.offset + 104};
+    WEFT_PLUGIN_CALL(status, b->kernels, copy, err, b->device, NULL, inner, (weft_ref){x.buffer, x.offset + 8}, 332);
+    memcpy(two + 104, one + 8, 332);
+    if (status == WEFT_OK) status = expect_bytes(b, y, two, "copy", err);
+    inner = (weft_ref){x.buffer, x.offset + 40};
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, fill, err, b->device, NULL, inner, pattern, 17);
+    for (int i = 0; i < 17; i++) memcpy(one + 40 + 4 * i, &pattern, sizeof pattern);
+    if (status == WEFT_OK) status = expect_bytes(b, x, one, "fill", err);
+    if (status == WEFT_OK) status = move_nothing(b, x, one, err);
+    return status == WEFT_OK ? view(b, x, one, err) : status;
+}
+
+weft_status weft_bench_moves(weft_bench *b, weft_error *err) {
+    const weft_status status = weft_bench_moves_some(b, err);
+    return status == WEFT_OK ? move_many(b, err) : status;
+}
+
+/* Copies back and forth sixteen times between two streams, ordered only by stream events. */
+static weft_status pass_on(weft_bench *b, weft_stream *const streams[2], const weft_ref at[2], weft_error *err) {
+    weft_event *event = NULL;
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < 16 && status == WEFT_OK; i++) {
+        uint8_t bytes[MOVED];
+        fill_pattern(bytes, (uint32_t)i);
+        WEFT_PLUGIN_CALL(status, b->kernels, write, err, b->device, streams[0], at[0], bytes, MOVED);
+        if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, record_event, err, b->device, streams[0], &event);
+        if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, wait, err, b->device, streams[1], event);
+        if (status == WEFT_OK)
+            WEFT_PLUGIN_CALL(status, b->kernels, copy, err, b->device, streams[1], at[1], at[0], MOVED);
+        if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, record_event, err, b->device, streams[1], &event);
+        if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, wait, err, b->device, streams[0], event);
+    }
+    return status;
+}
+
+weft_status weft_bench_orders(weft_bench *b, weft_error *err) {
+    weft_stream *streams[2] = {NULL, NULL};
+    weft_ref at[2];
+    uint8_t last[MOVED];
+    weft_status status = b->kernels->stream_create(b->device, &streams[0], err);
+    fill_pattern(last, 15);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, stream_create, err, b->device, &streams[1]);
+    for (int i = 0; i < 2 && status == WEFT_OK; i++) status = weft_bench_take(b, &at[i], MOVED, err);
+    if (status == WEFT_OK) status = pass_on(b, streams, at, err);
+    for (int i = 0; i < 2 && status == WEFT_OK; i++)
+        WEFT_PLUGIN_CALL(status, b->kernels, synchronize, err, b->device, streams[i]);
+    if (status == WEFT_OK) status = expect_bytes(b, at[1], last, "copies between two streams", err);
+    for (int i = 0; i < 2; i++)
+        if (streams[i] != NULL) b->kernels->stream_destroy(b->device, streams[i]);
+    return status;
+}
+
+/* tests dtype conversion of a device.
+ *
+ * All 16-bit values are converted. 32-bit values cover the rounding boundaries of each exponent and sign. */
+
+enum { PATTERNS = 65536, GUARD = 0x6e, N_TYPES = 3 };
+
+static const int32_t types[N_TYPES] = {WEFT_F32, WEFT_BF16, WEFT_F16};
+
+/* Mantissas at ties and next to them: cuts at 16 bits (bf16), 13 bits (fp16), and more (fp16 subnormals). */
+static uint32_t f32_pattern(uint32_t i) {
+    static const uint32_t mantissas[] = {0,        1,        0x7fff,   0x8000,   0x8001,   0x17fff,  0x18000,
+                                         0x18001,  0x7f7fff, 0x7f8000, 0x7f8001, 0x7fffff, 0x0fff,   0x1000,
+                                         0x1001,   0x2fff,   0x3000,   0x3001,   0x7fefff, 0x7ff000, 0x7ff001,
+                                         0x3fffff, 0x400000, 0x400001, 0x200000, 0x600000, 0x100000, 0x5fffff,
+                                         0x600001, 0x2aaaaa, 0x555555, 0x123456};
+    return (i & 1u) << 31 | (i >> 6 & 0xffu) << 23 | mantissas[i >> 1 & 31u];
+}
+
+/* Writes element i of a type's list of patterns, which repeats. */
+static void put_pattern(void *to, int32_t dtype, uint32_t i) {
+    const uint32_t word = f32_pattern(i);
+    const uint16_t half = (uint16_t)i;
+    if (dtype == WEFT_F32) memcpy((char *)to + 4 * (size_t)i, &word, sizeof word);
+    else memcpy((char *)to + 2 * (size_t)i, &half, sizeof half);
+}
+
+static uint32_t bits_at(const void *data, int32_t dtype, int64_t i) {
+    uint32_t word = 0;
+    const size_t bytes = (size_t)weft_dtype_bytes(dtype);
+    memcpy(&word, (const char *)data + (size_t)i * bytes, bytes);
+    return word;
+}
+
+static bool is_nan(uint32_t bits, int32_t dtype) {
+    switch (dtype) {
+    case WEFT_BF16: return (bits & 0x7fffu) > 0x7f80u;
+    case WEFT_F16: return (bits & 0x7fffu) > 0x7c00u;
+    default: return (bits & 0x7fffffffu) > 0x7f800000u;
+    }
+}
+
+/* A pair of types: the input, the expected result, and the device's result. */
+typedef struct pair {
+    int32_t from, to;
+    char *numbers, *want, *got; /* [PATTERNS] */
+    weft_ref source, target;
+    weft_stream *stream;
+} pair;
+
+static weft_status judge_numbers(const pair *p, int64_t first, int64_t n, weft_error *err) {
+    for (int64_t i = 0; i < PATTERNS; i++) {
+        const uint32_t got = bits_at(p->got, p->to, i), given = bits_at(p->numbers, p->from, first + i % PATTERNS);
+        const bool is_in = i < n;
+        const uint32_t want = is_in ? bits_at(p->want, p->to, first + i)
+                                    : GUARD * (p->to == WEFT_F32 ? 0x01010101u : 0x0101u);
+        if (got == want || (is_in && is_nan(got, p->to) && is_nan(want, p->to))) continue;
+        if (!is_in)
+            return WEFT_BROKEN(err, "convert of %lld elements from %s to %s writes element %lld as well", (long long)n,
+                               weft_dtype_name(p->from), weft_dtype_name(p->to), (long long)i);
+        return WEFT_BROKEN(err,
+                           "convert of %lld elements from %s to %s makes 0x%x of 0x%x, in element %lld, and "
+                           "should make 0x%x: to the nearest, ties to even",
+                           (long long)n, weft_dtype_name(p->from), weft_dtype_name(p->to), (unsigned)got,
+                           (unsigned)given, (long long)i, (unsigned)want);
+    }
+    return WEFT_OK;
+}
+
+/* Converts n elements, starting at element `first`, to the start of the target. */
+static weft_status convert_some(weft_bench *b, const pair *p, int64_t first, int64_t n, weft_error *err) {
+    const int64_t bytes = PATTERNS * weft_dtype_bytes(p->to);
+    const weft_ref from = {p->source.buffer, p->source.offset + first * weft_dtype_bytes(p->from)};
+    weft_status status;
+    memset(p->got, GUARD, (size_t)bytes);
+    WEFT_PLUGIN_CALL(status, b->kernels, write, err, b->device, p->stream, p->target, p->got, bytes);
+    if (status == WEFT_OK)
+        WEFT_PLUGIN_CALL(status, b->kernels, convert, err, b->device, p->stream, p->target, p->to, from, p->from, n);
+    if (status == WEFT_OK)
+        WEFT_PLUGIN_CALL(status, b->kernels, read, err, b->device, p->stream, p->got, p->target, bytes);
+    return status == WEFT_OK ? judge_numbers(p, first, n, err) : status;
+}
+
+/* Uploads the input. Both operands start at an element offset that is not aligned for wider words. */
+static weft_status put_pair(weft_bench *b, pair *p, weft_error *err) {
+    const int64_t from_bytes = weft_dtype_bytes(p->from), to_bytes = weft_dtype_bytes(p->to);
+    weft_status status = weft_bench_take(b, &p->source, (PATTERNS + 1) * from_bytes, err);
+    if (status == WEFT_OK) status = weft_bench_take(b, &p->target, (PATTERNS + 3) * to_bytes, err);
+    if (status != WEFT_OK) return status;
+    p->source.offset += from_bytes, p->target.offset += 3 * to_bytes;
+    for (uint32_t i = 0; i < PATTERNS; i++) put_pattern(p->numbers, p->from, i);
+    weft_convert(p->want, p->to, p->numbers, p->from, PATTERNS);
+    WEFT_PLUGIN_CALL(status, b->kernels, write, err, b->device, p->stream, p->source, p->numbers,
+                     PATTERNS * from_bytes);
+    return status;
+}
+
+static weft_status convert_pair(weft_bench *b, pair *p, weft_error *err) {
+    static const struct {
+        int64_t first, n;
+    } calls[] = {{0, 0}, {0, 1}, {5, 7}, {1023, 1}, {32765, 1027}, {1, PATTERNS - 1}, {0, PATTERNS}};
+    weft_status status = put_pair(b, p, err);
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0] && status == WEFT_OK; i++)
+        status = convert_some(b, p, calls[i].first, calls[i].n, err);
+    if (status == WEFT_OK)
+        WEFT_PLUGIN_CALL(status, b->kernels, read, err, b->device, p->stream, p->got, p->source,
+                         PATTERNS * weft_dtype_bytes(p->from));
+    if (status == WEFT_OK && memcmp(p->got, p->numbers, (size_t)(PATTERNS * weft_dtype_bytes(p->from))) != 0)
+        status = WEFT_BROKEN(err, "convert from %s to %s changes its input", weft_dtype_name(p->from),
+                             weft_dtype_name(p->to));
+    weft_bench_release(b);
+    return status;
+}
+
+/* Checks that other types are rejected, because a conversion without effect would go unnoticed. */
+static weft_status refuse_type(weft_bench *b, const pair *p, int32_t to, int32_t from, weft_error *err) {
+    weft_error said = WEFT_ERROR_INIT;
+    const weft_doing before = weft_plugin_enter(b->kernels, "convert");
+    const weft_status status = b->kernels->convert(b->device, NULL, p->target, to, p->source, from, 4, &said);
+    (void)weft_plugin_leave(before, WEFT_OK, NULL);
+    if (status == WEFT_OK)
+        return WEFT_BROKEN(err, "convert from type %d to type %d is WEFT_OK; it is among fp32, bf16 and fp16", from,
+                           to);
+    return said.text[0] != '\0' ? WEFT_OK : WEFT_BROKEN(err, "convert rejects another type without an error message");
+}
+
+static weft_status refuse_types(weft_bench *b, weft_error *err) {
+    static const int32_t others[] = {WEFT_I32, WEFT_I64, WEFT_F64, -1, 1 << 20};
+    pair p = {0};
+    weft_status status = weft_bench_take(b, &p.source, 64, err);
+    if (status == WEFT_OK) status = weft_bench_take(b, &p.target, 64, err);
+    for (size_t i = 0; i < sizeof others / sizeof others[0] && status == WEFT_OK; i++) {
+        status = refuse_type(b, &p, others[i], WEFT_F32, err);
+        if (status == WEFT_OK) status = refuse_type(b, &p, WEFT_F32, others[i], err);
+    }
+    weft_bench_release(b);
+    return status;
+}
+
+/* Runs all pairs, alternating between the device's first stream and another one. */
+static weft_status convert_pairs(weft_bench *b, char *memory, weft_stream *other, weft_error *err) {
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < N_TYPES * N_TYPES && status == WEFT_OK; i++) {
+        pair p = {.from = types[i / N_TYPES],
+                  .to = types[i % N_TYPES],
+                  .numbers = memory,
+                  .want = memory + 4 * PATTERNS,
+                  .got = memory + 8 * PATTERNS,
+                  .stream = i % 2 == 0 ? NULL : other};
+        status = convert_pair(b, &p, err);
+    }
+    return status == WEFT_OK ? refuse_types(b, err) : status;
+}
+
+weft_status weft_bench_converts(weft_bench *b, weft_error *err) {
+    char *memory = malloc(12 * PATTERNS);
+    weft_stream *other = NULL;
+    weft_status status = memory != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for numbers");
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, stream_create, err, b->device, &other);
+    if (status == WEFT_OK) status = convert_pairs(b, memory, other, err);
+    if (other != NULL) WEFT_PLUGIN_TELL(b->kernels, stream_destroy, b->device, other);
+    free(memory);
+    return status;
+}
+
 static weft_status open_bench(weft_bench *out, const weft_plugin_under_test *tested, uint8_t poison, weft_error *err) {
     return weft_bench_open(out, weft_plugin_under_test_table(tested, device), weft_plugin_under_test_host(poison),
                            tested->config, err);
 }
 
-/* A trial of the device alone. */
+/* Runs a test that needs only the device. */
 static weft_status try_alone(const weft_plugin_under_test *tested, weft_status (*trial)(weft_bench *b, weft_error *err),
                              weft_error *err) {
     weft_bench b;
@@ -53,7 +361,7 @@ static weft_status serves_by_tables(weft_plugin_under_test *tested, weft_error *
 
 /* ---- kernels ---- */
 
-/* What a call's results are, as the device holds them; owned. */
+/* Results of a call, as read from the device; owned. */
 typedef struct outcome {
     void *results[WEFT_CALL_OPERANDS];
 } outcome;
@@ -62,7 +370,7 @@ static void free_outcome(outcome *self) {
     for (int i = 0; i < WEFT_CALL_OPERANDS; i++) free(self->results[i]);
 }
 
-/* Results and workspace hold the poison before it where nothing is said of them. */
+/* Uploads an operand. Results and workspace without initial content are filled with the poison byte. */
 static weft_status put(weft_bench *b, weft_ref *out, const void *data, int64_t bytes, uint8_t poison, weft_error *err) {
     void *filled = NULL;
     weft_status status = weft_bench_take(b, out, bytes, err);
@@ -87,7 +395,7 @@ static weft_status put_operands(weft_bench *b, weft_device_call *call, weft_ref 
     return status;
 }
 
-/* In a crash the slot is told as the plugin's, and the call as what it was asked. */
+/* Invokes a kernel. Records the slot and the call, so that a crash report names them. */
 static weft_status invoke(const weft_kernel_run *run, weft_device_call *call, const weft_kernel *kernel,
                           weft_error *err) {
     const weft_doing before = weft_plugin_enter(run->kernels, kernel->name);
@@ -105,14 +413,13 @@ static weft_status run_kernel(weft_bench *b, weft_device_call *call, const weft_
     weft_ref workspace = {NULL, 0};
     weft_status status = WEFT_OK;
     if (room < 0 || room > (int64_t)1 << 28)
-        return WEFT_BROKEN(err, "%s asks for %lld bytes of workspace", kernel->name, (long long)room);
+        return WEFT_BROKEN(err, "%s requests %lld bytes of workspace", kernel->name, (long long)room);
     if (kernel->workspace != NULL && kernel->workspace(&run, &call->args.kernel) != room)
-        return WEFT_BROKEN(err,
-                           "%s asks for other bytes of workspace when it is asked again: a plan asks once, and the "
-                           "step has no more",
-                           kernel->name);
+        return WEFT_BROKEN(
+            err, "%s requests a different workspace on a second call: a plan calls it once, and the step has that size",
+            kernel->name);
     if (room > 0) status = put(b, &workspace, NULL, room, poison, err);
-    if (room > 0) workspace.offset = 0; /* as a buffer of its own begins */
+    if (room > 0) workspace.offset = 0; /* aligned like a buffer of its own */
     if (kernel->workspace != NULL) memcpy((char *)&call->args + kernel->workspace_field, &workspace, sizeof workspace);
     if (status == WEFT_OK) status = how(&run, call, kernel, err);
     if (status != WEFT_OK) (void)weft_error_prefix(err, "%s: ", kernel->name);
@@ -139,7 +446,7 @@ static weft_status get_results(weft_bench *b, const weft_device_call *call, cons
     return status;
 }
 
-/* WEFT_E_UNSUPPORTED: the device lacks it. */
+/* Runs a call. WEFT_E_UNSUPPORTED: the device lacks the kernel. */
 static weft_status perform(weft_bench *b, weft_device_call *call, outcome *out, uint8_t poison, invoke_fn *how,
                            weft_error *err) {
     weft_ref refs[WEFT_CALL_OPERANDS];
@@ -163,14 +470,14 @@ static double number_at(const void *data, int32_t dtype, int64_t i) {
     return (double)x;
 }
 
-/* Of a result, in a pass of a type: three bits of either. */
+/* Returns the relative tolerance for a result type in a pass of a type: three bits of the coarser type. */
 static double rounding(int32_t result, int32_t pass) {
     if (result == WEFT_BF16) return 1.0 / 64;
     if (pass == WEFT_BF16) return 1e-2;
     return result == WEFT_F16 || pass == WEFT_F16 ? 1.0 / 256 : 1e-4;
 }
 
-/* Of what a call reads. */
+/* Returns the largest magnitude among the operands that a call reads. */
 static double largest_read(const weft_device_call *call) {
     double largest = 0;
     for (int k = 0; k < call->n; k++) {
@@ -181,8 +488,9 @@ static double largest_read(const weft_device_call *call) {
     return largest;
 }
 
-/* Within rounding of the largest: what cancels is no smaller. A result that is nothing but what is left of numbers that
- * cancel, as the gradient of a softmax over one place, is held against what went in. */
+/* Compares within rounding of the largest value, because cancellation does not reduce the error. Where only the
+ * remainder of a cancellation is left (the gradient of a softmax over one position), the tolerance is relative to the
+ * inputs. */
 static weft_status compare(const weft_device_call *call, const outcome *got, const outcome *want, weft_error *err) {
     for (int k = 0; k < call->n; k++) {
         const weft_call_operand *o = &call->operands[k];
@@ -202,7 +510,7 @@ static weft_status compare(const weft_device_call *call, const outcome *got, con
 
 typedef weft_status judge_fn(weft_bench *b, weft_bench *own, weft_device_call *call, weft_error *err);
 
-/* Whether it says that its kernels take activations of the type. */
+/* True if the device reports support for activations of the type. */
 static bool says_it_takes(const weft_bench *b, int32_t dtype) {
     weft_device_info info = {.struct_size = (uint32_t)sizeof info};
     WEFT_PLUGIN_TELL(b->kernels, info, b->device, &info);
@@ -216,7 +524,7 @@ static weft_status judge_in(weft_bench *b, weft_bench *own, int32_t dtype, judge
         status = judge(b, own, &call, err);
         if (status == WEFT_E_UNSUPPORTED) {
             err->code = WEFT_E_PLUGIN;
-            status = weft_error_prefix(err, "its info says that it takes %s: ", weft_dtype_name(dtype));
+            status = weft_error_prefix(err, "its info lists %s as supported: ", weft_dtype_name(dtype));
         }
         weft_device_call_free(&call);
     }
@@ -230,7 +538,7 @@ static weft_status judge_all(weft_bench *b, weft_bench *own, judge_fn *judge, we
     return status;
 }
 
-static weft_status judge_numbers(weft_bench *b, weft_bench *own, weft_device_call *call, weft_error *err) {
+static weft_status check_numbers(weft_bench *b, weft_bench *own, weft_device_call *call, weft_error *err) {
     outcome got = {{0}}, want = {{0}};
     weft_status status = perform(b, call, &got, 0xff, invoke, err);
     if (status == WEFT_OK) {
@@ -247,12 +555,12 @@ static weft_status same_bits(const weft_device_call *call, const outcome *one, c
     for (int k = 0; k < call->n; k++) {
         const weft_call_operand *o = &call->operands[k];
         if (o->is_result && memcmp(one->results[k], two->results[k], (size_t)weft_dtype_span(o->dtype, o->n)) != 0)
-            return WEFT_BROKEN(err, "%s gives other bits in %s %s", call->name, o->name, when);
+            return WEFT_BROKEN(err, "%s returns different bits in %s %s", call->name, o->name, when);
     }
     return WEFT_OK;
 }
 
-/* The same call twice on one device, with other bytes in its memory or called in another way the second time. */
+/* Runs a call again with other bytes in memory or another way of calling, and compares the bits. */
 static weft_status check_accumulate(weft_bench *b, weft_device_call *call, uint8_t poison, invoke_fn *second,
                                     const char *when, weft_error *err) {
     outcome one = {{0}}, two = {{0}};
@@ -266,7 +574,7 @@ static weft_status check_accumulate(weft_bench *b, weft_device_call *call, uint8
 
 static weft_status judge_bits(weft_bench *b, weft_bench *own, weft_device_call *call, weft_error *err) {
     (void)own;
-    return check_accumulate(b, call, 0x11, invoke, "when its memory held something else before", err);
+    return check_accumulate(b, call, 0x11, invoke, "with different previous content of its memory", err);
 }
 
 static weft_status judge_device(weft_plugin_under_test *tested, judge_fn *judge, weft_error *err) {
@@ -285,16 +593,16 @@ static weft_status judge_device(weft_plugin_under_test *tested, judge_fn *judge,
 }
 
 static weft_status computes(weft_plugin_under_test *tested, weft_error *err) {
-    return judge_device(tested, judge_numbers, err);
+    return judge_device(tested, check_numbers, err);
 }
 
 static weft_status repeats(weft_plugin_under_test *tested, weft_error *err) {
     return judge_device(tested, judge_bits, err);
 }
 
-/* ---- in a later host ---- */
+/* ---- newer-ABI host ---- */
 
-/* A kernel's arguments with something behind their end, as `filler`: its answer. */
+/* Invokes a kernel with arguments that extend beyond its struct, filled with `filler`. */
 static weft_status invoke_longer(const weft_kernel_run *run, const weft_device_call *call, const weft_kernel *kernel,
                                  uint8_t filler, weft_error *err) {
     uint32_t size;
@@ -308,18 +616,18 @@ static weft_status invoke_longer(const weft_kernel_run *run, const weft_device_c
     return status;
 }
 
-/* Zeros ask for nothing. */
+/* Checks that zeros after the known arguments change no result. */
 static weft_status asks_nothing_more(const weft_kernel_run *run, const weft_device_call *call,
                                      const weft_kernel *kernel, weft_error *err) {
     const weft_doing before = weft_plugin_enter(run->kernels, kernel->name);
     const weft_status status = weft_plugin_leave(before, invoke_longer(run, call, kernel, 0, err), err);
     if (status == WEFT_OK || status == WEFT_E_UNSUPPORTED) return status;
     err->code = WEFT_E_PLUGIN;
-    return weft_error_prefix(err, "a later host's %s, whose arguments are longer and zero there, is refused: ",
+    return weft_error_prefix(err, "a newer host's %s, with longer arguments that are zero there, is rejected: ",
                              kernel->name);
 }
 
-/* What is asked for and not understood would be lost. */
+/* Checks that unknown non-zero arguments are rejected, because ignoring them would lose a request. */
 static weft_status asks_something_more(const weft_kernel_run *run, const weft_device_call *call,
                                        const weft_kernel *kernel, weft_error *err) {
     weft_error said = WEFT_ERROR_INIT;
@@ -328,15 +636,15 @@ static weft_status asks_something_more(const weft_kernel_run *run, const weft_de
     (void)weft_plugin_leave(before, WEFT_OK, NULL);
     if (status == WEFT_OK)
         return WEFT_BROKEN(err,
-                           "%s takes arguments that ask for something behind their end, as SDK 1.0 has it, and does "
-                           "without: it refuses them, by weft_struct_known",
+                           "%s accepts arguments that request a feature beyond the end of SDK 1.0, and ignores it. "
+                           "Fix: reject them with weft_struct_known",
                            kernel->name);
     return said.text[0] == '\0'
-               ? WEFT_BROKEN(err, "%s refuses arguments that ask for more without a sentence", kernel->name)
+               ? WEFT_BROKEN(err, "%s rejects arguments with unknown requests without an error message", kernel->name)
                : WEFT_OK;
 }
 
-/* None is shorter than in SDK 1.0: what is missing would be read from behind the end. */
+/* Checks that a struct shorter than in SDK 1.0 is rejected, because its fields would be read out of bounds. */
 static weft_status asks_less(const weft_kernel_run *run, const weft_device_call *call, const weft_kernel *kernel,
                              weft_error *err) {
     const uint32_t shorter = WEFT_SHORTER_BYTES;
@@ -348,12 +656,10 @@ static weft_status asks_less(const weft_kernel_run *run, const weft_device_call 
     status = kernel->invoke(run, &asked.args.kernel, &said);
     (void)weft_plugin_leave(before, WEFT_OK, NULL);
     if (status == WEFT_OK)
-        return WEFT_BROKEN(err,
-                           "%s takes arguments that are shorter than SDK 1.0 has them: it refuses them, by "
-                           "WEFT_WHOLE",
+        return WEFT_BROKEN(err, "%s accepts arguments shorter than SDK 1.0. Fix: reject them with WEFT_WHOLE",
                            kernel->name);
     return said.text[0] == '\0'
-               ? WEFT_BROKEN(err, "%s refuses arguments that are too short without a sentence", kernel->name)
+               ? WEFT_BROKEN(err, "%s rejects arguments that are too short without an error message", kernel->name)
                : WEFT_OK;
 }
 
@@ -368,7 +674,7 @@ static weft_status invoke_later(const weft_kernel_run *run, weft_device_call *ca
 
 static weft_status judge_longer(weft_bench *b, weft_bench *own, weft_device_call *call, weft_error *err) {
     (void)own;
-    return check_accumulate(b, call, 0xff, invoke_later, "in a later host, whose structs are longer", err);
+    return check_accumulate(b, call, 0xff, invoke_later, "in a newer host, with longer structs", err);
 }
 
 static weft_status judge_info(const weft_bench *b, weft_error *err) {
@@ -382,7 +688,7 @@ static weft_status judge_info(const weft_bench *b, weft_error *err) {
     return weft_newer_abi_check(WEFT_OK, memcmp(&plain, &answered, sizeof plain) == 0, "facts in info", err);
 }
 
-/* ---- a device's optional tables in a later host ---- */
+/* ---- optional tables of a device in a newer-ABI host ---- */
 
 static weft_status ask_roofline(const weft_bench *b, const weft_device_roofline *roofline, uint32_t bytes,
                                 uint8_t filler, weft_error *err) {
@@ -400,9 +706,9 @@ static weft_status ask_roofline(const weft_bench *b, const weft_device_roofline 
 
 static weft_status must_refuse(weft_status status, const weft_error *said, const char *what, weft_error *err) {
     if (status == WEFT_OK)
-        return WEFT_BROKEN(err, "%s takes a weft_roofline_product that %s", WEFT_DEVICE_ROOFLINE, what);
+        return WEFT_BROKEN(err, "%s accepts a weft_roofline_product that %s", WEFT_DEVICE_ROOFLINE, what);
     if (said->text[0] != '\0') return WEFT_OK;
-    return WEFT_BROKEN(err, "%s refuses a weft_roofline_product that %s without a sentence", WEFT_DEVICE_ROOFLINE,
+    return WEFT_BROKEN(err, "%s rejects a weft_roofline_product that %s without an error message", WEFT_DEVICE_ROOFLINE,
                        what);
 }
 
@@ -412,14 +718,14 @@ static weft_status judge_roofline(const weft_bench *b, weft_error *err) {
     weft_status status = WEFT_OK;
     if (roofline == NULL) return WEFT_OK;
     status = must_refuse(ask_roofline(b, roofline, 0, WEFT_NEWER_ABI_PATTERN, &said), &said,
-                         "asks for more than it knows", err);
+                         "requests an unknown feature", err);
     if (status == WEFT_OK)
         status = must_refuse(ask_roofline(b, roofline, WEFT_SHORTER_BYTES, 0, &short_said), &short_said,
                              "is shorter than SDK 1.0 has it", err);
     return status == WEFT_OK ? ask_roofline(b, roofline, 0, 0, err) : status;
 }
 
-/* Of all calls before it. */
+/* Validates the kernel choices recorded by all previous calls. */
 static weft_status judge_choices(const weft_bench *b, weft_error *err) {
     const weft_device_choices *choices = weft_device_find(b->kernels, b->device, WEFT_DEVICE_CHOICES);
     const int64_t n = choices == NULL ? 0 : choices->count(b->device);
@@ -468,7 +774,7 @@ static weft_status works_later(weft_plugin_under_test *tested, weft_error *err) 
     return status;
 }
 
-/* Its memory is the host's: its heap holds what it keeps, and not what a card's libraries do behind streams. */
+/* True if device memory is host memory. Heap usage is then meaningful; a GPU's libraries allocate in the background. */
 static bool shares_machine(const weft_bench *b) {
     weft_device_info info = {.struct_size = (uint32_t)sizeof info};
     WEFT_PLUGIN_TELL(b->kernels, info, b->device, &info);
@@ -484,9 +790,9 @@ static weft_status come_and_go(weft_plugin_under_test *tested, weft_error *err) 
     return status;
 }
 
-static weft_bench open_device; /* of the rule, while its kernels are called */
+static weft_bench open_device; /* device of the rule while its kernels are called */
 
-/* By the smallest call of each. */
+/* Calls each kernel with its smallest call. */
 static weft_status call_kernels(weft_plugin_under_test *tested, weft_error *err) {
     weft_status status = WEFT_OK;
     weft_device_call call;
@@ -500,7 +806,7 @@ static weft_status call_kernels(weft_plugin_under_test *tested, weft_error *err)
     return status;
 }
 
-/* A device that comes and goes, and one whose kernels are called again and again. */
+/* Checks memory for a device that is created and destroyed, and for one whose kernels run repeatedly. */
 static weft_status gives_back(weft_plugin_under_test *tested, weft_error *err) {
     weft_status status = weft_plugin_under_test_gives_back(tested, come_and_go, err);
     if (status == WEFT_OK) status = open_bench(&open_device, tested, WEFT_POISON_ONE, err);
@@ -511,13 +817,13 @@ static weft_status gives_back(weft_plugin_under_test *tested, weft_error *err) {
 }
 
 const weft_rule weft_rules_device[] = {
-    {"R100", "device", "moves the bytes that it is told to, and no others", moves_bytes, false},
-    {"R101", "device", "keeps the order of streams that events give", keeps_order, false},
-    {"R102", "device", "computes what this project's CPU device does, over odd shapes", computes, false},
-    {"R103", "device", "gives the same bits whatever its memory held before", repeats, false},
-    {"R104", "device", "gives its memory back", gives_back, false},
-    {"R105", "device", "computes the same for a host whose structs are longer, and refuses what it does not know",
+    {"R100", "device", "copies the requested bytes, and no others", moves_bytes, false},
+    {"R101", "device", "keeps the order of streams that events define", keeps_order, false},
+    {"R102", "device", "computes the results of this project's CPU device, over odd shapes", computes, false},
+    {"R103", "device", "gives the same bits for any previous content of its memory", repeats, false},
+    {"R104", "device", "frees its memory", gives_back, false},
+    {"R105", "device", "computes the same with a host that has longer structs, and rejects unknown arguments",
      works_later, false},
-    {"R106", "device", "converts numbers into another type, to the nearest, ties to even", converts, false},
-    {"R107", "device", "does by its optional tables what they are there for", serves_by_tables, false},
+    {"R106", "device", "converts between element types, to nearest, ties to even", converts, false},
+    {"R107", "device", "implements its optional tables", serves_by_tables, false},
     {NULL, NULL, NULL, NULL, false}};

@@ -1,7 +1,6 @@
-/* host/tools/check/device_tables.c: what a device's optional tables are there for, each tried where it has it. */
-#include "tools/check/device_bench.h"
+/* host/tools/check/device_tables.c: tests the optional tables of a device, each if present. */
+#include "tools/check/device_calls.h"
 
-#include "plugin/device_queries.h"
 #include "plugin/enter.h"
 #include "tools/check/rule.h"
 
@@ -41,9 +40,9 @@ static weft_status holds(weft_bench *b, weft_ref at, const uint8_t *want, const 
     return status == WEFT_OK ? expect(got, want, BYTES, after, err) : status;
 }
 
-/* ---- copies that nobody waits for ---- */
+/* ---- asynchronous copies ---- */
 
-/* An event behind all of the stream is reached at last, stays until then, and ends in `await`. */
+/* Checks that an instruction at the end of a stream completes, stays complete, and returns from `await`. */
 static weft_status reach(weft_bench *b, const weft_device_transfer *t, weft_stream *s, weft_error *err) {
     weft_event *event = NULL;
     int32_t is = 0;
@@ -55,7 +54,8 @@ static weft_status reach(weft_bench *b, const weft_device_transfer *t, weft_stre
         if (is == 0) (void)sched_yield();
     }
     if (status == WEFT_OK && (is != 1 || t->reached(b->device, event, err) != 1))
-        return WEFT_BROKEN(err, "reached of an event is %d, and is asked again: it is 0 or 1, and 1 from then on", is);
+        return WEFT_BROKEN(err, "reached of an event returns %d at first. Allowed: 0 or 1, and 1 on each later call",
+                           is);
     if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, synchronize, err, b->device, s);
     return status == WEFT_OK ? t->await(b->device, event, err) : status;
 }
@@ -73,7 +73,7 @@ static weft_status send_and_bring(weft_bench *b, const weft_device_transfer *t, 
     if (status == WEFT_OK) status = t->upload(b->device, s, at, down, 0, err);
     if (status == WEFT_OK) status = reach(b, t, s, err);
     if (status != WEFT_OK) return status;
-    memset(up, 0x77, BYTES); /* the event was reached: it is the host's again */
+    memset(up, 0x77, BYTES); /* the instruction has completed, so the host may write the buffer */
     status = t->download(b->device, s, down, (weft_ref){at.buffer, at.offset + 3}, BYTES - 3, err);
     if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, record_event, err, b->device, s, &event);
     if (status == WEFT_OK) status = t->await(b->device, event, err);
@@ -90,7 +90,7 @@ static weft_status judge_transfer(weft_bench *b, const weft_device_transfer *t, 
     for (int i = 0; i < 2 && status == WEFT_OK; i++) {
         status = t->take(b->device, &memory[i], BYTES, err);
         if (status == WEFT_OK && (memory[i] == NULL || (uintptr_t)memory[i] % 4096 != 0))
-            status = WEFT_BROKEN(err, "take gives memory that is not aligned to 4 KiB");
+            status = WEFT_BROKEN(err, "take returns memory that is not aligned to 4 KiB");
     }
     if (status == WEFT_OK) status = send_and_bring(b, t, memory[0], memory[1], NULL, err);
     if (status == WEFT_OK) status = send_and_bring(b, t, memory[1], memory[0], other, err);
@@ -100,14 +100,14 @@ static weft_status judge_transfer(weft_bench *b, const weft_device_transfer *t, 
     return status;
 }
 
-/* ---- a step recorded and replayed ---- */
+/* ---- graph capture and replay ---- */
 
 typedef struct recorded_step {
     weft_ref x, y;
     weft_stream *other;
 } recorded_step;
 
-/* y = x, and a stretch of it filled: by two streams that wait for each other. */
+/* Queues y = x and a fill of one range, in two streams that wait for each other. */
 static weft_status queue_step(weft_bench *b, const recorded_step *at, weft_error *err) {
     weft_event *event = NULL;
     weft_status status;
@@ -126,7 +126,7 @@ static void make_step(uint8_t *out, uint32_t seed) {
     for (int i = 0; i < 4 * WORDS; i++) out[i] = (uint8_t)(1 + i % 4);
 }
 
-/* A replay reads what is there then, and is ordered in the stream that it is given. */
+/* Replays a graph. The replay must read current memory and run in order in the given stream. */
 static weft_status replay(weft_bench *b, const weft_device_capture *c, weft_captured_graph *captured_graph,
                           const recorded_step *at, weft_stream *s, uint32_t seed, weft_error *err) {
     uint8_t bytes[BYTES];
@@ -141,7 +141,7 @@ static weft_status replay(weft_bench *b, const weft_device_capture *c, weft_capt
     return status == WEFT_OK ? holds(b, at->y, bytes, "a replay of a copy and a fill", err) : status;
 }
 
-/* *captured graph NULL: it is nothing that can be recorded. */
+/* Captures a step. *captured graph is NULL if the step cannot be captured. */
 static weft_status record(weft_bench *b, const weft_device_capture *c, weft_captured_graph **captured_graph,
                           const recorded_step *at, weft_error *err) {
     uint8_t before[BYTES];
@@ -156,12 +156,12 @@ static weft_status record(weft_bench *b, const weft_device_capture *c, weft_capt
     ended = c->end(b->device, NULL, captured_graph, err);
     if (status == WEFT_OK && ended == WEFT_E_UNSUPPORTED) return WEFT_OK;
     if (status == WEFT_OK) status = ended;
-    if (status == WEFT_OK && *captured_graph == NULL) status = WEFT_BROKEN(err, "end gives no captured graph");
-    return status == WEFT_OK ? holds(b, at->y, before, "a step that was recorded and has to run in a replay alone", err)
+    if (status == WEFT_OK && *captured_graph == NULL) status = WEFT_BROKEN(err, "end returns no captured graph");
+    return status == WEFT_OK ? holds(b, at->y, before, "a step that was captured and must run only in a replay", err)
                              : status;
 }
 
-/* After a call that is refused `end` gives no captured graph, and all is as before. */
+/* Checks that `end` returns no graph after a rejected call, and that the state is as before. */
 static weft_status refuse_read(weft_bench *b, const weft_device_capture *c, const recorded_step *at, weft_error *err) {
     weft_error said = WEFT_ERROR_INIT, unheard = WEFT_ERROR_INIT;
     weft_captured_graph *none = NULL;
@@ -175,11 +175,10 @@ static weft_status refuse_read(weft_bench *b, const weft_device_capture *c, cons
     if (asked == WEFT_OK) asked = b->kernels->read(b->device, NULL, &byte, at->y, 1, &said);
     ended = c->end(b->device, NULL, &none, &unheard);
     if (asked == WEFT_OK || ended == WEFT_OK || none != NULL)
-        return WEFT_BROKEN(err,
-                           "a read while a step is recorded is %s, and end then gives %s: it is refused, and "
-                           "there is no captured graph",
-                           asked == WEFT_OK ? "WEFT_OK" : "refused", none != NULL ? "one" : "none");
-    return holds(b, at->y, before, "a captured graph that was given up", err);
+        return WEFT_BROKEN(
+            err, "a read during capture is %s, and end then returns %s: it must be rejected, without a captured graph",
+            asked == WEFT_OK ? "WEFT_OK" : "refused", none != NULL ? "one" : "none");
+    return holds(b, at->y, before, "a captured graph that was discarded", err);
 }
 
 static weft_status judge_capture(weft_bench *b, const weft_device_capture *c, weft_error *err) {
@@ -200,7 +199,7 @@ static weft_status judge_capture(weft_bench *b, const weft_device_capture *c, we
     return status;
 }
 
-/* ---- a step counted ---- */
+/* ---- dry run ---- */
 
 static int64_t total(const weft_bench *b, const weft_device_dry_run *d) {
     weft_dry_counts counts = {.struct_size = (uint32_t)sizeof counts};
@@ -250,11 +249,12 @@ static weft_status judge_dry_run(weft_bench *b, const weft_device_dry_run *d, we
                              "a dry run counts %lld calls of a fill, a copy and a conversion, and %lld the "
                              "second time",
                              (long long)counted[0], (long long)counted[1]);
-    if (status == WEFT_OK) status = expect(to, pattern, BYTES, "a read in a dry run, which leaves its `to`", err);
-    return status == WEFT_OK ? holds(b, at, before, "a dry run, which changes nothing", err) : status;
+    if (status == WEFT_OK)
+        status = expect(to, pattern, BYTES, "a read in a dry run, which does not change its `to`", err);
+    return status == WEFT_OK ? holds(b, at, before, "a dry run, which changes no memory", err) : status;
 }
 
-/* ---- threads, addresses, and what the machine could give ---- */
+/* ---- threads, addresses and machine peaks ---- */
 
 static int32_t threads(const weft_bench *b) {
     weft_device_info info = {.struct_size = (uint32_t)sizeof info};
@@ -269,7 +269,7 @@ static weft_status judge_team(weft_bench *b, const weft_device_team *t, weft_err
         const weft_status status = t->resize(b->device, sizes[i], err);
         if (status != WEFT_OK) return status;
         if (threads(b) != sizes[i])
-            return WEFT_BROKEN(err, "after resize to %d of its %d threads info says %d", sizes[i], all, threads(b));
+            return WEFT_BROKEN(err, "after resize to %d of its %d threads info returns %d", sizes[i], all, threads(b));
     }
     return WEFT_OK;
 }
@@ -281,9 +281,9 @@ static weft_status judge_addresses(weft_bench *b, const weft_device_native *t, w
     if (status != WEFT_OK) return status;
     one = t->address(b->device, at, BYTES);
     if (one == NULL || t->address(b->device, (weft_ref){at.buffer, at.offset + 16}, 1) != (const void *)(one + 16))
-        return WEFT_BROKEN(err, "address of byte 16 of what it was asked for is not 16 bytes behind that of byte 0");
+        return WEFT_BROKEN(err, "address of byte 16 of a buffer is not 16 bytes after the address of byte 0");
     if (t->address(b->device, at, (int64_t)1 << 40) != NULL)
-        return WEFT_BROKEN(err, "address gives one for 2^40 bytes, which do not all lie in the buffer");
+        return WEFT_BROKEN(err, "address returns an address for 2^40 bytes, which exceed the buffer");
     return WEFT_OK;
 }
 
@@ -294,7 +294,7 @@ static weft_status judge_native(weft_bench *b, const weft_device_native *t, weft
     if (t->index(b->device) < 0) return WEFT_BROKEN(err, "index is %d", t->index(b->device));
     WEFT_PLUGIN_CALL(status, b->kernels, stream_create, err, b->device, &other);
     if (status == WEFT_OK && t->stream(b->device, NULL) == t->stream(b->device, other))
-        status = WEFT_BROKEN(err, "stream gives the same handle for the first stream and for another one");
+        status = WEFT_BROKEN(err, "stream returns the same handle for the first stream and for another one");
     if (status == WEFT_OK) status = judge_addresses(b, t, err);
     if (other != NULL) WEFT_PLUGIN_TELL(b->kernels, stream_destroy, b->device, other);
     return status;
@@ -327,7 +327,7 @@ JUDGE(team, weft_device_team)
 JUDGE(native, weft_device_native)
 JUDGE(roofline, weft_device_roofline)
 
-/* Behind size and flags there are pointers alone, and none is empty. */
+/* Checks that a table contains only non-NULL pointers after its size and flags. */
 static weft_status is_whole(const void *table, uint32_t bytes, weft_error *err) {
     uint32_t size;
     memcpy(&size, table, sizeof size);

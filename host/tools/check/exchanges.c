@@ -1,10 +1,18 @@
-/* host/tools/check/exchanges.c: see exchanges.h. */
-#include "tools/check/exchanges.h"
-
-#include "tools/check/rule.h"
+/* host/tools/check/exchanges.c: runs every collective and p2p exchange of a communicator on the ranks of a launch, with
+ * predictable numbers.
+ *
+ * Counts are 0, 1 and odd numbers. Groups are the world and two of its ranks in another order. Each exchange completes
+ * once through `wait`, once through `test` and once through `join`. Data at a wrong position and missing data are both
+ * errors. The concurrent test runs sixteen exchanges in flight together, in the world and between two of its ranks,
+ * completed in six orders. */
+#include "cli/spawn.h"
 #include "model/convert.h"
 #include "plugin/crash.h"
 #include "plugin/enter.h"
+#include "plugin/services.h"
+#include "run/process_context.h"
+#include "tools/check/newer_abi.h"
+#include "tools/check/rule.h"
 
 #include <math.h>
 #include <sched.h>
@@ -22,7 +30,7 @@ static const char *const kind_names[] = {"all_gather", "all_to_all", "reduce_sca
                                          "broadcast",  "send",       "barrier"};
 static const char *const ending_names[] = {"wait", "test", "join"};
 
-/* Ranks that exchange; place -1: this one is none of them. */
+/* A process group of the test; place -1: this rank is not a member. */
 typedef struct circle {
     weft_process_context *process_context;
     weft_comm_group *group; /* NULL: the world */
@@ -35,21 +43,21 @@ typedef struct exchange {
     ending by;
     int64_t n;
     int32_t dtype;
-    int32_t among_many; /* how many are under way at once; 0: this one alone */
-    int32_t salt;       /* makes its numbers others than those of its like */
-    int32_t tag;        /* of PAIR */
+    int32_t among_many; /* number of concurrent exchanges; 0: only this one */
+    int32_t salt;       /* distinguishes the numbers of similar exchanges */
+    int32_t tag;        /* tag of PAIR */
     weft_buffer *to, *from;
-    weft_comm_handle *handle; /* while it is under way */
-    unsigned char *want;      /* what is in `to` after, margins included */
+    weft_comm_handle *handle; /* set while in flight */
+    unsigned char *want;      /* expected content of `to` afterwards, margins included */
 } exchange;
 
-/* ---- one that does not end ---- */
+/* ---- timeout ---- */
 
-static char overdue[MOST_SAID]; /* the line, made before: a signal's handler writes it */
+static char overdue[MOST_SAID]; /* the error line, formatted in advance for the signal handler */
 
 static void give_up(int number) {
     (void)number;
-    weft_crash_crumb(NULL); /* it is the host that ends */
+    weft_crash_crumb(NULL); /* the host ends the process, not a plugin */
     if (write(STDERR_FILENO, overdue, strlen(overdue)) < 0) _exit(2);
     _exit(1);
 }
@@ -62,7 +70,7 @@ static void set_alarm(double seconds) {
 
 static void describe(char *out, size_t size, const exchange *e) {
     char many[48] = "";
-    if (e->among_many > 0) (void)snprintf(many, sizeof many, ", one of %d under way at once", (int)e->among_many);
+    if (e->among_many > 0) (void)snprintf(many, sizeof many, ", one of %d concurrent ones", (int)e->among_many);
     (void)snprintf(out, size, "%s of %lld %s among %d of %d ranks, ended by %s%s", kind_names[e->kind], (long long)e->n,
                    weft_dtype_name(e->dtype), (int)e->among->n,
                    (int)weft_process_context_size(e->among->process_context), ending_names[e->by], many);
@@ -78,7 +86,7 @@ static void watch(const exchange *e, double seconds) {
 
 /* ---- numbers ---- */
 
-/* Small whole ones, whose sums are exact in any type and order. */
+/* Returns a small integer, so that sums are exact in any type and order. */
 static double number(const exchange *e, int32_t from, int32_t to, int64_t i) {
     return (double)((7 * from + 5 * to + 3 * i + e->n + 2 * e->salt) % 13 - 6);
 }
@@ -94,7 +102,7 @@ static double sum_at(const exchange *e, int32_t to, int64_t i) {
     return sum;
 }
 
-/* Rows that come out, or go in. */
+/* Rows of the output buffer. */
 static int32_t rows_out(const exchange *e) {
     if (e->kind == BARRIER || (e->kind == PAIR && e->among->place != e->among->n - 1)) return 0;
     return e->kind == GATHER || e->kind == ALL_TO_ALL ? e->among->n : 1;
@@ -129,7 +137,7 @@ static weft_status write_bytes(const exchange *e, weft_buffer *to, const void *b
     return status;
 }
 
-/* What the two buffers hold before; `want` is left as it has to be after. */
+/* Fills both buffers, and `want` with the expected result. */
 static weft_status fill(const exchange *e, weft_error *err) {
     const bool is_root = e->kind == BROADCAST && e->among->place == e->among->n - 1;
     unsigned char *before = malloc((size_t)room_of(e));
@@ -157,14 +165,14 @@ static weft_status compare(const exchange *e, weft_error *err) {
     describe(what, sizeof what, e);
     for (int64_t i = 0; i < room_of(e) && status == WEFT_OK; i++)
         if (got[i] != e->want[i])
-            status = WEFT_BROKEN(err, "%s: byte %lld of what has come is %u, and should be %u%s", what,
+            status = WEFT_BROKEN(err, "%s: byte %lld of the result is %u, and should be %u%s", what,
                                  (long long)(i - MARGIN), got[i], e->want[i],
-                                 i < MARGIN || e->want[i] == FILLER ? ", which nothing was to touch" : "");
+                                 i < MARGIN || e->want[i] == FILLER ? ", which must stay unchanged" : "");
     free(got);
     return status;
 }
 
-/* ---- from its start to its end ---- */
+/* ---- one exchange from start to completion ---- */
 
 static weft_status begin(const exchange *e, weft_comm_handle **out, weft_error *err) {
     const weft_comm_plugin *table = e->among->process_context->comm_plugin;
@@ -202,10 +210,10 @@ static weft_status test_until_done(const exchange *e, weft_comm_handle *handle, 
         done = table->test(e->among->process_context->comm, handle, err);
         (void)weft_plugin_leave(before, WEFT_OK, NULL);
         if (done == 0 && table->poke != NULL) WEFT_PLUGIN_TELL(table, poke, e->among->process_context->comm);
-        if (done == 0) (void)sched_yield(); /* there may be more ranks than cores */
+        if (done == 0) (void)sched_yield(); /* ranks may outnumber cores */
     }
     if (done == 1) return WEFT_OK;
-    return done < 0 ? (weft_status)err->code : WEFT_BROKEN(err, "test gives %d, which is none of 1, 0 and below", done);
+    return done < 0 ? (weft_status)err->code : WEFT_BROKEN(err, "test returns %d. Allowed: 1, 0, or below", done);
 }
 
 static weft_status end(const exchange *e, weft_comm_handle *handle, weft_error *err) {
@@ -223,7 +231,7 @@ static bool is_part(const exchange *e) {
     return e->kind == PAIR ? place == 0 || place == last : place >= 0;
 }
 
-/* Both where this rank is none of its ends: nothing. */
+/* Starts or completes an exchange and names it in errors. Both skip a PAIR of which this rank is no end. */
 static weft_status begin_named(exchange *e, weft_error *err) {
     char what[MOST_SAID / 2];
     weft_status status = is_part(e) ? begin(e, &e->handle, err) : WEFT_OK;
@@ -275,9 +283,9 @@ static weft_status with_buffers(exchange *e, double seconds, weft_error *err) {
     return status;
 }
 
-/* ---- among whom ---- */
+/* ---- process groups ---- */
 
-/* Both ranks of what sends and receives. */
+/* Connects both ranks of a p2p exchange. */
 static weft_status connect_ends(const circle *among, weft_error *err) {
     const weft_process_context *p = among->process_context;
     const int32_t last = among->n - 1;
@@ -306,9 +314,9 @@ static weft_status try_each(const circle *world, const circle *ends, double seco
     return status == WEFT_OK && ends->place >= 0 ? try_among(ends, seconds, err) : status;
 }
 
-/* ---- several at once ---- */
+/* ---- concurrent exchanges ---- */
 
-/* Like beside like, with other numbers; two messages that only their tags tell apart stand side by side, first. */
+/* Similar exchanges with different numbers are adjacent. The first two are messages that differ only in their tags. */
 static const struct {
     bool is_ends;
     exchange_kind kind;
@@ -325,15 +333,15 @@ static const struct {
 
 enum { TOGETHER = sizeof together / sizeof together[0], ORDERS = 6 };
 
-/* The how manieth is ended next: in the order in which they were started, from the last to the first, and in strides
- * that leave no common factor with their number, from another one on each rank. */
+/* Returns the index of the i-th exchange to complete: in start order, in reverse order, or in strides coprime to the
+ * number of exchanges, with another first index on each rank. */
 static int32_t ended(int order, int32_t rank, int32_t i) {
     static const int32_t strides[ORDERS] = {1, -1, 3, 5, -3, 7};
     const int32_t from = order < 2 ? (order == 0 ? 0 : TOGETHER - 1) : rank + order;
     return ((from + strides[order] * i) % TOGETHER + TOGETHER) % TOGETHER;
 }
 
-/* Tags tell messages apart, but where a communicator gives them in the order in which they were sent. */
+/* Returns the i-th exchange to start. The receiver swaps the tagged messages if delivery may be out of order. */
 static int32_t started(const exchange *all, int32_t i) {
     const weft_process_context *p = all->among->process_context;
     const bool receives = all[0].among->place == all[0].among->n - 1;
@@ -382,29 +390,85 @@ static weft_status try_together(const circle *world, const circle *ends, double 
     return status;
 }
 
-/* Behind calls that have returned, as a pass asks at its end. */
+/* Checks for asynchronous errors after all calls have returned, as a pass does at its end. */
 static weft_status nothing_went_wrong(const weft_process_context *p, weft_error *err) {
     weft_status status = WEFT_OK;
     if (!WEFT_HAS(p->comm_plugin, check) || p->comm_plugin->check == NULL) return WEFT_OK;
     WEFT_PLUGIN_CALL(status, p->comm_plugin, check, err, p->comm);
-    return status == WEFT_OK ? WEFT_OK : weft_error_prefix(err, "behind exchanges that all have come: ");
+    return status == WEFT_OK ? WEFT_OK : weft_error_prefix(err, "after exchanges that all have finished: ");
 }
 
-weft_status weft_exchanges_try(weft_process_context *process_context, bool at_once, double seconds, weft_error *err) {
+/* seconds: timeout of one exchange. After it, this process prints a line about the exchange and exits, in whichever
+ * slot it hangs. [collective] */
+static weft_status weft_exchanges_try(weft_process_context *process_context, bool at_once, double seconds,
+                                      weft_error *err) {
     const int32_t size = weft_process_context_size(process_context), rank = weft_process_context_rank(process_context);
     const int32_t two[2] = {size - 1, 0};
     const circle world = {process_context, NULL, size, rank};
     circle ends = {process_context, NULL, 2, rank == size - 1 ? 0 : rank == 0 ? 1 : -1};
     weft_status status = WEFT_OK;
     if (process_context->comm == NULL || size < 2)
-        return weft_error_set(err, WEFT_E_USER, "one rank has nobody to exchange with: ask for --ranks 2 or more");
+        return weft_error_set(err, WEFT_E_USER, "one rank has no peer to exchange with. Fix: --ranks 2 or more");
     if (ends.place >= 0) status = weft_process_context_group_of(process_context, &ends.group, two, 2, err);
     if (status == WEFT_OK)
         status = at_once ? try_together(&world, &ends, seconds, err) : try_each(&world, &ends, seconds, err);
     if (status == WEFT_OK) status = nothing_went_wrong(process_context, err);
-    if (status == WEFT_OK) { /* none leaves while two still exchange */
+    if (status == WEFT_OK) { /* no rank may leave while others still communicate */
         exchange last = {.among = &world, .kind = BARRIER};
         status = with_buffers(&last, seconds, err);
     }
     return status;
 }
+
+/* `weft plugins exchange`: tests a communicator on its ranks. */
+
+static const weft_flag flags[] = {
+    {"ranks", "N", false,
+     "Number of ranks (default 3): start them on this machine, or check that a launcher started N."},
+    {"seconds", "N", false, "Time limit of one exchange (default 60)."},
+    {"at-once", NULL, false, "Start sixteen exchanges before the first one is completed."},
+    {"later", NULL, false, "Act as a newer host of the same major version, with longer structs."},
+    {NULL, NULL, false, NULL},
+};
+
+static weft_status run_exchanges(const weft_args *args, double seconds, weft_error *err) {
+    const bool later = weft_args_has(args, "later");
+    size_t n = 0;
+    const char *const *overrides = weft_args_overrides(args, &n);
+    weft_run *run = NULL;
+    weft_process_context *process_context = NULL;
+    weft_status status = weft_run_open(&run, weft_args_config(args), overrides, n, WEFT_NEEDS_ALL, err);
+    weft_part *comm = status == WEFT_OK ? &run->parts[WEFT_PART_COMM] : NULL;
+    if (comm != NULL && later && comm->loaded != NULL) comm->loaded = weft_newer_abi_loaded(comm->loaded);
+    if (status == WEFT_OK) status = weft_process_context_open(&process_context, run, err);
+    if (status == WEFT_OK) status = weft_exchanges_try(process_context, weft_args_has(args, "at-once"), seconds, err);
+    if (status == WEFT_OK && later) status = weft_newer_abi_check(WEFT_OK, true, "", err);
+    weft_process_context_close(process_context, status != WEFT_OK);
+    weft_run_close(run);
+    return status;
+}
+
+static weft_exit run_exchange(const weft_args *args, weft_error *err) {
+    weft_exit launched = WEFT_EXIT_DONE;
+    int64_t ranks = 0;
+    double seconds = 0;
+    if (!weft_args_i64(args, &ranks, "ranks", "[2,65536]", 3, err) ||
+        !weft_args_f64(args, &seconds, "seconds", "(0,inf)", 60, err))
+        return WEFT_EXIT_USAGE;
+    (void)weft_services_log_level(WEFT_LOG_WARN);
+    if (!weft_command_is_rank(&launched, args, (int32_t)ranks, WEFT_RANKS_RUN_MANY, err)) return launched;
+    return weft_exit_from(run_exchanges(args, seconds, err));
+}
+
+const weft_command weft_command_plugins_exchange = {
+    .name = "plugins exchange",
+    .usage = "run.ini [section.key=value ...]",
+    .takes = WEFT_TAKES_CONFIG,
+    .flags = flags,
+    .more = "Runs every exchange with known numbers, for 0, 1 and odd counts, among all ranks and between two of them, "
+            "and completes each by wait, by test and by join. With --at-once, sixteen of them are in flight, in six "
+            "orders that differ between ranks. Prints no output on success.",
+    .examples = "  weft plugins exchange run.ini --ranks 4\n"
+                "  weft plugins exchange run.ini --at-once\n",
+    .run = run_exchange,
+};

@@ -1,21 +1,18 @@
-/* host/tools/check/model_rules.c: what a model has to keep to: what it declares and records, and what its forward
- * and the backward of its own operators compute. */
+/* host/tools/check/model_rules.c: rules for models: declaration, recorded operators, forward and backward results. */
 #include "tools/check/rule.h"
 
 #include "base/file.h"
-#include "base/join.h"
 #include "base/text.h"
 #include "tools/check/newer_abi.h"
 #include "tools/check/other_key.h"
 #include "tools/check/recorded.h"
 #include "model/declare.h"
-#include "tools/check/causal_mask_check.h"
 #include "tools/check/gradient_check.h"
-#include "tools/check/accumulate_shim.h"
 #include "plugin/enter.h"
 #include "plugin/services.h"
 
 #include <ctype.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -32,7 +29,7 @@ static weft_status declare(weft_declared **out, const weft_plugin_under_test *te
                                 tested->config, path, err);
 }
 
-/* A model of another type is what it needs. */
+/* Converts errors for a model of another type to "unsupported". */
 static weft_status not_tried(weft_status status) {
     return status == WEFT_E_USER || status == WEFT_E_DATA ? WEFT_E_UNSUPPORTED : status;
 }
@@ -54,7 +51,7 @@ static bool same_model(const weft_declared *a, const weft_declared *b) {
     return true;
 }
 
-/* Two instances of one model, the second by a table or with memory of its own. */
+/* Two instances of one model; the second uses another table or its own memory. */
 typedef struct pair {
     weft_declared *one, *two;
     weft_recorded ones, twos;
@@ -74,7 +71,7 @@ static weft_status first_of(pair *p, const weft_plugin_under_test *tested, char 
     return status == WEFT_OK ? not_tried(declare(&p->one, tested, path, WEFT_POISON_ONE, err)) : status;
 }
 
-/* ---- beside one with other keys ---- */
+/* ---- independence from instances with other keys ---- */
 
 static weft_status open_declared(void *made, const weft_plugin_under_test *tested, weft_error *err) {
     char path[WEFT_PATH_BYTES];
@@ -151,12 +148,13 @@ static weft_status declares_alike(weft_plugin_under_test *tested, weft_error *er
     if (status == WEFT_OK) status = declare(&p.two, tested, path, WEFT_POISON_TWO, err);
     if (status == WEFT_OK && !same_model(p.one, p.two))
         status =
-            WEFT_BROKEN(err, "a second instance declares other modules, weights or segments for the same config.json");
+            WEFT_BROKEN(err,
+                        "a second instance declares different modules, weights or segments for the same config.json");
     pair_free(&p);
     return status;
 }
 
-/* The first instance records once more, after the second has: neither counts calls. */
+/* Checks that instances do not count calls: the first records again after the second has recorded. */
 static weft_status records_alike(weft_plugin_under_test *tested, weft_error *err) {
     char path[WEFT_PATH_BYTES];
     weft_recorded again = {0};
@@ -168,9 +166,9 @@ static weft_status records_alike(weft_plugin_under_test *tested, weft_error *err
     if (status == WEFT_OK) status = weft_recorded_make(&p.twos, p.two, err);
     if (status == WEFT_OK) status = weft_recorded_make(&again, p.one, err);
     if (status == WEFT_OK && !weft_recorded_same(&p.ones, &p.twos))
-        status = WEFT_BROKEN(err, "a second instance records other operators, or the same with other arguments");
+        status = WEFT_BROKEN(err, "a second instance records different operators or arguments");
     else if (status == WEFT_OK && !weft_recorded_same(&p.ones, &again))
-        status = WEFT_BROKEN(err, "asked again, it records other operators, or the same with other arguments");
+        status = WEFT_BROKEN(err, "records different operators or arguments on a second call");
     weft_recorded_free(&again);
     pair_free(&p);
     return status;
@@ -197,7 +195,7 @@ static weft_status works_later(weft_plugin_under_test *tested, weft_error *err) 
     return status;
 }
 
-/* With all that it records in between, as forward may keep what it takes. */
+/* Records all segments between create and destroy, because `forward` may leak. */
 static weft_status come_and_go(weft_plugin_under_test *tested, weft_error *err) {
     char path[WEFT_PATH_BYTES];
     pair p;
@@ -211,9 +209,9 @@ static weft_status gives_back(weft_plugin_under_test *tested, weft_error *err) {
     return weft_plugin_under_test_gives_back(tested, come_and_go, err);
 }
 
-/* ---- what it computes ---- */
+/* ---- computed results ---- */
 
-/* A model that computes on this project's CPU device, in one thread: products of this size have no work for more. */
+/* A model on this project's CPU device with one thread; the matmuls are too small for more threads. */
 typedef struct bench {
     weft_plugin_under_test cpu;
     const weft_device_plugin *kernels;
@@ -246,15 +244,15 @@ static void close_bench(bench *self) {
     weft_plugin_under_test_close(&self->cpu);
 }
 
-/* Numbers that are too far apart for a model are none of its mistakes: they are drawn closer until its loss is one. */
-static weft_status play(weft_reference_run **out, const bench *self, weft_error *err) {
+/* Draws smaller weights until the loss is finite, because a model may overflow with large weights. */
+static weft_status play(weft_reference_run **out, const bench *self, bool is_small, weft_error *err) {
     const double sizes[] = {1, 0.25, 0.0625};
     weft_status status = WEFT_OK;
     *out = NULL;
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         weft_reference_micro_batch micro_batch;
         weft_reference_run_destroy(*out);
-        status = weft_reference_run_create(out, self->declared, self->kernels, self->device, sizes[i], err);
+        status = weft_reference_run_create(out, self->declared, self->kernels, self->device, sizes[i], is_small, err);
         if (status == WEFT_OK) weft_reference_run_draw(*out, 0, &micro_batch);
         if (status == WEFT_OK) status = weft_reference_run_forward(*out, &micro_batch, err);
         if (status == WEFT_OK) status = weft_reference_run_backward(*out, err);
@@ -267,7 +265,7 @@ static weft_status check_gradients(const weft_plugin_under_test *tested, bool *h
     weft_reference_run *played = NULL;
     bench self;
     weft_status status = open_bench(&self, tested, err);
-    if (status == WEFT_OK) status = play(&played, &self, err);
+    if (status == WEFT_OK) status = play(&played, &self, false, err);
     if (status == WEFT_OK) *has_own = weft_reference_run_own_operator(played) != NULL;
     if (status == WEFT_OK) status = weft_gradient_check(played, err);
     weft_reference_run_destroy(played);
@@ -284,8 +282,8 @@ static weft_status has_gradients(weft_plugin_under_test *tested, weft_error *err
     if (twice.loaded == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a model");
     status = check_gradients(&twice, &has_own, err);
     if (status != WEFT_OK)
-        (void)weft_error_prefix(err, "where another reader of its inputs has given them a gradient before, to which "
-                                     "backward adds as `accumulate` says: ");
+        (void)weft_error_prefix(err, "if another reader of its inputs has written a gradient before, to which backward "
+                                     "adds because of `accumulate`: ");
     return status;
 }
 
@@ -293,7 +291,7 @@ static weft_status sees_its_past(weft_plugin_under_test *tested, weft_error *err
     weft_reference_run *played = NULL;
     bench self;
     weft_status status = open_bench(&self, tested, err);
-    if (status == WEFT_OK) status = play(&played, &self, err);
+    if (status == WEFT_OK) status = play(&played, &self, false, err);
     if (status == WEFT_OK) status = weft_causal_mask_check(played, err);
     weft_reference_run_destroy(played);
     close_bench(&self);
@@ -304,8 +302,8 @@ static weft_status keeps_micro_batches_apart(weft_plugin_under_test *tested, wef
     weft_reference_run *played = NULL, *beside = NULL;
     bench self;
     weft_status status = open_bench(&self, tested, err);
-    if (status == WEFT_OK) status = play(&played, &self, err);
-    if (status == WEFT_OK) status = play(&beside, &self, err);
+    if (status == WEFT_OK) status = play(&played, &self, false, err);
+    if (status == WEFT_OK) status = play(&beside, &self, false, err);
     if (status == WEFT_OK) status = weft_causal_mask_check_history(played, beside, err);
     weft_reference_run_destroy(beside);
     weft_reference_run_destroy(played);
@@ -313,9 +311,119 @@ static weft_status keeps_micro_batches_apart(weft_plugin_under_test *tested, wef
     return status;
 }
 
-/* ---- files that are wrong ---- */
+/* The small one is first; for the large one the same numbers are drawn, unless it takes smaller ones. */
+static weft_status computes_any_shape(weft_plugin_under_test *tested, weft_error *err) {
+    weft_reference_run *small = NULL, *large = NULL;
+    bench self;
+    weft_status status = open_bench(&self, tested, err);
+    if (status == WEFT_OK) status = play(&small, &self, true, err);
+    if (status == WEFT_OK) status = play(&large, &self, false, err);
+    if (status == WEFT_E_PLUGIN && large != NULL)
+        (void)weft_error_prefix(err, "in a micro-batch of %d x %d, after one of %d x %d: ", large->rows, large->length,
+                                small->rows, small->length);
+    if (status == WEFT_OK && self.declared->n_parameters > 0 && small->values[0][0] != large->values[0][0])
+        status = weft_error_set(err, WEFT_E_UNSUPPORTED, "its loss is no number in one of two shapes");
+    if (status == WEFT_OK) status = weft_sight_judge_shapes(small, large, err);
+    weft_reference_run_destroy(large);
+    weft_reference_run_destroy(small);
+    close_bench(&self);
+    return status;
+}
 
-/* What the plugin itself answers to a text: a refusal has a sentence. */
+/* ---- config.json ---- */
+
+enum { MOST_VALUES = 3 };
+#define WINDOW "5" /* a value of sliding_window that is also switched on */
+
+/* Settings of transformers' models, with values of which two define different models. A model implements them or
+ * rejects them. */
+static const struct {
+    const char *key, *values[MOST_VALUES];
+    bool is_always; /* tried also if config.json does not have it */
+} settings[] = {
+    {"hidden_act", {"\"silu\"", "\"gelu\"", "\"relu\""}, true},
+    {"hidden_activation", {"\"silu\"", "\"gelu\"", "\"relu\""}, false},
+    {"activation_function", {"\"silu\"", "\"gelu\"", "\"relu\""}, false},
+    {"sliding_window", {"null", "3", WINDOW}, true},
+    {"rope_theta", {"1000.0", "50000.0"}, true},
+    {"rope_scaling", {"null", "{\"rope_type\": \"linear\", \"factor\": 4.0}"}, true},
+    {"tie_word_embeddings", {"false", "true"}, true},
+    {"rms_norm_eps", {"1e-05", "0.01"}, false},
+    {"layer_norm_epsilon", {"1e-05", "0.01"}, false},
+    {"num_key_value_heads", {"1", "2", "4"}, false},
+    {"attention_bias", {"false", "true"}, false},
+    {"mlp_bias", {"false", "true"}, false},
+};
+
+/* Writes config.json with another value. The base of transformers 5 is in an object of rotary keys, and some families
+ * switch windows on by another key. */
+static weft_status write_config(json_t *root, const char *key, const char *value, weft_error *err) {
+    json_t *changed = json_deep_copy(root), *inner = json_object_get(changed, "rope_parameters");
+    const bool is_inner = strcmp(key, "rope_theta") == 0 && json_is_object(inner);
+    char *text = NULL;
+    weft_status status = WEFT_OK;
+    (void)json_object_set_new(is_inner ? inner : changed, key, json_loads(value, JSON_DECODE_ANY, NULL));
+    if (strcmp(key, "sliding_window") == 0 && strcmp(value, WINDOW) == 0) {
+        (void)json_object_set_new(changed, "use_sliding_window", json_true());
+        (void)json_object_set_new(changed, "max_window_layers", json_integer(0));
+        (void)json_object_del(changed, "layer_types");
+    }
+    text = json_dumps(changed, JSON_INDENT(2));
+    status = text == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for a config.json")
+                          : weft_file_replace("config.json", text, strlen(text), err);
+    free(text);
+    json_decref(changed);
+    return status;
+}
+
+/* Hashes the plugin's declaration and recorded operators for that config.json. *taken: false if it rejects the file. */
+static void answer_config(bool *taken, weft_answer *out, const weft_plugin_under_test *tested) {
+    weft_declared *made = NULL;
+    weft_error said = WEFT_ERROR_INIT;
+    weft_status status = declare(&made, tested, "config.json", WEFT_POISON_ONE, &said);
+    weft_answer_begin(out);
+    if (status == WEFT_OK) status = ask_declared(out, &made, &said);
+    if (status == WEFT_OK) status = ask_recorded(out, &made, &said);
+    *taken = status == WEFT_OK;
+    weft_declared_destroy(made);
+}
+
+static weft_status try_setting(const weft_plugin_under_test *tested, json_t *root, size_t s, weft_error *err) {
+    weft_answer first = {0}, other = {0};
+    bool differs = false;
+    weft_status status = WEFT_OK;
+    for (size_t v = 0; v < MOST_VALUES && settings[s].values[v] != NULL && status == WEFT_OK && !differs; v++) {
+        bool taken = false;
+        weft_plugin_under_test_asks("config.json with %s = %s", settings[s].key, settings[s].values[v]);
+        status = write_config(root, settings[s].key, settings[s].values[v], err);
+        answer_config(&taken, v == 0 ? &first : &other, tested);
+        differs = !taken || (v > 0 && first.fingerprint != other.fingerprint);
+    }
+    if (status != WEFT_OK || differs) return status;
+    return WEFT_BROKEN(err,
+                       "it declares and records the same if %s in config.json is %s or %s. Fix: implement the setting, "
+                       "or reject a model with an unsupported value",
+                       settings[s].key, settings[s].values[0], settings[s].values[1]);
+}
+
+static weft_status heeds_its_config(weft_plugin_under_test *tested, weft_error *err) {
+    char path[WEFT_PATH_BYTES];
+    pair p;
+    json_t *root = NULL;
+    weft_status status = first_of(&p, tested, path, err);
+    pair_free(&p);
+    if (status == WEFT_OK && !json_is_object(root = json_load_file(path, 0, NULL)))
+        status = WEFT_MOOT(tested, err, "its config.json is no JSON object");
+    for (size_t s = 0; s < sizeof settings / sizeof settings[0] && status == WEFT_OK; s++)
+        if (settings[s].is_always || json_object_get(root, settings[s].key) != NULL)
+            status = try_setting(tested, root, s, err);
+    json_decref(root);
+    return status;
+}
+
+/* ---- corrupt files ---- */
+
+/* Calls the plugin's `create` with a text. An error must have a message. */
 static weft_status create_from(bool *taken, const weft_plugin_under_test *tested, const char *path, const char *text,
                                weft_error *err) {
     const weft_model_plugin *table = weft_plugin_under_test_table(tested, model);
@@ -330,12 +438,12 @@ static weft_status create_from(bool *taken, const weft_plugin_under_test *tested
                           NULL) == WEFT_OK;
     (void)snprintf(what, sizeof what, "a config.json that is '%.60s'", text);
     if (!*taken && said.text[0] == '\0')
-        return WEFT_BROKEN(err, "it refuses a config.json that is '%.60s' without a sentence", text);
+        return WEFT_BROKEN(err, "it rejects a config.json that is '%.60s' without an error message", text);
     if (*taken) WEFT_PLUGIN_TELL(table, destroy, model);
     return weft_plugin_under_test_refused(*taken ? WEFT_OK : WEFT_E_USER, model, what, err);
 }
 
-/* A broken config.json may be taken or refused; what is not understood at all is refused. */
+/* Checks a broken config.json: the plugin may accept or reject it, but must reject a text without any valid content. */
 static weft_status judge_broken(const weft_plugin_under_test *tested, const char *path, const char *text,
                                 bool must_refuse, weft_error *err) {
     weft_declared *made = NULL;
@@ -343,17 +451,17 @@ static weft_status judge_broken(const weft_plugin_under_test *tested, const char
     bool taken = false;
     weft_status status = create_from(&taken, tested, path, text, err);
     if (status != WEFT_OK || !taken) return status;
-    if (must_refuse) return WEFT_BROKEN(err, "it takes a config.json that is '%.60s'", text);
+    if (must_refuse) return WEFT_BROKEN(err, "it accepts a config.json that is '%.60s'", text);
     status = weft_file_replace(path, text, strlen(text), err);
     if (status != WEFT_OK) return status;
     (void)weft_declared_create(&made, weft_plugin_under_test_guarded_host(),
                                weft_plugin_under_test_table(tested, model), tested->config, path,
-                               &said); /* the host judges what was declared */
+                               &said); /* the host validates the declaration */
     weft_declared_destroy(made);
     return WEFT_OK;
 }
 
-/* The text with the number at `at` put in another's place; returns where to look for the next, NULL: there is none. */
+/* Replaces the next number from `at` on. Returns where to continue, or NULL without a further number. */
 static const char *change_number(char *out, size_t size, const char *text, const char *at, const char *number) {
     while (*at != '\0' && !(isdigit((unsigned char)*at) && (at[-1] == ' ' || at[-1] == ':'))) at++;
     if (*at == '\0') return NULL;
@@ -400,13 +508,15 @@ static weft_status refuses_with_words(weft_plugin_under_test *tested, weft_error
 }
 
 const weft_rule weft_rules_model[] = {
-    {"R80", "model", "declares the same whenever it is asked", declares_alike, false},
-    {"R81", "model", "takes a wrong config.json or says what is wrong", refuses_with_words, false},
-    {"R82", "model", "gives its memory back", gives_back, false},
-    {"R83", "model", "declares and records the same in a host whose structs are longer", works_later, false},
-    {"R84", "model", "records the same operators whenever it is asked", records_alike, false},
-    {"R85", "model", "has gradients that are the slopes of its loss", has_gradients, false},
-    {"R86", "model", "sees of a row what stands before, in its document alone", sees_its_past, false},
-    {"R87", "model", "computes a micro-batch alike whichever micro-batches come before it or in between",
-     keeps_micro_batches_apart, false},
+    {"R80", "model", "declares the same on each call", declares_alike, false},
+    {"R81", "model", "accepts an unusual config.json or names its error", refuses_with_words, false},
+    {"R82", "model", "frees its memory", gives_back, false},
+    {"R83", "model", "declares and records the same with a host that has longer structs", works_later, false},
+    {"R84", "model", "records the same operators on each call", records_alike, false},
+    {"R85", "model", "has gradients equal to finite differences of its loss", has_gradients, false},
+    {"R86", "model", "reads only earlier positions of the same document", sees_its_past, false},
+    {"R87", "model", "computes a micro-batch the same, in any order of micro-batches", keeps_micro_batches_apart,
+     false},
+    {"R118", "model", "follows the settings in config.json, or rejects them", heeds_its_config, false},
+    {"R119", "model", "computes a sequence the same in micro-batches of any shape", computes_any_shape, false},
     {NULL, NULL, NULL, NULL, false}};

@@ -1,10 +1,572 @@
 /* host/tools/check/newer_abi.c: see newer_abi.h. */
 #include "tools/check/newer_abi.h"
 
-#include "tools/check/newer_abi_struct.h"
-#include "tools/check/newer_abi_tables.h"
-#include "tools/check/rule.h"
 #include "plugin/enter.h"
+#include "tools/check/rule.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <weft/adapter.h>
+#include <weft/comm.h>
+#include <weft/data.h>
+#include <weft/optimizer.h>
+#include <weft/policy.h>
+#include <weft/strategy.h>
+#include <weft/tokenizer.h>
+
+/* Each table starts as a copy of the plugin's: slots
+ * that are not replaced stay the plugin's own, and missing slots stay empty. */
+
+static char mistake[512]; /* first one */
+static pthread_mutex_t telling = PTHREAD_MUTEX_INITIALIZER;
+
+void *weft_newer_abi_copy(const void *from, size_t n, size_t size, uint8_t filler) {
+    const uint32_t says = (uint32_t)(size + WEFT_NEWER_ABI_BYTES);
+    char *made = malloc(n * says + 1);
+    for (size_t i = 0; i < n && made != NULL; i++) {
+        char *to = made + i * says;
+        memset(to, filler, says);
+        memcpy(to, (const char *)from + i * size, size);
+        memcpy(to, &says, sizeof says);
+    }
+    return made;
+}
+
+void *weft_newer_abi_structs(const void *from, size_t n, size_t size) {
+    void *made = weft_newer_abi_copy(from, n, size, WEFT_NEWER_ABI_PATTERN);
+    if (made == NULL) abort(); /* the parent process reports the crash */
+    return made;
+}
+
+static void keep_mistake(const char *what, const char *type) {
+    (void)pthread_mutex_lock(&telling);
+    if (mistake[0] == '\0')
+        (void)snprintf(mistake, sizeof mistake,
+                       "in a newer host, with longer structs, it writes %s of the %s that it fills. Fix: fill it field "
+                       "by field, or by weft_struct_give",
+                       what, type);
+    (void)pthread_mutex_unlock(&telling);
+}
+
+void weft_newer_abi_read(void *to, size_t n, size_t size, void *made, const char *type) {
+    for (size_t i = 0; i < n; i++) {
+        const char *from = (const char *)made + i * (size + WEFT_NEWER_ABI_BYTES);
+        char *known = (char *)to + i * size;
+        uint32_t own, says;
+        memcpy(&says, from, sizeof says);
+        memcpy(&own, known, sizeof own);
+        if (says != size + WEFT_NEWER_ABI_BYTES) keep_mistake("struct_size", type);
+        for (size_t b = size; b < size + WEFT_NEWER_ABI_BYTES; b++)
+            if ((unsigned char)from[b] != WEFT_NEWER_ABI_PATTERN) keep_mistake("bytes beyond the end of SDK 1.0", type);
+        memcpy(known, from, size);
+        memcpy(known, &own, sizeof own);
+    }
+    free(made);
+}
+
+/* Returns the first out-of-bounds write of this process; "": no such write. [main] */
+static const char *weft_newer_abi_error(void) {
+    return mistake;
+}
+
+/* Returns a longer copy of one of the two hosts of plugin_under_test.h, valid until the process exits. [main] */
+static const weft_host *weft_newer_abi_host(const weft_host *host) {
+    static struct {
+        weft_host *made;
+        const weft_host *of;
+    } hosts[2];
+    int i = 0;
+    while (i < 1 && hosts[i].of != NULL && hosts[i].of != host) i++;
+    if (hosts[i].made == NULL) hosts[i].made = weft_newer_abi_structs(host, 1, sizeof *host);
+    hosts[i].of = host;
+    return hosts[i].made;
+}
+
+/* LATER: returns a longer copy of *from. ANSWER: copies the answer back into *to. */
+#define LATER(from)              weft_newer_abi_structs((from), 1, sizeof *(from))
+#define ANSWER(to, made, type)   weft_newer_abi_read((to), 1, sizeof *(to), (made), (type))
+#define COPY_TABLE(table, real_) (void)weft_struct_take(&(table), sizeof(table), (real_))
+
+/* ---- policy ---- */
+
+static const weft_policy_plugin *policy;
+
+static weft_status policy_units(const weft_host *host, const void *config, const weft_policy_job *job,
+                                const weft_wrap *wrap, weft_error *err) {
+    weft_policy_job *later = LATER(job);
+    weft_wrap *wide = LATER(wrap);
+    void *modules = weft_newer_abi_structs(job->modules, job->n_modules, sizeof *job->modules);
+    void *parameters = weft_newer_abi_structs(job->parameters, job->n_parameters, sizeof *job->parameters);
+    weft_status status;
+    later->modules = modules;
+    later->parameters = parameters;
+    later->module_stride += WEFT_NEWER_ABI_BYTES;
+    later->parameter_stride += WEFT_NEWER_ABI_BYTES;
+    WEFT_PLUGIN_CALL(status, policy, units, err, weft_newer_abi_host(host), config, later, wide);
+    free(parameters);
+    free(modules);
+    free(wide);
+    free(later);
+    return status;
+}
+
+static const void *later_policy(const void *real) {
+    static weft_policy_plugin table;
+    policy = real;
+    COPY_TABLE(table, policy);
+    table.units = policy_units;
+    return &table;
+}
+
+/* ---- strategy ---- */
+
+static const weft_strategy_plugin *strategy;
+
+static weft_strategy_job *longer_job(const weft_strategy_job *job) {
+    weft_strategy_job *later = LATER(job);
+    const size_t n_units = (size_t)job->n_units, n_segments = (size_t)job->n_segments;
+    later->units = weft_newer_abi_structs(job->units, n_units, sizeof *job->units);
+    later->segments = weft_newer_abi_structs(job->segments, n_segments, sizeof *job->segments);
+    if (job->placements != NULL)
+        later->placements = weft_newer_abi_structs(job->placements, n_units, sizeof *job->placements);
+    later->unit_stride += WEFT_NEWER_ABI_BYTES;
+    later->segment_stride += WEFT_NEWER_ABI_BYTES;
+    later->placement_stride += WEFT_NEWER_ABI_BYTES;
+    return later;
+}
+
+static void free_job(weft_strategy_job *later) {
+    free((void *)(uintptr_t)later->units);
+    free((void *)(uintptr_t)later->segments);
+    free((void *)(uintptr_t)later->placements);
+    free(later);
+}
+
+static weft_status strategy_replicas(const weft_host *host, const void *config, const weft_strategy_job *job,
+                                     int32_t *out, weft_error *err) {
+    weft_strategy_job *later = longer_job(job);
+    weft_status status;
+    WEFT_PLUGIN_CALL(status, strategy, replicas, err, weft_newer_abi_host(host), config, later, out);
+    free_job(later);
+    return status;
+}
+
+static weft_status strategy_place(const weft_host *host, const void *config, const weft_strategy_job *job,
+                                  weft_placement *units, int32_t *owners, weft_error *err) {
+    weft_strategy_job *later = longer_job(job);
+    void *placed = weft_newer_abi_structs(units, (size_t)job->n_units, sizeof *units);
+    weft_status status;
+    WEFT_PLUGIN_CALL(status, strategy, place, err, weft_newer_abi_host(host), config, later, placed, owners);
+    weft_newer_abi_read(units, (size_t)job->n_units, sizeof *units, placed, "weft_placement");
+    free_job(later);
+    return status;
+}
+
+static weft_status strategy_compile(const weft_host *host, const void *config, const weft_strategy_job *job,
+                                    int32_t rank, const weft_emitter *emitter, weft_error *err) {
+    weft_strategy_job *later = longer_job(job);
+    weft_emitter *wide = LATER(emitter);
+    weft_status status;
+    WEFT_PLUGIN_CALL(status, strategy, compile, err, weft_newer_abi_host(host), config, later, rank, wide);
+    free(wide);
+    free_job(later);
+    return status;
+}
+
+static const void *later_strategy(const void *real) {
+    static weft_strategy_plugin table;
+    strategy = real;
+    COPY_TABLE(table, strategy);
+    table.replicas = strategy_replicas;
+    table.place = strategy_place;
+    table.compile = strategy_compile;
+    return &table;
+}
+
+/* ---- optimizer ---- */
+
+static const weft_optimizer_plugin *optimizer;
+/* Kernel of the last optimizer that was queried; all instances of a plugin share it. */
+static const weft_elementwise *kernel;
+
+static weft_status optimizer_create(weft_optimizer **out, const weft_host *host, const void *config, weft_error *err) {
+    weft_status status;
+    WEFT_PLUGIN_CALL(status, optimizer, create, err, out, weft_newer_abi_host(host), config);
+    return status;
+}
+
+static weft_status optimizer_prepare(weft_optimizer *made, void *hp, const weft_step_info *step, weft_error *err) {
+    weft_step_info *later = LATER(step);
+    weft_status status;
+    WEFT_PLUGIN_CALL(status, optimizer, prepare, err, made, hp, later);
+    free(later);
+    return status;
+}
+
+static void run_kernel(const weft_elementwise_call *call) {
+    weft_elementwise_call *later = LATER(call);
+    weft_range *range = LATER(call->range);
+    later->range = range;
+    kernel->cpu(later);
+    free(range);
+    free(later);
+}
+
+static const weft_elementwise *optimizer_update(const weft_optimizer *made) {
+    static weft_elementwise table;
+    kernel = optimizer->update(made);
+    if (kernel == NULL) return NULL;
+    COPY_TABLE(table, kernel);
+    if (table.cpu != NULL) table.cpu = run_kernel;
+    return &table;
+}
+
+static const void *later_optimizer(const void *real) {
+    static weft_optimizer_plugin table;
+    optimizer = real;
+    COPY_TABLE(table, optimizer);
+    table.create = optimizer_create;
+    table.prepare = optimizer_prepare;
+    table.update = optimizer_update;
+    return &table;
+}
+
+/* ---- tokenizer ---- */
+
+static const weft_tokenizer_plugin *tokenizer;
+
+static weft_status tokenizer_create(weft_tokenizer **out, const weft_host *host, const void *config,
+                                    const char *directory, weft_error *err) {
+    weft_status status;
+    WEFT_PLUGIN_CALL(status, tokenizer, create, err, out, weft_newer_abi_host(host), config, directory);
+    return status;
+}
+
+static void tokenizer_info(const weft_tokenizer *made, weft_tokenizer_info *out) {
+    weft_tokenizer_info *later = LATER(out);
+    WEFT_PLUGIN_TELL(tokenizer, info, made, later);
+    ANSWER(out, later, "weft_tokenizer_info");
+}
+
+static const void *later_tokenizer(const void *real) {
+    static weft_tokenizer_plugin table;
+    tokenizer = real;
+    COPY_TABLE(table, tokenizer);
+    table.create = tokenizer_create;
+    table.info = tokenizer_info;
+    return &table;
+}
+
+/* ---- data ---- */
+
+static const weft_data_plugin *data;
+
+/* Passes longer copies that are never freed, because the data keep the job. */
+static weft_status data_create(weft_data **out, const weft_host *host, const void *config, const weft_data_job *job,
+                               weft_error *err) {
+    static weft_data_job *later;
+    weft_status status;
+    if (later == NULL) {
+        later = LATER(job);
+        later->tokenizer = LATER(job->tokenizer);
+    }
+    WEFT_PLUGIN_CALL(status, data, create, err, out, weft_newer_abi_host(host), config, later);
+    return status;
+}
+
+static void data_info(const weft_data *made, weft_data_info *out) {
+    weft_data_info *later = LATER(out);
+    WEFT_PLUGIN_TELL(data, info, made, later);
+    ANSWER(out, later, "weft_data_info");
+}
+
+static void data_split_info(const weft_data *made, int32_t split, weft_split_info *out) {
+    weft_split_info *later = LATER(out);
+    WEFT_PLUGIN_TELL(data, split_info, made, split, later);
+    ANSWER(out, later, "weft_split_info");
+}
+
+static weft_status data_shape(const weft_data *made, weft_micro_batch *out, const weft_micro_batch_request *request,
+                              weft_error *err) {
+    weft_micro_batch *later = LATER(out);
+    weft_micro_batch_request *wide = LATER(request);
+    weft_status status;
+    WEFT_PLUGIN_CALL(status, data, shape, err, made, later, wide);
+    ANSWER(out, later, "weft_micro_batch");
+    free(wide);
+    return status;
+}
+
+static weft_status data_micro_batch(const weft_data *made, weft_micro_batch *out,
+                                    const weft_micro_batch_request *request, weft_error *err) {
+    weft_micro_batch *later = LATER(out);
+    weft_micro_batch_request *wide = LATER(request);
+    weft_status status;
+    WEFT_PLUGIN_CALL(status, data, micro_batch, err, made, later, wide);
+    ANSWER(out, later, "weft_micro_batch");
+    free(wide);
+    return status;
+}
+
+static const void *later_data(const void *real) {
+    static weft_data_plugin table;
+    data = real;
+    COPY_TABLE(table, data);
+    table.create = data_create;
+    table.info = data_info;
+    table.split_info = data_split_info;
+    table.shape = data_shape;
+    table.micro_batch = data_micro_batch;
+    return &table;
+}
+
+/* ---- model ---- */
+
+static const weft_model_plugin *model;
+
+static weft_status model_create(weft_model **out, const weft_host *host, const void *config,
+                                const weft_model_source *source, weft_error *err) {
+    weft_model_source *later = LATER(source);
+    weft_status status;
+    WEFT_PLUGIN_CALL(status, model, create, err, out, weft_newer_abi_host(host), config, later);
+    free(later);
+    return status;
+}
+
+static void model_info(const weft_model *made, weft_model_info *out) {
+    weft_model_info *later = LATER(out);
+    WEFT_PLUGIN_TELL(model, info, made, later);
+    ANSWER(out, later, "weft_model_info");
+}
+
+static weft_status model_declare(weft_model *made, const weft_builder *builder, weft_error *err) {
+    weft_builder *later = LATER(builder);
+    weft_status status;
+    WEFT_PLUGIN_CALL(status, model, declare, err, made, later);
+    free(later);
+    return status;
+}
+
+static weft_value model_forward(const weft_model *made, uint32_t segment, weft_graph *g, const weft_ops *ops,
+                                weft_value carry) {
+    weft_ops *later = LATER(ops);
+    const weft_value given = model->forward(made, segment, g, later, carry);
+    free(later);
+    return given;
+}
+
+static const void *later_model(const void *real) {
+    static weft_model_plugin table;
+    model = real;
+    COPY_TABLE(table, model);
+    table.create = model_create;
+    table.info = model_info;
+    table.declare = model_declare;
+    table.forward = model_forward;
+    return &table;
+}
+
+/* ---- adapter ---- */
+
+static const weft_adapter_plugin *adapter;
+
+static weft_status adapter_create(weft_adapter **out, const weft_host *host, const void *config,
+                                  const weft_adapter_source *source, weft_error *err) {
+    weft_adapter_source *later = source == NULL ? NULL : LATER(source);
+    weft_status status;
+    WEFT_PLUGIN_CALL(status, adapter, create, err, out, weft_newer_abi_host(host), config, later);
+    free(later);
+    return status;
+}
+
+/* Objects that sites point to live as long as the adapter; the sites themselves do not. */
+static weft_status adapter_declare(weft_adapter *made, const weft_adapter_job *job, weft_error *err) {
+    weft_adapter_job *later = LATER(job);
+    weft_builder *builder = LATER(job->builder);
+    void *sites = weft_newer_abi_structs(job->sites, job->n_sites, sizeof *job->sites);
+    weft_status status;
+    later->sites = sites;
+    later->site_stride += WEFT_NEWER_ABI_BYTES;
+    later->builder = builder;
+    WEFT_PLUGIN_CALL(status, adapter, declare, err, made, later);
+    free(sites);
+    free(builder);
+    free(later);
+    return status;
+}
+
+/* ADAPTED: defines the shim of a slot that records operators at a site. */
+#define ADAPTED(name, parameters, ...)                                                                                 \
+    static weft_value adapter_##name parameters {                                                                      \
+        weft_ops *later = LATER(ops);                                                                                  \
+        const weft_value given = adapter->name(made, site, g, later, __VA_ARGS__);                                     \
+        free(later);                                                                                                   \
+        return given;                                                                                                  \
+    }
+
+ADAPTED(linear,
+        (const weft_adapter *made, uint32_t site, weft_graph *g, const weft_ops *ops, weft_value x,
+         weft_weight *weight),
+        x, weight)
+ADAPTED(embedding,
+        (const weft_adapter *made, uint32_t site, weft_graph *g, const weft_ops *ops, weft_value ids,
+         weft_weight *table),
+        ids, table)
+ADAPTED(head, (const weft_adapter *made, uint32_t site, weft_graph *g, const weft_ops *ops, weft_value x), x)
+
+/* The arguments are a request that an adapter forwards; zeros after them request no feature. */
+static weft_value adapter_attention(const weft_adapter *made, uint32_t site, weft_graph *g, const weft_ops *ops,
+                                    weft_value q, weft_value k, weft_value v, weft_value starts,
+                                    const weft_attention_args *args) {
+    weft_ops *later = LATER(ops);
+    weft_attention_args *plain = weft_newer_abi_copy(args, 1, sizeof *args, 0);
+    const weft_value given = adapter->attention(made, site, g, later, q, k, v, starts, plain == NULL ? args : plain);
+    free(plain);
+    free(later);
+    return given;
+}
+
+static weft_status adapter_tensor(const weft_adapter *made, const char *parameter, weft_adapter_tensor *out,
+                                  weft_error *err) {
+    weft_adapter_tensor *later = LATER(out);
+    weft_status status;
+    WEFT_PLUGIN_CALL(status, adapter, tensor, err, made, parameter, later);
+    ANSWER(out, later, "weft_adapter_tensor");
+    return status;
+}
+
+static weft_status adapter_merge(const weft_adapter *made, const weft_merge *what, weft_error *err) {
+    weft_merge *later = LATER(what);
+    weft_status status;
+    WEFT_PLUGIN_CALL(status, adapter, merge, err, made, later);
+    free(later);
+    return status;
+}
+
+/* Replaces an optional slot that the plugin provides. */
+#define EXCHANGE_SLOT(table, slot)                                                                                     \
+    if ((table).slot != NULL) (table).slot = adapter_##slot
+
+static const void *later_adapter(const void *real) {
+    static weft_adapter_plugin table;
+    adapter = real;
+    COPY_TABLE(table, adapter);
+    table.create = adapter_create;
+    table.declare = adapter_declare;
+    EXCHANGE_SLOT(table, linear);
+    EXCHANGE_SLOT(table, embedding);
+    EXCHANGE_SLOT(table, attention);
+    EXCHANGE_SLOT(table, head);
+    EXCHANGE_SLOT(table, tensor);
+    EXCHANGE_SLOT(table, merge);
+    return &table;
+}
+
+/* ---- comm ---- */
+
+static const weft_comm_plugin *comm;
+
+/* The run's host is identified by its address, so it is passed unchanged. */
+static weft_status comm_create(weft_comm **out, const weft_host *host, const void *config, const weft_comm_job *job,
+                               weft_error *err) {
+    weft_comm_job *later = LATER(job);
+    weft_status status;
+    WEFT_PLUGIN_CALL(status, comm, create, err, out, host, config, later);
+    free(later);
+    return status;
+}
+
+static void comm_info(const weft_comm *made, weft_comm_info *out) {
+    weft_comm_info *later = LATER(out);
+    WEFT_PLUGIN_TELL(comm, info, made, later);
+    ANSWER(out, later, "weft_comm_info");
+}
+
+/* Passes a struct with zeros, which request no feature. Unknown non-zero fields are rejected before any send. */
+static weft_status exchange_plain(weft_exchange_fn *how, weft_comm *made, weft_comm_handle **out,
+                                  const weft_exchange *what, weft_error *err) {
+    weft_exchange *plain = weft_newer_abi_copy(what, 1, sizeof *what, 0);
+    weft_status status = WEFT_OK;
+    if (plain == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for an exchange");
+    status = how(made, out, plain, err);
+    free(plain);
+    return status;
+}
+
+static weft_status must_refuse(weft_exchange_fn *how, weft_comm *made, const weft_exchange *what, const char *sort,
+                               const char *by, weft_error *err) {
+    weft_error said = WEFT_ERROR_INIT;
+    weft_comm_handle *none = NULL;
+    if (how(made, &none, what, &said) == WEFT_OK)
+        return weft_error_set(err, WEFT_E_PLUGIN, "it accepts a weft_exchange that %s. Fix: reject it with %s", sort,
+                              by);
+    if (said.text[0] == '\0')
+        return weft_error_set(err, WEFT_E_PLUGIN, "it rejects a weft_exchange that %s without an error message", sort);
+    return WEFT_OK;
+}
+
+static weft_status exchange(weft_exchange_fn *how, weft_comm *made, weft_comm_handle **out, const weft_exchange *what,
+                            weft_error *err) {
+    weft_exchange *asking = LATER(what);
+    weft_exchange shorter = *what;
+    weft_status status = must_refuse(how, made, asking,
+                                     "requests a feature beyond the end of SDK 1.0, which it ignores",
+                                     "weft_struct_known", err);
+    free(asking);
+    shorter.struct_size = WEFT_SHORTER_BYTES;
+    if (status == WEFT_OK)
+        status = must_refuse(how, made, &shorter, "is shorter than SDK 1.0 has it", "WEFT_WHOLE", err);
+    return status == WEFT_OK ? exchange_plain(how, made, out, what, err) : status;
+}
+
+/* A barrier reads only the group. */
+static weft_status comm_barrier(weft_comm *made, weft_comm_handle **out, const weft_exchange *what, weft_error *err) {
+    return exchange_plain(comm->barrier, made, out, what, err);
+}
+
+#define EXCHANGE(name)                                                                                                 \
+    static weft_status comm_##name(weft_comm *made, weft_comm_handle **out, const weft_exchange *what,                 \
+                                   weft_error *err) {                                                                  \
+        return exchange(comm->name, made, out, what, err);                                                             \
+    }
+
+EXCHANGE(all_gather)
+EXCHANGE(all_to_all)
+EXCHANGE(reduce_scatter)
+EXCHANGE(all_reduce)
+EXCHANGE(broadcast)
+EXCHANGE(send)
+EXCHANGE(recv)
+
+static const void *later_comm(const void *real) {
+    static weft_comm_plugin table;
+    comm = real;
+    COPY_TABLE(table, comm);
+    table.create = comm_create;
+    table.info = comm_info;
+    table.all_gather = comm_all_gather;
+    table.all_to_all = comm_all_to_all;
+    table.reduce_scatter = comm_reduce_scatter;
+    table.all_reduce = comm_all_reduce;
+    table.broadcast = comm_broadcast;
+    table.barrier = comm_barrier;
+    table.send = comm_send;
+    table.recv = comm_recv;
+    return &table;
+}
+
+/* Returns the table that forwards to `real`. NULL: the callers of this kind lengthen the arguments. [main] */
+static const void *weft_newer_abi_table(const char *kind, const void *real) {
+    static const struct {
+        const char *kind;
+        const void *(*make)(const void *real);
+    } kinds[] = {{"policy", later_policy},   {"strategy", later_strategy}, {"optimizer", later_optimizer},
+                 {"data", later_data},       {"model", later_model},       {"tokenizer", later_tokenizer},
+                 {"adapter", later_adapter}, {"comm", later_comm}};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (strcmp(kinds[i].kind, kind) == 0) return kinds[i].make(real);
+    return NULL;
+}
 
 const weft_loaded *weft_newer_abi_loaded(const weft_loaded *loaded) {
     static weft_plugin plugin;
@@ -14,7 +576,9 @@ const weft_loaded *weft_newer_abi_loaded(const weft_loaded *loaded) {
     plugin.table = weft_newer_abi_table(plugin.kind, plugin.table);
     later = *loaded;
     later.plugin = &plugin;
-    return plugin.table != NULL && weft_plugin_own(&later) ? &later : NULL;
+    if (plugin.table == NULL) return NULL;
+    weft_plugin_own(&later);
+    return &later;
 }
 
 const weft_plugin_under_test *weft_newer_abi(const weft_plugin_under_test *tested) {
@@ -31,11 +595,11 @@ weft_status weft_newer_abi_check(weft_status status, bool is_same, const char *w
     if (status == WEFT_E_MEMORY) return status;
     if (status != WEFT_OK) {
         err->code = WEFT_E_PLUGIN;
-        return weft_error_prefix(err, "in a later host, whose structs are longer, it fails: ");
+        return weft_error_prefix(err, "in a newer host, with longer structs, it fails: ");
     }
     if (is_same) return WEFT_OK;
     return WEFT_BROKEN(err,
-                       "in a later host, whose structs are longer, it gives other %s: it indexes an array at its own "
-                       "sizeof and not by the stride, or copies a struct at the size that stands in it",
+                       "in a newer host, with longer structs, it returns different %s: it indexes an array by its own "
+                       "sizeof and not by the stride, or copies a struct by its struct_size",
                        what);
 }

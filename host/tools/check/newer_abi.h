@@ -1,25 +1,43 @@
-/* host/tools/check/newer_abi.h: a plugin in a later host of the same major version, whose structs are longer than it
- * knows.
+/* host/tools/check/newer_abi.h: newer-ABI shim: tests a plugin in a host of a later minor version, which uses longer
+ * structs.
  *
- * The plugin's table is exchanged for one that hands each call on with longer structs (newer_abi_struct.h). What is
- * told to the plugin is unchanged up to its end, arrays have wider strides, and of answers (docs/abi.md) it may
- * touch no byte behind that end, nor struct_size. So whatever answers a plugin gives as it is, it has to give
- * through this table. Shorter structs than those of SDK 1.0 there are none. */
+ * The shim replaces the plugin's table by one that forwards each call with longer structs (newer_abi.h). Request
+ * structs are unchanged up to the known end, and arrays have wider strides. In answer structs (docs/abi.md) the plugin
+ * must not write beyond the known end, nor change struct_size. A plugin must therefore return the same answers through
+ * this table. Structs are never shorter than in SDK 1.0. */
 #ifndef WEFT_HOST_TOOLS_CHECK_NEWER_ABI_H
 #define WEFT_HOST_TOOLS_CHECK_NEWER_ABI_H
 
 #include "tools/check/plugin_under_test.h"
 
-/* A plugin with such a table; one a process. [main] */
+#include <weft/host.h>
+
+/* newer-ABI shim tables, one per kind, that forward longer structs. */
+
+/* longer structs, as in a later minor version. Extra bytes have a fixed
+ * pattern. */
+
+enum { WEFT_NEWER_ABI_BYTES = 48, WEFT_NEWER_ABI_PATTERN = 0x77 }; /* number of extra bytes, and their content */
+enum { WEFT_SHORTER_BYTES = 16 }; /* an invalid struct_size: below that of all structs in SDK 1.0 */
+
+/* Returns a longer copy of n structs of `size` bytes, with struct_size set accordingly. `filler` fills the extra bytes.
+ * The caller frees it. NULL: no memory. [any-thread] */
+void *weft_newer_abi_copy(const void *from, size_t n, size_t size, uint8_t filler);
+/* Returns a longer copy filled with the pattern, or aborts. Freed by the caller or weft_newer_abi_read. [any-thread] */
+void *weft_newer_abi_structs(const void *from, size_t n, size_t size);
+
+/* Copies the n structs of this type ("weft_micro_batch") back, checks the extra bytes, and frees `made`.
+ * [any-thread] */
+void weft_newer_abi_read(void *to, size_t n, size_t size, void *made, const char *type);
+
+/* Returns the plugin with the shim's table; one per process. [main] */
 const weft_loaded *weft_newer_abi_loaded(const weft_loaded *loaded);
 
-/* The plugin under test with such a table. Made once a process, which tries one rule; it lives as long. NULL: no
- * memory. [main] */
+/* Returns the plugin under test with the shim's table, created once per process. NULL: no memory. [main] */
 const weft_plugin_under_test *weft_newer_abi(const weft_plugin_under_test *tested);
 
-/* What has come of such a plugin under test, which the plugin answers as it is: WEFT_E_PLUGIN with a sentence where
- * it has failed or written what it must not, or where the answer is another one than without the longer structs;
- * what: "units". [main] */
+/* Checks an answer through the shim, for a call that succeeds without it. WEFT_E_PLUGIN with a message: the call
+ * failed, wrote out of bounds, or returned a different answer; what: "units". [main] */
 weft_status weft_newer_abi_check(weft_status status, bool is_same, const char *what, weft_error *err);
 
 #endif

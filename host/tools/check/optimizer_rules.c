@@ -1,25 +1,173 @@
-/* host/tools/check/optimizer_rules.c: what an optimizer has to keep to. */
-#include "tools/check/rule.h"
-
-#include "run/validate_optimizer.h"
-#include "tools/check/compiled_body.h"
+/* host/tools/check/optimizer_rules.c: rules for optimizers. */
+#include "base/text.h"
+#include "plugin/enter.h"
+#include "run/validate.h"
 #include "tools/check/newer_abi.h"
 #include "tools/check/other_key.h"
-#include "plugin/call.h"
-#include "plugin/enter.h"
+#include "tools/check/rule.h"
 
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <math.h>
+#include <spawn.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <weft/optimizer.h>
+
+/* compiles an optimizer update's body from its source text. */
+
+typedef void weft_body_fn(const weft_elementwise_call *call);
+
+extern char **environ;
+
+#define SOURCE  "body.c"
+#define LIBRARY "./body.so"
+#define LOG     "body.log"
+
+enum { NOT_FOUND = 127 }; /* exit status: the program does not exist */
+
+/* ---- the source ---- */
+
+static const char declarations[] =
+    "#include <math.h>\n#include <stdint.h>\n"
+    "typedef struct weft_range {\n    uint32_t struct_size, flags;\n    int64_t offset, length;\n"
+    "    float lr_scale, decay;\n} weft_range;\n"
+    "typedef struct weft_call {\n    uint32_t struct_size, flags;\n    float *weight;\n    const float *gradient;\n"
+    "    float *states[4];\n    const void *hp;\n    const weft_range *range;\n    int64_t begin, end;\n"
+    "    float coefficient;\n    int32_t reserved;\n} weft_call;\n"
+    "static inline __attribute__((unused)) float weft_round_bf16(float x) {\n"
+    "    union { float number; uint32_t bits; } u = {x};\n"
+    "    u.bits = (u.bits + 0x7FFFu + ((u.bits >> 16) & 1u)) & 0xFFFF0000u;\n    return u.number;\n}\n";
+
+static weft_status write_source(const weft_elementwise *update, weft_error *err) {
+    FILE *to = fopen(SOURCE, "we");
+    if (to == NULL) return weft_error_set(err, WEFT_E_SYSTEM, SOURCE " cannot be written: %s", strerror(errno));
+    (void)fprintf(to, "%stypedef struct %s {\n%s\n} weft_hp;\n", declarations, update->hp_name, update->hp_fields);
+    (void)fprintf(to, "const int64_t weft_hp_bytes = (int64_t)sizeof(weft_hp);\n"
+                      "void weft_body(const weft_call *call) {\n"
+                      "    const weft_hp *const hp = (const weft_hp *)call->hp;\n"
+                      "    const weft_range *const range = call->range;\n    (void)hp, (void)range;\n"
+                      "    for (int64_t weft_i = call->begin; weft_i < call->end; weft_i++) {\n"
+                      "        float w = call->weight[weft_i];\n"
+                      "        const float g = call->gradient[weft_i] * call->coefficient;\n");
+    for (int64_t s = 0; s < WEFT_MAX_STATES; s++) {
+        if (s < update->n_states) (void)fprintf(to, "        float s%d = call->states[%d][weft_i];\n", (int)s, (int)s);
+        else (void)fprintf(to, "        float s%d = 0.0f;\n", (int)s);
+    }
+    (void)fprintf(to, "#line 1 \"%s\"\n%s\n        call->weight[weft_i] = w;\n        (void)g;\n", update->name,
+                  update->body);
+    for (int64_t s = 0; s < WEFT_MAX_STATES; s++) {
+        if (s < update->n_states) (void)fprintf(to, "        call->states[%d][weft_i] = s%d;\n", (int)s, (int)s);
+        else (void)fprintf(to, "        (void)s%d;\n", (int)s);
+    }
+    (void)fprintf(to, "    }\n}\n");
+    if (fclose(to) == 0) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_SYSTEM, SOURCE " cannot be written: %s", strerror(errno));
+}
+
+/* ---- the compiler ---- */
+
+/* Returns the exit status; NOT_FOUND: the compiler does not exist. */
+static int run_compiler(const char *compiler) {
+    const char *words[] = {compiler,
+                           "-std=gnu11",
+                           "-O2",
+                           "-fPIC",
+                           "-shared",
+                           "-fno-math-errno",
+                           "-ffp-contract=off",
+                           "-fno-fast-math",
+                           "-Werror=implicit-function-declaration",
+                           "-o",
+                           LIBRARY,
+                           SOURCE,
+                           "-lm",
+                           NULL};
+    posix_spawn_file_actions_t files;
+    pid_t child = -1;
+    int status = NOT_FOUND << 8, failed;
+    (void)posix_spawn_file_actions_init(&files);
+    (void)posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, LOG, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    (void)posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
+    failed = posix_spawnp(&child, compiler, &files, NULL, (char *const *)(uintptr_t)words, environ);
+    (void)posix_spawn_file_actions_destroy(&files);
+    if (failed != 0) return NOT_FOUND;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+/* Copies the first error of the log. */
+static void read_reason(char *out, size_t size) {
+    char line[600];
+    FILE *file = fopen(LOG, "re");
+    (void)snprintf(out, size, "the compiler prints no message");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        if (strstr(line, "error:") == NULL && strstr(line, "undefined") == NULL) continue;
+        line[strcspn(line, "\n")] = '\0';
+        (void)snprintf(out, size, "%.500s", line);
+        break;
+    }
+    if (file != NULL) (void)fclose(file);
+    weft_words_tame(out);
+}
+
+static weft_status compile(weft_error *err) {
+    const char *const compilers[] = {getenv("CC"), "cc", "gcc", "clang"};
+    char why[600];
+    int status = NOT_FOUND;
+    for (size_t i = 0; i < sizeof compilers / sizeof *compilers && status == NOT_FOUND; i++)
+        if (compilers[i] != NULL && compilers[i][0] != '\0') status = run_compiler(compilers[i]);
+    if (status == 0) return WEFT_OK;
+    if (status == NOT_FOUND)
+        return weft_error_set(err, WEFT_E_UNSUPPORTED,
+                              "no C compiler is here (CC, cc, gcc, clang), so that the text of the body cannot be "
+                              "compared with its function");
+    read_reason(why, sizeof why);
+    return weft_error_set(err, WEFT_E_PLUGIN,
+                          "the text of its body does not compile on its own, as a device requires: %s. Allowed in a "
+                          "body: w, g, s0 to s3, hp, range and functions of <math.h>, but no names of its file",
+                          why);
+}
+
+/* Compiles the text as a device does: with its hp, its range and <math.h>, and without floating-point contraction.
+ * Works in the current directory; the function stays loaded. WEFT_E_UNSUPPORTED: no C compiler was found ($CC, cc, gcc,
+ * clang). WEFT_E_PLUGIN: the text does not compile on its own. hp_bytes: size of the hp struct. [main] */
+static weft_status weft_body_compile(weft_body_fn **out, int64_t *hp_bytes, const weft_elementwise *update,
+                                     weft_error *err) {
+    const int64_t *bytes = NULL;
+    void *library = NULL, *symbol = NULL;
+    weft_status status = write_source(update, err);
+    if (status == WEFT_OK) status = compile(err);
+    if (status != WEFT_OK) return status;
+    library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL)
+        return weft_error_set(err, WEFT_E_PLUGIN,
+                              "the text of its body does not link on its own, as a device requires: %s. A body may not "
+                              "use names of its file",
+                              dlerror());
+    symbol = dlsym(library, "weft_body");
+    bytes = (const int64_t *)dlsym(library, "weft_hp_bytes");
+    if (symbol == NULL || bytes == NULL) return weft_error_set(err, WEFT_E_SYSTEM, "the compiled body has no function");
+    memcpy(out, &symbol, sizeof symbol);
+    *hp_bytes = *bytes;
+    return WEFT_OK;
+}
 
 enum { ELEMENTS = 1031, MARGIN = 64, ALL = ELEMENTS + 2 * MARGIN, STEPS = 5 };
 
-#define EDGE 12345.0f /* what lies behind the elements of a call, and must stay */
+#define EDGE 12345.0f /* content next to a call's elements, which must not change */
 
 typedef struct instance {
     const weft_optimizer_plugin *table;
     weft_optimizer *made;
     weft_optimizer_facts facts;
-    weft_body_fn *body; /* the update's text, compiled; NULL: the plugin's own function */
+    weft_body_fn *body; /* the compiled update text; NULL: the plugin's own function */
 } instance;
 
 static void instance_close(instance *self) {
@@ -45,7 +193,7 @@ static double step_size(const instance *self) {
     return WEFT_HAS(self->table, lr) && self->table->lr != NULL ? self->table->lr(self->made) : 1.0;
 }
 
-/* hp is filled with a byte before, so that what prepare leaves out shows. */
+/* Fills hp with a poison byte first, so that fields missed by `prepare` are visible. */
 static weft_status prepare(const instance *self, void *hp, uint64_t update, double lr, uint8_t poison,
                            weft_error *err) {
     const weft_step_info step = {(uint32_t)sizeof step, 0, update, lr};
@@ -53,7 +201,7 @@ static weft_status prepare(const instance *self, void *hp, uint64_t update, doub
     memset(hp, poison, WEFT_MAX_HP);
     weft_plugin_under_test_asks("update %llu", (unsigned long long)step.update);
     WEFT_PLUGIN_CALL(status, self->table, prepare, err, self->made, hp, &step);
-    if (status != WEFT_OK && err->text[0] == '\0') return WEFT_BROKEN(err, "prepare fails without a sentence");
+    if (status != WEFT_OK && err->text[0] == '\0') return WEFT_BROKEN(err, "prepare fails without an error message");
     for (int64_t i = self->facts.hp_bytes; i < WEFT_MAX_HP && status == WEFT_OK; i++)
         if (((unsigned char *)hp)[i] != poison)
             status = WEFT_BROKEN(err, "prepare writes byte %lld of hp, and its hp_size is %lld", (long long)i,
@@ -61,7 +209,7 @@ static weft_status prepare(const instance *self, void *hp, uint64_t update, doub
     return status;
 }
 
-/* ---- weights that are updated ---- */
+/* ---- updated weights ---- */
 
 typedef struct bench {
     float weight[ALL], gradient[ALL], states[WEFT_MAX_STATES][ALL];
@@ -110,14 +258,14 @@ static weft_range whole_range(float lr_scale, float decay) {
     return range;
 }
 
-/* ---- updates by a course ---- */
+/* ---- sequences of updates ---- */
 
-/* A few updates by gradients that differ from one to the next. */
+/* Some updates with different gradients. */
 typedef struct course {
-    double schedule; /* times its own step size */
+    double schedule; /* factor of the optimizer's own step size */
     float lr_scale, decay;
     int64_t steps;
-    bool from_zero; /* all weights are zero at first, so that none decays */
+    bool from_zero; /* all weights start at zero, so weight decay has no effect */
 } course;
 
 static weft_status follow(bench *on, const weft_plugin_under_test *tested, const course *by, weft_error *err) {
@@ -136,7 +284,7 @@ static weft_status follow(bench *on, const weft_plugin_under_test *tested, const
     return status;
 }
 
-/* The first element that two courses take to other places, but for rounding; -1: none. */
+/* Returns the first element where two courses differ by more than rounding; -1: none differs. */
 static int32_t parted(const bench *a, const bench *b, bool from_zero) {
     for (int32_t i = MARGIN; i < MARGIN + ELEMENTS; i++) {
         const double start = from_zero ? 0.0 : (double)noise((uint32_t)i, 1);
@@ -165,13 +313,13 @@ static weft_status declares_alike(weft_plugin_under_test *tested, weft_error *er
     else memset(&two, 0, sizeof two);
     if (status == WEFT_OK) status = weft_optimizer_validate(&again, one.table, one.made, id, err);
     if (status == WEFT_OK && (!same_facts(&one.facts, &two.facts) || !same_facts(&one.facts, &again)))
-        status = WEFT_BROKEN(err, "states or hp_size give another answer when they are asked again");
+        status = WEFT_BROKEN(err, "states or hp_size return different results on a second call");
     instance_close(&two);
     instance_close(&one);
     return status;
 }
 
-/* hp is filled whatever the step: a schedule may begin and end with a step size of zero. */
+/* Checks that `prepare` fills hp for every step, because a schedule may start and end with a step size of zero. */
 static weft_status fills_all(const instance *self, weft_error *err) {
     const double sizes[] = {0, step_size(self)};
     unsigned char one[WEFT_MAX_HP], two[WEFT_MAX_HP];
@@ -187,7 +335,7 @@ static weft_status fills_all(const instance *self, weft_error *err) {
     return status;
 }
 
-/* What it declares and prepares, for weft_other_keys. */
+/* Answers for weft_other_keys: the declaration and the prepared hp. */
 static weft_status open_any(void *made, const weft_plugin_under_test *tested, weft_error *err) {
     return instance_open(made, tested, WEFT_POISON_ONE, err);
 }
@@ -231,19 +379,18 @@ static weft_status prepares_alike(weft_plugin_under_test *tested, weft_error *er
     if (status == WEFT_OK) status = prepare(&one, later, 7, 0.02, WEFT_POISON_ONE, err);
     if (status == WEFT_OK) status = prepare(&one, other, 3, 0.01, WEFT_POISON_TWO, err);
     if (status == WEFT_OK && memcmp(first, other, (size_t)one.facts.hp_bytes) != 0)
-        status = WEFT_BROKEN(err,
-                             "prepare of update 3 gives other bytes after update 7 was prepared: it depends on what "
-                             "was asked before, or leaves bytes of hp unset");
+        status = WEFT_BROKEN(err, "prepare of update 3 writes different bytes after update 7 was prepared: it depends "
+                                  "on earlier calls, or leaves bytes of hp unset");
     if (status == WEFT_OK) status = prepare(&two, later, 3, 0.01, WEFT_POISON_ONE, err);
     if (status == WEFT_OK && memcmp(first, later, (size_t)one.facts.hp_bytes) != 0)
-        status = WEFT_BROKEN(err, "prepare gives other bytes in a second instance of the same keys");
+        status = WEFT_BROKEN(err, "prepare writes different bytes in a second instance with the same keys");
     if (status == WEFT_OK) status = fills_all(&one, err);
     instance_close(&two);
     instance_close(&one);
     return status;
 }
 
-/* A few updates, each in calls of `piece` elements. */
+/* Runs some updates in calls of `piece` elements. */
 static weft_status run_body(const weft_plugin_under_test *tested, bench *on, int64_t piece, uint8_t poison,
                             weft_body_fn *body, weft_error *err) {
     const weft_range range = whole_range(0.5f, 1.0f);
@@ -266,7 +413,7 @@ static weft_status run_updates(const weft_plugin_under_test *tested, bench *on, 
     return run_body(tested, on, piece, poison, NULL, err);
 }
 
-/* ---- its text ---- */
+/* ---- update text ---- */
 
 static weft_status compile_body(weft_body_fn **out, const weft_plugin_under_test *tested, weft_error *err) {
     const weft_elementwise *kernel = NULL;
@@ -276,7 +423,7 @@ static weft_status compile_body(weft_body_fn **out, const weft_plugin_under_test
     if (status == WEFT_OK) WEFT_PLUGIN_ASK(kernel, self.table, update, self.made);
     if (status == WEFT_OK) status = weft_body_compile(out, &bytes, kernel, err);
     if (status == WEFT_OK && bytes != self.facts.hp_bytes)
-        status = WEFT_BROKEN(err, "%s has %lld bytes as its members say, and hp_size is %lld", kernel->hp_name,
+        status = WEFT_BROKEN(err, "%s has %lld bytes by its members, and hp_size is %lld", kernel->hp_name,
                              (long long)bytes, (long long)self.facts.hp_bytes);
     instance_close(&self);
     return status;
@@ -290,14 +437,14 @@ static weft_status compare_bodies(const bench *own, const bench *text, weft_erro
         if (!same)
             return WEFT_BROKEN(err,
                                "element %d is %.9g after %d updates by its function, and %.9g by the text of its body, "
-                               "which a card compiles: it was built with contraction of products and sums (build it "
+                               "which a GPU compiles: it was built with contraction of products and sums (build it "
                                "with -ffp-contract=off), or its function is of another text",
                                i - MARGIN, (double)own->weight[i], STEPS, (double)text->weight[i]);
     }
     return WEFT_OK;
 }
 
-/* What a card computes comes from the text. */
+/* Checks the text against the host function, because a GPU compiles its kernel from the text. */
 static weft_status follows_its_text(weft_plugin_under_test *tested, weft_error *err) {
     bench *on = malloc(2 * sizeof *on);
     weft_body_fn *body = NULL;
@@ -317,11 +464,10 @@ static weft_status cuts_alike(weft_plugin_under_test *tested, weft_error *err) {
     if (status == WEFT_OK) status = run_updates(tested, &on[1], 13, WEFT_POISON_TWO, err);
     for (int32_t i = 0; i < ALL && status == WEFT_OK; i++)
         if (memcmp(&on[0].weight[i], &on[1].weight[i], sizeof(float)) != 0)
-            status =
-                WEFT_BROKEN(err,
-                            "element %d is %.9g after %d updates in one piece, and %.9g in pieces of 13: it depends "
-                            "on where a call begins",
-                            i - MARGIN, (double)on[0].weight[i], STEPS, (double)on[1].weight[i]);
+            status = WEFT_BROKEN(err,
+                                 "element %d is %.9g after %d updates in one call, and %.9g in calls of 13 elements: "
+                                 "the result depends on the first element of a call",
+                                 i - MARGIN, (double)on[0].weight[i], STEPS, (double)on[1].weight[i]);
     free(on);
     return status;
 }
@@ -335,7 +481,7 @@ static weft_status stays_inside(weft_plugin_under_test *tested, weft_error *err)
         bool touched = is_edge && on->weight[i] != EDGE;
         for (int32_t s = 0; s < WEFT_MAX_STATES; s++) touched = touched || (is_edge && on->states[s][i] != EDGE);
         if (touched)
-            status = WEFT_BROKEN(err, "the update writes %d elements outside of what it was given",
+            status = WEFT_BROKEN(err, "the update writes %d elements outside of its range",
                                  i < MARGIN ? MARGIN - i : i - (ALL - MARGIN) + 1);
         else if (!is_edge && on->gradient[i] != noise((uint32_t)i, 2))
             status = WEFT_BROKEN(err, "the update changes the gradient");
@@ -344,7 +490,7 @@ static weft_status stays_inside(weft_plugin_under_test *tested, weft_error *err)
     return status;
 }
 
-/* One update of chosen weights and gradients. */
+/* Runs one update with the given weights and gradients. */
 static weft_status update_once(const weft_plugin_under_test *tested, bench *on, double lr, const weft_range *range,
                                weft_error *err) {
     unsigned char hp[WEFT_MAX_HP];
@@ -359,12 +505,12 @@ static weft_status update_once(const weft_plugin_under_test *tested, bench *on, 
 static weft_status stays_put(const bench *on, const char *why, weft_error *err) {
     for (uint32_t i = MARGIN; i < MARGIN + ELEMENTS; i++)
         if (on->weight[i] != noise(i, 1))
-            return WEFT_BROKEN(err, "a weight goes from %.9g to %.9g although %s", (double)noise(i, 1),
+            return WEFT_BROKEN(err, "a weight changes from %.9g to %.9g although %s", (double)noise(i, 1),
                                (double)on->weight[i], why);
     return WEFT_OK;
 }
 
-/* What half of a schedule does half of lr_scale does, and twice that of a quarter. */
+/* Checks that lr_scale 0.5 is equivalent to a schedule of 0.5, and lr_scale 2 with schedule 0.25, too. */
 static weft_status scales_alike(const weft_plugin_under_test *tested, weft_error *err) {
     const course half = {0.5, 1.0f, 1.0f, STEPS, false};
     const course scaled[] = {{1.0, 0.5f, 1.0f, STEPS, false}, {0.25, 2.0f, 1.0f, STEPS, false}};
@@ -377,8 +523,8 @@ static weft_status scales_alike(const weft_plugin_under_test *tested, weft_error
         if (status == WEFT_OK) at = parted(&on[0], &on[1], false);
         if (at >= 0)
             status = WEFT_BROKEN(err,
-                                 "a weight goes from %.9g to %.9g by %g times its step size under lr_scale = %g, and "
-                                 "to %.9g by half of it under 1: lr_scale multiplies the step size",
+                                 "a weight changes from %.9g to %.9g by %g times its step size under lr_scale = %g, "
+                                 "and to %.9g by half of it under 1: lr_scale must multiply the step size",
                                  (double)noise((uint32_t)at, 1), (double)on[1].weight[at], scaled[s].schedule,
                                  (double)scaled[s].lr_scale, (double)on[0].weight[at]);
     }
@@ -400,7 +546,7 @@ static weft_status heeds_the_step_size(weft_plugin_under_test *tested, weft_erro
     return status == WEFT_OK ? scales_alike(tested, err) : status;
 }
 
-/* ---- its key lr ---- */
+/* ---- key lr ---- */
 
 static weft_status gives_its_key(const weft_plugin_under_test *tested, const weft_key *key, weft_error *err) {
     const double value = *(const double *)weft_plugin_under_test_value(tested, key);
@@ -409,12 +555,12 @@ static weft_status gives_its_key(const weft_plugin_under_test *tested, const wef
     weft_status status = instance_open(&self, tested, WEFT_POISON_ONE, err);
     if (status == WEFT_OK) given = step_size(&self);
     if (status == WEFT_OK && !(fabs(given - value) <= 1e-6 * fabs(value)))
-        status = WEFT_BROKEN(err, "its slot lr gives %.9g where its key lr is %.9g", given, value);
+        status = WEFT_BROKEN(err, "its slot lr returns %.9g and its key lr is %.9g", given, value);
     instance_close(&self);
     return status;
 }
 
-/* Half of the key and the whole schedule do what the whole key and half of the schedule do, where nothing decays. */
+/* Checks without weight decay: half the key with the full schedule equals the full key with half the schedule. */
 static weft_status shares_with_schedule(const weft_plugin_under_test *whole, const weft_plugin_under_test *half,
                                         double value, weft_error *err) {
     const course by_schedule = {0.5, 1.0f, 0.0f, 1, true}, by_key = {1.0, 1.0f, 0.0f, 1, true};
@@ -426,8 +572,8 @@ static weft_status shares_with_schedule(const weft_plugin_under_test *whole, con
     if (status == WEFT_OK) at = parted(&on[0], &on[1], true);
     if (at >= 0)
         status = WEFT_BROKEN(err,
-                             "a weight of 0 goes to %.9g with lr = %.9g where the schedule is a half, and to %.9g with "
-                             "lr = %.9g where it is 1: the key and the schedule count once each, as step->lr has them",
+                             "a weight of 0 becomes %.9g with lr = %.9g and a schedule of 0.5, and %.9g with lr = %.9g "
+                             "and a schedule of 1: use step->lr, which contains the key and the schedule once each",
                              (double)on[0].weight[at], value, (double)on[1].weight[at], value / 2);
     free(on);
     return status;
@@ -441,10 +587,10 @@ static weft_status heeds_its_key(weft_plugin_under_test *tested, weft_error *err
     double value = 0;
     if (key == NULL) return WEFT_MOOT(tested, err, "it has no key lr that is a number, and need not");
     value = *(const double *)weft_plugin_under_test_value(tested, key);
-    if (!(value > 0)) value = 1e-3; /* one that moves nothing says nothing */
+    if (!(value > 0)) value = 1e-3; /* a step size of zero shows no effect */
     status = weft_plugin_under_test_open_other(&whole, tested, "lr", value, err);
     if (status == WEFT_OK) status = weft_plugin_under_test_open_other(&half, tested, "lr", value / 2, err);
-    if (status == WEFT_E_USER) status = WEFT_E_UNSUPPORTED; /* with the sentence that refuses the number */
+    if (status == WEFT_E_USER) status = WEFT_E_UNSUPPORTED; /* with the message that rejects the number */
     if (status == WEFT_OK && WEFT_HAS(table, lr) && table->lr != NULL) {
         status = gives_its_key(&whole.tested, key, err);
         if (status == WEFT_OK) status = gives_its_key(&half.tested, key, err);
@@ -455,9 +601,9 @@ static weft_status heeds_its_key(weft_plugin_under_test *tested, weft_error *err
     return status;
 }
 
-/* ---- decay ---- */
+/* ---- weight decay ---- */
 
-/* Where the range's decay is `decay`, and a key of its own is `value`; key NULL: as it is. WEFT_E_USER: it is not. */
+/* Runs a course with the range's `decay` and one key set to `value` (key NULL: unchanged). WEFT_E_USER: rejected. */
 static weft_status decay_by(bench *on, const weft_plugin_under_test *tested, const char *key, double value, float decay,
                             weft_error *err) {
     const course by = {1.0, 1.0f, decay, STEPS, false};
@@ -470,8 +616,8 @@ static weft_status decay_by(bench *on, const weft_plugin_under_test *tested, con
     return status;
 }
 
-/* What a range's decay multiplies: the key that does nothing at 0 but what a range does whose decay is 0. none: that
- * one. *found NULL: there is no such key, and nothing is known of a half. */
+/* Finds the weight-decay key: the one that at 0 has the same effect as a range decay of 0. none: the result of that
+ * decay. *found NULL: no such key exists, so halving is not checked. */
 static weft_status find_decay_key(const weft_key **found, const weft_plugin_under_test *tested, const bench *none,
                                   bench *room, weft_error *err) {
     const weft_plugin *plugin = tested->loaded->plugin;
@@ -491,7 +637,7 @@ static weft_status find_decay_key(const weft_key **found, const weft_plugin_unde
 
 enum { FULL, HALF, NONE, OTHER, COURSES };
 
-/* Half of the range's decay does what half of the key does. */
+/* Checks that half the range's decay equals half the key. */
 static weft_status decays_by_halves(const weft_plugin_under_test *tested, weft_error *err) {
     bench *on = malloc(COURSES * sizeof *on);
     const weft_key *key = NULL;
@@ -499,7 +645,7 @@ static weft_status decays_by_halves(const weft_plugin_under_test *tested, weft_e
     weft_status status = on != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for weights");
     if (status == WEFT_OK) status = decay_by(&on[FULL], tested, NULL, 0, 1.0f, err);
     if (status == WEFT_OK) status = decay_by(&on[NONE], tested, NULL, 0, 0.0f, err);
-    if (status != WEFT_OK || parted(&on[FULL], &on[NONE], false) < 0) goto done; /* nothing decays by its keys */
+    if (status != WEFT_OK || parted(&on[FULL], &on[NONE], false) < 0) goto done; /* no weight decay with these keys */
     status = find_decay_key(&key, tested, &on[NONE], &on[OTHER], err);
     if (status != WEFT_OK || key == NULL) goto done;
     status = decay_by(&on[HALF], tested, NULL, 0, 0.5f, err);
@@ -509,11 +655,11 @@ static weft_status decays_by_halves(const weft_plugin_under_test *tested, weft_e
     if (status == WEFT_OK) at = parted(&on[HALF], &on[OTHER], false);
     if (at >= 0)
         status = WEFT_BROKEN(err,
-                             "a weight goes from %.9g to %.9g in a range with decay = 0.5, and to %.9g with half of "
-                             "%s and decay = 1: decay multiplies the weight decay",
+                             "a weight changes from %.9g to %.9g in a range with decay = 0.5, and to %.9g with half of "
+                             "%s and decay = 1: decay must multiply the weight decay",
                              (double)noise((uint32_t)at, 1), (double)on[HALF].weight[at], (double)on[OTHER].weight[at],
                              key->name);
-    if (status == WEFT_E_USER) status = WEFT_OK; /* a key that takes no half */
+    if (status == WEFT_E_USER) status = WEFT_OK; /* the key rejects the half */
 done:
     free(on);
     return status;
@@ -535,7 +681,7 @@ static weft_status heeds_decay(weft_plugin_under_test *tested, weft_error *err) 
     return status == WEFT_OK ? decays_by_halves(tested, err) : status;
 }
 
-/* Along the gradient of w^2 / 2, which is w. */
+/* Follows the gradient of w^2 / 2, which is w. */
 static weft_status goes_downhill(weft_plugin_under_test *tested, weft_error *err) {
     const weft_range range = whole_range(1.0f, 1.0f);
     unsigned char hp[WEFT_MAX_HP];
@@ -556,10 +702,10 @@ static weft_status goes_downhill(weft_plugin_under_test *tested, weft_error *err
         after += (double)on->weight[i] * (double)on->weight[i];
     }
     if (status == WEFT_OK && !(after < before))
-        status = WEFT_BROKEN(err,
-                             "20 updates along the gradient of w^2 / 2 take it from %.6g to %.6g: it goes uphill, or "
-                             "nowhere",
-                             before / 2, after / 2);
+        status =
+            WEFT_BROKEN(err,
+                        "20 updates along the gradient of w^2 / 2 change w from %.6g to %.6g: the loss must decrease",
+                        before / 2, after / 2);
     instance_close(&self);
     free(on);
     return status;
@@ -575,15 +721,15 @@ static weft_status stays_finite(weft_plugin_under_test *tested, weft_error *err)
     if (status == WEFT_OK) status = update_once(tested, on, -1, &range, err);
     for (int32_t i = 0; i < ELEMENTS && status == WEFT_OK; i++)
         if (!isfinite(on->weight[MARGIN + i]))
-            status = WEFT_BROKEN(err, "a gradient of %g makes a weight %g", (double)gradients[i % 6],
+            status = WEFT_BROKEN(err, "a gradient of %g changes a weight to %g", (double)gradients[i % 6],
                                  (double)on->weight[MARGIN + i]);
     free(on);
     return status;
 }
 
-/* ---- states that have no sign ---- */
+/* ---- non-negative states ---- */
 
-/* The first element below zero, or no number, of a state that is declared as never negative; -1: none. */
+/* Returns the first negative or NaN element of a state declared non-negative; -1: no such element. */
 static int32_t below_zero(const instance *self, const bench *on, int64_t *state) {
     for (int64_t s = 0; s < self->facts.n_states; s++) {
         if ((self->facts.states[s].flags & WEFT_STATE_NOT_NEGATIVE) == 0) continue;
@@ -600,8 +746,8 @@ static bool has_unsigned_state(const instance *self) {
     return false;
 }
 
-/* Of any size, and each element's of one sign in a third of them, of the other one in another third, and of both in the
- * last: what is a mean of gradients goes below zero in one of them. */
+/* Returns gradients of many magnitudes. A third of the elements has only positive ones, a third only negative ones, and
+ * a third both, so that a mean of gradients becomes negative somewhere. */
 static float signed_gradient(uint32_t i, uint32_t step) {
     static const float sizes[] = {1e-8f, 1e-3f, 1.0f, 100.0f};
     const float x = noise(i, 40 + step) * sizes[i / 3 % 4];
@@ -644,7 +790,7 @@ static weft_status stays_above_zero(weft_plugin_under_test *tested, weft_error *
     return status;
 }
 
-/* With an update in between, as a slot may keep what it takes. */
+/* Runs an update between create and destroy, because any slot may leak. */
 static weft_status come_and_go(weft_plugin_under_test *tested, weft_error *err) {
     const weft_range range = whole_range(1.0f, 1.0f);
     bench *on = malloc(sizeof *on);
@@ -675,18 +821,17 @@ static weft_status updates_later(weft_plugin_under_test *tested, weft_error *err
 }
 
 const weft_rule weft_rules_optimizer[] = {
-    {"R29", "optimizer", "has the step size that its key lr and the schedule say", heeds_its_key, false},
-    {"R30", "optimizer", "declares the same states whenever it is asked", declares_alike, false},
-    {"R31", "optimizer", "prepares each update from its number and step size alone", prepares_alike, false},
-    {"R32", "optimizer", "updates an element alike wherever a call begins and ends", cuts_alike, false},
-    {"R33", "optimizer", "writes its elements alone, and no gradient", stays_inside, false},
-    {"R34", "optimizer", "moves by step size times lr_scale, and not at all where one is zero", heeds_the_step_size,
-     false},
-    {"R35", "optimizer", "decays by the range's decay, and not at all where that is zero", heeds_decay, false},
-    {"R36", "optimizer", "goes downhill", goes_downhill, false},
+    {"R29", "optimizer", "uses the step size of its key lr and the schedule", heeds_its_key, false},
+    {"R30", "optimizer", "declares the same states on each call", declares_alike, false},
+    {"R31", "optimizer", "prepares each update from its number and step size only", prepares_alike, false},
+    {"R32", "optimizer", "updates an element the same way for any bounds of the call", cuts_alike, false},
+    {"R33", "optimizer", "writes only its elements, and no gradient", stays_inside, false},
+    {"R34", "optimizer", "scales the update by lr_scale, and does nothing for step size 0", heeds_the_step_size, false},
+    {"R35", "optimizer", "decays by the range's decay, and not at all for decay 0", heeds_decay, false},
+    {"R36", "optimizer", "reduces a loss", goes_downhill, false},
     {"R37", "optimizer", "keeps finite weights finite", stays_finite, false},
-    {"R38", "optimizer", "gives its memory back", gives_back, false},
-    {"R39", "optimizer", "updates alike in a host whose structs are longer", updates_later, false},
-    {"R114", "optimizer", "keeps a state from below zero that it declares as never negative", stays_above_zero, false},
-    {"R117", "optimizer", "computes by its function what the text of its body says", follows_its_text, false},
+    {"R38", "optimizer", "frees its memory", gives_back, false},
+    {"R39", "optimizer", "updates the same with a host that has longer structs", updates_later, false},
+    {"R114", "optimizer", "keeps a state non-negative that it declares as such", stays_above_zero, false},
+    {"R117", "optimizer", "computes the same by its function and by the text of its body", follows_its_text, false},
     {NULL, NULL, NULL, NULL, false}};

@@ -2,7 +2,7 @@
 #include "tools/check/other_key.h"
 
 #include "base/child.h"
-#include "base/words.h"
+#include "base/text.h"
 #include "plugin/crash.h"
 
 #include <math.h>
@@ -26,7 +26,7 @@ void weft_answer_add_text(weft_answer *to, const char *text) {
     weft_answer_add(to, text == NULL ? "" : text, text == NULL ? 1 : strlen(text) + 1);
 }
 
-static bool backwards; /* in this process, which makes one trial */
+static bool backwards; /* in this process, which runs one trial */
 
 weft_status weft_keyed_open(void *instance, const weft_plugin_under_test *tested, weft_error *err) {
     (void)err;
@@ -49,7 +49,7 @@ void weft_keyed_close(void *instance) {
     ((weft_keyed *)instance)->tested = NULL;
 }
 
-/* ---- another value ---- */
+/* ---- other values of a key ---- */
 
 enum { VALUES = 4 };
 
@@ -61,7 +61,7 @@ static bool other_real(char *out, size_t size, double now, int32_t n) {
 }
 
 static bool other_whole(char *out, size_t size, int64_t now, int32_t n) {
-    if (n >= VALUES || now > INT64_MAX / 4 || now < INT64_MIN / 4) return false; /* words are numbers out there */
+    if (n >= VALUES || now > INT64_MAX / 4 || now < INT64_MIN / 4) return false; /* reserved for named values */
     {
         const int64_t values[VALUES] = {now + 1, now * 2, now - 1, now / 2};
         (void)snprintf(out, size, "%lld", (long long)values[n]);
@@ -69,7 +69,7 @@ static bool other_whole(char *out, size_t size, int64_t now, int32_t n) {
     return true;
 }
 
-/* Of "one,two,three" the n-th that is not number `now`. */
+/* Returns the n-th name of "one,two,three", skipping number `now`. */
 static bool other_word(char *out, size_t size, const char *words, int64_t now, int32_t n) {
     for (int64_t skip = n + (n >= now); skip > 0 && *words != '\0'; skip--) {
         words += strcspn(words, ",");
@@ -80,7 +80,7 @@ static bool other_word(char *out, size_t size, const char *words, int64_t now, i
     return *words != '\0';
 }
 
-/* The n-th value of a key to try, as its section has it; false: there are no more. Some may be what it is. */
+/* Returns the n-th test value of a key, as text; false: no more. Some may equal the current one. */
 static bool other_value(char *out, size_t size, const weft_plugin_under_test *tested, const weft_key *key, int32_t n) {
     const void *value = weft_plugin_under_test_value(tested, key);
     if (key->type == WEFT_KEY_F64) return other_real(out, size, *(const double *)value, n);
@@ -91,20 +91,20 @@ static bool other_value(char *out, size_t size, const weft_plugin_under_test *te
     return true;
 }
 
-/* ---- in a process of its own ---- */
+/* ---- child process ---- */
 
-/* Where the one with another value is made, of the two. */
+/* When the instance with another value is created, relative to the first. */
 typedef enum company { ALONE, BEHIND, BEFORE, COMPANIES } company;
 
 typedef struct trial {
     const weft_plugin_under_test *tested, *other;
     const weft_answers *answers;
     company company;
-    const char *rank; /* that the environment says; NULL: what it says here */
+    const char *rank; /* rank in the environment; NULL: unchanged */
     bool backwards;
 } trial;
 
-/* What launchers, and frameworks that are launched, tell a process of its rank by. */
+/* Environment variables that launchers and launched frameworks set to the rank. */
 static const char *const rank_names[] = {"PMI_RANK",
                                          "PMIX_RANK",
                                          "OMPI_COMM_WORLD_RANK",
@@ -126,7 +126,7 @@ static void become_rank(const char *rank) {
         (void)setenv(rank_names[i], rank, 1);
 }
 
-/* The other one is asked as well: what it keeps it may keep when it answers. */
+/* Opens the second instance and calls it, because it may set shared state only when it is called. */
 static weft_status add_company(const trial *asked, void *beside, weft_error *err) {
     weft_answer unused;
     weft_status status = asked->answers->open(beside, asked->tested, err);
@@ -153,7 +153,7 @@ static void answer_there(int end, void *context) {
     weft_error err = WEFT_ERROR_INIT;
     void *beside = calloc(1, asked->answers->size), *instance = calloc(1, asked->answers->size);
     weft_status status = WEFT_E_MEMORY;
-    bool refused = false; /* the keys as they are: then nobody is beside it */
+    bool refused = false; /* the unmodified keys are rejected, so no second instance is created */
     weft_crash_to(end);
     become_rank(asked->rank);
     backwards = asked->backwards;
@@ -171,9 +171,9 @@ static void answer_there(int end, void *context) {
                   (unsigned long long)out.fingerprint, err.text);
 }
 
-/* ---- here ---- */
+/* ---- parent process ---- */
 
-enum { ANSWER = 1 + 16 }; /* 'y' or 'n' and the fingerprint */
+enum { ANSWER = 1 + 16 }; /* 'y' or 'n', and the fingerprint */
 
 static weft_status run_trial(weft_child *child, const trial *asked, company where, weft_error *err) {
     trial there = *asked;
@@ -181,7 +181,7 @@ static weft_status run_trial(weft_child *child, const trial *asked, company wher
     return weft_child_run(child, answer_there, &there, 2048, asked->tested->options->seconds, err);
 }
 
-/* *changes: it answers otherwise than `now`, the plugin with its keys as they are. */
+/* *changes: the answers differ from `now`, those with unmodified keys. */
 static weft_status compare(bool *changes, const trial *asked, const weft_child *now, const char *key, const char *value,
                            weft_error *err) {
     static const char *const made[COMPANIES] = {"", "after", "before"};
@@ -189,13 +189,13 @@ static weft_status compare(bool *changes, const trial *asked, const weft_child *
     weft_status status = run_trial(&alone, asked, ALONE, err);
     *changes = status != WEFT_OK || alone.n < ANSWER || now->n < ANSWER || strncmp(alone.text, now->text, ANSWER) != 0;
     for (int32_t c = BEHIND; c < COMPANIES && status == WEFT_OK; c++) {
-        if (alone.n < ANSWER || alone.text[0] != 'y') break; /* other rules ask for more of it */
+        if (alone.n < ANSWER || alone.text[0] != 'y') break; /* other rules check the failure */
         status = run_trial(&beside, asked, (company)c, err);
         if (status == WEFT_OK && (beside.n == 0 || beside.text[0] != 'r') &&
             (beside.n < ANSWER || strncmp(alone.text, beside.text, ANSWER) != 0))
             status = WEFT_BROKEN(err,
-                                 "with %s = %s it answers something else where it is made %s an instance with another "
-                                 "%s than where it is alone: a static variable keeps what is an instance's%.*s",
+                                 "with %s = %s the result differs if it is created %s an instance with another %s: a "
+                                 "static variable contains state of one instance%.*s",
                                  key, value, made[c], key, beside.n < ANSWER || beside.text[0] != 'y' ? 300 : 0,
                                  beside.n > ANSWER ? beside.text + ANSWER : "");
         free(beside.text);
@@ -210,17 +210,17 @@ static weft_status say_apart(const char *rank, const weft_child *there, weft_err
     const char *said = there->n > ANSWER ? there->text + ANSWER : "";
     if (rank == NULL)
         return WEFT_BROKEN(err,
-                           "two processes that ask it the same get different answers: they depend on the process, on "
-                           "its number, an address, the time, or memory that nobody wrote%.*s",
+                           "two processes get different results for the same calls: the results depend on the process, "
+                           "its id, an address, the time, or uninitialized memory%.*s",
                            why, said);
-    return WEFT_BROKEN(err,
-                       "it answers something else where PMI_RANK, OMPI_COMM_WORLD_RANK, SLURM_PROCID, RANK and their "
-                       "like are %s than where the environment is as here: ranks that get different answers train "
-                       "apart, so an answer depends on nothing but what is asked%.*s",
-                       rank, why, said);
+    return WEFT_BROKEN(
+        err,
+        "the result differs if PMI_RANK, OMPI_COMM_WORLD_RANK, SLURM_PROCID, RANK and similar variables are %s: ranks "
+        "with different results would diverge, so a result may depend only on the arguments%.*s",
+        rank, why, said);
 }
 
-/* Which rank a process is plugins learn from the job, if they are to know it; the environment tells it apart. */
+/* Checks that answers do not depend on rank variables in the environment. A plugin must read its rank from the job. */
 static weft_status compare_ranks(const weft_plugin_under_test *tested, const weft_answers *answers, weft_error *err) {
     static const char *const ranks[] = {NULL, "0", "1", "2", "3"};
     const trial asked = {.tested = tested, .other = tested, .answers = answers};
@@ -229,7 +229,7 @@ static weft_status compare_ranks(const weft_plugin_under_test *tested, const wef
     for (size_t i = 0; i < sizeof ranks / sizeof *ranks && status == WEFT_OK; i++) {
         trial other = asked;
         other.rank = ranks[i];
-        if (here.n < ANSWER || here.text[0] != 'y') break; /* other rules ask for more of it */
+        if (here.n < ANSWER || here.text[0] != 'y') break; /* other rules check the failure */
         status = run_trial(&there, &other, ALONE, err);
         if (status == WEFT_OK && (there.n < ANSWER || strncmp(here.text, there.text, ANSWER) != 0))
             status = say_apart(other.rank, &there, err);
@@ -240,7 +240,7 @@ static weft_status compare_ranks(const weft_plugin_under_test *tested, const wef
     return status;
 }
 
-/* What is asked is asked in the other order. */
+/* Checks that answers do not depend on the order of the calls. */
 static weft_status compare_orders(const weft_plugin_under_test *tested, const weft_answers *answers,
                                   const weft_child *now, weft_error *err) {
     const trial asked = {.tested = tested, .other = tested, .answers = answers, .backwards = true};
@@ -249,13 +249,13 @@ static weft_status compare_orders(const weft_plugin_under_test *tested, const we
     if (answers->open != weft_keyed_open || now->n < ANSWER || now->text[0] != 'y') return WEFT_OK;
     status = run_trial(&there, &asked, ALONE, err);
     if (status == WEFT_OK && (there.n < ANSWER || strncmp(now->text, there.text, ANSWER) != 0))
-        status = WEFT_BROKEN(err, "it answers something else where it is asked the same in the other order: a static "
-                                  "variable keeps something of what was asked before");
+        status = WEFT_BROKEN(err, "the results differ if the calls are made in another order: a static variable "
+                                  "contains state of an earlier call");
     free(there.text);
     return status;
 }
 
-/* *tried: the keys take the value. *changes: some answer is another one then. */
+/* *tried: the keys accept the value. *changes: some answer differs with it. */
 static weft_status try_value(bool *tried, bool *changes, const weft_plugin_under_test *tested,
                              const weft_answers *answers, const weft_child *now, const weft_key *key, const char *value,
                              weft_error *err) {
@@ -275,7 +275,7 @@ static weft_status try_value(bool *tried, bool *changes, const weft_plugin_under
     return status;
 }
 
-/* A value that changes nothing may be one of several that mean the same, so all are tried before the key is noted. */
+/* Tries all values before the key counts as unused, because several values may have the same effect. */
 static weft_status try_key(weft_plugin_under_test *tested, const weft_answers *answers, const weft_child *now,
                            const weft_key *key, weft_error *err) {
     char value[128];

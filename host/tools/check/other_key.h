@@ -1,12 +1,12 @@
-/* host/tools/check/other_key.h: an instance keeps to its own keys, whatever instances with other ones are beside it,
- * and whatever rank the environment says that the process is. */
+/* host/tools/check/other_key.h: checks that an instance depends only on its own keys: not on other instances in the
+ * process, nor on the rank that the environment names. */
 #ifndef WEFT_HOST_TOOLS_CHECK_OTHER_KEY_H
 #define WEFT_HOST_TOOLS_CHECK_OTHER_KEY_H
 
 #include "tools/check/rule.h"
 
 typedef struct weft_answer {
-    uint64_t fingerprint; /* of all that was answered */
+    uint64_t fingerprint; /* hash of all answers */
 } weft_answer;
 
 void weft_answer_begin(weft_answer *out);
@@ -14,34 +14,37 @@ void weft_answer_add(weft_answer *to, const void *bytes, size_t n);
 void weft_answer_add_text(weft_answer *to, const char *text); /* NULL: "" */
 #define WEFT_ANSWER_ADD(to, what) weft_answer_add(to, &(what), sizeof(what))
 
-/* What an instance is, for weft_other_keys. */
+/* Operations on an instance, for weft_other_keys. */
 typedef struct weft_answers {
-    size_t size; /* of an instance's room, which `close` may be called with while it is zero */
+    size_t size; /* size of an instance; `close` accepts a zeroed one */
     weft_status (*open)(void *instance, const weft_plugin_under_test *tested, weft_error *err);
     void (*close)(void *instance);
     weft_status (*ask)(weft_answer *to, void *instance, weft_error *err);
 } weft_answers;
 
-/* The instance of a plugin that has none but its keys: a policy, a strategy. */
+/* Instance of a plugin that has only keys: a policy or a strategy. */
 typedef struct weft_keyed {
     const weft_plugin_under_test *tested;
-    bool backwards; /* what is numbered is asked from the last to the first */
+    bool backwards; /* numbered queries run from the last to the first */
 } weft_keyed;
 
-/* The i-th of n numbers in the order that it is asked in. */
+/* Returns the i-th of n numbers in query order. */
 uint32_t weft_keyed_at(const weft_keyed *self, uint32_t i, uint32_t n);
-/* Adds the answer to one number: sums do not depend on the order. */
+/* Adds the answer to one number as a sum, which does not depend on the order. */
 void weft_keyed_add(weft_answer *to, uint32_t number, const weft_answer *one);
 
 weft_status weft_keyed_open(void *instance, const weft_plugin_under_test *tested, weft_error *err);
 void weft_keyed_close(void *instance);
 
-/* For each key of the plugin that is a number, yes or no, or one of several names: an instance with another value of it
- * answers in a process that has an instance with the keys as they are, made before it or after it, as it does in one
- * where it is alone. A value that is refused there says nothing. Before that: an instance answers in a process that
- * launchers would have called another rank as it does here. Each of them is a process of its own, so no instance is to
- * have been made in this one. A plugin that has only its keys (weft_keyed_open) answers alike in both orders, too.
- * plugin under test->idle gets the keys none of whose values changes an answer. [main] */
+/* Checks independence for each key that is a number, a boolean or an enum. An instance with another value runs in one
+ * process with an instance of the unmodified keys, created before or after it. It must answer as in a process of its
+ * own. Rejected values are skipped.
+ *
+ * Also checks that answers do not depend on rank variables of launchers. Plugins with only keys (weft_keyed_open) must
+ * answer identically in both query orders.
+ *
+ * Each trial is a child process, so no instance may exist in this one before. plugin under test->idle gets the keys
+ * that change no answer with any value. [main] */
 weft_status weft_other_keys(weft_plugin_under_test *tested, const weft_answers *answers, weft_error *err);
 
 #endif

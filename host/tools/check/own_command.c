@@ -1,8 +1,8 @@
 /* host/tools/check/own_command.c: see own_command.h. */
 #include "tools/check/own_command.h"
 
-#include "base/clock.h"
-#include "base/installed.h"
+#include "base/units.h"
+#include "base/file.h"
 #include "tools/check/rule.h"
 #include "launch/slow_call.h"
 #include "plugin/services.h"
@@ -19,7 +19,7 @@
 
 enum { MOST_WORDS = 40, MOST_SAID = 1700 };
 
-/* The last words of a command's output. */
+/* Reads the end of a command's output. */
 static void read_end(char *out, size_t size, const char *path) {
     FILE *file = fopen(path, "rb");
     bool is_cut;
@@ -30,7 +30,7 @@ static void read_end(char *out, size_t size, const char *path) {
     if (!is_cut) rewind(file);
     n = fread(out, 1, size - 1, file);
     out[n] = '\0';
-    if (is_cut && strchr(out, '\n') != NULL) { /* from the first whole line on */
+    if (is_cut && strchr(out, '\n') != NULL) { /* starts at the first complete line */
         const char *whole = strchr(out, '\n') + 1;
         n -= (size_t)(whole - out);
         memmove(out, whole, n + 1);
@@ -54,8 +54,7 @@ static void become(const char *const *words) {
     _exit(127);
 }
 
-/* Of ranks that have failed one says that it is the user's fault, and none that it is another's: those that were left
- * alone by it say that they were. */
+/* True if a rank failed with a user error, and others only because they lost their peer. */
 static bool ranks_say_so(void) {
     char codes[512], *at = codes;
     bool any = false;
@@ -70,7 +69,7 @@ static bool ranks_say_so(void) {
     return any;
 }
 
-/* It, or one of its ranks, has ended with other standard streams than it began with. */
+/* True if the command or one of its ranks replaced its standard streams. */
 static bool has_lost_streams(void) {
     char own[16], ranks[512];
     read_end(own, sizeof own, "code");
@@ -78,8 +77,7 @@ static bool has_lost_streams(void) {
     return strstr(own, " lost") != NULL || strstr(ranks, " lost") != NULL;
 }
 
-/* A file, a key or a number of ranks that the plugin does not take is no mistake of it; where it has run once with the
- * same, it is. */
+/* True for user errors: a rejected file, key or rank count. Not after a success with the same input. */
 static bool is_users_fault(bool has_run) {
     char code[16];
     read_end(code, sizeof code, "code");
@@ -98,7 +96,7 @@ static bool has(const char *line, size_t n, const char *words) {
     return at != NULL && at < line + n;
 }
 
-/* No reason: what was warned of, how far it had come, and that the ranks have said why. */
+/* True for lines that are not a reason: warnings, progress, and references to the ranks' output. */
 static bool is_chatter(const char *line, size_t n) {
     return has(line, n, "weft: warning: ") || has(line, n, "; what they said stands above") || is_progress(line, n);
 }
@@ -116,7 +114,7 @@ static void drop_chatter(char *said) {
     while (to > said && to[-1] == '\n') *--to = '\0';
 }
 
-/* What says why: of ranks the first one's line, before those of who was left alone, else the last of all. */
+/* Keeps the reason: the first line of failed ranks (before lines of ranks that lost their peer), else the last line. */
 static void keep_reason(char *said) {
     const bool is_of_ranks = ranks_say_so();
     char *last = strrchr(said, '\n');
@@ -124,7 +122,7 @@ static void keep_reason(char *said) {
     else if (last != NULL) memmove(said, last + 1, strlen(last + 1) + 1);
 }
 
-/* ---- a call that does not come back ---- */
+/* ---- hanging calls ---- */
 
 static bool hangs;
 
@@ -132,12 +130,12 @@ bool weft_own_command_hangs(void) {
     return hangs;
 }
 
-/* As long as a call may last: as a rule whose calls are made here. */
+/* Timeout of a call, as for a rule that calls the plugin in this process. */
 static double call_seconds(const weft_plugin_under_test *tested) {
     return fmax(tested->options->seconds, 1);
 }
 
-/* Where `words` stand in what was said, the line's begin, without what marks it as a warning; NULL: nowhere. */
+/* Returns the start of the line that contains `words`, without the warning prefix; NULL: not found. */
 static char *line_of(char *said, const char *words) {
     static const char mark[] = "weft: warning: ";
     char *line = strstr(said, words), *marked;
@@ -147,10 +145,10 @@ static char *line_of(char *said, const char *words) {
     return marked == NULL ? line : marked + sizeof mark - 1;
 }
 
-/* The line that tells of a call which has not come back (launch/slow_call.h), or, after that time, of a create
- * (plugin/slow_warning.h). */
+/* Finds the line about a hanging call (launch/slow_call.h), or, once late, about a hanging `create`
+ * (plugin/enter.h). */
 static bool tells_of_call(char said[MOST_SAID], bool is_late) {
-    const char *goes_on = is_late ? " and goes on" : WEFT_SLOW_WARNING_CALL_WORDS;
+    const char *goes_on = is_late ? " and goes on" : WEFT_SLOW_CALL_WORDS;
     char *line, *end;
     read_end(said, MOST_SAID, "log");
     line = line_of(said, goes_on);
@@ -161,7 +159,7 @@ static bool tells_of_call(char said[MOST_SAID], bool is_late) {
     return true;
 }
 
-/* Waits for its end, and ends it where a call does not come back, which `said` has then. */
+/* Waits for the child. Kills it if a call hangs; `said` then has the line about it. */
 static bool await(int *status, char said[MOST_SAID], pid_t child, double seconds) {
     const struct timespec moment = {0, 5000000};
     const double since = weft_clock_seconds();
@@ -177,7 +175,7 @@ static bool await(int *status, char said[MOST_SAID], pid_t child, double seconds
     return ended == child;
 }
 
-/* ---- an end in its midst ---- */
+/* ---- early exit ---- */
 
 static bool has_code(void) {
     char code[16];
@@ -185,7 +183,7 @@ static bool has_code(void) {
     return code[0] != '\0';
 }
 
-/* False: it was in no call of a plugin. */
+/* Returns false if the process was not in a plugin call. */
 static bool read_call(weft_crumb *out) {
     FILE *file = fopen("call", "rb");
     const bool is_read = file != NULL && fread(out, sizeof *out, 1, file) == 1;
@@ -194,8 +192,7 @@ static bool read_call(weft_crumb *out) {
     return is_read && out->what[0] != '\0';
 }
 
-/* By exit, which has a line for it (plugin/exit_guard.h), or past the C library, which leaves no word: then where it
- * was is all that is known. */
+/* True if the plugin ended the process: through exit (plugin/crash.h), or _exit, when only the call is known. */
 static bool was_ended(char said[MOST_SAID], int status) {
     weft_crumb call = {.what = ""};
     char *line = NULL;
@@ -215,17 +212,17 @@ static bool was_ended(char said[MOST_SAID], int status) {
 
 /* ---- the command ---- */
 
-/* Why it has not ended well. */
+/* Finds the reason of a failure. */
 static void find_reason(char said[MOST_SAID]) {
     read_end(said, MOST_SAID, "log");
     drop_chatter(said);
-    if (said[0] == '\0') read_end(said, MOST_SAID, "answer"); /* a proof that fails is no error of the program's */
-    if (said[0] == '\0') (void)snprintf(said, MOST_SAID, "it has said nothing");
+    if (said[0] == '\0') read_end(said, MOST_SAID, "answer"); /* a failed proof is not logged */
+    if (said[0] == '\0') (void)snprintf(said, MOST_SAID, "it has printed no output");
 }
 
 weft_status weft_own_command(const weft_plugin_under_test *tested, const char *const *words, bool chosen,
                              weft_error *err) {
-    static bool has_run; /* the plugin, in this process, which tries one rule */
+    static bool has_run; /* the plugin has run in this process, which runs one rule */
     const weft_plugin_under_test_options *options = tested->options;
     char plugin[WEFT_PATH_BYTES + 32]; /* "optimizer.plugin=FILE" */
     char lasting[64];
@@ -249,8 +246,8 @@ weft_status weft_own_command(const weft_plugin_under_test *tested, const char *c
     if (hangs) return WEFT_BROKEN(err, "weft %s %s: %s", all[1], all[2], said);
     if (has_lost_streams())
         return WEFT_BROKEN(err,
-                           "weft %s %s: standard output or error was closed, or led elsewhere, while it ran: "
-                           "descriptors are the host's, and what it said is lost",
+                           "weft %s %s: standard output or error was closed or redirected during the run: descriptors "
+                           "belong to the host, and the output is lost",
                            all[1], all[2]);
     if (was_ended(said, status)) return WEFT_BROKEN(err, "weft %s %s: %s", all[1], all[2], said);
     has_run = has_run || (chosen && status == 0);

@@ -1,26 +1,25 @@
-/* host/tools/check/own_command.h: this program's own commands, run for a rule on the small model with the plugin
- * chosen. */
+/* host/tools/check/own_command.h: runs this program's commands with the plugin under test. */
 #ifndef WEFT_HOST_TOOLS_CHECK_OWN_COMMAND_H
 #define WEFT_HOST_TOOLS_CHECK_OWN_COMMAND_H
 
-#include "base/join.h"
+#include "base/text.h"
 #include "tools/check/plugin_under_test.h"
 
-/* Runs weft with these words, ended by NULL, and, if `chosen`, those that choose the plugin and its keys. What it says
- * goes to the files answer and log. Broken where it does not end well; WEFT_E_UNSUPPORTED where that is a mistake in
- * what the user gave and the plugin has not run before. One in which a call does not come back is ended: that is
- * broken, too, and weft_own_command_hangs says so from then on. */
+/* Runs weft with these arguments (NULL-terminated) and, if `chosen`, those that select the plugin and its keys. Output
+ * goes to the files answer and log. WEFT_E_PLUGIN: the command failed. WEFT_E_UNSUPPORTED: the failure is a user error
+ * and the plugin has not run before. A command with a hanging call is killed; this is an error, too, and
+ * weft_own_command_hangs returns true afterwards. */
 weft_status weft_own_command(const weft_plugin_under_test *tested, const char *const *words, bool chosen,
                              weft_error *err);
 bool weft_own_command_hangs(void);
 
-/* run.ini of the small model, in its own directory. */
+/* Returns the path of the small model's run.ini. */
 weft_status weft_own_ini(char out[WEFT_PATH_BYTES], const weft_plugin_under_test *tested, weft_error *err);
 
-/* A number of the object that the last command has printed; NaN: there is none. */
+/* Returns a number of the JSON object that the last command printed; NaN: not found. */
 double weft_own_number(const char *key);
 
-/* Both are there and are equal. */
+/* True if both files exist and are equal. */
 bool weft_same_files(const char *a, const char *b);
 
 #endif

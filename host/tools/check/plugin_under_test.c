@@ -1,20 +1,66 @@
 /* host/tools/check/plugin_under_test.c: see plugin_under_test.h. */
 #include "tools/check/plugin_under_test.h"
 
-#include "base/sizes.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "base/units.h"
 #include "config/settings.h"
-#include "plugin/call.h"
+#include "plugin/enter.h"
 #include "plugin/load.h"
 #include "plugin/services.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <malloc.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
+#include <weft/random.h>
 
-/* ---- a host that watches ---- */
+enum { JUNK = 5000, MOST_RIGHT = 1 << 26 };
+
+const char *weft_wrong_name(weft_wrong wrong) {
+    static const char *const names[] = {"a file that is not there", "a directory", "an empty file", "a file of junk",
+                                        "a truncated file"};
+    return names[wrong];
+}
+
+bool weft_wrong_is_nothing(weft_wrong wrong) {
+    return wrong <= WEFT_WRONG_EMPTY;
+}
+
+static weft_status make_junk(const char *path, weft_error *err) {
+    char junk[JUNK];
+    for (uint32_t i = 0; i < JUNK; i++) junk[i] = (char)(unsigned char)weft_random(3, WEFT_RANDOM_SAMPLE, 4, i).v[0];
+    return weft_file_replace(path, junk, sizeof junk, err);
+}
+
+static weft_status make_cut(const char *path, const char *right, weft_error *err) {
+    char *text = NULL;
+    size_t bytes = 0;
+    weft_status status = weft_text_read(&text, &bytes, right, MOST_RIGHT, err);
+    if (status == WEFT_OK) status = weft_file_replace(path, text, bytes / 3 * 2, err);
+    free(text);
+    return status;
+}
+
+weft_status weft_wrong_make(const char *path, weft_wrong wrong, const char *right, weft_error *err) {
+    (void)unlink(path);
+    (void)rmdir(path);
+    switch (wrong) {
+    case WEFT_WRONG_MISSING: return WEFT_OK;
+    case WEFT_WRONG_DIRECTORY:
+        if (mkdir(path, 0700) == 0) return WEFT_OK;
+        return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be created: %s", path, strerror(errno));
+    case WEFT_WRONG_EMPTY: return weft_file_replace(path, "", 0, err);
+    case WEFT_WRONG_JUNK: return make_junk(path, err);
+    default: return make_cut(path, right, err);
+    }
+}
+
+/* ---- host with memory accounting ---- */
 
 static atomic_int_fast64_t pieces;
 
@@ -45,9 +91,9 @@ static void release(const weft_host *host, void *memory) {
     services->release(services, memory);
 }
 
-/* ---- with an end that is guarded ---- */
+/* ---- guard pages ---- */
 
-/* Stands in front of a guarded piece. */
+/* Header before a guarded allocation. */
 typedef struct fence {
     void *map;
     size_t bytes;
@@ -82,7 +128,7 @@ static void release_guarded(const weft_host *host, void *memory) {
     (void)munmap(front.map, front.bytes);
 }
 
-/* ---- what else it serves ---- */
+/* ---- other services ---- */
 
 static void run_upwards(const weft_host *host, int64_t n, void (*body)(int64_t i, void *context), void *context) {
     (void)host;
@@ -94,7 +140,7 @@ static void run_downwards(const weft_host *host, int64_t n, void (*body)(int64_t
     for (int64_t i = n; i > 0; i--) body(i - 1, context);
 }
 
-/* What plugins wrap, with its keys at their defaults; each once, as long as this process, which tries one rule. */
+/* Plugins that the plugin under test wraps, with default keys. Each is opened once per process, which runs one rule. */
 typedef struct lent {
     struct lent *next;
     char kind[16], id[64];
@@ -167,22 +213,21 @@ const weft_host *weft_plugin_under_test_guarded_host(void) {
     return &host;
 }
 
-/* ---- what it keeps ---- */
+/* ---- leaks ---- */
 
-/* What is freed waits for reuse in a list of the thread, seven pieces of each size, and counts as held; calloc takes
- * none of them. So the lists must be full before what is held says anything. Some fill slowly: what has grown each time
- * is looked at for longer. */
+/* Freed memory stays in glibc's thread cache, which holds seven chunks per size and counts as in use. calloc does not
+ * take from it, so the cache must be full before heap usage is meaningful. Some sizes fill slowly: if usage grew in
+ * every round, more rounds follow. */
 enum { WARM_ROUNDS = 32, ROUNDS = 8, MOST_ROUNDS = 48 };
 
 weft_status weft_plugin_under_test_refused(weft_status status, const void *made, const char *what, weft_error *err) {
     if (status == WEFT_OK) return WEFT_OK;
     if (made != NULL)
         return weft_error_set(err, WEFT_E_PLUGIN,
-                              "it refuses %s, and gives an instance all the same: on a failure outputs stay untouched",
+                              "it rejects %s and returns an instance: a failed call must leave its outputs unchanged",
                               what);
     if (weft_plugin_under_test_pieces() == 0) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_PLUGIN,
-                          "it refuses %s, and %lld pieces of memory that it took from host->alloc are never released",
+    return weft_error_set(err, WEFT_E_PLUGIN, "it rejects %s, and %lld allocations of host->alloc are never released",
                           what, (long long)weft_plugin_under_test_pieces());
 }
 
@@ -203,8 +248,7 @@ weft_status weft_plugin_under_test_gives_back(weft_plugin_under_test *tested,
                                               weft_status (*once)(weft_plugin_under_test *tested, weft_error *err),
                                               weft_error *err) {
     int64_t descriptors = 0, heap = 0, grown = 0;
-    /* of an instance that stays, which may keep more when it is first asked */
-    int64_t kept = weft_plugin_under_test_pieces();
+    int64_t kept = weft_plugin_under_test_pieces(); /* an open instance may keep more after its first call */
     int32_t files = 0, growths = 0;
     for (int32_t i = 0; i < WARM_ROUNDS + MOST_ROUNDS; i++) {
         const weft_status status = once(tested, err);
@@ -212,7 +256,7 @@ weft_status weft_plugin_under_test_gives_back(weft_plugin_under_test *tested,
         if (status != WEFT_OK) return status;
         if (kept != 0 && i < WARM_ROUNDS) kept = weft_larger(weft_plugin_under_test_pieces(), 1);
         if (weft_plugin_under_test_pieces() > kept)
-            return weft_error_set(err, WEFT_E_PLUGIN, "%lld pieces of memory of host->alloc are never released",
+            return weft_error_set(err, WEFT_E_PLUGIN, "%lld allocations of host->alloc are never released",
                                   (long long)(weft_plugin_under_test_pieces() - kept));
         if (i >= WARM_ROUNDS) {
             files += now > descriptors;
@@ -224,13 +268,12 @@ weft_status weft_plugin_under_test_gives_back(weft_plugin_under_test *tested,
         if (i + 1 >= WARM_ROUNDS + ROUNDS && files <= i - WARM_ROUNDS && growths <= i - WARM_ROUNDS) return WEFT_OK;
     }
     if (files == MOST_ROUNDS)
-        return weft_error_set(err, WEFT_E_PLUGIN,
-                              "each time one more descriptor stays open: a close or fclose is missing");
-    return weft_error_set(err, WEFT_E_PLUGIN, "each time %lld bytes of the heap stay: what malloc gave is not freed",
+        return weft_error_set(err, WEFT_E_PLUGIN, "each create leaks one descriptor: a close or fclose is missing");
+    return weft_error_set(err, WEFT_E_PLUGIN, "each create leaks %lld bytes of the heap: memory of malloc is not freed",
                           (long long)(grown / MOST_ROUNDS));
 }
 
-/* ---- what it is asked ---- */
+/* ---- current query ---- */
 
 enum { MOST_QUESTION = 256 };
 
@@ -239,7 +282,7 @@ typedef struct shared {
     weft_crumb call;
 } shared;
 
-/* A page that children share; without one nothing is kept. */
+/* Returns a page shared with child processes; NULL: queries are not recorded. */
 static shared *shared_page(void) {
     static shared *page;
     if (page == NULL) page = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -265,15 +308,14 @@ weft_crumb *weft_plugin_under_test_call(void) {
     return page == NULL ? NULL : &page->call;
 }
 
-/* ---- the plugin ---- */
+/* ---- plugin ---- */
 
-/* What the user gives is refused as in a run. */
+/* Validates the user's sections and keys as a run does. */
 static weft_status judge_names(weft_plugin_under_test *self, weft_error *err) {
     const weft_plugin *plugin = self->loaded->plugin;
-    weft_status status = weft_settings_declare(self->parsed, err);
-    if (status == WEFT_OK)
-        status = weft_config_declare(self->parsed, plugin->kind, plugin->keys, plugin->n_keys, plugin->key_stride, err);
-    return status == WEFT_OK ? weft_config_unknown(self->parsed, plugin->kind, err) : status;
+    weft_settings_declare(self->parsed);
+    weft_config_declare(self->parsed, plugin->kind, plugin->keys, plugin->n_keys, plugin->key_stride);
+    return weft_config_unknown(self->parsed, plugin->kind, err);
 }
 
 static bool lacks_key(const weft_plugin_under_test *self) {
@@ -286,7 +328,7 @@ static bool lacks_key(const weft_plugin_under_test *self) {
     return false;
 }
 
-/* A key that is missing is one that this plugin cannot be tried without; any other mistake is one in what was given. */
+/* Fills the keys. A missing key means that the plugin cannot be tested without it; any other error is a user error. */
 static weft_status fill_keys(weft_plugin_under_test *self, weft_error *err) {
     const weft_plugin *plugin = self->loaded->plugin;
     weft_status status = WEFT_OK;
@@ -320,12 +362,10 @@ static weft_status validate(weft_plugin_under_test *self, weft_error *err) {
 
 weft_status weft_plugin_under_test_open(weft_plugin_under_test *self, const weft_plugin_under_test_options *options,
                                         weft_error *err) {
-    const weft_plugin_file *file = NULL;
     weft_status status = WEFT_OK;
     memset(self, 0, sizeof *self);
     self->options = options;
-    status = weft_plugin_file_load(&file, options->file, NULL, err);
-    if (status == WEFT_OK) status = weft_plugin_file_choose(&self->loaded, file, options->kind, options->id, err);
+    status = weft_plugin_load(&self->loaded, options->file, NULL, options->kind, options->id, err);
     if (status == WEFT_OK) status = fill_keys(self, err);
     return status == WEFT_OK ? validate(self, err) : status;
 }
@@ -350,7 +390,7 @@ void weft_plugin_under_test_close(weft_plugin_under_test *self) {
     memset(self, 0, sizeof *self);
 }
 
-/* ---- its keys ---- */
+/* ---- keys ---- */
 
 const weft_key *weft_plugin_under_test_key(const weft_plugin_under_test *self, const char *name, int32_t type) {
     const weft_plugin *plugin = self->loaded->plugin;
@@ -375,7 +415,7 @@ weft_status weft_plugin_under_test_open_word(weft_plugin_under_test_other *out, 
     if (out->overrides == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a key");
     if (n > 0) memcpy(out->overrides, from->options->overrides, n * sizeof *out->overrides);
     (void)snprintf(out->text, sizeof out->text, "%s.%s=%s", from->options->kind, key, value);
-    out->overrides[n] = out->text; /* the last one of a key holds */
+    out->overrides[n] = out->text; /* the last override of a key wins */
     out->options.overrides = out->overrides;
     out->options.n_overrides = n + 1;
     return weft_plugin_under_test_open(&out->tested, &out->options, err);

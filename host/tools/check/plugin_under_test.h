@@ -1,5 +1,4 @@
-/* host/tools/check/plugin_under_test.h: a plugin that is looked at: loaded, its keys filled, and a host that watches
- * what it does with memory. */
+/* host/tools/check/plugin_under_test.h: plugin under test, with filled keys, and a host that tracks its memory. */
 #ifndef WEFT_HOST_TOOLS_CHECK_PLUGIN_UNDER_TEST_H
 #define WEFT_HOST_TOOLS_CHECK_PLUGIN_UNDER_TEST_H
 
@@ -7,40 +6,60 @@
 #include "plugin/crash.h"
 #include "plugin/plugin.h"
 
-/* What is looked at, and how. */
+#include <stdbool.h>
+#include <weft/base.h>
+
+/* corrupt files, to test readers. */
+
+typedef enum weft_wrong {
+    WEFT_WRONG_MISSING = 0,
+    WEFT_WRONG_DIRECTORY = 1,
+    WEFT_WRONG_EMPTY = 2,
+    WEFT_WRONG_JUNK = 3, /* random bytes */
+    WEFT_WRONG_CUT = 4,  /* the first two thirds of a valid file, which may still be valid */
+    WEFT_N_WRONG = 5
+} weft_wrong;
+
+const char *weft_wrong_name(weft_wrong wrong); /* "an empty file" */
+/* True if the content is unreadable in every format. */
+bool weft_wrong_is_nothing(weft_wrong wrong);
+
+/* Writes the file to `path`, also over a previous corrupt one; right: the valid file that it replaces. [main] */
+weft_status weft_wrong_make(const char *path, weft_wrong wrong, const char *right, weft_error *err);
+
+/* The plugin to test, and its options. */
 typedef struct weft_plugin_under_test_options {
-    const char *file;             /* absolute */
-    const char *kind, *id;        /* of the file's plugins */
-    const char *const *overrides; /* "section.key=value", for keys without a default */
+    const char *file;             /* absolute path */
+    const char *kind, *id;        /* plugin within the file */
+    const char *const *overrides; /* "section.key=value", for required keys */
     size_t n_overrides;
-    bool is_given;         /* the user gave one of them */
-    const char *directory; /* of a model or a tokenizer; NULL: what the templates bring */
-    double seconds;        /* that a rule may take */
+    bool is_given;         /* the user passed an override */
+    const char *directory; /* of a model or a tokenizer; NULL: from the templates */
+    double seconds;        /* timeout of a rule */
 } weft_plugin_under_test_options;
 
 typedef struct weft_plugin_under_test {
     const weft_plugin_under_test_options *options;
     const weft_loaded *loaded;
     weft_config *parsed;
-    void *config;   /* filled; what its texts point to belongs to `parsed` */
-    bool refused;   /* opening it has failed for what the user gave */
-    bool is_moot;   /* the rule has found that it does not apply */
-    char idle[320]; /* keys whose other values change no answer: "blocks, depth"; "": none is known */
-    char note[640]; /* what a reader has to know of a rule that holds: what it was not tried on; "": nothing */
+    void *config;   /* filled; its strings belong to `parsed` */
+    bool refused;   /* opening failed because of user input */
+    bool is_moot;   /* the rule does not apply */
+    char idle[320]; /* keys without effect on any answer: "blocks, depth"; "": unknown */
+    char note[640]; /* remarks on a passed rule, such as skipped inputs; "": no remark */
 } weft_plugin_under_test;
 
-/* Loads the file and fills the keys. WEFT_E_UNSUPPORTED: a key without a default is not given. `refused` is set where
- * the user gave an unknown key or a value that one does not take. To be closed, also after a failure. [main] */
+/* Loads the file and fills the keys. WEFT_E_UNSUPPORTED: a required key is missing. `refused` is set if the user passed
+ * an unknown key or an invalid value. Close it also after a failure. [main] */
 weft_status weft_plugin_under_test_open(weft_plugin_under_test *self, const weft_plugin_under_test_options *options,
                                         weft_error *err);
 void weft_plugin_under_test_close(weft_plugin_under_test *self);
 
-/* A plugin of this project's own, as it is found, with its keys at their defaults: for what is compared or needed
- * beside the one that is looked at. WEFT_E_UNSUPPORTED: it is not there. To be closed, also after a failure. [main] */
+/* Opens one of this project's plugins with default keys. WEFT_E_UNSUPPORTED: not found. Close it in any case. [main] */
 weft_status weft_plugin_under_test_open_own(weft_plugin_under_test *self, const char *kind, const char *id,
                                             weft_error *err);
 
-/* A key of the plugin, and where its value lies in `config`; NULL: it has none of that name and type. */
+/* Return a key by name and type (NULL: not found), and the address of its value in `config`. */
 const weft_key *weft_plugin_under_test_key(const weft_plugin_under_test *self, const char *name, int32_t type);
 void *weft_plugin_under_test_value(const weft_plugin_under_test *self, const weft_key *key);
 
@@ -52,8 +71,7 @@ typedef struct weft_plugin_under_test_other {
     char text[160];
 } weft_plugin_under_test_other;
 
-/* WEFT_E_USER: its keys do not take that. _word: the value as a file has it. To be closed, also after a failure.
- * [main] */
+/* WEFT_E_USER: the key rejects the value. _word: the value as text. Close it also after a failure. [main] */
 weft_status weft_plugin_under_test_open_other(weft_plugin_under_test_other *out, const weft_plugin_under_test *from,
                                               const char *key, double value, weft_error *err);
 weft_status weft_plugin_under_test_open_word(weft_plugin_under_test_other *out, const weft_plugin_under_test *from,
@@ -62,32 +80,30 @@ void weft_plugin_under_test_close_other(weft_plugin_under_test_other *out);
 
 #define weft_plugin_under_test_table(self, kind) weft_loaded_table((self)->loaded, kind)
 
-/* A host whose memory is full of a byte when it is given, and which runs parallel_for upwards (0xa5) or downwards
- * (0x5a): answers may not depend on either. One of two tables. */
+/* Returns one of two hosts. They fill allocations with the poison byte, and run parallel_for in increasing (0xa5) or
+ * decreasing (0x5a) order. Answers must not depend on either. */
 const weft_host *weft_plugin_under_test_host(uint8_t poison);
-/* The first of them with a page behind each piece of memory that nobody may touch: whoever writes or reads past its end
- * crashes in that call, and not where another one misses what lay there. For what takes few pieces. */
+/* Returns the first host with an inaccessible page after each allocation. An out-of-bounds access crashes in the call
+ * that makes it, and not in a later one. For few allocations only. */
 const weft_host *weft_plugin_under_test_guarded_host(void);
-/* Pieces of memory that plugins hold now from these hosts. */
+/* Returns the number of live allocations from these hosts. */
 int64_t weft_plugin_under_test_pieces(void);
 
-/* A `create` that has failed with `status` leaves its output as it was and gives back what it took: else WEFT_E_PLUGIN
- * with a sentence. what: what it has refused. WEFT_OK where it has not failed. [main] */
+/* Checks that a `create` that failed with `status` left its output unchanged and freed its memory; else WEFT_E_PLUGIN
+ * with a message. what: the rejected input. Returns WEFT_OK if `create` did not fail. [main] */
 weft_status weft_plugin_under_test_refused(weft_status status, const void *made, const char *what, weft_error *err);
 
-/* What `once` takes it gives back: pieces of memory of these hosts, descriptors, and what the C library's heap holds,
- * which a plugin's own malloc takes from. It is done several times: what is made once for the process may stay.
- * [main] */
+/* Checks that `once` leaks no allocations of these hosts, no file descriptors and no heap memory (from the plugin's own
+ * malloc). Runs it several times, because one-time initialization may keep memory. [main] */
 weft_status weft_plugin_under_test_gives_back(weft_plugin_under_test *tested,
                                               weft_status (*once)(weft_plugin_under_test *tested, weft_error *err),
                                               weft_error *err);
 
-/* What the plugin is asked now, as "text 3 of 17 bytes": for a crash or a hang of the process. It is kept where the
- * process that waits for this one sees it. [main] */
+/* Records the current query, "text 3 of 17 bytes", for the parent's report of a crash or a hang. [main] */
 void weft_plugin_under_test_asks(const char *format, ...) WEFT_PRINTF(1, 2);
 const char *weft_plugin_under_test_asked(void);
 
-/* The slot that the process which tries a rule was in last: shared in the same way. NULL: nothing is kept. [main] */
+/* Returns the last plugin slot called by the child process, in the same shared page. NULL: not recorded. [main] */
 weft_crumb *weft_plugin_under_test_call(void);
 
 enum { WEFT_POISON_ONE = 0xa5, WEFT_POISON_TWO = 0x5a };

@@ -37,7 +37,7 @@ void weft_recorded_free(weft_recorded *recorded) {
     memset(recorded, 0, sizeof *recorded);
 }
 
-/* ---- whether two are the same ---- */
+/* ---- comparison ---- */
 
 static bool same_weight(const weft_weight *a, const weft_weight *b) {
     if (a == NULL || b == NULL) return a == b;
@@ -48,7 +48,7 @@ static bool same_values(const weft_value *a, const weft_value *b, int32_t n) {
     return memcmp(a, b, (size_t)n * sizeof *a) == 0;
 }
 
-/* All bits of what the plugin said, which the recording has taken over. */
+/* Compares all bits of the arguments that the graph copied from the plugin. */
 static bool same_arguments(const weft_node *a, const weft_node *b) {
     return memcmp(&a->rope, &b->rope, sizeof a->rope) == 0 &&
            memcmp(&a->attention, &b->attention, sizeof a->attention) == 0 &&
@@ -83,7 +83,7 @@ bool weft_recorded_same(const weft_recorded *a, const weft_recorded *b) {
     return true;
 }
 
-/* ---- as an answer ---- */
+/* ---- fingerprint ---- */
 
 static void add_weight(weft_answer *to, const weft_weight *weight) {
     static const weft_weight none = {.parameter = -1};
@@ -104,7 +104,7 @@ static void add_arguments(weft_answer *to, const weft_node *node) {
 }
 
 static void add_node(weft_answer *to, const weft_node *node) {
-    WEFT_ANSWER_ADD(to, node->op); /* the host's own, at the same address in each process that came of this one */
+    WEFT_ANSWER_ADD(to, node->op); /* a host object at the same address in every forked process */
     weft_answer_add_text(to, node->label);
     weft_answer_add(to, node->inputs, (size_t)node->n_inputs * sizeof node->inputs[0]);
     WEFT_ANSWER_ADD(to, node->output.id);

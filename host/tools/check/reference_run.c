@@ -1,7 +1,8 @@
 /* host/tools/check/reference_run.c: see reference_run.h. */
 #include "tools/check/reference_run.h"
 
-#include "base/sizes.h"
+#include "base/alloc.h"
+#include "base/units.h"
 #include "model/packing.h"
 #include "plugin/enter.h"
 #include "graph/record.h"
@@ -12,11 +13,11 @@
 
 enum { MOST_ELEMENTS = 1 << 22, NAN_BITS = 0x7fc00000, PARTS = 5 };
 
-/* ---- numbers ---- */
+/* ---- drawn numbers ---- */
 
 enum { SEED = 8501 };
 
-/* In [-1, 1). */
+/* Returns a value in [-1, 1). */
 static double draw(uint64_t of, uint64_t i) {
     return 2.0 * (double)weft_random_uniform(weft_random(SEED, WEFT_RANDOM_SAMPLE, of, i).v[0]) - 1.0;
 }
@@ -25,7 +26,7 @@ static int32_t draw_below(uint64_t of, uint64_t i, int64_t n) {
     return (int32_t)((int64_t)weft_random(SEED, WEFT_RANDOM_SAMPLE, of, i).v[1] % n);
 }
 
-/* Rows that give no gradient where they are looked up. */
+/* True for padding ids, which get no gradient in a lookup. */
 static bool is_padding(const weft_declared *declared, int32_t id) {
     for (int32_t i = 0; i < declared->n_weights; i++)
         if (declared->weights[i]->has_padding != 0 && declared->weights[i]->padding == id) return true;
@@ -39,7 +40,7 @@ static int32_t draw_id(const weft_declared *declared, uint64_t of, uint64_t i) {
     return id;
 }
 
-/* The weight object that a parameter belongs to, which says what its numbers are. */
+/* Returns the weight object of a parameter, which determines its distribution. */
 static const weft_weight *weight_of(const weft_declared *declared, int32_t parameter) {
     for (int32_t i = 0; i < declared->n_weights; i++)
         if (declared->weights[i]->parameter == parameter || declared->weights[i]->bias == parameter)
@@ -47,8 +48,8 @@ static const weft_weight *weight_of(const weft_declared *declared, int32_t param
     return NULL;
 }
 
-/* Matrices keep the size of what passes through them, gains lie around one, biases around zero; each around what it
- * starts as, where that is a constant. */
+/* Chooses the distribution of a parameter. Matrices preserve the magnitude of activations, gains are around one, biases
+ * around zero. A constant initial value replaces that center. */
 static void spread_of(const weft_declared *declared, int32_t parameter, double *middle, double *size) {
     const weft_parameter *p = &declared->parameters[parameter];
     const weft_weight *weight = weight_of(declared, parameter);
@@ -75,10 +76,8 @@ static weft_status take(weft_reference_run *self, weft_slot_ref *out, int64_t by
     weft_status status = WEFT_OK;
     *out = (weft_slot_ref){.bytes = bytes};
     if (bytes == 0) return WEFT_OK;
-    status = weft_array_reserve((void **)&self->buffers, self->n_buffers, &self->most_buffers, sizeof *self->buffers,
-                                "buffers", err);
-    if (status == WEFT_OK)
-        WEFT_PLUGIN_CALL(status, self->kernels, alloc, err, self->device, &buffer, weft_round_up(bytes, WEFT_WORD));
+    weft_array_reserve((void **)&self->buffers, self->n_buffers, &self->most_buffers, sizeof *self->buffers);
+    WEFT_PLUGIN_CALL(status, self->kernels, alloc, err, self->device, &buffer, weft_round_up(bytes, WEFT_WORD));
     if (status != WEFT_OK) return status;
     self->buffers[self->n_buffers++] = buffer;
     out->ref.buffer = buffer;
@@ -175,7 +174,7 @@ static weft_status fill_model(weft_reference_run *self, double size, weft_error 
 
 /* ---- segments ---- */
 
-/* Notes what segment s reads; whether anything of it is trained. */
+/* Records the reads of segment s. Returns true if one of them is trained. */
 static bool note_reads(weft_reference_run *self, int32_t s) {
     int32_t n = 0;
     const weft_graph_read *reads = weft_graph_reads(self->graphs[s], &n);
@@ -190,7 +189,7 @@ static bool note_reads(weft_reference_run *self, int32_t s) {
 static weft_status record(weft_reference_run *self, weft_error *err) {
     weft_graph_spec spec = {.mode = WEFT_MODE_TRAIN,
                             .dtype = WEFT_F32,
-                            .rows = WEFT_PLAY_ROWS,
+                            .rows = self->rows,
                             .length = self->length,
                             .seed = SEED,
                             .kernels = self->kernels,
@@ -203,21 +202,19 @@ static weft_status record(weft_reference_run *self, weft_error *err) {
     return WEFT_OK;
 }
 
-/* Backwards from the last segment; a gradient that an earlier one of these has written is added to. */
-static weft_status plan(weft_reference_run *self, weft_error *err) {
-    bool *is_written = calloc((size_t)self->declared->n_parameters + 1, sizeof *is_written);
-    weft_status status = is_written == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for a plan") : WEFT_OK;
-    for (int32_t s = self->declared->n_segments - 1; s >= 0 && status == WEFT_OK; s--) {
+/* Plans gradient writes from the last segment to the first; further writes of a gradient accumulate. */
+static void plan(weft_reference_run *self) {
+    bool *is_written = weft_alloc(self->declared->n_parameters, sizeof *is_written);
+    for (int32_t s = self->declared->n_segments - 1; s >= 0; s--) {
         int32_t n = 0;
         weft_graph_read *reads = weft_graph_reads(self->graphs[s], &n);
-        for (int32_t i = 0; i < n && is_written != NULL; i++) {
+        for (int32_t i = 0; i < n; i++) {
             reads[i].adds = is_written[reads[i].parameter];
             is_written[reads[i].parameter] = true;
         }
-        status = weft_graph_plan(self->graphs[s], err);
+        weft_graph_plan(self->graphs[s]);
     }
     free(is_written);
-    return status;
 }
 
 static weft_status take_scratch(weft_reference_run *self, weft_slot_ref *out, int64_t bytes, weft_error *err) {
@@ -226,7 +223,7 @@ static weft_status take_scratch(weft_reference_run *self, weft_slot_ref *out, in
     return status;
 }
 
-enum { SCRATCH = 4 }; /* of a segment: tape, scratch, carry, its gradient */
+enum { SCRATCH = 4 }; /* per segment: tape, scratch, carry, gradient of the carry */
 
 static weft_status bind(weft_reference_run *self, int32_t s, weft_error *err) {
     const weft_graph_sizes *sizes = weft_graph_size(self->graphs[s]);
@@ -252,13 +249,13 @@ static weft_status bind(weft_reference_run *self, int32_t s, weft_error *err) {
 }
 
 static weft_status bind_all(weft_reference_run *self, weft_error *err) {
-    const int64_t first = 3; /* row of the stream, for dropout */
+    const int64_t first = 3; /* sequence number in the stream, for dropout */
     weft_slot_ref first_row;
     weft_status status = take(self, &self->loss, (int64_t)sizeof(double), err);
     if (status == WEFT_OK) status = take(self, &first_row, (int64_t)sizeof first, err);
     if (status == WEFT_OK) status = write_bytes(self, first_row.ref, &first, (int64_t)sizeof first, err);
     for (int32_t i = 0; i < PARTS && status == WEFT_OK; i++)
-        status = take(self, &self->micro_batch[i], (int64_t)WEFT_PLAY_ROWS * self->length * WEFT_PLACE_BYTES, err);
+        status = take(self, &self->micro_batch[i], (int64_t)self->rows * self->length * WEFT_PLACE_BYTES, err);
     for (int32_t s = 0; s < self->declared->n_segments && status == WEFT_OK; s++) {
         self->bindings[s].first = first_row;
         status = bind(self, s, err);
@@ -266,7 +263,7 @@ static weft_status bind_all(weft_reference_run *self, weft_error *err) {
     return status;
 }
 
-/* ---- as a whole ---- */
+/* ---- complete model ---- */
 
 static bool has_room(const weft_reference_run *self) {
     return self->graphs != NULL && self->bindings != NULL && self->parameters != NULL && self->gradients != NULL &&
@@ -290,15 +287,15 @@ static weft_status make_room(weft_reference_run *self, weft_error *err) {
 static weft_status judge_size(const weft_declared *declared, weft_error *err) {
     const int64_t n = weft_declared_numel(declared, false);
     if (n <= MOST_ELEMENTS) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_UNSUPPORTED,
-                          "the model of this config.json has %lld weights; what it computes is tried of at most %d: "
-                          "give a smaller one with --directory",
-                          (long long)n, MOST_ELEMENTS);
+    return weft_error_set(
+        err, WEFT_E_UNSUPPORTED,
+        "the model of this config.json has %lld weights. Allowed: at most %d. Fix: set --directory to a smaller model",
+        (long long)n, MOST_ELEMENTS);
 }
 
 weft_status weft_reference_run_create(weft_reference_run **out, const weft_declared *declared,
                                       const weft_device_plugin *kernels, weft_device *device, double size,
-                                      weft_error *err) {
+                                      bool is_small, weft_error *err) {
     weft_status status = judge_size(declared, err);
     weft_reference_run *self = status == WEFT_OK ? calloc(1, sizeof *self) : NULL;
     *out = self;
@@ -309,9 +306,11 @@ weft_status weft_reference_run_create(weft_reference_run **out, const weft_decla
     self->device = device;
     self->length = declared->info.max_context < WEFT_PLAY_LENGTH ? (int32_t)declared->info.max_context
                                                                  : WEFT_PLAY_LENGTH;
+    self->rows = is_small ? 1 : WEFT_PLAY_ROWS;
+    if (is_small) self->length = (self->length + 2) / 2;
     status = make_room(self, err);
     if (status == WEFT_OK) status = record(self, err);
-    if (status == WEFT_OK) status = plan(self, err);
+    if (status == WEFT_OK) plan(self);
     if (status == WEFT_OK) status = fill_model(self, size, err);
     return status == WEFT_OK ? bind_all(self, err) : status;
 }
@@ -340,7 +339,7 @@ void weft_reference_run_draw(const weft_reference_run *self, int32_t number, wef
     const int64_t vocabulary = self->declared->info.vocab_size;
     const uint64_t of = (uint64_t)1 << 32 | (uint64_t)number;
     memset(out, 0, sizeof *out);
-    for (int32_t i = 0; i < WEFT_PLAY_ROWS * self->length; i++) {
+    for (int32_t i = 0; i < self->rows * self->length; i++) {
         const int32_t row = i / self->length, place = i % self->length;
         const int32_t cut = row == 0 ? self->length : (self->length + row) / 3 + row - 1;
         out->ids[i] = draw_id(self->declared, of, (uint64_t)i);
@@ -400,7 +399,7 @@ weft_status weft_reference_run_backward(weft_reference_run *self, weft_error *er
     return status == WEFT_OK ? read_loss(self, err) : status;
 }
 
-/* The loss is made by the head's backward. */
+/* Runs the head's backward, because it computes the loss. */
 weft_status weft_reference_run_loss(weft_reference_run *self, const weft_reference_micro_batch *micro_batch,
                                     double *out, weft_error *err) {
     const int32_t last = self->declared->n_segments - 1;

@@ -1,13 +1,12 @@
-/* host/tools/check/reference_run.h: a declared model that computes, without strategy, data or optimizer: its segments
- * recorded for training, with numbers of their own, and run one after the other on a device as one rank's micro-batch
- * runs.
+/* host/tools/check/reference_run.h: reference run of a declared model, without strategy, data or optimizer. All
+ * segments are recorded for training with drawn parameters, and run in order on a device, like one rank's micro-batch.
  *
- *     weft_reference_run_create(&p, declared, kernels, device, 1, &err)
+ *     weft_reference_run_create(&p, declared, kernels, device, 1, false, &err)
  *     weft_reference_run_draw(p, 0, &micro_batch)
  *     weft_reference_run_forward(p, &micro_batch, &err), then weft_reference_run_backward(p, &err): p->loss_sum,
  *     weft_reference_run_gradient
  *
- * What it draws comes from numbers, so that it is the same everywhere. */
+ * Drawn values depend only on numbers, so they are the same on every machine. */
 #ifndef WEFT_HOST_TOOLS_CHECK_REFERENCE_RUN_H
 #define WEFT_HOST_TOOLS_CHECK_REFERENCE_RUN_H
 
@@ -15,7 +14,7 @@
 
 enum { WEFT_PLAY_ROWS = 3, WEFT_PLAY_LENGTH = 8, WEFT_PLAY_PLACES = WEFT_PLAY_ROWS * WEFT_PLAY_LENGTH };
 
-/* Place t of row r is number r * length + t; a model may number fewer places than WEFT_PLAY_LENGTH. */
+/* Position t of sequence r has index r * length + t. A model may have a shorter length than WEFT_PLAY_LENGTH. */
 typedef struct weft_reference_micro_batch {
     int32_t ids[WEFT_PLAY_PLACES], targets[WEFT_PLAY_PLACES];
     float weights[WEFT_PLAY_PLACES]; /* of targets */
@@ -26,53 +25,53 @@ typedef struct weft_reference_run {
     const weft_declared *declared;
     const weft_device_plugin *kernels;
     weft_device *device;
-    int32_t length;
+    int32_t rows, length;
     weft_graph **graphs;          /* [n_segments] */
     weft_graph_binding *bindings; /* [n_segments] */
     weft_slot_ref micro_batch[5]; /* ids, targets, weights, starts, positions */
     weft_ref *parameters;         /* [n_parameters] */
     weft_slot_ref *gradients;     /* [n_parameters] */
     weft_slot_ref *tables;        /* [n_tables] */
-    float **values;               /* [n_parameters]: what is drawn, numel of each */
+    float **values;               /* [n_parameters]: drawn values, numel each */
     bool *is_read;                /* [n_parameters]: a segment reads it */
-    weft_slot_ref *scratch;       /* what a pass may find anything in: tapes, carries, scratch */
+    weft_slot_ref *scratch;       /* buffers without defined content before a pass: tapes, carries, scratch */
     int32_t n_scratch;
     weft_buffer **buffers;
     int32_t n_buffers, most_buffers;
     weft_slot_ref loss;
-    double loss_sum; /* of the last backward */
+    double loss_sum; /* result of the last backward */
 } weft_reference_run;
 
-/* size: how far numbers of weights are drawn from their middle, 1 for values that pass on what goes in about as large
- * as it was. WEFT_E_UNSUPPORTED: the model is too large for this, or does not compute in fp32. declared and device
- * outlive it. To be destroyed, also after a failure. [main] */
+/* size: scale of the drawn weights; 1 preserves the magnitude of activations. is_small: for micro-batches of one
+ * sequence of five positions. WEFT_E_UNSUPPORTED: the model is too large, or does not compute in fp32. declared and
+ * device must outlive it. Destroy it also after a failure. [main] */
 weft_status weft_reference_run_create(weft_reference_run **out, const weft_declared *declared,
                                       const weft_device_plugin *kernels, weft_device *device, double size,
-                                      weft_error *err);
-void weft_reference_run_destroy(weft_reference_run *self); /* NULL is fine */
+                                      bool is_small, weft_error *err);
+void weft_reference_run_destroy(weft_reference_run *self); /* NULL is valid */
 
-/* Micro-batch `number`: any ids; the first row is one document, the others are two. */
+/* Draws micro-batch `number` with random ids. The first sequence has one document, the others have two. */
 void weft_reference_run_draw(const weft_reference_run *self, int32_t number, weft_reference_micro_batch *out);
 
-/* All segments, over memory that is full of NaN. [main] */
+/* Runs all segments, over memory filled with NaN. [main] */
 weft_status weft_reference_run_forward(weft_reference_run *self, const weft_reference_micro_batch *micro_batch,
                                        weft_error *err);
-/* Of what forward has left, with all gradients and scratch NaN before, and the loss. [main] */
+/* Runs the backward after a forward, with gradients and scratch filled with NaN, and computes the loss. [main] */
 weft_status weft_reference_run_backward(weft_reference_run *self, weft_error *err);
-/* The loss alone, over memory as it is. [main] */
+/* Computes the loss, over memory as it is. [main] */
 weft_status weft_reference_run_loss(weft_reference_run *self, const weft_reference_micro_batch *micro_batch,
                                     double *out, weft_error *err);
 
-/* Of a parameter that is read and trained, as the last backward left it. */
+/* Reads the gradient of a trained, used parameter from the last backward. */
 weft_status weft_reference_run_gradient(const weft_reference_run *self, int32_t parameter, float *out, weft_error *err);
-/* Other numbers in place of values[parameter], which stays. Of one that is not packed. */
+/* Uploads other numbers for a parameter; values[parameter] does not change. The parameter must not be packed. */
 weft_status weft_reference_run_put(const weft_reference_run *self, int32_t parameter, const float *numbers,
                                    weft_error *err);
 
-/* The name of an operator of the model's own that it has recorded; NULL: it has none. */
+/* Returns the name of a recorded operator of the model's own; NULL: no such operator. */
 const char *weft_reference_run_own_operator(const weft_reference_run *self);
 
-/* Its gradients are wanted: it is trained, and some segment reads it. */
+/* True if its gradient is needed: it is trained, and a segment reads it. */
 static inline bool weft_reference_run_trains(const weft_reference_run *self, int32_t parameter) {
     return self->is_read[parameter] && self->declared->parameters[parameter].trainable;
 }

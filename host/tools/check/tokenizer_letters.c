@@ -1,4 +1,4 @@
-/* host/tools/check/tokenizer_letters.c: a tokenizer in whose ids no letter gets lost, however long the text is. */
+/* host/tools/check/tokenizer_letters.c: checks that no letter is lost in a tokenizer's ids, for texts of any length. */
 #include "tools/check/tokenizer_trial.h"
 
 #include "plugin/enter.h"
@@ -7,12 +7,12 @@
 
 enum { LONG_TEXT = 1100000 };
 
-/* A letter that another one can stand for: no normalizer makes them one, as it may of spaces, line ends and cases. */
+/* True for letters to replace. A normalizer may merge spaces, line ends and cases, but not these. */
 static bool is_letter(char c) {
     return c >= 'a' && c <= 'y';
 }
 
-/* The first letter from `at` on; n: there is none. */
+/* Returns the index of the first letter from `at` on; n: no letter. */
 static size_t letter_from(const char *from, size_t at, size_t n) {
     while (at < n && !is_letter(from[at])) at++;
     return at;
@@ -24,7 +24,7 @@ static size_t last_message(const char *from, size_t n) {
     return n;
 }
 
-/* Whether the ids of the text, which are in `one`, are others where another letter stands. It is put back. */
+/* Checks that the ids of the text (in `one`) change with the letter at `at`. Restores the letter. */
 static weft_status heeds_letter(weft_tokenizer_desk *d, size_t at, const char *where, weft_error *err) {
     weft_status status = WEFT_OK;
     if (at >= d->n) return WEFT_OK;
@@ -32,7 +32,7 @@ static weft_status heeds_letter(weft_tokenizer_desk *d, size_t at, const char *w
     status = weft_tokenizer_encode(&d->self, &d->two, d->from, d->n, WEFT_ENCODE_PLAIN, err);
     d->from[at]--;
     if (status == WEFT_OK && d->one.n == d->two.n && memcmp(d->one.id, d->two.id, d->one.n * sizeof d->one.id[0]) == 0)
-        return WEFT_BROKEN(err, "another letter at byte %zu%s gives the same ids", at, where);
+        return WEFT_BROKEN(err, "another letter at byte %zu%s has the same ids", at, where);
     return status;
 }
 
@@ -56,22 +56,21 @@ static bool has_id(const weft_trial_ids *in, int32_t id) {
     return false;
 }
 
-/* A letter alone has ids, and other ones than another letter's: but for what a tokenizer does not know, where it has an
- * id for that. */
+/* Checks that a letter has ids, which differ from another letter's. Unknown letters may share an unknown-token id. */
 static weft_status heeds_script(weft_tokenizer_desk *d, const char *script, const char *one, const char *two,
                                 weft_error *err) {
     const int32_t unk = d->self.info.unk;
     weft_status status = WEFT_OK;
-    weft_plugin_under_test_asks("a letter of %s, alone", script);
+    weft_plugin_under_test_asks("a letter of %s by itself", script);
     status = weft_tokenizer_encode(&d->self, &d->one, one, strlen(one), WEFT_ENCODE_PLAIN, err);
     if (status == WEFT_OK) status = weft_tokenizer_encode(&d->self, &d->two, two, strlen(two), WEFT_ENCODE_PLAIN, err);
     if (status != WEFT_OK) return status;
     if (d->one.n == 0 || d->two.n == 0)
-        return WEFT_BROKEN(err, "the %s letter %s alone has no ids", script, d->one.n == 0 ? one : two);
+        return WEFT_BROKEN(err, "the %s letter %s by itself has no ids", script, d->one.n == 0 ? one : two);
     if (d->one.n != d->two.n || memcmp(d->one.id, d->two.id, d->one.n * sizeof d->one.id[0]) != 0) return WEFT_OK;
     if (unk >= 0 && has_id(&d->one, unk)) return WEFT_OK;
     return WEFT_BROKEN(err, "the %s letters %s and %s have the same ids, and %s", script, one, two,
-                       unk >= 0 ? "its unk is not among them" : "info has no unk for what it does not know");
+                       unk >= 0 ? "its unk is not among them" : "info has no unk for unknown letters");
 }
 
 weft_status weft_tokenizer_loses_no_script(const weft_plugin_under_test *tested, weft_error *err) {
@@ -90,9 +89,9 @@ weft_status weft_tokenizer_loses_no_script(const weft_plugin_under_test *tested,
     return status;
 }
 
-/* ---- a long text ---- */
+/* ---- long text ---- */
 
-/* As many ids as a long text has; its bytes are told by a number. */
+/* Ids of a long text. Decoded bytes are only hashed. */
 typedef struct long_ids {
     int32_t *id;
     size_t n, room;
@@ -140,7 +139,7 @@ static void draw_long(char *out) {
     out[LONG_TEXT - 1] = 'a';
 }
 
-/* The end of a text that fits no buffer: it reaches the ids, and comes back from them. */
+/* Checks that the end of a text larger than any buffer affects the ids, and is decoded again. */
 static weft_status heeds_long_end(const weft_tokenizer_instance *self, char *from, long_ids got[2], weft_error *err) {
     uint64_t back[2];
     weft_status status = WEFT_OK;
@@ -151,12 +150,11 @@ static weft_status heeds_long_end(const weft_tokenizer_instance *self, char *fro
     if (status == WEFT_OK) status = long_round(self, &got[1], &back[1], from, err);
     if (status != WEFT_OK) return status;
     if (got[0].n == got[1].n && memcmp(got[0].id, got[1].id, got[0].n * sizeof(int32_t)) == 0)
-        return WEFT_BROKEN(err, "another letter at the end of a text of %d bytes gives the same ids", LONG_TEXT);
+        return WEFT_BROKEN(err, "another letter at the end of a text of %d bytes has the same ids", LONG_TEXT);
     if (back[0] == back[1])
-        return WEFT_BROKEN(err,
-                           "another letter at the end of a text of %d bytes gives other ids, and decoding them "
-                           "the same bytes",
-                           LONG_TEXT);
+        return WEFT_BROKEN(
+            err, "another letter at the end of a text of %d bytes has different ids, which decode to the same bytes",
+            LONG_TEXT);
     return WEFT_OK;
 }
 

@@ -1,11 +1,433 @@
-/* host/tools/check/tokenizer_rules.c: what a tokenizer has to keep to. */
-#include "tools/check/tokenizer_trial.h"
-
+/* host/tools/check/tokenizer_rules.c: rules for tokenizers. */
+#include "base/text.h"
 #include "plugin/enter.h"
-#include "tools/check/conversations.h"
+#include "tools/check/tokenizer_trial.h"
 #include "tools/check/newer_abi.h"
+#include "tools/check/other_key.h"
+#include "tools/check/plugin_under_test.h"
 
+#include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* checks that a tokenizer returns the error of a sink. */
+
+enum { POINTS = 4 };
+
+/* Returns the element at which the sink of n elements fails: the first, the second, the middle or the last. */
+static size_t failing_at(size_t n, int point) {
+    const size_t points[POINTS] = {0, n > 1, n / 2, n - 1};
+    return points[point];
+}
+
+static weft_status judge_failing(weft_status status, const char *slot, size_t taken, const char *of, weft_error *err) {
+    err->text[0] = '\0'; /* any message about the sink's failure is valid */
+    if (status != WEFT_OK) return WEFT_OK;
+    return WEFT_BROKEN(err, "the sink fails after %zu %s, and %s returns WEFT_OK", taken, of, slot);
+}
+
+static weft_status encodes_to_failing(weft_tokenizer_desk *d, uint32_t flags, weft_error *err) {
+    const weft_ids_sink sink = {&d->two, weft_trial_put_ids};
+    weft_status status = weft_tokenizer_encode(&d->self, &d->one, d->from, d->n, flags, err);
+    for (int p = 0; p < POINTS && status == WEFT_OK && d->one.n > 0; p++) {
+        const size_t most = failing_at(d->one.n, p);
+        d->two.n = 0;
+        d->two.most = most;
+        status = d->self.table->encode(d->self.made, &sink, d->from, d->n, flags, err);
+        status = judge_failing(status, "encode", most, "ids", err);
+    }
+    return status;
+}
+
+/* Decodes the ids in `one` into failing sinks. */
+static weft_status decodes_to_failing(weft_tokenizer_desk *d, uint32_t flags, weft_error *err) {
+    const weft_text_sink sink = {&d->again, weft_trial_put_text};
+    weft_status status = weft_tokenizer_decode(&d->self, &d->back, d->one.id, d->one.n, flags, err);
+    for (int p = 0; p < POINTS && status == WEFT_OK && d->back.n > 0; p++) {
+        const size_t most = failing_at(d->back.n, p);
+        d->again.n = 0;
+        d->again.most = most;
+        status = d->self.table->decode(d->self.made, &sink, d->one.id, d->one.n, flags, err);
+        status = judge_failing(status, "decode", most, "bytes", err);
+    }
+    return status;
+}
+
+weft_status weft_tokenizer_passes_failures_on(weft_tokenizer_desk *d, weft_error *err) {
+    const weft_tokenizer_info *info = &d->self.info;
+    const uint32_t both = (info->bos >= 0 ? WEFT_ENCODE_BOS : 0u) | (info->eos >= 0 ? WEFT_ENCODE_EOS : 0u);
+    weft_status status = encodes_to_failing(d, WEFT_ENCODE_PLAIN, err);
+    if (status == WEFT_OK) status = decodes_to_failing(d, 0, err);
+    if (status == WEFT_OK) status = encodes_to_failing(d, WEFT_ENCODE_PLAIN | both, err);
+    if (status == WEFT_OK) status = decodes_to_failing(d, WEFT_DECODE_KEEP_SPECIAL, err);
+    return status;
+}
+
+/* checks that a tokenizer repeats its answers, also with other instances. */
+
+enum { KEYED_TEXTS = 12 };
+
+static weft_status open_any(void *made, const weft_plugin_under_test *tested, weft_error *err) {
+    return weft_tokenizer_open(made, tested, err);
+}
+
+static void close_any(void *made) {
+    weft_tokenizer_close(made);
+}
+
+static void add_info(weft_answer *to, const weft_tokenizer_info *info) {
+    WEFT_ANSWER_ADD(to, info->vocab_size);
+    WEFT_ANSWER_ADD(to, info->bos);
+    WEFT_ANSWER_ADD(to, info->eos);
+    WEFT_ANSWER_ADD(to, info->unk);
+    WEFT_ANSWER_ADD(to, info->pad);
+    WEFT_ANSWER_ADD(to, info->auto_bos);
+    WEFT_ANSWER_ADD(to, info->auto_eos);
+}
+
+/* Adds the text's ids and their decoded text to the answer. */
+static weft_status add_round(weft_answer *to, weft_tokenizer_desk *d, const weft_tokenizer_instance *self,
+                             uint32_t encoding, uint32_t decoding, weft_error *err) {
+    weft_status status = weft_tokenizer_encode(self, &d->one, d->from, d->n, encoding, err);
+    if (status == WEFT_OK) status = weft_tokenizer_decode(self, &d->back, d->one.id, d->one.n, decoding, err);
+    if (status != WEFT_OK) return status;
+    WEFT_ANSWER_ADD(to, d->one.n);
+    weft_answer_add(to, d->one.id, d->one.n * sizeof d->one.id[0]);
+    WEFT_ANSWER_ADD(to, d->back.n);
+    weft_answer_add(to, d->back.bytes, d->back.n);
+    return WEFT_OK;
+}
+
+static weft_status add_text(weft_answer *to, weft_tokenizer_desk *d, const weft_tokenizer_instance *self,
+                            weft_error *err) {
+    const uint32_t both = (self->info.bos >= 0 ? WEFT_ENCODE_BOS : 0u) | (self->info.eos >= 0 ? WEFT_ENCODE_EOS : 0u);
+    const weft_status status = add_round(to, d, self, WEFT_ENCODE_PLAIN, 0, err);
+    if (status != WEFT_OK) return status;
+    return add_round(to, d, self, WEFT_ENCODE_PLAIN | both, WEFT_DECODE_KEEP_SPECIAL, err);
+}
+
+static weft_status ask_any(weft_answer *to, void *made, weft_error *err) {
+    const weft_tokenizer_instance *self = made;
+    weft_tokenizer_desk *d = calloc(1, sizeof *d);
+    weft_status status = d == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for texts") : WEFT_OK;
+    add_info(to, &self->info);
+    for (uint32_t t = 0; t < KEYED_TEXTS && status == WEFT_OK; t++) {
+        d->n = weft_text_draw(d->from, t);
+        status = add_text(to, d, self, err);
+    }
+    free(d);
+    return status;
+}
+
+static weft_status heeds_its_keys(weft_plugin_under_test *tested, weft_error *err) {
+    const weft_answers answers = {sizeof(weft_tokenizer_instance), open_any, close_any, ask_any};
+    return weft_other_keys(tested, &answers, err);
+}
+
+/* Compares a first call, a call of another instance, and a repeated call. */
+static weft_status answers_alike(weft_tokenizer_desk *d, const weft_tokenizer_instance *other, weft_error *err) {
+    weft_answer first, second, again;
+    weft_status status;
+    weft_answer_begin(&first);
+    weft_answer_begin(&second);
+    weft_answer_begin(&again);
+    status = add_text(&first, d, &d->self, err);
+    if (status == WEFT_OK) status = add_text(&second, d, other, err);
+    if (status == WEFT_OK) status = add_text(&again, d, &d->self, err);
+    if (status == WEFT_OK && first.fingerprint != second.fingerprint)
+        return WEFT_BROKEN(err, "a second instance returns different ids, or a different text for them");
+    if (status == WEFT_OK && first.fingerprint != again.fingerprint)
+        return WEFT_BROKEN(err, "a second call returns different ids, or a different text for them");
+    return status;
+}
+
+weft_status weft_tokenizer_rule_alike(weft_plugin_under_test *tested, weft_error *err) {
+    weft_tokenizer_desk *d = calloc(1, sizeof *d);
+    weft_tokenizer_instance other = {0};
+    weft_status status = d == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for texts")
+                                   : heeds_its_keys(tested, err);
+    if (status == WEFT_OK) status = weft_tokenizer_open(&d->self, tested, err);
+    if (status == WEFT_OK) status = weft_tokenizer_open_in(&other, tested, WEFT_POISON_TWO, err);
+    for (uint32_t t = 0; t < WEFT_TRIAL_TEXTS && status == WEFT_OK; t++) {
+        d->n = weft_text_draw(d->from, t);
+        weft_plugin_under_test_asks("text %u of %zu bytes", t, d->n);
+        status = answers_alike(d, &other, err);
+        if (status != WEFT_OK) (void)weft_error_prefix(err, "text %u of %zu bytes: ", t, d->n);
+    }
+    if (d != NULL) weft_tokenizer_close(&d->self);
+    weft_tokenizer_close(&other);
+    free(d);
+    return status;
+}
+
+/* tests a tokenizer with corrupt files. */
+
+/* Finds its first file, which is required; "": it reads no file. */
+static weft_status find_file(char *name, size_t size, const weft_plugin_under_test *tested, weft_error *err) {
+    const char *first = NULL;
+    weft_tokenizer_instance self;
+    const weft_status status = weft_tokenizer_open(&self, tested, err);
+    if (status == WEFT_OK && self.table->file != NULL) first = self.table->file(self.made, 0);
+    (void)snprintf(name, size, "%s", first == NULL ? "" : first);
+    weft_tokenizer_close(&self);
+    return status;
+}
+
+/* Opens `wrong` in a directory that contains only that file, corrupted. */
+static weft_status read_wrong(const weft_plugin_under_test *wrong, weft_wrong how, const char *name, weft_error *err) {
+    weft_error said = WEFT_ERROR_INIT;
+    weft_tokenizer_instance self;
+    const weft_status status = weft_tokenizer_open(&self, wrong, &said);
+    weft_status left = WEFT_OK;
+    if (self.refused) left = weft_plugin_under_test_refused(status, self.made, weft_wrong_name(how), err);
+    if (self.refused) self.made = NULL;
+    weft_tokenizer_close(&self);
+    if (left != WEFT_OK) return left;
+    if (status == WEFT_OK && name[0] != '\0')
+        return WEFT_BROKEN(err, "it accepts %s as its %s", weft_wrong_name(how), name);
+    if (status != WEFT_OK && strstr(said.text, name) == NULL && strstr(said.text, wrong->options->directory) == NULL)
+        return WEFT_BROKEN(err, "it rejects %s as its %s with a message that does not contain the path: %s",
+                           weft_wrong_name(how), name, said.text);
+    return WEFT_OK;
+}
+
+weft_status weft_tokenizer_refuses_wrong_files(weft_plugin_under_test *tested, weft_error *err) {
+    char here[WEFT_PATH_BYTES], directory[WEFT_PATH_BYTES], path[WEFT_PATH_BYTES], right[WEFT_PATH_BYTES], name[256];
+    weft_plugin_under_test_options options = *tested->options;
+    weft_plugin_under_test wrong = *tested;
+    weft_status status = find_file(name, sizeof name, tested, err);
+    options.directory = directory;
+    wrong.options = &options;
+    if (status == WEFT_OK && getcwd(here, sizeof here) == NULL)
+        status = weft_error_set(err, WEFT_E_SYSTEM, "getcwd of the working directory fails: %s", strerror(errno));
+    if (status == WEFT_OK) status = weft_path_join(directory, here, "wrong", err);
+    if (status == WEFT_OK) status = weft_path_join(path, directory, name[0] == '\0' ? "none" : name, err);
+    if (status == WEFT_OK) status = weft_path_join(right, tested->options->directory, name, err);
+    if (status == WEFT_OK) (void)mkdir(directory, 0700);
+    for (int w = 0; w < (name[0] == '\0' ? WEFT_WRONG_DIRECTORY : WEFT_N_WRONG) && status == WEFT_OK; w++) {
+        weft_plugin_under_test_asks("%s as its %s", weft_wrong_name((weft_wrong)w), name);
+        status = weft_wrong_make(path, (weft_wrong)w, right, err);
+        if (status == WEFT_OK) status = read_wrong(&wrong, (weft_wrong)w, name, err);
+    }
+    return status;
+}
+
+/* ---- a saved model ---- */
+
+#define SAVED "saved" /* in the rule's own directory */
+
+/* Puts the file into the directory of the saved model; one that is not there stays away. */
+static weft_status bring(const weft_plugin_under_test *tested, const char *name, weft_error *err) {
+    char from[WEFT_PATH_BYTES], to[WEFT_PATH_BYTES], *slash = NULL;
+    weft_status status = weft_path_join(from, tested->options->directory, name, err);
+    if (status == WEFT_OK) status = weft_path_join(to, SAVED, name, err);
+    if (status != WEFT_OK || access(from, F_OK) != 0) return status;
+    slash = strchr(to + sizeof SAVED, '/');
+    if (slash != NULL) {
+        *slash = '\0';
+        (void)mkdir(to, 0700);
+        *slash = '/';
+    }
+    if (symlink(from, to) == 0 || errno == EEXIST) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be created: %s", to, strerror(errno));
+}
+
+static weft_status save(const weft_tokenizer_instance *self, const weft_plugin_under_test *tested, weft_error *err) {
+    const char *name = NULL;
+    weft_status status = WEFT_OK;
+    (void)mkdir(SAVED, 0700);
+    for (uint32_t i = 0; self->table->file != NULL && status == WEFT_OK; i++) {
+        WEFT_PLUGIN_ASK(name, self->table, file, self->made, i);
+        if (name == NULL) break;
+        status = bring(tested, name, err);
+    }
+    if (status == WEFT_OK) status = bring(tested, "config.json", err); /* the model's */
+    return status == WEFT_OK ? bring(tested, "generation_config.json", err) : status;
+}
+
+static weft_status compare_saved(const weft_tokenizer_instance *self, weft_tokenizer_desk *d, weft_error *err) {
+    weft_status status = WEFT_OK;
+    if (memcmp(&self->info, &d->self.info, sizeof self->info) != 0)
+        return WEFT_BROKEN(err, "from the files that it names for a saved model it has a different info");
+    for (uint32_t t = 1; t < WEFT_TRIAL_TEXTS && status == WEFT_OK; t++) {
+        d->n = weft_text_draw(d->from, t);
+        status = weft_tokenizer_encode(self, &d->one, d->from, d->n, WEFT_ENCODE_PLAIN, err);
+        if (status == WEFT_OK) status = weft_tokenizer_encode(&d->self, &d->two, d->from, d->n, WEFT_ENCODE_PLAIN, err);
+        if (status == WEFT_OK &&
+            (d->one.n != d->two.n || memcmp(d->one.id, d->two.id, d->one.n * sizeof d->one.id[0]) != 0))
+            return WEFT_BROKEN(err,
+                               "text %u has different ids from the files that it names for a saved model: `file` must "
+                               "name each file that create reads",
+                               t);
+    }
+    return status;
+}
+
+weft_status weft_tokenizer_is_saved(weft_plugin_under_test *tested, weft_error *err) {
+    char directory[WEFT_PATH_BYTES];
+    weft_plugin_under_test_options options = *tested->options;
+    weft_plugin_under_test saved = *tested;
+    weft_tokenizer_instance self = {0};
+    weft_tokenizer_desk *d = calloc(1, sizeof *d);
+    weft_status status = d == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for texts")
+                                   : weft_tokenizer_open(&self, tested, err);
+    if (status == WEFT_OK) status = save(&self, tested, err);
+    if (status == WEFT_OK && realpath(SAVED, directory) == NULL)
+        status = weft_error_set(err, WEFT_E_SYSTEM, SAVED " is gone: %s", strerror(errno));
+    options.directory = directory;
+    saved.options = &options;
+    if (status == WEFT_OK) {
+        status = weft_tokenizer_open(&d->self, &saved, err);
+        if (status != WEFT_OK) {
+            (void)weft_error_prefix(err, "it cannot be created from the files that it names for a saved model: ");
+            status = WEFT_E_PLUGIN;
+        }
+    }
+    if (status == WEFT_OK) status = compare_saved(&self, d, err);
+    if (d != NULL) weft_tokenizer_close(&d->self);
+    weft_tokenizer_close(&self);
+    free(d);
+    return status;
+}
+
+/* checks that special tokens are skipped or written as requested. */
+
+static const weft_tokenizer_special *special_table(const weft_tokenizer_instance *self) {
+    const void *table = NULL;
+    if (self->table->extension != NULL)
+        WEFT_PLUGIN_ASK(table, self->table, extension, self->made, WEFT_TOKENIZER_SPECIAL);
+    return table;
+}
+
+/* True if decoding must skip the id. */
+static bool is_special(const weft_tokenizer_instance *self, int32_t id) {
+    const weft_tokenizer_special *table = special_table(self);
+    return id >= 0 && (table == NULL || table->is_special(self->made, id) == 1);
+}
+
+/* Checks an id on its own: it decodes to an empty text, or to its name if special tokens are kept. */
+static weft_status is_written(weft_tokenizer_desk *d, int32_t id, const char *what, weft_error *err) {
+    const weft_tokenizer_special *table = special_table(&d->self);
+    weft_status status = weft_tokenizer_decode(&d->self, &d->back, &id, 1, 0, err);
+    if (status == WEFT_OK) status = weft_tokenizer_decode(&d->self, &d->again, &id, 1, WEFT_DECODE_KEEP_SPECIAL, err);
+    if (status != WEFT_OK) return status;
+    if (d->back.n != 0)
+        return WEFT_BROKEN(err, "%s, id %d, decodes to %zu bytes without WEFT_DECODE_KEEP_SPECIAL, and must be omitted",
+                           what, (int)id, d->back.n);
+    if (d->again.n == 0)
+        return WEFT_BROKEN(
+            err, "%s, id %d, decodes to an empty text with WEFT_DECODE_KEEP_SPECIAL, and must decode to its name", what,
+            (int)id);
+    if (table != NULL && table->id(d->self.made, d->again.bytes, d->again.n) != id)
+        return WEFT_BROKEN(err, "%s, id %d, is written as \"%.*s\", which is not the name of that id", what, (int)id,
+                           (int)(d->again.n < 64 ? d->again.n : 64), d->again.bytes);
+    return WEFT_OK;
+}
+
+/* Checks that an id before, within or after a text is skipped without any effect. */
+static weft_status is_left_out(weft_tokenizer_desk *d, int32_t id, const char *what, weft_error *err) {
+    const size_t half = d->one.n / 2;
+    weft_status status = weft_tokenizer_decode(&d->self, &d->back, d->one.id, d->one.n, 0, err);
+    d->two.id[0] = d->two.id[half + 1] = d->two.id[d->one.n + 2] = id;
+    memcpy(d->two.id + 1, d->one.id, half * sizeof d->one.id[0]);
+    memcpy(d->two.id + half + 2, d->one.id + half, (d->one.n - half) * sizeof d->one.id[0]);
+    if (status == WEFT_OK) status = weft_tokenizer_decode(&d->self, &d->again, d->two.id, d->one.n + 3, 0, err);
+    if (status == WEFT_OK && (d->back.n != d->again.n || memcmp(d->back.bytes, d->again.bytes, d->back.n) != 0))
+        return WEFT_BROKEN(err,
+                           "without WEFT_DECODE_KEEP_SPECIAL its ids decode to %zu bytes, and with %s among them to "
+                           "%zu, or different ones",
+                           d->back.n, what, d->again.n);
+    return status;
+}
+
+static weft_status heeds_keep(weft_tokenizer_desk *d, weft_error *err) {
+    const struct {
+        const char *what;
+        int32_t id;
+    } tokens[] = {{"BOS", d->self.info.bos}, {"EOS", d->self.info.eos}};
+    weft_status status = weft_tokenizer_encode(&d->self, &d->one, d->from, d->n, WEFT_ENCODE_PLAIN, err);
+    for (int32_t i = 0; i < 2 && status == WEFT_OK && d->one.n + 3 <= WEFT_TRIAL_IDS; i++) {
+        if (!is_special(&d->self, tokens[i].id)) continue;
+        status = is_written(d, tokens[i].id, tokens[i].what, err);
+        if (status == WEFT_OK) status = is_left_out(d, tokens[i].id, tokens[i].what, err);
+    }
+    return status;
+}
+
+weft_status weft_tokenizer_rule_special(weft_plugin_under_test *tested, weft_error *err) {
+    weft_tokenizer_instance self;
+    weft_status status = weft_tokenizer_open(&self, tested, err);
+    if (status == WEFT_OK && !is_special(&self, self.info.bos) && !is_special(&self, self.info.eos))
+        status = WEFT_MOOT(tested, err, "it has neither a BOS nor an EOS that is special, and need not");
+    weft_tokenizer_close(&self);
+    return status == WEFT_OK ? weft_tokenizer_each_text(tested, heeds_keep, err) : status;
+}
+
+/* checks a tokenizer that several threads call at the same time. */
+
+enum { THREADS = 4 };
+
+typedef struct worker {
+    pthread_t thread;
+    const weft_tokenizer_instance *self;
+    const weft_trial_ids *wanted; /* [TEXTS] */
+    uint32_t first;
+    int differs; /* text number + 1; 0: equal */
+    bool is_done;
+} worker;
+
+static void *encode_all(void *context) {
+    worker *w = context;
+    weft_trial_ids *got = malloc(sizeof *got);
+    char from[WEFT_TRIAL_TEXT];
+    for (uint32_t i = 0; i < 3 * WEFT_TRIAL_TEXTS && got != NULL && w->differs == 0; i++) {
+        const uint32_t t = (i + w->first) % WEFT_TRIAL_TEXTS;
+        weft_error err = WEFT_ERROR_INIT;
+        const size_t n = weft_text_draw(from, t);
+        if (weft_tokenizer_encode(w->self, got, from, n, WEFT_ENCODE_PLAIN, &err) != WEFT_OK ||
+            got->n != w->wanted[t].n || memcmp(got->id, w->wanted[t].id, got->n * sizeof got->id[0]) != 0)
+            w->differs = (int)t + 1;
+    }
+    free(got);
+    w->is_done = true;
+    return NULL;
+}
+
+static weft_status run_workers(const weft_tokenizer_instance *self, const weft_trial_ids *wanted, weft_error *err) {
+    worker workers[THREADS];
+    weft_status status = WEFT_OK;
+    uint32_t n = 0;
+    for (; n < THREADS; n++) {
+        workers[n] = (worker){.self = self, .wanted = wanted, .first = n * 17};
+        if (pthread_create(&workers[n].thread, NULL, encode_all, &workers[n]) != 0) break;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        (void)pthread_join(workers[i].thread, NULL);
+        if (!workers[i].is_done && status == WEFT_OK) status = WEFT_LOST_THREAD(err, "encode");
+        if (workers[i].differs != 0 && status == WEFT_OK)
+            status =
+                WEFT_BROKEN(err, "text %d has different ids while %d threads encode", workers[i].differs - 1, THREADS);
+    }
+    return status;
+}
+
+weft_status weft_tokenizer_threads_alike(weft_plugin_under_test *tested, weft_error *err) {
+    weft_trial_ids *wanted = calloc(WEFT_TRIAL_TEXTS, sizeof *wanted);
+    char from[WEFT_TRIAL_TEXT];
+    weft_tokenizer_instance self;
+    weft_status status = weft_tokenizer_open(&self, tested, err);
+    if (wanted == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for ids");
+    for (uint32_t t = 0; t < WEFT_TRIAL_TEXTS && status == WEFT_OK; t++) {
+        const size_t n = weft_text_draw(from, t);
+        status = weft_tokenizer_encode(&self, &wanted[t], from, n, WEFT_ENCODE_PLAIN, err);
+    }
+    if (status == WEFT_OK) status = run_workers(&self, wanted, err);
+    weft_tokenizer_close(&self);
+    free(wanted);
+    return status;
+}
 
 /* ---- ids and texts ---- */
 
@@ -17,8 +439,8 @@ static weft_status facts_are_ids(const weft_tokenizer_info *info, weft_error *er
     for (int i = 0; i < 4; i++)
         if (facts[i].id < -1 || facts[i].id >= info->vocab_size)
             return WEFT_BROKEN(err,
-                               "info has %s = %d and vocab_size = %d, the highest id + 1: an id is from 0 to %d, or -1 "
-                               "where there is none",
+                               "info has %s = %d and vocab_size = %d, the highest id + 1. Allowed: an id from 0 to %d, "
+                               "or -1 for no such token",
                                facts[i].name, (int)facts[i].id, (int)info->vocab_size, (int)info->vocab_size - 1);
     return WEFT_OK;
 }
@@ -32,12 +454,12 @@ static weft_status ids_are_ids(weft_tokenizer_desk *d, weft_error *err) {
             return WEFT_BROKEN(err, "id %zu is %d, and info has 0 to %d", i, (int)d->one.id[i],
                                (int)d->self.info.vocab_size - 1);
     if (status == WEFT_OK && d->n == 0 && d->one.n != 0)
-        return WEFT_BROKEN(err, "an empty text has %zu ids: nothing is added unless flags ask for it", d->one.n);
+        return WEFT_BROKEN(err, "an empty text has %zu ids: ids may be added only if flags request them", d->one.n);
     if (status == WEFT_OK && d->n > 0 && d->one.n == 0) return WEFT_BROKEN(err, "it has no ids at all");
     return status;
 }
 
-/* What a normalizer changes it changes once. */
+/* Checks that encoding is idempotent after the first normalization. */
 static weft_status goes_round(weft_tokenizer_desk *d, weft_error *err) {
     weft_status status = weft_tokenizer_encode(&d->self, &d->one, d->from, d->n, WEFT_ENCODE_PLAIN, err);
     if (status == WEFT_OK) status = weft_tokenizer_decode(&d->self, &d->back, d->one.id, d->one.n, 0, err);
@@ -45,8 +467,9 @@ static weft_status goes_round(weft_tokenizer_desk *d, weft_error *err) {
         status = weft_tokenizer_encode(&d->self, &d->two, d->back.bytes, d->back.n, WEFT_ENCODE_PLAIN, err);
     if (status == WEFT_OK) status = weft_tokenizer_decode(&d->self, &d->again, d->two.id, d->two.n, 0, err);
     if (status == WEFT_OK && (d->back.n != d->again.n || memcmp(d->back.bytes, d->again.bytes, d->back.n) != 0))
-        return WEFT_BROKEN(err, "decoding what was encoded gives %zu bytes, and once more %zu, or others", d->back.n,
-                           d->again.n);
+        return WEFT_BROKEN(err,
+                           "decoding of encoded text returns %zu bytes, and %zu or different ones on a second call",
+                           d->back.n, d->again.n);
     if (status == WEFT_OK && d->n > 0 && d->back.n == 0) return WEFT_BROKEN(err, "nothing comes back");
     return status;
 }
@@ -61,7 +484,7 @@ static weft_status heeds_flags(weft_tokenizer_desk *d, weft_error *err) {
     if (status != WEFT_OK) return status;
     if (d->two.n != d->one.n + more || memcmp(d->two.id + first, d->one.id, d->one.n * sizeof d->one.id[0]) != 0 ||
         (info->bos >= 0 && d->two.id[0] != info->bos) || (info->eos >= 0 && d->two.id[d->two.n - 1] != info->eos))
-        return WEFT_BROKEN(err, "WEFT_ENCODE_BOS and WEFT_ENCODE_EOS do not give the same ids between %d and %d",
+        return WEFT_BROKEN(err, "the ids without WEFT_ENCODE_BOS and WEFT_ENCODE_EOS differ between %d and %d",
                            (int)info->bos, (int)info->eos);
     return WEFT_OK;
 }
@@ -70,11 +493,11 @@ static weft_status takes_any_id(weft_tokenizer_desk *d, weft_error *err) {
     const int32_t strange[] = {-1, INT32_MIN, INT32_MAX, d->self.info.vocab_size, d->self.info.vocab_size + 1000};
     weft_status status = weft_tokenizer_decode(&d->self, &d->back, strange, 5, WEFT_DECODE_KEEP_SPECIAL, err);
     if (status != WEFT_OK) return status;
-    if (d->back.n != 0) return WEFT_BROKEN(err, "ids that are no token's give %zu bytes; they give none", d->back.n);
+    if (d->back.n != 0) return WEFT_BROKEN(err, "ids of no token decode to %zu bytes. Allowed: 0 bytes", d->back.n);
     return WEFT_OK;
 }
 
-/* ---- in a later host ---- */
+/* ---- newer-ABI host ---- */
 
 static weft_status same_in_both(const weft_tokenizer_instance *self, const weft_tokenizer_instance *later,
                                 weft_trial_ids *one, weft_trial_ids *two, weft_error *err) {
@@ -119,7 +542,7 @@ static weft_status refuse_text(void *context, const char *bytes, size_t n) {
     return WEFT_E_STOPPED;
 }
 
-/* There and back, and once more into sinks that fail: what they make of it is R64's to say. */
+/* Encodes and decodes, and once more into failing sinks. R64 checks the error codes. */
 static weft_status go_and_fail(weft_tokenizer_desk *d, weft_error *err) {
     const weft_ids_sink full = {&d->two, weft_trial_put_ids};
     const weft_text_sink closed = {NULL, refuse_text};
@@ -135,7 +558,7 @@ static weft_status go_and_fail(weft_tokenizer_desk *d, weft_error *err) {
     return WEFT_OK;
 }
 
-/* With texts in between, as a slot may keep what it takes. */
+/* Encodes texts between create and destroy, because any slot may leak. */
 static weft_status come_and_go(weft_plugin_under_test *tested, weft_error *err) {
     weft_tokenizer_desk *d = calloc(1, sizeof *d);
     weft_status status = d == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for texts")
@@ -183,21 +606,20 @@ static weft_status rule_any(weft_plugin_under_test *tested, weft_error *err) {
 }
 
 const weft_rule weft_rules_tokenizer[] = {
-    {"R58", "tokenizer", "gives the same ids and texts whenever it is asked", weft_tokenizer_rule_alike, false},
-    {"R59", "tokenizer", "leaves special tokens out, and writes their names where that is asked for",
-     weft_tokenizer_rule_special, false},
-    {"R60", "tokenizer", "gives ids of its vocabulary, and none for nothing", rule_ids, false},
-    {"R61", "tokenizer", "decodes what it encoded", rule_round, false},
-    {"R62", "tokenizer", "lets no letter get lost", rule_loses, false},
-    {"R63", "tokenizer", "puts BOS and EOS where flags ask for them", rule_flags, false},
-    {"R64", "tokenizer", "passes on that a sink fails", rule_failures, false},
-    {"R65", "tokenizer", "decodes ids that are no token's to nothing", rule_any, false},
-    {"R66", "tokenizer", "encodes alike in several threads at once", weft_tokenizer_threads_alike, false},
-    {"R67", "tokenizer", "gives its memory back", gives_back, false},
-    {"R68", "tokenizer", "gives the same ids, also of conversations, to a host whose structs are longer", rule_later,
+    {"R58", "tokenizer", "returns the same ids and texts on each call", weft_tokenizer_rule_alike, false},
+    {"R59", "tokenizer", "omits special tokens, and writes their names on request", weft_tokenizer_rule_special, false},
+    {"R60", "tokenizer", "returns ids of its vocabulary, and no ids for an empty text", rule_ids, false},
+    {"R61", "tokenizer", "decodes the text that it encoded", rule_round, false},
+    {"R62", "tokenizer", "loses no letter", rule_loses, false},
+    {"R63", "tokenizer", "adds BOS and EOS if flags request them", rule_flags, false},
+    {"R64", "tokenizer", "returns the error of a sink", rule_failures, false},
+    {"R65", "tokenizer", "decodes invalid ids to an empty text", rule_any, false},
+    {"R66", "tokenizer", "encodes the same in several threads at once", weft_tokenizer_threads_alike, false},
+    {"R67", "tokenizer", "frees its memory", gives_back, false},
+    {"R68", "tokenizer", "returns the same ids with a host that has longer structs, also for conversations", rule_later,
      false},
-    {"R69", "tokenizer", "takes no wrong file, and names the one that it refuses", weft_tokenizer_refuses_wrong_files,
-     false},
-    {"R116", "tokenizer", "does by its optional tables what they are there for", weft_tokenizer_serves_by_tables,
-     false},
+    {"R69", "tokenizer", "rejects an invalid file and names it", weft_tokenizer_refuses_wrong_files, false},
+    {"R116", "tokenizer", "implements its optional tables", weft_tokenizer_serves_by_tables, false},
+    {"R122", "tokenizer", "returns the same ids from the files that it names for a saved model",
+     weft_tokenizer_is_saved, false},
     {NULL, NULL, NULL, NULL, false}};

@@ -1,5 +1,4 @@
-/* host/tools/check/tokenizer_tables.c: what a tokenizer's optional tables are there for: tokens that are added to
- * those of the files, and conversations. */
+/* host/tools/check/tokenizer_tables.c: tests the optional tables of a tokenizer: added tokens and conversations. */
 #include "tools/check/tokenizer_trial.h"
 
 #include "plugin/enter.h"
@@ -23,7 +22,7 @@ static bool contains(const weft_trial_text *in, const char *what) {
 
 static const char *const added[] = {"<|weft-conform-a|>", "<|weft-conform-b|>"};
 
-/* One id, which is free before; without its name as text, and with it where that is asked for. */
+/* Checks that an added token is one new id, which decodes to an empty text, or to its name if kept. */
 static weft_status is_a_token(weft_tokenizer_desk *d, const char *name, int32_t before, int32_t *id, weft_error *err) {
     weft_status status = weft_tokenizer_encode(&d->self, &d->one, name, strlen(name), 0, err);
     if (status != WEFT_OK) return status;
@@ -42,11 +41,11 @@ static weft_status is_a_token(weft_tokenizer_desk *d, const char *name, int32_t 
     if (status == WEFT_OK)
         status = weft_tokenizer_encode(&d->self, &d->two, name, strlen(name), WEFT_ENCODE_PLAIN, err);
     for (size_t i = 0; i < d->two.n && status == WEFT_OK; i++)
-        if (d->two.id[i] == *id) status = WEFT_BROKEN(err, "WEFT_ENCODE_PLAIN gives the id of %s for its name", name);
+        if (d->two.id[i] == *id) status = WEFT_BROKEN(err, "WEFT_ENCODE_PLAIN encodes the name of %s as its id", name);
     return status;
 }
 
-/* A file of any size. */
+/* A file's content. */
 typedef struct whole_file {
     char *bytes;
     size_t n;
@@ -63,7 +62,7 @@ static weft_status put_file(void *context, const char *bytes, size_t n) {
     return WEFT_OK;
 }
 
-/* A saved model brings the names along: one of the files has them. */
+/* Checks that a saved model contains the names: one of the files must include them. */
 static weft_status are_in_files(weft_tokenizer_desk *d, const weft_tokenizer_add *table, weft_error *err) {
     bool found = d->self.table->file == NULL;
     for (uint32_t i = 0; !found && d->self.table->file(d->self.made, i) != NULL; i++) {
@@ -77,8 +76,9 @@ static weft_status are_in_files(weft_tokenizer_desk *d, const weft_tokenizer_add
         if (status != WEFT_OK) return status;
     }
     return found ? WEFT_OK
-                 : WEFT_BROKEN(err, "none of its files has %s and %s, which were added, as a saved model needs it",
-                               added[0], added[1]);
+                 : WEFT_BROKEN(
+                       err, "%s and %s, which were added, are missing from its files, so a saved model would lack them",
+                       added[0], added[1]);
 }
 
 static weft_status adds(weft_tokenizer_desk *d, const weft_tokenizer_add *table, weft_error *err) {
@@ -89,12 +89,12 @@ static weft_status adds(weft_tokenizer_desk *d, const weft_tokenizer_add *table,
     WEFT_PLUGIN_TELL(d->self.table, info, d->self.made, &d->self.info);
     for (int i = 0; i < 2 && status == WEFT_OK; i++) status = is_a_token(d, added[i], before, &ids[i], err);
     if (status == WEFT_OK && ids[0] >= ids[1])
-        return WEFT_BROKEN(err, "%s is %d and %s, which was added behind it, %d", added[0], (int)ids[0], added[1],
+        return WEFT_BROKEN(err, "%s is %d and %s, which was added after it, %d", added[0], (int)ids[0], added[1],
                            (int)ids[1]);
     return status == WEFT_OK ? are_in_files(d, table, err) : status;
 }
 
-/* A name that is taken, here that of BOS or EOS, is refused. */
+/* Checks that an existing name (of BOS or EOS) is rejected. */
 static weft_status refuses_taken(weft_tokenizer_desk *d, const weft_tokenizer_add *table, weft_error *err) {
     const int32_t id = d->self.info.eos >= 0 ? d->self.info.eos : d->self.info.bos;
     const char *names[1] = {d->again.bytes};
@@ -106,7 +106,7 @@ static weft_status refuses_taken(weft_tokenizer_desk *d, const weft_tokenizer_ad
     d->again.bytes[d->again.n] = '\0';
     if (table->add(d->self.made, names, 1, -1, &said) == WEFT_OK)
         return WEFT_BROKEN(err, "%s is added although the tokenizer has it", d->again.bytes);
-    return said.text[0] != '\0' ? WEFT_OK : WEFT_BROKEN(err, "add refuses %s without a sentence", d->again.bytes);
+    return said.text[0] != '\0' ? WEFT_OK : WEFT_BROKEN(err, "add rejects %s without an error message", d->again.bytes);
 }
 
 /* ---- conversations ---- */
@@ -123,7 +123,7 @@ static weft_status put_marked(void *context, const int32_t *ids, const int32_t *
     return weft_trial_put_ids(&to->all, ids, n);
 }
 
-/* The ids of one answer, or of none of them, as text. */
+/* Decodes the ids of one answer, or of the text outside answers. */
 static weft_status text_of(weft_tokenizer_desk *d, const marked *got, int32_t answer, weft_error *err) {
     size_t n = 0;
     for (size_t i = 0; i < got->all.n; i++)
@@ -142,22 +142,22 @@ static weft_status marks_answers(weft_tokenizer_desk *d, const weft_tokenizer_ch
     status = table->render(d->self.made, &to_text, chat, err);
     if (status == WEFT_OK &&
         !(contains(&d->back, "thread") && contains(&d->back, said[0]) && contains(&d->back, said[1])))
-        return WEFT_BROKEN(err, "render leaves out what was said");
+        return WEFT_BROKEN(err, "render omits a message of the conversation");
     if (status == WEFT_OK) status = table->encode(d->self.made, &to_ids, chat, err);
     for (int32_t answer = 0; answer < 2 && status == WEFT_OK; answer++) {
         status = text_of(d, got, answer, err);
         if (status == WEFT_OK &&
             (!contains(&d->back, said[answer]) || contains(&d->back, said[1 - answer]) || contains(&d->back, "thread")))
-            return WEFT_BROKEN(err, "the ids of answer %d of a conversation are not those of what was answered there",
+            return WEFT_BROKEN(err, "the ids of answer %d of a conversation differ from the ids of its text",
                                (int)answer);
     }
     if (status == WEFT_OK) status = text_of(d, got, -1, err);
     if (status == WEFT_OK && (contains(&d->back, said[0]) || !contains(&d->back, "thread")))
-        return WEFT_BROKEN(err, "ids that belong to no answer are not those of what was asked");
+        return WEFT_BROKEN(err, "ids outside of the answers differ from the ids of the questions");
     return status;
 }
 
-/* With the template of the files, or the first one that it has by name; a tokenizer may have neither. */
+/* Renders with the template of the files, or else its first named template; a tokenizer may have neither. */
 static weft_status converses(weft_tokenizer_desk *d, const weft_tokenizer_chat *table, weft_error *err) {
     const uint32_t size = (uint32_t)sizeof(weft_chat_message);
     const weft_chat_message messages[] = {{size, 0, "user", "Which thread?", 13, NULL, 0},
@@ -180,9 +180,9 @@ static weft_status converses(weft_tokenizer_desk *d, const weft_tokenizer_chat *
     return status;
 }
 
-/* ---- all of them ---- */
+/* ---- all tables ---- */
 
-/* In an instance of its own: nothing is encoded before tokens are added, and after a failure it can only go. */
+/* Runs a test in a new instance: tokens must precede the first encoding, and a failure makes it unusable. */
 static weft_status in_new_instance(weft_tokenizer_desk *d, const weft_plugin_under_test *tested,
                                    weft_status (*does)(weft_tokenizer_desk *d, const weft_tokenizer_add *table,
                                                        weft_error *err),

@@ -1,5 +1,4 @@
-/* host/tools/check/tokenizer_trial.h: a tokenizer that is tried: an instance, texts that are drawn, sinks that take
- * what it gives, and those of which its rules speak. */
+/* host/tools/check/tokenizer_trial.h: test bench for tokenizers: an instance, random texts, sinks, rules. */
 #ifndef WEFT_HOST_TOOLS_CHECK_TOKENIZER_TRIAL_H
 #define WEFT_HOST_TOOLS_CHECK_TOKENIZER_TRIAL_H
 
@@ -7,35 +6,42 @@
 
 #include <weft/tokenizer.h>
 
+/* tests a chat tokenizer with newer-ABI and invalid conversation structs. */
+
+/* Checks that longer structs with zero padding render to the same text and ids. Longer structs with unknown non-zero
+ * fields, and structs shorter than in SDK 1.0, must be rejected with a message. A tokenizer without the extension or
+ * without a template passes. [main] */
+weft_status weft_conversations_later(const weft_tokenizer_plugin *table, const weft_tokenizer *made, weft_error *err);
+
 enum { WEFT_TRIAL_TEXTS = 64, WEFT_TRIAL_TEXT = 3000, WEFT_TRIAL_IDS = 8 * WEFT_TRIAL_TEXT };
 
 typedef struct weft_tokenizer_instance {
     const weft_tokenizer_plugin *table;
     weft_tokenizer *made;
     weft_tokenizer_info info;
-    bool refused; /* its create has failed */
+    bool refused; /* its `create` failed */
 } weft_tokenizer_instance;
 
-/* To be closed, also after a failure. */
+/* Close it also after a failure. */
 weft_status weft_tokenizer_open(weft_tokenizer_instance *self, const weft_plugin_under_test *tested, weft_error *err);
 weft_status weft_tokenizer_open_in(weft_tokenizer_instance *self, const weft_plugin_under_test *tested, uint8_t poison,
                                    weft_error *err);
 void weft_tokenizer_close(weft_tokenizer_instance *self);
 
-/* A number of a text's; the text, of WEFT_TRIAL_TEXT bytes at most: words, other scripts, bytes that are no UTF-8 and
- * zeros. Text 0 is empty. */
+/* weft_text_drawn returns a random number of a text. weft_text_draw writes the text of at most WEFT_TRIAL_TEXT bytes:
+ * words, other scripts, invalid UTF-8 and zero bytes. Text 0 is empty. */
 uint32_t weft_text_drawn(uint32_t text, uint32_t at);
 size_t weft_text_draw(char *out, uint32_t text);
 
 /* Sinks. */
 typedef struct weft_trial_ids {
     int32_t id[WEFT_TRIAL_IDS];
-    size_t n, most; /* most: after so many the sink fails, once */
+    size_t n, most; /* most: the sink fails once after this number */
 } weft_trial_ids;
 
 typedef struct weft_trial_text {
     char bytes[WEFT_TRIAL_IDS * 4];
-    size_t n, most; /* most: after so many the sink fails, once */
+    size_t n, most; /* most: the sink fails once after this number */
 } weft_trial_text;
 
 weft_status weft_trial_put_ids(void *context, const int32_t *id, size_t n);
@@ -46,21 +52,21 @@ weft_status weft_tokenizer_encode(const weft_tokenizer_instance *self, weft_tria
 weft_status weft_tokenizer_decode(const weft_tokenizer_instance *self, weft_trial_text *out, const int32_t *id,
                                   size_t n, uint32_t flags, weft_error *err);
 
-/* Room for one trial. */
+/* Buffers of one trial. */
 typedef struct weft_tokenizer_desk {
     weft_tokenizer_instance self;
     char from[WEFT_TRIAL_TEXT];
-    size_t n; /* bytes of it */
+    size_t n; /* bytes in `from` */
     weft_trial_ids one, two;
     weft_trial_text back, again;
 } weft_tokenizer_desk;
 
 typedef weft_status (*weft_on_text)(weft_tokenizer_desk *d, weft_error *err);
 
-/* Each of the texts, with an instance that lives as long. */
+/* Runs a test for each text, with one instance for all of them. */
 weft_status weft_tokenizer_each_text(const weft_plugin_under_test *tested, weft_on_text holds, weft_error *err);
 
-/* ---- rules; of a text, or of the plugin ---- */
+/* ---- rules for a text or for the plugin ---- */
 
 weft_status weft_tokenizer_loses_nothing(weft_tokenizer_desk *d, weft_error *err);
 weft_status weft_tokenizer_passes_failures_on(weft_tokenizer_desk *d, weft_error *err);
@@ -71,5 +77,6 @@ weft_status weft_tokenizer_rule_alike(weft_plugin_under_test *tested, weft_error
 weft_status weft_tokenizer_rule_special(weft_plugin_under_test *tested, weft_error *err);
 weft_status weft_tokenizer_threads_alike(weft_plugin_under_test *tested, weft_error *err);
 weft_status weft_tokenizer_refuses_wrong_files(weft_plugin_under_test *tested, weft_error *err);
+weft_status weft_tokenizer_is_saved(weft_plugin_under_test *tested, weft_error *err);
 
 #endif

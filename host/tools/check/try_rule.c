@@ -2,18 +2,172 @@
 #include "tools/check/try_rule.h"
 
 #include "base/child.h"
-#include "base/join.h"
-#include "base/tree.h"
-#include "tools/check/process_state.h"
-#include "tools/check/own_command.h"
-#include "tools/check/usable.h"
-#include "plugin/exit_guard.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "plugin/crash.h"
+#include "plugin/enter.h"
+#include "plugin/process.h"
 #include "plugin/services.h"
+#include "tools/check/own_command.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+/* checks that a plugin does not change process-wide state (R13): locale, working
+ * directory, umask, floating-point mode, signal handlers, environment, standard streams, and child processes. A run
+ * restores changes made by `create`; changes by other slots go unnoticed there. */
+
+typedef struct weft_process_state {
+    weft_process process;
+    uint64_t environment;   /* without WEFT_ variables of the host */
+    struct stat streams[3]; /* standard input, output and error */
+} weft_process_state;
+
+/* Returns a hash that does not depend on the order of the variables. */
+static uint64_t sum_environment(void) {
+    uint64_t sum = 0;
+    for (char **at = environ; at != NULL && *at != NULL; at++) {
+        uint64_t hash = 1469598103934665603u; /* FNV-1a */
+        if (strncmp(*at, "WEFT_", 5) == 0) continue;
+        for (const char *c = *at; *c != '\0'; c++) hash = (hash ^ (unsigned char)*c) * 1099511628211u;
+        sum += hash;
+    }
+    return sum;
+}
+
+/* Records the current state. [main] */
+static void weft_process_state_save(weft_process_state *out) {
+    weft_process_save(&out->process);
+    out->environment = sum_environment();
+    memset(out->streams, 0, sizeof out->streams);
+    for (int i = 0; i < 3; i++) (void)fstat(i, &out->streams[i]);
+}
+
+static int other_handler(const weft_process *before) {
+    struct sigaction now;
+    for (int i = 1; i < (int)(sizeof before->handlers / sizeof before->handlers[0]); i++)
+        if (before->has_handler[i] && sigaction(i, NULL, &now) == 0 && now.sa_handler != before->handlers[i].sa_handler)
+            return i;
+    return 0;
+}
+
+static weft_status judge_streams(const weft_process_state *before, weft_error *err) {
+    static const char *const names[] = {"input", "output", "error"};
+    for (int i = 0; i < 3; i++) {
+        struct stat now;
+        if (fstat(i, &now) != 0)
+            return WEFT_BROKEN(
+                err, "it closed standard %s, descriptor %d, during the rule: the descriptor belongs to the host",
+                names[i], i);
+        if (now.st_dev != before->streams[i].st_dev || now.st_ino != before->streams[i].st_ino)
+            return WEFT_BROKEN(
+                err, "it redirected standard %s, descriptor %d, during the rule: the descriptor belongs to the host",
+                names[i], i);
+    }
+    return WEFT_OK;
+}
+
+/* WEFT_E_PLUGIN: the state differs. Device libraries' signal handlers are permitted; a run removes them. [main] */
+static weft_status weft_process_state_check(const weft_process_state *before, const char *kind, weft_error *err) {
+    const int handler = other_handler(&before->process);
+    weft_status status = weft_process_restore(&before->process, "it was tried", err);
+    if (status != WEFT_OK) return weft_error_prefix(err, "it ");
+    if (handler != 0 && strcmp(kind, "device") != 0)
+        return WEFT_BROKEN(err, "it changed the handler of signal %d during the rule: handlers belong to the host",
+                           handler);
+    if (sum_environment() != before->environment)
+        return WEFT_BROKEN(err, "it changed the environment during the rule: the environment belongs to the host");
+    if (judge_streams(before, err) != WEFT_OK) return WEFT_E_PLUGIN;
+    if (waitpid(-1, NULL, WNOHANG) >= 0 || errno != ECHILD)
+        return WEFT_BROKEN(err,
+                           "it started a process during the rule and did not end it: a plugin may not start processes");
+    return WEFT_OK;
+}
+
+/* ---- child process: after the query, a library may leave the process unable to fork ---- */
+
+/* *works: the plugin's answer. Also checks for leaks. */
+static weft_status ask(bool *works, weft_error *said, const weft_plugin_under_test *tested, weft_error *err) {
+    const weft_plugin *plugin = tested->loaded->plugin;
+    const int64_t before = weft_plugin_under_test_pieces();
+    weft_plugin_call call;
+    weft_status status;
+    weft_plugin_call_begin(&call, tested->loaded, "works");
+    *works = plugin->works(weft_plugin_under_test_host(WEFT_POISON_ONE), said) == WEFT_OK;
+    status = weft_plugin_call_end(&call, WEFT_OK, err);
+    if (status == WEFT_OK && !*works && said->text[0] == '\0') return WEFT_BROKEN(err, "works fails without a reason");
+    if (status == WEFT_OK && weft_plugin_under_test_pieces() != before)
+        return WEFT_BROKEN(err, "works does not release %lld allocations of host->alloc",
+                           (long long)(weft_plugin_under_test_pieces() - before));
+    return status;
+}
+
+static weft_status ask_twice(const weft_plugin_under_test *tested, weft_error *err) {
+    weft_error said = WEFT_ERROR_INIT, again = WEFT_ERROR_INIT;
+    bool works = true, works_again = true;
+    weft_status status = ask(&works, &said, tested, err);
+    if (status == WEFT_OK) status = ask(&works_again, &again, tested, err);
+    if (status == WEFT_OK && works != works_again)
+        status = WEFT_BROKEN(err, "works returns that it can%s run here, and on a second call that it can%s: %s",
+                             works ? "" : "not", works_again ? "" : "not", works ? again.text : said.text);
+    if (status == WEFT_OK && !works) status = weft_error_set(err, WEFT_E_UNSUPPORTED, "%s", said.text);
+    return status;
+}
+
+enum answer { CAN = '1', CANNOT, BREAKS_A_RULE, IS_NOT_ASKED };
+
+static char answer_of(weft_status status) {
+    switch (status) {
+    case WEFT_OK: return CAN;
+    case WEFT_E_UNSUPPORTED: return CANNOT;
+    case WEFT_E_PLUGIN: return BREAKS_A_RULE;
+    default: return IS_NOT_ASKED; /* this machine lacks a requirement */
+    }
+}
+
+static void answer_there(int end, void *context) {
+    const weft_plugin_under_test *tested = context;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_process_state before;
+    weft_status status = WEFT_OK, left;
+    weft_crash_to(end);
+    weft_exit_guard_install();
+    weft_process_state_save(&before);
+    status = ask_twice(tested, &err);
+    left = status == WEFT_E_PLUGIN ? WEFT_OK : weft_process_state_check(&before, tested->options->kind, &err);
+    (void)dprintf(end, "%c%s", answer_of(left == WEFT_OK ? status : left), err.text);
+}
+
+/* ---- parent process ---- */
+
+static weft_status judge(const weft_child *child, weft_error *err) {
+    const char *said = child->n > 0 ? child->text + 1 : "";
+    const char answer = child->n > 0 ? child->text[0] : '\0';
+    if (answer == CAN) return WEFT_OK;
+    if (answer == CANNOT) return weft_error_set(err, WEFT_E_UNSUPPORTED, "%s", said);
+    if (answer == BREAKS_A_RULE) return WEFT_BROKEN(err, "%s", said);
+    if (answer == IS_NOT_ASKED) return weft_error_set(err, WEFT_E_SYSTEM, "%s", said);
+    if (child->n > 0) return WEFT_BROKEN(err, "%s", child->text); /* the line of the crash handler or exit guard */
+    if (!child->in_time) return WEFT_BROKEN(err, "works does not return");
+    if (WIFSIGNALED(child->status)) return WEFT_BROKEN(err, "works crashes: signal %d", WTERMSIG(child->status));
+    return WEFT_BROKEN(err, "works ends the process, with status %d", WEXITSTATUS(child->status));
+}
+
+weft_status weft_usable(const weft_plugin_under_test *tested, weft_error *err) {
+    const weft_plugin *plugin = tested->loaded->plugin;
+    weft_plugin_under_test asked = *tested;
+    weft_child child = {0};
+    weft_status status = WEFT_OK;
+    if (!WEFT_HAS(plugin, works) || plugin->works == NULL) return WEFT_OK;
+    status = weft_child_run(&child, answer_there, &asked, sizeof err->text, tested->options->seconds, err);
+    if (status == WEFT_OK) status = judge(&child, err);
+    free(child.text);
+    return status;
+}
 
 const char *weft_verdict_name(int32_t verdict) {
     static const char *const names[] = {"holds", "moot", "untried", "broken", "crashes", "hangs"};
@@ -34,7 +188,7 @@ const weft_rule *weft_rule_at(const char *kind, size_t i) {
     return i < 2 ? &weft_rules_all[1 + i] : NULL;
 }
 
-/* ---- what was tried ---- */
+/* ---- counts ---- */
 
 void weft_tried_refused(weft_tried *self, const char *asked, const weft_error *said) {
     if (self->refused++ == 0) (void)snprintf(self->first, sizeof self->first, "%s: %.300s", asked, said->text);
@@ -47,32 +201,32 @@ weft_status weft_tried_judge(const weft_tried *self, weft_plugin_under_test *tes
     if (self->tried > 0 && self->refused == 0) return WEFT_OK;
     if (self->tried == 0 || self->tried * most < all)
         return weft_error_set(err, WEFT_E_UNSUPPORTED,
-                              "tried on %u of %u %s, which is too few to say that it holds: it refuses %u, first %s",
+                              "tested on %u of %u %s, which is too few for a result: it rejects %u, first %s",
                               self->tried, all, what, self->refused, self->first);
-    (void)snprintf(tested->note, sizeof tested->note, "tried on %u of %u %s: it refuses %u, first %s", self->tried, all,
-                   what, self->refused, self->first);
+    (void)snprintf(tested->note, sizeof tested->note, "tested on %u of %u %s: it rejects %u, first %s", self->tried,
+                   all, what, self->refused, self->first);
     return WEFT_OK;
 }
 
-/* ---- in the child ---- */
+/* ---- child process ---- */
 
 typedef struct question {
     const weft_rule *rule;
     const weft_plugin_under_test_options *options;
-    char scratch[WEFT_PATH_BYTES]; /* a directory for what the rule writes: the child works in it */
+    char scratch[WEFT_PATH_BYTES]; /* temporary working directory of the child */
 } question;
 
-enum { REFUSED = 'r' }; /* in a verdict's place: the user's keys are wrong */
-enum { MUTE = 109 };    /* the status of one that has no descriptor left to answer by */
+enum { REFUSED = 'r' }; /* instead of a verdict: the user's keys are invalid */
+enum { MUTE = 109 };    /* exit status of a child without a free descriptor for its answer */
 
-static char answer_of(weft_status status, const weft_plugin_under_test *tested) {
+static char answer_of_of_try_rule(weft_status status, const weft_plugin_under_test *tested) {
     if (status == WEFT_OK) return '0' + WEFT_VERDICT_HOLDS;
     if (weft_own_command_hangs()) return '0' + WEFT_VERDICT_HANGS;
     if (status != WEFT_E_UNSUPPORTED) return '0' + WEFT_VERDICT_BROKEN;
     return tested->is_moot ? '0' + WEFT_VERDICT_MOOT : '0' + WEFT_VERDICT_UNTRIED;
 }
 
-/* Of these kinds, what the rule asks depends on every key, but for those that need another one to count. */
+/* True for kinds whose rules exercise every key, except keys that take effect only with another one. */
 static bool has_quiet_keys(const char *kind) {
     static const char *const kinds[] = {"optimizer", "policy", "strategy", "adapter"};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
@@ -80,8 +234,8 @@ static bool has_quiet_keys(const char *kind) {
     return false;
 }
 
-/* What runs whole commands has the plugin in other processes, which end. A rule of a kind has nothing to ask of a
- * plugin that says it cannot work here; those of every kind judge that. */
+/* Runs the rule and checks process-wide state. Rules that run commands load the plugin in other processes. Rules of a
+ * kind are skipped if the plugin does not work on this machine; rules of every kind check that answer. */
 static weft_status hold(const weft_rule *rule, weft_plugin_under_test *tested, weft_error *err) {
     weft_process_state before;
     weft_status status;
@@ -91,13 +245,12 @@ static weft_status hold(const weft_rule *rule, weft_plugin_under_test *tested, w
     return status == WEFT_OK && !rule->is_long ? weft_process_state_check(&before, tested->options->kind, err) : status;
 }
 
-/* What a reader has to know of a rule that holds. */
+/* Writes the remarks on a passed rule. */
 static void write_note(weft_error *err, const weft_plugin_under_test *tested) {
     const bool is_idle = tested->idle[0] != '\0' && has_quiet_keys(tested->options->kind);
     (void)snprintf(err->text, sizeof err->text, "%s%s%s%s", tested->note,
                    tested->note[0] != '\0' && is_idle ? "\n" : "",
-                   is_idle ? "with other values of these keys it answers the same here, so look whether it reads them: "
-                           : "",
+                   is_idle ? "other values of these keys have no effect here, so check whether it reads them: " : "",
                    is_idle ? tested->idle : "");
 }
 
@@ -109,28 +262,27 @@ static void try_rule(int end, void *context) {
     char verdict = REFUSED;
     weft_crash_to(end);
     weft_crash_crumb(weft_plugin_under_test_call());
-    weft_exit_guard_to(end);
+    weft_exit_guard_install();
     (void)weft_services_log_level(WEFT_LOG_ERROR);
-    if (chdir(asked->scratch) != 0) return; /* which the parent tells as an end without an answer */
+    if (chdir(asked->scratch) != 0) return; /* the parent reports an exit without an answer */
     status = weft_plugin_under_test_open(&tested, asked->options, &err);
-    if (status == WEFT_E_DEVICE) status = WEFT_E_UNSUPPORTED; /* so says its entry: a machine's, and no mistake */
+    if (status == WEFT_E_DEVICE) status = WEFT_E_UNSUPPORTED; /* a limit of the machine, not an error */
     if (status == WEFT_OK) status = hold(asked->rule, &tested, &err);
-    verdict = tested.refused ? REFUSED : answer_of(status, &tested);
+    verdict = tested.refused ? REFUSED : answer_of_of_try_rule(status, &tested);
     if (status == WEFT_OK) write_note(&err, &tested);
     weft_plugin_under_test_close(&tested);
     if (dprintf(end, "%c%s", verdict, err.text) < 0) _exit(MUTE);
 }
 
-/* ---- in the parent ---- */
+/* ---- parent process ---- */
 
-/* What it was asked last. */
+/* Appends the last query. */
 static void add_question(weft_trial *out, const char *asked) {
     const size_t n = strlen(out->why);
     if (asked[0] != '\0') (void)snprintf(out->why + n, sizeof out->why - n, ", %s", asked);
 }
 
-/* The line of the crash handler (plugin/crash.h), or of who has ended the process (plugin/exit_guard.h). False: it
- * has said none. */
+/* Takes the line of the crash handler (plugin/crash.h) or exit guard (plugin/crash.h); false: there is no line. */
 static bool take_last_words(weft_trial *out, const weft_child *child) {
     static const char head[] = "weft: ";
     if (child->n <= sizeof head || strncmp(child->text, head, sizeof head - 1) != 0) return false;
@@ -139,7 +291,7 @@ static bool take_last_words(weft_trial *out, const weft_child *child) {
     return true;
 }
 
-/* Past the C library, where it has no words. */
+/* Reports an exit through _exit, which leaves no line. */
 static void tell_end(weft_trial *out, int status) {
     const weft_crumb *call = weft_plugin_under_test_call();
     if (call == NULL || call->what[0] == '\0')
@@ -165,7 +317,7 @@ static void judge_child(weft_trial *out, const weft_child *child, double seconds
     } else if (!child->in_time) {
         out->verdict = out->rule->is_long ? WEFT_VERDICT_UNTRIED : WEFT_VERDICT_HANGS;
         (void)snprintf(out->why, sizeof out->why,
-                       out->rule->is_long ? "not finished within %g s" : "it has not come back within %g s", seconds);
+                       out->rule->is_long ? "not finished within %g s" : "it has not returned within %g s", seconds);
         add_question(out, asked);
     } else if (WIFEXITED(child->status) && WEXITSTATUS(child->status) == MUTE) {
         out->verdict = WEFT_VERDICT_BROKEN;
@@ -177,10 +329,10 @@ static void judge_child(weft_trial *out, const weft_child *child, double seconds
     }
 }
 
-/* Whatever the verdict, a reader learns why. */
+/* Ensures that every verdict but success has a reason. */
 static void need_reason(weft_trial *out) {
     if (out->verdict == WEFT_VERDICT_HOLDS || out->why[0] != '\0') return;
-    (void)snprintf(out->why, sizeof out->why, "no reason was given, which is a defect of weft or of the plugin");
+    (void)snprintf(out->why, sizeof out->why, "the error has no message, which is a bug of weft or of the plugin");
 }
 
 static weft_status make_scratch(question *asked, weft_error *err) {
@@ -188,12 +340,12 @@ static weft_status make_scratch(question *asked, weft_error *err) {
     weft_status status =
         weft_path_join(asked->scratch, where == NULL || where[0] == '\0' ? "/tmp" : where, "weft-check-XXXXXX", err);
     if (status == WEFT_OK && mkdtemp(asked->scratch) == NULL)
-        status = weft_error_set(err, WEFT_E_SYSTEM, "%s: no directory can be made there: %s", asked->scratch,
+        status = weft_error_set(err, WEFT_E_SYSTEM, "%s: no directory can be created there: %s", asked->scratch,
                                 strerror(errno));
     return status;
 }
 
-/* However the child has ended, nothing of it stays. */
+/* Runs the child. No process or file of it remains, however it exits. */
 weft_status weft_rule_try(weft_trial *out, const weft_rule *rule, const weft_plugin_under_test_options *options,
                           weft_error *err) {
     question asked = {.rule = rule, .options = options};

@@ -1,48 +1,46 @@
-/* host/tools/check/whole_rules.c: rules of every kind: it is loaded, and runs with it are what runs have to be.
- * Those are this program's own commands, on a small model. */
+/* host/tools/check/whole_rules.c: rules for every kind: the plugin loads, and runs with it behave correctly. The runs
+ * are this program's own commands on a small model. */
 #include "tools/check/own_command.h"
 #include "tools/check/rule.h"
-#include "tools/check/usable.h"
+#include "tools/check/try_rule.h"
 
 #include "base/safetensors.h"
 #include "tools/common/messages.h"
 
-/* Whoever got here has loaded it and filled its keys. One that cannot work on this machine can still be that. */
+/* The plugin is loaded and configured here. A plugin that cannot work on this machine passes, too. */
 static weft_status is_loaded(weft_plugin_under_test *tested, weft_error *err) {
     const weft_status status = weft_usable(tested, err);
     return status == WEFT_E_UNSUPPORTED ? WEFT_OK : status;
 }
 
-/* ---- runs with it ---- */
+/* ---- runs ---- */
 
-/* What a run of the directory has learnt. */
+/* Returns the path of the weights that a run has trained. */
 static void name_learnt(char out[WEFT_PATH_BYTES], const weft_plugin_under_test *tested, const char *run) {
     const bool is_adapter = strcmp(tested->options->kind, "adapter") == 0;
     (void)snprintf(out, WEFT_PATH_BYTES, "%s/model/%s", run,
                    is_adapter ? "adapter_model.safetensors" : "model.safetensors");
 }
 
-/* ---- what another process answers ---- */
+/* ---- answers in another process ---- */
 
 static weft_status say_apart(const weft_tensor *one, const weft_tensor *two, weft_error *err) {
-    const char *const why = "what it answers depends on the process: on its number, an address, the time, or memory "
-                            "that nobody wrote";
+    const char *const why = "its results depend on the process: its id, an address, the time, or uninitialized memory";
     int64_t at = 0;
     float a = 0, b = 0;
     while (one->dtype == WEFT_F32 && at + 1 < one->numel && memcmp(one->data + at * 4, two->data + at * 4, 4) == 0)
         at++;
     if (one->dtype != WEFT_F32)
-        return WEFT_BROKEN(err, "two processes that are told the same train to other weights, and differ in %s: %s",
-                           one->name, why);
+        return WEFT_BROKEN(err, "two equal processes train to different weights, and differ in %s: %s", one->name, why);
     memcpy(&a, one->data + at * 4, sizeof a);
     memcpy(&b, two->data + at * 4, sizeof b);
     return WEFT_BROKEN(err,
-                       "two processes that are told the same train to other weights: element %lld of %s is %.9g from "
-                       "one and %.9g from the other; %s",
+                       "two equal processes train to different weights: element %lld of %s is %.9g from one and %.9g "
+                       "from the other; %s",
                        (long long)at, one->name, (double)a, (double)b, why);
 }
 
-/* Broken where two files of weights differ, with the first tensor that does. */
+/* Compares two weight files and reports the first tensor that differs. */
 static weft_status compare_weights(const char *one, const char *two, weft_error *err) {
     weft_safetensors *a = NULL, *b = NULL;
     weft_error unread = WEFT_ERROR_INIT;
@@ -58,8 +56,8 @@ static weft_status compare_weights(const char *one, const char *two, weft_error 
     return status == WEFT_E_PLUGIN ? status : WEFT_OK;
 }
 
-/* status, err: why a rule is broken. Two runs by one process each, which are told the same, say whether it is for what
- * the process is: then that is why. Runs that fail say nothing, unless one hangs. */
+/* Extends an error: runs two identical single-process runs. If they differ, the answers depend on the process, and that
+ * is the reason. Failing runs are no evidence, unless one hangs. */
 static weft_status blame_process(const weft_plugin_under_test *tested, const char *ini, weft_status status,
                                  weft_error *err) {
     const char *const once[] = {"train", ini, "run.out=once", "train.steps=2", NULL};
@@ -77,19 +75,18 @@ static weft_status blame_process(const weft_plugin_under_test *tested, const cha
     return ran == WEFT_OK ? status : weft_error_set(err, ran, "%s", said.text);
 }
 
-/* ---- where it cannot work ---- */
+/* ---- unsupported machines ---- */
 
-/* err: what it has said in works. A run with it stops, and says the same; then nothing is tried. */
+/* Checks that a run stops with the plugin's message from `works` (in err). No other test follows. */
 static weft_status stops_runs(const weft_plugin_under_test *tested, const char *ini, weft_error *err) {
     const char *const words[] = {"train", ini, "run.out=unusable", "train.steps=1", NULL};
     const weft_error said = *err;
     weft_error ran = WEFT_ERROR_INIT;
     const weft_status status = weft_own_command(tested, words, true, &ran);
     if (status == WEFT_E_UNSUPPORTED || strstr(ran.text, err->text) != NULL) return WEFT_E_UNSUPPORTED;
-    if (status == WEFT_OK)
-        return WEFT_BROKEN(err, "it says in works that it cannot work here, and a run with it trains: %s", said.text);
-    return WEFT_BROKEN(err, "it says in works: %.700s; and a run with it does not say so: %.1100s", said.text,
-                       ran.text);
+    if (status == WEFT_OK) return WEFT_BROKEN(err, "works fails here, and a run with the plugin trains: %s", said.text);
+    return WEFT_BROKEN(err, "works fails with: %.700s; and a run with the plugin fails without this message: %.1100s",
+                       said.text, ran.text);
 }
 
 /* ---- the rules ---- */
@@ -106,8 +103,9 @@ static weft_status resume(weft_plugin_under_test *tested, const char *ini, weft_
     name_learnt(one, tested, "whole");
     name_learnt(two, tested, "halves");
     if (status == WEFT_OK && !weft_same_files(one, two))
-        status = blame_process(tested, ini,
-                               WEFT_BROKEN(err, "four steps give another model than two, a stop and two more"), err);
+        status = blame_process(
+            tested, ini,
+            WEFT_BROKEN(err, "four steps train to a different model than two steps, a stop and two more steps"), err);
     return status;
 }
 
@@ -121,7 +119,7 @@ static weft_status resumes(weft_plugin_under_test *tested, weft_error *err) {
 }
 
 static weft_status proved(weft_plugin_under_test *tested, weft_error *err) {
-    const bool is_comm = strcmp(tested->loaded->plugin->kind, "comm") == 0; /* it knows what it can start */
+    const bool is_comm = strcmp(tested->loaded->plugin->kind, "comm") == 0; /* it limits its own launch */
     char ini[WEFT_PATH_BYTES];
     weft_status status = weft_own_ini(ini, tested, err);
     const char *const words[] = {"prove", ini, "run.out=proof", "--steps", "2", is_comm ? NULL : "--ranks", "2", NULL};
@@ -129,11 +127,11 @@ static weft_status proved(weft_plugin_under_test *tested, weft_error *err) {
     if (status != WEFT_OK) return status;
     status = weft_own_command(tested, words, true, err);
     if (status == WEFT_E_UNSUPPORTED && strstr(err->text, WEFT_PROVE_APART) != NULL)
-        status = WEFT_E_PLUGIN; /* both are processes of this machine, with the same files */
+        status = WEFT_E_PLUGIN; /* both processes run on this machine, with the same files */
     return is_comm ? status : blame_process(tested, ini, status, err);
 }
 
-const weft_rule weft_rules_all[] = {{"R26", NULL, "is loaded, and its keys hold", is_loaded, false},
+const weft_rule weft_rules_all[] = {{"R26", NULL, "is loaded, and its keys are valid", is_loaded, false},
                                     {"R27", NULL, "trains, stops and resumes to the same bits", resumes, true},
-                                    {"R28", NULL, "is proved under every strategy", proved, true},
+                                    {"R28", NULL, "gives the same bits under every strategy", proved, true},
                                     {NULL, NULL, NULL, NULL, false}};

@@ -6,23 +6,23 @@
 
 #include <math.h>
 
-/* Of the drawing; its place for lines lies inside of the margins. */
+/* Dimensions of the drawing; lines are drawn inside the margins. */
 enum { HIGH = 232, LEFT = 58, RIGHT = 14, TOP = 10, BOTTOM = 30, NARROW = 520, WIDE = 1080, MOST_POINTS = 700 };
 
 typedef struct frame {
     FILE *to;
-    double width, x0, x1, y0, y1; /* y0, x0: what lies at the left and at the bottom */
+    double width, x0, x1, y0, y1; /* y0, x0: values at the bottom and at the left */
 } frame;
 
 /* ---- ranges and ticks ---- */
 
 static void widen(double *low, double *high, double value) {
     if (!isfinite(value)) return;
-    if (!(*low <= value)) *low = value; /* true where low is NaN */
+    if (!(*low <= value)) *low = value; /* true if low is NaN */
     if (!(*high >= value)) *high = value;
 }
 
-/* Faint lines count only where there are no others. False: nothing is to be drawn. */
+/* Finds the range of all values; faint lines count only without other lines. False: no values. */
 static bool find_range(const weft_chart *self, frame *out) {
     double low = (double)NAN, high = (double)NAN;
     out->x0 = out->x1 = (double)NAN;
@@ -43,7 +43,7 @@ static bool find_range(const weft_chart *self, frame *out) {
     return true;
 }
 
-/* 1, 2 or 5 times a power of `base` (ten, or 2^10 through its powers of two), so that about n fit. */
+/* Returns the tick distance for about n ticks: 1, 2 or 5 times a power of ten, or a power of two. */
 static double tick_distance(double range, int n, bool binary) {
     const double rough = range / n;
     const double power = binary ? exp2(floor(log2(rough))) : pow(10.0, floor(log10(rough)));
@@ -82,7 +82,7 @@ static void print_axes(const frame *self, int unit, const char *axis) {
                       text);
     }
     for (double x = ceil(self->x0 / dx) * dx; x <= self->x1; x += dx) {
-        if (place_x(self, x) > self->width - 64.0) continue; /* where the axis has its name */
+        if (place_x(self, x) > self->width - 64.0) continue; /* overlaps the axis name */
         print_number(text, x, dx, WEFT_UNIT_COUNT);
         (void)fprintf(self->to, "<text x=%.1f y=%d text-anchor=middle>%s</text>", place_x(self, x), HIGH - 10, text);
     }
@@ -93,8 +93,7 @@ static void print_axes(const frame *self, int unit, const char *axis) {
 
 /* ---- lines ---- */
 
-/* One place for each of at most MOST_POINTS pieces of a long line: of a faint one the piece's extremes, so that no
- * spike is lost, of others its mean. */
+/* Prints a point for each of MOST_POINTS sections: both extremes of faint lines, to show spikes, else the mean. */
 static void print_piece(const frame *self, const weft_series *series, size_t from, size_t to, bool *pen) {
     double low = (double)NAN, high = (double)NAN, sum = 0.0;
     size_t n = 0;
@@ -105,7 +104,7 @@ static void print_piece(const frame *self, const weft_series *series, size_t fro
         n++;
     }
     if (n == 0) {
-        *pen = false; /* a gap */
+        *pen = false; /* gap */
         return;
     }
     if (series->look != WEFT_LOOK_FAINT || n == 1) low = high = sum / (double)n;
@@ -125,7 +124,7 @@ static void print_line(const frame *self, const weft_series *series) {
     (void)fputs("\"/>\n", self->to);
 }
 
-/* With what it says when it is pointed at. */
+/* Prints dots with tooltips. */
 static void print_dots(const frame *self, const weft_series *series, const char *axis) {
     for (size_t i = 0; i < series->n && series->n <= MOST_POINTS; i++) {
         if (!isfinite(series->y[i])) continue;
@@ -162,7 +161,7 @@ void weft_chart_print(const weft_chart *self, FILE *to) {
     weft_html_text(to, self->title);
     (void)fputs("\">", to);
     print_axes(&at, self->unit, axis);
-    /* Nested, so that what leaves the frame is cut off at it. */
+    /* A nested svg element clips lines at the frame. */
     (void)fprintf(to, "<svg x=%d y=0 width=%.0f height=%d viewBox=\"%d 0 %.0f %d\">\n", LEFT - 6,
                   at.width - LEFT - RIGHT + 12.0, HIGH - BOTTOM + 5, LEFT - 6, at.width - LEFT - RIGHT + 12.0,
                   HIGH - BOTTOM + 5);

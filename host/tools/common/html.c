@@ -15,7 +15,7 @@ void weft_html_text(FILE *to, const char *text) {
     }
 }
 
-/* Ten colours that stay apart on white and on near black. A rule, or some that belong together, each. */
+/* Style sheet: one or several rules per line. The ten colours are distinguishable on white and on near black. */
 static const char *const style[] = {
     ":root{color-scheme:light dark;--ground:#fcfcfb;--card:#fff;--ink:#1b1d21;--soft:#5c626d;--line:#e4e5e8;"
     "--grid:#ececef;--k0:#3b63c9;--k1:#e2a20f;--k2:#e5604a;--k3:#4fb3a0;--k4:#3c9a4e;--k5:#e0709f;--k6:#9459e0;"

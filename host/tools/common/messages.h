@@ -1,8 +1,8 @@
-/* host/tools/common/messages.h: parts of messages that one tool prints and another one recognizes. */
+/* host/tools/common/messages.h: message texts that one tool prints and another one matches. */
 #ifndef WEFT_HOST_TOOLS_COMMON_MESSAGES_H
 #define WEFT_HOST_TOOLS_COMMON_MESSAGES_H
 
-/* `weft prove` has no reference: two ranks that train by themselves get different results. */
-#define WEFT_PROVE_APART "the two compute differently"
+/* `weft prove` has no reference run: two ranks that trained independently have different results. */
+#define WEFT_PROVE_APART "the two results differ"
 
 #endif

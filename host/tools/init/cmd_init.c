@@ -1,10 +1,9 @@
-/* host/tools/init/cmd_init.c: `weft init`: a first configuration for a model and a data file. */
+/* host/tools/init/cmd_init.c: `weft init`: writes a first configuration for a model and a data file. */
 #include "cli/fit_flags.h"
 
 #include "base/file.h"
 #include "cli/directory.h"
 #include "config/foreign.h"
-#include "cli/learned.h"
 #include "tools/init/compose.h"
 #include "program/family.h"
 
@@ -20,25 +19,25 @@ static const weft_flag flags[] = {
     {NULL, NULL, false, NULL},
 };
 
-/* ---- where things are ---- */
+/* ---- paths ---- */
 
 typedef struct places {
     weft_directory directory;
-    weft_learned learned; /* an adapter that is continued */
+    weft_learned learned; /* adapter to continue */
     char *model, *data, *family;
     char out[300]; /* [run] out */
 } places;
 
-/* A run's directory stands for its model/; an adapter's stands for itself on its base. */
+/* Finds the model's directory: a run directory means its model/, an adapter's means the adapter on its base. */
 static weft_status find_model(places *self, const char *path, bool fresh, weft_error *err) {
     char *inner = NULL;
     bool is_adapter = false;
     weft_status status = weft_learned_read(&self->learned, &is_adapter, path, err);
     if (status == WEFT_OK && is_adapter && fresh)
-        status = weft_error_set(err, WEFT_E_USER,
-                                "%.1000s is an adapter, which means nothing beside weights that are drawn anew: take "
-                                "--fresh out, or name its base, %.1000s",
-                                path, self->learned.base);
+        status = weft_error_set(
+            err, WEFT_E_USER,
+            "%.1000s is an adapter, which needs its trained base. Fix: remove --fresh, or use its base, %.1000s", path,
+            self->learned.base);
     if (status == WEFT_OK && !is_adapter) status = weft_directory_read(&self->directory, path, true, err);
     if (status != WEFT_OK) return status;
     if (asprintf(&inner, "%s%s", is_adapter ? self->learned.base : path, self->directory.ini != NULL ? "/model" : "") <
@@ -55,18 +54,18 @@ static weft_status find_model(places *self, const char *path, bool fresh, weft_e
     return status;
 }
 
-/* Which model plugin that is. */
+/* Finds the model plugin. */
 static weft_status find_family(places *self, const char **out, weft_error *err) {
     *out = self->family = weft_family_read(self->model);
     if (self->family != NULL) return WEFT_OK;
     if (weft_family_check(self->model, "config.json", err) != WEFT_OK) return err->code;
     return weft_error_set(err, WEFT_E_USER,
-                          "%s/config.json says no model_type, and so not which model plugin computes it: weft plugins "
-                          "list has those that there are",
+                          "%s/config.json has no model_type, so that no model plugin can be selected: weft plugins "
+                          "list prints the available ones",
                           self->model);
 }
 
-/* "runs/TinyLlama", or with the first number behind it that is free: a run is not started where one has been. */
+/* Chooses "runs/TinyLlama", or the first free "runs/TinyLlama-2", because a run needs a new directory. */
 static void choose_out(places *self, const char *file) {
     const char *slash = strrchr(file, '/'), *name = strrchr(self->model, '/');
     const int n = slash == NULL ? 0 : (int)(slash - file) + 1;
@@ -87,16 +86,16 @@ static void forget(places *self) {
     free(self->family);
 }
 
-/* ---- the file ---- */
+/* ---- output file ---- */
 
-/* Asked before anything is read that takes time. */
+/* Checks the output file before slow operations. */
 static weft_status judge_file(const weft_args *args, const char *file, weft_error *err) {
     bool is_there = false;
     weft_status status = WEFT_OK;
     if (strcmp(file, "-") == 0 || weft_args_has(args, "overwrite")) return WEFT_OK;
     status = weft_file_exists(&is_there, file, err);
     if (status != WEFT_OK || !is_there) return status;
-    return weft_error_set(err, WEFT_E_USER, "%s is there: --overwrite replaces it, -o FILE takes another name", file);
+    return weft_error_set(err, WEFT_E_USER, "%s exists. Fix: --overwrite replaces it, -o FILE sets another name", file);
 }
 
 static weft_status write_file(const weft_draft *draft, const char *file, const char *title, weft_error *err) {
@@ -139,7 +138,7 @@ static weft_status make_file(const weft_args *args, places *self, const char *fi
     return status;
 }
 
-/* The keys are those of the draft: nobody has typed them. */
+/* Removes the "command line" prefix from an error: the keys are the draft's, not typed by the user. */
 static void name_source(const char *model, weft_error *err) {
     static const char typed[] = "command line: ", plugin[] = "[model] plugin = ";
     char text[sizeof err->text];
@@ -178,9 +177,9 @@ static const weft_command weft_command_init = {
     .min_extra = 2,
     .max_extra = 2,
     .flags = flags,
-    .more = "MODEL_DIR is a Hugging Face directory, or the directory of a run ([run] out), which means its model/. An "
-            "adapter, of a run or in PEFT's format, is continued on its base. DATA is text, JSONL, PGN, or questions "
-            "with answers. Each line of the file gives the reason for its value; the configuration fits this machine.",
+    .more = "MODEL_DIR is a Hugging Face directory, or the directory of a run ([run] out), for its model/. An adapter, "
+            "of a run or in PEFT's format, is continued on its base. DATA is text, JSONL, PGN, or questions with "
+            "answers. Each line of the file has the reason for its value; the configuration fits this machine.",
     .examples = "  weft init /models/TinyLlama story.txt\n"
                 "  weft init /models/TinyLlama chat.jsonl -o chat.ini\n",
     .run = run_init,

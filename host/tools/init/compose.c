@@ -3,19 +3,412 @@
 
 #include "base/text.h"
 #include "base/units.h"
-#include "report/check_fit.h"
-#include "tools/init/lengths.h"
-#include "tools/init/peek.h"
+#include "config/ini.h"
+#include "config/number.h"
 #include "model/weights.h"
-#include "program/make_plan.h"
 #include "plugin/services.h"
+#include "program/make_plan.h"
+#include "report/fit_table.h"
+#include "run/session.h"
 
+#include <fcntl.h>
 #include <jansson.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-/* Windows of long documents are no longer, so that a first run is not all attention. */
+/* chooses the format of a data file from its start; the plugin validates it. */
+
+typedef struct weft_peek {
+    bool is_jsonl, is_pgn;     /* lines are objects; contains chess games */
+    bool is_instruct;          /* records are question-answer pairs or conversations */
+    char format[8];            /* "json" or "jsonl" if the file name has no such extension; else "" */
+    bool is_table;             /* CSV or TSV with several columns */
+    char columns[160];         /* question and answer columns if their names are not standard; else "" */
+    char separator[12];        /* of CSV, if not a comma: "semicolon", "tab", "bar" */
+    bool is_named_so;          /* the file name matches the format */
+    char field[64];            /* JSONL field with the most text; "": no text field */
+    char fields[160];          /* all text fields, or a table's columns: "question, answer" */
+    int64_t lines, paragraphs; /* of plain text, in the inspected part */
+    bool is_whole;             /* the inspected part is the complete file */
+} weft_peek;
+
+static void weft_draft_free_overrides(char **overrides);
+
+enum { COLUMNS = 100 };
+
+/* Returns the row of a key; inserts a new key at the end of its section. */
+static weft_draft_row *row_of(weft_draft *self, const char *section, const char *key) {
+    int32_t at = self->n;
+    for (int32_t i = 0; i < self->n; i++) {
+        if (strcmp(self->rows[i].section, section) != 0) continue;
+        if (strcmp(self->rows[i].key, key) == 0) return &self->rows[i];
+        at = i + 1;
+    }
+    if (self->n == WEFT_DRAFT_ROWS) return &self->rows[WEFT_DRAFT_ROWS - 1];
+    memmove(&self->rows[at + 1], &self->rows[at], (size_t)(self->n - at) * sizeof *self->rows);
+    self->n++;
+    memset(&self->rows[at], 0, sizeof *self->rows);
+    (void)snprintf(self->rows[at].section, sizeof self->rows[at].section, "%s", section);
+    (void)snprintf(self->rows[at].key, sizeof self->rows[at].key, "%s", key);
+    return &self->rows[at];
+}
+
+static void set_row(weft_draft_row *row, const char *value, const char *why, va_list more) {
+    (void)snprintf(row->value, sizeof row->value, "%s", value);
+    (void)vsnprintf(row->why, sizeof row->why, why, more);
+}
+
+/* Sets a key's value and reason; an existing key keeps its row. why "": no reason. */
+static void weft_draft_set(weft_draft *self, const char *section, const char *key, const char *value, const char *why,
+                           ...) {
+    va_list more;
+    va_start(more, why);
+    set_row(row_of(self, section, key), value, why, more);
+    va_end(more);
+}
+
+static void weft_draft_set_number(weft_draft *self, const char *section, const char *key, double value, const char *why,
+                                  ...) {
+    char text[40];
+    va_list more;
+    weft_number_print(text, sizeof text, value);
+    va_start(more, why);
+    set_row(row_of(self, section, key), text, why, more);
+    va_end(more);
+}
+
+/* Returns the current rows as overrides, NULL-terminated, freed by weft_draft_free_overrides. NULL: no memory. */
+static char **weft_draft_overrides(const weft_draft *self) {
+    char **out = calloc((size_t)self->n + 1, sizeof *out);
+    for (int32_t i = 0; out != NULL && i < self->n; i++) {
+        const weft_draft_row *row = &self->rows[i];
+        if (asprintf(&out[i], "%s.%s=%s", row->section, row->key, row->value) >= 0) continue;
+        out[i] = NULL;
+        weft_draft_free_overrides(out);
+        return NULL;
+    }
+    return out;
+}
+
+static void weft_draft_free_overrides(char **overrides) {
+    for (size_t i = 0; overrides != NULL && overrides[i] != NULL; i++) free(overrides[i]);
+    free(overrides);
+}
+
+/* Writes a comment wrapped to COLUMNS. */
+static void write_comment(const char *text, FILE *to) {
+    size_t at = 0;
+    while (*text != '\0') {
+        const size_t n = strcspn(text, " ");
+        if (at == 0 || at + 1 + n > COLUMNS) {
+            (void)fprintf(to, "%s#", at > 0 ? "\n" : "");
+            at = 1;
+        }
+        (void)fprintf(to, " %.*s", (int)n, text);
+        at += 1 + n;
+        text += n + strspn(text + n, " ");
+    }
+    (void)fputc('\n', to);
+}
+
+void weft_draft_write(const weft_draft *self, const char *title, FILE *to) {
+    write_comment(title, to);
+    for (int32_t i = 0; i < self->n; i++) {
+        const weft_draft_row *row = &self->rows[i];
+        if (i == 0 || strcmp(row->section, self->rows[i - 1].section) != 0) (void)fprintf(to, "\n[%s]\n", row->section);
+        if (row->why[0] != '\0') write_comment(row->why, to);
+        weft_ini_print(to, row->key, row->value);
+    }
+}
+
+enum { ROWS = 400 };
+
+/* Counts documents by length: [positions + 1]. A document's first position is its own start; padding has no weight. */
+static int64_t count_pieces(int64_t *n, const weft_micro_batch *micro_batch) {
+    int64_t pieces = 0;
+    for (int32_t t = 0; t < micro_batch->length;) {
+        int32_t end = t + 1;
+        while (end < micro_batch->length && micro_batch->starts[end] == t) end++;
+        if (micro_batch->weights[t] > 0.0f || end > t + 1) {
+            n[end - t]++;
+            pieces++;
+        }
+        t = end;
+    }
+    return pieces;
+}
+
+/* Returns the 95th percentile of document lengths (or windows of long ones), from about a hundred sequences. */
+static weft_status weft_lengths_most(int64_t *out, const weft_session *session, weft_error *err) {
+    const uint64_t all = session->all_info.rows, step = all > ROWS ? all / ROWS : 1;
+    const int32_t places = session->data_info.lengths[session->data_info.n_lengths - 1];
+    int64_t *n = calloc((size_t)places + 1, sizeof *n), pieces = 0, seen = 0;
+    weft_status status = WEFT_OK;
+    if (n == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the lengths of documents");
+    for (uint64_t row = 0; row < all && status == WEFT_OK; row += step) {
+        weft_micro_batch micro_batch;
+        status = weft_session_row(&micro_batch, session, WEFT_SPLIT_ALL, row, err);
+        if (status != WEFT_OK) break;
+        pieces += count_pieces(n, &micro_batch);
+        free(micro_batch.ids);
+    }
+    for (*out = 1; *out < places && status == WEFT_OK; ++*out) {
+        seen += n[*out];
+        if (seen * 100 >= pieces * 95) break;
+    }
+    free(n);
+    return status;
+}
+
+enum { MOST_BYTES = 4 << 20, MOST_OF_A_LINE = 256 << 20, MOST_OBJECTS = 200 };
+
+/* Doubles the buffer. */
+static bool grow(char **text, size_t *room) {
+    char *more = realloc(*text, 2 * *room + 1);
+    if (more == NULL) return false;
+    *text = more;
+    *room *= 2;
+    return true;
+}
+
+/* Reads the start of a regular file, with the complete first line if possible. Other file types yield no text. */
+static weft_status read_begin(char **text, size_t *n, bool *is_whole, const char *path, weft_error *err) {
+    const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat about;
+    size_t room = MOST_BYTES;
+    ssize_t got = 0;
+    *n = 0;
+    *is_whole = true;
+    *text = malloc(room + 1);
+    if (*text != NULL && file >= 0 && fstat(file, &about) == 0 && S_ISREG(about.st_mode)) {
+        do {
+            while (*n < room && (got = read(file, *text + *n, room - *n)) > 0) *n += (size_t)got;
+        } while (*n == room && room < MOST_OF_A_LINE && memchr(*text, '\n', *n) == NULL && grow(text, &room));
+        *is_whole = about.st_size <= (off_t)*n;
+    }
+    if (file >= 0) (void)close(file);
+    if (*text == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to look at %s", path);
+    (*text)[*n] = '\0';
+    return WEFT_OK;
+}
+
+/* ---- JSONL ---- */
+
+static void add_sizes(json_t *sizes, json_t *object) {
+    const char *name = NULL;
+    json_t *value = NULL;
+    json_object_foreach(object, name, value) {
+        if (!json_is_string(value)) continue;
+        (void)json_object_set_new(sizes, name,
+                                  json_integer(json_integer_value(json_object_get(sizes, name)) +
+                                               (json_int_t)json_string_length(value)));
+    }
+}
+
+/* Chooses the field named text, or else the one with the most text. */
+static void choose_field(weft_peek *out, json_t *sizes) {
+    const char *name = NULL;
+    json_t *value = NULL;
+    json_int_t most = -1;
+    json_object_foreach(sizes, name, value) {
+        weft_words_append(out->fields, sizeof out->fields, "%s%s", out->fields[0] != '\0' ? ", " : "", name);
+        if (json_integer_value(value) <= most || strlen(name) >= sizeof out->field) continue;
+        most = json_integer_value(value);
+        (void)snprintf(out->field, sizeof out->field, "%s", name);
+    }
+    if (json_object_get(sizes, "text") != NULL) (void)snprintf(out->field, sizeof out->field, "text");
+    weft_words_tame(out->fields);
+}
+
+/* ---- question-answer records ---- */
+
+/* Pairs of names that data plugin `instruct` recognizes. */
+static const char *const pairs[][2] = {{"instruction", "output"},
+                                       {"instruction", "response"},
+                                       {"prompt", "completion"},
+                                       {"prompt", "response"},
+                                       {"question", "answer"}};
+enum { N_PAIRS = sizeof pairs / sizeof pairs[0] };
+
+static bool is_instruct(const json_t *object) {
+    if (json_is_array(json_object_get(object, "messages")) || json_is_array(json_object_get(object, "conversations")))
+        return true;
+    for (size_t i = 0; i < N_PAIRS; i++)
+        if (json_object_get(object, pairs[i][0]) != NULL && json_object_get(object, pairs[i][1]) != NULL) return true;
+    return false;
+}
+
+/* Checks the first record of a JSON array. The plugin reports an empty array. */
+static bool is_instruct_array(const char *text) {
+    const char *at = text + strspn(text, " \t\r\n");
+    json_t *first = NULL;
+    bool is = false;
+    if (*at != '[') return false;
+    at++;
+    at += strspn(at, " \t\r\n");
+    if (*at == ']') return true;
+    first = json_loads(at, JSON_DISABLE_EOF_CHECK | JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL, NULL);
+    is = json_is_object(first) && is_instruct(first);
+    json_decref(first);
+    return is;
+}
+
+/* ---- tables ---- */
+
+enum { MOST_COLUMNS = 64 };
+
+/* First row of a table. Longer names are truncated, and further columns ignored; no known name is affected. */
+typedef struct header {
+    char names[MOST_COLUMNS][64];
+    int n;
+} header;
+
+/* Skips empty lines and "sep=;", which spreadsheets write. */
+static const char *find_header(const char *text, char *between) {
+    text += strspn(text, " \t\r\n");
+    if (*between != ',' || strncmp(text, "sep=", 4) != 0 || text[4] == '\0' || strcspn(text, "\r\n") != 5) return text;
+    *between = text[4];
+    return text + 5 + strspn(text + 5, " \t\r\n");
+}
+
+/* Reads one name, with or without quotes. Returns the position after it. */
+static const char *read_name(char *out, size_t size, const char *at, char between) {
+    size_t n = 0;
+    const bool quoted = *at == '"';
+    for (at += quoted; *at != '\0'; at++) {
+        if (quoted && at[0] == '"' && at[1] == '"') at++;
+        else if (quoted ? *at == '"' : *at == between || *at == '\n' || *at == '\r') break;
+        if (n + 1 < size) out[n++] = *at;
+    }
+    out[n] = '\0';
+    return quoted && *at == '"' ? at + 1 : at;
+}
+
+static void read_header(header *out, const char *at, char between) {
+    for (out->n = 0; out->n < MOST_COLUMNS; at++) {
+        at = read_name(out->names[out->n], sizeof out->names[0], at, between);
+        out->n++;
+        if (*at != between) break;
+    }
+}
+
+static bool has_column(const header *columns, const char *name) {
+    for (int i = 0; i < columns->n; i++)
+        if (strcmp(columns->names[i], name) == 0) return true;
+    return false;
+}
+
+/* True for names that [data] columns can list. */
+static bool can_be_listed(const char *name) {
+    return name[0] != '\0' && strlen(name) < 63 && strpbrk(name, ",;#\"\n\r") == NULL;
+}
+
+/* Decides which columns to use: a pair that the plugin recognizes, or the only two columns. */
+static void judge_columns(weft_peek *out, const header *columns) {
+    for (size_t i = 0; i < N_PAIRS && !out->is_instruct; i++)
+        out->is_instruct = has_column(columns, pairs[i][0]) && has_column(columns, pairs[i][1]);
+    if (!out->is_instruct && columns->n == 2 && can_be_listed(columns->names[0]) && can_be_listed(columns->names[1])) {
+        (void)snprintf(out->columns, sizeof out->columns, "%s, %s", columns->names[0], columns->names[1]);
+        out->is_instruct = true;
+    }
+    out->is_table = columns->n > 1;
+    for (int i = 0; i < columns->n; i++)
+        weft_words_append(out->fields, sizeof out->fields, "%s%s", i > 0 ? ", " : "", columns->names[i]);
+    weft_words_tame(out->fields);
+}
+
+/* Detects the separator of a CSV file: the one with the most columns in the first row. */
+static void look_for_columns(weft_peek *out, const char *text, bool csv) {
+    static const char signs[] = ",;\t|";
+    static const char *const names[] = {"", "semicolon", "tab", "bar"};
+    char between = csv ? ',' : '\t';
+    const char *first = find_header(text, &between);
+    header columns, others;
+    read_header(&columns, first, between);
+    for (size_t i = 1; csv && between == ',' && i < sizeof names / sizeof *names; i++) {
+        read_header(&others, first, signs[i]);
+        if (others.n <= columns.n) continue;
+        columns = others;
+        (void)snprintf(out->separator, sizeof out->separator, "%s", names[i]);
+    }
+    judge_columns(out, &columns);
+}
+
+static void look_for_answers(weft_peek *out, const char *path, const char *text) {
+    const bool csv = weft_words_end_in_any_case(path, ".csv");
+    if (csv || weft_words_end_in_any_case(path, ".tsv")) look_for_columns(out, text, csv);
+    else if (is_instruct_array(text)) {
+        out->is_instruct = true;
+        if (!weft_words_end_in_any_case(path, ".json")) (void)snprintf(out->format, sizeof out->format, "json");
+    } else if (out->is_instruct && !out->is_named_so) (void)snprintf(out->format, sizeof out->format, "jsonl");
+}
+
+/* Reads the first lines; the last one may be incomplete. Returns false if a line is not an object. */
+static bool read_objects(weft_peek *out, json_t *sizes, const char *text, size_t n, bool is_whole) {
+    int objects = 0, answered = 0;
+    for (size_t at = 0; at < n && objects < MOST_OBJECTS; objects++) {
+        const char *end = memchr(text + at, '\n', n - at);
+        const size_t length = end != NULL ? (size_t)(end - text) - at : n - at;
+        json_t *object = NULL;
+        if (end == NULL && !is_whole) break;
+        (void)weft_json_parse(&object, text + at, length, JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL, "", NULL);
+        if (!json_is_object(object)) {
+            json_decref(object);
+            return false;
+        }
+        add_sizes(sizes, object);
+        answered += is_instruct(object);
+        json_decref(object);
+        at += length + 1;
+    }
+    out->is_instruct = objects > 0 && answered == objects;
+    return objects > 0;
+}
+
+/* ---- plain text ---- */
+
+static void count_lines(weft_peek *out, const char *text, size_t n) {
+    bool inside = false; /* in a paragraph */
+    for (size_t at = 0; at < n;) {
+        const char *end = memchr(text + at, '\n', n - at);
+        const size_t length = end != NULL ? (size_t)(end - text) - at : n - at;
+        const bool is_blank = strspn(text + at, " \t\r") >= length;
+        out->lines += !is_blank;
+        out->paragraphs += !is_blank && !inside;
+        inside = !is_blank;
+        at += length + 1;
+    }
+}
+
+static weft_status weft_peek_file(weft_peek *out, const char *path, weft_error *err) {
+    char *whole = NULL, *text = NULL;
+    size_t n = 0;
+    json_t *sizes = json_object();
+    weft_status status = WEFT_OK;
+    memset(out, 0, sizeof *out);
+    status = read_begin(&whole, &n, &out->is_whole, path, err);
+    if (status == WEFT_OK) {
+        const size_t mark = strncmp(whole, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
+        text = whole + mark;
+        n -= mark;
+        out->is_pgn = weft_words_end_in_any_case(path, ".pgn") || strncmp(text, "[Event \"", 8) == 0;
+        out->is_named_so = weft_words_end_in_any_case(path, out->is_pgn ? ".pgn" : ".jsonl");
+        out->is_jsonl = !out->is_pgn && (read_objects(out, sizes, text, n, out->is_whole) || out->is_named_so);
+        look_for_answers(out, path, text);
+        if (out->is_jsonl) choose_field(out, sizes);
+        else count_lines(out, text, n);
+    }
+    json_decref(sizes);
+    free(whole);
+    return status;
+}
+
+/* Limits of the first run. A short context, even for long documents, limits the time for attention. */
 enum { MOST_CONTEXT = 1024, LEAST_CONTEXT = 32, ROWS_OF_A_STEP = 16, LEAST_ROWS = 4, STEPS_OF_AN_EPOCH = 50 };
-/* Of the room the rest is for libraries, text and whoever else is there. */
+/* Share of device memory to plan with; the rest is for libraries, text and other processes. */
 enum { PERCENT_OF_ROOM = 90 };
 
 typedef struct composer {
@@ -23,43 +416,43 @@ typedef struct composer {
     const weft_init_wish *wish;
     weft_peek peek;
     int64_t max_context, parameters; /* of the model */
-    int32_t dtype, packed;           /* of the numbers in its files, and of blocks; packed 0: there are none */
-    int64_t longest;                 /* of the documents, but for the longest of all */
+    int32_t dtype, packed;           /* dtype of the model's files; packed: dtype of packed blocks, 0: not packed */
+    int64_t longest;                 /* 95th percentile of document lengths */
     int64_t global_batch;
     char ignored[WEFT_DRAFT_TEXT]; /* [data] ignore; "": its default */
     weft_fit fit;
 } composer;
 
-/* ---- what is said of model and data ---- */
+/* ---- model and data properties ---- */
 
 static void say_model(composer *self) {
     weft_draft *draft = self->draft;
     const weft_init_wish *wish = self->wish;
     weft_draft_set(draft, "run", "out", wish->out,
-                   "The result, its checkpoints and its records: a directory that is new. A path that does not begin "
-                   "with / starts here, beside this file.");
+                   "A new directory for the result, checkpoints and records. A relative path is relative to this "
+                   "file's directory.");
     weft_draft_set(draft, "run", "seed", "1", "The same seed, the same run.");
     weft_draft_set(draft, "model", "plugin", wish->plugin, "model_type of its config.json.");
     weft_draft_set(draft, "model", "path", wish->model, "The directory with config.json, weights and tokenizer.");
     if (wish->stored != NULL)
         weft_draft_set(draft, "model", "base", wish->stored,
-                       "How frozen linears are stored, as when the adapter was trained: it has learned beside these "
-                       "numbers.");
+                       "Storage of frozen linears, as in the adapter's training: it was trained with these numbers.");
     if (wish->fresh)
-        weft_draft_set(draft, "model", "start", "fresh", "Weights are drawn anew, from config.json and seed alone.");
+        weft_draft_set(draft, "model", "start", "fresh",
+                       "Weights are initialized randomly, from config.json and seed only.");
     weft_draft_set(draft, "tokenizer", "plugin", "bpe",
-                   "tokenizer.json of the model's directory; it says whether BOS and EOS stand around a document.");
+                   "tokenizer.json of the model's directory; it defines whether BOS and EOS surround a document.");
     if (wish->tokens != NULL)
         weft_draft_set(draft, "tokenizer", "add", wish->tokens,
-                       "The adapter was trained with these, whose rows are its own.");
+                       "The adapter was trained with these tokens and has their rows.");
     if (wish->pad != NULL) {
         weft_draft_set(draft, "tokenizer", "pad", "add", "And with a pad token ...");
         weft_draft_set(draft, "tokenizer", "pad_token", wish->pad, "... of this name.");
     }
     if (wish->adapter != NULL)
         weft_draft_set(draft, "adapter", "from", wish->adapter,
-                       "What learns on, beside the model, which stays as it is: its kind, its sizes and the modules "
-                       "that it changes are its own. Take it out, and the whole model is trained.");
+                       "The adapter to continue, with its own kind, sizes and modules; the base model is unchanged. "
+                       "Without this line the complete model is trained.");
 }
 
 static void say_jsonl(composer *self) {
@@ -67,20 +460,19 @@ static void say_jsonl(composer *self) {
     const bool one = strcmp(peek->field, peek->fields) == 0;
     if (!peek->is_named_so)
         weft_draft_set(self->draft, "data", "format", "jsonl",
-                       "Its lines are objects, though its name does not say so.");
-    if (peek->field[0] == '\0') return; /* the plugin says what is missing */
+                       "Its lines are objects, although its name has no such ending.");
+    if (peek->field[0] == '\0') return; /* the data plugin reports the missing field */
     if (!one && strcmp(peek->field, "text") != 0)
         weft_log(weft_services(), WEFT_LOG_WARN,
-                 "%s has texts in the fields %s, of which %s alone is learned: [data] plugin = instruct with columns = "
-                 "QUESTION, ANSWER learns one from another",
+                 "%s has texts in the fields %s, and only %s is trained. To train answers to questions: [data] plugin "
+                 "= instruct with columns = QUESTION, ANSWER",
                  self->wish->data, peek->fields, peek->field);
-    if (one) weft_draft_set(self->draft, "data", "field", peek->field, "The only field that holds text.");
+    if (one) weft_draft_set(self->draft, "data", "field", peek->field, "The only field with text.");
     else
         weft_draft_set(self->draft, "data", "field", peek->field,
-                       strcmp(peek->field, "text") == 0
-                           ? "The field that is learned from, of those that hold text: %s."
-                           : "The field with the most text, of %s. One is learned from: to learn from several, join "
-                             "them into one.",
+                       strcmp(peek->field, "text") == 0 ? "The field to train on, of the fields with text: %s."
+                                                        : "The field with the most text, of %s. Only one is trained "
+                                                          "on: to train on several, join them into one.",
                        peek->fields);
 }
 
@@ -89,17 +481,18 @@ static void say_plain_text(composer *self) {
     char count[WEFT_UNIT_SIZE];
     if (peek->paragraphs > 1)
         weft_draft_set(self->draft, "data", "document", "paragraph",
-                       "What stands between blank lines is one document, %s of them%s; file learns all as one text, "
-                       "line each line by itself.",
+                       "Text between blank lines is one document, %s of them%s; file: all text is one document; line: "
+                       "each line is one.",
                        weft_unit_count(count, peek->paragraphs), peek->is_whole ? "" : " in its first 4 MiB");
     else if (peek->lines > 1)
-        weft_draft_set(self->draft, "data", "document", "line",
-                       "There are no blank lines, and %s lines%s: each is one document; file learns all as one text.",
-                       weft_unit_count(count, peek->lines), peek->is_whole ? "" : " in its first 4 MiB");
+        weft_draft_set(
+            self->draft, "data", "document", "line",
+            "There are no blank lines, and %s lines%s: each is one document; file: all text is one document.",
+            weft_unit_count(count, peek->lines), peek->is_whole ? "" : " in its first 4 MiB");
     else weft_draft_set(self->draft, "data", "document", "file", "It is one line: one document.");
 }
 
-/* The model's own template is in a file of its own, or in the tokenizer's. */
+/* True if the model has a chat template, in a file of its own or in the tokenizer's configuration. */
 static bool has_template(const char *model) {
     char path[4096];
     json_t *config = NULL;
@@ -107,7 +500,7 @@ static bool has_template(const char *model) {
     (void)snprintf(path, sizeof path, "%s/chat_template.jinja", model);
     if (access(path, R_OK) == 0) return true;
     (void)snprintf(path, sizeof path, "%s/tokenizer_config.json", model);
-    (void)weft_json_read(&config, path, JSON_DECODE_INT_AS_REAL, NULL); /* its reader reports a fault */
+    (void)weft_json_read(&config, path, JSON_DECODE_INT_AS_REAL, NULL); /* the tokenizer reports errors in the file */
     has = json_object_get(config, "chat_template") != NULL;
     json_decref(config);
     return has;
@@ -116,19 +509,20 @@ static bool has_template(const char *model) {
 static void say_answers(composer *self) {
     weft_draft *draft = self->draft;
     weft_draft_set(draft, "data", "plugin", "instruct",
-                   "Questions with answers, of which the answers are learned. weft data show prints what that means.");
-    weft_draft_set(draft, "data", "path", self->wish->data, "What is learned from.");
+                   "Questions with answers; only the answers are trained. weft data show prints them.");
+    weft_draft_set(draft, "data", "path", self->wish->data, "The training data.");
     if (self->peek.format[0] != '\0')
         weft_draft_set(draft, "data", "format", self->peek.format,
-                       "What it looks like, though its name does not say so.");
+                       "The format of its content, although its name has no such ending.");
     if (self->peek.separator[0] != '\0')
-        weft_draft_set(draft, "data", "separator", self->peek.separator, "What stands between the fields of its rows.");
+        weft_draft_set(draft, "data", "separator", self->peek.separator,
+                       "The separator between the fields of its rows.");
     if (self->peek.columns[0] != '\0')
         weft_draft_set(draft, "data", "columns", self->peek.columns,
                        "The question's column and the answer's: there are these two.");
     if (!has_template(self->wish->model))
         weft_draft_set(draft, "data", "template", "alpaca",
-                       "The model brings no chat template of its own. Others: llama2, llama3, chatml, mistral, gemma.");
+                       "The model has no chat template. Other values: llama2, llama3, chatml, mistral, gemma.");
 }
 
 static void say_data(composer *self) {
@@ -138,27 +532,29 @@ static void say_data(composer *self) {
         return;
     }
     if (self->peek.is_table)
-        weft_log(weft_services(), WEFT_LOG_WARN,
-                 "%s is a table with the columns %s, of which none are known as question and answer: its lines are "
-                 "learned as text. [data] plugin = instruct with columns = QUESTION, ANSWER learns one from another",
-                 self->wish->data, self->peek.fields);
+        weft_log(
+            weft_services(), WEFT_LOG_WARN,
+            "%s is a table with the columns %s, without columns known as question and answer: its lines are trained as "
+            "text. To train answers to questions: [data] plugin = instruct with columns = QUESTION, ANSWER",
+            self->wish->data, self->peek.fields);
     weft_draft_set(self->draft, "data", "plugin", "text",
                    games ? "Chess games in PGN: the moves of each, on one line, are a document."
                          : "Plain text, or JSONL: an object a line.");
-    weft_draft_set(self->draft, "data", "path", self->wish->data, "What is learned from.");
+    weft_draft_set(self->draft, "data", "path", self->wish->data, "The training data.");
     if (games && !self->peek.is_named_so)
-        weft_draft_set(self->draft, "data", "format", "pgn", "It begins as games do, though its name does not say so.");
+        weft_draft_set(self->draft, "data", "format", "pgn",
+                       "Its content is games, although its name has no such ending.");
     if (self->peek.is_jsonl) say_jsonl(self);
     else if (!games) say_plain_text(self);
 }
 
-/* ---- what they say of themselves ---- */
+/* ---- queries to plugins ---- */
 
 static weft_status no_memory(weft_error *err) {
     return weft_error_set(err, WEFT_E_MEMORY, "no memory for a configuration");
 }
 
-/* Of the model alone. */
+/* Reads the properties of the model. */
 static weft_status ask_model(composer *self, weft_error *err) {
     char **overrides = weft_draft_overrides(self->draft);
     weft_run *run = NULL;
@@ -192,28 +588,27 @@ static int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-/* ---- what follows ---- */
+/* ---- derived settings ---- */
 
-/* Returns it. */
+/* Sets and returns the context. */
 static int64_t say_context(composer *self, int64_t most) {
     int64_t context = LEAST_CONTEXT;
     while (context < self->longest) context *= 2;
     context = least(context, most);
     if (self->longest >= most)
-        weft_draft_set_number(
-            self->draft, "data", "context", (double)context,
-            "Places of a row. Documents are longer and become windows; the model has %lld places, and "
-            "twice as many take more than twice the time.",
-            (long long)self->max_context);
+        weft_draft_set_number(self->draft, "data", "context", (double)context,
+                              "Positions of a sequence. Longer documents become windows; the model has %lld positions, "
+                              "and twice as many need more than twice the time.",
+                              (long long)self->max_context);
     else
         weft_draft_set_number(self->draft, "data", "context", (double)context,
-                              "Places of a row: 95 of 100 documents have %lld tokens or fewer, and several share a "
-                              "row; the model has %lld places.",
+                              "Positions of a sequence: 95 of 100 documents have %lld tokens or fewer, and several "
+                              "share a sequence; the model has %lld positions.",
                               (long long)self->longest, (long long)self->max_context);
     return context;
 }
 
-/* Returns whether anything is kept. */
+/* Returns true if part of the data is kept for validation. */
 static bool say_validation(composer *self, uint64_t documents) {
     char all[WEFT_UNIT_SIZE];
     (void)weft_unit_count(all, (int64_t)documents);
@@ -226,7 +621,7 @@ static bool say_validation(composer *self, uint64_t documents) {
         weft_draft_set(self->draft, "data", "validation", "1", "One of %s documents is kept for evaluation.", all);
     else
         weft_draft_set(self->draft, "data", "validation", "none",
-                       "Too few documents to keep one for evaluation: a file of others may stand here.");
+                       "Too few documents for an evaluation split: this can be a file of other documents.");
     return documents >= 4;
 }
 
@@ -234,46 +629,45 @@ static int64_t epochs_for(uint64_t targets) {
     return targets < 2000000 ? 3 : targets < 20000000 ? 2 : 1;
 }
 
-/* rows: about so many there will be. */
+/* rows: estimated number of sequences. */
 static void say_batch(composer *self, int64_t rows) {
     self->global_batch = ROWS_OF_A_STEP;
     while (self->global_batch > LEAST_ROWS && rows / self->global_batch < STEPS_OF_AN_EPOCH) self->global_batch /= 2;
     if (rows < LEAST_ROWS) self->global_batch = 1;
     weft_draft_set_number(self->draft, "train", "global_batch", (double)self->global_batch,
-                          "Rows of an optimizer step: %lld, or fewer where an epoch would have less than %d steps.",
+                          "Sequences of an optimizer step: %lld, or fewer if an epoch would have less than %d steps.",
                           (long long)ROWS_OF_A_STEP, (int)STEPS_OF_AN_EPOCH);
     weft_draft_set_number(self->draft, "train", "micro_batch", (double)self->global_batch,
-                          "Rows that go through the model at once: all of a step fit.");
+                          "Sequences of a micro-batch: all of a step fit.");
 }
 
 static void say_precision(composer *self, const weft_device_info *device) {
     const bool is_half = self->dtype == WEFT_BF16 && device->has_bf16;
     const char *why = "The files are fp32.";
-    if (self->wish->fresh) why = "Weights that are drawn anew are fp32.";
+    if (self->wish->fresh) why = "Weights that are initialized randomly are fp32.";
     else if (is_half) why = "The files are bf16, and the processor multiplies it.";
-    else if (self->dtype == WEFT_F16) why = "The files are fp16, which fp32 holds exactly.";
+    else if (self->dtype == WEFT_F16) why = "The files are fp16, which fp32 represents exactly.";
     else if (self->dtype == WEFT_BF16) why = "The files are bf16, which this processor does not multiply by itself.";
     weft_draft_set(self->draft, "train", "precision", is_half ? "bf16" : "fp32", "%s", why);
 }
 
-/* What is packed is never trained. */
+/* Selects an adapter if the model is packed, because packed parameters are never trained. */
 static void say_adapter(composer *self) {
     if (self->packed == 0 || self->wish->adapter != NULL) return;
     weft_draft_set(self->draft, "adapter", "plugin", "lora",
-                   "The files are packed in %s, which stays as it is: updates of low rank learn beside it. weft merge "
-                   "makes one model of both.",
+                   "The files are packed in %s, which is unchanged: low-rank updates are trained. weft merge makes one "
+                   "model of both.",
                    weft_dtype_name(self->packed));
 }
 
-/* Larger models learn at smaller rates. */
+/* Sets a smaller learning rate for larger models. */
 static void say_rate(composer *self) {
     const int64_t n = self->parameters;
     char count[WEFT_UNIT_SIZE];
     const char *lr = n < 10000000 ? "1e-3" : n < 100000000 ? "3e-4" : n < 1000000000 ? "1e-4" : "2e-5";
     if (self->packed != 0 || self->wish->adapter != NULL)
-        weft_draft_set(
-            self->draft, "optimizer", "lr", "2e-4",
-            "Usual for adapters as updates of low rank, whatever the model's size. Halve it where the loss jumps.");
+        weft_draft_set(self->draft, "optimizer", "lr", "2e-4",
+                       "Usual for low-rank adapters, for every model size. Halve it if the loss jumps.");
     else
         weft_draft_set(
             self->draft, "optimizer", "lr", lr,
@@ -284,11 +678,11 @@ static void say_rate(composer *self) {
 
 static void say_method(composer *self) {
     weft_draft_set(self->draft, "train", "clip", "1.0",
-                   "A step's gradient is no longer than that: one odd row does no harm.");
+                   "The maximum norm of a step's gradient, so that an unusual sequence does no harm.");
     weft_draft_set(self->draft, "train", "schedule", "cosine", "The rate falls to zero over the run.");
     weft_draft_set(self->draft, "train", "warmup", "0.05", "It rises over the first twentieth of the steps.");
     weft_draft_set(self->draft, "optimizer", "plugin", "adamw",
-                   "Two moments for each number that is trained: it takes rates that suit nearly everything.");
+                   "Two moments for each trained parameter; suitable for almost every model.");
     say_rate(self);
     weft_draft_set(self->draft, "optimizer", "weight_decay", "0.01", "A little, as usual for fine-tuning.");
     weft_draft_set(self->draft, "device", "plugin", "cpu", "All processors that this process may use.");
@@ -298,21 +692,20 @@ static void say_cadence(composer *self, bool evaluates) {
     if (evaluates)
         weft_draft_set(self->draft, "eval", "every", "10%", "Ten times in the run, at its start and at its end.");
     weft_draft_set(self->draft, "checkpoint", "every", "20%",
-                   "What is lost is a fifth of the run at most; --resume goes on from the newest.");
+                   "A crash loses at most a fifth of the run; --resume continues from the newest.");
     weft_draft_set(self->draft, "checkpoint", "keep", "2",
-                   evaluates ? "And the best one stays, too." : "The newest two.");
+                   evaluates ? "And the best one is kept, too." : "The newest two.");
 }
 
-/* ---- what fits ---- */
+/* ---- memory ---- */
 
 static const char *reason_of(const char *key) {
     if (strcmp(key, "micro_batch") == 0)
-        return "Rows that go through the model at once: the most that fit, tried by planning; results hardly depend on "
-               "it.";
+        return "Sequences of a micro-batch: the most that fit, found by planning; results hardly depend on it.";
     if (strcmp(key, "activation_checkpointing") == 0)
-        return "Without it a step does not fit: less is kept, more is computed, and the bits are the same.";
-    if (strcmp(key, "precision") == 0) return "Half the bytes for products and activations: else it does not fit.";
-    return "What is trained: the last layers. All of them, with their gradients and moments, do not fit.";
+        return "Without it a step does not fit: it keeps fewer activations and computes more, with the same bits.";
+    if (strcmp(key, "precision") == 0) return "Half the bytes for matmuls and activations: with more it does not fit.";
+    return "The trained parameters: the last layers. All layers, with their gradients and moments, do not fit.";
 }
 
 /* "train.micro_batch=2" */
@@ -325,25 +718,24 @@ static void take_key(composer *self, const char *text) {
 static weft_status refuse_size(const composer *self, weft_error *err) {
     char need[WEFT_UNIT_SIZE], room[WEFT_UNIT_SIZE];
     return weft_error_set(err, WEFT_E_USER,
-                          "%s does not fit: %s are planned, and %s has room for %s; nothing that was tried on one rank "
-                          "is enough. Choose a smaller model, or say with --fit what another machine's device has",
-                          self->wish->model, weft_unit_bytes(need, self->fit.need.bytes.total),
+                          "%s does not fit: the plan needs %s, and %s has %s; no tested setting for one rank is small "
+                          "enough. Fix: choose a smaller model, or set --fit to another machine's device",
+                          self->wish->model, weft_unit_bytes(need, weft_required_memory_bytes(&self->fit.need)),
                           weft_available_memory_owner(&self->fit.room), weft_unit_bytes(room, self->fit.room.bytes));
 }
 
-/* The mildest change that needs no other machine. */
+/* Applies the mildest change that fits without further machines. */
 static weft_status make_it_fit(composer *self, const weft_session *session, char **overrides, weft_error *err) {
     weft_fit_question question = {.session = session,
                                   .overrides = (const char *const *)overrides,
                                   .n_overrides = (size_t)self->draft->n};
     const weft_fit_change *change = NULL;
-    weft_status status = WEFT_OK;
     if (self->wish->room > 0) weft_available_memory_describe(&question.room, self->wish->room);
     else weft_available_memory_find(&question.room, &session->engine->device_info);
     if (question.room.free >= 0) question.room.bytes = least(question.room.bytes, question.room.free);
     question.room.bytes = question.room.bytes / 100 * PERCENT_OF_ROOM;
-    status = weft_fit_check(&self->fit, &question, NULL, err);
-    if (status != WEFT_OK || self->fit.fits) return status;
+    weft_fit_check(&self->fit, &question, NULL);
+    if (self->fit.fits) return WEFT_OK;
     for (int32_t i = 0; i < self->fit.changes.n && change == NULL; i++)
         if (!self->fit.changes.fitting[i].grows) change = &self->fit.changes.fitting[i];
     if (change == NULL) return refuse_size(self, err);
@@ -352,10 +744,10 @@ static weft_status make_it_fit(composer *self, const weft_session *session, char
     return WEFT_OK;
 }
 
-/* ---- both ways through the data ---- */
+/* ---- reading the data ---- */
 
-/* Adds the keys to [data] ignore that the error names: those that instruct does not use, it has the whole list, or the
- * one that the template does not read. False: the error is another one, or names nothing new. */
+/* Adds the keys named by the error to [data] ignore: all keys that `instruct` does not use, or the one that the
+ * template does not read. Returns false for other errors, or if no key is new. */
 static bool ignore_unused(composer *self, const weft_error *err) {
     static const char fix[] = "Fix: [data] ignore = ", unread[] = "the template does not read the key \"";
     const char *list = strstr(err->text, fix), *key = strstr(err->text, unread);
@@ -372,7 +764,7 @@ static bool ignore_unused(composer *self, const weft_error *err) {
     return true;
 }
 
-/* With rows as long as they may be: how long documents are, and what follows from their number. */
+/* Measures document lengths with long sequences, and sets the values that depend on the number of documents. */
 static weft_status read_lengths(composer *self, bool *evaluates, weft_error *err) {
     const int64_t most = least(self->max_context, MOST_CONTEXT);
     char **overrides = NULL;
@@ -397,25 +789,27 @@ static weft_status read_lengths(composer *self, bool *evaluates, weft_error *err
     return status;
 }
 
-/* What follows from the rows that there are then. */
+/* Sets the values that depend on the final number of sequences. */
 static void say_steps(composer *self, char *told, size_t size, const weft_session *session) {
     const int64_t epochs = epochs_for(session->train_info.targets), rows = (int64_t)session->train_info.rows;
     const int64_t steps = (epochs * rows + self->global_batch - 1) / self->global_batch;
     char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE], c[WEFT_UNIT_SIZE], d[WEFT_UNIT_SIZE];
-    weft_draft_set_number(self->draft, "train", "steps", (double)steps,
-                          "%s over %s rows with %s targets: three below two million targets, two below twenty million.",
-                          epochs == 3   ? "Three passes"
-                          : epochs == 2 ? "Two passes"
-                                        : "One pass",
-                          weft_unit_count(a, rows), weft_unit_count(b, (int64_t)session->train_info.targets));
-    (void)snprintf(told, size, "%s in %s of %lld places, %s; %s planned",
+    weft_draft_set_number(
+        self->draft, "train", "steps", (double)steps,
+        "%s over %s sequences with %s targets: three below two million targets, two below twenty million.",
+        epochs == 3   ? "Three passes"
+        : epochs == 2 ? "Two passes"
+                      : "One pass",
+        weft_unit_count(a, rows), weft_unit_count(b, (int64_t)session->train_info.targets));
+    (void)snprintf(told, size, "%s in %s of %lld positions, %s; %s planned",
                    weft_unit_counted(a, (int64_t)session->train_info.documents, "document"),
-                   weft_unit_counted(b, rows, "row"),
+                   weft_unit_counted(b, rows, "sequence"),
                    (long long)session->data_info.lengths[session->data_info.n_lengths - 1],
-                   weft_unit_counted(c, steps, "step"), weft_unit_bytes(d, self->fit.need.bytes.total));
+                   weft_unit_counted(c, steps, "step"),
+                   weft_unit_bytes(d, weft_required_memory_bytes(&self->fit.need)));
 }
 
-/* As the run will be: rows are counted, and what does not fit is made smaller. */
+/* Opens the final configuration: counts its sequences and reduces its memory until it fits. */
 static weft_status read_rows(composer *self, char *told, size_t size, weft_error *err) {
     char **overrides = weft_draft_overrides(self->draft);
     weft_session *session = NULL;
@@ -427,7 +821,7 @@ static weft_status read_rows(composer *self, char *told, size_t size, weft_error
     return status;
 }
 
-/* What is read twice is told once. */
+/* Suppresses warnings that the first read has already printed. */
 static weft_status read_quietly(composer *self, char *told, size_t size, weft_error *err) {
     const int32_t level = weft_services_log_level(WEFT_LOG_ERROR);
     const weft_status status = read_rows(self, told, size, err);

@@ -1,9 +1,9 @@
-/* host/tools/profile/cmd_profile.c: `weft profile`: where the time of a training step goes. */
+/* host/tools/profile/cmd_profile.c: `weft profile`: time of a training step by operation. */
 #include "cli/fit_flags.h"
 
-#include "base/clock.h"
-#include "base/resident.h"
-#include "tools/profile/profile_table.h"
+#include "base/units.h"
+#include "base/ahead.h"
+#include "tools/profile/profile.h"
 #include "report/summary.h"
 
 static const weft_flag flags[] = {
@@ -21,7 +21,7 @@ typedef struct options {
     bool json, roofline;
 } options;
 
-/* Steps beyond the configured ones have the last one's learning rate. */
+/* Returns the learning rate; steps beyond the configured ones use the last one. */
 static double lr_of(const weft_session *session, int64_t step) {
     return weft_session_lr(session, step < session->steps ? step : session->steps);
 }
@@ -72,7 +72,7 @@ static weft_exit run_profile(const weft_args *args, weft_error *err) {
         !weft_args_i64(args, &o.warmup, "warmup", "[0,10000]", 2, err) || !weft_command_room(args, &room, err))
         return WEFT_EXIT_USAGE;
     status = weft_session_open(&session, weft_args_config(args), overrides, n, WEFT_SESSION_PROFILE, err);
-    if (status == WEFT_OK) status = weft_command_judge_room(args, session, room, err);
+    if (status == WEFT_OK) status = weft_command_check_room(args, session, room, err);
     if (status == WEFT_OK) status = profile_session(session, &o, begin, err);
     weft_session_close(session);
     return weft_exit_from(status);
@@ -83,9 +83,9 @@ static const weft_command weft_command_profile = {
     .usage = "run.ini [section.key=value ...]",
     .takes = WEFT_TAKES_CONFIG,
     .flags = flags,
-    .more = "Trains for a few steps from the configured weights and writes no file: [run] out stays as it is. The "
-            "times add up to the step of median time. FLOPs are those of matmuls and attention (causal attention "
-            "counts half); bytes are what a kernel must read and write.",
+    .more = "Trains for a few steps from the configured weights and writes no file: [run] out is unchanged. The times "
+            "add up to the step of median time. FLOPs are those of matmuls and attention (causal attention counts "
+            "half); bytes are those that a kernel must read and write.",
     .examples = "  weft profile run.ini --roofline\n"
                 "  weft profile run.ini --steps 3 --json\n",
     .run = run_profile,

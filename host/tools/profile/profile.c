@@ -1,32 +1,40 @@
 /* host/tools/profile/profile.c: see profile.h. */
 #include "tools/profile/profile.h"
 
-#include "base/clock.h"
-#include "run/compute.h"
-#include "program/copies.h"
-#include "program/states.h"
+#include "base/units.h"
+#include "plugin/enter.h"
+#include "program/budget.h"
+#include "program/job.h"
+#include "report/world_line.h"
+#include "run/engine.h"
 
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <weft/roofline.h>
 
 struct weft_profile {
     weft_stepper *stepper;
     weft_call_sink sink;
-    weft_profile_step *steps; /* [capacity + 1]: kept ones, then the one that runs */
+    weft_profile_step *steps; /* [capacity + 1]: kept steps, then the current one */
     int64_t n_steps, capacity;
     weft_profile_product products[WEFT_PROFILE_PRODUCTS];
     int32_t n_products;
-    bool keep; /* the step that runs */
+    bool keep; /* keep the current step */
 };
 
 static weft_profile_step *running_step(weft_profile *self) {
     return &self->steps[self->n_steps];
 }
 
-enum { OWN_ROWS = 5 }; /* reduce, norm, optimizer, data, rest: always with room */
+enum { OWN_ROWS = 5 }; /* reduce, norm, optimizer, data, rest: reserved rows */
 static const char whole[] = "";
 
-/* Names are compared as pointers: each is one text of the program or of a plugin. NULL: there are `room` other kinds
- * already. */
+/* Returns the row of a kind of work. Names are compared as pointers, because each is a unique string of the program or
+ * a plugin. NULL: there are already `room` other kinds. */
 static weft_profile_row *row_of(weft_profile_step *step, const char *operation, const char *part, int32_t room) {
     weft_profile_row *row = step->rows;
     const weft_profile_row empty = {.operation = operation, .part = part};
@@ -84,10 +92,11 @@ static weft_profile_row *own_row(weft_profile_step *step, const char *operation)
     return row_of(step, operation, whole, WEFT_PROFILE_ROWS);
 }
 
-/* ---- the instructions that call no segment ---- */
+/* ---- instructions without a segment ---- */
 
-/* A micro-batch's gradient is copied into the sum or added to it; with one micro-batch it lies there already. A
- * REDUCE among ranks has no micro-batch's gradient: alone, the sum of one rank is the sum of all. */
+/* Returns the bytes moved by gradient accumulation: a micro-batch's gradient is copied into the sum or added to it.
+ * With one micro-batch it is already in the sum. A REDUCE across ranks has no micro-batch's gradient; with one rank its
+ * sum is already the total. */
 static double reduce_bytes(const weft_stepper *stepper, const weft_trace_entry *entry) {
     const weft_program *program = stepper->mode_plan->program;
     const weft_layout *layout = stepper->engine->plan.layout;
@@ -97,7 +106,7 @@ static double reduce_bytes(const weft_stepper *stepper, const weft_trace_entry *
     return (entry->micro_batch == 0 ? 2.0 : 3.0) * (double)weft_f32_bytes(elements);
 }
 
-/* Weight and states are read and written, the gradient read, the compute copy made again. */
+/* Returns the bytes of an update: weights and states read and written, gradient read, compute copy written. */
 static double update_bytes(const weft_engine *engine) {
     int64_t elements = 0;
     for (int32_t g = 0; g < engine->plan.layout->n_trainable_groups; g++)
@@ -124,7 +133,7 @@ static void add_instruction(weft_profile_step *step, const weft_stepper *stepper
     }
 }
 
-/* The trace's newest entries are the step's instructions. */
+/* Adds the newest entries of the trace, which are the step's instructions. */
 static void add_instructions(weft_profile_step *step, const weft_stepper *stepper) {
     const int32_t held = weft_trace_count(stepper->trace),
                   instructions = stepper->engine->plan.train.program->n_instructions;
@@ -132,7 +141,7 @@ static void add_instructions(weft_profile_step *step, const weft_stepper *steppe
         add_instruction(step, stepper, weft_trace_entry_at(stepper->trace, i));
 }
 
-/* The last rows: what the data plugin took, and what is left of the step. */
+/* Adds the last rows: time in the data plugin, and the remaining time. */
 static void close_step(weft_profile_step *step) {
     double named = 0.0;
     add_to_row(own_row(step, "data"), step->result.data_seconds, 0.0, 0.0);
@@ -189,7 +198,7 @@ const weft_profile_step *weft_profile_at(const weft_profile *self, int64_t i) {
     return &self->steps[i];
 }
 
-/* Steps that come before step i when all are sorted by time. */
+/* Returns the rank of step i by time. */
 static int64_t rank_of(const weft_profile *self, int64_t i) {
     const double seconds = self->steps[i].seconds;
     int64_t rank = 0;
@@ -207,4 +216,286 @@ const weft_profile_step *weft_profile_median(const weft_profile *self) {
 const weft_profile_product *weft_profile_products(const weft_profile *self, int32_t *n) {
     *n = self->n_products;
     return self->products;
+}
+
+/* Adds the page counts of a buffer. */
+static weft_status add_pages(int64_t *pages, int64_t *absent, const weft_engine *engine, const weft_slot_ref *slot,
+                             weft_error *err) {
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t from = 0, bytes = 0;
+    unsigned char *there = NULL;
+    weft_status status = WEFT_OK;
+    if (slot->bytes == 0) return WEFT_OK;
+    from = (uintptr_t)weft_device_view(engine->kernels, engine->device, slot->ref);
+    if (from == 0) return WEFT_OK;
+    bytes = from % page + (uintptr_t)slot->bytes;
+    there = malloc(bytes / page + 1);
+    if (there == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of pages of the weights");
+    if (mincore((void *)(from - from % page), bytes, there) != 0)
+        status = weft_error_set(err, WEFT_E_SYSTEM, "the pages of the weights cannot be counted: %s", strerror(errno));
+    for (uintptr_t i = 0; i * page < bytes && status == WEFT_OK; i++) {
+        *pages += 1;
+        *absent += (there[i] & 1) == 0;
+    }
+    free(there);
+    return status;
+}
+
+weft_status weft_weight_pages(int64_t *pages, int64_t *absent, const weft_engine *engine, weft_error *err) {
+    weft_status status = WEFT_OK;
+    *pages = *absent = 0;
+    status = add_pages(pages, absent, engine, &engine->parameters, err);
+    return status == WEFT_OK ? add_pages(pages, absent, engine, &engine->compute, err) : status;
+}
+
+weft_status weft_arrival_measure(weft_arrival *out, weft_session *session, double begin, weft_error *err) {
+    double loading = 0.0, end = 0.0;
+    weft_status status = weft_session_start(session, err);
+    loading = weft_clock_seconds();
+    if (status == WEFT_OK) status = weft_engine_load(session->engine, err);
+    end = weft_clock_seconds();
+    if (status == WEFT_OK) status = weft_weight_pages(&out->pages, &out->absent, session->engine, err);
+    out->seconds = end - begin;
+    out->load_seconds = end - loading;
+    return status;
+}
+
+/* The device's roofline extension takes the measurements. */
+
+static weft_status find_roofline(const weft_device_roofline **out, const weft_engine *engine, weft_error *err) {
+    *out = weft_device_find(engine->kernels, engine->device, WEFT_DEVICE_ROOFLINE);
+    if (*out != NULL && WEFT_WHOLE(*out, weft_device_roofline) && (*out)->peak != NULL && (*out)->product != NULL &&
+        (*out)->bandwidth != NULL)
+        return WEFT_OK;
+    return weft_error_set(
+        err, WEFT_E_UNSUPPORTED,
+        "device %s has no extension %s, with which it would measure its roofline: leave --roofline out",
+        engine->plan.run->parts[WEFT_PART_DEVICE].loaded->plugin->id, WEFT_DEVICE_ROOFLINE);
+}
+
+static weft_status measure_row(weft_roofline_row *row, const weft_engine *engine, const weft_device_roofline *device,
+                               const weft_profile_product *product, weft_error *err) {
+    const weft_product_shape *shape = &product->shape;
+    const weft_roofline_product args = {.struct_size = (uint32_t)sizeof args,
+                                        .m = shape->m,
+                                        .n = shape->n,
+                                        .k = shape->k,
+                                        .transpose_a = shape->transpose_a,
+                                        .transpose_b = shape->transpose_b,
+                                        .dtype = engine->plan.dtype};
+    row->operation = product->operation;
+    row->part = product->part;
+    row->shape = *shape;
+    row->calls = product->calls;
+    row->flops = 2.0 * (double)shape->m * (double)shape->n * (double)shape->k;
+    return device->product(engine->device, &row->seconds, &args, err);
+}
+
+static weft_status measure_products(weft_roofline *out, const weft_engine *engine, const weft_device_roofline *device,
+                                    const weft_profile *profile, weft_error *err) {
+    const weft_profile_product *products = weft_profile_products(profile, &out->n_rows);
+    double flops = 0.0, seconds = 0.0;
+    weft_status status = WEFT_OK;
+    for (int32_t i = 0; i < out->n_rows && status == WEFT_OK; i++) {
+        status = measure_row(&out->rows[i], engine, device, &products[i], err);
+        flops += (double)out->rows[i].calls * out->rows[i].flops;
+        seconds += (double)out->rows[i].calls * out->rows[i].seconds;
+    }
+    out->products = seconds > 0.0 ? flops / seconds : 0.0;
+    return status;
+}
+
+weft_status weft_roofline_measure(weft_roofline *out, const weft_engine *engine, const weft_profile *profile,
+                                  weft_error *err) {
+    const weft_device_roofline *device = NULL;
+    weft_doing before;
+    weft_status status = find_roofline(&device, engine, err);
+    memset(out, 0, sizeof *out);
+    if (status != WEFT_OK) return status;
+    before = weft_plugin_enter(engine->kernels, WEFT_DEVICE_ROOFLINE);
+    status = device->peak(engine->device, &out->peak, engine->plan.dtype, err);
+    if (status == WEFT_OK) status = device->bandwidth(engine->device, &out->bandwidth, err);
+    if (status == WEFT_OK) status = measure_products(out, engine, device, profile, err);
+    return weft_plugin_leave(before, status, err);
+}
+
+/* Returns the maximum rate of a row, in FLOP/s or bytes/s. Attention uses all matmuls of the step. 0: unknown. */
+static double weft_roofline_of(const weft_roofline *roofline, const weft_profile_row *row) {
+    double flops = 0.0, seconds = 0.0;
+    if (row->flops <= 0.0) return roofline->bandwidth;
+    for (int32_t i = 0; i < roofline->n_rows; i++) {
+        const weft_roofline_row *product = &roofline->rows[i];
+        if (product->operation != row->operation || product->part != row->part) continue;
+        flops += (double)product->calls * product->flops;
+        seconds += (double)product->calls * product->seconds;
+    }
+    return seconds > 0.0 ? flops / seconds : roofline->products;
+}
+
+static int64_t extreme(const weft_profile *profile, bool largest) {
+    int64_t at = 0;
+    for (int64_t i = 1; i < weft_profile_count(profile); i++) {
+        const bool more = weft_profile_at(profile, i)->seconds > weft_profile_at(profile, at)->seconds;
+        if (more == largest) at = i;
+    }
+    return at;
+}
+
+/* ---- table ---- */
+
+static void print_start(const weft_arrival *start, FILE *to) {
+    char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE];
+    (void)fprintf(to, "start      %.2f ms until the weights were loaded, %.2f ms of them loading", 1e3 * start->seconds,
+                  1e3 * start->load_seconds);
+    if (start->pages > 0)
+        (void)fprintf(to, "; %s of their %s pages were absent then", weft_unit_count(a, start->absent),
+                      weft_unit_count(b, start->pages));
+    (void)fputc('\n', to);
+}
+
+static void print_head(const weft_profile_report *self, const weft_profile_step *step, FILE *to) {
+    const weft_engine *engine = self->session->engine;
+    char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE];
+    weft_device_line_print(&engine->device_info, to);
+    print_start(self->start, to);
+    (void)fprintf(to, "step       %.2f ms, the median of %lld steps of %.2f to %.2f ms\n", 1e3 * step->seconds,
+                  (long long)weft_profile_count(self->profile),
+                  1e3 * weft_profile_at(self->profile, extreme(self->profile, false))->seconds,
+                  1e3 * weft_profile_at(self->profile, extreme(self->profile, true))->seconds);
+    (void)fprintf(to, "speed      %.1f places/s, %.1f targets/s\n", (double)step->result.n_places / step->seconds,
+                  (double)step->result.n_targets / step->seconds);
+    (void)fprintf(to, "memory     %s were the process's peak, %s are planned\n",
+                  weft_unit_bytes(a, self->resident_peak), weft_unit_bytes(b, engine->plan.bytes.total));
+    (void)fprintf(to, "matrix     %.3f GFLOP a step, %.2f GFLOP/s", 1e-9 * step->flops,
+                  1e-9 * step->flops / step->seconds);
+    if (step->recompute_flops > 0.0)
+        (void)fprintf(to, "; %.3f GFLOP more are recomputed", 1e-9 * step->recompute_flops);
+    (void)fputc('\n', to);
+}
+
+static void print_roofline_head(const weft_roofline *roofline, const weft_profile_step *step, FILE *to) {
+    if (roofline->products > 0.0)
+        (void)fprintf(
+            to, "roofline       %.2f GFLOP/s by the matrix library at this step's products; the step reaches %.1f %%\n",
+            1e-9 * roofline->products, 100.0 * step->flops / step->seconds / roofline->products);
+    (void)fprintf(to, "machine    %.2f GFLOP/s out of registers, %.2f GB/s of memory\n", 1e-9 * roofline->peak,
+                  1e-9 * roofline->bandwidth);
+}
+
+static void print_row(const weft_profile_row *row, const weft_profile_step *step, const weft_roofline *roofline,
+                      FILE *to) {
+    const bool matrix = row->flops > 0.0;
+    const double work = matrix ? row->flops : row->bytes;
+    const double top = roofline == NULL ? 0.0 : weft_roofline_of(roofline, row);
+    char name[64];
+    (void)snprintf(name, sizeof name, "%s %s", row->operation, row->part);
+    (void)fprintf(to, "%-26s %6lld %11.3f %6.1f %%", name, (long long)row->calls, 1e3 * row->seconds,
+                  100.0 * row->seconds / step->seconds);
+    if (work > 0.0 && row->seconds > 0.0) {
+        (void)fprintf(to, " %12.4f %-5s %9.2f %s", 1e-9 * work, matrix ? "GFLOP" : "GB", 1e-9 * work / row->seconds,
+                      matrix ? "GFLOP/s" : "GB/s   ");
+        if (top > 0.0) (void)fprintf(to, " %6.1f %%", 100.0 * work / row->seconds / top);
+    }
+    (void)fputc('\n', to);
+}
+
+static void print_products(const weft_roofline *roofline, int64_t steps, FILE *to) {
+    (void)fprintf(to, "\n%-8s %10s %10s %10s %8s %11s %13s\n", "product", "m", "n", "k", "a step", "best ms",
+                  "GFLOP/s");
+    for (int32_t i = 0; i < roofline->n_rows; i++) {
+        const weft_roofline_row *row = &roofline->rows[i];
+        (void)fprintf(to, "%c%c       %10lld %10lld %10lld %8.4g %11.3f %13.2f\n", row->shape.transpose_a ? 'T' : 'N',
+                      row->shape.transpose_b ? 'T' : 'N', (long long)row->shape.m, (long long)row->shape.n,
+                      (long long)row->shape.k, (double)row->calls / (double)steps, 1e3 * row->seconds,
+                      1e-9 * row->flops / row->seconds);
+    }
+}
+
+void weft_profile_print(const weft_profile_report *self, FILE *to) {
+    const weft_profile_step *step = weft_profile_median(self->profile);
+    print_head(self, step, to);
+    if (self->roofline != NULL) print_roofline_head(self->roofline, step, to);
+    (void)fprintf(to, "\n%-26s %6s %11s %8s %18s %17s%s\n", "in the median step", "calls", "ms", "share", "work",
+                  "rate", self->roofline != NULL ? "  of roofline" : "");
+    for (int32_t i = 0; i < step->n_rows; i++) print_row(&step->rows[i], step, self->roofline, to);
+    if (self->roofline != NULL) print_products(self->roofline, weft_profile_count(self->profile), to);
+}
+
+/* ---- JSON object ---- */
+
+static json_t *device_object(const weft_device_info *device) {
+    return json_pack("{s:s, s:s, s:s, s:i}", "name", device->name, "isa", device->isa, "backend", device->backend,
+                     "threads", (int)device->threads);
+}
+
+static json_t *start_object(const weft_arrival *start) {
+    return json_pack("{s:f, s:f, s:I, s:I}", "seconds", start->seconds, "load_seconds", start->load_seconds,
+                     "weight_pages", (json_int_t)start->pages, "weight_pages_absent", (json_int_t)start->absent);
+}
+
+static json_t *memory_object(const weft_profile_report *self) {
+    const weft_plan_bytes *bytes = &self->session->engine->plan.bytes;
+    json_t *object =
+        json_pack("{s:I, s:I}", "resident_peak", (json_int_t)self->resident_peak, "planned", (json_int_t)bytes->total);
+    for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++)
+        (void)json_object_set_new(object, weft_memory_category_name(i), json_integer(bytes->category[i]));
+    return object;
+}
+
+static json_t *seconds_array(const weft_profile *profile) {
+    json_t *array = json_array();
+    for (int64_t i = 0; i < weft_profile_count(profile); i++)
+        (void)json_array_append_new(array, json_real(weft_profile_at(profile, i)->seconds));
+    return array;
+}
+
+static json_t *rows_array(const weft_profile_step *step) {
+    json_t *array = json_array();
+    for (int32_t i = 0; i < step->n_rows; i++) {
+        const weft_profile_row *row = &step->rows[i];
+        (void)json_array_append_new(array, json_pack("{s:s, s:s, s:I, s:f, s:f, s:f, s:b}", "operation", row->operation,
+                                                     "part", row->part, "calls", (json_int_t)row->calls, "seconds",
+                                                     row->seconds, "flops", row->flops, "bytes", row->bytes,
+                                                     "recompute", (int)row->recompute));
+    }
+    return array;
+}
+
+static json_t *roofline_object(const weft_roofline *roofline, int64_t steps) {
+    json_t *array = json_array();
+    for (int32_t i = 0; i < roofline->n_rows; i++) {
+        const weft_roofline_row *row = &roofline->rows[i];
+        (void)json_array_append_new(
+            array, json_pack("{s:s, s:s, s:I, s:I, s:I, s:b, s:b, s:f, s:f, s:f}", "operation", row->operation, "part",
+                             row->part, "m", (json_int_t)row->shape.m, "n", (json_int_t)row->shape.n, "k",
+                             (json_int_t)row->shape.k, "transpose_a", (int)row->shape.transpose_a, "transpose_b",
+                             (int)row->shape.transpose_b, "calls_per_step", (double)row->calls / (double)steps, "flops",
+                             row->flops, "seconds", row->seconds));
+    }
+    return json_pack("{s:f, s:f, s:f, s:o}", "register_flops_per_second", roofline->peak, "bytes_per_second",
+                     roofline->bandwidth, "flops_per_second", roofline->products, "products", array);
+}
+
+/* Returns null for a loss that overflowed fp16, which JSON cannot represent. */
+static json_t *loss_json(const weft_step_result *step) {
+    const double loss = step->n_targets > 0 ? step->loss_sum / (double)step->n_targets : 0.0;
+    return isfinite(loss) ? json_real(loss) : json_null();
+}
+
+weft_status weft_profile_print_json(const weft_profile_report *self, FILE *to, weft_error *err) {
+    const weft_profile_step *step = weft_profile_median(self->profile);
+    const int64_t steps = weft_profile_count(self->profile);
+    const weft_step_result *last = &weft_profile_at(self->profile, steps - 1)->result;
+    json_t *object = json_pack("{s:o, s:o, s:o, s:f, s:I, s:I, s:o, s:f, s:f, s:o, s:o}", "device",
+                               device_object(&self->session->engine->device_info), "start", start_object(self->start),
+                               "step_seconds", seconds_array(self->profile), "median_seconds", step->seconds, "places",
+                               (json_int_t)step->result.n_places, "targets", (json_int_t)step->result.n_targets, "loss",
+                               loss_json(last), "flops", step->flops, "recompute_flops", step->recompute_flops,
+                               "memory", memory_object(self), "operators", rows_array(step));
+    if (object == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to print the profile");
+    if (self->roofline != NULL) (void)json_object_set_new(object, "roofline", roofline_object(self->roofline, steps));
+    (void)json_dumpf(object, to, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    (void)fputc('\n', to);
+    json_decref(object);
+    return WEFT_OK;
 }

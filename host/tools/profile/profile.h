@@ -1,55 +1,108 @@
-/* host/tools/profile/profile.h: optimizer steps timed device call by device call, and added up by what the calls are
- * for.
+/* host/tools/profile/profile.h: times optimizer steps per device call, and sums the times by kind of work.
  *
- * A profile listens to a stepper while it lives. What it times is the training step as it is: the same program, buffers
- * and kernels; two readings of a clock around each call are all that is added. */
+ * A profile is attached to a stepper. The timed step is unmodified, except for two clock readings per call. */
 #ifndef WEFT_HOST_TOOLS_PROFILE_PROFILE_H
 #define WEFT_HOST_TOOLS_PROFILE_PROFILE_H
 
-#include "run/step.h"
+#include "run/session.h"
+#include "run/stepper.h"
 
 enum { WEFT_PROFILE_ROWS = 64, WEFT_PROFILE_PRODUCTS = 64 };
 
 /* One kind of work in a step. */
 typedef struct weft_profile_row {
-    const char *operation; /* "linear"; "reduce", "norm", "optimizer", "data"; "rest" is what no other row has */
-    const char *part;      /* "input gradient"; empty where there are no parts */
+    const char *operation; /* "linear"; "reduce", "norm", "optimizer", "data"; "rest" is time outside all other rows */
+    const char *part;      /* "input gradient"; empty if the operation has no parts */
     int64_t calls;
     double seconds;
-    double flops; /* products and attention, causal counted by half; else 0 */
-    double bytes; /* that the others read and write; 0: unknown, or flops count */
+    double flops; /* of matmuls and attention (half for causal attention); else 0 */
+    double bytes; /* read and written by other operations; 0: unknown, or flops apply */
     bool recompute;
 } weft_profile_row;
 
 typedef struct weft_profile_step {
-    double seconds; /* of the whole step; the rows add up to it */
+    double seconds; /* of the complete step; the sum of its rows */
     weft_step_result result;
-    double flops, recompute_flops; /* of all rows: of the step itself; of what was computed a second time */
+    double flops, recompute_flops; /* sums over rows: of the step itself; of recomputation */
     int32_t n_rows;
-    weft_profile_row rows[WEFT_PROFILE_ROWS]; /* in order of first appearance; kinds beyond the last are in "rest" */
+    weft_profile_row rows[WEFT_PROFILE_ROWS]; /* in order of first appearance; further kinds count as "rest" */
 } weft_profile_step;
 
-/* A product of the steps that were kept, without recomputed ones. */
+/* A matmul of the kept steps, without recomputation. */
 typedef struct weft_profile_product {
-    const char *operation, *part; /* of its row */
+    const char *operation, *part; /* as in its row */
     weft_product_shape shape;
     int64_t calls;
 } weft_profile_product;
 
 typedef struct weft_profile weft_profile;
 
-/* keep: how many steps can be kept. The stepper must outlive the profile. */
+/* keep: maximum number of kept steps. The stepper must outlive the profile. */
 weft_status weft_profile_create(weft_profile **out, weft_stepper *stepper, int64_t keep, weft_error *err);
-void weft_profile_destroy(weft_profile *profile); /* NULL is fine */
+void weft_profile_destroy(weft_profile *profile); /* NULL is valid */
 
-/* weft_stepper_train, timed. keep: false for a step that only warms up. */
+/* Runs weft_stepper_train with timing. keep: false for a warm-up step. */
 weft_status weft_profile_train(weft_profile *profile, uint64_t step, double lr, double clip, bool keep,
                                weft_error *err);
 
-int64_t weft_profile_count(const weft_profile *profile); /* steps kept */
+int64_t weft_profile_count(const weft_profile *profile); /* number of kept steps */
 const weft_profile_step *weft_profile_at(const weft_profile *profile, int64_t i);
-/* The one of median time; of an even number the faster of the two in the middle. At least one must have been kept. */
+/* Returns the step of median time, the faster of the two middle ones. At least one step must be kept. */
 const weft_profile_step *weft_profile_median(const weft_profile *profile);
 const weft_profile_product *weft_profile_products(const weft_profile *profile, int32_t *n);
+
+/* prints a profile as a table or returns it as a JSON object. */
+
+/* measures a run's weight loading, and whether the weights are resident afterwards.
+ *
+ * Counts every page from which the first step reads weights. An absent page costs that step a page fault, which a
+ * measurement of loading only would miss. */
+
+typedef struct weft_arrival {
+    double seconds;      /* from `begin` to the end of loading */
+    double load_seconds; /* of which weft_engine_load: weights, compute copy, zeroed states */
+    int64_t pages;       /* of masters and compute copy; 0: memory not visible to the host */
+    int64_t absent;      /* of these, not resident after loading */
+} weft_arrival;
+
+/* Counts the pages of masters and compute copy, and the absent ones. Both are 0 if the host cannot see them. */
+weft_status weft_weight_pages(int64_t *pages, int64_t *absent, const weft_engine *engine, weft_error *err);
+
+/* Runs weft_session_start and weft_engine_load with timing. begin: weft_clock_seconds at the start of the process. */
+weft_status weft_arrival_measure(weft_arrival *out, weft_session *session, double begin, weft_error *err);
+
+/* roofline of the machine: peak rates, and rates of a profiled step's matmuls. */
+
+typedef struct weft_roofline_row {
+    const char *operation, *part; /* as in a profile's row */
+    weft_product_shape shape;
+    int64_t calls;  /* in all kept steps */
+    double flops;   /* per call */
+    double seconds; /* per call, with the library's fastest kernel */
+} weft_roofline_row;
+
+typedef struct weft_roofline {
+    double peak;      /* FLOP/s from registers */
+    double bandwidth; /* bytes per second */
+    /* FLOP/s with all matmuls at the library's fastest rate: total operations / total time. 0: no matmul. */
+    double products;
+    int32_t n_rows;
+    weft_roofline_row rows[WEFT_PROFILE_PRODUCTS];
+} weft_roofline;
+
+/* Measures for some seconds. WEFT_E_UNSUPPORTED: the device has no roofline extension; the error names it. */
+weft_status weft_roofline_measure(weft_roofline *out, const weft_engine *engine, const weft_profile *profile,
+                                  weft_error *err);
+
+typedef struct weft_profile_report {
+    const weft_session *session;
+    const weft_arrival *start;
+    const weft_profile *profile;   /* with at least one step */
+    const weft_roofline *roofline; /* NULL: not measured */
+    int64_t resident_peak;         /* bytes, during the steps; excludes the roofline measurement */
+} weft_profile_report;
+
+void weft_profile_print(const weft_profile_report *report, FILE *to);
+weft_status weft_profile_print_json(const weft_profile_report *report, FILE *to, weft_error *err);
 
 #endif

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* The built-in strategies whose keys are known here. */
+/* Built-in strategies with known keys. */
 enum { SINGLE, MP, DDP, FSDP, OWN };
 
 static const char *const shards[] = {"optimizer", "gradients", "full", "hybrid"};
@@ -33,7 +33,7 @@ typedef struct builder {
     bool out_of_memory;
 } builder;
 
-/* ---- one axis after the other: each function tries its own and hands the cell on ---- */
+/* ---- axes: each function varies its own and passes the cell on ---- */
 
 static void push_cell(builder *b, const weft_cell *cell) {
     if (b->grid->n == b->grid->room) {
@@ -178,7 +178,7 @@ void weft_grid_free(weft_grid *self) {
     memset(self, 0, sizeof *self);
 }
 
-/* ---- cells that the own strategy refuses ---- */
+/* ---- cells that the configuration's own strategy rejects ---- */
 
 static void list_number(char text[160], int32_t number) {
     const size_t n = strlen(text);
@@ -204,7 +204,7 @@ int32_t weft_grid_drop_refused(weft_grid *self, char ranks[160], weft_cell *firs
     return dropped;
 }
 
-/* ---- cells that are one ---- */
+/* ---- cells with identical programs ---- */
 
 int32_t weft_grid_drop_twins(weft_grid *self) {
     const int32_t before = self->n;
@@ -218,14 +218,14 @@ int32_t weft_grid_drop_twins(weft_grid *self) {
     return before - kept;
 }
 
-/* ---- who runs when ---- */
+/* ---- schedule ---- */
 
 int32_t weft_grid_schedule(int32_t *wave, int32_t *base, const weft_grid *self, int32_t world) {
     int32_t waves = 0, left = self->n - 1;
     for (int32_t i = 0; i < self->n; i++) wave[i] = base[i] = -1;
     while (left > 0) {
         int32_t taken = 0;
-        /* The largest first, so that small ones fill what they leave. */
+        /* Largest first, so that small cells fill the remaining ranks. */
         for (int32_t ranks = world; ranks >= 1; ranks--)
             for (int32_t i = 1; i < self->n; i++) {
                 if (self->cells[i].ranks != ranks || wave[i] >= 0 || taken + ranks > world) continue;
@@ -245,4 +245,108 @@ void weft_cell_describe(char *text, size_t size, const weft_cell *cell) {
     (void)snprintf(text, size, "%s%s%s, policy %s%s%s, on %d rank%s", cell->strategy,
                    cell->settings[0] != '\0' ? " " : "", cell->settings, cell->policy, prefetch,
                    cell->checkpointing ? ", checkpointing" : "", (int)cell->ranks, cell->ranks == 1 ? "" : "s");
+}
+
+/* pairwise cover: cells of a grid with every pair of its settings. */
+
+enum { PAIRS = WEFT_N_AXES * WEFT_N_AXES * WEFT_MOST_LEVELS * WEFT_MOST_LEVELS };
+
+/* Count per pair of settings. -1: occurs in no cell; 0: in no chosen cell; n: in n chosen cells. */
+typedef struct cover {
+    int32_t *pairs;        /* [PAIRS] */
+    unsigned char *chosen; /* [cells] */
+    int32_t n_open;        /* pairs with count 0 */
+} cover;
+
+/* Returns the index of a cell's pair of settings on two axes; -1: an axis does not apply. */
+static int32_t pair_of(const weft_cell *cell, int a, int b) {
+    if (cell->level[a] < 0 || cell->level[b] < 0) return -1;
+    return ((a * WEFT_N_AXES + b) * WEFT_MOST_LEVELS + cell->level[a]) * WEFT_MOST_LEVELS + cell->level[b];
+}
+
+/* Returns how many of the cell's pairs occur in exactly n chosen cells. */
+static int32_t count_pairs(const cover *self, const weft_cell *cell, int32_t n) {
+    int32_t found = 0;
+    for (int a = 0; a < WEFT_N_AXES; a++)
+        for (int b = a + 1; b < WEFT_N_AXES; b++) {
+            const int32_t pair = pair_of(cell, a, b);
+            found += pair >= 0 && self->pairs[pair] == n;
+        }
+    return found;
+}
+
+/* by: 1 adds the cell, -1 removes it. */
+static void choose_cell(cover *self, const weft_grid *grid, int32_t i, int32_t by) {
+    for (int a = 0; a < WEFT_N_AXES; a++)
+        for (int b = a + 1; b < WEFT_N_AXES; b++) {
+            const int32_t pair = pair_of(&grid->cells[i], a, b);
+            if (pair < 0) continue;
+            self->n_open -= self->pairs[pair] == 0;
+            self->pairs[pair] += by;
+            self->n_open += self->pairs[pair] == 0;
+        }
+    self->chosen[i] = by > 0;
+}
+
+static void open_pairs(cover *self, const weft_cell *cell) {
+    for (int a = 0; a < WEFT_N_AXES; a++)
+        for (int b = a + 1; b < WEFT_N_AXES; b++) {
+            const int32_t pair = pair_of(cell, a, b);
+            if (pair < 0 || self->pairs[pair] == 0) continue;
+            self->pairs[pair] = 0;
+            self->n_open++;
+        }
+}
+
+/* Returns the cell with the most open pairs; of equal ones the first from `from` on. */
+static int32_t best_of(const cover *self, const weft_grid *grid, int32_t from) {
+    int32_t best = -1, most = 0;
+    for (int32_t k = 0; k < grid->n; k++) {
+        const int32_t i = (from + k) % grid->n;
+        const int32_t n = self->chosen[i] != 0 ? 0 : count_pairs(self, &grid->cells[i], 0);
+        if (n > most) best = i;
+        if (n > most) most = n;
+    }
+    return best;
+}
+
+/* Chooses greedily from cell `from` on, which breaks ties and so affects the size. Returns the number of cells. */
+static int32_t cover_from(cover *self, const weft_grid *grid, int32_t from) {
+    int32_t n = 0;
+    memset(self->pairs, 0xFF, PAIRS * sizeof *self->pairs);
+    memset(self->chosen, 0, (size_t)grid->n);
+    self->n_open = 0;
+    for (int32_t i = 0; i < grid->n; i++) open_pairs(self, &grid->cells[i]);
+    choose_cell(self, grid, 0, 1);
+    while (self->n_open > 0) choose_cell(self, grid, best_of(self, grid, from), 1);
+    /* Removes cells that later choices made redundant. */
+    for (int32_t i = 1; i < grid->n; i++)
+        if (self->chosen[i] != 0 && count_pairs(self, &grid->cells[i], 1) == 0) choose_cell(self, grid, i, -1);
+    for (int32_t i = 0; i < grid->n; i++) n += self->chosen[i];
+    return n;
+}
+
+enum { ATTEMPTS = 24 };
+
+weft_status weft_grid_cover(weft_grid *self, weft_error *err) {
+    cover c = {malloc(PAIRS * sizeof *c.pairs), calloc((size_t)self->n + 1, 1), 0};
+    weft_status status = WEFT_OK;
+    int32_t kept = 0, best = 0, least = INT32_MAX;
+    if (c.pairs == NULL || c.chosen == NULL) {
+        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the pairs of settings");
+        goto done;
+    }
+    for (int32_t attempt = 0; attempt < ATTEMPTS; attempt++) {
+        const int32_t from = attempt * self->n / ATTEMPTS, n = cover_from(&c, self, from);
+        if (n < least) best = from;
+        if (n < least) least = n;
+    }
+    (void)cover_from(&c, self, best);
+    for (int32_t i = 0; i < self->n; i++)
+        if (c.chosen[i] != 0) self->cells[kept++] = self->cells[i];
+    self->n = kept;
+done:
+    free(c.pairs);
+    free(c.chosen);
+    return status;
 }

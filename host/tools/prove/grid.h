@@ -1,17 +1,15 @@
-/* host/tools/prove/grid.h: the cells of a proof: which settings of strategy, policy and split are tried with one
- * another.
+/* host/tools/prove/grid.h: cells of a proof: combinations of strategy, policy and sharding settings.
  *
- * A cell is what is put in place of the configuration's own [strategy], [policy] and activation checkpointing, and on
- * how many ranks. Axes that do not apply to a strategy are not multiplied. The order of the cells, and what is chosen
- * of them, follows from the spec alone. */
+ * A cell replaces the configuration's [strategy], [policy] and activation checkpointing, and sets the number of ranks.
+ * Axes that do not apply to a strategy are not multiplied. Cells, order and selection depend only on the spec. */
 #ifndef WEFT_HOST_TOOLS_PROVE_GRID_H
 #define WEFT_HOST_TOOLS_PROVE_GRID_H
 
-#include "report/required_memory.h"
-#include "program/answers.h"
+#include "program/plan.h"
 #include "program/program.h"
+#include "report/fit_table.h"
 
-/* What is varied. */
+/* Varied settings. */
 typedef enum weft_axis {
     WEFT_AXIS_STRATEGY,
     WEFT_AXIS_SHARD,
@@ -26,36 +24,36 @@ typedef enum weft_axis {
 
 enum { WEFT_MOST_LEVELS = 64, WEFT_OVERRIDE_SIZE = 256, WEFT_CELL_OVERRIDES = 16 };
 
-/* Overrides of a configuration, in their order. */
+/* Overrides of a configuration, in order. */
 typedef struct weft_grid_keys {
     char text[WEFT_CELL_OVERRIDES][WEFT_OVERRIDE_SIZE];
     int32_t n;
 } weft_grid_keys;
 
-/* A text that is too long, or one too many, is cut: the configuration then refuses it. */
+/* Appends an override. Truncates texts beyond the limits; the configuration then rejects them. */
 void weft_grid_say(weft_grid_keys *keys, const char *format, ...) WEFT_PRINTF(2, 3);
 
 typedef struct weft_cell {
     int32_t level[WEFT_N_AXES]; /* -1: the axis does not apply */
     int32_t ranks;
-    char strategy[64], settings[64], policy[160]; /* for people: "fsdp", "hybrid 2, last", "size 4096" */
-    int32_t prefetch;                             /* -1: does not apply */
-    bool checkpointing, is_own;                   /* is_own: of the configuration's own strategy, which may refuse it */
+    char strategy[64], settings[64], policy[160]; /* display names: "fsdp", "hybrid 2, last", "size 4096" */
+    int32_t prefetch;                             /* -1: not applicable */
+    bool checkpointing, is_own;                   /* is_own: the configuration's own strategy, which may reject it */
     weft_grid_keys keys;
-    /* Known once the cell is compiled. */
-    char refused[400];                       /* why the strategy refuses it; "": it does not */
-    int32_t replicas, micro_batches;         /* R, A */
-    uint64_t identity;                       /* of its programs */
-    int32_t by;                              /* the rank that compiled it for all */
-    char policy_file[65], strategy_file[65]; /* what it was compiled with: SHA-256 */
+    /* Set when the cell is compiled. */
+    char refused[400];                       /* reason of the strategy's rejection; "": accepted */
+    int32_t replicas, micro_batches;         /* R, A of the step program: replicas, micro-batches */
+    uint64_t identity;                       /* hash of its programs */
+    int32_t by;                              /* rank that compiled it for all */
+    char policy_file[65], strategy_file[65]; /* SHA-256 of the plugin files used to compile it */
     weft_plan_answers answers;
     weft_coverage coverage;
-    weft_required_memory need; /* of its fullest rank, or machine; nothing where no room is looked at */
+    weft_required_memory need; /* required memory of its fullest rank or node; empty if memory is not checked */
 } weft_cell;
 
 typedef struct weft_grid_policy {
     char label[160];
-    weft_grid_keys keys; /* none: the configuration's own */
+    weft_grid_keys keys; /* empty: the configuration's own */
 } weft_grid_policy;
 
 enum { WEFT_GRID_POLICIES = 4, WEFT_GRID_MAP = WEFT_OVERRIDE_SIZE - 32 };
@@ -65,15 +63,15 @@ typedef struct weft_grid_spec {
     weft_grid_policy policies[WEFT_GRID_POLICIES];
     int32_t n_policies;
     bool has_mp, has_ddp, has_fsdp;
-    const char *own;       /* the configuration's strategy, where it is none of these; else NULL */
-    weft_grid_keys common; /* what all strategies are told: reduce, reduce_dtype */
-    /* The configuration's device_map for mp; "": auto. map_ranks: it is for so many ranks; 0: for any. map_1f1b: it was
-     * written for that schedule too, which not every map is. */
+    const char *own;       /* the configuration's strategy if it is not a built-in one; else NULL */
+    weft_grid_keys common; /* keys for all strategies: reduce, reduce_dtype */
+    /* The configuration's device_map for mp; "": auto. map_ranks: its number of ranks; 0: any. map_1f1b: true if it was
+     * written for that schedule, too, which not every map supports. */
     char device_map[WEFT_GRID_MAP];
     int32_t map_ranks;
     bool map_1f1b;
-    weft_grid_keys fsdp; /* what fsdp is told of the configuration's: root, reshard_after_forward */
-    bool at_last;        /* reduce_at is an axis; else it is the configuration's */
+    weft_grid_keys fsdp; /* the configuration's keys for fsdp: root, reshard_after_forward */
+    bool at_last;        /* reduce_at is an axis; otherwise it has the configuration's value */
     char reduce_at[16];
 } weft_grid_spec;
 
@@ -82,31 +80,30 @@ typedef struct weft_grid {
     int32_t n, room;
 } weft_grid;
 
-/* Which strategies have cells on so many ranks, of those that there are. */
+/* Return true if available strategies of this kind have cells on `ranks` ranks. */
 bool weft_grid_takes_stages(const weft_grid_spec *spec, int32_t ranks);
 bool weft_grid_takes_replicas(const weft_grid_spec *spec, int32_t ranks);
 
-/* Whether cells of mp on so many ranks take the configuration's device_map, but for some of 1f1b. */
+/* Returns true if cells of mp on `ranks` ranks use the configuration's device_map; some 1f1b cells may not. */
 bool weft_grid_takes_map(const weft_grid_spec *spec, int32_t ranks);
 
-/* All cells; the first is `single` with the configuration's policy. */
+/* Creates all cells; the first is `single` with the configuration's policy. */
 weft_status weft_grid_create(weft_grid *out, const weft_grid_spec *spec, weft_error *err);
 void weft_grid_free(weft_grid *self);
 
-/* Removes the cells that the own strategy refuses and returns how many. ranks: "3, 5", their numbers of ranks. first:
- * the first of them. is_whole: no cell of that strategy is left. */
+/* Removes the cells that the own strategy rejects and returns their number. ranks: their rank counts, "3, 5". first:
+ * the first of them. is_whole: no cell of that strategy remains. */
 int32_t weft_grid_drop_refused(weft_grid *self, char ranks[160], weft_cell *first, bool *is_whole);
-/* Takes out compiled cells whose programs equal those of one before, and returns how many. */
+/* Removes compiled cells with the same programs as an earlier one, and returns their number. */
 int32_t weft_grid_drop_twins(weft_grid *self);
-/* Keeps the first cell and as few others as a greedy choice needs, so that any two settings that stand together in some
- * cell stand together in one that is kept. */
+/* Keeps the first cell and a greedy pairwise cover: every pair of settings in some cell is in a kept cell. */
 weft_status weft_grid_cover(weft_grid *self, weft_error *err);
 
-/* Which cells run at once: wave by wave, in their order, each on ranks that follow one another. wave and base: [n].
- * Returns the number of waves. The first cell is in none (-1): every rank runs it by itself before. */
+/* Schedules cells in waves that run at the same time, in order, each on consecutive ranks. wave and base: [n]. Returns
+ * the number of waves. The first cell is in no wave (-1): every rank runs it before. */
 int32_t weft_grid_schedule(int32_t *wave, int32_t *base, const weft_grid *self, int32_t world);
 
-/* "fsdp full, policy block, prefetch 1, checkpointing, on 4 ranks". */
+/* Writes "fsdp full, policy block, prefetch 1, checkpointing, on 4 ranks". */
 void weft_cell_describe(char *text, size_t size, const weft_cell *cell);
 
 #endif

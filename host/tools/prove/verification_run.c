@@ -1,7 +1,7 @@
 /* host/tools/prove/verification_run.c: see verification_run.h. */
 #include "tools/prove/verification_run.h"
 
-#include "base/clock.h"
+#include "base/units.h"
 #include "run/checkpoint.h"
 #include "program/plugin_answers.h"
 #include "run/checksums.h"
@@ -62,7 +62,7 @@ static void note_difference(runner *self, int64_t step, int32_t checksum, int32_
     self->out->copy = copy;
 }
 
-/* What is so after a step. A copy that its peers do not have is a difference whatever the reference says. */
+/* Compares the state after a step. A copy that differs from the other ranks' copies is always a difference. */
 static weft_status compare_after_step(runner *self, int64_t step, weft_error *err) {
     const size_t n = (size_t)self->verification_run->n_checksums;
     uint64_t *then = self->verification_run->checksums + (size_t)step * n;
@@ -123,8 +123,8 @@ static weft_status check_file(const weft_loaded *mine, const char *theirs, int32
                           mine->plugin->kind, mine->plugin->id, mine->path, mine->sha256, (int)by, theirs);
 }
 
-/* A cell was compiled by one rank for all, as if it ran on the first ranks: over as many machines the programs are the
- * same wherever it runs. */
+/* Checks that the programs equal those of the rank that compiled the cell for all. A cell is compiled as if it ran on
+ * the first ranks; on the same number of nodes its programs do not depend on the actual ranks. */
 static weft_status check_programs(const weft_session *session, const weft_cell *cell, const weft_rank_span *rank_span,
                                   weft_error *err) {
     const weft_plan *plan = &session->engine->plan;

@@ -1,14 +1,51 @@
-/* host/tools/report/cmd_report.c: `weft report`: runs looked back at, in the terminal, as a page, as tables. */
+/* host/tools/report/cmd_report.c: `weft report`: shows past runs in the terminal, as a page, and as tables. */
+#include "base/message.h"
+#include "base/text.h"
 #include "cli/cli.h"
-
-#include "base/terminal.h"
-#include "base/words.h"
-#include "tools/report/page.h"
-#include "tools/report/spark.h"
+#include "tools/report/page_sections.h"
 
 #include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
+
+/* sparklines: a series of numbers in a few terminal columns. */
+
+enum { WEFT_SPARK_MOST = 60 };
+
+static const char *const blocks[] = {"\u2581", "\u2582", "\u2583", "\u2584", "\u2585", "\u2586", "\u2587", "\u2588"};
+static const char *const signs[] = {"_", ".", "-", "~", "=", "+", "*", "#"};
+
+/* NaN: no finite value. */
+static double mean_of(const double *numbers, size_t stride, size_t from, size_t to) {
+    double sum = 0.0;
+    size_t n = 0;
+    for (size_t i = from; i < to; i++) {
+        const double value = *(const double *)((const char *)numbers + i * stride);
+        if (!isfinite(value)) continue;
+        sum += value;
+        n++;
+    }
+    return n == 0 ? (double)NAN : sum / (double)n;
+}
+
+/* Writes at most `places` characters (up to WEFT_SPARK_MOST), each the mean of a section of the n numbers (`stride`
+ * bytes apart), on a scale from low to high. Uses eight block characters with UTF-8, else ASCII. out: 3 *
+ * WEFT_SPARK_MOST + 1 bytes. Skips non-finite numbers. */
+static void weft_spark(char out[3 * WEFT_SPARK_MOST + 1], const double *numbers, size_t n, size_t stride, size_t places,
+                       double low, double high, bool utf8) {
+    if (places > WEFT_SPARK_MOST) places = WEFT_SPARK_MOST;
+    if (places > n) places = n;
+    out[0] = '\0';
+    for (size_t i = 0; i < places; i++) {
+        const double mean = mean_of(numbers, stride, i * n / places, (i + 1) * n / places);
+        const double share = high > low ? (mean - low) / (high - low) : 0.5;
+        const int level = share <= 0.0 ? 0 : share >= 1.0 ? 7 : (int)(share * 8.0);
+        (void)strcat(out, isnan(mean) ? " " : utf8 ? blocks[level] : signs[level]);
+    }
+}
 
 static const weft_flag flags[] = {
     {"html", "FILE", false, "File of the page (default: RUN/report.html for one run, no page for several)."},
@@ -19,9 +56,9 @@ static const weft_flag flags[] = {
 
 /* ---- sparklines ---- */
 
-enum { NAME = 16, TAIL = 20 }; /* columns of a name, and of the numbers behind a line */
+enum { NAME = 16, TAIL = 20 }; /* columns of a name, and of the numbers after a sparkline */
 
-/* The lowest and the highest loss of all runs, to draw them on one scale. */
+/* Returns the lowest and highest loss of all runs, for a common scale. */
 static void loss_range(const weft_comparison *runs, double *low, double *high) {
     *low = *high = (double)NAN;
     for (size_t i = 0; i < runs->n; i++)
@@ -75,7 +112,7 @@ static weft_status print_tables(const weft_comparison *runs, bool markdown, weft
     if (status != WEFT_OK || runs->n == 1) return status;
     weft_comparison_differences(runs, &differences);
     if (weft_sheet_whole(&differences) && weft_sheet_rows(&differences) == 1)
-        (void)printf("\nTheir configurations differ in nothing but where their results lie.\n");
+        (void)printf("\nTheir configurations differ only in the output directories.\n");
     else
         (void)printf(markdown ? "\nWhat differs in their configurations:\n\n"
                               : "\nwhat differs in their configurations\n");
@@ -131,7 +168,7 @@ static weft_exit run_report(const weft_args *args, weft_error *err) {
     weft_comparison comparison = {0};
     weft_status status = WEFT_OK;
     if (weft_args_has(args, "markdown") && weft_args_has(args, "csv")) {
-        (void)weft_error_set(err, WEFT_E_USER, "--markdown and --csv print the same numbers: give one of them");
+        (void)weft_error_set(err, WEFT_E_USER, "--markdown and --csv print the same numbers: use one of them");
         return WEFT_EXIT_USAGE;
     }
     while (weft_args_extra(args, n) != NULL) n++;
@@ -139,7 +176,7 @@ static weft_exit run_report(const weft_args *args, weft_error *err) {
     if (runs == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for %zu runs", n);
     while (status == WEFT_OK && read < n) {
         status = weft_past_run_read(&runs[read], weft_args_extra(args, read), err);
-        read++; /* to be freed after a failure too */
+        read++; /* counted first, so that a failed read is freed, too */
     }
     if (status == WEFT_OK) status = weft_comparison_make(&comparison, runs, n, err);
     if (status == WEFT_OK) status = report_runs(&comparison, args, err);

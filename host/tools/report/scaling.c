@@ -1,11 +1,11 @@
-/* host/tools/report/scaling.c: the tables of comparison.h that have a number of each run: for people, and bare. */
+/* host/tools/report/scaling.c: tables of comparison.h with numbers of each run, formatted or plain. */
 #include "tools/report/comparison.h"
 
 #include "base/units.h"
 
 #include <math.h>
 
-/* ---- cells for people ---- */
+/* ---- formatted cells ---- */
 
 enum { CELL = 64 };
 typedef void cell_maker(char out[CELL], const weft_digest *run, const weft_digest *first);
@@ -76,7 +76,7 @@ static void cell_time(char out[CELL], const weft_digest *run, const weft_digest 
     put_seconds(out, run->seconds);
 }
 
-/* Of whole runs, and so only where both made as many steps. */
+/* Compares total times, and so only runs with the same number of steps. */
 static void cell_speedup(char out[CELL], const weft_digest *run, const weft_digest *first) {
     put_factor(out, run->steps == first->steps ? first->seconds / run->seconds : (double)NAN);
 }
@@ -140,7 +140,7 @@ static void cell_similarity(char out[CELL], const weft_digest *run, const weft_d
 static const struct {
     const char *title;
     cell_maker *make;
-    bool compares; /* says nothing of a run alone */
+    bool compares; /* meaningful only for several runs */
 } scaling[] = {
     {"ranks", cell_ranks, false},
     {"strategy", cell_strategy, false},
@@ -168,7 +168,7 @@ static const struct {
 };
 enum { N_SCALING = (int)(sizeof scaling / sizeof *scaling) };
 
-/* Few runs ask for it. */
+/* True if a run measured similarity, which few runs do. */
 static bool is_measured(const weft_comparison *self) {
     for (size_t i = 0; i < self->n; i++)
         if (!isnan(self->digests[i].similarity)) return true;
@@ -218,7 +218,7 @@ void weft_comparison_scaling(const weft_comparison *self, weft_sheet *out, bool 
     else put_rows(self, out);
 }
 
-/* ---- bare numbers ---- */
+/* ---- plain numbers ---- */
 
 static const struct {
     const char *title;
@@ -229,7 +229,7 @@ static const struct {
     NUMBER("ranks", ranks),
     NUMBER("replicas", replicas),
     NUMBER("micro_batch", micro_batch),
-    NUMBER("micro-batches", micro_batches),
+    NUMBER("micro_batches", micro_batches),
     NUMBER("global_batch", global_batch),
     NUMBER("lr", lr),
     NUMBER("steps", steps),

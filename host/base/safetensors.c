@@ -1,0 +1,435 @@
+/* host/base/safetensors.c: see safetensors.h. */
+#include "base/safetensors.h"
+
+#include "base/alloc.h"
+#include "base/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* A header is validated before any data of its file is returned. Each tensor has a type, a shape and its bytes, and
+ * together they cover each byte of the data exactly once. */
+
+enum { HEADER_LIMIT = 100 << 20 };
+
+/* The supported types of the format; others (BOOL, F8_E4M3, ...) are rejected by name. */
+static const struct {
+    const char *name;
+    int32_t dtype;
+} dtypes[] = {{"F32", WEFT_F32}, {"BF16", WEFT_BF16}, {"F16", WEFT_F16}, {"F64", WEFT_F64},
+              {"I32", WEFT_I32}, {"I64", WEFT_I64},   {"I8", WEFT_I8},   {"U8", WEFT_U8}};
+enum { N_DTYPES = (int)(sizeof dtypes / sizeof dtypes[0]) };
+
+const char *weft_tensor_dtype_name(int32_t dtype) {
+    for (int i = 0; i < N_DTYPES; i++)
+        if (dtypes[i].dtype == dtype) return dtypes[i].name;
+    return "?";
+}
+
+static int32_t dtype_of(const char *name) {
+    for (int i = 0; name != NULL && i < N_DTYPES; i++)
+        if (strcmp(dtypes[i].name, name) == 0) return dtypes[i].dtype;
+    return 0;
+}
+
+/* ---- one tensor of a header ---- */
+
+static weft_status read_dtype(weft_tensor *tensor, const json_t *entry, const char *path, weft_error *err) {
+    const char *name = json_string_value(json_object_get(entry, "dtype"));
+    tensor->dtype = dtype_of(name);
+    if (tensor->dtype != 0) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_DATA,
+                          "%s: tensor '%s' has the dtype %s; known are F32, BF16, F16, F64, I32, I64, I8 and U8", path,
+                          tensor->name, name == NULL ? "(none)" : name);
+}
+
+static weft_status read_shape(weft_tensor *tensor, const json_t *entry, const char *path, weft_error *err) {
+    const json_t *shape = json_object_get(entry, "shape");
+    const int64_t width = weft_dtype_bytes(tensor->dtype);
+    int64_t numel = 1;
+    if (!json_is_array(shape) || json_array_size(shape) > WEFT_TENSOR_RANK)
+        return weft_error_set(err, WEFT_E_DATA, "%s: tensor '%s' has no shape, or one of more than %d dimensions", path,
+                              tensor->name, WEFT_TENSOR_RANK);
+    tensor->rank = (int32_t)json_array_size(shape);
+    for (int32_t i = 0; i < tensor->rank; i++) {
+        const json_t *dim = json_array_get(shape, (size_t)i);
+        const int64_t n = json_integer_value(dim);
+        if (!json_is_integer(dim) || n < 0 || (n > 0 && numel > INT64_MAX / width / n))
+            return weft_error_set(err, WEFT_E_DATA, "%s: tensor '%s' has a shape with the invalid dimension %d", path,
+                                  tensor->name, i);
+        tensor->dims[i] = n;
+        numel *= n;
+    }
+    tensor->numel = numel;
+    tensor->bytes = numel * width;
+    return WEFT_OK;
+}
+
+/* Reads the offsets. data: `there` bytes after the header. */
+static weft_status read_offsets(weft_tensor *tensor, const json_t *entry, const unsigned char *data, int64_t there,
+                                const char *path, weft_error *err) {
+    const json_t *offsets = json_object_get(entry, "data_offsets");
+    const json_t *first = json_array_get(offsets, 0), *second = json_array_get(offsets, 1);
+    const int64_t begin = json_integer_value(first), end = json_integer_value(second);
+    if (json_array_size(offsets) != 2 || !json_is_integer(first) || !json_is_integer(second) || begin < 0 ||
+        end < begin)
+        return weft_error_set(err, WEFT_E_DATA,
+                              "%s: tensor '%s' has no data_offsets [begin, end] with 0 <= begin <= end", path,
+                              tensor->name);
+    if (end > there)
+        return weft_error_set(
+            err, WEFT_E_DATA,
+            "%s: tensor '%s' ends at byte %lld of the data, but the file holds %lld; it is truncated: copy "
+            "or download it again",
+            path, tensor->name, (long long)end, (long long)there);
+    if (end - begin != tensor->bytes)
+        return weft_error_set(err, WEFT_E_DATA,
+                              "%s: tensor '%s' has %lld bytes, but its shape of %lld elements of %s needs %lld", path,
+                              tensor->name, (long long)(end - begin), (long long)tensor->numel,
+                              weft_tensor_dtype_name(tensor->dtype), (long long)tensor->bytes);
+    tensor->data = data + begin;
+    return WEFT_OK;
+}
+
+/* ---- one header ---- */
+
+static int compare_by_data(const void *a, const void *b) {
+    const weft_tensor *x = *(const weft_tensor *const *)a, *y = *(const weft_tensor *const *)b;
+    if (x->data != y->data) return x->data < y->data ? -1 : 1;
+    return (x->bytes > y->bytes) - (x->bytes < y->bytes); /* empty ones first */
+}
+
+/* Checks that the tensors, in the order of their data, cover each of the `there` bytes from `data` on exactly once. */
+static weft_status check_cover(const weft_tensor *const *order, int32_t n, const unsigned char *data, int64_t there,
+                               const char *path, weft_error *err) {
+    int64_t end = 0;
+    for (int32_t i = 0; i < n; i++) {
+        const int64_t begin = order[i]->data - data;
+        if (begin < end)
+            return weft_error_set(err, WEFT_E_DATA,
+                                  "%s: tensors '%s' and '%s' overlap in bytes %lld to %lld of the data", path,
+                                  order[i - 1]->name, order[i]->name, (long long)begin, (long long)end);
+        if (begin > end)
+            return weft_error_set(err, WEFT_E_DATA,
+                                  "%s: bytes %lld to %lld of the data, before tensor '%s', belong to no tensor", path,
+                                  (long long)end, (long long)begin, order[i]->name);
+        end = begin + order[i]->bytes;
+    }
+    if (end < there)
+        return weft_error_set(
+            err, WEFT_E_DATA,
+            "%s: the last %lld bytes, behind tensor '%s', belong to no tensor; the file is larger than its "
+            "header says",
+            path, (long long)(there - end), n == 0 ? "(none)" : order[n - 1]->name);
+    return WEFT_OK;
+}
+
+static weft_status check_order(const weft_tensor *tensors, int32_t n, const unsigned char *data, int64_t there,
+                               const char *path, weft_error *err) {
+    weft_status status = WEFT_OK;
+    const weft_tensor **order = weft_alloc(n, sizeof(const weft_tensor *));
+    for (int32_t i = 0; i < n; i++) order[i] = &tensors[i];
+    qsort(order, (size_t)n, sizeof *order, compare_by_data);
+    status = check_cover(order, n, data, there, path, err);
+    free(order);
+    return status;
+}
+
+static weft_status check_metadata(json_t *metadata, const char *path, weft_error *err) {
+    const char *key = NULL;
+    json_t *value = NULL;
+    bool good = json_is_object(metadata);
+    json_object_foreach(metadata, key, value) good = good && json_is_string(value);
+    if (good) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_DATA, "%s: __metadata__ of its header is no object of texts", path);
+}
+
+/* Appends the tensors of a parsed header. data: `there` bytes after it. */
+static weft_status add_tensors(weft_safetensors *self, json_t *header, const unsigned char *data, int64_t there,
+                               weft_error *err) {
+    const char *path = self->files[self->n_files - 1].path, *name = NULL;
+    const int32_t before = self->n_tensors;
+    json_t *entry = NULL;
+    weft_status status = WEFT_OK;
+    self->tensors = weft_realloc(self->tensors, (size_t)before + json_object_size(header), sizeof *self->tensors);
+    json_object_foreach(header, name, entry) {
+        weft_tensor *tensor = &self->tensors[self->n_tensors];
+        if (status != WEFT_OK) break;
+        if (strcmp(name, "__metadata__") == 0) {
+            status = check_metadata(entry, path, err);
+            continue;
+        }
+        memset(tensor, 0, sizeof *tensor);
+        tensor->file = self->n_files - 1;
+        tensor->name = weft_strdup(name);
+        self->n_tensors++;
+        if (!json_is_object(entry))
+            return weft_error_set(err, WEFT_E_DATA, "%s: tensor '%s' is not described by an object", path, name);
+        status = read_dtype(tensor, entry, path, err);
+        if (status == WEFT_OK) status = read_shape(tensor, entry, path, err);
+        if (status == WEFT_OK) status = read_offsets(tensor, entry, data, there, path, err);
+    }
+    if (status != WEFT_OK) return status;
+    return check_order(self->tensors + before, self->n_tensors - before, data, there, path, err);
+}
+
+/* Reads the eight length bytes and checks them against the file's size. */
+static weft_status header_length(size_t *out, const weft_tensor_file *file, weft_error *err) {
+    uint64_t n = 0;
+    for (int i = 7; i >= 0; i--) n = n << 8 | file->map[i];
+    if (n > HEADER_LIMIT)
+        return weft_error_set(
+            err, WEFT_E_DATA,
+            "%s: its header has %llu bytes by its first eight bytes; at most %d are allowed: this is no safetensors "
+            "file",
+            file->path, (unsigned long long)n, HEADER_LIMIT);
+    if (n > file->bytes - 8)
+        return weft_error_set(err, WEFT_E_DATA,
+                              "%s: its header of %llu bytes does not fit into the file's %zu; it is truncated: copy or "
+                              "download it again",
+                              file->path, (unsigned long long)n, file->bytes);
+    *out = (size_t)n;
+    return WEFT_OK;
+}
+
+weft_status weft_safetensors_read_header(weft_safetensors *self, weft_error *err) {
+    const weft_tensor_file *file = &self->files[self->n_files - 1];
+    size_t n = 0;
+    json_t *header = NULL;
+    char name[WEFT_PATH_BYTES];
+    weft_status status = header_length(&n, file, err);
+    (void)snprintf(name, sizeof name, "%s: header", file->path);
+    if (status == WEFT_OK) status = weft_json_parse(&header, (const char *)file->map + 8, n, 0, name, err);
+    if (status != WEFT_OK) return status;
+    status = add_tensors(self, header, file->map + 8 + n, (int64_t)(file->bytes - 8 - n), err);
+    json_decref(header);
+    return status;
+}
+
+/* writes safetensors files. The header is written first and fixes the layout, so data
+ * may follow in any order and from any process that has the list. */
+
+enum { ALIGNMENT = 64 };
+
+typedef struct place {
+    int64_t offset, bytes; /* from the start of the file */
+} place;
+
+struct weft_tensor_writer {
+    char *path;
+    int descriptor;
+    int32_t n;
+    place *places; /* [n] */
+    int64_t data;  /* offset of the data */
+    int64_t bytes; /* of the file */
+};
+
+static weft_status refuse_write(const weft_tensor_writer *self, int code, weft_error *err) {
+    if (code == ENOSPC || code == EDQUOT)
+        return weft_error_set(
+            err, WEFT_E_SYSTEM,
+            "%s: cannot be written: %s; the file needs %lld bytes: free some space or write elsewhere", self->path,
+            strerror(code), (long long)self->bytes);
+    return weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be written: %s", self->path, strerror(code));
+}
+
+/* ---- the header ---- */
+
+static weft_status spec_bytes(int64_t *out, const weft_tensor_spec *spec, const char *path, weft_error *err) {
+    int64_t bytes = weft_dtype_bytes(spec->dtype);
+    bool good = bytes > 0 && spec->rank >= 0 && spec->rank <= WEFT_TENSOR_RANK;
+    for (int32_t i = 0; good && i < spec->rank; i++) {
+        good = spec->dims[i] >= 0 && (spec->dims[i] == 0 || bytes <= INT64_MAX / 2 / spec->dims[i]);
+        if (good) bytes *= spec->dims[i];
+    }
+    if (!good)
+        return weft_error_set(err, WEFT_E_HOST, "%s: tensor '%s' has a type or shape that cannot be written", path,
+                              spec->name);
+    *out = bytes;
+    return WEFT_OK;
+}
+
+/* Assigns offsets from the start of the data: larger elements first, so that each begins at a multiple of its own size.
+ */
+static weft_status place_tensors(weft_tensor_writer *self, const weft_tensor_spec *specs, weft_error *err) {
+    int64_t end = 0;
+    for (int64_t width = 8; width >= 1; width /= 2) {
+        for (int32_t i = 0; i < self->n; i++) {
+            weft_status status = WEFT_OK;
+            if (weft_dtype_bytes(specs[i].dtype) != width && (width != 1 || weft_dtype_bytes(specs[i].dtype) != 0))
+                continue;
+            status = spec_bytes(&self->places[i].bytes, &specs[i], self->path, err);
+            if (status != WEFT_OK) return status;
+            if (end > INT64_MAX / 2 - self->places[i].bytes)
+                return weft_error_set(err, WEFT_E_HOST, "%s: would be larger than a file can be", self->path);
+            self->places[i].offset = end;
+            end += self->places[i].bytes;
+        }
+    }
+    self->bytes = end;
+    return WEFT_OK;
+}
+
+/* Returns {"dtype": ..., "shape": [...], "data_offsets": [...]}. */
+static json_t *tensor_json(const weft_tensor_spec *spec, const place *at) {
+    json_t *shape = json_array();
+    for (int32_t i = 0; i < spec->rank; i++) (void)json_array_append_new(shape, json_integer(spec->dims[i]));
+    return json_pack("{s:s, s:o, s:[I,I]}", "dtype", weft_tensor_dtype_name(spec->dtype), "shape", shape,
+                     "data_offsets", (json_int_t)at->offset, (json_int_t)(at->offset + at->bytes));
+}
+
+/* Sets *out to the header as text, which the caller frees. */
+static weft_status make_header(char **out, const weft_tensor_writer *self, const weft_tensor_spec *specs,
+                               weft_error *err) {
+    json_t *header = json_pack("{s:{s:s}}", "__metadata__", "format", "pt");
+    weft_status status = WEFT_OK;
+    for (int32_t i = 0; i < self->n && status == WEFT_OK; i++) {
+        if (json_object_get(header, specs[i].name) != NULL)
+            status =
+                weft_error_set(err, WEFT_E_HOST, "%s: tensor '%s' would be written twice", self->path, specs[i].name);
+        else if (json_object_set_new(header, specs[i].name, tensor_json(&specs[i], &self->places[i])) != 0)
+            status = weft_error_set(err, WEFT_E_HOST, "%s: tensor '%s' has a name that is not UTF-8", self->path,
+                                    specs[i].name);
+    }
+    if (status == WEFT_OK) *out = json_dumps(header, JSON_COMPACT);
+    json_decref(header);
+    return status;
+}
+
+/* ---- the file ---- */
+
+static weft_status write_bytes_at(const weft_tensor_writer *self, int64_t offset, const void *data, int64_t bytes,
+                                  weft_error *err) {
+    const char *from = data;
+    while (bytes > 0) {
+        const ssize_t n = pwrite(self->descriptor, from, (size_t)bytes, (off_t)offset);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return refuse_write(self, n < 0 ? errno : ENOSPC, err);
+        from += n;
+        offset += n;
+        bytes -= n;
+    }
+    return WEFT_OK;
+}
+
+/* Sets the offset of the data: after the length, the text, and padding blanks. */
+static weft_status place_data(weft_tensor_writer *self, const char *text, weft_error *err) {
+    self->data = (int64_t)(8 + strlen(text) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    if (self->data - 8 > HEADER_LIMIT)
+        return weft_error_set(err, WEFT_E_HOST, "%s: its header of %lld bytes is larger than the format allows",
+                              self->path, (long long)self->data - 8);
+    self->bytes += self->data;
+    for (int32_t i = 0; i < self->n; i++) self->places[i].offset += self->data;
+    return WEFT_OK;
+}
+
+/* Writes the header and reserves the full size. */
+static weft_status write_header(weft_tensor_writer *self, const char *text, weft_error *err) {
+    const size_t n = strlen(text), data = (size_t)self->data;
+    weft_status status = WEFT_OK;
+    char *bytes = weft_alloc(data, 1);
+    int code = 0;
+    for (int i = 0; i < 8; i++) bytes[i] = (char)(unsigned char)((uint64_t)(data - 8) >> (8 * i));
+    memcpy(bytes + 8, text, n);
+    memset(bytes + 8 + n, ' ', data - 8 - n);
+    status = write_bytes_at(self, 0, bytes, (int64_t)data, err);
+    if (status == WEFT_OK) code = posix_fallocate(self->descriptor, 0, (off_t)self->bytes);
+    if (code != 0) status = refuse_write(self, code, err);
+    free(bytes);
+    return status;
+}
+
+static weft_status create_file(weft_tensor_writer *self, const char *text, weft_error *err) {
+    weft_status status = WEFT_OK;
+    self->descriptor = open(self->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (self->descriptor < 0) return refuse_write(self, errno, err);
+    status = write_header(self, text, err);
+    if (status != WEFT_OK) (void)unlink(self->path);
+    return status;
+}
+
+static weft_status join_file(weft_tensor_writer *self, weft_error *err) {
+    struct stat about;
+    self->descriptor = open(self->path, O_RDWR | O_CLOEXEC);
+    if (self->descriptor < 0 || fstat(self->descriptor, &about) != 0) return refuse_write(self, errno, err);
+    if (about.st_size == (off_t)self->bytes) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_SYSTEM,
+                          "%s: has %lld bytes where another rank has just made it with %lld: all ranks must see the "
+                          "same file system there",
+                          self->path, (long long)about.st_size, (long long)self->bytes);
+}
+
+static weft_status writer_open(weft_tensor_writer **out, const char *path, const weft_tensor_spec *specs, int32_t n,
+                               bool creates, weft_error *err) {
+    weft_status status = WEFT_OK;
+    char *text = NULL;
+    weft_tensor_writer *self = weft_alloc(1, sizeof *self);
+    self->descriptor = -1;
+    self->n = n;
+    self->path = weft_strdup(path);
+    self->places = weft_alloc(n, sizeof *self->places);
+    status = place_tensors(self, specs, err);
+    if (status == WEFT_OK) status = make_header(&text, self, specs, err);
+    if (status == WEFT_OK) status = place_data(self, text, err);
+    if (status == WEFT_OK) status = creates ? create_file(self, text, err) : join_file(self, err);
+    free(text);
+    if (status == WEFT_OK) *out = self;
+    else weft_tensor_writer_cancel(self);
+    return status;
+}
+
+weft_status weft_tensor_writer_create(weft_tensor_writer **out, const char *path, const weft_tensor_spec *specs,
+                                      int32_t n, weft_error *err) {
+    return writer_open(out, path, specs, n, true, err);
+}
+
+weft_status weft_tensor_writer_join(weft_tensor_writer **out, const char *path, const weft_tensor_spec *specs,
+                                    int32_t n, weft_error *err) {
+    return writer_open(out, path, specs, n, false, err);
+}
+
+int64_t weft_tensor_writer_offset(const weft_tensor_writer *self, int32_t tensor) {
+    return self->places[tensor].offset;
+}
+
+int64_t weft_tensor_writer_bytes(const weft_tensor_writer *self) {
+    return self->bytes;
+}
+
+weft_status weft_tensor_writer_put(weft_tensor_writer *self, int64_t offset, const void *data, int64_t bytes,
+                                   weft_error *err) {
+    if (bytes < 0 || offset < self->data || offset > self->bytes - bytes)
+        return weft_error_set(err, WEFT_E_HOST, "%s: bytes %lld to %lld of the file are outside of its tensors",
+                              self->path, (long long)offset, (long long)(offset + bytes));
+    return write_bytes_at(self, offset, data, bytes, err);
+}
+
+weft_status weft_tensor_writer_write(weft_tensor_writer *self, int32_t tensor, int64_t offset, const void *data,
+                                     int64_t bytes, weft_error *err) {
+    const place *at = tensor >= 0 && tensor < self->n ? &self->places[tensor] : NULL;
+    if (at == NULL || offset < 0 || bytes < 0 || offset > at->bytes - bytes)
+        return weft_error_set(err, WEFT_E_HOST, "%s: bytes %lld to %lld of tensor %d are outside of it", self->path,
+                              (long long)offset, (long long)(offset + bytes), tensor);
+    return write_bytes_at(self, at->offset + offset, data, bytes, err);
+}
+
+weft_status weft_tensor_writer_finish(weft_tensor_writer *self, weft_error *err) {
+    weft_status status = WEFT_OK;
+    if (fsync(self->descriptor) != 0) status = refuse_write(self, errno, err);
+    if (close(self->descriptor) != 0 && status == WEFT_OK) status = refuse_write(self, errno, err);
+    self->descriptor = -1;
+    weft_tensor_writer_cancel(self);
+    return status;
+}
+
+void weft_tensor_writer_cancel(weft_tensor_writer *self) {
+    if (self == NULL) return;
+    if (self->descriptor >= 0) (void)close(self->descriptor);
+    free(self->places);
+    free(self->path);
+    free(self);
+}

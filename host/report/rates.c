@@ -1,0 +1,838 @@
+/* host/report/rates.c: see rates.h. */
+#include "report/rates.h"
+
+#include "base/alloc.h"
+#include "base/text.h"
+#include "base/units.h"
+#include "launch/find.h"
+#include "launch/heartbeat.h"
+#include "plugin/enter.h"
+#include "program/budget.h"
+#include "run/ranks.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static bool own_processors_of(const weft_engine *engine) {
+    return (engine->device_info.flags & WEFT_DEVICE_SHARES_MACHINE) == 0;
+}
+
+static const char *rate_name(int32_t kind) {
+    static const char *const names[WEFT_N_RATES] = {"add", "copy", "convert", "squares", "update"};
+    return names[kind];
+}
+
+static const char *exchange_name(int32_t kind) {
+    static const char *const names[WEFT_N_RATE_EXCHANGES] = {"all_gather", "all_to_all", "reduce_scatter", "send"};
+    return names[kind];
+}
+
+typedef weft_status rated_fn(void *context, weft_error *err);
+
+enum { LEAST_TIMES = 3, MOST_TIMES = 32 };
+static const double enough_seconds = 0.25; /* of one function, after which it is not timed again */
+
+int weft_rates_compare_seconds(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Runs the function and synchronizes with the device, which may queue work. */
+static weft_status run_work(const weft_engine *engine, rated_fn *work, void *context, weft_error *err) {
+    weft_status status = work(context, err);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
+    return status;
+}
+
+/* Times on this rank; the first call is a warm-up. */
+static weft_status time_here(const weft_engine *engine, double *out, rated_fn *work, void *context, int32_t least,
+                             weft_error *err) {
+    double seconds[MOST_TIMES], sum = 0.0;
+    int32_t n = 0;
+    weft_status status = run_work(engine, work, context, err);
+    while (status == WEFT_OK && n < MOST_TIMES && (n < least || sum < enough_seconds)) {
+        const double begin = weft_clock_seconds();
+        status = run_work(engine, work, context, err);
+        seconds[n] = weft_clock_seconds() - begin;
+        sum += seconds[n++];
+    }
+    if (status != WEFT_OK) return status;
+    qsort(seconds, (size_t)n, sizeof *seconds, weft_rates_compare_seconds);
+    *out = n % 2 == 1 ? seconds[n / 2] : 0.5 * (seconds[n / 2 - 1] + seconds[n / 2]);
+    return WEFT_OK;
+}
+
+/* Runs a collective. If a communicator queues (NCCL), the bytes move until the device is synchronized. Without
+ * synchronization a rank would time only the queueing, and run ahead of the others. */
+static weft_status run_exchange(const weft_engine *engine, rated_fn *work, void *context, weft_error *err) {
+    weft_status status = work(context, err);
+    weft_heartbeat_wait();
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
+    weft_heartbeat_go();
+    return status;
+}
+
+static weft_status pass_barrier(void *context, weft_error *err) {
+    const weft_engine *engine = context;
+    const weft_transfer nothing = {.dtype = WEFT_F32};
+    return weft_ranks_exchange(&engine->ranks, engine->ranks.plugin->barrier, "barrier", &nothing, err);
+}
+
+static weft_status meet_ranks(weft_engine *engine, weft_error *err) {
+    return engine->ranks.world == 1 ? WEFT_OK : run_exchange(engine, pass_barrier, engine, err);
+}
+
+/* Combines the results of all ranks. */
+static weft_status share_seconds(weft_engine *engine, double *mean, double *first, double mine, weft_error *err) {
+    const int32_t world = engine->ranks.world;
+    double *all = weft_alloc(world, sizeof *all);
+    const weft_status status =
+        weft_process_context_share(engine->ranks.process_context, all, &mine, (int64_t)sizeof mine, err);
+    *mean = 0.0;
+    *first = all[0];
+    for (int32_t rank = 0; rank < world; rank++) *mean += all[rank] / world;
+    free(all);
+    return status;
+}
+
+/* Measures the seconds of one call: on all ranks at once, as the mean over ranks of each median; and on rank 0 only.
+ * [collective] */
+static weft_status time_work(weft_engine *engine, weft_work *out, rated_fn *work, void *context, weft_error *err) {
+    double mine = 0.0, unused = 0.0;
+    weft_status status = meet_ranks(engine, err);
+    if (status == WEFT_OK) status = time_here(engine, &mine, work, context, LEAST_TIMES, err);
+    if (status == WEFT_OK) status = share_seconds(engine, &out->together, &unused, mine, err);
+    out->alone = out->together;
+    if (status != WEFT_OK || engine->ranks.info.local_size <= 1) return status;
+    if (engine->ranks.rank == 0) status = time_here(engine, &mine, work, context, LEAST_TIMES, err);
+    return status == WEFT_OK ? share_seconds(engine, &unused, &out->alone, mine, err) : status;
+}
+
+static weft_status time_exchange(const weft_engine *engine, double *out, rated_fn *work, void *context,
+                                 weft_error *err) {
+    const double begin = weft_clock_seconds();
+    const weft_status status = run_exchange(engine, work, context, err);
+    *out = weft_clock_seconds() - begin;
+    return status;
+}
+
+/* Times a collective on all ranks at once, as measured by rank 0. [collective] */
+static weft_status time_rated_exchange(weft_engine *engine, double *out, rated_fn *work, void *context,
+                                       weft_error *err) {
+    double seconds[MOST_TIMES], mean = 0.0, unused = 0.0;
+    int32_t times = 0;
+    weft_status status = meet_ranks(engine, err);
+    if (status == WEFT_OK) status = run_exchange(engine, work, context, err);
+    if (status == WEFT_OK) status = time_exchange(engine, &seconds[0], work, context, err);
+    /* Every rank takes part in each collective, so all start the same number, limited by its duration. */
+    if (status == WEFT_OK) status = share_seconds(engine, &mean, &unused, seconds[0], err);
+    times = mean * MOST_TIMES < enough_seconds ? MOST_TIMES : (int32_t)(enough_seconds / mean);
+    if (times < LEAST_TIMES) times = LEAST_TIMES;
+    for (int32_t n = 1; n < times && status == WEFT_OK; n++)
+        status = time_exchange(engine, &seconds[n], work, context, err);
+    if (status == WEFT_OK) status = weft_ranks_check(&engine->ranks, err);
+    if (status != WEFT_OK) return status;
+    qsort(seconds, (size_t)times, sizeof *seconds, weft_rates_compare_seconds);
+    return share_seconds(engine, &unused, out, seconds[times / 2], err);
+}
+
+/* ---- memory ---- */
+
+/* Returns a word of two bf16 halves of about a hundredth, with either sign. */
+static uint32_t small_numbers(uint64_t *state) {
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return 0x3C003C00u | ((uint32_t)(*state >> 32) & 0x807F807Fu);
+}
+
+/* Repeats the start of the buffer until it is full. */
+static weft_status repeat_words(const weft_engine *engine, weft_buffer *buffer, int64_t n, int64_t bytes,
+                                weft_error *err) {
+    const weft_ref from = {buffer, 0};
+    weft_status status = WEFT_OK;
+    for (int64_t at = n; at < bytes && status == WEFT_OK; at += n) {
+        const weft_ref to = {buffer, at};
+        n = at < bytes - at ? at : bytes - at;
+        WEFT_PLUGIN_CALL(status, engine->kernels, copy, err, engine->device, NULL, to, from, n);
+    }
+    return status;
+}
+
+static weft_status fill_buffer(const weft_engine *engine, weft_buffer *buffer, int64_t bytes, weft_error *err) {
+    enum { WORDS = 1 << 16 };
+    const int64_t all = (int64_t)sizeof(uint32_t) * WORDS, n = bytes < all ? bytes : all;
+    const weft_ref to = {buffer, 0};
+    uint32_t *words = weft_alloc(WORDS, sizeof *words);
+    uint64_t state = 1;
+    weft_status status = WEFT_OK;
+    for (int32_t i = 0; i < WORDS; i++) words[i] = small_numbers(&state);
+    WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, to, words, n);
+    free(words);
+    return status == WEFT_OK ? repeat_words(engine, buffer, n, bytes, err) : status;
+}
+
+weft_status weft_rates_allocate(const weft_engine *engine, weft_buffer **out, int64_t bytes, weft_error *err) {
+    weft_status status = WEFT_OK;
+    WEFT_PLUGIN_CALL(status, engine->kernels, alloc, err, engine->device, out, bytes);
+    return status == WEFT_OK ? fill_buffer(engine, *out, bytes, err) : status;
+}
+
+void weft_rates_release(const weft_engine *engine, weft_buffer *buffer) {
+    if (buffer != NULL) WEFT_PLUGIN_TELL(engine->kernels, release, engine->device, buffer);
+}
+
+static weft_slot_ref take_slot(weft_segment_rig *self, int64_t bytes) {
+    weft_slot_ref out = {.bytes = bytes};
+    if (bytes == 0) return out;
+    out.ref.buffer = self->buffer;
+    out.ref.offset = self->at;
+    self->at += weft_cache_lines(bytes);
+    return out;
+}
+
+static void take_parameters(weft_segment_rig *self) {
+    const weft_declared *declared = self->engine->plan.declared;
+    int32_t n = 0;
+    const weft_graph_read *reads = weft_graph_reads((weft_graph *)self->graph, &n);
+    for (int32_t i = 0; i < n; i++) {
+        const weft_parameter *p = &declared->parameters[reads[i].parameter];
+        self->parameters[reads[i].parameter] = take_slot(self, weft_f32_bytes(p->numel)).ref;
+        if (p->trainable) self->gradients[reads[i].parameter] = take_slot(self, weft_f32_bytes(p->numel));
+    }
+    for (int32_t i = 0; i < declared->n_tables; i++)
+        self->tables[i] = take_slot(self, weft_budget_table(&self->engine->plan, i));
+}
+
+/* Lays out all operands in the buffer; without a buffer, counts its size. */
+static void place_operands(weft_segment_rig *self) {
+    const weft_graph_sizes *sizes = weft_graph_size(self->graph);
+    const int64_t below = self->segment > 0 ? self->engine->plan.train.job->spec.segments[self->segment - 1].carry : 0;
+    const int64_t part_bytes = weft_micro_batch_part_bytes(self->rows, self->places);
+    weft_graph_binding *b = &self->binding;
+    weft_slot_ref *const parts[WEFT_MICRO_BATCH_PARTS] = {&b->ids, &b->targets, &b->weights, &b->starts, &b->positions};
+    const weft_graph_binding empty = {0};
+    const int64_t work = sizes->forward_work > sizes->backward_work ? sizes->forward_work : sizes->backward_work;
+    *b = empty;
+    self->at = 0;
+    take_parameters(self);
+    for (int i = 0; i < WEFT_MICRO_BATCH_PARTS; i++) *parts[i] = take_slot(self, part_bytes);
+    b->parameters = self->parameters;
+    b->gradients = self->gradients;
+    b->tables = self->tables;
+    b->carry_in = take_slot(self, below);
+    b->carry_out = take_slot(self, sizes->carry);
+    b->d_carry_out = take_slot(self, sizes->carry);
+    b->d_carry_in = take_slot(self, below);
+    b->tape = take_slot(self, sizes->tape);
+    b->work = take_slot(self, work);
+    if (sizes->draws) b->first = take_slot(self, weft_dtype_bytes(WEFT_I64));
+    b->loss = take_slot(self, weft_f64_bytes(1)).ref;
+    b->seed = take_slot(self, weft_dtype_bytes(WEFT_F32));
+}
+
+static weft_status write_operand(const weft_segment_rig *self, weft_slot_ref to, const void *from, weft_error *err) {
+    weft_status status = WEFT_OK;
+    WEFT_PLUGIN_CALL(status, self->engine->kernels, write, err, self->engine->device, NULL, to.ref, from, to.bytes);
+    return status;
+}
+
+/* Writes a micro-batch: ids spread over the vocabulary; every position has a target and attends to its sequence from
+ * the start. */
+static weft_status write_micro_batch(const weft_segment_rig *self, weft_error *err) {
+    const int32_t n = self->rows * self->places;
+    const int64_t vocabulary = self->engine->plan.declared->info.vocab_size;
+    int32_t *ids = weft_alloc(3 * (int64_t)n, sizeof *ids), *starts = ids + n, *positions = starts + n;
+    float *weights = weft_alloc(n, sizeof *weights);
+    weft_status status = WEFT_OK;
+    for (int32_t i = 0; i < n; i++) {
+        ids[i] = (int32_t)((int64_t)((uint32_t)i * 2654435761u >> 1) % vocabulary);
+        positions[i] = i % self->places;
+        weights[i] = 1.0f;
+    }
+    status = write_operand(self, self->binding.ids, ids, err);
+    if (status == WEFT_OK) status = write_operand(self, self->binding.targets, ids, err);
+    if (status == WEFT_OK) status = write_operand(self, self->binding.weights, weights, err);
+    if (status == WEFT_OK) status = write_operand(self, self->binding.starts, starts, err);
+    if (status == WEFT_OK) status = write_operand(self, self->binding.positions, positions, err);
+    free(ids);
+    free(weights);
+    return status;
+}
+
+weft_status weft_segment_rig_run(void *context, weft_error *err) {
+    const weft_segment_rig *self = context;
+    if (self->back) return weft_graph_backward(self->graph, &self->binding, err);
+    return weft_graph_forward(self->graph, &self->binding, false, err);
+}
+
+weft_status weft_segment_rig_take(weft_segment_rig *self, int32_t segment, weft_error *err) {
+    weft_status status = WEFT_OK;
+    weft_rates_release(self->engine, self->buffer);
+    self->buffer = NULL;
+    self->segment = segment;
+    self->graph = weft_graph_set_at(self->engine->plan.train.graphs, self->places, segment);
+    place_operands(self);
+    status = weft_rates_allocate(self->engine, &self->buffer, self->at, err);
+    place_operands(self);
+    return status == WEFT_OK ? write_micro_batch(self, err) : status;
+}
+
+bool weft_segment_rig_has_backward(const weft_segment_rig *self) {
+    return weft_graph_size(self->graph)->has_backward;
+}
+
+weft_segment_rig weft_segment_rig_open(weft_engine *engine, int32_t rows, int32_t places) {
+    const weft_declared *declared = engine->plan.declared;
+    weft_segment_rig rig = {.engine = engine, .rows = rows, .places = places};
+    rig.parameters = weft_alloc(declared->n_parameters, sizeof *rig.parameters);
+    rig.gradients = weft_alloc(declared->n_parameters, sizeof *rig.gradients);
+    rig.tables = weft_alloc(declared->n_tables, sizeof *rig.tables);
+    return rig;
+}
+
+void weft_segment_rig_close(weft_segment_rig *self) {
+    weft_rates_release(self->engine, self->buffer);
+    free(self->parameters);
+    free(self->gradients);
+    free(self->tables);
+    memset(self, 0, sizeof *self);
+}
+
+/* Returns whether two graphs have equal memory and work. */
+static bool cost_alike(const weft_graph *a, const weft_graph *b) {
+    const weft_graph_sizes *x = weft_graph_size(a), *y = weft_graph_size(b);
+    return x->carry == y->carry && x->tape == y->tape && x->forward_work == y->forward_work &&
+           x->backward_work == y->backward_work && x->has_backward == y->has_backward && x->has_loss == y->has_loss &&
+           x->forward_flops == y->forward_flops && x->backward_flops == y->backward_flops &&
+           x->forward_bytes == y->forward_bytes && x->backward_bytes == y->backward_bytes;
+}
+
+int32_t weft_segment_like(const weft_engine *engine, int32_t places, int32_t segment) {
+    const weft_graph_set *graphs = engine->plan.train.graphs;
+    const weft_graph *graph = weft_graph_set_at(graphs, places, segment);
+    int32_t like = 0;
+    while (like < segment && !cost_alike(weft_graph_set_at(graphs, places, like), graph)) like++;
+    return like;
+}
+
+/* measures FORWARD and BACKWARD of each segment for a micro-batch of the largest shape.
+ * Segments with equal work, such as the layers of a model, are measured once. */
+
+static weft_status time_segment(weft_segment_rig *rig, weft_segment_rate *out, int32_t segment, weft_error *err) {
+    weft_status status = weft_segment_rig_take(rig, segment, err);
+    rig->back = false;
+    if (status == WEFT_OK) status = time_work(rig->engine, &out->forward, weft_segment_rig_run, rig, err);
+    rig->back = true;
+    if (status == WEFT_OK && weft_segment_rig_has_backward(rig))
+        status = time_work(rig->engine, &out->backward, weft_segment_rig_run, rig, err);
+    return status;
+}
+
+static weft_status rate_segments(weft_rates *out, weft_engine *engine, weft_error *err) {
+    weft_segment_rig rig = weft_segment_rig_open(engine, out->rows, out->places);
+    weft_status status = WEFT_OK;
+    for (int32_t segment = 0; segment < engine->plan.declared->n_segments && status == WEFT_OK; segment++) {
+        const int32_t like = weft_segment_like(engine, out->places, segment);
+        if (like == segment) {
+            status = time_segment(&rig, &out->segments[segment], segment, err);
+        } else {
+            out->segments[segment].forward = out->segments[like].forward;
+            out->segments[segment].backward = out->segments[like].backward;
+        }
+    }
+    weft_segment_rig_close(&rig);
+    return status;
+}
+
+/* measures adding, copying, rounding, squaring and updating flat regions. */
+
+/* Regions of n fp32 elements each. */
+enum { REGION_WEIGHT, REGION_GRADIENT, REGION_OTHER, REGION_STATES, N_REGIONS = REGION_STATES + WEFT_MAX_STATES };
+
+typedef struct flat {
+    const weft_engine *engine;
+    weft_buffer *buffer;
+    int64_t n;
+    weft_ref small, workspace; /* hp, coefficient, skip, a row of ranges; scratch */
+    int32_t kind;              /* weft_rate_kind being timed */
+} flat;
+
+enum { AT_RESULT = 0, AT_COEFFICIENT = 64, AT_SKIP = 128, AT_HP = 192, AT_RANGE = AT_HP + WEFT_MAX_HP };
+
+static weft_ref region_at(const flat *self, int32_t index) {
+    const weft_ref out = {self->buffer, weft_f32_bytes(self->n) * index};
+    return out;
+}
+
+static weft_status run_update(const flat *self, weft_error *err) {
+    const weft_engine *engine = self->engine;
+    weft_update_region region = {.struct_size = (uint32_t)sizeof region,
+                                 .weight = region_at(self, REGION_WEIGHT),
+                                 .gradient = region_at(self, REGION_GRADIENT),
+                                 .ranges = weft_ref_at(self->small, AT_RANGE),
+                                 .n = self->n,
+                                 .n_ranges = 1,
+                                 .range_stride = (uint32_t)sizeof(weft_range)};
+    weft_update args = {.struct_size = (uint32_t)sizeof args,
+                        .hp = weft_ref_at(self->small, AT_HP),
+                        .coefficient = weft_ref_at(self->small, AT_COEFFICIENT),
+                        .skip = weft_ref_at(self->small, AT_SKIP),
+                        .regions = &region,
+                        .n_regions = 1,
+                        .region_stride = (uint32_t)sizeof region};
+    weft_status status = WEFT_OK;
+    for (int64_t i = 0; i < engine->plan.n_states; i++) {
+        region.states[i] = region_at(self, REGION_STATES + (int32_t)i);
+        region.state_dtypes[i] = engine->plan.states[i].dtype;
+    }
+    WEFT_PLUGIN_ASK(args.kernel, engine->optimizer_plugin, update, engine->optimizer);
+    WEFT_PLUGIN_CALL(status, engine->kernels, update, err, engine->device, NULL, &args);
+    return status;
+}
+
+static weft_square_sum make_square_sum(const flat *self) {
+    const weft_square_sum args = {.struct_size = (uint32_t)sizeof args,
+                                  .x = region_at(self, REGION_GRADIENT),
+                                  .out = weft_ref_at(self->small, AT_RESULT),
+                                  .n = self->n,
+                                  .workspace = self->workspace,
+                                  .dtype = WEFT_F32};
+    return args;
+}
+
+static weft_status run_elements(void *context, weft_error *err) {
+    const flat *self = context;
+    const weft_engine *engine = self->engine;
+    const weft_ref a = region_at(self, REGION_WEIGHT), b = region_at(self, REGION_OTHER);
+    const weft_add sum = {.struct_size = (uint32_t)sizeof sum, .a = a, .b = b, .y = a, .n = self->n, .dtype = WEFT_F32};
+    const weft_square_sum square = make_square_sum(self);
+    weft_status status = WEFT_OK;
+    switch (self->kind) {
+    case WEFT_RATE_ADD: WEFT_PLUGIN_CALL(status, engine->kernels, add, err, engine->device, NULL, &sum); break;
+    case WEFT_RATE_COPY:
+        WEFT_PLUGIN_CALL(status, engine->kernels, copy, err, engine->device, NULL, a, b, weft_f32_bytes(self->n));
+        break;
+    case WEFT_RATE_CONVERT:
+        WEFT_PLUGIN_CALL(status, engine->kernels, convert, err, engine->device, NULL, a, WEFT_BF16, b, WEFT_F32,
+                         self->n);
+        break;
+    case WEFT_RATE_SQUARES:
+        WEFT_PLUGIN_CALL(status, engine->kernels, square_sum, err, engine->device, NULL, &square);
+        break;
+    default: status = run_update(self, err); break;
+    }
+    return status;
+}
+
+static weft_status write_small(const flat *self, int64_t at, const void *from, int64_t bytes, weft_error *err) {
+    const weft_engine *engine = self->engine;
+    weft_status status = WEFT_OK;
+    WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, weft_ref_at(self->small, at), from,
+                     bytes);
+    return status;
+}
+
+/* Prepares the optimizer's first step with zeroed states. */
+static weft_status set_up_update(const flat *self, weft_error *err) {
+    const weft_engine *engine = self->engine;
+    const weft_range range = {(uint32_t)sizeof range, 0, 0, self->n, 1.0f, 1.0f};
+    const weft_step_info info = {(uint32_t)sizeof info, 0, 1, 1e-6};
+    const float coefficient = 1e-3f;
+    const int32_t skip = 0;
+    const int64_t bytes = engine->plan.hp_bytes;
+    void *hp = weft_alloc(bytes, 1);
+    weft_status status = WEFT_OK;
+    WEFT_PLUGIN_CALL(status, engine->optimizer_plugin, prepare, err, engine->optimizer, hp, &info);
+    if (status == WEFT_OK) status = write_small(self, AT_HP, hp, bytes, err);
+    free(hp);
+    if (status == WEFT_OK) status = write_small(self, AT_RANGE, &range, (int64_t)sizeof range, err);
+    if (status == WEFT_OK) status = write_small(self, AT_COEFFICIENT, &coefficient, (int64_t)sizeof coefficient, err);
+    if (status == WEFT_OK) status = write_small(self, AT_SKIP, &skip, (int64_t)sizeof skip, err);
+    if (status == WEFT_OK)
+        WEFT_PLUGIN_CALL(status, engine->kernels, fill, err, engine->device, NULL, region_at(self, REGION_STATES), 0,
+                         self->n * WEFT_MAX_STATES);
+    return status;
+}
+
+/* Returns the region's length: the largest group, limited to a length that shows the memory speed. */
+static int64_t length_of(const weft_engine *engine) {
+    enum { MOST = 1 << 22, GRAIN = 256 }; /* whole blocks of any state */
+    int64_t n = 1024;
+    for (int32_t g = 0; g < engine->plan.layout->n_trainable_groups; g++)
+        if (engine->plan.layout->groups[g].numel > n) n = engine->plan.layout->groups[g].numel;
+    return n > MOST ? MOST : n / GRAIN * GRAIN;
+}
+
+static weft_status rate_elements(weft_rates *out, weft_engine *engine, weft_error *err) {
+    flat self = {.engine = engine, .n = length_of(engine)};
+    const int64_t regions = weft_f32_bytes(self.n) * N_REGIONS;
+    const int64_t small = weft_cache_lines(AT_RANGE + (int64_t)sizeof(weft_range));
+    const weft_square_sum square = make_square_sum(&self);
+    const int64_t scratch = engine->kernels->square_sum_workspace(engine->device, &square);
+    weft_status status = weft_rates_allocate(engine, &self.buffer, regions + small + scratch, err);
+    self.small.buffer = self.workspace.buffer = self.buffer;
+    self.small.offset = regions;
+    self.workspace.offset = regions + small;
+    if (status == WEFT_OK) status = set_up_update(&self, err);
+    for (self.kind = 0; self.kind < WEFT_N_RATES && status == WEFT_OK; self.kind++) {
+        weft_work *rate = &out->elements[self.kind];
+        status = time_work(engine, rate, run_elements, &self, err);
+        rate->alone /= (double)self.n;
+        rate->together /= (double)self.n;
+    }
+    weft_rates_release(engine, self.buffer);
+    return status;
+}
+
+/* measures collectives of a few sizes among the measuring ranks. */
+
+typedef struct exchanging {
+    weft_engine *engine;
+    weft_buffer *to, *from;
+    int32_t kind;
+    int64_t n; /* elements of a row */
+} exchanging;
+
+static weft_status exchange_all(const exchanging *self, weft_exchange_fn *how, int32_t peer, weft_error *err) {
+    const weft_transfer what = {
+        .to = {self->to, 0}, .from = {self->from, 0}, .n = self->n, .dtype = WEFT_F32, .peer = peer};
+    return weft_ranks_exchange(&self->engine->ranks, how, exchange_name(self->kind), &what, err);
+}
+
+/* Returns the peer: ranks 0 and 1, 2 and 3, ... send to each other. -1: an odd last rank has no peer. */
+static int32_t neighbour_of(const weft_ranks *ranks) {
+    const int32_t peer = ranks->rank ^ 1;
+    return peer < ranks->world ? peer : -1;
+}
+
+/* Connects the peers; the strategy's programs may not have connected them. */
+static weft_status connect_neighbours(const weft_ranks *ranks, weft_error *err) {
+    const int32_t peer = neighbour_of(ranks);
+    weft_p2p_channels *lanes = NULL;
+    weft_status status = WEFT_OK;
+    if (!weft_ranks_need_connecting(ranks)) return WEFT_OK;
+    lanes = weft_alloc(ranks->world, sizeof *lanes);
+    if (peer >= 0) lanes[peer].sends[0] = lanes[peer].receives[0] = true;
+    status = weft_ranks_connect(ranks, lanes, err);
+    free(lanes);
+    return status;
+}
+
+/* Sends in both directions: twice the timed work. */
+static weft_status send_there_and_back(const exchanging *self, weft_error *err) {
+    const weft_ranks *ranks = &self->engine->ranks;
+    const int32_t peer = neighbour_of(ranks);
+    const bool first = ranks->rank % 2 == 0;
+    weft_status status = WEFT_OK;
+    if (peer < 0) return WEFT_OK;
+    status = exchange_all(self, first ? ranks->plugin->send : ranks->plugin->recv, peer, err);
+    return status == WEFT_OK ? exchange_all(self, first ? ranks->plugin->recv : ranks->plugin->send, peer, err)
+                             : status;
+}
+
+static weft_status run_rated_exchange(void *context, weft_error *err) {
+    const exchanging *self = context;
+    const weft_comm_plugin *plugin = self->engine->ranks.plugin;
+    switch (self->kind) {
+    case WEFT_RATE_ALL_GATHER: return exchange_all(self, plugin->all_gather, 0, err);
+    case WEFT_RATE_ALL_TO_ALL: return exchange_all(self, plugin->all_to_all, 0, err);
+    case WEFT_RATE_REDUCE_SCATTER: return exchange_all(self, plugin->reduce_scatter, 0, err);
+    default: return send_there_and_back(self, err);
+    }
+}
+
+static weft_status time_kinds(exchanging *self, weft_rates *out, int32_t size, weft_error *err) {
+    const int32_t others = self->engine->ranks.world - 1;
+    weft_status status = WEFT_OK;
+    for (self->kind = 0; self->kind < WEFT_N_RATE_EXCHANGES && status == WEFT_OK; self->kind++) {
+        double *seconds = &out->exchanges[self->kind][size];
+        const bool pair = self->kind == WEFT_RATE_SEND;
+        self->n = (int64_t)out->bytes[size] / weft_f32_bytes(1) / (pair ? 1 : others);
+        if (self->n < 1) self->n = 1;
+        status = time_rated_exchange(self->engine, seconds, run_rated_exchange, self, err);
+        if (pair) *seconds /= 2.0;
+    }
+    return status;
+}
+
+/* Times one size: the bytes that a rank sends to the others, with its own row. */
+static weft_status time_size(weft_rates *out, weft_engine *engine, int32_t size, weft_error *err) {
+    exchanging self = {.engine = engine};
+    const int64_t most = 2 * (int64_t)out->bytes[size] + weft_f32_bytes(engine->ranks.world);
+    weft_status status = weft_rates_allocate(engine, &self.to, most, err);
+    if (status == WEFT_OK) status = weft_rates_allocate(engine, &self.from, most, err);
+    if (status == WEFT_OK) status = time_kinds(&self, out, size, err);
+    weft_rates_release(engine, self.to);
+    weft_rates_release(engine, self.from);
+    return status;
+}
+
+static weft_status rate_exchanges(weft_rates *out, weft_engine *engine, weft_error *err) {
+    static const double sizes[WEFT_RATE_SIZES] = {4096.0, 262144.0, 2097152.0, 8388608.0, 33554432.0};
+    weft_status status = WEFT_OK;
+    if (engine->ranks.world == 1) return WEFT_OK;
+    status = connect_neighbours(&engine->ranks, err);
+    for (int32_t i = 0; i < WEFT_RATE_SIZES && status == WEFT_OK; i++) {
+        out->bytes[i] = sizes[i];
+        status = time_size(out, engine, i, err);
+    }
+    return status;
+}
+
+int32_t weft_rates_room(const weft_rates *self) {
+    const int32_t room = self->processors / (self->threads > 0 ? self->threads : 1);
+    if (self->own_processors) return INT32_MAX;
+    return room > 0 ? room : 1;
+}
+
+double weft_rates_exchange(const weft_rates *self, int32_t kind, double bytes) {
+    const double *at = self->bytes, *seconds = self->exchanges[kind];
+    const int32_t last = WEFT_RATE_SIZES - 1;
+    int32_t i = 0;
+    if (bytes <= at[0]) return seconds[0];
+    if (bytes >= at[last]) return at[last] > 0.0 ? seconds[last] * bytes / at[last] : 0.0;
+    while (bytes > at[i + 1]) i++;
+    return seconds[i] + (seconds[i + 1] - seconds[i]) * (bytes - at[i]) / (at[i + 1] - at[i]);
+}
+
+/* Returns the machine's processors. A launcher that binds its ranks restricts each to its own. */
+static int32_t count_processors(const weft_engine *engine) {
+    const int64_t seen = weft_world_allowed(),
+                  ranks = engine->ranks.info.local_size > 0 ? engine->ranks.info.local_size : 1;
+    const long all = sysconf(_SC_NPROCESSORS_ONLN);
+    return (int32_t)(seen < all && seen * ranks <= all ? seen * ranks : seen);
+}
+
+static void describe_machine(weft_rates *out, const weft_engine *engine) {
+    const weft_ranks *ranks = &engine->ranks;
+    const weft_declared *declared = engine->plan.declared;
+    out->ranks = ranks->world;
+    out->ranks_per_node = ranks->info.local_size > 0 ? ranks->info.local_size : 1;
+    out->processors = count_processors(engine);
+    out->threads = engine->device_info.threads;
+    out->own_processors = own_processors_of(engine);
+    out->rows = engine->plan.spec.rows;
+    out->places = engine->plan.spec.lengths[engine->plan.spec.n_lengths - 1];
+    (void)snprintf(out->device, sizeof out->device, "%s, %s", engine->device_info.name, engine->device_info.isa);
+    if (ranks->world > 1) (void)snprintf(out->comm, sizeof out->comm, "%s", ranks->info.backend);
+    (void)snprintf(out->precision, sizeof out->precision, "%s", weft_dtype_name(engine->plan.dtype));
+    (void)snprintf(out->optimizer, sizeof out->optimizer, "%s", weft_run_id(engine->plan.run, WEFT_PART_OPTIMIZER));
+    out->trainable = weft_strdup(engine->plan.run->settings.train.trainable);
+    out->own_progress = ranks->info.progress == WEFT_PROGRESS_OWN;
+    out->n_segments = declared->n_segments;
+    out->segments = weft_alloc(out->n_segments, sizeof *out->segments);
+    for (int32_t s = 0; s < out->n_segments; s++)
+        (void)snprintf(out->segments[s].name, sizeof out->segments[s].name, "%s",
+                       engine->plan.train.job->spec.view.segments[s].name);
+}
+
+weft_status weft_rates_measure(weft_rates *out, weft_engine *engine, weft_error *err) {
+    weft_status status = WEFT_OK;
+    memset(out, 0, sizeof *out);
+    describe_machine(out, engine);
+    status = rate_segments(out, engine, err);
+    if (status == WEFT_OK) status = rate_elements(out, engine, err);
+    if (status == WEFT_OK) status = rate_exchanges(out, engine, err);
+    if (status != WEFT_OK) engine->failed = true; /* other ranks wait, or will wait */
+    return status;
+}
+
+void weft_rates_free(weft_rates *self) {
+    free(self->segments);
+    free(self->trainable);
+    memset(self, 0, sizeof *self);
+}
+
+/* ---- output ---- */
+
+static json_t *work_array(const weft_work *work) {
+    return json_pack("[f, f]", work->alone, work->together);
+}
+
+static json_t *segments_array(const weft_rates *rates) {
+    json_t *segments = json_array();
+    for (int32_t s = 0; s < rates->n_segments; s++) {
+        const weft_segment_rate *segment = &rates->segments[s];
+        (void)json_array_append_new(segments, json_pack("{s:s, s:o, s:o}", "name", segment->name, "forward",
+                                                        work_array(&segment->forward), "backward",
+                                                        work_array(&segment->backward)));
+    }
+    return segments;
+}
+
+static json_t *elements_object(const weft_rates *rates) {
+    json_t *elements = json_object();
+    for (int32_t kind = 0; kind < WEFT_N_RATES; kind++)
+        (void)json_object_set_new(elements, rate_name(kind), work_array(&rates->elements[kind]));
+    return elements;
+}
+
+/* Returns pairs of bytes and seconds. */
+static json_t *exchanges_object(const weft_rates *rates) {
+    json_t *exchanges = json_object();
+    for (int32_t kind = 0; kind < WEFT_N_RATE_EXCHANGES && rates->ranks > 1; kind++) {
+        json_t *sizes = json_array();
+        for (int32_t i = 0; i < WEFT_RATE_SIZES; i++)
+            (void)json_array_append_new(sizes, json_pack("[f, f]", rates->bytes[i], rates->exchanges[kind][i]));
+        (void)json_object_set_new(exchanges, exchange_name(kind), sizes);
+    }
+    return exchanges;
+}
+
+json_t *weft_rates_object(const weft_rates *rates) {
+    return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:s, s:s, s:s, s:b, s:b, s:o, s:o, s:o}", "ranks",
+                     (int)rates->ranks, "ranks_per_node", (int)rates->ranks_per_node, "processors",
+                     (int)rates->processors, "threads", (int)rates->threads, "rows", (int)rates->rows, "places",
+                     (int)rates->places, "device", rates->device, "comm", rates->comm, "precision", rates->precision,
+                     "optimizer", rates->optimizer, "trainable", rates->trainable, "own_progress",
+                     (int)rates->own_progress, "own_processors", (int)rates->own_processors, "segments",
+                     segments_array(rates), "seconds_per_element", elements_object(rates), "exchanges",
+                     exchanges_object(rates));
+}
+
+/* ---- input ---- */
+
+static bool read_pair(double *a, double *b, const json_t *pair) {
+    const json_t *x = json_array_get(pair, 0), *y = json_array_get(pair, 1);
+    if (json_array_size(pair) != 2 || !json_is_number(x) || !json_is_number(y)) return false;
+    *a = json_number_value(x);
+    *b = json_number_value(y);
+    return isfinite(*a) && isfinite(*b) && *a >= 0.0 && *b >= 0.0;
+}
+
+static bool read_work(weft_work *out, const json_t *in) {
+    return read_pair(&out->alone, &out->together, in);
+}
+
+static bool read_int(int32_t *out, const json_t *in, const char *name, int32_t least) {
+    const json_t *value = json_object_get(in, name);
+    const json_int_t n = json_is_integer(value) ? json_integer_value(value) : -1;
+    if (n < least || n > INT32_MAX) return false;
+    *out = (int32_t)n;
+    return true;
+}
+
+static bool read_text(char *out, size_t size, const json_t *in, const char *name) {
+    const char *text = json_string_value(json_object_get(in, name));
+    if (text == NULL || strlen(text) >= size) return false;
+    memcpy(out, text, strlen(text) + 1);
+    return true;
+}
+
+static bool read_segments(weft_rates *out, const json_t *in) {
+    const json_t *list = json_object_get(in, "segments");
+    out->n_segments = (int32_t)json_array_size(list);
+    out->segments = weft_alloc(out->n_segments, sizeof *out->segments);
+    for (int32_t s = 0; s < out->n_segments; s++) {
+        const json_t *one = json_array_get(list, (size_t)s);
+        weft_segment_rate *segment = &out->segments[s];
+        if (!read_text(segment->name, sizeof segment->name, one, "name") ||
+            !read_work(&segment->forward, json_object_get(one, "forward")) ||
+            !read_work(&segment->backward, json_object_get(one, "backward")))
+            return false;
+    }
+    return out->n_segments > 0;
+}
+
+static bool read_exchanges(weft_rates *out, const json_t *in) {
+    const json_t *exchanges = json_object_get(in, "exchanges");
+    for (int32_t kind = 0; kind < WEFT_N_RATE_EXCHANGES && out->ranks > 1; kind++) {
+        const json_t *sizes = json_object_get(exchanges, exchange_name(kind));
+        if (json_array_size(sizes) != WEFT_RATE_SIZES) return false;
+        for (int32_t i = 0; i < WEFT_RATE_SIZES; i++)
+            if (!read_pair(&out->bytes[i], &out->exchanges[kind][i], json_array_get(sizes, (size_t)i)) ||
+                (i > 0 && out->bytes[i] <= out->bytes[i - 1]))
+                return false;
+    }
+    return true;
+}
+
+static bool read_rates(weft_rates *out, const json_t *in) {
+    const json_t *elements = json_object_get(in, "seconds_per_element");
+    const char *trainable = json_string_value(json_object_get(in, "trainable"));
+    if (trainable != NULL) out->trainable = weft_strdup(trainable);
+    for (int32_t kind = 0; kind < WEFT_N_RATES; kind++)
+        if (!read_work(&out->elements[kind], json_object_get(elements, rate_name(kind)))) return false;
+    out->own_progress = json_is_true(json_object_get(in, "own_progress"));
+    out->own_processors = json_is_true(json_object_get(in, "own_processors"));
+    return out->trainable != NULL && read_int(&out->ranks, in, "ranks", 1) &&
+           read_int(&out->ranks_per_node, in, "ranks_per_node", 1) && read_int(&out->processors, in, "processors", 1) &&
+           read_int(&out->threads, in, "threads", 0) && read_int(&out->rows, in, "rows", 1) &&
+           read_int(&out->places, in, "places", 1) && read_text(out->device, sizeof out->device, in, "device") &&
+           read_text(out->comm, sizeof out->comm, in, "comm") &&
+           read_text(out->precision, sizeof out->precision, in, "precision") &&
+           read_text(out->optimizer, sizeof out->optimizer, in, "optimizer") && read_segments(out, in) &&
+           read_exchanges(out, in);
+}
+
+static const char *where_it_computes(bool own_processors) {
+    return own_processors ? "by itself" : "on the machine's processors";
+}
+
+/* Checks that the rates match this engine's trainable parameters, optimizer and threads. */
+static weft_status check_training(const weft_rates *rates, const char *path, const weft_engine *engine,
+                                  weft_error *err) {
+    const char *optimizer = weft_run_id(engine->plan.run, WEFT_PART_OPTIMIZER),
+               *trainable = engine->plan.run->settings.train.trainable;
+    if (strcmp(rates->optimizer, optimizer) != 0 || strcmp(rates->trainable, trainable) != 0)
+        return weft_error_set(err, WEFT_E_USER,
+                              "%s has the rates of optimizer %s and trainable = %s, and this run has %s and %s: "
+                              "measure it with weft plan --time --json",
+                              path, rates->optimizer, rates->trainable, optimizer, trainable);
+    if (rates->own_processors != own_processors_of(engine))
+        return weft_error_set(err, WEFT_E_USER,
+                              "%s has the rates of a device that computes %s (%s), and this run's computes %s (%s): "
+                              "measure it with weft plan --time --json",
+                              path, where_it_computes(rates->own_processors), rates->device,
+                              where_it_computes(!rates->own_processors), engine->device_info.name);
+    if (rates->threads != engine->device_info.threads)
+        return weft_error_set(err, WEFT_E_USER,
+                              "%s has the rates of ranks with [device] threads = %d, and this run's have %d: measure "
+                              "them with weft plan --time --json, or set the number in the configuration",
+                              path, (int)rates->threads, (int)engine->device_info.threads);
+    return WEFT_OK;
+}
+
+/* Checks that the rates match this engine's model, micro-batch and precision, and include collectives if it needs them.
+ */
+static weft_status check_rates(const weft_rates *rates, const char *path, const weft_engine *engine, weft_error *err) {
+    const weft_strategy_job *job = &engine->plan.train.job->spec.view;
+    const int32_t places = engine->plan.spec.lengths[engine->plan.spec.n_lengths - 1];
+    bool same = rates->n_segments == job->n_segments;
+    for (int32_t s = 0; s < job->n_segments && same; s++)
+        same = strcmp(rates->segments[s].name, job->segments[s].name) == 0;
+    if (!same)
+        return weft_error_set(err, WEFT_E_USER,
+                              "%s has the rates of a model with other segments: measure this one with weft plan --time "
+                              "--json",
+                              path);
+    if (rates->rows != engine->plan.spec.rows || rates->places != places ||
+        strcmp(rates->precision, weft_dtype_name(engine->plan.dtype)) != 0)
+        return weft_error_set(
+            err, WEFT_E_USER,
+            "%s has the rates of micro-batches of %d x %d places in %s, and this run's have %d x %d in %s: "
+            "measure it with weft plan --time --json",
+            path, (int)rates->rows, (int)rates->places, rates->precision, (int)engine->plan.spec.rows, (int)places,
+            weft_dtype_name(engine->plan.dtype));
+    if (job->world > 1 && rates->ranks == 1)
+        return weft_error_set(err, WEFT_E_USER,
+                              "%s has the rates of one rank, and no exchange was measured: measure 2 ranks or more "
+                              "with weft plan --ranks 2 --time --json",
+                              path);
+    return check_training(rates, path, engine, err);
+}
+
+weft_status weft_rates_read(weft_rates *out, const char *path, const weft_engine *engine, weft_error *err) {
+    json_t *file = NULL;
+    weft_error why = WEFT_ERROR_INIT;
+    weft_status status = weft_json_read(&file, path, 0, &why);
+    memset(out, 0, sizeof *out);
+    if (status != WEFT_OK)
+        return weft_error_set(err, WEFT_E_USER, "--rates %s: give the output of weft plan --time --json", why.text);
+    if (!read_rates(out, json_object_get(file, "rates")))
+        status = weft_error_set(err, WEFT_E_USER,
+                                "--rates %s has no complete `rates`: give the output of weft plan --time --json", path);
+    json_decref(file);
+    return status == WEFT_OK ? check_rates(out, path, engine, err) : status;
+}
