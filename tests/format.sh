@@ -1,11 +1,11 @@
 #!/bin/sh
-# How the sources are laid out: .clang-format at the root, and no line over 120 columns.
-#   tests/format.sh          says which files differ
-#   tests/format.sh --write  lays them out
+# Checks the code format: .clang-format at the root, and no line over 120 columns.
+#   tests/format.sh          lists the differing files
+#   tests/format.sh --write  formats them
 set -eu
 cd "$(dirname "$0")/.."
 sh configs/packages.sh format
-# Versions lay out differently; this is the one that the sources are held to.
+# Versions format differently; this is the reference.
 format=clang-format-14
 files=$(git ls-files '*.c' '*.h' '*.cpp' '*.cu' '*.cuh')
 # shellcheck disable=SC2086  # a list of words on purpose

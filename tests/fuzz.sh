@@ -1,9 +1,8 @@
 #!/bin/sh
-# Draws inputs for every parser of foreign files, with clang's libFuzzer under ASan and UBSan: those that are kept in
-# tests/fuzz/seeds, and what grows out of them.
+# Fuzzes every parser of foreign files with clang's libFuzzer, ASan and UBSan, starting from tests/fuzz/seeds.
 #   tests/fuzz.sh [SECONDS] [TARGET...]     30 seconds each, all targets; into $WEFT_BUILD_DIR/fuzz, or build/fuzz
-#   WEFT_FUZZ_RUNS=1000000 tests/fuzz.sh    so many inputs each, however long that takes
-# An input that breaks something is kept, and its path is printed: mend the fault, and put the file into seeds/.
+#   WEFT_FUZZ_RUNS=1000000 tests/fuzz.sh    number of inputs each, without time limit
+# A failing input is kept, and its path is printed: fix the bug, and add the file to seeds/.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 mkdir -p "${WEFT_BUILD_DIR:-$root/build}"

@@ -1,16 +1,17 @@
 #!/bin/sh
-# The CPU device on oneDNN 3, where the system's packages have 2: builds the plugin against the library that PyPI has,
-# and runs the tests of the device, of operators and of training with it. The rest is what was built before.
+# Tests the CPU device with oneDNN 3 on a system that packages oneDNN 2: builds the plugin with the library
+# from PyPI, and runs the tests of the device, of operators and of training with it. Everything else is used
+# from the existing build.
 #   tests/onednn3.sh          after configs/build.sh with tests; $WEFT_BUILD_DIR, or build/
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 build=$(cd "${WEFT_BUILD_DIR:-$root/build}" && pwd)
-version=2023.2.0 # of the packages; the library in them is 3.2.0
+version=2023.2.0 # of the packages; they contain library version 3.2.0
 here=$build/onednn3
 dnnl=$here/$version
 plugins=$here/build/plugins
 
-# Fetched once; a prefix that is only half there has another name.
+# Downloaded once; an incomplete prefix has another name.
 if [ ! -d "$dnnl" ]; then
     sh "$root/configs/packages.sh" python
     rm -rf "$here/wheels" "$here/prefix"
@@ -23,7 +24,7 @@ if [ ! -d "$dnnl" ]; then
     mv "$here/prefix" "$dnnl"
 fi
 
-# A folder of the build's own plugins, but for this one.
+# A directory with the build's plugins and this one in place of its own.
 if ! { cmake -S "$root" -B "$here/build" -G Ninja -DWEFT_TESTS=OFF -DWEFT_DNNL_ROOT="$dnnl" &&
        cmake --build "$here/build" --target weft-device-cpu; } >"$here/build.log" 2>&1 </dev/null; then
     tail -n 60 "$here/build.log" >&2
@@ -42,8 +43,8 @@ case $said in
 *) echo "onednn3.sh: the device should run on oneDNN 3, but says: $said" >&2; exit 1 ;;
 esac
 
-# One command a line: each test as it is, and that of the bits once more on each lesser set, as tests/CMakeLists.txt has it.
-# The test of the device's instruction sets does that for its kernels by itself.
+# One command per line: each test unchanged, and the bit test again on each lesser instruction set, as in
+# tests/CMakeLists.txt. The device's instruction-set test does that for its kernels itself.
 find "$build/tests" -maxdepth 1 -type f \( -name 'test_device_*' -o -name 'test_tensor_*' -o -name 'test_train_*' \) |
     sort >"$here/tests"
 [ -s "$here/tests" ] || { echo "onednn3.sh: $build holds no tests: configs/build.sh -DWEFT_TESTS=ON builds them" >&2; exit 1; }

@@ -1,8 +1,9 @@
 #!/bin/sh
-# The tests, from nothing: installs what is needed, builds, runs.
-#   tests/run.sh           the quick suite, which every change has to pass
-#   tests/run.sh --full    all of it: the long grids and random draws, every instruction set, the device on oneDNN 3, and fuzzing
-# More arguments go to ctest. tests/CMakeLists.txt says which test is in which suite. In $WEFT_BUILD_DIR, or build/.
+# Installs requirements, builds, and runs the tests.
+#   tests/run.sh           the quick suite, required for every change
+#   tests/run.sh --full    everything: large grids and random draws, every instruction set, the device with oneDNN 3, fuzzing
+# Further arguments are passed to ctest. tests/CMakeLists.txt assigns tests to suites. Uses $WEFT_BUILD_DIR,
+# or build/.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 build=${WEFT_BUILD_DIR:-$root/build}
@@ -12,19 +13,19 @@ if [ "${1:-}" = --full ]; then
     shift
 fi
 now() { date +%s; }
-# What ctest keeps of each test: its name, its output, its seconds.
+# ctest's log of each test: name, output, seconds.
 log=$build/Testing/Temporary/LastTest.log
 
-slowest() { # slowest N: the N tests that took longest
+slowest() { # slowest N: prints the N slowest tests
     echo "the $1 slowest, in seconds:"
     awk '/^[0-9]+\/[0-9]+ Test: / { name = $3 } /^Test time = / { print $4, name }' "$log" | sort -rn | head -n "$1" |
         awk '{ printf "%9.1f  %s\n", $1, $2 }'
 }
-skipped() { # a test that lacks something outside the project says so in one line that begins with "skipped: "
+skipped() { # a test without an external requirement prints one line that starts with "skipped: "
     echo "skipped checks: $(grep -c '^skipped: ' "$log" || true)"
     sed -n 's/^skipped: /  /p' "$log" | sort | uniq -c
 }
-run() { # run argument...: of ctest
+run() { # run argument...: runs ctest with these arguments
     ctest --test-dir "$build" --output-on-failure --no-label-summary -j "$(nproc)" "$@" </dev/null
 }
 sanitized() {

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The rounds of `weft ab`: that all arms take the same steps in one, what diverges in the middle of them, on one rank or
-# several, and what a signal leaves. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# Rounds of `weft ab`: all arms run the same steps in a round, arms may diverge in the middle, on one rank or
+# several, and a signal ends the rounds. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -8,7 +8,7 @@ make_run <<'INI'
 steps    = 50
 schedule = linear
 INI
-fail() { # fail NAME: what the last run said
+fail() { # fail NAME: prints the output of the last run
     failed "$1" said err
 }
 ab() { # ab STATUS arguments...: output in said and err
@@ -22,8 +22,7 @@ says() { # says FILE TEXT
     grep -qF -- "$2" "$1" || fail "$1 does not say: $2"
 }
 
-# An adamw that writes down who updates with which learning rate, and from update LATE_AT on moves weights by more than a
-# number holds.
+# An adamw that logs its instance and learning rate, and makes overflowing updates from update LATE_AT on.
 mkdir -p plugins
 {
     cat <<'C'
@@ -47,8 +46,8 @@ C
 build optimizer late "${CC:-cc}" -O2 late.c -lm
 late=./plugins/weft-optimizer-late.so
 
-# After a comparison of three steps and one that is timed, A alone takes three rounds of two blocks; then each round has
-# two blocks of A and one of B, all of the same steps, whose learning rates fall from one to the next.
+# After three compared steps and one timed step, A runs three rounds of two blocks. Then each round has two
+# blocks of A and one of B, all with the same steps, whose learning rates decrease.
 LATE_LOG=steps ab 21 optimizer.plugin=$late policy.plugin=block,whole --rounds 3 --steps 2 --learn 0
 awk '
     !($1 in number) { number[$1] = ++arms }
@@ -68,8 +67,8 @@ awk '
             }
     }' steps >said || fail "the arms take other steps than each other"
 
-# An arm that diverges in the second round is out of it, and the others are measured to the end. B has made 7 updates
-# before the second round, whose first step is the 17th of the schedule.
+# An arm that diverges in the second round is excluded, and the others are measured to the end. B has made 7
+# updates before the second round, which starts with step 17 of the schedule.
 LATE_AT=8 ab 22 optimizer.plugin=adamw,$late,adamw --rounds 3 --steps 2 --learn 0
 says said "verdict  B diverges at step 18: the loss is not finite; step 18, instruction"
 says said "optimizer:late"
@@ -84,7 +83,7 @@ awk '/"rounds": / { inside = 1; next } /\]/ { inside = 0 } inside' said | grep -
 [ "$(cat nulls)" = 1 ] || fail "a round that B has no block of"
 grep -q '<svg' page.html || fail "a page with an arm that diverges"
 
-# The first, when it runs alone and in a round: nobody is timed beside what is none.
+# The first arm diverges, in calibration and in a round: no other arm is timed.
 LATE_AT=6 ab 22 optimizer.plugin=$late,adamw --rounds 3 --steps 2 --learn 0 --html page.html
 ! grep -q '<h2>Measured' page.html || fail "a heading over nothing"
 says said "verdict  A diverges at step 7: "
@@ -94,11 +93,11 @@ LATE_AT=29 ab 22 optimizer.plugin=$late,adamw --rounds 3 --steps 2 --learn 0
 says said "verdict  A diverges at step 18: "
 says said "measured 1 round of 2 steps"
 
-# After all rounds, while it learns.
+# After all rounds, during learning.
 LATE_AT=30 ab 21 optimizer.plugin=adamw,$late --rounds 3 --steps 2 --learn 40
 says said "learned  B diverges: its loss is not finite"
 
-# What a signal leaves: the verdict of the rounds that there are.
+# After a signal the verdict uses the finished rounds.
 rm -f steps
 LATE_LOG=steps "$weft" ab run.ini train.global_batch=2 device.threads=1 optimizer.plugin=$late \
     --vary optimizer.weight_decay=0,0.1 --within 0.001 --json >said 2>err &
@@ -116,26 +115,26 @@ case $status in
 esac
 says said '"stopped": true'
 says err "weft: stopping after this block; again to stop at once"
-grep -q '"why": "a signal came before"' said || grep -q '"why": "a signal came while' said || fail "what is not learned"
+grep -q '"why": "a signal arrived before"' said || grep -q '"why": "a signal arrived during' said || fail "what is not learned"
 
-# A call that does not come back: the end of the minutes ends it, and one signal does.
+# A call that does not return is ended by the time limit, and by one signal.
 HANG_AT=6 ab 1 optimizer.plugin=adamw,$late --steps 1 --learn 0 --minutes 0.001 plugins.call_seconds=0.5
-says err "weft ab: --minutes are over, in a call that does not come back: optimizer:late ("
+says err "weft ab: --minutes have passed in a call that does not return: optimizer:late ("
 says err "has been in its prepare for 0.5 s, in training, in arm optimizer.plugin=$late, in step "
 [ ! -s said ] || fail "something is told of what was not measured"
-rm -f err # a signal that came before the program is there would be nobody's
+rm -f err # a signal before the program starts would be lost
 HANG_AT=2 "$weft" ab run.ini train.global_batch=2 device.threads=1 optimizer.plugin=$late,adamw --minutes 100 \
     plugins.call_seconds=0.5 >said 2>err &
 pid=$!
 for _ in $(seq 600); do
-    ! grep -q "goes on; whoever needs" err || break
+    ! grep -q "goes on; other processes" err || break
     sleep 0.1
 done
 kill -TERM $pid
 status=0
 wait $pid || status=$?
 [ "$status" = 75 ] || fail "status $status after a signal in a call that hangs"
-says err "weft ab: stopped by a signal in a call that does not come back: optimizer:late ("
+says err "weft ab: stopped by a signal in a call that does not return: optimizer:late ("
 
 if has mpich; then
     LATE_AT=8 ab 22 optimizer.plugin=adamw,$late --rounds 3 --steps 2 --learn 0 --ranks 2 strategy.plugin=fsdp \

@@ -1,12 +1,11 @@
-/* What weft ab says of times whose truth is known: drifts, spikes and chance, and differences or none. */
+/* Verdicts of weft ab on simulated times with a known result: drifts, spikes and noise, with and without
+ * differences. */
 #include "suite.h"
 
 #include <math.h>
 #include <stdbool.h>
 
 #include "tools/ab/experiment.h"
-#include "tools/ab/outcome.h"
-#include "tools/ab/paired_losses.h"
 #include "tools/ab/verdict.h"
 
 enum { TRIALS = 1000, ROUNDS = 92 };
@@ -23,15 +22,15 @@ static double normal(void) {
     return sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
 }
 
-/* A machine: each block takes 1, times what these do to it. */
+/* A machine: each block takes 1, changed by these effects. */
 typedef struct machine {
     const char *name;
-    double jitter; /* of a block, as a share */
-    double drift;  /* from the first block to the last, as a share */
-    double spikes; /* of so many blocks the time doubles or more */
-    double walk;   /* each block's speed is the last one's, but for so much */
-    double skew;   /* a long tail: jitter that only makes slower */
-    double place;  /* what stands last in a round takes longer by so much: the machine has warmed up */
+    double jitter; /* relative noise of a block */
+    double drift;  /* relative change from the first block to the last */
+    double spikes; /* fraction of blocks with at least double the time */
+    double walk;   /* random walk of the speed between blocks */
+    double skew;   /* noise with a long tail that only slows down */
+    double place;  /* relative slowdown towards the end of a round, by warming up */
 } machine;
 
 static const machine machines[] = {
@@ -48,7 +47,7 @@ static double block(const machine *m, double truth, double part, double *speed, 
     return t * *speed;
 }
 
-/* Rounds until it is decided or there are no more. truth: the true ratio of B to A. */
+/* Runs rounds until the result is decided or the maximum is reached. truth: the true ratio of B to A. */
 static weft_ab_verdict trial(const machine *m, double truth, uint64_t seed) {
     static double times[3][WEFT_AB_MOST_ROUNDS];
     weft_ab_times all = {2, 0, times};
@@ -69,7 +68,7 @@ static weft_ab_verdict trial(const machine *m, double truth, uint64_t seed) {
     return verdict;
 }
 
-/* A winner who is none, or a bound on the difference that is below the true one. */
+/* True for a wrong winner, or a bound below the true difference. */
 static bool is_wrong(const weft_ab_verdict *verdict, double truth) {
     switch (verdict->answer) {
     case WEFT_AB_FASTER: return truth >= 1;
@@ -98,7 +97,7 @@ START_TEST(few_are_wrong) {
 }
 END_TEST
 
-/* What is plain is seen, and soon. */
+/* Large differences are detected early. */
 START_TEST(large_differences_are_found) {
     int found = 0, rounds = 0;
     state = 77;
@@ -112,7 +111,8 @@ START_TEST(large_differences_are_found) {
 }
 END_TEST
 
-/* What A beside itself says that so many rounds tell as likely as not is told, and a quarter of it is not. */
+/* The difference predicted at 50 % probability from A's blocks is detected about half of the time; a quarter of it is
+ * not. */
 START_TEST(what_can_be_told_is_foreseen) {
     static const double parts[] = {1, 0.25};
     const machine *m = &machines[_i];
@@ -142,12 +142,12 @@ START_TEST(few_rounds_tell_nothing) {
 END_TEST
 
 START_TEST(the_interval_is_that_of_the_sign_test) {
-    double values[] = {9, 1, 8, 2, 7, 3, 6, 4}; /* of 8, the ends miss with 2 / 256 */
+    double values[] = {9, 1, 8, 2, 7, 3, 6, 4}; /* of 8, the extremes miss with 2 / 256 */
     weft_median_interval at = weft_median_interval_of(values, 8, 0.01);
     ck_assert(at.bounded && at.low == 1 && at.high == 9 && at.median == 5);
     at = weft_median_interval_of(values, 8, 0.0078);
     ck_assert(!at.bounded && isinf(at.low) && isinf(at.high));
-    at = weft_median_interval_of(values, 8, 0.0704); /* the second ones: 2 * 9 / 256 = 0.0703 */
+    at = weft_median_interval_of(values, 8, 0.0704); /* the second values: 2 * 9 / 256 = 0.0703 */
     ck_assert(at.low == 2 && at.high == 8);
     at = weft_median_interval_of(values, 8, 0.0702);
     ck_assert(at.low == 1 && at.high == 9);
@@ -182,7 +182,7 @@ START_TEST(looks_come_less_and_less) {
 }
 END_TEST
 
-/* ---- what is learned ---- */
+/* ---- learning ---- */
 
 START_TEST(student_is_that_of_the_tables) {
     static const struct {
@@ -195,8 +195,8 @@ START_TEST(student_is_that_of_the_tables) {
 }
 END_TEST
 
-/* Losses of micro-batches of very different difficulty and size: the arms share the difficulty, and differ by chance
- * and by `truth` a target. */
+/* Losses of micro-batches of very different difficulty and size. The arms share the difficulty, and differ by noise and
+ * by `truth` per target. */
 static weft_paired_loss lesson(double truth, int n) {
     double a[64], b[64];
     int64_t targets[64];
@@ -220,7 +220,7 @@ START_TEST(the_true_loss_lies_within) {
             ck_assert(at.bounded);
             missed += truths[t] < at.low || truths[t] > at.high;
         }
-        /* 5 % of 1,000 come to more than 66 in one case of a hundred */
+        /* 5 % of 1,000 exceed 66 with 1 % probability */
         ck_assert_msg(missed <= 66, "%d micro-batches, %g: %d of %d miss it", n, truths[t], missed, (int)TRIALS);
         ck_assert_msg(missed >= TRIALS * 2 / 100, "%d micro-batches, %g: too wide, %d miss it", n, truths[t], missed);
     }

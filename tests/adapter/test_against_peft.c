@@ -1,6 +1,6 @@
-/* Adapters, one of them from outside the tree, held against peft, or torch where peft has none like it
- * (tests/golden/make_adapters.py): loss, mean logits, every gradient and ten clipped AdamW steps, from adapters that
- * begin at the oracle's numbers; and a prefix in generation, on the key-value cache. */
+/* Adapters, including an external one, against peft, or against torch for those that peft lacks
+ * (tests/golden/make_adapters.py): loss, mean logits, every gradient and ten clipped AdamW steps, from the oracle's
+ * initial values; and generation with a prefix and the key-value cache. */
 #include "adapter/adapter_save.h"
 #include "device_choice.h"
 #include "golden.h"
@@ -16,7 +16,7 @@
 
 enum { MOST_KEYS = 6 };
 
-static char outside[4200]; /* the key of one that is built against the SDK's headers alone (vera.c) */
+static char outside[4200]; /* overrides of the adapter built only against the SDK's headers (vera.c) */
 
 static const struct {
     const char *name, *base;
@@ -40,7 +40,7 @@ typedef struct bench {
     golden_engine g;
 } bench;
 
-/* Element 0 of a trained parameter in a region that mirrors the trained ones. */
+/* Returns element 0 of a trained parameter in a region laid out like the trained parameters. */
 static weft_ref mirrored(const weft_engine *engine, weft_ref region, const weft_parameter *p) {
     return weft_ref_at(region, weft_layout_offset(engine->plan.layout, p));
 }
@@ -114,7 +114,8 @@ START_TEST(loss_gradients_and_ten_steps) {
 }
 END_TEST
 
-/* Logits are a product with the last hidden states, and so are their means over places that have a target. */
+/* Logits are the product of the last hidden states with the head, and so are their means over positions with a
+ * target. */
 static void check_mean_logits(const bench *b, const double *mean, int64_t width) {
     const weft_declared *declared = b->g.engine->plan.declared;
     const int64_t vocabulary = declared->info.vocab_size, places = (int64_t)b->batch.rows * b->batch.length;
@@ -138,7 +139,7 @@ START_TEST(evaluation_gives_loss_and_logits) {
     weft_step_result result = {0};
     double *mean = NULL;
     open_bench(&b, _i);
-    ck_assert_msg(weft_hidden_create(&hidden, b.g.engine, &err) == WEFT_OK, "%s", err.text);
+    hidden = weft_hidden_create(b.g.engine);
     b.g.stepper->hidden = hidden;
     weft_hidden_begin(hidden);
     ck_assert_msg(weft_stepper_evaluate(b.g.stepper, &result, WEFT_SPLIT_VALIDATION, 0, &err) == WEFT_OK, "%s",
@@ -189,7 +190,7 @@ static void expect_same_tensors(const char *directory, const char *golden) {
     weft_safetensors_close(theirs);
 }
 
-/* Each key that is written has the value that PEFT writes, but for the base's path. */
+/* Each written key has PEFT's value, except the base's path. */
 static void expect_same_config(const char *directory, const char *golden) {
     char path[4200];
     json_t *ours = NULL, *theirs = NULL, *value = NULL;
@@ -206,7 +207,7 @@ static void expect_same_config(const char *directory, const char *golden) {
     json_decref(theirs);
 }
 
-/* What PEFT has saved is read, and saved again as it was. No key names the plugin: PEFT's own word for it does. */
+/* Files of PEFT are read, and saved again unchanged. PEFT's type selects the plugin, without a key. */
 START_TEST(files_are_those_of_peft) {
     char golden[4096], from[4200];
     const char *overrides[] = {"optimizer.plugin=adamw", from};
@@ -254,7 +255,7 @@ static weft_generator *open_generator(weft_run **run, int i, int64_t n_prompt, b
     return generator;
 }
 
-/* The logits behind a text that came at once, or a place at a time on the cache. */
+/* Logits after a text, processed in one pass or position by position with the cache. */
 START_TEST(a_prefix_stands_before_cached_places) {
     enum { PLACES = 7 };
     const int32_t text[PLACES] = {5, 17, 40, 3, 88, 21, 60};

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Directories that transformers saved packed by bitsandbytes: nf4, nf4 in several files of elements of 16 bits, nf4 whose
-# scales are not quantised as well, int8. An adapter is trained on them as they stand, under any strategy, asked and merged. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# Directories saved by transformers with bitsandbytes: nf4, nf4 in several files of 16-bit elements, nf4 with
+# unquantized scales, int8. An adapter is trained on them under any strategy, used for generation and merged.
+# ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -22,7 +23,7 @@ r = 4
 threads = 1
 INI
 sed -i 's/^path   = model/path   = base/; s/^start  = fresh/start  = weights/' run.ini
-take() { # take NAME: as the directory base
+take() { # take NAME: copies it to base
     rm -rf base
     cp -r "$WEFT_SOURCE/tests/golden/bitsandbytes-$1" base
     rm base/expected.safetensors
@@ -37,16 +38,16 @@ for name in nf4 storage nf4x64 int8; do
     losses $name | awk 'NR == 1 { first = $1 } { last = $1 } END { exit !(NR == 6 && last < first) }' ||
         failed "lora on $name learns nothing" $name/metrics.jsonl
     limit "$weft" train run.ini run.out=$name-asked model.base=$base >log 2>&1 || failed "$name, asked for" log
-    # The directory nf4 has a linear in numbers, which is packed where that is asked for.
+    # The directory nf4 has an unpacked linear, which model.base packs.
     [ $name = nf4 ] || same_tensors "$name, asked for" $name/model $name-asked/model
     refused "is stored in" "$weft" plan run.ini model.base=$other
     refused "asks to train" "$weft" plan run.ini train.trainable=all adapter.plugin=none
     prints "$weft" generate run.ini --adapter $name/model --prompt e2 --tokens 6
 
-    # As numbers, which is what merging gives, it says the same.
+    # Unpacked, as needed for merging, it has the same loss.
     with=$(loss run.ini adapter.from=$name/model adapter.plugin=lora)
     refused "--dtype" "$weft" merge base $name/model merged
-    # So it does where what is merged is no packed matrix: of nf4 o_proj is in numbers.
+    # Also if the merged matrix is not packed: o_proj of nf4 is unpacked.
     limit "$weft" train run.ini run.out=$name-plain train.steps=1 adapter.lora.targets=o_proj >log 2>&1 ||
         failed "lora on o_proj of $name" log
     refused "--dtype" "$weft" merge base $name-plain/model merged
@@ -56,7 +57,7 @@ for name in nf4 storage nf4x64 int8; do
     rm -rf merged
 done
 
-# A head of 4 bits is refused with what to do. It is a matrix of a layer by another name here.
+# A 4-bit head is rejected with a hint. Here a layer's matrix is renamed to it.
 take nf4x64
 sed -i 's/"tie_word_embeddings": true/"tie_word_embeddings": false/' base/config.json
 pad=$(printf '%24s' '')
@@ -64,13 +65,13 @@ LC_ALL=C sed -i "s/\"model.layers.0.self_attn.q_proj.weight\([^\"]*\)\":/\"lm_he
 refused "$dir/base: 'lm_head.weight' is stored in nf4x64" "$weft" plan run.ini
 says log 'llm_int8_skip_modules = ["lm_head"]'
 
-# A first configuration has an adapter, for nothing else of it could learn.
+# The first configuration of a packed model has an adapter, because no other parameter can be trained.
 take nf4
 prints "$weft" init base games.txt -o first.ini
 grep -A1 '^\[adapter\]' first.ini | grep -q '^plugin *= lora' || failed "init of a packed model has no adapter" first.ini
 limit "$weft" train first.ini --overwrite train.steps=2 >log 2>&1 || failed "train what init wrote" log
 
-# One result for all strategies.
+# Same result for all strategies.
 if [ -e "$WEFT_BUILD/tests/faults/weft-comm-ring.so" ]; then
     for name in nf4 nf4x64 int8; do
         take $name
@@ -79,7 +80,7 @@ if [ -e "$WEFT_BUILD/tests/faults/weft-comm-ring.so" ]; then
     done
 fi
 
-# What config.json says is held against the files.
+# config.json must agree with the files.
 take nf4
 refused "begins without any" "$weft" plan run.ini model.start=fresh
 sed 's/"quant_method": "bitsandbytes"/"quant_method": "awq"/' "$WEFT_SOURCE/tests/golden/bitsandbytes-nf4/config.json" >base/config.json

@@ -1,7 +1,7 @@
 #!/bin/sh
-# What a run with an adapter leaves and what is made of it: an adapter's directory of a few files, checkpoints without the
-# base, a resume on other ranks, evaluation and generation with it, several by name, another base, and a merged model.
-# ctest sets WEFT_BUILD and WEFT_SOURCE.
+# Files of a run with an adapter and their use: an adapter directory of a few files, checkpoints without the
+# base, a resume on other ranks, evaluation and generation, several adapters by name, another base, and a
+# merged model. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -19,14 +19,14 @@ lr     = 1e-2
 [device]
 threads = 1
 INI
-train() { # train argument...: a run, with its words in log
+train() { # train argument...: a run, with its output in log
     limit "$weft" train run.ini --overwrite "$@" >log 2>&1 || failed "train $*" log
 }
 same() { # same WHAT A B: the same file
     cmp -s "$2" "$3" || failed "$1: $2 and $3 differ"
 }
 
-# A base, whose head is tied to its embedding, and one that learned something else.
+# A base with tied head, and one with other training.
 train run.out=first train.steps=2 checkpoint.every=none
 mv first/model base
 cp run.ini fresh.ini
@@ -39,9 +39,9 @@ alpha   = 8
 named   = one:out/model, two:other/model
 INI
 
-# ---- what a run leaves
+# ---- files of a run
 
-# One that began fresh: base and adapter in one directory, which stands for both.
+# After a fresh start: base and adapter in one directory, which is usable as both.
 limit "$weft" train fresh.ini --overwrite run.out=both adapter.plugin=lora checkpoint.every=none >log 2>&1 || failed "a fresh base" log
 of_both="data.path=games.txt data.document=line data.context=32 data.validation=5"
 # shellcheck disable=SC2086 # words on purpose
@@ -55,7 +55,7 @@ refused "was made on other weights than those in $dir/base: set [model] path to 
 near "its base by itself" 1e-5 "$(loss both)" "$(loss plain.ini --adapter both/model model.path=both/model)"
 
 train run.out=out train.trainable=adapter,model.norm.weight adapter.targets=all-linear,embed_tokens
-# All bytes of the base count, also between both ends of a tensor and where the time of modification is set back.
+# The base's hash covers all bytes, also within a tensor and with a reset modification time.
 cp base/model.safetensors sound
 header=$(od -A n -t u8 -N 8 base/model.safetensors)
 touch -r base/model.safetensors time
@@ -66,7 +66,7 @@ refused "was made on other weights than those in $dir/base: set [model] path to 
 limit "$weft" train run.ini --resume run.out=out train.steps=7 train.trainable=adapter,model.norm.weight \
     adapter.targets=all-linear,embed_tokens >log 2>&1 && failed "a base with zeros was resumed" log
 says log "the base's weights"
-cat sound >base/model.safetensors # the same bytes at another time
+cat sound >base/model.safetensors # the same bytes with another time
 near "the base is back" 1e-9 "$(loss plain.ini --adapter out/model)" "$(loss plain.ini adapter.from=out/model)"
 ! grep -q '"base_files": ""' out/model/weft_adapter.json || failed "no state of the base's files" out/model/weft_adapter.json
 for file in adapter_config.json adapter_model.safetensors weft_adapter.json tokenizer.json; do
@@ -77,10 +77,10 @@ says out/model/adapter_config.json '"model.norm"'
 says out/checkpoints/step-6/state/exp_avg.safetensors 'q_proj.lora_A.weight'
 ! grep -qF 'q_proj.weight' out/checkpoints/step-6/state/exp_avg.safetensors || failed "states of what is frozen"
 train run.out=other run.seed=9 adapter.r=2 adapter.alpha=auto 'adapter.targets=*.q_proj' adapter.layers=0,2
-says other/model/adapter_config.json '"model.layers.2.self_attn.q_proj"' # not all of that name, so each by its path
+says other/model/adapter_config.json '"model.layers.2.self_attn.q_proj"' # not all modules of that name, so each by its path
 ! grep -qE '"q_proj"|layers.1' other/model/adapter_config.json || failed "modules that were left out" other/model/adapter_config.json
 
-# ---- it is read again
+# ---- reading
 
 with=$(loss run.ini --adapter out/model adapter.r=auto train.trainable=all)
 near "by name" 1e-9 "$with" "$(loss run.ini --adapter one)"
@@ -94,34 +94,37 @@ train run.out=again train.steps=1 optimizer.lr=0 checkpoint.every=none adapter.f
     train.trainable=adapter,model.norm.weight
 same "an adapter that was read and saved" out/model/adapter_model.safetensors again/model/adapter_model.safetensors
 
-# What was trained whole with it goes on with it, and nothing of it is lost.
+# Fully trained parameters of the adapter are trained further, and remain in it.
 train run.out=whole train.steps=1 optimizer.lr=0 checkpoint.every=none adapter.from=out/model
 same "an adapter that was read and saved, with what trainable = auto is" out/model/adapter_model.safetensors whole/model/adapter_model.safetensors
 says whole/model/adapter_config.json '"model.norm"'
-lost="'model.norm.weight' was trained whole with the adapter, and [train] trainable leaves it out, so that what this run saves would lack it: name it there, as adapter, model.norm.weight"
+lost="'model.norm.weight' was trained completely with the adapter, and [train] trainable does not contain it, so that the files of this run would lack it. Fix: [train] trainable = adapter, model.norm.weight"
 refused "$dir/out/model: $lost" "$weft" train run.ini --overwrite run.out=lost adapter.from=out/model train.trainable=adapter
 refused "$dir/out/checkpoints/step-6: $lost" "$weft" train run.ini --resume run.out=out train.steps=8 adapter.targets=all-linear,embed_tokens
 near "it may be left out where nothing is saved" 1e-9 "$with" "$(loss run.ini --adapter one train.trainable=adapter)"
 
-# ---- what does not fit is told
+# ---- mismatches
 
 refused "[adapter] use = three is no name of an adapter; [adapter] named has one, two" "$weft" eval run.ini --adapter three
 refused "[adapter] named = one:out/model,two:other/model,one:base has two directories by the name one: give each a name of its own" \
     "$weft" eval run.ini --adapter two adapter.named=one:out/model,two:other/model,one:base
-refused "[adapter] r is another than $dir/out/model/adapter_config.json has" "$weft" eval run.ini --adapter one adapter.r=3
+refused "[adapter] r differs from the value in $dir/out/model/adapter_config.json" "$weft" eval run.ini --adapter one adapter.r=3
 refused "[adapter] from = base cannot be used: $dir/base/adapter_config.json: cannot be opened" "$weft" eval run.ini adapter.from=base
 limit "$weft" train plain.ini --overwrite run.out=changed train.steps=3 checkpoint.every=none >log 2>&1 || failed "another base" log
 refused "was made on other weights than those in $dir/changed/model: set [model] path to its base, or any_base = yes" \
     "$weft" eval run.ini --adapter one model.path=changed/model
 limit "$weft" eval run.ini --adapter one model.path=changed/model adapter.any_base=yes >log 2>&1 || failed "any base" log
-refused "where no adapter_config.json lies: a run leaves its adapter in its directory's model/" "$weft" merge base out merged
+refused "which has no adapter_config.json: a run writes its adapter to its directory's model/" "$weft" merge base out merged
+refused "ADAPTER = nowhere ($dir/nowhere): No such file or directory" "$weft" merge base nowhere merged
+refused "BASE = nowhere ($dir/nowhere): No such file or directory" "$weft" merge nowhere out/model merged
+refused "[adapter] from = nowhere ($dir/nowhere): No such file or directory" "$weft" eval plain.ini adapter.from=nowhere
 sed 's/"r": 4/"r": 5/' out/model/adapter_config.json >config.json
 cp -r out/model wrong
 mv config.json wrong/adapter_config.json
 refused "is (4, 521), and this model with this adapter needs (5, 521): the adapter was made for another base" "$weft" eval run.ini adapter.r=auto --adapter wrong
 sed 's/"use_dora": false/"use_dora": true/' out/model/adapter_config.json >wrong/adapter_config.json
 refused "dora = yes, and 'model.embed_tokens' is an embedding" "$weft" eval run.ini --adapter wrong
-# A flag is what Python takes it for: 1 and a text are true.
+# Flags are evaluated as in Python: 1 and a non-empty string are true.
 sed 's/"use_dora": false/"use_dora": 1/' out/model/adapter_config.json >wrong/adapter_config.json
 refused "dora = yes, and 'model.embed_tokens' is an embedding" "$weft" eval run.ini --adapter wrong
 sed 's/"use_rslora": false/"use_rslora": true/' out/model/adapter_config.json >wrong/adapter_config.json
@@ -132,15 +135,16 @@ near "use_rslora as a text" 1e-9 "$stabilised" "$(loss run.ini --adapter wrong)"
 sed 's/"use_rslora": false/"use_rslora": 0/' out/model/adapter_config.json >wrong/adapter_config.json
 near "use_rslora that is 0" 1e-9 "$with" "$(loss run.ini --adapter wrong)"
 
-# Which modules, by both keys, by a key that is not the file's, and by what PEFT's file alone can say.
-refused "[adapter] regex and targets both say which modules are adapted: take one of them out" \
+# Module selection: by both keys, by a key that disagrees with the file, and by rules that only PEFT's file
+# can express.
+refused "[adapter] regex and targets both select modules" \
     "$weft" plan run.ini 'adapter.regex=.*q_proj' adapter.targets=q_proj
-refused "[adapter] targets or layers choose other modules than $dir/out/model/adapter_config.json has, which is continued" \
+refused "[adapter] targets or layers select other modules than $dir/out/model/adapter_config.json, which is continued" \
     "$weft" eval run.ini --adapter one adapter.targets=q_proj
-refused "[adapter] targets or layers choose other modules than" "$weft" eval run.ini --adapter one adapter.layers=0,1
-refused "[adapter] regex or layers choose other modules than" "$weft" eval run.ini --adapter one 'adapter.regex=.*q_proj'
+refused "[adapter] targets or layers select other modules than" "$weft" eval run.ini --adapter one adapter.layers=0,1
+refused "[adapter] regex or layers select other modules than" "$weft" eval run.ini --adapter one 'adapter.regex=.*q_proj'
 near "the same modules by a key" 1e-9 "$with" "$(loss run.ini --adapter one adapter.targets=embed_tokens,all-linear)"
-their() { # their SED: wrong/adapter_config.json is that of out/model, changed so
+their() { # their SED: wrong/adapter_config.json is that of out/model with this change
     sed "$1" out/model/adapter_config.json >wrong/adapter_config.json
     ! cmp -s out/model/adapter_config.json wrong/adapter_config.json || failed "sed $1 changes nothing" wrong/adapter_config.json
 }
@@ -149,27 +153,41 @@ cp -r model untied
 mv config.json untied/config.json
 for tied in model untied; do
     their 's/"q_proj"/"q_proj", "lm_head"/'
-    refused "$dir/wrong/adapter_config.json: target_modules has 'lm_head', which makes the logits, and this adapter changes no head here: have PEFT merge it" \
+    refused "$dir/wrong/adapter_config.json: target_modules has 'lm_head'" \
         "$weft" plan fresh.ini model.path=$tied adapter.from=wrong
-    refused "[adapter] targets has 'lm_head', which makes the logits; no adapter stands there: take it out, or train it whole" \
+    refused "[adapter] targets has 'lm_head'" \
         "$weft" plan fresh.ini model.path=$tied adapter.plugin=lora adapter.targets=q_proj,lm_head
 done
 their 's/"LORA"/"TRAINABLE_TOKENS"/'
 rm wrong/weft_adapter.json
-refused "[adapter] from = wrong is an adapter of a kind that cannot be used, as its files say: there is no adapter plugin \"trainable-tokens\"" \
+refused "[adapter] from = wrong is an adapter of a kind that cannot be used: there is no adapter plugin \"trainable-tokens\"" \
     "$weft" eval plain.ini adapter.from=wrong
 their 's/"bias": "none"/"bias": "none", "trainable_token_indices": [1, 2]/'
-refused "$dir/wrong/adapter_config.json: trainable_token_indices trains rows of an embedding alone, and here a table is trained whole or not at all: have PEFT merge it" \
+refused "$dir/wrong/adapter_config.json: trainable_token_indices = [1,2]: " \
     "$weft" eval run.ini adapter.from=wrong
 their 's/"q_proj"/"q_proj", "query_key_value"/'
 near "a name that other models have" 1e-9 "$with" "$(loss run.ini adapter.from=wrong)"
 their 's/"q_proj"/"q_proj", "norm"/'
 near "a module that is trained whole is not adapted as well" 1e-9 "$with" "$(loss run.ini adapter.from=wrong)"
 # modules_to_save: each name has its tensors in the file.
-for name in model.embed_tokens lm_head mlp nrm; do
+for name in model.embed_tokens lm_head mlp nrm score; do
     their "s/\"model.norm\"/\"model.norm\", \"$name\"/"
-    refused "$dir/wrong/adapter_config.json: modules_to_save has '$name'" "$weft" eval run.ini adapter.from=wrong train.trainable=adapter
+    for trained in adapter auto; do
+        refused "$dir/wrong/adapter_config.json: modules_to_save = \"$name\": " "$weft" eval run.ini adapter.from=wrong train.trainable=$trained
+    done
 done
+# Values that PEFT does not write.
+for given in 'target_modules [1,"q_proj"]' 'r "4"' 'lora_alpha 0' 'lora_dropout "x"' 'lora_dropout 1.5' 'fan_in_fan_out true' \
+    'layers_to_transform [7]' 'layers_to_transform [0,-1]' 'layers_to_transform "x"' 'layers_to_transform [0.5]' \
+    'layers_pattern 3' 'modules_to_save "norm"' 'modules_to_save [1]'; do
+    key=${given%% *} value=${given#* }
+    their "1s/{/{\"$key\": $value,/; /^ *\"$key\": \\[\$/,/\\]/d; /^ *\"$key\": /d"
+    says wrong/adapter_config.json "\"$key\": $value,"
+    refused "$dir/wrong/adapter_config.json: $key " "$weft" eval run.ini adapter.from=wrong train.trainable=adapter
+    [ "$key" = modules_to_save ] || says log ": $key = $value: "
+done
+their 's/"layers_to_transform": null/"layers_to_transform": []/'
+near "no list of layers" 1e-9 "$with" "$(loss run.ini adapter.from=wrong)"
 # Keys that PEFT has and Weft does not implement, known or not, and what says nothing.
 for value in true 1 '"x"' '[0]' '{"a": 1}'; do
     for key in kasa_config use_newthing; do
@@ -196,7 +214,7 @@ refused "$dir/wrong/adapter_config.json: target_modules has 'lm_head'" "$weft" p
 their '/"target_modules": \[/,/\]/c "target_modules": "(",'
 refused "$dir/wrong/adapter_config.json: target_modules '(' is no regular expression" "$weft" eval run.ini adapter.from=wrong
 
-# ---- ranks and alphas of single modules, and modules that are left out
+# ---- ranks and alphas of single modules, and excluded modules
 
 sed '/^alpha   = /,$d' run.ini >ranks.ini
 cat >>ranks.ini <<'INI'
@@ -205,13 +223,13 @@ rank_pattern    = layers.0.self_attn.q_proj:1, *.q_proj:5, up_proj:3
 alpha_pattern   = *.1.*:3, q_proj:2.5
 exclude         = k_proj, layers.2.mlp.down_proj
 INI
-ranked() { # ranked argument...: a run of ranks.ini, with its words in log
+ranked() { # ranked argument...: a run of ranks.ini, with its output in log
     limit "$weft" train ranks.ini --overwrite "$@" >log 2>&1 || failed "train ranks.ini $*" log
 }
 ranked run.out=ranked
 config=ranked/model/adapter_config.json
 tr -d ' \n' <$config >written
-# By the names that say it, else by paths: what PEFT makes of it does not depend on an order.
+# Written as names if they suffice, else as paths; the result in PEFT does not depend on an order.
 for text in '"rank_pattern":{"model.layers.0.self_attn.q_proj":1,"model.layers.1.self_attn.q_proj":5,"model.layers.2.self_attn.q_proj":5,"up_proj":3}' \
     '"model.layers.1.self_attn.v_proj":3.0' '"model.layers.0.self_attn.q_proj":2.5' '"exclude_modules":null' '"r":4'; do
     says written "$text"
@@ -238,34 +256,40 @@ limit "$weft" merge base ranked/model merged >log 2>&1 || failed "merge with ran
 near "a merged model, with ranks" 1e-5 "$with_ranks" "$(loss plain.ini model.path=merged)"
 rm -rf merged
 
-# A rank is the same one wherever it stands: what begins, by which factor, and what is learned.
+# A rank has the same effect in each key: initial values, factor, and learning.
 for rank in adapter.r=2 adapter.rank_pattern=q_proj:2; do
     train run.out="${rank#*.}" train.steps=2 checkpoint.every=none adapter.targets=q_proj adapter.init=gaussian $rank
 done
 same "a rank of all, and of each" r=2/model/adapter_model.safetensors rank_pattern=q_proj:2/model/adapter_model.safetensors
 
-# What says otherwise is refused, and what comes to the same is not.
-refused "[adapter] rank_pattern is another than $dir/$config has: an adapter that is continued is what it was" \
+# Contradicting values are rejected, equivalent ones are not.
+refused "[adapter] rank_pattern differs from the value in $dir/$config" \
     "$weft" eval ranks.ini adapter.from=ranked/model adapter.rank_pattern=q_proj:5,up_proj:3
-refused "[adapter] rank_pattern is another than" "$weft" eval ranks.ini adapter.from=ranked/model adapter.rank_pattern=none
-refused "[adapter] alpha_pattern is another than" "$weft" eval ranks.ini adapter.from=ranked/model adapter.alpha_pattern=q_proj:2.5
-refused "[adapter] rank_pattern is another than $dir/out/model/adapter_config.json has" \
+refused "[adapter] rank_pattern differs from the value in" "$weft" eval ranks.ini adapter.from=ranked/model adapter.rank_pattern=none
+refused "[adapter] alpha_pattern differs from the value in" "$weft" eval ranks.ini adapter.from=ranked/model adapter.alpha_pattern=q_proj:2.5
+refused "[adapter] rank_pattern differs from the value in $dir/out/model/adapter_config.json" \
     "$weft" eval run.ini --adapter one adapter.rank_pattern=q_proj:5
 near "a rank that all have" 1e-9 "$with" "$(loss run.ini --adapter one adapter.rank_pattern=q_proj:4 adapter.alpha_pattern=none)"
-refused "[adapter] targets or layers or exclude choose other modules than $dir/$config has, which is continued" \
+refused "[adapter] targets or layers or exclude select other modules than $dir/$config, which is continued" \
     "$weft" eval ranks.ini adapter.from=ranked/model adapter.targets=all-linear adapter.exclude=k_proj
-refused "[adapter] targets or layers or exclude choose other modules" "$weft" eval run.ini --adapter one adapter.exclude=q_proj
+refused "[adapter] targets or layers or exclude select other modules" "$weft" eval run.ini --adapter one adapter.exclude=q_proj
 
-# As PEFT's files say it: the first key that means a module holds, what means none is refused, and a head that is left out is not.
+# In PEFT's files the first key that matches a module holds. A key that matches no adapted module is refused, and a head
+# that is left out is not.
 for key in rank_pattern alpha_pattern; do
     their "s/\"$key\": {}/\"$key\": {\"q_proj\": 4, \"k_prj\": 8}/"
     refused "$dir/wrong/adapter_config.json: $key has 'k_prj'" "$weft" eval plain.ini adapter.from=wrong
+    for entry in 'norm|lm_head' lm_head self_attn; do
+        their "s/\"$key\": {}/\"$key\": {\"q_proj\": 4, \"$entry\": 8}/"
+        refused "$dir/wrong/adapter_config.json: $key has '$entry'" "$weft" eval plain.ini adapter.from=wrong
+    done
+    their "s/\"$key\": {}/\"$key\": {\"q_proj\": 4, \"embed_tokens\": 8}/; /^ *\"embed_tokens\",*\$/d"
+    refused "$dir/wrong/adapter_config.json: $key has 'embed_tokens', which matches modules without an adapter" \
+        "$weft" eval plain.ini adapter.from=wrong
 done
-their 's/"alpha_pattern": {}/"alpha_pattern": {"norm|lm_head": 8}/'
-near "a pattern of modules that are not adapted" 1e-9 "$with" "$(loss plain.ini adapter.from=wrong)"
-their 's/"rank_pattern": {}/"rank_pattern": {"lm_head": 9, "mlp.*|q_proj": 4}/; s/"r": 4/"r": 7/; s/"alpha_pattern": {}/"alpha_pattern": {"layers\\\\.[12]\\\\..*": 8}/'
+their 's/"rank_pattern": {}/"rank_pattern": {"mlp.*|q_proj": 4}/; s/"r": 4/"r": 7/; s/"alpha_pattern": {}/"alpha_pattern": {"layers\\\\.[12]\\\\..*": 8}/'
 refused "is (4, 521), and this model with this adapter needs (7, 521): the adapter was made for another base" "$weft" eval plain.ini adapter.from=wrong
-their 's/"rank_pattern": {}/"rank_pattern": {"lm_head": 9, "(mlp|self_attn|model).*": 4}/; s/"r": 4/"r": 7/; s/"alpha_pattern": {}/"alpha_pattern": {"layers\\\\.[12]\\\\..*": 8}/'
+their 's/"rank_pattern": {}/"rank_pattern": {"(mlp|self_attn|model).*": 4}/; s/"r": 4/"r": 7/; s/"alpha_pattern": {}/"alpha_pattern": {"layers\\\\.[12]\\\\..*": 8}/'
 near "ranks of a file" 1e-9 "$with" "$(loss plain.ini adapter.from=wrong)"
 their 's/"alpha_pattern": {}/"alpha_pattern": {"layers\\\\.[12]\\\\..*": 9}/'
 [ "$with" != "$(loss plain.ini adapter.from=wrong)" ] || failed "alphas of a file change nothing" log
@@ -273,28 +297,28 @@ their 's/"exclude_modules": null/"exclude_modules": ["lm_head", "mlp"]/; s/"q_pr
 near "a head that is left out" 1e-9 "$with" "$(loss plain.ini adapter.from=wrong)"
 their '/"exclude_modules": null/d; /"target_modules": \[/,/\]/c "target_modules": ".*", "exclude_modules": ".*(head|norm|self_attn|mlp)",'
 near "an expression of all" 1e-9 "$with" "$(loss plain.ini adapter.from=wrong)"
-# an adapter's files are strict JSON, whoever reads them first
+# An adapter's files are strict JSON, for every reader.
 their 's/"r": 4,/"r": 4,,/'
 refused "wrong/adapter_config.json:" "$weft" eval plain.ini adapter.from=wrong
 refused ": is not JSON" "$weft" eval plain.ini adapter.from=wrong adapter.plugin=lora
 their 's/"r": 4,/"r": 4, "r": 5,/'
 refused "duplicate object key" "$weft" eval plain.ini adapter.from=wrong adapter.plugin=lora
 their 's/"exclude_modules": null/"exclude_modules": ".*"/'
-refused "$dir/wrong/adapter_config.json: exclude_modules = .* leaves out every module that target_modules = " "$weft" eval plain.ini adapter.from=wrong
+refused "$dir/wrong/adapter_config.json: exclude_modules = .* excludes every module that target_modules = " "$weft" eval plain.ini adapter.from=wrong
 their 's/"exclude_modules": null/"exclude_modules": ".*[[:alpha:]]"/'
-refused "$dir/wrong/adapter_config.json: exclude_modules '.*[[:alpha:]]' has '[[:alpha:]]', which Python's re" "$weft" eval plain.ini adapter.from=wrong
+refused "$dir/wrong/adapter_config.json: exclude_modules '.*[[:alpha:]]' contains '[[:alpha:]]', which Python's re" "$weft" eval plain.ini adapter.from=wrong
 their 's/"exclude_modules": null/"exclude_modules": [7]/'
-refused "$dir/wrong/adapter_config.json: exclude_modules is neither a list of names nor one expression" "$weft" eval plain.ini adapter.from=wrong
+refused "$dir/wrong/adapter_config.json: exclude_modules = " "$weft" eval plain.ini adapter.from=wrong
 their 's/"rank_pattern": {}/"rank_pattern": {"q_proj": 0.5}/'
-refused "$dir/wrong/adapter_config.json: rank_pattern gives 'q_proj' no rank: it is a whole number from 1 to 65536" "$weft" eval plain.ini adapter.from=wrong
+refused "$dir/wrong/adapter_config.json: rank_pattern sets 'q_proj' to an invalid rank" "$weft" eval plain.ini adapter.from=wrong
 their 's/"alpha_pattern": {}/"alpha_pattern": {"q_proj": -1}/'
-refused "$dir/wrong/adapter_config.json: alpha_pattern gives 'q_proj' no alpha: it is a number above 0" "$weft" eval plain.ini adapter.from=wrong
+refused "$dir/wrong/adapter_config.json: alpha_pattern sets 'q_proj' to an invalid alpha" "$weft" eval plain.ini adapter.from=wrong
 their 's/"rank_pattern": {}/"rank_pattern": {"q_proj{,2}": 4}/'
-refused "$dir/wrong/adapter_config.json: rank_pattern 'q_proj{,2}' has '{,2}', which Python's re" "$weft" eval plain.ini adapter.from=wrong
+refused "$dir/wrong/adapter_config.json: rank_pattern 'q_proj{,2}' contains '{,2}', which Python's re" "$weft" eval plain.ini adapter.from=wrong
 their '/"target_modules": \[/,/\]/c "target_modules": "\\\\Q.*",'
-refused "$dir/wrong/adapter_config.json: target_modules '\Q.*' has '\Q.*', which Python's re" "$weft" eval plain.ini adapter.from=wrong
+refused "$dir/wrong/adapter_config.json: target_modules '\Q.*' contains '\Q.*', which Python's re" "$weft" eval plain.ini adapter.from=wrong
 
-# ---- merged
+# ---- merging
 
 refused "'model.embed_tokens' is tied to the head" "$weft" merge base out/model merged
 [ ! -e merged ] || failed "a refused merge left something"
@@ -314,21 +338,21 @@ refused "plain/model was made on other weights than those in changed/model: name
     "$weft" merge changed/model plain/model never
 limit "$weft" merge changed/model plain/model any --any-base >log 2>&1 || failed "merge on any base" log
 refused "--dtype is 'nf4'; it is fp32, bf16 or fp16" "$weft" merge base plain/model never --dtype nf4
-refused "merged is there already" "$weft" merge base plain/model merged
+refused "merged exists already" "$weft" merge base plain/model merged
 
-# What is no number, or becomes none, is told by its tensor, and nothing is left.
-last() { # last DIRECTORY FILE BYTES: the last number of DIRECTORY/FILE
+# Non-finite values, also after merging, are reported with the tensor, and no file remains.
+last() { # last DIRECTORY FILE BYTES: replaces the last number of DIRECTORY/FILE
     printf "$3" | dd of="$1/$2" bs=1 seek=$(($(wc -c <"$1/$2") - 4)) conv=notrunc 2>/dev/null
 }
 for bytes in '\000\000\300\177 NaN' '\000\000\200\177 infinity'; do
     rm -rf bad
     cp -r plain/model bad
     last bad adapter_model.safetensors "${bytes% *}"
-    refused "bad: 'model.layers.2.mlp.down_proj.lora_B.weight' has ${bytes#* } among its numbers: the run that made the adapter went wrong" \
+    refused "bad: 'model.layers.2.mlp.down_proj.lora_B.weight' contains ${bytes#* }" \
         "$weft" merge base bad never
 done
 last bad adapter_model.safetensors '\040\274\276\114' # 1e8
-refused "which fp16 cannot hold: say --dtype bf16" "$weft" merge base bad never --dtype fp16
+refused "which fp16 cannot represent. Fix: --dtype bf16" "$weft" merge base bad never --dtype fp16
 says log "'model.layers.2.mlp.down_proj.weight' has "
 says log " in row 39, column "
 [ "$(ls -d never* .never* 2>/dev/null)" = "" ] || failed "a refused merge left something"
@@ -341,7 +365,7 @@ rm bad/weft_adapter.json
 refused "'model.norm.weight' would have NaN in element 39, which is no number: the base in" \
     "$weft" merge nobase bad never --dtype bf16
 
-# ---- with a token that was added: its row, and a tokenizer that has it
+# ---- with an added token: its row, and a tokenizer that contains it
 
 sed 's/"vocab_size": 521/"vocab_size": 512/' model/config.json >config.json
 cp -r model narrower
@@ -359,8 +383,19 @@ for rows in mean trained; do
     rm -rf grown
 done
 says token/model/adapter_config.json '"ensure_weight_tying": true'
+# Vocabularies with the piece "\u0000", whose added tokens are compared.
+train run.out=token model.path=exact/model 'tokenizer.add=<x>' train.trainable=adapter,*norm.weight checkpoint.every=none
+for name in exact token; do
+    sed -i 's/"Ā"/"\\u0000"/' $name/model/tokenizer.json
+    says $name/model/tokenizer.json '"\u0000"'
+done
+refused "was made with tokens that this run's tokenizer does not have: set [tokenizer] add = <x>" \
+    "$weft" eval plain.ini model.path=exact/model adapter.from=token/model
+limit "$weft" merge exact/model token/model grown >log 2>&1 || failed "merge with a piece of NUL" log
+says grown/config.json '"vocab_size": 513'
+says grown/tokenizer.json '"<x>"'
 
-# ---- other ranks: the same bytes, also after a resume on fewer and fewer
+# ---- other ranks: the same bytes, also after resumes on fewer ranks
 
 has mpich || exit $((failures > 0))
 many="comm.plugin=mpi-mpich strategy.plugin=fsdp"

@@ -1,5 +1,5 @@
-/* `weft merge` streams: what it holds does not grow with the base. A base of four files is merged, and at no time is as
- * much as one of them held beyond what merging next to nothing takes. */
+/* `weft merge` streams: its memory does not grow with the base. Merging a base of four files needs less than one file's
+ * size beyond the memory of a minimal merge. */
 #include "base/safetensors.h"
 #include "scratch.h"
 #include "suite.h"
@@ -25,7 +25,7 @@ typedef struct files {
     FILE *index;
 } files;
 
-/* NAME in a directory; one at a time. */
+/* Returns the path of NAME in a directory; one result is valid at a time. */
 static const char *in(const char *directory, const char *name) {
     static char path[512];
     (void)snprintf(path, sizeof path, "%s/%s", directory, name);
@@ -41,7 +41,7 @@ static void add(files *self, int64_t rows, int64_t columns, const char *format, 
     self->n++;
 }
 
-/* Numbers of no use, which nothing looks at. Gives the file's bytes. */
+/* Writes arbitrary numbers. Returns the file's size. */
 static int64_t write_file(files *self, const char *name) {
     weft_error err = WEFT_ERROR_INIT;
     weft_tensor_writer *writer = NULL;
@@ -91,7 +91,7 @@ static void write_config(const char *directory, sizes s) {
     write_text(in(directory, "config.json"), text);
 }
 
-/* Gives the bytes of its largest file. */
+/* Returns the size of its largest file. */
 static int64_t write_base(const char *directory, sizes s) {
     files self = {.directory = directory};
     char name[64];
@@ -126,7 +126,7 @@ static void write_adapter(const char *directory, sizes s) {
                "{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 4, \"target_modules\": [\"down_proj\"]}");
 }
 
-/* Bytes that it held at most. */
+/* Returns the peak memory. */
 static int64_t merge(const char *base, const char *adapter, const char *out, const char *dtype) {
     struct rusage usage;
     char program[4096];

@@ -1,5 +1,5 @@
-/* Which modules are meant by rank_pattern, alpha_pattern and exclude: those of PEFT's files as PEFT means them
- * (tests/golden/make_peft_patterns.py), those of keys as `targets` names them; and each sentence for what cannot be. */
+/* Module patterns in rank_pattern, alpha_pattern and exclude. Those in PEFT's files have PEFT's meaning
+ * (tests/golden/make_peft_patterns.py); those in keys have the meaning of `targets`. Also tests the error messages. */
 #include "common/expression.h"
 #include "common/targets.h"
 #include "golden.h"
@@ -9,7 +9,7 @@
 enum { MOST_SITES = 64, KINDS = 1u << WEFT_SITE_LINEAR | 1u << WEFT_SITE_EMBEDDING };
 static const char *const source = "there/adapter_config.json";
 
-/* A model of these paths; a chosen weight is never read. */
+/* A model with these paths; chosen weights are never read. */
 typedef struct rig {
     weft_site sites[MOST_SITES];
     weft_adapter_job job;
@@ -44,7 +44,7 @@ static void open_small(rig *self) {
     self->chosen[0] = self->chosen[7] = 0;
 }
 
-/* ---- as PEFT ---- */
+/* ---- PEFT's patterns ---- */
 
 static json_t *open_golden(void) {
     char path[4096];
@@ -62,7 +62,7 @@ static void open_paths(rig *self, const json_t *golden) {
     for (size_t i = 0; i < json_array_size(paths); i++) add_site(self, json_string_value(json_array_get(paths, i)));
 }
 
-/* An entry that means no path is refused by its text; without such entries the ranks are those of PEFT. */
+/* An entry that matches no path is rejected; without such entries the ranks equal PEFT's. */
 static int refuse_unmet(rig *self, json_t *row) {
     const json_t *unmet = json_object_get(row, "unmet");
     json_t *object = json_object_get(row, "pattern");
@@ -109,7 +109,7 @@ START_TEST(ranks_as_peft_gives_them) {
 }
 END_TEST
 
-/* "a,b" of a list. */
+/* Returns "a,b" for a list. */
 static char *join(const json_t *list) {
     char all[512] = "";
     for (size_t i = 0; i < json_array_size(list); i++) {
@@ -143,7 +143,7 @@ START_TEST(modules_left_out_as_peft_leaves_them) {
 }
 END_TEST
 
-/* What Python's re has and PCRE2 has not, what PCRE2 alone has, and what each reads in its own way. */
+/* Syntax of Python's re that PCRE2 lacks, syntax only in PCRE2, and syntax with different meanings. */
 static const char *const differing[] = {"[[:alpha:]]+", "a{,3}",     "a{ 1}",    "\\h",     "\\Kq",    "\\Qq",
                                         "\\pL",         "\\x5",      "\\v",      "\\u0071", "\\10",    "\\07",
                                         "[\\1]",        "(*F)",      "(?R)",     "(?1)",    "(?<n>q)", "(?|q|k)",
@@ -155,18 +155,18 @@ START_TEST(what_is_read_otherwise_is_refused) {
     expression *mine = expression_open("(?|q|k)\\h?", EXPRESSION_WHOLE, false, &why);
     for (size_t i = 0; i < sizeof differing / sizeof *differing; i++) {
         ck_assert_msg(expression_open(differing[i], EXPRESSION_WHOLE, true, &why) == NULL, "%s", differing[i]);
-        ck_assert_msg(strstr(why.text, "which Python's re, whose expression it is, reads otherwise") != NULL, "%s: %s",
-                      differing[i], why.text);
+        ck_assert_msg(strstr(why.text, "which Python's re treats differently") != NULL, "%s: %s", differing[i],
+                      why.text);
     }
     ck_assert_ptr_null(expression_open("(?i)q_proj", EXPRESSION_END, true, &why));
     ck_assert_ptr_null(expression_open("(q_proj", EXPRESSION_END, true, &why));
     ck_assert_ptr_nonnull(strstr(why.text, "is no regular expression: missing closing parenthesis"));
-    ck_assert_int_eq(expression_fits(mine, "k"), 1); /* of a key: PCRE2 */
+    ck_assert_int_eq(expression_fits(mine, "k"), 1); /* in a key: PCRE2 */
     expression_close(mine);
 }
 END_TEST
 
-/* A repetition of repetitions has no end in PCRE2's steps: that is no "does not match". */
+/* A nested repetition exceeds PCRE2's step limit, which differs from "does not match". */
 START_TEST(expressions_without_end) {
     rig self;
     weft_error err = WEFT_ERROR_INIT;
@@ -176,13 +176,13 @@ START_TEST(expressions_without_end) {
     self.sites[1].path = "model.a_module_whose_name_is_so_long_that_its_parts_can_be_cut_in_many_ways_without_an_end";
     ck_assert_int_eq(patterns_of_file(&found, PATTERN_RANK, object, source, &err), WEFT_OK);
     ck_assert_int_eq(patterns_give(&found, &self.job, self.chosen, self.values, &err), WEFT_E_DATA);
-    ck_assert_msg(strstr(err.text, "takes too many steps to be held against a path") != NULL, "%s", err.text);
+    ck_assert_msg(strstr(err.text, "needs too many steps to be compared with a path") != NULL, "%s", err.text);
     patterns_free(&found);
     json_decref(object);
 }
 END_TEST
 
-/* ---- of keys ---- */
+/* ---- patterns in keys ---- */
 
 START_TEST(entries_of_a_key) {
     rig self;
@@ -214,27 +214,27 @@ END_TEST
 static const struct {
     pattern_sort sort;
     const char *text, *says;
-} refusals[] = {
-    {PATTERN_RANK, "q_proj",
-     "rank_pattern has 'q_proj', which is no module and its rank: an entry is a name or pattern"},
-    {PATTERN_RANK, ":4", "rank_pattern has ':4', which is no module and its rank"},
-    {PATTERN_RANK, "q_proj:", "rank_pattern has 'q_proj:', whose rank is '': it is a whole number from 1 to 65536"},
-    {PATTERN_RANK, "q_proj:0", "rank_pattern has 'q_proj:0', whose rank is '0': it is a whole number from 1 to 65536"},
-    {PATTERN_RANK, "q_proj:-3", "whose rank is '-3'"},
-    {PATTERN_RANK, "q_proj:2.5", "whose rank is '2.5'"},
-    {PATTERN_RANK, "q_proj:65537", "whose rank is '65537'"},
-    {PATTERN_RANK, "q_proj:4x", "whose rank is '4x'"},
-    {PATTERN_RANK, "q_proj:nan", "whose rank is 'nan'"},
-    {PATTERN_ALPHA, "q_proj:0", "alpha_pattern has 'q_proj:0', whose alpha is '0': it is a number above 0"},
-    {PATTERN_ALPHA, "q_proj:inf", "whose alpha is 'inf'"},
-    {PATTERN_ALPHA, "q_proj:1e999", "whose alpha is '1e999'"},
-    {PATTERN_RANK, "q_proj:4,v_proj:2,q_proj:8", "rank_pattern has 'q_proj' twice, and a module has one rank"},
-    {PATTERN_RANK, "q_prj:4",
-     "rank_pattern has 'q_prj', which is none of the modules that are adapted; the nearest is q_proj. Adapted are "
-     "q_proj, v_proj, up_proj; allowed are names"},
-    {PATTERN_RANK, "embed_tokens:4", "'embed_tokens', which is none of the modules that are adapted"},
-    {PATTERN_ALPHA, "*:4,q_proj:8",
-     "alpha_pattern has 'q_proj', and each module that it means has its alpha by an entry before it"}};
+} refusals[] = {{PATTERN_RANK, "q_proj",
+                 "rank_pattern has 'q_proj', which is no module and its rank: an entry is a name or pattern"},
+                {PATTERN_RANK, ":4", "rank_pattern has ':4', which is no module and its rank"},
+                {PATTERN_RANK, "q_proj:", "rank_pattern has 'q_proj:' with the rank ''"},
+                {PATTERN_RANK, "q_proj:0", "rank_pattern has 'q_proj:0' with the rank '0'"},
+                {PATTERN_RANK, "q_proj:-3", "with the rank '-3'"},
+                {PATTERN_RANK, "q_proj:2.5", "with the rank '2.5'"},
+                {PATTERN_RANK, "q_proj:65537", "with the rank '65537'"},
+                {PATTERN_RANK, "q_proj:4x", "with the rank '4x'"},
+                {PATTERN_RANK, "q_proj:nan", "with the rank 'nan'"},
+                {PATTERN_ALPHA, "q_proj:0",
+                 "alpha_pattern has 'q_proj:0' with the alpha '0'. Allowed: a number above 0"},
+                {PATTERN_ALPHA, "q_proj:inf", "with the alpha 'inf'"},
+                {PATTERN_ALPHA, "q_proj:1e999", "with the alpha '1e999'"},
+                {PATTERN_RANK, "q_proj:4,v_proj:2,q_proj:8", "rank_pattern has 'q_proj' more than once"},
+                {PATTERN_RANK, "q_prj:4",
+                 "rank_pattern has 'q_prj', which is no adapted module; the nearest is q_proj. Adapted are "
+                 "q_proj, v_proj, up_proj. Allowed: names"},
+                {PATTERN_RANK, "embed_tokens:4", "'embed_tokens', which is no adapted module"},
+                {PATTERN_ALPHA, "*:4,q_proj:8",
+                 "alpha_pattern has 'q_proj', and each module that it matches has its alpha by an earlier entry"}};
 enum { N_REFUSALS = sizeof refusals / sizeof *refusals };
 
 START_TEST(entries_that_cannot_be) {
@@ -253,11 +253,11 @@ END_TEST
 static const struct {
     const char *json, *says;
 } spoiled[] = {{"[\"q_proj\"]", "there/adapter_config.json: rank_pattern is no object of modules, each with its rank"},
-               {"{\"q_proj\": 0}", "rank_pattern gives 'q_proj' no rank: it is a whole number from 1 to 65536"},
-               {"{\"q_proj\": 4.0}", "rank_pattern gives 'q_proj' no rank"},
-               {"{\"q_proj\": \"4\"}", "rank_pattern gives 'q_proj' no rank"},
+               {"{\"q_proj\": 0}", "rank_pattern sets 'q_proj' to an invalid rank"},
+               {"{\"q_proj\": 4.0}", "rank_pattern sets 'q_proj' to an invalid rank"},
+               {"{\"q_proj\": \"4\"}", "rank_pattern sets 'q_proj' to an invalid rank"},
                {"{\"(\": 4}", "there/adapter_config.json: rank_pattern '(' is no regular expression"},
-               {"{\"a{,2}\": 4}", "rank_pattern 'a{,2}' has '{,2}', which Python's re"}};
+               {"{\"a{,2}\": 4}", "rank_pattern 'a{,2}' contains '{,2}', which Python's re"}};
 enum { N_SPOILED = sizeof spoiled / sizeof *spoiled };
 
 START_TEST(files_that_cannot_be) {
@@ -275,7 +275,7 @@ START_TEST(files_that_cannot_be) {
 }
 END_TEST
 
-/* ---- what is left out ---- */
+/* ---- exclusion ---- */
 
 static weft_status choose(rig *self, const char *names, const char *left_out, const char *from, weft_error *err) {
     const targets wanted = {{names, "", from}, {left_out, "", from}, "all", KINDS};
@@ -304,19 +304,19 @@ START_TEST(left_out_that_cannot_be) {
                   "%s", err.text);
     ck_assert_int_eq(choose(&self, "q_proj,v_proj", "*self_attn*", NULL, &err), WEFT_E_USER);
     ck_assert_msg(strstr(err.text,
-                         "exclude = *self_attn* leaves out every module that targets = q_proj,v_proj chooses") ==
+                         "exclude = *self_attn* excludes every module that targets = q_proj,v_proj selects") ==
                       err.text,
                   "%s", err.text);
     ck_assert_int_eq(choose(&self, "q_proj,query_key_value", "q_proj", source, &err), WEFT_E_USER);
-    ck_assert_msg(strstr(err.text, "there/adapter_config.json: exclude_modules = q_proj leaves out every module") ==
+    ck_assert_msg(strstr(err.text, "there/adapter_config.json: exclude_modules = q_proj excludes every module") ==
                       err.text,
                   "%s", err.text);
 }
 END_TEST
 
-/* ---- written ---- */
+/* ---- writing ---- */
 
-/* By names where they say it, else by paths; what PEFT's rule makes of it is what was written, in any order. */
+/* Written as names if possible, else as paths. PEFT's rules reproduce the written values in any order. */
 START_TEST(what_is_written_is_read) {
     const double given[] = {8, 4, 2, 8, 16, 2, 1, 8};
     rig self;

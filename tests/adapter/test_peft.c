@@ -1,7 +1,7 @@
-/* LoRA held against PEFT on transformers (tests/golden/make_peft.py): logits, loss, the gradient of every trained
- * parameter, and ten clipped AdamW steps, of adapters that PEFT wrote: on all linears, on an embedding beside a norm
- * that is trained whole, beside head, embedding and norms that are, in some layers, on matrices that the model reads in
- * slices, with ranks and alphas of single modules and some left out, and DoRA on packed ones. */
+/* LoRA against PEFT on transformers (tests/golden/make_peft.py): logits, loss, the gradient of every trained parameter,
+ * and ten clipped AdamW steps. Adapters written by PEFT: on all linears; on an embedding, with a trained norm; with
+ * trained head, embedding and norms; in some layers; on matrices read in slices; with ranks and alphas of single
+ * modules and exclusions; and DoRA on packed matrices. */
 #include "device_choice.h"
 #include "golden.h"
 #include "scratch.h"
@@ -51,7 +51,7 @@ static void open_engine(golden_engine *g, golden_batch *batch, int i) {
     golden_engine_open(g, batch, cases[i].base, 1, overrides, 6);
 }
 
-/* prefix: "grad." or "adamw10."; values of each trained parameter. Returns how many there are. */
+/* prefix: "grad." or "adamw10.". Compares each trained parameter and returns their number. */
 static int compare_trained(const golden_engine *g, const golden_batch *batch, const char *prefix, bool gradients) {
     const weft_engine *engine = g->engine;
     int n = 0;
@@ -71,7 +71,7 @@ static int compare_trained(const golden_engine *g, const golden_batch *batch, co
     return n;
 }
 
-/* DoRA's factors begin at the norms of the rows of what the blocks stand for. */
+/* DoRA's factors start at the row norms of the unpacked values. */
 START_TEST(norms_of_a_packed_base) {
     const int dora = N_CASES - 1;
     const char *const overrides[] = {"adapter.plugin=lora", "adapter.r=3", "adapter.dora=yes", cases[dora].stored,
@@ -127,7 +127,7 @@ START_TEST(loss_gradients_and_ten_steps) {
 }
 END_TEST
 
-/* PEFT saves the table below an adapter too, frozen: the adapter goes on where the base has the same numbers. */
+/* PEFT also saves the frozen table below an adapter; the adapter continues if the base has the same values. */
 START_TEST(a_table_that_stays_frozen) {
     const int patterns = 5;
     const char *const names[] = {"adapter_config.json", "adapter_model.safetensors"};
@@ -205,7 +205,7 @@ START_TEST(logits_of_every_place) {
 }
 END_TEST
 
-/* A directory with the base as it is stored packed. */
+/* Saves a directory with the base stored packed. */
 static void save_packed(golden_batch *batch, int i, const char *directory) {
     const char *const overrides[] = {cases[i].stored, "train.trainable=*norm.weight", "optimizer.plugin=adamw"};
     golden_engine g;
@@ -218,13 +218,13 @@ static void save_packed(golden_batch *batch, int i, const char *directory) {
     golden_engine_close(&g);
 }
 
-/* A base and an adapter that are to become one, in a directory of their own. */
+/* A base and an adapter to merge, in a directory of their own. */
 typedef struct merge_rig {
     golden_batch batch;
     weft_run *run;
     weft_plan plan;
     weft_merging merging;
-    char base[4096], packed[32], out[32]; /* packed: the base, where the case stores it so; else empty */
+    char base[4096], packed[32], out[32]; /* packed: the base, if the case stores it packed; else empty */
 } merge_rig;
 
 static bool stores_nf4(int i) {
@@ -297,13 +297,13 @@ static void expect_merged(const merge_rig *rig) {
     weft_safetensors_close(merged);
 }
 
-/* The rounded sum of base and update is what PEFT's merge_and_unload gives; a table that is tied to the head is
- * refused, and a packed base unless a type is named. */
+/* The rounded sum of base and update equals PEFT's merge_and_unload. A table tied to the head is rejected, and so is a
+ * packed base without a dtype. */
 START_TEST(merged_weights) {
     merge_rig rig;
     merge_rig_open(&rig, _i);
     if (stores_nf4(_i)) {
-        expect_merge_refused(&rig, "is stored in nf4: an update that is packed again loses");
+        expect_merge_refused(&rig, "is stored in nf4: ");
         rig.merging.dtype = WEFT_F32;
     }
     if (strcmp(cases[_i].name, "peft-lora-parts") == 0)
@@ -313,7 +313,7 @@ START_TEST(merged_weights) {
 }
 END_TEST
 
-/* ---- bases that are not the model which their config.json describes ---- */
+/* ---- bases that differ from their config.json ---- */
 
 enum { NO_PREFIX, OTHER_PREFIX, LACKS_ONE, DOUBLES, TIES_DIFFER, WIDER };
 static const struct {
@@ -337,7 +337,7 @@ static bool is_spoiled(const char *name) {
     return strcmp(name, "model.layers.0.self_attn.q_proj.weight") == 0;
 }
 
-/* What the file is to have of a tensor; false: nothing. */
+/* Decides how to write a tensor; false: leaves it out. */
 static bool spoil(weft_tensor_spec *spec, const weft_tensor *tensor, int how) {
     *spec = (weft_tensor_spec){.name = tensor->name, .dtype = tensor->dtype, .rank = tensor->rank};
     memcpy(spec->dims, tensor->dims, sizeof tensor->dims);
@@ -348,7 +348,7 @@ static bool spoil(weft_tensor_spec *spec, const weft_tensor *tensor, int how) {
     return how != LACKS_ONE || !is_spoiled(spec->name);
 }
 
-/* model.safetensors in rig->packed, which becomes the base; what the base does not have of a tensor is zero. */
+/* Writes model.safetensors to rig->packed, the new base; elements missing in the base are zero. */
 static void spoil_base(merge_rig *rig, int how) {
     weft_safetensors *files = NULL;
     weft_tensor_writer *writer = NULL;
@@ -364,7 +364,7 @@ static void spoil_base(merge_rig *rig, int how) {
         n += spoil(&specs[n], tensors[n], how);
     }
     if (how == TIES_DIFFER) {
-        tensors[n] = weft_safetensors_find(files, "model.norm.weight"); /* the head's row 0; zero below it */
+        tensors[n] = weft_safetensors_find(files, "model.norm.weight"); /* the head's row 0; zeros below it */
         (void)spoil(&specs[n], weft_safetensors_find(files, "model.embed_tokens.weight"), how);
         specs[n++].name = "lm_head.weight";
     }
@@ -378,7 +378,7 @@ static void spoil_base(merge_rig *rig, int how) {
     rig->merging.base = rig->packed;
 }
 
-/* Nothing of a base is copied whose tensors are not those that the adapter was declared on. */
+/* A base with tensors other than the adapter was declared on is rejected before any copy. */
 START_TEST(bases_that_do_not_fit) {
     merge_rig rig;
     weft_error err = WEFT_ERROR_INIT;
@@ -393,7 +393,7 @@ START_TEST(bases_that_do_not_fit) {
 }
 END_TEST
 
-/* Names as AutoModel saves them: merged and written by those of the model with its head. */
+/* Names as saved by AutoModel: merged and written with the names of the model with its head. */
 START_TEST(a_base_without_the_prefix) {
     merge_rig rig;
     merge_rig_open(&rig, case_of("peft-lora"));

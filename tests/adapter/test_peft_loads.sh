@@ -1,8 +1,8 @@
 #!/bin/sh
-# What a run with an adapter leaves loads in PEFT and has the same loss there: by itself, beside norms, an embedding and a
-# head that are trained whole, with tokens that were added, with DoRA, with ranks and alphas of single modules, of ia3, of a
-# prefix, of prompts behind gates, and of lora beside layers before the head, which PEFT does not know and torch computes
-# here. WEFT_PYTHON names a Python that has peft. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# Adapters saved by Weft load in PEFT with the same loss: on their own; with fully trained norms, embedding
+# and head; with added tokens; DoRA; ranks and alphas of single modules; ia3; prefix; gated prompts; and lora
+# with layers before the head, which PEFT lacks and torch computes here. WEFT_PYTHON names a Python with peft.
+# ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -23,7 +23,7 @@ threads = 1
 INI
 {
     head -n 8 games.txt
-    echo '<|im_start|>1. e4 e5<|im_end|>2. Nf3<|im_end|>' # the tokens that some of them have
+    echo '<|im_start|>1. e4 e5<|im_end|>2. Nf3<|im_end|>' # the tokens that some of them add
 } >some.txt
 export PYTHONPATH="$WEFT_SOURCE/tests/golden" TRANSFORMERS_VERBOSITY=error HF_HUB_OFFLINE=1
 cat >losses.py <<'PY'
@@ -59,10 +59,10 @@ for base, where in (pair.split("+") for pair in sys.argv[1:]):
     tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(where)
     if len(tokenizer) > model.config.vocab_size:
         model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
-    added = range(512, len(tokenizer))  # behind the tables that the bases have
+    added = range(512, len(tokenizer))  # after the bases' tables
     first = [tables.weight[:512].double().mean(0) for tables in (model.get_input_embeddings(), model.get_output_embeddings())]
     model = PeftModel.from_pretrained(model, where).float().eval()
-    if where.endswith("begin/model"):  # nothing was learned: added rows are the mean of the others
+    if where.endswith("begin/model"):  # untrained: added rows are the mean of the others
         for mean, tables in zip(first, (model.get_input_embeddings(), model.get_output_embeddings())):
             for id in added:
                 torch.testing.assert_close(tables.weight[id].double(), mean, rtol=0, atol=1e-7)
@@ -97,7 +97,7 @@ for file in glob.glob("tied/tokenizer*"):
     shutil.copy(file, "patterns")
 PY
 
-# Two bases: of a head that is tied to the embedding, and of one of its own; tables of exactly the tokenizer's 512 rows.
+# Two bases: with tied and with untied head; tables of exactly the tokenizer's 512 rows.
 for kind in tied untied; do
     make_model "fresh-$kind" 40 10 88 3 512
     if [ $kind = untied ]; then
@@ -149,7 +149,7 @@ lora="adapter.plugin=lora adapter.r=4 adapter.alpha=6"
     train untied keys adapter.plugin=llama-adapter adapter.length=2 adapter.layers=2 train.trainable='adapter,*k_proj.weight'
     train untied gates adapter.plugin=llama-adapter adapter.length=2 train.trainable='adapter,head,model.norm.weight'
 }
-# And one of PEFT's, which a run goes on with.
+# An adapter of PEFT, continued by a run.
 "$python" make.py >log 2>&1 || failed "make.py" log
 measure patterns patterns
 pairs="$pairs tied+patterns"

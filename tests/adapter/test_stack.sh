@@ -1,7 +1,7 @@
 #!/bin/sh
-# Several adapters in one run: what is trained, where their files lie, that they are read, resumed, merged and generated with
-# as what they were, one result on one rank and on three, and the sentences for lists that cannot be.
-# ctest sets WEFT_BUILD and WEFT_SOURCE.
+# Several adapters in one run: trained parameters, file locations, reading, resuming, merging and generation
+# with the same results, one result on one rank and on three, and errors for invalid lists. ctest sets
+# WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -19,7 +19,7 @@ lr     = 2e-2
 [device]
 threads = 1
 INI
-train() { # train argument...: a run, with its words in log
+train() { # train argument...: a run, with its output in log
     limit "$weft" train stack.ini --overwrite "$@" >log 2>&1 || failed "train $*" log
 }
 limit "$weft" train run.ini --overwrite run.out=first train.steps=2 >log 2>&1 || failed "a base" log
@@ -39,20 +39,20 @@ targets     = k_proj, down_proj
 feedforward = down_proj
 INI
 
-# ---- what cannot be is told, at its line
+# ---- errors, with their lines
 
 line=$(grep -n '^plugin = lora' stack.ini | cut -d: -f1)
 sed 's/^plugin = lora, mlp-head/plugin = lora, mlp-head, lora/' stack.ini >twice.ini
 refused "twice.ini:$line: [adapter] plugin = lora, mlp-head, lora names lora twice" "$weft" plan twice.ini
 refused "there is no adapter plugin \"mlp-hed\"; did you mean mlp-head?" "$weft" plan stack.ini "adapter.plugin=lora, mlp-hed"
-refused "asks for none beside others" "$weft" plan stack.ini "adapter.plugin=lora, none"
+refused "lists none with other adapters" "$weft" plan stack.ini "adapter.plugin=lora, none"
 refused "has nothing between two commas" "$weft" plan stack.ini "adapter.plugin=lora,, ia3"
 refused "has 'lora ia3', which is no name of one adapter: put commas between them" "$weft" plan stack.ini "adapter.plugin=lora ia3"
-refused "'model.layers.0.self_attn.q_proj.weight' is trained, and the adapter changes what" \
+refused "'model.layers.0.self_attn.q_proj.weight' is trained, and the adapter also changes" \
     "$weft" plan stack.ini "train.trainable=adapter, *q_proj.weight"
-refused "is no file, and a list of adapters has ids alone" "$weft" plan stack.ini "adapter.plugin=lora, ./other.so"
+refused "is no file, and a list of adapters has ids only" "$weft" plan stack.ini "adapter.plugin=lora, ./other.so"
 refused "names more than 4 adapters" "$weft" plan stack.ini adapter.plugin=lora,ia3,prefix,mlp-head,llama-adapter
-refused "command line: [adapter] plugin names ia3, which changes 'model.layers.0.self_attn.k_proj', as lora does: a place has one adapter" \
+refused "command line: [adapter] plugin contains ia3, which changes 'model.layers.0.self_attn.k_proj', as lora does" \
     "$weft" plan stack.ini "adapter.plugin=lora, ia3"
 refused "command line: [adapter] r = 3 is a key of one adapter, and plugin names several: put it into [adapter.lora]" \
     "$weft" plan stack.ini adapter.r=3
@@ -60,11 +60,12 @@ refused "[adapter.lora] has no key rnk" "$weft" plan stack.ini adapter.lora.rnk=
 refused "[adapter.mlp-head] layers = 65 is outside [1,64]" "$weft" plan stack.ini adapter.mlp-head.layers=65
 refused "[adapter.ia3] targets is empty" "$weft" plan stack.ini adapter.plugin=lora,ia3 adapter.ia3.targets=
 
-# ---- what is trained: of each block q, o (40,40); k, v (20,40); gate, up (88,40); down (40,88); of the head (24,40), (40,24)
+# ---- trained parameters: of each block q, o (40,40); k, v (20,40); gate, up (88,40); down (40,88); of the
+# head (24,40), (40,24)
 
 lora=$((3 * 4 * (2 * 80 + 2 * 60 + 3 * 128)))
 head=$((24 * 41 + 40 * 25))
-trained() { # trained NUMBER argument...: elements that a plan says are trained
+trained() { # trained NUMBER argument...: number of trained elements in a plan
     number=$1
     shift
     "$weft" plan stack.ini --json "$@" >plan.txt 2>log || failed "plan $*" log
@@ -72,10 +73,10 @@ trained() { # trained NUMBER argument...: elements that a plan says are trained
 }
 trained $((lora + head))
 trained $((lora + head + 7 * 40)) "train.trainable=adapter, *norm.weight"
-trained $((head + 3 * (20 + 88))) adapter.plugin=mlp-head,ia3 # down_proj: what it takes
+trained $((head + 3 * (20 + 88))) adapter.plugin=mlp-head,ia3 # down_proj: its inputs
 trained $((3 * 4 * (2 * 80 + 60) + 3 * (20 + 88))) adapter.plugin=ia3,lora adapter.lora.targets=q_proj,v_proj,o_proj
 
-# ---- fresh ones change nothing; what a run leaves
+# ---- fresh adapters change no value; files of a run
 
 train train.steps=1 adapter.lora.dropout=0
 with=$(losses out)
@@ -96,7 +97,7 @@ says out/checkpoints/step-4/manifest.json '"mlp-head/adapter_model.safetensors"'
 ! grep -qF mlp_head out/model/adapter_model.safetensors || failed "PEFT's file has what PEFT does not know"
 ! grep -qF -e lora -e norm out/model/mlp-head/adapter_model.safetensors || failed "the head's file has what is another's"
 
-# ---- it is read again, as a whole and in part
+# ---- reading, completely and in part
 
 with=$(loss out)
 bare=$(loss plain.ini)
@@ -104,11 +105,11 @@ bare=$(loss plain.ini)
 near "plugins as the directory lists them" 1e-9 "$with" "$(loss plain.ini --adapter out/model)"
 near "plugins as the configuration lists them" 1e-9 "$with" "$(loss stack.ini --adapter out/model)"
 [ "$(loss plain.ini --adapter out/model/mlp-head)" != "$with" ] || failed "one of two is both"
-refused "out/model holds lora, mlp-head, and [adapter] plugin is mlp-head, lora: name what it holds, in that order" \
+refused "out/model contains lora, mlp-head, and [adapter] plugin is mlp-head, lora" \
     "$weft" eval stack.ini --adapter out/model adapter.plugin=mlp-head,lora
-refused "out/model holds lora, mlp-head, and [adapter] plugin is lora" "$weft" eval plain.ini --adapter out/model adapter.plugin=lora
-refused "out/model/mlp-head holds one adapter, and [adapter] plugin is lora, mlp-head" "$weft" eval stack.ini --adapter out/model/mlp-head
-refused "out/model/mlp-head/adapter_config.json has width = 24: an adapter that is continued is what it was" \
+refused "out/model contains lora, mlp-head, and [adapter] plugin is lora" "$weft" eval plain.ini --adapter out/model adapter.plugin=lora
+refused "out/model/mlp-head contains one adapter, and [adapter] plugin is lora, mlp-head" "$weft" eval stack.ini --adapter out/model/mlp-head
+refused "out/model/mlp-head/adapter_config.json has width = 24: " \
     "$weft" eval stack.ini --adapter out/model adapter.mlp-head.width=25
 train run.out=again train.steps=1 optimizer.lr=0 checkpoint.every=none adapter.from=out/model $part
 same_tensors "adapters that were read and saved" out/model again/model
@@ -116,32 +117,32 @@ limit "$weft" generate out --prompt e2 --tokens 8 --temperature 0 --json >a.txt 
 limit "$weft" generate out --prompt e2 --tokens 8 --temperature 0 --json --no-cache >b.txt 2>log || failed "generate again" log
 cmp -s a.txt b.txt || failed "with the cache and without" a.txt b.txt
 
-# ---- one goes on, and another begins beside it
+# ---- one adapter continues, and another one starts with it
 
 train run.out=part adapter.plugin=lora checkpoint.every=none $part
 still="train.steps=1 optimizer.lr=0 checkpoint.every=none"
-cp -r part/model theirs # as PEFT leaves it
+cp -r part/model theirs # as saved by PEFT
 rm theirs/weft_adapter.json
 for from in part/model theirs; do
     train run.out=joined $still adapter.from=$from
     cmp -s part/model/adapter_model.safetensors joined/model/adapter_model.safetensors || failed "lora of $from is another beside a new head"
     [ -s joined/model/mlp-head/adapter_model.safetensors ] || failed "no new head beside lora of $from"
     near "a new head beside lora of $from" 1e-9 "$(loss part)" "$(loss joined)"
-    refused "$from holds one adapter, and [adapter] plugin is lora, mlp-head" "$weft" eval stack.ini --adapter $from
+    refused "$from contains one adapter, and [adapter] plugin is lora, mlp-head" "$weft" eval stack.ini --adapter $from
 done
 train run.out=joined $still adapter.from=out/model/mlp-head
 cmp -s out/model/mlp-head/adapter_model.safetensors joined/model/mlp-head/adapter_model.safetensors || failed "the head is another beside a new lora"
 cp -r out/model/mlp-head nobodys
 rm nobodys/weft_adapter.json
-refused "nobodys/adapter_config.json: peft_type is not LORA" "$weft" plan stack.ini adapter.from=nobodys adapter.plugin=lora
-refused "nobodys holds one adapter, and [adapter] plugin is lora, ia3" "$weft" plan stack.ini adapter.from=nobodys adapter.plugin=lora,ia3
+refused "nobodys/adapter_config.json: peft_type = " "$weft" plan stack.ini adapter.from=nobodys adapter.plugin=lora
+refused "nobodys contains one adapter, and [adapter] plugin is lora, ia3" "$weft" plan stack.ini adapter.from=nobodys adapter.plugin=lora,ia3
 train run.out=joined adapter.from=part/model
 train run.out=halted adapter.from=part/model train.steps=2
 limit "$weft" train stack.ini --resume run.out=halted adapter.from=part/model >log 2>&1 || failed "a resume of one that went on and one that began" log
 same_tensors "one that went on and one that began, resumed" joined/model halted/model
 [ "$(loss joined)" != "$(loss part)" ] || failed "one that went on and one that began learned nothing"
 
-# ---- a resume, and what --overwrite takes
+# ---- a resume, and the files removed by --overwrite
 
 train run.out=parts $part train.steps=2
 limit "$weft" train stack.ini --resume run.out=parts $part >log 2>&1 || failed "a resume" log
@@ -155,7 +156,7 @@ train run.out=turned adapter.plugin=mlp-head,lora train.steps=1 checkpoint.every
 grep -q '"peft_type": "LORA"' turned/model/adapter_config.json && [ -s turned/model/mlp-head/adapter_config.json ] ||
     failed "the second one, which PEFT knows, does not lie in front" turned/model/adapter_config.json
 
-# ---- merged: what can be is, the head is carried along
+# ---- merging: mergeable adapters are merged, the head is copied
 
 limit "$weft" merge base out/model merged >log 2>&1 || failed "merge" log
 says log "beside     merged/mlp-head, an adapter of the merged model"
@@ -167,7 +168,7 @@ refused "cannot be merged into a model's weights" "$weft" merge base attended/mo
 [ ! -e never ] || failed "a refused merge left something"
 train run.out=two adapter.plugin=ia3,lora adapter.lora.targets=q_proj,v_proj checkpoint.every=none
 limit "$weft" merge base two/model both >log 2>&1 || failed "merge two" log
-refused "targets or feedforward choose other modules than $dir/two/model/adapter_config.json has" \
+refused "targets or feedforward select other modules than $dir/two/model/adapter_config.json" \
     "$weft" eval two adapter.ia3.targets=down_proj
 near "two that are merged" 1e-5 "$(loss two)" "$(loss plain.ini model.path=both)"
 

@@ -1,7 +1,7 @@
 #!/bin/sh
-# An adapter that is built against the SDK's headers alone (sdk/template/adapter-core): it trains, gives one result under
-# every strategy, is saved and continued; and what an adapter may not do is told with its name.
-# ctest sets WEFT_BUILD and WEFT_SOURCE.
+# An adapter built only against the SDK's headers (sdk/template/adapter-core): it trains, has one result under
+# every strategy, is saved and continued; and violations of adapter rules are reported with its name. ctest
+# sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -36,9 +36,9 @@ limit "$weft" train run.ini --overwrite model.path=first model.start=weights ada
 "$weft" eval run.ini model.path=first model.start=weights adapter.from=first adapter.plugin=core --json >log 2>&1 || failed "eval" log
 refused "cannot be merged into a model's weights" "$weft" merge first first merged
 
-# ---- what an adapter may not do
+# ---- violations
 
-broken() { # broken ID SED TEXT: core.c, changed so, is refused with that
+broken() { # broken ID SED TEXT: core.c with this change is rejected with the text
     sed "s/\"core\", \"0/\"$1\", \"0/; $2" "$source" >"$1.c"
     ! cmp -s "$1.c" "$source" || failed "$1 is not broken"
     build adapter "$1" "${CC:-cc}" -O1 "$1.c" -lm
@@ -47,7 +47,7 @@ broken() { # broken ID SED TEXT: core.c, changed so, is refused with that
 }
 broken narrow 's/return ops->add(g, y, b);/return a;/' "it gives 3 fp32 per place; the model needs 40 fp32"
 broken nothing 's/return ops->add(g, y, b);/return (weft_value){0};/' "it gives no value of this segment"
-broken idle 's/job->claim(b->ctx, i);//' "the adapter plugin claims no site, and so changes nothing"
+broken idle 's/job->claim(b->ctx, i);//' "the adapter plugin claims no site"
 broken beyond 's/job->claim(b->ctx, i);/job->claim(b->ctx, job->n_sites);/' "claims site 26 of 26"
 broken shape 's/job->claim(b->ctx, i);/b->carry(b->ctx, 8);/' "declares a carry, which only a model has"
 broken twice 's/"core_R", self/"core_R", 0 * self/' "with the shape (0,"

@@ -1,9 +1,9 @@
-/* How an adapter plugin says that its weights lie in files: alone, the other way round, or as columns of one table; and
- * what it says that cannot be. */
+/* An adapter plugin's description of its weights in files: unchanged, transposed, or as columns of one table; and
+ * invalid descriptions. */
 #include "adapter/tensors.h"
 #include "suite.h"
 
-/* What the plugin of this test says of its two parameters, each (2, 3). */
+/* The plugin's description of its two parameters, each (2, 3). */
 typedef struct said {
     int64_t dims[2][3], column[2];
     int32_t rank, transposed;
@@ -79,17 +79,17 @@ END_TEST
 static const struct {
     said what;
     const char *says;
-} bad[] = {{{{{2, 6}, {2, 6}}, {0, 0}, 2, 0, TABLE}, "whose columns its parameters do not make up"}, /* one twice */
-           {{{{2, 7}, {2, 7}}, {0, 3}, 2, 0, TABLE}, "whose columns its parameters do not make up"}, /* one too many */
-           {{{{2, 6}, {2, 6}}, {0, 3}, 2, 0, APART}, "whose columns its parameters do not make up"}, /* half of each */
-           {{{{2, 6}, {2, 9}}, {0, 3}, 2, 0, TABLE}, "whose columns its parameters do not make up"}, /* two shapes */
-           {{{{2, 6}, {2, 6}}, {0, 4}, 2, 0, TABLE}, "a name or a shape in files that it cannot have"},
-           {{{{2, 6}, {2, 6}}, {-1, 3}, 2, 0, TABLE}, "a name or a shape in files that it cannot have"},
-           {{{{6, 2}, {6, 2}}, {0, 3}, 2, 0, TABLE}, "a name or a shape in files that it cannot have"},
-           {{{{2, 6}, {2, 6}}, {0, 3}, 2, 1, TABLE}, "a name or a shape in files that it cannot have"},
-           {{{{2, 3}, {2, 3}}, {1, 0}, 2, 0, APART}, "a name or a shape in files that it cannot have"},
-           {{{{1, 2, 2}, {1, 2, 3}}, {0, 0}, 3, 0, APART}, "a name or a shape in files that it cannot have"},
-           {{{{INT64_MAX, 2, 3}, {1, 2, 3}}, {0, 0}, 3, 0, APART}, "a name or a shape in files that it cannot have"}};
+} bad[] = {{{{{2, 6}, {2, 6}}, {0, 0}, 2, 0, TABLE}, "its parameters do not fill each column once"}, /* same columns */
+           {{{{2, 7}, {2, 7}}, {0, 3}, 2, 0, TABLE}, "its parameters do not fill each column once"}, /* one too many */
+           {{{{2, 6}, {2, 6}}, {0, 3}, 2, 0, APART}, "its parameters do not fill each column once"}, /* half of each */
+           {{{{2, 6}, {2, 9}}, {0, 3}, 2, 0, TABLE}, "its parameters do not fill each column once"}, /* two shapes */
+           {{{{2, 6}, {2, 6}}, {0, 4}, 2, 0, TABLE}, "an invalid name or shape"},
+           {{{{2, 6}, {2, 6}}, {-1, 3}, 2, 0, TABLE}, "an invalid name or shape"},
+           {{{{6, 2}, {6, 2}}, {0, 3}, 2, 0, TABLE}, "an invalid name or shape"},
+           {{{{2, 6}, {2, 6}}, {0, 3}, 2, 1, TABLE}, "an invalid name or shape"},
+           {{{{2, 3}, {2, 3}}, {1, 0}, 2, 0, APART}, "an invalid name or shape"},
+           {{{{1, 2, 2}, {1, 2, 3}}, {0, 0}, 3, 0, APART}, "an invalid name or shape"},
+           {{{{INT64_MAX, 2, 3}, {1, 2, 3}}, {0, 0}, 3, 0, APART}, "an invalid name or shape"}};
 
 START_TEST(what_cannot_be_is_refused) {
     weft_error err = WEFT_ERROR_INIT;

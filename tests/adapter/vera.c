@@ -1,10 +1,10 @@
-/* vera: y = x W^T + bias + b * ((d * (x A^T)) B^T) at the linears that are named, as PEFT has it (Kopiczko et al.,
- * arXiv 2310.11454): A (rank, in) and B (out, rank) are random, never trained, and shared; d (rank) and b (out) are
- * trained, and b starts at zero, so that the model starts as it is.
+/* vera: y = x W^T + bias + b * ((d * (x A^T)) B^T) at the named linears, as in PEFT (Kopiczko et al., arXiv
+ * 2310.11454). A (rank, in) and B (out, rank) are random, frozen and shared. d (rank) and b (out) are trained; b starts
+ * at zero, so that the initial model is unchanged.
  *
- * Written against the SDK's headers alone, for test_against_peft.c. One B of the largest height serves all matrices by
- * its first rows, as in PEFT. PEFT's one A does so by its first columns, which no weight object has: here it is one for
- * each width. */
+ * Written only against the SDK's headers, for test_against_peft.c. As in PEFT, one B of the largest height serves all
+ * matrices with its first rows. PEFT's single A does the same with its first columns, which weight objects do not
+ * support; here there is one A per width. */
 #include <math.h>
 #include <stdlib.h>
 #include <weft/adapter.h>
@@ -17,7 +17,7 @@
 WEFT_KEYS(vera_config, VERA_KEYS)
 
 typedef struct vera_part {
-    weft_weight *a, *b, *lambda_d, *lambda_b; /* NULL: the site is not adapted */
+    weft_weight *a, *b, *lambda_d, *lambda_b; /* NULL: site without adapter */
 } vera_part;
 
 struct weft_adapter {
@@ -61,7 +61,7 @@ static int is_target(const weft_adapter *self, const weft_site *site) {
     return strstr(self->targets, item) != NULL;
 }
 
-/* A random matrix that stays as it is. */
+/* Adds a frozen random matrix. */
 static weft_weight *add_projection(const weft_builder *b, weft_module *shared, const char *name, int64_t out,
                                    int64_t in) {
     weft_weight_spec spec = {.struct_size = (uint32_t)sizeof spec, .name = name, .class_name = "Linear"};
@@ -69,7 +69,7 @@ static weft_weight *add_projection(const weft_builder *b, weft_module *shared, c
     spec.out = out;
     spec.in = in;
     spec.init_form = WEFT_INIT_UNIFORM;
-    spec.init_std = sqrt(6.0 / (double)in); /* kaiming_uniform_, as PEFT */
+    spec.init_std = sqrt(6.0 / (double)in); /* kaiming_uniform_, as in PEFT */
     spec.frozen = 1;
     return b->weight(b->ctx, shared, &spec);
 }
@@ -138,7 +138,7 @@ static weft_value vera_linear(const weft_adapter *self, uint32_t site, weft_grap
     return ops->add(g, y, a);
 }
 
-/* PEFT keeps factors as parameters and not as modules. */
+/* PEFT stores factors as parameters and not as modules. */
 static weft_status vera_tensor(const weft_adapter *self, const char *parameter, weft_adapter_tensor *out,
                                weft_error *err) {
     char *end = strstr(out->name, ".weight");

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Plugins of every kind, built by one set of the SDK's headers: small, stripped, and to be kept for ever when that SDK is
-# out (README.md).
-#   build.sh SOURCE HEADERS OUT    SOURCE: the tree that the plugins' sources are of; HEADERS: the directory that holds
-#                                  weft/; OUT gets weft-<kind>-archive.so, and measured.txt of the headers
+# Builds plugins of every kind with one set of the SDK's headers: small, stripped, and archived permanently
+# when that SDK is released (README.md).
+#   build.sh SOURCE HEADERS OUT    SOURCE: tree with the plugins' sources; HEADERS: directory that contains weft/; OUT
+#                                  receives weft-<kind>-archive.so, and measured.txt of the headers
 # CC is the compiler, cc by default.
 set -eu
 source=$1 headers=$2 out=$3 here=$(cd "$(dirname "$0")" && pwd)
@@ -18,16 +18,16 @@ build() { # build KIND ID FILE...
         "-Wl,--version-script=$source/sdk/cmake/weft-plugin.map" -I"$headers" -I"$source/tests/common" -I"$source" \
         "$@" -o "$out/weft-$kind-$id.so" -lm
 }
-fill() { # fill KIND ID: the template of `weft plugins new`, filled as it fills it
+fill() { # fill KIND ID: the template of `weft plugins new`, filled in the same way
     sed -e "s/weftnew-kind/$1/g; s/weftnew-id/$2/g; s/weftnew/archive/g" "$source/sdk/template/new/$1/weftnew.c" \
         >"$scratch/$2.$1.c"
     build "$1" "$2" "$scratch/$2.$1.c"
 }
 for kind in model policy strategy optimizer data tokenizer; do fill "$kind" archive; done
-# Of the other kinds these templates wrap another plugin, which the host lends,
+# Templates of the other kinds wrap another plugin, which the host provides.
 for kind in device comm; do fill "$kind" archive-wrap; done
-# and beside them is what needs no library and no other plugin: the plainest device, a world of one rank, one of several,
-# an adapter.
+# Others need no library and no other plugin: the simplest device, communicators for one and for several
+# ranks, an adapter.
 printf '%s\n' '#include "reference_device.h"' 'WEFT_NO_KEYS(archive_config)' \
     'WEFT_PLUGIN(device, 1, "archive", "0.1.0", "The plainest device.", archive_config, NULL, weft_reference_device)' \
     >"$scratch/device.c"

@@ -1,7 +1,7 @@
-/* comm.c: a communicator that needs no library, for the archive. Ranks of one machine, which the host starts, leave one
- * another messages as files of a directory: a message is there once it has its name, and who takes it removes it. So a
- * SEND has ended when it returns, and whoever waits polls. All that comm/1 asks is done here and nothing is passed on:
- * structs of the host are read, and its device's tables called, by what this file was compiled with. */
+/* comm.c: an archived communicator without any library. Ranks of one machine, started by the host, exchange messages as
+ * files of a directory. A message is complete when it has its final name, and its receiver removes it. A SEND therefore
+ * completes immediately, and a waiting rank polls. It implements all of comm/1 itself: this file reads the host's
+ * structs and calls its device's tables with the layouts that it was compiled with. */
 #define WEFT_MIN_SDK WEFT_SDK(1, 0)
 #define WEFT_NOTE_MORE                                                                                                 \
     WEFT_NOTE_LAUNCH(WEFT_LAUNCH_BY_HOST)                                                                              \
@@ -20,8 +20,8 @@ WEFT_NO_KEYS(files_config)
 
 enum { MOST_RANKS = 16, NAME = 400 };
 
-/* Messages between two places of a group, by their tag, as one side counts them: of a place to itself there are two.
- * Collective ones have a tag of their own. */
+/* Counter of messages between two ranks of a group, by tag and direction; a rank has two of them for itself.
+ * Collectives have their own tag. */
 typedef struct lane {
     struct lane *next;
     int32_t from, to, tag, sends;
@@ -32,7 +32,7 @@ enum { OF_ALL = -1, GOES = -2 };
 
 struct weft_comm_group {
     weft_comm_group *next;
-    char name[128]; /* its ranks, and how many groups of them there were before */
+    char name[128]; /* its ranks, and the number of earlier groups of the same ranks */
     int32_t ranks[MOST_RANKS], n, place;
     lane *lanes;
 };
@@ -45,13 +45,13 @@ struct weft_comm {
     weft_comm_group world, *groups;
 };
 
-/* What is still to come: a row from each place that has a name. */
+/* Missing data: one row from each rank with a name. */
 struct weft_comm_handle {
     char names[MOST_RANKS][NAME];
     weft_stream *stream;
     weft_ref to;
     int64_t n, bytes;    /* of a row */
-    int32_t rows, dtype; /* places; dtype of what is summed, 0: nothing is */
+    int32_t rows, dtype; /* number of ranks; dtype of the sum, 0: no sum */
     char *memory;        /* (rows, bytes) */
 };
 
@@ -73,7 +73,7 @@ static lane *lane_of(weft_comm *comm, weft_comm_group *group, int32_t from, int3
     return at;
 }
 
-/* The name of the next message there. */
+/* Writes the name of the next message. */
 static weft_status name_next(weft_comm *comm, weft_comm_group *group, char out[NAME], int32_t from, int32_t to,
                              int32_t tag, int32_t sends, weft_error *err) {
     lane *at = lane_of(comm, group, from, to, tag, sends);
@@ -121,7 +121,7 @@ static int number_of(const char *name, int otherwise) {
     return text == NULL ? otherwise : atoi(text);
 }
 
-/* Rank 0 makes the directory. */
+/* Rank 0 creates the directory. */
 static weft_status make_directory(weft_comm *comm, weft_error *err) {
     const char *where = getenv("TMPDIR");
     (void)snprintf(comm->directory, sizeof comm->directory, "%.100s/weft-archive-XXXXXX",
@@ -130,7 +130,7 @@ static weft_status make_directory(weft_comm *comm, weft_error *err) {
     return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be made", comm->directory);
 }
 
-/* And tells the others where. */
+/* Broadcasts the directory. */
 static weft_status meet(weft_comm *comm, weft_error *err) {
     const weft_host_exchange *exchange =
         (const weft_host_exchange *)comm->host->extension(comm->host, WEFT_HOST_EXCHANGE);
@@ -174,7 +174,7 @@ static void forget(weft_comm *comm, weft_comm_group *group) {
     }
 }
 
-/* Who is last to go has seen a word of all others; it removes the directory. */
+/* Waits for a message of every other rank before rank 0 removes the directory. */
 static void files_destroy(weft_comm *comm) {
     char name[NAME];
     int32_t i;
@@ -243,7 +243,7 @@ static weft_status files_group(weft_comm *comm, weft_comm_group **out, const int
     return WEFT_OK;
 }
 
-/* ---- exchanges ---- */
+/* ---- operations ---- */
 
 static weft_status judge(const weft_comm *comm, const weft_exchange *what, weft_error *err) {
     if (comm->kernels == NULL) return weft_error_set(err, WEFT_E_HOST, "an exchange before `attach`");
@@ -253,7 +253,7 @@ static weft_status judge(const weft_comm *comm, const weft_exchange *what, weft_
     return WEFT_OK;
 }
 
-/* A handle that waits for a row of each place from first to last. */
+/* Creates a handle that waits for a row from each rank, first to last. */
 static weft_status await_rows(weft_comm *comm, weft_comm_handle **out, weft_comm_group *group,
                               const weft_exchange *what, int32_t first, int32_t last, int32_t tag, weft_error *err) {
     weft_comm_handle *handle = (weft_comm_handle *)comm->host->alloc(comm->host, sizeof *handle, 8);
@@ -274,7 +274,7 @@ static weft_status await_rows(weft_comm *comm, weft_comm_handle **out, weft_comm
     return status;
 }
 
-/* Sends what lies at from to each place from first to last: one row to all, or a row to each. */
+/* Sends the data at `from` to each rank, first to last: the same row to all, or a row to each. */
 static weft_status leave_rows(weft_comm *comm, weft_comm_group *group, const weft_exchange *what, weft_ref from,
                               int32_t first, int32_t last, int each, int32_t tag, weft_error *err) {
     const int64_t bytes = what->n * weft_dtype_bytes(what->dtype), all = each ? bytes * group->n : bytes;
@@ -352,7 +352,7 @@ static weft_status files_recv(weft_comm *comm, weft_comm_handle **out, const wef
     return status == WEFT_OK ? await_rows(comm, out, group, what, what->peer, what->peer + 1, what->tag, err) : status;
 }
 
-/* ---- their ends ---- */
+/* ---- completion ---- */
 
 static float number_at(const char *memory, int64_t i, int32_t dtype) {
     float x = 0;
@@ -373,7 +373,7 @@ static void put_number(char *memory, int64_t i, int32_t dtype, float x) {
     else memcpy(memory + 2 * i, &half, 2);
 }
 
-/* Row 0 becomes the sum, in the order of places. */
+/* Sums the rows into row 0, in rank order. */
 static void sum_rows(weft_comm_handle *handle) {
     int64_t i;
     int32_t r;

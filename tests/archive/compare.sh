@@ -1,14 +1,14 @@
 #!/bin/sh
-# Two sets of the SDK's headers, and what breaks for a plugin that was built with the first when a host of the second
-# loads it.
-#   compare.sh OLD NEW     directories that hold weft/, or files that measure.sh has written
-# A line of stdout each:
-#   breaks   ...           a binary of OLD would be read or called wrongly
-#   adds     ...           grew at its end, or is new: binaries of OLD go on
-#   carries  ...           an inline helper is written otherwise: binaries of OLD go on with what they carry. Where what it
-#                          gives is a number that others have to come to as well (random.h, blocks.h, dynamic8.h, ops.h,
-#                          optimizer.h, and sizes of types in base.h) it breaks
-# Exit status: 0 nothing breaks, 1 something does, 2 a set cannot be read.
+# Compares two sets of the SDK's headers: changes that break a plugin built with the first in a host of the
+# second.
+#   compare.sh OLD NEW     directories that contain weft/, or files written by measure.sh
+# Lines of stdout:
+#   breaks   ...           a binary of OLD would be read or called incorrectly
+#   adds     ...           grew at its end, or is new: binaries of OLD still work
+#   carries  ...           an inline helper has changed: binaries of OLD contain the old one and still work. Helpers with
+#                          results that all parties must compute identically break (random.h, blocks.h, dynamic8.h,
+#                          ops.h, optimizer.h, and type sizes in base.h)
+# Exit status: 0 no break, 1 a break, 2 a set cannot be read.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 scratch=$(mktemp -d)

@@ -1,13 +1,13 @@
 #!/bin/sh
-# What a set of the SDK's headers comes to for binaries: sizes, offsets, declarations, values.
-#   measure.sh HEADERS     the directory that holds weft/; to stdout, a thing a line:
+# Prints the binary interface of a set of the SDK's headers: sizes, offsets, declarations, values.
+#   measure.sh HEADERS     directory that contains weft/; one item per line of stdout:
 #       struct NAME grows|fixed SIZE
 #       field STRUCT.NAME OFFSET SIZE DECLARATION
 #       constant NAME VALUE
 #       define NAME TEXT
 #       type NAME DECLARATION
 #       note NAME TEXT
-#       code HEADER:NAME TEXT      an inline function, which every binary carries
+#       code HEADER:NAME TEXT      an inline function, contained in every binary
 # CC is the compiler, cc by default.
 set -eu
 headers=$1 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,15 +1,15 @@
-# read_headers.awk: what binaries know of the SDK's headers, read from their text, one thing a line:
+# read_headers.awk: extracts the binary interface from the text of the SDK's headers, one item per line:
 #
-#   struct NAME grows|fixed              grows: it begins with uint32_t struct_size
-#   field STRUCT NAME DECLARATION        in order; the declaration without comments, blanks squeezed
+#   struct NAME grows|fixed              grows: starts with uint32_t struct_size
+#   field STRUCT NAME DECLARATION        in order; the declaration without comments, with single blanks
 #   constant NAME                        of an enum
-#   define NAME TEXT                     an object-like macro whose text is a number or a string
+#   define NAME TEXT                     an object-like macro with a number or a string
 #   type NAME DECLARATION                the type of a function: of the entry, and of slots that share one
-#   note NAME TEXT                       what macros write into a file's note
-#   code HEADER:NAME TEXT                an inline function, whose code every binary carries
+#   note NAME TEXT                       text that macros write into a file's note
+#   code HEADER:NAME TEXT                an inline function, contained in every binary
 #
-# It knows the form in which the headers are written (typedef struct NAME { ... } NAME; enum { A = 1, ... };) and no other:
-# tests/sdk/test_layout.c finds a struct that is written otherwise.
+# It parses only the headers' style (typedef struct NAME { ... } NAME; enum { A = 1, ... };).
+# tests/sdk/test_layout.c detects structs in another style.
 
 function squeeze(text) { gsub(/[ \t\n]+/, " ", text); sub(/^ /, "", text); sub(/ $/, "", text); return text }
 
@@ -20,7 +20,7 @@ function flush_field(text,    at, name, parts, n, i, depth, c, piece, base) {
         print "field " owner " " substr(text, RSTART + 2, RLENGTH - 3) " " text
         return
     }
-    n = split(text, parts, ",") # "double a, b" and "float x[4]"; no other comma is in a plain field
+    n = split(text, parts, ",") # "double a, b" and "float x[4]"; plain fields have no other comma
     base = parts[1]
     sub(/[*]*[A-Za-z_0-9]+(\[[^\]]*\])*$/, "", base)
     for (i = 1; i <= n; i++) {
@@ -41,7 +41,7 @@ function flush_constant(text) {
 
 {
     line = $0
-    # comments: the headers have no quotes with a comment's marks in them
+    # comments: the headers have no strings with comment markers
     while (1) {
         if (in_comment) {
             if (!match(line, /\*\//)) { line = ""; break }
@@ -66,7 +66,7 @@ in_note {
 }
 in_code || (!inside && line ~ /^static inline /) {
     code = in_code ? code " " line : line
-    in_code = line !~ /^\}/ && !(line ~ /;[ \t]*$/ && code !~ /\{/) # until its end, or that of a declaration
+    in_code = line !~ /^\}/ && !(line ~ /;[ \t]*$/ && code !~ /\{/) # until its end, or the end of a declaration
     if (!in_code && code ~ /\{/) {
         name = code
         sub(/\(.*$/, "", name)

@@ -1,8 +1,7 @@
 #!/bin/sh
-# Plugins of every kind that were built by earlier headers, small and stripped, are loaded and run by the host of today, alone
-# and on several ranks, and learn what they are known to: the bits of the built-in plugin where that computes the same, else
-# losses that are kept. What breaks between two sets of headers is told, each break by its line. ctest sets WEFT_BUILD and
-# WEFT_SOURCE.
+# Plugins of every kind, built with earlier headers, small and stripped, run in the current host, on one and
+# on several ranks. Their results equal the bits of the built-in plugin if it computes the same, else stored
+# losses. Each incompatible header change is reported with its line. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -18,9 +17,9 @@ known=$(grep -o 'KIND([a-z]*, ' "$WEFT_SOURCE/host/plugin/kinds.c" | sed 's/KIND
 for kind in $known; do
     [ -e "today/weft-$kind-archive.so" ] || failed "no plugin of kind $kind is archived"
 done
-export TMPDIR="$dir" # where archive-files has its messages
+export TMPDIR="$dir" # directory for messages of archive-files
 
-# ---- each is run
+# ---- runs
 cp -r "$archive/try" .
 cp -r try try-model
 cp try/model/config.json try-model
@@ -30,11 +29,11 @@ train() { # train OUT ARGUMENT...: it trains, with its records in OUT
     limit "$weft" train "$run/run.ini" "run.out=$dir/$out" "$@" >log 2>&1 || failed "weft train $*: exit status $?" log
     losses "$out" >"$out.losses" 2>log || failed "$out has no losses" log
 }
-same() { # same OUT BUILTIN: bits of weights and of what the optimizer keeps
+same() { # same OUT BUILTIN: same bits of weights and optimizer states
     same_tensors "$1 trains to other bits than $2" "$1/checkpoints/step-4" "$2/checkpoints/step-4"
 }
-# Relative, of a loss. The kept ones are of one machine: what is promised is no bit of another one's. After these steps two
-# devices differ in 1e-9 of it, and a learning rate that is larger by 1e-4 of itself makes 1e-5 of it.
+# Relative tolerance of a loss. Stored losses come from one machine, and bits differ between machines. After
+# these steps two devices differ by 1e-9, and a learning rate larger by 1e-4 causes 1e-5.
 near=1e-6
 alike() { # alike WHAT A B: files of four losses
     paste "$2" "$3" | awk -v most=$near '
@@ -42,7 +41,7 @@ alike() { # alike WHAT A B: files of four losses
         { apart = $1 > $2 ? $1 - $2 : $2 - $1; if (!($2 > 0) || apart > most * $2) bad = 1 }
         END { exit bad || NR != 4 }' || { paste "$2" "$3" >log; failed "$1" log; }
 }
-run_ranks() { # several ranks, whose exchanges are the archived ones'
+run_ranks() { # several ranks with the archived communicators
     files=$archived/weft-comm-archive-files.so
     train "$set-ranks" --ranks 2 "strategy.plugin=$archived/weft-strategy-archive.so" "comm.plugin=$files"
     same "$set-ranks" builtin
@@ -69,7 +68,7 @@ for archived in "$dir/today" "$archive"/sdk-*; do
         prints "$weft" plugins describe "$kind:$file"
         [ "$set" != today ] || is_full || continue # the same sources, which other tests train
         case $plugin in
-            comm:archive-wrap) [ $mpi = yes ] || continue ;; # of the ranks below
+            comm:archive-wrap) [ $mpi = yes ] || continue ;; # for several ranks, below
             model:*)
                 run=try-model
                 train "$out" "$kind.plugin=$file"
@@ -77,7 +76,7 @@ for archived in "$dir/today" "$archive"/sdk-*; do
                 ;;
             *) train "$out" "$kind.plugin=$file" ;;
         esac
-        # Whose computes the same; what travels, where and how often is no matter of the numbers.
+        # Plugins with the same computation; communication pattern and placement do not affect the numbers.
         case $plugin in
             policy:* | strategy:* | comm:archive | comm:archive-files | device:archive-wrap) same "$out" builtin ;;
             device:archive) alike "$out learns another thing than the device cpu" "$out.losses" builtin.losses ;;
@@ -94,7 +93,7 @@ for archived in "$dir/today" "$archive"/sdk-*; do
     fi
 done
 
-# ---- what breaks, and what does not
+# ---- compatible and incompatible changes
 compared() { # compared STATUS OLD NEW: the lines are in log
     status=0
     sh "$archive/compare.sh" "$2" "$3" >log 2>err || status=$?
@@ -108,7 +107,7 @@ compared 0 "$today" grown
 [ "$(grep -c '^adds     weft_[a-z_0-9]*\.grown$' log)" -gt 50 ] || failed "what grows is not told" log
 compared 1 grown "$today"
 
-# The layout that tests/sdk holds is what is measured.
+# The measured layout equals that of tests/sdk.
 sed -n 's/^struct \([^ ]*\) [^ ]* /\1 /p' today/measured.txt | sort >mine
 grep '^weft_' "$WEFT_SOURCE/tests/sdk/layout.txt" | sort >theirs
 cmp -s mine theirs || failed "other structs than those of layout.txt" mine theirs
@@ -116,7 +115,7 @@ awk '/^weft/ { s = $1; next } { print s "." $1, $2, $3 }' "$WEFT_SOURCE/tests/sd
 sed -n 's/^field \([^ ]* [^ ]* [^ ]*\) .*/\1/p' today/measured.txt | sort >mine
 cmp -s mine theirs || failed "other fields than those of layout.txt"
 
-broken() { # broken HEADER SED LINE: with that edit of a header, this is what breaks
+broken() { # broken HEADER SED LINE: that edit of a header breaks with this line
     rm -rf edited
     cp -r "$today" edited
     sed -i "$2" "edited/weft/$1"
@@ -125,24 +124,26 @@ broken() { # broken HEADER SED LINE: with that edit of a header, this is what br
     grep -q "^breaks   $3" log || failed "$1, $2: not told: $3" log
 }
 broken random.h 's/0xD2511F53/0xD2511F55/' 'random.h:weft_random computes otherwise, and a binary carries what it was built with'
-broken policy.h '/int32_t is_block;/d' 'weft_module_view.is_block is gone, which was at '
-broken policy.h 's/    int32_t parent; .*/    int64_t parent;/' 'weft_module_view.parent is of 8 bytes, and was of 4'
-broken policy.h '/const char \*path; /{h;d};/const char \*class_name; /{G}' 'weft_module_view.name moves from 16 to 8'
-broken policy.h 's/void (\*claim_rest)(weft_wrap_ctx \*ctx, int32_t unit, int32_t module);/void (*claim_rest)(weft_wrap_ctx *ctx, int32_t module, int32_t unit);/' \
-    'weft_wrap.claim_rest is declared otherwise: '
-broken strategy.h 's/WEFT_SHARDED = 1, WEFT_OWNED = 2/WEFT_OWNED = 1, WEFT_SHARDED = 2/' 'constant WEFT_SHARDED is 2, and was 1'
-broken policy.h 's/#define WEFT_UNIT_ROOT   (-1)/#define WEFT_UNIT_ROOT   (-2)/' 'define WEFT_UNIT_ROOT is (-2), and was (-1)'
-broken host.h 's|"weft.host.world/1"|"weft.host.world/2"|' 'define WEFT_HOST_WORLD is "weft.host.world/2"'
-broken device.h 's/^} weft_ref;/    int64_t more;\n&/' 'weft_ref.more is new in a struct that is passed by value'
-broken strategy.h 's/    int32_t reserved; .*0 .*/    int32_t reserved;\n    int32_t in_between;/;s/^    int32_t kind; .*/    int32_t early;\n&/' \
-    'weft_instruction.early is new at 8, within the 48 bytes'
-broken policy.h '/^typedef struct weft_parameter_view {/,/^}/{s/^} weft_parameter_view;/} weft_parameter_sight;\ntypedef weft_parameter_sight weft_parameter_view;/;s/struct weft_parameter_view/struct weft_parameter_sight/}' \
-    'struct weft_parameter_view is gone'
-broken comm.h 's/weft_comm_handle \*\*out, const weft_exchange \*what,/const weft_exchange *what, weft_comm_handle **out,/' \
-    'type weft_exchange_fn is declared otherwise: '
-broken plugin.h 's/weft_plugin_entry_fn(const weft_host \*host, weft_error \*err)/weft_plugin_entry_fn(weft_error *err, const weft_host *host)/' \
-    'type weft_plugin_entry_fn is declared otherwise: '
-broken plugin.h 's|weft-plugin/1|weft-plugin/2|' 'note WEFT_NOTE is declared otherwise: '
+if is_full; then
+    broken policy.h '/int32_t is_block;/d' 'weft_module_view.is_block is gone, which was at '
+    broken policy.h 's/    int32_t parent; .*/    int64_t parent;/' 'weft_module_view.parent is of 8 bytes, and was of 4'
+    broken policy.h '/const char \*path; /{h;d};/const char \*class_name; /{G}' 'weft_module_view.name moves from 16 to 8'
+    broken policy.h 's/void (\*claim_rest)(weft_wrap_ctx \*ctx, int32_t unit, int32_t module);/void (*claim_rest)(weft_wrap_ctx *ctx, int32_t module, int32_t unit);/' \
+        'weft_wrap.claim_rest is declared otherwise: '
+    broken strategy.h 's/WEFT_SHARDED = 1, WEFT_OWNED = 2/WEFT_OWNED = 1, WEFT_SHARDED = 2/' 'constant WEFT_SHARDED is 2, and was 1'
+    broken policy.h 's/#define WEFT_UNIT_ROOT   (-1)/#define WEFT_UNIT_ROOT   (-2)/' 'define WEFT_UNIT_ROOT is (-2), and was (-1)'
+    broken host.h 's|"weft.host.world/1"|"weft.host.world/2"|' 'define WEFT_HOST_WORLD is "weft.host.world/2"'
+    broken device.h 's/^} weft_ref;/    int64_t more;\n&/' 'weft_ref.more is new in a struct that is passed by value'
+    broken strategy.h 's/    int32_t reserved; .*0 .*/    int32_t reserved;\n    int32_t in_between;/;s/^    int32_t kind; .*/    int32_t early;\n&/' \
+        'weft_instruction.early is new at 8, within the 48 bytes'
+    broken policy.h '/^typedef struct weft_parameter_view {/,/^}/{s/^} weft_parameter_view;/} weft_parameter_sight;\ntypedef weft_parameter_sight weft_parameter_view;/;s/struct weft_parameter_view/struct weft_parameter_sight/}' \
+        'struct weft_parameter_view is gone'
+    broken comm.h 's/weft_comm_handle \*\*out, const weft_exchange \*what,/const weft_exchange *what, weft_comm_handle **out,/' \
+        'type weft_exchange_fn is declared otherwise: '
+    broken plugin.h 's/weft_plugin_entry_fn(const weft_host \*host, weft_error \*err)/weft_plugin_entry_fn(weft_error *err, const weft_host *host)/' \
+        'type weft_plugin_entry_fn is declared otherwise: '
+    broken plugin.h 's|weft-plugin/1|weft-plugin/2|' 'note WEFT_NOTE is declared otherwise: '
+fi
 rm -rf edited
 cp -r "$today" edited
 sed -i 's/(const char \*)job->sites/(const char *)(job->sites)/' edited/weft/adapter.h

@@ -26,7 +26,7 @@ import tempfile
 
 import common
 
-FASTER, MEMORY, SLOWER = 1.3, 0.5, 1.6  # the bars
+FASTER, MEMORY, SLOWER = 1.3, 0.5, 1.6  # the limits
 JUDGED_FROM = 3
 
 

@@ -13,7 +13,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 VOCABULARY = 32000
-STOLEN = 0.02  # of the processors' time: with more a run tells of the machine, not of what it measures
+STOLEN = 0.02  # of the processors' time; a larger share makes a run unusable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Size:
     heads: int
     rows: int
     context: int
-    steps: int  # of one side of a pair
+    steps: int  # per side of a pair
 
     def parameters(self):
         layer = 4 * self.hidden**2 + 3 * self.hidden * self.mlp + 2 * self.hidden
@@ -52,7 +52,7 @@ def check_sizes(parser, names, sizes):
         parser.error("--sizes %s: there are %s" % (unknown[0], ", ".join(sizes)))
 
 
-# ---- what both sides read ----
+# ---- shared inputs ----
 
 
 def write_model(directory, size):
@@ -126,7 +126,7 @@ def prepare(directory, weft, size, rows_at_once, one_batch=False):
     (directory / "ids.txt").write_bytes(tokenize(weft, directory, (directory / "text.txt").read_bytes()))
 
 
-# ---- who runs ----
+# ---- execution ----
 
 
 def find_weft():
@@ -242,7 +242,7 @@ def run_pairs(sides, pairs, say, before=lambda: None, again=0):
     return runs
 
 
-# ---- what follows ----
+# ---- evaluation ----
 
 
 def median_seconds(results):

@@ -54,7 +54,7 @@ from common import SIZES, bar, median_seconds, pair_ratio
 REDUCES = ("ordered", "fast", "tree")
 STRATEGIES = {"ddp": ["strategy.plugin=ddp"], "fsdp": ["strategy.plugin=fsdp", "strategy.shard=full"]}
 STEP_LINE = re.compile(r"\bstep +([\d,]+)/[\d,]+ +loss +(\S+)")
-PATIENCE = 1800  # seconds for one run
+PATIENCE = 1800  # seconds per run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -321,7 +321,7 @@ def measure_memory(directory, weft, size):
     return rows
 
 
-# ---- the bars ----
+# ---- the limits ----
 
 
 def shown(value, form, factor=1.0):

@@ -61,8 +61,8 @@ from common import bar, median_seconds, pair_ratio
 
 LONG = "24-8192"
 SIZES = dict(common.SIZES)
-ENOUGH_PAIRS = 5  # for bars of speed
-LOSS_OFF = 1e-3  # from eager's, at most
+ENOUGH_PAIRS = 5  # for speed limits
+LOSS_OFF = 1e-3  # maximum difference from eager's
 SIZES[LONG] = dataclasses.replace(SIZES["24"], name="24 M", rows=1, context=8192, steps=2)
 
 
@@ -156,13 +156,13 @@ def measure(directory, weft, python, size, options, quiet):
                             options.again)
 
 
-# ---- what follows ----
+# ---- evaluation ----
 
 
 def best_roofline(results):
     """The best of all pairs: each product's least time, the registers' and the memory's most."""
     rooflines = [result["roofline"] for result in results]
-    whole, parts = [0.0, 0.0], {}  # operations and seconds, of the step and of each of its kinds of work
+    whole, parts = [0.0, 0.0], {}  # operations and seconds, of the step and of each kind of work
     for same in zip(*(roofline["products"] for roofline in rooflines)):
         calls, least = same[0]["calls_per_step"], min(product["seconds"] for product in same)
         part = parts.setdefault(same[0]["operation"] + " " + same[0]["part"], [0.0, 0.0])
@@ -222,7 +222,7 @@ def summarize(size, runs):
     sides = {}
     for name, results in runs.items():
         seconds = median_seconds(results)
-        own = "roofline" in results[0]  # of its own number of threads
+        own = "roofline" in results[0]  # with its own number of threads
         rooflines = [best_roofline([result]) for result in results] if own else pair_rooflines
         best = best_roofline(results) if own else roofline
         sides[name] = {"step_seconds": seconds, "places_per_second": places / seconds,
@@ -256,7 +256,7 @@ def summarize(size, runs):
     return summary
 
 
-# ---- the bars ----
+# ---- the limits ----
 
 
 def of_roofline_bar(text, side, want, value=""):

@@ -139,7 +139,7 @@ lr     = 1e-6
     return model / "model.safetensors"
 
 
-# ---- what is measured ----
+# ---- measurement ----
 
 
 def cached_share(path):
@@ -216,7 +216,7 @@ def measure(directory, path, weft, precision, options):
     return runs
 
 
-# ---- what follows ----
+# ---- evaluation ----
 
 
 def median(runs, key="seconds"):

@@ -1,14 +1,12 @@
-/* fail_calls: runs a command and makes system calls on certain files fail, from the n-th such call on, as on a disk
- * that has become full or cannot be read, or the n-th one only, as on a network file system that fails for a moment.
- * For tests in shell.
+/* fail_calls: runs a command and lets system calls on certain files fail. Either all from the n-th one on fail, as on a
+ * full or unreadable disk, or only the n-th, as on a network file system with a short failure. For shell tests.
  *
  *     fail_calls ENOSPC change out/ step-4 12 weft train run.ini
  *
- * Of the calls that change files (or those that `read`, list or examine them) whose path has "out/" in it, counted from
- * the first one whose path has "step-4" in it, the 12th and all later ones fail. "=12": only the 12th. 0: none, they
- * are counted only. Each is a line of the file calls.txt: number, call, path. FAIL_RANK=1 in the environment: only the
- * calls of the process that MPICH started as rank 1. Exits with the command's status, or 77 if the system cannot do
- * it. */
+ * Counts the calls that change files (or that `read`, list or examine them) with "out/" in their path, from the first
+ * one with "step-4" in its path. The 12th and all later ones fail. "=12": only the 12th. 0: counts only. Each call is a
+ * line of the file calls.txt: number, call, path. FAIL_RANK=1 in the environment: only the calls of MPICH's rank 1.
+ * Exits with the command's status, or 77 if the system does not support it. */
 #include <stdio.h>
 
 #if !defined(__x86_64__)
@@ -33,13 +31,13 @@ int main(void) {
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Where a call names its file. */
+/* How a call names its file. */
 enum { BY_DESCRIPTOR, BY_PATH, AT_PATH };
 
 typedef struct kind {
     long number;
     const char *name;
-    int file, at; /* which argument */
+    int file, at; /* argument index */
     bool reads;
 } kind;
 
@@ -76,7 +74,7 @@ static struct {
     const char *rank; /* NULL: all processes */
     long first, n;
     FILE *list;
-    pid_t failing[MOST_TASKS]; /* threads in a call that is to fail */
+    pid_t failing[MOST_TASKS]; /* threads in a call that must fail */
     int n_failing;
 } self;
 
@@ -89,7 +87,7 @@ static void path_of(char *out, size_t size, pid_t task, const kind *call, const 
     } else {
         const struct iovec to = {out, size - 1}, from = {(void *)(uintptr_t)args[call->at], size - 1};
         n = process_vm_readv(task, &to, 1, &from, 1, 0);
-        for (size_t less = size / 2; n < 0 && less > 16; less /= 2) { /* it ends before the page does */
+        for (size_t less = size / 2; n < 0 && less > 16; less /= 2) { /* the string ends before the page does */
             const struct iovec shorter = {(void *)(uintptr_t)args[call->at], less};
             n = process_vm_readv(task, &to, 1, &shorter, 1, 0);
         }
@@ -105,7 +103,7 @@ static const kind *kind_of(long number, const uint64_t *args) {
     return NULL;
 }
 
-/* Whether the process was started as the rank that is meant. */
+/* True if the process was started as the selected rank. */
 static bool is_of_rank(pid_t task) {
     char path[64], text[1 << 14], entry[64];
     size_t n = 0;
@@ -122,7 +120,7 @@ static bool is_of_rank(pid_t task) {
     return false;
 }
 
-/* A call begins: whether it is to fail. */
+/* True if the starting call must fail. */
 static bool is_chosen(pid_t task, long number, const uint64_t *args) {
     char path[PATH_MAX];
     const kind *call = kind_of(number, args);
@@ -140,7 +138,7 @@ static void on_call(pid_t task) {
     if (ptrace(PTRACE_GET_SYSCALL_INFO, task, sizeof info, &info) <= 0) return;
     if (info.op == PTRACE_SYSCALL_INFO_ENTRY && self.n_failing < MOST_TASKS &&
         is_chosen(task, (long)info.entry.nr, info.entry.args)) {
-        (void)ptrace(PTRACE_POKEUSER, task, offsetof(struct user_regs_struct, orig_rax), -1L); /* not made at all */
+        (void)ptrace(PTRACE_POKEUSER, task, offsetof(struct user_regs_struct, orig_rax), -1L); /* skips the call */
         self.failing[self.n_failing++] = task;
     }
     for (int i = 0; info.op == PTRACE_SYSCALL_INFO_EXIT && i < self.n_failing; i++) {
@@ -151,7 +149,7 @@ static void on_call(pid_t task) {
     }
 }
 
-/* Of the command itself, once it has ended. */
+/* Returns the status of the command after its end. */
 static int follow(pid_t command) {
     int status = 0, ended = 0;
     for (pid_t task = 0; (task = waitpid(-1, &status, __WALL)) > 0;) {
@@ -161,7 +159,7 @@ static int follow(pid_t command) {
             continue;
         }
         if (WSTOPSIG(status) == (SIGTRAP | 0x80)) on_call(task);
-        else if (status >> 16 == 0 && WSTOPSIG(status) != SIGSTOP) told = WSTOPSIG(status); /* a signal of its own */
+        else if (status >> 16 == 0 && WSTOPSIG(status) != SIGSTOP) told = WSTOPSIG(status); /* its own signal */
         (void)ptrace(PTRACE_SYSCALL, task, 0, (long)told);
     }
     return ended;

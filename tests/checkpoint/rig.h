@@ -1,5 +1,5 @@
-/* rig.h: a small run that can be opened, trained, saved and taken up again: a tied model of two layers with a
- * vocabulary of 401, made from a config.json alone, on a few sentences, in a directory that goes away. */
+/* rig.h: a small run that can be opened, trained, saved and resumed: a fresh tied model of two layers with a vocabulary
+ * of 401, on a few sentences, in a temporary directory. */
 #ifndef WEFT_TEST_CHECKPOINT_RIG_H
 #define WEFT_TEST_CHECKPOINT_RIG_H
 
@@ -50,7 +50,7 @@ static inline void rig_copy_golden(const char *name) {
     free(bytes);
 }
 
-/* base/, story.txt and run.ini in the test's directory. */
+/* Writes base/, story.txt and run.ini to the test's directory. */
 static inline void rig_make(void) {
     static const char *const lines[] = {"the cat sat on the mat and looked at the dog", "a dog ran home in the rain",
                                         "one two three four five six seven eight", "the end of the story came soon",
@@ -69,7 +69,7 @@ static inline void rig_make(void) {
     write_text(scratch_path("run.ini"), rig_ini);
 }
 
-/* An engine with its memory and nothing in it yet. Overrides follow, NULL ends them. */
+/* Opens an engine with uninitialized memory. Overrides follow, terminated by NULL. */
 static inline void rig_open(rig *self, ...) {
     const char *overrides[16];
     size_t n = 0;
@@ -82,7 +82,7 @@ static inline void rig_open(rig *self, ...) {
     va_end(args);
     ck_assert_ok(weft_session_open(&self->session, scratch_path("run.ini"), overrides, n, WEFT_SESSION_TRAIN, &err),
                  err);
-    self->session->run->host = &fixture_host; /* from here on its lines are remembered */
+    self->session->run->host = &fixture_host; /* records its log from here on */
     ck_assert_ok(weft_session_start(self->session, &err), err);
     ck_assert_ok(weft_identities_collect(&self->identities, self->session->engine, self->session->data_info.fingerprint,
                                          &err),
@@ -100,7 +100,7 @@ static inline void rig_load(rig *self) {
     ck_assert_ok(weft_engine_load(self->session->engine, &err), err);
 }
 
-/* Optimizer steps up to and including `last`. */
+/* Runs optimizer steps up to and including `last`. */
 static inline void rig_train(rig *self, uint64_t last) {
     weft_error err = WEFT_ERROR_INIT;
     while (self->state.step < last) {
@@ -132,7 +132,7 @@ static inline weft_status rig_try_newest(rig *self, char path[4096], weft_error 
     return weft_checkpoint_newest(path, 4096, &self->state, rig_directory(), NULL, &fixture_host, err);
 }
 
-/* Step of the newest that is whole. */
+/* Returns the step of the newest valid checkpoint. */
 static inline uint64_t rig_newest(void) {
     weft_checkpoint_state state = {0};
     char path[4096];
@@ -154,7 +154,7 @@ static inline void rig_resume(rig *self) {
     ck_assert_ok(rig_try_resume(self, false, &err), err);
 }
 
-/* Four at a time. */
+/* Returns the hash; four results are valid at a time. */
 static inline const char *rig_hash(const rig *self) {
     static char hex[4][65];
     static int next;
@@ -176,7 +176,7 @@ static inline bool rig_exists(const char *path) {
     return lstat(path, &about) == 0;
 }
 
-/* Two checkpoints, of steps 2 and 4, of a fresh run; hashes of both. */
+/* Saves checkpoints of steps 2 and 4 of a fresh run; returns the hashes of both. */
 static inline void rig_two(char two[65], char four[65]) {
     rig run;
     rig_open(&run, NULL);

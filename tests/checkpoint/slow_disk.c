@@ -1,9 +1,9 @@
-/* slow_disk: a disk that takes its time, for programs that are started with it in LD_PRELOAD.
+/* slow_disk: simulates a slow disk, for programs started with it in LD_PRELOAD.
  *
  *     SLOW_DISK=.step-4.tmp/model SLOW_UNTIL=go LD_PRELOAD=.../slow_disk.so weft train run.ini
  *
- * fsync of a file whose path has SLOW_DISK in it does not return before the file SLOW_UNTIL is there, or, where
- * SLOW_SECONDS is set, for so many seconds. */
+ * fsync of a file with SLOW_DISK in its path does not return before the file SLOW_UNTIL exists, or for SLOW_SECONDS if
+ * set. */
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>

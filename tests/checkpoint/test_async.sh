@@ -1,12 +1,12 @@
 #!/bin/sh
-# Checkpoints that are written while training goes on, on a disk that keeps a save waiting until the test lets it go: the
-# bytes of those that are written in place, steps that are made meanwhile, a kill and a signal in the middle, a disk that
-# becomes full, and the same of four ranks. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# Asynchronous checkpoints, on a disk that blocks a save until the test releases it: same bytes as synchronous
+# ones, steps during a save, a kill and a signal in the middle, a full disk, and the same with four ranks.
+# ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
 fail_calls=$WEFT_BUILD/tests/fail_calls
-export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0:detect_leaks=0" # nor is a process traced twice
+export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0:detect_leaks=0" # a process cannot be traced two times
 
 make_model model 16 4 24 1 512
 make_text 40
@@ -39,16 +39,16 @@ train() { # train OUT argument...
     shift
     limit "$weft" train run.ini "run.out=$out" --quiet "$@" >log 2>&1
 }
-numbers() { # numbers DIRECTORY: hashes of all files of its checkpoints and its model but those that tell of this run
+numbers() { # numbers DIRECTORY: hashes of its checkpoint and model files that do not depend on the run
     (cd "$1" && find checkpoints model -type f ! -name config.ini ! -name run.json ! -name manifest.json | sort |
         xargs sha256sum)
-    # what the manifests say of tensors, and what the state says but for keys and times
+    # manifest entries of tensors, and state entries except keys and times
     (cd "$1" && for step in 4 8 10; do
         grep -o '"[^"]*": *"[0-9a-f]\{64\}"' "checkpoints/step-$step/manifest.json" | grep -v '^"sha256"'
         grep -o '^  "\(step\|updates\|tokens\|eval_loss\|best_loss\|best_step\|masters\)": *[^,]*' "checkpoints/step-$step/state/run.json"
     done)
 }
-losses() { # losses DIRECTORY: what its steps and evaluations came to
+losses() { # losses DIRECTORY: values of its steps and evaluations
     grep -ho '^{"step": .*"tokens": [0-9]*' "$1/metrics.jsonl" "$1/evaluations.jsonl"
 }
 same() { # same WHAT A B
@@ -57,7 +57,7 @@ same() { # same WHAT A B
     [ "$(wc -l <a.txt)" -gt 40 ] && diff a.txt b.txt >differs || failed "$1" differs log
 }
 
-# ---- weights in several files: a run, its resume and its model are the same ----
+# ---- weights in several files: same run, resume and model ----
 
 train one || failed "a run of one file" log
 train many checkpoint.max_shard=0.00001 train.steps=8 || failed "a run of several files" log
@@ -75,7 +75,7 @@ losses many | tail -n "$(grep -c . a.txt)" >b.txt
 diff a.txt b.txt >differs || failed "steps of a resume from several files" differs
 refused "[checkpoint] max_shard" "$weft" train run.ini run.out=never checkpoint.max_shard=0
 
-# ---- the same bytes, and what is said of it ----
+# ---- same bytes, and messages ----
 
 train place checkpoint.async=no || failed "in place" log
 train beside checkpoint.async=yes || failed "beside training" log
@@ -85,7 +85,7 @@ train beside.bf16 checkpoint.async=yes checkpoint.dtype=bf16 train.trainable=las
 same "other bytes beside training, in bf16" place.bf16 beside.bf16
 [ -e beside.bf16/checkpoints/step-4/state/master.safetensors ] || failed "no masters"
 
-field() { # field NAME LINE: of checkpoints.jsonl of beside
+field() { # field NAME LINE: of checkpoints.jsonl in beside
     sed -n "${2}s/.*\"$1\": \([^,}]*\).*/\1/p" beside/checkpoints.jsonl
 }
 [ "$(grep -c . beside/checkpoints.jsonl)" = 4 ] || failed "saves are not recorded" beside/checkpoints.jsonl
@@ -96,7 +96,7 @@ for line in 3 4; do # the last step's, and the model
     awk "BEGIN { exit !($(field beside $line) == 0 && $(field took $line) > 0) }" || failed "what ends a run is beside nothing" beside/checkpoints.jsonl
 done
 
-said() { # said TEXT argument...: what plan says of saving
+said() { # said TEXT argument...: the plan's text about saving
     text=$1
     shift
     prints "$weft" plan run.ini run.out=said "$@"
@@ -107,8 +107,8 @@ said "in place: training stands" checkpoint.async=no
 said "beside training, from a copy of" checkpoint.async=yes
 prints "$weft" plan run.ini run.out=said checkpoint.async=yes checkpoint.every=10
 ! grep -q '^saving' printed || failed "a save beside nothing" printed
-# What it takes is planned, and is there to the byte: three numbers for each that is trained, and no more.
-planned() { # planned argument...: in all
+# Planned memory is exact: three numbers per trained parameter.
+planned() { # planned argument...: total
     "$weft" plan run.ini run.out=said --json "$@" >planned.json
     sed -n '/^  "memory"/,/}/s/.*"total": \([0-9]*\).*/\1/p' planned.json
 }
@@ -122,10 +122,10 @@ grep -q "\"snapshot\": $copy" beside/phases.jsonl || failed "another copy is tak
 prints "$weft" plan run.ini run.out=said checkpoint.async=yes --fit "$(planned checkpoint.async=no)B"
 grep -q ' checkpoint.async=no$' printed || failed "what would fit without the copy is not told" printed
 
-# ---- a disk that waits ----
+# ---- a blocked disk ----
 
 "${CC:-cc}" -O1 -fPIC -shared -D_GNU_SOURCE -o slow_disk.so "$WEFT_SOURCE/tests/checkpoint/slow_disk.c" -ldl
-start() { # start OUT WHERE argument...: in the background; what is synced WHERE waits for the file go
+start() { # start OUT WHERE argument...: in the background; fsync of paths with WHERE waits for the file go
     rm -rf go "$1"
     out=$1 where=$2
     shift 2
@@ -133,17 +133,17 @@ start() { # start OUT WHERE argument...: in the background; what is synced WHERE
         checkpoint.async=yes --verbose "$@" >log 2>&1 &
     pid=$!
 }
-until_step() { # until_step OUT N: until N steps are recorded
+until_step() { # until_step OUT N: waits for N recorded steps
     for _ in $(seq 3000); do
         [ -e "$1/metrics.jsonl" ] && [ "$(wc -l <"$1/metrics.jsonl")" -ge "$2" ] && return 0
         sleep 0.05
     done
     failed "step $2 is not made while a save waits" log
 }
-weft_of() { # weft_of PID: the program that timeout has started
+weft_of() { # weft_of PID: the program started by timeout
     cat "/proc/$1/task/$1/children"
 }
-goes_on() { # goes_on OUT: it has come to step 8, at which the next save is due, and step 4 is not whole yet
+goes_on() { # goes_on OUT: it has reached step 8, at which the next save is due, and step 4 is not complete yet
     until_step "$1" 8
     [ -d "$1/checkpoints/.step-4.tmp" ] && [ ! -e "$1/checkpoints/step-4" ] || failed "step 4 is whole" log
 }
@@ -160,7 +160,7 @@ ends 0
 same "other bytes where a save waits" place waits
 grep -q '^step 4 is saved: .* beside training' log || failed "nobody says so" log
 
-# A kill in the middle: what was whole is whole, and nothing else counts.
+# A kill in the middle: complete checkpoints remain complete, and no other counts.
 start killed .step-8.tmp/ train.steps=20 checkpoint.every=4
 until_step killed 11
 kill -KILL $(weft_of "$pid")
@@ -170,7 +170,7 @@ train killed --resume checkpoint.async=yes || failed "a resume after a kill" log
 same "other bytes after a kill" place killed
 [ ! -e killed/checkpoints/.step-8.tmp ] || failed "half a checkpoint stays"
 
-# A signal: the save that is under way comes to its end, and so does the step.
+# A signal: the save in flight is completed, and so is the step.
 start stopped .step-4.tmp/
 until_step stopped 6
 kill -TERM $(weft_of "$pid")
@@ -184,7 +184,7 @@ train stopped --resume || failed "a resume after a signal" log
 [ "$last" = 8 ] || rm -r "stopped/checkpoints/step-$last"
 same "other bytes after a signal" place stopped
 
-# ---- a disk that becomes full ----
+# ---- a full disk ----
 
 status=0
 "$fail_calls" ENOSPC change counted/ .step-4 0 "$weft" train run.ini run.out=counted checkpoint.async=yes train.steps=7 --quiet || status=$?
@@ -222,7 +222,7 @@ if has mpich; then
     goes_on many
     ends 0
     same "other bytes of 4 ranks where a save waits" place many
-    # What goes wrong on one of them is told once, by rank 0.
+    # A failure on one of them is reported once, by rank 0.
     start lost .step-4.tmp/ strategy.plugin=fsdp --ranks 4 comm.plugin=mpi-mpich
     until_step lost 6
     rm -rf lost/checkpoints/.step-4.tmp

@@ -1,5 +1,5 @@
-/* A checkpoint that is not whole is never taken for one: whatever is broken, the one before it is found, and the reason
- * is said. A process that is killed while it saves leaves the old state or the new one. */
+/* An incomplete checkpoint is never used: with any damage the previous one is found, and the reason is logged. A
+ * process killed during a save micro-batches either the old or the new state. */
 #include "rig.h"
 
 #include <signal.h>
@@ -16,7 +16,7 @@ static void teardown(void) {
     scratch_remove();
 }
 
-/* Exchanges one byte at a place that is a part of the file's length. */
+/* Flips a bit of the byte at a fraction of the file's length. */
 static void flip(const char *path, double where) {
     size_t n = 0;
     char *bytes = read_bytes(path, &n);
@@ -107,7 +107,7 @@ START_TEST(a_damaged_checkpoint_is_passed_over_by_name) {
     ck_assert_str_eq(rig_hash(&run), two);
     ck_assert_msg(strstr(fixture_log, "step-4 is passed over: ") != NULL, "%s", fixture_log);
     ck_assert_msg(strstr(fixture_log, damages[_i].says) != NULL, "'%s' lacks '%s'", fixture_log, damages[_i].says);
-    /* The run comes to the same step again and replaces what is broken. */
+    /* The run reaches the same step again and replaces the damaged checkpoint. */
     rig_train(&run, 4);
     ck_assert_str_eq(rig_hash(&run), four);
     rig_save(&run);
@@ -116,7 +116,7 @@ START_TEST(a_damaged_checkpoint_is_passed_over_by_name) {
 }
 END_TEST
 
-/* Whole when it was found, and not when it is read: nobody is told to look for another model. */
+/* Valid when found, but damaged when read: the error does not suggest another model. */
 START_TEST(what_breaks_after_it_was_found_is_said_to_be_broken) {
     weft_error err = WEFT_ERROR_INIT;
     char path[4096];
@@ -131,7 +131,7 @@ START_TEST(what_breaks_after_it_was_found_is_said_to_be_broken) {
 }
 END_TEST
 
-/* Every byte of the file that holds the numbers counts, and every byte of what describes the run. */
+/* Every byte of the files with numbers counts, and every byte of the run's description. */
 START_TEST(each_byte_counts) {
     static const char *const files[] = {"model.safetensors", "state/exp_avg.safetensors", "state/run.json",
                                         "config.json"};
@@ -184,18 +184,19 @@ START_TEST(other_names_are_no_checkpoints) {
 }
 END_TEST
 
-/* On file systems that cannot exchange two names, a crash can leave the old directory alone, moved aside. */
+/* On file systems that cannot exchange two names, a crash can leave only the old directory, under its temporary
+ * name. */
 START_TEST(what_was_moved_aside_is_put_back) {
     ck_assert_int_eq(rename(rig_file(4, ""), scratch_path("out/checkpoints/.step-4.old")), 0);
     ck_assert_uint_eq(rig_newest(), 4);
     ck_assert(!rig_exists(scratch_path("out/checkpoints/.step-4.old")));
-    ck_assert_int_eq(mkdir(scratch_path("out/checkpoints/.step-4.old"), 0777), 0); /* its successor is there: it goes */
+    ck_assert_int_eq(mkdir(scratch_path("out/checkpoints/.step-4.old"), 0777), 0); /* removed: its successor exists */
     ck_assert_uint_eq(rig_newest(), 4);
     ck_assert(!rig_exists(scratch_path("out/checkpoints/.step-4.old")));
 }
 END_TEST
 
-/* Saves the numbers of step 4 again and again, under two names, until it is killed. */
+/* Saves the numbers of step 4 repeatedly, under two names, until it is killed. */
 static void save_for_ever(int ready) {
     rig run;
     rig_open(&run, NULL);
@@ -240,7 +241,7 @@ START_TEST(a_killed_save_leaves_the_old_state_or_the_new_one) {
         rig_open(&run, NULL);
         rig_resume(&run);
         ck_assert_str_eq(rig_hash(&run), four);
-        ck_assert_msg(fixture_log[0] == '\0', "%s", fixture_log); /* nothing broken had a checkpoint's name */
+        ck_assert_msg(fixture_log[0] == '\0', "%s", fixture_log); /* no damaged directory had a checkpoint's name */
         rig_close(&run);
     }
     ck_assert_int_gt(halfway, 0);

@@ -1,4 +1,4 @@
-/* Which checkpoints stay, and what happens when the disk or the device gives up in the middle of a save. */
+/* Retention of checkpoints, and failures of the disk or the device during a save. */
 #include "rig.h"
 
 #include "run/staging.h"
@@ -12,7 +12,7 @@
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 
-/* In place of the C library's: a file system that cannot exchange names, when asked to be one. */
+/* Replaces the C library's function: optionally simulates a file system that cannot exchange names. */
 static bool no_exchange;
 int renameat2(int from_directory, const char *from, int to_directory, const char *to, unsigned int flags) {
     if (no_exchange) {
@@ -22,7 +22,7 @@ int renameat2(int from_directory, const char *from, int to_directory, const char
     return (int)syscall(SYS_renameat2, from_directory, from, to_directory, to, flags);
 }
 
-/* And one with this many bytes left, when asked. */
+/* Optionally simulates a file system with this many free bytes. */
 static int64_t bytes_left = -1;
 int statvfs(const char *path, struct statvfs *about) {
     int (*real_one)(const char *, struct statvfs *) = NULL;
@@ -43,7 +43,7 @@ static void teardown(void) {
     scratch_remove();
 }
 
-/* Names in a directory but . and .. , sorted, each followed by a blank. */
+/* Returns the sorted names in a directory except . and .. , each followed by a blank. */
 static const char *names_in(const char *path) {
     static char text[2048];
     struct dirent **found = NULL;
@@ -99,7 +99,7 @@ START_TEST(broken_ones_do_not_push_whole_ones_out) {
     ck_assert_int_eq(truncate(rig_file(3, "model.safetensors"), 99), 0);
     retain(4, 2, 0);
     ck_assert_str_eq(names_in(rig_directory()), "step-1 step-2 step-20 step-3 step-4 ");
-    retain(4, 1, 0); /* 20 lies ahead of the run: a resume passed over it */
+    retain(4, 1, 0); /* 20 is ahead of the run: a resume skipped it */
     ck_assert_str_eq(names_in(rig_directory()), "step-2 step-20 step-3 step-4 ");
     retain(20, 1, 0);
     ck_assert_str_eq(names_in(rig_directory()), "step-20 ");
@@ -125,7 +125,7 @@ START_TEST(only_checkpoints_are_removed) {
 }
 END_TEST
 
-/* Check itself writes at each assertion: while a limit stands there is none. */
+/* Check writes at each assertion, so no assertion may run under the limit. */
 static bool limit_files(rlim_t bytes) {
     struct rlimit limit;
     (void)signal(SIGXFSZ, SIG_IGN);
@@ -152,7 +152,7 @@ START_TEST(a_full_disk_leaves_what_was_saved) {
     rig_train(&run, 4);
     limited = limit_files(limits[_i]);
     saves[0] = rig_try_save(&run, &err);
-    run.state.step = 2; /* over the one that is there */
+    run.state.step = 2; /* over the existing one */
     saves[1] = rig_try_save(&run, &again);
     saves[2] = weft_model_save(run.session->engine, scratch_path("out/model"), &run.session->text, &model);
     limited = limit_files(RLIM_INFINITY) && limited;
@@ -172,13 +172,13 @@ START_TEST(a_full_disk_leaves_what_was_saved) {
     rig_resume(&run);
     ck_assert_str_eq(rig_hash(&run), before);
     rig_train(&run, 4);
-    rig_save(&run); /* and it goes on once there is room */
+    rig_save(&run); /* the run continues when there is space again */
     ck_assert_uint_eq(rig_newest(), 4);
     rig_close(&run);
 }
 END_TEST
 
-/* Bytes of all files of a directory and the directories in it. */
+/* Size of all files in a directory tree. */
 static int64_t total;
 static int count_file(const char *path, const struct stat *about, int kind, struct FTW *where) {
     (void)path;
@@ -203,7 +203,7 @@ START_TEST(too_little_space_is_said_before_anything_is_written) {
     rig_load(&run);
     save_as(&run, 2);
     ck_assert_int_eq(nftw(rig_file(2, ""), count_file, 8, FTW_PHYS), 0);
-    bytes_left = total; /* what such a checkpoint takes: some more is wanted for safety */
+    bytes_left = total; /* the size of such a checkpoint, without the safety margin */
     run.state.step = 4;
     ck_assert_int_eq(rig_try_save(&run, &err), WEFT_E_SYSTEM);
     ck_assert_says(err, "step-4 needs ");
@@ -213,7 +213,7 @@ START_TEST(too_little_space_is_said_before_anything_is_written) {
     ck_assert_says(err, "model needs ");
     ck_assert_str_eq(names_in(rig_directory()), "step-2 ");
     ck_assert_str_eq(names_in(scratch_path("out")), "checkpoints ");
-    bytes_left = total + (128 << 10); /* but not much more */
+    bytes_left = total + (128 << 10); /* the margin is not much larger */
     rig_save(&run);
     bytes_left = model_alone(&run) + (64 << 10);
     ck_assert_ok(weft_model_save(run.session->engine, scratch_path("out/model"), &run.session->text, &err), err);
@@ -269,13 +269,13 @@ START_TEST(a_file_in_the_way_is_a_sentence) {
     rig_open(&run, NULL);
     rig_load(&run);
     ck_assert_int_eq(rig_try_save(&run, &err), WEFT_E_SYSTEM);
-    ck_assert_says(err, "a file of that name is there");
+    ck_assert_says(err, "a file of that name exists");
     ck_assert_int_eq(weft_model_save(run.session->engine, "", &run.session->text, &err), WEFT_E_USER);
     rig_close(&run);
 }
 END_TEST
 
-/* Without a system call that exchanges names, a crash can leave the old model under this name alone. */
+/* Without a system call that exchanges names, a crash can leave only the old model, under this name. */
 START_TEST(a_model_that_was_moved_aside_comes_back_first) {
     weft_error err = WEFT_ERROR_INIT;
     rig run;

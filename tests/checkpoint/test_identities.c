@@ -1,4 +1,4 @@
-/* What a resume refuses, what it lets pass, and what stays on record. */
+/* Changes that a resume rejects, changes that it accepts, and their records. */
 #include "rig.h"
 
 #include "base/safetensors.h"
@@ -21,7 +21,7 @@ static const weft_change *find_change(const rig *run, const char *name) {
     return NULL;
 }
 
-/* An override, and the sentence's part; name, old and new value of the fact. */
+/* An override and a part of the message; name, old and new value of the fact. */
 static const struct {
     const char *override, *name, *from, *to;
 } fixed[] = {
@@ -73,7 +73,7 @@ START_TEST(changes_stay_on_record) {
     rig_train(&run, 6);
     rig_save(&run);
     rig_close(&run);
-    rig_open(&run, "train.micro_batch=4", NULL); /* now that is what the run is */
+    rig_open(&run, "train.micro_batch=4", NULL); /* the run now has this value */
     rig_resume(&run);
     ck_assert_int_eq(run.identities.n_changes, 1);
     rig_train(&run, 8);
@@ -82,7 +82,7 @@ START_TEST(changes_stay_on_record) {
     text = read_bytes(rig_file(8, "state/run.json"), NULL);
     ck_assert_ptr_nonnull(strstr(text, "\"name\": \"[train] micro_batch\",\n   \"from\": \"2\",\n   \"to\": \"4\""));
     free(text);
-    rig_open(&run, NULL); /* going back is a change as well */
+    rig_open(&run, NULL); /* the reverse is a change, too */
     ck_assert_int_eq(rig_try_resume(&run, false, &err), WEFT_E_USER);
     ck_assert_says(err, "[train] micro_batch is 2, was 4");
     rig_close(&run);
@@ -135,7 +135,7 @@ static weft_identity *find(rig *run, const char *name) {
     return NULL;
 }
 
-/* Facts that a test cannot change for real: another machine, another build. */
+/* Facts that a test cannot really change: another machine, another build. */
 START_TEST(machine_and_builds_are_facts) {
     static const char *const refused[] = {"the device's instruction set",
                                           "the device's backend",
@@ -178,12 +178,12 @@ START_TEST(all_differences_are_named_at_once) {
     ck_assert_int_eq(rig_try_resume(&run, false, &err), WEFT_E_USER);
     ck_assert_says(err, "[train] micro_batch is 4, was 2");
     ck_assert_says(err, "[run] seed is 9, was 7");
-    ck_assert_ptr_null(strstr(err.text, "clip")); /* that one may change */
+    ck_assert_ptr_null(strstr(err.text, "clip")); /* this one may change */
     for (int32_t i = 0; i < run.identities.n; i++) strcpy(run.identities.items[i].value, "x");
     for (int32_t i = 0; i < run.identities.n; i++) memset(run.identities.items[i].value, 'y', 500);
     ck_assert_int_eq(rig_try_resume(&run, false, &err), WEFT_E_USER);
     ck_assert_says(err, " more\n");
-    ck_assert_says(err, "never stopped"); /* the advice is there however long the list */
+    ck_assert_says(err, "never stopped"); /* the advice is printed with lists of any length */
     rig_close(&run);
 }
 END_TEST
@@ -205,7 +205,7 @@ START_TEST(another_model_is_refused_even_inexactly) {
 }
 END_TEST
 
-/* Number of elements of a state that are not zero. */
+/* Returns the number of non-zero elements of a state. */
 static int64_t filled(const rig *run, int64_t state) {
     const weft_engine *engine = run->session->engine;
     const int64_t n = engine->plan.layout->trainable_numel;
@@ -224,12 +224,12 @@ START_TEST(inexact_starts_missing_states_at_zero_and_says_so) {
     rig_open(&run, "optimizer.plugin=sgd", "optimizer.momentum=0.9", NULL);
     ck_assert_int_eq(run.session->engine->plan.n_states, 1);
     rig_load(&run);
-    rig_train(&run, 1); /* so that there is something to forget */
+    rig_train(&run, 1); /* so that there is a state to reset */
     ck_assert_int_gt(filled(&run, 0), 0);
     fixture_log[0] = '\0';
     ck_assert_ok(rig_try_resume(&run, true, &err), err);
     ck_assert_int_eq(filled(&run, 0), 0);
-    ck_assert_uint_eq(run.session->engine->updates, 0); /* its optimizer has made none */
+    ck_assert_uint_eq(run.session->engine->updates, 0); /* its optimizer has made no updates */
     ck_assert_ptr_nonnull(strstr(fixture_log, "all of it start at zero"));
     ck_assert_ptr_nonnull(strstr(fixture_log, "[optimizer] momentum is 0.9, was (none)"));
     ck_assert_ptr_nonnull(strstr(fixture_log, "[optimizer] beta1 is (none), was 0.9"));
@@ -261,7 +261,7 @@ START_TEST(inexact_with_more_parameters_keeps_the_states_there_are) {
 }
 END_TEST
 
-/* A parameter as this rank keeps it, in bf16, against what the checkpoint's masters round to. */
+/* Compares a parameter of this rank, in bf16, to the rounded masters of the checkpoint. */
 static void expect_rounded(const rig *run, const char *checkpoint, const char *name) {
     const weft_engine *engine = run->session->engine;
     const weft_parameter *p = &engine->plan.declared->parameters[weft_declared_find(engine->plan.declared, name)];
@@ -281,7 +281,7 @@ static void expect_rounded(const rig *run, const char *checkpoint, const char *n
     free(want);
 }
 
-/* What was trained on a base in bf16 has more bits than a run keeps that freezes it. */
+/* Parameters trained on a bf16 base have more bits than a run that freezes them keeps. */
 START_TEST(inexact_says_what_is_rounded) {
     static const char warning[] = "8 frozen parameters are kept in bf16 as the base has them";
     char base[600], checkpoint[600];
@@ -300,7 +300,7 @@ START_TEST(inexact_says_what_is_rounded) {
     rig_save(&run);
     fixture_log[0] = '\0';
     ck_assert_ok(rig_try_resume(&run, true, &err), err);
-    ck_assert_ptr_null(strstr(fixture_log, "kept in bf16")); /* all of it is trained */
+    ck_assert_ptr_null(strstr(fixture_log, "kept in bf16")); /* all parameters are trained */
     rig_close(&run);
     rig_open(&run, base, "model.start=weights", "train.precision=bf16", "train.trainable=last:1", NULL);
     ck_assert_int_eq(rig_try_resume(&run, false, &err), WEFT_E_USER);

@@ -1,4 +1,5 @@
-/* What is saved comes back: to the bit, in every type, with and without frozen parts; and the directory is a model. */
+/* Saved state is restored bit by bit, in every dtype, with and without frozen parameters; and the directory is a
+ * model. */
 #include "rig.h"
 
 #include "base/safetensors.h"
@@ -13,7 +14,7 @@ static void teardown(void) {
     scratch_remove();
 }
 
-/* Tensors of a file of state/; -1: no such file. */
+/* Returns the number of tensors in a file of state/; -1: no such file. */
 static int32_t tensors_in(uint64_t step, const char *name) {
     weft_safetensors *file = NULL;
     weft_error err = WEFT_ERROR_INIT;
@@ -25,7 +26,7 @@ static int32_t tensors_in(uint64_t step, const char *name) {
     return n;
 }
 
-/* Files of base/ in a type, from a fresh start. */
+/* Writes the files of base/ in a dtype, from a fresh start. */
 static void make_base(const char *dtype) {
     char override[64], from[300], to[300];
     weft_error err = WEFT_ERROR_INIT;
@@ -41,23 +42,23 @@ static void make_base(const char *dtype) {
     ck_assert_int_eq(rename(from, to), 0);
 }
 
-/* base, dtype, trainable -> tensors of master.safetensors (-1: none) and of exp_avg.safetensors */
+/* base, dtype, trainable -> tensors of master.safetensors (-1: no file) and of exp_avg.safetensors */
 static const struct {
     const char *base, *dtype, *trainable;
     int32_t masters, states;
 } cases[] = {
     {NULL, "fp32", "all", -1, 20},     {NULL, "auto", "all", -1, 20}, /* a fresh start is saved as fp32 */
     {NULL, "bf16", "all", 20, 20},     {NULL, "fp16", "all", 20, 20},
-    {NULL, "bf16", "last:1", 20, 9}, /* frozen fp32 numbers do not survive bf16: their masters are kept too */
+    {NULL, "bf16", "last:1", 20, 9}, /* frozen fp32 numbers are lossy in bf16, so their masters are saved, too */
     {NULL, "fp32", "last:1", -1, 9},   {"bf16", "auto", "all", 20, 20},
-    {"bf16", "auto", "last:1", 9, 9}, /* frozen numbers came from bf16 files and need no masters */
+    {"bf16", "auto", "last:1", 9, 9}, /* frozen numbers come from bf16 files and need no masters */
     {"bf16", "fp32", "last:1", -1, 9}, {"bf16", "fp16", "last:1", 20, 9}, /* fp16 has fewer exponents than bf16 */
     {"fp16", "auto", "head", -2, 1}, /* the tied embedding, which is the head: one master */
 };
 
 enum { N_CASES = sizeof cases / sizeof cases[0] };
 
-/* Whatever the model computes in: what is kept is the masters and the state. */
+/* For any compute dtype: the checkpoint has the masters and the state. */
 START_TEST(a_resumed_run_has_the_bits_of_one_that_never_stopped) {
     const char *precision = _i < N_CASES ? "train.precision=fp32" : "train.precision=bf16";
     const int c = _i % N_CASES;
@@ -91,13 +92,13 @@ START_TEST(a_resumed_run_has_the_bits_of_one_that_never_stopped) {
 }
 END_TEST
 
-/* A run whose steps were not all updates: what the optimizer counts comes back, and is not the step. */
+/* A run with steps that were not all updates: the optimizer's counter is restored, and differs from the step. */
 START_TEST(the_number_of_updates_comes_back) {
     char sixth[65];
     rig run;
     rig_open(&run, NULL);
     rig_load(&run);
-    run.session->engine->updates = 90; /* as another run would have left it */
+    run.session->engine->updates = 90; /* as left by another run */
     rig_load(&run);
     ck_assert_uint_eq(run.session->engine->updates, 0);
     rig_train(&run, 3);
@@ -117,7 +118,7 @@ START_TEST(the_number_of_updates_comes_back) {
     rig_resume(&run);
     run.session->engine->updates = 3;
     rig_train(&run, 6);
-    ck_assert_str_ne(rig_hash(&run), sixth); /* it does count */
+    ck_assert_str_ne(rig_hash(&run), sixth); /* the counter has an effect */
     rig_close(&run);
 }
 END_TEST
@@ -170,7 +171,7 @@ START_TEST(counters_and_losses_come_back) {
 }
 END_TEST
 
-/* The fp32 parameters of an engine, one after the other. */
+/* Returns the fp32 parameters of an engine, concatenated. */
 static float *parameters_of(const rig *run, int64_t *n) {
     const weft_engine *engine = run->session->engine;
     float *out = calloc((size_t)weft_declared_numel(engine->plan.declared, false), sizeof *out);
@@ -185,7 +186,7 @@ static float *parameters_of(const rig *run, int64_t *n) {
     return out;
 }
 
-/* The checkpoint's directory as [model] path, tokenizer and all. */
+/* The checkpoint's directory as [model] path, including the tokenizer. */
 START_TEST(a_checkpoint_is_a_model) {
     static const int32_t dtypes[] = {WEFT_F32, WEFT_BF16, WEFT_F16};
     char dtype[64], path[4200];
@@ -238,8 +239,8 @@ START_TEST(the_model_directory_is_for_people) {
         ck_assert(!rig_exists(scratch_path("out/.model.tmp")));
         ck_assert(!rig_exists(scratch_path("out/.model.old")));
         if (again > 0) ck_assert(rig_exists(scratch_path("out/model/onnx/README.md")));
-        write_bytes(scratch_path("out/model/model-old.safetensors"), "x", 1); /* of a model that is replaced */
-        (void)mkdir(scratch_path("out/model/onnx"), 0777);                    /* no run wrote this: it stays */
+        write_bytes(scratch_path("out/model/model-old.safetensors"), "x", 1); /* of a replaced model */
+        (void)mkdir(scratch_path("out/model/onnx"), 0777);                    /* no run wrote it, so it remains */
         write_bytes(scratch_path("out/model/onnx/README.md"), "x", 1);
     }
     rig_close(&run);
@@ -269,7 +270,7 @@ START_TEST(the_same_step_again_replaces_the_old_one) {
 }
 END_TEST
 
-/* A device whose memory the host does not see. */
+/* A device with memory invisible to the host. */
 START_TEST(without_a_host_view_the_same_files_come_out) {
     static const char *const files[] = {"model.safetensors", "state/exp_avg.safetensors", "state/master.safetensors",
                                         "manifest.json"};
@@ -303,7 +304,7 @@ START_TEST(without_a_host_view_the_same_files_come_out) {
 }
 END_TEST
 
-/* Adds one to the last bit of a word of the device. */
+/* Increments a word of device memory. */
 static void change(rig *run, weft_ref ref) {
     uint32_t word = 0;
     weft_error err = WEFT_ERROR_INIT;
@@ -344,7 +345,7 @@ START_TEST(the_hash_sees_every_part_and_no_padding) {
 }
 END_TEST
 
-/* Peak of the process' memory in KiB since the last call with reset. */
+/* Returns the process's peak memory in KiB since the last reset. */
 static long peak(bool reset) {
     char line[256];
     long kib = -1;
@@ -371,7 +372,7 @@ START_TEST(saving_takes_a_few_mebibytes_whatever_the_size) {
     before = peak(false);
     rig_save(&run);
     grown = peak(false) - before;
-#if !defined(__SANITIZE_ADDRESS__) /* which keeps freed memory */
+#if !defined(__SANITIZE_ADDRESS__) /* which retains freed memory */
     ck_assert_msg(grown < 12 << 10, "saving %lld bytes took %ld KiB", (long long)bytes, grown);
 #endif
     ck_assert_int_ge(grown, 0);

@@ -1,7 +1,7 @@
 #!/bin/sh
-# What Weft saves loads in transformers 4 and 5, and gives the same loss there: a small model of each family, from a
-# config.json in the spelling of either, in fp32 and in bf16, and one whose tokenizer got a pad token. WEFT_PYTHONS are
-# the interpreters that have transformers, one for each release; without any this is skipped. ctest sets WEFT_BUILD and
+# Models saved by Weft load in transformers 4 and 5 with the same loss: a small model of each family, from a
+# config.json in either spelling, in fp32 and bf16, and one with an added pad token. WEFT_PYTHONS are
+# interpreters with transformers, one per release; without any the test is skipped. ctest sets WEFT_BUILD and
 # WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
@@ -40,7 +40,7 @@ for where in sys.argv[1:]:
     model, said = transformers.AutoModelForCausalLM.from_pretrained(where, attn_implementation="eager", output_loading_info=True)
     assert not any(said[k] for k in ("missing_keys", "unexpected_keys", "mismatched_keys")), (where, said)
     model = model.float().eval()
-    tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(where)  # which its files are of
+    tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(where)  # the tokenizer class of its files
     options = type("", (), dict(bos=True, eos=False))
     total, count = loss(model, [encode(tokenizer, d, options) for d in documents(text, "line", None)], 32)
     print(where, total / count, count)
@@ -50,7 +50,7 @@ for where in sys.argv[1:]:
               len(rows), tokenizer("e4<pad>", add_special_tokens=False)["input_ids"][-1], model.generation_config.pad_token_id)
 PY
 
-# ---- the models, each in the spelling that its golden file has and in that of each release
+# ---- models, each in the spelling of its golden file and in that of each release
 mkdir models
 for name in llama-tied family-llama3 family-mistral family-qwen2 family-qwen3 family-smollm3 family-olmo2 family-gemma \
     family-gemma2 family-gemma3 family-phi3; do
@@ -65,7 +65,7 @@ for directory in models/*-by*; do
     cp model/tokenizer*.json "$directory"
 done
 
-# ---- what Weft makes of them, and says of it
+# ---- training with Weft, and its loss
 saved=
 train() { # train NAME arguments...: saved/NAME, and its loss in losses
     name=$1
@@ -85,7 +85,8 @@ for directory in models/*; do
 done
 train pad model.path="$WEFT_SOURCE/configs/chess/base" model.start=weights tokenizer.pad=add
 train pad-spare model.path=models/family-qwen2 model.plugin=qwen2 tokenizer.pad=add tokenizer.pad_token='[PAD]'
-# A model that learned the end of a template stops there: generate of transformers ends at its first token.
+# A model trained on the end token of a template stops there: generate of transformers ends at its first
+# token.
 echo '{"prompt": "1. e4", "completion": "e5"}' >chat.jsonl
 sed '/^document/d; /^path       = games/d' run.ini >chat.ini
 prints "$weft" train chat.ini run.out=saved/ends model.path="$WEFT_SOURCE/configs/chess/base" model.start=weights \
@@ -96,7 +97,7 @@ import transformers
 where = "saved/ends/model"
 tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(where)
 model = transformers.AutoModelForCausalLM.from_pretrained(where)
-model.lm_head = torch.nn.Linear(model.config.hidden_size, model.config.vocab_size)  # whatever comes before, <|im_end|>
+model.lm_head = torch.nn.Linear(model.config.hidden_size, model.config.vocab_size)  # predicts <|im_end|> after any input
 with torch.no_grad():
     model.lm_head.weight.zero_()
     model.lm_head.bias.zero_()[tokenizer.convert_tokens_to_ids("<|im_end|>")] = 1
@@ -104,7 +105,7 @@ out = model.generate(torch.tensor([[1, 5]]), attention_mask=torch.ones(1, 2), ma
 print(tokenizer.eos_token, tokenizer.eos_token_id, model.generation_config.eos_token_id, out.shape[1])
 PY
 
-# ---- and what transformers does
+# ---- results of transformers
 for python in $pythons; do
     # shellcheck disable=SC2086
     "$python" losses.py $saved >theirs 2>log || failed "$python: losses.py" theirs log

@@ -1,4 +1,4 @@
-/* tests/comm/calls.c: send and recv, calls that break a rule, and how sums of bf16 and fp16 are rounded. */
+/* tests/comm/calls.c: send and recv, invalid calls, and the rounding of bf16 and fp16 sums. */
 #include "ranks.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@ static weft_buffer *filled(ranks *r, int64_t n, float value) {
     return out;
 }
 
-/* All n of them have the value. */
+/* Checks that all n elements have the value. */
 static void expect(ranks *r, weft_buffer *b, int64_t n, float value, int line) {
     float *got = malloc((size_t)n * 4);
     weft_error err = WEFT_ERROR_INIT;
@@ -43,7 +43,7 @@ static weft_exchange pair(weft_buffer *to, weft_buffer *from, int64_t n, int32_t
 static const int64_t lengths[MESSAGES] = {3, 70001, 1, 262144, 17, 5};
 static const int32_t tags[MESSAGES] = {4, 0, 32766, 9, 4, 4}; /* three have tag 4: they keep their order */
 
-/* Each rank sends to one and receives from another, as ranks in a ring do. */
+/* Connects each rank to the next one for sending and to the previous one for receiving. */
 static void connect_ring(ranks *r) {
     const int32_t before = (r->rank + r->size - 1) % r->size;
     weft_error err = WEFT_ERROR_INIT;
@@ -53,8 +53,8 @@ static void connect_ring(ranks *r) {
     }
 }
 
-/* Each rank sends to the next one and receives from the one before, first what was sent last, and of a tag in order; or
- * all in order, where tags are nothing. */
+/* Each rank sends to the next one and receives from the previous one, in a mixed order of tags, and in order within a
+ * tag; all in order for communicators without tags. */
 void case_pairs(ranks *r) {
     static const int mixed[MESSAGES] = {3, 0, 2, 4, 1, 5}, straight[MESSAGES] = {0, 1, 2, 3, 4, 5};
     const int *const order = moves_itself(r) ? straight : mixed;
@@ -77,7 +77,7 @@ void case_pairs(ranks *r) {
         const weft_exchange what = pair(to[order[i]], NULL, lengths[order[i]], before, tags[order[i]]);
         must_be_ok(r->table->recv(r->comm, &got[order[i]], &what, &err), err);
     }
-    /* the largest is the fourth: whichever is waited for, all go on */
+    /* the fourth message is the largest: a wait for any one progresses all */
     for (i = MESSAGES - 1; i >= 0; i--) must_be_ok(r->table->wait(r->comm, r->rank % 2 ? sent[i] : got[i], &err), err);
     for (i = MESSAGES - 1; i >= 0; i--) must_be_ok(r->table->wait(r->comm, r->rank % 2 ? got[i] : sent[i], &err), err);
     for (i = 0; i < MESSAGES; i++) {
@@ -87,7 +87,7 @@ void case_pairs(ranks *r) {
     }
 }
 
-/* --- calls that break a rule --- */
+/* --- invalid calls --- */
 
 static void refused(ranks *r, weft_exchange_fn *call, const weft_exchange *what, const char *sentence, int line) {
     weft_comm_handle *handle = (weft_comm_handle *)(void *)r;
@@ -109,36 +109,37 @@ static void group_refused(ranks *r, const int32_t *of, int32_t n, const char *se
 static void wrong_groups(ranks *r) {
     const int32_t twice[] = {r->rank, r->rank}, outside[] = {r->rank, r->size}, below[] = {-1};
     const int32_t other[] = {(r->rank + 1) % r->size};
-    group_refused(r, twice, 0, "A group of 0 ranks was asked for in a world of", __LINE__);
+    group_refused(r, twice, 0, "a group of 0 ranks in a world of", __LINE__);
     group_refused(r, below, 1, "with rank -1 in it, which the world does not have", __LINE__);
     if (r->size == 1) return;
     group_refused(r, twice, 2, "in it twice", __LINE__);
     group_refused(r, outside, 2, "in it, which the world does not have", __LINE__);
-    group_refused(r, other, 1, "asks for a group that it is not in", __LINE__);
+    group_refused(r, other, 1, "requests a group that does not contain it", __LINE__);
 }
 
 static void wrong_places(ranks *r, weft_buffer *a, weft_buffer *b) {
     weft_exchange what = pair(a, b, 4, 0, 0);
     what.peer = r->size;
-    refused(r, r->table->broadcast, &what, "broadcast names place", __LINE__);
+    refused(r, r->table->broadcast, &what, "broadcast names rank", __LINE__);
     what.peer = -1;
-    refused(r, r->table->recv, &what, "recv names place -1 in a group of", __LINE__);
+    refused(r, r->table->recv, &what, "recv names rank -1 in a group of", __LINE__);
     what.peer = r->rank;
-    refused(r, r->table->send, &what, "send names this rank's own place", __LINE__);
+    refused(r, r->table->send, &what, "send names this rank, ", __LINE__);
     if (r->size == 1) return;
     what.peer = (r->rank + 1) % r->size;
     what.tag = -1;
-    refused(r, r->table->send, &what, "send has the tag -1; tags go from 0 to", __LINE__);
+    refused(r, r->table->send, &what, "send has the tag -1. Allowed: 0 to", __LINE__);
 }
 
 static void wrong_operands(ranks *r, weft_buffer *a, weft_buffer *b) {
     weft_exchange what = pair(a, b, -4, 0, 0);
-    refused(r, r->table->all_gather, &what, "all_gather of -4 elements of type 1 has no meaning", __LINE__);
+    refused(r, r->table->all_gather, &what, "all_gather of -4 elements of type 1 is not valid", __LINE__);
     what.n = 4;
     what.dtype = 99;
     refused(r, r->table->all_to_all, &what, "all_to_all of 4 elements of type 99", __LINE__);
     what.dtype = WEFT_I32;
-    refused(r, r->table->all_reduce, &what, "all_reduce sums fp32, bf16 or fp16, and was asked to sum int32", __LINE__);
+    refused(r, r->table->all_reduce, &what, "all_reduce sums fp32, bf16 or fp16, and the call requests a sum of int32",
+            __LINE__);
     refused(r, r->table->reduce_scatter, &what, "reduce_scatter sums fp32, bf16 or fp16", __LINE__);
     what.to.buffer = NULL;
     refused(r, r->table->all_gather, &what, "all_gather was started without its operand `to`", __LINE__);
@@ -152,7 +153,7 @@ static void wrong_operands(ranks *r, weft_buffer *a, weft_buffer *b) {
     if (r->size > 1) refused(r, r->table->all_gather, &what, "all_gather has operands that overlap", __LINE__);
 }
 
-/* As an older or a later SDK may have it. */
+/* Structs of older and of later SDKs. */
 static void wrong_structs(ranks *r, weft_buffer *a, weft_buffer *b) {
     struct {
         weft_exchange known;
@@ -164,10 +165,10 @@ static void wrong_structs(ranks *r, weft_buffer *a, weft_buffer *b) {
     refused(r, r->table->all_gather, &what.known, "was started with struct_size 16; at least ", __LINE__);
     what.known.struct_size = (uint32_t)sizeof what;
     must(r->table->broadcast(r->comm, &handle, &what.known, &err) == WEFT_E_UNSUPPORTED);
-    must(strstr(err.text, "something behind the ") != NULL);
+    must(strstr(err.text, "sets fields beyond the ") != NULL);
 }
 
-/* A world of its own: neither its groups nor a call before `attach` are taken. */
+/* A second world: its groups, and calls before `attach`, must be rejected. */
 static void wrong_world(ranks *r, weft_buffer *a, weft_buffer *b) {
     const weft_comm_job job = {(uint32_t)sizeof job, 0, r->size, 0};
     const int32_t me[] = {r->rank};
@@ -182,13 +183,13 @@ static void wrong_world(ranks *r, weft_buffer *a, weft_buffer *b) {
     r->table->destroy(other.comm);
 }
 
-/* One message of another length than its other side waits for, in both ways. */
+/* One message whose length differs from its receiver's, both shorter and longer. */
 static void wrong_lengths(ranks *r, weft_buffer *a, weft_buffer *b) {
     weft_comm_handle *handle = NULL;
     weft_error err = WEFT_ERROR_INIT;
     const int64_t n[2] = {2, 6};
     int i;
-    for (i = 0; i < 2 && r->rank < 2 && r->size > 1 && !moves_itself(r); i++) { /* NCCL does not look */
+    for (i = 0; i < 2 && r->rank < 2 && r->size > 1 && !moves_itself(r); i++) { /* NCCL does not check lengths */
         const weft_exchange what = pair(a, b, r->rank == 0 ? 4 : n[i], 1 - r->rank, 1);
         must_be_ok((r->rank == 0 ? r->table->send : r->table->recv)(r->comm, &handle, &what, &err), err);
         if (r->rank == 0) {
@@ -196,23 +197,23 @@ static void wrong_lengths(ranks *r, weft_buffer *a, weft_buffer *b) {
             continue;
         }
         must(r->table->wait(r->comm, handle, &err) == WEFT_E_PEER);
-        must(strstr(err.text, i == 0 ? "recv: MPI says: " : "recv: the other side sent 8 bytes less than") != NULL);
+        must(strstr(err.text, i == 0 ? "recv: MPI error: " : "recv: the peer sent 8 bytes less than") != NULL);
     }
 }
 
-/* A communicator of one rank has fewer rules to break, and words of its own for them. */
+/* The one-rank communicator has fewer rules, and its own messages. */
 static void wrong_alone(ranks *r, weft_buffer *a, weft_buffer *b) {
     const int32_t two[] = {0, 1};
     weft_exchange what = pair(a, b, -4, 0, 0);
-    group_refused(r, two, 2, "A group of 2 ranks was asked of a world that holds rank 0 alone", __LINE__);
-    refused(r, r->table->all_gather, &what, "An exchange of -4 elements of type 1 has no meaning", __LINE__);
-    refused(r, r->table->send, &what, "Place 0 was named as the other side in a group of 1, which has none", __LINE__);
-    refused(r, r->table->recv, &what, "Place 0 was named as the other side", __LINE__);
+    group_refused(r, two, 2, "a group of 2 ranks in a world of rank 0 only", __LINE__);
+    refused(r, r->table->all_gather, &what, "An exchange of -4 elements of type 1 is not valid", __LINE__);
+    refused(r, r->table->send, &what, "The call has peer 0 in a group of 1", __LINE__);
+    refused(r, r->table->recv, &what, "The call has peer 0 in a group of 1", __LINE__);
     what.n = 4;
     what.dtype = WEFT_I32;
-    refused(r, r->table->all_reduce, &what, "Sums are of fp32, bf16 or fp16, and one of int32", __LINE__);
+    refused(r, r->table->all_reduce, &what, "Sums support fp32, bf16 or fp16, and the call requests int32", __LINE__);
     what.peer = 1;
-    refused(r, r->table->broadcast, &what, "Place 1 was named as root in a group of 1", __LINE__);
+    refused(r, r->table->broadcast, &what, "The call has root 1 in a group of 1", __LINE__);
     expect(r, a, 12, 1, __LINE__);
 }
 
@@ -231,7 +232,7 @@ void case_wrong_calls(ranks *r) {
     wrong_operands(r, a, b);
     if (!moves_itself(r)) wrong_world(r, a, b);
     expect(r, a, 4 * r->size + 8, 1, __LINE__);
-    must_be_ok(r->table->all_gather(r->comm, &handle, &what, &err), err); /* nothing of all that was sent */
+    must_be_ok(r->table->all_gather(r->comm, &handle, &what, &err), err); /* the rejected calls sent nothing */
     must_be_ok(r->table->wait(r->comm, handle, &err), err);
     expect(r, a, 4 * r->size, 2, __LINE__);
     wrong_lengths(r, a, b);
@@ -242,7 +243,7 @@ done:
 
 /* --- rounding --- */
 
-/* The nearest bf16 to a sum in fp32, a tie to the even one; by its halves, and not as the plugin does. */
+/* Returns the nearest bf16 to an fp32 sum, ties to even; computed from its halves, unlike in the plugin. */
 static uint16_t nearest(float sum) {
     uint32_t bits, down, rest;
     memcpy(&bits, &sum, sizeof bits);
@@ -260,7 +261,7 @@ static float wide(uint16_t x) {
     return f;
 }
 
-/* The nearest fp16, by the number: eleven digits, or steps of 2^-24 where those are longer. */
+/* Returns the nearest fp16, computed from the value: eleven bits, or steps of 2^-24 if larger. */
 static float nearest_f16(float sum) {
     int exponent = 0;
     float step, near;
@@ -289,7 +290,7 @@ static void check_sum(int32_t dtype, uint16_t a, uint16_t b, uint16_t got) {
              (double)found, (double)wanted);
 }
 
-/* Every number that there is, each with another one beside it, in a group of the first two ranks. */
+/* Every number, paired with another one, in a group of the first two ranks. */
 static void round_sums(ranks *r, int32_t dtype) {
     static uint16_t mine[2][PAIRS], got[PAIRS];
     const int32_t two[] = {0, 1};
@@ -302,7 +303,7 @@ static void round_sums(ranks *r, int32_t dtype) {
     for (i = 0; i < PAIRS; i++) {
         odd = odd * 1664525 + 1013904223;
         mine[0][i] = (uint16_t)i;
-        mine[1][i] = i % 2 == 0 ? (uint16_t)(odd >> 16) : (uint16_t)(i ^ (odd >> 29)); /* any, and one that is near */
+        mine[1][i] = i % 2 == 0 ? (uint16_t)(odd >> 16) : (uint16_t)(i ^ (odd >> 29)); /* any number, and a close one */
     }
     must_be_ok(r->kernels->alloc(r->device, &b, PAIRS * 2, &err), err);
     must_be_ok(r->table->group(r->comm, &what.group, two, 2, &err), err);

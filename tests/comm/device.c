@@ -1,4 +1,4 @@
-/* tests/comm/device.c: a device by the environment, for communicators that move no other's memory. */
+/* tests/comm/device.c: the device selected by the environment, for communicators that work only on its memory. */
 #include "ranks.h"
 
 #include <stdlib.h>
@@ -11,7 +11,6 @@
 const weft_device_plugin *device_of_environment(weft_device **out) {
     const char *path = getenv("WEFT_TEST_DEVICE_FILE"), *overrides[DEVICE_CHOICE_MOST];
     const size_t n = path == NULL ? 0 : device_choice_overrides(overrides);
-    const weft_plugin_file *file = NULL;
     const weft_loaded *loaded = NULL;
     const weft_device_plugin *table = NULL;
     const weft_plugin *plugin = NULL;
@@ -19,8 +18,7 @@ const weft_device_plugin *device_of_environment(weft_device **out) {
     weft_error err = WEFT_ERROR_INIT;
     void *keys = NULL;
     if (path == NULL) return NULL;
-    must_be_ok(weft_plugin_file_load(&file, path, NULL, &err), err);
-    must_be_ok(weft_plugin_file_choose(&loaded, file, "device", NULL, &err), err);
+    must_be_ok(weft_plugin_load(&loaded, path, NULL, "device", NULL, &err), err);
     plugin = loaded->plugin;
     table = weft_loaded_table(loaded, device);
     keys = calloc(1, plugin->config_size + 1);

@@ -1,5 +1,5 @@
-/* tests/comm/exchanges.c: exchanges whose every byte is known before. An operand lies between two guards, so that a
- * byte too many is seen; numbers are small whole ones, so that sums are exact in any order. */
+/* tests/comm/exchanges.c: collectives with known results for every byte. Operands have guard areas on both sides to
+ * detect excess writes. Numbers are small integers, so sums are exact in any order. */
 #include "ranks.h"
 
 #include <stdlib.h>
@@ -10,14 +10,14 @@
 typedef struct buffer {
     weft_ref ref;
     int64_t bytes;
-    unsigned char *expected; /* guards included; what a test fills before, and what must be there after */
+    unsigned char *expected; /* including guards; the contents before, then the expected contents after */
 } buffer;
 
 typedef weft_exchange_fn *exchange_of(const weft_comm_plugin *table);
 
 typedef enum kind { ALL_GATHER, ALL_TO_ALL, REDUCE_SCATTER, ALL_REDUCE, BROADCAST, KINDS } kind;
 
-/* One exchange, from its start to its end. */
+/* One call, from start to end. */
 typedef struct one {
     kind kind;
     const some *group;
@@ -31,7 +31,7 @@ typedef struct one {
 
 /* --- numbers --- */
 
-/* What the place `from` has for the place `to`, at i: one of -8 to 7, exact in every type but uint8. */
+/* Returns element i that rank `from` has for rank `to`: one of -8 to 7, exact in every type except uint8. */
 static double number(const one *e, int32_t from, int32_t to, int64_t i) {
     const int64_t x = 7 * from + 5 * to + 3 * i + i / 16 + e->round + e->n;
     return (double)(x % 16 - (e->dtype == WEFT_U8 ? 0 : 8));
@@ -97,7 +97,7 @@ static unsigned char *row(const one *e, const buffer *b, int32_t r) {
     return b->expected + GUARD + r * e->n * weft_dtype_bytes(e->dtype);
 }
 
-/* Numbers come again after 256. */
+/* Numbers repeat after 256. */
 static void fill_row(const one *e, unsigned char *at, int32_t from, int32_t to) {
     const int64_t size = weft_dtype_bytes(e->dtype);
     int64_t i;
@@ -107,7 +107,7 @@ static void fill_row(const one *e, unsigned char *at, int32_t from, int32_t to) 
     }
 }
 
-/* What this rank has before. */
+/* Fills the contents before the call. */
 static void fill_before(one *e) {
     const some *g = e->group;
     int32_t r;
@@ -133,7 +133,7 @@ static void fill_sum(const one *e, unsigned char *at, int32_t to) {
     }
 }
 
-/* What it has after; of an in-place sum the other rows stay as they were. */
+/* Fills the expected contents after it; an in-place sum leaves the other rows unchanged. */
 static void fill_after(one *e) {
     const some *g = e->group;
     int32_t r;
@@ -206,7 +206,6 @@ static void wait_for(ranks *r, one *e) {
 
 /* --- groups --- */
 
-/* Makes the group if this rank is one of them. */
 static void some_make(ranks *r, some *g) {
     weft_error err = WEFT_ERROR_INIT;
     int32_t i;
@@ -218,7 +217,7 @@ static void some_make(ranks *r, some *g) {
     if (g->place >= 0) must_be_ok(r->table->group(r->comm, &g->group, g->ranks, g->n, &err), err);
 }
 
-/* The world, the world from behind, every second rank, and each two neighbours, which overlap. */
+/* The world, the world in reverse, every second rank, and each pair of neighbours; groups overlap. */
 static void make_groups(ranks *r) {
     some *groups = r->groups;
     int32_t i;
@@ -256,7 +255,7 @@ static void each_in_place(ranks *r, one e) {
 }
 
 void case_exchanges(ranks *r) {
-    static const int64_t sizes[] = {0, 1, 2, 3, 64, 1021, 40009}; /* the last for sums: long rows may go another way */
+    static const int64_t sizes[] = {0, 1, 2, 3, 64, 1021, 40009}; /* the last one for sums of long rows */
     static const int32_t dtypes[] = {WEFT_F32, WEFT_BF16, WEFT_I64, WEFT_U8};
     const some *groups = r->groups;
     int g, k;
@@ -278,7 +277,7 @@ void case_exchanges(ranks *r) {
 
 #define TOGETHER 30
 
-/* 30 exchanges of all groups at once; even ranks wait from the first on, odd ones from the last on, and some test and
+/* 30 calls of all groups in flight; even ranks wait from the first on, odd ones from the last on, and some test and
  * poke until they are done. */
 void case_several(ranks *r) {
     one e[TOGETHER];
@@ -312,7 +311,7 @@ void case_several(ranks *r) {
     }
 }
 
-/* 64 MiB on each rank, in all; once is enough. */
+/* 64 MiB on each rank, in total; once. */
 void case_large(ranks *r) {
     const some world = {NULL, r->size, r->rank, {0}};
     const int64_t n = ((int64_t)64 << 20) / 4 / r->size;
@@ -323,8 +322,8 @@ void case_large(ranks *r) {
     wait_for(r, &now);
 }
 
-/* Exchanges of two groups, which half of the ranks begin in the other order and end before they begin the next: neither
- * may wait for what only the other one gives back. Where they are work of a stream, each has its own. */
+/* Calls of two groups that half of the ranks start in reverse order and finish before starting the next: neither may
+ * wait for a resource of the other. If they are work of a stream, each has its own stream. */
 void case_crossing(ranks *r) {
     one e[2] = {{.kind = REDUCE_SCATTER, .n = 1000003, .dtype = WEFT_F32},
                 {.kind = REDUCE_SCATTER, .n = 1000003, .dtype = WEFT_F32, .round = 3}};
@@ -336,7 +335,7 @@ void case_crossing(ranks *r) {
         prepare(r, &e[i]);
         if (moves_itself(r)) must_be_ok(r->kernels->stream_create(r->device, &e[i].stream, &err), err);
     }
-    must_be_ok(r->kernels->synchronize(r->device, NULL, &err), err); /* what was prepared is there for any stream */
+    must_be_ok(r->kernels->synchronize(r->device, NULL, &err), err); /* the prepared data is visible to every stream */
     launch(r, &e[r->rank % 2]);
     if (r->rank % 2 == 0) launch(r, &e[1]);
     wait_for(r, &e[1]);
@@ -348,8 +347,8 @@ void case_crossing(ranks *r) {
 
 /* --- memory --- */
 
-/* Bytes that this process has had at once, at most, since the last call that could begin anew: not every system lets
- * a process do that, and then what a case takes less than one before it is not seen. */
+/* Returns the peak memory of this process since the last reset. Some systems do not allow a reset; then a case that
+ * uses less than an earlier one is not measured. */
 static int64_t most_memory(void) {
     char line[256];
     long long kib = -1;
@@ -366,7 +365,8 @@ static int64_t most_memory(void) {
     return kib * 1024;
 }
 
-/* What an exchange takes beside its operands does not grow with them. The first one has MPI take what it keeps. */
+/* The memory of a call, apart from its operands, must not grow with them. The first call lets MPI allocate its
+ * permanent memory. */
 static void take_little(ranks *r, one e, int64_t n) {
     const int64_t bound = (int64_t)8 << 20;
     weft_error err = WEFT_ERROR_INIT;
@@ -385,7 +385,7 @@ static void take_little(ranks *r, one e, int64_t n) {
     end(r, &e);
 }
 
-/* Rows that end within a piece, and within an element's worth of bytes of one. */
+/* Rows that end within a chunk, and less than an element before a chunk's end. */
 void case_memory(ranks *r) {
     const some world = {NULL, r->size, r->rank, {0}};
     const int64_t n = ((int64_t)64 << 20) / 4 / r->size / 65536 * 65536;
@@ -401,7 +401,7 @@ void case_memory(ranks *r) {
     take_little(r, now, n + 1);
 }
 
-/* --- figures --- */
+/* --- measurements --- */
 
 static double seconds(void) {
     struct timespec t;
@@ -416,7 +416,7 @@ static void exchange(ranks *r, weft_exchange_fn *start, const weft_exchange *wha
     must_be_ok(r->table->wait(r->comm, handle, &err), err);
 }
 
-/* One exchange over and over; `bytes` is what the larger operand has. */
+/* Times one call repeatedly; `bytes`: size of the larger operand. */
 static void measure(ranks *r, const char *name, weft_exchange_fn *start, int64_t bytes, int rows, int times) {
     const int64_t n = bytes / 4 / (rows ? r->size : 1);
     weft_exchange what = {.struct_size = (uint32_t)sizeof what, .n = n, .dtype = WEFT_F32};

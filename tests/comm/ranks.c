@@ -1,20 +1,19 @@
 /* tests/comm/ranks.c: one rank of a test.
  *
- *     ranks launch <plugin>             prints the command of the plugin's note, for 1 rank
- *     ranks <case>[,<case>...] <plugin> under that command, or alone: runs these cases (ranks.h)
- *     ranks world <size> <plugin>       asks for a world of that size and prints the sentence
- *     ranks die <directory> <plugin>    leaves its number there; then rank 1 dies, and the others wait for it
+ *     ranks launch <plugin>             prints the launch command of the plugin's note, for 1 rank
+ *     ranks <case>[,<case>...] <plugin> runs these cases (ranks.h), under that command or by itself
+ *     ranks world <size> <plugin>       requests a world of that size and prints the error
+ *     ranks die <directory> <plugin>    writes its process id there; then rank 1 dies, and the others wait for it
  *     ranks start <N> <words> ...       starts N ranks of itself with these words, for plugins whose ranks the host
  *                                       starts
- *     ranks gone <plugin>               rank 1 dies; the others hear of it, give up, and take all apart
- */
+ *     ranks gone <plugin>               rank 1 dies; the others get the error, abort, and destroy everything */
 #include "ranks.h"
 
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "launch/own_launcher.h"
+#include "launch/find.h"
 #include "launch/rendezvous.h"
 #include "launch/world.h"
 #include "plugin/load.h"
@@ -34,21 +33,21 @@ void fail(int line, const char *format, ...) {
     _exit(1);
 }
 
-static const weft_plugin_file *load(const char *path) {
-    const weft_plugin_file *file = NULL;
-    weft_error err = WEFT_ERROR_INIT;
-    must_be_ok(weft_plugin_file_load(&file, path, NULL, &err), err);
-    return file;
-}
-
 static const weft_comm_plugin *table_of(const char *path) {
     const weft_loaded *loaded = NULL;
     weft_error err = WEFT_ERROR_INIT;
-    must_be_ok(weft_plugin_file_choose(&loaded, load(path), "comm", NULL, &err), err);
+    must_be_ok(weft_plugin_load(&loaded, path, NULL, "comm", NULL, &err), err);
     return weft_loaded_table(loaded, comm);
 }
 
-/* A communicator with its device; without host_view, operands are out of the plugin's sight. */
+static int print_launch(const char *path) {
+    static weft_preflight note;
+    weft_error err = WEFT_ERROR_INIT;
+    must_be_ok(weft_plugin_file_note(&note, path, NULL, &err), err);
+    return puts(note.launch) < 0;
+}
+
+/* Creates a communicator with its device. Without host_view, the plugin cannot access operands directly. */
 static void open_ranks(ranks *r, const weft_comm_plugin *table, const weft_device_plugin *kernels) {
     const weft_comm_job job = {(uint32_t)sizeof job, 0, 0, 0};
     weft_comm_info info = {(uint32_t)sizeof info, 0, -1, -1, -1, -1, -1, -1, -1, -1, ""};
@@ -92,8 +91,8 @@ static void run_cases(ranks *r, const char *names) {
     must(ran > 0);
 }
 
-/* Twice in one process where the communicator can be (ranks that meet through the host meet once), the second time
- * (with few ranks) with a device whose memory is not the host's; then MPI has ended. */
+/* Runs the cases two times in one process if the communicator allows it (ranks that connect through the host connect
+ * once). The second time, with few ranks, the device's memory is not host memory. MPI is finalized afterwards. */
 static int main_cases(const char *names, const char *path) {
     const weft_comm_plugin *table = table_of(path);
     static weft_device_plugin apart;
@@ -118,7 +117,7 @@ static int main_cases(const char *names, const char *path) {
     far.kernels->destroy(far.device);
     if (table->poke == NULL) return 0;
     must(table->create(&late, weft_services(), NULL, &job, &err) == WEFT_E_HOST && late == NULL);
-    must(strstr(err.text, "MPI was ended in this process") != NULL);
+    must(strstr(err.text, "MPI was finalized in this process") != NULL);
     return 0;
 }
 
@@ -151,7 +150,7 @@ static int main_die(const char *directory, const char *path) {
     for (;;) (void)r.table->wait(r.comm, handle, &err);
 }
 
-/* No exchange with a rank that is gone ends by itself, and none is begun once that is known. */
+/* A call with a lost rank does not finish by itself, and no call starts after the error. */
 static int main_gone(const char *path) {
     weft_exchange barrier = {.struct_size = (uint32_t)sizeof barrier};
     weft_comm_handle *handle = NULL;
@@ -172,7 +171,7 @@ static int main_gone(const char *path) {
     return 0;
 }
 
-/* What a rank that the host started is told; a command of several ranks sets it. */
+/* Reads the world of a rank started by the host; a command with several ranks sets it. */
 static void take_world(void) {
     weft_world world = *weft_world_get();
     if (getenv(WEFT_OWN_RANK) == NULL) return;
@@ -190,7 +189,7 @@ int main(int n_args, char **args) {
     }
     take_world();
     if (n_args == 3 && strcmp(args[1], "gone") == 0) return main_gone(args[2]);
-    if (n_args == 3 && strcmp(args[1], "launch") == 0) return puts(load(args[2])->note.launch) < 0;
+    if (n_args == 3 && strcmp(args[1], "launch") == 0) return print_launch(args[2]);
     if (n_args == 4 && strcmp(args[1], "world") == 0) return main_world(args[2], args[3]);
     if (n_args == 4 && strcmp(args[1], "die") == 0) return main_die(args[2], args[3]);
     if (n_args == 3) return main_cases(args[1], args[2]);

@@ -1,8 +1,8 @@
-/* tests/comm/ranks.h: a communicator for the cases of this directory, and exchanges between plain buffers of which
- * every byte is known before.
+/* tests/comm/ranks.h: a communicator for the cases of this directory, and collectives on plain buffers with known
+ * results for every byte.
  *
- * A case is run by all ranks of a launcher at once (ranks.c). What is not as it must be ends the rank with a sentence
- * and status 1; the launcher then ends the rest. */
+ * All ranks of a launcher run a case together (ranks.c). A failed check ends the rank with a message and status 1; the
+ * launcher then ends the rest. */
 #ifndef WEFT_TESTS_COMM_RANKS_H
 #define WEFT_TESTS_COMM_RANKS_H
 
@@ -10,10 +10,10 @@
 
 #include <weft/comm.h>
 
-/* Some of the ranks, by place. */
+/* A group, by ranks of the world. */
 typedef struct some {
     weft_comm_group *group; /* NULL: the world */
-    int32_t n, place;       /* place -1: this rank is not one of them */
+    int32_t n, place;       /* place -1: this rank is not a member */
     int32_t ranks[16];
 } some;
 
@@ -27,15 +27,14 @@ typedef struct ranks {
     int32_t rank, size; /* in the world */
     weft_comm_info info;
     some groups[MOST_GROUPS];
-    int n_groups; /* 0: not made yet */
+    int n_groups; /* 0: not created yet */
 } ranks;
 
-/* Exchanges move by themselves, in the streams of a device; messages of a lane come in the order in which they were
- * sent. */
+/* Calls progress by themselves, in a device's streams; messages of a channel arrive in the order of sending. */
 static inline int moves_itself(const ranks *r) {
     return (r->info.flags & WEFT_COMM_IN_ORDER) != 0;
 }
-static inline int is_alone(const ranks *r) { /* by the communicator of one rank */
+static inline int is_alone(const ranks *r) { /* the one-rank communicator */
     return strcmp(r->info.backend, "none") == 0;
 }
 
@@ -49,19 +48,19 @@ _Noreturn void fail(int line, const char *format, ...) WEFT_PRINTF(2, 3);
         if ((status) != WEFT_OK) fail(__LINE__, "%s", (err).text);                                                     \
     } while (0)
 
-/* device.c: the device of the plugin that WEFT_TEST_DEVICE_FILE names, with the keys of WEFT_TEST_KEYS. NULL: the
- * variable is not set. */
+/* device.c: the device of the plugin file in WEFT_TEST_DEVICE_FILE, with the keys of WEFT_TEST_KEYS. NULL: the variable
+ * is not set. */
 const weft_device_plugin *device_of_environment(weft_device **out);
 
-/* The cases; each returns when it holds. */
-void case_exchanges(ranks *r);   /* every exchange of every shape, type and group against an oracle */
-void case_several(ranks *r);     /* several under way at once, waited for in different orders */
+/* The cases; each returns on success. */
+void case_exchanges(ranks *r);   /* every call in every shape, type and group against an oracle */
+void case_several(ranks *r);     /* several in flight, waited for in different orders */
 void case_pairs(ranks *r);       /* send and recv by tag */
-void case_wrong_calls(ranks *r); /* each has its sentence, and nothing is sent */
+void case_wrong_calls(ranks *r); /* each has its error message, and nothing is sent */
 void case_large(ranks *r);       /* 64 MiB */
-void case_crossing(ranks *r);    /* exchanges of two groups in another order on each rank */
-void case_memory(ranks *r);      /* long sums take memory that does not grow with them */
-void case_rounding(ranks *r);    /* sums of 16 bits */
-void case_speed(ranks *r);       /* prints figures */
+void case_crossing(ranks *r);    /* calls of two groups in a different order on each rank */
+void case_memory(ranks *r);      /* the memory of long sums is bounded */
+void case_rounding(ranks *r);    /* 16-bit sums */
+void case_speed(ranks *r);       /* prints measurements */
 
 #endif

@@ -1,5 +1,5 @@
-/* steady: a strategy that came from elsewhere, for test_keys.sh: everything on one rank, with two keys of its own. It
- * offers `reduce` of the host's keys, and neither `reduce_dtype` nor `prefetch`. */
+/* steady: a strategy outside the project for test_keys.sh, with everything on one rank and two keys of its own. It
+ * offers only `reduce` of the host's keys, not `reduce_dtype` or `prefetch`. */
 #include <weft/emit.h>
 
 #define STEADY_KEYS(K)                                                                                                 \

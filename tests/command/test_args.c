@@ -1,4 +1,4 @@
-/* The words of a command line: what is a flag, an override, the INI file, an argument; and what is refused. */
+/* Parsing of a command line into flags, overrides, the INI file and arguments; invalid command lines. */
 #include "suite.h"
 
 #include <check.h>
@@ -45,7 +45,7 @@ static void teardown(void) {
     weft_args_free(args);
 }
 
-/* words: blank-separated. */
+/* words: separated by blanks. */
 static bool parse(const weft_command *command, const char *words) {
     static char copy[512];
     char *argv[32];
@@ -59,7 +59,7 @@ static bool parse(const weft_command *command, const char *words) {
 START_TEST(words_come_in_any_order) {
     static const char *const lines[] = {"run.ini train.steps=5 a.b=x=y --json --tokens 3",
                                         "--json train.steps=5 run.ini --tokens=3 a.b=x=y",
-                                        "--tokens 3 train.steps=5 a.b=x=y -- run.ini", /* --json is missing here */
+                                        "--tokens 3 train.steps=5 a.b=x=y -- run.ini", /* --json is absent here */
                                         "train.steps=5 --json a.b=x=y --tokens=3 run.ini",
                                         "--train.steps=5 --json --a.b=x=y --tokens=3 run.ini"};
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
@@ -151,7 +151,7 @@ static const struct {
     {&with_config, "run.ini --lr 3e-4", "there is no flag --lr; it is a key: optimizer.lr=VALUE"},
     {&with_config, "run.ini train.steps 5",
      "'train.steps' is one argument too many; an override has no blanks: train.steps=VALUE"},
-    {&with_config, "--config run.ini", "there is no flag --config: the file stands by itself, weft eval run.ini"},
+    {&with_config, "--config run.ini", "there is no flag --config: pass the file as an argument, weft eval run.ini"},
     {&with_config, "run.ini --device cuda",
      "there is no flag --device; Weft has it as plugin in [device]: device.plugin=VALUE"},
     {&with_words, "a --lr", "there is no flag --lr"},
@@ -159,7 +159,7 @@ static const struct {
      "'learning_rate=1e-4' is one argument too many; an override is section.key=value: optimizer.lr=1e-4"},
     {&with_config, "run.ini --learning-rate 1e-4",
      "there is no flag --learning-rate; Weft has it as lr in [optimizer]: optimizer.lr=VALUE"},
-    /* Values that Weft has otherwise are not handed on. */
+    /* Values with another meaning in Weft are not passed on. */
     {&with_config, "run.ini load_in_4bit=true",
      "'load_in_4bit=true' is one argument too many; an override is section.key=value: model.base=nf4"},
     {&with_config, "run.ini load_in_4bit=False",
@@ -178,7 +178,7 @@ static const struct {
     {&with_config, "run.ini --Resume_From-checkpoint=x",
      "there is no flag --Resume_From-checkpoint; Weft has it as the flag --resume"},
     {&with_config, "run.ini --optimizer.lr 1e-4",
-     "--optimizer.lr needs its value behind an equals sign: optimizer.lr=VALUE"},
+     "--optimizer.lr needs its value after an equals sign: optimizer.lr=VALUE"},
     {&with_words, "a --optimizer.lr=1", "there is no flag --optimizer.lr"},
     {&with_config, "run.ini --jsno", "there is no flag --jsno; did you mean --json?"},
     {&with_config, "run.ini --zzzzzz", "there is no flag --zzzzzz"},
@@ -204,7 +204,7 @@ START_TEST(exit_statuses) {
 }
 END_TEST
 
-/* Every command of the program can print its own help, and no two have a name in common. */
+/* Every command of the program prints its own help, and names are unique. */
 START_TEST(the_registry_is_sound) {
     size_t n = 0;
     for (; weft_commands[n] != NULL; n++) {

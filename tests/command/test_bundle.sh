@@ -1,6 +1,6 @@
 #!/bin/sh
-# The bundle: one folder that may be moved. From another place, and without the libraries' directories of this machine, it
-# plans, trains and lists its plugins; and nothing that it loads but the C library comes from elsewhere.
+# The bundle: one movable folder. Run from another directory, without this machine's library directories, it
+# plans, trains and lists its plugins. It loads only the C library from outside.
 set -u
 . "$WEFT_SOURCE/tests/common/shell.sh"
 if ! command -v objdump >/dev/null || [ "${WEFT_SANITIZED:-OFF}" = ON ]; then

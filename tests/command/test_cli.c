@@ -1,4 +1,4 @@
-/* The program from outside: exit statuses, where sentences go, and the commands of the configuration. */
+/* The program from outside: exit statuses, output streams, and the configuration commands. */
 #include "scratch.h"
 #include "suite.h"
 
@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static char out[1 << 16], err[1 << 14]; /* what the last run printed */
+static char out[1 << 16], err[1 << 14]; /* output of the last run */
 
 static void read_back(char *text, size_t size, const char *name) {
     FILE *file = fopen(name, "rb");
@@ -18,7 +18,7 @@ static void read_back(char *text, size_t size, const char *name) {
     (void)fclose(file);
 }
 
-/* Runs `weft words` in the shell; returns its exit status. */
+/* Runs `weft words` in the shell and returns its exit status. */
 static int weft(const char *words) {
     char command[1024];
     int status = 0;
@@ -61,7 +61,7 @@ START_TEST(wrong_usage_is_status_2_on_stderr) {
         const char *words, *says;
     } rows[] = {{"", "usage: weft COMMAND"},
                 {"confgi", "there is no command confgi; did you mean config?"},
-                {"config", "weft config: what to do is missing"},
+                {"config", "weft config: the command is missing"},
                 {"config chekc", "there is no command config chekc"},
                 {"config check", "the configuration file is missing"},
                 {"config check run.ini --jsno", "there is no flag --jsno"},
@@ -119,7 +119,7 @@ START_TEST(a_good_configuration_is_status_0) {
     ck_assert_msg(weft("config check run.ini") == 0, "%s", err);
     ck_assert_str_eq(out, "run.ini: fine for weft train\n");
     ck_assert_str_eq(err, "");
-    /* without [train] a file may still make text; what keeps it from training is said */
+    /* Without [train] a file is valid for generation; the missing keys for training are reported. */
     write_text("text.ini", "[model]\nplugin = llama\npath = m\n");
     ck_assert_msg(weft("config check text.ini") == 0, "%s", err);
     ck_assert_has(out, "text.ini: fine for weft generate; for weft train something is missing: text.ini: [data] path");
@@ -128,7 +128,7 @@ START_TEST(a_good_configuration_is_status_0) {
 }
 END_TEST
 
-/* The line of the explained table that begins with key. */
+/* Checks the line of the explained table that starts with key. */
 static void explained(const char *key, const char *value, const char *source) {
     char pattern[64];
     char *line = NULL;

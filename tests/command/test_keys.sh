@@ -1,6 +1,6 @@
 #!/bin/sh
-# Keys of plugins that are chosen and of those that are not: a file changes its strategy or policy, a stranger's included
-# and back, in one line. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# Keys of selected and unselected plugins: one line of a file changes its strategy or policy, also to an
+# external plugin and back. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -57,20 +57,20 @@ classes = LlamaMLP
 [policy.size]
 size = 9k
 INI
-edited() { # edited FROM TO: run.ini with one line changed, in edited.ini
+edited() { # edited FROM TO: copies run.ini with one changed line to edited.ini
     sed "s/^$1\$/$2/" run.ini >edited.ini
     [ "$(diff run.ini edited.ini | grep -c '^>')" = 1 ] || failed "s/$1/$2/ is not one line"
 }
-says_of() { # says_of FROM TO TEXT: that change is refused with the text, by check as by plan
+says_of() { # says_of FROM TO TEXT: check and plan both reject that change with the text
     edited "$1" "$2"
     refused "$3" "$weft" config check edited.ini
     refused "$3" "$weft" plan edited.ini
 }
-wants() { # wants PATTERN: a line of `printed`
+wants() { # wants PATTERN: a line of `printed` matches
     grep -Eqx -- "$1" printed || failed "no line $1" printed
 }
 
-# ---- one line, a stranger's plugin included and back
+# ---- one line, also to an external plugin and back
 prints "$weft" config check run.ini
 prints "$weft" train run.ini --quiet
 for strategy in steady fsdp ddp mp; do
@@ -90,7 +90,7 @@ prints "$weft" config explain edited.ini
 wants 'optimizer\.momentum +0\.9 +edited\.ini:[0-9]+, in \[optimizer\.sgd\]'
 wants 'optimizer\.lr +0\.003 +edited\.ini:[0-9]+'
 
-# ---- where values come from
+# ---- sources of values
 prints "$weft" config explain run.ini
 wants 'strategy\.reduce +tree +run\.ini:[0-9]+'
 wants 'strategy\.fsdp\.prefetch +2 +run\.ini:[0-9]+, idle'
@@ -112,7 +112,7 @@ prints "$weft" plan run.ini strategy.plugin=fsdp
 grep -q '^world .*strategy fsdp: shard hybrid, .*reduce tree, reduce_dtype fp32, prefetch 2$' printed ||
     failed "plan does not use the plugin's own section" printed
 
-# ---- what a run keeps
+# ---- saved configurations
 for kept in one/config.ini one/checkpoints/step-4/state/config.ini; do
     for line in 'shard = hybrid' 'prefetch = 2' 'schedule = gpipe' 'pace = slower' "map = $(pwd -P)/maps/steady.txt" \
         'size = 9k' 'classes = LlamaMLP' 'momentum = 0.9'; do
@@ -120,7 +120,7 @@ for kept in one/config.ini one/checkpoints/step-4/state/config.ini; do
     done
     [ "$(grep -c '^\[strategy\.' $kept)" = 3 ] || failed "$kept: other sections" $kept
 done
-for strategy in fsdp steady; do # what is kept can be changed in one line, too
+for strategy in fsdp steady; do # a saved configuration is also changed with one line
     sed "s/^plugin = single\$/plugin = $strategy/" one/config.ini >kept.ini
     prints "$weft" config check kept.ini
 done
@@ -131,7 +131,7 @@ prints "$weft" train resumed/config.ini run.out=resumed train.steps=6 strategy.p
 prints "$weft" train run.ini run.out=six train.steps=6 --quiet
 cmp six/model/model.safetensors resumed/model/model.safetensors || failed "a resume under another strategy"
 
-# ---- what is refused
+# ---- errors
 refused '[policy.block] has no key size. It has no keys' "$weft" config check run.ini policy.block.size=1
 says_of 'schedule = gpipe' 'schedule = gpip' \
     'edited.ini:37: [strategy.mp] schedule = gpip is not one of: naive,gpipe,1f1b; did you mean gpipe?'
@@ -140,7 +140,7 @@ says_of 'pace = slower' 'pcae = slower' 'edited.ini:39: [strategy.steady] has no
 says_of 'schedule = gpipe' 'prefetch = 1' \
     'edited.ini:37: [strategy.mp] prefetch = 1 is not offered by strategy mp: take it out'
 says_of '\[strategy.fsdp\]' '[strategy.fdsp]' \
-    'edited.ini:33: [strategy.fdsp] is no plugin'"'"'s: there is no strategy plugin "fdsp"; did you mean fsdp?'
+    'edited.ini:33: [strategy.fdsp] names no plugin: there is no strategy plugin "fdsp"; did you mean fsdp?'
 says_of '\[strategy.fsdp\]' '[strategey.fsdp]' \
     'edited.ini:33: there is no section [strategey.fsdp]; did you mean strategy.fsdp?'
 says_of '\[strategy.fsdp\]' '[train.fsdp]' 'edited.ini:33: there is no section [train.fsdp]. The sections are: '
@@ -151,35 +151,35 @@ says_of 'reduce = tree' 'pace = slow' 'put it into [strategy.steady]'
 says_of 'reduce = tree' 'prefetch = 2' \
     'edited.ini:32: [strategy] prefetch = 2 is not offered by strategy single: take it out, or put it into [strategy.fsdp]'
 says_of 'reduce = tree' 'redcue = tree' 'edited.ini:32: [strategy] has no key redcue; did you mean reduce?'
-edited 'reduce = tree' 'prefetch = 1' # its default says nothing
+edited 'reduce = tree' 'prefetch = 1' # its default is not reported
 prints "$weft" config check edited.ini
 refused '[strategy] reduce_dtype = bf16 is not offered by strategy steady' \
     "$weft" config check run.ini strategy.plugin=steady strategy.reduce_dtype=bf16
 refused 'command line: [policy] classes = layer is a key of another policy than block, which is chosen: set plugin = class, or put it into [policy.class]' \
     "$weft" plan run.ini policy.classes=layer
-# In both sections: an error of the file, which an override is not.
+# In both sections: an error of the file, but not of an override.
 sed 's/^reduce = tree$/prefetch = 3/; s/^plugin = single$/plugin = fsdp/' run.ini >both.ini
 refused 'both.ini:35: [strategy.fsdp] prefetch is set in line 32 too, in [strategy]' "$weft" plan both.ini
 sed 's/^plugin = single$/plugin = fsdp/' run.ini >own.ini
 prints "$weft" config explain own.ini strategy.prefetch=3
 wants 'strategy\.prefetch +3 +command line'
 
-# ---- plugins that are not where a search looks, or do not work here
+# ---- plugins outside the search path, or unusable on this machine
 cp plugins/weft-strategy-steady.so steady.so
 sed 's#^plugin = single$#plugin = ./steady.so#; /^path = plugins$/d' run.ini >by_path.ini
 prints "$weft" config explain by_path.ini
 wants 'strategy\.pace +slower +by_path\.ini:[0-9]+, in \[strategy\.steady\]'
 sed '/^path = plugins$/d' run.ini >nowhere.ini
-refused '[strategy.steady] is no plugin'"'"'s: there is no strategy plugin "steady"' "$weft" plan nowhere.ini
+refused '[strategy.steady] names no plugin: there is no strategy plugin "steady"' "$weft" plan nowhere.ini
 echo "no plugin" >plugins/weft-strategy-broken.so
 printf '[strategy.broken]\nanything = 3\n' | cat run.ini - >broken.ini
 prints "$weft" config check broken.ini
-grep -q '\[strategy.broken\] is idle, and not judged: the plugin cannot be used here: ' printed.err ||
+grep -q '\[strategy.broken\] is not validated: the plugin cannot be used here: ' printed.err ||
     failed "nobody says that it is not judged" printed.err
 hash=$(sha256sum plugins/weft-strategy-steady.so | cut -c1-64)
-prints "$weft" config check run.ini plugins.pin="strategy:steady=$hash" # a pin of what waits
+prints "$weft" config check run.ini plugins.pin="strategy:steady=$hash" # a pin of an unselected plugin
 
-# ---- a configuration of before: `none` of each key of a plugin that was not chosen
+# ---- an old configuration: `none` for each key of an unselected plugin
 sed '/^\[strategy/,/^\[policy\]/d; /^classes/d; /^size/d; /^\[policy/d; s/^plugin = block$//; s/^\[optimizer.sgd\]//; s/^momentum.*//' \
     run.ini >former.ini
 cat >>former.ini <<'INI'

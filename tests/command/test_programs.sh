@@ -1,10 +1,10 @@
 #!/bin/sh
-# The command line as a whole: tools and commands of other programs, help, the manual page and completions.
+# The command line as a whole: tools, external commands, help, the manual page and completions.
 set -u
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
 
-# A program weft-NAME on the PATH is a command. It gets the arguments, and the path of weft to call back.
+# A program weft-NAME on the PATH is a command. It receives the arguments and the path of weft.
 mkdir bin
 cat >bin/weft-count <<'SH'
 #!/bin/sh
@@ -33,13 +33,13 @@ printf '{"step": 1, "loss": 2.5, "lr": 0.1}\n{"step": 2, "loss": 1.25}\n' >some-
 PATH=$dir/bin:$PATH "$weft" losses some-run >out 2>err || failed "weft losses" out err
 printf '2.5\n1.25\n' | cmp -s - out || failed "the losses" out
 
-# Without its tools the program says which file is missing, and its own commands work.
+# Without its tools the program names the missing file, and its own commands work.
 mkdir lone
 cp "$weft" lone/weft
 refused weft-prove lone/weft prove run.ini
 prints lone/weft --version
 
-# Each command's help fits 80 columns and has two examples that begin with the command itself.
+# Each command's help fits 80 columns and has two examples that start with the command.
 "$weft" --help >help
 [ "$(grep -c '^  weft ' help)" = 2 ] || failed "the help has not two examples" help
 sed -n 's/^  \([a-z]*\( [a-z]*\)\{0,1\}\)  *[A-Z].*\.$/\1/p' help | sed 's/ *$//' >names
@@ -53,7 +53,7 @@ done <names
 awk 'length > 80' help >long
 [ ! -s long ] || failed "help is wider than 80 columns" long
 
-# The manual page and the completions have all commands and flags of the help.
+# The manual page and the completions contain all commands and flags of the help.
 manual=$WEFT_BUILD/manual
 while read -r name; do says "$manual/weft.1" ".SS \"weft $name\""; done <names
 grep -o '^  --[a-z-]*' help | sort -u | while read -r flag; do
@@ -66,7 +66,7 @@ if command -v groff >/dev/null; then
     [ ! -s err ] || failed "groff warns of the manual page" err
 fi
 if command -v bash >/dev/null; then
-    offered() { # offered WORD...: what bash offers for the last word
+    offered() { # offered WORD...: completions of bash for the last word
         bash -c '. "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _weft; echo "${COMPREPLY[*]}"' "$manual/weft.bash" "$@"
     }
     [ "$(offered weft tr)" = train ] || failed "completion of tr: $(offered weft tr)"
@@ -75,7 +75,7 @@ if command -v bash >/dev/null; then
     [ "$(offered weft plugins check --se)" = --seconds ] || failed "completion of --se"
 fi
 
-# One run of each command that the help lists: this is what runs under the sanitizers.
+# One run of each listed command; the sanitizers run these.
 make_run <<'INI'
 steps = 2
 [optimizer]

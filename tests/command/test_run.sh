@@ -1,6 +1,6 @@
 #!/bin/sh
-# The program from outside, as a user meets it: train, stop, resume, evaluate, generate, and the ways to get it wrong.
-# ctest sets WEFT_BUILD and WEFT_SOURCE.
+# The program from outside, as a user runs it: train, stop, resume, evaluate, generate, and user errors. ctest
+# sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -20,7 +20,7 @@ exits() { # exits STATUS command...
     "$@" || status=$?
     [ "$status" = "$wanted" ] || { echo "exit status $status, expected $wanted"; return 1; }
 }
-says() { # says TEXT command...: exit status 1, and a sentence on stderr that has the text
+says() { # says TEXT command...: exit status 1, and an error on stderr that contains the text
     text=$1
     shift
     status=0
@@ -68,12 +68,12 @@ every = 2
 keep  = 2
 INI
 
-# ---- what it is made of
-linked() { # no plugin, no device library, no thread team and no MPI is part of the program itself
+# ---- components
+linked() { # the program links no plugin, device library, OpenMP or MPI
     ldd "$weft" >ldd.txt && cat ldd.txt && grep -q 'libc\.so' ldd.txt && ! grep -Eiq 'dnnl|gomp|omp\.so|mpi|cuda|weft|plugin' ldd.txt
 }
 check "the program links no plugin and no device" linked
-listed() { # the built-in plugins, each from a file of its own beside the program
+listed() { # the built-in plugins, each from its own file next to the program
     "$weft" plugins list >list.txt && cat list.txt || return 1
     for plugin in comm/self data/text device/cpu model/llama optimizer/adamw optimizer/anyprecision optimizer/sgd policy/block \
         policy/class policy/size policy/whole strategy/single tokenizer/bpe; do
@@ -92,12 +92,12 @@ described() {
 check "plugins describe" described
 check "a plugin that is not there" says "There are: adamw, anyprecision, sgd" "$weft" plugins describe optimizer:adam
 
-keys_are_documented() { # the page has every line of the host's key table as it is printed
+keys_are_documented() { # the page contains every line of the host's key table as printed
     "$weft" config describe >described.txt && sed 's/^./    &/' described.txt >keys.txt || return 1
     [ "$(wc -l <keys.txt)" -gt 30 ] && ! grep -Fxv -f "$WEFT_SOURCE/docs/configuration.md" keys.txt
 }
 check "docs/configuration.md has the host's keys" keys_are_documented
-commands_are_documented() { # and the other every command's whole help
+commands_are_documented() { # the page of commands contains each command's complete help
     for words in train report eval generate plan profile tokenize "config check" "config explain" "config describe" \
         "plugins list" "plugins describe"; do
         # shellcheck disable=SC2086
@@ -120,27 +120,27 @@ check "a checkpoint is a model" exits 0 "$weft" eval run.ini model.path=one/chec
 check "the resolved configuration runs" exits 0 "$weft" train one/config.ini run.out=again --quiet
 check "and gives the same bits" cmp one/model/model.safetensors again/model/model.safetensors
 
-# ---- a directory that holds a run
+# ---- a directory that contains a run
 check "refused without a word" says "already holds a run" "$weft" train run.ini
 check "nothing was lost" [ "$(wc -l <one/metrics.jsonl)" = 6 ]
 check "resume of nothing" says "holds no run" "$weft" train run.ini run.out=empty --resume
 check "both words" exits 2 "$weft" train run.ini --resume --overwrite
 check "overwrite" exits 0 "$weft" train run.ini train.steps=2 run.out=again --overwrite
-counts_down() { # a line per step says what is left, but for the last one
+counts_down() { # every step's line has the remaining time, except the last one
     grep -q '^step 1/2 .* tok/s  .* left$' check.before && grep -q '^step 2/2 .* tok/s$' check.before
 }
 cp check.log check.before
 check "what is left" counts_down
 check "overwritten" [ "$(wc -l <again/metrics.jsonl)" = 2 ]
 
-# ---- what a run reads is never removed or written over
+# ---- inputs of a run are never removed or overwritten
 check "a model of the run itself" says "is read by this run" "$weft" train run.ini run.out=one model.path=one/model model.start=weights --overwrite
 check "is still there" test -f one/model/model.safetensors
-mkdir -p own && sed 's/^out .*/out = ./; s/= model$/= ..\/model/; s/= games.txt/= ..\/games.txt/' run.ini >own/config.ini && cp own/config.ini own.copy && touch own/.lock
+mkdir -p own && sed 's/^out .*/out = ./; s/= model$/= ..\/model/; s/= games.txt/= ..\/games.txt/' run.ini >own/config.ini && cp own/config.ini own.copy && echo 'weft run' >own/.lock
 check "an INI file in its own output" says "is read by this run" "$weft" train own/config.ini --overwrite
 check "stays as it is" cmp own/config.ini own.copy
 
-unmeasured() { # unmeasured EVERY VALIDATION: what it says on stderr is in err.txt
+unmeasured() { # unmeasured EVERY VALIDATION: stderr is in err.txt
     "$weft" train run.ini run.out=unmeasured train.steps=1 train.warmup=0 eval.every="$1" data.validation="$2" --quiet \
         --overwrite >/dev/null 2>err.txt
 }
@@ -151,14 +151,14 @@ check "says no word" [ ! -s err.txt ]
 check "nor does one that makes them" exits 0 unmeasured 50 6
 check "in which there are some" [ ! -s err.txt ]
 
-# ---- stop and go on: the same bits
+# ---- stop and resume: same bits
 check "first half" exits 0 "$weft" train run.ini run.out=half train.schedule=constant train.steps=4
 check "whole" exits 0 "$weft" train run.ini run.out=whole train.schedule=constant train.steps=8
 cp check.log whole.log
 check "second half" exits 0 "$weft" train run.ini run.out=half train.schedule=constant train.steps=8 eval.every=100 checkpoint.every=100 --resume
 cp check.log second.log
 check "same weights" cmp half/model/model.safetensors whole/model/model.safetensors
-learned() { # learned DIRECTORY...: each record up to what this machine took for it
+learned() { # learned DIRECTORY...: each record up to the first machine-dependent field
     for run; do sed 's/, "tokens_per_second".*//' "$run/metrics.jsonl" >"$run.learned"; done
 }
 same_records() {
@@ -167,7 +167,7 @@ same_records() {
 }
 check "same records" same_records
 printf '{"step": 9, "loss": 1}\n{"st' >>half/metrics.jsonl
-# from what the run began with, or what the checkpoint has that it goes on from
+# The initial loss is that of the start, or of the checkpoint that the run continues.
 check "two evaluations" sh -c 'grep -Eq "^loss +[0-9.]+ -> [0-9.]+ on validation$" "$1"' - whole.log
 check "from the checkpoint" sh -c 'grep -Eq "^loss +[0-9.]+ after step 4 -> [0-9.]+ on validation$" "$1"' - second.log
 check "records are cut back" exits 0 "$weft" train run.ini run.out=half train.schedule=constant train.steps=8 --resume
@@ -178,7 +178,7 @@ check "a damaged checkpoint is passed over" exits 0 "$weft" train run.ini run.ou
 check "same weights again" cmp half/model/model.safetensors whole/model/model.safetensors
 
 # ---- --quiet
-mkdir unsaved.too && : >unsaved.too/metrics.jsonl
+mkdir unsaved.too && : >unsaved.too/metrics.jsonl && echo 'weft run' >unsaved.too/.lock
 silent() { # the command succeeds and prints nothing at all
     "$@" >out.txt 2>&1 || return 1
     cat out.txt
@@ -187,7 +187,7 @@ silent() { # the command succeeds and prints nothing at all
 check "a quiet run" silent "$weft" train run.ini run.out=silent train.steps=4 --quiet
 check "a quiet resume" silent "$weft" train run.ini run.out=silent train.steps=5 --resume --quiet
 check "a quiet beginning" silent "$weft" train run.ini run.out=unsaved.too train.steps=4 --resume --quiet
-warns() { # warns TEXT command...: it succeeds; stderr has the warning, stdout has not
+warns() { # warns TEXT command...: it succeeds; stderr has the warning, stdout does not
     text=$1
     shift
     "$@" >out.txt 2>err.txt || return 1
@@ -213,7 +213,7 @@ last=$(ls stopped/checkpoints | sed 's/step-//')
 check "saved at the last record" [ "$(wc -l <stopped/metrics.jsonl)" = "$last" ]
 check "SIGINT too" exits 75 signal_run stopped2 INT
 
-mkdir -p unsaved && : >unsaved/metrics.jsonl
+mkdir -p unsaved && : >unsaved/metrics.jsonl && echo 'weft run' >unsaved/.lock
 check "resume before anything was saved" exits 0 "$weft" train run.ini run.out=unsaved train.steps=2 --resume
 check "begins anew" [ "$(wc -l <unsaved/metrics.jsonl)" = 2 ]
 check "a run without checkpoints" exits 0 "$weft" train run.ini run.out=plain train.steps=2 checkpoint.every=none --quiet
@@ -221,7 +221,7 @@ cksum plain/model/* plain/metrics.jsonl >ended
 check "resume after its end" says "plain/model is the result of a run that ended" "$weft" train run.ini run.out=plain train.steps=4 checkpoint.every=none --resume
 check "changes nothing" sh -c 'cksum plain/model/* plain/metrics.jsonl | cmp - ended'
 
-# ---- what it makes
+# ---- results
 check "eval" exits 0 "$weft" eval run.ini model.path=one/model model.start=weights
 check "generate" exits 0 "$weft" generate run.ini model.path=one/model model.start=weights --prompt "1. e4" --tokens 5 --temperature 0 --json
 "$weft" generate run.ini model.path=one/model model.start=weights --prompt "1. e4" --tokens 12 --temperature 0 --ignore-eos --json >cached.json
@@ -234,7 +234,7 @@ check "a table that cannot be written" says "the output cannot be written: No sp
 check "steps that could not be shown" says "the output cannot be written: a part of it is lost" into_full train run.ini run.out=unseen train.steps=2
 check "tokenize and back" sh -c '"$0" tokenize model <games.txt >ids.txt && "$0" tokenize model --decode <ids.txt | cmp - games.txt' "$weft"
 check "plan" exits 0 "$weft" plan run.ini --print-program
-planned() { # the object says what the tables do
+planned() { # the JSON object agrees with the tables
     "$weft" plan run.ini --json --print-program >plan.json || return 1
     for field in '"grid": [0-9]+' '"padding_bytes": [0-9]+' '"rows": 4' '"micro_batch_rows": 2' '"micro_batches": 2' '"places": 64' '"use": "tape"'; do
         grep -Eq "$field" plan.json || { echo "no $field"; return 1; }
@@ -242,7 +242,7 @@ planned() { # the object says what the tables do
     [ "$(grep -c '"queue": ' plan.json)" = "$(sed -n 's/^  "instructions": \([0-9]*\),$/\1/p' plan.json)" ]
 }
 check "plan as an object" planned
-wrapped() { # wrapped N SUMMARY OVERRIDE...: the totals, N modules with the tag of a unit, and the object says as many
+wrapped() { # wrapped N SUMMARY OVERRIDE...: the totals, N modules tagged as units, and the same number in the JSON object
     n=$1 summary=$2 && shift 2
     "$weft" plan run.ini --print-wrapping "$@" >wrapped.txt && "$weft" plan run.ini --json --print-wrapping "$@" >wrapped.json &&
         cat wrapped.txt || return 1
@@ -266,7 +266,7 @@ check "a schedule of nine steps" points 5 9
 sed '/^out /d' run.ini >planned.ini
 check "plan without a place for results" exits 0 "$weft" plan planned.ini
 
-# ---- rules of training concern training alone
+# ---- rules for training apply only to training
 sed '/^global_batch/d; s/^micro_batch.*/micro_batch = 4/' run.ini >micro.ini
 check "which train holds" says "is not a multiple of micro_batch = 4" "$weft" train micro.ini run.out=micro
 check "and eval does not" exits 0 "$weft" eval micro.ini model.path=one/model model.start=weights --json
@@ -274,11 +274,11 @@ cp check.log micro.json
 check "eval of four rows at once" grep -q '"loss": [0-9]' micro.json
 check "nor does generate" exits 0 "$weft" generate micro.ini model.path=one/model model.start=weights --prompt "1. e4" --tokens 2
 
-# ---- where the time goes
+# ---- profile
 sed '/^out /d' run.ini >quiet.ini
 mkdir still
 cp -r model games.txt quiet.ini still
-profile_quietly() { # nothing may appear beside the files that are there
+profile_quietly() { # no new files appear
     (cd still && ls -R . | cksum >../before && "$weft" profile quiet.ini "$@" >../profile.txt && ls -R . | cksum | cmp - ../before)
 }
 check "profile" exits 0 profile_quietly --steps 2 --warmup 1
@@ -304,15 +304,15 @@ check "the pin of a part that a command leaves out" exits 0 "$weft" generate sho
     model.start=weights plugins.pin="optimizer:adamw=$pin" --prompt "1. e4" --tokens 1
 
 # ---- a limit on the size of files
-limited() { # the write fails, and the process does not end of it
+limited() { # the write fails without ending the process
     (ulimit -f 20 && "$weft" train run.ini run.out=limited)
 }
 check "a file that may not grow" says "File too large" limited
 
-# ---- bad input
+# ---- invalid input
 check "no command" exits 2 "$weft" trian run.ini
 check "unknown key" says "did you mean beta1" "$weft" train run.ini optimizer.betal=0.9
-misspelt() { # misspelt FROM TO SENTENCE: run.ini with one edit; the misspelt key is told, not what it breaks
+misspelt() { # misspelt FROM TO SENTENCE: run.ini with one edit; the error names the misspelt key, not a consequence
     sed "s/$1/$2/" run.ini >edited.ini && ! cmp -s run.ini edited.ini || { echo "nothing was edited"; return 1; }
     says "config check: edited.ini:$3" "$weft" config check edited.ini
 }

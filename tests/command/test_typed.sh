@@ -1,11 +1,11 @@
 #!/bin/sh
-# What people type: a directory where an INI file could stand, a prompt on standard input, the names of other programs,
-# and what is told of what they did not mean. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# Common user input: a directory instead of an INI file, a prompt on standard input, names of other programs;
+# and the messages about likely mistakes. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
 
-told() { # told TEXT: what the last command printed has it
+told() { # told TEXT: the last command printed it
     cat printed printed.err | grep -qF -- "$1" || failed "not told: $1" printed printed.err
 }
 same() { # same WHAT FILE FILE
@@ -39,7 +39,7 @@ every = 2
 INI
 prints "$weft" train run.ini --quiet
 
-# ---- a directory where an INI file could stand
+# ---- a directory instead of an INI file
 prints "$weft" eval run.ini model.path=one/model model.start=weights --json
 sed 's/"seconds": [^,]*, //' printed >by_file
 prints "$weft" eval one --json
@@ -49,7 +49,7 @@ prints "$weft" eval one/model data.path=games.txt data.document=line data.contex
 told "all of [data] path: 60 documents"
 refused "[data] path is missing" "$weft" eval one/model
 
-for directory in run.ini one one/model; do # bos: in the run's configuration, and said of the model
+for directory in run.ini one one/model; do # bos: in the run's configuration, and reported for the model
     prints "$weft" generate "$directory" model.path=one/model model.start=weights tokenizer.bos=yes --prompt "1. e4" --tokens 6 \
         --temperature 0 --json
     cp printed "$(basename "$directory").json"
@@ -96,7 +96,7 @@ done
 cp one/model/config.json stranger/config.json
 sed -i 's/"model_type"/"type_of_model"/' stranger/config.json
 
-# ---- a configuration that leaves the model plugin to config.json; what that says is no path
+# ---- a configuration without a model plugin, which config.json selects; its model_type is not a path
 grep -v '^plugin = llama' run.ini >short.ini
 prints "$weft" plan run.ini
 cp printed by_name
@@ -113,7 +113,7 @@ refused "[model] plugin = mistrel (its default) is model_type of the model's con
 refused "[model] path = nowhere ($PWD/nowhere): No such file or directory" "$weft" plan short.ini model.path=nowhere
 refused "[model] path = neither has no config.json" "$weft" plan short.ini model.path=neither
 
-# ---- a model_type without a plugin: the error names it and lists the families that can be trained
+# ---- a model_type without a plugin: the error names it and lists the supported families
 for type in mixtral deepseek_v3 gpt2; do
     sed -i "s|\"model_type\": *\"[^\"]*\"|\"model_type\": \"$type\"|" stranger/config.json
     for command in "plan short.ini model.path=stranger" "plan run.ini model.path=stranger" "generate stranger" "init stranger games.txt -o -"; do
@@ -139,14 +139,14 @@ same "--prompt counts more" printed one.json
 head -c 17000000 /dev/zero >much
 if "$weft" generate one <much >log 2>&1 || ! grep -q "more than 16 MiB" log; then failed "a prompt without end" log; fi
 
-refused "'1. e4' is one argument too many; a text to continue stands behind --prompt" "$weft" generate one "1. e4"
+refused "'1. e4' is one argument too many; pass a text to continue with --prompt" "$weft" generate one "1. e4"
 refused "'games.txt' is one argument too many; data.path=games.txt makes it the data" "$weft" eval one/model games.txt
 for word in --version -V version; do
     prints "$weft" $word
     told "(SDK "
 done
 
-# ---- a text that has no room, and how much of it would have
+# ---- a text that exceeds the memory, and the length that would fit
 prints "$weft" generate one/model --prompt "1. e4" --tokens 64 --temperature 0 --fit 1GB
 refused "nothing was started. It would fit with --tokens " "$weft" generate one/model --prompt "1. e4" --tokens 120 --fit 260KB
 fewer=$(grep -o -- '--tokens [0-9]*' log)
@@ -155,14 +155,14 @@ prints "$weft" generate one/model --prompt "1. e4" $fewer --fit 260KB
 refused "No change that was tried is enough" "$weft" generate one/model --prompt "1. e4" --fit 1KB
 prints "$weft" generate one/model --prompt "1. e4" --tokens 120 --no-fit
 
-# ---- a vocabulary that is padded, and one that is another model's
+# ---- a padded vocabulary, and one of another model
 for size in 520 600 510; do
     mkdir "of-$size" && cp model/tokenizer* "of-$size" && sed "s/\"vocab_size\": 512/\"vocab_size\": $size/" model/config.json >"of-$size/config.json"
 done
 prints "$weft" train run.ini run.out=padded model.path=of-520
 told "the tokenizer has 512 ids and the model's vocabulary 520: it is padded"
 [ "$(grep -c 'ids and the model' printed.err)" = 1 ] || failed "the notice comes once" printed.err
-prints "$weft" generate padded --tokens 40 --temperature 1000 --ignore-eos --json # every id is as likely as another
+prints "$weft" generate padded --tokens 40 --temperature 1000 --ignore-eos --json # every id has the same probability
 [ "$(tr ',' '\n' <printed | grep -Eo '^(\{"ids": \[)?[ 0-9]+' | wc -l)" -ge 39 ] || failed "40 ids" printed
 prints "$weft" plan run.ini model.path=of-600
 told "warning: the tokenizer has 512 ids and the model's vocabulary 600: is it the tokenizer of this model?"
@@ -171,14 +171,14 @@ if grep -q "ids and the model" printed.err; then failed "as many ids are no news
 refused "of-510 has a vocabulary of 510: they do not belong together" "$weft" plan run.ini model.path=of-510
 refused "[tokenizer] padded was removed: fewer ids than" "$weft" plan run.ini tokenizer.padded=yes
 
-# ---- an array of JSON
+# ---- a JSON array
 printf ' [\n  {"text": "1. e4 e5"},\n  {"text": "1. d4 d5"}\n]\n' >array.json
 refused "array.json is an array of JSON, which is read as JSONL" "$weft" plan run.ini data.path=array.json data.validation=none
 prints "$weft" plan run.ini data.path=array.json data.validation=none data.format=text
 printf '[1. e4 e5] {"a": 1} is a text that begins with a bracket\n' >bracket.txt
 prints "$weft" plan run.ini data.path=bracket.txt data.validation=none
 
-# ---- the learning rate of another batch
+# ---- learning-rate scaling for another batch
 prints "$weft" plan run.ini train.global_batch=28 train.lr_scaling=sqrt train.lr_batch=10 optimizer.lr=1e-5
 told "lr          1e-05 for 10 rows, times 1.67332 for 28 (sqrt): 1.67332e-05"
 grep -q '^  step  *1  lr 1.67332e-05$' printed || failed "the scaled rate is used" printed
@@ -194,7 +194,8 @@ refused "command line: [train] has no key num_train_epochs; Weft has it as epoch
 refused "[optimizer] has no key learning_rate; Weft has it as lr in [optimizer]." "$weft" train run.ini optimizer.learning_rate=1
 refused "has no key gradient_accumulation_steps; Weft has it as global_batch in [train] (micro_batch times accumulation times ranks)." \
     "$weft" train run.ini train.gradient_accumulation_steps=3
-# A hint means the same: a key of that name elsewhere is told with what it is, and one that there is not is told so.
+# A hint has the same meaning: it describes a key of that name elsewhere, or reports that no such setting
+# exists.
 refused "[eval] has no key steps; Weft has it as every in [eval] (" "$weft" train run.ini eval.steps=10
 refused "[train] has no key patience; Weft has no such setting: " "$weft" train run.ini train.patience=3
 refused "[train] has no key lr; [optimizer] has a key of that name: Step size" "$weft" train run.ini train.lr=1e-4
@@ -202,11 +203,11 @@ refused "[data] template = chatml is a key of another data than text, which is c
     "$weft" train run.ini data.template=chatml
 prints "$weft" plan run.ini data.instruct.template=chatml
 told "warning: command line: [data.instruct] template = chatml is for data plugin instruct, and [data] plugin = text is selected"
-echo '[data.instruct]' | cat run.ini - >waits.ini && echo 'template = chatml' >>waits.ini # in a file it waits
+echo '[data.instruct]' | cat run.ini - >waits.ini && echo 'template = chatml' >>waits.ini # in a file it is kept for later
 prints "$weft" plan waits.ini
 if grep -q warning printed.err; then failed "a key that waits in a file is no mistake" printed.err; fi
 
-# ---- `config check` refuses what `train` refuses before it takes a device
+# ---- `config check` rejects everything that `train` rejects before it opens a device
 prints "$weft" config check run.ini
 refused "[data] context = 4096 is longer than the model's 128 places" "$weft" config check run.ini data.context=4096
 refused "holds neither model.safetensors nor" "$weft" config check run.ini model.start=weights
@@ -215,13 +216,13 @@ refused "has 512 ids and the model in" "$weft" config check run.ini model.path=o
 echo '{"txt": "1"}' >bad.jsonl
 refused "bad.jsonl:1: there is no field \"text\"" "$weft" config check run.ini data.path=bad.jsonl data.validation=none
 
-# ---- the default of the learning rate is told as one
+# ---- the default learning rate is marked as a default
 prints "$weft" train run.ini run.out=rate
 told "0.001 is the default of adamw: [optimizer] lr is not set"
 prints "$weft" train run.ini run.out=rate --overwrite optimizer.adamw.lr=1e-3
 if grep -q "is the default of" printed; then failed "a rate that is set is no default" printed; fi
 
-# ---- what cannot be looked at is not absent
+# ---- an inaccessible path is not a missing one
 mkdir loop && ln -s config.json loop/config.json
 refused "loop/config.json: cannot be read: Too many levels of symbolic links" "$weft" init loop games.txt -o -
 refused "[model] path = loop has a config.json that cannot be read" "$weft" plan short.ini model.path=loop
@@ -244,7 +245,7 @@ while read -r kind id; do
         failed "$kind:$id is no plugin" printed
 done <ids
 [ "$(wc -l <ids)" -gt 6 ] || failed "the table of ids" ids
-"$weft" config describe >keys # what the table says is there
+"$weft" config describe >keys # settings named in the table exist
 for plugin in optimizer:adamw data:text tokenizer:bpe model:llama adapter:lora; do
     prints "$weft" plugins describe $plugin
     sed -n "/^  [a-z]/p; s/^$plugin .*/[${plugin%:*}]/p" printed >>keys
@@ -260,7 +261,7 @@ while read -r theirs key section; do
     esac
 done <rows
 
-# ---- what is told
+# ---- messages
 prints "$weft" train run.ini --resume
 told "finished: none of its 2 steps is left; what goes on is more of them: train.steps=4 --resume"
 if "$weft" train run.ini train.steps=3 train.global_batch=8 --resume >log 2>log.err || ! grep -q "differs from this one" log.err; then
@@ -289,10 +290,10 @@ for strategy in ddp mp; do
     prints "$weft" plan run.ini strategy.plugin=$strategy
     told "strategy $strategy has one rank here"
 done
-# The sections of one plugin wait for it: one line is another device.
+# The sections of a plugin remain unused until it is selected: one line selects another device.
 export WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/faults:$WEFT_BUILD/plugins"
 prints "$weft" config check "$WEFT_SOURCE/configs/prove.ini" device.plugin=crowd
-# Where one thread is faster, and what comes of it is the same; not where it is slower, alone, or the work is much.
+# Reported if one thread is faster with the same results; not if it is slower, single, or the work is large.
 alone="one thread is faster than 2 here: "
 prints "$weft" train run.ini --overwrite device.plugin=crowd device.threads=2
 told "$alone"
@@ -310,7 +311,7 @@ if grep -q "one thread is faster" printed.err; then failed "two threads are fast
 unset CROWD
 prints "$weft" train run.ini --overwrite device.plugin=crowd device.threads=2 --quiet
 if grep -q "one thread is faster" printed.err; then failed "it is no warning" printed.err; fi
-# Where 16 bits are slower, which is told by train and by plan, once; not where they are not asked for.
+# Train and plan report once if 16 bits are slower than fp32; only if 16 bits are requested.
 slower="bf16 is slower than fp32 here: "
 export CROWD=bf16
 for command in "train run.ini --overwrite" "plan run.ini"; do

@@ -1,10 +1,10 @@
-/* tests/common/assets.h: real models, tokenizers and texts, which lie outside the project. A test that lacks one says
- * so in a line that begins with "skipped: ". */
+/* tests/common/assets.h: paths of real models, tokenizers and texts outside the project. A test without its asset
+ * prints a line that starts with "skipped: ". */
 #ifndef WEFT_TEST_ASSETS_H
 #define WEFT_TEST_ASSETS_H
 
-/* Path of `name` among them; four at a time. WEFT_ASSETS, as it is when the test runs, says where they are; a relative
- * one starts at the source directory. Without it: ../shared/assets. */
+/* Returns the path of `name`; four results are valid at a time. WEFT_ASSETS is read at run time; a relative path starts
+ * at the source directory. Default: ../shared/assets. */
 const char *asset_path(const char *name);
 
 #endif

@@ -17,7 +17,7 @@ size_t device_choice_overrides(const char *out[DEVICE_CHOICE_MOST]) {
     size_t n = 0;
     (void)snprintf(texts[n++], sizeof *texts, "device.plugin=%s", device_choice());
     while ((key = strtok_r(rest, " ", &rest)) != NULL) {
-        if (n == DEVICE_CHOICE_MOST) abort(); /* programs that are no suite of Check's ask too */
+        if (n == DEVICE_CHOICE_MOST) abort(); /* also called outside of Check suites */
         (void)snprintf(texts[n++], sizeof *texts, "device.%s", key);
     }
     for (size_t i = 0; i < n; i++) out[i] = texts[i];

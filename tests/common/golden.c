@@ -1,7 +1,7 @@
 /* tests/common/golden.c: see golden.h. */
 #include "golden.h"
 #include "device_choice.h"
-#include "run/opening.h"
+#include "run/engine.h"
 
 #include <check.h>
 #include <jansson.h>
@@ -120,8 +120,8 @@ void golden_engine_open(golden_engine *out, golden_batch *batch, const char *nam
     spec.evaluate_rows = spec.rows;
     memset(out, 0, sizeof *out);
     ck_assert_msg(weft_run_open(&out->run, NULL, all, n + own, needs, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_opening_engine(&out->engine, out->run, NULL, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_opening_prepare(out->engine, &spec, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_engine_open(&out->engine, out->run, NULL, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_engine_prepare(out->engine, &spec, &err) == WEFT_OK, "%s", err.text);
     ck_assert_msg(weft_engine_allocate(out->engine, &err) == WEFT_OK, "%s", err.text);
     ck_assert_msg(weft_engine_load(out->engine, &err) == WEFT_OK, "%s", err.text);
     ck_assert_msg(weft_stepper_create(&out->stepper, out->engine, &golden_data_plugin, (weft_data *)(void *)batch,

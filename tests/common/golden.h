@@ -1,9 +1,9 @@
-/* tests/common/golden.h: a golden batch as a data plugin, and an engine on a golden model. */
+/* tests/common/golden.h: a golden batch as a data plugin, and an engine for a golden model. */
 #ifndef WEFT_TEST_GOLDEN_H
 #define WEFT_TEST_GOLDEN_H
 
 #include "base/safetensors.h"
-#include "run/step.h"
+#include "run/stepper.h"
 
 typedef struct golden_batch {
     weft_safetensors *file; /* expected.safetensors */
@@ -12,15 +12,14 @@ typedef struct golden_batch {
     int64_t count;
 } golden_batch;
 
-/* name: "llama-tied". Fails the test on any mistake. */
+/* name: "llama-tied". Any error fails the test. */
 void golden_batch_open(golden_batch *out, const char *name);
 void golden_batch_close(golden_batch *batch);
 
-/* The batch, the same for every step, whatever rows are asked for: micro-batch m of a request holds rows first_row..
- * modulo B. */
+/* Returns the same batch for every step. Micro-batch m of a request has the sequences first_row.. modulo B. */
 extern const weft_data_plugin golden_data_plugin; /* its weft_data is a golden_batch */
 
-/* Runs on the golden model: overrides are further "section.key=value". The engine is allocated and loaded. */
+/* Runs on a golden model; overrides: more "section.key=value". The engine is allocated and loaded. */
 typedef struct golden_engine {
     weft_run *run;
     weft_engine *engine;
@@ -30,18 +29,19 @@ void golden_engine_open(golden_engine *out, golden_batch *batch, const char *nam
                         const char *const *overrides, size_t n);
 void golden_engine_close(golden_engine *engine);
 
-/* "$WEFT_SOURCE/tests/golden/NAME" into path. */
+/* Writes "$WEFT_SOURCE/tests/golden/NAME" to path. */
 void golden_path(char *path, size_t size, const char *name);
 
-/* "model.plugin=llama": the plugin of a golden model's family, which its config.json names. */
+/* Writes "model.plugin=llama": the plugin of the golden model's family, from its config.json. */
 void golden_plugin(char *override, size_t size, const char *name);
 
-/* ||a - b|| / ||b|| of n floats. */
+/* Returns ||a - b|| / ||b|| of n floats. */
 double relative_error(const float *a, const float *b, int64_t n);
-/* The same of a parameter's gradient, which the engine holds times `scale`, beside the batch's "grad." of it. */
+/* Returns the relative error of a parameter's gradient against the batch's "grad." tensor. The engine's gradient is
+ * multiplied by `scale`. */
 double golden_gradient_error(const golden_engine *engine, const golden_batch *batch, const weft_parameter *p,
                              double scale);
-/* n floats of a device ref on the host; the caller frees. */
+/* Copies n floats from device memory. The caller frees them. */
 float *read_floats(const weft_engine *engine, weft_ref ref, int64_t n);
 const float *golden_floats(const golden_batch *batch, const char *name);
 const double *golden_doubles(const golden_batch *batch, const char *name);

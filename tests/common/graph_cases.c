@@ -15,7 +15,7 @@ void graph_case_check_gradients(const graph_case *c, int device) {
     rig_close(&r);
 }
 
-/* All that a chain leaves behind: carry or loss, gradients of parameters, gradient of the carry. */
+/* Results of a chain: carry or loss, gradients of parameters, gradient of the carry. */
 typedef struct outcome {
     float *parts[RIG_WEIGHTS + 2];
     int64_t n[RIG_WEIGHTS + 2];
@@ -62,8 +62,8 @@ static double compare(outcome *a, outcome *b, const char *name, double tolerance
     return most;
 }
 
-/* fp32 sums against fp64 sums; in bf16 sums that lie near the middle between two numbers are rounded apart, and
- * operators behind them spread that: still closer than to fp32's numbers. */
+/* Compares fp32 sums to fp64 sums. In bf16, sums near a rounding boundary differ by a bit, which later operators
+ * amplify; the result must still be closer than fp32. */
 void graph_case_check_devices(const graph_case *c, int32_t dtype) {
     outcome a, b;
     if (c->model.fp32_alone && dtype != WEFT_F32) return;

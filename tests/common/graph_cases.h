@@ -1,5 +1,5 @@
-/* tests/common/graph_cases.h: a model of a test's own held in every way that an operator is: its gradients against
- * finite differences, and the two devices against each other, in fp32 and in bf16. */
+/* tests/common/graph_cases.h: runs a test's model through all operator checks: gradients against finite differences,
+ * and two devices against each other, in fp32 and bf16. */
 #ifndef WEFT_TESTS_GRAPH_CASES_H
 #define WEFT_TESTS_GRAPH_CASES_H
 
@@ -7,14 +7,14 @@
 
 typedef struct graph_case {
     rig_model model;
-    int32_t first, last; /* segments that are run */
+    int32_t first, last; /* segments to run */
 } graph_case;
 
-/* Of every trained parameter and of the carry that comes in. */
+/* Checks every trained parameter and the incoming carry. */
 void graph_case_check_gradients(const graph_case *c, int device);
-/* All that it leaves behind, on device/cpu and on the reference device. */
+/* Compares all results of device/cpu and the reference device. */
 void graph_case_check_devices(const graph_case *c, int32_t dtype);
-/* bf16 differs from fp32, and not by much. */
+/* Checks that bf16 differs from fp32, but only slightly. */
 void graph_case_check_bf16(const graph_case *c);
 
 #endif

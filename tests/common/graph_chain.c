@@ -1,5 +1,5 @@
-/* tests/common/graph_chain.c: segments bound to each other, run, and held against finite differences. See graph_rig.h.
- */
+/* tests/common/graph_chain.c: connected segments: execution, and gradient checks with finite differences. See
+ * graph_rig.h. */
 #include "graph_rig.h"
 
 #include "model/convert.h"
@@ -38,7 +38,7 @@ static void record(rig_chain *chain) {
             reads[i].adds = written[reads[i].parameter];
             written[reads[i].parameter] = true;
         }
-        rig_ok(weft_graph_plan(chain->runs[s].graph, &err), &err);
+        weft_graph_plan(chain->runs[s].graph);
         chain->runs[s].sizes = weft_graph_size(chain->runs[s].graph);
     }
 }
@@ -69,7 +69,7 @@ static void bind(rig_chain *chain, int32_t s) {
     if (s > chain->first) chain->runs[s - 1].binding.d_carry_out = b->d_carry_in;
 }
 
-/* Random numbers of the given size into a slot; the carry as it now is, in fp32. */
+/* Fills a slot with random numbers of this magnitude. Returns them in fp32, as stored. */
 static float *fill_end(rig *r, weft_slot_ref slot, int64_t n, double size) {
     float *values = calloc((size_t)n + 1, sizeof *values);
     void *stored = calloc((size_t)n + 1, sizeof *values);
@@ -140,12 +140,12 @@ double rig_chain_objective(const rig_chain *chain) {
 typedef struct tensor {
     const char *name;
     weft_ref values;
-    float *gradient; /* as backward gave it */
+    float *gradient; /* result of backward */
     int64_t n;
 } tensor;
 
-/* The objective where `values` is moved by `step` along the unit vector `direction`; *slope gains what the gradient
- * says of the move as it was rounded. */
+/* Returns the objective with `values` moved by `step` along the unit vector `direction`. Adds the change predicted by
+ * the gradient, for the move as rounded, to *slope. */
 static double moved(const rig_chain *chain, const tensor *t, const float *from, const double *direction, double step,
                     double *slope) {
     float *to = calloc((size_t)t->n + 1, sizeof *to);
@@ -168,7 +168,7 @@ static double norm(const float *values, int64_t n) {
     return sqrt(sum);
 }
 
-/* Two central differences, extrapolated: what is left is rounding. */
+/* Richardson extrapolation of two central differences; the remaining error is rounding. */
 static void check_along(const rig_chain *chain, const tensor *t, const float *from, const double *direction,
                         const char *what) {
     const double wide = 0.04, size = norm(t->gradient, t->n);
@@ -221,7 +221,7 @@ bool rig_chain_reads(const rig_chain *chain, int32_t parameter) {
     return false;
 }
 
-/* The gradient from above is read only. */
+/* Checks that the incoming gradient was not modified. */
 static void check_above(const rig_chain *chain) {
     float *now = NULL;
     if (chain->n_above == 0) return;

@@ -49,7 +49,7 @@ weft_value rig_mlp_block(const rig *r, weft_graph *g, const weft_ops *ops, weft_
     return ops->add(g, x, ops->linear(g, y, r->weights[9]));
 }
 
-/* A whole language model, tied, in four segments. */
+/* A complete language model, tied, in four segments. */
 weft_value rig_language_forward(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
     const weft_value none = {0};
     if (s == 0) return ops->embedding(g, ops->ids(g), r->weights[0]);
@@ -75,7 +75,7 @@ weft_value rig_language_whole(const rig *r, uint32_t s, weft_graph *g, const wef
     return none;
 }
 
-enum { PLACES = 24 }; /* that the family's table of positions numbers */
+enum { PLACES = 24 }; /* size of the family's position table */
 enum { EMBED, PLACE, NORM1, QUERY, KEY, VALUE, QUERY_NORM, OUT, NORM2, GATE, UP, DOWN, HEAD };
 
 static const rig_weight family_weights[] = {

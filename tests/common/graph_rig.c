@@ -1,4 +1,4 @@
-/* tests/common/graph_rig.c: the model, its device and its numbers. See graph_rig.h; chains are in graph_chain.c. */
+/* tests/common/graph_rig.c: the model, its device and its values. See graph_rig.h; chains are in graph_chain.c. */
 #include "graph_rig.h"
 
 #include "config/config.h"
@@ -83,7 +83,7 @@ static weft_value forward(const weft_model *model, uint32_t segment, weft_graph 
 
 static const weft_model_plugin rig_plugin = {.struct_size = (uint32_t)sizeof(weft_model_plugin), .forward = forward};
 
-/* A low-rank part, as an adapter records it: site i is weight i. */
+/* A low-rank adapter: site i is weight i. */
 static weft_value adapt(const weft_adapter *adapter, uint32_t site, weft_graph *g, const weft_ops *ops, weft_value x,
                         weft_weight *weight) {
     const rig *r = (const rig *)(const void *)adapter;
@@ -146,6 +146,7 @@ static void declare(rig *r) {
         declare_weight(r, r->declared.n_parameters++);
     }
     r->declared.n_weights = r->declared.n_parameters;
+    r->declared.info.vocab_size = r->parameters[0].role == WEFT_WEIGHT_EMBEDDING ? r->parameters[0].dims[0] : 11;
     for (int32_t i = 0; i < r->declared.n_weights; i++)
         if ((r->model->biased >> i & 1u) != 0) declare_bias(r, i);
     for (int32_t s = 0; s < r->model->n_segments; s++) {
@@ -216,7 +217,7 @@ static weft_ref pack(rig *r, weft_ref from, int64_t n) {
     return slot.ref;
 }
 
-/* Matrices keep the size of what passes through them; gains make factors around one; biases lie around zero. */
+/* Matrices preserve the magnitude of activations, gains are around one, biases around zero. */
 static void fill_parameters(rig *r) {
     for (int32_t i = 0; i < r->declared.n_parameters; i++) {
         const weft_parameter *p = &r->parameters[i];
@@ -255,7 +256,8 @@ static int32_t vocabulary(const rig *r) {
     return (int32_t)least;
 }
 
-/* Random ids and targets; documents of random length; every fifth target counts nothing, others differ in weight. */
+/* Random ids and targets, and documents of random length. Every fifth target has weight zero, others have different
+ * weights. */
 static void fill_micro_batch(rig *r) {
     const int64_t first = 3;
     const int32_t n = r->rows * r->length, vocab = vocabulary(r);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Every processor has what has no name here, so that a set that is misspelt fails the check below. */
+/* Returns true for unknown names, so that a misspelt set fails the later check. */
 static bool processor_has(const char *name) {
     bool avx2 = false, avx512 = false;
 #if defined(__x86_64__)

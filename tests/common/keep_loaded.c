@@ -1,7 +1,7 @@
-/* tests/common/keep_loaded.c: linked to programs under the sanitizers, in place of the C library's dlclose.
+/* tests/common/keep_loaded.c: replaces the C library's dlclose in programs built with sanitizers.
  *
- * A leak is looked for when the process ends, and named by the library that it came from. Open MPI has unloaded its own
- * by then, so that leaks.txt could not name them. Weft unloads nothing. */
+ * LeakSanitizer reports leaks at exit, with the library that allocated. Open MPI has unloaded its own libraries by
+ * then, so leaks.txt could not name them. Weft never unloads. */
 int dlclose(void *file);
 
 int dlclose(void *file) {

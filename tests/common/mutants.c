@@ -14,13 +14,10 @@ typedef struct mutating {
 } mutating;
 
 weft_program *copy_program(const weft_program *program) {
-    weft_error err = WEFT_ERROR_INIT;
-    weft_program *copy = NULL;
-    ck_assert_msg(weft_program_copy(&copy, program, &err) == WEFT_OK, "%s", err.text);
-    return copy;
+    return weft_program_copy(program);
 }
 
-/* How an index changes. */
+/* Change of an index. */
 typedef struct shift {
     int32_t from, by;
 } shift;
@@ -79,7 +76,7 @@ bool is_refused(const weft_program *program, const weft_job_spec *job) {
     return are_refused(&program, job, &coverage);
 }
 
-/* What waits for instruction i of the valid program waits for `to`, where that has gone. */
+/* WAITs for instruction i of the valid program refer to its new index `to`. */
 static void follow(const weft_program *valid, weft_program *program, int32_t i, int32_t to) {
     for (int32_t k = 0; k < valid->n_instructions; k++) {
         const int32_t gone = k - (k > i), now = gone + (gone >= to);
@@ -88,7 +85,7 @@ static void follow(const weft_program *valid, weft_program *program, int32_t i, 
     }
 }
 
-/* to: where the instruction is put again, -1: nowhere; after it was taken out, unless it stays. */
+/* Inserts instruction i again at `to` (-1: not at all), after its removal unless it stays. */
 static void replace(weft_program *program, const weft_program *valid, int32_t i, bool stays, int32_t to) {
     const weft_instruction instruction = program->instructions[i];
     const int32_t waits = instruction.waits - (!stays && instruction.waits > i);
@@ -126,7 +123,7 @@ static void list_fields(field *out, const weft_program *valid, const weft_strate
     memcpy(out, fields, sizeof fields);
 }
 
-/* False where nothing changes, or into what is as good: a larger struct_size is a later SDK's instruction. */
+/* Returns false if the change has no effect. A larger struct_size, of a newer SDK's instruction, has none. */
 static bool change_field(weft_instruction *instruction, const weft_program *valid, const weft_strategy_job *view,
                          const char *name, int32_t value) {
     field fields[N_FIELDS];

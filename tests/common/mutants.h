@@ -1,6 +1,4 @@
-/* tests/common/mutants.h: programs with one thing wrong, one after the other, for tests of what the checker lets
- * through.
- */
+/* tests/common/mutants.h: programs with a single error, generated one by one, for tests of the checker. */
 #ifndef WEFT_TEST_MUTANTS_H
 #define WEFT_TEST_MUTANTS_H
 
@@ -8,40 +6,39 @@
 
 typedef enum mutation {
     MUTATION_DELETION = 0,    /* of each instruction */
-    MUTATION_DUPLICATION = 1, /* of each instruction, to any place */
+    MUTATION_DUPLICATION = 1, /* of each instruction, to any index */
     MUTATION_SWAP = 2,        /* of neighbours */
-    MUTATION_MOVE = 3,        /* of each instruction, to any place */
-    /* each field of each instruction, set to every value near those that mean something, and to two that no field
-     * should survive */
-    MUTATION_OPERAND = 4,
+    MUTATION_MOVE = 3,        /* of each instruction, to any index */
+    MUTATION_OPERAND = 4,     /* each field of each instruction, set to every value near a valid one, and to two values
+                                 that no field allows */
     N_MUTATIONS = 5
 } mutation;
 extern const char *const mutation_names[N_MUTATIONS]; /* "deletions" */
 
 typedef struct mutant {
-    weft_program *program; /* not yet placed; the judge's */
+    weft_program *program; /* not yet placed; owned by the callback */
     mutation how;
     int32_t instruction; /* of the valid program */
-    const char *field;   /* of an operand: "micro-batch"; NULL otherwise */
-    int32_t to;          /* where it has come to lie, -1: nowhere; of an operand: the value */
+    const char *field;   /* for an operand: "micro-batch"; otherwise NULL */
+    int32_t to;          /* new index, -1: removed; for an operand: the value */
 } mutant;
 
-/* Every mutant of a valid program of the kinds in the mask 1 << mutation. A WAIT goes on meaning the instruction
- * that it meant, wherever that has come to lie. */
+/* Calls `judge` for every mutant of a valid program of the kinds in the mask 1 << mutation. A WAIT still refers to the
+ * same instruction at its new index. */
 void each_mutant(const weft_program *valid, const weft_strategy_job *view, uint32_t kinds,
                  void (*judge)(void *context, const mutant *m), void *context);
 
-/* The same change of another program; NULL: there it changes nothing. */
+/* Returns another program with the same change; NULL: it has no effect there. */
 weft_program *mutate_alike(const weft_program *valid, const weft_strategy_job *view, const mutant *m);
 
-/* True if the checker refuses the programs of all ranks; the sentence must then name rank and instruction, or say
- * what the end of a program lacks. */
+/* Returns true if the checker rejects the programs of all ranks. The message must name rank and instruction, or the
+ * missing end of a program. */
 bool are_refused(const weft_program *const *programs, const weft_job_spec *job, weft_coverage *coverage);
-/* The same in a world of one. */
+/* The same with one rank. */
 bool is_refused(const weft_program *program, const weft_job_spec *job);
 
 weft_program *copy_program(const weft_program *program);
-/* All three keep what WAITs mean; what waited for a removed instruction waits for the one that took its place. */
+/* All three keep the targets of WAITs. A WAIT for a removed instruction refers to its successor. */
 void remove_instruction(weft_program *program, int32_t i);
 void insert_instruction(weft_program *program, int32_t i, weft_instruction instruction); /* before instruction i */
 void swap_instructions(weft_program *program, int32_t i, int32_t j);

@@ -1,5 +1,5 @@
-/* tests/common/reference_adapters.c: what adapters are made of, in fp64 as the formulas stand: factors, dropout, norms
- * of rows, attention to a prefix. */
+/* tests/common/reference_adapters.c: adapter kernels in fp64, directly from their formulas: factors, dropout, row
+ * norms, attention to a prefix. */
 #include "reference_kernels.h"
 
 #include <math.h>
@@ -67,7 +67,7 @@ weft_status reference_dropout(weft_device *d, weft_stream *s, const weft_dropout
     return reference_takes(a->dtype, "dropout", err);
 }
 
-/* ---- norms of rows ---- */
+/* ---- row norms ---- */
 
 int64_t reference_row_norms_workspace(const weft_device *d, const weft_row_norms *a) {
     (void)d;
@@ -96,11 +96,11 @@ weft_status reference_row_norms(weft_device *d, weft_stream *s, const weft_row_n
     return reference_takes(a->dtype, "row_norms", err);
 }
 
-/* ---- a prefix ---- */
+/* ---- prefix ---- */
 
 typedef struct prefix {
-    double *keys, *dk, *dv; /* (places, kv_heads, head_dim) */
-    double *weights, *dq;   /* (places), (head_dim) of one query */
+    double *keys, *dk, *dv; /* (positions, kv_heads, head_dim) */
+    double *weights, *dq;   /* (positions), (head_dim) of one query */
 } prefix;
 
 int64_t reference_prefix_workspace(const weft_device *d, const weft_prefix *a) {
@@ -108,7 +108,7 @@ int64_t reference_prefix_workspace(const weft_device *d, const weft_prefix *a) {
     return ((3 * a->kv_heads * a->head_dim + 1) * a->places + a->head_dim) * (int64_t)sizeof(double);
 }
 
-/* Pairs of a head turned, or turned back, by the angles of the table's row alone. */
+/* Rotates the pairs of a head by the angles of the table's row, or back. */
 static void turn_head(const weft_prefix *a, double *head, bool back) {
     const float *turn = reference_view(a->turn);
     const int64_t half = a->rotary_dim / 2;
@@ -135,7 +135,7 @@ static prefix take_prefix(const weft_prefix *a) {
     return p;
 }
 
-/* Of the query at element q: its scores, and where head h's key p begins. */
+/* Returns the index of head h's key at prefix position p. */
 static int64_t key_at(const weft_prefix *a, int64_t p, int64_t h) {
     return (p * a->kv_heads + h / (a->heads / a->kv_heads)) * a->head_dim;
 }
@@ -172,7 +172,7 @@ weft_status reference_prefix(weft_device *d, weft_stream *s, const weft_prefix *
     return reference_takes(a->dtype, "prefix", err);
 }
 
-/* One key's share of one query's gradients. */
+/* Adds one key's contribution to a query's gradients. */
 static void key_gradients(const weft_prefix *a, const prefix *x, int64_t q, int64_t at, double weight, double delta) {
     double dp = 0.0, ds = 0.0;
     for (int64_t i = 0; i < a->head_dim; i++)

@@ -1,9 +1,9 @@
-/* tests/common/reference_device.h: a device that is as plain as possible: the oracle of kernels, and a device for tests
- * that need one without loading a plugin.
+/* tests/common/reference_device.h: the simplest possible device: an oracle for kernels, and a device for tests that
+ * load no plugin.
  *
- * One thread, no blocking, every sum in fp64, rounded to fp32 and from there, in bf16, to the nearest, ties to even.
- * Fresh memory is full of NaN, so that reading what nobody wrote shows. Products that add are formed from zero
- * first, as device/1 asks. */
+ * One thread, no blocking. Every sum is fp64, rounded to fp32 and then, in bf16, to nearest, ties to even. New memory
+ * is filled with NaN, so that reads of undefined values are visible. Accumulating matmuls are computed from zero first,
+ * as device/1 requires. */
 #ifndef WEFT_TESTS_REFERENCE_DEVICE_H
 #define WEFT_TESTS_REFERENCE_DEVICE_H
 

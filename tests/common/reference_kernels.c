@@ -1,4 +1,4 @@
-/* tests/common/reference_kernels.c: products, sums, rotations, look-ups and what optimizers need. */
+/* tests/common/reference_kernels.c: matmuls, sums, rotations, lookups and optimizer kernels. */
 #include "reference_kernels.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@ weft_status reference_takes(int32_t dtype, const char *kernel, weft_error *err) 
     return weft_error_set(err, WEFT_E_UNSUPPORTED, "the reference device's %s takes fp32 and bf16 only", kernel);
 }
 
-/* A packed B is as its numbers, rounded to A's type. */
+/* A packed B has its decoded values, rounded to A's dtype. */
 static double element_of_b(const weft_matmul *a, int64_t i) {
     if (weft_dtype_is_packed(a->dtype_b)) return reference_rounded(reference_unpack(a->b, a->dtype_b, i), a->dtype_a);
     return (double)reference_load(a->b, a->dtype_b, i);
@@ -112,7 +112,7 @@ int64_t reference_square_sum_workspace(const weft_device *d, const weft_square_s
     return (a->dtype == WEFT_F64 ? a->n : (a->n + 63) / 64) * (int64_t)sizeof(double);
 }
 
-/* The tree over n values, in place. */
+/* Sums n values as a tree, in place. */
 static double neighbours(double *sums, int64_t n) {
     for (; n > 1; n = (n + 1) / 2) {
         for (int64_t i = 0; i < n / 2; i++) sums[i] = sums[2 * i] + sums[2 * i + 1];

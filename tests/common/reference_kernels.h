@@ -1,4 +1,4 @@
-/* tests/common/reference_kernels.h: the reference device's kernels; reference_device.c puts them into its table. */
+/* tests/common/reference_kernels.h: kernels of the reference device, for the table in reference_device.c. */
 #ifndef WEFT_TESTS_REFERENCE_KERNELS_H
 #define WEFT_TESTS_REFERENCE_KERNELS_H
 
@@ -16,7 +16,7 @@ static inline void *reference_view(weft_ref ref) {
     return ref.buffer == NULL ? NULL : ref.buffer->data + ref.offset;
 }
 
-/* To the nearest, ties to even; NaN stays NaN. */
+/* Rounds to nearest, ties to even; NaN remains NaN. */
 static inline uint16_t reference_to_bf16(float value) {
     uint32_t bits = 0;
     memcpy(&bits, &value, sizeof bits);
@@ -24,7 +24,7 @@ static inline uint16_t reference_to_bf16(float value) {
     return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
-/* Element i of an operand. */
+/* Returns element i of an operand. */
 static inline float reference_load(weft_ref from, int32_t dtype, int64_t i) {
     const void *view = reference_view(from);
     uint32_t bits = 0;
@@ -35,7 +35,7 @@ static inline float reference_load(weft_ref from, int32_t dtype, int64_t i) {
     return value;
 }
 
-/* Element i of a packed operand, by what weft/blocks.h says of its bytes. */
+/* Returns element i of a packed operand, decoded as specified in weft/blocks.h. */
 static inline float reference_unpack(weft_ref from, int32_t dtype, int64_t i) {
     static const float levels[] = {WEFT_NF4_LEVELS}, dynamic[] = {WEFT_DYNAMIC8_LEVELS};
     const int64_t at = i % weft_dtype_block(dtype);
@@ -51,14 +51,14 @@ static inline float reference_unpack(weft_ref from, int32_t dtype, int64_t i) {
     return levels[block[24 + at / 2] >> (at % 2 == 0 ? 4 : 0) & 15] * scale;
 }
 
-/* Stores or adds a finished result. */
+/* Stores or accumulates a result. */
 static inline void reference_store(weft_ref to, int32_t dtype, int64_t i, double value, int32_t accumulate) {
     const float rounded = accumulate ? reference_load(to, dtype, i) + (float)value : (float)value;
     if (dtype == WEFT_F32) ((float *)reference_view(to))[i] = rounded;
     else ((uint16_t *)reference_view(to))[i] = reference_to_bf16(rounded);
 }
 
-/* A number as an operand of this type holds it. */
+/* Returns a number rounded to the operand's dtype. */
 static inline double reference_rounded(float value, int32_t dtype) {
     const uint32_t bits = (uint32_t)reference_to_bf16(value) << 16;
     float rounded = 0.0f;
@@ -66,12 +66,12 @@ static inline double reference_rounded(float value, int32_t dtype) {
     return dtype == WEFT_F32 ? (double)value : (double)rounded;
 }
 
-/* The soft cap of scores and logits. */
+/* Applies the soft cap of scores and logits. */
 static inline double reference_capped(double value, double cap) {
     return cap > 0.0 ? cap * tanh(value / cap) : value;
 }
 
-/* The types that it computes in: fp32 and bf16. */
+/* Checks for supported dtypes: fp32 and bf16. */
 weft_status reference_takes(int32_t dtype, const char *kernel, weft_error *err);
 
 weft_status reference_matmul(weft_device *d, weft_stream *s, const weft_matmul *a, weft_error *err);
@@ -99,12 +99,12 @@ weft_status reference_square_sum(weft_device *d, weft_stream *s, const weft_squa
 weft_status reference_clip(weft_device *d, weft_stream *s, const weft_clip *a, weft_error *err);
 weft_status reference_update(weft_device *d, weft_stream *s, const weft_update *a, weft_error *err);
 
-/* A row of probabilities in fp64; sums of three gradients in fp64; logits in fp64; sums of blocks. */
+/* Workspaces: a row of probabilities in fp64; sums of three gradients in fp64; logits in fp64; sums of blocks. */
 int64_t reference_attention_workspace(const weft_device *d, const weft_attention *a);
 int64_t reference_attention_backward_workspace(const weft_device *d, const weft_attention *a);
 int64_t reference_head_workspace(const weft_device *d, const weft_head *a);
 int64_t reference_square_sum_workspace(const weft_device *d, const weft_square_sum *a);
-/* Sums over rows; none; keys, values and their gradients. */
+/* Workspaces: sums over rows; empty; keys, values and their gradients. */
 int64_t reference_multiply_backward_workspace(const weft_device *d, const weft_multiply *a);
 int64_t reference_row_norms_workspace(const weft_device *d, const weft_row_norms *a);
 int64_t reference_prefix_workspace(const weft_device *d, const weft_prefix *a);

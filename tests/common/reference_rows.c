@@ -1,4 +1,4 @@
-/* tests/common/reference_rows.c: norms of rows, activations and scales. */
+/* tests/common/reference_rows.c: row norms, activations and scales. */
 #include "reference_kernels.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@ static double gain_at(const weft_norm *a, int64_t i) {
     return (double)((const float *)reference_view(a->gain))[i] + (a->gain_from_one ? 1.0 : 0.0);
 }
 
-/* What the norm is of: x, or its sum with the residual, which is left rounded. */
+/* Returns the norm's input: x, or its sum with the residual, which is stored rounded. */
 static weft_ref norm_input(const weft_norm *a) {
     const int64_t n = a->rows * a->width;
     if (a->residual.buffer == NULL) return a->x;
@@ -43,7 +43,7 @@ weft_status reference_norm(weft_device *d, weft_stream *s, const weft_norm *a, w
     return reference_takes(a->dtype, "norm", err);
 }
 
-/* What the gain multiplies: x rstd, or (x - mean) rstd. */
+/* Returns the normalized value before the gain: x rstd, or (x - mean) rstd. */
 static double normal_at(const weft_norm *a, int64_t r, int64_t i) {
     const float *means = reference_view(a->mean);
     const double mean = a->form == WEFT_NORM_LAYER ? (double)means[r] : 0.0;
@@ -51,7 +51,7 @@ static double normal_at(const weft_norm *a, int64_t r, int64_t i) {
            (double)((const float *)reference_view(a->rstd))[r];
 }
 
-/* With n as above: dx = rstd (dy g - mean(dy g) - n mean(dy g n)), where RMS has no mean(dy g). */
+/* With n as above: dx = rstd (dy g - mean(dy g) - n mean(dy g n)); RMS omits mean(dy g). */
 static void norm_row_backward(const weft_norm *a, int64_t r) {
     const double scale = ((const float *)reference_view(a->rstd))[r], width = (double)a->width;
     double level = 0.0, along = 0.0;

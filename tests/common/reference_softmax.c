@@ -1,4 +1,4 @@
-/* tests/common/reference_softmax.c: attention and the head: what goes through a softmax. */
+/* tests/common/reference_softmax.c: attention and the head, which use a softmax. */
 #include "reference_kernels.h"
 
 #include <math.h>
@@ -25,7 +25,7 @@ int64_t reference_attention_backward_workspace(const weft_device *d, const weft_
     return (queries(a) + 2 * keys(a)) * (int64_t)sizeof(double);
 }
 
-/* Of n elements of a from `at_a` on and of b from `at_b` on. */
+/* Dot product of n elements of a from `at_a` on and of b from `at_b` on. */
 static double dot(weft_ref a, int64_t at_a, weft_ref b, int64_t at_b, int64_t n, int32_t dtype) {
     double sum = 0.0;
     for (int64_t i = 0; i < n; i++)
@@ -33,12 +33,12 @@ static double dot(weft_ref a, int64_t at_a, weft_ref b, int64_t at_b, int64_t n,
     return sum;
 }
 
-/* Where head h of place t of row b begins in (B, n, heads, d). */
+/* Returns the start of head h at position t of sequence b in (B, n, heads, d). */
 static int64_t at(const weft_attention *a, int64_t heads, int64_t n, int64_t b, int64_t t, int64_t h) {
     return ((b * n + t) * heads + h) * a->head_dim;
 }
 
-/* Places that the cache held before. */
+/* Returns the number of positions in the cache before this call. */
 static int64_t past_of(const weft_attention *a) {
     return a->cache_rows > 0 ? *(const int64_t *)reference_view(a->past) : 0;
 }
@@ -51,14 +51,14 @@ static void append(const weft_attention *a, weft_ref cache, weft_ref rows) {
                (const char *)reference_view(rows) + (size_t)b * n, n);
 }
 
-/* The first place that query i of row b sees. */
+/* Returns the first visible position of query i of sequence b. */
 static int64_t first_seen(const weft_attention *a, int64_t b, int64_t i) {
     const int64_t start = ((const int32_t *)reference_view(a->starts))[b * a->length + i];
     const int64_t near = a->window > 0 ? past_of(a) + i - a->window + 1 : 0;
     return near > start ? near : start;
 }
 
-/* One query: probabilities over the places that it sees go to p. Returns the log-sum-exp. */
+/* Writes the probabilities of one query over its visible positions to p. Returns the log-sum-exp. */
 static double attend(const weft_attention *a, int64_t b, int64_t h, int64_t i, double *p) {
     const int64_t kv = h / (a->heads / a->kv_heads), iq = at(a, a->heads, a->length, b, i, h),
                   first = first_seen(a, b, i);
@@ -97,8 +97,8 @@ weft_status reference_attention(weft_device *d, weft_stream *s, const weft_atten
     return reference_takes(a->dtype, "attention", err);
 }
 
-/* Adds what one query and one place contribute to the sums of dq, dk and dv in the workspace. Scores come from the kept
- * lse and sums of dO O from the kept output, as in a device that never holds (T, T). */
+/* Adds the contribution of one query and one position to dq, dk and dv in the workspace. Scores use the stored lse, and
+ * sums of dO O the stored output, as in a device that never materializes (T, T). */
 static void contribute(const weft_attention *a, int64_t b, int64_t h, int64_t i, int64_t t, double delta) {
     const int64_t kv = h / (a->heads / a->kv_heads);
     const int64_t iq = at(a, a->heads, a->length, b, i, h), ik = at(a, a->kv_heads, a->length, b, t, kv);
@@ -141,15 +141,15 @@ int64_t reference_head_workspace(const weft_device *d, const weft_head *a) {
     return a->rows * a->vocab * (int64_t)sizeof(double);
 }
 
-/* The logit of row r for v before its cap. */
+/* Returns the logit of row r for v before its cap. */
 static double head_logit(const weft_head *a, int64_t r, int64_t v) {
     const double bias = a->has_bias ? (double)((const float *)reference_view(a->bias))[v] : 0.0;
     const double scale = a->scale != 0.0 ? a->scale : 1.0;
     return scale * (dot(a->x, r * a->width, a->w, v * a->width, a->width, a->dtype) + bias);
 }
 
-/* Row r: its loss, and its weighted derivative by each product with W into slope (V). Rows of weight zero have no
- * target. */
+/* Returns the loss of row r, and stores its weighted derivative by each dot product with W in slope (V). Rows of weight
+ * zero have no target. */
 static double head_row(const weft_head *a, int64_t r, double *slope) {
     const double weight = ((const float *)reference_view(a->weights))[r], scale = a->scale != 0.0 ? a->scale : 1.0;
     const int32_t target = ((const int32_t *)reference_view(a->targets))[r];
@@ -178,7 +178,7 @@ weft_status reference_head_loss(weft_device *d, weft_stream *s, const weft_head 
     return reference_takes(a->dtype, "head", err);
 }
 
-/* Products of slopes are, as any, of operands in the type that the head computes in. */
+/* Matmuls with slopes use operands in the head's compute dtype. */
 static double slope_at(const weft_head *a, int64_t r, int64_t v) {
     const double slope = ((const double *)reference_view(a->workspace))[r * a->vocab + v];
     return a->dtype == WEFT_F32 ? slope : reference_rounded((float)slope, a->dtype);

@@ -1,25 +1,25 @@
-/* tests/common/scratch.h: a directory of the test's own that goes away with it, and files in it. */
+/* tests/common/scratch.h: a temporary directory of the test, removed at its end, and files in it. */
 #ifndef WEFT_TEST_SCRATCH_H
 #define WEFT_TEST_SCRATCH_H
 
 #include <stddef.h>
 
-extern char scratch[128]; /* absolute and without links; empty before the first scratch_make */
+extern char scratch[128]; /* absolute, without symbolic links; empty before the first scratch_make */
 
 void scratch_make(void);
 void scratch_remove(void);
-/* The same, and it is the working directory meanwhile. */
+/* The same, as working directory. */
 void scratch_enter(void);
 void scratch_leave(void);
 
-/* Path of `name` in it; four at a time. */
+/* Returns the path of `name` in it; four results are valid at a time. */
 const char *scratch_path(const char *name);
 
-/* The directory and all in it. */
+/* Removes the directory with its content. */
 void remove_tree(const char *path);
 
-/* Whole files; a relative path starts at the working directory. What is read ends in a NUL and is the caller's to free;
- * n may be NULL. */
+/* Write and read complete files; a relative path starts at the working directory. The caller frees the result, which is
+ * NUL-terminated; n may be NULL. */
 void write_bytes(const char *path, const void *bytes, size_t n);
 void write_text(const char *path, const char *text);
 char *read_bytes(const char *path, size_t *n);

@@ -1,4 +1,4 @@
-/* tests/common/suite.h: how every test program ends, and assertions that Check lacks. */
+/* tests/common/suite.h: main function of test programs, and assertions missing in Check. */
 #ifndef WEFT_TEST_SUITE_H
 #define WEFT_TEST_SUITE_H
 
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The full suite is asked for (tests/CMakeLists.txt): more draws, larger grids. */
+/* True if the full suite is requested (tests/CMakeLists.txt): more draws, larger grids. */
 static inline bool is_full(void) {
     const char *value = getenv("WEFT_FULL");
     return value != NULL && strcmp(value, "1") == 0;
@@ -23,13 +23,13 @@ static inline int run_runner(SRunner *runner, enum print_output output) {
     return failed == 0 ? 0 : 1;
 }
 
-/* Runs all of it and gives the exit status. */
+/* Runs the suite and returns the exit status. */
 static inline int run_suite(Suite *suite) {
     return run_runner(srunner_create(suite), CK_ENV);
 }
 
-/* The same of a rank that another test's process has launched: in this very process, and all of it, whatever case was
- * chosen there. */
+/* The same for a rank launched by another test's process: without fork, and all tests, even if the parent selected one
+ * case. */
 static inline int run_rank_suite(Suite *suite) {
     SRunner *runner = srunner_create(suite);
     int failed = 0;
@@ -37,17 +37,17 @@ static inline int run_rank_suite(Suite *suite) {
     srunner_set_fork_status(runner, CK_NOFORK);
     failed = run_runner(runner, CK_NORMAL);
     (void)fflush(stdout);
-    if (failed != 0) (void)usleep(300000); /* a launcher forgets what it has not passed on when a rank ends badly */
+    if (failed != 0) (void)usleep(300000); /* a launcher drops output that it has not forwarded when a rank fails */
     return failed;
 }
 
-/* For loops over every place: Check's own assertions write to a file each time. */
+/* For loops over every position: Check's own assertions write to a file each time. */
 #define must(condition)                                                                                                \
     do {                                                                                                               \
         if (!(condition)) ck_abort_msg("line %d: not true: %s", __LINE__, #condition);                                 \
     } while (0)
 
-/* A weft_error's sentence has the part. */
+/* Checks that the message of a weft_error contains the part. */
 #define ck_assert_says(err, part)                                                                                      \
     ck_assert_msg(strstr((err).text, part) != NULL, "\"%s\" does not say \"%s\"", (err).text, part)
 

@@ -2,14 +2,14 @@
 #include "train_rig.h"
 
 #include "golden.h"
-#include "run/opening.h"
+#include "run/engine.h"
 
 #include <check.h>
 #include <stdlib.h>
 #include <unistd.h>
 #include <weft/random.h>
 
-/* ---- rows ---- */
+/* ---- sequences ---- */
 
 void row_data_make(row_data *out, int32_t rows, int32_t length) {
     const size_t n = (size_t)rows * (size_t)length;
@@ -50,7 +50,7 @@ void row_data_add(row_data *data, int32_t row, const int32_t *ids, const float *
 
 static weft_status rows_shape(const weft_data *data, weft_micro_batch *out, const weft_micro_batch_request *request,
                               weft_error *err) {
-    row_data *self = (row_data *)(uintptr_t)data; /* counting is no change of what the data says */
+    row_data *self = (row_data *)(uintptr_t)data; /* counting does not change the data */
     (void)err;
     self->shapes++;
     out->rows = request->rows;
@@ -203,12 +203,12 @@ void train_rig_open_at(train_rig *out, const weft_rank_span *rank_span, const ch
     for (size_t i = 0; i < n; i++) all[i + 2] = overrides[i];
     *out = empty;
     ck_assert_msg(weft_run_open(&out->run, NULL, all, n + 2, needs, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_opening_engine(&out->engine, out->run, rank_span, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_engine_open(&out->engine, out->run, rank_span, &err) == WEFT_OK, "%s", err.text);
 }
 
 void train_rig_start(train_rig *rig, const weft_plan_spec *spec) {
     weft_error err = WEFT_ERROR_INIT;
-    ck_assert_msg(weft_opening_prepare(rig->engine, spec, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_engine_prepare(rig->engine, spec, &err) == WEFT_OK, "%s", err.text);
     ck_assert_msg(weft_engine_allocate(rig->engine, &err) == WEFT_OK, "%s", err.text);
     ck_assert_msg(weft_engine_load(rig->engine, &err) == WEFT_OK, "%s", err.text);
     ck_assert_msg(weft_stepper_create(&rig->stepper, rig->engine, rig->data_plugin, rig->data, &err) == WEFT_OK, "%s",

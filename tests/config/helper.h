@@ -1,4 +1,4 @@
-/* tests/config/helper.h: what the tests of the configuration share. */
+/* tests/config/helper.h: shared by the tests of the configuration. */
 #ifndef WEFT_TEST_CONFIG_HELPER_H
 #define WEFT_TEST_CONFIG_HELPER_H
 

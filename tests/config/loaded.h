@@ -1,4 +1,4 @@
-/* tests/config/loaded.h: a directory of the test's own, and the one configuration that was loaded there last. */
+/* tests/config/loaded.h: a temporary directory, and the configuration loaded last. */
 #ifndef WEFT_TEST_CONFIG_LOADED_H
 #define WEFT_TEST_CONFIG_LOADED_H
 

@@ -1,5 +1,5 @@
-/* Mutated INI text never crashes, never fails without a sentence, and what is accepted survives being written and read
- * again. The mutations come from a counter, so that a failure is always the same one. */
+/* Mutated INI text never crashes and never fails without a message; accepted text is unchanged after writing and
+ * reading. Mutations come from a counter, so that failures are reproducible. */
 #include "helper.h"
 
 #include "config/settings.h"
@@ -44,13 +44,13 @@ static const char *const pieces[] = {"[",
 
 static uint64_t state;
 
-/* A number below n. */
+/* Returns a number below n. */
 static size_t pick(size_t n) {
     state = state * 6364136223846793005u + 1442695040888963407u;
     return (size_t)((state >> 33) % n);
 }
 
-/* One change of the n bytes at text, which has room for 64 more; returns the new n. */
+/* Mutates the n bytes at text, whose buffer has 64 more; returns the new n. */
 static size_t mutate(char *text, size_t n) {
     const char *piece = pieces[pick(sizeof pieces / sizeof *pieces)];
     const size_t length = strlen(piece);
@@ -66,7 +66,7 @@ static size_t mutate(char *text, size_t n) {
     case 2: /* another byte */
         if (at < n) text[at] = (char)pick(256);
         return n;
-    default: /* repeat a stretch */ memmove(text + at + gone, text + at, n - at); return n + gone;
+    default: /* repeat a range */ memmove(text + at + gone, text + at, n - at); return n + gone;
     }
 }
 
@@ -78,7 +78,7 @@ static weft_status read_config(weft_config **config, const char *path, weft_sett
     return status == WEFT_OK ? weft_config_finish(*config, err) : status;
 }
 
-/* 1 if the text was accepted. */
+/* Returns 1 if the text was accepted. */
 static int try_text(const char *text, size_t n) {
     weft_error err = WEFT_ERROR_INIT;
     weft_config *config = NULL, *again = NULL;

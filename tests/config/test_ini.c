@@ -1,9 +1,9 @@
-/* What the text of an INI file means, line by line. */
+/* Parsing of INI files, line by line. */
 #include "helper.h"
 
 #include "config/ini.h"
 
-/* All that the parser told, as "[section]" and "section.key=<value>@line" lines. */
+/* Parser instructions, as "[section]" and "section.key=<value>@line" lines. */
 typedef struct heard {
     char text[8192];
 } heard;
@@ -50,7 +50,7 @@ static const struct {
     {"[s]\nk = say \"hi\"\n", "[s]\ns.k=<say \"hi\">@2\n"},
     {"[s]\nk = a=b:c\n", "[s]\ns.k=<a=b:c>@2\n"},
     {"[s]\nk : v\n", "[s]\ns.k=<v>@2\n"},
-    {"[s]\nk = v\n   l = w\n", "[s]\ns.k=<v>@2\ns.l=<w>@3\n"}, /* an indented line is a line of its own */
+    {"[s]\nk = v\n   l = w\n", "[s]\ns.k=<v>@2\ns.l=<w>@3\n"}, /* an indented line is a separate line */
     {"[s]\n[t]\n[s]\nk = v\n", "[s]\n[t]\n[s]\ns.k=<v>@4\n"},
     {"[s]\nk = \xC3\xA4\n", "[s]\ns.k=<\xC3\xA4>@2\n"},
 };
@@ -69,7 +69,7 @@ static const struct {
     size_t n;
     const char *where, *says;
 } bad[] = {
-    {BYTES("k = v\n"), "a.ini:1: ", "before any [section]"},
+    {BYTES("k = v\n"), "a.ini:1: ", "precedes the first [section]"},
     {BYTES("[s]\njust text\n"), "a.ini:2: ", "'just text' is neither [section] nor key = value"},
     {BYTES("[s]\n= v\n"), "a.ini:2: ", "name is missing"},
     {BYTES("[s]\nfoo ; bar = 3\n"), "a.ini:2: ", "neither [section] nor key = value"},
@@ -99,7 +99,7 @@ START_TEST(bad_text_is_refused_with_its_line) {
 }
 END_TEST
 
-/* inih's own buffer holds 200 bytes. */
+/* inih's own buffer has 200 bytes. */
 START_TEST(long_values_are_whole) {
     weft_error err = WEFT_ERROR_INIT;
     char text[4096], value[3001];

@@ -1,4 +1,4 @@
-/* A key table that comes from outside is judged before it is used, and a sound one prints as help. */
+/* External key tables are validated before use, and valid ones print as help. */
 #include "helper.h"
 
 #include "config/settings.h"
@@ -32,7 +32,7 @@ START_TEST(a_sound_table_passes) {
 }
 END_TEST
 
-/* rows[3] is a PATH. A number is a good default where the range has the word for it, and that word is never one. */
+/* rows[3] is a PATH. A number is a valid default if the range includes the word "number"; the word itself never is. */
 START_TEST(a_number_may_be_the_default_of_a_path) {
     static const struct {
         const char *range, *fallback;
@@ -90,7 +90,7 @@ START_TEST(all_tables_of_the_host_pass) {
 END_TEST
 
 /* clang-format off */
-/* Row 2 (mode) or the one named, with one lie in it. */
+/* Row 2 (mode), or the one named, with one error. */
 static void lie(int i) {
     static char unprintable[] = "a\x1b[2J", long_text[500];
     memset(long_text, 'x', sizeof long_text - 1);
@@ -130,7 +130,7 @@ static void lie(int i) {
     case 32: rows[2].unit = NULL; break;
     case 33: rows[2].struct_size = 8; break;
     case 34: rows[2].struct_size = 4096; break;
-    default: rows[5].help = ""; break; /* a tombstone has to explain itself */
+    default: rows[5].help = ""; break; /* a removed key needs an explanation */
     }
 }
 
@@ -144,7 +144,7 @@ static const char *const says[] = {"its offset",
                                    "its name is missing",
                                    "its name is empty",
                                    "its name must begin with a small letter",
-                                   "its name may have",
+                                   "its name may only have",
                                    "its name is the host's",
                                    "its name is longer",
                                    "its help is missing",
@@ -169,8 +169,8 @@ static const char *const says[] = {"its offset",
                                    "its range 'a,b'",
                                    "its default 'a,,b'",
                                    "its unit is missing",
-                                   "it says that it has 8 bytes",
-                                   "it says that it has 4096",
+                                   "its struct_size is 8 bytes",
+                                   "its struct_size is 4096",
                                    "row 5, old: its help is empty"};
 
 START_TEST(a_table_that_lies_is_refused) {

@@ -1,4 +1,4 @@
-/* Sections of one plugin, [strategy.fsdp]: where their keys count, and what becomes of them where they do not. */
+/* Sections of one plugin, [strategy.fsdp]: when their keys apply, and their handling otherwise. */
 #include "loaded.h"
 
 #include <check.h>
@@ -18,27 +18,28 @@ WEFT_KEYS(fsdp_config, FSDP_KEYS)
 static fsdp_config fsdp;
 static weft_settings settings;
 
-/* The host's keys of [strategy], of which fsdp offers all. */
-static weft_status declare_capabilities(const char *section) {
+/* The host's keys of [strategy]; fsdp offers all of them. */
+static void declare_capabilities(const char *section) {
     weft_settings_section table;
     size_t i = 0;
     while (weft_settings_table(&table, i) && strcmp(table.section, "strategy") != 0) i++;
-    return weft_config_declare(config, section, table.keys, table.n, (uint32_t)sizeof(weft_key), &err);
+    weft_config_declare(config, section, table.keys, table.n, (uint32_t)sizeof(weft_key));
 }
 
-/* As a run does where fsdp is chosen. */
+/* Loads as a run that selects fsdp. */
 static weft_status choose(const char *text, const char *const *overrides, size_t n) {
     const char *id = NULL;
     weft_status status = WEFT_OK;
     write_text("run.ini", text);
     status = load_config("run.ini", overrides, n);
     if (status == WEFT_OK) status = weft_config_plugin(config, &id, "strategy", "fsdp", &err);
-    if (status == WEFT_OK) status = weft_settings_declare(config, &err);
-    if (status == WEFT_OK) status = weft_config_choose(config, "strategy", "fsdp", &err);
-    if (status == WEFT_OK) status = weft_config_declare(config, "strategy", KEYS, &err);
-    if (status == WEFT_OK) status = weft_config_declare(config, "strategy.fsdp", KEYS, &err);
-    if (status == WEFT_OK) status = declare_capabilities("strategy.fsdp");
-    if (status == WEFT_OK) status = weft_config_unknown(config, "strategy", &err);
+    if (status != WEFT_OK) return status;
+    weft_settings_declare(config);
+    weft_config_choose(config, "strategy", "fsdp");
+    weft_config_declare(config, "strategy", KEYS);
+    weft_config_declare(config, "strategy.fsdp", KEYS);
+    declare_capabilities("strategy.fsdp");
+    status = weft_config_unknown(config, "strategy", &err);
     if (status == WEFT_OK) status = weft_config_unknown(config, "strategy.fsdp", &err);
     if (status == WEFT_OK) status = weft_config_doubles(config, "strategy", &err);
     if (status == WEFT_OK) status = weft_settings_load(&settings, config, &err);
@@ -46,13 +47,14 @@ static weft_status choose(const char *text, const char *const *overrides, size_t
     return status == WEFT_OK ? weft_config_finish(config, &err) : status;
 }
 
-/* As a run does where fsdp is not chosen, nor anything else. */
+/* Loads as a run that selects another plugin. */
 static weft_status leave(const char *text, const char *const *overrides, size_t n) {
     weft_status status = WEFT_OK;
     write_text("run.ini", text);
     status = load_config("run.ini", overrides, n);
-    if (status == WEFT_OK) status = weft_config_declare(config, "strategy.fsdp", KEYS, &err);
-    if (status == WEFT_OK) status = weft_config_unknown(config, "strategy.fsdp", &err);
+    if (status != WEFT_OK) return status;
+    weft_config_declare(config, "strategy.fsdp", KEYS);
+    status = weft_config_unknown(config, "strategy.fsdp", &err);
     if (status == WEFT_OK) status = weft_config_idle(config, "strategy.fsdp", KEYS, &err);
     return status == WEFT_OK ? weft_config_finish(config, &err) : status;
 }
@@ -82,7 +84,7 @@ START_TEST(the_last_override_of_either_section_counts) {
 }
 END_TEST
 
-/* The file's own mistake, whatever an override says. */
+/* An error of the file, with any override. */
 START_TEST(a_key_in_both_sections_is_refused) {
     const char *const override[] = {"strategy.group=5"};
     for (size_t n = 0; n < 2; n++) {
@@ -123,11 +125,11 @@ START_TEST(idle_sections_are_judged) {
         ck_assert_int_eq(leave(bad[i].text, NULL, 0), WEFT_E_USER);
         ck_assert_says(err, bad[i].says);
     }
-    ck_assert_ok(leave("[strategy.fsdp]\n", NULL, 0)); /* no key has to be there */
+    ck_assert_ok(leave("[strategy.fsdp]\n", NULL, 0)); /* no key is required */
 }
 END_TEST
 
-/* The configuration written to a file of another directory; to be freed. */
+/* Returns the configuration written to a file in another directory; freed by the caller. */
 static char *resolved(void) {
     ck_assert_int_eq(mkdir("else", 0777), 0);
     ck_assert_ok(weft_config_save_resolved(config, "else/config.ini", &err));
@@ -159,7 +161,7 @@ START_TEST(what_cannot_be_judged_is_kept) {
 }
 END_TEST
 
-/* A default of the plugin's own key would be a foreign key to another plugin: it goes into the plugin's section. */
+/* A default of the plugin's own key would be unknown to another plugin, so it is written to the plugin's section. */
 START_TEST(a_resolved_file_can_still_change_its_plugin) {
     char *text = NULL;
     ck_assert_ok(choose(MODEL "[strategy]\nshard = hybrid\n[strategy.fsdp]\nprefetch = 2\n", NULL, 0));

@@ -1,4 +1,4 @@
-/* The host's own keys: their defaults, and the rules across them. */
+/* The host's own keys: defaults and rules across keys. */
 #include "loaded.h"
 
 #include "config/settings.h"
@@ -70,7 +70,7 @@ static const struct {
       "give global_batch = 4, or micro_batch = 1"}},
     {"[train]\nglobal_batch = 7\nmicro_batch = 3\n", {"give global_batch = 6 or 9, or micro_batch = 1 or 7"}},
     {"[train]\nglobal_batch = 0\n", {"is outside [1,1G]: give a whole number of at least 1 and at most 1000000000"}},
-    {"[train]\nsteps = 10\nepochs = 2\n", {"run.ini:5: [train] epochs = 2 stands beside steps = 10"}},
+    {"[train]\nsteps = 10\nepochs = 2\n", {"run.ini:5: [train] epochs = 2 and steps = 10 are both set"}},
     {"[train]\nwarmup = 2.5\n", {"run.ini:4: [train] warmup = 2.5 is neither steps nor a ratio"}},
     {"[train]\nwarmup = -1\n", {"is outside [0,inf)"}},
     {"[train]\nschedule = step\n", {"run.ini:4: [train] schedule = step needs step_every"}},
@@ -91,7 +91,7 @@ static const struct {
     {"[plugins]\npin = optimizer:lion=xyz\n", {"is no pin"}},
 };
 
-/* As a command does that trains. */
+/* Loads as a command that trains. */
 static weft_status load_for_steps(const char *text) {
     const weft_status status = load(text);
     return status == WEFT_OK ? weft_settings_for_steps(&settings, config, &err) : status;
@@ -173,7 +173,7 @@ START_TEST(intervals_are_steps_or_percent_rounded_up) {
 }
 END_TEST
 
-/* As tests/golden/schedule.json has them. */
+/* As in tests/golden/schedule.json. */
 START_TEST(warm_up_is_steps_or_a_ratio_rounded_up) {
     static const struct {
         double warmup;

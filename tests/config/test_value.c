@@ -1,4 +1,4 @@
-/* The types of keys: which texts they take, what they make of them, and what they say to the others. */
+/* Types of keys: accepted texts, resulting values, and errors. */
 #include "helper.h"
 
 #include "config/nearest.h"
@@ -150,19 +150,19 @@ START_TEST(ranges_are_read) {
         ck_assert_msg(!weft_bounds_parse(&range, bad[i], WEFT_KEY_F64), "%s", bad[i]);
         ck_assert_msg(!weft_bounds_parse(&range, bad[i], WEFT_KEY_I64), "%s", bad[i]);
     }
-    ck_assert(!weft_bounds_parse(&range, "(0,1)", WEFT_KEY_I64)); /* no whole number in it */
+    ck_assert(!weft_bounds_parse(&range, "(0,1)", WEFT_KEY_I64)); /* contains no integer */
     ck_assert(!weft_bounds_parse(&range, "[0.5,2]", WEFT_KEY_I64));
     ck_assert(weft_bounds_parse(&range, "", WEFT_KEY_I64));
-    ck_assert(!weft_bounds_has_i64(&range, WEFT_NONE_I64)); /* the words' values are no numbers */
+    ck_assert(!weft_bounds_has_i64(&range, WEFT_NONE_I64)); /* values of the special words are not numbers */
     ck_assert(!weft_bounds_has_i64(&range, WEFT_AUTO_I64));
 }
 END_TEST
 
-/* One key and one text: what becomes of it. */
+/* A key, a text, and the result. */
 static const struct {
     int32_t type;
     const char *range, *text;
-    const char *kept; /* NULL: it is refused */
+    const char *kept; /* NULL: rejected */
     const char *says;
 } values[] = {
     {WEFT_KEY_I64, "[1,inf) | none", "10", "10", NULL},
@@ -208,7 +208,7 @@ static const struct {
     {WEFT_KEY_PATH, "none | number", "number", "/base/number", NULL},
     {WEFT_KEY_PATH, "none | number", "0.1.txt", "/base/0.1.txt", NULL},
     {WEFT_KEY_PATH, "none", "0.1", "/base/0.1", NULL},
-    {WEFT_KEY_PATH, "none|number", "-5", "-5", NULL}, /* which numbers are good is the plugin's to say */
+    {WEFT_KEY_PATH, "none|number", "-5", "-5", NULL}, /* the plugin decides which numbers are valid */
     {WEFT_KEY_PATH, "none | number", "1e3", "1e3", NULL},
     {WEFT_KEY_PATH, "none | number", "./12", "/base/12", NULL},
     {WEFT_KEY_PATH, "none | number", "12/", "/base/12", NULL},
@@ -290,7 +290,7 @@ START_TEST(a_step_behind_a_link_stays) {
     ck_assert_int_eq(mkdir("real/inner", 0777), 0);
     ck_assert_int_eq(symlink("real/inner", "link"), 0);
     path = weft_path_absolute(scratch, "link/../x");
-    (void)snprintf(expected, sizeof expected, "%s/link/../x", scratch); /* the kernel's way leads to real/x */
+    (void)snprintf(expected, sizeof expected, "%s/link/../x", scratch); /* the kernel resolves it to real/x */
     ck_assert_str_eq(path, expected);
     free(path);
     path = weft_path_absolute(scratch, "real/../x");

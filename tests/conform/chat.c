@@ -1,6 +1,6 @@
-/* Conversations for the tokenizer that `weft plugins new` writes, which knows none: contents one after the other, each
- * of an assistant's an answer. Included behind <weft/tokenizer.h>; a mistake of mutants.txt defines one of the names
- * below otherwise. */
+/* Conversations for the tokenizer that `weft plugins new` writes, which supports none itself: it concatenates the
+ * contents, and each assistant's content is an answer. Included after <weft/tokenizer.h>; a mutant of the tokenizer
+ * defines one of the names below differently. */
 #ifndef CHAT_STRIDE
 #define CHAT_STRIDE(chat) ((chat)->stride)
 #endif

@@ -3,7 +3,7 @@
 
 namespace {
 
-/* The sum of x's 128 numbers, by a tree in shared memory. */
+/* Sums x's 128 numbers by a tree in shared memory. */
 template <bool BARRIER> __global__ void block_sum(float *out, const float *x) {
     CUDA_SHARED(float, part, [128]);
     part[threadIdx.x] = x[threadIdx.x];
@@ -25,7 +25,7 @@ template <bool BARRIER> int sum_is_right() {
     return 0;
 }
 
-/* Two values through one place; a barrier is missing between the reads of the first and the second. */
+/* Passes two values through one variable; a barrier between the two reads is missing. */
 __global__ void twice(float *y) {
     CUDA_SHARED(float, value, [1]);
     for (int i = 0; i < 2; i++) {
@@ -35,8 +35,8 @@ __global__ void twice(float *y) {
     }
 }
 
-/* Sums of all threads' numbers, one after another: of each warp by shuffles, of the warps through shared memory. With
- * the second barrier left out, a warp that is ahead writes its next part over one that another has yet to read. */
+/* Repeats sums over all threads: by shuffles within a warp, through shared memory across warps. Without the second
+ * barrier a fast warp overwrites a partial sum that another has not read. */
 template <bool BARRIER> __global__ void sums(float *y, int n) {
     CUDA_SHARED(float, part, [4]);
     for (int i = 0; i < n; i++) {

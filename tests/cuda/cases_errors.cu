@@ -19,7 +19,7 @@ int case_planted(void) {
     MUST(std::strcmp(cudaGetErrorName(cudaErrorLaunchFailure), "cudaErrorLaunchFailure") == 0);
     return 0;
 }
-/* The driver's own calls answer by themselves, and leave the runtime's last error as it was. */
+/* Driver calls return their own errors, and leave the runtime's last error unchanged. */
 int case_driver_apart(void) {
     CUmodule module = nullptr;
     const std::vector<char> nothing(64);
@@ -32,7 +32,7 @@ int case_driver_apart(void) {
     FINE(cudaGetLastError());
     return 0;
 }
-/* What a kernel does wrong is told by the next call that waits, and by all behind it. */
+/* The next waiting call reports a kernel's error, and so do all later calls. */
 int case_planted_kernel(void) {
     float *x = device_array<float>(10, std::vector<float>(10, 1.0f));
     void *at = nullptr;
@@ -76,7 +76,7 @@ int case_no_driver(void) {
     MUST(cudaDeviceSynchronize() == cudaErrorInsufficientDriver);
     return 0;
 }
-/* Where a step runs nothing is allocated. */
+/* A step must not allocate. */
 int case_step_allocates(void) {
     float *x = device_array<float>(10);
     void *at = nullptr;

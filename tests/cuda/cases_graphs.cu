@@ -36,13 +36,13 @@ int end_and_replay(recording &r, int times) {
     return 0;
 }
 
-/* y = x + 1 in the second stream, x = y + 1 in the first, which has to wait for it. */
+/* y = x + 1 in the second stream, x = y + 1 in the first, which must wait for it. */
 int two_streams(bool fork, bool join) {
     recording r = begin();
     FINE(add_to(r.x, r.x, N, 1.0f, r.a));
     FINE(cudaEventRecord(r.fork, r.a));
     FINE(cudaStreamWaitEvent(r.b, r.fork, 0));
-    if (!fork) FINE(add_to(r.x, r.x, N, 10.0f, r.a)); /* behind the fork: in no order with what follows */
+    if (!fork) FINE(add_to(r.x, r.x, N, 10.0f, r.a)); /* after the fork: unordered with the following work */
     FINE(add_to(r.y, r.x, N, 1.0f, r.b));
     FINE(cudaEventRecord(r.join, r.b));
     if (join) FINE(cudaStreamWaitEvent(r.a, r.join, 0));

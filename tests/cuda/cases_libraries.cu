@@ -12,7 +12,7 @@
 
 namespace {
 
-/* C (m, n) = A (m, k) B (k, n), column by column, with rows of nothing between. */
+/* C (m, n) = A (m, k) B (k, n), column-major, with optional gaps between columns. */
 struct problem {
     int64_t m, n, k, lda, ldb, ldc;
     bool transpose_a, transpose_b, bias, accumulate, bf16;
@@ -139,7 +139,7 @@ int case_products(void) {
     return try_ways({1, 1, 1, 1, 1, 1, false, false, false, false, false});
 }
 
-/* Ways differ in bits, which is why one has to be chosen once; and one for aligned operands takes no others. */
+/* Algorithms differ in bits, so one must be selected once. The alignment of operands filters algorithms. */
 int case_products_differ(void) {
     const problem p = {3, 2, 301, 3, 301, 3, false, false, false, false, false};
     std::vector<float> a(903), b(602);

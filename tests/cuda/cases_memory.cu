@@ -40,7 +40,7 @@ int case_past_the_end(void) {
 int case_before_the_start(void) {
     return run_put(device_array<float>(1024), -1);
 }
-/* Behind an allocation whose end is no multiple of what allocations are aligned to. */
+/* Writes after an allocation whose size is no multiple of the allocation alignment. */
 int case_just_past_the_end(void) {
     return run_put(device_array<float>(1023), 1023);
 }
@@ -95,7 +95,7 @@ int case_too_large(void) {
     size_t available = 0, total = 0;
     void *at = nullptr;
     FINE(cudaMemGetInfo(&available, &total));
-    MUST(available == total - (size_t{300} << 20)); /* its context's */
+    MUST(available == total - (size_t{300} << 20)); /* its context */
     MUST(cudaMalloc(&at, available + 1) == cudaErrorMemoryAllocation);
     MUST(cudaGetLastError() == cudaErrorMemoryAllocation);
     FINE(cudaMalloc(&at, 1000));

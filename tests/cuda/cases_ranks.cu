@@ -1,4 +1,4 @@
-/* cuda/cases_ranks.cu: programs of several processes that exchange by NCCL; see ranks.h. */
+/* cuda/cases_ranks.cu: programs of several processes that communicate by NCCL; see ranks.h. */
 #include <cmath>
 #include <cstring>
 #include <thread>
@@ -11,7 +11,7 @@
 
 namespace {
 
-constexpr int N = 20000; /* more than goes through at once */
+constexpr int N = 20000; /* more than fits in one message */
 
 #define WORKS(call) MUST((call) == ncclSuccess)
 
@@ -65,7 +65,7 @@ int ranks_collectives(int rank, int ranks, const ncclUniqueId *id) {
     return 0;
 }
 
-/* Rows among all, by pairs in one group, the own one among them; and bf16. */
+/* An all-to-all by send/recv pairs in one NCCL group, including the own row; and bf16. */
 int ranks_groups(int rank, int ranks, const ncclUniqueId *id) {
     const place p = come(rank, ranks, id);
     const auto all_n = static_cast<size_t>(ranks) * N;
@@ -89,7 +89,7 @@ int ranks_groups(int rank, int ranks, const ncclUniqueId *id) {
     return 0;
 }
 
-/* Two streams of one communicator, in another order of waiting on each rank; the host waits for none of them at
+/* Two streams of one communicator, waited for in a different order on each rank; the host waits for neither at
  * first. */
 int ranks_streams(int rank, int ranks, const ncclUniqueId *id) {
     const place p = come(rank, ranks, id);
@@ -110,7 +110,7 @@ int ranks_streams(int rank, int ranks, const ncclUniqueId *id) {
     return 0;
 }
 
-/* The even and the odd ranks, backwards. */
+/* Splits into the even and the odd ranks, in reverse order. */
 int ranks_split(int rank, int ranks, const ncclUniqueId *id) {
     const place p = come(rank, ranks, id);
     ncclComm_t half = nullptr, none = nullptr;
@@ -151,7 +151,7 @@ int ranks_graph(int rank, int ranks, const ncclUniqueId *id) {
     return 0;
 }
 
-/* The last rank ends; the others hear of it, and their streams come to an end once they give up. */
+/* The last rank exits. The others get the error, and their streams finish after an abort. */
 int ranks_one_ends(int rank, int ranks, const ncclUniqueId *id) {
     const place p = come(rank, ranks, id);
     ncclResult_t code = ncclSuccess;
@@ -180,7 +180,7 @@ int ranks_differ(int rank, int ranks, const ncclUniqueId *id) {
     return 0;
 }
 
-/* Two ranks on one card: both are told, and have no communicator. */
+/* Two ranks on one GPU: both get an error and no communicator. */
 int ranks_share(int rank, int ranks, const ncclUniqueId *id) {
     const bool shares = ranks > 1 && rank < 2;
     ncclComm_t comm = nullptr;
@@ -192,7 +192,7 @@ int ranks_share(int rank, int ranks, const ncclUniqueId *id) {
     return 0;
 }
 
-/* The host looks before it has waited. */
+/* The host reads before it has waited. */
 int ranks_look_early(int rank, int ranks, const ncclUniqueId *id) {
     const place p = come(rank, ranks, id);
     float *a = device_array(N, numbers(rank, N)), *b = device_array(N, numbers(rank, N));
@@ -209,10 +209,10 @@ int ranks_host_memory(int rank, int ranks, const ncclUniqueId *id) {
     return 0;
 }
 
-/* The process ends while another thread asks how the communicator is, and the emulator's own looks after its streams.
- * What runs last, behind what libraries do at the end, takes the memory that they gave back. */
+/* The process exits while another thread queries the communicator and the emulator's thread watches its streams. The
+ * last exit handler reuses the memory that libraries released before. */
 static void linger() {
-#if !defined(__SANITIZE_ADDRESS__) /* which knows by itself what was given back */
+#if !defined(__SANITIZE_ADDRESS__) /* ASan detects freed memory by itself */
     for (int i = 0; i < 3000; i++) {
         void *at = std::malloc(static_cast<size_t>(16 + i % 60 * 16));
         if (at != nullptr) std::memset(at, 0x5a, static_cast<size_t>(16 + i % 60 * 16));

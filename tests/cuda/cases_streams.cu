@@ -11,7 +11,7 @@ int all_are(const float *at, float wanted) {
     return 0;
 }
 
-/* y of one stream is read by another. */
+/* One stream writes y, another reads it. */
 int two_streams(bool wait) {
     float *x = device_array(N, ones), *y = device_array(N, ones), *z = device_array(N, ones);
     const cudaStream_t a = new_stream(), b = new_stream();
@@ -24,7 +24,7 @@ int two_streams(bool wait) {
     return all_are(z, 3.0f);
 }
 
-/* The source of a copy is written again, when the stream has come to its end or at once. */
+/* The source of a copy is overwritten, after the stream has finished or at once. */
 int source_is_reused(float *source, bool wait) {
     float *x = device_array<float>(N);
     const cudaStream_t s = new_stream();
@@ -80,7 +80,7 @@ int case_pinned_reused(void) {
     FINE(cudaMallocHost(reinterpret_cast<void **>(&host), N * sizeof(float)));
     return source_is_reused(host, true) != 0 || source_is_reused(host, false) != 0;
 }
-/* CUDA's first stream and one that blocks on it wait for each other. */
+/* The legacy default stream and a blocking stream wait for each other. */
 int case_first_stream(void) {
     float *x = device_array(N, ones), *y = device_array<float>(N);
     cudaStream_t s = nullptr;
@@ -91,13 +91,13 @@ int case_first_stream(void) {
     FINE(cudaStreamSynchronize(s));
     return all_are(y, 4.0f);
 }
-/* And one that does not block on it does not. */
+/* The legacy default stream and a non-blocking one do not. */
 int case_not_blocking(void) {
     float *x = device_array(N, ones), *y = device_array(N, ones);
     FINE(add_to(y, x, N, 1.0f, new_stream()));
     return all_are(y, 2.0f);
 }
-/* cudaMemcpy of pageable memory is back when that is staged: a stream of its own does not see it. */
+/* cudaMemcpy of pageable memory returns after staging: another stream does not see the copy. */
 int case_copy_is_staged(void) {
     float *x = device_array(N, std::vector<float>(N, 0.0f)), *y = device_array<float>(N);
     const cudaStream_t s = new_stream();

@@ -9,7 +9,7 @@ __global__ void warp_sum(float *y) {
     y[threadIdx.x] = sum;
 }
 
-/* Of 8 lanes each: the one before, the one behind, the second, and its mirror image. */
+/* Shuffles in groups of 8 lanes: the previous lane, the next one, the second, and the mirrored one. */
 __global__ void shuffles(int *y) {
     const int lane = static_cast<int>(threadIdx.x);
     y[4 * lane] = __shfl_up_sync(~0u, lane, 1, 8);
@@ -47,7 +47,7 @@ __global__ void meets(int *y) {
     y[threadIdx.x] = here.all;
 }
 
-/* The lane before, through shared memory. */
+/* Reads the previous lane's value through shared memory. */
 template <bool SYNC> __global__ void neighbour(int *y) {
     CUDA_SHARED(int, value, [32]);
     value[threadIdx.x] = static_cast<int>(threadIdx.x);

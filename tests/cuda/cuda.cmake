@@ -1,9 +1,10 @@
-# The CUDA emulator (README.md): its library, and plugins that are built against it. Included by tests/CMakeLists.txt, where
-# C++ is on.
+# The CUDA emulator (README.md): its library, and the plugins built against it. Included by tests/CMakeLists.txt, which
+# enables C++.
 file(GLOB emulator_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/emulator/*.cpp)
 set(WEFT_EMULATOR_INCLUDE ${CMAKE_CURRENT_LIST_DIR}/include)
 set(emulator_warnings -Wall -Wextra -Werror -Wno-unknown-pragmas)
-# Vector types are read where floats were written, and at the wrong alignment that is an error, as on the card.
+# Device code reads floats through vector types, so strict aliasing is off. A misaligned access is an error, as on the
+# GPU.
 set(emulator_device_code -std=c++17 -O2 -fno-strict-aliasing -ffp-contract=off -fno-math-errno)
 set(emulator_sanitizers)
 if(NOT WEFT_SANITIZE)
@@ -23,14 +24,14 @@ target_link_options(weft-cuda-emulator PRIVATE ${emulator_sanitizers} -Wl,-z,nod
 target_link_libraries(weft-cuda-emulator PRIVATE pthread ${CMAKE_DL_LIBS})
 set_target_properties(weft-cuda-emulator PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/cuda)
 
-# libcudnn.so.9, which the device loads by that name: it has its functions of the emulator.
+# libcudnn.so.9, which the device loads by that name: its functions are the emulator's.
 add_library(weft-cudnn-emulator SHARED ${CMAKE_CURRENT_LIST_DIR}/libcudnn.c)
 target_link_options(weft-cudnn-emulator PRIVATE -Wl,--no-as-needed ${emulator_sanitizers})
 target_link_libraries(weft-cudnn-emulator PRIVATE weft-cuda-emulator)
 set_target_properties(weft-cudnn-emulator PROPERTIES OUTPUT_NAME cudnn SOVERSION 9
                       LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/cuda)
 
-# Sources of device code, to be compiled as C++ by the host's compiler, of a target that links the emulator.
+# Device sources, compiled as C++ by the host's compiler, for a target that links the emulator.
 function(weft_emulator_sources target)
   foreach(source ${ARGN})
     if(source MATCHES "\\.cu$")
@@ -48,7 +49,8 @@ function(weft_emulator_sources target)
   target_link_libraries(${target} PRIVATE weft-cuda-emulator)
 endfunction()
 
-# The plugin's own sources, unchanged, against the emulator: <directory>/weft-<kind>-<id>.so, target weft-<kind>-<id>-<form>.
+# The plugin's own sources, unchanged, against the emulator: <directory>/weft-<kind>-<id>.so, target
+# weft-<kind>-<id>-<form>.
 function(weft_add_form kind id form directory)
   set(target weft-${kind}-${id}-${form})
   weft_add_plugin(${kind} ${id}-${form} SOURCES ${ARGN} LIBRARIES weft_flags_c)
@@ -65,15 +67,15 @@ function(weft_add_emulator kind id)
   weft_add_form(${kind} ${id} emulator ${CMAKE_BINARY_DIR}/tests/cuda ${ARGN})
 endfunction()
 
-#   weft_add_counted(<kind> <id> source...)     into build/tests/cuda/counted
-# The same with a call at each load and store of device code, which emulator/bytes.cpp counts.
+#   weft_add_counted(<kind> <id> source...) into build/tests/cuda/counted
+# Same with a call at each load and store of device code, which emulator/bytes.cpp counts.
 function(weft_add_counted kind id)
   weft_add_form(${kind} ${id} counted ${CMAKE_BINARY_DIR}/tests/cuda/counted ${ARGN})
   target_compile_options(weft-${kind}-${id}-counted PRIVATE
     "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=thread;--param=tsan-instrument-func-entry-exit=0>")
 endfunction()
 
-# The host's flags, for C alone: device code has its own.
+# The host's flags, for C only; device code has its own.
 add_library(weft_flags_c INTERFACE)
 target_compile_definitions(weft_flags_c INTERFACE _GNU_SOURCE)
 target_compile_options(weft_flags_c INTERFACE

@@ -1,6 +1,5 @@
-/* cuda/driver_stand_in.c: as much of NVIDIA's driver as cuDNN 9 looks for when it makes a plan on a machine that has
- * none.
- * It compiles kernels then and has them loaded. Nothing runs here: every function says yes. */
+/* cuda/driver_stand_in.c: a stub of the NVIDIA driver functions that cuDNN 9 needs to make a plan on a machine without
+ * a driver. cuDNN then compiles and loads kernels. Nothing runs: every function returns success. */
 #include <stddef.h>
 
 #define SAYS_YES(name)                                                                                                 \
@@ -8,7 +7,7 @@
     int name(void) {                                                                                                   \
         return 0;                                                                                                      \
     }
-/* Some handle, which is never looked into. */
+/* Returns some handle that is never dereferenced. */
 #define GIVES_A_HANDLE(name)                                                                                           \
     __attribute__((visibility("default"))) int name(void **out);                                                       \
     int name(void **out) {                                                                                             \
@@ -20,7 +19,7 @@ GIVES_A_HANDLE(cuLibraryLoadData)
 GIVES_A_HANDLE(cuLibraryGetKernel)
 GIVES_A_HANDLE(cuKernelGetFunction)
 
-/* What the runtime asks for by itself is not here. */
+/* Tables that the runtime queries by itself do not exist here. */
 __attribute__((visibility("default"))) int cuGetExportTable(const void **out, const void *id);
 int cuGetExportTable(const void **out, const void *id) {
     (void)id;

@@ -1,5 +1,5 @@
-/* cuda/instructions.cu: see instructions.h. Fragments are filled and read as the PTX ISA's pages on mma.m16n8k16 and
- * ldmatrix write it, element by element: groupID = lane >> 2, threadID_in_group = lane % 4. */
+/* cuda/instructions.cu: see instructions.h. Fragments are filled and read as specified in the PTX ISA's pages on
+ * mma.m16n8k16 and ldmatrix, element by element: groupID = lane >> 2, threadID_in_group = lane % 4. */
 #include "instructions.h"
 
 #include "plugins/device/cuda/mma.cuh"
@@ -25,7 +25,7 @@ __global__ void multiply(float *c, const uint16_t *a, const uint16_t *b, int hal
     for (int i = 0; i < 4; i++) c[(i < 2 ? group : group + 8) * 8 + in_group * 2 + (i & 1)] = sums[i];
 }
 
-/* Matrices lie with a gap of 16 bytes between rows, as lanes may name rows anywhere. */
+/* Rows have gaps of 16 bytes, since lanes may address rows anywhere. */
 __global__ void load_matrices(uint16_t *out, const uint16_t *in, int transposed) {
     CUDA_SHARED(uint4, rows, [64]);
     uint16_t *const shared = reinterpret_cast<uint16_t *>(rows);
@@ -50,7 +50,7 @@ __global__ void raise(float *out, const float *in) {
     out[threadIdx.x] = power_of_two(in[threadIdx.x]);
 }
 
-/* A copy on the card of n things of the host's, which come back in the end. */
+/* Copies n host elements to the GPU, and back at the end. */
 template <typename T> struct mirror {
     T *at = nullptr;
     size_t bytes;

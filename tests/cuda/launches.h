@@ -1,4 +1,4 @@
-/* cuda/launches.h: what the cases share (C++). */
+/* cuda/launches.h: helpers of the test cases (C++). */
 #ifndef WEFT_TEST_CUDA_LAUNCHES_H
 #define WEFT_TEST_CUDA_LAUNCHES_H
 
@@ -11,7 +11,7 @@
 
 #include "cases.h"
 
-/* Leaves the case with 1 and the line. */
+/* Fails the case: prints the line and returns 1. */
 #define MUST(condition)                                                                                                \
     do {                                                                                                               \
         if (!(condition)) {                                                                                            \
@@ -21,7 +21,7 @@
     } while (0)
 #define FINE(call) MUST((call) == cudaSuccess)
 
-/* n on the device, and back. */
+/* Copy n elements to the device, and back. */
 template <typename T> static T *device_array(size_t n, const std::vector<T> &with = {}) {
     T *at = nullptr;
     if (cudaMalloc(&at, n * sizeof(T)) != cudaSuccess) std::abort();

@@ -1,4 +1,4 @@
-/* libcudnn.c: a library of cuDNN's name. What it is asked for is found in the emulator (emulator/dnn.cpp), which it is
- * linked with. */
+/* libcudnn.c: an empty library with cuDNN's name, linked with the emulator, which has the functions
+ * (emulator/dnn.cpp). */
 extern const char weft_emulator_stands_for[];
 const char weft_emulator_stands_for[] = "cuDNN 9";

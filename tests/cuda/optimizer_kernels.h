@@ -1,4 +1,4 @@
-/* cuda/optimizer_kernels.h: the updates of the optimizers that come with the host, from their files. */
+/* cuda/optimizer_kernels.h: the update kernels of the host's own optimizers, loaded from their plugin files. */
 #ifndef WEFT_TEST_CUDA_OPTIMIZER_KERNELS_H
 #define WEFT_TEST_CUDA_OPTIMIZER_KERNELS_H
 
@@ -14,7 +14,7 @@ static void *no_host_alloc(const weft_host *h, size_t bytes, size_t alignment) {
     return aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
 }
 
-/* All keys are zero but one, NULL: none. */
+/* All keys are zero except one; NULL: all. */
 static void set_key(char *config, const weft_plugin *plugin, const char *name) {
     const int64_t yes = 1;
     const double half = 0.5;
@@ -27,8 +27,8 @@ static void set_key(char *config, const weft_plugin *plugin, const char *name) {
     ck_assert_msg(name == NULL, "%s has no key %s", plugin->id, name);
 }
 
-/* The update of plugins/weft-optimizer-<id>.so, which a key may choose. The file stays loaded, and so does what it
- * gave. */
+/* Returns the update of plugins/weft-optimizer-<id>.so, for the given key. The plugin stays loaded, so the result
+ * remains valid. */
 static const weft_elementwise *optimizer_kernel_with(const char *id, const char *key) {
     static weft_host none = {.struct_size = sizeof none, .alloc = no_host_alloc};
     char path[4096];

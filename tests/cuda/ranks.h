@@ -1,4 +1,4 @@
-/* cuda/ranks.h: programs for several processes, which exchange by the emulator of NCCL (cases_ranks.cu). */
+/* cuda/ranks.h: programs of several processes that communicate by the emulated NCCL (cases_ranks.cu). */
 #ifndef WEFT_TEST_CUDA_RANKS_H
 #define WEFT_TEST_CUDA_RANKS_H
 

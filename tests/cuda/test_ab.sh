@@ -1,7 +1,7 @@
 #!/bin/sh
-# `weft ab` among ranks with a card each, over NCCL: what a step's micro-batches came to is told to rank 0, strategies have one
-# another's bits, and where a key changes them it is said where they part. On the CUDA emulator. ctest sets WEFT_BUILD and
-# WEFT_SOURCE.
+# `weft ab` among ranks with one GPU each, over NCCL: rank 0 collects the results of a step's micro-batches. Strategies
+# have equal bits, and for a key that changes bits the first difference is reported. On the CUDA emulator. ctest sets
+# WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -44,5 +44,5 @@ ab() { # ab STATUS argument...: output in said
 ab 21 strategy.plugin=fsdp,mp --ranks 2
 says said "numbers  B has the bits of A after each of 3 steps"
 ab 20 strategy.plugin=fsdp --vary train.precision=fp32,bf16 --ranks 2
-says said "numbers  B parts from A at step 1, micro-batch 0: its loss"
+says said "numbers  B differs from A at step 1, micro-batch 0: its loss"
 exit $((failures > 0))

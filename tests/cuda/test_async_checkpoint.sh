@@ -1,7 +1,7 @@
 #!/bin/sh
-# Checkpoints that leave a card through pinned memory while training goes on, on the CUDA emulator: it is what [checkpoint]
-# beside = auto does there, with the bytes of saves in place, of one rank and of several over NCCL; what is planned, what
-# happens where the machine has no room, and calls that fail. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# Asynchronous checkpoints through pinned memory, on the CUDA emulator. [checkpoint] beside = auto selects them there.
+# They have the bytes of synchronous saves, for one rank and for several over NCCL. Also: the plan, a machine without
+# enough memory, and failing calls. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -36,19 +36,19 @@ INI
 train() { # train OUT argument...
     out=$1
     shift
-    rm -f counts # they are added to
+    rm -f counts # they accumulate
     WEFT_EMULATOR_COUNTS=$dir/counts limit "$weft" train run.ini "run.out=$out" --quiet "$@" >log 2>&1
 }
-same() { # same WHAT A B: the same files of numbers
+same() { # same WHAT A B: compares the number files
     (cd "$2" && find . -name '*.safetensors' | sort | xargs sha256sum) >a.txt
     (cd "$3" && find . -name '*.safetensors' | sort | xargs sha256sum) >b.txt
     [ "$(wc -l <a.txt)" -ge 10 ] && cmp a.txt b.txt >differs || failed "$1" differs log
 }
-beside() { # beside OUT: its saves of steps 2 and 4 were
+beside() { # beside OUT: its saves of steps 2 and 4 were asynchronous
     [ "$(grep -c '"what": "checkpoint", .*"beside": [0-9.]*[1-9]' "$1/checkpoints.jsonl")" = 2 ] ||
         failed "$1 is saved in place" "$1/checkpoints.jsonl"
 }
-count() { # count CALL: how often the last run made it
+count() { # count CALL: number of calls in the last run
     awk -v call="$1" '$1 == "call" && $2 == call { n += $3 } END { print n + 0 }' counts
 }
 
@@ -63,10 +63,10 @@ for mode in last any soon; do
 done
 kernels=$(count kernel)
 [ "$(count pageableCopy)" = 0 ] || failed "copies go through memory that is not pinned" counts
-# The pieces that saves in place take anew each time are taken by the last step's and by the model's alone.
+# Only the last step's save and the model's save allocate the buffers that synchronous saves allocate each time.
 [ "$(count cudaHostAlloc)" -lt "$pieces" ] || failed "$(count cudaHostAlloc) pieces of pinned memory, $pieces in place" counts
 
-# ---- several ----
+# ---- several ranks ----
 
 ranks() { # ranks OUT argument...
     train "$@" --ranks 4 comm.plugin=nccl strategy.plugin=fsdp
@@ -78,7 +78,7 @@ same "other bytes of 4 ranks than of one" place beside.4
 beside beside.4
 of_a_rank=$(awk '$1 == "call" && $2 == "kernel" && $3 > most { most = $3 } END { print most }' counts)
 
-# Of an adapter, too: what its file has in another order than the model comes from all ranks to the one that writes it.
+# Same for an adapter: data stored in a different order than in the model is sent from all ranks to the writer.
 for adapter in prefix lora; do
     two() { # two OUT argument...
         train "$@" --ranks 2 comm.plugin=nccl "adapter.plugin=$adapter" train.precision=fp32
@@ -91,7 +91,7 @@ for adapter in prefix lora; do
     done
 done
 
-# ---- what is planned ----
+# ---- plan ----
 
 prints "$weft" plan run.ini run.out=said
 grep -q '^saving *beside training, from a copy of .* in the host.s memory, which is in no line above$' printed || failed "plan" printed
@@ -102,10 +102,10 @@ cmp memory.auto memory.no || failed "the card's memory is another one" memory.au
 "$weft" plan run.ini run.out=said --json | grep -A4 '"saving"' >object
 grep -q '"beside": true' object && grep -q '"of_total": false' object || failed "plan --json" object
 
-# ---- calls that fail: a sentence, in good order, and what was whole before stays ----
+# ---- failing calls: an error message, an orderly end, and earlier complete files stay ----
 
 "${CC:-cc}" -O1 -fPIC -shared -D_GNU_SOURCE -o slow_disk.so "$WEFT_SOURCE/tests/checkpoint/slow_disk.c" -ldl
-fails() { # fails TEXT FAIL argument...: that call does, while a save of step 2 or 4 is under way, or begins
+fails() { # fails TEXT FAIL argument...: that call fails while a save of step 2 or 4 is in flight or starts
     text=$1 call=$2
     shift 2
     rm -rf fails
@@ -116,12 +116,12 @@ fails() { # fails TEXT FAIL argument...: that call does, while a save of step 2 
     grep -q -- "$text" log || failed "$call $*: not $text" log
     if grep -qE 'not released|cuda emulator:|signal [0-9]' log; then failed "$call $*: leaves or breaks something" log; fi
 }
-# The copy's memory is the first that is taken after those of the first step's micro-batches; found by its sentence.
+# The copy's memory is the first allocation after those of the first step's micro-batches; found by its message.
 alloc=0
 for n in $(seq "$pieces"); do
     WEFT_EMULATOR_FAIL=cudaHostAlloc:$n=2 limit "$weft" train run.ini run.out=alloc --quiet >log 2>&1 || true
     rm -rf alloc
-    if grep -q 'memory for what is saved beside training (\[checkpoint\] beside): .*gave no [0-9]* bytes' log; then alloc=$n; fi
+    if grep -q 'memory for what is saved beside training (\[checkpoint\] async): .*no [0-9]* bytes' log; then alloc=$n; fi
     [ "$alloc" = 0 ] || break
 done
 [ "$alloc" != 0 ] || failed "no sentence where pinned memory is missing" log

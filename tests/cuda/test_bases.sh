@@ -1,7 +1,7 @@
 #!/bin/sh
-# Each built-in adapter on each packed base, on the CUDA emulator: three ranks, a card each, come to the bits of one,
-# under fsdp and in the full suite under every strategy, and to the CPU's losses within a band. DoRA's norms of a packed
-# base are made by a kernel of their own. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# Each built-in adapter on each packed base, on the CUDA emulator: three ranks, one GPU each, have the bits of one rank.
+# Tested under fsdp, in the full suite under every strategy, and against the CPU's losses within a tolerance. A separate
+# kernel computes DoRA's norms of a packed base. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -47,7 +47,7 @@ cache     = $WEFT_BUILD/tests/cuda/compiled
 INI
 
 band=1e-5
-cell() { # cell BASE ADAPTER [KEY...]: what it comes to
+cell() { # cell BASE ADAPTER [KEY...]: prints its result
     base=$1
     shift
     what="$* on $base"

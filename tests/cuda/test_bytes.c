@@ -1,7 +1,7 @@
-/* The bytes that each kernel of the CUDA device must move, and those that it does move, counted on the emulator (see
- * emulator/bytes.cpp): at most 1.1 times as many, over shapes as models have them, or as many as the table in
- * docs/cuda.md gives a reason for. The table is this test's: a row that is not there, or says something else, is a
- * failure, and so is a kernel of the device's sources that no row is about. */
+/* Compares the bytes that each kernel of the CUDA device must move with the bytes that it moves, counted on the
+ * emulator (see emulator/bytes.cpp). The limit is 1.1 times as many for typical model shapes, or a number with a reason
+ * in the table of docs/cuda.md. The table belongs to this test: a missing or different row is a failure, and so is a
+ * kernel of the device's sources without a row. */
 #include <glob.h>
 
 #include <weft/blocks.h>
@@ -11,18 +11,18 @@
 
 /* ---- a case ---- */
 
-/* Kernels that one call of an operator starts, and what an operator that reads each operand once and writes each result
- * once would move in their place. */
+/* The kernels of one operator call, and the bytes of an ideal operator that reads each operand once and writes each
+ * result once. */
 typedef struct moved {
     const char *kernels[3];
     const char *shape;
     int64_t must;
-    double most; /* how many times that may be moved */
+    double most; /* allowed factor */
 } moved;
 
 static run work = {0};
 
-/* Zeros, which are fine ids, positions, starts and numbers. */
+/* Zeros, valid as ids, positions, starts and numbers. */
 static weft_ref cleared(int64_t bytes) {
     void *data = calloc(1, (size_t)bytes + 1);
     const weft_ref ref = put(&work, data, bytes);
@@ -59,7 +59,7 @@ static void begin(void) {
 
 static char *documented;
 
-/* The whole of a text file below a megabyte, which the caller frees. */
+/* Returns the contents of a text file below a megabyte; the caller frees them. */
 static char *text_of(const char *path) {
     FILE *file = fopen(path, "rb");
     char *text = calloc(1, 1 << 20);
@@ -77,7 +77,7 @@ static void read_documented(void) {
     measured = calloc(1, 1 << 16);
 }
 
-/* All that was queued has run by now. */
+/* All queued work has run. */
 static void end(const moved *m) {
     weft_error err = WEFT_ERROR_INIT;
     long long moves = 0, asked = 0;
@@ -107,10 +107,10 @@ static void end(const moved *m) {
 
 /* ---- rows ---- */
 
-/* What is normed: x, x and a residual that the norm is given, or the sum of an add that comes right before it. */
+/* Input of the norm: x, x and a residual operand, or the sum of an add directly before it. */
 enum { ALONE, RESIDUAL, BEHIND_ADD };
 
-/* x (rows, width) of bf16, in and out. */
+/* x (rows, width) in bf16, read and written. */
 static void check_norm(int64_t rows, int64_t width, int of, const char *shape) {
     weft_norm a = {.struct_size = sizeof a, .rows = rows, .width = width, .eps = 1e-5, .dtype = WEFT_BF16};
     const int64_t cells = rows * width * 2;
@@ -155,7 +155,7 @@ START_TEST(rows_by_themselves) {
     const int64_t rows = 512, heads = 32, dim = 64, cells = rows * heads * dim * 2;
     weft_rope a = {
         .struct_size = sizeof a, .rows = rows, .heads = heads, .head_dim = dim, .table_rows = rows, .dtype = WEFT_BF16};
-    const moved m = {{"rope_rows"}, "512 places of 32 heads of 64", 2 * cells + rows * 4 + rows * dim * 4, LIMIT};
+    const moved m = {{"rope_rows"}, "512 positions of 32 heads of 64", 2 * cells + rows * 4 + rows * dim * 4, LIMIT};
     begin();
     a.x = cleared(cells), a.y = cleared(cells), a.positions = ids(rows, 1), a.table = cleared(rows * dim * 4);
     RUN(&work, rope, &a);
@@ -314,7 +314,7 @@ START_TEST(a_bias_in_the_place_of_a_product) {
 }
 END_TEST
 
-/* ---- what adapters add ---- */
+/* ---- adapters ---- */
 
 START_TEST(factors_of_columns) {
     const int64_t rows = 512, width = 2048, cells = rows * width * 2;
@@ -384,7 +384,7 @@ START_TEST(a_prefix) {
                      .scale = 0.125,
                      .dtype = WEFT_BF16,
                      .join = 1};
-    const moved attended = {{"attend"}, "512 places, 8 heads of 64, 2 of 32 keys", 3 * q + 2 * kv + 2 * lse, LIMIT};
+    const moved attended = {{"attend"}, "512 positions, 8 heads of 64, 2 of 32 keys", 3 * q + 2 * kv + 2 * lse, LIMIT};
     const moved queries = {{"query_gradients"}, "the same", 4 * q + 2 * kv + lse + 2 * pairs, LIMIT};
     const moved keys = {{"key_gradients", "add_key_runs"}, "the same", 2 * q + 2 * kv + 2 * pairs, 2.0};
     const moved *const parts[] = {&queries, &keys};
@@ -403,7 +403,7 @@ START_TEST(a_prefix) {
 }
 END_TEST
 
-/* ---- the norm of the gradient ---- */
+/* ---- gradient norm ---- */
 
 START_TEST(squares_of_a_gradient) {
     enum { TENSORS = 8 };
@@ -435,7 +435,7 @@ END_TEST
 
 /* ---- the head ---- */
 
-/* Its own kernels; products are the library's. Logits are fp32, their gradient bf16 in the same place. */
+/* The head's own kernels; the library computes matmuls. Logits are fp32, their bf16 gradient overwrites them. */
 static void check_losses(int64_t vocab, double most, const char *shape) {
     const int64_t rows = 32, width = 64;
     weft_head h = {.struct_size = sizeof h, .rows = rows, .width = width, .vocab = vocab, .dtype = WEFT_BF16};
@@ -453,7 +453,7 @@ START_TEST(losses) {
 }
 END_TEST
 
-/* Rows without weight: none has a loss, and all of dx is cleared. */
+/* Rows without weight: no row has a loss, and dx is cleared. */
 START_TEST(rows_that_do_not_count) {
     const int64_t rows = 1024, width = 512, vocab = 64;
     weft_head h = {.struct_size = sizeof h, .rows = rows, .width = width, .vocab = vocab, .dtype = WEFT_BF16};
@@ -505,7 +505,7 @@ START_TEST(attentions) {
     const int64_t numbers_of_rows = length * HEADS * 4, starts = length * 4;
     weft_attention a = attention_of(length);
     const moved forward = {{"attention_forward"},
-                           "512 places, 8 heads of 64, 2 of keys",
+                           "512 positions, 8 heads of 64, 2 KV heads",
                            2 * q + 2 * kv + numbers_of_rows + starts,
                            LIMIT};
     const moved delta = {{"attention_delta"}, "the same", 2 * q + numbers_of_rows, LIMIT};
@@ -530,11 +530,11 @@ START_TEST(attentions) {
 }
 END_TEST
 
-/* What is written behind cuDNN, of a device of its own: here no place sees a key. */
+/* The kernel after cuDNN's attention, on a separate device; here no position sees a key. */
 START_TEST(blind_places) {
     const int64_t length = 512, q = length * HEADS * DIM * 2, kv = length * KV_HEADS * DIM * 2;
     const int64_t numbers_of_rows = length * HEADS * 4, starts = length * 4;
-    const moved blind = {{"attention_blind"}, "the same, all of them blind", q + numbers_of_rows + starts, LIMIT};
+    const moved blind = {{"attention_blind"}, "the same, without visible keys", q + numbers_of_rows + starts, LIMIT};
     char *const keys = strdup(getenv("WEFT_TEST_KEYS")), more[4400];
     int32_t nowhere[512];
     weft_attention a = attention_of(length);
@@ -559,7 +559,7 @@ END_TEST
 START_TEST(a_token) {
     const int64_t past = 1000, cache = 1024, row = KV_HEADS * DIM * 2, q = HEADS * DIM * 2;
     weft_attention a = attention_of(1);
-    const moved token = {{"attention_decode"}, "a token behind 1,000", 2 * q + 2 * (past + 1) * row + 4, LIMIT};
+    const moved token = {{"attention_decode"}, "a token after 1,000", 2 * q + 2 * (past + 1) * row + 4, LIMIT};
     begin();
     a.cache_rows = cache, a.q = cleared(q), a.o = cleared(q), a.k = cleared(cache * row), a.v = cleared(cache * row);
     a.new_k = cleared(row), a.new_v = cleared(row), a.starts = ids(1, 0);
@@ -570,7 +570,7 @@ START_TEST(a_token) {
 }
 END_TEST
 
-/* New keys and values of many rows of a batch. */
+/* New keys and values of many sequences. */
 START_TEST(what_a_cache_takes_in) {
     const int64_t batch = 32, cache = 4, row = KV_HEADS * DIM * 2, q = HEADS * DIM * 2;
     weft_attention a = attention_of(1);
@@ -586,16 +586,16 @@ START_TEST(what_a_cache_takes_in) {
 }
 END_TEST
 
-/* ---- is it all ---- */
+/* ---- completeness ---- */
 
-/* Behind `__global__` and what may stand there: the kernel's name, or what of it a macro does not give. */
+/* Extracts the kernel's name after `__global__` and its attributes, or the part of it outside a macro. */
 static void kernel_name(char name[64], const char *at) {
     static const char bounds[] = "__launch_bounds__(";
     size_t n = 0;
     for (;;) {
         at += strspn(at, " \n\\\"");
         if (strncmp(at, "void ", 5) == 0) at += 5;
-        else if (strncmp(at, "n\"", 2) == 0) at += 2; /* the end of a line in a text of the device's */
+        else if (strncmp(at, "n\"", 2) == 0) at += 2; /* a line end in a generated source */
         else if (strncmp(at, bounds, sizeof bounds - 1) == 0) {
             int depth = 0;
             for (at += sizeof bounds - 2; depth > 0 || *at == '('; at++) depth += *at == '(' ? 1 : *at == ')' ? -1 : 0;
@@ -606,7 +606,7 @@ static void kernel_name(char name[64], const char *at) {
     (void)snprintf(name, 64, "%.*s", (int)n, at);
 }
 
-/* Each `__global__` of a source, but for those in comments that begin a line with a star. */
+/* Checks each `__global__` of a source, except in comment lines that start with a star. */
 static int check_source(const char *path) {
     static const char word[] = "__global__";
     char *text = text_of(path);
@@ -626,7 +626,7 @@ static int check_source(const char *path) {
     return n;
 }
 
-/* Behind all others. */
+/* Runs last. */
 START_TEST(every_kernel_has_a_row) {
     char pattern[4096];
     glob_t files = {0};

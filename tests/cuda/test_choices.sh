@@ -1,7 +1,7 @@
 #!/bin/sh
-# What devices choose is chosen once: two ranks whose cuBLASLt would take different ways train one rank's bits, a resume
-# on a machine that prefers others goes on in the ways of the checkpoint, and the plan shows them. On the CUDA emulator,
-# which WEFT_EMULATOR_WAY makes prefer another way.
+# Device algorithms are selected once. Two ranks whose cuBLASLt prefers different algorithms train the bits of one rank.
+# A resume on a machine with other preferences continues with the checkpoint's algorithms, and the plan prints them. On
+# the CUDA emulator, where WEFT_EMULATOR_WAY changes the preferred algorithm.
 set -u
 . "$WEFT_SOURCE/tests/common/shell.sh"
 [ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ] || { echo "skipped: there is no CUDA emulator"; exit 77; }
@@ -38,7 +38,7 @@ every = 2
 out = one
 TEXT
 
-bits() { # bits OUT: of the model that a run has left
+bits() { # bits OUT: of the run's model
     cksum <"$1/model/model.safetensors"
 }
 
@@ -53,14 +53,14 @@ export WEFT_EMULATOR_WAY
 train other
 [ "$(bits one)" != "$(bits other)" ] || failed "ways do not differ in bits: the test shows nothing"
 
-# A resume at step 2 by a machine that prefers what `other` took.
+# A resume at step 2 on a machine that prefers the algorithm of `other`.
 mkdir -p again/checkpoints
 cp -r one/checkpoints/step-2 again/checkpoints/
 train again --resume
 [ "$(bits one)" = "$(bits again)" ] || failed "a resume did not take the ways of its checkpoint"
 unset WEFT_EMULATOR_WAY
 
-# The plan shows them, and the checkpoint has the same.
+# The plan prints them, and the checkpoint has the same.
 prints "$weft" plan run.ini --json
 grep -o '"for": "[^"]*"' printed | sed 's/"for": //' | sort >planned
 [ -s planned ] || failed "the plan shows no choices" printed
@@ -69,7 +69,7 @@ cmp -s planned kept || failed "plan and checkpoint have other choices" planned k
 prints "$weft" plan run.ini
 grep -q "^chosen  *$(grep -c . planned) choices of the device" printed || failed "the plan does not count them" printed
 
-# One that cannot be taken is told by name, and --resume=inexact goes on with another.
+# An unavailable algorithm is reported by name, and --resume=inexact continues with another.
 rm -rf again
 mkdir -p again/checkpoints
 cp -r one/checkpoints/step-2 again/checkpoints/
@@ -77,12 +77,12 @@ record=again/checkpoints/step-2/state/run.json
 old=$(sha256sum <$record | cut -d ' ' -f 1)
 sed -i -E "s/(\"value\": \")[0-9a-f]{128}/\1$(printf '%0128d' 0)/" $record
 sed -i "s/$old/$(sha256sum <$record | cut -d ' ' -f 1)/" again/checkpoints/step-2/manifest.json
-refused "cuBLASLt of this machine cannot make a product in the way that was chosen" \
+refused "cuBLASLt of this machine cannot run a matmul with the selected algorithm" \
     "$weft" train run.ini run.out=again --resume
 train again --resume=inexact
 grep -qF "is chosen anew" printed printed.err || failed "nothing says that ways are chosen anew" printed printed.err
 
-# Two ranks, each of a mind of its own.
+# Two ranks with different preferences.
 if has mpich; then
     launcher=$(command -v mpiexec.mpich || command -v mpiexec)
     cat >rank.sh <<'TEXT'

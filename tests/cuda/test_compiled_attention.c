@@ -1,5 +1,5 @@
-/* Attention through cuDNN: for cards that are described to it rather than there, cuDNN has a plan of the graph, and
- * compiles it. A stand-in is loaded where there is no driver. Nothing is run. */
+/* Attention through cuDNN: cuDNN makes and compiles a plan of the graph for GPUs that are only described to it. A stub
+ * replaces a missing driver. Nothing runs. */
 #include <check.h>
 #include <dlfcn.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 static cudnn_calls calls;
 
-/* The driver, or what stands in for it, is found by cuDNN since it is loaded already. */
+/* cuDNN finds the driver, or its stub, because it is loaded already. */
 static void load_libraries(void) {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL), *cudnn = NULL;
     if (driver == NULL) driver = dlopen(WEFT_DRIVER_STAND_IN, RTLD_NOW | RTLD_GLOBAL);
@@ -26,7 +26,7 @@ static void load_libraries(void) {
 typedef struct card {
     const char *name;
     int version, units;
-    int64_t shared; /* bytes of shared memory that a block may have */
+    int64_t shared; /* maximum bytes of shared memory per block */
 } card;
 static const card cards[] = {
     {"NVIDIA A100-SXM4-80GB", 800, 108, 166912},
@@ -69,14 +69,14 @@ static void expect_no_plan(const card *c, int64_t size) {
     attention_plan plan;
     weft_error err = WEFT_ERROR_INIT;
     char says[128];
-    (void)snprintf(says, sizeof says, "has no plan for 2 rows of 1024 places, 8 heads, 2 of keys, of %d numbers",
+    (void)snprintf(says, sizeof says, "has no plan for 2 sequences of 1024 positions, 8 heads, 2 of keys, of %d numbers",
                    (int)size);
     ck_assert_int_eq(attention_plan_open(&plan, &calls, NULL, description(c), &shape, &err), WEFT_E_UNSUPPORTED);
     ck_assert_msg(strstr(err.text, says) != NULL && strstr(err.text, "attention = own") != NULL, "%s", err.text);
     attention_plan_close(&plan, &calls);
 }
 
-/* The emulator of cuDNN refuses these as well (emulator/dnn_graph.cpp). */
+/* The cuDNN emulator rejects these too (emulator/dnn_graph.cpp). */
 START_TEST(what_cudnn_does_not_take_is_a_sentence) {
     expect_no_plan(&cards[_i], 7);
     expect_no_plan(&cards[_i], 12);
@@ -84,7 +84,7 @@ START_TEST(what_cudnn_does_not_take_is_a_sentence) {
 }
 END_TEST
 
-/* And takes these. */
+/* And accepts these. */
 START_TEST(heads_of_8_to_256_have_a_plan) {
     static const int64_t sizes[] = {8, 72, 256};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {

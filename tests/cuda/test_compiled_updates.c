@@ -1,6 +1,5 @@
-/* Optimizers' updates as NVRTC compiles them for cards: for each that the device knows, without joining a product with
- * a sum, without a register that is kept in memory, and with a mistake shown as its author wrote it. No card is needed
- * for that. */
+/* Compiles optimizer updates by NVRTC for each architecture that the device knows. Checks that there is no FMA
+ * contraction, no spilled register, and that an error is shown in the author's original text. No GPU is needed. */
 #include "cuda/optimizer_kernels.h"
 #include "suite.h"
 
@@ -24,7 +23,7 @@ static const weft_elementwise wrong_update = {
 
 static const char *const architectures[] = {"sm_80", "sm_89", "sm_90"};
 
-static bool tells_registers; /* as ptxas counts them, in the log */
+static bool tells_registers; /* as counted by ptxas, in the log */
 static int32_t rows = CUDA_UPDATE_FEW;
 
 static nvrtcResult compile_as(nvrtcProgram *out, const weft_elementwise *kernel, const cuda_update_types *types,
@@ -109,7 +108,7 @@ START_TEST(no_product_is_joined_with_a_sum) {
 }
 END_TEST
 
-/* What ptxas says of the update: that it keeps nothing in local memory, neither spilled nor as an array. */
+/* Checks in ptxas's log that the update uses no local memory, neither for spills nor for arrays. */
 static void expect_no_spill(const weft_elementwise *kernel, const cuda_update_types *types, const char *card) {
     nvrtcProgram program = NULL;
     const nvrtcResult code = compile_as(&program, kernel, types, card);
@@ -125,8 +124,7 @@ static void expect_no_spill(const weft_elementwise *kernel, const cuda_update_ty
     ck_assert_int_eq(nvrtcDestroyProgram(&program), NVRTC_SUCCESS);
 }
 
-/* Every optimizer that comes with the host, with each type that weights and states may be stored in. The quick suite
- * takes one card. */
+/* All optimizers of the host, with each storage type of weights and states. The quick suite uses one GPU type. */
 static const struct {
     const char *id, *key;
 } optimizers[] = {{"adamw", NULL},

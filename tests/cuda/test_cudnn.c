@@ -1,8 +1,7 @@
-/* Attention by cuDNN on its emulator: every call of it that fails is told with its name and leaves nothing behind, what
- * it queues is recorded and replayed, and whole golden models with it lie as near to the files as with own kernels.
- * The operator itself is held against plain C by test_device_attention, run with attention=cudnn. And the emulator's
- * own
- * eye: what of cuDNN's interface is used wrongly answers a status. */
+/* Attention by the emulated cuDNN: each failing call is reported by name and leaks nothing, and its queued work can be
+ * captured and replayed. Complete golden models are as close to the files as with own kernels. test_device_attention
+ * compares the operator itself with plain C, run with attention=cudnn. Also tests the emulator's checks: a wrong use of
+ * cuDNN's interface returns a status. */
 #include <cudnn_graph.h>
 #include <weft/capture.h>
 #include <weft_emulator.h>
@@ -15,7 +14,7 @@
 
 enum { LENGTH = 6, HEADS = 2, KV_HEADS = 1, SIDE = 8, N_Q = LENGTH * HEADS * SIDE, N_K = LENGTH * KV_HEADS * SIDE };
 
-static int64_t held; /* pieces of the host's memory */
+static int64_t held; /* live host allocations */
 
 static void *counted_alloc(const weft_host *h, size_t bytes, size_t alignment) {
     held++;
@@ -26,7 +25,7 @@ static void counted_release(const weft_host *h, void *memory) {
     host_release(h, memory);
 }
 
-/* Parts of the memory begin at multiples of 1,024 bytes. */
+/* Parts of the memory are aligned to 1,024 bytes. */
 enum { AT_Q, AT_K, AT_V, AT_STARTS, AT_O, AT_LSE, N_PARTS };
 
 typedef struct attending {
@@ -55,9 +54,9 @@ static weft_status make(attending *a, weft_host *counting, weft_error *err) {
     return status;
 }
 
-/* Numbers that bf16 holds, others for another seed. */
+/* Writes numbers exact in bf16, different for each seed. */
 static weft_status put_numbers(attending *a, int seed, weft_error *err) {
-    static const int32_t starts[LENGTH] = {0, 0, 2, 2, 2, 6}; /* the last place sees nothing */
+    static const int32_t starts[LENGTH] = {0, 0, 2, 2, 2, 6}; /* the last position sees no key */
     weft_status status = table->write(a->device, NULL, part(a, AT_STARTS), starts, sizeof starts, err);
     for (int i = AT_Q; status == WEFT_OK && i <= AT_V; i++) {
         uint16_t cells[N_Q];
@@ -104,7 +103,7 @@ static void unmake(attending *a) {
     table->destroy(a->device);
 }
 
-static char logged[512]; /* the last error that was logged */
+static char logged[512]; /* the last logged error */
 
 static void keep_errors(const weft_host *h, int32_t level, const char *text) {
     (void)h;
@@ -128,7 +127,7 @@ static weft_status play(uint16_t out[N_Q], weft_error *err) {
     return status;
 }
 
-/* ---- calls that fail ---- */
+/* ---- failing calls ---- */
 
 static const char *const calls[] = {"cudnnCreate",
                                     "cudnnSetStream",
@@ -148,7 +147,7 @@ static void expect_nothing_left(const char *call, long long which) {
     ck_assert_int_eq(emulator_calls("cudnnCreate") - begins, emulator_calls("cudnnDestroy"));
 }
 
-/* 4000: an error within cuDNN, which is no word on whether there is a way. */
+/* 4000: an internal error of cuDNN, which does not mean that a configuration is unsupported. */
 START_TEST(a_call_that_fails_is_told_and_leaves_nothing) {
     const char *const call = calls[_i];
     uint16_t out[N_Q];
@@ -172,13 +171,13 @@ START_TEST(a_call_that_fails_is_told_and_leaves_nothing) {
 }
 END_TEST
 
-/* What it answers to being ended changes nothing, and is logged. */
+/* A failing release changes nothing and is logged. */
 START_TEST(a_call_that_ends_something_may_fail) {
     static const struct {
         const char *plant, *word;
     } ends[] = {
         {"cudnnDestroy:1=4000", "cudnnDestroy on device cuda answered 4000."},
-        /* the first of what describes the call, the others of its plan, which is ended last */
+        /* the first describes the call, the others belong to its plan, which is destroyed last */
         {"cudnnBackendDestroyDescriptor:1=4000", "cudnnBackendDestroyDescriptor on device cuda answered 4000."},
         {"cudnnBackendDestroyDescriptor:2=4000", "cudnnBackendDestroyDescriptor on device cuda answered 4000."},
         {"cudnnBackendDestroyDescriptor:9=4000", "cudnnBackendDestroyDescriptor on device cuda answered 4000."},
@@ -197,7 +196,7 @@ START_TEST(a_call_that_ends_something_may_fail) {
 }
 END_TEST
 
-/* ---- a recording ---- */
+/* ---- graph capture ---- */
 
 START_TEST(it_is_recorded_and_replayed) {
     uint16_t want[N_Q], got[N_Q];
@@ -216,7 +215,7 @@ START_TEST(it_is_recorded_and_replayed) {
                       capture->end(a.device, NULL, &recording, &err) == WEFT_OK,
                   "%s", err.text);
     ck_assert_int_eq(emulator_launches("cudnnBackendExecute") - before, 1);
-    for (int again = 0; again < 2; again++) { /* with what lies there then */
+    for (int again = 0; again < 2; again++) { /* with the memory's current contents */
         ck_assert_msg(put_numbers(&a, again == 0 ? 1 : 3, &err) == WEFT_OK &&
                           capture->replay(a.device, NULL, recording, &err) == WEFT_OK && get(&a, got, &err) == WEFT_OK,
                       "%s", err.text);
@@ -228,7 +227,7 @@ START_TEST(it_is_recorded_and_replayed) {
 }
 END_TEST
 
-/* Whoever keeps no log-sum-exp, as evaluation does, gets the same outputs. */
+/* Without a log-sum-exp, as in evaluation, the outputs are the same. */
 START_TEST(it_is_the_same_without_lse) {
     uint16_t want[N_Q], got[N_Q];
     weft_error err = WEFT_ERROR_INIT;
@@ -246,12 +245,12 @@ START_TEST(it_is_the_same_without_lse) {
 }
 END_TEST
 
-/* ---- golden models, whose heads are of 8 ---- */
+/* ---- golden models, with heads of 8 ---- */
 
 static const char *const models[] = {"llama-bf16", "family-llama3", "family-phi3"}; /* the last one with a window */
 enum { N_MODELS = sizeof models / sizeof *models };
 
-/* How far a step lies from the files, which are of fp32. */
+/* Distance of a step from the files, which are fp32. */
 typedef struct distance {
     double loss, gradients;
 } distance;
@@ -275,7 +274,7 @@ static distance step_on(const char *model, const char *attention) {
     return out;
 }
 
-/* bf16 alone puts them off; cuDNN's probabilities, which are bf16 as well, by less than half of that again. */
+/* bf16 causes a distance; cuDNN's bf16 probabilities add less than half of that. */
 START_TEST(golden_models_lie_as_near_as_with_own_kernels) {
     const long long before = emulator_launches("cudnnBackendExecute");
     const distance own = step_on(models[_i], "device.attention=own");
@@ -290,11 +289,11 @@ START_TEST(golden_models_lie_as_near_as_with_own_kernels) {
 }
 END_TEST
 
-/* ---- the emulator's own eye ---- */
+/* ---- checks of the emulator ---- */
 
 typedef struct told {
     cudnnBackendDescriptor_t d;
-    cudnnStatus_t status; /* the first that is not success */
+    cudnnStatus_t status; /* the first error */
 } told;
 
 static told begin(cudnnBackendDescriptorType_t type) {
@@ -355,7 +354,7 @@ START_TEST(a_tensor_is_judged) {
 }
 END_TEST
 
-/* c = a b, all told; how that ends. */
+/* c = a b, with all attributes set; returns the final status. */
 static cudnnStatus_t multiply(told a, told b, told c, cudnnHandle_t handle, bool in_graph) {
     const cudnnDataType_t wide = CUDNN_DATA_FLOAT;
     told how = begin(CUDNN_BACKEND_MATMUL_DESCRIPTOR), t = begin(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Whole runs with attention = cudnn, on the emulator: the losses of own kernels within bf16's rounding, the same bits on any
-# number of ranks and after a resume, evaluation and texts; what it does not make, what a machine lacks, and calls of
-# cuDNN that fail, as sentences. Each single call that fails: test_cudnn.c. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# Complete runs with attention = cudnn, on the emulator. Losses match own kernels within bf16's rounding, and bits are
+# equal on any number of ranks and after a resume. Also: evaluation and generation, unsupported cases, missing
+# libraries, and failing cuDNN calls with their messages. test_cudnn.c fails each call separately. ctest sets WEFT_BUILD
+# and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -54,7 +55,7 @@ train() { # train OUT argument...
 losses() { # losses DIRECTORY: of each step
     sed -n 's/.*"loss": *\([0-9.eE+-]*\).*/\1/p' "$1/metrics.jsonl"
 }
-near() { # near A B: there are as many losses, each within 2e-3, and not the same ones
+near() { # near A B: equally many losses, each within 2e-3, and not identical
     losses "$1" >a.txt
     losses "$2" >b.txt
     paste a.txt b.txt | awk 'NF != 2 { bad = 1 }
@@ -79,7 +80,7 @@ done
 grep -q '^kernel cudnnBackendExecute' counts || failed "cuDNN was not asked" counts
 train again train.steps=3
 same_tensors "a second run" by_cudnn.llama/model again/model
-# Another library is another device for a resume, and so is none.
+# A different library is a different device for a resume, and so is a missing one.
 refused "cuDNN 9.19.0" "$weft" train run.ini run.out=again train.steps=4 --resume device.attention=own
 
 train ranks train.steps=1 --ranks 4 comm.plugin=nccl strategy.plugin=fsdp
@@ -90,7 +91,7 @@ limit "$weft" prove run.ini --ranks 4 --steps 1 comm.plugin=nccl train.global_ba
     failed "prove" log
 grep -q ": \([0-9]*\) equal, 0 not covered, 0 different" log || failed "prove: not all are equal" log
 
-prints "$weft" eval by_cudnn.llama # nobody keeps a log-sum-exp there
+prints "$weft" eval by_cudnn.llama # it uses no log-sum-exp
 for way in "" --no-cache; do
     # shellcheck disable=SC2086  # no word, or one
     prints "$weft" generate by_cudnn.llama $way --prompt "1 2 3" --tokens 8 --temperature 0
@@ -98,18 +99,18 @@ for way in "" --no-cache; do
 done
 cmp text text--no-cache || failed "texts differ with a cache, which is for own kernels, and without" text text--no-cache
 
-# ---- what it does not make ----
+# ---- unsupported cases ----
 
-refused "attention = cudnn makes bf16 alone; attention = own makes the rest" "$weft" train run.ini run.out=wide train.precision=fp32
+refused "attention = cudnn supports only bf16" "$weft" train run.ini run.out=wide train.precision=fp32
 sed 's/"head_dim": 8/"head_dim": 12/' model/config.json >odd.json
 cp -r model odd
 mv odd.json odd/config.json
-refused "cuDNN 9.19.0 has no plan for 2 rows of 32 places, 4 heads, 2 of keys, of 12 numbers each (none of its ways is there). attention = own does without it." \
+refused "cuDNN 9.19.0 has no plan for 2 sequences of 32 positions, 4 heads, 2 of keys, of 12 numbers each (it has no engine for it). Fix: set attention = own." \
     "$weft" train run.ini run.out=odd.run model.path="$dir/odd" data.lengths=
 
-# ---- what a machine lacks: the plugin asks for a library, or for a function, that is not there ----
+# ---- missing library or function ----
 
-lacks() { # lacks FROM TO TEXT: of names of one length
+lacks() { # lacks FROM TO TEXT: names of equal length
     mkdir -p broken
     sed "s/$1/$2/g" "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" >broken/weft-device-cuda.so
     rm -rf none
@@ -119,11 +120,11 @@ lacks() { # lacks FROM TO TEXT: of names of one length
         device.attention=own >log 2>&1 || failed "own kernels without $1" log
 }
 lacks 'libcudnn\.so\.9' libcudnn.so.0 \
-    "libcudnn.so.0 was not found, and attention = cudnn needs it. It comes as the Python package nvidia-cudnn"
+    "libcudnn.so.0 was not found, and attention = cudnn needs it. Fix: install the Python package nvidia-cudnn"
 lacks cudnnGetLastErrorString cudnnGetLastErrorStrinX \
     "libcudnn.so.9 has no function cudnnGetLastErrorStrinX, so it is too old for attention = cudnn"
 
-# ---- calls that fail ----
+# ---- failing calls ----
 
 # one.sh RANKS CALL WHICH
 cat >one.sh <<'SH'
@@ -162,7 +163,7 @@ if grep -qE 'not released|cuda emulator:|signal [0-9]' "$work.txt"; then wrong="
 SH
 : >list
 for ranks in 1 2; do
-    set -- train.steps=1 train.global_batch=4 data.lengths= # no plan is made that no micro-batch needs
+    set -- train.steps=1 train.global_batch=4 data.lengths= # makes no plan without use
     [ $ranks = 1 ] || set -- "$@" --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
     rm -f counts
     WEFT_EMULATOR_COUNTS=$dir/counts WEFT_EMULATOR_FAIL_RANK=$([ $ranks = 1 ] || echo 1) train whole.$ranks "$@"

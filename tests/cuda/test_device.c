@@ -1,6 +1,6 @@
-/* The CUDA device's own ways on the emulator: what its streams, events, recordings and pinned memory do, that every
- * call which fails is told with its name and leaves nothing behind, and what a machine must have. The operators are
- * held against plain C by the tests of tests/device. */
+/* The CUDA device's own functions on the emulator: streams, events, captured graphs and pinned memory. Each failing
+ * call is reported by name and leaks nothing. Also the requirements on a machine. tests/device compares the operators
+ * with plain C. */
 #include <weft/capture.h>
 #include <weft/choices.h>
 #include <weft/dry_run.h>
@@ -9,15 +9,15 @@
 
 #include "../../plugins/common/machine.h"
 #include "device/fixture.h"
-#include "model/double_buffer.h"
+#include "model/region.h"
 
 static const weft_device_transfer *transfer;
 static const weft_device_capture *capture;
 static const weft_device_choices *choices;
 
-/* ---- a host that counts ---- */
+/* ---- a counting host ---- */
 
-static int64_t held; /* pieces of the host's memory */
+static int64_t held; /* live host allocations */
 
 static void *counted_alloc(const weft_host *h, size_t bytes, size_t alignment) {
     held++;
@@ -31,9 +31,9 @@ static void quiet_log(const weft_host *h, int32_t level, const char *text) {
     (void)h, (void)level, (void)text;
 }
 
-/* ---- one of everything ---- */
+/* ---- one object of each kind ---- */
 
-/* Where compiled updates are kept, so that each is compiled once; calls that compile are looked at without. */
+/* Cache directory of compiled updates, so that each is compiled once; tests of compiling calls do not use it. */
 static char kept_in[4200], cache[4300];
 
 static void use_cache(bool use) {
@@ -46,7 +46,7 @@ WEFT_ELEMENTWISE(toy_update, toy_hp, 1, s0 += g; w -= hp->lr * range->lr_scale *
 
 enum { SIDE = 24, N = SIDE * SIDE };
 
-/* What a step consists of. Each is NULL until it was made. */
+/* The objects of a step. Each is NULL until it is created. */
 typedef struct everything {
     weft_device *device;
     weft_buffer *memory, *work;
@@ -117,7 +117,7 @@ static weft_status update(everything *e, weft_error *err) {
     return status == WEFT_OK ? table->update(e->device, NULL, &u, err) : status;
 }
 
-/* The ways that its products take, as a resume brings them. */
+/* Sets the algorithms of its matmuls, as a resume does. */
 static weft_status take_ways(everything *e, weft_error *err) {
     weft_status status = WEFT_OK;
     for (int64_t i = 0; i < choices->count(e->device) && status == WEFT_OK; i++) {
@@ -182,7 +182,7 @@ static weft_status record(everything *e, weft_error *err) {
 static weft_status make(everything *e, weft_host *counting, weft_error *err) {
     weft_device_info info = {.struct_size = sizeof info};
     weft_status status = make_device_for(e, counting, 0, "share=yes", err);
-    if (status == WEFT_OK) table->info(e->device, &info); /* what it fails in, the next call tells */
+    if (status == WEFT_OK) table->info(e->device, &info); /* the next call reports its failure */
     if (status == WEFT_OK) status = table->alloc(e->device, &e->memory, 6 * N * 4, err);
     if (status == WEFT_OK) status = table->alloc(e->device, &e->work, (int64_t)2 << 20, err);
     if (status == WEFT_OK) status = table->stream_create(e->device, &e->side, err);
@@ -240,7 +240,7 @@ START_TEST(one_of_everything_works) {
     everything e = {0};
     weft_error err = WEFT_ERROR_INIT;
     ck_assert_msg(make(&e, &counting, &err) == WEFT_OK && play(&e, &err) == WEFT_OK, "%s", err.text);
-    /* w -= 0.5 (s + g) with s of ones and g of ones; copied by the recording. */
+    /* w -= 0.5 (s + g) with s of ones and g of ones; copied by the captured graph. */
     for (int i = 0; i < N; i++) ck_assert_float_eq(e.got[i], (float)(i % 7) - 1.0f);
     for (int i = 0; i < N; i++) ck_assert_float_eq(e.pinned[i], (float)(i % 7) - 1.0f);
     unmake(&e);
@@ -248,14 +248,14 @@ START_TEST(one_of_everything_works) {
 }
 END_TEST
 
-/* ---- every call fails once ---- */
+/* ---- each call fails once ---- */
 
-/* The call, the code that it answers, and a part of the sentence: what the library says of it. */
+/* The call, its error code, and a part of the library's message. */
 typedef struct failing {
     const char *call;
     int code;
     const char *says;
-    const char *made, *unmade; /* counted: what one makes the other must have ended; NULL: nothing */
+    const char *made, *unmade; /* counted: each `made` needs one `unmade`; NULL: nothing to count */
 } failing;
 
 static const failing calls[] = {
@@ -264,16 +264,17 @@ static const failing calls[] = {
     {"cudaRuntimeGetVersion", 999, "the version of the runtime on device cuda: cudaRuntimeGetVersion answered", NULL,
      NULL},
     {"cudaGetDeviceCount", 999, "how many cards there are on device cuda: cudaGetDeviceCount answered", NULL, NULL},
-    {"cudaGetDeviceProperties", 999, "what the card is on device cuda: cudaGetDeviceProperties answered", NULL, NULL},
+    {"cudaGetDeviceProperties", 999, "the properties of the card on device cuda: cudaGetDeviceProperties answered",
+     NULL, NULL},
     {"cudaSetDevice", 46, "cudaSetDevice answered", "cudaMalloc", "cudaFree"},
-    {"cudaMemGetInfo", 999, "what is left of the card on device cuda: cudaMemGetInfo answered", NULL, NULL},
+    {"cudaMemGetInfo", 999, "the free memory of the card on device cuda: cudaMemGetInfo answered", NULL, NULL},
     {"cudaStreamCreateWithFlags", 46, "making a stream on device cuda: cudaStreamCreateWithFlags answered",
      "cudaStreamCreateWithFlags", "cudaStreamDestroy"},
     {"cudaEventCreateWithFlags", 46, "making an event on device cuda: cudaEventCreateWithFlags answered",
      "cudaEventCreateWithFlags", "cudaEventDestroy"},
     {"cudaHostAlloc", 2, "", "cudaHostAlloc", "cudaFreeHost"},
     {"cudaHostAlloc", 46, "cudaHostAlloc answered", "cudaHostAlloc", "cudaFreeHost"},
-    {"cudaMalloc", 2, "has no room for a buffer of", "cudaMalloc", "cudaFree"},
+    {"cudaMalloc", 2, "has no memory for a buffer of", "cudaMalloc", "cudaFree"},
     {"cudaMalloc", 46, "alloc on device cuda: cudaMalloc answered", "cudaMalloc", "cudaFree"},
     {"cudaMemcpyAsync", 1, "on device cuda: cudaMemcpyAsync answered invalid argument (cudaErrorInvalidValue, 1)", NULL,
      NULL},
@@ -302,7 +303,7 @@ static const failing calls[] = {
     {"cublasLtMatmulDescSetAttribute", 7, "cublasLtMatmulDescSetAttribute answered", NULL, NULL},
     {"cublasLtMatrixLayoutCreate", 3, "describing a matrix of the product ", "cublasLtMatrixLayoutCreate",
      "cublasLtMatrixLayoutDestroy"},
-    {"cublasLtMatmulAlgoGetHeuristic", 15, "cuBLASLt has no way for", NULL, NULL},
+    {"cublasLtMatmulAlgoGetHeuristic", 15, "cuBLASLt has no algorithm for", NULL, NULL},
     {"cublasLtMatmulAlgoGetHeuristic", 14,
      "nn 24x24x24, rows 24 24 24 apart, bias on device cuda: "
      "cublasLtMatmulAlgoGetHeuristic answered",
@@ -325,7 +326,7 @@ static long long made_and_left(const failing *f) {
     return f->made == NULL ? 0 : emulator_calls(f->made) - emulator_calls(f->unmade);
 }
 
-/* How often a step calls it. */
+/* Returns the number of calls per step. */
 static long long count_calls(const char *call) {
     weft_host counting = counting_host();
     everything e = {0};
@@ -352,7 +353,7 @@ static void fail_once(const failing *f, long long which) {
     ck_assert_msg(strstr(err.text, f->says) != NULL && strlen(err.text) > 20, "%s, call %lld: %s", f->call, which,
                   err.text);
     ck_assert_msg(held == 0, "%s, call %lld: %lld pieces of memory are left", f->call, which, (long long)held);
-    /* The one that failed made nothing. */
+    /* The failed call created nothing. */
     ck_assert_msg(made_and_left(f) == (f->made != NULL && strcmp(f->made, f->call) == 0),
                   "%s, call %lld: %lld are left", f->call, which, made_and_left(f));
     emulator_plant(NULL);
@@ -360,12 +361,12 @@ static void fail_once(const failing *f, long long which) {
 
 START_TEST(a_call_that_fails_is_told_and_leaves_nothing) {
     const failing *f = &calls[_i];
-    /* What is kept is compiled anew where it cannot be loaded. */
+    /* A cached module that cannot be loaded is compiled again. */
     use_cache(strncmp(f->call, "nvrtc", 5) != 0 && strncmp(f->call, "cuModule", 8) != 0);
     const long long all = count_calls(f->call);
     ck_assert_msg(all > 0, "%s is never called", f->call);
     for (long long which = 1; which <= all; which++) {
-        /* What ending waits for cannot be told any more: the streams' and staging's last words. */
+        /* Errors of the final waits cannot be reported any more: the last calls of streams and staging. */
         const bool is_at_end = (strcmp(f->call, "cudaStreamSynchronize") == 0 && which == all) ||
                                (strcmp(f->call, "cudaEventSynchronize") == 0 && which > all - 4) ||
                                (strcmp(f->call, "cudaSetDevice") == 0 && which > all - 6);
@@ -374,9 +375,9 @@ START_TEST(a_call_that_fails_is_told_and_leaves_nothing) {
 }
 END_TEST
 
-/* ---- what is compiled ---- */
+/* ---- compiled code ---- */
 
-/* A step on a device of its own; how often something was compiled in it. */
+/* Runs a step on a separate device and returns the number of compilations. */
 static long long count_compiled(void) {
     weft_host counting = counting_host();
     everything e = {0};
@@ -401,7 +402,7 @@ START_TEST(an_update_is_compiled_once_and_kept) {
     ck_assert_int_eq(count_compiled(), 1);
     ck_assert_int_eq(count_compiled(), 0);
     run_in(directory, "test $(ls a/b | wc -l) = 1 && test $(stat -c %a a/b) = 700");
-    /* Damaged, cut short, or empty: made again, and whole after that. */
+    /* Damaged, truncated or empty files are made again, and complete afterwards. */
     run_in(directory, "printf x | dd of=$(ls -d a/b/*) bs=1 seek=100 conv=notrunc status=none");
     ck_assert_int_eq(count_compiled(), 1);
     run_in(directory, "truncate -s 200 a/b/*");
@@ -410,32 +411,32 @@ START_TEST(an_update_is_compiled_once_and_kept) {
     ck_assert_int_eq(count_compiled(), 1);
     ck_assert_int_eq(count_compiled(), 0);
     run_in(directory, "rm -r a");
-    /* A cache that cannot be written is no reason to stop, and one that cannot be made is. */
-    (void)snprintf(cache, sizeof cache, "device.cache=/proc/self"); /* where nobody makes files */
+    /* A cache that cannot be written does not stop a run; a directory that cannot be created does. */
+    (void)snprintf(cache, sizeof cache, "device.cache=/proc/self"); /* a directory without write access */
     weft_host counting = counting_host();
     everything e = {0};
     weft_error err = WEFT_ERROR_INIT;
-    ck_assert_int_eq(make(&e, &counting, &err), WEFT_OK); /* it is there */
+    ck_assert_int_eq(make(&e, &counting, &err), WEFT_OK); /* it exists */
     ck_assert_int_eq(play(&e, &err), WEFT_OK);
     unmake(&e);
     run_in(directory, "touch a");
     (void)snprintf(cache, sizeof cache, "device.cache=%s/a/c", directory);
     memset(&e, 0, sizeof e);
     ck_assert_int_eq(make(&e, &counting, &err), WEFT_E_USER);
-    ck_assert_msg(strstr(err.text, "/a/c in [device] cannot be made a directory") != NULL, "%s", err.text);
+    ck_assert_msg(strstr(err.text, "/a/c in [device] cannot be created") != NULL, "%s", err.text);
     ck_assert_int_eq(held, 0);
     run_in(directory, "rm a && rmdir ../$(basename $(pwd))");
     use_cache(false);
 }
 END_TEST
 
-static int lacks; /* lines that say that there is no place */
+static int lacks; /* log lines about a missing cache directory */
 static void count_lacks(const weft_host *h, int32_t level, const char *text) {
     (void)h;
-    lacks += level == WEFT_LOG_WARN && strstr(text, "finds no place for compiled updates") != NULL;
+    lacks += level == WEFT_LOG_WARN && strstr(text, "has no directory for compiled updates") != NULL;
 }
 
-/* Two updates, of which each is compiled: how often a device says that it can keep neither. */
+/* Compiles two updates; returns how often the device logs that it cannot cache them. */
 static int play_without_place(const char *setting) {
     const weft_elementwise other = toy_update;
     weft_host counting = counting_host();
@@ -459,7 +460,7 @@ START_TEST(that_nothing_can_be_kept_is_told_once) {
     ck_assert_int_eq(setenv("HOME", "/proc/none", 1), 0);
     ck_assert_int_eq(play_without_place("device.cache=auto"), 1);
     ck_assert_int_eq(emulator_calls("nvrtcCompileProgram") - before, 2);
-    ck_assert_int_eq(play_without_place("device.cache=none"), 0); /* nobody asked for a place */
+    ck_assert_int_eq(play_without_place("device.cache=none"), 0); /* no directory was requested */
 }
 END_TEST
 
@@ -514,7 +515,7 @@ START_TEST(an_authors_mistake_is_shown) {
 }
 END_TEST
 
-/* What a rehearsal has compiled is what runs; before that nothing is loaded. */
+/* The code compiled by a dry run is used later; nothing is loaded before. */
 START_TEST(a_dry_run_compiles_and_loads_nothing) {
     const long long compiled = emulator_calls("nvrtcCompileProgram"), loaded = emulator_calls("cuModuleLoadData");
     weft_host counting = counting_host();
@@ -538,7 +539,7 @@ END_TEST
 
 /* ---- one launch for all regions of a type ---- */
 
-/* That an update of so many regions would start, some of them with a weight in bf16, and one with nothing in it. */
+/* Returns the launches of an update of n regions, some with a bf16 weight, and one empty. */
 static int64_t launches_of(const everything *e, int32_t n, int32_t narrow) {
     const weft_ref x = at(e, 3);
     const weft_device_dry_run *dry = NULL;
@@ -588,7 +589,7 @@ START_TEST(an_update_is_one_launch_for_each_type) {
 }
 END_TEST
 
-/* ---- what cannot be recorded ---- */
+/* ---- calls that cannot be captured ---- */
 
 static void refuse_in_recording(const char *what, weft_status status, const weft_error *err) {
     weft_captured_graph *none = NULL;
@@ -596,7 +597,7 @@ static void refuse_in_recording(const char *what, weft_status status, const weft
     ck_assert_msg(status == WEFT_E_HOST, "%s: %d", what, status);
     ck_assert_msg(strstr(err->text, what) != NULL && strstr(err->text, "while a step was recorded") != NULL, "%s",
                   err->text);
-    ck_assert_int_eq(capture->end(devices[0], NULL, &none, &second), WEFT_E_HOST); /* that ended it */
+    ck_assert_int_eq(capture->end(devices[0], NULL, &none, &second), WEFT_E_HOST); /* the failed call ended it */
     ck_assert_ptr_null(none);
 }
 
@@ -634,7 +635,7 @@ START_TEST(what_cannot_be_recorded_ends_the_recording) {
 }
 END_TEST
 
-/* A recording reads what is there when it is replayed, in the order of its streams. */
+/* A captured graph reads the memory's contents at replay, in the order of its streams. */
 START_TEST(a_recording_reads_anew) {
     weft_device *d = devices[0];
     weft_error err = WEFT_ERROR_INIT;
@@ -663,7 +664,7 @@ START_TEST(a_recording_reads_anew) {
         ck_assert_uint_eq(got[1], i * 1000);
     }
     capture->destroy(d, recording);
-    /* A stream that is not joined cannot be recorded: told, and the next one can be. */
+    /* A stream that is not joined cannot be captured: an error is reported, and the next capture works. */
     recording = NULL;
     ck_assert_int_eq(capture->begin(d, NULL, &err), WEFT_OK);
     ck_assert_int_eq(table->record_event(d, NULL, &m, &err), WEFT_OK);
@@ -682,7 +683,7 @@ END_TEST
 
 /* ---- writes ---- */
 
-/* More than the pinned pieces hold, from memory that is gone at once. */
+/* More than the pinned buffers hold, from memory that is overwritten at once. */
 START_TEST(what_is_written_is_free_again) {
     weft_device *d = devices[0];
     weft_error err = WEFT_ERROR_INIT;
@@ -703,7 +704,7 @@ END_TEST
 
 /* ---- streams ---- */
 
-/* Everything in one stream, while nothing is asked of the first: its work is not done before something waits for it. */
+/* Everything runs in one stream without a wait on the default stream: its work is not done before a wait. */
 START_TEST(calls_run_in_the_stream_that_they_are_given) {
     enum { BYTES = 64 };
     weft_device *d = devices[0];
@@ -729,7 +730,7 @@ START_TEST(calls_run_in_the_stream_that_they_are_given) {
     ck_assert_int_eq(transfer->upload(d, side, four, pinned, BYTES, &err), WEFT_OK);
     ck_assert_int_eq(transfer->download(d, side, pinned + BYTES / 4, four, BYTES, &err), WEFT_OK);
     ck_assert_int_eq(table->record_event(d, side, &m, &err), WEFT_OK);
-    ck_assert_int_eq(transfer->await(d, m, &err), WEFT_OK); /* and what it waits for is there */
+    ck_assert_int_eq(transfer->await(d, m, &err), WEFT_OK); /* and its dependencies are done */
     for (int i = 0; i < BYTES / 4; i++) ck_assert_float_eq(pinned[BYTES / 4 + i], from[i]);
     transfer->give_back(d, pinned);
     table->stream_destroy(d, side);
@@ -737,7 +738,7 @@ START_TEST(calls_run_in_the_stream_that_they_are_given) {
 }
 END_TEST
 
-/* ---- what a machine must have ---- */
+/* ---- requirements on a machine ---- */
 
 static void expect_no_device(const char *variable, const char *value, int32_t index, const char *keys,
                              const char *says) {
@@ -751,8 +752,8 @@ static void expect_no_device(const char *variable, const char *value, int32_t in
     (void)unsetenv(variable);
 }
 
-/* Pieces that go to the card and come back by two pieces of pinned memory (model/double_buffer.h): the host waits
- * for none but the one that it needs, and each holds what it should, though nothing is copied before somebody waits. */
+/* Chunks travel to the GPU and back through two pinned buffers (model/region.h). The host waits only for the
+ * needed one, and each chunk is correct although copies run only at a wait. */
 START_TEST(pieces_travel_while_the_next_is_worked_on) {
     enum { PIECES = 7, WORDS = 3000 };
     const int64_t bytes = WORDS * 4;
@@ -796,7 +797,7 @@ START_TEST(pieces_travel_while_the_next_is_worked_on) {
 }
 END_TEST
 
-/* More than all pieces of the device's own, by `write` and `read`, which take any memory of the host. */
+/* More than all of the device's staging buffers, by `write` and `read`, which accept any host memory. */
 START_TEST(what_is_read_comes_through_pinned_memory) {
     enum { N_WORDS = (9 << 20) / 4 + 3 };
     everything e = {0};
@@ -827,15 +828,15 @@ END_TEST
 START_TEST(what_is_missing_is_named) {
     weft_error err = WEFT_ERROR_INIT;
     expect_no_device("WEFT_EMULATOR_DEVICES", "-1", 0, "share=no", "there is no NVIDIA driver on this machine");
-    expect_no_device("WEFT_EMULATOR_DEVICES", "0", 0, "share=no", "no NVIDIA card that this process may use");
+    expect_no_device("WEFT_EMULATOR_DEVICES", "0", 0, "share=no", "this process may use no NVIDIA card");
     expect_no_device("WEFT_EMULATOR_DRIVER", "12040", 0, "share=no",
                      "the NVIDIA driver is too old: it runs CUDA up to 12.4");
     expect_no_device("WEFT_EMULATOR_CAPABILITY", "75", 0, "share=no",
                      "has compute capability 7.5; 8.0 (Ampere) is the least");
     expect_no_device("WEFT_EMULATOR_DEVICES", "2", 2, "share=no", "This machine has 2 cards for 3 ranks.");
     expect_no_device("WEFT_EMULATOR_DEVICES", "1", 0, "cache=/dev/null",
-                     "cache = /dev/null in [device] cannot be made a directory: Not a directory.");
-    (void)setenv("WEFT_EMULATOR_DEVICES", "-1", 1); /* and before anything is made */
+                     "cache = /dev/null in [device] cannot be created: Not a directory.");
+    (void)setenv("WEFT_EMULATOR_DEVICES", "-1", 1); /* and before any object is created */
     ck_assert_int_eq(plugin->works(&host, &err), WEFT_E_DEVICE);
     ck_assert_ptr_nonnull(strstr(err.text, "there is no NVIDIA driver"));
     (void)unsetenv("WEFT_EMULATOR_DEVICES");
@@ -862,7 +863,7 @@ END_TEST
 
 /* ---- machines ---- */
 
-/* Of one name, and of one boot. */
+/* Machines with equal names, and with equal boot ids. */
 START_TEST(machines_are_told_apart) {
     const uint64_t one = machine_number_of("4e1c\n", "node");
     ck_assert_uint_eq(one, machine_number_of("4e1c\n", "node"));
@@ -874,7 +875,7 @@ START_TEST(machines_are_told_apart) {
 }
 END_TEST
 
-/* What the first of two ranks that see one card tells the other, who has the same. */
+/* Values that the first of two ranks on one GPU sends to the other. */
 static char put_key[61], got_key[61];
 static char put_value[64];
 

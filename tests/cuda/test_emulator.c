@@ -1,5 +1,5 @@
-/* The CUDA emulator: programs that are right come to the same under any seed and in any mode, and each mistake that is
- * planted in one is noticed under one seed out of a few, with its sentence where the emulator can know it. */
+/* The CUDA emulator: correct programs have the same result under any seed and in any mode. Each planted bug is detected
+ * under one of a few seeds, with a message if the emulator can detect it directly. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,11 +17,11 @@ static const char *const modes[] = {"last", "any", "soon"};
 typedef struct row {
     const char *name;
     cuda_case *run;
-    const char *says; /* NULL: it is right; "": it comes to something else; else a part of the sentence */
+    const char *says; /* NULL: correct; "": the result differs; else a part of the message */
 } row;
 #define RIGHT(name)                                                                                                    \
     { #name, case_##name, NULL }
-/* What the compiler looks for itself under the sanitizers. */
+/* Errors that the sanitizers detect themselves. */
 #if defined(__SANITIZE_ADDRESS__)
 #define SEEN_BEFORE(says) "runtime error"
 #else
@@ -94,7 +94,7 @@ static const row rows[] = {
     WRONG(graph_not_joined, "cudaStreamEndCapture"),
 };
 
-/* The case in a process of its own: 0, or what it left on stderr. */
+/* Runs the case in a separate process. Returns 0, or its output on stderr. */
 static int run_case(const row *r, uint64_t seed, const char *mode, char *text, size_t room) {
     int ends[2] = {0, 0}, status = 0;
     size_t n = 0;
@@ -135,7 +135,6 @@ START_TEST(case_is_judged) {
 }
 END_TEST
 
-/* What takes longer, once. */
 START_TEST(libraries_serve) {
     static const row once[] = {RIGHT(products), RIGHT(products_differ), RIGHT(compiled), RIGHT(compiled_wrongly)};
     char text[8192];
@@ -143,7 +142,7 @@ START_TEST(libraries_serve) {
 }
 END_TEST
 
-/* What holds in the mode that does nothing before it has to. */
+/* Cases for the mode that runs nothing early. */
 START_TEST(nothing_runs_early) {
     static const row late[] = {RIGHT(query), RIGHT(bad_launches), RIGHT(step_allocates), RIGHT(planted_kernel)};
     char text[8192];

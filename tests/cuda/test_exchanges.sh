@@ -1,6 +1,6 @@
 #!/bin/sh
-# The communicator nccl on the emulators of NCCL and CUDA: what tests/comm holds of every other one, in each of the emulator's
-# modes, each rank on a card of its own, and a rank that dies. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# The communicator nccl on the emulated NCCL and CUDA: the tests of tests/comm, in each of the emulator's modes, with
+# one GPU per rank; and a rank that dies. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -10,14 +10,14 @@ mkdir -p "$WEFT_BUILD/tests/cuda/compiled"
 export WEFT_TEST_DEVICE=cuda WEFT_TEST_DEVICE_FILE="$WEFT_BUILD/tests/cuda/weft-device-cuda.so"
 export WEFT_EMULATOR_DEVICES=7 WEFT_TEST_KEYS="workspace=1Mi cache=$WEFT_BUILD/tests/cuda/compiled"
 
-start() { # start N WORD...: N ranks that the host starts
+start() { # start N WORD...: N ranks started by the host
     limit "$WEFT_BUILD/tests/ranks" start "$@" "$plugin" >out 2>&1 </dev/null
 }
 exchanges() { # exchanges N CASES
     start "$1" "$2" || failed "$1 ranks, $WEFT_EMULATOR_MODE: $2" out
     [ ! -s out ] || failed "$1 ranks, $WEFT_EMULATOR_MODE: somebody speaks" out
 }
-gone() { # gone N: 137 is the status of the rank that was killed
+gone() { # gone N: 137 is the status of the killed rank
     status=0
     start "$1" gone || status=$?
     [ $status = 137 ] || failed "$1 ranks, $WEFT_EMULATOR_MODE, of which one dies, end with $status" out

@@ -1,5 +1,5 @@
-/* The instructions of a card that mma.cuh names, by their definitions: products of small matrices, loads of matrices
- * whose layout the PTX ISA fixes, copies that are waited for. */
+/* The GPU instructions of mma.cuh, compared with their definitions: small matmuls, matrix loads with the PTX ISA's
+ * layout, asynchronous copies. */
 #include <check.h>
 #include <math.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "cuda/instructions.h"
 #include "suite.h"
 
-/* Small whole numbers, so that all sums are exact. */
+/* Small integers, so that all sums are exact. */
 static float whole(int i) {
     return (float)(i * 37 % 101 - 50);
 }
@@ -18,7 +18,7 @@ static uint16_t bf16_of_whole(float x) {
     return (uint16_t)(bits >> 16);
 }
 
-/* Of the index: bf16, or fp16. */
+/* By test index: bf16 or fp16. */
 static uint16_t f16_of_whole(float x) {
     int exponent = 0;
     const float digits = frexpf(fabsf(x), &exponent);
@@ -43,7 +43,7 @@ START_TEST(a_product_is_that_of_its_definition) {
 }
 END_TEST
 
-/* The sum of products that are far apart is not rounded to the type of the factors. */
+/* A sum of products of very different size is not rounded to the type of the factors. */
 START_TEST(a_product_adds_in_fp32) {
     uint16_t a[256] = {0}, b[128] = {0};
     float c[128] = {0};

@@ -1,8 +1,8 @@
 #!/bin/sh
-# What `weft plan` says of a step's launches is what a step starts on the CUDA emulator: kernels, products and copies, of
-# one rank and of several, in both precisions, with and without what a step can leave out. A step's own are what a run
-# of one step more has more of; memory of the card, and pinned memory, it has none of. ctest sets WEFT_BUILD and
-# WEFT_SOURCE.
+# The launches that `weft plan` predicts for a step equal those of a step on the CUDA emulator: kernels, matmuls and
+# copies, of one rank and of several, in both precisions, with and without optional parts of a step. A step's launches
+# are the difference between runs of one and two steps. A step allocates no GPU memory and no pinned memory. ctest sets
+# WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -32,7 +32,7 @@ count() { # count FILE: "kernels products copies" of all processes that wrote to
          $2 == "cudaMemcpyAsync" || $2 == "cudaMemsetAsync" { copies += $NF }
          END { print kernels + 0, products + 0, copies + 0 }' "$1"
 }
-ran() { # ran RANKS argument...: of one step of one rank
+ran() { # ran RANKS argument...: one step of one rank
     n=$1
     shift
     if [ "$n" != 1 ]; then set -- --ranks "$n" comm.plugin=mpi-mpich "$@"; fi
@@ -46,11 +46,11 @@ ran() { # ran RANKS argument...: of one step of one rank
     done
     paste counts.1 counts.2 | awk -v n="$n" '{ print ($4 - $1) / n, ($5 - $2) / n, ($6 - $3) / n }'
 }
-steps_own() { # steps_own NAME: launches of the kernel in a step of all ranks that ran last
+steps_own() { # steps_own NAME: launches of the kernel in a step of all ranks of the last run
     for steps in 1 2; do awk -v name="$1<" '$1 == "kernel" && index($2, name) == 1 { n += $NF } END { print n + 0 }' "all.$steps"; done |
         { read -r one && read -r two && echo $((two - one)); }
 }
-adds() { # adds NUMBER: of sums that have a kernel of their own
+adds() { # adds NUMBER: sums with a separate kernel
     [ "$(steps_own add_cells)" = "$1" ] && [ "$(steps_own norm_rows)" = 84 ] ||
         failed "$(steps_own add_cells) sums and $(steps_own norm_rows) norms in a step, not $1 and 84" all.2
 }
@@ -61,7 +61,7 @@ planned() { # planned RANKS argument...
     tr -d ' ,"' <out | awk -F: '$1 == "launches" { on = 1 }
         on && $1 == "kernels" { k = $2 } on && $1 == "products" { p = $2 } on && $1 == "copies" { print k, p, $2; exit }'
 }
-same() { # same COLUMNS RANKS argument...: the first of the three numbers
+same() { # same COLUMNS RANKS argument...: columns of the three numbers
     columns=$1
     shift
     planned "$@" | cut -d' ' -f"$columns" >planned
@@ -69,15 +69,15 @@ same() { # same COLUMNS RANKS argument...: the first of the three numbers
     echo "$*: planned $(cat planned), started $(cat ran)"
     [ -s planned ] && ! grep -q '^0' planned && cmp planned ran >err || fail "launches of a step"
 }
-# Five lines of the plan, a buffer each; a step takes nothing.
+# Five lines of the plan, a buffer each; a step allocates nothing.
 same 1-3 1 train.precision=bf16
-# Each of 12 micro-batches has 7 norms, of which 6 are of the sum that a half of a block ends in, and form it. What is left to
-# kernels of its own is the gradients of 4 units, over these micro-batches.
+# Each of 12 micro-batches has 7 norms; 6 of them are fused with the preceding add. The remaining separate adds are the
+# gradients of 4 units over these micro-batches.
 adds 44
 cmp memory.1 memory.2 >err && grep -q '^call cudaMalloc 5$' memory.1 || failed "allocations" memory.1 memory.2
 same 1-3 1 strategy.reduce=tree
-# Nor does a step in any other way of training. What is taken before the first one is told by what fails in a step.
-taken() { # taken STEPS argument...: by each process of such a run
+# Same in all other training modes. Failing a call in a step shows which memory is allocated before the first one.
+taken() { # taken STEPS argument...: allocations by each process of such a run
     steps=$1
     shift
     rm -rf counts run
@@ -85,12 +85,12 @@ taken() { # taken STEPS argument...: by each process of such a run
         train.steps="$steps" "$@" >out 2>err || fail "train $*"
     awk '$2 == "cudaMalloc" || $2 == "cudaHostAlloc"' counts | sort
 }
-steady() { # steady argument...: four steps take what one takes
+steady() { # steady argument...: four steps allocate as much as one
     taken 1 "$@" >memory.1
     taken 4 "$@" >memory.4
     [ -s memory.1 ] && cmp memory.1 memory.4 >err || failed "a step takes memory: $*" memory.1 memory.4
 }
-before() { # before argument...: so, and the first of them takes none either
+before() { # before argument...: same, and the first step allocates nothing either
     steady "$@"
     pieces=$(awk '$2 == "cudaHostAlloc" && $3 > most { most = $3 } END { print most }' memory.1)
     for i in $(seq "$pieces"); do
@@ -110,7 +110,7 @@ if is_full; then
 else
     steady $nccl strategy.plugin=fsdp
 fi
-# Weights come and go, checkpoints too, through pinned memory alone: of a whole run, and of one that takes it up.
+# Weights and checkpoints move through pinned memory only, in a complete run and in its resume.
 for steps in 2 4; do
     rm -f counts
     resume=$([ $steps = 2 ] || echo --resume)
@@ -124,13 +124,14 @@ grep -q '^launches    1,[0-9]* a step: [0-9]* kernels and [0-9]* calls of a libr
 limit "$weft" plan configs/cpu.ini >out 2>err || fail "plan on processors"
 ! grep -q '^launches' out || fail "launches of processors"
 has mpich || exit $((failures > 0))
-# What comes and goes between ranks passes through copies of MPI's own.
+# Data between ranks passes through MPI's own copies.
 same 1-2 2 strategy.plugin=ddp
 adds 88
-# Between two blocks fsdp gathers the next one, which marks the stream: the 3 last halves of a micro-batch meet no norm.
+# Between two blocks fsdp gathers the next one, which records an instruction in the stream: the last 3 half-blocks of a
+# micro-batch are not fused with a norm.
 same 1-2 2 strategy.plugin=fsdp train.precision=bf16
 adds 124
-# Pieces for exchanges are taken by the first step, however fast it went.
+# The first step allocates the communication buffers, independent of timing.
 mpi="--ranks 2 comm.plugin=mpi-mpich data.lengths= $short"
 # shellcheck disable=SC2086  # words on purpose
 {

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Steps of micro-batches of several lengths are recorded in slices and replayed on the CUDA emulator: nearly all of them once each
-# micro-batch has had each length, with the bits of steps that run instruction by instruction, on one rank and on several over NCCL. A
-# program that cannot be cut says that it is not replayed. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# Steps with micro-batches of several lengths are captured in slices and replayed on the CUDA emulator: nearly all of
+# them after each micro-batch has had each length. They have the bits of steps without graphs, on one rank and on
+# several over NCCL. A program that cannot be divided reports that it is not replayed. ctest sets WEFT_BUILD and
+# WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -9,7 +10,7 @@ set -eu
 export WEFT_EMULATOR_DEVICES=2 WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/cuda:$WEFT_BUILD/plugins"
 mkdir -p "$WEFT_BUILD/tests/cuda/compiled"
 cp -r "$WEFT_SOURCE/configs" configs
-# Rows of two lengths: no two documents fit into one.
+# Sequences of two lengths: no two documents fit into one.
 awk 'length > 200 && n < 64 { n++; print substr($0, 1, n * 7 % 3 == 0 ? 62 : 92) }' configs/chess/train.txt >games.txt
 sed '/^\[device\]/,$d' configs/prove.ini >run.part
 sed 's/^path *= prove$/path = configs\/prove/; s/^path *= chess/path = configs\/chess/' run.part >run.ini
@@ -24,7 +25,7 @@ micro_batches=8
 steps=14
 if is_full; then steps=40; fi
 
-train() { # train argument...: of all processes together, what was recorded and replayed
+train() { # train argument...: captures and replays of all processes together
     rm -f counts
     WEFT_EMULATOR_COUNTS="$PWD/counts" limit "$weft" train run.ini --overwrite run.out=out data.path=games.txt \
         data.lengths=38 train.schedule=constant train.steps=$steps train.global_batch=$micro_batches train.micro_batch=1 "$@" \
@@ -35,13 +36,13 @@ train() { # train argument...: of all processes together, what was recorded and 
     : >sent
     if [ -e out/ranks.json ]; then sed -n '/"sent": {/,/}/p' out/ranks.json >sent; fi
 }
-instructions() { # instructions argument...: instruction by instruction
+instructions() { # instructions argument...: without graphs, instruction by instruction
     train "$@" run.replay=no
     [ "$recorded $replayed" = "0 0" ] || failed "$recorded recordings without any" log
     mv bits bits.instructions
     mv sent sent.instructions
 }
-sliced() { # sliced LISTS WARM argument...: each micro-batch's slice has a recording of each list; all steps but so many are replayed
+sliced() { # sliced LISTS WARM argument...: at most LISTS graphs per slice; replays all steps except WARM
     lists=$1 warm=$2
     shift 2
     train "$@" run.replay=yes

@@ -1,7 +1,7 @@
 #!/bin/sh
-# What a machine lacks, as whole runs with [device] plugin = cuda say it: each stops with one sentence, before anything is
-# written. Without a driver: test_no_driver.sh. On the emulator, which plays such machines. ctest sets WEFT_BUILD and
-# WEFT_SOURCE.
+# Missing requirements of a machine, in complete runs with [device] plugin = cuda: each stops with one message before
+# anything is written. Without a driver: test_no_driver.sh. The emulator imitates such machines. ctest sets WEFT_BUILD
+# and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -36,7 +36,7 @@ workspace = 1Mi
 cache     = $WEFT_BUILD/tests/cuda/compiled
 INI
 
-stops() { # stops TEXT [VARIABLE=VALUE]... WORD...: weft train stops with that sentence and has made nothing
+stops() { # stops TEXT [VARIABLE=VALUE]... WORD...: weft train stops with that message and has created nothing
     text=$1
     shift
     refused "$text" env "$@"
@@ -49,11 +49,12 @@ train="$weft train run.ini"
 {
     stops "the NVIDIA driver is too old: it runs CUDA up to 12.4, and this plugin was built with 13.0. Install a driver" \
         WEFT_EMULATOR_DRIVER=12040 $train
-    stops "no NVIDIA card that this process may use; CUDA_VISIBLE_DEVICES" WEFT_EMULATOR_DEVICES=0 $train
+    stops "this process may use no NVIDIA card" WEFT_EMULATOR_DEVICES=0 $train
     stops "Card 0, CUDA emulator sm_75, has compute capability 7.5; 8.0 (Ampere) is the least" \
         WEFT_EMULATOR_CAPABILITY=75 $train
 
-    # What a context, cuBLASLt and NCCL take is no part of the plan: it is measured, told apart, and not there for a plan.
+    # The memory of the context, cuBLASLt and NCCL is not planned: it is measured, listed separately, and absent in a
+    # plan.
     apart="fits        a device's 15.7 GiB; largest: .*
 apart       the device's other 332.0 MiB are its context's and its libraries'"
     $weft plan run.ini >log 2>&1 || failed "plan" log
@@ -61,25 +62,26 @@ apart       the device's other 332.0 MiB are its context's and its libraries'"
     grep -q '"apart": 348127232' <<JSON || failed "nor as JSON" log
 $($weft plan run.ini --json)
 JSON
-    # No threads are told of a card.
+    # The line of a GPU has no threads.
     for command in train profile; do
         limit $weft $command run.ini >log 2>&1 || failed "$command" log
         grep -q "^device  *CUDA emulator sm_90, sm_90, cuBLASLt [0-9.]*$" log || failed "the device's line of $command" log
         rm -rf out
     done
-    # The plan is what the run takes, to the byte: with that and what is apart it runs, with a byte less it does not.
+    # The plan equals the run's memory to the byte: with that and the separate part it runs, with a byte less it does
+    # not.
     planned=$($weft plan run.ini --json | sed -n '/"fit": {/,/}/s/.*"planned": \([0-9]*\).*/\1/p')
     limit env WEFT_EMULATOR_MEMORY=$((planned + 348127232)) $train >log 2>&1 || failed "just enough memory" log
     libraries='[0-9.]* MiB'
-    [ "${WEFT_SANITIZED:-}" != ON ] || libraries='0 B' # the C library does not see what a sanitizer allocates
+    [ "${WEFT_SANITIZED:-}" != ON ] || libraries='0 B' # the C library does not count a sanitizer's allocations
     grep -q "; libraries $libraries, and 332.0 MiB of the device with its context\$" log || failed "train does not tell what is apart" log
     rm -rf out
-    stops "beside the 332.0 MiB of its context and libraries: nothing was started" \
+    stops "in addition to the 332.0 MiB of its context and libraries: nothing was started" \
         WEFT_EMULATOR_MEMORY=$((planned + 348127231)) $train
-    stops "has no room for a buffer of" WEFT_EMULATOR_MEMORY=$((planned + 348127231)) $train --no-fit
-    # The same of several ranks, each with a card of its own: what a rank plans and what is apart there, groups and lanes of the
-    # communicator too, is enough for it, and with a byte less on the fuller one nothing is started.
-    exact() { # exact RANKS RANK argument...: the rank that takes most
+    stops "has no memory for a buffer of" WEFT_EMULATOR_MEMORY=$((planned + 348127231)) $train --no-fit
+    # Same for several ranks with one GPU each: a rank's planned memory and its separate part, including groups and
+    # channels of the communicator, suffice. With a byte less on the fuller rank nothing starts.
+    exact() { # exact RANKS RANK argument...: the rank that needs most
         ranks=$1 fullest=$2
         shift 2
         "$weft" plan run.ini --ranks "$ranks" --json --print-links "$@" >plan.json 2>log || failed "plan $*" log
@@ -101,37 +103,38 @@ JSON
     exact 2 0 comm.plugin=nccl strategy.plugin=ddp
     exact 2 1 comm.plugin=nccl strategy.plugin=mp
     exact 2 0 comm.plugin=nccl strategy.plugin=fsdp checkpoint.every=1 train.steps=2
-    # Parts of pages of a checkpoint go between neighbours, and open nothing: who tells rank 0 alone has a way to it alone.
+    # Checkpoint boundary pages go between neighbours and open no channels: a rank that reports only to rank 0 has a
+    # channel only to rank 0.
     exact 4 0 comm.plugin=nccl strategy.plugin=fsdp checkpoint.every=1 train.steps=2 train.global_batch=8
     [ "$(sed 1d aparts | sort -u | wc -l)" = 1 ] || failed "ranks other than the first hold the same apart" aparts
     if has mpich; then exact 2 0 comm.plugin=mpi-mpich strategy.plugin=fsdp checkpoint.every=1 train.steps=2; fi
 
-    # A card that context and libraries fill: of one rank, and of several, which exchange before anything is planned.
-    stops "and a device has 0 B beside the 332.0 MiB of its context and libraries: nothing was started" WEFT_EMULATOR_MEMORY=332M $train
+    # A GPU filled by context and libraries: for one rank, and for several, which communicate before planning.
+    stops "and a device has 0 B in addition to the 332.0 MiB of its context and libraries: nothing was started" WEFT_EMULATOR_MEMORY=332M $train
     stops "Nothing was planned yet: 333.0 MiB of the 333.0 MiB that this rank may have are the device's context and libraries" \
         WEFT_EMULATOR_DEVICES=2 WEFT_EMULATOR_MEMORY=333M $train --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
     export WEFT_EMULATOR_CONTEXT=0
 
-    # Too small a card: which part takes most, and what would fit.
+    # Too small a GPU: reports the largest part and the settings that would fit.
     stops "of it workspace, and a device has 1.0 MiB: nothing was started" WEFT_EMULATOR_MEMORY=1M $train
     stops "train.micro_batch=" WEFT_EMULATOR_MEMORY=3M $train train.micro_batch=16 train.global_batch=32 data.context=64
-    # Of a proof no cell is started where one would find no room; told to start it, it is the card that says so.
+    # prove starts no cell that would not fit; if forced to start it, the GPU reports the error.
     large="train.micro_batch=16 train.global_batch=32 data.context=64 --steps 1"
     stops "on 1 rank: 5.7 MiB are planned, 3.3 MiB of it workspace, and a device has 3.0 MiB: nothing was started. It would fit with train.micro_batch=" \
         WEFT_EMULATOR_MEMORY=3M $weft prove run.ini --ranks 1 $large
-    stops "has no room for a buffer of" WEFT_EMULATOR_MEMORY=3M $weft prove run.ini --ranks 1 $large --no-fit
+    stops "has no memory for a buffer of" WEFT_EMULATOR_MEMORY=3M $weft prove run.ini --ranks 1 $large --no-fit
     stops "on 2 ranks: 6.2 MiB are planned, 3.5 MiB of it workspace, and rank 1's device has 3.0 MiB: nothing was started. It would fit with train.micro_batch=" \
         WEFT_EMULATOR_DEVICES=2 WEFT_EMULATOR_MEMORY=3M $weft prove run.ini --ranks 2 comm.plugin=nccl $large
-    # Two ranks on one card have half of it each, and so have two of three on two cards; what the plan cannot know of is
-    # told where it is missing.
+    # Two ranks on one GPU have half of it each, and so do two of three on two GPUs; memory outside the plan is reported
+    # where it is missing.
     share="device.cuda.share=yes comm.plugin=mpi-mpich strategy.plugin=fsdp"
     if has mpich; then
         stops "and rank 0's device has 825.0 KiB: nothing was started" WEFT_EMULATOR_MEMORY=1650K $train $share --ranks 2
         stops "and rank 0's device has 825.0 KiB: nothing was started" WEFT_EMULATOR_DEVICES=2 WEFT_EMULATOR_MEMORY=1650K $train $share --ranks 3
-        stops "Card 0, CUDA emulator sm_90, has no room for a buffer of" WEFT_EMULATOR_MEMORY=1650K $train $share --ranks 2 --no-fit
+        stops "Card 0, CUDA emulator sm_90, has no memory for a buffer of" WEFT_EMULATOR_MEMORY=1650K $train $share --ranks 2 --no-fit
     fi
 
-    planned() { # planned TEXT argument...: what the plan says of the room
+    planned() { # planned TEXT argument...: the plan's line about memory
         text=$1
         shift
         WEFT_EMULATOR_MEMORY=8M "$weft" plan run.ini "$@" strategy.plugin=fsdp >log 2>&1 || failed "plan $*" log
@@ -141,32 +144,33 @@ JSON
     planned "fits        the 4.0 MiB of rank 0's device" --ranks 2 device.cuda.share=yes
     planned "fits        the 8.0 MiB of rank 0's device" --ranks 2 --nodes 2 device.cuda.share=yes
 
-    # More ranks than cards.
+    # More ranks than GPUs.
     stops "This machine has 1 card for 2 ranks. Start at most 1, or let ranks share a card with share = yes in [device], which takes [comm] plugin = mpi." \
         $train --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
     stops "This machine has 2 cards for 3 ranks. Start at most 2" WEFT_EMULATOR_DEVICES=2 \
         $train --ranks 3 comm.plugin=nccl strategy.plugin=fsdp
-    # NCCL gives no card to two, whatever [device] says: every rank tells who shares which, as those alone do not know it.
+    # NCCL rejects a shared GPU, regardless of [device]: every rank reports the sharing ranks, as NCCL informs only
+    # those.
     alone="device.cuda.share=yes comm.plugin=nccl strategy.plugin=fsdp"
     two="NCCL needs a card for each rank, and ranks 0, 2 share card 0000:01:00.0"
-    stops "$two. Start as many ranks as there are cards, or set [comm] plugin = mpi, whose ranks can share one" \
+    stops "$two. Fix: start as many ranks as there are cards, or set [comm] plugin = mpi, whose ranks can share one" \
         WEFT_EMULATOR_DEVICES=2 $train --ranks 3 $alone
     [ "$(grep -cF "$two" log)" = 3 ] || failed "not every rank says who shares a card" log
     stops "ranks 0, 2, 4 share card 0000:01:00.0; ranks 1, 3 share card 0000:02:00.0." WEFT_EMULATOR_DEVICES=2 $train --ranks 5 $alone train.global_batch=10
     limit env WEFT_EMULATOR_DEVICES=2 $train --ranks 2 $alone >log 2>&1 || failed "two ranks on two cards" log
     rm -rf out
-    # Of those that were each shown one card, and not the same one, each has its own.
+    # Ranks that each see a different single GPU do not share one.
     limit env WEFT_EMULATOR_APART=1 $train --ranks 2 comm.plugin=nccl strategy.plugin=fsdp >log 2>&1 ||
         failed "two ranks, each with a card that the other does not see" log
     rm -rf out
     stops "and rank 0's device has 1.0 MiB: nothing was started" WEFT_EMULATOR_APART=1 WEFT_EMULATOR_MEMORY=1M $train \
         --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
 
-    # Cards of two models are no ranks of one run, though they have one instruction set.
+    # GPUs of two models cannot be ranks of one run, even with one instruction set.
     stops "differ in host, plugins, configuration or device" WEFT_EMULATOR_DEVICES=2 WEFT_EMULATOR_MODELS="H100,H200" \
         $train --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
     grep -qE "the device's model +H100 +H200" log || failed "nothing says that a rank has another card" log
-    # Nor is one run to be continued on another model, unless that is said.
+    # Nor can a run continue on another model without --resume=inexact.
     limit env WEFT_EMULATOR_MODELS=H100 $train train.steps=2 checkpoint.every=1 >log 2>&1 || failed "a run on one card" log
     rm -rf out/checkpoints/step-2
     refused "the device's model is H200, was H100" env WEFT_EMULATOR_MODELS=H200 $train train.steps=2 checkpoint.every=1 --resume
@@ -174,70 +178,71 @@ JSON
     says log "the device's model is H200, was H100"
     rm -rf out
 
-    # What no kernel makes is known before a run has a directory, as the plan knows it.
+    # Unsupported shapes are reported before a run creates its directory, as in the plan.
     make_model wide 32 264 56 1 512
-    for refusal in "head_dim is 264; up to 256 is:model.path=wide" "attention = cudnn makes bf16 alone:device.cuda.attention=cudnn"; do
+    for refusal in "head_dim is 264:model.path=wide" "attention = cudnn supports only bf16:device.cuda.attention=cudnn"; do
         for command in plan train; do
             refused "${refusal%%:*}" $weft $command run.ini "${refusal#*:}"
             [ ! -e out ] || failed "$command leaves a directory behind: $refusal"
         done
     done
-    # Nor has it one where the optimizer's update cannot be compiled. NVRTC's 6: for a mistake in the text.
+    # Same if the optimizer's update cannot be compiled. NVRTC's 6: an error in the source.
     for command in plan train; do
         refused "cannot be compiled for the GPU" env WEFT_EMULATOR_FAIL=nvrtcCompileProgram:1=6 $weft $command run.ini \
             device.cuda.cache=none
         [ ! -e out ] || failed "$command leaves a directory behind: an update that cannot be compiled"
     done
-    # Ranks of a launcher, of which one has no card, or none is started: who is missing, and what was to be heard.
+    # Ranks of a launcher: one has no GPU, or one is never started. The message names the missing rank and the expected
+    # value.
     export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2
     ranks="$weft train run.ini comm.plugin=nccl strategy.plugin=fsdp device.share=yes run.patience=2"
-    for cards in 1 2; do # of the other rank: it waits for what the device asks, or the communicator
-        RANK=0 WEFT_EMULATOR_DEVICES=0 $ranks >log.0 2>&1 & # by this shell, whose process is where they meet
+    for cards in 1 2; do # of the other rank: it waits for the device's value, or the communicator's
+        RANK=0 WEFT_EMULATOR_DEVICES=0 $ranks >log.0 2>&1 & # started by this shell, whose process id is the rendezvous
         first=$!
         RANK=1 WEFT_EMULATOR_DEVICES=$cards $ranks >log.1 2>&1 && failed "a rank alone ends well" log.1
         wait $first && failed "a rank without a card ends well" log.0
-        says log.0 "no NVIDIA card that this process may use"
-        grep -qE "cards?: rank 0, which keeps what ranks tell one another, is gone: (it has ended|Connection reset|Broken)" \
+        says log.0 "this process may use no NVIDIA card"
+        grep -qE "cards?: rank 0, which keeps the key-value store of the ranks, is gone: (it has ended|Connection reset|Broken)" \
             log.1 || failed "it is not told whose cards were to be heard of, and who is gone" log.1
     done
     RANK=0 $ranks >log.0 2>&1 && failed "rank 0 alone ends well" log.0
-    says log.0 "NCCL, what rank 1 tells of its machine: no rank has told it within 2 s ([run] patience): one has not"
+    says log.0 "NCCL, the message of rank 1 about its machine: "
     unset WORLD_SIZE LOCAL_WORLD_SIZE
     [ ! -e out/model ] || failed "ranks that have not met leave a model"
     rm -rf out
-    # Nor is one to be had of ranks.
-    refused "head_dim is 264; up to 256 is" env WEFT_EMULATOR_DEVICES=2 $train model.path=wide --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
+    # Same for several ranks.
+    refused "head_dim is 264. Allowed: up to 256" env WEFT_EMULATOR_DEVICES=2 $train model.path=wide --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
     [ ! -e out ] || failed "ranks leave a directory behind"
 
-    # NCCL moves what lies on cards; without its plugin, and without its library.
-    stops "NCCL moves the memory of CUDA devices, and this device" $train device.plugin=cpu comm.plugin=nccl
-    # Which one is right depends on how many ranks there are; before any has met another, too.
-    says log "is none: set [device] plugin = cuda, or [comm] plugin = self"
-    refused "is none: set [device] plugin = cuda, or [comm] plugin = self" \
+    # NCCL needs GPU memory; without its plugin, and without its library.
+    stops "NCCL needs memory of CUDA devices, and the device is" $train device.plugin=cpu comm.plugin=nccl
+    # The fix depends on the number of ranks, also before ranks have connected.
+    says log "Fix: set [device] plugin = cuda, or [comm] plugin = self"
+    refused "Fix: set [device] plugin = cuda, or [comm] plugin = self" \
         $weft plan run.ini device.plugin=cpu --ranks 1 comm.plugin=nccl
-    for command in plan train; do # and of several ranks before any is started
+    for command in plan train; do # and for several ranks before any is started
         stops "communicator nccl moves the memory of cuda devices, and this device" \
             $weft $command run.ini device.plugin=cpu --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
-        says log "is none: set [device] plugin = cuda, or [comm] plugin = mpi"
+        says log "is not one. Fix: set [device] plugin = cuda, or [comm] plugin = mpi"
     done
-    # A command of one rank opens no communicator: what was trained over NCCL is used on processors by a word.
+    # A single-rank command opens no communicator: a run trained over NCCL works on CPUs with one option.
     WEFT_EMULATOR_DEVICES=1 limit $train comm.plugin=nccl >log 2>&1 || failed "one rank of NCCL" log
     prints $weft eval out device.plugin=cpu
     prints $weft generate out device.plugin=cpu --prompt e4 --tokens 2
     prints $weft profile run.ini device.plugin=cpu comm.plugin=nccl --steps 1
     rm -rf out
-    # Of a communicator of one rank both others are named.
+    # For a one-rank communicator both others are named.
     stops "to mpi, or to nccl" $train --ranks 2 comm.plugin=self strategy.plugin=fsdp
     mkdir -p without broken
     ln -s "$WEFT_BUILD"/plugins/*.so without/
-    ln -sf "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" without/ # the emulator's, and not the toolkit's
+    ln -sf "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" without/ # the emulator's, not the toolkit's
     rm -f without/weft-comm-nccl.so
-    cp "$weft" alone # one that has no plugins beside it
+    cp "$weft" alone # without plugins in its directory
     stops "[comm] plugin = nccl is no communicator" WEFT_PLUGIN_PATH="$dir/without" WEFT_EMULATOR_DEVICES=2 \
         "$dir/alone" train run.ini --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
     grep -q "NCCL are: .sh configs/packages.sh cuda. installs them, then build again" log ||
         failed "it is not said how the communicator would be built" log
-    # The name of the library that it is linked with, in its file, becomes one that is not there.
+    # Changes the name of the linked library in the plugin file to a missing one.
     sed 's/libweft-cuda-emulator\.so/libnccl-is-missing000.so/g' "$WEFT_BUILD/tests/cuda/weft-comm-nccl.so" \
         >broken/weft-comm-nccl.so
     stops "libnccl-is-missing000.so" WEFT_PLUGIN_PATH="$dir/broken:$dir/without" \

@@ -1,7 +1,7 @@
 #!/bin/sh
-# A machine without a driver, or without a card: the CUDA device is listed with that reason, its keys can be described and
-# checked, no rule of it is called broken, and a run that asks for it stops with the same sentence. The emulator plays such
-# machines; this one is one, if it has no driver.
+# A machine without a driver or without a GPU. The CUDA device is listed with that reason, its keys can be listed and
+# validated, and no rule is reported as broken. A run with it stops with the same message. The emulator imitates such
+# machines; the test machine is one if it has no driver.
 set -u
 . "$WEFT_SOURCE/tests/common/shell.sh"
 no_driver="there is no NVIDIA driver on this machine"
@@ -33,7 +33,7 @@ TEXT
 i=0
 while [ $i -lt 40 ]; do echo "1. e4 e5 2. f4 exf4 3. Nf3 g5"; i=$((i + 1)); done >text.txt
 
-unable() { # unable DIRECTORY: the plugin there, for the reason $why
+unable() { # unable DIRECTORY: the plugin there is unavailable for the reason $why
     WEFT_PLUGIN_PATH=$1
     export WEFT_PLUGIN_PATH
     prints "$weft" plugins list
@@ -57,7 +57,7 @@ if [ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ]; then
     WEFT_EMULATOR_DEVICES=-1
     export WEFT_EMULATOR_DEVICES
     unable "$WEFT_BUILD/tests/cuda"
-    why="There is a driver and no NVIDIA card that this process may use" WEFT_EMULATOR_DEVICES=0
+    why="this process may use no NVIDIA card" WEFT_EMULATOR_DEVICES=0
     unable "$WEFT_BUILD/tests/cuda"
     why=$no_driver
     done=yes

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Device code as it was compiled for cards: for every architecture, and no kernel keeps registers in memory.
+# Device code as compiled for GPUs: for every architecture, no kernel spills registers.
 set -u
 . "$WEFT_SOURCE/tests/common/shell.sh"
 logs=$WEFT_BUILD/cuda-objects

@@ -1,6 +1,5 @@
-/* The emulator of NCCL: processes exchange what they should, in every mode; one that ends, and ranks that ask for
- * different
- * things, are noticed. */
+/* The emulated NCCL: processes communicate correctly in every mode; an exited rank and ranks with different calls are
+ * detected. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +17,7 @@ static const char *const modes[] = {"last", "any", "soon"};
 typedef struct row {
     const char *name;
     ranks_case *run;
-    const char *says; /* NULL: it is right; "": some rank ends otherwise; else what one of them says */
+    const char *says; /* NULL: correct; "": some rank fails; else a part of a rank's message */
 } row;
 
 static const row rows[] = {
@@ -40,7 +39,7 @@ static void child(const row *r, int rank, int ranks, const ncclUniqueId *id, con
     _exit(r->run(rank, ranks, id));
 }
 
-/* How many ranks ended with another status than 0; what they said. */
+/* Returns the number of ranks with a nonzero status, and their output. */
 static int run_ranks(const row *r, int ranks, const char *mode, char *text, size_t room) {
     ncclUniqueId id;
     int ends[2] = {0, 0}, status = 0, failed = 0;
@@ -94,7 +93,7 @@ int main(void) {
     TCase *cases = tcase_create("cases");
     SRunner *runner = srunner_create(suite);
     int failed = 0;
-    (void)setenv("WEFT_EMULATOR_DEVICES", "4", 1); /* one for each rank */
+    (void)setenv("WEFT_EMULATOR_DEVICES", "4", 1); /* one per rank */
     tcase_add_loop_test(cases, ranks_exchange, 0, (int)(sizeof rows / sizeof rows[0]));
     tcase_add_test(cases, a_rank_that_ends_is_told);
     tcase_add_test(cases, nothing_comes_before_it_is_waited_for);

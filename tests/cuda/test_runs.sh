@@ -1,13 +1,13 @@
 #!/bin/sh
-# Whole runs on the CUDA emulator, as [device] plugin = cuda makes them: the same loss as on the CPU within a band, a text
-# that is generated, ranks that give the bits of one, a card each over NCCL and one for all over MPI, and a run that is stopped
-# and taken up on fewer ranks. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# Complete runs on the CUDA emulator with [device] plugin = cuda: the CPU's loss within a tolerance, generated text, and
+# ranks with the bits of one rank (one GPU each over NCCL, one shared over MPI). Also a stopped run resumed on fewer
+# ranks. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
 [ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ] || { echo "skipped: there is no CUDA emulator"; exit 77; }
 export WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/cuda:$WEFT_BUILD/plugins"
-fail() { # fail WHAT: what the last run said
+fail() { # fail WHAT: with the last run's output
     failed "$1" out err
     exit 1
 }
@@ -23,12 +23,12 @@ cp -r "$WEFT_SOURCE/configs" configs
 sed '/^\[device\]/,$d' configs/prove.ini >configs/prove.cpu.ini
 cat configs/prove.cpu.ini cuda.ini >configs/prove.ini
 
-# ---- beside the CPU ----
+# ---- comparison with the CPU ----
 
 losses() { # losses DIRECTORY: of each step
     sed -n 's/.*"loss": *\([0-9.eE+-]*\).*/\1/p' "$1/metrics.jsonl"
 }
-near() { # near BAND A B: each of B's losses is within BAND of A's, relative, and there are as many
+near() { # near BAND A B: as many losses; B's are within the relative tolerance BAND of A's
     losses "$2" >a.txt
     losses "$3" >b.txt
     [ -s a.txt ] || fail "no losses in $2"
@@ -44,10 +44,10 @@ train() { # train OUT CONFIG argument...
     shift 2
     limit "$weft" train "$from" run.out="$PWD/$to" "$@" >out 2>err || fail "train $to"
 }
-tensors() { # tensors DIRECTORY: hashes of the files of numbers in it
+tensors() { # tensors DIRECTORY: hashes of its number files
     (cd "$1" && find . -name '*.safetensors' | sort | xargs sha256sum)
 }
-same() { # same A B: they have the same bits
+same() { # same A B: equal bits
     tensors "$1" >a.txt
     tensors "$2" >b.txt
     [ -s a.txt ] && cmp -s a.txt b.txt || fail "other bits: $1 $2"
@@ -58,11 +58,11 @@ train cpu configs/prove.cpu.ini train.steps=$steps
 train gpu configs/prove.ini train.steps=$steps
 near 2e-6 cpu gpu
 steps=3 band=1e-4
-if is_full; then steps=200 band=2e-2; fi # where a rounding may fall otherwise, a run in bf16 drifts
+if is_full; then steps=200 band=2e-2; fi # a bf16 run drifts if roundings differ
 train cpu16 configs/prove.cpu.ini train.steps=$steps train.precision=bf16
 train gpu16 configs/prove.ini train.steps=$steps train.precision=bf16
 near $band cpu16 gpu16
-# fp16 is nearer. A scale that is too large at first: the card skips the update by itself, in replayed steps as well.
+# fp16 is closer. The initial loss scale is too large: the GPU skips the update by itself, in replayed steps too.
 if is_full; then band=5e-3; fi
 half="train.precision=fp16 train.loss_scale=1.7e10 train.scale_backoff=0.00006103515625"
 train cpuhalf configs/prove.cpu.ini train.steps=$steps $half
@@ -74,7 +74,7 @@ done
 train eager configs/prove.ini train.steps=$steps $half run.replay=no
 same eager/model gpuhalf/model
 
-# ---- what it has learnt ----
+# ---- generation ----
 
 text() { # text TO argument...: of the run's model
     to=$1
@@ -88,7 +88,7 @@ text by_cpu device.plugin=cpu
 
 # ---- ranks ----
 
-cards() { # cards COMM: as many as its ranks need
+cards() { # cards COMM: sets the number of GPUs for its ranks
     share=no
     export WEFT_EMULATOR_DEVICES=4
     [ "$1" = nccl ] || share=yes WEFT_EMULATOR_DEVICES=1
@@ -104,14 +104,14 @@ prove() { # prove COMM argument...: all cells are equal, on 4 ranks
     grep -qvE '^[0-9a-f]{12}$' hashes && fail "prove by $by $*: what stands there is no hash"
     [ "$(wc -l <hashes)" = "${equal:-0}" ] && [ "$(sort -u hashes | wc -l)" = 1 ] || fail "prove by $by $*: not one hash"
 }
-ranks() { # ranks N COMM OUT argument...: steps whose rate of learning does not depend on how many there are
+ranks() { # ranks N COMM OUT argument...: steps with a learning rate independent of their number
     n=$1 by=$2 to=$3
     shift 3
     cards "$by"
     if [ "$n" != 1 ]; then set -- --ranks "$n" comm.plugin="$by" device.cuda.share=$share "$@"; fi
     train "$to" configs/prove.ini train.schedule=constant checkpoint.every=1 "$@"
 }
-resumes() { # resumes COMM: a run of 4 ranks is taken up by 2, and then by 1
+resumes() { # resumes COMM: a run of 4 ranks is resumed by 2, and then by 1
     ranks 4 "$1" "$1" train.steps=1 strategy.plugin=fsdp
     ranks 2 "$1" "$1" train.steps=2 strategy.plugin=mp strategy.schedule=1f1b --resume
     ranks 1 "$1" "$1" train.steps=3 --resume
@@ -130,9 +130,9 @@ for id in $communicators; do
         prove $id --steps 2 strategy.reduce=tree train.global_batch=16
     fi
 done
-# Every strategy among 4 ranks of NCCL, with four short micro-batches.
+# Every strategy on 4 ranks of NCCL, with four short micro-batches.
 is_full || prove nccl --steps 1 train.global_batch=4 train.micro_batch=1 data.context=16 data.lengths=8
-# Three ranks of one step's shards end in good order, again and again.
+# Three ranks with the shards of one step exit orderly, repeatedly.
 for i in $(seq "$(if is_full; then echo 12; else echo 2; fi)"); do
     ranks 3 nccl "ends.$i" train.steps=1 strategy.plugin=fsdp train.global_batch=6
 done

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The emulator, the device and the communicator on it once more under ASan and UBSan: a build of its own, in the build
-# directory, and the tests of this directory in it, in their quick parts. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# The emulator and its device and communicator under ASan and UBSan: a separate build in the build directory, and the
+# quick tests of this directory in it. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"

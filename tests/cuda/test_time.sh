@@ -1,14 +1,13 @@
 #!/bin/sh
-# `weft plan --time` on the CUDA emulator, whose streams queue: exchanges over NCCL are timed until their bytes have come,
-# between ranks that no program has connected, and by ranks that go step by step with one another; ranks that share a
-# card over MPI, too. A card takes nothing of the host's processors, and the forecast says nothing of them. ctest sets
-# WEFT_BUILD and WEFT_SOURCE.
+# `weft plan --time` on the CUDA emulator, with its asynchronous streams. NCCL calls are timed until their data has
+# arrived, between ranks not connected by a program, and by ranks in lockstep; ranks that share a GPU over MPI are timed
+# too. A GPU uses no host processors, so the forecast does not mention them. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
 [ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ] || { echo "skipped: there is no CUDA emulator"; exit 77; }
 export WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/cuda:$WEFT_BUILD/plugins"
-# Much of the time goes into memory that the emulator takes for each message: it stays with the process.
+# Much of the time goes into memory that the emulator allocates per message: keep it in the process.
 export MALLOC_TRIM_THRESHOLD_=1000000000 MALLOC_MMAP_THRESHOLD_=1000000000
 make_model model 32 8 56 1 512
 make_text 40
@@ -34,13 +33,13 @@ workspace = 1Mi
 cache     = $WEFT_BUILD/tests/cuda/compiled
 INI
 
-# No host moves 32 MiB in 0.2 ms, and none is done with 33 times as many before it waits for the first.
-is_waited_for() { # is_waited_for FILE: each kind of exchange, at its largest
+# No host moves 32 MiB in 0.2 ms, or finishes 33 times as many bytes before it waits for the first.
+is_waited_for() { # is_waited_for FILE: each kind of exchange, at its largest size
     awk '/"exchanges": \{/ { on = 1 }
         on && /^ *33554432.0,$/ { getline; n++; if ($1 + 0 < 2e-4) bad = 1 }
         END { exit !(n == 4 && !bad) }' "$1" || failed "exchanges of $2" "$1"
 }
-is_sound() { # is_sound RANKS FILE WHAT: each rank computes, and waits for its exchanges
+is_sound() { # is_sound RANKS FILE WHAT: each rank computes and waits for communication
     awk -v ranks="$1" '
         /"step_seconds"/ { step = $2 + 0 }
         /"compute"/ { n++; if ($2 + 0 <= 0 || $2 + 0 > step * 1.000001) bad = 1 }
@@ -74,7 +73,7 @@ sed 's/"processors": [0-9]*/"processors": 64/' two.json >many.json
 for rates in few many; do
     prints "$weft" plan run.ini comm.plugin=nccl strategy.plugin=ddp train.global_batch=64 --ranks 16 --rates $rates.json --json
     grep step_seconds printed >$rates.step
-    says printed "16 ranks on a machine hold each other up no more than the 2 that were measured"
+    says printed "16 ranks on a machine slow each other down no more than the 2 that were measured"
     if grep -q 'processors are enough' printed; then failed "16 cards share the host's processors" printed; fi
 done
 [ -s few.step ] && cmp -s few.step many.step || failed "processors of the host slow its cards down" few.step many.step

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Which toolkit the build takes, by the version that its nvcc tells: none below 12.4, and the build tree's where the
-# system's is older. What CMake says, on compilers that tell a version and do nothing. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# The CUDA toolkit that the build selects, by its nvcc's version: at least 12.4, and the build tree's own if the
+# system's is older. Tests CMake's messages with fake compilers that only print a version. ctest sets WEFT_BUILD and
+# WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -17,7 +18,7 @@ told() { # told TEXT argument...
     cmake "$@" -P "$WEFT_SOURCE/plugins/cuda.cmake" >said 2>&1 || true
     says said "$text"
 }
-taken() { # taken argument...: what it may lack is told, and its version is not
+taken() { # taken argument...: missing parts are reported, and its version is accepted
     cmake "$@" -P "$WEFT_SOURCE/plugins/cuda.cmake" >said 2>&1 || true
     if ! grep -q CUDA said || grep -qE "is the least|no release" said; then failed "not taken: $*" said; fi
 }
@@ -32,7 +33,7 @@ done
 nvcc none ""
 told "$dir/none/bin/nvcc --version names no release of CUDA" -DWEFT_CUDA_ROOT="$dir/none"
 
-export CUDA_HOME="$dir/old" # where the system has it
+export CUDA_HOME="$dir/old" # the system's location
 told "$dir/old/bin/nvcc is of CUDA 12.3"
 nvcc cuda/nvidia/cu13 13.0
 taken

@@ -1,6 +1,6 @@
-/* An add of the CUDA device waits for what comes next: a norm of its sum forms the sum as well, with the same bits, and
- * everything else that is queued in its stream, marks it, waits for it, makes or ends something finds it launched. Each
- * slot of each of the device's tables has a row here, and what it has to do is looked at on the emulator. */
+/* The CUDA device defers an add. A norm of its sum computes the sum too, with the same bits. All other work queued in
+ * its stream, an event record, a wait, and creating or destroying an object launch it first. Each slot of each table of
+ * the device has a row here with its required behaviour, tested on the emulator. */
 #include <stddef.h>
 
 #include <weft/capture.h>
@@ -24,7 +24,7 @@ static weft_device *device;
 static weft_buffer *memory, *work;
 static weft_stream *side;
 
-/* What a slot ends; made before each add, NULL once it has been ended. */
+/* Objects that a slot destroys; created before each add, NULL after destruction. */
 static weft_buffer *spare_buffer;
 static weft_stream *spare_stream;
 static weft_captured_graph *spare_recording;
@@ -39,7 +39,7 @@ static weft_ref scratch(void) {
     return (weft_ref){work, 0};
 }
 
-/* ---- the kernels, each of which reads the sum where it reads numbers ---- */
+/* ---- kernels, which read the sum as an input ---- */
 
 #define KERNEL(slot, type, ...)                                                                                        \
     static weft_status ask_##slot(weft_error *err) {                                                                   \
@@ -192,7 +192,7 @@ WORKSPACE(prefix_backward, prefix)
 
 /* ---- each slot ---- */
 
-enum { LETS, LAUNCHES, ELSEWHERE }; /* the add wait, it, or it has a test of its own below */
+enum { LETS, LAUNCHES, ELSEWHERE }; /* the add stays deferred, is launched, or has a separate test below */
 enum { OF_DEVICE, OF_TRANSFER, OF_CAPTURE, OF_CHOICES, OF_NATIVE, OF_DRY_RUN };
 
 typedef struct slot {
@@ -222,7 +222,7 @@ static const slot slots[] = {
     DEVICE(info, LETS),
     DEVICE(alloc, LAUNCHES),
     DEVICE(release, LAUNCHES),
-    {"host_view", OF_DEVICE, offsetof(weft_device_plugin, host_view), ELSEWHERE, NULL}, /* it has none */
+    {"host_view", OF_DEVICE, offsetof(weft_device_plugin, host_view), ELSEWHERE, NULL}, /* it has no such function */
     DEVICE(stream_create, LAUNCHES),
     DEVICE(stream_destroy, LAUNCHES),
     DEVICE(synchronize, LAUNCHES),
@@ -248,7 +248,7 @@ static const slot slots[] = {
     DEVICE(prefix_backward_workspace, LETS),
     DEVICE(matmul, LAUNCHES),
     DEVICE(sum_rows, LAUNCHES),
-    DEVICE(norm, LAUNCHES), /* of something else */
+    DEVICE(norm, LAUNCHES), /* of another input */
     DEVICE(norm_backward, LAUNCHES),
     DEVICE(rope, LAUNCHES),
     DEVICE(attention, LAUNCHES),
@@ -260,7 +260,7 @@ static const slot slots[] = {
     DEVICE(head_loss, LAUNCHES),
     DEVICE(head_loss_grad, LAUNCHES),
     DEVICE(scale, LAUNCHES),
-    DEVICE(add, LAUNCHES), /* and waits in its place */
+    DEVICE(add, LAUNCHES), /* and is deferred instead */
     DEVICE(multiply, LAUNCHES),
     DEVICE(multiply_backward, LAUNCHES),
     DEVICE(dropout, LAUNCHES),
@@ -275,7 +275,7 @@ static const slot slots[] = {
     TRANSFER(give_back, LAUNCHES),
     TRANSFER(upload, LAUNCHES),
     TRANSFER(download, LAUNCHES),
-    TRANSFER(reached, LETS), /* an event lies before what waits now */
+    TRANSFER(reached, LETS), /* the event is before the deferred add */
     TRANSFER(await, LETS),
     CAPTURE(begin, LAUNCHES, ask_recording),
     CAPTURE(end, ELSEWHERE, NULL),
@@ -294,7 +294,7 @@ static const slot slots[] = {
 };
 #define N_SLOTS (sizeof slots / sizeof *slots)
 
-/* ---- what is asked, and what it leaves ---- */
+/* ---- calls and their results ---- */
 
 static void fine(weft_status status, const weft_error *err) {
     ck_assert_msg(status == WEFT_OK, "%s", err->text);
@@ -304,7 +304,7 @@ static long long launches(void) {
     return emulator_calls("cudaLaunchKernel") + emulator_calls("cuLaunchKernel");
 }
 
-/* Y = A + B waits. */
+/* Y = A + B is deferred. */
 static void begin_add(void) {
     const weft_add args = {
         .struct_size = sizeof args, .a = part(A), .b = part(B), .y = part(Y), .n = N, .dtype = WEFT_F32};
@@ -320,7 +320,7 @@ static void settle(void) {
     fine(table->synchronize(device, side, &err), &err);
 }
 
-/* A copy within the outputs, in the device's first stream. */
+/* Captures a copy within the outputs, in the default stream. */
 static weft_captured_graph *record_copy(void) {
     weft_captured_graph *out = NULL;
     weft_error err = WEFT_ERROR_INIT;
@@ -330,13 +330,13 @@ static weft_captured_graph *record_copy(void) {
     return out;
 }
 
-/* Where a part lies in an image of the memory, in floats. */
+/* Returns a part's position in an image of the memory, in floats. */
 static float *in_image(float *image, int i) {
     return image + (ptrdiff_t)(i - A) * N;
 }
 
 static void fill_image(float *image, int32_t dtype) {
-    float *a = in_image(image, A); /* and B behind it */
+    float *a = in_image(image, A); /* and B after it */
     number_state = 11;
     for (int i = 0; i < 2 * N; i++) a[i] = number();
     for (int i = 0; dtype != WEFT_F32 && i < 2; i++) {
@@ -348,7 +348,7 @@ static void fill_image(float *image, int32_t dtype) {
     in_image(image, NUMBERS)[16] = 0.5f;
 }
 
-/* The memory as every case finds it, and everything that a slot may end. dtype: of A and B. */
+/* Prepares the memory and all objects that a slot may destroy. dtype: of A and B. */
 static void prepare(int32_t dtype) {
     float image[(PARTS - A) * N] = {0};
     weft_error err = WEFT_ERROR_INIT;
@@ -363,7 +363,7 @@ static void prepare(int32_t dtype) {
     if (spare_recording == NULL) spare_recording = record_copy();
 }
 
-/* All of the memory, and what came to the host. */
+/* The complete memory, and the data read by the host. */
 typedef struct left {
     float memory[(PARTS - A) * N], told[N], pinned[N];
 } left;
@@ -376,7 +376,7 @@ static void look(left *out) {
     memcpy(out->pinned, pinned, sizeof out->pinned);
 }
 
-/* Y = A + B is there. */
+/* True if Y = A + B is complete. */
 static bool has_sum(left *of) {
     const float *a = in_image(of->memory, A), *b = in_image(of->memory, B), *y = in_image(of->memory, Y);
     for (int i = 0; i < N; i++)
@@ -384,7 +384,7 @@ static bool has_sum(left *of) {
     return true;
 }
 
-/* After an add that has run, or right behind it. How many launches it made. */
+/* Calls the slot after a completed add, or directly after a deferred one. Returns the number of launches. */
 static long long ask_behind(const slot *s, bool runs_first, left *out) {
     weft_error err = WEFT_ERROR_INIT;
     long long before = 0, made = 0;
@@ -403,7 +403,7 @@ START_TEST(each_slot_launches_an_add_that_waits_or_lets_it) {
     left first, behind;
     long long alone = 0, made = 0;
     if (s->does == ELSEWHERE) return;
-    (void)ask_behind(s, true, &first); /* what it makes at its first call alone is made */
+    (void)ask_behind(s, true, &first); /* creates objects that only the first call creates */
     alone = ask_behind(s, true, &first);
     made = ask_behind(s, false, &behind);
     ck_assert_msg(made == alone + (s->does == LAUNCHES), "%s: %lld launches behind an add, %lld by itself", s->name,
@@ -412,7 +412,7 @@ START_TEST(each_slot_launches_an_add_that_waits_or_lets_it) {
 }
 END_TEST
 
-/* All bytes from the table's first slot on belong to one. */
+/* Checks that each pointer of the table from the first slot on has a row. */
 static void check_whole(int of, size_t first, size_t bytes, const char *name) {
     for (size_t offset = first; offset < bytes; offset += sizeof(void *)) {
         int n = 0;
@@ -432,9 +432,9 @@ START_TEST(every_slot_has_a_row) {
 }
 END_TEST
 
-/* ---- the norm that takes it ---- */
+/* ---- fusion with a norm ---- */
 
-/* A norm behind an add. Parts: of the add's y, and of the norm's operands where they are others than that and OUT. */
+/* A norm after an add. Parts: the add's y, and the norm's operands if different from that and OUT. */
 typedef struct meeting {
     const char *name;
     bool takes;
@@ -495,7 +495,7 @@ static weft_norm norm_of(const meeting *m) {
     return n;
 }
 
-/* The add and the norm, one behind the other or each by itself. How many launches they made. */
+/* Runs the add and the norm, consecutively or separately. Returns the number of launches. */
 static long long run_meeting(const meeting *m, bool apart, left *out) {
     const weft_norm norm = norm_of(m);
     const weft_add add = {.struct_size = sizeof add,
@@ -524,15 +524,15 @@ START_TEST(a_norm_of_the_sum_takes_the_add) {
     ck_assert_int_eq(run_meeting(m, true, &apart), 2);
     made = run_meeting(m, false, &met);
     ck_assert_msg(made == (m->takes ? 1 : 2), "%s: %lld launches", m->name, made);
-    if (m->on_side) return; /* which of them is first is open */
+    if (m->on_side) return; /* their order is undefined */
     ck_assert_msg(memcmp(&apart, &met, sizeof met) == 0, "%s: other bits", m->name);
 }
 END_TEST
 
 static const meeting *const plain = &meetings[0];
 
-/* What is queued, marked and waited for in another stream is in no order with the add, and does not launch it: so what
- * a communicator does there when bytes happen to come changes no step's launches. */
+/* Work, event records and waits in another stream are unordered with the add and do not launch it. A communicator's
+ * work there therefore does not change a step's launches. */
 START_TEST(other_streams_let_it_wait) {
     const weft_norm norm = norm_of(plain);
     weft_error err = WEFT_ERROR_INIT;
@@ -555,7 +555,7 @@ START_TEST(other_streams_let_it_wait) {
 }
 END_TEST
 
-/* Two adds in two streams: one alone can wait. */
+/* Two adds in two streams: only one can be deferred. */
 START_TEST(an_add_of_another_stream_launches_it) {
     const weft_add args = {
         .struct_size = sizeof args, .a = part(A), .b = part(B), .y = part(OUT), .n = N, .dtype = WEFT_F32};
@@ -584,9 +584,9 @@ START_TEST(an_add_of_nothing_waits_for_nothing) {
 }
 END_TEST
 
-/* ---- recordings ---- */
+/* ---- captured graphs ---- */
 
-/* What was recorded runs when it is replayed, and not before. */
+/* Captured work runs at replay, not before. */
 static void check_replayed(weft_captured_graph *recording, long long kernels) {
     weft_error err = WEFT_ERROR_INIT;
     left at;
@@ -627,7 +627,7 @@ START_TEST(an_add_at_the_end_of_a_recording_is_in_it) {
 }
 END_TEST
 
-/* In a stream that has joined, and waits for the first one at the end only. */
+/* In a joined stream, which waits for the default stream only at the end. */
 START_TEST(an_add_of_a_stream_that_has_joined_is_in_the_recording) {
     const weft_add args = {
         .struct_size = sizeof args, .a = part(A), .b = part(B), .y = part(Y), .n = N, .dtype = WEFT_F32};
@@ -646,7 +646,7 @@ START_TEST(an_add_of_a_stream_that_has_joined_is_in_the_recording) {
 }
 END_TEST
 
-/* In one that has joined, and that the first one does not wait for afterwards, nothing can be recorded. */
+/* In a joined stream that the default stream does not wait for afterwards, the capture fails. */
 START_TEST(an_add_of_a_stream_that_is_left_open_ends_the_recording) {
     const weft_add args = {
         .struct_size = sizeof args, .a = part(A), .b = part(B), .y = part(Y), .n = N, .dtype = WEFT_F32};
@@ -667,7 +667,7 @@ START_TEST(an_add_of_a_stream_that_is_left_open_ends_the_recording) {
 }
 END_TEST
 
-/* A recording that is given up leaves nothing behind that would run. */
+/* A discarded capture leaves no work that would run. */
 START_TEST(an_add_of_a_recording_that_is_given_up_never_runs) {
     weft_captured_graph *recording = NULL;
     weft_buffer *b = NULL;
@@ -692,7 +692,7 @@ static int64_t counted(void) {
     return counts.kernels;
 }
 
-/* Buffers without memory meet as real ones do. */
+/* Buffers without memory overlap like real ones. */
 START_TEST(a_dry_run_counts_what_would_be_launched) {
     weft_buffer *const kept = memory;
     weft_error err = WEFT_ERROR_INIT;
@@ -710,7 +710,7 @@ START_TEST(a_dry_run_counts_what_would_be_launched) {
     norm.x = part(Y);
     fine(table->alloc(device, &norm.x.buffer, (PARTS - A) * PART, &err), &err); /* which launches it */
     begin_add();
-    fine(table->norm(device, NULL, &norm, &err), &err); /* as far into another buffer */
+    fine(table->norm(device, NULL, &norm, &err), &err); /* at the same offset in another buffer */
     ck_assert_int_eq(counted(), 5);
     table->release(device, norm.x.buffer);
     table->release(device, memory);
@@ -719,7 +719,7 @@ START_TEST(a_dry_run_counts_what_would_be_launched) {
 }
 END_TEST
 
-/* What waits as a dry run ends was never to run. */
+/* An add deferred at the end of a dry run never runs. */
 START_TEST(an_add_at_the_end_of_a_dry_run_never_runs) {
     weft_error err = WEFT_ERROR_INIT;
     left at;
@@ -736,7 +736,7 @@ END_TEST
 
 /* ---- failures ---- */
 
-/* The launch fails when the next call makes it, and is told as the add's. */
+/* The next call's launch fails, and the error is reported as the add's. */
 static void check_told(weft_status (*ask)(weft_error *err), const char *name) {
     weft_error err = WEFT_ERROR_INIT;
     left at;
@@ -752,7 +752,7 @@ static void check_told(weft_status (*ask)(weft_error *err), const char *name) {
 
 static weft_status release_and_fill(weft_error *err) {
     const weft_status status = ask_release(err);
-    ck_assert_int_eq(status, WEFT_OK); /* it cannot tell */
+    ck_assert_int_eq(status, WEFT_OK); /* it has no error result */
     return ask_fill(err);
 }
 
@@ -769,7 +769,7 @@ START_TEST(a_launch_that_fails_is_told_as_the_adds) {
 }
 END_TEST
 
-/* As the norm's, where that has taken it. */
+/* If the norm fused it, the error is the norm's. */
 START_TEST(a_norm_that_took_it_is_told_as_itself) {
     const weft_norm norm = norm_of(plain);
     weft_error err = WEFT_ERROR_INIT;
@@ -783,7 +783,7 @@ START_TEST(a_norm_that_took_it_is_told_as_itself) {
 }
 END_TEST
 
-/* A norm that is refused takes nothing. */
+/* A rejected norm fuses nothing. */
 START_TEST(a_norm_that_is_refused_lets_it_wait) {
     weft_norm norm = norm_of(plain);
     weft_error err = WEFT_ERROR_INIT;
@@ -797,7 +797,7 @@ START_TEST(a_norm_that_is_refused_lets_it_wait) {
 }
 END_TEST
 
-/* What waits when the device ends goes with it. */
+/* An add deferred when the device is destroyed is dropped. */
 START_TEST(a_device_may_end_with_an_add_that_waits) {
     weft_device *other = make_device(1, 0);
     weft_error err = WEFT_ERROR_INIT;
@@ -805,7 +805,7 @@ START_TEST(a_device_may_end_with_an_add_that_waits) {
     fine(table->alloc(other, &args.a.buffer, 256, &err), &err);
     args.b = args.y = args.a;
     fine(table->add(other, NULL, &args, &err), &err);
-    table->release(other, args.a.buffer); /* which waits for the card */
+    table->release(other, args.a.buffer); /* which waits for the GPU */
     table->destroy(other);
 }
 END_TEST
@@ -826,7 +826,7 @@ static void setup(void) {
     fine(table->stream_create(device, &side, &err), &err);
     fine(transfer->take(device, &pinned, PART, &err), &err);
     prepare(WEFT_F32);
-    fine(ask_matmul(&err), &err); /* there is a choice to ask for */
+    fine(ask_matmul(&err), &err); /* there is an algorithm to query */
 }
 
 static void teardown(void) {

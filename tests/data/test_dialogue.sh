@@ -1,6 +1,6 @@
 #!/bin/sh
-# The SDK's example of a data plugin: built with the headers alone, it reads a format of its own, renders it by the model's
-# chat template, and gives the loss of the plugin `instruct` over the same conversations. ctest sets WEFT_BUILD and
+# The SDK's example of a data plugin: built with the headers only, it reads its own format, renders it by the model's chat
+# template, and has the loss of the plugin `instruct` for the same conversations. ctest sets WEFT_BUILD and
 # WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
@@ -44,5 +44,5 @@ mine=$(loss)
 theirs=$(loss data.plugin=instruct data.path=talk.jsonl data.packing=no)
 [ "$mine" = "$theirs" ] || failed "the example has $mine, instruct $theirs"
 prints "$weft" train run.ini
-refused 'talk.txt:1: in 8 places: ' "$weft" data show run.ini data.context=8
+refused 'talk.txt:1: in 8 positions: ' "$weft" data show run.ini data.context=8
 [ "$failures" = 0 ]

@@ -1,17 +1,17 @@
-/* The data plugin `text`: how files become documents, what is said of bad ones, and that no byte breaks it. */
+/* Data plugin `text`: splitting of files into documents, error messages, and robustness against arbitrary bytes. */
 #include "text_rig.h"
 
 /* --- documents --- */
 
-/* Made with a tokenizer that keeps each document as it came. */
+/* Uses a tokenizer that records each document. */
 static rig keeping(void) {
     rig r = rig_of(0);
     r.tokenizer.keeps = 1;
-    r.tokenizer.bos = r.tokenizer.eos = 1; /* each document has something to predict */
+    r.tokenizer.bos = r.tokenizer.eos = 1; /* each document has a target */
     return r;
 }
 
-/* The documents that were seen are those of `expected`: bytes, each length in front, as the rig keeps them. */
+/* Checks the recorded documents: each with its length before it. */
 static void check_documents(const rig *r, const char *expected, size_t bytes, size_t n, const char *what) {
     const rig_tokenizer *t = &r->tokenizer;
     if (t->seen_documents != n || t->seen_bytes != bytes || memcmp(t->seen, expected, bytes) != 0)
@@ -22,9 +22,9 @@ static void check_documents(const rig *r, const char *expected, size_t bytes, si
 static const struct {
     const char *name, *document; /* of the file; [data] document */
     const char *bytes;
-    int n; /* of bytes; 0: up to its end */
+    int n; /* number of bytes; 0: up to NUL */
     const char *documents[5];
-    int lengths[5]; /* 0: as long as the text */
+    int lengths[5]; /* 0: length of the text */
 } files[] = {
     {"a.txt", "file", "x", 0, {"x"}, {0}},
     {"a.txt", "file", "\n", 0, {"\n"}, {0}},
@@ -36,14 +36,14 @@ static const struct {
     {"a.txt", "line", "one\r\ntwo\r\n", 0, {"one", "two"}, {0}},
     {"a.txt", "line", "\n\none\n\n\ntwo\n\n", 0, {"one", "two"}, {0}},
     {"a.txt", "line", "\r\none\r\n\r\ntwo", 0, {"one", "two"}, {0}},
-    {"a.txt", "line", "a\rb\r\r\nc\r", 0, {"a\rb\r", "c\r"}, {0}}, /* a return alone ends nothing */
+    {"a.txt", "line", "a\rb\r\r\nc\r", 0, {"a\rb\r", "c\r"}, {0}}, /* a single carriage return does not end a line */
     {"a.txt", "line", " one \n\t\n", 0, {" one ", "\t"}, {0}},
     {"a.txt", "line", "a\0b\n\0\n\xc3\n\xff\xff", 10, {"a\0b", "\0", "\xc3", "\xff\xff"}, {3, 1, 1, 2}},
-    {"a.txt", "file", "\xef\xbb\xbfone\n", 0, {"one\n"}, {0}}, /* a byte order mark is no text, */
+    {"a.txt", "file", "\xef\xbb\xbfone\n", 0, {"one\n"}, {0}}, /* a byte order mark is not text */
     {"a.txt", "line", "\xef\xbb\xbfone\n", 0, {"one"}, {0}},
     {"a.txt", "paragraph", "\xef\xbb\xbfone\n\ntwo", 0, {"one", "two"}, {0}},
     {"a.jsonl", "file", "\xef\xbb\xbf{\"text\": \"one\"}\n", 0, {"one"}, {0}},
-    {"a.txt", "line", "one\n\xef\xbb\xbftwo\n", 0, {"one", "\xef\xbb\xbftwo"}, {0}}, /* at the very start alone */
+    {"a.txt", "line", "one\n\xef\xbb\xbftwo\n", 0, {"one", "\xef\xbb\xbftwo"}, {0}}, /* only at the start of the file */
     {"a.txt", "file", "\xef\xbb\xbf\xef\xbb\xbfone", 0, {"\xef\xbb\xbfone"}, {0}},
     {"a.txt", "file", "\xef\xbb", 0, {"\xef\xbb"}, {0}},
     {"a.txt", "paragraph", "x", 0, {"x"}, {0}},
@@ -109,7 +109,7 @@ START_TEST(the_format_is_a_choice) {
 }
 END_TEST
 
-/* Train and validation each have the format of their own name. */
+/* The training and the validation file have the formats of their names. */
 START_TEST(two_files_may_have_two_formats) {
     rig r = keeping();
     write_text("t.jsonl", "{\"text\": \"one\"}\n{\"text\": \"two\"}");
@@ -121,7 +121,7 @@ START_TEST(two_files_may_have_two_formats) {
 }
 END_TEST
 
-/* --- the same by another way: one state per byte --- */
+/* --- reference implementation: a state machine over bytes --- */
 
 typedef struct reference {
     char *out;
@@ -136,10 +136,10 @@ static void emit(reference *to, const char *bytes, size_t n) {
     to->documents++;
 }
 
-/* Lines without their ends; paragraphs: what is glued from the lines between blank ones, its last end cut. */
+/* Splits into lines without their ends, or into paragraphs: lines between blank ones, without the last line end. */
 static reference reference_cut(const char *text, size_t n, bool paragraphs) {
     reference out = {NULL, 0, 0};
-    size_t begin = 0, end = 0; /* of the paragraph; end 0: none is open */
+    size_t begin = 0, end = 0; /* of the paragraph; end 0: outside of one */
     for (size_t at = 0; at < n;) {
         size_t stop = at, next = 0;
         bool blank = true;
@@ -182,7 +182,7 @@ START_TEST(random_bytes_are_cut_alike) {
             check_documents(&r, expected.out, expected.bytes, expected.documents, "random");
         } else {
             ck_assert_int_eq(rig_make(&r, overrides, &err), WEFT_E_DATA);
-            ck_assert_says(err, "a.txt holds no document");
+            ck_assert_says(err, "a.txt contains no document");
         }
         free(expected.out);
         rig_end(&r);
@@ -190,7 +190,7 @@ START_TEST(random_bytes_are_cut_alike) {
 }
 END_TEST
 
-/* --- long ones --- */
+/* --- long documents --- */
 
 START_TEST(a_long_line_is_one_document) {
     enum { N = 3 << 20 };
@@ -223,7 +223,7 @@ START_TEST(a_long_line_is_one_document) {
 }
 END_TEST
 
-/* A context that the file nowhere near fills. */
+/* A context much longer than the file. */
 START_TEST(a_long_context_is_padded) {
     rig_micro_batch micro_batch;
     rig r = rig_of(0);
@@ -231,7 +231,7 @@ START_TEST(a_long_context_is_padded) {
     r.job.max_context = 100000;
     RIG_MAKE(&r, "data.path=a.txt", "data.context=100000");
     micro_batch = rig_read(&r, WEFT_SPLIT_TRAIN, 0, 2);
-    ck_assert_int_eq(micro_batch.micro_batch.n_targets, 2); /* the same row in two epochs */
+    ck_assert_int_eq(micro_batch.micro_batch.n_targets, 2); /* the same sequence in two epochs */
     rig_micro_batch_free(&micro_batch);
     rig_end(&r);
 }
@@ -242,38 +242,42 @@ END_TEST
 static const struct {
     weft_status status;
     const char *says[3];
-    const char *name, *bytes; /* the file; NULL: none is written */
+    const char *name, *bytes; /* the file; NULL: not written */
     const char *keys[4];
 } errors[] = {
     {WEFT_E_USER, {"[data] path = ", "/none.txt cannot be read: No such file"}, NULL, NULL, {"data.path=none.txt"}},
     {WEFT_E_USER, {"path is empty"}, NULL, NULL, {"data.path="}},
-    {WEFT_E_USER, {"[data] path = / is not a file: give one file"}, NULL, NULL, {"data.path=/"}},
-    {WEFT_E_USER, {"/dev/null is not a file"}, NULL, NULL, {"data.path=/dev/null"}},
+    {WEFT_E_USER, {"[data] path = / is not a regular file. Allowed: one file"}, NULL, NULL, {"data.path=/"}},
+    {WEFT_E_USER, {"/dev/null is not a regular file"}, NULL, NULL, {"data.path=/dev/null"}},
     {WEFT_E_DATA, {"[data] path = ", "/a.txt is an empty file"}, "a.txt", "", {"data.path=a.txt"}},
     {WEFT_E_DATA,
-     {"[data] path = ", "/a.txt holds a byte order mark and nothing else"},
+     {"[data] path = ", "/a.txt contains only a byte order mark"},
      "a.txt",
      "\xef\xbb\xbf",
      {"data.path=a.txt"}},
-    {WEFT_E_DATA, {"/a.txt holds no document"}, "a.txt", "\xef\xbb\xbf\n", {"data.path=a.txt", "data.document=line"}},
+    {WEFT_E_DATA,
+     {"/a.txt contains no document"},
+     "a.txt",
+     "\xef\xbb\xbf\n",
+     {"data.path=a.txt", "data.document=line"}},
     {WEFT_E_DATA,
      {"/a.jsonl:2: not a JSON object"},
      "a.jsonl",
      "\xef\xbb\xbf{\"text\": \"a b\"}\n\xef\xbb\xbf{\"text\": \"c\"}",
      {"data.path=a.jsonl"}},
     {WEFT_E_DATA,
-     {"[data] path = ", "/a.txt holds no document", "blank lines"},
+     {"[data] path = ", "/a.txt contains no document", "blank lines"},
      "a.txt",
      "\n\r\n\n",
      {"data.path=a.txt", "data.document=line"}},
     {WEFT_E_DATA,
-     {"/a.txt holds no document", "blank lines"},
+     {"/a.txt contains no document", "blank lines"},
      "a.txt",
      "\n \t\r\n\n  ",
      {"data.path=a.txt", "data.document=paragraph"}},
-    {WEFT_E_DATA, {"/a.txt gives no row: no document there has two ids"}, "a.txt", "x", {"data.path=a.txt"}},
+    {WEFT_E_DATA, {"/a.txt has no target: no document has two ids"}, "a.txt", "x", {"data.path=a.txt"}},
     {WEFT_E_DATA,
-     {"/a.txt gives no row"},
+     {"/a.txt has no target"},
      "a.txt",
      "x\ny\nz",
      {"data.path=a.txt", "data.document=line", "data.validation=0.5"}},
@@ -307,7 +311,7 @@ static const struct {
     {WEFT_E_USER, {"validation = 1e17 is not possible"}, "a.txt", "text", {"data.path=a.txt", "data.validation=1e17"}},
     {WEFT_E_USER, {"validation =  is not possible"}, "a.txt", "text", {"data.path=a.txt", "data.validation="}},
     {WEFT_E_USER,
-     {"validation = 3 takes 3 of 3 documents and leaves none to train on"},
+     {"validation = 3 takes 3 of 3 documents"},
      "a.txt",
      "one\ntwo\nsix",
      {"data.path=a.txt", "data.document=line", "data.validation=3"}},
@@ -334,7 +338,7 @@ static const struct {
      {"data.path=a.txt", "data.validation=nowhere.txt"}},
     {WEFT_E_USER, {"/1k cannot be read"}, "a.txt", "text", {"data.path=a.txt", "data.validation=1k"}},
     {WEFT_E_DATA,
-     {"[data] validation = /", "/v.txt gives no row"},
+     {"[data] validation = /", "/v.txt has no target"},
      "v.txt",
      "x\ny",
      {"data.path=train.txt", "data.document=line", "data.validation=v.txt"}},
@@ -379,7 +383,7 @@ static const struct {
      {"data.path=a.jsonl"}},
     {WEFT_E_DATA, {"/a.jsonl:1: the line is JSON but not an object"}, "a.jsonl", "[\"text\"]", {"data.path=a.jsonl"}},
     {WEFT_E_DATA,
-     {"/a.jsonl:2: there is no field \"text\"", "the object's fields: question, answer.", "Set [data] field"},
+     {"/a.jsonl:2: there is no field \"text\"", "the object's fields: question, answer.", "Fix: set [data] field"},
      "a.jsonl",
      "{\"text\": \"a b\"}\n{\"question\": \"c\", \"answer\": 1}",
      {"data.path=a.jsonl"}},
@@ -435,7 +439,7 @@ START_TEST(ids_below_zero_are_refused) {
 }
 END_TEST
 
-/* A tokenizer that fails without a word must not pass for one that worked. */
+/* A tokenizer that fails without a message must not count as successful. */
 START_TEST(a_silent_failure_is_a_failure) {
     static const weft_status all[] = {WEFT_E_DATA, WEFT_E_MEMORY, WEFT_E_PLUGIN};
     for (int i = 0; i < 3; i++) {
@@ -458,12 +462,12 @@ START_TEST(a_pipe_is_refused_and_does_not_hang) {
     rig r = rig_of(0);
     ck_assert_int_eq(mkfifo("pipe", 0666), 0);
     ck_assert_int_eq(rig_make(&r, overrides, &err), WEFT_E_USER);
-    ck_assert_says(err, "/pipe is not a file");
+    ck_assert_says(err, "/pipe is not a regular file");
     rig_end(&r);
 }
 END_TEST
 
-/* As it happens where another program writes the file again while it is encoded. */
+/* Another program rewrites the file during encoding. */
 START_TEST(a_file_that_shrinks_meanwhile_is_read_as_it_was) {
     enum { N = 20000 };
     rig r = keeping();
@@ -490,7 +494,7 @@ START_TEST(many_long_field_names_are_cut) {
     strcat(text, "}");
     write_text("a.jsonl", text);
     ck_assert_int_eq(rig_make(&r, overrides, &err), WEFT_E_DATA);
-    ck_assert_says(err, "0011, .... Set [data] field");
+    ck_assert_says(err, "0011, .... Fix: set [data] field");
     rig_end(&r);
     memset(text, 'n', 2000);
     memcpy(text, "{\"", 2);
@@ -503,7 +507,7 @@ START_TEST(many_long_field_names_are_cut) {
 }
 END_TEST
 
-/* Deep nesting ends in a sentence, not in the stack's end; parsing runs on worker threads. */
+/* Deep nesting is an error, not a stack overflow; worker threads parse. */
 START_TEST(deep_nesting_is_refused) {
     enum { DEEP = 200000 };
     const char *const overrides[] = {"data.path=a.jsonl", NULL};
@@ -521,7 +525,7 @@ START_TEST(deep_nesting_is_refused) {
 }
 END_TEST
 
-/* Every allocation fails once: a sentence each time, and nothing is left behind. */
+/* Fails each allocation once: an error message, and no leak. */
 static void starve(const char *const *overrides) {
     for (int64_t fail_at = 0;; fail_at++) {
         weft_error err = WEFT_ERROR_INIT;
@@ -561,7 +565,7 @@ static const char seed_text[] = "{\"text\": \"first \\u00e9 line\", \"n\": [1, 2
                                 "{\"text\": \"third one\", \"more\": \"\", \"deep\": [[[[]]]]}\n"
                                 "{\"other\": \"\\\"quoted\\\"\", \"text\": \"fourth\"}";
 
-/* One to four bytes changed, cut out, doubled or put in. */
+/* Changes, removes, duplicates or inserts one to four bytes. */
 static size_t mutate(char *text, size_t n, uint64_t *state) {
     static const char favourites[] = "\"\\{}[]:,\n\r\0\xff 0u-e";
     for (uint32_t times = 1 + chance(state, 4); times > 0 && n > 1; times--) {
@@ -587,14 +591,15 @@ static size_t mutate(char *text, size_t n, uint64_t *state) {
     return n;
 }
 
-/* The error names a line that the file has, and is fit to be shown. */
+/* Checks that the error names a line of the file and is printable. */
 static void check_complaint(const weft_error *err, const char *text, size_t n) {
     const char *at = strstr(err->text, "fuzz.jsonl");
     unsigned line = 0, lines = 1;
     for (size_t i = 0; i < n; i++) lines += text[i] == '\n';
     must(at != NULL);
     if (sscanf(at, "fuzz.jsonl:%u:", &line) != 1) {
-        if (strstr(at, "gives no row") == NULL && strstr(at, "is an empty file") == NULL) ck_abort_msg("%s", err->text);
+        if (strstr(at, "has no target") == NULL && strstr(at, "is an empty file") == NULL)
+            ck_abort_msg("%s", err->text);
         return;
     }
     must(line >= 1 && line <= lines);

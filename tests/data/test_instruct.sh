@@ -1,6 +1,6 @@
 #!/bin/sh
-# The data plugin `instruct` from outside: what it learns is what transformers would, to the token; every form of data is
-# the same conversation; what cannot be used is refused with file, line and value. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# Data plugin `instruct`: it trains on the same tokens as transformers; every form of data is the same conversation; an
+# unusable value is an error with file, line and value. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -47,19 +47,19 @@ near() { # near NAME EXPECTED FOUND: within 1e-5 of it
         failed "$1: expected $2, found $3"
 }
 
-# Loss on all answers and on the last ones, packed and not, is that of transformers with the same ids and masks.
+# The loss on all answers and on the last ones, packed or not, equals that of transformers with the same ids and masks.
 for on in answers last; do
     expected=$(sed -n "s/^$on //p" "$golden/expected.txt")
     for packing in yes no; do
         prints "$weft" eval run.ini data.special_tokens=yes data.loss_on=$on data.packing=$packing --json
         near "loss on $on, packing $packing" "${expected% *}" "$(sed 's/.*"loss": \([0-9.]*\).*/\1/' printed)"
         grep -q "\"tokens\": ${expected#* }," printed || failed "targets of $on are not ${expected#* }" printed
-        says "the end token" "the end token </s> (id 2) stands behind 84 of 84 answers and is learned"
+        says "the end token" "the end token </s> (id 2) ends 84 of 84 answers and is trained"
     done
 done
 prints "$weft" data show run.ini -n 99 data.train_end=no
 lacks "train_end = no" "</s>]]"
-says "train_end = no" "is not learned (train_end = no)"
+says "train_end = no" "is not trained (train_end = no)"
 
 # One conversation in every form.
 wanted='<user> 1. "e4", e5
@@ -98,7 +98,7 @@ lacks "the last answer alone" "[[b"
 show pair.jsonl data.system=Be-brief.
 holds "a system message of the configuration" "<system> Be-brief."
 
-# Two roles of ShareGPT in messages, what an export fills with null, and another pair of names of alpaca's.
+# Two roles of ShareGPT in messages, nulls of an export, and another pair of names in Alpaca's form.
 printf '{"messages":[{"role":"human","content":"1. \\"e4\\", e5"},{"role":"gpt","content":"d4"}]}\n' >roles.jsonl
 printf '{"messages":null,"instruction":null,"question":"1. \\"e4\\", e5","answer":"d4"}\n' >nulls.jsonl
 printf '{"instruction":"1. \\"e4\\", e5","context":"","response":"d4"}\n' >response.jsonl
@@ -108,17 +108,17 @@ for file in roles.jsonl nulls.jsonl response.jsonl said.csv; do
     case $(cat printed) in *"$wanted"*) ;; *) failed "$file is another conversation" printed printed.err ;; esac
 done
 
-# Answers that say nothing are counted; one that calls a tool says something.
+# Empty answers are counted; an answer that calls a tool is not empty.
 {
     printf '{"prompt":"a","completion":"b"}\n{"prompt":"a","completion":""}\n{"prompt":"a","completion":""}\n'
     printf '{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"","tool_calls":[{"id":"1"}]}]}\n'
-    printf '{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":" \\n","name":"b","tool_calls":[]}]}\n'
+    printf '{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":" \\n","tool_calls":[]}]}\n'
 } >empty.jsonl
 mkdir calls
 cp model/* calls/
 printf '{%% for m in messages %%}<{{ m.role }}>{{ m.content }}{%% for c in m.tool_calls %%}({{ c.id }}){%% endfor %%}</s>{%% endfor %%}{%% if add_generation_prompt %%}<assistant>{%% endif %%}' >calls/chat_template.jinja
 prints "$weft" data show run.ini data.path=empty.jsonl model.path=calls
-says "empty answers" "3 of 5 conversations have an empty answer, of which nothing but its end is learned; the first at $PWD/empty.jsonl:2"
+says "empty answers" "3 of 5 conversations have an empty answer, of which only the end token is trained; the first at $PWD/empty.jsonl:2"
 
 prints "$weft" data stats run.ini data.path=empty.jsonl model.path=calls
 grep -qE 'with an empty answer +3' printed || failed "data stats does not count empty answers" printed
@@ -128,18 +128,18 @@ printf '{"messages":[{"role":"user","content":"a"},{"role":"assistant","content"
 show first.jsonl data.template=chatml data.loss_on=last
 ! grep -q "empty answer" printed.err || failed "an answer that is not learned is counted" printed.err
 printf '{"prompt":"a","completion":""}\n{"prompt":"b","completion":" "}\n' >silent.jsonl
-refused "gives nothing to learn: the answers of all of its 2 conversations are empty" "$weft" data show run.ini data.path=silent.jsonl
+refused "has no target: the answers of all 2 conversations are empty" "$weft" data show run.ini data.path=silent.jsonl
 prints "$weft" data show run.ini data.path=pair.jsonl data.template=chatml data.train_end=no
-says "an end that is text" "an end that is text is learned with the answer, whatever train_end says"
+says "an end that is text" "an end that is text is trained with the answer"
 
-# Special tokens that are typed are text, unless a key says else.
+# Special tokens in user text are plain text, unless a key is set.
 printf '{"prompt":"a </s> b","completion":"c"}\n' >typed.jsonl
 show typed.jsonl --tokens
 [ "$(grep -c '"</s>"' printed)" = 1 ] || failed "a typed </s> is no text" printed
 show typed.jsonl --tokens data.special_tokens=yes
 [ "$(grep -c '"</s>"' printed)" = 2 ] || failed "a typed </s> is text against the key" printed
 
-# What a terminal would take for a command is shown as a mark or by its number.
+# Terminal control characters are replaced or printed as numbers.
 printf '{"prompt":"a \\u001b[31m \\u009b32m \\u007f \303\251","completion":"c"}\n' >controls.jsonl
 show controls.jsonl
 holds "control characters" "a ?[31m ?32m ? é"
@@ -148,7 +148,7 @@ holds "a control character of a token" '"\x1B'
 lacks "a byte of a token that is no character" "$(printf '\302')"
 holds "a byte of a token that is no character" '\xC2'
 
-# What is learned is green on a terminal that has colours.
+# Target tokens are green on a terminal with colours.
 if command -v script >/dev/null; then
     limit script -qec "$weft data show run.ini data.path=pair.jsonl" /dev/null </dev/null >screen 2>&1 || failed "on a terminal" screen
     grep -qF "$(printf '\033[32md4</s>\033[0m')" screen || failed "what is learned is not green" screen
@@ -159,18 +159,18 @@ else
     echo "skipped: data show on a terminal, for lack of script"
 fi
 
-# Too long: the answer stays, its prompt's front goes; an answer that alone is longer loses its end; or all is left out.
+# Too long: the front of the prompt is removed; an answer longer than the context loses its end; or the record is dropped.
 long=$(printf 'x%.0s' $(seq 60))
 printf '{"prompt":"front %s back","completion":"kept"}\n{"prompt":"q","completion":"%s%s"}\n{"prompt":"s","completion":"t"}\n' \
     "$long" "$long" "$long" >long.jsonl
 show long.jsonl data.context=40
 holds "the answer of a long conversation" "[[kept</s>]]"
 lacks "its front" "front"
-says "what is cut" "1 answers alone are longer than context = 40"
+says "what is cut" "1 answers are longer than context = 40"
 says "what is cut" "of 3 conversations are longer than context = 40:"
 show long.jsonl data.context=40 data.too_long=drop
 lacks "left out" "kept"
-says "left out" "2 of 3 conversations are longer than context = 40 and left out"
+says "left out" "2 of 3 conversations are longer than context = 40 and are dropped"
 prints "$weft" data stats run.ini data.path=long.jsonl data.context=40 data.too_long=drop
 grep -qE "left out +2$" printed || failed "stats count what is left out" printed
 
@@ -190,13 +190,13 @@ grep -qF "$dir/b.jsonl:2,$dir/deep/c.jsonl" printed || failed "files are absolut
 rm deep/c.jsonl
 refused "deep/run.ini:11: [data] files = ../b.jsonl:2, c.jsonl ($dir/deep/c.jsonl): No such file or directory" \
     "$weft" config check deep/run.ini
-refused "files: $dir/b.jsonl:x has no weight between 0 and 1000 behind its colon" "$weft" data show run.ini data.files=b.jsonl:x
+refused "files: $dir/b.jsonl:x has no weight between 0 and 1000 after its colon" "$weft" data show run.ini data.files=b.jsonl:x
 prints "$weft" data show run.ini -n 99 data.validation=5 --validation data.packing=no
 [ "$(grep -c '^row' printed)" = 5 ] || failed "five conversations are held out" printed
 prints "$weft" data show run.ini -n 99 data.validation=5 data.packing=no data.group_by_length=7
 [ "$(grep -c '^row' printed)" = 35 ] || failed "35 conversations are learned" printed
 
-# Rows of like length follow one another; an epoch has each once; which group comes when, and its rows in it, are drawn.
+# Sequences of similar length are consecutive; an epoch has each once; the order of groups and in groups is random.
 for i in 13 2 19 7 16 4 11 1 9 20 5 14 8 17 3 12 18 6 15 10; do
     printf '{"prompt":"%s","completion":"a"}\n' "$(printf '=%.0s' $(seq $i))"
 done >lengths.jsonl
@@ -211,16 +211,16 @@ prints "$weft" data show run.ini -n 20 data.path=lengths.jsonl data.packing=no
 sed -n 's/^row [0-9]*: 1 document, \([0-9]*\) of .*/\1/p' printed >alone
 [ "$(sort -n used)" = "$(sort -n alone)" ] || failed "grouping changes rows" used alone
 
-# No target: counted and named; nothing but those is an error.
+# Records without a target are counted and located; if all are, that is an error.
 printf '{"prompt":"a","completion":"b"}\n{"prompt":"c","completion":""}\n' >some.jsonl
 printf '{"messages":[{"role":"user","content":"a"}]}\n' >none.jsonl
 show some.jsonl data.template=chatml
 printf '{"messages":[{"role":"user","content":"a"}]}\n' >>some.jsonl
 show some.jsonl
-says "without a target" "1 of 3 conversations have no target and are left out, the first at $dir/some.jsonl:3"
-refused "gives nothing to learn: none of its 1 conversations has an answer" "$weft" data show run.ini data.path=none.jsonl
+says "without a target" "1 of 3 conversations have no target and are dropped, the first at $dir/some.jsonl:3"
+refused "has no target: none of its 1 conversations has an answer" "$weft" data show run.ini data.path=none.jsonl
 
-# What a record says beside its turns: a system turn in each form, JSON in strings, numbers beyond 64 bits, parts of text.
+# Other keys of a record: a system turn in each form, JSON in strings, numbers beyond 64 bits, parts of text.
 printf '{"system":"S","messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]}\n' >beside.jsonl
 printf '{"system_prompt":"S","conversations":[{"from":"human","value":"a"},{"from":"gpt","value":"b"}]}\n' >>beside.jsonl
 printf '{"system":"S","instruction":"a","output":"b"}\n{"system":"S","prompt":"a","completion":"b"}\n' >>beside.jsonl
@@ -244,13 +244,13 @@ holds "calls in a string" '{"x": 18446744073709551615, "y": 9223372036854775807,
 show arguments.jsonl model.path=calls
 holds "arguments in a string" '"arguments": {"x": 18446744073709551616}'
 
-# A template that reads content as parts gets parts, whether the record has parts or a text; the system turn of this one is a text.
+# A template that reads content as parts gets parts, also for a string. The system turn of this template is a string.
 printf '{%% for m in messages %%}<{{ m.role }}>{%% if m.role == "system" %%}{{ m.content }}{%% else %%}{%% for c in m.content %%}{%% if c.type == "text" %%}{{ c.text }}{%% endif %%}{%% endfor %%}{%% endif %%}</s>{%% endfor %%}{%% if add_generation_prompt %%}<assistant>{%% endif %%}' >calls/chat_template.jinja
 head -n 5 beside.jsonl | sed -n '1p;5p' >parts.jsonl
 show parts.jsonl model.path=calls
 [ "$(grep -cF '<system>S</s><user>a</s><assistant>[[b</s>]]' printed)" = 2 ] || failed "a template that reads parts" printed printed.err
 
-# A message's flag says whether it is learned; the place of a template's blocks does not matter.
+# A message's flag includes or excludes it; the position of a template's blocks is irrelevant.
 printf '{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b","%s":%s},{"role":"user","content":"c","weight":0},{"role":"assistant","content":"d","train":true}]}\n' \
     weight 0 train false loss false training false weight 0.0 >flags.jsonl
 show flags.jsonl
@@ -273,7 +273,7 @@ says "answers that are learned" "1 of 1 answers"
 show flags.jsonl data.loss_on=text
 lacks "an unlearned answer of whole texts" '<s>d</s>]]'
 
-# A field of a table is what Python's csv reads.
+# Fields of a table equal those of Python's csv.
 printf 'question,answer\n5" of ""x"",a"b"\n"1"x,"2""3"4"5\n"q\nr, s" ,"t"\n' >quotes.csv
 show quotes.csv
 holds "quotes inside a field" '<user> 5" of ""x""
@@ -283,7 +283,7 @@ holds "text after quotes" '<user> 1x
 holds "a line end in quotes" 'q
 r, s '
 
-# What cannot be used, with file, line and value.
+# Errors with file, line and value.
 bad() { # bad FILE CONTENT SENTENCE argument...
     file=$1 sentence=$3
     printf "$2" >"$file"
@@ -302,7 +302,7 @@ bad x.jsonl '{"prompt":"a","completion":"b","meta":1,"n":null}\n' 'x.jsonl:1: th
 bad x.csv 'question,answer,topic,\na,b,c,4\n' 'x.csv:2: the record has keys that are not used: topic. Fix: [data] ignore = x, topic' data.ignore=x
 bad x.jsonl '{"conversations":[{"from":"human","value":"a","lang":"de"}]}\n' 'turn 1 of "conversations" has keys that are not used: lang. Fix:'
 bad x.jsonl '{"messages":[{"role":"user","content":"a","lang":"de"}]}\n' 'x.jsonl:1: message 1: the template does not read the key "lang"'
-bad x.jsonl '{"messages":[{"role":"usr","content":"a"}]}\n' 'x.jsonl:1: message 1: role = "usr": the template does not know it. Allowed: system,'
+bad x.jsonl '{"messages":[{"role":"usr","content":"a"}]}\n' 'x.jsonl:1: message 1: role = "usr": unknown to the template. Allowed: system,'
 for name in alpaca llama2 mistral; do
     bad x.jsonl '{"messages":[{"role":"user","content":"a"},{"role":"tool","content":"b"}]}\n' 'the role tool is not known here; allowed: user, assistant,' data.template=$name
 done
@@ -312,10 +312,16 @@ bad x.jsonl '{"messages":[{"role":"user","content":[{"type":"image"}]}]}\n' 'par
 bad x.jsonl '{"messages":[{"role":"user","content":[{"type":"text","text":"a","m":1}]}]}\n' 'a part of the content has keys that are not used: m.'
 bad x.jsonl '{"messages":[{"role":"user","content":7}]}\n' 'the content of message 1 of "messages" is a number'
 bad x.jsonl '{"messages":[{"role":"user","content":null}]}\n' 'message 1 of "messages" has no content'
-bad x.jsonl '{"messages":[{"role":"assistant","content":"a","weight":0.5}]}\n' '"weight" is no flag. Allowed: 0, 1, false, true'
-bad x.jsonl '{"messages":[{"role":"assistant","content":"a","weight":0,"train":true}]}\n' '"weight" says the opposite of another flag'
-bad x.jsonl '{"messages":[{"role":"user","content":"a","loss":true}]}\n' '"loss" asks to learn a message of role "user"'
-bad x.jsonl '{"instruction":"a","output":"b","history":[["a","b","c"]]}\n' 'turn 1 of "history" is no pair'
+bad x.jsonl '{"messages":[{"role":"assistant","content":"a","weight":0.5}]}\n' '"weight" is not a flag. Allowed: 0, 1, false, true'
+bad x.jsonl '{"messages":[{"role":"assistant","content":"a","weight":0,"train":true}]}\n' '"weight" contradicts another flag'
+bad x.jsonl '{"messages":[{"role":"user","content":"a","loss":true}]}\n' '"loss" selects a message of role "user"'
+bad x.jsonl '{"instruction":"a","output":"b","history":[["a","b","c"]]}\n' 'turn 1 of "history" is not a pair'
+bad x.jsonl '{"messages":[{"role":"user","content":"a","name":"bob"}]}\n' 'x.jsonl:1: message 1: the template does not read the key "name"'
+printf '{%% for m in messages %%}{{ m.content }}{%% for c in m.tool_calls %%}({{ c.id }}){%% endfor %%}</s>{%% endfor %%}' >calls/chat_template.jinja
+bad x.jsonl '{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"","tool_calls":"[{\\"id\\":\\"1\\",\\"function\\":{\\"note\\":\\"n\\"}}]"}]}\n' \
+    'x.jsonl:1: message 2: the template does not read the key "tool_calls.function"' model.path=calls
+show x.jsonl model.path=calls data.ignore=tool_calls.function
+holds "an ignored key of a call" '[[(1)</s>]]'
 printf '{"id":1,"source":"s","prompt":"a","completion":"b"}\n' >x.jsonl
 show x.jsonl data.ignore=source
 holds "id besides the ignored key" '<user> a'
@@ -326,47 +332,47 @@ show x.jsonl "data.ignore=meta, prompt, completion, lang"
 holds "ignored keys" '<user> e'
 bad x.jsonl '{"messages":[{"content":"a"}]}\n' 'x.jsonl:1: message 1 of "messages" needs "role", a string'
 bad x.json '[\n{"prompt":"a","completion":"b"},\n{"prompt":\n' 'x.json:3: the array ends in the middle of this element'
-bad x.json '{"prompt":"a"}' 'x.json:1: the file is no array of JSON'
-bad x.json '[{"prompt":"a","completion":"b"}] 1' 'x.json:1: something stands behind the array'
-bad x.csv 'question,answer\n1,2\n1,2,3\n' 'x.csv:3: the row has 3 fields and the first row names 2'
+bad x.json '{"prompt":"a"}' 'x.json:1: the file is not a JSON array'
+bad x.json '[{"prompt":"a","completion":"b"}] 1' 'x.json:1: text follows the array'
+bad x.csv 'question,answer\n1,2\n1,2,3\n' 'x.csv:3: the row has 3 fields but the header has 2'
 bad x.csv 'question,answer\n"1,2\n' 'x.csv:2: a field in quotes is not closed'
-bad x.csv 'question,answer\n1,2\n3\n' 'x.csv:3: the row has 1 field and the first row names 2'
+bad x.csv 'question,answer\n1,2\n3\n' 'x.csv:3: the row has 1 field but the header has 2'
 printf 'question,answer\r\n\r\na,b\r\n\r\n\r\nc,d\r\n\r\n' >x.csv
 show x.csv
 holds "rows around empty lines" '<s>[[b</s>]]'
 holds "rows around empty lines" '<s>[[d</s>]]'
 says "empty lines" "x.csv: 3 empty lines between rows skipped, the first is line 2"
-bad x.csv 'question;answer\n1;2\n' 'x.csv:1: the first row is one field, "question;answer": if a semicolon stands between fields, say [data] separator = semicolon'
-bad x.csv 'question,answer,answer\n1,2,3\n' 'x.csv:1: the first row names two columns "answer", number 2 and 3: give one of them another name'
-# Names of columns are compared in time that grows as they do: in pairs 200,000 would take minutes.
+bad x.csv 'question;answer\n1;2\n' 'x.csv:1: the first row is one field, "question;answer": if the separator is a semicolon, set [data] separator = semicolon'
+bad x.csv 'question,answer,answer\n1,2,3\n' 'x.csv:1: the first row names two columns "answer", number 2 and 3'
+# Comparing column names takes linear time: pairwise comparison of 200,000 would take minutes.
 awk 'BEGIN { for (i = 0; i < 200000; i++) printf "%sc%d", i ? "," : "", i; print ",question,answer,c7"; print "1" }' >wide.csv
 if timeout 60 "$weft" data stats run.ini data.path=wide.csv >log 2>&1 || ! grep -q 'two columns "c7", number 8 and 200003' log; then
     failed "a header of 200,000 columns" log
 fi
-bad x.csv '\377\376q\0,\0' 'x.csv is UTF-16: it is read as UTF-8; iconv'
+bad x.csv '\377\376q\0,\0' 'x.csv is UTF-16. Allowed: UTF-8. Fix: '
 bad x.jsonl '{"instruction":"a","output":"b","system":7}\n' 'x.jsonl:1: the field "system" is a number and must be a string'
 bad x.jsonl '{"prompt":"a","completion":"b","chat_template_kwargs":"x"}\n' 'x.jsonl:1: the field "chat_template_kwargs" is a string that is not JSON'
 bad x.jsonl '{"prompt":"a","completion":"b","chat_template_kwargs":[]}\n' 'x.jsonl:1: the field "chat_template_kwargs" is an array and must be an object'
 bad x.jsonl '{"prompt":"a","completion":"b","tools":"{}"}\n' 'x.jsonl:1: the field "tools" is an object and must be an array'
 bad x.jsonl '{"prompt":"a","completion":"b","tools":["t"]}\n' 'x.jsonl:1: element 1 of "tools" is a string and must be an object'
-bad x.csv 'a,b\n1,2\n' 'if a comma stands between fields, say [data] separator = comma' data.separator=bar
-bad x.txt 'a' 'the name ends in none of .json, .jsonl, .csv and .tsv'
-bad x.jsonl '{"prompt":"a","completion":"b"}\n' 'there is no chat template named nonsuch; there are: alpaca' data.template=nonsuch
+bad x.csv 'a,b\n1,2\n' 'if the separator is a comma, set [data] separator = comma' data.separator=bar
+bad x.txt 'a' 'unknown suffix. Allowed: .json, .jsonl, .csv, .tsv'
+bad x.jsonl '{"prompt":"a","completion":"b"}\n' 'unknown chat template nonsuch. Allowed: alpaca' data.template=nonsuch
 rm model/chat_template.jinja
 refused 'have no chat template' "$weft" data show run.ini
-refused "group_by_length = 4 goes with packing = no" "$weft" data show run.ini data.group_by_length=4
-refused "columns = a is not possible" "$weft" data show run.ini data.columns=a
-refused "date = soon is not possible" "$weft" data show run.ini data.date=soon
+refused "group_by_length = 4 requires packing = no" "$weft" data show run.ini data.group_by_length=4
+refused "columns = a is invalid" "$weft" data show run.ini data.columns=a
+refused "date = soon is invalid" "$weft" data show run.ini data.date=soon
 printf '{{ raise_exception("never") }}' >model/chat_template.jinja
 refused 'conversations.jsonl:1: ' "$weft" data show run.ini
-grep -qF 'the template refuses this conversation: never' log || failed "a template that refuses" log
+grep -q 'line 1: .*: never' log || failed "a template that refuses" log
 
-# weft generate --chat: a line is a turn, and the template is the same.
+# weft generate --chat: a line is a turn, with the same template.
 cp "$golden/chat_template.jinja" model/
 printf 'e4\nd4\n' >input
 prints "$weft" generate run.ini --chat --template chatml --tokens 4 --temperature 0 <input
 [ "$(wc -l <printed)" -ge 2 ] || failed "two turns have two answers" printed
-# The second turn reads the first one and its answer: with a template of contents alone it goes on as one text would.
+# The second turn sees the first one and its answer: with a template of contents only, it continues as one text.
 cp model/chat_template.jinja kept.jinja
 printf '{{ bos_token }}{%% for m in messages %%}{{ m.content }}|{%% endfor %%}' >model/chat_template.jinja
 printf 'e4\n' >input
@@ -383,10 +389,10 @@ answer=$(sed -n 's/.*"text": *"\([^"]*\)".*/\1/p' printed)
 cp kept.jinja model/chat_template.jinja
 prints "$weft" generate run.ini --chat --prompt e4 --tokens 4 --temperature 0
 refused "--system goes with --chat" "$weft" generate run.ini --system x --prompt y
-refused "there is no chat template named x" "$weft" generate run.ini --chat --template x --prompt y
+refused "unknown chat template x" "$weft" generate run.ini --chat --template x --prompt y
 
-# A model that was trained with a named template has it in its files, in place of its own, and needs no name any more; one
-# that was trained with its own keeps that.
+# A model trained with a named template has it in its files, replacing its own, and needs no name later. A model trained
+# with its own template keeps it.
 printf '{"prompt":"1. e4","completion":"e5"}\n' >short.jsonl
 names="alpaca mistral"
 ! is_full || names="$names llama2 llama3 chatml gemma"
@@ -410,7 +416,7 @@ done
 prints "$weft" train run.ini data.path=short.jsonl run.out=own-template train.steps=1 train.global_batch=1 train.micro_batch=1
 cmp -s "$golden/chat_template.jinja" own-template/model/chat_template.jinja || failed "the model's own template is another now"
 
-# Of several templates in the files, a record with tools takes tool_use, and a name chooses any. All are saved with the model,
+# Of several templates in the files, a record with tools uses tool_use, and a name selects any. All are saved with the model,
 # unless it was trained with a named template, which replaces them.
 mkdir model/additional_chat_templates
 printf '{{ bos_token }}{%% for m in messages %%}{{ m.keys()|join(",") }}={{ m.content }}|{{ tools|length }}{%% endfor %%}' \
@@ -421,7 +427,7 @@ show tools.jsonl
 holds tool_use 'content,role=a|1[[role,content=b|1]]'
 show short.jsonl data.template=rag
 holds rag 'rag 1. e4|[[rag e5|]]'
-refused 'there is no chat template named x; there are: alpaca, llama2, llama3, chatml, mistral, gemma, and in the tokenizer' \
+refused 'unknown chat template x. Allowed: alpaca, llama2, llama3, chatml, mistral, gemma, and in the tokenizer' \
     "$weft" data show run.ini data.path=short.jsonl data.template=x
 for name in own rag chatml; do
     prints "$weft" train run.ini data.path=short.jsonl data.template=$name run.out=several-$name train.steps=1 \
@@ -440,7 +446,7 @@ prints "$weft" train run.ini data.path=short.jsonl run.out=several-own train.ste
 refused additional_chat_templates/mine.txt "$weft" train run.ini data.path=short.jsonl run.out=several-own train.steps=1 --overwrite
 rm -r model/additional_chat_templates
 
-# gsm8k, where the assets are at hand: all of it is prepared, and the loss of its first answers is that of transformers.
+# gsm8k, if the assets are available: all records are encoded, and the loss of the first answers equals transformers'.
 assets=${WEFT_ASSETS:-$WEFT_SOURCE/../shared/assets}
 if [ -e "$assets/data/gsm8k_train_alpaca_format.json" ] && [ -e "$assets/data/gsm8k_test.jsonl" ]; then
     show "$assets/data/gsm8k_train_alpaca_format.json" data.template=alpaca data.context=512

@@ -1,4 +1,4 @@
-/* Chess games in PGN as documents: the moves, their numbers and the result, and nothing of what stands around them. */
+/* Chess games in PGN as documents: moves, numbers and result, without the text around them. */
 #include "text_rig.h"
 
 #define GAME "[Event \"e\"]\n[Result \"1-0\"]\n\n1. e4 e5 2. f4 1-0\n"
@@ -10,7 +10,7 @@ static rig keeping(void) {
     return r;
 }
 
-/* The documents that were seen, each with a line end behind it. */
+/* Writes the recorded documents, each with a line end. */
 static void seen_text(char *out, const rig *r) {
     const char *at = r->tokenizer.seen, *end = at + r->tokenizer.seen_bytes;
     size_t n = 0;
@@ -28,10 +28,10 @@ static const struct {
     const char *bytes, *documents;
 } games[] = {
     {GAME, "1. e4 e5 2. f4 1-0\n"},
-    {"1. e4 *", "1. e4 *\n"}, /* without tags and without a line end */
+    {"1. e4 *", "1. e4 *\n"}, /* without tags and line end */
     {GAME "\n" GAME, "1. e4 e5 2. f4 1-0\n1. e4 e5 2. f4 1-0\n"},
     {"1.e4 e5 2.f4 exf4 0-1 1.d4 1/2-1/2", "1. e4 e5 2. f4 exf4 0-1\n1. d4 1/2-1/2\n"},
-    {"e4 e5 f4 1-0", "1. e4 e5 2. f4 1-0\n"}, /* numbers are made */
+    {"e4 e5 f4 1-0", "1. e4 e5 2. f4 1-0\n"}, /* numbers are generated */
     {"1. e4 {a [%clk 0:10] (b) ; 1. d4\n\n[c]} 1... e5 ; rest ( { 2. d4\n2. f4 1-0", "1. e4 e5 2. f4 1-0\n"},
     {"1. e4 (1. d4 d5 (1... Nf6 $2 {)} 2. c4 1-0) 2. c4) (1. c4) e5 1-0", "1. e4 e5 1-0\n"},
     {"1. e4! $1 e5?! $146 2. f4!!? ?? 1-0", "1. e4 e5 2. f4 1-0\n"},
@@ -72,12 +72,12 @@ START_TEST(what_is_left_out_is_counted) {
     rig r = keeping();
     write_text("a.pgn", GAME "[FEN \"8/8/8/8/8/8/8/Kk6 b - - 0 1\"]\n1... Kb2 *\n");
     RIG_MAKE(&r, "data.path=a.pgn");
-    ck_assert_ptr_nonnull(strstr(r.host.log, "a.pgn: 1 of 2 games begin from a position of their own"));
+    ck_assert_ptr_nonnull(strstr(r.host.log, "a.pgn: 1 of 2 games have another start position"));
     rig_end(&r);
     r = keeping();
     write_text("a.pgn", "[Event \"e\"]\n*\n" GAME);
     RIG_MAKE(&r, "data.path=a.pgn");
-    ck_assert_ptr_nonnull(strstr(r.host.log, "a.pgn: 1 of 2 games have no move and are left out"));
+    ck_assert_ptr_nonnull(strstr(r.host.log, "a.pgn: 1 of 2 games have no move"));
     rig_end(&r);
 }
 END_TEST
@@ -85,27 +85,27 @@ END_TEST
 static const struct {
     const char *bytes, *says;
 } errors[] = {
-    {GAME "\n1. e4 e5\n", "a.pgn:6: the game that begins here has no result behind its moves"},
-    {"1. e4\n[Event \"e\"]\n1. d4 *", "a.pgn:1: the game that begins here has no result behind its moves"},
-    {"[Event \"e\"]\n[Event \"f\"]\n1. d4 *", "a.pgn:1: the game that begins here has no result behind its moves"},
+    {GAME "\n1. e4 e5\n", "a.pgn:6: the game that begins here has no result"},
+    {"1. e4\n[Event \"e\"]\n1. d4 *", "a.pgn:1: the game that begins here has no result"},
+    {"[Event \"e\"]\n[Event \"f\"]\n1. d4 *", "a.pgn:1: the game that begins here has no result"},
     {"1. e4\n{ not\nclosed", "a.pgn:2: the comment that begins here is not closed by }"},
     {"1. e4\n(1. d4\n(1. c4) *", "a.pgn:2: the variation that begins here is not closed by )"},
     {"1. e4\n(1. d4\n[Event \"e\"]", "a.pgn:2: the variation that begins here is not closed by )"},
-    {"1. e4\n) *", "a.pgn:2: a ) closes no variation"},
+    {"1. e4\n) *", "a.pgn:2: a ) without a variation"},
     {"[Event e]\n1. e4 *", "a.pgn:1: a tag is not [Name \"value\"]"},
     {"[Event \"e\n\"]\n1. e4 *", "a.pgn:1: a tag is not [Name \"value\"]"},
     {"[Event \"e\"\n1. e4 *", "a.pgn:1: a tag is not [Name \"value\"]"},
     {"[\"e\"]\n1. e4 *", "a.pgn:1: a tag is not [Name \"value\"]"},
-    {"1. e4\ne2e4 *", "a.pgn:2: \"e2e4\" is no move: write moves as e4, Nf3, exd5, O-O or e8=Q"},
-    {"1. e9 *", "a.pgn:1: \"e9\" is no move"},
-    {"1. xd5 *", "a.pgn:1: \"xd5\" is no move"},
-    {"1. Ne4=Q *", "a.pgn:1: \"Ne4=Q\" is no move"},
-    {"1. e4 e5 3. f4 *", "a.pgn:1: \"3\" is not the number of the move that follows"},
-    {"1. e4 <x> *", "a.pgn:1: \"<x>\" is no move"},
-    {"1. e4 ] *", "a.pgn:1: \"]\" belongs to no game"},
-    {"1. e4 abcdefghijklmnopqrstuvwxyz\x01 *", "a.pgn:1: \"abcdefghijklmnopqrstuvwx\"... is no move"},
-    {"[Event \"e\"]\n*", "/a.pgn holds no game that has a move and can be read"},
-    {"\n", "/a.pgn holds no game that has a move and can be read"},
+    {"1. e4\ne2e4 *", "a.pgn:2: \"e2e4\" is not a move"},
+    {"1. e9 *", "a.pgn:1: \"e9\" is not a move"},
+    {"1. xd5 *", "a.pgn:1: \"xd5\" is not a move"},
+    {"1. Ne4=Q *", "a.pgn:1: \"Ne4=Q\" is not a move"},
+    {"1. e4 e5 3. f4 *", "a.pgn:1: \"3\" is not the number of the next move"},
+    {"1. e4 <x> *", "a.pgn:1: \"<x>\" is not a move"},
+    {"1. e4 ] *", "a.pgn:1: \"]\" is outside of a game"},
+    {"1. e4 abcdefghijklmnopqrstuvwxyz\x01 *", "a.pgn:1: \"abcdefghijklmnopqrstuvwx\"... is not a move"},
+    {"[Event \"e\"]\n*", "/a.pgn contains no usable game"},
+    {"\n", "/a.pgn contains no usable game"},
 };
 
 START_TEST(what_is_no_game_is_refused) {

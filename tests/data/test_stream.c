@@ -1,11 +1,11 @@
-/* The data plugin `text`: the order of epochs, the split, the fingerprint, and what none of them depends on. */
+/* Data plugin `text`: order of epochs, split, fingerprint, and their independence of threads and seeds. */
 #include "text_rig.h"
 
 #include <time.h>
 
 /* --- epochs --- */
 
-/* n documents of one full row each: document d is row content d. */
+/* Writes n documents of one full sequence each: document d is row content d. */
 static void make_rows_of(rig *r, int n, uint64_t seed) {
     int *lengths = malloc((size_t)n * sizeof *lengths);
     for (int d = 0; d < n; d++) lengths[d] = 5;
@@ -17,7 +17,7 @@ static void make_rows_of(rig *r, int n, uint64_t seed) {
     ck_assert_uint_eq(rig_split(r, WEFT_SPLIT_TRAIN).rows, (uint64_t)n);
 }
 
-/* The document that is row `row` of the training stream. */
+/* Returns the document at `row` of the training stream. */
 static int document_at(const rig *r, uint64_t row) {
     rig_micro_batch micro_batch = rig_read(r, WEFT_SPLIT_TRAIN, row, 1);
     const int document = micro_batch.micro_batch.ids[0] / MOST_IDS;
@@ -59,7 +59,7 @@ END_TEST
 START_TEST(epochs_and_seeds_differ) {
     enum { N = 60, EPOCHS = 12 };
     static int orders[3 * EPOCHS][N];
-    static const uint64_t seeds[] = {1, 2, (uint64_t)1 << 40}; /* all of its bits count */
+    static const uint64_t seeds[] = {1, 2, (uint64_t)1 << 40}; /* all bits are significant */
     for (int k = 0; k < 3; k++) {
         rig r;
         make_rows_of(&r, N, seeds[k]);
@@ -75,7 +75,7 @@ START_TEST(epochs_and_seeds_differ) {
 }
 END_TEST
 
-/* Every row comes about as often at every place of an epoch. */
+/* Every sequence is about equally frequent at every position of an epoch. */
 START_TEST(orders_are_even) {
     enum { N = 5, EPOCHS = 2000 };
     int counts[N][N] = {{0}}, order[N];
@@ -89,7 +89,7 @@ START_TEST(orders_are_even) {
     for (int i = 0; i < N; i++)
         for (int d = 0; d < N; d++)
             chi += (counts[i][d] - EPOCHS / (double)N) * (counts[i][d] - EPOCHS / (double)N) / (EPOCHS / (double)N);
-    ck_assert_msg(chi < 45, "chi-square %.1f of 16 degrees of freedom", chi); /* more: once in about 7000 seeds */
+    ck_assert_msg(chi < 45, "chi-square %.1f of 16 degrees of freedom", chi); /* exceeded for about one seed in 7000 */
     rig_end(&r);
 }
 END_TEST
@@ -100,7 +100,7 @@ START_TEST(batches_run_across_epoch_ends) {
     make_rows_of(&r, N, 3);
     for (uint64_t first = 0; first < 40; first += 4) {
         rig_micro_batch micro_batch = rig_read(&r, WEFT_SPLIT_TRAIN, first, 4);
-        ck_assert_int_eq(micro_batch.micro_batch.n_targets, 16); /* no row of the stream is padding */
+        ck_assert_int_eq(micro_batch.micro_batch.n_targets, 16); /* no sequence of the stream is padding */
         for (uint64_t i = 0; i < 4; i++)
             ck_assert_int_eq(micro_batch.micro_batch.ids[i * 4] / MOST_IDS, document_at(&r, first + i));
         rig_micro_batch_free(&micro_batch);
@@ -126,7 +126,7 @@ START_TEST(a_far_row_answers_at_once) {
 }
 END_TEST
 
-/* What is walked once has the order of the packing, whatever the seed. */
+/* Splits with a single pass have the order of the packing, for any seed. */
 START_TEST(validation_and_all_have_a_fixed_order) {
     static const int lengths[] = {3, 9, 4, 5, 7, 30, 2, 8, 11, 6};
     uint64_t hashes[2][2] = {{0}};
@@ -155,7 +155,7 @@ END_TEST
 
 enum { DOCUMENTS = 40 };
 
-/* seen[d] = 1 for the documents of a split. */
+/* Sets seen[d] = 1 for the documents of a split. */
 static void documents_of(const rig *r, int32_t split, char *seen) {
     const weft_split_info info = rig_split(r, split);
     uint64_t count = 0;
@@ -170,8 +170,8 @@ static void documents_of(const rig *r, int32_t split, char *seen) {
     ck_assert_uint_eq(count, info.documents);
 }
 
-/* out[d]: 1 for validation; checks that train and validation are apart and together everything. useful: how many of the
- * documents have a target. */
+/* Sets out[d] = 1 for validation. Checks that train and validation are disjoint and complete. useful: number of
+ * documents with a target. */
 static void split_with(char *out, const char *validation, uint64_t seed, const char *context, uint64_t useful) {
     char train[DOCUMENTS], all[DOCUMENTS], key[64];
     rig r = rig_of(1);
@@ -199,7 +199,7 @@ static int ones(const char *marks) {
     return n;
 }
 
-/* Every fourth document is useful to nobody where idle. */
+/* With `idle`, every fourth document has no target. */
 static uint64_t write_documents(int idle) {
     int lengths[DOCUMENTS];
     for (int d = 0; d < DOCUMENTS; d++) lengths[d] = idle && d % 4 == 3 ? d % 2 : 2 + d * 7 % 31;
@@ -240,7 +240,7 @@ START_TEST(the_split_comes_from_the_seed) {
         split_with(more, "9", seed, "data.context=16", useful);
         ck_assert_mem_eq(first, again, DOCUMENTS);
         ck_assert_mem_eq(first, longer, DOCUMENTS);
-        for (int d = 0; d < DOCUMENTS; d++) /* a larger validation set holds the smaller one */
+        for (int d = 0; d < DOCUMENTS; d++) /* a larger validation set contains the smaller one */
             must(more[d] >= first[d]);
     }
     ck_assert_int_ge(differ, 59);
@@ -249,7 +249,7 @@ START_TEST(the_split_comes_from_the_seed) {
 }
 END_TEST
 
-/* Which document is chosen before which does not depend on others that have nothing to predict. */
+/* Documents without a target do not change the choice among the others. */
 START_TEST(idle_documents_do_not_shift_the_split) {
     char nested[DOCUMENTS], chosen[DOCUMENTS];
     uint64_t useful = write_documents(1);
@@ -277,7 +277,7 @@ START_TEST(a_file_of_its_own_is_the_validation) {
     char train[DOCUMENTS], validation[DOCUMENTS], all[DOCUMENTS];
     rig r = rig_of(1);
     write_numbered("t.txt", 0, lengths, 3);
-    write_numbered("2", 20, lengths, 6); /* a file of this name is asked for by its path */
+    write_numbered("2", 20, lengths, 6); /* a file of this name is used by its path */
     RIG_MAKE(&r, "data.path=t.txt", "data.document=line", "data.validation=./2", "data.context=8");
     documents_of(&r, WEFT_SPLIT_TRAIN, train);
     documents_of(&r, WEFT_SPLIT_VALIDATION, validation);
@@ -285,9 +285,9 @@ START_TEST(a_file_of_its_own_is_the_validation) {
     for (int d = 0; d < DOCUMENTS; d++) {
         must(train[d] == (d < 3));
         must(validation[d] == (d >= 20 && d < 25));
-        must(all[d] == (d < 3)); /* of path alone */
+        must(all[d] == (d < 3)); /* of path only */
     }
-    ck_assert_ptr_nonnull(strstr(r.host.log, "1 of 6 documents give fewer than two ids"));
+    ck_assert_ptr_nonnull(strstr(r.host.log, "1 of 6 documents have fewer than two ids"));
     rig_end(&r);
 }
 END_TEST
@@ -295,7 +295,7 @@ END_TEST
 /* --- fingerprint --- */
 
 typedef struct variant {
-    const char *a, *b, *c, *d, *e; /* overrides; NULL: none */
+    const char *a, *b, *c, *d, *e; /* overrides; NULL: absent */
 } variant;
 
 static uint64_t print_of(const variant *v, uint64_t seed, int bos) {
@@ -317,7 +317,8 @@ static void write_prints(void) {
     write_text("byte.txt", "first\nsecond onf\nthird\nfourth is it\n");
     write_text("cut.txt", "first\nsecond\none\nthird\nfourth is it\n");
     write_text("swap.txt", "second one\nfirst\nthird\nfourth is it\n");
-    write_text("move.txt", "first\nsecond on\nethird\nfourth is it\n"); /* the same ids, a document's end elsewhere */
+    write_text("move.txt",
+               "first\nsecond on\nethird\nfourth is it\n"); /* the same ids with another document boundary */
     write_text("v.txt", "held out\nthis\n");
     write_text("y.txt", "held\n outthis\n");
     write_text("w.txt", "held out\nthat\n");
@@ -371,7 +372,7 @@ START_TEST(equal_rows_have_one_fingerprint) {
 }
 END_TEST
 
-/* One byte of any document, also of those kept for validation, is enough. */
+/* One changed byte in any document, including validation, changes the fingerprint. */
 START_TEST(every_byte_takes_part) {
     static const variant by_number = {"data.path=m.txt", LINES, SHORT, "data.validation=0.5", NULL};
     static const variant by_file = {"data.path=a.txt", LINES, SHORT, "data.validation=m.txt", NULL};
@@ -394,7 +395,7 @@ END_TEST
 
 /* --- threads --- */
 
-/* Everything that can be seen of the data, as one number. */
+/* Hashes all observable results. */
 static uint64_t see(const rig *r) {
     uint64_t hash = rig_info(r).fingerprint;
     for (int split = 0; split < 3; split++) {
@@ -407,7 +408,7 @@ static uint64_t see(const rig *r) {
     return hash;
 }
 
-/* Enough for several groups of tasks: 6 MiB. */
+/* Writes enough for several groups of tasks: 6 MiB. */
 static void write_much(void) {
     FILE *file = fopen("much.jsonl", "wb");
     uint64_t state = 4;
@@ -423,7 +424,7 @@ static void write_much(void) {
 }
 
 START_TEST(threads_do_not_matter) {
-    static const int threads[] = {0, 0, 1, 2, 3, 8}; /* the first two: one after the other, forward and backward */
+    static const int threads[] = {0, 0, 1, 2, 3, 8}; /* the first two are sequential, forward and backward */
     uint64_t seen[6];
     write_much();
     for (int i = 0; i < 6; i++) {
@@ -441,7 +442,7 @@ START_TEST(threads_do_not_matter) {
 }
 END_TEST
 
-/* The first bad document is named, whichever thread met one first, and what comes long after it is not encoded. */
+/* The error names the first bad document, regardless of threads, and encoding stops soon after it. */
 START_TEST(the_first_bad_document_is_named) {
     for (int order = RIG_FORWARD; order <= RIG_THREADS; order++) {
         const char *const overrides[] = {"data.path=much.txt", LINES, NULL};

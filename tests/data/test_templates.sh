@@ -1,6 +1,6 @@
 #!/bin/sh
-# A model that was trained with a template by name carries it: transformers makes of conversations, with the saved files alone,
-# the ids that were trained, and knows which of them are answers. WEFT_PYTHON names a Python that has transformers.
+# A model trained with a named template saves it: with the saved files only, transformers produces the trained ids of
+# conversations and the same answer masks. WEFT_PYTHON: a Python with transformers.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"

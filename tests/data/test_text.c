@@ -1,8 +1,7 @@
-/* Rows of the data plugin `text`: every target once, windows, isolation, packing, and micro-batches that do not
- * depend on how they are asked for. */
+/* Sequences of the data plugin `text`: every target once, chunks, isolation, packing, and micro-batches of any size. */
 #include "text_rig.h"
 
-/* All that a micro-batch holds: (rows, length) each. */
+/* Checks the arrays of a micro-batch: (rows, length) each. */
 static void check_parts(const rig_micro_batch *micro_batch, const void *ids, const void *targets, const void *weights,
                         const void *starts, const void *positions) {
     ck_assert_mem_eq(micro_batch->micro_batch.ids, ids, 4 * micro_batch->places);
@@ -13,7 +12,8 @@ static void check_parts(const rig_micro_batch *micro_batch, const void *ids, con
 }
 
 START_TEST(a_small_case_by_hand) {
-    /* Six ids and three, four places: a window of four targets; its tail of one beside the second document. */
+    /* Six ids and three with context 4: a chunk of four targets; its tail of one in a sequence with the second
+     * document. */
     static const int32_t ids[2][4] = {{0, 1, 2, 3}, {4, 1000, 1001, 0}};
     static const int32_t targets[2][4] = {{1, 2, 3, 4}, {5, 1001, 1002, 0}};
     static const float weights[2][4] = {{1, 1, 1, 1}, {1, 1, 1, 0}};
@@ -32,7 +32,8 @@ START_TEST(a_small_case_by_hand) {
 }
 END_TEST
 
-/* Rows of 8, 5 and 4 targets, as none finds room beside another; a micro-batch is as long as the longest of its own. */
+/* Sequences of 8, 5 and 4 targets, since no two fit together. The length of a micro-batch is that of its longest
+ * sequence. */
 START_TEST(micro_batches_of_several_lengths_by_hand) {
     static const int32_t ids[2][5] = {{1000, 1001, 1002, 1003, 1004}, {2000, 2001, 2002, 2003, 0}};
     static const int32_t targets[2][5] = {{1001, 1002, 1003, 1004, 1005}, {2001, 2002, 2003, 2004, 0}};
@@ -61,18 +62,17 @@ START_TEST(micro_batches_of_several_lengths_by_hand) {
 }
 END_TEST
 
-/* --- any documents --- */
+/* --- random documents --- */
 
 enum { MOST_DOCUMENTS = 64 };
 
 typedef struct sample {
     int n, context;
-    int lengths[MOST_DOCUMENTS]; /* ids */
+    int lengths[MOST_DOCUMENTS]; /* in ids */
     char key[32];                /* "data.context=..." */
 } sample;
 
-/* Documents of all sorts: none, one or two ids, whole windows and one more or less, some longer than several windows.
- */
+/* Makes random documents: empty, one or two ids, complete chunks and one id more or less, and several chunks. */
 static sample make_sample(uint64_t seed) {
     sample out;
     uint64_t state = seed * 977 + 5;
@@ -92,8 +92,7 @@ static sample make_sample(uint64_t seed) {
     return out;
 }
 
-/* The window of one document that begins at place `at` of a row: its rules, and each of its targets marked. Returns the
- * place behind it. */
+/* Checks the chunk at position `at` of a sequence and marks its targets. Returns the position after it. */
 static int check_window(const weft_micro_batch *micro_batch, size_t base, int at, const sample *s,
                         unsigned char *seen) {
     const int document = micro_batch->ids[base + (size_t)at] / MOST_IDS,
@@ -123,11 +122,11 @@ static void check_row(const weft_micro_batch *micro_batch, int row, const sample
         must(micro_batch->starts[base + (size_t)at] == at);
         at = check_window(micro_batch, base, at, s, seen);
     }
-    for (; at < micro_batch->length; at++) /* nothing behind padding */
+    for (; at < micro_batch->length; at++) /* only padding follows */
         must(micro_batch->weights[base + (size_t)at] == 0.0f);
 }
 
-/* Walks one epoch in batches of any size: every target is there once, and they are as many as split_info says. */
+/* Reads an epoch in random batches: every target once, and as many as split_info reports. */
 static void check_epoch(const rig *r, int32_t split, const sample *s, uint64_t *state) {
     const weft_split_info info = rig_split(r, split);
     unsigned char *seen = calloc((size_t)s->n * MOST_IDS, 1);
@@ -171,7 +170,7 @@ START_TEST(every_target_is_there_once) {
 }
 END_TEST
 
-/* Of a micro-batch: how far its longest row goes. */
+/* Returns the length of the longest sequence of a micro-batch. */
 static int32_t longest_row(const weft_micro_batch *micro_batch) {
     int32_t longest = 0;
     for (int32_t row = 0; row < micro_batch->rows; row++)
@@ -180,8 +179,7 @@ static int32_t longest_row(const weft_micro_batch *micro_batch) {
     return longest;
 }
 
-/* A micro-batch that is shorter has the same rows, without padding behind the longest that its length has no use
- * for. */
+/* Checks that a shorter micro-batch has the same sequences, and padding only up to its own length. */
 static void compare_micro_batches(const rig *fixed, const rig *ragged, uint64_t first, int32_t rows) {
     const weft_data_info info = rig_info(ragged);
     rig_micro_batch a = rig_read(fixed, WEFT_SPLIT_TRAIN, first, rows),
@@ -216,7 +214,7 @@ START_TEST(lengths_change_neither_rows_nor_order) {
 }
 END_TEST
 
-/* A last target is the next window's first id, whichever rows they lie in. */
+/* The last target of a chunk is the first id of the next chunk, in any sequence. */
 START_TEST(windows_join) {
     const int lengths[] = {1000};
     unsigned char begins[MOST_IDS] = {0}, ends[MOST_IDS] = {0};
@@ -249,7 +247,7 @@ START_TEST(rows_do_not_depend_on_the_batch) {
     uint64_t alone[64];
     RIG_MAKE(&r, "data.path=d.txt", "data.document=line", "data.validation=3", s.key);
     for (int k = 0; k < 3; k++) {
-        for (int row = 0; row < 64; row++) { /* beyond an epoch, and beyond the end of what is walked once */
+        for (int row = 0; row < 64; row++) { /* after an epoch, and after the end of a split with a single pass */
             rig_micro_batch one = rig_read(&r, splits[k], (uint64_t)row, 1);
             alone[row] = rig_row_hash(&one, 0);
             rig_micro_batch_free(&one);
@@ -322,14 +320,14 @@ START_TEST(what_is_no_micro_batch_is_refused) {
         weft_micro_batch out = {.struct_size = (uint32_t)sizeof out};
         ck_assert_int_eq(r.table->shape(r.data, &out, &bad[i], &err), WEFT_E_HOST);
         ck_assert_int_eq(r.table->micro_batch(r.data, &out, &bad[i], &err), WEFT_E_HOST);
-        ck_assert_says(err, "was asked for");
+        ck_assert_says(err, "was requested");
         ck_assert(out.rows == 0 && out.length == 0 && out.n_targets == 0);
     }
     rig_end(&r);
 }
 END_TEST
 
-/* BOS and EOS are ids of the document like any other. */
+/* BOS and EOS are ids of the document. */
 START_TEST(bos_and_eos_count) {
     static const char text[] = "ab\ncde\n\nf\n";
     for (int with = 0; with < 4; with++) {
@@ -342,7 +340,7 @@ START_TEST(bos_and_eos_count) {
         r.tokenizer.eos = with >> 1;
         RIG_MAKE(&r, "data.path=d.txt", "data.document=line", "data.context=16");
         info = rig_split(&r, WEFT_SPLIT_ALL);
-        ck_assert_uint_eq(info.documents, extra > 0 ? 3 : 2); /* one byte alone has nothing to predict */
+        ck_assert_uint_eq(info.documents, extra > 0 ? 3 : 2); /* a single byte has no target */
         ck_assert_uint_eq(info.tokens, (extra > 0 ? 6 : 5) + info.documents * extra);
         ck_assert_uint_eq(info.targets, info.tokens - info.documents);
         ck_assert_uint_eq(info.rows, 1);
@@ -357,7 +355,7 @@ END_TEST
 
 /* --- packing --- */
 
-/* Best fit, longest first, the slow way: how many rows of `context` places the pieces need. */
+/* Best fit, longest first, by linear search: returns the number of sequences of `context` positions. */
 static int slow_rows(const int *pieces, int n, int context) {
     int *room = calloc((size_t)n + 1, sizeof *room);
     int rows = 0;
@@ -377,7 +375,7 @@ static int slow_rows(const int *pieces, int n, int context) {
     return rows;
 }
 
-/* The fewest rows that any packing needs, by trying all. */
+/* Returns the smallest possible number of sequences, by exhaustive search. */
 static int fewest_rows(const int *pieces, int n, int context, int *room, int rows, int best) {
     if (rows >= best) return best;
     if (n == 0) return rows;
@@ -398,7 +396,7 @@ static int cut_pieces(int *out, const int *lengths, int n, int context) {
     return pieces;
 }
 
-/* No two rows would fit into one: whatever went into a later row found no room in an earlier one. */
+/* Checks that no two sequences fit into one: content of a later one did not fit into an earlier one. */
 static void check_tight(const rig *r, int context) {
     const weft_split_info info = rig_split(r, WEFT_SPLIT_ALL);
     int64_t fill = 0, least = context, least_but_one = context;
@@ -434,7 +432,7 @@ START_TEST(packing_is_best_fit_longest_first) {
 }
 END_TEST
 
-/* The bound that is proved of this rule: 11/9 of the fewest rows and 6/9 more (Dosa, 2007). */
+/* Proved bound of this rule: 11/9 of the minimum plus 6/9 (Dosa, 2007). */
 START_TEST(packing_is_near_the_best) {
     uint64_t state = 3;
     for (int round = 0; round < 150; round++) {
@@ -457,7 +455,7 @@ START_TEST(packing_is_near_the_best) {
 }
 END_TEST
 
-/* Many documents of ordinary lengths leave almost no padding. */
+/* Many documents of common lengths leave almost no padding. */
 START_TEST(packing_fills_rows) {
     enum { N = 5000, CONTEXT = 256 };
     static int lengths[N];

@@ -1,7 +1,7 @@
-/* text_rig.h: the data plugin `text` as the host makes it, with a tokenizer whose ids a test can read.
+/* text_rig.h: creates the data plugin `text` as the host does, with a tokenizer that has readable ids:
  *
- *     bytes     an id per byte; 256 for BOS and 257 for EOS where they are asked for
- *     numbered  a document "D:N" gives the N ids D * MOST_IDS + 0, 1, 2, ...: each id tells its document and its place
+ *     bytes     an id per byte; 256 for BOS and 257 for EOS, if enabled
+ *     numbered  a document "D:N" has the N ids D * MOST_IDS + 0, 1, 2, ...: an id shows its document and position
  */
 #ifndef WEFT_TEST_DATA_TEXT_RIG_H
 #define WEFT_TEST_DATA_TEXT_RIG_H
@@ -25,7 +25,7 @@
 
 /* --- files --- */
 
-/* Numbered documents 0, 1, ... of lengths[d] ids, a line each. */
+/* Writes numbered documents 0, 1, ... of lengths[d] ids, one per line. */
 static inline void write_numbered(const char *name, int first, const int *lengths, int n) {
     FILE *file = fopen(name, "wb");
     ck_assert_ptr_nonnull(file);
@@ -33,24 +33,24 @@ static inline void write_numbered(const char *name, int first, const int *length
     ck_assert_int_eq(fclose(file), 0);
 }
 
-/* --- chance, alike in every run --- */
+/* --- random numbers, the same in every run --- */
 
 static inline uint32_t chance(uint64_t *state, uint32_t below) {
     *state = *state * 6364136223846793005u + 1442695040888963407u;
     return (uint32_t)(*state >> 33) % below;
 }
 
-/* --- the host, with what a test wants to see or to break --- */
+/* --- the host, with counters and failures --- */
 
 typedef enum rig_order { RIG_FORWARD, RIG_BACKWARD, RIG_THREADS } rig_order;
 
 typedef struct rig_host {
-    weft_host host; /* first: the plugin's pointer is also this one's */
+    weft_host host; /* must be first: the plugin's pointer is cast to the rig */
     rig_order order;
-    int64_t fail_at; /* the allocation, from 0, that gives nothing; -1: none */
+    int64_t fail_at; /* the allocation to fail, from 0; -1: no failure */
     int64_t allocations;
     char log[1024];
-    int progress_open; /* 1 while a progress line stands */
+    int progress_open; /* 1 while a progress line is open */
     int progress_calls;
 } rig_host;
 
@@ -88,13 +88,13 @@ static inline void rig_progress(const weft_host *host, const char *what, double 
 
 typedef struct rig_tokenizer {
     int numbered, bos, eos;
-    int foreign; /* this byte becomes the id `foreign_id`; 0: none */
+    int foreign; /* this byte becomes the id `foreign_id`; 0: disabled */
     int32_t foreign_id;
-    weft_status fails; /* what a document with the byte '!' makes encode return; 0: nothing */
-    int silent;        /* ... without a sentence */
-    int keeps;         /* collect what was encoded; only where documents come in order */
-    const char *cuts;  /* a file that encode makes empty */
-    char *seen;        /* documents as they came: 8 bytes of length, then the bytes */
+    weft_status fails; /* result of encode for a document with the byte '!'; 0: disabled */
+    int silent;        /* ... without an error message */
+    int keeps;         /* record encoded documents; requires a single thread */
+    const char *cuts;  /* a file that encode truncates */
+    char *seen;        /* recorded documents: 8 bytes of length, then the bytes */
     size_t seen_bytes, seen_documents;
 } rig_tokenizer;
 
@@ -151,7 +151,7 @@ static inline weft_status rig_encode(const weft_data_job *job, const weft_ids_si
 
 /* --- the data --- */
 
-/* Loaded once per process. */
+/* Loads the plugin once per process. */
 static inline const weft_plugin *rig_plugin(void) {
     static weft_plugins *plugins;
     static const weft_loaded *loaded;
@@ -172,10 +172,10 @@ typedef struct rig {
     weft_data_job job;
     rig_host host;
     rig_tokenizer tokenizer;
-    int64_t bytes; /* held through the host before the data was made */
+    int64_t bytes; /* allocated before the data were created */
 } rig;
 
-/* Defaults that a test changes before rig_make. */
+/* Returns defaults, which a test may change before rig_make. */
 static inline rig rig_of(int numbered) {
     rig self;
     memset(&self, 0, sizeof self);
@@ -194,7 +194,7 @@ static inline rig rig_of(int numbered) {
     return self;
 }
 
-/* overrides: "data.path=x", ... up to NULL. */
+/* overrides: "data.path=x", ..., NULL. */
 static inline weft_status rig_make(rig *self, const char *const *overrides, weft_error *err) {
     weft_status status;
     size_t n = 0;
@@ -213,7 +213,7 @@ static inline weft_status rig_make(rig *self, const char *const *overrides, weft
     return status;
 }
 
-/* Gives everything back; what the plugin still holds then is a leak. */
+/* Frees everything, and checks for leaks of the plugin. */
 static inline void rig_end(rig *self) {
     if (self->data != NULL) self->table->destroy(self->data);
     ck_assert_int_eq(weft_services_bytes(), self->bytes);
@@ -249,7 +249,7 @@ static inline weft_data_info rig_info(const rig *self) {
 
 /* --- micro-batches --- */
 
-/* rows x length places, of whichever length it has, and a few beyond that must stay as they are. */
+/* A micro-batch of rows x length positions, with guard values after it. */
 typedef struct rig_micro_batch {
     weft_micro_batch micro_batch;
     int32_t *memory;
@@ -263,7 +263,7 @@ static inline void rig_micro_batch_free(rig_micro_batch *self) {
     memset(self, 0, sizeof *self);
 }
 
-/* The guards are whole, each place has its own document's begin, and what has no target has nothing else. */
+/* Checks the guards, the start of each position's document, and that positions without a target are empty. */
 static inline void rig_micro_batch_check(const rig_micro_batch *self, const weft_micro_batch *shape) {
     const weft_micro_batch *micro_batch = &self->micro_batch;
     int64_t targets = 0;
@@ -286,7 +286,7 @@ static inline void rig_micro_batch_check(const rig_micro_batch *self, const weft
     must(shape->rows == micro_batch->rows && shape->length == micro_batch->length && shape->n_targets == targets);
 }
 
-/* To be freed. Everything that must hold of any micro-batch is checked. */
+/* Reads a micro-batch and checks the rules for all micro-batches. The caller frees it. */
 static inline rig_micro_batch rig_read(const rig *self, int32_t split, uint64_t first_row, int32_t rows) {
     const weft_micro_batch_request request = {(uint32_t)sizeof request, 0, split, rows, first_row};
     const weft_data_info info = rig_info(self);
@@ -315,7 +315,7 @@ static inline rig_micro_batch rig_read(const rig *self, int32_t split, uint64_t 
     return out;
 }
 
-/* The content of a row as one number; equal rows give equal numbers. */
+/* Hashes the content of a sequence. */
 static inline uint64_t rig_row_hash(const rig_micro_batch *from, int32_t row) {
     const size_t length = (size_t)from->micro_batch.length, step = from->places + RIG_GUARD;
     uint64_t hash = 1469598103934665603u;

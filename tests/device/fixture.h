@@ -1,12 +1,11 @@
-/* device/fixture.h: what the tests of device kernels share.
+/* device/fixture.h: shared parts of the device kernel tests.
  *
- * The device is the one that the environment chooses (device_choice.h).
+ * The environment selects the device (device_choice.h).
  *
- * A case is a function that puts its operands into buffers, runs one kernel, and gets the results. `every_way` plays it
- * with operands that begin at other offsets, and on a device that has the key `threads` with 1, 2, 3 and 8 of them, and
- * holds that all the results are the same bits. Every operand stands between canaries, results and workspaces begin as
- * NaN, and a workspace is as large as the device asked for.
- */
+ * A case is a function that puts its operands into buffers, runs one kernel, and reads the results. `every_way` runs it
+ * with operands at different offsets, and, on a device with the key `threads`, with 1, 2, 3 and 8 threads. It checks
+ * that all results have the same bits. Every operand is surrounded by canaries, results and workspaces start as NaN,
+ * and a workspace has exactly the requested size. */
 #ifndef WEFT_TEST_DEVICE_FIXTURE_H
 #define WEFT_TEST_DEVICE_FIXTURE_H
 
@@ -28,7 +27,8 @@
 #define MAX_BUFFERS 24
 #define WAYS        4
 
-/* An assertion that costs nothing while it holds: Check's own writes to a file each time. For loops over elements. */
+/* An assertion without cost while it holds, for loops over elements: Check's own assertion writes to a file each
+ * time. */
 #define EXPECT(condition, ...)                                                                                         \
     do {                                                                                                               \
         if (!(condition)) ck_abort_msg(__VA_ARGS__);                                                                   \
@@ -37,18 +37,18 @@
 
 static const int way_threads[WAYS] = {1, 2, 3, 8};
 static const int64_t way_shift[WAYS] = {0, 64, 4,
-                                        36}; /* bytes before an operand of fp32, half of it before one of 16 bits */
+                                        36}; /* bytes before an fp32 operand, half of it before a 16-bit one */
 
-/* Activations come in all of these; a test's loop index picks one. */
+/* Activation types; a test's loop index selects one. */
 static const int32_t dtypes[3] = {WEFT_F32, WEFT_BF16, WEFT_F16};
 
 static const weft_plugin *plugin;
 static const weft_device_plugin *table;
 static weft_device *devices[WAYS];
 static weft_host host;
-static void *plugin_file; /* what dlopen gave */
+static void *plugin_file; /* handle of dlopen */
 
-/* The device warns of buffers that were not released. */
+/* Fails on warnings, such as those about unreleased buffers. */
 static void host_log(const weft_host *h, int32_t level, const char *text) {
     (void)h;
     ck_assert_msg(level > WEFT_LOG_WARN, "%s", text);
@@ -70,30 +70,35 @@ static const void *host_extension(const weft_host *h, const char *id) {
 
 /* ---- the device ---- */
 
-/* The host sees its memory, so the device judges what only a kernel reads elsewhere: ids, positions, tables. */
+/* True if the host sees device memory. The device then validates ids, positions and tables, which otherwise only a
+ * kernel reads. */
 static inline bool is_seen_by_the_host(void) {
     return table->host_view != NULL;
 }
-/* What is told of the CPU device alone: its threads, its library, its pages. */
+/* True for the CPU device, for tests of its threads, library and pages. */
 static inline bool is_cpu(void) {
     return strcmp(device_choice(), "cpu") == 0;
 }
-/* How many of `dtypes` the device computes with. */
-static inline int n_types(void) {
-    return 3;
-}
-/* AMX multiplies bf16 alone; all else is that of the set below it, and is tested there. */
+/* Returns the number of `dtypes` that the device supports. */
+/* True for AMX. It multiplies only bf16; the next lower instruction set computes and tests the rest. */
 static inline bool is_amx(void) {
     const char *isa = getenv("WEFT_TEST_ISA");
     return isa != NULL && strcmp(isa, "amx-bf16") == 0;
 }
-/* How many mixes of an operand and a result of a product. */
+/* Returns the number of type combinations of a matmul's operands and result. */
+/* The emulator runs kernels thread by thread, so the quick suite skips large and repetitive cases there. */
+static inline bool is_slow(void) {
+    return !is_cpu() && !is_full();
+}
+static inline int n_types(void) {
+    return is_slow() ? 2 : 3; /* fp16 in the full suite */
+}
 static inline int n_mixes(void) {
     return 2 * n_types() - 1;
 }
-/* A double runs kernels thread by thread, so the quick suite leaves out there what is large or one more of its sort. */
-static inline bool is_slow(void) {
-    return !is_cpu() && !is_full();
+/* True for a case of more multiply-adds than the quick suite has time for. */
+static inline bool is_too_large(int64_t multiply_adds) {
+    return is_slow() && multiply_adds > 3000000;
 }
 
 static weft_device *make_device(int threads, int32_t index) {
@@ -122,7 +127,7 @@ static void check_instruction_set(void) {
     instruction_set_check(info.isa);
 }
 
-/* The plugin's file in the first of the directories that has it. */
+/* Finds the plugin's file in the first directory that has it. */
 static void find_plugin(char *path, size_t size) {
     const char *directories = getenv("WEFT_PLUGIN_PATH");
     char *copy = NULL, *rest = NULL, *directory = NULL;
@@ -168,15 +173,15 @@ static void unload_plugin(void) {
         if (i == 0 || devices[i] != devices[0]) table->destroy(devices[i]);
 }
 
-/* ---- numbers of 16 bits ---- */
+/* ---- 16-bit numbers ---- */
 
-/* To the nearest, ties to even, by way of the number and not of its bits: eight digits are kept. */
+/* Rounds to nearest even, computed from the value and not from its bits: eight bits are kept. */
 static inline float bf16_near(float x) {
     int exponent = 0;
     const float digits = frexpf(x, &exponent);
     return isfinite(x) ? ldexpf(rintf(ldexpf(digits, 8)), exponent - 8) : x;
 }
-/* Eleven digits, the last of which is no less than 2^-24; 65520 and more are infinite. */
+/* Eleven bits, the last of which is at least 2^-24; 65520 and above are infinite. */
 static inline float f16_near(float x) {
     int exponent = 0;
     float last = 0, near = 0;
@@ -190,7 +195,7 @@ static inline float rounded(float x, int32_t dtype) {
     if (dtype == WEFT_F16) return f16_near(x);
     return dtype == WEFT_BF16 ? bf16_near(x) : x;
 }
-/* Of a number that bf16 holds. */
+/* For a number exact in bf16. */
 static inline uint16_t bf16_of(float x) {
     uint32_t bits = 0;
     memcpy(&bits, &x, sizeof bits);
@@ -204,14 +209,14 @@ static inline float float_of_bf16(uint16_t half) {
     return x;
 }
 
-/* By the number and not by its bits. */
+/* Computed from the value, not from its bits. */
 static inline float float_of_f16(uint16_t half) {
     const int exponent = half >> 10 & 31, digits = half & 1023;
     float x = exponent > 0 ? ldexpf((float)(1024 + digits), exponent - 25) : ldexpf((float)digits, -24);
     if (exponent == 31) x = digits != 0 ? NAN : INFINITY;
     return half >> 15 != 0 ? -x : x;
 }
-/* Of a number that fp16 holds. */
+/* For a number exact in fp16. */
 static inline uint16_t f16_of(float x) {
     const uint32_t sign = signbit(x) ? 0x8000u : 0;
     uint32_t half = 0;
@@ -239,12 +244,12 @@ typedef struct run {
     int64_t shift;
     int64_t n_buffers;
     weft_buffer *buffers[MAX_BUFFERS];
-    int64_t begins[MAX_BUFFERS], ends[MAX_BUFFERS]; /* of operands: before and behind them are canaries */
-    float *results;                                 /* all that was got, one after another */
+    int64_t begins[MAX_BUFFERS], ends[MAX_BUFFERS]; /* of operands, surrounded by canaries */
+    float *results;                                 /* all results, one after another */
     int64_t n_results;
 } run;
 
-/* A buffer of canaries for `shift` bytes, the operand, and more canaries. data NULL: NaN in every place. */
+/* Allocates a buffer of canaries for `shift` bytes, the operand, and more canaries. data NULL: filled with NaN. */
 static weft_ref put_at(run *r, const void *data, int64_t bytes, int64_t shift) {
     weft_error err = WEFT_ERROR_INIT;
     const int64_t all = shift + bytes + CANARY;
@@ -309,7 +314,7 @@ static void end_run(run *r) {
     r->n_buffers = 0;
 }
 
-/* Activations in memory are of dtype, and fp32 on this side. */
+/* Activations have dtype in memory and fp32 in the test. */
 static inline weft_ref put_cells(run *r, const float *data, int64_t n, int32_t dtype) {
     uint16_t *half = NULL;
     weft_ref ref;
@@ -320,7 +325,7 @@ static inline weft_ref put_cells(run *r, const float *data, int64_t n, int32_t d
     free(half);
     return ref;
 }
-/* What products read or make begins at multiples of 16 bytes, which the CPU does not ask for. */
+/* Matmul operands and results are aligned to 16 bytes, which the CPU does not need. */
 static inline weft_ref put_matrix(run *r, const float *data, int64_t n, int32_t dtype) {
     const int64_t shift = r->shift;
     weft_ref ref;
@@ -345,7 +350,8 @@ static inline void get_cells(run *r, weft_ref ref, int64_t n, int32_t dtype) {
 
 typedef void case_fn(run *r, const void *data);
 
-/* The results of the first way, which the caller frees; all other ways gave the same bits. */
+/* Returns the results of the first way, which the caller frees, after checking that all other ways have the same
+ * bits. */
 static inline float *every_way(case_fn *body, const void *data, const char *name) {
     run first = {0};
     int i = 0;
@@ -374,8 +380,8 @@ static inline float *every_way(case_fn *body, const void *data, const char *name
         ck_assert_msg(run_status == WEFT_OK, #kernel ": %s", run_err.text);                                            \
     } while (0)
 
-/* Each of the refs, moved one element beyond its buffer's end, is refused by name, and so is a buffer that is missing
- * unless it may be. struct_size 0 is refused too. */
+/* Checks that each ref is rejected by name if it is moved one element beyond its buffer's end, or if the buffer is
+ * missing (unless optional). struct_size 0 is rejected too. */
 typedef struct named_ref {
     weft_ref *ref;
     const char *name;
@@ -407,7 +413,7 @@ typedef struct named_ref {
 
 /* ---- numbers ---- */
 
-/* The fp64 that a result of two words holds. */
+/* Returns the fp64 stored in a result of two words. */
 static inline double double_of(const float *words) {
     double x = 0;
     memcpy(&x, words, sizeof x);
@@ -427,7 +433,7 @@ static float *numbers(int64_t n, float scale) {
     for (i = 0; i < n; i++) out[i] = number() * scale;
     return out;
 }
-/* Numbers that the type holds exactly. */
+/* Returns numbers exact in the type. */
 static inline float *numbers_of(int32_t dtype, int64_t n, float scale) {
     float *out = numbers(n, scale);
     for (int64_t i = 0; i < n; i++) out[i] = rounded(out[i], dtype);
@@ -437,8 +443,8 @@ static inline double *zeros(int64_t n) {
     return calloc((size_t)(n > 0 ? n : 1), sizeof(double));
 }
 
-/* The difference's norm is within `limit` of the wanted norm, and no element is off by more than 20 times as much of
- * the largest one. floor: what an element counts for at least, where the wanted values may cancel to nothing. */
+/* Checks that the norm of the difference is within `limit` of the expected norm. No element may differ by more than 20
+ * times that share of the largest one. floor: minimum magnitude of an element, for expected values that may cancel. */
 static inline void expect_close_to(const char *name, const float *got, const double *want, int64_t n, double limit,
                                    double floor) {
     double off = 0, norm = floor * floor * (double)n, worst = 0, largest = floor;
@@ -458,7 +464,7 @@ static inline void expect_close(const char *name, const float *got, const double
     expect_close_to(name, got, want, n, limit, 0);
 }
 
-/* Results that are stored as dtype: fp32 as above; others within their last digit, and what fp32 may be off by. */
+/* For results stored as dtype: fp32 as above; others within their last bit plus fp32's error. */
 static inline void expect_cells(const char *name, const float *got, const double *want, int64_t n, int32_t dtype,
                                 double limit, double floor) {
     const double digit = dtype == WEFT_F16 ? 1.0 / 2048 : 1.0 / 256, least = dtype == WEFT_F16 ? 0x1p-24 : 0;
@@ -485,7 +491,7 @@ static inline int run_device_suite(const char *name, void (*fill)(TCase *)) {
     fill(tests);
     suite_add_tcase(suite, tests);
     runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK); /* a team of OpenMP threads does not survive fork */
+    srunner_set_fork_status(runner, CK_NOFORK); /* an OpenMP team does not survive fork */
     return run_runner(runner, CK_NORMAL);
 }
 

@@ -1,5 +1,5 @@
-/* The kernels of adapters (factors, dropout, norms of rows, attention to a prefix), in fp32, bf16 and fp16, against
- * those of the reference device, which are their formulas in fp64. */
+/* The adapter kernels (factors, dropout, norms of rows, attention to a prefix) in fp32, bf16 and fp16. The reference
+ * device computes their formulas in fp64. */
 #include "device/fixture.h"
 
 #include <weft/blocks.h>
@@ -8,11 +8,11 @@
 
 enum { MOST_OPERANDS = 14 };
 
-/* One operand of a call: what is in it before, and whether it is a result. */
+/* An operand of a call: its initial contents, and whether it is a result. */
 typedef struct operand {
     const char *name;
     size_t field;
-    const void *data; /* NULL: NaN. In fp32, but WEFT_I64 and packed types as they are */
+    const void *data; /* NULL: NaN. In fp32, except WEFT_I64 and packed types */
     int64_t n;
     int32_t dtype;
     bool result;
@@ -21,11 +21,11 @@ typedef struct operand {
 typedef weft_status run_fn(const weft_device_plugin *kernels, weft_device *device, const void *args, weft_error *err);
 typedef int64_t room_fn(const weft_device_plugin *kernels, const weft_device *device, const void *args);
 
-/* A call of a kernel, for any device. */
+/* A kernel call for any device. */
 typedef struct call {
     const char *name;
     const void *args;
-    size_t size, workspace; /* of args; the field, 0: none */
+    size_t size, workspace; /* of args; offset of the field, 0: no such field */
     run_fn *run;
     room_fn *room;
     operand operands[MOST_OPERANDS];
@@ -91,7 +91,7 @@ static void device_run(run *r, const void *data) {
         if (c->operands[i].result) get_cells(r, refs[i], c->operands[i].n, c->operands[i].dtype);
 }
 
-/* ---- on the reference device, in fp32 whatever the type: its operands are numbers that the type holds ---- */
+/* ---- on the reference device, always in fp32: its operands are exact in the type ---- */
 
 static weft_ref reference_put(const void *data, int64_t bytes) {
     weft_error err = WEFT_ERROR_INIT;
@@ -105,7 +105,7 @@ static int32_t wide(int32_t dtype) {
     return dtype == WEFT_BF16 || dtype == WEFT_F16 ? WEFT_F32 : dtype;
 }
 
-/* The results one after another, as doubles. dtype: the field of the arguments that says it, which becomes fp32. */
+/* Returns the results one after another, as doubles. dtype: offset of the type field in the arguments, set to fp32. */
 static double *reference_run(const call *c, size_t dtype) {
     weft_error err = WEFT_ERROR_INIT;
     const int32_t f32 = WEFT_F32;
@@ -135,7 +135,7 @@ static double *reference_run(const call *c, size_t dtype) {
     return out;
 }
 
-/* The device gives what the reference gives. exact: to the bit, in fp32. */
+/* Checks the device's results against the reference. exact: same bits, in fp32. */
 static void expect_alike(const call *c, size_t dtype, double limit, bool exact) {
     float *got = every_way(device_run, c, c->name);
     double *want = reference_run(c, dtype);
@@ -149,14 +149,14 @@ static void expect_alike(const call *c, size_t dtype, double limit, bool exact) 
             EXPECT(got[at + j] == rounded((float)want[at + j], o->dtype), "%s[%lld] is %.9g and should be %.9g", name,
                    (long long)j, (double)got[at + j], want[at + j]);
         if (!exact)
-            expect_cells(name, got + at, want + at, o->n, o->dtype, limit, 0.05); /* what cancels is no smaller */
+            expect_cells(name, got + at, want + at, o->n, o->dtype, limit, 0.05); /* not smaller if values cancel */
         at += o->n;
     }
     free(got);
     free(want);
 }
 
-/* Each operand that is moved beyond its buffer is refused. */
+/* Checks that each operand moved beyond its buffer is rejected. */
 static void expect_bounds(const call *c, const char *kernel) {
     run r = {.device = devices[0]};
     char args[sizeof(weft_prefix)];
@@ -238,7 +238,7 @@ START_TEST(factors_that_do_not_fit_are_refused) {
     weft_error err = WEFT_ERROR_INIT;
     const weft_multiply args = {.struct_size = sizeof args, .rows = 2, .width = 10, .parts = 3, .dtype = WEFT_F32};
     ck_assert_int_eq(table->multiply(devices[0], NULL, &args, &err), WEFT_E_HOST);
-    ck_assert_msg(strstr(err.text, "10 elements cannot be cut into 3 equal parts") != NULL, "%s", err.text);
+    ck_assert_msg(strstr(err.text, "10 elements cannot be split into 3 equal chunks") != NULL, "%s", err.text);
 }
 END_TEST
 
@@ -294,7 +294,7 @@ static void drops_run(run *r, const void *data) {
     get_floats(r, args.y, t->batch * t->row);
 }
 
-/* Four rows in one micro-batch, or in two of two: the same elements. And about as many as p says. */
+/* Four rows in one micro-batch, or in two of two, drop the same elements, approximately as many as p says. */
 START_TEST(what_is_dropped_does_not_depend_on_micro_batches) {
     enum { ROW = 700 };
     float ones[4 * ROW];
@@ -309,15 +309,15 @@ START_TEST(what_is_dropped_does_not_depend_on_micro_batches) {
     ck_assert_int_eq(memcmp(whole + 2 * ROW, second, 2 * ROW * sizeof *whole), 0);
     ck_assert_int_ne(memcmp(first, second, 2 * ROW * sizeof *whole), 0);
     for (int i = 0; i < 4 * ROW; i++) kept += whole[i] != 0.0f;
-    ck_assert_int_ge(kept, 1850); /* of 1960, with a deviation of 24 */
+    ck_assert_int_ge(kept, 1850); /* of 1960, with a standard deviation of 24 */
     ck_assert_int_le(kept, 2070);
     FREE(whole), FREE(first), FREE(second);
 }
 END_TEST
 
-/* ---- norms of rows ---- */
+/* ---- row norms ---- */
 
-/* n numbers in blocks, which the caller frees. */
+/* Packs n numbers into blocks, which the caller frees. */
 static void *packed_of(int32_t dtype, const float *x, int64_t n) {
     const int64_t block = weft_dtype_block(dtype), bytes = weft_dtype_bytes(dtype);
     char *out = calloc((size_t)(n / block + 1), (size_t)bytes);
@@ -378,11 +378,11 @@ START_TEST(rows_of_a_sum_are_normed) {
 }
 END_TEST
 
-/* W is a frozen base as its file has it, U and D are trained: their types are no pair. */
+/* W is a frozen base with its stored type, U and D are trained: all type combinations are allowed. */
 START_TEST(rows_are_normed_whatever_they_are_stored_as) {
     const int32_t dtype = dtypes[_i], other = dtypes[_i == 0];
     norms_are_judged(11, 300, 5, dtype, other);
-    norms_are_judged(9, 700, 4, dtype, WEFT_NF4); /* blocks of 1,024 go on where a row ends */
+    norms_are_judged(9, 700, 4, dtype, WEFT_NF4); /* blocks of 1,024 span rows */
     norms_are_judged(3, 70, 0, dtype, WEFT_NF4);
     norms_are_judged(10, 330, 7, dtype, WEFT_F8X128);
     norms_are_judged(9, 330, 4, dtype, WEFT_NF4X64);
@@ -440,7 +440,7 @@ static void prefix_is_judged(shape t, int32_t dtype, bool join, bool adds) {
     OUT(&forward, weft_prefix, o, join ? o : NULL, q, dtype);
     OUT(&forward, weft_prefix, lse, join ? lse : NULL, rows * t.heads, WEFT_F32);
     expect_alike(&forward, offsetof(weft_prefix, dtype), 2e-6, false);
-    made = every_way(device_run, &forward, "prefix"); /* o and lse as backward finds them */
+    made = every_way(device_run, &forward, "prefix"); /* o and lse are inputs of the backward */
     IN(&back, weft_prefix, o, made, q, dtype);
     IN(&back, weft_prefix, lse, made + q, rows * t.heads, WEFT_F32);
     IN(&back, weft_prefix, d_o, d_o, q, dtype);

@@ -1,6 +1,6 @@
-/* What the tiles of AMX do in plain C (amx/plain.h), by which the panels over them are tested where there are none,
- * what their misuse comes to, and when a process may use the processor's. Where it has AVX-512 the shipped panels pack
- * as the plain ones do; where it has tiles, it multiplies as they do, to the bit. */
+/* Tests the AMX tiles in plain C (amx/plain.h), which replace missing hardware in tests of the panels; their checks for
+ * misuse; and the detection of AMX. On processors with AVX-512 the shipped panels pack like the plain ones; on
+ * processors with tiles they multiply like them, bit for bit. */
 #include <dnnl.h>
 #include <math.h>
 #include <signal.h>
@@ -45,7 +45,7 @@ static uint32_t word_of(float first, float second) {
     return x >> 16 | y;
 }
 
-/* Word k of row 0 of a times word k of column 0 of b, onto `sum`. */
+/* Returns `sum` plus word k of row 0 of a times word k of column 0 of b, for all k. */
 static float dot(float sum, int n, const uint32_t *a, const uint32_t *b) {
     uint32_t left[16][16] = {{0}}, right[16][16] = {{0}};
     float sums[16][16] = {{0}};
@@ -67,9 +67,9 @@ static float dot(float sum, int n, const uint32_t *a, const uint32_t *b) {
 START_TEST(a_word_adds_both_its_products_at_once) {
     const uint32_t ones[2] = {word_of(1, 1), word_of(1, 1)};
     ck_assert(dot(3, 1, (uint32_t[]){word_of(2, 5)}, (uint32_t[]){word_of(7, -3)}) == 2);
-    ck_assert(dot(0x1p24f, 1, ones, ones) == 0x1p24f + 2); /* one by one they would be lost */
+    ck_assert(dot(0x1p24f, 1, ones, ones) == 0x1p24f + 2); /* added one by one they would be lost */
     ck_assert(dot(0x1p25f, 2, ones, ones) == 0x1p25f + 4);
-    /* First values and second ones are chains: 2^24 takes in no 1 of its own, and the sum of the other one. */
+    /* First and second values are separate chains: 2^24 absorbs a 1 of its own chain, but not the other chain's sum. */
     ck_assert(dot(0, 2, (uint32_t[]){word_of(0x1p24f, 1), word_of(1, 1)}, ones) == 0x1p24f + 2);
 }
 END_TEST
@@ -181,7 +181,7 @@ START_TEST(misuse_ends_the_program) {
 }
 END_TEST
 
-/* ---- who may use the processor's ---- */
+/* ---- detection ---- */
 
 static int asked;
 static bool allow(void) {
@@ -204,14 +204,14 @@ START_TEST(tiles_need_the_library_the_processor_the_system_and_the_kernel) {
     ck_assert(!amx_decide(&(amx_facts){all, has, saves & ~(1u << 17), allow}));
     ck_assert(!amx_decide(&(amx_facts){all, has, saves & ~(1u << 18), allow}));
     ck_assert(!amx_decide(&(amx_facts){all, has, saves & ~(1u << 5), allow}));
-    ck_assert_int_eq(asked, 0); /* the kernel is not asked for what would not be used */
+    ck_assert_int_eq(asked, 0); /* no request for unused state */
     ck_assert(!amx_decide(&(amx_facts){all, has, saves, refuse}));
     ck_assert(amx_decide(&(amx_facts){all, has, saves, allow}));
     ck_assert_int_eq(asked, 2);
 }
 END_TEST
 
-/* The kernel lists what it and the processor have. */
+/* True if /proc/cpuinfo lists tiles, for the kernel and the processor. */
 static bool kernel_lists_tiles(void) {
     FILE *f = fopen("/proc/cpuinfo", "re");
     char line[8192];
@@ -223,7 +223,7 @@ static bool kernel_lists_tiles(void) {
     return found;
 }
 
-/* It says so of the state that it can give to whoever asks (arch_prctl, ARCH_GET_XCOMP_SUPP). */
+/* True if the kernel can grant the tile state (arch_prctl, ARCH_GET_XCOMP_SUPP). */
 static bool kernel_gives_tiles(void) {
 #if defined(__x86_64__) && defined(__linux__)
     uint64_t states = 0;
@@ -241,14 +241,14 @@ START_TEST(tiles_are_used_where_they_are_and_nowhere_else) {
 }
 END_TEST
 
-/* ---- the shipped panels and the plain ones ---- */
+/* ---- shipped and plain panels ---- */
 
 static uint32_t state = 1;
 static uint16_t any(void) {
     state = state * 1664525u + 1013904223u;
     return (uint16_t)(state >> 16);
 }
-/* Up to 2^4, some of them zero or too small to be normal, or so small that their products are. */
+/* Returns numbers up to 2^4, some of them zero or subnormal, or so small that their products are. */
 static uint16_t some_number(void) {
     const uint16_t x = any(), kind = any() % 32;
     if (kind == 0) return x & 0x807F;
@@ -264,7 +264,7 @@ static bool has_avx512(void) {
 
 enum { LANES = 70, VALUES = 200 };
 
-/* Words of the slabs themselves: what lies between them nobody writes. */
+/* Compares the words of the slabs; the gaps between slabs are not written. */
 static void expect_same_panel(const uint32_t *x, const uint32_t *y, int64_t lanes, int64_t k) {
     const int64_t words = (k + 1) / 2, room = panel_room(words);
     for (int64_t slab = 0; slab < lanes; slab += PANEL_LANES) {
@@ -296,7 +296,7 @@ END_TEST
 
 enum { ROWS = 45, COLUMNS = 83, INNER = 1100 };
 
-/* c of random operands, by the panels of one or of the other. */
+/* Computes c from random operands by the given panels. */
 static void multiply_by(const cpu_panels *panels, const uint16_t *a, const uint16_t *b, float *c) {
     const int64_t words = INNER / 2;
     uint32_t *left = aligned_alloc(64, (size_t)panel_bytes(ROWS, words)),

@@ -1,5 +1,5 @@
-/* The kernels in which no element knows of another row, against plain formulas in fp64, on activations in fp32 and in
- * bf16: a loop test's index says which. */
+/* Kernels without dependencies between rows, against plain formulas in fp64, on activations in fp32 and bf16 by the
+ * loop index. */
 #include "device/fixture.h"
 
 /* ---- rope ---- */
@@ -126,7 +126,7 @@ START_TEST(rope_refuses_what_does_not_fit) {
 }
 END_TEST
 
-/* Where no host code sees positions, one that the table does not have makes its row NaN, and no other. */
+/* If the host cannot see positions, one outside the table makes only its own row NaN. */
 START_TEST(rope_of_positions_beyond_the_table_is_nan) {
     const int32_t positions[4] = {0, ROPE_PLACES, -1, 5};
     rope_case t = {.rows = 4, .heads = 2, .head_dim = 10, .rotary_dim = 6, .positions = positions};
@@ -176,7 +176,7 @@ static void activation_backward_run(run *r, const void *data) {
     if (t->gated) get_cells(r, args.dup, t->n, t->dtype);
 }
 
-/* f(x) and f'(x) as they are defined; what is small is not lost beside one. */
+/* f(x) and f'(x) by definition, without losing small values. */
 static void activation_oracle(int32_t form, double x, double *value, double *slope) {
     const double s = 1 / (1 + exp(-x)), below = 0.5 * erfc(-x / sqrt(2)), around = sqrt(2 / M_PI);
     const double t = 1 / (1 + exp(-2 * around * (x + 0.044715 * x * x * x))); /* (1 + tanh(u)) / 2 */
@@ -233,7 +233,7 @@ static void activation_check(int64_t n, int32_t form, bool gated, int32_t dtype)
     free((void *)t.up), free((void *)t.dy), free((void *)t.dx), free((void *)t.dup);
 }
 
-/* The index: of the type, whether gated, and the form. */
+/* Loop index: type, gated or not, and form. */
 START_TEST(activations_of_odd_lengths) {
     const int32_t dtype = dtypes[_i / 6], form = _i / 2 % 3;
     const bool gated = (_i & 1) != 0;
@@ -243,7 +243,7 @@ START_TEST(activations_of_odd_lengths) {
 }
 END_TEST
 
-/* Element by element, from the far tail on: each curve within a few units of its own last place. */
+/* Element by element from the far tail on: each curve within a few units in its last place. */
 START_TEST(activations_keep_the_digits_of_small_values) {
     const int64_t n = 2001;
     for (int32_t form = WEFT_SILU; form <= WEFT_GELU_TANH; form++) {
@@ -283,7 +283,7 @@ static void scale_run(run *r, const void *data) {
     get_cells(r, args.y, t->n, t->dtype);
 }
 
-/* Without a cap the one product in fp32, rounded once. */
+/* Without a cap: the single fp32 product, rounded once. */
 static void scale_check(int64_t n, double factor, int32_t dtype) {
     for (int way = 0; way < 3; way++) {
         scale_case t = {.n = n, .factor = factor, .dtype = dtype, .adds = way == 1, .in_place = way == 2};
@@ -306,7 +306,7 @@ static void cap_check(int64_t n, double factor, double cap, int32_t dtype) {
     for (int64_t i = 0; i < n; i++) want[i] = cap * tanh(factor * (double)t.x[i] / cap);
     got = every_way(scale_run, &t, "scale with a cap");
     expect_cells("scale with a cap", got, want, n, dtype, 5e-7, 0);
-    for (int64_t i = 0; i < n; i++) /* small ones too */
+    for (int64_t i = 0; i < n; i++) /* also small ones */
         EXPECT(fabs((double)got[i] - want[i]) <= (dtype == WEFT_F32 ? 1e-6 : 4e-3) * fabs(want[i]),
                "capped %.9g is %.9g and should be %.9g", (double)t.x[i], (double)got[i], want[i]);
     free(got), free(want), free((void *)t.x);
@@ -336,7 +336,7 @@ END_TEST
 typedef struct add_case {
     int64_t n;
     const float *a, *b;
-    int on; /* 0: y apart, 1: on a, 2: on b */
+    int on; /* 0: y separate, 1: aliases a, 2: aliases b */
     int32_t dtype;
 } add_case;
 
@@ -365,12 +365,12 @@ START_TEST(add_apart_and_in_place) {
 }
 END_TEST
 
-/* Not numbers stay none, what is too large becomes infinite, and a tie goes to the even neighbour. */
+/* NaN stays NaN, overflow becomes infinite, and ties round to even. */
 START_TEST(bf16_at_its_edges) {
     const float a[] = {NAN, INFINITY, 0x1.FEp127f, -0x1.FEp127f, -0.0f, 1.0f, 0x1.02p0f};
     const float b[] = {1.0f, -INFINITY, 0x1p119f, -0x1p119f, -0.0f, 0x1p-8f, 0x1p-8f};
     const float want[] = {NAN, NAN, INFINITY, -INFINITY, -0.0f, 1.0f, 0x1.04p0f};
-    for (int64_t n = 1; n <= 70; n += 23) { /* in whole vectors and in parts of one */
+    for (int64_t n = 1; n <= 70; n += 23) { /* in complete and partial vectors */
         add_case t = {.n = n * 7, .dtype = WEFT_BF16};
         float *left = numbers(t.n, 1), *right = numbers(t.n, 1), *got = NULL;
         for (int64_t i = 0; i < t.n; i++) left[i] = a[i % 7], right[i] = b[i % 7];
@@ -384,12 +384,12 @@ START_TEST(bf16_at_its_edges) {
 }
 END_TEST
 
-/* What lies under the least normal number is kept in steps of 2^-24, and the largest is 65504. */
+/* Subnormals are kept in steps of 2^-24, and the largest number is 65504. */
 START_TEST(fp16_at_its_edges) {
     const float a[] = {NAN, INFINITY, 65504.0f, -65504.0f, 65504.0f, -0.0f, 1.0f, 0x1.004p0f, 0x1p-24f, 0x1.8p-23f};
     const float b[] = {1.0f, -INFINITY, 16.0f, -16.0f, 0x1.ep3f, -0.0f, 0x1p-11f, 0x1p-11f, 0x1p-24f, -0x1p-24f};
     const float want[] = {NAN, NAN, INFINITY, -INFINITY, 65504.0f, -0.0f, 1.0f, 0x1.008p0f, 0x1p-23f, 0x1p-23f};
-    for (int64_t n = 1; n <= 70; n += 23) { /* in whole vectors and in parts of one */
+    for (int64_t n = 1; n <= 70; n += 23) { /* in complete and partial vectors */
         add_case t = {.n = n * 10, .dtype = WEFT_F16};
         float *left = numbers(t.n, 1), *right = numbers(t.n, 1), *got = NULL;
         for (int64_t i = 0; i < t.n; i++) left[i] = a[i % 10], right[i] = b[i % 10];

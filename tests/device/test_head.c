@@ -1,4 +1,4 @@
-/* The fused head against plain loops in fp64, in fp32, bf16 and fp16: a loop test's index says which. */
+/* The fused head against plain loops in fp64, in fp32, bf16 and fp16 by the loop index. */
 #include "device/fixture.h"
 
 typedef struct head_case {
@@ -9,7 +9,7 @@ typedef struct head_case {
     int32_t dtype;
     double scale, cap;
     int has_bias;
-    float seed; /* 0: none */
+    float seed; /* 0: no seed */
 } head_case;
 
 static weft_head head_args(const head_case *t) {
@@ -58,7 +58,7 @@ static void head_case_run(run *r, const void *data) {
     if (args.dbias.buffer != NULL) get_floats(r, args.dbias, t->vocab);
 }
 
-/* The logits of row r, after scale and cap, and the largest of them. */
+/* Computes the logits of row r after scale and cap; returns the largest. */
 static double head_logits(const head_case *t, int64_t r, double *logits) {
     double max = -INFINITY;
     for (int64_t v = 0; v < t->vocab; v++) {
@@ -72,7 +72,7 @@ static double head_logits(const head_case *t, int64_t r, double *logits) {
     return max;
 }
 
-/* dbias NULL: not wanted. */
+/* dbias NULL: not needed. */
 static double head_oracle(const head_case *t, double *dx, double *dw, double *dbias) {
     const int64_t d = t->width;
     double *logits = zeros(t->vocab), loss = 0;
@@ -88,7 +88,7 @@ static double head_oracle(const head_case *t, double *dx, double *dw, double *db
             double g = (double)t->weights[r] * (p - (v == t->targets[r])) * (1 - along * along);
             if (t->scale != 0) g *= t->scale;
             if (t->seed > 0) g *= (double)t->seed;
-            g = t->dtype == WEFT_F32 ? g : (double)rounded((float)g, t->dtype); /* an operand of two products */
+            g = t->dtype == WEFT_F32 ? g : (double)rounded((float)g, t->dtype); /* an operand of two matmuls */
             for (i = 0; i < d; i++) dx[r * d + i] += g * (double)t->w[v * d + i];
             for (i = 0; i < d; i++) dw[v * d + i] += g * (double)t->x[r * d + i];
             if (dbias != NULL) dbias[v] += g;
@@ -98,8 +98,8 @@ static double head_oracle(const head_case *t, double *dx, double *dw, double *db
     return loss;
 }
 
-/* idle: the first rows, none of which has weight; of the others, each third one has none. spoilt: rows of zero weight
- * hold NaN and a target outside the vocabulary, which must get nowhere. */
+/* idle: number of first rows without weight; every third of the others has none either. spoilt: rows of zero weight
+ * contain NaN and a target outside the vocabulary, which must have no effect. */
 static head_case head_make_idle(int64_t rows, int64_t width, int64_t vocab, int64_t idle, bool spoilt, int32_t dtype) {
     head_case t = {.rows = rows, .width = width, .vocab = vocab, .want_dx = 1, .want_dw = 1, .dtype = dtype};
     float *x = numbers_of(dtype, rows * width, 2), *weights = numbers(rows, 1);
@@ -129,7 +129,7 @@ static void head_free(head_case *t) {
 }
 
 static void head_check(int64_t rows, int64_t width, int64_t vocab, int64_t idle, int32_t dtype) {
-    /* a gradient of a logit that lies between two of 16 bits may be rounded to the other one by an error of fp32 */
+    /* a gradient between two 16-bit numbers may round to the other one because of an fp32 error */
     const double limit = dtype == WEFT_F32 ? 1e-5 : 1e-4;
     head_case t = head_make_idle(rows, width, vocab, idle, true, dtype);
     double *dx = zeros(rows * width), *dw = zeros(vocab * width);
@@ -158,14 +158,14 @@ START_TEST(head_of_odd_shapes) {
     head_check(1, 1, 2, 0, dtypes[_i]);
     head_check(7, 8, 31, 0, dtypes[_i]);
     head_check(45, 20, 509, 0, dtypes[_i]);
-    head_check(1100, 8, 97, 0, dtypes[_i]);                  /* more than one chunk of the CPU's */
-    head_check(1100, 8, 97, 1024, dtypes[_i]);               /* the first of them without any weight */
-    head_check(2100, 8, 37, 2048, dtypes[_i]);               /* of CUDA's */
-    head_check(is_cpu() ? 258 : 6, 4, 32003, 0, dtypes[_i]); /* a chunk is bounded by the logits; two of them */
+    head_check(1100, 8, 97, 0, dtypes[_i]);                  /* more than one chunk on the CPU */
+    head_check(1100, 8, 97, 1024, dtypes[_i]);               /* the first one without any weight */
+    head_check(2100, 8, 37, 2048, dtypes[_i]);               /* on CUDA */
+    head_check(is_cpu() ? 258 : 6, 4, 32003, 0, dtypes[_i]); /* the logits limit a chunk; two chunks */
 }
 END_TEST
 
-/* Scaled and capped logits, a bias, and with some a seed: the index is of the type and of which of them there are. */
+/* Scaled and capped logits, a bias, and sometimes a seed: the loop index selects the type and the combination. */
 static void head_form_check(int64_t rows, int64_t width, int64_t vocab, int forms, int32_t dtype) {
     const double limit = dtype == WEFT_F32 ? 1e-5 : 2e-4;
     head_case t = head_make(rows, width, vocab, true, dtype);
@@ -196,13 +196,13 @@ static void head_form_check(int64_t rows, int64_t width, int64_t vocab, int form
 START_TEST(head_of_other_logits) {
     const int forms = _i % 7 + 1;
     head_form_check(7, 8, 31, forms, dtypes[_i / 7]);
-    head_form_check(45, 20, 1509, forms, dtypes[_i / 7]);
+    if (forms == 7 || !is_slow()) head_form_check(45, 20, 1509, forms, dtypes[_i / 7]);
     if (!is_slow()) head_form_check(1100, 8, 97, forms, dtypes[_i / 7]); /* more than one chunk */
     if (!is_cpu() && (forms == 7 || is_full())) head_form_check(2060, 8, 37, forms, dtypes[_i / 7]);
 }
 END_TEST
 
-/* Of the weights: a row without weight of its own has no gradient even then. */
+/* Non-finite weights of the head: a row without weight still has no gradient. */
 START_TEST(head_of_weights_that_are_not_finite_has_zeros_where_nothing_counts) {
     head_case t = head_make(45, 20, 97, true, dtypes[_i]);
     ((float *)t.w)[3 * 20 + 1] = INFINITY;
@@ -283,7 +283,7 @@ START_TEST(head_refuses_what_does_not_fit) {
 }
 END_TEST
 
-/* Where no host code sees targets, one outside the vocabulary makes the loss and its row's gradient NaN. */
+/* If the host cannot see targets, one outside the vocabulary makes the loss and its row's gradient NaN. */
 START_TEST(head_of_a_target_outside_the_vocabulary_is_nan) {
     head_case t = head_make(5, 6, 13, false, dtypes[_i]);
     float *got = NULL;
@@ -298,7 +298,7 @@ START_TEST(head_of_a_target_outside_the_vocabulary_is_nan) {
 }
 END_TEST
 
-/* However many ids there are. */
+/* For any vocabulary size. */
 START_TEST(head_has_room_for_a_row_of_logits) {
     for (int64_t vocab = 1; vocab <= (int64_t)1 << 32; vocab *= 2) {
         const head_case t = {.rows = 3, .width = 2, .vocab = vocab, .dtype = dtypes[_i]};

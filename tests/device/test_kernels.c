@@ -1,6 +1,5 @@
-/* The kernels that are neither products nor attention, nor of rows (test_rows.c) or of elements (test_elementwise.c),
- * against plain loops in fp64. Those that work on activations take
- * them in fp32, bf16 and fp16: a loop test's index says which. */
+/* The kernels other than matmuls, attention, rows (test_rows.c) and elements (test_elementwise.c), against plain loops
+ * in fp64. Those with activations use fp32, bf16 and fp16 by the loop index. */
 #include "device/fixture.h"
 
 #include <sys/mman.h>
@@ -54,7 +53,7 @@ static void embedding_backward_run(run *r, const void *data) {
     get_floats(r, args.dtable, t->vocab * t->width);
 }
 
-/* The order of the sum is part of the contract, so the oracle is fp32 and exact. */
+/* The order of the sum is part of the contract, so the oracle is exact fp32. */
 static void embedding_check(int64_t rows, int64_t width, int64_t vocab, int32_t dtype, int32_t dtype_table) {
     embedding_case t = {.rows = rows, .width = width, .vocab = vocab, .dtype = dtype, .dtype_table = dtype_table};
     int32_t *ids = malloc((size_t)rows * sizeof *ids);
@@ -93,7 +92,7 @@ START_TEST(embedding_of_odd_shapes) {
     embedding_check(1, 1, 1, y, table_of);
     embedding_check(50, 7, 3, y, table_of);
     embedding_check(333, 64, 509, y, table_of);
-    embedding_check(71, 517, 1009, y, table_of);
+    if (y == table_of || !is_slow()) embedding_check(71, 517, 1009, y, table_of);
     embedding_check(5, 8, is_slow() ? 3001 : 32000, y, table_of);
     if (is_full()) embedding_check(300, 3, 70001, y, table_of);
     embedding_check(2300, 5, 40, y, table_of);
@@ -127,7 +126,7 @@ START_TEST(embedding_refuses_what_does_not_fit) {
     }
     args.vocab = INT64_C(1) << 31;
     ck_assert_int_eq(table->embedding_backward(r.device, NULL, &args, &err), WEFT_E_HOST);
-    ck_assert_msg(strstr(err.text, "2^31 - 1 can be numbered"), "%s", err.text);
+    ck_assert_msg(strstr(err.text, "exceed the limit of 2^31 - 1"), "%s", err.text);
     args.vocab = -1;
     ck_assert_int_eq(table->embedding(r.device, NULL, &args, &err), WEFT_E_HOST);
     ck_assert_msg(strstr(err.text, "vocab is -1"), "%s", err.text);
@@ -140,7 +139,7 @@ START_TEST(embedding_refuses_what_does_not_fit) {
 }
 END_TEST
 
-/* Where no host code sees ids, one that the table does not have is looked up as NaN and adds to no row. */
+/* If the host cannot see ids, one outside the table yields NaN and adds to no row. */
 START_TEST(embedding_of_ids_beyond_the_table_is_nan) {
     const int32_t ids[6] = {0, 7, 2, -1, INT32_MIN, 2};
     embedding_case t = {.rows = 6, .width = 3, .vocab = 7, .ids = ids};
@@ -173,7 +172,7 @@ static void square_run(run *r, const void *data) {
     get_bytes(r, args.out, 8);
 }
 
-/* The order is the contract: blocks of 64 in order, then level by level. */
+/* The contract's order: blocks of 64 in order, then level by level. */
 static double square_oracle(const float *x, int64_t n) {
     int64_t blocks = (n + 63) / 64, i = 0;
     double *v = zeros(blocks), sum = 0;
@@ -202,7 +201,7 @@ START_TEST(square_sum_has_the_declared_order) {
 }
 END_TEST
 
-/* Three stretches of x, one of them empty, whose sums lie apart in `out`. */
+/* Three extents of x, one of them empty, with separated sums in `out`. */
 enum { STRETCHES = 3, MOST_SUMS = 40 };
 static const weft_extent stretches[STRETCHES] = {{sizeof(weft_extent), 0, 128, 5001, 2},
                                                  {sizeof(weft_extent), 0, 5200, 0, 1},
@@ -210,7 +209,7 @@ static const weft_extent stretches[STRETCHES] = {{sizeof(weft_extent), 0, 128, 5
 
 typedef struct stretch_case {
     const float *x;
-    const double *sums; /* fp64 instead */
+    const double *sums; /* fp64 instead of x */
     int64_t cell;
 } stretch_case;
 
@@ -231,7 +230,7 @@ static void stretch_run(run *r, const void *data) {
     get_bytes(r, args.out, MOST_SUMS * 8);
 }
 
-/* The tree over sums that are there. */
+/* The tree over existing sums. */
 static double node_oracle(const double *x, int64_t n) {
     double *v = zeros(n + 1), sum = 0;
     memcpy(v, x, (size_t)n * sizeof *v);
@@ -278,7 +277,7 @@ START_TEST(square_sums_refuse_cells_and_stretches_that_do_not_fit) {
     args.cell = 0;
     args.extent_stride = 24;
     ck_assert_int_eq(table->square_sum(r.device, NULL, &args, &err), WEFT_E_HOST);
-    ck_assert_says(err, "extents lie 24 bytes apart");
+    ck_assert_says(err, "stride of 24 bytes");
     args.extent_stride = sizeof(weft_extent);
     args.n = 5064;
     if (is_seen_by_the_host()) {
@@ -289,7 +288,7 @@ START_TEST(square_sums_refuse_cells_and_stretches_that_do_not_fit) {
 }
 END_TEST
 
-/* A table of one stretch that is wrong, among good ones. */
+/* A table with one wrong extent among valid ones. */
 typedef struct wrong_case {
     weft_extent wrong;
     int64_t n, cell;
@@ -310,7 +309,7 @@ static void wrong_run(run *r, const void *data) {
     free(x);
 }
 
-/* Where no host code sees the table, one that does not fit makes the sums NaN; nothing is read or written beyond. */
+/* If the host cannot see the table, a wrong one makes the sums NaN; nothing outside is accessed. */
 START_TEST(square_sums_of_a_table_that_does_not_fit_are_nan) {
     const uint32_t size = sizeof(weft_extent);
     const weft_extent wrong[] = {{size, 0, 290, 11 + CANARY / 4, 1},
@@ -335,7 +334,7 @@ typedef struct clip_case {
     int64_t n;
     const double *sums;
     double count, clip;
-    float seed; /* 0: none */
+    float seed; /* 0: no seed */
 } clip_case;
 
 static weft_clip clip_args(run *r, const clip_case *t) {
@@ -415,7 +414,7 @@ typedef struct update_case {
     int32_t skip;
 } update_case;
 
-/* An update of one region, or of many: `args` points to `region` then. */
+/* An update of one region, with `args` pointing to `region`, or of many. */
 typedef struct update_call {
     weft_update args;
     weft_update_region region;
@@ -524,8 +523,8 @@ START_TEST(update_refuses_what_does_not_fit) {
 }
 END_TEST
 
-/* Regions of slots of one array; the rest of a slot belongs to nobody. Every fourth weight is bf16, every ninth region
- * is empty: more of one type than a small table of theirs has room for, and fewer of the other. */
+/* Regions in slots of one array; the rest of a slot is unused. Every fourth weight is bf16, every ninth region is
+ * empty. One type has more regions than a small table holds, the other fewer. */
 enum { REGIONS = 73, SLOT = 1536 };
 
 static int64_t region_length(int i) {
@@ -568,7 +567,7 @@ static void regions_run(run *r, const void *data) {
     u.args.n_regions = REGIONS;
     u.args.region_stride = (uint32_t)stride;
     RUN(r, update, &u.args);
-    memset(regions, 0xff, REGIONS * stride); /* they are the caller's again */
+    memset(regions, 0xff, REGIONS * stride); /* the caller may reuse them */
     get_floats(r, u.region.weight, t->n);
     get_floats(r, u.region.states[0], t->n);
     free(regions);
@@ -577,7 +576,7 @@ static void regions_run(run *r, const void *data) {
 static void expect_region(const float *got, const float *states, const update_case *t, int i) {
     const uint16_t *stored = (const uint16_t *)(const void *)(t->w + i * SLOT);
     const int64_t n = region_length(i), first = (int64_t)i * SLOT;
-    const int64_t kept = region_is_bf16(i) ? (n + 1) / 2 : n; /* of the weights' array */
+    const int64_t kept = region_is_bf16(i) ? (n + 1) / 2 : n; /* elements of the weight array */
     for (int64_t k = 0; k < n; k++) {
         const float state = 0.9f * t->s[first + k] + t->g[first + k] * 0.25f;
         const float before = region_is_bf16(i) ? float_of_bf16(stored[k]) : t->w[first + k];
@@ -599,7 +598,7 @@ START_TEST(update_takes_all_regions_of_a_step) {
 }
 END_TEST
 
-/* All are judged before any is touched, the last one too. */
+/* All regions are validated before any is changed, including the last. */
 START_TEST(update_judges_every_region_first) {
     run r = {.device = devices[0], .shift = 8};
     const float x[5] = {1, 2, 3, 4, 5};
@@ -621,7 +620,7 @@ START_TEST(update_judges_every_region_first) {
     u.args.n_regions = 1;
     u.args.region_stride = 8;
     ck_assert_int_eq(table->update(r.device, NULL, &u.args, &err), WEFT_E_HOST);
-    ck_assert_msg(strstr(err.text, "1 regions lie 8 bytes apart"), "%s", err.text);
+    ck_assert_msg(strstr(err.text, "1 regions have a stride of 8 bytes"), "%s", err.text);
     u.args.n_regions = 0;
     RUN(&r, update, &u.args);
     get_floats(&r, u.region.weight, 5);
@@ -645,7 +644,7 @@ static float convert_one(run *r, const void *value, int64_t bytes, int32_t from,
     return x;
 }
 
-/* Halves keep their own bits, and what lies between two neighbours goes to the nearer one, or to the even one. */
+/* 16-bit numbers keep their bits, and numbers between two neighbours round to nearest even. */
 static void convert_round_trips(int32_t dtype, uint32_t last) {
     run r = {.device = devices[2]};
     weft_error err = WEFT_ERROR_INIT;
@@ -727,7 +726,7 @@ START_TEST(convert_in_pieces_and_within_bounds) {
 }
 END_TEST
 
-/* ---- memory, streams, the device itself ---- */
+/* ---- memory, streams, the device ---- */
 
 START_TEST(memory_moves_in_out_and_within) {
     weft_device *d = devices[3];
@@ -771,7 +770,7 @@ static int64_t resident_pages(const char *from, int64_t bytes) {
     return n;
 }
 
-/* Zero over a large range is what the kernel gives for pages that it took back; both ends keep what lies beyond. */
+/* Zeroing a large range drops its pages; the memory around both ends is unchanged. */
 START_TEST(large_ranges_are_cleared_by_giving_pages_back) {
     weft_device *d = devices[_i];
     weft_error err = WEFT_ERROR_INIT;
@@ -782,7 +781,7 @@ START_TEST(large_ranges_are_cleared_by_giving_pages_back) {
     inside.buffer = a.buffer;
     at = table->host_view(d, a);
     ck_assert_int_eq(table->fill(d, NULL, a, 0, n / 4, &err), WEFT_OK);
-    ck_assert_int_lt(resident_pages(at, n), 1024); /* a new buffer is not touched but for its ends */
+    ck_assert_int_lt(resident_pages(at, n), 1024); /* a new buffer is untouched except at its ends */
     memset(at, 0x5A, (size_t)n);
     ck_assert_int_eq(resident_pages(at, n), n / 4096);
     ck_assert_int_eq(table->fill(d, NULL, inside, 0, words, &err), WEFT_OK);
@@ -804,7 +803,7 @@ START_TEST(memory_within_one_buffer_and_not_beyond) {
     ck_assert_int_eq(table->alloc(d, &a.buffer, n + 12, &err), WEFT_OK);
     b.buffer = a.buffer;
     ck_assert_int_eq(table->write(d, NULL, a, from, n, &err), WEFT_OK);
-    ck_assert_int_eq(table->copy(d, NULL, b, a, n, &err), WEFT_OK); /* over itself */
+    ck_assert_int_eq(table->copy(d, NULL, b, a, n, &err), WEFT_OK); /* self-copy */
     ck_assert_int_eq(table->read(d, NULL, to, b, n, &err), WEFT_OK);
     ck_assert_mem_eq(from, to, (size_t)n);
     b.offset = 16;
@@ -837,8 +836,8 @@ static bool processor_has_tiles(void) {
 #endif
 }
 
-/* Pairs, where no lesser set was asked for; a processor with tiles has pairs that are slower than fp32, and its tiles
- * may be kept from this process. */
+/* True if bf16 pairs are multiplied in hardware, without a lower limit. On a processor with tiles, pairs are slower
+ * than fp32, and this process may have no tiles. */
 static bool multiplies_bf16(const char *isa) {
     const char *most = getenv("DNNL_MAX_CPU_ISA");
     const bool all = most == NULL || *most == 0 || strcmp(most, "ALL") == 0 || strstr(most, "BF16") != NULL ||

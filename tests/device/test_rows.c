@@ -1,5 +1,5 @@
-/* The kernels that go along rows, norms and sums over rows, against plain loops in fp64, on activations in fp32 and in
- * bf16: a loop test's index says which. */
+/* Kernels along rows, norms and sums over rows, against plain loops in fp64, on activations in fp32 and bf16 by the
+ * loop index. */
 #include "device/fixture.h"
 
 /* ---- norms ---- */
@@ -21,7 +21,7 @@ static weft_norm norm_args(run *r, const norm_case *t) {
     return args;
 }
 
-/* Results: y, rstd, then the mean of LayerNorm, then what a residual made. */
+/* Results: y, rstd, for LayerNorm the mean, then the residual sum. */
 static void norm_run(run *r, const void *data) {
     const norm_case *t = data;
     const int64_t n = t->rows * t->width;
@@ -111,7 +111,7 @@ static void norm_free(norm_case *t) {
     free((void *)t->dx), free((void *)t->dgain), free((void *)t->dbias);
 }
 
-/* What an accumulating backward gives from what the other gave. */
+/* Checks an accumulating backward against the result without accumulation. */
 static void norm_check_added(norm_case *t, const float *set, norm_wanted *want) {
     const int64_t n = t->rows * t->width, width = t->width;
     float *added = NULL;
@@ -155,21 +155,22 @@ static void norm_check(int64_t rows, int64_t width, int32_t form, int32_t from_o
     norm_free(&t);
 }
 
-/* The index: of the type, the gain's form, and the norm's. */
+/* Loop index: type, the gain's form, and the norm's form. */
 START_TEST(norms_of_odd_shapes) {
     const int32_t dtype = dtypes[_i / 4], from_one = _i & 1, form = _i >> 1 & 1;
     if (form == WEFT_NORM_RMS) norm_check(1, 1, form, from_one, dtype);
     norm_check(3, 7, form, from_one, dtype);
     norm_check(17, 64, form, from_one, dtype);
     norm_check(67, 131, form, from_one, dtype);
+    if (from_one && is_slow()) return;
     norm_check(1031, 48, form, from_one, dtype);
     norm_check(11, 4099, form, from_one, dtype);
-    norm_check(9, 13000, form, from_one, dtype); /* sums over rows that do not fit CUDA's shared memory */
+    norm_check(9, 13000, form, from_one, dtype); /* sums over rows that exceed CUDA's shared memory */
     if (is_full()) norm_check(3, 65536, form, from_one, dtype);
 }
 END_TEST
 
-/* One element is its own mean: nothing is left of it but the bias, and no gradient goes below. */
+/* A single element is its own mean: the output is the bias, and the gradient is zero. */
 START_TEST(layer_norm_of_one_element) {
     norm_case t = norm_make(3, 1, WEFT_NORM_LAYER, 0, dtypes[_i]);
     float *out = every_way(norm_run, &t, "norm"), *back = every_way(norm_backward_run, &t, "norm_backward");
@@ -179,7 +180,7 @@ START_TEST(layer_norm_of_one_element) {
 }
 END_TEST
 
-/* A large mean leaves the squares of small differences their digits. */
+/* With a large mean, the squares of small differences keep their digits. */
 START_TEST(layer_norm_far_from_zero) {
     norm_case t = norm_make(9, 100, WEFT_NORM_LAYER, 0, WEFT_F32);
     norm_wanted want;
@@ -195,7 +196,7 @@ START_TEST(layer_norm_far_from_zero) {
 }
 END_TEST
 
-/* Squares that overflow give NaN, and no row of zeros. */
+/* If squares overflow, the result is NaN, not a row of zeros. */
 START_TEST(norms_of_rows_that_overflow_are_nan) {
     for (int32_t form = WEFT_NORM_RMS; form <= WEFT_NORM_LAYER; form++) {
         norm_case t = norm_make(2, 20, form, 0, dtypes[_i]);
@@ -209,7 +210,7 @@ START_TEST(norms_of_rows_that_overflow_are_nan) {
 }
 END_TEST
 
-/* Bit by bit what add and a norm of the rounded sum give, wherever the sum goes. */
+/* Same bits as an add and a norm of the rounded sum, for any destination of the sum. */
 START_TEST(a_norm_takes_the_residual_with_it) {
     const int64_t rows = 37, width = 67, n = rows * width;
     for (int32_t form = WEFT_NORM_RMS; form <= WEFT_NORM_LAYER; form++) {
@@ -338,7 +339,7 @@ static void fill(TCase *tests) {
     tcase_add_loop_test(tests, norms_of_odd_shapes, 0, 4 * n_types());
     tcase_add_loop_test(tests, layer_norm_of_one_element, 0, n_types());
     tcase_add_test(tests, layer_norm_far_from_zero);
-    tcase_add_loop_test(tests, norms_of_rows_that_overflow_are_nan, 0, 2); /* fp16 holds no such numbers */
+    tcase_add_loop_test(tests, norms_of_rows_that_overflow_are_nan, 0, 2); /* fp16 has no such numbers */
     tcase_add_loop_test(tests, a_norm_takes_the_residual_with_it, 0, n_types());
     tcase_add_loop_test(tests, norms_refuse_what_does_not_fit, 0, n_types());
     tcase_add_loop_test(tests, sums_of_odd_shapes, 0, n_types());

@@ -1,17 +1,17 @@
-/* Updates whose weight and states are stored in bf16 or in 8-bit blocks: the maps against bitsandbytes' (golden
- * dynamic8.json), and the device's update against the body's formula between what is stored before and after. */
+/* Updates with weights and states stored in bf16 or 8-bit blocks: the code tables against bitsandbytes' (golden
+ * dynamic8.json), and the device's update against the body's formula between stored values. */
 #include "device/fixture.h"
 
 #include <jansson.h>
 #include <weft/dynamic8.h>
 
-static weft_dynamic8 maps[2]; /* of both signs, of none below zero */
+static weft_dynamic8 maps[2]; /* signed, unsigned */
 
 static const weft_dynamic8 *map_of(int32_t dtype) {
     return &maps[dtype == WEFT_UDYN8X256];
 }
 
-/* ---- the maps ---- */
+/* ---- code tables ---- */
 
 /* The formula of make_dynamic8.py. */
 static float golden_number(uint64_t i, bool is_signed) {
@@ -22,7 +22,7 @@ static float golden_number(uint64_t i, bool is_signed) {
     return (float)(is_signed && (x & 1u) != 0 ? -size : size);
 }
 
-/* bitsandbytes numbers codes from the least value up. */
+/* bitsandbytes numbers codes in ascending order of value. */
 static int golden_code(uint8_t code, bool is_signed) {
     return !is_signed ? code : code == 128 ? 255 : 127 + (int8_t)code;
 }
@@ -65,7 +65,7 @@ START_TEST(maps_and_codes_are_those_of_bitsandbytes) {
 }
 END_TEST
 
-/* By looking at all edges, for sizes of all exponents and beside each edge. */
+/* Checks all edges, with sizes of all exponents and next to each edge. */
 START_TEST(a_code_is_the_nearest_one) {
     for (int k = 0; k < 2; k++) {
         const int n = weft_dynamic8_sizes(&maps[k]);
@@ -93,7 +93,7 @@ WEFT_ELEMENTWISE(stored, stored_hp, 3, s0 = 0.9f * s0 + g; s1 = 0.75f * s1 + g *
                  w -= hp->lr * range->lr_scale * s0;)
 
 enum { N = 2048, ROWS = 3, STATES = 3, BLOCK = 256 };
-static const int64_t offsets[ROWS] = {0, 512, 1536}, lengths[ROWS] = {301, 1024, 1}; /* 1 in a block of its own */
+static const int64_t offsets[ROWS] = {0, 512, 1536}, lengths[ROWS] = {301, 1024, 1}; /* 1 in a separate block */
 
 typedef struct stored_case {
     int32_t weight, states[STATES];
@@ -104,7 +104,7 @@ static float start_of(int which, int64_t i) {
     return which == 4 ? x * 16.0f : x;
 }
 
-/* What memory has of n numbers, and back. */
+/* Convert n numbers to and from their stored type. */
 static void to_memory(void *out, int32_t dtype, const float *x, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         if (dtype == WEFT_F32) ((float *)out)[i] = x[i];
@@ -128,7 +128,7 @@ static int32_t dtype_of(const stored_case *t, int which) {
     return which == 0 ? t->weight : t->states[which - 1];
 }
 
-/* As the update finds it: array 0 is the weight, then the states, then the gradient. */
+/* The memory before the update: array 0 is the weight, then the states, then the gradient. */
 static char *make_memory(const stored_case *t, int which) {
     float x[N];
     char *memory = calloc(N, 4);
@@ -195,7 +195,7 @@ static void stored_run(run *r, const void *data) {
     for (int i = 0; i < STATES; i++) get_bytes(r, u.region.states[i], weft_dtype_span(t->states[i], N));
 }
 
-/* One row of the update on memory, by definition: blocks that the row does not reach stay as they are. */
+/* Applies one range of the update by definition: blocks outside the range are unchanged. */
 static void update_by_hand(char *const memory[1 + STATES], const stored_case *t, int row) {
     const int64_t at = offsets[row], n = lengths[row];
     float x[1 + STATES][N];

@@ -1,9 +1,9 @@
-# has_shown.awk SHOWN REAL: holds that what a page shows is what the program says. A line of SHOWN has to be a part of a line
-# of REAL, with any number in the place of a number and any time in the place of a time; where it has "..." something may
-# be missing. What it is not is printed, and the status is 1. Lines of REAL that are not shown are the page's affair.
+# has_shown.awk SHOWN REAL: checks that a page shows the program's real output. A line of SHOWN must be part
+# of a line of REAL. Numbers match any number, and times any time; "..." matches any omission. Prints
+# mismatches and exits with 1. REAL may have further lines.
 
 function plain(line) {
-    sub(/^device .*/, "device", line)                       # the machine's own
+    sub(/^device .*/, "device", line)                       # depends on the machine
     gsub(/\/home\/you\/weft/, "PLACE", line)
     gsub(/[0-9]+(,[0-9][0-9][0-9])*(\.[0-9]+)?(e[-+]?[0-9]+)?k?/, "#", line)
     gsub(/# (KiB|MiB|GiB|B)([^A-Za-z]|$)/, "# MEMORY ", line)

@@ -1,18 +1,18 @@
-# take_steps.awk: what a page asks its reader to do, as files in the directory `into`, in the order of the page:
+# take_steps.awk: extracts the steps of a page as files in the directory `into`, in order:
 #
-#   N.file   an indented block, or what follows a blank line of one, that begins with "# NAME.EXTENSION" alone is a file to
-#            be written; N.name is its name. C begins with "/* NAME.c: ...", which is a part of the file: as a whole it may be
-#            pasted
-#   N.cmd    an indented line "$ COMMAND" is to be run; what follows it in the block, up to the next "$", is N.shown,
-#            and so is a later block that begins with "..."
+#   N.file   a file to write: an indented block, or a part of it after a blank line, that starts with only
+#            "# NAME.EXTENSION"; N.name is its name. C starts with "/* NAME.c: ...", which belongs to the file, so that
+#            the block can be pasted
+#   N.cmd    a command to run: an indented line "$ COMMAND"; the rest of the block up to the next "$" is N.shown,
+#            and so is a later block that starts with "..."
 #
-# A page needs no further marks: this is how its blocks are read by people, too.
+# Pages need no other markup; readers understand the blocks in the same way.
 
 function end_step() { if (out != "") close(out); out = "" }
 function new_step() { end_step(); n++; return sprintf("%s/%03d", into, n) }
 
 !/^    / && !/^$/ { in_block = 0; end_step(); next }
-/^$/ { blanks++; next } # of a file, if the block goes on behind it
+/^$/ { blanks++; next } # blank lines of a file, if the block continues after them
 {
     line = substr($0, 5)
     if ((!in_block || blanks > 0) && line ~ /^# [A-Za-z0-9_.\/-]+\.[a-z]+$/) {

@@ -1,26 +1,26 @@
-# Every command of README.md and of the pages in docs/guide is run, in the order of the page, in a directory of the page's
-# own that begins with a copy of configs/; a file that a page shows is written first. Nothing on a page marks this for its
-# reader: "$ COMMAND" is run, and what stands below it has to be what the program says (has_shown.awk).
-#   A shown sentence "weft COMMAND: ..." says that it fails; without one it has to end well.
-#   A shown "^C" is typed once the command has trained a step.
+# Runs every command of README.md and of the pages in docs/guide in order, each page in its own directory with
+# a copy of configs/. Files shown on a page are written first. Pages need no markup: "$ COMMAND" is run, and
+# the text below must be the program's output (has_shown.awk).
+#   A shown error "weft COMMAND: ..." means that the command fails; otherwise it must succeed.
+#   A shown "^C" is sent after the first training step.
 . "$WEFT_SOURCE/tests/common/shell.sh"
 here=$WEFT_SOURCE/tests/docs
 PATH=$WEFT_BUILD:$PATH
 export PATH WEFT_BUILD_DIR="$WEFT_BUILD" LC_ALL=C.UTF-8 OMP_WAIT_POLICY=passive
-# What a page installs stays here, and what an installation has of examples is there.
+# Installations of a page stay in this directory, which also has the installed examples.
 export HOME="$dir/home"
 unset XDG_DATA_HOME || :
 mkdir -p "$HOME/.local/share/weft"
-cp -r "$WEFT_SOURCE/configs" "$HOME/.local/share/weft"
+cp -r "$WEFT_SOURCE/configs" "$WEFT_SOURCE/sdk/template" "$HOME/.local/share/weft"
 
-interrupted() { # interrupted COMMAND: stopped by a signal once it has said that a step is done
+interrupted() { # interrupted COMMAND: sends a signal after the first completed step
     sh -c "exec $1" >real 2>&1 </dev/null &
     while ! grep -q '^step' real && kill -0 $! 2>/dev/null; do sleep 0.02; done
     kill -TERM $!
     wait $! || return 1
 }
 
-run_step() { # run_step STEP PAGE: a command with what is shown of it
+run_step() { # run_step STEP PAGE: runs a command and compares the shown output
     command=$(cat "$1.cmd")
     shown=$1.shown
     [ -e "$shown" ] || : >"$shown"
@@ -59,7 +59,10 @@ run_page() { # run_page FILE
 
 n_commands=0
 has mpich && ranks=yes || ranks=no
-for page in ${*:-"$WEFT_SOURCE"/README.md "$WEFT_SOURCE"/docs/guide/*.md}; do
+# The quick suite runs one guide for users and one for authors of plugins.
+guides="$WEFT_SOURCE/docs/guide/by-hand.md $WEFT_SOURCE/docs/guide/your-own-policy.md"
+! is_full || guides="$WEFT_SOURCE/README.md $(echo "$WEFT_SOURCE"/docs/guide/*.md)"
+for page in ${*:-$guides}; do
     name=${page##*/}
     [ $ranks = yes ] || ! grep -q '^    \$ weft train.*--ranks' "$page" || continue
     before=$n_commands

@@ -1,11 +1,12 @@
 #!/bin/sh
-# Each INI example of the pages is read: an indented block whose first line that is no comment is a [section]. What an example
-# leaves out, or has on another machine, is given as overrides. Blocks with commands are docs.commands' to run.
+# Parses each INI example of the pages: an indented block with a [section] as first line other than comments.
+# Settings that an example lacks, or has for another machine, are passed as overrides. docs.commands runs
+# blocks with commands.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
 
-take() { # take FILE...: the examples of pages as PAGE.N.ini
+take() { # take FILE...: writes the examples of pages to PAGE.N.ini
     awk '
     function flush() {
         if (n > 0 && is_ini && has_keys && !has_commands) {
@@ -20,7 +21,7 @@ take() { # take FILE...: the examples of pages as PAGE.N.ini
         line = substr($0, 5)
         lines[++n] = line
         if (!decided && line !~ /^[#;]/) { decided = 1; is_ini = line ~ /^\[[a-z.]+\]/ }
-        has_keys += line ~ /^[a-z_]+ *=/ # a table of keys has none
+        has_keys += line ~ /^[a-z_]+ *=/ # absent in a table of keys
         has_commands += line ~ /^(\$ |\.\.\.)/
         next
     }
@@ -28,7 +29,7 @@ take() { # take FILE...: the examples of pages as PAGE.N.ini
     { flush() }
     END { flush() }' "$@"
 }
-reads() { # reads FILE: it is a configuration; a plugin that the page calls `mine` is not there
+reads() { # reads FILE: is a valid configuration; the plugin that the page calls `mine` may be missing
     awk '/^\[/ { is_mine = /\.mine\]/ } !is_mine' "$1" >example.conf
     "$weft" config explain example.conf model.path="$WEFT_SOURCE/configs/chess/base" model.plugin=llama model.start=fresh \
         data.path="$WEFT_SOURCE/configs/chess/train.txt" run.out=out >log 2>&1
@@ -42,7 +43,7 @@ for example in *.ini; do
 done
 [ "$n" -gt 12 ] || failed "only $n examples were found"
 
-# A table that is pasted into an example is found.
+# A table pasted into an example is detected.
 printf '    # a comment\n    [train]\n      steps   none   whole number\n    steps = 2\n' >broken.md
 take broken.md
 if reads broken.md.1.ini; then failed "a table of keys in an example is not seen" broken.md.1.ini; fi

@@ -1,11 +1,11 @@
-# Every relative link of README.md, of docs/ and of configs/ leads to a file that is there, and every #anchor to a heading
-# of it. With WEFT_INSTALLED=PREFIX those of the installed docs/ and configs/.
+# Every relative link of README.md, docs/ and configs/ leads to an existing file, and every #anchor to one of
+# its headings. With WEFT_INSTALLED=PREFIX: those of the installed docs/ and configs/.
 . "$WEFT_SOURCE/tests/common/shell.sh"
 cd "${WEFT_INSTALLED:-$WEFT_SOURCE}"
 pages="README.md docs/*.md docs/*/*.md configs/*/*.md"
 [ -z "${WEFT_INSTALLED:-}" ] || pages="share/doc/weft/*.md share/doc/weft/*/*.md share/weft/configs/*/*.md"
 
-anchors() { # anchors FILE: of its headings, as web pages of Markdown have them
+anchors() { # anchors FILE: anchors of its headings, as generated for Markdown
     sed -n 's/^##* //p' "$1" | awk '{
         line = tolower($0)
         gsub(/`/, "", line)
@@ -15,7 +15,7 @@ anchors() { # anchors FILE: of its headings, as web pages of Markdown have them
         print line
     }'
 }
-links() { # links FILE: all that is in parentheses behind brackets, but what lies in indented blocks and on the web
+links() { # links FILE: all link targets, except in indented blocks and on the web
     grep -v '^    ' "$1" | grep -o '\](\([^)]*\))' | sed 's/^](//; s/)$//' | grep -v '^[a-z]*://' || :
 }
 

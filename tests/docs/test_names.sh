@@ -1,12 +1,12 @@
-# The table of docs/guide/coming-from.md says of each name what the program answers (host/config/foreign_names.def); one that
-# the program does not list is Weft's own. And each key in its first column exists.
+# The table of docs/guide/coming-from.md agrees with the program's answers (host/config/foreign_names.def).
+# Names unknown to the program are Weft's own. Each key in the first column exists.
 . "$WEFT_SOURCE/tests/common/shell.sh"
 page=$WEFT_SOURCE/docs/guide/coming-from.md
 
-# "learning_rate optimizer.lr"; of a flag "num_processes --ranks"
+# "learning_rate optimizer.lr"; for a flag "num_processes --ranks"
 sed -n 's/^FOREIGN("\([^"]*\)", "\([^"]*\)", "\([^"]*\)".*/\1 \2.\3/p' "$WEFT_SOURCE/host/config/foreign_names.def" |
     sed 's/ \.--/ --/' >known
-# The same of the page: a row's first cell is "`[optimizer] lr`" or "`--ranks`".
+# The same from the page: the first cell of a row is "`[optimizer] lr`" or "`--ranks`".
 awk -F '|' '/^\| `/ {
     weft = $2
     gsub(/[`\[ ]/, "", weft)

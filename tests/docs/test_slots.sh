@@ -1,8 +1,8 @@
-# The table of slots in docs/plugin-authors.md names each slot that host/plugin/kinds.c asks for, in rows of its kind, and
-# each that a kind's table in the SDK has besides, which a plugin may leave empty. A second one names each slot of the
-# tables that a plugin's `extension` gives.
+# The table of slots in docs/plugin-slots.md contains each slot required by host/plugin/kinds.c, in rows of
+# its kind, and each optional slot of a kind's table in the SDK. A second table contains the slots of
+# extension tables.
 . "$WEFT_SOURCE/tests/common/shell.sh"
-page=$WEFT_SOURCE/docs/plugin-authors.md
+page=$WEFT_SOURCE/docs/plugin-slots.md
 
 # "model create"
 grep -o 'SLOT([a-z]*, [a-z_0-9]*)' "$WEFT_SOURCE/host/plugin/kinds.c" | sed 's/SLOT(//; s/)//; s/,//' | grep -v '^kind ' >asked
@@ -11,7 +11,7 @@ for header in "$WEFT_SOURCE"/sdk/include/weft/*.h; do
         /^\}/ { kind = "" }
         kind != "" && match($0, /\(\*[a-z_0-9]+\)\(/) { print kind, substr($0, RSTART + 2, RLENGTH - 4) }' "$header" >>asked
 done
-# Of a row "| model | `create`, ... |" the names in its second cell; a row without a kind goes on with the one above it.
+# The names in the second cell of "| model | `create`, ... |"; a row without a kind continues the one above.
 awk -F '|' '/^\| kind \| slot/ { inside = 1; next }
 inside && !/^\|/ { exit }
 inside && !/^\|---/ {
@@ -29,7 +29,7 @@ done <asked
 grep -qxF 'all that have them extension' told || failed "$page: its table lacks extension"
 grep -qxF 'device host_view' told || failed "$page: its table lacks host_view of device"
 
-# "weft_device_transfer take", of all tables of slots in the SDK that are neither a kind's nor the host's own
+# "weft_device_transfer take", for all slot tables in the SDK except those of kinds and of the host
 for header in "$WEFT_SOURCE"/sdk/include/weft/*.h; do
     awk '/^typedef struct weft_(device|data|tokenizer|model|comm|optimizer|policy|strategy|adapter)_[a-z_]+ \{/ { table = $3 }
         /^\}/ || table ~ /_(plugin|job)$/ { table = "" }

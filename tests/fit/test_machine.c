@@ -1,4 +1,4 @@
-/* tests/fit/test_machine.c: how much memory a machine has, told by files as a kernel writes them. */
+/* tests/fit/test_machine.c: memory of a machine, read from files in the kernel's format. */
 #include "base/machine.h"
 #include "scratch.h"
 #include "suite.h"
@@ -8,7 +8,7 @@
 enum { KIB = 1024 };
 #define MIB ((int64_t)1 << 20)
 
-/* A file of the root that stands for /, with the directories that lead to it. */
+/* Writes a file and its directories below a root directory that replaces /. */
 static void put(const char *path, const char *text) {
     char whole[400];
     (void)snprintf(whole, sizeof whole, "%s%s", scratch, path);

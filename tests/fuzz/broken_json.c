@@ -1,5 +1,5 @@
-/* broken_json.c: texts that are no JSON, or no object, each given to every reader of JSON in a user's files: all refuse
- * them with a sentence that names the file. A test by itself; libFuzzer has no part in it. */
+/* broken_json.c: invalid JSON, or JSON that is not an object, for every reader of JSON in a user's files. All must
+ * reject it with a message that names the file. A test of its own, without libFuzzer. */
 #include "tokenizer.h"
 
 #include <stdio.h>
@@ -18,7 +18,7 @@ extern fuzz_entry weft_plugin_entry_llama;
 
 #define DEEP 100000
 
-/* What stands behind a NUL within a text counts: n, or 0 for all up to the end. */
+/* n counts bytes after a NUL within the text; 0: up to its end. */
 /* clang-format off */
 static const struct {
     const char *text;
@@ -42,11 +42,11 @@ static const struct {
     {"{\"a\":[1 2]}", 0}, {"{\"a\":[1,,2]}", 0}, {"{\"a\":[1}", 0}, {"{\"a\":[1;2]}", 0}, {"{\"a\":[\"x\":1]}", 0},
     {"{\"a\":{\"b\":1}", 0}, {"{\"a\":1,\"a\":2", 0}, {"{\"a\":*}", 0}, {"{\"a\":\\u0041}", 0}, {"<html></html>", 0},
     {"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", 0},
-    /* JSON, but no object */
+    /* JSON, but not an object */
     {"[]", 0}, {"1", 0}, {"\"a\"", 0}, {"null", 0}, {"true", 0}, {"[{}]", 0}};
 
-/* Values that are none, of a key and as an element: each class of malformed numbers, texts, words and lists that
- * JSONTestSuite sorts its refused files into. */
+/* Invalid values of a key and as an element: each class of malformed numbers, strings, words and lists among
+ * JSONTestSuite's rejected files. */
 static const char *const values[] = {
     "-", "- 1", "-01", "-012", "-1x", "-1.0.", "-2.", "-.1", "-NaN", "-Inf", "+Inf", "Inf", "inf", "infinity", "NAN",
     "++1", "1+", "1+2", "1-2", "1-", "0.1.2", "0.3e", "0.3e+", "0.e1", "0E", "0E+", "0e-", "1.0e", "1.0e-", "1.0e+",
@@ -68,7 +68,7 @@ static const char *const values[] = {
     "{\"a\":true} \"x\"", "{,", "{[", "{\"a", "{'a'}", "[\"\\{[\"\\{"};
 /* clang-format on */
 
-static const char *reads; /* what the reader at work reads */
+static const char *reads; /* file of the current reader */
 
 static weft_status read_config(const void *text, size_t n, weft_error *err) {
     const weft_plugin *plugin = fuzz_plugin(weft_plugin_entry_llama);
@@ -163,7 +163,7 @@ int main(void) {
         static const char *const around[][2] = {{"{\"a\":", "}"}, {"{\"a\":[", "]}"}, {"", ""}};
         for (size_t k = 0; k < 3; k++) {
             const int n = snprintf(deep, DEEP, "%s%s%s", around[k][0], values[i], around[k][1]);
-            /* "1,5" and its like are two elements of a list */
+            /* "1,5" and similar are two elements of a list */
             if (k == 1 && (strcmp(values[i], "1,5") == 0 || strcmp(values[i], "[\"\"],") == 0)) continue;
             refuse(deep, (size_t)n);
         }
@@ -172,7 +172,7 @@ int main(void) {
     refuse(deep, DEEP);
     for (size_t i = 0; i + 5 <= DEEP; i += 5) memcpy(deep + i, "{\"a\":", 5);
     refuse(deep, DEEP);
-    for (size_t i = 0; i + 5 <= DEEP; i += 5) memcpy(deep + i, "[{\"\":", 5); /* the last one is cut */
+    for (size_t i = 0; i + 5 <= DEEP; i += 5) memcpy(deep + i, "[{\"\":", 5); /* the last one is truncated */
     refuse(deep, DEEP);
     free(deep);
     (void)printf("%zu texts\n", sizeof texts / sizeof *texts + 3 * (sizeof values / sizeof *values));

@@ -45,7 +45,7 @@ static weft_status put_id(const weft_chat_sink *sink, int32_t id, int32_t answer
     return sink->put(sink->context, &id, &answer, 1);
 }
 
-/* BEGIN, and each message's bytes; an assistant's are an answer, with END behind it. */
+/* BEGIN, then each message's bytes; an assistant's message is an answer, followed by END. */
 static weft_status chat(const weft_data_job *job, const weft_chat_sink *sink, const weft_chat *chat, weft_error *err) {
     int32_t answers = 0;
     weft_status status = put_id(sink, BEGIN, -1);
@@ -110,7 +110,7 @@ static void check_micro_batch(const weft_micro_batch *micro_batch) {
     }
 }
 
-/* The first rows of each split. */
+/* Fetches the first sequences of each split. */
 static void take_micro_batches(const weft_data_plugin *plugin, const weft_data *data) {
     int32_t ids[ROWS * FUZZ_CONTEXT], targets[ROWS * FUZZ_CONTEXT], starts[ROWS * FUZZ_CONTEXT];
     int32_t positions[ROWS * FUZZ_CONTEXT];

@@ -1,5 +1,5 @@
-/* bytes_job.h: a data plugin's job whose tokenizer has an id for each byte, 256 and 257 around an answer, and what is
- * asked of the data that comes of it. */
+/* bytes_job.h: a data plugin's job with a byte tokenizer, where 256 and 257 enclose an answer, and the calls of the
+ * data. */
 #ifndef WEFT_TEST_FUZZ_BYTES_JOB_H
 #define WEFT_TEST_FUZZ_BYTES_JOB_H
 
@@ -9,11 +9,10 @@
 
 enum { FUZZ_CONTEXT = 16 };
 
-/* The job; the same one each time. */
+/* Returns the job, always the same. */
 const weft_data_job *fuzz_bytes_job(void);
 
-/* Creates data by these overrides, takes the first rows of each split and holds them to what a micro-batch must be, and
- * destroys it again. */
+/* Creates data with these overrides, fetches and validates the first sequences of each split, and destroys the data. */
 void fuzz_take_data(fuzz_entry *entry, const char *const *overrides, size_t n);
 
 #endif

@@ -1,5 +1,5 @@
-/* chat_template.c: a model's chat template, by which a small conversation is rendered and encoded. However it loops, it
- * ends within its bounds, and what it cannot do is said. */
+/* chat_template.c: a model's chat template; renders and encodes a small conversation. It must respect its limits and
+ * report unsupported features. */
 #include "tokenizer.h"
 
 #include <stdio.h>
@@ -9,8 +9,7 @@
 #include "../../plugins/tokenizer/common/chat.h"
 #include "plugin/services.h"
 
-/* Every byte is an id: "\u0100" and its like stand for bytes that are not printable, as byte-level tokenizers have
- * it. */
+/* A byte-level tokenizer: each byte is an id, and "\u0100" and similar are the printable forms of other bytes. */
 static const char *bytes_tokenizer(void) {
     static char text[8192];
     size_t n =
@@ -64,7 +63,7 @@ static weft_chat conversation(uint32_t flags) {
                        .now = 1700000000};
 }
 
-/* As text: what most inputs are about. */
+/* Renders as text, which covers most inputs. */
 static void render(chat_templates *templates, uint32_t flags) {
     const weft_chat chat = conversation(flags);
     weft_error err = WEFT_ERROR_INIT;
@@ -105,8 +104,8 @@ static void converse(const weft_tokenizer *tokenizer, uint32_t flags) {
     fuzz_judge(table->encode(tokenizer, &to_ids, &chat, &err), &err);
 }
 
-/* By a whole tokenizer, which costs ten times as much: the first ones, which are those that are kept, and of
- * the others one of 16. */
+/* Encodes with a complete tokenizer, at ten times the cost: only the first inputs, which are the seeds, and one of 16
+ * others. */
 static void encode_all(const uint8_t *data, size_t size) {
     static int written;
     weft_tokenizer *tokenizer = NULL;

@@ -1,11 +1,11 @@
-/* config_json.c: a model's config.json, through create and declare of the first plugin whose name it holds, and once
- * more as it is saved, in another type and in both spellings: what was taken is taken again, as the same model. */
+/* config_json.c: a model's config.json, for create and declare of the first plugin named in it. Then again as saved, in
+ * another dtype and with both spellings: the same model must be accepted. */
 #include "fuzz.h"
 
 #include <stdlib.h>
 
 #include "model/config_json.h"
-#include "model/config_spelling.h"
+#include "model/weights_save.h"
 #include "model/declare.h"
 #include "plugin/services.h"
 #include <weft/plugin.h>
@@ -25,7 +25,7 @@ static fuzz_entry *entry_for(const uint8_t *data, size_t size) {
     return families[0].entry;
 }
 
-/* What is saved of it; the caller frees. */
+/* Returns its saved form; freed by the caller. */
 static char *saved_text(const weft_declared *declared, size_t *n) {
     char *typed = weft_config_json_with_dtype(declared->config_text, declared->config_bytes, WEFT_BF16, n), *out = NULL;
     if (typed == NULL) abort();

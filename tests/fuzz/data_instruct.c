@@ -1,4 +1,4 @@
-/* data_instruct.c: a file of the data plugin `instruct`: the first byte chooses format and rules, the rest is the
+/* data_instruct.c: a file of the data plugin `instruct`. The first byte selects format and rules, the rest is the
  * file. */
 #include "bytes_job.h"
 

@@ -1,4 +1,4 @@
-/* data_text.c: a file of the data plugin `text`: the first byte chooses how it is read, the rest is the file. */
+/* data_text.c: a file of the data plugin `text`. The first byte selects the format, the rest is the file. */
 #include "bytes_job.h"
 
 #include <stdio.h>

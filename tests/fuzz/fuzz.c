@@ -57,7 +57,7 @@ const char *fuzz_file(const char *name, const void *bytes, size_t n) {
 const struct weft_plugin *fuzz_plugin(fuzz_entry *entry) {
     weft_error err = WEFT_ERROR_INIT;
     const weft_plugin_list *list = entry(weft_services(), &err);
-    (void)weft_services_log_level(-1); /* what plugins log is drawn text */
+    (void)weft_services_log_level(-1); /* plugins log random text */
     if (list == NULL) fail("the plugin cannot work here", err.text);
     return &list->plugins[0];
 }

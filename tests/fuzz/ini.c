@@ -1,4 +1,4 @@
-/* ini.c: a configuration file, up to the host's own keys, and what is accepted once more as it is written. */
+/* ini.c: a configuration file, up to the host's own keys; accepted ones again as written. */
 #include "fuzz.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* manifest.c: a checkpoint's manifest.json beside a file "a" of four bytes. */
+/* manifest.c: a checkpoint's manifest.json with a file "a" of four bytes. */
 #include "fuzz.h"
 
 #include "run/manifest.h"

@@ -1,4 +1,4 @@
-/* preflight.c: a plugin's file as it is judged before any of its code runs. */
+/* preflight.c: validation of a plugin file before its code runs. */
 #include "fuzz.h"
 
 #include "plugin/preflight.h"

@@ -1,12 +1,12 @@
-/* replay.c: gives a target the inputs that are kept, in place of libFuzzer: each file of the directory that the only
- * argument names, and what is left of each when half of it or its last byte is gone. */
+/* replay.c: runs a target on stored inputs, instead of libFuzzer: each file of the directory in the only argument, and
+ * truncations of it to one half and by one byte. */
 #include "fuzz.h"
 
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Exactly as large as the input, so that a sanitizer sees the first byte behind it read. */
+/* Allocates the exact size, so that a sanitizer detects a read beyond it. */
 static void give(const unsigned char *bytes, size_t n) {
     unsigned char *own = malloc(n > 0 ? n : 1);
     if (own == NULL) abort();
@@ -39,5 +39,5 @@ int main(int argc, char **argv) {
     }
     if (directory != NULL) (void)closedir(directory);
     (void)printf("%d inputs\n", n);
-    return n > 0 ? 0 : 1; /* a target without an input is tested by nothing */
+    return n > 0 ? 0 : 1; /* a target without inputs would not be tested */
 }

@@ -1,4 +1,4 @@
-/* safetensors.c: a file's header; of what is accepted each byte is there. */
+/* safetensors.c: a file's header; every byte of an accepted file is readable. */
 #include "fuzz.h"
 
 #include "base/safetensors.h"

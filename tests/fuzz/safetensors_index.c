@@ -1,4 +1,4 @@
-/* safetensors_index.c: model.safetensors.index.json beside two files of one tensor each, "a" and "b". */
+/* safetensors_index.c: model.safetensors.index.json with two files of one tensor each, "a" and "b". */
 #include "fuzz.h"
 
 #include "base/safetensors.h"

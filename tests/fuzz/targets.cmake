@@ -1,11 +1,11 @@
-# The fuzz targets, for the ordinary build, which replays seeds/, and for that of clang's libFuzzer.
+# Fuzz targets, for the regular build, which replays seeds/, and for clang's libFuzzer.
 #   weft_add_fuzz_targets(<library or flags that each target links>...)
-# weft_host, Weft::sdk, weft_flags and the libraries of the plugins are the caller's.
+# The caller provides weft_host, weft_jinja, Weft::sdk, weft_flags and the plugins' libraries.
 set(WEFT_FUZZ_HERE ${CMAKE_CURRENT_LIST_DIR})
 set(WEFT_FUZZ_TARGETS ini safetensors safetensors_index config_json tokenizer_json tokenizer_text chat_template
                       data_text data_pgn data_instruct manifest preflight note)
 
-# A plugin as a library of the program: its entry is weft_plugin_entry_<id>.
+# A plugin as a library of the program; its entry is weft_plugin_entry_<id>.
 function(weft_fuzz_plugin kind id)
   file(GLOB sources CONFIGURE_DEPENDS ${WEFT_FUZZ_HERE}/../../plugins/${kind}/${id}/*.c)
   file(GLOB shared CONFIGURE_DEPENDS ${WEFT_FUZZ_HERE}/../../plugins/${kind}/common/*.c)
@@ -20,7 +20,7 @@ function(weft_fuzz_plugin kind id)
   target_link_libraries(fuzz_plugin_${id} PUBLIC Weft::sdk weft_flags ${ARGN} m)
 endfunction()
 
-# The model plugins: the same sources but for one file, which knows the family.
+# Model plugins: the same sources except one file for the family.
 set(WEFT_FUZZ_FAMILIES llama mistral qwen2 qwen3 smollm3 olmo2 gemma gemma2 gemma3_text phi3)
 function(weft_fuzz_models)
   set(from ${WEFT_FUZZ_HERE}/../../plugins/model/decoder)
@@ -38,7 +38,7 @@ endfunction()
 
 function(weft_add_fuzz_targets)
   weft_fuzz_models()
-  weft_fuzz_plugin(tokenizer bpe PkgConfig::JANSSON PkgConfig::PCRE2 PkgConfig::UTF8PROC)
+  weft_fuzz_plugin(tokenizer bpe weft_jinja PkgConfig::JANSSON PkgConfig::PCRE2 PkgConfig::UTF8PROC)
   weft_fuzz_plugin(data text PkgConfig::JANSSON)
   weft_fuzz_plugin(data instruct PkgConfig::JANSSON)
   add_library(fuzz_common STATIC ${WEFT_FUZZ_HERE}/fuzz.c ${WEFT_FUZZ_HERE}/tokenizer.c ${WEFT_FUZZ_HERE}/bytes_job.c)

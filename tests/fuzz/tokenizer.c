@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bytes.h"
+#include "base/text.h"
 
 const weft_tokenizer_plugin *fuzz_bpe(void) {
     return fuzz_plugin(weft_plugin_entry_bpe)->table;

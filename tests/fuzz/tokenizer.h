@@ -1,4 +1,4 @@
-/* tokenizer.h: a tokenizer over one text: its ids lie in the vocabulary, and its answer is the same twice. */
+/* tokenizer.h: runs a tokenizer on a text: ids are in the vocabulary, and a repeated call has the same result. */
 #ifndef WEFT_TEST_FUZZ_TOKENIZER_H
 #define WEFT_TEST_FUZZ_TOKENIZER_H
 
@@ -10,7 +10,7 @@ extern fuzz_entry weft_plugin_entry_bpe;
 
 const weft_tokenizer_plugin *fuzz_bpe(void);
 
-/* Encodes and decodes. True where the decoded bytes are those of the text. */
+/* Encodes and decodes. Returns true if the decoded bytes equal the text. */
 int fuzz_round_trip(const weft_tokenizer *tokenizer, const void *text, size_t n, uint32_t flags);
 
 #endif

@@ -1,4 +1,4 @@
-/* tokenizer_json.c: tokenizer.json; what is accepted encodes and decodes a text of all sorts of bytes. */
+/* tokenizer_json.c: tokenizer.json; accepted tokenizers encode and decode a text with all kinds of bytes. */
 #include "tokenizer.h"
 
 #include "plugin/services.h"

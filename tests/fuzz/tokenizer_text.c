@@ -1,5 +1,5 @@
-/* tokenizer_text.c: a text, by a byte-level tokenizer, which gives every byte back. Where it stands is in the
- * environment (WEFT_SOURCE), as for the golden tests. */
+/* tokenizer_text.c: a text, with a byte-level tokenizer, which reproduces every byte. The tokenizer's location is in
+ * the environment (WEFT_SOURCE), as for the golden tests. */
 #include "tokenizer.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include "plugin/services.h"
 
 static weft_tokenizer *open_once(void) {
-    static weft_tokenizer *tokenizer; /* kept until the process ends */
+    static weft_tokenizer *tokenizer; /* reused until the process ends */
     weft_error err = WEFT_ERROR_INIT;
     char path[4096];
     const char *source = getenv("WEFT_SOURCE");

@@ -75,7 +75,7 @@ def with_mlp_head(layers, width):
     return wrap
 
 
-# PEFT has none of these: the oracle is a module of torch around the head.
+# PEFT lacks these: the oracle is a torch module around the head.
 ADAPTERS["adapter-mlp-head"] = dict(base="llama-gqa", seed=16, wrap=with_mlp_head(2, 13))
 ADAPTERS["adapter-mlp-head-tied"] = dict(base="llama-tied", seed=17, wrap=with_mlp_head(1, 24))
 
@@ -105,7 +105,7 @@ def begin(model, seed):
 def weft_tensors(name, tensor, layers):
     """A trained tensor of peft's under the names that Weft has for it, and in its shapes."""
     name = name.removeprefix("base_model.model.").replace(".default", "")
-    if "prompt_encoder" in name:  # (places, layers * 2 * width): keys and values of a layer side by side
+    if "prompt_encoder" in name:  # (positions, layers * 2 * width): keys and values of a layer are adjacent
         parts = tensor.chunk(2 * layers, dim=1)
         return {f"model.layers.{i // 2}.self_attn.prefix_{'kv'[i % 2]}.weight": part for i, part in enumerate(parts)}
     if name.startswith("lm_head."):

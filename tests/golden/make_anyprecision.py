@@ -19,7 +19,7 @@ from make_optim import STEPS, TENSORS, gradient, learning_rate, start
 
 HERE = pathlib.Path(__file__).resolve().parent
 KEYS = dict(lr=1e-2, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.1)
-# stored: weights, mean, mean square, what rounding took away
+# stored: weights, mean, mean square, compensation
 CASES = {
     "kahan": dict(KEYS, stored=("bf16", "bf16", "bf16", "bf16")),
     "mixed": dict(KEYS, stored=("bf16", "fp32", "bf16", "fp32"), beta1=0.8, beta2=0.95, eps=1e-6, lr=1e-3),

@@ -36,8 +36,8 @@ def spec(seed, hidden, head, intermediate, layers):
                             rms_norm_eps=1e-5, tie_word_embeddings=True, rope_theta=10000.0))
 
 
-# A matrix of two stretches of 16,384 numbers, a linear that is left in numbers; scales that are not quantised as well;
-# matrices that are no whole blocks, of codes in elements of 16 bits, in several files; int8.
+# A matrix of two groups of 16,384 numbers, with an unpacked linear; scales without double quantization;
+# matrices with partial blocks, codes in 16-bit elements, several files; int8.
 MODELS = {
     "bitsandbytes-nf4": dict(spec(31, 64, 16, 272, 1), shards=None,
                              packed=dict(NF4, llm_int8_skip_modules=["lm_head", "o_proj"])),

@@ -37,7 +37,7 @@ def main():
         scales = x.reshape(-1, 256).abs().amax(1)
         quotient = (x.double().reshape(-1, 256) / scales.double()[:, None]).reshape(-1)
         away, codes = (quotient[:, None] - values.double()[None]).abs().sort(1)
-        assert (away[:, 1] - away[:, 0] > 1e-6 * away[:, 1]).all()  # none on an edge, where a last bit decides
+        assert (away[:, 1] - away[:, 0] > 1e-6 * away[:, 1]).all()  # no value on an edge, where the last bit decides
         codes = codes[:, 0].to(torch.uint8)
         back = bnb.dequantize_blockwise(codes, absmax=scales, code=values, blocksize=256)
         out[name] = {

@@ -33,11 +33,11 @@ SIZES = dict(vocab_size=19, hidden_size=16, intermediate_size=12, num_hidden_lay
              num_key_value_heads=2, max_position_embeddings=64, rms_norm_eps=1e-5, pad_token_id=None, bos_token_id=None,
              eos_token_id=None)
 
-# GPT-2 has names of its own for its sizes, and drops nothing here.
+# GPT-2 has its own names for its sizes; no dropout here.
 GPT2 = dict(vocab_size=19, n_embd=16, n_head=2, n_layer=2, n_positions=64, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
             pad_token_id=None, bos_token_id=None, eos_token_id=None)
 
-# old: config.json as transformers 4 spelled it. sizes: in place of SIZES.
+# old: config.json in the spelling of transformers 4. sizes: replaces SIZES.
 MODELS = {
     "family-llama3": dict(about="LLaMA 3: scaled rotary positions, biases", old=True,
                           config=dict(model_type="llama", rope_parameters=LLAMA3, attention_bias=True, mlp_bias=True,
@@ -96,7 +96,7 @@ def write_model(name, spec, where, attempt):
         for key, p in model.named_parameters():
             noise = torch.randn(p.shape, generator=rng)
             gain = "norm" in key or "ln_" in key and key.endswith("weight")
-            size = 0.6 if key.endswith(("wte.weight", "wpe.weight")) else 0.2  # GPT-2's ids and places must tell
+            size = 0.6 if key.endswith(("wte.weight", "wpe.weight")) else 0.2  # makes GPT-2's ids and positions significant
             p.copy_(1 + size * noise if gain else size * noise)
     model.save_pretrained(where)
     if spec["old"]:
@@ -184,15 +184,15 @@ def try_to_make(name, spec, where, attempt):
     batch, documents = make_batch(dict(config=asked_for(spec), rows=ROWS, context=18,
                                        seed=sum(name.encode())) | {"config": {"vocab_size": SIZES["vocab_size"]}})
     original = make_config(spec).to_dict()
-    for key, value in load(where).config.to_dict().items():  # in whichever spelling, it says what was asked for
+    for key, value in load(where).config.to_dict().items():  # in either spelling it must contain the requested values
         if key == "rope_parameters":
-            value.pop("type", None)  # the older name of rope_type, which stays beside it
+            value.pop("type", None)  # the older name of rope_type, which remains next to it
         assert key not in original or key in ("architectures", "_name_or_path") or value == original[key], (name, key)
 
     plain, _, apart32 = run(load(where), batch, documents, logits_packed)
     with torch.no_grad():
         text, clear = greedy(load(where).double(), SIZES["vocab_size"])
-    if text is None:  # no prompt has a continuation that is clear
+    if text is None:  # no prompt has a clear continuation
         return False
     model = load(where).double()
     at_start = {k: v.detach().clone() for k, v in model.named_parameters()}

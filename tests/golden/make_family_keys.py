@@ -26,7 +26,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 HERE = pathlib.Path(__file__).resolve().parent
 TEXT = [3, 7, 1, 12, 5, 5, 9, 2, 14, 6, 0, 11, 8, 4, 13, 10, 7, 2]
-ABSENT = "absent"  # the key is taken away
+ABSENT = "absent"  # the key is removed
 SIZES = dict(vocab_size=15, hidden_size=16, intermediate_size=12, num_hidden_layers=2, num_attention_heads=4,
              num_key_value_heads=2, max_position_embeddings=64, rms_norm_eps=1e-5, pad_token_id=None, bos_token_id=None,
              eos_token_id=None, hidden_act="silu", initializer_range=0.02, use_cache=True, tie_word_embeddings=False,
@@ -48,7 +48,7 @@ FAMILIES = {
     "phi3": dict(hidden_size=32, original_max_position_embeddings=64, sliding_window=None, resid_pdrop=0.0,
                  embd_pdrop=0.0),
 }
-for name in ("gemma2", "gemma3_text"):  # which have hidden_activation in its place
+for name in ("gemma2", "gemma3_text"):  # these have hidden_activation instead
     del FAMILIES[name]["hidden_act"]
 PLAIN = {"rope_type": "default", "rope_theta": 500.0}
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -56,10 +56,10 @@ LLAMA3 = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_f
 YARN = {"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0, "original_max_position_embeddings": 16}
 LONG = {"rope_type": "longrope", "rope_theta": 500.0, "short_factor": [1.0, 1.5, 2.0, 2.5],
         "long_factor": [2.0, 3.0, 4.0, 6.0]}
-bare = lambda rope: {k: v for k, v in rope.items() if k != "rope_theta"}  # as rope_scaling has it
+bare = lambda rope: {k: v for k, v in rope.items() if k != "rope_theta"}  # as in rope_scaling
 TYPES = ["full_attention", "sliding_attention"]
 
-# Values of each key; {"refused": value} where Weft does not compute it.
+# Values of each key; {"refused": value} if Weft does not support it.
 no = lambda value: {"refused": value}
 EVERYWHERE = {
     "vocab_size": [17], "hidden_size": [24], "intermediate_size": [10, no(0)], "num_hidden_layers": [1],
@@ -121,7 +121,7 @@ KEYS = {
              "tie_word_embeddings": [True, ABSENT], "full_attn_mod": [1, None, no(0), no(2)],
              "interpolate_factor": [1, no(0), no(4)], "lm_head_bias": [False, no(True)]},
 }
-# Rotary positions of 8192 places and heads of 16 elements, and places to look at.
+# Rotary embeddings for 8192 positions and heads of 16 elements, and the tested positions.
 LATE = dict(rope_theta=500000.0, original_max_position_embeddings=1024, factor=8.0)
 ANGLES = [{"rope_type": "default", "rope_theta": 500000.0}, dict(LLAMA3, **LATE), dict(YARN, **LATE),
           dict(YARN, **LATE, truncate=False), {"rope_type": "linear", "rope_theta": 1e4, "factor": 2.5},
@@ -129,7 +129,7 @@ ANGLES = [{"rope_type": "default", "rope_theta": 500000.0}, dict(LLAMA3, **LATE)
           {"rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embeddings": 1024,
            "short_factor": [1.0] * 8, "long_factor": [1.1, 1.3, 1.9, 2.6, 4.0, 7.0, 12.0, 20.0]}]
 PLACES = [0, 1, 100, 2047, 4096, 8191]
-# Further keys that are set first, so that the one under test is read.
+# Further keys, set first, so that the tested one is read.
 WITH = {
     ("qwen2", "sliding_window"): dict(use_sliding_window=True), ("qwen2", "max_window_layers"): dict(use_sliding_window=True),
     ("smollm3", "sliding_window"): dict(use_sliding_window=True),
@@ -163,7 +163,7 @@ def last_logits(config):
                 p.copy_(weights(name, p.shape))
             out = model(input_ids=torch.tensor([TEXT]), use_cache=False, return_dict=True).logits
         return [float(f"{x:.6g}") for x in out[0, -1].double().tolist()]
-    except Exception as e:  # whatever a value of no sense meets first
+    except Exception as e:  # any error that an invalid value causes first
         print(f"    {type(e).__name__}: {str(e)[:100]!r}")
         return None
 

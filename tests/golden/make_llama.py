@@ -27,8 +27,8 @@ ADAMW = dict(lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01)
 CLIP = 0.5
 STEPS = 10
 
-# A row is a list of documents, a document is (number of inputs, weights of its targets or None for all 1).
-# What is left of a row is padding: id 0, target 0, weight 0, a document of its own.
+# A sequence is a list of documents; a document is (number of inputs, weights of its targets or None for all
+# 1). The rest of a sequence is padding: id 0, target 0, weight 0, a document of its own.
 MODELS = {
     "llama-tied": dict(
         about="tied, plain multi-head attention, whole rows; config.json as transformers 5 writes it, fp32 file",
@@ -112,7 +112,7 @@ def write_model(spec, where):
         for name, p in model.named_parameters():
             noise = torch.randn(p.shape, generator=rng)
             p.copy_(1 + 0.2 * noise if p.dim() == 1 else spec["std"] * noise)
-        if spec["dtype"] == "float16":  # what fp16 alone has: subnormal numbers, which a reader must widen right
+        if spec["dtype"] == "float16":  # only in fp16: subnormal numbers, which a reader must convert correctly
             tiny = torch.tensor([2.0**-24, -(2.0**-24), 3 * 2.0**-24, 2.0**-15, -(2.0**-15) * 1.5, 0.0])
             model.model.layers[0].self_attn.q_proj.weight[3, :6] = tiny
     shard = dict(max_shard_size=spec["shard"]) if spec["shard"] else {}
@@ -146,7 +146,7 @@ def make_batch(spec):
         at = 0
         for n, w in row:
             doc = torch.randint(0, spec["config"]["vocab_size"], (n + 1,), generator=rng, dtype=torch.int32)
-            if n >= 8:  # the same id several times in a row of a document: its embedding gradient is a sum
+            if n >= 8:  # the same id several times in a document: its embedding gradient is a sum
                 doc[2:5] = doc[2]
             span = slice(at, at + n)
             ids[b, span], targets[b, span], starts[b, span] = doc[:-1], doc[1:], at
@@ -202,7 +202,7 @@ def run(model, batch, documents, forward=logits_packed):
     with torch.no_grad():
         apart = check_separate(model, batch, documents, logits)
     total.backward()
-    for name, p in model.named_parameters():  # tied storage comes once, under the embedding's name
+    for name, p in model.named_parameters():  # tied storage occurs once, under the embedding's name
         out["grad." + name] = p.grad.clone()
 
     count = int((batch["weights"] != 0).sum())

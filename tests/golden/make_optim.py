@@ -21,8 +21,8 @@ STEPS = 100
 WARMUP = 10
 CHECKED = [1, 2, 57, 100]  # steps whose gradients are stored
 
-# name -> (shape, scale of the gradient, every 13th element without one). The third tensor's gradients are as small as
-# AdamW's eps, where sqrt(v) + eps and sqrt(v + eps^2) part.
+# name -> (shape, scale of the gradient, every 13th element without one). The third tensor's gradients are as
+# small as AdamW's eps, so that sqrt(v) + eps and sqrt(v + eps^2) differ.
 TENSORS = {
     "embed.weight": ((11, 17), 1.0, False),
     "norm.weight": ((23,), 2.0**-8, False),

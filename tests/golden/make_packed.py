@@ -19,7 +19,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 FP8_BLOCK = 128
 FP8_MOST = 448.0
 
-# Two stretches of 16,384 numbers, of which the last is begun, and an odd number of them; whole blocks; next to nothing.
+# Two groups of 16,384 numbers, the last one partial, with an odd number of numbers; complete blocks; a
+# minimal matrix.
 SHAPES = {"odd": (57, 291), "even": (6, 192), "small": (1, 5)}
 
 

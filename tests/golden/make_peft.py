@@ -40,8 +40,9 @@ CASES = {
     "peft-lora-whole": dict(base="llama-gqa", seed=23, double=True,
                             lora=dict(r=2, lora_alpha=3, target_modules=["q_proj", "v_proj"], modules_to_save=[
                                 "embed_tokens", "lm_head", "norm", "input_layernorm", "post_attention_layernorm"])),
-    # Entries mean modules by a name, a path, its end, an expression; several mean some modules, and one means none. They
-    # are in the order that PEFT saves them in, for the first that means a module holds also where it is read again.
+    # Entries match modules by a name, a path, its end, or an expression; some match several modules, and one
+    # matches no module. They are in PEFT's saved order, because the first match applies again when the file
+    # is read.
     "peft-lora-patterns": dict(base="llama-gqa", seed=24, double=True,
                                lora=dict(r=4, lora_alpha=6, target_modules=LINEARS + ["embed_tokens"],
                                          exclude_modules=["o_proj", "layers.1.mlp.down_proj", "mlp"],
@@ -57,7 +58,7 @@ CASES = {
     "peft-dora-nf4": dict(base="llama-gqa", seed=22, double=True, packed=True,
                           lora=dict(r=3, lora_alpha=5, use_dora=True, target_modules=LINEARS)),
 }
-MERGED = 2  # weights of each case that are kept as merge_and_unload has them
+MERGED = 2  # number of weights per case stored from merge_and_unload
 
 
 def own_name(name):

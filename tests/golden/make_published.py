@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 HERE = pathlib.Path(__file__).resolve().parent
-PLACES = [1, 1000, 2047]  # a model is asked for 2048 places
+PLACES = [1, 1000, 2047]  # 2048 positions are requested
 
 
 def sizes(width, mlp, layers, heads, kv_heads, vocab, context, eps=1e-5, **more):
@@ -170,7 +170,7 @@ PUBLISHED = {
                                    query_pre_attn_scalar=168, sliding_window=1024, sliding_window_pattern=6,
                                    **{**FAR, "rope_scaling": {"factor": 8.0, "rope_type": "linear"}}),
 }
-# Of these families, and not computed: the word that says why.
+# Unsupported models of these families: the word that names the reason.
 REFUSED = {
     "Qwen2.5 7B, 1M": ("dual_chunk_attention_config", qwen2(
         3584, 18944, 28, 28, 4, 152064, 1010000, max_window_layers=28, sliding_window=32768, rope_theta=10000000.0,

@@ -41,7 +41,7 @@ CASES = [
     dict(DEFAULTS, interval=3, finite=made_up(7, 200, 0.15)),
     dict(DEFAULTS, interval=1, finite=made_up(8, 120, 0.5)),
     dict(init=1000.0, growth=1.5, backoff=0.7, interval=2, finite=made_up(9, 300, 0.3)),
-    dict(init=1e30, growth=2.0, backoff=0.5, interval=1, finite="1" * 40),  # fp32 has no larger scale
+    dict(init=1e30, growth=2.0, backoff=0.5, interval=1, finite="1" * 40),  # the largest scale in fp32
     dict(init=3.3, growth=1.1, backoff=0.9, interval=4, finite=made_up(10, 400, 0.1)),
 ]
 
@@ -63,7 +63,7 @@ def follow(case):
     scaler, p = scaler_of(case), torch.nn.Parameter(torch.zeros(3))
     optimizer, scales, made = Counting([p], lr=0.0), [], ""
     for finite in case["finite"]:
-        scaler.scale(p.sum() * 0.0)  # makes the scale's tensor
+        scaler.scale(p.sum() * 0.0)  # creates the scale's tensor
         scales.append(scaler.get_scale())
         p.grad = torch.full((3,), 1.0 if finite == "1" else math.inf)
         before = optimizer.made

@@ -33,7 +33,8 @@ CASES = [
     dict(schedule="step", lr=1e-3, steps=25, warmup=0, gamma=0.85, every=5),
     dict(schedule="step", lr=1e-3, steps=20, warmup=4, gamma=0.5, every=3),
     dict(schedule="step", lr=2e-3, steps=12, warmup=0, gamma=0.1, every=1),
-    # A ratio is a fraction of the steps, rounded up, in double: 0.07 * 100 is 7.000000000000001 there, hence 8.
+    # A ratio is a fraction of the steps, rounded up, in double: 0.07 * 100 is 7.000000000000001 there, hence
+    # 8.
     dict(schedule="linear", lr=1e-3, steps=33, warmup=0.1),
     dict(schedule="linear", lr=1e-3, steps=30, warmup=0.1),
     dict(schedule="cosine", lr=1e-3, steps=100, warmup=0.07),
@@ -55,7 +56,7 @@ def make_scheduler(optimizer, case, warm):
         return transformers.get_cosine_schedule_with_warmup(optimizer, warm, case["steps"])
     if warm == 0:
         return StepLR(optimizer, case["every"], case["gamma"])
-    # PyTorch's way to put a warm-up before a StepLR: the second schedule counts from its own beginning.
+    # PyTorch's way to combine a warm-up with StepLR: the second schedule counts from its own start.
     rise = LambdaLR(optimizer, lambda s: s / warm)
     return SequentialLR(optimizer, [rise, StepLR(optimizer, case["every"], case["gamma"])], [warm])
 

@@ -17,7 +17,7 @@ import tokenizers
 from tokenizers import Tokenizer, pre_tokenizers
 
 HERE = pathlib.Path(__file__).resolve().parent
-UNDERLINE = "\u2581"  # what stands for a space in SentencePiece
+UNDERLINE = "\u2581"  # represents a space in SentencePiece
 
 CORPUS = """
 The ferry leaves the harbour at seven in the morning, when the lamps along the quay are still lit. There are never more
@@ -46,7 +46,7 @@ Der Hafen liegt im Nebel, und die Fähre fährt trotzdem über das Wasser; für 
 Le café est fermé; à midi, le garçon préfère dormir où il fait frais.
 """
 
-# What every tokenizer gets. NUL and other controls are among them; vectors.json spells such texts in hex.
+# Texts for every tokenizer. They include NUL and other controls; vectors.json writes such texts in hex.
 TEXTS = [
     "", " ", "  ", "   ", "\n", "\n\n", "\t", "\r\n", " \n ", "\t\t  \n\n\n x", "a", " a", "a ", "  a  ",
     "The ferry leaves the harbour.", " The ferry leaves the harbour.", "The  ferry   leaves    the harbour.     ",
@@ -140,7 +140,7 @@ def sentencepiece(normalized):
     for word in CORPUS.split():
         words[tuple(UNDERLINE + word)] += 1
     latin = sorted({c for w in words for c in w if ord(c) < 128})
-    letters = [UNDERLINE] + latin + sorted("äöüéç")  # İ, ı, Cyrillic and CJK are left to the byte tokens
+    letters = [UNDERLINE] + latin + sorted("äöüéç")  # İ, ı, Cyrillic and CJK use byte tokens
     runs = [UNDERLINE * n for n in (2, 4, 8)]
     pieces = runs[:1] + ["".join(m) for m in learn(words, set(letters), 70)] + runs[1:]
     vocab = {}
@@ -184,7 +184,7 @@ BYTES = dict(type="ByteLevel", add_prefix_space=False, trim_offsets=True, use_re
 
 def gpt2():
     vocab, merges = byte_level(pre_tokenizers.ByteLevel(add_prefix_space=False), 140)
-    vocab["<|endoftext|>"] = len(vocab)  # in the vocabulary and added; the others are added alone
+    vocab["<|endoftext|>"] = len(vocab)  # in the vocabulary and added; the others are only added
     n = len(vocab)
     tokens = [added(n - 1, "<|endoftext|>"), added(n, "<|user|>"), added(n + 1, "-->", special=False, normalized=True),
               added(n + 2, "-->>", special=False, normalized=True)]
@@ -201,7 +201,7 @@ def llama3():
         pre_tokenizers.Split(tokenizers.Regex(LLAMA3), behavior="isolated"),
         pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
     vocab, merges = byte_level(split, 140)
-    for word in ["\u0120kaleidoscope", "zebra", "123"]:  # no merges lead here: found whole, or not at all
+    for word in ["\u0120kaleidoscope", "zebra", "123"]:  # no merges lead here: matched as a whole, or never
         vocab[word] = len(vocab)
     n = len(vocab)
     plain = dict(BYTES, use_regex=False)
@@ -215,7 +215,7 @@ def llama3():
         decoder=dict(BYTES))
 
 
-# name -> (tokenizer.json, bos, eos, texts around its special tokens, id lists that are no text's encoding)
+# name -> (tokenizer.json, bos, eos, texts with its special tokens, id lists that no text encodes to)
 def tokenizers_to_make():
     special = ["<s>", "a<s>b", " <s> the </s> harbour", "<s></s><unk>", "<s>\n\n</s>", "x</s>", "<S> < s> <s", "<s> ",
                "the<unk>train"]

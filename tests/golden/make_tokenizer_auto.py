@@ -128,7 +128,8 @@ def main():
         limit = max(have.values())
         ids = [tokenizer(t, add_special_tokens=False)["input_ids"] for t in TEXTS]
         listed = str(files)
-        # A default that the vocabulary lacks gets a new id; here it is none, and its text is text.
+        # A default missing in the vocabulary would get a new id; here it has no id, and its text is plain
+        # text.
         new = {i for i in set(sum(ids, [])) if i > limit and str(tokenizer.convert_ids_to_tokens(i)) not in listed}
         rows.append(dict(base=base, changes=changes, files=files, special=[have.get(n, -1) for n in names],
                          surround=tokenizer("")["input_ids"], ids=[None if new & set(i) else i for i in ids]))

@@ -188,7 +188,7 @@ def random_strings(n, seed, special):
         yield "".join(c for c in text if not 0xd800 <= ord(c) < 0xe000)
 
 
-# --- by hand and in the full suite ---
+# --- manual runs and the full suite ---
 
 def ours(program, directory, texts):
     """[(ids, decoded, decoded without special tokens)] of the program tokenizer_ids."""

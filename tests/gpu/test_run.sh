@@ -1,6 +1,7 @@
 #!/bin/sh
-# The script for machines with a card, tried on the emulator: its report has a row for each part, a part that fails is told
-# with its last words and the exit status, and what has no time left says so. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# The script for machines with a GPU, tested on the CUDA emulator. Its report has a row for each part; a
+# failing part is reported with its last output and exit status, and skipped parts are marked. ctest sets
+# WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"

@@ -1,5 +1,5 @@
-/* capture.c: see late.h. A recording is a list of steps; a replay puts all of them into their streams, with events of
- * its own. Streams that take part, and that none of them is left out at the end, are judged as CUDA does. */
+/* capture.c: see late.h. A captured graph is a list of steps; a replay queues all of them in their streams, with its
+ * own instructions. The rules for participating streams, and for joining them all at the end, are those of CUDA. */
 #include <stdlib.h>
 
 #include "late.h"
@@ -18,7 +18,7 @@ static late_step *step_make(size_t bytes) {
     return step;
 }
 
-/* joins: its stream may be one that is not in the recording yet. */
+/* joins: its stream may be one outside the capture. */
 static weft_status add_step(weft_device *device, weft_stream *s, late_step *step, bool joins, weft_error *err) {
     weft_captured_graph *recording = device->recording;
     if (step == NULL) return weft_error_set(err, WEFT_E_MEMORY, "The late device has no memory to record.");
@@ -71,7 +71,7 @@ weft_status late_record_wait(weft_device *device, weft_stream *s, weft_event *ev
         step = step_make(0);
         if (step != NULL) step->waits = event->number;
         status = add_step(device, s, step, true, err);
-    } else late_stream_of(device, s)->recorded += late_stream_of(device, s)->recorded == 0; /* nobody is to tell */
+    } else late_stream_of(device, s)->recorded += late_stream_of(device, s)->recorded == 0; /* no wait is needed */
     if (event->at > event->stream->seen) event->stream->seen = event->at;
     free(event);
     return status;
@@ -126,7 +126,7 @@ static weft_status end(weft_device *device, weft_stream *stream, weft_captured_g
     return status;
 }
 
-/* ---- once more ---- */
+/* ---- replay ---- */
 
 static weft_status queue_step(weft_device *device, const late_step *step, weft_event **events, weft_error *err) {
     late_op *op = late_op_make(step->bytes);
@@ -140,7 +140,7 @@ static weft_status queue_step(weft_device *device, const late_step *step, weft_e
     return late_append(device, step->stream, op, err);
 }
 
-/* Of each event as many parts as steps that name it. */
+/* Creates the instructions, each with one reference per step that names it. */
 static weft_status make_events(weft_event **events, const weft_captured_graph *recording, weft_error *err) {
     for (const late_step *step = recording->first; step != NULL; step = step->next) {
         const int number = step->notes > 0 ? step->notes : step->waits;

@@ -1,10 +1,10 @@
-/* kernels.c: see late.h. Arguments are structs of the same headers: copied whole, as they are now. */
+/* kernels.c: see late.h. Arguments are structs of the same headers, copied completely at the call. */
 #include "late.h"
 
 #include <stdlib.h>
 #include <time.h>
 
-/* Sleeps before it does anything. */
+/* Delays the selected kernel. */
 static void late_linger(const char *kernel) {
     const struct timespec time = {0, LATE_SLOW_MS * 1000000};
     const char *slow = getenv("WEFT_LATE_SLOW");
@@ -45,7 +45,7 @@ KERNEL(prefix_backward, weft_prefix)
 KERNEL(square_sum, weft_square_sum)
 KERNEL(clip, weft_clip)
 
-/* What is queued: the arguments, and behind them their regions. */
+/* The payload: the arguments, followed by their regions. */
 static weft_status run_update(weft_device *device, void *payload, weft_error *err) {
     weft_update *args = payload;
     args->regions = (const weft_update_region *)(const void *)(args + 1);

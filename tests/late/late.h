@@ -1,27 +1,29 @@
-/* late.h: a device that does what it is told late, and in any order that streams and events allow.
+/* late.h: a device that executes late, in any order that streams and instructions permit.
  *
- *   plugin.c    the table: the CPU device's kernels, behind queues
- *   kernels.c   one wrapper per kernel: its arguments are copied, and it is queued
- *   queue.c     streams, events, and the thread that runs what is queued
- *   sites.c     who waits, and mutants: waits that are left out
- *   transfer.c  memory that the host shares with the device, and copies through it
- *   own_comm.c  no part of it: a communicator whose exchanges are steps of its streams
- *   capture.c   what is queued, recorded instead, and queued again by each replay
+ *   plugin.c    the table: the CPU device's kernels, queued
+ *   kernels.c   one wrapper per kernel, which copies the arguments and queues them
+ *   queue.c     streams, instructions, and the thread that runs queued work
+ *   sites.c     call sites of waits, and mutants that skip a wait
+ *   transfer.c  memory shared by host and device, and copies through it
+ *   own_comm.c  separate: a communicator with operations that are steps of its streams
+ *   capture.c   graph capture: queued work is recorded, and queued again by each replay
  *
- * The host sees nothing of its memory. What a call queues runs on another thread, when the device likes:
+ * The host does not see device memory. Queued calls run on another thread, at a time chosen by the mode:
  *
- *   WEFT_LATE_MODE=last    nothing runs before the host waits for it, and then only what that needs
- *   WEFT_LATE_MODE=ahead   the first stream runs as soon as it can, the others when the host waits for them
- *   WEFT_LATE_MODE=behind  the first stream runs when the host waits for it, the others as soon as they can
- *   WEFT_LATE_MODE=any     nothing runs before the host waits, and then whatever can, drawn by WEFT_LATE_SEED
- *   WEFT_LATE_MODE=soon    all runs as soon as it can, drawn by WEFT_LATE_SEED (what is not set is drawn from the seed)
+ *   WEFT_LATE_MODE=last    only when the host waits, and then only the required work
+ *   WEFT_LATE_MODE=ahead   the first stream as soon as possible, the others when the host waits for them
+ *   WEFT_LATE_MODE=behind  the first stream when the host waits for it, the others as soon as possible
+ *   WEFT_LATE_MODE=any     only when the host waits, and then any possible work, drawn from WEFT_LATE_SEED
+ *   WEFT_LATE_MODE=soon    everything as soon as possible, in an order drawn from WEFT_LATE_SEED
  *
- * Each call of the kernel WEFT_LATE_SLOW takes LATE_SLOW_MS more, when it runs.
+ * Without WEFT_LATE_MODE the seed selects the mode.
  *
- * It records passes (weft/capture.h) where WEFT_LATE_FORGETS is not set.
+ * Each call of the kernel WEFT_LATE_SLOW takes LATE_SLOW_MS longer when it runs.
  *
- * So an order that the executor has not asked for is one that does not hold, and what reads too early reads something
- * else. New memory is full of NaN, and so is memory that a queued download has not reached. */
+ * It captures passes (weft/capture.h) unless WEFT_LATE_FORGETS is set.
+ *
+ * Any order that the executor does not request is therefore violated, and an early read returns other values. New
+ * memory is filled with NaN, and so is the target of a queued download until it completes. */
 #ifndef WEFT_TESTS_LATE_H
 #define WEFT_TESTS_LATE_H
 
@@ -31,44 +33,44 @@
 #include <weft/device.h>
 #include <weft/transfer.h>
 
-/* What runs when a stream gets there. */
+/* Runs queued work. */
 typedef weft_status late_run(weft_device *device, void *payload, weft_error *err);
 
-/* Done to a payload when a replay queues it. */
+/* Updates a payload when a replay queues it. */
 typedef void late_renew(void *payload);
 
 typedef struct late_op {
     struct late_op *next;
-    late_run *run;             /* NULL: an event, or a wait */
-    weft_event *notes, *waits; /* the event that is reached here; that is waited for */
+    late_run *run;             /* NULL: an instruction, or a wait */
+    weft_event *notes, *waits; /* the instruction recorded here; the instruction to wait for */
     _Alignas(16) unsigned char payload[];
 } late_op;
 
 struct weft_stream {
-    weft_stream *next; /* of the device's */
+    weft_stream *next; /* of the device's streams */
     late_op *head, *tail;
-    int64_t recorded; /* how many steps of the recording at hand are in it; 0: it is not in it */
-    int64_t seen;     /* of these another stream of the recording has waited for */
+    int64_t recorded; /* number of steps of the current capture in it; 0: not part of the capture */
+    int64_t seen;     /* of these, the steps that another captured stream has waited for */
 };
 
-/* Its note in the stream and whoever waits have a part each: the last one frees it. */
+/* References: its record in the stream, and each waiter. The last one frees it. */
 struct weft_event {
     weft_stream *stream;
     int parts;
     bool reached;
-    int asked;   /* how often the host has asked for it */
-    bool waived; /* the host was told that it is reached, and it was not */
-    int number;  /* in a recording, from 1; 0: it is a point of a stream as it runs */
-    int64_t at;  /* steps of its stream before it there */
+    int asked;   /* number of queries by the host */
+    bool waived; /* reported as completed although it was not */
+    int number;  /* in a capture, from 1; 0: an instruction of a running stream */
+    int64_t at;  /* number of earlier steps in its stream of the capture */
 };
 
-/* A step of a recording: something that is run, or an event, or a wait. */
+/* A step of a captured graph: work, an instruction, or a wait. */
 typedef struct late_step {
     struct late_step *next;
     weft_stream *stream;
     late_run *run;
-    late_renew *renew; /* NULL: the payload stays as it is */
-    int notes, waits;  /* numbers of events; 0: none */
+    late_renew *renew; /* NULL: the payload is constant */
+    int notes, waits;  /* instruction numbers; 0: no instruction */
     bool kernel;
     size_t bytes;
     _Alignas(16) unsigned char payload[];
@@ -77,14 +79,14 @@ typedef struct late_step {
 struct weft_captured_graph {
     late_step *first, *last;
     int events;
-    weft_error failure; /* of a call that cannot be recorded */
+    weft_error failure; /* of a call that cannot be captured */
 };
 
 enum { LATE_SLOW_MS = 40 };
 
 enum { LATE_LAST, LATE_AHEAD, LATE_BEHIND, LATE_ANY, LATE_SOON, LATE_MODES };
 
-typedef struct late_memory { /* that the host shares */
+typedef struct late_memory { /* shared with the host */
     struct late_memory *next;
     char *base;
     int64_t bytes;
@@ -100,33 +102,33 @@ struct weft_device {
     pthread_cond_t changed;
     int mode;
     uint64_t draws;
-    bool runs; /* something: one thing at a time */
+    bool runs; /* one operation at a time */
     bool ends;
-    int64_t kernels;           /* that are queued: a step runs */
+    int64_t kernels;           /* number of queued kernels: a step is running */
     int64_t queued;            /* bytes of payloads */
-    const weft_stream *wanted; /* a stream that the host waits for; NULL: it does not */
-    weft_error failure;        /* of what was queued; its code is WEFT_OK as long as nothing failed */
+    const weft_stream *wanted; /* stream that the host waits for; NULL: it does not wait */
+    weft_error failure;        /* first error of queued work; code WEFT_OK without an error */
     late_memory *memory;
-    weft_captured_graph *recording; /* NULL: what is queued runs */
+    weft_captured_graph *recording; /* NULL: queued work runs */
     int64_t replays;
 };
 
-extern weft_device_plugin late_real, late_table; /* the CPU device's; this one's */
+extern weft_device_plugin late_real, late_table; /* the CPU device's table; this device's table */
 
 /* ---- queue.c ---- */
 
-weft_status late_start(weft_device *device, weft_error *err); /* the worker */
-void late_stop(weft_device *device);                          /* runs all that is queued */
+weft_status late_start(weft_device *device, weft_error *err); /* starts the worker */
+void late_stop(weft_device *device);                          /* runs all queued work */
 /* Queues a copy of the payload. */
 weft_status late_queue(weft_device *device, weft_stream *s, late_run *run, const void *payload, size_t bytes,
                        const void *more, size_t more_bytes, weft_error *err);
-void late_count(weft_device *device, int64_t more); /* kernels that are queued */
+void late_count(weft_device *device, int64_t more); /* queued kernels */
 weft_status late_queue_kernel(weft_device *device, weft_stream *s, late_run *run, const void *args, size_t bytes,
                               weft_error *err);
-weft_stream *late_stream_of(weft_device *device, weft_stream *s);                           /* NULL: the first one */
+weft_stream *late_stream_of(weft_device *device, weft_stream *s);                           /* NULL: the first stream */
 late_op *late_op_make(size_t bytes);                                                        /* NULL: no memory */
 weft_status late_append(weft_device *device, weft_stream *s, late_op *op, weft_error *err); /* op NULL: no memory */
-/* Until all that is in the stream has run; NULL: the first one. Tells what failed in any of them. */
+/* Waits until all work of the stream has run; NULL: the first stream. Returns the first error of any stream. */
 weft_status late_drain(weft_device *device, weft_stream *s, weft_error *err);
 weft_status late_drain_all(weft_device *device, weft_error *err);
 
@@ -138,7 +140,7 @@ weft_status late_wait(weft_device *device, weft_stream *stream, weft_event *even
 int32_t late_reached(weft_device *device, weft_event *event, weft_error *err);
 weft_status late_await(weft_device *device, weft_event *event, weft_error *err);
 
-/* What a communicator of the tests needs of it: its queue, and the device that does the work. An extension. */
+/* An extension for the tests' communicator: its queue, and the device that does the work. */
 #define LATE_INSIDE "weft.tests.late.inside"
 typedef struct late_inside {
     weft_status (*queue)(weft_device *device, weft_stream *s, late_run *run, const void *payload, size_t bytes,
@@ -149,29 +151,29 @@ typedef struct late_inside {
 
 /* ---- sites.c ---- */
 
-/* Called by whatever waits, also where a pass is recorded, and by an upload that is recorded, which is left out by
- * keeping what was there then: true if this one is to be left out (WEFT_LATE_DROP). needed: there is
- * something to wait for, so that it would be missed; a site that never has is none, nor is one that waits only before
- * anything is computed. */
+/* Called by every wait, also during capture, and by a captured upload (which is skipped by freezing its current
+ * content). Returns true if this one must be skipped (WEFT_LATE_DROP). needed: there is something to wait for, so that
+ * skipping it would be noticed. Sites without such a call are ignored, and so are those that only wait before the first
+ * computation. */
 extern bool late_has_computed;
 bool late_is_dropped(const char *kind, bool needed);
-void late_write_sites(void); /* to the file WEFT_LATE_SITES, if set */
+void late_write_sites(void); /* writes to the file WEFT_LATE_SITES, if set */
 
 /* ---- capture.c ---- */
 
 extern const weft_device_capture late_capture;
-/* While a pass is recorded: a step of it; more: bytes behind the payload. */
+/* Records a step during capture; more: bytes after the payload. */
 weft_status late_record(weft_device *device, weft_stream *s, late_run *run, late_renew *renew, bool kernel,
                         const void *payload, size_t bytes, const void *more, size_t more_bytes, weft_error *err);
 weft_status late_capture_event(weft_device *device, weft_stream *s, weft_event **out, weft_error *err);
 weft_status late_record_wait(weft_device *device, weft_stream *s, weft_event *event, weft_error *err);
-/* For calls that cannot be recorded: an error while a pass is. */
+/* For calls that cannot be captured: returns an error during capture. */
 weft_status late_check_runs(weft_device *device, const char *call, weft_error *err);
 
 /* ---- transfer.c, kernels.c ---- */
 
 extern const weft_device_transfer late_transfer;
-void late_fill_kernels(void); /* of late_table */
+void late_fill_kernels(void); /* fills the kernels of late_table */
 weft_status late_write(weft_device *device, weft_stream *s, weft_ref to, const void *from, int64_t bytes,
                        weft_error *err);
 weft_status late_read(weft_device *device, weft_stream *s, void *to, weft_ref from, int64_t bytes, weft_error *err);

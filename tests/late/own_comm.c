@@ -1,8 +1,11 @@
-/* own_comm.c: a communicator that moves by itself (WEFT_PROGRESS_OWN), as NCCL does: an exchange takes its place in
- * the stream that it is given, and nobody drives it. It is an MPI behind the queues of the late device, whose thread
- * alone calls it. An exchange is started by a step of one stream of the communicator's own, which waits for the
- * caller's, and ended by a step of another one, which whoever joins waits for. That step holds the thread until the
- * exchange is done; so it comes after all that was started before the join, as others may need that first. */
+/* own_comm.c: a communicator with its own progress (WEFT_PROGRESS_OWN), like NCCL: an operation runs in the stream of
+ * its call, without progress calls. It queues an MPI's operations on the late device, so that only the device's thread
+ * calls MPI.
+ *
+ * An operation is started by a step of one stream of the communicator, which waits for the caller's stream. A step of
+ * another stream completes it, and joins wait for that stream. The completing step blocks the thread until the
+ * operation is done. It is therefore queued after every start before the join, because other ranks may need those
+ * first. */
 #define WEFT_NOTE_MORE WEFT_NOTE_LAUNCH(RANKS_LAUNCH) WEFT_NOTE_LAUNCHED(RANKS_LAUNCHED)
 
 #include <mpi.h>
@@ -19,13 +22,14 @@ static const late_inside *inside;
 static weft_stream *starts, *ends;
 static int begun_here;
 
-/* A handle. What is recorded is started and ended once more by each replay: it lives as long as the communicator. */
+/* A handle. Captured operations are started and completed again by each replay, so it lives as long as the
+ * communicator. */
 struct weft_comm_handle {
     weft_comm_handle *next;
     weft_comm *comm;
     weft_exchange_fn *how;
     weft_exchange what;
-    weft_comm_handle *under_way; /* the MPI's */
+    weft_comm_handle *under_way; /* of the MPI */
 };
 static weft_comm_handle *all;
 
@@ -41,7 +45,7 @@ static weft_status end_it(weft_device *late, void *payload, weft_error *err) {
     return real.wait(x->comm, x->under_way, err);
 }
 
-/* `to` goes on when `from` has come to where it is now. */
+/* Lets `to` wait for the current end of `from`. */
 static weft_status follow(weft_stream *to, weft_stream *from, weft_error *err) {
     weft_event *here = NULL;
     const weft_status status = kernels->record_event(device, from, &here, err);

@@ -1,5 +1,4 @@
-/* plugin.c: see late.h. It takes the CPU device's id, so that it stands in its place where its directory is searched
- * first, in every test that knows nothing of it. */
+/* plugin.c: see late.h. It has the CPU device's id and replaces it if its directory is searched first, in any test. */
 #include <stdlib.h>
 #include <weft/roofline.h>
 
@@ -16,7 +15,7 @@ static int mode_of(uint64_t seed) {
     return (int)(seed % LATE_MODES);
 }
 
-/* Which of several devices a rank asks for: a line of the file WEFT_LATE_INDEX. */
+/* Appends the device index requested by a rank to the file WEFT_LATE_INDEX. */
 static void note_index(int32_t index) {
     const char *path = getenv("WEFT_LATE_INDEX");
     FILE *file = path == NULL ? NULL : fopen(path, "a");
@@ -43,7 +42,7 @@ static weft_status create(weft_device **out, const weft_host *host, const void *
     return status;
 }
 
-/* How many passes were replayed: a line of the file WEFT_LATE_REPLAYS. */
+/* Appends the number of replayed passes to the file WEFT_LATE_REPLAYS. */
 static void note_replays(const weft_device *device) {
     const char *path = getenv("WEFT_LATE_REPLAYS");
     FILE *file = path == NULL ? NULL : fopen(path, "a");
@@ -73,8 +72,8 @@ static weft_status check_rest(weft_device *device, weft_error *err) {
     return weft_error_set(err, WEFT_E_HOST, "Memory of the late device is taken while a step runs.");
 }
 
-/* Full of NaN, in fp32 as in bf16. Memory is taken between steps alone: at the end of each the host waits for losses,
- * and so for all kernels. */
+/* Fills memory with NaN, in fp32 and in bf16. Memory is only allocated between steps: at the end of each the host waits
+ * for the losses, and so for all kernels. */
 static weft_status alloc(weft_device *device, weft_buffer **out, int64_t bytes, weft_error *err) {
     weft_status status = late_check_runs(device, "alloc", err);
     if (status == WEFT_OK) status = check_rest(device, err);
@@ -90,7 +89,7 @@ static void release(weft_device *device, weft_buffer *buffer) {
     late_real.release(device->real, buffer);
 }
 
-/* ---- what the machine could give ---- */
+/* ---- machine peaks ---- */
 
 static const weft_device_roofline *real_roofline(const weft_device *device) {
     return late_real.extension(device->real, WEFT_DEVICE_ROOFLINE);

@@ -1,11 +1,11 @@
-/* queue.c: see late.h. One lock; the worker lets go of it while an operation runs. */
+/* queue.c: see late.h. There is one lock; the worker releases it while an operation runs. */
 #include <stdlib.h>
 
 #include "late.h"
 
 enum {
-    MOST_QUEUED = 64 << 20, /* bytes of copies that wait: then the host does */
-    PATIENCE = 16           /* questions for an event before anything is done about it */
+    MOST_QUEUED = 64 << 20, /* bytes of queued copies after which the host waits */
+    PATIENCE = 16           /* instruction queries before the device makes progress */
 };
 
 weft_stream *late_stream_of(weft_device *device, weft_stream *s) {
@@ -27,9 +27,9 @@ static bool can_run(const weft_stream *s) {
     return s->head != NULL && (s->head->waits == NULL || s->head->waits->reached);
 }
 
-/* ---- which stream goes on; with the lock ---- */
+/* ---- choice of the next stream; requires the lock ---- */
 
-/* The stream whose head has to run before `wanted` can go on. */
+/* Returns the stream that must run first so that `wanted` can continue. */
 static weft_stream *needed_for(weft_stream *wanted) {
     while (wanted->head != NULL && wanted->head->waits != NULL && !wanted->head->waits->reached)
         wanted = wanted->head->waits->stream;
@@ -46,7 +46,7 @@ static weft_stream *drawn(weft_device *device) {
     return s;
 }
 
-/* One that is not the first. */
+/* Returns a runnable stream other than the first. */
 static weft_stream *another(weft_device *device) {
     weft_stream *s = device->streams;
     while (s != NULL && (s == &device->first || !can_run(s))) s = s->next;
@@ -120,7 +120,7 @@ void late_stop(weft_device *device) {
     (void)pthread_join(device->worker, NULL);
 }
 
-/* ---- the host's side ---- */
+/* ---- host side ---- */
 
 static weft_status told(const weft_device *device, weft_error *err) {
     if (device->failure.code == WEFT_OK) return WEFT_OK;
@@ -182,7 +182,7 @@ weft_status late_queue_kernel(weft_device *device, weft_stream *s, late_run *run
     return late_queue(device, s, run, args, bytes, NULL, 0, err);
 }
 
-/* With the lock: until the stream is empty or the event reached. */
+/* Waits, with the lock, until the stream is empty or the instruction complete. */
 static void wait_for(weft_device *device, const weft_stream *s, const weft_event *event) {
     device->wanted = s;
     (void)pthread_cond_broadcast(&device->changed);
@@ -258,7 +258,7 @@ static bool is_ahead(weft_device *device, const weft_event *event) {
     return !reached;
 }
 
-/* The waiter's part, where nobody waits. */
+/* Drops the waiter's reference. */
 static void forgo(weft_device *device, weft_event *event) {
     (void)pthread_mutex_lock(&device->lock);
     leave_event(event);
@@ -277,7 +277,7 @@ weft_status late_wait(weft_device *device, weft_stream *stream, weft_event *even
     return late_append(device, late_stream_of(device, stream), op, err);
 }
 
-/* Whoever asks again and again gets on; whoever does now and then sees it late. */
+/* Returns the instruction's state. Repeated queries cause progress; occasional ones see completion late. */
 int32_t late_reached(weft_device *device, weft_event *event, weft_error *err) {
     bool reached = true;
     if (late_check_runs(device, "reached", err) != WEFT_OK) return -1;

@@ -1,9 +1,9 @@
-/* sites.c: see late.h. A wait is known by its kind and by who called: four calls up, as offsets into their files, so
- * that the number is the same in each run of one build.
+/* sites.c: see late.h. A wait is identified by its kind and call stack: four callers, as offsets into their files, so
+ * that the number is the same in every run of a build.
  *
- *   WEFT_LATE_SITES=FILE    adds a line for each site of this process to FILE: kind, number, calls, and the callers as
- *                           file+offset, for addr2line
- *   WEFT_LATE_DROP=NUMBER   that site's waits are left out */
+ *   WEFT_LATE_SITES=FILE    appends a line for each site of this process to FILE: kind, number, calls, and the callers
+ *                           as file+offset, for addr2line
+ *   WEFT_LATE_DROP=NUMBER   skips the waits of this site */
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <stdlib.h>
@@ -77,7 +77,7 @@ void late_write_sites(void) {
     FILE *file = path == NULL ? NULL : fopen(path, "a");
     static char all[MOST_SITES * MOST_LINE];
     if (file == NULL) return;
-    /* Other ranks write there too: all lines are added at once, or some would be torn by theirs. */
+    /* Other ranks write to the same file: all lines are appended in one write, so that they are not interleaved. */
     (void)setvbuf(file, all, _IOFBF, sizeof all);
     for (int i = 0; i < n_sites; i++) {
         (void)fprintf(file, "%s %016llx %lld", sites[i].kind, (unsigned long long)sites[i].number,

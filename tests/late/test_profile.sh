@@ -1,7 +1,6 @@
 #!/bin/sh
-# On a device that does what it is told later, weft profile gives each row the time of its own: a kernel that takes long
-# counts where it was called, whether the device gets to it at once or when somebody waits. ctest sets WEFT_BUILD and
-# WEFT_SOURCE.
+# On a device with delayed execution, weft profile attributes time to the right row: a slow kernel counts for
+# its caller, whether it runs immediately or at the next wait. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -24,13 +23,13 @@ micro_batch  = 1
 [device]
 threads = 1
 INI
-# A kernel that lingers takes as long at least, however busy the machine is.
-takes() { # takes ROW KERNEL argument...: where that kernel lingers, the row has its time
+# A delayed kernel takes at least its delay, on a machine with any load.
+takes() { # takes ROW KERNEL argument...: with that kernel delayed, the row has its time
     row=$1 kernel=$2
     shift 2
     limit env WEFT_LATE_SLOW="$kernel" "$weft" profile run.ini --steps 1 --warmup 1 "$@" >said 2>err ||
         failed "profile $*" said err
-    # name, calls, ms, ...; the name may have blanks
+    # name, calls, ms, ...; the name may contain blanks
     awk -v row="$row" 'index($0, row " ") == 1 { rest = substr($0, length(row) + 1); split(rest, of); ms = of[2] }
         END { exit !(ms >= 40) }' said || failed "$row does not have the 40 ms of $kernel, $WEFT_LATE_MODE: $*" said
 }

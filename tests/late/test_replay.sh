@@ -1,7 +1,7 @@
 #!/bin/sh
-# A run whose steps are recorded and replayed has the bits of one whose steps run instruction by instruction: on one rank and on
-# several, resumed, evaluated, with micro-batches of one length and of several; what it sends is counted the same. Who keeps steps
-# from being recorded is named. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# A run with captured and replayed steps has the bits of one run instruction by instruction: on one rank and
+# on several, resumed, evaluated, with micro-batches of one length and of several. Its sent bytes are counted
+# equally. The message names the plugin that prevents capture. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -34,7 +34,7 @@ every = 4
 threads = 1
 INI
 ranks=
-on_cpu() { # on_cpu FILE key=value...: what was learned, and each step's numbers
+on_cpu() { # on_cpu FILE key=value...: the trained weights, and each step's numbers
     to=$1
     shift
     # shellcheck disable=SC2086 # words on purpose
@@ -59,7 +59,7 @@ bits() {
 same() { # same WHAT FILE FILE
     cmp -s "$2" "$3" || failed "$1 differs" "$2" "$3"
 }
-replayed() { # replayed LEAST: a process has replayed as many passes
+replayed() { # replayed LEAST: a process has replayed at least this number of passes
     [ "$(sort -n replays | tail -n 1)" -ge "$1" ] || failed "there are at least $1 replays" replays
 }
 
@@ -69,7 +69,7 @@ on_cpu whole
 for mode in last any; do
     on_late $mode late --overwrite run.replay=yes
     same "a run that is replayed, $mode," whole late
-    replayed 7 # all steps but the first, and evaluations
+    replayed 7 # all steps except the first, and evaluations
 done
 rm -rf out/checkpoints/step-8
 on_late ahead late --resume
@@ -90,7 +90,7 @@ done
 
 # ---- two ranks
 
-sent() { # sent FILE: what each rank has sent, by what it is for
+sent() { # sent FILE: bytes sent by each rank, by purpose
     sed -n '/"sent": {/,/}/p' out/ranks.json >"$1"
     grep -q '"total": [1-9]' "$1" || failed "out/ranks.json says what was sent" "$1"
 }
@@ -125,10 +125,10 @@ for what in "strategy.plugin=ddp strategy.reduce=tree" "strategy.plugin=fsdp str
     sent sent.late
     same "a run on two ranks with $what" whole late
     same "what is sent with $what" sent.cpu sent.late
-    replayed 20 # four for a step
+    replayed 20 # four per step
 done
 
-# ---- lists of lengths that never come again in time
+# ---- lists of lengths evicted before reuse
 
 many="train.steps=48 train.global_batch=8 eval.every=none checkpoint.every=none data.context=100 data.lengths=80,90,98 strategy.plugin=mp"
 # shellcheck disable=SC2086
@@ -161,7 +161,7 @@ if is_full; then
     replayed 30
 fi
 
-# ---- who cannot
+# ---- plugins without capture
 
 on_cpu whole comm.plugin=mpi-mpich strategy.plugin=ddp
 on_late last late --overwrite comm.plugin=mpi-mpich strategy.plugin=ddp

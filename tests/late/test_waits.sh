@@ -1,9 +1,9 @@
 #!/bin/sh
-# Every wait of a step is needed: on the late device, which does nothing before it has to, each strategy trains the bits
-# that the CPU device does; and with any one wait left out, of a stream for another or of the host for the device, it
-# trains other bits or fails where everything comes as late as it can, or the first stream runs ahead of the others, or
-# behind them. So it is with steps that are recorded and replayed, where what is read anew must not be what was there when
-# it was recorded either. The device finds the places: who calls, and whether there was anything to wait for
+# Every wait of a step is necessary. On the late device, which executes only when required, each strategy
+# trains the bits of the CPU device. If any wait is skipped (of a stream for another, or of the host for the
+# device), it trains other bits or fails: with everything as late as possible, or with the first stream ahead
+# of or behind the others. The same holds for captured and replayed steps, where updated inputs must not be
+# frozen at capture. The device finds the call sites, and whether there was something to wait for
 # (late/sites.c). ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
@@ -33,7 +33,7 @@ micro_batch  = 1
 threads = 1
 INI
 
-train() { # train PATH key=value...: the bits of what it has learned, and each step's numbers, or "failed"
+train() { # train PATH key=value...: the bits of the trained weights, and each step's numbers, or "failed"
     export WEFT_PLUGIN_PATH="$1"
     shift
     rm -rf out
@@ -44,7 +44,7 @@ train() { # train PATH key=value...: the bits of what it has learned, and each s
         echo failed
     fi
 }
-bits() { # of the run that has just ended
+bits() { # of the last run
     find out -name '*.safetensors' | sort | xargs cat | sha256sum
     sed 's/"[a-z_]*\(seconds\|per_second\|bytes\|time\)[a-z_]*": *[^,}]*//g' out/metrics.jsonl | grep -o '"\(loss\|grad_norm\)": *[^,}]*' | sha256sum
 }
@@ -54,7 +54,7 @@ trains() { # trains MODE key=value...: the bits of the CPU device, on the late o
     shift
     [ "$(train "$late" run.replay=$replay comm.plugin=$comm "$@")" = "$expected" ]
 }
-callers() { # callers NUMBER: of a site, by name
+callers() { # callers NUMBER: callers of a site, by name
     for at in $(grep -m1 "$1" sites | cut -d' ' -f4-); do
         addr2line -f -e "${at%+*}" "${at#*+}" 2>/dev/null | head -n 1 | tr '\n' ' '
     done
@@ -94,14 +94,14 @@ waits "fsdp in bf16" 2 strategy.plugin=fsdp strategy.prefetch=1 train.precision=
 waits "fsdp, optimizer" 2 strategy.plugin=fsdp strategy.shard=optimizer
 waits "ddp" 2 strategy.plugin=ddp
 waits "mp" 2 strategy.plugin=mp strategy.schedule=1f1b
-# Steps have other numbers of targets there. Nobody drives this communicator.
+# Steps have different numbers of targets there. This communicator has its own progress.
 replay=yes comm=own kinds=recorded-
 waits "several micro-batches, replayed" 1 data.context=100
 waits "fsdp, replayed" 2 data.context=100 strategy.plugin=fsdp strategy.prefetch=1
 [ "$(sort -u missed | grep -c '^recorded-upload')" -ge 3 ] ||
     failed "micro-batches, COUNT and the optimizer's struct are not all read anew" missed
-# One program may do without a wait, as what it is for has happened already; each has to be missed by some program, but
-# for those by which a product is timed before the first step: what it makes is read by nobody.
+# One program may not need a wait, because its condition already holds. Each wait must be needed by some
+# program, except those that time a matmul before the first step, whose result is not used.
 while read -r site what; do
     case $what in *" time_product "*) continue ;; esac
     grep -qxF "$site" missed || failed "nothing shows that this is left out: $what"

@@ -1,4 +1,4 @@
-/* transfer.c: see late.h. An upload is refused if the host's memory has changed while it was queued. */
+/* transfer.c: see late.h. An upload fails if the host's memory has changed while it was queued. */
 #include <stdlib.h>
 
 #include "late.h"
@@ -9,7 +9,7 @@ typedef struct bytes_in {
     weft_ref to;
     const void *from;
     int64_t bytes;
-    uint64_t sum; /* of what was there when it was queued */
+    uint64_t sum; /* of the content when it was queued */
 } bytes_in;
 
 typedef struct bytes_out {
@@ -51,7 +51,7 @@ weft_status late_read(weft_device *device, weft_stream *s, void *to, weft_ref fr
     return status == WEFT_OK ? late_drain(device, s, err) : status;
 }
 
-/* ---- the extension ---- */
+/* ---- extension ---- */
 
 static weft_status take(weft_device *device, void **out, int64_t bytes, weft_error *err) {
     late_memory *memory = malloc(sizeof *memory);
@@ -76,8 +76,8 @@ static void give_back(weft_device *device, void *base) {
     if (base == NULL) return;
     while (*at != NULL && (*at)->base != base) at = &(*at)->next;
     memory = *at;
-    if (memory == NULL) abort();                   /* not ours: a test fails */
-    memset(base, NAN_BYTE, (size_t)memory->bytes); /* what is under way from there finds nothing more */
+    if (memory == NULL) abort();                   /* foreign memory: a test fails */
+    memset(base, NAN_BYTE, (size_t)memory->bytes); /* transfers in flight must not read it any more */
     (void)late_drain_all(device, NULL);
     *at = memory->next;
     free(memory->base);
@@ -112,7 +112,7 @@ static void renew_download(void *payload) {
     memset(what->to, NAN_BYTE, (size_t)what->bytes);
 }
 
-/* Left out, if so asked for: that a replay reads anew. What it is made of now is baked in. */
+/* Optionally skips the update at replay: the current content is captured permanently. */
 static weft_status record_upload(weft_device *device, weft_stream *s, const bytes_in *what, weft_error *err) {
     if (late_is_dropped("recorded-upload", true))
         return late_record(device, s, run_write, NULL, false, what, sizeof *what, what->from, (size_t)what->bytes, err);

@@ -1,5 +1,5 @@
-/* A communicator that has nothing but a note: what starts its ranks, and what tells them so. FAKE_ID, FAKE_LAUNCH and
- * FAKE_LAUNCHED are given by the compiler's flags. */
+/* A communicator that only has a note: its launcher, and the variables with the rank. The compiler's flags set FAKE_ID,
+ * FAKE_LAUNCH and FAKE_LAUNCHED. */
 #define WEFT_NOTE_MORE WEFT_NOTE_LAUNCH(FAKE_LAUNCH) WEFT_NOTE_LAUNCHED(FAKE_LAUNCHED)
 #include <weft/comm.h>
 

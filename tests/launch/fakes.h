@@ -1,4 +1,4 @@
-/* Communicators that are notes alone, in the scratch directory, which is the only one that is searched. */
+/* Communicators that only have notes, in the scratch directory, which is the only search path. */
 #ifndef WEFT_TEST_LAUNCH_FAKES_H
 #define WEFT_TEST_LAUNCH_FAKES_H
 

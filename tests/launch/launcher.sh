@@ -1,6 +1,6 @@
 #!/bin/sh
-# launcher.sh -n N PROGRAM ARGUMENT...: starts N processes that know their rank by FAKE_RANK and FAKE_SIZE, and ends with
-# the highest of their statuses; SIGTERM ends them at once.
+# launcher.sh -n N PROGRAM ARGUMENT...: starts N processes with FAKE_RANK and FAKE_SIZE, and exits with their
+# highest status; SIGTERM kills them.
 ranks=$2 rank=0 worst=0 started=
 shift 2
 trap 'kill -KILL $started' TERM

@@ -1,8 +1,7 @@
 #!/bin/sh
-# `weft train run.ini --ranks N` as a user types it, with a communicator that is a note alone and a launcher of a few
-# lines; and with each MPI that this build has. Strategy single refuses several ranks: before any is started here, and
-# where a launcher has started them, which shows that they were there.
-# ctest sets WEFT_BUILD and WEFT_SOURCE.
+# `weft train run.ini --ranks N` with a note-only communicator and a minimal launcher, and with each MPI of
+# this build. Strategy single rejects several ranks: here before any is started, and otherwise in the ranks,
+# which shows that the launcher started them. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -12,13 +11,13 @@ fail() {
     cat out.txt err.txt >&2
     exit 1
 }
-gives() { # gives STATUS command...: its output is in out.txt and err.txt
+gives() { # gives STATUS command...: output in out.txt and err.txt
     wanted=$1 status=0
     shift
     "$@" >out.txt 2>err.txt || status=$?
     [ "$status" = "$wanted" ] || fail "exit status $status, expected $wanted: $*"
 }
-says() { # says TEXT: a line of stderr is that text
+says() { # says TEXT: a line of stderr equals the text
     grep -qxF -- "$1" err.txt || fail "nobody says \"$1\""
 }
 lines() { # lines N of stderr
@@ -43,24 +42,24 @@ refusal() { # refusal N
     echo "strategy single runs on one rank, and this job has $1: start one process, or choose a strategy that spreads a model over ranks"
 }
 
-# ---- started here
+# ---- started by weft
 gives 1 "$weft" train run.ini --ranks 3
 for rank in 0 1 2; do says "[$rank] weft train: $no_world"; done
-says "weft train: the 3 ranks ended with status 1; what they said stands above"
+says "weft train: the 3 ranks ended with status 1; their errors are printed above"
 lines 4
 gives 1 "$weft" train run.ini --ranks 3 --verbose
 grep -q "^weft: \[comm\] plugin = mpi is mpi-fake: its launcher is there" err.txt || fail "the choice is not explained"
 lines 5
 gives 1 "$weft" train run.ini --ranks 2 --quiet
 lines 3
-gives 1 "$weft" train run.ini --ranks=2 comm.plugin=mpi-fake # nothing is chosen
+gives 1 "$weft" train run.ini --ranks=2 comm.plugin=mpi-fake # no launcher is selected automatically
 lines 3
 gives 1 "$weft" train run.ini --ranks 2 comm.plugin="$dir/plugins/weft-comm-mpi-fake.so"
 says "[1] weft train: $no_world"
 echo "ranks are started"
 
-# ---- a mistake that every rank would meet with is told once, and no rank is started
-once() { # once TEXT argument...: this and no more
+# ---- an error common to all ranks is reported once, and no rank is started
+once() { # once TEXT argument...: only this text
     text=$1
     shift
     gives 1 "$weft" train run.ini run.out=three --ranks 3 "$@"
@@ -82,14 +81,14 @@ once "$dir/model: its tensors do not fit the model that $dir/model/config.json d
 rm model/model.safetensors
 echo "mistakes are told once"
 
-# ---- stopped: what goes on is said by the command that can
+# ---- stopped: the message about continuing fits the command
 mv launcher kept
 printf '#!/bin/sh\nexit 75\n' >launcher
 chmod +x launcher
 gives 75 "$weft" train run.ini --ranks 2 --quiet
 says "weft train: the 2 ranks were stopped by a signal: --resume goes on"
 gives 75 "$weft" prove run.ini --ranks 2
-says "weft prove: the 2 ranks were stopped by a signal; nothing is kept"
+says "weft prove: the 2 ranks were stopped by a signal; no state was saved"
 mv kept launcher
 echo "stopped ranks are told of"
 
@@ -109,12 +108,12 @@ gives 1 ./launcher -n 2 "$weft" eval run.ini
 grep -q "^\[1\] weft eval: this command runs on one rank, and it is rank 1 of the 2" err.txt || fail "eval of two"
 gives 1 ./launcher -n 2 "$weft" train run.ini run.log_ranks=0,x
 says "[1] weft train: command line: [run] log_ranks = 0,x is no list of ranks: give 0, all, or numbers with commas between them (0,2)"
-gives 1 "$weft" train run.ini --ranks 2 run.log_ranks=2 # told once, before any rank is started
+gives 1 "$weft" train run.ini --ranks 2 run.log_ranks=2 # reported once, before any rank is started
 says "weft train: command line: [run] log_ranks = 2 names rank 2, and this run has ranks 0 to 1: take it out, or give all"
 lines 1
 echo "launched ranks find themselves"
 
-# ---- started by srun, of which the ranks of Open MPI know by PMIx and by Slurm
+# ---- started by srun, where Open MPI's ranks see the variables of PMIx and Slurm
 if has openmpi; then
     launched() { # launched R argument...: weft as the process of rank R of 2
         rank=$1
@@ -125,7 +124,7 @@ if has openmpi; then
     says "[1] weft train: --ranks asks for 3, and the launcher started 2 (SLURM_STEP_NUM_TASKS): give both the same number"
     lines 1
     launched 1 eval run.ini
-    says "[1] weft eval: this command runs on one rank, and it is rank 1 of the 2 that a launcher started (PMIX_RANK): start it alone"
+    says "[1] weft eval: this command runs on one rank, and it is rank 1 of the 2 that a launcher started (PMIX_RANK): start it without a launcher"
     for rank in 0 1; do
         launched "$rank" train run.ini run.log_ranks=0,x
         says "[$rank] weft train: command line: [run] log_ranks = 0,x is no list of ranks: give 0, all, or numbers with commas between them (0,2)"
@@ -133,11 +132,11 @@ if has openmpi; then
     launched 0 train run.ini --verbose
     says "[0] weft: [comm] plugin = mpi is mpi-openmpi: its launcher set PMIX_RANK"
     launched 2 train run.ini
-    says "weft train: the environment says PMIX_RANK=2 and SLURM_STEP_NUM_TASKS=2, which is no rank of a world: start the ranks with their launcher, or unset both"
+    says "weft train: the environment has PMIX_RANK=2 and SLURM_STEP_NUM_TASKS=2, which is no rank of a world: start the ranks with their launcher, or unset both"
     echo "ranks of srun find themselves"
 fi
 
-# ---- one rank, and no rank
+# ---- one rank, and zero ranks
 gives 0 "$weft" train run.ini --ranks 1
 gives 0 ./launcher -n 1 "$weft" train run.ini run.out=two
 cmp out/model/model.safetensors two/model/model.safetensors
@@ -147,9 +146,9 @@ gives 2 "$weft" train run.ini run.out=three --ranks 0
 gives 2 "$weft" eval run.ini --ranks 2
 grep -q "eval runs on one rank; train and plan take --ranks" err.txt || fail "eval --ranks"
 gives 0 "$weft" plan run.ini --ranks 1
-gives 1 "$weft" plan run.ini --ranks 64 strategy.plugin=single # no process is started for it
+gives 1 "$weft" plan run.ini --ranks 64 strategy.plugin=single # without starting processes
 says "weft plan: $(refusal 64)"
-lines 2 # with the notice of a vocabulary that is padded
+lines 2 # with the note about a padded vocabulary
 [ ! -e three ] || fail "a run that could not begin left something"
 echo "one rank runs alone"
 
@@ -173,10 +172,10 @@ const weft_plugin_list *weft_plugin_entry(const weft_host *host, weft_error *err
 }
 C
 build device half "${CC:-cc}" -O2 half.c "-DFAULT_OF=\"$WEFT_BUILD/plugins/weft-device-cpu.so\"" -I"$WEFT_SOURCE/tests/ranks"
-saved() { # saved DIRECTORY: it holds a checkpoint
+saved() { # saved DIRECTORY: it contains a checkpoint
     ls "$1"/checkpoints/step-* >/dev/null 2>&1 || fail "$1 holds no checkpoint"
 }
-# What becomes of a run whose output goes nowhere: the same with one rank and with two.
+# A run without a reader for its output: the same with one rank and with two.
 loses_output() { # loses_output WHAT argument...
     what=$1
     shift
@@ -216,7 +215,7 @@ other=
 for word; do [ "$word" != -- ] || break; other="$other $word"; done
 exec "$weft" train $other
 SH
-    for reason in run.ini\ tokenizer.path=nowhere missing.ini "run.ini optimizer.lr=fast"; do # before MPI begins
+    for reason in run.ini\ tokenizer.path=nowhere missing.ini "run.ini optimizer.lr=fast"; do # before MPI is initialized
         # shellcheck disable=SC2046,SC2086
         gives 1 env weft="$weft" timeout 120 $(launcher $id 2) sh early.sh run.ini run.out=early-$id -- $reason run.out=early-$id
         grep -q "^\(\[1\] \)\?weft train: " err.txt || fail "$reason: rank 1 does not say why"

@@ -1,13 +1,13 @@
-/* [run] log_ranks: whose lines are shown. */
+/* [run] log_ranks: ranks with visible output. */
 #include "suite.h"
 
 #include <check.h>
 
-#include "launch/log_ranks.h"
+#include "launch/world.h"
 
 enum { REFUSED = -1 };
 
-/* size, rank, list, and whether the rank speaks */
+/* size, rank, list, and whether the rank prints */
 static const struct {
     int32_t size, rank;
     const char *list;
@@ -22,7 +22,7 @@ static const struct {
     {4, 3, "0,2", 0, NULL},
     {4, 2, "2", 1, NULL},
     {12, 1, "10,11", 0, NULL},
-    {1, 0, "0,3", 1, NULL}, /* of a run of several, which goes on alone */
+    {1, 0, "0,3", 1, NULL}, /* of a run with several ranks, continued on one */
     {4, 0, "0,4", REFUSED, "[run] log_ranks names rank 4, and this run has ranks 0 to 3"},
     {4, 0, "", REFUSED, "is no list of ranks: give 0, all, or numbers with commas between them (0,2)"},
     {4, 0, "-1", REFUSED, "is no list of ranks"},

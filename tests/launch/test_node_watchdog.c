@@ -1,5 +1,5 @@
-/* What the watchers of several machines tell one another, over a socket on which anybody may speak: whatever comes, the
- * chief goes on, or ends with a sentence. */
+/* Messages between the watchdogs of several nodes, over a socket open to anyone: for any input the leader continues, or
+ * ends with a message. */
 #include "suite.h"
 
 #include <arpa/inet.h>
@@ -10,11 +10,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "launch/node_watchdog.h"
+#include "launch/sidecar.h"
 
 enum { WORLD = 3, SENTENCE = 1500 };
 
-/* As a watcher of other machines greets. */
+/* The greeting of a watchdog on another node. */
 typedef struct greeting {
     uint64_t word[2];
     uint32_t view_size;
@@ -31,7 +31,7 @@ static weft_node_watchdog_address address;
 static int listener, answer;
 static pid_t child;
 
-/* Of one rank that does not begin, so that nothing but words ends it. */
+/* Watches one rank that never starts, so that only messages end it. */
 static void open_watch(int32_t total) {
     char path[64];
     int32_t file = -1;
@@ -42,7 +42,7 @@ static void open_watch(int32_t total) {
     ck_assert_msg(weft_watchdog_open(&watch, heartbeats, path, 1, total, &err) == WEFT_OK, "%s", err.text);
 }
 
-/* In a process of its own: it leads where `socket` is -1, else it follows whoever is behind the socket. */
+/* In a child process: leads if `socket` is -1, otherwise follows the peer on `socket`. */
 static void start(int socket) {
     int ends[2];
     ck_assert_int_eq(pipe(ends), 0);
@@ -58,7 +58,7 @@ static void start(int socket) {
     answer = ends[0];
 }
 
-/* It has stopped its ranks with this sentence, and has ended as it should. */
+/* It has stopped its ranks with this message, and has exited normally. */
 static void expect_end(const char *why) {
     told out = {0};
     int status = -1;
@@ -69,7 +69,7 @@ static void expect_end(const char *why) {
     ck_assert_str_eq(out.why, why);
 }
 
-/* ---- words for the chief ---- */
+/* ---- messages to the leader ---- */
 
 static int call_chief(void) {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)address.port)};
@@ -80,7 +80,7 @@ static int call_chief(void) {
     return file;
 }
 
-/* In parts, as a network may bring it. */
+/* Sends in parts, as a network may deliver it. */
 static void say(int file, const void *bytes, size_t n, int parts) {
     const struct timespec time = {0, 50000000};
     const char *at = bytes;
@@ -91,7 +91,7 @@ static void say(int file, const void *bytes, size_t n, int parts) {
     }
 }
 
-/* Before long, and not because it was silent: it goes on to speak. */
+/* True if the peer closes the connection soon, and not because of a timeout: messages continue. */
 static bool is_closed(int file) {
     struct pollfd end = {file, POLLIN, 0};
     char byte = 0;
@@ -117,7 +117,7 @@ static weft_rank_view view(int32_t rank, int32_t condition) {
     return out;
 }
 
-/* False: this machine has no network but its own. */
+/* Returns false if this machine has only its loopback network. */
 static bool lead(void) {
     listener = weft_node_watchdog_listen(&address);
     if (listener < 0) {
@@ -137,10 +137,10 @@ START_TEST(the_chief_hangs_up_on_strangers) {
     for (int i = 0; i < 6; i++) wrong[i] = good(2);
     memset(&wrong[0], 0xA5, sizeof wrong[0]);
     wrong[1].word[1]++;
-    wrong[2].view_size--; /* of another version */
+    wrong[2].view_size--; /* another version */
     wrong[3].n = 0;
     wrong[4].n = -1;
-    wrong[5].n = WORLD; /* one of them is the chief's */
+    wrong[5].n = WORLD; /* one of them is the leader's */
     for (int i = 0; i < 6; i++) {
         file = call_chief();
         say(file, &wrong[i], sizeof wrong[i], 1 + i % 2);
@@ -148,7 +148,7 @@ START_TEST(the_chief_hangs_up_on_strangers) {
         (void)close(file);
     }
     file = call_chief();
-    say(file, &wrong[1], 5, 1); /* and nothing more */
+    say(file, &wrong[1], 5, 1); /* and then silence */
     (void)close(file);
     file = call_chief();
     wrong[0] = good(2);
@@ -167,7 +167,7 @@ START_TEST(words_that_are_cut_short) {
     file = call_chief();
     say(file, &now, sizeof now, 1);
     say(file, both, sizeof both, 1);
-    both[0] = view(1, WEFT_RANK_GONE); /* the half that comes does not count */
+    both[0] = view(1, WEFT_RANK_GONE); /* an incomplete message is ignored */
     say(file, both, sizeof both[0] + 8, 1);
     (void)close(file);
     expect_end("the machine of rank 1 is out of reach, where it was last seen after step 7");
@@ -194,32 +194,31 @@ START_TEST(a_text_without_an_end) {
 }
 END_TEST
 
-/* ---- words for a watcher that follows ---- */
+/* ---- messages to a follower ---- */
 
-/* What the chief says in so many bytes: 0xFF each. */
-static void follow(size_t n, const char *why) {
-    char word[SENTENCE];
+/* A chief that commands a stop, or only closes the connection. */
+static void follow(bool stops, const char *why) {
+    const char word = 0;
     weft_rank_view seen;
     int ends[2];
-    memset(word, 0xFF, sizeof word);
     ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
     open_watch(1);
     start(ends[0]);
     (void)close(ends[0]);
     ck_assert_int_eq(recv(ends[1], &seen, sizeof seen, MSG_WAITALL), (ssize_t)sizeof seen);
     ck_assert_int_eq(seen.condition, WEFT_RANK_UNBORN);
-    say(ends[1], word, n, 2);
-    if (n < sizeof word) (void)shutdown(ends[1], SHUT_RDWR);
+    if (stops) say(ends[1], &word, 1, 1);
+    else (void)shutdown(ends[1], SHUT_RDWR);
     expect_end(why);
 }
 
-START_TEST(the_chief_s_word) {
-    follow(SENTENCE, ""); /* the chief says it */
+START_TEST(the_chief_commands_a_stop) {
+    follow(true, ""); /* the chief prints the reason */
 }
 END_TEST
 
-START_TEST(half_of_the_chief_s_word) {
-    follow(SENTENCE / 2, "the watcher beside rank 0 is out of reach");
+START_TEST(the_chief_disappears) {
+    follow(false, "the watchdog of rank 0 is out of reach");
 }
 END_TEST
 
@@ -231,7 +230,7 @@ int main(void) {
     tcase_add_test(tests, the_chief_hangs_up_on_strangers);
     tcase_add_test(tests, words_that_are_cut_short);
     tcase_add_test(tests, a_text_without_an_end);
-    tcase_add_test(tests, the_chief_s_word);
-    tcase_add_test(tests, half_of_the_chief_s_word);
+    tcase_add_test(tests, the_chief_commands_a_stop);
+    tcase_add_test(tests, the_chief_disappears);
     return run_suite(suite);
 }

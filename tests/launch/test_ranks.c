@@ -1,5 +1,5 @@
-/* How many ranks there are and by which communicator: from the command line, the configuration, the environment and the
- * notes of what is there. Communicators are notes alone (fake.c); no launcher runs here. */
+/* Number of ranks and choice of the communicator: from the command line, the configuration, the environment and the
+ * notes of available plugins. Communicators only have notes (fake.c); no launcher is started. */
 #include "fakes.h"
 
 #include "launch/find.h"
@@ -16,7 +16,7 @@ static void build_all(void) {
     fakes_build("mpi-bb", launcher, "BB_RANK BB_SIZE SHARED_RANK BB_STEP_SIZE");
     fakes_build("mpi-cc", "/nowhere/mpiexec", "CC_RANK CC_SIZE");
     fakes_build("odd-one", launcher, "ODD_RANK ODD_SIZE");
-    (void)strcat(launcher, " -x"); /* arguments in front of the number */
+    (void)strcat(launcher, " -x"); /* arguments before the number */
     fakes_build("mpi-aa", launcher, "AA_RANK AA_SIZE SHARED_RANK AA_STEP_SIZE");
     write_text(scratch_path("weft-comm-broken.so"), "no plugin");
 }
@@ -29,7 +29,7 @@ static void clear_environment(void) {
     weft_launch_want(WEFT_RANKS_NONE, 0);
 }
 
-/* environment: "A=1 B=2"; comm: [comm] plugin, NULL: not set. */
+/* environment: "A=1 B=2"; comm: [comm] plugin, NULL: unset. */
 static weft_status find(weft_launch *out, const char *environment, const char *comm, weft_error *err) {
     const weft_plugins_options options = {.path = NULL};
     char pairs[200], named[200], *rest = NULL;
@@ -52,7 +52,7 @@ static weft_status find(weft_launch *out, const char *environment, const char *c
     return status;
 }
 
-/* ---- what is found ---- */
+/* ---- results ---- */
 
 static const struct {
     weft_launch_use use;
@@ -62,7 +62,7 @@ static const struct {
     int must_launch;
     const char *member, *launched_by, *launch_ends;
 } found[] = {
-    /* alone */
+    /* single process */
     {WEFT_RANKS_NONE, 0, "", NULL, 0, 1, 0, "", "", ""},
     {WEFT_RANKS_TRAINED, 0, "", NULL, 0, 1, 0, "", "", ""},
     {WEFT_RANKS_TRAINED, 1, "", NULL, 0, 1, 0, "", "", ""},
@@ -71,7 +71,7 @@ static const struct {
     {WEFT_RANKS_NONE, 0, "", "mpi-cc", 0, 1, 0, "", "", ""},
     {WEFT_RANKS_NONE, 0, "AA_RANK=0 AA_SIZE=1", NULL, 0, 1, 0, "", "", ""},
     {WEFT_RANKS_TRAINED, 0, "AA_RANK=0 AA_SIZE=1", NULL, 0, 1, 0, "", "", ""},
-    {WEFT_RANKS_TRAINED, 0, "AA_RANK=1", NULL, 0, 1, 0, "", "", ""}, /* half a pair is none */
+    {WEFT_RANKS_TRAINED, 0, "AA_RANK=1", NULL, 0, 1, 0, "", "", ""}, /* one variable of a pair is ignored */
     /* to be started */
     {WEFT_RANKS_TRAINED, 4, "", NULL, 0, 4, 1, "", "", "/launcher -x -n {ranks}"},
     {WEFT_RANKS_TRAINED, 4, "", "mpi", 0, 4, 1, "", "", "/launcher -x -n {ranks}"},
@@ -119,13 +119,13 @@ START_TEST(a_choice_is_explained) {
     ck_assert_msg(find(&ranks, "BB_RANK=0 BB_SIZE=2", "mpi", &err) == WEFT_OK, "%s", err.text);
     ck_assert_str_eq(ranks.why, "[comm] plugin = mpi is mpi-bb: its launcher set BB_RANK");
     ck_assert_msg(find(&ranks, "BB_RANK=1 BB_SIZE=2", "mpi", &err) == WEFT_OK, "%s", err.text);
-    ck_assert_str_eq(ranks.why, ""); /* once */
+    ck_assert_str_eq(ranks.why, ""); /* only once */
     ck_assert_msg(find(&ranks, "BB_RANK=0 BB_SIZE=2", "mpi-bb", &err) == WEFT_OK, "%s", err.text);
-    ck_assert_str_eq(ranks.why, ""); /* nothing was chosen */
+    ck_assert_str_eq(ranks.why, ""); /* no plugin was selected */
 }
 END_TEST
 
-/* ---- what is refused ---- */
+/* ---- errors ---- */
 
 static const struct {
     weft_launch_use use;
@@ -155,7 +155,7 @@ static const struct {
     {WEFT_RANKS_TRAINED, 0, "AA_RANK=x AA_SIZE=2", NULL, WEFT_E_USER, "AA_RANK=x and AA_SIZE=2"},
     {WEFT_RANKS_TRAINED, 0, "AA_RANK=0 AA_SIZE=", NULL, WEFT_E_USER, "which is no rank of a world"},
     {WEFT_RANKS_TRAINED, 4, WEFT_STARTED "=4/8", NULL, WEFT_E_SYSTEM,
-     "was started as one of 4 ranks, and its launcher told it no rank"},
+     "was started as one of 4 ranks, and its launcher set no rank"},
     {WEFT_RANKS_NONE, 0, "AA_RANK=1 AA_SIZE=2", NULL, WEFT_E_USER,
      "this command runs on one rank, and it is rank 1 of the 2"},
     {WEFT_RANKS_PLANNED, 2, "AA_RANK=1 AA_SIZE=2", NULL, WEFT_E_USER, "this command runs on one rank"},
@@ -185,7 +185,7 @@ START_TEST(without_an_mpi_the_packages_are_named) {
 }
 END_TEST
 
-/* ---- the world that was found ---- */
+/* ---- the resulting world ---- */
 
 static weft_comm_info told(int32_t rank, int32_t size, int32_t local_rank, int32_t local_size) {
     weft_comm_info info = {.struct_size = (uint32_t)sizeof info, .rank = rank, .size = size, .backend = "Some MPI 1.2"};
@@ -202,7 +202,7 @@ START_TEST(the_communicator_confirms_or_refuses) {
     weft_world_set(&world);
     ck_assert_int_eq(shown->local_size, 4);
     ck_assert_int_eq(weft_world_confirm(&info, &err), WEFT_E_PEER);
-    ck_assert_says(err, "Some MPI 1.2 says that this is rank 1 of 4, and AA_RANK says that it is rank 2 of 4");
+    ck_assert_says(err, "Some MPI 1.2 reports that this is rank 1 of 4, and AA_RANK reports rank 2 of 4");
     info = told(2, 4, 2, 2);
     ck_assert_int_eq(weft_world_confirm(&info, &err), WEFT_E_PLUGIN);
     info = told(2, 4, 0, 2);
@@ -214,7 +214,7 @@ START_TEST(the_communicator_confirms_or_refuses) {
 }
 END_TEST
 
-/* P processors, of which this process may use all, or a part that fits P as often as there are ranks. */
+/* P processors, all available to this process, or a share equal to P divided by the ranks. */
 START_TEST(local_ranks_share_the_processors) {
     const weft_host_world *shown = weft_services()->extension(weft_services(), WEFT_HOST_WORLD);
     const int32_t all = weft_world_allowed();
@@ -227,7 +227,7 @@ START_TEST(local_ranks_share_the_processors) {
     (void)setenv(WEFT_STARTED, text, 1);
     weft_world_set(&world);
     ck_assert_int_eq(shown->processors, all > 1 ? all / 2 : 1);
-    (void)snprintf(text, sizeof text, "2/%d", 2 * all); /* bound by the launcher to a half */
+    (void)snprintf(text, sizeof text, "2/%d", 2 * all); /* bound to one half by the launcher */
     (void)setenv(WEFT_STARTED, text, 1);
     weft_world_set(&world);
     ck_assert_int_eq(shown->processors, all);

@@ -1,12 +1,11 @@
-/* Ranks that tell one another small things before their communicator can: ranks that the host starts itself, ranks that
- * meet by their parent's name, and ranks that meet at a port. This program is its own ranks. */
+/* Control messages between ranks before their communicator exists: ranks started by the host, ranks that meet through
+ * their parent, and ranks that meet at a port. This program also acts as the ranks. */
 #include "scratch.h"
 #include "suite.h"
 
-#include "launch/job_secret.h"
-#include "launch/own_launcher.h"
-#include "launch/rendezvous.h"
 #include "launch/table_server.h"
+#include "launch/find.h"
+#include "launch/rendezvous.h"
 #include "launch/world.h"
 #include "plugin/services.h"
 
@@ -35,7 +34,7 @@ static const weft_host_exchange *begin_rank(int32_t patience) {
     return weft_services()->extension(weft_services(), WEFT_HOST_EXCHANGE);
 }
 
-/* Each rank puts its values one by one and hears those of all others; a value says who put it and when. */
+/* Each rank publishes its values one by one and receives those of all others; a value contains its sender and index. */
 static int act_all_tell(const weft_host_exchange *exchange) {
     const weft_host *host = weft_services();
     const int32_t rank = weft_world_get()->rank, size = weft_world_get()->size;
@@ -55,7 +54,7 @@ static int act_all_tell(const weft_host_exchange *exchange) {
     return exchange == weft_services()->extension(host, WEFT_HOST_EXCHANGE) ? 13 : 0;
 }
 
-/* What the last rank does wrong, each with its sentence. */
+/* Errors of the last rank, each with its message. */
 static int act_mistakes(const weft_host_exchange *exchange) {
     const weft_host *host = weft_services();
     weft_error err = WEFT_ERROR_INIT;
@@ -73,7 +72,7 @@ static int act_mistakes(const weft_host_exchange *exchange) {
     if (exchange->get(host, "one", &longer, sizeof longer, &err) != WEFT_E_PEER || !strstr(err.text, "4 bytes"))
         return 25;
     if (exchange->get(host, "never", &value, sizeof value, &err) != WEFT_E_PEER ||
-        !strstr(err.text, "no rank has told it within 1 s ([run] patience): one has not started, or has failed before "
+        !strstr(err.text, "no rank has put it within 1 s ([run] patience): one has not started, or has failed before "
                           "(the key of the exchange is \"never\")"))
         return 26;
     return 0;
@@ -92,7 +91,7 @@ static int act(const char *what) {
     return 0;
 }
 
-/* ---- how they are started ---- */
+/* ---- ways to start the ranks ---- */
 
 static int run_own(const char *what) {
     char *words[] = {program, (char *)(uintptr_t) "act", (char *)(uintptr_t)what, NULL};
@@ -104,7 +103,8 @@ static int run_own(const char *what) {
     return WEXITSTATUS(ended);
 }
 
-/* By another launcher, which gives places alone: this process. The last rank comes first, and waits for rank 0. */
+/* By another launcher, here this process, which only assigns rank numbers. The last rank starts first and waits for
+ * rank 0. */
 static void run_others(const char *what) {
     pid_t ranks[RANKS];
     int ended = 0;
@@ -138,7 +138,7 @@ static void clear_environment(void) {
     (void)setenv(WEFT_JOB_SECRET, "the secret of these tests", 1);
 }
 
-/* A port that was free a moment ago. */
+/* Returns a port that was free a moment ago. */
 static int find_port(void) {
     struct sockaddr_storage any = {.ss_family = AF_INET};
     socklen_t size = sizeof any;
@@ -187,7 +187,7 @@ START_TEST(ranks_meet_at_a_port) {
 }
 END_TEST
 
-/* The end of a connection is no error of the system's, and what another call left in errno is not its reason. */
+/* A closed connection is not a system error; errno of an earlier call is not its reason. */
 START_TEST(whoever_keeps_it_is_named_when_it_ends) {
     weft_error err = WEFT_ERROR_INIT;
     int ends[2], value = 0;
@@ -196,7 +196,7 @@ START_TEST(whoever_keeps_it_is_named_when_it_ends) {
     errno = EEXIST;
     ck_assert_int_eq(weft_store_get((weft_store_line){ends[0], "rank 0"}, "key", &value, sizeof value, 5, &err),
                      WEFT_E_PEER);
-    ck_assert_str_eq(err.text, "rank 0, which keeps what ranks tell one another, is gone: it has ended");
+    ck_assert_str_eq(err.text, "rank 0, which keeps the key-value store of the ranks, is gone: it has ended");
     (void)close(ends[0]);
     (void)close(ends[1]);
 }
@@ -240,7 +240,7 @@ START_TEST(the_first_machine_of_a_list) {
 }
 END_TEST
 
-/* A process that does not speak as ranks do is dropped, and the others are served. */
+/* A process with another protocol is disconnected, and the ranks are served. */
 START_TEST(a_stranger_is_let_go) {
     weft_store *store = weft_store_create(2);
     char garbage[200];
@@ -262,7 +262,7 @@ START_TEST(a_stranger_is_let_go) {
 }
 END_TEST
 
-/* ---- strangers at a port ---- */
+/* ---- foreign connections to a port ---- */
 
 static int connect_to(int port) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
@@ -273,7 +273,7 @@ static int connect_to(int port) {
     return -1;
 }
 
-/* A port scan and more: connections before the ranks come, that say nothing, or something else. */
+/* Simulates a port scan: early connections that send no data, or other data. */
 static int scan(int port) {
     int file = -1, held = 0;
     while ((file = connect_to(port)) < 0) (void)usleep(1000);
@@ -284,7 +284,7 @@ static int scan(int port) {
         file = connect_to(port);
         if (file < 0) break;
         if (i % 2 == 0) (void)send(file, garbage, sizeof garbage, MSG_NOSIGNAL);
-        held++; /* stays open until this process ends */
+        held++; /* remains open until this process ends */
         (void)usleep(500);
     }
     return held > 0 ? 0 : 1;
@@ -310,7 +310,7 @@ START_TEST(strangers_take_no_place) {
 }
 END_TEST
 
-/* A rank in a process of its own: greets, reads until its connection ends, and ends with what came of it. */
+/* A rank in a child process: greets, reads until the connection closes, and exits with the result. */
 static pid_t start_client(int port, const weft_job_key *key, int32_t rank) {
     const pid_t pid = fork();
     weft_error err = WEFT_ERROR_INIT;
@@ -343,11 +343,11 @@ START_TEST(a_place_is_for_one_that_has_the_secret_and_is_free_after_its_end) {
     ck_assert(bind(listener, (struct sockaddr *)&address, sizeof address) == 0 && listen(listener, 16) == 0);
     weft_store_listen(store, listener, &key);
     ck_assert_int_eq(end_of_client(store, start_client(port, &other, 0)), 2);
-    ck_assert_int_eq(end_of_client(store, start_client(port, &key, 1)), 3); /* there is no such rank */
+    ck_assert_int_eq(end_of_client(store, start_client(port, &key, 1)), 3); /* no such rank */
     for (int round = 0; round < 2; round++) {
         first = start_client(port, &key, 0);
         for (int i = 0; i < 50; i++) weft_store_serve(store, 10);
-        ck_assert_int_eq(end_of_client(store, start_client(port, &key, 0)), 3); /* it is taken */
+        ck_assert_int_eq(end_of_client(store, start_client(port, &key, 0)), 3); /* already taken */
         ck_assert(!weft_store_is_over(store));
         ck_assert_int_eq(kill(first, SIGKILL), 0);
         ck_assert_int_eq(end_of_client(store, first), 1000);

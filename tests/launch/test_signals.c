@@ -1,4 +1,4 @@
-/* What the first signal of either kind does to a process, and what it leaves alone. */
+/* Effects of the first signal of each kind on a process. */
 #include "suite.h"
 
 #include <errno.h>
@@ -29,12 +29,12 @@ START_TEST(the_first_asks_to_stop_and_the_second_is_the_systems) {
 }
 END_TEST
 
-/* A terminal that closes and a pipe that nobody reads do not say it once. */
+/* A closed terminal and a closed pipe can cause several signals. */
 START_TEST(those_that_repeat_themselves_only_ask) {
     weft_signals_install("step and saving");
     ck_assert_int_eq(raise(kinds[_i]), 0);
     ck_assert(weft_signals_stop());
-    ck_assert_int_eq(raise(kinds[_i]), 0); /* ends a process that has the default action */
+    ck_assert_int_eq(raise(kinds[_i]), 0); /* kills a process with the default action */
     ck_assert(!is_default(SIGINT) && !is_default(SIGTERM));
     ck_assert_int_eq(raise(SIGTERM), 0);
     ck_assert(is_default(SIGINT) && is_default(SIGTERM) && !is_default(kinds[_i]));
@@ -49,7 +49,7 @@ START_TEST(what_nohup_ignores_stays_ignored) {
 }
 END_TEST
 
-/* It may come between a call that fails and the look at why; nobody is there to read what it says. */
+/* The handler may run between a failing call and the check of errno; its output has no reader. */
 START_TEST(errno_stays) {
     weft_signals_install("step and saving");
     ck_assert_int_eq(close(STDERR_FILENO), 0);
@@ -59,13 +59,13 @@ START_TEST(errno_stays) {
 }
 END_TEST
 
-/* ---- a library's code may use the stack pointer for something else meanwhile ---- */
+/* ---- library code that uses the stack pointer for other purposes ---- */
 
-/* A thread on a stack that the test can see, which calls nothing while it spins: what changes below its frame is the
- * signal's doing. */
+/* A thread on a stack visible to the test, which makes no calls while it spins: only the signal handler changes bytes
+ * below its frame. */
 enum { STACK = 1 << 20, FRAME = 512 };
 static _Alignas(4096) unsigned char at_hand[STACK], before[STACK];
-static _Atomic(unsigned char *) frame; /* of spin; NULL: not there yet */
+static _Atomic(unsigned char *) frame; /* of spin; NULL: not running yet */
 static atomic_bool released;
 
 static __attribute__((noinline)) void spin(void) {
@@ -74,8 +74,8 @@ static __attribute__((noinline)) void spin(void) {
     }
 }
 
-/* What weft's main does, and then the work. The thread leaves the alternate stack that it found: a sanitizer unmaps the
- * one of each thread that ends, and the crash handler's is not its to unmap. */
+/* Runs weft's main setup, then the work. Restores the alternate stack that it found: a sanitizer unmaps the one of a
+ * thread at its end, and the crash handler's stack must not be unmapped. */
 static void *run_on_that_stack(void *unused) {
     stack_t found;
     (void)unused;
@@ -107,7 +107,7 @@ START_TEST(the_stack_at_hand_is_not_touched) {
 }
 END_TEST
 
-/* The kernel puts a processor's registers there; those of AVX-512 and of AMX are 11 KiB. */
+/* The kernel saves the processor's registers there; those of AVX-512 and AMX need 11 KiB. */
 START_TEST(the_handlers_stack_has_room) {
     stack_t stack;
     weft_crash_install();

@@ -1,10 +1,10 @@
-/* `--ranks N` as processes: this program is the parent, and through launcher.sh its own ranks. What is tested is what
- * the user of a terminal sees: lines with their rank, one exit status, and a Ctrl-C that lets all ranks save. */
+/* `--ranks N` with processes: this program is the parent, and through launcher.sh its own ranks. Tests the user's view:
+ * lines with rank prefixes, one exit status, and a Ctrl-C after which all ranks save. */
 #include "fakes.h"
 
 #include "launch/heartbeat.h"
 #include "launch/signals.h"
-#include "launch/start.h"
+#include "launch/find.h"
 #include "plugin/crash.h"
 
 #include <fcntl.h>
@@ -13,9 +13,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SECONDS = 300 }; /* that anything may take */
+enum { SECONDS = 300 }; /* timeout of each operation */
 
-/* ---- the actors: "act WHAT DIRECTORY N", and where there is a rank, the rank ---- */
+/* ---- child processes: "act WHAT DIRECTORY N", followed by the rank if there is one ---- */
 
 static void join_world(bool speaks) {
     const weft_world world = {.rank = atoi(getenv("FAKE_RANK")), .size = atoi(getenv("FAKE_SIZE"))};
@@ -47,7 +47,7 @@ static void wait_a_little(void) {
     (void)nanosleep(&time, NULL);
 }
 
-/* A rank that the others wait for, or one of those. */
+/* A rank that blocks the others, or one of the others. */
 static int act_waiting(const char *what, const char *directory, int rank) {
     if (strcmp(what, "never begins") == 0 && rank == 1) {
         say_ready(directory);
@@ -78,7 +78,7 @@ static int act_rank(const char *what, const char *directory) {
     join_world(strcmp(what, "speak, 2 too") == 0 && rank == 2);
     if (strncmp(what, "speak", 5) == 0) {
         (void)printf("a table");
-        (void)fflush(stdout); /* a part of a line is no line yet */
+        (void)fflush(stdout); /* an incomplete line is not printed yet */
         wait_a_little();
         (void)printf(" of %s\nand more\n", getenv("FAKE_SIZE"));
         (void)fprintf(stderr, "weft: a mistake\n");
@@ -92,7 +92,7 @@ static int act_rank(const char *what, const char *directory) {
         return 0;
     }
     if (strcmp(what, "fail") == 0) return rank == 1 ? 3 : 0;
-    if (strcmp(what, "works for 1 s") == 0) (void)signal(SIGHUP, SIG_DFL); /* a launcher may set it back */
+    if (strcmp(what, "works for 1 s") == 0) (void)signal(SIGHUP, SIG_DFL); /* a launcher may reset it */
     weft_signals_install("step and saving");
     if (strcmp(what, "deaf") == 0) (void)signal(SIGINT, SIG_IGN);
     if (rank != 1 || strcmp(what, "begins late") != 0) say_ready(directory);
@@ -113,15 +113,15 @@ static int act_parent(const char *launcher, const char *n) {
     return 99;
 }
 
-/* ---- the test's side ---- */
+/* ---- test side ---- */
 
 typedef struct run {
     pid_t pid;
-    char *log; /* all that was said, on both streams */
+    char *log; /* output of both streams */
     int status;
 } run;
 
-/* What ends a run, and what rank 0 says. */
+/* Signals that end a run, and the message of rank 0. */
 static const struct {
     int number;
     const char *said;
@@ -143,7 +143,7 @@ static void run_begin_in_scratch(run *self, const char *launcher, const char *wh
         const int out = open(scratch_path("log"), O_WRONLY | O_CREAT | O_APPEND, 0600);
         (void)dup2(out, STDOUT_FILENO);
         (void)dup2(out, STDERR_FILENO);
-        for (size_t i = 0; i < N_SIGNALS; i++) /* a script's background, or nohup, ignores some of them */
+        for (size_t i = 0; i < N_SIGNALS; i++) /* nohup, or a script's background process, ignores some of them */
             (void)signal(signals[i].number, SIG_DFL);
         if (ignored != SIGCHLD) (void)signal(ignored, SIG_IGN);
         (void)execl("/proc/self/exe", "test", "act", what, scratch, n, launcher, (char *)NULL);
@@ -175,7 +175,7 @@ static void run_end(run *self) {
     scratch_remove();
 }
 
-/* Until rank r is ready; its process. */
+/* Waits until rank r is ready; returns its process. */
 static pid_t ready(int rank) {
     char name[32];
     (void)snprintf(name, sizeof name, "ready.%d", rank);
@@ -189,8 +189,7 @@ static pid_t ready(int rank) {
     ck_abort_msg("rank %d is not ready", rank);
 }
 
-/* True once a process runs no more. Who was orphaned is a zombie until process 1 waits for it, and not every one does.
- * */
+/* True once a process has exited. An orphan is a zombie until process 1 waits for it, which not every one does. */
 static bool is_gone(pid_t pid) {
     char path[32], state = 'Z';
     FILE *file = NULL;
@@ -221,10 +220,10 @@ START_TEST(lines_carry_their_rank_and_others_than_rank_0_only_say_errors) {
         char line[64];
         (void)snprintf(line, sizeof line, "[%d] weft: a mistake\n", rank);
         ck_assert_msg(strstr(r.log, line) != NULL, "%s", r.log);
-        (void)snprintf(line, sizeof line, "[%d] input -1\n", rank); /* nothing to read, and nothing to wait for */
+        (void)snprintf(line, sizeof line, "[%d] input -1\n", rank); /* no input, and no wait */
         ck_assert_msg(strstr(r.log, line) != NULL, "%s", r.log);
     }
-    ck_assert_msg(strstr(r.log, "[0] the rest") != NULL, "%s", r.log); /* which nobody has ended */
+    ck_assert_msg(strstr(r.log, "[0] the rest") != NULL, "%s", r.log); /* it was not killed */
     for (const char *at = r.log; at != NULL && *at != '\0'; at = strchr(at, '\n'), at += at != NULL)
         ck_assert_msg(*at == '[', "%s", r.log);
     run_free(&r);
@@ -279,7 +278,7 @@ START_TEST(a_signal_to_the_parent_lets_every_rank_end_as_it_would_alone) {
 }
 END_TEST
 
-/* Two signals of a kind are one until the first is taken. */
+/* Signals of a kind are merged until the first one is handled. */
 static void wait_until_taken(pid_t pid, int number) {
     for (int i = 0; i < SECONDS * 200; i++, wait_a_little()) {
         char path[32], line[200];
@@ -316,13 +315,13 @@ START_TEST(ranks_that_ignore_a_signal_end_by_the_second) {
         ck_assert(i == 1 || (kill(ranks[0], 0) == 0 && kill(ranks[1], 0) == 0));
     }
     run_end(&r);
-    ck_assert_int_eq(r.status, 1000 + SIGINT); /* as one rank ends */
+    ck_assert_int_eq(r.status, 1000 + SIGINT); /* the status of one rank */
     wait_until_gone(ranks);
     run_free(&r);
 }
 END_TEST
 
-/* A rank that has not begun may miss the signal or ignore it, and the others would wait for it. */
+/* A rank that has not started may miss the signal or ignore it, and would block the others. */
 START_TEST(a_signal_before_all_ranks_have_begun_ends_the_job) {
     run r;
     pid_t ranks[2];
@@ -336,7 +335,7 @@ START_TEST(a_signal_before_all_ranks_have_begun_ends_the_job) {
 }
 END_TEST
 
-/* nohup: the run goes on. */
+/* nohup: the run continues. */
 START_TEST(an_ignored_signal_is_not_passed_on) {
     run r;
     run_begin_ignoring(&r, "works for 1 s", 2, SIGHUP);
@@ -348,7 +347,7 @@ START_TEST(an_ignored_signal_is_not_passed_on) {
 }
 END_TEST
 
-/* Whether or not the launcher ends them, and also the one that begins later. */
+/* Whether or not the launcher kills them, and also a rank that starts later. */
 static const struct {
     const char *what, *launcher;
 } orphans[] = {{"listen", "exec \"$LAUNCHER\" \"$@\""},
@@ -385,7 +384,7 @@ static const struct {
 } waits[] = {
     {"never begins", 99,
      "; rank 0 waits in step 7, at instruction 3, REDUCE root all micro-batch 0; rank 1 has not begun"},
-    {"all wait", 99, "the ranks hang: nobody has gone on for 1 s and nobody computes; rank 0 waits in step 7"},
+    {"all wait", 99, "the ranks hang: no rank has made progress for 1 s and none computes; rank 0 waits in step 7"},
     {"one computes for 3 s", 0, ""},
 };
 
@@ -402,12 +401,12 @@ START_TEST(ranks_hang_when_all_wait_and_not_while_one_computes) {
 }
 END_TEST
 
-/* How a rank was killed is lost where the launcher asked for it before the watcher could, on an older kernel or in the
- * first moments. */
+/* The signal that killed a rank is unknown if the launcher collected its status before the watchdog, on an older kernel
+ * or in the first moments. */
 static const struct {
     int number;
     const char *says, *or_says, *place;
-} blows[] = {{SIGKILL, "rank 1 died by signal 9 in", "rank 1 is gone without a word, as after kill -9",
+} blows[] = {{SIGKILL, "rank 1 died by signal 9 in", "rank 1 died without a report, as after kill -9",
               " in step 7, at instruction 3, REDUCE root all micro-batch 0: the other ranks were"},
              {SIGSTOP, "rank 1 hangs: it has been stopped by a signal for 1 s, in", NULL,
               " in step 7, at instruction 3, REDUCE root all micro-batch 0: the other ranks were"}};

@@ -1,4 +1,4 @@
-/* bench.h: a model with its region on a device that is memory alone. */
+/* bench.h: a model with its region on a memory-only device. */
 #ifndef WEFT_TEST_MODEL_BENCH_H
 #define WEFT_TEST_MODEL_BENCH_H
 
@@ -15,7 +15,8 @@ typedef struct bench {
     weft_ref ref;
 } bench;
 
-/* The region starts 256 bytes into its buffer, full of NaN, with as many bytes behind it that must stay. */
+/* The region starts 256 bytes into its buffer and is filled with NaN. The same number of bytes after it must not
+ * change. */
 static inline bench bench_of(weft_declared *declared, bool visible) {
     weft_error err = WEFT_ERROR_INIT;
     bench b;

@@ -1,4 +1,4 @@
-/* fixture.h: what the tests of host/model stand on: a host that remembers its log, and a sentence's test. */
+/* fixture.h: shared by the tests of host/model: a host that records its log, and a check of error messages. */
 #ifndef WEFT_TEST_MODEL_FIXTURE_H
 #define WEFT_TEST_MODEL_FIXTURE_H
 
@@ -15,7 +15,7 @@
 
 /* ---- a host ---- */
 
-static char fixture_log[4096]; /* all lines since fixture_log[0] = 0 */
+static char fixture_log[4096]; /* all lines since the last fixture_log[0] = 0 */
 
 static inline void fixture_host_log(const weft_host *host, int32_t level, const char *text) {
     const size_t n = strlen(fixture_log);
@@ -37,7 +37,7 @@ static inline void fixture_host_release(const weft_host *host, void *memory) {
 static inline void fixture_host_parallel_for(const weft_host *host, int64_t n, void (*body)(int64_t, void *),
                                              void *context) {
     (void)host;
-    for (int64_t i = n - 1; i >= 0; i--) body(i, context); /* backwards: no order may be counted on */
+    for (int64_t i = n - 1; i >= 0; i--) body(i, context); /* backwards, because no order is guaranteed */
 }
 
 static inline void fixture_host_progress(const weft_host *host, const char *what, double done, double total) {

@@ -1,4 +1,4 @@
-/* llama.h: the model plugin of the build tree, loaded by hand, and declared models made with it. */
+/* llama.h: the model plugin of the build tree, loaded directly, and models declared with it. */
 #ifndef WEFT_TEST_MODEL_LLAMA_H
 #define WEFT_TEST_MODEL_LLAMA_H
 
@@ -17,7 +17,7 @@ static inline const char *llama_environment(const char *name) {
     return value;
 }
 
-/* The path of a file of tests/golden; two at a time. */
+/* Returns the path of a file of tests/golden. Two results are valid at a time. */
 static inline const char *llama_golden(const char *name) {
     static char paths[2][512];
     static int next;
@@ -26,7 +26,7 @@ static inline const char *llama_golden(const char *name) {
     return paths[next];
 }
 
-/* A plugin of the build tree: "model-llama". */
+/* Loads a plugin of the build tree: "model-llama". */
 static inline const weft_plugin *built_plugin(const char *name) {
     char path[512];
     void *file = NULL;

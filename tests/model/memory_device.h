@@ -1,4 +1,4 @@
-/* memory_device.h: a device that is memory alone, seen by the host or not. */
+/* memory_device.h: a memory-only device, visible to the host or not. */
 #ifndef WEFT_TEST_MEMORY_DEVICE_H
 #define WEFT_TEST_MEMORY_DEVICE_H
 
@@ -7,8 +7,8 @@
 #include "fixture.h"
 
 struct weft_device {
-    int64_t written, read; /* bytes that went through write and read */
-    int64_t most;          /* in one call */
+    int64_t written, read; /* bytes passed to write and read */
+    int64_t most;          /* maximum of one call */
 };
 
 struct weft_buffer {
@@ -64,7 +64,7 @@ static inline weft_status memory_synchronize(weft_device *device, weft_stream *s
     return WEFT_OK;
 }
 
-/* visible: the host sees the device's memory. */
+/* visible: device memory is visible to the host. */
 static inline weft_device_plugin memory_kernels(bool visible) {
     weft_device_plugin kernels;
     memset(&kernels, 0, sizeof kernels);

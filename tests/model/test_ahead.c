@@ -1,5 +1,5 @@
-/* tests/model/test_ahead.c: reading ahead: what was waited for is in the kernel's cache; nobody waits for ever,
- * whatever is asked for first and whatever becomes of the files; and it does not run away. */
+/* tests/model/test_ahead.c: read-ahead. Awaited ranges are in the page cache; no wait blocks forever, for any order of
+ * requests and any damage to the files; and read-ahead is limited. */
 #include "base/ahead.h"
 #include "scratch.h"
 #include "suite.h"
@@ -16,7 +16,7 @@ enum { MB = 1 << 20, FILES = 3, PAGE = 4096 };
 static weft_tensor_file files[FILES];
 static char paths[FILES][4200];
 
-/* Three files of holes, out of the cache. */
+/* Makes three sparse files that are not in the page cache. */
 static void make_files(size_t bytes) {
     for (int i = 0; i < FILES; i++) {
         char name[32];
@@ -33,7 +33,7 @@ static void make_files(size_t bytes) {
     }
 }
 
-/* Pages of a part of a file that lie in the cache. */
+/* Returns the number of cached pages in a range of a file. */
 static int64_t pages_cached(int file, int64_t begin, int64_t bytes) {
     const int descriptor = open(paths[file], O_RDONLY);
     void *map = mmap(NULL, (size_t)bytes, PROT_READ, MAP_SHARED, descriptor, (off_t)begin);

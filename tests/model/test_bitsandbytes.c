@@ -1,6 +1,5 @@
-/* Directories that transformers has saved with bitsandbytes (tests/golden/make_bitsandbytes.py) as blocks: every code
- * and scale as the files have it, whatever stretch is asked for; and what is damaged, or has no blocks here, is refused
- * by file, tensor and key. */
+/* Directories saved by transformers with bitsandbytes (tests/golden/make_bitsandbytes.py), read as blocks: codes and
+ * scales equal the files', for any range. Damaged or unsupported tensors are rejected with file, tensor and key. */
 #include "base/joined.h"
 #include "golden.h"
 #include "model/packing.h"
@@ -25,7 +24,7 @@ static weft_safetensors *open_directory(const char *name) {
     return files;
 }
 
-/* The same file as it is. */
+/* The same file without conversion. */
 static weft_safetensors *open_raw(const char *name) {
     char path[4096];
     weft_safetensors *files = NULL;
@@ -63,7 +62,7 @@ static double offset_said(const weft_safetensors *raw) {
     return strtod(strstr(text, "\"nested_offset\": ") + 17, NULL);
 }
 
-/* 272 x 64 numbers: 17 blocks, the scales of which are of two stretches. */
+/* 272 x 64 numbers: 17 blocks, with scales in two double-quantization groups. */
 START_TEST(nf4_blocks_hold_the_codes_and_scales_of_the_files) {
     weft_safetensors *files = open_directory("bitsandbytes-nf4"), *raw = open_raw("bitsandbytes-nf4");
     const weft_tensor *tensor = found(files, WEIGHT), *codes = found(raw, WEIGHT),
@@ -87,7 +86,7 @@ START_TEST(nf4_blocks_hold_the_codes_and_scales_of_the_files) {
 }
 END_TEST
 
-/* Scales that are not quantised as well; of 20 x 40 numbers the last block is begun. */
+/* Also scales without double quantization; with 20 x 40 numbers the last block is partial. */
 START_TEST(nf4x64_blocks_hold_the_codes_and_scales_of_the_files) {
     static const char *const names[] = {WEIGHT, "model.layers.1.self_attn.k_proj.weight"};
     weft_safetensors *files = open_directory("bitsandbytes-nf4x64"), *raw = open_raw("bitsandbytes-nf4x64");
@@ -130,7 +129,7 @@ START_TEST(int8_blocks_hold_the_codes_and_scales_of_the_files) {
 }
 END_TEST
 
-/* A matrix of 72 x 40 numbers, whose last block is begun: what is left of it is as packing leaves it. */
+/* A matrix of 72 x 40 numbers with a partial last block; its rest is filled as packing does. */
 START_TEST(codes_in_elements_of_16_bits_are_the_same) {
     weft_safetensors *files = open_directory("bitsandbytes-storage");
     const weft_tensor *tensor = found(files, WEIGHT);
@@ -165,13 +164,13 @@ START_TEST(any_stretch_is_a_part_of_the_whole) {
 }
 END_TEST
 
-/* ---- what is refused ---- */
+/* ---- errors ---- */
 
-/* A copy of a golden directory's file in which one tensor is missing, of fewer elements, or other bytes. */
+/* A copy of a golden file in which one tensor is missing, shorter, or has other bytes. */
 static const struct {
     const char *from, *tensor;
-    int64_t shorter;      /* elements of the first dimension less; -1: the tensor is not there */
-    const char *was, *is; /* in its bytes, of one length; NULL: they stay */
+    int64_t shorter;      /* reduction of the first dimension; -1: tensor missing */
+    const char *was, *is; /* replacement in its bytes, of the same length; NULL: unchanged */
 
     const char *says[4];
 } damages[] = {
@@ -181,7 +180,7 @@ static const struct {
     {"nf4", WEIGHT ".absmax", 1, NULL, NULL, {WEIGHT ".absmax' has 271 elements of U8", "are 272 of U8"}},
     {"nf4", WEIGHT ".nested_absmax", -1, NULL, NULL, {".nested_absmax', the scales of its scales, is missing"}},
     {"nf4", WEIGHT ".nested_absmax", 1, NULL, NULL, {".nested_absmax' has 1 elements of F32", "are 2 of F32"}},
-    {"nf4", WEIGHT ".quant_map", -1, NULL, NULL, {".quant_map', what the codes stand for, is missing"}},
+    {"nf4", WEIGHT ".quant_map", -1, NULL, NULL, {".quant_map', the values of the codes, is missing"}},
     {"nf4", WEIGHT ".quant_map", 0, "\0\0\x80\xbf", "\0\0\x81\xbf", {"code 0 stands for -1.0078125", "for -1"}},
     {"nf4", WEIGHT ".nested_quant_map", 1, NULL, NULL, {".nested_quant_map' has 255 elements"}},
     {"nf4", STATE, -1, NULL, NULL, {WEIGHT ".absmax' has scales of 4-bit codes, and '" STATE "'"}},
@@ -198,7 +197,7 @@ static const struct {
      0,
      "\"blocksize\": 64",
      "\"blocksize\": 32",
-     {STATE, "blocksize = 32; read are those that are whole 64"}},
+     {STATE, "blocksize = 32; multiples of 64 are supported"}},
     {"nf4", STATE, 0, "blocksize\": 256", "blocksize\": 250", {STATE, "nested_blocksize = 250", "256"}},
     {"nf4", STATE, 0, "[272, 64]", "[272, -4]", {STATE, "no shape of two numbers"}},
     {"nf4", STATE, 0, "[272, 64]", "[271, 64]", {WEIGHT "' has 8704 bytes", "(271, 64) of 4-bit codes has 8672"}},
@@ -211,7 +210,7 @@ static const struct {
     {"int8", STEM ".weight_format", 0, "\0", "\1", {STEM ".weight_format' is 1; 0, rows as they are, is read"}},
 };
 
-/* bytes: room for those of the tensor. What is changed in numbers has one byte, or four. */
+/* bytes: buffer of the tensor's size. Changed numbers have one byte, or four. */
 static void damage(unsigned char *bytes, const weft_tensor *tensor, int i) {
     const char *was = damages[i].was, *is = damages[i].is;
     const size_t most = (size_t)tensor->bytes, text = was == NULL ? 0 : strlen(was);

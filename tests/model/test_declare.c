@@ -1,9 +1,9 @@
-/* What a model plugin declares is what stays, its first mistake is what is reported, and the choice of trained
- * parameters says what it means. */
+/* The host keeps the declaration of a model plugin, reports its first error, and selects trained parameters by
+ * pattern. */
 #include "fixture.h"
 #include "suite.h"
 
-/* ---- a model plugin that runs a script ---- */
+/* ---- a scripted model plugin ---- */
 
 struct weft_model {
     int destroyed;
@@ -189,7 +189,7 @@ START_TEST(a_tie_is_a_second_name_of_one_storage) {
 }
 END_TEST
 
-/* ---- parts of a weight ---- */
+/* ---- slices of a weight ---- */
 
 static weft_weight *sliced[2];
 
@@ -204,7 +204,7 @@ static void with_slices(const weft_builder *b) {
     b->carry(b->ctx, 3);
 }
 
-/* Slices are views: the model has the parameters of the whole and no more. */
+/* Slices are views: they add no parameters. */
 static weft_weight *transposed(const weft_builder *b, int64_t out) {
     weft_weight_spec s = spec("w", WEFT_WEIGHT_LINEAR, out, 3);
     s.has_bias = 1;
@@ -265,7 +265,8 @@ static void packed_with_a_bias(const weft_builder *b) {
     b->carry(b->ctx, 128);
 }
 
-/* Whoever names a packed matrix is remembered, and it stays frozen; its bias is like others. */
+/* A selection that includes a packed matrix is recorded, and the matrix stays frozen; its bias is a normal
+ * parameter. */
 START_TEST(a_weight_may_be_packed) {
     static const struct {
         const char *name, *module;
@@ -301,7 +302,7 @@ START_TEST(a_weight_may_be_packed) {
 }
 END_TEST
 
-/* ---- mistakes ---- */
+/* ---- errors ---- */
 
 static void no_parameters(const weft_builder *b) {
     weft_module *root = b->module(b->ctx, NULL, "", "Toy");
@@ -447,7 +448,7 @@ static void short_spec(const weft_builder *b) {
     s.struct_size--;
     one_weight(b, s);
 }
-/* As a later SDK may have it. */
+/* As in a newer SDK. */
 static void later_spec(const weft_builder *b) {
     struct {
         weft_weight_spec known;
@@ -498,8 +499,8 @@ static const struct {
     {dotted, "named 'a.b'", WEFT_OK},
     {nameless, "named ''", WEFT_OK},
     {classless, "without a name or a class", WEFT_OK},
-    {short_spec, "without a module, a name or a whole spec", WEFT_OK},
-    {later_spec, "something of 'm.w' behind the", WEFT_E_UNSUPPORTED},
+    {short_spec, "without a module, a name or a complete spec", WEFT_OK},
+    {later_spec, "fields of 'm.w' beyond the", WEFT_E_UNSUPPORTED},
     {bad_role, "'m.w' with the unknown role 9", WEFT_OK},
     {bad_shape, "'m.w' with the shape (0, 3)", WEFT_OK},
     {huge_shape, "'m.w' with the shape", WEFT_OK},
@@ -511,20 +512,20 @@ static const struct {
     {packed_embedding, "'m.w' with the storage int8x64, and it is no linear", WEFT_OK},
     {packed_in_fp32, "'m.w' with the storage 1 (fp32); it is a packed type", WEFT_OK},
     {packed_in_the_unknown, "'m.w' with the storage 18 (?); it is a packed type", WEFT_OK},
-    {packed_in_part_of_a_block, "rows of 96 elements, which are no multiple of its blocks of 64", WEFT_OK},
+    {packed_in_part_of_a_block, "rows of 96 elements. Allowed: a multiple of its blocks of 64", WEFT_OK},
     {packed_and_tied, "ties 'head' to 'w.weight', which is packed", WEFT_OK},
-    {slice_of_nothing, "takes a slice of no weight", WEFT_OK},
-    {slice_of_a_table, "takes a slice of 'm.w.weight', which is no linear", WEFT_OK},
-    {slice_of_a_slice, "takes a slice of 'm.w.weight', which is a slice itself", WEFT_OK},
-    {transposed_table, "declares 'm.w' as transposed, and it is no linear", WEFT_OK},
+    {slice_of_nothing, "requests a slice of no weight", WEFT_OK},
+    {slice_of_a_table, "requests a slice of 'm.w.weight', which is no linear", WEFT_OK},
+    {slice_of_a_slice, "requests a slice of 'm.w.weight', which is a slice itself", WEFT_OK},
+    {transposed_table, "declares 'm.w' as transposed. Allowed: only the matrix of a linear", WEFT_OK},
     {transposed_and_packed, "declares 'm.w' as transposed and with the storage int8x64", WEFT_OK},
     {columns_between,
-     "takes columns from 12 on of 'm.w.weight', which is transposed and has 48; slices of it begin at "
+     "requests columns from 12 on of 'm.w.weight', which is transposed and has 48. Allowed: slices that begin at "
      "multiples of 8",
      WEFT_OK},
-    {slice_beyond, "takes 3 rows from row 2 on of 'm.w.weight', which has 4", WEFT_OK},
+    {slice_beyond, "requests 3 rows from row 2 on of 'm.w.weight', which has 4", WEFT_OK},
     {unknown_start, "'m.w' with the unknown init_form 7", WEFT_OK},
-    {frozen_by_a_model, "'m.w' as frozen, which is for an adapter to say", WEFT_OK},
+    {frozen_by_a_model, "'m.w' as frozen", WEFT_OK},
     {weight_nowhere, "a weight without a module", WEFT_OK},
     {tie_to_nothing, "ties 'head' to no weight", WEFT_OK},
     {same_segment, "two segments named 's'", WEFT_OK},
@@ -538,7 +539,7 @@ START_TEST(the_first_mistake_is_reported_and_nothing_is_left) {
     weft_error err = WEFT_ERROR_INIT;
     weft_declared *d = NULL;
     the_script = mistakes[_i].script;
-    declare_status = WEFT_E_PLUGIN; /* a plugin that noticed it, too, has less to say than the host */
+    declare_status = WEFT_E_PLUGIN; /* the plugin noticed it, too; the host's message is more precise */
     failure_text = "something is wrong";
     if (strstr(mistakes[_i].text, "parameters") != NULL) declare_status = WEFT_OK;
     ck_assert_int_eq(declare(&d, &err), mistakes[_i].status != WEFT_OK ? mistakes[_i].status : WEFT_E_PLUGIN);
@@ -557,11 +558,11 @@ START_TEST(a_plugin_that_fails_is_quoted_or_blamed) {
     ck_assert_says(err, "hidden_size is odd");
     failure_text = NULL;
     ck_assert_int_eq(declare(&d, &err), WEFT_E_PLUGIN);
-    ck_assert_says(err, "failed in its create and does not say why");
+    ck_assert_says(err, "failed in its create without an error message");
     create_status = WEFT_OK;
     declare_status = WEFT_E_USER;
     ck_assert_int_eq(declare(&d, &err), WEFT_E_PLUGIN);
-    ck_assert_says(err, "failed in its declare and does not say why");
+    ck_assert_says(err, "failed in its declare without an error message");
 }
 END_TEST
 
@@ -592,7 +593,7 @@ START_TEST(a_configuration_that_cannot_be_read_is_named) {
 }
 END_TEST
 
-/* ---- what is trained ---- */
+/* ---- trained parameters ---- */
 
 static const struct {
     const char *list;
@@ -631,17 +632,17 @@ END_TEST
 static const struct {
     const char *list, *text;
 } wrong_choices[] = {
-    {"", "list of what is trained is empty"},
-    {" , ", "list of what is trained is empty"},
+    {"", "list of trained parameters is empty"},
+    {" , ", "list of trained parameters is empty"},
     {"model.norm", "'model.norm' is no parameter of this model"},
     {"model.norm", "; did you mean *model.norm*, which is 1 of them?"},
     {"proj", "; did you mean *proj*, which is 6 of them?"},
     {"all,lm_head", "begin with model.embed.weight, model.layers.0.proj.weight"},
     {"first:0", "from 1 to 3"},
-    {"last:4", "'last:4': the number of layers is a whole number from 1 to 3"},
-    {"first:two", "whole number"},
-    {"first:-1", "whole number"},
-    {"first:", "whole number"},
+    {"last:4", "'last:4': not valid. Allowed: a number of layers from 1 to 3"},
+    {"first:two", "number of layers from 1 to 3"},
+    {"first:-1", "number of layers from 1 to 3"},
+    {"first:", "number of layers from 1 to 3"},
     {"*.bia", "is no parameter"},
     {"*proj", "is no parameter"},
 };

@@ -1,5 +1,5 @@
-/* Each key of a family's config.json, changed or taken away (tests/golden/family_keys.json): the logits are those of
- * transformers, or the run is refused with the key's name. */
+/* Changes or removes each key of a family's config.json (tests/golden/family_keys.json): the logits equal those of
+ * transformers, or the run fails with the key's name. */
 #include "llama.h"
 
 #include "base/safetensors.h"
@@ -12,7 +12,7 @@ static const char *const families[] = {"llama", "mistral", "qwen2",  "qwen3",   
                                        "olmo2", "gemma",   "gemma2", "gemma3_text", "phi3"};
 enum { N_FAMILIES = sizeof families / sizeof families[0] };
 
-/* ---- a model whose numbers follow from names ---- */
+/* ---- a model with weights derived from names ---- */
 
 static double unit(const char *name, uint32_t index) {
     uint32_t x = 2166136261u;
@@ -50,7 +50,7 @@ static void write_weights(const weft_declared *d) {
     free(specs);
 }
 
-/* config.json, and where it can be read the weights that it asks for. */
+/* Writes config.json and, if it is valid, the required weights. */
 static weft_status write_model(const char *family, json_t *config, weft_error *err) {
     const llama_test_settings settings = {""};
     char plugin[32], *text = json_dumps(config, JSON_INDENT(1));
@@ -67,7 +67,7 @@ static weft_status write_model(const char *family, json_t *config, weft_error *e
     return WEFT_OK;
 }
 
-/* How far the logits of the text's last place lie from the expected ones. */
+/* Returns the distance of the last position's logits from the expected ones. */
 static double distance(const char *family, const json_t *text, const json_t *expected) {
     char model[600], plugin[64];
     const char *overrides[] = {model, plugin};
@@ -94,7 +94,7 @@ static double distance(const char *family, const json_t *text, const json_t *exp
     return worst;
 }
 
-/* ---- the cases ---- */
+/* ---- cases ---- */
 
 static json_t *changed(const json_t *base, json_t *change) {
     json_t *config = json_deep_copy(base), *value = NULL;
@@ -140,7 +140,7 @@ START_TEST(each_key_is_computed_or_refused_by_name) {
 }
 END_TEST
 
-/* Rotary positions of every kind at late places, where an angle that is rounded otherwise would show. */
+/* Rotary embeddings of every kind at late positions, where differently rounded angles are visible. */
 START_TEST(late_places_turn_as_in_transformers) {
     json_t *all = json_load_file(llama_golden("family_keys.json"), 0, NULL);
     const json_t *one = json_array_get(json_object_get(all, "angles"), (size_t)_i),

@@ -1,18 +1,18 @@
-/* Units, groups and the grid: what travels together, and where each parameter lies. */
+/* Units, groups and the grid: which parameters are communicated together, and their offsets. */
 #include "llama.h"
 #include "suite.h"
 #include "model/layout.h"
 
 /* ---- policies ---- */
 
-static const char *unit_class; /* modules of this class are units; NULL: none; "": every one */
+static const char *unit_class; /* modules of this class are units; NULL: no units; "": every module */
 static weft_status policy_status;
-static int32_t mistake; /* index into `mistakes`; 0: none */
+static int32_t mistake; /* index into `mistakes`; 0: no mistake */
 static weft_module_view seen[256];
 static uint32_t n_seen;
 
 static void make_units(const weft_policy_job *job, const weft_wrap *wrap) {
-    for (uint32_t i = job->n_modules; i-- > 0;) { /* the deepest take theirs first */
+    for (uint32_t i = job->n_modules; i-- > 0;) { /* the deepest modules first */
         const weft_module_view *module = weft_policy_module(job, i);
         if (unit_class == NULL || (unit_class[0] != '\0' && strcmp(unit_class, module->class_name) != 0)) continue;
         if (module->path[0] != '\0') wrap->claim_rest(wrap->ctx, wrap->unit(wrap->ctx, module->path), (int32_t)i);
@@ -82,7 +82,7 @@ static weft_layout *layout_of(weft_declared *d) {
     return layout;
 }
 
-/* What holds of every layout. */
+/* Checks invariants of every layout. */
 static void check_layout(const weft_layout *l, const weft_declared *d) {
     int64_t end = 0, members = 0;
     for (int32_t g = 0; g < l->n_groups; g++) {
@@ -125,7 +125,7 @@ START_TEST(blocks_are_units_and_the_rest_is_the_root) {
     ck_assert_int_eq(l->n_groups, 4);
     ck_assert_int_eq(l->n_trainable_groups, 4);
     for (int i = 0; i < 4; i++) ck_assert_str_eq(l->units[i].name, names[i]);
-    ck_assert_int_eq(l->groups[0].n_members, 2); /* the embedding, which is the head, too; the last norm */
+    ck_assert_int_eq(l->groups[0].n_members, 2); /* the embedding, which is also the head; the final norm */
     ck_assert_int_eq(l->groups[1].n_members, 9);
     weft_layout_destroy(l);
     weft_declared_destroy(d);
@@ -162,7 +162,7 @@ START_TEST(the_deepest_unit_takes_a_parameter) {
     ck_assert_str_eq(l->units[1].name, "model.layers.0.mlp");
     ck_assert_int_eq(l->groups[1].n_members, 3);
     weft_layout_destroy(l);
-    unit_class = ""; /* every module: leaves win, and a unit without parameters does not exist */
+    unit_class = ""; /* every module: inner units take precedence, and a unit without parameters is dropped */
     l = layout_of(d);
     check_layout(l, d);
     ck_assert_int_eq(l->n_units, d->n_parameters);
@@ -212,7 +212,7 @@ START_TEST(frozen_groups_stand_behind_all_trained_ones) {
 }
 END_TEST
 
-/* A LLaMA of this width: its matrices are multiples of width^2, its norms have `width` elements. */
+/* A LLaMA of this width: matrix sizes are multiples of width^2, norms have `width` elements. */
 static weft_declared *model_of(int width, int layers) {
     char text[512];
     scratch_make();
@@ -276,7 +276,7 @@ START_TEST(a_policy_that_fails_is_named) {
     weft_layout *l = NULL;
     policy_status = WEFT_E_USER;
     ck_assert_int_eq(weft_layout_create(&l, d, &fixture_host, &policy, NULL, &err), WEFT_E_PLUGIN);
-    ck_assert_says(err, "failed in its units and does not say why");
+    ck_assert_says(err, "failed in its units without an error message");
     ck_assert_ptr_null(l);
     weft_declared_destroy(d);
 }
@@ -284,10 +284,10 @@ END_TEST
 
 static const char *const mistakes[] = {
     "",
-    "claims model.embed_tokens.weight twice: for unit two, and then for unit one",
-    "claims lm_head.weight twice: for unit root, and then for unit root",
-    "for unit 1, and it has made 1",
-    "for unit -2, and it has made 1",
+    "claims model.embed_tokens.weight more than once: for unit two, and then for unit one",
+    "claims lm_head.weight more than once: for unit root, and then for unit root",
+    "for unit 1, and it has created 1",
+    "for unit -2, and it has created 1",
     "claims parameter 21; the model has 0 to 20",
     "claims parameter -1",
     "the rest of module 30; the model has 0 to 29",
@@ -295,7 +295,7 @@ static const char *const mistakes[] = {
     "names a unit ''",
     "names a unit ''",
     "two units with the name 'one'",
-    "leaves out lm_head.weight of 21 parameters: claim_rest for WEFT_UNIT_ROOT",
+    "leaves out lm_head.weight of 21 parameters. Fix: ",
     "leaves out model.embed_tokens.weight and 20 more of 21 parameters",
 };
 #define N_MISTAKES (int)(sizeof mistakes / sizeof mistakes[0])

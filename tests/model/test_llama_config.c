@@ -1,16 +1,16 @@
-/* config.json of a LLaMA: what is understood, in either spelling, and what is refused, by name. */
+/* config.json of a LLaMA: accepted keys, in both spellings, and errors with the key's name. */
 #include <jansson.h>
 #include <math.h>
 
 #include "llama.h"
 #include "suite.h"
 
-/* Small, untied, whole; tests change single keys. */
+/* Small, untied and valid; tests change single keys. */
 static const char base[] = "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": 16,"
                            " \"intermediate_size\": 20, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,"
                            " \"vocab_size\": 11, \"max_position_embeddings\": 32}";
 
-/* base with `keys` (an object) set; a value "-" takes the key away. */
+/* Reads base with `keys` (an object) set; a value "-" removes the key. */
 static weft_status read_with(weft_declared **out, const char *keys, const char *ignore, weft_error *err) {
     json_t *config = json_loads(base, 0, NULL), *changes = json_loads(keys, 0, NULL), *value = NULL;
     const char *key = NULL;
@@ -53,7 +53,7 @@ static float *rope(const weft_declared *d, int64_t rows) {
     return table;
 }
 
-/* ---- what is understood ---- */
+/* ---- accepted ---- */
 
 START_TEST(tree_parameters_and_segments_are_those_of_the_checkpoint) {
     weft_declared *d = declared_with("{\"num_key_value_heads\": 2}");
@@ -125,7 +125,7 @@ START_TEST(golden_configurations_of_both_spellings_are_read) {
 }
 END_TEST
 
-/* Keys, and the base of the rotation that they must give. */
+/* Keys, and the resulting base of the rotation. */
 static const struct {
     const char *keys;
     double theta;
@@ -155,7 +155,7 @@ START_TEST(the_base_of_the_rotation_is_found_in_either_spelling) {
 }
 END_TEST
 
-/* Angles as torch makes them: 1.0 / (theta ** (arange(0, d, 2) / d)) and position times that, all in fp32. */
+/* Angles as in torch: 1.0 / (theta ** (arange(0, d, 2) / d)) times the position, all in fp32. */
 START_TEST(late_places_turn_by_the_angles_that_torch_computes) {
     static const struct {
         int place, pair;
@@ -187,7 +187,7 @@ START_TEST(late_places_turn_by_the_angles_that_torch_computes) {
 }
 END_TEST
 
-/* Configurations that exist in the wild say these things; none of them changes the numbers. */
+/* Published configurations contain these keys; they do not change the numbers. */
 static const char *const accepted[] = {
     "{\"use_cache\": true, \"transformers_version\": \"4.31.0.dev0\", \"_name_or_path\": \"x/y\", \"torch_dtype\": "
     "\"float16\"}",
@@ -201,7 +201,7 @@ static const char *const accepted[] = {
     "{\"architectures\": [\"LlamaModel\"]}",
     "{\"hidden_act\": \"swish\", \"layer_types\": [\"full_attention\", \"full_attention\"], \"head_dim\": null}",
     "{\"some_future_key\": null, \"partial_rotary_factor\": 1.0, \"pretraining_tp\": 2}",
-    "{\"head_dim\": 6, \"num_attention_heads\": 5}", /* a head_dim of its own need not divide the width */
+    "{\"head_dim\": 6, \"num_attention_heads\": 5}", /* an explicit head_dim need not divide the width */
     "{\"tie_word_embeddings\": null, \"initializer_range\": 0, \"torch_dtype\": null}",
     "{\"num_key_value_heads\": null, \"dtype\": \"torch.float32\"}",
 };
@@ -238,7 +238,7 @@ START_TEST(an_unknown_key_passes_only_where_the_user_says_so) {
     weft_declared *d = NULL;
     const char *keys = "{\"training_note\": \"x\", \"attention_sinks\": 4}";
     ck_assert_int_eq(read_with(&d, keys, "training_note", &err), WEFT_E_USER);
-    ck_assert_says(err, "the key attention_sinks (4) is not known");
+    ck_assert_says(err, "the key attention_sinks (4) is unknown");
     ck_assert_says(err, "[model] ignore = attention_sinks");
     ck_assert_int_eq(read_with(&d, keys, "attention_sink,training_notes", &err), WEFT_E_USER);
     ck_assert_ok(read_with(&d, keys, "training_note,attention_sinks", &err), err);
@@ -247,7 +247,7 @@ START_TEST(an_unknown_key_passes_only_where_the_user_says_so) {
 }
 END_TEST
 
-/* ---- what is refused ---- */
+/* ---- errors ---- */
 
 static const struct {
     const char *keys;
@@ -261,9 +261,9 @@ static const struct {
     {"{\"hidden_size\": \"-\"}", {"hidden_size is missing"}},
     {"{\"intermediate_size\": null}", {"intermediate_size is missing"}},
     {"{\"vocab_size\": \"-\"}", {"vocab_size is missing"}},
-    {"{\"num_hidden_layers\": 0}", {"num_hidden_layers is 0; allowed is a whole number from 1 to"}},
+    {"{\"num_hidden_layers\": 0}", {"num_hidden_layers is 0; allowed is an integer from 1 to"}},
     {"{\"num_hidden_layers\": 2.5}", {"num_hidden_layers is 2.5"}},
-    {"{\"hidden_size\": \"16\"}", {"hidden_size is \"16\"; allowed is a whole number"}},
+    {"{\"hidden_size\": \"16\"}", {"hidden_size is \"16\"; allowed is an integer"}},
     {"{\"hidden_size\": 99999999999}", {"hidden_size is 99999999999"}},
     {"{\"hidden_size\": 18}", {"config.json: hidden_size 18 is no multiple of num_attention_heads 4"}},
     {"{\"num_key_value_heads\": 3}", {"num_attention_heads 4 is no multiple of num_key_value_heads 3"}},
@@ -308,7 +308,7 @@ static const struct {
     {"{\"rope_theta\": \"1e4\"}", {"rope_theta is \"1e4\""}},
     {"{\"rope_parameters\": {\"rope_theta\": -1}}", {"rope_parameters.rope_theta is -1"}},
     {"{\"rope_parameters\": {\"rope_theta\": 5e5}, \"rope_theta\": 1e4}",
-     {"rope_theta is said twice", "500000", "10000"}},
+     {"rope_theta is set two times", "500000", "10000"}},
     {"{\"rope_parameters\": []}", {"rope_parameters is []"}},
     {"{\"rope_scaling\": {\"type\": \"linear\"}}", {"rope_scaling.factor is missing"}},
     {"{\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 0}}",
@@ -327,7 +327,7 @@ static const struct {
     {"{\"rope_parameters\": {\"rope_type\": \"longrope\", \"long_factor\": [1, -1], \"short_factor\": [1, 1]}}",
      {"rope_parameters.long_factor is [1,-1]"}},
     {"{\"rope_parameters\": {\"rope_theta\": 1e4}, \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}}",
-     {"rope_parameters and rope_scaling are both there and differ"}},
+     {"rope_parameters and rope_scaling are both set and differ"}},
     {"{\"rope_scaling\": {\"rope_type\": \"default\", \"factor\": 2.0}}", {"rope_scaling.factor is 2.0"}},
     {"{\"rope_parameters\": {\"full_attention\": {\"rope_theta\": 1e4}}}", {"rope_parameters.full_attention is {"}},
     {"{\"bos_token_id\": 11}", {"bos_token_id is 11; allowed is an id below vocab_size 11"}},
@@ -341,9 +341,9 @@ static const struct {
     {"{\"is_encoder_decoder\": true}", {"is_encoder_decoder"}},
     {"{\"num_local_experts\": 8}", {"num_local_experts is 8"}},
     {"{\"per_layer_config\": {\"0\": {}}}", {"per_layer_config"}},
-    {"{\"embedding_multiplier\": 12.0}", {"the key embedding_multiplier (12.0) is not known"}},
+    {"{\"embedding_multiplier\": 12.0}", {"the key embedding_multiplier (12.0) is unknown"}},
     {"{\"logit_scale\": 0.5}", {"the key logit_scale"}},
-    {"{\"attention_output_gate\": false}", {"the key attention_output_gate (false) is not known"}},
+    {"{\"attention_output_gate\": false}", {"the key attention_output_gate (false) is unknown"}},
 };
 
 START_TEST(what_changes_the_arithmetic_is_refused_by_name) {

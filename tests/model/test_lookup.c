@@ -1,4 +1,4 @@
-/* Numbers by name: what was put is found, whatever else is there; the first of equal names stays. */
+/* Lookup of numbers by name: every inserted name is found; the first of equal names wins. */
 #include "base/lookup.h"
 #include "suite.h"
 
@@ -15,16 +15,16 @@ START_TEST(what_was_put_is_found) {
     ck_assert_int_eq(weft_lookup_find(&lookup, "layers.0"), -1);
     for (int32_t i = 0; i < MANY; i++) {
         (void)snprintf(names[i], LENGTH, "layers.%d", (int)i);
-        must(weft_lookup_put(&lookup, names[i], i));
+        weft_lookup_put(&lookup, names[i], i);
     }
     for (int32_t i = 0; i < MANY; i++) {
         (void)snprintf(unknown, LENGTH, "layer.%d", (int)i);
         must(weft_lookup_find(&lookup, names[i]) == i && weft_lookup_find(&lookup, unknown) == -1);
     }
-    must(weft_lookup_put(&lookup, "layers.7", 1));
+    weft_lookup_put(&lookup, "layers.7", 1);
     ck_assert_int_eq(weft_lookup_find(&lookup, "layers.7"), 7);
     ck_assert_int_eq(weft_lookup_find(&lookup, ""), -1);
-    must(weft_lookup_put(&lookup, "", 3));
+    weft_lookup_put(&lookup, "", 3);
     ck_assert_int_eq(weft_lookup_find(&lookup, ""), 3);
     weft_lookup_free(&lookup);
     weft_lookup_free(&lookup);

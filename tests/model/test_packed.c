@@ -1,10 +1,9 @@
-/* Packed parameters between files and the region: numbers are packed as they are read or drawn, bytes are taken and
- * given as they are, and files say what is packed in them. */
+/* Packed parameters between files and the region: numbers are packed when read or drawn, packed bytes are copied
+ * unchanged, and files name the packing. */
 #include <weft/blocks.h>
 
 #include "bench.h"
 #include "model/convert.h"
-#include "model/packed.h"
 #include "suite.h"
 
 enum { BLOCK = 64, BYTES = 68 };
@@ -21,7 +20,7 @@ static bool is_linear_of_a_block(const weft_parameter *p) {
     return p->role == WEFT_WEIGHT_LINEAR && strstr(p->name, "layers") != NULL;
 }
 
-/* LLaMA with the linears of its blocks packed, as if its plugin had said so. */
+/* LLaMA with packed linears in its blocks, as if declared by its plugin. */
 static bench bench_packed(bool visible) {
     weft_error err = WEFT_ERROR_INIT;
     weft_declared *declared = llama_declared(scratch_path("config.json"));
@@ -39,7 +38,7 @@ static const char *directory_of(const char *name, char path[512]) {
     return path;
 }
 
-/* Every parameter of `b` is what packing those of `plain` gives, or those themselves. */
+/* Each parameter of `b` equals that of `plain`, packed or unpacked. */
 static void check_packed(const bench *b, const bench *plain) {
     for (int32_t i = 0; i < b->declared->n_parameters; i++) {
         const weft_parameter *p = &b->declared->parameters[i];
@@ -62,7 +61,7 @@ static void check_same(const bench *a, const bench *b) {
     ck_assert_int_eq(memcmp(a->buffer.bytes + 256, b->buffer.bytes + 256, (size_t)a->layout->bytes), 0);
 }
 
-/* In fp32, and in bf16, whose numbers are packed as they are. */
+/* In fp32, and in bf16, whose numbers are packed without conversion. */
 START_TEST(numbers_are_packed_as_they_are_read) {
     const int32_t dtype = _i % 2 == 0 ? WEFT_F32 : WEFT_BF16;
     weft_error err = WEFT_ERROR_INIT;
@@ -91,7 +90,8 @@ START_TEST(a_fresh_start_packs_what_is_drawn) {
 }
 END_TEST
 
-/* Whatever else is saved in, also over several files; a rank's cells are hashed as a reader of the file cuts them. */
+/* For any other dtype of the file, also with several shards; a rank's cells have the same hash as in a reader's
+ * chunks. */
 START_TEST(bytes_are_given_and_taken_as_they_are) {
     static const int32_t dtypes[] = {WEFT_F32, WEFT_BF16};
     weft_error err = WEFT_ERROR_INIT;
@@ -124,7 +124,7 @@ START_TEST(bytes_are_given_and_taken_as_they_are) {
 }
 END_TEST
 
-/* Masters: what is packed is in the model's own files, to the bit. */
+/* Masters: packed parameters are in the model's own files, bit by bit. */
 START_TEST(masters_leave_out_what_is_packed) {
     weft_error err = WEFT_ERROR_INIT;
     weft_safetensors *file = NULL;
@@ -153,7 +153,7 @@ static const struct {
     {"lm_head.weight", {97, 64}, 2, "lm_head.weight is U8"},
 };
 
-/* A model's file with one tensor of bytes in another shape. */
+/* Writes a model file with one packed tensor in another shape. */
 static void write_misfit(const bench *b, int i) {
     weft_error err = WEFT_ERROR_INIT;
     weft_tensor_spec specs[64];

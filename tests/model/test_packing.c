@@ -1,5 +1,5 @@
-/* Numbers become blocks as bitsandbytes and PyTorch make codes of them (golden/packed.safetensors): nf4 with double
- * quantisation and without, int8 by rows, fp8; and a matrix is packed alike however it is cut. */
+/* Packing has the same codes as bitsandbytes and PyTorch (golden/packed.safetensors): nf4 with and without double
+ * quantization, int8 by rows, fp8. The result does not depend on the chunk size. */
 #include <weft/blocks.h>
 
 #include "base/safetensors.h"
@@ -51,7 +51,7 @@ static weft_status give(void *context, int32_t parameter, int64_t first, int64_t
     return weft_error_set(err, WEFT_OK, "%s", "");
 }
 
-/* The blocks of a matrix, packed in pieces of `piece` numbers. */
+/* Returns the blocks of a matrix, packed in chunks of `piece` numbers. */
 static unsigned char *pack(const weft_tensor *matrix, int32_t dtype, bool by_rows, int64_t piece) {
     weft_error err = WEFT_ERROR_INIT;
     weft_parameter p = {.rank = 2, .dims = {matrix->dims[0], matrix->dims[1]}, .numel = matrix->numel, .dtype = dtype};
@@ -75,7 +75,7 @@ static unsigned char *pack(const weft_tensor *matrix, int32_t dtype, bool by_row
 static const char *const names[] = {"odd", "even", "small"};
 enum { N_NAMES = (int)(sizeof names / sizeof *names) };
 
-/* Codes, the codes of scales, their scale and what is added, to the bit, and the numbers that they stand for. */
+/* Codes, the codes of scales, their scale and offset, bit by bit, and the decoded numbers. */
 START_TEST(nf4_is_that_of_bitsandbytes) {
     const char *name = names[_i];
     const weft_tensor *matrix = tensor(name, ""), *codes = tensor(name, ".nf4.codes");
@@ -102,7 +102,7 @@ START_TEST(nf4_is_that_of_bitsandbytes) {
 }
 END_TEST
 
-/* The same codes, under the scales as they are. */
+/* The same codes, with unquantized scales. */
 START_TEST(nf4x64_is_that_of_bitsandbytes) {
     const char *name = names[_i];
     const weft_tensor *matrix = tensor(name, ""), *codes = tensor(name, ".nf4.codes");
@@ -163,7 +163,7 @@ START_TEST(fp8_is_that_of_pytorch) {
 }
 END_TEST
 
-/* All codes of e4m3, there and back. */
+/* All codes of e4m3, decoded and encoded again. */
 START_TEST(fp8_goes_there_and_back) {
     for (int code = 0; code < 256; code++) {
         const float x = weft_e4m3_to((uint8_t)code);
@@ -189,7 +189,7 @@ START_TEST(pieces_do_not_show) {
 }
 END_TEST
 
-/* One number that is none shows in all of what shares its scale. */
+/* A non-finite number affects all numbers that share its scale. */
 START_TEST(what_is_broken_shows) {
     const int32_t dtype = kinds[_i].dtype;
     float numbers[1024] = {0}, broken[] = {NAN, INFINITY, -INFINITY};

@@ -1,5 +1,5 @@
-/* The wrap policies of the build tree: which units they make of a model, and what they refuse. Each is asked twice and
- * must say the same. */
+/* Wrap policies of the build tree: their units of a model, and their errors. Each is called two times and must return
+ * the same. */
 #include "llama.h"
 #include "suite.h"
 #include "model/layout.h"
@@ -18,7 +18,7 @@ static weft_status ask(weft_layout **out, const char *name, const void *config, 
     return weft_layout_create(out, declared, &fixture_host, built_plugin(name)->table, config, err);
 }
 
-/* Unit names with a blank behind each. */
+/* Returns the unit names, each followed by a blank. */
 static const char *units_of(const char *policy, const void *config) {
     static char names[2][2000];
     weft_error err = WEFT_ERROR_INIT;
@@ -90,10 +90,10 @@ END_TEST
 
 START_TEST(a_class_that_is_not_there_is_refused_with_those_that_are) {
     const char *const asked[] = {"LlamaDecodeLayer", "layer,LlamaMPL", ""};
-    const char *const says[] = {
-        "classes has 'LlamaDecodeLayer', which is no class of this model and no part of one. The "
-        "nearest is LlamaDecoderLayer; the classes are: LlamaForCausalLM, LlamaModel, ",
-        "'LlamaMPL', which is no class of this model and no part of one. The nearest is LlamaMLP", "classes is empty"};
+    const char *const says[] = {"classes has 'LlamaDecodeLayer', which matches no class of this model. The "
+                                "nearest is LlamaDecoderLayer; the classes are: LlamaForCausalLM, LlamaModel, ",
+                                "'LlamaMPL', which matches no class of this model. The nearest is LlamaMLP",
+                                "classes is empty"};
     for (int i = 0; i < 3; i++) {
         weft_error err = WEFT_ERROR_INIT;
         weft_layout *layout = NULL;
@@ -145,7 +145,7 @@ START_TEST(size_gives_a_large_module_a_unit_of_its_own) {
         for (int32_t u = 0; u < layout->n_units; u++) {
             const weft_group *group = &layout->groups[layout->units[u].groups[0]];
             if (group->used > most) ck_assert_int_eq(group->n_members, 1);
-            if (u + 1 < layout->n_units) { /* nothing of the next unit would have fitted in here */
+            if (u + 1 < layout->n_units) { /* no part of the next unit would have fitted into this one */
                 const weft_group *next = &layout->groups[layout->units[u + 1].groups[0]];
                 ck_assert_int_gt(group->used + next->used, most);
             }
@@ -164,7 +164,7 @@ static void keep_line(const weft_host *host, int32_t level, const char *text) {
     if (level == WEFT_LOG_WARN) (void)snprintf(told, sizeof told, "%s", text);
 }
 
-/* The name of the one unit. */
+/* The name of the only unit. */
 static weft_status name_one(const weft_host *host, const void *config, const weft_policy_job *job,
                             const weft_wrap *wrap, weft_error *err) {
     (void)host, (void)job, (void)err;
@@ -173,7 +173,7 @@ static weft_status name_one(const weft_host *host, const void *config, const wef
     return WEFT_OK;
 }
 
-/* In a process of its own, which has told nothing so far. */
+/* In a child process, which has not reported the warning yet. */
 START_TEST(a_unit_with_a_name_that_no_module_has_is_told_with_those_that_there_are) {
     static const struct {
         const char *name, *says;

@@ -1,6 +1,5 @@
-/* The config.json of well-known models (tests/golden/published.json): read as it comes, with the parameters, heads,
- * windows and angles that transformers makes of it, or refused with the word that says why. No weights are needed: what
- * is declared has none. */
+/* The config.json of well-known models (tests/golden/published.json): read without changes, with the parameters, heads,
+ * windows and angles of transformers, or rejected with the reason. No weights are needed for the declaration. */
 #include "llama.h"
 
 #include "base/text.h"
@@ -17,7 +16,7 @@ static const json_t *number_of(const json_t *one, const char *key) {
     return value;
 }
 
-/* {name}: {config}, for sentences. */
+/* {name}: {config}, for messages. */
 static const char *name_of(const json_t *one) {
     return json_string_value(json_object_get(one, "name"));
 }
@@ -32,7 +31,7 @@ static weft_status declare(weft_declared **d, const char *type, const json_t *co
                                 err);
 }
 
-/* What transformers counts: each storage once. */
+/* Counts parameters as transformers does: each storage once. */
 static int64_t parameters_of(const weft_declared *d) {
     int64_t n = 0;
     for (int32_t i = 0; i < d->n_parameters; i++) n += d->parameters[i].numel;
@@ -51,7 +50,7 @@ static void hold_layers(const json_t *one, const decoder_config *c) {
     }
 }
 
-/* rows: at each place three cosines and three sines, of the first, the middle and the last pair. */
+/* rows: per position three cosines and three sines, of the first, the middle and the last pair. */
 static void hold_angles(const json_t *one, const decoder_rope *rope, const json_t *rows, const json_t *places) {
     weft_error err = WEFT_ERROR_INIT;
     const int64_t half = rope->dim / 2, pairs[3] = {0, half / 2, half - 1};

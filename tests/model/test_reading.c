@@ -1,5 +1,5 @@
-/* Reading a model that is larger than a piece: by several threads, in the order of its file, once, and so that all of
- * it is there afterwards. */
+/* Reading a model larger than a chunk: with several threads, in file order, only once, and so that all pages are
+ * resident afterwards. */
 #include <sys/mman.h>
 #include <sys/resource.h>
 
@@ -8,9 +8,9 @@
 #include "model/convert.h"
 #include "model/weights.h"
 
-enum { MODEL_BYTES = 4 * (2 * 6000 * 512) }; /* at least */
+enum { MODEL_BYTES = 4 * (2 * 6000 * 512) }; /* minimum */
 
-/* A model with its region on pages that nothing has touched yet. */
+/* A model with its region on untouched pages. */
 typedef struct model {
     weft_declared *declared;
     weft_layout *layout;
@@ -49,7 +49,7 @@ static weft_status load(model *m, weft_error *err) {
     return weft_weights_load(&m->region, scratch, err);
 }
 
-/* Fresh weights, saved as dtype in the scratch directory. */
+/* Saves fresh weights as dtype in the scratch directory. */
 static void save_fresh(int32_t dtype) {
     weft_error err = WEFT_ERROR_INIT;
     model m;
@@ -98,7 +98,7 @@ START_TEST(many_pieces_of_every_type_find_their_places) {
 }
 END_TEST
 
-/* KiB of mapped files that count as this process's memory. */
+/* Returns the KiB of mapped files in this process's resident memory. */
 static long file_memory(void) {
     char line[256];
     long kib = -1;

@@ -1,12 +1,13 @@
-/* A region that several ranks keep becomes one file: the same bytes and the same hashes as from one rank, each page of
- * the file by one rank alone, each byte once, from the rank that keeps it; and a rank that fails ends all. Ranks are
- * threads here, each with its own copy of the region in which only what it keeps is right. */
+/* A region distributed over ranks is written as one file. Bytes and hashes equal those of a single rank. Each page of
+ * the file is written by only one rank, each byte once, from the rank that owns it. A failing rank stops all ranks.
+ *
+ * Ranks are threads here. Each has its own copy of the region, in which only the owned part is valid. */
 #include "fixture.h"
 
 #include <pthread.h>
 
 #include "model/region_write.h"
-#include "model/file_extent.h"
+#include "model/boundary_pages.h"
 
 struct weft_buffer {
     float *values;
@@ -21,12 +22,12 @@ static void *view(weft_device *device, weft_ref ref) {
 
 static const weft_device_plugin kernels = {.struct_size = sizeof(weft_device_plugin), .host_view = view};
 
-/* ---- a model of a few tensors, and who keeps what ---- */
+/* ---- a model of a few tensors, and its distribution ---- */
 
 typedef struct model {
     weft_parameter *parameters;
     weft_tensor_spec *specs;
-    int32_t *order; /* all of them */
+    int32_t *order; /* all tensors */
     weft_group group;
     weft_declared declared;
     weft_layout layout;
@@ -71,7 +72,7 @@ static void model_free(model *m) {
     free(m->names);
 }
 
-/* Runs of `cells` grid cells of the flat region go round among `world` ranks, the last one first. */
+/* Distributes runs of `cells` grid cells of the flat region round-robin to `world` ranks, from the last rank on. */
 typedef struct deal {
     const model *model;
     int32_t world;
@@ -87,7 +88,7 @@ static int32_t keeper(void *context, int32_t parameter, int64_t first, int64_t *
     return d->world - 1 - (int32_t)(piece % d->world);
 }
 
-/* ---- ranks that are threads ---- */
+/* ---- ranks as threads ---- */
 
 typedef struct crew {
     int32_t world;
@@ -95,8 +96,8 @@ typedef struct crew {
     int32_t codes[MOST_RANKS];
     void *shared;
     const weft_message_buffer *out[MOST_RANKS];
-    int64_t swapped[MOST_RANKS]; /* bytes that each rank has sent */
-    bool unequal;                /* two ranks meant different parcels */
+    int64_t swapped[MOST_RANKS]; /* bytes sent by each rank */
+    bool unequal;                /* two ranks expected different messages */
 } crew;
 
 typedef struct member {
@@ -139,7 +140,7 @@ static weft_status swap(void *context, const weft_message_buffer *in, const weft
     return WEFT_OK;
 }
 
-/* ---- a file ---- */
+/* ---- files ---- */
 
 typedef struct root_list {
     int32_t n;
@@ -160,7 +161,7 @@ typedef struct job {
     deal deal;
     member member;
     root_list *roots;
-    int32_t poisoned; /* this rank's file cannot be made or found; -1: none */
+    int32_t poisoned; /* rank that cannot create or find its file; -1: no rank */
     weft_status status;
     weft_error err;
 } job;
@@ -215,7 +216,7 @@ static void write_by(const model *m, const char *path, int32_t world, int64_t ce
 
 /* ---- tests ---- */
 
-/* Small ones, ones that end within a page, one of several pieces. */
+/* Small ones, some that end within a page, one of several chunks. */
 static const int64_t mixed[] = {64, 7, 5000, 1, 130, 3 << 20, 64, 64, 1023, 1024, 40000, 65};
 enum { MIXED = sizeof mixed / sizeof mixed[0] };
 
@@ -242,7 +243,7 @@ START_TEST(any_number_of_ranks_writes_the_same_file) {
     ck_assert_int_eq(one.n, MIXED);
     alone = read_bytes(scratch_path("one"), &n);
     for (int32_t world = 2; world <= MOST_RANKS; world++)
-        for (int64_t cells = 1; cells < 20000; cells *= 37) { /* from every cell another's to some per rank */
+        for (int64_t cells = 1; cells < 20000; cells *= 37) { /* from alternating cells to some runs per rank */
             many.n = 0;
             write_by(&m, scratch_path("many"), world, cells, &many, &c, jobs, -1);
             for (int32_t r = 0; r < world; r++) ck_assert_ok(jobs[r].status, jobs[r].err);
@@ -279,7 +280,7 @@ START_TEST(a_page_has_one_writer_and_a_byte_comes_once) {
         memset(by, 0, (size_t)begin);
         memset(kept, 0, (size_t)begin);
         for (int32_t i = 1; i < s.n; i++)
-            for (int64_t at = s.items[i].begin; at < s.items[i].end; at += 3 * 256) { /* in pieces */
+            for (int64_t at = s.items[i].begin; at < s.items[i].end; at += 3 * 256) { /* in chunks */
                 const int64_t end = at + 3 * 256 < s.items[i].end ? at + 3 * 256 : s.items[i].end;
                 weft_part parts[WEFT_FILE_EXTENT_PARTS];
                 const int n = weft_file_extent_split(parts, &s, i, at, end);
@@ -306,7 +307,7 @@ START_TEST(a_page_has_one_writer_and_a_byte_comes_once) {
 }
 END_TEST
 
-/* Many small tensors: what ranks send one another for shared pages does not fit into one exchange. */
+/* Many small tensors: the data of shared pages exceed one message. */
 START_TEST(many_shared_pages_go_over) {
     static root_list one, many;
     int64_t numels[300];
@@ -329,7 +330,7 @@ START_TEST(many_shared_pages_go_over) {
 }
 END_TEST
 
-/* The sentence is rank 0's to tell, once, and it names the rank that it is about. */
+/* Rank 0 reports the error, once, and names the failing rank. */
 START_TEST(a_rank_that_fails_ends_all) {
     static root_list roots;
     model m;

@@ -1,5 +1,5 @@
-/* Files of named tensors: what is written comes back, what is malformed is refused with file and tensor, and no
- * sequence of bytes does harm. Conversions between the floating-point types are tested here, too. */
+/* Files of named tensors: written tensors are read back, malformed files are rejected with file and tensor, and no byte
+ * sequence is harmful. Also tests conversions between the floating-point types. */
 #include <jansson.h>
 #include <math.h>
 #include <signal.h>
@@ -14,9 +14,9 @@ static void setup(void) {
     scratch_make();
 }
 
-/* ---- making files ---- */
+/* ---- writing test files ---- */
 
-/* length < 0: the header's own. */
+/* length < 0: that of the header. */
 static void write_file(const char *name, const char *header, long long length, size_t data) {
     const uint64_t n = length < 0 ? strlen(header) : (uint64_t)length;
     const size_t text = strlen(header);
@@ -78,12 +78,12 @@ END_TEST
 
 static const struct {
     const char *header;
-    long long length; /* -1: the header's */
+    long long length; /* -1: that of the header */
     size_t data;
     const char *text;
 } malformed[] = {
     {"{" A4 "}", 1000, 16, "header of 1000 bytes does not fit"},
-    {"{" A4 "}", 1LL << 40, 16, "says that its header has 1099511627776 bytes"},
+    {"{" A4 "}", 1LL << 40, 16, "its header has 1099511627776 bytes"},
     {"{" A4 "}", INT64_MAX, 16, "no safetensors file"},
     {"{" A4 "}", 0, 16, "header:1:"},
     {"{" A4 "}", 20, 16, "header:1:"},
@@ -107,11 +107,13 @@ static const struct {
     {"{" T("a", "F32", "[4]", "9223372036854775800", "9223372036854775807") "}", -1, 16, "'a' ends at byte"},
     {"{" T("a", "F32", "[3]", "0", "16") "}", -1, 16, "'a' has 16 bytes, but its shape of 3 elements of F32 needs 12"},
     {"{" T("a", "BF16", "[2,3]", "0", "16") "}", -1, 16, "6 elements of BF16 needs 12"},
-    {"{" T("a", "F32", "[-4]", "0", "16") "}", -1, 16, "'a' has a shape whose dimension 0"},
-    {"{" T("a", "F32", "[2,\"2\"]", "0", "16") "}", -1, 16, "'a' has a shape whose dimension 1"},
+    {"{" T("a", "F32", "[-4]", "0", "16") "}", -1, 16, "'a' has a shape with the invalid dimension 0"},
+    {"{" T("a", "F32", "[2,\"2\"]", "0", "16") "}", -1, 16, "'a' has a shape with the invalid dimension 1"},
     {"{" T("a", "F32", "[4.0]", "0", "16") "}", -1, 16, "'a' has a shape"},
-    {"{" T("a", "F32", "[4611686018427387904,4]", "0", "16") "}", -1, 16, "'a' has a shape whose dimension 0"},
-    {"{" T("a", "F32", "[3037000500,3037000500]", "0", "16") "}", -1, 16, "'a' has a shape whose dimension 1"},
+    {"{" T("a", "F32", "[4611686018427387904,4]", "0", "16") "}", -1, 16,
+     "'a' has a shape with the invalid dimension 0"},
+    {"{" T("a", "F32", "[3037000500,3037000500]", "0", "16") "}", -1, 16,
+     "'a' has a shape with the invalid dimension 1"},
     {"{" T("a", "F32", "[1,1,1,1,1,1,1,1,4]", "0", "16") "}", -1, 16, "more than 8 dimensions"},
     {"{" T("a", "F32", "4", "0", "16") "}", -1, 16, "'a' has no shape"},
     {"{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,16]}}", -1, 16, "'a' has no shape"},
@@ -247,14 +249,14 @@ START_TEST(a_directory_without_weights_says_what_is_looked_for) {
 }
 END_TEST
 
-/* ---- no bytes do harm ---- */
+/* ---- robustness ---- */
 
 static uint32_t next(uint32_t *state) {
     *state = *state * 1664525u + 1013904223u;
     return *state >> 8;
 }
 
-/* Changes a few bytes, cuts, or copies a piece over another; digits become digits as often as not. */
+/* Changes some bytes, truncates, or copies a range over another; half of the changed digits become digits. */
 static size_t mutate(unsigned char *bytes, size_t n, uint32_t *state) {
     const uint32_t times = 1 + next(state) % 4;
     for (uint32_t i = 0; i < times; i++) {
@@ -270,7 +272,7 @@ static size_t mutate(unsigned char *bytes, size_t n, uint32_t *state) {
     return n;
 }
 
-/* Every byte that an accepted file offers can be read. */
+/* Reads every byte of an accepted file. */
 static uint32_t touch(const weft_safetensors *files) {
     uint32_t sum = 0;
     for (int32_t i = 0; i < files->n_tensors; i++)
@@ -303,7 +305,7 @@ START_TEST(mutated_files_are_read_or_refused) {
             ck_assert_says(err, scratch_path("x"));
         }
     }
-    ck_assert_uint_gt(accepted, 50); /* bytes of data or of names were hit */
+    ck_assert_uint_gt(accepted, 50); /* the changed bytes were in data or names */
     ck_assert_uint_gt(refused, 500);
     ck_assert_uint_gt(sum, 0);
     free(bytes);
@@ -378,7 +380,7 @@ START_TEST(a_written_header_is_what_other_readers_expect) {
     ck_assert_ok(weft_tensor_writer_create(&writer, scratch_path("w"), specs, 1, &err), err);
     ck_assert_ok(weft_tensor_writer_finish(writer, &err), err);
     bytes = read_bytes(scratch_path("w"), &n);
-    ck_assert_int_eq((unsigned char)bytes[0] % 64, 56); /* the data begins at a multiple of 64 */
+    ck_assert_int_eq((unsigned char)bytes[0] % 64, 56); /* data are aligned to 64 bytes */
     ck_assert_uint_eq(n, 8 + (size_t)(unsigned char)bytes[0] + 24);
     ck_assert_int_eq(strncmp(bytes + 8,
                              "{\"__metadata__\":{\"format\":\"pt\"},\"a\":{\"dtype\":\"F32\",\"shape\":[2,3],"
@@ -424,7 +426,7 @@ START_TEST(a_file_that_does_not_fit_is_refused_before_its_data) {
     small = usual;
     small.rlim_cur = 1 << 20;
     (void)signal(SIGXFSZ, SIG_IGN);
-    limited = setrlimit(RLIMIT_FSIZE, &small) == 0; /* Check itself writes at each assertion: none until it is lifted */
+    limited = setrlimit(RLIMIT_FSIZE, &small) == 0; /* no assertions until it is reset: Check writes files */
     status = weft_tensor_writer_create(&writer, scratch_path("w"), specs, 1, &err);
     (void)setrlimit(RLIMIT_FSIZE, &usual);
     ck_assert(limited);
@@ -481,7 +483,7 @@ START_TEST(all_narrow_numbers_widen_and_come_back) {
 }
 END_TEST
 
-/* Between two neighbours: the middle goes to the even one, a little beside it to the nearer one. */
+/* Between two neighbours: the middle rounds to even, other values to the nearest. */
 static bool rounds_right(uint32_t bits, int32_t dtype) {
     const float low = widened((uint16_t)bits, dtype), high = widened((uint16_t)(bits + 1), dtype);
     const float middle = (float)(((double)low + (double)high) / 2); /* exact: fp32 has more digits */

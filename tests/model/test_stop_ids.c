@@ -1,4 +1,4 @@
-/* Which ids end a text: eos_token_id of generation_config.json, else of config.json, else the tokenizer's. */
+/* Ids that end a text: eos_token_id of generation_config.json, else of config.json, else the tokenizer's. */
 #include "model/stop_ids.h"
 
 #include <check.h>
@@ -75,7 +75,7 @@ static void expect(const char *name, const char *text) {
     ck_assert_str_eq(found, text);
 }
 
-/* What the files were, and what they are with 4 as the end of a model whose ends are 2 and 3. "": none. */
+/* File contents before and after adding end id 4 to a model with end ids 2 and 3. "": no file. */
 static const struct {
     const char *generation, *config, *generation_then, *config_then;
 } saved[] = {

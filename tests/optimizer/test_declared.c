@@ -1,10 +1,10 @@
-/* What an optimizer declares is judged before anything is planned by it. The plugin is a table of this file. */
-#include "run/validate_optimizer.h"
+/* The host validates an optimizer's declaration before planning. The plugin is a table in this file. */
+#include "run/validate.h"
 #include "suite.h"
 
 #include <check.h>
 
-/* A slot as a later SDK may have it. */
+/* A slot as in a newer SDK. */
 typedef struct later_slot {
     weft_state_slot known;
     int64_t more;
@@ -95,7 +95,7 @@ static void other_type(void) {
     slots[1].known.dtype = WEFT_F16;
 }
 static void other_bytes(void) {
-    slots[1].known.dtype = WEFT_BF16; /* of two bytes, and four are declared */
+    slots[1].known.dtype = WEFT_BF16; /* of two bytes, but four are declared */
 }
 static void unknown_flag(void) {
     slots[1].known.flags = 64;

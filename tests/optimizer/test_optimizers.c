@@ -1,5 +1,5 @@
-/* sgd and adamw against PyTorch's own runs in double (golden/optim), their element-wise kernels driven directly: the
- * same path as a device takes, without the device. */
+/* sgd and adamw against PyTorch's results in double (golden/optim). The element-wise kernels are called directly, as a
+ * device does, without a device. */
 #include "suite.h"
 
 #include <check.h>
@@ -14,14 +14,14 @@
 #include "plugin/services.h"
 #include <weft/optimizer.h>
 
-#define BOUND 2e-6 /* relative, in norm */
+#define BOUND 2e-6 /* relative norm */
 #define MOST  256  /* elements of a golden tensor */
 
-/* --- the golden file --- */
+/* ---- golden file ---- */
 
 static json_t *golden;                /* optim.json */
 static json_t *tensors;               /* the header of optim.safetensors */
-static const unsigned char *contents; /* what the offsets count from */
+static const unsigned char *contents; /* base of the offsets */
 static unsigned char *whole;
 
 static const char *golden_path(const char *name) {
@@ -57,7 +57,7 @@ static void close_golden(void) {
     free(whole);
 }
 
-/* A tensor of the file as doubles; returns how many. */
+/* Reads a tensor of the file as doubles; returns the number of elements. */
 static size_t read_tensor(double *out, size_t most, const char *format, ...) {
     char name[256];
     json_t *entry = NULL, *offsets = NULL;
@@ -103,7 +103,7 @@ static float golden_gradient(uint32_t k, uint32_t i, uint32_t step, double scale
     return holes && i % 13 == 5 ? 0.0f : (float)exact;
 }
 
-/* --- an optimizer, made the way the host makes it --- */
+/* ---- an optimizer, created as by the host ---- */
 
 typedef struct made {
     weft_plugins *plugins;
@@ -138,12 +138,12 @@ static void unmake(made *self) {
     weft_plugins_destroy(self->plugins);
 }
 
-/* One update over [0, n), cut into pieces of `piece` elements. */
+/* One update over [0, n), in chunks of `piece` elements. */
 static void update(made *self, float *w, const float *g, float *states[WEFT_MAX_STATES], int64_t n, int64_t piece,
                    uint64_t step, double lr, const weft_range *range) {
     const weft_step_info info = {(uint32_t)sizeof(weft_step_info), 0, step, lr};
     const weft_elementwise *kernel = self->table->update(self->optimizer);
-    float hp[64]; /* 256 bytes, the most that is allowed */
+    float hp[64]; /* 256 bytes, the maximum */
     int64_t at;
     weft_error err = WEFT_ERROR_INIT;
     ck_assert_int_le(self->table->hp_size(self->optimizer), (int64_t)sizeof hp);
@@ -156,7 +156,7 @@ static void update(made *self, float *w, const float *g, float *states[WEFT_MAX_
     }
 }
 
-/* --- against PyTorch --- */
+/* ---- comparison to PyTorch ---- */
 
 static double relative(const float *ours, const double *exact, size_t n) {
     double difference = 0, size = 0;
@@ -178,7 +178,7 @@ static int is_exempt(const json_t *one, const char *name) {
     return 0;
 }
 
-/* The case's numbers as overrides; returns how many. */
+/* Returns the number of overrides with the case's values. */
 static size_t overrides_of(char texts[8][128], const char *pointers[8], json_t *one) {
     const char *key = NULL;
     json_t *value = NULL;
@@ -197,7 +197,7 @@ static size_t overrides_of(char texts[8][128], const char *pointers[8], json_t *
     return n;
 }
 
-/* One tensor of one case, all steps; then the weights and every state against the file. */
+/* Runs all steps for one tensor of a case, then compares the weights and states to the file. */
 static void run_tensor(made *self, json_t *one, uint32_t k, const double *rates, size_t steps, int64_t piece) {
     json_t *tensor = json_array_get(json_object_get(golden, "tensors"), k);
     const char *name = json_string_value(json_object_get(tensor, "name"));
@@ -248,11 +248,11 @@ START_TEST(a_hundred_steps_are_those_of_pytorch) {
 }
 END_TEST
 
-/* --- anyprecision: the published formula, and what compensation is for --- */
+/* ---- anyprecision: the published formula, and the effect of compensation ---- */
 
 enum { WEIGHTS = 64, UPDATES = 200 };
 
-/* What a script of its own has come to with the same formulas (make_anyprecision.py): the same bits. */
+/* Results of a script with the same formulas (make_anyprecision.py): same bits. */
 static const struct golden_any {
     const char *label;
     const char *keys[8];
@@ -296,7 +296,7 @@ static void run_any(made *self, const struct golden_any *one, const weft_safeten
     for (uint32_t step = 1; step <= 100; step++) {
         for (size_t i = 0; i < n; i++) g[i] = golden_gradient(k, (uint32_t)i, step, scale, holes);
         update(self, w, g, states, (int64_t)n, 1000, step, rates[step - 1], &range);
-        for (size_t i = 0; i < n && one->stored[0]; i++) w[i] = weft_round_bf16(w[i]); /* as the device stores them */
+        for (size_t i = 0; i < n && one->stored[0]; i++) w[i] = weft_round_bf16(w[i]); /* as stored by the device */
         for (int slot = 0; slot < 3; slot++)
             for (size_t i = 0; i < n && one->stored[1 + slot]; i++) s[slot][i] = weft_round_bf16(s[slot][i]);
     }
@@ -321,7 +321,7 @@ START_TEST(anyprecision_has_the_bits_of_a_script) {
 }
 END_TEST
 
-/* Weights and states of one optimizer, driven by the same gradients as any other. */
+/* Weights and states of one optimizer; all optimizers receive the same gradients. */
 typedef struct driven {
     made self;
     float w[WEIGHTS], states[WEFT_MAX_STATES][WEIGHTS];
@@ -367,7 +367,7 @@ START_TEST(compensation_keeps_what_rounding_takes_away) {
         together[i] = kahan.w[i] + kahan.states[2][i];
         ck_assert(kahan.w[i] == weft_round_bf16(kahan.w[i]));
         ck_assert(fabsf(kahan.states[2][i]) <=
-                  ldexpf(fabsf(kahan.w[i]), -8)); /* what was taken is half a step at most */
+                  ldexpf(fabsf(kahan.w[i]), -8)); /* the compensation is at most half a step */
         ck_assert(plain.states[2][i] == 0);
     }
     ck_assert_double_lt(relative(together, exact, WEIGHTS), 1e-6);
@@ -375,7 +375,7 @@ START_TEST(compensation_keeps_what_rounding_takes_away) {
 }
 END_TEST
 
-/* AnyPrecisionAdamW's formulas, each number rounded once where it is stored. */
+/* AnyPrecisionAdamW's formulas; each number is rounded once when stored. */
 START_TEST(an_update_follows_the_published_formula) {
     const char *overrides[] = {"optimizer.lr=0.01", "optimizer.beta1=0.8", "optimizer.beta2=0.95"};
     const weft_range range = {(uint32_t)sizeof range, WEFT_RANGE_BF16, 0, 1, 1.0f, 1.0f};
@@ -423,7 +423,7 @@ START_TEST(the_gradients_are_those_of_the_file) {
 }
 END_TEST
 
-/* --- without a golden file --- */
+/* ---- without a golden file ---- */
 
 static const char *const kinds_of_update[][4] = {
     {"sgd", "optimizer.momentum=0", "optimizer.weight_decay=0.1", "optimizer.lr=0.1"},
@@ -431,7 +431,7 @@ static const char *const kinds_of_update[][4] = {
     {"adamw", "optimizer.beta1=0.9", "optimizer.weight_decay=0.1", "optimizer.lr=0.1"},
 };
 
-/* A shard sees its own elements alone: whatever the cuts, the bits are those of the whole. */
+/* A shard sees only its own elements: the bits do not depend on the sharding. */
 START_TEST(cuts_do_not_change_bits) {
     static const int64_t pieces[] = {1, 3, 7, 8, 33, 100};
     float whole_w[2][MOST], w[MOST], g[MOST];
@@ -463,8 +463,7 @@ WEFT_HP(bits_hp, float take1; float take2; float size; float eps;)
 WEFT_ELEMENTWISE(bits, bits_hp, 2, s0 += hp->take1 * (g - s0); s1 += hp->take2 * (g * g - s1);
                  w -= range->lr_scale * (hp->size * (s0 / (sqrtf(s1) + hp->eps)) + 0.1f * w);)
 
-/* Both loops of a body, and what takes one of them, against the same operations one by one: which it is changes no bit
- * of an update. */
+/* Both loops of a body, and the dispatcher, against the same operations one by one: the choice changes no bit. */
 START_TEST(instruction_sets_do_not_change_bits) {
     static const bits_hp hp = {0.1f, 0.001f, 0.3f, 1e-8f};
     void (*const loops[])(const weft_elementwise_call *) = {bits_cpu_narrow, bits.cpu, bits_cpu_wide};
@@ -506,7 +505,7 @@ START_TEST(dampening_spares_the_first_step) {
     ck_assert_msg(make(&self, "sgd", overrides, 3, &err) == WEFT_OK, "%s", err.text);
     g = 8;
     update(&self, &w, &g, states, 1, 1, 1, 1, &range);
-    ck_assert_float_eq(b, 8); /* whole */
+    ck_assert_float_eq(b, 8); /* complete */
     ck_assert_float_eq(w, -8);
     g = 4;
     update(&self, &w, &g, states, 1, 1, 2, 1, &range);

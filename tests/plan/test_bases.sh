@@ -1,7 +1,6 @@
 #!/bin/sh
-# What plans say of bases in few bits: bytes a parameter of LoRA and QLoRA as the literature counts them, and what
-# LLaMA-2-7B's shape needs on two ranks, of which nothing but its config.json is there.
-# ctest sets WEFT_BUILD and WEFT_SOURCE.
+# Planned memory of low-bit bases: bytes per parameter of LoRA and QLoRA compared to published figures, and
+# the memory of LLaMA-2-7B on two ranks, from its config.json only. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -31,13 +30,13 @@ plugin = lora
 [adapter.lora]
 r = 8
 INI
-plan() { # plan argument...: in plan.txt, without spaces
+plan() { # plan argument...: output in plan.txt, without spaces
     "$weft" plan run.ini --json "$@" 2>log | tr -d ' \n' >plan.txt || failed "plan $*" log
 }
 field() { # field NAME: the first number of that name
     grep -oE "\"$1\":[0-9]+" plan.txt | head -n 1 | grep -oE '[0-9]+$'
 }
-stored() { # stored TYPE: bytes of all parameters in that type
+stored() { # stored TYPE: bytes of all parameters in that dtype
     grep -oE "\"type\":\"$1\",\"parameters\":[0-9]+,\"bytes\":[0-9]+" plan.txt | grep -oE '[0-9]+$' | tail -n 1
 }
 is() { # is WHAT AWK-EXPRESSION TEXT
@@ -45,8 +44,9 @@ is() { # is WHAT AWK-EXPRESSION TEXT
     [ "$said" = "$3" ] || failed "$1: $said, not $3" plan.txt
 }
 
-# Four layers of seven square matrices, 1,024 wide: rank 8 adds 2 * 8 * 1024 numbers to each, one in 64. A trained number
-# has a master, a gradient and two states of AdamW, 4 bytes each; in the literature its gradient has 2, so that it is 14.
+# Four layers of seven square matrices, 1,024 wide: rank 8 adds 2 * 8 * 1024 numbers to each, one in 64. A
+# trained number has a master, a gradient and two AdamW states, 4 bytes each; publications count 2 for the
+# gradient, hence 14.
 make_model square 1024 256 1024 4 521
 sed -i 's/"num_key_value_heads": 2/"num_key_value_heads": 4/' square/config.json
 numbers=$((4 * 7 * 1024 * 1024))
@@ -83,11 +83,11 @@ linears=6476005376 # 32 * (4 * 4096 * 4096 + 3 * 4096 * 11008)
 lora=$(total model.base=bf16)
 [ "$(stored bf16)" = $((linears * 2)) ] || failed "bf16 of 7 B is $(stored bf16) bytes" plan.txt
 full=$(total adapter.plugin=none train.trainable=all)
-# Half of what differs in storage, but for what is gathered at once; and 16 bytes for each number in place of 2.
+# Half of the difference in storage, except for gathered parts; and 16 bytes per number instead of 2.
 is "LoRA beside QLoRA" "$lora - $qlora > 0.47 * ($linears * 2 - $linears / 1024 * 536)" 1.000
 is "all beside LoRA" "$full - $lora > 0.47 * 14 * $linears" 1.000
 
-# ---- what README offers beside configs/qlora.ini
+# ---- suggestions of README next to configs/qlora.ini
 
 for base in nf4 nf4x64 fp8; do prints "$weft" plan "$WEFT_SOURCE/configs/qlora.ini" model.base=$base; done
 refused "[model] base = int8 cannot hold 'model.layers.0.mlp.down_proj.weight': its rows of 344 numbers are no whole blocks of 64" \

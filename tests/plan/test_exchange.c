@@ -1,6 +1,6 @@
-/* tests/plan/test_exchange.c: what travels in an instruction, by numbers worked out by hand: groups of parameters
- * that ranks share unevenly, of several storage types, sums that all ranks want and sums that are cut; and that what
- * one rank gives is what the others expect. */
+/* tests/plan/test_exchange.c: communication of an instruction, with numbers worked out by hand: unevenly sharded
+ * parameter groups, several storage dtypes, replicated and sharded sums; and each rank sends the data that the others
+ * expect. */
 #include "program/exchange.h"
 
 #include "program/norm_nodes.h"
@@ -9,8 +9,8 @@
 
 enum { GRID = 64, N_UNITS = 2, N_GROUPS = 4, N_PARAMETERS = 5, N_SEGMENTS = 2 };
 
-/* Unit 0: five cells that are trained, of which a gain has the last; three of bf16 and two of bytes that are frozen.
- * Unit 1: seven cells that are trained. */
+/* Unit 0: five trained cells, of which the last is a gain's; three frozen bf16 cells and two of bytes. Unit 1: seven
+ * trained cells. */
 typedef struct bench {
     weft_plan plan;
     weft_declared declared;
@@ -73,7 +73,7 @@ static void set_model(bench *b) {
     b->declared.n_parameters = N_PARAMETERS;
 }
 
-/* All that can be is held alike: `parameters` and `gradients` are weft_holding. */
+/* Uses the same holding everywhere if possible; `parameters` and `gradients` are weft_holding. */
 static bench *bench_new(int32_t world, int32_t group, int32_t parameters, int32_t gradients) {
     bench *b = calloc(1, sizeof *b);
     weft_strategy_job *view = NULL;
@@ -152,7 +152,7 @@ static void check_stays(weft_planned_exchange x) {
 
 /* ---- sums ---- */
 
-/* Five cells in three pieces of two: the last one is half empty, and travels as the others do. */
+/* Five cells in three chunks of two: the last one is half empty, and is sent completely. */
 START_TEST(a_reduce_gives_whole_pieces) {
     bench *b = bench_new(3, 3, WEFT_SHARDED, WEFT_SHARDED);
     const weft_job_spec *job = &b->job.spec;
@@ -161,12 +161,12 @@ START_TEST(a_reduce_gives_whole_pieces) {
     check_rows(rows, 3, 128, 384);
     check_slot(rows, 0, 3 * 512, 3 * 512);
     check_travels(planned(b, &instruction, 2), WEFT_EXCHANGE_ALL_TO_ALL, 3, 2, 512);
-    b->job.spec.view.reduce_dtype = WEFT_BF16; /* laid out narrow first, and each row is widened behind them */
+    b->job.spec.view.reduce_dtype = WEFT_BF16; /* narrow values first; each row is widened after them */
     rows = weft_exchange_reduce(&b->plan, job, 0, WEFT_SCOPE_ALL, true);
     check_rows(rows, 3, 128, 384);
     check_slot(rows, 768, 768 + 3 * 256, 768 + 3 * 256 + 512);
     check_travels(planned(b, &instruction, 1), WEFT_EXCHANGE_ALL_TO_ALL, 3, 1, 256);
-    b->job.spec.view.reduce = WEFT_REDUCE_FAST; /* one row comes: the sum */
+    b->job.spec.view.reduce = WEFT_REDUCE_FAST; /* one row is received: the sum */
     check_slot(weft_exchange_reduce(&b->plan, job, 0, WEFT_SCOPE_ALL, true), 768, 768 + 256, 768 + 256 + 512);
     check_travels(planned(b, &instruction, 0), WEFT_EXCHANGE_REDUCE_SCATTER, 3, 0, 256);
     free(b);
@@ -180,7 +180,7 @@ START_TEST(a_reduce_on_one_rank_moves_nothing) {
     check_rows(rows, 1, 384, 384);
     check_slot(rows, 0, 0, 0);
     check_stays(planned(b, &instruction, 1));
-    b->job.spec.view.reduce_dtype = WEFT_BF16; /* it is rounded there and back all the same */
+    b->job.spec.view.reduce_dtype = WEFT_BF16; /* it is still rounded and widened */
     rows = weft_exchange_reduce(&b->plan, &b->job.spec, 0, WEFT_SCOPE_RANK, true);
     check_slot(rows, 768, 768, 768);
     check_stays(planned(b, &instruction, 1));
@@ -188,7 +188,7 @@ START_TEST(a_reduce_on_one_rank_moves_nothing) {
 }
 END_TEST
 
-/* Four ranks in shard groups of two; of four pieces of two cells each the third is half empty and the last empty. */
+/* Four ranks in shard groups of two; of four chunks of two cells the third is half empty and the last is empty. */
 START_TEST(two_hops_have_rows_of_a_shard_and_of_a_piece) {
     bench *b = bench_new(4, 2, WEFT_SHARDED, WEFT_SHARDED);
     const weft_instruction first = instruction_of(WEFT_INSTRUCTION_REDUCE, 0, WEFT_SCOPE_NODE, 0);
@@ -214,7 +214,7 @@ START_TEST(a_whole_sum_is_gathered_from_all_and_a_cut_one_between_groups) {
     weft_instruction instruction = instruction_of(WEFT_INSTRUCTION_GATHER, 0, 0, -1);
     instruction.what = WEFT_PAYLOAD_SUM;
     check_travels(planned(whole, &instruction, 1), WEFT_EXCHANGE_ALL_GATHER, 3, 1, 512);
-    check_stays(planned(cut, &instruction, 1)); /* each rank keeps its piece */
+    check_stays(planned(cut, &instruction, 1)); /* each rank keeps its chunk */
     check_travels(planned(groups, &instruction, 1), WEFT_EXCHANGE_ALL_GATHER, 2, 0, 512);
     check_travels(planned(groups, &instruction, 3), WEFT_EXCHANGE_ALL_GATHER, 2, 1, 512);
     free(whole);
@@ -230,12 +230,12 @@ START_TEST(a_gather_brings_every_group_in_its_storage_type) {
     const weft_instruction instruction = instruction_of(WEFT_INSTRUCTION_GATHER, 0, 0, -1);
     weft_sums_size_units(&b->plan, &b->job);
     check_travels(planned(b, &instruction, 2), WEFT_EXCHANGE_ALL_GATHER, 3, 2, 128 * 4 + 64 * 2 + 64);
-    b->plan.dtype = WEFT_BF16; /* the fp32 group is rounded, and its gain of 40 lies in the last shard */
+    b->plan.dtype = WEFT_BF16; /* the fp32 group is rounded, and its gain of 40 is in the last shard */
     weft_sums_size_units(&b->plan, &b->job);
     check_travels(planned(b, &instruction, 2), WEFT_EXCHANGE_ALL_GATHER, 3, 2, 128 * 2 + 40 * 4 + 64 * 2 + 64);
     ck_assert_int_eq(b->unit_sizes[0].gradient, 3 * 512);
     ck_assert_int_eq(b->unit_sizes[0].exchange[WEFT_SCOPE_ALL], 3 * 512);
-    ck_assert_int_eq(b->unit_sizes[1].gradient, 3 * 3 * GRID * 4); /* seven cells in three pieces of three */
+    ck_assert_int_eq(b->unit_sizes[1].gradient, 3 * 3 * GRID * 4); /* seven cells in three chunks of three */
     free(b);
 }
 END_TEST
@@ -247,13 +247,13 @@ START_TEST(what_every_rank_holds_is_not_gathered_but_refreshed) {
     weft_sums_size_units(&b->plan, &b->job);
     check_stays(planned(b, &gather, 1));
     ck_assert_int_eq(b->unit_sizes[0].gathered, 0);
-    check_travels(planned(b, &refresh, 1), WEFT_EXCHANGE_ALL_GATHER, 2, 1, 2 * 512); /* a shard is two pieces */
+    check_travels(planned(b, &refresh, 1), WEFT_EXCHANGE_ALL_GATHER, 2, 1, 2 * 512); /* a shard is two chunks */
     check_travels(planned(b, &refresh, 2), WEFT_EXCHANGE_ALL_GATHER, 2, 0, 2 * 512);
     free(b);
 }
 END_TEST
 
-/* Nothing of a frozen unit has a sum, or gets stale. */
+/* A frozen unit has no sums and is never outdated. */
 START_TEST(a_frozen_unit_has_no_sum_to_move) {
     bench *b = bench_new(3, 3, WEFT_REPLICATED, WEFT_REPLICATED);
     weft_instruction sum = instruction_of(WEFT_INSTRUCTION_GATHER, 1, 0, -1);
@@ -287,12 +287,12 @@ START_TEST(an_owner_sends_its_update_to_who_has_a_copy) {
     bench *b = bench_with_owners();
     const weft_instruction instruction = instruction_of(WEFT_INSTRUCTION_REFRESH, 0, 0, -1);
     const weft_planned_exchange sent = planned(b, &instruction, 2), got = planned(b, &instruction, 0);
-    check_travels(sent, WEFT_EXCHANGE_SEND, 2, 0, 5 * GRID * 4); /* what there is: nothing is cut */
+    check_travels(sent, WEFT_EXCHANGE_SEND, 2, 0, 5 * GRID * 4); /* the exact size: it is not sharded */
     ck_assert_int_eq(sent.peer, 0);
     check_travels(got, WEFT_EXCHANGE_RECV, 2, 0, 5 * GRID * 4);
     ck_assert_int_eq(got.peer, 2);
     check_stays(planned(b, &instruction, 1));
-    b->segments[1].owner = 2; /* nobody else reads it */
+    b->segments[1].owner = 2; /* no other rank reads it */
     check_stays(planned(b, &instruction, 2));
     free(b);
 }
@@ -314,9 +314,9 @@ START_TEST(messages_are_carries_and_parts_of_gradients) {
 }
 END_TEST
 
-/* ---- all ranks together ---- */
+/* ---- consistency of all ranks ---- */
 
-/* True if the two take part in one exchange of the same shape, and only then. */
+/* Checks that both take part in one exchange of the same shape, or in no common one. */
 static void check_pair(weft_planned_exchange a, weft_planned_exchange b, int32_t rank_a, int32_t rank_b) {
     const bool together = a.way != WEFT_EXCHANGE_NONE && weft_scope_together(&a.cut, a.scope, rank_a, rank_b);
     must(a.way == b.way && a.each == b.each && a.ranks == b.ranks && a.n == b.n && a.dtype == b.dtype);
@@ -341,7 +341,7 @@ static void check_reduces(const bench *b, int64_t piece) {
     }
 }
 
-/* The pieces cover the group, with less than a cell too many in each. */
+/* Checks that the chunks cover the group, with less than one excess cell each. */
 static void check_cut(int32_t world, int32_t group, int64_t cells) {
     bench *b = bench_new(world, group, WEFT_SHARDED, WEFT_SHARDED);
     weft_instruction gather = instruction_of(WEFT_INSTRUCTION_GATHER, 1, 0, -1);
@@ -402,7 +402,7 @@ START_TEST(the_norm_of_what_has_owners_goes_round_tensor_by_tensor) {
     ck_assert(weft_norm_exchange_next(&b->plan, &walk));
     check_walk(&walk, WEFT_NORM_GOES_LOSSES, 3, 2, 0);
     ck_assert(weft_norm_exchange_next(&b->plan, &walk));
-    check_walk(&walk, WEFT_NORM_GOES_OWNED, 3, 2, 0); /* rank 2 has two tensors, rank 1 one, rank 0 none */
+    check_walk(&walk, WEFT_NORM_GOES_OWNED, 3, 2, 0); /* rank 2 has two tensors, rank 1 one, rank 0 zero */
     ck_assert(!weft_norm_exchange_next(&b->plan, &walk));
     ck_assert_int_eq(weft_norm_nodes(&b->plan), 6);
     ck_assert_int_eq(weft_norm_elements(&b->plan, 0), 0);

@@ -1,12 +1,12 @@
-/* The graphs of several micro-batch lengths: a segment reads the same parameters, in the same order, for each of
- * them, or is refused by its name. */
+/* Graphs for several micro-batch lengths: a segment must read the same parameters, in the same order, for each length.
+ * Otherwise it is rejected by name. */
 #include "graph_models.h"
 #include "program/graphs.h"
 #include "suite.h"
 
 #include <check.h>
 
-static int64_t long_from; /* micro-batches of so many places or more are treated otherwise */
+static int64_t long_from; /* micro-batches of at least this length are computed differently */
 
 static weft_value forward(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
     const weft_value none = {0};

@@ -1,5 +1,5 @@
-/* runs: a third party's wrap policy, built out of the tree by test_out_of_tree.c. Runs of blocks are units, the
- * embedding is one, and the rest is the root unit. */
+/* runs: an external wrap policy, built outside of the tree by test_out_of_tree.c. Units are runs of blocks and the
+ * embedding; the rest is the root unit. */
 #define WEFT_MIN_SDK WEFT_SDK(1, 0)
 #include <weft/policy.h>
 
@@ -7,7 +7,7 @@
     K(I64, blocks, "2", "[1,inf)", "blocks", WEFT_SAME, "Blocks of a unit; the last one may have fewer.")
 WEFT_KEYS(runs_config, RUNS_KEYS)
 
-/* The n-th block at or behind module i, or the last one before there are no more; -1: there is none. */
+/* Returns the n-th block at or after module i, or the last one; -1: no block. */
 static int64_t block_behind(const weft_policy_job *job, uint32_t i, int64_t n) {
     int64_t found = -1;
     for (; i < job->n_modules && n > 0; i++) {

@@ -1,5 +1,5 @@
-/* A small optimizer that test_loader.c compiles again and again, each time with another -D that breaks one rule.
- * Written by hand where WEFT_PLUGIN would not let it break. */
+/* A small optimizer that test_loader.c compiles repeatedly, each time with another -D that breaks one rule. Written
+ * without WEFT_PLUGIN where that would not permit it. */
 #include <weft/optimizer.h>
 
 #include <locale.h>
@@ -12,7 +12,7 @@
 #include <xmmintrin.h>
 #endif
 
-/* --- the keys, sound unless told otherwise --- */
+/* ---- keys, valid by default ---- */
 typedef struct sample_config {
     double lr;
     int64_t way;
@@ -28,7 +28,7 @@ typedef struct sample_config {
     { (uint32_t)sizeof(weft_key), 0, type, offset, name, fallback, range, "", help }
 static const weft_key sample_keys[] = {SAMPLE_LR(ROW), ROW(8, WEFT_KEY_ENUM, "way", "up", "up,down", "Direction.")};
 
-/* --- the table --- */
+/* ---- table ---- */
 struct weft_optimizer {
     const weft_host *host;
 };
@@ -95,7 +95,7 @@ static const weft_optimizer_plugin sample_table = {(uint32_t)SAMPLE_TABLE_SIZE,
                                                    NULL};
 weft_status (*const sample_keep)(weft_optimizer *, void *, const weft_step_info *, weft_error *) = sample_prepare;
 
-/* --- whether it works here --- */
+/* ---- works ---- */
 #ifdef IN_WORKS
 static weft_status sample_works(const weft_host *host, weft_error *err) {
     (void)host;
@@ -106,7 +106,7 @@ static weft_status sample_works(const weft_host *host, weft_error *err) {
 #define SAMPLE_WORKS NULL
 #endif
 
-/* --- the two exports --- */
+/* ---- the two exports ---- */
 #ifndef SAMPLE_NOTE
 #define SAMPLE_NOTE WEFT_NOTE WEFT_NOTE_PLUGIN(optimizer, 1, "sample", "1.0")
 #endif

@@ -1,5 +1,5 @@
-/* A plugin's create may start a library, so what it does to the process is looked at as a load is: each kind's own
- * create, with something put before it, in a run as the host opens it. */
+/* A plugin's create may start a library, so the host checks process-wide state after it, as after a load. Runs each
+ * kind's create with a prepended action, in a run as opened by the host. */
 #include "suite.h"
 #include "workshop.h"
 
@@ -13,20 +13,19 @@
 #include "golden.h"
 #include "run/engine.h"
 #include "plugin/enter.h"
-#include "run/opening.h"
 #include "run/session.h"
 
-/* --- one part of a run whose create is another --- */
+/* ---- a run with one replaced create ---- */
 
 static void (*before_create)(void);
-static weft_status (*create_fails)(weft_error *err); /* NULL: the real one runs */
+static weft_status (*create_fails)(weft_error *err); /* NULL: calls the real one */
 static const weft_device_plugin *real_device;
 static const weft_optimizer_plugin *real_optimizer;
 static const weft_model_plugin *real_model;
 static const weft_tokenizer_plugin *real_tokenizer;
-static int lives; /* instances that were created and not destroyed */
+static int lives; /* instances that are created and not destroyed */
 
-/* What the create of each kind does first; and counting what is made. */
+/* The replaced create of each kind: runs the action first, and counts instances. */
 #define MEDDLE(call)                                                                                                   \
     weft_status status;                                                                                                \
     if (before_create != NULL) before_create();                                                                        \
@@ -66,7 +65,7 @@ static void tokenizer_destroy(weft_tokenizer *tokenizer) {
     real_tokenizer->destroy(tokenizer);
 }
 
-/* Copies of a loaded plugin and its table, for the one part that is meddled with. */
+/* Copies of a loaded plugin and its table, for the modified part. */
 static struct {
     weft_loaded loaded;
     weft_plugin plugin;
@@ -99,7 +98,7 @@ static void meddle_with(weft_run *run, int32_t part) {
     run->parts[part].loaded = &copy.loaded;
 }
 
-/* Opens a golden model's run with the part meddled with, as far as the part is created, and closes it again. */
+/* Opens a golden model's run up to the modified part, and closes it again. */
 static weft_status open_with(int32_t part, weft_error *err) {
     char path[4096], model[4200], tokenizer[4200];
     const char *overrides[] = {model, "model.plugin=llama", tokenizer};
@@ -114,12 +113,11 @@ static weft_status open_with(int32_t part, weft_error *err) {
     (void)snprintf(tokenizer, sizeof tokenizer, "tokenizer.path=%s", path);
     ck_assert_msg(weft_run_open(&run, NULL, overrides, 3, needs, err) == WEFT_OK, "%s", err->text);
     meddle_with(run, part);
-    status = part == WEFT_PART_TOKENIZER ? weft_text_open(&text, run, err)
-                                         : weft_opening_engine(&engine, run, NULL, err);
+    status = part == WEFT_PART_TOKENIZER ? weft_text_open(&text, run, err) : weft_engine_open(&engine, run, NULL, err);
     weft_engine_close(engine);
     weft_text_close(&text);
     weft_run_close(run);
-    ck_assert_int_eq(lives, 0); /* what was made before the refusal is gone */
+    ck_assert_int_eq(lives, 0); /* instances created before the failure are destroyed */
     return status;
 }
 
@@ -131,7 +129,7 @@ static const struct {
              {WEFT_PART_MODEL, "model:llama ("},
              {WEFT_PART_TOKENIZER, "tokenizer:bpe ("}};
 
-/* --- what it does --- */
+/* ---- actions ---- */
 
 #ifdef __x86_64__
 static void flush_small_numbers(void) {
@@ -166,7 +164,7 @@ static const struct {
 };
 #define N_ACTS (int)(sizeof acts / sizeof acts[0])
 
-/* Sum of all that must be as it was. */
+/* Describes all state that must not change. */
 static void state(char out[PATH_MAX + 100]) {
     char directory[PATH_MAX];
     const mode_t mask = umask(0);
@@ -198,7 +196,7 @@ START_TEST(what_is_the_hosts_is_put_back_and_the_plugin_refused) {
 }
 END_TEST
 
-/* --- signals: put back, and no fault --- */
+/* ---- signal handlers: restored, and not an error ---- */
 
 static void own_handler(int number) {
     (void)number;
@@ -223,7 +221,7 @@ START_TEST(signal_handlers_are_put_back) {
 }
 END_TEST
 
-/* --- other calls --- */
+/* ---- other slots ---- */
 
 typedef struct slots {
     int32_t unused;
@@ -261,7 +259,7 @@ static const struct {
     {open_the_mask_for_a_moment, NULL},
 };
 
-/* A call that can fail does; after one that cannot, the next one that can. */
+/* A call that can fail reports the change; after one that cannot fail, the next one reports it. */
 START_TEST(other_calls_change_neither_mode_nor_umask) {
     const slots table = {0, do_prepare, do_hp_size};
     const char *changed = call_acts[_i].changed;
@@ -284,12 +282,12 @@ START_TEST(other_calls_change_neither_mode_nor_umask) {
         if (changed != NULL) ck_assert_ptr_nonnull(strstr(err.text, asks ? "hp_size" : "prepare"));
         err.text[0] = '\0';
         WEFT_PLUGIN_CALL(status, &table, prepare, &err, 7);
-        ck_assert_int_eq(status, WEFT_OK); /* once */
+        ck_assert_int_eq(status, WEFT_OK); /* only once */
     }
 }
 END_TEST
 
-/* --- a create that fails --- */
+/* ---- a failing create ---- */
 
 static weft_status fail_silently(weft_error *err) {
     (void)err;
@@ -304,7 +302,7 @@ static weft_status make_nothing(weft_error *err) {
     return WEFT_OK;
 }
 
-/* Its own sentence is the news, whatever else it did. */
+/* Its own message comes first, whatever it changed. */
 START_TEST(a_failure_is_told_before_what_was_changed) {
     char before[PATH_MAX + 100], after[PATH_MAX + 100];
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
@@ -326,7 +324,7 @@ START_TEST(a_failure_without_a_sentence_gets_one) {
         weft_error err = WEFT_ERROR_INIT;
         create_fails = fail_silently;
         ck_assert_int_eq(open_with(kinds[k].part, &err), WEFT_E_PLUGIN);
-        ck_assert_msg(strstr(err.text, "failed in its create and does not say why") != NULL, "%s", err.text);
+        ck_assert_msg(strstr(err.text, "failed in its create without an error message") != NULL, "%s", err.text);
         ck_assert_msg(strstr(err.text, kinds[k].name) != NULL, "%s", err.text);
     }
 }
@@ -338,15 +336,15 @@ START_TEST(a_create_that_makes_nothing_is_named) {
         create_fails = make_nothing;
         ck_assert_int_eq(open_with(kinds[k].part, &err), WEFT_E_PLUGIN);
         ck_assert_msg(strncmp(err.text, kinds[k].name, strlen(kinds[k].name)) == 0, "%s", err.text);
-        ck_assert_msg(strstr(err.text, "it answers WEFT_OK in its create and has made nothing") != NULL, "%s",
+        ck_assert_msg(strstr(err.text, "it returned WEFT_OK from its create without an object") != NULL, "%s",
                       err.text);
     }
 }
 END_TEST
 
-/* --- a real file, through the whole of the host --- */
+/* ---- a real file, through the complete host ---- */
 
-/* A run of the quick kind; what the host says to it. */
+/* Opens a short run; returns the host's error. */
 static weft_status open_session(const char *optimizer, weft_error *err) {
     char model[PATH_MAX], tokenizer[PATH_MAX], data[PATH_MAX], plugin[PATH_MAX + 30];
     const char *overrides[] = {model,

@@ -1,7 +1,7 @@
 #!/bin/sh
-# ~/.local as a prefix: Weft is installed there, found through PATH alone, and a plugin is built against it with CMake and
-# pkg-config without being told where; what a plugin installs there is found by a program of any other prefix, too. One
-# version number says which Weft and which SDK it is. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# ~/.local as a prefix: Weft is installed there and found only through PATH. A plugin is built against it with
+# CMake and pkg-config without further settings; plugins installed there are found by programs of any other
+# prefix, too. One version number identifies Weft and its SDK. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -26,7 +26,7 @@ pc=$(find "$HOME/.local" -name weft.pc)
 prints weft plugins new policy mine
 sed -i "s/find_package(Weft 1.0 QUIET)/find_package(Weft $sdk QUIET)\nmessage(STATUS \"Weft is \${Weft_VERSION}\")/" mine/CMakeLists.txt
 
-# ---- with CMake, which is told nothing
+# ---- with CMake, without settings
 prints cmake -S mine -B made
 grep -qF "Weft is $version" printed || failed "the CMake package is of another version than $version" printed
 refused "-DCMAKE_PREFIX_PATH=/path/to/prefix" sh -c "sed 's/Weft $sdk QUIET/Weft 99.0 QUIET/' mine/CMakeLists.txt >mine/Next.txt &&
@@ -36,7 +36,8 @@ prints cmake --install made
 prints weft plugins describe policy:mine
 grep -qF "$HOME/.local/" printed || failed "what is installed into ~/.local is not found" printed
 
-# ---- by a program of another prefix as well, in its own place: behind the user's directory, before the installation
+# ---- also for a program of another prefix, with its priority: after the user's directory, before the
+# installation
 cmake --install "$WEFT_BUILD" --prefix "$dir/elsewhere" >log 2>&1 || failed "another installation" log
 prints "$dir/elsewhere/bin/weft" plugins describe policy:mine
 grep -qF "$HOME/.local/" printed || failed "another prefix's program does not look into ~/.local" printed
@@ -50,19 +51,19 @@ awk -v home="$HOME/.local" -v own="$dir/elsewhere" '
         exit !(first > 0 && first < second && second < third)
     }' log || failed "the order of the search" log
 
-# ---- with make, which asks the program of PATH where it lies
+# ---- with make, which queries the program on PATH for its location
 prints weft plugins new optimizer made-by-make
 prints make -C made-by-make install
 prints weft plugins describe optimizer:made-by-make
 grep -qF "$HOME/.local/share/weft/plugins" printed || failed "make install" printed
-# and by hand, as the guide says
+# and manually, as in the guide
 sed 's/"mine"/"byhand"/' mine/mine.c >byhand.c
 # shellcheck disable=SC2046  # words of options
 PKG_CONFIG_PATH="${pc%/*}" sh -c '${CC:-cc} $(pkg-config --cflags weft) byhand.c -o weft-policy-byhand.so $(pkg-config --libs weft)' \
     >log 2>&1 || failed "by hand with pkg-config" log
 prints weft plugins describe policy:./weft-policy-byhand.so
 
-# ---- the scripts of examples run from an installation, in whatever directory
+# ---- example scripts of an installation run in any directory
 mkdir work
 (cd work && sh "$dir/elsewhere/share/weft/configs/teach.sh") >log 2>&1 || failed "the installed teach.sh" log
 [ -e work/runs/teach.log ] || failed "teach.sh has left nothing in the working directory" log
@@ -70,7 +71,7 @@ for script in "$dir"/elsewhere/share/weft/configs/*.sh; do
     case ${script##*/} in manual.sh | packages.sh | slurm.sh | teach.sh | two-hosts.sh) ;; *) failed "$script needs a source tree" ;; esac
 done
 
-# ---- what breaks between two sets of headers is told by what is installed, wherever that is
+# ---- the installed tools compare two sets of headers, at any location
 for prefix in "$HOME/.local" "$dir/elsewhere"; do
     abi=$prefix/share/weft/abi
     prints sh "$abi/compare.sh" "$abi/sdk-1.0.txt" "$prefix/include"

@@ -1,12 +1,11 @@
-/* Every slot of every kind's table, emptied one at a time: a required one is refused by name, an optional one is not.
- * The slots are those of ../sdk/layout.def, so that one which the host forgets to verify is seen here. */
+/* Empties every slot of every kind's table in turn: a missing required slot is rejected by name, an optional one is
+ * not. Slots come from ../sdk/layout.def, so that a slot which the host fails to check is detected. */
 #include "suite.h"
 #include "plugin/preflight.h"
 
 #include <check.h>
 #include <stdlib.h>
 
-#include "plugin/kinds.h"
 #include <weft/capture.h>
 #include <weft/choices.h>
 #include <weft/comm.h>
@@ -67,7 +66,7 @@ static const struct kind {
              {"adapter", 1, sizeof(weft_adapter_plugin)}};
 #define N_KINDS (int)(sizeof kinds / sizeof kinds[0])
 
-/* What is computed at the sites of an adapter has the names of what devices must have. */
+/* Slots of an adapter's sites have the same names as required device slots. */
 static int is_optional(const char *of, const char *name) {
     const char *const at_sites[] = {"linear", "embedding", "attention", "head", "tensor", "config_json", "merge"};
     for (size_t i = 0; i < sizeof at_sites / sizeof *at_sites; i++)
@@ -100,7 +99,7 @@ START_TEST(required_slots_are_verified) {
     weft_error err = WEFT_ERROR_INIT;
     (void)snprintf(of, sizeof of, "weft_%s_plugin", kind->name);
     ck_assert_uint_le(kind->table_size, sizeof table);
-    memset(table, 1, sizeof table); /* slots that are filled with anything */
+    memset(table, 1, sizeof table); /* fills slots with arbitrary values */
     memcpy(table, &size, sizeof size);
     ck_assert_msg(judge(kind, table, &err) == WEFT_OK, "%s", err.text);
     for (i = 0; i < n_fields; i++) {

@@ -61,7 +61,12 @@ builds every-c C gcc
 builds every-c C clang
 builds every-cxx CXX g++
 
-# With CMake, whose installation is where the program of the same prefix looks, and its test.
+# The device that docs/guide/your-own-device.md explains.
+prints cmake -S moved/local/share/weft/template/device-plain -B plain "-DCMAKE_C_FLAGS=$warn" -DCMAKE_PREFIX_PATH="$dir/moved/local"
+prints cmake --build plain
+prints "$weft" plugins describe device:plain/weft-device-plain.so
+
+# With CMake: installs to the search path of the program of the same prefix, and runs the test.
 prints cmake -S my-policy -B cmake-build -DCMAKE_PREFIX_PATH="$dir/moved/local" \
     -DCMAKE_INSTALL_PREFIX="$dir/moved/local"
 prints cmake --build cmake-build
@@ -88,8 +93,8 @@ prints make -C of-the-tree WEFT="$WEFT_BUILD/weft"
 refused "'optimiser' is no kind that there is a template for; did you mean optimizer?" "$weft" plugins new optimiser x
 refused "'My' cannot be a plugin's id" "$weft" plugins new policy My
 refused "'weft-x' cannot be a plugin's id" "$weft" plugins new policy weft-x
-refused "optimizer:adamw is there already, as " "$weft" plugins new optimizer adamw
-refused "my-data is there already" "$weft" plugins new data another --into my-data
+refused "optimizer:adamw exists already, as " "$weft" plugins new optimizer adamw
+refused "my-data exists already" "$weft" plugins new data another --into my-data
 mkdir locked
 [ "$(id -u)" = 0 ] || { chmod 555 locked && refused "locked" "$weft" plugins new data another --into locked/another; }
 [ -z "$(find . -maxdepth 2 -name '*.tmp')" ] || failed "something half made is left"

@@ -1,6 +1,6 @@
-/* The installed tree is all that a plugin author needs: it is installed, moved, and the template is built against it in
- * another folder, once with CMake and once with pkg-config; what comes out is held against a reference in double: its
- * update alone, and a model that the host trains with it. */
+/* A plugin author needs only the installed tree: it is installed and moved, and the template is built against it in
+ * another directory, with CMake and with pkg-config. The result is compared to a reference in double: its update, and a
+ * model trained by the host with it. */
 #include "suite.h"
 #include "workshop.h"
 
@@ -11,18 +11,18 @@
 #include "plugin/services.h"
 #include <weft/optimizer.h>
 
-#define N      1009 /* elements; odd, so that vector and scalar loops both run */
+#define N      1009 /* elements; odd, so that both vector and scalar loops run */
 #define STEPS  100
-#define BOUND  2e-6 /* relative, in norm */
+#define BOUND  2e-6 /* relative norm */
 #define LR     3e-3
 #define BETA1  0.9
 #define BETA2  0.99
 #define DECAY  0.1
-#define SHRINK 0.5 /* the range's share of the learning rate */
+#define SHRINK 0.5 /* the range's factor of the learning rate */
 
 static char installed[400], by_cmake[600], by_pkg_config[600];
 
-/* Runs a command whose words are scratch paths; its output is shown only if it fails. */
+/* Runs a command with scratch paths as arguments; prints its output only if it fails. */
 static void run(const char *format, ...) WEFT_PRINTF(1, 2);
 static void run(const char *format, ...) {
     char command[6000];
@@ -55,7 +55,7 @@ static void install_and_build(void) {
         installed, by_pkg_config);
 }
 
-/* --- the update against a reference --- */
+/* ---- update against a reference ---- */
 
 static float gradient(uint32_t i, uint32_t step) {
     uint32_t x = i * 0x9E3779B1u + step * 0x85EBCA77u;
@@ -150,25 +150,25 @@ START_TEST(its_update_is_that_of_the_reference) {
         moved += fabs(exact[i] - (double)gradient(i, 12345)) / N;
     }
     ck_assert_msg(sqrt(difference / size) < BOUND, "off by %.2e", sqrt(difference / size));
-    ck_assert_double_gt(moved, 0.01); /* there was something to compare */
+    ck_assert_double_gt(moved, 0.01); /* the comparison is meaningful */
     ck_assert_mem_eq(first, second, sizeof first);
 }
 END_TEST
 
-/* --- a model trained with it --- */
+/* ---- a model trained with it ---- */
 
 #define TRAINED       24   /* steps */
-#define MICRO_BATCHES 2    /* of one row each; the batch has three, so the rows of a step change */
-#define UNDECIDED     1e-5 /* of the terms of a sum: nearer to zero, fp32 and fp64 may differ on its sign */
+#define MICRO_BATCHES 2    /* of one sequence each; the batch has three, so the sequences of a step change */
+#define UNDECIDED     1e-5 /* relative to the terms of a sum: closer to zero, the signs in fp32 and fp64 may differ */
 
 typedef struct exact_run {
     const weft_engine *engine;
-    bool matrices_only; /* decay */
-    double *w, *m;      /* as the flat region lies */
+    bool matrices_only; /* weight decay */
+    double *w, *m;      /* in the order of the flat region */
     int64_t signs, undecided, clipped;
 } exact_run;
 
-/* A copy of the flat region; the caller frees. */
+/* Copies the flat region; freed by the caller. */
 static float *region(const weft_engine *engine, weft_ref ref) {
     return read_floats(engine, ref, engine->plan.layout->numel);
 }
@@ -181,7 +181,7 @@ static void exact_open(exact_run *self, const weft_engine *engine, bool matrices
                             .w = calloc((size_t)n, sizeof *made.w),
                             .m = calloc((size_t)n, sizeof *made.m)};
     ck_assert(made.w != NULL && made.m != NULL);
-    ck_assert_int_eq(engine->plan.layout->trainable_numel, n); /* so gradients and parameters lie alike */
+    ck_assert_int_eq(engine->plan.layout->trainable_numel, n); /* so gradients and parameters have the same layout */
     for (int64_t i = 0; i < n; i++) made.w[i] = (double)start[i];
     free(start);
     *self = made;
@@ -192,7 +192,7 @@ static void exact_close(exact_run *self) {
     free(self->m);
 }
 
-/* What one sum of gradients is multiplied by, from nothing but itself; the device's own number is held against it. */
+/* Computes the coefficient of a sum of gradients independently, and compares the device's value to it. */
 static double exact_coefficient(exact_run *self, const float *sum, double clip, const weft_step_result *result) {
     const double count = (double)result->n_targets;
     double squares = 0, norm, coefficient;
@@ -207,7 +207,7 @@ static double exact_coefficient(exact_run *self, const float *sum, double clip, 
     return coefficient;
 }
 
-/* before, after: the run's own weights, asked for a sign alone, and only where fp64 has no reliable one. */
+/* before, after: the run's own weights, used only for a sign that fp64 cannot determine reliably. */
 static double exact_sign(exact_run *self, double d, double terms, double before, double after, double lr,
                          double decay) {
     self->signs++;
@@ -232,7 +232,7 @@ static void exact_step(exact_run *self, const float *sum, double coefficient, co
     }
 }
 
-/* One step of the run, then the same one in double from the same sum of gradients. */
+/* Runs one step, then the same step in double from the same sum of gradients. */
 static void train_both(exact_run *self, golden_engine *g, uint64_t step) {
     const weft_engine *engine = g->engine;
     const double lr = LR * (1 - (double)(step - 1) / (2 * TRAINED)), clip = step % 3 == 0 ? 100 : 0.5;
@@ -257,7 +257,7 @@ static double off(const float *found, const double *exact, int64_t n) {
     return sqrt(difference / size);
 }
 
-/* Every parameter and its momentum; the whole has moved. */
+/* Compares every parameter and its momentum; checks that the model has changed. */
 static void exact_compare(const exact_run *self, const float *start) {
     const weft_engine *engine = self->engine;
     float *w = region(engine, engine->parameters.ref), *m = region(engine, engine->state[0].ref);
@@ -294,7 +294,7 @@ START_TEST(a_model_trained_with_it_equals_the_reference) {
     start = region(g.engine, g.engine->parameters.ref);
     for (uint64_t step = 1; step <= TRAINED; step++) train_both(&exact, &g, step);
     exact_compare(&exact, start);
-    ck_assert_int_eq(exact.clipped, TRAINED - TRAINED / 3); /* and the rest not */
+    ck_assert_int_eq(exact.clipped, TRAINED - TRAINED / 3); /* and the others not */
     ck_assert_int_lt(exact.undecided, exact.signs / 1000);
     free(start);
     exact_close(&exact);
@@ -303,7 +303,7 @@ START_TEST(a_model_trained_with_it_equals_the_reference) {
 }
 END_TEST
 
-/* --- the installed program --- */
+/* ---- the installed program ---- */
 
 static void expect_output(const char *command, const char *fragment) {
     char text[20000] = "";
@@ -358,7 +358,7 @@ START_TEST(the_moved_program_trains_and_resumes_with_it) {
 }
 END_TEST
 
-/* --- a wrap policy --- */
+/* ---- a wrap policy ---- */
 
 #define POLICY_RUN                                                                                                     \
     "unset WEFT_PLUGIN_PATH && %s/bin/weft train %s/configs/chess.ini run.out=%s train.steps=3 train.global_batch=2 "  \
@@ -393,10 +393,11 @@ START_TEST(a_policy_that_leaves_something_out_is_named_with_its_file) {
     (void)snprintf(command, sizeof command,
                    "cd %s && %s/bin/weft plan %s/configs/chess.ini policy.plugin=./holes.so 2>&1 || true", scratch,
                    installed, workshop_source());
-    expect_output(command,
-                  "/holes.so): the wrap policy leaves out "
-                  "model.norm.weight of 47 parameters: claim_rest for WEFT_UNIT_ROOT, at its end, takes what is for no "
-                  "unit. Have the policy corrected, or choose another one: weft plugins list has them\n");
+    expect_output(
+        command,
+        "/holes.so): the wrap policy leaves out "
+        "model.norm.weight of 47 parameters. Fix: end with claim_rest for WEFT_UNIT_ROOT, which claims all "
+        "remaining parameters. Have the policy corrected, or choose another one: weft plugins list has them\n");
 }
 END_TEST
 

@@ -1,8 +1,8 @@
 #!/bin/sh
-# The SDK's example of a model plugin, GPT-2: built in another folder against an installed tree, with its headers alone,
-# and held to transformers' GPT2LMHeadModel (tests/golden/gpt2) as the families that are built in are: logits, loss,
-# gradients, ten steps, forty tokens on the cache. Strategies and resuming keep its bits. ctest sets WEFT_BUILD and
-# WEFT_SOURCE.
+# The SDK's example of a model plugin, GPT-2: built in another directory against an installed tree, with only
+# its headers, and compared to transformers' GPT2LMHeadModel (tests/golden/gpt2) like the built-in families:
+# logits, loss, gradients, ten steps, forty tokens with the cache. Strategies and resuming keep its bits.
+# ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -23,7 +23,7 @@ if is_full && [ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ]; then
         failed "it does not give that on the CUDA emulator" log
 fi
 
-# What is saved is what was read, in its shapes and in its order, but for what was trained.
+# Saved files equal the original ones, in shapes and order, except for trained values.
 make_run <<'INI'
 steps = 4
 trainable = transformer.h.1.*, transformer.wpe.weight
@@ -32,7 +32,7 @@ lr = 1e-3
 [checkpoint]
 every = 2
 INI
-config() { # config SED: that of the golden model, with as many ids as the tokenizer has, and changed
+config() { # config SED: the golden model's, with the tokenizer's vocabulary size and this change
     sed -e 's/"vocab_size": 19/"vocab_size": 521/' -e "$1" "$golden/config.json" >model/config.json
 }
 config ''
@@ -46,12 +46,12 @@ grep -q '"transformer.h.0.attn.c_attn.weight":{"dtype":"F32","shape":\[16,48\]' 
 prints "$weft" generate out --prompt "1. e4" --tokens 4
 prints "$weft" eval out
 
-# Dropout and foreign keys are not passed over.
+# Dropout and unknown keys are not ignored.
 config 's/"resid_pdrop": 0.0/"resid_pdrop": 0.1/'
-refused 'resid_pdrop is 0.1, and nothing is dropped here' "$weft" plan run.ini model.plugin="$plugin"
+refused 'resid_pdrop is 0.1, and this plugin has no dropout' "$weft" plan run.ini model.plugin="$plugin"
 prints "$weft" plan run.ini model.plugin="$plugin" model.dropout=off
 config 's/"n_layer": 2/"n_layer": 2, "qk_norm": true/'
-refused 'the key qk_norm (true) is not known' "$weft" plan run.ini model.plugin="$plugin"
+refused 'the key qk_norm (true) is unknown' "$weft" plan run.ini model.plugin="$plugin"
 config 's/"gelu_new"/"relu"/'
 refused 'activation_function is "relu"; allowed is "gelu_new"' "$weft" plan run.ini model.plugin="$plugin"
 config 's/"n_head": 2/"n_head": 3/'

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Which plugin files a run takes, [plugins] pin, pin_list and trust, and what is told of a file that it takes.
-# ctest sets WEFT_BUILD and WEFT_SOURCE.
+# Plugin files that a run accepts, [plugins] pin, pin_list and trust, and warnings about accepted files. ctest
+# sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -22,7 +22,7 @@ global_batch = 4
 INI
 mkdir plugins
 CC=${CC:-cc}
-mine() { # mine ID SOURCE FLAGS...: the policy `whole` under another id, which leaves a file behind when its code runs
+mine() { # mine ID SOURCE FLAGS...: the policy `whole` under another id; its code writes a file when it runs
     id=$1
     shift
     sed "s/\"whole\"/\"$id\"/" "$WEFT_SOURCE/plugins/policy/whole/whole.c" >"$id.c"
@@ -46,13 +46,13 @@ plan() { # plan STATUS arguments...: output in said and err
 says() { grep -qF -- "$1" err || failed "not said: $1" err; }
 quiet() { [ ! -s err ] || failed "something is said" err; }
 
-# Without pins all are taken, and nothing is said of a file that is sound.
+# Without pins all files are accepted, without warnings about valid ones.
 plan 0 policy.plugin=mine
 quiet
 [ -e mine.ran ] || failed "the plugin leaves no trace"
 rm mine.ran
 
-# Pinned: what comes with Weft is judged as well.
+# With trust = pinned even Weft's own plugins need a pin.
 plan 1 plugins.trust=pinned
 says "is not pinned, and [plugins] trust = pinned runs nothing else. Its SHA-256 is "
 says "append what \`sha256sum $(readlink -f "$WEFT_BUILD")/plugins/weft-"
@@ -64,7 +64,7 @@ says "append what \`sha256sum $(readlink -f "$WEFT_BUILD")/plugins/weft-"
 plan 0 plugins.trust=pinned plugins.pin_list=trusted
 quiet
 
-# A stranger's file is not, and says how it would be; none of its code runs until then.
+# An external file is rejected, with instructions; its code does not run before it is pinned.
 plan 1 plugins.trust=pinned plugins.pin_list=trusted policy.plugin=mine
 says "$PWD/plugins/weft-policy-mine.so is not pinned"
 hash=$(sha256sum plugins/weft-policy-mine.so | cut -c 1-64)
@@ -80,15 +80,15 @@ sha256sum plugins/weft-policy-mine.so >>more
 plan 0 plugins.trust=pinned plugins.pin_list=more policy.plugin=mine
 plan 0 plugins.trust=pinned plugins.pin_list=more "policy.plugin=$PWD/plugins/weft-policy-mine.so"
 
-# Another build of it is another file.
+# Another build is another file.
 mine mine -DANOTHER -g
 plan 1 plugins.trust=pinned plugins.pin_list=more policy.plugin=mine
 says "weft-policy-mine.so is not pinned"
-plan 0 plugins.pin_list=more policy.plugin=mine # a list alone asks for nothing
+plan 0 plugins.pin_list=more policy.plugin=mine # a list by itself restricts no file
 
-# So is a library that a pinned file names by a run path or a whole path, and a library that this one names.
+# So is a library that a pinned file names by run path or full path, and a library of that library.
 mkdir -p libraries/deep
-left() { # left FUNCTION: a library that leaves a file behind when its code runs
+left() { # left FUNCTION: a library whose code writes a file when it runs
     printf '#include <stdio.h>\nint %s(void) { return 1; }\n__attribute__((constructor)) static void leave(void) {\n' "$1"
     printf '    FILE *file = fopen("%s/%s.ran", "w");\n    if (file != NULL) (void)fclose(file);\n}\n' "$PWD" "$1"
 }
@@ -99,7 +99,7 @@ left inner >inner.c
 sed 's/"whole"/"linked"/' "$WEFT_SOURCE/plugins/policy/whole/whole.c" >linked.c
 printf 'int outer_calls(void);\n__attribute__((used)) static int link_it(void) { return outer_calls(); }\n' >>linked.c
 build policy linked "$CC" -O2 linked.c -Llibraries -louter "-Wl,-rpath,\$ORIGIN/../libraries" "-Wl,-rpath-link,libraries/deep"
-linked() { # linked STATUS: a plan with it under more pins
+linked() { # linked STATUS: a plan with it and more pins
     rm -f outer.ran inner.ran
     plan "$1" plugins.trust=pinned plugins.pin_list=pins policy.plugin=linked
     [ "$1" = 0 ] || { [ ! -e outer.ran ] && [ ! -e inner.ran ]; } || failed "code of a library that is not trusted has run"
@@ -114,22 +114,22 @@ says "needs the library $PWD/libraries/deep/libinner.so"
 sha256sum libraries/deep/libinner.so >>pins
 linked 0
 [ -e inner.ran ] || failed "the test's own library does not run"
-mkdir -p libraries/glibc-hwcaps/x86-64-v2 # a copy that the loader prefers on some processors
+mkdir -p libraries/glibc-hwcaps/x86-64-v2 # a variant that the loader prefers on some processors
 "$CC" -shared -fPIC -g3 -o libraries/glibc-hwcaps/x86-64-v2/libouter.so outer.c -Llibraries/deep -linner
 linked 1
 says "needs the library $PWD/libraries/glibc-hwcaps/x86-64-v2/libouter.so"
 rm -r libraries/glibc-hwcaps
-"$CC" -shared -fPIC -g3 -o libraries/whole.so inner.c # which has no name of its own, so that its path is kept
+"$CC" -shared -fPIC -g3 -o libraries/whole.so inner.c # without a soname, so that its path is used
 build policy linked "$CC" -O2 -Wl,--no-as-needed linked.c "$PWD/libraries/whole.so" -Llibraries -louter "-Wl,-rpath,\$ORIGIN/../libraries"
 sha256sum plugins/weft-policy-linked.so >>pins
 linked 1
 says "needs the library $PWD/libraries/whole.so"
 
-# A plugin in a run's directory or its model's is loaded only if the command line names it.
+# A plugin in the directory of a run or its model is loaded only if the command line names it.
 "$weft" train run.ini run.out=got >said 2>err || failed "no run to look at" said err
 cp plugins/weft-policy-mine.so got
 cp got/config.ini resolved.ini
-config() { # config LINES: of the run, with these instead of its own
+config() { # config LINES: of the run, with these lines instead of its own
     sed -e '/^\[policy/,/^$/d' -e '/^\[plugins\]/,/^$/d' resolved.ini >got/config.ini
     printf "\\n$1\\n" >>got/config.ini
 }
@@ -173,19 +173,19 @@ status=0
 "$weft" config check got/config.ini >said 2>err || status=$?
 [ "$status" = 1 ] || failed "a plugin of the model's directory is taken" said err
 says "lies in $PWD/brought"
-config "[policy]\nplugin = $PWD/plugins/weft-policy-mine.so" # elsewhere: as the run was
+config "[policy]\nplugin = $PWD/plugins/weft-policy-mine.so" # elsewhere: as in the run
 for command in "plan got" "eval got"; do
     # shellcheck disable=SC2086
     "$weft" $command >said 2>err || failed "a plugin elsewhere is refused: $command" said err
 done
 
-# A plugin of an idle section is loaded apart, and judged there.
+# A plugin of an unused section is loaded in a subprocess, and checked there.
 rm -f mine.ran
 printf '[policy.mine]\nnothing = 1\n' | cat run.ini - >idle.ini
 "$weft" plan idle.ini plugins.trust=pinned plugins.pin_list=trusted >said 2>err || true
 [ ! -e mine.ran ] || failed "code of an idle section's plugin has run" err
 
-# The launcher that an untrusted communicator names is not started.
+# The launcher of an untrusted communicator is not started.
 sed 's/"self"/"evil"/' "$WEFT_SOURCE/plugins/comm/self/self.c" >evil.body
 {
     printf '#include <weft/comm.h>\n#undef WEFT_NOTE_MORE\n'
@@ -204,7 +204,7 @@ rm evil.ran
 [ ! -e evil.ran ] || failed "an untrusted communicator's launcher was started" err
 says "is not pinned"
 
-# Lists that are none.
+# Invalid lists.
 echo "sha256 of mine: $hash" >bad
 plan 1 plugins.trust=pinned plugins.pin_list=bad
 says "line 1 of $PWD/bad is no line of sha256sum"
@@ -213,8 +213,8 @@ says "nowhere cannot be read: No such file or directory"
 plan 1 plugins.trust=some
 says "trust"
 
-# ---- what gives cause for doubt: a run warns of it, and `weft plugins check` tells the same
-checks() { # checks FILE [SENTENCE]: it holds, and warns so, or of nothing; as text and as JSON
+# ---- trust warnings: printed by a run and by `weft plugins check`
+checks() { # checks FILE [SENTENCE]: it passes with this warning, or without one; as text and as JSON
     for as in "" --json; do
         # shellcheck disable=SC2086 # a flag or none
         prints "$weft" plugins check "plugins/$1" --rule R26 $as
@@ -236,17 +236,17 @@ chmod o+w plugins
 plan 0 policy.plugin=mine
 says "can be replaced by every user of this machine, who may write to $PWD/plugins: chmod o-w $PWD/plugins"
 checks weft-policy-mine.so "can be replaced by every user of this machine, who may write to $PWD/plugins: chmod o-w $PWD/plugins"
-chmod +t plugins # as /tmp: nobody replaces another one's file
+chmod +t plugins # like /tmp: users cannot replace each other's files
 plan 0 policy.plugin=mine
 quiet
 checks weft-policy-mine.so
 chmod o-w,-t plugins
 
-# As much goes for each directory up to the root, and for each link: also where the file that it leads to is sound.
+# The same for each directory up to the root and for each link, even if the target file is safe.
 mkdir -p open/deep
 cp plugins/weft-policy-mine.so open/deep
 deep=$PWD/open/deep/weft-policy-mine.so
-tells() { # tells PATH [SENTENCE]: of the policy at that path, once; nothing of a sound one
+tells() { # tells PATH [SENTENCE]: one warning about the policy at that path; without SENTENCE no warning
     plan 0 "policy.plugin=$1"
     if [ $# = 1 ]; then
         quiet
@@ -271,12 +271,12 @@ rm open/link
 chmod 755 open
 tells "$PWD/through.so"
 
-# A list of pins that others can change is none; without trust = pinned nothing hangs on it.
+# A list of pins that others can change is invalid; it only matters with trust = pinned.
 cp more open/deep/list
 sha256sum "$deep" >>open/deep/list
 pinned="plugins.trust=pinned plugins.pin_list=open/deep/list"
 list="$PWD/open/deep/list"
-guards() { # guards SENTENCE: such a list is refused so
+guards() { # guards SENTENCE: such a list is rejected with this text
     # shellcheck disable=SC2086 # two arguments
     plan 1 $pinned policy.plugin=mine
     says "[plugins] pin_list: $list $1"
@@ -292,7 +292,7 @@ chmod 777 open
 guards "can be replaced by every user of this machine, who may write to $PWD/open: chmod o-w $PWD/open"
 chmod 755 open
 
-# What belongs to another user or group; giving things away is root's to do.
+# Files of another user or group; only root can change owners.
 if [ "$(id -u)" = 0 ] && chown 65534:65534 "$deep" 2>err; then
     tells "$deep" "can be changed by user 65534, who owns $deep: use a copy in a directory of your own, or chown $deep"
     chown 0:65534 "$deep"
@@ -302,7 +302,7 @@ if [ "$(id -u)" = 0 ] && chown 65534:65534 "$deep" 2>err; then
     chown 0:0 "$deep"
     tells "$deep"
     chown 65534 open
-    chmod 1755 open # the sticky bit holds others, and not who owns it
+    chmod 1755 open # the sticky bit restricts others, but not the owner
     tells "$deep" "can be replaced by user 65534, who owns $PWD/open: "
     guards "can be replaced by user 65534, who owns $PWD/open: "
     chown 0:65534 open
@@ -325,16 +325,16 @@ checks weft-policy-block.so "takes the id of one that is installed, "
 rm plugins/weft-policy-block.so
 plan 0
 quiet
-# The file that was installed from here is no other.
+# A copy of an installed file counts as the same file.
 cp "$WEFT_BUILD/plugins/weft-policy-block.so" plugins
 plan 0
 quiet
 checks weft-policy-block.so
 rm plugins/weft-policy-block.so
 
-# Compiled with fast math: linking it so would be refused. By the note, or where only another source was, by what the
-# compiler wrote for debuggers.
-object() { # object ID FLAGS...: the policy under that id, compiled with the flags and linked without
+# Compiled with fast math, whose linking would be rejected. Detected through the note, or, if only another
+# source was compiled that way, through debug information.
+object() { # object ID FLAGS...: the policy under that id, compiled with the flags and linked without them
     id=$1
     shift
     sed "s/\"whole\"/\"$id\"/" "$WEFT_SOURCE/plugins/policy/whole/whole.c" >"$id.c"

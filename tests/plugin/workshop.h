@@ -1,4 +1,4 @@
-/* workshop.h: sample.c compiled into the scratch directory with whatever a test wants to be wrong. */
+/* workshop.h: compiles sample.c into the scratch directory with a test's errors. */
 #ifndef WEFT_TEST_PLUGIN_WORKSHOP_H
 #define WEFT_TEST_PLUGIN_WORKSHOP_H
 
@@ -25,7 +25,7 @@ static inline void workshop_run(const char *command) {
 }
 
 /* Compiles sample.c into scratch/name with the given compiler flags; map: the version script, NULL: the SDK's. Returns
- * the path, in one of a few buffers. */
+ * the path; four results are valid at a time. */
 static inline const char *workshop_build(const char *name, const char *flags, const char *map) {
     static char paths[4][PATH_MAX];
     static unsigned next;
@@ -42,8 +42,8 @@ static inline const char *workshop_build(const char *name, const char *flags, co
     return path;
 }
 
-/* Builds the sample with these flags and lets a child do `body` with it, whose result is the child's exit status. What
- * the child says on stderr comes back, with how it ended. */
+/* Builds the sample with these flags and runs `body` with it in a child. The result is the child's exit status. Returns
+ * the child's stderr and wait status. */
 static inline void workshop_child(char *out, size_t n, int *wait_status, const char *flags,
                                   int (*body)(const char *path)) {
     const char *path = workshop_build("weft-optimizer-sample.so", flags, NULL);

@@ -3,7 +3,7 @@
 #define WEFT_TESTS_PROGRAM_JOBS_H
 
 #include "plugin/services.h"
-#include "program/instructions.h"
+#include "program/execute.h"
 
 #include <check.h>
 #include <dlfcn.h>
@@ -13,7 +13,7 @@
 #define JOB_MAX  8
 #define TEAM_MAX 8
 
-/* A job whose arrays lie in one struct. */
+/* A job with all its arrays in one struct. */
 typedef struct tiny_job {
     weft_job_spec spec;
     weft_unit_view unit_views[JOB_MAX];
@@ -26,10 +26,10 @@ typedef struct tiny_job {
 
 typedef struct tiny_options {
     int32_t mode, micro_batches;
-    bool tied;       /* the last segment reads unit 0 as well */
-    uint32_t frozen; /* mask of units */
+    bool tied;       /* the last segment also reads unit 0 */
+    uint32_t frozen; /* bit mask of units */
     bool checkpointing;
-    int32_t world; /* 0: one */
+    int32_t world; /* 0: one rank */
     int32_t reduce;
     int32_t prefetch;
 } tiny_options;
@@ -38,7 +38,7 @@ static const char *const tiny_names[] = {"embed",         "layers.0.attn", "laye
                                          "layers.1.attn", "layers.1.mlp",  "head"};
 static const char *const tiny_units[] = {"root", "layers.0", "layers.1", "norm"};
 static const int32_t tiny_reads[][2] = {{0, -1}, {1, -1}, {1, -1}, {2, -1}, {2, -1}, {3, -1}};
-enum { TINY_SEGMENTS = 6, TINY_UNITS = 4, TINY_DEAF = 2 }; /* the deaf one's BACKWARD needs its tape alone */
+enum { TINY_SEGMENTS = 6, TINY_UNITS = 4, TINY_DEAF = 2 }; /* the BACKWARD of TINY_DEAF needs only its tape */
 
 static inline void tiny_segment(tiny_job *job, const tiny_options *options, int32_t s, bool *below) {
     weft_segment_view *view = &job->segment_views[s];
@@ -67,7 +67,7 @@ static inline void tiny_segment(tiny_job *job, const tiny_options *options, int3
     *below = trained;
 }
 
-/* embed (root); two layers of attn and mlp (layers.0, layers.1); head (norm, and root where tied). */
+/* embed (root); two layers of attn and mlp (layers.0, layers.1); head (norm, and root if tied). */
 static inline void tiny_make(tiny_job *job, const tiny_options *options) {
     bool below = false;
     weft_strategy_job *view = &job->spec.view;
@@ -109,7 +109,7 @@ static inline void tiny_make(tiny_job *job, const tiny_options *options) {
 
 /* ---- strategies ---- */
 
-/* A strategy as the host would load it, and its keys' values. */
+/* A strategy as loaded by the host, and the values of its keys. */
 typedef struct strategy {
     const weft_strategy_plugin *table;
     int64_t config[64];
@@ -134,7 +134,7 @@ static inline void set_key(strategy *to, const weft_key *key, const char *value)
     memcpy(at, &number, sizeof number);
 }
 
-/* keys: "shard=hybrid shard_group=2", or NULL; the text must live as long as the strategy. */
+/* keys: "shard=hybrid shard_group=2", or NULL; the text must outlive the strategy. */
 static inline void load_strategy(strategy *out, const char *name, const char *keys) {
     char path[1024];
     static char values[64][64];
@@ -194,7 +194,7 @@ static inline weft_program *compile_rank(const tiny_job *job, const strategy *by
     return program;
 }
 
-/* In a world of one. */
+/* With one rank. */
 static inline weft_program *compile_with(tiny_job *job, const weft_strategy_plugin *table) {
     const strategy by = {.table = table};
     place_job(job, &by);
@@ -228,7 +228,7 @@ static inline weft_status team_check(const team *self, weft_coverage *coverage, 
     return weft_programs_check(coverage, (const weft_program *const *)self->programs, &self->job.spec, err);
 }
 
-/* Index of the instruction; -1: none. Operands that the kind does not speak of are -1. */
+/* Returns the index of the instruction; -1: not found. Operands unused by the kind are -1. */
 static inline int32_t find_instruction(const weft_program *program, int32_t kind, int32_t segment, int32_t unit,
                                        int32_t micro_batch) {
     for (int32_t i = 0; i < program->n_instructions; i++) {

@@ -1,13 +1,12 @@
-/* tests/program/play.h: the programs of all ranks run on names instead of numbers.
+/* tests/program/play.h: symbolic execution of the programs of all ranks.
  *
- * A value is a hash of the operations that made it, so two runs agree exactly if they did the same arithmetic on the
- * same operands in the same order; adding two values is commutative and not associative, as in fp32. What is read
- * without having been made is a name that never comes again. A unit has a few elements, which its shards divide among
- * them.
+ * A value is a hash of the operations that produced it. Two runs are equal exactly if they did the same arithmetic on
+ * the same operands in the same order. Addition is commutative and not associative, as in fp32. A read of an undefined
+ * value returns a unique name. A unit has a few elements, which are divided among its shards.
  *
- * Nothing is buffered: an exchange ends when all its ranks have started it. What one of another queue writes is
- * nonsense until its WAIT, and what it reads must be the same then. The rules stand in weft/strategy.h; nothing here is
- * shared with the checker. */
+ * Nothing is buffered: a collective ends when all its ranks have started it. Its outputs in another queue are undefined
+ * until its WAIT, and its inputs must be unchanged at that time. weft/strategy.h specifies the rules; this file shares
+ * no code with the checker. */
 #ifndef WEFT_TESTS_PROGRAM_PLAY_H
 #define WEFT_TESTS_PROGRAM_PLAY_H
 
@@ -22,12 +21,12 @@ static inline uint64_t hash2(uint64_t a, uint64_t b) {
     return x ^ x >> 32;
 }
 
-/* A value of each element; 0: it was never made. */
+/* A value per element; 0: undefined. */
 typedef struct elements {
     uint64_t e[PLAY_E];
 } elements;
 
-/* A sum that is being made: of the micro-batches [lo, hi) each. */
+/* A partial sum over the micro-batches [lo, hi). */
 typedef struct partial {
     int32_t lo, hi;
     elements value;
@@ -42,20 +41,20 @@ typedef struct played {
     bool started;
     elements parameters[JOB_MAX], gathered[JOB_MAX], total[JOB_MAX];
     running first[JOB_MAX], second[JOB_MAX];
-    bool two[JOB_MAX], is_total[JOB_MAX]; /* a second hop was made; the sum was gathered */
+    bool two[JOB_MAX], is_total[JOB_MAX]; /* the second hop is done; the sum was gathered */
     uint64_t carry[JOB_MAX][PLAY_MICRO_BATCHES], down[JOB_MAX][PLAY_MICRO_BATCHES], tape[JOB_MAX][PLAY_MICRO_BATCHES];
     elements gradient[JOB_MAX][PLAY_MICRO_BATCHES];
     uint64_t count, norm, loss;
-    int32_t exchange[PLAY_INSTRUCTIONS]; /* of each instruction; -1: none */
+    int32_t exchange[PLAY_INSTRUCTIONS]; /* per instruction; -1: not a collective */
     bool ended[PLAY_INSTRUCTIONS];
 } played;
 
-/* What ranks do together. */
+/* A collective or p2p operation. */
 typedef struct exchange {
-    uint32_t members, started;    /* ranks as bits */
-    int32_t turn;                 /* among the exchanges of the same members */
+    uint32_t members, started;    /* bit masks of ranks */
+    int32_t turn;                 /* index among the operations of the same members */
     int64_t transfer;             /* of a SEND and its RECV; -1 */
-    weft_instruction instruction; /* of the first that started it */
+    weft_instruction instruction; /* of the first rank that started it */
     int32_t micro_batch[TEAM_MAX];
     elements row[TEAM_MAX];
     uint64_t word[TEAM_MAX];
@@ -71,7 +70,7 @@ typedef struct play {
     int32_t n;
     int32_t turns[TEAM_MAX][1 << TEAM_MAX];
     uint64_t nonsense;
-    int32_t torn; /* what was read while it was being written, or written while it was being read; no match */
+    int32_t torn; /* conflicts: reads during a write, writes during a read; mismatched operations */
 } play;
 
 static inline uint64_t nonsense(play *p) {
@@ -89,7 +88,7 @@ static inline uint64_t plus(uint64_t a, uint64_t b, int32_t reduce) {
     return reduce == WEFT_REDUCE_FAST ? a + b : hash2(a + b, 0x50);
 }
 
-/* ---- who has what ---- */
+/* ---- ownership ---- */
 
 static inline const weft_placement *placed(const play *p, int32_t u) {
     return &p->job->view.placements[u];
@@ -98,12 +97,12 @@ static inline bool cut(const play *p, int32_t u) {
     const weft_placement *at = placed(p, u);
     return at->parameters == WEFT_SHARDED || at->gradients == WEFT_SHARDED || at->optimizer == WEFT_SHARDED;
 }
-/* Element e belongs to the rank's part of a holding. */
+/* True if element e belongs to the rank's part of a holding. */
 static inline bool has(const play *p, int32_t u, int32_t holding, int32_t rank, int32_t e) {
     if (holding == WEFT_SHARDED) return e % placed(p, u)->group == rank % placed(p, u)->group;
     return holding == WEFT_REPLICATED || p->world == 1 || placed(p, u)->owner == rank;
 }
-/* The rank where the exchange between all makes the sum of element e. */
+/* True for the rank on which the collective of all ranks computes the sum of element e. */
 static inline bool sums(const play *p, int32_t u, int32_t rank, int32_t e) {
     return p->job->view.replicas == 1 ? has(p, u, WEFT_OWNED, rank, e) : e % p->world == rank;
 }
@@ -142,7 +141,7 @@ static inline uint32_t members_of(const play *p, const weft_instruction *instruc
 
 /* ---- sums ---- */
 
-/* Puts together what the tree over [lo, hi) adds. */
+/* Joins partial sums as in the tree over [lo, hi). */
 static inline void settle(running *sum, int32_t lo, int32_t hi) {
     const int32_t middle = lo + (hi - lo + 1) / 2;
     if (hi - lo < 2) return;
@@ -175,7 +174,7 @@ static inline void add_term(play *p, running *sum, partial term) {
     if (reduce == WEFT_REDUCE_TREE) settle(sum, 0, p->micro_batches);
 }
 
-/* What is left unjoined is added as it lies. */
+/* Adds remaining partial sums in order of storage. */
 static inline partial finished(play *p, const running *sum) {
     partial out = {0, 0, {{0}}};
     if (sum->n == 0) {
@@ -191,7 +190,7 @@ static inline partial finished(play *p, const running *sum) {
     return out;
 }
 
-/* The sum as this rank knows it. */
+/* Returns the sum as known by this rank. */
 static inline elements sum_of(play *p, int32_t rank, int32_t u) {
     played *self = &p->ranks[rank];
     elements out = self->total[u];
@@ -226,8 +225,7 @@ static inline void play_forward(play *p, int32_t rank, int32_t s, int32_t m) {
     const uint64_t in = inputs(p, rank, s, m);
     self->carry[s][m] = hash2(1, in);
     self->tape[s][m] = hash2(2, in);
-    if (s == p->job->view.n_segments - 1)
-        self->loss += hash2(in, (uint64_t)m); /* whoever reports it adds up in micro-batch order */
+    if (s == p->job->view.n_segments - 1) self->loss += hash2(in, (uint64_t)m); /* summed later in micro-batch order */
 }
 
 static inline void play_backward(play *p, int32_t rank, int32_t s, int32_t m) {
@@ -261,7 +259,7 @@ static inline void play_step(play *p, int32_t rank) {
     }
 }
 
-/* ---- exchanges ---- */
+/* ---- collectives ---- */
 
 static inline int64_t transfer_of(const weft_instruction *instruction) {
     const int64_t of = instruction->unit >= 0 ? instruction->unit : instruction->segment;
@@ -289,7 +287,7 @@ static inline exchange *find_exchange(play *p, const weft_instruction *instructi
     return out;
 }
 
-/* What the rank gives, as it is now. */
+/* Stores the rank's input, as it is now. */
 static inline void give(play *p, exchange *x, const weft_instruction *instruction, int32_t rank) {
     played *self = &p->ranks[rank];
     const int32_t u = instruction->unit, m = instruction->micro_batch;
@@ -320,7 +318,7 @@ static inline void give(play *p, exchange *x, const weft_instruction *instructio
     }
 }
 
-/* What the rank will get is nonsense from the start on. */
+/* Makes the rank's outputs undefined from the start on. */
 static inline void spoil(play *p, const weft_instruction *instruction, int32_t rank) {
     played *self = &p->ranks[rank];
     const int32_t u = instruction->unit;
@@ -349,7 +347,7 @@ static inline void start_exchange(play *p, int32_t rank, int32_t i) {
     spoil(p, instruction, rank);
 }
 
-/* What it read is what it was when it started. */
+/* Checks that the inputs have not changed since the start. */
 static inline void verify(play *p, exchange *x, const weft_instruction *instruction, int32_t rank) {
     exchange *again = malloc(sizeof *again);
     const uint64_t before = p->nonsense;
@@ -363,7 +361,7 @@ static inline void verify(play *p, exchange *x, const weft_instruction *instruct
     free(again);
 }
 
-/* ---- what an exchange brings ---- */
+/* ---- results of a collective ---- */
 
 static inline void take_reduce(play *p, const exchange *x, const weft_instruction *instruction, int32_t rank) {
     played *self = &p->ranks[rank];
@@ -391,7 +389,7 @@ static inline void take_reduce(play *p, const exchange *x, const weft_instructio
     else self->first[u].n = 0;
 }
 
-/* Element e of a rank that has it; the ranks that have it must agree. */
+/* Returns element e from a rank that owns it; all its owners must have the same value. */
 static inline uint64_t pick(play *p, const exchange *x, int32_t u, int32_t holding, bool by_sum, int32_t e) {
     uint64_t out = 0;
     for (int32_t r = 0; r < p->world; r++) {
@@ -455,7 +453,7 @@ static inline void end_instruction(play *p, int32_t rank, int32_t i) {
     }
 }
 
-/* ---- running ---- */
+/* ---- execution ---- */
 
 static inline bool travels(const weft_instruction *instruction) {
     return instruction->kind == WEFT_INSTRUCTION_GATHER || instruction->kind == WEFT_INSTRUCTION_REDUCE ||
@@ -468,7 +466,7 @@ static inline bool may_end(const play *p, int32_t rank, int32_t i) {
     return x->started == x->members;
 }
 
-/* An instruction and all that its queue holds before it may end. */
+/* True if an instruction, and everything before it in its queue, may end. */
 static inline bool may_end_in_order(const play *p, int32_t rank, int32_t i) {
     const weft_instruction *instructions = p->team->programs[rank]->instructions;
     for (int32_t k = 0; k <= i; k++)
@@ -482,13 +480,13 @@ static inline bool of_parameters(const weft_instruction *instruction) {
            (instruction->kind == WEFT_INSTRUCTION_GATHER && instruction->what == WEFT_PAYLOAD_PARAMETERS);
 }
 
-/* Two that touch one unit's parameters, or its sum. */
+/* True for two operations on the parameters, or on the sum, of the same unit. */
 static inline bool clash(const weft_instruction *a, const weft_instruction *b) {
     if (a->peer >= 0 || b->peer >= 0 || a->unit < 0 || a->unit != b->unit) return false;
     return of_parameters(a) == of_parameters(b);
 }
 
-/* Sums that are under way must not be touched by an exchange of the same unit, by NORM or by STEP. */
+/* Sums in flight must not be used by a collective of the same unit, by NORM or by STEP. */
 static inline void watch(play *p, int32_t rank, int32_t i) {
     const weft_instruction *instructions = p->team->programs[rank]->instructions, *instruction = &instructions[i];
     for (int32_t k = 0; k < i; k++) {
@@ -503,7 +501,7 @@ static inline void watch(play *p, int32_t rank, int32_t i) {
     }
 }
 
-/* False: it stands before something that cannot end yet. */
+/* Returns false if the rank is blocked by an operation that cannot end yet. */
 static inline bool play_instruction(play *p, int32_t rank) {
     played *self = &p->ranks[rank];
     const weft_instruction *instruction = &p->team->programs[rank]->instructions[self->at];
@@ -556,15 +554,15 @@ static inline void play_begin(play *p, const team *of) {
     }
 }
 
-/* What the run has come to. */
+/* Result of a run. */
 typedef struct outcome {
-    uint64_t hash;       /* of all that all ranks hold at the end */
-    uint64_t parameters; /* of the parameters alone, the same for every strategy that computes the same */
+    uint64_t hash;       /* of the final state of all ranks */
+    uint64_t parameters; /* of the parameters only, equal for all strategies with the same computation */
     bool stuck;
     int32_t torn;
 } outcome;
 
-/* Each element's value; ranks that hold copies must agree. */
+/* Hashes each element; ranks with copies must agree. */
 static inline uint64_t parameters_of_all(play *p) {
     uint64_t hash = 1;
     for (int32_t u = 0; u < p->job->view.n_units; u++)

@@ -1,8 +1,8 @@
-/* tests/program/simulate.h: a placed program run on names instead of numbers.
+/* tests/program/simulate.h: symbolic execution of a placed program.
  *
- * A value is a hash of the operations that made it, so two runs agree exactly if they did the same arithmetic on the
- * same operands in the same order. Values of slots lie in a simulated arena, 64 bytes a cell, in all the cells of their
- * slot: whatever overwrites a slot that is still needed changes what is read from it, and so the final hash. */
+ * A value is a hash of the operations that produced it. Two runs are equal exactly if they did the same arithmetic on
+ * the same operands in the same order. Slots are in a simulated arena with cells of 64 bytes, and each value fills all
+ * cells of its slot. Overwriting a live slot therefore changes the values read from it, and so the final hash. */
 #ifndef WEFT_TESTS_PROGRAM_SIMULATE_H
 #define WEFT_TESTS_PROGRAM_SIMULATE_H
 
@@ -17,7 +17,7 @@ typedef struct simulation {
     uint64_t count, norm;
     uint64_t parameters[JOB_MAX], sums[JOB_MAX], losses[JOB_MAX];
     uint64_t direct[JOB_MAX]; /* micro-batch gradients without storage of their own */
-    int32_t torn;             /* slots whose cells disagreed when they were read */
+    int32_t torn;             /* slots with inconsistent cells when read */
 } simulation;
 
 static inline uint64_t mix(uint64_t a, uint64_t b) {
@@ -43,7 +43,7 @@ static inline void write_slot(simulation *sim, int32_t slot, uint64_t value) {
 static inline uint64_t read_slot(simulation *sim, int32_t slot) {
     const weft_slot *at = slot >= 0 ? &sim->program->slots[slot] : NULL;
     uint64_t value = 0;
-    if (at == NULL) { /* what must be read has no place at all */
+    if (at == NULL) { /* a slot that must be read has no storage */
         sim->torn++;
         return 0;
     }
@@ -65,7 +65,7 @@ static inline uint64_t parameters_of(const simulation *sim, int32_t segment) {
     return value;
 }
 
-/* What goes into the segment: micro-batch, carry (where this instruction reads it), parameters. */
+/* Inputs of the segment: micro-batch, carry (if this instruction reads it), parameters. */
 static inline uint64_t segment_inputs(simulation *sim, const weft_instruction *instruction,
                                       const weft_instruction_slots *slots) {
     const bool reads = instruction->kind != WEFT_INSTRUCTION_BACKWARD ||
@@ -75,7 +75,7 @@ static inline uint64_t segment_inputs(simulation *sim, const weft_instruction *i
     return mix(value, parameters_of(sim, instruction->segment));
 }
 
-/* Work lives beside all else that the instruction touches: it must neither harm nor be harmed. */
+/* Workspace is used together with all other slots of the instruction: neither may damage the other. */
 static inline void use_work(simulation *sim, const weft_instruction_slots *slots) {
     write_slot(sim, slots->work, 4242);
 }
@@ -119,7 +119,7 @@ static inline weft_status sim_recompute(void *context, const weft_instruction *i
     return WEFT_OK;
 }
 
-/* True if a BACKWARD above has already written the unit's micro-batch gradient: fixed by the job, not by the
+/* True if a BACKWARD above has already written the unit's micro-batch gradient. Depends on the job, not on the
  * program. */
 static inline bool adds(const weft_job_spec *job, int32_t segment, int32_t unit) {
     for (int32_t s = segment + 1; s < job->view.n_segments; s++)
@@ -192,7 +192,7 @@ static inline weft_status sim_step(void *context, const weft_instruction *instru
     return WEFT_OK;
 }
 
-/* Runs a placed program from fixed parameters; *torn (may be NULL): slots that were damaged while they lived. */
+/* Runs a placed program from fixed parameters; *torn (may be NULL): number of slots damaged while live. */
 static inline uint64_t simulate(const weft_program *program, const weft_job_spec *job, weft_trace *trace,
                                 int32_t *torn) {
     simulation sim = {.program = program, .job = job, .trace = trace};
@@ -208,7 +208,7 @@ static inline uint64_t simulate(const weft_program *program, const weft_job_spec
     table.run[WEFT_INSTRUCTION_STEP] = sim_step;
     sim.cells = malloc((size_t)program->arena + 8);
     ck_assert_ptr_nonnull(sim.cells);
-    memset(sim.cells, 0xA5, (size_t)program->arena + 8); /* what was there before */
+    memset(sim.cells, 0xA5, (size_t)program->arena + 8); /* previous content */
     for (int32_t u = 0; u < job->view.n_units; u++) sim.parameters[u] = mix(8, (uint64_t)u);
     ck_assert_msg(weft_program_execute(program, job, &table, trace, 1, &err) == WEFT_OK, "%s", err.text);
     hash = mix(sim.count, sim.norm);

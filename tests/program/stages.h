@@ -1,5 +1,5 @@
-/* tests/program/stages.h: a strategy that is not built in: a pipeline whose stages the test names, with all
- * micro-batches up before any comes down (gpipe), or one micro-batch after the other. */
+/* tests/program/stages.h: a strategy for tests: a pipeline with given stages. gpipe runs all micro-batches forward
+ * before the first backward; otherwise micro-batches run one after the other. */
 #ifndef WEFT_TESTS_PROGRAM_STAGES_H
 #define WEFT_TESTS_PROGRAM_STAGES_H
 
@@ -8,9 +8,9 @@
 #include <weft/emit.h>
 
 typedef struct stages {
-    int32_t first[TEAM_MAX + 1]; /* segment that each rank begins with; then their number */
+    int32_t first[TEAM_MAX + 1]; /* first segment of each rank; then the number of segments */
     int32_t gpipe;
-    int32_t late; /* SENDs are waited for at the end only */
+    int32_t late; /* SENDs are awaited only at the end */
 } stages;
 
 typedef struct staged {
@@ -71,7 +71,7 @@ static inline void staged_forward(staged *self, int32_t m) {
         staged_send(self, WEFT_PAYLOAD_CARRY, self->hi - 1, m, weft_job_segment(self->job, self->hi)->owner, 1);
 }
 
-/* The rank beside its owner that reads the unit; -1: none. */
+/* Returns the rank other than its owner that reads the unit; -1: no such rank. */
 static inline int32_t borrower_of(const weft_strategy_job *job, int32_t u) {
     for (int32_t s = 0; s < job->n_segments; s++)
         if (weft_job_reads(job, s, u) && weft_job_segment(job, s)->owner != weft_job_placement(job, u)->owner)
@@ -146,7 +146,7 @@ static inline weft_status stages_compile(const weft_host *host, const void *conf
     return weft_emit_end(&self.e, err);
 }
 
-/* stages: "0 1 3" begins the stages of three ranks. */
+/* firsts: "0 1 3" are the first segments of three ranks. */
 static inline void load_stages(strategy *out, const char *firsts, bool gpipe, bool late) {
     static const weft_strategy_plugin table = {(uint32_t)sizeof(weft_strategy_plugin), 0, stages_replicas, stages_place,
                                                stages_compile};

@@ -1,7 +1,7 @@
-/* tests/program/test_broken_ranks.c: programs of several ranks that are broken on one of them are refused, and the
- * sentence names rank, instruction and what it is about.
+/* tests/program/test_broken_ranks.c: programs of several ranks with an error on one of them are rejected. The message
+ * names rank, instruction and object.
  *
- * The job: embed, two layers of attn and mlp, head, which reads the embedding too; two micro-batches a replica. */
+ * The job: embed, two layers of attn and mlp, head, which also reads the embedding; two micro-batches per replica. */
 #include "mutants.h"
 #include "suite.h"
 
@@ -55,7 +55,7 @@ static void make(team *out, kind_of_team kind) {
 
 /* ---- finding instructions ---- */
 
-/* What an instruction is, as far as it is said; -1 or 0: anything. */
+/* Fields of an instruction to match; -1 or 0: any value. */
 typedef struct pattern {
     int32_t kind, segment, unit, micro_batch, what, scope, nth;
 } pattern;
@@ -107,20 +107,20 @@ static void drop(weft_program *program, pattern p) {
     remove_instruction(program, at(program, p));
 }
 
-/* With its WAIT. */
+/* Removes an instruction with its WAIT. */
 static void drop_whole(weft_program *program, pattern p) {
     const int32_t i = at(program, p);
     if (program->instructions[i].queue > 0) remove_instruction(program, wait_of(program, i));
     remove_instruction(program, i);
 }
 
-/* The instruction, and what waits for it, in another place. */
+/* Moves an instruction; its WAIT still refers to it. */
 static void move(weft_program *program, int32_t from, int32_t to) {
     for (; from < to; from++) swap_instructions(program, from, from + 1);
     for (; from > to; from--) swap_instructions(program, from, from - 1);
 }
 
-/* ---- the ways to break a team ---- */
+/* ---- errors ---- */
 
 static void exchange_left_out(team *t) {
     drop_whole(t->programs[1], reduce(LAYER0, 4, 0));
@@ -317,8 +317,8 @@ static void segment_of_another(team *t) {
     forward.segment = ATTN0;
     insert_instruction(t->programs[0], at(t->programs[0], segment(WEFT_INSTRUCTION_FORWARD, EMBED, 0)) + 1, forward);
 }
-/* Rank 1 wants its gradient of micro-batch 0 to be taken before it makes that of micro-batch 1, which rank 0 takes
- * first. */
+/* Rank 1 sends its gradient of micro-batch 0 before it receives micro-batch 1, which rank 0 handles first: a
+ * deadlock. */
 static void two_that_wait_for_each_other(team *t) {
     weft_program *p = t->programs[0], *q = t->programs[1];
     const int32_t send = at(q, transfer(WEFT_INSTRUCTION_SEND, WEFT_PAYLOAD_CARRY_GRADIENT, 0));
@@ -327,7 +327,7 @@ static void two_that_wait_for_each_other(team *t) {
     move(q, wait_of(q, send), send + 1);
 }
 
-/* Two exchanges more on each rank, of the shard group and across, both in their place. `swapped` ranks have them in the
+/* Adds two collectives on each rank, of the shard group and across groups. The ranks in `swapped` have them in the
  * other order. */
 static void two_groups(team *t, uint32_t swapped) {
     for (int32_t rank = 0; rank < 4; rank++) {
@@ -351,7 +351,7 @@ static const struct {
     const char *name;
     kind_of_team team;
     void (*breaks)(team *t);
-    const char *says[4]; /* parts of the sentence */
+    const char *says[4]; /* parts of the message */
 } cases[] = {
     {"one rank leaves an exchange out",
      DDP,
@@ -521,7 +521,7 @@ START_TEST(a_broken_team_is_refused_by_name) {
 }
 END_TEST
 
-/* What comes out of the order in which it was sent is told from the rest by its tag, or cannot be told. */
+/* A message received out of send order must have a tag that identifies it; otherwise the program is rejected. */
 START_TEST(without_tags_messages_are_taken_in_order) {
     static const struct {
         int32_t what;
@@ -549,7 +549,7 @@ START_TEST(without_tags_messages_are_taken_in_order) {
 }
 END_TEST
 
-/* The same exchanges, in one order. */
+/* The same collectives, in one order. */
 START_TEST(groups_that_overlap_may_exchange_in_one_order) {
     weft_error err = WEFT_ERROR_INIT;
     weft_coverage coverage;
@@ -559,7 +559,7 @@ START_TEST(groups_that_overlap_may_exchange_in_one_order) {
         make(&ranks, HYBRID);
         two_groups(&ranks, swapped);
         status = team_check(&ranks, &coverage, &err);
-        /* in a ring: each rank stands before what its neighbour does last */
+        /* a ring: each rank waits for the last operation of its neighbour */
         if (swapped == 6 || swapped == 9) ck_assert_int_eq(status, WEFT_E_PLUGIN);
         else ck_assert_msg(status == WEFT_OK, "%u: %s", (unsigned)swapped, err.text);
         team_free(&ranks);
@@ -639,7 +639,7 @@ START_TEST(a_placement_that_no_program_can_serve_is_refused) {
 }
 END_TEST
 
-/* ---- sums that are not exact ---- */
+/* ---- inexact sums ---- */
 
 static void expect_why(const char *name, const char *keys, int32_t world, int32_t reduce, const char *says) {
     const tiny_options options = {
@@ -667,7 +667,7 @@ START_TEST(what_is_not_covered_says_why_and_what_is) {
 }
 END_TEST
 
-/* Micro-batches by another number on all ranks: each is there once, in another order. */
+/* Micro-batches renumbered on all ranks: each occurs once, in another order. */
 START_TEST(another_numbering_is_accepted_and_not_covered) {
     weft_error err = WEFT_ERROR_INIT;
     weft_coverage coverage;

@@ -1,8 +1,8 @@
-/* tests/program/test_mutations.c: what the checker lets through computes what was asked for.
+/* tests/program/test_mutations.c: programs that the checker accepts compute the correct result.
  *
- * Every single deletion, duplication (to any place), swap of neighbours, move (to any place) and changed operand of
- * valid programs is either refused with a sentence, or placed and run to the same hash (simulate.h). Both counts are
- * printed. */
+ * Applies every single deletion, duplication (to any index), swap of neighbours, move (to any index) and changed
+ * operand to valid programs. Each mutant is either rejected with a message, or placed and run to the same hash
+ * (simulate.h). Both counts are printed. */
 #include "mutants.h"
 #include "simulate.h"
 #include "suite.h"
@@ -11,7 +11,7 @@ typedef struct counts {
     int64_t refused, equal;
 } counts;
 
-/* One valid program and what it computes. */
+/* A valid program and its result. */
 typedef struct bench {
     tiny_job job;
     weft_program *valid;
@@ -20,7 +20,7 @@ typedef struct bench {
     counts counts[N_MUTATIONS];
 } bench;
 
-/* Takes the mutant over. A run must reach the hash without touching a damaged slot, and use what the plan says. */
+/* Takes ownership of the mutant. A run must reach the hash without a damaged slot, and use the planned memory. */
 static void judge(void *context, const mutant *m) {
     bench *b = context;
     counts *into = &b->counts[m->how];
@@ -35,7 +35,7 @@ static void judge(void *context, const mutant *m) {
             ck_abort_msg("an accepted program computes something else: %s %s", mutation_names[m->how],
                          m->field == NULL ? "" : m->field);
         }
-        /* Without its RECOMPUTE a segment keeps its tape from FORWARD on: dearer, and the same. */
+        /* Without its RECOMPUTE a segment keeps its tape from FORWARD on: more memory, same result. */
         ck_assert(m->how != MUTATION_DELETION ||
                   b->valid->instructions[m->instruction].kind == WEFT_INSTRUCTION_RECOMPUTE);
         into->equal++;
@@ -54,7 +54,7 @@ static void bench_open(bench *b, const tiny_options *options) {
     int32_t torn = 0;
     memset(b, 0, sizeof *b);
     b->valid = tiny_program(&b->job, options);
-    ck_assert_int_eq(weft_trace_create(&b->trace, 256, &err), WEFT_OK);
+    b->trace = weft_trace_create(256);
     placed = copy_program(b->valid);
     ck_assert_msg(weft_program_place(placed, &b->job.spec, &err) == WEFT_OK, "%s", err.text);
     b->hash = simulate(placed, &b->job.spec, b->trace, &torn);
@@ -99,7 +99,7 @@ START_TEST(every_mutant_is_refused_or_computes_the_same) {
 }
 END_TEST
 
-/* The rest is about this test's own eyes. */
+/* Checks that this test detects errors. */
 
 static weft_program *placed_valid(bench *b) {
     weft_error err = WEFT_ERROR_INIT;
@@ -108,7 +108,7 @@ static weft_program *placed_valid(bench *b) {
     return program;
 }
 
-/* Two instructions with their slots, which then live throughout as far as the executor knows. */
+/* Swaps two instructions with their slots. All slots then live throughout, so that the executor accepts the order. */
 static void swap_placed(weft_program *program, int32_t i, int32_t j) {
     const weft_instruction_slots slots = program->instruction_slots[i];
     for (int32_t k = 0; k < program->n_slots; k++) {

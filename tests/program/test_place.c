@@ -1,5 +1,5 @@
-/* tests/program/test_place.c: intervals in one arena: never two on one byte at one moment, and not much larger than
- * must be. */
+/* tests/program/test_place.c: placement of intervals in an arena: no two live intervals share a byte, and the arena is
+ * not much larger than necessary. */
 #include "base/place.h"
 
 #include "suite.h"
@@ -11,12 +11,12 @@
 
 static uint64_t seed = 1;
 
-static int32_t pick(int32_t n) { /* 0 .. n - 1 */
+static int32_t pick(int32_t n) { /* in 0 .. n - 1 */
     seed = seed * 6364136223846793005u + 1442695040888963407u;
     return (int32_t)((seed >> 33) % (uint64_t)n);
 }
 
-static void random_intervals(weft_interval *items, int32_t n, int32_t times, int32_t most_bytes) {
+static void random_intervals(weft_live_interval *items, int32_t n, int32_t times, int32_t most_bytes) {
     for (int32_t i = 0; i < n; i++) {
         const int32_t a = pick(times), b = pick(times);
         items[i].bytes = 1 + pick(most_bytes);
@@ -26,12 +26,12 @@ static void random_intervals(weft_interval *items, int32_t n, int32_t times, int
     }
 }
 
-static bool meet(const weft_interval *a, const weft_interval *b) {
+static bool meet(const weft_live_interval *a, const weft_live_interval *b) {
     return a->first <= b->last && b->first <= a->last;
 }
 
-/* True if no two that live together share a byte, all are aligned, and the arena ends where the highest ends. */
-static bool sound(const weft_interval *items, int32_t n, int64_t arena) {
+/* True if no two intervals live at the same time share a byte, all are aligned, and the arena has the exact size. */
+static bool sound(const weft_live_interval *items, int32_t n, int64_t arena) {
     int64_t end = 0;
     for (int32_t i = 0; i < n; i++) {
         if (items[i].offset < 0 || items[i].offset % WEFT_PLACE_ALIGN != 0) return false;
@@ -45,20 +45,20 @@ static bool sound(const weft_interval *items, int32_t n, int64_t arena) {
     return end == arena;
 }
 
-static int64_t live_at(const weft_interval *items, int32_t n, int32_t time) {
+static int64_t live_at(const weft_live_interval *items, int32_t n, int32_t time) {
     int64_t sum = 0;
     for (int32_t i = 0; i < n; i++)
         if (items[i].first <= time && time <= items[i].last) sum += weft_place_round(items[i].bytes);
     return sum;
 }
 
-static void place(weft_interval *items, weft_packing *out, int32_t n) {
+static void place(weft_live_interval *items, weft_packing *out, int32_t n) {
     weft_error err = WEFT_ERROR_INIT;
     ck_assert_msg(weft_intervals_place(items, out, n, &err) == WEFT_OK, "%s", err.text);
 }
 
 START_TEST(intervals_that_live_together_share_no_byte) {
-    weft_interval items[120];
+    weft_live_interval items[120];
     weft_packing out;
     for (int32_t round = 0; round < 600; round++) {
         const int32_t n = 1 + pick(120), times = 1 + pick(90);
@@ -76,26 +76,26 @@ START_TEST(intervals_that_live_together_share_no_byte) {
 END_TEST
 
 START_TEST(the_judge_of_these_tests_sees_an_overlap) {
-    weft_interval items[2] = {{128, 0, 3, 0}, {64, 3, 5, 64}};
+    weft_live_interval items[2] = {{128, 0, 3, 0}, {64, 3, 5, 64}};
     ck_assert(!sound(items, 2, 128));
     items[1].offset = 128;
     ck_assert(sound(items, 2, 192));
     items[1].first = 4;
-    items[1].offset = 64; /* no longer alive together */
+    items[1].offset = 64; /* no longer live at the same time */
     ck_assert(sound(items, 2, 128));
     items[1].offset = 32;
     ck_assert(!sound(items, 2, 128));
 }
 END_TEST
 
-/* Lowest place for items[order[k]], given those before it in the order. */
-static int64_t lowest(const weft_interval *items, const int32_t *order, int32_t k) {
-    const weft_interval *item = &items[order[k]];
+/* Returns the lowest offset for items[order[k]], given the items before it in the order. */
+static int64_t lowest(const weft_live_interval *items, const int32_t *order, int32_t k) {
+    const weft_live_interval *item = &items[order[k]];
     int64_t at = 0;
     for (bool moved = true; moved;) {
         moved = false;
         for (int32_t j = 0; j < k; j++) {
-            const weft_interval *other = &items[order[j]];
+            const weft_live_interval *other = &items[order[j]];
             const int64_t end = other->offset + weft_place_round(other->bytes);
             if (!meet(item, other) || at >= end || other->offset >= at + weft_place_round(item->bytes)) continue;
             at = end;
@@ -105,8 +105,10 @@ static int64_t lowest(const weft_interval *items, const int32_t *order, int32_t 
     return at;
 }
 
-/* The best there is: some order, each in its lowest place, reaches it (take the best packing's own order by offset). */
-static int64_t brute_force(weft_interval *items, int32_t *order, int32_t n, int32_t k, int64_t arena, int64_t best) {
+/* Returns the optimum: some order with the lowest offset for each item reaches it (the best packing's order by
+ * offset). */
+static int64_t brute_force(weft_live_interval *items, int32_t *order, int32_t n, int32_t k, int64_t arena,
+                           int64_t best) {
     if (arena >= best) return best;
     if (k == n) return arena;
     for (int32_t i = k; i < n; i++) {
@@ -124,7 +126,7 @@ static int64_t brute_force(weft_interval *items, int32_t *order, int32_t n, int3
 }
 
 START_TEST(small_cases_are_as_good_as_trying_everything) {
-    weft_interval items[8];
+    weft_live_interval items[8];
     weft_packing out;
     int32_t equal = 0, cases = 400;
     for (int32_t round = 0; round < cases; round++) {
@@ -145,17 +147,17 @@ START_TEST(small_cases_are_as_good_as_trying_everything) {
 }
 END_TEST
 
-/* What a training step looks like: tapes nest, carries chain, each moment has its own work. */
-static int32_t step_like(weft_interval *items, int32_t segments, int32_t micro_batches) {
+/* Makes intervals like a training step: nested tapes, chained carries, and workspace for each instruction. */
+static int32_t step_like(weft_live_interval *items, int32_t segments, int32_t micro_batches) {
     int32_t n = 0;
     for (int32_t m = 0; m < micro_batches; m++) {
         const int32_t begin = m * 2 * segments, end = begin + 2 * segments - 1;
         for (int32_t s = 0; s < segments; s++) {
-            const weft_interval tape = {s % 2 ? 50000 + 64 * s : 90000, begin + s, end - s, -1};
-            const weft_interval carry = {8192, begin + s, end - s - 1, -1};
-            const weft_interval gradient = {8192, end - s - 1, end - s, -1};
-            const weft_interval up = {4096 + 512 * (s % 3), begin + s, begin + s, -1};
-            const weft_interval down = {20000 + 640 * (s % 5), end - s, end - s, -1};
+            const weft_live_interval tape = {s % 2 ? 50000 + 64 * s : 90000, begin + s, end - s, -1};
+            const weft_live_interval carry = {8192, begin + s, end - s - 1, -1};
+            const weft_live_interval gradient = {8192, end - s - 1, end - s, -1};
+            const weft_live_interval up = {4096 + 512 * (s % 3), begin + s, begin + s, -1};
+            const weft_live_interval down = {20000 + 640 * (s % 5), end - s, end - s, -1};
             items[n++] = tape;
             items[n++] = up;
             items[n++] = down;
@@ -168,7 +170,7 @@ static int32_t step_like(weft_interval *items, int32_t segments, int32_t micro_b
 }
 
 START_TEST(a_training_step_wastes_next_to_nothing) {
-    weft_interval *items = malloc(5 * 66 * 8 * sizeof *items);
+    weft_live_interval *items = malloc(5 * 66 * 8 * sizeof *items);
     weft_packing out;
     const int32_t n = step_like(items, 66, 8);
     place(items, &out, n);
@@ -180,9 +182,10 @@ START_TEST(a_training_step_wastes_next_to_nothing) {
 }
 END_TEST
 
-/* Long lives in a long step: the time grows with the square of the intervals, not with their cube, which is minutes. */
+/* Long lifetimes in a long step: the time must grow with the square of the intervals; cubic growth would take
+ * minutes. */
 START_TEST(a_step_of_many_segments_is_placed_in_seconds) {
-    weft_interval *items = malloc(5 * 8192 * sizeof *items);
+    weft_live_interval *items = malloc(5 * 8192 * sizeof *items);
     weft_packing out;
     const int32_t n = step_like(items, 8192, 1);
     const clock_t begin = clock();
@@ -197,7 +200,7 @@ START_TEST(a_step_of_many_segments_is_placed_in_seconds) {
 END_TEST
 
 START_TEST(the_same_intervals_give_the_same_offsets) {
-    weft_interval items[100], again[100];
+    weft_live_interval items[100], again[100];
     weft_packing out;
     random_intervals(items, 100, 50, 5000);
     memcpy(again, items, sizeof items);
@@ -210,7 +213,7 @@ END_TEST
 START_TEST(nothing_needs_no_arena_and_nonsense_is_refused) {
     weft_error err = WEFT_ERROR_INIT;
     weft_packing out = {1, 1, 1, 0};
-    weft_interval item = {0, 0, 0, -1};
+    weft_live_interval item = {0, 0, 0, -1};
     place(&item, &out, 0);
     ck_assert(out.arena == 0 && out.peak == 0 && out.peak_time == -1);
     ck_assert_int_eq(weft_intervals_place(&item, &out, 1, &err), WEFT_E_HOST);

@@ -1,8 +1,9 @@
-/* tests/program/test_ranks.c: what the checker says of the programs of several ranks is true.
+/* tests/program/test_ranks.c: results of the checker for programs of several ranks are correct.
  *
- * The programs of every strategy are accepted and come to the parameters of one rank that does everything, where the
- * checker calls their sums covered. Every single deletion, duplication, swap of neighbours, move and changed operand of
- * one rank's program is refused by name, or accepted and runs to the same hash (play.h). Both counts are printed. */
+ * Programs of all strategies are accepted. If the checker reports their sums as deterministic, they reach the
+ * parameters of a single rank. Every single deletion, duplication, swap of neighbours, move and changed operand of
+ * one rank's program is rejected with a message, or accepted and runs to the same hash (play.h). Both counts are
+ * printed. */
 #include "mutants.h"
 #include "suite.h"
 
@@ -11,12 +12,12 @@
 
 #include <time.h>
 
-/* A strategy of a few ranks, and what is expected of its sums. */
+/* A strategy of a few ranks, and the expected coverage of its sums. */
 typedef struct setting {
     const char *name, *keys; /* of a plugin; or NULL and the stages */
     int32_t world;
     bool gpipe, late;
-    bool two_hops; /* exact as tree alone */
+    bool two_hops; /* exact only with reduce = tree */
 } setting;
 
 static const setting settings[] = {
@@ -56,7 +57,7 @@ static void set_up(team *out, const setting *how, const tiny_options *options) {
     team_make(out, &own, &by);
 }
 
-/* What one rank makes of so many micro-batches. */
+/* Returns the result of one rank with this number of micro-batches. */
 static outcome alone(const tiny_options *options, int32_t micro_batches) {
     tiny_options own = *options;
     team one;
@@ -122,13 +123,13 @@ typedef struct counts {
 
 typedef struct bench {
     team ranks;
-    int32_t rank; /* whose program is mutated */
+    int32_t rank; /* rank with the mutated program */
     weft_coverage coverage;
     outcome expected;
     counts counts[N_MUTATIONS];
 } bench;
 
-/* Takes the mutant over. */
+/* Takes ownership of the mutant. */
 static void judge(void *context, const mutant *m) {
     bench *b = context;
     counts *into = &b->counts[m->how];
@@ -165,7 +166,7 @@ static void print_counts(const bench *b, const setting *how) {
     putchar('\n');
 }
 
-/* Every rank is mutated, but for moves, of which there are many: those of one rank in each setting. */
+/* Mutates every rank. Moves are numerous, so each setting has those of only one rank. */
 static void mutate(const setting *how, const tiny_options *options, int32_t rank, uint32_t kinds) {
     bench b;
     weft_error err = WEFT_ERROR_INIT;
@@ -203,11 +204,11 @@ START_TEST(every_mutant_of_one_rank_is_refused_or_comes_to_the_same) {
 }
 END_TEST
 
-/* ---- the same change of all ranks, and several changes ---- */
+/* ---- the same change on all ranks, and several changes ---- */
 
 enum { DRAWS = 600, DRAWS_OF_FULL = 6000 };
 
-/* A change that may be none; a field's value is one that may mean something. */
+/* Draws a mutant, possibly without effect; field values are plausible ones. */
 static mutant draw_mutant(const team *ranks, uint64_t *state) {
     static const char *const fields[] = {"kind",  "unit",  "segment", "micro-batch", "peer",
                                          "queue", "waits", "what",    "scope"};
@@ -227,7 +228,7 @@ static mutant draw_mutant(const team *ranks, uint64_t *state) {
     return m;
 }
 
-/* only: -1: all ranks. Returns whether something has changed. */
+/* only: -1: all ranks. Returns true if a program changed. */
 static bool change(team *ranks, const mutant *m, int32_t only) {
     bool any = false;
     for (int32_t rank = 0; rank < ranks->world; rank++) {
@@ -248,7 +249,7 @@ static bool too_long(const team *ranks) {
     return false;
 }
 
-/* One to three changes, each of one rank or of all. */
+/* Applies one to three changes, each on one rank or on all. */
 static void judge_changes(team *ranks, const bench *valid, uint64_t *state, counts *into) {
     const int32_t n = 1 + (int32_t)(*state >> 60) % 3;
     weft_coverage coverage;
@@ -307,7 +308,7 @@ START_TEST(changes_of_all_ranks_and_several_are_refused_or_come_to_the_same) {
 }
 END_TEST
 
-/* ---- what play.h sees ---- */
+/* ---- detection by play.h ---- */
 
 START_TEST(the_play_sees_what_the_checker_is_there_for) {
     const tiny_options options = {.mode = WEFT_MODE_TRAIN, .micro_batches = 2, .tied = true};
@@ -324,7 +325,7 @@ START_TEST(the_play_sees_what_the_checker_is_there_for) {
     found = play_team(&ranks);
     ck_assert(found.parameters != expected.parameters);
     team_free(&ranks);
-    /* a WAIT that is missing */
+    /* a missing WAIT */
     set_up(&ranks, &settings[2], &options);
     program = ranks.programs[1];
     for (int32_t i = program->n_instructions - 1; program->n_instructions > 0; i--)
@@ -334,7 +335,7 @@ START_TEST(the_play_sees_what_the_checker_is_there_for) {
         }
     found = play_team(&ranks);
     ck_assert(found.parameters != expected.parameters || found.torn > 0);
-    /* an exchange that one rank leaves out */
+    /* a collective skipped by one rank */
     remove_instruction(program, find_instruction(program, WEFT_INSTRUCTION_NORM, -1, -1, -1));
     ck_assert(play_team(&ranks).stuck);
     team_free(&ranks);

@@ -1,6 +1,6 @@
 #!/bin/sh
-# A program that is refused names the strategy's kind, id, file and mode, and can be printed with a mark where; so can
-# any rank's and any mode's. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# A rejected program is reported with the strategy's kind, id, file and mode, and can be printed with a mark
+# at the error. Programs of any rank and mode can be printed. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -36,7 +36,7 @@ mutant endless 'weft_emit_plain(e, WEFT_INSTRUCTION_NORM);' 'for (volatile int i
 mutant flood 'weft_emit_plain(e, WEFT_INSTRUCTION_NORM);' 'for (int i = 0; i < 5000; i++) weft_emit_plain(e, WEFT_INSTRUCTION_NORM);'
 export WEFT_PLUGIN_PATH="$PWD/plugins"
 
-refuses() { # refuses ID MODE SENTENCE MARKED: without the flag it is told, with it the program is shown as well
+refuses() { # refuses ID MODE SENTENCE MARKED: reports the error; with the flag it also prints the program
     id=$1 mode=$2
     shift 2
     ! "$weft" plan run.ini "strategy.plugin=$id" "$mode" --print-program >shown 2>told || failed "$id is not refused"
@@ -44,23 +44,23 @@ refuses() { # refuses ID MODE SENTENCE MARKED: without the flag it is told, with
     [ "$(grep -c '<==' shown)" = "${3:-1}" ] && grep -Eq "$2" shown || failed "$id: $2" shown told
 }
 refuses unnormed --mode=training 'rank 0, instruction ' ' STEP +<== refused$'
-grep -q '^program of rank 0 in training, refused where it is marked$' shown || failed "whose program it is" shown
+grep -q '^program of rank 0 in training, with the rejected instruction highlighted$' shown || failed "whose program it is" shown
 refuses unstepped --mode=training 'rank 0: its program ends after ' '^ +[0-9]+  <== something is missing$'
 refuses eager --mode=evaluation 'rank 0, instruction 6, FORWARD embed micro-batch 0: instruction 0 has done this already' '^ +6 .*  <== refused$'
 refuses mute --mode=generation 'no.' '^program of rank 0 in generation' 0
 ! "$weft" train run.ini strategy.plugin=eager run.out=one >shown 2>told || failed "eager trains"
 ! grep -q '<==' shown || failed "a program is shown that nobody asked for" shown
 
-# ---- a call that never ends, and a program that does not
+# ---- a call that never returns, and an endless program
 refused "strategy:endless ($PWD/plugins/weft-strategy-endless.so) has been in its compile for 0.3 s, which [plugins] compile_seconds allows" \
     "$weft" plan run.ini strategy.plugin=endless plugins.compile_seconds=0.3
 refused 'emits more than 200 instructions for one program, which [plugins] compile_events allows' \
     "$weft" plan run.ini strategy.plugin=flood plugins.compile_events=200
-refused 'NORM: instruction 31 has done this already' "$weft" plan run.ini strategy.plugin=flood # with room for them
+refused 'NORM: instruction 31 has done this already' "$weft" plan run.ini strategy.plugin=flood # with enough memory for it
 prints "$weft" plan run.ini plugins.compile_seconds=60 plugins.compile_events=200
 
-# ---- of a plan that is accepted
-instructions() { # events FILE: what is printed of a program
+# ---- an accepted plan
+instructions() { # events FILE: the printed instructions of a program
     sed -n '/^index /,$p' "$1" | awk '/^ +[0-9]+ /{ print $3 }' | sort | uniq -c | tr -s ' \n' ' '
 }
 prints "$weft" plan run.ini strategy.plugin=mp --ranks 2 --print-program
@@ -73,6 +73,6 @@ for mode in evaluation generation; do
     [ "$(instructions printed)" = " 6 FORWARD " ] || failed "not the program of $mode" printed
 done
 refused '--mode eval is not there' "$weft" plan run.ini --print-program --mode eval
-refused '--mode says which program --print-program prints' "$weft" plan run.ini --mode evaluation
+refused '--mode selects the program for --print-program' "$weft" plan run.ini --mode evaluation
 
 [ "$failures" = 0 ]

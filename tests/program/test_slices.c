@@ -1,31 +1,31 @@
-/* tests/program/test_slices.c: where programs are cut so that parts of them can be recorded by the lengths of their own
- * micro-batches: nothing is under way there, every rank is cut at the same instructions, and each micro-batch lies
+/* tests/program/test_slices.c: boundaries of slices, which are captured as graphs by the lengths of their own
+ * micro-batches. No operation is in flight at a boundary, all ranks have the same boundaries, and each micro-batch is
  * in one slice. */
 #include "suite.h"
 
 #include "program/jobs.h"
-#include "program/slices.h"
+#include "program/plan.h"
 
 typedef struct setting {
     const char *name, *keys;
-    int32_t world, micro_batches;            /* of each replica */
-    int32_t prefetch, slices, slices_frozen; /* where the lowest two units are not trained */
+    int32_t world, micro_batches;            /* per replica */
+    int32_t prefetch, slices, slices_frozen; /* with the lowest two units frozen */
 } setting;
 
 static const setting settings[] = {
     {"single", NULL, 1, 1, 0, 1, 1},
     {"single", NULL, 1, 8, 0, 8, 8},
     {"ddp", NULL, 1, 3, 0, 3, 3},
-    {"ddp", NULL, 2, 4, 0, 4, 4}, /* the last sum of a micro-batch sets out in the next slice */
+    {"ddp", NULL, 2, 4, 0, 4, 4}, /* the last sum of a micro-batch starts in the next slice */
     {"ddp", "reduce_at=last", 2, 4, 0, 4, 4},
     {"fsdp", "shard=full", 2, 4, 0, 4, 4},
     {"fsdp", "shard=full reduce_at=last", 2, 4, 0, 4, 4},
-    {"fsdp", "shard=full reshard_after_forward=no", 3, 4, 0, 4, 1}, /* a frozen unit is released behind the last sum */
-    {"fsdp", "shard=full", 2, 4, 1, 1, 1},                          /* the next unit is always under way */
+    {"fsdp", "shard=full reshard_after_forward=no", 3, 4, 0, 4, 1}, /* a frozen unit is released after the last sum */
+    {"fsdp", "shard=full", 2, 4, 1, 1, 1},                          /* the next unit is always in flight */
     {"fsdp", "shard=gradients", 2, 4, 0, 4, 4},
     {"fsdp", "shard=optimizer", 2, 4, 0, 4, 4},
     {"fsdp", "shard=hybrid shard_group=2 reduce_at=last", 4, 3, 0, 3, 3},
-    {"mp", "schedule=1f1b", 2, 4, 0, 1, 1}, /* ranks do different things */
+    {"mp", "schedule=1f1b", 2, 4, 0, 1, 1}, /* ranks have different instructions */
     {"mp", "schedule=naive", 1, 4, 0, 4, 4},
 };
 enum { N_SETTINGS = sizeof settings / sizeof *settings };
@@ -41,11 +41,7 @@ static void make(team *out, const setting *how, uint32_t frozen) {
 }
 
 static weft_slices *cut(const team *of, int32_t rank, bool wanted) {
-    weft_error err = WEFT_ERROR_INIT;
-    weft_slices *out = NULL;
-    ck_assert_int_eq(weft_slices_create(&out, (const weft_program *const *)of->programs, of->world, rank, wanted, &err),
-                     WEFT_OK);
-    return out;
+    return weft_slices_create((const weft_program *const *)of->programs, of->world, rank, wanted);
 }
 
 static int32_t slice_of_instruction(const weft_slices *slices, int32_t instruction) {
@@ -60,8 +56,7 @@ static bool has_micro_batch(const weft_slices *slices, int32_t k, int32_t micro_
     return false;
 }
 
-/* Looked at instruction by instruction: what has begun in a slice ends in it, and the slice has the micro-batch that
- * the instruction is of. */
+/* Checks each instruction: operations of a slice end in it, and the slice contains the instruction's micro-batch. */
 static void look_at(const weft_program *program, const weft_slices *slices) {
     for (int32_t i = 0; i < program->n_instructions; i++) {
         const weft_instruction *instruction = &program->instructions[i];
@@ -107,7 +102,7 @@ START_TEST(nothing_is_under_way_where_a_program_is_cut) {
 }
 END_TEST
 
-/* The only slice of each rank of a pipeline ends with its own last instruction. */
+/* In a pipeline the only slice of each rank ends at that rank's own last instruction. */
 START_TEST(ranks_of_different_lengths_end_where_their_own_programs_do) {
     const setting pipeline = {"mp", "device_map=embed,head=0;layers.0-1=1 schedule=gpipe", 2, 4, 0, 1, 1};
     team t;
@@ -144,7 +139,7 @@ START_TEST(a_micro_batch_that_is_worked_on_again_holds_its_neighbours_together) 
     t.programs[0] = tiny_program(&t.job, &options);
     one = find_instruction(t.programs[0], WEFT_INSTRUCTION_FORWARD, 0, -1, 0);
     other = find_instruction(t.programs[0], WEFT_INSTRUCTION_FORWARD, 0, -1, 1);
-    t.programs[0]->instructions[one].micro_batch = 1; /* as if micro-batch 1 were begun before micro-batch 0 is done */
+    t.programs[0]->instructions[one].micro_batch = 1; /* as if micro-batch 1 started before the end of micro-batch 0 */
     t.programs[0]->instructions[other].micro_batch = 0;
     slices = cut(&t, 0, true);
     ck_assert_int_eq(slices->n, 2);
@@ -154,7 +149,7 @@ START_TEST(a_micro_batch_that_is_worked_on_again_holds_its_neighbours_together) 
 }
 END_TEST
 
-/* One rank starts an exchange a little earlier than the others: all are one slice. */
+/* One rank starts a collective slightly earlier than the others: there is only one slice. */
 START_TEST(ranks_that_differ_are_not_cut) {
     team t;
     weft_slices *slices = NULL;

@@ -1,6 +1,6 @@
-/* tests/program/test_timeline.c: programs played by the clock take the time that pencil and paper give.
+/* tests/program/test_timeline.c: simulated timelines of programs have the times computed by hand.
  *
- * Programs of a few instructions are written here; those of pipelines come from strategies. Costs are whole seconds. */
+ * Short programs are written here; pipelines come from strategies. Costs are whole seconds. */
 #include "suite.h"
 
 #include "program/timeline.h"
@@ -8,7 +8,7 @@
 
 enum { MOST = 128 };
 
-/* Ranks of ddp whose instructions the test writes. */
+/* Ranks of ddp with instructions written by the test. */
 typedef struct written {
     tiny_job job;
     int32_t world;
@@ -21,15 +21,13 @@ typedef struct written {
 
 static void begin(written *w, int32_t world) {
     const tiny_options options = {.mode = WEFT_MODE_TRAIN, .micro_batches = 1, .world = world};
-    weft_error err = WEFT_ERROR_INIT;
     strategy by;
     memset(w, 0, sizeof *w);
     load_strategy(&by, "ddp", NULL);
     tiny_make(&w->job, &options);
     place_job(&w->job, &by);
     w->world = world;
-    for (int32_t r = 0; r < world; r++)
-        ck_assert_int_eq(weft_program_create(&w->programs[r], &w->job.spec, r, &err), WEFT_OK);
+    for (int32_t r = 0; r < world; r++) w->programs[r] = weft_program_create(&w->job.spec, r);
     w->spec.job = &w->job.spec;
     w->spec.ranks_per_node = world;
     w->spec.together = w->spec.room = world;
@@ -39,7 +37,7 @@ static void end(written *w) {
     for (int32_t r = 0; r < w->world; r++) weft_program_destroy(w->programs[r]);
 }
 
-/* Appends an instruction that is a copy of this one; of: its unit or segment. */
+/* Appends a copy of this instruction; of: its unit or segment. */
 static int32_t say(written *w, int32_t rank, int32_t kind, int32_t of, int32_t queue, weft_instruction_cost cost) {
     const bool unit = kind == WEFT_INSTRUCTION_REDUCE;
     weft_instruction instruction = {
@@ -85,7 +83,7 @@ static void holds(const written *w, int32_t rank, double compute, double exposed
     ck_assert_double_eq_tol(w->times[rank].idle, idle, 1e-9);
 }
 
-/* BACKWARD of 1 s; a REDUCE of `travel` s, which then takes 1 s to add; beside it a BACKWARD of 4 s. */
+/* BACKWARD of 1 s; a REDUCE of `travel` s, which then takes 1 s to add; in parallel a BACKWARD of 4 s. */
 static void two_backwards(written *w, int32_t queue, double travel) {
     begin(w, 2);
     for (int32_t r = 0; r < 2; r++) {
@@ -183,7 +181,7 @@ START_TEST(who_comes_first_waits) {
 }
 END_TEST
 
-/* What takes 1 s alone and 2 s beside the other: rank 1 works for 1 s, rank 0 for 3 s' worth. */
+/* Work that takes 1 s on an idle machine and 2 s in parallel: 1 s of it on rank 1, 3 s on rank 0. */
 START_TEST(ranks_at_work_slow_each_other_down) {
     const weft_instruction_cost slow = {.own = {1, 2}}, long_one = {.own = {3, 6}};
     written w;
@@ -192,7 +190,7 @@ START_TEST(ranks_at_work_slow_each_other_down) {
     (void)say(&w, 1, WEFT_INSTRUCTION_BACKWARD, 0, 0, slow);
     play(&w);
     holds(&w, 1, 2, 0, 2);
-    holds(&w, 0, 4, 0, 0); /* a third of it in the 2 s beside rank 1, and 2 s alone */
+    holds(&w, 0, 4, 0, 0); /* a third of it in 2 s in parallel with rank 1, the rest in 2 s */
     end(&w);
 }
 END_TEST
@@ -204,14 +202,14 @@ START_TEST(ranks_without_processors_of_their_own_share) {
     for (int32_t r = 0; r < 4; r++) (void)say(&w, r, WEFT_INSTRUCTION_BACKWARD, 0, 0, works(3));
     play(&w);
     ck_assert_double_eq_tol(w.seconds, 6, 1e-9);
-    w.spec.ranks_per_node = 2; /* on two machines */
+    w.spec.ranks_per_node = 2; /* on two nodes */
     play(&w);
     ck_assert_double_eq_tol(w.seconds, 3, 1e-9);
     end(&w);
 }
 END_TEST
 
-/* The measuring shared processors, too: what was measured has that in it already. */
+/* The measurement also shared processors, so the slowdown is already included. */
 START_TEST(what_was_measured_crowded_is_not_slowed_down_twice) {
     const weft_instruction_cost crowded = {.own = {1, 2}};
     written w;
@@ -229,7 +227,7 @@ END_TEST
 
 /* ---- programs of strategies ---- */
 
-/* forward and backward of each segment, and what a carry takes. */
+/* Sets the cost of forward and backward of each segment, and of sending a carry. */
 static void price(written *w, double forward, double backward, double travel) {
     for (int32_t r = 0; r < w->world; r++)
         for (int32_t i = 0; i < w->programs[r]->n_instructions; i++) {
@@ -252,7 +250,7 @@ static void compile(written *w, strategy *by, int32_t world, int32_t micro_batch
     w->spec.ranks_per_node = w->spec.together = w->spec.room = world;
 }
 
-/* gpipe of S even stages and M micro-batches idles (S - 1) of M + S - 1 parts of its time. */
+/* gpipe of S equal stages and M micro-batches idles (S - 1) of M + S - 1 parts of its time. */
 START_TEST(the_bubble_of_gpipe_is_the_one_of_the_books) {
     static const struct {
         const char *firsts;
@@ -275,7 +273,7 @@ START_TEST(the_bubble_of_gpipe_is_the_one_of_the_books) {
 }
 END_TEST
 
-/* One micro-batch after the other: one rank works at a time, and every carry is waited for. */
+/* One micro-batch after the other: one rank works at a time, and every carry is awaited. */
 START_TEST(stages_one_after_the_other_add_up) {
     strategy by;
     written w;
@@ -285,7 +283,7 @@ START_TEST(stages_one_after_the_other_add_up) {
     play(&w);
     ck_assert_double_ge(w.seconds, 2 * (TINY_SEGMENTS * 3 + 2));
     holds(&w, 1, 18, w.times[1].exposed, w.seconds - 18 - w.times[1].exposed);
-    ck_assert_double_eq_tol(w.times[1].exposed, 2 + 2, 1e-9); /* a carry comes, a gradient goes, of each micro-batch */
+    ck_assert_double_eq_tol(w.times[1].exposed, 2 + 2, 1e-9); /* per micro-batch: receive a carry, send a gradient */
     ck_assert_double_ge(w.times[1].idle, 18);
     end(&w);
 }
@@ -304,7 +302,7 @@ START_TEST(one_rank_does_one_thing_after_the_other) {
 }
 END_TEST
 
-/* Programs that wait for one another are not played for ever. */
+/* Programs that wait for each other do not hang the simulation. */
 START_TEST(a_program_without_its_other_half_is_refused) {
     const weft_instruction_cost *costs[2];
     weft_error err = WEFT_ERROR_INIT;

@@ -1,7 +1,7 @@
-/* crowd_device.c: the CPU device on a machine where threads get into each other's way, or where they help: matrix
- * products take a millisecond more by several threads, with CROWD=one by one; or, with CROWD=bf16 or fp32, those of 256
- * rows and more a quarter of a second more in that type, which no load of the machine makes up for. At its end it says
- * how many threads it has. */
+/* crowd_device.c: the CPU device on a simulated machine where several threads are slower, or faster. Matmuls take a
+ * millisecond longer with several threads, or, with CROWD=one, with one thread. With CROWD=bf16 or fp32, matmuls of 256
+ * and more rows take a quarter of a second longer in that dtype, which exceeds any noise. At its end it prints its
+ * number of threads. */
 #include "fault.h"
 
 #include <stdbool.h>

@@ -1,12 +1,12 @@
-/* fault.h: a plugin that is another one with something planted in it. The real file is FAULT_OF, which the build names;
- * its table is copied, and the caller changes what it wants in the copy. */
+/* fault.h: a copy of another plugin with a planted error. The build defines FAULT_OF, the original file; its table is
+ * copied, and the including file modifies the copy. */
 #ifndef WEFT_TESTS_RANKS_FAULT_H
 #define WEFT_TESTS_RANKS_FAULT_H
 
 #include <dlfcn.h>
 #include <weft/plugin.h>
 
-/* The real plugin, its table copied to `table` of `size` bytes; NULL: err says why. */
+/* Returns the original plugin, with its table copied to `table` of `size` bytes; NULL: failed, with err set. */
 static const weft_plugin *fault_copy(void *table, size_t size, const weft_host *host, weft_error *err) {
     void *handle = dlopen(FAULT_OF, RTLD_NOW | RTLD_LOCAL);
     void *symbol = handle == NULL ? NULL : dlsym(handle, "weft_plugin_entry");
@@ -23,7 +23,7 @@ static const weft_plugin *fault_copy(void *table, size_t size, const weft_host *
     return &list->plugins[0];
 }
 
-/* The one entry of the file: `id` in place of the real one. */
+/* Returns the file's list, with `id` instead of the original. */
 static const weft_plugin_list *fault_list(const weft_plugin *real, const char *id, const void *table) {
     static weft_plugin plugin;
     static const weft_plugin_list list = {(uint32_t)sizeof list, 0, 1, (uint32_t)sizeof plugin, &plugin};

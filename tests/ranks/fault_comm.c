@@ -1,6 +1,6 @@
-/* fault_comm.c: an MPI whose exchanges are what two common mistakes make of them. FAULT_RING: the rows of an all-to-all
- * come in the order of a ring that begins at rank 1. FAULT_LOCAL: an all-gather of fp64 in place, which is that of the
- * norm's parts, brings nothing from the other ranks. */
+/* fault_comm.c: an MPI with one of two common errors. FAULT_RING: the rows of an all-to-all arrive in the order of a
+ * ring that starts at rank 1. FAULT_LOCAL: an in-place all-gather of fp64, as used for the norm, receives no data from
+ * other ranks. */
 #define WEFT_NOTE_MORE WEFT_NOTE_LAUNCH(RANKS_LAUNCH) WEFT_NOTE_LAUNCHED(RANKS_LAUNCHED)
 
 #include "fault.h"
@@ -42,7 +42,7 @@ static int32_t size_of(const weft_comm *comm, const weft_comm_group *of) {
     return info.size;
 }
 
-/* Does the exchange at once; what is handed back as its handle is a barrier's. */
+/* Runs the operation immediately, and returns a barrier's handle instead of its own. */
 static weft_status do_now(weft_comm *comm, weft_comm_handle **out, weft_exchange_fn *how, const weft_exchange *what,
                           weft_error *err) {
     weft_comm_handle *handle = NULL;

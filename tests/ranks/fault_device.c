@@ -1,6 +1,5 @@
-/* fault_device.c: a device whose products for a weight's gradient are added up inside the product, onto what the last
- * such product of that shape in the step has left: the sum of both is formed and rounded, and the older one taken off
- * again. */
+/* fault_device.c: a device that accumulates weight gradients within the matmul, onto the result of the last such matmul
+ * of that shape in the step. Their sum is computed and rounded, and the older result is subtracted again. */
 #include "fault.h"
 
 #include <stdlib.h>
@@ -15,7 +14,7 @@ static struct {
 } shapes[MOST_SHAPES];
 static int n_shapes;
 
-/* NULL: no memory. A new shape's older product is zero. */
+/* NULL: no memory. The older result of a new shape is zero. */
 static float *older_of(int64_t m, int64_t n) {
     int i = 0;
     while (i < n_shapes && (shapes[i].m != m || shapes[i].n != n)) i++;
@@ -29,7 +28,7 @@ static float *older_of(int64_t m, int64_t n) {
     return shapes[i].older;
 }
 
-/* Adding onto something may need more. */
+/* Accumulation may need more workspace. */
 static int64_t matmul_workspace(const weft_device *device, const weft_matmul *args) {
     weft_matmul onto = *args;
     const int64_t bytes = real.matmul_workspace(device, args);
@@ -55,7 +54,7 @@ static weft_status matmul(weft_device *device, weft_stream *s, const weft_matmul
     return status;
 }
 
-/* Once per optimizer step: the first micro-batch of the next one has nothing to be added onto. */
+/* Called once per optimizer step: the next step's first micro-batch accumulates onto zero. */
 static weft_status clip(weft_device *device, weft_stream *s, const weft_clip *args, weft_error *err) {
     for (int i = 0; i < n_shapes; i++) memset(shapes[i].older, 0, (size_t)(shapes[i].m * shapes[i].n) * sizeof(float));
     return real.clip(device, s, args, err);

@@ -1,8 +1,9 @@
-/* A model's file with parameters of two types, for test_checkpoints.sh: every second tensor, by name, becomes bf16.
+/* Writes a model file with parameters of two dtypes, for test_checkpoints.sh: every second tensor, by name, becomes
+ * bf16.
  *
  *     rank_mix FROM.safetensors TO.safetensors
  *
- * FROM holds fp32 alone. Fails unless layer 1, which is a unit, then has both types. */
+ * FROM has only fp32. Fails unless layer 1, which is a unit, then has both dtypes. */
 #include "base/safetensors.h"
 #include "model/convert.h"
 
@@ -23,7 +24,7 @@ static weft_status copy_tensor(weft_tensor_writer *to, int32_t i, const weft_ten
 static weft_status mix(const weft_safetensors *from, const char *path, weft_error *err) {
     weft_tensor_writer *to = NULL;
     weft_tensor_spec *specs = calloc((size_t)from->n_tensors + 1, sizeof *specs);
-    int32_t types[2] = {0, 0}; /* tensors of layer 1 in fp32 and in bf16 */
+    int32_t types[2] = {0, 0}; /* tensors of layer 1 in fp32 and bf16 */
     weft_status status = WEFT_OK;
     if (specs == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a list of tensors");
     for (int32_t i = 0; i < from->n_tensors; i++) {

@@ -1,11 +1,10 @@
-/* tests/ranks/mutated.h: one rank of those that train mutants of their programs, for test_mutants.c.
+/* tests/ranks/mutated.h: one rank of a launch that trains mutants of its programs, for test_mutants.c.
  *
- * Between the strategy and the checker one instruction of one rank's program is changed, or the same instruction of
- * all ranks. What the checker lets through is placed and run by the engine with the real communicator, two optimizer
- * steps from the same start, in memory of poison; what the rank then has of parameters and optimizer states, and
- * each step's loss and norm, make its hash. All ranks go through the same mutants in the same order and tell one
- * another their hashes after each, so that none begins the next before all have ended. One that does not get there
- * in time says at which. */
+ * Between strategy and checker one instruction of one rank's program is changed, or the same one on all ranks. Programs
+ * that the checker accepts are placed and run by the engine with the real communicator: two optimizer steps from the
+ * same start, in poisoned memory. The rank's parameters and optimizer states, and each step's loss and norm, are
+ * hashed. All ranks run the same mutants in the same order and all-gather their hashes after each, so that no rank
+ * starts the next one before all have finished. A rank that times out prints the mutant. */
 #ifndef WEFT_TESTS_RANKS_MUTATED_H
 #define WEFT_TESTS_RANKS_MUTATED_H
 
@@ -29,10 +28,10 @@ typedef struct setting {
 } setting;
 
 typedef struct tally {
-    int64_t refused, same, equal; /* same: as a program that was run before */
+    int64_t refused, same, equal; /* same: equal to a program that was run before */
 } tally;
 
-/* What the ranks come to. */
+/* Results of the ranks. */
 typedef struct outcome {
     uint64_t hash[RANKS_MAX];
 } outcome;
@@ -43,21 +42,21 @@ typedef struct bench {
     ragged_data data;
     int32_t rank;                          /* this process */
     weft_program *valid[RANKS_MAX];        /* of all ranks */
-    const weft_program *mutant[RANKS_MAX]; /* the same with one changed, or all */
-    int32_t changed;                       /* whose program is; -1: everyone's */
+    const weft_program *mutant[RANKS_MAX]; /* the same with one changed program, or all changed */
+    int32_t changed;                       /* rank of the changed program; -1: all ranks */
     weft_coverage coverage;
     weft_slot_ref own_arena, arena, own_partials, partials; /* the engine's, and larger ones for any mutant */
     float *start;
     outcome expected;
-    uint64_t *seen; /* identities of what was run, by open addressing; 0: free */
+    uint64_t *seen; /* hashes of the programs that were run, open addressing; 0: free */
     size_t n_seen;
     tally tally;
 } bench;
 
-/* ---- too late ---- */
+/* ---- timeout ---- */
 
 static char under_way[300];
-static int patience = 600; /* seconds for a mutant */
+static int patience = 600; /* seconds per mutant */
 
 static void give_up(int number) {
     static const char late[] = "accepted, and its ranks never get to the end: ";
@@ -65,11 +64,11 @@ static void give_up(int number) {
     if (write(STDOUT_FILENO, late, sizeof late - 1) < 0 || write(STDOUT_FILENO, under_way, strlen(under_way)) < 0 ||
         write(STDOUT_FILENO, "\n", 1) < 0)
         _exit(3);
-    (void)sleep(1); /* the launcher forgets what it has not yet passed on when a rank ends badly */
+    (void)sleep(1); /* the launcher drops output that it has not forwarded when a rank fails */
     _exit(2);
 }
 
-/* ---- a run ---- */
+/* ---- execution ---- */
 
 static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n) {
     const unsigned char *at = bytes;
@@ -88,7 +87,7 @@ static uint64_t hash_device(const bench *b, uint64_t hash, weft_ref ref, int64_t
     return hash;
 }
 
-/* The bytes of NaN: what is read without having been written shows. */
+/* Fills with NaN, so that reads of undefined values are visible. */
 static void poison(const bench *b, weft_slot_ref slot) {
     const weft_engine *engine = b->rig.engine;
     weft_error err = WEFT_ERROR_INIT;
@@ -131,7 +130,7 @@ static uint64_t train(bench *b) {
     return hash;
 }
 
-/* The engine with other programs, of which this rank has its own. [collective] */
+/* Runs the engine with other programs; each rank has its own. [collective] */
 static outcome run(bench *b) {
     weft_engine *engine = b->rig.engine;
     const weft_mode_plan own = engine->plan.train;
@@ -141,10 +140,9 @@ static outcome run(bench *b) {
     uint64_t hash = 0;
     ck_assert_msg(weft_program_place(program, &own.job->spec, &err) == WEFT_OK, "%s", err.text);
     engine->plan.train.program = program;
-    ck_assert_msg(weft_sums_plan(&engine->plan, &engine->plan.train, b->mutant, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_sums_losses(&engine->plan.train, b->mutant, b->how->world, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_int_eq(weft_slices_create(&engine->plan.train.slices, b->mutant, b->how->world, b->rank, true, &err),
-                     WEFT_OK);
+    weft_sums_plan(&engine->plan, &engine->plan.train, b->mutant);
+    weft_sums_losses(&engine->plan.train, b->mutant, b->how->world);
+    engine->plan.train.slices = weft_slices_create(b->mutant, b->how->world, b->rank, true);
     ck_assert_int_le(program->arena, b->arena.bytes);
     ck_assert_int_le(4 * engine->plan.train.partials, b->partials.bytes);
     engine->arena = b->arena;
@@ -183,7 +181,7 @@ static void describe(const bench *b, const mutant *m) {
                    (int)m->to);
 }
 
-/* True if no program like it was run before. */
+/* True if no equal program was run before. */
 static bool is_new(bench *b, uint64_t identity) {
     enum { PLACES = 1 << 16 };
     size_t at = identity % PLACES;
@@ -196,7 +194,7 @@ static bool is_new(bench *b, uint64_t identity) {
     return true;
 }
 
-/* All ranks say the same of all hashes, so that rank 0 speaks. */
+/* All ranks compare all hashes with the same result, so rank 0 reports. */
 static void expect_equal(bench *b, const weft_coverage *coverage) {
     const outcome found = run(b);
     for (int32_t rank = 0; rank < b->how->world; rank++) {
@@ -225,7 +223,7 @@ static void judge_set(bench *b, const mutant *m) {
     }
 }
 
-/* Takes the mutant over. */
+/* Takes ownership of the mutant. */
 static void judge_one_rank(void *context, const mutant *m) {
     bench *b = context;
     for (int32_t rank = 0; rank < b->how->world; rank++) b->mutant[rank] = b->valid[rank];
@@ -234,7 +232,7 @@ static void judge_one_rank(void *context, const mutant *m) {
     weft_program_destroy(m->program);
 }
 
-/* Takes the mutant over, which is rank 0's; the others' are changed alike. */
+/* Takes ownership of rank 0's mutant, and applies the same change to the other ranks. */
 static void judge_all_ranks(void *context, const mutant *m) {
     bench *b = context;
     weft_program *others[RANKS_MAX] = {m->program};
@@ -267,7 +265,7 @@ static void compile_all(bench *b) {
 
 static void take_room(bench *b, weft_slot_ref *out, int64_t bytes, int32_t line) {
     weft_error err = WEFT_ERROR_INIT;
-    ck_assert_msg(weft_account_take(&b->rig.engine->account, out, bytes, line, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_account_alloc(&b->rig.engine->account, out, bytes, line, &err) == WEFT_OK, "%s", err.text);
 }
 
 static void bench_open(bench *b, const setting *how, const char *model, weft_process_context *process_context) {
@@ -312,8 +310,8 @@ static void bench_open(bench *b, const setting *how, const char *model, weft_pro
 }
 
 static void bench_close(bench *b) {
-    weft_account_give(&b->rig.engine->account, &b->partials, WEFT_ACCOUNT_GRADIENTS);
-    weft_account_give(&b->rig.engine->account, &b->arena, WEFT_ACCOUNT_ARENA);
+    weft_account_free(&b->rig.engine->account, &b->partials, WEFT_ACCOUNT_GRADIENTS);
+    weft_account_free(&b->rig.engine->account, &b->arena, WEFT_ACCOUNT_ARENA);
     for (int32_t rank = 0; rank < b->how->world; rank++) weft_program_destroy(b->valid[rank]);
     train_rig_close(&b->rig);
     free(b->start);

@@ -1,5 +1,5 @@
-/* packed_model.c: LLaMA with linears of a storage of their own: what a model plugin
- * for quantised fine-tuning says. Everything else is the real plugin's. */
+/* packed_model.c: LLaMA with linears of another storage dtype, as declared by a model plugin for quantized fine-tuning.
+ * Everything else is the original plugin's. */
 #include "fault.h"
 
 #include <weft/model.h>

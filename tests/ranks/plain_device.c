@@ -1,4 +1,4 @@
-/* plain_device.c: a device that says that it multiplies nothing that is packed. */
+/* plain_device.c: a device that reports no support for packed matmuls. */
 #include "fault.h"
 
 #include <weft/device.h>

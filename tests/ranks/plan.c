@@ -1,13 +1,13 @@
-/* What `weft plan --json --print-links` says of each rank against what the ranks of a run report in ranks.json:
+/* Compares `weft plan --json --print-links` to ranks.json, the report of a run's ranks:
  *
  *     rank_plan PLAN.json RANKS.json
  *
  *     rank_plan share ONE.json MANY.json
  *
- * In the first case, every number must be the same: bytes taken, line by line, bytes sent in a step by kind and by
- * link. What is in use at the highest moment must not be more than planned, and not much less: the padding of a unit
- * that is cut is touched late. In the second, what a rank of many holds of parameters, gradients and optimizer state
- * must be its share of what one rank holds, to 1 % of padding. Says how many numbers it compared. */
+ * First form: every number must be equal: allocated bytes per line, and bytes sent in a step by kind and by link. The
+ * peak of live memory must not exceed the plan, and not be much smaller: the padding of a sharded unit is touched late.
+ * Second form: parameters, gradients and optimizer states of a rank of many must be its share of a single rank's,
+ * within 1 % of padding. Prints the number of comparisons. */
 #include <jansson.h>
 #include <stdbool.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static json_int_t number(const json_t *object, const char *key) {
     return -1;
 }
 
-/* The plan's row of a rank; NULL: it has none. */
+/* Returns the plan's row of a rank; NULL: not found. */
 static const json_t *row_of(const json_t *plan, json_int_t rank) {
     size_t i, k;
     const json_t *row, *one;
@@ -69,7 +69,7 @@ static void compare(const json_t *plan, const json_t *run) {
         same("a link", rank, steps * link_of(plan, rank, (json_int_t)to), json_integer_value(value));
 }
 
-/* Plans of the same under fsdp, on one rank and on many. */
+/* Compares plans of the same run under fsdp, on one rank and on many. */
 static void compare_shares(const json_t *one, const json_t *many) {
     static const char *const lines[] = {"parameters", "gradients", "optimizer"};
     const json_int_t world = number(many, "world");

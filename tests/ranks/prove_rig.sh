@@ -1,13 +1,12 @@
-# What the tests of `weft prove` share, beyond tests/common/shell.sh; to be sourced: it on configs/prove.ini, and what it
-# has said.
-# shellcheck source=tests/common/shell.sh
+# Shared by the tests of `weft prove`, in addition to tests/common/shell.sh; to be sourced: runs it on
+# configs/prove.ini and checks its output.
 . "$WEFT_SOURCE/tests/common/shell.sh"
 faults=$WEFT_BUILD/tests/faults
 if [ ! -e "$faults/weft-comm-ring.so" ]; then
     echo "skipped: there is no MPI, so no ranks to prove anything on"
     exit 77
 fi
-fail() { # fail NAME: what the last run said
+fail() { # fail NAME: prints the output of the last run
     failed "$1" out err
 }
 prove() { # prove STATUS arguments...: output in out and err

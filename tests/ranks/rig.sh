@@ -1,6 +1,5 @@
-# What tests share that kill ranks or make them differ, beyond tests/common/shell.sh; to be sourced. The scratch directory
-# has a model of two layers, a text and run.ini.
-# shellcheck source=tests/common/shell.sh
+# Shared by tests that kill ranks or make them differ, in addition to tests/common/shell.sh; to be sourced.
+# The scratch directory contains a model of two layers, a text and run.ini.
 . "$WEFT_SOURCE/tests/common/shell.sh"
 export WEFT_PLUGIN_PATH="$dir/plugins:$WEFT_BUILD/plugins"
 
@@ -9,26 +8,25 @@ fail() {
     tail -c 3000 out.txt err.txt >&2
     exit 1
 }
-# How long anything is waited for here is for a machine on which everything takes 20 times as long: what has to be soon is
-# in what the watcher says.
-says() { # says PATTERN: a line of stderr matches before long; what watches may outlive the launcher a little
+# Timeouts suffice for a machine at 20 times its load; the watchdog's output shows whether something was fast.
+says() { # says PATTERN: a line of stderr matches soon; the watchdog may exit slightly after the launcher
     for _ in $(seq 200); do
         grep -qE -- "$1" err.txt && return 0
         sleep 0.5
     done
     fail "nobody says \"$1\""
 }
-of_weft='weft(-ab|-check|-profile|-prove)?' # names of processes that are ranks: of the program or of a tool
-processes() { # processes PATTERN: the /proc/N of this test's processes whose name matches
+of_weft='weft(-ab|-check|-profile|-prove)?' # names of rank processes: of the program or of a tool
+processes() { # processes PATTERN: the /proc/N of this test's processes with a matching name
     for process in $(grep -lzxF -- "TEST_DIRECTORY=$dir" /proc/[0-9]*/environ 2>/dev/null); do
         process=${process%/environ}
         if grep -qxE -- "$1" "$process/comm" 2>/dev/null; then echo "$process"; fi
     done
 }
-end_ranks() { # whatever a case that failed has left: its ranks would train for long
+end_ranks() { # kills ranks of a failed case, which would train for long
     for process in $(processes "$of_weft"); do kill -KILL "${process#/proc/}" || true; done
 }
-rank_of() { # rank_of R: the process of rank R, once it has begun
+rank_of() { # rank_of R: the process of rank R, once it has started
     for _ in $(seq 1000); do
         for process in $(processes "$of_weft"); do
             grep -qzxE -- "(PMI_RANK|OMPI_COMM_WORLD_RANK)=$1" "$process/environ" 2>/dev/null || continue
@@ -39,14 +37,14 @@ rank_of() { # rank_of R: the process of rank R, once it has begun
     done
     return 1
 }
-watched() { # until the watcher of ranks under a launcher watches: before, it has no descriptor 3
+watched() { # waits until the watchdog of ranks under a launcher is active: before, it has no descriptor 3
     for _ in $(seq 1000); do
         for process in $(processes weft-watch); do [ ! -e "$process/fd/3" ] || return 0; done
         sleep 0.1
     done
     fail "nobody watches"
 }
-steps() { # steps N: until N steps are done
+steps() { # steps N: waits until N steps are done
     for _ in $(seq 3000); do
         [ -e one/metrics.jsonl ] && [ "$(wc -l <one/metrics.jsonl)" -ge "$1" ] && return 0
         sleep 0.1

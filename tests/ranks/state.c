@@ -1,5 +1,5 @@
-/* One rank of a run, for test_checkpoints.sh: trains, and says in DIRECTORY/rank.N what this rank makes of the run's
- * bits and by how many KiB it grew while all of them saved:
+/* One rank of a run, for test_checkpoints.sh: trains, and writes the rank's hash of the run's state, and the memory
+ * growth in KiB while all ranks saved, to DIRECTORY/rank.N:
  *
  *     state DIRECTORY STEPS run.ini [section.key=value ...] */
 #include "run/checkpoint.h"
@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* A line of /proc/self/status, in KiB. */
+/* Returns a value of /proc/self/status, in KiB. */
 static long memory(const char *name) {
     char line[256];
     long kib = -1;
@@ -20,7 +20,7 @@ static long memory(const char *name) {
     return kib;
 }
 
-/* From here on the highest memory counts anew. */
+/* Resets the peak memory. */
 static weft_status forget_peak(weft_error *err) {
     FILE *file = fopen("/proc/self/clear_refs", "we");
     const bool good = file != NULL && fputs("5", file) >= 0;

@@ -1,6 +1,7 @@
 #!/bin/sh
-# A run over several ranks as a whole: files that have the same bytes whoever wrote them, a run that is killed, stopped and
-# taken up again on fewer ranks, and what goes wrong on one rank told once. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# Complete runs on several ranks: files with the same bytes for any number of ranks; a run that is killed,
+# stopped and resumed on fewer ranks; and errors of one rank, reported once. ctest sets WEFT_BUILD and
+# WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -30,14 +31,14 @@ train() { # train N OUT argument...: on N ranks, into OUT
     if [ "$n" != 1 ]; then set -- --ranks "$n" comm.plugin=mpi-mpich "$@"; fi
     limit "$weft" train run.ini "run.out=$out" "$@" >log 2>&1
 }
-once() { # once TEXT: one line of the log has it
+once() { # once TEXT: exactly one line of the log contains it
     [ "$(grep -cF -- "$1" log)" = 1 ] || failed "not once: $1" log
 }
 
 # ---- the same bytes ----
 
 train 1 single || failed "one rank" log
-strategies() { # strategies WHAT argument...: as one rank that runs with the same
+strategies() { # strategies WHAT argument...: equal to one rank with the same arguments; the quick suite takes the first row
     what=$1
     shift
     rm -rf one
@@ -47,6 +48,7 @@ strategies() { # strategies WHAT argument...: as one rank that runs with the sam
         # shellcheck disable=SC2086  # words on purpose
         train "$n" many train.steps=3 eval.every=none checkpoint.every=3 $rest "$@" </dev/null || failed "$n ranks, $rest, $what" log
         same_tensors "other bytes: $n ranks, $rest, $what" one many
+        is_full || break
     done
 }
 strategies "fp32" <<'ROWS'
@@ -57,7 +59,7 @@ strategies "fp32" <<'ROWS'
 4 strategy.plugin=fsdp strategy.root=replicated strategy.shard=hybrid strategy.shard_group=2
 3 strategy.plugin=mp strategy.schedule=1f1b
 ROWS
-# Masters of all parameters, where frozen ones lose bits in the type that is saved.
+# Masters of all parameters, where frozen ones would lose bits in the saved dtype.
 strategies "bf16" checkpoint.dtype=bf16 train.trainable=last:1 <<'ROWS'
 4 strategy.plugin=fsdp strategy.shard=optimizer
 3 strategy.plugin=fsdp
@@ -68,7 +70,7 @@ strategies "computed in bf16" train.precision=bf16 <<'ROWS'
 3 strategy.plugin=fsdp strategy.root=replicated
 ROWS
 
-# A unit may hold parameters of two types, and frozen ones beside trained ones.
+# A unit may contain parameters of two dtypes, and frozen and trained ones.
 cp -r single/model mixed
 rm mixed/model.safetensors
 "$WEFT_BUILD/tests/rank_mix" single/model/model.safetensors mixed/model.safetensors 2>log || failed "a model of two types" log
@@ -87,7 +89,7 @@ wait_for() { # wait_for PATH: while $process lives
     while [ ! -e "$1" ] && kill -0 "$process" 2>/dev/null; do sleep 0.02; done
     [ -e "$1" ]
 }
-start() { # start N STEP argument...: N ranks, by the launcher itself, which wait in STEP; rank R's process is in process.R
+start() { # start N STEP argument...: starts N ranks with the launcher, which block in STEP; rank R's process is in process.R
     command=$(launcher mpich "$1")
     export HOLD_AT="$2" HOLD_UNTIL="$dir/go"
     shift 2
@@ -97,7 +99,7 @@ start() { # start N STEP argument...: N ranks, by the launcher itself, which wai
         run.out=run comm.plugin=mpi-mpich train.steps=400 "$@" >log 2>&1
 }
 
-# Once one is killed the launcher may end the next before it is its turn.
+# When one is killed, the launcher may kill the others first.
 start 4 12 strategy.plugin=fsdp &
 process=$!
 wait_for run/checkpoints/step-10 || failed "4 ranks come to step 10" log
@@ -125,15 +127,15 @@ cut -d' ' -f1-4 single/evaluations.jsonl >a.txt
 cut -d' ' -f1-4 run/evaluations.jsonl >b.txt
 cmp -s a.txt b.txt || { cat a.txt b.txt >log; failed "other losses of validation" log; }
 
-# A strategy that is not covered is said, and kept with the checkpoint.
+# A non-deterministic strategy is reported, and recorded in the checkpoint.
 train 2 fast strategy.plugin=ddp strategy.reduce=fast train.steps=2 checkpoint.every=2 || failed "reduce = fast" log
 once "not covered"
 grep -q '"the contract of equal bits": "not covered' fast/checkpoints/step-2/state/run.json || failed "the word is not kept" log
 grep -q '"the contract of equal bits": "covered"' run/checkpoints/step-100/state/run.json || failed "the word is not kept" log
 
-# ---- what goes wrong ----
+# ---- errors ----
 
-refused() { # refused TEXT N OUT argument...: exit status 1, and the sentence once
+refused() { # refused TEXT N OUT argument...: exit status 1, and the message once
     text=$1
     shift
     if train "$@"; then failed "not refused: $text" log; fi
@@ -148,19 +150,19 @@ mkdir locked
     exit $failures
 ) 9>locked/.lock || failures=$?
 mkdir blocked
-: >blocked/checkpoints
+: >blocked/checkpoints && echo 'weft run' >blocked/.lock
 refused "checkpoints/step-10 could not be saved" 2 blocked strategy.plugin=ddp --resume
 cp -r run/model part
 rm part/model.safetensors
 refused "part: holds neither model.safetensors" 2 new strategy.plugin=fsdp model.path=part model.start=weights
 
-# A number that is not finite: found by whichever ranks, told by one.
+# A non-finite number: detected by any ranks, reported by one.
 refused "the loss is not finite" 3 new strategy.plugin=fsdp optimizer.lr=1e30
 rm -rf new
 refused "the loss is not finite" 2 new strategy.plugin=mp optimizer.lr=1e30
 rm -rf new
 
-# Bytes that were spoiled after they were saved: the one before is taken, whichever rank finds it.
+# Bytes damaged after the save: the previous checkpoint is used, whichever rank detects it.
 rm -rf run/model
 printf 'x' | dd of=run/checkpoints/step-100/state/exp_avg.safetensors bs=1 seek=20000 conv=notrunc 2>dd.txt
 train 3 run strategy.plugin=fsdp --resume || failed "3 ranks go on" log
@@ -171,7 +173,7 @@ rm -rf run/model
 for left in run/checkpoints/step-*; do rm "$left/state/exp_avg.safetensors"; done
 refused "holds no whole checkpoint" 2 run strategy.plugin=ddp --resume
 
-# ---- the run's bits, and memory while it is saved ----
+# ---- the run's bits, and memory during a save ----
 
 state() { # state N DIRECTORY STEPS run.ini argument...
     mkdir "$2"
@@ -181,7 +183,7 @@ state() { # state N DIRECTORY STEPS run.ini argument...
     # shellcheck disable=SC2046  # words on purpose
     limit $(launcher mpich "$n") "$WEFT_BUILD/tests/rank_state" "$@" >log 2>&1
 }
-alike() { # alike WHAT N DIRECTORY: that many ranks have said the bits of one
+alike() { # alike WHAT N DIRECTORY: N ranks have the hash of one rank
     [ "$(cut -d' ' -f1 "$3"/rank.* | sort | uniq -c | sed 's/^ *//')" = "$2 $(cut -d' ' -f1 lone/rank.0)" ] || {
         cat "$3"/rank.* >log
         failed "$1: not the hash of one rank" log
@@ -195,7 +197,7 @@ state 3 three 2 run.ini strategy.plugin=ddp || failed "the hash of 3 ranks" log
 alike "ddp" 3 three
 same_tensors "other bytes" lone/step-2 four/step-2
 
-# Three files of 60 MiB each: a rank that gathered one of them would grow by more than it may.
+# Three files of 60 MiB each: a rank that gathered one of them would exceed the permitted growth.
 make_model big 384 96 88 3 38000
 state 4 wide 0 run.ini model.path=big strategy.plugin=fsdp || failed "a larger model is saved" log
 for file in model.safetensors state/exp_avg.safetensors; do

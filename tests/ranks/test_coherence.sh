@@ -1,17 +1,17 @@
 #!/bin/sh
-# Ranks that are about to train different things do not begin: different files, data, plugins and programs.
+# Ranks that would train differently do not start: different files, data, plugins and programs.
 set -eu
 # shellcheck source=tests/ranks/rig.sh
 . "$WEFT_SOURCE/tests/ranks/rig.sh"
 trap 'rm -rf "$dir"' EXIT INT TERM
 has mpich || exit 77
 
-# Rank 2 calls weft with what stands in "other", the rest with what stands in "usual".
+# Rank 2 runs the command in "other", the others the one in "usual".
 cat >wrapper <<'SH'
 #!/bin/sh
 if [ "$PMI_RANK" = 2 ]; then exec sh ./other; else exec sh ./usual; fi
 SH
-begin() { # begin WHAT USUAL OTHER: 3 ranks, which fail and train nothing
+begin() { # begin WHAT USUAL OTHER: 3 ranks, which fail without training
     echo "exec $2" >usual
     echo "exec $3" >other
     status=0
@@ -20,13 +20,13 @@ begin() { # begin WHAT USUAL OTHER: 3 ranks, which fail and train nothing
     [ "$status" != 0 ] && [ "$status" != 124 ] || fail "$1: exit status $status"
     [ ! -e one/model ] || fail "$1: something was trained"
 }
-differ() { # differ WHAT USUAL OTHER: begin, and rank 0 says it of rank 2
+differ() { # differ WHAT USUAL OTHER: begin, and rank 0 reports the difference to rank 2
     begin "$@"
     [ "$status" = 1 ] || fail "$1: exit status $status"
     [ "$(grep -c "as shown above; nothing was trained" err.txt)" = 1 ] || fail "$1: it is not said once"
     grep -qx '\[0\] weft [a-z]*: rank 2 and rank 0 differ in .*' err.txt || fail "$1: rank 2 is not named"
 }
-row() { # row NAME FIRST OTHER: the table has it
+row() { # row NAME FIRST OTHER: the table contains it
     grep -qE "^\[0\] $1 +$2 +$3\$" err.txt || fail "there is no row \"$1 $2 $3\""
 }
 
@@ -40,7 +40,7 @@ row '\[train\] global_batch' 6 3
 row '\[strategy\] reduce_at' each last
 ! grep -q threads err.txt || fail "a key that may differ is compared"
 
-# A difference behind 6,000 characters that are alike.
+# A difference after 6,000 equal characters.
 long=$(printf 'a_key_of_some_sort,%.0s' $(seq 320))
 differ "a long value" "$run model.ignore=${long}this_one,an_end" "$run model.ignore=${long}that"
 row '\[model\] ignore' '\.\.\.some_sort,this_one,an_end' '\.\.\.some_sort,that'
@@ -52,7 +52,7 @@ printf 'x' >>elsewhere/plugins/weft-policy-block.so
 differ "another plugin file" "$run" "env WEFT_PLUGIN_PATH=$dir/elsewhere/plugins:$WEFT_BUILD/plugins $run"
 row 'plugin policy' 'block [0-9.]+, sha256 [0-9a-f]+\.\.\.' 'block [0-9.]+, sha256 [0-9a-f]+\.\.\.'
 
-# The same path and another text behind it, as on two hosts.
+# The same path with another text, as on two hosts.
 sed 's#^path       = games.txt#path = /proc/self/cwd/games.txt#' run.ini >here.ini
 tail -n 20 games.txt >elsewhere/games.txt
 if unshare --uts hostname other 2>err.txt; then
@@ -63,7 +63,7 @@ else
     echo "skipped: other data on a host of another name needs unshare --uts, which root has"
 fi
 
-# The same path and another file of weights behind it: a copy, and one in which a single byte differs.
+# The same path with another weight file: a copy, and one with a single different byte.
 make_model wide 64 16 112 2 512
 $weft train run.ini run.out=made model.path=wide >out.txt 2>err.txt || fail "no weights are made"
 cp made/model/model.safetensors wide/
@@ -74,12 +74,12 @@ limit $(launcher mpich 3) sh -c "if [ \$PMI_RANK = 2 ]; then cd elsewhere; fi; e
     >out.txt 2>err.txt </dev/null || fail "ranks with equal copies of the weights do not train"
 [ -e one/model/model.safetensors ] || fail "nothing was trained from copies"
 rm -r one
-flip() { # flip FILE PLACE: one byte becomes another
+flip() { # flip FILE PLACE: changes one byte
     byte=$(od -An -tu1 -j "$2" -N 1 "$1" | tr -d ' ')
     # shellcheck disable=SC2059  # the format is the byte
     printf "\\$(printf %03o $((255 - byte)))" | dd of="$1" bs=1 conv=notrunc seek="$2" 2>dd.txt
 }
-# In a gap between 64 blocks of 4 KiB that are spread evenly over the file: no sample of it stands for the whole.
+# Between 64 blocks of 4 KiB spread evenly over the file, so that sampled hashes would miss it.
 bytes=$(wc -c <elsewhere/wide/model.safetensors)
 gap=$(((bytes - 4096) / 63 - 4096))
 [ "$gap" -gt 8 ] || fail "the weights are too few for a gap"
@@ -92,14 +92,14 @@ grep -q '"rms_norm_eps": 0.25' elsewhere/wide/config.json || fail "config.json h
 differ "another config.json" "$weft train $dir/here.ini --overwrite" "env -C elsewhere $weft train $dir/here.ini --overwrite"
 row "the model's config.json" 'sha256 [0-9a-f]+(\.\.\.)?' 'sha256 [0-9a-f]+(\.\.\.)?'
 
-# A strategy that emits something else on rank 2, out of one and the same file.
+# A strategy that emits another program on rank 2, from the same file.
 sed 's/^#define QUEUE 1$/#define QUEUE (atoi(getenv("PMI_RANK")) == 2 ? 2 : 1)/; 1i #include <stdlib.h>' \
     "$WEFT_SOURCE"/plugins/strategy/ddp/ddp.c >moody.c
 sed -i 's/WEFT_PLUGIN(strategy, 1, "ddp"/WEFT_PLUGIN(strategy, 1, "moody"/' moody.c
 build strategy moody "${CC:-cc}" moody.c
-apart() { # apart WHAT TITLE DOES COMMAND: rank 0 names the plugin and what it does, and nothing begins
+apart() { # apart WHAT TITLE DOES COMMAND: rank 0 names the plugin and the difference, and no training starts
     begin "$1" "$4" "$4"
-    grep -qE "^\[0\] weft [a-z]+: $2 \(/.*\.so\) $3its file, its keys and what it is asked are the same there, .*; nothing was trained\$" err.txt ||
+    grep -qE "^\[0\] weft [a-z]+: $2 \(/.*\.so\) $3its file, its keys and its inputs are the same there, .*; nothing was trained\$" err.txt ||
         fail "$1: it is not said who answers otherwise"
     ! grep -q "another file" err.txt || fail "$1: a file is blamed"
 }
@@ -109,7 +109,7 @@ begin "another program in a proof" "$weft prove $dir/run.ini --steps 1 strategy.
 says '^\[[0-2]\] weft prove: moody.*: strategy:moody \(/.*\.so\) compiles other programs on this rank than on rank [0-2], which compiled the cell for all: its file, '
 ! grep -q "another file" err.txt || fail "a file is blamed in a proof"
 
-# Units and tensors that are a rank's own matter.
+# Units and tensors that depend on the rank.
 sed 's/if (module->is_block)/if (module->is_block \&\& atoi(getenv("PMI_RANK")) == 0)/; s/"block", "0/"loner", "0/; 1i #include <stdlib.h>' \
     "$WEFT_SOURCE"/plugins/policy/block/block.c >loner.c
 build policy loner "${CC:-cc}" loner.c
@@ -123,11 +123,11 @@ build model wider "${CC:-cc}" wider.c
 apart "other tensors" model:wider "declares other parameters on rank 2 than on rank 0: [0-9]+, of [0-9]+ elements on rank 2 and .*; " \
     "$run model.plugin=wider model.path=$dir/wider/try data.context=16 tokenizer.path=$dir/model"
 
-# A proof, too: what the configuration names, what the cells need, and what they compile.
+# The same for a proof: the configuration, the plugins of the cells, and their programs.
 proof="$weft prove $dir/run.ini --steps 1 strategy.plugin=single"
 differ "another rate in a proof" "$proof" "$proof optimizer.lr=0.5"
 row '\[optimizer\] lr' 0.001 0.5
-mkdir few few/plugins # the program looks for plugins beside itself
+mkdir few few/plugins # the program searches plugins next to itself
 cp -r "$weft" "$WEFT_BUILD/libexec" few/
 for plugin in "$WEFT_BUILD"/plugins/*.so; do ln -s "$plugin" few/plugins/; done
 rm few/plugins/weft-strategy-fsdp.so
@@ -140,8 +140,7 @@ mv plugins/weft-strategy-ddp.so queue/
 begin "another ddp in a proof" "$proof" "env WEFT_PLUGIN_PATH=$dir/queue:$WEFT_BUILD/plugins $proof"
 says '^\[[0-2]\] weft prove: ddp.*: strategy:ddp \(/.*\.so\) is another file on this rank \(sha256 [0-9a-f]+\.\.\.\) than on rank [0-2], which compiled the cell for all \(sha256 '
 
-# Alike: the keys that may differ do.
-# shellcheck disable=SC2046  # words on purpose
+# Equal ranks: keys that may differ do differ.
 limit $(launcher mpich 3) sh -c "exec $run device.threads=\$((PMI_RANK + 1))" \
     >out.txt 2>err.txt </dev/null || fail "ranks that are alike do not train"
 [ -e one/model/model.safetensors ] || fail "nothing was trained"

@@ -1,7 +1,6 @@
-/* tests/ranks/test_control_channel.c: what ranks tell one another goes through a buffer of a fixed size, however
- * much it is and whoever has something for whom. The ranks are processes, and their communicator keeps nothing back:
- * a byte leaves when its exchange is waited for, into a pipe that has hardly any room. So an order in which two
- * ranks wait for each other ends in an alarm. */
+/* tests/ranks/test_control_channel.c: control messages between ranks use a buffer of fixed size, for any amount of
+ * data and any senders. The ranks are processes. Their communicator buffers no data: a byte is sent when its
+ * operation is awaited, into a pipe with almost no capacity. An order with a deadlock therefore ends in an alarm. */
 #include "common/reference_device.h"
 #include "model/process_group.h"
 #include "run/control_channel.h"
@@ -20,7 +19,7 @@ struct weft_comm {
 };
 
 struct weft_comm_handle {
-    int32_t from, to; /* to -1: all but from */
+    int32_t from, to; /* to -1: all except `from` */
     weft_exchange what;
 };
 
@@ -66,7 +65,7 @@ static weft_status begin_broadcast(weft_comm *c, weft_comm_handle **out, const w
     return begin(out, what->peer, -1, what);
 }
 
-/* Each rank's number to each other one, by rank. */
+/* Sends each rank's number to each other rank, by rank. */
 static weft_status begin_gather(weft_comm *c, weft_comm_handle **out, const weft_exchange *what, weft_error *err) {
     char *to = bytes_at(what->to);
     (void)err;
@@ -100,7 +99,7 @@ static const weft_comm_plugin pipes_comm = {.struct_size = (uint32_t)sizeof(weft
 
 /* ---- a rank ---- */
 
-/* What rank a has for rank b: nothing, less than a line, some, and many times the room. */
+/* Returns the bytes from rank a to rank b: zero, less than a line, some, or many times the buffer. */
 static int64_t bytes_between(int32_t a, int32_t b) {
     static const int64_t sizes[] = {0, 5, 70000, 1100003};
     return a == b ? 0 : sizes[(a * 3 + b * 5 + a * b) % 4];
@@ -151,7 +150,7 @@ static bool gathers(const weft_process_group *peers, weft_error *err) {
     return whole;
 }
 
-/* The exit status: 0, or which of them failed. */
+/* Returns the exit status: 0, or the failing check. */
 static int run_rank(weft_comm *comm) {
     weft_process_context process_context = {.kernels = &weft_reference_device,
                                             .comm_plugin = &pipes_comm,
@@ -203,7 +202,7 @@ END_TEST
 START_TEST(its_size_is_known_before_ranks_are) {
     ck_assert_int_eq(weft_process_group_scratch(1), 0);
     ck_assert_int_eq(weft_process_group_scratch(2), 1 << 18);
-    ck_assert_int_gt(weft_process_group_scratch(1 << 17), 4 << 17); /* a number of each */
+    ck_assert_int_gt(weft_process_group_scratch(1 << 17), 4 << 17); /* one number per rank */
 }
 END_TEST
 

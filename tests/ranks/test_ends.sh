@@ -1,6 +1,6 @@
 #!/bin/sh
-# A plugin that ends its process past the C library, as if all were done: the watcher of ranks sees that one is gone, and
-# names the plugin and the slot that it was in. With --ranks and under a launcher.
+# A plugin that ends its process with _exit and status 0: the watchdog detects the lost rank, and names the
+# plugin and its slot. With --ranks and under a launcher.
 set -eu
 # shellcheck source=tests/ranks/rig.sh
 . "$WEFT_SOURCE/tests/ranks/rig.sh"
@@ -11,7 +11,7 @@ sed 's/^    sgd_hp \*out = hp;/&\
 build optimizer leaver "${CC:-cc}" -std=gnu11 leaver.c
 
 ended='rank [01] was ended by optimizer:leaver in its prepare, with status 0, in step 2, at instruction [0-9]+, STEP'
-unseen='rank [01] is gone without a word, .* while optimizer:leaver was in its prepare, in step 2, at instruction [0-9]+, STEP'
+unseen='rank [01] died without a report, .* while optimizer:leaver was in its prepare, in step 2, at instruction [0-9]+, STEP'
 tried=
 for id in mpich openmpi; do
     has "$id" || continue
@@ -27,7 +27,7 @@ for id in mpich openmpi; do
         rm -rf one
         status=0
         "$@" >out.txt 2>err.txt </dev/null || status=$?
-        # A launcher of one's own gives the status that the plugin has chosen.
+        # A foreign launcher returns the status chosen by the plugin.
         [ "$how" = bare ] || [ "$status" = 1 ] || fail "a run that a plugin has ended has status $status ($id)"
         says "^weft[a-z ]*: ($ended|$unseen): the other ranks were stopped"
         [ ! -e one/model ] || fail "the run had come to its end ($how, $id)"

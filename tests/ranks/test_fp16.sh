@@ -1,6 +1,6 @@
 #!/bin/sh
-# fp16 with a loss scale: as many bytes as the plan says, near fp32's losses; steps that are skipped are counted, change
-# nothing and hold the schedule back, alike on any number of ranks and after a resume on others; a scale at its floor ends
+# fp16 with a loss scale: memory as planned, losses close to fp32. Skipped steps are counted, change no state
+# and delay the schedule, on any number of ranks and after a resume on others. A scale at its minimum stops
 # the run. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
@@ -20,16 +20,16 @@ keep  = 99
 [device]
 threads = 1
 INI
-train() { # train argument...: a run, with its words in log
+train() { # train argument...: a run, with its output in log
     limit "$weft" train run.ini --overwrite "$@" >log 2>&1
 }
-field() { # field NAME OUT: of all lines of the records
+field() { # field NAME OUT: values of all records
     grep -o "\"$1\": *[^,}]*" "$2/metrics.jsonl" | sed 's/.*: *//' | tr '\n' ' '
 }
 
-# ---- sentences
+# ---- errors
 
-refused "[train] loss_scale = 8 is not used: losses are scaled with precision = fp16 alone" \
+refused "[train] loss_scale = 8 is not used: losses are only scaled with precision = fp16" \
     "$weft" train run.ini train.precision=bf16 train.loss_scale=8
 refused "[train] loss_scale = 0.25 is below scale_floor = 1" "$weft" train run.ini train.loss_scale=0.25
 refused "[strategy] reduce_dtype = fp16 rounds gradients to a type" \
@@ -53,7 +53,7 @@ bf16=$("$weft" plan run.ini train.precision=bf16 2>log | grep -o 'total .* bytes
 wide=$("$weft" plan run.ini train.precision=fp32 2>log | grep -o 'total .* bytes' | grep -o '[0-9,]* bytes')
 [ "$total" != "" ] && [ "$total" != "$wide" ] || failed "a plan of $total, in bf16 $bf16, in fp32 $wide"
 
-# Skipped at first, and once more when the scale has grown: what is left of the schedule comes later, and the records say.
+# Skipped at the start, and again after the scale has grown: the schedule is delayed, as the records show.
 skips="train.loss_scale=1.7e10 train.scale_backoff=0.00006103515625 train.scale_growth=16384 train.scale_every=3"
 train run.out=skips $skips run.tensorboard=yes || failed "skipped steps" log
 [ "$(field skipped skips)" = "true false false false true false false false " ] || failed "skipped: $(field skipped skips)" log
@@ -67,19 +67,19 @@ grep -q "step 1 is skipped: gradients are not finite at loss scale 1.7e+10, whic
 grep -q "^loss scale .* at the end; 2 steps skipped, 6 updates made" log || failed "no count at the end" log
 grep -q '"skipped": 2' skips/checkpoints/step-8/state/run.json || failed "no count in the checkpoint"
 
-# Resumed in the middle: the scale, its good steps and what was skipped go on.
-for from in 2 4 6; do
+# Resumed in the middle: the scale, its count of good steps and the skipped steps continue.
+for from in $(is_full && echo 2 4 6 || echo 4); do
     train run.out=cut $skips train.steps=$from train.schedule=linear || failed "cut at $from" log
     limit "$weft" train run.ini --resume run.out=cut $skips >log 2>&1 || failed "resumed at $from" log
     [ "$(field skipped cut)" = "$(field skipped skips)" ] || failed "resumed at $from: skipped $(field skipped cut)"
     [ "$(field loss_scale cut)" = "$(field loss_scale skips)" ] || failed "resumed at $from: $(field loss_scale cut)"
 done
 
-# All that is skipped, down to the floor.
+# Only skipped steps, down to the minimum.
 refused "the loss scale has fallen to" "$weft" train run.ini --overwrite run.out=floor train.loss_scale=1.7e10 \
     train.scale_floor=1e10
 
-# A device that does everything late, and steps that are replayed.
+# A device that executes late, with replayed steps.
 WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/late:$WEFT_PLUGIN_PATH" train run.out=late $skips run.replay=yes || failed "late" log
 same_tensors "the late device has other bits" skips late
 [ "$(field skipped late)" = "$(field skipped skips)" ] || failed "the late device skips $(field skipped late)"
@@ -88,14 +88,17 @@ same_tensors "the late device has other bits" skips late
 
 has mpich || exit $((failures > 0))
 export MPI=comm.plugin=mpi-mpich
-"$weft" prove run.ini $MPI --ranks 3 --steps 6 $skips >out.txt 2>err.txt || failed "prove" out.txt err.txt
+"$weft" prove run.ini $MPI --ranks $(is_full && echo 3 || echo 2) --steps 6 $skips >out.txt 2>err.txt || failed "prove" out.txt err.txt
 grep -q " equal, 0 not covered, 0 different" out.txt || failed "prove" out.txt err.txt
-"$weft" prove run.ini $MPI --ranks 2 --steps 2 strategy.reduce_dtype=fp16 >out.txt 2>err.txt || failed "prove, reduced in fp16" out.txt err.txt
-grep -q " equal, 0 not covered, 0 different" out.txt || failed "prove, reduced in fp16" out.txt err.txt
+if is_full; then
+    "$weft" prove run.ini $MPI --ranks 2 --steps 2 strategy.reduce_dtype=fp16 >out.txt 2>err.txt || failed "prove, reduced in fp16" out.txt err.txt
+    grep -q " equal, 0 not covered, 0 different" out.txt || failed "prove, reduced in fp16" out.txt err.txt
+fi
 for strategy in "fsdp strategy.root=replicated" "fsdp strategy.shard=optimizer" "ddp" "mp"; do
     train run.out=three $MPI --ranks 3 strategy.plugin=$strategy $skips || failed "$strategy" log
     same_tensors "$strategy has other bytes than one rank" skips three
     [ "$(field skipped three)" = "$(field skipped skips)" ] || failed "$strategy skips $(field skipped three)"
+    is_full || break
 done
 "$weft" plan run.ini $MPI strategy.plugin=fsdp --ranks 3 --json --print-links >plan.json 2>log || failed "plan" log
 train run.out=three $MPI strategy.plugin=fsdp --ranks 3 || failed "fsdp" log

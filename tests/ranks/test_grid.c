@@ -1,10 +1,10 @@
-/* tests/ranks/test_grid.c: the cells of a proof: their numbers, what the small grid covers, and who runs when. */
+/* tests/ranks/test_grid.c: cells of a proof: their number, the pairwise cover, and the schedule. */
 #include "tools/prove/grid.h"
 #include "suite.h"
 
 #include <stdlib.h>
 
-/* As many as there are settings for, none equal to another. */
+/* A spec with all settings; every list has different entries. */
 static weft_grid_spec spec_of(int32_t world, int32_t micro_batches, bool at_last) {
     weft_grid_spec spec = {
         .world = world, .micro_batches = micro_batches, .segments = 8, .n_policies = WEFT_GRID_POLICIES};
@@ -30,7 +30,7 @@ START_TEST(numbers) {
     /* single 4 x 2; on 2, 3 and 4 ranks: mp 3 x 8, ddp 8, fsdp 8 + 8 + 3 x 8; on 4 hybrid 3 x 8. */
     weft_grid ordered = grid_of(4, 12, false), tree = grid_of(4, 8, true), alone = grid_of(1, 12, false);
     ck_assert_int_eq(ordered.n, 8 + 3 * (24 + 8 + 8 + 8 + 24) + 24);
-    /* 3 ranks do not share 8 micro-batches; what is reduced may be so at each micro-step or at the last. */
+    /* 3 ranks cannot share 8 micro-batches; reduction is possible at each micro-batch or at the last. */
     ck_assert_int_eq(tree.n, 8 + 3 * 24 + 2 * 2 * (8 + 8 + 8 + 24) + 2 * 24);
     ck_assert_int_eq(alone.n, 8);
     ck_assert_str_eq(ordered.cells[0].strategy, "single");
@@ -56,7 +56,7 @@ START_TEST(axes_that_do_not_apply) {
 }
 END_TEST
 
-/* Cells of mp on so many ranks with a key. */
+/* Number of mp cells on these ranks with a key. */
 static int32_t count_keys(const weft_grid *grid, int32_t ranks, const char *key) {
     int32_t n = 0;
     for (int32_t i = 0; i < grid->n; i++)
@@ -83,7 +83,7 @@ START_TEST(the_users_map) {
 }
 END_TEST
 
-/* Some cell of the grid has these two settings. */
+/* True if a cell of the grid has these two settings. */
 static bool has_pair(const weft_grid *grid, const weft_cell *cell, int a, int b) {
     for (int32_t i = 0; i < grid->n; i++)
         if (grid->cells[i].level[a] == cell->level[a] && grid->cells[i].level[b] == cell->level[b]) return true;

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Two hosts, each a network namespace with a name of its own and a cable between them: by configs/two-hosts.sh 2 + 2 ranks
-# train to the same bits as 4 on one, through the network; and where a rank dies or is stopped, rank 0's side says so.
+# Two hosts, each a network namespace with its own host name, connected by a virtual cable. With
+# configs/two-hosts.sh 2 + 2 ranks train the same bits as 4 on one host, over the network. If a rank dies or
+# is stopped, rank 0's host reports it.
 set -eu
 # shellcheck source=tests/ranks/rig.sh
 . "$WEFT_SOURCE/tests/ranks/rig.sh"
@@ -31,7 +32,7 @@ for _ in 1 2 3 4 5 6 7 8 9 10; do
     sleep 0.1
 done
 
-# What two machines have: ssh [-x] HOST COMMAND..., names for each other, and the same programs.
+# Features of two real machines: ssh [-x] HOST COMMAND..., names for each other, and the same programs.
 mkdir bin
 cat >bin/ssh <<'SH'
 #!/bin/sh
@@ -44,22 +45,23 @@ printf '#!/bin/sh\nexec %s "$@"\n' "$(launcher mpich 4 | cut -d ' ' -f 1)" >bin/
 chmod +x bin/ssh bin/mpiexec.mpich
 ln -s "$weft" bin/weft
 printf '127.0.0.1 localhost\n10.77.0.1 %s\n10.77.0.2 %s\n' "$a" "$b" >hosts
-# The namespaces share a kernel, through which MPICH would find its peers: the network it shall be.
+# The namespaces share a kernel, through which MPICH would find its peers; this forces the network.
 export UCX_TLS=tcp,self
-hosts() { # hosts argument...: weft train on both, as a user of the first starts it
+hosts() { # hosts argument...: weft train on both, as started by a user of the first
     ip netns exec "$a" unshare --uts env "PATH=$dir/bin:$PATH" sh -c \
         'hostname "$0" && mount --bind hosts /etc/hosts && exec sh "$@"' "$a" \
         "$WEFT_SOURCE/configs/two-hosts.sh" "$a" "$b" run.ini "$@"
 }
 ended=0
-trains() { # trains STRATEGY: on both hosts as on one; counted where the ranks came to their end
+trains() { # trains STRATEGY: the same on both hosts as on one; counts runs that terminate
     before=$(ip netns exec "$b" cat "/sys/class/net/wb$$/statistics/rx_bytes")
-    # MPICH 4.0.2 with UCX over TCP does not always come to an end when all is saved. The watcher says so then, and
-    # that the last step was behind every rank: the model that is compared below is there, or the comparison fails.
+    # MPICH 4.0.2 with UCX over TCP does not always terminate after the last save. The watchdog then reports
+    # that, and that every rank has finished the last step: the model compared below exists, or the comparison
+    # fails.
     if hosts "strategy.plugin=$1" "run.out=$dir/two" run.patience=10 --overwrite >out.txt 2>err.txt </dev/null; then
         ended=$((ended + 1))
     else
-        says "^weft: the ranks hang: nobody has gone on for 10 s and nobody computes(; rank [0-3] waits after step 3){4}: "
+        says "^weft: the ranks hang: no rank has made progress for 10 s and none computes(; rank [0-3] waits after step 3){4}: "
     fi
     after=$(ip netns exec "$b" cat "/sys/class/net/wb$$/statistics/rx_bytes")
     [ $((after - before)) -gt 300000 ] || fail "$((after - before)) bytes went over the cable: less than the gradients"
@@ -86,7 +88,7 @@ for case in "KILL 3" "STOP 3" "KILL 0"; do
         sleep 0.1
     done
     ! wait "$started" || fail "SIG$signal: the exit status is 0"
-    says "^weft: rank $rank (died by signal 9|is gone without a word.*|hangs: it has been stopped .* s,) (in|after) step [0-9]+.*: the other ranks were stopped"
+    says "^weft: rank $rank (died by signal 9|died without a report.*|hangs: it has been stopped .* s,) (in|after) step [0-9]+.*: the other ranks were stopped"
     [ "$(grep -c "the other ranks were stopped" err.txt)" = 1 ] || fail "SIG$signal: several watchers speak"
 done
 echo "a rank of either host that dies or is stopped is named"

@@ -1,7 +1,7 @@
-/* tests/ranks/test_mp.c: strategy mp ends with the bits of single, whatever the map, the schedule and the policy; and
- * the maps that it refuses.
+/* tests/ranks/test_mp.c: strategy mp has the bits of single, for any map, schedule and policy; and the maps that it
+ * rejects.
  *
- * A cell is a launch of this program under MPICH, whose ranks train a small model for a few steps; rank 0 prints a hash
+ * A cell is a launch of this program under MPICH, whose ranks train a small model for some steps. Rank 0 prints a hash
  * of all parameters and optimizer states, and an evaluation's loss. Micro-batches differ in length. */
 #include "run/checkpoint.h"
 #include "launch/find.h"
@@ -9,7 +9,7 @@
 #include "suite.h"
 #include "report/all_rank_plan.h"
 #include "train_rig.h"
-#include "run/opening.h"
+#include "run/engine.h"
 
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -34,7 +34,7 @@ static weft_plan_spec cell_spec(void) {
     return spec;
 }
 
-/* What the others plan for this rank is what it has planned and taken itself. */
+/* Checks that the other ranks' plan for this rank equals its own plan and allocations. */
 static void check_all_rank_plan(const weft_engine *engine) {
     weft_error err = WEFT_ERROR_INIT;
     weft_all_rank_plan *all_rank_plan = NULL;
@@ -80,11 +80,11 @@ static int run_rank(int argc, char **argv) {
 /* ---- cells ---- */
 
 typedef struct cell {
-    char text[120]; /* hash and loss; empty: it failed */
+    char text[120]; /* hash and loss; empty: failed */
     char said[2000];
 } cell;
 
-/* ranks 0: single, in a process of its own. more: further arguments, each in quotes. */
+/* ranks 0: single, in a child process. more: further arguments, each quoted. */
 static void run_cell(cell *out, const fresh_model *model, int ranks, const char *more) {
     char command[8192], line[1000];
     FILE *from = NULL;
@@ -100,7 +100,7 @@ static void run_cell(cell *out, const fresh_model *model, int ranks, const char 
     from = popen(command, "r");
     ck_assert_ptr_nonnull(from);
     while (fgets(line, sizeof line, from) != NULL) {
-        const char *found = strstr(line, "cell "); /* behind the rank */
+        const char *found = strstr(line, "cell "); /* after the rank prefix */
         if (found != NULL) (void)snprintf(out->text, sizeof out->text, "%.110s", found + 5);
         else (void)snprintf(out->said + strlen(out->said), sizeof out->said - strlen(out->said), "%s", line);
     }
@@ -127,10 +127,10 @@ static void make_model(fresh_model *out, bool tied) {
     fresh_model_make(out, &shape);
 }
 
-/* Each row of cells has the bits of single under the same arguments. */
+/* Each row of cells has the bits of single with the same arguments. */
 typedef struct row {
     bool tied;
-    const char *both;    /* of single as well */
+    const char *both;    /* also for single */
     const char *more[6]; /* "ranks arguments" of mp */
 } row;
 
@@ -177,7 +177,7 @@ START_TEST(cells_are_single) {
 }
 END_TEST
 
-/* The rows are different runs, so that equal bits are not those of a model that stands still. */
+/* The rows are different runs, so that equal bits are not those of an unchanged model. */
 START_TEST(rows_differ) {
     cell all[N_ROWS];
     for (int i = 0; i < N_ROWS; i++) {
@@ -191,18 +191,18 @@ START_TEST(rows_differ) {
 }
 END_TEST
 
-/* ---- maps that are refused ---- */
+/* ---- rejected maps ---- */
 
 static const struct {
     int ranks; /* 1: in this process */
     const char *map, *says;
 } bad_maps[] = {
-    {1, "embed,layers.0-1,head = 0", "gives segment layers.2.attn and others to no rank (2 of 8"},
-    {1, "embed,layers.0-2,head,layers.1.mlp = 0", "twice: \"embed,layers.0-2,head,layers.1.mlp = 0\" names it twice"},
+    {1, "embed,layers.0-1,head = 0", "assigns segment layers.2.attn and others to no rank (2 of 8"},
+    {1, "embed,layers.0-2,head,layers.1.mlp = 0", "more than once: \"embed,layers.0-2,head,layers.1.mlp = 0\""},
     {1, "embed,layers.0-2,head = 0; layers.1.mlp = 0",
-     "places segment layers.1.mlp twice: by \"embed,layers.0-2,head = 0\", and by \"layers.1.mlp = 0\""},
-    {1, "embed,layers.0-1;layers.2,head = 0", "has \"embed,layers.0-1\": an entry is names = rank"},
-    {1, "embed,layers.0-2,head = one", "an entry is names = rank"},
+     "assigns segment layers.1.mlp more than once: by \"embed,layers.0-2,head = 0\", and by \"layers.1.mlp = 0\""},
+    {1, "embed,layers.0-1;layers.2,head = 0", "has \"embed,layers.0-1\". Allowed: "},
+    {1, "embed,layers.0-2,head = one", "entries names = rank"},
     {1, "embed,layers.0-3,head = 0",
      "names layers.3, and no segment is called so: did you mean layers.2? The "
      "segments are embed, layers.0-2, head"},
@@ -213,13 +213,13 @@ static const struct {
     {1, "embed,layers.0-2.atn,head = 0",
      "did you mean layers.0-2.attn? The segments of layers.0-2 are layers.0-2.attn, layers.0-2.mlp"},
     {1, "tower = 0", "names tower, and no segment is called so. The segments are"},
-    {1, "embed,layers.0-2.attn.q_proj,head = 0", "segment layers.0.attn is the smallest that can be placed"},
+    {1, "embed,layers.0-2.attn.q_proj,head = 0", "which is smaller than segment layers.0.attn"},
     {1, "embed,layers.2-0,head = 0", "the range layers.2-0, which ends before it begins"},
     {1, "embed,,head = 0", "there is no name before a comma"},
     {1, "embed,layers.0-2,head = 1", "there is no rank 1: this job's are 0 to 0"},
-    {1, "balanced", "or the whole is auto or sequential"},
-    {2, "embed,layers,head = 1", "gives rank 0 of 2 no segment"},
-    {2, "embed,layers.1,head = 1;layers.0,layers.2=0", "schedule = 1f1b needs all segments of a rank in one piece"},
+    {1, "balanced", "Allowed: auto, sequential"},
+    {2, "embed,layers,head = 1", "assigns no segment to rank 0 of 2"},
+    {2, "embed,layers.1,head = 1;layers.0,layers.2=0", "schedule = 1f1b needs contiguous segments"},
 };
 
 START_TEST(bad_map) {
@@ -238,7 +238,7 @@ START_TEST(bad_map) {
 }
 END_TEST
 
-/* A rank that would have nothing to run. */
+/* One rank would have no segment. */
 START_TEST(too_many_ranks) {
     fresh_model model;
     cell out;
@@ -263,7 +263,7 @@ static void check_sum(const weft_stages *stages, const weft_all_rank_plan *all_r
     ck_assert_int_eq(sum, stages->rows[r].total);
 }
 
-/* Plans two ranks by a map. */
+/* Plans two ranks with a map. */
 static void plan_map(weft_stages *out, const fresh_model *model, const char *map) {
     const weft_plan_spec spec = cell_spec();
     const char *overrides[] = {"strategy.plugin=mp", "model.start=fresh", map};
@@ -272,9 +272,9 @@ static void plan_map(weft_stages *out, const fresh_model *model, const char *map
     train_rig rig;
     weft_launch_want(WEFT_RANKS_PLANNED, 2);
     train_rig_open(&rig, model->path, NULL, overrides, 3);
-    ck_assert_msg(weft_opening_prepare(rig.engine, &spec, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_engine_prepare(rig.engine, &spec, &err) == WEFT_OK, "%s", err.text);
     ck_assert_msg(weft_all_rank_plan_create(&all_rank_plan, &rig.engine->plan, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_stages_make(out, &rig.engine->plan, all_rank_plan, &err) == WEFT_OK, "%s", err.text);
+    weft_stages_make(out, &rig.engine->plan, all_rank_plan);
     for (int32_t r = 0; r < out->n; r++) check_sum(out, all_rank_plan, r);
     weft_all_rank_plan_destroy(all_rank_plan);
     train_rig_close(&rig);
@@ -312,7 +312,7 @@ START_TEST(no_advice_is_said) {
 }
 END_TEST
 
-/* Doing what the report advises helps, until it advises no more. */
+/* Following the report's advice improves the plan, until there is no more advice. */
 START_TEST(advice_helps) {
     static const char *const maps[] = {"strategy.device_map=embed=0;layers.0-2,head=1",
                                        "strategy.device_map=embed,layers.0=0;layers.1-2,head=1"};

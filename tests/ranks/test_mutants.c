@@ -1,10 +1,10 @@
-/* tests/ranks/test_mutants.c: what the checker lets through of the programs of several ranks trains the same bits.
+/* tests/ranks/test_mutants.c: programs of several ranks that the checker accepts train the same bits.
  *
- * Every single deletion, duplication (to any place), swap of neighbours, move (to any place) and changed operand of
- * every rank's program, and the same of all ranks at once where their programs are alike, is refused with a sentence
- * that names the instruction, or run by the real engine with a real communicator (mutated.h) to the hash of the
- * unchanged programs. The counts are printed for each strategy. The same is done on names instead of numbers, for many
- * more jobs, in tests/program/test_ranks.c.
+ * Applies every single deletion, duplication (to any index), swap of neighbours, move (to any index) and changed
+ * operand to every rank's program, and to all ranks at once if their programs are equal. Each mutant is rejected with a
+ * message that names the instruction, or run by the real engine with a real communicator (mutated.h) to the hash of the
+ * unchanged programs. Prints the counts for each strategy. tests/program/test_ranks.c does the same symbolically for
+ * many more jobs.
  *
  * The ranks are launches of this program under MPICH. */
 #include "mutated.h"
@@ -16,7 +16,8 @@
 static char self_path[4096];
 static const char *rank_model, *rank_does;
 
-/* What is exact only as a tree is here as one. The quick suite has one of each strategy and number of ranks. */
+/* Strategies that are exact only as a tree use one here. The quick suite has one setting per strategy and number of
+ * ranks. */
 static const setting settings[] = {
     {QUICK, "ddp", 2, 4, {"strategy.plugin=ddp"}},
     {FULL, "ddp, reduce_at = last", 2, 4, {"strategy.plugin=ddp", "strategy.reduce_at=last", "strategy.reduce=tree"}},
@@ -68,7 +69,7 @@ static weft_instruction *find(weft_program *program, int32_t kind) {
     return NULL;
 }
 
-/* This test's own eyes: what the checker was not asked about. */
+/* Checks that this test detects errors in programs that the checker has not seen. */
 static void plant(bench *b) {
     weft_coverage coverage = b->coverage;
     weft_program *of = b->valid[1];
@@ -77,7 +78,7 @@ static void plant(bench *b) {
     if (strcmp(rank_does, "standstill") == 0)
         remove_instruction(of, (int32_t)(find(of, WEFT_INSTRUCTION_NORM) - of->instructions));
     else
-        for (int32_t rank = 0; rank < b->how->world; rank++) /* micro-batches 1 and 2 change places, and rounds */
+        for (int32_t rank = 0; rank < b->how->world; rank++) /* swaps two micro-batches, which changes rounding */
             for (int32_t i = 0; i < b->valid[rank]->n_instructions; i++)
                 if (b->valid[rank]->instructions[i].micro_batch == 1 ||
                     b->valid[rank]->instructions[i].micro_batch == 2)
@@ -85,8 +86,8 @@ static void plant(bench *b) {
     expect_equal(b, &coverage);
 }
 
-/* On a stack of its own, as in host/launch/signals.c: a product under way may keep data at the stack pointer. Called in
- * the test, for Check has set a handler of its own. */
+/* Uses an alternate stack, as in host/launch/signals.c: a running matmul may keep data at the stack pointer. Called in
+ * the test, because Check installs its own handler. */
 static void install_give_up(void) {
     static unsigned char memory[65536];
     const stack_t stack = {.ss_sp = memory, .ss_size = sizeof memory};
@@ -139,9 +140,9 @@ static int run_rank(char **argv) {
     return run_rank_suite(suite);
 }
 
-/* ---- the launches ---- */
+/* ---- launches ---- */
 
-/* Returns whether all ranks ended well; said: all lines but those of counts, which are printed. */
+/* Returns true if all ranks succeeded; said: all lines except counts, which are printed. */
 static bool launch(char *said, size_t size, int ranks, const char *does) {
     const fresh_shape shape = {.hidden = 8,
                                .mlp = 12,

@@ -1,6 +1,7 @@
 #!/bin/sh
-# `weft prove` on a model of each family: what sets it apart from LLaMA (slices of fused weights, norms after, windows,
-# caps, biases) changes no bit between strategies and numbers of ranks, on the CPU and on the CUDA emulator. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# `weft prove` on a model of each family: its differences from LLaMA (slices of fused weights, post-norms,
+# windows, caps, biases) change no bit between strategies and rank counts, on the CPU and on the CUDA
+# emulator. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -8,11 +9,11 @@ if [ ! -e "$WEFT_BUILD/tests/faults/weft-comm-ring.so" ]; then
     echo "skipped: there is no MPI, so no ranks to prove anything on"
     exit 77
 fi
-fail() { # fail NAME: what the last run said
+fail() { # fail NAME: prints the output of the last run
     failed "$1" out err
 }
 
-# The golden model's configuration with as many ids as the tokenizer of configs/prove.ini.
+# The golden model's configuration with the vocabulary size of the tokenizer in configs/prove.ini.
 cp -r "$WEFT_SOURCE/configs" configs
 prove() { # prove FAMILY arguments...
     golden=$WEFT_SOURCE/tests/golden/family-$1
@@ -31,7 +32,7 @@ if is_full; then
         prove "$family" --ranks 4 --steps 3
         prove "$family" --ranks 3 --steps 2 train.precision=bf16
     done
-    # and on the CUDA emulator, whose ranks share the card
+    # and on the CUDA emulator, where the ranks share the GPU
     if [ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ]; then
         export WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/cuda:$WEFT_BUILD/plugins"
         sed -i '/^\[device/,$d' configs/prove.ini

@@ -1,6 +1,6 @@
 #!/bin/sh
-# What several ranks say of a run: before it, after its first step, at its end, and which of them say it.
-# ctest sets WEFT_BUILD and WEFT_SOURCE.
+# Output of several ranks: before the run, after its first step, at its end, and which ranks print it. ctest
+# sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -15,19 +15,19 @@ every = 2
 plugin = adamw
 lr     = 1e-3
 INI
-train() { # train argument...: its output is in log
+train() { # train argument...: output in log
     limit "$weft" train run.ini --overwrite --verbose "$@" >log 2>&1 || failed "train $*" log
 }
-line() { # line TEXT [N]: N lines of the log, one unless said otherwise, are that extended regular expression
+line() { # line TEXT [N]: N lines of the log, by default one, match that extended regular expression
     [ "$(grep -Ecx -- "$1" log)" = "${2:-1}" ] || failed "not ${2:-1} times: $1" log
 }
 plugins='model llama, policy block, strategy [a-z]+, optimizer adamw lr 0.001, data text, tokenizer bpe, device cpu, comm [a-z-]+'
 loss='[0-9]+\.[0-9]{4}'
 wrapping='wrapping +3 of [0-9]+ modules wrapped \([0-9.]+ %\) by policy block, in 4 units; [0-9,]+ of [0-9,]+ parameters \([0-9.]+ %\), the root unit has [0-9,]+'
 step_memory='Step 1: Current memory usage: [0-9]+\.[0-9]{2} GiB, Peak memory usage: [0-9]+\.[0-9]{2} GiB, Total memory: [0-9]+\.[0-9]{2} GiB'
-row='[0-9]+(, [0-9]+){31}' # of 32 places
+row='[0-9]+(, [0-9]+){31}' # of 32 positions
 
-# ---- one rank, without a rank in front
+# ---- one rank, without a rank prefix
 train
 line "run +precision fp32, $plugins"
 line "run +precision fp32, $plugins; 3 steps, loss $loss -> $loss in training, lr 0.000333 in the last"
@@ -52,7 +52,7 @@ ranks() { # ranks N argument...
 }
 B='[0-9.]+ [KMG]iB'
 
-# ---- rank 0 alone
+# ---- only rank 0
 ranks 3 strategy.plugin=fsdp
 line "\[0\] run +precision fp32, $plugins"
 line "\[0\] run +precision fp32, $plugins; 3 steps, loss $loss -> $loss in training, lr 0.000333 in the last"
@@ -66,17 +66,17 @@ line '\[0\] (Step 1: rank|parameters on|\[|top_module).*' 0
 [ "$(wc -l <log)" = "$(grep -c '^\[0\]' log)" ] || failed "a line without its rank" log
 prints "$weft" plan run.ini strategy.plugin=fsdp --ranks 3
 grep -q '^wrapping ' printed || failed "plan has the line, too" printed
-has_line() { # has_line N TEXT: N lines of ranks.json are that
+has_line() { # has_line N TEXT: N lines of ranks.json equal the text
     [ "$(sed 's/^ *//; s/,$//' out/ranks.json | grep -cxF -- "$2")" = "$1" ] || failed "ranks.json: not $1 times $2" out/ranks.json
 }
 has_line 1 '"world": 3'
 has_line 1 '"strategy": "fsdp"'
 has_line 1 '"comm": "mpi-mpich"'
 has_line 1 '"shard": "full"'
-has_line 4 '"steps": 3' # of the run, and what each rank counted
+has_line 4 '"steps": 3' # of the run, and the count of each rank
 for rank in 0 1 2; do has_line 1 "\"local_rank\": $rank"; done
 has_line 3 '"step": 1'
-# After the first step a rank has taken what is planned, and its process no more than at the end.
+# After the first step a rank has allocated the planned memory, and its process has no more than at the end.
 awk '
     { value = $2 + 0 }
     /"planned":/ { planned = value }
@@ -89,7 +89,7 @@ awk '
 
 # ---- the largest rank's memory
 ranks 3 strategy.plugin=mp
-most=$(sed -n 's/.* imbalance: rank \([0-9]*\) takes .*/\1/p' log) # of the map, which is made of the same plan
+most=$(sed -n 's/.* imbalance: rank \([0-9]*\) takes .*/\1/p' log) # of the map, which uses the same plan
 [ "$most" -gt 0 ] || failed "the rank that takes the most is the first" log
 line "\[0\] memory +$B planned on rank $most, which takes the most \(weft plan shows it\)"
 
@@ -113,10 +113,10 @@ line '\[1\] Step 1: rank [02].*' 0
 [ "$(sed -n 's/^\[0\] .*1st data in mini-batch//p' log | sort -u | wc -l)" = 3 ] || failed "ranks have other rows" log
 [ "$(sed -n 's/.* rows of a step: //p' log | tr -d ' ' | tr , '\n' | sort -un | tr '\n' ' ')" = "0 1 2 3 4 5 6 7 8 9 10 11 " ] ||
     failed "the mini-batches are not the rows of the step" log
-# Each line's share is that of its numbers; what the ranks keep of a parameter is all of it; units, parameters and model
-# add up to the same.
+# Each line's share matches its numbers; the shards of a parameter add up to it; units, parameters and model
+# have the same sums.
 sed -n 's/^\[\([0-2]\)\] \[FSDP Mode\] \([A-Z][a-z]*\)\( Layer\)\{0,1\}: \(.*\), Total Parameter Count: \([0-9]*\), Sharded Parameter Count on device: \([0-9]*\) (\([0-9.]*\)%)$/\1 \2\3 \4 \5 \6 \7/p' log |
-    sed 's/Model Layer/Layer/' >shares # rank, kind, name, all, kept, percent
+    sed 's/Model Layer/Layer/' >shares # rank, kind, name, total, shard, percent
 awk '
     {
         if (sprintf("%.2f", 100 * $5 / $4) != $6) { bad = 1; print "share: " $0 }
@@ -139,7 +139,7 @@ awk '
                 }
         exit !(n == 34 && NR == 3 * n && !bad)
     }' shares >said || failed "what the ranks keep does not add up" said shares
-# What a rank says of its memory is what the file says of it.
+# Printed memory of a rank equals that in the file.
 awk 'BEGIN { n = 0 }
     /"after_first_step":/ { inside = 1 }
     inside && /"resident":/ { now = $2 / 1073741824 }
@@ -159,7 +159,7 @@ limit "$weft" train run.ini --overwrite --ranks 3 strategy.plugin=ddp comm.plugi
     failed "a quiet run" log
 [ ! -s log ] || failed "--quiet is quiet" log
 
-# ---- of a deeper model the first and the last, and where the others are
+# ---- of a deeper model the first and the last layer, and the location of the others
 make_model deep 40 10 88 4 521
 ranks 3 strategy.plugin=fsdp model.path=deep data.context=100 --print-sharding --print-batches
 line '\[0\] \[FSDP Mode\] Model Layer: .*' 30
@@ -172,7 +172,7 @@ grep ' Model Layer: ' printed >all
 [ "$(wc -l <all)" = 38 ] || failed "a plan shows all" all
 { head -n 15 all && tail -n 15 all; } | cmp -s - said || failed "the first and the last 15" said
 
-# ---- a run that goes on says what belongs to its own first step
+# ---- a resumed run prints the report of its own first step
 ranks 3 strategy.plugin=mp checkpoint.every=2
 limit "$weft" train run.ini --resume train.steps=5 strategy.plugin=mp --ranks 3 comm.plugin=mpi-mpich --print-batches --verbose >log 2>&1 ||
     failed "goes on" log

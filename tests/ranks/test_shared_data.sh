@@ -1,12 +1,13 @@
 #!/bin/sh
-# Data are made by one rank of each machine and mapped by its other ranks: each document is encoded once, the ranks train
-# to the bits of ranks that each make their own, and a failure of the rank that makes them is reported once and ends all.
+# One rank of each node creates the data, and its other ranks map them: each document is encoded once, the
+# ranks train the same bits as with separate data, and a failure of the creating rank is reported once and
+# stops all.
 set -eu
 # shellcheck source=tests/ranks/rig.sh
 . "$WEFT_SOURCE/tests/ranks/rig.sh"
 trap 'end_ranks; rm -rf "$dir"' EXIT INT TERM
 
-# The plugins text and instruct, which log each document that they encode; FAIL_RANK=N makes rank N's fail in its create.
+# The plugins text and instruct with a log of encoded documents; FAIL_RANK=N makes rank N's create fail.
 log='{\
         const char *file = getenv("ENCODED"), *rank = getenv("PMI_RANK");\
         const int to = open(file, O_WRONLY | O_APPEND | O_CREAT, 0600);\
@@ -38,7 +39,7 @@ for id in text instruct; do
 done
 export ENCODED="$dir/encoded"
 documents=$(wc -l <games.txt)
-encodes() { # encodes N RANK...: each of N documents was encoded by each of those ranks, and by no other
+encodes() { # encodes N RANK...: exactly those ranks encoded each of N documents
     n=$1
     shift
     for rank in "$@"; do
@@ -47,14 +48,14 @@ encodes() { # encodes N RANK...: each of N documents was encoded by each of thos
     [ "$(wc -l <encoded)" = $((n * $#)) ] || fail "$(sort encoded | uniq -c | tr '\n' ' '): ranks $* had to"
     rm encoded
 }
-trains() { # trains OUT COMMAND...: the run ends well
+trains() { # trains OUT COMMAND...: the run succeeds
     out=$1
     shift
     rm -rf one "$out"
     limit "$@" >out.txt 2>err.txt </dev/null || fail "$out: status $?"
     [ "$out" = one ] || mv one "$out"
 }
-stops() { # stops TEXT COMMAND...: it fails, one line has the text, and nothing is trained
+stops() { # stops TEXT COMMAND...: it fails, one line has the text, and no training starts
     text=$1
     shift
     rm -rf one
@@ -82,7 +83,7 @@ trains chat-alone "$weft" train chat.ini $chat
 rm encoded
 { sed -n 1,4p games.txt; printf '\n'; } >bad.jsonl
 tried=
-for id in mpich openmpi; do
+for id in mpich $(! is_full || echo openmpi); do
     has "$id" || continue
     tried=yes
     for how in ranks bare; do
@@ -106,7 +107,7 @@ done
 [ -n "$tried" ] || { echo "skipped: no MPI was built"; exit 77; }
 has mpich || exit 0
 
-# Two machines: hosts of two names.
+# Two nodes: hosts with two names.
 if unshare --uts hostname other 2>err.txt; then
     cat >machines <<'SH'
 case $PMI_RANK in 1 | 3) exec unshare --uts sh -c 'hostname other; exec "$@"' sh "$@" ;; *) exec "$@" ;; esac
@@ -120,13 +121,13 @@ else
     echo "skipped: hosts of two names need unshare --uts, which root has"
 fi
 
-# A rank whose create fails before the data are made, the maker and another one.
+# A rank with a create that fails before the data are created: the creating rank and another one.
 for rank in 0 1; do
     export FAIL_RANK=$rank
     stops "a failure of one rank" "$weft" train run.ini comm.plugin=mpi-mpich --ranks 2
 done
 unset FAIL_RANK
-# The maker is killed, or all are asked to stop, while the others wait for its lock.
+# The creating rank is killed, or all are stopped by a signal, while the others wait for its lock.
 for signal in KILL TERM; do
     rm -rf one encoded
     : >hold
@@ -147,7 +148,7 @@ done
 rm -f hold encoded
 echo "a failure, a kill or a stop of the maker ends all"
 
-# Where a rank cannot open the maker's file it makes a copy, and rank 0 logs it.
+# A rank that cannot open the shared file makes a copy, and rank 0 logs it.
 if ! ldd "$weft" | grep -qE 'lib(a|t)san' && ! grep -qE '__(a|t)san_init' "$weft"; then
     cat >closed.c <<'C'
 #include <errno.h>

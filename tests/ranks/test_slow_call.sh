@@ -1,7 +1,8 @@
 #!/bin/sh
-# A call of a plugin that lasts is told while it lasts, with who, where and which rank, and the run goes on: the
-# optimizer's own slots, its body inside the device, one rank of two, the tokenizer's; and not where [plugins] call_seconds is 0 or nothing
-# lasts. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# A slow plugin call is reported while it runs, with plugin, slot and rank, and the run continues: slots of
+# the optimizer, its body in the device, one rank of two, the tokenizer, also in a
+# thread of the data plugin. No report with [plugins] call_seconds
+# = 0 or fast calls. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -24,19 +25,19 @@ changed() { # changed ID PERL: sgd with that change, as a plugin of that id
 changed slow 's/(    sgd_hp \*out = hp;)/$1\n    const char *rank = getenv("PMI_RANK");\n    if (step->update == 2 \&\& (rank == NULL || atoi(rank) == 1)) usleep(1500000);/; s/^/#include <unistd.h>\n/'
 changed body 's/(static const weft_elementwise \*sgd_update.*?\n}\n)/static void rests(const weft_elementwise_call *call);\n$1static const weft_elementwise *slowly(const weft_optimizer *optimizer) { static weft_elementwise k; k = *sgd_update(optimizer); k.cpu = rests; return \&k; }\nstatic void rests(const weft_elementwise_call *call) { if (call->range->offset == 0) usleep(700000); sgd_plain.cpu(call); }\n/s; s/ sgd_update,/ slowly,/; s/^/#include <unistd.h>\n/'
 changed end 's/static void sgd_destroy\(.*?\{\n/$&    usleep(700000);\n/s; s/^/#include <unistd.h>\n/'
-trained() { # trained NAME argument...: the run ends well; what it said is in said
+trained() { # trained NAME argument...: the run succeeds; its output is in said
     name=$1
     shift
     limit "$weft" train run.ini "run.out=$name" "$@" >said 2>&1 || failed "$name" said
 }
-told() { # told N TEXT: N lines say so
+told() { # told N TEXT: N lines contain the text
     [ "$(grep -cF -- "$2" said)" = "$1" ] || failed "not told $1 times: $2" said
 }
 slow=$dir/plugins/weft-optimizer-slow.so
 sentence="weft: warning: optimizer:slow ($slow) has been in its prepare for 0.4 s, in training, in step 2, at instruction "
 trained alone "optimizer.plugin=$slow"
 told 1 "$sentence"
-told 1 ", STEP, and goes on; whoever needs this process waits. [plugins] call_seconds says"
+told 1 ", STEP, and goes on; other processes may wait for it. [plugins] call_seconds sets"
 trained never "optimizer.plugin=$slow" plugins.call_seconds=0
 told 0 "has been in its"
 trained quick optimizer.plugin=sgd plugins.call_seconds=20
@@ -47,11 +48,11 @@ if has mpich; then
     told 1 "[1] $sentence"
 fi
 
-# A body lasts on each step: it is told once, with both who run it.
+# A body that is slow in each step is reported once, with both plugins that run it.
 trained body "optimizer.plugin=$dir/plugins/weft-optimizer-body.so" policy.plugin=whole
 told 1 "has been in its"
 told 1 "has been in its update of optimizer:body ($dir/plugins/weft-optimizer-body.so) for 0.4 s"
-# So are slots that are called before the ranks are there, or after they are gone, by each command.
+# The same for slots called before the ranks start, or after they end, by each command.
 trained end "optimizer.plugin=$dir/plugins/weft-optimizer-end.so"
 told 1 "weft: warning: optimizer:end ($dir/plugins/weft-optimizer-end.so) has been in its destroy for 0.4 s"
 "$weft" plugins new tokenizer my-tokenizer >said 2>&1 || failed "no tokenizer is written" said
@@ -65,4 +66,15 @@ for slot in info destroy; do
         grep -qF "weft-tokenizer-my-tokenizer.so) has been in its $slot for 0.4 s" said || failed "$command: $slot lasts, and nothing is said" said
     done
 done
+
+# The tokenizer's encode in another thread of the data plugin's create: the main thread waits for it.
+perl -0pe 's/(my_tokenizer_encode\(.*?\{\n)/$1    static _Thread_local int calls;\n    if (calls++ == 0) usleep(syscall(SYS_gettid) == getpid() ? 100000 : 1500000);\n/s; s/^/#include <sys\/syscall.h>\n#include <unistd.h>\n/' \
+    my-tokenizer/my_tokenizer.c >thread.c
+build tokenizer my-tokenizer "${CC:-cc}" thread.c
+yes "One line of a text." | head -n 20000 >long.txt
+if [ "$(nproc)" -gt 1 ]; then
+    trained thread data.path=long.txt train.steps=1 "tokenizer.plugin=$dir/plugins/weft-tokenizer-my-tokenizer.so"
+    told 1 "weft: warning: tokenizer:my-tokenizer ($dir/plugins/weft-tokenizer-my-tokenizer.so) has been in its encode for 0.4 s"
+    told 0 "has been in its create"
+fi
 [ "$failures" = 0 ]

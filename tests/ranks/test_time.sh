@@ -1,7 +1,7 @@
 #!/bin/sh
-# `weft plan --time` measures the ranks that are there and predicts their step; `--rates` does it for others. A run tells
-# how much of its exchanges was hidden behind work. Whether a prediction is near is the bench's matter, not this test's.
-# ctest sets WEFT_BUILD and WEFT_SOURCE.
+# `weft plan --time` measures the available ranks and predicts their step; `--rates` predicts for others. A
+# run reports the overlapped share of its communication. The benchmarks test the accuracy of predictions, not
+# this test. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -17,7 +17,8 @@ lr     = 1e-3
 threads = 1
 INI
 
-# What was measured: every rank has computed, within a step that took some time, and what is hidden is a share.
+# A measurement is valid if every rank has computed, within a step of positive duration, and overlaps are
+# fractions.
 is_sound() { # is_sound RANKS FILE
     awk -v ranks="$1" '
         /"step_seconds"/ { step = $2 + 0 }
@@ -33,7 +34,7 @@ predicts() { # predicts RANKS [section.key=value ...]
     is_sound "$n" time.json
     echo "$n ranks, $*: $(grep step_seconds time.json)"
 }
-# Of a kind of exchange, on every rank of the run: the least and the most of `hidden` lie between these.
+# For a kind of communication, on every rank of the run: minimum and maximum of `hidden` are in this range.
 hides() { # hides KIND LEAST MOST WHAT
     awk -v kind="\"$1\":" -v least="$2" -v most="$3" '
         $1 == kind && $2 == "{" { on = 1 }
@@ -46,9 +47,9 @@ runs() { # runs RANKS [section.key=value ...]
     "$weft" train run.ini "$@" --ranks "$n" --overwrite >log 2>&1 || failed "train $n $*" log
 }
 
-# ---- prices that pencil and paper can add up: a forward takes 1 s and a backward 2 s
-priced() { # priced FILE ELEMENT EXCHANGE: the same rates, where an exchange takes EXCHANGE seconds, and it takes ELEMENT to
-    # copy an element, twice that to add one, 4 times to square and 8 times to update one
+# ---- costs that can be summed by hand: a forward takes 1 s and a backward 2 s
+priced() { # priced FILE ELEMENT EXCHANGE: the same rates, with EXCHANGE seconds per communication and costs per ELEMENT
+    # ELEMENT seconds to copy an element, twice that to add one, 4 times to square and 8 times to update one
     awk -v element="$2" -v exchange="$3" '
         /"forward": \[/ { price = 1 }
         /"backward": \[/ { price = 2 }
@@ -62,17 +63,17 @@ priced() { # priced FILE ELEMENT EXCHANGE: the same rates, where an exchange tak
         price != "" && /^ *[0-9][-+.0-9e]*,?$/ { place++; if (!pairs || place == 2) sub(/[0-9][-+.0-9e]*/, price) }
         { print }' "$1"
 }
-instructions() { # instructions KIND: of rank 0, in program.json
+instructions() { # instructions KIND: instructions of rank 0, in program.json
     grep -c "\"instruction\": \"$1[ \"]" program.json || true
 }
-value() { # value NAME [N]: the N-th of that name in paper.json
+value() { # value NAME [N]: the N-th value of that name in paper.json
     awk -v name="\"$1\":" -v n="${2:-1}" '$1 == name && ++found == n { sub(/,$/, "", $2); print $2 }' paper.json
 }
 is_near() { # is_near WHAT WANTED FOUND
     awk -v a="$2" -v b="$3" 'BEGIN { exit !(b != "" && a > 0 && (a - b) / a < 1e-6 && (b - a) / a < 1e-6) }' ||
         failed "$1: $3 s, not $2" paper.json
 }
-on_paper() { # on_paper RATES [section.key=value ...]: what is predicted, in paper.json, and rank 0's program
+on_paper() { # on_paper RATES [section.key=value ...]: writes the prediction to paper.json, and rank 0's program
     rates=$1
     shift
     prints "$weft" plan run.ini "$@" --rates "$rates" --json
@@ -93,16 +94,16 @@ is_sound 1 again.json
 priced one.json 0.001 1000 >priced.json
 on_paper priced.json
 [ "$(instructions BACKWARD)" = 96 ] || failed "12 micro-batches of 8 segments have no 96 backwards" program.json
-padded=$(calculate "$(value trained) + $(value padding_bytes) / 4") # as they lie
+padded=$(calculate "$(value trained) + $(value padding_bytes) / 4") # with padding
 work="$(instructions FORWARD) + 2 * $(instructions BACKWARD) + $padded * (0.001 + 11 * 0.002 + 0.004) + $(value trained) * 0.008"
 is_near "one rank's step" "$(calculate "$work")" "$(value step_seconds)"
 is_near "what one rank computes" "$(value step_seconds)" "$(value compute)"
 awk '/step_seconds/ { if (NR == FNR) a = $2 + 0; else b = $2 + 0 } END { exit !(b > a) }' one.json slower.json ||
     failed "what is computed again takes no time"
 
-# ---- what is refused
-refused "--time measures and --rates reads" "$weft" plan run.ini --time --rates one.json
-refused "--nodes says where they would be" "$weft" plan run.ini strategy.plugin=ddp --ranks 4 --nodes 2 --time
+# ---- errors
+refused "--time measures rates and --rates reads" "$weft" plan run.ini --time --rates one.json
+refused "--nodes plans for other machines" "$weft" plan run.ini strategy.plugin=ddp --ranks 4 --nodes 2 --time
 refused "leave --rates out" "$weft" plan run.ini --rates one.json --diff run.ini
 refused "micro-batches of 1 x 32 places in fp32, and this run's have 2 x 32" "$weft" plan run.ini --rates one.json train.micro_batch=2
 refused "of optimizer adamw and trainable = all, and this run has sgd and all" \
@@ -123,11 +124,11 @@ if has mpich; then
     predicts 2 $MPI strategy.plugin=ddp
     cp time.json two.json
     priced two.json 0.001 1000 >priced.json
-    # Each of two has half of the micro-batches, adds up half of the numbers and updates all. It waits for its exchanges alone:
-    # those of its instructions, and the losses, which go round with the norm.
+    # Each of two ranks has half of the micro-batches, sums half of the numbers and updates all. It waits only
+    # for its communication: that of its instructions, and the losses, which are sent with the norm.
     on_paper priced.json $MPI strategy.plugin=ddp --ranks 2
     [ "$(instructions BACKWARD)" = 48 ] || failed "6 micro-batches of 8 segments have no 48 backwards" program.json
-    shared=$(calculate "$(value trained) + $(value padding_bytes 2) / 4") # as they are cut in two
+    shared=$(calculate "$(value trained) + $(value padding_bytes 2) / 4") # with padding for two shards
     for rank in 1 2; do
         work="$(instructions FORWARD) + 2 * $(instructions BACKWARD) + $shared / 2 * (0.001 + 11 * 0.002) + $padded * 0.004"
         is_near "what one of two computes" "$(calculate "$work + $(value trained) * 0.008")" "$(value compute $rank)"
@@ -135,7 +136,7 @@ if has mpich; then
         is_near "what it waits for" "$(calculate "1000 * ($exchanges)")" "$(value exposed $rank)"
     done
     is_near "the step of both" "$(calculate "$(value compute) + $(value exposed)")" "$(value step_seconds)"
-    # Under naive one of them works at a time, and the other has nothing to do.
+    # Under naive one of them works at a time, while the other is idle.
     priced two.json 0 0 >priced.json
     on_paper priced.json $MPI strategy.plugin=mp strategy.schedule=naive --ranks 2
     idle=$(calculate "$(value idle 1) + $(value idle 2)")

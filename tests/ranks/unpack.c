@@ -1,13 +1,13 @@
-/* A model's file with its packed tensors as the numbers that they stand for, in fp32, by what weft/blocks.h says of
- * bytes. For test_packed.sh and test_base.sh:
+/* Writes a model's file with its packed tensors decoded to fp32, as specified in weft/blocks.h. For test_packed.sh and
+ * test_base.sh:
  *
  *     rank_unpack FROM.safetensors TO.safetensors [LIKE.safetensors]
  *
- * LIKE: the same model in numbers, for the shapes of what has no rows in FROM. Says how many were packed, and how many
- * bytes those took. */
+ * LIKE: the same model unpacked, for shapes of tensors without rows in FROM. Prints the number of packed tensors and
+ * their bytes. */
 #include <weft/blocks.h>
 
-#include "model/packed.h"
+#include "model/convert.h"
 
 #include <stdlib.h>
 
@@ -26,7 +26,7 @@ static weft_tensor_spec spec_of(const weft_tensor *tensor) {
     return spec;
 }
 
-/* The numbers of one block. */
+/* Decodes one block. */
 static void unpack_block(float *out, const unsigned char *bytes, int32_t packed) {
     static const float levels[] = {WEFT_NF4_LEVELS}, dynamic[] = {WEFT_DYNAMIC8_LEVELS};
     float scale = 0, added = 0;

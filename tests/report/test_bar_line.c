@@ -1,4 +1,4 @@
-/* The line of progress fits every terminal: for all widths, lengths of runs, losses and speeds. */
+/* The progress line fits every terminal, for all widths, run lengths, losses and speeds. */
 #include "suite.h"
 
 #include <check.h>
@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/bar_line.h"
+#include "report/progress.h"
 
-/* Columns of a line: controls take none, a character of UTF-8 one. */
+/* Returns the columns of a line: controls take none, a UTF-8 character takes one. */
 static int columns(const char *text) {
     int n = 0;
     for (; *text != '\0'; text++) {
@@ -74,7 +74,7 @@ START_TEST(says_all_of_it) {
 }
 END_TEST
 
-/* Of the bar as much is full as of the run. */
+/* The filled share of the bar equals that of the run. */
 START_TEST(fills_with_the_run) {
     char out[WEFT_BAR_LINE_SIZE];
     const weft_terminal terminal = terminal_of(100, false, true);

@@ -1,4 +1,4 @@
-/* A file appears whole or not at all. */
+/* A file appears complete or not at all. */
 #include "scratch.h"
 #include "suite.h"
 
@@ -46,7 +46,7 @@ START_TEST(replaces_the_old_content) {
     holds("empty", "");
     ck_assert_uint_eq(count_files(), 2);
     ck_assert_int_eq(stat("a", &info), 0);
-    ck_assert_int_eq(info.st_mode & 0777, 0640); /* the user's umask counts */
+    ck_assert_int_eq(info.st_mode & 0777, 0640); /* the user's umask applies */
     (void)umask(mask);
 }
 END_TEST
@@ -72,7 +72,7 @@ START_TEST(a_missing_directory_is_said) {
 }
 END_TEST
 
-/* A limit on a file's size fails a write as a full disk does. */
+/* A file size limit fails a write like a full disk. */
 START_TEST(a_write_that_fails_keeps_the_old_content) {
     const struct rlimit limit = {1000, RLIM_INFINITY};
     struct rlimit before;
@@ -82,7 +82,7 @@ START_TEST(a_write_that_fails_keeps_the_old_content) {
     ck_assert_int_eq(weft_file_replace("a", "one", 3, &err), WEFT_OK);
     ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
     (void)signal(SIGXFSZ, SIG_IGN);
-    limited = setrlimit(RLIMIT_FSIZE, &limit) == 0; /* Check itself writes at each assertion: none until it is lifted */
+    limited = setrlimit(RLIMIT_FSIZE, &limit) == 0; /* no assertions until it is reset: Check writes files */
     status = weft_file_replace("a", bytes, sizeof bytes, &err);
     (void)setrlimit(RLIMIT_FSIZE, &before);
     ck_assert(limited);

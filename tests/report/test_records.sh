@@ -1,6 +1,6 @@
 #!/bin/sh
-# What a run leaves line by line, how a resume goes on with it, and where `best` leads.
-# ctest sets WEFT_BUILD and WEFT_SOURCE.
+# Records of a run, their continuation by a resume, and the target of `best`. ctest sets WEFT_BUILD and
+# WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -15,10 +15,10 @@ keep  = 1
 [optimizer]
 lr = 3e-2
 INI
-train() { # train argument...: its output is in log
+train() { # train argument...: output in log
     limit "$weft" train run.ini "$@" >log 2>&1 || failed "train $*" log
 }
-fields() { # fields FILE NAME...: every line of the record has them in this order, and nothing behind them
+fields() { # fields FILE NAME...: every line of the record has exactly these fields, in this order
     file=out/$1
     shift
     [ -s "$file" ] || failed "$file is empty"
@@ -26,10 +26,10 @@ fields() { # fields FILE NAME...: every line of the record has them in this orde
         sort -u >said
     [ "$(cat said)" = "$* " ] || failed "$file has other fields" said
 }
-value() { # value FILE LINE NAME: of the line-th record
+value() { # value FILE LINE NAME: of record number LINE
     sed -n "$2s/.*\"$3\": \([^,}]*\).*/\1/p" "out/$1"
 }
-rises() { # rises FILE NAME: from line to line, never less
+rises() { # rises FILE NAME: never decreases from line to line
     sed "s/.*\"$2\": \([^,}]*\).*/\1/" "out/$1" | sort -nc || failed "$2 of $1 goes back" "out/$1"
 }
 steps_are() { # steps_are FILE STEP...: one line each
@@ -37,7 +37,7 @@ steps_are() { # steps_are FILE STEP...: one line each
     shift
     [ "$(sed 's/{"step": \([0-9]*\).*/\1/' "out/$file" | tr '\n' ' ')" = "$* " ] || failed "$file is not of steps $*" "out/$file"
 }
-holds() { # holds EXPRESSION: awk's, of numbers
+holds() { # holds EXPRESSION: a numeric awk expression is true
     awk "BEGIN { exit !($1) }" || failed "not so: $1"
 }
 
@@ -58,11 +58,11 @@ rows=$(sed -n 's/.*"data": {"documents": [0-9]*, "rows": \([0-9]*\).*/\1/p' out/
 holds "$(value metrics.jsonl 6 epoch) > 6 * 12 / $rows - 1e-5 && $(value metrics.jsonl 6 epoch) < 6 * 12 / $rows + 1e-5"
 holds "$(value metrics.jsonl 6 time) >= $began && $(value metrics.jsonl 6 time) < $began + 1200"
 holds "$(value metrics.jsonl 6 resident) > 1e6"
-# The parts of a line's time are all of it: they give the speed, of the targets of that one step.
+# The parts of a record's time add up to it: they determine the speed, with the targets of that one step.
 sed 's/.*"tokens": \([0-9]*\).*"tokens_per_second": \([0-9.]*\).*"phases": {\(.*\)}, "sec.*/\1 \2 \3/; s/"[a-z]*": //g; s/,//g' out/metrics.jsonl >parts
 awk '{ sum = 0; for (i = 3; i <= NF; i++) sum += $i; if (NF != 11 || sum <= 0 || $1 / sum < 0.99 * $2 || $1 / sum > 1.01 * $2) bad = 1 }
     END { exit !(NR == 6 && !bad) }' parts || failed "times that add up" parts
-# What is planned is what is taken.
+# Planned memory equals allocated memory.
 planned=$(sed -n 's/.*"planned": \[{"first": 0, "last": 0, "total": \([0-9]*\), .*"lines": \({[^}]*}\).*/\1 \2/p' out/starts.jsonl)
 taken=$(sed -n '1s/.*"taken": \({[^}]*}\).*/\1/p' out/phases.jsonl)
 [ "${planned#* }" = "$taken" ] || failed "what is taken, $taken, is not what is planned, $planned"
@@ -71,24 +71,25 @@ grep -q '{"key": "optimizer.lr", "value": 0.03, "source": "run.ini:[0-9]*"}' out
 grep -q '{"key": "run.metrics_every", "value": 1, "source": "default"}' out/starts.jsonl || failed "a default" out/starts.jsonl
 
 # ---- the best checkpoint
-leads() { # leads STEP: best does, and stands for a model
+leads() { # leads STEP: best points to it, and is usable as a model
     [ "$(readlink out/checkpoints/best)" = "step-$1" ] || failed "best leads to $(readlink out/checkpoints/best)" out/evaluations.jsonl
     [ -f out/checkpoints/best/model.safetensors ] || failed "best leads nowhere"
 }
-best() { # best [STEP]: the lowest evaluation loss of the steps that were saved, from STEP on
+best() { # best [STEP]: the saved step with the lowest evaluation loss, from STEP on
     sed 's/{"step": \([0-9]*\), "loss": \([^,]*\).*/\2 \1/' out/evaluations.jsonl | awk -v from="${1:-1}" '$2 >= from' | sort -g | sed -n '1s/.* //p'
 }
 leads "$(best)"
 [ "$(grep -c '"best": true' out/checkpoints.jsonl)" -ge 1 ] || failed "no save is the best" out/checkpoints.jsonl
 prints "$weft" eval run.ini model.path=out/checkpoints/best model.start=weights
-# A learning rate that spoils it: the best is an early one, and stays as long as it is kept.
+# A destructive learning rate: the best checkpoint is an early one, and is kept as long as the retention
+# permits.
 train --overwrite train.steps=10 optimizer.lr=3
 [ "$(best)" -lt 10 ] || failed "the last step is the best, of a run that gets worse" out/evaluations.jsonl
 leads "$(best)"
 [ "$(ls out/checkpoints)" = "$(printf '%s\n' best "step-$(best)" step-10 | sort)" ] || failed "what is kept: $(ls out/checkpoints)"
 train --overwrite train.steps=10 optimizer.lr=3 checkpoint.keep_best=no
 [ "$(ls out/checkpoints)" = step-10 ] || failed "a link to what is gone: $(ls out/checkpoints)"
-# Nothing was evaluated; what is in the way.
+# No evaluation; an obstacle at the link's path.
 train --overwrite train.steps=2 eval.every=none
 [ "$(ls out/checkpoints)" = step-2 ] || failed "a best of nothing: $(ls out/checkpoints)"
 rm -r out/checkpoints && mkdir -p out/checkpoints/best
@@ -99,10 +100,10 @@ train --resume train.steps=4
 grep -q "out/checkpoints/best is no link of this run's and stays as it is" log || failed "a directory in the way" log
 [ ! -L out/checkpoints/best ] || failed "a directory was replaced"
 
-# ---- a run that goes on
+# ---- a resumed run
 train --overwrite train.steps=5 train.schedule=constant checkpoint.keep=2
 before=$(value metrics.jsonl 4 seconds)
-rm -r out/checkpoints/step-5 # as if it was killed before it saved
+rm -r out/checkpoints/step-5 # as if killed before the save
 train --resume train.schedule=constant train.steps=8
 steps_are metrics.jsonl 1 2 3 4 5 6 7 8
 grep -q '"resumed": true, "steps": 8' out/starts.jsonl || failed "the second start" out/starts.jsonl
@@ -112,13 +113,13 @@ for file in starts metrics evaluations checkpoints phases; do
 done
 holds "$(value metrics.jsonl 5 seconds) > $before"
 
-# ---- how often
+# ---- intervals
 train --overwrite train.steps=7 run.metrics_every=3
 steps_are metrics.jsonl 1 3 6 7
 status=0
 "$weft" train run.ini run.metrics_every=0 >log 2>&1 || status=$?
 [ "$status" = 1 ] && grep -q '\[run\] metrics_every = 0 is outside \[1,1M\]' log || failed "a line every 0 steps" log
-# Beside them the files for TensorBoard, which report.tensorboard reads.
+# Files for TensorBoard next to them, which report.tensorboard reads.
 train --overwrite train.steps=2 run.tensorboard=yes
 [ "$(ls out/tensorboard | wc -l)" = 1 ] || failed "event files: $(ls out/tensorboard)"
 [ "$failures" = 0 ]

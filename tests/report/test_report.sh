@@ -1,6 +1,6 @@
 #!/bin/sh
-# weft report: what it says of runs is what their records say; what is damaged gets a sentence.
-# ctest sets WEFT_BUILD and WEFT_SOURCE.
+# weft report: its output agrees with the records of runs; damaged files have a message. ctest sets WEFT_BUILD
+# and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -21,12 +21,12 @@ train() { # train OUT argument...
     shift
     limit "$weft" train run.ini run.out="$out" "$@" >log 2>&1 || failed "train $out $*" log
 }
-shows() { # shows FILE TEXT...: each of them stands in it
+shows() { # shows FILE TEXT...: the file contains each text
     file=$1
     shift
     for text; do grep -qF -- "$text" "$file" || failed "$file does not show $text" "$file"; done
 }
-page() { # page FILE: one that needs nothing else, and whose elements are closed
+page() { # page FILE: it is self-contained, and its elements are closed
     [ -s "$1" ] || { failed "no page $1"; return; }
     if grep -Eq '<script|<link|<img|src=|href=|url\(|@import|https?:' "$1"; then failed "$1 wants something else"; fi
     if command -v python3 >/dev/null; then
@@ -49,13 +49,13 @@ assert not judge.open, judge.open
 PY
     else echo "skipped: the elements of a page are not held against each other without python3"; fi
 }
-field() { # field FILE ROW NAME: of a CSV with a head, whose cells here have no commas
+field() { # field FILE ROW NAME: of a CSV with a header; cells here contain no commas
     awk -F, -v row="$2" -v name="$3" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) at = i } NR == row + 1 { print $at }' "$1"
 }
-near() { # near A B: as far apart as the digits of a record
+near() { # near A B: equal within the digits of a record
     awk "BEGIN { d = $1 - $2; if (d < 0) d = -d; exit !(d <= 2e-3 * (1 + ($1 < 0 ? -$1 : $1))) }" || failed "$1 is not $2"
 }
-record() { # record RUN FILE NAME: the last line's
+record() { # record RUN FILE NAME: value in the last line
     sed -n "\$s/.*\"$3\": \([^,}]*\).*/\1/p" "$1/$2"
 }
 
@@ -91,7 +91,7 @@ for pair in steps=6 ranks=1 global_batch=12 micro_batch=1 micro_batches=12 repli
     [ "$(field one.csv 1 "${pair%%=*}")" = "${pair#*=}" ] || failed "not $pair" one.csv
 done
 
-# ---- runs side by side
+# ---- comparison of runs
 train 'two&<b>' optimizer.lr=0.02 train.activation_checkpointing=yes
 prints "$weft" report one 'two&<b>' --html both.html
 shows printed "what differs in their configurations" "page  both.html" "12 = 1 x 12 x 1" "speed-up"
@@ -111,7 +111,7 @@ cp printed three.csv
 near "$(field three.csv 2 speedup)" "$(field three.csv 1 seconds) / $(field three.csv 2 seconds)"
 near "$(field three.csv 2 memory_factor)" "$(field three.csv 2 planned_bytes) / $(field three.csv 1 planned_bytes)"
 near "$(field three.csv 3 speedup)" 1
-# A name is text to a spreadsheet, and steers no terminal.
+# A name is text in a spreadsheet, and cannot control a terminal.
 escape=$(printf 'a\033[31mred\302\23331m\nline')
 cp -r one "$escape"
 cp -r one '=1+1'
@@ -126,11 +126,11 @@ for form in --markdown ""; do
 done
 rm -r "$escape" '=1+1'
 prints "$weft" report one one
-shows printed "differ in nothing but where their results lie"
+shows printed "differ only in the output directories"
 [ ! -e report.html ] || failed "a page that nobody asked for"
 
-# ---- a terminal: no line is wider; signs and colours that it has
-narrow() { # narrow COLUMNS FILE: what report prints on a terminal of that width
+# ---- terminal: no line is too wide; supported characters and colours
+narrow() { # narrow COLUMNS FILE: output of report on a terminal of that width
     if command -v script >/dev/null; then
         limit script -qec "stty cols $1; $weft report one 'two&<b>'" /dev/null </dev/null >"$2" 2>&1 || failed "on a terminal" "$2"
         tr -d '\r' <"$2" >plain.txt
@@ -146,8 +146,8 @@ LC_ALL=C.UTF-8 "$weft" report one >printed
 shows printed "$(printf '\342\226\210')" # a full block
 unset LC_ALL
 
-# ---- what is damaged, half written, or not there
-told() { # told TEXT ARGUMENT...: report succeeds, says so, and writes a page
+# ---- damaged, incomplete and missing files
+told() { # told TEXT ARGUMENT...: report succeeds, prints the text, and writes a page
     text=$1
     shift
     rm -f "$1/report.html"
@@ -159,32 +159,32 @@ cp -r one bad
 printf '{"step": 7, "loss": 2.0, "lr"' >>bad/metrics.jsonl
 told "bad: metrics.jsonl: its last line is not finished and is left out" bad
 sed -i '3s/.*/{"step": /; 4s/.*/\x00\x01\xff/' bad/metrics.jsonl
-told "bad: metrics.jsonl: 2 lines are no whole records and are left out; the first is line 3" bad
+told "bad: metrics.jsonl: 2 lines are no complete records and are skipped; the first is line 3" bad
 rm bad/starts.jsonl
 told "bad: starts.jsonl is not there: configuration, plan and ranks are not known" bad
 rm bad/phases.jsonl && mkdir bad/phases.jsonl
 told "bad: phases.jsonl is no file, and is left out" bad
 : >bad/metrics.jsonl
 rm -r bad/phases.jsonl
-refused "bad holds no run: neither metrics.jsonl nor starts.jsonl there has a line" "$weft" report bad
-refused "nowhere: No such file or directory; give the directory of a run" "$weft" report one nowhere
-refused "run.ini is a file: give the directory of a run" "$weft" report run.ini
-# Records as an earlier version wrote them.
+refused "bad contains no run: " "$weft" report bad
+refused "nowhere: No such file or directory. Allowed: the directory of a run" "$weft" report one nowhere
+refused "run.ini is a file. Allowed: the directory of a run" "$weft" report run.ini
+# Records in the format of an earlier version.
 mkdir old && echo '{"step": 1, "loss": 2.5, "lr": 0, "grad_norm": 0.6, "tokens": 99}' >old/metrics.jsonl
 told "old: starts.jsonl is not there" old
-# A run that has just begun, one that is under way, and other things where numbers should be.
+# A run that has just started, one that is active, and other values instead of numbers.
 cp -r one begun && rm begun/[mepc]*.jsonl
 told "begun: no step was recorded yet" begun
 cp -r one under && sed -i '5,$d' under/metrics.jsonl && sed -i '$d' under/checkpoints.jsonl
 prints "$weft" report under
-shows under/report.html "step 4 of 6: under way, or stopped"
+shows under/report.html "step 4 of 6: running, or stopped"
 cp -r one odd
 sed -i 's/"loss": [^,]*/"loss": "high"/; s/"phases": {[^}]*}/"phases": [1]/' odd/metrics.jsonl
 sed -i 's/"ranks": \[/"ranks": [7, {}, /' odd/phases.jsonl
 sed -i 's/"planned": \[/"planned": [null, 3, /; s/"config": \[/"config": [5, {"key": 1}, /' odd/starts.jsonl
 prints "$weft" report odd
 page odd/report.html
-# Bytes changed anywhere: it may fail with a sentence, and never otherwise.
+# Random changed bytes: it may fail with a message, but never otherwise.
 changed=40
 ! is_full || changed=400
 for i in $(seq $changed); do
@@ -197,7 +197,7 @@ for i in $(seq $changed); do
     "$weft" report torn >log 2>&1 || status=$?
     [ "$status" -le 1 ] || failed "bytes changed, draw $i: exit status $status" log
 done
-# Where the page cannot be written.
+# An unwritable page.
 refused "nowhere/page.html" "$weft" report one --html nowhere/page.html
 status=0
 "$weft" report one --csv --markdown >log 2>&1 || status=$?

@@ -1,6 +1,6 @@
 #!/bin/sh
-# [run] similarity: told by every evaluation, against the run's own beginning; the same on any number of ranks and over a
-# resume; told when it cannot be. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# [run] similarity: reported by every evaluation, relative to the run's start; the same on any number of ranks
+# and after a resume; an error if it cannot be measured. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -24,10 +24,10 @@ train() { # train OUT argument...
     shift
     limit "$weft" train run.ini run.out="$out" "$@" >log 2>&1 || failed "train $out $*" log
 }
-told() { # told OUT: what its evaluations tell
+told() { # told OUT: values reported by its evaluations
     sed -n 's/{"step": \([0-9]*\),.*"similarity": \([^,]*\),.*/\1 \2/p' "$1/evaluations.jsonl"
 }
-are_same() { # are_same OUT: those of the run on one rank
+are_same() { # are_same OUT: equal to those of the run on one rank
     told one >expected
     told "$1" >found
     cmp expected found >cmp.log 2>&1 || failed "the similarities of $1" expected found
@@ -40,7 +40,7 @@ awk '{ bad = bad || $1 != 2 * (NR - 1) || (NR == 1) != ($2 == 0) || $2 < 0 || $2
 last=$(printf %.4g "$(sed -n '3s/.* //p' found)")
 grep -qx "similarity $last, 1 less the cosine of the mean last hidden states before and after" log || failed "the end does not say $last" log
 
-# ---- what looks at it
+# ---- tools that show it
 prints "$weft" report one
 grep -Eq "^similarity +$last$" printed || failed "report in the terminal" printed
 grep -qF "similarity $last" one/report.html && grep -qF "<b>$last</b>" one/report.html || failed "the page" one/report.html
@@ -50,19 +50,19 @@ prints "$weft" report one --csv
 train tensorboard train.steps=2 run.tensorboard=yes
 grep -qa eval/similarity tensorboard/tensorboard/* || failed "the files for TensorBoard"
 
-# ---- a model that does not move, and a run that does not ask
+# ---- an unchanged model, and a run without the measurement
 train still optimizer.lr=0
 [ "$(told still | cut -d' ' -f2 | sort -u)" = 0 ] || failed "a model that does not move" still/evaluations.jsonl
 train without run.similarity=no
 if grep -q similarity log without/evaluations.jsonl || [ -e without/similarity.json ]; then failed "nobody asked" log; fi
 prints "$weft" report without
 if grep -q "^similarity" printed || grep -q "less the cosine" without/report.html; then failed "a row of nothing" printed; fi
-for field in loss perplexity; do # nothing else changes
+for field in loss perplexity; do # nothing else differs
     sed "s/.*\"$field\": \([^,]*\),.*/\1/" one/evaluations.jsonl >with
     sed "s/.*\"$field\": \([^,]*\),.*/\1/" without/evaluations.jsonl | cmp - with || failed "$field is another"
 done
 
-# ---- a run that goes on
+# ---- a resumed run
 cp -r one resumed
 rm -r resumed/checkpoints/step-4 resumed/model
 train resumed --resume
@@ -77,7 +77,7 @@ train one --overwrite run.similarity=no
 [ ! -e one/similarity.json ] || failed "--overwrite leaves similarity.json"
 train one --overwrite
 
-# ---- where it cannot be
+# ---- not measurable
 refused "[run] similarity = yes is measured by evaluations, and [eval] every = none makes none: set it to 100%" \
     "$weft" config check run.ini eval.every=none
 train ends --overwrite eval.every=100%

@@ -1,11 +1,11 @@
 #!/bin/sh
-# The event files beside the records, read by the real tensorboard package: the same numbers at the same steps, also of a
-# run that went on from a step that others had followed. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# Event files next to the records, read by the real tensorboard package: the same numbers at the same steps,
+# also after a resume from a step before the last one. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
 
-# Fetched once a build directory; an environment that is only half there has another name.
+# Downloaded once per build directory; an incomplete environment has another name.
 venv=$WEFT_BUILD/tensorboard
 if [ ! -d "$venv" ]; then
     rm -rf "$venv.new"
@@ -25,7 +25,7 @@ every = 2
 [checkpoint]
 every = 2
 INI
-train() { # train argument...: its output is in log
+train() { # train argument...: output in log
     limit "$weft" train run.ini "$@" >log 2>&1 || failed "train $*" log
 }
 cat >compare.py <<'PY'
@@ -47,13 +47,13 @@ for tag, (kind, field) in FIELDS.items():
     events = read.Scalars(tag)
     assert [e.step for e in events] == [line["step"] for line in lines], (tag, [e.step for e in events])
     for event, line in zip(events, lines):
-        # What is printed with fewer digits is compared with as many.
+        # Values printed with fewer digits are compared with that precision.
         near = abs(event.value - line[field]) <= 1e-5 * abs(line[field]) + 0.06 * (field == "tokens_per_second")
         assert single(line[field]) == event.value or (kind == "metrics" and field in ("epoch", "tokens_per_second") and near), (tag, line, event)
         assert abs(event.wall_time - line["time"]) < 60, (tag, event)
 print(len(read.Scalars("train/loss")), "steps")
 PY
-agrees() { # agrees N: what tensorboard reads is what the records say, of N steps
+agrees() { # agrees N: tensorboard and the records agree on N steps
     "$venv/bin/python" compare.py >said 2>&1 || failed "tensorboard reads something else" said
     [ "$(tail -n 1 said)" = "$1 steps" ] || failed "not $1 steps" said
 }
@@ -61,12 +61,12 @@ train
 [ ! -e out/tensorboard ] || failed "event files that nobody asked for"
 train --overwrite run.tensorboard=yes
 agrees 5
-# Killed before step 5 was saved: what was said of it is taken back.
+# Killed before step 5 was saved: its events are removed.
 rm -r out/checkpoints/step-5 out/model
 train --resume run.tensorboard=yes train.steps=8
 [ "$(ls out/tensorboard | wc -l)" = 2 ] || failed "a file for each process: $(ls out/tensorboard)"
 agrees 8
-# The reader does see a changed byte: it is no reader that takes everything.
+# The reader detects a changed byte, so the test is meaningful.
 cp -r out good
 file=$(ls out/tensorboard/* | tail -n 1)
 printf 'X' | dd of="$file" bs=1 seek=$(($(wc -c <"$file") - 20)) conv=notrunc 2>/dev/null

@@ -1,4 +1,4 @@
-/* tests/report/test_units.c: numbers with their nouns. */
+/* tests/report/test_units.c: numbers with their nouns in singular and plural. */
 #include "base/units.h"
 #include "suite.h"
 

@@ -1,4 +1,5 @@
-# `weft train --print-values N`: the values of N steps and of no more, of every micro-batch, and a run of the same bits.
+# `weft train --print-values N`: values of exactly N steps, for every micro-batch, and a run with unchanged
+# bits.
 . "$WEFT_SOURCE/tests/common/shell.sh"
 make_run <<'INI'
 steps = 3
@@ -21,12 +22,13 @@ count 2 '^step [12]  STEP  +model.layers.0.mlp.up_proj.weight, exp_avg_sq  '
 count 2 '^step [12]  NORM  +norm  '
 count 0 '^step 3  '
 
-# A loss is the sum over the targets of its micro-batch: those of a step's micro-batches over its targets are what the run records.
+# A loss is the sum over the targets of its micro-batch. The sum of a step's losses divided by its targets is
+# the recorded loss.
 awk -F '  +' '/^step 1  BACKWARD head.*  loss  / { sum += $4 } /^step 1  NORM  +targets/ { n = $4 } END { printf "%.4f\n", sum / n }' printed >mean
 loss=$(head -1 told/metrics.jsonl | sed 's/.*"loss": *\([0-9.]*\).*/\1/')
 [ "$(cat mean)" = "$(printf '%.4f' "$loss")" ] || failed "the micro-batches' losses give $(cat mean), the run has $loss"
 
-# On a device that replays recorded steps, those that are followed are run instruction by instruction.
+# On a device that replays captured graphs, the printed steps run instruction by instruction.
 if [ -d "$WEFT_BUILD/tests/late" ]; then
     export WEFT_LATE_MODE=last WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/late"
     prints "$weft" train run.ini run.out=late train.steps=6
@@ -36,12 +38,12 @@ if [ -d "$WEFT_BUILD/tests/late" ]; then
     unset WEFT_LATE_MODE WEFT_PLUGIN_PATH
 fi
 
-# In bf16 a carry is stored in two bytes.
+# In bf16 a carry has two bytes per element.
 prints "$weft" train run.ini run.out=half train.precision=bf16 --print-values 1
 count 2 '^step 1  FORWARD embed micro-batch [01]  +carry  '
 
 refused "--print-values follows one rank, and --ranks asks for 2" "$weft" train run.ini run.out=two --ranks 2 --print-values 1
-if has mpich; then # ranks of a launcher are not asked for by a flag
+if has mpich; then # a launcher's ranks are not requested with a flag
     # shellcheck disable=SC2046  # a command and its arguments
     refused "--print-values follows one rank, and this run has 2" $(launcher mpich 2) "$weft" train run.ini run.out=two \
         strategy.plugin=ddp --print-values 1

@@ -1,7 +1,8 @@
 #!/bin/sh
-# The SDK's headers as a later SDK may have them: each public struct that has a struct_size gets fields at its end, so that
-# what is built with the copy knows all of them longer than what is built with the headers themselves.
-#   grow.sh HEADERS COPY    the directories that hold weft/
+# Copies the SDK's headers with the changes of a newer SDK: each public struct with a struct_size has more
+# fields at its end, so that code built with the copy has longer structs than code built with the original
+# headers.
+#   grow.sh HEADERS COPY    the directories that contain weft/
 set -eu
 mkdir -p "$2/weft"
 for header in "$1"/weft/*.h; do
@@ -10,7 +11,7 @@ for header in "$1"/weft/*.h; do
          NR == first { grows = $0 == "    uint32_t struct_size;" }
          /^}/ && grows { print "    uint64_t grown[13];"; grows = 0 }
          { print }' "$header" >"$copy.new"
-    cmp -s "$copy.new" "$copy" || cp "$copy.new" "$copy" # what is the same keeps its time
+    cmp -s "$copy.new" "$copy" || cp "$copy.new" "$copy" # an unchanged file keeps its time
     rm "$copy.new"
 done
 sizes=$(cat "$1"/weft/*.h | grep -c "^    uint32_t struct_size;\$")

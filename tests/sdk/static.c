@@ -1,4 +1,4 @@
-/* Two plugins that were compiled with -DWEFT_STATIC=<id>, in one program. Prints their ids. */
+/* Two plugins compiled with -DWEFT_STATIC=<id>, in one program. Prints their ids. */
 #include <weft/plugin.h>
 
 extern const char weft_plugin_note_sgd[], weft_plugin_note_adamw[];

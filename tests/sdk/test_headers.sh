@@ -1,7 +1,7 @@
 #!/bin/sh
-# Each public header stands alone, as C11, C17 and C++17, without a warning and without implicit padding, and so do the
-# examples in their comments; functions have their tags; a plugin in C++ has the same two exports; one source is a
-# loadable plugin and a static one; a false claim of an SDK does not compile.
+# Each public header compiles on its own as C11, C17 and C++17, without warnings and implicit padding, and so
+# do the examples in its comments. Functions have thread tags. A plugin in C++ has the same two exports. One
+# source builds both a loadable and a static plugin. A false SDK version does not compile.
 set -eu
 source=${WEFT_SOURCE:?the source directory}
 include="-I$source/sdk/include"
@@ -16,8 +16,8 @@ fail() {
     exit 1
 }
 
-# Each function of a table says on which thread it may be called: in the comment behind it, in the one above it and its
-# neighbours, or, where the table says "All [main]", in that of the table.
+# Each function of a table has a thread tag: in the comment after it, in the one above it and its neighbours,
+# or, for tables with "All [main]", in the table's comment.
 awk 'function tagged(text) { return text ~ /\[(any-thread|main|worker)\]/ }
      FNR == 1 { above = "" }
      /^ *\/\*/ { above = ""; inside = 1 }
@@ -30,7 +30,7 @@ awk 'function tagged(text) { return text ~ /\[(any-thread|main|worker)\]/ }
     fail "functions without a thread tag"
 echo "every function of a table says on which thread it may be called"
 
-# What the documents say of the versions of kinds is what the host speaks.
+# Kind versions in the documents equal the host's.
 versions=$(grep -o 'KIND([a-z]*, [0-9][0-9]*)' "$source/host/plugin/kinds.c" | sed 's/KIND(\(.*\), \(.*\))/\1\/\2/')
 [ "$(echo $versions | wc -w)" = 9 ] || fail "the host's kinds were not found: $versions"
 for version in $versions; do
@@ -39,9 +39,10 @@ for version in $versions; do
 done
 echo "the documents say the versions of the kinds"
 
-# Each struct that a plugin is given or fills is in the list of what a rule tries longer, or of what none does.
-tries=$(sed -n '/^## Which rule tries which struct/,/^`tests/p' "$source/docs/abi.md")
-given=$(awk -F'|' '/^\| (request|told|table|answer) \|/ { print $4; if ($2 == " answer ") print $5 }' "$source/docs/abi.md" |
+# Each struct that a plugin receives or fills is in the list of structs tested in a longer form, or of
+# untested ones.
+tries=$(sed -n '/^## Rules that test each struct/,/^`tests/p' "$source/docs/abi.md")
+given=$(awk -F'|' '/^\| (request|view|table|answer) \|/ { print $4; if ($2 == " answer ") print $5 }' "$source/docs/abi.md" |
     grep -o '`weft_[a-z0-9_]*`')
 [ "$(echo "$given" | wc -l)" -ge 50 ] || fail "abi.md does not say what plugins are given: $given"
 for struct in $given; do
@@ -62,8 +63,8 @@ done
 [ "$n" -ge 14 ] || fail "only $n headers were found"
 echo "$n headers compile alone as C11, C17 and C++17"
 
-# The examples in the headers' comments, put together to one source: what an author copies must compile.
-example() { # example HEADER PATTERN: its indented lines, from one that matches on
+# The examples in the headers' comments, joined to one source, must compile.
+example() { # example HEADER PATTERN: its indented lines, from the first match on
     sed -n "/^ \*     $2/,/^ \*\$/s/^ \*     //p" "$source/sdk/include/weft/$1.h" | grep . || fail "$1.h has no example"
 }
 {

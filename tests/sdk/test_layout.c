@@ -1,7 +1,7 @@
-/* The public structs are what plugins were compiled with: every size, offset and slot order is held against layout.txt,
- * and the sizes at SDK 1.0 against weft/sizes.h. A change on purpose is a new layout.txt, which this program writes to
- * the build directory. A size of 1.0 stands for ever, in tests/archive/sdk-1.0; sizes.h only gets the first sizes of
- * structs that are new. */
+/* Public structs must match compiled plugins: every size, offset and slot order is compared to layout.txt, and the
+ * sizes at SDK 1.0 to weft/sizes.h. For an intended change, this program writes a new layout.txt to the build
+ * directory. Sizes of 1.0 are permanent, in tests/archive/sdk-1.0; sizes.h only gains the first sizes of new
+ * structs. */
 #include "suite.h"
 
 #include <check.h>
@@ -39,7 +39,7 @@ static const char *const structs[] = {
 };
 #define N_STRUCTS (sizeof structs / sizeof structs[0])
 
-/* Fields in order must touch each other: between two that do not, one is missing here or the compiler has padded. */
+/* Consecutive fields must be adjacent; otherwise a field is missing here or the compiler has added padding. */
 static void print_layout(FILE *out) {
 #define STRUCT(name)                                                                                                   \
     {                                                                                                                  \
@@ -81,7 +81,7 @@ static char *read_text(const char *path) {
     return text;
 }
 
-/* What SDK 1.0 had of it; of a struct that is newer, what it has. */
+/* Returns the size in SDK 1.0, or the current size of a newer struct. */
 static size_t first_size(const char *measured, const char *name, size_t now) {
     char line[256];
     const char *at = NULL;
@@ -126,7 +126,7 @@ static void print_sizes(FILE *out) {
     free(measured);
 }
 
-/* What `print` writes, kept as build/NAME, is the file `held` of the sources. */
+/* Checks that the output of `print`, stored as build/NAME, equals the source file `held`. */
 static void expect_held(void (*print)(FILE *out), const char *name, const char *held) {
     char path[4096], *now = NULL, *then = NULL;
     const char *build = getenv("WEFT_BUILD");

@@ -1,11 +1,11 @@
-/* Structs that one side knows shorter or longer than the other: what weft/base.h gives to read and to fill them. */
+/* Structs that are shorter or longer on one side: the functions of weft/base.h that read and fill them. */
 #include "suite.h"
 
 #include <check.h>
 
 #include <weft/transfer.h>
 
-/* One struct as three SDKs have it. */
+/* One struct in three SDK versions. */
 typedef struct old_spec {
     uint32_t struct_size;
     uint32_t flags;
@@ -20,7 +20,7 @@ typedef struct new_spec {
     double cap;
 } new_spec;
 
-/* As from another binary: the compiler does not know what lies there. */
+/* Hides the object's type and content from the compiler, as if from another binary. */
 static const void *foreign(const void *at) {
     static const void *volatile shown;
     shown = at;
@@ -56,7 +56,7 @@ START_TEST(what_the_reader_does_not_know_must_be_zero) {
 }
 END_TEST
 
-/* Such a size was never set: nothing is read at it. */
+/* Such a size was never set: no read beyond it. */
 START_TEST(a_size_that_is_none_is_not_followed) {
     const old_spec from = {0xA5A5A5A5u, 0, 7};
     ck_assert_int_eq(weft_struct_known(foreign(&from), sizeof from), 0);
@@ -117,7 +117,7 @@ static weft_status await(weft_device *device, weft_event *event, weft_error *err
     return WEFT_OK;
 }
 
-/* An extension is whole or absent: nobody calls a slot that is not there. */
+/* An extension is complete or absent, so no missing slot is called. */
 START_TEST(an_extension_is_judged_where_it_is_found) {
     const weft_device_transfer whole = {(uint32_t)sizeof whole, 0, take, give_back, upload, download, reached, await};
     weft_device_plugin device = {.struct_size = (uint32_t)sizeof device};

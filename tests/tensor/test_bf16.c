@@ -1,4 +1,4 @@
-/* tests/tensor/test_bf16.c: graphs in bf16: what is rounded and what is not, the bytes it takes, what is refused. */
+/* tests/tensor/test_bf16.c: graphs in bf16: rounded and unrounded values, memory, and errors. */
 #include "graph_models.h"
 #include "model/convert.h"
 #include "suite.h"
@@ -39,7 +39,7 @@ static int64_t equal(const float *a, const float *b, int64_t n) {
     return same;
 }
 
-/* c (m,n) = a b in fp64, where element (i,k) of a lies at i * ai + k * ak, and so for b. */
+/* c (m,n) = a b in fp64; element (i,k) of a has index i * ai + k * ak, and so on for b. */
 static float *exact_product(const float *a, int64_t ai, int64_t ak, const float *b, int64_t bk, int64_t bj, int64_t m,
                             int64_t n, int64_t inner) {
     float *c = malloc((size_t)(m * n) * sizeof *c);
@@ -53,8 +53,8 @@ static float *exact_product(const float *a, int64_t ai, int64_t ak, const float 
     return c;
 }
 
-/* Almost all of what was found is the rounded result of rounded operands (a sum near the middle between two may fall to
- * the other side), and much of it is not the rounded result of the operands as they were. */
+/* Checks that nearly all results equal the rounded result of rounded operands (a sum near the middle between two
+ * numbers may round either way), and that many differ from the rounded result of unrounded operands. */
 static void check_rounded(const char *what, const float *found, float *exact, float *of_unrounded, int64_t n) {
     float *a = rounded_all(exact, n), *b = rounded_all(of_unrounded, n);
     ck_assert_msg(equal(found, a, n) >= n - n / 100, "%s: %lld of %lld are the products of rounded operands", what,
@@ -67,7 +67,7 @@ static void check_rounded(const char *what, const float *found, float *exact, fl
     free(of_unrounded);
 }
 
-/* y = x W^T, dx = dy W, dW = dy^T x, where x, dy and W are rounded, sums are not, and dW is not even at the end. */
+/* y = x W^T, dx = dy W, dW = dy^T x, with rounded x, dy and W and unrounded sums; dW is not rounded at all. */
 START_TEST(products_take_rounded_operands) {
     rig r;
     rig_chain chain;
@@ -104,7 +104,7 @@ START_TEST(products_take_rounded_operands) {
 }
 END_TEST
 
-/* Values take half the bytes; statistics of norms and attention stay whole. */
+/* Values take half the bytes; statistics of norms and attention remain fp32. */
 static int64_t tape_bytes(const int64_t *widths, const bool *whole, int n) {
     int64_t end = 0;
     for (int i = 0; i < n; i++) end = (end + 63) / 64 * 64 + PLACES * widths[i] * (whole[i] ? 4 : 2);
@@ -126,7 +126,7 @@ START_TEST(values_take_half_the_bytes) {
     for (int s = 0; s < 3; s++) ck_assert_int_eq(chain.runs[s].sizes->carry, (PLACES * D * 2 + 3) / 4 * 4);
     ck_assert_int_eq(chain.runs[1].sizes->tape, tape_bytes(attention, statistics, 7));
     ck_assert_int_eq(chain.runs[2].sizes->tape, tape_bytes(mlp, statistics, 5));
-    /* gradients of the product, of gate and of up, each on a line of its own */
+    /* gradients of the product, of gate and of up, each 64-byte aligned */
     ck_assert_int_eq(chain.runs[2].sizes->backward_work,
                      2 * ((PLACES * RIG_F * 2 + 63) / 64 * 64) + PLACES * RIG_F * 2);
     ck_assert_double_eq(chain.runs[0].sizes->forward_bytes, PLACES * (2.0 * D * 2.0 + 4.0));
@@ -135,7 +135,7 @@ START_TEST(values_take_half_the_bytes) {
 }
 END_TEST
 
-/* An odd number of numbers is half a word more than whole words, and memory is filled in words. */
+/* An odd number of bf16 values ends with half a word, while memory is filled in words. */
 static weft_value deaf(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
     (void)s;
     (void)carry;
@@ -164,7 +164,7 @@ START_TEST(an_odd_number_of_values_is_filled_to_the_last) {
 }
 END_TEST
 
-/* One tape, three fillings of it: FORWARD, RECOMPUTE, and the evaluation that keeps none. */
+/* One tape, three ways to compute it: FORWARD, RECOMPUTE, and evaluation without a tape. */
 START_TEST(passes_agree_to_the_bit) {
     rig r;
     rig_chain train, evaluate;
@@ -199,7 +199,7 @@ START_TEST(passes_agree_to_the_bit) {
 }
 END_TEST
 
-/* ---- what a model is told, and what is refused ---- */
+/* ---- model queries and errors ---- */
 
 static int32_t told;
 

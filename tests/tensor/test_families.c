@@ -1,6 +1,5 @@
-/* tests/tensor/test_families.c: what families other than LLaMA's ask of operators: gradients against finite differences
- * of the forward, on the reference device and on device/cpu; and the two devices against each other, in fp32 and in
- * bf16. */
+/* tests/tensor/test_families.c: operator features of families other than LLaMA: gradients against finite differences of
+ * the forward, on the reference device and on device/cpu; and the two devices against each other, in fp32 and bf16. */
 #include "graph_cases.h"
 #include "graph_models.h"
 #include "suite.h"
@@ -21,7 +20,8 @@ FORWARD(linear) {
     return ops->linear(g, carry, r->weights[0]);
 }
 
-/* One matrix and its bias in two segments, twice in the lower one: both sums there are formed apart and added once. */
+/* One matrix and its bias in two segments, used two times in the lower one: both sums there are computed separately and
+ * added once. */
 FORWARD(shared) {
     const weft_value none = {0};
     if (s == 0) return ops->embedding(g, ops->ids(g), r->weights[1]);
@@ -35,7 +35,7 @@ FORWARD(rms_norm) {
     return ops->rms_norm(g, carry, r->weights[0], 1e-5);
 }
 
-/* A sum that is normed next, and read again later; one that is normed alone; and one that is normed later. */
+/* A sum that is normed next and used again later; one that is only normed; and one that is normed later. */
 FORWARD(sums_normed) {
     const weft_value sum = ops->add(g, carry, ops->linear(g, carry, r->weights[0]));
     const weft_value h = ops->add(g, sum, ops->rms_norm(g, sum, r->weights[1], 1e-5));
@@ -51,7 +51,7 @@ FORWARD(layer_norm) {
     return ops->layer_norm(g, carry, r->weights[0], 1e-5);
 }
 
-/* Two norms that share their gain and bias, and their input: every sum adds. */
+/* Two norms with shared gain, bias and input: every sum accumulates. */
 FORWARD(layer_norms) {
     const weft_value a = ops->layer_norm(g, carry, r->weights[0], 1e-5);
     (void)s;
@@ -62,7 +62,7 @@ FORWARD(layer_norms) {
 
 enum { WIDE = 64, RANK = 3 }; /* WIDE: a block */
 
-/* Wider in between, and twice from one value, so that gradients add. */
+/* Wider in between, and two times from one value, so that gradients accumulate. */
 FORWARD(packed) {
     const weft_value up = ops->linear(g, carry, r->weights[0]);
     const weft_value gate = ops->linear(g, carry, r->weights[1]);
@@ -70,7 +70,7 @@ FORWARD(packed) {
     return ops->linear(g, ops->swiglu(g, gate, up), r->weights[2]);
 }
 
-/* One with a part below, another above it; the input of both has a gradient. */
+/* An adapter above and one below; the input of both has a gradient. */
 FORWARD(low_rank) {
     const weft_value y = ops->linear(g, carry, r->weights[0]);
     (void)s;
@@ -79,7 +79,7 @@ FORWARD(low_rank) {
 
 /* ---- slices ---- */
 
-/* Rows of the first weight as a weight of their own; each name of a slice has its place, as a model's would. */
+/* Returns rows of the first weight as a weight; each slice name has its own object, as in a model. */
 static weft_weight *slice(const rig *r, int name, int64_t first, int64_t rows) {
     static weft_weight slices[4];
     slices[name] = *r->weights[0];
@@ -97,7 +97,7 @@ FORWARD(fused) {
     return ops->swiglu(g, gate, ops->linear(g, carry, slice(r, 1, half, half)));
 }
 
-/* Some rows are read by nobody: their gradient is zero. */
+/* Some rows are unused: their gradient is zero. */
 FORWARD(some_rows) {
     (void)s;
     return ops->linear(g, carry, slice(r, 0, 3, D));
@@ -108,13 +108,13 @@ FORWARD(some_columns) {
     return ops->linear(g, carry, slice(r, 0, D / 2, D));
 }
 
-/* A matrix that is not square, and its other side. */
+/* A matrix that is not square, and the reverse shape. */
 FORWARD(linear_and_back) {
     (void)s;
     return ops->linear(g, ops->linear(g, carry, r->weights[0]), r->weights[1]);
 }
 
-/* Rows that two slices share, in two segments: their sums are formed apart and added once. */
+/* Rows shared by two slices, in two segments: their sums are computed separately and added once. */
 FORWARD(shared_rows) {
     const weft_value none = {0};
     weft_value x = carry, y = {0};
@@ -139,7 +139,7 @@ FORWARD(part_of_the_head) {
     return rotate_half(r, g, ops, carry);
 }
 
-/* Rotated twice and added to itself: rope's backward must add, also to what passes. */
+/* Rotated two times and added to itself: rope's backward must accumulate, also for the unrotated part. */
 FORWARD(parts_added) {
     const weft_value once = rotate_half(r, g, ops, carry);
     (void)s;
@@ -219,7 +219,7 @@ FORWARD(scale) {
     return ops->scale(g, ops->linear(g, carry, r->weights[0]), 2.83);
 }
 
-/* Scaled and read again: the gradient goes over nothing that is still needed, and adds. */
+/* Scaled and used again: the gradient must not overwrite live values, and accumulates. */
 FORWARD(scales) {
     const weft_value a = ops->scale(g, carry, 0.3);
     (void)s;
@@ -258,9 +258,9 @@ FORWARD(head_of_all) {
     return head(r, g, ops, carry, 1.3, 2.0);
 }
 
-/* ---- an operator of a plugin, in both types ---- */
+/* ---- a plugin's operator, in both dtypes ---- */
 
-/* y = 3 x by the device's own kernel, forward and backward alike. */
+/* y = 3 x with the device's own kernel, in forward and backward. */
 static weft_status times_three(const weft_custom_call *call, weft_ref x, weft_ref y, int32_t accumulate,
                                weft_error *err) {
     const int64_t *n = call->args;
@@ -423,7 +423,7 @@ START_TEST(a_whole_model_agrees) {
 }
 END_TEST
 
-/* Rounded once, ties to even; fp32 to the nearest too. */
+/* Rounded once, ties to even; fp32 to nearest, too. */
 START_TEST(factors_are_rounded_as_the_type_holds_them) {
     ck_assert_double_eq(weft_rounded(45.254833995939045, WEFT_BF16), 45.25);
     ck_assert_double_eq(weft_rounded(1.0 + 0x1p-8, WEFT_BF16), 1.0);

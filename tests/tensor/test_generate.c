@@ -1,4 +1,4 @@
-/* tests/tensor/test_generate.c: logits with and without a past in the key-value state. */
+/* tests/tensor/test_generate.c: logits with and without previous positions in the key-value cache. */
 #include "graph_models.h"
 #include "suite.h"
 
@@ -9,7 +9,7 @@
 enum { V = RIG_V, HD = RIG_HEAD };
 enum { ROWS = 2, LENGTH = 9 };
 
-/* Graphs for `length` places behind `past`, states that outlive them. */
+/* Graphs for `length` positions after `past`, with caches that outlive them. */
 typedef struct generator {
     rig *r;
     int32_t cache_rows;
@@ -49,7 +49,7 @@ static void generate(generator *self, int32_t length, int64_t past) {
     for (int32_t s = 0; s < 4; s++) {
         weft_graph *graph = NULL;
         rig_ok(weft_graph_record(&graph, &r->declared, s, &spec, &err), &err);
-        rig_ok(weft_graph_plan(graph, &err), &err);
+        weft_graph_plan(graph);
         if (self->states[s].bytes == 0) self->states[s] = rig_slot(r, weft_graph_size(graph)->state);
         ck_assert_int_eq(self->states[s].bytes, weft_graph_size(graph)->state);
         b.state = self->states[s];
@@ -64,7 +64,7 @@ static void generate(generator *self, int32_t length, int64_t past) {
 static const rig_model *const models[] = {&rig_language_model, &rig_family_model};
 enum { N_MODELS = sizeof models / sizeof models[0] };
 
-/* The index: of the device, the type, and the model. */
+/* The index selects the device, the dtype and the model. */
 START_TEST(the_cache_changes_no_logits) {
     static const int32_t prompts[] = {1, 3, 8};
     rig r;
@@ -88,7 +88,7 @@ START_TEST(the_cache_changes_no_logits) {
             a = rig_floats(&r, cached.logits.ref, ROWS * V);
             fresh = start;
             fresh.logits = rig_slot(&r, (int64_t)ROWS * V * 4);
-            generate(&fresh, past + 1, 0); /* the whole prefix at once */
+            generate(&fresh, past + 1, 0); /* the complete prefix in one pass */
             b = rig_floats(&r, fresh.logits.ref, ROWS * V);
             ck_assert_msg(rig_distance(a, b, ROWS * V) <= tolerance, "behind %d places: apart by %g", past,
                           rig_distance(a, b, ROWS * V));
@@ -100,7 +100,8 @@ START_TEST(the_cache_changes_no_logits) {
 }
 END_TEST
 
-/* A micro-batch of the generator's ids in one document, of which the last place of the first row alone counts. */
+/* Writes a micro-batch with the generator's ids in one document, with a target only at the last position of the first
+ * sequence. */
 static void write_micro_batch(const rig *r, const int32_t *ids, int32_t target) {
     int32_t places[ROWS * LENGTH], starts[ROWS * LENGTH] = {0}, targets[ROWS * LENGTH];
     float weights[ROWS * LENGTH] = {0.0f};
@@ -113,7 +114,7 @@ static void write_micro_batch(const rig *r, const int32_t *ids, int32_t target) 
     rig_write(r, r->weights_of_targets.ref, weights, sizeof weights);
 }
 
-/* Bias, scale and cap are the same ones in generation as in evaluation. */
+/* Bias, scale and cap are the same in generation and evaluation. */
 START_TEST(logits_are_those_of_the_loss) {
     rig r;
     rig_chain chain;

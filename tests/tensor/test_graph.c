@@ -1,8 +1,8 @@
-/* tests/tensor/test_graph.c: how planned graphs behave when they run: what they touch, what they refuse, what stays the
- * same bit by bit. Both devices where bits are at stake. */
+/* tests/tensor/test_graph.c: behaviour of planned graphs: accessed memory, errors, and bit equality. Bit equality is
+ * tested on both devices. */
 #include "graph_models.h"
 #include "suite.h"
-#include "graph/calls.h"
+#include "graph/kernels.h"
 
 #include <check.h>
 #include <math.h>
@@ -12,7 +12,7 @@ enum { D = RIG_D, HD = RIG_HEAD };
 enum { ROWS = 2, LENGTH = 9 };
 
 #if !defined(__SANITIZE_ADDRESS__)
-/* Counts what the program asks for; the answers are the C library's. */
+/* Counts the program's allocations and forwards them to the C library. */
 extern void *__libc_malloc(size_t);
 extern void *__libc_calloc(size_t, size_t);
 extern void *__libc_realloc(void *, size_t);
@@ -43,7 +43,7 @@ START_TEST(running_allocates_nothing) {
         status = weft_graph_forward(chain.runs[s].graph, &chain.runs[s].binding, false, &err);
     for (int32_t s = 3; s >= 0 && status == WEFT_OK; s--)
         status = weft_graph_backward(chain.runs[s].graph, &chain.runs[s].binding, &err);
-    before = allocations - before; /* before Check allocates for itself */
+    before = allocations - before; /* before Check's own allocations */
     rig_ok(status, &err);
     ck_assert_int_eq(before, 0);
     ck_assert_int_gt(allocations, 0);
@@ -53,7 +53,7 @@ START_TEST(running_allocates_nothing) {
 END_TEST
 #endif
 
-/* The slots of a run by name, for tests that go through all of them. */
+/* The slots of a run by name, for tests of all slots. */
 enum { N_SLOTS = 12 };
 static const char *const slot_names[N_SLOTS] = {"the micro-batch's ids",
                                                 "the micro-batch's targets",
@@ -81,7 +81,8 @@ static weft_status run_both(const rig_run *run, weft_error *err) {
     return status;
 }
 
-/* Slot i of a segment, too small by its last element: the sentence says where, what, and how much is there. */
+/* Makes slot i of a segment too small by its last element: the message must contain the segment, the slot and its
+ * size. */
 static void check_refusal(rig *r, rig_run *run, weft_slot_ref *slot, int i, int64_t used) {
     weft_error err = WEFT_ERROR_INIT;
     char there[64];
@@ -137,7 +138,7 @@ START_TEST(a_slot_that_is_not_bound_is_refused) {
     chain.runs[2].binding.tape = none;
     chain.runs[2].binding.d_carry_out = chain.runs[2].binding.d_carry_in;
     ck_assert_int_eq(weft_graph_backward(chain.runs[2].graph, &chain.runs[2].binding, &err), WEFT_E_HOST);
-    ck_assert_msg(strcmp(err.text, "segment part.2, linear down, backward: `x` lies in the tape, which is not bound") ==
+    ck_assert_msg(strcmp(err.text, "segment part.2, linear down, backward: `x` is in the tape, which is not bound") ==
                       0,
                   "%s", err.text);
     rig_chain_close(&chain);
@@ -145,7 +146,7 @@ START_TEST(a_slot_that_is_not_bound_is_refused) {
 }
 END_TEST
 
-/* What runs touch is what was planned, to the byte. */
+/* Runs access exactly the planned bytes. */
 START_TEST(what_is_touched_is_what_was_planned) {
     rig r;
     rig_chain chain;
@@ -188,14 +189,14 @@ START_TEST(what_is_touched_is_what_was_planned) {
 }
 END_TEST
 
-/* (B,T) values of `width` fp32, and 64-byte steps between them. */
+/* (B,T) values of `width` fp32, aligned to 64 bytes. */
 static int64_t tape_bytes(const int64_t *widths, int n) {
     int64_t end = 0;
     for (int i = 0; i < n; i++) end = (end + 63) / 64 * 64 + (int64_t)ROWS * LENGTH * widths[i] * 4;
     return end;
 }
 
-/* The tape holds what backward reads and nothing else; sums and rotations work in place. */
+/* The tape contains only the inputs of backward; sums and rotations work in place. */
 START_TEST(memory_is_what_backward_needs) {
     const int64_t heads = RIG_HEADS * HD, kv = RIG_KV_HEADS * HD;
     /* normed, rstd, rotated q and k, v, output, lse */
@@ -220,7 +221,7 @@ START_TEST(memory_is_what_backward_needs) {
 }
 END_TEST
 
-/* Products by their sizes, attention by half; backward is two of each. */
+/* Matmuls by size, half for causal attention; backward counts two of each. */
 START_TEST(work_is_counted) {
     const double places = ROWS * LENGTH, q = RIG_HEADS * HD, kv = RIG_KV_HEADS * HD;
     const double attention = 2.0 * places * D * (2.0 * q + 2.0 * kv) + 2.0 * ROWS * LENGTH * LENGTH * q;
@@ -234,7 +235,7 @@ START_TEST(work_is_counted) {
     ck_assert_double_eq(chain.runs[2].sizes->forward_flops, mlp);
     ck_assert_double_eq(chain.runs[2].sizes->backward_flops, 2.0 * mlp);
     ck_assert_double_eq(chain.runs[3].sizes->forward_flops, 0.0);
-    ck_assert_double_eq(chain.runs[3].sizes->backward_flops, 3.0 * head); /* logits too are made there */
+    ck_assert_double_eq(chain.runs[3].sizes->backward_flops, 3.0 * head); /* includes the logits */
     ck_assert_double_eq(chain.runs[0].sizes->forward_bytes, places * (2.0 * D * 4.0 + 4.0));
     ck_assert_double_eq(chain.runs[0].sizes->forward_flops + chain.runs[0].sizes->backward_flops, 0.0);
     rig_chain_close(&chain);
@@ -302,7 +303,7 @@ START_TEST(recompute_makes_the_same_tape) {
 }
 END_TEST
 
-/* Forward without a tape, then the tape made again: the same gradients. */
+/* Forward without a tape, then recomputation of the tape: the same gradients. */
 START_TEST(forward_without_a_tape_gives_the_same_carry) {
     rig r;
     rig_chain chain;
@@ -330,7 +331,7 @@ START_TEST(forward_without_a_tape_gives_the_same_carry) {
 }
 END_TEST
 
-/* Every gradient of the language model, one after the other. */
+/* Returns all gradients of the language model, concatenated. */
 static float *all_gradients(const rig *r, int64_t *n) {
     float *all = NULL;
     *n = 0;
@@ -354,7 +355,7 @@ START_TEST(bits_do_not_depend_on_scratch_or_on_what_ran_before) {
     rig_chain_forward(&chain);
     rig_chain_backward(&chain);
     first = all_gradients(&r, &n);
-    for (int32_t s = 0; s < 4; s++) { /* scratch and tape elsewhere, full of NaN */
+    for (int32_t s = 0; s < 4; s++) { /* scratch and tape at other addresses, filled with NaN */
         weft_graph_binding *b = &chain.runs[s].binding;
         const int64_t tape = b->tape.bytes;
         b->work = rig_slot(&r, b->work.bytes + 4096);
@@ -377,7 +378,7 @@ START_TEST(bits_do_not_depend_on_scratch_or_on_what_ran_before) {
 }
 END_TEST
 
-/* `adds` adds the finished gradient, once: embedding and head, matrices, gains. */
+/* `adds` accumulates the finished gradient once: embedding and head, matrices, gains. */
 START_TEST(a_later_segment_adds_its_finished_gradient_once) {
     static const rig_model model = {"one segment",    .weights = rig_language_weights,
                                     .carry_width = D, .table_width = HD,
@@ -401,7 +402,7 @@ START_TEST(a_later_segment_adds_its_finished_gradient_once) {
     rig_ok(weft_graph_record(&adding, &r.declared, 0, &spec, &err), &err);
     reads = weft_graph_reads(adding, &n_reads);
     for (int32_t i = 0; i < n_reads; i++) reads[i].adds = true;
-    rig_ok(weft_graph_plan(adding, &err), &err);
+    weft_graph_plan(adding);
     ck_assert_int_eq(weft_graph_size(adding)->tape, chain.runs[0].sizes->tape);
     chain.runs[0].binding.work = rig_slot(&r, weft_graph_size(adding)->backward_work);
     for (int32_t i = 0; i < r.declared.n_parameters; i++) { /* onto the values themselves */
@@ -477,7 +478,7 @@ static weft_value named(const rig *r, uint32_t s, weft_graph *g, const weft_ops 
     return rig_mlp_block(r, g, ops, sum);
 }
 
-/* A name that the model gives keeps the value alive to the end, also where a later sum could have gone over it. */
+/* A named value stays live to the end, even if a later sum could overwrite it. */
 START_TEST(evaluation_hands_out_named_values) {
     static const rig_model model = {"named", .weights = rig_language_weights, .carry_width = D, .n_segments = 3,
                                     .forward = named};
@@ -501,7 +502,7 @@ START_TEST(evaluation_hands_out_named_values) {
     ck_assert_int_eq(weft_graph_hidden_width(chain.runs[1].graph), 0); /* no lm_head */
     hidden = rig_floats(&r, slot.ref, places * D);
     carry = rig_floats(&r, chain.runs[1].binding.carry_in.ref, places * D);
-    for (int64_t p = 0; p < places; p++) { /* what rms_norm gave, and not twice that */
+    for (int64_t p = 0; p < places; p++) { /* the result of rms_norm, not twice that */
         float *gain = rig_floats(&r, r.values[6], D);
         double square = 0.0;
         for (int64_t i = 0; i < D; i++) square += (double)carry[p * D + i] * (double)carry[p * D + i];
@@ -517,7 +518,7 @@ START_TEST(evaluation_hands_out_named_values) {
 }
 END_TEST
 
-/* A plugin's operator that fails without a word, and a kernel that fails with one. */
+/* A plugin's operator that fails without a message, and a kernel that fails with one. */
 static weft_status silent(const weft_custom_call *call, weft_error *err) {
     (void)call;
     (void)err;
@@ -534,7 +535,7 @@ static weft_value failing(const rig *r, uint32_t s, weft_graph *g, const weft_op
     return none;
 }
 
-/* Whether it may be recorded (host/run/graph_capture.h) is the operator's word. */
+/* The operator declares whether it can be captured (host/run/graph_capture.c). */
 static weft_value queueing(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
     static const weft_custom_op op = {.struct_size = (uint32_t)sizeof op,
                                       .flags = WEFT_CUSTOM_QUEUES,
@@ -570,8 +571,9 @@ START_TEST(a_failing_call_is_named) {
     rig_open(&r, RIG_REFERENCE, &model, ROWS, LENGTH);
     rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, 0, 1);
     ck_assert_int_eq(weft_graph_forward(chain.runs[1].graph, &chain.runs[1].binding, false, &err), WEFT_E_PLUGIN);
-    ck_assert_str_eq(err.text, "segment part.1, custom silent: a plugin failed in its forward and does not say why, "
-                               "which is a defect of it");
+    ck_assert_str_eq(err.text,
+                     "segment part.1, custom silent: a plugin failed in its forward without an error message, "
+                     "which is a defect of it");
     rig_write(&r, r.ids.ref, ids, sizeof ids);
     ck_assert_int_eq(weft_graph_forward(chain.runs[0].graph, &chain.runs[0].binding, false, &err), WEFT_E_USER);
     ck_assert_msg(strstr(err.text, "segment part.0, embedding embed: id 99") != NULL, "%s", err.text);

@@ -1,5 +1,5 @@
-/* tests/tensor/test_ops.c: every operator's backward, alone and composed, against finite differences of its forward; on
- * the reference device and on device/cpu; and the two devices against each other, in fp32 and in bf16. */
+/* tests/tensor/test_ops.c: every operator's backward, single and composed, against finite differences of its forward,
+ * on the reference device and on device/cpu; and the two devices against each other, in fp32 and bf16. */
 #include "graph_cases.h"
 #include "graph_models.h"
 #include "suite.h"
@@ -10,7 +10,7 @@
 
 enum { D = RIG_D, V = RIG_V, HEADS = RIG_HEADS, KV = RIG_KV_HEADS, HD = RIG_HEAD };
 
-/* Segment 1 of three is what most models here are about: a carry comes in and one goes out. */
+/* Most models here test segment 1 of three, which has an incoming and an outgoing carry. */
 #define MIDDLE .carry_width = D, .n_segments = 3
 
 static weft_value linear(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
@@ -34,7 +34,7 @@ static weft_value rope(const rig *r, uint32_t s, weft_graph *g, const weft_ops *
     return rig_rotate(r, g, ops, carry, D / HD);
 }
 
-/* The carry is rotated twice and added to itself: rope's backward must add. */
+/* The carry is rotated two times and added to itself: rope's backward must accumulate. */
 static weft_value rope_twice(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
     const weft_value once = rig_rotate(r, g, ops, carry, D / HD);
     const weft_value twice = rig_rotate(r, g, ops, rig_rotate(r, g, ops, carry, D / HD), D / HD);
@@ -57,7 +57,7 @@ static weft_value self_attention(const rig *r, uint32_t s, weft_graph *g, const 
     return rig_attend(g, ops, carry, carry, carry, D / HD, D / HD);
 }
 
-/* Keys and values of a frozen branch want no gradient. */
+/* Keys and values of a frozen branch need no gradient. */
 static weft_value query_attention(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
     const weft_value memory = ops->embedding(g, ops->ids(g), r->weights[0]);
     (void)s;
@@ -81,7 +81,7 @@ static weft_value doubled(const rig *r, uint32_t s, weft_graph *g, const weft_op
     return ops->add(g, carry, carry);
 }
 
-/* x + (x + x W): gradients are shared, then added to, in every order. */
+/* x + (x + x W): gradients are shared, then accumulated, in every order. */
 static weft_value sums(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
     const weft_value y = ops->linear(g, carry, r->weights[0]);
     const weft_value a = ops->add(g, carry, y), b = ops->add(g, y, y);
@@ -90,7 +90,7 @@ static weft_value sums(const rig *r, uint32_t s, weft_graph *g, const weft_ops *
     return ops->add(g, left, ops->rms_norm(g, b, r->weights[1], 1e-5));
 }
 
-/* p + q, where q is read once more below: the gradient that p and q share must not change under p. */
+/* p + q, with q used again below: accumulating into q's gradient must not change the shared gradient of p. */
 static weft_value shared_sum(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
     const weft_value p = ops->linear(g, carry, r->weights[0]);
     const weft_value q = ops->swiglu(g, carry, carry);
@@ -100,8 +100,8 @@ static weft_value shared_sum(const rig *r, uint32_t s, weft_graph *g, const weft
     return ops->add(g, sum, n);
 }
 
-/* p beside a branch two operators deep, below a sum with what is frozen: the gradient from above ends with p alone,
- * which has more to add, and still is not p's to write. */
+/* p next to a branch of two operators, below a sum with a frozen value: the incoming gradient's last reader is p, which
+ * accumulates more gradients, but must not write to it. */
 static weft_value deep_branch(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
     const weft_value p = ops->linear(g, carry, r->weights[0]);
     const weft_value branch = ops->rms_norm(g, p, r->weights[1], 1e-5);
@@ -110,7 +110,7 @@ static weft_value deep_branch(const rig *r, uint32_t s, weft_graph *g, const wef
     return ops->add(g, ops->add(g, p, ops->embedding(g, ops->ids(g), r->weights[2])), deep);
 }
 
-/* y is rotated and read again: the rotation cannot go over it. */
+/* y is rotated and used again, so the rotation cannot be in place. */
 static weft_value read_again(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
     const weft_value y = ops->linear(g, carry, r->weights[0]);
     const weft_value z = rig_rotate(r, g, ops, y, D / HD);
@@ -118,7 +118,7 @@ static weft_value read_again(const rig *r, uint32_t s, weft_graph *g, const weft
     return ops->add(g, z, ops->linear(g, y, r->weights[0]));
 }
 
-/* Nothing of what goes out depends on what came in. */
+/* The output does not depend on the input. */
 static weft_value deaf(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
     (void)s;
     (void)carry;
@@ -126,7 +126,7 @@ static weft_value deaf(const rig *r, uint32_t s, weft_graph *g, const weft_ops *
 }
 
 static weft_value same(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    (void)ops->linear(g, carry, r->weights[0]); /* nobody reads it: its gradient is zero */
+    (void)ops->linear(g, carry, r->weights[0]); /* unused, so its gradient is zero */
     (void)s;
     return carry;
 }
@@ -182,7 +182,7 @@ static weft_value custom(const rig *r, uint32_t s, weft_graph *g, const weft_ops
     return ops->add(g, a, b);
 }
 
-/* One matrix in two segments, twice in the lower one: its sum there is formed apart and added once. */
+/* One matrix in two segments, used two times in the lower one: its sum there is computed separately and added once. */
 static weft_value shared(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
     const weft_value none = {0};
     if (s == 0) return ops->embedding(g, ops->ids(g), r->weights[1]);
@@ -191,7 +191,7 @@ static weft_value shared(const rig *r, uint32_t s, weft_graph *g, const weft_ops
     return none;
 }
 
-/* ---- of adapters ---- */
+/* ---- adapter operators ---- */
 
 /* A gain for all channels, one for heads, and a gate. */
 static weft_value factors(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
@@ -201,14 +201,14 @@ static weft_value factors(const rig *r, uint32_t s, weft_graph *g, const weft_op
     return ops->add(g, ops->multiply(g, b, r->weights[2]), a);
 }
 
-/* The same elements in forward and in backward, and others at another call. */
+/* The same elements in forward and backward, and others in another call. */
 static weft_value dropouts(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
     const weft_value a = ops->linear(g, ops->dropout(g, carry, 0.4), r->weights[0]);
     (void)s;
     return ops->add(g, ops->dropout(g, a, 0.25), ops->dropout(g, carry, 0.5));
 }
 
-/* The norms are constants, so all that they are of is frozen. */
+/* The norms are constants, so all their inputs are frozen. */
 static weft_value weight_norm(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
     const weft_weight_norm_args args = {.struct_size = sizeof args,
                                         .magnitude = r->weights[3],
@@ -222,7 +222,7 @@ static weft_value weight_norm(const rig *r, uint32_t s, weft_graph *g, const wef
     return ops->weight_norm(g, ops->add(g, y, ops->scale(g, part, 1.25)), &args);
 }
 
-/* Keys and values are trained rows; queries are turned, and so count the prefix as places before them. */
+/* Keys and values are trained rows; queries are rotated, with the prefix as preceding positions. */
 static weft_value prefix(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
     const weft_attention_args args = {
         .struct_size = sizeof args, .heads = HEADS, .kv_heads = KV, .head_dim = HD, .scale = 0.6};
@@ -235,7 +235,7 @@ static weft_value prefix(const rig *r, uint32_t s, weft_graph *g, const weft_ops
     return ops->linear(g, ops->attention_with_prefix(g, q, k, v, starts, keys, values, &args), r->weights[3]);
 }
 
-/* Rows of one prompt, by two projections, one of them frozen, attended to apart, behind a gate. */
+/* Rows of one prompt through two projections, one of them frozen; separate attention with a gate. */
 static weft_value prompt(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
     const weft_attention_args args = {
         .struct_size = sizeof args, .heads = HEADS, .kv_heads = KV, .head_dim = HD, .scale = 0.6};

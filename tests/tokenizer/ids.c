@@ -1,10 +1,10 @@
-/* What the tokenizer of a directory makes of texts, for golden/make_tokenizer_families.py:
+/* Tokenizes texts by the tokenizer of a directory, for golden/make_tokenizer_families.py:
  *
  *     tokenizer_ids DIR <texts
  *
  * A text is a line, a JSON string. For each: a line of ids, and two of what they are decoded to, in hex, with special
  * tokens and without. */
-#include "base/bytes.h"
+#include "base/text.h"
 #include "plugin/plugin.h"
 #include "plugin/services.h"
 #include <weft/tokenizer.h>
@@ -19,7 +19,7 @@ typedef struct opened {
 
 static weft_status open_tokenizer(opened *out, const char *directory, weft_error *err) {
     const weft_plugins_options options = {.path = NULL};
-    weft_plugins *plugins = NULL; /* what is loaded from them stays until the process ends */
+    weft_plugins *plugins = NULL; /* loaded plugins stay until the process ends */
     const weft_loaded *loaded = NULL;
     weft_status status = weft_plugins_create(&plugins, &options, err);
     if (status == WEFT_OK) status = weft_plugins_get(plugins, &loaded, "tokenizer", "bpe", err);

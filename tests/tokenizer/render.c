@@ -1,10 +1,10 @@
-/* Renders conversations as a tokenizer does, without a tokenizer, for golden/compare_chat.py:
+/* Renders conversations without a tokenizer, for golden/compare_chat.py:
  *
  *     chat_render DIRECTORY <conversations
  *
- * DIRECTORY has the files of a model: chat_template.jinja, tokenizer_config.json and so on. A conversation is a line:
- * an object of "messages", "add_generation_prompt" and variables. The output has a line for each: "=" and the text as
- * a JSON string, or "!" and the error. */
+ * DIRECTORY contains the files of a model: chat_template.jinja, tokenizer_config.json and so on. Each input line is a
+ * conversation: an object with "messages", "add_generation_prompt" and variables. For each, prints a line: "=" and the
+ * text as a JSON string, or "!" and the error. */
 #include "chat.h"
 #include "plugin/services.h"
 

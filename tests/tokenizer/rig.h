@@ -1,5 +1,4 @@
-/* rig.h: the tokenizer `bpe` as the host loads it, on a host that counts what the plugin holds and can refuse memory.
- */
+/* rig.h: loads the tokenizer `bpe` as the host does. Its host counts the plugin's allocations and can fail them. */
 #ifndef WEFT_TEST_TOKENIZER_RIG_H
 #define WEFT_TEST_TOKENIZER_RIG_H
 
@@ -13,14 +12,14 @@
 
 #include "plugin/plugin.h"
 #include "plugin/services.h"
-#include "base/bytes.h"
+#include "base/text.h"
 #include <weft/tokenizer.h>
 
 /* --- the host --- */
 
-static int64_t rig_held __attribute__((unused));    /* pieces of memory that the plugin has now */
-static int64_t rig_asked __attribute__((unused));   /* allocations so far */
-static int64_t rig_fail_at __attribute__((unused)); /* the allocation, from 1, that gives nothing; 0: none */
+static int64_t rig_held __attribute__((unused));    /* current allocations of the plugin */
+static int64_t rig_asked __attribute__((unused));   /* total allocations */
+static int64_t rig_fail_at __attribute__((unused)); /* the allocation to fail, from 1; 0: no failure */
 
 static inline void *rig_alloc(const weft_host *host, size_t bytes, size_t alignment) {
     void *memory = NULL;
@@ -37,7 +36,7 @@ static inline void rig_release(const weft_host *host, void *memory) {
     weft_services()->release(weft_services(), memory);
 }
 
-static int64_t rig_loops __attribute__((unused)); /* calls of parallel_for so far */
+static int64_t rig_loops __attribute__((unused)); /* total calls of parallel_for */
 
 static inline void rig_parallel_for(const weft_host *host, int64_t n, void (*body)(int64_t i, void *context),
                                     void *context) {
@@ -105,7 +104,7 @@ static inline weft_status rig_try_encode(const weft_tokenizer *tokenizer, weft_b
     return plugin->encode(tokenizer, &sink, text, n, flags, err);
 }
 
-/* The ids of a text; n ids. The caller frees the bytes. */
+/* Encodes a text to n ids. The caller frees the bytes. */
 static inline weft_bytes rig_encode(const weft_tokenizer *tokenizer, const char *text, size_t n, uint32_t flags) {
     weft_bytes out = {NULL, 0, 0};
     weft_error err = WEFT_ERROR_INIT;
@@ -149,7 +148,7 @@ static inline void rig_remove(const char *name) {
     (void)unlink(scratch_path(name));
 }
 
-/* False where the file is not there. */
+/* Returns false if the file does not exist. */
 static inline bool rig_read(weft_bytes *out, const char *path) {
     char block[65536];
     size_t n = 0;
@@ -180,7 +179,7 @@ static inline size_t rig_utf8(char out[4], int32_t c) {
     return n;
 }
 
-/* --- chance, alike in every run --- */
+/* --- random numbers, the same in every run --- */
 
 static inline uint32_t rig_chance(uint64_t *state, uint32_t below) {
     *state = *state * 6364136223846793005u + 1442695040888963407u;

@@ -1,4 +1,4 @@
-/* Real tokenizers and real texts, where the assets are at hand: GPT-2, LLaMA 2 and a small LLaMA. */
+/* Real tokenizers and texts, if the assets are available: GPT-2, LLaMA 2 and a small LLaMA. */
 #include "assets.h"
 #include "rig.h"
 
@@ -11,12 +11,12 @@ static bool asset(char path[512], const char *name) {
     return false;
 }
 
-/* --- whole files: number and hash of their ids, taken from the `tokenizers` library --- */
+/* --- complete files: number and hash of the ids from the `tokenizers` library --- */
 
 static const struct {
     const char *tokenizer, *file;
     size_t n;
-    uint64_t hash; /* FNV-1a over the ids */
+    uint64_t hash; /* FNV-1a of the ids */
 } known[] = {
     {"tokenizers/llama2", "chess_games.pgn", 2035364, 0xde5d26779d1ad9d7u},
     {"tokenizers/llama2", "chess_openings.tsv", 227372, 0x77454a26ee151318u},
@@ -65,7 +65,7 @@ START_TEST(whole_files_give_the_librarys_ids_and_come_back) {
 }
 END_TEST
 
-/* --- a long text is encoded in parts at once, by the main thread alone --- */
+/* --- the main thread encodes a long text in parallel parts --- */
 
 typedef struct other_thread {
     const weft_tokenizer *tokenizer;
@@ -82,7 +82,7 @@ static void *encode_apart(void *argument) {
 
 START_TEST(long_texts_are_cut_and_give_the_ids_of_the_whole) {
     static const char *const tokenizers[] = {"tokenizers/llama2", "tokenizers/gpt2", "stories260k/hf"};
-    /* Around cuts: white space, line ends, digits, apostrophes, special tokens, characters of several bytes. */
+    /* Text around splits: white space, line ends, digits, apostrophes, special tokens, multi-byte characters. */
     static const char *const between[] = {"\n",         " ",          "\n\n", " \n",           "\n ",
                                           "\r\n",       "'s\n",       ".\n",  "1\n2",          "</s>",
                                           "  a ",       "\xC3\xA9\n", "\t",   "<|endoftext|>", "\xE2\x96\x81",
@@ -121,7 +121,7 @@ START_TEST(long_texts_are_cut_and_give_the_ids_of_the_whole) {
 }
 END_TEST
 
-/* --- short texts with their ids, a file of each --- */
+/* --- short texts and their ids, in separate files --- */
 
 static const char *const sets[] = {"llama2", "gpt2"};
 static const char border[] = "\n__ggml_vocab_test__\n";
@@ -151,7 +151,7 @@ START_TEST(short_texts_give_the_expected_ids) {
     if (!asset(path, name)) return;
     ck_assert(rig_read(&lines, path));
     ck_assert_int_eq(weft_bytes_put(&lines, "", 1), WEFT_OK);
-    /* tokenizer.json alone: the class of tokenizer_config.json puts no blank before a text that begins with one. */
+    /* tokenizer.json only: the class of tokenizer_config.json prepends no blank to a text that begins with one. */
     (void)snprintf(path, sizeof path, "%.*s/tokenizer.json", (int)sizeof path - 20, directory);
     ck_assert_int_eq(symlink(path, scratch_path("tokenizer.json")), 0);
     tokenizer = rig_open(scratch);

@@ -1,5 +1,5 @@
 #!/bin/sh
-# `weft tokenize` from outside: text to ids and back, and the ways to get it wrong. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# `weft tokenize`: text to ids and back, and wrong usage. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -25,7 +25,7 @@ refuses() { # refuses NAME STATUS TEXT arguments...: nothing on stdout, a senten
     [ ! -s out ] || failed "$name: printed something"
 }
 
-# One line of ids with blanks between them, whatever the text; nothing is added unless it is asked for.
+# One line of blank-separated ids for any text. Special tokens are added only on request.
 printf 'a the\n' >input
 prints "$weft" tokenize "$sp" <input
 ids=$(cat printed)
@@ -36,7 +36,7 @@ gives "a relative directory" "$ids" env -C "$sp" "$weft" tokenize .
 : >input
 gives "nothing" "" "$weft" tokenize "$sp"
 
-# Every byte goes there and back: NULs, broken UTF-8, no end of line.
+# Every byte is restored: NUL, invalid UTF-8, a missing line end.
 printf 'the \000\377 harbour\n\n\303\251 ' >input
 for tokenizer in "$sp" "$gpt2"; do
     "$weft" tokenize "$tokenizer" <input >ids
@@ -64,7 +64,7 @@ printf '99999999999' >input
 refuses "a large number" 1 "at byte 0 is no id" "$sp" --decode
 refuses "no BOS" 1 "no BOS token" "$gpt2" --bos
 refuses "no directory" 1 "No such file or directory" "$dir/nothing"
-refuses "no tokenizer" 1 "no tokenizer.json is there" "$dir"
+refuses "no tokenizer" 1 "tokenizer.json is missing" "$dir"
 refuses "two ways at once" 2 "not with --decode" "$sp" --decode --bos
 refuses "no argument" 2 "argument is missing"
 refuses "two directories" 2 "usage: weft tokenize" "$sp" "$gpt2"

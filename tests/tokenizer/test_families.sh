@@ -1,6 +1,6 @@
 #!/bin/sh
-# Ids and decoded texts of 10,000 random Unicode strings with a tokenizer of each family's make, and with the real ones
-# among the assets, are those of Hugging Face's tokenizers. WEFT_PYTHON names a Python that has that library.
+# Ids and decoded texts equal those of Hugging Face's tokenizers, for 10,000 random Unicode strings, one tokenizer per model
+# family, and real ones among the assets. WEFT_PYTHON: a Python with that library.
 set -eu
 python=${WEFT_PYTHON:-python3}
 if ! "$python" -c 'import tokenizers' 2>/dev/null; then

@@ -1,9 +1,9 @@
-/* Files: what is refused, with which sentence, and what the tokenizer tells of itself. */
+/* Files: errors for invalid ones, and the properties that a tokenizer reports. */
 #include "rig.h"
 
 #include <time.h>
 
-/* A small sound tokenizer.json, in which each case spoils one place. */
+/* A small valid tokenizer.json, of which each case damages one value. */
 static json_t *sound(void) {
     static const char text[] = "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": "
                                "[{\"id\": 0, \"content\": \"<unk>\", "
@@ -26,7 +26,7 @@ static json_t *sound(void) {
     return json;
 }
 
-/* Puts the value at "model.merges.0"; numbers are indices, and an index past the end appends. */
+/* Sets the value at "model.merges.0". Numbers are indices; an index after the last one appends. */
 static void put(json_t *root, const char *path, json_t *value) {
     char copy[128], *rest = copy, *name = NULL;
     json_t *at = root;
@@ -43,7 +43,7 @@ static void put(json_t *root, const char *path, json_t *value) {
     }
 }
 
-/* The sentence with which the directory is refused. */
+/* Returns the error for the directory. */
 static void refused(const char *what, weft_error *err) {
     const weft_error fresh = WEFT_ERROR_INIT;
     weft_tokenizer *tokenizer = NULL;
@@ -58,43 +58,43 @@ static const struct {
     const char *path, *value, *says;
 } spoiled[] = {
     {"version", "\"2.0\"", "version: must be"},
-    {"postprocessor", "null", "\"postprocessor\": this key is not known"},
+    {"postprocessor", "null", "\"postprocessor\": unknown key"},
     {"model", "[]", "model: must be an object, but is an array"},
-    {"model.type", "\"Unigram\"", "model.type: is \"Unigram\"; this plugin reads BPE alone"},
+    {"model.type", "\"Unigram\"", "model.type: is \"Unigram\""},
     {"model.dropout", "0.1", "model.dropout: must be null or 0"},
     {"model.continuing_subword_prefix", "\"##\"", "model.continuing_subword_prefix: must be null or empty"},
     {"model.end_of_word_suffix", "\"</w>\"", "model.end_of_word_suffix: must be null or empty"},
-    {"model.fuse_unk", "1", "model.fuse_unk: must be true or false, but is a whole number"},
-    {"model.unk_token", "7", "model.unk_token: must be a text"},
-    {"model.max_input_chars_per_word", "100", "model.\"max_input_chars_per_word\": this key is not known"},
+    {"model.fuse_unk", "1", "model.fuse_unk: must be true or false, but is an integer"},
+    {"model.unk_token", "7", "model.unk_token: must be a string"},
+    {"model.max_input_chars_per_word", "100", "model.\"max_input_chars_per_word\": unknown key"},
     {"model.vocab", "[]", "model.vocab: must be an object"},
-    {"model.vocab", "{}", "model.vocab: holds no piece"},
-    {"model.vocab.ab", "-1", "model.vocab.\"ab\": an id must lie in 0..16777215, but is -1"},
-    {"model.vocab.ab", "1e3", "model.vocab.\"ab\": an id must be a whole number, but is a number"},
-    {"model.vocab.ab", "99999999999", "an id must lie in"},
-    {"model.vocab.ab", "3", "model.vocab: id 3 is given to \"b\" and to \"ab\""},
+    {"model.vocab", "{}", "model.vocab: has no token"},
+    {"model.vocab.ab", "-1", "model.vocab.\"ab\": an id must be in 0..16777215, but is -1"},
+    {"model.vocab.ab", "1e3", "model.vocab.\"ab\": an id must be an integer, but is a number"},
+    {"model.vocab.ab", "99999999999", "0..16777215, but is 99999999999"},
+    {"model.vocab.ab", "3", "model.vocab: id 3 belongs to \"b\" and to \"ab\""},
     {"model.merges", "null", "model.merges: must be an array, but is null"},
-    {"model.merges.1", "\"a  b\"", "model.merges[1]: a merge must be a text of two pieces with one blank"},
+    {"model.merges.1", "\"a  b\"", "model.merges[1]: a merge must be"},
     {"model.merges.1", "\"ab\"", "model.merges[1]: a merge must be"},
     {"model.merges.1", "[\"a\"]", "model.merges[1]: a merge must be"},
     {"model.merges.1", "[\"a\", \"b\", \"a\"]", "model.merges[1]: a merge must be"},
     {"model.merges.1", "[\"a\", 7]", "model.merges[1]: a merge must be"},
-    {"model.merges.1", "[\"a\", \"x\"]", "model.merges[1]: the merge needs the piece \"x\""},
-    {"model.merges.1", "[\"a\", \"a\"]", "model.merges[1]: the merge needs the piece \"aa\""},
+    {"model.merges.1", "[\"a\", \"x\"]", "model.merges[1]: the merge needs the token \"x\""},
+    {"model.merges.1", "[\"a\", \"a\"]", "model.merges[1]: the merge needs the token \"aa\""},
     {"added_tokens", "{}", "added_tokens: must be an array"},
     {"added_tokens.0", "7", "added_tokens[0]: must be an object"},
     {"added_tokens.0.id", "2", "added_tokens[0]: \"<unk>\" has id 2 here and 0 in model.vocab"},
-    {"added_tokens.2.id", "4", "added_tokens[2]: id 4 of \"</s>\" is taken by the piece \"ab\""},
+    {"added_tokens.2.id", "4", "added_tokens[2]: id 4 of \"</s>\" is used by the token \"ab\""},
     {"added_tokens.2.id", "8", "added_tokens[2]: \"</s>\" has id 8, but the next free one is 6"},
-    {"added_tokens.2.content", "\"<s>\"", "added_tokens[2]: \"<s>\" was added before"},
-    {"added_tokens.2.id", "1", "added_tokens[2]: id 1 was given to another added token"},
-    {"added_tokens.2.lstrip", "\"yes\"", "added_tokens[2].lstrip: must be true or false, but is a text"},
-    {"added_tokens.2.weight", "1", "added_tokens[2].\"weight\": this key is not known"},
+    {"added_tokens.2.content", "\"<s>\"", "added_tokens[2]: \"<s>\""},
+    {"added_tokens.2.id", "1", "added_tokens[2]: id 1 "},
+    {"added_tokens.2.lstrip", "\"yes\"", "added_tokens[2].lstrip: must be true or false, but is a string"},
+    {"added_tokens.2.weight", "1", "added_tokens[2].\"weight\": unknown key"},
     {"normalizer", "{\"type\": \"Precompiled\"}", "normalizer.type: the normalizer \"Precompiled\" is not supported"},
     {"normalizer", "{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"Nmt\"}]}",
      "normalizer.normalizers[0].type: "},
-    {"normalizer", "\"NFC\"", "normalizer: must be an object, but is a text"},
-    {"normalizer.prepend", "null", "normalizer.prepend: must be a text, but is null"},
+    {"normalizer", "\"NFC\"", "normalizer: must be an object, but is a string"},
+    {"normalizer.prepend", "null", "normalizer.prepend: must be a string, but is null"},
     {"normalizer", "{\"type\": \"Replace\", \"pattern\": \" \", \"content\": \"\"}",
      "normalizer.pattern: a pattern must be"},
     {"normalizer", "{\"type\": \"Replace\", \"pattern\": {\"Regex\": \"a(\"}, \"content\": \"\"}",
@@ -113,17 +113,17 @@ static const struct {
     {"pre_tokenizer", "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"[a&&b]\"}, \"behavior\": \"Isolated\"}",
      "&& inside a set"},
     {"pre_tokenizer", "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"\\\\w+\"}, \"behavior\": \"Isolated\"}",
-     "holds an escape other"},
+     "an escape other"},
     {"pre_tokenizer", "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"a{2}+\"}, \"behavior\": \"Isolated\"}",
      "behind {n,m}"},
     {"pre_tokenizer", "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"a(?i)b\"}, \"behavior\": \"Isolated\"}",
-     "holds a group other"},
+     "a group other"},
     {"pre_tokenizer", "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"\\\\p{Han}\"}, \"behavior\": \"Isolated\"}",
-     "holds a property other"},
+     "a property other"},
     {"pre_tokenizer", "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"\\\\xE2\"}, \"behavior\": \"Isolated\"}",
-     "holds an \\x other"},
+     "an \\x other"},
     {"pre_tokenizer", "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"\\\\p\"}, \"behavior\": \"Isolated\"}",
-     "holds a property other"},
+     "a property other"},
     {"pre_tokenizer", "{\"type\": \"Metaspace\", \"replacement\": \"__\"}",
      "pre_tokenizer.replacement: must be one character"},
     {"pre_tokenizer", "{\"type\": \"Metaspace\", \"replacement\": \"_\", \"prepend_scheme\": \"last\"}",
@@ -136,20 +136,20 @@ static const struct {
     {"post_processor.single.0", "{\"SpecialToken\": {\"id\": \"<x>\"}}",
      "post_processor.special_tokens.<x>.ids: must be"},
     {"post_processor.single.0", "{\"Sequence\": {\"id\": \"A\"}}", "post_processor.single[1]: must be"},
-    {"post_processor.special_tokens.<s>.ids.0", "77", "post_processor: puts id 77 beside a text, which no piece has"},
+    {"post_processor.special_tokens.<s>.ids.0", "77", "post_processor: adds id 77 to a text"},
     {"post_processor.special_tokens.<s>.ids.1", "2",
      "post_processor.special_tokens.<s>.ids: must be an array of one id"},
     {"decoder", "{\"type\": \"WordPiece\"}", "decoder.type: the decoder \"WordPiece\" is not supported"},
     {"decoder", "{\"type\": \"Strip\", \"content\": \" \", \"start\": -1, \"stop\": 0}",
-     "decoder.start: must be a whole number"},
-    {"decoder.cleanup", "true", "decoder.\"cleanup\": this key is not known"},
+     "decoder.start: must be an integer"},
+    {"decoder.cleanup", "true", "decoder.\"cleanup\": unknown key"},
 };
 
 START_TEST(what_is_not_understood_is_refused_by_name) {
     weft_error err = WEFT_ERROR_INIT;
     json_t *json = sound();
     rig_write_json("tokenizer.json", json);
-    rig_close(rig_open(scratch)); /* the sound one */
+    rig_close(rig_open(scratch)); /* the valid one */
     json_decref(json);
     for (size_t i = 0; i < sizeof spoiled / sizeof spoiled[0]; i++) {
         json_error_t why;
@@ -173,7 +173,7 @@ static const struct {
     {"", "tokenizer.json:1:"},
     {"\xEF\xBB\xBF{}", "tokenizer.json:1:1: is not JSON: a byte order mark"},
     {"{}\n x", "tokenizer.json:2:2: is not JSON"},
-    {"[]", "must hold a JSON object"},
+    {"[]", "must be a JSON object"},
     {"{\"model\": ", "is not JSON"},
     {"{\"model\": {\"vocab\": {\"a\": 0, \"a\": 1}}}", "duplicate object key"},
     {"{}", "model: must be an object, but is missing"},
@@ -191,7 +191,7 @@ START_TEST(what_is_no_json_is_refused_with_its_place) {
 }
 END_TEST
 
-/* transformers writes 10^30 where a tokenizer has no longest text. */
+/* transformers writes 10^30 if the maximal length is unlimited. */
 START_TEST(a_number_of_any_size_is_read) {
     json_t *json = sound();
     char *text = json_dumps(json, 0);
@@ -207,24 +207,24 @@ START_TEST(a_directory_without_the_file_is_refused) {
     weft_error err = WEFT_ERROR_INIT;
     refused("nothing", &err);
     ck_assert_int_eq(err.code, WEFT_E_USER);
-    ck_assert_ptr_nonnull(strstr(err.text, "no tokenizer.json is there"));
+    ck_assert_ptr_nonnull(strstr(err.text, "tokenizer.json is missing"));
     write_bytes(scratch_path("tokenizer.model"), "x", 1);
     refused("another format", &err);
-    ck_assert_ptr_nonnull(strstr(err.text, "no tokenizer.json is there"));
+    ck_assert_ptr_nonnull(strstr(err.text, "tokenizer.json is missing"));
 }
 END_TEST
 
 static const struct {
     const char *config, *map, *says;
 } configs[] = {
-    {"{\"bos_token\": 7}", NULL, "tokenizer_config.json: bos_token: must be a text"},
+    {"{\"bos_token\": 7}", NULL, "tokenizer_config.json: bos_token: must be a string"},
     {"{\"bos_token\": \"<bos>\"}", NULL, "bos_token: tokenizer.json has no \"<bos>\""},
     {"{\"pad_token\": {\"content\": \"<pad>\"}}", NULL, "pad_token: tokenizer.json has no \"<pad>\""},
     {"{\"split_special_tokens\": true}", NULL, "split_special_tokens: true is not supported"},
-    {"{\"bos_token\": \"a\"}", NULL, "post_processor: puts id 1 beside a text, but bos_token has id 2"},
+    {"{\"bos_token\": \"a\"}", NULL, "post_processor: adds id 1 to a text, but bos_token has id 2"},
     {"{\"added_tokens_decoder\": {\"1\": {\"content\": \"</s>\"}}}", NULL,
      "added_tokens_decoder.1: tokenizer.json has no"},
-    {"[]", NULL, "must hold a JSON object"},
+    {"[]", NULL, "must be a JSON object"},
     {NULL, "{\"eos_token\": \"<end>\"}", "special_tokens_map.json: eos_token: tokenizer.json has no \"<end>\""},
     {NULL, "{", "special_tokens_map.json:1:"},
 };
@@ -245,7 +245,7 @@ START_TEST(files_that_contradict_each_other_are_refused) {
 }
 END_TEST
 
-/* --- what it tells of itself --- */
+/* --- properties --- */
 
 static const struct {
     const char *config, *map;
@@ -306,7 +306,7 @@ START_TEST(its_files_are_listed) {
 }
 END_TEST
 
-/* A piece that is a NUL, alone and with others, in a file that is saved with a token more. */
+/* A token that is or contains NUL, in a file that is saved with an added token. */
 START_TEST(a_piece_may_hold_nul) {
     static const char *const names[] = {"<x>"};
     static const char text[] = "{\"added_tokens\": [], \"model\": {\"vocab\": {\"\\u0000\": 0, \"a\" : 1, "
@@ -332,7 +332,7 @@ START_TEST(a_piece_may_hold_nul) {
     ck_assert_ptr_nonnull(memmem(saved.data, saved.n, "\"a\\u0000\":2,\"\\\\u0000\":3", 20));
     write_bytes(scratch_path("tokenizer.json"), saved.data, saved.n);
     rig_close(rig_open(scratch));
-    ck_assert_int_eq(weft_bytes_put(&saved, "", 1), WEFT_OK); /* and a NUL that is none of JSON's */
+    ck_assert_int_eq(weft_bytes_put(&saved, "", 1), WEFT_OK); /* and a NUL outside of JSON */
     write_bytes(scratch_path("tokenizer.json"), saved.data, saved.n);
     refused("a NUL behind it", &err);
     ck_assert_ptr_nonnull(strstr(err.text, "tokenizer.json:"));

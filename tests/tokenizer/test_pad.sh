@@ -1,6 +1,6 @@
 #!/bin/sh
-# `tokenizer.pad = add`: a tokenizer without a pad token gets one, the model a row for it, and what is saved has both;
-# strategies and resuming keep the bits. That transformers reads it is checkpoint/test_transformers.sh's. ctest sets
+# `tokenizer.pad = add` adds a pad token to a tokenizer without one, and a row to the model; both are saved. Strategies and
+# resuming keep the bits. checkpoint/test_transformers.sh tests that transformers reads the result. ctest sets
 # WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
@@ -22,7 +22,7 @@ contains() { # contains FILE TEXT
     tr -d ' \n' <"$1" | grep -qF -- "$(echo "$2" | tr -d ' ')" || failed "$1 does not say $2" "$1"
 }
 
-# ---- a row more
+# ---- an additional row
 prints "$weft" train run.ini
 grep -qF "the pad token <pad> has the id 512: embeddings (and a head of its own) get a row for it, the mean of the others" \
     printed printed.err || failed "what is added is not told" printed printed.err
@@ -36,7 +36,7 @@ head -c 3000 out/model/model.safetensors | grep -aqF '"model.embed_tokens.weight
     failed "the embedding has no further row"
 mv out one
 
-# ---- the same bits when stopped, and under every strategy
+# ---- the same bits after an interruption, and under every strategy
 prints "$weft" train run.ini train.steps=2
 prints "$weft" train run.ini --resume
 cmp -s one/model/model.safetensors out/model/model.safetensors || failed "resuming gives other bits"
@@ -51,7 +51,7 @@ if [ -e "$WEFT_BUILD/tests/faults/weft-comm-ring.so" ]; then
     done
 fi
 
-# ---- what is saved is used as any model, and its run as any run
+# ---- the saved model is used as any model, and its run as any run
 printf 'e4<pad>' | "$weft" tokenize one/model >ids || failed "the saved tokenizer cannot be read"
 grep -qw 512 ids || failed "<pad> is not the pad token" ids
 prints "$weft" generate one --prompt "1. e4" --tokens 4
@@ -60,7 +60,7 @@ prints "$weft" train run.ini model.path=one/model run.out=again train.steps=2
 contains again/model/config.json '"vocab_size": 513'
 cmp -s one/model/tokenizer.json again/model/tokenizer.json || failed "a token is added twice"
 
-# ---- a spare row, and a token that is there
+# ---- an unused row, and an existing token
 make_model spare 40 10 88 3 521
 prints "$weft" train run.ini model.path=spare model.start=fresh run.out=two tokenizer.pad_token='[PAD]' train.steps=2
 grep -qF "the pad token [PAD] has the id 512: the model has a row for it, which stays as it is" printed printed.err ||
@@ -71,12 +71,12 @@ prints "$weft" train run.ini run.out=unk tokenizer.pad_token='<unk>' train.steps
 contains unk/model/config.json '"vocab_size": 512'
 contains unk/model/config.json '"pad_token_id": 0'
 
-# ---- what cannot be
-refused "[tokenizer] pad = add asks for a pad token, and the tokenizer in $PWD/one/model has one, id 512, which is not [PAD]" \
+# ---- errors
+refused "[tokenizer] pad = add adds a pad token, and the tokenizer in $PWD/one/model already has another one than [PAD], id 512" \
     "$weft" plan run.ini model.path=one/model tokenizer.pad_token='[PAD]'
 refused 'pad_token' "$weft" plan run.ini tokenizer.pad_token=
 mkdir bare && cp model/config.json model/model.safetensors model/tokenizer.json bare
-refused 'no tokenizer_config.json is there, which names a pad token' "$weft" plan run.ini model.path=bare
+refused 'tokenizer_config.json is missing' "$weft" plan run.ini model.path=bare
 sed 's/"vocab_size": 512/"vocab_size": 511/' model/config.json >small && cp -r model smaller && mv small smaller/config.json
 refused 'has 513 ids and the model in' "$weft" plan run.ini model.path=smaller model.start=fresh
 refused 'pad in [tokenizer]' "$weft" plan run.ini train.resize_vocab=yes

@@ -1,7 +1,7 @@
 #!/bin/sh
-# `tokenizer.add`: a tokenizer gets special tokens, the model rows for them that are trained beside an adapter, and what is
-# saved has both: read, resumed and merged as what it was, with the same bits on three ranks; conversations end with such a
-# token. That transformers and PEFT read it is adapter/test_peft_loads.sh's. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# `tokenizer.add` adds special tokens to a tokenizer, and rows to the model that are trained with an adapter; all are saved.
+# The result can be read, resumed and merged, with the same bits on three ranks. Conversations end with such a token.
+# adapter/test_peft_loads.sh tests that transformers and PEFT read it. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -31,7 +31,7 @@ train() { # train argument...: a run, with its words in log
 train run.out=first model.path=fresh model.start=fresh tokenizer.add= checkpoint.every=none train.steps=2
 mv first/model base
 
-# ---- the whole model: rows more, and tokenizer files that say so
+# ---- full training: additional rows, and tokenizer files with the tokens
 
 train
 grep -qF "2 tokens are added, with the ids 512 to 513: 2 more rows of embeddings (and of a head of its own), the mean of those there are" log ||
@@ -55,7 +55,7 @@ grep -qF "1 more row of embeddings (and of a head of its own), the mean of those
     failed "that a spare row is taken is not told" log
 contains spared/model/config.json '"vocab_size": 514'
 
-# A run whose tokenizer has a directory of its own reads the one that it saved: tokens, pad and end are in that.
+# A run with a separate tokenizer directory reads the saved tokenizer, which has tokens, pad and end.
 sed '/^add = /d; s|^\[tokenizer\]|[tokenizer]\npath = base|' run.ini >elsewhere.ini
 limit "$weft" train elsewhere.ini run.out=elsewhere tokenizer.add='<|im_start|>,<|im_end|>' tokenizer.pad=add checkpoint.every=none >log 2>&1 || failed "a tokenizer of its own" log
 near "a run is read with the tokenizer that it saved" 1e-9 "$(loss elsewhere)" "$(loss run.ini tokenizer.add= model.path=elsewhere/model)"
@@ -65,7 +65,7 @@ for said in elsewhere "elsewhere tokenizer.path=elsewhere/model"; do
 done
 cmp -s said.9 said.40 || failed "generate of a run reads another tokenizer" said.9 said.40
 
-# ---- beside an adapter: the tables learn with it
+# ---- with an adapter: the embedding tables are trained too
 
 adapter="adapter.plugin=lora adapter.r=4"
 rows=$((514 * 40)) lora=$((3 * 4 * (2 * 80 + 2 * 60 + 3 * 128)))
@@ -88,12 +88,12 @@ trained() { # trained NUMBER argument...: elements that a plan says are trained
     refused "[adapter] from = tied/model ($PWD/tied/model) was made with tokens that this run's tokenizer does not have: set [tokenizer] add = <|im_start|>,<|im_end|>, or path = $PWD/tied/model" \
         "$weft" eval run.ini tokenizer.add= --adapter tied/model
     for add in '<|im_end|>,<|im_start|>' '<|im_start|>' '<|im_start|>,<|im_end|>x' '<a>,<b>'; do
-        refused "does not begin with the tokens that the adapter in $PWD/tied/model was made with, and so gives them other ids: set add = <|im_start|>,<|im_end|>, and others behind them" \
+        refused "does not begin with the tokens that the adapter in $PWD/tied/model was made with, which would change their ids: set add = <|im_start|>,<|im_end|>, followed by others" \
             "$weft" eval run.ini tokenizer.add="$add" --adapter tied/model
     done
     cp -r tied/model untold
     rm untold/tokenizer.json
-    refused "has 514 rows, and this model's has 512: the adapter was made beside tokens that were added; give [tokenizer] add" \
+    refused "has 514 rows, and this model has 512: the adapter was trained with added tokens. Fix: set [tokenizer] add" \
         "$weft" eval run.ini tokenizer.add= --adapter untold
     limit "$weft" merge base tied/model merged >log 2>&1 || failed "merge" log
     contains merged/config.json '"vocab_size": 514'
@@ -102,12 +102,12 @@ trained() { # trained NUMBER argument...: elements that a plan says are trained
     train run.out=parts $adapter train.steps=2
     limit "$weft" train run.ini --resume run.out=parts $adapter >log 2>&1 || failed "a resume" log
     same_tensors "after a resume" tied/model parts/model
-    # A packed base: what is packed are linears, and the tables are numbers.
+    # A packed base: linears are packed, embedding tables are not.
     train run.out=packed $adapter model.base=nf4 checkpoint.every=none train.steps=1
     near "on a packed base" 1e-9 "$(loss packed)" "$(loss run.ini $adapter model.base=nf4 --adapter packed/model)"
 }
 
-# ---- conversations: a template whose tokens the tokenizer did not have
+# ---- conversations: a template with tokens that the tokenizer lacked
 
 for turn in 1 2 3 4 5 6 7 8; do
     echo "{\"messages\": [{\"role\": \"user\", \"content\": \"$turn. e4\"}, {\"role\": \"assistant\", \"content\": \"e5\"}]}"
@@ -117,8 +117,8 @@ chat="data.plugin=instruct data.path=chat.jsonl data.template=chatml data.valida
 # shellcheck disable=SC2086 # a plugin and its keys
 {
     limit "$weft" train chat.ini --overwrite run.out=talks $chat $adapter checkpoint.every=none >log 2>&1 || failed "conversations" log
-    grep -qF "the end token <|im_end|> (id 513) stands behind 8 of 8 answers and is learned" log || failed "no end token" log
-    # The end that was taught is the end that is saved: with an adapter, merged, and in a whole model.
+    grep -qF "the end token <|im_end|> (id 513) ends 8 of 8 answers and is trained" log || failed "no end token" log
+    # The trained end token is saved: with an adapter, merged, and in a full model.
     grep -qF "ends its text with <|im_end|>: eos_token_id is 513, 2" log || failed "the new end is not logged" log
     contains talks/model/generation_config.json '"eos_token_id": [513, 2]'
     contains talks/model/tokenizer_config.json '"eos_token": "<|im_end|>"'
@@ -146,18 +146,18 @@ chat="data.plugin=instruct data.path=chat.jsonl data.template=chatml data.valida
     limit "$weft" train run.ini --overwrite run.out=named model.path=generating 'tokenizer.end=<|im_start|>' train.steps=1 >log 2>&1 || failed "end = TOKEN" log
     contains named/model/generation_config.json '"eos_token_id": [512, 2]'
     refused "[tokenizer] end = <|nope|>" "$weft" train chat.ini --overwrite run.out=bad $chat 'tokenizer.end=<|nope|>'
-    # Text without a template keeps the files as they were.
+    # Training on text without a template keeps the files.
     limit "$weft" train run.ini --overwrite run.out=text model.path=generating train.steps=1 >log 2>&1 || failed "text" log
     cmp -s generating/generation_config.json text/model/generation_config.json || failed "text changes generation_config.json"
     cmp -s generating/special_tokens_map.json text/model/special_tokens_map.json || grep -q '"</s>"' text/model/special_tokens_map.json || failed "text changes the tokenizer's end"
-    # A template that writes eos_token keeps it in the tokenizer.
+    # A template with eos_token keeps the tokenizer's end token.
     cp -r generating writes
     printf '%s' '{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}{{ eos_token }}' >writes/chat_template.jinja
     limit "$weft" train chat.ini --overwrite run.out=own model.path=writes $chat data.template=own train.steps=1 >log 2>&1 || failed "an own template" log
     contains own/model/generation_config.json '"eos_token_id": [513, 2]'
     ! grep -qF '"eos_token": "<|im_end|>"' own/model/tokenizer_config.json || failed "the template's eos_token is another one" own/model/tokenizer_config.json
 
-    # A conversation with a run's adapter, or with its directory, takes the template from there.
+    # generate --chat on a run with an adapter, or on its directory, uses the template there.
     for said in "talks --template chatml" talks "talks/model"; do
         echo "1. e4" | limit "$weft" generate $said --chat --tokens 4 --temperature 0 >said 2>log || failed "generate $said --chat" log
         [ "$said" = "talks --template chatml" ] && mv said expected || cmp -s expected said || failed "$said: another template" expected said
@@ -168,7 +168,7 @@ chat="data.plugin=instruct data.path=chat.jsonl data.template=chatml data.valida
     echo "1. e4" | limit "$weft" generate bare --chat --tokens 4 --temperature 0 >said 2>log || failed "a template of the adapter's directory" log
     echo "1. e4" | limit "$weft" generate bare tokenizer.path=other --chat --tokens 4 --temperature 0 >expected 2>log || failed "the same template" log
     cmp -s expected said || failed "the template of the adapter's directory is not read" expected said
-    # What it generates ends where its files say.
+    # Generation stops at the end tokens of the files.
     "$weft" generate talks --prompt "1. e4" --tokens 6 --temperature 0 --json --ignore-eos >all 2>log || failed "generate" log
     first=$(sed 's/.*"ids": \[\([0-9]*\).*/\1/' all)
     sed "s/513/$first/" talks/model/generation_config.json >generation_config.json
@@ -180,7 +180,7 @@ chat="data.plugin=instruct data.path=chat.jsonl data.template=chatml data.valida
     ! grep -qF "(id 513)" log || failed "a token that nobody added" log
 }
 
-# ---- what cannot be
+# ---- errors
 
 refused "[tokenizer] add = <|im_end|>,<unk> names <unk>, which the tokenizer in $PWD/base has already, with the id 0: take it out" \
     "$weft" plan run.ini 'tokenizer.add=<|im_end|>,<unk>'

@@ -1,7 +1,7 @@
-/* Ids and decoded texts against those of the `tokenizers` library, from tests/golden. */
+/* Ids and decoded texts of the `tokenizers` library, from tests/golden. */
 #include "rig.h"
 
-/* Text under KEY, or hex under KEY_hex; false where neither is there. */
+/* Reads text in KEY, or hex in KEY_hex; returns false if both are missing. */
 static bool text_of(weft_bytes *out, const json_t *entry, const char *key) {
     char spelled[64];
     const json_t *plain = json_object_get(entry, key);
@@ -57,7 +57,7 @@ static void check_text(const weft_tokenizer *tokenizer, const char *name, const 
     weft_bytes_free(&text);
 }
 
-/* The library cannot give broken UTF-8 and puts U+FFFD for each byte of it; here the bytes themselves come. */
+/* Compares decoded text. The library writes U+FFFD for each byte of invalid UTF-8; Weft restores the byte. */
 static bool alike(const weft_bytes *bytes, const weft_bytes *expected) {
     size_t i = 0;
     for (size_t at = 0; at < bytes->n; at++) {
@@ -115,7 +115,7 @@ START_TEST(golden_ids_of_no_text_give_their_bytes) {
 }
 END_TEST
 
-/* Byte pieces that are no UTF-8 together are the bytes themselves. */
+/* Byte tokens that are invalid UTF-8 together are decoded to these bytes. */
 START_TEST(broken_utf8_is_decoded_byte_for_byte) {
     const int32_t list[] = {0x41 + 3, 0xc3 + 3, 0xa9 + 3, 0xff + 3, 0x42 + 3};
     weft_bytes ids = {(char *)(uintptr_t)list, sizeof list, 0}, text;
@@ -133,7 +133,7 @@ START_TEST(broken_utf8_is_decoded_byte_for_byte) {
 }
 END_TEST
 
-/* The base's parts with the variant's laid over them. */
+/* Writes the base with the changes of a variant. */
 static void write_variant(const json_t *base, const json_t *changes) {
     json_t *spec = json_deep_copy(base);
     const char *key = NULL, *inner = NULL;
@@ -154,7 +154,7 @@ static void write_variant(const json_t *base, const json_t *changes) {
     json_decref(spec);
 }
 
-/* Each part of the format by itself; the makes of the families that are trained, over random Unicode strings. */
+/* Each feature of the format separately; tokenizers of common model families on random Unicode strings. */
 static const struct {
     const char *file;
     size_t least;
@@ -191,7 +191,7 @@ START_TEST(every_part_of_the_format_does_what_the_library_does) {
 }
 END_TEST
 
-/* Classes of characters: the ids of a text of every character, by number and hash. */
+/* Character classes: number and hash of the ids of a text with every character. */
 START_TEST(every_character_is_in_the_librarys_classes) {
     char path[512];
     json_t *json = NULL;

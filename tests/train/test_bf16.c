@@ -1,11 +1,11 @@
-/* tests/train/test_bf16.c: [train] precision = bf16: near fp32's numbers and not fp32's numbers; the same as another
- * device's; half the bytes; masters that keep what bf16 cannot hold. */
+/* tests/train/test_bf16.c: [train] precision = bf16: close to fp32 but not equal; equal to another device; half the
+ * memory; masters keep values that bf16 cannot represent. */
 #include "golden.h"
 #include "model/convert.h"
 #include "reference_device.h"
 #include "suite.h"
 #include "run/generate.h"
-#include "run/opening.h"
+#include "run/engine.h"
 #include "run/process_context.h"
 #include "train_rig.h"
 
@@ -17,7 +17,7 @@
 #define FP32  "train.precision=fp32"
 #define BF16  "train.precision=bf16"
 
-#define MANY_STEPS 5000 /* the copy of the first weight moves after 1,278 */
+#define MANY_STEPS 5000 /* the bf16 copy of the first weight changes after 1,278 */
 
 static const char *const models[] = {"llama-tied", "llama-gqa", "llama-bf16", "llama-fp16"};
 enum { N_MODELS = 4 };
@@ -55,7 +55,7 @@ END_TEST
 
 /* ---- another device ---- */
 
-/* Between opening and preparing: from here on the engine runs on the reference device. */
+/* Replaces the engine's device by the reference device, between opening and preparing. */
 static void take_reference(weft_engine *engine) {
     weft_process_context *process_context = engine->own_process_context;
     weft_error err = WEFT_ERROR_INIT;
@@ -67,14 +67,14 @@ static void take_reference(weft_engine *engine) {
     engine->device = engine->account.device = process_context->device;
 }
 
-/* An evaluation and a step: losses, norm, gradients. */
+/* Results of an evaluation and a step: losses, norm, gradients. */
 typedef struct outcome {
     double evaluated, loss, norm;
     float *gradients;
     int64_t n;
 } outcome;
 
-/* Of all parameters, without what lies between them. */
+/* Copies the gradients of all parameters, without padding. */
 static void take_gradients(outcome *out, const weft_engine *engine) {
     out->gradients = malloc((size_t)weft_declared_numel(engine->plan.declared, true) * sizeof *out->gradients);
     ck_assert_ptr_nonnull(out->gradients);
@@ -110,8 +110,8 @@ static outcome run(const char *model, const char *precision, bool reference, int
     return out;
 }
 
-/* The reference device sums in fp64 and rounds where device/1 says. What is left between two devices are sums near the
- * middle between two bf16 numbers: a few, whose difference all that follows spreads. */
+/* The reference device sums in fp64 and rounds as device/1 specifies. Two devices still differ for a few sums near the
+ * middle between two bf16 numbers, and later operations amplify the difference. */
 START_TEST(another_device_is_closer_than_fp32) {
     const outcome found = run(models[_i], BF16, false, 1), expected = run(models[_i], BF16, true, 1);
     const outcome wide = run(models[_i], FP32, false, 1);
@@ -135,13 +135,13 @@ static bool is_looked_up_only(const weft_parameter *p) {
     return p->role == WEFT_WEIGHT_EMBEDDING && p->n_aliases == 0;
 }
 
-/* Of each matrix that products read a rounded copy, exactly; of gains and of the table of an untied model none. Returns
- * how many masters are not in bf16. */
+/* Checks for an exact rounded copy of each matrix used in matmuls; gains and the table of an untied model have no copy.
+ * Returns the number of masters that bf16 cannot represent. */
 static int64_t check_copies(const weft_engine *engine) {
     int64_t unrounded = 0;
     for (int32_t i = 0; i < engine->plan.declared->n_parameters; i++) {
         const weft_parameter *p = &engine->plan.declared->parameters[i];
-        if (p->dtype == WEFT_BF16) { /* frozen: one for both */
+        if (p->dtype == WEFT_BF16) { /* frozen: one buffer for both */
             ck_assert(!p->trainable && weft_parameter_is_matrix(p));
             ck_assert(memcmp(&engine->compute_refs[i], &engine->parameter_refs[i], sizeof(weft_ref)) == 0);
             ck_assert_int_eq(engine->compute_dtypes[i], WEFT_BF16);
@@ -179,7 +179,7 @@ START_TEST(the_copy_is_the_rounded_master_after_load_and_steps) {
     row_data data;
     train_rig rig;
     weft_plan_spec spec;
-    row_data_golden(&data, "llama-bf16"); /* files of bf16: masters begin as what the copy is */
+    row_data_golden(&data, "llama-bf16"); /* bf16 files: masters start equal to the copy */
     spec = train_rig_spec(&data, 2, false);
     train_rig_open(&rig, "llama-bf16", &data, overrides, 4);
     train_rig_start(&rig, &spec);
@@ -191,7 +191,7 @@ START_TEST(the_copy_is_the_rounded_master_after_load_and_steps) {
 }
 END_TEST
 
-/* The head's products read it, too. */
+/* The head's matmul reads the table, too. */
 START_TEST(the_table_of_a_tied_model_is_copied) {
     const char *overrides[] = {ADAMW, BF16};
     row_data data;
@@ -210,7 +210,7 @@ START_TEST(the_table_of_a_tied_model_is_copied) {
 }
 END_TEST
 
-/* Updates too small for 8 bits change nothing but the master, and add up in it until the copy moves. */
+/* Updates too small for 8 bits change only the master, and accumulate in it until the copy changes. */
 START_TEST(small_updates_add_up) {
     const char *overrides[] = {"optimizer.plugin=sgd", BF16};
     row_data data;
@@ -251,7 +251,7 @@ static weft_plan_bytes planned(const char *model, row_data *data, const char *pr
     weft_plan_bytes out;
     train_rig rig;
     train_rig_open(&rig, model, data, overrides, 4);
-    ck_assert_msg(weft_opening_prepare(rig.engine, spec, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_engine_prepare(rig.engine, spec, &err) == WEFT_OK, "%s", err.text);
     out = rig.engine->plan.bytes;
     *matrices = 0;
     for (int32_t i = 0; i < rig.engine->plan.declared->n_parameters; i++)
@@ -262,7 +262,7 @@ static weft_plan_bytes planned(const char *model, row_data *data, const char *pr
     return out;
 }
 
-/* 134 M parameters, 2 rows of 512: nothing of it is taken. */
+/* 134 M parameters, 2 sequences of 512; nothing is allocated. */
 START_TEST(activations_and_operands_take_half_the_bytes) {
     const fresh_shape shape = {768, 2048, 12, 12, 12, 32000, 512, false};
     fresh_model model;
@@ -282,9 +282,9 @@ START_TEST(activations_and_operands_take_half_the_bytes) {
            "%lld in bf16; in all %lld and %lld\n",
            (long long)activations[0], (long long)activations[1], (long long)(4 * matrices), (long long)copy,
            (long long)wide.total, (long long)narrow.total);
-    ck_assert_int_le(100 * activations[1], 51 * activations[0]); /* rstd, lse and the micro-batch stay whole */
+    ck_assert_int_le(100 * activations[1], 51 * activations[0]); /* rstd, lse and the micro-batch are not halved */
     ck_assert_int_ge(2 * activations[1], activations[0]);
-    ck_assert_int_eq(copy, 2 * matrices); /* shapes that lie on the grid */
+    ck_assert_int_eq(copy, 2 * matrices); /* shapes aligned to the grid */
     ck_assert_int_eq(narrow.line[WEFT_ACCOUNT_GRADIENTS], wide.line[WEFT_ACCOUNT_GRADIENTS]);
     ck_assert_int_eq(narrow.line[WEFT_ACCOUNT_OPTIMIZER], wide.line[WEFT_ACCOUNT_OPTIMIZER]);
     ck_assert_int_eq(narrow.line[WEFT_ACCOUNT_FIXED], wide.line[WEFT_ACCOUNT_FIXED]);
@@ -316,7 +316,7 @@ START_TEST(thirty_steps_lower_the_loss_as_fp32_does) {
     row_data data;
     double wide_first = 0.0, narrow_first = 0.0, wide = 0.0, narrow = 0.0;
     fresh_model_make(&model, &shape);
-    row_data_random(&data, 8, 64, 500, 17); /* the same rows at every step: learnt by heart */
+    row_data_random(&data, 8, 64, 500, 17); /* the same sequences in every step, to be memorized */
     wide = loss_after(model.path, &data, FP32, &wide_first);
     narrow = loss_after(model.path, &data, BF16, &narrow_first);
     printf("loss of step 1 and 30: fp32 %.5f %.5f, bf16 %.5f %.5f\n", wide_first, wide, narrow_first, narrow);
@@ -345,7 +345,7 @@ static weft_generator *open_generator(weft_run **run, const char *name, const ch
     return out;
 }
 
-/* The last logits of a text of n ids, at once or place by place on the cache. */
+/* Returns the last logits of a text of n ids, in one pass or position by position with the cache. */
 static float *logits_of(const char *name, const char *precision, const int32_t *ids, int64_t n, bool cache) {
     const weft_generate_options options = {.tokens = 1, .top_p = 1.0, .cache = cache};
     weft_run *run = NULL;
@@ -364,7 +364,7 @@ static float *logits_of(const char *name, const char *precision, const int32_t *
     return out;
 }
 
-/* Logits are fp32's to a few 8-bit steps, and no rounded numbers themselves: what samples from them sees no ties. */
+/* Logits are fp32 values within a few 8-bit steps, and are not rounded, so sampling sees no ties. */
 START_TEST(logits_lie_near_fp32_and_are_not_rounded) {
     const int32_t ids[] = {1, 7, 12, 30, 5, 44, 17, 2, 9, 25};
     float *wide = logits_of("llama-gqa", FP32, ids, 10, false), *whole = logits_of("llama-gqa", BF16, ids, 10, false);
@@ -387,7 +387,7 @@ START_TEST(logits_lie_near_fp32_and_are_not_rounded) {
 }
 END_TEST
 
-/* ---- numbers that are not finite ---- */
+/* ---- non-finite numbers ---- */
 
 START_TEST(a_carry_that_is_not_finite_is_found) {
     const char *overrides[] = {ADAMW, BF16};

@@ -1,10 +1,10 @@
-/* tests/train/test_bounds.c: what a step's memory stays below, whatever the length of its rows.
+/* tests/train/test_bounds.c: upper bounds of a step's memory for any sequence length.
  *
- * The engine's plan takes no memory, and test_memory.c holds that a run takes what its plan says, so sizes are those of
- * real models here. */
+ * Planning allocates no memory, and test_memory.c checks that a run uses the planned memory. The sizes here are
+ * therefore those of real models. */
 #include "suite.h"
 #include "train_rig.h"
-#include "run/opening.h"
+#include "run/engine.h"
 
 #include <check.h>
 
@@ -13,12 +13,12 @@
 static const fresh_shape shapes[] = {
     {288, 768, 6, 6, 6, 32000, 8192, false},     /* 24 M parameters */
     {768, 2048, 12, 12, 12, 32000, 8192, false}, /* 134 M */
-    {384, 1024, 6, 6, 2, 32000, 8192, false},    /* groups of queries share a key */
+    {384, 1024, 6, 6, 2, 32000, 8192, false},    /* grouped-query attention */
 };
 static const char *const precisions[] = {"train.precision=fp32", "train.precision=bf16"};
 enum { N_SHAPES = 3, N_PRECISIONS = 2, N_CASES = N_SHAPES * N_PRECISIONS };
 
-/* Rows of one length, in one micro-batch, with AdamW and without activation checkpointing. */
+/* Plans sequences of one length, in one micro-batch, with AdamW and without activation checkpointing. */
 static void plan_open(train_rig *rig, const fresh_shape *shape, int32_t rows, int32_t length, const char *precision) {
     const char *overrides[] = {"optimizer.plugin=adamw", "model.start=fresh", "device.threads=2", precision};
     const weft_plan_spec spec = {
@@ -27,11 +27,11 @@ static void plan_open(train_rig *rig, const fresh_shape *shape, int32_t rows, in
     weft_error err = WEFT_ERROR_INIT;
     fresh_model_make(&model, shape);
     train_rig_open(rig, model.path, NULL, overrides, 4);
-    ck_assert_msg(weft_opening_prepare(rig->engine, &spec, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_engine_prepare(rig->engine, &spec, &err) == WEFT_OK, "%s", err.text);
     fresh_model_remove(&model);
 }
 
-/* ---- rows of 8,192 places ---- */
+/* ---- sequences of 8,192 positions ---- */
 
 START_TEST(a_long_row_of_24_M_trains_in_under_3_GB) {
     train_rig rig;
@@ -43,8 +43,8 @@ START_TEST(a_long_row_of_24_M_trains_in_under_3_GB) {
 }
 END_TEST
 
-/* Twice as long is twice as much, for each thing that any pass over any segment holds: a T x T matrix would be four
- * times as much, wherever it lay. */
+/* Doubling the length doubles every buffer of every pass over every segment. A T x T matrix in any of them would be
+ * four times as large. */
 static void check_doubled(const char *segment, const char *what, int64_t longer, int64_t shorter) {
     ck_assert_msg(10 * longer <= 22 * shorter, "%s of %s: %lld bytes for 8,192 places, and %lld for 4,096", what,
                   segment, (long long)longer, (long long)shorter);
@@ -75,7 +75,7 @@ END_TEST
 
 /* ---- the head ---- */
 
-/* Logits of a chunk of rows, 32 MiB at most, and what the products of a chunk need beside them on two threads. */
+/* Logits of a chunk of rows, 32 MiB at most, and the matmul workspace of a chunk on two threads. */
 #define HEAD_MOST (40 * MIB)
 
 static int64_t head_workspace(const weft_engine *engine, int64_t rows, int64_t vocab, bool grad) {
@@ -97,14 +97,14 @@ START_TEST(the_kernel_never_holds_the_logits_of_a_long_batch) {
         const int64_t r = rows[i % 5], v = vocabularies[i / 5 % 3], bytes = head_workspace(rig.engine, r, v, i < 15);
         ck_assert_msg(bytes <= HEAD_MOST, "%lld rows of %lld logits: a workspace of %lld bytes", (long long)r,
                       (long long)v, (long long)bytes);
-        ck_assert_int_ge(bytes, 4 * v); /* a row is there */
+        ck_assert_int_ge(bytes, 4 * v); /* at least one row */
     }
     train_rig_close(&rig);
 }
 END_TEST
 
-/* Nor does the plan: 8 rows of 8,192 places have 8 GB of logits, and the head's scratch is what the kernel asks for and
- * the gradient of its norm's output. */
+/* The plan does not hold them, either: 8 sequences of 8,192 positions have 8 GB of logits. The head's scratch is the
+ * kernel's workspace and the gradient of its norm's output. */
 START_TEST(the_plan_never_holds_the_logits_of_a_long_batch) {
     const fresh_shape *shape = &shapes[_i / N_PRECISIONS];
     train_rig rig;
@@ -125,7 +125,7 @@ END_TEST
 
 /* ---- lifetimes ---- */
 
-/* What BACKWARD reads, and nothing else: bytes of one place at the end of FORWARD. */
+/* Returns the bytes per position kept at the end of FORWARD: only the inputs of BACKWARD. */
 static int64_t bytes_of_place(const fresh_shape *s, int64_t cell) {
     const int64_t h = s->hidden, kv = h / s->heads * s->kv_heads, m = s->mlp;
     /* sum, normed, q, k, v, output; rstd, log-sum-exp */
@@ -137,16 +137,16 @@ static int64_t bytes_of_place(const fresh_shape *s, int64_t cell) {
     return s->layers * (attention + mlp) + head + 4 * WEFT_MICRO_BATCH_PARTS;
 }
 
-/* What lives in BACKWARD of the last two segments: all that FORWARD kept, and scratch; then without the head's tape and
- * with the gradient that it handed down in the place of the carry that it read. */
+/* Live memory in BACKWARD of the last two segments: everything kept by FORWARD, and scratch. In the second one the
+ * head's tape is freed, and the head's carry gradient has replaced its carry. */
 static int64_t fullest_moment(const weft_job_spec *job, int64_t activations) {
     const weft_segment_sizes *head = &job->segments[job->view.n_segments - 1], *mlp = head - 1;
     const int64_t first = activations + head->backward_work, second = activations - head->tape + mlp->backward_work;
     return first > second ? first : second;
 }
 
-/* Nothing outlives its last reader, and what does not live at the same time lies in the same place: the arena is what
- * the fullest moment needs, of a step that makes far more. */
+/* Every buffer is freed after its last reader, and disjoint lifetimes share memory. The arena is therefore the peak of
+ * live memory, for a step that allocates much more in total. */
 static void check_lifetimes(const fresh_shape *shape, int32_t rows, int32_t length, const char *precision) {
     train_rig rig;
     const weft_program *program = NULL;

@@ -1,5 +1,5 @@
-/* Plugins that fail in the middle of a run: without a sentence, and by ending the process. Each time the one that was
- * called is named, and none that ran before it. */
+/* Plugins that fail during a run: without an error message, and by ending the process. The error must name the called
+ * plugin, not one that ran before. */
 #include "plugin/workshop.h"
 #include "suite.h"
 
@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-/* A run of one step with the model that comes with the project; optimizer: an id or a file. */
+/* Runs one step with the model of the project; optimizer: an id or a file. */
 static weft_status take_step(const char *optimizer, weft_error *err) {
     char model[PATH_MAX], data[PATH_MAX], plugin[PATH_MAX + 30];
     const char *overrides[] = {model,
@@ -35,14 +35,14 @@ static weft_status take_step(const char *optimizer, weft_error *err) {
     return status;
 }
 
-/* --- a failure without a sentence --- */
+/* ---- failure without a message ---- */
 
 static weft_status fail_silently(void) {
     return WEFT_E_DEVICE;
 }
 
-/* Puts the function that a pointer points to into a slot of a table, which lies in a plugin's own, write-protected
- * memory. Where fail_silently is put every slot returns a weft_status, and its arguments are of no interest. */
+/* Stores the function at `function` in a slot of a plugin's table, which is in write-protected memory. Slots replaced
+ * by fail_silently return a weft_status; their arguments do not matter. */
 static void break_slot(const char *kind, const char *id, size_t offset, const void *function) {
     const weft_plugins_options none = {.path = NULL};
     weft_plugins *plugins = NULL;
@@ -79,7 +79,7 @@ static const struct {
     BROKEN(model, "llama", create),     BROKEN(model, "llama", declare),     BROKEN(policy, "block", units),
     BROKEN(strategy, "single", compile)};
 
-/* What is called for training alone says so. */
+/* True for slots called only in training, which the message mentions. */
 static bool is_of_a_mode(const char *slot) {
     static const char *const others[] = {"create", "declare", "units", "alloc", "write", "fill", "read", "encode"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
@@ -100,7 +100,7 @@ START_TEST(a_failure_without_a_sentence_names_the_plugin) {
                    is_of_a_mode(broken[_i].slot) ? ", in training" : "");
     (void)snprintf(slot, sizeof slot, "it failed in its %s%s", broken[_i].slot, of);
     ck_assert_msg(strstr(err.text, name) != NULL && strstr(err.text, slot) != NULL, "%s", err.text);
-    ck_assert_msg(strstr(err.text, " and does not say why, which is a defect of it") != NULL, "%s", err.text);
+    ck_assert_msg(strstr(err.text, " without an error message, which is a defect of it") != NULL, "%s", err.text);
     ck_assert_msg(is_of_a_mode(broken[_i].slot) ? strstr(err.text, file) != NULL : strstr(err.text, ".so)") != NULL,
                   "%s", err.text);
 }
@@ -124,13 +124,13 @@ START_TEST(too_little_memory_says_what_to_lower) {
 }
 END_TEST
 
-/* --- the end of the process --- */
+/* ---- end of the process ---- */
 
 static int take_one_step(const char *path) {
     return take_step(path, NULL) == WEFT_OK ? 0 : 3;
 }
 
-/* What a child says on stderr that takes a step with the sample optimizer. */
+/* Reads stderr of a child that runs a step with the sample optimizer. */
 static void child_says(char *out, size_t n, int *wait_status, const char *flags) {
     workshop_child(out, n, wait_status, flags, take_one_step);
 }
@@ -142,12 +142,12 @@ START_TEST(an_abort_in_a_step_names_the_plugin_that_was_called) {
     ck_assert_msg(strstr(text, "weft: signal 6 (abort) in libc.so.6, in optimizer:sample prepare (sha256 ") != NULL,
                   "%s", text);
     ck_assert_msg(strstr(text, "), in training, step 1\n") != NULL, "%s", text);
-    ck_assert_ptr_null(strstr(text, "device")); /* whose kernels ran before */
+    ck_assert_ptr_null(strstr(text, "device")); /* its kernels ran before */
     ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT, "wait status %x", (unsigned)status);
 }
 END_TEST
 
-/* A thread of a plugin's own never said what it does. */
+/* A plugin's own thread has no recorded call, so its crash is attributed to the main thread's call. */
 START_TEST(a_thread_counts_as_doing_what_the_main_thread_does) {
     char text[4096];
     int status = 0;
@@ -158,7 +158,7 @@ START_TEST(a_thread_counts_as_doing_what_the_main_thread_does) {
 }
 END_TEST
 
-/* The program itself, with a plugin that ends it as if all were done. */
+/* Runs the program with a plugin that exits with status 0. */
 START_TEST(a_plugin_that_calls_exit_does_not_end_a_run_well) {
     static const struct {
         const char *flags, *sentence;
@@ -174,7 +174,8 @@ START_TEST(a_plugin_that_calls_exit_does_not_end_a_run_well) {
         FILE *said = NULL;
         int status = 0;
 #if defined(__SANITIZE_ADDRESS__)
-        /* What unwinds the main thread leaves the marks of its frames behind, which then lie in the way. */
+        /* Unwinding the main thread does not clear AddressSanitizer's stack poisoning, which then causes false
+         * reports. */
         if (strstr(rows[i].flags, "pthread_exit") != NULL) continue;
 #endif
         (void)snprintf(name, sizeof name, "exit-%zu.so", i);

@@ -1,9 +1,8 @@
-/* tests/train/test_fp16.c: [train] precision = fp16: near fp32's numbers; losses scaled as PyTorch's GradScaler scales
- * them, by golden files that it made; a step that is skipped changes nothing. */
-#include "run/loss_scale.h"
-#include "golden.h"
-#include "run/opening.h"
+/* tests/train/test_fp16.c: [train] precision = fp16: close to fp32. Loss scaling equals PyTorch's GradScaler (golden
+ * files); a skipped step changes no state. */
 #include "run/schedule.h"
+#include "golden.h"
+#include "run/engine.h"
 #include "suite.h"
 #include "train_rig.h"
 
@@ -18,7 +17,7 @@
 static const char *const models[] = {"llama-tied", "llama-gqa", "llama-bf16", "llama-fp16"};
 enum { N_MODELS = 4 };
 
-/* ---- the scale alone ---- */
+/* ---- loss scale ---- */
 
 static json_t *read_golden(void) {
     char path[4096];
@@ -36,7 +35,7 @@ static double number_at(const json_t *object, const char *key) {
     return json_number_value(value);
 }
 
-/* Each step has the scale that GradScaler has there, up to the one behind the last. */
+/* Compares the scale of each step to GradScaler's, including the one after the last step. */
 static void follow_case(const json_t *one) {
     const weft_train_settings keys = {.loss_scale = number_at(one, "init"),
                                       .scale_growth = number_at(one, "growth"),
@@ -86,7 +85,7 @@ END_TEST
 
 /* ---- golden numbers ---- */
 
-/* Eight times nearer than bf16, which has three digits less; and what is kept is the gradient times its scale. */
+/* Eight times closer than bf16, which has three bits less; the stored gradient is multiplied by the scale. */
 START_TEST(loss_and_gradients_lie_near_fp32) {
     const char *overrides[] = {ADAMW, FP16, "train.loss_scale=1024"};
     golden_batch batch;
@@ -125,7 +124,7 @@ static double distance(const float *a, const float *b, int64_t n) {
     return sqrt(off / all);
 }
 
-/* The clip divides the scale out again: what is left of it is what a small gradient keeps of its digits below 2^-14. */
+/* Clipping removes the scale. The remaining difference is the precision of small gradients below 2^-14. */
 START_TEST(another_scale_is_the_same_run) {
     const char *small[] = {ADAMW, FP16, "train.loss_scale=3000"}, *large[] = {ADAMW, FP16, "train.loss_scale=48000"};
     const char *const *overrides[] = {small, large};
@@ -155,7 +154,7 @@ START_TEST(another_scale_is_the_same_run) {
 }
 END_TEST
 
-/* The losses, rates, skipped steps and scales of PyTorch's own run; its losses are of another rounding. */
+/* Losses, rates, skipped steps and scales of a PyTorch run; its losses are rounded differently. */
 START_TEST(a_run_is_near_torchs_under_grad_scaler) {
     json_t *root = read_golden();
     const json_t *run = json_object_get(root, "run");
@@ -195,10 +194,10 @@ START_TEST(a_run_is_near_torchs_under_grad_scaler) {
 }
 END_TEST
 
-/* ---- a step that is skipped ---- */
+/* ---- skipped steps ---- */
 
-/* Weights, states and the count of updates stay as they are, bit for bit, and so does what computes: the next step at
- * the smaller scale is the first one of a run that began there. */
+/* Weights, states and the update count do not change by a bit. The next step, at the smaller scale, equals the first
+ * step of a run that started with that scale. */
 START_TEST(a_skipped_step_changes_nothing) {
     const char *high[] = {ADAMW, FP16, "train.loss_scale=1e12", "train.scale_backoff=1e-9"};
     const char *low[] = {ADAMW, FP16, "train.loss_scale=1000"};
@@ -242,7 +241,7 @@ START_TEST(a_skipped_step_changes_nothing) {
 }
 END_TEST
 
-/* A weight that is no number is none at any scale: the run ends, and says where it begins. */
+/* A NaN weight is not caused by the scale: the run stops and reports the source. */
 START_TEST(a_scale_at_its_floor_ends_the_run) {
     const char *overrides[] = {ADAMW, FP16, "train.loss_scale=4"};
     const float bad = NAN;
@@ -305,8 +304,8 @@ END_TEST
 
 /* ---- bytes ---- */
 
-/* As bf16's: the scale itself lies beside the count of targets. The arena has the workspaces too, of which a processor
- * that multiplies in one of the two types needs others. */
+/* As for bf16: the scale is stored next to the count of targets. The arena also includes workspaces, which differ if a
+ * processor multiplies in only one of the two types. */
 START_TEST(a_plan_has_the_bytes_of_bf16s) {
     static const char *const precisions[] = {"train.precision=bf16", FP16};
     weft_plan_bytes planned[2];
@@ -318,7 +317,7 @@ START_TEST(a_plan_has_the_bytes_of_bf16s) {
         weft_error err = WEFT_ERROR_INIT;
         train_rig rig;
         train_rig_open(&rig, "llama-gqa", &data, overrides, 4);
-        ck_assert_msg(weft_opening_prepare(rig.engine, &spec, &err) == WEFT_OK, "%s", err.text);
+        ck_assert_msg(weft_engine_prepare(rig.engine, &spec, &err) == WEFT_OK, "%s", err.text);
         planned[i] = rig.engine->plan.bytes;
         train_rig_close(&rig);
     }

@@ -1,9 +1,9 @@
-/* tests/train/test_generate.c: continuations, greedy and sampled, with the key-value cache and without, and the choice
- * of an id from a row of logits. */
+/* tests/train/test_generate.c: greedy and sampled generation, with and without the key-value cache, and sampling of an
+ * id from logits. */
 #include "assets.h"
 #include "golden.h"
 #include "suite.h"
-#include "base/bytes.h"
+#include "base/text.h"
 #include "run/generate.h"
 
 #include <check.h>
@@ -16,7 +16,7 @@ enum { N_MODELS = 4, NONE = -1 };
 static const int32_t prompt[] = {1, 17, 33, 5, 20};
 enum { N_PROMPT = 5 };
 
-/* A set of one id, or of none. */
+/* Returns a set with one id, or an empty set. */
 static const weft_stop_ids *only(int32_t id) {
     static weft_stop_ids stop;
     stop.n = id >= 0 ? 1 : 0;
@@ -26,7 +26,7 @@ static const weft_stop_ids *only(int32_t id) {
 
 static const weft_generate_options greedy = {.tokens = 20, .top_p = 1.0, .cache = true};
 
-/* ---- a generator on a model ---- */
+/* ---- a generator for a model ---- */
 
 typedef struct bench {
     weft_run *run;
@@ -62,7 +62,7 @@ static weft_status keep(void *context, int32_t id, weft_error *err) {
     return weft_bytes_put(context, &id, sizeof id);
 }
 
-/* The continuation of the prompt; *n ids, which the caller frees. */
+/* Returns the continuation of the prompt: *n ids, freed by the caller. */
 static int32_t *continued(const char *model, const weft_generate_options *options, int32_t eos, int64_t *n) {
     weft_error err = WEFT_ERROR_INIT;
     weft_bytes ids = {0};
@@ -86,7 +86,7 @@ static bool same_ids(const char *model, const weft_generate_options *a, const we
 
 /* ---- the cache ---- */
 
-/* How far the best logit lies above the second. */
+/* Returns the distance between the best and the second logit. */
 static float gap(const float *logits, int64_t n, int64_t *best) {
     float second = -INFINITY;
     *best = 0;
@@ -101,7 +101,7 @@ static float gap(const float *logits, int64_t n, int64_t *best) {
     return logits[*best] - second;
 }
 
-/* Logits of a text's last place into a copy. */
+/* Copies the logits of a text's last position. */
 static float *logits_of(bench *b, const int32_t *text, int64_t past, int64_t n, int64_t vocabulary) {
     weft_error err = WEFT_ERROR_INIT;
     const float *logits = NULL;
@@ -111,7 +111,7 @@ static float *logits_of(bench *b, const int32_t *text, int64_t past, int64_t n, 
     return out;
 }
 
-/* One text, place by place, through both; and in one go through the loop that users call. */
+/* Runs one text position by position through both, and in one call through the generation loop. */
 START_TEST(the_cache_changes_no_greedy_id) {
     weft_generate_options with = greedy, without = greedy;
     bench cached, whole;
@@ -144,7 +144,7 @@ START_TEST(the_cache_changes_no_greedy_id) {
 }
 END_TEST
 
-/* The prompt in two pieces leaves the same state as in one. */
+/* Processing the prompt in two chunks results in the same state as in one. */
 START_TEST(a_prompt_in_pieces_gives_the_same_logits) {
     bench b;
     int64_t vocabulary = 0;
@@ -173,7 +173,7 @@ START_TEST(an_eos_ends_the_text_unless_it_is_ignored) {
     stopped = continued("llama-gqa", &greedy, eos, &cut);
     ignored = continued("llama-gqa", &on, eos, &more);
     ck_assert_int_eq(all, greedy.tokens);
-    ck_assert_int_eq(cut, at); /* and the sink has not seen it */
+    ck_assert_int_eq(cut, at); /* the sink has not received it */
     ck_assert_int_eq(more, greedy.tokens);
     ck_assert_int_eq(memcmp(ids, stopped, (size_t)cut * sizeof *ids), 0);
     ck_assert_int_eq(memcmp(ids, ignored, (size_t)more * sizeof *ids), 0);
@@ -209,7 +209,7 @@ START_TEST(a_text_longer_than_the_model_is_refused) {
     bench b;
     char most[64];
     options.cache = _i % 2 == 0;
-    options.tokens = contexts[_i / 2] - N_PROMPT + 1; /* the last id needs no place of its own */
+    options.tokens = contexts[_i / 2] - N_PROMPT + 1; /* the last id needs no position */
     free(continued(models[_i / 2], &options, NONE, &n));
     ck_assert_int_eq(n, options.tokens);
     (void)snprintf(most, sizeof most, "at most %lld tokens", (long long)options.tokens);
@@ -222,7 +222,7 @@ START_TEST(a_text_longer_than_the_model_is_refused) {
 }
 END_TEST
 
-/* A copy of a model whose last weight in the file is NaN. */
+/* Copies a model and replaces its last weight by NaN. */
 static void break_model(char *directory, size_t size) {
     char from[4096], to[4200], command[9000];
     const float nan = NAN;
@@ -247,7 +247,7 @@ START_TEST(a_weight_that_is_no_number_gives_a_sentence_and_no_text) {
     break_model(directory, sizeof directory);
     bench_open(&b, directory, N_PROMPT, &greedy);
     ck_assert_int_eq(weft_generator_run(b.generator, prompt, N_PROMPT, only(NONE), keep, &ids, &err), WEFT_E_NUMERIC);
-    ck_assert_msg(strstr(err.text, "place 4") != NULL, "%s", err.text);
+    ck_assert_msg(strstr(err.text, "position 4") != NULL, "%s", err.text);
     ck_assert_uint_eq(ids.n, 0);
     bench_close(&b);
     (void)snprintf(command, sizeof command, "rm -r '%s'", directory);
@@ -281,13 +281,13 @@ START_TEST(a_cut_to_one_id_is_greedy) {
 }
 END_TEST
 
-/* ---- an id from a row of logits ---- */
+/* ---- sampling from logits ---- */
 
 enum { IDS = 6, DRAWS = 40000 };
 /* Probabilities 1/16, 1/2, 0, 1/8, 1/4, 1/16 at temperature 1. */
 static const double odds[IDS] = {0.0625, 0.5, 0.0, 0.125, 0.25, 0.0625};
 
-/* How often each id is drawn, as a fraction. */
+/* Returns the frequency of each id. */
 static void draw(double found[IDS], double temperature, int64_t top_k, double top_p) {
     const weft_generate_options options = {
         .tokens = 1, .temperature = temperature, .top_k = top_k, .top_p = top_p, .seed = 3};
@@ -298,7 +298,7 @@ static void draw(double found[IDS], double temperature, int64_t top_k, double to
     for (int i = 0; i < IDS; i++) found[i] = (double)times[i] / DRAWS;
 }
 
-/* Within five deviations of a fair draw. */
+/* Checks for at most five standard deviations. */
 static void check_odds(const double found[IDS], const double wanted[IDS]) {
     for (int i = 0; i < IDS; i++)
         ck_assert_msg(fabs(found[i] - wanted[i]) <= 5.0 * sqrt(wanted[i] * (1.0 - wanted[i]) / DRAWS),
@@ -318,7 +318,7 @@ START_TEST(ids_are_drawn_by_their_probability) {
 }
 END_TEST
 
-/* The k largest; what ties with the k-th stays. */
+/* Keeps the k largest; ties with the k-th are kept, too. */
 START_TEST(top_k_keeps_the_k_largest) {
     const double two[IDS] = {0, 2.0 / 3, 0, 0, 1.0 / 3, 0}, three[IDS] = {0, 4.0 / 7, 0, 1.0 / 7, 2.0 / 7, 0};
     double found[IDS];
@@ -333,7 +333,7 @@ START_TEST(top_k_keeps_the_k_largest) {
 }
 END_TEST
 
-/* The smallest set that reaches p, of what top_k has left. */
+/* Keeps the smallest set that reaches p, after top_k. */
 START_TEST(top_p_keeps_the_smallest_set_that_reaches_it) {
     const double one[IDS] = {0, 1, 0, 0, 0, 0}, two[IDS] = {0, 2.0 / 3, 0, 0, 1.0 / 3, 0};
     const double three[IDS] = {0, 4.0 / 7, 0, 1.0 / 7, 2.0 / 7, 0};
@@ -362,7 +362,7 @@ START_TEST(greedy_takes_the_lowest_of_equals) {
 }
 END_TEST
 
-/* The values are those of RepetitionPenaltyLogitsProcessor(1.3) of transformers. */
+/* Values of transformers' RepetitionPenaltyLogitsProcessor(1.3). */
 START_TEST(the_penalty_is_that_of_transformers) {
     static const float logits[] = {2.0f, -1.0f, 0.5f, 3.0f, -2.0f, 0.0f};
     static const float expected[] = {
@@ -375,7 +375,7 @@ START_TEST(the_penalty_is_that_of_transformers) {
 }
 END_TEST
 
-/* So high a penalty lets no id come twice while there is another one. */
+/* With such a high penalty no id is repeated while another one is available. */
 START_TEST(penalized_ids_do_not_come_again) {
     weft_generate_options options = greedy;
     int64_t n = 0;
@@ -411,7 +411,7 @@ static weft_bytes read_file(const char *path) {
     return out;
 }
 
-/* BOS, then 200 ids, as text. */
+/* Returns BOS and 200 ids as text. */
 static weft_bytes tell(const char *directory, bool cache) {
     const weft_generate_options options = {.tokens = 200, .top_p = 1.0, .cache = cache, .ignore_eos = true};
     weft_error err = WEFT_ERROR_INIT;

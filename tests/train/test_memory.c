@@ -1,19 +1,15 @@
-/* tests/train/test_memory.c: the plan's bytes are the run's bytes.
+/* tests/train/test_memory.c: planned memory equals used memory.
  *
- * Four accounts of the same memory are held against one another, to the byte: the plan before anything runs, the host's
- * account of what it took, what a device table that counts by itself saw, and the high-water mark that the trace of
- * live slots adds up. A slot that is one row too small is caught; what is taken behind the host's back is measured from
- * outside the process' own books. */
+ * Compares four figures to the byte: the plan, the host's account of its allocations, the allocations seen by a
+ * counting device table, and the peak of live slots in the trace. A slot one row too small is detected. Allocations
+ * without the host's knowledge are measured from outside the process. */
 #include "golden.h"
-#include "base/sizes.h"
+#include "base/units.h"
 #include "program/budget.h"
-#include "program/copies.h"
 #include "suite.h"
-#include "tools/profile/arrival.h"
-#include "run/buffers.h"
-#include "run/compute.h"
+#include "tools/profile/profile.h"
+#include "run/engine.h"
 #include "train_rig.h"
-#include "run/opening.h"
 
 #include <check.h>
 #include <malloc.h>
@@ -21,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- a device table that counts ---- */
+/* ---- counting device ---- */
 
 enum { MAX_BUFFERS = 64 };
 static struct {
@@ -54,7 +50,7 @@ static void counting_release(weft_device *device, weft_buffer *buffer) {
     counted.inner->release(device, buffer);
 }
 
-/* Between opening and preparing: from here on every buffer is counted. */
+/* Replaces the engine's device table by a counting one, between opening and preparing. */
 static void count_device(weft_engine *engine, weft_device_plugin *table) {
     memset(&counted, 0, sizeof counted);
     counted.inner = engine->kernels;
@@ -65,7 +61,7 @@ static void count_device(weft_engine *engine, weft_device_plugin *table) {
     engine->account.kernels = table;
 }
 
-/* ---- plan, account, counted, traced ---- */
+/* ---- plan, account, counts, trace ---- */
 
 typedef struct setting {
     const char *model;
@@ -112,7 +108,7 @@ static size_t n_overrides(const setting *s) {
     return n;
 }
 
-/* Elements of the parameters that count, each rounded up to the grid. */
+/* Returns the elements of the selected parameters, each rounded up to the grid. */
 static int64_t on_grid(const weft_engine *engine, bool (*counts)(const weft_parameter *)) {
     int64_t n = 0;
     for (int32_t i = 0; i < engine->plan.declared->n_parameters; i++) {
@@ -128,12 +124,12 @@ static bool is_any(const weft_parameter *p) {
 static bool is_trained(const weft_parameter *p) {
     return p->trainable;
 }
-/* The table of an untied model is looked up alone. */
+/* The table of an untied model is only used for lookups. */
 static bool is_in_products(const weft_parameter *p) {
     return p->rank == 2 && (p->role != WEFT_WEIGHT_EMBEDDING || p->n_aliases > 0);
 }
 
-/* A frozen matrix of a bf16 base is what the products read; gains stay in fp32. */
+/* Matmuls read a frozen matrix of a bf16 base directly; gains remain fp32. */
 static bool is_stored_narrow(const weft_parameter *p) {
     return p->dtype == WEFT_BF16;
 }
@@ -160,7 +156,7 @@ static void check_plan(const weft_engine *engine, int32_t states, bool narrow) {
     ck_assert_int_eq(categories, plan->total);
 }
 
-/* A buffer for each line, and no other. */
+/* Checks for exactly one buffer per line. */
 static void check_account(const weft_engine *engine) {
     int64_t buffers = 0;
     for (int i = 0; i < WEFT_N_ACCOUNT_LINES; i++) buffers += engine->plan.bytes.line[i] > 0;
@@ -202,8 +198,8 @@ START_TEST(planned_bytes_are_taken_and_lived_in) {
 }
 END_TEST
 
-/* A plan that is a part off in one line, as two of its figures that disagree would leave it: what is not planned is
- * refused where it is cut, and what nothing uses once all is. The arena is one part, whose plan is its price. */
+/* Changes one line of the plan, as if two of its figures disagreed. Unplanned memory is rejected when it is allocated,
+ * and unused memory at the end. The arena is a single allocation with its planned size. */
 static void refuse_line(train_rig *rig, weft_account_line line, int64_t by, const char *want) {
     weft_error err = WEFT_ERROR_INIT;
     int64_t *planned = &rig->engine->plan.bytes.line[line];
@@ -229,7 +225,7 @@ START_TEST(other_bytes_than_planned_are_refused) {
     row_data_golden(&data, "llama-gqa");
     spec = train_rig_spec(&data, 1, true);
     train_rig_open(&rig, "llama-gqa", &data, overrides, 2);
-    ck_assert_msg(weft_opening_prepare(rig.engine, &spec, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_engine_prepare(rig.engine, &spec, &err) == WEFT_OK, "%s", err.text);
     refuse_line(&rig, lines[_i], part, "have a use");
     refuse_line(&rig, lines[_i], -part, "left");
     ck_assert_msg(weft_engine_allocate(rig.engine, &err) == WEFT_OK, "%s", err.text);
@@ -238,7 +234,7 @@ START_TEST(other_bytes_than_planned_are_refused) {
 }
 END_TEST
 
-/* An evaluation alone has no gradients, no state, and its own high water. */
+/* An evaluation has no gradients, no states, and its own peak. */
 START_TEST(an_evaluation_takes_what_it_needs_alone) {
     const char *overrides[] = {ADAMW};
     weft_device_plugin table;
@@ -261,7 +257,7 @@ START_TEST(an_evaluation_takes_what_it_needs_alone) {
 }
 END_TEST
 
-/* The copy that a load has made is the one that the device would make of the masters. */
+/* The copy made by loading equals the copy that the device would make from the masters. */
 static void expect_copy_of_masters(weft_engine *engine) {
     const size_t bytes = (size_t)weft_copies_bytes(&engine->plan);
     const void *view = bytes == 0 ? NULL : engine->kernels->host_view(engine->device, engine->compute.ref);
@@ -269,13 +265,13 @@ static void expect_copy_of_masters(weft_engine *engine) {
     weft_error err = WEFT_ERROR_INIT;
     ck_assert_ptr_nonnull(loaded);
     if (bytes > 0) memcpy(loaded, view, bytes);
-    ck_assert_int_eq(weft_compute_copy_refresh(engine, false, &err), WEFT_OK);
+    ck_assert_int_eq(weft_engine_refresh_copy(engine, false, &err), WEFT_OK);
     ck_assert(bytes == 0 || memcmp(loaded, view, bytes) == 0);
     free(loaded);
 }
 
-/* Before the weights are loaded no page of them is there, and after that each one: masters and compute copy. Drawn
- * weights, and weights of a file: a map of one would leave pages to the first step. */
+/* No page of the weights is resident before loading, and every page after it: masters and compute copy. Tests fresh
+ * weights and weights of a file; a mapped file would leave pages to the first step. */
 START_TEST(loading_puts_every_page_of_the_weights_in_place) {
     const fresh_shape shape = {256, 512, 2, 4, 4, 2000, 64, false};
     const bool drawn = _i < 2;
@@ -294,7 +290,7 @@ START_TEST(loading_puts_every_page_of_the_weights_in_place) {
     fresh_model_make(&model, &shape);
     spec = train_rig_spec(&data, 1, false);
     train_rig_open(&rig, drawn ? model.path : golden, &data, overrides, 4);
-    ck_assert_msg(weft_opening_prepare(rig.engine, &spec, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_engine_prepare(rig.engine, &spec, &err) == WEFT_OK, "%s", err.text);
     ck_assert_msg(weft_engine_allocate(rig.engine, &err) == WEFT_OK, "%s", err.text);
     ck_assert_int_eq(weft_weight_pages(&pages, &absent, rig.engine, &err), WEFT_OK);
     ck_assert_int_ge(pages, rig.engine->plan.bytes.line[WEFT_ACCOUNT_PARAMETERS] / page);
@@ -311,7 +307,7 @@ START_TEST(loading_puts_every_page_of_the_weights_in_place) {
 }
 END_TEST
 
-/* So does generation: key-value state and a row of logits, with the cache or over the whole text. */
+/* So does generation: key-value cache and a row of logits, with the cache or over the complete text. */
 START_TEST(a_generation_takes_what_it_plans) {
     const char *overrides[] = {ADAMW, _i < 2 ? "train.precision=fp32" : BF16};
     const weft_plan_spec spec = {.micro_batches = 1, .rows = 1, .cache_rows = 30, .prompt_rows = _i % 2 == 0 ? 5 : 30};
@@ -320,9 +316,9 @@ START_TEST(a_generation_takes_what_it_plans) {
     train_rig rig;
     train_rig_open(&rig, "llama-gqa", NULL, overrides, 3);
     count_device(rig.engine, &table);
-    ck_assert_msg(weft_opening_prepare(rig.engine, &spec, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_engine_prepare(rig.engine, &spec, &err) == WEFT_OK, "%s", err.text);
     ck_assert_msg(weft_engine_allocate(rig.engine, &err) == WEFT_OK, "%s", err.text);
-    /* keys and values of 2 layers: 30 places, 2 heads of 10; the row of logits */
+    /* keys and values of 2 layers: 30 positions, 2 heads of 10; the row of logits */
     ck_assert_int_ge(rig.engine->plan.bytes.line[WEFT_ACCOUNT_FIXED], 2 * 2 * 30 * 20 * (_i < 2 ? 4 : 2) + 131 * 4);
     ck_assert_int_eq(rig.engine->key_values.bytes, 2 * ((2 * 30 * 20 * (_i < 2 ? 4 : 2) + 63) / 64 * 64));
     check_account(rig.engine);
@@ -383,16 +379,16 @@ START_TEST(checkpointing_lowers_the_peak_and_keeps_the_bits) {
 }
 END_TEST
 
-/* ---- a slot one row too small ---- */
+/* ---- slots one row too small ---- */
 
-/* Bytes of one row of what the slot holds: places of a micro-batch, or a width. */
+/* Returns the bytes of one row of the slot: positions of a micro-batch, or a width. */
 static int64_t row_bytes(const weft_engine *engine, const weft_slot *slot) {
     if (slot->kind == WEFT_SLOT_MICRO_BATCH) return 4 * (int64_t)engine->plan.spec.lengths[0];
     if (slot->kind == WEFT_SLOT_WORK && slot->segment < 0) return 64; /* of NORM: a line of partial sums */
     return weft_dtype_bytes(engine->plan.dtype) * engine->plan.declared->carry_width;
 }
 
-/* How the sentence may call it: the trace's word, the graph's word. */
+/* Names of the slot in messages: the trace's and the graph's. */
 static bool names_slot(const char *text, const weft_slot *slot) {
     static const char *const words[][2] = {{"?", "?"},
                                            {"(micro-batch)", "the micro-batch's"},
@@ -404,7 +400,7 @@ static bool names_slot(const char *text, const weft_slot *slot) {
     return strstr(text, words[slot->kind][0]) != NULL || strstr(text, words[slot->kind][1]) != NULL;
 }
 
-/* Makes slot i one row smaller than what the last good pass used of it, and runs the step. */
+/* Makes slot i one row smaller than its use in the last good pass, and runs the step. */
 static void plant(train_rig *rig, int32_t i, const int64_t *used) {
     weft_slot *slot = &rig->engine->plan.train.program->slots[i];
     const int64_t bytes = slot->bytes;
@@ -413,7 +409,7 @@ static void plant(train_rig *rig, int32_t i, const int64_t *used) {
     weft_status status = WEFT_OK;
     int step = 0, instruction = -1;
     ck_assert_msg(used[i] > 0, "slot %d was never used", (int)i);
-    ck_assert_int_lt(bytes - used[i], 64); /* nothing was planned in vain */
+    ck_assert_int_lt(bytes - used[i], 64); /* no unused planned memory */
     slot->bytes = used[i] - row_bytes(rig->engine, slot);
     status = weft_stepper_train(rig->stepper, &result, 2, 1e-3, 0, &err);
     ck_assert_msg(status == WEFT_E_HOST, "slot %d of kind %d, smaller by a row, went unseen", (int)i, (int)slot->kind);
@@ -423,8 +419,8 @@ static void plant(train_rig *rig, int32_t i, const int64_t *used) {
     slot->bytes = bytes;
 }
 
-/* Of the last pass: as the graphs noted it, or as the trace did, in lines of 64. -1: STEP's scratch, which has NORM's
- * size and which no update needs. */
+/* Returns the use in the last pass: from the graphs, or from the trace in lines of 64. -1: STEP's scratch, which has
+ * NORM's size and is not used by updates. */
 static int64_t used_bytes(const train_rig *rig, int32_t i) {
     const weft_program *program = rig->engine->plan.train.program;
     const weft_slot *slot = &program->slots[i];
@@ -476,16 +472,16 @@ START_TEST(a_slot_one_row_too_small_is_caught) {
 }
 END_TEST
 
-/* ---- behind the host's back ---- */
+/* ---- allocations outside the host's account ---- */
 
 typedef struct figures {
-    int64_t before, high; /* bytes of the process: resident before the engine, and at most */
+    int64_t before, high; /* resident bytes of the process: before the engine, and peak */
     int64_t plan;
-    int64_t taken[4], used[4]; /* malloc, in all: before, open and loaded, after step 1, after step 4 */
+    int64_t taken[4], used[4]; /* malloc totals: before, open and loaded, after step 1, after step 4 */
     int64_t parameters;
 } figures;
 
-/* "VmHWM" of /proc/self/status, in bytes. */
+/* Returns a field of /proc/self/status, "VmHWM", in bytes. */
 static int64_t process_bytes(const char *key) {
     char line[256];
     long long kib = -1;
@@ -502,7 +498,7 @@ static void note_malloc(figures *f, int at) {
     f->used[at] = (int64_t)(m.uordblks + m.hblkhd);
 }
 
-/* In a process of its own, so that its high water is this training's. */
+/* Runs in a child process, so that the peak is this training's. */
 static void train_and_measure(int to, const char *model, row_data *data) {
     const char *overrides[] = {ADAMW, "model.start=fresh", "device.threads=2"};
     const weft_plan_spec spec = train_rig_spec(data, 2, true);
@@ -510,11 +506,11 @@ static void train_and_measure(int to, const char *model, row_data *data) {
     weft_run *run = NULL;
     train_rig rig;
     train_rig_open(&rig, model, data, overrides, 4);
-    weft_engine_close(rig.engine); /* plugins are loaded, libraries mapped */
+    weft_engine_close(rig.engine); /* plugins and libraries remain mapped */
     run = rig.run;
     f.before = process_bytes("VmRSS");
     note_malloc(&f, 0);
-    (void)weft_opening_engine(&rig.engine, run, NULL, NULL);
+    (void)weft_engine_open(&rig.engine, run, NULL, NULL);
     train_rig_start(&rig, &spec);
     note_malloc(&f, 1);
     (void)train_rig_step(&rig, 1);

@@ -1,7 +1,6 @@
-/* tests/train/test_profile.c: the profile of a step counts what a hand counts, adds up to the step, and changes no bit;
- * the roofline is measured at the products that the step makes. */
+/* tests/train/test_profile.c: the profile of a step counts correctly, adds up to the step's time, and changes no bit;
+ * the roofline is measured at the step's matmuls. */
 #include "tools/profile/profile.h"
-#include "tools/profile/roofline.h"
 #include "suite.h"
 #include "train_rig.h"
 
@@ -14,7 +13,7 @@ enum { HEAD = HIDDEN / HEADS, KV = KV_HEADS * HEAD, MICRO_BATCHES = 3, ROWS = 2 
 #define PLACES ((double)(ROWS * LENGTH))
 /* Operations of one micro-batch. */
 #define LINEAR    (2.0 * PLACES * LAYERS * (2.0 * HIDDEN * HIDDEN + 2.0 * HIDDEN * KV + 3.0 * HIDDEN * MLP))
-#define ATTENTION (LAYERS * 2.0 * ROWS * LENGTH * LENGTH * HIDDEN) /* two products, by half */
+#define ATTENTION (LAYERS * 2.0 * ROWS * LENGTH * LENGTH * HIDDEN) /* two matmuls, half for causal */
 #define LOGITS    (2.0 * PLACES * HIDDEN * VOCABULARY)
 
 typedef struct setting {
@@ -67,7 +66,7 @@ static const weft_profile_row *find_row(const weft_profile_step *step, const cha
 typedef struct expected_row {
     const char *operation, *part;
     int64_t calls;
-    double flops, bytes; /* bytes < 0: not judged */
+    double flops, bytes; /* bytes < 0: not checked */
 } expected_row;
 
 static void check_rows(const weft_profile_step *step, const expected_row *expected, size_t n) {
@@ -126,8 +125,8 @@ START_TEST(work_is_what_a_hand_counts) {
 }
 END_TEST
 
-/* A REDUCE among ranks has no slot of a micro-batch's gradient: its bytes are nobody's here, and those of the
- * micro-batches are as many as with `single`. */
+/* A REDUCE across ranks has no slot of a micro-batch's gradient, so its bytes are not counted. The bytes of
+ * micro-batches equal those of `single`. */
 START_TEST(a_reduce_without_a_micro_batch_moves_nothing) {
     setting s;
     setting_open_with(&s, "strategy.plugin=ddp", "strategy.reduce_at=last");
@@ -143,7 +142,7 @@ START_TEST(a_reduce_without_a_micro_batch_moves_nothing) {
 }
 END_TEST
 
-/* What is done twice is counted once, and its time has rows of its own. */
+/* Recomputed work is not counted as work of the step, and its time has its own rows. */
 START_TEST(recomputed_work_is_apart) {
     setting s;
     setting_open(&s, "train.activation_checkpointing=yes");
@@ -172,7 +171,7 @@ static double products_flops(const setting *s) {
     return flops;
 }
 
-/* Below what is trained there is no gradient to make: forward of all, and of the head logits and one gradient. */
+/* No gradient is computed below the trained parameters: a complete forward, and the head's logits and one gradient. */
 START_TEST(frozen_parts_make_no_products) {
     setting s;
     setting_open(&s, "train.trainable=head");
@@ -184,7 +183,7 @@ START_TEST(frozen_parts_make_no_products) {
 }
 END_TEST
 
-/* Seconds of the newest instructions that run segments. */
+/* Returns the seconds of the newest instructions that run segments. */
 static double segment_seconds(const train_rig *rig) {
     const int32_t held = weft_trace_count(rig->stepper->trace),
                   instructions = rig->engine->plan.train.program->n_instructions;
@@ -204,8 +203,8 @@ static double operator_seconds(const weft_profile_step *step) {
     return sum;
 }
 
-/* Calls lie inside their instructions, and little else does. The machine may take the processor away between two
- * calls: the best of some steps counts. */
+/* Device calls make up nearly all time of their instructions. The machine may preempt between two calls, so the best of
+ * some steps counts. */
 START_TEST(rows_add_up) {
     weft_error err = WEFT_ERROR_INIT;
     double best = 0.0;
@@ -219,7 +218,7 @@ START_TEST(rows_add_up) {
         operators = operator_seconds(step);
         instructions = segment_seconds(&s.rig);
         for (int32_t r = 0; r < step->n_rows; r++) {
-            ck_assert_double_ge(step->rows[r].seconds, -1e-6); /* the rest is what is left, but for rounding */
+            ck_assert_double_ge(step->rows[r].seconds, -1e-6); /* the remainder, negative at most by rounding */
             sum += step->rows[r].seconds;
         }
         ck_assert_double_eq_tol(sum, step->seconds, 1e-9);

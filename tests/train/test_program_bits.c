@@ -1,10 +1,10 @@
-/* tests/train/test_program_bits.c: what the checker lets through trains the same bits.
+/* tests/train/test_program_bits.c: programs that the checker accepts train the same bits.
  *
- * Every single deletion, duplication (to any place), swap of neighbours and changed operand of the programs that really
- * train a small model is either refused with a sentence that names the instruction, or placed anew and run by the
- * real engine for two optimizer steps (a device that records replays the second in slices), which must end with the
- * bytes of the unchanged program. Both counts are printed. The same is done on names instead of numbers, for many
- * more jobs, in tests/program/test_mutations.c. */
+ * Applies every single deletion, duplication (to any index), swap of neighbours and changed operand to the training
+ * program of a small model. Each mutant is either rejected with a message that names the instruction, or placed again
+ * and run by the engine for two optimizer steps (with graph capture the second step is replayed in slices). The final
+ * bytes must equal those of the unchanged program. Both counts are printed. tests/program/test_mutations.c does the
+ * same symbolically for many more jobs. */
 #include "golden.h"
 #include "mutants.h"
 #include "suite.h"
@@ -20,7 +20,7 @@ typedef struct counts {
     int64_t refused, equal;
 } counts;
 
-/* What a run comes to. */
+/* Results of a run. */
 typedef struct outcome {
     float *parameters;
     double loss[STEPS], norm[STEPS];
@@ -30,15 +30,15 @@ typedef struct bench {
     row_data data;
     train_rig rig;
     weft_program *valid;
-    weft_slot_ref own_arena, arena; /* the engine's, and a larger one that any mutant fits into */
+    weft_slot_ref own_arena, arena; /* the engine's, and a larger one for any mutant */
     float *start;
     outcome expected;
     counts counts[N_MUTATIONS];
 } bench;
 
-/* ---- running ---- */
+/* ---- execution ---- */
 
-/* The bytes of NaN: what is read without having been written shows. */
+/* Fills with NaN, so that reads of undefined values are visible. */
 static void poison(const weft_engine *engine, weft_slot_ref slot) {
     weft_error err = WEFT_ERROR_INIT;
     ck_assert_msg(engine->kernels->fill(engine->device, NULL, slot.ref, 0xFFC0DEADu, slot.bytes / 4, &err) == WEFT_OK,
@@ -60,7 +60,7 @@ static void begin_anew(const bench *b) {
                          WEFT_OK);
 }
 
-/* The steps of a placed program. */
+/* Runs the steps of a placed program. */
 static outcome run(bench *b, weft_program *program) {
     weft_engine *engine = b->rig.engine;
     const weft_mode_plan own = engine->plan.train;
@@ -69,16 +69,16 @@ static outcome run(bench *b, weft_program *program) {
     outcome out = {0};
     ck_assert_int_le(program->arena, b->arena.bytes);
     engine->plan.train.program = program;
-    ck_assert_msg(weft_sums_plan(&engine->plan, &engine->plan.train, programs, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_sums_losses(&engine->plan.train, programs, 1, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_int_eq(weft_slices_create(&engine->plan.train.slices, programs, 1, 0, true, &err), WEFT_OK);
+    weft_sums_plan(&engine->plan, &engine->plan.train, programs);
+    weft_sums_losses(&engine->plan.train, programs, 1);
+    engine->plan.train.slices = weft_slices_create(programs, 1, 0, true);
     engine->arena = b->arena;
     ck_assert_msg(weft_stepper_create(&b->rig.stepper, engine, &row_data_plugin, b->rig.data, &err) == WEFT_OK, "%s",
                   err.text);
     begin_anew(b);
     for (int s = 0; s < STEPS; s++) {
         weft_step_result result = {0};
-        /* A program with a fault may well come to numbers that stop the step. */
+        /* An incorrect program may compute numbers that stop the step. */
         const weft_status status = weft_stepper_train(b->rig.stepper, &result, (uint64_t)s + 1, 1e-3, 0.5, &err);
         ck_assert_msg(status == WEFT_OK || status == WEFT_E_NUMERIC, "%s", err.text);
         out.loss[s] = status == WEFT_OK ? result.loss_sum : -1.0;
@@ -102,7 +102,7 @@ static bool same(const bench *b, const outcome *found) {
            same_floats(b->expected.parameters, found->parameters, b->rig.engine->plan.layout->numel);
 }
 
-/* Takes the mutant over. */
+/* Takes ownership of the mutant. */
 static void judge(void *context, const mutant *m) {
     bench *b = context;
     counts *into = &b->counts[m->how];
@@ -123,7 +123,7 @@ static void judge(void *context, const mutant *m) {
     weft_program_destroy(m->program);
 }
 
-/* ---- the test ---- */
+/* ---- mutants ---- */
 
 static void bench_open(bench *b, const char *model, int32_t micro_batches, const char *checkpointing,
                        const char *trainable) {
@@ -138,8 +138,8 @@ static void bench_open(bench *b, const char *model, int32_t micro_batches, const
     weft_stepper_destroy(b->rig.stepper);
     b->rig.stepper = NULL;
     b->own_arena = b->rig.engine->arena;
-    ck_assert_msg(weft_account_take(&b->rig.engine->account, &b->arena, b->own_arena.bytes * ARENAS, WEFT_ACCOUNT_ARENA,
-                                    &err) == WEFT_OK,
+    ck_assert_msg(weft_account_alloc(&b->rig.engine->account, &b->arena, b->own_arena.bytes * ARENAS,
+                                     WEFT_ACCOUNT_ARENA, &err) == WEFT_OK,
                   "%s", err.text);
     b->valid = b->rig.engine->plan.train.program;
     b->start = train_rig_parameters(&b->rig);
@@ -147,7 +147,7 @@ static void bench_open(bench *b, const char *model, int32_t micro_batches, const
 }
 
 static void bench_close(bench *b) {
-    weft_account_give(&b->rig.engine->account, &b->arena, WEFT_ACCOUNT_ARENA);
+    weft_account_free(&b->rig.engine->account, &b->arena, WEFT_ACCOUNT_ARENA);
     free(b->start);
     free(b->expected.parameters);
     train_rig_close(&b->rig);
@@ -193,7 +193,7 @@ START_TEST(every_mutant_with_frozen_blocks_is_refused_or_trains_the_same_bits) {
 }
 END_TEST
 
-/* This test's own eyes: a slot that lies on another one that is alive changes the bits or fails. */
+/* Checks that this test detects errors: a slot moved onto a live one changes the bits or fails. */
 START_TEST(a_slot_moved_onto_a_live_one_shows) {
     bench b;
     weft_program *program = NULL;

@@ -1,7 +1,6 @@
-/* tests/train/test_replay.c: steps that are recorded and replayed come to the bits of steps that run instruction by
- * instruction, whatever changes between them: the list of micro-batch lengths, targets, learning rate, clipping, a
- * step without a target, numbers that are not finite. Run on the CPU device, which records nothing, and on the late
- * device, which does. */
+/* tests/train/test_replay.c: captured and replayed steps have the same bits as steps run instruction by instruction.
+ * Between the steps change: lengths of micro-batches, targets, learning rate, clipping, a step without a target,
+ * non-finite numbers. Runs on the CPU device, which does not capture, and on the late device, which does. */
 #include "golden.h"
 #include "suite.h"
 #include "train_rig.h"
@@ -18,14 +17,14 @@ static bool device_records(void) {
 
 static const fresh_shape shape = {24, 40, 2, 4, 2, 96, LONG, false};
 
-/* Clipping goes through `clips` values in turn. */
+/* Clipping cycles through `clips` values. */
 typedef struct course {
     int steps, clips;
-    int replayed; /* of its steps, where the device records */
-    bool drops;   /* with an adapter whose dropout draws others in each step */
+    int replayed; /* number of replayed steps, on a device with graph capture */
+    bool drops;   /* with an adapter that draws new dropout in each step */
 } course;
 
-/* What a run comes to. */
+/* Results of a run. */
 typedef struct outcome {
     float *parameters;
     int64_t numel;
@@ -49,7 +48,7 @@ static void open_ragged(train_rig *rig, ragged_data *data, const char *replay, b
     fresh_model_remove(&model);
 }
 
-/* Three steps have three lists of lengths, and no two that follow one another as many targets. */
+/* Three steps have three lists of lengths, and consecutive steps have different numbers of targets. */
 static outcome run_course(const course *c, const char *replay) {
     ragged_data data = {SHORT, LONG, 96};
     outcome out = {0};
@@ -75,8 +74,8 @@ static outcome run_course(const course *c, const char *replay) {
 static const course courses[] = {
     {12, 1, 9, false},  /* each list runs once instruction by instruction */
     {12, 1, 9, true},   /* the same, with dropout */
-    {24, 2, 20, false}, /* each micro-batch with each length, and the last with each clipping too */
-    {48, 20, 0, false}, /* 60 of them: none is remembered for long enough */
+    {24, 2, 20, false}, /* each micro-batch with each length, and the last with each clipping, too */
+    {48, 20, 0, false}, /* 60 combinations: each is evicted before its reuse */
 };
 enum { N_COURSES = sizeof courses / sizeof *courses };
 
@@ -94,12 +93,12 @@ START_TEST(replays_have_the_bits_of_instructions) {
 }
 END_TEST
 
-/* ---- lists that never come again in time ---- */
+/* ---- lists that are evicted before reuse ---- */
 
 enum { KEPT = 16 };
 
-/* The list and clipping of each step make room for others before they come again: sixteen of them are enough to say so.
- * Those of one clipping are three, and stay. */
+/* Each step's list and clipping are evicted before their reuse; sixteen of them cause a warning. With one clipping
+ * there are three, which stay in the cache. */
 START_TEST(replay_yes_is_no_promise_that_is_broken_in_silence) {
     const int clips = _i == 0 ? 20 : 1;
     ragged_data data = {SHORT, LONG, 96};
@@ -108,7 +107,7 @@ START_TEST(replay_yes_is_no_promise_that_is_broken_in_silence) {
     weft_step_result result;
     train_rig rig;
     int s = 0;
-    if (!device_records()) return; /* where nothing is recorded it says so before the first step */
+    if (!device_records()) return; /* without graph capture it warns before the first step */
     open_ragged(&rig, &data, "run.replay=yes", false);
     while (status == WEFT_OK && s < MOST_STEPS) {
         s++;
@@ -177,7 +176,7 @@ START_TEST(a_step_without_a_target_is_no_replay) {
 }
 END_TEST
 
-/* A weight is broken after replays: the step is gone through once more, instruction by instruction, to find where. */
+/* A weight becomes non-finite after replays: the step runs again, instruction by instruction, to locate it. */
 START_TEST(a_replay_that_is_not_finite_is_looked_into) {
     const float broken = INFINITY;
     weft_error err = WEFT_ERROR_INIT;

@@ -1,5 +1,5 @@
-/* tests/train/test_schedule.c: the learning rate of each update, held against transformers' and PyTorch's own
- * schedulers (tests/golden/schedule.json). */
+/* tests/train/test_schedule.c: the learning rate of each update, against the schedulers of transformers and PyTorch
+ * (tests/golden/schedule.json). */
 #include "golden.h"
 #include "suite.h"
 #include "run/schedule.h"
@@ -66,7 +66,7 @@ START_TEST(every_update_uses_the_rate_that_the_libraries_use) {
 }
 END_TEST
 
-/* A resumed run may ask past the end, and a factor there must not come back to life. */
+/* A resumed run may continue after the end; the factor must not rise again there. */
 START_TEST(past_the_end_the_factor_stays_at_its_end) {
     const weft_schedule linear = {WEFT_SCHEDULE_LINEAR, 10, 2, 1, 1.0}, cosine = {WEFT_SCHEDULE_COSINE, 10, 2, 1, 1.0};
     for (int64_t step = 11; step < 40; step++) {

@@ -1,4 +1,4 @@
-/* One less the cosine of two means, where it is exact and where it is not there. */
+/* One minus the cosine of two means: accuracy, and missing values. */
 #include "suite.h"
 #include "train/similarity.h"
 
@@ -20,7 +20,7 @@ START_TEST(directions) {
 }
 END_TEST
 
-/* 1 - cosine would be 0, or below it, by its rounding. */
+/* 1 - cosine would round to 0 or below. */
 START_TEST(a_small_turn_is_not_lost) {
     const double a[] = {1.0, 0.0}, b[] = {1.0, 1e-9};
     ck_assert_double_eq_tol(weft_similarity_of(a, b, 2) / 0.5e-18, 1.0, 1e-6);

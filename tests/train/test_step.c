@@ -1,5 +1,5 @@
-/* tests/train/test_step.c: what one step does and micro-batches alone: the choice of what is trained, numbers that
- * are not finite, and a step without a target. */
+/* tests/train/test_step.c: effects of one step: selection of trained parameters, non-finite numbers, and a step without
+ * a target. */
 #include "golden.h"
 #include "run/engine.h"
 #include "suite.h"
@@ -12,13 +12,13 @@
 
 #define ADAMW "optimizer.plugin=adamw", "optimizer.weight_decay=0.01"
 
-/* ---- what is trained ---- */
+/* ---- trained parameters ---- */
 
-/* trained: fnmatch patterns of the names that [train] trainable must choose; NULL ends them. */
+/* trained: fnmatch patterns of the names that [train] trainable must select; NULL-terminated. */
 typedef struct choice {
     const char *model, *trainable;
     const char *trained[4];
-    int32_t segments; /* that have a BACKWARD: from the lowest trained one up to the head */
+    int32_t segments; /* with a BACKWARD: from the lowest trained one up to the head */
 } choice;
 
 static const choice choices[] = {
@@ -50,8 +50,8 @@ static int32_t count_backwards(const weft_program *program) {
     return n;
 }
 
-/* Memory of gradients and states is that of the trained parameters; a frozen unit has no micro-batch gradient, a
- * segment below all that is trained no tape. */
+/* Only trained parameters have gradients and states. A frozen unit has no micro-batch gradient, and a segment below all
+ * trained parameters has no tape. */
 static void check_memory(const weft_engine *engine, const choice *c, int32_t micro_batches) {
     const weft_program *program = engine->plan.train.program;
     int64_t trained = 0;
@@ -74,7 +74,7 @@ static void check_memory(const weft_engine *engine, const choice *c, int32_t mic
     }
 }
 
-/* Every chosen parameter has moved, every other one has the bits that it began with. */
+/* Selected parameters have changed; the others have their initial bits. */
 static void check_moved(const weft_engine *engine, const choice *c, const float *before, const float *after) {
     for (int32_t i = 0; i < engine->plan.declared->n_parameters; i++) {
         const weft_parameter *p = &engine->plan.declared->parameters[i];
@@ -107,7 +107,7 @@ START_TEST(what_is_not_chosen_stays_and_takes_no_memory) {
 }
 END_TEST
 
-/* A frozen parameter is no obstacle: what is trained gets the gradient that it gets when all is trained. */
+/* Frozen parameters do not change the gradients of trained ones. */
 START_TEST(a_gradient_does_not_depend_on_what_else_is_trained) {
     const char *all[] = {ADAMW}, *some[] = {ADAMW, "train.trainable=model.layers.0.*,model.norm.weight"};
     row_data data;
@@ -141,10 +141,10 @@ START_TEST(a_gradient_does_not_depend_on_what_else_is_trained) {
 }
 END_TEST
 
-/* ---- numbers that are not finite ---- */
+/* ---- non-finite numbers ---- */
 
 typedef struct poisoned {
-    const char *parameter, *named; /* what the sentence must name */
+    const char *parameter, *named; /* text that the message must contain */
     float value;
 } poisoned;
 
@@ -161,7 +161,7 @@ static const poisoned bad[] = {
     {"model.layers.1.mlp.down_proj.weight", "layers.1.mlp", NAN},
     {"model.norm.weight", "head", NAN},
     {"lm_head.weight", "head", INFINITY},
-    {"model.layers.0.self_attn.o_proj.weight", "layers.0.mlp", 1e38f}, /* a finite carry whose squares are not */
+    {"model.layers.0.self_attn.o_proj.weight", "layers.0.mlp", 1e38f}, /* a finite carry with infinite squares */
     {"model.layers.0.mlp.down_proj.weight", "layers.1.attn", 1e38f},
     {"model.layers.1.self_attn.o_proj.weight", "layers.1.mlp", 1e30f},
     {"model.layers.1.mlp.up_proj.weight", "head", 1e38f},
@@ -169,7 +169,7 @@ static const poisoned bad[] = {
 };
 enum { N_BAD = sizeof bad / sizeof *bad };
 
-/* Puts a value into element 7 of a parameter and gives what was there. */
+/* Stores a value in element 7 of a parameter and returns the previous one. */
 static float put(const weft_engine *engine, const char *name, float value) {
     const int32_t p = weft_declared_find(engine->plan.declared, name);
     weft_ref at;
@@ -182,7 +182,7 @@ static float put(const weft_engine *engine, const char *name, float value) {
     return old;
 }
 
-/* Each bad value in turn: the step fails, says where, and changes nothing. */
+/* Tests each bad value: the step fails, reports the location, and changes no state. */
 static void fail_each(train_rig *rig, float *(*state)(const train_rig *)) {
     for (int i = 0; i < N_BAD; i++) {
         float *before = state(rig), *after = NULL;
@@ -195,7 +195,7 @@ static void fail_each(train_rig *rig, float *(*state)(const train_rig *)) {
                       (int)status);
         ck_assert_msg(strncmp(err.text, "step 7: ", 8) == 0 && strstr(err.text, bad[i].named) != NULL, "%g in %s: %s",
                       (double)bad[i].value, bad[i].parameter, err.text);
-        if (strstr(bad[i].named, "gradient") == NULL) { /* and which instruction, the head's no less than the others */
+        if (strstr(bad[i].named, "gradient") == NULL) { /* and which instruction, also for the head */
             (void)snprintf(instruction, sizeof instruction, "%s micro-batch 0: the ", bad[i].named);
             ck_assert_msg(strncmp(err.text, "step 7: the loss is not finite; step 7, instruction ", 46) == 0 &&
                               strstr(err.text, instruction) != NULL,
@@ -227,7 +227,7 @@ START_TEST(a_number_that_is_not_finite_stops_with_step_and_segment) {
     train_rig_steps(&rig, 2);
     fail_each(&rig, train_rig_parameters);
     fail_each(&rig, second_moment);
-    (void)train_rig_step(&rig, 3); /* nothing stayed behind */
+    (void)train_rig_step(&rig, 3); /* no effect remains */
     train_rig_close(&rig);
     row_data_free(&data);
 }
@@ -293,7 +293,7 @@ START_TEST(a_step_without_a_target_is_skipped) {
 }
 END_TEST
 
-/* Parameters after one step per letter; '-' is one without any target. The learning rate is the same for all. */
+/* Returns the parameters after one step per letter; '-' is a step without targets. The learning rate is constant. */
 static float *train_with_gaps(const char *const *overrides, size_t n, const char *steps, int64_t *numel) {
     row_data data, empty;
     train_rig rig;
@@ -323,7 +323,7 @@ static const char *const counting[][4] = {
     {"optimizer.plugin=sgd", "optimizer.momentum=0.9", "optimizer.dampening=0.5", "optimizer.weight_decay=0.01"},
 };
 
-/* PyTorch's optimizers count the updates that they make, for the bias correction and for the first, undamped buffer. */
+/* PyTorch's optimizers count their updates, for bias correction and for the first, undamped buffer. */
 START_TEST(an_optimizer_counts_updates_not_steps) {
     int64_t n = 0;
     float *three = train_with_gaps(counting[_i], 4, "xxx", &n), *five = train_with_gaps(counting[_i], 4, "-x-xx", &n);
@@ -333,7 +333,7 @@ START_TEST(an_optimizer_counts_updates_not_steps) {
 }
 END_TEST
 
-/* A micro-batch without a target among others counts nothing and takes nothing away. */
+/* A micro-batch without a target has no effect on COUNT and gradients. */
 START_TEST(a_micro_batch_without_a_target_adds_nothing) {
     const char *overrides[] = {ADAMW};
     row_data data;
@@ -358,7 +358,7 @@ START_TEST(a_micro_batch_without_a_target_adds_nothing) {
 }
 END_TEST
 
-/* Weights that are loaded once more come with states of zeros and a count of no updates. */
+/* Loading weights again resets states to zero and the update count to 0. */
 START_TEST(loading_again_begins_anew) {
     const char *overrides[] = {ADAMW};
     row_data data;

@@ -1,9 +1,8 @@
-/* tests/train/test_validated_data.c: what a data plugin says of itself, and every micro-batch that it hands over, is
- * judged before it is used, at next to no cost. */
-#include "base/clock.h"
+/* tests/train/test_validated_data.c: the host validates a data plugin's properties and every micro-batch before use, at
+ * negligible cost. */
+#include "base/units.h"
 #include "plugin/enter.h"
-#include "run/validate_data.h"
-#include "run/validate_micro_batch.h"
+#include "run/validate.h"
 #include "suite.h"
 #include "train_rig.h"
 
@@ -13,10 +12,10 @@
 
 enum { ROWS = 4, MICRO_BATCHES = 2, LENGTH = 24, VOCABULARY = 80, CONTEXT = 64 };
 
-/* ---- a plugin with one mistake in it ---- */
+/* ---- a plugin with one error ---- */
 
-static void (*mistake)(weft_micro_batch *micro_batch); /* made in the micro-batch of training's second half */
-static bool in_shape;                                  /* made in `shape` too */
+static void (*mistake)(weft_micro_batch *micro_batch); /* made in micro-batches of the second half of training */
+static bool in_shape;                                  /* made in `shape`, too */
 static int32_t spoilt_split;
 
 static void spoil(weft_micro_batch *micro_batch, const weft_micro_batch_request *request) {
@@ -45,7 +44,7 @@ static const weft_plugin described = {
     .struct_size = (uint32_t)sizeof described, .kind = "data", .id = "rows", .table = &spoilt};
 static const weft_loaded loaded = {.plugin = &described, .path = "/somewhere/weft-data-rows.so", .sha256 = ""};
 
-/* Row 1 of the micro-batch, place 5. */
+/* Sequence 1 of the micro-batch, position 5. */
 enum { PLACE = LENGTH + 5 };
 static void high_id(weft_micro_batch *micro_batch) {
     micro_batch->ids[PLACE] = VOCABULARY;
@@ -104,7 +103,7 @@ static void too_many(weft_micro_batch *micro_batch) {
 static void fewer_than_none(weft_micro_batch *micro_batch) {
     micro_batch->n_targets = -1;
 }
-/* It fills all but one place. */
+/* Fills all but one position. */
 static void unfilled(weft_micro_batch *micro_batch) {
     const unsigned char left[4] = {WEFT_MICRO_BATCH_POISON, WEFT_MICRO_BATCH_POISON, WEFT_MICRO_BATCH_POISON,
                                    WEFT_MICRO_BATCH_POISON};
@@ -124,7 +123,8 @@ static const struct {
     {negative, false, "row 7 of split training, place 5: its weight is -1"},
     {unfilled, false, "row 7 of split training, place 5: its weight is "},
     {another_count, false,
-     "its shape says 24 places and 48 targets for the micro-batch at row 6, and its micro-batch has 24 and 47"},
+     "its shape reports 24 positions and 48 targets for the micro-batch at row 6, but its micro_batch returns 24 and "
+     "47"},
     {another_count, true,
      "it says that its micro-batch at row 6 of split training has 47 targets, and 48 of its weights"},
     {one_less, false,
@@ -136,7 +136,8 @@ static const struct {
     {before, false, "row 7 of split training, place 5: its position is -1"},
     {other_arrays, false, "its micro-batch moved the arrays that it was given to fill"},
     {other_length, false,
-     "its shape says 24 places and 48 targets for the micro-batch at row 6, and its micro-batch has 23 and 48"},
+     "its shape reports 24 positions and 48 targets for the micro-batch at row 6, but its micro_batch returns 23 and "
+     "48"},
     {other_length, true,
      "it gives a micro-batch of length 23 at row 6 of split training, which its info did not declare"},
     {no_rows, true, "it gives a micro-batch of 0 rows where 2 from row 6 of split training on were asked for"},
@@ -161,7 +162,7 @@ static void setting_open(setting *s) {
     train_rig_open(&s->rig, s->model.path, &s->data, overrides, 1);
     s->rig.data_plugin = &spoilt;
     train_rig_start(&s->rig, &spec);
-    ck_assert(weft_plugin_own(&loaded));
+    weft_plugin_own(&loaded);
     mistake = NULL;
     in_shape = false;
     spoilt_split = WEFT_SPLIT_TRAIN;
@@ -207,7 +208,7 @@ START_TEST(evaluation_is_told_apart) {
 }
 END_TEST
 
-/* ---- what it says of itself ---- */
+/* ---- properties ---- */
 
 typedef struct said {
     weft_data_info info;
@@ -264,9 +265,9 @@ START_TEST(what_it_says_of_itself_is_judged) {
 }
 END_TEST
 
-/* ---- what it costs ---- */
+/* ---- cost ---- */
 
-/* A hundredth of a step of this toy is a bound that a model of any use is far below. */
+/* The bound is 1 % of a step of this toy model; real models are far below. */
 START_TEST(judging_takes_little_of_a_step) {
     enum { TIMES = 200 };
     weft_error err = WEFT_ERROR_INIT;

@@ -1,7 +1,7 @@
-/* block.cpp: the threads of one block. A thread runs until it has to wait for others, at a barrier of the block or a
- * meeting of its warp; then another one goes on. Which one is drawn. In most blocks a warp is drawn and goes on through
- * all its own meetings, up to the next barrier, as far ahead of the others as it can get; in the rest any thread is
- * drawn that can go on. A thread that never waits needs no stack of its own: the next one runs on the same. */
+/* block.cpp: the threads of one block. A thread runs until it must wait for others, at a barrier of the block or a
+ * rendezvous of its warp; then a randomly chosen thread continues. In most blocks a chosen warp continues through all
+ * its own rendezvous up to the next barrier, as far ahead of the others as possible. In the rest any runnable thread is
+ * chosen. A thread that never waits needs no stack of its own: the next one runs on the same. */
 #include <cstring>
 
 #include "emulator.h"
@@ -19,7 +19,7 @@ enum State : unsigned char { NEW, READY, AT_BARRIER, AT_MEETING, ENDED };
 struct Thread {
     State state;
     Fibre *fibre;
-    const char *what, *file; /* where it waits */
+    const char *what, *file; /* location of the wait */
     int line;
     unsigned mask;
     void *mine;
@@ -31,30 +31,30 @@ struct Site {
     int line;
 };
 
-/* Which of a warp's lanes can go on: those that have waited, and those that have not begun. */
+/* Runnable lanes of a warp: those after a wait, and those not started. */
 struct Warp {
     unsigned ready, unbegun;
-    unsigned turn;  /* the lane from which on the next one is looked for */
-    unsigned place; /* in `runnable`, if any can */
+    unsigned turn;  /* the lane where the search for the next one starts */
+    unsigned place; /* in `runnable`, if any lane can run */
     bool can_run() const {
         return (ready | unbegun) != 0;
     }
 };
-constexpr unsigned NONE = ~0u, MIXED = 4; /* one block of four has its threads mixed */
+constexpr unsigned NONE = ~0u, MIXED = 4; /* one block of four mixes its threads */
 
-const emulator_launch *launch; /* that runs; NULL: none */
+const emulator_launch *launch; /* running; NULL: no launch */
 const void *arguments;
 unsigned n_threads;
 std::vector<Thread> threads;
 std::vector<Warp> warps;
-std::vector<unsigned> runnable; /* warps that can go on */
-unsigned current;               /* warp that goes on while it can; NONE: one is to be drawn */
+std::vector<unsigned> runnable; /* warps that can run */
+unsigned current;               /* warp that continues while it can; NONE: choose one */
 bool begin_first, mixed;
-unsigned now; /* the thread that runs */
+unsigned now; /* the running thread */
 unsigned ended;
 unsigned at_barrier, votes, result;
 Site barrier;
-std::vector<unsigned> met; /* of each warp, by the lowest lane of a mask: how many have come */
+std::vector<unsigned> met; /* of each warp, by the lowest lane of a mask: number of arrived lanes */
 
 uint3 place_of(unsigned thread) {
     const dim3 &b = launch->block;
@@ -95,7 +95,7 @@ void enter(unsigned thread) {
     emulator_here.thread = place_of(thread);
 }
 
-/* Nobody can go on. */
+/* Reports a deadlock: no thread can run. */
 [[noreturn]] void explain() {
     unsigned waiting = 0, other = n_threads;
     while (threads[waiting].state != AT_BARRIER && threads[waiting].state != AT_MEETING) waiting++;
@@ -111,7 +111,7 @@ void enter(unsigned thread) {
     fault("%s, and %s", waits_at(waiting).c_str(), waits_at(other).c_str());
 }
 
-/* The lane of a warp that goes on, taken from those that can. */
+/* Removes and returns the next lane of a warp to run. */
 unsigned take_lane(unsigned warp) {
     Warp &w = warps[warp];
     unsigned &from = w.ready == 0 || (begin_first && w.unbegun != 0) ? w.unbegun : w.ready;
@@ -122,7 +122,7 @@ unsigned take_lane(unsigned warp) {
     return lane;
 }
 
-/* The thread that goes on; n_threads: all have ended. It may be new. */
+/* Returns the next thread to run; n_threads: all have ended. It may be new. */
 unsigned choose() {
     if (runnable.empty()) {
         if (ended != n_threads) explain();
@@ -137,7 +137,7 @@ unsigned choose() {
 
 void body();
 
-/* Gives way to `next` until somebody makes this thread go on. */
+/* Switches to `next` until this thread is resumed. */
 void give_way(Fibre *from, unsigned next) {
     Thread &t = threads[next];
     if (t.fibre == nullptr) t.fibre = fibre_take(body);
@@ -188,7 +188,7 @@ bool same(const char *a, const char *b) {
     return a == b || (a != nullptr && std::strcmp(a, b) == 0);
 }
 
-/* Those that have come go on, all but the one that runs. */
+/* Makes all arrived threads runnable except the running one. */
 void release_block() {
     for (unsigned thread = 0; thread < n_threads; thread++)
         if (thread != now) make_ready(thread);
@@ -202,7 +202,7 @@ void release_warp(unsigned first, unsigned mask) {
     }
 }
 
-/* Nobody has begun. */
+/* All threads are unstarted. */
 void fill_warps() {
     const unsigned n = (n_threads + 31) / 32, last = n_threads - (n - 1) * 32;
     warps.assign(n, Warp{0, ~0u, 0, 0});
@@ -228,7 +228,7 @@ EXPORT int emulator_barrier(const char *what, int vote, const char *file, int li
         at_barrier = 0;
         result = votes;
         release_block();
-        /* Who came last goes on at once, or whoever is drawn. */
+        /* The last arrival continues at once, or a random thread does. */
         if (draw(2) != 0) {
             current = NONE;
             make_ready(now);

@@ -1,13 +1,12 @@
-/* bytes.cpp: the bytes of device memory that kernels touch and that memory has to move for them.
+/* bytes.cpp: counts the bytes of device memory that kernels touch, and those that memory must move for them.
  *
- * A plugin that is compiled to be counted (weft_add_counted in cuda.cmake) calls a function at each load and store: the
- * compiler puts them there for a tool that looks for races, and here they count. Nothing is declared by kernels.
+ * A plugin compiled for counting (weft_add_counted in cuda.cmake) calls a function at each load and store. The compiler
+ * inserts the calls for ThreadSanitizer; here they count. Kernels declare nothing.
  *
- * Memory moves sectors of 32 bytes. Within one launch a sector is read once however many blocks read it, and written
- * once, as caches have it; but what a block comes back to after more than its share of a cache has passed moves again.
- * The threads of a block are taken to go side by side, though they run one after another here: how much has passed is
- * what a thread itself has asked for, times their number.
- */
+ * Memory moves sectors of 32 bytes. Within one launch a sector is read once by any number of blocks, and written once,
+ * as with caches. But a sector that a block accesses again after more bytes than its share of a cache moves again. The
+ * threads of a block are modelled as concurrent, although they run one after another here: the bytes in between are
+ * those of the thread itself times the number of threads. */
 #include <unordered_map>
 #include <unordered_set>
 
@@ -17,7 +16,7 @@ namespace weft_emulator {
 namespace {
 
 constexpr uintptr_t SECTOR = 32;
-constexpr uint64_t SHARE = 192 << 10; /* bytes: of 50 MB, for two blocks on each of 132 processors */
+constexpr uint64_t SHARE = 192 << 10; /* bytes: of 50 MB, for two blocks on each of 132 SMs */
 
 struct Sum {
     long long asked = 0, moved = 0;
@@ -25,12 +24,12 @@ struct Sum {
 
 bool counting;
 std::map<std::string, Sum> sums;
-Sum *now;                                     /* of the launch that runs; NULL: none, or nothing is counted */
+Sum *now;                                     /* of the running launch; NULL: no launch, or no counting */
 std::unordered_set<uintptr_t> seen, written;  /* by the launch */
-std::unordered_map<uintptr_t, uint64_t> last; /* by the block: how far the thread was that came last */
+std::unordered_map<uintptr_t, uint64_t> last; /* by the block: progress of the last thread there */
 std::vector<uint64_t> asked_by;               /* bytes, by each thread of the block */
 
-/* True: the block was here, so long ago that it is gone. */
+/* True: the block was here, but so long ago that the sector is evicted. */
 bool is_gone(uintptr_t sector) {
     const uint64_t far = asked_by[thread_now()];
     const auto [it, is_first] = last.insert({sector, far});
@@ -104,7 +103,7 @@ EXPORT long long emulator_bytes(const char *kernel, long long *asked) {
     return moved;
 }
 
-/* What the compiler calls. Under the sanitizers GCC knows these functions by itself, and by these parameters. */
+/* Called by instrumented code. Under the sanitizers GCC knows these functions as builtins with these parameters. */
 extern "C" {
 #define TOUCHES(bytes)                                                                                                 \
     EXPORT void __tsan_read##bytes(void *at) {                                                                         \

@@ -1,5 +1,5 @@
-/* calls.cpp: what every call goes through. Errors are planted by WEFT_EMULATOR_FAIL="cudaMalloc:2=2,kernel:5=700": the
- * second call of cudaMalloc answers 2 and does nothing, the fifth kernel that runs fails with 700, which sticks. */
+/* calls.cpp: common part of every call. Errors are planted by WEFT_EMULATOR_FAIL="cudaMalloc:2=2,kernel:5=700": the
+ * second call of cudaMalloc returns 2 and does nothing; the fifth kernel that runs fails with 700, which is sticky. */
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -16,7 +16,7 @@ struct Plant {
     int code;
 };
 
-/* What is counted, written to the file of WEFT_EMULATOR_COUNTS when the process ends: "call cudaMalloc 3". */
+/* Counts, written to the file of WEFT_EMULATOR_COUNTS when the process ends: "call cudaMalloc 3". */
 struct Counts {
     std::map<std::string, long long> calls, kernels;
     std::vector<Plant> plants;
@@ -53,7 +53,7 @@ Mode mode_of(const char *name) {
     fault("WEFT_EMULATOR_MODE is last, any or soon, and not \"%s\"", name);
 }
 
-/* Errors may be meant for one of the ranks that a launcher or the host has started. */
+/* True if errors are planted in this rank, of those that a launcher or the host has started. */
 bool is_meant() {
     const char *wanted = getenv("WEFT_EMULATOR_FAIL_RANK");
     if (wanted == nullptr || *wanted == 0) return true;

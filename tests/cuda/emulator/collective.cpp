@@ -1,7 +1,6 @@
-/* collective.cpp: see collective.h. Whatever is asked, ranks send each other what is needed and add up by
- * themselves; sums
- * begin at another rank for each piece, as rings do. Each message begins with what it belongs to: ranks that do
- * different things notice. Nothing is written before all has come. */
+/* collective.cpp: see collective.h. For every operation, ranks send each other the needed data and add it themselves;
+ * each chunk of a sum starts at another rank, as in rings. Each message starts with a header of its operation, so that
+ * ranks detect different calls. Nothing is written before all data has arrived. */
 #include <cstring>
 
 #include "collective.h"
@@ -19,17 +18,17 @@ struct Header {
 
 struct Message {
     Header header;
-    const char *from; /* of one that is sent */
+    const char *from; /* of a sent one */
     std::vector<char> got;
-    uint64_t done = 0; /* bytes, the header's among them */
+    uint64_t done = 0; /* bytes, including the header */
     uint64_t size() const {
         return sizeof(Header) + header.bytes;
     }
 };
 
-struct Part { /* one operation of the group that runs */
+struct Part { /* one operation of the running group */
     Asked asked;
-    std::vector<Message> out, in; /* by rank; none: empty header */
+    std::vector<Message> out, in; /* by rank; empty header: no message */
 };
 
 template <typename T> T add_two(T a, T b, ncclRedOp_t op) {
@@ -78,7 +77,7 @@ void add_any(char *sum, const char *more, size_t n, const Asked &asked) {
     }
 }
 
-/* Elements [from, to) of what all sent, beginning with rank `first`. */
+/* Adds the elements [from, to) of all ranks, starting with rank `first`. */
 void add_piece(char *out, const std::vector<Message> &in, size_t from, size_t to, size_t first, const Asked &asked) {
     const size_t bytes = bytes_of(asked.type), ranks = in.size();
     std::memcpy(out + from * bytes, in[first].got.data() + from * bytes, (to - from) * bytes);
@@ -86,7 +85,7 @@ void add_piece(char *out, const std::vector<Message> &in, size_t from, size_t to
         add_any(out + from * bytes, in[(first + i) % ranks].got.data() + from * bytes, to - from, asked);
 }
 
-/* One group of operations under way. */
+/* A group of operations in flight. */
 struct Run {
     PartyRef party;
     std::vector<Part> parts;
@@ -140,9 +139,9 @@ struct Run {
         if (m.done >= sizeof(Header)) push_bytes(m, to);
         return m.done != before;
     }
-    /* Until no more goes through. */
+    /* Sends until the channel is full. */
     void push_bytes(Message &m, int to) {
-        char piece[4096]; /* the device's memory is touched here, and not by what the system does for us */
+        char piece[4096]; /* device memory is accessed here, not in a system call */
         uint64_t n = sizeof piece, sent = n;
         while (sent == n && m.done < m.size()) {
             const uint64_t at = m.done - sizeof(Header);
@@ -170,7 +169,7 @@ struct Run {
         return m.done != before;
     }
 
-    /* Between two ranks messages go in the order of their operations. */
+    /* Between two ranks messages follow the order of their operations. */
     bool exchange(bool *whole_of_it) {
         bool moved = false;
         *whole_of_it = true;
@@ -215,7 +214,7 @@ struct Run {
             if (waits_for(r) && !party->meeting.alive(r)) return r;
         return -1;
     }
-    /* Somebody that this waits for is gone: told to whoever asks, and the stream waits on. */
+    /* A required rank is gone: queries return the error, and the stream keeps waiting. */
     void tell_gone(int rank) {
         if (party->state != ncclSuccess) return;
         party->state = ncclRemoteError;
@@ -233,7 +232,7 @@ struct Run {
         }
         bool moved = exchange(&complete);
         if (!moved && !complete) {
-            const int gone = who_is_gone(); /* what it sent before that is there by now */
+            const int gone = who_is_gone(); /* data sent before its exit has arrived by now */
             moved = gone >= 0 && exchange(&complete);
             if (gone >= 0 && !moved) tell_gone(gone);
         }

@@ -1,4 +1,4 @@
-/* collective.h: an operation of NCCL's as what each rank sends to and receives from each other one. */
+/* collective.h: NCCL operations as messages between each pair of ranks. */
 #ifndef WEFT_EMULATOR_COLLECTIVE_H
 #define WEFT_EMULATOR_COLLECTIVE_H
 
@@ -15,7 +15,7 @@ enum class Kind : uint32_t { ALL_GATHER, REDUCE_SCATTER, ALL_REDUCE, BROADCAST, 
 const char *name_of(Kind kind);
 size_t bytes_of(ncclDataType_t type);
 
-/* As it was asked for. */
+/* The arguments of a call. */
 struct Asked {
     Kind kind;
     const char *from;
@@ -23,26 +23,26 @@ struct Asked {
     size_t n;
     ncclDataType_t type;
     ncclRedOp_t op;
-    int peer;   /* root, or the other side of a pair */
-    bool sends; /* of a pair */
+    int peer;   /* root, or the peer of a send or recv */
+    bool sends; /* of a send or recv */
 };
 
-/* A communicator, as long as operations of it are queued or somebody holds its handle. */
+/* A communicator. Lives while its operations are queued or its handle is in use. */
 struct Party {
     Meeting meeting;
-    ncclResult_t state = ncclSuccess; /* what went wrong behind the calls */
+    ncclResult_t state = ncclSuccess; /* asynchronous error */
     std::string said;
     bool aborted = false, busy = false;
-    uint64_t turn = 0; /* of operations that run */
+    uint64_t turn = 0; /* number of the running operation */
     int splits = 0, device = 0;
-    Point last;                      /* the operation that was queued last, behind which the next one runs */
-    std::weak_ptr<Graph> last_graph; /* which holds what holds this */
+    Point last;                      /* the last queued operation; the next one runs after it */
+    std::weak_ptr<Graph> last_graph; /* weak, because it owns the operations that own this */
     size_t last_node = 0;
     Party(const std::string &name, int rank, int ranks, uint64_t card) : meeting(name, rank, ranks, card) {}
 };
 using PartyRef = std::shared_ptr<Party>;
 
-/* Several operations of one communicator that go on beside each other. */
+/* Several operations of one communicator that run concurrently. */
 Maker collective(const PartyRef &party, const std::vector<Asked> &asked);
 
 } // namespace weft_emulator

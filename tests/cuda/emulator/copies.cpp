@@ -1,8 +1,7 @@
-/* copies.cpp: copies and fills. What an asynchronous copy reads is read when the copy runs, also from pageable
- * memory, and
- * where it writes to host memory there is NaN until then. What CUDA says of the others holds to the letter: cudaMemcpy
- * from pageable memory returns once the source is staged, and the bytes are not there yet for a stream that does not
- * wait for the first one; cudaMemset and copies on the device only queue. */
+/* copies.cpp: copies and fills. An asynchronous copy reads its source when it runs, also from pageable memory; until
+ * then its host destination is NaN. Other copies follow CUDA's documentation strictly. cudaMemcpy from pageable memory
+ * returns after staging the source, and a stream that does not wait for the default stream does not see the bytes yet.
+ * cudaMemset and copies on the device only queue. */
 #include <cstring>
 
 #include "emulator.h"
@@ -21,7 +20,7 @@ bool device_side(const void *pointer) {
     return sort_of(pointer) == Sort::DEVICE;
 }
 
-/* The direction that was named, against where the memory lies. */
+/* Validates the given direction against the memory's location. */
 cudaError_t judge(const char *function, const Move &m, cudaMemcpyKind kind) {
     const size_t to_bytes = m.to_pitch * (m.height - 1) + m.width, from_bytes = m.from_pitch * (m.height - 1) + m.width;
     const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
@@ -54,7 +53,7 @@ cudaError_t move_later(const char *function, const Move &m, cudaMemcpyKind kind,
     return queue(stream, function, once([m] { run(m); }));
 }
 
-/* The host waits for the first stream, and for what the copy writes to its memory. */
+/* The host waits for the default stream, and for the copy's writes to host memory. */
 cudaError_t move_now(const Move &m, cudaMemcpyKind kind) {
     cudaError_t code = capturing_blocking() ? cudaErrorStreamCaptureImplicit : capture_allows("cudaMemcpy");
     if (code == cudaSuccess) code = device_ready();

@@ -1,13 +1,12 @@
-/* device.cpp: the cards, as the environment describes them:
+/* device.cpp: the GPUs, as described by the environment:
  *
- *   WEFT_EMULATOR_DEVICES=1        how many; 0: a driver without a card; -1: no driver
- *   WEFT_EMULATOR_DRIVER=13000     the newest CUDA that the driver serves
+ *   WEFT_EMULATOR_DEVICES=1        number of GPUs; 0: a driver without a GPU; -1: no driver
+ *   WEFT_EMULATOR_DRIVER=13000     the newest CUDA version of the driver
  *   WEFT_EMULATOR_CAPABILITY=90    compute capability 9.0
- *   WEFT_EMULATOR_MODELS=A,B       what models they are, one after the other; unset: all the same
- *   WEFT_EMULATOR_MEMORY=16G       of each
- *   WEFT_EMULATOR_CONTEXT=300M     of it, what a process's context takes
- *   WEFT_EMULATOR_APART=0          1: each process is shown another card of the same machine
- */
+ *   WEFT_EMULATOR_MODELS=A,B       their models, in order; unset: all equal
+ *   WEFT_EMULATOR_MEMORY=16G       per GPU
+ *   WEFT_EMULATOR_CONTEXT=300M     of it, used by a process's context
+ *   WEFT_EMULATOR_APART=0          1: each process sees a different GPU of the same machine */
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -64,12 +63,12 @@ int attribute_of(cudaDeviceAttr attribute) {
     return -1;
 }
 
-/* 0: the one that all see. */
+/* 0: all processes see the same GPU. */
 pid_t shown_to() {
     return number("WEFT_EMULATOR_APART", 0) != 0 ? getpid() : 0;
 }
 
-/* The device-th of the names in WEFT_EMULATOR_MODELS; the last one of those beyond. */
+/* Writes name number `device` of WEFT_EMULATOR_MODELS; the last one for larger numbers. */
 void put_name(char *out, size_t bytes, int device) {
     const char *names = setting("WEFT_EMULATOR_MODELS", "");
     for (; device > 0 && std::strchr(names, ',') != nullptr; device--) names = std::strchr(names, ',') + 1;
@@ -131,7 +130,7 @@ bool device_place(char *out, int length, int device) {
     return true;
 }
 
-/* Bytes, with K, M or G behind the number. */
+/* Bytes, with a suffix K, M or G. */
 static size_t size_of(const char *text) {
     char *end = nullptr;
     const unsigned long long n = strtoull(text, &end, 10);

@@ -1,6 +1,6 @@
-/* dnn.cpp: cuDNN's backend interface, as far as Weft calls it. What a descriptor may be told stands in one table; a
- * descriptor that was told wrongly, too little, or too late answers a status, and what is a mistake of the caller's in
- * any case says so on stderr, too. A description of a card that is not there is not among what it knows. */
+/* dnn.cpp: the part of cuDNN's backend interface that Weft uses. A table lists the allowed attributes of each
+ * descriptor. Wrong, missing or late attributes return a status, and definite bugs of the caller are also printed to
+ * stderr. Descriptions of absent GPUs are not supported. */
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
@@ -28,7 +28,7 @@ struct Rule {
     cudnnBackendAttributeType_t type;
     int64_t least, most;
     bool required;
-    int holds; /* the type of descriptors that it takes */
+    int holds; /* the type of descriptors that it accepts */
 };
 
 #define TENSOR_OF(of, name, required)                                                                                  \
@@ -93,8 +93,7 @@ size_t size_of(cudnnBackendAttributeType_t type) {
     }
 }
 
-/* What was made and not destroyed; it is told when the process ends. Those whose destruction was planted to fail are
- * forgiven. */
+/* Live objects, reported when the process ends. Objects with a planted failure of their destruction are excluded. */
 struct Made {
     std::map<void *, DescriptorRef> descriptors;
     std::map<void *, std::unique_ptr<cudnnContext>> handles;
@@ -130,7 +129,7 @@ bool is_known(cudnnBackendDescriptorType_t type) {
     return type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR || type == CUDNN_BACKEND_ENGINE_DESCRIPTOR;
 }
 
-/* Values that are descriptors themselves. */
+/* Attributes whose values are descriptors. */
 cudnnStatus_t take_descriptors(Attribute &out, const Rule &rule, int64_t n, const void *values) {
     for (int64_t i = 0; i < n; i++) {
         const DescriptorRef d = find(static_cast<void *const *>(values)[i]);
@@ -188,9 +187,9 @@ cudnnStatus_t judge(Descriptor &d) {
     }
 }
 
-/* ---- what is asked of a descriptor ---- */
+/* ---- attribute queries ---- */
 
-/* More ways than were asked for may be told of; no more are given. */
+/* The count may exceed the requested number; at most `most` are returned. */
 cudnnStatus_t give_ways(const Descriptor &d, int64_t most, int64_t *n, void *values) {
     *n = static_cast<int64_t>(d.ways.size());
     for (int64_t i = 0; i < most && i < *n; i++) {
@@ -242,9 +241,9 @@ cudnnStatus_t give(const Descriptor &d, int name, int type, int64_t most, int64_
                    name, d.type);
 }
 
-/* ---- a run ---- */
+/* ---- execution ---- */
 
-/* Where the pack has the tensor, judged. */
+/* Finds and validates the tensor in the variant pack. */
 cudnnStatus_t bring(Run &run, const Tensor &t, const std::map<int64_t, void *> &pack) {
     const auto found = pack.find(t.id);
     void *const at = found == pack.end() ? nullptr : found->second;

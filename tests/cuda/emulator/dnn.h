@@ -1,9 +1,8 @@
-/* dnn.h: what the rooms of cuDNN's emulator share.
+/* dnn.h: shared declarations of the cuDNN emulator.
  *
  *     dnn.cpp         descriptors and their attributes, and cuDNN's other calls
- *     dnn_graph.cpp   what makes a tensor, an operation, a graph sound, and which graphs there are ways for
- *     dnn_run.cpp     a graph's arithmetic
- */
+ *     dnn_graph.cpp   validates tensors, operations and graphs; lists the engines of a graph
+ *     dnn_run.cpp     a graph's arithmetic */
 #ifndef WEFT_EMULATOR_DNN_H
 #define WEFT_EMULATOR_DNN_H
 
@@ -17,11 +16,11 @@ struct Descriptor;
 using DescriptorRef = std::shared_ptr<Descriptor>;
 
 struct Attribute {
-    std::vector<char> bytes; /* of anything but descriptors */
+    std::vector<char> bytes; /* of all attributes except descriptors */
     std::vector<DescriptorRef> descriptors;
 };
 
-/* ---- a graph, once it was judged ---- */
+/* ---- a validated graph ---- */
 
 struct Tensor {
     int64_t dims[4], strides[4], id, alignment;
@@ -30,22 +29,22 @@ struct Tensor {
 };
 struct Operation {
     enum Kind { PRODUCT, POINTWISE, REDUCTION } kind;
-    int mode = 0;                           /* of a pointwise one or a reduction */
+    int mode = 0;                           /* of a pointwise operation or a reduction */
     int64_t axis = -1;                      /* of an index */
     int x = -1, b = -1, where = -1, y = -1; /* tensors of the graph */
 };
 struct OperationGraph {
     std::vector<Tensor> tensors;
-    std::vector<Operation> operations; /* each behind those whose results it reads */
-    bool is_attention = false;         /* of a shape that there are ways for */
+    std::vector<Operation> operations; /* in topological order */
+    bool is_attention = false;         /* a shape with engines */
 };
 using GraphRef = std::shared_ptr<const OperationGraph>;
 
-/* Ways of a graph. They differ in bits. */
+/* An engine configuration of a graph. Configurations differ in bits. */
 struct Way {
-    bool varies = false;  /* its bits differ from run to run */
-    bool is_there = true; /* else no plan can be made of it */
-    int64_t parts = 1;    /* of each sum over keys */
+    bool varies = false;  /* nondeterministic */
+    bool is_there = true; /* false: it has no plan */
+    int64_t parts = 1;    /* number of partial sums over keys */
     size_t workspace = 0;
 };
 
@@ -54,16 +53,16 @@ struct Descriptor {
     bool finalized = false;
     std::map<int, Attribute> attributes;
     Tensor tensor{};       /* TENSOR */
-    GraphRef graph;        /* OPERATIONGRAPH, and what is made of one */
+    GraphRef graph;        /* OPERATIONGRAPH and descriptors made from one */
     Way way;               /* ENGINECFG, ENGINE, EXECUTION_PLAN */
     std::vector<Way> ways; /* ENGINEHEUR */
 };
 
 /* ---- dnn.cpp ---- */
 
-/* A wrong use of the interface: the sentence goes to stderr as well. */
+/* Reports a wrong use of the interface, also on stderr. */
 cudnnStatus_t misused(cudnnStatus_t status, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* What is sound, and not there. */
+/* Reports a valid but unsupported request. */
 cudnnStatus_t unsupported(cudnnStatus_t status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 template <typename T> T one_of(const Descriptor &d, int name, T otherwise) {
     const auto found = d.attributes.find(name);
@@ -86,8 +85,8 @@ size_t bytes_of(const Tensor &t); /* from its first element to its last */
 struct Run {
     GraphRef graph;
     Way way;
-    std::vector<void *> at;    /* of each tensor, in the memory of the card */
-    std::vector<float> values; /* of each tensor that is told by value */
+    std::vector<void *> at;    /* of each tensor, in GPU memory */
+    std::vector<float> values; /* of each tensor passed by value */
     void *workspace = nullptr;
 };
 void run_graph(const Run &run);

@@ -1,7 +1,7 @@
-/* dnn_graph.cpp: which tensors, operations and graphs of cuDNN's interface are sound, and which graphs there are ways
- * for: attention of heads whose size is a multiple of 8 up to 256, in bf16, as cuDNN 9.19 has them for cards of compute
- * capability 8.0, 8.9 and 9.0 (test_compiled_attention.c asks it). Of the ways the first one says that its bits vary,
- * and they do; the second cannot be had; the rest differ from each other in bits. */
+/* dnn_graph.cpp: validates tensors, operations and graphs of cuDNN's interface, and lists engine configurations for
+ * supported graphs. These are attention in bf16 with a head size that is a multiple of 8 up to 256. cuDNN 9.19 has the
+ * same limits for compute capability 8.0, 8.9 and 9.0 (checked by test_compiled_attention.c). The first configuration
+ * is marked nondeterministic, and is; the second has no plan; the rest differ in bits. */
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -11,7 +11,7 @@
 namespace weft_emulator {
 namespace {
 
-constexpr int64_t MOST_HEAD = 256, HEAD_STEP = 8, OF_VECTORS = 16; /* numbers, numbers, bytes */
+constexpr int64_t MOST_HEAD = 256, HEAD_STEP = 8, OF_VECTORS = 16; /* elements, elements, bytes */
 constexpr int N_WAYS = 10;
 
 std::vector<int64_t> numbers_of(const Descriptor &d, int name) {
@@ -21,7 +21,7 @@ std::vector<int64_t> numbers_of(const Descriptor &d, int name) {
     return out;
 }
 
-/* As large as `y` in each dimension, or one that is repeated. */
+/* True if each dimension equals y's, or is one and repeated. */
 bool spreads(const Tensor &x, const Tensor &y) {
     for (int i = 0; i < 4; i++)
         if (x.dims[i] != y.dims[i] && x.dims[i] != 1) return false;
@@ -95,7 +95,7 @@ cudnnStatus_t judge_reduction(const Descriptor &d) {
 
 /* ---- a graph ---- */
 
-/* A graph that is being put together from descriptors. */
+/* A graph under construction from descriptors. */
 struct Builder {
     OperationGraph graph;
     std::map<const Descriptor *, int> known;
@@ -163,13 +163,13 @@ struct Builder {
     }
 };
 
-/* What lies in memory is bf16, in vectors of 16 bytes along the head. */
+/* True for bf16 in memory, in vectors of 16 bytes along the head. */
 bool is_of_heads(const Tensor &t, int64_t size, int64_t size_stride) {
     return !t.is_virtual && t.type == CUDNN_DATA_BFLOAT16 && t.alignment >= OF_VECTORS && size_stride == 1 &&
            size % HEAD_STEP == 0 && size <= MOST_HEAD;
 }
 
-/* A score of queries and keys, its softmax over keys, and the product with values. */
+/* True for scores of queries and keys, their softmax over keys, and the product with values. */
 bool is_attention(const OperationGraph &g) {
     std::vector<const Operation *> products;
     int most = 0, sums = 0;
@@ -244,7 +244,7 @@ cudnnStatus_t judge_graph(Descriptor &d) {
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* None of a graph that is no attention; its first tensor are the queries. */
+/* Returns no configurations if the graph is not attention; its first tensor must be the queries. */
 std::vector<Way> ways_of(const OperationGraph &graph) {
     std::vector<Way> out;
     for (int i = 0; graph.is_attention && i < N_WAYS; i++) {

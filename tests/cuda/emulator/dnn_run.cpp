@@ -1,5 +1,5 @@
-/* dnn_run.cpp: the arithmetic of a graph, row of queries by row of queries: each operation in order makes that row of
- * its result. fp32, but where a tensor of the graph is of another type and rounds what it is given. */
+/* dnn_run.cpp: the arithmetic of a graph, one row of queries at a time: each operation in order computes that row of
+ * its result. fp32, except that tensors of another type round their values. */
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -13,7 +13,7 @@ namespace {
 
 using Row = std::vector<float>;
 
-/* Where a query is. */
+/* Position of a query. */
 struct Place {
     int64_t batch, head, row;
 };
@@ -49,7 +49,7 @@ float apply(int mode, float x, float b, float where) {
     }
 }
 
-/* A run, and what of it is kept from row to row. */
+/* A run, and its cached data between rows. */
 class Runner {
   public:
     explicit Runner(const Run &of) : run(of), graph(*of.graph), rows(graph.tensors.size()) {}
@@ -69,7 +69,7 @@ class Runner {
   private:
     const Run &run;
     const OperationGraph &graph;
-    std::vector<Row> rows; /* of each tensor, at the place at hand */
+    std::vector<Row> rows; /* of each tensor, at the current position */
     std::map<std::pair<int, int64_t>, Row> matrices;
 
     int64_t begin(const Tensor &t, Place place, int64_t heads) const {
@@ -83,7 +83,7 @@ class Runner {
             put(run.at[static_cast<size_t>(at)], begin(t, place, t.dims[1]) + i * t.strides[3], t.type,
                 row[static_cast<size_t>(i)]);
     }
-    /* One number of the place's row of a tensor that may be repeated. */
+    /* Returns one number of the position's row of a tensor that may be broadcast. */
     float number(int at, Place place, int64_t heads, int64_t i) const {
         const auto index = static_cast<size_t>(at);
         const Tensor &t = graph.tensors[index];
@@ -92,7 +92,7 @@ class Runner {
         if (t.by_value) return run.values[index];
         return get(run.at[index], begin(t, place, heads) + column * t.strides[3], t.type);
     }
-    /* The heads' matrix of a product's second operand, its columns one after the other. */
+    /* Returns the head's matrix of a matmul's second operand, column by column. */
     const Row &matrix(int at, Place place, int64_t heads) {
         const Tensor &t = graph.tensors[static_cast<size_t>(at)];
         const int64_t from = begin(t, {place.batch, place.head, 0}, heads);
@@ -113,7 +113,7 @@ class Runner {
         for (int64_t k = 0; k < inner; k++) a[static_cast<size_t>(k)] = number(o.x, place, heads, k);
         for (size_t j = 0; j < out.size(); j++) out[j] = sum(a.data(), b.data() + j * a.size(), inner);
     }
-    /* In as many parts as the way has; where bits vary, a drawn one. */
+    /* Sums in the configuration's number of parts; in a random number if nondeterministic. */
     float sum(const float *a, const float *b, int64_t n) const {
         const int64_t parts = run.way.varies ? 1 + static_cast<int64_t>(draw(4)) : run.way.parts;
         const int64_t part = (n + parts - 1) / parts;
@@ -152,7 +152,7 @@ class Runner {
 
 } // namespace
 
-/* The queries are the first operand of the first product. */
+/* The queries are the first operand of the first matmul. */
 void run_graph(const Run &run) {
     const Tensor &q = run.graph->tensors[0];
     Runner runner(run);

@@ -1,4 +1,4 @@
-/* driver.cpp: the driver's calls: modules that nvrtc.cpp has compiled, and their kernels. */
+/* driver.cpp: the driver's calls: modules compiled by nvrtc.cpp, and their kernels. */
 #include <cstring>
 #include <dlfcn.h>
 #include <string>
@@ -34,8 +34,8 @@ constexpr char MARK[9] = "weftDBL\1";
     Call call(name);                                                                                                   \
     if (call.code != cudaSuccess) return static_cast<CUresult>(call.code)
 
-/* A file without a name holds it while it is loaded. The path is another one each time: of two that are alike the
- * loader takes the second file for the first. */
+/* Loads the module from an anonymous file. The path differs each time: for equal paths the loader would reuse the first
+ * library. */
 void *load(const char *bytes, size_t n) {
     static unsigned loaded;
     std::string path = "/proc/self/fd/";
@@ -133,7 +133,7 @@ EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigne
     DRIVER_CALL("cuLaunchKernel");
     if (function == nullptr || values == nullptr || extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
     const emulator_entry &entry = *function->entry;
-    if (entry.bytes > 32764) return CUDA_ERROR_INVALID_VALUE; /* of parameters, as cards of today take them */
+    if (entry.bytes > 32764) return CUDA_ERROR_INVALID_VALUE; /* bytes of parameters, as on current GPUs */
     std::vector<max_align_t> arguments(entry.bytes / sizeof(max_align_t) + 1);
     entry.pack(arguments.data(), values);
     const emulator_launch what = {function->name.c_str(),

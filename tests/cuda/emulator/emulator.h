@@ -1,13 +1,12 @@
-/* double.h: what the rooms of the emulator share.
+/* double.h: shared declarations of the CUDA emulator.
  *
- *     calls.cpp     every call of CUDA goes through `Call`: the lock, counts, planted errors, the last error
- *     device.cpp    cards, as the environment describes them        memory.cpp   the arena; pinned memory
- *     streams.cpp   queues, and what runs next                      events.cpp   events
+ *     calls.cpp     `Call`, used by every CUDA function: the lock, counts, planted errors, the last error
+ *     device.cpp    GPUs, as described by the environment           memory.cpp   the arena; pinned memory
+ *     streams.cpp   queues, and the order of execution              events.cpp   events
  *     copies.cpp    copies and fills                                graphs.cpp   capture and replay
- *     launch.cpp    a launch judged and queued                      block.cpp    the threads of a block
- *     fibres.cpp    stacks that threads run on                      shared.cpp   shared memory
- *     fault.cpp     what a kernel or the host does wrong, as a sentence
- */
+ *     launch.cpp    validates and queues a launch                   block.cpp    the threads of a block
+ *     fibres.cpp    stacks of threads                               shared.cpp   shared memory
+ *     fault.cpp     reports errors of kernels and of the host */
 #ifndef WEFT_EMULATOR_INTERNAL_H
 #define WEFT_EMULATOR_INTERNAL_H
 
@@ -31,7 +30,7 @@ namespace weft_emulator {
 
 /* ---- calls.cpp ---- */
 
-/* One for all. Whoever waits for something that is not this process's gives it away meanwhile. */
+/* The global lock. A thread that waits for another process releases it meanwhile. */
 class Lock {
   public:
     void lock();
@@ -45,13 +44,13 @@ class Lock {
     int depth = 0;
 };
 
-/* One call of CUDA: locks, counts, and says if an error is planted for it or an earlier one sticks. */
+/* One CUDA call: locks, counts, and checks for a planted or sticky error. */
 struct Call {
     explicit Call(const char *name);
     std::unique_lock<Lock> lock;
-    cudaError_t code; /* what the call has to answer, or cudaSuccess */
+    cudaError_t code; /* the result that the call must return, or cudaSuccess */
 };
-/* While it lives the runtime's last error stays what it was, as the driver's own calls leave it. */
+/* Preserves the runtime's last error during its lifetime, as driver calls do. */
 struct LastErrorKept {
     LastErrorKept();
     ~LastErrorKept();
@@ -60,12 +59,13 @@ struct LastErrorKept {
     cudaError_t before;
 };
 Lock &lock_of_all();
-cudaError_t answer(cudaError_t code); /* remembered for cudaGetLastError */
-int planted(const char *name);        /* counts a call of `name`, of any library; the code planted for it, or 0 */
-void stick(cudaError_t code);         /* every later call answers it */
+cudaError_t answer(cudaError_t code); /* stored for cudaGetLastError */
+int planted(const char *name);        /* counts a call of `name`, of any library; returns the code planted for it, or
+                                       * 0 */
+void stick(cudaError_t code);         /* every later call returns it */
 cudaError_t sticking();
-uint64_t draw(uint64_t below);                                /* from 0 to below - 1 */
-const char *setting(const char *name, const char *otherwise); /* of the environment */
+uint64_t draw(uint64_t below);                                /* random, from 0 to below - 1 */
+const char *setting(const char *name, const char *otherwise); /* an environment variable */
 long long number(const char *name, long long otherwise);
 enum Mode { LAST, ANY, SOON };
 Mode mode();
@@ -77,12 +77,12 @@ void count_launch(const char *kernel);
 
 /* ---- fault.cpp ---- */
 
-/* A sentence on stderr, and the process ends. */
+/* Prints a message to stderr and ends the process. */
 [[noreturn]] void fault(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* A sentence on stderr beside an answer that says less. */
+/* Prints a detailed message to stderr for an error code. */
 cudaError_t refuse(cudaError_t code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void watch_faults();
-std::string where_now(); /* "kernel scale<float>, block (1,0,0), thread (3,0,0)", or what runs else */
+std::string where_now(); /* "kernel scale<float>, block (1,0,0), thread (3,0,0)", or other running work */
 void running(const char *what);
 
 /* ---- memory.cpp ---- */
@@ -95,34 +95,35 @@ struct Allocation {
     bool live = true, registered = false;
     Sort sort = Sort::DEVICE;
 };
-const Allocation *allocation_at(uintptr_t address);   /* live or not; NULL: none */
-const Allocation *allocation_near(uintptr_t address); /* whose pages or guard pages hold it */
+const Allocation *allocation_at(uintptr_t address);   /* live or freed; NULL: no allocation */
+const Allocation *allocation_near(uintptr_t address); /* by its pages or guard pages */
 bool in_arena(uintptr_t address);
 Sort sort_of(const void *pointer);
-/* Not within one live piece of device or pinned memory: the sentence is told. Any other memory is the host's. */
+/* False, with a message, unless the range is inside one live device or pinned allocation. All other memory belongs to
+ * the host. */
 bool whole(const void *pointer, size_t bytes, const char *function, const char *which);
-/* While one of them lives, what its thread touches of device memory is opened for it; it is closed behind the last one
- * of all threads, of which one may wait for another process. */
+/* During its lifetime, device memory that its thread touches is made accessible. The last one of all threads protects
+ * it again; a thread may wait for another process meanwhile. */
 struct Open {
     Open();
     ~Open();
     Open(const Open &) = delete;
     Open &operator=(const Open &) = delete;
 };
-void library_takes(long long bytes);   /* of device memory, beside all allocations; less than 0: it gives them back */
-bool open_for_work(uintptr_t address); /* of the fault's handler; true: go on */
+void library_takes(long long bytes);   /* of device memory, in addition to allocations; negative: returns them */
+bool open_for_work(uintptr_t address); /* for the fault handler; true: continue */
 
 /* ---- streams.cpp ---- */
 
 struct Stream;
 using StreamRef = std::shared_ptr<Stream>;
-struct Point { /* in a stream: all that was queued up to `ticket` */
+struct Point { /* all work of a stream up to `ticket` */
     StreamRef stream;
     uint64_t ticket = 0;
     bool reached() const;
 };
 enum class Step { DONE, MOVED, IDLE };
-/* Makes a thing to be run, once for each time that it is queued: a graph queues again what it has recorded. */
+/* Creates the work of one execution; a graph executes its recorded makers again. */
 using Work = std::function<Step()>;
 using Maker = std::function<Work()>;
 struct Op {
@@ -130,7 +131,7 @@ struct Op {
     bool kernel = false;
     std::vector<Point> after;
     Work work;
-    bool shared = false; /* others wait for it */
+    bool shared = false; /* other processes wait for it */
 };
 struct Capture;
 struct Stream {
@@ -138,29 +139,28 @@ struct Stream {
     uint64_t queued = 0, done = 0;
     bool blocking = true, destroyed = false;
     int device = 0;
-    int asked = 0; /* how often the host has asked since something ran */
+    int asked = 0; /* queries by the host since the last execution */
     std::shared_ptr<Capture> capture;
-    std::vector<size_t> tips; /* nodes of the capture that come last in this stream */
+    std::vector<size_t> tips; /* last captured nodes in this stream */
 };
 StreamRef stream_of(cudaStream_t handle); /* empty: no such stream */
 std::vector<StreamRef> &all_streams();
-/* Queues it, or adds it to the stream's capture. */
+/* Queues work, or adds it to the stream's capture. */
 cudaError_t queue(cudaStream_t stream, const char *name, Maker maker, bool kernel = false);
 void queue_wait(const StreamRef &stream, const Point &point);
 Point end_of(const StreamRef &stream);
 cudaError_t run_until(const Point &point);
 cudaError_t run_all();
-bool asked_for(const Point &point, int &asked); /* the host asks whether it is reached; it may be moved on */
+bool asked_for(const Point &point, int &asked); /* the host queries if it is reached, which may advance the stream */
 bool kernels_wait();
 struct Graph;
-/* The same behind another operation, of a stream or of the capture that the stream is in; the new one takes its
- * place. */
+/* Same, after another operation, of a stream or of the stream's capture; the new operation replaces it as `last`. */
 cudaError_t queue_behind(cudaStream_t stream, const char *name, Maker maker, Point &last, std::weak_ptr<Graph> &graph,
                          size_t &node);
-void run_for_others();  /* one operation, if any can run */
-void queue_is_shared(); /* with other processes: their streams may need ours to go on while our host does not wait */
+void run_for_others();  /* runs one operation, if any can run */
+void queue_is_shared(); /* with other processes: their streams may need ours to progress while our host does not wait */
 
-Maker once(std::function<void()> run); /* that is done when it has run */
+Maker once(std::function<void()> run); /* done after one execution */
 
 /* ---- graphs.cpp ---- */
 
@@ -182,20 +182,22 @@ struct Capture {
     std::vector<StreamRef> members;
 };
 void capture_add(const StreamRef &stream, const char *name, bool kernel, Maker maker);
-/* May this thread make a call that is no part of a capture? If not, captures that it harms are broken. */
+/* Checks if this thread may make a call outside a capture. If not, invalidates the affected captures. */
 cudaError_t capture_allows(const char *function);
-cudaError_t capture_breaks(const StreamRef &stream, cudaError_t code); /* the stream's, if it is in one */
-bool capturing_blocking();                                             /* a stream that the legacy one waits for */
+cudaError_t capture_breaks(const StreamRef &stream, cudaError_t code); /* invalidates the stream's capture, if it is in
+                                                                        * one */
+bool capturing_blocking();                                             /* a capture on a stream that the legacy stream
+                                                                        * waits for */
 
 /* ---- device.cpp ---- */
 
-cudaError_t device_ready(); /* there is a driver and a card */
+cudaError_t device_ready(); /* a driver and a GPU exist */
 int device_now();
-uint64_t device_card(); /* which of the machine's it is, the same for all processes that have it */
-bool device_place(char *out, int length, int device); /* on the bus; false: there is no such card */
+uint64_t device_card(); /* the machine's physical GPU, equal in all processes that use it */
+bool device_place(char *out, int length, int device); /* PCI bus id; false: no such GPU */
 size_t device_memory();
-size_t device_context(); /* bytes that a process has of it before it allocates any */
-int device_capability(); /* 90 */
+size_t device_context(); /* bytes that a process uses before its first allocation */
+int device_capability(); /* such as 90 */
 size_t device_shared_most();
 
 /* ---- fibres.cpp ---- */
@@ -208,9 +210,9 @@ struct Fibre {
 };
 Fibre *fibre_take(void (*body)());
 void fibre_give(Fibre *fibre);
-/* Goes on with `to`; NULL: with whoever called fibre_enter. `from` may be NULL likewise. */
+/* Switches to `to`; NULL: to the caller of fibre_enter. `from` may be NULL likewise. */
 void fibre_switch(Fibre *from, Fibre *to);
-const Fibre *fibre_guarding(uintptr_t address); /* whose guard page that is */
+const Fibre *fibre_guarding(uintptr_t address); /* by the address of its guard page */
 
 /* ---- block.cpp, shared.cpp ---- */
 
@@ -218,7 +220,7 @@ void run_block(const emulator_launch &launch, const void *arguments, uint3 block
 void shared_begin(const emulator_launch &launch);
 void shared_end();
 bool shared_holds(uintptr_t address);
-void copies_end(unsigned thread); /* what it has copied asynchronously and not waited for */
+void copies_end(unsigned thread); /* asynchronous copies without a wait */
 bool in_kernel();
 unsigned thread_now();
 const emulator_launch *launch_now();
@@ -229,7 +231,7 @@ bool bytes_are_counted();
 void bytes_begin_launch(const char *kernel);
 void bytes_begin_block(size_t threads);
 void bytes_end_launch();
-void bytes_read(const void *at, size_t bytes); /* by a copy that the kernel has begun */
+void bytes_read(const void *at, size_t bytes); /* by an asynchronous copy of the kernel */
 
 /* ---- launch.cpp ---- */
 

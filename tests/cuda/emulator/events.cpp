@@ -1,4 +1,4 @@
-/* events.cpp: an event is a point in a stream, or, recorded in a stream that is captured, nodes of that capture. */
+/* events.cpp: an event is a point in a stream or, recorded in a captured stream, a set of nodes of that capture. */
 #include <algorithm>
 #include <chrono>
 
@@ -10,8 +10,8 @@ struct CUevent_st {
     Point point;
     bool recorded = false, timed = true;
     int asked = 0;
-    std::shared_ptr<double> seconds = std::make_shared<double>(0.0); /* when it was reached */
-    std::shared_ptr<Capture> capture;                                /* that it was recorded in */
+    std::shared_ptr<double> seconds = std::make_shared<double>(0.0); /* time of its completion */
+    std::shared_ptr<Capture> capture;                                /* that contains it */
     std::vector<size_t> tips;
 };
 
@@ -50,7 +50,7 @@ cudaError_t may_ask(cudaEvent_t event, const char *function) {
     return capture_allows(function);
 }
 
-/* The stream goes on behind those nodes; it joins their capture. */
+/* Makes the stream continue after those nodes; it joins their capture. */
 cudaError_t join(const StreamRef &stream, const CUevent_st &event) {
     if (event.capture->origin == nullptr) return cudaErrorInvalidValue; /* that capture has ended */
     if (stream->capture == nullptr) {

@@ -1,6 +1,5 @@
-/* fault.cpp: what is wrong becomes a sentence. An address that may not be touched comes as a signal: this handler
- * stands
- * before the one that there was, says what it knows, and lets that one go on. */
+/* fault.cpp: reports errors as messages. An invalid access raises a signal: this handler runs before the previous one,
+ * prints its message, and lets the previous one continue. */
 #include <csignal>
 #include <cstdarg>
 #include <cstdio>
@@ -49,14 +48,14 @@ std::string explain(uintptr_t address) {
     return text;
 }
 
-/* Device code is compiled so that an access at the wrong alignment is no instruction (cuda.cmake). */
+/* Device code is compiled so that a misaligned access is an invalid instruction (cuda.cmake). */
 void handler(int signal, siginfo_t *info, void *) {
     std::string text;
     if (signal == SIGSEGV && open_for_work(reinterpret_cast<uintptr_t>(info->si_addr))) return;
     if (signal != SIGILL) text = explain(reinterpret_cast<uintptr_t>(info->si_addr));
     else if (in_kernel()) text = "an access at the wrong alignment";
     if (!text.empty()) say(text.c_str());
-    for (size_t i = 0; i < n_signals; i++) /* it happens again, and comes there */
+    for (size_t i = 0; i < n_signals; i++) /* the access repeats, and the previous handler runs */
         if (signals[i] == signal) (void)sigaction(signal, &before[i], nullptr);
 }
 

@@ -1,6 +1,5 @@
-/* fibres.cpp: threads of a block run on stacks of their own and hand over to each other without the kernel's help:
- * what a
- * function call keeps is pushed, and the stack pointers are exchanged. Stacks are kept for the next block. */
+/* fibres.cpp: threads of a block run on separate stacks and switch in user space: the callee-saved registers are
+ * pushed, and the stack pointers are exchanged. Stacks are reused for the next block. */
 #include <pthread.h>
 #include <sys/mman.h>
 
@@ -43,7 +42,7 @@ void *main_pointer;
 #if defined(__SANITIZE_ADDRESS__)
 void *main_fake, *main_bottom;
 size_t main_bytes;
-void note_stack() { /* that a kernel is run from */
+void note_stack() { /* of the thread that runs a kernel */
     pthread_attr_t attributes;
     if (pthread_getattr_np(pthread_self(), &attributes) != 0) fault("the stack of this thread is not known");
     (void)pthread_attr_getstack(&attributes, &main_bottom, &main_bytes);
@@ -62,7 +61,7 @@ Fibre *make() {
     return &all_fibres.back();
 }
 
-/* The first thing on every stack. */
+/* The first function on every stack. */
 void (*body_now)();
 void begin() {
 #if defined(__SANITIZE_ADDRESS__)
@@ -83,7 +82,7 @@ Fibre *fibre_take(void (*body)()) {
     }
     fibre = make();
     void **top = reinterpret_cast<void **>(fibre->stack + fibre->bytes);
-    *--top = nullptr; /* aligned as behind a call */
+    *--top = nullptr; /* aligned as after a call */
     *--top = reinterpret_cast<void *>(begin);
     for (int i = 0; i < 6; i++) *--top = nullptr;
     fibre->stack_pointer = top;

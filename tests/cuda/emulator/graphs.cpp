@@ -1,5 +1,5 @@
-/* graphs.cpp: what is queued in a captured stream becomes nodes, ordered as streams and events order it. A replay makes
- * each node anew, and runs nodes in any order that the graph leaves open, drawn by the seed. */
+/* graphs.cpp: work queued in a captured stream becomes nodes, ordered by streams and events. A replay makes each node
+ * again, and runs nodes in any order that the graph allows, chosen by the seed. */
 #include <algorithm>
 #include <pthread.h>
 
@@ -18,7 +18,7 @@ namespace {
 
 std::vector<std::unique_ptr<CUgraph_st>> graphs;
 std::vector<std::unique_ptr<CUgraphExec_st>> execs;
-std::vector<std::shared_ptr<Capture>> captures; /* under way */
+std::vector<std::shared_ptr<Capture>> captures; /* in progress */
 
 unsigned long long this_thread() {
     return static_cast<unsigned long long>(pthread_self());
@@ -34,10 +34,10 @@ template <typename T> bool forget(std::vector<std::unique_ptr<T>> &in, const T *
     return true;
 }
 
-/* One replay under way. */
+/* A replay in progress. */
 struct Replay {
     std::shared_ptr<const Graph> graph;
-    std::vector<Work> works; /* empty: not begun */
+    std::vector<Work> works; /* empty: not started */
     std::vector<bool> done;
     size_t n_done = 0;
 
@@ -70,7 +70,7 @@ Maker replay_of(const std::shared_ptr<const Graph> &graph) {
     };
 }
 
-/* Every stream that joined has come back to the first one. */
+/* True if every joined stream has joined back to the origin. */
 bool is_joined(const Capture &capture) {
     std::vector<bool> seen(capture.graph->nodes.size());
     std::vector<size_t> open = capture.origin->tips;

@@ -1,6 +1,5 @@
-/* launch.cpp: a launch is judged as the driver judges it, its arguments are copied, and it is queued. Blocks run one
- * after
- * another, in a drawn order. */
+/* launch.cpp: validates a launch as the driver does, copies its arguments, and queues it. Blocks run one after another,
+ * in random order. */
 #include <cstring>
 #include <numeric>
 
@@ -10,9 +9,9 @@ namespace weft_emulator {
 namespace {
 
 constexpr size_t SHARED = 48 << 10;
-std::map<const void *, size_t> allowed; /* dynamic shared memory, of kernels that asked for more */
+std::map<const void *, size_t> allowed; /* dynamic shared memory, of kernels with a raised limit */
 
-/* "(norm<T>)" is norm<T>. */
+/* Strips the parentheses: "(norm<T>)" is norm<T>. */
 std::string plain_name(const char *text) {
     std::string name = text;
     if (name.size() > 2 && name.front() == '(' && name.back() == ')') name = name.substr(1, name.size() - 2);

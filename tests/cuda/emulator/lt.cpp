@@ -1,8 +1,8 @@
-/* lt.cpp: cuBLASLt, as far as Weft calls it. There are several ways for a product, which differ in bits: the inner
- * dimension is summed at once or in 2, 4 or 8 parts, whose sums are kept in the type of the result where the caller
- * lets that be. Which of them the heuristic lists first depends on the shape, on the room for partial sums, and on
- * how operands are aligned, as on a card; a way is refused for operands that lie worse than those that it was chosen
- * for. The workspace is overwritten by every product, whatever its way. */
+/* lt.cpp: the part of cuBLASLt that Weft uses. A matmul has several algorithms, which differ in bits: the inner
+ * dimension is summed at once or in 2, 4 or 8 parts, with partial sums in the result's type if the caller allows it.
+ * The heuristic's order depends on the shape, on the memory for partial sums, and on the operands' alignment, as on a
+ * GPU. An algorithm rejects operands with a smaller alignment than it was selected for. Every matmul overwrites the
+ * workspace, with any algorithm. */
 #include <algorithm>
 #include <cstring>
 
@@ -30,7 +30,7 @@ struct cublasLtMatmulPreferenceOpaque_t {
 
 namespace {
 
-constexpr uint64_t MARK = 0x57656674446f7562; /* of ways that were made here */
+constexpr uint64_t MARK = 0x57656674446f7562; /* identifies algorithms made here */
 constexpr int64_t SPLITS[] = {1, 2, 4, 8};
 constexpr int N_WAYS = 4;
 constexpr size_t MOST_POISONED = 64 << 10; /* of a workspace */
@@ -74,7 +74,7 @@ bool is_laid_out(const cublasLtMatrixLayoutOpaque_t &m) {
     return m.rows > 0 && m.cols > 0 && m.ld >= m.rows;
 }
 
-/* Shapes fit each other, and types are among those that there are. */
+/* Validates that shapes match and types are supported. */
 cublasStatus_t judge(const Product &p) {
     const int64_t inner = p.transpose_b ? p.b.cols : p.b.rows;
     const bool shapes = (p.transpose_a ? p.a.cols : p.a.rows) == p.m() &&
@@ -93,12 +93,13 @@ size_t workspace_of(const Product &p, int64_t splits) {
     return splits == 1 ? 0 : static_cast<size_t>(p.m() * p.n() * splits) * sizeof(float);
 }
 
-/* Which way comes first: small outer sizes and a long inner one ask for parts; badly aligned operands for others. */
+/* Returns the preferred algorithm: small outer and long inner dimensions prefer parts; badly aligned operands prefer
+ * others. */
 int first_way(const Product &p, uint32_t alignment) {
     int way = p.m() * p.n() < 4096 && p.k() >= 64 ? 1 : 0;
     if (p.m() * p.n() < 1024 && p.k() >= 128) way = 2;
     if (alignment < 16) way++;
-    return static_cast<int>((way + number("WEFT_EMULATOR_WAY", 0)) % N_WAYS); /* a machine that prefers others */
+    return static_cast<int>((way + number("WEFT_EMULATOR_WAY", 0)) % N_WAYS); /* a machine with other preferences */
 }
 
 uint32_t least_alignment(const cublasLtMatmulPreferenceOpaque_t &p) {
@@ -141,7 +142,7 @@ template <typename T> cublasStatus_t take(T &out, const void *value, size_t byte
 
 } // namespace
 
-constexpr long long LT_TAKES = 32 << 20; /* bytes of the card for each handle */
+constexpr long long LT_TAKES = 32 << 20; /* bytes of GPU memory per handle */
 
 EXPORT cublasStatus_t cublasLtCreate(cublasLtHandle_t *out) {
     LT_CALL("cublasLtCreate");
@@ -241,7 +242,7 @@ EXPORT cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPrefere
     }
 }
 
-/* What narrows sums comes first, as what takes the least memory. */
+/* Prefers narrow partial sums, which need the least memory. */
 static uint64_t scheme_of(uint32_t allowed) {
     for (uint32_t scheme : {CUBLASLT_REDUCTION_SCHEME_INPLACE, CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE,
                             CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE})

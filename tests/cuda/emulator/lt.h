@@ -1,4 +1,4 @@
-/* lt.h: products, of lt.cpp and lt_product.cpp. */
+/* lt.h: matmuls, shared by lt.cpp and lt_product.cpp. */
 #ifndef WEFT_EMULATOR_LT_H
 #define WEFT_EMULATOR_LT_H
 
@@ -6,20 +6,20 @@
 
 struct cublasLtMatrixLayoutOpaque_t {
     cudaDataType type;
-    int64_t rows, cols, ld; /* columns lie ld elements apart */
+    int64_t rows, cols, ld; /* columns are ld elements apart */
 };
 
 namespace weft_emulator {
 
-/* D (m, n) = alpha op(A) op(B) + beta C, plus a bias for each row. */
+/* D (m, n) = alpha op(A) op(B) + beta C, plus a bias per row. */
 struct Product {
     cublasLtMatrixLayoutOpaque_t a, b, c, d;
     bool transpose_a = false, transpose_b = false, tf32 = false;
     float alpha = 1, beta = 0;
     const void *a_at = nullptr, *b_at = nullptr, *c_at = nullptr, *bias = nullptr;
     void *d_at = nullptr;
-    int64_t splits = 1;   /* the inner dimension in that many parts, each summed by itself */
-    bool narrows = false; /* their sums are kept in D's type */
+    int64_t splits = 1;   /* number of separately summed parts of the inner dimension */
+    bool narrows = false; /* partial sums are stored in D's type */
     int64_t m() const {
         return d.rows;
     }

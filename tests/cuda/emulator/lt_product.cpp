@@ -1,6 +1,6 @@
-/* lt_product.cpp: the arithmetic of a product. Each element is a sum over the inner dimension in order, or of parts of
- * it in order, in fp32 and without contraction, but for the sums of parts where the way keeps those in the type of the
- * result; so a way decides the bits and nothing else does. */
+/* lt_product.cpp: the arithmetic of a matmul. Each element is a sum over the inner dimension in order, or of parts of
+ * it in order, in fp32 without contraction. Only partial sums may be in the result's type if the algorithm says so. The
+ * algorithm therefore determines the bits. */
 #include "emulator.h"
 #include "lt.h"
 
@@ -10,7 +10,7 @@
 namespace weft_emulator {
 namespace {
 
-constexpr int64_t ROWS = 16, COLUMNS = 4; /* of a tile that is summed in registers */
+constexpr int64_t ROWS = 16, COLUMNS = 4; /* of a tile summed in registers */
 typedef float eight __attribute__((vector_size(32)));
 
 float to_tf32(float x) {
@@ -29,7 +29,7 @@ void put(void *at, int64_t i, cudaDataType type, float x) {
     else static_cast<float *>(at)[i] = x;
 }
 
-/* (outer, k) of a matrix as tiles of `width` outer places, k by k; what lies behind the end is zero. */
+/* Packs (outer, k) of a matrix into tiles of `width` outer indices, k by k; zero after the end. */
 std::vector<float> pack(const void *at, const cublasLtMatrixLayoutOpaque_t &of, int64_t outer, int64_t k,
                         bool outer_is_row, int64_t width, bool tf32) {
     const int64_t tiles = (outer + width - 1) / width;
@@ -44,7 +44,6 @@ std::vector<float> pack(const void *at, const cublasLtMatrixLayoutOpaque_t &of, 
     return out;
 }
 
-/* One tile's sums over k places. */
 __attribute__((target_clones("avx2", "default"))) void sum_tile(eight sums[COLUMNS][2], const float *a, const float *b,
                                                                 int64_t k) {
     eight s[COLUMNS][2] = {};
@@ -72,7 +71,7 @@ void narrow_tile(eight sums[COLUMNS][2], const Product &p) {
             for (int i = 0; i < 8; i++) sums[j][h][i] = narrow(sums[j][h][i], p.d.type);
 }
 
-/* The tile's sums over all of k, part by part. */
+/* Sums the tile over all of k, part by part. */
 void sum_parts(eight sums[COLUMNS][2], const float *a, const float *b, const Product &p) {
     const int64_t k = p.k(), part = (k + p.splits - 1) / p.splits;
     eight more[COLUMNS][2];

@@ -1,5 +1,5 @@
-/* meeting.cpp: see meeting.h. A process holds a lock on a byte of the file as long as it lives, by which the others
- * know. */
+/* meeting.cpp: see meeting.h. Each process holds a lock on a byte of the file during its lifetime, so that the others
+ * can detect its exit. */
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>

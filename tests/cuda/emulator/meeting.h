@@ -1,4 +1,4 @@
-/* meeting.h: processes of one machine that send bytes to each other; of meeting.cpp, nccl.cpp and collectives.cpp. */
+/* meeting.h: byte messages between processes of one machine; used by meeting.cpp, nccl.cpp and collective.cpp. */
 #ifndef WEFT_EMULATOR_MEETING_H
 #define WEFT_EMULATOR_MEETING_H
 
@@ -9,30 +9,30 @@
 
 namespace weft_emulator {
 
-constexpr uint64_t RING = 64 << 10; /* bytes under way in one direction between two ranks */
+constexpr uint64_t RING = 64 << 10; /* bytes in flight in one direction between two ranks */
 
-struct Ring { /* one writes, one reads */
+struct Ring { /* single writer, single reader */
     std::atomic<uint64_t> written, read;
     char bytes[RING];
 };
 struct Seat {
-    uint64_t card;                             /* whose it is; written before the rank counts as come */
-    std::atomic<int32_t> color, key, answered; /* of a split: how many it has answered */
+    uint64_t card;                             /* GPU of the rank; written before the rank counts as present */
+    std::atomic<int32_t> color, key, answered; /* of a split; answered: number of answers */
 };
 struct Shared {
     std::atomic<int32_t> came, left_seats, aborted;
     Seat seats[64];
-    Ring rings[]; /* from * ranks + to */
+    Ring rings[]; /* index: from * ranks + to */
 };
 
-/* A communicator's shared memory: in a file of /dev/shm that goes when all have come. */
+/* A communicator's shared memory: a file in /dev/shm, removed when all ranks are present. */
 class Meeting {
   public:
     Meeting(const std::string &name, int rank, int ranks, uint64_t card);
     ~Meeting();
-    bool complete() const; /* all have come */
-    bool alive(int rank);  /* that process has not ended */
-    /* How many of n bytes went through just now. */
+    bool complete() const; /* all ranks are present */
+    bool alive(int rank);  /* its process has not exited */
+    /* Transfer up to n bytes without waiting, and return the number. */
     uint64_t send(int to, const char *bytes, uint64_t n);
     uint64_t receive(int from, char *bytes, uint64_t n);
     Shared *shared() {

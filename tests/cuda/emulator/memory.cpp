@@ -1,10 +1,9 @@
-/* memory.cpp: device memory, pinned memory, and which is which.
+/* memory.cpp: device memory, pinned memory, and the lookup of allocations.
  *
- * Device memory lies in one stretch of addresses, each allocation in pages of its own that end in pages without access;
- * an address is used once. None of it can be touched but while queued work runs: what that touches is opened by the
- * fault that it gives, and closed again behind it. What lies between an allocation and the ends of its pages has a
- * pattern that has to stay. New memory is full of NaN. What is known of allocations stays when they are freed, and lies
- * apart from the heap, so that a heap which grows tells of the device alone. */
+ * Device memory is one range of addresses. Each allocation has its own pages, followed by pages without access; an
+ * address is used once. Device memory is accessible only to running work: a fault opens a page, and it is closed
+ * afterwards. The rest of an allocation's pages has a pattern that must not change. New memory is full of NaN. Records
+ * of allocations are kept after a free, outside the heap, so that heap growth measures only the device. */
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -21,7 +20,7 @@ namespace {
 constexpr size_t PAGE = 4096, ARENA = size_t{1} << 42;
 constexpr int POISON = 0xff, EDGE_BYTE = 0xb6;
 
-/* Memory of the system, which is never given back. */
+/* Allocates system memory that is never freed. */
 void *take_apart(size_t bytes) {
     constexpr size_t CHUNK = size_t{1} << 20;
     static char *next, *end;
@@ -110,7 +109,7 @@ void check_one(const Allocation &a, const char *after) {
     check_edge(a, a.base + a.size, a.map + a.mapped, after);
 }
 
-/* Pages for it in the arena, its end near theirs. */
+/* Assigns pages in the arena; the allocation ends near their end. */
 Allocation place(size_t bytes) {
     Allocation a;
     if (arena == nullptr) prepare();
@@ -124,7 +123,7 @@ Allocation place(size_t bytes) {
     return a;
 }
 
-/* Of the card. What libraries have is taken to be on every one: a process uses one of them. */
+/* Returns the GPU's available memory. Library memory is counted on every GPU: a process uses one of them. */
 size_t room_left() {
     const size_t taken = live_of[static_cast<size_t>(device_now())] + device_context() + of_libraries;
     return taken < device_memory() ? device_memory() - taken : 0;
@@ -157,7 +156,7 @@ const Allocation *allocation_at(uintptr_t address) {
 
 const Allocation *allocation_near(uintptr_t address) {
     const Allocation *before = find(device, address, PAGE);
-    return before != nullptr ? before : find(device, address + PAGE, 0); /* the one behind it */
+    return before != nullptr ? before : find(device, address + PAGE, 0); /* the next one */
 }
 
 Sort sort_of(const void *pointer) {

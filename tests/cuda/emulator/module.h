@@ -1,4 +1,4 @@
-/* module.h: code that was compiled at run time, of nvrtc.cpp and driver.cpp. */
+/* module.h: code compiled at run time, shared by nvrtc.cpp and driver.cpp. */
 #ifndef WEFT_EMULATOR_MODULE_INTERNAL_H
 #define WEFT_EMULATOR_MODULE_INTERNAL_H
 
@@ -6,7 +6,7 @@
 
 namespace weft_emulator {
 
-enum { MODULE_VERSION = 1 }; /* another one where emulator_module.h or what it calls has changed */
+enum { MODULE_VERSION = 1 }; /* increment if emulator_module.h or its callees change */
 
 std::vector<char> module_image(const std::vector<char> &shared_object);
 

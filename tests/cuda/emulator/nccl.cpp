@@ -1,5 +1,5 @@
-/* nccl.cpp: NCCL's calls. Operations lie in the streams that they are given and run when those get there; those of one
- * communicator run in the order in which they were asked for. */
+/* nccl.cpp: NCCL's calls. Operations are queued in their streams and run there; those of one communicator run in the
+ * order of the calls. */
 #include <cstdio>
 #include <cstring>
 #include <random>
@@ -36,7 +36,7 @@ ncclResult_t refuse_use(const char *what) {
     return ncclInvalidUsage;
 }
 
-/* Those of one stream and communicator go on beside each other. */
+/* Operations of one stream and communicator run concurrently. */
 ncclResult_t queue_all(const std::vector<Waiting> &all) {
     std::vector<bool> queued(all.size());
     for (size_t i = 0; i < all.size(); i++) {
@@ -78,7 +78,7 @@ size_t ranks_of(ncclComm_t comm) {
     return comm == nullptr ? 0 : static_cast<size_t>(comm->party->meeting.ranks);
 }
 
-/* Until it is true, while other threads and streams go on. */
+/* Waits for a condition while other threads and streams progress. */
 template <typename F> void wait_until(F is_true) {
     while (!is_true()) {
         run_for_others();
@@ -86,7 +86,7 @@ template <typename F> void wait_until(F is_true) {
     }
 }
 
-/* In the words of NCCL, to those that share one. */
+/* Reports NCCL's error to ranks that share a GPU. */
 ncclResult_t judge_cards(Party &party) {
     const int me = party.meeting.rank;
     const Seat *seats = party.meeting.shared()->seats;
@@ -147,7 +147,7 @@ EXPORT ncclResult_t ncclGetUniqueId(ncclUniqueId *out) {
     return ncclSuccess;
 }
 
-constexpr long long NCCL_TAKES = 64 << 20; /* bytes of the card, until the process ends */
+constexpr long long NCCL_TAKES = 64 << 20; /* bytes of GPU memory, until the process ends */
 
 EXPORT ncclResult_t ncclCommInitRank(ncclComm_t *out, int ranks, ncclUniqueId id, int rank) {
     NCCL_CALL("ncclCommInitRank");
@@ -193,7 +193,7 @@ EXPORT ncclResult_t ncclCommFinalize(ncclComm_t comm) {
     return run_until(comm->party->last) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
 }
 
-/* Also where it answers an error nothing of it is left. */
+/* Frees everything even if it returns an error. */
 EXPORT ncclResult_t ncclCommDestroy(ncclComm_t comm) {
     const std::lock_guard<Lock> lock(lock_of_all());
     const int code = planted("ncclCommDestroy");
@@ -203,7 +203,7 @@ EXPORT ncclResult_t ncclCommDestroy(ncclComm_t comm) {
     return static_cast<ncclResult_t>(code);
 }
 
-/* What is queued ends as it is. */
+/* Queued work ends without a result. */
 EXPORT ncclResult_t ncclCommAbort(ncclComm_t comm) {
     const std::lock_guard<Lock> lock(lock_of_all());
     const int code = planted("ncclCommAbort");

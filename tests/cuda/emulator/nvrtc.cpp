@@ -1,6 +1,5 @@
-/* nvrtc.cpp: device code compiled at run time, by the host's compiler against the emulator's headers. What takes a
- * cubin's
- * place is a shared object behind a few bytes that say so; modules.cpp loads it. */
+/* nvrtc.cpp: device code compiled at run time, by the host's compiler against the emulator's headers. The "cubin" is a
+ * shared object after a short header; driver.cpp loads it. */
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -29,7 +28,7 @@ namespace {
     const int planted_code = planted(name);                                                                            \
     if (planted_code != 0) return static_cast<nvrtcResult>(planted_code)
 
-/* A directory that goes again with all that lies in it. */
+/* A temporary directory, removed with its contents. */
 struct Scratch {
     char path[64] = "/tmp/weft-emulator-XXXXXX";
     Scratch() {
@@ -55,7 +54,7 @@ std::vector<char> read_file(const std::string &path) {
     return out;
 }
 
-/* The text, and behind it an entry for each kernel that it names for others. */
+/* Writes the source, followed by an entry for each extern "C" kernel. */
 void write_source(const std::string &path, const _nvrtcProgram &program) {
     static const std::regex kernel(
         "extern\\s+\"C\"\\s+__global__\\s+void\\s+(?:__launch_bounds__\\s*\\([^)]*\\)\\s*)?(\\w+)\\s*\\(");
@@ -67,14 +66,14 @@ void write_source(const std::string &path, const _nvrtcProgram &program) {
         fault("%s cannot be written", path.c_str());
 }
 
-/* The library that this is: what is compiled links it. */
+/* Returns the path of this library, which compiled code links. */
 std::string own_path() {
     Dl_info info;
     if (dladdr(reinterpret_cast<void *>(&write_source), &info) == 0) fault("the emulator does not find itself");
     return info.dli_fname;
 }
 
-/* True: compiled. Both of its outputs go to the log. */
+/* Returns true on success. Both outputs go to the log. */
 bool compile(const Scratch &scratch, const std::vector<std::string> &words) {
     std::vector<char *> arguments;
     int status = 0;
@@ -95,7 +94,7 @@ bool compile(const Scratch &scratch, const std::vector<std::string> &words) {
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-/* Options of NVRTC that mean something here; what is unknown is refused there too. */
+/* NVRTC options with an effect here; unknown options are rejected. */
 bool takes(const std::string &option) {
     for (const char *known : {"--gpu-architecture=", "-arch=", "--fmad=", "-fmad=", "--std=", "-std=",
                               "-default-device", "--device-as-default-execution-space", "-D", "--define-macro="})
@@ -120,7 +119,7 @@ EXPORT const char *nvrtcGetErrorString(nvrtcResult result) {
     return "an unknown result";
 }
 
-/* Not a version that there is: nothing that was compiled here is taken for a real one. */
+/* An impossible version, so that code compiled here is never taken for real code. */
 EXPORT nvrtcResult nvrtcVersion(int *major, int *minor) {
     RTC_CALL("nvrtcVersion");
     *major = 13;

@@ -1,8 +1,6 @@
-/* shared.cpp: shared memory of the block that runs, and copies into it that complete late. Arrays of a fixed size
- * follow
- * one another with edges between them, which are looked at when the block ends; what the launch gave bytes for ends
- * at a
- * page without access. All of it is NaN when a block begins. */
+/* shared.cpp: shared memory of the running block, and late copies into it. Arrays of a fixed size follow one another
+ * with guard areas, checked when the block ends; dynamic shared memory ends at a page without access. All of it is NaN
+ * when a block starts. */
 #include <cstring>
 #include <sys/mman.h>
 
@@ -29,10 +27,10 @@ struct Copy {
     const void *from;
     size_t bytes, valid;
 };
-struct Copies { /* of a thread; groups: how many copies each one has */
+struct Copies { /* of a thread; groups: number of copies per group */
     std::deque<Copy> copies;
     std::deque<size_t> groups;
-    size_t open = 0; /* copies behind the last commit */
+    size_t open = 0; /* copies after the last commit */
 };
 std::vector<Copies> copies;
 bool any_copies;

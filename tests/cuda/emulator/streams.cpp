@@ -1,11 +1,11 @@
-/* streams.cpp: streams are queues, and nothing in them runs before it has to.
+/* streams.cpp: streams are queues, and nothing in them runs early.
  *
- *   WEFT_EMULATOR_MODE=last   when the host waits, what it waits for runs and nothing else
- *   WEFT_EMULATOR_MODE=any when the host waits, whatever can run does, drawn by WEFT_EMULATOR_SEED, until that is done;
- *                           and now and then something runs while the host does not wait
- *   WEFT_EMULATOR_MODE=soon   all runs as soon as it is queued
+ *   WEFT_EMULATOR_MODE=last   when the host waits, only the awaited work and its dependencies run
+ *   WEFT_EMULATOR_MODE=any    when the host waits, random runnable work runs, chosen by WEFT_EMULATOR_SEED, until the
+ *                           awaited work is done; sometimes work runs while the host does not wait
+ *   WEFT_EMULATOR_MODE=soon   work runs as soon as it is queued
  *
- * The host's own thread runs it. An operation that another process must help (NCCL) is tried again. */
+ * The host's own thread runs it. An operation that needs another process (NCCL) is retried. */
 #include <thread>
 #include <unistd.h>
 
@@ -14,7 +14,7 @@
 namespace weft_emulator {
 namespace {
 
-enum { PATIENCE = 16 }; /* questions before something is done about it */
+enum { PATIENCE = 16 }; /* queries before work is run */
 
 StreamRef make_legacy() {
     return std::make_shared<Stream>();
@@ -38,7 +38,7 @@ void forget_destroyed() {
         if (all[i]->destroyed && all[i]->queue.empty()) all.erase(all.begin() + static_cast<long>(i));
 }
 
-/* One try of a stream's first operation. After an error that sticks the card does nothing any more. */
+/* Tries a stream's first operation. After a sticky error the GPU does nothing any more. */
 Step run_head(const StreamRef &s) {
     Op &op = s->queue.front();
     running(op.name.c_str());
@@ -51,7 +51,7 @@ Step run_head(const StreamRef &s) {
     return step;
 }
 
-/* The stream whose head has to run before that point is reached; empty: none can. */
+/* Returns the stream whose head must run before that point is reached; empty: no stream can. */
 StreamRef needed_for(const Point &wanted) {
     StreamRef s = wanted.stream;
     while (!s->queue.empty()) {
@@ -71,13 +71,13 @@ StreamRef drawn() {
     return can.empty() ? nullptr : can[draw(can.size())];
 }
 
-/* Something has to be done by another process first: whatever else can run may be what that one waits for. */
+/* Another process must act first: runs any other work, which that process may be waiting for. */
 void let_others_go() {
     const StreamRef other = drawn();
     if (other == nullptr || run_head(other) == Step::IDLE) lock_of_all().give_way(50);
 }
 
-/* What others wait for has to come to its turn. */
+/* Returns the stream with work that other processes wait for. */
 StreamRef wanted_by_others() {
     for (const StreamRef &s : all_streams())
         for (size_t i = 0; i < s->queue.size(); i++)
@@ -85,7 +85,7 @@ StreamRef wanted_by_others() {
     return nullptr;
 }
 
-/* While the host does something else, and other processes wait for what our streams hold. */
+/* Progresses work that other processes wait for while the host does something else. */
 void nudge() {
     for (;;) {
         (void)usleep(2000);
@@ -107,7 +107,7 @@ void run_some(uint64_t chance) {
     forget_destroyed();
 }
 
-/* All but what others have to help with. */
+/* Runs everything except work that needs other processes. */
 void run_what_can() {
     Open open;
     for (bool moved = true; moved;) {
@@ -119,7 +119,7 @@ void run_what_can() {
     forget_destroyed();
 }
 
-/* What CUDA's first stream orders: it waits for all that block on it, and they for it. */
+/* Orders by the legacy default stream: it waits for all blocking streams, and they wait for it. */
 void order_by_legacy(const StreamRef &stream, std::vector<Point> &after) {
     if (stream == legacy()) {
         for (const StreamRef &s : all_streams())
@@ -262,8 +262,8 @@ bool kernels_wait() {
     return false;
 }
 
-/* The process ends while other threads go on: each stands still where it next asks for the lock, which the thread that
- * ends the process keeps from here on, for what they would look at is being taken apart. */
+/* When the process ends, each other thread stops at its next request for the lock. The exiting thread keeps the lock,
+ * because the data is being destroyed. */
 struct Standstill {
     ~Standstill() {
         lock_of_all().lock();
@@ -274,7 +274,7 @@ void queue_is_shared() {
     static bool started = false;
     if (started) return;
     started = true;
-    (void)draw(1); /* what is made later than this is taken apart before it */
+    (void)draw(1); /* objects created later are destroyed earlier */
     (void)all_streams();
     static const Standstill end;
     std::thread(nudge).detach();
@@ -308,7 +308,7 @@ EXPORT cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned int 
     return answer(create(out, flags));
 }
 
-/* What is queued in it still runs. */
+/* Its queued work still runs. */
 EXPORT cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     CALL("cudaStreamDestroy");
     const StreamRef s = stream_of(stream);

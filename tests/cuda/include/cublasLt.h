@@ -1,4 +1,4 @@
-/* cublasLt.h of the emulator: the calls of cuBLASLt that Weft makes. C and C++. */
+/* cublasLt.h of the CUDA emulator: the cuBLASLt calls that Weft uses. C and C++. */
 #ifndef WEFT_EMULATOR_CUBLASLT_H
 #define WEFT_EMULATOR_CUBLASLT_H
 

@@ -1,4 +1,4 @@
-/* cuda.h of the emulator: the driver's calls for code that was compiled at run time. C and C++. */
+/* cuda.h of the CUDA emulator: the driver's calls for code compiled at run time. C and C++. */
 #ifndef WEFT_EMULATOR_CUDA_H
 #define WEFT_EMULATOR_CUDA_H
 
@@ -10,7 +10,7 @@ extern "C" {
 
 #define CUDA_VERSION 13000
 
-/* The codes are those of the runtime (emulator_errors.h), under the driver's names. */
+/* The runtime's codes (emulator_errors.h) under the driver's names. */
 typedef enum cudaError_enum {
     CUDA_SUCCESS = 0,
     CUDA_ERROR_INVALID_VALUE = 1,

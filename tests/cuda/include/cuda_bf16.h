@@ -1,4 +1,4 @@
-/* cuda_bf16.h of the emulator (C++): bf16 as the card rounds it, to nearest and ties to even; NaN stays NaN. */
+/* cuda_bf16.h of the CUDA emulator (C++): bf16 rounded as on the GPU, to nearest even; NaN stays NaN. */
 #ifndef WEFT_EMULATOR_CUDA_BF16_H
 #define WEFT_EMULATOR_CUDA_BF16_H
 
@@ -35,7 +35,7 @@ struct __attribute__((aligned(4))) __nv_bfloat162 {
     __nv_bfloat162() = default;
     __nv_bfloat162(__nv_bfloat16 low, __nv_bfloat16 high) : x(low), y(high) {}
 };
-/* The card would round each of them to bf16: sums are fp32, so whoever means one says float. */
+/* Deleted: the GPU would round each result to bf16, but sums are fp32, so code must convert to float explicitly. */
 __nv_bfloat16 operator+(__nv_bfloat16, __nv_bfloat16) = delete;
 __nv_bfloat16 operator-(__nv_bfloat16, __nv_bfloat16) = delete;
 __nv_bfloat16 operator*(__nv_bfloat16, __nv_bfloat16) = delete;

@@ -1,5 +1,5 @@
-/* cuda_fp16.h of the emulator (C++): fp16 as the card rounds it, to nearest and ties to even, and to infinity from
- * 65520 on; NaN stays NaN. By the number and not by its bits. */
+/* cuda_fp16.h of the CUDA emulator (C++): fp16 rounded as on the GPU, to nearest even, and to infinity from 65520 on;
+ * NaN stays NaN. Computed from the value, not from its bits. */
 #ifndef WEFT_EMULATOR_CUDA_FP16_H
 #define WEFT_EMULATOR_CUDA_FP16_H
 
@@ -15,9 +15,9 @@ static inline unsigned short emulator_to_f16(float value) {
     if (value != value) return 0x7fff;
     if (size >= 65520.0f) return static_cast<unsigned short>(sign | 0x7c00u);
     (void)frexpf(size, &exponent);
-    if (size < 0x1p-14f) exponent = -13; /* there steps are of 2^-24 */
+    if (size < 0x1p-14f) exponent = -13; /* steps are 2^-24 there */
     steps = rintf(ldexpf(size, 11 - exponent));
-    /* 1024 steps of an exponent are the next one's number of its own: a carry comes out right. */
+    /* An exponent has 1024 steps, so a carry into the next exponent is correct. */
     return static_cast<unsigned short>(sign |
                                        (static_cast<unsigned>(exponent + 13) * 1024u + static_cast<unsigned>(steps)));
 }
@@ -42,7 +42,7 @@ struct __attribute__((aligned(4))) __half2 {
     __half2() = default;
     __half2(__half low, __half high) : x(low), y(high) {}
 };
-/* The card would round each of them to fp16: sums are fp32, so whoever means one says float. */
+/* Deleted: the GPU would round each result to fp16, but sums are fp32, so code must convert to float explicitly. */
 __half operator+(__half, __half) = delete;
 __half operator-(__half, __half) = delete;
 __half operator*(__half, __half) = delete;

@@ -1,4 +1,4 @@
-/* cuda_runtime.h of the emulator: the runtime's calls, and for C++ what device code is written with. */
+/* cuda_runtime.h of the CUDA emulator: the runtime's calls, and for C++ the language of device code. */
 #ifndef WEFT_EMULATOR_CUDA_RUNTIME_H
 #define WEFT_EMULATOR_CUDA_RUNTIME_H
 

@@ -1,6 +1,6 @@
-/* cuda_runtime_api.h of the emulator (../README.md): CUDA's runtime as a host compiler sees it, as far as Weft calls
- * it. Names and
- * numbers are CUDA's, so that a plugin's sources compile unchanged; what they do here is in ../double. C and C++. */
+/* cuda_runtime_api.h of the CUDA emulator (../README.md): the part of the CUDA runtime that Weft uses, for a host
+ * compiler. Names and numbers are CUDA's, so that a plugin's sources compile unchanged; the implementation is in
+ * ../double. C and C++. */
 #ifndef WEFT_EMULATOR_CUDA_RUNTIME_API_H
 #define WEFT_EMULATOR_CUDA_RUNTIME_API_H
 
@@ -119,7 +119,7 @@ struct cudaFuncAttributes {
     int maxThreadsPerBlock, numRegs, ptxVersion, binaryVersion, maxDynamicSharedSizeBytes;
 };
 
-/* ---- the driver and its cards ---- */
+/* ---- driver and GPUs ---- */
 cudaError_t cudaDriverGetVersion(int *version);
 cudaError_t cudaRuntimeGetVersion(int *version);
 cudaError_t cudaGetDeviceCount(int *count);
@@ -139,7 +139,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **out, uns
                                              unsigned long long flags,
                                              enum cudaDriverEntryPointQueryResult *result EMULATOR_OR(NULL));
 
-/* ---- what went wrong ---- */
+/* ---- errors ---- */
 cudaError_t cudaGetLastError(void);
 cudaError_t cudaPeekAtLastError(void);
 const char *cudaGetErrorName(cudaError_t code);

@@ -1,4 +1,4 @@
-/* cudnn_graph.h of the emulator: the calls of cuDNN's backend interface that Weft makes. C and C++. */
+/* cudnn_graph.h of the CUDA emulator: the calls of cuDNN's backend interface that Weft uses. C and C++. */
 #ifndef WEFT_EMULATOR_CUDNN_GRAPH_H
 #define WEFT_EMULATOR_CUDNN_GRAPH_H
 

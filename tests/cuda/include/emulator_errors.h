@@ -1,8 +1,8 @@
-/* emulator_errors.h: CUDA's error codes, those that Weft may meet. One list, of which names and numbers are made. */
+/* emulator_errors.h: the CUDA error codes that Weft may receive, as one list for names and numbers. */
 #ifndef WEFT_EMULATOR_ERRORS_H
 #define WEFT_EMULATOR_ERRORS_H
 
-/* ROW(name, number, what the emulator says of it) */
+/* ROW(name, number, description by the emulator) */
 #define EMULATOR_ERRORS(ROW)                                                                                           \
     ROW(cudaSuccess, 0, "no error")                                                                                    \
     ROW(cudaErrorInvalidValue, 1, "invalid argument")                                                                  \

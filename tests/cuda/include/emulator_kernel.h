@@ -1,11 +1,10 @@
-/* emulator_kernel.h: where a thread of a kernel is, its shared memory, barriers, and copies that complete late
- * (C++). */
+/* emulator_kernel.h: thread indices, shared memory, barriers and late copies in kernels (C++). */
 #ifndef WEFT_EMULATOR_KERNEL_H
 #define WEFT_EMULATOR_KERNEL_H
 
 #include "emulator_vectors.h"
 
-/* Of the thread that runs. Threads take turns, and only where they wait for each other. */
+/* Indices of the running thread. Threads switch only at waits for each other. */
 struct emulator_place {
     uint3 thread, block;
     dim3 block_dim, grid_dim;
@@ -14,18 +13,17 @@ struct emulator_place {
 extern "C" {
 extern struct emulator_place emulator_here;
 
-/* Barrier of the block. what: the call's name; vote: what this thread says. Gives how many said 1. */
+/* Barrier of the block. what: the call's name; vote: this thread's vote. Returns the number of votes of 1. */
 int emulator_barrier(const char *what, int vote, const char *file, int line);
-/* The block's array of that name: `site` tells arrays apart. Poisoned when the block begins. */
+/* Returns the block's array of that name; `site` identifies it. Poisoned at the block's start. */
 void *emulator_shared(const void *site, const char *name, size_t bytes, size_t align);
 void *emulator_shared_dynamic(const char *name);
 
-/* cp.async: `bytes` (4, 8, 16) of which `valid` come from global memory and the rest is zero. Nothing arrives before
- * the
- * wait that needs it. */
+/* cp.async: copies `bytes` (4, 8, 16), the first `valid` from global memory and zeros after. The copy completes only at
+ * the wait that needs it. */
 void emulator_copy_async(void *shared, const void *global, size_t bytes, size_t valid);
 void emulator_copy_commit(void);
-void emulator_copy_wait(int groups_left); /* all but the newest groups_left groups have arrived */
+void emulator_copy_wait(int groups_left); /* all groups except the newest groups_left have arrived */
 
 [[noreturn]] void emulator_trap(const char *file, int line);
 }
@@ -79,7 +77,7 @@ template <typename T> static inline void __stcg(T *p, T value) {
     *p = value;
 }
 
-/* Threads take turns between barriers, so a plain update is atomic. Integers alone: no atomic adds a float. */
+/* Threads switch only at barriers, so a plain update is atomic. Integers only: no atomic adds a float. */
 #define EMULATOR_ATOMIC(name, expression)                                                                              \
     template <typename T> static inline T name(T *at, T value) {                                                       \
         static_assert(T(1) / T(2) == T(0), "atomics are of integers alone");                                           \

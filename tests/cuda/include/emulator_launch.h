@@ -1,4 +1,4 @@
-/* emulator_launch.h: a kernel is queued with a copy of its arguments, as the card's driver does it (C++). */
+/* emulator_launch.h: queues a kernel with a copy of its arguments, as the driver does (C++). */
 #ifndef WEFT_EMULATOR_LAUNCH_H
 #define WEFT_EMULATOR_LAUNCH_H
 
@@ -14,7 +14,7 @@ struct emulator_launch {
     dim3 grid, block;
     size_t shared;
     const void *kernel;
-    void (*call)(const void *kernel, const void *arguments); /* one thread of it */
+    void (*call)(const void *kernel, const void *arguments); /* runs one thread */
     size_t bytes;                                            /* of the arguments */
 };
 extern "C" cudaError_t emulator_launch_queue(const struct emulator_launch *what, const void *arguments,
@@ -48,7 +48,7 @@ static inline void emulator_start(const char *name, const char *file, int line, 
 
 #define CUDA_START(kernel, grid, block, shared, stream, ...)                                                           \
     emulator_start(#kernel, __FILE__, __LINE__, kernel, (grid), (block), (shared), (stream), __VA_ARGS__)
-#define CUDA_LAUNCH CUDA_START /* launch.h has one that may count instead */
+#define CUDA_LAUNCH CUDA_START /* launch.h defines one that may count instead */
 
 template <typename... P>
 static inline cudaError_t cudaFuncSetAttribute(void (*kernel)(P...), enum cudaFuncAttribute attribute, int value) {

@@ -1,5 +1,4 @@
-/* emulator_math.h: CUDA's arithmetic beyond <math.h> (C++). Nothing contracts here, whatever the card's compiler
- * does. */
+/* emulator_math.h: CUDA's arithmetic beyond <math.h> (C++). No contraction, unlike nvcc's default. */
 #ifndef WEFT_EMULATOR_MATH_H
 #define WEFT_EMULATOR_MATH_H
 

@@ -1,4 +1,4 @@
-/* emulator_module.h: what the emulator puts around code that it compiles at run time (C++). */
+/* emulator_module.h: the emulator's wrapper of code compiled at run time (C++). */
 #ifndef WEFT_EMULATOR_MODULE_H
 #define WEFT_EMULATOR_MODULE_H
 
@@ -6,7 +6,7 @@
 
 #include "cuda_runtime.h"
 
-/* A kernel by its name: its arguments come as pointers to them. */
+/* A kernel by name; arguments are passed as pointers. */
 struct emulator_entry {
     const void *kernel;
     void (*call)(const void *kernel, const void *arguments);

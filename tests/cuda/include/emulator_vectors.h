@@ -1,4 +1,4 @@
-/* emulator_vectors.h: CUDA's vector types, aligned as on the card. C and C++. */
+/* emulator_vectors.h: CUDA's vector types, aligned as on the GPU. C and C++. */
 #ifndef WEFT_EMULATOR_VECTORS_H
 #define WEFT_EMULATOR_VECTORS_H
 

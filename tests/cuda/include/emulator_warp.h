@@ -1,12 +1,11 @@
-/* emulator_warp.h: what the lanes of a warp do together (C++).
+/* emulator_warp.h: warp-level functions (C++).
  *
- * All of them go through one meeting: each lane of the mask comes with a pointer to something of its own, and the last
- * one to come runs `together` once for all of them. A matrix instruction is written the same way:
+ * All of them use one rendezvous: each lane of the mask passes a pointer to its own data, and the last lane to arrive
+ * runs `together` once for all of them. A matrix instruction is written the same way:
  *
  *     struct mma { const unsigned *a, *b; float *d; } mine = {a, b, d};
  *     emulator_meet(~0u, "mma.m16n8k16", &mine, [](void **lanes, unsigned) { ... static_cast<mma *>(lanes[i])->d ...
- *     });
- */
+ *     }); */
 #ifndef WEFT_EMULATOR_WARP_H
 #define WEFT_EMULATOR_WARP_H
 
@@ -14,7 +13,7 @@
 
 #include "emulator_kernel.h"
 
-/* lanes[i] of lane i, NULL where it is not in the mask. Lanes that a block's last warp lacks are not waited for. */
+/* lanes[i] of lane i, NULL outside the mask. Lanes missing in a block's last warp are not waited for. */
 extern "C" void emulator_meet_at(unsigned mask, const char *what, void *mine,
                                  void (*together)(void **lanes, unsigned mask), const char *file, int line);
 extern "C" int emulator_lane(void);
@@ -34,7 +33,7 @@ template <typename T> struct emulator_shuffle {
     int argument, width;
 };
 
-/* Source(lane, argument, width): the lane to take from; lanes that are not there give all bits set, a NaN. */
+/* Source(lane, argument, width): the source lane; missing lanes yield all bits set, a NaN. */
 template <typename T, int Source(int, int, int)> static void emulator_shuffle_all(void **lanes, unsigned) {
     for (int i = 0; i < 32; i++) {
         emulator_shuffle<T> *mine = static_cast<emulator_shuffle<T> *>(lanes[i]);

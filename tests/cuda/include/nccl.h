@@ -1,4 +1,4 @@
-/* nccl.h of the emulator: collectives between processes of one machine (../emulator/nccl.cpp). C and C++. */
+/* nccl.h of the CUDA emulator: collectives between processes of one machine (../emulator/nccl.cpp). C and C++. */
 #ifndef WEFT_EMULATOR_NCCL_H
 #define WEFT_EMULATOR_NCCL_H
 

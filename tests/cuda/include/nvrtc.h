@@ -1,4 +1,4 @@
-/* nvrtc.h of the emulator: device code compiled at run time, by the host's compiler. C and C++. */
+/* nvrtc.h of the CUDA emulator: device code compiled at run time by the host's compiler. C and C++. */
 #ifndef WEFT_EMULATOR_NVRTC_H
 #define WEFT_EMULATOR_NVRTC_H
 

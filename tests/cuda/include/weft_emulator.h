@@ -1,4 +1,4 @@
-/* weft_emulator.h: what tests ask of the emulator beside CUDA's own calls. */
+/* weft_emulator.h: test functions of the CUDA emulator beyond CUDA's own calls. */
 #ifndef WEFT_EMULATOR_H
 #define WEFT_EMULATOR_H
 
@@ -8,17 +8,17 @@
 extern "C" {
 #endif
 
-void emulator_seed(uint64_t seed);               /* of every draw from now on */
-int emulator_mode(const char *mode);             /* "last", "any", "soon"; 0: no such mode */
-void emulator_forbid_allocation(int forbid);     /* 1: memory that is taken or given back from now on is an error */
-long long emulator_launches(const char *kernel); /* that have run; NULL: of all kernels */
-long long emulator_calls(const char *function);  /* of CUDA; NULL: of all functions */
-/* From now on the bytes are counted that kernels of plugins touch which are compiled for it (bytes.cpp). */
+void emulator_seed(uint64_t seed);               /* for all later random choices */
+int emulator_mode(const char *mode);             /* "last", "any", "soon"; returns 0 for an unknown mode */
+void emulator_forbid_allocation(int forbid);     /* 1: allocating or freeing memory is an error from now on */
+long long emulator_launches(const char *kernel); /* kernels that have run; NULL: all kernels */
+long long emulator_calls(const char *function);  /* calls of a CUDA function; NULL: all functions */
+/* Starts or stops counting the bytes touched by kernels of plugins compiled for it (bytes.cpp). */
 void emulator_count_bytes(int count);
-/* Bytes that memory moves for a kernel and all its forms, NULL: for all; those that its loads and stores ask for are
- * added to *asked, which may be NULL. */
+/* Returns the bytes that memory moves for a kernel and all its instances, NULL: for all kernels. Adds the bytes of its
+ * loads and stores to *asked, which may be NULL. */
 long long emulator_bytes(const char *kernel, long long *asked);
-void emulator_plant(const char *what); /* as WEFT_EMULATOR_FAIL; NULL: nothing any more */
+void emulator_plant(const char *what); /* like WEFT_EMULATOR_FAIL; NULL: removes all */
 
 #ifdef __cplusplus
 }

@@ -1,4 +1,4 @@
-/* here.c: in place of amx.c: tiles in plain C are everywhere. */
+/* here.c: replaces amx.c: tiles in plain C are always available. */
 #include "amx.h"
 
 bool amx_is_built_in(void) {

@@ -1,4 +1,4 @@
-/* plain.c: see plain.h. From Intel's description of LDTILECFG, TILEZERO, TILELOADD, TILESTORED and TDPBF16PS. */
+/* plain.c: see plain.h. Based on Intel's description of LDTILECFG, TILEZERO, TILELOADD, TILESTORED and TDPBF16PS. */
 #include "plain.h"
 
 #include <float.h>
@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A thread's own, as the processor's are. */
+/* Per thread, as in the processor. */
 typedef struct tiles {
-    amx_configuration as; /* palette 0: none is loaded */
+    amx_configuration as; /* palette 0: not configured */
     unsigned char at[AMX_TILES][AMX_ROWS][AMX_BYTES];
 } tiles;
 
@@ -64,11 +64,11 @@ void plain_store(int tile, void *at, int64_t apart) {
         memcpy((char *)at + row * apart, mine.at[tile][row], mine.as.row_bytes[tile]);
 }
 
-/* ---- multiplying ---- */
+/* ---- multiplication ---- */
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* What is below the smallest normal number is zero, of its sign. */
+/* Flushes numbers below the smallest normal one to zero, keeping the sign. */
 INLINE float flushed(float x) {
     return fabsf(x) < FLT_MIN ? copysignf(0.0f, x) : x;
 }
@@ -80,7 +80,7 @@ INLINE float of_bf16(uint32_t half) {
     return flushed(x);
 }
 
-/* The first values of the words of b in one array of each row, the second ones in another. */
+/* The first values of b's words in one array per row, the second values in another. */
 typedef struct pairs {
     float first[AMX_WORDS][AMX_WORDS], second[AMX_WORDS][AMX_WORDS];
 } pairs;
@@ -96,7 +96,7 @@ static void split(pairs *out, int b) {
     }
 }
 
-/* One row of sums: two chains, each from zero, are added to one another and then to what was there. */
+/* Computes one row of sums: two chains, each from zero, are added to each other and then to the previous sum. */
 INLINE void dot_row(unsigned char *to, const unsigned char *a, const pairs *b, int words) {
     float first[AMX_WORDS] = {0}, second[AMX_WORDS] = {0}, sum[AMX_WORDS];
     for (int k = 0; k < words; k++) {

@@ -1,5 +1,5 @@
-/* plain.h: the tile instructions of AMX in plain C, for panels_amx.c compiled once more into a device of the tests, on
- * processors that have none. As the processor's description has them; what is misused ends the program and says how. */
+/* plain.h: the AMX tile instructions in plain C, as specified in the processor manual. panels_amx.c is compiled over
+ * them for test devices on processors without tiles. Misuse ends the program with a message. */
 #ifndef WEFT_TEST_DEVICE_AMX_PLAIN_H
 #define WEFT_TEST_DEVICE_AMX_PLAIN_H
 
