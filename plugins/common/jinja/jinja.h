@@ -75,8 +75,9 @@ typedef struct jinja_output {
  * the value with an equal string of the template. May be called after jinja_run, including a failed one. */
 bool jinja_has_read(const jinja_render *self, size_t element, const char *key);
 bool jinja_has_matched(const jinja_render *self, size_t element, const char *key);
-/* Returns true if an object inside the value of `key` has a key with a value that the rendering did not read, and writes
- * its path to `path`: "tool_calls.function.note". optional: keys of the outer objects that need no read; ends with NULL. */
+/* Returns true if an object inside the value of `key` has a key with a value that the rendering did not read, and
+ * writes its path to `path`: "tool_calls.function.note". optional: keys of the outer objects that need no read; ends
+ * with NULL. */
 bool jinja_find_unread(const jinja_render *self, size_t element, const char *key, const char *const *optional,
                        char *path, size_t size);
 /* Returns true if the rendering read a variable that the caller set. */

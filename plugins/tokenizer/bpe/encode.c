@@ -115,8 +115,8 @@ static weft_status encode_text(bpe_pass *work, weft_error *err) {
 
 /* ---- long texts, in parallel ---- */
 
-/* PART_BYTES: minimal size of a range. A text shorter than LEAST_LONG is not split. A group has at most GROUP ranges, and
- * the ids of GROUP_BYTES of text and one range are in memory at once. */
+/* PART_BYTES: minimal size of a range. A text shorter than LEAST_LONG is not split. A group has at most GROUP
+ * ranges, and the ids of GROUP_BYTES of text and one range are in memory at once. */
 enum { PART_BYTES = 1 << 16, LEAST_LONG = 1 << 19, GROUP = 64, GROUP_BYTES = GROUP * PART_BYTES };
 
 typedef struct long_part {
