@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-/* memory of this process, as the kernel and the C library count it. */
+/* Memory of this process, as the kernel and the C library count it. */
 
 /* Returns the peak resident memory of this process so far in bytes (VmHWM); 0: unknown. */
 int64_t weft_resident_peak(void);

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* detects the capabilities of a stream's terminal. */
+/* Detects the capabilities of a stream's terminal. */
 
 typedef struct weft_terminal {
     bool is_one; /* false: a file or a pipe; then width is 0 and all capabilities but utf8 are false */

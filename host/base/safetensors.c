@@ -210,7 +210,7 @@ weft_status weft_safetensors_read_header(weft_safetensors *self, weft_error *err
     return status;
 }
 
-/* writes safetensors files. The header is written first and fixes the layout, so data
+/* Writes safetensors files. The header is written first and fixes the layout, so data
  * may follow in any order and from any process that has the list. */
 
 enum { ALIGNMENT = 64 };

@@ -145,7 +145,7 @@ weft_status weft_safetensors_read(const weft_safetensors *self, void *out, const
     return WEFT_OK;
 }
 
-/* opens a Hugging Face directory: its files, and an index that must match them. */
+/* Opens a Hugging Face directory: its files, and an index that must match them. */
 
 enum { INDEX_LIMIT = 100 << 20 };
 

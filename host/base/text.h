@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <weft/base.h>
 
-/* builds and sanitizes text. */
+/* Builds and sanitizes text. */
 
-/* growable byte buffer. */
+/* Growable byte buffer. */
 
 typedef struct weft_bytes {
     char *data; /* aligned for any type; NULL while empty */
@@ -24,7 +24,7 @@ weft_status weft_bytes_put_text(void *context, const char *text, size_t n);
 
 void weft_bytes_free(weft_bytes *bytes); /* also resets the buffer to empty */
 
-/* joins directory and file names. */
+/* Joins directory and file names. */
 
 enum { WEFT_PATH_BYTES = 4096 };
 

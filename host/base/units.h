@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <time.h>
 
-/* monotonic clock in seconds. */
+/* Monotonic clock in seconds. */
 
 /* Returns CLOCK_MONOTONIC in seconds. [any-thread] */
 static inline double weft_clock_seconds(void) {
@@ -15,7 +15,7 @@ static inline double weft_clock_seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* common size arithmetic. */
+/* Common size arithmetic. */
 
 enum { WEFT_WORD = 4 }; /* bytes of the words with which a device fills memory */
 

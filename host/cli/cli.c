@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* commands that are separate programs. `weft ab` runs libexec/weft/weft-ab with the same arguments.
+/* Commands that are separate programs. `weft ab` runs libexec/weft/weft-ab with the same arguments.
  * Any other executable weft-NAME, in that directory or in a directory of PATH, is the command `weft NAME`. It receives
  * the arguments after NAME, and WEFT_PROGRAM contains the path of `weft` for calls back. */
 

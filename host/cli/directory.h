@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <weft/base.h>
 
-/* reads the settings for continuing an adapter from its directory or its run's directory: its base,
+/* Reads the settings for continuing an adapter from its directory or its run's directory: its base,
  * the base's storage format, and added tokens. */
 
 /* Strings are owned; NULL: unset. */

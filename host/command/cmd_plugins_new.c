@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* creates the directory of a new plugin from the installed templates.
+/* Creates the directory of a new plugin from the installed templates.
  *
  * Templates are files of the installation, share/weft/template/new: those of a kind and those of all kinds (`common`).
  * In their text and names `weftnew-kind` is replaced by the kind, `weftnew-id` by the id, and `weftnew` and `WEFTNEW`

@@ -7,7 +7,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 
-/* error messages about a value, prefixed with its source. */
+/* Error messages about a value, prefixed with its source. */
 
 void weft_config_subject(const weft_config *self, const char *section, const char *key, char *out, size_t size) {
     const weft_entry *entry = weft_config_entry(self, section, key);

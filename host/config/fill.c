@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-/* rejects keys and sections that no table declared. */
+/* Rejects keys and sections that no table declared. */
 
 /* Appends to comma-separated names while they fit. */
 static void append_name(char *list, size_t size, const char *name) {

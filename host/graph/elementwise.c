@@ -210,7 +210,7 @@ weft_value weft_op_add(weft_graph *graph, weft_value a, weft_value b) {
     return weft_record_node(graph, &(weft_node){.op = &weft_operator_add, .inputs = {a, b}, .n_inputs = 2});
 }
 
-/* a weight's matrix (out, in) as a value with `out` positions. The parameter receives its gradient
+/* A weight's matrix (out, in) as a value with `out` positions. The parameter receives its gradient
  * in fp32. */
 
 static weft_status matrix_infer(const weft_graph *graph, weft_node *node, weft_error *err) {

@@ -4,7 +4,7 @@
 
 #include "graph/graph.h"
 
-/* the device calls of a pass over a graph, for timing and cost reports. */
+/* The device calls of a pass over a graph, for timing and cost reports. */
 
 enum { WEFT_CALL_PRODUCTS = 3 };
 

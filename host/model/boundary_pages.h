@@ -7,7 +7,7 @@
 #include "model/process_group.h"
 #include "model/region.h"
 
-/* assigns the bytes of a safetensors file to the ranks that write them.
+/* Assigns the bytes of a safetensors file to the ranks that write them.
  *
  * An extent is a contiguous part of a tensor that one rank stores. Extents cover the file in order; the first is the
  * header, written by rank 0. Processes that write to one page of a file through different mounts may overwrite each

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <weft/base.h>
 
-/* file format of packed parameters: bytes (U8) with dimensions for rows, blocks of a row and bytes
+/* File format of packed parameters: bytes (U8) with dimensions for rows, blocks of a row and bytes
  * of a block. If blocks continue in the next row, the dimension for rows is omitted. So a file shows which of its
  * tensors are packed, and in which type. */
 

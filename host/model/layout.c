@@ -11,7 +11,7 @@
 
 #include <stdlib.h>
 
-/* runs a wrap policy and records the unit of each parameter.
+/* Runs a wrap policy and records the unit of each parameter.
  *
  * The policy must claim each parameter exactly once; otherwise it fails. host/model/layout.h computes the memory layout
  * of the units. */

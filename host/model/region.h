@@ -10,7 +10,7 @@
 
 #include <weft/transfer.h>
 
-/* double-buffered transfers between host and device: the host works on one buffer while the
+/* Double-buffered transfers between host and device: the host works on one buffer while the
  * other is transferred. On a device with weft/transfer.h the buffers are pinned memory with asynchronous transfers.
  * Elsewhere they are plain memory and transfers are synchronous.
  *

@@ -12,7 +12,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 
-/* opens a model's files whose tensor names were written by another class or wrapper:
+/* Opens a model's files whose tensor names were written by another class or wrapper:
  * AutoModel without the prefix of the head's model, or torch.compile, DDP, FSDP, PEFT or a vision model with more. Each
  * tensor is renamed separately, because a checkpoint can be wrapped in parts. */
 

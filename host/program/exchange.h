@@ -63,7 +63,7 @@ weft_reduce_rows weft_exchange_reduce(const weft_plan *plan, const weft_job_spec
 /* Returns the elements of one of the R chunks of a unit's trained group; 0: the unit is frozen. */
 int64_t weft_exchange_piece(const weft_plan *plan, const weft_job_spec *job, int32_t unit);
 
-/* hash table that finds the exchange of several ranks by a key that each rank computes.
+/* Hash table that finds the exchange of several ranks by a key that each rank computes.
  *
  * The k-th exchange of a rank under one key matches the k-th exchange of the other ranks under it. */
 

@@ -10,10 +10,10 @@
 #include <stdbool.h>
 #include <weft/device.h>
 
-/* required memory of a plan: of its largest rank, or of all ranks of its fullest
+/* Required memory of a plan: of its largest rank, or of all ranks of its fullest
  * machine if those share the memory. */
 
-/* available memory for a plan: of a rank's device, or of the machine if the device
+/* Available memory for a plan: of a rank's device, or of the machine if the device
  * uses host memory, which all ranks of the machine share. */
 
 typedef struct weft_available_memory {

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <weft/base.h>
 
-/* progress of a run in one line that fits a terminal of any width. */
+/* Progress of a run in one line that fits a terminal of any width. */
 
 typedef struct weft_bar_line {
     int64_t step, steps;

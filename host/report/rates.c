@@ -316,7 +316,7 @@ int32_t weft_segment_like(const weft_engine *engine, int32_t places, int32_t seg
     return like;
 }
 
-/* measures FORWARD and BACKWARD of each segment for a micro-batch of the largest shape.
+/* Measures FORWARD and BACKWARD of each segment for a micro-batch of the largest shape.
  * Segments with equal work, such as the layers of a model, are measured once. */
 
 static weft_status time_segment(weft_segment_rig *rig, weft_segment_rate *out, int32_t segment, weft_error *err) {
@@ -345,7 +345,7 @@ static weft_status rate_segments(weft_rates *out, weft_engine *engine, weft_erro
     return status;
 }
 
-/* measures adding, copying, rounding, squaring and updating flat regions. */
+/* Measures adding, copying, rounding, squaring and updating flat regions. */
 
 /* Regions of n fp32 elements each. */
 enum { REGION_WEIGHT, REGION_GRADIENT, REGION_OTHER, REGION_STATES, N_REGIONS = REGION_STATES + WEFT_MAX_STATES };
@@ -485,7 +485,7 @@ static weft_status rate_elements(weft_rates *out, weft_engine *engine, weft_erro
     return status;
 }
 
-/* measures collectives of a few sizes among the measuring ranks. */
+/* Measures collectives of a few sizes among the measuring ranks. */
 
 typedef struct exchanging {
     weft_engine *engine;

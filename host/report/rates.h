@@ -80,7 +80,7 @@ int weft_rates_compare_seconds(const void *a, const void *b);
 weft_status weft_rates_allocate(const weft_engine *engine, weft_buffer **out, int64_t bytes, weft_error *err);
 void weft_rates_release(const weft_engine *engine, weft_buffer *buffer); /* NULL is fine */
 
-/* runs one segment of the training program in isolation, with its own memory and arbitrary
+/* Runs one segment of the training program in isolation, with its own memory and arbitrary
  * numbers, for timing. */
 
 typedef struct weft_segment_rig {

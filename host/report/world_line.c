@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include <weft/team.h>
 
-/* measures whether one thread would train faster than the device's team of threads. This happens
+/* Measures whether one thread would train faster than the device's team of threads. This happens
  * if kernels are shorter than the team's synchronization (a small model), or if threads are not scheduled while others
  * wait for them (a busy machine). */
 
@@ -23,7 +23,7 @@ typedef struct thread_times {
     double several, one; /* 0: unmeasured */
 } thread_times;
 
-/* measures whether GEMMs in the run's 16-bit type are slower on this device than in fp32,
+/* Measures whether GEMMs in the run's 16-bit type are slower on this device than in fp32,
  * because the processor widens the operands or has slow instructions for them. The result is only reported: bits depend
  * on the instruction set, so a measurement must not select it. */
 

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <weft/device.h>
 
-/* prints the device in one line, at the start of a run and of a profile. */
+/* Prints the device in one line, at the start of a run and of a profile. */
 
 void weft_device_line_print(const weft_device_info *info, FILE *to);
 

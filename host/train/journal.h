@@ -8,7 +8,7 @@
 #include "run/values.h"
 #include "train/records.h"
 
-/* prints the values that the instructions of a step compute (run/values.h). */
+/* Prints the values that the instructions of a step compute (run/values.h). */
 
 /* Prints each value on a line of stdout: step, instruction, object, and its first numbers. */
 const weft_value_sink *weft_value_rows_to_stdout(void);

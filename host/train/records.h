@@ -15,7 +15,7 @@
 #include <weft/base.h>
 #include <weft/host.h>
 
-/* writes scalars by step for TensorBoard: files out/tensorboard/events.out.tfevents.*, one per
+/* Writes scalars by step for TensorBoard: files out/tensorboard/events.out.tfevents.*, one per
  * training process.
  *
  * Such a file is a sequence of TFRecords (tensorflow/core/lib/io/record_writer.h): the length of a message as 8 bytes,

@@ -1,4 +1,4 @@
-/* cuda/driver_stand_in.c: a stub of the NVIDIA driver functions that cuDNN 9 needs to make a plan on a machine without
+/* cuda/driver_stand_in.c: replaces the NVIDIA driver functions that cuDNN 9 calls to make a plan, on a machine without
  * a driver. cuDNN then compiles and loads kernels. Nothing runs: every function returns success. */
 #include <stddef.h>
 

@@ -1,5 +1,5 @@
-/* Attention through cuDNN: cuDNN makes and compiles a plan of the graph for GPUs that are only described to it. A stub
- * replaces a missing driver. Nothing runs. */
+/* Attention through cuDNN: cuDNN makes and compiles a plan of the graph for GPUs that are only described to it.
+ * driver_stand_in.c replaces a missing driver. Nothing runs. */
 #include <check.h>
 #include <dlfcn.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 static cudnn_calls calls;
 
-/* cuDNN finds the driver, or its stub, because it is loaded already. */
+/* cuDNN finds the driver, or driver_stand_in.c, because it is loaded already. */
 static void load_libraries(void) {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL), *cudnn = NULL;
     if (driver == NULL) driver = dlopen(WEFT_DRIVER_STAND_IN, RTLD_NOW | RTLD_GLOBAL);

@@ -29,7 +29,7 @@ weft_status weft_ab_bits_step(weft_ab_bits *self, int32_t step, weft_error *err)
 /* Stops recording. */
 void weft_ab_bits_end(weft_ab_bits *self);
 
-/* opens the sessions of an experiment, plans and compares them, and starts them. */
+/* Opens the sessions of an experiment, plans and compares them, and starts them. */
 
 /* Opens and plans each arm's session, compares its plan to the first arm's, and loads the weights. [collective] */
 weft_status weft_ab_open_arms(weft_ab_experiment *self, weft_error *err);

@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* chooses the format of a data file from its start; the plugin validates it. */
+/* Chooses the format of a data file from its start; the plugin validates it. */
 
 typedef struct weft_peek {
     bool is_jsonl, is_pgn;     /* lines are objects; contains chess games */

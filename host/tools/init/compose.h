@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <weft/base.h>
 
-/* draft of a configuration: keys with their values and reasons.
+/* Draft of a configuration: keys with their values and reasons.
  *
  * Before it is written, its rows serve as overrides, so tests run with the settings of the later file. */
 

@@ -51,9 +51,9 @@ const weft_profile_step *weft_profile_at(const weft_profile *profile, int64_t i)
 const weft_profile_step *weft_profile_median(const weft_profile *profile);
 const weft_profile_product *weft_profile_products(const weft_profile *profile, int32_t *n);
 
-/* prints a profile as a table or returns it as a JSON object. */
+/* Prints a profile as a table or returns it as a JSON object. */
 
-/* measures a run's weight loading, and whether the weights are resident afterwards.
+/* Measures a run's weight loading, and whether the weights are resident afterwards.
  *
  * Counts every page from which the first step reads weights. An absent page costs that step a page fault, which a
  * measurement of loading only would miss. */
@@ -71,7 +71,7 @@ weft_status weft_weight_pages(int64_t *pages, int64_t *absent, const weft_engine
 /* Runs weft_session_start and weft_engine_load with timing. begin: weft_clock_seconds at the start of the process. */
 weft_status weft_arrival_measure(weft_arrival *out, weft_session *session, double begin, weft_error *err);
 
-/* roofline of the machine: peak rates, and rates of a profiled step's matmuls. */
+/* Roofline of the machine: peak rates, and rates of a profiled step's matmuls. */
 
 typedef struct weft_roofline_row {
     const char *operation, *part; /* as in a profile's row */

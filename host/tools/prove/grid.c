@@ -247,7 +247,7 @@ void weft_cell_describe(char *text, size_t size, const weft_cell *cell) {
                    cell->checkpointing ? ", checkpointing" : "", (int)cell->ranks, cell->ranks == 1 ? "" : "s");
 }
 
-/* pairwise cover: cells of a grid with every pair of its settings. */
+/* Pairwise cover: cells of a grid with every pair of its settings. */
 
 enum { PAIRS = WEFT_N_AXES * WEFT_N_AXES * WEFT_MOST_LEVELS * WEFT_MOST_LEVELS };
 

@@ -10,7 +10,7 @@
 #include "tools/prove/grid.h"
 #include "tools/prove/verification_run.h"
 
-/* cells that a proof leaves out, with reasons, for the table and the JSON object. */
+/* Cells that a proof leaves out, with reasons, for the table and the JSON object. */
 
 enum { WEFT_MOST_OMITTED = 8, WEFT_OMITTED_SIZE = 800 };
 

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <weft/base.h>
 
-/* reads the records of a run's directory (train/records.h) as arrays of numbers.
+/* Reads the records of a run's directory (train/records.h) as arrays of numbers.
  *
  * The run may be active, stopped or finished, and its files may be damaged: readable lines are used, and `notes` lists
  * the rest. The directory is only read. Missing numbers are NaN. */
@@ -67,7 +67,7 @@ const json_t *weft_past_start(const weft_past_run *self);
 const char *weft_past_text(const json_t *object, const char *group, const char *field);
 double weft_past_number(const json_t *object, const char *group, const char *field);
 
-/* summary numbers of a run, used to compare runs. NaN: unknown. */
+/* Summary numbers of a run, used to compare runs. NaN: unknown. */
 
 /* Rank 0's time by activity. */
 typedef enum weft_past_time {
@@ -97,7 +97,7 @@ typedef struct weft_digest {
 
 void weft_digest_make(weft_digest *out, const weft_past_run *run);
 
-/* a table of texts, printed for a terminal, as Markdown or as CSV.
+/* A table of texts, printed for a terminal, as Markdown or as CSV.
  *
  *     weft_sheet sheet;
  *     weft_sheet_begin(&sheet, 3);                 columns
@@ -134,7 +134,7 @@ typedef struct weft_comparison {
     char (*names)[128];   /* [n], shortest unique names */
 } weft_comparison;
 
-/* runs must outlive it. Free it also after a failure. */
+/* Runs must outlive it. Free it also after a failure. */
 weft_status weft_comparison_make(weft_comparison *out, const weft_past_run *runs, size_t n, weft_error *err);
 void weft_comparison_free(weft_comparison *self);
 

@@ -117,7 +117,7 @@ static void weft_section_differences(const weft_comparison *runs, FILE *to) {
     weft_sheet_free(&sheet);
 }
 
-/* bar charts of a run's memory and time, by part. */
+/* Bar charts of a run's memory and time, by part. */
 
 /* ---- memory ---- */
 
@@ -253,7 +253,7 @@ static void weft_section_ranks(const weft_past_run *run, FILE *to) {
     free(bars);
 }
 
-/* charts over steps for one or several runs. */
+/* Charts over steps for one or several runs. */
 
 /* Lines of several runs, and their values. */
 typedef struct lines {
@@ -373,7 +373,7 @@ static void weft_section_charts(const weft_comparison *runs, FILE *to) {
     (void)fputs("</div>\n", to);
 }
 
-/* sections about a single run: evaluations and saves, configuration, starts. */
+/* Sections about a single run: evaluations and saves, configuration, starts. */
 
 /* ---- evaluations and saves ---- */
 

@@ -4,7 +4,7 @@
 
 #include "tools/report/comparison.h"
 
-/* writes runs as one self-contained HTML page without scripts. */
+/* Writes runs as one self-contained HTML page without scripts. */
 
 /* Replaces the file at `path` atomically. */
 weft_status weft_page_save(const weft_comparison *runs, const char *path, weft_error *err);
