@@ -84,8 +84,8 @@ static weft_status read_whole(const weft_region *region, int32_t parameter, floa
 }
 
 /* Reports SHA-256 over the hashes of the tensor's grid cells, as region_write.c does. */
-static weft_status tell_root(const saving *self, int32_t i, const char *bytes, int64_t n, const weft_roots *roots,
-                             weft_error *err) {
+static weft_status report_root(const saving *self, int32_t i, const char *bytes, int64_t n, const weft_roots *roots,
+                               weft_error *err) {
     const int64_t cell = weft_dtype_span(self->specs[i].dtype, self->what->region->layout->grid);
     unsigned char digest[WEFT_HASH_BYTES];
     weft_hash one = {0}, root = {0};
@@ -114,7 +114,7 @@ static weft_status put_moved(const saving *self, int32_t i, const char *moved, i
     status = weft_tensor_writer_write(writer, i, 0, moved, bytes, err);
     if (status == WEFT_OK) status = weft_tensor_writer_finish(writer, err);
     else weft_tensor_writer_cancel(writer);
-    return status == WEFT_OK && roots != NULL ? tell_root(self, i, moved, bytes, roots, err) : status;
+    return status == WEFT_OK && roots != NULL ? report_root(self, i, moved, bytes, roots, err) : status;
 }
 
 /* values: buffer for any of its parameters, each at most as large as the tensor. [collective] */
@@ -160,14 +160,14 @@ static weft_status write_tensors(saving *self, const weft_roots *roots, weft_err
 /* ---- adapter_config.json ---- */
 
 /* Returns the adapter's own config, or {"peft_type"} with its id in PEFT's style: "vera" is VERA. */
-static json_t *ask_config(const saving *self) {
+static json_t *query_config(const saving *self) {
     const weft_joined_adapter *joined = &self->what->region->declared->adapters[self->adapter];
     const weft_adapter_plugin *plugin = joined->plugin;
     const weft_adapter_origin *origin = &self->what->origins[self->adapter];
     char type[sizeof origin->plugin];
     size_t i = 0;
     if (WEFT_HAS(plugin, config_json) && plugin->config_json != NULL) {
-        const weft_doing before = weft_plugin_enter(plugin, "config_json");
+        const weft_call_record before = weft_plugin_enter(plugin, "config_json");
         const char *text = plugin->config_json(joined->adapter);
         (void)weft_plugin_leave(before, WEFT_OK, NULL);
         return text == NULL ? NULL : json_loads(text, 0, NULL);
@@ -206,7 +206,7 @@ static json_t *list_modules(const saving *self, bool *tied) {
 
 static weft_status write_config(const saving *self, weft_error *err) {
     char path[WEFT_PATH_BYTES], *text = NULL;
-    json_t *config = ask_config(self), *modules = NULL;
+    json_t *config = query_config(self), *modules = NULL;
     bool tied = false;
     weft_status status = weft_path_join(path, self->directory, WEFT_ADAPTER_CONFIG, err);
     if (status == WEFT_OK && !json_is_object(config))

@@ -162,7 +162,7 @@ static bool is_floating(int32_t dtype) {
 }
 
 /* True for a matrix of the model that the file contains packed. */
-static bool lies_packed(const merge *self, const weft_tensor *tensor, int32_t parameter) {
+static bool is_packed_shape(const merge *self, const weft_tensor *tensor, int32_t parameter) {
     return parameter >= 0 && weft_packed_holds(tensor, &self->what->declared->parameters[parameter]);
 }
 
@@ -183,7 +183,7 @@ static bool lacks_rows(const merge *self, const weft_tensor *tensor, int32_t par
 /* Returns the output tensor: of the input's shape, or of the matrix's if it is unpacked or extended. */
 static weft_tensor_spec spec_of(const merge *self, const weft_tensor *tensor) {
     const int32_t parameter = weft_declared_find(self->what->declared, tensor->name), to = self->what->dtype;
-    const bool unpacked = to != 0 && lies_packed(self, tensor, parameter);
+    const bool unpacked = to != 0 && is_packed_shape(self, tensor, parameter);
     const bool reshaped = unpacked || lacks_rows(self, tensor, parameter);
     weft_tensor_spec spec = {.name = tensor->name, .dtype = tensor->dtype, .rank = tensor->rank};
     memcpy(spec.dims, tensor->dims, sizeof tensor->dims);
@@ -236,7 +236,7 @@ static weft_status make_numbers(merge *self, const weft_tensor *tensor, int32_t 
     self->numbers = self->buffer;
     if (replaced) {
         memcpy(self->numbers, self->values[parameter] + first, (size_t)n * sizeof(float));
-    } else if (lies_packed(self, tensor, parameter)) {
+    } else if (is_packed_shape(self, tensor, parameter)) {
         status = read_packed(self, tensor, &self->what->declared->parameters[parameter], first, n, err);
     } else {
         status = read_numbers(self, tensor, row, first, n, err);
@@ -320,7 +320,7 @@ static weft_status write_tensor(merge *self, weft_tensor_writer *writer, int32_t
 
 static weft_status check_tensor(const merge *self, const weft_tensor *tensor, weft_error *err) {
     const int32_t parameter = weft_declared_find(self->what->declared, tensor->name);
-    return lies_packed(self, tensor, parameter) && self->what->dtype == 0 ? refuse_packed(tensor, err) : WEFT_OK;
+    return is_packed_shape(self, tensor, parameter) && self->what->dtype == 0 ? refuse_packed(tensor, err) : WEFT_OK;
 }
 
 static const char *name_of(const char *path) {

@@ -35,8 +35,8 @@ static bool can_be(const weft_adapter_tensor *t, const weft_parameter *p) {
 }
 
 /* by: adapter that owns the file. */
-static weft_status ask_adapter(weft_adapter_entry *entry, const weft_joined_adapter *by, const weft_parameter *p,
-                               const char *name, weft_error *err) {
+static weft_status query_adapter(weft_adapter_entry *entry, const weft_joined_adapter *by, const weft_parameter *p,
+                                 const char *name, weft_error *err) {
     const weft_adapter_plugin *plugin = by->plugin;
     weft_status status = WEFT_OK;
     fill_entry(entry, p, name);
@@ -117,8 +117,8 @@ static weft_status add_entry(weft_adapter_list *out, const weft_declared *declar
     weft_status status = WEFT_OK;
     entry->parameter = p;
     entry->alias = alias;
-    status = ask_adapter(entry, out->by, &declared->parameters[p], alias != NULL ? alias : declared->parameters[p].name,
-                         err);
+    status = query_adapter(entry, out->by, &declared->parameters[p],
+                           alias != NULL ? alias : declared->parameters[p].name, err);
     number_tensor(out);
     return status;
 }
@@ -177,7 +177,7 @@ static int32_t find_renamed(const weft_declared *declared, int32_t adapter, cons
         const weft_parameter *parameter = &declared->parameters[p];
         weft_adapter_entry entry;
         memset(&entry, 0, sizeof entry);
-        if (parameter->added || ask_adapter(&entry, by, parameter, parameter->name, NULL) != WEFT_OK) continue;
+        if (parameter->added || query_adapter(&entry, by, parameter, parameter->name, NULL) != WEFT_OK) continue;
         if (!entry.is_moved && strcmp(entry.tensor.name, name) == 0) return p;
     }
     return -1;

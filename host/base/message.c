@@ -86,7 +86,7 @@ void weft_message_print(weft_message_kind kind, const char *prefix, const char *
     size_t size = 0;
     FILE *file = open_memstream(&line, &size);
     if (file == NULL) abort();
-    weft_words_tame(tame);
+    weft_words_sanitize(tame);
     (void)fprintf(file, "%s%s:%s ", colour, prefix, *colour != '\0' ? "\033[0m" : "");
     weft_print_wrapped(file, tame, columns(prefix, strlen(prefix)) + 2, 0, terminal.width);
     (void)fputc('\n', file);

@@ -61,7 +61,7 @@ static int32_t following(unsigned char lead) {
 
 /* C1 controls are two bytes in UTF-8, 0xC2 and 0x80 to 0x9F. To a terminal without UTF-8 they are one byte, the second
  * of these: there they are only allowed as part of a longer character. */
-void weft_words_tame(char *text) {
+void weft_words_sanitize(char *text) {
     int32_t left = 0; /* remaining bytes of the current character */
     for (unsigned char *at = (unsigned char *)text; *at != '\0'; at++) {
         const bool goes_on = *at >= 0x80 && *at < 0xC0;
@@ -79,7 +79,7 @@ void weft_words_print(FILE *to, const char *format, ...) {
     if (vasprintf(&text, format, args) < 0) text = NULL;
     va_end(args);
     if (text == NULL) return;
-    weft_words_tame(text);
+    weft_words_sanitize(text);
     (void)fputs(text, to);
     free(text);
 }

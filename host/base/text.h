@@ -45,7 +45,7 @@ bool weft_words_end(const char *text, const char *end);
 bool weft_words_end_in_any_case(const char *text, const char *end);
 
 /* Replaces control bytes other than newline and tab by spaces, so that text from a file cannot control a terminal. */
-void weft_words_tame(char *text);
+void weft_words_sanitize(char *text);
 
 /* Prints sanitized text to a stream. Prints no text without memory. */
 void weft_words_print(FILE *to, const char *format, ...) WEFT_PRINTF(2, 3);

@@ -228,7 +228,7 @@ static void print_counts(const weft_session *session) {
     const weft_data_counts *counts = NULL;
     uint64_t n = 0;
     const char *what = NULL;
-    if (plugin->extension != NULL) WEFT_PLUGIN_ASK(counts, plugin, extension, session->data, WEFT_DATA_COUNTS);
+    if (plugin->extension != NULL) WEFT_PLUGIN_QUERY(counts, plugin, extension, session->data, WEFT_DATA_COUNTS);
     if (counts == NULL || !WEFT_WHOLE(counts, weft_data_counts)) return;
     (void)printf("read\n");
     for (uint32_t i = 0; (what = counts->get(session->data, i, &n)) != NULL; i++)

@@ -62,7 +62,7 @@ static weft_status open_tokenizer(opened *self, const char *directory, weft_erro
 }
 
 static void close_tokenizer(opened *self) {
-    if (self->tokenizer != NULL) WEFT_PLUGIN_TELL(self->plugin, destroy, self->tokenizer);
+    if (self->tokenizer != NULL) WEFT_PLUGIN_NOTIFY(self->plugin, destroy, self->tokenizer);
     weft_plugins_destroy(self->plugins);
 }
 
@@ -125,7 +125,7 @@ static weft_status parse_ids(weft_bytes *out, const weft_bytes *text, weft_error
 static void log_unknown_ids(const opened *self, const int32_t *ids, size_t n) {
     weft_tokenizer_info info = {.struct_size = (uint32_t)sizeof info};
     size_t past = 0;
-    WEFT_PLUGIN_TELL(self->plugin, info, self->tokenizer, &info);
+    WEFT_PLUGIN_NOTIFY(self->plugin, info, self->tokenizer, &info);
     for (size_t i = 0; i < n; i++) past += ids[i] >= info.vocab_size;
     if (past == 0) return;
     if (past == 1)

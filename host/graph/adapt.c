@@ -7,7 +7,7 @@
 #include "graph/operators.h"
 
 typedef struct adapting {
-    weft_doing before;
+    weft_call_record before;
     uint64_t fp;
     bool had_failed;
 } adapting;

@@ -52,7 +52,7 @@ static weft_status run_forward(weft_graph *graph, weft_error *err) {
     const weft_declared *declared = graph->declared;
     weft_status status = WEFT_OK;
     weft_value result = {0};
-    weft_doing before;
+    weft_call_record before;
     weft_slow_warning slow;
     (void)weft_record_outside(graph, WEFT_HOME_NONE, 0, 0); /* value 0: invalid */
     if (graph->segment > 0) {

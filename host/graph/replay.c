@@ -100,7 +100,7 @@ static weft_status run_call(const replay *run, const weft_call *call, weft_error
                                         .device = run->graph->spec.device,
                                         .stream = run->binding->stream};
     weft_kernel_args args = call->args;
-    weft_doing before;
+    weft_call_record before;
     for (int32_t i = 0; i < call->n_operands; i++) {
         const weft_operand *operand = &run->pass->operands[call->operand + i];
         weft_ref ref = {0};

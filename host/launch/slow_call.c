@@ -19,16 +19,16 @@ static struct {
     double seconds; /* duration before a call is reported or given up */
     int32_t users;
     bool reports;
-    weft_doing reported; /* the last reported call */
-    uint64_t number;     /* of the main thread's call at the last check */
-    double since;        /* the time of the first check that saw this call */
+    weft_call_record reported; /* the last reported call */
+    uint64_t number;           /* of the main thread's call at the last check */
+    double since;              /* the time of the first check that saw this call */
     void (*give_up)(bool stopped, const char *call);
     double until; /* time at which a call is given up without a signal */
 } self = {.until = INFINITY};
 
 /* Formats "optimizer:lion (/home/you/weft-optimizer-lion.so) has been in its prepare for 60 s, in training, in step 12,
  * at instruction 33, STEP". */
-static void describe(char *line, size_t size, const weft_doing *call) {
+static void describe(char *line, size_t size, const weft_call_record *call) {
     const char *const mode = weft_crash_current_mode(), *const arm = weft_crash_current_arm();
     const weft_plugin *plugin = call->loaded->plugin;
     char position[WEFT_HEARTBEAT_TEXT + 96];
@@ -39,7 +39,7 @@ static void describe(char *line, size_t size, const weft_doing *call) {
 }
 
 /* Handles a call that has lasted `seconds`. Each slot is reported once, to avoid a line in each step. */
-static void handle_slow_call(const weft_doing *call) {
+static void handle_slow_call(const weft_call_record *call) {
     const bool stopped = weft_signals_stop();
     const bool is_new = call->loaded != self.reported.loaded || call->what != self.reported.what;
     char text[1400], line[1700];
@@ -54,7 +54,7 @@ static void handle_slow_call(const weft_doing *call) {
 }
 
 static bool check_main_thread(void *unused) {
-    weft_doing call = {0};
+    weft_call_record call = {0};
     uint64_t number = 0;
     const bool is_read = weft_crash_main_call(&call, &number);
     (void)unused;

@@ -1,4 +1,4 @@
-/* host/model/ask_model.c: Creates a declared model from its config.json. builder.c fills the module
+/* host/model/query_model.c: Creates a declared model from its config.json. builder.c fills the module
  * tree, and select.c selects the trained parameters. */
 #include "model/ask_model.h"
 
@@ -64,7 +64,7 @@ static weft_status declare_and_check(weft_declared *self, weft_error *err) {
     const weft_status status = weft_builder_run(self, err);
     if (status != WEFT_OK) return status;
     self->info.struct_size = (uint32_t)sizeof self->info;
-    WEFT_PLUGIN_TELL(self->plugin, info, self->model, &self->info);
+    WEFT_PLUGIN_NOTIFY(self->plugin, info, self->model, &self->info);
     return check_whole(self, err);
 }
 
@@ -111,7 +111,8 @@ weft_status weft_declared_create_with(weft_declared **out, const weft_host *host
     self->packed_wanted = -1;
     status = weft_text_read(&self->config_text, &self->config_bytes, config_path, CONFIG_LIMIT, err);
     if (status == WEFT_OK)
-        status = weft_quantization_take(&self->says_packed, &self->config_text, &self->config_bytes, config_path, err);
+        status =
+            weft_quantization_take(&self->prints_packed, &self->config_text, &self->config_bytes, config_path, err);
     if (status == WEFT_OK && vocabulary != NULL) status = set_vocabulary(self, vocabulary, err);
     if (status != WEFT_OK) goto done;
     self->config_path = strdup(config_path);
@@ -150,8 +151,8 @@ void weft_declared_destroy(weft_declared *declared) {
     if (declared == NULL) return;
     for (int32_t i = declared->n_adapters - 1; i >= 0; i--)
         if (declared->adapters[i].adapter != NULL)
-            WEFT_PLUGIN_TELL(declared->adapters[i].plugin, destroy, declared->adapters[i].adapter);
-    if (declared->model != NULL) WEFT_PLUGIN_TELL(declared->plugin, destroy, declared->model);
+            WEFT_PLUGIN_NOTIFY(declared->adapters[i].plugin, destroy, declared->adapters[i].adapter);
+    if (declared->model != NULL) WEFT_PLUGIN_NOTIFY(declared->plugin, destroy, declared->model);
     for (int32_t i = 0; i < declared->n_modules; i++) free_module(declared->modules[i]);
     for (int32_t i = 0; i < declared->n_parameters; i++) clear_parameter(&declared->parameters[i]);
     for (int32_t i = 0; i < declared->n_weights; i++) free(declared->weights[i]);

@@ -1,4 +1,4 @@
-/* host/model/ask_model.h: handles quantization_config of config.json, which states that another program has packed
+/* host/model/query_model.h: handles quantization_config of config.json, which states that another program has packed
  * the weights. Model plugins do not handle file formats. Weft reads tensors of bitsandbytes as they are
  * (base/bitsandbytes.h) and removes the key before the plugin reads the text. Saved models, in numbers or in Weft's
  * blocks, do not have the key. The plugin rejects the key of other programs. */

@@ -112,7 +112,7 @@ static int32_t add_parameter(weft_builder_ctx *ctx, const weft_module *module, c
 }
 
 /* Checks that only a linear's matrix is packed, and that its rows are a multiple of the block. */
-static void judge_storage(weft_builder_ctx *ctx, const weft_module *module, const weft_weight_spec *spec) {
+static void check_storage(weft_builder_ctx *ctx, const weft_module *module, const weft_weight_spec *spec) {
     const int64_t block = weft_dtype_block(spec->storage);
     if (spec->storage == 0) return;
     if (!weft_dtype_is_packed(spec->storage))
@@ -135,7 +135,7 @@ static void judge_storage(weft_builder_ctx *ctx, const weft_module *module, cons
 }
 
 /* Checks that only a linear's unpacked matrix is transposed. */
-static void judge_transposed(weft_builder_ctx *ctx, const weft_module *module, const weft_weight_spec *spec) {
+static void check_transposed(weft_builder_ctx *ctx, const weft_module *module, const weft_weight_spec *spec) {
     if (!spec->transposed) return;
     if (spec->role != WEFT_WEIGHT_LINEAR)
         weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN,
@@ -204,8 +204,8 @@ static bool is_spec_good(weft_builder_ctx *ctx, const weft_module *module, const
         weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN,
                                "the %s plugin declares '%s.%s' as frozen. Allowed: only for adapters", ctx->who,
                                module->path, name);
-    else judge_storage(ctx, module, spec);
-    if (!weft_sticky_error_is_set(&ctx->first)) judge_transposed(ctx, module, spec);
+    else check_storage(ctx, module, spec);
+    if (!weft_sticky_error_is_set(&ctx->first)) check_transposed(ctx, module, spec);
     return !weft_sticky_error_is_set(&ctx->first);
 }
 

@@ -234,8 +234,8 @@ static void list_modules(char *out, size_t size, const weft_declared *declared) 
 
 /* Warns about unit names that match no module: any name is allowed, but a typo in a module's name would otherwise go
  * unnoticed. Warns once, although a command may run the policy repeatedly. */
-static void tell_names(const weft_wrapping *self, const weft_declared *declared, const weft_host *host,
-                       const weft_policy_plugin *policy) {
+static void report_names(const weft_wrapping *self, const weft_declared *declared, const weft_host *host,
+                         const weft_policy_plugin *policy) {
     static bool is_told;
     char title[700], near[96], all[SHOWN] = "";
     int32_t u = 0;
@@ -259,8 +259,8 @@ static void tell_names(const weft_wrapping *self, const weft_declared *declared,
 /* ---- run a policy ---- */
 
 /* Zeroes *out first. The caller frees it, also after a failure. */
-static weft_status weft_wrapping_ask(weft_wrapping *out, const weft_declared *declared, const weft_host *host,
-                                     const weft_policy_plugin *policy, const void *policy_config, weft_error *err) {
+static weft_status weft_wrapping_query(weft_wrapping *out, const weft_declared *declared, const weft_host *host,
+                                       const weft_policy_plugin *policy, const void *policy_config, weft_error *err) {
     weft_wrap_ctx ctx = {.wrapping = out, .declared = declared, .first = WEFT_ERROR_INIT};
     bool ordered = false;
     const weft_wrap wrap = {(uint32_t)sizeof wrap, 0, &ctx, wrap_unit, wrap_claim, wrap_claim_rest};
@@ -288,7 +288,7 @@ static weft_status weft_wrapping_ask(weft_wrapping *out, const weft_declared *de
     weft_slow_warning_end(&slow);
     if (status == WEFT_OK) check_whole(&ctx);
     status = weft_sticky_error_report(&ctx.first, status, err);
-    if (status == WEFT_OK) tell_names(out, declared, host, policy);
+    if (status == WEFT_OK) report_names(out, declared, host, policy);
 done:
     weft_lookup_free(&ctx.units_by_name);
     free(ctx.last_below);
@@ -489,7 +489,7 @@ done:
 weft_status weft_layout_create(weft_layout **out, weft_declared *declared, const weft_host *host,
                                const weft_policy_plugin *policy, const void *policy_config, weft_error *err) {
     weft_wrapping wrapping = {0};
-    weft_status status = weft_wrapping_ask(&wrapping, declared, host, policy, policy_config, err);
+    weft_status status = weft_wrapping_query(&wrapping, declared, host, policy, policy_config, err);
     if (status == WEFT_OK) status = make_layout(out, declared, wrapping.unit_of, &wrapping, NULL, NULL, err);
     weft_wrapping_free(&wrapping);
     return status;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 static weft_status take_piece(const weft_double_buffer *self, void **out, int64_t bytes, weft_error *err) {
-    weft_doing before;
+    weft_call_record before;
     if (self->transfer == NULL) {
         *out = malloc((size_t)bytes + 1);
         return *out != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for a chunk of the weights");
@@ -31,7 +31,7 @@ weft_status weft_double_buffer_open(weft_double_buffer *out, const weft_device_p
 /* Waits for the buffer's transfer. */
 static weft_status await_piece(weft_double_buffer *self, int i, weft_error *err) {
     weft_event *event = self->events[i];
-    weft_doing before;
+    weft_call_record before;
     self->events[i] = NULL;
     if (event == NULL) return WEFT_OK;
     before = weft_plugin_enter(self->kernels, "await");
@@ -72,7 +72,7 @@ weft_status weft_double_buffer_send(weft_double_buffer *self, weft_ref to, int64
     if (self->transfer == NULL)
         WEFT_PLUGIN_CALL(status, self->kernels, write, err, self->device, NULL, to, from, bytes);
     else {
-        const weft_doing before = weft_plugin_enter(self->kernels, "upload");
+        const weft_call_record before = weft_plugin_enter(self->kernels, "upload");
         status = weft_plugin_leave(before, self->transfer->upload(self->device, NULL, to, from, bytes, err), err);
     }
     return status == WEFT_OK ? set_out(self, err) : status;
@@ -84,7 +84,7 @@ weft_status weft_double_buffer_fetch(weft_double_buffer *self, weft_ref from, in
     if (status != WEFT_OK) return status;
     if (self->transfer == NULL) WEFT_PLUGIN_CALL(status, self->kernels, read, err, self->device, NULL, to, from, bytes);
     else {
-        const weft_doing before = weft_plugin_enter(self->kernels, "download");
+        const weft_call_record before = weft_plugin_enter(self->kernels, "download");
         status = weft_plugin_leave(before, self->transfer->download(self->device, NULL, to, from, bytes, err), err);
     }
     return status == WEFT_OK ? set_out(self, err) : status;
@@ -244,8 +244,8 @@ static weft_status weft_region_kept(const weft_region *self, int32_t parameter, 
     return WEFT_OK;
 }
 
-weft_status weft_region_ask(const weft_region *self, weft_double_buffer *double_buffer, int32_t parameter,
-                            int64_t first, int64_t n, weft_error *err) {
+weft_status weft_region_query(const weft_region *self, weft_double_buffer *double_buffer, int32_t parameter,
+                              int64_t first, int64_t n, weft_error *err) {
     weft_status status = WEFT_OK;
     if (view_of_element(self, parameter, first) != NULL) return WEFT_OK;
     status = weft_double_buffer_fetch(double_buffer, ref_of_element(self, parameter, first),

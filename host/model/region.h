@@ -92,8 +92,8 @@ weft_status weft_region_read(const weft_region *self, int32_t parameter, int64_t
 
 /* Do the same in two steps, to transfer a chunk while the previous one is processed: `ask` starts the transfer, `take`
  * waits for it. ago: number of later transfers, 0 or 1. */
-weft_status weft_region_ask(const weft_region *self, weft_double_buffer *double_buffer, int32_t parameter,
-                            int64_t first, int64_t n, weft_error *err);
+weft_status weft_region_query(const weft_region *self, weft_double_buffer *double_buffer, int32_t parameter,
+                              int64_t first, int64_t n, weft_error *err);
 weft_status weft_region_take(const weft_region *self, weft_double_buffer *double_buffer, int ago, int32_t parameter,
                              int64_t first, const void **out, weft_error *err);
 

@@ -28,8 +28,8 @@ typedef struct writing {
     int64_t grid;
     weft_double_buffer double_buffer; /* WEFT_REGION_PIECE elements in the storage type */
     void *converted;                  /* the same elements in the file's type */
-    int32_t ask_from;                 /* extent and element from which chunks of this rank have not been requested */
-    int64_t ask_first;
+    int32_t query_from;               /* extent and element from which chunks of this rank have not been requested */
+    int64_t query_first;
     int ahead; /* chunks requested but not taken */
     weft_boundary_pages boundary_pages;
 
@@ -138,16 +138,16 @@ static int64_t piece_at(const weft_file_extent *s, int64_t first) {
 }
 
 /* Starts the transfer of the next chunk that this rank stores. */
-static void ask_ahead(writing *self) {
+static void query_ahead(writing *self) {
     const weft_file_extent *s = NULL;
-    for (; self->ask_from < self->stretches.n; self->ask_from++, self->ask_first = 0) {
-        s = &self->stretches.items[self->ask_from];
-        if (s->keeper == self->peers->rank && self->ask_first < s->n) break;
+    for (; self->query_from < self->stretches.n; self->query_from++, self->query_first = 0) {
+        s = &self->stretches.items[self->query_from];
+        if (s->keeper == self->peers->rank && self->query_first < s->n) break;
     }
-    if (self->ask_from >= self->stretches.n || !is_writing_well(self)) return;
-    self->status = weft_region_ask(self->file->region, &self->double_buffer, self->file->parameters[s->tensor],
-                                   s->first + self->ask_first, piece_at(s, self->ask_first), &self->err);
-    self->ask_first += WEFT_REGION_PIECE;
+    if (self->query_from >= self->stretches.n || !is_writing_well(self)) return;
+    self->status = weft_region_query(self->file->region, &self->double_buffer, self->file->parameters[s->tensor],
+                                     s->first + self->query_first, piece_at(s, self->query_first), &self->err);
+    self->query_first += WEFT_REGION_PIECE;
     self->ahead++;
 }
 
@@ -156,7 +156,7 @@ static const char *read_piece(writing *self, const weft_file_extent *s, int64_t 
     const int32_t parameter = self->file->parameters[s->tensor], dtype = weft_region_file_dtype(self->file, s->tensor);
     const int32_t kept = weft_region_dtype(self->file->region, parameter);
     const void *values = self->converted;
-    ask_ahead(self);
+    query_ahead(self);
     self->ahead--;
     if (is_writing_well(self))
         self->status = weft_region_take(self->file->region, &self->double_buffer, self->ahead, parameter, first,
@@ -192,8 +192,8 @@ static bool is_round_full(const writing *self) {
 }
 
 static void write_stretches(writing *self) {
-    self->ask_from = 1; /* after the header */
-    ask_ahead(self);
+    self->query_from = 1; /* after the header */
+    query_ahead(self);
     for (int32_t i = 1; i < self->stretches.n; i++) {
         const weft_file_extent *s = &self->stretches.items[i];
         for (int64_t first = 0; first < s->n; first += WEFT_REGION_PIECE) {

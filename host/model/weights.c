@@ -88,7 +88,7 @@ static void add_unexpected(misfit *found, const char *name, const weft_declared 
     if (n > 0 && n < sizeof found->prefix) (void)snprintf(found->prefix, sizeof found->prefix, "%.*s", (int)n, name);
 }
 
-static void judge_tensor(misfit *found, const weft_tensor *tensor, const weft_declared *declared) {
+static void check_tensor(misfit *found, const weft_tensor *tensor, const weft_declared *declared) {
     const int32_t index = weft_declared_find(declared, tensor->name);
     if (index < 0) {
         if (weft_words_end(tensor->name, "rotary_emb.inv_freq")) found->leftovers++;
@@ -143,7 +143,7 @@ static void append_fix(char *text, size_t size, const misfit *found, const weft_
 
 /* Compares the files with the model. leftovers: number of tensors that are buffers of old checkpoints, which no model
  * uses. */
-static weft_status judge_files(int *leftovers, const weft_safetensors *files, const weft_declared *declared,
+static weft_status check_files(int *leftovers, const weft_safetensors *files, const weft_declared *declared,
                                const char *where, weft_error *err) {
     char text[2600] = "";
     misfit found;
@@ -152,7 +152,7 @@ static weft_status judge_files(int *leftovers, const weft_safetensors *files, co
         if (!declared->parameters[p].added && weft_weights_tensor(files, &declared->parameters[p]) == NULL)
             add_name(&found.missing, "%s", declared->parameters[p].name);
     }
-    for (int32_t i = 0; i < files->n_tensors; i++) judge_tensor(&found, &files->tensors[i], declared);
+    for (int32_t i = 0; i < files->n_tensors; i++) check_tensor(&found, &files->tensors[i], declared);
     append_names(text, sizeof text, "missing", &found.missing);
     append_names(text, sizeof text, "of another shape", &found.shapes);
     append_names(text, sizeof text, "of a type that is not read, which are F32, BF16 and F16", &found.types);
@@ -224,7 +224,7 @@ static weft_status load_files(const weft_region *region, weft_safetensors *files
     const weft_declared *declared = region->declared;
     const weft_tensor **tensors = NULL;
     int leftovers = 0;
-    weft_status status = judge_files(&leftovers, files, declared, where, err);
+    weft_status status = check_files(&leftovers, files, declared, where, err);
     if (leftovers > 0)
         weft_log(
             weft_services(), WEFT_LOG_INFO,
@@ -249,7 +249,7 @@ weft_status weft_weights_load_files(const weft_region *region, weft_safetensors 
 weft_status weft_weights_check_files(const weft_declared *declared, const weft_safetensors *files,
                                      const char *directory, weft_error *err) {
     int leftovers = 0;
-    return judge_files(&leftovers, files, declared, directory, err);
+    return check_files(&leftovers, files, declared, directory, err);
 }
 
 weft_status weft_weights_check(const weft_declared *declared, const char *directory, weft_error *err) {
@@ -348,7 +348,7 @@ static weft_status give_numbers(void *context, int32_t parameter, int64_t first,
 
 /* ---- row norms ---- */
 
-static bool lies_packed(const init_job *job, const weft_parameter *p) {
+static bool is_packed_shape(const init_job *job, const weft_parameter *p) {
     const weft_tensor *tensor = job->files == NULL ? NULL : weft_weights_tensor(job->files, p);
     return weft_parameter_is_packed(p) && tensor != NULL && tensor->dtype == WEFT_U8;
 }
@@ -360,7 +360,7 @@ static weft_status take_stored(const init_job *job, float *out, int32_t paramete
     const weft_parameter *p = &job->declared->parameters[parameter];
     unsigned char blocks[COMPARED * 2]; /* no block has more bytes per element */
     weft_status status = WEFT_OK;
-    if (lies_packed(job, p)) {
+    if (is_packed_shape(job, p)) {
         status = weft_safetensors_read(job->files, blocks, weft_weights_tensor(job->files, p),
                                        weft_dtype_span(p->dtype, first), weft_dtype_span(p->dtype, n), err);
     } else {
@@ -413,7 +413,7 @@ static weft_status open_packings(init_job *job, const weft_region *region, weft_
     for (int32_t i = 0; i < declared->n_parameters && status == WEFT_OK; i++) {
         const int32_t of = declared->parameters[i].init_of;
         if (declared->parameters[i].init_form != WEFT_INIT_ROW_NORMS || !weft_packing_is_kept(region, i)) continue;
-        if (!weft_parameter_is_packed(&declared->parameters[of]) || lies_packed(job, &declared->parameters[of]))
+        if (!weft_parameter_is_packed(&declared->parameters[of]) || is_packed_shape(job, &declared->parameters[of]))
             continue;
         status = weft_packing_open(&job->packings[of], declared, of, &numbers, err);
     }

@@ -33,9 +33,9 @@ static object objects[MOST_OBJECTS];
 static _Atomic size_t n_objects;
 static added files[MOST_FILES];
 static size_t n_files;
-static _Thread_local weft_doing doing;
-static weft_doing last;         /* the last plugin call of the handlers' thread */
-static const weft_doing *first; /* the record of the thread that installed the handlers */
+static _Thread_local weft_call_record doing;
+static weft_call_record last;         /* the last plugin call of the handlers' thread */
+static const weft_call_record *first; /* the record of the thread that installed the handlers */
 static const char *_Atomic current_mode;
 static const char *_Atomic current_arm;
 static _Atomic uint64_t current_step;
@@ -95,7 +95,7 @@ void weft_crash_add(const char *sha256, const void *address) {
 static weft_crumb *_Atomic crumb;
 
 /* Writes the name only if it has changed; both strings are valid at any time. */
-static void write_crumb(weft_crumb *out, const weft_doing *now) {
+static void write_crumb(weft_crumb *out, const weft_call_record *now) {
     static const weft_loaded *written;
     if (now->what == NULL || now->loaded == NULL) {
         out->what[0] = '\0';
@@ -126,12 +126,12 @@ static void note_change(void) {
 /* The current call of each other thread, while `since` is the start time. More threads than entries share them. */
 static struct {
     _Atomic double since;
-    weft_doing call; /* loaded NULL: ended */
+    weft_call_record call; /* loaded NULL: ended */
 } others[256];
 
 enum { MOST_OTHERS = sizeof others / sizeof others[0] };
 
-static void note_other(const weft_doing *now) {
+static void note_other(const weft_call_record *now) {
     static atomic_uint n_threads;
     static _Thread_local uint32_t entry; /* number + 1 */
     if (entry == 0) entry = 1 + atomic_fetch_add(&n_threads, 1) % MOST_OTHERS;
@@ -139,10 +139,10 @@ static void note_other(const weft_doing *now) {
     others[entry - 1].call = *now;
 }
 
-bool weft_crash_other_call(weft_doing *out, double seconds) {
+bool weft_crash_other_call(weft_call_record *out, double seconds) {
     for (int32_t i = 0; i < MOST_OTHERS; i++) {
         const double since = atomic_load(&others[i].since);
-        const weft_doing call = others[i].call;
+        const weft_call_record call = others[i].call;
         if (call.loaded == NULL || weft_clock_seconds() - since < seconds || atomic_load(&others[i].since) != since)
             continue;
         *out = call;
@@ -151,8 +151,8 @@ bool weft_crash_other_call(weft_doing *out, double seconds) {
     return false;
 }
 
-weft_doing weft_crash_doing(weft_doing now) {
-    const weft_doing before = doing;
+weft_call_record weft_crash_set_call(weft_call_record now) {
+    const weft_call_record before = doing;
     weft_crumb *shared = NULL;
     if (first != &doing && first != NULL) note_other(&now);
     note_change();
@@ -164,7 +164,7 @@ weft_doing weft_crash_doing(weft_doing now) {
     return before;
 }
 
-bool weft_crash_main_call(weft_doing *out, uint64_t *number) {
+bool weft_crash_main_call(weft_call_record *out, uint64_t *number) {
     const uint64_t before = atomic_load_explicit(&changes, memory_order_acquire);
     if (first == NULL || before % 2 != 0) return false;
     *out = *first;
@@ -173,7 +173,7 @@ bool weft_crash_main_call(weft_doing *out, uint64_t *number) {
     return atomic_load_explicit(&changes, memory_order_relaxed) == before;
 }
 
-weft_doing weft_crash_current(void) {
+weft_call_record weft_crash_current(void) {
     return doing.what != NULL || first == NULL ? doing : *first;
 }
 
@@ -241,17 +241,17 @@ static void put_hash(line *out, const char *sha256, const char *file) {
 }
 
 /* Writes "KIND:ID SLOT", or the description of other work. */
-static void put_call(line *out, const weft_doing *call) {
+static void put_call(line *out, const weft_call_record *call) {
     if (call->loaded != NULL) put(out, call->loaded->plugin->kind, ":", call->loaded->plugin->id, " ", NULL);
     put(out, call->what, NULL);
 }
 
-static void put_call_hash(line *out, const weft_doing *call) {
+static void put_call_hash(line *out, const weft_call_record *call) {
     if (call->loaded != NULL) put_hash(out, call->loaded->sha256, call->loaded->path);
     else if (call->sha256 != NULL) put_hash(out, call->sha256, NULL);
 }
 
-static void put_mode(line *out, const weft_doing *call) {
+static void put_mode(line *out, const weft_call_record *call) {
     const char *mode = atomic_load(&current_mode);
     if (mode != NULL && call->loaded != NULL) put(out, ", in ", mode, NULL);
 }
@@ -305,7 +305,7 @@ static const char *signal_name(int number) {
  * it. A file that is being loaded is not in the list yet, so the current call names it. */
 static void put_position(line *out, const void *context) {
     const object *where = object_at(program_counter(context));
-    const weft_doing now = weft_crash_current();
+    const weft_call_record now = weft_crash_current();
     const bool is_plugin = where != NULL && where->sha256[0] != 0;
     put(out, "in ", NULL);
     if (where != NULL) put(out, where->name, NULL);
@@ -329,7 +329,7 @@ static void put_last(line *out) {
 }
 
 static bool in_comm(void) {
-    const weft_doing now = weft_crash_current();
+    const weft_call_record now = weft_crash_current();
     return now.loaded != NULL && strcmp(now.loaded->plugin->kind, "comm") == 0;
 }
 
@@ -388,7 +388,7 @@ bool weft_exit_guard_is_early(void) {
 }
 
 /* Prints the message and ends the process. what: "the process". */
-static void end_with_message(const weft_doing *call, const char *what) {
+static void end_with_message(const weft_call_record *call, const char *what) {
     line out;
     out.n = 0;
     (void)fflush(stdout);
@@ -409,17 +409,17 @@ static void end_with_message(const weft_doing *call, const char *what) {
 }
 
 static void at_exit(void) {
-    const weft_doing now = weft_crash_current();
+    const weft_call_record now = weft_crash_current();
     if (weft_exit_guard_is_early()) end_with_message(&now, "the process");
 }
 
-void weft_exit_guard_end_main(const weft_doing *call) {
+void weft_exit_guard_end_main(const weft_call_record *call) {
     if (weft_exit_guard_is_early()) end_with_message(call, "the main thread");
 }
 
 /* Runs when the thread of weft_exit_guard_install calls pthread_exit, but not on exit or the end of main. */
 static void at_thread_end(void *unused) {
-    const weft_doing now = weft_crash_current();
+    const weft_call_record now = weft_crash_current();
     (void)unused;
     weft_exit_guard_end_main(&now);
 }

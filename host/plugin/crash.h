@@ -24,27 +24,27 @@ void weft_crash_install(void);
 void weft_crash_to(int descriptor);
 
 /* All pointers are valid as long as the process. */
-typedef struct weft_doing {
+typedef struct weft_call_record {
     const weft_loaded *loaded; /* the called plugin; NULL: `what` is the complete description */
     const char *sha256;        /* of a file that is being loaded; NULL: no load */
     const char *what;          /* the slot, "prepare"; NULL: no call */
     uint64_t fp_control;       /* of the thread before the call (process.h); 0: not checked after it */
-} weft_doing;
+} weft_call_record;
 
 /* Records the call that this thread is about to make, and returns the previous record so that the caller can restore
  * it. A thread without a record reports that of the thread of weft_crash_install. [any-thread] [hot] */
-weft_doing weft_crash_doing(weft_doing now);
+weft_call_record weft_crash_set_call(weft_call_record now);
 
 /* Returns this thread's record. Safe in a signal handler. [any-thread] */
-weft_doing weft_crash_current(void);
+weft_call_record weft_crash_current(void);
 
 /* Reads, from another thread, the record of the thread of weft_crash_install, and the call's unique number. Returns
  * false while the record is being changed. [any-thread] */
-bool weft_crash_main_call(weft_doing *out, uint64_t *number);
+bool weft_crash_main_call(weft_call_record *out, uint64_t *number);
 
 /* Reads the call of another thread than that one, if it has lasted `seconds` (above 0). Returns false, and
  * micro-batches *out, if there is none. [any-thread] */
-bool weft_crash_other_call(weft_doing *out, double seconds);
+bool weft_crash_other_call(weft_call_record *out, double seconds);
 
 /* Sets the mode of the calls, for example "training", a string with process lifetime. NULL, the default: no mode.
  * Returns the previous mode. [main] [hot] */
@@ -104,6 +104,6 @@ void weft_exit_guard_reached(void);
 
 /* Reports, from another thread, that the main thread ended in this call, and ends the process with status 1.
  * [any-thread] */
-void weft_exit_guard_end_main(const weft_doing *call);
+void weft_exit_guard_end_main(const weft_call_record *call);
 
 #endif

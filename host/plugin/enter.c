@@ -73,7 +73,7 @@ weft_status weft_plugin_blame(const void *table, weft_status status, weft_error 
 static bool warn_of_slow_call(void *context) {
     const weft_slow_warning *self = context;
     char title[700], line[2000], nested[700] = "";
-    weft_doing call;
+    weft_call_record call;
     uint64_t number = 0;
     weft_plugin_title(title, sizeof title, self->table);
     if (weft_crash_main_call(&call, &number) && (weft_crash_other_call(&call, 1) || call.loaded != NULL) &&
@@ -101,13 +101,13 @@ void weft_slow_warning_end(weft_slow_warning *self) {
 static _Atomic(const weft_loaded *) called_last; /* by a plugin, in any thread; NULL: no call yet */
 
 void weft_plugin_call_begin(weft_plugin_call *call, const weft_loaded *loaded, const char *what) {
-    const weft_doing now = {.loaded = loaded, .what = what};
+    const weft_call_record now = {.loaded = loaded, .what = what};
     call->loaded = loaded;
     call->what = what;
     weft_slow_warning_begin(&call->slow, loaded->plugin->table, what);
     weft_process_save(&call->saved);
     atomic_store(&called_last, NULL);
-    call->before = weft_crash_doing(now);
+    call->before = weft_crash_set_call(now);
 }
 
 weft_status weft_plugin_call_end(weft_plugin_call *call, weft_status status, weft_error *err) {
@@ -118,7 +118,7 @@ weft_status weft_plugin_call_end(weft_plugin_call *call, weft_status status, wef
     char when[64];
     weft_status changed = WEFT_OK;
     weft_slow_warning_end(&call->slow);
-    (void)weft_crash_doing(call->before);
+    (void)weft_crash_set_call(call->before);
     (void)snprintf(when, sizeof when, "its %s ran", call->what);
     changed = weft_process_restore(&call->saved, when, failed ? NULL : err);
     if (failed && err != NULL && err->text[0] == '\0')
@@ -141,13 +141,13 @@ weft_status weft_plugin_call_made(weft_plugin_call *call, weft_status status, co
 
 void *weft_device_view(const weft_device_plugin *kernels, weft_device *device, weft_ref ref) {
     void *view = NULL;
-    if (kernels->host_view != NULL) WEFT_PLUGIN_ASK(view, kernels, host_view, device, ref);
+    if (kernels->host_view != NULL) WEFT_PLUGIN_QUERY(view, kernels, host_view, device, ref);
     return view;
 }
 
 const void *weft_device_find(const weft_device_plugin *kernels, const weft_device *device, const char *id) {
     const void *table = NULL;
-    if (kernels->extension != NULL) WEFT_PLUGIN_ASK(table, kernels, extension, device, id);
+    if (kernels->extension != NULL) WEFT_PLUGIN_QUERY(table, kernels, extension, device, id);
     return table;
 }
 
@@ -166,10 +166,10 @@ weft_status weft_sticky_error_report(const weft_error *first, weft_status status
 
 /* ---- records ---- */
 
-weft_doing weft_plugin_enter(const void *table, const char *slot) {
-    const weft_doing now = {.loaded = owner_of(table), .what = slot, .fp_control = weft_process_begin_call()};
+weft_call_record weft_plugin_enter(const void *table, const char *slot) {
+    const weft_call_record now = {.loaded = owner_of(table), .what = slot, .fp_control = weft_process_begin_call()};
     if (weft_crash_current().loaded != NULL) atomic_store_explicit(&called_last, now.loaded, memory_order_relaxed);
-    return weft_crash_doing(now);
+    return weft_crash_set_call(now);
 }
 
 /* The pending failure of a call that cannot fail: the next call that can returns it. */
@@ -189,7 +189,7 @@ weft_status weft_plugin_take_failure(weft_error *err) {
 }
 
 /* Restores host state that the call changed. A failure of the call itself has priority. */
-static weft_status restore_state(const weft_doing *called, weft_status status, weft_error *err) {
+static weft_status restore_state(const weft_call_record *called, weft_status status, weft_error *err) {
     weft_error why = WEFT_ERROR_INIT;
     char when[900], title[700];
     (void)snprintf(when, sizeof when, "its %s ran", called->what);
@@ -205,8 +205,8 @@ static weft_status restore_state(const weft_doing *called, weft_status status, w
     return WEFT_OK;
 }
 
-weft_status weft_plugin_leave(weft_doing before, weft_status status, weft_error *err) {
-    const weft_doing called = weft_crash_doing(before);
+weft_status weft_plugin_leave(weft_call_record before, weft_status status, weft_error *err) {
+    const weft_call_record called = weft_crash_set_call(before);
     const bool failed = status != WEFT_OK;
     /* inside a weft_plugin_call, which checks the complete state at its end */
     const bool in_guard = before.loaded != NULL && before.fp_control == 0;

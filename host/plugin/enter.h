@@ -2,7 +2,7 @@
  *
  *     WEFT_PLUGIN_CALL(status, table, prepare, err, optimizer, hp, &info);
  *         status = table->prepare(optimizer, hp, &info, err)
- *     WEFT_PLUGIN_TELL(table, destroy, optimizer);
+ *     WEFT_PLUGIN_NOTIFY(table, destroy, optimizer);
  *         table->destroy(optimizer)
  *
  * A crash during the call is reported with the plugin's and the slot's name. A failure without a message gets one that
@@ -47,7 +47,7 @@ void weft_slow_warning_end(weft_slow_warning *self);
 typedef struct weft_plugin_call {
     const weft_loaded *loaded;
     const char *what;
-    weft_doing before;
+    weft_call_record before;
     weft_process saved;
     weft_slow_warning slow;
 } weft_plugin_call;
@@ -93,11 +93,11 @@ void weft_plugin_own(const weft_loaded *loaded);
 
 /* Begins a call. table: of the called plugin; an unregistered table counts as an unknown plugin. slot: a string with
  * process lifetime. Returns the previous record for weft_plugin_leave. [any-thread] [hot] */
-weft_doing weft_plugin_enter(const void *table, const char *slot);
+weft_call_record weft_plugin_enter(const void *table, const char *slot);
 
 /* Ends a call. status, err: the result of the call; err was empty before it. Returns the status, or WEFT_E_PLUGIN if a
  * failure has no message; adds the plugin's name. err may be NULL. [any-thread] [hot] */
-weft_status weft_plugin_leave(weft_doing before, weft_status status, weft_error *err);
+weft_status weft_plugin_leave(weft_call_record before, weft_status status, weft_error *err);
 
 /* Returns the pending failure of an earlier call that cannot fail, once; WEFT_OK if there is no failure. Use it after
  * such calls if the next call would add its own context to the message. [any-thread] */
@@ -119,21 +119,21 @@ const char *weft_plugin_id(const void *table);
 
 #define WEFT_PLUGIN_CALL(status, table, slot, err, ...)                                                                \
     do {                                                                                                               \
-        const weft_doing before_ = weft_plugin_enter((table), #slot);                                                  \
+        const weft_call_record before_ = weft_plugin_enter((table), #slot);                                            \
         (status) = weft_plugin_leave(before_, (table)->slot(__VA_ARGS__, (err)), (err));                               \
     } while (0)
 
-#define WEFT_PLUGIN_TELL(table, slot, ...)                                                                             \
+#define WEFT_PLUGIN_NOTIFY(table, slot, ...)                                                                           \
     do {                                                                                                               \
-        const weft_doing before_ = weft_plugin_enter((table), #slot);                                                  \
+        const weft_call_record before_ = weft_plugin_enter((table), #slot);                                            \
         (table)->slot(__VA_ARGS__);                                                                                    \
         (void)weft_plugin_leave(before_, WEFT_OK, NULL);                                                               \
     } while (0)
 
 /* Calls a slot that returns a value instead of a status. */
-#define WEFT_PLUGIN_ASK(answer, table, slot, ...)                                                                      \
+#define WEFT_PLUGIN_QUERY(answer, table, slot, ...)                                                                    \
     do {                                                                                                               \
-        const weft_doing before_ = weft_plugin_enter((table), #slot);                                                  \
+        const weft_call_record before_ = weft_plugin_enter((table), #slot);                                            \
         (answer) = (table)->slot(__VA_ARGS__);                                                                         \
         (void)weft_plugin_leave(before_, WEFT_OK, NULL);                                                               \
     } while (0)

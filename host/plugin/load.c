@@ -302,11 +302,11 @@ static weft_status check_identity(const file_entry *entry, const void *mapped, w
 static weft_status map_file(file_entry *entry, void **handle, weft_error *err) {
     weft_status status;
     weft_process saved;
-    weft_doing before;
+    weft_call_record before;
     weft_process_save(&saved);
-    before = weft_crash_doing((weft_doing){.sha256 = entry->sha256, .what = entry->doing});
+    before = weft_crash_set_call((weft_call_record){.sha256 = entry->sha256, .what = entry->doing});
     *handle = dlopen(entry->path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    (void)weft_crash_doing(before);
+    (void)weft_crash_set_call(before);
     status = weft_process_restore(&saved, "it was loaded", err);
     if (*handle == NULL)
         return weft_error_set(err, WEFT_E_SYSTEM, "cannot be loaded: %s (it needs %s).", dlerror(), entry->note.needed);
@@ -317,13 +317,13 @@ static weft_status call_entry(file_entry *entry, const weft_plugin_list **list, 
     weft_plugin_entry_fn *function = NULL;
     weft_status status;
     weft_process saved;
-    weft_doing before;
+    weft_call_record before;
     weft_error said = WEFT_ERROR_INIT;
     memcpy(&function, &symbol, sizeof function);
     weft_process_save(&saved);
-    before = weft_crash_doing((weft_doing){.sha256 = entry->sha256, .what = entry->doing});
+    before = weft_crash_set_call((weft_call_record){.sha256 = entry->sha256, .what = entry->doing});
     *list = function(weft_services(), &said);
-    (void)weft_crash_doing(before);
+    (void)weft_crash_set_call(before);
     status = weft_process_restore(&saved, "its entry ran", err);
     if (status == WEFT_OK && *list == NULL) {
         status = weft_error_set(err, said.code == WEFT_OK ? WEFT_E_PLUGIN : (weft_status)said.code,

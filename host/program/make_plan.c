@@ -122,7 +122,7 @@ static weft_status check_declared(const choosing *self, weft_error *err) {
     bool any = false;
     for (int32_t i = 0; self->files != NULL && i < self->files->n_tensors; i++)
         any = any || self->files->tensors[i].joined != NULL;
-    if (!declared->says_packed || any || (self->files == NULL && !fresh)) return WEFT_OK;
+    if (!declared->prints_packed || any || (self->files == NULL && !fresh)) return WEFT_OK;
     return weft_error_set(err, WEFT_E_DATA,
                           "%s: quantization_config says that bitsandbytes has packed the weights, and %s. Set it to "
                           "null; [model] base = nf4, int8 or fp8 packs them while they are %s",
@@ -453,7 +453,7 @@ static weft_status check_packed(const weft_plan *self, const weft_device_plugin 
                                   self->declared->n_adapters > 0
                                       ? "set trainable = adapter, and the adapter is trained on it"
                                       : "add an adapter, [adapter] plugin = lora, which is trained on it");
-    WEFT_PLUGIN_TELL(kernels, info, device, &info);
+    WEFT_PLUGIN_NOTIFY(kernels, info, device, &info);
     for (int32_t p = 0; p < self->declared->n_parameters; p++) {
         const int32_t dtype = parameters[p].dtype;
         if (!weft_parameter_is_packed(&parameters[p]) || (info.packed >> dtype & 1u) != 0) continue;
@@ -471,7 +471,7 @@ static weft_status check_precision(const weft_plan *self, const weft_device_plug
                                    weft_error *err) {
     weft_device_info info = {.struct_size = (uint32_t)sizeof info};
     uint32_t types = 0;
-    WEFT_PLUGIN_TELL(kernels, info, device, &info);
+    WEFT_PLUGIN_NOTIFY(kernels, info, device, &info);
     types = info.types != 0 ? info.types : 1u << WEFT_F32 | 1u << WEFT_BF16;
     if ((types >> self->dtype & 1u) != 0) return WEFT_OK;
     return weft_config_reject(self->run->config, "train", "precision", err,

@@ -198,7 +198,7 @@ static void choose_trained(weft_run *run) {
     run->settings.train.trainable = "all";
     if (run->parts[WEFT_PART_ADAPTER].loaded == NULL) return;
     run->settings.train.trainable = run->settings.tokenizer.add[0] != '\0' ? "adapter, vocabulary" : "adapter";
-    whole = from[0] != '\0' ? weft_family_whole_modules(from) : NULL;
+    whole = from[0] != '\0' ? weft_family_fused_modules(from) : NULL;
     if (whole == NULL) return;
     run->trained = weft_text_of("%s, %s", run->settings.train.trainable, whole);
     run->settings.train.trainable = run->trained;
@@ -332,7 +332,7 @@ weft_status weft_text_open(weft_text *out, const weft_run *run, weft_error *err)
     if (status == WEFT_OK && weft_tokens_wanted(run)) status = weft_tokens_add(&text, run, err);
     if (status == WEFT_OK) {
         text.info.struct_size = (uint32_t)sizeof text.info;
-        WEFT_PLUGIN_TELL(text.plugin, info, text.tokenizer, &text.info);
+        WEFT_PLUGIN_NOTIFY(text.plugin, info, text.tokenizer, &text.info);
         status = set_text_flags(&text, run, err);
     }
     if (status == WEFT_OK) *out = text;
@@ -342,12 +342,12 @@ weft_status weft_text_open(weft_text *out, const weft_run *run, weft_error *err)
 
 const void *weft_text_extension(const weft_text *text, const char *id) {
     const void *table = NULL;
-    if (text->plugin->extension != NULL) WEFT_PLUGIN_ASK(table, text->plugin, extension, text->tokenizer, id);
+    if (text->plugin->extension != NULL) WEFT_PLUGIN_QUERY(table, text->plugin, extension, text->tokenizer, id);
     return table;
 }
 
 void weft_text_close(weft_text *text) {
-    if (text->plugin != NULL && text->tokenizer != NULL) WEFT_PLUGIN_TELL(text->plugin, destroy, text->tokenizer);
+    if (text->plugin != NULL && text->tokenizer != NULL) WEFT_PLUGIN_NOTIFY(text->plugin, destroy, text->tokenizer);
     free(text->end_token);
     memset(text, 0, sizeof *text);
 }

@@ -36,7 +36,7 @@ void weft_save_place_decide(weft_plan *plan, const weft_device_plugin *kernels, 
     plan->visible = kernels->host_view != NULL;
     plan->saves = WEFT_SAVES_NONE;
     if (!plan->spec.saves) return;
-    WEFT_PLUGIN_TELL(kernels, info, device, &info);
+    WEFT_PLUGIN_NOTIFY(kernels, info, device, &info);
     if (asked == WEFT_CHOICE_NO) plan->saves = WEFT_SAVES_IN_PLACE;
     else if (asked == WEFT_CHOICE_YES) plan->saves = WEFT_SAVES_BESIDE;
     else if ((info.flags & WEFT_DEVICE_SHARES_MACHINE) != 0) plan->saves = WEFT_SAVES_SHARED;

@@ -197,7 +197,7 @@ static weft_status take_pad(token_list *list, const weft_text *text, const weft_
     const char *name = run->settings.tokenizer.pad_token;
     weft_tokenizer_info info = {.struct_size = (uint32_t)sizeof info, .pad = -1};
     if (*name == '\0') return weft_config_reject(run->config, "tokenizer", "pad_token", err, "is empty");
-    WEFT_PLUGIN_TELL(text->plugin, info, text->tokenizer, &info);
+    WEFT_PLUGIN_NOTIFY(text->plugin, info, text->tokenizer, &info);
     if (info.pad >= 0 && info.pad == find_token(text, name)) return WEFT_OK;
     if (info.pad >= 0)
         return weft_config_reject(run->config, "tokenizer", "pad", err,
@@ -255,7 +255,7 @@ weft_status weft_tokens_add(weft_text *text, const weft_run *run, weft_error *er
     weft_tokenizer_info info = {.struct_size = (uint32_t)sizeof info, .pad = -1};
     token_list list = {0};
     weft_status status = WEFT_OK;
-    WEFT_PLUGIN_TELL(text->plugin, info, text->tokenizer, &info);
+    WEFT_PLUGIN_NOTIFY(text->plugin, info, text->tokenizer, &info);
     text->own_ids = info.vocab_size;
     status = make_list(&list, text, run, err);
     if (status == WEFT_OK && list.n > 0) status = add_list(text, &list, run, err);

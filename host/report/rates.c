@@ -80,7 +80,7 @@ static weft_status pass_barrier(void *context, weft_error *err) {
     return weft_ranks_exchange(&engine->ranks, engine->ranks.plugin->barrier, "barrier", &nothing, err);
 }
 
-static weft_status meet_ranks(weft_engine *engine, weft_error *err) {
+static weft_status exchange_with_ranks(weft_engine *engine, weft_error *err) {
     return engine->ranks.world == 1 ? WEFT_OK : run_exchange(engine, pass_barrier, engine, err);
 }
 
@@ -101,7 +101,7 @@ static weft_status share_seconds(weft_engine *engine, double *mean, double *firs
  * [collective] */
 static weft_status time_work(weft_engine *engine, weft_work *out, rated_fn *work, void *context, weft_error *err) {
     double mine = 0.0, unused = 0.0;
-    weft_status status = meet_ranks(engine, err);
+    weft_status status = exchange_with_ranks(engine, err);
     if (status == WEFT_OK) status = time_here(engine, &mine, work, context, LEAST_TIMES, err);
     if (status == WEFT_OK) status = share_seconds(engine, &out->together, &unused, mine, err);
     out->alone = out->together;
@@ -123,7 +123,7 @@ static weft_status time_rated_exchange(weft_engine *engine, double *out, rated_f
                                        weft_error *err) {
     double seconds[MOST_TIMES], mean = 0.0, unused = 0.0;
     int32_t times = 0;
-    weft_status status = meet_ranks(engine, err);
+    weft_status status = exchange_with_ranks(engine, err);
     if (status == WEFT_OK) status = run_exchange(engine, work, context, err);
     if (status == WEFT_OK) status = time_exchange(engine, &seconds[0], work, context, err);
     /* Every rank takes part in each collective, so all start the same number, limited by its duration. */
@@ -179,7 +179,7 @@ weft_status weft_rates_allocate(const weft_engine *engine, weft_buffer **out, in
 }
 
 void weft_rates_release(const weft_engine *engine, weft_buffer *buffer) {
-    if (buffer != NULL) WEFT_PLUGIN_TELL(engine->kernels, release, engine->device, buffer);
+    if (buffer != NULL) WEFT_PLUGIN_NOTIFY(engine->kernels, release, engine->device, buffer);
 }
 
 static weft_slot_ref take_slot(weft_segment_rig *self, int64_t bytes) {
@@ -386,7 +386,7 @@ static weft_status run_update(const flat *self, weft_error *err) {
         region.states[i] = region_at(self, REGION_STATES + (int32_t)i);
         region.state_dtypes[i] = engine->plan.states[i].dtype;
     }
-    WEFT_PLUGIN_ASK(args.kernel, engine->optimizer_plugin, update, engine->optimizer);
+    WEFT_PLUGIN_QUERY(args.kernel, engine->optimizer_plugin, update, engine->optimizer);
     WEFT_PLUGIN_CALL(status, engine->kernels, update, err, engine->device, NULL, &args);
     return status;
 }

@@ -64,7 +64,7 @@ static bool count_segments(int32_t *times, const weft_engine *engine, int32_t pl
 
 static weft_status resize_team(const comparison *self, int32_t threads, weft_error *err) {
     const weft_engine *engine = self->rig.engine;
-    const weft_doing before = weft_plugin_enter(engine->kernels, "resize");
+    const weft_call_record before = weft_plugin_enter(engine->kernels, "resize");
     return weft_plugin_leave(before, self->team->resize(engine->device, threads, err), err);
 }
 

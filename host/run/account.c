@@ -29,7 +29,7 @@ weft_status weft_account_alloc(weft_account *account, weft_slot_ref *out, int64_
 
 void weft_account_free(weft_account *account, weft_slot_ref *slot, weft_account_line line) {
     if (slot->ref.buffer != NULL) {
-        WEFT_PLUGIN_TELL(account->kernels, release, account->device, slot->ref.buffer);
+        WEFT_PLUGIN_NOTIFY(account->kernels, release, account->device, slot->ref.buffer);
         account->taken[line] -= slot->bytes;
     }
     *slot = (weft_slot_ref){0};
@@ -82,6 +82,6 @@ void weft_account_close(weft_account *account) {
 
 int64_t weft_account_held(const weft_account *account) {
     weft_device_info info = {.struct_size = (uint32_t)sizeof info};
-    WEFT_PLUGIN_TELL(account->kernels, info, account->device, &info);
+    WEFT_PLUGIN_NOTIFY(account->kernels, info, account->device, &info);
     return info.held;
 }

@@ -331,9 +331,9 @@ struct weft_async_checkpoint {
 };
 
 static void *write_copy(void *argument) {
-    const weft_doing now = {.what = "saving a checkpoint beside training"};
+    const weft_call_record now = {.what = "saving a checkpoint beside training"};
     weft_async_checkpoint *self = argument;
-    (void)weft_crash_doing(now);
+    (void)weft_crash_set_call(now);
     self->status = weft_saving_run(&self->saving, &self->err);
     self->seconds = weft_clock_seconds() - self->begin;
     weft_relay_end(self->relay);

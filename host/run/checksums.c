@@ -147,7 +147,7 @@ static weft_status share_parts(part *all, const weft_engine *engine, weft_error 
     if (status == WEFT_OK)
         WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, all, transfer.to,
                          bytes * ranks->world);
-    WEFT_PLUGIN_TELL(engine->kernels, release, engine->device, buffer);
+    WEFT_PLUGIN_NOTIFY(engine->kernels, release, engine->device, buffer);
     return status;
 }
 

@@ -34,7 +34,7 @@ weft_slot_ref weft_step_gradient(const weft_stepper *self, int32_t unit, int32_t
 void weft_communication_poke(void *stepper) {
     const weft_stepper *self = stepper;
     const weft_ranks *ranks = &self->engine->ranks;
-    if (ranks->comm != NULL && ranks->plugin->poke != NULL) WEFT_PLUGIN_TELL(ranks->plugin, poke, ranks->comm);
+    if (ranks->comm != NULL && ranks->plugin->poke != NULL) WEFT_PLUGIN_NOTIFY(ranks->plugin, poke, ranks->comm);
 }
 
 static weft_fold *fold_of(const weft_stepper *self, const weft_instruction *instruction) {

@@ -240,7 +240,7 @@ weft_status weft_control_channel_open(weft_control_channel *self, weft_process_g
 
 void weft_control_channel_close(weft_control_channel *self, weft_process_group *peers) {
     const bool broken = self->broken;
-    if (self->buffer != NULL) WEFT_PLUGIN_TELL(self->kernels, release, self->device, self->buffer);
+    if (self->buffer != NULL) WEFT_PLUGIN_NOTIFY(self->kernels, release, self->device, self->buffer);
     free(self->messages);
     free(self->senders);
     free(self->sizes);

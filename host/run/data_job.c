@@ -243,7 +243,7 @@ static weft_status no_chat(weft_error *err) {
 weft_status weft_text_encode_chat(const weft_text *text, const weft_chat_sink *sink, const weft_chat *chat,
                                   weft_error *err) {
     const weft_tokenizer_chat *table = weft_text_chat(text);
-    weft_doing before;
+    weft_call_record before;
     weft_status status, changed;
     uint64_t fp;
     if (table == NULL) return no_chat(err);
@@ -275,7 +275,7 @@ static weft_status encode_checked(const weft_text *with, const weft_ids_sink *si
                                   uint32_t flags, weft_error *err) {
     checked between = {.to = sink, .n_ids = with->info.vocab_size};
     const weft_ids_sink checks = {&between, put_checked};
-    const weft_doing before = weft_plugin_enter(with->plugin, "encode");
+    const weft_call_record before = weft_plugin_enter(with->plugin, "encode");
     const uint64_t fp = weft_process_fp();
     weft_status status = with->plugin->encode(with->tokenizer, &checks, text, bytes, flags, err);
     const weft_status changed = weft_process_restore_fp(fp, "its encode ran", status == WEFT_OK ? err : NULL);
@@ -329,7 +329,7 @@ static weft_status chat(const weft_data_job *job, const weft_chat_sink *sink, co
 static weft_status check_chat(const weft_data_job *job, const char *named, weft_error *err) {
     const weft_text *with = text_of(job);
     const weft_tokenizer_chat *table = weft_text_chat(with);
-    weft_doing before;
+    weft_call_record before;
     if (table == NULL) return no_chat(err);
     before = weft_plugin_enter(with->plugin, "chat check");
     return weft_plugin_leave(before, table->check(with->tokenizer, named, err), err);

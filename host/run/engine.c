@@ -75,7 +75,7 @@ static weft_status collect(weft_choices *all, const weft_device_choices *table, 
 
 static weft_status take_one(const weft_device_choice *choice, const weft_device_choices *table, const weft_chooser *by,
                             weft_error *err) {
-    const weft_doing before = weft_plugin_enter(by->kernels, "take");
+    const weft_call_record before = weft_plugin_enter(by->kernels, "take");
     return weft_plugin_leave(before, table->take(by->device, choice, err), err);
 }
 
@@ -85,7 +85,7 @@ static weft_status decide(weft_choices *all, const weft_device_choices *table, c
     weft_status status = WEFT_OK;
     for (int32_t i = 0; table != NULL && weft_process_group_is_rank_0(by->peers) && i < all->n && status == WEFT_OK;
          i++) {
-        const weft_doing before = weft_plugin_enter(by->kernels, "choose");
+        const weft_call_record before = weft_plugin_enter(by->kernels, "choose");
         status = weft_plugin_leave(before, table->choose(by->device, &all->items[i], err), err);
     }
     status = weft_process_group_agree(by->peers, status, err);
@@ -292,7 +292,7 @@ static weft_status take_position_table(weft_engine *engine, int32_t index, weft_
     const int64_t rows = weft_budget_table_rows(&engine->plan), bytes = weft_budget_table(&engine->plan, index);
     float *values = malloc((size_t)bytes + 1);
     weft_status status = WEFT_OK;
-    weft_doing before;
+    weft_call_record before;
     if (values == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the table %s", table->name);
     before = weft_plugin_enter(declared->plugin, "position table");
     status = weft_plugin_leave(before, table->fill(declared->model, table->name, rows, values, err), err);
@@ -569,7 +569,7 @@ static weft_status open_optimizer(weft_engine *engine, weft_error *err) {
 
 bool weft_engine_lr(const weft_engine *engine, double *out) {
     const weft_optimizer_plugin *plugin = engine->optimizer_plugin;
-    weft_doing before;
+    weft_call_record before;
     if (plugin == NULL || !WEFT_HAS(plugin, lr) || plugin->lr == NULL) return false;
     before = weft_plugin_enter(plugin, "lr");
     *out = plugin->lr(engine->optimizer);
@@ -640,7 +640,7 @@ weft_chooser weft_engine_chooser(const weft_engine *engine) {
     return (weft_chooser){engine->kernels, engine->device, &engine->peers};
 }
 
-void weft_engine_give_up(weft_engine *engine) {
+void weft_engine_abandon(weft_engine *engine) {
     weft_process_context *process_context = engine == NULL ? NULL : engine->ranks.process_context;
     if (process_context != NULL && (engine->failed || engine->channel.broken || process_context->broken))
         weft_process_context_abandon(process_context);
@@ -648,9 +648,9 @@ void weft_engine_give_up(weft_engine *engine) {
 
 void weft_engine_close(weft_engine *engine) {
     if (engine == NULL) return;
-    weft_engine_give_up(engine);
+    weft_engine_abandon(engine);
     weft_engine_release(engine);
-    if (engine->optimizer != NULL) WEFT_PLUGIN_TELL(engine->optimizer_plugin, destroy, engine->optimizer);
+    if (engine->optimizer != NULL) WEFT_PLUGIN_NOTIFY(engine->optimizer_plugin, destroy, engine->optimizer);
     weft_control_channel_close(&engine->channel, &engine->peers);
     weft_ranks_clear(&engine->ranks);
     weft_process_context_close(engine->own_process_context, engine->failed || engine->channel.broken);

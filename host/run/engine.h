@@ -190,7 +190,7 @@ weft_region weft_engine_state(const weft_engine *engine, int64_t state);
 
 /* After a failure while ranks may wait for each other: the device stops waiting for them. Before the users of the
  * engine are closed. NULL is fine. */
-void weft_engine_give_up(weft_engine *engine);
+void weft_engine_abandon(weft_engine *engine);
 void weft_engine_close(weft_engine *engine); /* NULL is fine */
 
 #endif

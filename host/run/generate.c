@@ -310,7 +310,7 @@ weft_status weft_generator_create(weft_generator **out, const weft_run *run, int
 
 void weft_generator_destroy(weft_generator *self) {
     if (self == NULL) return;
-    weft_engine_give_up(self->engine);
+    weft_engine_abandon(self->engine);
     weft_stream_sync_free(&self->order, self->micro_batch);
     weft_stream_sync_close(&self->order);
     weft_trace_destroy(self->trace);

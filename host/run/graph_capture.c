@@ -51,7 +51,7 @@ struct weft_graph_capture {
 
 static void clear_entry(const weft_graph_capture *self, cache_entry *entry) {
     if (entry->graph != NULL) {
-        const weft_doing before = weft_plugin_enter(self->kernels, "destroy of a recording");
+        const weft_call_record before = weft_plugin_enter(self->kernels, "destroy of a recording");
         self->capture->destroy(self->device, entry->graph);
         (void)weft_plugin_leave(before, WEFT_OK, NULL);
     }
@@ -216,7 +216,7 @@ static weft_status capture_slice(const weft_graph_capture *self, cache_entry *en
     weft_ranks *ranks = &stepper->engine->ranks;
     weft_traffic *sent = ranks->sent;
     weft_error ignored = WEFT_ERROR_INIT;
-    weft_doing before;
+    weft_call_record before;
     weft_status status = weft_stream_sync_finish(&stepper->order, err), end = WEFT_OK;
     if (status == WEFT_OK) {
         before = weft_plugin_enter(self->kernels, "begin of a captured graph");
@@ -238,7 +238,7 @@ static weft_status replay_pass(weft_graph_capture *self, const graph_cache *cach
     weft_status status = WEFT_OK;
     if (weft_heartbeat_is_watched()) weft_heartbeat_instruction(stepper->step, 0, "a recorded step");
     for (int32_t k = 0; k < cache->mode_plan->slices->n && status == WEFT_OK; k++) {
-        const weft_doing before = weft_plugin_enter(self->kernels, "replay");
+        const weft_call_record before = weft_plugin_enter(self->kernels, "replay");
         status =
             weft_plugin_leave(before, self->capture->replay(self->device, NULL, cache->current[k]->graph, err), err);
         if (ranks->sent != NULL) weft_traffic_add(ranks->sent, &cache->current[k]->sent, self->world);

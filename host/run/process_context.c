@@ -29,7 +29,7 @@ weft_status weft_device_measure(weft_device_info *out, const weft_device_plugin 
                                 weft_error *err) {
     weft_status status = WEFT_OK;
     out->struct_size = (uint32_t)sizeof *out;
-    WEFT_PLUGIN_TELL(kernels, info, device, out);
+    WEFT_PLUGIN_NOTIFY(kernels, info, device, out);
     WEFT_PLUGIN_CALL(status, kernels, synchronize, err, device, NULL);
     return status == WEFT_OK ? WEFT_OK : weft_error_prefix(err, "querying the device: ");
 }
@@ -87,7 +87,7 @@ static weft_status open_comm(weft_process_context *self, const weft_run *run, we
     if (status == WEFT_OK) status = create_comm(self, run, err);
     if (status != WEFT_OK) return status;
     self->comm_info.struct_size = (uint32_t)sizeof self->comm_info;
-    WEFT_PLUGIN_TELL(self->comm_plugin, info, self->comm, &self->comm_info);
+    WEFT_PLUGIN_NOTIFY(self->comm_plugin, info, self->comm, &self->comm_info);
     return weft_world_confirm(&self->comm_info, err);
 }
 
@@ -145,7 +145,7 @@ void weft_process_context_abandon(weft_process_context *self) {
     if (self == NULL || self->comm == NULL || self->comm_info.size == 1 || self->abandoned ||
         !WEFT_HAS(self->comm_plugin, abandon) || self->comm_plugin->abandon == NULL)
         return;
-    WEFT_PLUGIN_TELL(self->comm_plugin, abandon, self->comm);
+    WEFT_PLUGIN_NOTIFY(self->comm_plugin, abandon, self->comm);
     self->abandoned = true;
 }
 
@@ -155,10 +155,10 @@ void weft_process_context_close(weft_process_context *self, bool failed) {
     if (failed) weft_process_context_abandon(self);
     weft_heartbeat_wait();
     if (self->comm != NULL && (!failed || self->abandoned || self->comm_info.size == 1))
-        WEFT_PLUGIN_TELL(self->comm_plugin, destroy, self->comm);
+        WEFT_PLUGIN_NOTIFY(self->comm_plugin, destroy, self->comm);
     weft_rendezvous_end(failed);
     weft_heartbeat_go();
-    if (self->device != NULL) WEFT_PLUGIN_TELL(self->kernels, destroy, self->device);
+    if (self->device != NULL) WEFT_PLUGIN_NOTIFY(self->kernels, destroy, self->device);
     for (int32_t i = 0; i < self->n_groups; i++) free(self->groups[i].ranks);
     free(self->groups);
     free(self->nodes);
@@ -224,7 +224,7 @@ weft_status weft_process_context_share(weft_process_context *self, void *all, co
         return WEFT_OK;
     }
     WEFT_PLUGIN_CALL(status, self->kernels, alloc, err, self->device, &exchange.to.buffer, total);
-    if (status == WEFT_E_MEMORY) WEFT_PLUGIN_TELL(self->kernels, info, self->device, &info);
+    if (status == WEFT_E_MEMORY) WEFT_PLUGIN_NOTIFY(self->kernels, info, self->device, &info);
     if (status == WEFT_E_MEMORY && err != NULL && info.held > 0) /* a rank's first allocation, and small */
         weft_words_append(err->text, sizeof err->text,
                           " Nothing was planned yet: %s of the %s that this rank may have are the device's context and "
@@ -240,7 +240,7 @@ weft_status weft_process_context_share(weft_process_context *self, void *all, co
     weft_heartbeat_go();
     if (status == WEFT_OK)
         WEFT_PLUGIN_CALL(status, self->kernels, read, err, self->device, NULL, all, exchange.to, total);
-    if (exchange.to.buffer != NULL) WEFT_PLUGIN_TELL(self->kernels, release, self->device, exchange.to.buffer);
+    if (exchange.to.buffer != NULL) WEFT_PLUGIN_NOTIFY(self->kernels, release, self->device, exchange.to.buffer);
     return status == WEFT_OK ? WEFT_OK
                              : weft_error_prefix(err, "ranks telling one another %lld bytes: ", (long long)bytes);
 }

@@ -148,7 +148,7 @@ weft_status weft_ranks_start(const weft_ranks *self, weft_comm_handle **out, wef
                                     .peer = what->peer,
                                     .tag = what->tag,
                                     .lane = what->lane};
-    const weft_doing before = weft_plugin_enter(self->plugin, name);
+    const weft_call_record before = weft_plugin_enter(self->plugin, name);
     count_exchange(self, how, what);
     return weft_plugin_leave(before, how(self->comm, out, &exchange, err), err);
 }

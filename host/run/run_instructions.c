@@ -190,7 +190,7 @@ static weft_status on_norm(void *context, const weft_instruction *instruction, c
 static weft_status update_groups(const weft_engine *engine, weft_error *err) {
     static char slot[760];
     char title[700];
-    weft_doing before;
+    weft_call_record before;
     weft_update args = {.struct_size = (uint32_t)sizeof args,
                         .hp = engine->scalars.hp,
                         .coefficient = engine->scalars.coefficient,
@@ -199,7 +199,7 @@ static weft_status update_groups(const weft_engine *engine, weft_error *err) {
                         .n_regions = engine->n_regions,
                         .region_stride = (uint32_t)sizeof *engine->regions};
     if (args.n_regions == 0) return WEFT_OK;
-    WEFT_PLUGIN_ASK(args.kernel, engine->optimizer_plugin, update, engine->optimizer);
+    WEFT_PLUGIN_QUERY(args.kernel, engine->optimizer_plugin, update, engine->optimizer);
     weft_plugin_title(title, sizeof title, engine->optimizer_plugin);
     (void)snprintf(slot, sizeof slot, "update of %s", title);
     before = weft_plugin_enter(engine->kernels, slot);

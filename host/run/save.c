@@ -29,7 +29,7 @@ static weft_status range_survives(const weft_region *region, int32_t parameter, 
     for (; first < end && *out && status == WEFT_OK; first += WEFT_REGION_PIECE) {
         const int64_t n = end - first < WEFT_REGION_PIECE ? end - first : WEFT_REGION_PIECE;
         const void *values = NULL;
-        status = weft_region_ask(region, double_buffer, parameter, first, n, err);
+        status = weft_region_query(region, double_buffer, parameter, first, n, err);
         if (status == WEFT_OK) status = weft_region_take(region, double_buffer, 0, parameter, first, &values, err);
         for (int64_t at = 0; at < n && *out && status == WEFT_OK; at += PIECE) {
             const int64_t m = n - at < PIECE ? n - at : PIECE;

@@ -90,7 +90,7 @@ static weft_status open_data(weft_session *session, bool training, weft_error *e
         weft_run_located(session->run, WEFT_PART_DATA, weft_plugin_call_made(&call, status, session->data, err), err);
     if (status != WEFT_OK) return status;
     session->data_info.struct_size = (uint32_t)sizeof session->data_info;
-    WEFT_PLUGIN_TELL(session->data_plugin, info, session->data, &session->data_info);
+    WEFT_PLUGIN_NOTIFY(session->data_plugin, info, session->data, &session->data_info);
     shared = (int64_t)session->data_share.bytes;
     all = shared + weft_larger(0, weft_services_bytes() - before);
     if (session->data_info.memory > 0)
@@ -100,7 +100,7 @@ static weft_status open_data(weft_session *session, bool training, weft_error *e
     session->data_peak = session->data_info.peak < (uint64_t)limit ? (int64_t)session->data_info.peak : limit;
     for (int i = 0; i < 3; i++) {
         infos[i]->struct_size = (uint32_t)sizeof *infos[i];
-        WEFT_PLUGIN_TELL(session->data_plugin, split_info, session->data, splits[i], infos[i]);
+        WEFT_PLUGIN_NOTIFY(session->data_plugin, split_info, session->data, splits[i], infos[i]);
     }
     status = weft_data_validate(&session->data_info, infos, session->data_job.max_context, training, err);
     status = weft_plugin_blame(session->data_plugin, status, err);
@@ -177,7 +177,7 @@ weft_status weft_session_check(weft_run *run, weft_error *err) {
     if (status == WEFT_OK) status = check_vocabulary(run, &session.text, engine.plan.declared, err);
     begin_share(&session);
     if (status == WEFT_OK) status = open_data(&session, true, err);
-    if (session.data != NULL) WEFT_PLUGIN_TELL(session.data_plugin, destroy, session.data);
+    if (session.data != NULL) WEFT_PLUGIN_NOTIFY(session.data_plugin, destroy, session.data);
     weft_data_share_close(&session.data_share);
     weft_plan_close(&engine.plan);
     weft_text_close(&session.text);
@@ -277,10 +277,10 @@ weft_status weft_session_start(weft_session *session, weft_error *err) {
 
 void weft_session_close(weft_session *session) {
     if (session == NULL) return;
-    weft_engine_give_up(session->engine);
+    weft_engine_abandon(session->engine);
     weft_stepper_destroy(session->stepper);
     weft_engine_close(session->engine);
-    if (session->data != NULL && !session->borrows) WEFT_PLUGIN_TELL(session->data_plugin, destroy, session->data);
+    if (session->data != NULL && !session->borrows) WEFT_PLUGIN_NOTIFY(session->data_plugin, destroy, session->data);
     weft_data_share_close(&session->data_share);
     if (!session->borrows) weft_text_close(&session->text);
     weft_run_close(session->run);

@@ -287,7 +287,7 @@ weft_status weft_stream_sync_open(weft_stream_sync *out, const weft_device_plugi
 void weft_stream_sync_close(weft_stream_sync *self) {
     for (int queue = 1; queue < WEFT_QUEUES; queue++) {
         if (self->streams[queue] != NULL)
-            WEFT_PLUGIN_TELL(self->kernels, stream_destroy, self->device, self->streams[queue]);
+            WEFT_PLUGIN_NOTIFY(self->kernels, stream_destroy, self->device, self->streams[queue]);
         self->streams[queue] = NULL;
     }
 }
@@ -303,7 +303,7 @@ weft_status weft_stream_sync_fork(const weft_stream_sync *self, weft_stream **ou
 }
 
 weft_status weft_stream_sync_alloc(const weft_stream_sync *self, void **out, int64_t bytes, weft_error *err) {
-    weft_doing before;
+    weft_call_record before;
     if (self->transfer == NULL) {
         *out = malloc((size_t)bytes + 1);
         if (*out != NULL) return WEFT_OK;
@@ -321,7 +321,7 @@ void weft_stream_sync_free(const weft_stream_sync *self, void *memory) {
 weft_status weft_stream_sync_upload(const weft_stream_sync *self, weft_ref to, const void *from, int64_t bytes,
                                     weft_event **sent, weft_error *err) {
     weft_status status = WEFT_OK;
-    weft_doing before;
+    weft_call_record before;
     if (self->transfer == NULL) {
         WEFT_PLUGIN_CALL(status, self->kernels, write, err, self->device, NULL, to, from, bytes);
         return status;
@@ -336,7 +336,7 @@ weft_status weft_stream_sync_upload(const weft_stream_sync *self, weft_ref to, c
 weft_status weft_stream_sync_download(const weft_stream_sync *self, void *to, weft_ref from, int64_t bytes,
                                       weft_error *err) {
     weft_status status = WEFT_OK;
-    weft_doing before;
+    weft_call_record before;
     if (self->transfer == NULL) {
         WEFT_PLUGIN_CALL(status, self->kernels, read, err, self->device, NULL, to, from, bytes);
         return status;
@@ -353,7 +353,7 @@ weft_status weft_stream_sync_finish(const weft_stream_sync *self, weft_error *er
 
 weft_status weft_stream_sync_await(const weft_stream_sync *self, weft_event **event, weft_error *err) {
     weft_event *of = *event;
-    weft_doing before;
+    weft_call_record before;
     *event = NULL;
     if (of == NULL) return WEFT_OK;
     before = weft_plugin_enter(self->kernels, "await");

@@ -153,7 +153,7 @@ weft_status weft_text_files_list(weft_text_files *out, const weft_text *text, bo
     if (text == NULL) return WEFT_OK;
     for (uint32_t i = 0; text->plugin->file != NULL && status == WEFT_OK; i++) {
         const char *name = NULL;
-        WEFT_PLUGIN_ASK(name, text->plugin, file, text->tokenizer, i);
+        WEFT_PLUGIN_QUERY(name, text->plugin, file, text->tokenizer, i);
         if (name == NULL) break;
         status = add_name(out, name, err);
         if (status == WEFT_OK && text->added != NULL) status = take_changed(&out->files[i], text, i, err);

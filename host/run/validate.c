@@ -303,9 +303,9 @@ weft_status weft_optimizer_validate(weft_optimizer_facts *out, const weft_optimi
     const weft_elementwise *update = NULL;
     weft_status status = WEFT_OK;
     memset(out, 0, sizeof *out);
-    WEFT_PLUGIN_ASK(rows, plugin, states, optimizer, &out->n_states, &stride);
-    WEFT_PLUGIN_ASK(out->hp_bytes, plugin, hp_size, optimizer);
-    WEFT_PLUGIN_ASK(update, plugin, update, optimizer);
+    WEFT_PLUGIN_QUERY(rows, plugin, states, optimizer, &out->n_states, &stride);
+    WEFT_PLUGIN_QUERY(out->hp_bytes, plugin, hp_size, optimizer);
+    WEFT_PLUGIN_QUERY(update, plugin, update, optimizer);
     status = weft_plugin_take_failure(err);
     if (status == WEFT_OK) status = take_slots(out, rows, stride, id, err);
     if (status == WEFT_OK && (out->hp_bytes < 4 || out->hp_bytes > WEFT_MAX_HP || out->hp_bytes % 4 != 0))

@@ -38,7 +38,7 @@ weft_status weft_saver_open(weft_saver *self, weft_error *err) {
 }
 
 void weft_saver_close(weft_saver *self) {
-    if (self->session != NULL) weft_engine_give_up(self->session->engine);
+    if (self->session != NULL) weft_engine_abandon(self->session->engine);
     weft_async_checkpoint_close(self->under_way);
     weft_snapshot_destroy(self->snapshot);
     self->under_way = NULL;

@@ -62,7 +62,7 @@ static weft_ab_verdict trial(const machine *m, double truth, uint64_t seed) {
         all.rounds++;
         look = weft_ab_look(all.rounds);
         if (look == 0) continue;
-        verdict = weft_ab_judge(&all, 1, look);
+        verdict = weft_ab_check(&all, 1, look);
         if (verdict.answer == WEFT_AB_FASTER || verdict.answer == WEFT_AB_SLOWER) break;
     }
     return verdict;

@@ -270,7 +270,7 @@ START_TEST(other_calls_change_neither_mode_nor_umask) {
         int32_t answer = 0;
         state(before);
         in_call = call_acts[_i].act;
-        if (asks) WEFT_PLUGIN_ASK(answer, &table, hp_size, 7);
+        if (asks) WEFT_PLUGIN_QUERY(answer, &table, hp_size, 7);
         else WEFT_PLUGIN_CALL(status, &table, prepare, &err, 7);
         state(after);
         ck_assert_str_eq(before, after);

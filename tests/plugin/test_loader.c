@@ -590,7 +590,7 @@ static int load_and_create(const char *path) {
     const weft_loaded *loaded = NULL;
     if (weft_plugin_load(&loaded, path, NULL, "optimizer", NULL, NULL) != WEFT_OK) return 3;
     weft_crash_step(1204);
-    WEFT_PLUGIN_TELL(weft_loaded_table(loaded, optimizer), create, &optimizer, weft_services(), NULL, NULL);
+    WEFT_PLUGIN_NOTIFY(weft_loaded_table(loaded, optimizer), create, &optimizer, weft_services(), NULL, NULL);
     return 4;
 }
 

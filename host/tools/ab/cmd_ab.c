@@ -130,7 +130,7 @@ static bool fill_arm(arms *out, const weft_args *args, const char *path, size_t 
         if (i != skip) all[spec->n_overrides++] = given[i];
     if (has_value) all[spec->n_overrides++] = out->values[out->n];
     (void)snprintf(spec->label, sizeof spec->label, "%s", has_value ? out->values[out->n] : path);
-    weft_words_tame(spec->label);
+    weft_words_sanitize(spec->label);
     out->n++;
     return true;
 }

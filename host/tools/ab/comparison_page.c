@@ -105,7 +105,7 @@ static void set_look(lines *self, size_t line, int32_t at, int32_t rounds, doubl
 static void note_look(lines *self, const weft_ab_experiment *experiment, int32_t at, int32_t rounds, int32_t look) {
     const weft_ab_times times = {experiment->n, rounds, experiment->times.of};
     for (int32_t i = 1; i < experiment->n; i++) {
-        const weft_ab_verdict verdict = weft_ab_judge(&times, i, look);
+        const weft_ab_verdict verdict = weft_ab_check(&times, i, look);
         const size_t line = 3 * (size_t)(i - 1);
         if (experiment->arms[i].diverged.step > 0) continue;
         set_look(self, line, at, rounds, verdict.ratio.median);
@@ -286,17 +286,17 @@ static void print_page(const weft_ab_experiment *experiment, FILE *to) {
     (void)fputs("</h1>\n", to);
     print_arms(experiment, to);
     print_tiles(experiment, to);
-    print_sentences(experiment, weft_ab_say_time, "note", to);
-    print_sentences(experiment, weft_ab_say_outcome, "note", to);
-    print_sentences(experiment, weft_ab_say_beside, "soft", to);
-    print_sentences(experiment, weft_ab_say_numbers, "soft", to);
-    if (experiment->learning.steps > 0) print_sentences(experiment, weft_ab_say_learning, "soft", to);
+    print_sentences(experiment, weft_ab_print_time, "note", to);
+    print_sentences(experiment, weft_ab_print_outcome, "note", to);
+    print_sentences(experiment, weft_ab_print_beside, "soft", to);
+    print_sentences(experiment, weft_ab_print_numbers, "soft", to);
+    if (experiment->learning.steps > 0) print_sentences(experiment, weft_ab_print_learning, "soft", to);
     if (experiment->alone.rounds > 0) {
-        weft_ab_say_alone(text, sizeof text, experiment);
+        weft_ab_print_alone(text, sizeof text, experiment);
         print_sentence(text, "soft", to);
     }
     if (experiment->times.rounds > 0) {
-        weft_ab_say_noise(text, sizeof text, experiment);
+        weft_ab_print_noise(text, sizeof text, experiment);
         print_sentence(text, "soft", to);
     }
     weft_ab_print_charts(experiment, to);

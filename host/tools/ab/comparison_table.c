@@ -32,7 +32,7 @@ static const char *weft_ab_learning_name(int32_t answer) {
 }
 
 /* "-25.2 % (-42.1 to -11.2)" */
-static void weft_ab_say_interval(char *text, size_t size, const weft_median_interval *at) {
+static void weft_ab_print_interval(char *text, size_t size, const weft_median_interval *at) {
     const double median = 100 * weft_ab_share(at->median);
     if (isnan(median)) (void)snprintf(text, size, "-");
     else if (!at->bounded) (void)snprintf(text, size, "%+.1f %%", median);
@@ -42,7 +42,7 @@ static void weft_ab_say_interval(char *text, size_t size, const weft_median_inte
 }
 
 /* "45.10 ms" */
-static void weft_ab_say_seconds(char *text, size_t size, double seconds) {
+static void weft_ab_print_seconds(char *text, size_t size, double seconds) {
     char unit[WEFT_UNIT_SIZE];
     if (isnan(seconds)) (void)snprintf(text, size, "-");
     else if (seconds < 1) (void)snprintf(text, size, "%.2f ms", 1e3 * seconds);
@@ -51,7 +51,7 @@ static void weft_ab_say_seconds(char *text, size_t size, double seconds) {
 
 /* ---- numbers ---- */
 
-static void say_where(char *text, size_t size, const weft_ab_numbers *numbers) {
+static void print_where(char *text, size_t size, const weft_ab_numbers *numbers) {
     weft_words_append(text, size, "differs from A at step %d", (int)numbers->step);
     if (numbers->micro_batch >= 0) weft_words_append(text, size, ", micro-batch %d", (int)numbers->micro_batch);
     if (numbers->unit[0] != '\0') weft_words_append(text, size, ", unit %s", numbers->unit);
@@ -70,7 +70,7 @@ static bool is_learning_key(const char *key) {
 
 /* Appends a warning if all differing keys belong to one plugin and both arms learn the same. A plugin that ignores a
  * key, or keeps the first instance's value, trains both arms identically. */
-static void ask_for_keys(char *text, size_t size, const weft_ab_arm *arm) {
+static void query_for_keys(char *text, size_t size, const weft_ab_arm *arm) {
     const json_t *keys = json_object_get(arm->difference, "keys"), *row = NULL;
     const char *first = json_string_value(json_object_get(json_array_get(keys, 0), "name"));
     size_t i = 0;
@@ -84,7 +84,7 @@ static void ask_for_keys(char *text, size_t size, const weft_ab_arm *arm) {
     weft_words_append(text, size, " has no effect: is the key read, and is the change large enough?");
 }
 
-void weft_ab_say_numbers(char *text, size_t size, const weft_ab_experiment *experiment, int32_t i) {
+void weft_ab_print_numbers(char *text, size_t size, const weft_ab_experiment *experiment, int32_t i) {
     const weft_ab_arm *first = &experiment->arms[0], *arm = &experiment->arms[i];
     const weft_ab_evidence evidence = weft_ab_evidence_of(experiment, i);
     const char *why = arm->not_covered[0] != '\0' ? arm->not_covered : first->not_covered;
@@ -95,14 +95,14 @@ void weft_ab_say_numbers(char *text, size_t size, const weft_ab_experiment *expe
     }
     if (arm->numbers.step < 0) {
         weft_words_append(text, size, "has the bits of A after each of %d steps", (int)WEFT_AB_COMPARED);
-        ask_for_keys(text, size, arm);
+        query_for_keys(text, size, arm);
         return;
     }
     if (arm->numbers.step == 0) {
         weft_words_append(text, size, "starts with different numbers than A: %s", arm->numbers.what);
         return;
     }
-    say_where(text, size, &arm->numbers);
+    print_where(text, size, &arm->numbers);
     if (weft_ab_is_defect(&evidence))
         weft_words_append(text, size, "; equal results are guaranteed: this is a bug, run weft prove");
     else if (*why != '\0') weft_words_append(text, size, "; equal results are not guaranteed: %s", why);
@@ -113,7 +113,7 @@ void weft_ab_say_numbers(char *text, size_t size, const weft_ab_experiment *expe
 
 /* ---- learning ---- */
 
-void weft_ab_say_learning(char *text, size_t size, const weft_ab_experiment *experiment, int32_t i) {
+void weft_ab_print_learning(char *text, size_t size, const weft_ab_experiment *experiment, int32_t i) {
     const weft_ab_learned *learned = &experiment->arms[i].learned;
     const weft_paired_loss *at = &learned->beside;
     (void)snprintf(text, size, "%c ", weft_ab_letter(i));
@@ -138,14 +138,14 @@ void weft_ab_say_learning(char *text, size_t size, const weft_ab_experiment *exp
 
 /* ---- verdicts ---- */
 
-static void say_divergence(char *text, size_t size, const weft_ab_experiment *experiment, int32_t i) {
+static void print_divergence(char *text, size_t size, const weft_ab_experiment *experiment, int32_t i) {
     const weft_ab_arm *arm = &experiment->arms[i];
     weft_words_append(text, size, "%c diverges at step %lld: %s", weft_ab_letter(i), (long long)arm->diverged.step,
                       arm->diverged.why);
 }
 
 /* Names the limit that ended the rounds, to be raised. */
-static const char *say_more(const weft_ab_experiment *experiment) {
+static const char *print_more(const weft_ab_experiment *experiment) {
     static const char *const words[] = {[WEFT_AB_END_MINUTES] = "give more --minutes",
                                         [WEFT_AB_END_ROUNDS] = "give more --rounds",
                                         [WEFT_AB_END_MOST] =
@@ -154,13 +154,13 @@ static const char *say_more(const weft_ab_experiment *experiment) {
     return words[experiment->end];
 }
 
-void weft_ab_say_time(char *text, size_t size, const weft_ab_experiment *experiment, int32_t i) {
+void weft_ab_print_time(char *text, size_t size, const weft_ab_experiment *experiment, int32_t i) {
     const weft_ab_verdict *verdict = &experiment->arms[i].verdict;
     const weft_ab_evidence evidence = weft_ab_evidence_of(experiment, i);
     const char *what = experiment->per_target ? "target" : "step";
     *text = '\0';
     if (evidence.first_diverged || evidence.diverged) {
-        say_divergence(text, size, experiment, evidence.first_diverged ? 0 : i);
+        print_divergence(text, size, experiment, evidence.first_diverged ? 0 : i);
         return;
     }
     (void)snprintf(text, size, "%c ", weft_ab_letter(i));
@@ -179,15 +179,15 @@ void weft_ab_say_time(char *text, size_t size, const weft_ab_experiment *experim
         if (evidence.loose)
             weft_words_append(text, size, " is the limit of %d %s, and --within is %g %%; %s", (int)verdict->rounds,
                               verdict->rounds == 1 ? "round tells" : "rounds tell",
-                              100 * weft_ab_share(experiment->within), say_more(experiment));
+                              100 * weft_ab_share(experiment->within), print_more(experiment));
         break;
     default:
         weft_words_append(text, size, "is not decided: %d %s too few; %s", (int)verdict->rounds,
-                          verdict->rounds == 1 ? "round is" : "rounds are", say_more(experiment));
+                          verdict->rounds == 1 ? "round is" : "rounds are", print_more(experiment));
     }
 }
 
-static void say_not_comparable(char *text, size_t size, const weft_ab_experiment *experiment, int32_t i) {
+static void print_not_comparable(char *text, size_t size, const weft_ab_experiment *experiment, int32_t i) {
     const weft_ab_evidence evidence = weft_ab_evidence_of(experiment, i);
     const char letter = weft_ab_letter(i);
     if (evidence.first_diverged)
@@ -206,16 +206,16 @@ static void say_not_comparable(char *text, size_t size, const weft_ab_experiment
                        letter, letter, weft_ab_time_name(experiment, i), weft_ab_learning_name(evidence.learning));
 }
 
-/* False for an inconclusive time; weft_ab_say_time reports that. */
+/* False for an inconclusive time; weft_ab_print_time reports that. */
 static bool is_timed(const weft_ab_evidence *evidence) {
     return evidence->time != WEFT_AB_UNDECIDED && !evidence->loose;
 }
 
-void weft_ab_say_outcome(char *text, size_t size, const weft_ab_experiment *experiment, int32_t i) {
+void weft_ab_print_outcome(char *text, size_t size, const weft_ab_experiment *experiment, int32_t i) {
     const weft_ab_outcome outcome = experiment->arms[i].outcome;
     const weft_ab_evidence evidence = weft_ab_evidence_of(experiment, i);
     *text = '\0';
-    if (outcome == WEFT_AB_NOT_COMPARABLE) say_not_comparable(text, size, experiment, i);
+    if (outcome == WEFT_AB_NOT_COMPARABLE) print_not_comparable(text, size, experiment, i);
     else if (experiment->arms[i].diverged.step > 0)
         (void)snprintf(text, size, "%c is worse than A, which does not diverge", weft_ab_letter(i));
     else if (experiment->arms[i].learned.answer == WEFT_AB_NOT_LEARNED) return;
@@ -227,15 +227,15 @@ void weft_ab_say_outcome(char *text, size_t size, const weft_ab_experiment *expe
                        weft_ab_letter(i));
 }
 
-void weft_ab_say_noise(char *text, size_t size, const weft_ab_experiment *experiment) {
+void weft_ab_print_noise(char *text, size_t size, const weft_ab_experiment *experiment) {
     char noise[80];
-    weft_ab_say_interval(noise, sizeof noise, &experiment->arms[1].verdict.noise);
+    weft_ab_print_interval(noise, sizeof noise, &experiment->arms[1].verdict.noise);
     (void)snprintf(text, size, "A against itself: %s in two of three cases; smaller differences are noise", noise);
 }
 
-void weft_ab_say_alone(char *text, size_t size, const weft_ab_experiment *experiment) {
+void weft_ab_print_alone(char *text, size_t size, const weft_ab_experiment *experiment) {
     char noise[80];
-    weft_ab_say_interval(noise, sizeof noise, &experiment->alone.noise);
+    weft_ab_print_interval(noise, sizeof noise, &experiment->alone.noise);
     (void)snprintf(text, size, "A against itself, before the other arms: %s", noise);
     if (!isnan(experiment->alone.told))
         weft_words_append(text, size, "; this time detects %.1f %% with probability 0.5", 100 * experiment->alone.told);
@@ -246,16 +246,16 @@ static void append_planned(char *text, size_t size, const char *name, int64_t a,
     else weft_words_append(text, size, ", %s %+.1f %%", name, 100 * ((double)b / (double)a - 1));
 }
 
-void weft_ab_say_beside(char *text, size_t size, const weft_ab_experiment *experiment, int32_t i) {
+void weft_ab_print_beside(char *text, size_t size, const weft_ab_experiment *experiment, int32_t i) {
     const weft_ab_arm *first = &experiment->arms[0], *arm = &experiment->arms[i];
     const weft_median_interval *time = &arm->verdict.ratio;
     const weft_median_interval speed = {-time->median, -time->high, -time->low, time->bounded};
     char part[80];
-    weft_ab_say_interval(part, sizeof part, &speed);
+    weft_ab_print_interval(part, sizeof part, &speed);
     if (isnan(speed.median)) (void)snprintf(text, size, "%c is not timed", weft_ab_letter(i));
     else (void)snprintf(text, size, "%c targets/s %s", weft_ab_letter(i), part);
     if (arm->exchange_of.bounded) {
-        weft_ab_say_interval(part, sizeof part, &arm->exchange_of);
+        weft_ab_print_interval(part, sizeof part, &arm->exchange_of);
         weft_words_append(text, size, ", exchange %s", part);
     }
     append_planned(text, size, "memory", first->bytes, arm->bytes);
@@ -267,11 +267,11 @@ static void print_row(const weft_ab_experiment *experiment, int32_t i, int width
     const weft_ab_arm *arm = &experiment->arms[i];
     char step[WEFT_UNIT_SIZE], speed[WEFT_UNIT_SIZE], exchange[WEFT_UNIT_SIZE] = "-", memory[WEFT_UNIT_SIZE];
     char sent[WEFT_UNIT_SIZE], instructions[WEFT_UNIT_SIZE], beside[80] = "";
-    weft_ab_say_seconds(step, sizeof step, arm->seconds);
+    weft_ab_print_seconds(step, sizeof step, arm->seconds);
     (void)snprintf(speed, sizeof speed, "-");
     if (!isnan(arm->rate)) (void)weft_unit_count(speed, (int64_t)arm->rate);
-    if (arm->exchange > 0) weft_ab_say_seconds(exchange, sizeof exchange, arm->exchange);
-    if (i > 0) weft_ab_say_interval(beside, sizeof beside, &arm->verdict.ratio);
+    if (arm->exchange > 0) weft_ab_print_seconds(exchange, sizeof exchange, arm->exchange);
+    if (i > 0) weft_ab_print_interval(beside, sizeof beside, &arm->verdict.ratio);
     (void)fprintf(to, "%c %-*s  %9s  %10s  %9s  %10s  %10s  %7s%s%s\n", weft_ab_letter(i), width, arm->spec->label,
                   step, speed, exchange, weft_unit_bytes(memory, arm->bytes), weft_unit_bytes(sent, arm->sent),
                   weft_unit_count(instructions, arm->instructions), *beside != '\0' ? "  " : "", beside);
@@ -311,14 +311,14 @@ static void print_noise(const weft_ab_experiment *experiment, FILE *to) {
     char text[WEFT_AB_SENTENCE], seconds[WEFT_UNIT_SIZE];
     const char *end = experiment->stopped ? ", until a signal arrived" : "";
     if (experiment->alone.rounds > 0) {
-        weft_ab_say_alone(text, sizeof text, experiment);
+        weft_ab_print_alone(text, sizeof text, experiment);
         (void)fprintf(to, "%-8s %s\n", "noise", text);
     }
     if (experiment->times.rounds == 0) {
         (void)fprintf(to, "measured no round of all arms%s\n", end);
         return;
     }
-    weft_ab_say_noise(text, sizeof text, experiment);
+    weft_ab_print_noise(text, sizeof text, experiment);
     (void)fprintf(to, "%-8s %s\n", "", text);
     (void)fprintf(to, "measured %d %s of %lld %s an arm, by turns, in %s%s\n", (int)experiment->times.rounds,
                   experiment->times.rounds == 1 ? "round" : "rounds", (long long)experiment->block,
@@ -329,12 +329,12 @@ void weft_ab_print(const weft_ab_experiment *experiment, FILE *to) {
     print_rows(experiment, to);
     for (int32_t i = 1; i < experiment->n; i++) print_difference(experiment, i, to);
     (void)fputc('\n', to);
-    print_sentences(experiment, "beside", weft_ab_say_beside, to);
-    print_sentences(experiment, "numbers", weft_ab_say_numbers, to);
-    if (experiment->learning.steps > 0) print_sentences(experiment, "learned", weft_ab_say_learning, to);
+    print_sentences(experiment, "beside", weft_ab_print_beside, to);
+    print_sentences(experiment, "numbers", weft_ab_print_numbers, to);
+    if (experiment->learning.steps > 0) print_sentences(experiment, "learned", weft_ab_print_learning, to);
     print_noise(experiment, to);
-    print_sentences(experiment, "verdict", weft_ab_say_time, to);
-    print_sentences(experiment, "verdict", weft_ab_say_outcome, to);
+    print_sentences(experiment, "verdict", weft_ab_print_time, to);
+    print_sentences(experiment, "verdict", weft_ab_print_outcome, to);
 }
 
 /* results as JSON. Relative times are ratios minus one; unknown values are null. */

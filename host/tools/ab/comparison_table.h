@@ -16,18 +16,18 @@ const char *weft_ab_time_name(const weft_ab_experiment *experiment, int32_t i);
 const char *weft_ab_outcome_name(int32_t outcome); /* "better" */
 
 /* Example: "B has the bits of A after each of 3 steps". */
-void weft_ab_say_numbers(char *text, size_t size, const weft_ab_experiment *experiment, int32_t i);
+void weft_ab_print_numbers(char *text, size_t size, const weft_ab_experiment *experiment, int32_t i);
 /* "B learns more than A: -0.0123 (-0.0150 to -0.0096) a target of validation after 100 steps" */
-void weft_ab_say_learning(char *text, size_t size, const weft_ab_experiment *experiment, int32_t i);
+void weft_ab_print_learning(char *text, size_t size, const weft_ab_experiment *experiment, int32_t i);
 /* "B is faster than A: a step takes 25.2 % less time" */
-void weft_ab_say_time(char *text, size_t size, const weft_ab_experiment *experiment, int32_t i);
+void weft_ab_print_time(char *text, size_t size, const weft_ab_experiment *experiment, int32_t i);
 /* Writes the conclusion for arm i; "": the time is the only result. */
-void weft_ab_say_outcome(char *text, size_t size, const weft_ab_experiment *experiment, int32_t i);
+void weft_ab_print_outcome(char *text, size_t size, const weft_ab_experiment *experiment, int32_t i);
 /* "A against itself ..." */
-void weft_ab_say_noise(char *text, size_t size, const weft_ab_experiment *experiment);
-void weft_ab_say_alone(char *text, size_t size, const weft_ab_experiment *experiment);
+void weft_ab_print_noise(char *text, size_t size, const weft_ab_experiment *experiment);
+void weft_ab_print_alone(char *text, size_t size, const weft_ab_experiment *experiment);
 /* "targets/s +33.7 % (+12.6 to +72.7), exchange ..., memory +13.4 %, sent -20.4 %, instructions -52.7 %" */
-void weft_ab_say_beside(char *text, size_t size, const weft_ab_experiment *experiment, int32_t i);
+void weft_ab_print_beside(char *text, size_t size, const weft_ab_experiment *experiment, int32_t i);
 
 void weft_ab_print(const weft_ab_experiment *experiment, FILE *to);
 weft_status weft_ab_print_json(const weft_ab_experiment *experiment, FILE *to, weft_error *err);

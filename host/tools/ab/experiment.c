@@ -214,10 +214,10 @@ static weft_status choose_block(weft_ab_experiment *self, int64_t asked, weft_er
     return weft_process_group_broadcast(&self->meeting.peers, &self->block, (int64_t)sizeof self->block, err);
 }
 
-static void judge_arms(weft_ab_experiment *self, int32_t look) {
+static void check_arms(weft_ab_experiment *self, int32_t look) {
     for (int32_t i = 1; i < self->n; i++) {
         weft_ab_verdict *verdict = &self->arms[i].verdict;
-        *verdict = weft_ab_judge(&self->times, i, look);
+        *verdict = weft_ab_check(&self->times, i, look);
         if (!has_diverged(self, i)) continue;
         verdict->answer = WEFT_AB_UNDECIDED;
         verdict->ratio = (weft_median_interval){NAN, -INFINITY, INFINITY, false};
@@ -255,7 +255,7 @@ static weft_status run_rounds(weft_ab_experiment *self, const weft_ab_options *o
         show_progress(self, options, weft_clock_seconds() - begin, false);
         status = run_round(self, options->seed, err);
         if (status != WEFT_OK || self->stopped) break;
-        if (weft_ab_look(self->times.rounds) > 0) judge_arms(self, ++looks);
+        if (weft_ab_look(self->times.rounds) > 0) check_arms(self, ++looks);
         go_on = !(weft_ab_look(self->times.rounds) > 0 && all_are_decided(self)) &&
                 self->times.rounds < options->rounds && are_left(self) &&
                 weft_clock_seconds() - begin < 60 * options->minutes;
@@ -264,7 +264,7 @@ static weft_status run_rounds(weft_ab_experiment *self, const weft_ab_options *o
     show_progress(self, options, 0, true);
     self->end = find_end(self, options);
     self->seconds = weft_clock_seconds() - begin;
-    if (status == WEFT_OK && weft_ab_look(self->times.rounds) == 0) judge_arms(self, looks + 1);
+    if (status == WEFT_OK && weft_ab_look(self->times.rounds) == 0) check_arms(self, looks + 1);
     return status;
 }
 
@@ -275,7 +275,7 @@ static weft_median_interval compare_exchange(const weft_ab_experiment *self, int
     if (has_diverged(self, i) || all.rounds == 0) return none;
     for (int32_t r = 0; r < all.rounds; r++)
         if (all.of[0][r] <= 0 || all.of[self->n][r] <= 0 || all.of[i][r] <= 0) return none;
-    return weft_ab_judge(&all, i, 1).ratio;
+    return weft_ab_check(&all, i, 1).ratio;
 }
 
 /* Returns the median over rounds. NaN: diverged. */
@@ -394,7 +394,7 @@ weft_status weft_ab_run(weft_ab_experiment *out, const weft_ab_spec *specs, int3
     if (status != WEFT_OK) return status;
     for (int32_t i = 1; i < n; i++) out->per_target = out->per_target || !weft_ab_same_batches(out, i);
     status = time_arms(out, options, err);
-    if (status == WEFT_OK) status = weft_ab_learning_judge(out, options, &learns, err);
+    if (status == WEFT_OK) status = weft_ab_learning_check(out, options, &learns, err);
     out->meeting.failed = out->meeting.failed || status != WEFT_OK;
     if (status != WEFT_OK) return status;
     sum_up(out);

@@ -466,7 +466,7 @@ static bool somebody_parts(const weft_ab_experiment *self) {
     return false;
 }
 
-weft_status weft_ab_learning_judge(weft_ab_experiment *self, const weft_ab_options *options, bool *wanted,
+weft_status weft_ab_learning_check(weft_ab_experiment *self, const weft_ab_options *options, bool *wanted,
                                    weft_error *err) {
     int32_t answer = 0;
     weft_status status = WEFT_OK;

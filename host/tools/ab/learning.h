@@ -41,7 +41,7 @@ weft_status weft_ab_name(const weft_ab_arm *arm, weft_error *err);
 bool weft_ab_same_batches(const weft_ab_experiment *self, int32_t i);
 
 /* Decides whether to measure, and records the reason if not. The arms must be open. Same on all ranks. [collective] */
-weft_status weft_ab_learning_judge(weft_ab_experiment *self, const weft_ab_options *options, bool *wanted,
+weft_status weft_ab_learning_check(weft_ab_experiment *self, const weft_ab_options *options, bool *wanted,
                                    weft_error *err);
 
 /* Measures learning. The arms' sessions must be closed. [collective] */

@@ -109,7 +109,7 @@ static double alpha_of(int32_t look) {
     return 0.05 * 6 / (pi * pi * look * look);
 }
 
-weft_ab_verdict weft_ab_judge(const weft_ab_times *times, int32_t arm, int32_t look) {
+weft_ab_verdict weft_ab_check(const weft_ab_times *times, int32_t arm, int32_t look) {
     static const weft_ab_verdict none;
     weft_ab_verdict out = none;
     const double *first = times->of[0], *again = times->of[times->arms], *mine = times->of[arm];

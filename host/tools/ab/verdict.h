@@ -93,7 +93,7 @@ typedef struct weft_ab_times {
 int32_t weft_ab_look(int32_t rounds);
 
 /* Evaluates arm 1 ... arms - 1 at look j. */
-weft_ab_verdict weft_ab_judge(const weft_ab_times *times, int32_t arm, int32_t look);
+weft_ab_verdict weft_ab_check(const weft_ab_times *times, int32_t arm, int32_t look);
 
 /* Predicts the relative difference that these rounds detect with 50 % probability. noise: log(A' / A) of some rounds of
  * the first arm, [n]; overwritten.

@@ -98,7 +98,7 @@ static void add_parameter(weft_answer *to, const weft_parameter *p) {
     weft_answer_add(to, &p->init_std, sizeof p->init_std);
 }
 
-static weft_status ask_attached(weft_answer *to, void *made, weft_error *err) {
+static weft_status query_attached(weft_answer *to, void *made, weft_error *err) {
     const weft_declared *attached = *(weft_declared **)made;
     weft_recorded recorded = {0};
     const weft_status status = weft_recorded_make(&recorded, attached, err);
@@ -110,14 +110,14 @@ static weft_status ask_attached(weft_answer *to, void *made, weft_error *err) {
     return status;
 }
 
-static weft_status heeds_its_keys(weft_plugin_under_test *tested, weft_error *err) {
-    const weft_answers answers = {sizeof(weft_declared *), open_attached, close_attached, ask_attached};
+static weft_status follows_its_keys(weft_plugin_under_test *tested, weft_error *err) {
+    const weft_answers answers = {sizeof(weft_declared *), open_attached, close_attached, query_attached};
     return weft_other_keys(tested, &answers, err);
 }
 
 static weft_status declares_alike(weft_plugin_under_test *tested, weft_error *err) {
     weft_declared *one = NULL, *two = NULL;
-    weft_status status = heeds_its_keys(tested, err);
+    weft_status status = follows_its_keys(tested, err);
     if (status == WEFT_OK) status = attach(&one, tested, WEFT_POISON_ONE, err);
     if (status == WEFT_OK) status = attach(&two, tested, WEFT_POISON_TWO, err);
     if (status == WEFT_OK) status = compare(one, two, err);
@@ -326,7 +326,7 @@ static weft_status work_once(const weft_declared *made, weft_error *err) {
     weft_status status = weft_recorded_make(&recorded, made, err);
     if (status == WEFT_OK) status = weft_adapter_list_make(&list, made, 0, true, err);
     if (status == WEFT_OK && WEFT_HAS(joined->plugin, config_json) && joined->plugin->config_json != NULL)
-        WEFT_PLUGIN_ASK(text, joined->plugin, config_json, joined->adapter);
+        WEFT_PLUGIN_QUERY(text, joined->plugin, config_json, joined->adapter);
     (void)text;
     if (status == WEFT_OK) status = merge_sites(made, err);
     weft_adapter_list_free(&list);
@@ -335,7 +335,7 @@ static weft_status work_once(const weft_declared *made, weft_error *err) {
 }
 
 /* Runs all slots between create and destroy, because any slot may leak. */
-static weft_status come_and_go(weft_plugin_under_test *tested, weft_error *err) {
+static weft_status create_and_destroy(weft_plugin_under_test *tested, weft_error *err) {
     weft_declared *made = NULL;
     weft_status status = attach(&made, tested, WEFT_POISON_ONE, err);
     if (status == WEFT_OK) status = work_once(made, err);
@@ -343,8 +343,8 @@ static weft_status come_and_go(weft_plugin_under_test *tested, weft_error *err) 
     return status;
 }
 
-static weft_status gives_back(weft_plugin_under_test *tested, weft_error *err) {
-    return weft_plugin_under_test_gives_back(tested, come_and_go, err);
+static weft_status releases(weft_plugin_under_test *tested, weft_error *err) {
+    return weft_plugin_under_test_releases(tested, create_and_destroy, err);
 }
 
 /* ---- files ---- */
@@ -467,7 +467,7 @@ static void *merge_till_late(void *context) {
     return NULL;
 }
 
-static weft_status judge_merger(const merger *m, weft_error *err) {
+static weft_status check_merger(const merger *m, weft_error *err) {
     if (!m->is_done) return WEFT_LOST_THREAD(err, "merge");
     if (m->status != WEFT_OK)
         return WEFT_BROKEN(err, "merging %s fails while %d threads merge rows of it: %s", m->s->path, THREADS,
@@ -492,7 +492,7 @@ static weft_status merge_at_once(const merger *what, weft_error *err) {
     }
     for (int32_t i = 0; i < n; i++) {
         (void)pthread_join(mergers[i].thread, NULL);
-        if (status == WEFT_OK) status = judge_merger(&mergers[i], err);
+        if (status == WEFT_OK) status = check_merger(&mergers[i], err);
     }
     if (n < THREADS && status == WEFT_OK) return weft_error_set(err, WEFT_E_SYSTEM, "no thread to merge in");
     return status;
@@ -616,7 +616,7 @@ const weft_rule weft_rules_adapter[] = {
     {"R90", "adapter", "declares and claims the same on each call", declares_alike, false},
     {"R91", "adapter", "is read as it was saved", reads_what_it_saved, true},
     {"R92", "adapter", "merges into the same function", merges_to_the_same, true},
-    {"R93", "adapter", "frees its memory", gives_back, false},
+    {"R93", "adapter", "frees its memory", releases, false},
     {"R94", "adapter", "declares, records, names and merges the same with a host that has longer structs", works_later,
      false},
     {"R95", "adapter", "records the same operators on each call", records_alike, false},

@@ -235,7 +235,7 @@ static weft_status refuse_rule(const weft_preflight *note, const char *path, con
 }
 
 /* Validates --rule before the first rule runs. A file with several kinds has the rules of all its kinds. */
-static weft_status judge_rule(const weft_args *args, weft_error *err) {
+static weft_status check_rule(const weft_args *args, weft_error *err) {
     const char *number = weft_args_value(args, "rule"), *path = NULL;
     weft_status status = WEFT_OK;
     for (size_t i = 0; number != NULL && status == WEFT_OK && (path = weft_args_extra(args, i)) != NULL; i++) {
@@ -283,7 +283,7 @@ static weft_exit exit_of(const check *c, weft_error *err) {
 static weft_exit check_run(const weft_args *args, weft_error *err) {
     check c = {.args = args, .files = json_array(), .json = weft_args_has(args, "json")};
     bool any = false;
-    if (!weft_args_f64(args, &c.options.seconds, "seconds", "(0,inf)", 120, err) || judge_rule(args, err) != WEFT_OK) {
+    if (!weft_args_f64(args, &c.options.seconds, "seconds", "(0,inf)", 120, err) || check_rule(args, err) != WEFT_OK) {
         json_decref(c.files);
         return WEFT_EXIT_USAGE;
     }

@@ -20,7 +20,7 @@ const char **weft_data_path_in(const weft_plugin_under_test *tested, void *confi
     return key == NULL ? NULL : (const char **)(void *)((char *)config + key->offset);
 }
 
-static weft_status judge_refusal(weft_wrong wrong, const char *path, weft_status status, const weft_error *said,
+static weft_status check_refusal(weft_wrong wrong, const char *path, weft_status status, const weft_error *said,
                                  weft_error *err) {
     if (status != WEFT_E_UNSUPPORTED && status != WEFT_E_SYSTEM) /* instance_open maps user errors to these codes */
         return WEFT_BROKEN(err, "%s as path: %s", weft_wrong_name(wrong), said->text);
@@ -41,7 +41,7 @@ static weft_status read_wrong(const weft_plugin_under_test *tested, weft_wrong w
     if (self.refused) self.made = NULL;
     weft_data_close(&self);
     if (left != WEFT_OK) return left;
-    if (status != WEFT_OK) return judge_refusal(wrong, path, status, &said, err);
+    if (status != WEFT_OK) return check_refusal(wrong, path, status, &said, err);
     if (weft_wrong_is_nothing(wrong) || targets == 0)
         return WEFT_BROKEN(err, "it accepts %s as path, with %llu targets", weft_wrong_name(wrong),
                            (unsigned long long)targets);
@@ -107,7 +107,7 @@ static weft_status find_other_rows(bool *differ, weft_data_desk *d, weft_error *
     return status;
 }
 
-static weft_status is_told_apart(weft_data_desk *d, const char *what, weft_error *err) {
+static weft_status is_distinguished(weft_data_desk *d, const char *what, weft_error *err) {
     bool differ = false;
     weft_status status = WEFT_OK;
     if (d->self.info.fingerprint != d->other.info.fingerprint) return WEFT_OK;
@@ -129,20 +129,20 @@ static bool change_letter(char *text, size_t bytes, size_t from, size_t *at) {
 }
 
 /* Checks one changed text. A text that the plugin rejects is not evidence and passes. */
-static weft_status tells_text(weft_data_desk *d, const weft_plugin_under_test *changed, const char *what,
-                              weft_error *err) {
+static weft_status reports_text(weft_data_desk *d, const weft_plugin_under_test *changed, const char *what,
+                                weft_error *err) {
     weft_error refused = WEFT_ERROR_INIT;
     weft_status status = WEFT_OK;
     weft_plugin_under_test_asks("%s", what);
     weft_data_close(&d->other);
     status = weft_data_open(&d->other, changed, WEFT_POISON_ONE, &refused);
-    if (status == WEFT_OK) return is_told_apart(d, what, err);
+    if (status == WEFT_OK) return is_distinguished(d, what, err);
     if (status == WEFT_E_UNSUPPORTED) return WEFT_OK;
     return weft_error_set(err, status, "with %s: %s", what, refused.text);
 }
 
-static weft_status tells_letters(weft_data_desk *d, const weft_plugin_under_test *changed, const char *made, char *text,
-                                 size_t bytes, weft_error *err) {
+static weft_status reports_letters(weft_data_desk *d, const weft_plugin_under_test *changed, const char *made,
+                                   char *text, size_t bytes, weft_error *err) {
     weft_status status = WEFT_OK;
     char what[64];
     size_t at = 0;
@@ -150,7 +150,7 @@ static weft_status tells_letters(weft_data_desk *d, const weft_plugin_under_test
         if (!change_letter(text, bytes, bytes / 8 * eighth, &at)) continue;
         (void)snprintf(what, sizeof what, "another letter at byte %zu", at);
         status = weft_file_replace(made, text, bytes, err);
-        if (status == WEFT_OK) status = tells_text(d, changed, what, err);
+        if (status == WEFT_OK) status = reports_text(d, changed, what, err);
         text[at]--;
     }
     return status;
@@ -163,8 +163,8 @@ static size_t line_before(const char *text, size_t end) {
 }
 
 /* Swaps the last two lines. All bytes remain, so an order-independent sum does not change. */
-static weft_status tells_order(weft_data_desk *d, const weft_plugin_under_test *changed, const char *made,
-                               const char *text, size_t bytes, weft_error *err) {
+static weft_status reports_order(weft_data_desk *d, const weft_plugin_under_test *changed, const char *made,
+                                 const char *text, size_t bytes, weft_error *err) {
     const size_t end = bytes > 0 && text[bytes - 1] == '\n' ? bytes - 1 : bytes;
     const size_t last = line_before(text, end);
     const size_t first = last > 0 ? line_before(text, last - 1) : 0;
@@ -179,12 +179,12 @@ static weft_status tells_order(weft_data_desk *d, const weft_plugin_under_test *
     memcpy(swapped + first + (end - last) + 1, text + first, last - 1 - first);
     status = weft_file_replace(made, swapped, bytes, err);
     free(swapped);
-    return status == WEFT_OK ? tells_text(d, changed, "its last two lines in reverse order", err) : status;
+    return status == WEFT_OK ? reports_text(d, changed, "its last two lines in reverse order", err) : status;
 }
 
 /* Changes letters at the start, middle and end of a copy of the file, one at a time, and swaps two lines. */
-static weft_status tells_texts(weft_data_desk *d, const weft_plugin_under_test *changed, const char **path,
-                               weft_error *err) {
+static weft_status reports_texts(weft_data_desk *d, const weft_plugin_under_test *changed, const char **path,
+                                 weft_error *err) {
     const char *right = *path, *slash = strrchr(right, '/');
     char made[WEFT_PATH_BYTES], *text = NULL;
     size_t bytes = 0;
@@ -196,32 +196,32 @@ static weft_status tells_texts(weft_data_desk *d, const weft_plugin_under_test *
     if (weft_text_read(&text, &bytes, right, MOST_TEXT, &unread) != WEFT_OK)
         return WEFT_OK; /* no file, or a huge one */
     *path = made;
-    status = tells_letters(d, changed, made, text, bytes, err);
-    if (status == WEFT_OK) status = tells_order(d, changed, made, text, bytes, err);
+    status = reports_letters(d, changed, made, text, bytes, err);
+    if (status == WEFT_OK) status = reports_order(d, changed, made, text, bytes, err);
     *path = right;
     free(text);
     return status;
 }
 
-static weft_status tells_seed(weft_data_desk *d, const weft_plugin_under_test *tested, weft_error *err) {
+static weft_status reports_seed(weft_data_desk *d, const weft_plugin_under_test *tested, weft_error *err) {
     weft_status status = WEFT_OK;
     weft_data_close(&d->other);
     status = weft_data_open_for(&d->other, tested, WEFT_POISON_ONE, weft_bytes_job_of_another_seed(), err);
     if (status == WEFT_E_UNSUPPORTED) status = WEFT_E_PLUGIN; /* any seed is valid, so this is an error of the plugin */
-    return status == WEFT_OK ? is_told_apart(d, "another seed", err) : weft_error_prefix(err, "with another seed: ");
+    return status == WEFT_OK ? is_distinguished(d, "another seed", err) : weft_error_prefix(err, "with another seed: ");
 }
 
-weft_status weft_data_tells_rows_apart(weft_data_desk *d, weft_plugin_under_test *tested, weft_error *err) {
+weft_status weft_data_separates_rows(weft_data_desk *d, weft_plugin_under_test *tested, weft_error *err) {
     const size_t size = tested->loaded->plugin->config_size;
     weft_plugin_under_test changed = *tested;
     const char **path = NULL;
-    weft_status status = tells_seed(d, tested, err);
+    weft_status status = reports_seed(d, tested, err);
     if (status != WEFT_OK) return status;
     changed.config = malloc(size + 8);
     if (changed.config == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the keys");
     memcpy(changed.config, tested->config, size);
     path = weft_data_path_in(tested, changed.config);
-    if (path != NULL && *path != NULL && (*path)[0] == '/') status = tells_texts(d, &changed, path, err);
+    if (path != NULL && *path != NULL && (*path)[0] == '/') status = reports_texts(d, &changed, path, err);
     weft_data_close(&d->other); /* first, because it may read the keys */
     free(changed.config);
     return status;
@@ -356,7 +356,7 @@ static void look(sight *out, const weft_micro_batch *micro_batch) {
     }
 }
 
-weft_status weft_data_asks_for_unseen(weft_plugin_under_test *tested, weft_error *err) {
+weft_status weft_data_requests_unseen(weft_plugin_under_test *tested, weft_error *err) {
     weft_data_desk d;
     sight all = {0, 0, 0};
     weft_status status = weft_data_desk_open(&d, tested, err);
@@ -466,7 +466,7 @@ static void add_micro_batch(weft_answer *to, const weft_micro_batch *micro_batch
     weft_answer_add(to, micro_batch->weights, n * sizeof *micro_batch->weights);
 }
 
-static weft_status ask_any(weft_answer *to, void *made, weft_error *err) {
+static weft_status query_any(weft_answer *to, void *made, weft_error *err) {
     weft_data_instance *self = made;
     weft_micro_batch micro_batch;
     weft_status status = weft_data_micro_batch_make(&micro_batch, self, err);
@@ -481,8 +481,8 @@ static weft_status ask_any(weft_answer *to, void *made, weft_error *err) {
     return status;
 }
 
-static weft_status heeds_its_keys(weft_plugin_under_test *tested, weft_error *err) {
-    const weft_answers answers = {sizeof(weft_data_instance), open_any, close_any, ask_any};
+static weft_status follows_its_keys(weft_plugin_under_test *tested, weft_error *err) {
+    const weft_answers answers = {sizeof(weft_data_instance), open_any, close_any, query_any};
     return weft_other_keys(tested, &answers, err);
 }
 
@@ -498,10 +498,10 @@ static weft_status made_alike(const weft_data_desk *d, weft_error *err) {
 
 static weft_status rule_made(weft_plugin_under_test *tested, weft_error *err) {
     weft_data_desk d = {0};
-    weft_status status = heeds_its_keys(tested, err);
+    weft_status status = follows_its_keys(tested, err);
     if (status == WEFT_OK) status = weft_data_desk_open(&d, tested, err);
     if (status == WEFT_OK) status = made_alike(&d, err);
-    if (status == WEFT_OK) status = weft_data_tells_rows_apart(&d, tested, err);
+    if (status == WEFT_OK) status = weft_data_separates_rows(&d, tested, err);
     weft_data_desk_close(&d);
     return status;
 }
@@ -557,7 +557,7 @@ static weft_status rule_row(weft_plugin_under_test *tested, weft_error *err) {
 /* ---- memory ---- */
 
 /* Fetches micro-batches of each split between create and destroy, because any slot may leak. */
-static weft_status come_and_go(weft_plugin_under_test *tested, weft_error *err) {
+static weft_status create_and_destroy(weft_plugin_under_test *tested, weft_error *err) {
     weft_data_desk d;
     weft_status status = weft_data_desk_open(&d, tested, err);
     for (uint32_t number = 1; number <= 3 && status == WEFT_OK; number++) { /* training, validation, all */
@@ -568,8 +568,8 @@ static weft_status come_and_go(weft_plugin_under_test *tested, weft_error *err) 
     return status;
 }
 
-static weft_status gives_back(weft_plugin_under_test *tested, weft_error *err) {
-    return weft_plugin_under_test_gives_back(tested, come_and_go, err);
+static weft_status releases(weft_plugin_under_test *tested, weft_error *err) {
+    return weft_plugin_under_test_releases(tested, create_and_destroy, err);
 }
 
 /* ---- newer-ABI host ---- */
@@ -616,11 +616,11 @@ const weft_rule weft_rules_data[] = {
     {"R74", "data", "has the declared number of targets per split, and the same sequences in each epoch",
      weft_data_counts_hold, false},
     {"R75", "data", "pads past the end of a split that is read once", weft_data_ends_in_padding, false},
-    {"R76", "data", "frees its memory", gives_back, false},
+    {"R76", "data", "frees its memory", releases, false},
     {"R77", "data", "returns the same micro-batch in several threads at once", weft_data_threads_alike, false},
     {"R78", "data", "returns the same micro-batches with a host that has longer structs", rule_later, false},
     {"R79", "data", "rejects an invalid file and names it", weft_data_refuses_wrong_files, false},
-    {"R115", "data", "has targets that the model does not see as inputs", weft_data_asks_for_unseen, false},
+    {"R115", "data", "has targets that the model does not see as inputs", weft_data_requests_unseen, false},
     {"R120", "data", "returns the same sequences from bytes that another process made by share",
      weft_data_shares_its_rows, false},
     {NULL, NULL, NULL, NULL, false}};

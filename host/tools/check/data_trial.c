@@ -107,7 +107,7 @@ enum { MOST_ROWS = 5 };
 /* ---- an instance ---- */
 
 void weft_data_close(weft_data_instance *self) {
-    if (self->made != NULL) WEFT_PLUGIN_TELL(self->table, destroy, self->made);
+    if (self->made != NULL) WEFT_PLUGIN_NOTIFY(self->table, destroy, self->made);
     self->made = NULL;
 }
 
@@ -125,11 +125,11 @@ weft_status weft_data_open_for(weft_data_instance *self, const weft_plugin_under
     if (status == WEFT_E_USER || status == WEFT_E_DATA) return WEFT_E_UNSUPPORTED; /* the plugin needs another file */
     if (status != WEFT_OK) return status;
     self->info.struct_size = (uint32_t)sizeof self->info;
-    WEFT_PLUGIN_TELL(self->table, info, self->made, &self->info);
+    WEFT_PLUGIN_NOTIFY(self->table, info, self->made, &self->info);
     for (int32_t s = 0; s < 3; s++) {
         infos[s] = &self->splits[s];
         self->splits[s].struct_size = (uint32_t)sizeof self->splits[s];
-        WEFT_PLUGIN_TELL(self->table, split_info, self->made, s, &self->splits[s]);
+        WEFT_PLUGIN_NOTIFY(self->table, split_info, self->made, s, &self->splits[s]);
     }
     return weft_data_validate(&self->info, infos, WEFT_BYTES_CONTEXT, true, err);
 }

@@ -70,9 +70,9 @@ const char **weft_data_path_in(const weft_plugin_under_test *tested, void *confi
 weft_status weft_data_threads_alike(weft_plugin_under_test *tested, weft_error *err);
 weft_status weft_data_counts_hold(weft_plugin_under_test *tested, weft_error *err);
 weft_status weft_data_ends_in_padding(weft_plugin_under_test *tested, weft_error *err);
-weft_status weft_data_asks_for_unseen(weft_plugin_under_test *tested, weft_error *err);
+weft_status weft_data_requests_unseen(weft_plugin_under_test *tested, weft_error *err);
 weft_status weft_data_refuses_wrong_files(weft_plugin_under_test *tested, weft_error *err);
 weft_status weft_data_shares_its_rows(weft_plugin_under_test *tested, weft_error *err);
-weft_status weft_data_tells_rows_apart(weft_data_desk *d, weft_plugin_under_test *tested, weft_error *err);
+weft_status weft_data_separates_rows(weft_data_desk *d, weft_plugin_under_test *tested, weft_error *err);
 
 #endif

@@ -26,7 +26,7 @@ void weft_bench_release(weft_bench *self) {
 void weft_bench_close(weft_bench *self) {
     if (self->device == NULL) return;
     weft_bench_release(self);
-    WEFT_PLUGIN_TELL(self->kernels, destroy, self->device);
+    WEFT_PLUGIN_NOTIFY(self->kernels, destroy, self->device);
     self->device = NULL;
 }
 

@@ -39,7 +39,7 @@ static weft_status move_nothing(weft_bench *b, weft_ref at, const uint8_t *holds
         WEFT_PLUGIN_CALL(status, b->kernels, copy, err, b->device, NULL, at, (weft_ref){at.buffer, at.offset + 64}, 0);
     if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, fill, err, b->device, NULL, at, 0x01020304u, 0);
     if (status == WEFT_OK && untouched != 0x3c) return WEFT_BROKEN(err, "a read of 0 bytes writes some");
-    WEFT_PLUGIN_TELL(b->kernels, release, b->device, NULL); /* NULL is valid */
+    WEFT_PLUGIN_NOTIFY(b->kernels, release, b->device, NULL); /* NULL is valid */
     return status == WEFT_OK ? expect_bytes(b, at, holds, "calls for 0 bytes", err) : status;
 }
 
@@ -70,7 +70,7 @@ static weft_status move_many(weft_bench *b, weft_error *err) {
     weft_status status = bytes != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for bytes");
     if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, stream_create, err, b->device, &s);
     if (status == WEFT_OK) status = move_through(b, s, bytes, err);
-    if (s != NULL) WEFT_PLUGIN_TELL(b->kernels, stream_destroy, b->device, s);
+    if (s != NULL) WEFT_PLUGIN_NOTIFY(b->kernels, stream_destroy, b->device, s);
     free(bytes);
     return status;
 }
@@ -274,7 +274,7 @@ static weft_status convert_pair(weft_bench *b, pair *p, weft_error *err) {
 /* Checks that other types are rejected, because a conversion without effect would go unnoticed. */
 static weft_status refuse_type(weft_bench *b, const pair *p, int32_t to, int32_t from, weft_error *err) {
     weft_error said = WEFT_ERROR_INIT;
-    const weft_doing before = weft_plugin_enter(b->kernels, "convert");
+    const weft_call_record before = weft_plugin_enter(b->kernels, "convert");
     const weft_status status = b->kernels->convert(b->device, NULL, p->target, to, p->source, from, 4, &said);
     (void)weft_plugin_leave(before, WEFT_OK, NULL);
     if (status == WEFT_OK)
@@ -317,7 +317,7 @@ weft_status weft_bench_converts(weft_bench *b, weft_error *err) {
     weft_status status = memory != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for numbers");
     if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, stream_create, err, b->device, &other);
     if (status == WEFT_OK) status = convert_pairs(b, memory, other, err);
-    if (other != NULL) WEFT_PLUGIN_TELL(b->kernels, stream_destroy, b->device, other);
+    if (other != NULL) WEFT_PLUGIN_NOTIFY(b->kernels, stream_destroy, b->device, other);
     free(memory);
     return status;
 }
@@ -398,7 +398,7 @@ static weft_status put_operands(weft_bench *b, weft_device_call *call, weft_ref 
 /* Invokes a kernel. Records the slot and the call, so that a crash report names them. */
 static weft_status invoke(const weft_kernel_run *run, weft_device_call *call, const weft_kernel *kernel,
                           weft_error *err) {
-    const weft_doing before = weft_plugin_enter(run->kernels, kernel->name);
+    const weft_call_record before = weft_plugin_enter(run->kernels, kernel->name);
     weft_plugin_under_test_asks("%s in %s", call->name, weft_dtype_name(call->dtype));
     return weft_plugin_leave(before, kernel->invoke(run, &call->args.kernel, err), err);
 }
@@ -508,16 +508,16 @@ static weft_status compare(const weft_device_call *call, const outcome *got, con
     return WEFT_OK;
 }
 
-typedef weft_status judge_fn(weft_bench *b, weft_bench *own, weft_device_call *call, weft_error *err);
+typedef weft_status check_fn(weft_bench *b, weft_bench *own, weft_device_call *call, weft_error *err);
 
 /* True if the device reports support for activations of the type. */
-static bool says_it_takes(const weft_bench *b, int32_t dtype) {
+static bool prints_it_takes(const weft_bench *b, int32_t dtype) {
     weft_device_info info = {.struct_size = (uint32_t)sizeof info};
-    WEFT_PLUGIN_TELL(b->kernels, info, b->device, &info);
+    WEFT_PLUGIN_NOTIFY(b->kernels, info, b->device, &info);
     return info.types == 0 ? dtype != WEFT_F16 : (info.types >> dtype & 1u) != 0;
 }
 
-static weft_status judge_in(weft_bench *b, weft_bench *own, int32_t dtype, judge_fn *judge, weft_error *err) {
+static weft_status check_in(weft_bench *b, weft_bench *own, int32_t dtype, check_fn *judge, weft_error *err) {
     weft_status status = WEFT_OK;
     weft_device_call call;
     for (int32_t i = 0; status == WEFT_OK && weft_device_call_draw(&call, i, dtype); i++) {
@@ -531,10 +531,10 @@ static weft_status judge_in(weft_bench *b, weft_bench *own, int32_t dtype, judge
     return status;
 }
 
-static weft_status judge_all(weft_bench *b, weft_bench *own, judge_fn *judge, weft_error *err) {
+static weft_status check_all(weft_bench *b, weft_bench *own, check_fn *judge, weft_error *err) {
     weft_status status = WEFT_OK;
     for (int32_t dtype = WEFT_F32; dtype <= WEFT_F16 && status == WEFT_OK; dtype++)
-        if (says_it_takes(b, dtype)) status = judge_in(b, own, dtype, judge, err);
+        if (prints_it_takes(b, dtype)) status = check_in(b, own, dtype, judge, err);
     return status;
 }
 
@@ -572,12 +572,12 @@ static weft_status check_accumulate(weft_bench *b, weft_device_call *call, uint8
     return status;
 }
 
-static weft_status judge_bits(weft_bench *b, weft_bench *own, weft_device_call *call, weft_error *err) {
+static weft_status check_bits(weft_bench *b, weft_bench *own, weft_device_call *call, weft_error *err) {
     (void)own;
     return check_accumulate(b, call, 0x11, invoke, "with different previous content of its memory", err);
 }
 
-static weft_status judge_device(weft_plugin_under_test *tested, judge_fn *judge, weft_error *err) {
+static weft_status check_device(weft_plugin_under_test *tested, check_fn *judge, weft_error *err) {
     weft_bench b, own;
     weft_plugin_under_test cpu;
     weft_status status = open_bench(&b, tested, WEFT_POISON_ONE, err);
@@ -585,7 +585,7 @@ static weft_status judge_device(weft_plugin_under_test *tested, judge_fn *judge,
     memset(&cpu, 0, sizeof cpu);
     if (status == WEFT_OK) status = weft_plugin_under_test_open_own(&cpu, "device", "cpu", err);
     if (status == WEFT_OK) status = open_bench(&own, &cpu, WEFT_POISON_TWO, err);
-    if (status == WEFT_OK) status = judge_all(&b, &own, judge, err);
+    if (status == WEFT_OK) status = check_all(&b, &own, judge, err);
     weft_bench_close(&own);
     weft_bench_close(&b);
     weft_plugin_under_test_close(&cpu);
@@ -593,11 +593,11 @@ static weft_status judge_device(weft_plugin_under_test *tested, judge_fn *judge,
 }
 
 static weft_status computes(weft_plugin_under_test *tested, weft_error *err) {
-    return judge_device(tested, check_numbers, err);
+    return check_device(tested, check_numbers, err);
 }
 
 static weft_status repeats(weft_plugin_under_test *tested, weft_error *err) {
-    return judge_device(tested, judge_bits, err);
+    return check_device(tested, check_bits, err);
 }
 
 /* ---- newer-ABI host ---- */
@@ -619,7 +619,7 @@ static weft_status invoke_longer(const weft_kernel_run *run, const weft_device_c
 /* Checks that zeros after the known arguments change no result. */
 static weft_status asks_nothing_more(const weft_kernel_run *run, const weft_device_call *call,
                                      const weft_kernel *kernel, weft_error *err) {
-    const weft_doing before = weft_plugin_enter(run->kernels, kernel->name);
+    const weft_call_record before = weft_plugin_enter(run->kernels, kernel->name);
     const weft_status status = weft_plugin_leave(before, invoke_longer(run, call, kernel, 0, err), err);
     if (status == WEFT_OK || status == WEFT_E_UNSUPPORTED) return status;
     err->code = WEFT_E_PLUGIN;
@@ -631,7 +631,7 @@ static weft_status asks_nothing_more(const weft_kernel_run *run, const weft_devi
 static weft_status asks_something_more(const weft_kernel_run *run, const weft_device_call *call,
                                        const weft_kernel *kernel, weft_error *err) {
     weft_error said = WEFT_ERROR_INIT;
-    const weft_doing before = weft_plugin_enter(run->kernels, kernel->name);
+    const weft_call_record before = weft_plugin_enter(run->kernels, kernel->name);
     const weft_status status = invoke_longer(run, call, kernel, WEFT_NEWER_ABI_PATTERN, &said);
     (void)weft_plugin_leave(before, WEFT_OK, NULL);
     if (status == WEFT_OK)
@@ -650,7 +650,7 @@ static weft_status asks_less(const weft_kernel_run *run, const weft_device_call 
     const uint32_t shorter = WEFT_SHORTER_BYTES;
     weft_device_call asked = *call;
     weft_error said = WEFT_ERROR_INIT;
-    const weft_doing before = weft_plugin_enter(run->kernels, kernel->name);
+    const weft_call_record before = weft_plugin_enter(run->kernels, kernel->name);
     weft_status status = WEFT_OK;
     memcpy(&asked.args, &shorter, sizeof shorter);
     status = kernel->invoke(run, &asked.args.kernel, &said);
@@ -672,26 +672,26 @@ static weft_status invoke_later(const weft_kernel_run *run, weft_device_call *ca
     return status == WEFT_OK ? asks_nothing_more(run, call, kernel, err) : status;
 }
 
-static weft_status judge_longer(weft_bench *b, weft_bench *own, weft_device_call *call, weft_error *err) {
+static weft_status check_longer(weft_bench *b, weft_bench *own, weft_device_call *call, weft_error *err) {
     (void)own;
     return check_accumulate(b, call, 0xff, invoke_later, "in a newer host, with longer structs", err);
 }
 
-static weft_status judge_info(const weft_bench *b, weft_error *err) {
+static weft_status check_info(const weft_bench *b, weft_error *err) {
     const weft_device_info empty = {.struct_size = (uint32_t)sizeof empty};
     weft_device_info plain = empty, answered = empty;
     weft_device_info *longer = weft_newer_abi_copy(&empty, 1, sizeof empty, WEFT_NEWER_ABI_PATTERN);
     if (longer == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for facts");
-    WEFT_PLUGIN_TELL(b->kernels, info, b->device, &plain);
-    WEFT_PLUGIN_TELL(b->kernels, info, b->device, longer);
+    WEFT_PLUGIN_NOTIFY(b->kernels, info, b->device, &plain);
+    WEFT_PLUGIN_NOTIFY(b->kernels, info, b->device, longer);
     weft_newer_abi_read(&answered, 1, sizeof answered, longer, "weft_device_info");
     return weft_newer_abi_check(WEFT_OK, memcmp(&plain, &answered, sizeof plain) == 0, "facts in info", err);
 }
 
 /* ---- optional tables of a device in a newer-ABI host ---- */
 
-static weft_status ask_roofline(const weft_bench *b, const weft_device_roofline *roofline, uint32_t bytes,
-                                uint8_t filler, weft_error *err) {
+static weft_status query_roofline(const weft_bench *b, const weft_device_roofline *roofline, uint32_t bytes,
+                                  uint8_t filler, weft_error *err) {
     const weft_roofline_product asked = {
         .struct_size = (uint32_t)sizeof asked, .m = 8, .n = 8, .k = 8, .dtype = WEFT_F32};
     weft_roofline_product *longer = weft_newer_abi_copy(&asked, 1, sizeof asked, filler);
@@ -712,21 +712,21 @@ static weft_status must_refuse(weft_status status, const weft_error *said, const
                        what);
 }
 
-static weft_status judge_roofline(const weft_bench *b, weft_error *err) {
+static weft_status check_roofline(const weft_bench *b, weft_error *err) {
     const weft_device_roofline *roofline = weft_device_find(b->kernels, b->device, WEFT_DEVICE_ROOFLINE);
     weft_error said = WEFT_ERROR_INIT, short_said = WEFT_ERROR_INIT;
     weft_status status = WEFT_OK;
     if (roofline == NULL) return WEFT_OK;
-    status = must_refuse(ask_roofline(b, roofline, 0, WEFT_NEWER_ABI_PATTERN, &said), &said,
+    status = must_refuse(query_roofline(b, roofline, 0, WEFT_NEWER_ABI_PATTERN, &said), &said,
                          "requests an unknown feature", err);
     if (status == WEFT_OK)
-        status = must_refuse(ask_roofline(b, roofline, WEFT_SHORTER_BYTES, 0, &short_said), &short_said,
+        status = must_refuse(query_roofline(b, roofline, WEFT_SHORTER_BYTES, 0, &short_said), &short_said,
                              "is shorter than SDK 1.0 has it", err);
-    return status == WEFT_OK ? ask_roofline(b, roofline, 0, 0, err) : status;
+    return status == WEFT_OK ? query_roofline(b, roofline, 0, 0, err) : status;
 }
 
 /* Validates the kernel choices recorded by all previous calls. */
-static weft_status judge_choices(const weft_bench *b, weft_error *err) {
+static weft_status check_choices(const weft_bench *b, weft_error *err) {
     const weft_device_choices *choices = weft_device_find(b->kernels, b->device, WEFT_DEVICE_CHOICES);
     const int64_t n = choices == NULL ? 0 : choices->count(b->device);
     weft_status status = WEFT_OK;
@@ -742,7 +742,7 @@ static weft_status judge_choices(const weft_bench *b, weft_error *err) {
     return status;
 }
 
-static weft_status judge_counts(const weft_bench *b, weft_error *err) {
+static weft_status check_counts(const weft_bench *b, weft_error *err) {
     const weft_dry_counts empty = {.struct_size = (uint32_t)sizeof empty};
     const weft_device_dry_run *table = NULL;
     weft_dry_counts plain = empty, answered = empty, *longer = NULL;
@@ -758,18 +758,18 @@ static weft_status judge_counts(const weft_bench *b, weft_error *err) {
     return weft_newer_abi_check(WEFT_OK, memcmp(&plain, &answered, sizeof plain) == 0, "counts", err);
 }
 
-static weft_status judge_tables(const weft_bench *b, weft_error *err) {
-    weft_status status = judge_roofline(b, err);
-    if (status == WEFT_OK) status = judge_choices(b, err);
-    return status == WEFT_OK ? judge_counts(b, err) : status;
+static weft_status check_tables(const weft_bench *b, weft_error *err) {
+    weft_status status = check_roofline(b, err);
+    if (status == WEFT_OK) status = check_choices(b, err);
+    return status == WEFT_OK ? check_counts(b, err) : status;
 }
 
 static weft_status works_later(weft_plugin_under_test *tested, weft_error *err) {
     weft_bench b;
     weft_status status = open_bench(&b, tested, WEFT_POISON_ONE, err);
-    if (status == WEFT_OK) status = judge_info(&b, err);
-    if (status == WEFT_OK) status = judge_all(&b, &b, judge_longer, err);
-    if (status == WEFT_OK) status = judge_tables(&b, err);
+    if (status == WEFT_OK) status = check_info(&b, err);
+    if (status == WEFT_OK) status = check_all(&b, &b, check_longer, err);
+    if (status == WEFT_OK) status = check_tables(&b, err);
     weft_bench_close(&b);
     return status;
 }
@@ -777,11 +777,11 @@ static weft_status works_later(weft_plugin_under_test *tested, weft_error *err) 
 /* True if device memory is host memory. Heap usage is then meaningful; a GPU's libraries allocate in the background. */
 static bool shares_machine(const weft_bench *b) {
     weft_device_info info = {.struct_size = (uint32_t)sizeof info};
-    WEFT_PLUGIN_TELL(b->kernels, info, b->device, &info);
+    WEFT_PLUGIN_NOTIFY(b->kernels, info, b->device, &info);
     return (info.flags & WEFT_DEVICE_SHARES_MACHINE) != 0;
 }
 
-static weft_status come_and_go(weft_plugin_under_test *tested, weft_error *err) {
+static weft_status create_and_destroy(weft_plugin_under_test *tested, weft_error *err) {
     weft_bench b;
     weft_status status = open_bench(&b, tested, WEFT_POISON_ONE, err);
     if (status == WEFT_OK) status = weft_bench_moves_some(&b, err);
@@ -807,11 +807,11 @@ static weft_status call_kernels(weft_plugin_under_test *tested, weft_error *err)
 }
 
 /* Checks memory for a device that is created and destroyed, and for one whose kernels run repeatedly. */
-static weft_status gives_back(weft_plugin_under_test *tested, weft_error *err) {
-    weft_status status = weft_plugin_under_test_gives_back(tested, come_and_go, err);
+static weft_status releases(weft_plugin_under_test *tested, weft_error *err) {
+    weft_status status = weft_plugin_under_test_releases(tested, create_and_destroy, err);
     if (status == WEFT_OK) status = open_bench(&open_device, tested, WEFT_POISON_ONE, err);
-    if (status == WEFT_OK && shares_machine(&open_device) && says_it_takes(&open_device, WEFT_F32))
-        status = weft_plugin_under_test_gives_back(tested, call_kernels, err);
+    if (status == WEFT_OK && shares_machine(&open_device) && prints_it_takes(&open_device, WEFT_F32))
+        status = weft_plugin_under_test_releases(tested, call_kernels, err);
     weft_bench_close(&open_device);
     return status;
 }
@@ -821,7 +821,7 @@ const weft_rule weft_rules_device[] = {
     {"R101", "device", "keeps the order of streams that events define", keeps_order, false},
     {"R102", "device", "computes the results of this project's CPU device, over odd shapes", computes, false},
     {"R103", "device", "gives the same bits for any previous content of its memory", repeats, false},
-    {"R104", "device", "frees its memory", gives_back, false},
+    {"R104", "device", "frees its memory", releases, false},
     {"R105", "device", "computes the same with a host that has longer structs, and rejects unknown arguments",
      works_later, false},
     {"R106", "device", "converts between element types, to nearest, ties to even", converts, false},

@@ -82,7 +82,7 @@ static weft_status send_and_bring(weft_bench *b, const weft_device_transfer *t, 
     return status == WEFT_OK ? expect(down + BYTES - 3, want, 3, "a download that ends before it", err) : status;
 }
 
-static weft_status judge_transfer(weft_bench *b, const weft_device_transfer *t, weft_error *err) {
+static weft_status check_transfer(weft_bench *b, const weft_device_transfer *t, weft_error *err) {
     void *memory[2] = {NULL, NULL};
     weft_stream *other = NULL;
     weft_status status;
@@ -96,7 +96,7 @@ static weft_status judge_transfer(weft_bench *b, const weft_device_transfer *t, 
     if (status == WEFT_OK) status = send_and_bring(b, t, memory[1], memory[0], other, err);
     for (int i = 0; i < 2; i++) t->give_back(b->device, memory[i]);
     t->give_back(b->device, NULL);
-    if (other != NULL) WEFT_PLUGIN_TELL(b->kernels, stream_destroy, b->device, other);
+    if (other != NULL) WEFT_PLUGIN_NOTIFY(b->kernels, stream_destroy, b->device, other);
     return status;
 }
 
@@ -181,7 +181,7 @@ static weft_status refuse_read(weft_bench *b, const weft_device_capture *c, cons
     return holds(b, at->y, before, "a captured graph that was discarded", err);
 }
 
-static weft_status judge_capture(weft_bench *b, const weft_device_capture *c, weft_error *err) {
+static weft_status check_capture(weft_bench *b, const weft_device_capture *c, weft_error *err) {
     recorded_step at = {.other = NULL};
     weft_captured_graph *captured_graph = NULL;
     weft_status status = weft_bench_take(b, &at.x, BYTES, err);
@@ -195,7 +195,7 @@ static weft_status judge_capture(weft_bench *b, const weft_device_capture *c, we
     c->destroy(b->device, captured_graph);
     c->destroy(b->device, NULL);
     if (status == WEFT_OK) status = refuse_read(b, c, &at, err);
-    if (at.other != NULL) WEFT_PLUGIN_TELL(b->kernels, stream_destroy, b->device, at.other);
+    if (at.other != NULL) WEFT_PLUGIN_NOTIFY(b->kernels, stream_destroy, b->device, at.other);
     return status;
 }
 
@@ -209,7 +209,7 @@ static int64_t total(const weft_bench *b, const weft_device_dry_run *d) {
                : counts.kernels + counts.products + counts.copies;
 }
 
-static weft_status ask_dry(weft_bench *b, weft_ref at, uint8_t *untouched, weft_error *err) {
+static weft_status query_dry(weft_bench *b, weft_ref at, uint8_t *untouched, weft_error *err) {
     weft_buffer *buffer = NULL;
     weft_event *event = NULL;
     weft_status status;
@@ -223,11 +223,11 @@ static weft_status ask_dry(weft_bench *b, weft_ref at, uint8_t *untouched, weft_
     if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, record_event, err, b->device, NULL, &event);
     if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, wait, err, b->device, NULL, event);
     if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, read, err, b->device, NULL, untouched, at, BYTES);
-    if (buffer != NULL) WEFT_PLUGIN_TELL(b->kernels, release, b->device, buffer);
+    if (buffer != NULL) WEFT_PLUGIN_NOTIFY(b->kernels, release, b->device, buffer);
     return status;
 }
 
-static weft_status judge_dry_run(weft_bench *b, const weft_device_dry_run *d, weft_error *err) {
+static weft_status check_dry_run(weft_bench *b, const weft_device_dry_run *d, weft_error *err) {
     uint8_t before[BYTES], pattern[BYTES], to[BYTES];
     int64_t counted[2] = {0, 0};
     weft_ref at;
@@ -240,7 +240,7 @@ static weft_status judge_dry_run(weft_bench *b, const weft_device_dry_run *d, we
         status = d->begin(b->device, err);
         if (status != WEFT_OK) break;
         if (total(b, d) != 0) status = WEFT_BROKEN(err, "a dry run does not begin with counts of zero");
-        if (status == WEFT_OK) status = ask_dry(b, at, to, err);
+        if (status == WEFT_OK) status = query_dry(b, at, to, err);
         counted[i] = total(b, d);
         d->end(b->device);
     }
@@ -258,11 +258,11 @@ static weft_status judge_dry_run(weft_bench *b, const weft_device_dry_run *d, we
 
 static int32_t threads(const weft_bench *b) {
     weft_device_info info = {.struct_size = (uint32_t)sizeof info};
-    WEFT_PLUGIN_TELL(b->kernels, info, b->device, &info);
+    WEFT_PLUGIN_NOTIFY(b->kernels, info, b->device, &info);
     return info.threads;
 }
 
-static weft_status judge_team(weft_bench *b, const weft_device_team *t, weft_error *err) {
+static weft_status check_team(weft_bench *b, const weft_device_team *t, weft_error *err) {
     const int32_t all = threads(b);
     const int32_t sizes[] = {1, all};
     for (int i = 0; i < 2 && all > 0; i++) {
@@ -274,7 +274,7 @@ static weft_status judge_team(weft_bench *b, const weft_device_team *t, weft_err
     return WEFT_OK;
 }
 
-static weft_status judge_addresses(weft_bench *b, const weft_device_native *t, weft_error *err) {
+static weft_status check_addresses(weft_bench *b, const weft_device_native *t, weft_error *err) {
     weft_ref at;
     const char *one = NULL;
     weft_status status = weft_bench_take(b, &at, BYTES, err);
@@ -287,7 +287,7 @@ static weft_status judge_addresses(weft_bench *b, const weft_device_native *t, w
     return WEFT_OK;
 }
 
-static weft_status judge_native(weft_bench *b, const weft_device_native *t, weft_error *err) {
+static weft_status check_native(weft_bench *b, const weft_device_native *t, weft_error *err) {
     weft_stream *other = NULL;
     weft_status status;
     if (t->api == NULL || t->api[0] == '\0') return WEFT_BROKEN(err, "its api has no name");
@@ -295,12 +295,12 @@ static weft_status judge_native(weft_bench *b, const weft_device_native *t, weft
     WEFT_PLUGIN_CALL(status, b->kernels, stream_create, err, b->device, &other);
     if (status == WEFT_OK && t->stream(b->device, NULL) == t->stream(b->device, other))
         status = WEFT_BROKEN(err, "stream returns the same handle for the first stream and for another one");
-    if (status == WEFT_OK) status = judge_addresses(b, t, err);
-    if (other != NULL) WEFT_PLUGIN_TELL(b->kernels, stream_destroy, b->device, other);
+    if (status == WEFT_OK) status = check_addresses(b, t, err);
+    if (other != NULL) WEFT_PLUGIN_NOTIFY(b->kernels, stream_destroy, b->device, other);
     return status;
 }
 
-static weft_status judge_roofline(weft_bench *b, const weft_device_roofline *t, weft_error *err) {
+static weft_status check_roofline(weft_bench *b, const weft_device_roofline *t, weft_error *err) {
     double peak = 0, bandwidth = 0;
     weft_status status = t->peak(b->device, &peak, WEFT_F32, err);
     if (status == WEFT_OK) status = t->bandwidth(b->device, &bandwidth, err);
@@ -312,12 +312,12 @@ static weft_status judge_roofline(weft_bench *b, const weft_device_roofline *t, 
 
 /* ---- all of them ---- */
 
-typedef weft_status judge_fn(weft_bench *b, const void *table, weft_error *err);
+typedef weft_status check_fn(weft_bench *b, const void *table, weft_error *err);
 
 #define JUDGE(name, type)                                                                                              \
     static weft_status try_##name(weft_bench *b, const void *table, weft_error *err) {                                 \
         const type *t = table;                                                                                         \
-        return judge_##name(b, t, err);                                                                                \
+        return check_##name(b, t, err);                                                                                \
     }
 
 JUDGE(transfer, weft_device_transfer)
@@ -344,7 +344,7 @@ weft_status weft_bench_tables(weft_bench *b, int *n, weft_error *err) {
     static const struct {
         const char *id;
         uint32_t bytes;
-        judge_fn *judge;
+        check_fn *judge;
     } tables[] = {{WEFT_DEVICE_TRANSFER, WEFT_SIZE_1_0(weft_device_transfer), try_transfer},
                   {WEFT_DEVICE_CAPTURE, WEFT_SIZE_1_0(weft_device_capture), try_capture},
                   {WEFT_DEVICE_DRY_RUN, WEFT_SIZE_1_0(weft_device_dry_run), try_dry_run},
@@ -355,7 +355,7 @@ weft_status weft_bench_tables(weft_bench *b, int *n, weft_error *err) {
     *n = 0;
     for (size_t i = 0; i < sizeof tables / sizeof tables[0] && status == WEFT_OK; i++) {
         const void *table = weft_device_find(b->kernels, b->device, tables[i].id);
-        weft_doing before;
+        weft_call_record before;
         if (table == NULL) continue;
         ++*n;
         before = weft_plugin_enter(b->kernels, tables[i].id);

@@ -206,10 +206,10 @@ static weft_status test_until_done(const exchange *e, weft_comm_handle *handle, 
     const weft_comm_plugin *table = e->among->process_context->comm_plugin;
     int32_t done = 0;
     while (done == 0) {
-        const weft_doing before = weft_plugin_enter(table, "test");
+        const weft_call_record before = weft_plugin_enter(table, "test");
         done = table->test(e->among->process_context->comm, handle, err);
         (void)weft_plugin_leave(before, WEFT_OK, NULL);
-        if (done == 0 && table->poke != NULL) WEFT_PLUGIN_TELL(table, poke, e->among->process_context->comm);
+        if (done == 0 && table->poke != NULL) WEFT_PLUGIN_NOTIFY(table, poke, e->among->process_context->comm);
         if (done == 0) (void)sched_yield(); /* ranks may outnumber cores */
     }
     if (done == 1) return WEFT_OK;
@@ -268,8 +268,8 @@ static weft_status take_buffers(exchange *e, weft_error *err) {
 
 static void give_buffers(exchange *e) {
     const weft_process_context *p = e->among->process_context;
-    if (e->from != NULL) WEFT_PLUGIN_TELL(p->kernels, release, p->device, e->from);
-    if (e->to != NULL) WEFT_PLUGIN_TELL(p->kernels, release, p->device, e->to);
+    if (e->from != NULL) WEFT_PLUGIN_NOTIFY(p->kernels, release, p->device, e->from);
+    if (e->to != NULL) WEFT_PLUGIN_NOTIFY(p->kernels, release, p->device, e->to);
     free(e->want);
 }
 

@@ -106,7 +106,7 @@ static weft_status compare(bool *same, weft_reference_run *played, const weft_re
     return status;
 }
 
-static weft_status judge_place(weft_reference_run *played, const weft_reference_micro_batch *micro_batch, int32_t row,
+static weft_status check_place(weft_reference_run *played, const weft_reference_micro_batch *micro_batch, int32_t row,
                                int32_t at, weft_error *err) {
     static const char *const names[SORTS] = {"others", "places before it", "the sequence's other document",
                                              "other rows"};
@@ -144,7 +144,7 @@ static void turn(weft_reference_micro_batch *out, const weft_reference_micro_bat
     }
 }
 
-static weft_status judge_row(weft_reference_run *played, const weft_reference_micro_batch *micro_batch, int32_t row,
+static weft_status check_row(weft_reference_run *played, const weft_reference_micro_batch *micro_batch, int32_t row,
                              weft_error *err) {
     weft_reference_micro_batch alone = *micro_batch, turned = {0};
     double here = 0;
@@ -172,8 +172,8 @@ weft_status weft_causal_mask_check(weft_reference_run *played, weft_error *err) 
     weft_reference_run_draw(played, 0, &micro_batch);
     for (int32_t row = 0; row < WEFT_PLAY_ROWS && status == WEFT_OK; row++) {
         for (int32_t at = 0; at < played->length && status == WEFT_OK; at++)
-            status = judge_place(played, &micro_batch, row, at, err);
-        if (status == WEFT_OK) status = judge_row(played, &micro_batch, row, err);
+            status = check_place(played, &micro_batch, row, at, err);
+        if (status == WEFT_OK) status = check_row(played, &micro_batch, row, err);
     }
     return status;
 }
@@ -302,7 +302,7 @@ static weft_status compare_shapes(const weft_reference_run *small, const result 
     return WEFT_OK;
 }
 
-weft_status weft_sight_judge_shapes(weft_reference_run *small, weft_reference_run *large, weft_error *err) {
+weft_status weft_causal_mask_check_shapes(weft_reference_run *small, weft_reference_run *large, weft_error *err) {
     weft_reference_micro_batch part, all;
     result first = {0}, among = {0}, again = {0};
     weft_status status = WEFT_OK;
@@ -387,7 +387,7 @@ static weft_status tell(const line *l, double off, double bound, weft_error *err
 }
 
 /* Tests one width. *bends: the loss is not smooth enough between the widths, so narrower ones may be conclusive. */
-static weft_status judge_width(line *l, double h, bool *bends, weft_error *err) {
+static weft_status check_width(line *l, double h, bool *bends, weft_error *err) {
     const double size = norm(l->gradient, l->n);
     double at[WIDTHS] = {0}, noise = 0, off, between, bound;
     weft_status status = measure_noise(l, h, &noise, err);
@@ -401,12 +401,12 @@ static weft_status judge_width(line *l, double h, bool *bends, weft_error *err) 
 }
 
 /* Starts with moves of about a 64th of the elements' magnitude. */
-static weft_status judge_direction(line *l, weft_error *err) {
+static weft_status check_direction(line *l, weft_error *err) {
     double h = fmax(norm(l->played->values[l->parameter], l->n), 0x1p-6) / 64;
     bool bends = true;
     weft_status status = WEFT_OK;
     for (int32_t i = 0; i < TRIES && bends && status == WEFT_OK; i++) {
-        status = judge_width(l, h, &bends, err);
+        status = check_width(l, h, &bends, err);
         h /= 8;
     }
     return status;
@@ -426,7 +426,7 @@ static void choose_direction(line *l, int32_t number) {
     for (int64_t i = 0; i < l->n; i++) l->direction[i] /= sqrt(sum);
 }
 
-static weft_status judge_parameter(line *l, weft_error *err) {
+static weft_status check_parameter(line *l, weft_error *err) {
     weft_status status = WEFT_OK;
     if (!isfinite(norm(l->gradient, l->n)))
         return weft_error_set(err, WEFT_E_PLUGIN,
@@ -435,7 +435,7 @@ static weft_status judge_parameter(line *l, weft_error *err) {
                               l->played->declared->parameters[l->parameter].name);
     for (int32_t d = 0; d < DIRECTIONS && status == WEFT_OK; d++) {
         choose_direction(l, d);
-        status = judge_direction(l, err);
+        status = check_direction(l, err);
     }
     if (status == WEFT_OK)
         status = weft_reference_run_put(l->played, l->parameter, l->played->values[l->parameter], err);
@@ -443,7 +443,7 @@ static weft_status judge_parameter(line *l, weft_error *err) {
 }
 
 /* Tests the parameters with the gradients of the last backward, for one micro-batch. */
-static weft_status judge_parameters(weft_reference_run *played, const weft_reference_micro_batch *micro_batch,
+static weft_status check_parameters(weft_reference_run *played, const weft_reference_micro_batch *micro_batch,
                                     float **gradients, weft_error *err) {
     const weft_declared *declared = played->declared;
     const double loss = played->loss_sum;
@@ -461,7 +461,7 @@ static weft_status judge_parameters(weft_reference_run *played, const weft_refer
         l.direction = calloc((size_t)n + 1, sizeof *l.direction);
         l.moved = calloc((size_t)n + 1, sizeof *l.moved);
         status = l.direction == NULL || l.moved == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for a gradient")
-                                                        : judge_parameter(&l, err);
+                                                        : check_parameter(&l, err);
         free(l.direction);
         free(l.moved);
     }
@@ -490,7 +490,7 @@ weft_status weft_gradient_check(weft_reference_run *played, weft_error *err) {
     if (status == WEFT_OK && !isfinite(played->loss_sum))
         status = weft_error_set(err, WEFT_E_PLUGIN, "the loss is no number");
     if (status == WEFT_OK) status = read_gradients(played, gradients, err);
-    if (status == WEFT_OK) status = judge_parameters(played, &micro_batch, gradients, err);
+    if (status == WEFT_OK) status = check_parameters(played, &micro_batch, gradients, err);
     for (int32_t p = 0; p < n && gradients != NULL; p++) free(gradients[p]);
     free((void *)gradients);
     return status;

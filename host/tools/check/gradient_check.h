@@ -25,7 +25,7 @@ weft_status weft_causal_mask_check_history(weft_reference_run *played, weft_refe
 
 /* A part of a row has the same loss and gradients in micro-batches of both shapes. small: the same model's, which has
  * been recorded and run before; its own are the same bits afterwards. [main] */
-weft_status weft_sight_judge_shapes(weft_reference_run *small, weft_reference_run *large, weft_error *err);
+weft_status weft_causal_mask_check_shapes(weft_reference_run *small, weft_reference_run *large, weft_error *err);
 
 /* Checks each trained parameter, along its gradient and along random directions. WEFT_E_PLUGIN with a message: a
  * gradient differs from the loss's slope, or is NaN. [main] */

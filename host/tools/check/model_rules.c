@@ -99,7 +99,7 @@ static void add_parameter(weft_answer *to, const weft_parameter *p) {
 
 static weft_status add_table(weft_answer *to, const weft_declared *declared, const weft_table *table, weft_error *err) {
     float *rows = calloc((size_t)(TABLE_ROWS * table->width) + 1, sizeof *rows);
-    weft_doing before;
+    weft_call_record before;
     weft_status status;
     if (rows == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a table");
     before = weft_plugin_enter(declared->plugin, "fill");
@@ -110,7 +110,7 @@ static weft_status add_table(weft_answer *to, const weft_declared *declared, con
     return status;
 }
 
-static weft_status ask_declared(weft_answer *to, void *made, weft_error *err) {
+static weft_status query_declared(weft_answer *to, void *made, weft_error *err) {
     const weft_declared *declared = *(weft_declared **)made;
     weft_status status = WEFT_OK;
     WEFT_ANSWER_ADD(to, declared->info.max_context);
@@ -124,7 +124,7 @@ static weft_status ask_declared(weft_answer *to, void *made, weft_error *err) {
     return status;
 }
 
-static weft_status ask_recorded(weft_answer *to, void *made, weft_error *err) {
+static weft_status query_recorded(weft_answer *to, void *made, weft_error *err) {
     weft_recorded recorded = {0};
     const weft_status status = weft_recorded_make(&recorded, *(weft_declared **)made, err);
     if (status == WEFT_OK) weft_recorded_add(to, &recorded);
@@ -132,8 +132,8 @@ static weft_status ask_recorded(weft_answer *to, void *made, weft_error *err) {
     return status;
 }
 
-static weft_status heeds_its_keys(weft_plugin_under_test *tested,
-                                  weft_status (*ask)(weft_answer *to, void *made, weft_error *err), weft_error *err) {
+static weft_status follows_its_keys(weft_plugin_under_test *tested,
+                                    weft_status (*ask)(weft_answer *to, void *made, weft_error *err), weft_error *err) {
     const weft_answers answers = {sizeof(weft_declared *), open_declared, close_declared, ask};
     return weft_other_keys(tested, &answers, err);
 }
@@ -143,7 +143,7 @@ static weft_status heeds_its_keys(weft_plugin_under_test *tested,
 static weft_status declares_alike(weft_plugin_under_test *tested, weft_error *err) {
     char path[WEFT_PATH_BYTES];
     pair p = {0};
-    weft_status status = heeds_its_keys(tested, ask_declared, err);
+    weft_status status = follows_its_keys(tested, query_declared, err);
     if (status == WEFT_OK) status = first_of(&p, tested, path, err);
     if (status == WEFT_OK) status = declare(&p.two, tested, path, WEFT_POISON_TWO, err);
     if (status == WEFT_OK && !same_model(p.one, p.two))
@@ -159,7 +159,7 @@ static weft_status records_alike(weft_plugin_under_test *tested, weft_error *err
     char path[WEFT_PATH_BYTES];
     weft_recorded again = {0};
     pair p = {0};
-    weft_status status = heeds_its_keys(tested, ask_recorded, err);
+    weft_status status = follows_its_keys(tested, query_recorded, err);
     if (status == WEFT_OK) status = first_of(&p, tested, path, err);
     if (status == WEFT_OK) status = declare(&p.two, tested, path, WEFT_POISON_TWO, err);
     if (status == WEFT_OK) status = weft_recorded_make(&p.ones, p.one, err);
@@ -196,7 +196,7 @@ static weft_status works_later(weft_plugin_under_test *tested, weft_error *err) 
 }
 
 /* Records all segments between create and destroy, because `forward` may leak. */
-static weft_status come_and_go(weft_plugin_under_test *tested, weft_error *err) {
+static weft_status create_and_destroy(weft_plugin_under_test *tested, weft_error *err) {
     char path[WEFT_PATH_BYTES];
     pair p;
     weft_status status = first_of(&p, tested, path, err);
@@ -205,8 +205,8 @@ static weft_status come_and_go(weft_plugin_under_test *tested, weft_error *err) 
     return status;
 }
 
-static weft_status gives_back(weft_plugin_under_test *tested, weft_error *err) {
-    return weft_plugin_under_test_gives_back(tested, come_and_go, err);
+static weft_status releases(weft_plugin_under_test *tested, weft_error *err) {
+    return weft_plugin_under_test_releases(tested, create_and_destroy, err);
 }
 
 /* ---- computed results ---- */
@@ -240,7 +240,7 @@ static weft_status open_bench(bench *self, const weft_plugin_under_test *tested,
 
 static void close_bench(bench *self) {
     weft_declared_destroy(self->declared);
-    if (self->device != NULL) WEFT_PLUGIN_TELL(self->kernels, destroy, self->device);
+    if (self->device != NULL) WEFT_PLUGIN_NOTIFY(self->kernels, destroy, self->device);
     weft_plugin_under_test_close(&self->cpu);
 }
 
@@ -323,7 +323,7 @@ static weft_status computes_any_shape(weft_plugin_under_test *tested, weft_error
                                 small->rows, small->length);
     if (status == WEFT_OK && self.declared->n_parameters > 0 && small->values[0][0] != large->values[0][0])
         status = weft_error_set(err, WEFT_E_UNSUPPORTED, "its loss is no number in one of two shapes");
-    if (status == WEFT_OK) status = weft_sight_judge_shapes(small, large, err);
+    if (status == WEFT_OK) status = weft_causal_mask_check_shapes(small, large, err);
     weft_reference_run_destroy(large);
     weft_reference_run_destroy(small);
     close_bench(&self);
@@ -382,8 +382,8 @@ static void answer_config(bool *taken, weft_answer *out, const weft_plugin_under
     weft_error said = WEFT_ERROR_INIT;
     weft_status status = declare(&made, tested, "config.json", WEFT_POISON_ONE, &said);
     weft_answer_begin(out);
-    if (status == WEFT_OK) status = ask_declared(out, &made, &said);
-    if (status == WEFT_OK) status = ask_recorded(out, &made, &said);
+    if (status == WEFT_OK) status = query_declared(out, &made, &said);
+    if (status == WEFT_OK) status = query_recorded(out, &made, &said);
     *taken = status == WEFT_OK;
     weft_declared_destroy(made);
 }
@@ -406,7 +406,7 @@ static weft_status try_setting(const weft_plugin_under_test *tested, json_t *roo
                        settings[s].key, settings[s].values[0], settings[s].values[1]);
 }
 
-static weft_status heeds_its_config(weft_plugin_under_test *tested, weft_error *err) {
+static weft_status follows_its_config(weft_plugin_under_test *tested, weft_error *err) {
     char path[WEFT_PATH_BYTES];
     pair p;
     json_t *root = NULL;
@@ -431,7 +431,7 @@ static weft_status create_from(bool *taken, const weft_plugin_under_test *tested
     weft_error said = WEFT_ERROR_INIT;
     weft_model *model = NULL;
     char what[128];
-    weft_doing before = weft_plugin_enter(table, "create");
+    weft_call_record before = weft_plugin_enter(table, "create");
     *taken =
         weft_plugin_leave(before,
                           table->create(&model, weft_plugin_under_test_guarded_host(), tested->config, &source, &said),
@@ -439,12 +439,12 @@ static weft_status create_from(bool *taken, const weft_plugin_under_test *tested
     (void)snprintf(what, sizeof what, "a config.json that is '%.60s'", text);
     if (!*taken && said.text[0] == '\0')
         return WEFT_BROKEN(err, "it rejects a config.json that is '%.60s' without an error message", text);
-    if (*taken) WEFT_PLUGIN_TELL(table, destroy, model);
+    if (*taken) WEFT_PLUGIN_NOTIFY(table, destroy, model);
     return weft_plugin_under_test_refused(*taken ? WEFT_OK : WEFT_E_USER, model, what, err);
 }
 
 /* Checks a broken config.json: the plugin may accept or reject it, but must reject a text without any valid content. */
-static weft_status judge_broken(const weft_plugin_under_test *tested, const char *path, const char *text,
+static weft_status check_broken(const weft_plugin_under_test *tested, const char *path, const char *text,
                                 bool must_refuse, weft_error *err) {
     weft_declared *made = NULL;
     weft_error said = WEFT_ERROR_INIT;
@@ -478,7 +478,7 @@ static weft_status try_numbers(const weft_plugin_under_test *tested, const char 
     for (size_t n = 0; n < sizeof numbers / sizeof numbers[0]; n++) {
         const char *at = text + 1;
         while (status == WEFT_OK && (at = change_number(room, size, text, at, numbers[n])) != NULL)
-            status = judge_broken(tested, path, room, false, err);
+            status = check_broken(tested, path, room, false, err);
     }
     return status;
 }
@@ -488,9 +488,9 @@ static weft_status try_texts(const weft_plugin_under_test *tested, const char *p
     const size_t size = strlen(text) + 64;
     char *room = malloc(size);
     weft_status status = room == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for a text")
-                                      : judge_broken(tested, path, "", true, err);
-    if (status == WEFT_OK) status = judge_broken(tested, path, "{}", true, err);
-    if (status == WEFT_OK) status = judge_broken(tested, path, "no json", true, err);
+                                      : check_broken(tested, path, "", true, err);
+    if (status == WEFT_OK) status = check_broken(tested, path, "{}", true, err);
+    if (status == WEFT_OK) status = check_broken(tested, path, "no json", true, err);
     if (status == WEFT_OK && room != NULL) status = try_numbers(tested, path, text, room, size, err);
     free(room);
     return status;
@@ -510,13 +510,13 @@ static weft_status refuses_with_words(weft_plugin_under_test *tested, weft_error
 const weft_rule weft_rules_model[] = {
     {"R80", "model", "declares the same on each call", declares_alike, false},
     {"R81", "model", "accepts an unusual config.json or names its error", refuses_with_words, false},
-    {"R82", "model", "frees its memory", gives_back, false},
+    {"R82", "model", "frees its memory", releases, false},
     {"R83", "model", "declares and records the same with a host that has longer structs", works_later, false},
     {"R84", "model", "records the same operators on each call", records_alike, false},
     {"R85", "model", "has gradients equal to finite differences of its loss", has_gradients, false},
     {"R86", "model", "reads only earlier positions of the same document", sees_its_past, false},
     {"R87", "model", "computes a micro-batch the same, in any order of micro-batches", keeps_micro_batches_apart,
      false},
-    {"R118", "model", "follows the settings in config.json, or rejects them", heeds_its_config, false},
+    {"R118", "model", "follows the settings in config.json, or rejects them", follows_its_config, false},
     {"R119", "model", "computes a sequence the same in micro-batches of any shape", computes_any_shape, false},
     {NULL, NULL, NULL, NULL, false}};

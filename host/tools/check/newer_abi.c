@@ -244,7 +244,7 @@ static weft_status tokenizer_create(weft_tokenizer **out, const weft_host *host,
 
 static void tokenizer_info(const weft_tokenizer *made, weft_tokenizer_info *out) {
     weft_tokenizer_info *later = LATER(out);
-    WEFT_PLUGIN_TELL(tokenizer, info, made, later);
+    WEFT_PLUGIN_NOTIFY(tokenizer, info, made, later);
     ANSWER(out, later, "weft_tokenizer_info");
 }
 
@@ -276,13 +276,13 @@ static weft_status data_create(weft_data **out, const weft_host *host, const voi
 
 static void data_info(const weft_data *made, weft_data_info *out) {
     weft_data_info *later = LATER(out);
-    WEFT_PLUGIN_TELL(data, info, made, later);
+    WEFT_PLUGIN_NOTIFY(data, info, made, later);
     ANSWER(out, later, "weft_data_info");
 }
 
 static void data_split_info(const weft_data *made, int32_t split, weft_split_info *out) {
     weft_split_info *later = LATER(out);
-    WEFT_PLUGIN_TELL(data, split_info, made, split, later);
+    WEFT_PLUGIN_NOTIFY(data, split_info, made, split, later);
     ANSWER(out, later, "weft_split_info");
 }
 
@@ -335,7 +335,7 @@ static weft_status model_create(weft_model **out, const weft_host *host, const v
 
 static void model_info(const weft_model *made, weft_model_info *out) {
     weft_model_info *later = LATER(out);
-    WEFT_PLUGIN_TELL(model, info, made, later);
+    WEFT_PLUGIN_NOTIFY(model, info, made, later);
     ANSWER(out, later, "weft_model_info");
 }
 
@@ -478,7 +478,7 @@ static weft_status comm_create(weft_comm **out, const weft_host *host, const voi
 
 static void comm_info(const weft_comm *made, weft_comm_info *out) {
     weft_comm_info *later = LATER(out);
-    WEFT_PLUGIN_TELL(comm, info, made, later);
+    WEFT_PLUGIN_NOTIFY(comm, info, made, later);
     ANSWER(out, later, "weft_comm_info");
 }
 

@@ -114,7 +114,7 @@ static void read_reason(char *out, size_t size) {
         break;
     }
     if (file != NULL) (void)fclose(file);
-    weft_words_tame(out);
+    weft_words_sanitize(out);
 }
 
 static weft_status compile(weft_error *err) {
@@ -171,7 +171,7 @@ typedef struct instance {
 } instance;
 
 static void instance_close(instance *self) {
-    if (self->made != NULL) WEFT_PLUGIN_TELL(self->table, destroy, self->made);
+    if (self->made != NULL) WEFT_PLUGIN_NOTIFY(self->table, destroy, self->made);
     self->made = NULL;
 }
 
@@ -235,7 +235,7 @@ static void bench_fill(bench *self) {
 static void update(const instance *self, bench *on, const void *hp, const weft_range *range, int64_t begin,
                    int64_t end) {
     weft_elementwise_call call;
-    weft_doing before;
+    weft_call_record before;
     memset(&call, 0, sizeof call);
     call.struct_size = (uint32_t)sizeof call;
     call.weight = on->weight;
@@ -420,7 +420,7 @@ static weft_status compile_body(weft_body_fn **out, const weft_plugin_under_test
     instance self;
     int64_t bytes = 0;
     weft_status status = instance_open(&self, tested, WEFT_POISON_ONE, err);
-    if (status == WEFT_OK) WEFT_PLUGIN_ASK(kernel, self.table, update, self.made);
+    if (status == WEFT_OK) WEFT_PLUGIN_QUERY(kernel, self.table, update, self.made);
     if (status == WEFT_OK) status = weft_body_compile(out, &bytes, kernel, err);
     if (status == WEFT_OK && bytes != self.facts.hp_bytes)
         status = WEFT_BROKEN(err, "%s has %lld bytes by its members, and hp_size is %lld", kernel->hp_name,
@@ -532,7 +532,7 @@ static weft_status scales_alike(const weft_plugin_under_test *tested, weft_error
     return status;
 }
 
-static weft_status heeds_the_step_size(weft_plugin_under_test *tested, weft_error *err) {
+static weft_status follows_the_step_size(weft_plugin_under_test *tested, weft_error *err) {
     const weft_range full = whole_range(1.0f, 1.0f), none = whole_range(0.0f, 1.0f);
     bench *on = malloc(sizeof *on);
     weft_status status = on != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for weights");
@@ -579,7 +579,7 @@ static weft_status shares_with_schedule(const weft_plugin_under_test *whole, con
     return status;
 }
 
-static weft_status heeds_its_key(weft_plugin_under_test *tested, weft_error *err) {
+static weft_status follows_its_key(weft_plugin_under_test *tested, weft_error *err) {
     const weft_key *key = weft_plugin_under_test_key(tested, "lr", WEFT_KEY_F64);
     const weft_optimizer_plugin *table = weft_plugin_under_test_table(tested, optimizer);
     weft_plugin_under_test_other whole = {0}, half = {0};
@@ -665,7 +665,7 @@ done:
     return status;
 }
 
-static weft_status heeds_decay(weft_plugin_under_test *tested, weft_error *err) {
+static weft_status follows_decay(weft_plugin_under_test *tested, weft_error *err) {
     const weft_range spared = whole_range(1.0f, 0.0f);
     bench *on = NULL;
     weft_status status = WEFT_OK;
@@ -682,7 +682,7 @@ static weft_status heeds_decay(weft_plugin_under_test *tested, weft_error *err) 
 }
 
 /* Follows the gradient of w^2 / 2, which is w. */
-static weft_status goes_downhill(weft_plugin_under_test *tested, weft_error *err) {
+static weft_status reduces_the_loss(weft_plugin_under_test *tested, weft_error *err) {
     const weft_range range = whole_range(1.0f, 1.0f);
     unsigned char hp[WEFT_MAX_HP];
     double before = 0, after = 0;
@@ -791,7 +791,7 @@ static weft_status stays_above_zero(weft_plugin_under_test *tested, weft_error *
 }
 
 /* Runs an update between create and destroy, because any slot may leak. */
-static weft_status come_and_go(weft_plugin_under_test *tested, weft_error *err) {
+static weft_status create_and_destroy(weft_plugin_under_test *tested, weft_error *err) {
     const weft_range range = whole_range(1.0f, 1.0f);
     bench *on = malloc(sizeof *on);
     weft_status status = on != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for weights");
@@ -801,8 +801,8 @@ static weft_status come_and_go(weft_plugin_under_test *tested, weft_error *err) 
     return status;
 }
 
-static weft_status gives_back(weft_plugin_under_test *tested, weft_error *err) {
-    return weft_plugin_under_test_gives_back(tested, come_and_go, err);
+static weft_status releases(weft_plugin_under_test *tested, weft_error *err) {
+    return weft_plugin_under_test_releases(tested, create_and_destroy, err);
 }
 
 static weft_status updates_later(weft_plugin_under_test *tested, weft_error *err) {
@@ -821,16 +821,17 @@ static weft_status updates_later(weft_plugin_under_test *tested, weft_error *err
 }
 
 const weft_rule weft_rules_optimizer[] = {
-    {"R29", "optimizer", "uses the step size of its key lr and the schedule", heeds_its_key, false},
+    {"R29", "optimizer", "uses the step size of its key lr and the schedule", follows_its_key, false},
     {"R30", "optimizer", "declares the same states on each call", declares_alike, false},
     {"R31", "optimizer", "prepares each update from its number and step size only", prepares_alike, false},
     {"R32", "optimizer", "updates an element the same way for any bounds of the call", cuts_alike, false},
     {"R33", "optimizer", "writes only its elements, and no gradient", stays_inside, false},
-    {"R34", "optimizer", "scales the update by lr_scale, and does nothing for step size 0", heeds_the_step_size, false},
-    {"R35", "optimizer", "decays by the range's decay, and not at all for decay 0", heeds_decay, false},
-    {"R36", "optimizer", "reduces a loss", goes_downhill, false},
+    {"R34", "optimizer", "scales the update by lr_scale, and does nothing for step size 0", follows_the_step_size,
+     false},
+    {"R35", "optimizer", "decays by the range's decay, and not at all for decay 0", follows_decay, false},
+    {"R36", "optimizer", "reduces a loss", reduces_the_loss, false},
     {"R37", "optimizer", "keeps finite weights finite", stays_finite, false},
-    {"R38", "optimizer", "frees its memory", gives_back, false},
+    {"R38", "optimizer", "frees its memory", releases, false},
     {"R39", "optimizer", "updates the same with a host that has longer structs", updates_later, false},
     {"R114", "optimizer", "keeps a state non-negative that it declares as such", stays_above_zero, false},
     {"R117", "optimizer", "computes the same by its function and by the text of its body", follows_its_text, false},

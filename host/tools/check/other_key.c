@@ -134,8 +134,8 @@ static weft_status add_company(const trial *asked, void *beside, weft_error *err
     return status == WEFT_OK ? asked->answers->ask(&unused, beside, err) : status;
 }
 
-static weft_status ask_in_company(weft_answer *out, bool *refused, const trial *asked, void *beside, void *instance,
-                                  weft_error *err) {
+static weft_status query_in_company(weft_answer *out, bool *refused, const trial *asked, void *beside, void *instance,
+                                    weft_error *err) {
     weft_status status = asked->company == BEHIND ? add_company(asked, beside, err) : WEFT_OK;
     *refused = status != WEFT_OK;
     if (status == WEFT_OK) status = asked->answers->open(instance, asked->other, err);
@@ -158,7 +158,7 @@ static void answer_there(int end, void *context) {
     become_rank(asked->rank);
     backwards = asked->backwards;
     if (beside != NULL && instance != NULL) {
-        status = ask_in_company(&out, &refused, asked, beside, instance, &err);
+        status = query_in_company(&out, &refused, asked, beside, instance, &err);
         asked->answers->close(instance);
         asked->answers->close(beside);
     }
@@ -205,7 +205,7 @@ static weft_status compare(bool *changes, const trial *asked, const weft_child *
     return status;
 }
 
-static weft_status say_apart(const char *rank, const weft_child *there, weft_error *err) {
+static weft_status print_apart(const char *rank, const weft_child *there, weft_error *err) {
     const int why = there->n < ANSWER || there->text[0] != 'y' ? 300 : 0;
     const char *said = there->n > ANSWER ? there->text + ANSWER : "";
     if (rank == NULL)
@@ -232,7 +232,7 @@ static weft_status compare_ranks(const weft_plugin_under_test *tested, const wef
         if (here.n < ANSWER || here.text[0] != 'y') break; /* other rules check the failure */
         status = run_trial(&there, &other, ALONE, err);
         if (status == WEFT_OK && (there.n < ANSWER || strncmp(here.text, there.text, ANSWER) != 0))
-            status = say_apart(other.rank, &there, err);
+            status = print_apart(other.rank, &there, err);
         free(there.text);
         there = (weft_child){0};
     }

@@ -55,7 +55,7 @@ static void become(const char *const *words) {
 }
 
 /* True if a rank failed with a user error, and others only because they lost their peer. */
-static bool ranks_say_so(void) {
+static bool ranks_report_it(void) {
     char codes[512], *at = codes;
     bool any = false;
     read_end(codes, sizeof codes, "code.ranks");
@@ -81,7 +81,7 @@ static bool has_lost_streams(void) {
 static bool is_users_fault(bool has_run) {
     char code[16];
     read_end(code, sizeof code, "code");
-    return !has_run && (strtol(code, NULL, 10) == WEFT_E_USER || ranks_say_so());
+    return !has_run && (strtol(code, NULL, 10) == WEFT_E_USER || ranks_report_it());
 }
 
 /* "3 of 12 cells" */
@@ -116,7 +116,7 @@ static void drop_chatter(char *said) {
 
 /* Keeps the reason: the first line of failed ranks (before lines of ranks that lost their peer), else the last line. */
 static void keep_reason(char *said) {
-    const bool is_of_ranks = ranks_say_so();
+    const bool is_of_ranks = ranks_report_it();
     char *last = strrchr(said, '\n');
     if (is_of_ranks) said[strcspn(said, "\n")] = '\0';
     else if (last != NULL) memmove(said, last + 1, strlen(last + 1) + 1);
@@ -147,7 +147,7 @@ static char *line_of(char *said, const char *words) {
 
 /* Finds the line about a hanging call (launch/slow_call.h), or, once late, about a hanging `create`
  * (plugin/enter.h). */
-static bool tells_of_call(char said[MOST_SAID], bool is_late) {
+static bool reports_call(char said[MOST_SAID], bool is_late) {
     const char *goes_on = is_late ? " and goes on" : WEFT_SLOW_CALL_WORDS;
     char *line, *end;
     read_end(said, MOST_SAID, "log");
@@ -165,7 +165,7 @@ static bool await(int *status, char said[MOST_SAID], pid_t child, double seconds
     const double since = weft_clock_seconds();
     pid_t ended;
     for (int32_t i = 1; (ended = waitpid(child, status, WNOHANG)) == 0; i++) {
-        hangs = i % 20 == 0 && tells_of_call(said, weft_clock_seconds() - since > seconds);
+        hangs = i % 20 == 0 && reports_call(said, weft_clock_seconds() - since > seconds);
         if (hangs) {
             (void)kill(child, SIGKILL);
             return waitpid(child, status, 0) == child;

@@ -244,9 +244,9 @@ static int64_t heap_bytes(void) {
     return (int64_t)(info.uordblks + info.hblkhd);
 }
 
-weft_status weft_plugin_under_test_gives_back(weft_plugin_under_test *tested,
-                                              weft_status (*once)(weft_plugin_under_test *tested, weft_error *err),
-                                              weft_error *err) {
+weft_status weft_plugin_under_test_releases(weft_plugin_under_test *tested,
+                                            weft_status (*once)(weft_plugin_under_test *tested, weft_error *err),
+                                            weft_error *err) {
     int64_t descriptors = 0, heap = 0, grown = 0;
     int64_t kept = weft_plugin_under_test_pieces(); /* an open instance may keep more after its first call */
     int32_t files = 0, growths = 0;
@@ -311,7 +311,7 @@ weft_crumb *weft_plugin_under_test_call(void) {
 /* ---- plugin ---- */
 
 /* Validates the user's sections and keys as a run does. */
-static weft_status judge_names(weft_plugin_under_test *self, weft_error *err) {
+static weft_status check_names(weft_plugin_under_test *self, weft_error *err) {
     const weft_plugin *plugin = self->loaded->plugin;
     weft_settings_declare(self->parsed);
     weft_config_declare(self->parsed, plugin->kind, plugin->keys, plugin->n_keys, plugin->key_stride);
@@ -337,7 +337,7 @@ static weft_status fill_keys(weft_plugin_under_test *self, weft_error *err) {
     if (self->config == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the keys");
     status = weft_config_load(&self->parsed, NULL, self->options == NULL ? NULL : self->options->overrides,
                               self->options == NULL ? 0 : self->options->n_overrides, err);
-    if (status == WEFT_OK) status = judge_names(self, err);
+    if (status == WEFT_OK) status = check_names(self, err);
     is_known = status == WEFT_OK;
     if (status == WEFT_OK)
         status = weft_config_fill(self->parsed, self->config, plugin->kind, plugin->keys, plugin->n_keys,

@@ -95,9 +95,9 @@ weft_status weft_plugin_under_test_refused(weft_status status, const void *made,
 
 /* Checks that `once` leaks no allocations of these hosts, no file descriptors and no heap memory (from the plugin's own
  * malloc). Runs it several times, because one-time initialization may keep memory. [main] */
-weft_status weft_plugin_under_test_gives_back(weft_plugin_under_test *tested,
-                                              weft_status (*once)(weft_plugin_under_test *tested, weft_error *err),
-                                              weft_error *err);
+weft_status weft_plugin_under_test_releases(weft_plugin_under_test *tested,
+                                            weft_status (*once)(weft_plugin_under_test *tested, weft_error *err),
+                                            weft_error *err);
 
 /* Records the current query, "text 3 of 17 bytes", for the parent's report of a crash or a hang. [main] */
 void weft_plugin_under_test_asks(const char *format, ...) WEFT_PRINTF(1, 2);

@@ -271,7 +271,7 @@ static weft_status each_tree(weft_plugin_under_test *tested, on_tree holds, weft
         status = WEFT_OK;
     }
     free(d);
-    return status == WEFT_OK ? weft_tried_judge(&tried, tested, "trees", ONE_TREE_IN, err) : status;
+    return status == WEFT_OK ? weft_tried_check(&tried, tested, "trees", ONE_TREE_IN, err) : status;
 }
 
 static weft_status claims_once(desk *d, const weft_plugin_under_test *tested, uint32_t number, weft_error *err) {
@@ -291,7 +291,7 @@ static weft_status answers_alike(desk *d, const weft_plugin_under_test *tested, 
 
 /* ---- independence from instances with other keys ---- */
 
-static weft_status ask_keyed(weft_answer *to, void *made, weft_error *err) {
+static weft_status query_keyed(weft_answer *to, void *made, weft_error *err) {
     const weft_keyed *self = made;
     desk *d = malloc(sizeof *d);
     weft_status status = d != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for trees");
@@ -311,8 +311,8 @@ static weft_status ask_keyed(weft_answer *to, void *made, weft_error *err) {
     return status;
 }
 
-static weft_status heeds_its_keys(weft_plugin_under_test *tested, weft_error *err) {
-    const weft_answers answers = {sizeof(weft_keyed), weft_keyed_open, weft_keyed_close, ask_keyed};
+static weft_status follows_its_keys(weft_plugin_under_test *tested, weft_error *err) {
+    const weft_answers answers = {sizeof(weft_keyed), weft_keyed_open, weft_keyed_close, query_keyed};
     return weft_other_keys(tested, &answers, err);
 }
 
@@ -344,7 +344,7 @@ static weft_status must_refuse(const weft_plugin_under_test *tested, const char 
 }
 
 /* Checks that unknown names are rejected, by the keys or by the policy. */
-static weft_status heeds_list(const weft_plugin_under_test *tested, const char *key, weft_error *err) {
+static weft_status follows_list(const weft_plugin_under_test *tested, const char *key, weft_error *err) {
     weft_plugin_under_test_other other = {0};
     weft_error said = WEFT_ERROR_INIT;
     weft_status status = weft_plugin_under_test_open_word(&other, tested, key, NOBODY, &said);
@@ -364,7 +364,7 @@ static weft_status rule_lists(weft_plugin_under_test *tested, weft_error *err) {
         const char *at = (const char *)plugin->keys + i * plugin->key_stride;
         const weft_key *key = (const weft_key *)(const void *)at;
         if (key->type == WEFT_KEY_LIST && (key->flags & (WEFT_REMOVED | WEFT_PATHS)) == 0)
-            status = heeds_list(tested, key->name, err);
+            status = follows_list(tested, key->name, err);
     }
     return status;
 }
@@ -379,7 +379,7 @@ static weft_status answers_later(desk *d, const weft_plugin_under_test *tested, 
     return status == WEFT_OK ? status : weft_error_prefix(err, "on tree %u ", number);
 }
 
-static weft_status gives_back_memory(desk *d, const weft_plugin_under_test *tested, uint32_t number, weft_error *err) {
+static weft_status releases_memory(desk *d, const weft_plugin_under_test *tested, uint32_t number, weft_error *err) {
     const weft_status status = ask(&d->one, tested, &d->tree.job, WEFT_POISON_ONE, err);
     if (status == WEFT_OK && weft_plugin_under_test_pieces() != 0)
         return WEFT_BROKEN(err, "on tree %u it does not release %lld allocations of host->alloc", number,
@@ -392,7 +392,7 @@ static weft_status rule_claims(weft_plugin_under_test *tested, weft_error *err) 
 }
 
 static weft_status rule_alike(weft_plugin_under_test *tested, weft_error *err) {
-    const weft_status status = heeds_its_keys(tested, err);
+    const weft_status status = follows_its_keys(tested, err);
     return status == WEFT_OK ? each_tree(tested, answers_alike, err) : status;
 }
 
@@ -400,12 +400,12 @@ static weft_status rule_later(weft_plugin_under_test *tested, weft_error *err) {
     return each_tree(tested, answers_later, err);
 }
 
-static weft_status come_and_go(weft_plugin_under_test *tested, weft_error *err) {
-    return each_tree(tested, gives_back_memory, err);
+static weft_status create_and_destroy(weft_plugin_under_test *tested, weft_error *err) {
+    return each_tree(tested, releases_memory, err);
 }
 
 static weft_status rule_memory(weft_plugin_under_test *tested, weft_error *err) {
-    return weft_plugin_under_test_gives_back(tested, come_and_go, err);
+    return weft_plugin_under_test_releases(tested, create_and_destroy, err);
 }
 
 const weft_rule weft_rules_policy[] = {

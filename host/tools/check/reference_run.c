@@ -147,7 +147,7 @@ static weft_status make_table(weft_reference_run *self, int32_t index, int64_t r
     const weft_table *table = self->declared->tables[index];
     const int64_t bytes = rows * table->width * (int64_t)sizeof(float);
     float *values = calloc(1, (size_t)bytes + 1);
-    weft_doing before;
+    weft_call_record before;
     weft_status status = take(self, &self->tables[index], bytes, err);
     if (values == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the table %s", table->name);
     if (status == WEFT_OK && values != NULL) {
@@ -284,7 +284,7 @@ static weft_status make_room(weft_reference_run *self, weft_error *err) {
     return has_room(self) ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for a model");
 }
 
-static weft_status judge_size(const weft_declared *declared, weft_error *err) {
+static weft_status check_size(const weft_declared *declared, weft_error *err) {
     const int64_t n = weft_declared_numel(declared, false);
     if (n <= MOST_ELEMENTS) return WEFT_OK;
     return weft_error_set(
@@ -296,7 +296,7 @@ static weft_status judge_size(const weft_declared *declared, weft_error *err) {
 weft_status weft_reference_run_create(weft_reference_run **out, const weft_declared *declared,
                                       const weft_device_plugin *kernels, weft_device *device, double size,
                                       bool is_small, weft_error *err) {
-    weft_status status = judge_size(declared, err);
+    weft_status status = check_size(declared, err);
     weft_reference_run *self = status == WEFT_OK ? calloc(1, sizeof *self) : NULL;
     *out = self;
     if (status != WEFT_OK) return status;

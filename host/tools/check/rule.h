@@ -36,7 +36,7 @@ typedef struct weft_tried {
 void weft_tried_refused(weft_tried *self, const char *asked, const weft_error *said);
 /* Evaluates the counts, for inputs called `what`: "trees". Rejections are added to the plugin under test's note.
  * WEFT_E_UNSUPPORTED: fewer than one in `most` inputs was tested. */
-weft_status weft_tried_judge(const weft_tried *self, weft_plugin_under_test *tested, const char *what, uint32_t most,
+weft_status weft_tried_check(const weft_tried *self, weft_plugin_under_test *tested, const char *what, uint32_t most,
                              weft_error *err);
 
 #define WEFT_BROKEN(err, ...) weft_error_set(err, WEFT_E_PLUGIN, __VA_ARGS__)

@@ -264,7 +264,7 @@ static weft_status each_job(weft_plugin_under_test *tested, on_job holds, weft_e
         asked_clear(a);
     }
     free(a);
-    return status == WEFT_OK ? weft_tried_judge(&tried, tested, "jobs in a mode", ONE_JOB_IN, err) : status;
+    return status == WEFT_OK ? weft_tried_check(&tried, tested, "jobs in a mode", ONE_JOB_IN, err) : status;
 }
 
 /* ---- the rules ---- */
@@ -319,7 +319,7 @@ static weft_status answered_alike(asked *a, const weft_plugin_under_test *tested
 
 enum { KEYED_EVERY = 9 }; /* every ninth job */
 
-static weft_status ask_keyed(weft_answer *to, void *made, weft_error *err) {
+static weft_status query_keyed(weft_answer *to, void *made, weft_error *err) {
     const weft_keyed *self = made;
     asked *a = calloc(1, sizeof *a);
     weft_status status = a != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for jobs");
@@ -344,8 +344,8 @@ static weft_status ask_keyed(weft_answer *to, void *made, weft_error *err) {
     return status;
 }
 
-static weft_status heeds_its_keys(weft_plugin_under_test *tested, weft_error *err) {
-    const weft_answers answers = {sizeof(weft_keyed), weft_keyed_open, weft_keyed_close, ask_keyed};
+static weft_status follows_its_keys(weft_plugin_under_test *tested, weft_error *err) {
+    const weft_answers answers = {sizeof(weft_keyed), weft_keyed_open, weft_keyed_close, query_keyed};
     return weft_other_keys(tested, &answers, err);
 }
 
@@ -388,7 +388,7 @@ static weft_status rule_reduced(weft_plugin_under_test *tested, weft_error *err)
 }
 
 static weft_status rule_alike(weft_plugin_under_test *tested, weft_error *err) {
-    const weft_status status = heeds_its_keys(tested, err);
+    const weft_status status = follows_its_keys(tested, err);
     return status == WEFT_OK ? each_job(tested, answered_alike, err) : status;
 }
 
@@ -396,12 +396,12 @@ static weft_status rule_later(weft_plugin_under_test *tested, weft_error *err) {
     return each_job(tested, answered_later, err);
 }
 
-static weft_status come_and_go(weft_plugin_under_test *tested, weft_error *err) {
+static weft_status create_and_destroy(weft_plugin_under_test *tested, weft_error *err) {
     return each_job(tested, keeps_no_memory, err);
 }
 
 static weft_status rule_memory(weft_plugin_under_test *tested, weft_error *err) {
-    return weft_plugin_under_test_gives_back(tested, come_and_go, err);
+    return weft_plugin_under_test_releases(tested, create_and_destroy, err);
 }
 
 const weft_rule weft_rules_strategy[] = {

@@ -25,7 +25,7 @@ static size_t last_message(const char *from, size_t n) {
 }
 
 /* Checks that the ids of the text (in `one`) change with the letter at `at`. Restores the letter. */
-static weft_status heeds_letter(weft_tokenizer_desk *d, size_t at, const char *where, weft_error *err) {
+static weft_status follows_letter(weft_tokenizer_desk *d, size_t at, const char *where, weft_error *err) {
     weft_status status = WEFT_OK;
     if (at >= d->n) return WEFT_OK;
     d->from[at]++;
@@ -38,13 +38,13 @@ static weft_status heeds_letter(weft_tokenizer_desk *d, size_t at, const char *w
 
 weft_status weft_tokenizer_loses_nothing(weft_tokenizer_desk *d, weft_error *err) {
     weft_status status = weft_tokenizer_encode(&d->self, &d->one, d->from, d->n, WEFT_ENCODE_PLAIN, err);
-    if (status == WEFT_OK) status = heeds_letter(d, letter_from(d->from, 0, d->n), "", err);
-    if (status == WEFT_OK) status = heeds_letter(d, letter_from(d->from, d->n / 2, d->n), "", err);
-    if (status == WEFT_OK) status = heeds_letter(d, last_message(d->from, d->n), ", the last one,", err);
+    if (status == WEFT_OK) status = follows_letter(d, letter_from(d->from, 0, d->n), "", err);
+    if (status == WEFT_OK) status = follows_letter(d, letter_from(d->from, d->n / 2, d->n), "", err);
+    if (status == WEFT_OK) status = follows_letter(d, last_message(d->from, d->n), ", the last one,", err);
     if (status != WEFT_OK || d->n < 3) return status;
     d->from[d->n / 3] = '\0';
     status = weft_tokenizer_encode(&d->self, &d->one, d->from, d->n, WEFT_ENCODE_PLAIN, err);
-    if (status == WEFT_OK) status = heeds_letter(d, letter_from(d->from, d->n / 3, d->n), ", behind a NUL,", err);
+    if (status == WEFT_OK) status = follows_letter(d, letter_from(d->from, d->n / 3, d->n), ", behind a NUL,", err);
     return status;
 }
 
@@ -57,8 +57,8 @@ static bool has_id(const weft_trial_ids *in, int32_t id) {
 }
 
 /* Checks that a letter has ids, which differ from another letter's. Unknown letters may share an unknown-token id. */
-static weft_status heeds_script(weft_tokenizer_desk *d, const char *script, const char *one, const char *two,
-                                weft_error *err) {
+static weft_status follows_script(weft_tokenizer_desk *d, const char *script, const char *one, const char *two,
+                                  weft_error *err) {
     const int32_t unk = d->self.info.unk;
     weft_status status = WEFT_OK;
     weft_plugin_under_test_asks("a letter of %s by itself", script);
@@ -83,7 +83,7 @@ weft_status weft_tokenizer_loses_no_script(const weft_plugin_under_test *tested,
     weft_status status = d == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for texts")
                                    : weft_tokenizer_open(&d->self, tested, err);
     for (size_t i = 0; i < sizeof letters / sizeof letters[0] && status == WEFT_OK; i++)
-        status = heeds_script(d, letters[i][0], letters[i][1], letters[i][2], err);
+        status = follows_script(d, letters[i][0], letters[i][1], letters[i][2], err);
     if (d != NULL) weft_tokenizer_close(&d->self);
     free(d);
     return status;
@@ -140,7 +140,7 @@ static void draw_long(char *out) {
 }
 
 /* Checks that the end of a text larger than any buffer affects the ids, and is decoded again. */
-static weft_status heeds_long_end(const weft_tokenizer_instance *self, char *from, long_ids got[2], weft_error *err) {
+static weft_status follows_long_end(const weft_tokenizer_instance *self, char *from, long_ids got[2], weft_error *err) {
     uint64_t back[2];
     weft_status status = WEFT_OK;
     draw_long(from);
@@ -165,7 +165,7 @@ weft_status weft_tokenizer_loses_no_end(const weft_plugin_under_test *tested, we
     weft_status status = from != NULL && got[0].id != NULL && got[1].id != NULL
                              ? weft_tokenizer_open(&self, tested, err)
                              : weft_error_set(err, WEFT_E_MEMORY, "no memory for a long text");
-    if (status == WEFT_OK) status = heeds_long_end(&self, from, got, err);
+    if (status == WEFT_OK) status = follows_long_end(&self, from, got, err);
     weft_tokenizer_close(&self);
     free(got[1].id);
     free(got[0].id);

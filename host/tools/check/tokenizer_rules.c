@@ -22,7 +22,7 @@ static size_t failing_at(size_t n, int point) {
     return points[point];
 }
 
-static weft_status judge_failing(weft_status status, const char *slot, size_t taken, const char *of, weft_error *err) {
+static weft_status check_failing(weft_status status, const char *slot, size_t taken, const char *of, weft_error *err) {
     err->text[0] = '\0'; /* any message about the sink's failure is valid */
     if (status != WEFT_OK) return WEFT_OK;
     return WEFT_BROKEN(err, "the sink fails after %zu %s, and %s returns WEFT_OK", taken, of, slot);
@@ -36,7 +36,7 @@ static weft_status encodes_to_failing(weft_tokenizer_desk *d, uint32_t flags, we
         d->two.n = 0;
         d->two.most = most;
         status = d->self.table->encode(d->self.made, &sink, d->from, d->n, flags, err);
-        status = judge_failing(status, "encode", most, "ids", err);
+        status = check_failing(status, "encode", most, "ids", err);
     }
     return status;
 }
@@ -50,7 +50,7 @@ static weft_status decodes_to_failing(weft_tokenizer_desk *d, uint32_t flags, we
         d->again.n = 0;
         d->again.most = most;
         status = d->self.table->decode(d->self.made, &sink, d->one.id, d->one.n, flags, err);
-        status = judge_failing(status, "decode", most, "bytes", err);
+        status = check_failing(status, "decode", most, "bytes", err);
     }
     return status;
 }
@@ -108,7 +108,7 @@ static weft_status add_text(weft_answer *to, weft_tokenizer_desk *d, const weft_
     return add_round(to, d, self, WEFT_ENCODE_PLAIN | both, WEFT_DECODE_KEEP_SPECIAL, err);
 }
 
-static weft_status ask_any(weft_answer *to, void *made, weft_error *err) {
+static weft_status query_any(weft_answer *to, void *made, weft_error *err) {
     const weft_tokenizer_instance *self = made;
     weft_tokenizer_desk *d = calloc(1, sizeof *d);
     weft_status status = d == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for texts") : WEFT_OK;
@@ -121,8 +121,8 @@ static weft_status ask_any(weft_answer *to, void *made, weft_error *err) {
     return status;
 }
 
-static weft_status heeds_its_keys(weft_plugin_under_test *tested, weft_error *err) {
-    const weft_answers answers = {sizeof(weft_tokenizer_instance), open_any, close_any, ask_any};
+static weft_status follows_its_keys(weft_plugin_under_test *tested, weft_error *err) {
+    const weft_answers answers = {sizeof(weft_tokenizer_instance), open_any, close_any, query_any};
     return weft_other_keys(tested, &answers, err);
 }
 
@@ -147,7 +147,7 @@ weft_status weft_tokenizer_rule_alike(weft_plugin_under_test *tested, weft_error
     weft_tokenizer_desk *d = calloc(1, sizeof *d);
     weft_tokenizer_instance other = {0};
     weft_status status = d == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for texts")
-                                   : heeds_its_keys(tested, err);
+                                   : follows_its_keys(tested, err);
     if (status == WEFT_OK) status = weft_tokenizer_open(&d->self, tested, err);
     if (status == WEFT_OK) status = weft_tokenizer_open_in(&other, tested, WEFT_POISON_TWO, err);
     for (uint32_t t = 0; t < WEFT_TRIAL_TEXTS && status == WEFT_OK; t++) {
@@ -239,7 +239,7 @@ static weft_status save(const weft_tokenizer_instance *self, const weft_plugin_u
     weft_status status = WEFT_OK;
     (void)mkdir(SAVED, 0700);
     for (uint32_t i = 0; self->table->file != NULL && status == WEFT_OK; i++) {
-        WEFT_PLUGIN_ASK(name, self->table, file, self->made, i);
+        WEFT_PLUGIN_QUERY(name, self->table, file, self->made, i);
         if (name == NULL) break;
         status = bring(tested, name, err);
     }
@@ -297,7 +297,7 @@ weft_status weft_tokenizer_is_saved(weft_plugin_under_test *tested, weft_error *
 static const weft_tokenizer_special *special_table(const weft_tokenizer_instance *self) {
     const void *table = NULL;
     if (self->table->extension != NULL)
-        WEFT_PLUGIN_ASK(table, self->table, extension, self->made, WEFT_TOKENIZER_SPECIAL);
+        WEFT_PLUGIN_QUERY(table, self->table, extension, self->made, WEFT_TOKENIZER_SPECIAL);
     return table;
 }
 
@@ -342,7 +342,7 @@ static weft_status is_left_out(weft_tokenizer_desk *d, int32_t id, const char *w
     return status;
 }
 
-static weft_status heeds_keep(weft_tokenizer_desk *d, weft_error *err) {
+static weft_status follows_keep(weft_tokenizer_desk *d, weft_error *err) {
     const struct {
         const char *what;
         int32_t id;
@@ -362,7 +362,7 @@ weft_status weft_tokenizer_rule_special(weft_plugin_under_test *tested, weft_err
     if (status == WEFT_OK && !is_special(&self, self.info.bos) && !is_special(&self, self.info.eos))
         status = WEFT_MOOT(tested, err, "it has neither a BOS nor an EOS that is special, and need not");
     weft_tokenizer_close(&self);
-    return status == WEFT_OK ? weft_tokenizer_each_text(tested, heeds_keep, err) : status;
+    return status == WEFT_OK ? weft_tokenizer_each_text(tested, follows_keep, err) : status;
 }
 
 /* checks a tokenizer that several threads call at the same time. */
@@ -474,7 +474,7 @@ static weft_status goes_round(weft_tokenizer_desk *d, weft_error *err) {
     return status;
 }
 
-static weft_status heeds_flags(weft_tokenizer_desk *d, weft_error *err) {
+static weft_status follows_flags(weft_tokenizer_desk *d, weft_error *err) {
     const weft_tokenizer_info *info = &d->self.info;
     const uint32_t flags = (info->bos >= 0 ? WEFT_ENCODE_BOS : 0u) | (info->eos >= 0 ? WEFT_ENCODE_EOS : 0u);
     const size_t first = info->bos >= 0, more = first + (info->eos >= 0);
@@ -559,7 +559,7 @@ static weft_status go_and_fail(weft_tokenizer_desk *d, weft_error *err) {
 }
 
 /* Encodes texts between create and destroy, because any slot may leak. */
-static weft_status come_and_go(weft_plugin_under_test *tested, weft_error *err) {
+static weft_status create_and_destroy(weft_plugin_under_test *tested, weft_error *err) {
     weft_tokenizer_desk *d = calloc(1, sizeof *d);
     weft_status status = d == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for texts")
                                    : weft_tokenizer_open(&d->self, tested, err);
@@ -572,8 +572,8 @@ static weft_status come_and_go(weft_plugin_under_test *tested, weft_error *err) 
     return status;
 }
 
-static weft_status gives_back(weft_plugin_under_test *tested, weft_error *err) {
-    return weft_plugin_under_test_gives_back(tested, come_and_go, err);
+static weft_status releases(weft_plugin_under_test *tested, weft_error *err) {
+    return weft_plugin_under_test_releases(tested, create_and_destroy, err);
 }
 
 /* ---- the rules ---- */
@@ -594,7 +594,7 @@ static weft_status rule_loses(weft_plugin_under_test *tested, weft_error *err) {
 }
 
 static weft_status rule_flags(weft_plugin_under_test *tested, weft_error *err) {
-    return weft_tokenizer_each_text(tested, heeds_flags, err);
+    return weft_tokenizer_each_text(tested, follows_flags, err);
 }
 
 static weft_status rule_failures(weft_plugin_under_test *tested, weft_error *err) {
@@ -615,7 +615,7 @@ const weft_rule weft_rules_tokenizer[] = {
     {"R64", "tokenizer", "returns the error of a sink", rule_failures, false},
     {"R65", "tokenizer", "decodes invalid ids to an empty text", rule_any, false},
     {"R66", "tokenizer", "encodes the same in several threads at once", weft_tokenizer_threads_alike, false},
-    {"R67", "tokenizer", "frees its memory", gives_back, false},
+    {"R67", "tokenizer", "frees its memory", releases, false},
     {"R68", "tokenizer", "returns the same ids with a host that has longer structs, also for conversations", rule_later,
      false},
     {"R69", "tokenizer", "rejects an invalid file and names it", weft_tokenizer_refuses_wrong_files, false},

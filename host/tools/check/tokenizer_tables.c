@@ -7,7 +7,7 @@
 
 static const void *find_table(const weft_tokenizer_instance *self, const char *id) {
     const void *table = NULL;
-    if (self->table->extension != NULL) WEFT_PLUGIN_ASK(table, self->table, extension, self->made, id);
+    if (self->table->extension != NULL) WEFT_PLUGIN_QUERY(table, self->table, extension, self->made, id);
     return table;
 }
 
@@ -86,7 +86,7 @@ static weft_status adds(weft_tokenizer_desk *d, const weft_tokenizer_add *table,
     int32_t ids[2] = {-1, -1};
     weft_status status = table->add(d->self.made, added, 2, -1, err);
     if (status != WEFT_OK) return status;
-    WEFT_PLUGIN_TELL(d->self.table, info, d->self.made, &d->self.info);
+    WEFT_PLUGIN_NOTIFY(d->self.table, info, d->self.made, &d->self.info);
     for (int i = 0; i < 2 && status == WEFT_OK; i++) status = is_a_token(d, added[i], before, &ids[i], err);
     if (status == WEFT_OK && ids[0] >= ids[1])
         return WEFT_BROKEN(err, "%s is %d and %s, which was added after it, %d", added[0], (int)ids[0], added[1],

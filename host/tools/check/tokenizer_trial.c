@@ -46,7 +46,7 @@ typedef struct desk {
 static weft_status render(desk *d, rendered *out, const weft_chat *chat, weft_error *err) {
     const weft_text_sink text = {out, put_text};
     const weft_chat_sink ids = {out, put_ids};
-    const weft_doing before = weft_plugin_enter(d->plugin, "render of a conversation");
+    const weft_call_record before = weft_plugin_enter(d->plugin, "render of a conversation");
     weft_status status = WEFT_OK;
     out->n_text = out->n_ids = 0;
     status = d->chat->render(d->made, &text, chat, err);
@@ -170,7 +170,7 @@ weft_status weft_tokenizer_open_in(weft_tokenizer_instance *self, const weft_plu
     self->refused = status != WEFT_OK;
     self->info.struct_size = (uint32_t)sizeof self->info;
     self->info.bos = self->info.eos = self->info.unk = self->info.pad = -1;
-    if (status == WEFT_OK) WEFT_PLUGIN_TELL(self->table, info, self->made, &self->info);
+    if (status == WEFT_OK) WEFT_PLUGIN_NOTIFY(self->table, info, self->made, &self->info);
     return status;
 }
 
@@ -179,7 +179,7 @@ weft_status weft_tokenizer_open(weft_tokenizer_instance *self, const weft_plugin
 }
 
 void weft_tokenizer_close(weft_tokenizer_instance *self) {
-    if (self->made != NULL) WEFT_PLUGIN_TELL(self->table, destroy, self->made);
+    if (self->made != NULL) WEFT_PLUGIN_NOTIFY(self->table, destroy, self->made);
     self->made = NULL;
 }
 

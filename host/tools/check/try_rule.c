@@ -55,7 +55,7 @@ static int other_handler(const weft_process *before) {
     return 0;
 }
 
-static weft_status judge_streams(const weft_process_state *before, weft_error *err) {
+static weft_status check_streams(const weft_process_state *before, weft_error *err) {
     static const char *const names[] = {"input", "output", "error"};
     for (int i = 0; i < 3; i++) {
         struct stat now;
@@ -81,7 +81,7 @@ static weft_status weft_process_state_check(const weft_process_state *before, co
                            handler);
     if (sum_environment() != before->environment)
         return WEFT_BROKEN(err, "it changed the environment during the rule: the environment belongs to the host");
-    if (judge_streams(before, err) != WEFT_OK) return WEFT_E_PLUGIN;
+    if (check_streams(before, err) != WEFT_OK) return WEFT_E_PLUGIN;
     if (waitpid(-1, NULL, WNOHANG) >= 0 || errno != ECHILD)
         return WEFT_BROKEN(err,
                            "it started a process during the rule and did not end it: a plugin may not start processes");
@@ -106,7 +106,7 @@ static weft_status ask(bool *works, weft_error *said, const weft_plugin_under_te
     return status;
 }
 
-static weft_status ask_twice(const weft_plugin_under_test *tested, weft_error *err) {
+static weft_status query_again(const weft_plugin_under_test *tested, weft_error *err) {
     weft_error said = WEFT_ERROR_INIT, again = WEFT_ERROR_INIT;
     bool works = true, works_again = true;
     weft_status status = ask(&works, &said, tested, err);
@@ -137,7 +137,7 @@ static void answer_there(int end, void *context) {
     weft_crash_to(end);
     weft_exit_guard_install();
     weft_process_state_save(&before);
-    status = ask_twice(tested, &err);
+    status = query_again(tested, &err);
     left = status == WEFT_E_PLUGIN ? WEFT_OK : weft_process_state_check(&before, tested->options->kind, &err);
     (void)dprintf(end, "%c%s", answer_of(left == WEFT_OK ? status : left), err.text);
 }
@@ -194,7 +194,7 @@ void weft_tried_refused(weft_tried *self, const char *asked, const weft_error *s
     if (self->refused++ == 0) (void)snprintf(self->first, sizeof self->first, "%s: %.300s", asked, said->text);
 }
 
-weft_status weft_tried_judge(const weft_tried *self, weft_plugin_under_test *tested, const char *what, uint32_t most,
+weft_status weft_tried_check(const weft_tried *self, weft_plugin_under_test *tested, const char *what, uint32_t most,
                              weft_error *err) {
     const uint32_t all = self->tried + self->refused;
     tested->note[0] = '\0';
@@ -292,7 +292,7 @@ static bool take_last_words(weft_trial *out, const weft_child *child) {
 }
 
 /* Reports an exit through _exit, which leaves no line. */
-static void tell_end(weft_trial *out, int status) {
+static void report_end(weft_trial *out, int status) {
     const weft_crumb *call = weft_plugin_under_test_call();
     if (call == NULL || call->what[0] == '\0')
         (void)snprintf(out->why, sizeof out->why, "it ends the process, with status %d", status);
@@ -301,16 +301,16 @@ static void tell_end(weft_trial *out, int status) {
                        call->what, status);
 }
 
-static void tell_crash(weft_trial *out, const weft_child *child) {
+static void report_crash(weft_trial *out, const weft_child *child) {
     const int status = child->status;
     out->verdict = WEFT_VERDICT_CRASHED;
     if (take_last_words(out, child)) return;
     if (WIFSIGNALED(status))
         (void)snprintf(out->why, sizeof out->why, "signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
-    else tell_end(out, WEXITSTATUS(status));
+    else report_end(out, WEXITSTATUS(status));
 }
 
-static void judge_child(weft_trial *out, const weft_child *child, double seconds, const char *asked) {
+static void check_child(weft_trial *out, const weft_child *child, double seconds, const char *asked) {
     if (child->n > 0 && child->text[0] >= '0' && child->text[0] <= '0' + WEFT_VERDICT_HANGS) {
         out->verdict = child->text[0] - '0';
         (void)snprintf(out->why, sizeof out->why, "%s", child->text + 1);
@@ -324,7 +324,7 @@ static void judge_child(weft_trial *out, const weft_child *child, double seconds
         (void)snprintf(out->why, sizeof out->why, "it closes descriptors that it has not opened: those are the host's");
         add_question(out, asked);
     } else {
-        tell_crash(out, child);
+        report_crash(out, child);
         add_question(out, asked);
     }
 }
@@ -360,7 +360,7 @@ weft_status weft_rule_try(weft_trial *out, const weft_rule *rule, const weft_plu
     status = weft_child_run(&child, try_rule, &asked, sizeof out->why - 1, seconds, err);
     if (status == WEFT_OK && child.n > 0 && child.text[0] == REFUSED)
         status = weft_error_set(err, WEFT_E_USER, "%s", child.text + 1);
-    else if (status == WEFT_OK) judge_child(out, &child, seconds, weft_plugin_under_test_asked());
+    else if (status == WEFT_OK) check_child(out, &child, seconds, weft_plugin_under_test_asked());
     if (status == WEFT_OK) need_reason(out);
     free(child.text);
     if (status == WEFT_OK) return weft_tree_remove(asked.scratch, err);

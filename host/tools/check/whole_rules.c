@@ -24,7 +24,7 @@ static void name_learnt(char out[WEFT_PATH_BYTES], const weft_plugin_under_test 
 
 /* ---- answers in another process ---- */
 
-static weft_status say_apart(const weft_tensor *one, const weft_tensor *two, weft_error *err) {
+static weft_status print_apart(const weft_tensor *one, const weft_tensor *two, weft_error *err) {
     const char *const why = "its results depend on the process: its id, an address, the time, or uninitialized memory";
     int64_t at = 0;
     float a = 0, b = 0;
@@ -49,7 +49,7 @@ static weft_status compare_weights(const char *one, const char *two, weft_error 
     for (int32_t i = 0; status == WEFT_OK && i < a->n_tensors; i++) {
         const weft_tensor *tensor = &a->tensors[i], *other = weft_safetensors_find(b, tensor->name);
         if (other == NULL || other->bytes != tensor->bytes || other->dtype != tensor->dtype) continue;
-        if (memcmp(tensor->data, other->data, (size_t)tensor->bytes) != 0) status = say_apart(tensor, other, err);
+        if (memcmp(tensor->data, other->data, (size_t)tensor->bytes) != 0) status = print_apart(tensor, other, err);
     }
     weft_safetensors_close(a);
     weft_safetensors_close(b);

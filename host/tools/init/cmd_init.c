@@ -89,7 +89,7 @@ static void forget(places *self) {
 /* ---- output file ---- */
 
 /* Checks the output file before slow operations. */
-static weft_status judge_file(const weft_args *args, const char *file, weft_error *err) {
+static weft_status check_file(const weft_args *args, const char *file, weft_error *err) {
     bool is_there = false;
     weft_status status = WEFT_OK;
     if (strcmp(file, "-") == 0 || weft_args_has(args, "overwrite")) return WEFT_OK;
@@ -157,7 +157,7 @@ static weft_exit run_init(const weft_args *args, weft_error *err) {
     int64_t room = 0;
     weft_status status = WEFT_OK;
     if (!weft_command_room(args, &room, err)) return WEFT_EXIT_USAGE;
-    status = judge_file(args, file, err);
+    status = check_file(args, file, err);
     if (status == WEFT_OK) status = find_model(&self, weft_args_extra(args, 0), weft_args_has(args, "fresh"), err);
     if (status == WEFT_OK && (self.data = realpath(data, NULL)) == NULL)
         status = weft_error_set(err, WEFT_E_USER, "%.1000s: %s", data, strerror(errno));

@@ -220,7 +220,7 @@ static void choose_field(weft_peek *out, json_t *sizes) {
         (void)snprintf(out->field, sizeof out->field, "%s", name);
     }
     if (json_object_get(sizes, "text") != NULL) (void)snprintf(out->field, sizeof out->field, "text");
-    weft_words_tame(out->fields);
+    weft_words_sanitize(out->fields);
 }
 
 /* ---- question-answer records ---- */
@@ -307,7 +307,7 @@ static bool can_be_listed(const char *name) {
 }
 
 /* Decides which columns to use: a pair that the plugin recognizes, or the only two columns. */
-static void judge_columns(weft_peek *out, const header *columns) {
+static void check_columns(weft_peek *out, const header *columns) {
     for (size_t i = 0; i < N_PAIRS && !out->is_instruct; i++)
         out->is_instruct = has_column(columns, pairs[i][0]) && has_column(columns, pairs[i][1]);
     if (!out->is_instruct && columns->n == 2 && can_be_listed(columns->names[0]) && can_be_listed(columns->names[1])) {
@@ -317,7 +317,7 @@ static void judge_columns(weft_peek *out, const header *columns) {
     out->is_table = columns->n > 1;
     for (int i = 0; i < columns->n; i++)
         weft_words_append(out->fields, sizeof out->fields, "%s%s", i > 0 ? ", " : "", columns->names[i]);
-    weft_words_tame(out->fields);
+    weft_words_sanitize(out->fields);
 }
 
 /* Detects the separator of a CSV file: the one with the most columns in the first row. */
@@ -334,7 +334,7 @@ static void look_for_columns(weft_peek *out, const char *text, bool csv) {
         columns = others;
         (void)snprintf(out->separator, sizeof out->separator, "%s", names[i]);
     }
-    judge_columns(out, &columns);
+    check_columns(out, &columns);
 }
 
 static void look_for_answers(weft_peek *out, const char *path, const char *text) {
@@ -425,7 +425,7 @@ typedef struct composer {
 
 /* ---- model and data properties ---- */
 
-static void say_model(composer *self) {
+static void print_model(composer *self) {
     weft_draft *draft = self->draft;
     const weft_init_wish *wish = self->wish;
     weft_draft_set(draft, "run", "out", wish->out,
@@ -455,7 +455,7 @@ static void say_model(composer *self) {
                        "Without this line the complete model is trained.");
 }
 
-static void say_jsonl(composer *self) {
+static void print_jsonl(composer *self) {
     const weft_peek *peek = &self->peek;
     const bool one = strcmp(peek->field, peek->fields) == 0;
     if (!peek->is_named_so)
@@ -476,7 +476,7 @@ static void say_jsonl(composer *self) {
                        peek->fields);
 }
 
-static void say_plain_text(composer *self) {
+static void print_plain_text(composer *self) {
     const weft_peek *peek = &self->peek;
     char count[WEFT_UNIT_SIZE];
     if (peek->paragraphs > 1)
@@ -506,7 +506,7 @@ static bool has_template(const char *model) {
     return has;
 }
 
-static void say_answers(composer *self) {
+static void print_answers(composer *self) {
     weft_draft *draft = self->draft;
     weft_draft_set(draft, "data", "plugin", "instruct",
                    "Questions with answers; only the answers are trained. weft data show prints them.");
@@ -525,10 +525,10 @@ static void say_answers(composer *self) {
                        "The model has no chat template. Other values: llama2, llama3, chatml, mistral, gemma.");
 }
 
-static void say_data(composer *self) {
+static void print_data(composer *self) {
     const bool games = self->peek.is_pgn;
     if (self->peek.is_instruct) {
-        say_answers(self);
+        print_answers(self);
         return;
     }
     if (self->peek.is_table)
@@ -544,8 +544,8 @@ static void say_data(composer *self) {
     if (games && !self->peek.is_named_so)
         weft_draft_set(self->draft, "data", "format", "pgn",
                        "Its content is games, although its name has no such ending.");
-    if (self->peek.is_jsonl) say_jsonl(self);
-    else if (!games) say_plain_text(self);
+    if (self->peek.is_jsonl) print_jsonl(self);
+    else if (!games) print_plain_text(self);
 }
 
 /* ---- queries to plugins ---- */
@@ -555,7 +555,7 @@ static weft_status no_memory(weft_error *err) {
 }
 
 /* Reads the properties of the model. */
-static weft_status ask_model(composer *self, weft_error *err) {
+static weft_status query_model(composer *self, weft_error *err) {
     char **overrides = weft_draft_overrides(self->draft);
     weft_run *run = NULL;
     weft_plan plan = {.world = 1, .nodes = 1};
@@ -591,7 +591,7 @@ static int64_t least(int64_t a, int64_t b) {
 /* ---- derived settings ---- */
 
 /* Sets and returns the context. */
-static int64_t say_context(composer *self, int64_t most) {
+static int64_t print_context(composer *self, int64_t most) {
     int64_t context = LEAST_CONTEXT;
     while (context < self->longest) context *= 2;
     context = least(context, most);
@@ -609,7 +609,7 @@ static int64_t say_context(composer *self, int64_t most) {
 }
 
 /* Returns true if part of the data is kept for validation. */
-static bool say_validation(composer *self, uint64_t documents) {
+static bool print_validation(composer *self, uint64_t documents) {
     char all[WEFT_UNIT_SIZE];
     (void)weft_unit_count(all, (int64_t)documents);
     if (documents >= 10000)
@@ -630,7 +630,7 @@ static int64_t epochs_for(uint64_t targets) {
 }
 
 /* rows: estimated number of sequences. */
-static void say_batch(composer *self, int64_t rows) {
+static void print_batch(composer *self, int64_t rows) {
     self->global_batch = ROWS_OF_A_STEP;
     while (self->global_batch > LEAST_ROWS && rows / self->global_batch < STEPS_OF_AN_EPOCH) self->global_batch /= 2;
     if (rows < LEAST_ROWS) self->global_batch = 1;
@@ -641,7 +641,7 @@ static void say_batch(composer *self, int64_t rows) {
                           "Sequences of a micro-batch: all of a step fit.");
 }
 
-static void say_precision(composer *self, const weft_device_info *device) {
+static void print_precision(composer *self, const weft_device_info *device) {
     const bool is_half = self->dtype == WEFT_BF16 && device->has_bf16;
     const char *why = "The files are fp32.";
     if (self->wish->fresh) why = "Weights that are initialized randomly are fp32.";
@@ -652,7 +652,7 @@ static void say_precision(composer *self, const weft_device_info *device) {
 }
 
 /* Selects an adapter if the model is packed, because packed parameters are never trained. */
-static void say_adapter(composer *self) {
+static void print_adapter(composer *self) {
     if (self->packed == 0 || self->wish->adapter != NULL) return;
     weft_draft_set(self->draft, "adapter", "plugin", "lora",
                    "The files are packed in %s, which is unchanged: low-rank updates are trained. weft merge makes one "
@@ -661,7 +661,7 @@ static void say_adapter(composer *self) {
 }
 
 /* Sets a smaller learning rate for larger models. */
-static void say_rate(composer *self) {
+static void print_rate(composer *self) {
     const int64_t n = self->parameters;
     char count[WEFT_UNIT_SIZE];
     const char *lr = n < 10000000 ? "1e-3" : n < 100000000 ? "3e-4" : n < 1000000000 ? "1e-4" : "2e-5";
@@ -676,19 +676,19 @@ static void say_rate(composer *self) {
             weft_unit_count(count, n));
 }
 
-static void say_method(composer *self) {
+static void print_method(composer *self) {
     weft_draft_set(self->draft, "train", "clip", "1.0",
                    "The maximum norm of a step's gradient, so that an unusual sequence does no harm.");
     weft_draft_set(self->draft, "train", "schedule", "cosine", "The rate falls to zero over the run.");
     weft_draft_set(self->draft, "train", "warmup", "0.05", "It rises over the first twentieth of the steps.");
     weft_draft_set(self->draft, "optimizer", "plugin", "adamw",
                    "Two moments for each trained parameter; suitable for almost every model.");
-    say_rate(self);
+    print_rate(self);
     weft_draft_set(self->draft, "optimizer", "weight_decay", "0.01", "A little, as usual for fine-tuning.");
     weft_draft_set(self->draft, "device", "plugin", "cpu", "All processors that this process may use.");
 }
 
-static void say_cadence(composer *self, bool evaluates) {
+static void print_cadence(composer *self, bool evaluates) {
     if (evaluates)
         weft_draft_set(self->draft, "eval", "every", "10%", "Ten times in the run, at its start and at its end.");
     weft_draft_set(self->draft, "checkpoint", "every", "20%",
@@ -780,17 +780,17 @@ static weft_status read_lengths(composer *self, bool *evaluates, weft_error *err
     if (status == WEFT_OK) status = weft_lengths_most(&self->longest, session, err);
     weft_draft_free_overrides(overrides);
     if (status == WEFT_OK) {
-        const int64_t context = say_context(self, most);
-        say_batch(self, (int64_t)session->all_info.targets / context + 1);
-        *evaluates = say_validation(self, session->all_info.documents);
-        say_precision(self, &session->engine->device_info);
+        const int64_t context = print_context(self, most);
+        print_batch(self, (int64_t)session->all_info.targets / context + 1);
+        *evaluates = print_validation(self, session->all_info.documents);
+        print_precision(self, &session->engine->device_info);
     }
     weft_session_close(session);
     return status;
 }
 
 /* Sets the values that depend on the final number of sequences. */
-static void say_steps(composer *self, char *told, size_t size, const weft_session *session) {
+static void print_steps(composer *self, char *told, size_t size, const weft_session *session) {
     const int64_t epochs = epochs_for(session->train_info.targets), rows = (int64_t)session->train_info.rows;
     const int64_t steps = (epochs * rows + self->global_batch - 1) / self->global_batch;
     char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE], c[WEFT_UNIT_SIZE], d[WEFT_UNIT_SIZE];
@@ -815,7 +815,7 @@ static weft_status read_rows(composer *self, char *told, size_t size, weft_error
     weft_session *session = NULL;
     weft_status status = overrides == NULL ? no_memory(err) : open_session(self, &session, overrides, err);
     if (status == WEFT_OK) status = make_it_fit(self, session, overrides, err);
-    if (status == WEFT_OK) say_steps(self, told, size, session);
+    if (status == WEFT_OK) print_steps(self, told, size, session);
     weft_session_close(session);
     weft_draft_free_overrides(overrides);
     return status;
@@ -835,14 +835,14 @@ weft_status weft_init_compose(weft_draft *out, char *told, size_t size, const we
     weft_status status = weft_peek_file(&self.peek, wish->data, err);
     memset(out, 0, sizeof *out);
     if (status != WEFT_OK) return status;
-    say_model(&self);
-    status = ask_model(&self, err);
+    print_model(&self);
+    status = query_model(&self, err);
     if (status != WEFT_OK) return status;
-    say_adapter(&self);
-    say_data(&self);
+    print_adapter(&self);
+    print_data(&self);
     status = read_lengths(&self, &evaluates, err);
     if (status != WEFT_OK) return status;
-    say_method(&self);
-    say_cadence(&self, evaluates);
+    print_method(&self);
+    print_cadence(&self, evaluates);
     return read_quietly(&self, told, size, err);
 }

@@ -308,7 +308,7 @@ static weft_status measure_products(weft_roofline *out, const weft_engine *engin
 weft_status weft_roofline_measure(weft_roofline *out, const weft_engine *engine, const weft_profile *profile,
                                   weft_error *err) {
     const weft_device_roofline *device = NULL;
-    weft_doing before;
+    weft_call_record before;
     weft_status status = find_roofline(&device, engine, err);
     memset(out, 0, sizeof *out);
     if (status != WEFT_OK) return status;

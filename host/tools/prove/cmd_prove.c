@@ -201,7 +201,7 @@ static weft_status report(const weft_proof *proof, bool json, weft_error *err) {
     else weft_proof_print(proof, to);
     if (status == WEFT_OK && (fflush(to) != 0 || ferror(to)))
         status = weft_error_set(err, WEFT_E_SYSTEM, "the output cannot be written: %s", strerror(errno));
-    return status == WEFT_OK ? weft_proof_judge(proof, err) : status;
+    return status == WEFT_OK ? weft_proof_check(proof, err) : status;
 }
 
 static weft_exit run_prove(const weft_args *args, weft_error *err) {

@@ -15,7 +15,7 @@ static const char *const reduce_ats[] = {"each", "last"};
 
 enum { MOST_PREFETCH = 2, MOST_STAGES = 4 };
 
-void weft_grid_say(weft_grid_keys *keys, const char *format, ...) {
+void weft_grid_print(weft_grid_keys *keys, const char *format, ...) {
     va_list args;
     if (keys->n == WEFT_CELL_OVERRIDES) return;
     va_start(args, format);
@@ -23,8 +23,8 @@ void weft_grid_say(weft_grid_keys *keys, const char *format, ...) {
     va_end(args);
 }
 
-static void say_all(weft_grid_keys *keys, const weft_grid_keys *more) {
-    for (int32_t i = 0; i < more->n; i++) weft_grid_say(keys, "%s", more->text[i]);
+static void print_all(weft_grid_keys *keys, const weft_grid_keys *more) {
+    for (int32_t i = 0; i < more->n; i++) weft_grid_print(keys, "%s", more->text[i]);
 }
 
 typedef struct builder {
@@ -52,7 +52,7 @@ static void add_checkpointing(builder *b, const weft_cell *cell) {
         weft_cell one = *cell;
         one.level[WEFT_AXIS_CHECKPOINTING] = on;
         one.checkpointing = on != 0;
-        weft_grid_say(&one.keys, "train.activation_checkpointing=%s", on != 0 ? "yes" : "no");
+        weft_grid_print(&one.keys, "train.activation_checkpointing=%s", on != 0 ? "yes" : "no");
         push_cell(b, &one);
     }
 }
@@ -62,7 +62,7 @@ static void add_policies(builder *b, const weft_cell *cell) {
         weft_cell one = *cell;
         one.level[WEFT_AXIS_POLICY] = i;
         (void)snprintf(one.policy, sizeof one.policy, "%s", b->spec->policies[i].label);
-        say_all(&one.keys, &b->spec->policies[i].keys);
+        print_all(&one.keys, &b->spec->policies[i].keys);
         add_checkpointing(b, &one);
     }
 }
@@ -71,7 +71,7 @@ static void add_prefetch(builder *b, const weft_cell *cell) {
     for (int32_t depth = 0; depth <= MOST_PREFETCH; depth++) {
         weft_cell one = *cell;
         one.level[WEFT_AXIS_PREFETCH] = one.prefetch = depth;
-        weft_grid_say(&one.keys, "strategy.prefetch=%d", (int)depth);
+        weft_grid_print(&one.keys, "strategy.prefetch=%d", (int)depth);
         add_policies(b, &one);
     }
 }
@@ -82,7 +82,7 @@ static void add_reduce_at(builder *b, const weft_cell *cell, bool gathers) {
         const char *name = b->spec->at_last ? reduce_ats[i] : b->spec->reduce_at;
         if (i > 0 && !b->spec->at_last) continue;
         if (b->spec->at_last) one.level[WEFT_AXIS_REDUCE_AT] = i;
-        weft_grid_say(&one.keys, "strategy.reduce_at=%s", name);
+        weft_grid_print(&one.keys, "strategy.reduce_at=%s", name);
         if (strcmp(name, "last") == 0)
             (void)snprintf(one.settings, sizeof one.settings, "%.40s%slast", cell->settings,
                            cell->settings[0] != '\0' ? ", " : "");
@@ -101,9 +101,9 @@ static weft_cell cell_of(const builder *b, int32_t strategy, const char *name, i
     (void)snprintf(cell.strategy, sizeof cell.strategy, "%s", name);
     cell.is_own = strategy == OWN;
     if (cell.is_own) return cell;
-    weft_grid_say(&cell.keys, "!strategy");
-    weft_grid_say(&cell.keys, "strategy.plugin=%s", name);
-    say_all(&cell.keys, &b->spec->common);
+    weft_grid_print(&cell.keys, "!strategy");
+    weft_grid_print(&cell.keys, "strategy.plugin=%s", name);
+    print_all(&cell.keys, &b->spec->common);
     return cell;
 }
 
@@ -116,8 +116,8 @@ static void add_mp(builder *b, int32_t ranks) {
         const bool own = weft_grid_takes_map(b->spec, ranks) && (i != ONE_ONE || b->spec->map_1f1b);
         weft_cell cell = cell_of(b, MP, "mp", ranks);
         cell.level[WEFT_AXIS_SCHEDULE] = i;
-        weft_grid_say(&cell.keys, "strategy.device_map=%s", own ? b->spec->device_map : "auto");
-        weft_grid_say(&cell.keys, "strategy.schedule=%s", schedules[i]);
+        weft_grid_print(&cell.keys, "strategy.device_map=%s", own ? b->spec->device_map : "auto");
+        weft_grid_print(&cell.keys, "strategy.schedule=%s", schedules[i]);
         (void)snprintf(cell.settings, sizeof cell.settings, "%s%s", schedules[i], own ? ", own map" : "");
         add_policies(b, &cell);
     }
@@ -126,11 +126,11 @@ static void add_mp(builder *b, int32_t ranks) {
 static void add_fsdp(builder *b, int32_t ranks, int32_t shard, int32_t group) {
     weft_cell cell = cell_of(b, FSDP, "fsdp", ranks);
     cell.level[WEFT_AXIS_SHARD] = shard;
-    say_all(&cell.keys, &b->spec->fsdp);
-    weft_grid_say(&cell.keys, "strategy.shard=%s", shards[shard]);
+    print_all(&cell.keys, &b->spec->fsdp);
+    weft_grid_print(&cell.keys, "strategy.shard=%s", shards[shard]);
     (void)snprintf(cell.settings, sizeof cell.settings, "%s", shards[shard]);
     if (shard == HYBRID) {
-        weft_grid_say(&cell.keys, "strategy.shard_group=%d", (int)group);
+        weft_grid_print(&cell.keys, "strategy.shard_group=%d", (int)group);
         (void)snprintf(cell.settings, sizeof cell.settings, "%s %d", shards[shard], (int)group);
     }
     add_reduce_at(b, &cell, shard == FULL || shard == HYBRID);

@@ -31,7 +31,7 @@ typedef struct weft_grid_keys {
 } weft_grid_keys;
 
 /* Appends an override. Truncates texts beyond the limits; the configuration then rejects them. */
-void weft_grid_say(weft_grid_keys *keys, const char *format, ...) WEFT_PRINTF(2, 3);
+void weft_grid_print(weft_grid_keys *keys, const char *format, ...) WEFT_PRINTF(2, 3);
 
 typedef struct weft_cell {
     int32_t level[WEFT_N_AXES]; /* -1: the axis does not apply */

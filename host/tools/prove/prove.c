@@ -14,7 +14,7 @@
 
 enum { SHOWN_RANKS = 8 };
 
-static void weft_omitted_say(weft_omitted *self, const char *format, ...) {
+static void weft_omitted_print(weft_omitted *self, const char *format, ...) {
     va_list args;
     if (self->n == WEFT_MOST_OMITTED) return;
     va_start(args, format);
@@ -54,11 +54,11 @@ static void find_stages(weft_omitted *out, const weft_grid_spec *spec) {
     if (!spec->has_mp) return;
     list_ranks(ranks, spec, has_segments);
     if (ranks[0] != '\0')
-        weft_omitted_say(out, "mp on %s ranks: the model has %d segment%s, and each rank runs one at least", ranks,
-                         (int)spec->segments, spec->segments == 1 ? "" : "s");
+        weft_omitted_print(out, "mp on %s ranks: the model has %d segment%s, and each rank runs one at least", ranks,
+                           (int)spec->segments, spec->segments == 1 ? "" : "s");
     list_ranks(ranks, spec, is_short_or_whole);
     if (ranks[0] != '\0')
-        weft_omitted_say(out, "mp on %s ranks: of its longer pipelines only that of all ranks is tested", ranks);
+        weft_omitted_print(out, "mp on %s ranks: of its longer pipelines only that of all ranks is tested", ranks);
 }
 
 static bool has_map(const weft_grid_spec *spec, int32_t ranks) {
@@ -70,14 +70,14 @@ static void find_map(weft_omitted *out, const weft_grid_spec *spec) {
     if (!spec->has_mp || spec->map_ranks == 0) return;
     list_ranks(ranks, spec, has_map);
     if (spec->device_map[0] == '\0')
-        weft_omitted_say(out, "the configuration's device_map, which has more than %d letters: mp runs with auto",
-                         WEFT_GRID_MAP - 1);
+        weft_omitted_print(out, "the configuration's device_map, which has more than %d letters: mp runs with auto",
+                           WEFT_GRID_MAP - 1);
     else if (ranks[0] != '\0')
-        weft_omitted_say(out, "the configuration's device_map on %s ranks: it is for %d; mp runs with auto there",
-                         ranks, (int)spec->map_ranks);
+        weft_omitted_print(out, "the configuration's device_map on %s ranks: it is for %d; mp runs with auto there",
+                           ranks, (int)spec->map_ranks);
     if (spec->device_map[0] != '\0' && !spec->map_1f1b && spec->map_ranks <= spec->world)
-        weft_omitted_say(out,
-                         "the configuration's device_map under 1f1b, which it is not set for: mp runs with auto there");
+        weft_omitted_print(
+            out, "the configuration's device_map under 1f1b, which it is not set for: mp runs with auto there");
 }
 
 static void find_replicas(weft_omitted *out, const weft_grid_spec *spec, int64_t micro_batch) {
@@ -85,11 +85,11 @@ static void find_replicas(weft_omitted *out, const weft_grid_spec *spec, int64_t
     list_ranks(ranks, spec, weft_grid_takes_replicas);
     list_strategies(names, false, spec->has_ddp, spec->has_fsdp);
     if (names[0] == '\0' || ranks[0] == '\0') return;
-    weft_omitted_say(out,
-                     "%s on %s ranks: %d %s a step cannot be shared evenly by so many; for N ranks set [train] "
-                     "global_batch to a multiple of N x micro_batch, which is %lld",
-                     names, ranks, (int)spec->micro_batches, spec->micro_batches == 1 ? "micro-batch" : "micro-batches",
-                     (long long)micro_batch);
+    weft_omitted_print(out,
+                       "%s on %s ranks: %d %s a step cannot be shared evenly by so many; for N ranks set [train] "
+                       "global_batch to a multiple of N x micro_batch, which is %lld",
+                       names, ranks, (int)spec->micro_batches,
+                       spec->micro_batches == 1 ? "micro-batch" : "micro-batches", (long long)micro_batch);
 }
 
 /* missing: strategies without a plugin. alone: why there is one rank, or "". micro_batch: its sequences. */
@@ -97,10 +97,10 @@ static void weft_omitted_find(weft_omitted *out, const weft_grid_spec *spec, con
                               int64_t micro_batch) {
     char names[32];
     list_strategies(names, spec->has_mp, spec->has_ddp, spec->has_fsdp);
-    if (missing[0] != '\0') weft_omitted_say(out, "strategy %s, which there is no plugin of", missing);
+    if (missing[0] != '\0') weft_omitted_print(out, "strategy %s, which there is no plugin of", missing);
     if (spec->world == 1 && names[0] != '\0')
-        weft_omitted_say(out, "%s: %s", names,
-                         alone[0] != '\0' ? alone : "they need several ranks, and the run has one; set --ranks 4");
+        weft_omitted_print(out, "%s: %s", names,
+                           alone[0] != '\0' ? alone : "they need several ranks, and the run has one; set --ranks 4");
     find_stages(out, spec);
     find_map(out, spec);
     find_replicas(out, spec, micro_batch);
@@ -137,7 +137,7 @@ static const weft_cell *fullest_cell(const weft_grid *grid) {
 }
 
 /* Checks one cell; one rank's session represents all of its ranks. */
-static weft_status judge_session(const weft_session *session, const weft_fit_question *question, weft_error *err) {
+static weft_status check_session(const weft_session *session, const weft_fit_question *question, weft_error *err) {
     const weft_plan *plan = &session->engine->plan;
     weft_all_rank_plan *all_rank_plan = NULL;
     weft_fit fit;
@@ -149,7 +149,7 @@ static weft_status judge_session(const weft_session *session, const weft_fit_que
     return fit.fits ? WEFT_OK : weft_fit_refuse(&fit, err);
 }
 
-static weft_status judge_cell(const weft_cell *cell, const weft_verification_run_spec *spec,
+static weft_status check_cell(const weft_cell *cell, const weft_verification_run_spec *spec,
                               const weft_available_memory *room, const weft_rank_span *rank_span, weft_error *err) {
     weft_fit_question question = {.path = spec->path, .room = *room, .stays = STAYS};
     const char **overrides = NULL;
@@ -159,7 +159,7 @@ static weft_status judge_cell(const weft_cell *cell, const weft_verification_run
     question.overrides = overrides;
     if (status == WEFT_OK) status = weft_verification_run_open(&session, spec, cell, rank_span, err);
     question.session = session;
-    if (status == WEFT_OK) status = judge_session(session, &question, err);
+    if (status == WEFT_OK) status = check_session(session, &question, err);
     weft_session_close(session);
     free((void *)overrides);
     if (status == WEFT_OK) return WEFT_OK;
@@ -169,13 +169,13 @@ static weft_status judge_cell(const weft_cell *cell, const weft_verification_run
 
 /* Fails if the largest cell does not fit. The cells must be compiled. The error is that of a run that does not fit: the
  * largest consumers, and changes that a proof does not vary. [collective] */
-static weft_status weft_cell_memory_judge(const weft_grid *grid, const weft_verification_run_spec *spec,
+static weft_status weft_cell_memory_check(const weft_grid *grid, const weft_verification_run_spec *spec,
                                           const weft_available_memory *room, const weft_meeting *meeting,
                                           weft_error *err) {
     const weft_cell *cell = fullest_cell(grid);
     const weft_rank_span rank_span = {meeting->process_context, 0, 0, cell->ranks};
     weft_status status = WEFT_OK;
-    if (weft_process_group_is_rank_0(&meeting->peers)) status = judge_cell(cell, spec, room, &rank_span, err);
+    if (weft_process_group_is_rank_0(&meeting->peers)) status = check_cell(cell, spec, room, &rank_span, err);
     return weft_process_group_agree(&meeting->peers, status, err);
 }
 
@@ -191,9 +191,9 @@ static void add_plugin(weft_grid_spec *out, const char *label, const char *plugi
     weft_grid_policy *policy = NULL;
     if (out->n_policies == WEFT_GRID_POLICIES) return;
     policy = add_policy(out, label);
-    weft_grid_say(&policy->keys, "!policy");
-    weft_grid_say(&policy->keys, "policy.plugin=%s", plugin);
-    if (key != NULL) weft_grid_say(&policy->keys, "%s", key);
+    weft_grid_print(&policy->keys, "!policy");
+    weft_grid_print(&policy->keys, "policy.plugin=%s", plugin);
+    if (key != NULL) weft_grid_print(&policy->keys, "%s", key);
 }
 
 /* Returns the number of modules of this class with parameters of their own; 0: this is not the first of them. */
@@ -261,7 +261,7 @@ static const char *weft_prove_reduce(const weft_run *run) {
 
 /* Passes a value of the configuration on. */
 static void hand_on(weft_grid_keys *to, const weft_run *run, const char *key) {
-    weft_grid_say(to, "strategy.%s=%s", key, strategy_setting(run, key));
+    weft_grid_print(to, "strategy.%s=%s", key, strategy_setting(run, key));
 }
 
 static bool is_known(const char *id) {
@@ -329,8 +329,8 @@ static weft_status open_plugin_lookup(weft_proof *self, const weft_prove_options
     weft_cell single = {.ranks = 1};
     const weft_rank_span rank_span = rank_span_of(self, weft_process_context_rank(self->meeting.process_context), 1);
     weft_status status = WEFT_OK;
-    weft_grid_say(&single.keys, "!strategy");
-    weft_grid_say(&single.keys, "strategy.plugin=single");
+    weft_grid_print(&single.keys, "!strategy");
+    weft_grid_print(&single.keys, "strategy.plugin=single");
     status = weft_verification_run_open(&self->plugin_lookup, &self->spec, &single, &rank_span, err);
     status = weft_coherence_data(&self->meeting.peers,
                                  status == WEFT_OK ? self->plugin_lookup->engine->plan.declared : NULL,
@@ -342,9 +342,9 @@ static weft_status open_plugin_lookup(weft_proof *self, const weft_prove_options
     self->spec.plugin_lookup = self->plugin_lookup;
     self->spec.steps = options->steps > 0 ? options->steps : WEFT_PROVE_STEPS;
     if (options->steps > self->plugin_lookup->steps)
-        weft_omitted_say(&self->omitted, "steps %lld to %lld: the run has %lld of them",
-                         (long long)self->plugin_lookup->steps + 1, (long long)options->steps,
-                         (long long)self->plugin_lookup->steps);
+        weft_omitted_print(&self->omitted, "steps %lld to %lld: the run has %lld of them",
+                           (long long)self->plugin_lookup->steps + 1, (long long)options->steps,
+                           (long long)self->plugin_lookup->steps);
     if (self->spec.steps > self->plugin_lookup->steps) self->spec.steps = self->plugin_lookup->steps;
     if (options->any_room) return WEFT_OK;
     return weft_cell_memory_find(&self->room, &self->meeting, self->plugin_lookup, options->room, err);
@@ -373,7 +373,7 @@ static weft_status compile_cell(weft_cell *out, const weft_proof *self, const we
     if (status == WEFT_OK) return WEFT_OK;
     if (cell->is_own && (status == WEFT_E_USER || status == WEFT_E_UNSUPPORTED)) {
         (void)snprintf(out->refused, sizeof out->refused, "%.399s", err->text);
-        weft_words_tame(out->refused);
+        weft_words_sanitize(out->refused);
         err->text[0] = '\0';
         return WEFT_OK;
     }
@@ -398,8 +398,8 @@ static weft_status omit_refused(weft_proof *self, weft_error *err) {
             "strategy %s rejects each of its %d cells, on %s ranks, so that it is not verified. The first reason: %s",
             first->strategy, (int)n, ranks, first->refused);
     else if (n > 0)
-        weft_omitted_say(&self->omitted, "%d of %d cells, strategy %s on %s ranks: %s", (int)n, (int)all,
-                         first->strategy, ranks, first->refused);
+        weft_omitted_print(&self->omitted, "%d of %d cells, strategy %s on %s ranks: %s", (int)n, (int)all,
+                           first->strategy, ranks, first->refused);
     free(first);
     return status;
 }
@@ -466,7 +466,7 @@ static weft_status make_grid(weft_proof *self, const weft_prove_options *options
     self->left_out = weft_grid_drop_twins(&self->grid);
     if (!options->full) status = weft_process_group_agree(&self->meeting.peers, weft_grid_cover(&self->grid, err), err);
     if (status == WEFT_OK && self->room.bytes > 0)
-        status = weft_cell_memory_judge(&self->grid, &self->spec, &self->room, &self->meeting, err);
+        status = weft_cell_memory_check(&self->grid, &self->spec, &self->room, &self->meeting, err);
 done:
     free(spec);
     return status;
@@ -645,7 +645,7 @@ weft_verdict weft_proof_verdict(const weft_proof *self, int32_t cell) {
     return end->step < 0 && strcmp(end->hash, self->ends[0].hash) == 0 ? WEFT_VERDICT_EQUAL : WEFT_VERDICT_DIFFERENT;
 }
 
-weft_status weft_proof_judge(const weft_proof *self, weft_error *err) {
+weft_status weft_proof_check(const weft_proof *self, weft_error *err) {
     if (self->count[WEFT_VERDICT_IDLE] > 0)
         return weft_error_set(err, WEFT_E_USER,
                               "%d of %d cells end with the hash of their start: no parameter was trained, so the "

@@ -63,6 +63,6 @@ void weft_proof_close(weft_proof *self);
 
 weft_verdict weft_proof_verdict(const weft_proof *self, int32_t cell);
 /* Returns WEFT_E_USER with a message if a deterministic cell differs or a cell has not trained. */
-weft_status weft_proof_judge(const weft_proof *self, weft_error *err);
+weft_status weft_proof_check(const weft_proof *self, weft_error *err);
 
 #endif

@@ -166,7 +166,7 @@ static weft_status read_lines(weft_past_run *self, int32_t kind, FILE *file, fou
     return room ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for the records in %s", self->directory);
 }
 
-static void tell_damage(weft_past_run *self, int32_t kind, const found *what) {
+static void report_damage(weft_past_run *self, int32_t kind, const found *what) {
     const char *name = weft_record_name(kind);
     if (what->damaged == 1)
         add_note(self, "%s: line %lld is no complete record and is skipped", name, (long long)what->first_damaged);
@@ -196,7 +196,7 @@ static weft_status read_record(weft_past_run *self, int32_t kind, weft_error *er
     status = read_lines(self, kind, file, &what, err);
     if (status == WEFT_OK && ferror(file)) add_note(self, "%s could not be read completely", weft_record_name(kind));
     (void)fclose(file);
-    tell_damage(self, kind, &what);
+    report_damage(self, kind, &what);
     return status;
 }
 
@@ -214,7 +214,7 @@ static weft_status take_name(weft_past_run *self, const char *directory, weft_er
     return WEFT_OK;
 }
 
-static weft_status judge_found(const weft_past_run *self, weft_error *err) {
+static weft_status check_found(const weft_past_run *self, weft_error *err) {
     struct stat about;
     if (self->n_steps > 0 || json_array_size(self->starts) > 0) return WEFT_OK;
     if (stat(self->directory, &about) != 0)
@@ -230,7 +230,7 @@ static weft_status judge_found(const weft_past_run *self, weft_error *err) {
 }
 
 /* Adds notes about records that older versions did not write, or that were not copied. */
-static void tell_missing(weft_past_run *self) {
+static void report_missing(weft_past_run *self) {
     if (json_array_size(self->starts) == 0)
         add_note(self, "starts.jsonl is not there: configuration, plan and ranks are not known");
     else if (!json_is_array(json_object_get(weft_past_start(self), "config")))
@@ -245,8 +245,8 @@ weft_status weft_past_run_read(weft_past_run *out, const char *directory, weft_e
     memset(out, 0, sizeof *out);
     status = take_name(out, directory, err);
     for (int32_t kind = 0; kind < WEFT_N_RECORDS && status == WEFT_OK; kind++) status = read_record(out, kind, err);
-    if (status == WEFT_OK) status = judge_found(out, err);
-    if (status == WEFT_OK) tell_missing(out);
+    if (status == WEFT_OK) status = check_found(out, err);
+    if (status == WEFT_OK) report_missing(out);
     return status;
 }
 
@@ -352,7 +352,7 @@ void weft_sheet_begin(weft_sheet *self, size_t columns) {
 
 /* Removes control characters and newlines from a cell, because directory names and recorded texts are untrusted. */
 static void make_line(char *text) {
-    weft_words_tame(text);
+    weft_words_sanitize(text);
     for (; *text != '\0'; text++)
         if (*text == '\n' || *text == '\t') *text = ' ';
 }

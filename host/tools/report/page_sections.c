@@ -164,7 +164,7 @@ static size_t fill_memory_of_all(weft_bar *bars, const weft_comparison *runs) {
 }
 
 /* Prints used and planned memory of one run. */
-static void say_taken(const weft_past_run *run, FILE *to) {
+static void print_taken(const weft_past_run *run, FILE *to) {
     char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE], c[WEFT_UNIT_SIZE];
     const weft_past_rank *rank = run->ranks;
     if (run->n_ranks == 0) return;
@@ -182,7 +182,7 @@ static void weft_section_memory(const weft_comparison *runs, FILE *to) {
     if (n > 0) {
         (void)fputs("<h2>Memory <small>planned by category, at the highest moment of a step</small></h2>\n", to);
         weft_bars_print(&look, bars, n, to);
-        if (runs->n == 1) say_taken(&runs->runs[0], to);
+        if (runs->n == 1) print_taken(&runs->runs[0], to);
     }
     free(bars);
 }
