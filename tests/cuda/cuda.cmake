@@ -13,10 +13,20 @@ else()
   set(emulator_sanitizers -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
 endif()
 
+# NVRTC's built-in functions: an empty library, which the emulator requires to be loaded.
+file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/emulator/module.h module_version REGEX "MODULE_VERSION = ")
+string(REGEX REPLACE ".*MODULE_VERSION = ([0-9]+).*" "\\1" module_version "${module_version}")
+math(EXPR nvrtc_minor "900 + ${module_version}")
+file(WRITE ${CMAKE_BINARY_DIR}/tests/cuda/builtins.c "extern const int weft_no_builtins;\nconst int weft_no_builtins = 0;\n")
+add_library(weft-nvrtc-builtins SHARED ${CMAKE_BINARY_DIR}/tests/cuda/builtins.c)
+set_target_properties(weft-nvrtc-builtins PROPERTIES OUTPUT_NAME nvrtc-builtins SOVERSION 13.${nvrtc_minor}
+                      LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/cuda)
+
 add_library(weft-cuda-emulator SHARED ${emulator_sources})
+add_dependencies(weft-cuda-emulator weft-nvrtc-builtins)
 target_include_directories(weft-cuda-emulator PUBLIC ${WEFT_EMULATOR_INCLUDE})
 target_compile_features(weft-cuda-emulator PRIVATE cxx_std_17)
-target_compile_definitions(weft-cuda-emulator PRIVATE EMULATOR_CXX="${CMAKE_CXX_COMPILER}"
+target_compile_definitions(weft-cuda-emulator PRIVATE EMULATOR_CXX="${CMAKE_CXX_COMPILER}" EMULATOR_NVRTC_MINOR="${nvrtc_minor}"
                            EMULATOR_INCLUDE="${WEFT_EMULATOR_INCLUDE}")
 target_compile_options(weft-cuda-emulator PRIVATE ${emulator_warnings} -Wno-maybe-uninitialized -Wconversion -Wshadow -fvisibility=hidden -ffp-contract=off
                        -fno-math-errno ${emulator_sanitizers})

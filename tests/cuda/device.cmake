@@ -2,7 +2,7 @@
 # environment. Included by tests/CMakeLists.txt.
 set(on_emulator "WEFT_PLUGIN_PATH=${CMAKE_BINARY_DIR}/tests/cuda:${CMAKE_BINARY_DIR}/plugins;WEFT_BUILD=${CMAKE_BINARY_DIR}"
     "WEFT_SOURCE=${CMAKE_SOURCE_DIR};OMP_WAIT_POLICY=passive;CK_TIMEOUT_MULTIPLIER=${slower};${sanitizers}"
-    "WEFT_TEST_DEVICE=cuda;WEFT_TEST_KEYS=share=yes workspace=1Mi cache=${CMAKE_BINARY_DIR}/tests/cuda/compiled")
+    "WEFT_TEST_DEVICE=cuda;WEFT_TEST_KEYS=share=yes workspace=1Mi cache=${CMAKE_BINARY_DIR}/tests/cuda/compiled;WEFT_EMULATOR_TRUNCATE=1")
 foreach(name adapters attention elementwise head kernels packed products rows states)
   add_test(NAME cuda.device_${name} COMMAND test_device_${name})
   set_tests_properties(cuda.device_${name} PROPERTIES TIMEOUT ${patience} ENVIRONMENT "${on_emulator}")

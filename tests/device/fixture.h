@@ -464,6 +464,11 @@ static inline void expect_close(const char *name, const float *got, const double
     expect_close_to(name, got, want, n, limit, 0);
 }
 
+/* Returns the allowed relative error of a sum of k products: tensor cores truncate sums. */
+static inline double sum_error(int64_t k) {
+    return is_cpu() ? 2e-6 : 2e-6 + 1.2e-9 * (double)k;
+}
+
 /* For results stored as dtype: fp32 as above; others within their last bit plus fp32's error. */
 static inline void expect_cells(const char *name, const float *got, const double *want, int64_t n, int32_t dtype,
                                 double limit, double floor) {

@@ -137,7 +137,7 @@ static void check(int of_types, int64_t m, int64_t n, int64_t k, int transpose_b
     (void)snprintf(name, sizeof name, "packed matmul %lldx%lldx%lld, %s, transpose_b %d", (long long)m, (long long)n,
                    (long long)k, weft_dtype_name(packed), transpose_b);
     got = every_way(run_case, &t, name);
-    expect_cells(name, got, want, m * n, of.c, 2e-6, m * n == 1 ? size / 2 : 0);
+    expect_cells(name, got, want, m * n, of.c, sum_error(k), m * n == 1 ? size / 2 : 0);
     free(a), free(b), free(c), free(bias), free(got), free(want);
 }
 

@@ -1,6 +1,7 @@
 /* algorithm.c: see algorithm.h. Takes the first algorithm of cuBLASLt's heuristic; each algorithm has a fixed order of
- * addition. A split-K algorithm may store partial sums in the result's type (cublasLtReductionScheme_t: INPLACE,
- * OUTPUT_TYPE). Such an algorithm is excluded unless that type is fp32. */
+ * addition. A split-K algorithm may store partial sums in the result's type (cublasLtReductionScheme_t OUTPUT_TYPE),
+ * which is excluded unless that type is fp32, or add them to the result one by one (INPLACE), which is excluded because
+ * C += AB is one addition of the complete sum. */
 #include "algorithm.h"
 
 static const cudaDataType_t *type_of(int32_t dtype) {
@@ -84,9 +85,10 @@ static weft_status describe(const weft_device *device, cuda_algorithm *out, weft
 
 /* ---- selection ---- */
 
-/* Returns the allowed split-K reduction schemes: those that add partial sums in fp32. */
+/* Returns the allowed split-K reduction schemes: those that add partial sums in fp32, and the sum once. */
 static uint32_t schemes_of(const cuda_shape *s) {
-    return s->dtype_c == WEFT_F32 ? CUBLASLT_REDUCTION_SCHEME_MASK : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    return CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE |
+           (s->dtype_c == WEFT_F32 ? (uint32_t)CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE : 0);
 }
 
 static weft_status set_schemes(const weft_device *device, const cuda_shape *s, weft_error *err) {
@@ -111,9 +113,10 @@ static weft_status judge_scheme(const weft_device *device, const cuda_algorithm 
     if (status != WEFT_OK || (scheme & ~schemes_of(&a->shape)) == 0) return status;
     return weft_error_set(
         err, WEFT_E_UNSUPPORTED,
-        "%s: the selected algorithm accumulates in %s and not in fp32 (cuBLASLt's reduction scheme %u). Fix: if it is "
-        "from a checkpoint, start a new run with the checkpoint's weights as [model] path.",
-        about_product("Taking the algorithm of", &a->shape).text, weft_dtype_name(a->shape.dtype_c), scheme);
+        "%s: the selected algorithm does not add its partial sums in fp32 before it adds them to the result "
+        "(cuBLASLt's reduction scheme %u). Fix: if it is from a checkpoint, start a new run with the checkpoint's "
+        "weights as [model] path.",
+        about_product("Taking the algorithm of", &a->shape).text, scheme);
 }
 
 /* cuBLASLt takes B first. C is both the addend and the result. */

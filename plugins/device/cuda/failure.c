@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 
 /* True for errors that destroy the context: every later call returns the same error. */
-static bool is_slow_call(cudaError_t code) {
+static bool is_sticky(cudaError_t code) {
     return code == cudaErrorIllegalAddress || code == cudaErrorMisalignedAddress || code == cudaErrorLaunchFailure ||
            code == cudaErrorHardwareStackError || code == cudaErrorIllegalInstruction ||
            code == cudaErrorECCUncorrectable;
@@ -60,11 +60,11 @@ void cuda_note_call(const char *call) {
 static weft_status tell(cudaError_t code, const char *call, const char *what, weft_error *err) {
     const call_name name = name_of_cuda(call);
     (void)cudaGetLastError(); /* otherwise the next launch would report it */
-    if (is_slow_call(code)) atomic_store(&lost, (int)code);
+    if (is_sticky(code)) atomic_store(&lost, (int)code);
     return weft_error_set(err, code == cudaErrorMemoryAllocation ? WEFT_E_MEMORY : WEFT_E_DEVICE,
                           "%s on device cuda: %s answered %s (%s, %d).%s", what, name.text, cudaGetErrorString(code),
                           cudaGetErrorName(code), (int)code,
-                          is_slow_call(code) && atomic_load(&has_launched)
+                          is_sticky(code) && atomic_load(&has_launched)
                               ? " The error may be from any kernel that was queued earlier; CUDA_LAUNCH_BLOCKING=1 "
                                 "with run.replay=no makes the run slower and names the kernel."
                               : "");
@@ -109,7 +109,11 @@ weft_status cuda_judge_lt_call(const weft_device *device, cublasStatus_t code, c
                                weft_error *err) {
     if (unheard != cudaSuccess && err != NULL) return tell_unheard(what, err);
     if (code == CUBLAS_STATUS_SUCCESS) return WEFT_OK;
-    return weft_error_set(err, code == CUBLAS_STATUS_ALLOC_FAILED ? WEFT_E_MEMORY : WEFT_E_DEVICE,
+    /* A matmul that cannot be captured may still run outside of a capture: the host then captures no more. */
+    return weft_error_set(err,
+                          code == CUBLAS_STATUS_ALLOC_FAILED ? WEFT_E_MEMORY
+                          : device->recording != NULL        ? WEFT_E_UNSUPPORTED
+                                                             : WEFT_E_DEVICE,
                           "%s on device cuda: %s answered %s (%d).", what, name_of(call).text,
                           device->libraries.cublasLtGetStatusString(code), (int)code);
 }
@@ -132,7 +136,7 @@ void cuda_end_call(const weft_device *device, cudaError_t code, const char *call
     const call_name name = code == cudaSuccess ? (call_name){""} : name_of(call);
     if (code == cudaSuccess) return;
     (void)cudaGetLastError();
-    if (is_slow_call(code) && atomic_exchange(&lost, (int)code) == (int)code) return;
+    if (is_sticky(code) && atomic_exchange(&lost, (int)code) == (int)code) return;
     weft_log(device->host, WEFT_LOG_ERROR, "%s on device cuda answered %s (%s, %d).", name.text,
              cudaGetErrorString(code), cudaGetErrorName(code), (int)code);
 }

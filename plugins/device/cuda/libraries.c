@@ -89,3 +89,15 @@ weft_status cuda_libraries_open(cuda_libraries *out, weft_error *err) {
     if (status == WEFT_OK) status = open_lt(out, err);
     return status == WEFT_OK ? open_rtc(out, err) : status;
 }
+
+void cuda_rtc_open_builtins(const cuda_libraries *of, int major, int minor) {
+    void *symbol = NULL;
+    const char *slash = NULL;
+    char path[4096];
+    Dl_info file;
+    memcpy(&symbol, &of->nvrtcVersion, sizeof symbol);
+    if (dladdr(symbol, &file) == 0 || (slash = strrchr(file.dli_fname, '/')) == NULL) return;
+    if (snprintf(path, sizeof path, "%.*s/libnvrtc-builtins.so.%d.%d", (int)(slash - file.dli_fname), file.dli_fname,
+                 major, minor) < (int)sizeof path)
+        (void)dlopen(path, RTLD_NOW | RTLD_LOCAL);
+}

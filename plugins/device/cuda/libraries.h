@@ -57,5 +57,9 @@ typedef struct cuda_libraries {
 weft_status cuda_libraries_open(cuda_libraries *out, weft_error *err);
 /* Returns a library's handle or NULL. Searches the system's paths, then the toolkit. The library stays loaded. */
 void *cuda_library_open(const char *file);
+/* Loads NVRTC's built-in functions from NVRTC's directory. NVRTC opens them by their file name only, which fails if the
+ * loader does not search that directory; a loaded library is found by its name. If the file is not there, NVRTC's
+ * compilation fails with NVRTC_ERROR_BUILTIN_OPERATION_FAILURE. */
+void cuda_rtc_open_builtins(const cuda_libraries *of, int major, int minor);
 
 #endif

@@ -111,7 +111,7 @@ template <bool Half> static inline void mma_together(void **lanes, unsigned) {
             for (int column = 0; column < 8; column++) sums[column] += a[row][k] * b[k][column];
         for (int column = 0; column < 8; column++) {
             float *d = static_cast<mma_operands *>(lanes[row % 8 * 4 + column / 2])->d + row / 8 * 2 + column % 2;
-            *d = static_cast<float>(static_cast<double>(*d) + sums[column]);
+            *d = emulator_matrix_sum(static_cast<double>(*d) + sums[column]);
         }
     }
 }

@@ -42,8 +42,8 @@ static weft_status judge_rtc(const compiling *c, nvrtcResult code, const char *n
                           c->device->libraries.nvrtcGetErrorString(code), (int)code);
 }
 
-/* Fails with the compiler's log of the author's text. */
-static weft_status tell_log(const compiling *c, nvrtcProgram program, weft_error *err) {
+/* Fails with NVRTC's log, which may be empty for a failure that is not in the author's text. */
+static weft_status report_failure(const compiling *c, nvrtcProgram program, nvrtcResult code, weft_error *err) {
     size_t size = 0;
     char *log = NULL;
     weft_status status =
@@ -52,11 +52,18 @@ static weft_status tell_log(const compiling *c, nvrtcProgram program, weft_error
     log = calloc(1, size + 1);
     if (log == NULL) return weft_error_set(err, WEFT_E_MEMORY, "Device cuda has no memory left for NVRTC's log.");
     status = judge_rtc(c, c->device->libraries.nvrtcGetProgramLog(program, log), "nvrtcGetProgramLog", err);
-    if (status == WEFT_OK)
+    if (status == WEFT_OK && code == NVRTC_ERROR_COMPILATION) {
         status = weft_error_set(err, WEFT_E_PLUGIN,
                                 "The optimizer's update %s cannot be compiled for the GPU; its body may use only the "
                                 "names in weft/optimizer.h. NVRTC's log:\n%.1500s",
                                 c->kernel->name, log);
+    } else if (status == WEFT_OK) {
+        status = judge_rtc(c, code, "nvrtcCompileProgram", err);
+        if (log[0] != '\0' && err != NULL) {
+            const size_t used = strlen(err->text);
+            (void)snprintf(err->text + used, sizeof err->text - used, " NVRTC's log:\n%.1500s", log);
+        }
+    }
     free(log);
     return status;
 }
@@ -79,8 +86,7 @@ static weft_status compile(compiling *c, weft_error *err) {
     weft_status status = judge_rtc(c, code, "nvrtcCreateProgram", err);
     if (status != WEFT_OK) return status;
     code = of->nvrtcCompileProgram(program, (int)(sizeof options / sizeof *options), options);
-    status = code == NVRTC_ERROR_COMPILATION ? tell_log(c, program, err)
-                                             : judge_rtc(c, code, "nvrtcCompileProgram", err);
+    status = code == NVRTC_SUCCESS ? WEFT_OK : report_failure(c, program, code, err);
     if (status == WEFT_OK) status = take_cubin(c, program, err);
     cuda_end_other(c->device, of->nvrtcDestroyProgram(&program));
     return status;
@@ -111,6 +117,7 @@ static weft_status hash_all(compiling *c, weft_error *err) {
     bool hashed = false;
     const weft_status status = judge_rtc(c, c->device->libraries.nvrtcVersion(&major, &minor), "nvrtcVersion", err);
     if (status != WEFT_OK) return status;
+    cuda_rtc_open_builtins(&c->device->libraries, major, minor);
     if (asprintf(&all, "NVRTC %d.%d %s %s %s\n%s", major, minor, c->architecture, cuda_update_options[0],
                  cuda_update_options[1], c->source) < 0)
         return weft_error_set(err, WEFT_E_MEMORY, "Device cuda has no memory left for an update's text.");

@@ -3,9 +3,11 @@
 #include "algorithm.h"
 #include "convert.h"
 
-/* A cuBLASLt bias epilogue requires a bias of C's type; a converted copy needs these bytes. */
+enum { BIAS_ALIGNMENT = 16 };
+
+/* A cuBLASLt bias epilogue reads vectors of C's type: bytes of an aligned copy of the bias in that type. */
 static int64_t bias_bytes(const cuda_product *p) {
-    return p->has_bias && p->dtype_c != WEFT_F32 ? size_round_up(p->n * 2, CUDA_LINE) : 0;
+    return p->has_bias ? size_round_up(p->n * (p->dtype_c == WEFT_F32 ? 4 : 2), CUDA_LINE) : 0;
 }
 
 static bool is_empty(const cuda_product *p) {
@@ -60,11 +62,11 @@ int64_t cuda_product_workspace(const weft_device *device, const cuda_product *p)
     return device->workspace + CUDA_LINE + bias_bytes(p);
 }
 
-/* Returns the bias in C's type, converted into the start of the workspace if needed. */
+/* Returns the bias in C's type and aligned, copied into the start of the workspace if it is not. */
 static weft_status place_bias(const void **out, cudaStream_t stream, const cuda_product *p, void *workspace,
                               weft_error *err) {
     *out = p->bias;
-    if (bias_bytes(p) == 0) return WEFT_OK;
+    if (!p->has_bias || (p->dtype_c == WEFT_F32 && (uintptr_t)p->bias % BIAS_ALIGNMENT == 0)) return WEFT_OK;
     *out = workspace;
     return cuda_judge(convert_launch(stream, workspace, p->dtype_c, p->bias, WEFT_F32, p->n), "matmul", err);
 }

@@ -1,7 +1,7 @@
 /* lt.cpp: the part of cuBLASLt that Weft uses. A matmul has several algorithms, which differ in bits: the inner
  * dimension is summed at once or in 2, 4 or 8 parts, with partial sums in the result's type if the caller allows it.
- * The heuristic's order depends on the shape, on the memory for partial sums, and on the operands' alignment, as on a
- * GPU. An algorithm rejects operands with a smaller alignment than it was selected for. Every matmul overwrites the
+ * The heuristic's order depends on the complete description: shape, strides, types, epilogue, alignments and the memory
+ * for partial sums, as on a GPU. An algorithm rejects operands with a smaller alignment than it was selected for. Every matmul overwrites the
  * workspace, with any algorithm. */
 #include <algorithm>
 #include <cstring>
@@ -93,13 +93,32 @@ size_t workspace_of(const Product &p, int64_t splits) {
     return splits == 1 ? 0 : static_cast<size_t>(p.m() * p.n() * splits) * sizeof(float);
 }
 
-/* Returns the preferred algorithm: small outer and long inner dimensions prefer parts; badly aligned operands prefer
- * others. */
-int first_way(const Product &p, uint32_t alignment) {
-    int way = p.m() * p.n() < 4096 && p.k() >= 64 ? 1 : 0;
-    if (p.m() * p.n() < 1024 && p.k() >= 128) way = 2;
-    if (alignment < 16) way++;
-    return static_cast<int>((way + number("WEFT_EMULATOR_WAY", 0)) % N_WAYS); /* a machine with other preferences */
+/* Returns the preferred algorithm, drawn from the description (FNV-1a). Small outer and long inner dimensions prefer
+ * parts. */
+int first_way(const Product &p, cublasLtEpilogue_t epilogue, const cublasLtMatmulPreferenceOpaque_t &preference) {
+    const int64_t description[] = {p.a.type,
+                                   p.a.rows,
+                                   p.a.cols,
+                                   p.a.ld,
+                                   p.b.rows,
+                                   p.b.cols,
+                                   p.b.ld,
+                                   p.d.type,
+                                   p.d.ld,
+                                   p.transpose_a,
+                                   p.transpose_b,
+                                   p.tf32,
+                                   epilogue,
+                                   preference.alignment[0],
+                                   preference.alignment[1],
+                                   preference.alignment[2],
+                                   static_cast<int64_t>(preference.workspace),
+                                   preference.reductions};
+    uint64_t hash = 14695981039346656037u;
+    for (int64_t field : description) hash = (hash ^ static_cast<uint64_t>(field)) * 1099511628211u;
+    const long long more = p.m() * p.n() < 4096 && p.k() >= 64 ? 1 : 0;
+    /* WEFT_EMULATOR_WAY: a machine with other preferences. */
+    return static_cast<int>((static_cast<long long>(hash >> 33) % 3 + more + number("WEFT_EMULATOR_WAY", 0)) % N_WAYS);
 }
 
 uint32_t least_alignment(const cublasLtMatmulPreferenceOpaque_t &p) {
@@ -127,6 +146,10 @@ cublasStatus_t judge_operands(const Product &p, const Way &way, const void *work
     }
     if (p.bias != nullptr && !whole(p.bias, static_cast<size_t>(p.m() * bytes_of(p.d.type)), call, "the bias"))
         return CUBLAS_STATUS_INVALID_VALUE;
+    if (reinterpret_cast<uintptr_t>(p.bias) % 16 != 0) { /* read as vectors of 16 bytes */
+        (void)refuse(cudaErrorMisalignedAddress, "%s: the bias is not aligned to 16 bytes", call);
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
     if (workspace_bytes < workspace_of(p, p.splits) ||
         (workspace_bytes > 0 && !whole(workspace, workspace_bytes, call, "the workspace")))
         return CUBLAS_STATUS_INVALID_VALUE;
@@ -262,7 +285,7 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtM
     *found = 0;
     if (status != CUBLAS_STATUS_SUCCESS) return status;
     for (int i = 0; i < N_WAYS && *found < most; i++) {
-        const int id = (first_way(p, alignment) + i) % N_WAYS;
+        const int id = (first_way(p, product->epilogue, *preference) + i) % N_WAYS;
         const size_t workspace = workspace_of(p, SPLITS[id]);
         if (workspace > preference->workspace || SPLITS[id] > p.k()) continue;
         const uint64_t reduction = scheme_of(id > 0 ? preference->reductions : 0);
@@ -360,7 +383,8 @@ EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc
     p.c_at = c;
     p.d_at = d;
     p.splits = static_cast<int64_t>(way.splits);
-    p.narrows = (way.reduction & (CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE)) != 0;
+    p.in_place = (way.reduction & CUBLASLT_REDUCTION_SCHEME_INPLACE) != 0;
+    p.narrows = p.in_place || (way.reduction & CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE) != 0;
     if (product->epilogue == CUBLASLT_EPILOGUE_BIAS) p.bias = product->bias;
     if (product->has_bias_type && product->bias_type != p.d.type) status = CUBLAS_STATUS_NOT_SUPPORTED;
     if (status == CUBLAS_STATUS_SUCCESS) status = judge_operands(p, way, workspace, workspace_bytes);

@@ -18,8 +18,9 @@ struct Product {
     float alpha = 1, beta = 0;
     const void *a_at = nullptr, *b_at = nullptr, *c_at = nullptr, *bias = nullptr;
     void *d_at = nullptr;
-    int64_t splits = 1;   /* number of separately summed parts of the inner dimension */
-    bool narrows = false; /* partial sums are stored in D's type */
+    int64_t splits = 1;    /* number of separately summed parts of the inner dimension */
+    bool narrows = false;  /* partial sums are stored in D's type */
+    bool in_place = false; /* partial sums are added to beta C one by one */
     int64_t m() const {
         return d.rows;
     }

@@ -1,6 +1,9 @@
 /* lt_product.cpp: the arithmetic of a matmul. Each element is a sum over the inner dimension in order, or of parts of
  * it in order, in fp32 without contraction. Only partial sums may be in the result's type if the algorithm says so. The
  * algorithm therefore determines the bits. */
+#include <cfenv>
+#include <cmath>
+
 #include "emulator.h"
 #include "lt.h"
 
@@ -9,6 +12,12 @@
 
 namespace weft_emulator {
 namespace {
+
+/* True: matrix instructions truncate their fp32 sums, as tensor cores do, and do not round them. */
+bool truncates() {
+    static const bool value = number("WEFT_EMULATOR_TRUNCATE", 0) != 0;
+    return value;
+}
 
 constexpr int64_t ROWS = 16, COLUMNS = 4; /* of a tile summed in registers */
 typedef float eight __attribute__((vector_size(32)));
@@ -60,6 +69,30 @@ __attribute__((target_clones("avx2", "default"))) void sum_tile(eight sums[COLUM
         for (int h = 0; h < 2; h++) sums[j][h] = s[j][h];
 }
 
+__attribute__((noinline)) void add_tile(eight sums[COLUMNS][2], eight more[COLUMNS][2]) {
+    for (int j = 0; j < COLUMNS; j++)
+        for (int h = 0; h < 2; h++) sums[j][h] += more[j][h];
+}
+
+/* As sum_tile. A tensor core adds 16 products at once and truncates the sum; the products of 16-bit numbers are exact. */
+void sum_on_tensor_core(eight sums[COLUMNS][2], const float *a, const float *b, int64_t k) {
+    constexpr int64_t AT_ONCE = 16;
+    const int before = std::fegetround();
+    eight more[COLUMNS][2];
+    sum_tile(sums, a, b, k < AT_ONCE ? k : AT_ONCE);
+    for (int64_t from = AT_ONCE; from < k; from += AT_ONCE) {
+        sum_tile(more, a + from * ROWS, b + from * COLUMNS, k - from < AT_ONCE ? k - from : AT_ONCE);
+        (void)std::fesetround(FE_TOWARDZERO);
+        add_tile(sums, more);
+        (void)std::fesetround(before);
+    }
+}
+
+void sum_part(eight sums[COLUMNS][2], const float *a, const float *b, int64_t k, const Product &p) {
+    if (truncates() && (p.tf32 || p.a.type != CUDA_R_32F)) sum_on_tensor_core(sums, a, b, k);
+    else sum_tile(sums, a, b, k);
+}
+
 float narrow(float x, cudaDataType type) {
     float room = 0; /* for any of the types */
     put(&room, 0, type, x);
@@ -71,24 +104,30 @@ void narrow_tile(eight sums[COLUMNS][2], const Product &p) {
             for (int i = 0; i < 8; i++) sums[j][h][i] = narrow(sums[j][h][i], p.d.type);
 }
 
+/* beta C of one element; the sum in place starts with it. */
+float addend(const Product &p, int64_t row, int64_t column) {
+    return p.beta == 0 ? 0 : p.beta * get(p.c_at, row + column * p.c.ld, p.c.type);
+}
+
 /* Sums the tile over all of k, part by part. */
-void sum_parts(eight sums[COLUMNS][2], const float *a, const float *b, const Product &p) {
+void sum_parts(eight sums[COLUMNS][2], const float *a, const float *b, const Product &p, int64_t row, int64_t column) {
     const int64_t k = p.k(), part = (k + p.splits - 1) / p.splits;
     eight more[COLUMNS][2];
-    sum_tile(sums, a, b, part < k ? part : k);
+    sum_part(sums, a, b, part < k ? part : k, p);
     if (part < k) narrow_tile(sums, p);
+    for (int64_t j = 0; p.in_place && j < COLUMNS && column + j < p.n(); j++)
+        for (int64_t i = 0; i < ROWS && row + i < p.m(); i++) sums[j][i / 8][i % 8] += addend(p, row + i, column + j);
     for (int64_t from = part; from < k; from += part) {
-        sum_tile(more, a + from * ROWS, b + from * COLUMNS, from + part < k ? part : k - from);
+        sum_part(more, a + from * ROWS, b + from * COLUMNS, from + part < k ? part : k - from, p);
         narrow_tile(more, p);
-        for (int j = 0; j < COLUMNS; j++)
-            for (int h = 0; h < 2; h++) sums[j][h] += more[j][h];
+        add_tile(sums, more);
         narrow_tile(sums, p);
     }
 }
 
 void finish(const Product &p, int64_t row, int64_t column, float sum) {
     float x = p.alpha == 1 ? sum : p.alpha * sum;
-    if (p.beta != 0) x += p.beta * get(p.c_at, row + column * p.c.ld, p.c.type);
+    if (!p.in_place && p.beta != 0) x += addend(p, row, column);
     if (p.bias != nullptr) x += get(p.bias, row, p.d.type);
     put(p.d_at, row + column * p.d.ld, p.d.type, x);
 }
@@ -106,7 +145,7 @@ void multiply(const Product &p) {
     for (int64_t row = 0; row < m; row += ROWS) {
         for (int64_t column = 0; column < n; column += COLUMNS) {
             eight sums[COLUMNS][2];
-            sum_parts(sums, a.data() + row * k, b.data() + column * k, p);
+            sum_parts(sums, a.data() + row * k, b.data() + column * k, p, row, column);
             for (int64_t j = 0; j < COLUMNS && column + j < n; j++)
                 for (int64_t i = 0; i < ROWS && row + i < m; i++) finish(p, row + i, column + j, sums[j][i / 8][i % 8]);
         }
@@ -114,3 +153,9 @@ void multiply(const Product &p) {
 }
 
 } // namespace weft_emulator
+
+EXPORT float emulator_matrix_sum(double sum) {
+    const float nearest = static_cast<float>(sum);
+    const bool is_beyond = std::fabs(static_cast<double>(nearest)) > std::fabs(sum);
+    return weft_emulator::truncates() && is_beyond ? std::nextafter(nearest, 0.0f) : nearest;
+}

@@ -16,6 +16,8 @@
 
 using namespace weft_emulator;
 
+#define BUILTINS "libnvrtc-builtins.so.13." EMULATOR_NVRTC_MINOR /* 900 + MODULE_VERSION */
+
 struct _nvrtcProgram {
     std::string source, name, log;
     std::vector<char> image;
@@ -123,7 +125,7 @@ EXPORT const char *nvrtcGetErrorString(nvrtcResult result) {
 EXPORT nvrtcResult nvrtcVersion(int *major, int *minor) {
     RTC_CALL("nvrtcVersion");
     *major = 13;
-    *minor = 900 + MODULE_VERSION;
+    *minor = atoi(EMULATOR_NVRTC_MINOR);
     return NVRTC_SUCCESS;
 }
 
@@ -163,6 +165,11 @@ EXPORT nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int n_options, cons
     for (int i = 0; i < n_options; i++) {
         if (!takes(options[i])) return NVRTC_ERROR_INVALID_OPTION;
         if (strncmp(options[i], "-D", 2) == 0) words.push_back(options[i]);
+    }
+    /* The real NVRTC would also search the loader's paths, which a toolkit elsewhere is not in. */
+    if (dlopen(BUILTINS, RTLD_NOW | RTLD_NOLOAD) == nullptr) {
+        program->log = "nvrtc: error: failed to open " BUILTINS ".";
+        return NVRTC_ERROR_BUILTIN_OPERATION_FAILURE;
     }
     write_source(scratch.at("code.cpp"), *program);
     const bool compiled =

@@ -17,6 +17,8 @@
 extern "C" void emulator_meet_at(unsigned mask, const char *what, void *mine,
                                  void (*together)(void **lanes, unsigned mask), const char *file, int line);
 extern "C" int emulator_lane(void);
+/* Returns the fp32 sum of a matrix instruction: rounded, or truncated by WEFT_EMULATOR_TRUNCATE. */
+extern "C" float emulator_matrix_sum(double sum);
 
 static inline void emulator_meet(unsigned mask, const char *what, void *mine,
                                  void (*together)(void **lanes, unsigned mask), EMULATOR_SITE) {
