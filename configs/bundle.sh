@@ -6,7 +6,6 @@
 set -eu
 build=$1
 out=$2
-most=$((60 * 1024 * 1024))
 
 # What every machine has, what belongs to CUDA, and what belongs to an MPI.
 left_out='^(linux-vdso|ld-linux|libc\.|libm\.|libdl\.|librt\.|libpthread\.|libresolv\.|libutil\.|libcu|libnv|libnccl|libmpi)'
@@ -34,10 +33,6 @@ done
 rm "$out.new/needed"
 
 bytes=$(du -sb "$out.new" | cut -f 1)
-if [ "$bytes" -gt "$most" ]; then
-    echo "bundle.sh: it has $bytes bytes, and should have at most $most" >&2
-    exit 1
-fi
 rm -rf "$out"
 mv "$out.new" "$out"
 echo "bundled $out, $bytes bytes"

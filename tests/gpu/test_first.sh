@@ -37,24 +37,29 @@ sh "$WEFT_SOURCE/tests/gpu/first" out "$WEFT_BUILD" 3 >printed 2>&1 || status=$?
 [ $status = 2 ] || failed "part 3 gives exit status $status" printed
 
 # The archive, where nothing else is installed.
-if [ ! -e "$WEFT_BUILD/plugins/weft-device-cuda.so" ] || [ "$(id -u)" != 0 ] || [ -e /proc/driver/nvidia ]; then
-    echo "skipped: the archive in an empty root: it takes the CUDA device, chroot, and a machine without a driver"
+if [ ! -e "$WEFT_BUILD/plugins/weft-device-cuda.so" ] || [ -e /proc/driver/nvidia ] || ! unshare -m true 2>/dev/null; then
+    echo "skipped: the archive in an empty root, which needs the CUDA device, unshare -m, and no driver"
 else
     sh "$WEFT_SOURCE/tests/gpu/pack" "$WEFT_BUILD" card.tgz >printed 2>&1 || failed "nothing is packed" printed
-    mkdir -p root/lib64 root/tmp root/card root/dev
+    mkdir -p root/lib64 root/tmp root/card root/dev root/proc root/source/tests
     tar -xzf card.tgz -C root/card
+    cp -r "$WEFT_SOURCE/tests/golden" root/source/tests/
     for name in libc.so.6 libm.so.6 libdl.so.2 libpthread.so.0 librt.so.1 libresolv.so.2 libutil.so.1; do
         path=$(ldconfig -p | awk -v name=$name '$1 == name { print $NF; exit }')
         cp -L "$path" root/lib64/
     done
     cp -L /lib64/ld-linux-x86-64.so.2 root/lib64/
-    inside() { chroot root /lib64/ld-linux-x86-64.so.2 --library-path /lib64:/card/lib "$@" >printed 2>&1; }
-    inside /card/weft --plugin-path /card/plugins plugins list || failed "weft does not start" printed
+    inside() { # inside PROGRAM...: in a mount namespace of its own
+        env -i PATH="$PATH" WEFT_TEST_DEVICE=cuda WEFT_PLUGIN_PATH=/card/plugins WEFT_SOURCE=/source \
+            unshare -m sh -c 'mount --bind /proc root/proc && exec chroot root "$@"' sh /lib64/ld-linux-x86-64.so.2 \
+            --library-path /lib64:/card/lib "$@" >printed 2>&1
+    }
+    inside /card/weft plugins list || failed "weft does not start" printed
     says printed "there is no NVIDIA driver"
     for program in root/card/programs/*; do
         status=0
-        WEFT_TEST_DEVICE=cuda WEFT_PLUGIN_PATH=/card/plugins inside "/card/programs/${program##*/}" || status=$?
-        { [ $status = 1 ] && grep -qiE 'no NVIDIA driver|no CUDA|insufficient|100%|[1-9][0-9]* checks|Failures' printed; } ||
+        inside "/card/programs/${program##*/}" || status=$?
+        { [ $status = 1 ] && grep -qE 'no NVIDIA driver|== 0. failed' printed; } ||
             failed "${program##*/} gives exit status $status without a driver" printed
     done
 fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The other side of the bench of tests/gpu/run: training steps of a LLaMA in PyTorch, eager, with its fastest attention,
+"""The other side of the bench of tests/gpu/first: training steps of a LLaMA in PyTorch, eager, with its fastest attention,
 fused AdamW, fp32 masters and bf16 arithmetic.
 
     torch_step.py DIRECTORY ROWS CONTEXT [DEVICE]
