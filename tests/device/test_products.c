@@ -135,8 +135,9 @@ static void matmul_check(types of, int64_t m, int64_t n, int64_t k, int ta, int 
     free(a), free(b), free(c), free(want), free(set), free(added);
 }
 
-/* A bias is added like the previous contents of c: to the complete product, once, from c's type. On the CPU the bits are
- * equal; elsewhere another algorithm may compute the product with a bias. The bias begins `at` elements into a buffer.
+/* A bias is added like the previous contents of c: to the complete product, once, from c's type. On the CPU the bits
+ * are equal; elsewhere another algorithm may compute the product with a bias. The bias begins `at` elements into a
+ * buffer.
  */
 static void bias_check(types of, int64_t m, int64_t n, int64_t k, int64_t pad, int64_t at) {
     matmul_case t = {.m = m, .n = n, .k = k, .pad = pad, .transpose_b = 1, .types = of};

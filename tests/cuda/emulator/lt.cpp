@@ -1,8 +1,8 @@
 /* lt.cpp: the part of cuBLASLt that Weft uses. A matmul has several algorithms, which differ in bits: the inner
  * dimension is summed at once or in 2, 4 or 8 parts, with partial sums in the result's type if the caller allows it.
  * The heuristic's order depends on the complete description: shape, strides, types, epilogue, alignments and the memory
- * for partial sums, as on a GPU. An algorithm rejects operands with a smaller alignment than it was selected for. Every matmul overwrites the
- * workspace, with any algorithm. */
+ * for partial sums, as on a GPU. An algorithm rejects operands with a smaller alignment than it was selected for.
+ * Every matmul overwrites the workspace, with any algorithm. */
 #include <algorithm>
 #include <cstring>
 

@@ -74,7 +74,8 @@ __attribute__((noinline)) void add_tile(eight sums[COLUMNS][2], eight more[COLUM
         for (int h = 0; h < 2; h++) sums[j][h] += more[j][h];
 }
 
-/* As sum_tile. A tensor core adds 16 products at once and truncates the sum; the products of 16-bit numbers are exact. */
+/* As sum_tile. A tensor core adds 16 products at once and truncates the sum; the products of 16-bit numbers are
+ * exact. */
 void sum_on_tensor_core(eight sums[COLUMNS][2], const float *a, const float *b, int64_t k) {
     constexpr int64_t AT_ONCE = 16;
     const int before = std::fegetround();
