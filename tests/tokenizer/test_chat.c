@@ -706,6 +706,25 @@ static const struct {
     {"{% for m in messages %}{{ m.instruction }}{% endfor %}",
      "\"messages\":[{\"role\":\"user\",\"content\":\"a\\n\\nb\",\"instruction\":\"a\",\"input\":\"b\"}]",
      "does not read the key \"input\""},
+    /* each part of a content */
+    {"{% for m in messages %}{{ m.role }}{{ m.content[0].text }}{% endfor %}",
+     "\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":"
+     "\"b\"}]}]",
+     "message 1: the template does not read the key \"content.text\""},
+    {"{% for m in messages %}{% for c in m.content %}{{ c.text }}{% endfor %}{% endfor %}",
+     "\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\" "
+     "\"},{\"type\":\"text\",\"text\":\"b\"}]}]",
+     NULL},
+    {"{% for m in messages %}{% for c in m.content %}{% if c.text == ' ' %}{{ c.text }}{% endif %}{% endfor %}{% "
+     "endfor %}",
+     "\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"\"},{\"type\":\"text\",\"text\":"
+     "\"b\"}]}]",
+     "message 1: the template omits"},
+    {"{% for m in messages %}{% for c in m.content %}{{ c.text }}{% endfor %}{% endfor %}",
+     "\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\\n\"},{\"type\":\"text\",\"text\":"
+     "\"\\nb\"}],"
+     "\"instruction\":\"a\",\"input\":\"b\"}]",
+     NULL},
     /* keys inside a tool call */
     {"{% for m in messages %}" TURN "{% endfor %}",
      "\"messages\":[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"1\",\"type\":\"function\","
