@@ -535,6 +535,14 @@ static const struct {
     {"{% for m in messages %}{% if not loop.first %}</s>{% endif %}<s>{{ m.role }}:{{ m.content }}{% endfor "
      "%}</s>" PROMPT("<s>assistant:"),
      USER ANSWER("a") "," USER ANSWER("b"), "a</s>|b</s>|"},
+    /* a special token closes a call, and the next turn begins with the end token (Jamba) */
+    {"{% for m in messages %}{% if not loop.first %}</s>{% endif %}<s>{{ m.role }}:{{ m.content }}{% for c in "
+     "m.tool_calls %}{{ c.name ~ c.arguments|tojson }}<unk>{% endfor %}{% endfor %}</s>" PROMPT("<s>assistant:"),
+     USER CALL("1") TOOL ANSWER("a"), "f{\"x\": 1}<unk></s>|a</s>|"},
+    /* the next turn begins with a separator */
+    {"{% for m in messages %}{% if not loop.first %}<unk>{% endif %}<s>{{ m.role }}:{{ m.content }}</s>{% endfor "
+     "%}" PROMPT("<unk><s>assistant:"),
+     USER ANSWER("a") "," USER ANSWER("b"), "a</s>|b</s>|"},
     /* white space before each turn, and before the prompt without a turn */
     {"{% for m in messages %}{{ ' ' }}<t>{{ m.role }}:{{ m.content }}</s>{% endfor %}{{ ' ' }}" PROMPT("<t>assistant:"),
      USER ANSWER("a") "," USER ANSWER("b"), "a</s>|b</s>|"},
