@@ -213,10 +213,6 @@ static weft_status find_held(weft_held *out, const weft_declared *declared, cons
     return WEFT_OK;
 }
 
-static int compare_by_name(const void *a, const void *b) {
-    return strcmp(((const weft_tensor *)a)->name, ((const weft_tensor *)b)->name);
-}
-
 /* Removes the wrappers' parts of names, which PEFT saves if a module was wrapped before the adapter was added. */
 static weft_status unwrap_names(weft_safetensors *files, const char *directory, weft_error *err) {
     static const char *const wrappers[] = {"._orig_mod.", "._fsdp_wrapped_module.", "._checkpoint_wrapped_module."};
@@ -224,14 +220,7 @@ static weft_status unwrap_names(weft_safetensors *files, const char *directory, 
         for (size_t w = 0; w < sizeof wrappers / sizeof *wrappers; w++)
             for (char *at = NULL; (at = strstr(files->tensors[i].name, wrappers[w])) != NULL;)
                 memmove(at, at + strlen(wrappers[w]) - 1, strlen(at) - strlen(wrappers[w]) + 2);
-    qsort(files->tensors, (size_t)files->n_tensors, sizeof *files->tensors, compare_by_name);
-    for (int32_t i = 1; i < files->n_tensors; i++)
-        if (strcmp(files->tensors[i - 1].name, files->tensors[i].name) == 0)
-            return weft_error_set(err, WEFT_E_DATA,
-                                  "%s: two of its tensors are '%s', once with and once without a part such as "
-                                  "_orig_mod. Fix: remove one of the two",
-                                  directory, files->tensors[i].name);
-    return WEFT_OK;
+    return weft_weights_sort(files, directory, err);
 }
 
 static weft_status open_loading(loading *self, const weft_declared *declared, const weft_held *held, int32_t adapter,

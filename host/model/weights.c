@@ -39,7 +39,6 @@ static void add_name(name_list *list, const char *format, ...) {
 typedef struct misfit {
     name_list missing, shapes, types, packed, unexpected;
     char prefix[128]; /* before names of the model in unexpected tensors; "": not found */
-    bool is_unmerged; /* an unexpected tensor is from a PEFT model whose adapter is not merged */
     int leftovers;
 } misfit;
 
@@ -86,7 +85,6 @@ static void add_shape(misfit *found, const weft_tensor *tensor, const weft_param
 static void add_unexpected(misfit *found, const char *name, const weft_declared *declared) {
     const size_t n = found->prefix[0] != '\0' ? 0 : weft_weights_unknown_prefix(declared, name);
     add_name(&found->unexpected, "%s", name);
-    if (strstr(name, ".base_layer.") != NULL || strstr(name, ".lora_") != NULL) found->is_unmerged = true;
     if (n > 0 && n < sizeof found->prefix) (void)snprintf(found->prefix, sizeof found->prefix, "%.*s", (int)n, name);
 }
 
@@ -131,7 +129,7 @@ static bool lacks_head(const weft_declared *declared, const char *missing) {
 
 static void append_fix(char *text, size_t size, const misfit *found, const weft_declared *declared) {
     const size_t n = strlen(text);
-    if (found->is_unmerged)
+    if (strstr(found->unexpected.text, ".base_layer.") != NULL || strstr(found->unexpected.text, ".lora_") != NULL)
         (void)snprintf(text + n, size - n,
                        ". These are the tensors of a PEFT model whose adapter is not merged. Fix: save "
                        "model.merge_and_unload() in Python; or save the adapter alone with model.save_pretrained(DIR), "
