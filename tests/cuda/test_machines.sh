@@ -202,11 +202,12 @@ JSON
         RANK=1 WEFT_EMULATOR_DEVICES=$cards $ranks >log.1 2>&1 && failed "a rank alone ends well" log.1
         wait $first && failed "a rank without a card ends well" log.0
         says log.0 "this process may use no NVIDIA card"
-        grep -qE "cards?: rank 0, which keeps the key-value store of the ranks, is gone: (it has ended|Connection reset|Broken)" \
+        grep -qE "(card|machine)s?: rank 0, which keeps the key-value store of the ranks, is gone: (it has ended|Connection reset|Broken)" \
             log.1 || failed "it is not told whose cards were to be heard of, and who is gone" log.1
     done
     RANK=0 $ranks >log.0 2>&1 && failed "rank 0 alone ends well" log.0
-    says log.0 "NCCL, the message of rank 1 about its machine: "
+    grep -qE "NCCL, the message of rank 1 about its machine: .*within 2 s \(\[run\] patience\)" log.0 ||
+        failed "rank 0 does not report the missing rank and its timeout" log.0
     unset WORLD_SIZE LOCAL_WORLD_SIZE
     [ ! -e out/model ] || failed "ranks that have not met leave a model"
     rm -rf out
