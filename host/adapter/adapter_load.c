@@ -213,6 +213,16 @@ static weft_status find_held(weft_held *out, const weft_declared *declared, cons
     return WEFT_OK;
 }
 
+/* Removes the wrappers' parts of names, which PEFT saves if a module was wrapped before the adapter was added. */
+static weft_status unwrap_names(weft_safetensors *files, const char *directory, weft_error *err) {
+    static const char *const wrappers[] = {"._orig_mod.", "._fsdp_wrapped_module.", "._checkpoint_wrapped_module."};
+    for (int32_t i = 0; i < files->n_tensors; i++)
+        for (size_t w = 0; w < sizeof wrappers / sizeof *wrappers; w++)
+            for (char *at = NULL; (at = strstr(files->tensors[i].name, wrappers[w])) != NULL;)
+                memmove(at, at + strlen(wrappers[w]) - 1, strlen(at) - strlen(wrappers[w]) + 2);
+    return weft_weights_sort(files, directory, err);
+}
+
 static weft_status open_loading(loading *self, const weft_declared *declared, const weft_held *held, int32_t adapter,
                                 const char *directory, weft_error *err) {
     const weft_stack stack = weft_stack_of(declared);
@@ -231,6 +241,7 @@ static weft_status open_loading(loading *self, const weft_declared *declared, co
     if (status == WEFT_OK && (self->tensors == NULL || self->moved == NULL || self->indices == NULL))
         status = weft_error_set(err, WEFT_E_MEMORY, "%s: no memory for its list of tensors", path);
     if (status == WEFT_OK) status = weft_safetensors_open(&self->files, path, err);
+    if (status == WEFT_OK) status = unwrap_names(self->files, self->directory, err);
     if (status == WEFT_OK) status = weft_adapter_list_make(&self->list, declared, adapter, true, err);
     for (int32_t i = 0; i < self->list.n && status == WEFT_OK; i++)
         status = place_entry(self, &self->list.entries[i], err);

@@ -129,7 +129,12 @@ static bool lacks_head(const weft_declared *declared, const char *missing) {
 
 static void append_fix(char *text, size_t size, const misfit *found, const weft_declared *declared) {
     const size_t n = strlen(text);
-    if (found->prefix[0] != '\0')
+    if (strstr(found->unexpected.text, ".base_layer.") != NULL || strstr(found->unexpected.text, ".lora_") != NULL)
+        (void)snprintf(text + n, size - n,
+                       ". These are the tensors of a PEFT model whose adapter is not merged. Fix: save "
+                       "model.merge_and_unload() in Python; or save the adapter alone with model.save_pretrained(DIR), "
+                       "and set [adapter] from = DIR and [model] path to the base");
+    else if (found->prefix[0] != '\0')
         (void)snprintf(text + n, size - n,
                        ". Names begin with the prefix '%s'. Fix: save the tensors without it, in Python: "
                        "save_file({k.removeprefix(\"%s\"): v for k, v in load_file(FILE).items()}, NEW_FILE, "

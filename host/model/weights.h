@@ -47,6 +47,9 @@ weft_status weft_weights_init(const weft_region *region, uint64_t seed, bool add
 weft_status weft_weights_open(weft_safetensors **out, const weft_declared *declared, const char *directory,
                               weft_error *err);
 
+/* Sorts the tensors by name after a renaming. WEFT_E_DATA: two have one name. */
+weft_status weft_weights_sort(weft_safetensors *files, const char *directory, weft_error *err);
+
 /* Returns the length of a prefix of a tensor's name that is not known and before one of the model's names; 0: no such
  * prefix. */
 size_t weft_weights_unknown_prefix(const weft_declared *declared, const char *name);

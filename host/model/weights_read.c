@@ -89,6 +89,17 @@ static int compare_by_name(const void *a, const void *b) {
     return strcmp(((const weft_tensor *)a)->name, ((const weft_tensor *)b)->name);
 }
 
+weft_status weft_weights_sort(weft_safetensors *files, const char *directory, weft_error *err) {
+    qsort(files->tensors, (size_t)files->n_tensors, sizeof *files->tensors, compare_by_name);
+    for (int32_t i = 1; i < files->n_tensors; i++)
+        if (strcmp(files->tensors[i - 1].name, files->tensors[i].name) == 0)
+            return weft_error_set(err, WEFT_E_DATA,
+                                  "%s: two of its tensors are '%s' of the model, once with and once without a prefix "
+                                  "such as module. or _orig_mod. Fix: remove one of the two",
+                                  directory, files->tensors[i].name);
+    return WEFT_OK;
+}
+
 static weft_status rename_all(weft_safetensors *files, const weft_declared *declared, const char *directory,
                               weft_error *err) {
     char base[256], found[NAME];
@@ -102,14 +113,7 @@ static weft_status rename_all(weft_safetensors *files, const weft_declared *decl
         free(*name);
         *name = renamed;
     }
-    qsort(files->tensors, (size_t)files->n_tensors, sizeof *files->tensors, compare_by_name);
-    for (int32_t i = 1; i < files->n_tensors; i++)
-        if (strcmp(files->tensors[i - 1].name, files->tensors[i].name) == 0)
-            return weft_error_set(err, WEFT_E_DATA,
-                                  "%s: two of its tensors are '%s' of the model, once with and once without a prefix "
-                                  "such as module. or _orig_mod. Fix: remove one of the two",
-                                  directory, files->tensors[i].name);
-    return WEFT_OK;
+    return weft_weights_sort(files, directory, err);
 }
 
 weft_status weft_weights_open(weft_safetensors **out, const weft_declared *declared, const char *directory,

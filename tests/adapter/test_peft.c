@@ -167,6 +167,70 @@ START_TEST(a_table_that_stays_frozen) {
 }
 END_TEST
 
+/* Writes an adapter's tensors to scratch/adapter_model.safetensors, with `insert` after `after` in each name. doubled:
+ * the first tensor also has its own name. */
+static void write_wrapped(const char *from_file, const char *after, const char *insert, bool doubled) {
+    static char names[64][256];
+    weft_safetensors *file = NULL;
+    weft_tensor_writer *writer = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_tensor_spec specs[64];
+    int32_t n = 0;
+    (void)unlink(scratch_path("adapter_model.safetensors"));
+    ck_assert_msg(weft_safetensors_open(&file, from_file, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_int_lt(file->n_tensors, 63);
+    for (; n < file->n_tensors + doubled; n++) {
+        const weft_tensor *tensor = &file->tensors[n % file->n_tensors];
+        const char *at = n < file->n_tensors ? strstr(tensor->name, after) : NULL;
+        const size_t before = at == NULL ? 0 : (size_t)(at - tensor->name) + strlen(after);
+        (void)snprintf(names[n], sizeof names[n], "%.*s%s%s", (int)before, tensor->name, at == NULL ? "" : insert,
+                       tensor->name + before);
+        specs[n] = (weft_tensor_spec){.name = names[n], .dtype = tensor->dtype, .rank = tensor->rank};
+        memcpy(specs[n].dims, tensor->dims, sizeof tensor->dims);
+    }
+    ck_assert_msg(weft_tensor_writer_create(&writer, scratch_path("adapter_model.safetensors"), specs, n, &err) ==
+                      WEFT_OK,
+                  "%s", err.text);
+    for (int32_t i = 0; i < n; i++) {
+        const weft_tensor *tensor = &file->tensors[i % file->n_tensors];
+        ck_assert_int_eq(weft_tensor_writer_write(writer, i, 0, tensor->data, tensor->bytes, &err), WEFT_OK);
+    }
+    ck_assert_msg(weft_tensor_writer_finish(writer, &err) == WEFT_OK, "%s", err.text);
+    weft_safetensors_close(file);
+}
+
+/* A model that was compiled or wrapped before PEFT added the adapter has the wrapper in the names. */
+START_TEST(an_adapter_of_a_wrapped_model) {
+    static const char *const wrapped[][2] = {{"base_model.model.", "_orig_mod."},
+                                             {"self_attn.", "_orig_mod._checkpoint_wrapped_module."},
+                                             {"layers.0.", "_fsdp_wrapped_module."}};
+    char path[4096], file[4200], *bytes = NULL;
+    size_t n = 0;
+    golden_batch batch;
+    golden_engine g;
+    weft_error err = WEFT_ERROR_INIT;
+    scratch_make();
+    open_engine(&g, &batch, 0);
+    golden_path(path, sizeof path, cases[0].name);
+    (void)snprintf(file, sizeof file, "%s/adapter_config.json", path);
+    bytes = read_bytes(file, &n);
+    write_bytes(scratch_path("adapter_config.json"), bytes, n);
+    free(bytes);
+    (void)snprintf(file, sizeof file, "%s/adapter_model.safetensors", path);
+    for (int i = 0; i < 3; i++) {
+        write_wrapped(file, wrapped[i][0], wrapped[i][1], false);
+        ck_assert_msg(weft_adapter_check(g.engine->plan.declared, scratch, WEFT_ADAPTER_SAVED, &err) == WEFT_OK, "%s",
+                      err.text);
+    }
+    write_wrapped(file, wrapped[0][0], wrapped[0][1], true);
+    ck_assert_int_eq(weft_adapter_check(g.engine->plan.declared, scratch, WEFT_ADAPTER_SAVED, &err), WEFT_E_DATA);
+    ck_assert_msg(strstr(err.text, "_orig_mod") != NULL && strstr(err.text, scratch) != NULL, "%s", err.text);
+    golden_engine_close(&g);
+    golden_batch_close(&batch);
+    scratch_remove();
+}
+END_TEST
+
 static const int32_t *ints(const golden_batch *batch, const char *name) {
     return (const int32_t *)(const void *)weft_safetensors_find(batch->file, name)->data;
 }
@@ -304,6 +368,7 @@ START_TEST(merged_weights) {
     merge_rig_open(&rig, _i);
     if (stores_nf4(_i)) {
         expect_merge_refused(&rig, "is stored in nf4: ");
+        expect_merge_refused(&rig, "Fix: --dtype bf16, fp16 or fp32");
         rig.merging.dtype = WEFT_F32;
     }
     if (strcmp(cases[_i].name, "peft-lora-parts") == 0)
@@ -410,6 +475,7 @@ int main(void) {
     tcase_add_loop_test(tests, loss_gradients_and_ten_steps, 0, N_CASES);
     tcase_add_test(tests, norms_of_a_packed_base);
     tcase_add_test(tests, a_table_that_stays_frozen);
+    tcase_add_test(tests, an_adapter_of_a_wrapped_model);
     tcase_add_loop_test(tests, logits_of_every_place, 0, N_CASES);
     tcase_add_loop_test(tests, merged_weights, 0, N_CASES);
     tcase_add_test(tests, a_base_without_the_prefix);

@@ -2,18 +2,18 @@
 """Measures training on two ranks of one thread beside one rank of two threads, and beside PyTorch in the same run.
 
     tests/bench/ranks.py [--sizes 24,134,518] [--pairs 3] [--sides ddp,fsdp] [--memory] [--json FILE]
-    tests/bench/ranks.py --sizes 24 --micro_batches 8 --no-torch
+    tests/bench/ranks.py --sizes 24 --micro-batches 8 --no-torch
     tests/bench/ranks.py --quick
 
 The models, with fresh weights, and the size of the batch are those of roof.py. A micro-batch is half of the batch, so
-that one rank has two micro_batches and two ranks have one each: the same sum, and the same bits. In each pair every side runs
+that one rank has two micro-batches and two ranks have one each: the same sum, and the same bits. In each pair every side runs
 once, in processes of its own; who goes first turns from pair to pair. Start and warm-up do not count. Times are medians
 over the steps of all pairs; a ratio is the median of the pairs' ratios.
 
     1x2                      Weft, strategy single, one rank of two threads
     ddp, fsdp                Weft, two ranks of one thread, reduce = ordered; fsdp is shard = full
     ddp fast ... fsdp tree   the same with reduce = fast and tree
-    ddp tree last ...        with more micro_batches than ranks: those with reduce_at = last, too
+    ddp tree last ...        with more micro-batches than ranks: those with reduce_at = last, too
     torch ddp, torch fsdp2   PyTorch's over gloo, eager, fused AdamW, clipping; fully_shard around layers and the whole
 
 A step of Weft is the time from the line that tells the step before to the line that tells this one. Memory is the
@@ -26,10 +26,10 @@ After each size come its bars: ordered at most 1.1 times fast; predicted over me
 and 518 M, too: ddp at least 0.9 times as fast as 1x2; a step of fsdp at most 1.1 times one of ddp; ddp 1.3 times as
 fast as PyTorch's, fsdp 1.6 times as fast as FSDP2 with at most 0.7 (134 M) and 0.8 (518 M) of its memory.
 
---micro_batches N cuts a step into N micro-batches instead of two, so that a rank adds up several micro_batches and the ways of adding
+--micro-batches N cuts a step into N micro-batches instead of two, so that a rank adds up several micro-batches and the ways of adding
 differ in what they send: that is their price. Of its bars only that of bits is set.
 
---memory runs fsdp on 1, 2 and 4 ranks of one thread, with four micro_batches, too: what is held has to fall as 1/N.
+--memory runs fsdp on 1, 2 and 4 ranks of one thread, with four micro-batches, too: what is held has to fall as 1/N.
 
 The program is $WEFT_BUILD_DIR/weft, or build/weft. PyTorch is that of $WEFT_PYTHON, or of the Python that runs this.
 --quick takes a small batch and one pair, and under two minutes; of its bars only those of bits and memory are set."""
@@ -98,7 +98,7 @@ def parse_arguments():
     parser.add_argument("--steps", type=int, help="measured steps of one run, instead of the size's own")
     parser.add_argument("--warmup", type=int, default=1, help="steps before them, 1 by default and at least")
     parser.add_argument("--sides", help="only these beside 1x2: " + ", ".join(every[1:]))
-    parser.add_argument("--micro_batches", type=int, default=2, help="micro-batches of a step, 2 by default")
+    parser.add_argument("--micro-batches", type=int, default=2, help="micro-batches of a step, 2 by default")
     parser.add_argument("--memory", action="store_true", help="fsdp on 1, 2 and 4 ranks, too")
     parser.add_argument("--no-plan", action="store_true", help="leave the predictions out")
     parser.add_argument("--no-torch", action="store_true", help="leave PyTorch out")
@@ -113,11 +113,11 @@ def parse_arguments():
     if options.pairs < 1 or options.warmup < 1 or (options.steps is not None and options.steps < 1):
         parser.error("--pairs, --steps and --warmup are at least 1")
     if options.micro_batches != 2 and (options.quick or options.memory):
-        parser.error("--quick and --memory have micro-batches of their own: leave --leaves out")
+        parser.error("--quick and --memory have micro-batches of their own: leave --micro-batches out")
     if options.micro_batches == 2 and any(name in LAST_SIDES for name in options.sides[1:]) and options.sides != every:
-        parser.error("with two micro-batches a rank has one, and reduce_at = last is each: say --micro_batches")
+        parser.error("with two micro-batches a rank has one, and reduce_at = last is each: say --micro-batches")
     if options.micro_batches < 2 or any(SIZES[name].rows % options.micro_batches for name in options.sizes.split(",")):
-        parser.error("--micro_batches is at least 2 and divides the rows of each size")
+        parser.error("--micro-batches is at least 2 and divides the rows of each size")
     if options.quick:
         options.pairs, options.steps, options.warmup, options.memory = 1, 3, 1, True
     return options

@@ -18,7 +18,7 @@ runs() { # runs FILE: all commands accept the configuration; every key has a rea
     prints "$weft" train "$1" train.steps=2
     grep -q '^step 2/2 ' printed || failed "$1 does not train" printed
     out=$(sed -n 's/^out = //p' "$1")
-    [ -e "$(dirname "$1")/$out/model/config.json" ] || failed "$1 micro-batches no model in $out" printed
+    [ -e "$(dirname "$1")/$out/model/config.json" ] || failed "$1 writes no model in $out" printed
 }
 
 make_model scratch 32 8 56 2 512

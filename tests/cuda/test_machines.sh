@@ -196,17 +196,19 @@ JSON
     # value.
     export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2
     ranks="$weft train run.ini comm.plugin=nccl strategy.plugin=fsdp device.share=yes run.patience=2"
-    for cards in 1 2; do # of the other rank: it waits for the device's value, or the communicator's
+    # Cards of the other rank. It waits for a value of the device or of the communicator when rank 0 ends.
+    for cards in 1 2; do
         RANK=0 WEFT_EMULATOR_DEVICES=0 $ranks >log.0 2>&1 & # started by this shell, whose process id is the rendezvous
         first=$!
         RANK=1 WEFT_EMULATOR_DEVICES=$cards $ranks >log.1 2>&1 && failed "a rank alone ends well" log.1
         wait $first && failed "a rank without a card ends well" log.0
         says log.0 "this process may use no NVIDIA card"
-        grep -qE "cards?: rank 0, which keeps the key-value store of the ranks, is gone: (it has ended|Connection reset|Broken)" \
+        grep -qE "(cards?|machines?|the id of the world from rank 0): rank 0, which keeps the key-value store of the ranks, is gone: (it has ended|Connection reset|Broken)" \
             log.1 || failed "it is not told whose cards were to be heard of, and who is gone" log.1
     done
     RANK=0 $ranks >log.0 2>&1 && failed "rank 0 alone ends well" log.0
-    says log.0 "NCCL, the message of rank 1 about its machine: "
+    grep -qE "NCCL, the message of rank 1 about its machine: .*within 2 s \(\[run\] patience\)" log.0 ||
+        failed "rank 0 does not report the missing rank and its timeout" log.0
     unset WORLD_SIZE LOCAL_WORLD_SIZE
     [ ! -e out/model ] || failed "ranks that have not met leave a model"
     rm -rf out

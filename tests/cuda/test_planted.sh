@@ -93,7 +93,7 @@ nccl*) code=3 words="NCCL.* internal error" ;;
 *) code=999 ;;
 esac
 # What it was for stands before the sentence of a call that may be for anything.
-bare="weft [a-z]+: ((device|comm):[^ ]* \([^)]*\)(, in [a-z]*)?: )?((fill|copy|read|write|upload|download|synchronize|mark|wait|await|reached) on device|NCCL, (all_|reduce_|broadcast|send|recv|barrier))"
+bare="weft [a-z]+: ((device|comm):[^ ]* \([^)]*\)(, in [a-z]*)?: )?((fill|copy|read|write|upload|download|synchronize|record_event|wait|await|reached) on device|NCCL, (all_|reduce_|broadcast|send|recv|barrier))"
 more=
 case $call in nvrtc*) more=device.cache=none ;; esac # or what is compiled is found there
 status=0

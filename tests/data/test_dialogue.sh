@@ -44,5 +44,18 @@ mine=$(loss)
 theirs=$(loss data.plugin=instruct data.path=talk.jsonl data.packing=no)
 [ "$mine" = "$theirs" ] || failed "the example has $mine, instruct $theirs"
 prints "$weft" train run.ini
+# instruct reads names of any length: in columns, in ignore, and in paths of ignore
+long=$(printf '%300s' '' | tr ' ' k)
+echo "{\"${long}q\": \"e4\", \"${long}a\": \"e5\"}" >long.jsonl
+prints "$weft" data show run.ini data.plugin=instruct data.path=long.jsonl "data.columns=${long}q, ${long}a"
+grep -qF '[[e5</s>]]' printed || failed "a pair with long names is not shown" printed
+echo "{\"messages\": [{\"role\": \"user\", \"content\": \"e4\", \"${long}x\": {\"${long}y\": 1}},
+    {\"role\": \"assistant\", \"content\": \"e5\"}], \"${long}z\": 1}" | tr -d '\n' >long.jsonl
+refused "ignore = ${long}z" "$weft" data show run.ini data.plugin=instruct data.path=long.jsonl
+refused "ignore = ${long}x" "$weft" data show run.ini data.plugin=instruct data.path=long.jsonl "data.ignore=${long}z"
+for ignored in "${long}x" "${long}x.${long}y"; do
+    prints "$weft" data show run.ini data.plugin=instruct data.path=long.jsonl "data.ignore=${long}z, $ignored"
+    grep -qF '[[e5</s>]]' printed || failed "a record with long ignored names is not shown" printed
+done
 refused 'talk.txt:1: in 8 positions: ' "$weft" data show run.ini data.context=8
 [ "$failures" = 0 ]

@@ -1,11 +1,13 @@
 # has_shown.awk SHOWN REAL: checks that a page shows the program's real output. A line of SHOWN must be part
-# of a line of REAL. Numbers match any number, and times any time; "..." matches any omission. Prints
-# mismatches and exits with 1. REAL may have further lines.
+# of a line of REAL. Numbers match any number, except exit statuses, and times any time; "..." matches any
+# omission. Prints mismatches and exits with 1. REAL may have further lines.
 
-function plain(line) {
+function plain(line,    status) {
     sub(/^device .*/, "device", line)                       # depends on the machine
     gsub(/\/home\/you\/weft/, "PLACE", line)
+    status = match(line, /exit status [0-9]+/) ? substr(line, RSTART, RLENGTH) "!" : "" # no prefix of another
     gsub(/[0-9]+(,[0-9][0-9][0-9])*(\.[0-9]+)?(e[-+]?[0-9]+)?k?/, "#", line)
+    sub(/exit status #/, status, line)
     gsub(/# (KiB|MiB|GiB|B)([^A-Za-z]|$)/, "# MEMORY ", line)
     gsub(/# (us|ms|s|min|h)([^A-Za-z]|$)/, "# TIME ", line)
     gsub(/(# TIME )+/, "# TIME ", line)

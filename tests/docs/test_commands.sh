@@ -59,8 +59,9 @@ run_page() { # run_page FILE
 
 n_commands=0
 has mpich && ranks=yes || ranks=no
-# The quick suite runs one guide for users and one for authors of plugins.
-guides="$WEFT_SOURCE/docs/guide/by-hand.md $WEFT_SOURCE/docs/guide/your-own-policy.md"
+# The quick suite runs the guides that take seconds, and one for authors of plugins.
+guides=
+for name in by-hand coming-from troubleshooting your-data your-own-policy; do guides="$guides $WEFT_SOURCE/docs/guide/$name.md"; done
 ! is_full || guides="$WEFT_SOURCE/README.md $(echo "$WEFT_SOURCE"/docs/guide/*.md)"
 for page in ${*:-$guides}; do
     name=${page##*/}

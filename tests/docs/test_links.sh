@@ -32,5 +32,14 @@ for page in $pages; do
         esac
     done
 done
+# Source tree only: each `host/...` path and each function weft_... of the pages exists.
+if [ -z "${WEFT_INSTALLED:-}" ]; then
+    for path in $(cat $pages | grep -oE '`(host|sdk|plugins|tests|configs)/[A-Za-z0-9_./-]+`' | tr -d '`' | sort -u); do
+        [ -e "$path" ] || failed "a page names $path, which does not exist"
+    done
+    for name in $(cat $pages | grep -oE '\bweft_[a-z0-9_]+' | sort -u); do
+        grep -rqwF --include='*.[chm]*' -- "$name" host sdk plugins || failed "a page names $name, which does not exist"
+    done
+fi
 [ "$n" -gt 20 ] || failed "only $n links were found"
 [ "$failures" = 0 ]

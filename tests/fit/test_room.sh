@@ -208,7 +208,7 @@ prove="prove run.ini --ranks 1 --steps 1"
 {
     refused "It would fit with train.micro_batch=" "$weft" $prove --fit "$((planned / 2))B"
     grep -q "on 1 rank: .* are planned, .* of it activations, and a device has .*: nothing was started" log || failed "a proof that does not fit" log
-    grep -qE "activation_checkpointing=|--ranks|fsdp|beside=" log && failed "a proof is told to change what it varies" log
+    grep -qE "activation_checkpointing=|--ranks|fsdp|async=" log && failed "a proof is told to change what it varies" log
     grep -q "cells" log && failed "a proof that does not fit was started" log
     change=$(sed -n 's/.*It would fit with \(train.micro_batch=[0-9]*\) .*/\1/p' log)
     prints "$weft" $prove --fit "$((planned / 2))B" "$change"

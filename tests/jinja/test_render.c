@@ -229,6 +229,83 @@ START_TEST(errors_have_line_and_cause) {
 }
 END_TEST
 
+#define EIGHT_MIB                                                                                                      \
+    "{% set ns = namespace(s='abcdefgh') %}{% for i in range(20) %}{% set ns.s = ns.s + ns.s %}{% endfor %}"
+
+/* Limits: a template with the count `fits` renders, one with `exceeds` fails. The count replaces "#", or is the number
+ * of copies of a text between two "@". */
+static const struct {
+    const char *source;
+    int64_t fits, exceeds;
+    const char *fact; /* part of the message */
+} limits[] = {
+    {"{{ 'x' * # }}", 16777216, 16777217, "16777216 bytes"},
+    {"{% set a = 'x' * 8388608 %}{{ a }}{{ 'x' * # }}", 8388608, 8388609, "16777216 bytes"},
+    {"{{ '%#d' % 1 }}", 65536, 65537, "65536"},
+    {"{{ '{:#}'.format(1) }}", 65536, 65537, "format"},
+    {"{{ range(#)|length }}", 100000, 100001, "100000"},
+    {"{% for i in range(#) %}{% generation %}a{% endgeneration %}{% endfor %}", 32767, 32768,
+     "32767 generation blocks"},
+    /* a call of a macro inside {{ }} and {% if %} has three levels */
+    {"{% macro f(n) %}{% if n > 1 %}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(#) }}", 66, 67, "200 levels"},
+    /* the output of a list is one level, and so is each list */
+    {"{% set ns = namespace(a=[]) %}{% for i in range(#) %}{% set ns.a = [ns.a] %}{% endfor %}{{ ns.a }}", 199, 200,
+     "200 levels"},
+    /* parentheses have two levels of expressions each */
+    {"{{ @(@1@)@ }}", 98, 99, "nested too deep"},
+    {"{% if false %}@{% elif false %}@{% endif %}", 197, 198, "nested too deep"},
+    {"@{% if true %}@@{% endif %}@", 198, 199, "nested too deep"},
+    /* a comparison takes a step for every 256 bytes, here 32,768 */
+    {EIGHT_MIB "{% set b = ns.s[:-1] + 'b' %}{% for i in range(#) %}{{ ns.s == b }}{% endfor %}", 600, 611,
+     "20000000 steps"},
+    /* a string takes five bytes for each byte, and its buffer doubles when it grows */
+    {EIGHT_MIB "{% for i in range(#) %}{% set a = ns.s + 'b' %}{% endfor %}", 2, 4, "512 MiB"},
+};
+
+/* Writes the source with the count n. */
+static char *source_of(const char *source, int64_t n) {
+    weft_bytes out = {0};
+    for (const char *at = source; *at != '\0'; at++) {
+        char number[32];
+        const char *end = *at == '@' ? strchr(at + 1, '@') : NULL;
+        if (*at == '#') {
+            (void)snprintf(number, sizeof number, "%lld", (long long)n);
+            ck_assert_int_eq(weft_bytes_put(&out, number, strlen(number)), WEFT_OK);
+        } else if (end != NULL) {
+            for (int64_t i = 0; i < n; i++)
+                ck_assert_int_eq(weft_bytes_put(&out, at + 1, (size_t)(end - at - 1)), WEFT_OK);
+            at = end;
+        } else ck_assert_int_eq(weft_bytes_put(&out, at, 1), WEFT_OK);
+    }
+    ck_assert_int_eq(weft_bytes_put(&out, "", 1), WEFT_OK);
+    return out.data;
+}
+
+static weft_status status_of(const char *source, weft_error *err) {
+    jinja_template *self = NULL;
+    jinja_render *r = NULL;
+    jinja_output text;
+    json_t *none = json_object();
+    weft_status status = jinja_compile(&self, weft_services(), "T", source, strlen(source), err);
+    if (status == WEFT_OK) status = render(&r, &text, self, none, err);
+    jinja_end(r);
+    jinja_free(self);
+    json_decref(none);
+    return status;
+}
+
+START_TEST(limits_are_exact) {
+    char *fits = source_of(limits[_i].source, limits[_i].fits),
+         *exceeds = source_of(limits[_i].source, limits[_i].exceeds);
+    weft_error err = WEFT_ERROR_INIT;
+    ck_assert_msg(status_of(fits, &err) == WEFT_OK, "%s: %s", limits[_i].source, err.text);
+    ck_assert_int_eq(status_of(exceeds, &err), WEFT_E_DATA);
+    ck_assert_msg(strstr(err.text, limits[_i].fact) != NULL, "%s: %s", limits[_i].source, err.text);
+    free(fits);
+    free(exceeds);
+}
+END_TEST
+
 START_TEST(deep_nesting_is_an_error) {
     enum { N = 100000 };
     static const struct {
@@ -404,6 +481,7 @@ static Suite *suite(void) {
     tcase_set_timeout(t, 60);
     tcase_add_test(t, texts_are_those_of_jinja2);
     tcase_add_loop_test(t, errors_have_line_and_cause, 0, (int)(sizeof errors / sizeof errors[0]));
+    tcase_add_loop_test(t, limits_are_exact, 0, (int)(sizeof limits / sizeof limits[0]));
     tcase_add_loop_test(t, deep_nesting_is_an_error, 0, 10);
     tcase_add_loop_test(t, marks_follow_their_bytes, 0, 7);
     tcase_add_loop_test(t, cases_are_those_of_python, 0, 8);

@@ -60,7 +60,7 @@ refused 'NORM: instruction 31 has done this already' "$weft" plan run.ini strate
 prints "$weft" plan run.ini plugins.compile_seconds=60 plugins.compile_events=200
 
 # ---- an accepted plan
-instructions() { # events FILE: the printed instructions of a program
+instructions() { # instructions FILE: the printed instructions of a program
     sed -n '/^index /,$p' "$1" | awk '/^ +[0-9]+ /{ print $3 }' | sort | uniq -c | tr -s ' \n' ' '
 }
 prints "$weft" plan run.ini strategy.plugin=mp --ranks 2 --print-program

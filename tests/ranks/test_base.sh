@@ -129,6 +129,7 @@ check_base() { # check_base BASE SIZE TYPE BYTES NUMBERS NEAR
     # Merging never packs again; with --dtype it uses the decoded numbers.
     refused "is stored in $3: " \
         "$weft" merge first/model a/model merged
+    says log "Fix: --dtype bf16, fp16 or fp32"
     [ ! -e merged ] || failed "a refused merge left something"
     limit "$weft" merge first/model a/model merged --dtype fp32 >log 2>&1 || failed "merge $1" log
     "$weft" eval a --json >a.txt 2>log || failed "eval of $1 with its adapter" log

@@ -44,14 +44,15 @@ if is_full; then
     prove 0 --ranks 2 --steps 2 strategy.plugin=ddp strategy.reduce_at=last
     says out "reduce_at = each, or reduce = tree, is covered"
     says out "not covered [1]"
-    says out "0 different"
+    says out "38 cells of 2 steps with reduce = ordered: 16 equal, 22 not covered, 0 different"
 fi
 prove 0 --ranks 2 --steps 2 strategy.reduce=fast
-says out "0 equal"
+says out "38 cells of 2 steps with reduce = fast: 0 equal, 38 not covered, 0 different"
 says out "reduce = fast takes whatever order the library adds in"
 
 # JSON output.
 prove 0 --ranks 1 --steps 1 --json
+says out '"equal": 8'
 says out '"different": 0'
 [ "$(head -c 1 out)" = "{" ] || fail "an object and nothing else"
 
@@ -74,7 +75,7 @@ if is_full; then
     # must remain.
     archive=$WEFT_SOURCE/tests/archive/sdk-1.0/weft-strategy-archive.so
     prove 0 --ranks 3 --steps 2 strategy.plugin="$archive" train.global_batch=8
-    says out " equal, 0 not covered, 0 different"
+    says out "42 cells of 2 steps with reduce = ordered: 42 equal, 0 not covered, 0 different"
     grep -q "^ *2  archive .*equal" out || fail "the own strategy has no cell on 2 ranks"
     says out "left out: 8 of "
     says out "strategy archive on 3 ranks: "

@@ -6,6 +6,7 @@
 #include "suite.h"
 
 #include <jansson.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -184,6 +185,54 @@ static inline size_t rig_utf8(char out[4], int32_t c) {
 static inline uint32_t rig_chance(uint64_t *state, uint32_t below) {
     *state = *state * 6364136223846793005u + 1442695040888963407u;
     return (uint32_t)(*state >> 33) % below;
+}
+
+/* --- the main thread encodes a long text in parallel ranges --- */
+
+typedef struct rig_thread {
+    const weft_tokenizer *tokenizer;
+    const weft_bytes *text;
+    weft_bytes ids;
+} rig_thread;
+
+static inline void *rig_encode_apart(void *argument) {
+    rig_thread *self = argument;
+    self->ids = rig_encode(self->tokenizer, self->text->data, self->text->n, 0);
+    return NULL;
+}
+
+/* Returns true if the main thread divides a random text of `bytes`. Its ids must equal those of another thread, which
+ * does not divide it. */
+static inline bool rig_is_divided(const weft_tokenizer *tokenizer, size_t bytes, uint64_t seed) {
+    /* text around possible cuts: white space, line ends, digits, apostrophes, special tokens, multi-byte characters */
+    static const char *const between[] = {"\n",         " ",          "\n\n", " \n",           "\n ",
+                                          "\r\n",       "'s\n",       ".\n",  "1\n2",          "</s>",
+                                          "  a ",       "\xC3\xA9\n", "\t",   "<|endoftext|>", "\xE2\x96\x81",
+                                          "e\xCC\x81\n"};
+    weft_bytes text = {NULL, 0, 0}, ids;
+    rig_thread other = {.tokenizer = tokenizer, .text = &text};
+    pthread_t thread;
+    int64_t before = rig_loops, loops = 0;
+    while (text.n < bytes) {
+        const char *word = between[rig_chance(&seed, sizeof between / sizeof *between)];
+        char letters[8];
+        const size_t n = 1 + rig_chance(&seed, 6);
+        for (size_t k = 0; k < n; k++)
+            letters[k] = (char)((k > 0 ? 'a' : rig_chance(&seed, 2) ? 'A' : 'a') + (char)rig_chance(&seed, 26));
+        ck_assert_int_eq(weft_bytes_put(&text, letters, n), WEFT_OK);
+        ck_assert_int_eq(weft_bytes_put(&text, word, strlen(word)), WEFT_OK);
+    }
+    ids = rig_encode(tokenizer, text.data, text.n, 0);
+    loops = rig_loops;
+    ck_assert_int_eq(pthread_create(&thread, NULL, rig_encode_apart, &other), 0);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert_int_eq(rig_loops, loops);
+    ck_assert_uint_eq(ids.n, other.ids.n);
+    ck_assert_int_eq(memcmp(ids.data, other.ids.data, ids.n), 0);
+    weft_bytes_free(&ids);
+    weft_bytes_free(&other.ids);
+    weft_bytes_free(&text);
+    return loops > before;
 }
 
 #endif

@@ -2,8 +2,6 @@
  * files. */
 #include "rig.h"
 
-#include <pthread.h>
-
 static weft_tokenizer *open_golden(const char *name) {
     char path[512], inside[128];
     (void)snprintf(inside, sizeof inside, "tokenizer/%s", name);
@@ -211,6 +209,53 @@ START_TEST(a_sink_that_fails_ends_the_call) {
     ck_assert_uint_eq(counted.calls, 3);
     ck_assert(err.text[0] != 0);
     free(text);
+    rig_close(tokenizer);
+}
+END_TEST
+
+/* Adds a token to tokenizer.json. */
+static void add_piece(json_t *root, const char *piece) {
+    json_t *vocab = json_object_get(json_object_get(root, "model"), "vocab");
+    if (json_object_get(vocab, piece) == NULL)
+        ck_assert_int_eq(json_object_set_new(vocab, piece, json_integer((json_int_t)json_object_size(vocab))), 0);
+}
+
+/* A text is divided at line ends if a pattern ends its pre-tokens there, and before a blank that follows a letter if
+ * every letter is in the vocabulary and no merge joins a letter with the blank after it. */
+START_TEST(long_texts_are_divided_where_ids_do_not_change) {
+    static const struct {
+        const char *name;
+        bool letters; /* add all letters to the vocabulary */
+        const char *merge;
+        bool is_divided;
+    } rows[] = {
+        {"gpt2-style", false, NULL, true},
+        {"llama3-style", false, NULL, true},
+        {"sp-bpe", false, NULL, false},
+        {"sp-bpe", true, NULL, true},
+        {"sp-bpe", true, "\xe2\x96\x81 a", true},
+        {"sp-bpe", true, "e \xe2\x96\x81", false},
+        {"sp-bpe", true, "Z \xe2\x96\x81", false},
+    };
+    char path[512], inside[128], piece[8] = "";
+    json_t *root = NULL;
+    weft_tokenizer *tokenizer = NULL;
+    (void)snprintf(inside, sizeof inside, "tokenizer/%s/tokenizer.json", rows[_i].name);
+    rig_golden(path, inside);
+    root = rig_load_json(path);
+    for (piece[0] = 'A'; rows[_i].letters && piece[0] <= 'z'; piece[0]++)
+        if (piece[0] <= 'Z' || piece[0] >= 'a') add_piece(root, piece);
+    if (rows[_i].merge != NULL) {
+        const size_t n = strcspn(rows[_i].merge, " ");
+        json_t *merges = json_object_get(json_object_get(root, "model"), "merges");
+        (void)snprintf(piece, sizeof piece, "%.*s%s", (int)n, rows[_i].merge, rows[_i].merge + n + 1);
+        add_piece(root, piece);
+        ck_assert_int_eq(json_array_insert_new(merges, 0, json_string(rows[_i].merge)), 0);
+    }
+    rig_write_json("tokenizer.json", root);
+    json_decref(root);
+    tokenizer = rig_open(scratch);
+    ck_assert_int_eq(rig_is_divided(tokenizer, 600000, (uint64_t)_i), rows[_i].is_divided);
     rig_close(tokenizer);
 }
 END_TEST
@@ -433,6 +478,7 @@ int main(void) {
     tcase_set_timeout(tests, 300);
     tcase_add_loop_test(tests, any_bytes_come_back, 0, 4);
     tcase_add_loop_test(tests, every_single_byte_has_ids, 0, 4);
+    tcase_add_loop_test(tests, long_texts_are_divided_where_ids_do_not_change, 0, 7);
     tcase_add_test(tests, what_has_no_piece_is_an_error_with_its_offset);
     tcase_add_test(tests, an_id_outside_the_vocabulary_has_no_text);
     tcase_add_test(tests, bos_and_eos_that_are_not_there_are_errors);

@@ -535,6 +535,14 @@ static const struct {
     {"{% for m in messages %}{% if not loop.first %}</s>{% endif %}<s>{{ m.role }}:{{ m.content }}{% endfor "
      "%}</s>" PROMPT("<s>assistant:"),
      USER ANSWER("a") "," USER ANSWER("b"), "a</s>|b</s>|"},
+    /* a special token closes a call, and the next turn begins with the end token (Jamba) */
+    {"{% for m in messages %}{% if not loop.first %}</s>{% endif %}<s>{{ m.role }}:{{ m.content }}{% for c in "
+     "m.tool_calls %}{{ c.name ~ c.arguments|tojson }}<unk>{% endfor %}{% endfor %}</s>" PROMPT("<s>assistant:"),
+     USER CALL("1") TOOL ANSWER("a"), "f{\"x\": 1}<unk></s>|a</s>|"},
+    /* the next turn begins with a separator */
+    {"{% for m in messages %}{% if not loop.first %}<unk>{% endif %}<s>{{ m.role }}:{{ m.content }}</s>{% endfor "
+     "%}" PROMPT("<unk><s>assistant:"),
+     USER ANSWER("a") "," USER ANSWER("b"), "a</s>|b</s>|"},
     /* white space before each turn, and before the prompt without a turn */
     {"{% for m in messages %}{{ ' ' }}<t>{{ m.role }}:{{ m.content }}</s>{% endfor %}{{ ' ' }}" PROMPT("<t>assistant:"),
      USER ANSWER("a") "," USER ANSWER("b"), "a</s>|b</s>|"},
@@ -706,6 +714,25 @@ static const struct {
     {"{% for m in messages %}{{ m.instruction }}{% endfor %}",
      "\"messages\":[{\"role\":\"user\",\"content\":\"a\\n\\nb\",\"instruction\":\"a\",\"input\":\"b\"}]",
      "does not read the key \"input\""},
+    /* each part of a content */
+    {"{% for m in messages %}{{ m.role }}{{ m.content[0].text }}{% endfor %}",
+     "\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":"
+     "\"b\"}]}]",
+     "message 1: the template does not read the key \"content.text\""},
+    {"{% for m in messages %}{% for c in m.content %}{{ c.text }}{% endfor %}{% endfor %}",
+     "\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\" "
+     "\"},{\"type\":\"text\",\"text\":\"b\"}]}]",
+     NULL},
+    {"{% for m in messages %}{% for c in m.content %}{% if c.text == ' ' %}{{ c.text }}{% endif %}{% endfor %}{% "
+     "endfor %}",
+     "\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"\"},{\"type\":\"text\",\"text\":"
+     "\"b\"}]}]",
+     "message 1: the template omits"},
+    {"{% for m in messages %}{% for c in m.content %}{{ c.text }}{% endfor %}{% endfor %}",
+     "\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\\n\"},{\"type\":\"text\",\"text\":"
+     "\"\\nb\"}],"
+     "\"instruction\":\"a\",\"input\":\"b\"}]",
+     NULL},
     /* keys inside a tool call */
     {"{% for m in messages %}" TURN "{% endfor %}",
      "\"messages\":[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"1\",\"type\":\"function\","

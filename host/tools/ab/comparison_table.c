@@ -272,7 +272,7 @@ static void print_row(const weft_ab_experiment *experiment, int32_t i, int width
     if (!isnan(arm->rate)) (void)weft_unit_count(speed, (int64_t)arm->rate);
     if (arm->exchange > 0) weft_ab_print_seconds(exchange, sizeof exchange, arm->exchange);
     if (i > 0) weft_ab_print_interval(beside, sizeof beside, &arm->verdict.ratio);
-    (void)fprintf(to, "%c %-*s  %9s  %10s  %9s  %10s  %10s  %7s%s%s\n", weft_ab_letter(i), width, arm->spec->label,
+    (void)fprintf(to, "%c %-*s  %9s  %10s  %9s  %10s  %10s  %12s%s%s\n", weft_ab_letter(i), width, arm->spec->label,
                   step, speed, exchange, weft_unit_bytes(memory, arm->bytes), weft_unit_bytes(sent, arm->sent),
                   weft_unit_count(instructions, arm->instructions), *beside != '\0' ? "  " : "", beside);
 }
@@ -283,7 +283,7 @@ static void print_rows(const weft_ab_experiment *experiment, FILE *to) {
         const int n = (int)strlen(experiment->arms[i].spec->label);
         if (n > width) width = n;
     }
-    (void)fprintf(to, "  %-*s  %9s  %10s  %9s  %10s  %10s  %7s  %s\n", width, "arm", "step", "targets/s", "exchange",
+    (void)fprintf(to, "  %-*s  %9s  %10s  %9s  %10s  %10s  %12s  %s\n", width, "arm", "step", "targets/s", "exchange",
                   "memory", "sent", "instructions", "time beside A (95 %)");
     for (int32_t i = 0; i < experiment->n; i++) print_row(experiment, i, width, to);
 }

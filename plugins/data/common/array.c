@@ -118,11 +118,6 @@ weft_status data_corpus_add(data_corpus *corpus, const weft_host *host, data_ids
     return WEFT_OK;
 }
 
-void data_corpus_note(data_corpus *corpus, uint64_t text) {
-    const uint64_t bytes = data_corpus_bytes(corpus) + text;
-    if (bytes > corpus->peak) corpus->peak = bytes;
-}
-
 void data_corpus_end(data_corpus *corpus) {
     corpus->starts.n = corpus->n_documents + 1;
     data_array_trim(&corpus->ids.array, data_ids_width(&corpus->ids));

@@ -143,8 +143,7 @@ uint64_t data_made_bytes(const data_made *made) {
 }
 
 void data_made_note(data_made *made, uint64_t temporary) {
-    const uint64_t bytes = data_made_bytes(made) + temporary;
-    if (bytes > made->peak) made->peak = bytes;
+    data_peak_raise(&made->peak, data_made_bytes(made) + temporary);
 }
 
 void data_made_free(data_made *made, const weft_host *host) {

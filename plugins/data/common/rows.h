@@ -67,12 +67,14 @@ static inline int data_corpus_is_target(const data_corpus *corpus, int64_t i) {
  * in a corpus. lengths: int64_t, one per document. */
 weft_status data_corpus_add(data_corpus *corpus, const weft_host *host, data_ids *ids, const data_array *weights,
                             const data_array *lengths);
-/* Raises the peak: `text` bytes of files and lists are in memory besides the corpus. */
-void data_corpus_note(data_corpus *corpus, uint64_t text);
 /* Releases unused capacity after the last document. */
 void data_corpus_end(data_corpus *corpus);
 /* Returns the size in bytes. */
 uint64_t data_corpus_bytes(const data_corpus *corpus);
+/* Raises a peak to the bytes that are in memory now. */
+static inline void data_peak_raise(uint64_t *peak, uint64_t bytes) {
+    if (bytes > *peak) *peak = bytes;
+}
 void data_corpus_free(data_corpus *corpus, const weft_host *host);
 
 /* A chunk of a document. Its inputs are ids[start .. start + n), its targets ids[start + 1 .. start + n]. */

@@ -87,7 +87,7 @@ static void note_memory(data_corpus *out, const encoding *all, size_t lists) {
         ids += n * (sizeof(int32_t) + 1);
         if (n > largest) largest = n;
     }
-    data_corpus_note(out, all->text + lists + ids + largest * data_ids_width(&out->ids));
+    data_peak_raise(&out->peak, data_corpus_bytes(out) + all->text + lists + ids + largest * data_ids_width(&out->ids));
 }
 
 /* Appends the results of tasks to the corpus in order. */

@@ -2,7 +2,7 @@
 #include "instruct.h"
 
 weft_status instruct_fail(weft_error *err, const instruct_record *record, const char *format, ...) {
-    char text[1400];
+    char text[sizeof err->text];
     va_list args;
     va_start(args, format);
     (void)vsnprintf(text, sizeof text, format, args);

@@ -28,8 +28,7 @@ static int64_t read_date(const char *text) {
     return end == NULL || *end != '\0' ? -1 : (int64_t)mktime(&day);
 }
 
-int instruct_list_has(const char *list, const char *name) {
-    const size_t n = strlen(name);
+int instruct_list_has(const char *list, const char *name, size_t n) {
     for (const char *at = list; *at != '\0';) {
         const size_t length = strcspn(at, ",");
         if (length == n && memcmp(at, name, n) == 0) return 1;

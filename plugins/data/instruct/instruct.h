@@ -87,7 +87,7 @@ typedef struct instruct_sample {
 } instruct_sample;
 
 /* Returns true if a LIST of [data] contains the name. */
-int instruct_list_has(const char *list, const char *name);
+int instruct_list_has(const char *list, const char *name, size_t n);
 
 weft_status instruct_sample_read(instruct_sample *out, const instruct_record *record, const instruct_config *config,
                                  weft_error *err);

@@ -5,6 +5,8 @@
 
 #include "../../common/json_big.h"
 
+#include <stdlib.h>
+
 /* State of converting a record. */
 typedef struct reader {
     const instruct_record *record;
@@ -190,43 +192,65 @@ static weft_status parsed(json_t **value, const reader *r, const char *name, wef
                          why.text, why.column);
 }
 
-/* Removes a key by its path, "tool_calls.function.note", from all objects of the lists on the way. */
-static void drop_path(json_t *from, const char *path) {
-    const size_t n = strcspn(path, ".");
-    char name[256];
-    for (size_t i = 0; i < json_array_size(from); i++) drop_path(json_array_get(from, i), path);
-    (void)snprintf(name, sizeof name, "%.*s", (int)n, path);
-    if (path[n] == '.') drop_path(json_object_get(from, name), path + n + 1);
-    else (void)json_object_del(from, name);
+/* Returns the key of the object that equals the first n bytes of `name`; NULL: none. */
+static const char *find_key(json_t *object, const char *name, size_t n) {
+    const char *key = NULL;
+    json_t *value = NULL;
+    json_object_foreach(object, key, value) {
+        if (strlen(key) == n && memcmp(key, name, n) == 0) return key;
+    }
+    return NULL;
+}
+
+/* Removes a key by its path of n bytes, "tool_calls.function.note", from all objects of the lists on the way. */
+static void drop_path(json_t *from, const char *path, size_t n) {
+    const char *dot = memchr(path, '.', n);
+    const size_t first = dot == NULL ? n : (size_t)(dot - path);
+    const char *key = find_key(from, path, first);
+    for (size_t i = 0; i < json_array_size(from); i++) drop_path(json_array_get(from, i), path, n);
+    if (key == NULL) return;
+    if (dot != NULL) drop_path(json_object_get(from, key), dot + 1, n - first - 1);
+    else (void)json_object_del(from, key);
 }
 
 /* Removes ignored keys from an object: id and those of [data] ignore, except keys in `columns`. */
 static void drop_ignored(json_t *object, const instruct_config *config) {
-    char name[256];
-    if (!instruct_list_has(config->columns, "id")) (void)json_object_del(object, "id");
+    if (!instruct_list_has(config->columns, "id", strlen("id"))) (void)json_object_del(object, "id");
     for (const char *at = config->ignore; *at != '\0';) {
         const size_t n = strcspn(at, ",");
-        (void)snprintf(name, sizeof name, "%.*s", (int)n, at);
-        if (!instruct_list_has(config->columns, name)) (void)json_object_del(object, name);
-        if (strchr(name, '.') != NULL) drop_path(object, name);
+        const char *key = find_key(object, at, n);
+        if (key != NULL && !instruct_list_has(config->columns, at, n)) (void)json_object_del(object, key);
+        if (memchr(at, '.', n) != NULL) drop_path(object, at, n);
         at += n + (at[n] == ',');
     }
 }
 
+/* Appends names to a list as long as they fit, and counts the others. */
+static void add_name(char *names, size_t size, const char *name, size_t *left_out) {
+    const size_t n = strlen(names);
+    if (*left_out > 0 || n + strlen(name) + 3 > size) ++*left_out;
+    else (void)snprintf(names + n, size - n, "%s%s", n > 0 ? ", " : "", name);
+}
+
 /* Fails if `object`, which contains unused keys only, has one with a value. of: "the record" or "message 2". */
 static weft_status refuse_keys(const reader *r, json_t *object, const char *of, weft_error *err) {
-    char names[600] = "";
+    char names[400] = "", more[64] = "";
     const char *key = NULL;
     json_t *value = NULL;
-    size_t n = 0;
+    size_t left_out = 0;
     json_object_foreach(object, key, value) {
         const int empty = r->record->file->header != NULL && (key[0] == '\0' || json_string_length(value) == 0);
-        if (json_is_null(value) || empty || n >= sizeof names) continue;
-        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", n > 0 ? ", " : "", key);
+        if (!json_is_null(value) && !empty) add_name(names, sizeof names, key, &left_out);
     }
-    if (n == 0) return WEFT_OK;
-    return instruct_fail(err, r->record, "%s has keys that are not used: %s. Fix: [data] ignore = %s%s%s", of, names,
-                         r->config->ignore, r->config->ignore[0] != '\0' ? ", " : "", names);
+    if (names[0] == '\0' && left_out == 0) return WEFT_OK;
+    if (names[0] == '\0')
+        return instruct_fail(err, r->record,
+                             "%s has a key of more than %zu bytes that is not used. Fix: rename it or add it to [data] "
+                             "ignore",
+                             of, sizeof names - 3);
+    if (left_out > 0) (void)snprintf(more, sizeof more, " (and %zu more)", left_out);
+    return instruct_fail(err, r->record, "%s has keys that are not used: %s%s. Fix: [data] ignore = %s%s%s", of, names,
+                         more, r->config->ignore, r->config->ignore[0] != '\0' ? ", " : "", names);
 }
 
 /* Joins [{"type": "text", "text": ...}, ...] to one string. */
@@ -404,10 +428,11 @@ static const char *const *known_pair(const reader *r) {
 /* Reads the two fields of `columns`. Other keys of the record are not used, and no error. */
 static weft_status by_columns(const reader *r, weft_error *err) {
     const char *columns = r->config->columns, *comma = strchr(columns, ',');
-    char question[256];
+    char *question = strndup(columns, (size_t)(comma - columns));
     weft_status status = WEFT_OK;
-    (void)snprintf(question, sizeof question, "%.*s", (int)(comma - columns), columns);
+    if (question == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the name of a column");
     status = from_pair(r, question, comma + 1, err);
+    free(question);
     (void)json_object_clear(r->left);
     return status;
 }
@@ -446,7 +471,8 @@ static int begins_with_system(const json_t *messages) {
 static weft_status put_system(const reader *r, weft_error *err) {
     const char *name = either(r, "system", "system_prompt");
     json_t *text = NULL, *message = NULL;
-    weft_status status = instruct_list_has(r->config->columns, name) ? WEFT_OK : may_have_text(&text, r, name, err);
+    weft_status status = instruct_list_has(r->config->columns, name, strlen(name)) ? WEFT_OK
+                                                                                   : may_have_text(&text, r, name, err);
     if (status != WEFT_OK) return status;
     if (json_string_length(text) > 0 && begins_with_system(r->messages))
         return instruct_fail(err, r->record,
@@ -469,7 +495,7 @@ static weft_status put_system(const reader *r, weft_error *err) {
 static weft_status read_variable(json_t *out, const reader *r, const char *name, int is_object, weft_error *err) {
     json_t *value = a_value(r, name), *own = value;
     weft_status status = WEFT_OK;
-    if (value == NULL || instruct_list_has(r->config->columns, name)) return WEFT_OK;
+    if (value == NULL || instruct_list_has(r->config->columns, name, strlen(name))) return WEFT_OK;
     (void)take(r, name);
     status = parsed(&own, r, name, err);
     if (status == WEFT_OK && !json_is_null(own) && (is_object ? !json_is_object(own) : !json_is_array(own)))

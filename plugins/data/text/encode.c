@@ -128,7 +128,8 @@ static weft_status take_ids(const encoding *all, weft_error *err) {
         data_array_free(&t->lengths, all->host);
         if (bytes > largest) largest = bytes;
     }
-    data_corpus_note(all->corpus, all->source->n - first->offset + largest + all->list_bytes);
+    data_peak_raise(&all->corpus->peak,
+                    data_corpus_bytes(all->corpus) + all->source->n - first->offset + largest + all->list_bytes);
     data_array_forget(&all->source->held, first->offset, last->offset + last->bytes);
     return WEFT_OK;
 }

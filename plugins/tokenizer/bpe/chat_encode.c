@@ -218,18 +218,37 @@ static bool is_opener(const conversation *self, size_t first, int32_t id) {
     return i > 0 && JINJA_BLOCK(marks[places[i - 1].begin]) == turn;
 }
 
-/* Finds the end token of an answer: a special token that the template wrote after `given`, the last id with a byte of
- * the record. It is at or before `last`, or after `last` with only white space between, if it does not begin the next
- * turn as it began the answer's. Returns its index, or -1. */
-static int64_t find_end(const conversation *self, const int32_t *answers, size_t first, int64_t given, size_t last) {
-    size_t at = last;
-    while ((int64_t)at > given && !is_end(self, at) && at > 0) at--;
-    if ((int64_t)at > given && is_end(self, at)) return (int64_t)at;
-    for (at = last + 1; at < self->ids.n && answers[at] < 0; at++) {
-        if (is_end(self, at)) return is_opener(self, first, BPE_AT(&self->ids, int32_t)[at]) ? -1 : (int64_t)at;
+/* True if the special token ended the message before the answer whose first id is `first`: the answer's turn begins
+ * with it, and no other special token ended that message. */
+static bool ended_previous(const conversation *self, size_t first, int32_t id) {
+    const place *places = BPE_AT(&self->places, place);
+    const uint32_t *marks = self->chat->text.marks, turn = JINJA_BLOCK(marks[places[first].begin]);
+    size_t i = first;
+    while (i > 0 && JINJA_BLOCK(marks[places[i - 1].begin]) == turn) i--;
+    return turn != 0 && i > 0 && BPE_AT(&self->ids, int32_t)[i] == id && !is_end(self, i - 1);
+}
+
+/* Returns the index of the special token after `last`, with only white space between, or -1. */
+static int64_t next_end(const conversation *self, const int32_t *answers, size_t last) {
+    for (size_t at = last + 1; at < self->ids.n && answers[at] < 0; at++) {
+        if (is_end(self, at)) return (int64_t)at;
         if (!is_template_space(self, BPE_AT(&self->places, place)[at])) break;
     }
     return -1;
+}
+
+/* Finds the end token of an answer: a special token that the template wrote after `given`, the last id with a byte of
+ * the record. It is at or before `last`; or it is the next one after `last`, if it does not begin the next turn as it
+ * began the answer's. If there are both, the first one ends a part of the answer (its calls) if the second one also
+ * ended the previous message. Returns its index, or -1. */
+static int64_t find_end(const conversation *self, const int32_t *answers, size_t first, int64_t given, size_t last) {
+    const int64_t next = next_end(self, answers, last);
+    const int32_t id = next < 0 ? -1 : BPE_AT(&self->ids, int32_t)[next];
+    const bool opens = next >= 0 && is_opener(self, first, id);
+    size_t at = last;
+    while ((int64_t)at > given && !is_end(self, at) && at > 0) at--;
+    if ((int64_t)at <= given || !is_end(self, at)) return opens ? -1 : next;
+    return next >= 0 && !opens && ended_previous(self, first, id) ? next : (int64_t)at;
 }
 
 /* Marks the end token of the answer first .. last and ends the answer there, unless the answer has text after it. */

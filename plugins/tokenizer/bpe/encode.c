@@ -152,8 +152,8 @@ static void encode_long_part(int64_t index, void *context) {
     if (work.scratch != NULL) bpe_scratch_give(work.tokenizer, work.scratch);
 }
 
-/* Encodes a group of ranges from *at on, and sets *at to their end. A text that is one range goes to the sink directly.
- */
+/* Encodes a group of ranges from *at on, and sets *at to their end. The ids of a range are in memory until its end. A
+ * text that cannot be divided is one range of any length, so its ids go to the sink directly. */
 static weft_status encode_group(long_text *all, bpe_cut_kind kind, size_t *at, weft_error *err) {
     const bpe_pass *whole = all->whole;
     const weft_host *host = whole->tokenizer->host;

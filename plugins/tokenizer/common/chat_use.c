@@ -62,21 +62,35 @@ static weft_status reads_reasoning(bool *out, const chat_text *text, const chat_
     return status == WEFT_OK || status == WEFT_E_DATA ? WEFT_OK : weft_error_set(err, status, "%s", ignored.text);
 }
 
-/* Returns the text of a message: its content, or its content's only part. NULL: no text. */
-static const char *text_of(const json_t *message) {
-    const json_t *content = json_object_get(message, "content");
-    if (json_is_array(content)) content = json_object_get(json_array_get(content, 0), "text");
-    return json_string_value(content);
+/* Returns the text of a message, a new reference: its content, or the joined texts of its content's parts. NULL: no
+ * text. */
+static json_t *text_of(const json_t *message) {
+    json_t *content = json_object_get(message, "content"), *text = NULL;
+    if (json_is_string(content)) return json_incref(content);
+    for (size_t i = 0; i < json_array_size(content); i++) {
+        json_t *part = json_object_get(json_array_get(content, i), "text"), *joined = NULL;
+        if (!json_is_string(part)) continue;
+        joined = text == NULL ? json_incref(part)
+                              : json_pack("s%+%", json_string_value(text), json_string_length(text),
+                                          json_string_value(part), json_string_length(part));
+        json_decref(text);
+        text = joined;
+    }
+    return text;
 }
 
 /* True if the content is instruction and input, joined as in a record of Alpaca's form. */
 static bool repeats_instruction(const json_t *message) {
-    const char *text = text_of(message), *input = json_string_value(json_object_get(message, "input"));
+    const char *input = json_string_value(json_object_get(message, "input"));
     const char *instruction = json_string_value(json_object_get(message, "instruction"));
     const size_t n = instruction == NULL ? 0 : strlen(instruction);
-    if (text == NULL || instruction == NULL || input == NULL || strncmp(text, instruction, n) != 0) return false;
-    if (input[0] == '\0') return text[n] == '\0';
-    return strncmp(text + n, "\n\n", 2) == 0 && strcmp(text + n + 2, input) == 0;
+    json_t *content = instruction == NULL || input == NULL ? NULL : text_of(message);
+    const char *text = json_string_value(content);
+    bool repeats = text != NULL && strncmp(text, instruction, n) == 0;
+    if (repeats && input[0] == '\0') repeats = text[n] == '\0';
+    else if (repeats) repeats = strncmp(text + n, "\n\n", 2) == 0 && strcmp(text + n + 2, input) == 0;
+    json_decref(content);
+    return repeats;
 }
 
 /* Returns true for a key that the template need not read: the role; references of a tool's message to its call; one of
@@ -103,16 +117,17 @@ static weft_status unread(size_t i, const char *key, weft_error *err) {
             "message, or use another template ([data] template)",
             i + 1);
     return weft_error_set(err, WEFT_E_DATA,
-                          "message %zu: the template does not read the key \"%.200s\". Fix: remove the key, or let the "
-                          "data plugin ignore it ([data] ignore = %.200s)",
+                          "message %zu: the template does not read the key \"%.600s\". Fix: remove the key, or let the "
+                          "data plugin ignore it ([data] ignore = %.600s)",
                           i + 1, key, key);
 }
 
-/* Fails if the template ignores a key inside a tool call. It need not read the call's id, type and index. */
-static weft_status check_calls(const jinja_render *render, size_t i, const json_t *message, weft_error *err) {
-    static const char *const lists[] = {"tool_calls", "function_call"};
+/* Fails if the template ignores a key inside a tool call, or of a part of the content. It need not read the call's id,
+ * type and index, nor the part's type. */
+static weft_status check_inner_keys(const jinja_render *render, size_t i, const json_t *message, weft_error *err) {
+    static const char *const lists[] = {"tool_calls", "function_call", "content"};
     static const char *const optional[] = {"id", "type", "index", NULL};
-    char path[200];
+    char path[600];
     for (size_t k = 0; k < sizeof lists / sizeof *lists; k++)
         if (json_object_get(message, lists[k]) != NULL &&
             jinja_find_unread(render, i, lists[k], optional, path, sizeof path))
@@ -125,22 +140,24 @@ static weft_status check_keys(const chat_text *text, const chat_work *work, size
                               weft_error *err) {
     const char *key = NULL;
     json_t *value = NULL;
+    bool has_unread_reasoning = false, read = false;
     json_object_foreach((json_t *)(uintptr_t)message, key, value) {
-        const bool is_reasoning = is_among(key, reasoning, N_REASONING);
-        weft_status status = WEFT_OK;
-        bool read = (strcmp(key, "content") == 0 ? is_blank(value) : is_empty(value)) ||
-                    is_optional(text->render, i, message, key) || jinja_has_read(text->render, i, key);
-        if (!read && is_reasoning) status = reads_reasoning(&read, text, work, i, err);
+        read = (strcmp(key, "content") == 0 ? is_blank(value) : is_empty(value)) ||
+               is_optional(text->render, i, message, key) || jinja_has_read(text->render, i, key);
+        if (!read && !is_among(key, reasoning, N_REASONING)) return unread(i, key, err);
+        has_unread_reasoning = has_unread_reasoning || !read;
+    }
+    if (has_unread_reasoning) {
+        const weft_status status = reads_reasoning(&read, text, work, i, err);
         if (status != WEFT_OK) return status;
-        if (!read && is_reasoning)
+        if (!read)
             return weft_error_set(err, WEFT_E_DATA,
                                   "message %zu: the template does not read the reasoning of this message. Fix: remove "
                                   "the key (reasoning_content, reasoning or thinking), let the data plugin ignore it "
                                   "([data] ignore), or use a template that reads it",
                                   i + 1);
-        if (!read) return unread(i, key, err);
     }
-    return check_calls(text->render, i, message, err);
+    return check_inner_keys(text->render, i, message, err);
 }
 
 /* True for a switch of reasoning, which a template reads but does not write. */
@@ -157,12 +174,15 @@ static bool is_switch(const char *text) {
 
 /* Fails if the text contains no byte of the message. */
 static weft_status check_text(const chat_text *text, size_t i, const json_t *message, weft_error *err) {
-    const char *role = json_string_value(json_object_get(message, "role")), *content = text_of(message);
+    const char *role = json_string_value(json_object_get(message, "role"));
+    json_t *content = text_of(message);
+    bool written = content == NULL || is_blank(content) ||
+                   (is_switch(json_string_value(content)) && jinja_has_read(text->render, i, "content"));
     char names[400];
-    if (content == NULL || content[strspn(content, " \t\r\n")] == '\0') return WEFT_OK;
-    if (is_switch(content) && jinja_has_read(text->render, i, "content")) return WEFT_OK;
-    for (size_t at = 0; at < text->text.n; at++)
-        if (JINJA_ORIGIN(text->text.marks[at]) == CHAT_ORIGIN(i)) return WEFT_OK;
+    json_decref(content);
+    for (size_t at = 0; at < text->text.n && !written; at++)
+        written = JINJA_ORIGIN(text->text.marks[at]) == CHAT_ORIGIN(i);
+    if (written) return WEFT_OK;
     chat_named_list(names, sizeof names);
     return weft_error_set(err, WEFT_E_DATA,
                           "message %zu: the template omits this message of role \"%.60s\". Fix: use another "

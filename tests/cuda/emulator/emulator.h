@@ -1,4 +1,4 @@
-/* double.h: shared declarations of the CUDA emulator.
+/* emulator.h: shared declarations of the CUDA emulator.
  *
  *     calls.cpp     `Call`, used by every CUDA function: the lock, counts, planted errors, the last error
  *     device.cpp    GPUs, as described by the environment           memory.cpp   the arena; pinned memory

@@ -1,6 +1,6 @@
 /* cuda_runtime_api.h of the CUDA emulator (../README.md): the part of the CUDA runtime that Weft uses, for a host
  * compiler. Names and numbers are CUDA's, so that a plugin's sources compile unchanged; the implementation is in
- * ../double. C and C++. */
+ * ../emulator. C and C++. */
 #ifndef WEFT_EMULATOR_CUDA_RUNTIME_API_H
 #define WEFT_EMULATOR_CUDA_RUNTIME_API_H
 
