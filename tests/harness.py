@@ -289,10 +289,11 @@ def build_plugin(kind, id, *sources, flags=(), compiler=CC, to="plugins"):
     return file
 
 
-def changed_plugin(kind, of, id, *macros, source=None, flags=(), **options):
+def changed_plugin(kind, of, id, *macros, source=None, sources=(), flags=(), **options):
     """Builds the plugin OF of this tree with changes, under the id ID: by tests/changed/KIND.c, or another source
-    that includes changed/changed.h. The macros ("IN_CREATE=leave") select changes. Returns the plugin's path."""
-    return build_plugin(kind, id, source or SOURCE / f"tests/changed/{kind}.c", flags=[
+    that includes changed/changed.h. The macros ("IN_CREATE=leave") select changes; `sources` are the plugin's
+    other files. Returns the plugin's path."""
+    return build_plugin(kind, id, source or SOURCE / f"tests/changed/{kind}.c", *sources, flags=[
         "-O2", "-fno-math-errno", "-ffp-contract=off", f"-I{SOURCE}/tests", f"-I{SOURCE}/plugins",
         f'-DSOURCE="{kind}/{of}/{of}.c"', f'-DID="{id}"', *(f"-D{macro}" for macro in macros), *flags, "-lm"], **options)
 
@@ -355,6 +356,33 @@ validation = 5
 global_batch = 12
 micro_batch  = 1
 {rest}""")
+
+
+def make_ranks_run():
+    """Writes a small model, games.txt and run.ini for tests of several ranks: strategy ddp, output in one."""
+    make_model("model", 32, 8, 56, 2, 512)
+    make_text(40)
+    write("run.ini", """\
+[run]
+out = one
+[model]
+plugin = llama
+path   = model
+start  = fresh
+[data]
+plugin     = text
+path       = games.txt
+document   = line
+context    = 64
+[train]
+steps        = 3
+global_batch = 4
+micro_batch  = 1
+[strategy]
+plugin = ddp
+[device]
+threads = 1
+""")
 
 
 def change_json(file, to=None, **changes):
