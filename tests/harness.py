@@ -138,16 +138,24 @@ class Process:
     def wait_for(self, condition, what="the condition", seconds=600):
         """Waits until condition() is true and returns its value. Fails if the command ends first, or takes too long."""
         __tracebackhide__ = True
-        end = time.monotonic() + seconds
-        while True:
-            alive = self.alive()
-            value = condition()
-            if value:
-                return value
-            if not alive or time.monotonic() > end:
-                why = f"no {what} after {seconds} s" if alive else f"the command ended before {what}"
-                pytest.fail(f"{why}: {shlex.join(self.command)}\n{printable(self.out + self.err)}", pytrace=True)
-            time.sleep(0.02)
+        ended = []
+
+        def met_or_ended():
+            ended.extend([] if self.alive() else [True])
+            return condition() or bool(ended)
+
+        value = wait_until(met_or_ended, what, seconds, self)
+        if ended and not condition():
+            pytest.fail(f"the command ended before {what}: {self}", pytrace=True)
+        return value
+
+    def __str__(self):
+        return f"{shlex.join(self.command)}\n{printable(self.out + self.err)}"
+
+    def wait_gone(self):
+        """Waits until none of the command's processes named weft is left: those of ranks may end after a launcher."""
+        __tracebackhide__ = True
+        wait_until(lambda: not self.processes(), "end of all processes", 60, self)
 
     def processes(self, name=r"weft(-ab|-check|-profile|-prove)?"):
         """Returns the ids of the command's processes, ranks included, whose name matches."""
@@ -164,6 +172,19 @@ class Process:
     def kill(self):
         """Kills the command and all processes that it started."""
         _kill({*self.processes(".*"), *([self.pid] if self.alive() else [])})
+
+
+def wait_until(condition, what="the condition", seconds=600, process=""):
+    """Waits until condition() is true and returns its value. Fails after that time, and shows the process."""
+    __tracebackhide__ = True
+    end = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            pytest.fail(f"no {what} after {seconds} s: {process}", pytrace=True)
+        time.sleep(0.03)
 
 
 def _all_processes():
@@ -289,13 +310,15 @@ def build_plugin(kind, id, *sources, flags=(), compiler=CC, to="plugins"):
     return file
 
 
-def changed_plugin(kind, of, id, *macros, source=None, sources=(), flags=(), **options):
-    """Builds the plugin OF of this tree with changes, under the id ID: by tests/changed/KIND.c, or another source
-    that includes changed/changed.h. The macros ("IN_CREATE=leave") select changes; `sources` are the plugin's
-    other files. Returns the plugin's path."""
-    return build_plugin(kind, id, source or SOURCE / f"tests/changed/{kind}.c", *sources, flags=[
+def changed_plugin(kind, of, id, *macros, sources=(), flags=(), **options):
+    """Builds the plugin OF of this tree (sgd, mpi/plugin.c) with changes as the plugin ID, and returns its path. Its
+    source is tests/changed/KIND.c; the macros ("IN_CREATE=leave") select changes; `sources` are the plugin's other
+    files. OF may be the path of another plugin's source."""
+    source = of if str(of).endswith(".c") else f"{of}/{of}.c"
+    macros = [f'SOURCE="{source if pathlib.Path(source).is_absolute() else f"{kind}/{source}"}"', f'ID="{id}"', *macros]
+    return build_plugin(kind, id, SOURCE / f"tests/changed/{kind}.c", *sources, **options, flags=[
         "-O2", "-fno-math-errno", "-ffp-contract=off", f"-I{SOURCE}/tests", f"-I{SOURCE}/plugins",
-        f'-DSOURCE="{kind}/{of}/{of}.c"', f'-DID="{id}"', *(f"-D{macro}" for macro in macros), *flags, "-lm"], **options)
+        *(f"-D{macro}" for macro in macros), *flags, "-lm"])
 
 
 def patched(file, patch, name, to):

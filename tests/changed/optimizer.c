@@ -17,48 +17,45 @@ typedef struct call {
 
 static const unsigned long long never = (unsigned long long)-1;
 
-void crash(call *c), leave(call *c), hold(call *c), rest(call *c), rest_before_ranks(call *c), round_upward(call *c),
-    clear_umask(call *c), diverge(call *c);
-
-void crash(call *c) {
+static void crash(call *c) {
     if (c->update == 2) *(volatile int *)0 = 1;
 }
 
-void leave(call *c) {
+static void leave(call *c) {
     (void)c;
     exit(0);
 }
 
 /* Blocks update HOLD_AT until the file HOLD_UNTIL exists. */
-void hold(call *c) {
+static void hold(call *c) {
     const char *until = getenv("HOLD_UNTIL");
     while (c->update == number_in("HOLD_AT", never) && until != NULL && access(until, F_OK) != 0) usleep(10000);
 }
 
 /* Sleeps for SLEEP_MS, in update 2 if it is a prepare; with SLEEP_RANK only on that rank, if there are ranks. */
-void rest(call *c) {
+static void rest(call *c) {
     const unsigned long long rank = number_in("SLEEP_RANK", never);
     if (c->update != 0 && c->update != 2) return;
     if (rank == never || this_rank(rank) == rank) usleep((useconds_t)(1000 * number_in("SLEEP_MS", 0)));
 }
 
 /* The same in a process that is no rank. */
-void rest_before_ranks(call *c) {
+static void rest_before_ranks(call *c) {
     if (this_rank(never) == never) rest(c);
 }
 
-void round_upward(call *c) {
+static void round_upward(call *c) {
     (void)c;
     fesetround(FE_UPWARD);
 }
 
-void clear_umask(call *c) {
+static void clear_umask(call *c) {
     (void)c;
     umask(0);
 }
 
 /* Logs self and lr to LATE_LOG, hangs in update HANG_AT, and overflows from update LATE_AT on. */
-void diverge(call *c) {
+static void diverge(call *c) {
     FILE *log = getenv("LATE_LOG") == NULL ? NULL : fopen(getenv("LATE_LOG"), "a");
     if (log != NULL) {
         fprintf(log, "%p %.17g\n", c->self, c->lr);

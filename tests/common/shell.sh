@@ -65,21 +65,8 @@ build() { # build KIND ID compiler-and-argument...: builds a plugin into plugins
 # exists. Put its directory before the build's in WEFT_PLUGIN_PATH.
 build_held_adamw() {
     mkdir -p plugins
-    {
-        cat <<'C'
-#include <stdlib.h>
-#include <unistd.h>
-static void hold(unsigned long long update) {
-    const char *at = getenv("HOLD_AT"), *until = getenv("HOLD_UNTIL");
-    if (at == NULL || until == NULL || update != strtoull(at, NULL, 10)) return;
-    while (access(until, F_OK) != 0) usleep(10000);
-}
-C
-        sed 's/^    adamw_hp \*out = hp;/&\
-    hold(step->update);/' "$WEFT_SOURCE/plugins/optimizer/adamw/adamw.c"
-    } >held.c
-    [ "$(grep -c '^    hold(' held.c)" = 1 ] || failed "adamw.c has no place to hold it at"
-    build optimizer adamw "${CC:-cc}" -O2 held.c -lm
+    build optimizer adamw "${CC:-cc}" -O2 -DIN_PREPARE=hold '-DSOURCE="optimizer/adamw/adamw.c"' '-DID="adamw"' \
+        -I"$WEFT_SOURCE/tests" -I"$WEFT_SOURCE/plugins" "$WEFT_SOURCE/tests/changed/optimizer.c" -lm
 }
 make_model() { # make_model DIRECTORY HIDDEN HEAD INTERMEDIATE LAYERS VOCABULARY: a configuration and a tokenizer of 512
     mkdir "$1"
