@@ -80,7 +80,7 @@ class Result:
 class Process:
     """A command in the background, in a session of its own. A variable of its environment marks all its processes."""
 
-    def __init__(self, command, env=None, cwd=None, stdin=None):
+    def __init__(self, command, env=None, cwd=None, stdin=None, stdout=None):
         self.command = [str(word) for word in command]
         self.mark = f"WEFT_TEST_PROCESS={os.getpid()}.{len(started)}"
         environment = {**os.environ, **{name: str(value) for name, value in (env or {}).items() if value is not None}}
@@ -91,8 +91,8 @@ class Process:
         given = subprocess.DEVNULL if stdin is None or isinstance(stdin, (str, bytes)) else stdin
         if isinstance(stdin, (str, bytes)):
             given = _anonymous_file(stdin if isinstance(stdin, bytes) else stdin.encode())
-        self.process = subprocess.Popen(self.command, stdin=given, stdout=self.files[0], stderr=self.files[1], cwd=cwd,
-                                        env=environment, start_new_session=True)
+        self.process = subprocess.Popen(self.command, stdin=given, stdout=stdout or self.files[0], stderr=self.files[1],
+                                        cwd=cwd, env=environment, start_new_session=True)
         self.pid = self.process.pid
         started.append(self)
 
@@ -228,16 +228,18 @@ def kill_started(first=0):
         process.process.wait()
 
 
-def start(*command, env=None, cwd=None, stdin=None):
-    """Starts a command in the background and returns its Process. `env` adds variables, or removes those with None.
-    `stdin` is text, bytes or a file; without it standard input is empty."""
-    return Process(command, env, cwd, stdin)
+def start(*command, **options):
+    """Starts a command in the background and returns its Process. Options: `env` adds variables, or removes those with
+    None; `cwd`; `stdin` is text, bytes or a file, otherwise standard input is empty; `stdout` is a file, which is not
+    read here."""
+    return Process(command, **options)
 
 
-def run(*command, status=0, env=None, cwd=None, stdin=None, timeout=TIMEOUT):
-    """Runs a command and returns its Result. Fails unless it exits with that status (Process.wait)."""
+def run(*command, status=0, timeout=TIMEOUT, **options):
+    """Runs a command and returns its Result. Fails unless it exits with that status (Process.wait). The options are
+    those of start()."""
     __tracebackhide__ = True
-    return start(*command, env=env, cwd=cwd, stdin=stdin).wait(status, timeout)
+    return start(*command, **options).wait(status, timeout)
 
 
 def weft(*arguments, **options):
@@ -359,6 +361,12 @@ def make_text(n, file="games.txt"):
         write(file, "".join(line for line, _ in zip(games, range(n))))
 
 
+def write_ini(file, **sections):
+    """Writes an INI file. Each section is a string of words key=value: write_ini("run.ini", train="steps=2 clip=1")."""
+    return write(file, "".join(f"[{name}]\n" + "".join(f"{word}\n" for word in words.split())
+                               for name, words in sections.items()))
+
+
 def make_run(rest=""):
     """Writes a model, games.txt and run.ini, which ends within [train] and is continued by `rest`."""
     make_model("model", 40, 10, 88, 3, 521)  # indivisible sizes: head dimension 10, a padded vocabulary
@@ -385,27 +393,9 @@ def make_ranks_run():
     """Writes a small model, games.txt and run.ini for tests of several ranks: strategy ddp, output in one."""
     make_model("model", 32, 8, 56, 2, 512)
     make_text(40)
-    write("run.ini", """\
-[run]
-out = one
-[model]
-plugin = llama
-path   = model
-start  = fresh
-[data]
-plugin     = text
-path       = games.txt
-document   = line
-context    = 64
-[train]
-steps        = 3
-global_batch = 4
-micro_batch  = 1
-[strategy]
-plugin = ddp
-[device]
-threads = 1
-""")
+    write_ini("run.ini", run="out=one", model="plugin=llama path=model start=fresh",
+              data="plugin=text path=games.txt document=line context=64", train="steps=3 global_batch=4 micro_batch=1",
+              strategy="plugin=ddp", device="threads=1")
 
 
 def change_json(file, to=None, **changes):

@@ -16,7 +16,7 @@ HASH = r"sha256 [0-9a-f]+\.\.\."
 @pytest.fixture(scope="module", autouse=True)
 def inputs(scratch, plugin_path):
     make_ranks_run()
-    write("run.ini", read("run.ini").replace("global_batch = 4", "global_batch = 6"))
+    write("run.ini", read("run.ini").replace("global_batch=4", "global_batch=6"))
 
 
 @pytest.fixture(autouse=True)
@@ -50,8 +50,8 @@ def differ(usual, other, *rows):
 
 
 def test_other_file(scratch):
-    changed = read("run.ini").replace("global_batch = 6", "global_batch = 3").replace("threads = 1", "threads = 2")
-    write("other.ini", changed.replace("plugin = ddp", "plugin = ddp\nreduce_at = last"))
+    changed = read("run.ini").replace("global_batch=6", "global_batch=3").replace("threads=1", "threads=2")
+    write("other.ini", changed.replace("plugin=ddp", "plugin=ddp\nreduce_at=last"))
     said = differ(words("run.ini"), words("other.ini"), ("", "rank 0", "rank 2"),
                   (r"\[train\] global_batch", "6", "3"), (r"\[strategy\] reduce_at", "each", "last"))
     says(said.err, "threads", count=0)  # a key that may differ
@@ -87,7 +87,7 @@ def test_other_data(scratch):
         pytest.skip("other data on a host of another name needs unshare --uts, which root has")
     elsewhere()
     write("elsewhere/games.txt", "".join(read("games.txt").splitlines(True)[20:]))
-    write("here.ini", read("run.ini").replace("= games.txt", "= /proc/self/cwd/games.txt"))
+    write("here.ini", read("run.ini").replace("=games.txt", "=/proc/self/cwd/games.txt"))
     other = words(scratch / "here.ini", cwd="elsewhere")
     differ(words(scratch / "here.ini"), f"unshare --uts sh -c 'hostname other; exec {other}'",
            ("the rows of the data", "[0-9a-f]{16}", "[0-9a-f]{16}"))
@@ -99,8 +99,8 @@ def weights(inputs):
     make_model("wide", 64, 16, 112, 2, 512)
     weft("train", "run.ini", "run.out=made", "model.path=wide")
     shutil.copy("made/model/model.safetensors", "wide")
-    text = re.sub("(?m)^path *= model$", "path = /proc/self/cwd/wide", read("run.ini"))
-    write("weights.ini", re.sub("(?m)^start *= fresh$", "start = weights", text))
+    text = re.sub("(?m)^path=model$", "path=/proc/self/cwd/wide", read("run.ini"))
+    write("weights.ini", re.sub("(?m)^start=fresh$", "start=weights", text))
     elsewhere()
     shutil.copytree("wide", "elsewhere/wide")
 
