@@ -323,12 +323,15 @@ def changed_plugin(kind, of, id, *macros, sources=(), flags=(), **options):
         *(f"-D{macro}" for macro in macros), *flags, "-lm"])
 
 
-def patched(file, patch, name, to):
-    """Writes TO: the file with the patch below the line "=== NAME" of a file of patches (tests/conform/mutants)."""
-    sections = re.split(r"^=== (.*)\n", pathlib.Path(patch).read_text(), flags=re.M)
-    patches = [body for title, body in zip(sections[1::2], sections[2::2]) if title == name]
-    assert len(patches) == 1, f"{patch} has {len(patches)} patches {name}"
-    run("patch", "-s", "-F0", "-o", to, file, stdin=patches[0])
+def patches(file):
+    """Returns the patches of a file as pairs: name, text. A patch follows a line "=== NAME" (tests/conform/mutants)."""
+    sections = re.split(r"^=== (.*)\n", read(file), flags=re.M)
+    return list(zip(sections[1::2], sections[2::2]))
+
+
+def patched(file, patch, to):
+    """Writes TO: the file with the text of a patch. Returns its path."""
+    run("patch", "-s", "-F0", "-o", to, file, stdin=patch)
     return pathlib.Path(to)
 
 
