@@ -312,13 +312,13 @@ def build_plugin(kind, id, *sources, flags=(), compiler=CC, to="plugins"):
     return file
 
 
-def changed_plugin(kind, of, id, *macros, sources=(), flags=(), **options):
+def changed_plugin(kind, of, id, *macros, by=None, sources=(), flags=(), **options):
     """Builds the plugin OF of this tree (sgd, mpi/plugin.c) with changes as the plugin ID, and returns its path. Its
-    source is tests/changed/KIND.c; the macros ("IN_CREATE=leave") select changes; `sources` are the plugin's other
-    files. OF may be the path of another plugin's source."""
+    source is tests/changed/BY.c, by default KIND.c; `renamed` changes nothing but the id. The macros
+    ("IN_CREATE=leave") select changes; `sources` are the plugin's other files. OF may be the path of another source."""
     source = of if str(of).endswith(".c") else f"{of}/{of}.c"
     macros = [f'SOURCE="{source if pathlib.Path(source).is_absolute() else f"{kind}/{source}"}"', f'ID="{id}"', *macros]
-    return build_plugin(kind, id, SOURCE / f"tests/changed/{kind}.c", *sources, **options, flags=[
+    return build_plugin(kind, id, SOURCE / f"tests/changed/{by or kind}.c", *sources, **options, flags=[
         "-O2", "-fno-math-errno", "-ffp-contract=off", f"-I{SOURCE}/tests", f"-I{SOURCE}/plugins",
         *(f"-D{macro}" for macro in macros), *flags, "-lm"])
 
