@@ -242,22 +242,23 @@ def run(*command, status=0, timeout=TIMEOUT, **options):
     return start(*command, **options).wait(status, timeout)
 
 
-def weft(*arguments, **options):
-    """Runs `weft ARGUMENT...`. The options are those of run()."""
+def weft(command, *arguments, **options):
+    """Runs `weft COMMAND ARGUMENT...`. The command may be several words: weft("train run.ini --quiet", f"run.out={out}").
+    The options are those of run()."""
     __tracebackhide__ = True
-    return run(WEFT, *arguments, **options)
+    return run(WEFT, *shlex.split(str(command)), *arguments, **options)
 
 
-def start_weft(*arguments, **options):
-    """Starts `weft ARGUMENT...` in the background. The options are those of start()."""
-    return start(WEFT, *arguments, **options)
+def start_weft(command, *arguments, **options):
+    """Starts `weft COMMAND ARGUMENT...` in the background, as weft() does. The options are those of start()."""
+    return start(WEFT, *shlex.split(str(command)), *arguments, **options)
 
 
-def refused(*arguments, says=(), status=FAILS, **options):
-    """Runs `weft ARGUMENT...`, which must fail. One line of the output contains every part of `says`: the facts of the
+def refused(command, *arguments, says=(), status=FAILS, **options):
+    """Runs `weft COMMAND ARGUMENT...`, as weft() does, which must fail. One line of the output contains every part of `says`: the facts of the
     error, such as file, line, key and value, not its wording. Returns the Result."""
     __tracebackhide__ = True
-    result = weft(*arguments, status=status, **options)
+    result = weft(command, *arguments, status=status, **options)
     parts = [says] if isinstance(says, (str, re.Pattern)) else says
     if not lines(result, *parts):
         pytest.fail(f"no line with {parts}: {shlex.join(result.command)}\n{printable(result)}", pytrace=True)
