@@ -255,8 +255,8 @@ def start_weft(command, *arguments, **options):
 
 
 def refused(command, *arguments, says=(), status=FAILS, **options):
-    """Runs `weft COMMAND ARGUMENT...`, as weft() does, which must fail. One line of the output contains every part of `says`: the facts of the
-    error, such as file, line, key and value, not its wording. Returns the Result."""
+    """Runs `weft COMMAND ARGUMENT...`, as weft() does, which must fail. One line of the output contains every part of
+    `says`: the facts of the error, such as file, line, key and value, not its wording. Returns the Result."""
     __tracebackhide__ = True
     result = weft(command, *arguments, status=status, **options)
     parts = [says] if isinstance(says, (str, re.Pattern)) else says
@@ -449,10 +449,10 @@ def checkpoints(out):
                   key=lambda name: int(name[5:]))
 
 
-def eval_loss(*arguments, **options):
-    """Returns the loss of `weft eval ARGUMENT...`."""
+def eval_loss(words, *arguments, **options):
+    """Returns the loss of `weft eval WORDS ARGUMENT...`."""
     __tracebackhide__ = True
-    return weft("eval", *arguments, "--json", **options).json["loss"]
+    return weft(f"eval {words}", *arguments, "--json", **options).json["loss"]
 
 
 def hashes(directory, pattern="*"):
