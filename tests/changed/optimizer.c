@@ -7,6 +7,7 @@
 #include <fenv.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 /* A call: of which optimizer, and in prepare its update and its learning rate, which may be changed. */
 typedef struct call {
@@ -24,6 +25,11 @@ static void crash(call *c) {
 static void leave(call *c) {
     (void)c;
     exit(0);
+}
+
+/* Ends the process without what exit() runs, or a check of the plugin's calls finds. */
+static void vanish(call *c) {
+    if (c->update == 2) syscall(SYS_exit_group, 0);
 }
 
 /* Blocks update HOLD_AT until the file HOLD_UNTIL exists. */
