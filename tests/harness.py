@@ -165,8 +165,10 @@ class Process:
     def rank(self, number):
         """Returns the process id of a rank, once it has started."""
         names = {f"PMI_RANK={number}", f"OMPI_COMM_WORLD_RANK={number}"}
-        return self.wait_for(lambda: next((pid for pid, comm, environment in _all_processes() if self.mark in environment
-                                           and comm.startswith("weft") and comm != "weft-watch" and names & environment),
+        return self.wait_for(lambda: next((pid for pid, comm,
+                                           environment in _all_processes() if self.mark in environment
+                                           and comm.startswith("weft") and comm != "weft-watch"
+                                           and names & environment),
                                           None), f"rank {number}")
 
     def kill(self):
@@ -243,7 +245,7 @@ def run(*command, status=0, timeout=TIMEOUT, **options):
 
 
 def weft(command, *arguments, **options):
-    """Runs `weft COMMAND ARGUMENT...`. The command may be several words: weft("train run.ini --quiet", f"run.out={out}").
+    """Runs `weft COMMAND ARGUMENT...`. The command may be several words: weft("train run.ini --quiet", "run.out=a b").
     The options are those of run()."""
     __tracebackhide__ = True
     return run(WEFT, *shlex.split(str(command)), *arguments, **options)
@@ -355,7 +357,8 @@ def make_model(directory, hidden, head, intermediate, layers, vocabulary, **chan
         "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": hidden, "head_dim": head,
         "intermediate_size": intermediate, "num_hidden_layers": layers, "vocab_size": vocabulary,
         "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128, "rms_norm_eps": 1e-5,
-        "hidden_act": "silu", "tie_word_embeddings": True, "bos_token_id": 1, "eos_token_id": 2, "torch_dtype": "float32",
+        "hidden_act": "silu", "tie_word_embeddings": True, "bos_token_id": 1, "eos_token_id": 2,
+        "torch_dtype": "float32",
         **changes})
 
 

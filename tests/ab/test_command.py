@@ -44,7 +44,8 @@ def test_arms_with_unknown_learning_are_not_comparable(reason, arguments):
 @full_only
 @pytest.mark.parametrize("pair, status, verdict", [("no,yes", 10, "slower"), ("yes,no", 11, "faster")])
 def test_large_difference(pair, status, verdict):
-    arm = arms(status, "large.ini", "--vary", f"train.activation_checkpointing={pair}", "--minutes", "10", "--steps", "3")[1]
+    arm = arms(status, "large.ini", "--vary", f"train.activation_checkpointing={pair}", "--minutes", "10", "--steps",
+               "3")[1]
     assert arm["verdict"] == verdict and arm["numbers"]["same_bits"] and arm["numbers"]["steps"] == 3
 
 
@@ -60,12 +61,14 @@ def test_list_of_plugins():
 
 def test_table():
     said = ab(21, "run.ini", "policy.plugin=block,whole", *ONE)
-    for parts in (["A ", "policy.plugin=block"], ["B ", "policy.plugin=whole"], ["memory +"], ["verdict", "B", "--rounds"],
+    for parts in (["A ", "policy.plugin=block"], ["B ", "policy.plugin=whole"], ["memory +"],
+                  ["verdict", "B", "--rounds"],
                   [re.compile("^policy.plugin  *block  *whole$")], [re.compile("^instructions REDUCE  *8  *2 ")],
                   ["programs", "REDUCE model.layers.2 rank micro-batch 0", "BACKWARD layers.1.mlp micro-batch 0"]):
         says(said.out, *parts)
     says(said.out, "no effect", count=0)  # a policy is expected to have none on the numbers
-    says(ab(21, "run.ini", "policy.plugin=block,whole", "--minutes", "0.00001", "--steps", "1").out, "verdict", "--minutes")
+    says(ab(21, "run.ini", "policy.plugin=block,whole", "--minutes", "0.00001", "--steps", "1").out, "verdict",
+         "--minutes")
 
 
 @pytest.mark.parametrize("status, arguments, numbers", [
@@ -81,7 +84,8 @@ def test_numbers(status, arguments, numbers):
 
 
 def test_update_of_equal_gradients():
-    numbers = arms(21, "run.ini", "--vary", "strategy.reduce=ordered,tree", *ONE, "--learn", "0", "train.global_batch=6")[1]["numbers"]
+    numbers = arms(21, "run.ini", "--vary", "strategy.reduce=ordered,tree", *ONE, "--learn", "0",
+                   "train.global_batch=6")[1]["numbers"]
     assert (numbers["step"], numbers["micro-batch"]) == (1, None) and numbers["unit"]
     assert "equal gradients" in numbers["first"] and not numbers["same_bits"]
 
@@ -105,11 +109,12 @@ def test_difference_within_the_margin():
 
 
 def test_arm_that_diverges():
-    found, arm = arms(22, "run.ini", "--vary", "optimizer.lr=0.01,1e30,0.02", "--rounds", "3", "--steps", "2", "--learn", "2",
-                      "--html", "page.html")
+    found, arm = arms(22, "run.ini", "--vary", "optimizer.lr=0.01,1e30,0.02", "--rounds", "3", "--steps", "2",
+                      "--learn", "2", "--html", "page.html")
     assert (arm["diverged"]["step"], arm["outcome"]) == (2, "worse")
     assert found["arms"][2]["verdict"] == "undecided" and len(found["arms"][2]["rounds"]) == 3
-    found, arm = arms(22, "run.ini", "--vary", "optimizer.lr=1e30,0.01", "--rounds", "3", "--steps", "2", "--learn", "0")
+    found, arm = arms(22, "run.ini", "--vary", "optimizer.lr=1e30,0.01", "--rounds", "3", "--steps", "2", "--learn",
+                      "0")
     assert (found["winner"], found["arms"][0]["diverged"]["step"]) == (None, 2)
 
 
@@ -123,16 +128,16 @@ def test_arm_that_learns_more():
 
 
 def test_arm_that_learns_less():
-    found, arm = arms(10, "run.ini", "--vary", "optimizer.lr=0.1,0.0001", "--rounds", "8", "--steps", "1", "--learn", "20",
-                      "--seeds", "3", "--within", "100000")
+    found, arm = arms(10, "run.ini", "--vary", "optimizer.lr=0.1,0.0001", "--rounds", "8", "--steps", "1", "--learn",
+                      "20", "--seeds", "3", "--within", "100000")
     assert (arm["learned"]["verdict"], arm["outcome"], found["learning"]["seeds"]) == ("learns less", "worse", 3)
     assert arm["numbers"]["unit"] == "root" and arm["numbers"]["promised"] is False
 
 
 def test_learned_loss_is_that_of_train():
     found = arms(21, "run.ini", "--vary", "optimizer.lr=0.1,0.0001", *ONE, "--learn", "20")[0]
-    weft("train", "run.ini", "optimizer.lr=0.1", "train.global_batch=2", "train.steps=20", "eval.every=20", "device.threads=1",
-         "run.out=trained", "--quiet")
+    weft("train", "run.ini", "optimizer.lr=0.1", "train.global_batch=2", "train.steps=20", "eval.every=20",
+         "device.threads=1", "run.out=trained", "--quiet")
     trained = records("trained/evaluations.jsonl")[-1]["loss"]
     assert found["arms"][0]["learned"]["loss"] == pytest.approx(trained, rel=1e-10)
 
@@ -174,12 +179,13 @@ def test_ranks():
     needs("mpich")
     ranks = ["--ranks", "2", "comm.plugin=mpi-mpich"]
     if FULL:
-        assert arms(10, "large.ini", "--vary", "train.activation_checkpointing=no,yes", *ranks, "--minutes", "10", "--steps",
-                    "3", "strategy.plugin=fsdp")[1]["verdict"] == "slower"
+        assert arms(10, "large.ini", "--vary", "train.activation_checkpointing=no,yes", *ranks, "--minutes", "10",
+                    "--steps", "3", "strategy.plugin=fsdp")[1]["verdict"] == "slower"
     said = ab(21, "run.ini", "strategy.plugin=ddp,fsdp", *ranks, *ONE, "--json")
     numbers = said.json["arms"][1]["numbers"]
     assert numbers["same_bits"] and numbers["steps"] == 3 and said.err == ""
     # Results of several ranks differ at the same point as those of one rank.
-    arm = arms(21, "run.ini", "--vary", "train.precision=fp32,bf16", *ranks, *ONE, "strategy.plugin=fsdp", "--learn", "1")[1]
+    arm = arms(21, "run.ini", "--vary", "train.precision=fp32,bf16", *ranks, *ONE, "strategy.plugin=fsdp", "--learn",
+               "1")[1]
     assert {"step": 1, "micro-batch": 0, "first": "its loss"}.items() <= arm["numbers"].items()
     assert arm["learned"]["loss"] > 0

@@ -104,6 +104,6 @@ def test_signal_ends_a_call_that_hangs():
 
 def test_arm_that_diverges_on_ranks():
     needs("mpich")
-    arm = ab(22, f"optimizer.plugin=adamw,{LATE}", *ROUNDS, "--ranks", "2", "strategy.plugin=fsdp", "comm.plugin=mpi-mpich",
-             LATE_AT=8)["arms"][1]
+    arm = ab(22, f"optimizer.plugin=adamw,{LATE}", *ROUNDS, "--ranks", "2", "strategy.plugin=fsdp",
+             "comm.plugin=mpi-mpich", LATE_AT=8)["arms"][1]
     assert (arm["diverged"]["step"], arm["outcome"]) == (18, "worse")

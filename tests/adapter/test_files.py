@@ -22,7 +22,8 @@ def near(value):
 
 
 def train(out, *arguments, ini="run.ini"):
-    return weft(f"train {ini} --overwrite run.out={out}", *(word for argument in arguments for word in argument.split()))
+    return weft(f"train {ini} --overwrite run.out={out}",
+                *(word for argument in arguments for word in argument.split()))
 
 
 def same(a, b, file="model/adapter_model.safetensors"):
@@ -31,7 +32,7 @@ def same(a, b, file="model/adapter_model.safetensors"):
 
 @pytest.fixture(scope="module", autouse=True)
 def inputs(scratch):
-    """base: a model with tied head. fresh.ini makes one, plain.ini reads it, run.ini adapts it. changed: another base."""
+    """base: a model with tied head. fresh.ini makes one, plain.ini reads it, run.ini adapts it. changed: another."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WEFT_PLUGIN_PATH", f"{BUILD}/plugins")
         make_run("steps = 6\n[eval]\nevery = none\n[checkpoint]\nevery = 3\n[optimizer]\nplugin = adamw\nlr = 1e-2\n"
@@ -39,7 +40,7 @@ def inputs(scratch):
         train("first", "train.steps=2 checkpoint.every=none")
         shutil.copytree("first/model", "base")
         os.rename("run.ini", "fresh.ini")
-        plain = read("fresh.ini").replace("path   = model", "path   = base").replace("start  = fresh", "start  = weights")
+        plain = read("fresh.ini").replace("path   = model", "path   = base").replace("= fresh", "= weights")
         write("plain.ini", plain)
         write("run.ini", plain + "[adapter]\nplugin = lora\nr = 4\nalpha = 8\nnamed = one:out/model, two:other/model\n")
         train("out", PART)
@@ -144,16 +145,20 @@ def test_reading_and_saving(scratch, adapted):
      ["[adapter] named = one:out/model,two:other/model,one:base", "name one"]),
     ("eval run.ini --adapter one adapter.r=3", ["[adapter] r ", "{here}/out/model/adapter_config.json"]),
     ("eval run.ini adapter.from=base", ["[adapter] from = base", "{here}/base/adapter_config.json"]),
-    ("eval run.ini --adapter one model.path=changed/model", ["other weights", "{here}/changed/model", "any_base = yes"]),
-    ("merge base out merged", ["adapter_config.json", "model/"]), ("merge base nowhere merged", ["ADAPTER = nowhere ({here}/nowhere)"]),
+    ("eval run.ini --adapter one model.path=changed/model",
+     ["other weights", "{here}/changed/model", "any_base = yes"]),
+    ("merge base out merged", ["adapter_config.json", "model/"]),
+    ("merge base nowhere merged", ["ADAPTER = nowhere ({here}/nowhere)"]),
     ("merge nowhere out/model merged", ["BASE = nowhere ({here}/nowhere)"]),
     ("eval plain.ini adapter.from=nowhere", ["[adapter] from = nowhere ({here}/nowhere)"]),
     ("plan run.ini adapter.regex=.*q_proj adapter.targets=q_proj", ["[adapter] regex", "targets"]),
-    ("eval run.ini --adapter one adapter.targets=q_proj", ["[adapter] targets or layers", "{here}/out/model/adapter_config.json"]),
+    ("eval run.ini --adapter one adapter.targets=q_proj",
+     ["[adapter] targets or layers", "{here}/out/model/adapter_config.json"]),
     ("eval run.ini --adapter one adapter.layers=0,1", ["[adapter] targets or layers"]),
     ("eval run.ini --adapter one adapter.regex=.*q_proj", ["[adapter] regex or layers"]),
     ("eval run.ini --adapter one adapter.exclude=q_proj", ["[adapter] targets or layers or exclude"]),
-    ("eval run.ini --adapter one adapter.rank_pattern=q_proj:5", ["[adapter] rank_pattern", "{here}/out/model/adapter_config.json"]),
+    ("eval run.ini --adapter one adapter.rank_pattern=q_proj:5",
+     ["[adapter] rank_pattern", "{here}/out/model/adapter_config.json"]),
     ("merge base out/model merged", ["'model.embed_tokens'", "tied"]),
     ("merge changed/model out/model merged", ["other weights", "changed/model", "--any-base"]),
     ("merge base out/model merged --dtype nf4", ["--dtype", "'nf4'", "fp32, bf16", "fp16"])])
@@ -167,6 +172,10 @@ def test_keys_that_agree_with_the_file(adapted):
         assert eval_loss(f"run.ini --adapter one {keys}") == exact(adapted)
 
 
+def compact(value):
+    return json.dumps(value, separators=(",", ":"))
+
+
 HEAD = [*TARGETS, "lm_head"]
 LATER = {"layers\\.[12]\\..*": 8}
 LAYERS = {"layers_to_transform": [0, 1, 2]}
@@ -178,23 +187,27 @@ REFUSED = [  # changed keys of PEFT's file, facts
     *(({"modules_to_save": ["model.norm", name]}, [f'{CONFIG}modules_to_save = "{name}": ']) for name in (
         "model.embed_tokens", "lm_head", "mlp", "nrm", "score")),
     # Values that PEFT does not write.
-    *(({key: value}, [f"{CONFIG}{key} ", *([] if key == "modules_to_save" else [json.dumps(value, separators=(",", ":"))])]) for key, value in (
+    *(({key: value}, [f"{CONFIG}{key} ", "" if key == "modules_to_save" else compact(value)]) for key, value in (
         ("r", "4"), ("lora_alpha", 0), ("lora_dropout", "x"), ("lora_dropout", 1.5), ("fan_in_fan_out", True),
-        ("layers_to_transform", [7]), ("layers_to_transform", [0, -1]), ("layers_to_transform", "x"), ("layers_to_transform", [0.5]),
+        ("layers_to_transform", [7]), ("layers_to_transform", [0, -1]), ("layers_to_transform", "x"),
+        ("layers_to_transform", [0.5]),
         ("layers_pattern", 3), ("modules_to_save", "norm"), ("modules_to_save", [1]))),
     ({"target_modules": [1, "q_proj"]}, [CONFIG + "target_modules ", '[1,"q_proj"]']),
     # Keys that PEFT has and Weft does not implement, known or not.
-    *(({key: value}, [f"{CONFIG}{key} = "]) for key in ("kasa_config", "use_newthing") for value in (True, 1, "x", [0], {"a": 1})),
+    *(({key: value}, [f"{CONFIG}{key} = "]) for key in ("kasa_config", "use_newthing")
+      for value in (True, 1, "x", [0], {"a": 1})),
     ({"layers_pattern": "blocks", **LAYERS}, [CONFIG + "layers_pattern = blocks"]),
     ({"target_modules": ["query_key_value"]}, [CONFIG + "target_modules", "'query_key_value'"]),
-    ({"target_modules": "("}, [CONFIG + "target_modules '('"]), ({"target_modules": "\\Q.*"}, [CONFIG + "target_modules '\\Q.*'"]),
+    ({"target_modules": "("}, [CONFIG + "target_modules '('"]),
+    ({"target_modules": "\\Q.*"}, [CONFIG + "target_modules '\\Q.*'"]),
     # The first key that matches a module holds. A key that matches no adapted module is refused.
-    *(({key: {"q_proj": 4, entry: 8}}, [f"{CONFIG}{key} ", f"'{entry}'"]) for key in ("rank_pattern", "alpha_pattern") for entry in (
-        "k_prj", "norm|lm_head", "lm_head", "self_attn")),
+    *(({key: {"q_proj": 4, entry: 8}}, [f"{CONFIG}{key} ", f"'{entry}'"]) for key in ("rank_pattern", "alpha_pattern")
+      for entry in ("k_prj", "norm|lm_head", "lm_head", "self_attn")),
     *(({key: {"q_proj": 4, "embed_tokens": 8}, "target_modules": TARGETS[1:]}, [f"{CONFIG}{key} ", "'embed_tokens'"])
       for key in ("rank_pattern", "alpha_pattern")),
     ({"rank_pattern": {"mlp.*|q_proj": 4}, "r": 7, "alpha_pattern": LATER}, ["(4, 521)", "(7, 521)"]),
-    ({"exclude_modules": ".*"}, [CONFIG + "exclude_modules = .*", "target_modules = "]), ({"exclude_modules": [7]}, [CONFIG + "exclude_modules = "]),
+    ({"exclude_modules": ".*"}, [CONFIG + "exclude_modules = .*", "target_modules = "]),
+    ({"exclude_modules": [7]}, [CONFIG + "exclude_modules = "]),
     ({"exclude_modules": ".*[[:alpha:]]"}, [CONFIG + "exclude_modules '.*[[:alpha:]]'", "'[[:alpha:]]'"]),
     ({"rank_pattern": {"q_proj": 0.5}}, [CONFIG + "rank_pattern", "'q_proj'", "rank"]),
     ({"alpha_pattern": {"q_proj": -1}}, [CONFIG + "alpha_pattern", "'q_proj'", "alpha"]),
@@ -212,14 +225,17 @@ def test_peft_file_that_is_refused(changes, facts):
 @pytest.mark.parametrize("model", ["model", "untied"])
 @pytest.mark.parametrize("targets", [HEAD, ".*(q_proj|lm_head)"])
 def test_head_is_no_target(untied, model, targets):
-    refused(f"plan fresh.ini model.path={model} {wrong(target_modules=targets)}", says=[CONFIG + "target_modules", "'lm_head'"])
-    refused(f"plan fresh.ini model.path={model} adapter.plugin=lora adapter.targets=q_proj,lm_head", says=["[adapter] targets", "'lm_head'"])
+    refused(f"plan fresh.ini model.path={model} {wrong(target_modules=targets)}",
+            says=[CONFIG + "target_modules", "'lm_head'"])
+    refused(f"plan fresh.ini model.path={model} adapter.plugin=lora adapter.targets=q_proj,lm_head",
+            says=["[adapter] targets", "'lm_head'"])
 
 
 @pytest.mark.parametrize("changes", [
     {"use_rslora": 0}, {"target_modules": [*TARGETS, "query_key_value"]},  # a name that other models have
     {"target_modules": [*TARGETS, "norm"]},  # a module that is trained whole is not adapted as well
-    {"layers_to_transform": []}, {"a": 0, "b": "", "c": [], "d": {}, "kasa_config": None, "use_newthing": False, "qalora_group_size": 16},
+    {"layers_to_transform": []}, {"a": 0, "b": "", "c": [], "d": {}, "kasa_config": None, "use_newthing": False,
+                                  "qalora_group_size": 16},
     {"rank_pattern": {"(mlp|self_attn|model).*": 4}, "r": 7, "alpha_pattern": LATER},
     {"exclude_modules": ["lm_head", "mlp"], "target_modules": [*TARGETS[:5], "lm_head", *TARGETS[5:]]},
     {"target_modules": ".*", "exclude_modules": ".*(head|norm|self_attn|mlp)"}])
@@ -308,8 +324,10 @@ def test_rank_has_the_same_effect_in_each_key():
 
 @pytest.mark.parametrize("keys, facts", [
     ("adapter.rank_pattern=q_proj:5,up_proj:3", ["[adapter] rank_pattern", "ranked/model/adapter_config.json"]),
-    ("adapter.rank_pattern=none", ["[adapter] rank_pattern"]), ("adapter.alpha_pattern=q_proj:2.5", ["[adapter] alpha_pattern"]),
-    ("adapter.targets=all-linear adapter.exclude=k_proj", ["[adapter] targets or layers or exclude", "ranked/model/adapter_config.json"])])
+    ("adapter.rank_pattern=none", ["[adapter] rank_pattern"]),
+    ("adapter.alpha_pattern=q_proj:2.5", ["[adapter] alpha_pattern"]),
+    ("adapter.targets=all-linear adapter.exclude=k_proj",
+     ["[adapter] targets or layers or exclude", "ranked/model/adapter_config.json"])])
 def test_mismatch_with_ranks(ranked, keys, facts):
     refused(f"eval ranks.ini adapter.from=ranked/model {keys}", says=facts)
 
@@ -327,7 +345,8 @@ def test_merge(plain):
     weft("merge talking plain/model merged-plain")
     assert read("merged-plain/additional_chat_templates/tool_use.jinja") == "{{ messages }}\n"
     assert eval_loss("plain.ini model.path=merged-plain") == near(plain)
-    assert all(os.path.getsize(f"merged-plain/{file}") for file in ("config.json", "tokenizer.json", "model.safetensors"))
+    assert all(os.path.getsize(f"merged-plain/{file}")
+               for file in ("config.json", "tokenizer.json", "model.safetensors"))
     refused("merge base plain/model merged-plain", says=["merged-plain", "exists"])
 
 
@@ -351,7 +370,8 @@ def with_last(of, file, content):
 
 
 @pytest.mark.parametrize("content, facts, arguments", [
-    (b"\0\0\xc0\x7f", [f"bad: '{DOWN}.lora_B.weight'", "NaN"], ""), (b"\0\0\x80\x7f", [f"bad: '{DOWN}.lora_B.weight'", "infinity"], ""),
+    (b"\0\0\xc0\x7f", [f"bad: '{DOWN}.lora_B.weight'", "NaN"], ""),
+    (b"\0\0\x80\x7f", [f"bad: '{DOWN}.lora_B.weight'", "infinity"], ""),
     (b" \xbc\xbeL", [f"'{DOWN}.weight'", "row 39, column ", "fp16", "Fix: --dtype bf16"], "--dtype fp16")])  # 1e8
 def test_merge_of_numbers_that_are_not_finite(plain, content, facts, arguments):
     """No file remains."""
@@ -380,7 +400,8 @@ def exact_base(inputs):
 @pytest.mark.parametrize("rows", ["", ",model.embed_tokens.weight"])
 def test_merge_with_a_token(exact_base, rows):
     shutil.rmtree("grown", ignore_errors=True)
-    train("token", f"model.path=exact/model tokenizer.pad=add checkpoint.every=none train.trainable=adapter,*norm.weight{rows}")
+    train("token", "model.path=exact/model tokenizer.pad=add checkpoint.every=none",
+          f"train.trainable=adapter,*norm.weight{rows}")
     weft("merge exact/model token/model grown")
     assert {"vocab_size": 513, "pad_token_id": 512}.items() <= read_json("grown/config.json").items()
     says(read("grown/tokenizer.json"), '"<pad>"')

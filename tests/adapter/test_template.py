@@ -3,8 +3,8 @@ strategy, is saved and continued; and violations of adapter rules are reported w
 import os
 
 import pytest
-from harness import (SOURCE, build_plugin, changed_plugin, losses, make_run, needs, patched, patches, read_json, refused, says,
-                     weft)
+from harness import (SOURCE, build_plugin, changed_plugin, losses, make_run, needs, patched, patches, read_json,
+                     refused, says, weft)
 
 CORE = SOURCE / "sdk/template/adapter-core/core.c"
 VIOLATIONS = dict(patches(SOURCE / "tests/adapter/core.patch"))

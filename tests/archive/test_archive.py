@@ -1,6 +1,6 @@
-"""Plugins of every kind, built with earlier headers, small and stripped, run in the current host, on one and on several
-ranks. Their results equal the bits of the built-in plugin if it computes the same, else stored losses. Each incompatible
-header change is reported with its item."""
+"""Plugins of every kind, built with earlier headers, small and stripped, run in the current host, on one and on
+several ranks. Their results equal the bits of the built-in plugin if it computes the same, else stored losses. Each
+incompatible header change is reported with its item."""
 import os
 import pathlib
 import re
@@ -78,8 +78,8 @@ def test_ranks(name, how, arguments):
     if how == "wrap":
         needs("mpich")
     arguments = [*arguments, ("comm", "archive-wrap" if how == "wrap" else "archive-files")]
-    train(f"{name}-{how}", "--ranks", "2", *(word if isinstance(word, str) else f"{word[0]}.plugin={file_of(name, *word)}"
-                                             for word in arguments))
+    words = [word if isinstance(word, str) else f"{word[0]}.plugin={file_of(name, *word)}" for word in arguments]
+    train(f"{name}-{how}", "--ranks", "2", *words)
     same(f"{name}-{how}")
 
 
@@ -126,7 +126,8 @@ CHANGES = dict(patches(ARCHIVE / "headers.patch"))
 FACTS = {"weft_module_view.is_block": ["gone"], "weft_module_view.parent": ["8 bytes", "4"],
          "weft_module_view.name": ["from 16 to 8"], "constant WEFT_SHARDED": [" 2", " 1"],
          "define WEFT_UNIT_ROOT": ["(-2)", "(-1)"], "define WEFT_HOST_WORLD": ["weft.host.world/2"],
-         "weft_ref.more": ["by value"], "weft_instruction.early": ["at 8", "48 bytes"], "struct weft_parameter_view": ["gone"]}
+         "weft_ref.more": ["by value"], "weft_instruction.early": ["at 8", "48 bytes"],
+         "struct weft_parameter_view": ["gone"]}
 
 
 def changed(item):

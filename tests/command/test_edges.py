@@ -60,7 +60,8 @@ def test_hang_up_stops_like_sigterm():
 def test_output_without_a_reader_stops_the_run():
     """There is a line per 1,000 steps, and the reader leaves after the first."""
     reader, writer = os.pipe()
-    process = start_weft("train", "run.ini", "run.out=piped", "train.steps=20000", "checkpoint.every=none", stdout=writer)
+    process = start_weft("train", "run.ini", "run.out=piped", "train.steps=20000", "checkpoint.every=none",
+                         stdout=writer)
     os.close(writer)
     with os.fdopen(reader) as output:
         output.readline()

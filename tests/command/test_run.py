@@ -11,18 +11,19 @@ from harness import (BUILD, SOURCE, WEFT, checkpoints, count_lines, hashes, line
                      refused, run, says, start_weft, weft, write, write_ini)
 
 SAVED = "model.path=one/model model.start=weights"
-BUILT_IN = """comm/self data/text device/cpu model/llama optimizer/adamw optimizer/anyprecision optimizer/sgd policy/block
-    policy/class policy/size policy/whole strategy/single tokenizer/bpe"""
+BUILT_IN = """comm/self data/text device/cpu model/llama optimizer/adamw optimizer/anyprecision optimizer/sgd
+    policy/block policy/class policy/size policy/whole strategy/single tokenizer/bpe"""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def inputs(scratch):
     make_model("model", 32, 8, 56, 2, 512)
     make_text(60)
-    write_ini("run.ini", run="out=one seed=3", model="plugin=llama path=model start=fresh", tokenizer="plugin=bpe bos=yes",
-              data="plugin=text path=games.txt document=line context=64 validation=6",
+    write_ini("run.ini", run="out=one seed=3", model="plugin=llama path=model start=fresh",
+              tokenizer="plugin=bpe bos=yes", data="plugin=text path=games.txt document=line context=64 validation=6",
               train="steps=6 global_batch=4 micro_batch=2 clip=1.0 schedule=cosine warmup=2",
-              optimizer="plugin=adamw lr=3e-3", device="plugin=cpu threads=2", eval="every=3", checkpoint="every=2 keep=2")
+              optimizer="plugin=adamw lr=3e-3", device="plugin=cpu threads=2", eval="every=3",
+              checkpoint="every=2 keep=2")
     weft("train run.ini")
 
 
@@ -76,7 +77,8 @@ def test_documentation_of_keys():
 
 
 @pytest.mark.parametrize("command", [
-    "train", "report", "eval", "generate", "plan", "profile", "tokenize", "config check", "config explain", "config describe",
+    "train", "report", "eval", "generate", "plan", "profile", "tokenize", "config check", "config explain",
+    "config describe",
     "plugins list", "plugins describe"])
 def test_documentation_of_commands(command):
     said = weft(f"{command} --help").out
@@ -122,8 +124,8 @@ def test_inputs_of_a_run_are_never_removed():
 
 @pytest.mark.parametrize("every, validation, warns", [("50", "none", 1), ("none", "none", 0), ("50", "6", 0)])
 def test_run_without_evaluations(every, validation, warns):
-    said = weft(f"train run.ini run.out=unmeasured train.steps=1 train.warmup=0 eval.every={every} data.validation={validation} "
-                "--quiet --overwrite")
+    said = weft("train run.ini run.out=unmeasured train.steps=1 train.warmup=0 --quiet --overwrite",
+                f"eval.every={every}", f"data.validation={validation}")
     says(said.err, f"[eval] every = {every}", "[data]", count=warns)
     assert warns or said.err == ""
 
@@ -137,7 +139,8 @@ def test_stop_and_resume():
     says(weft(f"{half} train.steps=8 eval.every=100 checkpoint.every=100 --resume"),
          re.compile("^loss +[0-9.]+ after step 4 -> [0-9.]+ on validation$"))
     weights = hashes("whole/model", "*.safetensors")
-    assert hashes("half/model", "*.safetensors") == weights and len(learned("whole")) == 8 and learned("half") == learned("whole")
+    assert hashes("half/model", "*.safetensors") == weights
+    assert len(learned("whole")) == 8 and learned("half") == learned("whole")
     with open("half/metrics.jsonl", "a", encoding="utf-8") as file:
         file.write('{"step": 9, "loss": 1}\n{"st')
     weft(f"{half} train.steps=8 --resume")  # cuts the records back to the step of the checkpoint
@@ -153,8 +156,8 @@ def test_stop_and_resume():
 def test_quiet():
     write("begun/metrics.jsonl", "")
     write("begun/.lock", "weft run\n")
-    for arguments in "run.out=silent train.steps=4", "run.out=silent train.steps=5 --resume", "run.out=begun train.steps=4 --resume":
-        assert str(weft(f"train run.ini {arguments} --quiet")) == ""
+    for words in "run.out=silent train.steps=4", "run.out=silent train.steps=5 --resume", "run.out=begun --resume":
+        assert str(weft(f"train run.ini {words} --quiet")) == ""
     warm = "train run.ini run.out=warm train.steps=2 train.warmup=9 --overwrite"
     for said in weft(warm), weft(f"{warm} --quiet"):
         says(said.err, "weft: warning: ", "9 steps")
@@ -165,8 +168,8 @@ def test_quiet():
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_saves_and_stops(number):
     out = f"stopped{number.value}"
-    process = start_weft("train run.ini train.schedule=constant train.steps=100000 eval.every=none checkpoint.every=none",
-                         f"run.out={out}")
+    process = start_weft("train run.ini train.schedule=constant train.steps=100000 eval.every=none",
+                         "checkpoint.every=none", f"run.out={out}")
     process.wait_for(lambda: count_lines(f"{out}/metrics.jsonl"), "a record")
     process.signal(number)
     process.wait(75)
@@ -199,7 +202,8 @@ def test_results():
     assert weft("tokenize model --decode", stdin=ids).out == read("games.txt")
 
 
-@pytest.mark.parametrize("command", [f"generate run.ini {SAVED} --tokens 5", "plan run.ini", "train run.ini run.out=unseen train.steps=2"])
+@pytest.mark.parametrize("command", [f"generate run.ini {SAVED} --tokens 5", "plan run.ini",
+                                     "train run.ini run.out=unseen train.steps=2"])
 def test_output_that_cannot_be_written(command):
     with open("/dev/full", "wb") as full:
         says(weft(command, status=1, stdout=full).err, "cannot be written")
@@ -210,8 +214,8 @@ def test_plan():
     weft("plan run.ini --print-program")
     said = weft("plan run.ini --json --print-program")
     text = said.out
-    for field in ('"grid": [0-9]+', '"padding_bytes": [0-9]+', '"rows": 4', '"micro_batch_rows": 2', '"micro_batches": 2', '"places": 64',
-                  '"use": "tape"'):
+    for field in ('"grid": [0-9]+', '"padding_bytes": [0-9]+', '"rows": 4', '"micro_batch_rows": 2',
+                  '"micro_batches": 2', '"places": 64', '"use": "tape"'):
         says(text, re.compile(field))
     assert text.count('"queue": ') == said.json["instructions"]
     edited("planned.ini", ("^out=.*\n", ""))
@@ -226,8 +230,8 @@ def test_wrapping(n, units, arguments):
     text = weft(f"plan run.ini --print-wrapping {arguments}").out
     object = weft(f"plan run.ini --json --print-wrapping {arguments}").out
     modules = object.count('"path":')
-    says(text, re.compile(rf"^wrapping +{n} of {modules} modules wrapped \([0-9.]+ %\) by policy {units}; [0-9,]+ of [0-9,]+ "
-                          r"parameters \([0-9.]+ %\), the root unit has [0-9,]+$"))
+    says(text, re.compile(rf"^wrapping +{n} of {modules} modules wrapped \([0-9.]+ %\) by policy {units}; [0-9,]+ of "
+                          r"[0-9,]+ parameters \([0-9.]+ %\), the root unit has [0-9,]+$"))
     assert len(lines(text, re.compile("^--fsdp_wrap_module: "))) == object.count('"wrapped": true') == n
     assert len(lines(text, re.compile("^(top_module|module group|--fsdp_wrap_module|--unwrap-module): "))) == modules
     says(text, re.compile(rf"^Total modules: {modules}, FSDP wrapped modules: {100 * n / modules:.2f}%$"))
@@ -252,7 +256,7 @@ def test_profile(scratch):
     edited("still/quiet.ini", ("^out=.*\n", ""))
     before = hashes("still")
     said = weft("profile quiet.ini --steps 2 --warmup 1", cwd="still").out
-    for row in "linear forward", "linear weight gradient", "attention backward", "lm_head backward", "optimizer", "rest":
+    for row in "linear forward,linear weight gradient,attention backward,lm_head backward,optimizer,rest".split(","):
         says(said, re.compile(f"^{row} "))
     said = weft("profile quiet.ini --json --steps 3 --warmup 0 --roofline", cwd="still").out
     for field in ("step_seconds median_seconds places targets flops resident_peak planned operators roofline "
@@ -288,7 +292,8 @@ def test_unknown_command():
 @pytest.mark.parametrize("pattern, replacement, facts", [  # names the misspelt key, not a consequence
     ("^global_batch", "global_bacth", ["19: [train]", "global_bacth", "global_batch?", "Its keys are: steps"]),
     ("^schedule=.*", "schedule = step\nstep_evry = 3", ["23: [train]", "step_evry", "step_every?"]),
-    ("^path=model", "pth = model", ["6: [model]", "pth", "path?"]), ("^path=games.txt", "pth = games.txt", ["13: [data]", "pth", "path?"]),
+    ("^path=model", "pth = model", ["6: [model]", "pth", "path?"]),
+    ("^path=games.txt", "pth = games.txt", ["13: [data]", "pth", "path?"]),
     ("^plugin=llama", "pluign = llama", ["5: [model]", "pluign", "plugin?", "path, start, base, plugin, ignore"]),
     ("^plugin=adamw", "momentum = 0.9\npluign = sgd", ["26: [optimizer]", "pluign", "plugin?"]),
     (r"^\[train\]", "[plugins]\npth = here\n[train]", ["18: [plugins]", "pth", "path?"])])
@@ -308,8 +313,10 @@ def test_misspelt_key(pattern, replacement, facts):
     ("generate file.ini", ["generate: file.ini:6: [model] path = games.txt"]),
     ("train run.ini tokenizer.path=nothere", ["train: command line: [tokenizer] path = nothere ({here}/nothere)"]),
     ("train run.ini model.path=", ['train: command line: [model] path = ""']),
-    ("train run.ini model.path=small", ["512 ids", "{here}/small", "500"]), ("train run.ini model.path=odd", ["hidden_act"]),
-    ("plan run.ini policy.plugin=class policy.classes=LlamaDecodeLayer", ["command line: [policy] classes", "'LlamaDecodeLayer'"])])
+    ("train run.ini model.path=small", ["512 ids", "{here}/small", "500"]),
+    ("train run.ini model.path=odd", ["hidden_act"]),
+    ("plan run.ini policy.plugin=class policy.classes=LlamaDecodeLayer",
+     ["command line: [policy] classes", "'LlamaDecodeLayer'"])])
 def test_invalid_input(scratch, command, facts):
     edited("default.ini", ("^context=.*\n", ""))
     edited("none.ini", ("=games.txt", "= none.txt"))

@@ -6,8 +6,8 @@ import re
 import shutil
 
 import pytest
-from harness import (BUILD, FAILS, SOURCE, change_json, lines, make_model, make_text, read, records, refused, says, weft,
-                     write, write_ini)
+from harness import (BUILD, FAILS, SOURCE, change_json, lines, make_model, make_text, read, records, refused, says,
+                     weft, write, write_ini)
 
 TEXT = "data.path=games.txt data.document=line data.context=64"
 GENERATE = "--tokens 6 --temperature 0 --json"
@@ -54,8 +54,9 @@ def test_eval_of_a_directory():
 
 def test_generate_of_a_directory():
     """bos is in the run's configuration, and given for the model."""
-    wanted, *others = [weft(f"generate {directory} model.path=one/model model.start=weights tokenizer.bos=yes --prompt '1. e4' "
-                            f"{GENERATE}").out for directory in ("run.ini", "one", "one/model")]
+    keys = "model.path=one/model model.start=weights tokenizer.bos=yes"
+    wanted, *others = [weft(f"generate {directory} {keys} --prompt '1. e4' {GENERATE}").out
+                       for directory in ("run.ini", "one", "one/model")]
     assert others == [wanted, wanted]
     weft("generate one/checkpoints/step-2 --tokens 1")
 
@@ -69,7 +70,8 @@ def test_plan_of_a_directory():
 
 
 @pytest.mark.parametrize("command, facts", [
-    ("eval one/model", ["[data] path"]), ("plan one/model --diff run.ini", ["--diff"]), ("generate neither", ["neither", "config.json"]),
+    ("eval one/model", ["[data] path"]), ("plan one/model --diff run.ini", ["--diff"]),
+    ("generate neither", ["neither", "config.json"]),
     ("generate unfinished", ["unfinished"]), ("generate unfinshed", ["unfinshed", "did you mean unfinished"]),
     ("eval no/where", ["no/where", "No such file"]), ("train one", ["one", "one/config.ini", "--resume"]),
     ("train one/model", ["one/model", "weft init one/model DATA"]), ("profile neither", ["neither", "INI file"]),
@@ -82,7 +84,8 @@ def test_error_of_a_directory(scratch, command, facts):
     says(said, "usage:", count=0)
 
 
-@pytest.mark.parametrize("text", [b'{"model_type": "llama",}', b'{"a": NaN, "model_type": "llama"}', b'\xef\xbb\xbf{"model_type": "llama"}',
+@pytest.mark.parametrize("text", [b'{"model_type": "llama",}', b'{"a": NaN, "model_type": "llama"}',
+                                  b'\xef\xbb\xbf{"model_type": "llama"}',
                                   b'{"model_type": "llama", "a": 1\0}', b'{"model_type": '])
 def test_broken_config_json(text):
     """It is no missing key."""
@@ -105,8 +108,8 @@ def test_model_plugin_of_config_json(scratch):
     refused("init stranger games.txt -o -", says=["stranger/config.json: model_type = mistrel", '"mistrel"'])
 
 
-@pytest.mark.parametrize("command", ["plan short.ini model.path=stranger", "plan run.ini model.path=stranger", "generate stranger",
-                                     "init stranger games.txt -o -"])
+@pytest.mark.parametrize("command", ["plan short.ini model.path=stranger", "plan run.ini model.path=stranger",
+                                     "generate stranger", "init stranger games.txt -o -"])
 @pytest.mark.parametrize("model_type", ["mixtral", "deepseek_v3", "gpt2"])
 def test_model_type_without_a_plugin(model_type, command):
     """The error names it and lists the supported families."""
@@ -117,14 +120,16 @@ def test_model_type_without_a_plugin(model_type, command):
 
 @pytest.mark.parametrize("end", ["", "\n", "\r\n"])
 def test_prompt_on_standard_input(end):
-    assert weft(f"generate one {GENERATE}", stdin="1. e4" + end).out == weft(f"generate one {GENERATE} --prompt '1. e4'").out
+    generate = f"generate one {GENERATE}"
+    assert weft(generate, stdin="1. e4" + end).out == weft(f"{generate} --prompt '1. e4'").out
 
 
 def test_prompt_with_two_line_ends():
     """One is the shell's, and no more."""
-    assert weft(f"generate one {GENERATE}", stdin="1. e4\n\n").out == weft(f"generate one {GENERATE} --prompt", "1. e4\n").out
-    wanted = weft(f"generate one {GENERATE} --prompt '1. e4'").out
-    assert weft(f"generate one {GENERATE} --prompt '1. e4'", stdin="not this").out == wanted
+    generate = f"generate one {GENERATE}"
+    assert weft(generate, stdin="1. e4\n\n").out == weft(f"{generate} --prompt", "1. e4\n").out
+    prompt = f"{generate} --prompt '1. e4'"
+    assert weft(prompt, stdin="not this").out == weft(prompt).out
 
 
 def test_prompt_of_17_megabytes():
@@ -181,26 +186,31 @@ def test_scaled_learning_rate(scratch):
     said = weft("plan run.ini train.global_batch=28 train.lr_scaling=sqrt train.lr_batch=10 optimizer.lr=1e-5").out
     says(said, re.compile("^lr "), "1e-05 for 10 rows", "1.67332 for 28", "1.67332e-05")
     says(said, re.compile("^  step  *1  lr 1.67332e-05$"))
-    scaled = weft("train run.ini train.global_batch=40 train.lr_scaling=linear train.lr_batch=10 optimizer.lr=1e-5 run.out=scaled")
-    says(scaled, re.compile("^lr "), "1e-05 for 10 rows", "4 for 40", "4e-05")
+    said = weft("train run.ini run.out=scaled train.global_batch=40 train.lr_scaling=linear train.lr_batch=10",
+                "optimizer.lr=1e-5")
+    says(said, re.compile("^lr "), "1e-05 for 10 rows", "4 for 40", "4e-05")
     assert records("scaled/metrics.jsonl")[0]["lr"] == pytest.approx(4e-5)
 
 
 @pytest.mark.parametrize("command, facts", [
     *((f"train run.ini {argument}", facts) for argument, facts in [  # names of other programs
-        ("train.num_train_epochs=3", ["command line: [train]", "num_train_epochs", "epochs in [train]", "Its keys are: steps"]),
+        ("train.num_train_epochs=3", ["command line: [train]", "num_train_epochs", "epochs in [train]",
+                                      "Its keys are: steps"]),
         ("optimizer.learning_rate=1", ["[optimizer]", "learning_rate", "lr in [optimizer]"]),
         ("train.gradient_accumulation_steps=3", ["gradient_accumulation_steps", "global_batch in [train]"]),
         ("data.max_seq_length=3", ["[data]", "max_seq_length", "context in [data]"]),
-        # A hint has the same meaning: it describes a key of that name elsewhere, or reports that there is no such setting.
-        ("eval.steps=10", ["[eval]", "steps", "every in [eval]"]), ("train.patience=3", ["[train]", "patience", "no such setting"]),
+        # A hint has the same meaning: a key of that name elsewhere, or that there is no such setting.
+        ("eval.steps=10", ["[eval]", "steps", "every in [eval]"]),
+        ("train.patience=3", ["[train]", "patience", "no such setting"]),
         ("train.lr=1e-4", ["[train]", "lr", "[optimizer]"]),
-        ("data.template=chatml", ["[data] template = chatml", "plugin = instruct"]), ("train.warmup=5%", ["[train] warmup = 5%", "0.05"])]),
+        ("data.template=chatml", ["[data] template = chatml", "plugin = instruct"]),
+        ("train.warmup=5%", ["[train] warmup = 5%", "0.05"])]),
     ("plan run.ini strategy.plugin=zero2", ["[strategy] plugin = zero2", "fsdp (shard = gradients)"]),
     ("plan run.ini device.plugin=GPU", ["[device] plugin = GPU", "cuda"]),
     ("plan run.ini train.trainable=q_proj", ["*q_proj*", "2 of them"]),
     ("plan run.ini train.lr_scaling=sqrt", ["[train] lr_scaling = sqrt", "lr_batch"]),
-    ("plan run.ini train.lr_batch=10", ["[train] lr_batch = 10"]), ("plan run.ini tokenizer.padded=yes", ["[tokenizer] padded"]),
+    ("plan run.ini train.lr_batch=10", ["[train] lr_batch = 10"]),
+    ("plan run.ini tokenizer.padded=yes", ["[tokenizer] padded"]),
     # `config check` rejects everything that `train` rejects before it opens a device.
     ("config check run.ini data.context=4096", ["[data] context = 4096", "128"]),
     ("config check run.ini model.start=weights", ["model.safetensors"]),
@@ -213,7 +223,8 @@ def test_error(command, facts):
 def test_key_of_another_plugin():
     """It is reported on the command line; in a file it is kept for later."""
     weft("config check run.ini")
-    says(weft("plan run.ini data.instruct.template=chatml"), "warning: command line: [data.instruct] template = chatml", "text")
+    says(weft("plan run.ini data.instruct.template=chatml"),
+         "warning: command line: [data.instruct] template = chatml", "text")
     write("waits.ini", read("run.ini") + "[data.instruct]\ntemplate = chatml\n")
     says(weft("plan waits.ini").err, "warning", count=0)
 
@@ -226,7 +237,8 @@ def test_default_learning_rate():
 
 
 def rows(file, name):
-    return [re.findall(r'"([^"]*)"', line) for line in lines(read(SOURCE / f"host/config/{file}"), re.compile(f"^{name}\\("))]
+    found = lines(read(SOURCE / f"host/config/{file}"), re.compile(f"^{name}\\("))
+    return [re.findall(r'"([^"]*)"', line) for line in found]
 
 
 def test_foreign_ids():
@@ -241,7 +253,8 @@ def test_foreign_names():
     section, keys = "", set()
     described = weft("config describe").out
     for plugin in "optimizer:adamw", "data:text", "tokenizer:bpe", "model:llama", "adapter:lora":
-        described += f"[{plugin.split(':')[0]}]\n" + "\n".join(lines(weft("plugins describe", plugin).out, re.compile("^  [a-z]"))) + "\n"
+        rows_of_keys = lines(weft("plugins describe", plugin).out, re.compile("^  [a-z]"))
+        described += "\n".join([f"[{plugin.split(':')[0]}]", *rows_of_keys, ""])
     for line in described.splitlines():
         section = line.split()[0] if line.startswith("[") else section
         keys.add((section, (line.split() or [""])[0]))
@@ -272,7 +285,8 @@ def test_loss_of_a_run():
     train = "train run.ini run.out=losses eval.every=1"
     last = re.fullmatch("([0-9.]+) -> ([0-9.]+) on validation", loss_of(weft(train))).group(2)
     assert loss_of(weft(f"{train} --resume")).split()[0] == last
-    assert re.fullmatch(f"{re.escape(last)} after step 2 -> [0-9.]+ on validation", loss_of(weft(f"{train} --resume train.steps=4")))
+    assert re.fullmatch(f"{re.escape(last)} after step 2 -> [0-9.]+ on validation",
+                        loss_of(weft(f"{train} --resume train.steps=4")))
 
 
 @pytest.mark.parametrize("command, strategy", [
@@ -284,7 +298,8 @@ def test_strategy_on_one_rank(command, strategy):
 
 
 def learned():
-    return [[record[key] for key in ("step", "loss", "lr", "grad_norm", "tokens")] for record in records("one/metrics.jsonl")]
+    return [[record[key] for key in ("step", "loss", "lr", "grad_norm", "tokens")]
+            for record in records("one/metrics.jsonl")]
 
 
 @pytest.fixture
@@ -315,7 +330,8 @@ def test_one_thread_is_faster(crowd, faster, arguments, reports):
     ("train run.ini --overwrite --quiet", "bf16", "bf16", False), ("train run.ini --overwrite", "fp32", "bf16", False)])
 def test_bf16_is_slower(crowd, command, faster, precision, reports):
     """That is reported once, if 16 bits are requested."""
-    said = weft(command, "device.plugin=crowd", "device.threads=1", f"train.precision={precision}", env={"CROWD": faster})
+    said = weft(command, "device.plugin=crowd", "device.threads=1", f"train.precision={precision}",
+                env={"CROWD": faster})
     says(said.err, "bf16 is slower than fp32", "train.precision=fp32", count=int(reports))
 
 

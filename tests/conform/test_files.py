@@ -1,5 +1,5 @@
-"""weft plugins check with several files, of which one is not a plugin or rejects a given key: the others are still checked,
-results are printed, and each exit status is as documented in the help."""
+"""weft plugins check with several files, of which one is not a plugin or rejects a given key: the others are still
+checked, results are printed, and each exit status is as documented in the help."""
 import re
 
 import pytest
@@ -52,7 +52,8 @@ def test_key_that_one_plugin_rejects():
 
 
 @pytest.mark.parametrize("status, arguments", [
-    (0, [BLOCK, "--rule", "R40"]), (2, [BLOCK, "--rule", "R999"]), (2, []), (10, [WRONG, "--rule", "R40"]), (11, [DIES, "--rule", "R40"]),
+    (0, [BLOCK, "--rule", "R40"]), (2, [BLOCK, "--rule", "R999"]), (2, []), (10, [WRONG, "--rule", "R40"]),
+    (11, [DIES, "--rule", "R40"]),
     (12, [WAITS, "--rule", "R40", "--seconds", "0.5"]), (12, [WRONG, WAITS, DIES, "--rule", "R40", "--seconds", "0.5"]),
     (13, [CLASS, BLOCK, "--rule", "R26"]), (10, [CLASS, WRONG]), (1, [WRONG, "junk.so", "--rule", "R40"])])
 def test_status(status, arguments):

@@ -10,7 +10,8 @@ import pytest
 from harness import (ASSETS, FULL, SOURCE, WEFT, hashes, read, refused, run, says, weft, write, write_ini)
 
 GOLDEN = SOURCE / "tests/golden/instruct"
-EXPECTED = {line.split()[0]: [float(word) for word in line.split()[1:]] for line in read(GOLDEN / "expected.txt").splitlines()}
+EXPECTED = {line.split()[0]: [float(word) for word in line.split()[1:]]
+            for line in read(GOLDEN / "expected.txt").splitlines()}
 ONE = ["train.steps=1", "train.global_batch=1", "train.micro_batch=1"]
 MESSAGES = "{% for m in messages %}<{{ m.role }}>"  # parts of templates
 CALLS = "{% for c in m.tool_calls %}({{ c.id }}){% endfor %}"
@@ -93,7 +94,8 @@ FORMS = {  # the same conversation
     "alpaca.jsonl": [{"instruction": QUOTED, "input": "", "output": "d4"}],
     "pair.jsonl": [pair(QUOTED, "d4", id=123456789012345678901234567890)],
     "table.csv": 'question,answer\r\n"1. ""e4"", e5",d4\r\n', "table.tsv": 'prompt\tresponse\n1. "e4", e5\td4\n',
-    "table.CSV": 'prompt;response\n"1. ""e4"", e5";d4\n', "named.jsonl": "\ufeff" + json.dumps({"q": QUOTED, "a": "d4"}),
+    "table.CSV": 'prompt;response\n"1. ""e4"", e5";d4\n',
+    "named.jsonl": "\ufeff" + json.dumps({"q": QUOTED, "a": "d4"}),
     "roles.jsonl": [talk({"role": "human", "content": QUOTED}, {"role": "gpt", "content": "d4"})],
     "nulls.jsonl": [{"messages": None, "instruction": None, "question": QUOTED, "answer": "d4"}],
     "response.jsonl": [{"instruction": QUOTED, "context": "", "response": "d4"}],
@@ -202,7 +204,8 @@ def test_system_turns():
     """In each form, and as parts of text."""
     parts = {"role": "assistant", "content": [{"type": "text", "text": ""}, {"type": "text", "text": "b", "x": None}]}
     records = [talk(user("a"), answer("b"), system="S"),
-               {"system_prompt": "S", "conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]},
+               {"system_prompt": "S", "conversations": [{"from": "human", "value": "a"},
+                                                        {"from": "gpt", "value": "b"}]},
                {"system": "S", "instruction": "a", "output": "b"}, pair("a", "b", system="S"),
                talk(user([{"type": "text", "text": "a"}]), parts, system="S")]
     show(records, "data.system=other", shows=[("<system> S\n", 5), ("<s>[[b</s>]]", 5)])
@@ -210,15 +213,15 @@ def test_system_turns():
     show(table, "data.system=other", file="x.csv", shows=[("<system> S\n", 1), ("<s>[[b</s>]]", 1)])
     show(table, "data.columns=question, answer", file="x.csv", shows=["<system> S"])  # the other keys remain
     # A template that reads content as parts gets parts, also for a string. Its system turn is a string.
-    template = (MESSAGES + '{% if m.role == "system" %}{{ m.content }}{% else %}{% for c in m.content %}{% if c.type == "text" %}'
-                "{{ c.text }}{% endif %}{% endfor %}{% endif %}" + END)
+    template = (MESSAGES + '{% if m.role == "system" %}{{ m.content }}{% else %}{% for c in m.content %}'
+                '{% if c.type == "text" %}{{ c.text }}{% endif %}{% endfor %}{% endif %}' + END)
     show([records[0], records[4]], model_with(template), shows=[("<system>S</s><user>a</s><assistant>[[b</s>]]", 2)])
 
 
 def test_json_in_strings():
     """With numbers beyond 64 bits."""
-    calls = model_with("{% if tools %}{{ tools | tojson }}{% endif %}" + MESSAGES + "{{ m.content }}{% for c in m.tool_calls %}"
-                       "{{ c | tojson }}{% endfor %}" + END)
+    calls = model_with("{% if tools %}{{ tools | tojson }}{% endif %}" + MESSAGES + "{{ m.content }}"
+                       "{% for c in m.tool_calls %}{{ c | tojson }}{% endfor %}" + END)
     show([talk(user("a"), answer(None, tool_calls='[{"x":18446744073709551615,"y":9223372036854775807,"z":1e2}]'),
                tools='[{"n":3,"big":-9223372036854775809}]')], calls,
          shows=['[{"n": 3, "big": -9223372036854775809}]<user>a</s>',
@@ -230,15 +233,18 @@ def test_json_in_strings():
 
 def test_flags_of_messages():
     """They include or exclude a message; the position of a template's blocks is irrelevant."""
-    flags = [talk(user("a"), answer("b", **{key: value}), user("c", weight=0), answer("d", train=True)) for key, value in (
+    flags = [talk(user("a"), answer("b", **{key: value}), user("c", weight=0), answer("d", train=True)) for key,
+             value in (
         ("weight", 0), ("train", False), ("loss", False), ("training", False), ("weight", 0.0))]
     show(flags, shows=[("<s>b</s><user> c", 5), ("<s>[[d</s>]]", 5)])
-    show(flags, model_with(MESSAGES + "{{ m.content }}" + END), shows=[("<assistant>b</s><user>c</s><assistant>[[d</s>]]", 5)])
+    show(flags, model_with(MESSAGES + "{{ m.content }}" + END),
+         shows=[("<assistant>b</s><user>c</s><assistant>[[d</s>]]", 5)])
     turns = [{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b", "weight": 1},
                                 {"from": "gpt", "value": "d", "weight": 0}]}]
     show(turns, shows=["<s>[[b</s>]]<s>d"])
     show(turns, "data.loss_on=text", lacks=["<s>d</s>]]"])
-    refused("data", "show", "run.ini", data([talk(user("Q"), answer("A", weight=0))]), says=["1 conversations", "answer"])
+    refused("data", "show", "run.ini", data([talk(user("Q"), answer("A", weight=0))]),
+            says=["1 conversations", "answer"])
     three = [user("a"), answer("A!", weight=1), user("b"), answer("", weight=0), user("c"), answer("C", weight=1)]
     for count, messages in (2, three), (1, three[:4]):
         said = show([talk(*messages)], shows=["<s>[[A!</s>]]"])
@@ -250,30 +256,40 @@ def test_fields_of_a_table():
     """They equal those of Python's csv."""
     show('question,answer\n5" of ""x"",a"b"\n"1"x,"2""3"4"5\n"q\nr, s" ,"t"\n', file="x.csv", shows=[
         '<user> 5" of ""x""\n<s>[[a"b"</s>]]', '<user> 1x\n<s>[[2"34"5</s>]]', "q\nr, s "])
-    said = show("question,answer\r\n\r\na,b\r\n\r\n\r\nc,d\r\n\r\n", file="x.csv", shows=["<s>[[b</s>]]", "<s>[[d</s>]]"])
+    said = show("question,answer\r\n\r\na,b\r\n\r\n\r\nc,d\r\n\r\n", file="x.csv",
+                shows=["<s>[[b</s>]]", "<s>[[d</s>]]"])
     says(said.err, "x.csv: 3 empty lines", "line 2")
 
 
 TOOL = talk(user("a"), {"role": "tool", "content": "b"})
 ERRORS = [  # records, facts, arguments
-    ([pair("a", "b"), pair(1, "b")], ["x.jsonl:2: ", '"prompt"', "number", "string"]), ('{"prompt":"a","completion":"b"}\n\n', ["x.jsonl:2: "]),
-    ('{"prompt":"a","completion":"b","n":123\0}\n', ["x.jsonl:1: ", "NUL"]), ('{"prompt":"a"\n', ["x.jsonl:1: ", "JSON"]),
-    ("[1]\n", ["x.jsonl:1: ", "object"]), ([{"text": "a"}], ["x.jsonl:1: ", "messages", "prompt and completion", ": text"]),
+    ([pair("a", "b"), pair(1, "b")], ["x.jsonl:2: ", '"prompt"', "number", "string"]),
+    ('{"prompt":"a","completion":"b"}\n\n', ["x.jsonl:2: "]),
+    ('{"prompt":"a","completion":"b","n":123\0}\n', ["x.jsonl:1: ", "NUL"]),
+    ('{"prompt":"a"\n', ["x.jsonl:1: ", "JSON"]),
+    ("[1]\n", ["x.jsonl:1: ", "object"]), ([{"text": "a"}],
+                                           ["x.jsonl:1: ", "messages", "prompt and completion", ": text"]),
     ([{"text": "a"}], ["x.jsonl:1: ", '"q"'], "data.columns=q, a"),
-    ([{"conversations": [{"from": "dog", "value": "a"}]}], ["x.jsonl:1: ", "turn 1", '"dog"', "Allowed: human, user, gpt,"]),
+    ([{"conversations": [{"from": "dog", "value": "a"}]}],
+     ["x.jsonl:1: ", "turn 1", '"dog"', "Allowed: human, user, gpt,"]),
     ([pair("a", "b", meta=1, n=None)], ["x.jsonl:1: ", ": meta. Fix: [data] ignore = meta"]),
     ([{"conversations": [{"from": "human", "value": "a", "lang": "de"}]}], ["turn 1", ": lang. Fix:"]),
     ([talk(user("a", lang="de"))], ["x.jsonl:1: message 1: ", '"lang"']),
     ([talk({"role": "usr", "content": "a"})], ["x.jsonl:1: message 1: role = \"usr\"", "Allowed: system,"]),
-    *(([TOOL], ["role tool", "allowed: user, assistant,"], f"data.template={name}") for name in ("alpaca", "llama2", "mistral")),
+    *(([TOOL], ["role tool", "allowed: user, assistant,"], f"data.template={name}")
+      for name in ("alpaca", "llama2", "mistral")),
     ([talk(user("a"), tools=[{"a": 1}])], ["x.jsonl:1: ", '"tools"']),
     ([talk({"role": "system", "content": "a"}, system="S")], ["x.jsonl:1: ", '"system"', "role"]),
     ([talk(user([{"type": "image"}]))], ["part 1", "message 1", '"image"', "Allowed: {"]),
-    ([talk(user([{"type": "text", "text": "a", "m": 1}]))], ["part", ": m."]), ([talk(user(7))], ["message 1", "number"]),
-    ([talk(user(None))], ["message 1", "no content"]), ([talk(answer("a", weight=0.5))], ['"weight"', "Allowed: 0, 1, false, true"]),
-    ([talk(answer("a", weight=0, train=True))], ['"weight"', "contradicts"]), ([talk(user("a", loss=True))], ['"loss"', '"user"']),
+    ([talk(user([{"type": "text", "text": "a", "m": 1}]))], ["part", ": m."]),
+    ([talk(user(7))], ["message 1", "number"]),
+    ([talk(user(None))], ["message 1", "no content"]),
+    ([talk(answer("a", weight=0.5))], ['"weight"', "Allowed: 0, 1, false, true"]),
+    ([talk(answer("a", weight=0, train=True))], ['"weight"', "contradicts"]),
+    ([talk(user("a", loss=True))], ['"loss"', '"user"']),
     ([{"instruction": "a", "output": "b", "history": [["a", "b", "c"]]}], ["turn 1", '"history"']),
-    ([talk(user("a", name="bob"))], ["x.jsonl:1: message 1: ", '"name"']), ([talk({"content": "a"})], ["x.jsonl:1: message 1", '"role"']),
+    ([talk(user("a", name="bob"))], ["x.jsonl:1: message 1: ", '"name"']),
+    ([talk({"content": "a"})], ["x.jsonl:1: message 1", '"role"']),
     ([{"instruction": "a", "output": "b", "system": 7}], ["x.jsonl:1: ", '"system"', "number", "string"]),
     ([pair("a", "b", chat_template_kwargs="x")], ["x.jsonl:1: ", '"chat_template_kwargs"', "string", "JSON"]),
     ([pair("a", "b", chat_template_kwargs=[])], ["x.jsonl:1: ", '"chat_template_kwargs"', "array", "object"]),
@@ -281,15 +297,19 @@ ERRORS = [  # records, facts, arguments
     ([pair("a", "b", tools=["t"])], ["x.jsonl:1: element 1 ", '"tools"', "string", "object"]),
     ([pair("a", "b")], ["nonsuch", "Allowed: alpaca"], "data.template=nonsuch")]
 FILES = [
-    ("x.csv", "question,answer,topic,\na,b,c,4\n", ["x.csv:2: ", ": topic. Fix: [data] ignore = x, topic"], "data.ignore=x"),
-    ("x.json", '[\n{"prompt":"a","completion":"b"},\n{"prompt":\n', ["x.json:3: "]), ("x.json", '{"prompt":"a"}', ["x.json:1: ", "array"]),
+    ("x.csv", "question,answer,topic,\na,b,c,4\n", ["x.csv:2: ", ": topic. Fix: [data] ignore = x, topic"],
+     "data.ignore=x"),
+    ("x.json", '[\n{"prompt":"a","completion":"b"},\n{"prompt":\n', ["x.json:3: "]),
+    ("x.json", '{"prompt":"a"}', ["x.json:1: ", "array"]),
     ("x.json", '[{"prompt":"a","completion":"b"}] 1', ["x.json:1: ", "array"]),
-    ("x.csv", "question,answer\n1,2\n1,2,3\n", ["x.csv:3: ", "3 fields", " 2"]), ("x.csv", 'question,answer\n"1,2\n', ["x.csv:2: ", "quotes"]),
+    ("x.csv", "question,answer\n1,2\n1,2,3\n", ["x.csv:3: ", "3 fields", " 2"]),
+    ("x.csv", 'question,answer\n"1,2\n', ["x.csv:2: ", "quotes"]),
     ("x.csv", "question,answer\n1,2\n3\n", ["x.csv:3: ", "1 field ", " 2"]),
     ("x.csv", "question;answer\n1;2\n", ["x.csv:1: ", '"question;answer"', "[data] separator = semicolon"]),
     ("x.csv", "question,answer,answer\n1,2,3\n", ["x.csv:1: ", '"answer"', "2 and 3"]),
     ("x.csv", b"\xff\xfeq\0,\0", ["x.csv", "UTF-16", "Allowed: UTF-8. Fix: "]),
-    ("x.csv", "a,b\n1,2\n", ["[data] separator = comma"], "data.separator=bar"), ("x.txt", "a", ["Allowed: .json, .jsonl, .csv, .tsv"])]
+    ("x.csv", "a,b\n1,2\n", ["[data] separator = comma"], "data.separator=bar"),
+    ("x.txt", "a", ["Allowed: .json, .jsonl, .csv, .tsv"])]
 
 
 @pytest.mark.parametrize("file, content, facts, arguments", [
@@ -337,8 +357,8 @@ def test_turns_of_a_chat():
     contents = model_with("{{ bos_token }}{% for m in messages %}{{ m.content }}|{% endfor %}")
     first, both = chat("e4\n", contents), chat("e4\nd4\n", contents)
     assert both.startswith(first)
-    found = weft("generate", "run.ini", contents, "--prompt", f"e4|{first.rstrip(chr(10))}|d4|", "--tokens", "6", "--temperature",
-                 "0", "--json").json["text"]
+    found = weft("generate", "run.ini", contents, "--prompt", f"e4|{first.rstrip(chr(10))}|d4|", "--tokens", "6",
+                 "--temperature", "0", "--json").json["text"]
     assert both[len(first):].replace("\n", "") == found
     chat("", "--prompt", "e4")
 
@@ -353,7 +373,8 @@ def test_error_of_a_chat(arguments, facts):
 def test_named_template_is_saved(name):
     """In the model's files, replacing its own, and needs no name later."""
     out = f"named-{name}"
-    weft("train", "run.ini", data([pair("1. e4", "e5")]), f"data.template={name}", f"run.out={out}", *ONE, "checkpoint.every=1")
+    weft("train", "run.ini", data([pair("1. e4", "e5")]), f"data.template={name}", f"run.out={out}", *ONE,
+         "checkpoint.every=1")
     assert read(f"{out}/model/chat_template.jinja") == read(f"{out}/checkpoints/step-1/chat_template.jinja")
     whole = [{"instruction": "Add.", "input": "1 2", "output": "3", "system": "S", "history": [["a", "b"]]}]
     for content in read(GOLDEN / "conversations.jsonl"), whole:
@@ -371,7 +392,8 @@ def test_own_template_is_saved():
 def several():
     """A model with several templates."""
     path = model_with(read("model/chat_template.jinja"))
-    write("templated/additional_chat_templates/tool_use.jinja", '{{ bos_token }}{% for m in messages %}{{ m.keys()|join(",") }}='
+    write("templated/additional_chat_templates/tool_use.jinja",
+          '{{ bos_token }}{% for m in messages %}{{ m.keys()|join(",") }}='
           "{{ m.content }}|{{ tools|length }}{% endfor %}")
     write("templated/additional_chat_templates/rag.jinja",
           "{{ bos_token }}{% for m in messages %}rag {{ m.content }}|{% endfor %}")
@@ -391,7 +413,8 @@ def test_several_templates(several):
 @pytest.mark.parametrize("name", ["own", "rag", "chatml"])
 def test_several_templates_are_saved(several, name):
     """Unless the model was trained with a named template, which replaces them."""
-    train = ["train", "run.ini", data([pair("1. e4", "e5")]), several, f"run.out=several-{name}", f"data.template={name}", *ONE]
+    train = ["train", "run.ini", data([pair("1. e4", "e5")]), several, f"run.out=several-{name}",
+             f"data.template={name}", *ONE]
     weft(*train, "checkpoint.every=1")
     wanted = {} if name == "chatml" else hashes("templated/additional_chat_templates")
     for saved in "model", "checkpoints/step-1":
@@ -405,11 +428,12 @@ def test_gsm8k():
     """All records are encoded, and the loss of the first answers equals that of transformers."""
     if not all((ASSETS / "data" / file).exists() for file in ("gsm8k_train_alpaca_format.json", "gsm8k_test.jsonl")):
         pytest.skip("gsm8k, which is not among the assets")
-    weft("data", "show", "run.ini", "-n", "99", f"data.path={ASSETS}/data/gsm8k_train_alpaca_format.json", "data.template=alpaca",
-         "data.context=512")
+    weft("data", "show", "run.ini", "-n", "99", f"data.path={ASSETS}/data/gsm8k_train_alpaca_format.json",
+         "data.template=alpaca", "data.context=512")
     with open(ASSETS / "data/gsm8k_test.jsonl", encoding="utf-8") as test:
         path = data("".join(itertools.islice(test, 200)))
     for packing in "yes", "no":
         found = weft("eval", "run.ini", path, "data.context=512", "data.too_long=drop", "data.special_tokens=yes",
                      f"data.packing={packing}", "--json").json
-        assert found["loss"] == pytest.approx(EXPECTED["gsm8k"][0], rel=1e-5) and found["tokens"] == EXPECTED["gsm8k"][1]
+        assert found["loss"] == pytest.approx(EXPECTED["gsm8k"][0],
+                                              rel=1e-5) and found["tokens"] == EXPECTED["gsm8k"][1]

@@ -1,6 +1,6 @@
-"""~/.local as a prefix: Weft is installed there and found only through PATH. A plugin is built against it with CMake and
-pkg-config without further settings; plugins installed there are found by programs of any other prefix, too. One version
-number identifies Weft and its SDK."""
+"""~/.local as a prefix: Weft is installed there and found only through PATH. A plugin is built against it with CMake
+and pkg-config without further settings; plugins installed there are found by programs of any other prefix, too. One
+version number identifies Weft and its SDK."""
 import os
 import pathlib
 import re
@@ -31,7 +31,7 @@ def describes(plugin, place, program="weft"):
 
 
 def test_cmake(local, scratch):
-    """Without settings, with one version of program and packages. The program of another prefix finds the plugin, too."""
+    """Without settings, with one version of program and packages. The program of another prefix finds it, too."""
     assert shutil.which("weft") == f"{local}/bin/weft"
     describes("policy:block", local)
     version, sdk = re.fullmatch(r"weft ([0-9.]+) \(SDK ([0-9.]+)\)\n", run("weft", "--version").out).groups()

@@ -1,5 +1,5 @@
-"""Plugin files that a run accepts, [plugins] pin, pin_list and trust, and warnings about accepted files. The policies are
-`whole` with a constructor that writes a file, and so shows that the plugin's code has run."""
+"""Plugin files that a run accepts, [plugins] pin, pin_list and trust, and warnings about accepted files. The policies
+are `whole` with a constructor that writes a file, and so shows that the plugin's code has run."""
 import hashlib
 import os
 import pathlib
@@ -87,7 +87,8 @@ def test_without_pins():
 
 
 def test_own_plugins_need_a_pin():
-    plan("plugins.trust=pinned", status=1, facts=["[plugins] trust = pinned", "SHA-256", f"{BUILD.resolve()}/plugins/weft-"])
+    plan("plugins.trust=pinned", status=1, facts=["[plugins] trust = pinned", "SHA-256",
+                                                  f"{BUILD.resolve()}/plugins/weft-"])
     plan(*pinned("trusted"))
 
 
@@ -115,8 +116,8 @@ def test_other_build_is_another_file():
 def library(file, function, *flags):
     file = pathlib.Path(file).resolve()
     file.parent.mkdir(parents=True, exist_ok=True)
-    run(*CC, "-shared", "-fPIC", f'-DRAN="{pathlib.Path().resolve()}/{function}.ran"', f"-DFUNCTION={function}", "-o", file,
-        CHANGED / "leaves.c", *flags)
+    run(*CC, "-shared", "-fPIC", f'-DRAN="{pathlib.Path().resolve()}/{function}.ran"', f"-DFUNCTION={function}", "-o",
+        file, CHANGED / "leaves.c", *flags)
     return file
 
 
@@ -143,7 +144,8 @@ def test_libraries_need_a_pin(scratch):
     plan(*pinned("pins", "policy.plugin=linked"), status=1, facts=[f" {whole}"])
 
 
-@pytest.mark.parametrize("content, facts", [("sha256 of mine: 0123", ["line 1 of ", "/bad "]), (None, ["nowhere", "No such file"])])
+@pytest.mark.parametrize("content, facts", [("sha256 of mine: 0123", ["line 1 of ", "/bad "]),
+                                            (None, ["nowhere", "No such file"])])
 def test_invalid_list(content, facts):
     if content:
         write("bad", content + "\n")
@@ -189,7 +191,8 @@ def resolved(inputs):
 
 
 @pytest.mark.parametrize("lines, facts, named", [
-    ("[policy]\nplugin = {here}/got/weft-policy-mine.so", ["[policy] plugin = {here}/got/weft-policy-mine.so", "{here}/got"],
+    ("[policy]\nplugin = {here}/got/weft-policy-mine.so",
+     ["[policy] plugin = {here}/got/weft-policy-mine.so", "{here}/got"],
      "policy.plugin={here}/got/weft-policy-mine.so"),
     ("[policy]\nplugin = ../plugins/weft-policy-mine.so", ["relative to {here}/got"], None),
     ("[plugins]\npath = {here}/got\n[policy]\nplugin = mine", ["[plugins] path = {here}/got"], "plugins.path=got"),
@@ -235,15 +238,18 @@ def deep(scratch):
 
 FILE, LIST, LINK = "open/deep/weft-policy-mine.so", "open/deep/list", "open/link/weft-policy-mine.so"
 CHANGES = [  # path, owner, group, mode; the file that is loaded; who, which path, fix, or no warning
-    (FILE, 0, 0, 0o646, FILE, "every user", FILE, "chmod o-w"), ("open/deep", 0, 0, 0o757, FILE, "every user", "open/deep", "chmod o-w"),
+    (FILE, 0, 0, 0o646, FILE, "every user", FILE, "chmod o-w"),
+    ("open/deep", 0, 0, 0o757, FILE, "every user", "open/deep", "chmod o-w"),
     ("open/deep", 0, 0, 0o1757, FILE, None, None, None),  # like /tmp: users cannot replace each other's files
     ("open", 0, 0, 0o777, FILE, "every user", "open", "chmod o-w"), ("open", 0, 0, 0o1777, FILE, None, None, None),
-    ("open", 0, 0, 0o777, LINK, "every user", "open", "chmod o-w"), ("open", 0, 0, 0o777, "through.so", "every user", "open", "chmod o-w"),
+    ("open", 0, 0, 0o777, LINK, "every user", "open", "chmod o-w"),
+    ("open", 0, 0, 0o777, "through.so", "every user", "open", "chmod o-w"),
     ("open", 0, 0, 0o755, "through.so", None, None, None), (FILE, 0, 0, 0o644, FILE, None, None, None),
     (FILE, 65534, 65534, 0o644, FILE, "user 65534", FILE, "chown"), (FILE, 0, 65534, 0o644, FILE, None, None, None),
     (FILE, 0, 65534, 0o664, FILE, "group 65534", FILE, "chmod g-w"),
     ("open", 65534, 0, 0o1755, FILE, "user 65534", "open", ""),  # the sticky bit restricts others, but not the owner
-    ("open", 0, 65534, 0o775, FILE, "group 65534", "open", "chmod g-w"), ("open", 0, 65534, 0o1775, FILE, None, None, None),
+    ("open", 0, 65534, 0o775, FILE, "group 65534", "open", "chmod g-w"),
+    ("open", 0, 65534, 0o1775, FILE, None, None, None),
     ("through.so", 65534, 0, None, "through.so", "user 65534", "through.so", "")]
 
 
@@ -300,13 +306,14 @@ def test_id_of_an_installed_plugin(scratch):
 
 def compiled(name, *flags):
     source = CHANGED / ("sum.c" if name == "sum" else "renamed.c")
-    run(*CC, "-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-fvisibility=hidden", f"-I{SOURCE}/sdk/include", f"-I{SOURCE}/plugins",
+    run(*CC, "-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-fvisibility=hidden", f"-I{SOURCE}/sdk/include",
+        f"-I{SOURCE}/plugins",
         '-DSOURCE="policy/whole/whole.c"', f'-DID="{name}"', *flags, "-c", source, "-o", f"{name}.o")
     return f"{name}.o"
 
 
-@pytest.mark.parametrize("flag, of", [("-ffast-math", "plugin"), ("-ffinite-math-only", "plugin"), ("-ffast-math", "sum"),
-                                      ("-O2", "sum")])
+@pytest.mark.parametrize("flag, of", [("-ffast-math", "plugin"), ("-ffinite-math-only", "plugin"),
+                                      ("-ffast-math", "sum"), ("-O2", "sum")])
 def test_fast_math(flag, of):
     """Detected through the note, or, if only another source was compiled that way, through debug information."""
     if of == "sum" and not GCC:

@@ -1,5 +1,5 @@
-"""A rejected program is reported with the strategy's kind, id, file and mode, and can be printed with a mark at the error.
-Programs of any rank and mode can be printed."""
+"""A rejected program is reported with the strategy's kind, id, file and mode, and can be printed with a mark at the
+error. Programs of any rank and mode can be printed."""
 import collections
 import re
 
@@ -7,7 +7,8 @@ import pytest
 from harness import FAILS, changed_plugin, lines, make_model, make_text, refused, says, weft, write_ini
 
 NORM = "WEFT_INSTRUCTION_NORM"
-STRATEGIES = {"unnormed": f"EMIT_TIMES(kind)=((kind)!={NORM})", "unstepped": "EMIT_TIMES(kind)=((kind)!=WEFT_INSTRUCTION_STEP)",
+STRATEGIES = {"unnormed": f"EMIT_TIMES(kind)=((kind)!={NORM})",
+              "unstepped": "EMIT_TIMES(kind)=((kind)!=WEFT_INSTRUCTION_STEP)",
               "eager": "REPEAT_IF=job->mode==WEFT_MODE_EVALUATE", "mute": "IN_COMPILE=fail_to_generate",
               "endless": "IN_COMPILE=hang", "flood": f"EMIT_TIMES(kind)=((kind)=={NORM}?5000:1)"}
 
@@ -22,8 +23,10 @@ def files(scratch, plugin_path):
 
 
 @pytest.mark.parametrize("id, mode, facts, shown, marks", [
-    ("unnormed", "training", ["rank 0, instruction "], "^.* STEP +<== ", 1), ("unstepped", "training", ["rank 0"], "^ +[0-9]+  <== ", 1),
-    ("eager", "evaluation", ["rank 0, instruction 6, FORWARD embed micro-batch 0", "instruction 0"], "^ +6 .*  <== ", 1),
+    ("unnormed", "training", ["rank 0, instruction "], "^.* STEP +<== ", 1),
+    ("unstepped", "training", ["rank 0"], "^ +[0-9]+  <== ", 1),
+    ("eager", "evaluation", ["rank 0, instruction 6, FORWARD embed micro-batch 0", "instruction 0"], "^ +6 .*  <== ",
+     1),
     ("mute", "generation", ["compile was called"], "^program of rank 0 in generation", 0)])
 def test_rejected_program(files, id, mode, facts, shown, marks):
     """It is reported, and with a flag also printed."""
@@ -39,7 +42,8 @@ def test_program_is_not_printed_without_the_flag():
 
 
 @pytest.mark.parametrize("arguments, facts", [
-    ("strategy.plugin=endless plugins.compile_seconds=0.3", ["strategy:endless ({file})", "0.3 s", "[plugins] compile_seconds"]),
+    ("strategy.plugin=endless plugins.compile_seconds=0.3",
+     ["strategy:endless ({file})", "0.3 s", "[plugins] compile_seconds"]),
     ("strategy.plugin=flood plugins.compile_events=200", ["200 instructions", "[plugins] compile_events"]),
     ("strategy.plugin=flood", ["NORM", "instruction 31 "]),  # with enough memory for it
     ("--print-program --mode eval", ["--mode", "eval"]), ("--mode evaluation", ["--mode", "--print-program"])])

@@ -8,12 +8,12 @@ import shutil
 import signal
 
 import pytest
-from harness import (CC, FULL, SOURCE, WEFT, changed_plugin, hashes, launcher, make_ranks_run, needs, read, run, same_tensors,
-                     says, start, write)
+from harness import (CC, FULL, SOURCE, WEFT, changed_plugin, hashes, launcher, make_ranks_run, needs, read, run,
+                     same_tensors, says, start, write)
 
 GAMES = 40
-CHAT = ["chat.ini", "data.plugin=instruct", "data.path=chat.jsonl", "data.template=alpaca", "data.validation=chat.jsonl",
-        "data.weight=1.5"]
+CHAT = ["chat.ini", "data.plugin=instruct", "data.path=chat.jsonl", "data.template=alpaca",
+        "data.validation=chat.jsonl", "data.weight=1.5"]
 MPIS = ["mpich", "openmpi"] if FULL else ["mpich"]
 FAILURE = range(1, 124)
 
@@ -24,8 +24,8 @@ def inputs(scratch, plugin_path):
     write("chat.ini", re.sub("(?m)^document.*\n", "", read("run.ini")))
     write("bad.jsonl", "".join(read("games.txt").splitlines(True)[:4]) + "\n")
     turns = [("one", "two"), ("three", "four"), ("five", "six and more"), ("seven", "eight"), ("nine", "ten")]
-    write("chat.jsonl", "".join('{"messages": [{"role": "user", "content": "%s"}, {"role": "assistant", "content": "%s"}]}\n'
-                                % turn for turn in turns))
+    record = '{"messages": [{"role": "user", "content": "%s"}, {"role": "assistant", "content": "%s"}]}\n'
+    write("chat.jsonl", "".join(record % turn for turn in turns))
     jansson = run("pkg-config", "--cflags", "--libs", "jansson").out.split()
     data = SOURCE / "plugins/data"
     for id in "text", "instruct":
@@ -124,8 +124,8 @@ def test_rank_that_cannot_map_the_data():
     if re.search("lib[at]san", run("ldd", WEFT).out) or b"san_init" in WEFT.read_bytes():
         pytest.skip("the sanitizers replace open, too")
     run(*CC, "-shared", "-fPIC", "-o", "no_reopen.so", SOURCE / "tests/changed/no_reopen.c")
-    said = trains("copy", *launcher("mpich", 2), WEFT, "train", "run.ini", "comm.plugin=mpi-mpich", "data.validation=0.2",
-                  env={"LD_PRELOAD": pathlib.Path("no_reopen.so").resolve()})
+    said = trains("copy", *launcher("mpich", 2), WEFT, "train", "run.ini", "comm.plugin=mpi-mpich",
+                  "data.validation=0.2", env={"LD_PRELOAD": pathlib.Path("no_reopen.so").resolve()})
     assert encoded() == {"0": GAMES, "1": GAMES}
     says(said, "rank 1", "map the data", count=1)
     same_tensors("alone/model", "copy/model")

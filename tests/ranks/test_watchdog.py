@@ -44,7 +44,7 @@ def steps(process, n):
 
 
 def ends(process, how, *facts):
-    """The run ends by itself with a failure, no process remains, and the watchdog, which may end last, logs the facts."""
+    """The run ends by itself with a failure, no process remains, and the watchdog, which may end last, has logged."""
     process.wait(1 if how == "ranks" else range(1, 256), timeout=300)
     process.wait_gone()
     wait_until(lambda: lines(process.err, *facts), f"line with {facts}", 100, process)
@@ -75,7 +75,8 @@ def test_stopped_rank(id, seconds, how):
     process = begin(how, id, *([] if seconds == 5 else ["run.patience=4"]))
     steps(process, 3)
     os.kill(process.rank(1), signal.SIGSTOP)
-    places.append(ends(process, how, re.compile(f"^weft[a-z ]*: rank 1 .*stopped by a signal for {seconds} s, ({PLACE}): ")))
+    stopped = re.compile(f"^weft[a-z ]*: rank 1 .*stopped by a signal for {seconds} s, ({PLACE}): ")
+    places.append(ends(process, how, stopped))
 
 
 def test_place_of_a_signal():
@@ -124,7 +125,8 @@ def test_wait_without_end():
                        comm / "common/asked.c", *(file for file in comm.glob("mpi/*.c") if file.name != "plugin.c")])
     process = begin("ranks", "late", "run.patience=4")
     wait = "waits in step [0-9]+, at instruction [0-9]+, WAIT for instruction [0-9]+, REDUCE [a-z]"
-    ends(process, "ranks", re.compile(f"^weft train: .* [4-9] s.*; rank 0 waits [^;]*; rank 1 {wait}[^;]*; rank 2 waits "))
+    waits = re.compile(f"^weft train: .* [4-9] s.*; rank 0 waits [^;]*; rank 1 {wait}[^;]*; rank 2 waits ")
+    ends(process, "ranks", waits)
 
 
 def test_slow_rank(slow_run):
