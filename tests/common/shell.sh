@@ -61,13 +61,6 @@ build() { # build KIND ID compiler-and-argument...: builds a plugin into plugins
     "$@" -std=c11 -D_GNU_SOURCE -fPIC -shared -fvisibility=hidden -I"$WEFT_SOURCE/sdk/include" \
         -Wl,--version-script="$WEFT_SOURCE/sdk/cmake/weft-plugin.map" -o "plugins/weft-$kind-$id.so"
 }
-# An adamw that blocks a run for a test: with HOLD_AT=N no rank makes update N before the file HOLD_UNTIL
-# exists. Put its directory before the build's in WEFT_PLUGIN_PATH.
-build_held_adamw() {
-    mkdir -p plugins
-    build optimizer adamw "${CC:-cc}" -O2 -DIN_PREPARE=hold '-DSOURCE="optimizer/adamw/adamw.c"' '-DID="adamw"' \
-        -I"$WEFT_SOURCE/tests" -I"$WEFT_SOURCE/plugins" "$WEFT_SOURCE/tests/changed/optimizer.c" -lm
-}
 make_model() { # make_model DIRECTORY HIDDEN HEAD INTERMEDIATE LAYERS VOCABULARY: a configuration and a tokenizer of 512
     mkdir "$1"
     cp "$WEFT_SOURCE"/configs/chess/base/tokenizer*.json "$1"
