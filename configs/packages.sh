@@ -9,7 +9,7 @@
 #                                  not needed where the CUDA Toolkit, cuDNN and NCCL are installed
 set -eu
 build="gcc libc6-dev cmake ninja-build pkg-config libdnnl-dev libinih-dev libjansson-dev libpcre2-dev libutf8proc-dev libssl-dev mpich libmpich-dev"
-tests="check libsubunit-dev patch binutils iproute2 hostname g++ openmpi-bin libopenmpi-dev"
+tests="check libsubunit-dev python3 python3-pytest patch binutils iproute2 hostname g++ openmpi-bin libopenmpi-dev"
 wanted=$build
 case ${1:-} in
 tests) wanted="$build $tests" ;;

@@ -32,9 +32,7 @@ printf '%s\n' '#include "reference_device.h"' 'WEFT_NO_KEYS(archive_config)' \
     'WEFT_PLUGIN(device, 1, "archive", "0.1.0", "The plainest device.", archive_config, NULL, weft_reference_device)' \
     >"$scratch/device.c"
 build device archive "$scratch/device.c" "$source"/tests/common/reference_*.c
-sed 's/"self"/"archive"/' "$source/plugins/comm/self/self.c" >"$scratch/comm.c"
-build comm archive "$scratch/comm.c"
+build comm archive '-DSOURCE="plugins/comm/self/self.c"' '-DID="archive"' "$source/tests/changed/renamed.c"
 build comm archive-files "$here/comm.c"
-sed 's/"core"/"archive"/' "$source/sdk/template/adapter-core/core.c" >"$scratch/adapter.c"
-build adapter archive "$scratch/adapter.c"
+build adapter archive '-DSOURCE="sdk/template/adapter-core/core.c"' '-DID="archive"' "$source/tests/changed/renamed.c"
 sh "$here/measure.sh" "$headers" >"$out/measured.txt"

@@ -1,4 +1,4 @@
-/* steady: a strategy outside the project for test_keys.sh, with everything on one rank and two keys of its own. It
+/* steady: a strategy outside the project for test_keys.py, with everything on one rank and two keys of its own. It
  * offers only `reduce` of the host's keys, not `reduce_dtype` or `prefetch`. */
 #include <weft/emit.h>
 

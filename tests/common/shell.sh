@@ -61,26 +61,6 @@ build() { # build KIND ID compiler-and-argument...: builds a plugin into plugins
     "$@" -std=c11 -D_GNU_SOURCE -fPIC -shared -fvisibility=hidden -I"$WEFT_SOURCE/sdk/include" \
         -Wl,--version-script="$WEFT_SOURCE/sdk/cmake/weft-plugin.map" -o "plugins/weft-$kind-$id.so"
 }
-# An adamw that blocks a run for a test: with HOLD_AT=N no rank makes update N before the file HOLD_UNTIL
-# exists. Put its directory before the build's in WEFT_PLUGIN_PATH.
-build_held_adamw() {
-    mkdir -p plugins
-    {
-        cat <<'C'
-#include <stdlib.h>
-#include <unistd.h>
-static void hold(unsigned long long update) {
-    const char *at = getenv("HOLD_AT"), *until = getenv("HOLD_UNTIL");
-    if (at == NULL || until == NULL || update != strtoull(at, NULL, 10)) return;
-    while (access(until, F_OK) != 0) usleep(10000);
-}
-C
-        sed 's/^    adamw_hp \*out = hp;/&\
-    hold(step->update);/' "$WEFT_SOURCE/plugins/optimizer/adamw/adamw.c"
-    } >held.c
-    [ "$(grep -c '^    hold(' held.c)" = 1 ] || failed "adamw.c has no place to hold it at"
-    build optimizer adamw "${CC:-cc}" -O2 held.c -lm
-}
 make_model() { # make_model DIRECTORY HIDDEN HEAD INTERMEDIATE LAYERS VOCABULARY: a configuration and a tokenizer of 512
     mkdir "$1"
     cp "$WEFT_SOURCE"/configs/chess/base/tokenizer*.json "$1"

@@ -1,4 +1,4 @@
-/* Writes a model file with parameters of two dtypes, for test_checkpoints.sh: every second tensor, by name, becomes
+/* Writes a model file with parameters of two dtypes, for test_checkpoints.py: every second tensor, by name, becomes
  * bf16.
  *
  *     rank_mix FROM.safetensors TO.safetensors

@@ -1,4 +1,4 @@
-/* One rank of a run, for test_checkpoints.sh: trains, and writes the rank's hash of the run's state, and the memory
+/* One rank of a run, for test_checkpoints.py: trains, and writes the rank's hash of the run's state, and the memory
  * growth in KiB while all ranks saved, to DIRECTORY/rank.N:
  *
  *     state DIRECTORY STEPS run.ini [section.key=value ...] */
