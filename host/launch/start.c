@@ -141,6 +141,7 @@ static weft_status add_program(command *self, weft_error *err) {
     size_t capacity = 0;
     ssize_t n = 0;
     if (length < 1 || file == NULL || getdelim(&word, &capacity, '\0', file) < 0) {
+        free(word);
         if (file != NULL) (void)fclose(file);
         return weft_error_set(err, WEFT_E_SYSTEM, "/proc/self does not have the arguments of this program");
     }

@@ -73,11 +73,15 @@ weft_status weft_plugin_blame(const void *table, weft_status status, weft_error 
 static bool warn_of_slow_call(void *context) {
     const weft_slow_warning *self = context;
     char title[700], line[2000], nested[700] = "";
-    weft_call_record call;
-    uint64_t number = 0;
+    weft_call_record call = {0};
+    uint64_t version = 0;
+    double seconds = 0;
+    bool is_nested = weft_crash_main_call(&call, &version) && call.loaded != NULL;
     weft_plugin_title(title, sizeof title, self->table);
-    if (weft_crash_main_call(&call, &number) && (weft_crash_other_call(&call, 1) || call.loaded != NULL) &&
-        strcmp(call.what, self->slot) != 0)
+    /* The main thread may wait for another thread, for example for a tokenizer's. */
+    if (is_nested && strcmp(call.what, self->slot) == 0)
+        is_nested = weft_crash_other_call(&call, &seconds, call.number) && seconds >= 1;
+    if (is_nested)
         (void)snprintf(nested, sizeof nested, ", now in %s of %s:%s (%s),", call.what, call.loaded->plugin->kind,
                        call.loaded->plugin->id, call.loaded->path);
     (void)snprintf(line, sizeof line, "%s has been in its %s for %d s%s and goes on", title, self->slot,
