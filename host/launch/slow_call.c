@@ -12,14 +12,15 @@
 #include <math.h>
 #include <unistd.h>
 
-enum { UNREPORTED_SECONDS = 60 };
+enum { UNREPORTED_SECONDS = 60, MOST_REPORTED = 64 };
 
 static struct {
     weft_timer timer;
     double seconds; /* duration before a call is reported or given up */
     int32_t users;
     bool reports;
-    weft_call_record reported; /* the last reported call */
+    weft_call_record reported[MOST_REPORTED];
+    size_t n_reported;
     uint64_t version;          /* of the main thread's record at the last check */
     double since;              /* the time of the first check that saw this version */
     uint64_t waiting;          /* number of the main thread's call that waited for a slow call of another thread */
@@ -39,17 +40,23 @@ static void describe(char *line, size_t size, const weft_call_record *call) {
                    arm == NULL ? "" : ", in arm ", arm == NULL ? "" : arm, position);
 }
 
-/* Handles a call that has lasted `seconds`. Each slot is reported once, to avoid a line in each step. */
+/* Returns false for a slot that was reported before: it could be slow in each step. */
+static bool is_new(const weft_call_record *call) {
+    for (size_t i = 0; i < self.n_reported; i++)
+        if (self.reported[i].loaded == call->loaded && self.reported[i].what == call->what) return false;
+    if (self.n_reported < MOST_REPORTED) self.reported[self.n_reported++] = *call;
+    return true;
+}
+
+/* Handles a call that has lasted `seconds`. */
 static void handle_slow_call(const weft_call_record *call, bool may_report) {
     const bool stopped = weft_signals_stop();
-    const bool is_new = call->loaded != self.reported.loaded || call->what != self.reported.what;
     char text[1400], line[1700];
     describe(text, sizeof text, call);
-    if (self.reports && may_report && is_new) {
+    if (self.reports && may_report && is_new(call)) {
         (void)snprintf(line, sizeof line,
                        "%s, " WEFT_SLOW_CALL_WORDS ". [plugins] call_seconds sets the time of this warning", text);
         weft_services_print(WEFT_LOG_WARN, line); /* also on ranks that print no other lines */
-        self.reported = *call;
     }
     if (self.give_up != NULL && (stopped || weft_clock_seconds() >= self.until)) self.give_up(stopped, text);
 }

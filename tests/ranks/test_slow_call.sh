@@ -37,20 +37,20 @@ slow=$dir/plugins/weft-optimizer-slow.so
 sentence="weft: warning: optimizer:slow ($slow) has been in its prepare for 0.4 s, in training, in step 2, at instruction "
 trained alone "optimizer.plugin=$slow"
 told 1 "$sentence"
-told 1 ", STEP, and goes on; other processes may wait for it. [plugins] call_seconds sets"
+grep -F "$sentence" said | grep -qF ", STEP, and goes on; other processes may wait for it. [plugins] call_seconds sets" ||
+    failed "no position and key in the warning" said
 trained never "optimizer.plugin=$slow" plugins.call_seconds=0
 told 0 "has been in its"
 trained quick optimizer.plugin=sgd plugins.call_seconds=20
 told 0 "has been in its"
 if has mpich; then
     trained two "optimizer.plugin=$slow" strategy.plugin=fsdp --ranks 2 comm.plugin=mpi-mpich
-    told 1 "has been in its"
+    told 1 "has been in its prepare"
     told 1 "[1] $sentence"
 fi
 
 # A body that is slow in each step is reported once, with both plugins that run it.
 trained body "optimizer.plugin=$dir/plugins/weft-optimizer-body.so" policy.plugin=whole
-told 1 "has been in its"
 told 1 "has been in its update of optimizer:body ($dir/plugins/weft-optimizer-body.so) for 0.4 s"
 # The same for slots called before the ranks start, or after they end, by each command.
 trained end "optimizer.plugin=$dir/plugins/weft-optimizer-end.so"
