@@ -6,7 +6,6 @@
 #include "config/number.h"
 #include "launch/table_server.h"
 #include "plugin/preflight.h"
-#include "plugin/search.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -257,7 +256,7 @@ static weft_status reject_start(const search *self, const char *why, weft_error 
             weft_words_append(all, sizeof all, "%s%s", i == 0 ? "" : ", ", self->all[i].id);
     return weft_config_reject(self->config, "comm", "plugin", err,
                               "is no communicator and no family of some; there are: %s.%s",
-                              all[0] == '\0' ? "none" : all, weft_search_built_by("comm", family));
+                              all[0] == '\0' ? "none" : all, weft_plugin_built_by("comm", family));
 }
 
 /* ---- result ---- */

@@ -103,10 +103,10 @@ static const char *find_earlier(const weft_found *files, size_t i) {
     return NULL;
 }
 
-weft_status weft_plugins_scan(json_t *out, const weft_search *search, double seconds, weft_error *err) {
+weft_status weft_plugins_scan(json_t *out, const weft_plugins *plugins, double seconds, weft_error *err) {
     weft_found *files = NULL;
     size_t n = 0;
-    weft_status status = weft_search_list(search, &files, &n, NULL, err);
+    weft_status status = weft_plugins_list(plugins, &files, &n, NULL, err);
     for (size_t i = 0; i < n && status == WEFT_OK; i++) {
         const weft_found *file = &files[i];
         const char *earlier = find_earlier(files, i);

@@ -1,8 +1,7 @@
-/* host/plugin/trust.c: see trust.h. */
-#include "plugin/trust.h"
+/* host/plugin/trust.c: see load.h. */
+#include "plugin/load.h"
 
 #include "base/alloc.h"
-#include "plugin/search.h"
 #include "plugin/services.h"
 
 #include <errno.h>
@@ -95,9 +94,8 @@ static bool is_writable_by_others(char *out, const char *path) {
 /* ---- pins ---- */
 
 typedef struct pin {
-    const char *text, *hash;
-    size_t n, name; /* bytes of all, and of kind:id */
-    bool is_valid;
+    const char *text, *hash; /* "kind:id", and 64 digits after the = */
+    size_t name;             /* bytes of kind:id */
 } pin;
 
 static bool is_hash(const char *text, const char *ends) {
@@ -105,30 +103,15 @@ static bool is_hash(const char *text, const char *ends) {
     return n == 64 && (text[n] == '\0' || strchr(ends, text[n]) != NULL);
 }
 
-/* Reads the next "kind:id=hash" of a list with commas; false at its end. */
+/* Reads the next "kind:id=hash" of a valid list with commas; false at its end. */
 static bool next_pin(const char **list, pin *out) {
-    const char *at = *list, *equals = NULL, *colon = NULL;
+    const char *at = *list;
     if (at == NULL || *at == '\0') return false;
-    *out = (pin){.text = at, .n = strcspn(at, ",")};
-    *list = at + out->n + (at[out->n] == ',');
-    equals = memchr(at, '=', out->n);
-    colon = memchr(at, ':', out->n);
-    if (equals == NULL || colon == NULL || colon > equals || colon == at || colon + 1 == equals) return true;
-    out->name = (size_t)(equals - at);
-    out->hash = equals + 1;
-    out->is_valid = is_hash(out->hash, ",");
+    *out = (pin){at, at + strcspn(at, "="), strcspn(at, "=")};
+    out->hash += *out->hash == '=';
+    *list = at + strcspn(at, ",");
+    *list += **list == ',';
     return true;
-}
-
-weft_status weft_pins_check(const char *pins, weft_error *err) {
-    pin one;
-    while (next_pin(&pins, &one))
-        if (!one.is_valid)
-            return weft_error_set(err, WEFT_E_USER,
-                                  "[plugins] pin = %.*s is not kind:id=<64 hexadecimal digits>, such as "
-                                  "optimizer:lion=5d41...; `sha256sum FILE` prints the digits.",
-                                  (int)(one.n > 200 ? 200 : one.n), one.text);
-    return WEFT_OK;
 }
 
 /* Reads the next line that is neither empty nor a comment, from its first character; NULL at the end. */
@@ -187,7 +170,7 @@ bool weft_trust_holds(const weft_trust *trust, const char sha256[65]) {
     int number = 0;
     pin one;
     while (next_pin(&pins, &one))
-        if (one.is_valid && strncasecmp(one.hash, sha256, 64) == 0) return true;
+        if (strncasecmp(one.hash, sha256, 64) == 0) return true;
     while ((line = next_line(&list, &number)) != NULL)
         if (strncasecmp(line, sha256, 64) == 0) return true;
     return false;
@@ -200,7 +183,7 @@ static weft_status match_pins(const char *pins, const weft_note_plugin *plugin, 
     const size_t n = (size_t)snprintf(name, sizeof name, "%s:%s", plugin->kind, plugin->id);
     pin one;
     while (next_pin(&pins, &one)) {
-        if (!one.is_valid || one.name != n || memcmp(one.text, name, n) != 0) continue;
+        if (one.name != n || memcmp(one.text, name, n) != 0) continue;
         if (strncasecmp(one.hash, sha256, 64) == 0) return WEFT_OK; /* the first pin of the plugin counts */
         return weft_error_set(
             err, WEFT_E_USER,
@@ -244,7 +227,7 @@ static bool same_bytes(const char *a, const char *b) {
 /* Returns true if a built-in plugin has the id and other bytes. */
 static bool hides_builtin(char builtin[PATH_MAX], const char *path, const char *kind, const char *id) {
     struct stat mine, theirs;
-    if (!weft_search_builtin(builtin, PATH_MAX, kind, id)) return false;
+    if (!weft_plugin_builtin(builtin, PATH_MAX, kind, id)) return false;
     if (stat(path, &mine) != 0 || stat(builtin, &theirs) != 0) return false;
     if (mine.st_dev == theirs.st_dev && mine.st_ino == theirs.st_ino) return false;
     return !same_bytes(path, builtin);
