@@ -8,7 +8,7 @@
 #   configs/packages.sh cuda       to build the CUDA device, from Python's index into build/cuda (or $WEFT_BUILD_DIR/cuda);
 #                                  not needed where the CUDA Toolkit, cuDNN and NCCL are installed
 set -eu
-build="gcc libc6-dev cmake ninja-build pkg-config libdnnl-dev libinih-dev libjansson-dev libpcre2-dev libutf8proc-dev libssl-dev mpich libmpich-dev"
+build="gcc libc6-dev cmake ninja-build pkg-config libdnnl-dev libjansson-dev libpcre2-dev libutf8proc-dev libssl-dev mpich libmpich-dev"
 tests="check libsubunit-dev patch binutils iproute2 hostname g++ openmpi-bin libopenmpi-dev"
 wanted=$build
 case ${1:-} in

@@ -154,40 +154,31 @@ static void add_mention(weft_config *self, const char *section, const char *sour
     self->mentions[self->n_mentions++] = (weft_mention){weft_strdup(section), weft_strdup(source), false, false};
 }
 
-static weft_status add_item(weft_config *self, const weft_item *given, weft_error *err) {
+static weft_status add_item(weft_config *self, const char *section, const char *key, const char *value,
+                            const char *source, const char *directory, weft_error *err) {
     if (self->n_items >= MOST_ITEMS)
         return weft_error_set(err, WEFT_E_USER, "more than %u keys: this is no configuration", MOST_ITEMS);
     self->items = weft_realloc(self->items, self->n_items + 1, sizeof *self->items);
-    self->items[self->n_items++] = (weft_item){weft_strdup(given->section),
-                                               weft_strdup(given->key),
-                                               weft_strdup(given->value),
-                                               weft_strdup(given->source),
-                                               given->directory,
-                                               false,
-                                               false};
+    self->items[self->n_items++] = (weft_item){.section = weft_strdup(section),
+                                               .key = weft_strdup(key),
+                                               .value = weft_strdup(value),
+                                               .source = weft_strdup(source),
+                                               .directory = directory};
     return WEFT_OK;
 }
 
-static weft_status take_section(void *context, const char *section, long line, weft_error *err) {
-    weft_config *self = context;
-    char source[400];
-    (void)snprintf(source, sizeof source, "%.360s:%ld", self->name, line);
-    (void)err;
-    add_mention(self, section, source);
-    return WEFT_OK;
-}
-
-static weft_status take_item(void *context, const char *section, const char *key, const char *value, long line,
+static weft_status take_line(void *context, const char *section, const char *key, const char *value, long line,
                              weft_error *err) {
     weft_config *self = context;
-    const weft_item *before = weft_config_item(self, section, key);
+    const weft_item *before = key != NULL ? weft_config_item(self, section, key) : NULL;
     char source[400];
-    weft_item item = {(char *)section, (char *)key, (char *)value, source, self->home, false, false};
+    (void)snprintf(source, sizeof source, "%.360s:%ld", self->name, line);
     if (before != NULL)
         return weft_error_set(err, WEFT_E_USER, "[%s] %s is set twice, in line %s and in line %ld: keep one of them",
                               section, key, strrchr(before->source, ':') + 1, line);
-    (void)snprintf(source, sizeof source, "%.360s:%ld", self->name, line);
-    return add_item(self, &item, err);
+    if (key != NULL) return add_item(self, section, key, value, source, self->home, err);
+    add_mention(self, section, source);
+    return WEFT_OK;
 }
 
 /* Accepts regular files and /dev/null, which is an empty configuration for command-line-only use. */
@@ -226,14 +217,13 @@ static weft_status read_whole_file(char **out, size_t *n, const char *path, weft
 }
 
 static weft_status load_file(weft_config *self, const char *path, weft_error *err) {
-    const weft_ini_visitor visitor = {self, take_section, take_item};
     char *text = NULL;
     size_t n = 0;
     weft_status status = read_whole_file(&text, &n, path, err);
     if (status == WEFT_OK) self->home = weft_path_home(path);
     if (status == WEFT_OK && self->home == NULL)
         status = weft_error_set(err, WEFT_E_SYSTEM, "%s: its directory cannot be found: %s", path, strerror(errno));
-    if (status == WEFT_OK) status = weft_ini_parse(&visitor, self->name, text, n, err);
+    if (status == WEFT_OK) status = weft_ini_parse(take_line, self, self->name, text, n, err);
     free(text);
     return status;
 }
@@ -269,10 +259,9 @@ static void forget_section(weft_config *self, const char *section) {
 
 /* Parses "section.key=value". A plugin's section contains a dot itself, a key never does. */
 static weft_status add_override(weft_config *self, const char *text, weft_error *err) {
+    static const char source[] = "command line";
     const char *equals = strchr(text, '=');
-    char *head = equals == NULL ? NULL : weft_text_of("%.*s", (int)(equals - text), text);
-    char *dot = head == NULL ? NULL : strrchr(head, '.');
-    weft_item item = {head, NULL, NULL, (char *)"command line", self->here, false, false};
+    char *head = weft_text_of("%.*s", (int)(equals == NULL ? 0 : equals - text), text), *dot = strrchr(head, '.');
     weft_status status = WEFT_OK;
     if (!weft_text_is_clean(text, strlen(text))) {
         status =
@@ -281,10 +270,8 @@ static weft_status add_override(weft_config *self, const char *text, weft_error 
         status = weft_error_set(err, WEFT_E_USER, "command line: '%.80s' is not section.key=value", text);
     } else {
         *dot = '\0';
-        item.key = dot + 1;
-        item.value = (char *)equals + 1;
-        add_mention(self, head, item.source);
-        status = add_item(self, &item, err);
+        add_mention(self, head, source);
+        status = add_item(self, head, dot + 1, equals + 1, source, self->here, err);
     }
     free(head);
     return status;

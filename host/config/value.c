@@ -103,35 +103,27 @@ static int number_word(const weft_bounds *range, const char *text) {
     return 0;
 }
 
-static weft_status parse_i64(weft_value *out, const weft_key *key, const char *text, weft_error *err) {
+static weft_status parse_number(weft_value *out, const weft_key *key, const char *text, weft_error *err) {
+    const bool whole = key->type == WEFT_KEY_I64;
     weft_bounds range;
     char canonical[32];
-    int64_t value = 0;
+    int64_t integer = 0;
+    double real = 0;
     int word = 0;
-    if (!weft_bounds_parse(&range, key->range, WEFT_KEY_I64))
+    if (!weft_bounds_parse(&range, key->range, key->type))
         return weft_error_set(err, WEFT_E_PLUGIN, "has a key with the invalid range '%s'", key->range);
     word = number_word(&range, text);
-    if (word != 0) value = word < 0 ? WEFT_NONE_I64 : WEFT_AUTO_I64;
-    else if (!weft_number_i64(&value, text)) return refuse_number(text, &range, err);
-    else if (!weft_bounds_has_i64(&range, value)) return refuse_outside(key, &range, err);
-    (void)snprintf(canonical, sizeof canonical, "%lld", (long long)value);
-    keep_value(out, &value, word != 0 ? text : canonical);
-    return WEFT_OK;
-}
-
-static weft_status parse_f64(weft_value *out, const weft_key *key, const char *text, weft_error *err) {
-    weft_bounds range;
-    char canonical[32];
-    double value = 0;
-    int word = 0;
-    if (!weft_bounds_parse(&range, key->range, WEFT_KEY_F64))
-        return weft_error_set(err, WEFT_E_PLUGIN, "has a key with the invalid range '%s'", key->range);
-    word = number_word(&range, text);
-    if (word != 0) value = word < 0 ? WEFT_NONE_F64 : WEFT_AUTO_F64;
-    else if (!weft_number_f64(&value, text)) return refuse_number(text, &range, err);
-    else if (!weft_bounds_has_f64(&range, value)) return refuse_outside(key, &range, err);
-    weft_number_print(canonical, sizeof canonical, value);
-    keep_value(out, &value, word != 0 ? text : canonical);
+    if (word != 0) {
+        integer = word < 0 ? WEFT_NONE_I64 : WEFT_AUTO_I64;
+        real = word < 0 ? WEFT_NONE_F64 : WEFT_AUTO_F64;
+    } else if (whole ? !weft_number_i64(&integer, text) : !weft_number_f64(&real, text)) {
+        return refuse_number(text, &range, err);
+    } else if (!weft_bounds_has(&range, whole ? (long double)integer : (long double)real)) {
+        return refuse_outside(key, &range, err);
+    }
+    if (whole) (void)snprintf(canonical, sizeof canonical, "%lld", (long long)integer);
+    else weft_number_print(canonical, sizeof canonical, real);
+    keep_value(out, whole ? (const void *)&integer : &real, word != 0 ? text : canonical);
     return WEFT_OK;
 }
 
@@ -210,8 +202,8 @@ static weft_status parse_list(weft_value *out, const weft_key *key, const char *
 weft_status weft_value_parse(weft_value *out, const weft_key *key, const char *text, const char *directory,
                              weft_error *err) {
     switch (key->type) {
-    case WEFT_KEY_I64: return parse_i64(out, key, text, err);
-    case WEFT_KEY_F64: return parse_f64(out, key, text, err);
+    case WEFT_KEY_I64:
+    case WEFT_KEY_F64: return parse_number(out, key, text, err);
     case WEFT_KEY_BOOL: return parse_bool(out, text, err);
     case WEFT_KEY_STR: keep_text_value(out, weft_strdup(text)); return WEFT_OK;
     case WEFT_KEY_PATH: parse_path(out, key, text, directory); return WEFT_OK;
