@@ -2,6 +2,7 @@
 #include "plugin/load.h"
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "plugin/services.h"
 
 #include <errno.h>
@@ -212,33 +213,15 @@ weft_status weft_trust_check(const weft_trust *trust, const weft_preflight *note
 
 /* ---- warnings ---- */
 
-static bool same_bytes(const char *a, const char *b) {
-    FILE *x = fopen(a, "rb"), *y = fopen(b, "rb");
-    int p = 0, q = 0;
-    while (x != NULL && y != NULL && p == q && p != EOF) {
-        p = getc(x);
-        q = getc(y);
-    }
-    if (x != NULL) (void)fclose(x);
-    if (y != NULL) (void)fclose(y);
-    return x != NULL && y != NULL && p == q;
-}
-
-/* Returns true if a built-in plugin has the id and other bytes. */
-static bool hides_builtin(char builtin[PATH_MAX], const char *path, const char *kind, const char *id) {
-    struct stat mine, theirs;
-    if (!weft_plugin_builtin(builtin, PATH_MAX, kind, id)) return false;
-    if (stat(path, &mine) != 0 || stat(builtin, &theirs) != 0) return false;
-    if (mine.st_dev == theirs.st_dev && mine.st_ino == theirs.st_ino) return false;
-    return !same_bytes(path, builtin);
-}
-
 void weft_trust_warnings_find(weft_trust_warnings *out, const char *path, const char *given, bool fast_math,
                               const char *kind, const char *id) {
     char builtin[PATH_MAX];
+    struct stat mine, theirs;
     out->n = 0;
     if (is_writable_by_others(out->text[0], given) || is_writable_by_others(out->text[0], path)) out->n++;
-    if (hides_builtin(builtin, path, kind, id))
+    if (weft_plugin_builtin(builtin, sizeof builtin, kind, id) && stat(path, &mine) == 0 &&
+        stat(builtin, &theirs) == 0 && (mine.st_dev != theirs.st_dev || mine.st_ino != theirs.st_ino) &&
+        !weft_files_are_equal(path, builtin))
         (void)snprintf(out->text[out->n++], WEFT_WARNING_BYTES,
                        "takes the id of one that is installed, %s, and is used instead of it", builtin);
     if (fast_math)
