@@ -70,17 +70,10 @@ static void record_end(int status, void *unused) {
     store(&own->state, WEFT_HEARTBEAT_ENDED);
 }
 
-/* Ends this process when the parent dies. The parent never writes: its end of the connection only closes, and the
- * kernel signals that immediately. */
-static bool die_with(int file) {
-    struct pollfd closed = {file, POLLIN, 0};
-    return fcntl(file, F_SETSIG, SIGKILL) == 0 && fcntl(file, F_SETOWN, getpid()) == 0 &&
-           fcntl(file, F_SETFL, O_ASYNC) == 0 && poll(&closed, 1, 0) == 0; /* it may be closed already */
-}
-
 void weft_heartbeat_begin(int32_t rank) {
     const char *path = getenv(WEFT_WATCHED);
     weft_heartbeat *records = NULL;
+    struct pollfd closed = {-1, POLLIN, 0};
     static bool begun;
     if (!begun) (void)on_exit(record_end, NULL);
     begun = true;
@@ -92,7 +85,11 @@ void weft_heartbeat_begin(int32_t rank) {
         weft_heartbeat_move(&records[rank]);
         parent = weft_heartbeat_link(path);
     }
-    if (parent >= 0 && die_with(parent)) return;
+    /* The kernel signals a closed connection immediately, and the watchdog never writes. It may be closed already. */
+    closed.fd = parent;
+    if (parent >= 0 && fcntl(parent, F_SETSIG, SIGKILL) == 0 && fcntl(parent, F_SETOWN, getpid()) == 0 &&
+        fcntl(parent, F_SETFL, O_ASYNC) == 0 && poll(&closed, 1, 0) == 0)
+        return;
     (void)fprintf(stderr, "weft: this rank ends: the process that started the ranks (" WEFT_WATCHED "=%s) is gone\n",
                   path);
     _exit(1);

@@ -21,9 +21,9 @@ static struct {
     bool reports;
     weft_call_record reported[MOST_REPORTED];
     size_t n_reported;
-    uint64_t version;          /* of the main thread's record at the last check */
-    double since;              /* the time of the first check that saw this version */
-    uint64_t waiting;          /* number of the main thread's call that waited for a slow call of another thread */
+    uint64_t version; /* of the main thread's record at the last check */
+    double since;     /* the time of the first check that saw this version */
+    uint64_t waiting; /* number of the main thread's call that waited for a slow call of another thread */
     void (*give_up)(bool stopped, const char *call);
     double until; /* time at which a call is given up without a signal */
 } self = {.until = INFINITY};

@@ -20,45 +20,44 @@
 #define NAME "/job-secret"
 enum { LEAST = 16, MOST = 256 }; /* characters of a secret */
 
+enum { RANDOM = WEFT_HASH_BYTES, PROOF = 65 }; /* bytes */
+
 /* Fills out with random bytes; false: the system call failed. */
-static bool fill_random(unsigned char out[WEFT_HASH_BYTES]) {
-    return getrandom(out, WEFT_HASH_BYTES, 0) == WEFT_HASH_BYTES;
+static bool fill_random(unsigned char out[RANDOM]) {
+    return getrandom(out, RANDOM, 0) == RANDOM;
 }
 
-/* Computes a proof. role: "rank" or "keeper", so that one side's proof is invalid for the other. */
-static weft_status make_proof(unsigned char out[WEFT_HASH_BYTES], const weft_job_key *key, const char *role,
-                              const weft_job_words *words, weft_error *err) {
-    weft_hash hash = {0};
-    weft_status status = weft_hash_start(&hash, err);
-    weft_hash_put(&hash, key->bytes, sizeof key->bytes);
-    weft_hash_put(&hash, role, strlen(role) + 1);
-    weft_hash_put(&hash, words->server, sizeof words->server);
-    weft_hash_put(&hash, words->client, sizeof words->client);
-    weft_hash_put(&hash, &words->rank, sizeof words->rank);
-    if (status == WEFT_OK) status = weft_hash_finish(&hash, out, err);
-    weft_hash_free(&hash);
-    return status;
+/* Computes a proof from the random bytes of both sides. role: "rank" or "keeper", so that one side's proof is invalid
+ * for the other. */
+static weft_status make_proof(char out[PROOF], const weft_job_key *key, const char *role,
+                              const unsigned char server[RANDOM], const unsigned char client[RANDOM], int32_t rank,
+                              weft_error *err) {
+    struct {
+        char key[sizeof key->hash], role[7];
+        unsigned char server[RANDOM], client[RANDOM];
+        int32_t rank;
+    } all;
+    memset(&all, 0, sizeof all);
+    memcpy(all.key, key->hash, sizeof all.key);
+    (void)snprintf(all.role, sizeof all.role, "%s", role);
+    memcpy(all.server, server, RANDOM);
+    memcpy(all.client, client, RANDOM);
+    all.rank = rank;
+    return weft_hash_text(out, &all, sizeof all, err);
 }
 
 /* Compares in constant time. */
-static bool proofs_are_equal(const unsigned char a[WEFT_HASH_BYTES], const unsigned char b[WEFT_HASH_BYTES]) {
-    unsigned char differ = 0;
-    for (int i = 0; i < WEFT_HASH_BYTES; i++) differ |= a[i] ^ b[i];
+static bool proofs_are_equal(const char a[PROOF], const char b[PROOF]) {
+    int differ = 0;
+    for (int i = 0; i < PROOF; i++) differ |= a[i] ^ b[i];
     return differ == 0;
 }
 
 static weft_status make_key(weft_job_key *out, const char *secret, const char *source, weft_error *err) {
     const size_t n = strlen(secret);
-    weft_hash hash = {0};
-    weft_status status = WEFT_OK;
-    if (n < LEAST || n > MOST)
-        return weft_error_set(err, WEFT_E_USER, "%s has %zu characters: a secret of a job has %d to %d", source, n,
-                              LEAST, MOST);
-    status = weft_hash_start(&hash, err);
-    weft_hash_put(&hash, secret, n);
-    if (status == WEFT_OK) status = weft_hash_finish(&hash, out->bytes, err);
-    weft_hash_free(&hash);
-    return status;
+    if (n >= LEAST && n <= MOST) return weft_hash_text(out->hash, secret, n, err);
+    return weft_error_set(err, WEFT_E_USER, "%s has %zu characters: a secret of a job has %d to %d", source, n, LEAST,
+                          MOST);
 }
 
 /* ---- the file ---- */
@@ -72,16 +71,14 @@ static weft_status file_fails(const char *path, const char *what, weft_error *er
 
 /* Creates the file atomically: ranks of several machines may create it at once, and the first one wins. */
 static bool create_file(const char *path) {
-    unsigned char random[WEFT_HASH_BYTES];
-    char text[65], hidden[PATH_MAX + 32];
+    unsigned char random[RANDOM];
+    char text[65], hidden[PATH_MAX + 8];
     int file = -1;
     bool made = false;
     if (!fill_random(random)) return false;
     weft_hash_hex(text, random);
-    (void)snprintf(hidden, sizeof hidden, "%s.%d.%.8s.tmp", path, (int)getpid(), text);
-    if (!fill_random(random)) return false; /* the first bytes are part of a file name */
-    weft_hash_hex(text, random);
-    file = open(hidden, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    (void)snprintf(hidden, sizeof hidden, "%s.XXXXXX", path);
+    file = mkostemp(hidden, O_CLOEXEC); /* mode 0600 */
     if (file < 0) return false;
     made = write(file, text, 64) == 64 && fsync(file) == 0;
     made = close(file) == 0 && made && (link(hidden, path) == 0 || errno == EEXIST);
@@ -159,19 +156,20 @@ typedef struct answer {
 /* The server's first bytes on a connection that it has accepted. */
 typedef struct challenge {
     uint32_t magic;
-    unsigned char random[WEFT_HASH_BYTES];
+    unsigned char random[RANDOM];
 } challenge;
 
 /* A rank's reply. */
 typedef struct greeting {
     uint32_t magic;
     int32_t rank;
-    unsigned char random[WEFT_HASH_BYTES], proof[WEFT_HASH_BYTES];
+    unsigned char random[RANDOM];
+    char proof[PROOF];
 } greeting;
 
 typedef struct verdict {
     uint32_t code;
-    unsigned char proof[WEFT_HASH_BYTES]; /* of WELCOME */
+    char proof[PROOF]; /* of WELCOME */
 } verdict;
 
 /* Returns true for a valid key: words of [a-z0-9._-]. */
@@ -225,21 +223,16 @@ static bool send_request(int file, uint32_t what, const char *key, const void *b
            (bytes == NULL || weft_send_all(file, bytes, n, 0));
 }
 
-/* *again: see weft_store_greet. */
-static weft_status check_verdict(const verdict *v, const weft_job_key *key, const weft_job_words *words,
-                                 weft_error *err) {
-    unsigned char expected[WEFT_HASH_BYTES];
-    weft_status status = make_proof(expected, key, "keeper", words, err);
-    if (status != WEFT_OK) return status;
+static weft_status check_verdict(const verdict *v, const char expected[PROOF], int32_t rank, weft_error *err) {
     if (v->code == NO_PLACE)
         return weft_error_set(err, WEFT_E_PEER, "another process has the place of rank %d, or there is no such rank",
-                              (int)words->rank);
+                              (int)rank);
     if (v->code == WELCOME && proofs_are_equal(v->proof, expected)) return WEFT_OK;
     return weft_error_set(err, WEFT_E_PEER,
                           "rank 0 and rank %d have different secrets of the job. Fix: set " WEFT_JOB_SECRET
                           " to the same for all ranks, or copy the file weft/job-secret of ~/.local/share to all "
                           "machines",
-                          (int)words->rank);
+                          (int)rank);
 }
 
 weft_status weft_store_greet(int file, const weft_job_key *key, int32_t rank, int32_t patience, bool *again,
@@ -247,18 +240,17 @@ weft_status weft_store_greet(int file, const weft_job_key *key, int32_t rank, in
     challenge asked;
     verdict v;
     greeting mine = {.magic = MAGIC, .rank = rank};
-    weft_job_words words = {.rank = rank};
+    char expected[PROOF];
     weft_status status = WEFT_OK;
     *again = !set_timeout(file, patience) || !receive_all(file, &asked, sizeof asked) || asked.magic != MAGIC;
     if (*again) return weft_error_set(err, WEFT_E_PEER, "the connection was refused");
-    if (!fill_random(words.client)) return weft_error_set(err, WEFT_E_SYSTEM, "getrandom: %s", strerror(errno));
-    memcpy(words.server, asked.random, sizeof words.server);
-    memcpy(mine.random, words.client, sizeof mine.random);
-    status = make_proof(mine.proof, key, "rank", &words, err);
+    if (!fill_random(mine.random)) return weft_error_set(err, WEFT_E_SYSTEM, "getrandom: %s", strerror(errno));
+    status = make_proof(mine.proof, key, "rank", asked.random, mine.random, rank, err);
+    if (status == WEFT_OK) status = make_proof(expected, key, "keeper", asked.random, mine.random, rank, err);
     if (status != WEFT_OK) return status;
     *again = !weft_send_all(file, &mine, sizeof mine, 0) || !receive_all(file, &v, sizeof v);
     if (*again) return weft_error_set(err, WEFT_E_PEER, "the connection was refused");
-    return check_verdict(&v, key, &words, err);
+    return check_verdict(&v, expected, rank, err);
 }
 
 static weft_status check_request(const char *key, size_t n, weft_error *err) {
@@ -321,9 +313,9 @@ typedef struct client {
     request first; /* its request; complete once got >= sizeof first */
     size_t got;    /* received bytes of the request and its data */
     char bytes[WEFT_EXCHANGE_MOST];
-    bool waits;                            /* for the key of its request */
-    bool has_begun;                        /* the rank has been connected */
-    unsigned char random[WEFT_HASH_BYTES]; /* sent to an unauthenticated client */
+    bool waits;                   /* for the key of its request */
+    bool has_begun;               /* the rank has been connected */
+    unsigned char random[RANDOM]; /* sent to an unauthenticated client */
 } client;
 
 struct weft_store {
@@ -459,19 +451,18 @@ static void receive_request(weft_store *self, client *one) {
 static void check_greeting(weft_store *self, client *one) {
     greeting from;
     verdict v = {.code = WRONG_KEY};
-    weft_job_words words;
-    unsigned char expected[WEFT_HASH_BYTES];
+    char expected[PROOF];
     memcpy(&from, one->bytes, sizeof from);
-    memcpy(words.server, one->random, sizeof words.server);
-    memcpy(words.client, from.random, sizeof words.client);
-    words.rank = from.rank;
-    if (from.magic != MAGIC || make_proof(expected, &self->key, "rank", &words, NULL) != WEFT_OK) {
+    if (from.magic != MAGIC ||
+        make_proof(expected, &self->key, "rank", one->random, from.random, from.rank, NULL) != WEFT_OK) {
         drop_client(one);
         return;
     }
     if (proofs_are_equal(from.proof, expected))
         v.code = from.rank < 0 || from.rank >= self->n || self->clients[from.rank].file != GONE ? NO_PLACE : WELCOME;
-    if (v.code == WELCOME && make_proof(v.proof, &self->key, "keeper", &words, NULL) != WEFT_OK) v.code = WRONG_KEY;
+    if (v.code == WELCOME &&
+        make_proof(v.proof, &self->key, "keeper", one->random, from.random, from.rank, NULL) != WEFT_OK)
+        v.code = WRONG_KEY;
     if (!weft_send_all(one->file, &v, sizeof v, 0) || v.code != WELCOME) {
         drop_client(one);
         return;

@@ -69,8 +69,9 @@ typedef struct weft_watchdog {
  * pointer to heartbeats. */
 weft_status weft_watchdog_open(weft_watchdog *self, weft_heartbeat *heartbeats, const char *path, int32_t n,
                                int32_t total, weft_error *err);
-/* Adds a descriptor that ends a wait when it is readable. */
-bool weft_watchdog_add(const weft_watchdog *self, int file);
+/* Adds a descriptor that ends a wait when it is readable; true also if it is ready already. rank: which has ended then;
+ * n: none. */
+bool weft_watchdog_add(const weft_watchdog *self, int file, int32_t rank);
 void weft_watchdog_close(weft_watchdog *self);
 
 /* Waits for an event, at most one tick. */
