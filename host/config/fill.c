@@ -21,32 +21,20 @@ static bool is_among(const char *name, const char *const *names, size_t n) {
     return false;
 }
 
-/* Allowed sections: these names, and [KIND.ID] of these kinds. */
-typedef struct allowed {
-    const char *const *sections;
-    size_t n;
-    const char *const *kinds;
-    size_t n_kinds;
-} allowed;
-
-/* Offers full names, so that "strateg.fsdp" can match "strategy.fsdp". */
-static void offer_plugin_sections(weft_nearest *near, const allowed *may) {
-    const char *dot = strchr(near->word, '.');
-    for (size_t i = 0; dot != NULL && i < may->n_kinds; i++) {
-        char name[64];
-        const int n = snprintf(name, sizeof name, "%s%s", may->kinds[i], dot);
-        if (n > 0 && (size_t)n < sizeof name) weft_nearest_offer(near, name, (size_t)n);
-    }
-}
-
-static weft_status unknown_section(const weft_mention *mention, const allowed *may, weft_error *err) {
+static weft_status unknown_section(const weft_mention *mention, const char *const *sections, size_t n,
+                                   const char *const *kinds, size_t n_kinds, weft_error *err) {
+    const char *dot = strchr(mention->section, '.');
     weft_nearest near = {mention->section, "", 0};
     char meant[96], list[1024] = "";
-    for (size_t i = 0; i < may->n; i++) {
-        weft_nearest_offer(&near, may->sections[i], strlen(may->sections[i]));
-        append_name(list, sizeof list, may->sections[i]);
+    for (size_t i = 0; i < n; i++) {
+        weft_nearest_offer(&near, sections[i], strlen(sections[i]));
+        append_name(list, sizeof list, sections[i]);
     }
-    offer_plugin_sections(&near, may);
+    for (size_t i = 0; dot != NULL && i < n_kinds; i++) { /* "strateg.fsdp" can match "strategy.fsdp" */
+        char name[64];
+        const int length = snprintf(name, sizeof name, "%s%s", kinds[i], dot);
+        if ((size_t)length < sizeof name) weft_nearest_offer(&near, name, (size_t)length);
+    }
     weft_nearest_print(&near, meant, sizeof meant);
     return weft_error_set(err, WEFT_E_USER, "%s: there is no section [%s]%s The sections are: %s", mention->source,
                           mention->section, *meant == '\0' ? "." : meant, list);
@@ -92,15 +80,9 @@ static void advise_key(const weft_config *self, const weft_item *item, char *out
     else (void)snprintf(out, size, "; [%s] has a key of that name: %s", elsewhere->section, elsewhere->row->help);
 }
 
-/* Lists the allowed keys of the section. its_plugin: also those of its plugin, which is not known yet. */
-static void list_keys(char *out, size_t size, const char *list, bool its_plugin) {
-    static const char more[] = "those of its plugin";
-    if (list[0] == '\0' && !its_plugin) (void)snprintf(out, size, "It has no keys");
-    else if (list[0] == '\0') (void)snprintf(out, size, "Its keys are %s", more);
-    else (void)snprintf(out, size, "Its keys are: %s%s%s", list, its_plugin ? ", and " : "", its_plugin ? more : "");
-}
-
+/* Rejects a key and lists those of its section. its_plugin: also those of its plugin, which is not known yet. */
 static weft_status unknown_key(const weft_config *self, const weft_item *item, bool its_plugin, weft_error *err) {
+    static const char more[] = "those of its plugin";
     char meant[440], list[1024] = "", keys[1100];
     for (size_t i = 0; i < self->n_keys; i++) {
         const weft_declared_key *key = &self->keys[i];
@@ -108,7 +90,11 @@ static weft_status unknown_key(const weft_config *self, const weft_item *item, b
         append_name(list, sizeof list, key->row->name);
     }
     advise_key(self, item, meant, sizeof meant);
-    list_keys(keys, sizeof keys, list, its_plugin);
+    if (list[0] == '\0' && !its_plugin) (void)snprintf(keys, sizeof keys, "It has no keys");
+    else if (list[0] == '\0') (void)snprintf(keys, sizeof keys, "Its keys are %s", more);
+    else
+        (void)snprintf(keys, sizeof keys, "Its keys are: %s%s%s", list, its_plugin ? ", and " : "",
+                       its_plugin ? more : "");
     return weft_error_set(err, WEFT_E_USER, "%s: [%s] has no key %.80s%s %s", item->source, item->section, item->key,
                           *meant == '\0' ? "." : meant, keys);
 }
@@ -158,41 +144,28 @@ weft_status weft_config_unknown(const weft_config *self, const char *section, we
     return item != NULL ? unknown_key(self, item, false, err) : WEFT_OK;
 }
 
-static bool is_of_kinds(const char *section, const allowed *may) {
-    for (size_t i = 0; i < may->n_kinds; i++)
-        if (weft_section_id(section, may->kinds[i]) != NULL) return true;
-    return false;
-}
-
 weft_status weft_config_sections(const weft_config *self, const char *const *sections, size_t n,
                                  const char *const *kinds, size_t n_kinds, weft_error *err) {
-    const allowed may = {sections, n, kinds, n_kinds};
     for (size_t i = 0; i < self->n_mentions; i++) {
         const weft_mention *mention = &self->mentions[i];
-        if (mention->known || is_among(mention->section, sections, n)) continue;
-        if (!is_of_kinds(mention->section, &may)) return unknown_section(mention, &may, err);
+        bool is_known = mention->known || is_among(mention->section, sections, n);
+        for (size_t k = 0; k < n_kinds; k++) is_known |= weft_section_id(mention->section, kinds[k]) != NULL;
+        if (!is_known) return unknown_section(mention, sections, n, kinds, n_kinds, err);
     }
     return WEFT_OK;
 }
 
-/* Compares with the filled sections. */
-static weft_status check_sections(const weft_config *self, weft_error *err) {
-    const char **sections = weft_alloc(self->n_entries, sizeof *sections);
+weft_status weft_config_finish(const weft_config *self, weft_error *err) {
+    const char **sections = weft_alloc(self->n_entries, sizeof *sections); /* the filled ones */
     weft_status status = WEFT_OK;
     size_t n = 0;
     for (size_t i = 0; i < self->n_entries; i++)
         if (!is_among(self->entries[i].section, sections, n)) sections[n++] = self->entries[i].section;
     status = weft_config_sections(self, sections, n, NULL, 0, err);
     free(sections);
+    for (size_t i = 0; status == WEFT_OK && i < self->n_items; i++)
+        if (!self->items[i].claimed) status = unknown_key(self, &self->items[i], false, err);
     return status;
-}
-
-weft_status weft_config_finish(const weft_config *self, weft_error *err) {
-    const weft_status status = check_sections(self, err);
-    if (status != WEFT_OK) return status;
-    for (size_t i = 0; i < self->n_items; i++)
-        if (!self->items[i].claimed) return unknown_key(self, &self->items[i], false, err);
-    return WEFT_OK;
 }
 
 const weft_entry *weft_config_entry(const weft_config *self, const char *section, const char *key) {
