@@ -184,45 +184,44 @@ static void add_entry(weft_config *self, weft_entry entry) {
 
 weft_status weft_config_parse(const weft_config *self, weft_entry *entry, weft_error *err) {
     const weft_key *row = entry->row;
+    const weft_item *item = entry->item;
     weft_error local = WEFT_ERROR_INIT;
     char subject[600];
-    const char *text = entry->item != NULL ? entry->item->value : row->fallback;
-    const char *directory = entry->item != NULL ? entry->item->directory : self->here;
-    const weft_status status = weft_value_parse(&entry->value, row, text, directory, &local);
+    weft_status status = WEFT_OK;
+    if (item != NULL && (row->flags & WEFT_REMOVED) != 0)
+        return weft_error_set(err, WEFT_E_USER, "%s: [%s] %s was removed: %s", item->source, item->section, row->name,
+                              row->help);
+    if (item == NULL && row->fallback == NULL)
+        return weft_error_set(err, WEFT_E_USER, "%s: [%s] %s is missing and has no default. %s", self->name,
+                              entry->section, row->name, row->help);
+    status = weft_value_parse(&entry->value, row, item != NULL ? item->value : row->fallback,
+                              item != NULL ? item->directory : self->here, &local);
     if (status == WEFT_OK) return WEFT_OK;
-    if ((row->flags & WEFT_SECRET) != 0) {
-        (void)snprintf(subject, sizeof subject, "%s: [%s] %s ", entry->item != NULL ? entry->item->source : self->name,
-                       entry->item != NULL ? entry->item->section : entry->section, row->name);
-    } else {
-        weft_config_subject(self, entry->section, row->name, subject, sizeof subject);
-    }
+    if ((row->flags & WEFT_SECRET) != 0)
+        (void)snprintf(subject, sizeof subject, "%s: [%s] %s ", item != NULL ? item->source : self->name,
+                       item != NULL ? item->section : entry->section, row->name);
+    else weft_config_subject(self, entry->section, row->name, subject, sizeof subject);
     return weft_error_set(err, status, "%s%s", subject, local.text);
 }
 
 /* Fills one row: creates its entry, unless the key was removed. */
 static weft_status fill_row(weft_config *self, const char *section, const weft_key *row, weft_error *err) {
     const weft_entry *before = weft_config_entry(self, section, row->name);
+    const char *own = weft_config_own(self, section);
     weft_entry entry = {(char *)section, row, {{0}, NULL}, NULL};
     weft_status status = WEFT_OK;
     if (before != NULL && before->row == row) return WEFT_OK;
-    if (before != NULL) {
+    if (before != NULL)
         return weft_error_set(err, WEFT_E_PLUGIN,
-                              "[%s] %s is declared by two key tables; the host's keys of a section "
-                              "and its plugin's must have names of their own",
+                              "[%s] %s is declared by two key tables; the host's keys of a section and its plugin's "
+                              "must have names of their own",
                               section, row->name);
-    }
     weft_config_claim(self, section, row);
     entry.item = weft_config_item(self, section, row->name);
     if ((row->flags & WEFT_REMOVED) != 0) {
-        const char *own = weft_config_own(self, section);
         if (entry.item == NULL && own != NULL) entry.item = weft_config_item(self, own, row->name);
         if (entry.item == NULL) return WEFT_OK;
-        return weft_error_set(err, WEFT_E_USER, "%s: [%s] %s was removed: %s", entry.item->source, entry.item->section,
-                              row->name, row->help);
     }
-    if (entry.item == NULL && row->fallback == NULL)
-        return weft_error_set(err, WEFT_E_USER, "%s: [%s] %s is missing and has no default. %s", self->name, section,
-                              row->name, row->help);
     status = weft_config_parse(self, &entry, err);
     if (status == WEFT_OK) add_entry(self, entry);
     return status;
@@ -282,7 +281,8 @@ weft_status weft_config_plugin(weft_config *self, const char **out, const char *
         return weft_error_set(err, WEFT_E_USER, "%s: [%s] plugin is missing: name the %s plugin to use", self->name,
                               kind, kind);
     if (*value == '\0')
-        return weft_config_reject(self, kind, "plugin", err, "is empty: give a plugin's id, or the path of its file");
+        return weft_config_reject(self, kind, "plugin", err,
+                                  "is empty. Allowed: a plugin's id, or the path of its file");
     entry.row = plugin_row(strchr(value, '/') != NULL);
     status = weft_value_parse(&entry.value, entry.row, value, item != NULL ? item->directory : self->here, err);
     if (status != WEFT_OK) return status;

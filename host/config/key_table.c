@@ -71,8 +71,8 @@ static weft_status check_default(const weft_key *row, weft_error *err) {
     weft_value_free(&value);
     if (relative)
         return weft_error_set(err, WEFT_E_PLUGIN,
-                              "its default '%s' is a relative path, and relative to nothing: it must "
-                              "be empty, absolute or a word of its range",
+                              "its default '%s' is a relative path without a base directory: it must be empty, "
+                              "absolute or a value of its range",
                               row->fallback);
     if (status == WEFT_OK) return WEFT_OK;
     return weft_error_set(err, WEFT_E_PLUGIN, "its default '%s' %s", row->fallback, why.text);
@@ -97,7 +97,7 @@ static weft_status check_row(const weft_key *row, uint32_t stride, uint64_t conf
         return weft_error_set(err, WEFT_E_PLUGIN, "its type %d does not exist", row->type);
     if ((row->flags & WEFT_PATHS) != 0 &&
         (row->type != WEFT_KEY_LIST || (row->fallback != NULL && *row->fallback != '\0')))
-        return weft_error_set(err, WEFT_E_PLUGIN, "WEFT_PATHS goes with a LIST that is required or empty by default");
+        return weft_error_set(err, WEFT_E_PLUGIN, "WEFT_PATHS requires a LIST that is required or empty by default");
     if (row->offset % 8 != 0 || (uint64_t)row->offset + 8 > config_size)
         return weft_error_set(err, WEFT_E_PLUGIN, "its offset %u is not that of 8 aligned bytes in a struct of %llu",
                               row->offset, (unsigned long long)config_size);
@@ -119,8 +119,8 @@ static weft_status check_apart(const weft_key *keys, uint64_t i, uint32_t stride
     return WEFT_OK;
 }
 
-static weft_status check_shape(const weft_key *keys, uint64_t n, uint32_t stride, uint64_t config_size,
-                               weft_error *err) {
+weft_status weft_key_table_check(const weft_key *keys, uint64_t n, uint32_t stride, uint64_t config_size,
+                                 weft_error *err) {
     if (n == 0) return WEFT_OK;
     if (keys == NULL)
         return weft_error_set(err, WEFT_E_PLUGIN, "the key table has %llu rows, and is NULL", (unsigned long long)n);
@@ -129,16 +129,9 @@ static weft_status check_shape(const weft_key *keys, uint64_t n, uint32_t stride
     if (n > MOST_KEYS || config_size > LARGEST_STRUCT)
         return weft_error_set(err, WEFT_E_PLUGIN, "a key table of %llu rows for a struct of %llu bytes is no key table",
                               (unsigned long long)n, (unsigned long long)config_size);
-    return WEFT_OK;
-}
-
-weft_status weft_key_table_check(const weft_key *keys, uint64_t n, uint32_t stride, uint64_t config_size,
-                                 weft_error *err) {
-    weft_status status = check_shape(keys, n, stride, config_size, err);
-    if (status != WEFT_OK) return status;
     for (uint64_t i = 0; i < n; i++) {
         const weft_key *row = weft_key_row(keys, i, stride);
-        status = check_row(row, stride, config_size, err);
+        weft_status status = check_row(row, stride, config_size, err);
         if (status == WEFT_OK) status = check_apart(keys, i, stride, err);
         if (status != WEFT_OK) {
             const bool shown = text_fault(row->name, false) == NULL && strlen(row->name) <= LONGEST_NAME;

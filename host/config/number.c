@@ -61,28 +61,20 @@ bool weft_number_i64(int64_t *out, const char *text) {
     return true;
 }
 
-/* Converts a unit as users write it, "GiB", "gb", "g", to a suffix; false: unknown. */
-static bool unit_suffix(char out[3], const char *unit) {
-    const size_t n = strlen(unit);
-    const bool ends_in_b = n > 0 && (unit[n - 1] == 'B' || unit[n - 1] == 'b');
-    const size_t letters = n - (ends_in_b ? 1 : 0);
-    if (n == 0 || letters > 2) return false;
-    memset(out, 0, 3);
-    if (letters > 0) out[0] = (char)toupper((unsigned char)unit[0]);
-    if (letters == 1 && out[0] == 'K') out[0] = 'k';
-    if (letters == 2) out[1] = (char)tolower((unsigned char)unit[1]);
-    return true;
-}
-
 bool weft_number_bytes(int64_t *out, const char *text) {
     bool whole = false;
-    char suffix[3];
+    char suffix[3] = "";
     const size_t n = number_length(text, &whole);
+    const char *unit = text + n + strspn(text + n, " "); /* "GiB", "gb", "g" */
+    size_t letters = strlen(unit);
     double value = 0.0;
-    int64_t factor = 0;
-    if (n == 0 || !unit_suffix(suffix, text + n + strspn(text + n, " "))) return false;
-    factor = suffix_factor(suffix);
-    value = strtod(text, NULL) * (double)factor;
+    if (n == 0 || letters == 0) return false;
+    letters -= unit[letters - 1] == 'B' || unit[letters - 1] == 'b';
+    if (letters > 2) return false;
+    if (letters > 0) suffix[0] = (char)toupper((unsigned char)unit[0]);
+    if (letters == 1 && suffix[0] == 'K') suffix[0] = 'k';
+    if (letters == 2) suffix[1] = (char)tolower((unsigned char)unit[1]);
+    value = strtod(text, NULL) * (double)suffix_factor(suffix);
     if (!(value >= 1.0) || value >= 9.2e18) return false;
     *out = (int64_t)value;
     return true;

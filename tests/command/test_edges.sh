@@ -228,7 +228,7 @@ for input in config.json tokenizer.json model.safetensors; do
     refused "$PWD/piped.model/$input: is not a" limit "$weft" train run.ini "run.out=of-$start" model.path=piped.model model.start=$start
 done
 refused 'pipe is not a regular file' limit "$weft" train run.ini run.out=none data.path=pipe
-refused 'pipe: cannot be read: it is not a regular file' limit "$weft" train pipe run.out=none
+refused 'pipe: is not a file' limit "$weft" train pipe run.out=none
 
 # ---- input that is not text is rejected
 printf '\376\377\000a\000b' >wide.txt
