@@ -367,7 +367,8 @@ static const char *signal_name(int number) {
 }
 
 /* Writes "in FILE (sha256 ...), in KIND:ID SLOT". The plugin's hash is written once, after its file if the crash is in
- * it. A file that is being loaded is not in the list yet, so the current call names it. */
+ * it. A file that is being loaded is not in the list yet, so the current call names it. For a crash between two calls,
+ * in which this program or a library has found corrupt memory, the last plugin may be the cause. */
 static void put_position(line *out, const void *context) {
     const object *where = object_at(program_counter(context));
     const weft_call_record now = weft_crash_current();
@@ -376,17 +377,13 @@ static void put_position(line *out, const void *context) {
     if (where != NULL) put(out, where->name, NULL);
     else if (now.what == NULL || now.loaded != NULL) put(out, "code of no known file", NULL);
     if (is_plugin) put_hash(out, where->sha256, NULL);
-    if (now.what == NULL) return;
-    if (where != NULL || now.loaded != NULL) put(out, ", in ", NULL);
-    put_call(out, &now);
-    if (!is_plugin) put_call_hash(out, &now);
-    put_mode(out, &now);
-}
-
-/* Writes the last plugin call if the crash is between two calls. Then this program or a library has found corrupt
- * memory, and the last plugin may be the cause. */
-static void put_last(line *out) {
-    if (weft_crash_current().loaded != NULL || last.loaded == NULL) return;
+    if (now.what != NULL) {
+        if (where != NULL || now.loaded != NULL) put(out, ", in ", NULL);
+        put_call(out, &now);
+        if (!is_plugin) put_call_hash(out, &now);
+        put_mode(out, &now);
+    }
+    if (now.loaded != NULL || last.loaded == NULL) return;
     put(out, ", after ", NULL);
     put_call(out, &last);
     put_call_hash(out, &last);
@@ -407,7 +404,6 @@ static void crash_handler(int number, siginfo_t *info, void *context) {
     put_number(&out, (uint64_t)number);
     put(&out, " (", signal_name(number), ") ", NULL);
     put_position(&out, context);
-    put_last(&out);
     put_arm(&out);
     if (rank >= 0) {
         put(&out, ", rank ", NULL);

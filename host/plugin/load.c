@@ -103,8 +103,8 @@ static weft_status check_library(walk *w, const object *of, const char *path, we
     if (status == WEFT_OK && !weft_trust_holds(w->trust, hex))
         status =
             weft_error_set(err, WEFT_E_USER,
-                           "needs the library %s, whose SHA-256 %s is not pinned, and [plugins] trust = pinned "
-                           "runs nothing else. If you know where it comes from, append what `sha256sum %s` prints "
+                           "needs the library %s, whose SHA-256 %s is not pinned, and [plugins] trust = pinned only "
+                           "allows pinned files. Fix: if you trust its source, append what `sha256sum %s` prints "
                            "to %s.",
                            real, hex, real,
                            w->trust->list_path != NULL ? w->trust->list_path : "a file that [plugins] pin_list names");
@@ -427,7 +427,7 @@ static weft_status choose_plugin(const weft_loaded **out, const file_entry *file
     }
     if (n > 1)
         return weft_error_set(err, WEFT_E_USER,
-                              "%s contains several plugins of kind %s (%s). Ask for one by its id: name the file "
+                              "%s contains several plugins of kind %s (%s). Fix: select one by its id: name the file "
                               "weft-%s-<id>.so (or link it under that name) in a directory of [plugins] path.",
                               file->path, kind, held, kind);
     if (n == 0 && id == NULL)

@@ -1,5 +1,5 @@
-/* host/plugin/plugins.c: the plugin registry, see plugin.h. The search uses directories and file names only, and opens no
- * file. */
+/* host/plugin/plugins.c: the plugin registry, see plugin.h. The search uses directories and file names only and opens
+ * no file. */
 #include "plugin/plugin.h"
 
 #include "base/alloc.h"
@@ -219,7 +219,7 @@ static weft_status reject_missing(const weft_plugins *self, const char *kind, co
         weft_words_append(tried, sizeof tried, "\n  %s/weft-%s-%s.so", self->directories[i], kind, id);
     return weft_error_set(err, WEFT_E_USER, "there is no %s plugin \"%.100s\"%s%s%s %s%s%s Tried:%s%s", kind, id,
                           hint[0] == 0 ? "." : hint, file, weft_plugin_built_by(kind, id),
-                          known[0] == 0 ? "None of this kind was found." : "There are: ", known,
+                          known[0] == 0 ? "No plugin of this kind was found." : "There are: ", known,
                           known[0] == 0 ? "" : ".", tried, self->n_directories == 0 ? " nothing." : "");
 }
 

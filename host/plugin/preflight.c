@@ -30,7 +30,7 @@ static weft_status find_exports(const weft_elf *elf, weft_elf_symbol *note, weft
         } else {
             return weft_error_set(err, WEFT_E_PLUGIN,
                                   "exports %.200s; a plugin exports " NOTE_NAME " (a char array) and " ENTRY_NAME
-                                  " (a function) and nothing else. Build it with weft_add_plugin or the flags of "
+                                  " (a function) only. Build it with weft_add_plugin or the flags of "
                                   "weft.pc, which hide the rest.",
                                   symbol.name);
         }
@@ -137,8 +137,8 @@ static weft_status parse_launched(weft_preflight *out, const char *text, weft_er
     }
     if (!good || names % 2 != 0)
         return weft_error_set(err, WEFT_E_PLUGIN,
-                              "has a note whose line \"launched=%.200s\" is not the one list of pairs of environment "
-                              "variables, a rank's and a size's, in capitals with one space between two.",
+                              "has a note whose line \"launched=%.200s\" is not a single list of pairs of environment "
+                              "variables, rank and size, in capitals, separated by one space.",
                               text);
     (void)snprintf(out->launched, sizeof out->launched, "%s", text);
     return WEFT_OK;

@@ -70,11 +70,11 @@ static const broken broken_files[] = {
     {NOTE("WEFT_NOTE \"launch=/usr/bin/mpiexec -n 4\\n\""), "and {ranks} once among what follows it"},
     {NOTE("WEFT_NOTE \"launch=/m {ranks} {ranks}\\n\""), "and {ranks} once among what follows it"},
     {NOTE("WEFT_NOTE \"launch=/m {ranks}\\nlaunch=/m {ranks}\\n\""), "is not the one command that starts ranks"},
-    {NOTE("WEFT_NOTE \"launched=A_RANK\\n\""), "\"launched=A_RANK\" is not the one list of pairs"},
+    {NOTE("WEFT_NOTE \"launched=A_RANK\\n\""), "\"launched=A_RANK\" is not a single list of pairs"},
     {NOTE("WEFT_NOTE \"launched=A_RANK  A_SIZE\\n\""), "with one space between two"},
-    {NOTE("WEFT_NOTE \"launched=A_RANK 4\\n\""), "is not the one list of pairs"},
-    {NOTE("WEFT_NOTE \"launched=\\n\""), "is not the one list of pairs"},
-    {NOTE("WEFT_NOTE \"launched=A B\\nlaunched=A B\\n\""), "is not the one list of pairs"},
+    {NOTE("WEFT_NOTE \"launched=A_RANK 4\\n\""), "is not a single list of pairs"},
+    {NOTE("WEFT_NOTE \"launched=\\n\""), "is not a single list of pairs"},
+    {NOTE("WEFT_NOTE \"launched=A B\\nlaunched=A B\\n\""), "is not a single list of pairs"},
     /* note and entry disagree */
     {"-DSAMPLE_ID='\"other\"'", "has a note with optimizer/1 sample 1.0, and its entry returns optimizer/1 other 1.0"},
     {"-DSAMPLE_KIND='\"model\"'", "its entry returns model/1 sample"},
@@ -91,18 +91,18 @@ static const broken broken_files[] = {
     {"-DSAMPLE_TABLE_SIZE=16", "a table of 16 bytes for optimizer:sample, which ends before its slot destroy"},
     /* invalid key tables */
     {LR("64, WEFT_KEY_F64, \"lr\", \"1e-3\", \"[0,1]\", \"Step size.\""), "key table for optimizer:sample that"},
-    {LR("8, WEFT_KEY_F64, \"lr\", \"1e-3\", \"[0,1]\", \"Step size.\""), "does not hold"},
-    {LR("4, WEFT_KEY_F64, \"lr\", \"1e-3\", \"[0,1]\", \"Step size.\""), "does not hold"},
-    {LR("0, 99, \"lr\", \"1e-3\", \"[0,1]\", \"Step size.\""), "does not hold"},
-    {LR("0, WEFT_KEY_F64, \"way\", \"1e-3\", \"[0,1]\", \"Step size.\""), "does not hold"},
-    {LR("0, WEFT_KEY_F64, NULL, \"1e-3\", \"[0,1]\", \"Step size.\""), "does not hold"},
-    {LR("0, WEFT_KEY_F64, \"Learning Rate\", \"1e-3\", \"[0,1]\", \"Step size.\""), "does not hold"},
-    {LR("0, WEFT_KEY_F64, \"lr\", \"often\", \"[0,1]\", \"Step size.\""), "does not hold"},
-    {LR("0, WEFT_KEY_F64, \"lr\", \"7\", \"[0,1]\", \"Step size.\""), "does not hold"},
-    {LR("0, WEFT_KEY_F64, \"lr\", \"1e-3\", \"[1,0]\", \"Step size.\""), "does not hold"},
-    {LR("0, WEFT_KEY_F64, \"lr\", \"1e-3\", \"[0,1]\", NULL"), "does not hold"},
-    {LR("0, WEFT_KEY_F64, \"lr\", \"1e-3\", \"[0,1]\", \"\""), "does not hold"},
-    {"-DSAMPLE_N_KEYS=1000000000000", "does not hold"},
+    {LR("8, WEFT_KEY_F64, \"lr\", \"1e-3\", \"[0,1]\", \"Step size.\""), "has an invalid key table"},
+    {LR("4, WEFT_KEY_F64, \"lr\", \"1e-3\", \"[0,1]\", \"Step size.\""), "has an invalid key table"},
+    {LR("0, 99, \"lr\", \"1e-3\", \"[0,1]\", \"Step size.\""), "has an invalid key table"},
+    {LR("0, WEFT_KEY_F64, \"way\", \"1e-3\", \"[0,1]\", \"Step size.\""), "has an invalid key table"},
+    {LR("0, WEFT_KEY_F64, NULL, \"1e-3\", \"[0,1]\", \"Step size.\""), "has an invalid key table"},
+    {LR("0, WEFT_KEY_F64, \"Learning Rate\", \"1e-3\", \"[0,1]\", \"Step size.\""), "has an invalid key table"},
+    {LR("0, WEFT_KEY_F64, \"lr\", \"often\", \"[0,1]\", \"Step size.\""), "has an invalid key table"},
+    {LR("0, WEFT_KEY_F64, \"lr\", \"7\", \"[0,1]\", \"Step size.\""), "has an invalid key table"},
+    {LR("0, WEFT_KEY_F64, \"lr\", \"1e-3\", \"[1,0]\", \"Step size.\""), "has an invalid key table"},
+    {LR("0, WEFT_KEY_F64, \"lr\", \"1e-3\", \"[0,1]\", NULL"), "has an invalid key table"},
+    {LR("0, WEFT_KEY_F64, \"lr\", \"1e-3\", \"[0,1]\", \"\""), "has an invalid key table"},
+    {"-DSAMPLE_N_KEYS=1000000000000", "has an invalid key table"},
     /* process state */
     {"-DAT_LOAD='_mm_setcsr(_mm_getcsr() | 0x8040)'", "changed the floating-point mode while it was loaded"},
     {"-Ofast", "small numbers become zero"},
@@ -525,8 +525,8 @@ START_TEST(a_pin_holds_the_file) {
     wrong[64] = 0;
     (void)snprintf(pin, sizeof pin, "optimizer:sample=%s", wrong);
     plugins = registry(scratch, pin);
-    expect_get_refused(plugins, "optimizer", "sample", "but [plugins] pin says aaaa"); /* and its code did not run */
-    expect_get_refused(plugins, "optimizer", path, "but [plugins] pin says aaaa");
+    expect_get_refused(plugins, "optimizer", "sample", "but [plugins] pin has aaaa"); /* and its code did not run */
+    expect_get_refused(plugins, "optimizer", path, "but [plugins] pin has aaaa");
     weft_plugins_destroy(plugins);
     path = workshop_build("weft-optimizer-sample.so", "", NULL);
     plugins = registry(scratch, NULL);
@@ -538,7 +538,7 @@ START_TEST(a_pin_holds_the_file) {
     weft_plugins_destroy(plugins);
     (void)snprintf(pin, sizeof pin, "optimizer:sample=%s", wrong);
     plugins = registry(scratch, pin); /* a file already loaded by another registry is checked, too */
-    expect_get_refused(plugins, "optimizer", path, "but [plugins] pin says aaaa");
+    expect_get_refused(plugins, "optimizer", path, "but [plugins] pin has aaaa");
     weft_plugins_destroy(plugins);
 }
 END_TEST

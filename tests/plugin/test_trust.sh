@@ -54,7 +54,7 @@ rm mine.ran
 
 # With trust = pinned even Weft's own plugins need a pin.
 plan 1 plugins.trust=pinned
-says "is not pinned, and [plugins] trust = pinned runs nothing else. Its SHA-256 is "
+says "is not pinned, and [plugins] trust = pinned only allows pinned files. Its SHA-256 is "
 says "append what \`sha256sum $(readlink -f "$WEFT_BUILD")/plugins/weft-"
 {
     echo "# what came with Weft"
@@ -280,7 +280,7 @@ guards() { # guards SENTENCE: such a list is rejected with this text
     # shellcheck disable=SC2086 # two arguments
     plan 1 $pinned policy.plugin=mine
     says "[plugins] pin_list: $list $1"
-    says "Under [plugins] trust = pinned nothing runs by a list that others can change."
+    says "Under [plugins] trust = pinned a list that others can change is not allowed."
     plan 0 plugins.pin_list="$list" policy.plugin=mine
 }
 # shellcheck disable=SC2086
@@ -344,7 +344,7 @@ object fast -ffast-math
 build policy fast "$CC" fast.o
 plan 0 policy.plugin=fast
 says "policy:fast ($PWD/plugins/weft-policy-fast.so) was compiled with -ffast-math or a part of it"
-checks weft-policy-fast.so "was compiled with -ffast-math or a part of it: its sums may come in any order"
+checks weft-policy-fast.so "was compiled with -ffast-math or a part of it: the order of its sums may differ"
 object finite -ffinite-math-only
 build policy finite "$CC" finite.o
 plan 0 policy.plugin=finite
