@@ -102,13 +102,9 @@ static bool in_family(const weft_plugin_summary *one, const char *family) {
     return strncmp(one->id, family, n) == 0 && one->id[n] == '-';
 }
 
-static bool is_path(const char *name) {
-    return strchr(name, '/') != NULL;
-}
-
 static bool is_requested(const search *self, const weft_plugin_summary *one) {
     if (self->family != NULL) return in_family(one, self->family);
-    return strcmp(is_path(self->named) ? one->path : one->id, self->named) == 0;
+    return strcmp(strchr(self->named, '/') != NULL ? one->path : one->id, self->named) == 0;
 }
 
 /* ---- wrapping communicators ---- */
@@ -231,15 +227,13 @@ static weft_status reject_start(const search *self, const char *why, weft_error 
     if (why[0] != '\0')
         return weft_error_set(err, WEFT_E_USER,
                               "no communicator of the family %s can start ranks (%s): install what is missing (Debian: "
-                              "mpich, or openmpi-bin), or start them with a launcher of your own",
+                              "mpich, or openmpi-bin), or use a launcher of your own",
                               family, why);
     if (strcmp(family, WEFT_RANKS_FAMILY) == 0)
-        return weft_error_set(
-            err, WEFT_E_USER,
-            "there is no communicator %s-* that could start ranks: install an MPI (Debian: mpich and "
-            "libmpich-dev, or openmpi-bin and libopenmpi-dev) and build again, or say which in [comm] "
-            "plugin",
-            family);
+        return weft_error_set(err, WEFT_E_USER,
+                              "there is no communicator %s-* that could start ranks: install an MPI (Debian: mpich and "
+                              "libmpich-dev, or openmpi-bin and libopenmpi-dev) and build again, or set [comm] plugin",
+                              family);
     for (size_t i = 0; i < self->n; i++)
         if (i == 0 || strcmp(self->all[i].id, self->all[i - 1].id) != 0)
             weft_words_append(all, sizeof all, "%s%s", i == 0 ? "" : ", ", self->all[i].id);
@@ -268,7 +262,7 @@ static weft_status join_rank(const search *self, weft_launch *out, const launche
                               (long long)at->rank, (long long)at->size, at->rank_name);
     if (wanted.use == WEFT_RANKS_TRAINED && wanted.asked > 0 && wanted.asked != at->size)
         return weft_error_set(err, WEFT_E_PEER,
-                              "--ranks asks for %d, and the launcher started %lld (%s): give both the same number",
+                              "--ranks is %d, but the launcher started %lld (%s). Fix: use the same number",
                               (int)wanted.asked, (long long)at->size, at->size_name);
     if (!is_requested(self, at->by))
         return weft_config_reject(self->config, "comm", "plugin", err,
@@ -307,7 +301,7 @@ static weft_status launch_ranks(const search *self, weft_launch *out, weft_error
                               (int)wanted.asked);
     if (self->named != NULL && strcmp(self->named, "self") == 0)
         return weft_config_reject(self->config, "comm", "plugin", err,
-                                  "is a world of one rank, and --ranks asks for %d: take it out, or set it to %s",
+                                  "is a world of one rank, but --ranks is %d. Fix: remove it, or set it to %s",
                                   (int)wanted.asked, list_several(self, why, sizeof why));
     by = find_starter(self, why, sizeof why);
     if (by == NULL) return reject_start(self, why, err);
@@ -335,7 +329,8 @@ static weft_status run_one_rank(const search *self, weft_launch *out, weft_error
         return WEFT_OK; /* unknown family too: the plugin search reports it with all searched paths */
     if (by == NULL) {
         const weft_status status = reject_start(self, why, err);
-        if (err != NULL) weft_words_append(err->text, sizeof err->text, ". One rank needs none: [comm] plugin = self");
+        if (err != NULL)
+            weft_words_append(err->text, sizeof err->text, ". One rank needs no communicator: [comm] plugin = self");
         return status;
     }
     (void)snprintf(out->world.comm, sizeof out->world.comm, "%s", by->id);
@@ -390,11 +385,11 @@ weft_status weft_launch_find(weft_launch *out, weft_config *config, const weft_p
         status = weft_config_plugin(config, &all.named, "comm", "self", err);
     if (status == WEFT_OK) status = weft_plugins_summarize(plugins, &all.all, &all.n, "comm", err);
     if (status != WEFT_OK) return status;
-    if (all.named != NULL && is_path(all.named)) {
+    if (all.named != NULL && strchr(all.named, '/') != NULL) {
         all.all = weft_realloc(all.all, all.n + 1, sizeof *all.all);
         weft_plugin_summarize(plugins, &all.all[all.n++], "", all.named);
     }
-    all.family = all.named == NULL ? WEFT_RANKS_FAMILY : is_path(all.named) ? NULL : all.named;
+    all.family = all.named == NULL ? WEFT_RANKS_FAMILY : strchr(all.named, '/') != NULL ? NULL : all.named;
     for (size_t i = 0; all.named != NULL && i < all.n; i++)
         if (strcmp(all.all[i].id, all.named) == 0) all.family = NULL;
     expand_wrappers(&all);

@@ -1,7 +1,7 @@
 /* host/launch/heartbeat.c: see heartbeat.h. */
 #include "launch/heartbeat.h"
 
-#include "plugin/crash.h"
+#include "base/text.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -169,13 +169,11 @@ void weft_heartbeat_listens(void) {
 
 void weft_position_format(char *out, size_t size, bool evaluates, uint64_t step, int32_t instruction,
                           const char *text) {
-    char when[64];
-    (void)snprintf(when, sizeof when, "%s%s %llu", evaluates ? "in the evaluation " : "",
-                   evaluates || instruction < 0 ? "after step" : "in step", (unsigned long long)step);
-    if (step == 0)
-        (void)snprintf(when, sizeof when, "%s", evaluates ? "in the evaluation at the start" : "before step 1");
-    if (instruction < 0) (void)snprintf(out, size, "%s", when);
-    else (void)snprintf(out, size, "%s, at instruction %d, %s", when, (int)instruction, text);
+    if (step == 0) (void)snprintf(out, size, "%s", evaluates ? "in the evaluation at the start" : "before step 1");
+    else
+        (void)snprintf(out, size, "%s%s %llu", evaluates ? "in the evaluation " : "",
+                       evaluates || instruction < 0 ? "after step" : "in step", (unsigned long long)step);
+    if (instruction >= 0) weft_words_append(out, size, ", at instruction %d, %s", (int)instruction, text);
 }
 
 void weft_heartbeat_position(char *out, size_t size) {

@@ -199,40 +199,38 @@ static weft_status reach_store(const store_address *at, const weft_job_key *key,
     return WEFT_OK;
 }
 
-static weft_status connect_once(weft_error *err) {
+static weft_status connect_once(weft_store_line *out, weft_error *err) {
     const char *given = getenv(WEFT_OWN_STORE);
     store_address at;
     weft_job_key key = {""}; /* on this machine the socket's user is sufficient proof */
     weft_status status = WEFT_OK;
-    if (own.file != CLOSED) return WEFT_OK;
-    if (given != NULL) {
+    if (own.file == CLOSED && given != NULL) {
         own.file = (int)strtol(given, NULL, 10);
         (void)fcntl(own.file, F_SETFD, FD_CLOEXEC);
-        return WEFT_OK;
+    } else if (own.file == CLOSED) {
+        status = find_address(&at, err);
+        if (status == WEFT_OK && at.name[0] == '\0') status = weft_job_key_read(&key, err);
+        if (status == WEFT_OK && weft_services_world()->rank == 0) status = start_serving(&at, &key, err);
+        if (status == WEFT_OK) status = reach_store(&at, &key, err);
     }
-    status = find_address(&at, err);
-    if (status == WEFT_OK && at.name[0] == '\0') status = weft_job_key_read(&key, err);
-    if (status == WEFT_OK && weft_services_world()->rank == 0) status = start_serving(&at, &key, err);
-    return status == WEFT_OK ? reach_store(&at, &key, err) : status;
+    *out = (weft_store_line){own.file, given != NULL ? "the process that started the ranks" : "rank 0"};
+    return status;
 }
 
 /* ---- the exchange for plugins ---- */
 
-static weft_store_line line_to_store(void) {
-    const char *started = getenv(WEFT_OWN_STORE);
-    return (weft_store_line){own.file, started != NULL ? "the process that started the ranks" : "rank 0"};
-}
-
 static weft_status put_value(const weft_host *host, const char *key, const void *bytes, size_t n, weft_error *err) {
-    const weft_status status = connect_once(err);
+    weft_store_line to;
+    const weft_status status = connect_once(&to, err);
     (void)host;
-    return status == WEFT_OK ? weft_store_put(line_to_store(), key, bytes, n, err) : status;
+    return status == WEFT_OK ? weft_store_put(to, key, bytes, n, err) : status;
 }
 
 static weft_status get_value(const weft_host *host, const char *key, void *bytes, size_t n, weft_error *err) {
-    const weft_status status = connect_once(err);
+    weft_store_line from;
+    const weft_status status = connect_once(&from, err);
     (void)host;
-    return status == WEFT_OK ? weft_store_get(line_to_store(), key, bytes, n, own.patience, err) : status;
+    return status == WEFT_OK ? weft_store_get(from, key, bytes, n, own.patience, err) : status;
 }
 
 void weft_rendezvous_offer(int32_t patience) {

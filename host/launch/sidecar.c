@@ -202,8 +202,7 @@ static bool receive_message(chief_state *self, follower *one) {
     for (int32_t i = 0; i < one->first.n; i++) {
         weft_rank_view *rank = &self->watch->ranks[one->at + i];
         *rank = one->in[i];
-        rank->text[sizeof rank->text - 1] = '\0';
-        rank->call.who[sizeof rank->call.who - 1] = rank->call.what[sizeof rank->call.what - 1] = '\0';
+        weft_rank_view_end_texts(rank);
     }
     return true;
 }

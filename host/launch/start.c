@@ -271,33 +271,25 @@ static weft_status wait_for(parent *self, int *status, weft_error *err) {
     return WEFT_OK;
 }
 
-/* ---- the parent ---- */
-
-/* Opens a pipe for each stream. If both streams are one file, one pipe keeps the order of their output. */
-static bool open_streams(parent *self) {
-    struct stat out, err;
-    const bool is_one = fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &err) == 0 &&
-                        out.st_dev == err.st_dev && out.st_ino == err.st_ino;
-    for (int i = 0; i < (is_one ? 1 : 2); i++) {
-        pipe_copy *copy = &self->streams[i];
-        copy->to = i == 0 ? STDOUT_FILENO : STDERR_FILENO;
-        copy->ends[0] = copy->ends[1] = CLOSED;
-        if (pipe2(copy->ends, O_CLOEXEC) != 0) return false;
-        self->n_streams++;
-    }
-    return true;
-}
-
+/* Starts the launcher with a pipe for each stream. If both streams are one file, one pipe keeps the order of their
+ * output. */
 static weft_status start_launcher(parent *self, const command *what, const sigset_t *before, weft_error *err) {
     const pid_t pid = getpid();
-    bool copies = true;
-    if (self->signals >= 0 && weft_watchdog_add(&self->watch, self->signals, self->watch.n) && open_streams(self))
-        self->launcher = fork();
+    struct stat out, errors;
+    const bool is_one = fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &errors) == 0 &&
+                        out.st_dev == errors.st_dev && out.st_ino == errors.st_ino;
+    bool is_ready = self->signals >= 0 && weft_watchdog_add(&self->watch, self->signals, self->watch.n);
+    for (int i = 0; is_ready && i < (is_one ? 1 : 2); i++) {
+        self->streams[i] = (pipe_copy){.to = i == 0 ? STDOUT_FILENO : STDERR_FILENO, .ends = {CLOSED, CLOSED}};
+        is_ready = pipe2(self->streams[i].ends, O_CLOEXEC) == 0;
+        self->n_streams += is_ready;
+    }
+    if (is_ready) self->launcher = fork();
     if (self->launcher == 0) become_launcher(what, self, before, pid);
     if (self->launcher < 0)
         return weft_error_set(err, WEFT_E_SYSTEM, "no process for the launcher: %s", strerror(errno));
-    for (int i = 0; i < self->n_streams; i++) copies = start_copy(&self->streams[i]) && copies;
-    if (copies) return WEFT_OK;
+    for (int i = 0; i < self->n_streams; i++) is_ready = start_copy(&self->streams[i]) && is_ready;
+    if (is_ready) return WEFT_OK;
     (void)kill(self->launcher, SIGKILL);
     (void)waitpid(self->launcher, NULL, 0);
     return weft_error_set(err, WEFT_E_SYSTEM, "no thread for the output of the launcher");

@@ -86,24 +86,12 @@ static bool create_file(const char *path) {
     return made;
 }
 
-static weft_status read_file(char text[MOST + 2], int file, const char *path, weft_error *err) {
-    struct stat info;
-    ssize_t n = 0;
-    if (fstat(file, &info) != 0) return file_fails(path, "cannot be read", err);
-    if (info.st_uid != geteuid() || (info.st_mode & 077) != 0)
-        return weft_error_set(err, WEFT_E_USER,
-                              "%s can be read or changed by others than its user. Fix: remove it, or chmod 600", path);
-    n = read(file, text, MOST + 1);
-    if (n < 0) return file_fails(path, "cannot be read", err);
-    text[n] = '\0';
-    text[strcspn(text, "\n")] = '\0';
-    return WEFT_OK;
-}
-
 static weft_status read_secret(char text[MOST + 2], char path[PATH_MAX], weft_error *err) {
     const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
     const bool has_data = data != NULL && data[0] == '/';
     weft_status status = WEFT_OK;
+    struct stat info;
+    ssize_t n = -1;
     int file = -1;
     if (!has_data && (home == NULL || home[0] != '/'))
         return weft_error_set(err, WEFT_E_USER,
@@ -121,8 +109,14 @@ static weft_status read_secret(char text[MOST + 2], char path[PATH_MAX], weft_er
         file = open(path, O_RDONLY | O_CLOEXEC);
     }
     if (file < 0) return file_fails(path, "cannot be opened", err);
-    status = read_file(text, file, path, err);
+    if (fstat(file, &info) == 0 && (info.st_uid != geteuid() || (info.st_mode & 077) != 0))
+        status = weft_error_set(err, WEFT_E_USER,
+                                "%s can be read or changed by others than its user. Fix: remove it, or chmod 600",
+                                path);
+    else if ((n = read(file, text, MOST + 1)) < 0) status = file_fails(path, "cannot be read", err);
     (void)close(file);
+    text[n < 0 ? 0 : n] = '\0';
+    text[strcspn(text, "\n")] = '\0';
     return status;
 }
 
@@ -173,7 +167,7 @@ typedef struct verdict {
 } verdict;
 
 /* Returns true for a valid key: words of [a-z0-9._-]. */
-static bool weft_store_takes_key(const char *key) {
+static bool is_key(const char *key) {
     const size_t n = strspn(key, "abcdefghijklmnopqrstuvwxyz0123456789._-");
     return n > 0 && key[n] == '\0' && n < WEFT_STORE_KEY;
 }
@@ -223,18 +217,6 @@ static bool send_request(int file, uint32_t what, const char *key, const void *b
            (bytes == NULL || weft_send_all(file, bytes, n, 0));
 }
 
-static weft_status check_verdict(const verdict *v, const char expected[PROOF], int32_t rank, weft_error *err) {
-    if (v->code == NO_PLACE)
-        return weft_error_set(err, WEFT_E_PEER, "another process has the place of rank %d, or there is no such rank",
-                              (int)rank);
-    if (v->code == WELCOME && proofs_are_equal(v->proof, expected)) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_PEER,
-                          "rank 0 and rank %d have different secrets of the job. Fix: set " WEFT_JOB_SECRET
-                          " to the same for all ranks, or copy the file weft/job-secret of ~/.local/share to all "
-                          "machines",
-                          (int)rank);
-}
-
 weft_status weft_store_greet(int file, const weft_job_key *key, int32_t rank, int32_t patience, bool *again,
                              weft_error *err) {
     challenge asked;
@@ -250,11 +232,19 @@ weft_status weft_store_greet(int file, const weft_job_key *key, int32_t rank, in
     if (status != WEFT_OK) return status;
     *again = !weft_send_all(file, &mine, sizeof mine, 0) || !receive_all(file, &v, sizeof v);
     if (*again) return weft_error_set(err, WEFT_E_PEER, "the connection was refused");
-    return check_verdict(&v, expected, rank, err);
+    if (v.code == NO_PLACE)
+        return weft_error_set(err, WEFT_E_PEER, "another process is rank %d already, or there is no such rank",
+                              (int)rank);
+    if (v.code == WELCOME && proofs_are_equal(v.proof, expected)) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_PEER,
+                          "rank 0 and rank %d have different secrets of the job. Fix: set " WEFT_JOB_SECRET
+                          " to the same for all ranks, or copy the file weft/job-secret of ~/.local/share to all "
+                          "machines",
+                          (int)rank);
 }
 
 static weft_status check_request(const char *key, size_t n, weft_error *err) {
-    if (!weft_store_takes_key(key))
+    if (!is_key(key))
         return weft_error_set(err, WEFT_E_HOST, "\"%.80s\" is no key of an exchange: 1 to %d of [a-z0-9._-]", key,
                               WEFT_STORE_KEY - 4);
     if (n > WEFT_EXCHANGE_MOST)
@@ -320,23 +310,20 @@ typedef struct client {
 
 struct weft_store {
     entry *entries;
-    client *clients;           /* [n + STRANGERS] */
-    struct pollfd *files;      /* [1 + n + STRANGERS] */
-    int32_t n, next, listener; /* next: the unauthenticated slot that is used next */
+    client *clients;                      /* [n + STRANGERS] */
+    struct pollfd *files;                 /* [1 + n + STRANGERS] */
+    int32_t n, n_clients, next, listener; /* next: the unauthenticated slot that is used next */
     weft_job_key key;
 };
-
-static int32_t count_clients(const weft_store *self) {
-    return self->n + STRANGERS;
-}
 
 weft_store *weft_store_create(int32_t n) {
     weft_store *self = weft_alloc(1, sizeof *self);
     self->n = n;
+    self->n_clients = n + STRANGERS;
     self->listener = GONE;
-    self->clients = weft_alloc(count_clients(self), sizeof *self->clients);
-    self->files = weft_alloc(count_clients(self) + 1, sizeof *self->files);
-    for (int32_t i = 0; i < count_clients(self); i++) self->clients[i].file = GONE;
+    self->clients = weft_alloc(self->n_clients, sizeof *self->clients);
+    self->files = weft_alloc(self->n_clients + 1, sizeof *self->files);
+    for (int32_t i = 0; i < self->n_clients; i++) self->clients[i].file = GONE;
     return self;
 }
 
@@ -348,7 +335,7 @@ static void drop_client(client *one) {
 
 void weft_store_destroy(weft_store *self) {
     if (self == NULL) return;
-    for (int32_t i = 0; i < count_clients(self); i++)
+    for (int32_t i = 0; i < self->n_clients; i++)
         if (self->clients[i].file != GONE) drop_client(&self->clients[i]);
     while (self->entries != NULL) {
         entry *one = self->entries;
@@ -388,9 +375,14 @@ static void reply(client *to, uint32_t code, const void *bytes, size_t n) {
         drop_client(to);
 }
 
-static void put_entry(weft_store *self, client *from) {
-    entry *one = NULL;
-    if (find_entry(self, from->first.key) != NULL) {
+static void handle_request(weft_store *self, client *from) {
+    entry *one = find_entry(self, from->first.key);
+    if (from->first.what == GET) {
+        if (one != NULL) reply(from, TAKEN, one->bytes, one->n);
+        else from->waits = true;
+        return;
+    }
+    if (one != NULL) {
         reply(from, TWICE, NULL, 0);
         return;
     }
@@ -404,18 +396,6 @@ static void put_entry(weft_store *self, client *from) {
     for (int32_t i = 0; i < self->n; i++)
         if (self->clients[i].waits && strcmp(self->clients[i].first.key, one->key) == 0)
             reply(&self->clients[i], TAKEN, one->bytes, one->n);
-}
-
-static bool is_request(const request *r) {
-    return r->magic == MAGIC && (r->what == PUT || r->what == GET) && r->n <= WEFT_EXCHANGE_MOST &&
-           memchr(r->key, '\0', sizeof r->key) != NULL && weft_store_takes_key(r->key);
-}
-
-static void handle_request(weft_store *self, client *one) {
-    const entry *found = find_entry(self, one->first.key);
-    if (one->first.what == PUT) put_entry(self, one);
-    else if (found != NULL) reply(one, TAKEN, found->bytes, found->n);
-    else one->waits = true;
 }
 
 /* Returns the missing bytes of a client's message. */
@@ -440,7 +420,10 @@ static void receive_request(weft_store *self, client *one) {
     char *to = one->got < head ? (char *)&one->first + one->got : one->bytes + (one->got - head);
     if (one->waits) drop_client(one);
     else if (receive_some(one, to, bytes_missing(one))) {
-        if (one->got == head && !is_request(&one->first)) drop_client(one);
+        const request *r = &one->first;
+        if (one->got == head && (r->magic != MAGIC || (r->what != PUT && r->what != GET) || r->n > WEFT_EXCHANGE_MOST ||
+                                 memchr(r->key, '\0', sizeof r->key) == NULL || !is_key(r->key)))
+            drop_client(one);
         else if (bytes_missing(one) == 0) handle_request(self, one);
     }
 }
@@ -503,7 +486,7 @@ static void accept_stranger(weft_store *self) {
 }
 
 void weft_store_serve(weft_store *self, int ms) {
-    const int32_t n = count_clients(self);
+    const int32_t n = self->n_clients;
     self->files[0] = (struct pollfd){self->listener, POLLIN, 0}; /* negative: ignored */
     for (int32_t i = 0; i < n; i++) self->files[1 + i] = (struct pollfd){self->clients[i].file, POLLIN, 0};
     if (poll(self->files, (nfds_t)n + 1, ms) <= 0) return;

@@ -43,7 +43,7 @@ void weft_watchdog_explain(char *out, size_t size, const char *why) {
     bool has = false;
     if (can_resume && weft_tree_has(&has, checkpoints, "step-", NULL) != WEFT_OK) has = false;
     (void)snprintf(out, size, "%s: the other ranks were stopped%s", why,
-                   has ? "; --resume goes on from the newest checkpoint" : "");
+                   has ? "; --resume continues from the newest checkpoint" : "");
 }
 
 static bool is_over(const weft_rank_view *rank) {
@@ -54,6 +54,11 @@ bool weft_ranks_are_over(const weft_rank_view *ranks, int32_t n) {
     for (int32_t i = 0; i < n; i++)
         if (!is_over(&ranks[i])) return false;
     return true;
+}
+
+void weft_rank_view_end_texts(weft_rank_view *view) {
+    view->text[sizeof view->text - 1] = '\0';
+    view->call.who[sizeof view->call.who - 1] = view->call.what[sizeof view->call.what - 1] = '\0';
 }
 
 /* Appends where the rank is, or was. */
@@ -259,18 +264,6 @@ void weft_watchdog_wait(weft_watchdog *self) {
     accept_links(self);
 }
 
-static void read_heartbeat(weft_rank_view *view, const weft_heartbeat *heartbeat) {
-    view->rank = atomic_load(&heartbeat->rank);
-    view->instruction = atomic_load(&heartbeat->instruction);
-    view->evaluates = atomic_load(&heartbeat->evaluates);
-    view->step = atomic_load(&heartbeat->step);
-    view->progress = atomic_load(&heartbeat->progress);
-    memcpy(view->text, heartbeat->texts[atomic_load(&heartbeat->text) & 1], sizeof view->text);
-    view->text[sizeof view->text - 1] = '\0';
-    view->call = heartbeat->call;
-    view->call.who[sizeof view->call.who - 1] = view->call.what[sizeof view->call.what - 1] = '\0';
-}
-
 /* Checks a rank, ms after the last check; woken: its process has ended. A rank seen as ended without a wake-up is not
  * necessarily the first. If its wake-up is pending, it is deferred until then to keep the order. */
 static void check_rank(weft_watchdog *self, int32_t i, int64_t ms, bool woken) {
@@ -286,7 +279,14 @@ static void check_rank(weft_watchdog *self, int32_t i, int64_t ms, bool woken) {
     wakes = *file >= 0 && weft_watchdog_add(self, *file, i);
     state = weft_proc_read(pid).state;
     over = state == ' ' || state == 'Z' || state == 'X';
-    read_heartbeat(view, heartbeat);
+    view->rank = atomic_load(&heartbeat->rank);
+    view->instruction = atomic_load(&heartbeat->instruction);
+    view->evaluates = atomic_load(&heartbeat->evaluates);
+    view->step = atomic_load(&heartbeat->step);
+    view->progress = atomic_load(&heartbeat->progress);
+    memcpy(view->text, heartbeat->texts[atomic_load(&heartbeat->text) & 1], sizeof view->text);
+    view->call = heartbeat->call;
+    weft_rank_view_end_texts(view);
     view->stopped = state == 'T' ? view->stopped + (int32_t)ms : 0;
     if (atomic_load(&heartbeat->state) == WEFT_HEARTBEAT_ENDED) {
         view->condition = WEFT_RANK_ENDED;

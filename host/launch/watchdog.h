@@ -42,6 +42,9 @@ typedef struct weft_rank_view {
     weft_crumb call; /* its current plugin call, or its last */
 } weft_rank_view;
 
+/* Terminates its texts, which another process or machine has written. */
+void weft_rank_view_end_texts(weft_rank_view *view);
+
 /* Writes the message for a stopped job. It mentions --resume if the command has it (resumes; false at first) and the
  * run's output directory contains a checkpoint. A watchdog that a rank has forked inherits both settings. [main] */
 void weft_watchdog_explain(char *out, size_t size, const char *why);

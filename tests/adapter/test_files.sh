@@ -106,7 +106,7 @@ near "it may be left out where nothing is saved" 1e-9 "$with" "$(loss run.ini --
 # ---- mismatches
 
 refused "[adapter] use = three is no name of an adapter; [adapter] named has one, two" "$weft" eval run.ini --adapter three
-refused "[adapter] named = one:out/model,two:other/model,one:base has two directories by the name one: give each a name of its own" \
+refused "[adapter] named = one:out/model,two:other/model,one:base has two directories with the name one. Fix: use a different name for each" \
     "$weft" eval run.ini --adapter two adapter.named=one:out/model,two:other/model,one:base
 refused "[adapter] r differs from the value in $dir/out/model/adapter_config.json" "$weft" eval run.ini --adapter one adapter.r=3
 refused "[adapter] from = base cannot be used: $dir/base/adapter_config.json: cannot be opened" "$weft" eval run.ini adapter.from=base
