@@ -8,11 +8,18 @@
 #include <string.h>
 #include <unistd.h>
 
+static void (*on_failure)(void);
+
+void weft_alloc_on_failure(void (*call)(void)) {
+    on_failure = call;
+}
+
 static _Noreturn void fail(size_t count, size_t size, const char *file, int line) {
     char text[256];
     const int n =
         snprintf(text, sizeof text, "weft: out of memory: %zu x %zu bytes at %s:%d\n", count, size, file, line);
     if (n > 0) (void)!write(STDERR_FILENO, text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
+    if (on_failure != NULL) on_failure();
     _exit(EXIT_FAILURE);
 }
 

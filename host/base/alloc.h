@@ -16,6 +16,9 @@
 /* Returns printf's text. [any-thread] */
 #define weft_text_of(...) weft_text_at(__FILE__, __LINE__, __VA_ARGS__)
 
+/* Calls this before the process ends. [main] */
+void weft_alloc_on_failure(void (*call)(void));
+
 void *weft_alloc_at(size_t count, size_t size, const char *file, int line);
 void *weft_realloc_at(void *data, size_t count, size_t size, const char *file, int line);
 char *weft_strdup_at(const char *text, const char *file, int line);

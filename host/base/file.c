@@ -211,3 +211,15 @@ weft_status weft_directory_sync(const char *path, weft_error *err) {
     if (descriptor >= 0) (void)close(descriptor);
     return status;
 }
+
+bool weft_files_are_equal(const char *a, const char *b) {
+    FILE *x = fopen(a, "rbe"), *y = fopen(b, "rbe");
+    int p = 0, q = 0;
+    while (x != NULL && y != NULL && p == q && p != EOF) {
+        p = getc(x);
+        q = getc(y);
+    }
+    if (x != NULL) (void)fclose(x);
+    if (y != NULL) (void)fclose(y);
+    return p == EOF && q == EOF;
+}

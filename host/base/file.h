@@ -62,6 +62,9 @@ weft_status weft_file_replace(const char *path, const void *bytes, size_t n, wef
  * failure is an error, because a transient file system failure must not change a run. [any-thread] */
 weft_status weft_file_exists(bool *out, const char *path, weft_error *err);
 
+/* Returns true if both files can be read and have equal contents. [any-thread] */
+bool weft_files_are_equal(const char *a, const char *b);
+
 /* Makes renames and new names in the directory durable. [any-thread] */
 weft_status weft_directory_sync(const char *path, weft_error *err);
 

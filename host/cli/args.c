@@ -299,8 +299,8 @@ static bool read_number(const char *text, int64_t *whole, double *real, const ch
         return false;
     }
     if (text == NULL) return true;
-    if (whole != NULL ? weft_number_i64(whole, text) && weft_bounds_has_i64(&bounds, *whole)
-                      : weft_number_f64(real, text) && weft_bounds_has_f64(&bounds, *real))
+    if (whole != NULL ? weft_number_i64(whole, text) && weft_bounds_has(&bounds, (long double)*whole)
+                      : weft_number_f64(real, text) && weft_bounds_has(&bounds, *real))
         return true;
     weft_bounds_advise(&bounds, advice, sizeof advice);
     (void)weft_error_set(err, WEFT_E_USER, "--%s '%.80s' is not in %s: give %s", flag, text, range, advice);

@@ -48,20 +48,20 @@ static bool print_value_json(const json_t *value) {
 }
 
 static weft_exit list(const weft_args *args, weft_error *err) {
-    weft_search search = {{NULL}, 0};
+    weft_plugins *plugins = NULL;
     json_t *rows = json_array();
-    size_t i;
-    weft_status status = weft_search_open(&search, NULL, err);
-    if (status == WEFT_OK) status = weft_plugins_scan(rows, &search, WEFT_PROBE_SECONDS, err);
+    weft_status status = weft_plugins_create(&plugins, &(const weft_plugins_options){.path = NULL}, err);
+    if (status == WEFT_OK) status = weft_plugins_scan(rows, plugins, WEFT_PROBE_SECONDS, err);
     if (status == WEFT_OK && weft_args_has(args, "json")) {
         if (!print_value_json(rows)) status = weft_error_set(err, WEFT_E_SYSTEM, "the list cannot be written.");
     } else if (status == WEFT_OK && json_array_size(rows) > 0) {
         print_table(rows);
     } else if (status == WEFT_OK) {
         (void)printf("no plugin was found in\n");
-        for (i = 0; i < search.n; i++) (void)printf("  %s\n", search.directories[i]);
+        for (size_t i = 0; weft_plugins_directory(plugins, i) != NULL; i++)
+            (void)printf("  %s\n", weft_plugins_directory(plugins, i));
     }
-    weft_search_close(&search);
+    weft_plugins_destroy(plugins);
     json_decref(rows);
     return weft_exit_from(status);
 }

@@ -4,7 +4,7 @@
 #include "cli/cli.h"
 #include "cli/directory.h"
 #include "config/nearest.h"
-#include "plugin/search.h"
+#include "plugin/plugin.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -167,12 +167,12 @@ static weft_status write_skeleton(const char *templates, const char *kind, const
 
 /* Rejects an id that a search already finds: one would hide the other. */
 static weft_status refuse_taken(const char *kind, const char *id, weft_error *err) {
-    weft_search search = {{NULL}, 0};
+    weft_plugins *plugins = NULL;
     char file[WEFT_PATH_BYTES];
-    weft_status status = weft_search_open(&search, NULL, err);
-    if (status == WEFT_OK && weft_search_find(&search, file, sizeof file, kind, id))
+    weft_status status = weft_plugins_create(&plugins, &(const weft_plugins_options){.path = NULL}, err);
+    if (status == WEFT_OK && weft_plugins_has(plugins, file, sizeof file, kind, id))
         status = weft_error_set(err, WEFT_E_USER, "%s:%s exists already, as %s: choose another id", kind, id, file);
-    weft_search_close(&search);
+    weft_plugins_destroy(plugins);
     return status;
 }
 

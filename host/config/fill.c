@@ -21,32 +21,20 @@ static bool is_among(const char *name, const char *const *names, size_t n) {
     return false;
 }
 
-/* Allowed sections: these names, and [KIND.ID] of these kinds. */
-typedef struct allowed {
-    const char *const *sections;
-    size_t n;
-    const char *const *kinds;
-    size_t n_kinds;
-} allowed;
-
-/* Offers full names, so that "strateg.fsdp" can match "strategy.fsdp". */
-static void offer_plugin_sections(weft_nearest *near, const allowed *may) {
-    const char *dot = strchr(near->word, '.');
-    for (size_t i = 0; dot != NULL && i < may->n_kinds; i++) {
-        char name[64];
-        const int n = snprintf(name, sizeof name, "%s%s", may->kinds[i], dot);
-        if (n > 0 && (size_t)n < sizeof name) weft_nearest_offer(near, name, (size_t)n);
-    }
-}
-
-static weft_status unknown_section(const weft_mention *mention, const allowed *may, weft_error *err) {
+static weft_status unknown_section(const weft_mention *mention, const char *const *sections, size_t n,
+                                   const char *const *kinds, size_t n_kinds, weft_error *err) {
+    const char *dot = strchr(mention->section, '.');
     weft_nearest near = {mention->section, "", 0};
     char meant[96], list[1024] = "";
-    for (size_t i = 0; i < may->n; i++) {
-        weft_nearest_offer(&near, may->sections[i], strlen(may->sections[i]));
-        append_name(list, sizeof list, may->sections[i]);
+    for (size_t i = 0; i < n; i++) {
+        weft_nearest_offer(&near, sections[i], strlen(sections[i]));
+        append_name(list, sizeof list, sections[i]);
     }
-    offer_plugin_sections(&near, may);
+    for (size_t i = 0; dot != NULL && i < n_kinds; i++) { /* "strateg.fsdp" can match "strategy.fsdp" */
+        char name[64];
+        const int length = snprintf(name, sizeof name, "%s%s", kinds[i], dot);
+        if ((size_t)length < sizeof name) weft_nearest_offer(&near, name, (size_t)length);
+    }
     weft_nearest_print(&near, meant, sizeof meant);
     return weft_error_set(err, WEFT_E_USER, "%s: there is no section [%s]%s The sections are: %s", mention->source,
                           mention->section, *meant == '\0' ? "." : meant, list);
@@ -92,15 +80,9 @@ static void advise_key(const weft_config *self, const weft_item *item, char *out
     else (void)snprintf(out, size, "; [%s] has a key of that name: %s", elsewhere->section, elsewhere->row->help);
 }
 
-/* Lists the allowed keys of the section. its_plugin: also those of its plugin, which is not known yet. */
-static void list_keys(char *out, size_t size, const char *list, bool its_plugin) {
-    static const char more[] = "those of its plugin";
-    if (list[0] == '\0' && !its_plugin) (void)snprintf(out, size, "It has no keys");
-    else if (list[0] == '\0') (void)snprintf(out, size, "Its keys are %s", more);
-    else (void)snprintf(out, size, "Its keys are: %s%s%s", list, its_plugin ? ", and " : "", its_plugin ? more : "");
-}
-
+/* Rejects a key and lists those of its section. its_plugin: also those of its plugin, which is not known yet. */
 static weft_status unknown_key(const weft_config *self, const weft_item *item, bool its_plugin, weft_error *err) {
+    static const char more[] = "those of its plugin";
     char meant[440], list[1024] = "", keys[1100];
     for (size_t i = 0; i < self->n_keys; i++) {
         const weft_declared_key *key = &self->keys[i];
@@ -108,7 +90,11 @@ static weft_status unknown_key(const weft_config *self, const weft_item *item, b
         append_name(list, sizeof list, key->row->name);
     }
     advise_key(self, item, meant, sizeof meant);
-    list_keys(keys, sizeof keys, list, its_plugin);
+    if (list[0] == '\0' && !its_plugin) (void)snprintf(keys, sizeof keys, "It has no keys");
+    else if (list[0] == '\0') (void)snprintf(keys, sizeof keys, "Its keys are %s", more);
+    else
+        (void)snprintf(keys, sizeof keys, "Its keys are: %s%s%s", list, its_plugin ? ", and " : "",
+                       its_plugin ? more : "");
     return weft_error_set(err, WEFT_E_USER, "%s: [%s] has no key %.80s%s %s", item->source, item->section, item->key,
                           *meant == '\0' ? "." : meant, keys);
 }
@@ -158,41 +144,28 @@ weft_status weft_config_unknown(const weft_config *self, const char *section, we
     return item != NULL ? unknown_key(self, item, false, err) : WEFT_OK;
 }
 
-static bool is_of_kinds(const char *section, const allowed *may) {
-    for (size_t i = 0; i < may->n_kinds; i++)
-        if (weft_section_id(section, may->kinds[i]) != NULL) return true;
-    return false;
-}
-
 weft_status weft_config_sections(const weft_config *self, const char *const *sections, size_t n,
                                  const char *const *kinds, size_t n_kinds, weft_error *err) {
-    const allowed may = {sections, n, kinds, n_kinds};
     for (size_t i = 0; i < self->n_mentions; i++) {
         const weft_mention *mention = &self->mentions[i];
-        if (mention->known || is_among(mention->section, sections, n)) continue;
-        if (!is_of_kinds(mention->section, &may)) return unknown_section(mention, &may, err);
+        bool is_known = mention->known || is_among(mention->section, sections, n);
+        for (size_t k = 0; k < n_kinds; k++) is_known |= weft_section_id(mention->section, kinds[k]) != NULL;
+        if (!is_known) return unknown_section(mention, sections, n, kinds, n_kinds, err);
     }
     return WEFT_OK;
 }
 
-/* Compares with the filled sections. */
-static weft_status check_sections(const weft_config *self, weft_error *err) {
-    const char **sections = weft_alloc(self->n_entries, sizeof *sections);
+weft_status weft_config_finish(const weft_config *self, weft_error *err) {
+    const char **sections = weft_alloc(self->n_entries, sizeof *sections); /* the filled ones */
     weft_status status = WEFT_OK;
     size_t n = 0;
     for (size_t i = 0; i < self->n_entries; i++)
         if (!is_among(self->entries[i].section, sections, n)) sections[n++] = self->entries[i].section;
     status = weft_config_sections(self, sections, n, NULL, 0, err);
     free(sections);
+    for (size_t i = 0; status == WEFT_OK && i < self->n_items; i++)
+        if (!self->items[i].claimed) status = unknown_key(self, &self->items[i], false, err);
     return status;
-}
-
-weft_status weft_config_finish(const weft_config *self, weft_error *err) {
-    const weft_status status = check_sections(self, err);
-    if (status != WEFT_OK) return status;
-    for (size_t i = 0; i < self->n_items; i++)
-        if (!self->items[i].claimed) return unknown_key(self, &self->items[i], false, err);
-    return WEFT_OK;
 }
 
 const weft_entry *weft_config_entry(const weft_config *self, const char *section, const char *key) {
@@ -211,45 +184,44 @@ static void add_entry(weft_config *self, weft_entry entry) {
 
 weft_status weft_config_parse(const weft_config *self, weft_entry *entry, weft_error *err) {
     const weft_key *row = entry->row;
+    const weft_item *item = entry->item;
     weft_error local = WEFT_ERROR_INIT;
     char subject[600];
-    const char *text = entry->item != NULL ? entry->item->value : row->fallback;
-    const char *directory = entry->item != NULL ? entry->item->directory : self->here;
-    const weft_status status = weft_value_parse(&entry->value, row, text, directory, &local);
+    weft_status status = WEFT_OK;
+    if (item != NULL && (row->flags & WEFT_REMOVED) != 0)
+        return weft_error_set(err, WEFT_E_USER, "%s: [%s] %s was removed: %s", item->source, item->section, row->name,
+                              row->help);
+    if (item == NULL && row->fallback == NULL)
+        return weft_error_set(err, WEFT_E_USER, "%s: [%s] %s is missing and has no default. %s", self->name,
+                              entry->section, row->name, row->help);
+    status = weft_value_parse(&entry->value, row, item != NULL ? item->value : row->fallback,
+                              item != NULL ? item->directory : self->here, &local);
     if (status == WEFT_OK) return WEFT_OK;
-    if ((row->flags & WEFT_SECRET) != 0) {
-        (void)snprintf(subject, sizeof subject, "%s: [%s] %s ", entry->item != NULL ? entry->item->source : self->name,
-                       entry->item != NULL ? entry->item->section : entry->section, row->name);
-    } else {
-        weft_config_subject(self, entry->section, row->name, subject, sizeof subject);
-    }
+    if ((row->flags & WEFT_SECRET) != 0)
+        (void)snprintf(subject, sizeof subject, "%s: [%s] %s ", item != NULL ? item->source : self->name,
+                       item != NULL ? item->section : entry->section, row->name);
+    else weft_config_subject(self, entry->section, row->name, subject, sizeof subject);
     return weft_error_set(err, status, "%s%s", subject, local.text);
 }
 
 /* Fills one row: creates its entry, unless the key was removed. */
 static weft_status fill_row(weft_config *self, const char *section, const weft_key *row, weft_error *err) {
     const weft_entry *before = weft_config_entry(self, section, row->name);
+    const char *own = weft_config_own(self, section);
     weft_entry entry = {(char *)section, row, {{0}, NULL}, NULL};
     weft_status status = WEFT_OK;
     if (before != NULL && before->row == row) return WEFT_OK;
-    if (before != NULL) {
+    if (before != NULL)
         return weft_error_set(err, WEFT_E_PLUGIN,
-                              "[%s] %s is declared by two key tables; the host's keys of a section "
-                              "and its plugin's must have names of their own",
+                              "[%s] %s is declared by two key tables; the host's keys of a section and its plugin's "
+                              "must have names of their own",
                               section, row->name);
-    }
     weft_config_claim(self, section, row);
     entry.item = weft_config_item(self, section, row->name);
     if ((row->flags & WEFT_REMOVED) != 0) {
-        const char *own = weft_config_own(self, section);
         if (entry.item == NULL && own != NULL) entry.item = weft_config_item(self, own, row->name);
         if (entry.item == NULL) return WEFT_OK;
-        return weft_error_set(err, WEFT_E_USER, "%s: [%s] %s was removed: %s", entry.item->source, entry.item->section,
-                              row->name, row->help);
     }
-    if (entry.item == NULL && row->fallback == NULL)
-        return weft_error_set(err, WEFT_E_USER, "%s: [%s] %s is missing and has no default. %s", self->name, section,
-                              row->name, row->help);
     status = weft_config_parse(self, &entry, err);
     if (status == WEFT_OK) add_entry(self, entry);
     return status;
@@ -309,7 +281,8 @@ weft_status weft_config_plugin(weft_config *self, const char **out, const char *
         return weft_error_set(err, WEFT_E_USER, "%s: [%s] plugin is missing: name the %s plugin to use", self->name,
                               kind, kind);
     if (*value == '\0')
-        return weft_config_reject(self, kind, "plugin", err, "is empty: give a plugin's id, or the path of its file");
+        return weft_config_reject(self, kind, "plugin", err,
+                                  "is empty. Allowed: a plugin's id, or the path of its file");
     entry.row = plugin_row(strchr(value, '/') != NULL);
     status = weft_value_parse(&entry.value, entry.row, value, item != NULL ? item->directory : self->here, err);
     if (status != WEFT_OK) return status;

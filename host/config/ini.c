@@ -16,7 +16,8 @@
 #define LONGEST_SECTION 49 /* inih's limit */
 
 typedef struct reader {
-    const weft_ini_visitor *visitor;
+    weft_ini_visit *visit;
+    void *context;
     const char *text;
     size_t n, at;
     long line;
@@ -78,7 +79,7 @@ static weft_status section_head(reader *self, span s, char *out, size_t size) {
     (void)snprintf(out, size, "[%.*s]", (int)name.n, name.p);
     memcpy(self->scratch, name.p, name.n);
     self->scratch[name.n] = '\0';
-    return self->visitor->section(self->visitor->context, self->scratch, self->line, self->err);
+    return self->visit(self->context, self->scratch, NULL, NULL, self->line, self->err);
 }
 
 /* Writes a key's line for inih: all text before the value. */
@@ -174,17 +175,15 @@ static int take_key_line(void *user, const char *section, const char *name, cons
         self->status = weft_error_set(self->err, WEFT_E_USER, "key %.60s precedes the first [section]", name);
     else if (*name == '\0') self->status = weft_error_set(self->err, WEFT_E_USER, "a key's name is missing before =");
     else self->status = read_value(self);
-    if (self->status == WEFT_OK) {
-        const weft_ini_visitor *visitor = self->visitor;
-        self->status = visitor->item(visitor->context, section, name, self->scratch, self->line, self->err);
-    }
+    if (self->status == WEFT_OK)
+        self->status = self->visit(self->context, section, name, self->scratch, self->line, self->err);
     return self->status == WEFT_OK;
 }
 
-weft_status weft_ini_parse(const weft_ini_visitor *visitor, const char *name, const char *text, size_t n,
+weft_status weft_ini_parse(weft_ini_visit *visit, void *context, const char *name, const char *text, size_t n,
                            weft_error *err) {
     weft_error local = WEFT_ERROR_INIT;
-    reader self = {visitor, text, n, 0, 0, NULL, 0, weft_alloc(n + 1, 1), WEFT_OK, err == NULL ? &local : err};
+    reader self = {visit, context, text, n, 0, 0, NULL, 0, weft_alloc(n + 1, 1), WEFT_OK, err == NULL ? &local : err};
     int line = 0;
     line = ini_parse_stream(next_line, &self, take_key_line, &self);
     if (self.status == WEFT_OK && line < 0)

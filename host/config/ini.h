@@ -12,17 +12,13 @@
 
 #include <weft/base.h>
 
-/* Strings live until the call returns. A result other than WEFT_OK ends the parse, with the prefix "NAME:LINE: " on
- * err. */
-typedef struct weft_ini_visitor {
-    void *context;
-    weft_status (*section)(void *context, const char *section, long line, weft_error *err);
-    weft_status (*item)(void *context, const char *section, const char *key, const char *value, long line,
-                        weft_error *err);
-} weft_ini_visitor;
+/* Visits a section (key and value NULL) or an item. Strings live until the call returns. A result other than WEFT_OK
+ * ends the parse, with the prefix "NAME:LINE: " on err. */
+typedef weft_status weft_ini_visit(void *context, const char *section, const char *key, const char *value, long line,
+                                   weft_error *err);
 
 /* Parses n bytes. name: of the file, for messages. */
-weft_status weft_ini_parse(const weft_ini_visitor *visitor, const char *name, const char *text, size_t n,
+weft_status weft_ini_parse(weft_ini_visit *visit, void *context, const char *name, const char *text, size_t n,
                            weft_error *err);
 
 /* Prints a value so that it parses back to the same text, in quotes if necessary. */

@@ -33,24 +33,14 @@ static const char *name_fault(const char *name) {
     return NULL;
 }
 
-static bool words_are_sound(const char *range, char separator) {
-    const char *rest = *range == '\0' ? NULL : range;
-    const char *part = NULL;
-    size_t n = 0;
-    while (weft_part_next(&rest, separator, &part, &n))
-        if (n == 0) return false;
-    return true;
-}
-
-/* Checks that an ENUM has names and that they differ. */
-static bool names_are_sound(const char *range) {
-    const char *rest = range, *rest2 = NULL;
-    const char *part = NULL, *part2 = NULL;
+/* Checks that all elements of a range have names, and that those of an ENUM differ. */
+static bool names_are_sound(const char *range, char separator, bool may_be_empty) {
+    const char *rest = *range == '\0' && may_be_empty ? NULL : range, *part = NULL;
     size_t n = 0, n2 = 0;
-    while (weft_part_next(&rest, ',', &part, &n)) {
+    while (weft_part_next(&rest, separator, &part, &n)) {
+        const char *rest2 = may_be_empty ? NULL : rest, *part2 = NULL;
         if (n == 0) return false;
-        rest2 = rest;
-        while (weft_part_next(&rest2, ',', &part2, &n2))
+        while (weft_part_next(&rest2, separator, &part2, &n2))
             if (n == n2 && memcmp(part, part2, n) == 0) return false;
     }
     return true;
@@ -61,9 +51,9 @@ static bool range_is_sound(const weft_key *row) {
     switch (row->type) {
     case WEFT_KEY_I64:
     case WEFT_KEY_F64: return weft_bounds_parse(&range, row->range, row->type);
-    case WEFT_KEY_ENUM: return names_are_sound(row->range);
+    case WEFT_KEY_ENUM: return names_are_sound(row->range, ',', false);
     case WEFT_KEY_STR:
-    case WEFT_KEY_PATH: return words_are_sound(row->range, '|');
+    case WEFT_KEY_PATH: return names_are_sound(row->range, '|', true);
     default: return *row->range == '\0';
     }
 }
@@ -81,41 +71,33 @@ static weft_status check_default(const weft_key *row, weft_error *err) {
     weft_value_free(&value);
     if (relative)
         return weft_error_set(err, WEFT_E_PLUGIN,
-                              "its default '%s' is a relative path, and relative to nothing: it must "
-                              "be empty, absolute or a word of its range",
+                              "its default '%s' is a relative path without a base directory: it must be empty, "
+                              "absolute or a value of its range",
                               row->fallback);
     if (status == WEFT_OK) return WEFT_OK;
     return weft_error_set(err, WEFT_E_PLUGIN, "its default '%s' %s", row->fallback, why.text);
 }
 
-static weft_status check_texts(const weft_key *row, weft_error *err) {
-    const struct {
-        const char *what, *fault;
-    } texts[] = {{"name", name_fault(row->name)},
-                 {"help", text_fault(row->help, false)},
-                 {"range", text_fault(row->range, true)},
-                 {"unit", text_fault(row->unit, true)},
-                 {"default", row->fallback == NULL ? NULL : text_fault(row->fallback, true)}};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        if (texts[i].fault != NULL)
-            return weft_error_set(err, WEFT_E_PLUGIN, "its %s %s", texts[i].what, texts[i].fault);
-    return WEFT_OK;
-}
-
 static weft_status check_row(const weft_key *row, uint32_t stride, uint64_t config_size, weft_error *err) {
-    weft_status status = WEFT_OK;
+    static const char *const texts[] = {"name", "help", "range", "unit", "default"};
+    const char *faults[5];
     if (!WEFT_WHOLE(row, weft_key) || row->struct_size > stride)
         return weft_error_set(err, WEFT_E_PLUGIN, "its struct_size is %u bytes, and the stride of the rows is %u",
                               row->struct_size, stride);
-    status = check_texts(row, err);
-    if (status != WEFT_OK) return status;
+    faults[0] = name_fault(row->name);
+    faults[1] = text_fault(row->help, false);
+    faults[2] = text_fault(row->range, true);
+    faults[3] = text_fault(row->unit, true);
+    faults[4] = row->fallback == NULL ? NULL : text_fault(row->fallback, true);
+    for (size_t i = 0; i < 5; i++)
+        if (faults[i] != NULL) return weft_error_set(err, WEFT_E_PLUGIN, "its %s %s", texts[i], faults[i]);
     if ((row->flags & ~(WEFT_SAME | WEFT_SECRET | WEFT_REMOVED | WEFT_PATHS)) != 0)
         return weft_error_set(err, WEFT_E_PLUGIN, "it has flags that do not exist (0x%x)", row->flags);
     if (row->type < WEFT_KEY_I64 || row->type > WEFT_KEY_LIST)
         return weft_error_set(err, WEFT_E_PLUGIN, "its type %d does not exist", row->type);
     if ((row->flags & WEFT_PATHS) != 0 &&
         (row->type != WEFT_KEY_LIST || (row->fallback != NULL && *row->fallback != '\0')))
-        return weft_error_set(err, WEFT_E_PLUGIN, "WEFT_PATHS goes with a LIST that is required or empty by default");
+        return weft_error_set(err, WEFT_E_PLUGIN, "WEFT_PATHS requires a LIST that is required or empty by default");
     if (row->offset % 8 != 0 || (uint64_t)row->offset + 8 > config_size)
         return weft_error_set(err, WEFT_E_PLUGIN, "its offset %u is not that of 8 aligned bytes in a struct of %llu",
                               row->offset, (unsigned long long)config_size);
@@ -137,8 +119,8 @@ static weft_status check_apart(const weft_key *keys, uint64_t i, uint32_t stride
     return WEFT_OK;
 }
 
-static weft_status check_shape(const weft_key *keys, uint64_t n, uint32_t stride, uint64_t config_size,
-                               weft_error *err) {
+weft_status weft_key_table_check(const weft_key *keys, uint64_t n, uint32_t stride, uint64_t config_size,
+                                 weft_error *err) {
     if (n == 0) return WEFT_OK;
     if (keys == NULL)
         return weft_error_set(err, WEFT_E_PLUGIN, "the key table has %llu rows, and is NULL", (unsigned long long)n);
@@ -147,16 +129,9 @@ static weft_status check_shape(const weft_key *keys, uint64_t n, uint32_t stride
     if (n > MOST_KEYS || config_size > LARGEST_STRUCT)
         return weft_error_set(err, WEFT_E_PLUGIN, "a key table of %llu rows for a struct of %llu bytes is no key table",
                               (unsigned long long)n, (unsigned long long)config_size);
-    return WEFT_OK;
-}
-
-weft_status weft_key_table_check(const weft_key *keys, uint64_t n, uint32_t stride, uint64_t config_size,
-                                 weft_error *err) {
-    weft_status status = check_shape(keys, n, stride, config_size, err);
-    if (status != WEFT_OK) return status;
     for (uint64_t i = 0; i < n; i++) {
         const weft_key *row = weft_key_row(keys, i, stride);
-        status = check_row(row, stride, config_size, err);
+        weft_status status = check_row(row, stride, config_size, err);
         if (status == WEFT_OK) status = check_apart(keys, i, stride, err);
         if (status != WEFT_OK) {
             const bool shown = text_fault(row->name, false) == NULL && strlen(row->name) <= LONGEST_NAME;
@@ -183,42 +158,23 @@ static const char *fallback_text(const weft_key *row) {
     return *row->fallback == '\0' ? "\"\"" : row->fallback;
 }
 
-static int wider_of(int width, const char *text) {
-    const int n = (int)strlen(text);
-    return n > width ? n : width;
-}
-
-/* Computes the widths of name, default and description; returns the longest complete line. */
-static int measure_columns(const weft_key *keys, uint64_t n, uint32_t stride, int out[3]) {
-    char what[1024];
-    int help = 0;
-    memset(out, 0, 3 * sizeof *out);
-    for (uint64_t i = 0; i < n; i++) {
-        const weft_key *row = weft_key_row(keys, i, stride);
-        if ((row->flags & WEFT_REMOVED) != 0) continue;
-        describe_type(row, what, sizeof what);
-        out[0] = wider_of(out[0], row->name);
-        out[1] = wider_of(out[1], fallback_text(row));
-        out[2] = wider_of(out[2], what);
-        help = wider_of(help, row->help);
-    }
-    return out[0] + out[1] + out[2] + help + 8;
-}
-
 void weft_key_table_print(const weft_key *keys, uint64_t n, uint32_t stride, FILE *file) {
-    int width[3];
-    const bool below = measure_columns(keys, n, stride, width) > 120;
+    int width[4] = {0}; /* of name, default, description and help */
     char what[1024];
     for (uint64_t i = 0; i < n; i++) {
         const weft_key *row = weft_key_row(keys, i, stride);
+        const char *const columns[] = {row->name, fallback_text(row), what, row->help};
         if ((row->flags & WEFT_REMOVED) != 0) continue;
         describe_type(row, what, sizeof what);
-        if (below) {
-            (void)fprintf(file, "  %-*s  %-*s  %s\n      %s\n", width[0], row->name, width[1], fallback_text(row), what,
-                          row->help);
-        } else {
-            (void)fprintf(file, "  %-*s  %-*s  %-*s  %s\n", width[0], row->name, width[1], fallback_text(row), width[2],
-                          what, row->help);
-        }
+        for (int k = 0; k < 4; k++)
+            if ((int)strlen(columns[k]) > width[k]) width[k] = (int)strlen(columns[k]);
+    }
+    for (uint64_t i = 0; i < n; i++) {
+        const weft_key *row = weft_key_row(keys, i, stride);
+        const bool below = width[0] + width[1] + width[2] + width[3] + 8 > 120; /* help on a line of its own */
+        if ((row->flags & WEFT_REMOVED) != 0) continue;
+        describe_type(row, what, sizeof what);
+        (void)fprintf(file, "  %-*s  %-*s  %-*s%s%s\n", width[0], row->name, width[1], fallback_text(row),
+                      below ? 0 : width[2], what, below ? "\n      " : "  ", row->help);
     }
 }

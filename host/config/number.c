@@ -1,6 +1,8 @@
 /* host/config/number.c: parses numbers and ranges, and describes a range. */
 #include "config/number.h"
 
+#include "base/text.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -59,28 +61,20 @@ bool weft_number_i64(int64_t *out, const char *text) {
     return true;
 }
 
-/* Converts a unit as users write it, "GiB", "gb", "g", to a suffix; false: unknown. */
-static bool unit_suffix(char out[3], const char *unit) {
-    const size_t n = strlen(unit);
-    const bool ends_in_b = n > 0 && (unit[n - 1] == 'B' || unit[n - 1] == 'b');
-    const size_t letters = n - (ends_in_b ? 1 : 0);
-    if (n == 0 || letters > 2) return false;
-    memset(out, 0, 3);
-    if (letters > 0) out[0] = (char)toupper((unsigned char)unit[0]);
-    if (letters == 1 && out[0] == 'K') out[0] = 'k';
-    if (letters == 2) out[1] = (char)tolower((unsigned char)unit[1]);
-    return true;
-}
-
 bool weft_number_bytes(int64_t *out, const char *text) {
     bool whole = false;
-    char suffix[3];
+    char suffix[3] = "";
     const size_t n = number_length(text, &whole);
+    const char *unit = text + n + strspn(text + n, " "); /* "GiB", "gb", "g" */
+    size_t letters = strlen(unit);
     double value = 0.0;
-    int64_t factor = 0;
-    if (n == 0 || !unit_suffix(suffix, text + n + strspn(text + n, " "))) return false;
-    factor = suffix_factor(suffix);
-    value = strtod(text, NULL) * (double)factor;
+    if (n == 0 || letters == 0) return false;
+    letters -= unit[letters - 1] == 'B' || unit[letters - 1] == 'b';
+    if (letters > 2) return false;
+    if (letters > 0) suffix[0] = (char)toupper((unsigned char)unit[0]);
+    if (letters == 1 && suffix[0] == 'K') suffix[0] = 'k';
+    if (letters == 2) suffix[1] = (char)tolower((unsigned char)unit[1]);
+    value = strtod(text, NULL) * (double)suffix_factor(suffix);
     if (!(value >= 1.0) || value >= 9.2e18) return false;
     *out = (int64_t)value;
     return true;
@@ -121,53 +115,51 @@ bool weft_part_next(const char **rest, char separator, const char **part, size_t
     return true;
 }
 
-/* Parses one bound; `inf` is the word for an unbounded side. */
-static bool parse_bound(weft_bounds *self, const char *text, size_t n, const char *inf, bool low) {
+/* Parses one bound; `inf` is the word for an unbounded side, which cannot be closed. */
+static bool parse_bound(long double *out, const char *text, size_t n, const char *inf, bool is_open, int32_t type) {
     char bound[40];
-    bool *bounded = low ? &self->low_bounded : &self->high_bounded;
+    int64_t whole = 0;
+    double real = 0;
+    bool is_number = false;
     if (n == 0 || n >= sizeof bound) return false;
-    memcpy(bound, text, n);
-    bound[n] = '\0';
-    *bounded = strcmp(bound, inf) != 0;
-    if (!*bounded) return low ? self->low_open : self->high_open; /* infinity cannot be a closed bound */
-    if (self->type == WEFT_KEY_I64) return weft_number_i64(low ? &self->low_i64 : &self->high_i64, bound);
-    return weft_number_f64(low ? &self->low_f64 : &self->high_f64, bound);
+    (void)snprintf(bound, sizeof bound, "%.*s", (int)n, text);
+    if (strcmp(bound, inf) == 0) {
+        *out = *inf == '-' ? -INFINITY : INFINITY;
+        return is_open;
+    }
+    is_number = type == WEFT_KEY_I64 ? weft_number_i64(&whole, bound) : weft_number_f64(&real, bound);
+    *out = type == WEFT_KEY_I64 ? (long double)whole : (long double)real;
+    return is_number;
 }
 
 static bool is_empty(const weft_bounds *self) {
-    if (!self->low_bounded || !self->high_bounded) return false;
-    if (self->type == WEFT_KEY_F64)
-        return self->low_open || self->high_open ? self->low_f64 >= self->high_f64 : self->low_f64 > self->high_f64;
-    const double low = (double)self->low_i64 + (self->low_open ? 1 : 0);
-    const double high = (double)self->high_i64 - (self->high_open ? 1 : 0);
-    return low > high;
+    const long double step = self->type == WEFT_KEY_I64 ? 1 : 0;
+    if (step == 0 && (self->low_open || self->high_open)) return self->low >= self->high;
+    return self->low + (self->low_open ? step : 0) > self->high - (self->high_open ? step : 0);
 }
 
 /* text: "(0,1]" */
 static bool parse_interval(weft_bounds *self, const char *text, size_t n) {
     char inner[96];
-    const char *rest = inner;
-    const char *part = NULL;
+    const char *rest = inner, *part = NULL;
     size_t length = 0;
-    if (self->interval || n < 2 || n >= sizeof inner) return false;
+    if (self->has_interval || n < 2 || n >= sizeof inner) return false;
     if ((text[0] != '(' && text[0] != '[') || (text[n - 1] != ')' && text[n - 1] != ']')) return false;
-    self->interval = true;
+    self->has_interval = true;
     self->low_open = text[0] == '(';
     self->high_open = text[n - 1] == ')';
-    memcpy(inner, text + 1, n - 2);
-    inner[n - 2] = '\0';
-    if (!weft_part_next(&rest, ',', &part, &length) || !parse_bound(self, part, length, "-inf", true)) return false;
-    if (!weft_part_next(&rest, ',', &part, &length) || !parse_bound(self, part, length, "inf", false)) return false;
-    return rest == NULL && !is_empty(self);
+    (void)snprintf(inner, sizeof inner, "%.*s", (int)n - 2, text + 1);
+    return weft_part_next(&rest, ',', &part, &length) &&
+           parse_bound(&self->low, part, length, "-inf", self->low_open, self->type) &&
+           weft_part_next(&rest, ',', &part, &length) &&
+           parse_bound(&self->high, part, length, "inf", self->high_open, self->type) && rest == NULL &&
+           !is_empty(self);
 }
 
 bool weft_bounds_parse(weft_bounds *out, const char *text, int32_t type) {
-    weft_bounds range;
-    const char *rest = *text == '\0' ? NULL : text;
-    const char *part = NULL;
+    weft_bounds range = {.type = type, .low = -INFINITY, .high = INFINITY};
+    const char *rest = *text == '\0' ? NULL : text, *part = NULL;
     size_t n = 0;
-    memset(&range, 0, sizeof range);
-    range.type = type;
     while (weft_part_next(&rest, '|', &part, &n))
         if (n == 4 && memcmp(part, "none", 4) == 0 && !range.allows_none) range.allows_none = true;
         else if (n == 4 && memcmp(part, "auto", 4) == 0 && !range.allows_auto) range.allows_auto = true;
@@ -176,53 +168,41 @@ bool weft_bounds_parse(weft_bounds *out, const char *text, int32_t type) {
     return true;
 }
 
-bool weft_bounds_has_i64(const weft_bounds *self, int64_t value) {
-    if (value == WEFT_NONE_I64 || value == WEFT_AUTO_I64) return false; /* reserved for the words */
-    if (self->low_bounded && (self->low_open ? value <= self->low_i64 : value < self->low_i64)) return false;
-    if (self->high_bounded && (self->high_open ? value >= self->high_i64 : value > self->high_i64)) return false;
-    return true;
+bool weft_bounds_has(const weft_bounds *self, long double value) {
+    if (self->type == WEFT_KEY_I64 && (value == WEFT_NONE_I64 || value == WEFT_AUTO_I64))
+        return false; /* reserved for the words */
+    return (self->low_open ? value > self->low : value >= self->low) &&
+           (self->high_open ? value < self->high : value <= self->high);
 }
 
-bool weft_bounds_has_f64(const weft_bounds *self, double value) {
-    if (self->low_bounded && (self->low_open ? value <= self->low_f64 : value < self->low_f64)) return false;
-    if (self->high_bounded && (self->high_open ? value >= self->high_f64 : value > self->high_f64)) return false;
-    return true;
-}
-
-static void print_bound(const weft_bounds *self, char *out, size_t size, bool low) {
-    if (self->type == WEFT_KEY_I64)
-        (void)snprintf(out, size, "%lld", (long long)(low ? self->low_i64 : self->high_i64));
-    else weft_number_print(out, size, low ? self->low_f64 : self->high_f64);
+static void print_bound(const weft_bounds *self, char *out, size_t size, long double bound) {
+    if (!isfinite(bound)) *out = '\0';
+    else if (self->type == WEFT_KEY_I64) (void)snprintf(out, size, "%lld", (long long)bound);
+    else weft_number_print(out, size, (double)bound);
 }
 
 /* "a whole number of 1 or more" */
 static void advise_interval(const weft_bounds *self, char *out, size_t size) {
     const char *noun = self->type == WEFT_KEY_I64 ? "whole number" : "number";
-    const bool from_zero = self->type == WEFT_KEY_I64 ? self->low_i64 == 0 : self->low_f64 == 0;
-    char low[40] = "", high[40] = "";
-    if (self->low_bounded) print_bound(self, low, sizeof low, true);
-    if (self->high_bounded) print_bound(self, high, sizeof high, false);
-    if (self->low_bounded && self->high_bounded) {
+    char low[40], high[40];
+    print_bound(self, low, sizeof low, self->low);
+    print_bound(self, high, sizeof high, self->high);
+    if (*low != '\0' && *high != '\0')
         (void)snprintf(out, size, "a %s %s %s and %s %s", noun, self->low_open ? "above" : "of at least", low,
                        self->high_open ? "below" : "at most", high);
-    } else if (self->low_bounded && self->low_open && from_zero) {
-        (void)snprintf(out, size, "a positive %s", noun);
-    } else if (self->low_bounded) {
+    else if (self->low_open && self->low == 0) (void)snprintf(out, size, "a positive %s", noun);
+    else if (*low != '\0')
         (void)snprintf(out, size, self->low_open ? "a %s above %s" : "a %s of %s or more", noun, low);
-    } else if (self->high_bounded) {
+    else if (*high != '\0')
         (void)snprintf(out, size, self->high_open ? "a %s below %s" : "a %s of %s or less", noun, high);
-    } else {
-        (void)snprintf(out, size, "a %s", noun);
-    }
+    else (void)snprintf(out, size, "a %s", noun);
 }
 
 void weft_bounds_advise(const weft_bounds *self, char *out, size_t size) {
-    const char *words = "";
-    size_t n = 0;
-    if (self->allows_none && self->allows_auto) words = ", none or auto";
-    else if (self->allows_none) words = ", or none";
-    else if (self->allows_auto) words = ", or auto";
+    const char *words = self->allows_none && self->allows_auto ? ", none or auto"
+                        : self->allows_none                    ? ", or none"
+                        : self->allows_auto                    ? ", or auto"
+                                                               : "";
     advise_interval(self, out, size);
-    n = strlen(out);
-    (void)snprintf(out + n, size - n, "%s", words);
+    weft_words_append(out, size, "%s", words);
 }

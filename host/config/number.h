@@ -17,23 +17,18 @@ void weft_number_print(char *out, size_t size, double value);
 
 /* "[0,1) | none | auto" */
 typedef struct weft_bounds {
-    bool interval; /* false: any number */
-    bool low_open; /* low itself is outside */
-    bool high_open;
-    bool low_bounded; /* false: -inf */
-    bool high_bounded;
-    bool allows_none;
-    bool allows_auto;
-    int32_t type; /* WEFT_KEY_I64 or WEFT_KEY_F64: selects the valid bounds */
-    int64_t low_i64, high_i64;
-    double low_f64, high_f64;
+    bool has_interval;        /* false: any number */
+    bool low_open, high_open; /* the bound itself is outside */
+    bool allows_none, allows_auto;
+    int32_t type;          /* WEFT_KEY_I64 or WEFT_KEY_F64 */
+    long double low, high; /* exact for both types; may be infinite */
 } weft_bounds;
 
 /* Returns false for an invalid or empty range. */
 bool weft_bounds_parse(weft_bounds *out, const char *text, int32_t type);
 
-bool weft_bounds_has_i64(const weft_bounds *self, int64_t value);
-bool weft_bounds_has_f64(const weft_bounds *self, double value);
+/* value: an int64_t or a double, by type. */
+bool weft_bounds_has(const weft_bounds *self, long double value);
 
 /* Describes the allowed values: "a whole number of 1 or more, or none". */
 void weft_bounds_advise(const weft_bounds *self, char *out, size_t size);

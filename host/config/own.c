@@ -91,19 +91,6 @@ static const weft_key *find_key_row(const weft_key *keys, uint64_t n, uint32_t s
     return NULL;
 }
 
-static weft_status validate_idle(weft_config *self, const weft_item *item, const weft_key *row, weft_error *err) {
-    weft_entry entry = {item->section, row, {{0}, NULL}, item};
-    weft_status status = WEFT_OK;
-    if (row != NULL && (row->flags & WEFT_REMOVED) != 0)
-        return weft_error_set(err, WEFT_E_USER, "%s: [%s] %s was removed: %s", item->source, item->section, row->name,
-                              row->help);
-    if (row != NULL) status = weft_config_parse(self, &entry, err);
-    if (status != WEFT_OK) return status;
-    self->idle = weft_realloc(self->idle, self->n_idle + 1, sizeof *self->idle);
-    self->idle[self->n_idle++] = (weft_idle){item, row, entry.value};
-    return WEFT_OK;
-}
-
 static const weft_idle *find_idle(const weft_config *self, const char *section, const char *key) {
     for (size_t i = 0; i < self->n_idle; i++)
         if (strcmp(self->idle[i].item->section, section) == 0 && strcmp(self->idle[i].item->key, key) == 0)
@@ -111,33 +98,22 @@ static const weft_idle *find_idle(const weft_config *self, const char *section, 
     return NULL;
 }
 
-/* Returns a default with a string that lives as long as the config. */
-static weft_status lend_default(weft_config *self, const weft_value **out, const char *section, const weft_key *row,
-                                weft_error *err) {
-    weft_entry entry = {(char *)(uintptr_t)section, row, {{0}, NULL}, NULL};
-    weft_status status = WEFT_OK;
-    if (row->fallback == NULL)
-        return weft_error_set(err, WEFT_E_USER, "%s: [%s] %s is missing and has no default. %s", self->name, section,
-                              row->name, row->help);
-    status = weft_config_parse(self, &entry, err);
-    if (status != WEFT_OK) return status;
-    self->lent = weft_realloc(self->lent, self->n_lent + 1, sizeof *self->lent);
-    self->lent[self->n_lent] = entry.value;
-    *out = &self->lent[self->n_lent++];
-    return WEFT_OK;
-}
-
 weft_status weft_config_fill_idle(weft_config *self, void *out, const char *section, const weft_key *keys, uint64_t n,
                                   uint32_t stride, weft_error *err) {
     for (uint64_t i = 0; i < n; i++) {
         const weft_key *row = weft_key_row(keys, i, stride);
         const weft_idle *idle = find_idle(self, section, row->name);
-        const weft_value *value = idle != NULL ? &idle->value : NULL;
-        weft_status status = WEFT_OK;
+        weft_entry entry = {(char *)(uintptr_t)section, row, {{0}, NULL}, NULL};
         if ((row->flags & WEFT_REMOVED) != 0) continue;
-        if (value == NULL) status = lend_default(self, &value, section, row, err);
-        if (status != WEFT_OK) return status;
-        memcpy((char *)out + row->offset, value->bytes, sizeof value->bytes);
+        if (idle != NULL) {
+            entry.value = idle->value;
+        } else {
+            const weft_status status = weft_config_parse(self, &entry, err);
+            if (status != WEFT_OK) return status;
+            self->lent = weft_realloc(self->lent, self->n_lent + 1, sizeof *self->lent);
+            self->lent[self->n_lent++] = entry.value;
+        }
+        memcpy((char *)out + row->offset, entry.value.bytes, sizeof entry.value.bytes);
     }
     return WEFT_OK;
 }
@@ -148,10 +124,15 @@ weft_status weft_config_idle(weft_config *self, const char *section, const weft_
     mark_known(self, section, true);
     for (size_t i = 0; i < self->n_items && status == WEFT_OK; i++) {
         weft_item *item = &self->items[i];
+        weft_entry entry = {item->section, NULL, {{0}, NULL}, item};
         if (strcmp(item->section, section) != 0) continue;
         item->claimed = true;
         if (weft_config_item(self, section, item->key) != item) continue;
-        status = validate_idle(self, item, find_key_row(keys, n, stride, item->key), err);
+        entry.row = find_key_row(keys, n, stride, item->key);
+        if (entry.row != NULL) status = weft_config_parse(self, &entry, err);
+        if (status != WEFT_OK) break;
+        self->idle = weft_realloc(self->idle, self->n_idle + 1, sizeof *self->idle);
+        self->idle[self->n_idle++] = (weft_idle){item, entry.row, entry.value};
     }
     return status;
 }

@@ -3,37 +3,27 @@
 
 #include "base/alloc.h"
 
-#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static bool is_link(const char *path) {
-    struct stat info;
-    return lstat(path, &info) == 0 && S_ISLNK(info.st_mode);
-}
-
-/* Returns whether a following `..` cancels the last component of `path`. */
-static bool leads_back(const char *path) {
-    const char *last = strrchr(path, '/');
-    return last != NULL && strcmp(last, "/..") != 0 && !is_link(path);
-}
-
-/* Appends one component to out, which is "/a/b" or "". */
+/* Appends one component to out, which is "/a/b" or "". A `..` cancels the last component unless that is a link, which
+ * it would not lead back from. */
 static void add_part(char *out, const char *part, size_t n) {
     const size_t length = strlen(out);
+    char *last = strrchr(out, '/');
+    struct stat info;
     if (n == 0 || (n == 1 && part[0] == '.')) return;
     if (n == 2 && memcmp(part, "..", 2) == 0) {
-        if (length == 0) return; /* the root's parent is the root */
-        if (leads_back(out)) {
-            *strrchr(out, '/') = '\0';
+        if (last == NULL) return; /* the root's parent is the root */
+        if (strcmp(last, "/..") != 0 && (lstat(out, &info) != 0 || !S_ISLNK(info.st_mode))) {
+            *last = '\0';
             return;
         }
     }
-    out[length] = '/';
-    memcpy(out + length + 1, part, n);
-    out[length + 1 + n] = '\0';
+    (void)sprintf(out + length, "/%.*s", (int)n, part);
 }
 
 static void add_parts(char *out, const char *path) {

@@ -1,6 +1,7 @@
 /* host/config/read_config.c: reads the file and the overrides, and stores them with their sources. fill.c validates the
  * values. */
 #include "base/alloc.h"
+#include "base/text.h"
 #include "config/config.h"
 #include "config/ini.h"
 #include "config/number.h"
@@ -8,12 +9,10 @@
 #include "config/store.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <unistd.h>
 
 /* A run writes its config.ini with absolute paths, so a relative path does not
  * originate from the user's own run. */
@@ -38,25 +37,18 @@ static const char *directory_of(const origin *from, const char *path) {
     return NULL;
 }
 
-static weft_status refuse(const weft_config *self, const weft_item *item, const char *why, const char *directory,
-                          weft_error *err) {
+static weft_status check_part(const weft_config *self, const origin *from, const weft_item *item, const char *part,
+                              weft_error *err) {
+    const bool is_relative = part[0] != '/';
+    char *path = weft_path_absolute("/", part);
+    const char *directory = is_relative ? from->run : directory_of(from, path);
+    free(path);
+    if (directory == NULL) return WEFT_OK;
     return weft_config_reject(self, item->section, item->key, err,
                               "%s%s: a run's directory brings no plugins of its own, because their code would run "
                               "unasked. If you trust it, name it on the command line: %s.%s=%s",
-                              why, directory, item->section, item->key, item->value);
-}
-
-static weft_status check_part(const weft_config *self, const origin *from, const weft_item *item, const char *part,
-                              weft_error *err) {
-    char *path = NULL;
-    const char *directory = NULL;
-    weft_status status = WEFT_OK;
-    if (part[0] != '/') return refuse(self, item, "is relative to ", from->run, err);
-    path = weft_path_absolute("/", part);
-    directory = directory_of(from, path);
-    if (directory != NULL) status = refuse(self, item, "lies in ", directory, err);
-    free(path);
-    return status;
+                              is_relative ? "is relative to " : "lies in ", directory, item->section, item->key,
+                              item->value);
 }
 
 /* Checks one item. An id names no file; each element of a list is a path. */
@@ -75,28 +67,23 @@ static weft_status check_item(const weft_config *self, const origin *from, const
     return status;
 }
 
-/* Returns true for RUN/config.ini if RUN contains the model that the run made. */
-static bool is_of_run(const weft_config *self, const char *path) {
-    const char *slash = strrchr(path, '/'), *name = slash == NULL ? path : slash + 1;
-    char *model = NULL;
-    struct stat about;
-    bool is_there;
-    if (strcmp(name, "config.ini") != 0 || self->home == NULL) return false;
-    model = weft_text_of("%s/model", self->home);
-    is_there = stat(model, &about) == 0 && S_ISDIR(about.st_mode);
-    free(model);
-    return is_there;
-}
-
 /* Checks the configuration. path: the INI file. WEFT_E_USER: it is in a run's directory, and an effective value names a
  * plugin's file or [plugins] path in that directory, in the model's, or by a relative path. */
 static weft_status check_brought(const weft_config *self, const char *path, weft_error *err) {
     origin from = {self->home, ""};
     const weft_item *model = weft_config_item(self, "model", "path");
+    const char *slash = path == NULL ? NULL : strrchr(path, '/');
     char *whole = NULL;
+    struct stat about;
     weft_status status = WEFT_OK;
-    if (path == NULL || !is_of_run(self, path)) return WEFT_OK;
-    if (model != NULL) whole = weft_path_absolute(model->directory, model->value);
+    if (path == NULL || strcmp(slash == NULL ? path : slash + 1, "config.ini") != 0) return WEFT_OK;
+    whole = weft_text_of("%s/model", self->home); /* a run has made it */
+    if (stat(whole, &about) != 0 || !S_ISDIR(about.st_mode)) {
+        free(whole);
+        return WEFT_OK;
+    }
+    free(whole);
+    whole = model != NULL ? weft_path_absolute(model->directory, model->value) : NULL;
     if (whole != NULL && *whole != '\0' && realpath(whole, from.model) == NULL) from.model[0] = '\0';
     free(whole);
     for (size_t i = 0; i < self->n_items && status == WEFT_OK; i++) {
@@ -154,86 +141,48 @@ static void add_mention(weft_config *self, const char *section, const char *sour
     self->mentions[self->n_mentions++] = (weft_mention){weft_strdup(section), weft_strdup(source), false, false};
 }
 
-static weft_status add_item(weft_config *self, const weft_item *given, weft_error *err) {
+static weft_status add_item(weft_config *self, const char *section, const char *key, const char *value,
+                            const char *source, const char *directory, weft_error *err) {
     if (self->n_items >= MOST_ITEMS)
         return weft_error_set(err, WEFT_E_USER, "more than %u keys: this is no configuration", MOST_ITEMS);
     self->items = weft_realloc(self->items, self->n_items + 1, sizeof *self->items);
-    self->items[self->n_items++] = (weft_item){weft_strdup(given->section),
-                                               weft_strdup(given->key),
-                                               weft_strdup(given->value),
-                                               weft_strdup(given->source),
-                                               given->directory,
-                                               false,
-                                               false};
+    self->items[self->n_items++] = (weft_item){.section = weft_strdup(section),
+                                               .key = weft_strdup(key),
+                                               .value = weft_strdup(value),
+                                               .source = weft_strdup(source),
+                                               .directory = directory};
     return WEFT_OK;
 }
 
-static weft_status take_section(void *context, const char *section, long line, weft_error *err) {
+static weft_status take_line(void *context, const char *section, const char *key, const char *value, long line,
+                             weft_error *err) {
     weft_config *self = context;
+    const weft_item *before = key != NULL ? weft_config_item(self, section, key) : NULL;
     char source[400];
     (void)snprintf(source, sizeof source, "%.360s:%ld", self->name, line);
-    (void)err;
+    if (before != NULL)
+        return weft_error_set(err, WEFT_E_USER, "[%s] %s is set twice, in line %s and in line %ld: keep one of them",
+                              section, key, strrchr(before->source, ':') + 1, line);
+    if (key != NULL) return add_item(self, section, key, value, source, self->home, err);
     add_mention(self, section, source);
     return WEFT_OK;
 }
 
-static weft_status take_item(void *context, const char *section, const char *key, const char *value, long line,
-                             weft_error *err) {
-    weft_config *self = context;
-    const weft_item *before = weft_config_item(self, section, key);
-    char source[400];
-    weft_item item = {(char *)section, (char *)key, (char *)value, source, self->home, false, false};
-    if (before != NULL)
-        return weft_error_set(err, WEFT_E_USER, "[%s] %s is set twice, in line %s and in line %ld: keep one of them",
-                              section, key, strrchr(before->source, ':') + 1, line);
-    (void)snprintf(source, sizeof source, "%.360s:%ld", self->name, line);
-    return add_item(self, &item, err);
-}
-
-/* Accepts regular files and /dev/null, which is an empty configuration for command-line-only use. */
-static bool can_be_read(const struct stat *about) {
-    return S_ISREG(about->st_mode) || (S_ISCHR(about->st_mode) && about->st_rdev == makedev(1, 3));
-}
-
-static FILE *open_readable(const char *path, weft_error *err) {
-    const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* rejects a pipe instead of waiting for
-                                                                           * it */
-    struct stat about;
-    FILE *file = NULL;
-    if (descriptor < 0 || fstat(descriptor, &about) != 0)
-        (void)weft_error_set(err, WEFT_E_USER, "%s: cannot be opened: %s", path, strerror(errno));
-    else if (can_be_read(&about)) file = fdopen(descriptor, "rb");
-    else
-        (void)weft_error_set(err, WEFT_E_USER, "%s: cannot be read: %s", path,
-                             S_ISDIR(about.st_mode) ? strerror(EISDIR) : "it is not a regular file");
-    if (file == NULL && descriptor >= 0) (void)close(descriptor);
-    return file;
-}
-
-/* Reads a file completely; the caller frees *out. */
-static weft_status read_whole_file(char **out, size_t *n, const char *path, weft_error *err) {
-    FILE *file = open_readable(path, err);
-    weft_status status = WEFT_OK;
-    if (file == NULL) return WEFT_E_USER;
-    *out = weft_alloc(LARGEST_FILE + 1, 1);
-    errno = 0;
-    *n = fread(*out, 1, LARGEST_FILE + 1, file);
-    if (ferror(file)) status = weft_error_set(err, WEFT_E_USER, "%s: cannot be read: %s", path, strerror(errno));
-    else if (*n > LARGEST_FILE)
-        status = weft_error_set(err, WEFT_E_USER, "%s: larger than 1 MiB: this is no configuration", path);
-    (void)fclose(file);
-    return status;
-}
-
 static weft_status load_file(weft_config *self, const char *path, weft_error *err) {
-    const weft_ini_visitor visitor = {self, take_section, take_item};
     char *text = NULL;
     size_t n = 0;
-    weft_status status = read_whole_file(&text, &n, path, err);
-    if (status == WEFT_OK) self->home = weft_path_home(path);
-    if (status == WEFT_OK && self->home == NULL)
+    struct stat about;
+    weft_status status = WEFT_OK;
+    /* /dev/null is an empty configuration, for use with overrides alone */
+    const bool is_null = stat(path, &about) == 0 && S_ISCHR(about.st_mode) && about.st_rdev == makedev(1, 3);
+    if (!is_null && weft_text_read(&text, &n, path, LARGEST_FILE, err) != WEFT_OK) {
+        if (err != NULL) err->code = WEFT_E_USER;
+        return WEFT_E_USER;
+    }
+    self->home = weft_path_home(path);
+    if (self->home == NULL)
         status = weft_error_set(err, WEFT_E_SYSTEM, "%s: its directory cannot be found: %s", path, strerror(errno));
-    if (status == WEFT_OK) status = weft_ini_parse(&visitor, self->name, text, n, err);
+    else if (!is_null) status = weft_ini_parse(take_line, self, self->name, text, n, err);
     free(text);
     return status;
 }
@@ -269,22 +218,19 @@ static void forget_section(weft_config *self, const char *section) {
 
 /* Parses "section.key=value". A plugin's section contains a dot itself, a key never does. */
 static weft_status add_override(weft_config *self, const char *text, weft_error *err) {
+    static const char source[] = "command line";
     const char *equals = strchr(text, '=');
-    char *head = equals == NULL ? NULL : weft_text_of("%.*s", (int)(equals - text), text);
-    char *dot = head == NULL ? NULL : strrchr(head, '.');
-    weft_item item = {head, NULL, NULL, (char *)"command line", self->here, false, false};
+    char *head = weft_text_of("%.*s", (int)(equals == NULL ? 0 : equals - text), text), *dot = strrchr(head, '.');
     weft_status status = WEFT_OK;
     if (!weft_text_is_clean(text, strlen(text))) {
         status =
-            weft_error_set(err, WEFT_E_USER, "command line: an override holds a control character or is not UTF-8");
+            weft_error_set(err, WEFT_E_USER, "command line: an override contains a control character or is not UTF-8");
     } else if (dot == NULL || dot == head || dot[1] == '\0') {
         status = weft_error_set(err, WEFT_E_USER, "command line: '%.80s' is not section.key=value", text);
     } else {
         *dot = '\0';
-        item.key = dot + 1;
-        item.value = (char *)equals + 1;
-        add_mention(self, head, item.source);
-        status = add_item(self, &item, err);
+        add_mention(self, head, source);
+        status = add_item(self, head, dot + 1, equals + 1, source, self->here, err);
     }
     free(head);
     return status;

@@ -1,9 +1,9 @@
 /* host/config/settings.c: the host's key tables, and the rules across their keys. */
 #include "config/settings.h"
 
-#include <ctype.h>
 #include <math.h>
 
+#include "base/text.h"
 #include "config/number.h"
 
 /* run_table, model_table, ...: the tables of settings.h's lists. */
@@ -67,49 +67,29 @@ static weft_status check_batches(const weft_settings *self, const weft_config *c
     (void)snprintf(globals, sizeof globals, lower > 0 ? "%lld or %lld" : "%lld", (long long)(lower > 0 ? lower : upper),
                    (long long)upper);
     (void)snprintf(micros, sizeof micros, above > micro ? "%lld or %lld" : "%lld", (long long)below, (long long)above);
-    return weft_config_reject(config, "train", "global_batch", err,
-                              "is not a multiple of micro_batch = %lld: give global_batch = %s, or micro_batch = %s",
-                              (long long)micro, globals, micros);
-}
-
-static weft_status check_schedule(const weft_settings *self, const weft_config *config, weft_error *err) {
-    const weft_train_settings *train = &self->train;
-    if (train->warmup > 1 && train->warmup != floor(train->warmup))
-        return weft_config_reject(config, "train", "warmup", err,
-                                  "is neither steps nor a ratio: give a whole number of steps, or a ratio of all steps "
-                                  "below 1");
-    if (train->schedule == WEFT_SCHEDULE_STEP && train->step_every == WEFT_NONE_I64)
-        return weft_config_reject(config, "train", "schedule", err,
-                                  "needs step_every: the steps between two decays by gamma");
-    if (train->steps != WEFT_NONE_I64 && train->epochs != WEFT_NONE_F64)
-        return weft_config_reject(config, "train", "epochs", err,
-                                  "and steps = %lld are both set: a run has one length, so set one of them to none",
-                                  (long long)train->steps);
-    return WEFT_OK;
+    return weft_config_reject(
+        config, "train", "global_batch", err,
+        "is not a multiple of micro_batch = %lld. Fix: set global_batch = %s, or micro_batch = %s", (long long)micro,
+        globals, micros);
 }
 
 weft_status weft_interval_parse(weft_interval *out, const char *text, weft_error *err) {
     const size_t n = strlen(text);
     weft_interval interval = {0, 0};
+    bool is_valid = strcmp(text, "none") == 0;
     char number[40];
-    if (strcmp(text, "none") == 0) {
-        *out = interval;
-        return WEFT_OK;
-    }
     if (n > 1 && n < sizeof number && text[n - 1] == '%') {
-        memcpy(number, text, n - 1);
-        number[n - 1] = '\0';
-        if (weft_number_f64(&interval.percent, number) && interval.percent > 0 && interval.percent <= 100) {
-            *out = interval;
-            return WEFT_OK;
-        }
-    } else if (weft_number_i64(&interval.steps, text) && interval.steps >= 1) {
-        *out = interval;
-        return WEFT_OK;
+        (void)snprintf(number, sizeof number, "%.*s", (int)n - 1, text);
+        is_valid = weft_number_f64(&interval.percent, number) && interval.percent > 0 && interval.percent <= 100;
+    } else if (!is_valid) {
+        is_valid = weft_number_i64(&interval.steps, text) && interval.steps >= 1;
     }
-    return weft_error_set(err, WEFT_E_USER,
-                          "is no interval: give a whole number of steps (50), a percentage of all "
-                          "steps above 0%% and up to 100%% (5%%), or none");
+    if (!is_valid)
+        return weft_error_set(err, WEFT_E_USER,
+                              "is not an interval. Allowed: a number of steps (50), a percentage of all steps above "
+                              "0%% and up to 100%% (5%%), or none");
+    *out = interval;
+    return WEFT_OK;
 }
 
 int64_t weft_interval_resolve(const weft_interval *self, int64_t total_steps) {
@@ -129,22 +109,13 @@ static weft_status parse_interval(weft_interval *out, const char *text, const ch
 }
 
 /* Checks the form KIND:ID=<64 hexadecimal digits>. */
-static bool is_pin(const char *pin, size_t n) {
-    const char *colon = memchr(pin, ':', n);
-    const char *equals = memchr(pin, '=', n);
-    if (colon == NULL || equals == NULL || colon == pin || equals <= colon + 1) return false;
-    if (pin + n - equals - 1 != 64) return false;
-    for (const char *p = equals + 1; p < pin + n; p++)
-        if (!isxdigit((unsigned char)*p)) return false;
-    return true;
-}
-
 static weft_status check_pins(const weft_plugins_settings *self, const weft_config *config, weft_error *err) {
-    const char *rest = *self->pin == '\0' ? NULL : self->pin;
-    const char *pin = NULL;
+    const char *rest = *self->pin == '\0' ? NULL : self->pin, *pin = NULL;
     size_t n = 0;
     while (weft_part_next(&rest, ',', &pin, &n)) {
-        if (is_pin(pin, n)) continue;
+        const size_t kind = strcspn(pin, ":"), name = strcspn(pin, "=");
+        if (kind > 0 && kind + 1 < name && name + 65 == n && strspn(pin + name + 1, "0123456789abcdefABCDEF") == 64)
+            continue;
         return weft_config_reject(config, "plugins", "pin", err,
                                   "has an element that is no pin: write kind:id=SHA-256 in 64 hexadecimal digits, as "
                                   "sha256sum prints it");
@@ -153,17 +124,6 @@ static weft_status check_pins(const weft_plugins_settings *self, const weft_conf
 }
 
 enum { FROM_BYTES = 4096 };
-
-static weft_status refuse_use(const weft_adapter_settings *self, const weft_config *config, weft_error *err) {
-    char names[300] = "";
-    const char *rest = *self->named == '\0' ? NULL : self->named, *part = NULL;
-    size_t n = 0, used = 0;
-    while (weft_part_next(&rest, ',', &part, &n) && used < sizeof names)
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%.*s", used > 0 ? ", " : "",
-                                 (int)strcspn(part, ":,"), part);
-    return weft_config_reject(config, "adapter", "use", err, "is no name of an adapter; [adapter] named has %s",
-                              names[0] == '\0' ? "none: named = NAME:DIRECTORY gives one" : names);
-}
 
 /* Returns whether an earlier element of the list has the same name as `part`. */
 static bool is_named_twice(const char *list, const char *part, size_t length) {
@@ -174,37 +134,36 @@ static bool is_named_twice(const char *list, const char *part, size_t length) {
     return false;
 }
 
-/* Finds the directory of the adapter named by `use`. */
-static weft_status find_named(const weft_adapter_settings *self, char from[FROM_BYTES], const weft_config *config,
-                              weft_error *err) {
-    const char *rest = *self->named == '\0' ? NULL : self->named, *part = NULL;
-    const size_t length = strlen(self->use);
-    size_t n = 0;
-    while (weft_part_next(&rest, ',', &part, &n)) {
-        const char *colon = memchr(part, ':', n);
-        if (colon == NULL || colon == part || colon + 1 == part + n)
-            return weft_config_reject(
-                config, "adapter", "named", err,
-                "has an element without a name: write NAME:DIRECTORY, with one comma between two");
-        if (is_named_twice(self->named, part, (size_t)(colon - part)))
-            return weft_config_reject(config, "adapter", "named", err,
-                                      "has two directories by the name %.*s: give each a name of its own",
-                                      (int)(colon - part), part);
-        if ((size_t)(colon - part) != length || memcmp(part, self->use, length) != 0) continue;
-        (void)snprintf(from, FROM_BYTES, "%.*s", (int)(part + n - colon - 1), colon + 1);
-    }
-    return *self->use == '\0' || from[0] != '\0' ? WEFT_OK : refuse_use(self, config, err);
-}
-
+/* Finds the directory of the adapter: `from`, or that of the name `use`. */
 static weft_status choose_from(const weft_adapter_settings *self, char from[FROM_BYTES], const weft_config *config,
                                weft_error *err) {
+    const char *rest = *self->named == '\0' ? NULL : self->named, *part = NULL;
+    char names[300] = "";
+    size_t n = 0;
     from[0] = '\0';
     if (*self->from != '\0' && *self->use != '\0')
         return weft_config_reject(config, "adapter", "use", err, "and from both name an adapter: take one of them out");
     if (strlen(self->from) >= FROM_BYTES)
         return weft_config_reject(config, "adapter", "from", err, "is longer than %d bytes", FROM_BYTES - 1);
     (void)snprintf(from, FROM_BYTES, "%s", self->from);
-    return find_named(self, from, config, err);
+    while (weft_part_next(&rest, ',', &part, &n)) {
+        const char *colon = memchr(part, ':', n);
+        const size_t length = colon == NULL ? 0 : (size_t)(colon - part);
+        if (length == 0 || length + 1 == n)
+            return weft_config_reject(
+                config, "adapter", "named", err,
+                "has an element without a name: write NAME:DIRECTORY, with one comma between two");
+        if (is_named_twice(self->named, part, length))
+            return weft_config_reject(config, "adapter", "named", err,
+                                      "has two directories with the name %.*s. Fix: use a different name for each",
+                                      (int)length, part);
+        weft_words_append(names, sizeof names, "%s%.*s", *names == '\0' ? "" : ", ", (int)length, part);
+        if (strlen(self->use) == length && memcmp(part, self->use, length) == 0)
+            (void)snprintf(from, FROM_BYTES, "%.*s", (int)(n - length - 1), colon + 1);
+    }
+    if (*self->use == '\0' || from[0] != '\0') return WEFT_OK;
+    return weft_config_reject(config, "adapter", "use", err, "is no name of an adapter; [adapter] named has %s",
+                              names[0] == '\0' ? "no names. Fix: set named = NAME:DIRECTORY" : names);
 }
 
 weft_status weft_settings_load_adapter(weft_adapter_settings *out, char from[FROM_BYTES], weft_config *config,
@@ -213,15 +172,12 @@ weft_status weft_settings_load_adapter(weft_adapter_settings *out, char from[FRO
     return status == WEFT_OK ? choose_from(out, from, config, err) : status;
 }
 
-static weft_status check_model(const weft_settings *self, const weft_config *config, weft_error *err) {
-    if (*self->model.path != '\0') return WEFT_OK;
-    return weft_config_reject(config, "model", "path", err,
-                              "names no directory: give that of the model, with its config.json");
-}
-
 static weft_status check_rules(weft_settings *self, const weft_config *config, weft_error *err) {
-    weft_status status = check_model(self, config, err);
-    if (status == WEFT_OK) status = check_pins(&self->plugins, config, err);
+    weft_status status = WEFT_OK;
+    if (*self->model.path == '\0')
+        return weft_config_reject(config, "model", "path", err,
+                                  "names no directory. Fix: set the directory of the model, with its config.json");
+    status = check_pins(&self->plugins, config, err);
     if (status == WEFT_OK) status = choose_from(&self->adapter, self->adapter_from, config, err);
     if (status == WEFT_OK) status = parse_interval(&self->eval_every, self->eval.every, "eval", config, err);
     if (status != WEFT_OK) return status;
@@ -259,16 +215,6 @@ weft_status weft_settings_load(weft_settings *out, weft_config *config, weft_err
     return status;
 }
 
-static weft_status check_lr_scaling(const weft_settings *self, const weft_config *config, weft_error *err) {
-    const bool scales = self->train.lr_scaling != WEFT_LR_AS_IT_IS, has_batch = self->train.lr_batch != WEFT_NONE_I64;
-    if (scales == has_batch) return WEFT_OK;
-    if (scales)
-        return weft_config_reject(config, "train", "lr_scaling", err,
-                                  "needs lr_batch: the global_batch that [optimizer] lr is meant for");
-    return weft_config_reject(config, "train", "lr_batch", err,
-                              "is not used: set lr_scaling to linear or sqrt, or take it out");
-}
-
 /* Rejects a key of the loss scale that is set but has no effect. */
 static weft_status check_unscaled(const weft_train_settings *train, const weft_config *config, weft_error *err) {
     const weft_dtype dtype = (weft_dtype)weft_precision_dtype(train);
@@ -304,29 +250,42 @@ static weft_status check_scale(const weft_settings *self, const weft_config *con
 }
 
 weft_status weft_settings_for_steps(const weft_settings *self, const weft_config *config, weft_error *err) {
+    const weft_train_settings *train = &self->train;
+    const bool scales = train->lr_scaling != WEFT_LR_AS_IT_IS, has_lr_batch = train->lr_batch != WEFT_NONE_I64;
+    const bool has_steps = train->steps != WEFT_NONE_I64, has_epochs = train->epochs != WEFT_NONE_F64;
     weft_status status = check_batches(self, config, err);
-    if (status == WEFT_OK) status = check_schedule(self, config, err);
-    if (status == WEFT_OK) status = check_lr_scaling(self, config, err);
-    if (status == WEFT_OK) status = check_scale(self, config, err);
     if (status != WEFT_OK) return status;
-    if (self->train.steps == WEFT_NONE_I64 && self->train.epochs == WEFT_NONE_F64)
-        return weft_config_reject(config, "train", "steps", err,
-                                  "leaves the run without a length: set [train] steps, or epochs");
-    return WEFT_OK;
-}
-
-/* Checks that similarity has evaluations: it is measured at the initial one and later ones. */
-static weft_status check_similarity(const weft_settings *self, const weft_config *config, weft_error *err) {
-    if (self->run.similarity == 0 || self->eval_every.steps > 0 || self->eval_every.percent > 0) return WEFT_OK;
-    return weft_config_reject(config, "run", "similarity", err,
-                              "is measured by evaluations, and [eval] every = none makes none: set it to 100%% for "
-                              "one before and one after the run");
+    if (train->warmup > 1 && train->warmup != floor(train->warmup))
+        return weft_config_reject(
+            config, "train", "warmup", err,
+            "is neither steps nor a ratio. Allowed: a whole number of steps, or a ratio of all steps below 1");
+    if (train->schedule == WEFT_SCHEDULE_STEP && train->step_every == WEFT_NONE_I64)
+        return weft_config_reject(config, "train", "schedule", err,
+                                  "needs step_every: the steps between two decays by gamma");
+    if (has_steps && has_epochs)
+        return weft_config_reject(config, "train", "epochs", err,
+                                  "and steps = %lld are both set: a run has one length, so set one of them to none",
+                                  (long long)train->steps);
+    if (scales && !has_lr_batch)
+        return weft_config_reject(config, "train", "lr_scaling", err,
+                                  "needs lr_batch: the global_batch for which [optimizer] lr was tuned");
+    if (!scales && has_lr_batch)
+        return weft_config_reject(config, "train", "lr_batch", err,
+                                  "is not used: set lr_scaling to linear or sqrt, or take it out");
+    status = check_scale(self, config, err);
+    if (status != WEFT_OK || has_steps || has_epochs) return status;
+    return weft_config_reject(config, "train", "steps", err,
+                              "leaves the run without a length. Fix: set [train] steps or epochs");
 }
 
 weft_status weft_settings_for_training(const weft_settings *self, const weft_config *config, weft_error *err) {
-    weft_status status = weft_settings_for_steps(self, config, err);
-    if (status == WEFT_OK) status = check_similarity(self, config, err);
+    const weft_status status = weft_settings_for_steps(self, config, err);
     if (status != WEFT_OK) return status;
+    if (self->run.similarity != 0 && self->eval_every.steps == 0 && self->eval_every.percent <= 0)
+        return weft_config_reject(
+            config, "run", "similarity", err,
+            "is measured by evaluations, and [eval] every = none disables them. Fix: set it to 100%% for "
+            "one before and one after the run");
     if (*self->run.out == '\0')
         return weft_config_reject(config, "run", "out", err, "names no directory: training needs one for its results");
     return WEFT_OK;

@@ -27,14 +27,14 @@
 #define WEFT_MODEL_KEYS(K)                                                                                             \
     K(PATH, path, NULL, "", "", WEFT_SAME, "Directory of the model: config.json and its safetensors files.")           \
     K(ENUM, start, "weights", "weights,fresh", "", WEFT_SAME,                                                          \
-      "weights: read them from path; fresh: initialise them from path/config.json alone.")                             \
+      "weights: read them from path; fresh: initialise them from path/config.json.")                                   \
     K(ENUM, base, "auto", "auto,nf4,nf4x64,int8,fp8,bf16,fp16,fp32", "", WEFT_SAME,                                    \
       "How frozen linears of the layers are stored; auto: as the model's files have them.")
 
 #define WEFT_TOKENIZER_KEYS(K)                                                                                         \
     K(PATH, path, "", "", "", WEFT_SAME, "Directory of the tokenizer; empty: the model's.")                            \
-    K(ENUM, bos, "auto", "auto,yes,no", "", WEFT_SAME, "BOS before documents and prompts; auto: as its files say.")    \
-    K(ENUM, eos, "auto", "auto,yes,no", "", WEFT_SAME, "EOS after documents; auto: as its files say.")                 \
+    K(ENUM, bos, "auto", "auto,yes,no", "", WEFT_SAME, "BOS before documents and prompts; auto: as in its files.")     \
+    K(ENUM, eos, "auto", "auto,yes,no", "", WEFT_SAME, "EOS after documents; auto: as in its files.")                  \
     K(LIST, add, "", "", "", WEFT_SAME,                                                                                \
       "Special tokens that are added, each with a row of the embeddings and the head: <|im_start|>, <|im_end|>.")      \
     K(ENUM, pad, "keep", "keep,add", "", WEFT_SAME,                                                                    \
@@ -42,31 +42,32 @@
     K(STR, pad_token, "<pad>", "", "", WEFT_SAME, "How the token that is added is written.")                           \
     K(STR, end, "auto", "", "", WEFT_SAME,                                                                             \
       "Token that ends the text of a saved model, as <|im_end|>; auto: the one that the data's chat template writes "  \
-      "after answers; keep: as the model's files say.")                                                                \
+      "after answers; keep: as in the model's files.")                                                                 \
     K(BOOL, padded, "no", "", "", WEFT_REMOVED, "fewer ids than the model's vocabulary are accepted; take the line out")
 
 #define WEFT_TRAIN_KEYS(K)                                                                                             \
     K(I64, steps, "none", "[1,inf) | none", "steps", WEFT_SAME, "Optimizer steps; or set epochs.")                     \
     K(F64, epochs, "none", "(0,inf) | none", "epochs", WEFT_SAME, "Passes over the training rows; or set steps.")      \
     K(I64, global_batch, "1", "[1,1G]", "rows", WEFT_SAME, "Rows of one optimizer step, all replicas together.")       \
-    K(I64, micro_batch, "1", "[1,1M]", "rows", WEFT_SAME, "Rows that go through the model at once.")                   \
+    K(I64, micro_batch, "1", "[1,1M]", "rows", WEFT_SAME, "Rows that the model processes at once.")                    \
     K(F64, clip, "none", "(0,inf) | none", "", WEFT_SAME, "Largest global gradient norm.")                             \
     K(ENUM, schedule, "constant", "constant,linear,cosine,step", "", WEFT_SAME,                                        \
       "Learning rate after the warm-up, over the steps that are left.")                                                \
-    K(F64, warmup, "0", "[0,inf)", "steps", WEFT_SAME, "Warm-up in whole steps; below 1: a ratio of all steps.")       \
+    K(F64, warmup, "0", "[0,inf)", "steps", WEFT_SAME, "Warm-up in steps; below 1: a ratio of all steps.")             \
     K(ENUM, lr_scaling, "none", "none,linear,sqrt", "", WEFT_SAME,                                                     \
       "Learning rate by the batch: times global_batch / lr_batch, or its square root.")                                \
-    K(I64, lr_batch, "none", "[1,1G] | none", "rows", WEFT_SAME, "The global_batch that [optimizer] lr is meant for.") \
+    K(I64, lr_batch, "none", "[1,1G] | none", "rows", WEFT_SAME,                                                       \
+      "The global_batch for which [optimizer] lr was tuned.")                                                          \
     K(I64, step_every, "none", "[1,inf) | none", "steps", WEFT_SAME, "Steps between two decays of schedule = step.")   \
     K(F64, gamma, "0.85", "(0,1]", "", WEFT_SAME, "Factor of one decay of schedule = step.")                           \
     K(ENUM, precision, "fp32", "fp32,bf16,fp16", "", WEFT_SAME,                                                        \
-      "bf16, fp16: operands of products and stored activations; sums, parameters' gradients and masters stay fp32.")   \
+      "bf16, fp16: GEMM operands and stored activations; sums, parameter gradients and master weights are fp32.")      \
     K(F64, loss_scale, "65536", "(0,1e38]", "", WEFT_SAME,                                                             \
-      "fp16: what losses are multiplied by at first, so that small gradients do not vanish.")                          \
+      "fp16: initial loss scale, so that small gradients do not underflow.")                                           \
     K(F64, scale_growth, "2", "[1,1e6]", "", WEFT_SAME,                                                                \
-      "fp16: factor on the scale after scale_every steps whose gradients were finite; 1: it does not grow.")           \
+      "fp16: factor on the scale after scale_every steps with finite gradients; 1: constant.")                         \
     K(F64, scale_backoff, "0.5", "(0,1)", "", WEFT_SAME,                                                               \
-      "fp16: factor on the scale after a step whose gradients were not finite, which makes no update.")                \
+      "fp16: factor on the scale after a step with non-finite gradients, which makes no update.")                      \
     K(I64, scale_every, "2000", "[1,inf)", "steps", WEFT_SAME, "fp16: steps in a row after which the scale grows.")    \
     K(F64, scale_floor, "1", "(0,1e38]", "", WEFT_SAME, "fp16: a scale that falls below it ends the run.")             \
     K(ENUM, weights, "fp32", "fp32,bf16", "", WEFT_SAME,                                                               \
@@ -74,7 +75,7 @@
     K(LIST, trainable, "auto", "", "", WEFT_SAME,                                                                      \
       "all, adapter, head, vocabulary, first:N, last:N, names with *; auto: the adapter (and added tokens), else all.")\
     K(BOOL, activation_checkpointing, "no", "", "", WEFT_SAME,                                                         \
-      "Keep each segment's input alone and compute the rest again: less memory, same bits.")
+      "Store only the input of each segment and recompute the rest: less memory, same bits.")
 
 #define WEFT_EVAL_KEYS(K)                                                                                              \
     K(STR, every, "none", "none | N steps | N%", "", WEFT_SAME | WEFT_HOST_FORMS,                                      \
@@ -83,14 +84,14 @@
 #define WEFT_CHECKPOINT_KEYS(K)                                                                                        \
     K(STR, every, "none", "none | N steps | N%", "", WEFT_SAME | WEFT_HOST_FORMS,                                      \
       "Save every N steps (50) or N percent of all (5%), and at the end; none: only when a signal stops the run.")     \
-    K(I64, keep, "3", "[1,inf)", "checkpoints", WEFT_SAME, "How many of the newest stay.")                             \
-    K(BOOL, keep_best, "yes", "", "", WEFT_SAME, "The one of the lowest evaluation loss stays too.")                   \
+    K(I64, keep, "3", "[1,inf)", "checkpoints", WEFT_SAME, "Number of newest checkpoints that are kept.")              \
+    K(BOOL, keep_best, "yes", "", "", WEFT_SAME, "Also keep the checkpoint with the lowest evaluation loss.")          \
     K(ENUM, dtype, "auto", "auto,fp32,bf16,fp16", "", WEFT_SAME, "Type of saved weights; auto: as the model's files.") \
     K(F64, max_shard, "5", "(0,1000000]", "GB", WEFT_SAME,                                                             \
       "Largest file of a saved model's weights, in 1e9 bytes; a larger model has several files and an index.")         \
-    K(ENUM, async, "auto", "auto,yes,no", "", WEFT_SAME,                                                              \
-      "Write checkpoints while training goes on, from a copy in the host's memory; auto: with a device that has its "  \
-      "own.")
+    K(ENUM, async, "auto", "auto,yes,no", "", WEFT_SAME,                                                               \
+      "Write checkpoints while training continues, from a copy in the host's memory; auto: with a device that "        \
+      "has its own.")
 
 /* In addition to the keys of the adapter's plugin. */
 #define WEFT_ADAPTER_KEYS(K)                                                                                           \
@@ -103,9 +104,9 @@
 /* These apply if the plugin offers them (program/run.h). */
 #define WEFT_STRATEGY_KEYS(K)                                                                                          \
     K(ENUM, reduce, "ordered", "ordered,tree,fast", "", WEFT_SAME | WEFT_HOST_OFFERED,                                 \
-      "How micro-batch gradients are added up: ordered and tree give the same bits on any number of ranks.")           \
+      "How micro-batch gradients are summed: ordered and tree have the same bits on any number of ranks.")             \
     K(ENUM, reduce_dtype, "fp32", "fp32,bf16,fp16", "", WEFT_SAME | WEFT_HOST_OFFERED,                                 \
-      "bf16, fp16: each micro-batch's gradient is rounded once before it is added; sums stay fp32.")                   \
+      "bf16, fp16: rounds the gradient of each micro-batch before it is added; sums are fp32.")                        \
     K(I64, prefetch, "1", "[0,16]", "units", WEFT_SAME | WEFT_HOST_OFFERED,                                            \
       "Units that are gathered ahead of the one in use.")
 
@@ -120,11 +121,11 @@
     K(LIST, pin, "", "", "", WEFT_SAME, "Plugin files that must have this SHA-256: optimizer:lion=<64 hex digits>.")   \
     K(PATH, pin_list, "", "", "", 0, "File of more SHA-256, a line each, as sha256sum prints them.")                   \
     K(ENUM, trust, "any", "any,pinned", "", WEFT_SAME,                                                                 \
-      "pinned: load only files whose SHA-256 stands in pin or in pin_list, also of those that come with Weft.")        \
+      "pinned: load only files with a SHA-256 in pin or pin_list; this includes built-in plugins.")                    \
     K(F64, compile_seconds, "300", "[0,inf)", "s", WEFT_SAME,                                                          \
-      "Longest call of a strategy, after which the process ends with a sentence; 0: any.")                             \
+      "Timeout for a call of a strategy, which ends the process with an error; 0: no timeout.")                        \
     K(F64, call_seconds, "60", "[0,inf)", "s", 0,                                                                      \
-      "A call of a plugin that has lasted so long in a run is told, and goes on; 0: none is.")                         \
+      "Duration after which a running plugin call is reported once; 0: no reports.")                                   \
     K(I64, compile_events, "16M", "[1,64M]", "instructions", WEFT_SAME,                                                \
       "Most instructions of one program of a strategy.")
 /* clang-format on */

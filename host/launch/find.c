@@ -6,7 +6,6 @@
 #include "config/number.h"
 #include "launch/table_server.h"
 #include "plugin/preflight.h"
-#include "plugin/search.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,26 +22,24 @@ bool weft_launch_is_own(const char *launch) {
     return strcmp(launch, WEFT_LAUNCH_BY_HOST) == 0;
 }
 
-static void set_number(const char *name, int32_t value) {
-    char text[16];
-    (void)snprintf(text, sizeof text, "%d", (int)value);
-    (void)setenv(name, text, 1);
-}
-
 /* Starts one rank. Only the rank keeps its end of the connection, and only this process the store's end. */
 static bool start_rank(weft_store *store, int32_t rank, int32_t n, const char *program, char *const *words) {
+    static const char *const names[] = {WEFT_OWN_RANK, WEFT_OWN_SIZE, WEFT_OWN_STORE};
     int ends[2];
     const pid_t launcher = getpid();
     pid_t pid = -1;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return false;
     pid = fork();
     if (pid == 0) { /* a rank ends with its launcher */
+        const int values[] = {rank, n, ends[1]};
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != launcher) _exit(1);
         (void)fcntl(ends[1], F_SETFD, 0); /* inherited by the program */
-        set_number(WEFT_OWN_RANK, rank);
-        set_number(WEFT_OWN_SIZE, n);
-        set_number(WEFT_OWN_STORE, ends[1]);
+        for (int i = 0; i < 3; i++) {
+            char text[16];
+            (void)snprintf(text, sizeof text, "%d", values[i]);
+            (void)setenv(names[i], text, 1);
+        }
         (void)execv(program, words);
         (void)fprintf(stderr, "weft: rank %d cannot be started: %s\n", (int)rank, strerror(errno));
         _exit(CANNOT_START);
@@ -52,9 +49,18 @@ static bool start_rank(weft_store *store, int32_t rank, int32_t n, const char *p
     return pid > 0;
 }
 
-/* Serves the store until all ranks have ended. */
-static int wait_for_ranks(weft_store *store, int32_t n) {
-    int first = 0, ended = 0;
+int weft_own_launcher_run(int32_t n, const char *program, char *const *words) {
+    weft_store *store = weft_store_create(n);
+    int32_t started = 0;
+    int status = 0, ended = 0;
+    (void)signal(SIGCHLD, SIG_DFL);
+    while (started < n && start_rank(store, started, n, program, words)) started++;
+    if (started < n) {
+        (void)fprintf(stderr, "weft: only %d of %d ranks could be started: %s\n", (int)started, (int)n,
+                      strerror(errno));
+        status = CANNOT_START;
+        n = 0; /* started ranks end with this process */
+    }
     while (n > 0) {
         const pid_t pid = waitpid(-1, &ended, WNOHANG);
         if (pid < 0 && errno != EINTR) break;
@@ -63,23 +69,10 @@ static int wait_for_ranks(weft_store *store, int32_t n) {
             continue;
         }
         n--;
-        if (first == 0) first = WIFSIGNALED(ended) ? 128 + WTERMSIG(ended) : WEXITSTATUS(ended);
+        if (status == 0) status = WIFSIGNALED(ended) ? 128 + WTERMSIG(ended) : WEXITSTATUS(ended);
     }
-    return first;
-}
-
-int weft_own_launcher_run(int32_t n, const char *program, char *const *words) {
-    weft_store *store = weft_store_create(n);
-    int32_t started = 0;
-    int status = CANNOT_START;
-    (void)signal(SIGCHLD, SIG_DFL);
-    while (started < n && start_rank(store, started, n, program, words)) started++;
-    if (started == n) status = wait_for_ranks(store, n);
-    else
-        (void)fprintf(stderr, "weft: only %d of %d ranks could be started: %s\n", (int)started, (int)n,
-                      strerror(errno));
     weft_store_destroy(store);
-    return status; /* remaining ranks end with this process */
+    return status;
 }
 
 static struct {
@@ -109,13 +102,9 @@ static bool in_family(const weft_plugin_summary *one, const char *family) {
     return strncmp(one->id, family, n) == 0 && one->id[n] == '-';
 }
 
-static bool is_path(const char *name) {
-    return strchr(name, '/') != NULL;
-}
-
 static bool is_requested(const search *self, const weft_plugin_summary *one) {
     if (self->family != NULL) return in_family(one, self->family);
-    return strcmp(is_path(self->named) ? one->path : one->id, self->named) == 0;
+    return strcmp(strchr(self->named, '/') != NULL ? one->path : one->id, self->named) == 0;
 }
 
 /* ---- wrapping communicators ---- */
@@ -125,38 +114,32 @@ static const char *wrapped_name(const weft_plugin_summary *one) {
     return strncmp(one->launch, WEFT_LAUNCH_AS, n) == 0 ? one->launch + n : NULL;
 }
 
-/* Lists the forms in which a wrapper can be started, one entry each; out has capacity for all communicators. */
-static size_t expand_wrapper(weft_plugin_summary *out, const search *self, const weft_plugin_summary *wrapper) {
-    const char *name = wrapped_name(wrapper);
-    size_t n = 0;
-    for (size_t i = 0; i < self->n; i++) {
-        const weft_plugin_summary *one = &self->all[i];
-        if (wrapped_name(one) != NULL || (strcmp(one->id, name) != 0 && !in_family(one, name))) continue;
-        out[n] = *wrapper;
-        memcpy(out[n].launch, one->launch, sizeof out->launch);
-        memcpy(out[n].launched, one->launched, sizeof out->launched);
-        memcpy(out[n].wraps, one->id, sizeof out->wraps);
-        if (wrapper->reason[0] == '\0') memcpy(out[n].reason, one->reason, sizeof out->reason);
-        n++;
-    }
-    if (n > 0) return n;
-    out[0] = *wrapper;
-    out[0].launch[0] = '\0';
-    (void)snprintf(out[0].reason, sizeof out->reason, "it starts ranks as %s, and there is no such communicator", name);
-    return 1;
-}
-
-/* Adds an entry for each communicator that a wrapper can be started as. */
+/* Replaces each wrapper by one entry for each communicator that it can be started as. */
 static void expand_wrappers(search *self) {
-    weft_plugin_summary *all = NULL;
-    size_t n = 0, capacity = self->n;
-    for (size_t i = 0; i < self->n; i++)
-        if (wrapped_name(&self->all[i]) != NULL) capacity += self->n;
-    if (capacity == self->n) return;
-    all = weft_alloc(capacity, sizeof *all);
-    for (size_t i = 0; i < self->n; i++) {
-        if (wrapped_name(&self->all[i]) != NULL) n += expand_wrapper(all + n, self, &self->all[i]);
-        else all[n++] = self->all[i];
+    weft_plugin_summary *all = weft_alloc(self->n * (self->n + 1), sizeof *all);
+    size_t n = 0;
+    for (size_t w = 0; w < self->n; w++) {
+        const weft_plugin_summary *wrapper = &self->all[w];
+        const char *name = wrapped_name(wrapper);
+        const size_t before = n;
+        for (size_t i = 0; name != NULL && i < self->n; i++) {
+            const weft_plugin_summary *one = &self->all[i];
+            if (wrapped_name(one) != NULL || (strcmp(one->id, name) != 0 && !in_family(one, name))) continue;
+            all[n] = *wrapper;
+            memcpy(all[n].launch, one->launch, sizeof one->launch);
+            memcpy(all[n].launched, one->launched, sizeof one->launched);
+            memcpy(all[n].wraps, one->id, sizeof one->wraps);
+            if (wrapper->reason[0] == '\0') memcpy(all[n].reason, one->reason, sizeof one->reason);
+            n++;
+        }
+        if (n > before) continue;
+        all[n] = *wrapper;
+        if (name != NULL) {
+            all[n].launch[0] = '\0';
+            (void)snprintf(all[n].reason, sizeof all->reason,
+                           "it starts ranks as %s, and there is no such communicator", name);
+        }
+        n++;
     }
     free(self->all);
     self->all = all;
@@ -171,37 +154,38 @@ typedef struct launched_rank {
     int64_t rank, size;
 } launched_rank;
 
-/* Returns whether both variables of one of its pairs, "A B C D", are set. */
-static bool was_launched(const weft_plugin_summary *by, launched_rank *out) {
-    const char *list = by->launched;
+/* Reads the rank from the first of its pairs, "A B C D", with both variables set. by NULL: there is none. */
+static weft_status read_rank(launched_rank *out, const weft_plugin_summary *by, weft_error *err) {
+    const char *list = by->launched, *rank = NULL, *size = NULL;
     int n = 0;
-    out->by = by;
-    for (; sscanf(list, "%63s %63s%n", out->rank_name, out->size_name, &n) == 2; list += n)
-        if (getenv(out->rank_name) != NULL && getenv(out->size_name) != NULL) return true;
-    return false;
-}
-
-static weft_status read_rank(launched_rank *self, weft_error *err) {
-    const char *rank = getenv(self->rank_name), *size = getenv(self->size_name);
-    if (weft_number_i64(&self->rank, rank) && weft_number_i64(&self->size, size) && self->size >= 1 &&
-        self->size <= INT32_MAX && self->rank >= 0 && self->rank < self->size)
-        return WEFT_OK;
-    return weft_error_set(err, WEFT_E_USER,
-                          "the environment has %s=%.40s and %s=%.40s, which is no rank of a world: start the ranks "
-                          "with their launcher, or unset both",
-                          self->rank_name, rank, self->size_name, size);
+    memset(out, 0, sizeof *out);
+    for (; sscanf(list, "%63s %63s%n", out->rank_name, out->size_name, &n) == 2; list += n) {
+        rank = getenv(out->rank_name);
+        size = getenv(out->size_name);
+        if (rank == NULL || size == NULL) continue;
+        out->by = by;
+        if (weft_number_i64(&out->rank, rank) && weft_number_i64(&out->size, size) && out->size >= 1 &&
+            out->size <= INT32_MAX && out->rank >= 0 && out->rank < out->size)
+            return WEFT_OK;
+        return weft_error_set(err, WEFT_E_USER,
+                              "the environment has %s=%.40s and %s=%.40s, which is no rank of a world: start the ranks "
+                              "with their launcher, or unset both",
+                              out->rank_name, rank, out->size_name, size);
+    }
+    return WEFT_OK;
 }
 
 /* Finds this process's rank. by NULL: no launcher started this process. The configured communicator has priority over
  * others. */
 static weft_status find_rank(const search *self, launched_rank *out, weft_error *err) {
-    for (int requested = 1; requested >= 0; requested--)
-        for (size_t i = 0; i < self->n; i++)
-            if (is_requested(self, &self->all[i]) == (requested == 1) &&
-                (requested == 1 || self->all[i].wraps[0] == '\0') && was_launched(&self->all[i], out))
-                return read_rank(out, err);
+    weft_status status = WEFT_OK;
     memset(out, 0, sizeof *out);
-    return WEFT_OK;
+    for (int requested = 1; requested >= 0; requested--)
+        for (size_t i = 0; i < self->n && out->by == NULL; i++)
+            if (is_requested(self, &self->all[i]) == (requested == 1) &&
+                (requested == 1 || self->all[i].wraps[0] == '\0'))
+                status = read_rank(out, &self->all[i], err);
+    return status;
 }
 
 /* ---- starting ranks ---- */
@@ -243,21 +227,19 @@ static weft_status reject_start(const search *self, const char *why, weft_error 
     if (why[0] != '\0')
         return weft_error_set(err, WEFT_E_USER,
                               "no communicator of the family %s can start ranks (%s): install what is missing (Debian: "
-                              "mpich, or openmpi-bin), or start them with a launcher of your own",
+                              "mpich, or openmpi-bin), or use a launcher of your own",
                               family, why);
     if (strcmp(family, WEFT_RANKS_FAMILY) == 0)
-        return weft_error_set(
-            err, WEFT_E_USER,
-            "there is no communicator %s-* that could start ranks: install an MPI (Debian: mpich and "
-            "libmpich-dev, or openmpi-bin and libopenmpi-dev) and build again, or say which in [comm] "
-            "plugin",
-            family);
+        return weft_error_set(err, WEFT_E_USER,
+                              "there is no communicator %s-* that could start ranks: install an MPI (Debian: mpich and "
+                              "libmpich-dev, or openmpi-bin and libopenmpi-dev) and build again, or set [comm] plugin",
+                              family);
     for (size_t i = 0; i < self->n; i++)
         if (i == 0 || strcmp(self->all[i].id, self->all[i - 1].id) != 0)
             weft_words_append(all, sizeof all, "%s%s", i == 0 ? "" : ", ", self->all[i].id);
     return weft_config_reject(self->config, "comm", "plugin", err,
                               "is no communicator and no family of some; there are: %s.%s",
-                              all[0] == '\0' ? "none" : all, weft_search_built_by("comm", family));
+                              all[0] == '\0' ? "none" : all, weft_plugin_built_by("comm", family));
 }
 
 /* ---- result ---- */
@@ -280,7 +262,7 @@ static weft_status join_rank(const search *self, weft_launch *out, const launche
                               (long long)at->rank, (long long)at->size, at->rank_name);
     if (wanted.use == WEFT_RANKS_TRAINED && wanted.asked > 0 && wanted.asked != at->size)
         return weft_error_set(err, WEFT_E_PEER,
-                              "--ranks asks for %d, and the launcher started %lld (%s): give both the same number",
+                              "--ranks is %d, but the launcher started %lld (%s). Fix: use the same number",
                               (int)wanted.asked, (long long)at->size, at->size_name);
     if (!is_requested(self, at->by))
         return weft_config_reject(self->config, "comm", "plugin", err,
@@ -319,7 +301,7 @@ static weft_status launch_ranks(const search *self, weft_launch *out, weft_error
                               (int)wanted.asked);
     if (self->named != NULL && strcmp(self->named, "self") == 0)
         return weft_config_reject(self->config, "comm", "plugin", err,
-                                  "is a world of one rank, and --ranks asks for %d: take it out, or set it to %s",
+                                  "is a world of one rank, but --ranks is %d. Fix: remove it, or set it to %s",
                                   (int)wanted.asked, list_several(self, why, sizeof why));
     by = find_starter(self, why, sizeof why);
     if (by == NULL) return reject_start(self, why, err);
@@ -347,19 +329,12 @@ static weft_status run_one_rank(const search *self, weft_launch *out, weft_error
         return WEFT_OK; /* unknown family too: the plugin search reports it with all searched paths */
     if (by == NULL) {
         const weft_status status = reject_start(self, why, err);
-        if (err != NULL) weft_words_append(err->text, sizeof err->text, ". One rank needs none: [comm] plugin = self");
+        if (err != NULL)
+            weft_words_append(err->text, sizeof err->text, ". One rank needs no communicator: [comm] plugin = self");
         return status;
     }
     (void)snprintf(out->world.comm, sizeof out->world.comm, "%s", by->id);
     return WEFT_OK;
-}
-
-/* Returns whether a launcher's single rank is still a rank: if several were requested, which then fails, or if its
- * communicator was requested. */
-static bool is_single_rank(const search *self, const launched_rank *at) {
-    if (!takes_ranks()) return false;
-    return (wanted.use == WEFT_RANKS_TRAINED && wanted.asked > 1) ||
-           (self->named != NULL && is_requested(self, at->by));
 }
 
 /* Launches ranks if possible. */
@@ -382,11 +357,15 @@ static weft_status launch_if_possible(const search *self, weft_launch *out, cons
 }
 
 static weft_status join_or_launch(const search *self, weft_launch *out, weft_error *err) {
+    const bool needs_several = wanted.use == WEFT_RANKS_TRAINED && wanted.asked > 1;
     launched_rank at;
     weft_status status = find_rank(self, &at, err);
     if (status != WEFT_OK) return status;
-    if (at.by != NULL && (at.size > 1 || is_single_rank(self, &at))) return join_rank(self, out, &at, err);
-    if (wanted.use == WEFT_RANKS_TRAINED && wanted.asked > 1) return launch_ranks(self, out, err);
+    /* A launcher's single rank is still a rank if several were requested, which then fails, or its communicator. */
+    if (at.by != NULL &&
+        (at.size > 1 || needs_several || (takes_ranks() && self->named != NULL && is_requested(self, at.by))))
+        return join_rank(self, out, &at, err);
+    if (needs_several) return launch_ranks(self, out, err);
     if (wanted.use == WEFT_RANKS_OFFERED) return launch_if_possible(self, out, &at, err);
     status = run_one_rank(self, out, err);
     out->world.is_alone = wanted.use == WEFT_RANKS_NONE;
@@ -406,11 +385,11 @@ weft_status weft_launch_find(weft_launch *out, weft_config *config, const weft_p
         status = weft_config_plugin(config, &all.named, "comm", "self", err);
     if (status == WEFT_OK) status = weft_plugins_summarize(plugins, &all.all, &all.n, "comm", err);
     if (status != WEFT_OK) return status;
-    if (all.named != NULL && is_path(all.named)) {
+    if (all.named != NULL && strchr(all.named, '/') != NULL) {
         all.all = weft_realloc(all.all, all.n + 1, sizeof *all.all);
         weft_plugin_summarize(plugins, &all.all[all.n++], "", all.named);
     }
-    all.family = all.named == NULL ? WEFT_RANKS_FAMILY : is_path(all.named) ? NULL : all.named;
+    all.family = all.named == NULL ? WEFT_RANKS_FAMILY : strchr(all.named, '/') != NULL ? NULL : all.named;
     for (size_t i = 0; all.named != NULL && i < all.n; i++)
         if (strcmp(all.all[i].id, all.named) == 0) all.family = NULL;
     expand_wrappers(&all);

@@ -1,7 +1,7 @@
 /* host/launch/heartbeat.c: see heartbeat.h. */
 #include "launch/heartbeat.h"
 
-#include "plugin/crash.h"
+#include "base/text.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -70,17 +70,10 @@ static void record_end(int status, void *unused) {
     store(&own->state, WEFT_HEARTBEAT_ENDED);
 }
 
-/* Ends this process when the parent dies. The parent never writes: its end of the connection only closes, and the
- * kernel signals that immediately. */
-static bool die_with(int file) {
-    struct pollfd closed = {file, POLLIN, 0};
-    return fcntl(file, F_SETSIG, SIGKILL) == 0 && fcntl(file, F_SETOWN, getpid()) == 0 &&
-           fcntl(file, F_SETFL, O_ASYNC) == 0 && poll(&closed, 1, 0) == 0; /* it may be closed already */
-}
-
 void weft_heartbeat_begin(int32_t rank) {
     const char *path = getenv(WEFT_WATCHED);
     weft_heartbeat *records = NULL;
+    struct pollfd closed = {-1, POLLIN, 0};
     static bool begun;
     if (!begun) (void)on_exit(record_end, NULL);
     begun = true;
@@ -92,7 +85,11 @@ void weft_heartbeat_begin(int32_t rank) {
         weft_heartbeat_move(&records[rank]);
         parent = weft_heartbeat_link(path);
     }
-    if (parent >= 0 && die_with(parent)) return;
+    /* The kernel signals a closed connection immediately, and the watchdog never writes. It may be closed already. */
+    closed.fd = parent;
+    if (parent >= 0 && fcntl(parent, F_SETSIG, SIGKILL) == 0 && fcntl(parent, F_SETOWN, getpid()) == 0 &&
+        fcntl(parent, F_SETFL, O_ASYNC) == 0 && poll(&closed, 1, 0) == 0)
+        return;
     (void)fprintf(stderr, "weft: this rank ends: the process that started the ranks (" WEFT_WATCHED "=%s) is gone\n",
                   path);
     _exit(1);
@@ -172,13 +169,11 @@ void weft_heartbeat_listens(void) {
 
 void weft_position_format(char *out, size_t size, bool evaluates, uint64_t step, int32_t instruction,
                           const char *text) {
-    char when[64];
-    (void)snprintf(when, sizeof when, "%s%s %llu", evaluates ? "in the evaluation " : "",
-                   evaluates || instruction < 0 ? "after step" : "in step", (unsigned long long)step);
-    if (step == 0)
-        (void)snprintf(when, sizeof when, "%s", evaluates ? "in the evaluation at the start" : "before step 1");
-    if (instruction < 0) (void)snprintf(out, size, "%s", when);
-    else (void)snprintf(out, size, "%s, at instruction %d, %s", when, (int)instruction, text);
+    if (step == 0) (void)snprintf(out, size, "%s", evaluates ? "in the evaluation at the start" : "before step 1");
+    else
+        (void)snprintf(out, size, "%s%s %llu", evaluates ? "in the evaluation " : "",
+                       evaluates || instruction < 0 ? "after step" : "in step", (unsigned long long)step);
+    if (instruction >= 0) weft_words_append(out, size, ", at instruction %d, %s", (int)instruction, text);
 }
 
 void weft_heartbeat_position(char *out, size_t size) {

@@ -26,35 +26,16 @@ static prefixed to_out = {.descriptor = STDOUT_FILENO}, to_err = {.descriptor = 
 static char prefix[16];
 static FILE *plain; /* stdout before the replacement; NULL: not replaced */
 
-static bool write_all(int descriptor, const char *text, size_t n) {
-    while (n > 0) {
-        const ssize_t written = write(descriptor, text, n);
-        if (written < 0 && errno == EINTR) continue;
-        if (written <= 0) return false;
-        text += written;
-        n -= (size_t)written;
-    }
-    return true;
-}
-
 static bool flush_line(prefixed *self) {
-    const size_t n = self->n;
-    self->n = 0;
-    return write_all(self->descriptor, self->line, n);
-}
-
-/* Writes a line or a part of one. */
-static bool put_part(prefixed *self, const char *text, size_t n) {
-    const bool ends = text[n - 1] == '\n';
-    if (!self->is_inside) {
-        self->n = strlen(prefix);
-        memcpy(self->line, prefix, self->n);
+    size_t done = 0;
+    bool is_written = true;
+    while (done < self->n && is_written) {
+        const ssize_t n = write(self->descriptor, self->line + done, self->n - done);
+        is_written = n > 0 || (n < 0 && errno == EINTR);
+        if (n > 0) done += (size_t)n;
     }
-    self->is_inside = !ends;
-    if (self->n + n > sizeof self->line) return flush_line(self) && write_all(self->descriptor, text, n);
-    memcpy(self->line + self->n, text, n);
-    self->n += n;
-    return (self->buffers && !ends) || flush_line(self);
+    self->n = 0;
+    return is_written;
 }
 
 /* Flushes incomplete lines. */
@@ -67,14 +48,14 @@ static void flush_all(void) {
 
 static ssize_t write_prefixed(void *cookie, const char *text, size_t n) {
     prefixed *self = cookie;
-    size_t at = 0;
-    while (at < n) {
-        const char *end = memchr(text + at, '\n', n - at);
-        const size_t length = end == NULL ? n - at : (size_t)(end - text) + 1 - at;
-        if (!put_part(self, text + at, length)) return 0; /* the stream records the error */
-        at += length;
+    bool is_written = true; /* else the stream records the error */
+    for (size_t i = 0; i < n && is_written; i++) {
+        if (!self->is_inside) self->n = (size_t)snprintf(self->line, sizeof self->line, "%s", prefix);
+        self->line[self->n++] = text[i];
+        self->is_inside = text[i] != '\n';
+        if (!self->is_inside || self->n == sizeof self->line) is_written = flush_line(self);
     }
-    return (ssize_t)n;
+    return is_written && (self->buffers || flush_line(self)) ? (ssize_t)n : 0;
 }
 
 /* ---- the terminal of `--ranks N` ---- */
@@ -87,7 +68,7 @@ void weft_log_prefix_offer_terminal(void) {
     else (void)setenv(TERMINAL, path, 1);
 }
 
-/* Redirects stdout to the offered terminal if it can be opened and is a terminal; otherwise keeps the launcher's. */
+/* Redirects stdout to the offered terminal, if there is one. */
 static bool take_terminal(void) {
     const char *path = getenv(TERMINAL);
     const int terminal = path == NULL ? -1 : open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC);
@@ -96,32 +77,29 @@ static bool take_terminal(void) {
     return taken;
 }
 
-/* Opens the stream. NULL: no memory; then lines have no prefix. */
-static FILE *open_prefixed(prefixed *self, int mode) {
-    const cookie_io_functions_t functions = {.write = write_prefixed};
-    FILE *stream = fopencookie(self, "w", functions);
+/* Replaces the stream. Without memory its lines have no prefix. */
+static void open_prefixed(prefixed *self, FILE **stream) {
+    FILE *opened = fopencookie(self, "w", (cookie_io_functions_t){.write = write_prefixed});
     self->buffers = !weft_terminal_of(self->descriptor).is_one;
-    if (stream != NULL) (void)setvbuf(stream, NULL, mode, 0);
-    return stream;
+    if (opened == NULL) return;
+    (void)setvbuf(opened, NULL, _IOLBF, 0);
+    *stream = opened;
 }
 
 void weft_log_prefix_set(int32_t rank, bool speaks) {
-    FILE *stream = NULL;
     if (prefix[0] != '\0') return;
     (void)snprintf(prefix, sizeof prefix, "[%d] ", (int)rank);
     (void)fflush(stdout);
     if (rank != 0 || !take_terminal()) weft_terminal_deny();
     (void)atexit(flush_all);
-    stream = open_prefixed(&to_err, _IOLBF);
-    if (stream != NULL) stderr = stream;
+    open_prefixed(&to_err, &stderr);
     if (!speaks) {
         (void)weft_services_log_level(WEFT_LOG_ERROR);
         (void)freopen("/dev/null", "w", stdout);
         return;
     }
     plain = stdout;
-    stream = open_prefixed(&to_out, _IOLBF);
-    if (stream != NULL) stdout = stream;
+    open_prefixed(&to_out, &stdout);
 }
 
 FILE *weft_log_prefix_plain(void) {

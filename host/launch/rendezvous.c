@@ -53,15 +53,6 @@ bool weft_rendezvous_first_host(char *out, size_t size, const char *list) {
     return digits > 0 && plain + digits < size;
 }
 
-static bool split_address(store_address *out, const char *text) {
-    const char *colon = strrchr(text, ':');
-    if (colon == NULL || colon == text || colon[1] == '\0' || colon[1 + strspn(colon + 1, "0123456789")] != '\0')
-        return false;
-    (void)snprintf(out->host, sizeof out->host, "%.*s", (int)(colon - text), text);
-    (void)snprintf(out->port, sizeof out->port, "%.15s", colon + 1);
-    return true;
-}
-
 /* Returns whether all ranks are on one machine, from the launcher's local rank count. */
 static bool is_one_machine(int32_t ranks) {
     static const char *const names[] = {"MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "LOCAL_WORLD_SIZE"};
@@ -77,8 +68,12 @@ static weft_status find_address(store_address *out, weft_error *err) {
                *nodes = getenv("SLURM_STEP_NODELIST"), *job = getenv("SLURM_JOB_ID");
     memset(out, 0, sizeof *out);
     if (given != NULL) {
+        const char *colon = strrchr(given, ':');
         (void)snprintf(out->source, sizeof out->source, WEFT_RENDEZVOUS);
-        if (split_address(out, given)) return WEFT_OK;
+        (void)snprintf(out->host, sizeof out->host, "%.*s", colon == NULL ? 0 : (int)(colon - given), given);
+        (void)snprintf(out->port, sizeof out->port, "%.15s", colon == NULL ? "" : colon + 1);
+        if (out->host[0] != '\0' && colon[1] != '\0' && colon[1 + strspn(colon + 1, "0123456789")] == '\0')
+            return WEFT_OK;
         return weft_error_set(err, WEFT_E_USER, WEFT_RENDEZVOUS "=%.200s is no host:port, such as node1:29400", given);
     }
     if (host != NULL && port != NULL) {
@@ -125,15 +120,23 @@ static int open_by_name(const char *name, bool listens) {
     return CLOSED;
 }
 
-static int listen_at_port(const store_address *at) {
-    const struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+/* Binds a socket to the port and listens, or connects to it; CLOSED: not possible. */
+static int open_by_port(const store_address *at, bool listens) {
+    const struct addrinfo hints = {.ai_family = AF_INET,
+                                   .ai_socktype = SOCK_STREAM,
+                                   .ai_flags = listens ? AI_PASSIVE : 0};
+    const char *host = listens ? NULL : own.serves ? "127.0.0.1" : at->host;
     struct addrinfo *found = NULL;
-    const int one = 1;
+    const int yes = 1;
     int file = CLOSED;
-    if (getaddrinfo(NULL, at->port, &hints, &found) != 0) return CLOSED;
-    file = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (file >= 0) (void)setsockopt(file, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (file >= 0 && (bind(file, found->ai_addr, found->ai_addrlen) != 0 || listen(file, 128) != 0)) {
+    if (getaddrinfo(host, at->port, &hints, &found) != 0) return CLOSED;
+    for (const struct addrinfo *one = found; one != NULL && file == CLOSED; one = one->ai_next) {
+        file = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (file < 0) continue;
+        if (listens) (void)setsockopt(file, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+        if (listens ? bind(file, one->ai_addr, one->ai_addrlen) == 0 && listen(file, 128) == 0
+                    : connect(file, one->ai_addr, one->ai_addrlen) == 0)
+            continue;
         (void)close(file);
         file = CLOSED;
     }
@@ -141,8 +144,12 @@ static int listen_at_port(const store_address *at) {
     return file;
 }
 
+static int open_address(const store_address *at, bool listens) {
+    return at->name[0] != '\0' ? open_by_name(at->name, listens) : open_by_port(at, listens);
+}
+
 static weft_status start_serving(const store_address *at, const weft_job_key *key, weft_error *err) {
-    own.listener = at->name[0] != '\0' ? open_by_name(at->name, true) : listen_at_port(at);
+    own.listener = open_address(at, true);
     if (own.listener < 0)
         return weft_error_set(err, WEFT_E_SYSTEM,
                               "rank 0 cannot listen at port %s (from %s), where ranks are to meet: %s; set "
@@ -158,25 +165,9 @@ static weft_status start_serving(const store_address *at, const weft_job_key *ke
 
 /* ---- a rank connects ---- */
 
-static int connect_to_port(const store_address *at) {
-    const struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM};
-    const char *host = own.serves ? "127.0.0.1" : at->host;
-    struct addrinfo *found = NULL;
-    int file = CLOSED;
-    if (getaddrinfo(host, at->port, &hints, &found) != 0) return CLOSED;
-    for (const struct addrinfo *one = found; one != NULL && file == CLOSED; one = one->ai_next) {
-        file = socket(one->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        if (file < 0 || connect(file, one->ai_addr, one->ai_addrlen) == 0) continue;
-        (void)close(file);
-        file = CLOSED;
-    }
-    freeaddrinfo(found);
-    return file;
-}
-
 /* Connects and authenticates in both directions. *again: the server is not ready yet. */
 static weft_status connect_and_greet(const store_address *at, const weft_job_key *key, bool *again, weft_error *err) {
-    const int file = at->name[0] != '\0' ? open_by_name(at->name, false) : connect_to_port(at);
+    const int file = open_address(at, false);
     weft_status status = WEFT_OK;
     *again = file == CLOSED;
     if (file == CLOSED) return WEFT_OK;
@@ -208,40 +199,38 @@ static weft_status reach_store(const store_address *at, const weft_job_key *key,
     return WEFT_OK;
 }
 
-static weft_status connect_once(weft_error *err) {
+static weft_status connect_once(weft_store_line *out, weft_error *err) {
     const char *given = getenv(WEFT_OWN_STORE);
     store_address at;
-    weft_job_key key = {{0}}; /* on this machine the socket's user is sufficient proof */
+    weft_job_key key = {""}; /* on this machine the socket's user is sufficient proof */
     weft_status status = WEFT_OK;
-    if (own.file != CLOSED) return WEFT_OK;
-    if (given != NULL) {
+    if (own.file == CLOSED && given != NULL) {
         own.file = (int)strtol(given, NULL, 10);
         (void)fcntl(own.file, F_SETFD, FD_CLOEXEC);
-        return WEFT_OK;
+    } else if (own.file == CLOSED) {
+        status = find_address(&at, err);
+        if (status == WEFT_OK && at.name[0] == '\0') status = weft_job_key_read(&key, err);
+        if (status == WEFT_OK && weft_services_world()->rank == 0) status = start_serving(&at, &key, err);
+        if (status == WEFT_OK) status = reach_store(&at, &key, err);
     }
-    status = find_address(&at, err);
-    if (status == WEFT_OK && at.name[0] == '\0') status = weft_job_key_read(&key, err);
-    if (status == WEFT_OK && weft_services_world()->rank == 0) status = start_serving(&at, &key, err);
-    return status == WEFT_OK ? reach_store(&at, &key, err) : status;
+    *out = (weft_store_line){own.file, given != NULL ? "the process that started the ranks" : "rank 0"};
+    return status;
 }
 
 /* ---- the exchange for plugins ---- */
 
-static weft_store_line line_to_store(void) {
-    const char *started = getenv(WEFT_OWN_STORE);
-    return (weft_store_line){own.file, started != NULL ? "the process that started the ranks" : "rank 0"};
-}
-
 static weft_status put_value(const weft_host *host, const char *key, const void *bytes, size_t n, weft_error *err) {
-    const weft_status status = connect_once(err);
+    weft_store_line to;
+    const weft_status status = connect_once(&to, err);
     (void)host;
-    return status == WEFT_OK ? weft_store_put(line_to_store(), key, bytes, n, err) : status;
+    return status == WEFT_OK ? weft_store_put(to, key, bytes, n, err) : status;
 }
 
 static weft_status get_value(const weft_host *host, const char *key, void *bytes, size_t n, weft_error *err) {
-    const weft_status status = connect_once(err);
+    weft_store_line from;
+    const weft_status status = connect_once(&from, err);
     (void)host;
-    return status == WEFT_OK ? weft_store_get(line_to_store(), key, bytes, n, own.patience, err) : status;
+    return status == WEFT_OK ? weft_store_get(from, key, bytes, n, own.patience, err) : status;
 }
 
 void weft_rendezvous_offer(int32_t patience) {

@@ -14,10 +14,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -129,7 +126,7 @@ static int connect_to_chief(const weft_node_watchdog_address *to, int32_t n) {
 
 bool weft_node_watchdog_follow(weft_watchdog *watch, char *why, size_t size, int socket) {
     int command = 0; /* 1: stop; -1: the chief is unreachable */
-    (void)weft_watchdog_add(watch, socket);
+    (void)weft_watchdog_add(watch, socket, watch->n);
     while (command == 0 && !weft_ranks_are_over(watch->ranks, watch->n)) {
         char stop = 0;
         ssize_t n = 0;
@@ -175,64 +172,51 @@ static void drop_follower(chief_state *self, follower *one) {
     *one = (follower){.file = NEVER};
 }
 
-static void admit_follower(chief_state *self) {
-    const int file = accept4(self->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    int32_t i = 0;
-    if (file < 0) return;
-    while (i < self->watch->total && self->followers[i].file != NEVER) i++;
-    if (i == self->watch->total || !weft_watchdog_add(self->watch, file)) {
-        (void)close(file);
-        return;
-    }
-    limit_time(file, SILENCE);
-    self->followers[i] = (follower){.file = file};
-}
-
-/* Accepts a greeting with the secret. */
-static bool accept_greeting(chief_state *self, follower *one) {
-    const hello *first = &one->first;
-    const uint64_t *word = self->address->word;
-    if (first->word[0] != word[0] || first->word[1] != word[1] || first->view_size != sizeof(weft_rank_view) ||
-        first->n < 1 || first->n > self->watch->total - self->used)
-        return false;
-    one->in = weft_alloc(first->n, sizeof *one->in);
-    one->at = self->used;
-    self->used += first->n;
-    return true;
-}
-
-/* Copies received states and terminates their strings: data of other machines is not trusted. */
-static void take_views(const chief_state *self, const follower *one) {
-    weft_rank_view *ranks = &self->watch->ranks[one->at];
-    memcpy(ranks, one->in, (size_t)one->first.n * sizeof *ranks);
-    for (int32_t i = 0; i < one->first.n; i++) {
-        weft_rank_view *rank = &ranks[i];
-        rank->text[sizeof rank->text - 1] = '\0';
-        rank->call.who[sizeof rank->call.who - 1] = rank->call.what[sizeof rank->call.what - 1] = '\0';
-    }
-}
-
-/* Receives one part of a message; false: no data for now. */
+/* Receives one part of a message; false: no data for now. Data of other machines is not trusted. */
 static bool receive_message(chief_state *self, follower *one) {
     const bool greeted = one->in != NULL;
     char *to = greeted ? (char *)one->in : (char *)&one->first;
     const size_t all = greeted ? (size_t)one->first.n * sizeof *one->in : sizeof one->first;
     const ssize_t n = recv(one->file, to + one->got, all - one->got, MSG_DONTWAIT);
+    const uint64_t *word = self->address->word;
+    bool is_valid = n > 0;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
     one->got += n > 0 ? (size_t)n : 0;
     one->silent = 0;
-    if (n <= 0 || (one->got == all && !greeted && !accept_greeting(self, one))) {
+    if (is_valid && one->got == all && !greeted)
+        is_valid = one->first.word[0] == word[0] && one->first.word[1] == word[1] &&
+                   one->first.view_size == sizeof(weft_rank_view) && one->first.n >= 1 &&
+                   one->first.n <= self->watch->total - self->used;
+    if (!is_valid) {
         drop_follower(self, one);
         return false;
     }
     if (one->got < all) return true;
     one->got = 0;
-    if (greeted) take_views(self, one);
+    if (!greeted) {
+        one->in = weft_alloc(one->first.n, sizeof *one->in);
+        one->at = self->used;
+        self->used += one->first.n;
+        return true;
+    }
+    for (int32_t i = 0; i < one->first.n; i++) {
+        weft_rank_view *rank = &self->watch->ranks[one->at + i];
+        *rank = one->in[i];
+        weft_rank_view_end_texts(rank);
+    }
     return true;
 }
 
 static void receive_from_all(chief_state *self, int64_t ms) {
-    admit_follower(self);
+    const int file = accept4(self->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int32_t unused = 0;
+    while (unused < self->watch->total && self->followers[unused].file != NEVER) unused++;
+    if (file >= 0 && unused < self->watch->total && weft_watchdog_add(self->watch, file, self->watch->n)) {
+        limit_time(file, SILENCE);
+        self->followers[unused] = (follower){.file = file};
+    } else if (file >= 0) {
+        (void)close(file);
+    }
     for (int32_t i = 0; i < self->watch->total; i++) {
         follower *one = &self->followers[i];
         while (one->file != NEVER && receive_message(self, one)) {
@@ -247,7 +231,7 @@ bool weft_node_watchdog_lead(weft_watchdog *watch, char *why, size_t size, int s
     chief_state self = {watch, address, socket, weft_alloc(watch->total, sizeof(follower)), watch->n};
     bool stop = false;
     for (int32_t i = 0; i < watch->total; i++) self.followers[i].file = NEVER;
-    (void)weft_watchdog_add(watch, socket);
+    (void)weft_watchdog_add(watch, socket, watch->n);
     while (!stop && !weft_ranks_are_over(watch->ranks, self.used)) {
         int64_t ms = 0;
         weft_watchdog_wait(watch);

@@ -12,16 +12,18 @@
 #include <math.h>
 #include <unistd.h>
 
-enum { UNREPORTED_SECONDS = 60 };
+enum { UNREPORTED_SECONDS = 60, MOST_REPORTED = 64 };
 
 static struct {
     weft_timer timer;
     double seconds; /* duration before a call is reported or given up */
     int32_t users;
     bool reports;
-    weft_call_record reported; /* the last reported call */
-    uint64_t number;           /* of the main thread's call at the last check */
-    double since;              /* the time of the first check that saw this call */
+    weft_call_record reported[MOST_REPORTED];
+    size_t n_reported;
+    uint64_t version; /* of the main thread's record at the last check */
+    double since;     /* the time of the first check that saw this version */
+    uint64_t waiting; /* number of the main thread's call that waited for a slow call of another thread */
     void (*give_up)(bool stopped, const char *call);
     double until; /* time at which a call is given up without a signal */
 } self = {.until = INFINITY};
@@ -38,35 +40,54 @@ static void describe(char *line, size_t size, const weft_call_record *call) {
                    arm == NULL ? "" : ", in arm ", arm == NULL ? "" : arm, position);
 }
 
-/* Handles a call that has lasted `seconds`. Each slot is reported once, to avoid a line in each step. */
-static void handle_slow_call(const weft_call_record *call) {
+/* Returns false for a slot that was reported before: it could be slow in each step. */
+static bool is_new(const weft_call_record *call) {
+    for (size_t i = 0; i < self.n_reported; i++)
+        if (self.reported[i].loaded == call->loaded && self.reported[i].what == call->what) return false;
+    if (self.n_reported < MOST_REPORTED) self.reported[self.n_reported++] = *call;
+    return true;
+}
+
+/* Handles a call that has lasted `seconds`. */
+static void handle_slow_call(const weft_call_record *call, bool may_report) {
     const bool stopped = weft_signals_stop();
-    const bool is_new = call->loaded != self.reported.loaded || call->what != self.reported.what;
     char text[1400], line[1700];
     describe(text, sizeof text, call);
-    if (self.reports && is_new) {
+    if (self.reports && may_report && is_new(call)) {
         (void)snprintf(line, sizeof line,
                        "%s, " WEFT_SLOW_CALL_WORDS ". [plugins] call_seconds sets the time of this warning", text);
         weft_services_print(WEFT_LOG_WARN, line); /* also on ranks that print no other lines */
-        self.reported = *call;
     }
     if (self.give_up != NULL && (stopped || weft_clock_seconds() >= self.until)) self.give_up(stopped, text);
 }
 
+/* Handles the main thread's call if its record has not changed for `seconds`. While another thread is in a call that
+ * began during this one, the main thread waits for that thread, and only the other call can be slow. A main call that
+ * waited for a slow one is not reported for its remaining work, unless it then hangs. */
+static void check_call(const weft_call_record *call, double now) {
+    weft_call_record other;
+    double seconds = 0;
+    const bool waits = weft_crash_other_call(&other, &seconds, call->number);
+    if (waits) self.since = fmax(self.since, now - seconds);
+    if (now - self.since < self.seconds) return;
+    if (waits) self.waiting = call->number;
+    handle_slow_call(waits ? &other : call, waits || self.waiting != call->number ||
+                                                now - self.since >= fmax(self.seconds, UNREPORTED_SECONDS));
+}
+
 static bool check_main_thread(void *unused) {
+    const double now = weft_clock_seconds();
     weft_call_record call = {0};
-    uint64_t number = 0;
-    const bool is_read = weft_crash_main_call(&call, &number);
+    uint64_t version = 0;
+    const bool is_read = weft_crash_main_call(&call, &version);
     (void)unused;
     /* a main thread that ends by a system call runs no handler; the process continues with its other threads */
     if (is_read && weft_proc_read((int32_t)getpid()).state == 'Z') weft_exit_guard_end_main(&call);
-    if (!is_read || number != self.number) {
-        self.number = number;
-        self.since = weft_clock_seconds();
-    } else if (weft_clock_seconds() - self.since >= self.seconds && call.loaded != NULL && call.what != NULL &&
-               !weft_heartbeat_waits()) {                 /* a rank that waits for another is not the cause */
-        (void)weft_crash_other_call(&call, self.seconds); /* the main thread waits for it */
-        handle_slow_call(&call);
+    if (!is_read || version != self.version) {
+        self.version = version;
+        self.since = now;
+    } else if (call.loaded != NULL && !weft_heartbeat_waits()) { /* a rank that waits for another is not the cause */
+        check_call(&call, now);
     }
     return true;
 }

@@ -40,19 +40,6 @@ typedef struct pipe_copy {
 
 enum { CLOSED = -1, TICK = 100 /* milliseconds */ };
 
-static void write_or_discard(pipe_copy *self, const char *bytes, size_t n) {
-    while (n > 0 && atomic_load(&self->lost) == 0) {
-        const ssize_t written = write(self->to, bytes, n);
-        if (written >= 0) {
-            bytes += written;
-            n -= (size_t)written;
-        } else if (errno != EINTR) {
-            atomic_store(&self->lost, errno);
-            if (errno == EPIPE) (void)kill(getpid(), SIGPIPE); /* in the thread the signal is blocked */
-        }
-    }
-}
-
 /* Copies until the end. A process that a rank has left running may keep the pipe open for ever: after the launcher's
  * end, an empty pipe is the end, too. */
 static void *copy_all(void *argument) {
@@ -67,7 +54,12 @@ static void *copy_all(void *argument) {
             continue;
         }
         n = read(self->ends[0], bytes, sizeof bytes);
-        if (n > 0) write_or_discard(self, bytes, (size_t)n);
+        for (ssize_t at = 0; at < n && atomic_load(&self->lost) == 0;) {
+            const ssize_t written = write(self->to, bytes + at, (size_t)(n - at));
+            if (written >= 0) at += written;
+            else if (errno != EINTR) atomic_store(&self->lost, errno);
+            if (atomic_load(&self->lost) == EPIPE) (void)kill(getpid(), SIGPIPE); /* in the thread it is blocked */
+        }
     }
     return NULL;
 }
@@ -87,19 +79,6 @@ static bool start_copy(pipe_copy *self) {
     self->copies = pthread_create(&self->thread, NULL, copy_all, self) == 0;
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     return self->copies;
-}
-
-/* Waits at most one tick after the launcher has ended. Returns true if all its output was copied or discarded. */
-static bool drain_copy(pipe_copy *self) {
-    struct timespec until;
-    if (!self->copies) return true;
-    atomic_store(&self->over, true);
-    (void)clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += WEFT_WATCHDOG_TICK * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    self->copies = pthread_timedjoin_np(self->thread, NULL, &until) != 0;
-    return !self->copies;
 }
 
 /* ---- the command ---- */
@@ -141,6 +120,7 @@ static weft_status add_program(command *self, weft_error *err) {
     size_t capacity = 0;
     ssize_t n = 0;
     if (length < 1 || file == NULL || getdelim(&word, &capacity, '\0', file) < 0) {
+        free(word);
         if (file != NULL) (void)fclose(file);
         return weft_error_set(err, WEFT_E_SYSTEM, "/proc/self does not have the arguments of this program");
     }
@@ -242,9 +222,17 @@ static void watch_once(parent *self) {
  * rank, until a signal ends it. */
 static void drain_streams(parent *self) {
     for (int i = 0; i < self->n_streams && self->ended_by == 0; i++) {
-        while (self->ended_by == 0 && !drain_copy(&self->streams[i])) {
+        pipe_copy *copy = &self->streams[i];
+        atomic_store(&copy->over, true);
+        while (copy->copies && self->ended_by == 0) {
             struct signalfd_siginfo one;
-            while (read(self->signals, &one, sizeof one) == (ssize_t)sizeof one)
+            struct timespec until;
+            (void)clock_gettime(CLOCK_REALTIME, &until);
+            until.tv_nsec += WEFT_WATCHDOG_TICK * 1000000L;
+            until.tv_sec += until.tv_nsec / 1000000000;
+            until.tv_nsec %= 1000000000;
+            copy->copies = pthread_timedjoin_np(copy->thread, NULL, &until) != 0;
+            while (copy->copies && read(self->signals, &one, sizeof one) == (ssize_t)sizeof one)
                 if (one.ssi_signo != SIGCHLD && one.ssi_signo != SIGPIPE) self->ended_by = (int)one.ssi_signo;
         }
     }
@@ -283,33 +271,25 @@ static weft_status wait_for(parent *self, int *status, weft_error *err) {
     return WEFT_OK;
 }
 
-/* ---- the parent ---- */
-
-/* Opens a pipe for each stream. If both streams are one file, one pipe keeps the order of their output. */
-static bool open_streams(parent *self) {
-    struct stat out, err;
-    const bool is_one = fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &err) == 0 &&
-                        out.st_dev == err.st_dev && out.st_ino == err.st_ino;
-    for (int i = 0; i < (is_one ? 1 : 2); i++) {
-        pipe_copy *copy = &self->streams[i];
-        copy->to = i == 0 ? STDOUT_FILENO : STDERR_FILENO;
-        copy->ends[0] = copy->ends[1] = CLOSED;
-        if (pipe2(copy->ends, O_CLOEXEC) != 0) return false;
-        self->n_streams++;
-    }
-    return true;
-}
-
+/* Starts the launcher with a pipe for each stream. If both streams are one file, one pipe keeps the order of their
+ * output. */
 static weft_status start_launcher(parent *self, const command *what, const sigset_t *before, weft_error *err) {
     const pid_t pid = getpid();
-    bool copies = true;
-    if (self->signals >= 0 && weft_watchdog_add(&self->watch, self->signals) && open_streams(self))
-        self->launcher = fork();
+    struct stat out, errors;
+    const bool is_one = fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &errors) == 0 &&
+                        out.st_dev == errors.st_dev && out.st_ino == errors.st_ino;
+    bool is_ready = self->signals >= 0 && weft_watchdog_add(&self->watch, self->signals, self->watch.n);
+    for (int i = 0; is_ready && i < (is_one ? 1 : 2); i++) {
+        self->streams[i] = (pipe_copy){.to = i == 0 ? STDOUT_FILENO : STDERR_FILENO, .ends = {CLOSED, CLOSED}};
+        is_ready = pipe2(self->streams[i].ends, O_CLOEXEC) == 0;
+        self->n_streams += is_ready;
+    }
+    if (is_ready) self->launcher = fork();
     if (self->launcher == 0) become_launcher(what, self, before, pid);
     if (self->launcher < 0)
         return weft_error_set(err, WEFT_E_SYSTEM, "no process for the launcher: %s", strerror(errno));
-    for (int i = 0; i < self->n_streams; i++) copies = start_copy(&self->streams[i]) && copies;
-    if (copies) return WEFT_OK;
+    for (int i = 0; i < self->n_streams; i++) is_ready = start_copy(&self->streams[i]) && is_ready;
+    if (is_ready) return WEFT_OK;
     (void)kill(self->launcher, SIGKILL);
     (void)waitpid(self->launcher, NULL, 0);
     return weft_error_set(err, WEFT_E_SYSTEM, "no thread for the output of the launcher");
@@ -340,29 +320,24 @@ static weft_status run_launcher(parent *self, int *status, const command *what, 
     return done;
 }
 
-/* Opens the watch; the ranks find their records through the environment. */
-static weft_status open_watch(parent *self, int32_t n, weft_error *err) {
-    char path[64];
-    int32_t file = -1;
-    weft_heartbeat *heartbeats = weft_heartbeat_create(&file, n);
-    if (heartbeats == NULL)
-        return weft_error_set(err, WEFT_E_SYSTEM, "no memory to share with %d ranks: %s", (int)n, strerror(errno));
-    weft_heartbeat_path(path, sizeof path, (int32_t)getpid(), file);
-    (void)setenv(WEFT_WATCHED, path, 1);
-    return weft_watchdog_open(&self->watch, heartbeats, path, n, n, err);
-}
-
 weft_status weft_launch_start(int *status, const weft_launch *ranks, weft_error *err) {
     command what = {0};
     parent *self = weft_alloc(1, sizeof *self);
-    char started[64];
+    const int32_t n = ranks->world.size;
+    char started[64], path[64];
+    int32_t file = -1;
+    weft_heartbeat *heartbeats = weft_heartbeat_create(&file, n);
     weft_status done = WEFT_OK;
-    (void)snprintf(started, sizeof started, "%d/%d", (int)ranks->world.size, (int)weft_world_allowed());
+    if (heartbeats == NULL)
+        done = weft_error_set(err, WEFT_E_SYSTEM, "no memory to share with %d ranks: %s", (int)n, strerror(errno));
+    (void)snprintf(started, sizeof started, "%d/%d", (int)n, (int)weft_world_allowed());
     (void)setenv(WEFT_STARTED, started, 1);
     weft_log_prefix_offer_terminal();
+    weft_heartbeat_path(path, sizeof path, (int32_t)getpid(), file);
+    (void)setenv(WEFT_WATCHED, path, 1); /* the ranks find their records there */
     add_launch(&what, ranks);
-    done = add_program(&what, err);
-    if (done == WEFT_OK) done = open_watch(self, ranks->world.size, err);
+    if (done == WEFT_OK) done = add_program(&what, err);
+    if (done == WEFT_OK) done = weft_watchdog_open(&self->watch, heartbeats, path, n, n, err);
     if (done == WEFT_OK) (void)fflush(NULL);
     if (done == WEFT_OK) done = run_launcher(self, status, &what, err);
     weft_watchdog_close(&self->watch);

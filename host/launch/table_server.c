@@ -20,45 +20,44 @@
 #define NAME "/job-secret"
 enum { LEAST = 16, MOST = 256 }; /* characters of a secret */
 
+enum { RANDOM = WEFT_HASH_BYTES, PROOF = 65 }; /* bytes */
+
 /* Fills out with random bytes; false: the system call failed. */
-static bool fill_random(unsigned char out[WEFT_HASH_BYTES]) {
-    return getrandom(out, WEFT_HASH_BYTES, 0) == WEFT_HASH_BYTES;
+static bool fill_random(unsigned char out[RANDOM]) {
+    return getrandom(out, RANDOM, 0) == RANDOM;
 }
 
-/* Computes a proof. role: "rank" or "keeper", so that one side's proof is invalid for the other. */
-static weft_status make_proof(unsigned char out[WEFT_HASH_BYTES], const weft_job_key *key, const char *role,
-                              const weft_job_words *words, weft_error *err) {
-    weft_hash hash = {0};
-    weft_status status = weft_hash_start(&hash, err);
-    weft_hash_put(&hash, key->bytes, sizeof key->bytes);
-    weft_hash_put(&hash, role, strlen(role) + 1);
-    weft_hash_put(&hash, words->server, sizeof words->server);
-    weft_hash_put(&hash, words->client, sizeof words->client);
-    weft_hash_put(&hash, &words->rank, sizeof words->rank);
-    if (status == WEFT_OK) status = weft_hash_finish(&hash, out, err);
-    weft_hash_free(&hash);
-    return status;
+/* Computes a proof from the random bytes of both sides. role: "rank" or "keeper", so that one side's proof is invalid
+ * for the other. */
+static weft_status make_proof(char out[PROOF], const weft_job_key *key, const char *role,
+                              const unsigned char server[RANDOM], const unsigned char client[RANDOM], int32_t rank,
+                              weft_error *err) {
+    struct {
+        char key[sizeof key->hash], role[7];
+        unsigned char server[RANDOM], client[RANDOM];
+        int32_t rank;
+    } all;
+    memset(&all, 0, sizeof all);
+    memcpy(all.key, key->hash, sizeof all.key);
+    (void)snprintf(all.role, sizeof all.role, "%s", role);
+    memcpy(all.server, server, RANDOM);
+    memcpy(all.client, client, RANDOM);
+    all.rank = rank;
+    return weft_hash_text(out, &all, sizeof all, err);
 }
 
 /* Compares in constant time. */
-static bool proofs_are_equal(const unsigned char a[WEFT_HASH_BYTES], const unsigned char b[WEFT_HASH_BYTES]) {
-    unsigned char differ = 0;
-    for (int i = 0; i < WEFT_HASH_BYTES; i++) differ |= a[i] ^ b[i];
+static bool proofs_are_equal(const char a[PROOF], const char b[PROOF]) {
+    int differ = 0;
+    for (int i = 0; i < PROOF; i++) differ |= a[i] ^ b[i];
     return differ == 0;
 }
 
 static weft_status make_key(weft_job_key *out, const char *secret, const char *source, weft_error *err) {
     const size_t n = strlen(secret);
-    weft_hash hash = {0};
-    weft_status status = WEFT_OK;
-    if (n < LEAST || n > MOST)
-        return weft_error_set(err, WEFT_E_USER, "%s has %zu characters: a secret of a job has %d to %d", source, n,
-                              LEAST, MOST);
-    status = weft_hash_start(&hash, err);
-    weft_hash_put(&hash, secret, n);
-    if (status == WEFT_OK) status = weft_hash_finish(&hash, out->bytes, err);
-    weft_hash_free(&hash);
-    return status;
+    if (n >= LEAST && n <= MOST) return weft_hash_text(out->hash, secret, n, err);
+    return weft_error_set(err, WEFT_E_USER, "%s has %zu characters: a secret of a job has %d to %d", source, n, LEAST,
+                          MOST);
 }
 
 /* ---- the file ---- */
@@ -72,16 +71,14 @@ static weft_status file_fails(const char *path, const char *what, weft_error *er
 
 /* Creates the file atomically: ranks of several machines may create it at once, and the first one wins. */
 static bool create_file(const char *path) {
-    unsigned char random[WEFT_HASH_BYTES];
-    char text[65], hidden[PATH_MAX + 32];
+    unsigned char random[RANDOM];
+    char text[65], hidden[PATH_MAX + 8];
     int file = -1;
     bool made = false;
     if (!fill_random(random)) return false;
     weft_hash_hex(text, random);
-    (void)snprintf(hidden, sizeof hidden, "%s.%d.%.8s.tmp", path, (int)getpid(), text);
-    if (!fill_random(random)) return false; /* the first bytes are part of a file name */
-    weft_hash_hex(text, random);
-    file = open(hidden, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    (void)snprintf(hidden, sizeof hidden, "%s.XXXXXX", path);
+    file = mkostemp(hidden, O_CLOEXEC); /* mode 0600 */
     if (file < 0) return false;
     made = write(file, text, 64) == 64 && fsync(file) == 0;
     made = close(file) == 0 && made && (link(hidden, path) == 0 || errno == EEXIST);
@@ -89,24 +86,12 @@ static bool create_file(const char *path) {
     return made;
 }
 
-static weft_status read_file(char text[MOST + 2], int file, const char *path, weft_error *err) {
-    struct stat info;
-    ssize_t n = 0;
-    if (fstat(file, &info) != 0) return file_fails(path, "cannot be read", err);
-    if (info.st_uid != geteuid() || (info.st_mode & 077) != 0)
-        return weft_error_set(err, WEFT_E_USER,
-                              "%s can be read or changed by others than its user. Fix: remove it, or chmod 600", path);
-    n = read(file, text, MOST + 1);
-    if (n < 0) return file_fails(path, "cannot be read", err);
-    text[n] = '\0';
-    text[strcspn(text, "\n")] = '\0';
-    return WEFT_OK;
-}
-
 static weft_status read_secret(char text[MOST + 2], char path[PATH_MAX], weft_error *err) {
     const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
     const bool has_data = data != NULL && data[0] == '/';
     weft_status status = WEFT_OK;
+    struct stat info;
+    ssize_t n = -1;
     int file = -1;
     if (!has_data && (home == NULL || home[0] != '/'))
         return weft_error_set(err, WEFT_E_USER,
@@ -124,8 +109,14 @@ static weft_status read_secret(char text[MOST + 2], char path[PATH_MAX], weft_er
         file = open(path, O_RDONLY | O_CLOEXEC);
     }
     if (file < 0) return file_fails(path, "cannot be opened", err);
-    status = read_file(text, file, path, err);
+    if (fstat(file, &info) == 0 && (info.st_uid != geteuid() || (info.st_mode & 077) != 0))
+        status = weft_error_set(err, WEFT_E_USER,
+                                "%s can be read or changed by others than its user. Fix: remove it, or chmod 600",
+                                path);
+    else if ((n = read(file, text, MOST + 1)) < 0) status = file_fails(path, "cannot be read", err);
     (void)close(file);
+    text[n < 0 ? 0 : n] = '\0';
+    text[strcspn(text, "\n")] = '\0';
     return status;
 }
 
@@ -159,23 +150,24 @@ typedef struct answer {
 /* The server's first bytes on a connection that it has accepted. */
 typedef struct challenge {
     uint32_t magic;
-    unsigned char random[WEFT_HASH_BYTES];
+    unsigned char random[RANDOM];
 } challenge;
 
 /* A rank's reply. */
 typedef struct greeting {
     uint32_t magic;
     int32_t rank;
-    unsigned char random[WEFT_HASH_BYTES], proof[WEFT_HASH_BYTES];
+    unsigned char random[RANDOM];
+    char proof[PROOF];
 } greeting;
 
 typedef struct verdict {
     uint32_t code;
-    unsigned char proof[WEFT_HASH_BYTES]; /* of WELCOME */
+    char proof[PROOF]; /* of WELCOME */
 } verdict;
 
 /* Returns true for a valid key: words of [a-z0-9._-]. */
-static bool weft_store_takes_key(const char *key) {
+static bool is_key(const char *key) {
     const size_t n = strspn(key, "abcdefghijklmnopqrstuvwxyz0123456789._-");
     return n > 0 && key[n] == '\0' && n < WEFT_STORE_KEY;
 }
@@ -225,44 +217,34 @@ static bool send_request(int file, uint32_t what, const char *key, const void *b
            (bytes == NULL || weft_send_all(file, bytes, n, 0));
 }
 
-/* *again: see weft_store_greet. */
-static weft_status check_verdict(const verdict *v, const weft_job_key *key, const weft_job_words *words,
-                                 weft_error *err) {
-    unsigned char expected[WEFT_HASH_BYTES];
-    weft_status status = make_proof(expected, key, "keeper", words, err);
-    if (status != WEFT_OK) return status;
-    if (v->code == NO_PLACE)
-        return weft_error_set(err, WEFT_E_PEER, "another process has the place of rank %d, or there is no such rank",
-                              (int)words->rank);
-    if (v->code == WELCOME && proofs_are_equal(v->proof, expected)) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_PEER,
-                          "rank 0 and rank %d have different secrets of the job. Fix: set " WEFT_JOB_SECRET
-                          " to the same for all ranks, or copy the file weft/job-secret of ~/.local/share to all "
-                          "machines",
-                          (int)words->rank);
-}
-
 weft_status weft_store_greet(int file, const weft_job_key *key, int32_t rank, int32_t patience, bool *again,
                              weft_error *err) {
     challenge asked;
     verdict v;
     greeting mine = {.magic = MAGIC, .rank = rank};
-    weft_job_words words = {.rank = rank};
+    char expected[PROOF];
     weft_status status = WEFT_OK;
     *again = !set_timeout(file, patience) || !receive_all(file, &asked, sizeof asked) || asked.magic != MAGIC;
     if (*again) return weft_error_set(err, WEFT_E_PEER, "the connection was refused");
-    if (!fill_random(words.client)) return weft_error_set(err, WEFT_E_SYSTEM, "getrandom: %s", strerror(errno));
-    memcpy(words.server, asked.random, sizeof words.server);
-    memcpy(mine.random, words.client, sizeof mine.random);
-    status = make_proof(mine.proof, key, "rank", &words, err);
+    if (!fill_random(mine.random)) return weft_error_set(err, WEFT_E_SYSTEM, "getrandom: %s", strerror(errno));
+    status = make_proof(mine.proof, key, "rank", asked.random, mine.random, rank, err);
+    if (status == WEFT_OK) status = make_proof(expected, key, "keeper", asked.random, mine.random, rank, err);
     if (status != WEFT_OK) return status;
     *again = !weft_send_all(file, &mine, sizeof mine, 0) || !receive_all(file, &v, sizeof v);
     if (*again) return weft_error_set(err, WEFT_E_PEER, "the connection was refused");
-    return check_verdict(&v, key, &words, err);
+    if (v.code == NO_PLACE)
+        return weft_error_set(err, WEFT_E_PEER, "another process is rank %d already, or there is no such rank",
+                              (int)rank);
+    if (v.code == WELCOME && proofs_are_equal(v.proof, expected)) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_PEER,
+                          "rank 0 and rank %d have different secrets of the job. Fix: set " WEFT_JOB_SECRET
+                          " to the same for all ranks, or copy the file weft/job-secret of ~/.local/share to all "
+                          "machines",
+                          (int)rank);
 }
 
 static weft_status check_request(const char *key, size_t n, weft_error *err) {
-    if (!weft_store_takes_key(key))
+    if (!is_key(key))
         return weft_error_set(err, WEFT_E_HOST, "\"%.80s\" is no key of an exchange: 1 to %d of [a-z0-9._-]", key,
                               WEFT_STORE_KEY - 4);
     if (n > WEFT_EXCHANGE_MOST)
@@ -321,30 +303,27 @@ typedef struct client {
     request first; /* its request; complete once got >= sizeof first */
     size_t got;    /* received bytes of the request and its data */
     char bytes[WEFT_EXCHANGE_MOST];
-    bool waits;                            /* for the key of its request */
-    bool has_begun;                        /* the rank has been connected */
-    unsigned char random[WEFT_HASH_BYTES]; /* sent to an unauthenticated client */
+    bool waits;                   /* for the key of its request */
+    bool has_begun;               /* the rank has been connected */
+    unsigned char random[RANDOM]; /* sent to an unauthenticated client */
 } client;
 
 struct weft_store {
     entry *entries;
-    client *clients;           /* [n + STRANGERS] */
-    struct pollfd *files;      /* [1 + n + STRANGERS] */
-    int32_t n, next, listener; /* next: the unauthenticated slot that is used next */
+    client *clients;                      /* [n + STRANGERS] */
+    struct pollfd *files;                 /* [1 + n + STRANGERS] */
+    int32_t n, n_clients, next, listener; /* next: the unauthenticated slot that is used next */
     weft_job_key key;
 };
-
-static int32_t count_clients(const weft_store *self) {
-    return self->n + STRANGERS;
-}
 
 weft_store *weft_store_create(int32_t n) {
     weft_store *self = weft_alloc(1, sizeof *self);
     self->n = n;
+    self->n_clients = n + STRANGERS;
     self->listener = GONE;
-    self->clients = weft_alloc(count_clients(self), sizeof *self->clients);
-    self->files = weft_alloc(count_clients(self) + 1, sizeof *self->files);
-    for (int32_t i = 0; i < count_clients(self); i++) self->clients[i].file = GONE;
+    self->clients = weft_alloc(self->n_clients, sizeof *self->clients);
+    self->files = weft_alloc(self->n_clients + 1, sizeof *self->files);
+    for (int32_t i = 0; i < self->n_clients; i++) self->clients[i].file = GONE;
     return self;
 }
 
@@ -356,7 +335,7 @@ static void drop_client(client *one) {
 
 void weft_store_destroy(weft_store *self) {
     if (self == NULL) return;
-    for (int32_t i = 0; i < count_clients(self); i++)
+    for (int32_t i = 0; i < self->n_clients; i++)
         if (self->clients[i].file != GONE) drop_client(&self->clients[i]);
     while (self->entries != NULL) {
         entry *one = self->entries;
@@ -396,9 +375,14 @@ static void reply(client *to, uint32_t code, const void *bytes, size_t n) {
         drop_client(to);
 }
 
-static void put_entry(weft_store *self, client *from) {
-    entry *one = NULL;
-    if (find_entry(self, from->first.key) != NULL) {
+static void handle_request(weft_store *self, client *from) {
+    entry *one = find_entry(self, from->first.key);
+    if (from->first.what == GET) {
+        if (one != NULL) reply(from, TAKEN, one->bytes, one->n);
+        else from->waits = true;
+        return;
+    }
+    if (one != NULL) {
         reply(from, TWICE, NULL, 0);
         return;
     }
@@ -412,18 +396,6 @@ static void put_entry(weft_store *self, client *from) {
     for (int32_t i = 0; i < self->n; i++)
         if (self->clients[i].waits && strcmp(self->clients[i].first.key, one->key) == 0)
             reply(&self->clients[i], TAKEN, one->bytes, one->n);
-}
-
-static bool is_request(const request *r) {
-    return r->magic == MAGIC && (r->what == PUT || r->what == GET) && r->n <= WEFT_EXCHANGE_MOST &&
-           memchr(r->key, '\0', sizeof r->key) != NULL && weft_store_takes_key(r->key);
-}
-
-static void handle_request(weft_store *self, client *one) {
-    const entry *found = find_entry(self, one->first.key);
-    if (one->first.what == PUT) put_entry(self, one);
-    else if (found != NULL) reply(one, TAKEN, found->bytes, found->n);
-    else one->waits = true;
 }
 
 /* Returns the missing bytes of a client's message. */
@@ -448,7 +420,10 @@ static void receive_request(weft_store *self, client *one) {
     char *to = one->got < head ? (char *)&one->first + one->got : one->bytes + (one->got - head);
     if (one->waits) drop_client(one);
     else if (receive_some(one, to, bytes_missing(one))) {
-        if (one->got == head && !is_request(&one->first)) drop_client(one);
+        const request *r = &one->first;
+        if (one->got == head && (r->magic != MAGIC || (r->what != PUT && r->what != GET) || r->n > WEFT_EXCHANGE_MOST ||
+                                 memchr(r->key, '\0', sizeof r->key) == NULL || !is_key(r->key)))
+            drop_client(one);
         else if (bytes_missing(one) == 0) handle_request(self, one);
     }
 }
@@ -459,19 +434,18 @@ static void receive_request(weft_store *self, client *one) {
 static void check_greeting(weft_store *self, client *one) {
     greeting from;
     verdict v = {.code = WRONG_KEY};
-    weft_job_words words;
-    unsigned char expected[WEFT_HASH_BYTES];
+    char expected[PROOF];
     memcpy(&from, one->bytes, sizeof from);
-    memcpy(words.server, one->random, sizeof words.server);
-    memcpy(words.client, from.random, sizeof words.client);
-    words.rank = from.rank;
-    if (from.magic != MAGIC || make_proof(expected, &self->key, "rank", &words, NULL) != WEFT_OK) {
+    if (from.magic != MAGIC ||
+        make_proof(expected, &self->key, "rank", one->random, from.random, from.rank, NULL) != WEFT_OK) {
         drop_client(one);
         return;
     }
     if (proofs_are_equal(from.proof, expected))
         v.code = from.rank < 0 || from.rank >= self->n || self->clients[from.rank].file != GONE ? NO_PLACE : WELCOME;
-    if (v.code == WELCOME && make_proof(v.proof, &self->key, "keeper", &words, NULL) != WEFT_OK) v.code = WRONG_KEY;
+    if (v.code == WELCOME &&
+        make_proof(v.proof, &self->key, "keeper", one->random, from.random, from.rank, NULL) != WEFT_OK)
+        v.code = WRONG_KEY;
     if (!weft_send_all(one->file, &v, sizeof v, 0) || v.code != WELCOME) {
         drop_client(one);
         return;
@@ -512,7 +486,7 @@ static void accept_stranger(weft_store *self) {
 }
 
 void weft_store_serve(weft_store *self, int ms) {
-    const int32_t n = count_clients(self);
+    const int32_t n = self->n_clients;
     self->files[0] = (struct pollfd){self->listener, POLLIN, 0}; /* negative: ignored */
     for (int32_t i = 0; i < n; i++) self->files[1 + i] = (struct pollfd){self->clients[i].file, POLLIN, 0};
     if (poll(self->files, (nfds_t)n + 1, ms) <= 0) return;

@@ -21,13 +21,8 @@
 #define WEFT_JOB_SECRET "WEFT_JOB_SECRET"
 
 typedef struct weft_job_key {
-    unsigned char bytes[WEFT_HASH_BYTES];
+    char hash[65]; /* of the secret; "": of a job without one */
 } weft_job_key;
-
-typedef struct weft_job_words { /* random bytes of both sides, and the rank that connects */
-    unsigned char server[WEFT_HASH_BYTES], client[WEFT_HASH_BYTES];
-    int32_t rank;
-} weft_job_words;
 
 /* Reads the secret, or creates it. */
 weft_status weft_job_key_read(weft_job_key *out, weft_error *err);

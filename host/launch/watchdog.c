@@ -43,7 +43,7 @@ void weft_watchdog_explain(char *out, size_t size, const char *why) {
     bool has = false;
     if (can_resume && weft_tree_has(&has, checkpoints, "step-", NULL) != WEFT_OK) has = false;
     (void)snprintf(out, size, "%s: the other ranks were stopped%s", why,
-                   has ? "; --resume goes on from the newest checkpoint" : "");
+                   has ? "; --resume continues from the newest checkpoint" : "");
 }
 
 static bool is_over(const weft_rank_view *rank) {
@@ -54,6 +54,11 @@ bool weft_ranks_are_over(const weft_rank_view *ranks, int32_t n) {
     for (int32_t i = 0; i < n; i++)
         if (!is_over(&ranks[i])) return false;
     return true;
+}
+
+void weft_rank_view_end_texts(weft_rank_view *view) {
+    view->text[sizeof view->text - 1] = '\0';
+    view->call.who[sizeof view->call.who - 1] = view->call.what[sizeof view->call.what - 1] = '\0';
 }
 
 /* Appends where the rank is, or was. */
@@ -83,27 +88,19 @@ static void append_end(char *out, size_t size, const weft_rank_view *rank) {
     }
 }
 
-/* Returns true if the rank ended abnormally. */
-static bool has_failed(const weft_rank_view *rank) {
-    if (rank->condition == WEFT_RANK_ENDED) return rank->status != 0 && rank->status != STOPPED_BY_USER;
-    return rank->condition == WEFT_RANK_GONE;
-}
-
-/* Returns true if the rank has printed its failure, or a user stopped it: not reported unless other ranks do not stop.
- */
-static bool is_known(const weft_rank_view *rank) {
-    const int32_t status = rank->status;
-    if (rank->condition == WEFT_RANK_ENDED) return true;
-    if (status < 0 || !WIFSIGNALED(status)) return false;
-    return WTERMSIG(status) == SIGINT || WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGHUP;
-}
-
-static bool is_before(const weft_rank_view *a, const weft_rank_view *b) {
-    return a->followed != b->followed ? b->followed != 0 : a->over_at < b->over_at;
+/* Returns true if the rank ended abnormally, and before `other`. */
+static bool has_failed_before(const weft_rank_view *rank, const weft_rank_view *other) {
+    const bool has_failed = rank->condition == WEFT_RANK_ENDED ? rank->status != 0 && rank->status != STOPPED_BY_USER
+                                                               : rank->condition == WEFT_RANK_GONE;
+    if (!has_failed || other == NULL) return has_failed;
+    return rank->followed != other->followed ? other->followed != 0 : rank->over_at < other->over_at;
 }
 
 static bool report_failed(char *out, size_t size, const weft_watchdog *self, const weft_rank_view *rank) {
-    const bool known = is_known(rank), all_over = weft_ranks_are_over(self->ranks, self->total);
+    const int32_t status = rank->status, number = status >= 0 && WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    /* It has printed its failure, or a user stopped it: not reported unless other ranks do not stop. */
+    const bool known = rank->condition == WEFT_RANK_ENDED || number == SIGINT || number == SIGTERM || number == SIGHUP;
+    const bool all_over = weft_ranks_are_over(self->ranks, self->total);
     if (known && (all_over || self->left < WEFT_WATCHDOG_SOON)) return false;
     if (!all_over && (self->left < self->settle || (rank->followed && self->left < WEFT_WATCHDOG_SETTLE))) return false;
     (void)snprintf(out, size, "rank %d ", (int)rank->rank);
@@ -183,14 +180,9 @@ static int32_t read_end(const weft_heartbeat *heartbeat, int file) {
 
 /* ---- all processes ---- */
 
-/* Adds a descriptor that wakes the watchdog; true also if it is ready already. */
-static bool attend_to_file(const weft_watchdog *self, int file, int64_t rank) {
+bool weft_watchdog_add(const weft_watchdog *self, int file, int32_t rank) {
     struct epoll_event event = {.events = EPOLLIN, .data = {.u64 = (uint64_t)rank}};
     return epoll_ctl(self->events, EPOLL_CTL_ADD, file, &event) == 0 || errno == EEXIST;
-}
-
-bool weft_watchdog_add(const weft_watchdog *self, int file) {
-    return attend_to_file(self, file, self->n);
 }
 
 static void open_listener(weft_watchdog *self, const char *path) {
@@ -198,7 +190,7 @@ static void open_listener(weft_watchdog *self, const char *path) {
     const uint32_t size = weft_heartbeat_address(&address, path);
     self->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (self->listener >= 0 && bind(self->listener, (const struct sockaddr *)&address, size) == 0 &&
-        listen(self->listener, 4096) == 0 && attend_to_file(self, self->listener, self->n))
+        listen(self->listener, 4096) == 0 && weft_watchdog_add(self, self->listener, self->n))
         return;
     if (self->listener >= 0) (void)close(self->listener);
     self->listener = -1;
@@ -206,12 +198,11 @@ static void open_listener(weft_watchdog *self, const char *path) {
 
 weft_status weft_watchdog_open(weft_watchdog *self, weft_heartbeat *heartbeats, const char *path, int32_t n,
                                int32_t total, weft_error *err) {
-    memset(self, 0, sizeof *self);
-    self->heartbeats = heartbeats;
-    self->n = n;
-    self->total = total;
-    self->settle = total > n ? WEFT_WATCHDOG_SETTLE : 0;
-    self->events = epoll_create1(EPOLL_CLOEXEC);
+    *self = (weft_watchdog){.heartbeats = heartbeats,
+                            .n = n,
+                            .total = total,
+                            .settle = total > n ? WEFT_WATCHDOG_SETTLE : 0,
+                            .events = epoll_create1(EPOLL_CLOEXEC)};
     if (self->events < 0)
         return weft_error_set(err, WEFT_E_SYSTEM, "no epoll to watch %d ranks: %s", (int)n, strerror(errno));
     self->ranks = weft_alloc(total, sizeof *self->ranks);
@@ -259,7 +250,7 @@ static void accept_links(weft_watchdog *self) {
         while (i < self->n && atomic_load(&self->heartbeats[i].pid) != (int32_t)who.pid) i++;
         if (i < self->n && self->links[i] < 0 && !is_over(&self->ranks[i])) {
             self->links[i] = file; /* kept even without epoll: closing it would kill the rank */
-            (void)attend_to_file(self, file, i);
+            (void)weft_watchdog_add(self, file, i);
         } else (void)close(file);
     }
 }
@@ -271,18 +262,6 @@ void weft_watchdog_wait(weft_watchdog *self) {
     for (int i = 0; i < n; i++)
         if (events[i].data.u64 < (uint64_t)self->n) self->woke[self->n_woke++] = (int32_t)events[i].data.u64;
     accept_links(self);
-}
-
-static void read_heartbeat(weft_rank_view *view, const weft_heartbeat *heartbeat) {
-    view->rank = atomic_load(&heartbeat->rank);
-    view->instruction = atomic_load(&heartbeat->instruction);
-    view->evaluates = atomic_load(&heartbeat->evaluates);
-    view->step = atomic_load(&heartbeat->step);
-    view->progress = atomic_load(&heartbeat->progress);
-    memcpy(view->text, heartbeat->texts[atomic_load(&heartbeat->text) & 1], sizeof view->text);
-    view->text[sizeof view->text - 1] = '\0';
-    view->call = heartbeat->call;
-    view->call.who[sizeof view->call.who - 1] = view->call.what[sizeof view->call.what - 1] = '\0';
 }
 
 /* Checks a rank, ms after the last check; woken: its process has ended. A rank seen as ended without a wake-up is not
@@ -297,10 +276,17 @@ static void check_rank(weft_watchdog *self, int32_t i, int64_t ms, bool woken) {
     bool wakes = false, over = false;
     if (pid == 0 || is_over(view)) return;
     if (*file < 0) *file = (int)syscall(SYS_pidfd_open, pid, 0);
-    wakes = *file >= 0 && attend_to_file(self, *file, i);
+    wakes = *file >= 0 && weft_watchdog_add(self, *file, i);
     state = weft_proc_read(pid).state;
     over = state == ' ' || state == 'Z' || state == 'X';
-    read_heartbeat(view, heartbeat);
+    view->rank = atomic_load(&heartbeat->rank);
+    view->instruction = atomic_load(&heartbeat->instruction);
+    view->evaluates = atomic_load(&heartbeat->evaluates);
+    view->step = atomic_load(&heartbeat->step);
+    view->progress = atomic_load(&heartbeat->progress);
+    memcpy(view->text, heartbeat->texts[atomic_load(&heartbeat->text) & 1], sizeof view->text);
+    view->call = heartbeat->call;
+    weft_rank_view_end_texts(view);
     view->stopped = state == 'T' ? view->stopped + (int32_t)ms : 0;
     if (atomic_load(&heartbeat->state) == WEFT_HEARTBEAT_ENDED) {
         view->condition = WEFT_RANK_ENDED;
@@ -319,17 +305,12 @@ static void check_rank(weft_watchdog *self, int32_t i, int64_t ms, bool woken) {
     close_files(self, i);
 }
 
-/* Returns the time since the last check, limited because ranks did not work while the machine was suspended. */
-static int64_t measure_elapsed(weft_watchdog *self) {
-    const int64_t now = now_us(CLOCK_MONOTONIC) / 1000, ms = self->last == 0 ? 0 : now - self->last;
-    self->last = now;
-    return ms > 2 * WEFT_WATCHDOG_TICK ? 2 * WEFT_WATCHDOG_TICK : ms;
-}
-
 /* Checks all ranks. A launcher ends the others within milliseconds of the first. Therefore ended ranks are processed in
  * their order, and ranks without a known end are deferred to the next check. */
 int64_t weft_watchdog_check(weft_watchdog *self) {
-    const int64_t ms = measure_elapsed(self);
+    const int64_t now = now_us(CLOCK_MONOTONIC) / 1000, since = self->last == 0 ? 0 : now - self->last;
+    const int64_t ms = weft_smaller(since, 2 * WEFT_WATCHDOG_TICK); /* ranks do not work in a suspended machine */
+    self->last = now;
     for (int32_t i = 0; i < self->n_woke; i++) check_rank(self, self->woke[i], ms, true);
     for (int32_t i = 0; self->n_woke == 0 && i < self->n; i++) check_rank(self, i, ms, false);
     return ms;
@@ -354,7 +335,7 @@ bool weft_watchdog_decide(weft_watchdog *self, char *out, size_t size, int64_t m
         n_stopped += condition == WEFT_RANK_STOPPED;
         n_traced += condition == WEFT_RANK_TRACED;
         /* the first failure: a launcher ends the other ranks soon after, and peers of a dead rank fail, too */
-        if (has_failed(view) && (failed == NULL || is_before(view, failed))) failed = view;
+        if (has_failed_before(view, failed)) failed = view;
         if (condition == WEFT_RANK_LOST && lost == NULL) lost = view;
         if (condition == WEFT_RANK_STOPPED && stopped == NULL &&
             view->stopped >= weft_smaller(patience, WEFT_WATCHDOG_SOON))

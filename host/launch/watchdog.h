@@ -42,6 +42,9 @@ typedef struct weft_rank_view {
     weft_crumb call; /* its current plugin call, or its last */
 } weft_rank_view;
 
+/* Terminates its texts, which another process or machine has written. */
+void weft_rank_view_end_texts(weft_rank_view *view);
+
 /* Writes the message for a stopped job. It mentions --resume if the command has it (resumes; false at first) and the
  * run's output directory contains a checkpoint. A watchdog that a rank has forked inherits both settings. [main] */
 void weft_watchdog_explain(char *out, size_t size, const char *why);
@@ -69,8 +72,9 @@ typedef struct weft_watchdog {
  * pointer to heartbeats. */
 weft_status weft_watchdog_open(weft_watchdog *self, weft_heartbeat *heartbeats, const char *path, int32_t n,
                                int32_t total, weft_error *err);
-/* Adds a descriptor that ends a wait when it is readable. */
-bool weft_watchdog_add(const weft_watchdog *self, int file);
+/* Adds a descriptor that ends a wait when it is readable; true also if it is ready already. rank: which has ended then;
+ * n: none. */
+bool weft_watchdog_add(const weft_watchdog *self, int file, int32_t rank);
 void weft_watchdog_close(weft_watchdog *self);
 
 /* Waits for an event, at most one tick. */

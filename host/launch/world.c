@@ -23,10 +23,10 @@ weft_status weft_log_ranks_validate(weft_world *world, const char *list, const w
         (void)snprintf(text, sizeof text, "%.*s", (int)n, part);
         if (n >= sizeof text || !weft_number_i64(&rank, text) || rank < 0)
             return weft_config_reject(config, "run", "log_ranks", err,
-                                      "is no list of ranks: give 0, all, or numbers with commas between them (0,2)");
+                                      "is not a list of ranks. Allowed: 0, all, or numbers separated by commas (0,2)");
         if (world->size > 1 && rank >= world->size)
             return weft_config_reject(config, "run", "log_ranks", err,
-                                      "names rank %lld, and this run has ranks 0 to %d: take it out, or give all",
+                                      "contains rank %lld, but this run has ranks 0 to %d. Fix: remove it, or set all",
                                       (long long)rank, (int)world->size - 1);
         world->speaks |= rank == world->rank;
     }
@@ -55,19 +55,13 @@ int32_t weft_world_allowed(void) {
     return CPU_COUNT(&set) > 0 ? CPU_COUNT(&set) : 1;
 }
 
-/* Returns the processors shared by the local ranks: of the process that started them, or of the machine. */
-static int32_t shared_processors(void) {
-    const char *started = getenv(WEFT_STARTED);
-    const char *at = started == NULL ? NULL : strchr(started, '/');
-    const long n = at != NULL ? strtol(at + 1, NULL, 10) : sysconf(_SC_NPROCESSORS_ONLN);
-    return n < 1 ? 1 : n > INT32_MAX ? INT32_MAX : (int32_t)n;
-}
-
-/* Returns the processors of a rank. A launcher that binds its ranks has divided them already: then each rank may run on
- * few enough for all. */
+/* Returns the processors of a rank. The local ranks share those of the process that started them, or of the machine. A
+ * launcher that binds its ranks has divided them already: then each rank may run on few enough for all. */
 static int32_t processors_of_a_rank(int32_t local_size) {
-    const int32_t allowed = weft_world_allowed(), all = shared_processors();
-    if (local_size == 1 || (allowed < all && (int64_t)allowed * local_size <= all)) return allowed;
+    const char *started = getenv(WEFT_STARTED), *at = started == NULL ? NULL : strchr(started, '/');
+    const long shared = at != NULL ? strtol(at + 1, NULL, 10) : sysconf(_SC_NPROCESSORS_ONLN);
+    const int32_t allowed = weft_world_allowed();
+    if (local_size == 1 || (allowed < shared && (int64_t)allowed * local_size <= shared)) return allowed;
     return allowed / local_size > 0 ? allowed / local_size : 1;
 }
 

@@ -2,6 +2,7 @@
  * in a list of mapped libraries, which is made when a plugin is loaded, and formats its line itself. */
 #include "plugin/crash.h"
 
+#include "base/alloc.h"
 #include "base/units.h"
 
 #include <limits.h>
@@ -115,61 +116,125 @@ void weft_crash_crumb(weft_crumb *where) {
     if (before != NULL) before->what[0] = '\0';
 }
 
+static void clear_crumb(void) {
+    weft_crash_crumb(NULL);
+}
+
 /* Odd while the first thread's record changes. */
 static _Atomic uint64_t changes;
 
-static void note_change(void) {
-    const uint64_t n = atomic_load_explicit(&changes, memory_order_relaxed);
-    if (first == &doing) atomic_store_explicit(&changes, n + 1, memory_order_release);
+/* The current call of a thread other than the first one. Each thread holds an entry until it ends; threads beyond the
+ * last entry are not recorded. */
+typedef struct other {
+    atomic_bool is_taken;
+    _Atomic uint64_t changes; /* odd while the other fields change */
+    _Atomic(const weft_loaded *) loaded;
+    _Atomic(const char *) what; /* NULL: no call */
+    _Atomic uint64_t number;
+    _Atomic double since;
+} other;
+
+enum { MOST_OTHERS = 256 };
+
+static other others[MOST_OTHERS];
+static pthread_key_t entry_key;
+static bool has_entry_key;
+static _Thread_local other *entry;
+static _Thread_local bool has_no_entry;
+
+static void write_other(other *out, const weft_call_record *now) {
+    const uint64_t n = atomic_load_explicit(&out->changes, memory_order_relaxed);
+    atomic_store_explicit(&out->changes, n + 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+    atomic_store_explicit(&out->loaded, now->loaded, memory_order_relaxed);
+    atomic_store_explicit(&out->what, now->what, memory_order_relaxed);
+    atomic_store_explicit(&out->number, now->number, memory_order_relaxed);
+    atomic_store_explicit(&out->since, weft_clock_seconds(), memory_order_relaxed);
+    atomic_store_explicit(&out->changes, n + 2, memory_order_release);
 }
 
-/* The current call of each other thread, while `since` is the start time. More threads than entries share them. */
-static struct {
-    _Atomic double since;
-    weft_call_record call; /* loaded NULL: ended */
-} others[256];
+static void release_entry(void *taken) {
+    write_other(taken, &(const weft_call_record){0});
+    entry = NULL;
+    atomic_store(&((other *)taken)->is_taken, false);
+}
 
-enum { MOST_OTHERS = sizeof others / sizeof others[0] };
+static other *take_entry(void) {
+    for (size_t i = 0; has_entry_key && i < MOST_OTHERS; i++) {
+        if (atomic_exchange(&others[i].is_taken, true)) continue;
+        (void)pthread_setspecific(entry_key, &others[i]);
+        return &others[i];
+    }
+    return NULL;
+}
 
 static void note_other(const weft_call_record *now) {
-    static atomic_uint n_threads;
-    static _Thread_local uint32_t entry; /* number + 1 */
-    if (entry == 0) entry = 1 + atomic_fetch_add(&n_threads, 1) % MOST_OTHERS;
-    atomic_store(&others[entry - 1].since, weft_clock_seconds());
-    others[entry - 1].call = *now;
+    if (entry == NULL && !has_no_entry) entry = take_entry();
+    has_no_entry = entry == NULL;
+    if (entry != NULL) write_other(entry, now);
 }
 
-bool weft_crash_other_call(weft_call_record *out, double seconds) {
-    for (int32_t i = 0; i < MOST_OTHERS; i++) {
-        const double since = atomic_load(&others[i].since);
-        const weft_call_record call = others[i].call;
-        if (call.loaded == NULL || weft_clock_seconds() - since < seconds || atomic_load(&others[i].since) != since)
+static bool read_other(other *from, weft_call_record *out, double *since) {
+    const uint64_t before = atomic_load_explicit(&from->changes, memory_order_acquire);
+    out->loaded = atomic_load_explicit(&from->loaded, memory_order_relaxed);
+    out->what = atomic_load_explicit(&from->what, memory_order_relaxed);
+    out->number = atomic_load_explicit(&from->number, memory_order_relaxed);
+    *since = atomic_load_explicit(&from->since, memory_order_relaxed);
+    atomic_thread_fence(memory_order_acquire);
+    return before % 2 == 0 && atomic_load_explicit(&from->changes, memory_order_relaxed) == before &&
+           out->loaded != NULL && out->what != NULL;
+}
+
+bool weft_crash_other_call(weft_call_record *out, double *seconds, uint64_t number) {
+    const double now = weft_clock_seconds();
+    bool is_found = false;
+    for (size_t i = 0; i < MOST_OTHERS; i++) {
+        weft_call_record call = {0};
+        double since = 0;
+        if (!read_other(&others[i], &call, &since) || call.number < number || (is_found && now - since <= *seconds))
             continue;
         *out = call;
-        return true;
+        *seconds = now - since;
+        is_found = true;
     }
-    return false;
+    return is_found;
+}
+
+/* Forgets the threads of the parent process: this one may have been one of them. */
+static void reset_threads(void) {
+    if (!has_entry_key) has_entry_key = pthread_key_create(&entry_key, release_entry) == 0;
+    if (has_entry_key) (void)pthread_setspecific(entry_key, NULL);
+    memset(others, 0, sizeof others);
+    entry = NULL;
+    has_no_entry = false;
+    atomic_store(&changes, (atomic_load(&changes) + 1) / 2 * 2);
+    first = &doing;
 }
 
 weft_call_record weft_crash_set_call(weft_call_record now) {
     const weft_call_record before = doing;
+    const uint64_t n = atomic_load_explicit(&changes, memory_order_acquire);
+    const bool is_first = first == &doing;
     weft_crumb *shared = NULL;
-    if (first != &doing && first != NULL) note_other(&now);
-    note_change();
+    if (now.number == 0) now.number = is_first ? n + 2 : n;
+    if (!is_first && first != NULL) note_other(&now);
+    if (is_first) atomic_store_explicit(&changes, n + 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
     doing = now;
-    if (first == &doing && now.loaded != NULL) last = now;
-    note_change();
-    if (first == &doing) shared = atomic_load_explicit(&crumb, memory_order_relaxed);
+    if (!is_first) return before;
+    if (now.loaded != NULL) last = now;
+    atomic_store_explicit(&changes, n + 2, memory_order_release);
+    shared = atomic_load_explicit(&crumb, memory_order_relaxed);
     if (shared != NULL) write_crumb(shared, &now);
     return before;
 }
 
-bool weft_crash_main_call(weft_call_record *out, uint64_t *number) {
+bool weft_crash_main_call(weft_call_record *out, uint64_t *version) {
     const uint64_t before = atomic_load_explicit(&changes, memory_order_acquire);
     if (first == NULL || before % 2 != 0) return false;
     *out = *first;
     atomic_thread_fence(memory_order_acquire);
-    *number = before;
+    *version = before;
     return atomic_load_explicit(&changes, memory_order_relaxed) == before;
 }
 
@@ -302,7 +367,8 @@ static const char *signal_name(int number) {
 }
 
 /* Writes "in FILE (sha256 ...), in KIND:ID SLOT". The plugin's hash is written once, after its file if the crash is in
- * it. A file that is being loaded is not in the list yet, so the current call names it. */
+ * it. A file that is being loaded is not in the list yet, so the current call names it. For a crash between two calls,
+ * in which this program or a library has found corrupt memory, the last plugin may be the cause. */
 static void put_position(line *out, const void *context) {
     const object *where = object_at(program_counter(context));
     const weft_call_record now = weft_crash_current();
@@ -311,17 +377,13 @@ static void put_position(line *out, const void *context) {
     if (where != NULL) put(out, where->name, NULL);
     else if (now.what == NULL || now.loaded != NULL) put(out, "code of no known file", NULL);
     if (is_plugin) put_hash(out, where->sha256, NULL);
-    if (now.what == NULL) return;
-    if (where != NULL || now.loaded != NULL) put(out, ", in ", NULL);
-    put_call(out, &now);
-    if (!is_plugin) put_call_hash(out, &now);
-    put_mode(out, &now);
-}
-
-/* Writes the last plugin call if the crash is between two calls. Then this program or a library has found corrupt
- * memory, and the last plugin may be the cause. */
-static void put_last(line *out) {
-    if (weft_crash_current().loaded != NULL || last.loaded == NULL) return;
+    if (now.what != NULL) {
+        if (where != NULL || now.loaded != NULL) put(out, ", in ", NULL);
+        put_call(out, &now);
+        if (!is_plugin) put_call_hash(out, &now);
+        put_mode(out, &now);
+    }
+    if (now.loaded != NULL || last.loaded == NULL) return;
     put(out, ", after ", NULL);
     put_call(out, &last);
     put_call_hash(out, &last);
@@ -342,7 +404,6 @@ static void crash_handler(int number, siginfo_t *info, void *context) {
     put_number(&out, (uint64_t)number);
     put(&out, " (", signal_name(number), ") ", NULL);
     put_position(&out, context);
-    put_last(&out);
     put_arm(&out);
     if (rank >= 0) {
         put(&out, ", rank ", NULL);
@@ -368,7 +429,8 @@ void weft_crash_install(void) {
     action.sa_flags = SA_SIGINFO | SA_ONSTACK | (int)SA_RESETHAND;
     (void)sigemptyset(&action.sa_mask);
     (void)sigaltstack(&stack, NULL);
-    first = &doing;
+    reset_threads();
+    weft_alloc_on_failure(clear_crumb);
     list_objects();
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) (void)sigaction(numbers[i], &action, NULL);
 }

@@ -29,6 +29,7 @@ typedef struct weft_call_record {
     const char *sha256;        /* of a file that is being loaded; NULL: no load */
     const char *what;          /* the slot, "prepare"; NULL: no call */
     uint64_t fp_control;       /* of the thread before the call (process.h); 0: not checked after it */
+    uint64_t number;           /* position among the calls of the thread of weft_crash_install; 0: set by set_call */
 } weft_call_record;
 
 /* Records the call that this thread is about to make, and returns the previous record so that the caller can restore
@@ -38,13 +39,13 @@ weft_call_record weft_crash_set_call(weft_call_record now);
 /* Returns this thread's record. Safe in a signal handler. [any-thread] */
 weft_call_record weft_crash_current(void);
 
-/* Reads, from another thread, the record of the thread of weft_crash_install, and the call's unique number. Returns
- * false while the record is being changed. [any-thread] */
-bool weft_crash_main_call(weft_call_record *out, uint64_t *number);
+/* Reads, from another thread, the record of the thread of weft_crash_install, and its version, which each change
+ * increments. Returns false while the record is being changed. [any-thread] */
+bool weft_crash_main_call(weft_call_record *out, uint64_t *version);
 
-/* Reads the call of another thread than that one, if it has lasted `seconds` (above 0). Returns false, and
- * micro-batches *out, if there is none. [any-thread] */
-bool weft_crash_other_call(weft_call_record *out, double seconds);
+/* Reads the longest current call of another thread among those that began during call `number` of that thread, and its
+ * duration. Returns false, and leaves both unchanged, if there is none. [any-thread] */
+bool weft_crash_other_call(weft_call_record *out, double *seconds, uint64_t number);
 
 /* Sets the mode of the calls, for example "training", a string with process lifetime. NULL, the default: no mode.
  * Returns the previous mode. [main] [hot] */

@@ -65,21 +65,16 @@ static weft_status read_header(Elf64_Ehdr *out, const unsigned char *image, size
         return weft_error_set(err, WEFT_E_PLUGIN, "is not an ELF file, so it is no plugin.");
     if (size < sizeof *out) return weft_error_set(err, WEFT_E_PLUGIN, "is truncated: it ends inside its first header.");
     memcpy(out, image, sizeof *out);
-    if (out->e_ident[EI_CLASS] != ELFCLASS64) {
+    if (out->e_ident[EI_CLASS] != ELFCLASS64)
         return weft_error_set(err, WEFT_E_PLUGIN, "is a 32-bit file; this host is 64-bit. Build it for this machine.");
-    }
     if (out->e_ident[EI_DATA] != WEFT_ELF_DATA)
         return weft_error_set(err, WEFT_E_PLUGIN, "has the other byte order. Build it for this machine.");
-    if (out->e_machine != WEFT_ELF_MACHINE) {
+    if (out->e_machine != WEFT_ELF_MACHINE)
         return weft_error_set(err, WEFT_E_PLUGIN, "is built for %s; this machine is %s. Build it for this machine.",
                               machine_name(out->e_machine), machine_name(WEFT_ELF_MACHINE));
-    }
-    if (out->e_type != ET_DYN) {
-        return weft_error_set(err, WEFT_E_PLUGIN, "is no shared object; link it with -shared.");
-    }
-    if (out->e_phentsize != sizeof(Elf64_Phdr) || out->e_phnum == 0) {
+    if (out->e_type != ET_DYN) return weft_error_set(err, WEFT_E_PLUGIN, "is no shared object; link it with -shared.");
+    if (out->e_phentsize != sizeof(Elf64_Phdr) || out->e_phnum == 0)
         return weft_error_set(err, WEFT_E_PLUGIN, "has no program headers that can be read; it is damaged.");
-    }
     return WEFT_OK;
 }
 
@@ -199,47 +194,31 @@ const char *weft_elf_import(const weft_elf *self, uint64_t i) {
     return symbol.st_shndx == SHN_UNDEF ? text_at(self, symbol.st_name) : NULL;
 }
 
-/* Returns string i of the dynamic entries with one of three tags. */
-static const char *tagged_text(const weft_elf *self, int64_t a, int64_t b, int64_t c, uint64_t i) {
+const char *weft_elf_text(const weft_elf *self, weft_elf_list list, uint64_t i) {
+    static const int64_t tags[][3] = {[WEFT_ELF_NEEDED] = {DT_NEEDED, DT_NEEDED, DT_NEEDED},
+                                      [WEFT_ELF_OPENED] = {DT_NEEDED, DT_FILTER, DT_AUXILIARY},
+                                      [WEFT_ELF_RUNPATHS] = {DT_RPATH, DT_RUNPATH, DT_RUNPATH}};
     Elf64_Dyn entry;
-    uint64_t seen = 0;
     for (uint64_t at = 0; dynamic_entry(self, &entry, at); at++)
-        if ((entry.d_tag == a || entry.d_tag == b || entry.d_tag == c) && seen++ == i)
+        if ((entry.d_tag == tags[list][0] || entry.d_tag == tags[list][1] || entry.d_tag == tags[list][2]) && i-- == 0)
             return text_at(self, entry.d_un.d_val);
     return NULL;
 }
 
-const char *weft_elf_needed(const weft_elf *self, uint64_t i) {
-    return tagged_text(self, DT_NEEDED, DT_NEEDED, DT_NEEDED, i);
-}
-
-const char *weft_elf_opened(const weft_elf *self, uint64_t i) {
-    return tagged_text(self, DT_NEEDED, DT_FILTER, DT_AUXILIARY, i);
-}
-
-const char *weft_elf_runpath(const weft_elf *self, uint64_t i) {
-    return tagged_text(self, DT_RPATH, DT_RUNPATH, DT_RUNPATH, i);
-}
-
-/* Updates major and minor from "GLIBC_2.36"; other names ("GLIBC_PRIVATE", "GCC_3.0") are ignored. */
-static void raise_glibc(const char *name, int *major, int *minor) {
-    int a = 0, b = 0;
-    if (strncmp(name, "GLIBC_", 6) != 0 || sscanf(name + 6, "%4d.%4d", &a, &b) != 2) return;
-    if (a > *major || (a == *major && b > *minor)) {
-        *major = a;
-        *minor = b;
-    }
-}
-
-/* Reads the versions required from one library: a list of Vernaux from `address` on. Returns their number; < 0:
- * unreadable. */
+/* Reads the versions required from one library, a list of Vernaux from `address` on: raises major and minor to its
+ * highest "GLIBC_2.36"; other names ("GLIBC_PRIVATE", "GCC_3.0") are ignored. Returns their number; < 0: unreadable. */
 static int64_t read_versions_of(const weft_elf *self, uint64_t address, uint32_t count, int *major, int *minor) {
     for (uint32_t i = 0; i < count; i++) {
         Elf64_Vernaux aux;
         const char *name = NULL;
+        int a = 0, b = 0;
         if (read_at(self, &aux, address, sizeof aux)) name = text_at(self, aux.vna_name);
         if (name == NULL) return -1;
-        raise_glibc(name, major, minor);
+        if (strncmp(name, "GLIBC_", 6) == 0 && sscanf(name + 6, "%4d.%4d", &a, &b) == 2 &&
+            (a > *major || (a == *major && b > *minor))) {
+            *major = a;
+            *minor = b;
+        }
         if (aux.vna_next == 0) return (int64_t)i + 1;
         address += aux.vna_next;
     }

@@ -45,13 +45,14 @@ int weft_elf_export(const weft_elf *self, weft_elf_symbol *out, uint64_t i);
 /* Returns the name of symbol i if it is an import, else NULL. [any-thread] */
 const char *weft_elf_import(const weft_elf *self, uint64_t i);
 
-/* Returns name i of the libraries that it needs; NULL past the end. [any-thread] */
-const char *weft_elf_needed(const weft_elf *self, uint64_t i);
+typedef enum weft_elf_list {
+    WEFT_ELF_NEEDED,  /* libraries that it needs */
+    WEFT_ELF_OPENED,  /* those that the loader opens with it: DT_NEEDED, DT_FILTER, DT_AUXILIARY */
+    WEFT_ELF_RUNPATHS /* directory lists that the loader searches first: DT_RPATH, DT_RUNPATH */
+} weft_elf_list;
 
-/* Return name i of the libraries that the loader opens with it (DT_NEEDED, DT_FILTER, DT_AUXILIARY), and directory list
- * i that the loader searches first (DT_RPATH, DT_RUNPATH). NULL past the end. [any-thread] */
-const char *weft_elf_opened(const weft_elf *self, uint64_t i);
-const char *weft_elf_runpath(const weft_elf *self, uint64_t i);
+/* Returns text i of a list; NULL past the end. [any-thread] */
+const char *weft_elf_text(const weft_elf *self, weft_elf_list list, uint64_t i);
 
 /* Returns the highest GLIBC_<major>.<minor> that it requires; 0 and 0 if there is no such requirement. [any-thread] */
 weft_status weft_elf_glibc(const weft_elf *self, int *major, int *minor, weft_error *err);

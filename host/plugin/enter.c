@@ -38,17 +38,6 @@ const char *weft_plugin_id(const void *table) {
     return loaded == NULL ? "" : loaded->plugin->id;
 }
 
-/* Returns true if the text names a plugin already, possibly after a file and a line: it is the failure of another
- * plugin, which this one had called. */
-static bool is_blamed(const char *text) {
-    char title[700];
-    for (size_t i = 0; i < n_owners; i++) {
-        print_title(title, sizeof title, owners[i]);
-        if (strstr(text, title) != NULL) return true;
-    }
-    return false;
-}
-
 /* Prefixes the plugin's name to the error. */
 static weft_status put_title(const weft_loaded *loaded, weft_error *err) {
     const char *const mode = weft_crash_current_mode();
@@ -57,10 +46,16 @@ static weft_status put_title(const weft_loaded *loaded, weft_error *err) {
     return weft_error_prefix(err, "%s%s%s: ", title, mode != NULL ? ", in " : "", mode != NULL ? mode : "");
 }
 
-/* Messages about a file, a key or another rank name their cause already. */
+/* Messages about a file, a key or another rank name their cause already, and so does one that names a plugin, possibly
+ * after a file and a line: it is the failure of another plugin, which this one had called. */
 static weft_status blame(const weft_loaded *loaded, weft_status status, weft_error *err) {
     const bool is_its_fault = status == WEFT_E_PLUGIN || status == WEFT_E_DEVICE || status == WEFT_E_UNSUPPORTED;
-    if (err == NULL || loaded == NULL || !is_its_fault || is_blamed(err->text)) return status;
+    char title[700];
+    if (err == NULL || loaded == NULL || !is_its_fault) return status;
+    for (size_t i = 0; i < n_owners; i++) {
+        print_title(title, sizeof title, owners[i]);
+        if (strstr(err->text, title) != NULL) return status;
+    }
     return put_title(loaded, err);
 }
 
@@ -73,11 +68,15 @@ weft_status weft_plugin_blame(const void *table, weft_status status, weft_error 
 static bool warn_of_slow_call(void *context) {
     const weft_slow_warning *self = context;
     char title[700], line[2000], nested[700] = "";
-    weft_call_record call;
-    uint64_t number = 0;
+    weft_call_record call = {0};
+    uint64_t version = 0;
+    double seconds = 0;
+    bool is_nested = weft_crash_main_call(&call, &version) && call.loaded != NULL;
     weft_plugin_title(title, sizeof title, self->table);
-    if (weft_crash_main_call(&call, &number) && (weft_crash_other_call(&call, 1) || call.loaded != NULL) &&
-        strcmp(call.what, self->slot) != 0)
+    /* The main thread may wait for another thread, for example for a tokenizer's. */
+    if (is_nested && strcmp(call.what, self->slot) == 0)
+        is_nested = weft_crash_other_call(&call, &seconds, call.number) && seconds >= 1;
+    if (is_nested)
         (void)snprintf(nested, sizeof nested, ", now in %s of %s:%s (%s),", call.what, call.loaded->plugin->kind,
                        call.loaded->plugin->id, call.loaded->path);
     (void)snprintf(line, sizeof line, "%s has been in its %s for %d s%s and goes on", title, self->slot,

@@ -91,28 +91,24 @@ const char *weft_kind_list(void) {
 
 weft_status weft_kind_fits(const weft_note_plugin *plugin, weft_error *err) {
     const kind_row *row = find_kind(plugin->kind);
-    if (row == NULL) {
+    if (row == NULL)
         return weft_error_set(err, WEFT_E_PLUGIN, "contains a plugin of kind \"%s\"; this host supports %s.",
                               plugin->kind, weft_kind_list());
-    }
-    if ((int64_t)plugin->interface_major != row->interface_major) {
-        return weft_error_set(
-            err, WEFT_E_PLUGIN,
-            "contains %s:%s for interface %s/%u; this host has %s/%d. Build it with this host's headers.", plugin->kind,
-            plugin->id, plugin->kind, plugin->interface_major, row->name, (int)row->interface_major);
-    }
-    return WEFT_OK;
+    if ((int64_t)plugin->interface_major == row->interface_major) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_PLUGIN,
+                          "contains %s:%s for interface %s/%u; this host has %s/%d. Build it with this host's headers.",
+                          plugin->kind, plugin->id, plugin->kind, plugin->interface_major, row->name,
+                          (int)row->interface_major);
 }
 
 /* Checks that the table has all of SDK 1.0 and its required slots. Function pointers have the size of data pointers on
  * all platforms with dlsym. */
 static weft_status check_slots(const weft_plugin *plugin, const kind_row *row, weft_error *err) {
     uint32_t struct_size;
-    size_t i;
     if (plugin->table == NULL)
         return weft_error_set(err, WEFT_E_PLUGIN, "has no table for %s:%s.", plugin->kind, plugin->id);
     memcpy(&struct_size, plugin->table, sizeof struct_size);
-    for (i = 0; i < row->n_slots; i++) {
+    for (size_t i = 0; i < row->n_slots; i++) {
         const slot *s = &row->slots[i];
         void *value = NULL;
         if (struct_size < s->offset + sizeof value)
@@ -130,30 +126,24 @@ static weft_status check_slots(const weft_plugin *plugin, const kind_row *row, w
     return WEFT_OK;
 }
 
-static int same_text(const char *given, const char *noted) {
-    return given != NULL && strcmp(given, noted) == 0;
-}
-
 /* Checks one plugin of the list against its line of the note. */
 static weft_status check_plugin(const weft_plugin *plugin, const weft_note_plugin *note, weft_error *err) {
-    weft_status status;
+    const char *kind, *id, *version;
     if (!WEFT_WHOLE(plugin, weft_plugin))
         return weft_error_set(err, WEFT_E_PLUGIN, "describes %s:%s in %u bytes, fewer than SDK 1.0 has" REBUILD,
                               note->kind, note->id, plugin->struct_size);
-    if (!same_text(plugin->kind, note->kind) || !same_text(plugin->id, note->id) ||
-        !same_text(plugin->version, note->version) || plugin->interface_major != note->interface_major)
+    kind = plugin->kind == NULL ? "(nothing)" : plugin->kind;
+    id = plugin->id == NULL ? "(nothing)" : plugin->id;
+    version = plugin->version == NULL ? "(nothing)" : plugin->version;
+    if (strcmp(kind, note->kind) != 0 || strcmp(id, note->id) != 0 || strcmp(version, note->version) != 0 ||
+        plugin->interface_major != note->interface_major)
         return weft_error_set(err, WEFT_E_PLUGIN, "has a note with %s/%u %s %s, and its entry returns %s/%u %s %s.",
-                              note->kind, note->interface_major, note->id, note->version,
-                              plugin->kind == NULL ? "(nothing)" : plugin->kind, plugin->interface_major,
-                              plugin->id == NULL ? "(nothing)" : plugin->id,
-                              plugin->version == NULL ? "(nothing)" : plugin->version);
+                              note->kind, note->interface_major, note->id, note->version, kind, plugin->interface_major,
+                              id, version);
     if (plugin->help == NULL || plugin->help[0] == 0 || strchr(plugin->help, '\n') != NULL)
         return weft_error_set(err, WEFT_E_PLUGIN, "has no line of help for %s:%s.", note->kind, note->id);
-    status = weft_key_table_check(plugin->keys, plugin->n_keys, plugin->key_stride, plugin->config_size, err);
-    if (status != WEFT_OK) {
-        (void)weft_error_prefix(err, "has a key table for %s:%s that does not hold: ", note->kind, note->id);
-        return status;
-    }
+    if (weft_key_table_check(plugin->keys, plugin->n_keys, plugin->key_stride, plugin->config_size, err) != WEFT_OK)
+        return weft_error_prefix(err, "has an invalid key table for %s:%s: ", note->kind, note->id);
     return check_slots(plugin, find_kind(note->kind), err);
 }
 

@@ -19,6 +19,25 @@ static weft_status system_error(weft_error *err, const char *what) {
     return weft_error_set(err, WEFT_E_SYSTEM, "%s: %s.", what, strerror(errno));
 }
 
+/* Reads the complete file through its descriptor. The caller frees *out. */
+static weft_status read_file(unsigned char **out, int descriptor, size_t size, weft_error *err) {
+    unsigned char *bytes = malloc(size > 0 ? size : 1);
+    size_t done = 0;
+    if (bytes == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to read its %zu bytes.", size);
+    while (done < size) {
+        const ssize_t n = pread(descriptor, bytes + done, size - done, (off_t)done);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) {
+            free(bytes);
+            return n < 0 ? system_error(err, "cannot be read")
+                         : weft_error_set(err, WEFT_E_SYSTEM, "became shorter while it was read; try again.");
+        }
+        done += (size_t)n;
+    }
+    *out = bytes;
+    return WEFT_OK;
+}
+
 /* ---- libraries of a pinned plugin ----
  *
  * Checks every file that the dynamic loader could select for a plugin, not only the one that it will select, so that a
@@ -52,23 +71,6 @@ static bool is_systems(const char *path) {
     return false;
 }
 
-static weft_status check_image(walk *w, const object *of, const void *image, size_t size, const char *path,
-                               weft_error *err) {
-    object self = {.needed_by = of, .path = path, .depth = of->depth + 1};
-    char hex[65];
-    const weft_status status = weft_hash_text(hex, image, size, err);
-    if (status != WEFT_OK) return status;
-    if (!weft_trust_holds(w->trust, hex))
-        return weft_error_set(err, WEFT_E_USER,
-                              "needs the library %s, whose SHA-256 %s is not pinned, and [plugins] trust = pinned runs "
-                              "nothing else. If you know where it comes from, append what `sha256sum %s` prints to %s.",
-                              path, hex, path,
-                              w->trust->list_path != NULL ? w->trust->list_path
-                                                          : "a file that [plugins] pin_list names");
-    if (weft_elf_open(&self.elf, image, size, NULL) != WEFT_OK) return WEFT_OK; /* the loader rejects it, too */
-    return check_object(w, &self, err);
-}
-
 /* Returns true if the file was seen before, and marks it as seen. */
 static bool note_seen(walk *w, const struct stat *about) {
     for (size_t i = 0; i < w->n_seen; i++)
@@ -80,30 +82,35 @@ static bool note_seen(walk *w, const struct stat *about) {
     return false;
 }
 
-/* Checks one file. The loader cannot open a missing file either. */
+/* Checks one file. The loader cannot open a missing file either, and rejects one that is no shared object. */
 static weft_status check_library(walk *w, const object *of, const char *path, weft_error *err) {
-    char real[PATH_MAX];
+    char real[PATH_MAX], hex[65];
+    object self = {.needed_by = of, .path = real, .depth = of->depth + 1};
     struct stat about;
-    void *image = NULL;
-    size_t size = 0;
+    unsigned char *image = NULL;
     int descriptor;
     weft_status status = WEFT_OK;
     if (realpath(path, real) == NULL || is_systems(real)) return WEFT_OK;
     if (stat(real, &about) == 0 && note_seen(w, &about)) return WEFT_OK;
     descriptor = open(real, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor < 0) return weft_error_set(err, WEFT_E_SYSTEM, "needs the library %s: %s.", real, strerror(errno));
-    if (fstat(descriptor, &about) != 0 || !S_ISREG(about.st_mode)) {
+    if (fstat(descriptor, &about) != 0 || !S_ISREG(about.st_mode))
         status = weft_error_set(err, WEFT_E_USER, "needs the library %s, which is no regular file.", real);
-    } else {
-        size = (size_t)about.st_size;
-        image = size == 0 ? MAP_FAILED : mmap(NULL, size, PROT_READ, MAP_PRIVATE, descriptor, 0);
-        status = image == MAP_FAILED
-                     ? weft_error_set(err, WEFT_E_SYSTEM, "needs the library %s, which cannot be read: %s.", real,
-                                      size == 0 ? "it is empty" : strerror(errno))
-                     : check_image(w, of, image, size, real, err);
-        if (image != MAP_FAILED) (void)munmap(image, size);
-    }
+    else if (read_file(&image, descriptor, (size_t)about.st_size, err) != WEFT_OK)
+        status = weft_error_prefix(err, "needs the library %s, which ", real);
     (void)close(descriptor);
+    if (status == WEFT_OK) status = weft_hash_text(hex, image, (size_t)about.st_size, err);
+    if (status == WEFT_OK && !weft_trust_holds(w->trust, hex))
+        status =
+            weft_error_set(err, WEFT_E_USER,
+                           "needs the library %s, whose SHA-256 %s is not pinned, and [plugins] trust = pinned only "
+                           "allows pinned files. Fix: if you trust its source, append what `sha256sum %s` prints "
+                           "to %s.",
+                           real, hex, real,
+                           w->trust->list_path != NULL ? w->trust->list_path : "a file that [plugins] pin_list names");
+    if (status == WEFT_OK && weft_elf_open(&self.elf, image, (size_t)about.st_size, NULL) == WEFT_OK)
+        status = check_object(w, &self, err);
+    free(image);
     return status;
 }
 
@@ -171,7 +178,7 @@ static weft_status check_name(walk *w, const object *self, const char *name, wef
         return check_library(w, self, path, err);
     }
     for (const object *at = self; at != NULL && status == WEFT_OK; at = at->needed_by)
-        for (uint64_t i = 0; status == WEFT_OK && (list = weft_elf_runpath(&at->elf, i)) != NULL; i++)
+        for (uint64_t i = 0; status == WEFT_OK && (list = weft_elf_text(&at->elf, WEFT_ELF_RUNPATHS, i)) != NULL; i++)
             status = check_list(w, self, list, at->path, name, err);
     return status;
 }
@@ -184,19 +191,9 @@ static weft_status check_object(walk *w, const object *self, weft_error *err) {
                               "needs libraries that need one another %d levels deep, too deep for "
                               "[plugins] trust = pinned.",
                               MOST_DEPTH);
-    for (uint64_t i = 0; status == WEFT_OK && (name = weft_elf_opened(&self->elf, i)) != NULL; i++)
+    for (uint64_t i = 0; status == WEFT_OK && (name = weft_elf_text(&self->elf, WEFT_ELF_OPENED, i)) != NULL; i++)
         status = check_name(w, self, name, err);
     return status;
-}
-
-/* Fails with WEFT_E_USER if a library that the file at `path` needs is not pinned; the text begins with a verb. image:
- * the file's bytes, a valid shared object. */
-static weft_status check_libraries(const weft_trust *trust, const void *image, size_t size, const char *path,
-                                   weft_error *err) {
-    object plugin = {.path = path};
-    walk w = {.trust = trust};
-    const weft_status status = weft_elf_open(&plugin.elf, image, size, err);
-    return status == WEFT_OK ? check_object(&w, &plugin, err) : status;
 }
 
 /* ---- one file ---- */
@@ -229,25 +226,6 @@ static bool producer_reorders(const void *image, size_t size) {
         at += n;
     }
     return false;
-}
-
-/* Reads the complete file through its descriptor. The caller frees *out. */
-static weft_status read_file(unsigned char **out, int descriptor, size_t size, weft_error *err) {
-    unsigned char *bytes = malloc(size > 0 ? size : 1);
-    size_t done = 0;
-    if (bytes == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to read its %zu bytes.", size);
-    while (done < size) {
-        const ssize_t n = pread(descriptor, bytes + done, size - done, (off_t)done);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) {
-            free(bytes);
-            return n < 0 ? system_error(err, "cannot be read")
-                         : weft_error_set(err, WEFT_E_SYSTEM, "became shorter while it was read; try again.");
-        }
-        done += (size_t)n;
-    }
-    *out = bytes;
-    return WEFT_OK;
 }
 
 static bool is_unchanged(const struct stat *a, const struct stat *b) {
@@ -290,52 +268,55 @@ static weft_status check_identity(const file_entry *entry, const void *mapped, w
             "is not the file that this process has loaded under that name: it was replaced meanwhile. "
             "Start the command again.");
     if (fstat(entry->descriptor, &now) != 0) return system_error(err, "cannot be examined");
-    if (now.st_size != entry->stat.st_size || now.st_mtim.tv_sec != entry->stat.st_mtim.tv_sec ||
-        now.st_mtim.tv_nsec != entry->stat.st_mtim.tv_nsec) {
-        return weft_error_set(err, WEFT_E_USER, "was written to while it was loaded; start the command again.");
-    }
-    return WEFT_OK;
+    if (is_unchanged(&now, &entry->stat)) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_USER, "was written to while it was loaded; start the command again.");
 }
 
 /* ---- running its code ---- */
 
-static weft_status map_file(file_entry *entry, void **handle, weft_error *err) {
-    weft_status status;
-    weft_process saved;
-    weft_call_record before;
-    weft_process_save(&saved);
-    before = weft_crash_set_call((weft_call_record){.sha256 = entry->sha256, .what = entry->doing});
-    *handle = dlopen(entry->path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    (void)weft_crash_set_call(before);
-    status = weft_process_restore(&saved, "it was loaded", err);
-    if (*handle == NULL)
-        return weft_error_set(err, WEFT_E_SYSTEM, "cannot be loaded: %s (it needs %s).", dlerror(), entry->note.needed);
-    return status;
+/* Runs the file's code between these two. */
+static weft_call_record begin_code(file_entry *entry, weft_process *saved) {
+    weft_process_save(saved);
+    return weft_crash_set_call((weft_call_record){.sha256 = entry->sha256, .what = entry->doing});
 }
 
-static weft_status call_entry(file_entry *entry, const weft_plugin_list **list, void *symbol, weft_error *err) {
-    weft_plugin_entry_fn *function = NULL;
-    weft_status status;
-    weft_process saved;
-    weft_call_record before;
-    weft_error said = WEFT_ERROR_INIT;
-    memcpy(&function, &symbol, sizeof function);
-    weft_process_save(&saved);
-    before = weft_crash_set_call((weft_call_record){.sha256 = entry->sha256, .what = entry->doing});
-    *list = function(weft_services(), &said);
+static weft_status end_code(weft_call_record before, const weft_process *saved, const char *when, weft_error *err) {
     (void)weft_crash_set_call(before);
-    status = weft_process_restore(&saved, "its entry ran", err);
-    if (status == WEFT_OK && *list == NULL) {
+    return weft_process_restore(saved, when, err);
+}
+
+/* Runs the plugin's code for the first time. */
+static weft_status run_file(file_entry *entry, weft_error *err) {
+    const weft_plugin_list *list = NULL;
+    weft_plugin_entry_fn *function = NULL;
+    void *handle = NULL, *note = NULL, *symbol = NULL;
+    weft_error said = WEFT_ERROR_INIT;
+    weft_process saved;
+    weft_call_record before = begin_code(entry, &saved);
+    weft_status status = WEFT_OK;
+    handle = dlopen(entry->path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    status = end_code(before, &saved, "it was loaded", err);
+    if (handle == NULL)
+        return weft_error_set(err, WEFT_E_SYSTEM, "cannot be loaded: %s (it needs %s).", dlerror(), entry->note.needed);
+    if (status != WEFT_OK) return status;
+    note = dlsym(handle, "weft_plugin_note");
+    symbol = dlsym(handle, "weft_plugin_entry");
+    if (note == NULL || symbol == NULL)
+        return weft_error_set(err, WEFT_E_PLUGIN, "lost its exports between the check and the load.");
+    weft_crash_add(entry->sha256, note);
+    status = check_identity(entry, note, err);
+    if (status != WEFT_OK) return status;
+    memcpy(&function, &symbol, sizeof function);
+    before = begin_code(entry, &saved);
+    list = function(weft_services(), &said);
+    status = end_code(before, &saved, "its entry ran", err);
+    if (status == WEFT_OK && list == NULL)
         status = weft_error_set(err, said.code == WEFT_OK ? WEFT_E_PLUGIN : (weft_status)said.code,
                                 "cannot work here: %s",
                                 said.text[0] != 0 ? said.text
                                                   : "its entry failed without an error message, a defect of it.");
-    }
-    return status;
-}
-
-static void fill_plugins(file_entry *entry, const weft_plugin_list *list) {
-    for (uint32_t i = 0; i < list->n_plugins; i++) {
+    if (status == WEFT_OK) status = weft_list_check(list, &entry->note, err);
+    for (uint32_t i = 0; status == WEFT_OK && i < list->n_plugins; i++) {
         const char *plugin = (const char *)list->plugins + (size_t)i * list->stride;
         entry->plugins[i] = (weft_loaded){.plugin = (const weft_plugin *)(const void *)plugin,
                                           .path = entry->path,
@@ -347,34 +328,10 @@ static void fill_plugins(file_entry *entry, const weft_plugin_list *list) {
                                           .fast_math = entry->note.fast_math};
         weft_plugin_own(&entry->plugins[i]);
     }
-}
-
-/* Runs the plugin's code for the first time. */
-static weft_status run_file(file_entry *entry, weft_error *err) {
-    const weft_plugin_list *list = NULL;
-    void *handle = NULL, *note = NULL, *symbol = NULL;
-    weft_status status = map_file(entry, &handle, err);
-    if (status != WEFT_OK) return status;
-    note = dlsym(handle, "weft_plugin_note");
-    symbol = dlsym(handle, "weft_plugin_entry");
-    if (note == NULL || symbol == NULL)
-        return weft_error_set(err, WEFT_E_PLUGIN, "lost its exports between the check and the load.");
-    weft_crash_add(entry->sha256, note);
-    status = check_identity(entry, note, err);
-    if (status == WEFT_OK) status = call_entry(entry, &list, symbol, err);
-    if (status == WEFT_OK) status = weft_list_check(list, &entry->note, err);
-    if (status == WEFT_OK) fill_plugins(entry, list);
     return status;
 }
 
 /* ---- loading a file ---- */
-
-static file_entry *find_entry(const struct stat *stat) {
-    file_entry *entry = first_file;
-    while (entry != NULL && (entry->stat.st_dev != stat->st_dev || entry->stat.st_ino != stat->st_ino))
-        entry = entry->next;
-    return entry;
-}
 
 /* Opens a file; *known is the entry of a file that was loaded before. */
 static weft_status open_file(file_entry *out, file_entry **known, const char *path, weft_error *err) {
@@ -384,7 +341,9 @@ static weft_status open_file(file_entry *out, file_entry **known, const char *pa
     if (out->descriptor < 0) return system_error(err, "cannot be opened");
     if (fstat(out->descriptor, &out->stat) != 0) return system_error(err, "cannot be examined");
     if (!S_ISREG(out->stat.st_mode)) return weft_error_set(err, WEFT_E_USER, "is not a regular file.");
-    *known = find_entry(&out->stat);
+    *known = first_file;
+    while (*known != NULL && ((*known)->stat.st_dev != out->stat.st_dev || (*known)->stat.st_ino != out->stat.st_ino))
+        *known = (*known)->next;
     if (*known != NULL && !is_unchanged(&(*known)->stat, &out->stat))
         return weft_error_set(err, WEFT_E_USER, "was written to after it was loaded; start the command again.");
     return WEFT_OK;
@@ -400,8 +359,12 @@ static weft_status check_file(file_entry *entry, const weft_trust *trust, weft_e
     if (status == WEFT_OK) status = weft_preflight_read(note, bytes, size, err);
     if (status == WEFT_OK && producer_reorders(bytes, size)) note->fast_math = 1;
     if (status == WEFT_OK) status = weft_trust_check(trust, note, entry->sha256, entry->path, err);
-    if (status == WEFT_OK && trust != NULL && trust->pinned)
-        status = check_libraries(trust, bytes, size, entry->path, err);
+    if (status == WEFT_OK && trust != NULL && trust->pinned) {
+        object plugin = {.path = entry->path};
+        walk w = {.trust = trust};
+        status = weft_elf_open(&plugin.elf, bytes, size, err);
+        if (status == WEFT_OK) status = check_object(&w, &plugin, err);
+    }
     free(bytes);
     return status;
 }
@@ -464,7 +427,7 @@ static weft_status choose_plugin(const weft_loaded **out, const file_entry *file
     }
     if (n > 1)
         return weft_error_set(err, WEFT_E_USER,
-                              "%s contains several plugins of kind %s (%s). Ask for one by its id: name the file "
+                              "%s contains several plugins of kind %s (%s). Fix: select one by its id: name the file "
                               "weft-%s-<id>.so (or link it under that name) in a directory of [plugins] path.",
                               file->path, kind, held, kind);
     if (n == 0 && id == NULL)

@@ -17,6 +17,7 @@
 #ifndef WEFT_HOST_PLUGIN_PLUGIN_H
 #define WEFT_HOST_PLUGIN_PLUGIN_H
 
+#include <stdbool.h>
 #include <weft/plugin.h>
 
 typedef struct weft_plugins weft_plugins; /* search directories, pins, and requested plugins */
@@ -43,13 +44,14 @@ typedef struct weft_plugins_options {
     int pinned;           /* [plugins] trust = pinned: load only pinned files */
 } weft_plugins_options;
 
-typedef struct weft_trust weft_trust; /* plugin/trust.h */
+typedef struct weft_trust weft_trust; /* plugin/load.h */
 
-/* Creates a registry. WEFT_E_USER: a directory that is not absolute, or a pin or a list that cannot be read. */
+/* Creates a registry. The pins must be valid. WEFT_E_USER: a directory that is not absolute, or a list that cannot be
+ * read. */
 weft_status weft_plugins_create(weft_plugins **out, const weft_plugins_options *options, weft_error *err);
 void weft_plugins_destroy(weft_plugins *self);
 
-/* Loads a plugin. Trust warnings about its file are printed once per process (plugin/trust.h). name: an id,
+/* Loads a plugin. Trust warnings about its file are printed once per process (plugin/load.h). name: an id,
  * or a path with a slash. Relative paths start at the working directory: the configuration makes them absolute
  * first. A second request for the same plugin returns the same object. */
 weft_status weft_plugins_get(weft_plugins *self, const weft_loaded **out, const char *kind, const char *name,
@@ -71,12 +73,27 @@ weft_status weft_plugins_summarize(const weft_plugins *self, weft_plugin_summary
 /* Describes the file at a path. */
 void weft_plugin_summarize(const weft_plugins *self, weft_plugin_summary *out, const char *id, const char *path);
 
-/* Finds the file of an id. WEFT_E_USER: not found; the message lists the nearest id, all ids, and the searched paths.
- */
+/* Writes the path of the first weft-<kind>-<id>.so in search order; returns false if there is none. */
+bool weft_plugins_has(const weft_plugins *self, char *path, size_t size, const char *kind, const char *id);
+/* The same among built-in plugins only. */
+bool weft_plugin_builtin(char *path, size_t size, const char *kind, const char *id);
+/* As weft_plugins_has. WEFT_E_USER: not found; the message lists the nearest id, all ids, and the searched paths. */
 weft_status weft_plugins_find(const weft_plugins *self, char *path, size_t size, const char *kind, const char *id,
                               weft_error *err);
+/* Returns " It is built where ...": how to get a built-in plugin that needs external libraries; "" for all others. */
+const char *weft_plugin_built_by(const char *kind, const char *id);
 
-/* Returns the trust settings. */
+typedef struct weft_found {
+    char kind[32], id[96];
+    char path[4096];
+} weft_found;
+
+/* Lists the files weft-<kind>-<id>.so of each directory that exists, in search order, sorted by name within a
+ * directory. kind: NULL: all kinds. The caller frees *out. WEFT_E_SYSTEM: a directory exists and cannot be read. */
+weft_status weft_plugins_list(const weft_plugins *self, weft_found **out, size_t *n, const char *kind, weft_error *err);
+
+/* Return directory i of the search, NULL past the end, and the trust settings. */
+const char *weft_plugins_directory(const weft_plugins *self, size_t i);
 const weft_trust *weft_plugins_trust(const weft_plugins *self);
 
 /* Returns the interface number of a kind that this host supports; -1: unknown kind. [any-thread] */

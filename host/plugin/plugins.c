@@ -1,11 +1,18 @@
-/* host/plugin/plugins.c: the plugin registry, see plugin.h. */
+/* host/plugin/plugins.c: the plugin registry, see plugin.h. The search uses directories and file names only and opens
+ * no file. */
 #include "plugin/plugin.h"
 
 #include "base/alloc.h"
+#include "base/file.h"
+#include "config/nearest.h"
 #include "plugin/load.h"
-#include "plugin/search.h"
-#include "plugin/trust.h"
+
+#include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+
+enum { MOST_DIRECTORIES = 64 };
 
 typedef struct request {
     char *kind, *name;
@@ -13,12 +20,77 @@ typedef struct request {
 } request;
 
 struct weft_plugins {
-    weft_search search;
+    char *directories[MOST_DIRECTORIES]; /* in search order, without duplicates */
+    size_t n_directories;
     char *pins, *list, *list_path; /* or NULL */
     weft_trust trust;
     request *requests;
     size_t n_requests;
 };
+
+/* ---- directories ---- */
+
+static weft_status add_directory(weft_plugins *self, const char *from, const char *path, size_t n, weft_error *err) {
+    while (n > 1 && path[n - 1] == '/') n--;
+    if (n == 0) return WEFT_OK;
+    if (path[0] != '/')
+        return weft_error_set(err, WEFT_E_USER,
+                              "%s contains the directory %.*s, which is not absolute. Plugins are never searched "
+                              "relative to the working directory; write the complete path.",
+                              from, (int)(n > 500 ? 500 : n), path);
+    for (size_t i = 0; i < self->n_directories; i++)
+        if (strlen(self->directories[i]) == n && memcmp(self->directories[i], path, n) == 0) return WEFT_OK;
+    if (self->n_directories == MOST_DIRECTORIES)
+        return weft_error_set(err, WEFT_E_USER, "%s: more than %d plugin directories.", from, MOST_DIRECTORIES);
+    self->directories[self->n_directories++] = weft_text_of("%.*s", (int)n, path);
+    return WEFT_OK;
+}
+
+static weft_status add_list(weft_plugins *self, const char *from, const char *list, weft_error *err) {
+    weft_status status = WEFT_OK;
+    const char *at = list == NULL ? "" : list;
+    while (*at != 0 && status == WEFT_OK) {
+        const size_t n = strcspn(at, ":");
+        status = add_directory(self, from, at, n, err);
+        at += at[n] != 0 ? n + 1 : n;
+    }
+    return status;
+}
+
+/* Adds "base/below" if the base is an absolute path. */
+static weft_status add_below(weft_plugins *self, const char *from, const char *base, const char *below,
+                             weft_error *err) {
+    char path[PATH_MAX];
+    const int n = base == NULL || base[0] != '/' ? -1 : snprintf(path, sizeof path, "%s/%s", base, below);
+    if (n < 0 || (size_t)n >= sizeof path) return WEFT_OK; /* this user has no home directory */
+    return add_directory(self, from, path, (size_t)n, err);
+}
+
+/* Adds the installation's directories: next to the program, as in a build tree; relative to the program, for a moved
+ * installation; and the configured path. */
+static weft_status add_installed(weft_plugins *self, weft_error *err) {
+    static const char *const relative[] = {"plugins", WEFT_RELATIVE_PLUGIN_DIR};
+    char path[WEFT_PATH_BYTES];
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < sizeof relative / sizeof *relative && status == WEFT_OK; i++)
+        if (weft_async_checkpoint_program(path, relative[i]))
+            status = add_directory(self, "The directory of the program", path, strlen(path), err);
+    if (status != WEFT_OK) return status;
+    return add_directory(self, "The install directory", WEFT_INSTALL_PLUGIN_DIR, strlen(WEFT_INSTALL_PLUGIN_DIR), err);
+}
+
+static weft_status add_directories(weft_plugins *self, const char *path, weft_error *err) {
+    const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+    const bool has_data = data != NULL && data[0] == '/';
+    weft_status status = add_list(self, "[plugins] path", path, err);
+    if (status == WEFT_OK) status = add_list(self, "WEFT_PLUGIN_PATH", getenv("WEFT_PLUGIN_PATH"), err);
+    if (status == WEFT_OK)
+        status = add_below(self, "The user's directory", has_data ? data : home,
+                           has_data ? "weft/plugins" : ".local/share/weft/plugins", err);
+    /* ~/.local, a prefix like /usr/local, independent of this program's own prefix */
+    if (status == WEFT_OK) status = add_below(self, "The user's prefix", home, ".local/" WEFT_PLUGIN_DIR, err);
+    return status == WEFT_OK ? add_installed(self, err) : status;
+}
 
 static char *copy_set(const char *text) {
     return text == NULL || *text == 0 ? NULL : weft_strdup(text);
@@ -26,8 +98,7 @@ static char *copy_set(const char *text) {
 
 weft_status weft_plugins_create(weft_plugins **out, const weft_plugins_options *options, weft_error *err) {
     weft_plugins *self = weft_alloc(1, sizeof *self);
-    weft_status status = weft_pins_check(options->pins, err);
-    if (status == WEFT_OK) status = weft_search_open(&self->search, options->path, err);
+    weft_status status = add_directories(self, options->path, err);
     self->pins = copy_set(options->pins);
     self->list_path = copy_set(options->pin_list);
     if (status == WEFT_OK && self->list_path != NULL)
@@ -44,7 +115,7 @@ void weft_plugins_destroy(weft_plugins *self) {
         free(self->requests[i].kind);
         free(self->requests[i].name);
     }
-    weft_search_close(&self->search);
+    for (size_t i = 0; i < self->n_directories; i++) free(self->directories[i]);
     free(self->requests);
     free(self->pins);
     free(self->list);
@@ -56,10 +127,105 @@ const weft_trust *weft_plugins_trust(const weft_plugins *self) {
     return &self->trust;
 }
 
+const char *weft_plugins_directory(const weft_plugins *self, size_t i) {
+    return i < self->n_directories ? self->directories[i] : NULL;
+}
+
+/* ---- files ---- */
+
+bool weft_plugins_has(const weft_plugins *self, char *path, size_t size, const char *kind, const char *id) {
+    for (size_t i = 0; i < self->n_directories; i++) {
+        struct stat stat;
+        const int length = snprintf(path, size, "%s/weft-%s-%s.so", self->directories[i], kind, id);
+        /* lstat: a broken link counts as a hit, and its load fails with the reason */
+        if (length > 0 && (size_t)length < size && lstat(path, &stat) == 0) return true;
+    }
+    return false;
+}
+
+bool weft_plugin_builtin(char *path, size_t size, const char *kind, const char *id) {
+    weft_plugins *installed = weft_alloc(1, sizeof *installed);
+    const bool has = add_installed(installed, NULL) == WEFT_OK && weft_plugins_has(installed, path, size, kind, id);
+    weft_plugins_destroy(installed);
+    return has;
+}
+
+static int is_plugin_name(const struct dirent *entry) {
+    return strncmp(entry->d_name, "weft-", 5) == 0 && weft_words_end(entry->d_name, ".so");
+}
+
+/* Splits "weft-<kind>-<id>.so". Returns false for other names. */
+static bool split_name(weft_found *out, const char *directory, const char *file) {
+    const char *name = file + 5;
+    const size_t n = strcspn(name, "-"), all = strlen(name) < 3 ? 0 : strlen(name) - 3;
+    if (n >= sizeof out->kind || n + 1 >= all || all - n - 1 >= sizeof out->id) return false;
+    (void)snprintf(out->kind, sizeof out->kind, "%.*s", (int)n, name);
+    (void)snprintf(out->id, sizeof out->id, "%.*s", (int)(all - n - 1), name + n + 1);
+    return (size_t)snprintf(out->path, sizeof out->path, "%s/%s", directory, file) < sizeof out->path;
+}
+
+weft_status weft_plugins_list(const weft_plugins *self, weft_found **out, size_t *n, const char *kind,
+                              weft_error *err) {
+    *out = NULL;
+    *n = 0;
+    for (size_t i = 0; i < self->n_directories; i++) {
+        struct dirent **names = NULL;
+        const int found = scandir(self->directories[i], &names, is_plugin_name, alphasort);
+        if (found < 0 && errno != ENOENT && errno != ENOTDIR) {
+            free(*out);
+            *out = NULL;
+            *n = 0;
+            return weft_error_set(err, WEFT_E_SYSTEM, "The plugin directory %s cannot be read: %s.",
+                                  self->directories[i], strerror(errno));
+        }
+        if (found > 0) *out = weft_realloc(*out, *n + (size_t)found, sizeof **out);
+        for (int at = 0; at < found; at++) {
+            weft_found *next = *out + *n;
+            *n += split_name(next, self->directories[i], names[at]->d_name) &&
+                  (kind == NULL || strcmp(next->kind, kind) == 0);
+            free(names[at]);
+        }
+        free(names);
+    }
+    return WEFT_OK;
+}
+
+const char *weft_plugin_built_by(const char *kind, const char *id) {
+    if (strcmp(kind, "device") == 0 && strcmp(id, "cuda") == 0)
+        return " It is built where the CUDA Toolkit and cuDNN are: `sh configs/packages.sh cuda` installs them, then "
+               "build again.";
+    if (strcmp(kind, "comm") == 0 && strcmp(id, "nccl") == 0)
+        return " It is built where the CUDA Toolkit, cuDNN and NCCL are: `sh configs/packages.sh cuda` installs them, "
+               "then build again.";
+    return "";
+}
+
+static weft_status reject_missing(const weft_plugins *self, const char *kind, const char *id, weft_error *err) {
+    char hint[128] = "", file[160] = "", known[512] = "", tried[1400] = "";
+    weft_nearest near = {id, "", 0};
+    weft_found *all = NULL;
+    size_t n = 0;
+    (void)weft_plugins_list(self, &all, &n, kind, NULL);
+    for (size_t i = 0; i < n; i++) {
+        weft_nearest_offer(&near, all[i].id, strlen(all[i].id));
+        if (strlen(known) + strlen(all[i].id) + 3 < sizeof known)
+            weft_words_append(known, sizeof known, "%s%s", known[0] == 0 ? "" : ", ", all[i].id);
+    }
+    free(all);
+    weft_nearest_print(&near, hint, sizeof hint);
+    if (strlen(id) > 3 && weft_words_end(id, ".so"))
+        (void)snprintf(file, sizeof file, " A file is written with a slash in it: ./%.90s.", id);
+    for (size_t i = 0; i < self->n_directories; i++)
+        weft_words_append(tried, sizeof tried, "\n  %s/weft-%s-%s.so", self->directories[i], kind, id);
+    return weft_error_set(err, WEFT_E_USER, "there is no %s plugin \"%.100s\"%s%s%s %s%s%s Tried:%s%s", kind, id,
+                          hint[0] == 0 ? "." : hint, file, weft_plugin_built_by(kind, id),
+                          known[0] == 0 ? "No plugin of this kind was found." : "There are: ", known,
+                          known[0] == 0 ? "" : ".", tried, self->n_directories == 0 ? " nothing." : "");
+}
+
 weft_status weft_plugins_find(const weft_plugins *self, char *path, size_t size, const char *kind, const char *id,
                               weft_error *err) {
-    if (weft_search_find(&self->search, path, size, kind, id)) return WEFT_OK;
-    return weft_search_miss(&self->search, kind, id, err);
+    return weft_plugins_has(self, path, size, kind, id) ? WEFT_OK : reject_missing(self, kind, id, err);
 }
 
 /* ---- notes of available files ---- */
@@ -83,7 +249,7 @@ weft_status weft_plugins_summarize(const weft_plugins *self, weft_plugin_summary
     weft_found *files = NULL;
     weft_plugin_summary *all = NULL;
     size_t n_files = 0, used = 0;
-    const weft_status status = weft_search_list(&self->search, &files, &n_files, kind, err);
+    const weft_status status = weft_plugins_list(self, &files, &n_files, kind, err);
     if (status != WEFT_OK) return status;
     all = weft_alloc(n_files, sizeof *all);
     for (size_t i = 0; i < n_files; i++) {

@@ -30,7 +30,7 @@ static weft_status find_exports(const weft_elf *elf, weft_elf_symbol *note, weft
         } else {
             return weft_error_set(err, WEFT_E_PLUGIN,
                                   "exports %.200s; a plugin exports " NOTE_NAME " (a char array) and " ENTRY_NAME
-                                  " (a function) and nothing else. Build it with weft_add_plugin or the flags of "
+                                  " (a function) only. Build it with weft_add_plugin or the flags of "
                                   "weft.pc, which hide the rest.",
                                   symbol.name);
         }
@@ -46,24 +46,19 @@ static weft_status find_exports(const weft_elf *elf, weft_elf_symbol *note, weft
     return WEFT_OK;
 }
 
-/* Returns whether the name is a function that ends or replaces the process silently. exit is detected when it happens
- * (crash.h), and abort is reported as a crash. */
-static bool is_end(const char *name) {
+/* Rejects imports that end or replace the process silently. exit is detected when it happens (crash.h), and abort is
+ * reported as a crash. */
+static weft_status check_imports(const weft_elf *elf, weft_error *err) {
     static const char *const ends[] = {"_exit", "_Exit",  "quick_exit", "execl",   "execle",   "execlp",
                                        "execv", "execve", "execvp",     "execvpe", "execveat", "fexecve"};
-    for (size_t k = 0; k < sizeof ends / sizeof *ends; k++)
-        if (strcmp(name, ends[k]) == 0) return true;
-    return false;
-}
-
-static weft_status check_imports(const weft_elf *elf, weft_error *err) {
     for (uint64_t i = 1; i < elf->n_symbols; i++) {
         const char *name = weft_elf_import(elf, i);
-        if (name != NULL && is_end(name))
-            return weft_error_set(err, WEFT_E_PLUGIN,
-                                  "calls %s, which would end the process without a message. A plugin returns an "
-                                  "error instead%s.",
-                                  name, strstr(name, "exec") != NULL ? ", and starts no program" : "");
+        for (size_t k = 0; name != NULL && k < sizeof ends / sizeof *ends; k++)
+            if (strcmp(name, ends[k]) == 0)
+                return weft_error_set(err, WEFT_E_PLUGIN,
+                                      "calls %s, which would end the process without a message. A plugin returns an "
+                                      "error instead%s.",
+                                      name, strstr(name, "exec") != NULL ? ", and starts no program" : "");
     }
     return WEFT_OK;
 }
@@ -96,39 +91,30 @@ static int parse_sdk(uint32_t *out, const char *text) {
 
 /* Parses "optimizer/1 lion 0.1.0". */
 static weft_status parse_plugin(weft_preflight *out, const char *text, weft_error *err) {
-    weft_note_plugin *plugin = NULL;
-    unsigned interface_major = 0;
+    weft_note_plugin *plugin = &out->plugins[out->n_plugins];
     int end = 0;
     if (out->n_plugins == WEFT_FILE_PLUGINS)
         return weft_error_set(err, WEFT_E_PLUGIN, "has a note with more than %d plugins.", WEFT_FILE_PLUGINS);
-    plugin = &out->plugins[out->n_plugins];
-    if (sscanf(text, "%15[a-z0-9_]/%4u %63[a-z0-9_-] %31[!-~]%n", plugin->kind, &interface_major, plugin->id,
+    if (sscanf(text, "%15[a-z0-9_]/%4u %63[a-z0-9_-] %31[!-~]%n", plugin->kind, &plugin->interface_major, plugin->id,
                plugin->version, &end) != 4 ||
         text[end] != 0)
-        return weft_error_set(
-            err, WEFT_E_PLUGIN,
-            "has a note whose line \"plugin=%.100s\" is not <kind>/<interface> <id> <version>, with an "
-            "id of [a-z0-9_-].",
-            text);
-    plugin->interface_major = interface_major;
+        return weft_error_set(err, WEFT_E_PLUGIN,
+                              "has a note whose line \"plugin=%.100s\" is not <kind>/<interface> <id> <version>, with "
+                              "an id of [a-z0-9_-].",
+                              text);
     out->n_plugins++;
     return WEFT_OK;
-}
-
-/* Recognizes "as mpi". */
-static int is_as_another(const char *text) {
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789_-";
-    return strncmp(text, WEFT_LAUNCH_AS, sizeof WEFT_LAUNCH_AS - 1) == 0 && text[sizeof WEFT_LAUNCH_AS - 1] != 0 &&
-           text[sizeof WEFT_LAUNCH_AS - 1 + strspn(text + sizeof WEFT_LAUNCH_AS - 1, letters)] == 0;
 }
 
 /* Parses "/usr/bin/mpiexec -n {ranks}": an absolute program, and {ranks} once among its words; or "weft {ranks}"; or
  * "as mpi-mpich". */
 static weft_status parse_launch(weft_preflight *out, const char *text, weft_error *err) {
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789_-", as[] = WEFT_LAUNCH_AS;
     const char *ranks = strstr(text, "{ranks}");
+    const char *other = strncmp(text, as, sizeof as - 1) == 0 ? text + sizeof as - 1 : "";
     const bool is_command = (text[0] == '/' || strcmp(text, WEFT_LAUNCH_BY_HOST) == 0) && ranks != NULL &&
                             strstr(ranks + 1, "{ranks}") == NULL;
-    if (out->launch[0] != 0 || (!is_command && !is_as_another(text)))
+    if (out->launch[0] != 0 || (!is_command && (*other == 0 || other[strspn(other, letters)] != 0)))
         return weft_error_set(err, WEFT_E_PLUGIN,
                               "has a note whose line \"launch=%.200s\" is not the one command that starts ranks: an "
                               "absolute path, and {ranks} once among what follows it, or \"" WEFT_LAUNCH_BY_HOST
@@ -141,19 +127,18 @@ static weft_status parse_launch(weft_preflight *out, const char *text, weft_erro
 /* Parses "PMI_RANK PMI_SIZE": pairs of names separated by one space. */
 static weft_status parse_launched(weft_preflight *out, const char *text, weft_error *err) {
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
-    const char *at = text;
-    int names = 0, good = out->launched[0] == 0;
-    while (good) {
+    int names = 0;
+    bool good = out->launched[0] == 0, has_more = true;
+    for (const char *at = text; good && has_more; names++) {
         const size_t n = strspn(at, letters);
         good = n > 0 && !isdigit((unsigned char)at[0]) && (at[n] == ' ' || at[n] == 0);
-        names++;
-        if (at[n] == 0) break;
+        has_more = at[n] == ' ';
         at += n + 1;
     }
     if (!good || names % 2 != 0)
         return weft_error_set(err, WEFT_E_PLUGIN,
-                              "has a note whose line \"launched=%.200s\" is not the one list of pairs of environment "
-                              "variables, a rank's and a size's, in capitals with one space between two.",
+                              "has a note whose line \"launched=%.200s\" is not a single list of pairs of environment "
+                              "variables, rank and size, in capitals, separated by one space.",
                               text);
     (void)snprintf(out->launched, sizeof out->launched, "%s", text);
     return WEFT_OK;
@@ -203,8 +188,11 @@ weft_status weft_note_parse(weft_preflight *out, const char *note, weft_error *e
     return status;
 }
 
-static weft_status check_sdk(const weft_preflight *note, weft_error *err) {
+static weft_status check_versions(const weft_preflight *note, const weft_elf *elf, weft_error *err) {
     const unsigned host = WEFT_SDK_HEADERS;
+    const char *here = gnu_get_libc_version();
+    int major = 0, minor = 0, needed_major = 0, needed_minor = 0;
+    weft_status status = WEFT_OK;
     if (note->sdk / 1000 != host / 1000)
         return weft_error_set(err, WEFT_E_PLUGIN,
                               "is built for SDK %u, and this host has SDK %u.%u. Build it with this host's headers.",
@@ -213,13 +201,9 @@ static weft_status check_sdk(const weft_preflight *note, weft_error *err) {
         return weft_error_set(err, WEFT_E_PLUGIN,
                               "needs at least SDK %u.%u, and this host has SDK %u.%u. Install a newer host.",
                               note->min_sdk / 1000, note->min_sdk % 1000, host / 1000, host % 1000);
-    return WEFT_OK;
-}
-
-static weft_status check_glibc(const weft_elf *elf, weft_error *err) {
-    int major = 0, minor = 0, needed_major = 0, needed_minor = 0;
-    const char *here = gnu_get_libc_version();
-    const weft_status status = weft_elf_glibc(elf, &needed_major, &needed_minor, err);
+    for (uint32_t i = 0; status == WEFT_OK && i < note->n_plugins; i++) status = weft_kind_fits(&note->plugins[i], err);
+    if (status == WEFT_OK) status = check_imports(elf, err);
+    if (status == WEFT_OK) status = weft_elf_glibc(elf, &needed_major, &needed_minor, err);
     if (status != WEFT_OK || sscanf(here, "%4d.%4d", &major, &minor) != 2) return status;
     if (needed_major > major || (needed_major == major && needed_minor > minor))
         return weft_error_set(err, WEFT_E_PLUGIN,
@@ -236,12 +220,10 @@ weft_status weft_preflight_read(weft_preflight *out, const void *image, size_t s
     if (status == WEFT_OK) status = find_exports(&elf, &note, &entry, err);
     if (status == WEFT_OK) status = read_note(out, &elf, &note, err);
     if (status == WEFT_OK) status = weft_note_parse(out, out->note, err);
-    if (status == WEFT_OK) status = check_sdk(out, err);
-    for (uint32_t i = 0; status == WEFT_OK && i < out->n_plugins; i++) status = weft_kind_fits(&out->plugins[i], err);
-    if (status == WEFT_OK) status = check_imports(&elf, err);
-    if (status == WEFT_OK) status = check_glibc(&elf, err);
+    if (status == WEFT_OK) status = check_versions(out, &elf, err);
     out->needed[0] = 0;
-    for (uint64_t i = 0; status == WEFT_OK && i < MOST_NEEDED && (needed = weft_elf_needed(&elf, i)) != NULL; i++)
+    for (uint64_t i = 0;
+         status == WEFT_OK && i < MOST_NEEDED && (needed = weft_elf_text(&elf, WEFT_ELF_NEEDED, i)) != NULL; i++)
         weft_words_append(out->needed, sizeof out->needed, "%s%s", i == 0 ? "" : ", ", needed);
     return status;
 }

@@ -86,16 +86,6 @@ void weft_process_save(weft_process *out) {
     for (int i = 1; i < MOST_SIGNALS; i++) out->has_handler[i] = sigaction(i, NULL, &out->handlers[i]) == 0;
 }
 
-/* Restores handlers. A handler and a sigaction share a union, so comparing one compares both. */
-static void restore_handlers(const weft_process *saved) {
-    for (int i = 1; i < MOST_SIGNALS; i++) {
-        struct sigaction now;
-        if (!saved->has_handler[i] || sigaction(i, NULL, &now) != 0) continue;
-        if (now.sa_handler == saved->handlers[i].sa_handler && now.sa_flags == saved->handlers[i].sa_flags) continue;
-        (void)sigaction(i, &saved->handlers[i], NULL);
-    }
-}
-
 weft_status weft_process_restore_fp(uint64_t before, const char *when, weft_error *err) {
     const uint64_t now = weft_process_fp();
     if (now == before) return WEFT_OK;
@@ -115,11 +105,9 @@ weft_status weft_process_restore(const weft_process *saved, const char *when, we
     weft_status status = WEFT_OK;
     if (getcwd(directory, sizeof directory) == NULL) directory[0] = 0;
     if (strcmp(directory, saved->directory) != 0 && saved->directory[0] != 0) {
-        status = weft_error_set(err, WEFT_E_PLUGIN, "changed the working directory while %s.", when);
-        if (chdir(saved->directory) != 0) {
-            status = weft_error_set(err, WEFT_E_PLUGIN, "changed the working directory while %s, and %.1000s is gone.",
-                                    when, saved->directory);
-        }
+        const bool is_gone = chdir(saved->directory) != 0;
+        status = weft_error_set(err, WEFT_E_PLUGIN, "changed the working directory while %s%s%.1000s%s.", when,
+                                is_gone ? ", and " : "", is_gone ? saved->directory : "", is_gone ? " is gone" : "");
     }
     if (mask_read() != saved->mask) {
         (void)mask_write(saved->mask);
@@ -129,7 +117,12 @@ weft_status weft_process_restore(const weft_process *saved, const char *when, we
         (void)setlocale(LC_ALL, saved->locale);
         status = weft_error_set(err, WEFT_E_PLUGIN, "changed the locale while %s.", when);
     }
-    restore_handlers(saved);
+    for (int i = 1; i < MOST_SIGNALS; i++) { /* a handler and a sigaction share a union: one comparison for both */
+        struct sigaction now;
+        if (!saved->has_handler[i] || sigaction(i, NULL, &now) != 0) continue;
+        if (now.sa_handler != saved->handlers[i].sa_handler || now.sa_flags != saved->handlers[i].sa_flags)
+            (void)sigaction(i, &saved->handlers[i], NULL);
+    }
     if (weft_process_restore_fp(saved->fp_control, when, err) != WEFT_OK) status = WEFT_E_PLUGIN;
     return status;
 }

@@ -37,31 +37,27 @@ static void add_keys(json_t *answer, const weft_plugin *plugin) {
     (void)json_object_set_new(answer, "keys", keys);
 }
 
-/* Adds the reason if a loaded plugin reports that it cannot work here. */
-static void add_reason(json_t *answer, const weft_plugin *plugin) {
-    weft_error why = WEFT_ERROR_INIT;
-    if (!WEFT_HAS(plugin, works) || plugin->works == NULL || plugin->works(weft_services(), &why) == WEFT_OK) return;
-    (void)json_object_set_new(answer, "status", json_string("unusable"));
-    (void)json_object_set_new(answer, "reason",
-                              json_string(why.text[0] != 0 ? why.text : "it cannot work here, without a reason."));
-}
-
 static void answer_in_child(int end, void *context) {
     const probe *self = context;
     const weft_loaded *loaded = NULL;
     weft_error err = WEFT_ERROR_INIT;
     json_t *answer = NULL;
+    const char *reason = NULL;
     if (weft_plugin_load(&loaded, self->path, self->trust, self->kind, self->id, &err) == WEFT_OK) {
         const weft_plugin *plugin = loaded->plugin;
         answer = json_pack("{s:s, s:s, s:i, s:s, s:s}", "status", "ok", "version", plugin->version, "interface",
                            (int)plugin->interface_major, "help", plugin->help, "sha256", loaded->sha256);
         if (self->with_keys) add_keys(answer, plugin);
-        else add_reason(answer, plugin);
+        else if (WEFT_HAS(plugin, works) && plugin->works != NULL && plugin->works(weft_services(), &err) != WEFT_OK) {
+            (void)json_object_set_new(answer, "status", json_string("unusable"));
+            reason = err.text[0] != 0 ? err.text : "it cannot work here, without a reason.";
+        }
     } else {
         const size_t n = strlen(self->path);
-        const size_t skip = strncmp(err.text, self->path, n) == 0 ? n + 1 : 0; /* the object has the path already */
-        answer = json_pack("{s:s, s:s}", "status", "failed", "reason", err.text + skip);
+        reason = err.text + (strncmp(err.text, self->path, n) == 0 ? n + 1 : 0); /* the object has the path already */
+        answer = json_pack("{s:s}", "status", "failed");
     }
+    if (reason != NULL) (void)json_object_set_new(answer, "reason", json_string(reason));
     (void)json_dumpfd(answer, end, JSON_COMPACT);
 }
 
@@ -103,10 +99,10 @@ static const char *find_earlier(const weft_found *files, size_t i) {
     return NULL;
 }
 
-weft_status weft_plugins_scan(json_t *out, const weft_search *search, double seconds, weft_error *err) {
+weft_status weft_plugins_scan(json_t *out, const weft_plugins *plugins, double seconds, weft_error *err) {
     weft_found *files = NULL;
     size_t n = 0;
-    weft_status status = weft_search_list(search, &files, &n, NULL, err);
+    weft_status status = weft_plugins_list(plugins, &files, &n, NULL, err);
     for (size_t i = 0; i < n && status == WEFT_OK; i++) {
         const weft_found *file = &files[i];
         const char *earlier = find_earlier(files, i);
@@ -162,7 +158,7 @@ weft_status weft_plugin_describe_file(weft_plugin_description **out, const weft_
     (void)snprintf(self->id, sizeof self->id, "%s", id);
     if (keys == NULL)
         (void)snprintf(self->reason, sizeof self->reason, "%.1000s",
-                       text_at(answer, "reason") != NULL ? text_at(answer, "reason") : "it gives no keys.");
+                       text_at(answer, "reason") != NULL ? text_at(answer, "reason") : "it returns no keys.");
     self->flags = flags_at(answer, "table_flags");
     self->keys = weft_alloc(json_array_size(keys), sizeof *self->keys);
     while (self->n_keys < json_array_size(keys)) {

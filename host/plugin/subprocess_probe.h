@@ -3,9 +3,7 @@
 #ifndef WEFT_HOST_PLUGIN_SUBPROCESS_PROBE_H
 #define WEFT_HOST_PLUGIN_SUBPROCESS_PROBE_H
 
-#include "plugin/trust.h"
 #include "plugin/plugin.h"
-#include "plugin/search.h"
 #include <jansson.h>
 
 #define WEFT_PROBE_SECONDS 10
@@ -17,7 +15,7 @@
  *   version, interface, help, sha256    if it was loaded
  *   reason                              an error message, if status is not "ok"
  * seconds: timeout for each file. [main] */
-weft_status weft_plugins_scan(json_t *out, const weft_search *search, double seconds, weft_error *err);
+weft_status weft_plugins_scan(json_t *out, const weft_plugins *plugins, double seconds, weft_error *err);
 
 /* The keys of a plugin that is not selected: an unused section is no reason to run foreign code, or to load a second
  * MPI, in this process. */

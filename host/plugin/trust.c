@@ -1,8 +1,8 @@
-/* host/plugin/trust.c: see trust.h. */
-#include "plugin/trust.h"
+/* host/plugin/trust.c: see load.h. */
+#include "plugin/load.h"
 
 #include "base/alloc.h"
-#include "plugin/search.h"
+#include "base/file.h"
 #include "plugin/services.h"
 
 #include <errno.h>
@@ -36,25 +36,19 @@ static void check_owner(walk *self, const char *what, const char *path, uid_t us
 
 static void walk_path(walk *self, const char *path);
 
-/* Follows a link: its target is relative to the directory that contains it. */
-static void follow_link(walk *self, const char *path) {
-    char target[PATH_MAX], complete[PATH_MAX];
-    const ssize_t n = readlink(path, target, sizeof target - 1);
-    const int directory = (int)(strrchr(path, '/') - path) + 1;
-    int length = 0;
-    if (n <= 0 || self->links++ >= MOST_LINKS) return;
-    target[n] = '\0';
-    length = snprintf(complete, sizeof complete, "%.*s%s", target[0] == '/' ? 0 : directory, path, target);
-    if (length > 0 && (size_t)length < sizeof complete) walk_path(self, complete);
-}
-
 static void check_entry(walk *self, const char *path) {
+    const int directory = (int)(strrchr(path, '/') - path) + 1;
+    char who[48], target[PATH_MAX], complete[PATH_MAX];
     struct stat is;
-    char who[48];
     if (lstat(path, &is) != 0) return;
-    if (S_ISLNK(is.st_mode)) {
+    if (S_ISLNK(is.st_mode)) { /* its target is relative to the directory that contains it */
+        const ssize_t n = readlink(path, target, sizeof target - 1);
         check_owner(self, "replaced", path, is.st_uid);
-        follow_link(self, path);
+        if (n <= 0 || self->links++ >= MOST_LINKS) return;
+        target[n] = '\0';
+        if (snprintf(complete, sizeof complete, "%.*s%s", target[0] == '/' ? 0 : directory, path, target) <
+            (int)sizeof complete)
+            walk_path(self, complete);
         return;
     }
     const char *what = S_ISDIR(is.st_mode) ? "replaced" : "changed";
@@ -95,40 +89,19 @@ static bool is_writable_by_others(char *out, const char *path) {
 /* ---- pins ---- */
 
 typedef struct pin {
-    const char *text, *hash;
-    size_t n, name; /* bytes of all, and of kind:id */
-    bool is_valid;
+    const char *text, *hash; /* "kind:id", and 64 digits after the = */
+    size_t name;             /* bytes of kind:id */
 } pin;
 
-static bool is_hash(const char *text, const char *ends) {
-    const size_t n = strspn(text, "0123456789abcdefABCDEF");
-    return n == 64 && (text[n] == '\0' || strchr(ends, text[n]) != NULL);
-}
-
-/* Reads the next "kind:id=hash" of a list with commas; false at its end. */
+/* Reads the next "kind:id=hash" of a valid list with commas; false at its end. */
 static bool next_pin(const char **list, pin *out) {
-    const char *at = *list, *equals = NULL, *colon = NULL;
+    const char *at = *list;
     if (at == NULL || *at == '\0') return false;
-    *out = (pin){.text = at, .n = strcspn(at, ",")};
-    *list = at + out->n + (at[out->n] == ',');
-    equals = memchr(at, '=', out->n);
-    colon = memchr(at, ':', out->n);
-    if (equals == NULL || colon == NULL || colon > equals || colon == at || colon + 1 == equals) return true;
-    out->name = (size_t)(equals - at);
-    out->hash = equals + 1;
-    out->is_valid = is_hash(out->hash, ",");
+    *out = (pin){at, at + strcspn(at, "="), strcspn(at, "=")};
+    out->hash += *out->hash == '=';
+    *list = at + strcspn(at, ",");
+    *list += **list == ',';
     return true;
-}
-
-weft_status weft_pins_check(const char *pins, weft_error *err) {
-    pin one;
-    while (next_pin(&pins, &one))
-        if (!one.is_valid)
-            return weft_error_set(err, WEFT_E_USER,
-                                  "[plugins] pin = %.*s is not kind:id=<64 hexadecimal digits>, such as "
-                                  "optimizer:lion=5d41...; `sha256sum FILE` prints the digits.",
-                                  (int)(one.n > 200 ? 200 : one.n), one.text);
-    return WEFT_OK;
 }
 
 /* Reads the next line that is neither empty nor a comment, from its first character; NULL at the end. */
@@ -152,7 +125,7 @@ static weft_status check_list(const char *list, size_t n, const char *path, weft
         return weft_error_set(err, WEFT_E_USER, "[plugins] pin_list: %s is longer than %d bytes", path, LIST_BYTES);
     if (memchr(list, 0, n) != NULL) return weft_error_set(err, WEFT_E_USER, "[plugins] pin_list: %s is no text", path);
     while ((line = next_line(&list, &number)) != NULL)
-        if (!is_hash(line, " \t\r\n"))
+        if (strspn(line, "0123456789abcdefABCDEF") != 64 || strchr(" \t\r\n", line[64]) == NULL) /* also at its end */
             return weft_error_set(err, WEFT_E_USER,
                                   "[plugins] pin_list: line %d of %s is no line of sha256sum: write 64 hexadecimal "
                                   "digits, two spaces and the file's name; comments begin with #",
@@ -167,8 +140,8 @@ weft_status weft_pins_read_list(char **out, const char *path, bool pinned, weft_
     weft_status status = WEFT_OK;
     if (pinned && is_writable_by_others(why, path))
         return weft_error_set(err, WEFT_E_USER,
-                              "[plugins] pin_list: %.600s %.1200s. Under [plugins] trust = pinned nothing runs by a "
-                              "list that others can change.",
+                              "[plugins] pin_list: %.600s %.1200s. Under [plugins] trust = pinned a list that others "
+                              "can change is not allowed.",
                               path, why);
     text = weft_alloc(LIST_BYTES + 2, 1);
     file = fopen(path, "re");
@@ -187,41 +160,35 @@ bool weft_trust_holds(const weft_trust *trust, const char sha256[65]) {
     int number = 0;
     pin one;
     while (next_pin(&pins, &one))
-        if (one.is_valid && strncasecmp(one.hash, sha256, 64) == 0) return true;
+        if (strncasecmp(one.hash, sha256, 64) == 0) return true;
     while ((line = next_line(&list, &number)) != NULL)
         if (strncasecmp(line, sha256, 64) == 0) return true;
     return false;
 }
 
-/* Fails if the plugin is pinned to another hash. */
-static weft_status match_pins(const char *pins, const weft_note_plugin *plugin, const char sha256[65],
-                              weft_error *err) {
-    char name[96];
-    const size_t n = (size_t)snprintf(name, sizeof name, "%s:%s", plugin->kind, plugin->id);
-    pin one;
-    while (next_pin(&pins, &one)) {
-        if (!one.is_valid || one.name != n || memcmp(one.text, name, n) != 0) continue;
-        if (strncasecmp(one.hash, sha256, 64) == 0) return WEFT_OK; /* the first pin of the plugin counts */
-        return weft_error_set(
-            err, WEFT_E_USER,
-            "has the SHA-256 %s, but [plugins] pin says %.64s for %s. It is another build: check where "
-            "it comes from, then change the pin or the file.",
-            sha256, one.hash, name);
-    }
-    return WEFT_OK;
-}
-
 weft_status weft_trust_check(const weft_trust *trust, const weft_preflight *note, const char sha256[65],
                              const char *path, weft_error *err) {
     const weft_note_plugin *first = &note->plugins[0];
-    weft_status status = WEFT_OK;
     if (trust == NULL) return WEFT_OK;
-    for (uint32_t i = 0; i < note->n_plugins && status == WEFT_OK; i++)
-        status = match_pins(trust->pins, &note->plugins[i], sha256, err);
-    if (status != WEFT_OK || !trust->pinned || weft_trust_holds(trust, sha256)) return status;
+    for (uint32_t i = 0; i < note->n_plugins; i++) {
+        const char *pins = trust->pins;
+        char name[96];
+        const size_t n = (size_t)snprintf(name, sizeof name, "%s:%s", note->plugins[i].kind, note->plugins[i].id);
+        pin one = {.hash = sha256};
+        while (next_pin(&pins, &one)) { /* the first pin of the plugin counts */
+            if (one.name == n && memcmp(one.text, name, n) == 0) break;
+            one.hash = sha256;
+        }
+        if (strncasecmp(one.hash, sha256, 64) != 0)
+            return weft_error_set(err, WEFT_E_USER,
+                                  "has the SHA-256 %s, but [plugins] pin has %.64s for %s. It is another build. Fix: "
+                                  "check its source, then change the pin or the file.",
+                                  sha256, one.hash, name);
+    }
+    if (!trust->pinned || weft_trust_holds(trust, sha256)) return WEFT_OK;
     return weft_error_set(err, WEFT_E_USER,
-                          "is not pinned, and [plugins] trust = pinned runs nothing else. Its SHA-256 is %s. If you "
-                          "know where it comes from, write [plugins] pin = %s:%s=%s, or append what `sha256sum %s` "
+                          "is not pinned, and [plugins] trust = pinned only allows pinned files. Its SHA-256 is %s. "
+                          "Fix: if you trust its source, set [plugins] pin = %s:%s=%s, or append what `sha256sum %s` "
                           "prints to %s.",
                           sha256, first->kind, first->id, sha256, path,
                           trust->list_path != NULL ? trust->list_path : "a file that [plugins] pin_list names");
@@ -229,39 +196,21 @@ weft_status weft_trust_check(const weft_trust *trust, const weft_preflight *note
 
 /* ---- warnings ---- */
 
-static bool same_bytes(const char *a, const char *b) {
-    FILE *x = fopen(a, "rb"), *y = fopen(b, "rb");
-    int p = 0, q = 0;
-    while (x != NULL && y != NULL && p == q && p != EOF) {
-        p = getc(x);
-        q = getc(y);
-    }
-    if (x != NULL) (void)fclose(x);
-    if (y != NULL) (void)fclose(y);
-    return x != NULL && y != NULL && p == q;
-}
-
-/* Returns true if a built-in plugin has the id and other bytes. */
-static bool hides_builtin(char builtin[PATH_MAX], const char *path, const char *kind, const char *id) {
-    struct stat mine, theirs;
-    if (!weft_search_builtin(builtin, PATH_MAX, kind, id)) return false;
-    if (stat(path, &mine) != 0 || stat(builtin, &theirs) != 0) return false;
-    if (mine.st_dev == theirs.st_dev && mine.st_ino == theirs.st_ino) return false;
-    return !same_bytes(path, builtin);
-}
-
 void weft_trust_warnings_find(weft_trust_warnings *out, const char *path, const char *given, bool fast_math,
                               const char *kind, const char *id) {
     char builtin[PATH_MAX];
+    struct stat mine, theirs;
     out->n = 0;
     if (is_writable_by_others(out->text[0], given) || is_writable_by_others(out->text[0], path)) out->n++;
-    if (hides_builtin(builtin, path, kind, id))
+    if (weft_plugin_builtin(builtin, sizeof builtin, kind, id) && stat(path, &mine) == 0 &&
+        stat(builtin, &theirs) == 0 && (mine.st_dev != theirs.st_dev || mine.st_ino != theirs.st_ino) &&
+        !weft_files_are_equal(path, builtin))
         (void)snprintf(out->text[out->n++], WEFT_WARNING_BYTES,
                        "takes the id of one that is installed, %s, and is used instead of it", builtin);
     if (fast_math)
         (void)snprintf(out->text[out->n++], WEFT_WARNING_BYTES,
-                       "was compiled with -ffast-math or a part of it: its sums may come in any order, so that no two "
-                       "builds need give the same numbers; build it with the SDK's flags");
+                       "was compiled with -ffast-math or a part of it: the order of its sums may differ between "
+                       "builds, and so may its results; build it with the SDK's flags");
 }
 
 void weft_trust_warnings_log(const weft_loaded *loaded, const char *given) {

@@ -173,8 +173,8 @@ static const struct {
     {&with_config, "run.ini overwrite_output_dir=true",
      "'overwrite_output_dir=true' is one argument too many; Weft has it as the flag --overwrite"},
     {&with_config, "run.ini early_stopping_patience=3",
-     "'early_stopping_patience=3' is one argument too many; Weft has no such setting: training goes on to its last "
-     "step, and [checkpoint] keep_best keeps the checkpoint of the lowest loss"},
+     "'early_stopping_patience=3' is one argument too many; Weft has no such setting: training runs to its last step; "
+     "[checkpoint] keep_best keeps the checkpoint with the lowest loss"},
     {&with_config, "run.ini --Resume_From-checkpoint=x",
      "there is no flag --Resume_From-checkpoint; Weft has it as the flag --resume"},
     {&with_config, "run.ini --optimizer.lr 1e-4",

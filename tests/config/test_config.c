@@ -220,9 +220,9 @@ START_TEST(files_that_cannot_be_read_are_named) {
     ck_assert_int_eq(load("no/such.ini", NULL, 0), WEFT_E_USER);
     ck_assert_says(err, "no/such.ini: cannot be opened: No such file");
     ck_assert_int_eq(load("dir.ini", NULL, 0), WEFT_E_USER);
-    ck_assert_says(err, "dir.ini: cannot be read: Is a directory");
+    ck_assert_says(err, "dir.ini: is not a file");
     ck_assert_int_eq(load("large.ini", NULL, 0), WEFT_E_USER);
-    ck_assert_says(err, "large.ini: larger than 1 MiB");
+    ck_assert_says(err, "large.ini: has");
 }
 END_TEST
 

@@ -8,28 +8,19 @@ typedef struct heard {
     char text[8192];
 } heard;
 
-static weft_status on_section(void *context, const char *section, long line, weft_error *err) {
-    heard *self = context;
-    const size_t n = strlen(self->text);
-    (void)err;
-    (void)line;
-    (void)snprintf(self->text + n, sizeof self->text - n, "[%s]\n", section);
-    return WEFT_OK;
-}
-
-static weft_status on_item(void *context, const char *section, const char *key, const char *value, long line,
+static weft_status on_line(void *context, const char *section, const char *key, const char *value, long line,
                            weft_error *err) {
     heard *self = context;
     const size_t n = strlen(self->text);
     (void)err;
-    (void)snprintf(self->text + n, sizeof self->text - n, "%s.%s=<%s>@%ld\n", section, key, value, line);
+    if (key == NULL) (void)snprintf(self->text + n, sizeof self->text - n, "[%s]\n", section);
+    else (void)snprintf(self->text + n, sizeof self->text - n, "%s.%s=<%s>@%ld\n", section, key, value, line);
     return WEFT_OK;
 }
 
 static weft_status parse_bytes(heard *out, const char *text, size_t n, weft_error *err) {
-    const weft_ini_visitor visitor = {out, on_section, on_item};
     out->text[0] = '\0';
-    return weft_ini_parse(&visitor, "a.ini", text, n, err);
+    return weft_ini_parse(on_line, out, "a.ini", text, n, err);
 }
 
 static const struct {

@@ -63,7 +63,7 @@ START_TEST(paths_are_lists) {
     ck_assert_ok(check());
     rows[4].fallback = "a";
     ck_assert_int_eq(check(), WEFT_E_PLUGIN);
-    ck_assert_says(err, "WEFT_PATHS goes with a LIST that is required or empty by default");
+    ck_assert_says(err, "WEFT_PATHS requires a LIST that is required or empty by default");
     rows[4].fallback = NULL; /* required */
     ck_assert_ok(check());
     rows[4].fallback = "";

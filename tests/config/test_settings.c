@@ -76,14 +76,15 @@ static const struct {
     {"[train]\nschedule = step\n", {"run.ini:4: [train] schedule = step needs step_every"}},
     {"[train]\ngamma = 0\n", {"is outside (0,1]"}},
     {"[train]\nprecision = fp8\n", {"is not one of: fp32"}},
-    {"[eval]\nevery = sometimes\n", {"run.ini:4: [eval] every = sometimes is no interval: give", "(5%), or none"}},
-    {"[eval]\nevery = 0\n", {"is no interval"}},
-    {"[eval]\nevery =\n", {"is no interval"}},
-    {"[eval]\nevery = 0%\n", {"is no interval"}},
-    {"[eval]\nevery = 101%\n", {"is no interval"}},
-    {"[eval]\nevery = %\n", {"is no interval"}},
-    {"[eval]\nevery = 2.5\n", {"is no interval"}},
-    {"[checkpoint]\nevery = -5%\n", {"run.ini:4: [checkpoint] every = -5% is no interval"}},
+    {"[eval]\nevery = sometimes\n",
+     {"run.ini:4: [eval] every = sometimes is not an interval. Allowed:", "(5%), or none"}},
+    {"[eval]\nevery = 0\n", {"is not an interval"}},
+    {"[eval]\nevery =\n", {"is not an interval"}},
+    {"[eval]\nevery = 0%\n", {"is not an interval"}},
+    {"[eval]\nevery = 101%\n", {"is not an interval"}},
+    {"[eval]\nevery = %\n", {"is not an interval"}},
+    {"[eval]\nevery = 2.5\n", {"is not an interval"}},
+    {"[checkpoint]\nevery = -5%\n", {"run.ini:4: [checkpoint] every = -5% is not an interval"}},
     {"[checkpoint]\nkeep = 0\n", {"is outside [1,inf)"}},
     {"[run]\nseed = -1\n", {"is outside [0,inf)"}},
     {"[plugins]\npin = lion\n", {"run.ini:4: [plugins] pin = lion has an element that is no pin"}},
@@ -136,7 +137,7 @@ START_TEST(an_empty_model_path_is_named) {
     write_text("run.ini", "[model]\npath =\n");
     ck_assert_ok(weft_config_load(&config, "run.ini", NULL, 0, &err));
     ck_assert_int_eq(weft_settings_load(&settings, config, &err), WEFT_E_USER);
-    ck_assert_says(err, "run.ini:2: [model] path = \"\" names no directory: give that of the model");
+    ck_assert_says(err, "run.ini:2: [model] path = \"\" names no directory. Fix: set the directory of the model");
     weft_config_free(config);
     config = NULL;
     ck_assert_ok(weft_config_load(&config, "run.ini", &override, 1, &err));

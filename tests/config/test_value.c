@@ -141,8 +141,8 @@ START_TEST(ranges_are_read) {
     char advice[240];
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         ck_assert_msg(weft_bounds_parse(&range, rows[i].text, WEFT_KEY_F64), "%s", rows[i].text);
-        ck_assert(weft_bounds_has_f64(&range, rows[i].inside));
-        ck_assert(!weft_bounds_has_f64(&range, rows[i].outside));
+        ck_assert(weft_bounds_has(&range, rows[i].inside));
+        ck_assert(!weft_bounds_has(&range, rows[i].outside));
         weft_bounds_advise(&range, advice, sizeof advice);
         ck_assert_str_eq(advice, rows[i].advice);
     }
@@ -153,8 +153,8 @@ START_TEST(ranges_are_read) {
     ck_assert(!weft_bounds_parse(&range, "(0,1)", WEFT_KEY_I64)); /* contains no integer */
     ck_assert(!weft_bounds_parse(&range, "[0.5,2]", WEFT_KEY_I64));
     ck_assert(weft_bounds_parse(&range, "", WEFT_KEY_I64));
-    ck_assert(!weft_bounds_has_i64(&range, WEFT_NONE_I64)); /* values of the special words are not numbers */
-    ck_assert(!weft_bounds_has_i64(&range, WEFT_AUTO_I64));
+    ck_assert(!weft_bounds_has(&range, WEFT_NONE_I64)); /* values of the special words are not numbers */
+    ck_assert(!weft_bounds_has(&range, WEFT_AUTO_I64));
 }
 END_TEST
 

@@ -101,15 +101,15 @@ says "[0] weft train: $no_world"
 says "[1] weft train: $no_world"
 lines 3
 gives 1 ./launcher -n 2 "$weft" train run.ini --ranks 3
-says "[1] weft train: --ranks asks for 3, and the launcher started 2 (FAKE_SIZE): give both the same number"
+says "[1] weft train: --ranks is 3, but the launcher started 2 (FAKE_SIZE). Fix: use the same number"
 gives 1 ./launcher -n 2 "$weft" train run.ini --ranks 2 comm.plugin=self
 grep -q "self cannot join the 2 ranks that the launcher of mpi-fake started" err.txt || fail "another communicator"
 gives 1 ./launcher -n 2 "$weft" eval run.ini
 grep -q "^\[1\] weft eval: this command runs on one rank, and it is rank 1 of the 2" err.txt || fail "eval of two"
 gives 1 ./launcher -n 2 "$weft" train run.ini run.log_ranks=0,x
-says "[1] weft train: command line: [run] log_ranks = 0,x is no list of ranks: give 0, all, or numbers with commas between them (0,2)"
+says "[1] weft train: command line: [run] log_ranks = 0,x is not a list of ranks. Allowed: 0, all, or numbers separated by commas (0,2)"
 gives 1 "$weft" train run.ini --ranks 2 run.log_ranks=2 # reported once, before any rank is started
-says "weft train: command line: [run] log_ranks = 2 names rank 2, and this run has ranks 0 to 1: take it out, or give all"
+says "weft train: command line: [run] log_ranks = 2 contains rank 2, but this run has ranks 0 to 1. Fix: remove it, or set all"
 lines 1
 echo "launched ranks find themselves"
 
@@ -121,13 +121,13 @@ if has openmpi; then
         gives 1 env PMIX_RANK="$rank" SLURM_STEP_NUM_TASKS=2 "$weft" "$@"
     }
     launched 1 train run.ini --ranks 3
-    says "[1] weft train: --ranks asks for 3, and the launcher started 2 (SLURM_STEP_NUM_TASKS): give both the same number"
+    says "[1] weft train: --ranks is 3, but the launcher started 2 (SLURM_STEP_NUM_TASKS). Fix: use the same number"
     lines 1
     launched 1 eval run.ini
     says "[1] weft eval: this command runs on one rank, and it is rank 1 of the 2 that a launcher started (PMIX_RANK): start it without a launcher"
     for rank in 0 1; do
         launched "$rank" train run.ini run.log_ranks=0,x
-        says "[$rank] weft train: command line: [run] log_ranks = 0,x is no list of ranks: give 0, all, or numbers with commas between them (0,2)"
+        says "[$rank] weft train: command line: [run] log_ranks = 0,x is not a list of ranks. Allowed: 0, all, or numbers separated by commas (0,2)"
     done
     launched 0 train run.ini --verbose
     says "[0] weft: [comm] plugin = mpi is mpi-openmpi: its launcher set PMIX_RANK"
@@ -141,7 +141,7 @@ gives 0 "$weft" train run.ini --ranks 1
 gives 0 ./launcher -n 1 "$weft" train run.ini run.out=two
 cmp out/model/model.safetensors two/model/model.safetensors
 gives 1 "$weft" train run.ini run.out=three --ranks 2 comm.plugin=self
-grep -q "\[comm\] plugin = self is a world of one rank, and --ranks asks for 2" err.txt || fail "self of two"
+grep -q "\[comm\] plugin = self is a world of one rank, but --ranks is 2" err.txt || fail "self of two"
 gives 2 "$weft" train run.ini run.out=three --ranks 0
 gives 2 "$weft" eval run.ini --ranks 2
 grep -q "eval runs on one rank; train and plan take --ranks" err.txt || fail "eval --ranks"

@@ -23,13 +23,13 @@ static const struct {
     {4, 2, "2", 1, NULL},
     {12, 1, "10,11", 0, NULL},
     {1, 0, "0,3", 1, NULL}, /* of a run with several ranks, continued on one */
-    {4, 0, "0,4", REFUSED, "[run] log_ranks names rank 4, and this run has ranks 0 to 3"},
-    {4, 0, "", REFUSED, "is no list of ranks: give 0, all, or numbers with commas between them (0,2)"},
-    {4, 0, "-1", REFUSED, "is no list of ranks"},
-    {4, 0, "0,,1", REFUSED, "is no list of ranks"},
-    {4, 0, "none", REFUSED, "is no list of ranks"},
-    {1, 0, "all,1", REFUSED, "is no list of ranks"},
-    {4, 0, "00000000000000000000000000000000001", REFUSED, "is no list of ranks"},
+    {4, 0, "0,4", REFUSED, "[run] log_ranks contains rank 4, but this run has ranks 0 to 3"},
+    {4, 0, "", REFUSED, "is not a list of ranks. Allowed: 0, all, or numbers separated by commas (0,2)"},
+    {4, 0, "-1", REFUSED, "is not a list of ranks"},
+    {4, 0, "0,,1", REFUSED, "is not a list of ranks"},
+    {4, 0, "none", REFUSED, "is not a list of ranks"},
+    {1, 0, "all,1", REFUSED, "is not a list of ranks"},
+    {4, 0, "00000000000000000000000000000000001", REFUSED, "is not a list of ranks"},
 };
 
 START_TEST(a_list_of_ranks) {

@@ -134,18 +134,17 @@ static const struct {
     weft_status status;
     const char *says;
 } refused[] = {
-    {WEFT_RANKS_TRAINED, 4, "", "self", WEFT_E_USER,
-     "[comm] plugin = self is a world of one rank, and --ranks asks for 4"},
+    {WEFT_RANKS_TRAINED, 4, "", "self", WEFT_E_USER, "[comm] plugin = self is a world of one rank, but --ranks is 4"},
     {WEFT_RANKS_TRAINED, 4, "", "mpi-cc", WEFT_E_USER,
      "plugin = mpi-cc cannot start ranks (mpi-cc: there is no /nowhere/mpiexec)"},
     {WEFT_RANKS_TRAINED, 4, "", "nil", WEFT_E_USER,
      "nil is no communicator and no family of some; there are: broken, mpi-aa"},
     {WEFT_RANKS_TRAINED, 4, "", "broken", WEFT_E_USER, "[comm] plugin = broken cannot start ranks (broken: "},
     {WEFT_RANKS_TRAINED, 4, "AA_RANK=0 AA_SIZE=2", NULL, WEFT_E_PEER,
-     "--ranks asks for 4, and the launcher started 2 (AA_SIZE)"},
+     "--ranks is 4, but the launcher started 2 (AA_SIZE)"},
     {WEFT_RANKS_TRAINED, 4, "AA_RANK=0 AA_SIZE=1", NULL, WEFT_E_PEER,
-     "--ranks asks for 4, and the launcher started 1 (AA_SIZE)"},
-    {WEFT_RANKS_TRAINED, 1, "AA_RANK=0 AA_SIZE=2", NULL, WEFT_E_PEER, "--ranks asks for 1, and the launcher started 2"},
+     "--ranks is 4, but the launcher started 1 (AA_SIZE)"},
+    {WEFT_RANKS_TRAINED, 1, "AA_RANK=0 AA_SIZE=2", NULL, WEFT_E_PEER, "--ranks is 1, but the launcher started 2"},
     {WEFT_RANKS_TRAINED, 2, "AA_RANK=0 AA_SIZE=2", "mpi-bb", WEFT_E_USER,
      "cannot join the 2 ranks that the launcher of mpi-aa started (AA_RANK)"},
     {WEFT_RANKS_TRAINED, 0, "AA_RANK=0 AA_SIZE=2", "self", WEFT_E_USER, "take it out, or set it to mpi-aa"},
@@ -181,7 +180,7 @@ START_TEST(without_an_mpi_the_packages_are_named) {
     weft_launch_want(WEFT_RANKS_TRAINED, 0);
     ck_assert_int_eq(find(&ranks, "", "mpi", &err), WEFT_E_USER);
     ck_assert_says(err, "there is no communicator mpi-*");
-    ck_assert_says(err, "One rank needs none: [comm] plugin = self");
+    ck_assert_says(err, "One rank needs no communicator: [comm] plugin = self");
 }
 END_TEST
 

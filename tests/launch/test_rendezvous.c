@@ -323,7 +323,7 @@ static pid_t start_client(int port, const weft_job_key *key, int32_t rank) {
         (void)recv(file, &byte, 1, 0);
         _exit(1);
     }
-    _exit(strstr(err.text, "WEFT_JOB_SECRET") != NULL ? 2 : strstr(err.text, "has the place of rank") != NULL ? 3 : 4);
+    _exit(strstr(err.text, "WEFT_JOB_SECRET") != NULL ? 2 : strstr(err.text, "is rank") != NULL ? 3 : 4);
 }
 
 static int end_of_client(weft_store *store, pid_t pid) {

@@ -78,7 +78,7 @@ train one --overwrite run.similarity=no
 train one --overwrite
 
 # ---- not measurable
-refused "[run] similarity = yes is measured by evaluations, and [eval] every = none makes none: set it to 100%" \
+refused "[run] similarity = yes is measured by evaluations, and [eval] every = none disables them. Fix: set it to 100%" \
     "$weft" config check run.ini eval.every=none
 train ends --overwrite eval.every=100%
 [ "$(told ends | cut -d' ' -f1 | paste -sd' ')" = "0 2 4" ] || failed "with each save too" ends/evaluations.jsonl

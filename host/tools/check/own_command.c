@@ -265,18 +265,6 @@ weft_status weft_own_ini(char out[WEFT_PATH_BYTES], const weft_plugin_under_test
     return weft_path_join(out, tested->options->directory, "run.ini", err);
 }
 
-bool weft_same_files(const char *a, const char *b) {
-    FILE *one = fopen(a, "rb"), *two = fopen(b, "rb");
-    int c = 0, d = 0;
-    while (one != NULL && two != NULL && c == d && c != EOF) {
-        c = fgetc(one);
-        d = fgetc(two);
-    }
-    if (one != NULL) (void)fclose(one);
-    if (two != NULL) (void)fclose(two);
-    return c == EOF && d == EOF;
-}
-
 double weft_own_number(const char *key) {
     double value = NAN;
     json_t *object = json_load_file("answer", 0, NULL);

@@ -19,7 +19,4 @@ weft_status weft_own_ini(char out[WEFT_PATH_BYTES], const weft_plugin_under_test
 /* Returns a number of the JSON object that the last command printed; NaN: not found. */
 double weft_own_number(const char *key);
 
-/* True if both files exist and are equal. */
-bool weft_same_files(const char *a, const char *b);
-
 #endif

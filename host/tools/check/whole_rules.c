@@ -4,6 +4,7 @@
 #include "tools/check/rule.h"
 #include "tools/check/try_rule.h"
 
+#include "base/file.h"
 #include "base/safetensors.h"
 #include "tools/common/messages.h"
 
@@ -102,7 +103,7 @@ static weft_status resume(weft_plugin_under_test *tested, const char *ini, weft_
     if (status == WEFT_OK) status = weft_own_command(tested, rest, true, err);
     name_learnt(one, tested, "whole");
     name_learnt(two, tested, "halves");
-    if (status == WEFT_OK && !weft_same_files(one, two))
+    if (status == WEFT_OK && !weft_files_are_equal(one, two))
         status = blame_process(
             tested, ini,
             WEFT_BROKEN(err, "four steps train to a different model than two steps, a stop and two more steps"), err);
