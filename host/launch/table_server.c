@@ -175,7 +175,7 @@ typedef struct verdict {
 } verdict;
 
 /* Returns true for a valid key: words of [a-z0-9._-]. */
-static bool weft_store_takes_key(const char *key) {
+static bool takes_key(const char *key) {
     const size_t n = strspn(key, "abcdefghijklmnopqrstuvwxyz0123456789._-");
     return n > 0 && key[n] == '\0' && n < WEFT_STORE_KEY;
 }
@@ -225,7 +225,7 @@ static bool send_request(int file, uint32_t what, const char *key, const void *b
            (bytes == NULL || weft_send_all(file, bytes, n, 0));
 }
 
-/* *again: see weft_store_greet. */
+/* Returns the failure that the answer to a greeting reports. */
 static weft_status check_verdict(const verdict *v, const weft_job_key *key, const weft_job_words *words,
                                  weft_error *err) {
     unsigned char expected[WEFT_HASH_BYTES];
@@ -262,7 +262,7 @@ weft_status weft_store_greet(int file, const weft_job_key *key, int32_t rank, in
 }
 
 static weft_status check_request(const char *key, size_t n, weft_error *err) {
-    if (!weft_store_takes_key(key))
+    if (!takes_key(key))
         return weft_error_set(err, WEFT_E_HOST, "\"%.80s\" is no key of an exchange: 1 to %d of [a-z0-9._-]", key,
                               WEFT_STORE_KEY - 4);
     if (n > WEFT_EXCHANGE_MOST)
@@ -416,7 +416,7 @@ static void put_entry(weft_store *self, client *from) {
 
 static bool is_request(const request *r) {
     return r->magic == MAGIC && (r->what == PUT || r->what == GET) && r->n <= WEFT_EXCHANGE_MOST &&
-           memchr(r->key, '\0', sizeof r->key) != NULL && weft_store_takes_key(r->key);
+           memchr(r->key, '\0', sizeof r->key) != NULL && takes_key(r->key);
 }
 
 static void handle_request(weft_store *self, client *one) {
