@@ -27,6 +27,12 @@ weft_status weft_output_path(const weft_output *output, char *path, size_t size,
     return WEFT_OK;
 }
 
+static bool has_mark(const weft_output *output) {
+    char bytes[sizeof lock_text];
+    return pread(output->lock, bytes, sizeof bytes, 0) == (ssize_t)sizeof bytes - 1 &&
+           memcmp(bytes, lock_text, sizeof bytes - 1) == 0;
+}
+
 static weft_status refuse_lock(const char *path, weft_error *err) {
     if (errno == ELOOP)
         return weft_error_set(err, WEFT_E_USER, "%s is a symbolic link, which no run made. Fix: remove it", path);
@@ -47,6 +53,11 @@ static weft_status take_lock(weft_output *output, weft_error *err) {
     if (flock(output->lock, LOCK_EX | LOCK_NB) != 0)
         return weft_error_set(err, WEFT_E_USER, "%s is in use by another run: wait for it, or choose another [run] out",
                               output->directory);
+    if (about.st_size > 0 && !has_mark(output)) /* older runs have an empty lock */
+        return weft_error_set(err, WEFT_E_USER,
+                              "%s: no run wrote this file, so no run replaces it. Fix: move it away, or choose another "
+                              "[run] out",
+                              path);
     return weft_output_check(output, err);
 }
 
@@ -82,12 +93,6 @@ static weft_status find_left(const char **name, const weft_output *output, weft_
             return weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be examined: %s", path, strerror(errno));
     }
     return WEFT_OK;
-}
-
-static bool has_mark(const weft_output *output) {
-    char bytes[sizeof lock_text];
-    return pread(output->lock, bytes, sizeof bytes, 0) == (ssize_t)sizeof bytes - 1 &&
-           memcmp(bytes, lock_text, sizeof bytes - 1) == 0;
 }
 
 /* Detects an earlier run by the content of its lock, or by its record of starts: older runs have an empty lock, and a

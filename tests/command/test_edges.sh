@@ -111,6 +111,9 @@ done
 mkdir linked && ln -s "$PWD/elsewhere" linked/.lock
 refused "$PWD/linked/.lock is a symbolic link" "$weft" train run.ini run.out=linked
 [ ! -e elsewhere ] || failed "a lock is made through a link"
+mkdir locked && echo mine >locked/.lock
+refused "$PWD/locked/.lock: no run wrote this file" "$weft" train run.ini run.out=locked
+[ "$(ls -A locked) $(cat locked/.lock)" = ".lock mine" ] || failed "a foreign lock: $(ls -A locked)"
 
 # ---- the next run removes temporary files of killed processes
 train one --quiet --overwrite checkpoint.every=1 || failed "a run"
