@@ -119,7 +119,7 @@ void weft_snapshot_destroy(weft_snapshot *self) {
 }
 
 /* Copies the current state, after all queued work, and waits for the copy. [main] */
-static weft_status weft_snapshot_fill(weft_snapshot *self, weft_error *err) {
+static weft_status fill_snapshot(weft_snapshot *self, weft_error *err) {
     const weft_engine *engine = self->engine;
     weft_status status = WEFT_OK;
     for (int i = 0; i <= engine->plan.n_states && status == WEFT_OK; i++) {
@@ -198,7 +198,7 @@ static weft_status request_swap(void *context, const weft_message_buffer *in, co
 }
 
 /* The thread sends no more requests. [any-thread] */
-static void weft_relay_end(weft_relay *self) {
+static void end_requests(weft_relay *self) {
     (void)pthread_mutex_lock(&self->lock);
     self->request.kind = REQUEST_END;
     (void)pthread_cond_signal(&self->is_requested);
@@ -264,8 +264,8 @@ static weft_status get_common_request(weft_relay *self, request_kind *kind, pati
 }
 
 /* Serves the current requests of all ranks' threads; waits: until the threads have ended. *ended: they have, on all
- * ranks. A failure is the communicator's; weft_relay_close follows. [collective] */
-static weft_status weft_relay_serve(weft_relay *self, bool waits, bool *ended, weft_error *err) {
+ * ranks. A failure is the communicator's; close_relay follows. [collective] */
+static weft_status serve_requests(weft_relay *self, bool waits, bool *ended, weft_error *err) {
     request_kind kind = REQUEST_NONE;
     weft_status status = get_common_request(self, &kind, waits ? FOREVER : AT_ONCE, err);
     *ended = false;
@@ -278,7 +278,7 @@ static weft_status weft_relay_serve(weft_relay *self, bool waits, bool *ended, w
 }
 
 /* All further requests of the thread fail. */
-static void weft_relay_close(weft_relay *self) {
+static void close_relay(weft_relay *self) {
     (void)pthread_mutex_lock(&self->lock);
     self->closed = true;
     (void)pthread_cond_signal(&self->is_answered);
@@ -286,7 +286,7 @@ static void weft_relay_close(weft_relay *self) {
 }
 
 /* peers: of the main thread, which outlive the relay; NULL: a single rank. */
-static weft_relay *weft_relay_create(const weft_process_group *peers) {
+static weft_relay *create_relay(const weft_process_group *peers) {
     const int32_t world = weft_process_group_is_single(peers) ? 1 : peers->world;
     pthread_condattr_t steady;
     weft_relay *self = weft_alloc(1, sizeof *self);
@@ -308,7 +308,7 @@ static weft_relay *weft_relay_create(const weft_process_group *peers) {
     return self;
 }
 
-static void weft_relay_destroy(weft_relay *self) {
+static void destroy_relay(weft_relay *self) {
     if (self == NULL) return;
     (void)pthread_mutex_destroy(&self->lock);
     (void)pthread_cond_destroy(&self->is_requested);
@@ -336,7 +336,7 @@ static void *write_copy(void *argument) {
     (void)weft_crash_set_call(now);
     self->status = weft_saving_run(&self->saving, &self->err);
     self->seconds = weft_clock_seconds() - self->begin;
-    weft_relay_end(self->relay);
+    end_requests(self->relay);
     return NULL;
 }
 
@@ -367,9 +367,9 @@ weft_status weft_async_checkpoint_begin(weft_async_checkpoint **out, weft_snapsh
     char name[64];
     weft_status status = WEFT_OK;
     (void)snprintf(name, sizeof name, "step-%" PRIu64, state->step);
-    self->relay = weft_relay_create(&engine->peers);
+    self->relay = create_relay(&engine->peers);
     status = weft_saving_open(saving, engine, directory, name, text, err);
-    if (status == WEFT_OK) status = weft_snapshot_fill(snapshot, err);
+    if (status == WEFT_OK) status = fill_snapshot(snapshot, err);
     if (status == WEFT_OK) {
         weft_saving_note(saving, state, identities);
         saving->peers = &self->relay->own;
@@ -394,7 +394,7 @@ static void join_thread(weft_async_checkpoint *self) {
 }
 
 weft_status weft_async_checkpoint_look(weft_async_checkpoint *self, bool waits, bool *ended, weft_error *err) {
-    const weft_status status = weft_relay_serve(self->relay, waits, ended, err);
+    const weft_status status = serve_requests(self->relay, waits, ended, err);
     if (status != WEFT_OK || !*ended) return status;
     join_thread(self);
     if (self->status != WEFT_OK && err != NULL) *err = self->err;
@@ -403,10 +403,10 @@ weft_status weft_async_checkpoint_look(weft_async_checkpoint *self, bool waits, 
 
 void weft_async_checkpoint_close(weft_async_checkpoint *self) {
     if (self == NULL) return;
-    if (self->runs) weft_relay_close(self->relay);
+    if (self->runs) close_relay(self->relay);
     join_thread(self);
     weft_saving_close(&self->saving);
-    weft_relay_destroy(self->relay);
+    destroy_relay(self->relay);
     free(self);
 }
 

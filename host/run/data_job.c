@@ -126,7 +126,7 @@ static weft_status map_file(weft_data_share *self, int file, const void **bytes,
 
 /* ---- the ranks ---- */
 
-/* Succeeds if every rank is in weft_data_share_make, or this is a single rank. Otherwise all fail with the lowest
+/* Succeeds if every rank is in make_share, or this is a single rank. Otherwise all fail with the lowest
  * failed rank's error. */
 static weft_status meet(weft_data_share *self, bool is_making, weft_status status, weft_error *err) {
     const weft_process_group *peers = self->peers;
@@ -184,8 +184,8 @@ static weft_status open_files(weft_data_share *self, shared_table *ranks, weft_e
 }
 
 /* Creates or maps the bytes. [collective: ranks that do not call this call weft_data_share_end] */
-static weft_status weft_data_share_make(weft_data_share *self, weft_share_make *make, void *context, const void **bytes,
-                                        size_t *n, weft_error *err) {
+static weft_status make_share(weft_data_share *self, weft_share_make *make, void *context, const void **bytes,
+                              size_t *n, weft_error *err) {
     const size_t world = weft_process_group_is_single(self->peers) ? 1 : (size_t)self->peers->world;
     int32_t *numbers = NULL;
     shared_table ranks = {.file = -1};
@@ -374,7 +374,7 @@ static weft_status share(const weft_data_job *job, weft_share_make *make, void *
     const void *made = NULL;
     size_t size = 0;
     trailer end;
-    const weft_status status = weft_data_share_make(source->share, make_with_trailer, &all, &made, &size, err);
+    const weft_status status = make_share(source->share, make_with_trailer, &all, &made, &size, err);
     if (status != WEFT_OK) return status;
     memcpy(&end, (const char *)made + size - sizeof end, sizeof end);
     if (end.chats != 0) keep_template(source->text, end.named < 0 ? NULL : table->named((uint32_t)end.named));

@@ -18,8 +18,8 @@
 
 #include <stdlib.h>
 
-static weft_status find_table(const weft_device_choices **out, const weft_chooser *by, weft_error *err) {
-    const weft_device_choices *table = weft_device_find(by->kernels, by->device, WEFT_DEVICE_CHOICES);
+static weft_status find_table(const weft_device_choices **out, const weft_engine *engine, weft_error *err) {
+    const weft_device_choices *table = weft_device_find(engine->kernels, engine->device, WEFT_DEVICE_CHOICES);
     *out = table;
     if (table == NULL || (WEFT_WHOLE(table, weft_device_choices) && table->count != NULL && table->get != NULL &&
                           table->choose != NULL && table->take != NULL))
@@ -45,15 +45,15 @@ void weft_choices_clear(weft_choices *self) {
 
 /* Collects the choices of all ranks' devices: rank 0's in order, then those of others that no rank before has. Texts of
  * a plugin are cut if they are too long. */
-static weft_status collect(weft_choices *all, const weft_device_choices *table, const weft_chooser *by,
+static weft_status collect(weft_choices *all, const weft_device_choices *table, const weft_engine *engine,
                            weft_error *err) {
-    const weft_process_group *peers = by->peers;
+    const weft_process_group *peers = &engine->peers;
     const bool single = weft_process_group_is_single(peers);
     weft_choices own = {0};
     weft_status status = WEFT_OK;
-    for (int64_t i = 0; table != NULL && i < table->count(by->device); i++) {
+    for (int64_t i = 0; table != NULL && i < table->count(engine->device); i++) {
         weft_device_choice choice = {.struct_size = (uint32_t)sizeof choice};
-        table->get(by->device, i, &choice);
+        table->get(engine->device, i, &choice);
         choice.struct_size = (uint32_t)sizeof choice;
         choice.key[sizeof choice.key - 1] = choice.value[sizeof choice.value - 1] = 0;
         choice.note[sizeof choice.note - 1] = 0;
@@ -73,54 +73,54 @@ static weft_status collect(weft_choices *all, const weft_device_choices *table, 
     return status;
 }
 
-static weft_status take_one(const weft_device_choice *choice, const weft_device_choices *table, const weft_chooser *by,
-                            weft_error *err) {
-    const weft_call_record before = weft_plugin_enter(by->kernels, "take");
-    return weft_plugin_leave(before, table->take(by->device, choice, err), err);
+static weft_status take_one(const weft_device_choice *choice, const weft_device_choices *table,
+                            const weft_engine *engine, weft_error *err) {
+    const weft_call_record before = weft_plugin_enter(engine->kernels, "take");
+    return weft_plugin_leave(before, table->take(engine->device, choice, err), err);
 }
 
 /* Rank 0's device chooses; all ranks' devices take its values. */
-static weft_status decide(weft_choices *all, const weft_device_choices *table, const weft_chooser *by,
+static weft_status decide(weft_choices *all, const weft_device_choices *table, const weft_engine *engine,
                           weft_error *err) {
+    const int32_t n = table == NULL ? 0 : all->n;
     weft_status status = WEFT_OK;
-    for (int32_t i = 0; table != NULL && weft_process_group_is_rank_0(by->peers) && i < all->n && status == WEFT_OK;
-         i++) {
-        const weft_call_record before = weft_plugin_enter(by->kernels, "choose");
-        status = weft_plugin_leave(before, table->choose(by->device, &all->items[i], err), err);
+    for (int32_t i = 0; weft_process_group_is_rank_0(&engine->peers) && i < n && status == WEFT_OK; i++) {
+        const weft_call_record before = weft_plugin_enter(engine->kernels, "choose");
+        status = weft_plugin_leave(before, table->choose(engine->device, &all->items[i], err), err);
     }
-    status = weft_process_group_agree(by->peers, status, err);
+    status = weft_process_group_agree(&engine->peers, status, err);
     if (status == WEFT_OK && all->n > 0)
-        status =
-            weft_process_group_broadcast(by->peers, all->items, (int64_t)all->n * (int64_t)sizeof *all->items, err);
+        status = weft_process_group_broadcast(&engine->peers, all->items, all->n * (int64_t)sizeof *all->items, err);
     if (status != WEFT_OK) return status;
-    for (int32_t i = 0; table != NULL && i < all->n && status == WEFT_OK; i++) {
-        status = take_one(&all->items[i], table, by, err);
+    for (int32_t i = 0; i < n && status == WEFT_OK; i++) {
+        status = take_one(&all->items[i], table, engine, err);
         if (status != WEFT_OK) (void)weft_error_prefix(err, "%s, as rank 0 has chosen it: ", all->items[i].key);
     }
-    return weft_process_group_agree(by->peers, status, err);
+    return weft_process_group_agree(&engine->peers, status, err);
 }
 
-/* Selects a value for each choice of any rank's device so far, the same on all ranks. Replaces the content of self; a
- * device without the extension has none. [collective] */
-static weft_status weft_choices_settle(weft_choices *self, const weft_chooser *by, weft_error *err) {
+/* Selects a value for each choice of any rank's device so far, the same on all ranks. A device without the extension
+ * has none. [collective] */
+static weft_status settle_choices(weft_engine *engine, weft_error *err) {
     const weft_device_choices *table = NULL;
     weft_choices all = {0};
-    weft_status status = weft_process_group_agree(by->peers, find_table(&table, by, err), err);
-    if (status == WEFT_OK) status = collect(&all, table, by, err);
-    if (status == WEFT_OK) status = decide(&all, table, by, err);
-    weft_choices_clear(status == WEFT_OK ? self : &all);
-    if (status == WEFT_OK) *self = all;
+    weft_status status = weft_process_group_agree(&engine->peers, find_table(&table, engine, err), err);
+    if (status == WEFT_OK) status = collect(&all, table, engine, err);
+    if (status == WEFT_OK) status = decide(&all, table, engine, err);
+    weft_choices_clear(status == WEFT_OK ? &engine->choices : &all);
+    if (status == WEFT_OK) engine->choices = all;
     return status;
 }
 
-weft_status weft_choices_take(weft_choices *self, const weft_choices *kept, const weft_chooser *by, weft_error *err) {
+weft_status weft_engine_take_choices(weft_engine *engine, const weft_choices *kept, weft_error *err) {
+    weft_choices *own = &engine->choices;
     const weft_device_choices *table = NULL;
-    weft_status status = find_table(&table, by, err);
-    for (int32_t i = 0; table != NULL && i < self->n && status == WEFT_OK; i++) {
-        const weft_device_choice *known = find_key(kept, self->items[i].key);
+    weft_status status = find_table(&table, engine, err);
+    for (int32_t i = 0; table != NULL && i < own->n && status == WEFT_OK; i++) {
+        const weft_device_choice *known = find_key(kept, own->items[i].key);
         if (known == NULL) continue;
-        status = take_one(known, table, by, err);
-        if (status == WEFT_OK) self->items[i] = *known;
+        status = take_one(known, table, engine, err);
+        if (status == WEFT_OK) own->items[i] = *known;
     }
     return status;
 }
@@ -434,11 +434,6 @@ weft_status weft_engine_take_memory(weft_engine *engine, weft_error *err) {
     return status;
 }
 
-static weft_status settle_choices(weft_engine *engine, weft_error *err) {
-    const weft_chooser by = weft_engine_chooser(engine);
-    return weft_choices_settle(&engine->choices, &by, err);
-}
-
 /* Creates the groups of all shardings, in the order of the units, unless they exist. */
 static weft_status create_groups(weft_engine *engine, weft_error *err) {
     const weft_job *job = engine->plan.train.job != NULL ? engine->plan.train.job : engine->plan.evaluate.job;
@@ -634,10 +629,6 @@ weft_status weft_engine_prepare(weft_engine *engine, const weft_plan_spec *spec,
         if (status == WEFT_OK) status = weft_device_measure(&engine->device_info, engine->kernels, engine->device, err);
     }
     return status == WEFT_OK ? settle_choices(engine, err) : status;
-}
-
-weft_chooser weft_engine_chooser(const weft_engine *engine) {
-    return (weft_chooser){engine->kernels, engine->device, &engine->peers};
 }
 
 void weft_engine_abandon(weft_engine *engine) {

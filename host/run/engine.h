@@ -18,23 +18,12 @@
 
 #include <weft/choices.h>
 
-/* kernel algorithms that devices select at run time (weft/choices.h), selected by rank 0 for
- * all. */
-
+/* Kernel algorithms that devices select at run time (weft/choices.h), selected by rank 0 for all. */
 typedef struct weft_choices {
     weft_device_choice *items; /* those of rank 0 in order, then those that only other ranks have */
     int32_t n;
 } weft_choices;
 
-typedef struct weft_chooser {
-    const weft_device_plugin *kernels;
-    weft_device *device;
-    const weft_process_group *peers; /* NULL: a single rank */
-} weft_chooser;
-
-/* Takes the values of `kept` for the keys of self. WEFT_E_UNSUPPORTED: this device does not support a value; self keeps
- * its own from that one on. */
-weft_status weft_choices_take(weft_choices *self, const weft_choices *kept, const weft_chooser *by, weft_error *err);
 void weft_choices_add(weft_choices *self, const weft_device_choice *choice);
 void weft_choices_clear(weft_choices *self); /* a zeroed one is fine */
 
@@ -178,7 +167,9 @@ weft_status weft_engine_refresh_copy(const weft_engine *engine, bool trained_onl
 weft_status weft_engine_connect(const weft_engine *engine, weft_error *err);
 /* The peers of an engine with its own process context; NULL: it shares one. */
 const weft_process_group *weft_engine_peers(const weft_engine *engine);
-weft_chooser weft_engine_chooser(const weft_engine *engine);
+/* Takes the values of `kept` for the engine's choices. WEFT_E_UNSUPPORTED: this device does not support a value; the
+ * engine keeps its own from that one on. */
+weft_status weft_engine_take_choices(weft_engine *engine, const weft_choices *kept, weft_error *err);
 /* The optimizer's step size before the schedule; false: there is none. */
 bool weft_engine_lr(const weft_engine *engine, double *out);
 /* Returns a planned slot of a program for the graphs; slot -1: an empty one. */

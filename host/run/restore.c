@@ -223,9 +223,8 @@ static weft_status check_model(const weft_engine *engine, const char *path, weft
 /* Restores the device's kernel algorithms. If another library version does not have one, the numbers differ, and the
  * facts have reported it. */
 static weft_status restore_choices(weft_engine *engine, const weft_record *record, bool inexact, weft_error *err) {
-    const weft_chooser by = weft_engine_chooser(engine);
     weft_error why = WEFT_ERROR_INIT;
-    const weft_status status = weft_choices_take(&engine->choices, &record->choices, &by, &why);
+    const weft_status status = weft_engine_take_choices(engine, &record->choices, &why);
     if (status == WEFT_OK) return WEFT_OK;
     if (status != WEFT_E_UNSUPPORTED || !inexact)
         return weft_error_set(err, status, "what this run's device has chosen cannot be taken up again: %s", why.text);

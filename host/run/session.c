@@ -346,7 +346,9 @@ weft_status weft_session_row(weft_micro_batch *out, const weft_session *session,
     const weft_micro_batch_bounds bounds = weft_micro_batch_bounds_of(&session->engine->plan);
     weft_micro_batch micro_batch = {.struct_size = (uint32_t)sizeof micro_batch}, requested;
     weft_status status = WEFT_OK;
-    micro_batch.ids = weft_alloc(5 * positions, sizeof *micro_batch.ids);
+    micro_batch.ids = malloc(5 * positions * sizeof *micro_batch.ids);
+    if (micro_batch.ids == NULL)
+        return weft_error_set(err, WEFT_E_MEMORY, "no memory for a sequence of %zu positions", positions);
     micro_batch.targets = micro_batch.ids + positions;
     micro_batch.starts = micro_batch.ids + 2 * positions;
     micro_batch.positions = micro_batch.ids + 3 * positions;
