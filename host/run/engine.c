@@ -24,7 +24,7 @@ static weft_status find_table(const weft_device_choices **out, const weft_engine
     if (table == NULL || (WEFT_WHOLE(table, weft_device_choices) && table->count != NULL && table->get != NULL &&
                           table->choose != NULL && table->take != NULL))
         return WEFT_OK;
-    return weft_error_set(err, WEFT_E_PLUGIN, "the device's extension " WEFT_DEVICE_CHOICES " lacks required slots");
+    return weft_error_set(err, WEFT_E_PLUGIN, "the device's extension " WEFT_DEVICE_CHOICES " lacks slots");
 }
 
 static const weft_device_choice *find_key(const weft_choices *self, const char *key) {
@@ -176,6 +176,12 @@ weft_slot_ref weft_engine_slot(const weft_engine *engine, const weft_program *pr
     return out;
 }
 
+weft_status weft_engine_read(const weft_engine *engine, void *to, weft_ref from, int64_t bytes, weft_error *err) {
+    weft_status status = WEFT_OK;
+    WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, to, from, bytes);
+    return status;
+}
+
 /* ---- the extents of NORM ---- */
 
 typedef struct tables {
@@ -184,11 +190,6 @@ typedef struct tables {
     int64_t n;
     weft_norm_table *now; /* gets the next row */
 } tables;
-
-static void begin_table(tables *self, int which) {
-    self->now = &self->engine->norm_tables[which];
-    *self->now = (weft_norm_table){.first = self->n};
-}
 
 static void add_row(tables *self, int64_t offset, int64_t length, int64_t out) {
     const weft_extent row = {(uint32_t)sizeof row, 0, offset, length, out};
@@ -226,12 +227,14 @@ static void fill_tables(tables *self) {
     const weft_norm_exchange owned = weft_norm_owned(plan);
     int64_t *taken = weft_alloc(plan->world, sizeof *taken);
     weft_norm_exchange walk = {0};
-    begin_table(self, WEFT_NORM_OWN_CELLS);
+    self->now = self->engine->norm_tables; /* of WEFT_NORM_OWN_CELLS */
+    *self->now = (weft_norm_table){.first = 0};
     while (weft_norm_exchange_next(plan, &walk))
         if (walk.goes == WEFT_NORM_GOES_CELLS) add_cells_of(self, &walk);
     for (int table = WEFT_NORM_OWNED; table < WEFT_N_NORM_TABLES; table++) {
         int64_t out = 0;
-        begin_table(self, table);
+        self->now = &self->engine->norm_tables[table];
+        *self->now = (weft_norm_table){.first = self->n};
         for (int32_t i = 0; i < plan->declared->n_parameters; i++) {
             const weft_parameter *p = &plan->declared->parameters[i];
             const int32_t owner = p->trainable ? weft_norm_owner(plan, p->group) : -1;
@@ -305,13 +308,11 @@ static weft_status take_position_table(weft_engine *engine, int32_t index, weft_
  * group. */
 static weft_status take_ranges(weft_engine *engine, weft_error *err) {
     const weft_hold *hold = engine->plan.holds[WEFT_HOLD_STATES];
-    const int32_t n_groups = engine->plan.layout->n_trainable_groups;
     const bool decays_all = engine->plan.run->settings.optimizer.decay == WEFT_DECAY_ALL; /* else matrices only */
     weft_range *rows = weft_alloc(weft_budget_trained(&engine->plan), sizeof *rows);
     int64_t at = 0;
     weft_status status = WEFT_OK;
-    engine->group_ranges = weft_alloc(n_groups + 1, sizeof *engine->group_ranges);
-    for (int32_t g = 0; g < n_groups; g++) {
+    for (int32_t g = 0; g < engine->plan.layout->n_trainable_groups; g++) {
         const weft_group *group = &engine->plan.layout->groups[g];
         for (int32_t i = 0; i < group->n_members; i++) {
             const weft_parameter *p = &engine->plan.declared->parameters[group->members[i]];
@@ -350,24 +351,15 @@ static weft_update_region region_of_group(const weft_engine *engine, int32_t gro
     return out;
 }
 
-static weft_status take_parameters(weft_engine *engine, weft_error *err) {
+static void bind_parameters(weft_engine *engine) {
     const weft_declared *declared = engine->plan.declared;
-    const weft_hold *hold = engine->plan.holds[WEFT_HOLD_PARAMETERS];
     int64_t at = 0;
-    weft_status status =
-        weft_account_cut(&engine->account, &engine->parameters, hold->bytes, WEFT_ACCOUNT_PARAMETERS, err);
-    if (status == WEFT_OK)
-        status = weft_account_cut(&engine->account, &engine->compute, weft_copies_bytes(&engine->plan),
-                                  WEFT_ACCOUNT_PARAMETERS, err);
-    if (status != WEFT_OK) return status;
-    engine->parameter_refs = weft_alloc(declared->n_parameters, sizeof *engine->parameter_refs);
-    engine->compute_refs = weft_alloc(declared->n_parameters, sizeof *engine->compute_refs);
-    engine->compute_dtypes = weft_alloc(declared->n_parameters, sizeof *engine->compute_dtypes);
     for (int32_t i = 0; i < declared->n_parameters; i++) {
         const weft_parameter *p = &declared->parameters[i];
-        const weft_span *span = &hold->spans[p->group];
-        if (span->first == 0 && span->n == engine->plan.layout->groups[p->group].numel)
-            engine->parameter_refs[i] = weft_ref_at(engine->parameters.ref, weft_span_at(span, p->offset));
+        const weft_span *span = &engine->plan.holds[WEFT_HOLD_PARAMETERS]->spans[p->group];
+        const bool complete = span->first == 0 && span->n == engine->plan.layout->groups[p->group].numel;
+        engine->parameter_refs[i] = (weft_ref){NULL, 0};
+        if (complete) engine->parameter_refs[i] = weft_ref_at(engine->parameters.ref, weft_span_at(span, p->offset));
         engine->compute_refs[i] = engine->parameter_refs[i];
         engine->compute_dtypes[i] = p->dtype;
         if (!weft_copies_has(&engine->plan, p)) continue;
@@ -375,58 +367,56 @@ static weft_status take_parameters(weft_engine *engine, weft_error *err) {
         engine->compute_refs[i] = weft_ref_at(engine->compute.ref, at);
         at += weft_copies_bytes_of(&engine->plan, p);
     }
-    return WEFT_OK;
 }
 
+/* Writes the tables of the optimizer and of NORM, and lists the groups that this rank updates. */
 static weft_status take_training(weft_engine *engine, weft_error *err) {
-    weft_status status = weft_account_cut(&engine->account, &engine->gradients,
-                                          engine->plan.holds[WEFT_HOLD_GRADIENTS]->bytes, WEFT_ACCOUNT_GRADIENTS, err);
+    const int64_t bytes = weft_budget_extents(&engine->plan);
+    tables extents = {.engine = engine, .rows = weft_alloc(bytes, 1)};
+    weft_status status = take_ranges(engine, err);
+    fill_tables(&extents);
     if (status == WEFT_OK)
-        status = weft_account_cut(&engine->account, &engine->partials, weft_f32_bytes(engine->plan.train.partials),
-                                  WEFT_ACCOUNT_GRADIENTS, err);
-    for (int64_t i = 0; i < engine->plan.n_states && status == WEFT_OK; i++)
-        status = weft_account_cut(&engine->account, &engine->state[i], engine->plan.holds[WEFT_HOLD_STATES + i]->bytes,
-                                  WEFT_ACCOUNT_OPTIMIZER, err);
-    if (status == WEFT_OK) status = take_ranges(engine, err);
-    if (status == WEFT_OK) {
-        tables extents = {.engine = engine, .rows = weft_alloc(weft_budget_extents(&engine->plan), 1)};
-        fill_tables(&extents);
-        status = take_table(engine, &engine->extents, extents.rows, weft_budget_extents(&engine->plan),
-                            "the gradient's norm", err);
-        free(extents.rows);
-    }
-    if (status != WEFT_OK) return status;
+        status = take_table(engine, &engine->extents, extents.rows, bytes, "the gradient's norm", err);
+    free(extents.rows);
     engine->n_regions = 0;
-    engine->regions = weft_alloc(engine->plan.layout->n_trainable_groups, sizeof *engine->regions);
     for (int32_t g = 0; g < engine->plan.layout->n_trainable_groups; g++)
         if (engine->plan.holds[WEFT_HOLD_STATES]->spans[g].n > 0)
             engine->regions[engine->n_regions++] = region_of_group(engine, g);
-    return WEFT_OK;
+    return status;
 }
 
 weft_status weft_engine_take_memory(weft_engine *engine, weft_error *err) {
+    const weft_plan *plan = &engine->plan;
+    const bool training = plan->spec.training;
     weft_account *account = &engine->account;
     int64_t bytes[WEFT_N_ACCOUNT_LINES];
+    const struct {
+        weft_slot_ref *out;
+        int64_t bytes;
+        weft_account_line line;
+    } parts[] = {{&engine->parameters, plan->holds[WEFT_HOLD_PARAMETERS]->bytes, WEFT_ACCOUNT_PARAMETERS},
+                 {&engine->compute, weft_copies_bytes(plan), WEFT_ACCOUNT_PARAMETERS},
+                 {&engine->gradients, training ? plan->holds[WEFT_HOLD_GRADIENTS]->bytes : 0, WEFT_ACCOUNT_GRADIENTS},
+                 {&engine->partials, training ? weft_f32_bytes(plan->train.partials) : 0, WEFT_ACCOUNT_GRADIENTS},
+                 {&engine->key_values, weft_budget_key_values(plan), WEFT_ACCOUNT_FIXED},
+                 {&engine->logits, weft_budget_logits(plan), WEFT_ACCOUNT_FIXED},
+                 {&engine->arena, plan->bytes.line[WEFT_ACCOUNT_ARENA], WEFT_ACCOUNT_ARENA}};
     weft_status status = WEFT_OK;
-    memcpy(bytes, engine->plan.bytes.line, sizeof bytes);
+    memcpy(bytes, plan->bytes.line, sizeof bytes);
     weft_account_add(account, WEFT_ACCOUNT_DATA, bytes[WEFT_ACCOUNT_DATA] - account->taken[WEFT_ACCOUNT_DATA]);
     /* the saver takes the snapshot; control channel and data exist already */
     bytes[WEFT_ACCOUNT_SNAPSHOT] = bytes[WEFT_ACCOUNT_CONTROL] = bytes[WEFT_ACCOUNT_DATA] = 0;
     status = weft_account_open(account, bytes, err);
-    if (status == WEFT_OK) status = take_parameters(engine, err);
-    if (status == WEFT_OK && engine->plan.spec.training) status = take_training(engine, err);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && status == WEFT_OK; i++)
+        status = weft_account_cut(account, parts[i].out, parts[i].bytes, parts[i].line, err);
+    for (int64_t i = 0; training && i < plan->n_states && status == WEFT_OK; i++)
+        status = weft_account_cut(account, &engine->state[i], plan->holds[WEFT_HOLD_STATES + i]->bytes,
+                                  WEFT_ACCOUNT_OPTIMIZER, err);
+    if (status == WEFT_OK) bind_parameters(engine);
+    if (status == WEFT_OK && training) status = take_training(engine, err);
     if (status == WEFT_OK) status = take_scalars(engine, err);
-    engine->tables = weft_alloc(engine->plan.declared->n_tables, sizeof *engine->tables);
-    for (int32_t i = 0; i < engine->plan.declared->n_tables && status == WEFT_OK; i++)
+    for (int32_t i = 0; i < plan->declared->n_tables && status == WEFT_OK; i++)
         status = take_position_table(engine, i, err);
-    if (status == WEFT_OK)
-        status = weft_account_cut(account, &engine->key_values, weft_budget_key_values(&engine->plan),
-                                  WEFT_ACCOUNT_FIXED, err);
-    if (status == WEFT_OK)
-        status = weft_account_cut(account, &engine->logits, weft_budget_logits(&engine->plan), WEFT_ACCOUNT_FIXED, err);
-    if (status == WEFT_OK)
-        status = weft_account_cut(account, &engine->arena, engine->plan.bytes.line[WEFT_ACCOUNT_ARENA],
-                                  WEFT_ACCOUNT_ARENA, err);
     if (status == WEFT_OK) status = weft_account_check(account, err);
     engine->fetchers[0] = (weft_fetcher){engine, WEFT_HOLD_PARAMETERS, engine->parameters.ref};
     for (int i = 0; i < WEFT_MAX_STATES; i++)
@@ -452,20 +442,7 @@ weft_status weft_engine_allocate(weft_engine *engine, weft_error *err) {
 }
 
 void weft_engine_release(weft_engine *engine) {
-    if (engine->device == NULL) return;
-    weft_account_close(&engine->account);
-    free(engine->tables);
-    free(engine->group_ranges);
-    free(engine->regions);
-    free(engine->parameter_refs);
-    free(engine->compute_refs);
-    free(engine->compute_dtypes);
-    engine->tables = NULL; /* a failed allocate may be repeated */
-    engine->group_ranges = NULL;
-    engine->regions = NULL;
-    engine->parameter_refs = NULL;
-    engine->compute_refs = NULL;
-    engine->compute_dtypes = NULL;
+    if (engine->device != NULL) weft_account_close(&engine->account);
 }
 
 /* ---- weights ---- */
@@ -619,9 +596,17 @@ weft_status weft_engine_open(weft_engine **out, const weft_run *run, const weft_
 
 /* The communicator opens everything before the device's available memory is measured. */
 weft_status weft_engine_prepare(weft_engine *engine, const weft_plan_spec *spec, weft_error *err) {
+    const weft_plan *plan = &engine->plan;
     weft_status status = weft_plan_make(&engine->plan, engine->kernels, engine->device, spec, err);
-    status = weft_coherence_answers(weft_engine_peers(engine), &engine->plan, status, err);
-    if (status != WEFT_OK || engine->own_process_context == NULL) return status;
+    status = weft_coherence_answers(weft_engine_peers(engine), plan, status, err);
+    if (status != WEFT_OK) return status;
+    engine->tables = weft_alloc(plan->declared->n_tables, sizeof *engine->tables);
+    engine->group_ranges = weft_alloc(plan->layout->n_trainable_groups + 1, sizeof *engine->group_ranges);
+    engine->regions = weft_alloc(plan->layout->n_trainable_groups, sizeof *engine->regions);
+    engine->parameter_refs = weft_alloc(plan->declared->n_parameters, sizeof *engine->parameter_refs);
+    engine->compute_refs = weft_alloc(plan->declared->n_parameters, sizeof *engine->compute_refs);
+    engine->compute_dtypes = weft_alloc(plan->declared->n_parameters, sizeof *engine->compute_dtypes);
+    if (engine->own_process_context == NULL) return WEFT_OK;
     if (engine->ranks.comm != NULL && engine->ranks.world > 1) {
         status = create_groups(engine, err);
         if (status == WEFT_OK) status = weft_engine_connect(engine, err);
@@ -641,6 +626,12 @@ void weft_engine_close(weft_engine *engine) {
     if (engine == NULL) return;
     weft_engine_abandon(engine);
     weft_engine_release(engine);
+    free(engine->tables);
+    free(engine->group_ranges);
+    free(engine->regions);
+    free(engine->parameter_refs);
+    free(engine->compute_refs);
+    free(engine->compute_dtypes);
     if (engine->optimizer != NULL) WEFT_PLUGIN_NOTIFY(engine->optimizer_plugin, destroy, engine->optimizer);
     weft_control_channel_close(&engine->channel, &engine->peers);
     weft_ranks_clear(&engine->ranks);

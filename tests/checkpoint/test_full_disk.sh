@@ -88,7 +88,7 @@ rm -rf record
 status=0
 "$fail_calls" ENOSPC change record/metrics.jsonl metrics 5 "$weft" train run.ini run.out=record --quiet >log 2>&1 || status=$?
 [ "$status" = 1 ] || failed "a record that cannot be written: exit status $status" log
-grep -q 'record/metrics.jsonl cannot be written: No space left on device; step 3 is saved: --resume goes on from it$' log ||
+grep -q 'record/metrics.jsonl cannot be written: No space left on device; step 3 is saved: --resume continues from it$' log ||
     failed "a record that cannot be written" log calls.txt
 [ -e record/checkpoints/step-3/manifest.json ] || failed "what was learned is lost" log
 train record --resume || failed "a resume after it"

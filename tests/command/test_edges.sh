@@ -60,7 +60,7 @@ refused 'is the directory of the model that this run reads' "$weft" train run.in
 cp -r model words
 refused 'the directory of the tokenizer' "$weft" train run.ini run.out=words tokenizer.path=words
 diff -r model words || failed "model/ has changed"
-refused 'holds no run to resume' "$weft" train run.ini run.out=here/mistyped --resume
+refused 'contains no run to resume' "$weft" train run.ini run.out=here/mistyped --resume
 [ ! -e here ] || failed "a mistyped run.out leaves a directory"
 
 # ---- --overwrite removes only files that a run wrote
@@ -82,7 +82,7 @@ mkdir -p mine/model && echo mine | tee mine/config.ini mine/metrics.jsonl mine/s
 touch mine/.lock
 find mine | sort >before
 for flag in --overwrite --overwrite --resume --quiet; do
-    refused "[run] out = $PWD/mine: it holds config.ini, and no run was made there" "$weft" train run.ini run.out=mine $flag
+    refused "[run] out = $PWD/mine: it contains config.ini, and no run was made there" "$weft" train run.ini run.out=mine $flag
     find mine | sort | cmp - before || failed "$flag without a run: $(ls -A mine)"
     [ "$(cat mine/config.ini mine/starts.jsonl mine/model/config.json | sort -u)" = mine ] || failed "$flag replaces files"
 done

@@ -121,9 +121,9 @@ check "the resolved configuration runs" exits 0 "$weft" train one/config.ini run
 check "and gives the same bits" cmp one/model/model.safetensors again/model/model.safetensors
 
 # ---- a directory that contains a run
-check "refused without a word" says "already holds a run" "$weft" train run.ini
+check "refused without a word" says "already contains a run" "$weft" train run.ini
 check "nothing was lost" [ "$(wc -l <one/metrics.jsonl)" = 6 ]
-check "resume of nothing" says "holds no run" "$weft" train run.ini run.out=empty --resume
+check "resume of nothing" says "contains no run" "$weft" train run.ini run.out=empty --resume
 check "both words" exits 2 "$weft" train run.ini --resume --overwrite
 check "overwrite" exits 0 "$weft" train run.ini train.steps=2 run.out=again --overwrite
 counts_down() { # every step's line has the remaining time, except the last one
@@ -145,7 +145,7 @@ unmeasured() { # unmeasured EVERY VALIDATION: stderr is in err.txt
         --overwrite >/dev/null 2>err.txt
 }
 check "a run without evaluations" exits 0 unmeasured 50 none
-check "says that nothing is there for them" grep -q "\[eval\] every = 50, but \[data\] keeps no documents for validation: no evaluation is made" err.txt
+check "says that nothing is there for them" grep -q "\[eval\] every = 50, but \[data\] keeps no documents for validation: the run makes no evaluation" err.txt
 check "one that asks for none" exits 0 unmeasured none none
 check "says no word" [ ! -s err.txt ]
 check "nor does one that makes them" exits 0 unmeasured 50 6

@@ -263,7 +263,7 @@ done <rows
 
 # ---- messages
 prints "$weft" train run.ini --resume
-told "finished: none of its 2 steps is left; what goes on is more of them: train.steps=4 --resume"
+told "finished: all 2 steps are done. To train longer: train.steps=4 --resume"
 if "$weft" train run.ini train.steps=3 train.global_batch=8 --resume >log 2>log.err || ! grep -q "differs from this one" log.err; then
     failed "another batch is refused" log.err
 fi

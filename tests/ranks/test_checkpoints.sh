@@ -141,7 +141,7 @@ refused() { # refused TEXT N OUT argument...: exit status 1, and the message onc
     if train "$@"; then failed "not refused: $text" log; fi
     once "$text"
 }
-refused "already holds a run" 3 run strategy.plugin=fsdp
+refused "already contains a run" 3 run strategy.plugin=fsdp
 refused "was made by a run that differs" 3 run strategy.plugin=fsdp train.global_batch=6 --resume
 mkdir locked
 (
