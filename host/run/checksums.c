@@ -119,26 +119,6 @@ static weft_status read_part(part *out, unsigned char *staging, const weft_engin
     return status;
 }
 
-/* all: [world][count], own row filled. */
-static weft_status share_parts(part *all, const weft_engine *engine, weft_error *err) {
-    const weft_ranks *ranks = &engine->ranks;
-    const int64_t bytes = weft_checksums_count(engine) * (int64_t)sizeof *all;
-    weft_transfer transfer = {.group = ranks->everyone, .n = bytes, .dtype = WEFT_U8};
-    weft_buffer *buffer = NULL;
-    weft_status status = WEFT_OK;
-    if (ranks->world == 1) return WEFT_OK;
-    WEFT_PLUGIN_CALL(status, engine->kernels, alloc, err, engine->device, &buffer, bytes * ranks->world);
-    if (status != WEFT_OK) return status;
-    transfer.to.buffer = buffer;
-    transfer.from = weft_ref_at(transfer.to, bytes * ranks->rank);
-    WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, transfer.from,
-                     all + (size_t)ranks->rank * (size_t)weft_checksums_count(engine), bytes);
-    if (status == WEFT_OK) status = weft_ranks_exchange(ranks, ranks->plugin->all_gather, "all_gather", &transfer, err);
-    if (status == WEFT_OK) status = weft_engine_read(engine, all, transfer.to, bytes * ranks->world, err);
-    WEFT_PLUGIN_NOTIFY(engine->kernels, release, engine->device, buffer);
-    return status;
-}
-
 /* Adds up one checksum of all ranks' shards. */
 static weft_status join_parts(uint64_t *out, weft_checksums_odd *odd, const part *all, const weft_engine *engine,
                               int32_t checksum, weft_error *err) {
@@ -169,19 +149,22 @@ static weft_status join_parts(uint64_t *out, weft_checksums_odd *odd, const part
 }
 
 weft_status weft_checksums_take(uint64_t *out, weft_checksums_odd *odd, const weft_engine *engine, weft_error *err) {
-    const size_t count = (size_t)weft_checksums_count(engine);
-    const int32_t n = engine->plan.declared->n_parameters;
-    part *all = weft_alloc(count * (size_t)engine->ranks.world, sizeof *all);
+    const weft_ranks *ranks = &engine->ranks;
+    const weft_rank_span span = {ranks->process_context, ranks->base, ranks->rank, ranks->world};
+    const int32_t count = weft_checksums_count(engine), n = engine->plan.declared->n_parameters;
+    part *mine = weft_alloc(count, sizeof *mine), *all = weft_alloc((int64_t)count * ranks->world, sizeof *all);
     unsigned char *staging = weft_alloc(PIECE, sizeof(float));
     weft_status status = WEFT_OK;
     odd->rank = odd->checksum = -1;
     WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
-    for (int32_t i = 0; i < (int32_t)count && status == WEFT_OK; i++)
-        status = read_part(&all[(size_t)engine->ranks.rank * count + (size_t)i], staging, engine, i / n, i % n, err);
-    if (status == WEFT_OK) status = share_parts(all, engine, err);
-    for (int32_t i = 0; i < (int32_t)count && status == WEFT_OK; i++)
-        status = join_parts(&out[i], odd, all, engine, i, err);
+    for (int32_t i = 0; i < count && status == WEFT_OK; i++)
+        status = read_part(&mine[i], staging, engine, i / n, i % n, err);
+    if (status == WEFT_OK)
+        status = weft_process_context_all_gather(ranks->process_context, &span, ranks->everyone, all, mine,
+                                                 count * (int64_t)sizeof *mine, err);
+    for (int32_t i = 0; i < count && status == WEFT_OK; i++) status = join_parts(&out[i], odd, all, engine, i, err);
     free(staging);
+    free(mine);
     free(all);
     return status;
 }

@@ -147,8 +147,8 @@ static weft_status meet(weft_data_share *self, bool is_making, weft_status statu
     if (n == 0) return status;
     status = weft_process_group_agree(peers, status, err);
     if (status != WEFT_OK) return status;
-    return weft_error_set(err, WEFT_E_PLUGIN, "%d of %d ranks call share in create: all have to, or none", (int)n,
-                          (int)peers->world);
+    return weft_error_set(err, WEFT_E_PLUGIN, "%d of %d ranks call share in create. Allowed: all ranks, or no rank",
+                          (int)n, (int)peers->world);
 }
 
 static weft_status gather(const weft_data_share *self, int32_t *out, int32_t mine, weft_error *err) {
@@ -176,8 +176,8 @@ static weft_status open_files(weft_data_share *self, shared_table *ranks, weft_e
     for (int32_t r = 0; r < world && rank == 0; r++)
         if (ranks->errors[r] != 0)
             weft_log(self->host, WEFT_LOG_WARN,
-                     "rank %d cannot map the data that another rank of its machine makes (%s): it makes a copy of its "
-                     "own, which takes that much more memory",
+                     "rank %d cannot map the data of another rank of its machine (%s): it makes its own copy, which "
+                     "needs that much more memory",
                      (int)r, strerror(ranks->errors[r]));
     self->is_apart = error != 0;
     return weft_process_group_agree(self->peers, error != 0 ? make_file(ranks, err) : WEFT_OK, err);
@@ -190,7 +190,7 @@ static weft_status make_share(weft_data_share *self, weft_share_make *make, void
     int32_t *numbers = NULL;
     shared_table ranks = {.file = -1};
     weft_status status = WEFT_OK;
-    if (self->is_called) return weft_error_set(err, WEFT_E_PLUGIN, "it calls share twice in its create");
+    if (self->is_called) return weft_error_set(err, WEFT_E_PLUGIN, "it calls share more than once in its create");
     self->is_called = true;
     status = meet(self, true, WEFT_OK, err);
     if (status != WEFT_OK) return status;
@@ -281,7 +281,7 @@ static weft_status encode_checked(const weft_text *with, const weft_ids_sink *si
     const weft_status changed = weft_process_restore_fp(fp, "its encode ran", status == WEFT_OK ? err : NULL);
     if (between.has_wrong)
         status = weft_error_set(err, WEFT_E_PLUGIN,
-                                "gives the id %d in its encode, and by its info has the ids 0 to %d",
+                                "returns the id %d in its encode, but its info declares the ids 0 to %d",
                                 (int)between.wrong, (int)between.n_ids - 1);
     return weft_plugin_leave(before, status == WEFT_OK ? changed : status, err);
 }

@@ -566,8 +566,7 @@ static weft_status open_ranks(weft_engine *engine, const weft_rank_span *rank_sp
     engine->plan.world = engine->ranks.world;
     engine->plan.nodes = engine->ranks.info.nodes;
     engine->plan.in_order = (engine->ranks.info.flags & WEFT_COMM_IN_ORDER) != 0;
-    status = weft_control_channel_open(&engine->channel, &engine->peers, &engine->ranks, engine->kernels,
-                                       engine->device, err);
+    status = weft_control_channel_open(&engine->channel, &engine->peers, &engine->ranks, err);
     weft_account_add(&engine->account, WEFT_ACCOUNT_CONTROL, engine->channel.bytes);
     if (status == WEFT_OK && engine->own_process_context != NULL && engine->ranks.comm != NULL)
         status = weft_watchdogs_start(&engine->peers, &engine->ranks.info, err);

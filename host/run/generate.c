@@ -191,7 +191,7 @@ weft_status weft_generator_logits(weft_generator *self, const float **out, const
     if (status == WEFT_OK) status = weft_stream_sync_finish(&self->order, err);
     for (int64_t i = 0; i < vocabulary && status == WEFT_OK; i++)
         if (isnan(self->row[i]))
-            status = weft_error_set(err, WEFT_E_NUMERIC, "logits are not numbers: the model's weights are broken");
+            status = weft_error_set(err, WEFT_E_NUMERIC, "the logits contain NaN: the model's weights are invalid");
     if (status != WEFT_OK)
         return weft_error_prefix(err, "the prediction after position %lld of the text: ", (long long)n_text - 1);
     *out = self->row;
@@ -209,8 +209,8 @@ weft_status weft_generator_run(weft_generator *self, const int32_t *prompt, int6
     for (int64_t i = 0; i < n_prompt && status == WEFT_OK; i++)
         if (prompt[i] < 0 || prompt[i] >= vocabulary) /* it would read past the embedding table */
             status = weft_error_set(err, WEFT_E_USER,
-                                    "the tokenizer gives the id %d, and the vocabulary of the model in %s has %lld: "
-                                    "they do not belong together; set [tokenizer] path to the model's own",
+                                    "the tokenizer returns the id %d, but the model in %s has a vocabulary of %lld. "
+                                    "Fix: set [tokenizer] path to the model's own",
                                     (int)prompt[i], self->run->settings.model.path, (long long)vocabulary);
     while (status == WEFT_OK && n < n_prompt + self->options.tokens) {
         const float *logits = NULL;
@@ -264,18 +264,17 @@ static weft_status check_length(const weft_generator *self, int64_t n_prompt, in
     if (n_prompt + self->options.tokens - 1 <= most) return WEFT_OK;
     if (most < 1)
         return weft_error_set(err, WEFT_E_USER,
-                              "the adapter's prefix has %lld places and the model %lld: no prompt fits behind it; take "
-                              "an adapter with a shorter one",
+                              "the adapter's prefix has %lld positions and the model %lld: no prompt fits. Fix: use an "
+                              "adapter with a shorter prefix",
                               (long long)prefix, (long long)has);
-    if (prefix > 0)
-        (void)snprintf(behind, sizeof behind, " behind the %lld of the adapter's prefix", (long long)prefix);
+    if (prefix > 0) (void)snprintf(behind, sizeof behind, " after the %lld of the adapter's prefix", (long long)prefix);
     if (n_prompt > most)
         return weft_error_set(err, WEFT_E_USER,
-                              "the prompt has %lld ids and the model %lld places%s: shorten it by %lld ids",
+                              "the prompt has %lld ids, and the model %lld positions%s. Fix: shorten it by %lld ids",
                               (long long)n_prompt, (long long)most, behind, (long long)(n_prompt - most));
     return weft_error_set(err, WEFT_E_USER,
-                          "a prompt of %lld ids and %lld tokens more do not fit into the model's %lld "
-                          "places%s: ask for at most %lld tokens",
+                          "a prompt of %lld ids and %lld tokens more exceed the model's %lld positions%s. Allowed: at "
+                          "most %lld tokens",
                           (long long)n_prompt, (long long)self->options.tokens, (long long)most, behind,
                           (long long)(most + 1 - n_prompt));
 }

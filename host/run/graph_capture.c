@@ -194,10 +194,9 @@ static weft_status check_evictions(weft_graph_capture *self, const weft_stepper 
     self->warned = true;
     (void)snprintf(
         text, sizeof text,
-        "steps are not replayed: their micro-batches come in more lists of lengths than the %d that are kept of each "
-        "slice of a step, and this one has %d (step %llu: in %llu steps a list was forgotten before it was recorded, "
-        "%llu were replayed); fewer [data] lengths, fewer micro-batches in a step by a larger [train] micro_batch, or "
-        "under fsdp [strategy] prefetch = 0, make fewer lists",
+        "steps are not replayed: micro-batches have more lists of lengths than the %d that the cache has for each of "
+        "the %d slices of a step (step %llu: in %llu steps a list was evicted before its capture, %llu were replayed). "
+        "Fix: fewer [data] lengths, a larger [train] micro_batch, or with fsdp [strategy] prefetch = 0",
         CACHE_ENTRIES, (int)stepper->mode_plan->slices->n, (unsigned long long)stepper->step,
         (unsigned long long)self->evicted, (unsigned long long)self->replayed);
     if (must_replay(stepper))

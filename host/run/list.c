@@ -122,18 +122,19 @@ weft_status weft_checkpoint_newest(char *path, size_t size, weft_checkpoint_stat
         found = status == WEFT_OK;
         status = WEFT_OK;
         if (!found && weft_process_group_is_rank_0(peers))
-            weft_log(host, WEFT_LOG_WARN, "%s is passed over: %s", at, why.text);
+            weft_log(host, WEFT_LOG_WARN, "%s is skipped: %s", at, why.text);
     }
     if (found && strlen(at) >= size) status = weft_error_set(err, WEFT_E_HOST, "%s: the path is too long", at);
     else if (found) memcpy(path, at, strlen(at) + 1);
     if (status == WEFT_OK && !found && list.n == 0)
-        status = weft_error_set(err, WEFT_E_USER, "%s holds no checkpoint to resume from: start again with --overwrite",
+        status = weft_error_set(err, WEFT_E_USER,
+                                "%s contains no checkpoint to resume from. Fix: start again with --overwrite",
                                 directory);
     else if (status == WEFT_OK && !found)
         status =
             weft_error_set(err, WEFT_E_USER,
-                           "%s holds no whole checkpoint: each of the %zu there is broken, as the lines above say; "
-                           "start again with --overwrite",
+                           "%s contains no complete checkpoint: all %zu are broken, see above. Fix: start again with "
+                           "--overwrite",
                            directory, list.n);
     free(list.steps);
     return weft_process_group_agree(peers, status, err);
@@ -157,8 +158,8 @@ static weft_status remove_checkpoint(const char *directory, uint64_t step, const
     weft_status status = step_path(path, directory, step, err);
     if (status == WEFT_OK) status = weft_unknown_files_find_in_checkpoint(foreign, path, err);
     if (status == WEFT_OK && foreign[0] != '\0') {
-        weft_log(host, WEFT_LOG_WARN,
-                 "%s: this old checkpoint is kept, because no run wrote %s. Fix: move that file away", path, foreign);
+        weft_log(host, WEFT_LOG_WARN, "%s: this old checkpoint is kept, because no run wrote %s. Fix: move that file",
+                 path, foreign);
         return WEFT_OK;
     }
     (void)snprintf(name, sizeof name, ".step-%" PRIu64 ".tmp", step);
@@ -214,7 +215,7 @@ static weft_status put_link(const char *directory, const char *path, uint64_t st
     if (status == WEFT_OK) status = drop_link(temporary, err);
     if (status != WEFT_OK) return status;
     if (symlink(target, temporary) != 0 || rename(temporary, path) != 0) {
-        weft_log(host, WEFT_LOG_WARN, "%s cannot be made to lead to %s: %s", path, target, strerror(errno));
+        weft_log(host, WEFT_LOG_WARN, "%s cannot be linked to %s: %s", path, target, strerror(errno));
         return WEFT_OK;
     }
     return weft_directory_sync(directory, err);
@@ -229,7 +230,8 @@ weft_status weft_best_point(const char *directory, uint64_t best_step, const wef
     if (status == WEFT_OK) status = kind_of(&best, target, err);
     if (status != WEFT_OK) return status;
     if (now != 0 && now != S_IFLNK) {
-        weft_log(host, WEFT_LOG_WARN, "%s is no link of this run's and stays as it is: move it away", path);
+        weft_log(host, WEFT_LOG_WARN, "%s is not a link of this run, so the run does not change it. Fix: move it",
+                 path);
         return WEFT_OK;
     }
     return best_step > 0 && best == S_IFDIR ? put_link(directory, path, best_step, host, err) : drop_link(path, err);

@@ -232,7 +232,7 @@ static weft_status verify_entry(const json_t *entry, const char *path, int64_t g
                               errno == ENOENT ? "is missing" : strerror(errno));
     if (!json_is_integer(bytes)) return weft_error_set(err, WEFT_E_DATA, "%s: has no size in the manifest", path);
     if ((json_int_t)about.st_size != json_integer_value(bytes))
-        return weft_error_set(err, WEFT_E_DATA, "%s: has %lld bytes, and the manifest says %lld", path,
+        return weft_error_set(err, WEFT_E_DATA, "%s: has %lld bytes, and %lld in the manifest", path,
                               (long long)about.st_size, (long long)json_integer_value(bytes));
     if (shares == NULL) return WEFT_OK;
     status = reading_open(&self, path, err);
@@ -254,7 +254,7 @@ static weft_status check_head(const json_t *manifest, uint64_t step, int64_t *gr
         return weft_error_set(err, WEFT_E_DATA, "%s: is of format %lld; this program reads format %d", path,
                               (long long)format, FORMAT);
     if (!json_is_integer(saved) || (uint64_t)json_integer_value(saved) != step)
-        return weft_error_set(err, WEFT_E_DATA, "%s: is of step %lld and lies in the directory of step %llu", path,
+        return weft_error_set(err, WEFT_E_DATA, "%s: is of step %lld, in the directory of step %llu", path,
                               (long long)json_integer_value(saved), (unsigned long long)step);
     *grid = json_integer_value(json_object_get(manifest, "grid"));
     if (*grid < 1 || *grid > GRID_LIMIT || !json_is_object(json_object_get(manifest, "files")))

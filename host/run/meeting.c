@@ -20,8 +20,7 @@ static weft_status begin_watch(const char *path, const weft_process_group *peers
         status = weft_process_group_broadcast(peers, &chief, (int64_t)sizeof chief, err);
     if (status == WEFT_OK && info->nodes > 1 && chief.n_hosts == 0)
         status = weft_error_set(err, WEFT_E_SYSTEM,
-                                "the machine of rank 0 has no IPv4 address at which the watchers of the others could "
-                                "tell it what they see");
+                                "the machine of rank 0 has no IPv4 address for the watchdogs of the other machines");
     if (status == WEFT_OK && info->local_rank == 0)
         status = weft_sidecar_watch(path, info->local_size, info->size, follows ? &chief : NULL, err);
     weft_sidecar_dismiss();
@@ -58,10 +57,11 @@ weft_status weft_watchdogs_start(const weft_process_group *peers, const weft_com
     }
     free(nodes);
     if (status == WEFT_OK && !all)
-        return weft_error_set(err, WEFT_E_SYSTEM,
-                              "ranks of one machine cannot share memory through %s to be watched: they must see one "
-                              "another's processes",
-                              path[0] != '\0' ? path : "memfd_create");
+        return weft_error_set(
+            err, WEFT_E_SYSTEM,
+            "the ranks of one machine cannot share memory for heartbeats through %s. Fix: run them in "
+            "one process namespace",
+            path[0] != '\0' ? path : "memfd_create");
     return status == WEFT_OK ? begin_watch(path, peers, info, err) : status;
 }
 
@@ -75,7 +75,7 @@ weft_status weft_meeting_open(weft_meeting *out, const char *path, const char *c
     context = out->process_context;
     all = weft_process_context_rank_span(context);
     weft_ranks_set(&out->ranks, &all);
-    status = weft_control_channel_open(&out->channel, &out->peers, &out->ranks, context->kernels, context->device, err);
+    status = weft_control_channel_open(&out->channel, &out->peers, &out->ranks, err);
     if (status == WEFT_OK && context->comm != NULL)
         status = weft_watchdogs_start(&out->peers, &context->comm_info, err);
     out->failed = status != WEFT_OK;

@@ -52,10 +52,6 @@ int32_t weft_process_context_nodes(const weft_process_context *self, int32_t bas
 weft_status weft_process_context_group_of(weft_process_context *self, weft_comm_group **out, const int32_t *ranks,
                                           int32_t n, weft_error *err);
 
-/* All-gather of `bytes` bytes per rank. all: [size][bytes]. [collective] */
-weft_status weft_process_context_share(weft_process_context *self, void *all, const void *mine, int64_t bytes,
-                                       weft_error *err);
-
 /* `world` ranks of the process context from `base` on; this process is number `rank`, which may be any for an engine
  * that is only planned. */
 typedef struct weft_rank_span {
@@ -65,5 +61,13 @@ typedef struct weft_rank_span {
 
 /* All ranks. */
 weft_rank_span weft_process_context_rank_span(weft_process_context *self);
+
+/* All-gather of `bytes` bytes per rank of all, or of the rank span, whose group is `group`. all: [world][bytes].
+ * [collective] */
+weft_status weft_process_context_share(weft_process_context *self, void *all, const void *mine, int64_t bytes,
+                                       weft_error *err);
+weft_status weft_process_context_all_gather(weft_process_context *self, const weft_rank_span *span,
+                                            weft_comm_group *group, void *all, const void *mine, int64_t bytes,
+                                            weft_error *err);
 
 #endif

@@ -71,8 +71,7 @@ typedef struct reader {
 
 static void note_wrong_key(reader *self, const char *key) {
     if (self->status == WEFT_OK)
-        self->status =
-            weft_error_set(self->err, WEFT_E_DATA, "%s: '%s' is missing or is not what it should be", self->path, key);
+        self->status = weft_error_set(self->err, WEFT_E_DATA, "%s: '%s' is missing or invalid", self->path, key);
 }
 
 static void note_no_memory(reader *self) {

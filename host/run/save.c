@@ -219,7 +219,7 @@ static weft_status explain_failure(const weft_saving *self, weft_status status, 
     if (err == NULL || err->text[0] == '\0') return status;
     (void)weft_error_prefix(err, "%s/%s could not be saved: ", self->parent, self->name);
     n = strlen(err->text);
-    (void)snprintf(err->text + n, sizeof err->text - n, "; what was saved before is as it was");
+    (void)snprintf(err->text + n, sizeof err->text - n, "; earlier saves are unchanged");
     return status;
 }
 
@@ -320,7 +320,7 @@ static weft_status split_path(char parent[WEFT_PATH_BYTES], const char **name, c
     size_t n = slash == NULL ? 0 : (size_t)(slash - directory);
     *name = slash == NULL ? directory : slash + 1;
     if (n >= WEFT_PATH_BYTES || **name == '\0')
-        return weft_error_set(err, WEFT_E_USER, "%s: is no name of a directory to save a model in", directory);
+        return weft_error_set(err, WEFT_E_USER, "%s: is no name of a directory for a model", directory);
     memcpy(parent, directory, n);
     if (n == 0) parent[n++] = slash == NULL ? '.' : '/';
     parent[n] = '\0';

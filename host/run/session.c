@@ -28,8 +28,8 @@ static weft_status check_vocabulary(const weft_run *run, const weft_text *text, 
     const int64_t ids = text->info.vocab_size, rows = declared->info.vocab_size;
     if (ids <= rows) return WEFT_OK;
     return weft_error_set(err, WEFT_E_USER,
-                          "the tokenizer in %s has %lld ids and the model in %s has a vocabulary of %lld: they do not "
-                          "belong together; set [tokenizer] path to the model's own",
+                          "the tokenizer in %s has %lld ids, but the model in %s has a vocabulary of %lld. Fix: set "
+                          "[tokenizer] path to the model's own",
                           text->directory, (long long)ids, run->settings.model.path, (long long)rows);
 }
 
@@ -40,8 +40,8 @@ static void report_padding(const weft_session *session) {
     if (ids == rows || session->borrows || weft_world_get()->rank > 0) return;
     weft_log(session->run->host, much ? WEFT_LOG_WARN : WEFT_LOG_INFO,
              "the tokenizer has %lld ids and the model's vocabulary %lld: %s", (long long)ids, (long long)rows,
-             much ? "is it the tokenizer of this model? [tokenizer] path names another"
-                  : "it is padded, and the ids past the tokenizer's have no text");
+             much ? "check that it is the tokenizer of this model ([tokenizer] path)"
+                  : "the ids after the tokenizer's are padding and have no text");
 }
 
 /* Warns of added tokens whose embeddings are frozen. */
@@ -54,8 +54,7 @@ static void report_untrained(const weft_session *session) {
             declared->parameters[p].dims[0] == declared->info.vocab_size)
             return;
     weft_log(run->host, WEFT_LOG_WARN,
-             "[train] trainable = %s leaves the rows of the tokens that are added as they begin: name vocabulary "
-             "beside it, for the model to learn them",
+             "[train] trainable = %s does not train the embeddings of the added tokens. Fix: add vocabulary to it",
              run->settings.train.trainable);
 }
 
@@ -190,7 +189,7 @@ static weft_status check_prefix(const weft_session *session, weft_error *err) {
     const int64_t prefix = weft_budget_prefix_rows(plan), context = plan->spec.lengths[plan->spec.n_lengths - 1];
     const int64_t most = plan->declared->info.max_context;
     const char *section = "adapter"; /* of the adapter that attends to the prefix */
-    char advice[96] = "train a prefix that leaves positions to the text";
+    char advice[96] = "train a shorter prefix";
     if (prefix <= 0 || prefix + context <= most) return WEFT_OK;
     for (int32_t i = plan->declared->n_sites - 1; i >= 0; i--) {
         const weft_declared_site *site = &plan->declared->sites[i];
@@ -201,10 +200,11 @@ static weft_status check_prefix(const weft_session *session, weft_error *err) {
     if (prefix < most)
         (void)snprintf(advice, sizeof advice, "set context to at most %lld, or train a shorter prefix",
                        (long long)(most - prefix));
-    (void)weft_error_set(err, WEFT_E_USER,
-                         "[data] context = %lld and the %lld positions of the adapter's prefix before it ([%s] length) "
-                         "are more than the model's %lld positions: %s",
-                         (long long)context, (long long)prefix, section, (long long)most, advice);
+    (void)weft_error_set(
+        err, WEFT_E_USER,
+        "[data] context = %lld and the %lld positions of the adapter's prefix ([%s] length) exceed the "
+        "model's %lld positions. Fix: %s",
+        (long long)context, (long long)prefix, section, (long long)most, advice);
     (void)weft_config_locate(session->run->config, "data", err);
     return WEFT_E_USER;
 }
@@ -265,7 +265,7 @@ weft_status weft_session_start(weft_session *session, weft_error *err) {
     weft_status status = weft_engine_allocate(session->engine, err);
     if (status == WEFT_E_MEMORY && err != NULL)
         weft_words_append(err->text, sizeof err->text,
-                          " Lower [train] micro_batch (%lld now) or [data] context%s; weft plan shows what is taken.",
+                          " Fix: lower [train] micro_batch (%lld now) or [data] context%s; weft plan shows the memory.",
                           (long long)keys->micro_batch,
                           session->engine->plan.spec.training && !keys->activation_checkpointing
                               ? ", or set [train] activation_checkpointing = yes"
@@ -291,22 +291,19 @@ double weft_session_lr(const weft_session *session, int64_t step) {
     return session->base_lr * weft_schedule_factor(&session->schedule, step - session->engine->scale.skipped);
 }
 
-/* No micro-batch of the split had a target, as its plugin reports, or contrary to that. */
-static weft_status nothing_to_evaluate(const weft_session *session, int32_t split, weft_error *err) {
+/* No micro-batch of the split had a target, as its plugin declares, or contrary to that. */
+static weft_status reject_evaluation(const weft_session *session, int32_t split, weft_error *err) {
     const weft_split_info *info = split == WEFT_SPLIT_ALL ? &session->all_info : &session->validation_info;
     const char *id = session->engine->plan.run->parts[WEFT_PART_DATA].loaded->plugin->id;
     const char *name = split == WEFT_SPLIT_ALL ? "all" : "validation";
     if (info->targets == 0)
-        return weft_error_set(
-            err, WEFT_E_USER,
-            "there is nothing to evaluate: no document gives a target, says [data] plugin = %s of the "
-            "%llu rows of its split %s",
-            id, (unsigned long long)info->rows, name);
-    return weft_error_set(
-        err, WEFT_E_PLUGIN,
-        "there is nothing to evaluate: the %llu rows that [data] plugin = %s gives of its split %s have "
-        "no target, and its split_info says %llu; `weft plugins check` of its file tries that (R74)",
-        (unsigned long long)info->rows, id, name, (unsigned long long)info->targets);
+        return weft_error_set(err, WEFT_E_USER,
+                              "no evaluation: [data] plugin = %s declares no target for the %llu rows of split %s", id,
+                              (unsigned long long)info->rows, name);
+    return weft_error_set(err, WEFT_E_PLUGIN,
+                          "no evaluation: the %llu rows of split %s from [data] plugin = %s have no target, but its "
+                          "split_info declares %llu; `weft plugins check` of its file tests that (R74)",
+                          (unsigned long long)info->rows, name, id, (unsigned long long)info->targets);
 }
 
 weft_status weft_session_evaluate(weft_session *session, weft_evaluation *out, int32_t split, weft_error *err) {
@@ -328,7 +325,7 @@ weft_status weft_session_evaluate(weft_session *session, weft_evaluation *out, i
             session->watch(session->watch_context, row + per_pass < rows ? row + per_pass : rows, rows,
                            result.loss_sum / (double)tokens, tokens);
     }
-    if (status == WEFT_OK && tokens == 0) status = nothing_to_evaluate(session, split, err);
+    if (status == WEFT_OK && tokens == 0) status = reject_evaluation(session, split, err);
     if (status != WEFT_OK) return status;
     out->loss = result.loss_sum / (double)tokens;
     out->perplexity = exp(out->loss);

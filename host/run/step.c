@@ -139,8 +139,8 @@ static weft_status check_scaled(weft_stepper *self, weft_error *err) {
     if (above_floor || err == NULL || err->text[0] == '\0') return status;
     return weft_error_prefix(
         err,
-        "the loss scale has fallen to %g, below [train] scale_floor = %g, and numbers that fp16 cannot hold remain: "
-        "precision = bf16 or fp32 holds larger numbers, and a lower learning rate keeps weights from growing so far; ",
+        "the loss scale has fallen to %g, below [train] scale_floor = %g, and numbers still exceed fp16. Fix: set "
+        "precision = bf16 or fp32, or a lower learning rate; ",
         (double)engine->scale.scale, engine->plan.run->settings.train.scale_floor);
 }
 

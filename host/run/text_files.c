@@ -249,10 +249,11 @@ static weft_status choose_end(int32_t *out, const weft_text *text, const weft_ru
     if (strcmp(wanted, "auto") == 0) {
         if (text->chats == 0 || weft_text_chat_end(out, text, text->chat_named, &why) == WEFT_OK) return WEFT_OK;
         if (weft_world_get()->rank > 0) return WEFT_OK;
-        weft_log(run->host, WEFT_LOG_WARN,
-                 "which token ends an answer is not known, so the saved model ends its text as its files say: %s. Fix: "
-                 "name the token, [tokenizer] end = TOKEN",
-                 why.text);
+        weft_log(
+            run->host, WEFT_LOG_WARN,
+            "the token that ends an answer is unknown, so the saved model keeps the one of its files: %s. Fix: set "
+            "[tokenizer] end = TOKEN",
+            why.text);
         return WEFT_OK;
     }
     *out = special == NULL ? -1 : special->id(text->tokenizer, wanted, strlen(wanted));

@@ -3,8 +3,8 @@
 
 #include "plugin/enter.h"
 
-#include <ctype.h>
 #include <float.h>
+#include <regex.h>
 #include <stdlib.h>
 
 static const char *split_name(int32_t split) {
@@ -210,67 +210,30 @@ static weft_status take_slots(weft_optimizer_facts *out, const weft_state_slot *
     return status;
 }
 
-enum { MOST_WORD = 32 };
-
-/* Returns the bytes of a type's word: 4, 8, 0 for a qualifier; -1: unknown. */
-static int32_t word_bytes(const char *word) {
-    static const struct {
-        const char *word;
-        int32_t bytes;
-    } words[] = {{"float", 4},    {"int", 4},   {"unsigned", 4}, {"signed", 4},   {"int32_t", 4}, {"uint32_t", 4},
-                 {"double", 8},   {"long", 8},  {"int64_t", 8},  {"uint64_t", 8}, {"size_t", 8},  {"ptrdiff_t", 8},
-                 {"intptr_t", 8}, {"const", 0}, {"volatile", 0}, {"uintptr_t", 8}};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strcmp(word, words[i].word) == 0) return words[i].bytes;
-    return -1;
+static bool matches(const char *text, const char *pattern) {
+    regex_t compiled;
+    const bool is_valid = regcomp(&compiled, pattern, REG_EXTENDED | REG_NOSUB) == 0;
+    const bool found = is_valid && regexec(&compiled, text, 0, NULL, 0) == 0;
+    if (is_valid) regfree(&compiled);
+    return found;
 }
 
-/* Parses a word at *at; false: there is none, or it is too long. */
-static bool take_word(char out[MOST_WORD], const char **at) {
-    size_t n = 0;
-    *at += strspn(*at, " \t\n");
-    while (isalnum((unsigned char)(*at)[n]) || (*at)[n] == '_') n++;
-    if (n == 0 || n >= MOST_WORD) return false;
-    memcpy(out, *at, n);
-    out[n] = '\0';
-    *at += n;
-    *at += strspn(*at, " \t\n");
-    return true;
-}
+#define WS        "[ \t\n]*"
+#define TYPE      "(const|volatile|float|int|unsigned|signed|int32_t|uint32_t)"
+#define NAME      WS "[A-Za-z_][A-Za-z_0-9]*" WS "(\\[[0-9]+\\])?" WS
+#define WIDE_TYPE "(double|long|u?int64_t|size_t|ptrdiff_t|u?intptr_t)"
 
-/* Parses "float a, b[4];" at *at and adds its members to *n; false: it has another form. *wide: a type has 8 bytes. */
-static bool take_members(int64_t *n, bool *wide, const char **at) {
-    char word[MOST_WORD];
-    int32_t bytes = 0, type = 0;
-    const char *before = *at;
-    while (before = *at, take_word(word, at) && (bytes = word_bytes(word)) >= 0) type = bytes > type ? bytes : type;
-    if (type == 0 || word_bytes(word) >= 0) {
-        *wide = *wide || type == 8 || **at == '*';
-        return false;
-    }
-    *wide = *wide || type == 8;
-    *at = before;
-    while (take_word(word, at)) {
-        int64_t elements = 1;
-        char *end = NULL;
-        if (**at == '[') {
-            elements = strtoll(*at + 1, &end, 10);
-            if (elements < 1 || *end != ']') return false;
-            *at = end + 1 + strspn(end + 1, " \t\n");
-        }
-        *n += elements;
-        if (**at == ';') return true;
-        if (*(*at)++ != ',') return false;
-    }
-    return false;
-}
-
-/* Parses the text of the struct's members. If it cannot, the guard after hp checks the size during the run. */
+/* Parses the text of the struct's members, "float a, b[4];". If it has another form, the guard after hp checks the size
+ * during the run. */
 static weft_status check_hp(int64_t bytes, const weft_elementwise *update, const char *id, weft_error *err) {
-    const char *at = update->hp_fields;
-    int64_t members = 0;
-    bool wide = false, read = true;
-    while (read && *(at += strspn(at, " \t\n;")) != '\0') read = take_members(&members, &wide, &at);
+    const bool read = matches(update->hp_fields, "^([ \t\n;]*(" TYPE "[ \t\n]+)+" NAME "(," NAME ")*;)*[ \t\n;]*$");
+    const bool wide = matches(update->hp_fields, "(^|[^A-Za-z_0-9])(" WIDE_TYPE "([^A-Za-z_0-9]|$)|" TYPE WS "[*])");
+    int64_t members = 0, elements = 0;
+    for (const char *at = update->hp_fields; *at != '\0'; at++) {
+        if (*at == '[') elements = strtoll(at + 1, NULL, 10);
+        else if (*at == ',' || *at == ';') members += elements, elements = 0;
+        else if (elements == 0 && strchr(" \t\n]", *at) == NULL) elements = 1; /* a name */
+    }
     if (wide)
         return weft_error_set(
             err, WEFT_E_PLUGIN,

@@ -58,7 +58,7 @@ survives() { # survives N: the disk becomes full at call N
     status=0
     "$fail_calls" ENOSPC change full/ step-4 "$1" "$weft" train run.ini run.out=full --quiet >log 2>&1 || status=$?
     [ "$status" = 1 ] || { echo "exit status $status"; return 1; }
-    grep -q 'full/checkpoints/step-4 could not be saved: .*full/.*: No space left on device; \(.*; \)\{0,1\}what was saved before is as it was$' log || return 1
+    grep -q 'full/checkpoints/step-4 could not be saved: .*full/.*: No space left on device; \(.*; \)\{0,1\}earlier saves are unchanged$' log || return 1
     # After the rename the checkpoint is complete, also if later calls fail.
     [ "$1" -le "$saved" ] && left=step-2 || left="step-2 step-4"
     [ "$(ls -A full/checkpoints | tr '\n' ' ')" = "$left " ] || { ls -A full/checkpoints; return 1; }

@@ -308,7 +308,7 @@ START_TEST(inexact_says_what_is_rounded) {
     ck_assert_ok(rig_try_resume(&run, true, &err), err);
     ck_assert_uint_eq(run.state.step, 8);
     ck_assert_msg(strstr(fixture_log, warning) != NULL, "%s", fixture_log);
-    ck_assert_ptr_nonnull(strstr(fixture_log, "take that checkpoint as [model] path, to keep it"));
+    ck_assert_ptr_nonnull(strstr(fixture_log, "use that checkpoint as [model] path"));
     expect_rounded(&run, checkpoint, "model.layers.0.mlp.up_proj.weight");
     rig_close(&run);
 }

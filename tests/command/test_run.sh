@@ -337,7 +337,7 @@ check "a model that is a file" says "generate: file.ini:6: [model] path = games.
 check "nor a tokenizer's" says "train: command line: [tokenizer] path = nothere ($dir/nothere): No such file" "$weft" train run.ini tokenizer.path=nothere run.out=bad
 check "no model" says "train: command line: [model] path = \"\" names no directory" "$weft" train run.ini model.path= run.out=bad
 mkdir small && cp model/tokenizer*.json small && sed 's/"vocab_size": 512/"vocab_size": 500/' model/config.json >small/config.json
-check "vocabularies that differ" says "has 512 ids and the model in $dir/small has a vocabulary of 500" "$weft" train run.ini \
+check "vocabularies that differ" says "has 512 ids, but the model in $dir/small has a vocabulary of 500" "$weft" train run.ini \
     run.out=bad model.path=small
 sed 's/"silu"/"relu"/' model/config.json >config.bad && mkdir -p odd && cp model/tokenizer*.json odd && cp config.bad odd/config.json
 check "an activation that it does not know" says "hidden_act" "$weft" train run.ini model.path=odd run.out=bad

@@ -160,15 +160,15 @@ for size in 520 600 510; do
     mkdir "of-$size" && cp model/tokenizer* "of-$size" && sed "s/\"vocab_size\": 512/\"vocab_size\": $size/" model/config.json >"of-$size/config.json"
 done
 prints "$weft" train run.ini run.out=padded model.path=of-520
-told "the tokenizer has 512 ids and the model's vocabulary 520: it is padded"
+told "the tokenizer has 512 ids and the model's vocabulary 520: the ids after the tokenizer's are padding"
 [ "$(grep -c 'ids and the model' printed.err)" = 1 ] || failed "the notice comes once" printed.err
 prints "$weft" generate padded --tokens 40 --temperature 1000 --ignore-eos --json # every id has the same probability
 [ "$(tr ',' '\n' <printed | grep -Eo '^(\{"ids": \[)?[ 0-9]+' | wc -l)" -ge 39 ] || failed "40 ids" printed
 prints "$weft" plan run.ini model.path=of-600
-told "warning: the tokenizer has 512 ids and the model's vocabulary 600: is it the tokenizer of this model?"
+told "warning: the tokenizer has 512 ids and the model's vocabulary 600: check that it is the tokenizer of this model"
 prints "$weft" plan run.ini
 if grep -q "ids and the model" printed.err; then failed "as many ids are no news" printed.err; fi
-refused "of-510 has a vocabulary of 510: they do not belong together" "$weft" plan run.ini model.path=of-510
+refused "of-510 has a vocabulary of 510. Fix: " "$weft" plan run.ini model.path=of-510
 refused "[tokenizer] padded was removed: fewer ids than" "$weft" plan run.ini tokenizer.padded=yes
 
 # ---- a JSON array
@@ -212,7 +212,7 @@ prints "$weft" config check run.ini
 refused "[data] context = 4096 is longer than the model's 128 places" "$weft" config check run.ini data.context=4096
 refused "holds neither model.safetensors nor" "$weft" config check run.ini model.start=weights
 make_model other 32 8 56 2 100
-refused "has 512 ids and the model in" "$weft" config check run.ini model.path=other
+refused "has 512 ids, but the model in" "$weft" config check run.ini model.path=other
 echo '{"txt": "1"}' >bad.jsonl
 refused "bad.jsonl:1: there is no field \"text\"" "$weft" config check run.ini data.path=bad.jsonl data.validation=none
 

@@ -198,7 +198,7 @@ grep -q "signal 11" printed || failed "the crash is not told" printed
 ! grep -vE '^( |optimizer:)' printed || failed "a line of the reason stands under no rule" printed
 # A run without anything to evaluate names the split's data plugin.
 variant data empty
-refused "[data] plugin = my-data gives of its split validation have no target" "$weft" train my-data/try/run.ini \
+refused "of split validation from [data] plugin = my-data have no target" "$weft" train my-data/try/run.ini \
     data.plugin="$dir/my-data/empty.so" eval.every=2
 
 # An error is attributed to the plugin that causes it, not to its caller.
@@ -209,7 +209,7 @@ blames() { # blames KIND NAME SENTENCE: a run with that variant of the tokenizer
     rm -rf blamed
 }
 wrong_tokenizer="tokenizer:my-tokenizer ($dir/my-tokenizer/wrong.so)"
-blames tokenizer id "wrong.so): gives the id 999 in its encode"
+blames tokenizer id "wrong.so): returns the id 999 in its encode"
 blames tokenizer fails "text.txt:1: $wrong_tokenizer: it failed in its encode"
 blames tokenizer rounds "$wrong_tokenizer: changed the floating-point mode"
 blames tokenizer umask "changed the umask while its create ran. It called tokenizer:my-tokenizer ("

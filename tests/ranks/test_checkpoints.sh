@@ -166,12 +166,12 @@ rm -rf new
 rm -rf run/model
 printf 'x' | dd of=run/checkpoints/step-100/state/exp_avg.safetensors bs=1 seek=20000 conv=notrunc 2>dd.txt
 train 3 run strategy.plugin=fsdp --resume || failed "3 ranks go on" log
-once "step-100 is passed over: "
+once "step-100 is skipped: "
 once "is not the one that was saved"
 same_tensors "not the run that never stopped" single/model run/model
 rm -rf run/model
 for left in run/checkpoints/step-*; do rm "$left/state/exp_avg.safetensors"; done
-refused "holds no whole checkpoint" 2 run strategy.plugin=ddp --resume
+refused "contains no complete checkpoint" 2 run strategy.plugin=ddp --resume
 
 # ---- the run's bits, and memory during a save ----
 
