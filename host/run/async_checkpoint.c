@@ -124,23 +124,6 @@ static weft_status allocate_copy(weft_async_checkpoint *self, weft_error *err) {
     return WEFT_OK;
 }
 
-/* Copies the current state, after all queued work, and waits for the copy. */
-static weft_status fill_copy(weft_async_checkpoint *self, weft_error *err) {
-    const weft_engine *engine = self->engine;
-    weft_status status = WEFT_OK;
-    for (int64_t i = 0; i <= engine->plan.n_states && status == WEFT_OK; i++) {
-        const part *one = &self->parts[i];
-        const weft_ref from = region_of(engine, i).ref;
-        if (one->bytes == 0) continue;
-        if (engine->plan.visible)
-            WEFT_PLUGIN_CALL(status, engine->kernels, copy, err, engine->device, NULL,
-                             weft_ref_at(self->slot.ref, one->copy - self->memory), from, one->bytes);
-        else status = weft_stream_sync_download(&self->order, (char *)(uintptr_t)one->copy, from, one->bytes, err);
-    }
-    if (status == WEFT_OK) status = weft_stream_sync_finish(&self->order, err);
-    return status == WEFT_OK ? WEFT_OK : weft_error_prefix(err, "copying the state for an asynchronous save: ");
-}
-
 /* ---- the relay: the thread's process group
  *
  * Only the main thread may use the communicator. A request of the thread waits until the main threads of all ranks
@@ -314,7 +297,15 @@ weft_status weft_async_checkpoint_begin(weft_async_checkpoint *self, const char 
     weft_status status = WEFT_OK;
     (void)snprintf(name, sizeof name, "step-%" PRIu64, state->step);
     status = weft_saving_open(saving, engine, directory, name, text, err);
-    if (status == WEFT_OK) status = fill_copy(self, err);
+    for (int64_t i = 0; i <= engine->plan.n_states && status == WEFT_OK; i++) {
+        const part *one = &self->parts[i];
+        const weft_ref from = region_of(engine, i).ref, to = weft_ref_at(self->slot.ref, one->copy - self->memory);
+        if (one->bytes == 0) continue;
+        if (engine->plan.visible)
+            WEFT_PLUGIN_CALL(status, engine->kernels, copy, err, engine->device, NULL, to, from, one->bytes);
+        else status = weft_stream_sync_download(&self->order, (char *)(uintptr_t)one->copy, from, one->bytes, err);
+    }
+    if (status == WEFT_OK) status = weft_stream_sync_finish(&self->order, err);
     if (status == WEFT_OK) {
         weft_saving_note(saving, state, identities);
         saving->peers = &self->relay;

@@ -279,23 +279,10 @@ static void add_key(void *facts, const char *key, const char *value) {
     weft_facts_add(facts, key, value[0] == '\0' ? "\"\"" : value);
 }
 
-static void add_plugins(weft_facts *facts, const weft_run *run) {
-    for (int32_t i = 0; i < WEFT_N_PARTS; i++) {
-        const weft_loaded *loaded = run->parts[i].loaded;
-        char name[64], value[512];
-        if (loaded == NULL) continue;
-        if (i > WEFT_PART_ADAPTER) (void)snprintf(name, sizeof name, "plugin adapter %d", i - WEFT_PART_ADAPTER + 1);
-        else (void)snprintf(name, sizeof name, "plugin %s", weft_part_name(i));
-        (void)snprintf(value, sizeof value, "%s %s, sha256 %s", loaded->plugin->id, loaded->plugin->version,
-                       loaded->sha256);
-        weft_facts_add(facts, name, value);
-    }
-}
-
 static weft_status add_run(weft_facts *facts, const weft_run *run, const weft_device_info *device, weft_error *err) {
     static const char name[] = "the program's own file";
     const int descriptor = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-    char hex[65], value[160];
+    char hex[65], part[64], value[512];
     weft_status status = WEFT_OK;
     if (descriptor < 0) return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be opened: %s", name, strerror(errno));
     status = weft_hash_file(hex, descriptor, name, err);
@@ -304,7 +291,15 @@ static weft_status add_run(weft_facts *facts, const weft_run *run, const weft_de
     (void)snprintf(value, sizeof value, "%s, sha256 %s", WEFT_VERSION, hex);
     weft_facts_add(facts, "weft", value);
     weft_facts_add(facts, "weft's compiler", __VERSION__);
-    add_plugins(facts, run);
+    for (int32_t i = 0; i < WEFT_N_PARTS; i++) {
+        const weft_loaded *loaded = run->parts[i].loaded;
+        if (loaded == NULL) continue;
+        if (i > WEFT_PART_ADAPTER) (void)snprintf(part, sizeof part, "plugin adapter %d", i - WEFT_PART_ADAPTER + 1);
+        else (void)snprintf(part, sizeof part, "plugin %s", weft_part_name(i));
+        (void)snprintf(value, sizeof value, "%s %s, sha256 %s", loaded->plugin->id, loaded->plugin->version,
+                       loaded->sha256);
+        weft_facts_add(facts, part, value);
+    }
     weft_config_each_same(run->config, add_key, facts);
     if ((device->flags & WEFT_DEVICE_SHARES_MACHINE) == 0) weft_facts_add(facts, "the device's model", device->name);
     weft_facts_add(facts, "the device's instruction set", device->isa);
@@ -362,36 +357,12 @@ weft_status weft_coherence_weights(const weft_process_group *peers, const weft_r
 
 /* ---- answers of plugins ---- */
 
-/* Reports the lowest rank whose answer differs in the first part in which any does. numbers: of each rank 1 + the
- * part, 0: no difference. first: rank 0's answers. Rank 0 gets the message. [collective] */
-static weft_status report_other(const weft_process_group *peers, const weft_plan *plan, const weft_plan_answers *first,
-                                const int32_t *numbers, weft_error *err) {
-    int32_t n = 0, other = -1;
-    weft_plan_answers theirs = plan->answers;
-    char here[64];
-    weft_status status = WEFT_OK;
-    for (int32_t rank = 1; rank < peers->world; rank++)
-        if (numbers[rank] != 0 && (other < 0 || numbers[rank] < numbers[other])) other = rank;
-    if (other < 0) return WEFT_OK;
-    for (int32_t rank = 1; rank < peers->world; rank++) n += numbers[rank] == numbers[other];
-    status = peers->share(peers->context, &theirs, (int64_t)sizeof theirs, other, err);
-    if (status != WEFT_OK) return status;
-    (void)snprintf(here, sizeof here, "on rank %d", (int)other);
-    if (n > 1) weft_words_append(here, sizeof here, " and %d more", (int)n - 1);
-    status = weft_answers_report_difference(plan, numbers[other] - 1, here, &theirs, "on rank 0", first, err);
-    if (err != NULL) weft_words_append(err->text, sizeof err->text, "; nothing was trained");
-    if (peers->rank == 0) return status;
-    if (err != NULL) {
-        err->code = WEFT_E_PEER;
-        err->text[0] = '\0'; /* rank 0 reports it */
-    }
-    return WEFT_E_PEER;
-}
-
+/* Reports the lowest rank whose answer differs in the first part in which any does, on rank 0. */
 weft_status weft_coherence_answers(const weft_process_group *peers, const weft_plan *plan, weft_status status,
                                    weft_error *err) {
-    weft_plan_answers first = {0};
-    int32_t part = 0, *numbers = NULL;
+    weft_plan_answers first = {0}, theirs = plan->answers;
+    int32_t part = 0, n = 0, other = -1, *numbers = NULL; /* of each rank 1 + the part, 0: no difference */
+    char here[64];
     if (weft_process_group_is_single(peers)) return status;
     status = weft_process_group_agree(peers, status, err);
     if (status != WEFT_OK) return status;
@@ -401,7 +372,21 @@ weft_status weft_coherence_answers(const weft_process_group *peers, const weft_p
     numbers = weft_alloc(peers->world, sizeof *numbers);
     part = weft_answers_part(&first, &plan->answers);
     status = peers->gather(peers->context, numbers, part < WEFT_N_ANSWERS ? 1 + part : 0, err);
-    if (status == WEFT_OK) status = report_other(peers, plan, &first, numbers, err);
+    for (int32_t rank = 1; rank < peers->world; rank++)
+        if (numbers[rank] != 0 && (other < 0 || numbers[rank] < numbers[other])) other = rank;
+    for (int32_t rank = 1; rank < peers->world && other >= 0; rank++) n += numbers[rank] == numbers[other];
+    part = other < 0 ? 0 : numbers[other] - 1;
     free(numbers);
+    if (status == WEFT_OK && other >= 0)
+        status = peers->share(peers->context, &theirs, (int64_t)sizeof theirs, other, err);
+    if (status != WEFT_OK || other < 0) return status;
+    if (peers->rank != 0) { /* rank 0 reports it */
+        if (err != NULL) err->code = WEFT_E_PEER;
+        return WEFT_E_PEER;
+    }
+    (void)snprintf(here, sizeof here, "on rank %d", (int)other);
+    if (n > 1) weft_words_append(here, sizeof here, " and %d more", (int)n - 1);
+    status = weft_answers_report_difference(plan, part, here, &theirs, "on rank 0", &first, err);
+    if (err != NULL) weft_words_append(err->text, sizeof err->text, "; nothing was trained");
     return status;
 }

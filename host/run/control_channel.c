@@ -83,10 +83,9 @@ static weft_status share_bytes(void *context, void *bytes, int64_t n, int32_t fr
 
 /* ---- all-to-all ----
  *
- * All messages of all ranks have one order: by sender, by receiver, by position in their buffer, which both sides
- * chunk in the same way. Each rank processes its own messages in that order, as many at once as the buffer holds,
- * and completes these before it starts more. So the first incomplete message has started on both sides, and all
- * complete, however much the communicator buffers. */
+ * All messages of all ranks have one order: by sender, by receiver, by position in their buffer, which both sides chunk
+ * in the same way. Each rank processes its messages in that order, as many at once as the buffer holds, and completes
+ * these before it starts more. So all complete, however much the communicator buffers. */
 
 static weft_status complete_messages(weft_control_channel *self, weft_error *err) {
     weft_status status = WEFT_OK;

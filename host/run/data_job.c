@@ -25,9 +25,10 @@ static const char header_name[12] = "weft shares";
 
 /* Data that the ranks of all machines exchange. */
 typedef struct shared_table {
-    int32_t *nodes, *pids, *files, *numbers, *errors; /* [world]; files: descriptors; -1: none */
-    int32_t maker;                                    /* lowest rank of this machine */
-    int file;                                         /* this rank's descriptor; -1: none */
+    int32_t *gathered;             /* [world] of the last exchange */
+    int32_t maker;                 /* lowest rank of this machine */
+    int32_t pid, its_file, number; /* of the maker; its_file: descriptor */
+    int file;                      /* this rank's descriptor; -1: none */
     bool makes;
     header own;
 } shared_table;
@@ -96,13 +97,13 @@ static int32_t open_file(shared_table *self) {
     char path[64];
     struct stat info;
     header found = {.number = 0};
-    weft_heartbeat_path(path, sizeof path, self->pids[self->maker], self->files[self->maker]);
+    weft_heartbeat_path(path, sizeof path, self->pid, self->its_file);
     if (stat(path, &info) != 0) return errno;
     if (!S_ISREG(info.st_mode)) return ESTALE; /* another process has this number */
     self->file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (self->file < 0) return errno;
     if (pread(self->file, &found, sizeof found, 0) == (ssize_t)sizeof found &&
-        memcmp(found.name, header_name, sizeof header_name) == 0 && found.number == self->numbers[self->maker])
+        memcmp(found.name, header_name, sizeof header_name) == 0 && found.number == self->number)
         return 0;
     (void)close(self->file);
     self->file = -1;
@@ -161,24 +162,26 @@ static weft_status gather(const weft_data_share *self, int32_t *out, int32_t min
 static weft_status open_files(weft_data_share *self, shared_table *ranks, weft_error *err) {
     const bool single = weft_process_group_is_single(self->peers);
     const int32_t rank = single ? 0 : self->peers->rank, world = single ? 1 : self->peers->world;
-    int32_t error = 0;
-    weft_status status = gather(self, ranks->nodes, self->node, err);
+    int32_t error = 0, *const of_maker[] = {&ranks->pid, &ranks->its_file, &ranks->number};
+    weft_status status = gather(self, ranks->gathered, self->node, err);
     if (status != WEFT_OK) return status;
-    while (ranks->nodes[ranks->maker] != self->node) ranks->maker++;
+    while (ranks->gathered[ranks->maker] != self->node) ranks->maker++;
     if (ranks->maker == rank) status = make_file(ranks, err);
     status = weft_process_group_agree(self->peers, status, err);
-    if (status == WEFT_OK) status = gather(self, ranks->pids, (int32_t)getpid(), err);
-    if (status == WEFT_OK) status = gather(self, ranks->files, ranks->file, err);
-    if (status == WEFT_OK) status = gather(self, ranks->numbers, ranks->own.number, err);
+    for (int i = 0; i < 3 && status == WEFT_OK; i++) {
+        const int32_t mine[] = {(int32_t)getpid(), ranks->file, ranks->own.number};
+        status = gather(self, ranks->gathered, mine[i], err);
+        *of_maker[i] = ranks->gathered[ranks->maker];
+    }
     if (status == WEFT_OK && !ranks->makes) error = open_file(ranks);
-    if (status == WEFT_OK) status = gather(self, ranks->errors, error, err);
+    if (status == WEFT_OK) status = gather(self, ranks->gathered, error, err);
     if (status != WEFT_OK) return status;
     for (int32_t r = 0; r < world && rank == 0; r++)
-        if (ranks->errors[r] != 0)
+        if (ranks->gathered[r] != 0)
             weft_log(self->host, WEFT_LOG_WARN,
                      "rank %d cannot map the data of another rank of its machine (%s): it makes its own copy, which "
                      "needs that much more memory",
-                     (int)r, strerror(ranks->errors[r]));
+                     (int)r, strerror(ranks->gathered[r]));
     self->is_apart = error != 0;
     return weft_process_group_agree(self->peers, error != 0 ? make_file(ranks, err) : WEFT_OK, err);
 }
@@ -187,19 +190,13 @@ static weft_status open_files(weft_data_share *self, shared_table *ranks, weft_e
 static weft_status make_share(weft_data_share *self, weft_share_make *make, void *context, const void **bytes,
                               size_t *n, weft_error *err) {
     const size_t world = weft_process_group_is_single(self->peers) ? 1 : (size_t)self->peers->world;
-    int32_t *numbers = NULL;
     shared_table ranks = {.file = -1};
     weft_status status = WEFT_OK;
     if (self->is_called) return weft_error_set(err, WEFT_E_PLUGIN, "it calls share more than once in its create");
     self->is_called = true;
     status = meet(self, true, WEFT_OK, err);
     if (status != WEFT_OK) return status;
-    numbers = weft_alloc(5 * world, sizeof *numbers);
-    ranks.nodes = numbers;
-    ranks.pids = ranks.nodes + world;
-    ranks.files = ranks.pids + world;
-    ranks.numbers = ranks.files + world;
-    ranks.errors = ranks.numbers + world;
+    ranks.gathered = weft_alloc(world, sizeof *ranks.gathered);
     status = open_files(self, &ranks, err);
     if (status == WEFT_OK) {
         if (ranks.makes) status = fill_file(&ranks, make, context, err);
@@ -211,7 +208,7 @@ static weft_status make_share(weft_data_share *self, weft_share_make *make, void
         if (status == WEFT_OK) status = map_file(self, ranks.file, bytes, n, err);
     }
     if (ranks.file >= 0) (void)close(ranks.file);
-    free(numbers);
+    free(ranks.gathered);
     return status;
 }
 

@@ -11,7 +11,6 @@
 #include "program/job.h"
 #include "program/make_plan.h"
 #include "program/norm_nodes.h"
-#include "program/sums.h"
 #include "run/coherence.h"
 #include "run/meeting.h"
 #include "run/validate.h"
@@ -99,8 +98,7 @@ static weft_status decide(weft_choices *all, const weft_device_choices *table, c
     return weft_process_group_agree(&engine->peers, status, err);
 }
 
-/* Selects a value for each choice of any rank's device so far, the same on all ranks. A device without the extension
- * has none. [collective] */
+/* Selects a value for each choice of any rank's device so far, the same on all ranks. [collective] */
 static weft_status settle_choices(weft_engine *engine, weft_error *err) {
     const weft_device_choices *table = NULL;
     weft_choices all = {0};
@@ -304,8 +302,7 @@ static weft_status take_position_table(weft_engine *engine, int32_t index, weft_
     return status;
 }
 
-/* Writes a row per trained parameter that the rank updates, group by group; offsets count from the rank's shard of the
- * group. */
+/* Writes a row per trained parameter that the rank updates; offsets count from the rank's shard of the group. */
 static weft_status take_ranges(weft_engine *engine, weft_error *err) {
     const weft_hold *hold = engine->plan.holds[WEFT_HOLD_STATES];
     const bool decays_all = engine->plan.run->settings.optimizer.decay == WEFT_DECAY_ALL; /* else matrices only */
@@ -406,6 +403,12 @@ weft_status weft_engine_take_memory(weft_engine *engine, weft_error *err) {
     weft_account_add(account, WEFT_ACCOUNT_DATA, bytes[WEFT_ACCOUNT_DATA] - account->taken[WEFT_ACCOUNT_DATA]);
     /* the saver takes the snapshot; control channel and data exist already */
     bytes[WEFT_ACCOUNT_SNAPSHOT] = bytes[WEFT_ACCOUNT_CONTROL] = bytes[WEFT_ACCOUNT_DATA] = 0;
+    engine->tables = weft_alloc(plan->declared->n_tables, sizeof *engine->tables);
+    engine->group_ranges = weft_alloc(plan->layout->n_trainable_groups + 1, sizeof *engine->group_ranges);
+    engine->regions = weft_alloc(plan->layout->n_trainable_groups, sizeof *engine->regions);
+    engine->parameter_refs = weft_alloc(plan->declared->n_parameters, sizeof *engine->parameter_refs);
+    engine->compute_refs = weft_alloc(plan->declared->n_parameters, sizeof *engine->compute_refs);
+    engine->compute_dtypes = weft_alloc(plan->declared->n_parameters, sizeof *engine->compute_dtypes);
     status = weft_account_open(account, bytes, err);
     for (size_t i = 0; i < sizeof parts / sizeof *parts && status == WEFT_OK; i++)
         status = weft_account_cut(account, parts[i].out, parts[i].bytes, parts[i].line, err);
@@ -442,7 +445,19 @@ weft_status weft_engine_allocate(weft_engine *engine, weft_error *err) {
 }
 
 void weft_engine_release(weft_engine *engine) {
-    if (engine->device != NULL) weft_account_close(&engine->account);
+    if (engine->device == NULL) return;
+    weft_account_close(&engine->account);
+    free(engine->tables);
+    free(engine->group_ranges);
+    free(engine->regions);
+    free(engine->parameter_refs);
+    free(engine->compute_refs);
+    free(engine->compute_dtypes);
+    engine->tables = NULL; /* a failed allocate may be repeated */
+    engine->group_ranges = NULL;
+    engine->regions = NULL;
+    engine->parameter_refs = engine->compute_refs = NULL;
+    engine->compute_dtypes = NULL;
 }
 
 /* ---- weights ---- */
@@ -484,9 +499,8 @@ static weft_status clear_states(weft_engine *engine, weft_error *err) {
     return status;
 }
 
-/* Loads weights or initializes them, and then the adapters: new ones randomly or from the model's files, continued
- * ones from theirs. The states are cleared while the disk reads, and the compute copy is made as the weights arrive,
- * if the host sees the device's memory. */
+/* Adapters follow the weights: new ones randomly or from the model's files, continued ones from theirs. The states are
+ * cleared while the disk reads, and the compute copy is made as weights arrive, if the host sees the device's memory. */
 weft_status weft_engine_load(weft_engine *engine, weft_error *err) {
     const weft_settings *settings = &engine->plan.run->settings;
     const char *directory = settings->model.path;
@@ -595,17 +609,9 @@ weft_status weft_engine_open(weft_engine **out, const weft_run *run, const weft_
 
 /* The communicator opens everything before the device's available memory is measured. */
 weft_status weft_engine_prepare(weft_engine *engine, const weft_plan_spec *spec, weft_error *err) {
-    const weft_plan *plan = &engine->plan;
     weft_status status = weft_plan_make(&engine->plan, engine->kernels, engine->device, spec, err);
-    status = weft_coherence_answers(weft_engine_peers(engine), plan, status, err);
-    if (status != WEFT_OK) return status;
-    engine->tables = weft_alloc(plan->declared->n_tables, sizeof *engine->tables);
-    engine->group_ranges = weft_alloc(plan->layout->n_trainable_groups + 1, sizeof *engine->group_ranges);
-    engine->regions = weft_alloc(plan->layout->n_trainable_groups, sizeof *engine->regions);
-    engine->parameter_refs = weft_alloc(plan->declared->n_parameters, sizeof *engine->parameter_refs);
-    engine->compute_refs = weft_alloc(plan->declared->n_parameters, sizeof *engine->compute_refs);
-    engine->compute_dtypes = weft_alloc(plan->declared->n_parameters, sizeof *engine->compute_dtypes);
-    if (engine->own_process_context == NULL) return WEFT_OK;
+    status = weft_coherence_answers(weft_engine_peers(engine), &engine->plan, status, err);
+    if (status != WEFT_OK || engine->own_process_context == NULL) return status;
     if (engine->ranks.comm != NULL && engine->ranks.world > 1) {
         status = create_groups(engine, err);
         if (status == WEFT_OK) status = weft_engine_connect(engine, err);
@@ -625,12 +631,6 @@ void weft_engine_close(weft_engine *engine) {
     if (engine == NULL) return;
     weft_engine_abandon(engine);
     weft_engine_release(engine);
-    free(engine->tables);
-    free(engine->group_ranges);
-    free(engine->regions);
-    free(engine->parameter_refs);
-    free(engine->compute_refs);
-    free(engine->compute_dtypes);
     if (engine->optimizer != NULL) WEFT_PLUGIN_NOTIFY(engine->optimizer_plugin, destroy, engine->optimizer);
     weft_control_channel_close(&engine->channel, &engine->peers);
     weft_ranks_clear(&engine->ranks);

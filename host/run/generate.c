@@ -1,7 +1,7 @@
-/* host/run/generate.c: see generate.h. The program is the strategy's, one FORWARD per segment. The graphs of a chunk
- * of the text are created for its length: the prompt, then one position at a time with the key-value cache. Without
- * the cache each token's graphs process the complete text. */
+/* host/run/generate.c: see generate.h. The program is the strategy's, one FORWARD per segment. The graphs of a chunk of
+ * the text are created for its length: the prompt, then one position at a time with the key-value cache. */
 #include "run/generate.h"
+
 #include "base/alloc.h"
 #include "base/units.h"
 #include "program/budget.h"
@@ -13,10 +13,7 @@
 #include <stdlib.h>
 #include <weft/random.h>
 
-/* Sampling. Greedy takes the lowest id among equals; sampling draws from the
- * softmax of logits / temperature, cut to the top_k largest and then to the smallest set whose probability reaches
- * top_p (Holtzman et al., arXiv 1904.09751). The random number depends on seed and position alone. */
-
+/* Takes the lowest id among equals. */
 static int32_t pick_greedily(const float *logits, int64_t n) {
     int64_t best = 0;
     for (int64_t i = 1; i < n; i++)
@@ -53,6 +50,8 @@ void weft_penalize(float *out, const float *logits, int64_t n, const int32_t *te
             out[text[i]] = logits[text[i]] < 0.0f ? logits[text[i]] * p : logits[text[i]] / p;
 }
 
+/* Draws from the softmax of logits / temperature, cut to the top_k largest and then to the smallest set whose probability
+ * reaches top_p (Holtzman et al., arXiv 1904.09751). The random number depends on seed and position alone. */
 int32_t weft_sample(const float *logits, int64_t n, const weft_generate_options *options, uint64_t position,
                     float *scratch) {
     const weft_random4 r = weft_random(options->seed, WEFT_RANDOM_SAMPLE, 0, position);
@@ -129,9 +128,8 @@ static weft_status on_forward(void *context, const weft_instruction *instruction
     return status;
 }
 
-/* Creates graphs for a chunk of this length, unless they exist. A shorter chunk may need more scratch than the
- * longest one, which the plan counts: kernels divide it otherwise, and its values are placed in another order. It is
- * little. */
+/* Creates graphs for a chunk of this length, unless they exist. A shorter chunk may need a little more scratch than the
+ * longest one, which the plan counts: kernels divide it otherwise. */
 static weft_status prepare_graphs(weft_generator *self, int64_t length, weft_error *err) {
     const weft_engine *engine = self->engine;
     const weft_graph_set *planned = engine->plan.generate.graphs;

@@ -28,7 +28,7 @@ static weft_status step_path(char *path, const char *directory, uint64_t step, w
     return weft_path_join(path, directory, name, err);
 }
 
-/* "step-N" exactly as it is written. */
+/* "step-N" exactly. */
 static bool parse_name(const char *name, uint64_t *step) {
     char again[40], *end = NULL;
     if (strncmp(name, "step-", 5) != 0 || !isdigit((unsigned char)name[5])) return false;
@@ -76,8 +76,6 @@ static weft_status read_step_list(step_list *out, const char *directory, weft_er
     else free(list.steps);
     return status;
 }
-
-/* ---- the newest complete one ---- */
 
 /* Rank 0's list on all ranks, which may see different directories. */
 static weft_status share_list(step_list *list, const char *directory, const weft_process_group *peers,
@@ -140,8 +138,6 @@ weft_status weft_checkpoint_newest(char *path, size_t size, weft_checkpoint_stat
     return weft_process_group_agree(peers, status, err);
 }
 
-/* ---- retention ---- */
-
 static weft_status remove_temporary(void *context, const char *found, weft_error *err) {
     char name[64], path[WEFT_PATH_BYTES], final[WEFT_PATH_BYTES];
     weft_status status = WEFT_OK;
@@ -191,48 +187,30 @@ weft_status weft_checkpoint_retain(const char *directory, uint64_t step, int64_t
     return status;
 }
 
-/* Returns S_IFMT of a path's mode, 0 if it does not exist. A link is not followed. */
-static weft_status kind_of(mode_t *out, const char *path, weft_error *err) {
-    struct stat info;
-    *out = 0;
-    if (lstat(path, &info) == 0) *out = info.st_mode & S_IFMT;
-    else if (errno != ENOENT)
-        return weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be examined: %s", path, strerror(errno));
-    return WEFT_OK;
-}
-
 static weft_status drop_link(const char *path, weft_error *err) {
     if (unlink(path) == 0 || errno == ENOENT) return WEFT_OK;
     return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be removed: %s", path, strerror(errno));
 }
 
-/* A rename of a temporary link replaces a link in one step. */
-static weft_status put_link(const char *directory, const char *path, uint64_t step, const weft_host *host,
-                            weft_error *err) {
-    char target[40], temporary[WEFT_PATH_BYTES];
-    weft_status status = weft_path_join(temporary, directory, "." WEFT_BEST_NAME ".tmp", err);
-    (void)snprintf(target, sizeof target, "step-%" PRIu64, step);
-    if (status == WEFT_OK) status = drop_link(temporary, err);
-    if (status != WEFT_OK) return status;
-    if (symlink(target, temporary) != 0 || rename(temporary, path) != 0) {
-        weft_log(host, WEFT_LOG_WARN, "%s cannot be linked to %s: %s", path, target, strerror(errno));
-        return WEFT_OK;
-    }
-    return weft_directory_sync(directory, err);
-}
-
 weft_status weft_best_point(const char *directory, uint64_t best_step, const weft_host *host, weft_error *err) {
-    char path[WEFT_PATH_BYTES], target[WEFT_PATH_BYTES];
-    mode_t now = 0, best = 0;
+    char path[WEFT_PATH_BYTES], target[WEFT_PATH_BYTES], temporary[WEFT_PATH_BYTES];
+    struct stat info;
+    bool exists = false;
     weft_status status = weft_path_join(path, directory, WEFT_BEST_NAME, err);
     if (status == WEFT_OK) status = step_path(target, directory, best_step, err);
-    if (status == WEFT_OK) status = kind_of(&now, path, err);
-    if (status == WEFT_OK) status = kind_of(&best, target, err);
+    if (status == WEFT_OK) status = weft_path_join(temporary, directory, "." WEFT_BEST_NAME ".tmp", err);
+    if (status == WEFT_OK) status = weft_file_exists(&exists, target, err);
     if (status != WEFT_OK) return status;
-    if (now != 0 && now != S_IFLNK) {
+    if (lstat(path, &info) == 0 && !S_ISLNK(info.st_mode)) {
         weft_log(host, WEFT_LOG_WARN, "%s is not a link of this run, so the run does not change it. Fix: move it",
                  path);
         return WEFT_OK;
     }
-    return best_step > 0 && best == S_IFDIR ? put_link(directory, path, best_step, host, err) : drop_link(path, err);
+    if (best_step == 0 || !exists) return drop_link(path, err);
+    status = drop_link(temporary, err); /* its rename replaces the link in one step */
+    if (status != WEFT_OK) return status;
+    if (symlink(strrchr(target, '/') + 1, temporary) == 0 && rename(temporary, path) == 0)
+        return weft_directory_sync(directory, err);
+    weft_log(host, WEFT_LOG_WARN, "%s cannot be linked to %s: %s", path, target, strerror(errno));
+    return WEFT_OK;
 }

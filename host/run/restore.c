@@ -129,8 +129,6 @@ weft_status weft_checkpoint_check(const weft_engine *engine, const char *path, c
     return weft_process_group_agree(&engine->peers, status, err);
 }
 
-/* ---- files of state/ ---- */
-
 typedef struct restoring {
     weft_engine *engine;
     const char *path; /* of the checkpoint */
@@ -229,43 +227,32 @@ static weft_status restore_states(const restoring *self, uint64_t updates, weft_
     return status;
 }
 
-/* Restores the device's kernel algorithms. If another library version does not have one, the numbers differ, and the
- * facts have reported it. */
-static weft_status restore_choices(const restoring *self, const weft_record *record, weft_error *err) {
-    weft_error why = WEFT_ERROR_INIT;
-    const weft_status status = weft_engine_take_choices(self->engine, &record->choices, &why);
-    if (status == WEFT_OK) return WEFT_OK;
-    if (status != WEFT_E_UNSUPPORTED || !self->inexact)
-        return weft_error_set(err, status, "the device cannot use the checkpoint's kernel algorithms: %s", why.text);
-    weft_log(self->engine->plan.run->host, WEFT_LOG_WARN, "resume: kernel algorithms are selected again: %s", why.text);
-    return WEFT_OK;
-}
-
-/* Warns of frozen parameters that this run keeps in 16 bits: frozen now, or computed in another type. */
-static void report_rounded(const restoring *self) {
-    const weft_plan *plan = &self->engine->plan;
-    int32_t rounded = 0;
-    for (int32_t i = 0; i < plan->declared->n_parameters; i++)
-        rounded += weft_dtype_bytes(plan->declared->parameters[i].dtype) == 2 &&
-                   !plan->declared->parameters[i].trainable;
-    if (self->inexact && rounded > 0)
-        weft_log(plan->run->host, WEFT_LOG_WARN,
-                 "resume: %d frozen parameters are kept in %s as the base has them: wider values of them in %s are "
-                 "rounded. To keep these, train them too, or use that checkpoint as [model] path",
-                 (int)rounded, weft_dtype_name(plan->dtype), self->path);
-}
-
 /* Restores this rank's shards. An adapter's base is loaded from its own directory. */
 static weft_status restore_own(const restoring *self, weft_identities *identities, weft_error *err) {
     weft_engine *engine = self->engine;
     const weft_plan *plan = &engine->plan;
+    const weft_host *host = plan->run->host;
     const weft_region parameters = weft_engine_parameters(engine);
     const char *weights = weft_plan_saves_base(plan) ? self->path : plan->run->settings.model.path;
+    weft_error why = WEFT_ERROR_INIT;
     weft_record record = {0};
     bool is_there = true;
-    weft_status status = open_record(&record, engine, self->path, identities, self->inexact, plan->run->host, err);
-    if (status == WEFT_OK) status = restore_choices(self, &record, err);
-    if (status == WEFT_OK) report_rounded(self);
+    int32_t rounded = 0; /* frozen parameters in 16 bits: frozen now, or computed in another type */
+    weft_status status = open_record(&record, engine, self->path, identities, self->inexact, host, err);
+    if (status == WEFT_OK) status = weft_engine_take_choices(engine, &record.choices, &why);
+    if (status == WEFT_E_UNSUPPORTED && self->inexact && why.text[0] != '\0') { /* another library version */
+        weft_log(host, WEFT_LOG_WARN, "resume: kernel algorithms are selected again: %s", why.text);
+        status = WEFT_OK;
+    } else if (status != WEFT_OK && why.text[0] != '\0')
+        (void)weft_error_set(err, status, "the device cannot use the checkpoint's kernel algorithms: %s", why.text);
+    for (int32_t i = 0; i < plan->declared->n_parameters; i++)
+        rounded += weft_dtype_bytes(plan->declared->parameters[i].dtype) == 2 &&
+                   !plan->declared->parameters[i].trainable;
+    if (status == WEFT_OK && self->inexact && rounded > 0)
+        weft_log(host, WEFT_LOG_WARN,
+                 "resume: %d frozen parameters are kept in %s as the base has them: wider values of them in %s are "
+                 "rounded. To keep these, train them too, or use that checkpoint as [model] path",
+                 (int)rounded, weft_dtype_name(plan->dtype), self->path);
     if (status == WEFT_OK) status = weft_weights_load(&parameters, weights, err);
     if (status == WEFT_OK) status = weft_adapter_load(&parameters, self->path, 0, err);
     if (status == WEFT_OK && record.masters != WEFT_MASTERS_NONE)

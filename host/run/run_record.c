@@ -59,8 +59,6 @@ weft_status weft_record_save(const weft_record *record, const char *path, weft_e
     return status;
 }
 
-/* ---- reading ---- */
-
 /* Keeps the first failure. */
 typedef struct reader {
     const json_t *json;

@@ -33,29 +33,28 @@ static weft_status check_vocabulary(const weft_run *run, const weft_text *text, 
                           text->directory, (long long)ids, run->settings.model.path, (long long)rows);
 }
 
-/* Vocabularies are padded to sizes that suit a device. A much larger one belongs to another tokenizer. */
-static void report_padding(const weft_session *session) {
-    const int64_t ids = session->text.info.vocab_size, rows = session->engine->plan.declared->info.vocab_size;
-    const bool much = (rows - ids) * 8 > rows;
-    if (ids == rows || session->borrows || weft_world_get()->rank > 0) return;
-    weft_log(session->run->host, much ? WEFT_LOG_WARN : WEFT_LOG_INFO,
-             "the tokenizer has %lld ids and the model's vocabulary %lld: %s", (long long)ids, (long long)rows,
-             much ? "check that it is the tokenizer of this model ([tokenizer] path)"
-                  : "the ids after the tokenizer's are padding and have no text");
-}
-
-/* Warns of added tokens whose embeddings are frozen. */
-static void report_untrained(const weft_session *session) {
-    const weft_run *run = session->run;
+/* Vocabularies are padded to sizes that suit a device; a much larger one belongs to another tokenizer. Also warns of
+ * added tokens whose embeddings are frozen. */
+static void report_vocabulary(const weft_session *session, bool training) {
+    const weft_host *host = session->run->host;
     const weft_declared *declared = session->engine->plan.declared;
-    if (run->settings.tokenizer.add[0] == '\0' || session->borrows || weft_world_get()->rank > 0) return;
+    const int64_t ids = session->text.info.vocab_size, rows = declared->info.vocab_size;
+    const bool much = (rows - ids) * 8 > rows;
+    bool trains = !training || session->run->settings.tokenizer.add[0] == '\0';
+    if (session->borrows || weft_world_get()->rank > 0) return;
+    if (ids != rows)
+        weft_log(host, much ? WEFT_LOG_WARN : WEFT_LOG_INFO,
+                 "the tokenizer has %lld ids and the model's vocabulary %lld: %s", (long long)ids, (long long)rows,
+                 much ? "check that it is the tokenizer of this model ([tokenizer] path)"
+                      : "the ids after the tokenizer's are padding and have no text");
     for (int32_t p = 0; p < declared->n_parameters; p++)
-        if (declared->parameters[p].trainable && declared->parameters[p].role == WEFT_WEIGHT_EMBEDDING &&
-            declared->parameters[p].dims[0] == declared->info.vocab_size)
-            return;
-    weft_log(run->host, WEFT_LOG_WARN,
-             "[train] trainable = %s does not train the embeddings of the added tokens. Fix: add vocabulary to it",
-             run->settings.train.trainable);
+        trains = trains ||
+                 (declared->parameters[p].trainable && declared->parameters[p].role == WEFT_WEIGHT_EMBEDDING &&
+                  declared->parameters[p].dims[0] == rows);
+    if (!trains)
+        weft_log(host, WEFT_LOG_WARN,
+                 "[train] trainable = %s does not train the embeddings of the added tokens. Fix: add vocabulary to it",
+                 session->run->settings.train.trainable);
 }
 
 /* Sets the ranks that share the data. A plan for ranks that do not exist shares with itself, which yields the sizes. */
@@ -231,8 +230,7 @@ weft_status weft_session_open_at(weft_session **out, const char *path, const cha
         if (kind != WEFT_SESSION_STEPS && kind != WEFT_SESSION_RESUME) status = check_files(session, err);
         if (status == WEFT_OK)
             status = check_vocabulary(session->run, &session->text, session->engine->plan.declared, err);
-        if (status == WEFT_OK) report_padding(session);
-        if (status == WEFT_OK && training) report_untrained(session);
+        if (status == WEFT_OK) report_vocabulary(session, training);
         begin_share(session);
         if (status == WEFT_OK && !session->borrows) status = open_data(session, training, err);
         if (session->data_source.share != NULL) status = weft_data_share_end(&session->data_share, status, err);

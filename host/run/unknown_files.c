@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <fnmatch.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 
 /* Patterns of the names of a run's files, by directory. of_model: a Hugging Face directory with weights, their index,
@@ -42,8 +41,6 @@ static bool is_known(const char *const *patterns, const char *name) {
         if (fnmatch(*patterns, name, FNM_EXTMATCH) == 0) return true;
     return false;
 }
-
-/* ---- searching ---- */
 
 typedef struct search {
     char *foreign;            /* the result, WEFT_PATH_BYTES; "": none yet */
@@ -125,8 +122,6 @@ weft_status weft_unknown_files_find_in_checkpoint(char foreign[WEFT_PATH_BYTES],
     json_decref(manifest);
     return status;
 }
-
-/* ---- keeping ---- */
 
 typedef struct keeping {
     const char *from, *to;

@@ -83,8 +83,6 @@ weft_status weft_nonfinite_gradient(weft_stepper *self, weft_error *err) {
                           (unsigned long long)self->step, name, self->result.loss_sum / (double)self->count);
 }
 
-/* ---- values ---- */
-
 /* Begins the row of an instruction that has run; false: there is no listener. */
 static bool begin_row(weft_value_row *row, const weft_stepper *self, const weft_instruction *instruction) {
     static char text[256];

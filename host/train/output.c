@@ -148,24 +148,19 @@ static weft_status check_place(const char *directory, const char *model, const c
 
 /* A resume is checked before the directory is created, so that a mistyped [run] out leaves no files. An unused lock is
  * removed: it would look like that of a run. */
-static weft_status take_directory(weft_output *output, weft_error *err) {
-    char path[WEFT_PATH_BYTES];
-    weft_status status = output->mode == WEFT_OUTPUT_RESUME ? check_directory(output, err) : WEFT_OK;
-    if (status == WEFT_OK) status = weft_tree_make(output->directory, err);
-    if (status == WEFT_OK) status = take_lock(output, err);
-    if (status == WEFT_OK) status = check_directory(output, err);
-    if (status != WEFT_OK && output->made_lock) (void)unlink(weft_output_path(output, path, ".lock"));
-    return status;
-}
-
 weft_status weft_output_open(weft_output **out, const char *directory, weft_output_mode mode, bool writes,
                              const char *model, const char *tokenizer, weft_error *err) {
+    char path[WEFT_PATH_BYTES];
     weft_status status = writes ? check_place(directory, model, tokenizer, err) : WEFT_OK;
     weft_output *output = weft_alloc(1, sizeof *output);
     *output = (weft_output){.directory = weft_strdup(directory), .mode = mode, .writes = writes, .lock = -1};
-    if (status == WEFT_OK && writes) status = take_directory(output, err);
+    if (status == WEFT_OK && writes && mode == WEFT_OUTPUT_RESUME) status = check_directory(output, err);
+    if (status == WEFT_OK && writes) status = weft_tree_make(directory, err);
+    if (status == WEFT_OK && writes) status = take_lock(output, err);
+    if (status == WEFT_OK && writes) status = check_directory(output, err);
     if (status == WEFT_OK) *out = output;
-    else weft_output_close(output);
+    else if (output->made_lock) (void)unlink(weft_output_path(output, path, ".lock"));
+    if (status != WEFT_OK) weft_output_close(output);
     return status;
 }
 
@@ -191,26 +186,22 @@ static weft_status remove_if_temporary(void *context, const char *name, weft_err
     return WEFT_OK;
 }
 
-static weft_status remove_run(const weft_output *output, weft_error *err) {
-    char path[WEFT_PATH_BYTES], foreign[WEFT_PATH_BYTES] = "";
-    weft_status status = weft_unknown_files_find(foreign, output->directory, err);
-    if (status == WEFT_OK && foreign[0] != '\0')
-        status = weft_error_set(err, WEFT_E_USER,
-                                "[run] out = %s: --overwrite removes the files of a run, and no run wrote %s. Fix: "
-                                "move it, or choose another [run] out",
-                                output->directory, foreign);
-    for (int i = 0; i < N_LEFT && status == WEFT_OK; i++)
-        status = weft_tree_remove(weft_output_path(output, path, left_by_a_run[i]), err);
-    return status;
-}
-
 weft_status weft_output_begin(const weft_output *output, weft_error *err) {
+    const bool overwrites = output->had_run && output->mode == WEFT_OUTPUT_OVERWRITE;
+    char path[WEFT_PATH_BYTES], foreign[WEFT_PATH_BYTES] = "";
     weft_status status = WEFT_OK;
     if (!output->writes) return WEFT_OK;
-    if (output->had_run) {
+    if (output->had_run)
         status = weft_tree_visit(output->directory, remove_if_temporary, (void *)(uintptr_t)output, err);
-        if (status == WEFT_OK && output->mode == WEFT_OUTPUT_OVERWRITE) status = remove_run(output, err);
-    }
+    if (status == WEFT_OK && overwrites) status = weft_unknown_files_find(foreign, output->directory, err);
+    if (foreign[0] != '\0')
+        return weft_error_set(
+            err, WEFT_E_USER,
+            "[run] out = %s: --overwrite removes the files of a run, and no run wrote %s. Fix: move it, "
+            "or choose another [run] out",
+            output->directory, foreign);
+    for (int i = 0; overwrites && i < N_LEFT && status == WEFT_OK; i++)
+        status = weft_tree_remove(weft_output_path(output, path, left_by_a_run[i]), err);
     if (status != WEFT_OK || has_mark(output)) return status;
     if (pwrite(output->lock, lock_text, sizeof lock_text - 1, 0) == (ssize_t)sizeof lock_text - 1) return WEFT_OK;
     return weft_error_set(err, WEFT_E_SYSTEM, "%s/.lock cannot be written: %s", output->directory, strerror(errno));

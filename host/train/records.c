@@ -155,8 +155,6 @@ weft_status weft_records_add_scalars(weft_records *self, uint64_t step, const we
     return write_event(self, &event, err);
 }
 
-/* ---- truncation ---- */
-
 typedef struct cut {
     const weft_records_end *end; /* NULL: keep no lines */
     int32_t kind;
@@ -219,27 +217,24 @@ static bool keep_line(cut *self, const char *line, size_t n, int64_t number) {
     return stays;
 }
 
-/* Copies the kept lines; commit detects a failure to write. */
-static weft_status copy_lines(cut *self, FILE *to, FILE *from, weft_error *err) {
-    char *line = NULL;
-    size_t capacity = 0;
-    ssize_t n = 0;
-    for (int64_t number = 1; (n = getline(&line, &capacity, from)) > 0; number++)
-        if (keep_line(self, line, (size_t)n, number)) (void)fwrite(line, 1, (size_t)n, to);
-    free(line);
-    if (feof(from)) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be read: %s", self->path, strerror(errno));
-}
-
 /* Writes the kept lines to a new file that replaces the old one. */
 static weft_status cut_back(cut *self, weft_error *err) {
     weft_file file;
-    weft_status status = WEFT_E_SYSTEM;
+    weft_status status = WEFT_OK;
+    char *line = NULL;
+    size_t capacity = 0;
+    ssize_t n = 0;
     FILE *to = NULL, *from = fopen(self->path, "re");
     if (from == NULL && errno == ENOENT) return WEFT_OK; /* for metrics that is a gap */
     if (from == NULL) return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be read: %s", self->path, strerror(errno));
     to = weft_file_begin(&file, self->path, err);
-    if (to != NULL) status = copy_lines(self, to, from, err);
+    for (int64_t number = 1; to != NULL && (n = getline(&line, &capacity, from)) > 0; number++)
+        if (keep_line(self, line, (size_t)n, number))
+            (void)fwrite(line, 1, (size_t)n, to); /* commit detects a failure */
+    if (to == NULL) status = WEFT_E_SYSTEM;
+    else if (!feof(from))
+        status = weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be read: %s", self->path, strerror(errno));
+    free(line);
     (void)fclose(from);
     if (status == WEFT_OK) return weft_file_commit(&file, err);
     if (to != NULL) weft_file_cancel(&file);
@@ -280,8 +275,6 @@ void weft_records_close(weft_records *self) {
     if (self->events != NULL) (void)fclose(self->events);
     memset(self, 0, sizeof *self);
 }
-
-/* ---- writing ---- */
 
 weft_status weft_records_add(weft_records *self, int32_t kind, uint64_t step, const char *fields, weft_error *err) {
     FILE *file = self->files[kind];

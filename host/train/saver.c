@@ -82,19 +82,6 @@ static weft_status sync_records(void *context, weft_error *err) {
     return status == WEFT_OK ? weft_output_check(self->output, err) : status;
 }
 
-static weft_status begin_async(weft_saver *self, const weft_checkpoint_state *state, weft_error *err) {
-    char directory[WEFT_PATH_BYTES];
-    const double begin = weft_clock_seconds();
-    weft_status status = weft_process_group_agree(peers_of(self), weft_output_check(self->output, err), err);
-    self->records_failed = false;
-    if (status == WEFT_OK)
-        status = weft_async_checkpoint_begin(self->async, weft_output_path(self->output, directory, "checkpoints"),
-                                             state, self->identities, &self->session->text, sync_records, self, err);
-    self->held = weft_clock_seconds() - begin;
-    self->seconds += self->held;
-    return status;
-}
-
 weft_status weft_saver_look(weft_saver *self, bool waits, weft_error *err) {
     const double begin = weft_clock_seconds();
     double held = 0.0;
@@ -121,13 +108,25 @@ weft_status weft_saver_look(weft_saver *self, bool waits, weft_error *err) {
 
 /* Saves a checkpoint. Work that a checkpoint contains is in the records, too. */
 weft_status weft_saver_save(weft_saver *self, const weft_checkpoint_state *state, bool lasts, weft_error *err) {
+    char directory[WEFT_PATH_BYTES];
+    double begin = 0.0;
     weft_status status = weft_saver_look(self, true, err);
     if (status == WEFT_OK) status = weft_saver_agree(self, weft_journal_phases(self->journal, state->step, err), err);
     if (status != WEFT_OK) return status;
-    if (self->async != NULL && !lasts) return begin_async(self, state, err);
-    status = weft_saver_agree(self, weft_records_sync(&self->journal->records, err), err);
-    if (status == WEFT_OK) status = save_in_place(self, state, err);
-    return status == WEFT_OK ? weft_saver_note(self, state, "checkpoint", self->held, 0.0, err) : status;
+    if (self->async == NULL || lasts) {
+        status = weft_saver_agree(self, weft_records_sync(&self->journal->records, err), err);
+        if (status == WEFT_OK) status = save_in_place(self, state, err);
+        return status == WEFT_OK ? weft_saver_note(self, state, "checkpoint", self->held, 0.0, err) : status;
+    }
+    begin = weft_clock_seconds();
+    self->records_failed = false;
+    status = weft_process_group_agree(peers_of(self), weft_output_check(self->output, err), err);
+    if (status == WEFT_OK)
+        status = weft_async_checkpoint_begin(self->async, weft_output_path(self->output, directory, "checkpoints"),
+                                             state, self->identities, &self->session->text, sync_records, self, err);
+    self->held = weft_clock_seconds() - begin;
+    self->seconds += self->held;
+    return status;
 }
 
 weft_status weft_saver_rescue(weft_saver *self, const weft_checkpoint_state *state, weft_error *err) {

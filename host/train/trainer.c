@@ -59,37 +59,11 @@ static weft_status agree(const trainer *self, weft_status status, weft_error *er
     return weft_process_group_agree(peers_of(self), status, err);
 }
 
-/* Handles --resume without a checkpoint. A run that stopped before its first save restarts, so that a job can be queued
+/* Finds the newest checkpoint for --resume. A run that stopped before its first save restarts, so that a job can be queued
  * again unchanged. A finished run has a result, which a restart would replace. */
-static weft_status check_restart(const trainer *self, weft_error *err) {
-    char model[WEFT_PATH_BYTES];
-    bool has_model = false;
-    weft_status status = WEFT_OK;
-    if (is_rank_0(self)) status = weft_file_exists(&has_model, weft_output_path(self->output, model, "model"), err);
-    if (status == WEFT_OK && has_model)
-        status = weft_error_set(err, WEFT_E_USER,
-                                "%s is the result of a run that ended without a checkpoint. Fix: --overwrite trains "
-                                "from the start; another [run] out with model.path=%s continues with its weights only",
-                                model, model);
-    return agree(self, status, err);
-}
-
-/* Checks whether this run may resume from the checkpoint. */
-static weft_status check_newest(trainer *self, weft_error *err) {
-    weft_status status = WEFT_OK;
-    if (self->from[0] != '\0')
-        status =
-            weft_checkpoint_check(self->session->engine, self->from, &self->identities, self->options->inexact, err);
-    if (status == WEFT_OK && self->state.step > (uint64_t)self->session->steps)
-        status = weft_error_set(err, WEFT_E_USER, "[train] steps = %lld: %s is at step %llu. Fix: set more steps",
-                                (long long)self->session->steps, self->from, (unsigned long long)self->state.step);
-    return status;
-}
-
-/* Finds the newest checkpoint for --resume. */
 static weft_status find_start(trainer *self, weft_error *err) {
-    char directory[WEFT_PATH_BYTES];
-    bool saved = false;
+    char directory[WEFT_PATH_BYTES], model[WEFT_PATH_BYTES];
+    bool saved = false, has_model = false;
     weft_status status = WEFT_OK;
     if (self->options->mode != WEFT_OUTPUT_RESUME) return WEFT_OK;
     (void)weft_output_path(self->output, directory, "checkpoints");
@@ -97,9 +71,16 @@ static weft_status find_start(trainer *self, weft_error *err) {
     status = agree(self, status, err);
     if (status == WEFT_OK) status = weft_process_group_broadcast(peers_of(self), &saved, (int64_t)sizeof saved, err);
     if (status != WEFT_OK) return status;
-    if (!saved) return check_restart(self, err);
-    return weft_checkpoint_newest(self->from, sizeof self->from, &self->state, directory, peers_of(self),
-                                  self->session->run->host, err);
+    if (saved)
+        return weft_checkpoint_newest(self->from, sizeof self->from, &self->state, directory, peers_of(self),
+                                      self->session->run->host, err);
+    if (is_rank_0(self)) status = weft_file_exists(&has_model, weft_output_path(self->output, model, "model"), err);
+    if (status == WEFT_OK && has_model)
+        status = weft_error_set(err, WEFT_E_USER,
+                                "%s is the result of a run that ended without a checkpoint. Fix: --overwrite trains "
+                                "from the start; another [run] out with model.path=%s continues with its weights only",
+                                model, model);
+    return agree(self, status, err);
 }
 
 /* Identifies the base of the adapters on rank 0, from the checkpoint's record if the files are unchanged. */
@@ -124,19 +105,10 @@ static weft_status find_base(trainer *self, weft_error *err) {
     return status;
 }
 
-/* Prints that a resumed run is finished: no steps remain. */
-static void report_finished(const trainer *self) {
+static weft_status start_weights(trainer *self, weft_error *err) {
     const weft_train_settings *keys = &self->session->run->settings.train;
     const long long steps = (long long)self->session->steps;
     char more[60];
-    if (self->state.step < (uint64_t)steps) return;
-    if (keys->steps == WEFT_NONE_I64) (void)snprintf(more, sizeof more, "train.epochs=%g", 2.0 * keys->epochs);
-    else (void)snprintf(more, sizeof more, "train.steps=%lld", 2 * steps);
-    weft_progress_line(self->progress, "finished: all %lld step%s are done. To train longer: %s --resume", steps,
-                       steps == 1 ? "" : "s", more);
-}
-
-static weft_status start_weights(trainer *self, weft_error *err) {
     weft_status status = WEFT_OK;
     if (self->from[0] == '\0') {
         if (self->options->mode == WEFT_OUTPUT_RESUME)
@@ -150,7 +122,11 @@ static weft_status start_weights(trainer *self, weft_error *err) {
     if (status != WEFT_OK) return status;
     weft_progress_line(self->progress, "resumed from %s", self->from);
     self->saver.saved_step = self->state.step;
-    report_finished(self);
+    if (self->state.step < (uint64_t)steps) return WEFT_OK;
+    if (keys->steps == WEFT_NONE_I64) (void)snprintf(more, sizeof more, "train.epochs=%g", 2.0 * keys->epochs);
+    else (void)snprintf(more, sizeof more, "train.steps=%lld", 2 * steps);
+    weft_progress_line(self->progress, "finished: all %lld step%s are done. To train longer: %s --resume", steps,
+                       steps == 1 ? "" : "s", more);
     return WEFT_OK;
 }
 
@@ -159,29 +135,23 @@ static weft_status protect_path(void *context, const char *key, const char *path
     return weft_output_protect(context, path, err);
 }
 
-/* Checks that the run's inputs are not among the files that it removes or overwrites. */
-static weft_status protect_inputs(const trainer *self, weft_error *err) {
+/* Prepares the directory. It changes only after all checks that are possible before training: the run's inputs must not
+ * be among the files that it removes or overwrites. */
+static weft_status prepare_output(trainer *self, weft_error *err) {
     const weft_run *run = self->session->run;
     const char *const inputs[] = {self->path, run->settings.model.path, run->settings.adapter_from,
                                   self->session->text.directory};
-    weft_status status = WEFT_OK;
-    for (int i = 0; i < 4 && status == WEFT_OK; i++) status = weft_output_protect(self->output, inputs[i], err);
-    for (int32_t part = 0; part < WEFT_N_PARTS && status == WEFT_OK; part++)
-        status = weft_part_each_path(&run->parts[part], protect_path, self->output, err);
-    return status;
-}
-
-/* Prepares the directory. It changes only after all checks that are possible before training. */
-static weft_status prepare_output(trainer *self, weft_error *err) {
-    const bool resumed = self->from[0] != '\0';
+    const bool resumed = self->from[0] != '\0', resumes = self->options->mode == WEFT_OUTPUT_RESUME;
     char path[WEFT_PATH_BYTES];
     weft_status status = WEFT_OK;
-    if (self->options->mode != WEFT_OUTPUT_RESUME) status = protect_inputs(self, err);
+    for (int i = 0; !resumes && i < 4 && status == WEFT_OK; i++)
+        status = weft_output_protect(self->output, inputs[i], err);
+    for (int32_t part = 0; !resumes && part < WEFT_N_PARTS && status == WEFT_OK; part++)
+        status = weft_part_each_path(&run->parts[part], protect_path, self->output, err);
     if (status == WEFT_OK) status = weft_output_check(self->output, err);
     if (status == WEFT_OK) status = weft_output_begin(self->output, err);
     if (status == WEFT_OK && is_rank_0(self))
-        status = weft_config_save_resolved(self->session->run->config,
-                                           weft_output_path(self->output, path, "config.ini"), err);
+        status = weft_config_save_resolved(run->config, weft_output_path(self->output, path, "config.ini"), err);
     status = agree(self, status, err);
     if (status == WEFT_OK)
         status = weft_journal_open(&self->journal, self->session, self->output->directory,
@@ -243,16 +213,6 @@ static bool evaluation_due(const trainer *self) {
     const uint64_t step = self->state.step;
     if (self->evaluate_every == 0) return false;
     return step == 0 || step == (uint64_t)self->session->steps || due(self->evaluate_every, step) || save_due(self);
-}
-
-static weft_status after_step(trainer *self, weft_error *err) {
-    const bool lasts = self->stops || self->state.step == (uint64_t)self->session->steps;
-    weft_status status = weft_saver_look(&self->saver, false, err);
-    self->state.eval_loss = NAN;
-    if (status == WEFT_OK && evaluation_due(self)) status = evaluate(self, err);
-    if (status != WEFT_OK || !save_due(self)) return status;
-    note_best(self);
-    return weft_saver_save(&self->saver, &self->state, lasts, err);
 }
 
 /* Records the memory after the first step, which has touched all of a step's memory. */
@@ -337,7 +297,12 @@ static weft_status one_step(trainer *self, weft_error *err) {
     status = agree_at_end(self, status, err);
     weft_progress_step(self->progress, step, &row);
     if (status == WEFT_OK && self->notes.first_step == 0) status = note_memory(self, err);
-    return status == WEFT_OK ? after_step(self, err) : status;
+    if (status == WEFT_OK) status = weft_saver_look(&self->saver, false, err);
+    self->state.eval_loss = NAN;
+    if (status == WEFT_OK && evaluation_due(self)) status = evaluate(self, err);
+    if (status != WEFT_OK || !save_due(self)) return status;
+    note_best(self);
+    return weft_saver_save(&self->saver, &self->state, self->stops || step == self->session->steps, err);
 }
 
 /* Handles a signal: saves the state, unless it is on disk already. */
@@ -393,19 +358,8 @@ static weft_status loop(trainer *self, weft_error *err) {
     return status != WEFT_OK && self->saver.unrecorded ? rescue(self, status, err) : status;
 }
 
-/* Writes each rank's memory and traffic to a file on rank 0. */
-static weft_status report_ranks(const trainer *self, weft_ranks_report *report, weft_error *err) {
-    char path[WEFT_PATH_BYTES];
-    weft_status status = weft_ranks_collect(report, self->session, &self->notes, err);
-    if (status != WEFT_OK || report->world == 1) return status;
-    if (is_rank_0(self))
-        status = weft_ranks_save(report, weft_run_object(self->session, &self->summary.result),
-                                 weft_output_path(self->output, path, "ranks.json"), err);
-    return agree(self, status, err);
-}
-
 static weft_status finish_run(trainer *self, weft_error *err) {
-    char path[WEFT_PATH_BYTES];
+    char path[WEFT_PATH_BYTES], file[WEFT_PATH_BYTES];
     weft_ranks_report ranks = {0};
     double took = 0.0;
     const double begin = weft_clock_seconds();
@@ -419,7 +373,13 @@ static weft_status finish_run(trainer *self, weft_error *err) {
     self->summary.checkpoint_seconds = self->saver.seconds + took;
     if (status == WEFT_OK) status = weft_saver_note(&self->saver, &self->state, "model", took, 0.0, err);
     weft_progress_end(self->progress);
-    if (status == WEFT_OK) status = report_ranks(self, &ranks, err);
+    if (status == WEFT_OK) status = weft_ranks_collect(&ranks, self->session, &self->notes, err);
+    if (status == WEFT_OK && ranks.world > 1) {
+        if (is_rank_0(self))
+            status = weft_ranks_save(&ranks, weft_run_object(self->session, &self->summary.result),
+                                     weft_output_path(self->output, file, "ranks.json"), err);
+        status = agree(self, status, err);
+    }
     if (status == WEFT_OK && !self->quiet) {
         self->summary.model_path = path;
         weft_train_summary_print(&self->summary, self->session, self->options->verbose, stdout);
@@ -490,20 +450,16 @@ static weft_status begin_run(trainer *self, weft_error *err) {
         status = weft_identities_collect(&self->identities, session->engine, session->data_info.fingerprint, err);
         status = agree(self, status, err);
     }
-    if (status == WEFT_OK) status = check_newest(self, err); /* before the header, and before memory is allocated */
+    /* before the header, and before memory is allocated */
+    if (status == WEFT_OK && self->from[0] != '\0')
+        status = weft_checkpoint_check(session->engine, self->from, &self->identities, self->options->inexact, err);
+    if (status == WEFT_OK && self->state.step > (uint64_t)session->steps)
+        status = weft_error_set(err, WEFT_E_USER, "[train] steps = %lld: %s is at step %llu. Fix: set more steps",
+                                (long long)session->steps, self->from, (unsigned long long)self->state.step);
     if (status == WEFT_OK) status = weft_memory_snapshots_collect(&planned, session, err);
     if (status == WEFT_OK && !self->quiet) weft_train_header_print(session, planned, self->options->verbose, stdout);
     free(planned);
     if (status == WEFT_OK && is_rank_0(self)) print_start(self);
-    return agree(self, status, err);
-}
-
-/* Reads the tokenizer's files: each save writes these bytes, even if the tokenizer is replaced during the run. */
-static weft_status read_text_files(trainer *self, weft_error *err) {
-    weft_text *text = &self->session->text;
-    const weft_status status =
-        weft_text_files_list(&self->text_files, text, is_rank_0(self), self->session->run->settings.model.path, err);
-    text->files = &self->text_files;
     return agree(self, status, err);
 }
 
@@ -519,7 +475,12 @@ static weft_status run_steps(trainer *self, weft_error *err) {
         status = weft_error_set(err, WEFT_E_USER,
                                 "--print-values follows one rank, and this run has %d. Fix: remove one of the two",
                                 world);
-    if (status == WEFT_OK) status = read_text_files(self, err);
+    if (status == WEFT_OK) { /* each save writes these bytes, even if the tokenizer is replaced during the run */
+        status = weft_text_files_list(&self->text_files, &session->text, is_rank_0(self),
+                                      session->run->settings.model.path, err);
+        session->text.files = &self->text_files;
+        status = agree(self, status, err);
+    }
     if (status == WEFT_OK) status = check_memory(self, err);
     /* a dry run detects steps that the device rejects, before any file is written */
     if (status == WEFT_OK) status = agree(self, weft_launches_count(&launches, session->engine, err), err);

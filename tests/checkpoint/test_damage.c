@@ -159,7 +159,7 @@ START_TEST(nothing_whole_is_a_sentence) {
     ck_assert_int_eq(unlink(rig_file(4, "manifest.json")), 0);
     ck_assert_int_eq(weft_checkpoint_newest(path, sizeof path, &state, rig_directory(), NULL, &fixture_host, &err),
                      WEFT_E_USER);
-    ck_assert_says(err, "each of the 2 there is broken");
+    ck_assert_says(err, "all 2 are broken");
     ck_assert_int_eq(weft_checkpoint_newest(path, sizeof path, &state, scratch_path("nowhere"), NULL, &fixture_host,
                                             &err),
                      WEFT_E_USER);
