@@ -253,25 +253,6 @@ static void *write_copy(void *argument) {
     return NULL;
 }
 
-/* Signals must interrupt the main thread's calls. */
-static weft_status start_thread(weft_async_checkpoint *self, weft_error *err) {
-    static const int handled[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
-    sigset_t all, before;
-    int code = 0;
-    (void)sigfillset(&all);
-    for (size_t i = 0; i < sizeof handled / sizeof *handled; i++) (void)sigdelset(&all, handled[i]);
-    self->request.kind = REQUEST_NONE;
-    self->closed = false;
-    self->err = (weft_error)WEFT_ERROR_INIT;
-    self->begin = weft_clock_seconds();
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    code = pthread_create(&self->thread, NULL, write_copy, self);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    self->runs = code == 0;
-    if (code == 0) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_SYSTEM, "no thread for an asynchronous save: %s", strerror(code));
-}
-
 /* Joins the thread and releases its save. */
 static void end_save(weft_async_checkpoint *self) {
     if (self->runs) (void)pthread_join(self->thread, NULL);
@@ -291,8 +272,11 @@ weft_status weft_async_checkpoint_begin(weft_async_checkpoint *self, const char 
                                         const weft_checkpoint_state *state, const weft_identities *identities,
                                         const weft_text *text, weft_async_checkpoint_first *first, void *context,
                                         weft_error *err) {
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
     const weft_engine *engine = self->engine;
     weft_saving *saving = &self->saving;
+    sigset_t blocked, before;
+    int code = 0;
     char name[64];
     weft_status status = WEFT_OK;
     (void)snprintf(name, sizeof name, "step-%" PRIu64, state->step);
@@ -313,7 +297,18 @@ weft_status weft_async_checkpoint_begin(weft_async_checkpoint *self, const char 
         for (int64_t i = 0; i < engine->plan.n_states; i++) saving->states[i] = copied_region(self, 1 + i);
         saving->before_manifest = first;
         saving->context = context;
-        status = start_thread(self, err);
+        self->request.kind = REQUEST_NONE;
+        self->closed = false;
+        self->err = (weft_error)WEFT_ERROR_INIT;
+        self->begin = weft_clock_seconds();
+        (void)sigfillset(&blocked); /* signals must interrupt the main thread's calls */
+        for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) (void)sigdelset(&blocked, faults[i]);
+        (void)pthread_sigmask(SIG_SETMASK, &blocked, &before);
+        code = pthread_create(&self->thread, NULL, write_copy, self);
+        (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+        self->runs = code == 0;
+        if (code != 0)
+            status = weft_error_set(err, WEFT_E_SYSTEM, "no thread for an asynchronous save: %s", strerror(code));
     }
     status = weft_process_group_agree(&engine->peers, status, err);
     if (status != WEFT_OK) abort_save(self);

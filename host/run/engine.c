@@ -484,21 +484,6 @@ static void convert_filled(void *context, int32_t parameter, int64_t first, int6
     (void)weft_convert(weft_device_view(engine->kernels, engine->device, to), dtype, values, p->dtype, n);
 }
 
-/* Clears the optimizer states and the count of updates, and resets the loss scale. */
-static weft_status clear_states(weft_engine *engine, weft_error *err) {
-    weft_status status = WEFT_OK;
-    engine->updates = 0;
-    weft_loss_scale_begin(&engine->scale, &engine->plan.run->settings.train);
-    for (int64_t i = 0; engine->plan.spec.training && i < engine->plan.n_states && status == WEFT_OK; i++) {
-        const int64_t bytes = engine->plan.holds[WEFT_HOLD_STATES + i]->bytes;
-        if (bytes > 0)
-            WEFT_PLUGIN_CALL(status, engine->kernels, fill, err, engine->device, NULL, engine->state[i].ref, 0,
-                             bytes / WEFT_WORD);
-        if (status != WEFT_OK) (void)weft_error_prefix(err, "the state %s: ", engine->plan.states[i].name);
-    }
-    return status;
-}
-
 /* Adapters follow the weights: new ones randomly or from the model's files, continued ones from theirs. The states are
  * cleared while the disk reads, and the compute copy is made as weights arrive, if the host sees the device's memory. */
 weft_status weft_engine_load(weft_engine *engine, weft_error *err) {
@@ -515,7 +500,15 @@ weft_status weft_engine_load(weft_engine *engine, weft_error *err) {
     if (converts) region.filled = convert_filled;
     if (!fresh) weft_safetensors_read_ahead(files);
     engine->stored_dtype = WEFT_F32;
-    status = clear_states(engine, err);
+    engine->updates = 0;
+    weft_loss_scale_begin(&engine->scale, &settings->train);
+    for (int64_t i = 0; engine->plan.spec.training && i < engine->plan.n_states && status == WEFT_OK; i++) {
+        const int64_t bytes = engine->plan.holds[WEFT_HOLD_STATES + i]->bytes;
+        if (bytes > 0)
+            WEFT_PLUGIN_CALL(status, engine->kernels, fill, err, engine->device, NULL, engine->state[i].ref, 0,
+                             bytes / WEFT_WORD);
+        if (status != WEFT_OK) (void)weft_error_prefix(err, "the state %s: ", engine->plan.states[i].name);
+    }
     if (status == WEFT_OK && fresh) status = weft_weights_init(&region, seed, false, NULL, err);
     if (status == WEFT_OK && !fresh) status = weft_weights_load_files(&region, files, directory, err);
     if (status == WEFT_OK && !fresh && engine->plan.declared->n_adapters > 0)

@@ -28,10 +28,9 @@ typedef struct weft_process_context {
  * world has no communication: this is rank 0 of as many. The plugins stay loaded; the configuration of `run` must
  * outlive the process context. [collective] */
 weft_status weft_process_context_open(weft_process_context **out, const weft_run *run, weft_error *err);
-/* For a rank that fails before it opens a process context, while the others wait for it in `create`: mpiexec takes
- * an exit before MPI_Init for a success. It creates the communicator, and must then exit without `destroy`, which
- * reports the failure to the launcher. Does nothing in other processes. path, overrides: the run's; if they cannot
- * be read, the default communicator is used. */
+/* For a rank that fails before it opens a process context, while the others wait for it in `create`: mpiexec takes an
+ * exit before MPI_Init for a success. It creates the communicator, and must then exit without `destroy`, which reports
+ * the failure to the launcher. path, overrides: the run's; if unreadable, the default communicator is used. */
 void weft_process_context_meet_failed(const char *path, const char *const *overrides, size_t n_overrides);
 /* After a failure of this rank: the device stops waiting for other ranks, if the communicator supports it, and every
  * later exchange fails. NULL is fine, and so is a second call. */
@@ -59,8 +58,7 @@ typedef struct weft_rank_span {
     int32_t base, rank, world;
 } weft_rank_span;
 
-/* All ranks. */
-weft_rank_span weft_process_context_rank_span(weft_process_context *self);
+weft_rank_span weft_process_context_rank_span(weft_process_context *self); /* all ranks */
 
 /* All-gather of `bytes` bytes per rank of all, or of the rank span, whose group is `group`. all: [world][bytes].
  * [collective] */

@@ -162,29 +162,13 @@ static weft_status check_tensor(const weft_tensor *tensor, const weft_parameter 
                           path, p->name, kept == WEFT_F32 ? "F32" : weft_dtype_name(kept));
 }
 
-/* Loads a file of state/ into a region: its trained parameters, or all. n_missing: trained ones that it lacks. */
-static weft_status load_region(const weft_region *region, weft_safetensors *file, bool trainable_only,
-                               int32_t *n_missing, weft_error *err) {
-    const weft_declared *declared = region->declared;
-    const weft_tensor **tensors = weft_alloc(declared->n_parameters, sizeof(const weft_tensor *));
-    weft_status status = WEFT_OK;
-    for (int32_t i = 0; i < declared->n_parameters && status == WEFT_OK; i++) {
-        const weft_parameter *p = &declared->parameters[i];
-        if (trainable_only && !p->trainable) continue;
-        tensors[i] = weft_safetensors_find(file, p->name);
-        if (tensors[i] == NULL) *n_missing += p->trainable;
-        else status = check_tensor(tensors[i], p, region->dtype, file->files[0].path, err);
-    }
-    if (status == WEFT_OK) status = weft_weights_read(region, file, tensors, err);
-    free(tensors);
-    return status;
-}
-
 /* Loads state/NAME.safetensors. With inexact, the file (is_there) or parameters in it may be missing and stay unchanged.
  * instead: what those that are missing do, for a warning. */
 static weft_status restore_file(const restoring *self, const char *name, const weft_region *region, bool trainable_only,
                                 const char *instead, bool *is_there, weft_error *err) {
     const weft_host *host = self->engine->plan.run->host;
+    const weft_declared *declared = region->declared;
+    const weft_tensor **tensors = NULL;
     char file_path[WEFT_PATH_BYTES], file_name[256];
     weft_safetensors *file = NULL;
     int32_t missing = 0;
@@ -197,7 +181,16 @@ static weft_status restore_file(const restoring *self, const char *name, const w
         weft_log(host, WEFT_LOG_WARN, "resume: %s does not exist: all of it %s", file_path, instead);
     if (status != WEFT_OK || !*is_there) return status;
     status = weft_safetensors_open(&file, file_path, err);
-    if (status == WEFT_OK) status = load_region(region, file, trainable_only, &missing, err);
+    tensors = weft_alloc(declared->n_parameters, sizeof(const weft_tensor *));
+    for (int32_t i = 0; i < declared->n_parameters && status == WEFT_OK; i++) {
+        const weft_parameter *p = &declared->parameters[i];
+        if (trainable_only && !p->trainable) continue;
+        tensors[i] = weft_safetensors_find(file, p->name);
+        if (tensors[i] == NULL) missing += p->trainable;
+        else status = check_tensor(tensors[i], p, region->dtype, file_path, err);
+    }
+    if (status == WEFT_OK) status = weft_weights_read(region, file, tensors, err);
+    free(tensors);
     if (status == WEFT_OK && missing > 0 && !self->inexact)
         status =
             weft_error_set(err, WEFT_E_DATA, "%s: lacks %d of the parameters that are trained", file_path, missing);

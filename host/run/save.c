@@ -161,25 +161,11 @@ static weft_status write_region(weft_saving *self, const weft_region *region, co
 }
 
 /* Rank 0 writes the other files after all ranks' shards, the manifest last. */
-static weft_status complete_checkpoint(const weft_saving *self, weft_error *err) {
-    char path[WEFT_PATH_BYTES];
-    weft_status status = weft_path_join(path, self->directory, "state/run.json", err);
-    if (status == WEFT_OK) status = weft_record_save(&self->record, path, err);
-    if (status == WEFT_OK) status = weft_path_join(path, self->directory, "state/config.ini", err);
-    if (status == WEFT_OK) status = weft_config_save_resolved(self->engine->plan.run->config, path, err);
-    if (status == WEFT_OK) status = weft_path_join(path, self->directory, "state", err);
-    if (status == WEFT_OK) status = weft_directory_sync(path, err);
-    if (status == WEFT_OK && self->before_manifest != NULL) status = self->before_manifest(self->context, err);
-    if (status != WEFT_OK) return status;
-    return weft_manifest_write(self->directory, self->record.state.step, self->parameters.layout->grid, self->roots,
-                               err);
-}
-
 static weft_status write_checkpoint(weft_saving *self, weft_error *err) {
     const weft_plan *plan = &self->engine->plan;
     const weft_masters masters = self->record.masters;
     const bool first = weft_process_group_is_rank_0(self->peers);
-    char directory[WEFT_PATH_BYTES];
+    char directory[WEFT_PATH_BYTES], path[WEFT_PATH_BYTES];
     weft_status status = write_model(self, err);
     if (status == WEFT_OK) status = weft_path_join(directory, self->directory, "state", err);
     if (status == WEFT_OK && first && mkdir(directory, 0777) != 0)
@@ -189,7 +175,17 @@ static weft_status write_checkpoint(weft_saving *self, weft_error *err) {
         status = write_region(self, &self->parameters, "master", masters == WEFT_MASTERS_TRAINABLE, err);
     for (int64_t i = 0; i < plan->n_states && status == WEFT_OK; i++)
         status = write_region(self, &self->states[i], plan->states[i].name, true, err);
-    if (status == WEFT_OK && first) status = complete_checkpoint(self, err);
+    if (status == WEFT_OK && first) {
+        status = weft_path_join(path, directory, "run.json", err);
+        if (status == WEFT_OK) status = weft_record_save(&self->record, path, err);
+        if (status == WEFT_OK) status = weft_path_join(path, directory, "config.ini", err);
+        if (status == WEFT_OK) status = weft_config_save_resolved(plan->run->config, path, err);
+        if (status == WEFT_OK) status = weft_directory_sync(directory, err);
+        if (status == WEFT_OK && self->before_manifest != NULL) status = self->before_manifest(self->context, err);
+        if (status == WEFT_OK)
+            status = weft_manifest_write(self->directory, self->record.state.step, self->parameters.layout->grid,
+                                         self->roots, err);
+    }
     return weft_process_group_agree(self->peers, status, err);
 }
 

@@ -106,8 +106,8 @@ typedef struct weft_stepper {
     weft_fold *folds;                   /* [n_units][2] sums by hop */
     struct weft_hidden *hidden;         /* collects hidden states in evaluation (hidden.h); NULL: it is off */
     weft_graph_capture *graph_capture;  /* NULL: passes are not captured */
-    /* Is called for each device call of the segments, and the trace has each instruction's own time, also on a device
-     * that queues. NULL: nothing is timed. */
+    /* Called for each device call of the segments; then the trace has each instruction's own time, also on a device that
+     * queues. NULL: no timing. */
     const weft_call_sink *sink;
     const weft_value_sink *values; /* gets the values of a training step; NULL: nothing is read back */
     weft_step_result result;

@@ -283,27 +283,21 @@ weft_status weft_run_stop_ids(weft_stop_ids *out, const weft_run *run, const wef
     return weft_stop_ids_read(out, has_own && !has_config ? adapter : run->settings.model.path, text->info.eos, err);
 }
 
-static weft_status find_template(bool *out, const char *directory, weft_error *err) {
-    char path[WEFT_PATH_BYTES];
-    json_t *config = NULL;
-    weft_status status = find_file(out, directory, "chat_template.jinja", err);
-    if (status != WEFT_OK || *out) return status;
-    status = find_file(out, directory, "tokenizer_config.json", err);
-    if (status == WEFT_OK && *out) status = weft_path_join(path, directory, "tokenizer_config.json", err);
-    if (status != WEFT_OK || !*out) return status;
-    status = weft_json_read(&config, path, JSON_DECODE_INT_AS_REAL, err);
-    *out = json_object_get(config, "chat_template") != NULL;
-    json_decref(config);
-    return status;
-}
-
 weft_status weft_run_use_adapter_tokenizer(weft_run *run, weft_error *err) {
     const char *from = run->settings.adapter_from;
-    bool has_tokenizer = false, has_template = false;
+    char path[WEFT_PATH_BYTES];
+    json_t *config = NULL;
+    bool has_tokenizer = false, has_template = false, has_config = false;
     weft_status status = WEFT_OK;
     if (from[0] == '\0' || run->settings.tokenizer.path[0] != '\0' || weft_tokens_wanted(run)) return WEFT_OK;
     status = find_file(&has_tokenizer, from, "tokenizer.json", err);
-    if (status == WEFT_OK && has_tokenizer) status = find_template(&has_template, from, err);
+    if (status != WEFT_OK || !has_tokenizer) return status;
+    status = find_file(&has_template, from, "chat_template.jinja", err);
+    if (status == WEFT_OK && !has_template) status = find_file(&has_config, from, "tokenizer_config.json", err);
+    if (status == WEFT_OK && has_config) status = weft_path_join(path, from, "tokenizer_config.json", err);
+    if (status == WEFT_OK && has_config) status = weft_json_read(&config, path, JSON_DECODE_INT_AS_REAL, err);
+    has_template = has_template || json_object_get(config, "chat_template") != NULL;
+    json_decref(config);
     if (has_template) run->settings.tokenizer.path = from;
     return status;
 }

@@ -404,21 +404,6 @@ static weft_status open_output(trainer *self, weft_error *err) {
     return agree(self, status, err);
 }
 
-/* Checks the available memory before any is allocated. */
-static weft_status check_memory(trainer *self, weft_error *err) {
-    const weft_train_options *options = self->options;
-    weft_session *session = self->session;
-    weft_fit_question question = {
-        .session = session, .path = self->path, .overrides = self->overrides, .n_overrides = self->n_overrides};
-    weft_status status = WEFT_OK;
-    if (options->any_room) return WEFT_OK;
-    if (options->room > 0) weft_available_memory_describe(&question.room, options->room);
-    else weft_available_memory_find(&question.room, &session->engine->device_info);
-    status = weft_fit_check_ranks(&self->fit, &question, err);
-    if (status == WEFT_OK && is_rank_0(self) && !self->fit.fits) status = weft_fit_refuse(&self->fit, err);
-    return agree(self, status, err);
-}
-
 /* Prints the plan and the warnings of a run that starts. */
 static void print_start(const trainer *self) {
     const weft_session *session = self->session;
@@ -464,14 +449,17 @@ static weft_status begin_run(trainer *self, weft_error *err) {
 }
 
 static weft_status run_steps(trainer *self, weft_error *err) {
+    const weft_train_options *options = self->options;
     weft_session *session = self->session;
+    weft_fit_question question = {
+        .session = session, .path = self->path, .overrides = self->overrides, .n_overrides = self->n_overrides};
     const int world = (int)session->engine->ranks.world;
     weft_launches launches;
     weft_status status = WEFT_OK;
-    self->quiet = self->options->quiet || !(is_rank_0(self) || weft_world_get()->speaks);
+    self->quiet = options->quiet || !(is_rank_0(self) || weft_world_get()->speaks);
     self->evaluate_every = weft_interval_resolve(&session->run->settings.eval_every, session->steps);
     self->save_every = weft_interval_resolve(&session->run->settings.checkpoint_every, session->steps);
-    if (self->options->values != 0 && world > 1) /* no rank has complete values */
+    if (options->values != 0 && world > 1) /* no rank has complete values */
         status = weft_error_set(err, WEFT_E_USER,
                                 "--print-values follows one rank, and this run has %d. Fix: remove one of the two",
                                 world);
@@ -481,7 +469,13 @@ static weft_status run_steps(trainer *self, weft_error *err) {
         session->text.files = &self->text_files;
         status = agree(self, status, err);
     }
-    if (status == WEFT_OK) status = check_memory(self, err);
+    if (status == WEFT_OK && !options->any_room) { /* before any memory is allocated */
+        if (options->room > 0) weft_available_memory_describe(&question.room, options->room);
+        else weft_available_memory_find(&question.room, &session->engine->device_info);
+        status = weft_fit_check_ranks(&self->fit, &question, err);
+        if (status == WEFT_OK && is_rank_0(self) && !self->fit.fits) status = weft_fit_refuse(&self->fit, err);
+        status = agree(self, status, err);
+    }
     /* a dry run detects steps that the device rejects, before any file is written */
     if (status == WEFT_OK) status = agree(self, weft_launches_count(&launches, session->engine, err), err);
     if (status == WEFT_OK) status = open_output(self, err);
@@ -492,7 +486,7 @@ static weft_status run_steps(trainer *self, weft_error *err) {
     if (status == WEFT_OK) status = prepare_output(self, err);
     if (status == WEFT_OK) {
         if (!self->quiet)
-            status = weft_tables_print(session, self->options->tables, (int64_t)self->state.step + 1, stdout, err);
+            status = weft_tables_print(session, options->tables, (int64_t)self->state.step + 1, stdout, err);
         status = agree(self, status, err);
     }
     if (status == WEFT_OK) {
