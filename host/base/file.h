@@ -14,20 +14,14 @@
 #include <stdbool.h>
 #include <weft/base.h>
 
-/* Finds the files that are installed with the program, in any install prefix. */
-
 /* Writes the absolute path of `name`, relative to the directory of the program `weft` ("plugins", "../share/weft"),
- * with links resolved. A tool in libexec/weft gets the same path as `weft` itself. Returns false if the file does not
- * exist. [any-thread] */
-bool weft_async_checkpoint_program(char out[WEFT_PATH_BYTES], const char *name);
+ * with links resolved, in any install prefix. A tool in libexec/weft gets the same path as `weft` itself. Returns false
+ * if the file does not exist. [any-thread] */
+bool weft_sibling_program(char out[WEFT_PATH_BYTES], const char *name);
 
-/* Finds the SDK templates that `weft plugins` uses. */
-
-/* Writes the absolute path of `name` in share/weft/template of the installation, or next to the program in a build
+/* Writes the absolute path of the SDK template `name` in share/weft/template of the installation, or next to the program in a build
  * tree. WEFT_E_SYSTEM: this program was installed without them. */
 weft_status weft_templates_find(char out[WEFT_PATH_BYTES], const char *name, weft_error *err);
-
-/* Creates and removes directories. */
 
 /* Creates the directory and its parents; one that exists is fine. [any-thread] */
 weft_status weft_tree_make(const char *path, weft_error *err);

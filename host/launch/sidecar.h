@@ -39,8 +39,8 @@ bool weft_node_watchdog_follow(weft_watchdog *watch, char *why, size_t size, int
 weft_status weft_sidecar_start(const char *note, weft_error *err);
 /* Returns true if a sidecar was started and waits for its assignment. */
 bool weft_sidecar_waits(void);
-/* Makes rank 0's sidecar the chief of the other machines' sidecars (sidecar.h). Without an address it watches
- * only this machine. [main] */
+/* Makes rank 0's sidecar the chief of the other machines' sidecars. Without an address it watches only this machine.
+ * [main] */
 weft_status weft_sidecar_listen(weft_node_watchdog_address *out, weft_error *err);
 /* Assigns the n records at path, of `total` ranks, until they end. chief: the address to connect to; NULL: no chief, or
  * this sidecar is the chief, after listen. [main] */

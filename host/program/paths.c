@@ -18,8 +18,9 @@ int64_t weft_save_place_parameters(const weft_plan *plan) {
 }
 
 int64_t weft_save_place_bytes(const weft_plan *plan) {
-    return weft_buffer_part(weft_save_place_parameters(plan)) +
-           plan->n_states * weft_buffer_part(plan->holds[WEFT_HOLD_STATES]->bytes);
+    int64_t bytes = weft_buffer_part(weft_save_place_parameters(plan));
+    for (int64_t i = 0; i < plan->n_states; i++) bytes += weft_buffer_part(plan->holds[WEFT_HOLD_STATES + i]->bytes);
+    return bytes;
 }
 
 /* Assumes that all ranks of a machine need as much memory as this one. */

@@ -58,7 +58,6 @@ void weft_identities_clear(weft_identities *identities);
  * available space is checked first; after any failure the directory is unchanged, and all ranks fail. [collective] */
 weft_status weft_checkpoint_save(const weft_engine *engine, const char *directory, const weft_checkpoint_state *state,
                                  const weft_identities *identities, const weft_text *text, weft_error *err);
-
 /* Saves the same files without state/ and manifest: out/model. Replaces it in one step. [collective] */
 weft_status weft_model_save(const weft_engine *engine, const char *directory, const weft_text *text, weft_error *err);
 
@@ -71,7 +70,6 @@ weft_status weft_checkpoint_newest(char *path, size_t size, weft_checkpoint_stat
 /* Checks model and facts as weft_checkpoint_restore does, before memory is allocated. [collective] */
 weft_status weft_checkpoint_check(const weft_engine *engine, const char *path, const weft_identities *identities,
                                   bool inexact, weft_error *err);
-
 /* Loads parameters and optimizer state into an allocated engine. Fixed facts that differ are an error, or, with
  * inexact, logged; the changes, and those of the checkpoint, are added to identities->changes. Each rank reads its
  * shards. [collective] */
@@ -83,7 +81,6 @@ weft_status weft_checkpoint_restore(weft_engine *engine, const char *path, weft_
  * are neither counted nor touched. Also removes temporary directories of a killed run. */
 weft_status weft_checkpoint_retain(const char *directory, uint64_t step, int64_t keep, uint64_t best_step,
                                    const weft_host *host, weft_error *err);
-
 /* Points directory/best, a link, to step-BEST_STEP in one step. Removes the link if that checkpoint does not exist
  * (keep_best = no, or best_step 0: nothing was evaluated). A file system without links causes a warning; so does
  * another file of that name, which stays. */

@@ -11,67 +11,57 @@
 
 #include <stdlib.h>
 
-/* The SHA-256 of a run's state covers the parameters and each optimizer state of the trained ones, in order of
- * declaration, with names and shapes. Numbers count in fp32 for every type, packed weights by their bytes. Padding
- * is excluded, so the hash does not depend on the sharding. In fp16 the loss scale is included. */
-
-typedef struct hashing {
-    const weft_engine *engine;
-    weft_hash hash;
-    void *staging;
-    float *wide;
-} hashing;
-
-static weft_status put_region(hashing *self, const char *what, const weft_region *region, bool trainable_only,
-                              weft_error *err) {
-    const weft_engine *engine = self->engine;
+/* Numbers count in fp32 for every type, packed weights by their bytes. staging: two pieces in fp32. */
+static weft_status put_region(weft_hash *hash, float *staging, const char *what, const weft_region *region,
+                              bool trainable_only, weft_error *err) {
+    float *wide = staging + WEFT_REGION_PIECE;
     char text[1024];
-    int n = 0;
     weft_status status = WEFT_OK;
-    for (int32_t i = 0; i < engine->plan.declared->n_parameters && status == WEFT_OK; i++) {
-        const weft_parameter *p = &engine->plan.declared->parameters[i];
+    for (int32_t i = 0; i < region->declared->n_parameters && status == WEFT_OK; i++) {
+        const weft_parameter *p = &region->declared->parameters[i];
+        const int32_t dtype = weft_region_dtype(region, i);
         if (trainable_only && !p->trainable) continue;
-        n = snprintf(text, sizeof text, "%s %s (%lld, %lld)\n", what, p->name, (long long)p->dims[0],
-                     (long long)(p->rank > 1 ? p->dims[1] : 1));
-        weft_hash_put(&self->hash, text, n > 0 && (size_t)n < sizeof text ? (size_t)n : strlen(text));
+        (void)snprintf(text, sizeof text, "%s %s (%lld, %lld)\n", what, p->name, (long long)p->dims[0],
+                       (long long)(p->rank > 1 ? p->dims[1] : 1));
+        weft_hash_put(hash, text, strlen(text));
         for (int64_t first = 0; first < p->numel && status == WEFT_OK; first += WEFT_REGION_PIECE) {
             const int64_t m = weft_smaller(p->numel - first, WEFT_REGION_PIECE);
             const void *values = NULL;
-            status = weft_region_read(region, i, first, m, self->staging, &values, err);
+            status = weft_region_read(region, i, first, m, staging, &values, err);
             if (status != WEFT_OK) break;
-            if (weft_convert(self->wide, WEFT_F32, values, weft_region_dtype(region, i), m))
-                weft_hash_put(&self->hash, self->wide, (size_t)weft_f32_bytes(m));
-            else weft_hash_put(&self->hash, values, (size_t)weft_dtype_span(weft_region_dtype(region, i), m));
+            if (weft_convert(wide, WEFT_F32, values, dtype, m)) weft_hash_put(hash, wide, (size_t)weft_f32_bytes(m));
+            else weft_hash_put(hash, values, (size_t)weft_dtype_span(dtype, m));
         }
     }
     return status;
 }
 
+/* The hash covers the parameters and each optimizer state of the trained ones, in order of declaration, with names and
+ * shapes, and in fp16 the loss scale. Padding is excluded, so the hash does not depend on the sharding. */
 weft_status weft_engine_hash(char hex[65], const weft_engine *engine, weft_error *err) {
-    const weft_region parameters = weft_engine_parameters(engine);
+    const weft_plan *plan = &engine->plan;
     const weft_loss_scale *scale = &engine->scale;
-    hashing self = {.engine = engine};
+    weft_region region = weft_engine_parameters(engine);
+    float *staging = weft_alloc(2 * WEFT_REGION_PIECE, sizeof *staging);
     char text[120];
     unsigned char digest[WEFT_HASH_BYTES];
-    weft_status status = weft_hash_start(&self.hash, err);
-    self.staging = weft_alloc(WEFT_REGION_PIECE, sizeof(float));
-    self.wide = weft_alloc(WEFT_REGION_PIECE, sizeof(float));
+    weft_hash hash = {0};
+    weft_status status = weft_hash_start(&hash, err);
     if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
-    if (status == WEFT_OK) status = put_region(&self, "parameter", &parameters, false, err);
-    for (int64_t i = 0; engine->plan.spec.training && i < engine->plan.n_states && status == WEFT_OK; i++) {
-        const weft_region region = weft_engine_state(engine, i);
-        status = put_region(&self, engine->plan.states[i].name, &region, true, err);
+    if (status == WEFT_OK) status = put_region(&hash, staging, "parameter", &region, false, err);
+    for (int64_t i = 0; plan->spec.training && i < plan->n_states && status == WEFT_OK; i++) {
+        region = weft_engine_state(engine, i);
+        status = put_region(&hash, staging, plan->states[i].name, &region, true, err);
     }
-    if (status == WEFT_OK && engine->plan.spec.training && weft_plan_scales(&engine->plan)) {
+    if (status == WEFT_OK && plan->spec.training && weft_plan_scales(plan)) {
         const int n = snprintf(text, sizeof text, "loss scale %a, %lld good, %lld skipped\n", (double)scale->scale,
                                (long long)scale->good, (long long)scale->skipped);
-        weft_hash_put(&self.hash, text, (size_t)n);
+        weft_hash_put(&hash, text, (size_t)n);
     }
-    if (status == WEFT_OK) status = weft_hash_finish(&self.hash, digest, err);
+    if (status == WEFT_OK) status = weft_hash_finish(&hash, digest, err);
     if (status == WEFT_OK) weft_hash_hex(hex, digest);
-    free(self.wide);
-    free(self.staging);
-    weft_hash_free(&self.hash);
+    free(staging);
+    weft_hash_free(&hash);
     return status;
 }
 
@@ -118,36 +108,14 @@ static weft_status read_part(part *out, unsigned char *staging, const weft_engin
     if (!weft_hold_find(hold, parameter, 0, parameter->numel, &begin, &end, &place)) return WEFT_OK;
     for (int64_t at = begin; at < end && status == WEFT_OK; at += PIECE) {
         const int64_t n = end - at < PIECE ? end - at : PIECE;
-        WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, staging,
-                         weft_ref_at(ref, place + weft_dtype_span(dtype, at - begin)), weft_dtype_span(dtype, n));
+        status = weft_engine_read(engine, staging, weft_ref_at(ref, place + weft_dtype_span(dtype, at - begin)),
+                                  weft_dtype_span(dtype, n), err);
         if (status == WEFT_OK && weft_dtype_block(dtype) == 1)
             out->sum += weft_checksum_of(staging, weft_dtype_bytes(dtype), n, at);
         else if (status == WEFT_OK) /* packed weights byte by byte */
             out->sum += weft_checksum_of(staging, 1, weft_dtype_span(dtype, n), weft_dtype_span(dtype, at));
     }
     out->n = end - begin;
-    return status;
-}
-
-/* all: [world][count], own row filled. */
-static weft_status share_parts(part *all, const weft_engine *engine, weft_error *err) {
-    const weft_ranks *ranks = &engine->ranks;
-    const int64_t bytes = weft_checksums_count(engine) * (int64_t)sizeof *all;
-    weft_transfer transfer = {.group = ranks->everyone, .n = bytes, .dtype = WEFT_U8};
-    weft_buffer *buffer = NULL;
-    weft_status status = WEFT_OK;
-    if (ranks->world == 1) return WEFT_OK;
-    WEFT_PLUGIN_CALL(status, engine->kernels, alloc, err, engine->device, &buffer, bytes * ranks->world);
-    if (status != WEFT_OK) return status;
-    transfer.to.buffer = buffer;
-    transfer.from = weft_ref_at(transfer.to, bytes * ranks->rank);
-    WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, transfer.from,
-                     all + (size_t)ranks->rank * (size_t)weft_checksums_count(engine), bytes);
-    if (status == WEFT_OK) status = weft_ranks_exchange(ranks, ranks->plugin->all_gather, "all_gather", &transfer, err);
-    if (status == WEFT_OK)
-        WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, all, transfer.to,
-                         bytes * ranks->world);
-    WEFT_PLUGIN_NOTIFY(engine->kernels, release, engine->device, buffer);
     return status;
 }
 
@@ -170,30 +138,33 @@ static weft_status join_parts(uint64_t *out, weft_checksums_odd *odd, const part
         }
         if (sum.n == 0) continue; /* another rank owns it */
         if (sum.n != p->numel)
-            return weft_error_set(err, WEFT_E_HOST, "the ranks from %d on hold %lld of the %lld elements of %s",
+            return weft_error_set(err, WEFT_E_HOST, "the ranks from %d on have %lld of the %lld elements of %s",
                                   (int)first, (long long)sum.n, (long long)p->numel, p->name);
         if (copies++ == 0) *out = sum.sum;
         else if (sum.sum != *out && odd->rank < 0) *odd = (weft_checksums_odd){first, checksum};
     }
     if (copies == 0 && (of_parameters || p->trainable))
-        return weft_error_set(err, WEFT_E_HOST, "no rank holds %s", p->name);
+        return weft_error_set(err, WEFT_E_HOST, "no rank has %s", p->name);
     return WEFT_OK;
 }
 
 weft_status weft_checksums_take(uint64_t *out, weft_checksums_odd *odd, const weft_engine *engine, weft_error *err) {
-    const size_t count = (size_t)weft_checksums_count(engine);
-    const int32_t n = engine->plan.declared->n_parameters;
-    part *all = weft_alloc(count * (size_t)engine->ranks.world, sizeof *all);
+    const weft_ranks *ranks = &engine->ranks;
+    const weft_rank_span span = {ranks->process_context, ranks->base, ranks->rank, ranks->world};
+    const int32_t count = weft_checksums_count(engine), n = engine->plan.declared->n_parameters;
+    part *mine = weft_alloc(count, sizeof *mine), *all = weft_alloc((int64_t)count * ranks->world, sizeof *all);
     unsigned char *staging = weft_alloc(PIECE, sizeof(float));
     weft_status status = WEFT_OK;
     odd->rank = odd->checksum = -1;
     WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
-    for (int32_t i = 0; i < (int32_t)count && status == WEFT_OK; i++)
-        status = read_part(&all[(size_t)engine->ranks.rank * count + (size_t)i], staging, engine, i / n, i % n, err);
-    if (status == WEFT_OK) status = share_parts(all, engine, err);
-    for (int32_t i = 0; i < (int32_t)count && status == WEFT_OK; i++)
-        status = join_parts(&out[i], odd, all, engine, i, err);
+    for (int32_t i = 0; i < count && status == WEFT_OK; i++)
+        status = read_part(&mine[i], staging, engine, i / n, i % n, err);
+    if (status == WEFT_OK)
+        status = weft_process_context_all_gather(ranks->process_context, &span, ranks->everyone, all, mine,
+                                                 count * (int64_t)sizeof *mine, err);
+    for (int32_t i = 0; i < count && status == WEFT_OK; i++) status = join_parts(&out[i], odd, all, engine, i, err);
     free(staging);
+    free(mine);
     free(all);
     return status;
 }

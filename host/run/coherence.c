@@ -24,21 +24,29 @@ enum {
     MOST_NAMED = 4   /* ranks */
 };
 
-void weft_facts_add(weft_facts *self, const char *name, const char *format, ...) {
-    char *value = NULL;
-    va_list args;
+WEFT_PRINTF(2, 3) static void append(weft_facts *self, const char *format, ...) {
+    va_list args, again;
+    int n = 0;
     va_start(args, format);
-    if (vasprintf(&value, format, args) < 0) value = NULL;
+    va_copy(again, args);
+    n = vsnprintf(NULL, 0, format, args);
+    self->text = weft_realloc(self->text, self->bytes + (size_t)n + 1, 1);
+    (void)vsnprintf(self->text + self->bytes, (size_t)n + 1, format, again);
+    self->bytes += (size_t)n;
+    va_end(again);
     va_end(args);
-    if (self->file == NULL) self->file = open_memstream(&self->text, &self->bytes);
-    for (char *at = value; at != NULL && *at != '\0'; at++)
+}
+
+void weft_facts_add(weft_facts *self, const char *name, const char *value) {
+    size_t begin = 0;
+    append(self, "%s\t", name);
+    begin = self->bytes;
+    append(self, "%s\n", value);
+    for (char *at = self->text + begin; at[1] != '\0'; at++)
         if (*at == '\t' || *at == '\n') *at = ' ';
-    if (self->file == NULL || value == NULL || fprintf(self->file, "%s\t%s\n", name, value) < 0) self->failed = true;
-    free(value);
 }
 
 void weft_facts_drop(weft_facts *self) {
-    if (self->file != NULL) (void)fclose(self->file);
     free(self->text);
     memset(self, 0, sizeof *self);
 }
@@ -71,22 +79,15 @@ static bool find_line(line *out, const char *text, const line *like) {
     return false;
 }
 
-/* Prints the differences as lines "name<TAB>value of first<TAB>value of other"; a missing value is "-". *out: the
- * caller's to free; "" without differences. */
-static weft_status list_differences_of(char **out, const char *first, const char *other, weft_error *err) {
-    size_t bytes = 0;
+/* Appends the differences as lines "name<TAB>value of first<TAB>value of other"; a missing value is "-". */
+static void list_differences_of(weft_facts *out, const char *first, const char *other) {
     line a, b;
-    FILE *file = open_memstream(out, &bytes);
-    for (const char *at = first; file != NULL && next_line(&a, at); at = a.next)
+    for (const char *at = first; next_line(&a, at); at = a.next)
         if (!find_line(&b, other, &a) || a.value_length != b.value_length ||
             memcmp(a.value, b.value, (size_t)a.value_length) != 0)
-            (void)fprintf(file, "%.*s\t%.*s\t%.*s\n", a.name_length, a.name, a.value_length, a.value, b.value_length,
-                          b.value);
-    for (const char *at = other; file != NULL && next_line(&b, at); at = b.next)
-        if (!find_line(&a, first, &b))
-            (void)fprintf(file, "%.*s\t-\t%.*s\n", b.name_length, b.name, b.value_length, b.value);
-    if (file != NULL && fclose(file) == 0) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_MEMORY, "no memory for the differences among ranks");
+            append(out, "%.*s\t%.*s\t%.*s\n", a.name_length, a.name, a.value_length, a.value, b.value_length, b.value);
+    for (const char *at = other; next_line(&b, at); at = b.next)
+        if (!find_line(&a, first, &b)) append(out, "%.*s\t-\t%.*s\n", b.name_length, b.name, b.value_length, b.value);
 }
 
 /* Prints up to `width` characters from `from` on: "...characters...". */
@@ -160,32 +161,28 @@ static weft_status report_differences(const char *own, const weft_process_group 
 }
 
 weft_status weft_facts_compare(weft_facts *self, const weft_process_group *peers, const char *what, weft_error *err) {
-    char *own = NULL, hex[65];
+    weft_facts own = {0};
+    char hex[65];
     void *first = NULL;
-    int64_t bytes = 0;
+    int64_t bytes = (int64_t)self->bytes + 1;
     int32_t number = 0, *numbers = NULL;
     weft_status status = WEFT_OK;
-    if (self->file == NULL || fclose(self->file) != 0 || self->failed)
-        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the facts that ranks compare");
-    self->file = NULL;
-    status = weft_process_group_agree(peers, status, err);
-    if (weft_process_group_is_single(peers) || status != WEFT_OK) return status;
-    bytes = (int64_t)self->bytes + 1;
+    if (weft_process_group_is_single(peers)) return WEFT_OK;
+    append(self, "%s", ""); /* there is a text */
+    append(&own, "%s", "");
     numbers = weft_alloc(peers->world, sizeof *numbers);
     status = weft_share_array(peers, &first, &bytes, self->text, 1, 0, err);
     if (status == WEFT_OK) {
-        status = list_differences_of(&own, first, self->text, err);
-        if (status == WEFT_OK && *own != '\0') {
-            status = weft_hash_text(hex, own, strlen(own), err);
-            if (status == WEFT_OK) number = (int32_t)(strtoul(hex + 57, NULL, 16) | 1u);
-        }
+        list_differences_of(&own, first, self->text);
+        if (own.bytes > 0) status = weft_hash_text(hex, own.text, own.bytes, err);
+        if (own.bytes > 0 && status == WEFT_OK) number = (int32_t)(strtoul(hex + 57, NULL, 16) | 1u);
         status = weft_process_group_agree(peers, status, err);
     }
     if (status == WEFT_OK) status = peers->gather(peers->context, numbers, number, err);
-    if (status == WEFT_OK) status = report_differences(own, peers, numbers, what, err);
+    if (status == WEFT_OK) status = report_differences(own.text, peers, numbers, what, err);
     free(numbers);
     free(first);
-    free(own);
+    weft_facts_drop(&own);
     return status;
 }
 
@@ -201,11 +198,6 @@ typedef struct identity {
     int64_t hashed;
     char hex[65]; /* "": not hashed */
 } identity;
-
-typedef struct listing {
-    identity *files;
-    int64_t n;
-} listing;
 
 /* Containers on one machine share its boot id, as they share its files. */
 static weft_status identify_file(identity *out, const weft_tensor_file *file, weft_error *err) {
@@ -231,91 +223,87 @@ static bool is_same_file(const identity *a, const identity *b) {
            a->nanoseconds == b->nanoseconds;
 }
 
-/* Returns an index; -1: no file has this name. */
-static int64_t find_file(const listing *in, const char *name) {
-    for (int64_t i = 0; i < in->n; i++)
-        if (strcmp(in->files[i].name, name) == 0) return i;
-    return -1;
+/* NULL: no file has this name. */
+static identity *find_file(identity *files, int64_t n, const char *name) {
+    for (int64_t i = 0; i < n; i++)
+        if (strcmp(files[i].name, name) == 0) return &files[i];
+    return NULL;
 }
 
 /* Adds a fact of each open file: its size, and its SHA-256 if some rank has another file. [collective] */
 static weft_status add_files(weft_facts *facts, const weft_process_group *peers, const weft_tensor_file *files,
                              int32_t n, weft_error *err) {
-    listing own = {.files = weft_alloc(n, sizeof *own.files), .n = n}, first = {.n = n};
+    identity *own = weft_alloc(n, sizeof *own), *first = NULL;
+    int64_t n_first = n;
     void *shared = NULL;
     weft_status status = WEFT_OK;
-    for (int32_t i = 0; i < n && status == WEFT_OK; i++) status = identify_file(&own.files[i], &files[i], err);
+    for (int32_t i = 0; i < n && status == WEFT_OK; i++) status = identify_file(&own[i], &files[i], err);
     status = weft_process_group_agree(peers, status, err);
-    if (status == WEFT_OK) status = weft_share_array(peers, &shared, &first.n, own.files, sizeof *own.files, 0, err);
-    first.files = shared;
-    for (int64_t i = 0; i < first.n && status == WEFT_OK; i++) {
-        const int64_t at = find_file(&own, first.files[i].name);
-        identity *mine = at < 0 ? NULL : &own.files[at];
+    if (status == WEFT_OK) status = weft_share_array(peers, &shared, &n_first, own, sizeof *own, 0, err);
+    first = shared;
+    for (int64_t i = 0; i < n_first && status == WEFT_OK; i++) {
+        identity *mine = find_file(own, n, first[i].name);
         bool same = true;
-        if (mine != NULL && mine->bytes == first.files[i].bytes) /* other sizes differ without a hash */
-            mine->hashed = !is_same_file(mine, &first.files[i]);
+        if (mine != NULL && mine->bytes == first[i].bytes) /* other sizes differ without a hash */
+            mine->hashed = !is_same_file(mine, &first[i]);
         status = weft_process_group_all_true(peers, &same, mine == NULL || mine->hashed == 0, err);
-        first.files[i].hashed = !same;
-        if (peers->rank == 0) own.files[i].hashed = !same;
+        first[i].hashed = !same;
+        if (peers->rank == 0) own[i].hashed = !same;
     }
     if (status == WEFT_OK) {
-        for (int64_t i = 0; i < own.n && status == WEFT_OK; i++)
-            if (own.files[i].hashed != 0)
-                status = weft_hash_file(own.files[i].hex, files[i].descriptor, files[i].path, err);
+        for (int32_t i = 0; i < n && status == WEFT_OK; i++)
+            if (own[i].hashed != 0) status = weft_hash_file(own[i].hex, files[i].descriptor, files[i].path, err);
         status = weft_process_group_agree(peers, status, err);
     }
-    for (int64_t i = 0; i < first.n && status == WEFT_OK;
-         i++) { /* rank 0's hash is valid for the same file elsewhere */
-        identity *of = &first.files[i];
-        const int64_t at = find_file(&own, of->name);
+    for (int64_t i = 0; i < n_first && status == WEFT_OK; i++) { /* rank 0's hash holds for the same file elsewhere */
+        identity *of = &first[i], *mine = find_file(own, n, of->name);
         if (of->hashed == 0) continue;
-        if (peers->rank == 0) memcpy(of->hex, own.files[i].hex, sizeof of->hex);
+        if (peers->rank == 0) memcpy(of->hex, own[i].hex, sizeof of->hex);
         status = weft_process_group_broadcast(peers, of->hex, (int64_t)sizeof of->hex, err);
-        if (status == WEFT_OK && at >= 0 && is_same_file(&own.files[at], of))
-            memcpy(own.files[at].hex, of->hex, sizeof of->hex);
+        if (status == WEFT_OK && mine != NULL && is_same_file(mine, of)) memcpy(mine->hex, of->hex, sizeof of->hex);
     }
-    for (int64_t i = 0; i < own.n && status == WEFT_OK; i++)
-        weft_facts_add(facts, own.files[i].name, "%lld bytes%s%s", (long long)own.files[i].bytes,
-                       own.files[i].hex[0] == '\0' ? "" : ", sha256 ", own.files[i].hex);
-    free(own.files);
-    free(first.files);
+    for (int32_t i = 0; i < n && status == WEFT_OK; i++) {
+        char value[120];
+        (void)snprintf(value, sizeof value, "%lld bytes%s%s", (long long)own[i].bytes,
+                       own[i].hex[0] == '\0' ? "" : ", sha256 ", own[i].hex);
+        weft_facts_add(facts, own[i].name, value);
+    }
+    free(own);
+    free(first);
     return status;
 }
 
 /* ---- the run ---- */
 
 static void add_key(void *facts, const char *key, const char *value) {
-    weft_facts_add(facts, key, "%s", value[0] == '\0' ? "\"\"" : value);
-}
-
-static void add_plugins(weft_facts *facts, const weft_run *run) {
-    for (int32_t i = 0; i < WEFT_N_PARTS; i++) {
-        const weft_loaded *loaded = run->parts[i].loaded;
-        char name[64];
-        if (loaded == NULL) continue;
-        if (i > WEFT_PART_ADAPTER) (void)snprintf(name, sizeof name, "plugin adapter %d", i - WEFT_PART_ADAPTER + 1);
-        else (void)snprintf(name, sizeof name, "plugin %s", weft_part_name(i));
-        weft_facts_add(facts, name, "%s %s, sha256 %s", loaded->plugin->id, loaded->plugin->version, loaded->sha256);
-    }
+    weft_facts_add(facts, key, value[0] == '\0' ? "\"\"" : value);
 }
 
 static weft_status add_run(weft_facts *facts, const weft_run *run, const weft_device_info *device, weft_error *err) {
     static const char name[] = "the program's own file";
     const int descriptor = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-    char hex[65];
+    char hex[65], part[64], value[512];
     weft_status status = WEFT_OK;
     if (descriptor < 0) return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be opened: %s", name, strerror(errno));
     status = weft_hash_file(hex, descriptor, name, err);
     (void)close(descriptor);
     if (status != WEFT_OK) return status;
-    weft_facts_add(facts, "weft", "%s, sha256 %s", WEFT_VERSION, hex);
-    weft_facts_add(facts, "weft's compiler", "%s", __VERSION__);
-    add_plugins(facts, run);
+    (void)snprintf(value, sizeof value, "%s, sha256 %s", WEFT_VERSION, hex);
+    weft_facts_add(facts, "weft", value);
+    weft_facts_add(facts, "weft's compiler", __VERSION__);
+    for (int32_t i = 0; i < WEFT_N_PARTS; i++) {
+        const weft_loaded *loaded = run->parts[i].loaded;
+        if (loaded == NULL) continue;
+        if (i > WEFT_PART_ADAPTER) (void)snprintf(part, sizeof part, "plugin adapter %d", i - WEFT_PART_ADAPTER + 1);
+        else (void)snprintf(part, sizeof part, "plugin %s", weft_part_name(i));
+        (void)snprintf(value, sizeof value, "%s %s, sha256 %s", loaded->plugin->id, loaded->plugin->version,
+                       loaded->sha256);
+        weft_facts_add(facts, part, value);
+    }
     weft_config_each_same(run->config, add_key, facts);
-    if ((device->flags & WEFT_DEVICE_SHARES_MACHINE) == 0)
-        weft_facts_add(facts, "the device's model", "%s", device->name);
-    weft_facts_add(facts, "the device's instruction set", "%s", device->isa);
-    weft_facts_add(facts, "the device's backend", "%s", device->backend);
+    if ((device->flags & WEFT_DEVICE_SHARES_MACHINE) == 0) weft_facts_add(facts, "the device's model", device->name);
+    weft_facts_add(facts, "the device's instruction set", device->isa);
+    weft_facts_add(facts, "the device's backend", device->backend);
     return WEFT_OK;
 }
 
@@ -341,12 +329,14 @@ weft_status weft_coherence_run(const weft_process_group *peers, const weft_run *
 weft_status weft_coherence_data(const weft_process_group *peers, const weft_declared *declared, uint64_t rows,
                                 weft_status status, weft_error *err) {
     weft_facts facts = {0};
-    char hex[65];
+    char hex[65] = "", value[80];
     if (weft_process_group_is_single(peers)) return status;
     if (status == WEFT_OK) {
-        weft_facts_add(&facts, "the rows of the data", "%016" PRIx64, rows);
+        (void)snprintf(value, sizeof value, "%016" PRIx64, rows);
+        weft_facts_add(&facts, "the rows of the data", value);
         status = weft_hash_text(hex, declared->config_text, declared->config_bytes, err);
-        if (status == WEFT_OK) weft_facts_add(&facts, "the model's config.json", "sha256 %s", hex);
+        (void)snprintf(value, sizeof value, "sha256 %.64s", hex);
+        weft_facts_add(&facts, "the model's config.json", value);
     }
     return compare_facts(peers, &facts, status, "data or model", err);
 }
@@ -367,36 +357,12 @@ weft_status weft_coherence_weights(const weft_process_group *peers, const weft_r
 
 /* ---- answers of plugins ---- */
 
-/* Reports the lowest rank whose answer differs in the first part in which any does. numbers: of each rank 1 + the
- * part, 0: no difference. first: rank 0's answers. Rank 0 gets the message. [collective] */
-static weft_status report_other(const weft_process_group *peers, const weft_plan *plan, const weft_plan_answers *first,
-                                const int32_t *numbers, weft_error *err) {
-    int32_t n = 0, other = -1;
-    weft_plan_answers theirs = plan->answers;
-    char here[64];
-    weft_status status = WEFT_OK;
-    for (int32_t rank = 1; rank < peers->world; rank++)
-        if (numbers[rank] != 0 && (other < 0 || numbers[rank] < numbers[other])) other = rank;
-    if (other < 0) return WEFT_OK;
-    for (int32_t rank = 1; rank < peers->world; rank++) n += numbers[rank] == numbers[other];
-    status = peers->share(peers->context, &theirs, (int64_t)sizeof theirs, other, err);
-    if (status != WEFT_OK) return status;
-    (void)snprintf(here, sizeof here, "on rank %d", (int)other);
-    if (n > 1) weft_words_append(here, sizeof here, " and %d more", (int)n - 1);
-    status = weft_answers_report_difference(plan, numbers[other] - 1, here, &theirs, "on rank 0", first, err);
-    if (err != NULL) weft_words_append(err->text, sizeof err->text, "; nothing was trained");
-    if (peers->rank == 0) return status;
-    if (err != NULL) {
-        err->code = WEFT_E_PEER;
-        err->text[0] = '\0'; /* rank 0 reports it */
-    }
-    return WEFT_E_PEER;
-}
-
+/* Reports the lowest rank whose answer differs in the first part in which any does, on rank 0. */
 weft_status weft_coherence_answers(const weft_process_group *peers, const weft_plan *plan, weft_status status,
                                    weft_error *err) {
-    weft_plan_answers first = {0};
-    int32_t part = 0, *numbers = NULL;
+    weft_plan_answers first = {0}, theirs = plan->answers;
+    int32_t part = 0, n = 0, other = -1, *numbers = NULL; /* of each rank 1 + the part, 0: no difference */
+    char here[64];
     if (weft_process_group_is_single(peers)) return status;
     status = weft_process_group_agree(peers, status, err);
     if (status != WEFT_OK) return status;
@@ -406,7 +372,21 @@ weft_status weft_coherence_answers(const weft_process_group *peers, const weft_p
     numbers = weft_alloc(peers->world, sizeof *numbers);
     part = weft_answers_part(&first, &plan->answers);
     status = peers->gather(peers->context, numbers, part < WEFT_N_ANSWERS ? 1 + part : 0, err);
-    if (status == WEFT_OK) status = report_other(peers, plan, &first, numbers, err);
+    for (int32_t rank = 1; rank < peers->world; rank++)
+        if (numbers[rank] != 0 && (other < 0 || numbers[rank] < numbers[other])) other = rank;
+    for (int32_t rank = 1; rank < peers->world && other >= 0; rank++) n += numbers[rank] == numbers[other];
+    part = other < 0 ? 0 : numbers[other] - 1;
     free(numbers);
+    if (status == WEFT_OK && other >= 0)
+        status = peers->share(peers->context, &theirs, (int64_t)sizeof theirs, other, err);
+    if (status != WEFT_OK || other < 0) return status;
+    if (peers->rank != 0) { /* rank 0 reports it */
+        if (err != NULL) err->code = WEFT_E_PEER;
+        return WEFT_E_PEER;
+    }
+    (void)snprintf(here, sizeof here, "on rank %d", (int)other);
+    if (n > 1) weft_words_append(here, sizeof here, " and %d more", (int)n - 1);
+    status = weft_answers_report_difference(plan, part, here, &theirs, "on rank 0", &first, err);
+    if (err != NULL) weft_words_append(err->text, sizeof err->text, "; nothing was trained");
     return status;
 }

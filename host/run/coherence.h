@@ -1,4 +1,4 @@
-/* host/run/coherence.h: comparison of what must be identical on all ranks before training: host, plugin files,
+/* host/run/coherence.h: comparison of the facts that must be identical on all ranks before training: host, plugin files,
  * configuration, device, model, weights, data, and the answers of plugins up to the programs of all ranks. */
 #ifndef WEFT_HOST_RUN_COHERENCE_H
 #define WEFT_HOST_RUN_COHERENCE_H
@@ -6,18 +6,14 @@
 #include "model/process_group.h"
 #include "program/plan.h"
 
-#include <stdio.h>
-
 /* A list of facts as lines "name<TAB>value"; zeroed: empty. Rank 0's text is sent to all, each rank compares its own
  * with it, and only differences go back: rank 0 never holds more than one other rank's differences. */
 typedef struct weft_facts {
     char *text;
     size_t bytes;
-    FILE *file;
-    bool failed; /* out of memory; reported by the comparison */
 } weft_facts;
 
-void weft_facts_add(weft_facts *self, const char *name, const char *format, ...) WEFT_PRINTF(3, 4);
+void weft_facts_add(weft_facts *self, const char *name, const char *value);
 void weft_facts_drop(weft_facts *self);
 
 /* Compares all ranks' facts; none can be added afterwards. Rank 0 prints the differences to stderr and gets the

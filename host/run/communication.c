@@ -5,7 +5,6 @@
 #include "plugin/enter.h"
 #include "program/exchange.h"
 #include "program/gathered.h"
-#include "program/job.h"
 #include "run/stepper.h"
 
 #include <stdlib.h>
@@ -157,23 +156,6 @@ static weft_status start_part(weft_stepper *self, const weft_instruction *instru
     return start_exchange(self, instruction, which + 1, planned->way, &gains, err);
 }
 
-/* slot -1: the unit is complete on this rank. */
-static weft_status start_gather(weft_stepper *self, const weft_instruction *instruction, int32_t slot,
-                                weft_error *err) {
-    const weft_plan *plan = &self->engine->plan;
-    weft_gathered_part parts[WEFT_UNIT_GROUPS];
-    weft_transfer to;
-    const weft_planned_exchange planned = plan_exchange(self, &to, instruction);
-    weft_status status = WEFT_OK;
-    if (slot < 0) return WEFT_OK;
-    to.to = weft_step_slot(self, slot).ref;
-    weft_trace_use(self->trace, slot, weft_gathered_layout(plan, &planned.cut, instruction->unit, parts));
-    status = weft_stream_sync_fork(&self->order, &to.stream, instruction->queue, err);
-    for (int32_t i = 0; i < plan->layout->units[instruction->unit].n_groups && status == WEFT_OK; i++)
-        status = start_part(self, instruction, &parts[i], 2 * i, &planned, &to, err);
-    return status;
-}
-
 /* Assembles one gain from the rows of its shards. */
 static weft_status assemble_gain(const weft_stepper *self, const weft_gathered_part *p, const weft_cut *cut,
                                  weft_ref slot, int32_t member, weft_ref to, weft_error *err) {
@@ -248,9 +230,20 @@ static weft_status gather_in_place(weft_stepper *self, const weft_instruction *i
 static weft_status on_gather(void *context, const weft_instruction *instruction, const weft_instruction_slots *slots,
                              weft_error *err) {
     weft_stepper *self = context;
+    const weft_plan *plan = &self->engine->plan;
+    weft_gathered_part parts[WEFT_UNIT_GROUPS];
+    weft_transfer to;
+    const weft_planned_exchange planned = plan_exchange(self, &to, instruction);
+    weft_status status = WEFT_OK;
     if (instruction->what == WEFT_PAYLOAD_SUM)
         return gather_in_place(self, instruction, self->engine->gradients.ref, WEFT_HOLD_GRADIENTS, err);
-    return start_gather(self, instruction, slots->unit, err);
+    if (slots->unit < 0) return WEFT_OK; /* the unit is complete on this rank */
+    to.to = weft_step_slot(self, slots->unit).ref;
+    weft_trace_use(self->trace, slots->unit, weft_gathered_layout(plan, &planned.cut, instruction->unit, parts));
+    status = weft_stream_sync_fork(&self->order, &to.stream, instruction->queue, err);
+    for (int32_t i = 0; i < plan->layout->units[instruction->unit].n_groups && status == WEFT_OK; i++)
+        status = start_part(self, instruction, &parts[i], 2 * i, &planned, &to, err);
+    return status;
 }
 
 static weft_status finish_gather(void *context, const weft_instruction *instruction,

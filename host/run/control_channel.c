@@ -42,13 +42,13 @@ static weft_transfer make_transfer(const weft_control_channel *self, int64_t to,
 static weft_status note_failure(weft_control_channel *self, weft_status status, weft_error *err) {
     self->broken = self->broken || status != WEFT_OK;
     if (status == WEFT_OK || status == WEFT_E_PEER) return status;
-    return weft_error_prefix(err, "what ranks tell one another: ");
+    return weft_error_prefix(err, "control channel between ranks: ");
 }
 
 /* After a failed exchange none is started: other ranks may wait in the failed one forever. */
 static weft_status check_intact(const weft_control_channel *self, weft_error *err) {
     if (!self->broken && !self->ranks->process_context->broken) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_PEER, "an exchange of this rank has failed before: it tells the others nothing");
+    return weft_error_set(err, WEFT_E_PEER, "an earlier exchange of this rank has failed: it sends no messages");
 }
 
 static weft_status gather_numbers(void *context, int32_t *out, int32_t mine, weft_error *err) {
@@ -83,10 +83,9 @@ static weft_status share_bytes(void *context, void *bytes, int64_t n, int32_t fr
 
 /* ---- all-to-all ----
  *
- * All messages of all ranks have one order: by sender, by receiver, by position in their buffer, which both sides
- * chunk in the same way. Each rank processes its own messages in that order, as many at once as the buffer holds,
- * and completes these before it starts more. So the first incomplete message has started on both sides, and all
- * complete, however much the communicator buffers. */
+ * All messages of all ranks have one order: by sender, by receiver, by position in their buffer, which both sides chunk
+ * in the same way. Each rank processes its messages in that order, as many at once as the buffer holds, and completes
+ * these before it starts more. So all complete, however much the communicator buffers. */
 
 static weft_status complete_messages(weft_control_channel *self, weft_error *err) {
     weft_status status = WEFT_OK;
@@ -216,7 +215,7 @@ weft_status weft_control_channel_connect(const weft_control_channel *self, weft_
 }
 
 weft_status weft_control_channel_open(weft_control_channel *self, weft_process_group *out, const weft_ranks *ranks,
-                                      const weft_device_plugin *kernels, weft_device *device, weft_error *err) {
+                                      weft_error *err) {
     const int64_t bytes = weft_process_group_scratch(ranks->world);
     weft_status status = WEFT_OK;
     *out = (weft_process_group){.rank = ranks->rank,
@@ -227,13 +226,13 @@ weft_status weft_control_channel_open(weft_control_channel *self, weft_process_g
                                 .share = share_bytes,
                                 .swap = swap_messages};
     *self = (weft_control_channel){.ranks = ranks,
-                                   .kernels = kernels,
-                                   .device = device,
+                                   .kernels = ranks->process_context->kernels,
+                                   .device = ranks->process_context->device,
                                    .messages = weft_alloc(2 * ranks->world, sizeof *self->messages),
                                    .senders = weft_alloc(ranks->world, sizeof *self->senders),
                                    .sizes = weft_alloc(ranks->world, sizeof *self->sizes)};
     if (ranks->comm == NULL || ranks->world == 1) return WEFT_OK;
-    WEFT_PLUGIN_CALL(status, kernels, alloc, err, device, &self->buffer, bytes);
+    WEFT_PLUGIN_CALL(status, self->kernels, alloc, err, self->device, &self->buffer, bytes);
     if (status == WEFT_OK) self->bytes = bytes;
     return status;
 }

@@ -28,7 +28,7 @@ typedef struct weft_control_channel {
 
 /* self lives as long as the process group. */
 weft_status weft_control_channel_open(weft_control_channel *self, weft_process_group *out, const weft_ranks *ranks,
-                                      const weft_device_plugin *kernels, weft_device *device, weft_error *err);
+                                      weft_error *err);
 /* Opens the channels to rank 0, if the communicator needs it: the only ones of a control channel. Before that `swap`
  * fails there, while `gather` and `share` work. An engine in another process context's rank span never swaps and
  * opens none. [collective] */

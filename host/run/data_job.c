@@ -25,9 +25,10 @@ static const char header_name[12] = "weft shares";
 
 /* Data that the ranks of all machines exchange. */
 typedef struct shared_table {
-    int32_t *nodes, *pids, *files, *numbers, *errors; /* [world]; files: descriptors; -1: none */
-    int32_t maker;                                    /* lowest rank of this machine */
-    int file;                                         /* this rank's descriptor; -1: none */
+    int32_t *gathered;             /* [world] of the last exchange */
+    int32_t maker;                 /* lowest rank of this machine */
+    int32_t pid, its_file, number; /* of the maker; its_file: descriptor */
+    int file;                      /* this rank's descriptor; -1: none */
     bool makes;
     header own;
 } shared_table;
@@ -96,13 +97,13 @@ static int32_t open_file(shared_table *self) {
     char path[64];
     struct stat info;
     header found = {.number = 0};
-    weft_heartbeat_path(path, sizeof path, self->pids[self->maker], self->files[self->maker]);
+    weft_heartbeat_path(path, sizeof path, self->pid, self->its_file);
     if (stat(path, &info) != 0) return errno;
     if (!S_ISREG(info.st_mode)) return ESTALE; /* another process has this number */
     self->file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (self->file < 0) return errno;
     if (pread(self->file, &found, sizeof found, 0) == (ssize_t)sizeof found &&
-        memcmp(found.name, header_name, sizeof header_name) == 0 && found.number == self->numbers[self->maker])
+        memcmp(found.name, header_name, sizeof header_name) == 0 && found.number == self->number)
         return 0;
     (void)close(self->file);
     self->file = -1;
@@ -126,7 +127,7 @@ static weft_status map_file(weft_data_share *self, int file, const void **bytes,
 
 /* ---- the ranks ---- */
 
-/* Succeeds if every rank is in weft_data_share_make, or this is a single rank. Otherwise all fail with the lowest
+/* Succeeds if every rank is in make_share, or this is a single rank. Otherwise all fail with the lowest
  * failed rank's error. */
 static weft_status meet(weft_data_share *self, bool is_making, weft_status status, weft_error *err) {
     const weft_process_group *peers = self->peers;
@@ -147,8 +148,8 @@ static weft_status meet(weft_data_share *self, bool is_making, weft_status statu
     if (n == 0) return status;
     status = weft_process_group_agree(peers, status, err);
     if (status != WEFT_OK) return status;
-    return weft_error_set(err, WEFT_E_PLUGIN, "%d of %d ranks call share in create: all have to, or none", (int)n,
-                          (int)peers->world);
+    return weft_error_set(err, WEFT_E_PLUGIN, "%d of %d ranks call share in create. Allowed: all ranks, or no rank",
+                          (int)n, (int)peers->world);
 }
 
 static weft_status gather(const weft_data_share *self, int32_t *out, int32_t mine, weft_error *err) {
@@ -161,45 +162,41 @@ static weft_status gather(const weft_data_share *self, int32_t *out, int32_t min
 static weft_status open_files(weft_data_share *self, shared_table *ranks, weft_error *err) {
     const bool single = weft_process_group_is_single(self->peers);
     const int32_t rank = single ? 0 : self->peers->rank, world = single ? 1 : self->peers->world;
-    int32_t error = 0;
-    weft_status status = gather(self, ranks->nodes, self->node, err);
+    int32_t error = 0, *const of_maker[] = {&ranks->pid, &ranks->its_file, &ranks->number};
+    weft_status status = gather(self, ranks->gathered, self->node, err);
     if (status != WEFT_OK) return status;
-    while (ranks->nodes[ranks->maker] != self->node) ranks->maker++;
+    while (ranks->gathered[ranks->maker] != self->node) ranks->maker++;
     if (ranks->maker == rank) status = make_file(ranks, err);
     status = weft_process_group_agree(self->peers, status, err);
-    if (status == WEFT_OK) status = gather(self, ranks->pids, (int32_t)getpid(), err);
-    if (status == WEFT_OK) status = gather(self, ranks->files, ranks->file, err);
-    if (status == WEFT_OK) status = gather(self, ranks->numbers, ranks->own.number, err);
+    for (int i = 0; i < 3 && status == WEFT_OK; i++) {
+        const int32_t mine[] = {(int32_t)getpid(), ranks->file, ranks->own.number};
+        status = gather(self, ranks->gathered, mine[i], err);
+        *of_maker[i] = ranks->gathered[ranks->maker];
+    }
     if (status == WEFT_OK && !ranks->makes) error = open_file(ranks);
-    if (status == WEFT_OK) status = gather(self, ranks->errors, error, err);
+    if (status == WEFT_OK) status = gather(self, ranks->gathered, error, err);
     if (status != WEFT_OK) return status;
     for (int32_t r = 0; r < world && rank == 0; r++)
-        if (ranks->errors[r] != 0)
+        if (ranks->gathered[r] != 0)
             weft_log(self->host, WEFT_LOG_WARN,
-                     "rank %d cannot map the data that another rank of its machine makes (%s): it makes a copy of its "
-                     "own, which takes that much more memory",
-                     (int)r, strerror(ranks->errors[r]));
+                     "rank %d cannot map the data of another rank of its machine (%s): it makes its own copy, which "
+                     "needs that much more memory",
+                     (int)r, strerror(ranks->gathered[r]));
     self->is_apart = error != 0;
     return weft_process_group_agree(self->peers, error != 0 ? make_file(ranks, err) : WEFT_OK, err);
 }
 
 /* Creates or maps the bytes. [collective: ranks that do not call this call weft_data_share_end] */
-static weft_status weft_data_share_make(weft_data_share *self, weft_share_make *make, void *context, const void **bytes,
-                                        size_t *n, weft_error *err) {
+static weft_status make_share(weft_data_share *self, weft_share_make *make, void *context, const void **bytes,
+                              size_t *n, weft_error *err) {
     const size_t world = weft_process_group_is_single(self->peers) ? 1 : (size_t)self->peers->world;
-    int32_t *numbers = NULL;
     shared_table ranks = {.file = -1};
     weft_status status = WEFT_OK;
-    if (self->is_called) return weft_error_set(err, WEFT_E_PLUGIN, "it calls share twice in its create");
+    if (self->is_called) return weft_error_set(err, WEFT_E_PLUGIN, "it calls share more than once in its create");
     self->is_called = true;
     status = meet(self, true, WEFT_OK, err);
     if (status != WEFT_OK) return status;
-    numbers = weft_alloc(5 * world, sizeof *numbers);
-    ranks.nodes = numbers;
-    ranks.pids = ranks.nodes + world;
-    ranks.files = ranks.pids + world;
-    ranks.numbers = ranks.files + world;
-    ranks.errors = ranks.numbers + world;
+    ranks.gathered = weft_alloc(world, sizeof *ranks.gathered);
     status = open_files(self, &ranks, err);
     if (status == WEFT_OK) {
         if (ranks.makes) status = fill_file(&ranks, make, context, err);
@@ -211,7 +208,7 @@ static weft_status weft_data_share_make(weft_data_share *self, weft_share_make *
         if (status == WEFT_OK) status = map_file(self, ranks.file, bytes, n, err);
     }
     if (ranks.file >= 0) (void)close(ranks.file);
-    free(numbers);
+    free(ranks.gathered);
     return status;
 }
 
@@ -281,7 +278,7 @@ static weft_status encode_checked(const weft_text *with, const weft_ids_sink *si
     const weft_status changed = weft_process_restore_fp(fp, "its encode ran", status == WEFT_OK ? err : NULL);
     if (between.has_wrong)
         status = weft_error_set(err, WEFT_E_PLUGIN,
-                                "gives the id %d in its encode, and by its info has the ids 0 to %d",
+                                "returns the id %d in its encode, but its info declares the ids 0 to %d",
                                 (int)between.wrong, (int)between.n_ids - 1);
     return weft_plugin_leave(before, status == WEFT_OK ? changed : status, err);
 }
@@ -374,7 +371,7 @@ static weft_status share(const weft_data_job *job, weft_share_make *make, void *
     const void *made = NULL;
     size_t size = 0;
     trailer end;
-    const weft_status status = weft_data_share_make(source->share, make_with_trailer, &all, &made, &size, err);
+    const weft_status status = make_share(source->share, make_with_trailer, &all, &made, &size, err);
     if (status != WEFT_OK) return status;
     memcpy(&end, (const char *)made + size - sizeof end, sizeof end);
     if (end.chats != 0) keep_template(source->text, end.named < 0 ? NULL : table->named((uint32_t)end.named));

@@ -18,14 +18,14 @@ typedef struct weft_data_share {
     const weft_process_group *peers; /* all ranks; NULL: this one only */
     const weft_host *host;
     int32_t node;    /* machine of this rank */
-    bool is_called;  /* weft_data_share_make was called */
+    bool is_called;  /* make_share was called */
     bool has_ended;  /* no more exchanges */
     bool is_apart;   /* this rank could not map another rank's bytes, and made its own */
     const void *map; /* NULL: not mapped */
     size_t bytes;    /* of the map */
 } weft_data_share;
 
-/* After create, with its status: ranks that wait in weft_data_share_make fail with it. [collective] */
+/* After create, with its status: ranks that wait in make_share fail with it. [collective] */
 weft_status weft_data_share_end(weft_data_share *self, weft_status status, weft_error *err);
 void weft_data_share_close(weft_data_share *self);
 

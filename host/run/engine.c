@@ -11,20 +11,19 @@
 #include "program/job.h"
 #include "program/make_plan.h"
 #include "program/norm_nodes.h"
-#include "program/sums.h"
 #include "run/coherence.h"
 #include "run/meeting.h"
 #include "run/validate.h"
 
 #include <stdlib.h>
 
-static weft_status find_table(const weft_device_choices **out, const weft_chooser *by, weft_error *err) {
-    const weft_device_choices *table = weft_device_find(by->kernels, by->device, WEFT_DEVICE_CHOICES);
+static weft_status find_table(const weft_device_choices **out, const weft_engine *engine, weft_error *err) {
+    const weft_device_choices *table = weft_device_find(engine->kernels, engine->device, WEFT_DEVICE_CHOICES);
     *out = table;
     if (table == NULL || (WEFT_WHOLE(table, weft_device_choices) && table->count != NULL && table->get != NULL &&
                           table->choose != NULL && table->take != NULL))
         return WEFT_OK;
-    return weft_error_set(err, WEFT_E_PLUGIN, "the device's extension " WEFT_DEVICE_CHOICES " lacks required slots");
+    return weft_error_set(err, WEFT_E_PLUGIN, "the device's extension " WEFT_DEVICE_CHOICES " lacks slots");
 }
 
 static const weft_device_choice *find_key(const weft_choices *self, const char *key) {
@@ -45,15 +44,15 @@ void weft_choices_clear(weft_choices *self) {
 
 /* Collects the choices of all ranks' devices: rank 0's in order, then those of others that no rank before has. Texts of
  * a plugin are cut if they are too long. */
-static weft_status collect(weft_choices *all, const weft_device_choices *table, const weft_chooser *by,
+static weft_status collect(weft_choices *all, const weft_device_choices *table, const weft_engine *engine,
                            weft_error *err) {
-    const weft_process_group *peers = by->peers;
+    const weft_process_group *peers = &engine->peers;
     const bool single = weft_process_group_is_single(peers);
     weft_choices own = {0};
     weft_status status = WEFT_OK;
-    for (int64_t i = 0; table != NULL && i < table->count(by->device); i++) {
+    for (int64_t i = 0; table != NULL && i < table->count(engine->device); i++) {
         weft_device_choice choice = {.struct_size = (uint32_t)sizeof choice};
-        table->get(by->device, i, &choice);
+        table->get(engine->device, i, &choice);
         choice.struct_size = (uint32_t)sizeof choice;
         choice.key[sizeof choice.key - 1] = choice.value[sizeof choice.value - 1] = 0;
         choice.note[sizeof choice.note - 1] = 0;
@@ -73,54 +72,53 @@ static weft_status collect(weft_choices *all, const weft_device_choices *table, 
     return status;
 }
 
-static weft_status take_one(const weft_device_choice *choice, const weft_device_choices *table, const weft_chooser *by,
-                            weft_error *err) {
-    const weft_call_record before = weft_plugin_enter(by->kernels, "take");
-    return weft_plugin_leave(before, table->take(by->device, choice, err), err);
+static weft_status take_one(const weft_device_choice *choice, const weft_device_choices *table,
+                            const weft_engine *engine, weft_error *err) {
+    const weft_call_record before = weft_plugin_enter(engine->kernels, "take");
+    return weft_plugin_leave(before, table->take(engine->device, choice, err), err);
 }
 
 /* Rank 0's device chooses; all ranks' devices take its values. */
-static weft_status decide(weft_choices *all, const weft_device_choices *table, const weft_chooser *by,
+static weft_status decide(weft_choices *all, const weft_device_choices *table, const weft_engine *engine,
                           weft_error *err) {
+    const int32_t n = table == NULL ? 0 : all->n;
     weft_status status = WEFT_OK;
-    for (int32_t i = 0; table != NULL && weft_process_group_is_rank_0(by->peers) && i < all->n && status == WEFT_OK;
-         i++) {
-        const weft_call_record before = weft_plugin_enter(by->kernels, "choose");
-        status = weft_plugin_leave(before, table->choose(by->device, &all->items[i], err), err);
+    for (int32_t i = 0; weft_process_group_is_rank_0(&engine->peers) && i < n && status == WEFT_OK; i++) {
+        const weft_call_record before = weft_plugin_enter(engine->kernels, "choose");
+        status = weft_plugin_leave(before, table->choose(engine->device, &all->items[i], err), err);
     }
-    status = weft_process_group_agree(by->peers, status, err);
+    status = weft_process_group_agree(&engine->peers, status, err);
     if (status == WEFT_OK && all->n > 0)
-        status =
-            weft_process_group_broadcast(by->peers, all->items, (int64_t)all->n * (int64_t)sizeof *all->items, err);
+        status = weft_process_group_broadcast(&engine->peers, all->items, all->n * (int64_t)sizeof *all->items, err);
     if (status != WEFT_OK) return status;
-    for (int32_t i = 0; table != NULL && i < all->n && status == WEFT_OK; i++) {
-        status = take_one(&all->items[i], table, by, err);
+    for (int32_t i = 0; i < n && status == WEFT_OK; i++) {
+        status = take_one(&all->items[i], table, engine, err);
         if (status != WEFT_OK) (void)weft_error_prefix(err, "%s, as rank 0 has chosen it: ", all->items[i].key);
     }
-    return weft_process_group_agree(by->peers, status, err);
+    return weft_process_group_agree(&engine->peers, status, err);
 }
 
-/* Selects a value for each choice of any rank's device so far, the same on all ranks. Replaces the content of self; a
- * device without the extension has none. [collective] */
-static weft_status weft_choices_settle(weft_choices *self, const weft_chooser *by, weft_error *err) {
+/* Selects a value for each choice of any rank's device so far, the same on all ranks. [collective] */
+static weft_status settle_choices(weft_engine *engine, weft_error *err) {
     const weft_device_choices *table = NULL;
     weft_choices all = {0};
-    weft_status status = weft_process_group_agree(by->peers, find_table(&table, by, err), err);
-    if (status == WEFT_OK) status = collect(&all, table, by, err);
-    if (status == WEFT_OK) status = decide(&all, table, by, err);
-    weft_choices_clear(status == WEFT_OK ? self : &all);
-    if (status == WEFT_OK) *self = all;
+    weft_status status = weft_process_group_agree(&engine->peers, find_table(&table, engine, err), err);
+    if (status == WEFT_OK) status = collect(&all, table, engine, err);
+    if (status == WEFT_OK) status = decide(&all, table, engine, err);
+    weft_choices_clear(status == WEFT_OK ? &engine->choices : &all);
+    if (status == WEFT_OK) engine->choices = all;
     return status;
 }
 
-weft_status weft_choices_take(weft_choices *self, const weft_choices *kept, const weft_chooser *by, weft_error *err) {
+weft_status weft_engine_take_choices(weft_engine *engine, const weft_choices *kept, weft_error *err) {
+    weft_choices *own = &engine->choices;
     const weft_device_choices *table = NULL;
-    weft_status status = find_table(&table, by, err);
-    for (int32_t i = 0; table != NULL && i < self->n && status == WEFT_OK; i++) {
-        const weft_device_choice *known = find_key(kept, self->items[i].key);
+    weft_status status = find_table(&table, engine, err);
+    for (int32_t i = 0; table != NULL && i < own->n && status == WEFT_OK; i++) {
+        const weft_device_choice *known = find_key(kept, own->items[i].key);
         if (known == NULL) continue;
-        status = take_one(known, table, by, err);
-        if (status == WEFT_OK) self->items[i] = *known;
+        status = take_one(known, table, engine, err);
+        if (status == WEFT_OK) own->items[i] = *known;
     }
     return status;
 }
@@ -176,6 +174,12 @@ weft_slot_ref weft_engine_slot(const weft_engine *engine, const weft_program *pr
     return out;
 }
 
+weft_status weft_engine_read(const weft_engine *engine, void *to, weft_ref from, int64_t bytes, weft_error *err) {
+    weft_status status = WEFT_OK;
+    WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, to, from, bytes);
+    return status;
+}
+
 /* ---- the extents of NORM ---- */
 
 typedef struct tables {
@@ -184,11 +188,6 @@ typedef struct tables {
     int64_t n;
     weft_norm_table *now; /* gets the next row */
 } tables;
-
-static void begin_table(tables *self, int which) {
-    self->now = &self->engine->norm_tables[which];
-    *self->now = (weft_norm_table){.first = self->n};
-}
 
 static void add_row(tables *self, int64_t offset, int64_t length, int64_t out) {
     const weft_extent row = {(uint32_t)sizeof row, 0, offset, length, out};
@@ -226,12 +225,14 @@ static void fill_tables(tables *self) {
     const weft_norm_exchange owned = weft_norm_owned(plan);
     int64_t *taken = weft_alloc(plan->world, sizeof *taken);
     weft_norm_exchange walk = {0};
-    begin_table(self, WEFT_NORM_OWN_CELLS);
+    self->now = self->engine->norm_tables; /* of WEFT_NORM_OWN_CELLS */
+    *self->now = (weft_norm_table){.first = 0};
     while (weft_norm_exchange_next(plan, &walk))
         if (walk.goes == WEFT_NORM_GOES_CELLS) add_cells_of(self, &walk);
     for (int table = WEFT_NORM_OWNED; table < WEFT_N_NORM_TABLES; table++) {
         int64_t out = 0;
-        begin_table(self, table);
+        self->now = &self->engine->norm_tables[table];
+        *self->now = (weft_norm_table){.first = self->n};
         for (int32_t i = 0; i < plan->declared->n_parameters; i++) {
             const weft_parameter *p = &plan->declared->parameters[i];
             const int32_t owner = p->trainable ? weft_norm_owner(plan, p->group) : -1;
@@ -301,17 +302,14 @@ static weft_status take_position_table(weft_engine *engine, int32_t index, weft_
     return status;
 }
 
-/* Writes a row per trained parameter that the rank updates, group by group; offsets count from the rank's shard of the
- * group. */
+/* Writes a row per trained parameter that the rank updates; offsets count from the rank's shard of the group. */
 static weft_status take_ranges(weft_engine *engine, weft_error *err) {
     const weft_hold *hold = engine->plan.holds[WEFT_HOLD_STATES];
-    const int32_t n_groups = engine->plan.layout->n_trainable_groups;
     const bool decays_all = engine->plan.run->settings.optimizer.decay == WEFT_DECAY_ALL; /* else matrices only */
     weft_range *rows = weft_alloc(weft_budget_trained(&engine->plan), sizeof *rows);
     int64_t at = 0;
     weft_status status = WEFT_OK;
-    engine->group_ranges = weft_alloc(n_groups + 1, sizeof *engine->group_ranges);
-    for (int32_t g = 0; g < n_groups; g++) {
+    for (int32_t g = 0; g < engine->plan.layout->n_trainable_groups; g++) {
         const weft_group *group = &engine->plan.layout->groups[g];
         for (int32_t i = 0; i < group->n_members; i++) {
             const weft_parameter *p = &engine->plan.declared->parameters[group->members[i]];
@@ -350,24 +348,15 @@ static weft_update_region region_of_group(const weft_engine *engine, int32_t gro
     return out;
 }
 
-static weft_status take_parameters(weft_engine *engine, weft_error *err) {
+static void bind_parameters(weft_engine *engine) {
     const weft_declared *declared = engine->plan.declared;
-    const weft_hold *hold = engine->plan.holds[WEFT_HOLD_PARAMETERS];
     int64_t at = 0;
-    weft_status status =
-        weft_account_cut(&engine->account, &engine->parameters, hold->bytes, WEFT_ACCOUNT_PARAMETERS, err);
-    if (status == WEFT_OK)
-        status = weft_account_cut(&engine->account, &engine->compute, weft_copies_bytes(&engine->plan),
-                                  WEFT_ACCOUNT_PARAMETERS, err);
-    if (status != WEFT_OK) return status;
-    engine->parameter_refs = weft_alloc(declared->n_parameters, sizeof *engine->parameter_refs);
-    engine->compute_refs = weft_alloc(declared->n_parameters, sizeof *engine->compute_refs);
-    engine->compute_dtypes = weft_alloc(declared->n_parameters, sizeof *engine->compute_dtypes);
     for (int32_t i = 0; i < declared->n_parameters; i++) {
         const weft_parameter *p = &declared->parameters[i];
-        const weft_span *span = &hold->spans[p->group];
-        if (span->first == 0 && span->n == engine->plan.layout->groups[p->group].numel)
-            engine->parameter_refs[i] = weft_ref_at(engine->parameters.ref, weft_span_at(span, p->offset));
+        const weft_span *span = &engine->plan.holds[WEFT_HOLD_PARAMETERS]->spans[p->group];
+        const bool complete = span->first == 0 && span->n == engine->plan.layout->groups[p->group].numel;
+        engine->parameter_refs[i] = (weft_ref){NULL, 0};
+        if (complete) engine->parameter_refs[i] = weft_ref_at(engine->parameters.ref, weft_span_at(span, p->offset));
         engine->compute_refs[i] = engine->parameter_refs[i];
         engine->compute_dtypes[i] = p->dtype;
         if (!weft_copies_has(&engine->plan, p)) continue;
@@ -375,68 +364,67 @@ static weft_status take_parameters(weft_engine *engine, weft_error *err) {
         engine->compute_refs[i] = weft_ref_at(engine->compute.ref, at);
         at += weft_copies_bytes_of(&engine->plan, p);
     }
-    return WEFT_OK;
 }
 
+/* Writes the tables of the optimizer and of NORM, and lists the groups that this rank updates. */
 static weft_status take_training(weft_engine *engine, weft_error *err) {
-    weft_status status = weft_account_cut(&engine->account, &engine->gradients,
-                                          engine->plan.holds[WEFT_HOLD_GRADIENTS]->bytes, WEFT_ACCOUNT_GRADIENTS, err);
+    const int64_t bytes = weft_budget_extents(&engine->plan);
+    tables extents = {.engine = engine, .rows = weft_alloc(bytes, 1)};
+    weft_status status = take_ranges(engine, err);
+    fill_tables(&extents);
     if (status == WEFT_OK)
-        status = weft_account_cut(&engine->account, &engine->partials, weft_f32_bytes(engine->plan.train.partials),
-                                  WEFT_ACCOUNT_GRADIENTS, err);
-    for (int64_t i = 0; i < engine->plan.n_states && status == WEFT_OK; i++)
-        status = weft_account_cut(&engine->account, &engine->state[i], engine->plan.holds[WEFT_HOLD_STATES + i]->bytes,
-                                  WEFT_ACCOUNT_OPTIMIZER, err);
-    if (status == WEFT_OK) status = take_ranges(engine, err);
-    if (status == WEFT_OK) {
-        tables extents = {.engine = engine, .rows = weft_alloc(weft_budget_extents(&engine->plan), 1)};
-        fill_tables(&extents);
-        status = take_table(engine, &engine->extents, extents.rows, weft_budget_extents(&engine->plan),
-                            "the gradient's norm", err);
-        free(extents.rows);
-    }
-    if (status != WEFT_OK) return status;
+        status = take_table(engine, &engine->extents, extents.rows, bytes, "the gradient's norm", err);
+    free(extents.rows);
     engine->n_regions = 0;
-    engine->regions = weft_alloc(engine->plan.layout->n_trainable_groups, sizeof *engine->regions);
     for (int32_t g = 0; g < engine->plan.layout->n_trainable_groups; g++)
         if (engine->plan.holds[WEFT_HOLD_STATES]->spans[g].n > 0)
             engine->regions[engine->n_regions++] = region_of_group(engine, g);
-    return WEFT_OK;
+    return status;
 }
 
 weft_status weft_engine_take_memory(weft_engine *engine, weft_error *err) {
+    const weft_plan *plan = &engine->plan;
+    const bool training = plan->spec.training;
     weft_account *account = &engine->account;
     int64_t bytes[WEFT_N_ACCOUNT_LINES];
+    const struct {
+        weft_slot_ref *out;
+        int64_t bytes;
+        weft_account_line line;
+    } parts[] = {{&engine->parameters, plan->holds[WEFT_HOLD_PARAMETERS]->bytes, WEFT_ACCOUNT_PARAMETERS},
+                 {&engine->compute, weft_copies_bytes(plan), WEFT_ACCOUNT_PARAMETERS},
+                 {&engine->gradients, training ? plan->holds[WEFT_HOLD_GRADIENTS]->bytes : 0, WEFT_ACCOUNT_GRADIENTS},
+                 {&engine->partials, training ? weft_f32_bytes(plan->train.partials) : 0, WEFT_ACCOUNT_GRADIENTS},
+                 {&engine->key_values, weft_budget_key_values(plan), WEFT_ACCOUNT_FIXED},
+                 {&engine->logits, weft_budget_logits(plan), WEFT_ACCOUNT_FIXED},
+                 {&engine->arena, plan->bytes.line[WEFT_ACCOUNT_ARENA], WEFT_ACCOUNT_ARENA}};
     weft_status status = WEFT_OK;
-    memcpy(bytes, engine->plan.bytes.line, sizeof bytes);
+    memcpy(bytes, plan->bytes.line, sizeof bytes);
     weft_account_add(account, WEFT_ACCOUNT_DATA, bytes[WEFT_ACCOUNT_DATA] - account->taken[WEFT_ACCOUNT_DATA]);
     /* the saver takes the snapshot; control channel and data exist already */
     bytes[WEFT_ACCOUNT_SNAPSHOT] = bytes[WEFT_ACCOUNT_CONTROL] = bytes[WEFT_ACCOUNT_DATA] = 0;
+    engine->tables = weft_alloc(plan->declared->n_tables, sizeof *engine->tables);
+    engine->group_ranges = weft_alloc(plan->layout->n_trainable_groups + 1, sizeof *engine->group_ranges);
+    engine->regions = weft_alloc(plan->layout->n_trainable_groups, sizeof *engine->regions);
+    engine->parameter_refs = weft_alloc(plan->declared->n_parameters, sizeof *engine->parameter_refs);
+    engine->compute_refs = weft_alloc(plan->declared->n_parameters, sizeof *engine->compute_refs);
+    engine->compute_dtypes = weft_alloc(plan->declared->n_parameters, sizeof *engine->compute_dtypes);
     status = weft_account_open(account, bytes, err);
-    if (status == WEFT_OK) status = take_parameters(engine, err);
-    if (status == WEFT_OK && engine->plan.spec.training) status = take_training(engine, err);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && status == WEFT_OK; i++)
+        status = weft_account_cut(account, parts[i].out, parts[i].bytes, parts[i].line, err);
+    for (int64_t i = 0; training && i < plan->n_states && status == WEFT_OK; i++)
+        status = weft_account_cut(account, &engine->state[i], plan->holds[WEFT_HOLD_STATES + i]->bytes,
+                                  WEFT_ACCOUNT_OPTIMIZER, err);
+    if (status == WEFT_OK) bind_parameters(engine);
+    if (status == WEFT_OK && training) status = take_training(engine, err);
     if (status == WEFT_OK) status = take_scalars(engine, err);
-    engine->tables = weft_alloc(engine->plan.declared->n_tables, sizeof *engine->tables);
-    for (int32_t i = 0; i < engine->plan.declared->n_tables && status == WEFT_OK; i++)
+    for (int32_t i = 0; i < plan->declared->n_tables && status == WEFT_OK; i++)
         status = take_position_table(engine, i, err);
-    if (status == WEFT_OK)
-        status = weft_account_cut(account, &engine->key_values, weft_budget_key_values(&engine->plan),
-                                  WEFT_ACCOUNT_FIXED, err);
-    if (status == WEFT_OK)
-        status = weft_account_cut(account, &engine->logits, weft_budget_logits(&engine->plan), WEFT_ACCOUNT_FIXED, err);
-    if (status == WEFT_OK)
-        status = weft_account_cut(account, &engine->arena, engine->plan.bytes.line[WEFT_ACCOUNT_ARENA],
-                                  WEFT_ACCOUNT_ARENA, err);
     if (status == WEFT_OK) status = weft_account_check(account, err);
     engine->fetchers[0] = (weft_fetcher){engine, WEFT_HOLD_PARAMETERS, engine->parameters.ref};
     for (int i = 0; i < WEFT_MAX_STATES; i++)
         engine->fetchers[1 + i] = (weft_fetcher){engine, WEFT_HOLD_STATES + i, engine->state[i].ref};
     return status;
-}
-
-static weft_status settle_choices(weft_engine *engine, weft_error *err) {
-    const weft_chooser by = weft_engine_chooser(engine);
-    return weft_choices_settle(&engine->choices, &by, err);
 }
 
 /* Creates the groups of all shardings, in the order of the units, unless they exist. */
@@ -468,8 +456,7 @@ void weft_engine_release(weft_engine *engine) {
     engine->tables = NULL; /* a failed allocate may be repeated */
     engine->group_ranges = NULL;
     engine->regions = NULL;
-    engine->parameter_refs = NULL;
-    engine->compute_refs = NULL;
+    engine->parameter_refs = engine->compute_refs = NULL;
     engine->compute_dtypes = NULL;
 }
 
@@ -497,24 +484,8 @@ static void convert_filled(void *context, int32_t parameter, int64_t first, int6
     (void)weft_convert(weft_device_view(engine->kernels, engine->device, to), dtype, values, p->dtype, n);
 }
 
-/* Clears the optimizer states and the count of updates, and resets the loss scale. */
-static weft_status clear_states(weft_engine *engine, weft_error *err) {
-    weft_status status = WEFT_OK;
-    engine->updates = 0;
-    weft_loss_scale_begin(&engine->scale, &engine->plan.run->settings.train);
-    for (int64_t i = 0; engine->plan.spec.training && i < engine->plan.n_states && status == WEFT_OK; i++) {
-        const int64_t bytes = engine->plan.holds[WEFT_HOLD_STATES + i]->bytes;
-        if (bytes > 0)
-            WEFT_PLUGIN_CALL(status, engine->kernels, fill, err, engine->device, NULL, engine->state[i].ref, 0,
-                             bytes / WEFT_WORD);
-        if (status != WEFT_OK) (void)weft_error_prefix(err, "the state %s: ", engine->plan.states[i].name);
-    }
-    return status;
-}
-
-/* Loads weights or initializes them, and then the adapters: new ones randomly or from the model's files, continued
- * ones from theirs. The states are cleared while the disk reads, and the compute copy is made as the weights arrive,
- * if the host sees the device's memory. */
+/* Adapters follow the weights: new ones randomly or from the model's files, continued ones from theirs. The states are
+ * cleared while the disk reads, and the compute copy is made as weights arrive, if the host sees the device's memory. */
 weft_status weft_engine_load(weft_engine *engine, weft_error *err) {
     const weft_settings *settings = &engine->plan.run->settings;
     const char *directory = settings->model.path;
@@ -529,7 +500,15 @@ weft_status weft_engine_load(weft_engine *engine, weft_error *err) {
     if (converts) region.filled = convert_filled;
     if (!fresh) weft_safetensors_read_ahead(files);
     engine->stored_dtype = WEFT_F32;
-    status = clear_states(engine, err);
+    engine->updates = 0;
+    weft_loss_scale_begin(&engine->scale, &settings->train);
+    for (int64_t i = 0; engine->plan.spec.training && i < engine->plan.n_states && status == WEFT_OK; i++) {
+        const int64_t bytes = engine->plan.holds[WEFT_HOLD_STATES + i]->bytes;
+        if (bytes > 0)
+            WEFT_PLUGIN_CALL(status, engine->kernels, fill, err, engine->device, NULL, engine->state[i].ref, 0,
+                             bytes / WEFT_WORD);
+        if (status != WEFT_OK) (void)weft_error_prefix(err, "the state %s: ", engine->plan.states[i].name);
+    }
     if (status == WEFT_OK && fresh) status = weft_weights_init(&region, seed, false, NULL, err);
     if (status == WEFT_OK && !fresh) status = weft_weights_load_files(&region, files, directory, err);
     if (status == WEFT_OK && !fresh && engine->plan.declared->n_adapters > 0)
@@ -594,8 +573,7 @@ static weft_status open_ranks(weft_engine *engine, const weft_rank_span *rank_sp
     engine->plan.world = engine->ranks.world;
     engine->plan.nodes = engine->ranks.info.nodes;
     engine->plan.in_order = (engine->ranks.info.flags & WEFT_COMM_IN_ORDER) != 0;
-    status = weft_control_channel_open(&engine->channel, &engine->peers, &engine->ranks, engine->kernels,
-                                       engine->device, err);
+    status = weft_control_channel_open(&engine->channel, &engine->peers, &engine->ranks, err);
     weft_account_add(&engine->account, WEFT_ACCOUNT_CONTROL, engine->channel.bytes);
     if (status == WEFT_OK && engine->own_process_context != NULL && engine->ranks.comm != NULL)
         status = weft_watchdogs_start(&engine->peers, &engine->ranks.info, err);
@@ -634,10 +612,6 @@ weft_status weft_engine_prepare(weft_engine *engine, const weft_plan_spec *spec,
         if (status == WEFT_OK) status = weft_device_measure(&engine->device_info, engine->kernels, engine->device, err);
     }
     return status == WEFT_OK ? settle_choices(engine, err) : status;
-}
-
-weft_chooser weft_engine_chooser(const weft_engine *engine) {
-    return (weft_chooser){engine->kernels, engine->device, &engine->peers};
 }
 
 void weft_engine_abandon(weft_engine *engine) {

@@ -18,32 +18,18 @@
 
 #include <weft/choices.h>
 
-/* kernel algorithms that devices select at run time (weft/choices.h), selected by rank 0 for
- * all. */
-
+/* Kernel algorithms that devices select at run time (weft/choices.h), selected by rank 0 for all. */
 typedef struct weft_choices {
     weft_device_choice *items; /* those of rank 0 in order, then those that only other ranks have */
     int32_t n;
 } weft_choices;
 
-typedef struct weft_chooser {
-    const weft_device_plugin *kernels;
-    weft_device *device;
-    const weft_process_group *peers; /* NULL: a single rank */
-} weft_chooser;
-
-/* Takes the values of `kept` for the keys of self. WEFT_E_UNSUPPORTED: this device does not support a value; self keeps
- * its own from that one on. */
-weft_status weft_choices_take(weft_choices *self, const weft_choices *kept, const weft_chooser *by, weft_error *err);
 void weft_choices_add(weft_choices *self, const weft_device_choice *choice);
 void weft_choices_clear(weft_choices *self); /* a zeroed one is fine */
 
-/* Device memory of the host, by category.
- *
- * Every byte that the host allocates on a device is counted here, so plan and run can be compared to the byte. A run
- * allocates one buffer for each line of the plan and divides it into the planned parts, because a device may round each
- * buffer up to megabytes. Memory of libraries and plugins is a category that the device measures
- * (weft_device_info.held). */
+/* Every byte that the host allocates on a device, by line of the plan, so plan and run can be compared to the byte. A
+ * run allocates one buffer for each line and divides it into the planned parts, because a device may round each buffer
+ * up to megabytes. */
 typedef struct weft_account {
     const weft_device_plugin *kernels;
     weft_device *device;
@@ -66,10 +52,10 @@ void weft_account_close(weft_account *account); /* releases the buffers of open 
 /* Allocates a buffer in addition to those of open; bytes 0: an empty ref. */
 weft_status weft_account_alloc(weft_account *account, weft_slot_ref *out, int64_t bytes, weft_account_line line,
                                weft_error *err);
-/* Adds bytes of a line that the caller has allocated. */
-void weft_account_add(weft_account *account, weft_account_line line, int64_t bytes);
 /* Releases and empties the ref; an empty one is fine. */
 void weft_account_free(weft_account *account, weft_slot_ref *slot, weft_account_line line);
+/* Adds bytes of a line that the caller has allocated. */
+void weft_account_add(weft_account *account, weft_account_line line, int64_t bytes);
 int64_t weft_account_total(const weft_account *account);
 /* Bytes that the device's context and libraries hold now, which no line has; 0: none, or it is the machine's memory. */
 int64_t weft_account_held(const weft_account *account);
@@ -156,13 +142,17 @@ typedef struct weft_engine {
 /* Opens model, layout and device in a rank span of a process context, which must outlive the engine. NULL: in its own
  * process context, whose watchdogs are started and whose ranks compare run and device. [collective] */
 weft_status weft_engine_open(weft_engine **out, const weft_run *run, const weft_rank_span *rank_span, weft_error *err);
+void weft_engine_close(weft_engine *engine); /* NULL is fine */
+/* After a failure while ranks may wait for each other: the device stops waiting for them. Before the users of the
+ * engine are closed. NULL is fine. */
+void weft_engine_abandon(weft_engine *engine);
 
-/* Plans: graphs, programs (checked, placed, priced), bytes. With its own process context the ranks then compare the
+/* Plans once: graphs, programs (checked, placed, priced), bytes. With its own process context the ranks then compare the
  * programs, create their groups and channels, and select kernel algorithms. [collective] if own_process_context */
 weft_status weft_engine_prepare(weft_engine *engine, const weft_plan_spec *spec, weft_error *err);
 
-/* Allocates the planned memory, a buffer for each line of the plan, and fills its fixed part. In a rank span of another
- * process context the ranks create their groups and select kernel algorithms here. [collective] */
+/* Allocates the planned memory and fills its fixed part. In a rank span of another process context the ranks create
+ * their groups and select kernel algorithms here. [collective] */
 weft_status weft_engine_allocate(weft_engine *engine, weft_error *err);
 /* The same without other ranks, for a dry run. */
 weft_status weft_engine_take_memory(weft_engine *engine, weft_error *err);
@@ -178,19 +168,18 @@ weft_status weft_engine_refresh_copy(const weft_engine *engine, bool trained_onl
 weft_status weft_engine_connect(const weft_engine *engine, weft_error *err);
 /* The peers of an engine with its own process context; NULL: it shares one. */
 const weft_process_group *weft_engine_peers(const weft_engine *engine);
-weft_chooser weft_engine_chooser(const weft_engine *engine);
+/* Takes the values of `kept` for the engine's choices. WEFT_E_UNSUPPORTED: this device does not support a value; the
+ * engine keeps its own from that one on. */
+weft_status weft_engine_take_choices(weft_engine *engine, const weft_choices *kept, weft_error *err);
 /* The optimizer's step size before the schedule; false: there is none. */
 bool weft_engine_lr(const weft_engine *engine, double *out);
 /* Returns a planned slot of a program for the graphs; slot -1: an empty one. */
 weft_slot_ref weft_engine_slot(const weft_engine *engine, const weft_program *program, int32_t slot);
-/* This rank's parameters, or an optimizer state, as a region. Reading another rank's shards is [collective]. The engine
- * is allocated. */
+/* Reads device memory after all queued work. */
+weft_status weft_engine_read(const weft_engine *engine, void *to, weft_ref from, int64_t bytes, weft_error *err);
+/* This rank's parameters, or an optimizer state, as a region of an allocated engine. Reading another rank's shards is
+ * [collective]. */
 weft_region weft_engine_parameters(const weft_engine *engine);
 weft_region weft_engine_state(const weft_engine *engine, int64_t state);
-
-/* After a failure while ranks may wait for each other: the device stops waiting for them. Before the users of the
- * engine are closed. NULL is fine. */
-void weft_engine_abandon(weft_engine *engine);
-void weft_engine_close(weft_engine *engine); /* NULL is fine */
 
 #endif

@@ -1,7 +1,7 @@
-/* host/run/generate.c: see generate.h. The program is the strategy's, one FORWARD per segment. The graphs of a chunk
- * of the text are created for its length: the prompt, then one position at a time with the key-value cache. Without
- * the cache each token's graphs process the complete text. */
+/* host/run/generate.c: see generate.h. The program is the strategy's, one FORWARD per segment. The graphs of a chunk of
+ * the text are created for its length: the prompt, then one position at a time with the key-value cache. */
 #include "run/generate.h"
+
 #include "base/alloc.h"
 #include "base/units.h"
 #include "program/budget.h"
@@ -13,10 +13,7 @@
 #include <stdlib.h>
 #include <weft/random.h>
 
-/* Sampling. Greedy takes the lowest id among equals; sampling draws from the
- * softmax of logits / temperature, cut to the top_k largest and then to the smallest set whose probability reaches
- * top_p (Holtzman et al., arXiv 1904.09751). The random number depends on seed and position alone. */
-
+/* Takes the lowest id among equals. */
 static int32_t pick_greedily(const float *logits, int64_t n) {
     int64_t best = 0;
     for (int64_t i = 1; i < n; i++)
@@ -53,6 +50,8 @@ void weft_penalize(float *out, const float *logits, int64_t n, const int32_t *te
             out[text[i]] = logits[text[i]] < 0.0f ? logits[text[i]] * p : logits[text[i]] / p;
 }
 
+/* Draws from the softmax of logits / temperature, cut to the top_k largest and then to the smallest set whose probability
+ * reaches top_p (Holtzman et al., arXiv 1904.09751). The random number depends on seed and position alone. */
 int32_t weft_sample(const float *logits, int64_t n, const weft_generate_options *options, uint64_t position,
                     float *scratch) {
     const weft_random4 r = weft_random(options->seed, WEFT_RANDOM_SAMPLE, 0, position);
@@ -129,9 +128,8 @@ static weft_status on_forward(void *context, const weft_instruction *instruction
     return status;
 }
 
-/* Creates graphs for a chunk of this length, unless they exist. A shorter chunk may need more scratch than the
- * longest one, which the plan counts: kernels divide it otherwise, and its values are placed in another order. It is
- * little. */
+/* Creates graphs for a chunk of this length, unless they exist. A shorter chunk may need a little more scratch than the
+ * longest one, which the plan counts: kernels divide it otherwise. */
 static weft_status prepare_graphs(weft_generator *self, int64_t length, weft_error *err) {
     const weft_engine *engine = self->engine;
     const weft_graph_set *planned = engine->plan.generate.graphs;
@@ -191,7 +189,7 @@ weft_status weft_generator_logits(weft_generator *self, const float **out, const
     if (status == WEFT_OK) status = weft_stream_sync_finish(&self->order, err);
     for (int64_t i = 0; i < vocabulary && status == WEFT_OK; i++)
         if (isnan(self->row[i]))
-            status = weft_error_set(err, WEFT_E_NUMERIC, "logits are not numbers: the model's weights are broken");
+            status = weft_error_set(err, WEFT_E_NUMERIC, "the logits contain NaN: the model's weights are invalid");
     if (status != WEFT_OK)
         return weft_error_prefix(err, "the prediction after position %lld of the text: ", (long long)n_text - 1);
     *out = self->row;
@@ -209,8 +207,8 @@ weft_status weft_generator_run(weft_generator *self, const int32_t *prompt, int6
     for (int64_t i = 0; i < n_prompt && status == WEFT_OK; i++)
         if (prompt[i] < 0 || prompt[i] >= vocabulary) /* it would read past the embedding table */
             status = weft_error_set(err, WEFT_E_USER,
-                                    "the tokenizer gives the id %d, and the vocabulary of the model in %s has %lld: "
-                                    "they do not belong together; set [tokenizer] path to the model's own",
+                                    "the tokenizer returns the id %d, but the model in %s has a vocabulary of %lld. "
+                                    "Fix: set [tokenizer] path to the model's own",
                                     (int)prompt[i], self->run->settings.model.path, (long long)vocabulary);
     while (status == WEFT_OK && n < n_prompt + self->options.tokens) {
         const float *logits = NULL;
@@ -264,18 +262,17 @@ static weft_status check_length(const weft_generator *self, int64_t n_prompt, in
     if (n_prompt + self->options.tokens - 1 <= most) return WEFT_OK;
     if (most < 1)
         return weft_error_set(err, WEFT_E_USER,
-                              "the adapter's prefix has %lld places and the model %lld: no prompt fits behind it; take "
-                              "an adapter with a shorter one",
+                              "the adapter's prefix has %lld positions and the model %lld: no prompt fits. Fix: use an "
+                              "adapter with a shorter prefix",
                               (long long)prefix, (long long)has);
-    if (prefix > 0)
-        (void)snprintf(behind, sizeof behind, " behind the %lld of the adapter's prefix", (long long)prefix);
+    if (prefix > 0) (void)snprintf(behind, sizeof behind, " after the %lld of the adapter's prefix", (long long)prefix);
     if (n_prompt > most)
         return weft_error_set(err, WEFT_E_USER,
-                              "the prompt has %lld ids and the model %lld places%s: shorten it by %lld ids",
+                              "the prompt has %lld ids, and the model %lld positions%s. Fix: shorten it by %lld ids",
                               (long long)n_prompt, (long long)most, behind, (long long)(n_prompt - most));
     return weft_error_set(err, WEFT_E_USER,
-                          "a prompt of %lld ids and %lld tokens more do not fit into the model's %lld "
-                          "places%s: ask for at most %lld tokens",
+                          "a prompt of %lld ids and %lld tokens more exceed the model's %lld positions%s. Allowed: at "
+                          "most %lld tokens",
                           (long long)n_prompt, (long long)self->options.tokens, (long long)most, behind,
                           (long long)(most + 1 - n_prompt));
 }

@@ -38,7 +38,6 @@ int64_t weft_generator_places(const weft_generator *generator);
  * vocabulary fp32, valid until the next call. */
 weft_status weft_generator_logits(weft_generator *generator, const float **out, const int32_t *text, int64_t past,
                                   int64_t n, weft_error *err);
-
 /* prompt: at least one id. Ends after options->tokens ids, or with one of `stop` (which the sink does not get). */
 weft_status weft_generator_run(weft_generator *generator, const int32_t *prompt, int64_t n_prompt,
                                const weft_stop_ids *stop, weft_generate_sink *sink, void *context, weft_error *err);
@@ -46,7 +45,6 @@ weft_status weft_generator_run(weft_generator *generator, const int32_t *prompt,
 /* Divides the logits above 0 of the ids that the text has, and multiplies those below 0, each once, as
  * repetition_penalty of transformers (Keskar et al., arXiv 1909.05858). out: n, may not be `logits`. */
 void weft_penalize(float *out, const float *logits, int64_t n, const int32_t *text, int64_t n_text, double penalty);
-
 /* Returns an id for a row of logits. n: vocabulary; position: of the new id, part of the random number's key. */
 int32_t weft_sample(const float *logits, int64_t n, const weft_generate_options *options, uint64_t position,
                     float *scratch);

@@ -37,10 +37,7 @@ typedef struct graph_cache {
 
 struct weft_graph_capture {
     const weft_device_capture *capture;
-    const weft_device_plugin *kernels;
-    weft_device *device;
-    const weft_host *host;
-    int32_t world;
+    const weft_engine *engine;
     graph_cache train, evaluate;
     uint64_t replayed, evicted; /* training steps: replays, and passes that evicted a list that was not captured */
     bool warned;                /* of steps that are not replayed */
@@ -51,8 +48,8 @@ struct weft_graph_capture {
 
 static void clear_entry(const weft_graph_capture *self, cache_entry *entry) {
     if (entry->graph != NULL) {
-        const weft_call_record before = weft_plugin_enter(self->kernels, "destroy of a recording");
-        self->capture->destroy(self->device, entry->graph);
+        const weft_call_record before = weft_plugin_enter(self->engine->kernels, "destroy of a recording");
+        self->capture->destroy(self->engine->device, entry->graph);
         (void)weft_plugin_leave(before, WEFT_OK, NULL);
     }
     free(entry->sent.to);
@@ -74,8 +71,8 @@ static void close_cache(const weft_graph_capture *self, graph_cache *cache) {
     free(cache->current);
 }
 
-/* Looks up slice k of the current pass, whose micro-batches are [n]. Sets *known to false for a new list, and
- * *evicted if that evicts one that was not captured. */
+/* Looks up slice k of the current pass. Sets *known to false for a new list, and *evicted if that evicts one that was not
+ * captured. */
 static cache_entry *look_up(const weft_graph_capture *self, const graph_cache *cache, int32_t k,
                             const weft_stepper *stepper, bool *known, bool *evicted) {
     const weft_slices *slices = cache->mode_plan->slices;
@@ -93,13 +90,11 @@ static cache_entry *look_up(const weft_graph_capture *self, const graph_cache *c
     *evicted = *evicted || (oldest->lengths != NULL && oldest->graph == NULL);
     clear_entry(self, oldest);
     oldest->lengths = weft_alloc(n, sizeof *oldest->lengths);
-    oldest->sent.to = weft_alloc(self->world, sizeof *oldest->sent.to);
+    oldest->sent.to = weft_alloc(self->engine->ranks.world, sizeof *oldest->sent.to);
     for (int32_t i = 0; i < n; i++) oldest->lengths[i] = stepper->micro_batch_lengths[micro_batches[i]];
     oldest->clip = clip;
     return oldest;
 }
-
-/* ---- support ---- */
 
 /* Returns an operator of the model's own that does more than to queue; NULL: none. */
 static const char *unqueued_operator(const weft_mode_plan *mode_plan) {
@@ -158,21 +153,18 @@ weft_status weft_graph_capture_open(weft_graph_capture **out, const weft_stepper
     self->micro_batches = memset(memory, 0, (size_t)bytes);
     self->wanted = weft_alloc(n, sizeof *self->wanted);
     self->capture = capture;
-    self->kernels = engine->kernels;
-    self->device = engine->device;
-    self->host = engine->plan.run->host;
-    self->world = engine->ranks.world;
+    self->engine = engine;
     open_cache(&self->train, &engine->plan.train);
     open_cache(&self->evaluate, &engine->plan.evaluate);
     *out = self;
     return WEFT_OK;
 }
 
-void weft_graph_capture_close(weft_graph_capture *self, const weft_stream_sync *order) {
+void weft_graph_capture_close(weft_graph_capture *self, weft_stepper *stepper) {
     if (self == NULL) return;
     close_cache(self, &self->train); /* the graphs refer to the micro-batches' memory */
     close_cache(self, &self->evaluate);
-    weft_stream_sync_free(order, self->micro_batches);
+    weft_stream_sync_free(&stepper->order, self->micro_batches);
     free(self->wanted);
     free(self);
 }
@@ -185,8 +177,8 @@ static bool must_replay(const weft_stepper *stepper) {
     return stepper->engine->plan.run->settings.run.replay == WEFT_CHOICE_YES;
 }
 
-/* Warns once if the cache evicts lists before they are captured, in many steps and more than are replayed; an error
- * under replay = yes. Not if the device cannot capture, which is the reason then. */
+/* Warns once, or fails under replay = yes, if the cache evicts lists before they are captured in more steps than are
+ * replayed. */
 static weft_status check_evictions(weft_graph_capture *self, const weft_stepper *stepper, weft_error *err) {
     char text[600];
     if (self->stopped || self->warned || self->evicted < CACHE_ENTRIES || self->evicted <= self->replayed)
@@ -194,17 +186,16 @@ static weft_status check_evictions(weft_graph_capture *self, const weft_stepper 
     self->warned = true;
     (void)snprintf(
         text, sizeof text,
-        "steps are not replayed: their micro-batches come in more lists of lengths than the %d that are kept of each "
-        "slice of a step, and this one has %d (step %llu: in %llu steps a list was forgotten before it was recorded, "
-        "%llu were replayed); fewer [data] lengths, fewer micro-batches in a step by a larger [train] micro_batch, or "
-        "under fsdp [strategy] prefetch = 0, make fewer lists",
+        "steps are not replayed: micro-batches have more lists of lengths than the %d that the cache has for each of "
+        "the %d slices of a step (step %llu: in %llu steps a list was evicted before its capture, %llu were replayed). "
+        "Fix: fewer [data] lengths, a larger [train] micro_batch, or with fsdp [strategy] prefetch = 0",
         CACHE_ENTRIES, (int)stepper->mode_plan->slices->n, (unsigned long long)stepper->step,
         (unsigned long long)self->evicted, (unsigned long long)self->replayed);
     if (must_replay(stepper))
         return weft_error_set(err, WEFT_E_UNSUPPORTED,
                               "[run] replay = yes, and %s; replay = auto runs such steps instruction by instruction",
                               text);
-    weft_log(self->host, WEFT_LOG_WARN, "%s", text);
+    weft_log(self->engine->plan.run->host, WEFT_LOG_WARN, "%s", text);
     return WEFT_OK;
 }
 
@@ -219,16 +210,16 @@ static weft_status capture_slice(const weft_graph_capture *self, cache_entry *en
     weft_call_record before;
     weft_status status = weft_stream_sync_finish(&stepper->order, err), end = WEFT_OK;
     if (status == WEFT_OK) {
-        before = weft_plugin_enter(self->kernels, "begin of a captured graph");
-        status = weft_plugin_leave(before, self->capture->begin(self->device, NULL, err), err);
+        before = weft_plugin_enter(self->engine->kernels, "begin of a captured graph");
+        status = weft_plugin_leave(before, self->capture->begin(self->engine->device, NULL, err), err);
     }
     if (status != WEFT_OK) return weft_step_of_pass(stepper, "", status, err);
     if (sent != NULL) ranks->sent = &entry->sent;
     status = queue(stepper, first[0], first[1], err);
     ranks->sent = sent;
     if (status != WEFT_OK) err = &ignored;
-    before = weft_plugin_enter(self->kernels, "end of a captured graph");
-    end = weft_plugin_leave(before, self->capture->end(self->device, NULL, &entry->graph, err), err);
+    before = weft_plugin_enter(self->engine->kernels, "end of a captured graph");
+    end = weft_plugin_leave(before, self->capture->end(self->engine->device, NULL, &entry->graph, err), err);
     return status == WEFT_OK ? weft_step_of_pass(stepper, "", end, err) : status;
 }
 
@@ -238,10 +229,11 @@ static weft_status replay_pass(weft_graph_capture *self, const graph_cache *cach
     weft_status status = WEFT_OK;
     if (weft_heartbeat_is_watched()) weft_heartbeat_instruction(stepper->step, 0, "a recorded step");
     for (int32_t k = 0; k < cache->mode_plan->slices->n && status == WEFT_OK; k++) {
-        const weft_call_record before = weft_plugin_enter(self->kernels, "replay");
-        status =
-            weft_plugin_leave(before, self->capture->replay(self->device, NULL, cache->current[k]->graph, err), err);
-        if (ranks->sent != NULL) weft_traffic_add(ranks->sent, &cache->current[k]->sent, self->world);
+        const weft_call_record before = weft_plugin_enter(self->engine->kernels, "replay");
+        status = weft_plugin_leave(before,
+                                   self->capture->replay(self->engine->device, NULL, cache->current[k]->graph, err),
+                                   err);
+        if (ranks->sent != NULL) weft_traffic_add(ranks->sent, &cache->current[k]->sent, self->engine->ranks.world);
     }
     stepper->result.replayed = true;
     self->replayed += is_training(stepper);
@@ -285,8 +277,8 @@ static weft_status queue_known(weft_graph_capture *self, const graph_cache *cach
         self->stopped = true;
         stepper->engine->failed = had_failed;
         if (err != NULL) {
-            weft_log(self->host, WEFT_LOG_WARN, "steps are not recorded, and run instruction by instruction: %s",
-                     err->text);
+            weft_log(self->engine->plan.run->host, WEFT_LOG_WARN,
+                     "steps are not recorded, and run instruction by instruction: %s", err->text);
             *err = (weft_error)WEFT_ERROR_INIT;
         }
         return queue_pass(stepper, queue, err);

@@ -3,24 +3,11 @@
 
 #include "base/alloc.h"
 #include "model/convert.h"
-#include "plugin/enter.h"
+#include "base/units.h"
 
 #include <stdlib.h>
 
 enum { MOST_AT_ONCE = 1 << 18 }; /* numbers of a download, at least those of a position */
-
-struct weft_hidden {
-    const weft_engine *engine;
-    int64_t width;
-    /* [world][most_losses][width]: sums of the pass's micro-batches, by rank and position (weft_loss_place) */
-    double *micro_batches;
-    double *sum; /* [width] over passes; on rank 0 */
-    int64_t targets;
-    float *weights; /* [most positions of a micro-batch] */
-    int64_t at_once;
-    float *numbers; /* [at_once] positions, as floats and in the device's type */
-    void *stored;
-};
 
 static int64_t doubles_of_rank(const weft_hidden *self) {
     return self->engine->plan.evaluate.most_losses * self->width;
@@ -34,7 +21,7 @@ weft_hidden *weft_hidden_create(const weft_engine *engine) {
     self->engine = engine;
     self->width = weft_graph_hidden_width(
         weft_graph_set_at(engine->plan.evaluate.graphs, longest, engine->plan.declared->n_segments - 1));
-    self->at_once = MOST_AT_ONCE / self->width > 0 ? MOST_AT_ONCE / self->width : 1;
+    self->at_once = weft_larger(MOST_AT_ONCE / self->width, 1);
     self->micro_batches = weft_alloc(doubles_of_rank(self) * engine->ranks.world, sizeof *self->micro_batches);
     self->sum = weft_alloc(self->width, sizeof *self->sum);
     self->weights = weft_alloc((int64_t)spec->evaluate_rows * longest, sizeof *self->weights);
@@ -59,19 +46,13 @@ void weft_hidden_begin(weft_hidden *self) {
     self->targets = 0;
 }
 
-static weft_status read_device(const weft_engine *engine, void *to, weft_ref from, int64_t bytes, weft_error *err) {
-    weft_status status = WEFT_OK;
-    WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, to, from, bytes);
-    return status;
-}
-
 /* Adds the states of n positions from `first` on to `to`, if they have a target. */
 static weft_status add_places(weft_hidden *self, double *to, weft_ref states, int64_t first, int64_t n,
                               weft_error *err) {
     const int32_t dtype = self->engine->plan.dtype;
     const int64_t bytes = weft_dtype_bytes(dtype) * self->width;
     const weft_status status =
-        read_device(self->engine, self->stored, weft_ref_at(states, first * bytes), n * bytes, err);
+        weft_engine_read(self->engine, self->stored, weft_ref_at(states, first * bytes), n * bytes, err);
     if (status != WEFT_OK) return status;
     (void)weft_convert(self->numbers, WEFT_F32, self->stored, dtype, n * self->width);
     for (int64_t p = 0; p < n; p++) {
@@ -91,10 +72,9 @@ weft_status weft_hidden_add(weft_hidden *self, const weft_stepper *stepper, cons
     if (weft_graph_hidden_width(graph) == 0) return WEFT_OK;
     states = weft_graph_hidden(graph, binding);
     memset(to, 0, (size_t)self->width * sizeof *to);
-    status = read_device(self->engine, self->weights, binding->weights.ref, places * WEFT_PLACE_BYTES, err);
+    status = weft_engine_read(self->engine, self->weights, binding->weights.ref, places * WEFT_PLACE_BYTES, err);
     for (int64_t first = 0; first < places && status == WEFT_OK; first += self->at_once)
-        status = add_places(self, to, states.ref, first,
-                            places - first < self->at_once ? places - first : self->at_once, err);
+        status = add_places(self, to, states.ref, first, weft_smaller(places - first, self->at_once), err);
     return status;
 }
 
@@ -113,10 +93,6 @@ weft_status weft_hidden_end_pass(weft_hidden *self, int64_t targets, weft_error 
         for (int64_t i = 0; i < self->width; i++) self->sum[i] += micro_batch[i];
     }
     return WEFT_OK;
-}
-
-int64_t weft_hidden_width(const weft_hidden *self) {
-    return self->width;
 }
 
 void weft_hidden_mean(const weft_hidden *self, double *out) {

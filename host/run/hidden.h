@@ -8,7 +8,18 @@
 
 #include "run/stepper.h"
 
-typedef struct weft_hidden weft_hidden;
+typedef struct weft_hidden {
+    const weft_engine *engine;
+    int64_t width;
+    /* [world][most_losses][width]: sums of the pass's micro-batches, by rank and position (weft_loss_place) */
+    double *micro_batches;
+    double *sum; /* [width] over passes; on rank 0 */
+    int64_t targets;
+    float *weights; /* [most positions of a micro-batch] */
+    int64_t at_once;
+    float *numbers; /* [at_once] positions, as floats and in the device's type */
+    void *stored;
+} weft_hidden;
 
 /* The engine must evaluate. */
 weft_hidden *weft_hidden_create(const weft_engine *engine);
@@ -23,8 +34,7 @@ weft_status weft_hidden_add(weft_hidden *hidden, const weft_stepper *stepper, co
 /* Ends a pass with `targets` target tokens on all ranks together. [collective] */
 weft_status weft_hidden_end_pass(weft_hidden *hidden, int64_t targets, weft_error *err);
 
-int64_t weft_hidden_width(const weft_hidden *hidden);
-/* out: [weft_hidden_width]; on rank 0. */
+/* out: [width]; on rank 0. */
 void weft_hidden_mean(const weft_hidden *hidden, double *out);
 
 #endif

@@ -45,8 +45,6 @@ static void add_identity(collector *self, bool noted, const char *value, const c
         (void)snprintf(item->value, sizeof item->value, "%.*s... (sha256 %s)", KEPT, value, hex);
 }
 
-/* ---- keys ---- */
-
 static void print_whole(char text[64], int64_t value) {
     if (value == WEFT_NONE_I64) (void)snprintf(text, 64, "none");
     else if (value == WEFT_AUTO_I64) (void)snprintf(text, 64, "auto");
@@ -80,8 +78,7 @@ static void add_key(collector *self, bool noted, const char *section, const weft
     add_identity(self, noted, value != NULL ? value : text, "[%s] %s", section, key->name);
 }
 
-/* Adds all keys of [train], except the default of `weights`, which older runs do not have; and [model] base, if it
- * is set. */
+/* Adds all keys of [train], except the default of `weights`, which older runs lack; and [model] base, if it is set. */
 static void add_settings(collector *self, const weft_settings *settings) {
     static const char *const fixed[] = {"global_batch", "micro_batch", "precision", "trainable", "weights", NULL};
     weft_settings_section table;
@@ -104,8 +101,6 @@ static void add_part_keys(collector *self, bool noted, const char *section, cons
         add_key(self, noted, section, row, part->config);
     }
 }
-
-/* ---- plugins, model, device ---- */
 
 static void add_plugins(collector *self, const weft_run *run) {
     for (int32_t i = 0; i < WEFT_N_PARTS; i++) {
@@ -138,35 +133,28 @@ static void add_model(collector *self, const weft_declared *declared) {
     json_decref(json);
 }
 
-/* The definition of the batch gradient, and whether the strategy computes the same bits on any number of ranks. */
-static void add_sums(collector *self, const weft_engine *engine) {
-    static const char *const names[] = {"ordered", "tree", "fast"};
-    const weft_job *job = engine->plan.train.job;
-    const weft_coverage *coverage = &engine->plan.train.coverage;
-    char text[600];
-    const int32_t reduce = job == NULL ? WEFT_REDUCE_ORDERED : job->spec.view.reduce;
-    const int32_t dtype = job == NULL ? WEFT_F32 : job->spec.view.reduce_dtype;
-    (void)snprintf(text, sizeof text, "%s%s%s", names[reduce], dtype == WEFT_F32 ? "" : ", of micro-batches in ",
-                   dtype == WEFT_F32 ? "" : weft_dtype_name(dtype));
-    add_identity(self, false, text, "reduce");
-    if (job == NULL) return;
-    (void)snprintf(text, sizeof text, "%s%s",
-                   coverage->covered ? "covered" : "not covered: ", coverage->covered ? "" : coverage->why);
-    add_identity(self, true, text, "the contract of equal bits");
-}
-
-/* Processors with one instruction set compute the same bits. Of other devices the model counts too: libraries select
- * algorithms by it. */
+/* reduce: the definition of the batch gradient. Processors with one instruction set compute the same bits. Of other
+ * devices the model counts too: libraries select algorithms by it. */
 static void add_numbers(collector *self, const weft_engine *engine, uint64_t data_fingerprint) {
+    static const char *const names[] = {"ordered", "tree", "fast"};
     const weft_plan_spec *spec = &engine->plan.spec;
     const weft_device_info *device = &engine->device_info;
-    char text[64] = "";
+    const weft_job *job = engine->plan.train.job;
+    const weft_coverage *coverage = &engine->plan.train.coverage;
+    const int32_t reduce = job == NULL ? WEFT_REDUCE_ORDERED : job->spec.view.reduce;
+    const int32_t dtype = job == NULL ? WEFT_F32 : job->spec.view.reduce_dtype;
+    char text[600] = "";
     for (int32_t i = 0; i < spec->n_lengths; i++)
-        weft_words_append(text, sizeof text, "%s%d", i == 0 ? "" : ", ", spec->lengths[i]);
+        weft_words_append(text, 64, "%s%d", i == 0 ? "" : ", ", spec->lengths[i]);
     add_identity(self, false, text, "lengths of rows");
     print_whole(text, engine->plan.layout->grid);
     add_identity(self, false, text, "grid");
-    add_sums(self, engine);
+    (void)snprintf(text, sizeof text, "%s%s%s", names[reduce], dtype == WEFT_F32 ? "" : ", of micro-batches in ",
+                   dtype == WEFT_F32 ? "" : weft_dtype_name(dtype));
+    add_identity(self, false, text, "reduce");
+    (void)snprintf(text, sizeof text, "%s%s",
+                   coverage->covered ? "covered" : "not covered: ", coverage->covered ? "" : coverage->why);
+    if (job != NULL) add_identity(self, true, text, "the contract of equal bits");
     print_whole(text, engine->plan.run->settings.run.seed);
     add_identity(self, false, text, "[run] seed");
     (void)snprintf(text, sizeof text, "%016" PRIx64, data_fingerprint);

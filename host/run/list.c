@@ -16,19 +16,19 @@
 #include <unistd.h>
 #include <weft/base.h>
 
-typedef struct weft_step_list {
+typedef struct step_list {
     uint64_t *steps; /* of directories called step-N, newest first; the caller frees them */
     size_t n;
-} weft_step_list;
+} step_list;
 
 /* "directory/step-N"; path: WEFT_PATH_BYTES. */
-static weft_status weft_step_path(char *path, const char *directory, uint64_t step, weft_error *err) {
+static weft_status step_path(char *path, const char *directory, uint64_t step, weft_error *err) {
     char name[40];
     (void)snprintf(name, sizeof name, "step-%" PRIu64, step);
     return weft_path_join(path, directory, name, err);
 }
 
-/* "step-N" exactly as it is written. */
+/* "step-N" exactly. */
 static bool parse_name(const char *name, uint64_t *step) {
     char again[40], *end = NULL;
     if (strncmp(name, "step-", 5) != 0 || !isdigit((unsigned char)name[5])) return false;
@@ -57,7 +57,7 @@ static weft_status recover_if_moved(void *context, const char *found, weft_error
 }
 
 static weft_status add_if_checkpoint(void *context, const char *found, weft_error *err) {
-    weft_step_list *list = context;
+    step_list *list = context;
     uint64_t step = 0;
     (void)err;
     if (!parse_name(found, &step)) return WEFT_OK;
@@ -67,8 +67,8 @@ static weft_status add_if_checkpoint(void *context, const char *found, weft_erro
 }
 
 /* A missing directory has none. First restores checkpoints that a crash left as .step-N.old. */
-static weft_status weft_step_list_read(weft_step_list *out, const char *directory, weft_error *err) {
-    weft_step_list list = {0};
+static weft_status read_step_list(step_list *out, const char *directory, weft_error *err) {
+    step_list list = {0};
     weft_status status = weft_tree_visit(directory, recover_if_moved, (void *)(uintptr_t)directory, err);
     if (status == WEFT_OK) status = weft_tree_visit(directory, add_if_checkpoint, &list, err);
     if (status == WEFT_OK && list.n > 0) qsort(list.steps, list.n, sizeof *list.steps, newest_first);
@@ -77,35 +77,33 @@ static weft_status weft_step_list_read(weft_step_list *out, const char *director
     return status;
 }
 
-/* ---- the newest complete one ---- */
-
 /* Rank 0's list on all ranks, which may see different directories. */
-static weft_status share_list(weft_step_list *list, const char *directory, const weft_process_group *peers,
+static weft_status share_list(step_list *list, const char *directory, const weft_process_group *peers,
                               weft_error *err) {
-    weft_step_list own = {0};
+    step_list own = {0};
     void *steps = NULL;
     int64_t n = 0;
-    weft_status status = weft_process_group_is_rank_0(peers) ? weft_step_list_read(&own, directory, err) : WEFT_OK;
+    weft_status status = weft_process_group_is_rank_0(peers) ? read_step_list(&own, directory, err) : WEFT_OK;
     *list = own;
     if (weft_process_group_is_single(peers)) return status;
     n = (int64_t)own.n;
     status = weft_process_group_agree(peers, status, err);
     if (status == WEFT_OK) status = weft_share_array(peers, &steps, &n, own.steps, sizeof *own.steps, 0, err);
     free(own.steps);
-    *list = (weft_step_list){steps, status == WEFT_OK ? (size_t)n : 0};
+    *list = (step_list){steps, status == WEFT_OK ? (size_t)n : 0};
     return status;
 }
 
 weft_status weft_checkpoint_newest(char *path, size_t size, weft_checkpoint_state *state, const char *directory,
                                    const weft_process_group *peers, const weft_host *host, weft_error *err) {
-    weft_step_list list = {0};
+    step_list list = {0};
     char at[WEFT_PATH_BYTES] = "", file[WEFT_PATH_BYTES];
     bool found = false;
     weft_status status = share_list(&list, directory, peers, err);
     for (size_t i = 0; i < list.n && status == WEFT_OK && !found; i++) {
         weft_error why = WEFT_ERROR_INIT;
         weft_record record = {0};
-        status = weft_step_path(at, directory, list.steps[i], err);
+        status = step_path(at, directory, list.steps[i], err);
         if (status != WEFT_OK) break;
         status = weft_manifest_verify(at, list.steps[i], peers, &why);
         if (status == WEFT_OK) {
@@ -122,24 +120,23 @@ weft_status weft_checkpoint_newest(char *path, size_t size, weft_checkpoint_stat
         found = status == WEFT_OK;
         status = WEFT_OK;
         if (!found && weft_process_group_is_rank_0(peers))
-            weft_log(host, WEFT_LOG_WARN, "%s is passed over: %s", at, why.text);
+            weft_log(host, WEFT_LOG_WARN, "%s is skipped: %s", at, why.text);
     }
     if (found && strlen(at) >= size) status = weft_error_set(err, WEFT_E_HOST, "%s: the path is too long", at);
     else if (found) memcpy(path, at, strlen(at) + 1);
     if (status == WEFT_OK && !found && list.n == 0)
-        status = weft_error_set(err, WEFT_E_USER, "%s holds no checkpoint to resume from: start again with --overwrite",
+        status = weft_error_set(err, WEFT_E_USER,
+                                "%s contains no checkpoint to resume from. Fix: start again with --overwrite",
                                 directory);
     else if (status == WEFT_OK && !found)
         status =
             weft_error_set(err, WEFT_E_USER,
-                           "%s holds no whole checkpoint: each of the %zu there is broken, as the lines above say; "
-                           "start again with --overwrite",
+                           "%s contains no complete checkpoint: all %zu are broken, see above. Fix: start again with "
+                           "--overwrite",
                            directory, list.n);
     free(list.steps);
     return weft_process_group_agree(peers, status, err);
 }
-
-/* ---- retention ---- */
 
 static weft_status remove_temporary(void *context, const char *found, weft_error *err) {
     char name[64], path[WEFT_PATH_BYTES], final[WEFT_PATH_BYTES];
@@ -154,11 +151,11 @@ static weft_status remove_temporary(void *context, const char *found, weft_error
 /* Renames it first, so a partly removed checkpoint is never used. One with foreign files is kept, with a warning. */
 static weft_status remove_checkpoint(const char *directory, uint64_t step, const weft_host *host, weft_error *err) {
     char path[WEFT_PATH_BYTES], hidden[WEFT_PATH_BYTES], foreign[WEFT_PATH_BYTES] = "", name[48];
-    weft_status status = weft_step_path(path, directory, step, err);
+    weft_status status = step_path(path, directory, step, err);
     if (status == WEFT_OK) status = weft_unknown_files_find_in_checkpoint(foreign, path, err);
     if (status == WEFT_OK && foreign[0] != '\0') {
-        weft_log(host, WEFT_LOG_WARN,
-                 "%s: this old checkpoint is kept, because no run wrote %s. Fix: move that file away", path, foreign);
+        weft_log(host, WEFT_LOG_WARN, "%s: this old checkpoint is kept, because no run wrote %s. Fix: move that file",
+                 path, foreign);
         return WEFT_OK;
     }
     (void)snprintf(name, sizeof name, ".step-%" PRIu64 ".tmp", step);
@@ -173,8 +170,8 @@ weft_status weft_checkpoint_retain(const char *directory, uint64_t step, int64_t
                                    const weft_host *host, weft_error *err) {
     char path[WEFT_PATH_BYTES];
     int64_t kept = 0;
-    weft_step_list list = {0};
-    weft_status status = weft_step_list_read(&list, directory, err);
+    step_list list = {0};
+    weft_status status = read_step_list(&list, directory, err);
     if (status == WEFT_OK) status = weft_tree_visit(directory, remove_temporary, (void *)(uintptr_t)directory, err);
     for (size_t i = 0; i < list.n && status == WEFT_OK; i++) {
         const uint64_t at = list.steps[i];
@@ -183,21 +180,11 @@ weft_status weft_checkpoint_retain(const char *directory, uint64_t step, int64_t
             if (at != best_step || best_step == 0) status = remove_checkpoint(directory, at, host, err);
             continue;
         }
-        status = weft_step_path(path, directory, at, err);
+        status = step_path(path, directory, at, err);
         if (status == WEFT_OK && weft_manifest_glance(path, at, NULL) == WEFT_OK) kept++;
     }
     free(list.steps);
     return status;
-}
-
-/* Returns S_IFMT of a path's mode, 0 if it does not exist. A link is not followed. */
-static weft_status kind_of(mode_t *out, const char *path, weft_error *err) {
-    struct stat info;
-    *out = 0;
-    if (lstat(path, &info) == 0) *out = info.st_mode & S_IFMT;
-    else if (errno != ENOENT)
-        return weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be examined: %s", path, strerror(errno));
-    return WEFT_OK;
 }
 
 static weft_status drop_link(const char *path, weft_error *err) {
@@ -205,32 +192,25 @@ static weft_status drop_link(const char *path, weft_error *err) {
     return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be removed: %s", path, strerror(errno));
 }
 
-/* A rename of a temporary link replaces a link in one step. */
-static weft_status put_link(const char *directory, const char *path, uint64_t step, const weft_host *host,
-                            weft_error *err) {
-    char target[40], temporary[WEFT_PATH_BYTES];
-    weft_status status = weft_path_join(temporary, directory, "." WEFT_BEST_NAME ".tmp", err);
-    (void)snprintf(target, sizeof target, "step-%" PRIu64, step);
-    if (status == WEFT_OK) status = drop_link(temporary, err);
-    if (status != WEFT_OK) return status;
-    if (symlink(target, temporary) != 0 || rename(temporary, path) != 0) {
-        weft_log(host, WEFT_LOG_WARN, "%s cannot be made to lead to %s: %s", path, target, strerror(errno));
-        return WEFT_OK;
-    }
-    return weft_directory_sync(directory, err);
-}
-
 weft_status weft_best_point(const char *directory, uint64_t best_step, const weft_host *host, weft_error *err) {
-    char path[WEFT_PATH_BYTES], target[WEFT_PATH_BYTES];
-    mode_t now = 0, best = 0;
+    char path[WEFT_PATH_BYTES], target[WEFT_PATH_BYTES], temporary[WEFT_PATH_BYTES];
+    struct stat info;
+    bool exists = false;
     weft_status status = weft_path_join(path, directory, WEFT_BEST_NAME, err);
-    if (status == WEFT_OK) status = weft_step_path(target, directory, best_step, err);
-    if (status == WEFT_OK) status = kind_of(&now, path, err);
-    if (status == WEFT_OK) status = kind_of(&best, target, err);
+    if (status == WEFT_OK) status = step_path(target, directory, best_step, err);
+    if (status == WEFT_OK) status = weft_path_join(temporary, directory, "." WEFT_BEST_NAME ".tmp", err);
+    if (status == WEFT_OK) status = weft_file_exists(&exists, target, err);
     if (status != WEFT_OK) return status;
-    if (now != 0 && now != S_IFLNK) {
-        weft_log(host, WEFT_LOG_WARN, "%s is no link of this run's and stays as it is: move it away", path);
+    if (lstat(path, &info) == 0 && !S_ISLNK(info.st_mode)) {
+        weft_log(host, WEFT_LOG_WARN, "%s is not a link of this run, so the run does not change it. Fix: move it",
+                 path);
         return WEFT_OK;
     }
-    return best_step > 0 && best == S_IFDIR ? put_link(directory, path, best_step, host, err) : drop_link(path, err);
+    if (best_step == 0 || !exists) return drop_link(path, err);
+    status = drop_link(temporary, err); /* its rename replaces the link in one step */
+    if (status != WEFT_OK) return status;
+    if (symlink(strrchr(target, '/') + 1, temporary) == 0 && rename(temporary, path) == 0)
+        return weft_directory_sync(directory, err);
+    weft_log(host, WEFT_LOG_WARN, "%s cannot be linked to %s: %s", path, target, strerror(errno));
+    return WEFT_OK;
 }

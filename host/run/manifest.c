@@ -17,12 +17,11 @@
 
 enum { FORMAT = 1, GRID_LIMIT = 1 << 17, CHUNK = 1 << 20 };
 
-/* Verification is shared by the ranks: the one with the fewest bytes takes the next tensor or file, as every rank
- * computes by itself. */
-typedef struct weft_shares {
+/* Verification is shared by the ranks: the one with the fewest bytes takes the next tensor or file. */
+typedef struct shares {
     int32_t rank, world;
     int64_t *bytes; /* [world] taken so far */
-} weft_shares;
+} shares;
 
 /* A file that is hashed. It is read with pread: a map would make the process look as large as the file. */
 typedef struct reading {
@@ -104,8 +103,6 @@ static weft_status hash_header(reading *self, char hex[65], const weft_safetenso
     return hash_range(self, hex, 0, header, 0, err);
 }
 
-/* ---- writing ---- */
-
 typedef struct collection {
     json_t *files;
     const json_t *roots;
@@ -182,14 +179,12 @@ weft_status weft_manifest_write(const char *directory, uint64_t step, int64_t gr
     return status;
 }
 
-/* ---- verifying ---- */
-
-static bool is_for_this_rank(weft_shares *shares, int64_t bytes) {
+static bool is_for_this_rank(shares *ranks, int64_t bytes) {
     int32_t least = 0;
-    for (int32_t rank = 1; rank < shares->world; rank++)
-        if (shares->bytes[rank] < shares->bytes[least]) least = rank;
-    shares->bytes[least] += bytes;
-    return least == shares->rank;
+    for (int32_t rank = 1; rank < ranks->world; rank++)
+        if (ranks->bytes[rank] < ranks->bytes[least]) least = rank;
+    ranks->bytes[least] += bytes;
+    return least == ranks->rank;
 }
 
 static bool has_hash(const json_t *entry, const char *key, const char *hex) {
@@ -197,8 +192,7 @@ static bool has_hash(const json_t *entry, const char *key, const char *hex) {
     return listed != NULL && strcmp(listed, hex) == 0;
 }
 
-static weft_status verify_tensors(reading *self, const json_t *entry, int64_t grid, weft_shares *shares,
-                                  weft_error *err) {
+static weft_status verify_tensors(reading *self, const json_t *entry, int64_t grid, shares *ranks, weft_error *err) {
     const json_t *listed = json_object_get(entry, "tensors");
     weft_safetensors *file = NULL;
     char hex[65];
@@ -209,7 +203,7 @@ static weft_status verify_tensors(reading *self, const json_t *entry, int64_t gr
         status =
             weft_error_set(err, WEFT_E_DATA, "%s: is not the file that was saved: its SHA-256 differs", self->path);
     for (int32_t i = 0; status == WEFT_OK && i < file->n_tensors; i++) {
-        if (!is_for_this_rank(shares, file->tensors[i].bytes)) continue;
+        if (!is_for_this_rank(ranks, file->tensors[i].bytes)) continue;
         status = hash_tensor(self, hex, file, i, grid, err);
         if (status == WEFT_OK && !has_hash(listed, file->tensors[i].name, hex))
             status = weft_error_set(err, WEFT_E_DATA,
@@ -220,8 +214,7 @@ static weft_status verify_tensors(reading *self, const json_t *entry, int64_t gr
     return status;
 }
 
-static weft_status verify_entry(const json_t *entry, const char *path, int64_t grid, weft_shares *shares,
-                                weft_error *err) {
+static weft_status verify_entry(const json_t *entry, const char *path, int64_t grid, shares *ranks, weft_error *err) {
     const json_t *bytes = json_object_get(entry, "bytes");
     struct stat about;
     reading self;
@@ -232,13 +225,13 @@ static weft_status verify_entry(const json_t *entry, const char *path, int64_t g
                               errno == ENOENT ? "is missing" : strerror(errno));
     if (!json_is_integer(bytes)) return weft_error_set(err, WEFT_E_DATA, "%s: has no size in the manifest", path);
     if ((json_int_t)about.st_size != json_integer_value(bytes))
-        return weft_error_set(err, WEFT_E_DATA, "%s: has %lld bytes, and the manifest says %lld", path,
+        return weft_error_set(err, WEFT_E_DATA, "%s: has %lld bytes, and %lld in the manifest", path,
                               (long long)about.st_size, (long long)json_integer_value(bytes));
-    if (shares == NULL) return WEFT_OK;
+    if (ranks == NULL) return WEFT_OK;
     status = reading_open(&self, path, err);
     if (status == WEFT_OK && weft_words_end(path, ".safetensors"))
-        status = verify_tensors(&self, entry, grid, shares, err);
-    else if (status == WEFT_OK && is_for_this_rank(shares, self.bytes)) {
+        status = verify_tensors(&self, entry, grid, ranks, err);
+    else if (status == WEFT_OK && is_for_this_rank(ranks, self.bytes)) {
         status = hash_range(&self, hex, 0, self.bytes, 0, err);
         if (status == WEFT_OK && !has_hash(entry, "sha256", hex))
             status = weft_error_set(err, WEFT_E_DATA, "%s: is not the file that was saved: its SHA-256 differs", path);
@@ -247,39 +240,36 @@ static weft_status verify_entry(const json_t *entry, const char *path, int64_t g
     return status;
 }
 
-static weft_status check_head(const json_t *manifest, uint64_t step, int64_t *grid, const char *path, weft_error *err) {
-    const json_int_t format = json_integer_value(json_object_get(manifest, "format"));
-    const json_t *saved = json_object_get(manifest, "step");
-    if (format != FORMAT)
-        return weft_error_set(err, WEFT_E_DATA, "%s: is of format %lld; this program reads format %d", path,
-                              (long long)format, FORMAT);
-    if (!json_is_integer(saved) || (uint64_t)json_integer_value(saved) != step)
-        return weft_error_set(err, WEFT_E_DATA, "%s: is of step %lld and lies in the directory of step %llu", path,
-                              (long long)json_integer_value(saved), (unsigned long long)step);
-    *grid = json_integer_value(json_object_get(manifest, "grid"));
-    if (*grid < 1 || *grid > GRID_LIMIT || !json_is_object(json_object_get(manifest, "files")))
-        return weft_error_set(err, WEFT_E_DATA, "%s: has no grid from 1 to %d or no list of files", path, GRID_LIMIT);
-    return WEFT_OK;
-}
-
-/* shares: NULL: names and sizes only. */
-static weft_status verify_manifest(const char *directory, uint64_t step, weft_shares *shares, weft_error *err) {
+/* ranks: NULL: names and sizes only. */
+static weft_status verify_manifest(const char *directory, uint64_t step, shares *ranks, weft_error *err) {
     char path[WEFT_PATH_BYTES];
     const char *name = NULL;
-    int64_t grid = 0;
-    json_t *manifest = NULL, *entry = NULL;
+    json_t *manifest = NULL, *entry = NULL, *files = NULL;
+    json_int_t format = 0, grid = 0, saved = 0;
     weft_status status = weft_path_join(path, directory, WEFT_MANIFEST_NAME, err);
     if (status == WEFT_OK) status = weft_json_read(&manifest, path, 0, err);
-    if (status == WEFT_OK) status = check_head(manifest, step, &grid, path, err);
-    json_object_foreach(json_object_get(manifest, "files"), name, entry) {
+    if (status != WEFT_OK) return status;
+    files = json_object_get(manifest, "files");
+    format = json_integer_value(json_object_get(manifest, "format"));
+    saved = json_integer_value(json_object_get(manifest, "step"));
+    grid = json_integer_value(json_object_get(manifest, "grid"));
+    if (format != FORMAT)
+        status = weft_error_set(err, WEFT_E_DATA, "%s: is of format %lld; this program reads format %d", path,
+                                (long long)format, FORMAT);
+    else if (!json_is_integer(json_object_get(manifest, "step")) || (uint64_t)saved != step)
+        status = weft_error_set(err, WEFT_E_DATA, "%s: is of step %lld, in the directory of step %llu", path,
+                                (long long)saved, (unsigned long long)step);
+    else if (grid < 1 || grid > GRID_LIMIT || !json_is_object(files))
+        status = weft_error_set(err, WEFT_E_DATA, "%s: has no grid from 1 to %d or no list of files", path, GRID_LIMIT);
+    json_object_foreach(files, name, entry) {
         if (status != WEFT_OK) break;
-        if (name[0] == '/' || name[0] == '\0' || strstr(name, "..") != NULL) {
-            status = weft_error_set(err, WEFT_E_DATA, "%s/%s: names a file outside, '%s'", directory,
-                                    WEFT_MANIFEST_NAME, name);
-            break;
+        if (name[0] == '/' || name[0] == '\0' || strstr(name, "..") != NULL)
+            status = weft_error_set(err, WEFT_E_DATA, "%s: names a file outside, '%s'", path, name);
+        else {
+            char file[WEFT_PATH_BYTES];
+            status = weft_path_join(file, directory, name, err);
+            if (status == WEFT_OK) status = verify_entry(entry, file, grid, ranks, err);
         }
-        status = weft_path_join(path, directory, name, err);
-        if (status == WEFT_OK) status = verify_entry(entry, path, grid, shares, err);
     }
     json_decref(manifest);
     return status;
@@ -289,9 +279,9 @@ weft_status weft_manifest_verify(const char *directory, uint64_t step, const wef
                                  weft_error *err) {
     const bool single = weft_process_group_is_single(peers);
     const int32_t world = single ? 1 : peers->world;
-    weft_shares shares = {single ? 0 : peers->rank, world, weft_alloc(world, sizeof *shares.bytes)};
-    const weft_status status = verify_manifest(directory, step, &shares, err);
-    free(shares.bytes);
+    shares all = {single ? 0 : peers->rank, world, weft_alloc(world, sizeof *all.bytes)};
+    const weft_status status = verify_manifest(directory, step, &all, err);
+    free(all.bytes);
     return weft_process_group_agree(peers, status, err);
 }
 

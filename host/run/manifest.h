@@ -25,7 +25,6 @@ weft_status weft_manifest_write(const char *directory, uint64_t step, int64_t gr
  * the work and the result. [collective] */
 weft_status weft_manifest_verify(const char *directory, uint64_t step, const weft_process_group *peers,
                                  weft_error *err);
-
 /* Checks names and sizes only, on this rank. */
 weft_status weft_manifest_glance(const char *directory, uint64_t step, weft_error *err);
 

@@ -8,32 +8,13 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Sends the address of rank 0's watchdog to those of other machines, and starts the watchdogs. */
-static weft_status begin_watch(const char *path, const weft_process_group *peers, const weft_comm_info *info,
-                               weft_error *err) {
-    weft_node_watchdog_address chief = {0};
-    const bool follows = info->nodes > 1 && info->node > 0;
-    weft_status status = WEFT_OK;
-    if (info->nodes > 1 && peers->rank == 0) status = weft_sidecar_listen(&chief, err);
-    status = weft_process_group_agree(peers, status, err);
-    if (status == WEFT_OK && info->nodes > 1)
-        status = weft_process_group_broadcast(peers, &chief, (int64_t)sizeof chief, err);
-    if (status == WEFT_OK && info->nodes > 1 && chief.n_hosts == 0)
-        status = weft_error_set(err, WEFT_E_SYSTEM,
-                                "the machine of rank 0 has no IPv4 address at which the watchers of the others could "
-                                "tell it what they see");
-    if (status == WEFT_OK && info->local_rank == 0)
-        status = weft_sidecar_watch(path, info->local_size, info->size, follows ? &chief : NULL, err);
-    weft_sidecar_dismiss();
-    status = weft_process_group_agree(peers, status, err);
-    if (status == WEFT_OK) (void)weft_heartbeat_link(path);
-    return status;
-}
-
-/* The lowest rank of each machine shares the memory of the heartbeats: the others map it through its descriptor. */
+/* The lowest rank of each machine shares the memory of the heartbeats: the others map it through its descriptor. Rank 0
+ * sends the address of its watchdog to those of other machines. */
 weft_status weft_watchdogs_start(const weft_process_group *peers, const weft_comm_info *info, weft_error *err) {
+    const bool several = info->nodes > 1, follows = several && info->node > 0;
     int32_t *nodes = NULL, *pids = NULL, *files = NULL, file = -1, lowest = 0;
     weft_heartbeat *own = NULL, *records = NULL;
+    weft_node_watchdog_address chief = {0};
     char path[64] = "";
     bool all = false;
     weft_status status = WEFT_OK;
@@ -57,12 +38,25 @@ weft_status weft_watchdogs_start(const weft_process_group *peers, const weft_com
         status = weft_process_group_all_true(peers, &all, records != NULL, err);
     }
     free(nodes);
-    if (status == WEFT_OK && !all)
-        return weft_error_set(err, WEFT_E_SYSTEM,
-                              "ranks of one machine cannot share memory through %s to be watched: they must see one "
-                              "another's processes",
-                              path[0] != '\0' ? path : "memfd_create");
-    return status == WEFT_OK ? begin_watch(path, peers, info, err) : status;
+    if (status != WEFT_OK) return status;
+    if (!all)
+        return weft_error_set(
+            err, WEFT_E_SYSTEM,
+            "the ranks of one machine cannot share memory for heartbeats through %s. Fix: run them in "
+            "one process namespace",
+            path[0] != '\0' ? path : "memfd_create");
+    if (several && peers->rank == 0) status = weft_sidecar_listen(&chief, err);
+    status = weft_process_group_agree(peers, status, err);
+    if (status == WEFT_OK && several) status = weft_process_group_broadcast(peers, &chief, (int64_t)sizeof chief, err);
+    if (status == WEFT_OK && several && chief.n_hosts == 0)
+        status = weft_error_set(err, WEFT_E_SYSTEM,
+                                "the machine of rank 0 has no IPv4 address for the watchdogs of the other machines");
+    if (status == WEFT_OK && info->local_rank == 0)
+        status = weft_sidecar_watch(path, info->local_size, info->size, follows ? &chief : NULL, err);
+    weft_sidecar_dismiss();
+    status = weft_process_group_agree(peers, status, err);
+    if (status == WEFT_OK) (void)weft_heartbeat_link(path);
+    return status;
 }
 
 weft_status weft_meeting_open(weft_meeting *out, const char *path, const char *const *overrides, size_t n_overrides,
@@ -75,7 +69,7 @@ weft_status weft_meeting_open(weft_meeting *out, const char *path, const char *c
     context = out->process_context;
     all = weft_process_context_rank_span(context);
     weft_ranks_set(&out->ranks, &all);
-    status = weft_control_channel_open(&out->channel, &out->peers, &out->ranks, context->kernels, context->device, err);
+    status = weft_control_channel_open(&out->channel, &out->peers, &out->ranks, err);
     if (status == WEFT_OK && context->comm != NULL)
         status = weft_watchdogs_start(&out->peers, &context->comm_info, err);
     out->failed = status != WEFT_OK;

@@ -1,5 +1,4 @@
-/* host/run/meeting.h: a run, process context and control channel for the ranks of one launch that open and close
- * several sessions together. */
+/* host/run/meeting.h: run, process context and control channel of ranks that open and close several sessions together. */
 #ifndef WEFT_HOST_RUN_MEETING_H
 #define WEFT_HOST_RUN_MEETING_H
 

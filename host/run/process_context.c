@@ -78,7 +78,7 @@ static weft_status open_comm(weft_process_context *self, const weft_run *run, we
     self->comm_info.nodes = world->is_planned ? weft_world_planned_nodes() : 1;
     if (world->size % self->comm_info.nodes != 0)
         return weft_error_set(err, WEFT_E_USER,
-                              "%d ranks cannot lie on %d nodes, as many on each: choose a divisor of %d",
+                              "%d ranks cannot be split evenly over %d nodes. Allowed: divisors of %d",
                               (int)world->size, (int)self->comm_info.nodes, (int)world->size);
     if (world->is_planned || world->is_alone || run->parts[WEFT_PART_COMM].loaded == NULL) return WEFT_OK;
     weft_heartbeat_patience(run->settings.run.patience);
@@ -211,27 +211,27 @@ weft_status weft_process_context_group_of(weft_process_context *self, weft_comm_
     return status;
 }
 
-weft_status weft_process_context_share(weft_process_context *self, void *all, const void *mine, int64_t bytes,
-                                       weft_error *err) {
-    const int64_t total = bytes * self->comm_info.size;
-    weft_exchange exchange = {.struct_size = (uint32_t)sizeof exchange, .n = bytes, .dtype = WEFT_U8};
+weft_status weft_process_context_all_gather(weft_process_context *self, const weft_rank_span *span,
+                                            weft_comm_group *group, void *all, const void *mine, int64_t bytes,
+                                            weft_error *err) {
+    const int64_t total = bytes * span->world;
+    weft_exchange exchange = {.struct_size = (uint32_t)sizeof exchange, .group = group, .n = bytes, .dtype = WEFT_U8};
     weft_device_info info = {.struct_size = (uint32_t)sizeof info};
     weft_comm_handle *handle = NULL;
     char held[WEFT_UNIT_SIZE], memory[WEFT_UNIT_SIZE];
     weft_status status = WEFT_OK;
-    if (self->comm_info.size == 1) {
+    if (span->world == 1) {
         memcpy(all, mine, (size_t)bytes);
         return WEFT_OK;
     }
     WEFT_PLUGIN_CALL(status, self->kernels, alloc, err, self->device, &exchange.to.buffer, total);
     if (status == WEFT_E_MEMORY) WEFT_PLUGIN_NOTIFY(self->kernels, info, self->device, &info);
-    if (status == WEFT_E_MEMORY && err != NULL && info.held > 0) /* a rank's first allocation, and small */
+    if (status == WEFT_E_MEMORY && err != NULL && info.held > 0) /* may be a rank's first allocation */
         weft_words_append(err->text, sizeof err->text,
-                          " Nothing was planned yet: %s of the %s that this rank may have are the device's context and "
-                          "libraries, the communicator's among them. It needs a device with more memory, or with fewer "
-                          "programs on it",
+                          " Before any planned memory, the device's context and libraries, including the "
+                          "communicator's, use %s of this rank's %s. Fix: use a device with more free memory",
                           weft_unit_bytes(held, info.held), weft_unit_bytes(memory, info.memory));
-    exchange.from = (weft_ref){exchange.to.buffer, bytes * self->comm_info.rank};
+    exchange.from = (weft_ref){exchange.to.buffer, bytes * span->rank};
     if (status == WEFT_OK)
         WEFT_PLUGIN_CALL(status, self->kernels, write, err, self->device, NULL, exchange.from, mine, bytes);
     if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, self->comm_plugin, all_gather, err, self->comm, &handle, &exchange);
@@ -242,5 +242,11 @@ weft_status weft_process_context_share(weft_process_context *self, void *all, co
         WEFT_PLUGIN_CALL(status, self->kernels, read, err, self->device, NULL, all, exchange.to, total);
     if (exchange.to.buffer != NULL) WEFT_PLUGIN_NOTIFY(self->kernels, release, self->device, exchange.to.buffer);
     return status == WEFT_OK ? WEFT_OK
-                             : weft_error_prefix(err, "ranks telling one another %lld bytes: ", (long long)bytes);
+                             : weft_error_prefix(err, "exchanging %lld bytes between ranks: ", (long long)bytes);
+}
+
+weft_status weft_process_context_share(weft_process_context *self, void *all, const void *mine, int64_t bytes,
+                                       weft_error *err) {
+    const weft_rank_span span = weft_process_context_rank_span(self);
+    return weft_process_context_all_gather(self, &span, NULL, all, mine, bytes, err);
 }

@@ -28,10 +28,9 @@ typedef struct weft_process_context {
  * world has no communication: this is rank 0 of as many. The plugins stay loaded; the configuration of `run` must
  * outlive the process context. [collective] */
 weft_status weft_process_context_open(weft_process_context **out, const weft_run *run, weft_error *err);
-/* For a rank that fails before it opens a process context, while the others wait for it in `create`: mpiexec takes
- * an exit before MPI_Init for a success. It creates the communicator, and must then exit without `destroy`, which
- * reports the failure to the launcher. Does nothing in other processes. path, overrides: the run's; if they cannot
- * be read, the default communicator is used. */
+/* For a rank that fails before it opens a process context, while the others wait for it in `create`: mpiexec takes an
+ * exit before MPI_Init for a success. It creates the communicator, and must then exit without `destroy`, which reports
+ * the failure to the launcher. path, overrides: the run's; if unreadable, the default communicator is used. */
 void weft_process_context_meet_failed(const char *path, const char *const *overrides, size_t n_overrides);
 /* After a failure of this rank: the device stops waiting for other ranks, if the communicator supports it, and every
  * later exchange fails. NULL is fine, and so is a second call. */
@@ -52,10 +51,6 @@ int32_t weft_process_context_nodes(const weft_process_context *self, int32_t bas
 weft_status weft_process_context_group_of(weft_process_context *self, weft_comm_group **out, const int32_t *ranks,
                                           int32_t n, weft_error *err);
 
-/* All-gather of `bytes` bytes per rank. all: [size][bytes]. [collective] */
-weft_status weft_process_context_share(weft_process_context *self, void *all, const void *mine, int64_t bytes,
-                                       weft_error *err);
-
 /* `world` ranks of the process context from `base` on; this process is number `rank`, which may be any for an engine
  * that is only planned. */
 typedef struct weft_rank_span {
@@ -63,7 +58,14 @@ typedef struct weft_rank_span {
     int32_t base, rank, world;
 } weft_rank_span;
 
-/* All ranks. */
-weft_rank_span weft_process_context_rank_span(weft_process_context *self);
+weft_rank_span weft_process_context_rank_span(weft_process_context *self); /* all ranks */
+
+/* All-gather of `bytes` bytes per rank of all, or of the rank span, whose group is `group`. all: [world][bytes].
+ * [collective] */
+weft_status weft_process_context_share(weft_process_context *self, void *all, const void *mine, int64_t bytes,
+                                       weft_error *err);
+weft_status weft_process_context_all_gather(weft_process_context *self, const weft_rank_span *span,
+                                            weft_comm_group *group, void *all, const void *mine, int64_t bytes,
+                                            weft_error *err);
 
 #endif

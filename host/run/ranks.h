@@ -10,10 +10,9 @@
 
 #include <weft/strategy.h>
 
-/* Bytes that a rank sends in optimizer steps, by purpose and receiver. Each other rank of an exchange counts with
- * its row, independent of the library's algorithm. A run counts at the start of an exchange; report/all_rank_plan.c
- * adds the same up from programs. */
-
+/* Bytes that a rank sends in optimizer steps, by purpose. Each other rank of an exchange counts with its row, independent
+ * of the library's algorithm. A run counts at the start of an exchange; report/all_rank_plan.c adds the same up from
+ * programs. */
 typedef enum weft_traffic_kind {
     WEFT_TRAFFIC_OTHER = 0, /* evaluations, checkpoints: not counted */
     WEFT_TRAFFIC_GATHER = 1,
@@ -63,14 +62,12 @@ typedef struct weft_ranks {
 
 /* Sets the ranks of a rank span, without communication. */
 void weft_ranks_set(weft_ranks *self, const weft_rank_span *rank_span);
+void weft_ranks_clear(weft_ranks *self); /* frees the counts */
 /* Creates `everyone`, unless it exists. [collective] */
 weft_status weft_ranks_create_group(weft_ranks *self, weft_error *err);
-void weft_ranks_clear(weft_ranks *self); /* frees the counts */
-
 /* Creates the groups of a sharding, unless they exist. [collective] */
 weft_status weft_ranks_group(weft_ranks *self, const weft_cut *cut, weft_error *err);
 weft_comm_group *weft_ranks_group_of(const weft_ranks *self, const weft_cut *cut, int32_t scope);
-
 /* Counted bytes from this rank to another one. */
 int64_t weft_ranks_sent_to(const weft_ranks *self, int32_t rank);
 
@@ -86,26 +83,22 @@ typedef struct weft_transfer {
 
 weft_status weft_ranks_start(const weft_ranks *self, weft_comm_handle **out, weft_exchange_fn *how, const char *name,
                              const weft_transfer *what, weft_error *err);
-
 /* Later work in the stream sees the result; the host waits if the communicator needs it. */
 weft_status weft_ranks_join(const weft_ranks *self, weft_comm_handle **handle, weft_stream *stream, weft_error *err);
 /* Returns an asynchronous failure. Aborted exchanges complete too, with undefined results. After the device has
  * completed its queued work. */
 weft_status weft_ranks_check(const weft_ranks *self, weft_error *err);
-
 /* Starts and joins. */
 weft_status weft_ranks_exchange(const weft_ranks *self, weft_exchange_fn *how, const char *name,
                                 const weft_transfer *what, weft_error *err);
 
-/* Some communicators need ranks to be connected before they send to each other (weft/comm.h). */
-
-/* The channels between this rank and another. */
+/* The channels between this rank and another. Some communicators need ranks to be connected before they send to each
+ * other (weft/comm.h). */
 typedef struct weft_p2p_channels {
     bool sends[WEFT_COMM_LANES], receives[WEFT_COMM_LANES];
 } weft_p2p_channels;
 
 bool weft_ranks_need_connecting(const weft_ranks *self);
-
 /* lanes: [world], consistent on both sides. All ranks process the same list in order of sender, receiver, lane, so
  * no two wait for each other in different orders. Existing connections stay. [collective] */
 weft_status weft_ranks_connect(const weft_ranks *self, const weft_p2p_channels *lanes, weft_error *err);

@@ -2,6 +2,7 @@
 #include "launch/heartbeat.h"
 #include "plugin/enter.h"
 #include "program/budget.h"
+#include "program/norm_nodes.h"
 #include "run/hidden.h"
 #include "run/stepper.h"
 #include "run/values.h"
@@ -137,30 +138,21 @@ static void report_slots(const weft_stepper *self, const weft_instruction_slots 
         if (slots->gradients[u] >= 0) weft_trace_use(self->trace, slots->gradients[u], self->used[slots->gradients[u]]);
 }
 
+/* Also RECOMPUTE, which repeats a forward for its tape. */
 static weft_status on_forward(void *context, const weft_instruction *instruction, const weft_instruction_slots *slots,
                               weft_error *err) {
     weft_stepper *self = context;
+    const bool repeats = instruction->kind == WEFT_INSTRUCTION_RECOMPUTE;
     weft_graph_binding binding;
     const weft_graph *graph = NULL;
     weft_status status = bind_instruction(self, &binding, &graph, instruction, slots, err);
-    if (status == WEFT_OK) status = weft_graph_forward(graph, &binding, false, err);
+    if (status == WEFT_OK) status = weft_graph_forward(graph, &binding, repeats, err);
     report_slots(self, slots);
-    if (status == WEFT_OK && self->find_culprit) status = weft_nonfinite_check(self, instruction, &binding, err);
+    if (status != WEFT_OK || repeats) return status;
+    if (self->find_culprit) status = weft_nonfinite_check(self, instruction, &binding, err);
     if (status == WEFT_OK && self->hidden != NULL && self->step == 0)
         status = weft_hidden_add(self->hidden, self, instruction, graph, &binding, err);
-    if (status == WEFT_OK) status = weft_values_forward(self, instruction, &binding, err);
-    return status;
-}
-
-static weft_status on_recompute(void *context, const weft_instruction *instruction, const weft_instruction_slots *slots,
-                                weft_error *err) {
-    weft_stepper *self = context;
-    weft_graph_binding binding;
-    const weft_graph *graph = NULL;
-    weft_status status = bind_instruction(self, &binding, &graph, instruction, slots, err);
-    if (status == WEFT_OK) status = weft_graph_forward(graph, &binding, true, err);
-    report_slots(self, slots);
-    return status;
+    return status == WEFT_OK ? weft_values_forward(self, instruction, &binding, err) : status;
 }
 
 static weft_status on_backward(void *context, const weft_instruction *instruction, const weft_instruction_slots *slots,
@@ -179,10 +171,81 @@ static weft_status on_backward(void *context, const weft_instruction *instructio
     return status;
 }
 
+/* ---- NORM, with the same bits for every sharding
+ *
+ * The sum of a tensor's squares is a tree over its grid cells (weft_square_sum). If the gradient is sharded, each rank
+ * sums its own cells, the ranks all-gather the cells' sums, and every rank adds them by the same tree. The losses of the
+ * micro-batches are gathered with them. ---- */
+
+/* Computes the sums of one table: of its extents, or of their cells. work: the slot of the workspace. */
+static weft_status sum_table(weft_stepper *self, int which, weft_ref x, weft_ref out, int64_t cell, int32_t work,
+                             weft_error *err) {
+    const weft_engine *engine = self->engine;
+    const weft_norm_table *table = &engine->norm_tables[which];
+    const int32_t dtype = which == WEFT_NORM_NODES ? WEFT_F64 : WEFT_F32;
+    weft_square_sum args = {.struct_size = (uint32_t)sizeof args, .x = x, .out = out, .dtype = dtype, .cell = cell};
+    weft_status status = WEFT_OK;
+    if (table->n == 0) return WEFT_OK;
+    args.n = table->elements;
+    args.n_extents = table->n;
+    args.extent_stride = (uint32_t)sizeof(weft_extent);
+    args.extents = weft_ref_at(engine->extents.ref, table->first * (int64_t)sizeof(weft_extent));
+    args.workspace = weft_step_slot(self, work).ref;
+    if (work >= 0) weft_trace_use(self->trace, work, engine->kernels->square_sum_workspace(engine->device, &args));
+    WEFT_PLUGIN_CALL(status, engine->kernels, square_sum, err, engine->device, NULL, &args);
+    return status;
+}
+
+static weft_status exchange_numbers(weft_stepper *self, const weft_norm_exchange *x, weft_error *err) {
+    const weft_engine *engine = self->engine;
+    const weft_ranks *ranks = &engine->ranks;
+    const weft_scalars *scalars = &engine->scalars;
+    const bool losses = x->goes == WEFT_NORM_GOES_LOSSES, cells = x->goes == WEFT_NORM_GOES_CELLS;
+    const int64_t f64 = weft_dtype_bytes(WEFT_F64);
+    weft_transfer transfer = {.group = cells ? weft_ranks_group_of(ranks, &x->cut, WEFT_SCOPE_ALL) : ranks->everyone,
+                              .to = losses ? scalars->all_losses : weft_ref_at(scalars->nodes, f64 * x->first),
+                              .from = scalars->losses,
+                              .n = x->n,
+                              .dtype = WEFT_F64,
+                              .traffic = losses ? WEFT_TRAFFIC_LOSSES : WEFT_TRAFFIC_NORM};
+    if (x->cut.replicas == 1) return WEFT_OK;
+    if (!losses)
+        transfer.from = weft_ref_at(transfer.to, f64 * x->n * weft_scope_place(&x->cut, WEFT_SCOPE_ALL, ranks->rank));
+    return weft_ranks_exchange(ranks, ranks->plugin->all_gather, "all_gather", &transfer, err);
+}
+
+weft_status weft_step_gather_losses(weft_stepper *self, weft_error *err) {
+    const int32_t world = self->engine->ranks.world;
+    const weft_norm_exchange losses = {
+        .goes = WEFT_NORM_GOES_LOSSES, .group = -1, .cut = {world, world, 1}, .n = self->mode_plan->most_losses};
+    return exchange_numbers(self, &losses, err);
+}
+
 static weft_status on_norm(void *context, const weft_instruction *instruction, const weft_instruction_slots *slots,
                            weft_error *err) {
     weft_stepper *self = context;
-    const weft_status status = weft_norm_run(self, weft_step_slot(self, slots->work), slots->work, err);
+    const weft_engine *engine = self->engine;
+    const weft_scalars *scalars = &engine->scalars;
+    const weft_ref sums = scalars->square_sums;
+    weft_clip clip = {.struct_size = (uint32_t)sizeof clip,
+                      .square_sums = scalars->square_sums,
+                      .count = scalars->count,
+                      .norm = scalars->norm,
+                      .coefficient = scalars->coefficient,
+                      .skip = scalars->skip,
+                      .n = weft_budget_trained(&engine->plan),
+                      .clip = self->clip};
+    weft_norm_exchange walk = {0};
+    weft_status status = sum_table(self, WEFT_NORM_OWN_CELLS, engine->gradients.ref, scalars->nodes,
+                                   engine->plan.layout->grid, slots->work, err);
+    if (status == WEFT_OK)
+        status = sum_table(self, WEFT_NORM_OWNED, engine->gradients.ref, scalars->nodes, 0, slots->work, err);
+    while (status == WEFT_OK && weft_norm_exchange_next(&engine->plan, &walk))
+        status = exchange_numbers(self, &walk, err);
+    if (status == WEFT_OK) status = sum_table(self, WEFT_NORM_NODES, scalars->nodes, sums, 0, slots->work, err);
+    if (status == WEFT_OK) status = sum_table(self, WEFT_NORM_WHOLE, engine->gradients.ref, sums, 0, slots->work, err);
+    if (weft_plan_scales(&engine->plan)) clip.seed = scalars->seed;
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, engine->kernels, clip, err, engine->device, NULL, &clip);
     return status == WEFT_OK ? weft_values_norm(self, instruction, err) : status;
 }
 
@@ -248,7 +311,7 @@ weft_status weft_step_run_part(weft_stepper *self, int32_t first, int32_t end, w
                              .settle = self->sink != NULL ? settle : NULL,
                              .run = {[WEFT_INSTRUCTION_COUNT] = on_count,
                                      [WEFT_INSTRUCTION_FORWARD] = on_forward,
-                                     [WEFT_INSTRUCTION_RECOMPUTE] = on_recompute,
+                                     [WEFT_INSTRUCTION_RECOMPUTE] = on_forward,
                                      [WEFT_INSTRUCTION_BACKWARD] = on_backward,
                                      [WEFT_INSTRUCTION_NORM] = on_norm,
                                      [WEFT_INSTRUCTION_STEP] = on_step}};

@@ -1,7 +1,6 @@
 /* host/run/run_record.c: run.json. A loss that was not measured is null. */
 #include "run/save.h"
 
-#include "base/alloc.h"
 #include "base/file.h"
 #include "base/text.h"
 
@@ -60,8 +59,6 @@ weft_status weft_record_save(const weft_record *record, const char *path, weft_e
     return status;
 }
 
-/* ---- reading ---- */
-
 /* Keeps the first failure. */
 typedef struct reader {
     const json_t *json;
@@ -72,8 +69,12 @@ typedef struct reader {
 
 static void note_wrong_key(reader *self, const char *key) {
     if (self->status == WEFT_OK)
-        self->status =
-            weft_error_set(self->err, WEFT_E_DATA, "%s: '%s' is missing or is not what it should be", self->path, key);
+        self->status = weft_error_set(self->err, WEFT_E_DATA, "%s: '%s' is missing or invalid", self->path, key);
+}
+
+static void note_no_memory(reader *self) {
+    if (self->status == WEFT_OK)
+        self->status = weft_error_set(self->err, WEFT_E_MEMORY, "%s: no memory for its facts", self->path);
 }
 
 static uint64_t read_count(reader *self, const char *key) {
@@ -100,7 +101,13 @@ static int32_t read_name(reader *self, const char *key, const char *const *names
 static void read_facts(reader *self, weft_identities *out, const char *key, bool noted) {
     json_t *facts = json_object_get(self->json, key), *value = NULL;
     const char *name = NULL;
-    out->items = weft_realloc(out->items, (size_t)out->n + json_object_size(facts) + 1, sizeof *out->items);
+    const size_t n = (size_t)out->n + json_object_size(facts) + 1;
+    weft_identity *items = realloc(out->items, n * sizeof *items);
+    if (items == NULL) {
+        note_no_memory(self);
+        return;
+    }
+    out->items = items;
     if (!json_is_object(facts)) note_wrong_key(self, key);
     json_object_foreach(facts, name, value) {
         weft_identity *item = &out->items[out->n++];
@@ -116,7 +123,11 @@ static void read_changes(reader *self, weft_identities *out) {
     const json_t *changes = json_object_get(self->json, "changes");
     const size_t n = json_array_size(changes);
     if (!json_is_array(changes)) note_wrong_key(self, "changes");
-    out->changes = weft_alloc(n, sizeof *out->changes);
+    out->changes = calloc(n + 1, sizeof *out->changes);
+    if (out->changes == NULL) {
+        note_no_memory(self);
+        return;
+    }
     out->n_changes = (int32_t)n;
     for (size_t i = 0; i < n; i++) {
         weft_change *change = &out->changes[i];

@@ -1,6 +1,5 @@
-/* host/run/save.c: writes a checkpoint, or the model only. Each rank writes its shards directly into the final
- * files; rank 0 creates them, writes the other files, the manifest last, and renames the directory: only that
- * changes what a reader sees. */
+/* host/run/save.c: writes a checkpoint, or the model only. Each rank writes its shards directly into the final files;
+ * rank 0 creates them, writes the other files, the manifest last, and renames the directory. */
 #include "run/save.h"
 
 #include "adapter/adapter_save.h"
@@ -15,7 +14,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 
 /* Sets *out to false if elements [first, end) of a parameter, on this rank, change in a round trip through dtype. */
@@ -52,9 +50,8 @@ static bool is_saved(const weft_engine *engine, int32_t parameter) {
     return weft_plan_saves_base(&engine->plan) || weft_adapter_saves(engine->plan.declared, parameter);
 }
 
-/* Selects the masters that a checkpoint in a narrower type needs. Trained parameters in another type than the saved
- * one always lose bits. Frozen ones do not if they came from files of that type, and packed ones are saved
- * unchanged. Each rank checks its shards. */
+/* Selects the masters that a checkpoint in a narrower type needs. Trained parameters in another type always lose bits,
+ * frozen ones not if they came from files of that type, packed ones never. Each rank checks its shards. */
 static weft_status choose_masters(weft_saving *self, weft_error *err) {
     const weft_region *region = &self->parameters;
     const weft_declared *declared = region->declared;
@@ -82,10 +79,7 @@ static weft_status choose_masters(weft_saving *self, weft_error *err) {
     return status;
 }
 
-/* ---- space ---- */
-
-/* Bytes of a saved directory beyond its numbers: header, index and manifest per tensor, the last block of a file,
- * and the rest of state/run.json and manifest.json. */
+/* Bytes beyond the numbers: header, index and manifest per tensor, the last block of a file, run.json. */
 enum { TENSOR_BYTES = 400, BLOCK_BYTES = 4096, RECORD_BYTES = 32 << 10 };
 
 /* An upper bound of the directory's size; it may need a few blocks less. */
@@ -110,8 +104,6 @@ static int64_t estimate_bytes(const weft_saving *self) {
     return bytes + weft_f32_bytes(weft_declared_numel(declared, masters == WEFT_MASTERS_TRAINABLE));
 }
 
-/* ---- the model ---- */
-
 /* Notes a tensor's root for the manifest. */
 static weft_status note_root(void *context, const char *path, const char *tensor, const char hex[65], weft_error *err) {
     const weft_saving *self = context;
@@ -125,49 +117,37 @@ static weft_status note_root(void *context, const char *path, const char *tensor
     return weft_error_set(err, WEFT_E_HOST, "%s: no hash can be noted of '%s'", path, tensor);
 }
 
-/* A base that was just saved with its adapters is their base. */
-static weft_status note_base(const weft_saving *self, weft_adapter_origin *origins, weft_error *err) {
-    const weft_plan *plan = &self->engine->plan;
-    weft_adapter_origin base = {0};
-    weft_status status = WEFT_OK;
-    memcpy(origins, plan->origins, sizeof plan->origins);
-    if (!weft_plan_saves_base(plan) || !weft_process_group_is_rank_0(self->peers)) return WEFT_OK;
-    status = weft_base_identify(&base, self->directory, NULL, err);
-    for (int32_t i = 0; i < WEFT_MOST_ADAPTERS; i++) {
-        memcpy(origins[i].base, base.base, sizeof base.base);
-        memcpy(origins[i].files, base.files, sizeof base.files);
-    }
-    return status;
-}
-
-static weft_status write_adapter(weft_saving *self, const weft_roots *roots, weft_error *err) {
-    const weft_plan *plan = &self->engine->plan;
-    weft_adapter_origin origins[WEFT_MOST_ADAPTERS];
-    const weft_adapter_saving what = {.region = &self->parameters,
-                                      .directory = self->directory,
-                                      .base = plan->run->settings.model.path,
-                                      .origins = origins,
-                                      .dtype = self->dtype,
-                                      .own_alone = weft_plan_saves_base(plan)};
-    weft_status status = WEFT_OK;
-    if (plan->declared->n_adapters == 0) return WEFT_OK;
-    status = weft_process_group_agree(self->peers, note_base(self, origins, err), err);
-    return status == WEFT_OK ? weft_adapter_save(&what, roots, err) : status;
-}
-
 static weft_status write_model(weft_saving *self, weft_error *err) {
+    const weft_plan *plan = &self->engine->plan;
     const weft_roots all = {note_root, self}, *roots = self->is_checkpoint ? &all : NULL;
+    const bool first = weft_process_group_is_rank_0(self->peers), has_base = weft_plan_saves_base(plan);
+    weft_adapter_origin base = {0}, origins[WEFT_MOST_ADAPTERS];
+    const weft_adapter_saving adapters = {.region = &self->parameters,
+                                          .directory = self->directory,
+                                          .base = plan->run->settings.model.path,
+                                          .origins = origins,
+                                          .dtype = self->dtype,
+                                          .own_alone = has_base};
     weft_status status = WEFT_OK;
-    if (weft_plan_saves_base(&self->engine->plan))
+    if (has_base)
         status =
             weft_weights_save(&self->parameters, self->directory, self->dtype, shard_bytes(self->engine), roots, err);
-    if (status == WEFT_OK) status = write_adapter(self, roots, err);
+    if (status == WEFT_OK && plan->declared->n_adapters > 0) {
+        memcpy(origins, plan->origins, sizeof plan->origins);
+        if (has_base && first) { /* the base that was just saved with its adapters is their base */
+            status = weft_base_identify(&base, self->directory, NULL, err);
+            for (int32_t i = 0; i < WEFT_MOST_ADAPTERS; i++) {
+                memcpy(origins[i].base, base.base, sizeof base.base);
+                memcpy(origins[i].files, base.files, sizeof base.files);
+            }
+        }
+        status = weft_process_group_agree(self->peers, status, err);
+        if (status == WEFT_OK) status = weft_adapter_save(&adapters, roots, err);
+    }
     if (status != WEFT_OK) return status;
-    if (weft_process_group_is_rank_0(self->peers)) status = weft_text_files_write(self->files, self->directory, err);
+    if (first) status = weft_text_files_write(self->files, self->directory, err);
     return weft_process_group_agree(self->peers, status, err);
 }
-
-/* ---- state/ ---- */
 
 /* Writes state/NAME.safetensors. */
 static weft_status write_region(weft_saving *self, const weft_region *region, const char *name, bool trainable_only,
@@ -181,25 +161,11 @@ static weft_status write_region(weft_saving *self, const weft_region *region, co
 }
 
 /* Rank 0 writes the other files after all ranks' shards, the manifest last. */
-static weft_status complete_checkpoint(const weft_saving *self, weft_error *err) {
-    char path[WEFT_PATH_BYTES];
-    weft_status status = weft_path_join(path, self->directory, "state/run.json", err);
-    if (status == WEFT_OK) status = weft_record_save(&self->record, path, err);
-    if (status == WEFT_OK) status = weft_path_join(path, self->directory, "state/config.ini", err);
-    if (status == WEFT_OK) status = weft_config_save_resolved(self->engine->plan.run->config, path, err);
-    if (status == WEFT_OK) status = weft_path_join(path, self->directory, "state", err);
-    if (status == WEFT_OK) status = weft_directory_sync(path, err);
-    if (status == WEFT_OK && self->before_manifest != NULL) status = self->before_manifest(self->context, err);
-    if (status != WEFT_OK) return status;
-    return weft_manifest_write(self->directory, self->record.state.step, self->parameters.layout->grid, self->roots,
-                               err);
-}
-
 static weft_status write_checkpoint(weft_saving *self, weft_error *err) {
     const weft_plan *plan = &self->engine->plan;
     const weft_masters masters = self->record.masters;
     const bool first = weft_process_group_is_rank_0(self->peers);
-    char directory[WEFT_PATH_BYTES];
+    char directory[WEFT_PATH_BYTES], path[WEFT_PATH_BYTES];
     weft_status status = write_model(self, err);
     if (status == WEFT_OK) status = weft_path_join(directory, self->directory, "state", err);
     if (status == WEFT_OK && first && mkdir(directory, 0777) != 0)
@@ -209,17 +175,25 @@ static weft_status write_checkpoint(weft_saving *self, weft_error *err) {
         status = write_region(self, &self->parameters, "master", masters == WEFT_MASTERS_TRAINABLE, err);
     for (int64_t i = 0; i < plan->n_states && status == WEFT_OK; i++)
         status = write_region(self, &self->states[i], plan->states[i].name, true, err);
-    if (status == WEFT_OK && first) status = complete_checkpoint(self, err);
+    if (status == WEFT_OK && first) {
+        status = weft_path_join(path, directory, "run.json", err);
+        if (status == WEFT_OK) status = weft_record_save(&self->record, path, err);
+        if (status == WEFT_OK) status = weft_path_join(path, directory, "config.ini", err);
+        if (status == WEFT_OK) status = weft_config_save_resolved(plan->run->config, path, err);
+        if (status == WEFT_OK) status = weft_directory_sync(directory, err);
+        if (status == WEFT_OK && self->before_manifest != NULL) status = self->before_manifest(self->context, err);
+        if (status == WEFT_OK)
+            status = weft_manifest_write(self->directory, self->record.state.step, self->parameters.layout->grid,
+                                         self->roots, err);
+    }
     return weft_process_group_agree(self->peers, status, err);
 }
 
 /* Adds the directory, and that earlier saves are intact, on the rank that has a message. */
 static weft_status explain_failure(const weft_saving *self, weft_status status, weft_error *err) {
-    size_t n = 0;
     if (err == NULL || err->text[0] == '\0') return status;
     (void)weft_error_prefix(err, "%s/%s could not be saved: ", self->parent, self->name);
-    n = strlen(err->text);
-    (void)snprintf(err->text + n, sizeof err->text - n, "; what was saved before is as it was");
+    weft_words_append(err->text, sizeof err->text, "; earlier saves are unchanged");
     return status;
 }
 
@@ -314,24 +288,13 @@ weft_status weft_checkpoint_save(const weft_engine *engine, const char *director
     return run_in_place(&self, status, err);
 }
 
-/* Splits a path into its parent and its name. */
-static weft_status split_path(char parent[WEFT_PATH_BYTES], const char **name, const char *directory, weft_error *err) {
-    const char *slash = strrchr(directory, '/');
-    size_t n = slash == NULL ? 0 : (size_t)(slash - directory);
-    *name = slash == NULL ? directory : slash + 1;
-    if (n >= WEFT_PATH_BYTES || **name == '\0')
-        return weft_error_set(err, WEFT_E_USER, "%s: is no name of a directory to save a model in", directory);
-    memcpy(parent, directory, n);
-    if (n == 0) parent[n++] = slash == NULL ? '.' : '/';
-    parent[n] = '\0';
-    return WEFT_OK;
-}
-
 weft_status weft_model_save(const weft_engine *engine, const char *directory, const weft_text *text, weft_error *err) {
     weft_saving self;
-    const char *name = NULL;
-    char parent[WEFT_PATH_BYTES];
-    weft_status status = split_path(parent, &name, directory, err);
-    if (status != WEFT_OK) return status;
+    const char *slash = strrchr(directory, '/'), *name = slash == NULL ? directory : slash + 1;
+    char parent[WEFT_PATH_BYTES] = ".";
+    if (name - directory >= WEFT_PATH_BYTES || *name == '\0')
+        return weft_error_set(err, WEFT_E_USER, "%s: is no name of a directory for a model", directory);
+    if (slash != NULL) (void)snprintf(parent, sizeof parent, "%.*s", (int)(slash - directory), directory);
+    if (slash == directory) (void)strcpy(parent, "/");
     return run_in_place(&self, weft_saving_open(&self, engine, parent, name, text, err), err);
 }

@@ -33,12 +33,6 @@ weft_status weft_record_load(weft_record *out, const char *path, weft_error *err
 
 void weft_record_clear(weft_record *record); /* of one that was loaded */
 
-/* Compares the facts of a checkpoint with the current ones. Fails with all fixed facts that differ, unless inexact.
- * Logs the differences, and adds them and the record's changes to now->changes; host NULL: it only checks. path: the
- * checkpoint's. */
-weft_status weft_record_compare(const weft_record *record, weft_identities *now, bool inexact, const weft_host *host,
-                                const char *path, weft_error *err);
-
 typedef struct weft_saving {
     const weft_engine *engine; /* for its plan and configuration, which are constant */
     const weft_process_group *peers;

@@ -28,35 +28,33 @@ static weft_status check_vocabulary(const weft_run *run, const weft_text *text, 
     const int64_t ids = text->info.vocab_size, rows = declared->info.vocab_size;
     if (ids <= rows) return WEFT_OK;
     return weft_error_set(err, WEFT_E_USER,
-                          "the tokenizer in %s has %lld ids and the model in %s has a vocabulary of %lld: they do not "
-                          "belong together; set [tokenizer] path to the model's own",
+                          "the tokenizer in %s has %lld ids, but the model in %s has a vocabulary of %lld. Fix: set "
+                          "[tokenizer] path to the model's own",
                           text->directory, (long long)ids, run->settings.model.path, (long long)rows);
 }
 
-/* Vocabularies are padded to sizes that suit a device. A much larger one belongs to another tokenizer. */
-static void report_padding(const weft_session *session) {
-    const int64_t ids = session->text.info.vocab_size, rows = session->engine->plan.declared->info.vocab_size;
-    const bool much = (rows - ids) * 8 > rows;
-    if (ids == rows || session->borrows || weft_world_get()->rank > 0) return;
-    weft_log(session->run->host, much ? WEFT_LOG_WARN : WEFT_LOG_INFO,
-             "the tokenizer has %lld ids and the model's vocabulary %lld: %s", (long long)ids, (long long)rows,
-             much ? "is it the tokenizer of this model? [tokenizer] path names another"
-                  : "it is padded, and the ids past the tokenizer's have no text");
-}
-
-/* Warns of added tokens whose embeddings are frozen. */
-static void report_untrained(const weft_session *session) {
-    const weft_run *run = session->run;
+/* Vocabularies are padded to sizes that suit a device; a much larger one belongs to another tokenizer. Also warns of
+ * added tokens whose embeddings are frozen. */
+static void report_vocabulary(const weft_session *session, bool training) {
+    const weft_host *host = session->run->host;
     const weft_declared *declared = session->engine->plan.declared;
-    if (run->settings.tokenizer.add[0] == '\0' || session->borrows || weft_world_get()->rank > 0) return;
+    const int64_t ids = session->text.info.vocab_size, rows = declared->info.vocab_size;
+    const bool much = (rows - ids) * 8 > rows;
+    bool trains = !training || session->run->settings.tokenizer.add[0] == '\0';
+    if (session->borrows || weft_world_get()->rank > 0) return;
+    if (ids != rows)
+        weft_log(host, much ? WEFT_LOG_WARN : WEFT_LOG_INFO,
+                 "the tokenizer has %lld ids and the model's vocabulary %lld: %s", (long long)ids, (long long)rows,
+                 much ? "check that it is the tokenizer of this model ([tokenizer] path)"
+                      : "the ids after the tokenizer's are padding and have no text");
     for (int32_t p = 0; p < declared->n_parameters; p++)
-        if (declared->parameters[p].trainable && declared->parameters[p].role == WEFT_WEIGHT_EMBEDDING &&
-            declared->parameters[p].dims[0] == declared->info.vocab_size)
-            return;
-    weft_log(run->host, WEFT_LOG_WARN,
-             "[train] trainable = %s leaves the rows of the tokens that are added as they begin: name vocabulary "
-             "beside it, for the model to learn them",
-             run->settings.train.trainable);
+        trains = trains ||
+                 (declared->parameters[p].trainable && declared->parameters[p].role == WEFT_WEIGHT_EMBEDDING &&
+                  declared->parameters[p].dims[0] == rows);
+    if (!trains)
+        weft_log(host, WEFT_LOG_WARN,
+                 "[train] trainable = %s does not train the embeddings of the added tokens. Fix: add vocabulary to it",
+                 session->run->settings.train.trainable);
 }
 
 /* Sets the ranks that share the data. A plan for ranks that do not exist shares with itself, which yields the sizes. */
@@ -190,7 +188,7 @@ static weft_status check_prefix(const weft_session *session, weft_error *err) {
     const int64_t prefix = weft_budget_prefix_rows(plan), context = plan->spec.lengths[plan->spec.n_lengths - 1];
     const int64_t most = plan->declared->info.max_context;
     const char *section = "adapter"; /* of the adapter that attends to the prefix */
-    char advice[96] = "train a prefix that leaves positions to the text";
+    char advice[96] = "train a shorter prefix";
     if (prefix <= 0 || prefix + context <= most) return WEFT_OK;
     for (int32_t i = plan->declared->n_sites - 1; i >= 0; i--) {
         const weft_declared_site *site = &plan->declared->sites[i];
@@ -201,10 +199,11 @@ static weft_status check_prefix(const weft_session *session, weft_error *err) {
     if (prefix < most)
         (void)snprintf(advice, sizeof advice, "set context to at most %lld, or train a shorter prefix",
                        (long long)(most - prefix));
-    (void)weft_error_set(err, WEFT_E_USER,
-                         "[data] context = %lld and the %lld positions of the adapter's prefix before it ([%s] length) "
-                         "are more than the model's %lld positions: %s",
-                         (long long)context, (long long)prefix, section, (long long)most, advice);
+    (void)weft_error_set(
+        err, WEFT_E_USER,
+        "[data] context = %lld and the %lld positions of the adapter's prefix ([%s] length) exceed the "
+        "model's %lld positions. Fix: %s",
+        (long long)context, (long long)prefix, section, (long long)most, advice);
     (void)weft_config_locate(session->run->config, "data", err);
     return WEFT_E_USER;
 }
@@ -231,8 +230,7 @@ weft_status weft_session_open_at(weft_session **out, const char *path, const cha
         if (kind != WEFT_SESSION_STEPS && kind != WEFT_SESSION_RESUME) status = check_files(session, err);
         if (status == WEFT_OK)
             status = check_vocabulary(session->run, &session->text, session->engine->plan.declared, err);
-        if (status == WEFT_OK) report_padding(session);
-        if (status == WEFT_OK && training) report_untrained(session);
+        if (status == WEFT_OK) report_vocabulary(session, training);
         begin_share(session);
         if (status == WEFT_OK && !session->borrows) status = open_data(session, training, err);
         if (session->data_source.share != NULL) status = weft_data_share_end(&session->data_share, status, err);
@@ -265,7 +263,7 @@ weft_status weft_session_start(weft_session *session, weft_error *err) {
     weft_status status = weft_engine_allocate(session->engine, err);
     if (status == WEFT_E_MEMORY && err != NULL)
         weft_words_append(err->text, sizeof err->text,
-                          " Lower [train] micro_batch (%lld now) or [data] context%s; weft plan shows what is taken.",
+                          " Fix: lower [train] micro_batch (%lld now) or [data] context%s; weft plan shows the memory.",
                           (long long)keys->micro_batch,
                           session->engine->plan.spec.training && !keys->activation_checkpointing
                               ? ", or set [train] activation_checkpointing = yes"
@@ -291,22 +289,19 @@ double weft_session_lr(const weft_session *session, int64_t step) {
     return session->base_lr * weft_schedule_factor(&session->schedule, step - session->engine->scale.skipped);
 }
 
-/* No micro-batch of the split had a target, as its plugin reports, or contrary to that. */
-static weft_status nothing_to_evaluate(const weft_session *session, int32_t split, weft_error *err) {
+/* No micro-batch of the split had a target, as its plugin declares, or contrary to that. */
+static weft_status reject_evaluation(const weft_session *session, int32_t split, weft_error *err) {
     const weft_split_info *info = split == WEFT_SPLIT_ALL ? &session->all_info : &session->validation_info;
     const char *id = session->engine->plan.run->parts[WEFT_PART_DATA].loaded->plugin->id;
     const char *name = split == WEFT_SPLIT_ALL ? "all" : "validation";
     if (info->targets == 0)
-        return weft_error_set(
-            err, WEFT_E_USER,
-            "there is nothing to evaluate: no document gives a target, says [data] plugin = %s of the "
-            "%llu rows of its split %s",
-            id, (unsigned long long)info->rows, name);
-    return weft_error_set(
-        err, WEFT_E_PLUGIN,
-        "there is nothing to evaluate: the %llu rows that [data] plugin = %s gives of its split %s have "
-        "no target, and its split_info says %llu; `weft plugins check` of its file tries that (R74)",
-        (unsigned long long)info->rows, id, name, (unsigned long long)info->targets);
+        return weft_error_set(err, WEFT_E_USER,
+                              "no evaluation: [data] plugin = %s declares no target for the %llu rows of split %s", id,
+                              (unsigned long long)info->rows, name);
+    return weft_error_set(err, WEFT_E_PLUGIN,
+                          "no evaluation: the %llu rows of split %s from [data] plugin = %s have no target, but its "
+                          "split_info declares %llu; `weft plugins check` of its file tests that (R74)",
+                          (unsigned long long)info->rows, name, id, (unsigned long long)info->targets);
 }
 
 weft_status weft_session_evaluate(weft_session *session, weft_evaluation *out, int32_t split, weft_error *err) {
@@ -328,7 +323,7 @@ weft_status weft_session_evaluate(weft_session *session, weft_evaluation *out, i
             session->watch(session->watch_context, row + per_pass < rows ? row + per_pass : rows, rows,
                            result.loss_sum / (double)tokens, tokens);
     }
-    if (status == WEFT_OK && tokens == 0) status = nothing_to_evaluate(session, split, err);
+    if (status == WEFT_OK && tokens == 0) status = reject_evaluation(session, split, err);
     if (status != WEFT_OK) return status;
     out->loss = result.loss_sum / (double)tokens;
     out->perplexity = exp(out->loss);
@@ -346,7 +341,9 @@ weft_status weft_session_row(weft_micro_batch *out, const weft_session *session,
     const weft_micro_batch_bounds bounds = weft_micro_batch_bounds_of(&session->engine->plan);
     weft_micro_batch micro_batch = {.struct_size = (uint32_t)sizeof micro_batch}, requested;
     weft_status status = WEFT_OK;
-    micro_batch.ids = weft_alloc(5 * positions, sizeof *micro_batch.ids);
+    micro_batch.ids = malloc(5 * positions * sizeof *micro_batch.ids);
+    if (micro_batch.ids == NULL)
+        return weft_error_set(err, WEFT_E_MEMORY, "no memory for a sequence of %zu positions", positions);
     micro_batch.targets = micro_batch.ids + positions;
     micro_batch.starts = micro_batch.ids + 2 * positions;
     micro_batch.positions = micro_batch.ids + 3 * positions;

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 
 void weft_staging_forget(weft_staging *self) {
     free(self->parent);
@@ -117,7 +116,7 @@ weft_status weft_space_check(const char *directory, const char *purpose, int64_t
     room = (uint64_t)about.f_bavail * (uint64_t)about.f_frsize;
     if (about.f_blocks == 0 || (uint64_t)bytes <= room) return WEFT_OK; /* some file systems report 0 */
     return weft_error_set(err, WEFT_E_SYSTEM,
-                          "%s: %s needs %s and %s are free: free some space, lower [checkpoint] keep, or "
-                          "choose another [run] out",
+                          "%s: %s needs %s and %s are free. Fix: free some space, lower [checkpoint] keep, or choose "
+                          "another [run] out",
                           directory, purpose, weft_unit_bytes(needed, bytes), weft_unit_bytes(there, (int64_t)room));
 }

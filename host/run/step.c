@@ -1,4 +1,4 @@
-/* host/run/step.c: a pass of training or evaluation from its micro-batches to its result. */
+/* host/run/step.c: a pass of training or evaluation from its micro-batches to its result, and the streams. */
 #include "base/alloc.h"
 #include "base/units.h"
 #include "base/text.h"
@@ -6,10 +6,123 @@
 #include "program/budget.h"
 #include "run/hidden.h"
 #include "run/stepper.h"
+#include "run/validate.h"
 #include "run/values.h"
 
 #include <math.h>
 #include <stdlib.h>
+
+static weft_micro_batch_request micro_batch_request(const weft_stepper *self, int32_t micro_batch) {
+    weft_micro_batch_request request = {.struct_size = (uint32_t)sizeof request};
+    request.split = self->split;
+    request.rows = self->mode_plan->graphs->rows;
+    request.first_row = self->first_row + (uint64_t)micro_batch * (uint64_t)request.rows;
+    return request;
+}
+
+static weft_status count_micro_batches(weft_stepper *self, weft_error *err) {
+    weft_status status = WEFT_OK;
+    const weft_micro_batch_bounds bounds = weft_micro_batch_bounds_of(&self->engine->plan);
+    const double begin = weft_clock_seconds();
+    self->count = 0;
+    self->places = 0;
+    for (int32_t m = 0; m < self->mode_plan->program->micro_batches && status == WEFT_OK; m++) {
+        const weft_micro_batch_request request = micro_batch_request(self, m);
+        weft_micro_batch shape = {.struct_size = (uint32_t)sizeof shape};
+        WEFT_PLUGIN_CALL(status, self->data_plugin, shape, err, self->data, &shape, &request);
+        if (status == WEFT_OK)
+            status = weft_plugin_blame(self->data_plugin,
+                                       weft_micro_batch_validate_shape(&shape, &request, &bounds, err), err);
+        self->micro_batch_targets[m] = shape.n_targets;
+        self->micro_batch_lengths[m] = shape.length;
+        self->count += shape.n_targets;
+        self->places += (int64_t)shape.rows * shape.length;
+    }
+    self->data_seconds += weft_clock_seconds() - begin;
+    return status;
+}
+
+int64_t weft_step_micro_batch_bytes(const weft_engine *engine) {
+    const weft_plan_spec *spec = &engine->plan.spec;
+    const int32_t rows = spec->rows > spec->evaluate_rows ? spec->rows : spec->evaluate_rows;
+    return weft_micro_batch_bytes(rows, (int32_t)weft_plan_table_rows(spec));
+}
+
+/* Fetches micro-batch m into poisoned arrays and validates it. */
+static weft_status fetch_micro_batch(weft_stepper *self, int32_t m, weft_error *err) {
+    const weft_micro_batch_request request = micro_batch_request(self, m);
+    const weft_micro_batch_bounds bounds = weft_micro_batch_bounds_of(&self->engine->plan);
+    const weft_micro_batch requested = self->micro_batch;
+    weft_status status = WEFT_OK;
+    WEFT_PLUGIN_CALL(status, self->data_plugin, micro_batch, err, self->data, &self->micro_batch, &request);
+    if (status != WEFT_OK) return status;
+    if (self->micro_batch.length != self->micro_batch_lengths[m] ||
+        self->micro_batch.n_targets != self->micro_batch_targets[m])
+        status = weft_error_set(err, WEFT_E_PLUGIN,
+                                "its shape reports %d positions and %lld targets for the micro-batch at row %llu, but "
+                                "its micro_batch returns %d and %lld",
+                                (int)self->micro_batch_lengths[m], (long long)self->micro_batch_targets[m],
+                                (unsigned long long)request.first_row, (int)self->micro_batch.length,
+                                (long long)self->micro_batch.n_targets);
+    if (status == WEFT_OK) status = weft_micro_batch_validate(&self->micro_batch, &requested, &request, &bounds, err);
+    return weft_plugin_blame(self->data_plugin, status, err);
+}
+
+/* Fetches micro-batch m into `memory`, which has the size of the largest. The parts of a shorter one move together, as
+ * the device expects them. */
+static weft_status make_micro_batch(weft_stepper *self, int32_t m, char *memory, weft_error *err) {
+    const int64_t part = weft_step_micro_batch_bytes(self->engine) / WEFT_MICRO_BATCH_PARTS;
+    const double begin = weft_clock_seconds();
+    weft_micro_batch *out = &self->micro_batch;
+    weft_status status = WEFT_OK;
+    out->ids = (int32_t *)(void *)memory;
+    out->targets = (int32_t *)(void *)(memory + part);
+    out->weights = (float *)(void *)(memory + 2 * part);
+    out->starts = (int32_t *)(void *)(memory + 3 * part);
+    out->positions = (int32_t *)(void *)(memory + 4 * part);
+    memset(memory, WEFT_MICRO_BATCH_POISON, (size_t)(WEFT_MICRO_BATCH_PARTS * part));
+    status = fetch_micro_batch(self, m, err);
+    for (int i = 1; i < WEFT_MICRO_BATCH_PARTS && status == WEFT_OK; i++)
+        memmove(memory + weft_micro_batch_part_offset(out->rows, out->length, i), memory + i * part,
+                (size_t)weft_micro_batch_part_bytes(out->rows, out->length));
+    self->data_seconds += weft_clock_seconds() - begin;
+    return status;
+}
+
+weft_status weft_step_make_micro_batches(weft_stepper *self, const bool *wanted, weft_error *err) {
+    const int64_t room = weft_step_micro_batch_bytes(self->engine);
+    for (int32_t m = 0; m < self->mode_plan->program->micro_batches; m++) {
+        if (!wanted[m] || make_micro_batch(self, m, self->micro_batches + room * m, err) == WEFT_OK) continue;
+        (void)weft_error_prefix(err, "micro-batch %d: ", (int)m);
+        if (self->step > 0) (void)weft_error_prefix(err, "step %llu, ", (unsigned long long)self->step);
+        return (weft_status)err->code;
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_step_load_micro_batch(weft_stepper *self, int32_t m, weft_slot_ref slot, weft_error *err) {
+    const int turn = self->micro_batch_turn;
+    const char *from = self->micro_batch_memory[turn];
+    weft_status status = WEFT_OK;
+    if (self->loaded_micro_batch == m) return WEFT_OK;
+    if (self->micro_batches != NULL) { /* the content is there: the upload is captured */
+        from = self->micro_batches + weft_step_micro_batch_bytes(self->engine) * m;
+        self->micro_batch.rows = self->mode_plan->graphs->rows;
+        self->micro_batch.length = self->micro_batch_lengths[m];
+    } else {
+        status = weft_stream_sync_await(&self->order, &self->micro_batch_sent[turn], err);
+        if (status == WEFT_OK) status = make_micro_batch(self, m, self->micro_batch_memory[turn], err);
+        if (status == WEFT_OK) self->micro_batch_turn = 1 - turn;
+    }
+    if (status == WEFT_OK)
+        status = weft_stream_sync_upload(&self->order, slot.ref, from,
+                                         weft_micro_batch_bytes(self->micro_batch.rows, self->micro_batch.length),
+                                         self->micro_batches != NULL ? NULL : &self->micro_batch_sent[turn], err);
+    self->loaded_micro_batch = status == WEFT_OK ? m : -1;
+    return status;
+}
+
+/* ---- a pass ---- */
 
 /* Norm and losses are adjacent: one copy downloads them. */
 static int64_t outcome_bytes(const weft_engine *engine) {
@@ -55,7 +168,7 @@ static weft_status queue_training(weft_stepper *self, int32_t first, int32_t end
 static weft_status queue_evaluation(weft_stepper *self, int32_t first, int32_t end, weft_error *err) {
     weft_status status = weft_step_run_part(self, first, end, err);
     if (status != WEFT_OK || end < self->mode_plan->program->n_instructions) return status;
-    status = weft_step_of_pass(self, ", its losses", weft_norm_losses(self, err), err);
+    status = weft_step_of_pass(self, ", its losses", weft_step_gather_losses(self, err), err);
     return status == WEFT_OK ? download_outcome(self, err) : status;
 }
 
@@ -139,8 +252,8 @@ static weft_status check_scaled(weft_stepper *self, weft_error *err) {
     if (above_floor || err == NULL || err->text[0] == '\0') return status;
     return weft_error_prefix(
         err,
-        "the loss scale has fallen to %g, below [train] scale_floor = %g, and numbers that fp16 cannot hold remain: "
-        "precision = bf16 or fp32 holds larger numbers, and a lower learning rate keeps weights from growing so far; ",
+        "the loss scale has fallen to %g, below [train] scale_floor = %g, and numbers still exceed fp16. Fix: set "
+        "precision = bf16 or fp32, or a lower learning rate; ",
         (double)engine->scale.scale, engine->plan.run->settings.train.scale_floor);
 }
 
@@ -157,7 +270,7 @@ static weft_status run_training_pass(weft_stepper *self, weft_step_result *out, 
     self->clip = clip;
     weft_crash_step(step);
     engine->ranks.counts = true;
-    status = weft_step_count(self, err);
+    status = count_micro_batches(self, err);
     if (status != WEFT_OK) engine->failed = true;
     if (status == WEFT_OK) status = weft_graph_capture_queue(self, queue_training, err);
     engine->ranks.counts = false;
@@ -189,7 +302,7 @@ weft_status weft_stepper_evaluate(weft_stepper *self, weft_step_result *out, int
     const char *before = weft_crash_mode(weft_mode_name(WEFT_MODE_EVALUATE));
     weft_status status = WEFT_OK;
     begin_pass(self, &self->engine->plan.evaluate, split, first_row, 0);
-    status = weft_step_count(self, err);
+    status = count_micro_batches(self, err);
     if (status == WEFT_OK && self->count > 0) status = weft_graph_capture_queue(self, queue_evaluation, err);
     if (self->count > 0) status = finish_pass(self, status, err);
     if (status == WEFT_OK) {
@@ -236,9 +349,11 @@ weft_status weft_stepper_create(weft_stepper **out, weft_engine *engine, const w
     self->micro_batch_lengths = weft_alloc(micro_batches, sizeof *self->micro_batch_lengths);
     self->gradients = weft_alloc(engine->plan.declared->n_parameters, sizeof *self->gradients);
     self->used = weft_alloc(weft_plan_most_slots(&engine->plan), sizeof *self->used);
-    self->handles = weft_alloc(instructions, sizeof *self->handles);
+    self->handles = calloc((size_t)instructions + 1, sizeof *self->handles);
     self->folds = weft_alloc(2 * engine->plan.layout->n_units, sizeof *self->folds);
-    status = weft_stream_sync_open(&self->order, engine->kernels, engine->device, err);
+    if (self->handles == NULL)
+        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for a program of %d instructions", (int)instructions);
+    if (status == WEFT_OK) status = weft_stream_sync_open(&self->order, engine->kernels, engine->device, err);
     if (status == WEFT_OK) status = weft_stream_sync_alloc(&self->order, &memory, bytes, err);
     if (status == WEFT_OK) {
         self->shared = memset(memory, 0, (size_t)bytes);
@@ -261,7 +376,7 @@ weft_status weft_stepper_create(weft_stepper **out, weft_engine *engine, const w
 void weft_stepper_destroy(weft_stepper *self) {
     if (self == NULL) return;
     for (int i = 0; i < 2; i++) (void)weft_stream_sync_await(&self->order, &self->micro_batch_sent[i], NULL);
-    weft_graph_capture_close(self->graph_capture, &self->order);
+    weft_graph_capture_close(self->graph_capture, self);
     if (self->shared != NULL) weft_stream_sync_free(&self->order, self->shared);
     weft_stream_sync_close(&self->order);
     weft_trace_destroy(self->trace);

@@ -1,9 +1,8 @@
 /* host/run/stepper.h: one optimizer step, or one micro-batch of evaluation: a pass over a program and its result.
  *
- * The files of a pass share this struct: micro_batch.c fetches micro-batches from the data plugin,
- * run_instructions.c runs an instruction, communication.c those that communicate, norm.c computes the gradient norm,
- * graph_capture.c replays captured passes, values.c finds numbers that are not finite. Losses and norm stay on the
- * device until the pass ends. */
+ * The files of a pass share this struct: step.c runs a pass and fetches its micro-batches, run_instructions.c runs an
+ * instruction, communication.c those that communicate, graph_capture.c replays captured passes, values.c finds numbers
+ * that are not finite. Losses and norm stay on the device until the pass ends. */
 #ifndef WEFT_HOST_RUN_STEPPER_H
 #define WEFT_HOST_RUN_STEPPER_H
 
@@ -16,18 +15,15 @@
 #include <weft/device.h>
 #include <weft/transfer.h>
 
-/* ---- streams ----
- *
- * Queue 0 is the device's first stream, which does all computation. An instruction of another queue begins with a
+enum { WEFT_QUEUES = 4 };
+
+/* Queue 0 is the device's first stream, which does all computation. An instruction of another queue begins with a
  * fork: its stream waits for everything queued in queue 0 so far. It ends with a join of its exchanges
- * (weft_ranks_join), after which queue 0 sees their results. Nothing else orders a step. The host waits in two
- * cases: before it refills memory that an upload may still read, and for the losses at the end of a pass.
+ * (weft_ranks_join), after which queue 0 sees their results. The host waits only before it refills memory that an upload
+ * may still read, and for the losses at the end of a pass.
  *
  * Transfers use memory that host and device share, if the device has it (weft/transfer.h). Otherwise they are
  * synchronous writes and reads. */
-
-enum { WEFT_QUEUES = 4 };
-
 typedef struct weft_stream_sync {
     const weft_device_plugin *kernels;
     weft_device *device;
@@ -38,14 +34,11 @@ typedef struct weft_stream_sync {
 weft_status weft_stream_sync_open(weft_stream_sync *out, const weft_device_plugin *kernels, weft_device *device,
                                   weft_error *err);
 void weft_stream_sync_close(weft_stream_sync *self); /* zeroed is fine */
-
 /* Returns the stream of an instruction's queue, after a fork. */
 weft_status weft_stream_sync_fork(const weft_stream_sync *self, weft_stream **out, int32_t queue, weft_error *err);
-
 /* Allocates memory for transfers; not during a step. */
 weft_status weft_stream_sync_alloc(const weft_stream_sync *self, void **out, int64_t bytes, weft_error *err);
 void weft_stream_sync_free(const weft_stream_sync *self, void *memory); /* NULL is fine */
-
 /* Queues an upload in queue 0. `from` is transfer memory, unchanged until the event `sent` is reached; sent NULL: until
  * the pass has ended. *sent NULL: the copy is complete. */
 weft_status weft_stream_sync_upload(const weft_stream_sync *self, weft_ref to, const void *from, int64_t bytes,
@@ -57,8 +50,6 @@ weft_status weft_stream_sync_download(const weft_stream_sync *self, void *to, we
 weft_status weft_stream_sync_finish(const weft_stream_sync *self, weft_error *err);
 /* The host waits for the event and sets it to NULL; NULL is reached. */
 weft_status weft_stream_sync_await(const weft_stream_sync *self, weft_event **event, weft_error *err);
-
-/* ---- a pass ---- */
 
 typedef struct weft_step_result {
     double loss_sum;   /* fp64 sum over micro-batches in order */
@@ -115,8 +106,8 @@ typedef struct weft_stepper {
     weft_fold *folds;                   /* [n_units][2] sums by hop */
     struct weft_hidden *hidden;         /* collects hidden states in evaluation (hidden.h); NULL: it is off */
     weft_graph_capture *graph_capture;  /* NULL: passes are not captured */
-    /* Is called for each device call of the segments, and the trace has each instruction's own time, also on a device
-     * that queues. NULL: nothing is timed. */
+    /* Called for each device call of the segments; then the trace has each instruction's own time, also on a device that
+     * queues. NULL: no timing. */
     const weft_call_sink *sink;
     const weft_value_sink *values; /* gets the values of a training step; NULL: nothing is read back */
     weft_step_result result;
@@ -127,13 +118,12 @@ weft_status weft_stepper_create(weft_stepper **out, weft_engine *engine, const w
                                 weft_data *data, weft_error *err);
 void weft_stepper_destroy(weft_stepper *stepper); /* NULL is fine */
 
-/* Runs optimizer step `step` (from 1) with learning rate lr and clip (0: none). A loss or gradient that is not
- * finite is WEFT_E_NUMERIC, with step and segment in the message. [collective] */
+/* Runs optimizer step `step` (from 1). clip 0: none. A loss or gradient that is not finite is WEFT_E_NUMERIC, with step
+ * and segment in the message. [collective] */
 weft_status weft_stepper_train(weft_stepper *stepper, weft_step_result *out, uint64_t step, double lr, double clip,
                                weft_error *err);
 
-/* Runs a training step on micro-batches of the largest length without data, on a device in a dry run
- * (weft/dry_run.h). */
+/* Runs a training step on micro-batches of the largest length without data, on a device in a dry run. */
 weft_status weft_stepper_rehearse(weft_stepper *stepper, weft_error *err);
 
 /* Evaluates one micro-batch per replica, from first_row of a split on. Adds the losses to out->loss_sum in micro-batch
@@ -146,18 +136,12 @@ double weft_step_loss(const weft_stepper *self, int32_t micro_batch);
 /* Returns status. Prefixes a failure with "step 12" or "evaluation" and `detail`: "" or text after a comma. */
 weft_status weft_step_of_pass(const weft_stepper *self, const char *detail, weft_status status, weft_error *err);
 
-/* ---- micro_batch.c ---- */
-
-/* Gets targets and lengths of all micro-batches of the pass, without their content. */
-weft_status weft_step_count(weft_stepper *self, weft_error *err);
 /* Bytes of a micro-batch of the largest shape. */
 int64_t weft_step_micro_batch_bytes(const weft_engine *engine);
 /* Fetches the wanted micro-batches into self->micro_batches. wanted: [micro-batches] */
 weft_status weft_step_make_micro_batches(weft_stepper *self, const bool *wanted, weft_error *err);
 /* Loads micro-batch m into self->micro_batch and its slot, unless it is loaded. */
 weft_status weft_step_load_micro_batch(weft_stepper *self, int32_t m, weft_slot_ref slot, weft_error *err);
-
-/* ---- run_instructions.c ---- */
 
 /* Writes the numbers that the device reads in a training pass: COUNT, the optimizer's struct, the micro-batches' first
  * sequences. For a replay, which runs no instruction that writes them. */
@@ -166,8 +150,8 @@ weft_status weft_step_put_numbers(weft_stepper *self, weft_error *err);
 weft_status weft_step_send_first_rows(weft_stepper *self, weft_error *err);
 /* Runs instructions [first, end) of self->mode_plan's program: a slice (program/plan.h). */
 weft_status weft_step_run_part(weft_stepper *self, int32_t first, int32_t end, weft_error *err);
-
-/* ---- communication.c ---- */
+/* Gathers the losses of a pass on all ranks. [collective] */
+weft_status weft_step_gather_losses(weft_stepper *self, weft_error *err);
 
 /* Returns a slot for the graphs, with the counter of the bytes that they touch. */
 weft_slot_ref weft_step_slot(const weft_stepper *self, int32_t index);
@@ -180,20 +164,11 @@ void weft_communication_poke(void *stepper);
 /* Registers its functions; the context is the stepper. */
 void weft_communication_table(weft_exec_table *table);
 
-/* ---- norm.c ---- */
-
-/* Computes norm, clip coefficient and skip from the gradient sums, and shares the losses of the pass. [collective] */
-weft_status weft_norm_run(weft_stepper *self, weft_slot_ref work, int32_t slot, weft_error *err);
-/* Shares the losses of a pass only. [collective] */
-weft_status weft_norm_losses(weft_stepper *self, weft_error *err);
-
-/* ---- graph_capture.c ---- */
-
 /* *out NULL: nothing is captured, because [run] replay = no, or because device, communicator or model do not support
  * it; the latter is an error under replay = yes. stepper->order must be open. */
 weft_status weft_graph_capture_open(weft_graph_capture **out, const weft_stepper *stepper, weft_error *err);
 /* The device must be idle. */
-void weft_graph_capture_close(weft_graph_capture *graph_capture, const weft_stream_sync *order); /* NULL is fine */
+void weft_graph_capture_close(weft_graph_capture *self, weft_stepper *stepper); /* NULL is fine */
 
 /* Queues instructions [first, end); with the last one also the copy of the outcome. */
 typedef weft_status weft_queue_part(weft_stepper *stepper, int32_t first, int32_t end, weft_error *err);

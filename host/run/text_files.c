@@ -13,27 +13,21 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum { MOST_BYTES = 1 << 30 };
-
-static weft_status put_text(void *context, const char *bytes, size_t n) {
-    return fwrite(bytes, 1, n, context) == n ? WEFT_OK : WEFT_E_MEMORY;
-}
 
 /* Gets a file of a tokenizer with added tokens, if it differs from the directory's. */
 static weft_status take_changed(weft_text_file *file, const weft_text *text, uint32_t i, weft_error *err) {
     int32_t changed = 0;
-    FILE *to = open_memstream(&file->text, &file->bytes);
-    const weft_text_sink sink = {to, put_text};
+    weft_bytes bytes = {0};
+    const weft_text_sink sink = {&bytes, weft_bytes_put_text};
     weft_status status = WEFT_OK;
-    if (to == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the tokenizer's file %s", file->name);
     WEFT_PLUGIN_CALL(status, text->added, file, err, text->tokenizer, i, &sink, &changed);
-    if (fclose(to) != 0 && status == WEFT_OK)
+    if (status == WEFT_OK && weft_bytes_put(&bytes, "", 1) != WEFT_OK)
         status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the tokenizer's file %s", file->name);
-    if (changed != 0 && status == WEFT_OK) return WEFT_OK;
-    free(file->text);
-    file->text = NULL;
+    if (changed == 0 || status != WEFT_OK) weft_bytes_free(&bytes);
+    file->text = bytes.data;
+    file->bytes = bytes.n > 0 ? bytes.n - 1 : 0;
     return status;
 }
 
@@ -55,31 +49,25 @@ static weft_status add_name(weft_text_files *self, const char *name, weft_error 
 /* Replaces the templates of the files by the one that the model was trained with. */
 static weft_status take_template(weft_text_files *self, const char *source, weft_error *err) {
     const char *name = "chat_template.jinja";
-    weft_text_file *file = NULL;
     weft_status status = WEFT_OK;
-    int32_t i = 0, n = 0;
-    for (; i < self->n; i++) { /* transformers would select an additional template before the model's */
-        if (!is_additional(self->files[i].name)) self->files[n++] = self->files[i];
+    int32_t n = 0;
+    for (int32_t i = 0; i < self->n; i++) { /* transformers would select an additional template before the model's */
+        weft_text_file *file = &self->files[i];
+        if (!is_additional(file->name) && strcmp(file->name, name) != 0) self->files[n++] = *file;
         else {
-            free(self->files[i].name);
-            free(self->files[i].text);
+            free(file->name);
+            free(file->text);
         }
     }
     self->n = n;
-    i = 0;
-    while (i < self->n && strcmp(self->files[i].name, name) != 0) i++;
-    if (i == self->n) status = add_name(self, name, err);
+    status = add_name(self, name, err);
     if (status != WEFT_OK) return status;
-    file = &self->files[i];
-    free(file->text);
-    file->text = weft_strdup(source);
-    file->bytes = strlen(source);
+    self->files[n].text = weft_strdup(source);
+    self->files[n].bytes = strlen(source);
     return WEFT_OK;
 }
 
-/* ---- the token that ends a text ---- */
-
-/* Returns the content of a file that was read; NULL: the tokenizer does not have it. */
+/* NULL: the tokenizer does not have the file, or it was not read. */
 static const char *find_text(const weft_text_files *self, const char *name) {
     for (int32_t i = 0; i < self->n; i++)
         if (strcmp(self->files[i].name, name) == 0) return self->files[i].text;
@@ -203,8 +191,6 @@ weft_status weft_text_files_write(const weft_text_files *self, const char *direc
     return weft_stop_ids_save(&self->end, &self->others, directory, err);
 }
 
-/* ---- the token after an answer ---- */
-
 /* A sink; the context is the id. */
 static weft_status note_chat_end(void *context, const int32_t *ids, const int32_t *answers, size_t n) {
     for (size_t i = 0; i < n; i++)
@@ -226,19 +212,6 @@ weft_status weft_text_chat_end(int32_t *out, const weft_text *text, const char *
     return weft_text_encode_chat(text, &sink, &chat, err);
 }
 
-/* Decodes the token into its text. */
-static weft_status name_end(weft_text *text, weft_error *err) {
-    size_t n = 0;
-    FILE *to = open_memstream(&text->end_token, &n);
-    const weft_text_sink sink = {to, put_text};
-    weft_status status = WEFT_OK;
-    if (to == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the name of a token");
-    WEFT_PLUGIN_CALL(status, text->plugin, decode, err, text->tokenizer, &sink, &text->end, 1,
-                     WEFT_DECODE_KEEP_SPECIAL);
-    if (fclose(to) == 0 || status != WEFT_OK) return status;
-    return weft_error_set(err, WEFT_E_MEMORY, "no memory for the name of a token");
-}
-
 /* Returns the id that [tokenizer] end selects; -1: none. */
 static weft_status choose_end(int32_t *out, const weft_text *text, const weft_run *run, weft_error *err) {
     const char *wanted = run->settings.tokenizer.end;
@@ -249,10 +222,11 @@ static weft_status choose_end(int32_t *out, const weft_text *text, const weft_ru
     if (strcmp(wanted, "auto") == 0) {
         if (text->chats == 0 || weft_text_chat_end(out, text, text->chat_named, &why) == WEFT_OK) return WEFT_OK;
         if (weft_world_get()->rank > 0) return WEFT_OK;
-        weft_log(run->host, WEFT_LOG_WARN,
-                 "which token ends an answer is not known, so the saved model ends its text as its files say: %s. Fix: "
-                 "name the token, [tokenizer] end = TOKEN",
-                 why.text);
+        weft_log(
+            run->host, WEFT_LOG_WARN,
+            "the token that ends an answer is unknown, so the saved model keeps the one of its files: %s. Fix: set "
+            "[tokenizer] end = TOKEN",
+            why.text);
         return WEFT_OK;
     }
     *out = special == NULL ? -1 : special->id(text->tokenizer, wanted, strlen(wanted));
@@ -265,10 +239,16 @@ static weft_status choose_end(int32_t *out, const weft_text *text, const weft_ru
 
 weft_status weft_text_end_decide(weft_text *text, const weft_run *run, weft_error *err) {
     weft_stop_ids before = {.n = 0};
+    weft_bytes name = {0};
+    const weft_text_sink sink = {&name, weft_bytes_put_text};
     char others[160] = "";
     weft_status status = choose_end(&text->end, text, run, err);
     if (status != WEFT_OK || text->end < 0) return status;
-    status = name_end(text, err);
+    WEFT_PLUGIN_CALL(status, text->plugin, decode, err, text->tokenizer, &sink, &text->end, 1,
+                     WEFT_DECODE_KEEP_SPECIAL);
+    if (status == WEFT_OK && weft_bytes_put(&name, "", 1) != WEFT_OK)
+        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the name of a token");
+    text->end_token = name.data;
     if (status == WEFT_OK) status = weft_stop_ids_read(&before, run->settings.model.path, text->info.eos, err);
     if (status != WEFT_OK || (weft_stop_ids_have(&before, text->end) && text->info.eos == text->end)) return status;
     if (before.n == WEFT_MAX_STOP_IDS && !weft_stop_ids_have(&before, text->end))
@@ -303,27 +283,21 @@ weft_status weft_run_stop_ids(weft_stop_ids *out, const weft_run *run, const wef
     return weft_stop_ids_read(out, has_own && !has_config ? adapter : run->settings.model.path, text->info.eos, err);
 }
 
-static weft_status find_template(bool *out, const char *directory, weft_error *err) {
-    char path[WEFT_PATH_BYTES];
-    json_t *config = NULL;
-    weft_status status = find_file(out, directory, "chat_template.jinja", err);
-    if (status != WEFT_OK || *out) return status;
-    status = find_file(out, directory, "tokenizer_config.json", err);
-    if (status == WEFT_OK && *out) status = weft_path_join(path, directory, "tokenizer_config.json", err);
-    if (status != WEFT_OK || !*out) return status;
-    status = weft_json_read(&config, path, JSON_DECODE_INT_AS_REAL, err);
-    *out = json_object_get(config, "chat_template") != NULL;
-    json_decref(config);
-    return status;
-}
-
 weft_status weft_run_use_adapter_tokenizer(weft_run *run, weft_error *err) {
     const char *from = run->settings.adapter_from;
-    bool has_tokenizer = false, has_template = false;
+    char path[WEFT_PATH_BYTES];
+    json_t *config = NULL;
+    bool has_tokenizer = false, has_template = false, has_config = false;
     weft_status status = WEFT_OK;
     if (from[0] == '\0' || run->settings.tokenizer.path[0] != '\0' || weft_tokens_wanted(run)) return WEFT_OK;
     status = find_file(&has_tokenizer, from, "tokenizer.json", err);
-    if (status == WEFT_OK && has_tokenizer) status = find_template(&has_template, from, err);
+    if (status != WEFT_OK || !has_tokenizer) return status;
+    status = find_file(&has_template, from, "chat_template.jinja", err);
+    if (status == WEFT_OK && !has_template) status = find_file(&has_config, from, "tokenizer_config.json", err);
+    if (status == WEFT_OK && has_config) status = weft_path_join(path, from, "tokenizer_config.json", err);
+    if (status == WEFT_OK && has_config) status = weft_json_read(&config, path, JSON_DECODE_INT_AS_REAL, err);
+    has_template = has_template || json_object_get(config, "chat_template") != NULL;
+    json_decref(config);
     if (has_template) run->settings.tokenizer.path = from;
     return status;
 }

@@ -29,10 +29,8 @@ typedef struct weft_text_files {
 weft_status weft_text_files_list(weft_text_files *out, const weft_text *text, bool reads, const char *model,
                                  weft_error *err);
 void weft_text_files_clear(weft_text_files *self);
-
 /* An upper bound of their bytes, if they were read. */
 int64_t weft_text_files_bytes(const weft_text_files *self, int64_t block);
-
 /* Writes those that were read; a file that has such a name already stays as it is. The folder of templates in
  * WEFT_ADDITIONAL_TEMPLATES is created. The token that ends a text goes into the model's files there, or, without a
  * config.json, into a generation_config.json. */
@@ -40,18 +38,15 @@ weft_status weft_text_files_write(const weft_text_files *self, const char *direc
 
 /* Returns the special token after an answer in the template; -1: none. named: NULL for the tokenizer's own template. */
 weft_status weft_text_chat_end(int32_t *out, const weft_text *text, const char *named, weft_error *err);
-
 /* Sets text->end_token by [tokenizer] end, after the data are created, and logs it if the model's files do not have
  * it. */
 weft_status weft_text_end_decide(weft_text *text, const weft_run *run, weft_error *err);
 
 /* Returns the ids that end a generated text: of the adapter's directory if it has any, else of the model's. */
 weft_status weft_run_stop_ids(weft_stop_ids *out, const weft_run *run, const weft_text *text, weft_error *err);
-
 /* For a conversation: selects the tokenizer of the adapter's directory if that has a chat template and the same
  * tokens, and the configuration names no other directory. Before weft_text_open. */
 weft_status weft_run_use_adapter_tokenizer(weft_run *run, weft_error *err);
-
 /* Returns the named template in the adapter's directory, with which it was trained; NULL: none. */
 const char *weft_run_adapter_template(const weft_run *run, const weft_text *text);
 

@@ -3,40 +3,39 @@
 
 #include "plugin/enter.h"
 
-#include <ctype.h>
 #include <float.h>
+#include <regex.h>
 #include <stdlib.h>
+
+static const char *split_name(int32_t split) {
+    return split == WEFT_SPLIT_TRAIN ? "training" : split == WEFT_SPLIT_VALIDATION ? "validation" : "all";
+}
 
 weft_status weft_data_validate(const weft_data_info *info, weft_split_info *const infos[3], int64_t max_context,
                                bool training, weft_error *err) {
-    static const char *const names[] = {"training", "validation", "all"};
     if (info->n_lengths < 1 || info->n_lengths > WEFT_MAX_LENGTHS)
-        return weft_error_set(err, WEFT_E_PLUGIN, "its info declares %d lengths of micro-batches; 1 to %d are possible",
+        return weft_error_set(err, WEFT_E_PLUGIN, "its info declares %d lengths of micro-batches. Allowed: 1 to %d",
                               (int)info->n_lengths, WEFT_MAX_LENGTHS);
     for (int32_t i = 0; i < info->n_lengths; i++) {
         const int32_t length = info->lengths[i], before = i == 0 ? 0 : info->lengths[i - 1];
         if (length <= before || length > max_context)
             return weft_error_set(err, WEFT_E_PLUGIN,
-                                  "its info declares a length of %d behind one of %d: lengths rise "
-                                  "from at least 1 to at most the model's %lld",
+                                  "its info declares length %d after %d. Allowed: increasing lengths from 1 to the "
+                                  "model's %lld",
                                   (int)length, (int)before, (long long)max_context);
     }
-    for (int i = 0; i < 3; i++) {
+    for (int32_t i = 0; i < 3; i++) {
         const uint64_t longest = (uint64_t)info->lengths[info->n_lengths - 1], rows = infos[i]->rows;
         if (rows > UINT64_MAX / longest)
-            return weft_error_set(err, WEFT_E_PLUGIN, "its split %s has %llu rows, more than can be counted", names[i],
-                                  (unsigned long long)rows);
+            return weft_error_set(err, WEFT_E_PLUGIN, "its split %s has %llu rows, more than can be counted",
+                                  split_name(i), (unsigned long long)rows);
         if (infos[i]->targets > rows * longest)
             return weft_error_set(err, WEFT_E_PLUGIN,
-                                  "its split %s has %llu rows of at most %d places and %llu targets: "
-                                  "no place has two",
-                                  names[i], (unsigned long long)rows, (int)longest,
-                                  (unsigned long long)infos[i]->targets);
+                                  "its split %s has %llu targets, more than %llu rows of %d positions", split_name(i),
+                                  (unsigned long long)infos[i]->targets, (unsigned long long)rows, (int)longest);
     }
-    if (training && infos[WEFT_SPLIT_TRAIN]->rows == 0)
-        return weft_error_set(err, WEFT_E_PLUGIN,
-                              "its split training has no rows, and answers WEFT_OK for a run that trains");
-    return WEFT_OK;
+    if (!training || infos[WEFT_SPLIT_TRAIN]->rows > 0) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_PLUGIN, "its split training has no rows, but its create returns WEFT_OK");
 }
 
 weft_micro_batch_bounds weft_micro_batch_bounds_of(const weft_plan *plan) {
@@ -44,33 +43,24 @@ weft_micro_batch_bounds weft_micro_batch_bounds_of(const weft_plan *plan) {
                                      plan->spec.lengths, plan->spec.n_lengths};
 }
 
-static const char *split_name(int32_t split) {
-    return split == WEFT_SPLIT_TRAIN ? "training" : split == WEFT_SPLIT_VALIDATION ? "validation" : "all";
-}
-
 weft_status weft_micro_batch_validate_shape(const weft_micro_batch *micro_batch,
                                             const weft_micro_batch_request *request,
                                             const weft_micro_batch_bounds *bounds, weft_error *err) {
-    const long long row = (long long)request->first_row;
+    const long long most = (long long)micro_batch->rows * micro_batch->length;
+    char where[80];
     int32_t i = 0;
+    (void)snprintf(where, sizeof where, "its micro-batch at row %llu of split %s",
+                   (unsigned long long)request->first_row, split_name(request->split));
     if (micro_batch->rows != request->rows)
-        return weft_error_set(err, WEFT_E_PLUGIN,
-                              "it gives a micro-batch of %d rows where %d from row %lld of split %s on "
-                              "were asked for",
-                              (int)micro_batch->rows, (int)request->rows, row, split_name(request->split));
+        return weft_error_set(err, WEFT_E_PLUGIN, "%s has %d rows, and %d were requested", where,
+                              (int)micro_batch->rows, (int)request->rows);
     while (i < bounds->n_lengths && bounds->lengths[i] != micro_batch->length) i++;
     if (i == bounds->n_lengths)
-        return weft_error_set(err, WEFT_E_PLUGIN,
-                              "it gives a micro-batch of length %d at row %lld of split %s, which its "
-                              "info did not declare",
-                              (int)micro_batch->length, row, split_name(request->split));
-    if (micro_batch->n_targets < 0 || micro_batch->n_targets > (int64_t)micro_batch->rows * micro_batch->length)
-        return weft_error_set(err, WEFT_E_PLUGIN,
-                              "it gives a micro-batch of %d rows of %d places at row %lld of split %s, "
-                              "with %lld targets: 0 to %lld have room",
-                              (int)micro_batch->rows, (int)micro_batch->length, row, split_name(request->split),
-                              (long long)micro_batch->n_targets, (long long)micro_batch->rows * micro_batch->length);
-    return WEFT_OK;
+        return weft_error_set(err, WEFT_E_PLUGIN, "%s has length %d, which its info does not declare", where,
+                              (int)micro_batch->length);
+    if (micro_batch->n_targets >= 0 && micro_batch->n_targets <= most) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_PLUGIN, "%s has %lld targets. Allowed: 0 to %lld", where,
+                          (long long)micro_batch->n_targets, most);
 }
 
 /* The arrays of a sequence. */
@@ -105,29 +95,28 @@ static bool is_invalid(const row *of, int32_t n, const weft_micro_batch_bounds *
 static weft_status report_invalid(const row *of, int32_t n, const char *where, const weft_micro_batch_bounds *bounds,
                                   weft_error *err) {
     for (int32_t t = 0; t < n; t++) {
-        if ((uint32_t)of->ids[t] >= (uint32_t)bounds->vocabulary)
-            return weft_error_set(err, WEFT_E_PLUGIN, "%s, place %d: its id is %d, and the model has 0 to %lld", where,
-                                  (int)t, (int)of->ids[t], (long long)bounds->vocabulary - 1);
-        if ((uint32_t)of->targets[t] >= (uint32_t)bounds->vocabulary)
-            return weft_error_set(err, WEFT_E_PLUGIN, "%s, place %d: its target is %d, and the model has 0 to %lld",
-                                  where, (int)t, (int)of->targets[t], (long long)bounds->vocabulary - 1);
-        if (!is_weight(of->weights[t]))
-            return weft_error_set(err, WEFT_E_PLUGIN,
-                                  "%s, place %d: its weight is %g: a finite number of 0 or more is "
-                                  "one",
-                                  where, (int)t, (double)of->weights[t]);
-        if (of->starts[t] != t && (t == 0 || of->starts[t] != of->starts[t - 1]))
-            return weft_error_set(err, WEFT_E_PLUGIN,
-                                  "%s, place %d: its start is %d: it is the place itself, or the "
-                                  "start of the place before",
-                                  where, (int)t, (int)of->starts[t]);
-        if ((uint32_t)of->positions[t] >= (uint32_t)bounds->positions)
-            return weft_error_set(err, WEFT_E_PLUGIN,
-                                  "%s, place %d: its position is %d: 0 to %lld have a place in the "
-                                  "model's tables",
-                                  where, (int)t, (int)of->positions[t], (long long)bounds->positions - 1);
+        const bool start = of->starts[t] != t && (t == 0 || of->starts[t] != of->starts[t - 1]);
+        const char *name = NULL;
+        char allowed[80];
+        double value = 0.0;
+        (void)snprintf(allowed, sizeof allowed, "0 to %lld", (long long)bounds->vocabulary - 1);
+        if ((uint32_t)of->ids[t] >= (uint32_t)bounds->vocabulary) name = "id", value = of->ids[t];
+        else if ((uint32_t)of->targets[t] >= (uint32_t)bounds->vocabulary) name = "target", value = of->targets[t];
+        else if (!is_weight(of->weights[t])) {
+            name = "weight", value = (double)of->weights[t];
+            (void)strcpy(allowed, "a finite number from 0");
+        } else if (start) {
+            name = "start", value = of->starts[t];
+            (void)strcpy(allowed, "the position, or the start of the previous one");
+        } else if ((uint32_t)of->positions[t] >= (uint32_t)bounds->positions) {
+            name = "position", value = of->positions[t];
+            (void)snprintf(allowed, sizeof allowed, "0 to %lld", (long long)bounds->positions - 1);
+        }
+        if (name != NULL)
+            return weft_error_set(err, WEFT_E_PLUGIN, "%s, position %d: its %s is %.10g. Allowed: %s", where, (int)t,
+                                  name, value, allowed);
     }
-    return weft_error_set(err, WEFT_E_HOST, "%s is wrong nowhere", where);
+    return weft_error_set(err, WEFT_E_HOST, "%s: no invalid value found", where);
 }
 
 weft_status weft_micro_batch_validate(const weft_micro_batch *micro_batch, const weft_micro_batch *requested,
@@ -140,7 +129,7 @@ weft_status weft_micro_batch_validate(const weft_micro_batch *micro_batch, const
     if (micro_batch->ids != requested->ids || micro_batch->targets != requested->targets ||
         micro_batch->weights != requested->weights || micro_batch->starts != requested->starts ||
         micro_batch->positions != requested->positions)
-        return weft_error_set(err, WEFT_E_PLUGIN, "its micro-batch moved the arrays that it was given to fill");
+        return weft_error_set(err, WEFT_E_PLUGIN, "its micro_batch replaces the arrays that it must fill");
     status = weft_micro_batch_validate_shape(micro_batch, request, bounds, err);
     if (status != WEFT_OK) return status;
     for (int32_t r = 0; r < micro_batch->rows; r++) {
@@ -154,39 +143,40 @@ weft_status weft_micro_batch_validate(const weft_micro_batch *micro_batch, const
     }
     if (targets == micro_batch->n_targets) return WEFT_OK;
     return weft_error_set(err, WEFT_E_PLUGIN,
-                          "it says that its micro-batch at row %llu of split %s has %lld targets, and %lld "
-                          "of its weights are not 0",
+                          "its micro-batch at row %llu of split %s declares %lld targets, but %lld of its weights are "
+                          "not 0",
                           (unsigned long long)request->first_row, split_name(request->split),
                           (long long)micro_batch->n_targets, (long long)targets);
 }
 
 static weft_status check_slot(const weft_state_slot *slots, int64_t i, const char *id, weft_error *err) {
     const weft_state_slot *slot = &slots[i];
-    const char *name = slot->name;
+    const char *name = slot->name, *dtype = weft_dtype_name(slot->dtype);
     if (name == NULL || name[0] == '\0' || name[0] == '.' || strchr(name, '/') != NULL || strcmp(name, "master") == 0 ||
         strlen(name) >= 200) /* it is a file of a checkpoint */
         return weft_error_set(
             err, WEFT_E_PLUGIN,
-            "optimizer %s: a state called '%s' cannot be saved; a plain name other than 'master' is needed", id,
+            "optimizer %s: a state called '%s' cannot be saved. Allowed: a plain name except 'master'", id,
             name == NULL ? "" : name);
     for (int64_t before = 0; before < i; before++)
-        if (strcmp(slots[before].name, slot->name) == 0)
-            return weft_error_set(err, WEFT_E_PLUGIN, "optimizer %s declares two states called '%s'", id, slot->name);
+        if (strcmp(slots[before].name, name) == 0)
+            return weft_error_set(err, WEFT_E_PLUGIN, "optimizer %s declares two states called '%s'", id, name);
     if (slot->dtype != WEFT_F32 && slot->dtype != WEFT_BF16)
-        return weft_error_set(err, WEFT_E_UNSUPPORTED,
-                              "optimizer %s declares its state %s as %s; an optimizer declares fp32 or bf16, and "
-                              "[optimizer] states = 8bit makes blocks of it",
-                              id, slot->name, weft_dtype_name(slot->dtype));
+        return weft_error_set(
+            err, WEFT_E_UNSUPPORTED,
+            "optimizer %s declares its state %s as %s. Allowed: fp32, bf16; [optimizer] states = 8bit "
+            "converts it to blocks",
+            id, name, dtype);
     if (slot->block != 1 || slot->block_bytes != weft_dtype_bytes(slot->dtype))
         return weft_error_set(err, WEFT_E_PLUGIN,
-                              "optimizer %s declares its state %s in blocks of %d elements and %lld bytes; of %s they "
-                              "have 1 and %lld",
-                              id, slot->name, (int)slot->block, (long long)slot->block_bytes,
-                              weft_dtype_name(slot->dtype), (long long)weft_dtype_bytes(slot->dtype));
+                              "optimizer %s declares its state %s in blocks of %d elements and %lld bytes. Allowed for "
+                              "%s: 1 and %lld",
+                              id, name, (int)slot->block, (long long)slot->block_bytes, dtype,
+                              (long long)weft_dtype_bytes(slot->dtype));
     if ((slot->flags & ~(WEFT_STATE_NOT_NEGATIVE | WEFT_STATE_AS_DECLARED)) != 0)
         return weft_error_set(err, WEFT_E_UNSUPPORTED,
-                              "optimizer %s says of its state %s by flags 0x%x what this host does not know", id,
-                              slot->name, (unsigned)slot->flags);
+                              "optimizer %s: this host does not know flags 0x%x of its state %s", id,
+                              (unsigned)slot->flags, name);
     return WEFT_OK;
 }
 
@@ -195,104 +185,67 @@ static weft_status take_slots(weft_optimizer_facts *out, const weft_state_slot *
                               weft_error *err) {
     weft_status status = WEFT_OK;
     if (out->n_states < 0 || out->n_states > WEFT_MAX_STATES)
-        return weft_error_set(err, WEFT_E_PLUGIN, "optimizer %s declares %lld states; at most %d are possible", id,
+        return weft_error_set(err, WEFT_E_PLUGIN, "optimizer %s declares %lld states. Allowed: at most %d", id,
                               (long long)out->n_states, WEFT_MAX_STATES);
     if (out->n_states > 0 && (rows == NULL || stride < WEFT_SIZE_1_0(weft_state_slot) || stride % 8 != 0))
         return weft_error_set(err, WEFT_E_PLUGIN,
-                              "optimizer %s gives %lld states %u bytes apart; they lie sizeof(weft_state_slot) apart",
+                              "optimizer %s has %lld states at a stride of %u bytes. Allowed: sizeof(weft_state_slot)",
                               id, (long long)out->n_states, (unsigned)stride);
     for (int64_t i = 0; i < out->n_states && status == WEFT_OK; i++) {
         const weft_state_slot *state_row = (const weft_state_slot *)(const void *)((const char *)rows + i * stride);
         if (!WEFT_WHOLE(state_row, weft_state_slot) || state_row->struct_size > stride)
             return weft_error_set(
                 err, WEFT_E_PLUGIN,
-                "optimizer %s declares its state %lld with struct_size %u; at least %u and at most the "
-                "%u from one to the next are possible",
-                id, (long long)i, (unsigned)state_row->struct_size, (unsigned)WEFT_SIZE_1_0(weft_state_slot),
+                "optimizer %s declares its state %lld with struct_size %u. Allowed: %u to the stride %u", id,
+                (long long)i, (unsigned)state_row->struct_size, (unsigned)WEFT_SIZE_1_0(weft_state_slot),
                 (unsigned)stride);
         if (!weft_struct_take(&out->states[i], sizeof out->states[i], state_row))
-            return weft_error_set(err, WEFT_E_UNSUPPORTED,
-                                  "optimizer %s says something of its state %lld behind the %zu bytes that this host "
-                                  "knows; build it with this host's headers, or use a later host",
-                                  id, (long long)i, sizeof *state_row);
+            return weft_error_set(
+                err, WEFT_E_UNSUPPORTED,
+                "optimizer %s: its state %lld has fields after the %zu bytes that this host knows. Fix: "
+                "build it with this host's headers, or use a later host",
+                id, (long long)i, sizeof *state_row);
         status = check_slot(out->states, i, id, err);
     }
     return status;
 }
 
-enum { MOST_WORD = 32 };
-
-/* Returns the bytes of a type's word: 4, 8, 0 for a qualifier; -1: unknown. */
-static int32_t word_bytes(const char *word) {
-    static const struct {
-        const char *word;
-        int32_t bytes;
-    } words[] = {{"float", 4},    {"int", 4},   {"unsigned", 4}, {"signed", 4},   {"int32_t", 4}, {"uint32_t", 4},
-                 {"double", 8},   {"long", 8},  {"int64_t", 8},  {"uint64_t", 8}, {"size_t", 8},  {"ptrdiff_t", 8},
-                 {"intptr_t", 8}, {"const", 0}, {"volatile", 0}, {"uintptr_t", 8}};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strcmp(word, words[i].word) == 0) return words[i].bytes;
-    return -1;
+static bool matches(const char *text, const char *pattern) {
+    regex_t compiled;
+    const bool is_valid = regcomp(&compiled, pattern, REG_EXTENDED | REG_NOSUB) == 0;
+    const bool found = is_valid && regexec(&compiled, text, 0, NULL, 0) == 0;
+    if (is_valid) regfree(&compiled);
+    return found;
 }
 
-/* Parses a word at *at; false: there is none, or it is too long. */
-static bool take_word(char out[MOST_WORD], const char **at) {
-    size_t n = 0;
-    *at += strspn(*at, " \t\n");
-    while (isalnum((unsigned char)(*at)[n]) || (*at)[n] == '_') n++;
-    if (n == 0 || n >= MOST_WORD) return false;
-    memcpy(out, *at, n);
-    out[n] = '\0';
-    *at += n;
-    *at += strspn(*at, " \t\n");
-    return true;
-}
+#define WS        "[ \t\n]*"
+#define TYPE      "(const|volatile|float|int|unsigned|signed|int32_t|uint32_t)"
+#define NAME      WS "[A-Za-z_][A-Za-z_0-9]*" WS "(\\[[0-9]+\\])?" WS
+#define WIDE_TYPE "(double|long|u?int64_t|size_t|ptrdiff_t|u?intptr_t)"
 
-/* Parses "float a, b[4];" at *at and adds its members to *n; false: it has another form. *wide: a type has 8 bytes. */
-static bool take_members(int64_t *n, bool *wide, const char **at) {
-    char word[MOST_WORD];
-    int32_t bytes = 0, type = 0;
-    const char *before = *at;
-    while (before = *at, take_word(word, at) && (bytes = word_bytes(word)) >= 0) type = bytes > type ? bytes : type;
-    if (type == 0 || word_bytes(word) >= 0) {
-        *wide = *wide || type == 8 || **at == '*';
-        return false;
-    }
-    *wide = *wide || type == 8;
-    *at = before;
-    while (take_word(word, at)) {
-        int64_t elements = 1;
-        char *end = NULL;
-        if (**at == '[') {
-            elements = strtoll(*at + 1, &end, 10);
-            if (elements < 1 || *end != ']') return false;
-            *at = end + 1 + strspn(end + 1, " \t\n");
-        }
-        *n += elements;
-        if (**at == ';') return true;
-        if (*(*at)++ != ',') return false;
-    }
-    return false;
-}
-
-/* Parses the text of the struct's members. If it cannot, the guard after hp checks the size during the run. */
+/* Parses the text of the struct's members, "float a, b[4];". If it has another form, the guard after hp checks the size
+ * during the run. */
 static weft_status check_hp(int64_t bytes, const weft_elementwise *update, const char *id, weft_error *err) {
-    const char *at = update->hp_fields;
-    int64_t members = 0;
-    bool wide = false, read = true;
-    while (read && *(at += strspn(at, " \t\n;")) != '\0') read = take_members(&members, &wide, &at);
+    const bool read = matches(update->hp_fields, "^([ \t\n;]*(" TYPE "[ \t\n]+)+" NAME "(," NAME ")*;)*[ \t\n;]*$");
+    const bool wide = matches(update->hp_fields, "(^|[^A-Za-z_0-9])(" WIDE_TYPE "([^A-Za-z_0-9]|$)|" TYPE WS "[*])");
+    int64_t members = 0, elements = 0;
+    for (const char *at = update->hp_fields; *at != '\0'; at++) {
+        if (*at == '[') elements = strtoll(at + 1, NULL, 10);
+        else if (*at == ',' || *at == ';') members += elements, elements = 0;
+        else if (elements == 0 && strchr(" \t\n]", *at) == NULL) elements = 1; /* a name */
+    }
     if (wide)
         return weft_error_set(
             err, WEFT_E_PLUGIN,
-            "optimizer %s has a member of 8 bytes in its hp, %s: \"%.200s\". Members are numbers of 4 "
-            "bytes: float, int32_t or uint32_t",
+            "optimizer %s has a member of 8 bytes in its hp, %s: \"%.200s\". Allowed: float, int32_t, "
+            "uint32_t",
             id, update->hp_name, update->hp_fields);
     if (read && bytes < 4 * members)
-        return weft_error_set(err, WEFT_E_PLUGIN,
-                              "optimizer %s says in hp_size that its hp has %lld bytes, and %s has %lld members of 4 "
-                              "bytes, \"%.200s\": return (int64_t)sizeof(%s)",
-                              id, (long long)bytes, update->hp_name, (long long)members, update->hp_fields,
-                              update->hp_name);
+        return weft_error_set(
+            err, WEFT_E_PLUGIN,
+            "optimizer %s returns %lld in hp_size, but %s has %lld members of 4 bytes, \"%.200s\". Fix: "
+            "return (int64_t)sizeof(%s)",
+            id, (long long)bytes, update->hp_name, (long long)members, update->hp_fields, update->hp_name);
     return WEFT_OK;
 }
 
@@ -310,15 +263,15 @@ weft_status weft_optimizer_validate(weft_optimizer_facts *out, const weft_optimi
     if (status == WEFT_OK) status = take_slots(out, rows, stride, id, err);
     if (status == WEFT_OK && (out->hp_bytes < 4 || out->hp_bytes > WEFT_MAX_HP || out->hp_bytes % 4 != 0))
         status = weft_error_set(err, WEFT_E_PLUGIN,
-                                "optimizer %s declares %lld bytes of hp; 4 to %d are possible, in numbers of 4", id,
+                                "optimizer %s declares %lld bytes of hp. Allowed: 4 to %d, in multiples of 4", id,
                                 (long long)out->hp_bytes, WEFT_MAX_HP);
     if (status != WEFT_OK) return status;
     if (update == NULL || !WEFT_WHOLE(update, weft_elementwise) || update->name == NULL || update->hp_name == NULL ||
         update->hp_fields == NULL || update->body == NULL || update->cpu == NULL)
-        return weft_error_set(err, WEFT_E_PLUGIN, "optimizer %s gives no whole update: WEFT_ELEMENTWISE makes one", id);
-    if (update->n_states != out->n_states)
         return weft_error_set(err, WEFT_E_PLUGIN,
-                              "optimizer %s declares %lld states, and its update %s has %lld: they are the same", id,
+                              "optimizer %s has no complete update. Fix: define it by WEFT_ELEMENTWISE", id);
+    if (update->n_states != out->n_states)
+        return weft_error_set(err, WEFT_E_PLUGIN, "optimizer %s declares %lld states, and its update %s has %lld", id,
                               (long long)out->n_states, update->name, (long long)update->n_states);
     return check_hp(out->hp_bytes, update, id, err);
 }

@@ -26,12 +26,10 @@ typedef struct weft_micro_batch_bounds {
 } weft_micro_batch_bounds;
 
 weft_micro_batch_bounds weft_micro_batch_bounds_of(const weft_plan *plan);
-
 /* Requires the requested number of sequences, a declared length, and targets that fit. [any-thread] */
 weft_status weft_micro_batch_validate_shape(const weft_micro_batch *micro_batch,
                                             const weft_micro_batch_request *request,
                                             const weft_micro_batch_bounds *bounds, weft_error *err);
-
 /* requested: the micro-batch before the call. Validates arrays, shape, and every position: ids and targets of the
  * vocabulary, weights that are finite and not negative, with n_targets of them not 0, starts that are their own
  * position or the start of the previous one, positions within the model's tables. err has split, sequence and

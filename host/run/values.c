@@ -2,7 +2,6 @@
 #include "run/values.h"
 
 #include "model/convert.h"
-#include "plugin/enter.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -19,15 +18,14 @@ static weft_status check_carry(weft_stepper *self, const weft_instruction *instr
     weft_status status = WEFT_OK;
     if (binding->carry_out.ref.buffer == NULL) return WEFT_OK;
     values = malloc((size_t)(n * ((int64_t)sizeof *values + size)));
-    if (values == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to look for the first bad number");
+    if (values == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to find the number that is not finite");
     stored = values + n;
-    WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, stored, binding->carry_out.ref,
-                     n * size);
+    status = weft_engine_read(engine, stored, binding->carry_out.ref, n * size, err);
     if (status == WEFT_OK) (void)weft_convert(values, WEFT_F32, stored, engine->plan.dtype, n);
     for (int64_t i = 0; i < n && status == WEFT_OK; i++)
         if (!isfinite(values[i]))
             status = weft_error_set(err, WEFT_E_NUMERIC,
-                                    "the forward of %s is the first to give a number that is not finite",
+                                    "the forward of %s computes the first number that is not finite",
                                     engine->plan.declared->segments[instruction->segment].name);
     free(values);
     return status;
@@ -35,16 +33,13 @@ static weft_status check_carry(weft_stepper *self, const weft_instruction *instr
 
 weft_status weft_nonfinite_check(weft_stepper *self, const weft_instruction *instruction,
                                  const weft_graph_binding *binding, weft_error *err) {
-    const weft_program *program = self->mode_plan->program;
     char name[256];
-    weft_status status = WEFT_OK;
     if (weft_process_group_is_single(&self->engine->peers)) return check_carry(self, instruction, binding, err);
-    if (self->culprit.code != WEFT_OK) return WEFT_OK;
-    status = check_carry(self, instruction, binding, &self->culprit);
-    if (status == WEFT_OK) return WEFT_OK;
+    if (self->culprit.code != WEFT_OK || check_carry(self, instruction, binding, &self->culprit) == WEFT_OK)
+        return WEFT_OK;
     weft_instruction_describe(name, sizeof name, instruction, &self->mode_plan->job->spec);
     (void)weft_error_prefix(&self->culprit, "step %llu, instruction %d, %s: ", (unsigned long long)self->step,
-                            (int)(instruction - program->instructions), name);
+                            (int)(instruction - self->mode_plan->program->instructions), name);
     return WEFT_OK;
 }
 
@@ -78,8 +73,8 @@ weft_status weft_nonfinite_gradient(weft_stepper *self, weft_error *err) {
     for (int32_t i = 0; i < engine->plan.declared->n_parameters; i++) {
         double sum = 0.0;
         if (!engine->plan.declared->parameters[i].trainable) continue;
-        WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, &sum,
-                         weft_ref_at(engine->scalars.square_sums, weft_f64_bytes(at++)), weft_f64_bytes(1));
+        status = weft_engine_read(engine, &sum, weft_ref_at(engine->scalars.square_sums, weft_f64_bytes(at++)),
+                                  weft_f64_bytes(1), err);
         if (status == WEFT_OK && !isfinite(sum)) name = engine->plan.declared->parameters[i].name;
     }
     return weft_error_set(err, WEFT_E_NUMERIC,
@@ -88,13 +83,12 @@ weft_status weft_nonfinite_gradient(weft_stepper *self, weft_error *err) {
                           (unsigned long long)self->step, name, self->result.loss_sum / (double)self->count);
 }
 
-/* ---- values ---- */
-
-/* Begins the row of an instruction that has run; false: there is no listener. text: [256] */
-static bool begin_row(weft_value_row *row, const weft_stepper *self, const weft_instruction *instruction, char *text) {
+/* Begins the row of an instruction that has run; false: there is no listener. */
+static bool begin_row(weft_value_row *row, const weft_stepper *self, const weft_instruction *instruction) {
+    static char text[256];
     if (self->values == NULL || self->values->report == NULL || self->step == 0 || self->find_culprit) return false;
     *row = (weft_value_row){.step = self->step, .instruction = text, .name = "", .part = ""};
-    weft_instruction_describe(text, 256, instruction, &self->mode_plan->job->spec);
+    weft_instruction_describe(text, sizeof text, instruction, &self->mode_plan->job->spec);
     return true;
 }
 
@@ -108,14 +102,13 @@ typedef union stored_values {
 /* Reports the first of row->n numbers of dtype at ref, divided by `over`. Packed weights are not reported. */
 static weft_status report(const weft_stepper *self, weft_value_row *row, weft_ref ref, int32_t dtype, double over,
                           weft_error *err) {
-    const weft_engine *engine = self->engine;
     const int64_t n = row->n < WEFT_VALUES_SHOWN ? row->n : WEFT_VALUES_SHOWN;
     stored_values stored;
     weft_dynamic8 map;
     float numbers[WEFT_VALUES_SHOWN] = {0};
     weft_status status = WEFT_OK;
     memset(&stored, 0, sizeof stored);
-    WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, &stored, ref, weft_dtype_span(dtype, n));
+    status = weft_engine_read(self->engine, &stored, ref, weft_dtype_span(dtype, n), err);
     if (status != WEFT_OK) return status;
     if (dtype == WEFT_DYN8X256 || dtype == WEFT_UDYN8X256) {
         weft_dynamic8_fill(&map, dtype);
@@ -149,12 +142,11 @@ static void name_parameter(weft_value_row *row, const weft_stepper *self, int32_
 
 weft_status weft_values_forward(const weft_stepper *self, const weft_instruction *instruction,
                                 const weft_graph_binding *binding, weft_error *err) {
-    char text[256];
     weft_value_row row;
     int32_t n = 0;
     const weft_graph_read *reads = weft_graph_set_reads(self->mode_plan->graphs, instruction->segment, &n);
     weft_status status = WEFT_OK;
-    if (!begin_row(&row, self, instruction, text)) return WEFT_OK;
+    if (!begin_row(&row, self, instruction)) return WEFT_OK;
     row.part = "weight";
     for (int32_t i = 0; i < n && status == WEFT_OK; i++) {
         const int32_t p = reads[i].parameter;
@@ -168,7 +160,6 @@ weft_status weft_values_forward(const weft_stepper *self, const weft_instruction
 weft_status weft_values_backward(const weft_stepper *self, const weft_instruction *instruction,
                                  const weft_graph_binding *binding, weft_error *err) {
     const weft_value_sink *sink = self->values;
-    char text[256];
     weft_value_row row;
     int32_t n = 0;
     const weft_graph_read *reads = weft_graph_set_reads(self->mode_plan->graphs, instruction->segment, &n);
@@ -178,7 +169,7 @@ weft_status weft_values_backward(const weft_stepper *self, const weft_instructio
         if (gradient.buffer != NULL)
             status = sink->gradient(sink->context, instruction->micro_batch, reads[i].parameter, gradient, err);
     }
-    if (status != WEFT_OK || !begin_row(&row, self, instruction, text)) return status;
+    if (status != WEFT_OK || !begin_row(&row, self, instruction)) return status;
     if (instruction->segment == self->engine->plan.declared->n_segments - 1) {
         row.name = "loss";
         row.n = 1;
@@ -196,10 +187,9 @@ weft_status weft_values_backward(const weft_stepper *self, const weft_instructio
 
 weft_status weft_values_norm(const weft_stepper *self, const weft_instruction *instruction, weft_error *err) {
     const weft_scalars *scalars = &self->engine->scalars;
-    char text[256];
     weft_value_row row;
     weft_status status = WEFT_OK;
-    if (!begin_row(&row, self, instruction, text)) return WEFT_OK;
+    if (!begin_row(&row, self, instruction)) return WEFT_OK;
     row.n = 1;
     row.name = "targets";
     status = report(self, &row, scalars->count, WEFT_F64, 1.0, err);
@@ -213,10 +203,9 @@ weft_status weft_values_norm(const weft_stepper *self, const weft_instruction *i
 weft_status weft_values_step(const weft_stepper *self, const weft_instruction *instruction, weft_error *err) {
     const weft_engine *engine = self->engine;
     const weft_plan *plan = &engine->plan;
-    char text[256];
     weft_value_row row;
     weft_status status = WEFT_OK;
-    if (self->count == 0 || !begin_row(&row, self, instruction, text)) return WEFT_OK;
+    if (self->count == 0 || !begin_row(&row, self, instruction)) return WEFT_OK;
     for (int32_t i = 0; i < plan->declared->n_parameters && status == WEFT_OK; i++) {
         const weft_parameter *p = &plan->declared->parameters[i];
         if (!p->trainable) continue;

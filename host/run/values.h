@@ -1,8 +1,8 @@
 /* host/run/values.h: the values of a training step for a listener (stepper->values): weights and carry of each segment,
  * loss, gradients, and the update. Also the search for the first number that is not finite.
  *
- * Each value is downloaded separately, its first few numbers only, and nothing is changed. For one rank: on several,
- * sharded values are nowhere complete, except a micro-batch's gradients. Without a listener the calls do nothing. */
+ * Of each value the first few numbers are downloaded. For one rank: of sharded values no rank has all, except of a
+ * micro-batch's gradients. Without a listener the calls have no effect. */
 #ifndef WEFT_HOST_RUN_VALUES_H
 #define WEFT_HOST_RUN_VALUES_H
 
@@ -12,11 +12,9 @@
  * culprit and continues. */
 weft_status weft_nonfinite_check(weft_stepper *self, const weft_instruction *instruction,
                                  const weft_graph_binding *binding, weft_error *err);
-
 /* For a loss that is not finite although every carry is. WEFT_E_NUMERIC with the instruction that computed it; WEFT_OK:
  * another rank did. */
 weft_status weft_nonfinite_head(const weft_stepper *self, weft_error *err);
-
 /* For a norm that is not finite. Returns WEFT_E_NUMERIC with the parameter of the highest segment whose gradient is not
  * finite, because backward runs from there. */
 weft_status weft_nonfinite_gradient(weft_stepper *self, weft_error *err);

@@ -8,45 +8,31 @@
 #include "run/values.h"
 #include "train/records.h"
 
-/* Prints the values that the instructions of a step compute (run/values.h). */
-
-/* Prints each value on a line of stdout: step, instruction, object, and its first numbers. */
+/* Prints each value that the instructions of a step compute on a line of stdout: step, instruction, object, and its
+ * first numbers. */
 const weft_value_sink *weft_value_rows_to_stdout(void);
-
-/* Totals since the last line of metrics. */
-typedef struct weft_metrics_span {
-    int64_t targets;
-    weft_rank_row row;
-} weft_metrics_span;
 
 typedef struct weft_journal {
     const weft_session *session;
-    weft_records records;   /* open only on rank 0 */
-    weft_event_file events; /* the same, if [run] tensorboard is set */
-    weft_metrics_span since_line;
-    weft_rank_row since_row; /* of this rank, since the last line of phases */
+    weft_records records;     /* open only on rank 0 */
+    weft_rank_row since_line; /* totals since the last line of metrics, */
+    int64_t targets;          /* and their target tokens */
+    weft_rank_row since_row;  /* of this rank, since the last line of phases */
 } weft_journal;
 
 /* Opens the records in `directory` on rank 0, truncates them to the checkpoint that this process resumed from (NULL:
  * new run), and records the start. directory must outlive the journal. begin: weft_clock_seconds at this process's
- * start. [collective] */
+ * start. Afterwards close the records, also after a failure. [collective] */
 weft_status weft_journal_open(weft_journal *self, const weft_session *session, const char *directory,
                               const weft_checkpoint_state *resumed_from, double begin, weft_error *err);
-void weft_journal_close(weft_journal *self); /* a zeroed one is fine */
 
 /* Records a step that took `seconds`, and reads its trace. Writes a line if one is due. */
 weft_status weft_journal_step(weft_journal *self, uint64_t step, const weft_step_result *result, double seconds,
                               weft_error *err);
 weft_status weft_journal_evaluation(weft_journal *self, uint64_t step, const weft_evaluation *evaluation,
                                     weft_error *err);
-/* Records a save. what: "checkpoint" or "model"; held: seconds that blocked training; beside: seconds of asynchronous
- * writing; best: lowest evaluation loss so far. */
-weft_status weft_journal_save(weft_journal *self, uint64_t step, const char *what, double held, double beside,
-                              bool best, weft_error *err);
 /* Records each rank's time by phase since the last such line; skipped without steps. May fail on rank 0 only.
  * [collective] */
 weft_status weft_journal_phases(weft_journal *self, uint64_t step, weft_error *err);
-/* Syncs the records; also concurrently with a writer. */
-weft_status weft_journal_sync(weft_journal *self, weft_error *err);
 
 #endif

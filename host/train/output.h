@@ -5,13 +5,11 @@
  *     similarity.json  the initial mean last hidden state, if [run] similarity is set (similarity.h)
  *     checkpoints/     step-N directories, and best, a link to one of them
  *     model/           the result, a Hugging Face directory
- *     ranks.json       with several ranks, at the end: memory and traffic of each rank
- */
+ *     ranks.json       with several ranks, at the end: memory and traffic of each rank */
 #ifndef WEFT_HOST_TRAIN_OUTPUT_H
 #define WEFT_HOST_TRAIN_OUTPUT_H
 
-#include <stdbool.h>
-#include <weft/base.h>
+#include "base/text.h"
 
 typedef enum weft_output_mode {
     WEFT_OUTPUT_NEW = 0,      /* a directory that contains a run is rejected */
@@ -20,22 +18,20 @@ typedef enum weft_output_mode {
 } weft_output_mode;
 
 typedef struct weft_output {
-    char *directory;
-    bool writes;    /* this rank writes; on the others only the directory's name is set, and all calls below have
-                     * no effect */
+    char *directory; /* short enough for the path of each file in it */
+    weft_output_mode mode;
+    bool writes;    /* this rank writes; on the others only `directory` is set, and the calls below have no effect */
     int lock;       /* descriptor of .lock, held for the life of the run */
     bool made_lock; /* the lock file was new */
     bool had_run;   /* the directory has files of an earlier run */
 } weft_output;
 
-/* Rejects an invalid output directory: the root, or one that the run reads (NULL: unset). [any-thread] */
-weft_status weft_output_check_place(const char *directory, const char *model, const char *tokenizer, weft_error *err);
-
 /* Creates the directory, takes its lock (on conflict the error names the other process) and checks its contents.
- * Removes no files of a run; weft_output_begin does. RESUME creates no directory. Fails if the directory has names of a
- * run's files but no run created them. writes: this rank writes for all. */
+ * Removes no files of a run; weft_output_begin does. RESUME creates no directory. Rejects the root, the directories that
+ * the run reads (NULL: unset), and files with the names of a run's that no run created. writes: this rank writes for
+ * all. */
 weft_status weft_output_open(weft_output **out, const char *directory, weft_output_mode mode, bool writes,
-                             weft_error *err);
+                             const char *model, const char *tokenizer, weft_error *err);
 void weft_output_close(weft_output *output); /* NULL is fine */
 
 /* Fails if the directory's name no longer refers to the opened directory: it was renamed, removed or replaced, and
@@ -45,12 +41,12 @@ weft_status weft_output_check(const weft_output *output, weft_error *err);
 /* Prepares the directory for the files of this run. If an earlier run was made there, removes the temporary files of
  * killed processes, "config.ini.PID.tmp"; OVERWRITE also removes config.ini, the records, similarity.json, report.html,
  * tensorboard/, checkpoints/ and model/, and no other file, and none at all if these contain one that no run wrote. */
-weft_status weft_output_begin(const weft_output *output, weft_output_mode mode, weft_error *err);
+weft_status weft_output_begin(const weft_output *output, weft_error *err);
 
 /* Rejects an input path (the INI file, a model, data) inside the run's own output. A missing path is fine. */
 weft_status weft_output_protect(const weft_output *output, const char *path, weft_error *err);
 
-/* Writes "directory/name" to path. */
-weft_status weft_output_path(const weft_output *output, char *path, size_t size, const char *name, weft_error *err);
+/* Writes "directory/name" to path and returns it. */
+const char *weft_output_path(const weft_output *output, char path[WEFT_PATH_BYTES], const char *name);
 
 #endif

@@ -1,25 +1,50 @@
 /* host/train/records.c: see records.h. */
 #include "train/records.h"
 
-#include "base/units.h"
 #include "base/file.h"
-#include "base/text.h"
+#include "base/units.h"
 
 #include <errno.h>
-#include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
-/* ---- a message ---- */
+const char *weft_record_name(int32_t kind) {
+    static const char *const names[WEFT_N_RECORDS] = {"starts.jsonl", "metrics.jsonl", "evaluations.jsonl",
+                                                      "checkpoints.jsonl", "phases.jsonl"};
+    return kind >= 0 && kind < WEFT_N_RECORDS ? names[kind] : "?";
+}
+
+static weft_status write_failure(const char *path, weft_error *err) {
+    return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be written: %s", path, strerror(errno));
+}
+
+static double unix_seconds(void) {
+    struct timespec now;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* ---- events ----
+ *
+ * A file of events is a sequence of TFRecords (tensorflow/core/lib/io/record_writer.h): the length of a message as 8
+ * bytes, 4 bytes of masked CRC32C of these, the message, 4 bytes of masked CRC32C of it; all little-endian. A message is
+ * an Event of tensorflow/core/util/event.proto with these fields:
+ *
+ *     double wall_time = 1;  int64 step = 2;
+ *     one of:  string file_version = 3;  Summary summary = 5;  SessionLog session_log = 7;
+ *     Summary: repeated Value value = 1;   Value: string tag = 1, float simple_value = 2
+ *     SessionLog: Status status = 1, with START = 1
+ *
+ * A START at step N makes TensorBoard discard the data of earlier files in the directory from step N on. */
 
 /* Wire types of protocol buffers (protobuf.dev/programming-guides/encoding). */
 enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 };
-enum { MESSAGE_BYTES = 1024 };
 
 /* Never overflows: tags are the host's own, and short. */
 typedef struct message {
-    unsigned char bytes[MESSAGE_BYTES];
+    unsigned char bytes[1024];
     size_t n;
 } message;
 
@@ -37,11 +62,6 @@ static void put_varint(message *self, uint64_t value) {
     } while (value > 0);
 }
 
-static void put_key(message *self, uint32_t field, uint32_t type) {
-    put_varint(self, field << 3 | type);
-}
-
-/* Appends a number's bytes in little-endian order on any machine. */
 static void put_little(message *self, uint64_t value, size_t n) {
     for (size_t i = 0; i < n; i++) {
         const unsigned char byte = (unsigned char)(value >> (8 * i));
@@ -49,42 +69,25 @@ static void put_little(message *self, uint64_t value, size_t n) {
     }
 }
 
-static void put_double(message *self, uint32_t field, double value) {
-    uint64_t bits = 0;
-    memcpy(&bits, &value, sizeof bits);
-    put_key(self, field, FIXED64);
-    put_little(self, bits, 8);
-}
-
-static void put_float(message *self, uint32_t field, float value) {
-    uint32_t bits = 0;
-    memcpy(&bits, &value, sizeof bits);
-    put_key(self, field, FIXED32);
-    put_little(self, bits, 4);
-}
-
 static void put_text(message *self, uint32_t field, const void *text, size_t n) {
-    put_key(self, field, BYTES);
+    put_varint(self, field << 3 | BYTES);
     put_varint(self, n);
     put_bytes(self, text, n);
 }
 
-static double unix_seconds(void) {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 /* Writes wall_time and step, the fields of every event. */
 static message begin_event(uint64_t step) {
+    const union {
+        double value;
+        uint64_t bits;
+    } now = {unix_seconds()};
     message event = {.n = 0};
-    put_double(&event, 1, unix_seconds());
-    put_key(&event, 2, VARINT);
+    put_varint(&event, 1 << 3 | FIXED64);
+    put_little(&event, now.bits, 8);
+    put_varint(&event, 2 << 3 | VARINT);
     put_varint(&event, step);
     return event;
 }
-
-/* ---- a record ---- */
 
 /* Computes the masked CRC32C (Castagnoli, reflected). The mask is for checksums of data that contains checksums. Events
  * are few and small, so one bit at a time is fast enough. */
@@ -98,88 +101,60 @@ static uint32_t masked_crc(const unsigned char *bytes, size_t n) {
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
 
-static weft_status write_record(weft_event_file *self, const message *event, weft_error *err) {
+static weft_status write_event(weft_records *self, const message *event, weft_error *err) {
     message head = {.n = 0}, tail = {.n = 0};
     put_little(&head, event->n, 8);
     put_little(&head, masked_crc(head.bytes, 8), 4);
     put_little(&tail, masked_crc(event->bytes, event->n), 4);
-    if (fwrite(head.bytes, 1, head.n, self->file) == head.n &&
-        fwrite(event->bytes, 1, event->n, self->file) == event->n &&
-        fwrite(tail.bytes, 1, tail.n, self->file) == tail.n && fflush(self->file) == 0)
+    if (fwrite(head.bytes, 1, head.n, self->events) == head.n &&
+        fwrite(event->bytes, 1, event->n, self->events) == event->n &&
+        fwrite(tail.bytes, 1, tail.n, self->events) == tail.n && fflush(self->events) == 0)
         return WEFT_OK;
-    return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be written: %s", self->path, strerror(errno));
+    return write_failure(self->events_path, err);
 }
 
-/* ---- the file ---- */
-
-/* Writes the version that readers expect first, and this process's start step. */
-static weft_status write_beginning(weft_event_file *self, uint64_t step, weft_error *err) {
+/* Writes the version that readers expect first, and this process's start step. Readers sort a directory's files by
+ * name, so the name starts with ten digits of time. */
+static weft_status open_events(weft_records *self, uint64_t step, weft_error *err) {
     static const char version[] = "brain.Event:2";
     static const unsigned char start[] = {1 << 3 | VARINT, 1};
     message event = begin_event(0);
-    weft_status status = WEFT_OK;
-    put_text(&event, 3, version, sizeof version - 1);
-    status = write_record(self, &event, err);
-    event = begin_event(step);
-    put_text(&event, 7, start, sizeof start);
-    return status == WEFT_OK ? write_record(self, &event, err) : status;
-}
-
-weft_status weft_event_file_open(weft_event_file *self, const char *directory, uint64_t step, weft_error *err) {
     char host[128] = "";
-    weft_status status = weft_tree_make(directory, err);
-    memset(self, 0, sizeof *self);
+    const int n = snprintf(self->events_path, sizeof self->events_path, "%s/tensorboard", self->directory);
+    weft_status status = weft_tree_make(self->events_path, err);
     if (status != WEFT_OK) return status;
     (void)gethostname(host, sizeof host - 1);
-    /* Readers sort a directory's files by name, so the name starts with ten digits of time. */
-    (void)snprintf(self->path, sizeof self->path, "%s/events.out.tfevents.%010lld.%s.%ld", directory,
+    (void)snprintf(self->events_path + n, sizeof self->events_path - (size_t)n, "/events.out.tfevents.%010lld.%s.%ld",
                    (long long)time(NULL), host, (long)getpid());
-    self->file = fopen(self->path, "wxe");
-    if (self->file == NULL)
-        return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be written: %s", self->path, strerror(errno));
-    return write_beginning(self, step, err);
+    self->events = fopen(self->events_path, "wxe");
+    if (self->events == NULL) return write_failure(self->events_path, err);
+    put_text(&event, 3, version, sizeof version - 1);
+    status = write_event(self, &event, err);
+    event = begin_event(step);
+    put_text(&event, 7, start, sizeof start);
+    return status == WEFT_OK ? write_event(self, &event, err) : status;
 }
 
-void weft_event_file_close(weft_event_file *self) {
-    if (self->file != NULL) (void)fclose(self->file);
-    self->file = NULL;
-}
-
-weft_status weft_event_file_add(weft_event_file *self, uint64_t step, const weft_scalar *scalars, int32_t n,
-                                weft_error *err) {
+weft_status weft_records_add_scalars(weft_records *self, uint64_t step, const weft_scalar *scalars, int32_t n,
+                                     weft_error *err) {
     message event = begin_event(step), summary = {.n = 0};
-    if (self->file == NULL) return WEFT_OK;
-    for (int32_t i = 0; i < n && i < WEFT_MAX_SCALARS; i++) {
+    if (self->events == NULL) return WEFT_OK;
+    for (int32_t i = 0; i < n; i++) {
+        const union {
+            float value;
+            uint32_t bits;
+        } x = {(float)scalars[i].value};
         message value = {.n = 0};
+        if (!isfinite(scalars[i].value)) continue;
         put_text(&value, 1, scalars[i].tag, strlen(scalars[i].tag));
-        put_float(&value, 2, (float)scalars[i].value);
+        put_varint(&value, 2 << 3 | FIXED32);
+        put_little(&value, x.bits, 4);
         put_text(&summary, 1, value.bytes, value.n);
     }
     put_text(&event, 5, summary.bytes, summary.n);
-    return write_record(self, &event, err);
+    return write_event(self, &event, err);
 }
 
-weft_status weft_event_file_sync(weft_event_file *self, weft_error *err) {
-    if (self->file == NULL || (fflush(self->file) == 0 && fsync(fileno(self->file)) == 0)) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be written: %s", self->path, strerror(errno));
-}
-
-const char *weft_record_name(int32_t kind) {
-    static const char *const names[WEFT_N_RECORDS] = {"starts.jsonl", "metrics.jsonl", "evaluations.jsonl",
-                                                      "checkpoints.jsonl", "phases.jsonl"};
-    return kind >= 0 && kind < WEFT_N_RECORDS ? names[kind] : "?";
-}
-
-static weft_status record_path(char path[4096], const weft_records *self, int32_t kind, weft_error *err) {
-    const int n = snprintf(path, 4096, "%s/%s", self->directory, weft_record_name(kind));
-    if (n > 0 && n < 4096) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_USER, "[run] out: the path %s/%s is too long", self->directory,
-                          weft_record_name(kind));
-}
-
-/* ---- truncation ---- */
-
-/* State of the truncation. */
 typedef struct cut {
     const weft_records_end *end; /* NULL: keep no lines */
     int32_t kind;
@@ -227,17 +202,14 @@ static void report_gap(cut *self, uint64_t next) {
     self->warned = false;
 }
 
-static bool belongs(const cut *self, uint64_t step) {
-    if (self->end == NULL || step > self->end->step) return false;
-    return self->kind != WEFT_RECORD_EVALUATIONS || step < self->end->step || self->end->is_evaluated;
-}
-
 /* Returns false if the line is dropped. */
 static bool keep_line(cut *self, const char *line, size_t n, int64_t number) {
     json_t *record = read_line(self, line, n, number);
     const json_int_t step = json_integer_value(json_object_get(record, "step"));
     const double seconds = json_number_value(json_object_get(record, "seconds"));
-    const bool stays = record != NULL && step >= 0 && belongs(self, (uint64_t)step);
+    const weft_records_end *end = self->end;
+    const bool stays = record != NULL && end != NULL && step >= 0 && (uint64_t)step <= end->step &&
+                       (self->kind != WEFT_RECORD_EVALUATIONS || (uint64_t)step < end->step || end->is_evaluated);
     if (stays && self->kind == WEFT_RECORD_STARTS) take_start(self, record);
     if (stays && self->kind == WEFT_RECORD_METRICS) report_gap(self, (uint64_t)step);
     json_decref(record);
@@ -245,75 +217,64 @@ static bool keep_line(cut *self, const char *line, size_t n, int64_t number) {
     return stays;
 }
 
-static weft_status copy_lines(cut *self, FILE *to, FILE *from, weft_error *err) {
-    char *line = NULL;
-    size_t capacity = 0;
-    ssize_t n = 0;
-    weft_status status = WEFT_OK;
-    for (int64_t number = 1; (n = getline(&line, &capacity, from)) > 0; number++)
-        if (keep_line(self, line, (size_t)n, number))
-            (void)fwrite(line, 1, (size_t)n, to); /* commit detects a
-                                                                                             * failure */
-    if (!feof(from)) status = weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be read: %s", self->path, strerror(errno));
-    free(line);
-    return status;
-}
-
 /* Writes the kept lines to a new file that replaces the old one. */
 static weft_status cut_back(cut *self, weft_error *err) {
     weft_file file;
     weft_status status = WEFT_OK;
+    char *line = NULL;
+    size_t capacity = 0;
+    ssize_t n = 0;
     FILE *to = NULL, *from = fopen(self->path, "re");
     if (from == NULL && errno == ENOENT) return WEFT_OK; /* for metrics that is a gap */
     if (from == NULL) return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be read: %s", self->path, strerror(errno));
     to = weft_file_begin(&file, self->path, err);
-    status = to == NULL ? WEFT_E_SYSTEM : copy_lines(self, to, from, err);
+    for (int64_t number = 1; to != NULL && (n = getline(&line, &capacity, from)) > 0; number++)
+        if (keep_line(self, line, (size_t)n, number))
+            (void)fwrite(line, 1, (size_t)n, to); /* commit detects a failure */
+    if (to == NULL) status = WEFT_E_SYSTEM;
+    else if (!feof(from))
+        status = weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be read: %s", self->path, strerror(errno));
+    free(line);
     (void)fclose(from);
-    if (to != NULL && status == WEFT_OK) return weft_file_commit(&file, err);
+    if (status == WEFT_OK) return weft_file_commit(&file, err);
     if (to != NULL) weft_file_cancel(&file);
     return status;
 }
 
-/* Checks the end: at most `every` - 1 lines may be missing before the last step. */
-static void report_end(cut *kept) {
-    const uint64_t last = kept->end->step;
-    if (kept->previous < last && (kept->previous == 0 || last - kept->previous >= (uint64_t)kept->every))
-        report_gap(kept, last + 1);
-}
-
 static weft_status open_record(weft_records *self, int32_t kind, cut *kept, weft_error *err) {
     char path[4096];
-    weft_status status = record_path(path, self, kind, err);
+    weft_status status = WEFT_OK;
+    (void)snprintf(path, sizeof path, "%s/%s", self->directory, weft_record_name(kind));
     kept->path = path;
     kept->kind = kind;
-    if (status == WEFT_OK) status = cut_back(kept, err);
-    if (status == WEFT_OK && kind == WEFT_RECORD_METRICS && kept->end != NULL) report_end(kept);
-    kept->path = NULL;
+    status = cut_back(kept, err);
     if (status != WEFT_OK) return status;
+    if (kind == WEFT_RECORD_METRICS && kept->end != NULL) { /* at most `every` - 1 lines may be missing at the end */
+        const uint64_t last = kept->end->step;
+        if (kept->previous < last && (kept->previous == 0 || last - kept->previous >= (uint64_t)kept->every))
+            report_gap(kept, last + 1);
+    }
     self->files[kind] = fopen(path, "ae");
-    if (self->files[kind] != NULL) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be written: %s", path, strerror(errno));
+    return self->files[kind] != NULL ? WEFT_OK : write_failure(path, err);
 }
 
 weft_status weft_records_open(weft_records *self, const char *directory, const weft_records_end *end, double begin,
-                              const weft_host *host, weft_error *err) {
+                              bool tensorboard, const weft_host *host, weft_error *err) {
     cut kept = {.end = end, .host = host, .every = end == NULL ? 0 : end->metrics_every};
     weft_status status = WEFT_OK;
-    memset(self, 0, sizeof *self);
-    self->directory = directory;
+    *self = (weft_records){.directory = directory};
     for (int32_t kind = 0; kind < WEFT_N_RECORDS && status == WEFT_OK; kind++)
         status = open_record(self, kind, &kept, err);
     self->begin = begin - kept.seconds;
-    return status;
+    return status == WEFT_OK && tensorboard ? open_events(self, end == NULL ? 0 : end->step + 1, err) : status;
 }
 
 void weft_records_close(weft_records *self) {
     for (int32_t kind = 0; kind < WEFT_N_RECORDS; kind++)
         if (self->files[kind] != NULL) (void)fclose(self->files[kind]);
+    if (self->events != NULL) (void)fclose(self->events);
     memset(self, 0, sizeof *self);
 }
-
-/* ---- writing ---- */
 
 weft_status weft_records_add(weft_records *self, int32_t kind, uint64_t step, const char *fields, weft_error *err) {
     FILE *file = self->files[kind];
@@ -327,8 +288,8 @@ weft_status weft_records_add(weft_records *self, int32_t kind, uint64_t step, co
 }
 
 weft_status weft_records_sync(weft_records *self, weft_error *err) {
-    for (int32_t kind = 0; kind < WEFT_N_RECORDS; kind++) {
-        FILE *file = self->files[kind];
+    for (int32_t kind = 0; kind <= WEFT_N_RECORDS; kind++) {
+        FILE *file = kind < WEFT_N_RECORDS ? self->files[kind] : self->events;
         if (file != NULL && (fflush(file) != 0 || fsync(fileno(file)) != 0))
             return weft_error_set(err, WEFT_E_SYSTEM, "the records in %s cannot be written: %s", self->directory,
                                   strerror(errno));

@@ -6,7 +6,8 @@
  *     metrics.jsonl       per optimizer step, or every [run] metrics_every
  *     evaluations.jsonl   per evaluation
  *     checkpoints.jsonl   per save
- *     phases.jsonl        per save and at the end: each rank's time by phase, and its memory */
+ *     phases.jsonl        per save and at the end: each rank's time by phase, and its memory
+ *     tensorboard/        with [run] tensorboard: scalars by step, a file events.out.tfevents.* per training process */
 #ifndef WEFT_HOST_TRAIN_RECORDS_H
 #define WEFT_HOST_TRAIN_RECORDS_H
 
@@ -14,41 +15,6 @@
 #include <stdio.h>
 #include <weft/base.h>
 #include <weft/host.h>
-
-/* Writes scalars by step for TensorBoard: files out/tensorboard/events.out.tfevents.*, one per
- * training process.
- *
- * Such a file is a sequence of TFRecords (tensorflow/core/lib/io/record_writer.h): the length of a message as 8 bytes,
- * 4 bytes of masked CRC32C of these, the message, 4 bytes of masked CRC32C of it; all little-endian. A message is an
- * Event of tensorflow/core/util/event.proto with these fields:
- *
- *     double wall_time = 1;  int64 step = 2;
- *     one of:  string file_version = 3;  Summary summary = 5;  SessionLog session_log = 7;
- *     Summary: repeated Value value = 1;   Value: string tag = 1, float simple_value = 2
- *     SessionLog: Status status = 1, with START = 1
- *
- * A START at step N makes TensorBoard discard the data of earlier files in the directory from step N on. With it a
- * resumed run removes the results of discarded steps. */
-
-typedef struct weft_event_file {
-    FILE *file; /* NULL: not open, and nothing is written */
-    char path[4096];
-} weft_event_file;
-
-/* Creates a new file in directory, which is created too; steps from `step` on belong to this process. */
-weft_status weft_event_file_open(weft_event_file *self, const char *directory, uint64_t step, weft_error *err);
-void weft_event_file_close(weft_event_file *self); /* a zeroed one is fine */
-
-typedef struct weft_scalar {
-    const char *tag; /* "train/loss" */
-    double value;
-} weft_scalar;
-
-/* Writes one event with n values to the file. At most WEFT_MAX_SCALARS. */
-enum { WEFT_MAX_SCALARS = 8 };
-weft_status weft_event_file_add(weft_event_file *self, uint64_t step, const weft_scalar *scalars, int32_t n,
-                                weft_error *err);
-weft_status weft_event_file_sync(weft_event_file *self, weft_error *err);
 
 typedef enum weft_record_kind {
     WEFT_RECORD_STARTS = 0,
@@ -65,26 +31,37 @@ typedef struct weft_records {
     const char *directory; /* of the run; must outlive them. NULL: closed, no output */
     FILE *files[WEFT_N_RECORDS];
     double begin; /* weft_clock_seconds at this process's start, minus the time of earlier processes */
+    FILE *events; /* for TensorBoard; NULL: none */
+    char events_path[4096];
 } weft_records;
 
 /* The end of a resumed run's records. */
 typedef struct weft_records_end {
     uint64_t step;
-    bool is_evaluated;     /* the checkpoint has the evaluation loss of this step, so the evaluation is not
-                            * repeated */
+    bool is_evaluated;     /* the checkpoint has the evaluation loss of this step, so the evaluation is not repeated */
     int64_t metrics_every; /* the current [run] metrics_every */
 } weft_records_end;
 
-/* Truncates all files to `end` (NULL: to empty) and opens them for appending. A torn last line is dropped silently: a
- * process was killed while it wrote it. Any other invalid line is dropped with a warning. A gap in the steps of
- * metrics.jsonl is a warning, too. begin: start of this process's work. Time continues at the end of the kept lines.
- * Close it also after a failure. */
+/* Truncates all files to `end` (NULL: to empty) and opens them for appending, and with `tensorboard` a new file of
+ * events. A torn last line is dropped silently: a process was killed while it wrote it. Any other invalid line is
+ * dropped with a warning. A gap in the steps of metrics.jsonl is a warning, too. begin: start of this process's work.
+ * Time continues at the end of the kept lines. Close it also after a failure. */
 weft_status weft_records_open(weft_records *self, const char *directory, const weft_records_end *end, double begin,
-                              const weft_host *host, weft_error *err);
+                              bool tensorboard, const weft_host *host, weft_error *err);
 void weft_records_close(weft_records *self); /* a zeroed one is fine */
 
 /* Appends {"step": step, FIELDS, "seconds": ..., "time": ...} with one write. fields: JSON without braces. */
 weft_status weft_records_add(weft_records *self, int32_t kind, uint64_t step, const char *fields, weft_error *err);
+
+typedef struct weft_scalar {
+    const char *tag; /* "train/loss" */
+    double value;
+} weft_scalar;
+
+/* Adds an event with the finite ones of n values, at most WEFT_MAX_SCALARS. */
+enum { WEFT_MAX_SCALARS = 8 };
+weft_status weft_records_add_scalars(weft_records *self, uint64_t step, const weft_scalar *scalars, int32_t n,
+                                     weft_error *err);
 
 /* Syncs all files to disk. */
 weft_status weft_records_sync(weft_records *self, weft_error *err);

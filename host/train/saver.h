@@ -3,8 +3,8 @@
 #ifndef WEFT_HOST_TRAIN_SAVER_H
 #define WEFT_HOST_TRAIN_SAVER_H
 
-#include "run/async_checkpoint.h"
 #include "report/progress.h"
+#include "run/async_checkpoint.h"
 #include "train/journal.h"
 #include "train/output.h"
 
@@ -16,19 +16,17 @@ typedef struct weft_saver {
     weft_progress *progress;
     bool verbose;
 
-    weft_snapshot *snapshot;          /* NULL: all saves are synchronous */
-    weft_async_checkpoint *under_way; /* NULL: no save in progress */
-    double held;                      /* seconds that the current save has blocked training so far */
-    bool records_failed;              /* rank 0: a record could not be written; owned by the save's thread until it has
-                              * ended */
+    weft_async_checkpoint *async; /* NULL: all saves are synchronous */
+    double held;                  /* seconds that the current save has blocked training so far */
+    bool records_failed; /* rank 0: a record could not be written; owned by the save's thread until it has ended */
 
     uint64_t saved_step; /* of the newest complete one; UINT64_MAX: no save by this process yet */
     double seconds;      /* total seconds that saves have blocked training */
     bool unrecorded;     /* a record could not be written: identical on all ranks */
 } weft_saver;
 
-/* Opens the saver; the caller has set all fields above the blank line. Allocates the memory for asynchronous saving if
- * the plan has it and every rank can allocate it. [collective] */
+/* Opens the saver; the caller has set the fields above the first blank line, and saved_step. Allocates the memory for
+ * asynchronous saving if the plan has it and every rank can allocate it. [collective] */
 weft_status weft_saver_open(weft_saver *self, weft_error *err);
 /* Cancels a save in progress, except on a single rank. A zeroed saver is fine. */
 void weft_saver_close(weft_saver *self);
@@ -42,11 +40,13 @@ weft_status weft_saver_rescue(weft_saver *self, const weft_checkpoint_state *sta
 /* Advances a save in progress, if any; waits: until it is complete. [collective] */
 weft_status weft_saver_look(weft_saver *self, bool waits, weft_error *err);
 
-/* Finishes the cleanup after a kill that followed the resumed save: removes old and incomplete checkpoints, and sets
- * `best` to the best one. [collective] */
-weft_status weft_saver_settle(weft_saver *self, const weft_checkpoint_state *state, weft_error *err);
+/* Finishes a save, or the cleanup after a kill that followed the resumed save: removes old and incomplete checkpoints,
+ * and points `best` to the best one. status: of the save. [collective] */
+weft_status weft_saver_settle(weft_saver *self, const weft_checkpoint_state *state, weft_status status,
+                              weft_error *err);
 
-/* Records a save of this step ("checkpoint" or "model"), which blocked training for `held` seconds. [collective] */
+/* Records a save of this step ("checkpoint" or "model"), which blocked training for `held` seconds; beside: seconds of
+ * asynchronous writing. [collective] */
 weft_status weft_saver_note(weft_saver *self, const weft_checkpoint_state *state, const char *what, double held,
                             double beside, weft_error *err);
 

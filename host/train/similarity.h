@@ -8,24 +8,21 @@
 #ifndef WEFT_HOST_TRAIN_SIMILARITY_H
 #define WEFT_HOST_TRAIN_SIMILARITY_H
 
-#include "run/session.h"
 #include "run/hidden.h"
-
-#define WEFT_SIMILARITY_NAME "similarity.json"
+#include "run/session.h"
 
 typedef struct weft_similarity {
     weft_session *session; /* NULL: disabled */
     weft_hidden *hidden;
-    const char *directory;
-    double *before; /* [width] on rank 0; the initial mean if known */
-    double *now;
-    bool known; /* identical on all ranks */
+    const char *path;     /* of similarity.json */
+    double *before, *now; /* [width] on rank 0: the initial mean if known, and the last one */
+    bool known;           /* identical on all ranks */
 } weft_similarity;
 
-/* Opens the measurement; disabled if the run does not request it or has no evaluation. directory: of the run, which
+/* Opens the measurement; disabled if the run does not request it or has no evaluation. path: of similarity.json, which
  * must outlive self. resumed: an earlier process measured the initial mean; a warning is printed if it is missing.
  * Close it also after a failure. [collective] */
-weft_status weft_similarity_open(weft_similarity *self, weft_session *session, const char *directory, bool resumed,
+weft_status weft_similarity_open(weft_similarity *self, weft_session *session, const char *path, bool resumed,
                                  weft_error *err);
 void weft_similarity_close(weft_similarity *self); /* a zeroed one is fine */
 

@@ -3,7 +3,6 @@
 
 #include "base/units.h"
 #include "base/file.h"
-#include "base/text.h"
 #include "run/text_files.h"
 #include "report/fit_table.h"
 #include "launch/signals.h"
@@ -33,7 +32,7 @@ typedef struct trainer {
     weft_identities identities;
     weft_text_files text_files; /* as read at the start */
     weft_checkpoint_state state;
-    char from[4096];                    /* the resumed checkpoint; "": new run */
+    char from[WEFT_PATH_BYTES];         /* the resumed checkpoint; "": new run */
     int64_t evaluate_every, save_every; /* steps; 0: never */
     bool stops;                         /* a signal on any rank has requested a stop: identical on all ranks */
     bool quiet;                         /* as requested, and on every rank that does not print */
@@ -41,6 +40,7 @@ typedef struct trainer {
     weft_journal journal;
     weft_saver saver;
     weft_similarity similarity;
+    char similarity_path[WEFT_PATH_BYTES];
     weft_fit fit; /* on the first rank, unless disabled */
     weft_train_summary summary;
     weft_rank_notes notes;
@@ -54,53 +54,33 @@ static bool is_rank_0(const trainer *self) {
     return weft_process_group_is_rank_0(peers_of(self));
 }
 
-/* Combines the ranks' statuses: a failure of one rank becomes a failure of all. */
+/* A failure of one rank becomes a failure of all. */
 static weft_status agree(const trainer *self, weft_status status, weft_error *err) {
     return weft_process_group_agree(peers_of(self), status, err);
 }
 
-/* Handles --resume without a checkpoint. A run that stopped before its first save restarts, so that a job can be queued
+/* Finds the newest checkpoint for --resume. A run that stopped before its first save restarts, so that a job can be queued
  * again unchanged. A finished run has a result, which a restart would replace. */
-static weft_status check_restart(const trainer *self, weft_error *err) {
-    char model[4096];
-    bool has_model = false;
-    weft_status status = weft_output_path(self->output, model, sizeof model, "model", err);
-    if (status == WEFT_OK && is_rank_0(self)) status = weft_file_exists(&has_model, model, err);
-    if (status == WEFT_OK && has_model)
-        status =
-            weft_error_set(err, WEFT_E_USER,
-                           "%s is the result of a run that ended and saved no checkpoint to go on from: --overwrite "
-                           "trains anew, another [run] out with model.path=%s goes on with its weights alone",
-                           model, model);
-    return agree(self, status, err);
-}
-
-/* Checks whether this run may resume from the checkpoint. */
-static weft_status check_newest(trainer *self, weft_error *err) {
-    weft_status status = WEFT_OK;
-    if (self->from[0] != '\0')
-        status =
-            weft_checkpoint_check(self->session->engine, self->from, &self->identities, self->options->inexact, err);
-    if (status == WEFT_OK && self->state.step > (uint64_t)self->session->steps)
-        status = weft_error_set(err, WEFT_E_USER, "%s is at step %llu, beyond [train] steps = %lld: ask for more steps",
-                                self->from, (unsigned long long)self->state.step, (long long)self->session->steps);
-    return status;
-}
-
-/* Finds the newest checkpoint for --resume. */
 static weft_status find_start(trainer *self, weft_error *err) {
-    char directory[4096];
-    bool saved = false;
+    char directory[WEFT_PATH_BYTES], model[WEFT_PATH_BYTES];
+    bool saved = false, has_model = false;
     weft_status status = WEFT_OK;
     if (self->options->mode != WEFT_OUTPUT_RESUME) return WEFT_OK;
-    status = weft_output_path(self->output, directory, sizeof directory, "checkpoints", err);
-    if (status == WEFT_OK && is_rank_0(self)) status = weft_tree_has(&saved, directory, "step-", err);
+    (void)weft_output_path(self->output, directory, "checkpoints");
+    if (is_rank_0(self)) status = weft_tree_has(&saved, directory, "step-", err);
     status = agree(self, status, err);
     if (status == WEFT_OK) status = weft_process_group_broadcast(peers_of(self), &saved, (int64_t)sizeof saved, err);
     if (status != WEFT_OK) return status;
-    if (!saved) return check_restart(self, err);
-    return weft_checkpoint_newest(self->from, sizeof self->from, &self->state, directory, peers_of(self),
-                                  self->session->run->host, err);
+    if (saved)
+        return weft_checkpoint_newest(self->from, sizeof self->from, &self->state, directory, peers_of(self),
+                                      self->session->run->host, err);
+    if (is_rank_0(self)) status = weft_file_exists(&has_model, weft_output_path(self->output, model, "model"), err);
+    if (status == WEFT_OK && has_model)
+        status = weft_error_set(err, WEFT_E_USER,
+                                "%s is the result of a run that ended without a checkpoint. Fix: --overwrite trains "
+                                "from the start; another [run] out with model.path=%s continues with its weights only",
+                                model, model);
+    return agree(self, status, err);
 }
 
 /* Identifies the base of the adapters on rank 0, from the checkpoint's record if the files are unchanged. */
@@ -125,24 +105,14 @@ static weft_status find_base(trainer *self, weft_error *err) {
     return status;
 }
 
-/* Prints that a resumed run is finished: no steps remain. */
-static void report_finished(const trainer *self) {
+static weft_status start_weights(trainer *self, weft_error *err) {
     const weft_train_settings *keys = &self->session->run->settings.train;
     const long long steps = (long long)self->session->steps;
     char more[60];
-    if (self->state.step < (uint64_t)steps) return;
-    if (keys->steps == WEFT_NONE_I64) (void)snprintf(more, sizeof more, "train.epochs=%g", 2.0 * keys->epochs);
-    else (void)snprintf(more, sizeof more, "train.steps=%lld", 2 * steps);
-    weft_progress_line(self->progress,
-                       "finished: none of its %lld step%s is left; what goes on is more of them: %s --resume", steps,
-                       steps == 1 ? "" : "s", more);
-}
-
-static weft_status start_weights(trainer *self, weft_error *err) {
     weft_status status = WEFT_OK;
     if (self->from[0] == '\0') {
         if (self->options->mode == WEFT_OUTPUT_RESUME)
-            weft_progress_line(self->progress, "nothing was saved in %s/checkpoints yet: starting at step 0",
+            weft_progress_line(self->progress, "no checkpoint in %s/checkpoints: starting at step 0",
                                self->output->directory);
         /* the files must be identical on all ranks */
         status = weft_coherence_weights(peers_of(self), self->session->run, WEFT_OK, err);
@@ -152,7 +122,11 @@ static weft_status start_weights(trainer *self, weft_error *err) {
     if (status != WEFT_OK) return status;
     weft_progress_line(self->progress, "resumed from %s", self->from);
     self->saver.saved_step = self->state.step;
-    report_finished(self);
+    if (self->state.step < (uint64_t)steps) return WEFT_OK;
+    if (keys->steps == WEFT_NONE_I64) (void)snprintf(more, sizeof more, "train.epochs=%g", 2.0 * keys->epochs);
+    else (void)snprintf(more, sizeof more, "train.steps=%lld", 2 * steps);
+    weft_progress_line(self->progress, "finished: all %lld step%s are done. To train longer: %s --resume", steps,
+                       steps == 1 ? "" : "s", more);
     return WEFT_OK;
 }
 
@@ -161,36 +135,31 @@ static weft_status protect_path(void *context, const char *key, const char *path
     return weft_output_protect(context, path, err);
 }
 
-/* Checks that the run's inputs are not among the files that it removes or overwrites. */
-static weft_status protect_inputs(const trainer *self, weft_error *err) {
-    const weft_run *run = self->session->run;
-    weft_status status = weft_output_protect(self->output, self->path, err);
-    if (status == WEFT_OK) status = weft_output_protect(self->output, run->settings.model.path, err);
-    if (status == WEFT_OK) status = weft_output_protect(self->output, run->settings.adapter_from, err);
-    if (status == WEFT_OK) status = weft_output_protect(self->output, self->session->text.directory, err);
-    for (int32_t part = 0; part < WEFT_N_PARTS && status == WEFT_OK; part++)
-        status = weft_part_each_path(&run->parts[part], protect_path, self->output, err);
-    return status;
-}
-
-/* Prepares the directory. It changes only after all checks that are possible before training. */
+/* Prepares the directory. It changes only after all checks that are possible before training: the run's inputs must not
+ * be among the files that it removes or overwrites. */
 static weft_status prepare_output(trainer *self, weft_error *err) {
-    char path[4096];
+    const weft_run *run = self->session->run;
+    const char *const inputs[] = {self->path, run->settings.model.path, run->settings.adapter_from,
+                                  self->session->text.directory};
+    const bool resumed = self->from[0] != '\0', resumes = self->options->mode == WEFT_OUTPUT_RESUME;
+    char path[WEFT_PATH_BYTES];
     weft_status status = WEFT_OK;
-    if (self->options->mode != WEFT_OUTPUT_RESUME) status = protect_inputs(self, err);
+    for (int i = 0; !resumes && i < 4 && status == WEFT_OK; i++)
+        status = weft_output_protect(self->output, inputs[i], err);
+    for (int32_t part = 0; !resumes && part < WEFT_N_PARTS && status == WEFT_OK; part++)
+        status = weft_part_each_path(&run->parts[part], protect_path, self->output, err);
     if (status == WEFT_OK) status = weft_output_check(self->output, err);
-    if (status == WEFT_OK) status = weft_output_begin(self->output, self->options->mode, err);
-    if (status == WEFT_OK) status = weft_output_path(self->output, path, sizeof path, "config.ini", err);
-    if (status == WEFT_OK && is_rank_0(self)) status = weft_config_save_resolved(self->session->run->config, path, err);
+    if (status == WEFT_OK) status = weft_output_begin(self->output, err);
+    if (status == WEFT_OK && is_rank_0(self))
+        status = weft_config_save_resolved(run->config, weft_output_path(self->output, path, "config.ini"), err);
     status = agree(self, status, err);
+    if (status == WEFT_OK)
+        status = weft_journal_open(&self->journal, self->session, self->output->directory,
+                                   resumed ? &self->state : NULL, self->summary.begin, err);
+    if (status == WEFT_OK && resumed) status = weft_saver_settle(&self->saver, &self->state, WEFT_OK, err);
     if (status != WEFT_OK) return status;
-    status = weft_journal_open(&self->journal, self->session, self->output->directory,
-                               self->saver.saved_step == UINT64_MAX ? NULL : &self->state, self->summary.begin, err);
-    if (status == WEFT_OK && self->saver.saved_step != UINT64_MAX)
-        status = weft_saver_settle(&self->saver, &self->state, err);
-    if (status != WEFT_OK) return status;
-    return weft_similarity_open(&self->similarity, self->session, self->output->directory,
-                                self->saver.saved_step != UINT64_MAX, err);
+    (void)weft_output_path(self->output, self->similarity_path, "similarity.json");
+    return weft_similarity_open(&self->similarity, self->session, self->similarity_path, resumed, err);
 }
 
 static void count_evaluation(trainer *self, double loss) {
@@ -235,25 +204,15 @@ static bool due(int64_t every, uint64_t step) {
 
 static bool save_due(const trainer *self) {
     const bool last = self->state.step == (uint64_t)self->session->steps;
-    return due(self->save_every, self->state.step) || (last && self->save_every > 0);
+    return self->save_every > 0 && (last || due(self->save_every, self->state.step));
 }
 
-/* Returns whether an evaluation is due. If evaluation is enabled, it runs at its interval, at each save (so that the
- * best checkpoint is known exactly), at the start and at the end. */
+/* If evaluation is enabled, it runs at its interval, at each save (so that the best checkpoint is known exactly), at the
+ * start and at the end. */
 static bool evaluation_due(const trainer *self) {
     const uint64_t step = self->state.step;
     if (self->evaluate_every == 0) return false;
     return step == 0 || step == (uint64_t)self->session->steps || due(self->evaluate_every, step) || save_due(self);
-}
-
-static weft_status after_step(trainer *self, weft_error *err) {
-    const bool lasts = self->stops || self->state.step == (uint64_t)self->session->steps;
-    weft_status status = weft_saver_look(&self->saver, false, err);
-    self->state.eval_loss = NAN;
-    if (status == WEFT_OK && evaluation_due(self)) status = evaluate(self, err);
-    if (status != WEFT_OK || !save_due(self)) return status;
-    note_best(self);
-    return weft_saver_save(&self->saver, &self->state, lasts, err);
 }
 
 /* Records the memory after the first step, which has touched all of a step's memory. */
@@ -287,20 +246,13 @@ static weft_status agree_at_end(trainer *self, weft_status status, weft_error *e
     return WEFT_OK;
 }
 
-/* Prints the values of the next step while it runs, if requested. */
-static void follow_values(trainer *self) {
-    const bool told = self->summary.result.steps < self->options->values;
-    if (told) weft_progress_end(self->progress);
-    self->session->stepper->values = told ? weft_value_rows_to_stdout() : NULL;
-}
-
 /* Warns about skipped steps. The search for a loss scale skips a few steps in a row, which is normal. */
 static void report_skipped(const trainer *self, const weft_step_result *result) {
     const weft_session *session = self->session;
     const long long step = (long long)self->state.step;
     weft_progress_end(self->progress);
     if (!result->overflowed) {
-        weft_log(session->run->host, WEFT_LOG_WARN, "step %lld has no target at all: nothing was updated", step);
+        weft_log(session->run->host, WEFT_LOG_WARN, "step %lld has no target: it updates no weights", step);
         return;
     }
     weft_log(session->run->host, WEFT_LOG_INFO,
@@ -311,19 +263,21 @@ static void report_skipped(const trainer *self, const weft_step_result *result) 
 static weft_status one_step(trainer *self, weft_error *err) {
     const double begin = weft_clock_seconds();
     const int64_t step = (int64_t)self->state.step + 1;
-    weft_step_result result = {0};
+    weft_stepper *stepper = self->session->stepper;
     weft_run_result *outcome = &self->summary.result;
+    const bool prints_values = outcome->steps < self->options->values;
+    weft_step_result result = {0};
     weft_progress_row row = {0};
     weft_status status = WEFT_OK;
-    follow_values(self);
-    status = weft_stepper_train(self->session->stepper, &result, (uint64_t)step, weft_session_lr(self->session, step),
+    if (prints_values) weft_progress_end(self->progress);
+    stepper->values = prints_values ? weft_value_rows_to_stdout() : NULL;
+    status = weft_stepper_train(stepper, &result, (uint64_t)step, weft_session_lr(self->session, step),
                                 self->session->clip, err);
     if (status == WEFT_E_NUMERIC)
         status = agree(self, status, err); /* the failure is on all ranks, and one reports it */
     if (status != WEFT_OK) return status;
     if (!result.replayed)
-        weft_overlap_add(&self->notes.overlap, self->session->stepper->trace,
-                         self->session->engine->plan.train.program);
+        weft_overlap_add(&self->notes.overlap, stepper->trace, self->session->engine->plan.train.program);
     row.loss = result.n_targets > 0 ? result.loss_sum / (double)result.n_targets : 0.0;
     row.lr = result.lr;
     row.norm = result.overflowed ? NAN : result.norm;
@@ -343,7 +297,12 @@ static weft_status one_step(trainer *self, weft_error *err) {
     status = agree_at_end(self, status, err);
     weft_progress_step(self->progress, step, &row);
     if (status == WEFT_OK && self->notes.first_step == 0) status = note_memory(self, err);
-    return status == WEFT_OK ? after_step(self, err) : status;
+    if (status == WEFT_OK) status = weft_saver_look(&self->saver, false, err);
+    self->state.eval_loss = NAN;
+    if (status == WEFT_OK && evaluation_due(self)) status = evaluate(self, err);
+    if (status != WEFT_OK || !save_due(self)) return status;
+    note_best(self);
+    return weft_saver_save(&self->saver, &self->state, self->stops || step == self->session->steps, err);
 }
 
 /* Handles a signal: saves the state, unless it is on disk already. */
@@ -354,7 +313,8 @@ static weft_status stop(trainer *self, weft_error *err) {
         status = weft_saver_save(&self->saver, &self->state, true, err);
     }
     if (status != WEFT_OK) return status;
-    return weft_error_set(err, WEFT_E_STOPPED, "stopped by a signal after step %llu, which is saved: --resume goes on",
+    return weft_error_set(err, WEFT_E_STOPPED,
+                          "stopped by a signal after step %llu, which is saved: --resume continues",
                           (unsigned long long)self->state.step);
 }
 
@@ -367,7 +327,7 @@ static weft_status rescue(trainer *self, weft_status why, weft_error *err) {
     status = weft_saver_rescue(&self->saver, &self->state, &failure);
     if (!has_text) return why;
     if (status == WEFT_OK)
-        weft_words_append(err->text, sizeof err->text, "; step %llu is saved: --resume goes on from it",
+        weft_words_append(err->text, sizeof err->text, "; step %llu is saved: --resume continues from it",
                           (unsigned long long)self->state.step);
     else weft_words_append(err->text, sizeof err->text, "; and %s", failure.text);
     return why;
@@ -398,32 +358,28 @@ static weft_status loop(trainer *self, weft_error *err) {
     return status != WEFT_OK && self->saver.unrecorded ? rescue(self, status, err) : status;
 }
 
-/* Writes each rank's memory and traffic to a file on rank 0. */
-static weft_status report_ranks(const trainer *self, weft_ranks_report *report, weft_error *err) {
-    char path[4096];
-    weft_status status = weft_ranks_collect(report, self->session, &self->notes, err);
-    if (status != WEFT_OK || report->world == 1) return status;
-    status = weft_output_path(self->output, path, sizeof path, "ranks.json", err);
-    if (status == WEFT_OK && is_rank_0(self))
-        status = weft_ranks_save(report, weft_run_object(self->session, &self->summary.result), path, err);
-    return agree(self, status, err);
-}
-
 static weft_status finish_run(trainer *self, weft_error *err) {
-    char path[4096];
+    char path[WEFT_PATH_BYTES], file[WEFT_PATH_BYTES];
     weft_ranks_report ranks = {0};
     double took = 0.0;
     const double begin = weft_clock_seconds();
     weft_status status =
         weft_saver_agree(&self->saver, weft_journal_phases(&self->journal, self->state.step, err), err);
     if (status == WEFT_OK) status = agree(self, weft_output_check(self->output, err), err);
-    if (status == WEFT_OK) status = weft_output_path(self->output, path, sizeof path, "model", err);
-    if (status == WEFT_OK) status = weft_model_save(self->session->engine, path, &self->session->text, err);
+    if (status == WEFT_OK)
+        status = weft_model_save(self->session->engine, weft_output_path(self->output, path, "model"),
+                                 &self->session->text, err);
     took = weft_clock_seconds() - begin;
     self->summary.checkpoint_seconds = self->saver.seconds + took;
     if (status == WEFT_OK) status = weft_saver_note(&self->saver, &self->state, "model", took, 0.0, err);
     weft_progress_end(self->progress);
-    if (status == WEFT_OK) status = report_ranks(self, &ranks, err);
+    if (status == WEFT_OK) status = weft_ranks_collect(&ranks, self->session, &self->notes, err);
+    if (status == WEFT_OK && ranks.world > 1) {
+        if (is_rank_0(self))
+            status = weft_ranks_save(&ranks, weft_run_object(self->session, &self->summary.result),
+                                     weft_output_path(self->output, file, "ranks.json"), err);
+        status = agree(self, status, err);
+    }
     if (status == WEFT_OK && !self->quiet) {
         self->summary.model_path = path;
         weft_train_summary_print(&self->summary, self->session, self->options->verbose, stdout);
@@ -436,121 +392,108 @@ static weft_status finish_run(trainer *self, weft_error *err) {
 static weft_status open_output(trainer *self, weft_error *err) {
     const weft_session *session = self->session;
     const weft_settings *settings = &session->run->settings;
-    const bool writes = is_rank_0(self);
-    weft_status status = WEFT_OK;
-    if (writes) status = weft_output_check_place(settings->run.out, settings->model.path, session->text.directory, err);
-    if (status == WEFT_OK)
-        status = weft_output_open(&self->output, settings->run.out, self->options->mode, writes, err);
+    const weft_status status = weft_output_open(&self->output, settings->run.out, self->options->mode, is_rank_0(self),
+                                                settings->model.path, session->text.directory, err);
     self->progress = weft_progress_create(session->steps, self->quiet);
-    return agree(self, status, err);
-}
-
-/* Rejects value output for sharded runs: no rank has complete values. */
-static weft_status check_values(const trainer *self, weft_error *err) {
-    const int world = (int)self->session->engine->ranks.world;
-    if (self->options->values == 0 || world == 1) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_USER,
-                          "--print-values follows one rank, and this run has %d: leave one of the two out", world);
-}
-
-/* Checks the available memory before any is allocated. */
-static weft_status check_memory(trainer *self, weft_error *err) {
-    const weft_train_options *options = self->options;
-    weft_session *session = self->session;
-    weft_fit_question question = {
-        .session = session, .path = self->path, .overrides = self->overrides, .n_overrides = self->n_overrides};
-    weft_status status = WEFT_OK;
-    if (options->any_room) return WEFT_OK;
-    if (options->room > 0) weft_available_memory_describe(&question.room, options->room);
-    else weft_available_memory_find(&question.room, &session->engine->device_info);
-    status = weft_fit_check_ranks(&self->fit, &question, err);
-    if (status == WEFT_OK && is_rank_0(self) && !self->fit.fits) status = weft_fit_refuse(&self->fit, err);
-    return agree(self, status, err);
-}
-
-static void print_memory(const trainer *self) {
-    if (self->options->any_room || !is_rank_0(self)) return;
-    if (!self->quiet) weft_fit_print(&self->fit, 11, stdout);
-    (void)fflush(stdout);
-    weft_fit_warn(&self->fit, self->session->run->host);
-}
-
-static weft_status begin_run(trainer *self, weft_error *err) {
-    weft_session *session = self->session;
-    const weft_coverage *coverage = &session->engine->plan.train.coverage;
-    weft_memory_snapshot *planned = NULL;
-    weft_status status = find_start(self, err);
-    if (status == WEFT_OK) status = find_base(self, err);
-    if (status == WEFT_OK)
-        status = agree(self,
-                       weft_identities_collect(&self->identities, session->engine, session->data_info.fingerprint, err),
-                       err);
-    if (status == WEFT_OK)
-        status = check_newest(self, err); /* before the header and before any memory is
-                                                              * allocated */
-    if (status == WEFT_OK) status = weft_memory_snapshots_collect(&planned, session, err);
-    if (status == WEFT_OK && !self->quiet) weft_train_header_print(session, planned, self->options->verbose, stdout);
-    free(planned);
-    if (status == WEFT_OK) print_memory(self);
-    if (status == WEFT_OK && is_rank_0(self)) {
-        if (self->evaluate_every != 0 && session->engine->plan.evaluate.program == NULL)
-            weft_log(session->run->host, WEFT_LOG_WARN,
-                     "[eval] every = %s, but [data] keeps no documents for validation: no evaluation is made",
-                     session->run->settings.eval.every);
-        weft_schedule_warn(session);
-        weft_world_log_single_rank(session);
-        if (!self->quiet) weft_world_log_threads(session);
-        if (!self->quiet) weft_world_log_precision(session);
-        if (!coverage->covered)
-            weft_log(session->run->host, WEFT_LOG_WARN, "not covered by the contract of equal bits: %s", coverage->why);
-    }
-    return agree(self, status, err);
-}
-
-/* Reads the tokenizer's files: each save writes these bytes, even if the tokenizer is replaced during the run. */
-static weft_status read_text_files(trainer *self, weft_error *err) {
-    weft_text *text = &self->session->text;
-    const weft_status status =
-        weft_text_files_list(&self->text_files, text, is_rank_0(self), self->session->run->settings.model.path, err);
-    text->files = &self->text_files;
-    return agree(self, status, err);
-}
-
-static weft_status run_steps(trainer *self, weft_error *err) {
-    weft_session *session = self->session;
-    weft_launches launches;
-    weft_status status = WEFT_OK;
-    self->quiet = self->options->quiet || !(is_rank_0(self) || weft_world_get()->speaks);
-    self->evaluate_every = weft_interval_resolve(&session->run->settings.eval_every, session->steps);
-    self->save_every = weft_interval_resolve(&session->run->settings.checkpoint_every, session->steps);
-    status = check_values(self, err);
-    if (status == WEFT_OK) status = read_text_files(self, err);
-    if (status == WEFT_OK) status = check_memory(self, err);
-    /* a dry run detects steps that the device rejects, before any file is written */
-    if (status == WEFT_OK) status = agree(self, weft_launches_count(&launches, session->engine, err), err);
-    if (status == WEFT_OK) status = open_output(self, err);
-    if (status == WEFT_OK) status = begin_run(self, err);
-    if (status == WEFT_OK) status = agree(self, weft_session_start(session, err), err);
-    self->saver.session = session;
+    self->saver.session = self->session;
     self->saver.output = self->output;
     self->saver.identities = &self->identities;
     self->saver.journal = &self->journal;
     self->saver.progress = self->progress;
     self->saver.verbose = self->options->verbose;
+    return agree(self, status, err);
+}
+
+/* Prints the plan and the warnings of a run that starts. */
+static void print_start(const trainer *self) {
+    const weft_session *session = self->session;
+    const weft_host *host = session->run->host;
+    const weft_coverage *coverage = &session->engine->plan.train.coverage;
+    if (!self->options->any_room) {
+        if (!self->quiet) weft_fit_print(&self->fit, 11, stdout);
+        (void)fflush(stdout);
+        weft_fit_warn(&self->fit, host);
+    }
+    if (self->evaluate_every != 0 && session->engine->plan.evaluate.program == NULL)
+        weft_log(host, WEFT_LOG_WARN,
+                 "[eval] every = %s, but [data] keeps no documents for validation: the run makes no evaluation",
+                 session->run->settings.eval.every);
+    weft_schedule_warn(session);
+    weft_world_log_single_rank(session);
+    if (!self->quiet) weft_world_log_threads(session);
+    if (!self->quiet) weft_world_log_precision(session);
+    if (!coverage->covered)
+        weft_log(host, WEFT_LOG_WARN, "not covered by the contract of equal bits: %s", coverage->why);
+}
+
+static weft_status begin_run(trainer *self, weft_error *err) {
+    weft_session *session = self->session;
+    weft_memory_snapshot *planned = NULL;
+    weft_status status = find_start(self, err);
+    if (status == WEFT_OK) status = find_base(self, err);
+    if (status == WEFT_OK) {
+        status = weft_identities_collect(&self->identities, session->engine, session->data_info.fingerprint, err);
+        status = agree(self, status, err);
+    }
+    /* before the header, and before memory is allocated */
+    if (status == WEFT_OK && self->from[0] != '\0')
+        status = weft_checkpoint_check(session->engine, self->from, &self->identities, self->options->inexact, err);
+    if (status == WEFT_OK && self->state.step > (uint64_t)session->steps)
+        status = weft_error_set(err, WEFT_E_USER, "[train] steps = %lld: %s is at step %llu. Fix: set more steps",
+                                (long long)session->steps, self->from, (unsigned long long)self->state.step);
+    if (status == WEFT_OK) status = weft_memory_snapshots_collect(&planned, session, err);
+    if (status == WEFT_OK && !self->quiet) weft_train_header_print(session, planned, self->options->verbose, stdout);
+    free(planned);
+    if (status == WEFT_OK && is_rank_0(self)) print_start(self);
+    return agree(self, status, err);
+}
+
+static weft_status run_steps(trainer *self, weft_error *err) {
+    const weft_train_options *options = self->options;
+    weft_session *session = self->session;
+    weft_fit_question question = {
+        .session = session, .path = self->path, .overrides = self->overrides, .n_overrides = self->n_overrides};
+    const int world = (int)session->engine->ranks.world;
+    weft_launches launches;
+    weft_status status = WEFT_OK;
+    self->quiet = options->quiet || !(is_rank_0(self) || weft_world_get()->speaks);
+    self->evaluate_every = weft_interval_resolve(&session->run->settings.eval_every, session->steps);
+    self->save_every = weft_interval_resolve(&session->run->settings.checkpoint_every, session->steps);
+    if (options->values != 0 && world > 1) /* no rank has complete values */
+        status = weft_error_set(err, WEFT_E_USER,
+                                "--print-values follows one rank, and this run has %d. Fix: remove one of the two",
+                                world);
+    if (status == WEFT_OK) { /* each save writes these bytes, even if the tokenizer is replaced during the run */
+        status = weft_text_files_list(&self->text_files, &session->text, is_rank_0(self),
+                                      session->run->settings.model.path, err);
+        session->text.files = &self->text_files;
+        status = agree(self, status, err);
+    }
+    if (status == WEFT_OK && !options->any_room) { /* before any memory is allocated */
+        if (options->room > 0) weft_available_memory_describe(&question.room, options->room);
+        else weft_available_memory_find(&question.room, &session->engine->device_info);
+        status = weft_fit_check_ranks(&self->fit, &question, err);
+        if (status == WEFT_OK && is_rank_0(self) && !self->fit.fits) status = weft_fit_refuse(&self->fit, err);
+        status = agree(self, status, err);
+    }
+    /* a dry run detects steps that the device rejects, before any file is written */
+    if (status == WEFT_OK) status = agree(self, weft_launches_count(&launches, session->engine, err), err);
+    if (status == WEFT_OK) status = open_output(self, err);
+    if (status == WEFT_OK) status = begin_run(self, err);
+    if (status == WEFT_OK) status = agree(self, weft_session_start(session, err), err);
     if (status == WEFT_OK) status = weft_saver_open(&self->saver, err);
     if (status == WEFT_OK) status = start_weights(self, err);
     if (status == WEFT_OK) status = prepare_output(self, err);
     if (status == WEFT_OK) {
         if (!self->quiet)
-            status = weft_tables_print(session, self->options->tables, (int64_t)self->state.step + 1, stdout, err);
+            status = weft_tables_print(session, options->tables, (int64_t)self->state.step + 1, stdout, err);
         status = agree(self, status, err);
     }
     if (status == WEFT_OK) {
         weft_signals_install("step and saving");
         status = loop(self, err);
     }
-    if (status == WEFT_OK) status = finish_run(self, err);
-    return status;
+    return status == WEFT_OK ? finish_run(self, err) : status;
 }
 
 weft_status weft_train(const char *path, const char *const *overrides, size_t n_overrides,
@@ -568,7 +511,7 @@ weft_status weft_train(const char *path, const char *const *overrides, size_t n_
     weft_identities_clear(&self.identities);
     weft_text_files_clear(&self.text_files);
     weft_progress_destroy(self.progress);
-    weft_journal_close(&self.journal);
+    weft_records_close(&self.journal.records);
     weft_similarity_close(&self.similarity);
     weft_output_close(self.output);
     weft_session_close(self.session);

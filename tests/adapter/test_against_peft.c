@@ -145,9 +145,9 @@ START_TEST(evaluation_gives_loss_and_logits) {
     ck_assert_msg(weft_stepper_evaluate(b.g.stepper, &result, WEFT_SPLIT_VALIDATION, 0, &err) == WEFT_OK, "%s",
                   err.text);
     ck_assert_double_lt(fabs(result.loss_sum / golden_doubles(&b.batch, "loss_sum")[0] - 1.0), 1e-5);
-    mean = calloc((size_t)weft_hidden_width(hidden), sizeof *mean);
+    mean = calloc((size_t)hidden->width, sizeof *mean);
     weft_hidden_mean(hidden, mean);
-    check_mean_logits(&b, mean, weft_hidden_width(hidden));
+    check_mean_logits(&b, mean, hidden->width);
     free(mean);
     weft_hidden_destroy(hidden);
     close_bench(&b);

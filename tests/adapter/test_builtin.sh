@@ -90,12 +90,12 @@ behind() { # behind LENGTH CONTEXT MODEL: the first loss with a prefix
 most=$(grep -o '"max_position_embeddings": *[0-9]*' model/config.json | sed 's/.*: *//')
 left=$((most - 20))
 limit "$weft" plan run.ini adapter.plugin=prefix adapter.prefix.length=$left data.context=20 >log 2>&1 || failed "all places" log
-refused "command line: [data] context = 20 and the $((left + 1)) positions of the adapter's prefix before it ([adapter] length) are more than the model's $most positions: set context to at most 19, or" \
+refused "command line: [data] context = 20 and the $((left + 1)) positions of the adapter's prefix ([adapter] length) exceed the model's $most positions. Fix: set context to at most 19, or" \
     "$weft" plan run.ini adapter.plugin=prefix adapter.prefix.length=$((left + 1)) data.context=20
-refused "train a prefix that leaves positions to the text" "$weft" plan run.ini adapter.plugin=prefix adapter.prefix.length="$most"
+refused "train a shorter prefix" "$weft" plan run.ini adapter.plugin=prefix adapter.prefix.length="$most"
 limit "$weft" train run.ini --overwrite train.steps=1 adapter.plugin=prefix adapter.prefix.length=$left data.context=20 >log 2>&1 ||
     failed "a long prefix" log
-refused "places behind the $left of the adapter's prefix: " "$weft" generate out --prompt "a b" --tokens 30 --temperature 0
+refused "positions after the $left of the adapter's prefix. Allowed: " "$weft" generate out --prompt "a b" --tokens 30 --temperature 0
 
 # ---- dropout
 

@@ -75,7 +75,7 @@ static const struct {
     {"manifest.json", CUT, 0, 0, 0, "is not JSON"},
     {"manifest.json", REPLACE, 0, "\"state/run.json\"", "\"state/run.yaml\"", "state/run.yaml: is missing"},
     {"manifest.json", REPLACE, 0, "\"state/run.json\"", "\"../run.json\"", "names a file outside"},
-    {"manifest.json", REPLACE, 0, "\"step\": 4", "\"step\": 2", "is of step 2 and lies in the directory of step 4"},
+    {"manifest.json", REPLACE, 0, "\"step\": 4", "\"step\": 2", "is of step 2, in the directory of step 4"},
     {"manifest.json", REPLACE, 0, "\"format\": 1", "\"format\": 2", "is of format 2"},
     {"manifest.json", REPLACE, 0, "\"grid\": ", "\"grid\": -", "has no grid"},
     {"manifest.json", REPLACE, 0, "\"grid\": ", "\"grid\": 1", "SHA-256 differs"},
@@ -105,7 +105,7 @@ START_TEST(a_damaged_checkpoint_is_passed_over_by_name) {
     rig_resume(&run);
     ck_assert_uint_eq(run.state.step, 2);
     ck_assert_str_eq(rig_hash(&run), two);
-    ck_assert_msg(strstr(fixture_log, "step-4 is passed over: ") != NULL, "%s", fixture_log);
+    ck_assert_msg(strstr(fixture_log, "step-4 is skipped: ") != NULL, "%s", fixture_log);
     ck_assert_msg(strstr(fixture_log, damages[_i].says) != NULL, "'%s' lacks '%s'", fixture_log, damages[_i].says);
     /* The run reaches the same step again and replaces the damaged checkpoint. */
     rig_train(&run, 4);
@@ -159,11 +159,11 @@ START_TEST(nothing_whole_is_a_sentence) {
     ck_assert_int_eq(unlink(rig_file(4, "manifest.json")), 0);
     ck_assert_int_eq(weft_checkpoint_newest(path, sizeof path, &state, rig_directory(), NULL, &fixture_host, &err),
                      WEFT_E_USER);
-    ck_assert_says(err, "each of the 2 there is broken");
+    ck_assert_says(err, "all 2 are broken");
     ck_assert_int_eq(weft_checkpoint_newest(path, sizeof path, &state, scratch_path("nowhere"), NULL, &fixture_host,
                                             &err),
                      WEFT_E_USER);
-    ck_assert_says(err, "holds no checkpoint to resume from");
+    ck_assert_says(err, "contains no checkpoint to resume from");
     ck_assert_str_eq(path, "as it was");
     ck_assert_uint_eq(state.step, 77);
 }

@@ -183,7 +183,7 @@ START_TEST(all_differences_are_named_at_once) {
     for (int32_t i = 0; i < run.identities.n; i++) memset(run.identities.items[i].value, 'y', 500);
     ck_assert_int_eq(rig_try_resume(&run, false, &err), WEFT_E_USER);
     ck_assert_says(err, " more\n");
-    ck_assert_says(err, "never stopped"); /* the advice is printed with lists of any length */
+    ck_assert_says(err, "uninterrupted run"); /* the advice is printed with lists of any length */
     rig_close(&run);
 }
 END_TEST
@@ -196,8 +196,7 @@ START_TEST(another_model_is_refused_even_inexactly) {
     for (int inexact = 0; inexact < 2; inexact++) {
         ck_assert_int_eq(rig_try_resume(&run, inexact != 0, &err), WEFT_E_USER);
         ck_assert_says(err, "6 of another shape (");
-        ck_assert_says(
-            err, ". This checkpoint is of another model: resume with the [model] path and base that it was made with");
+        ck_assert_says(err, ". This checkpoint is of another model. Fix: resume with its [model] path and base");
         ck_assert_ptr_null(strstr(err.text, "config.json is sha256"));
         ck_assert_ptr_null(strstr(err.text, "--resume=inexact"));
     }
@@ -308,7 +307,7 @@ START_TEST(inexact_says_what_is_rounded) {
     ck_assert_ok(rig_try_resume(&run, true, &err), err);
     ck_assert_uint_eq(run.state.step, 8);
     ck_assert_msg(strstr(fixture_log, warning) != NULL, "%s", fixture_log);
-    ck_assert_ptr_nonnull(strstr(fixture_log, "take that checkpoint as [model] path, to keep it"));
+    ck_assert_ptr_nonnull(strstr(fixture_log, "use that checkpoint as [model] path"));
     expect_rounded(&run, checkpoint, "model.layers.0.mlp.up_proj.weight");
     rig_close(&run);
 }

@@ -135,6 +135,13 @@ def test_lock_is_no_link(scratch):
     assert not pathlib.Path("elsewhere").exists()
 
 
+def test_foreign_lock(scratch):
+    os.mkdir("locked")
+    write("locked/.lock", "mine\n")
+    train_refused([f"{scratch}/locked/.lock"], out="locked")
+    assert os.listdir("locked") == [".lock"] and read("locked/.lock") == "mine\n"
+
+
 def test_temporary_files_of_killed_processes():
     train("killed", "checkpoint.every=1")
     for name in "config.ini.4711.tmp", "metrics.jsonl.12.tmp", "config.ini.mine.tmp":

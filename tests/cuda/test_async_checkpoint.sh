@@ -121,7 +121,7 @@ alloc=0
 for n in $(seq "$pieces"); do
     WEFT_EMULATOR_FAIL=cudaHostAlloc:$n=2 limit "$weft" train run.ini run.out=alloc --quiet >log 2>&1 || true
     rm -rf alloc
-    if grep -q 'memory for what is saved beside training (\[checkpoint\] async): .*no [0-9]* bytes' log; then alloc=$n; fi
+    if grep -q 'memory for asynchronous saves (\[checkpoint\] async): .*no [0-9]* bytes' log; then alloc=$n; fi
     [ "$alloc" = 0 ] || break
 done
 [ "$alloc" != 0 ] || failed "no sentence where pinned memory is missing" log

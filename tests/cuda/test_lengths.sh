@@ -68,6 +68,6 @@ nccl="--ranks 2 comm.plugin=nccl"
         sliced 4 10 $nccl strategy.plugin=$what
     done
     train $nccl strategy.plugin=mp data.lengths=28,32,36
-    says log "steps are not replayed: their micro-batches come in more lists of lengths than the 16 that are kept"
+    says log "steps are not replayed: micro-batches have more lists of lengths than the 16 that the cache has"
 }
 exit "$failures"

@@ -111,7 +111,7 @@ JSON
 
     # A GPU filled by context and libraries: for one rank, and for several, which communicate before planning.
     stops "and a device has 0 B in addition to the 332.0 MiB of its context and libraries: nothing was started" WEFT_EMULATOR_MEMORY=332M $train
-    stops "Nothing was planned yet: 333.0 MiB of the 333.0 MiB that this rank may have are the device's context and libraries" \
+    stops "Before any planned memory, the device's context and libraries, including the communicator's, use 333.0 MiB of this rank's 333.0 MiB" \
         WEFT_EMULATOR_DEVICES=2 WEFT_EMULATOR_MEMORY=333M $train --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
     export WEFT_EMULATOR_CONTEXT=0
 

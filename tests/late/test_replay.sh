@@ -136,11 +136,11 @@ on_cpu whole comm.plugin=mpi-mpich $many
 # shellcheck disable=SC2086
 on_late last late --overwrite comm.plugin=own $many
 same "a run of more lists of lengths than are kept" whole late
-[ "$(grep -c 'steps are not replayed: their micro-batches come in more lists of lengths than the 16 that are kept' log)" = 1 ] ||
+[ "$(grep -c 'steps are not replayed: micro-batches have more lists of lengths than the 16 that the cache has' log)" = 1 ] ||
     failed "it is told once that steps are not replayed, and why" log
 # shellcheck disable=SC2086
 WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/late:$WEFT_BUILD/tests/faults:$WEFT_BUILD/plugins" WEFT_LATE_MODE=last refused \
-    "[run] replay = yes, and steps are not replayed: their micro-batches come in more lists of lengths than the 16" \
+    "[run] replay = yes, and steps are not replayed: micro-batches have more lists of lengths than the 16" \
     "$weft" train run.ini --overwrite $ranks comm.plugin=own run.replay=yes $many
 
 # ---- the small grid of prove on four ranks

@@ -162,7 +162,7 @@ static int run_rank(weft_comm *comm) {
     weft_process_group peers;
     int failed = 0;
     (void)alarm(SECONDS);
-    if (weft_control_channel_open(&post, &peers, &ranks, &weft_reference_device, NULL, &err) != WEFT_OK) return 1;
+    if (weft_control_channel_open(&post, &peers, &ranks, &err) != WEFT_OK) return 1;
     if (post.bytes != weft_process_group_scratch(WORLD)) failed = 2;
     if (failed == 0 && !gathers(&peers, &err)) failed = 3;
     if (failed == 0 && !swaps(&peers, &err)) failed = 4;

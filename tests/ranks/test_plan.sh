@@ -126,7 +126,7 @@ done <<'ROWS'
 2 gradients
 3 full
 ROWS
-refused "4 ranks cannot lie on 3 nodes" "$weft" plan run.ini strategy.plugin=ddp --ranks 4 --nodes 3
+refused "4 ranks cannot be split evenly over 3 nodes" "$weft" plan run.ini strategy.plugin=ddp --ranks 4 --nodes 3
 refused "shard = 4 is not one of: optimizer,gradients,full,hybrid,1,2,3" "$weft" plan run.ini strategy.plugin=fsdp strategy.shard=4
 grep -q "did you mean" log && failed "4 is taken for another number" log
 refused "12 micro-batches, which 5 replicas cannot share evenly: start 1, 2, 3, 4, 6 or 12 ranks, which keeps the batch; a global_batch" \

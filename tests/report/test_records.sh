@@ -97,7 +97,7 @@ train --overwrite train.steps=2
 leads 2
 rm out/checkpoints/best && mkdir out/checkpoints/best
 train --resume train.steps=4
-grep -q "out/checkpoints/best is no link of this run's and stays as it is" log || failed "a directory in the way" log
+grep -q "out/checkpoints/best is not a link of this run" log || failed "a directory in the way" log
 [ ! -L out/checkpoints/best ] || failed "a directory was replaced"
 
 # ---- a resumed run

@@ -71,7 +71,7 @@ grep -qx "similarity $last, .*" log || failed "the end of a run that went on" lo
 rm -r resumed/checkpoints/step-4
 echo '{"mean_last_hidden_state": [1, 2]}' >resumed/similarity.json
 train resumed --resume
-grep -qF "[run] similarity: $dir/resumed/similarity.json does not hold how this run began" log || failed "no word of a beginning that is not there" log
+grep -qF "[run] similarity: $dir/resumed/similarity.json does not contain the mean hidden state at step 0" log || failed "no word of a beginning that is not there" log
 [ "$(told resumed | tail -n 1 | cut -d' ' -f1)" = 2 ] || failed "a similarity to nothing" resumed/evaluations.jsonl
 train one --overwrite run.similarity=no
 [ ! -e one/similarity.json ] || failed "--overwrite leaves similarity.json"

@@ -78,6 +78,6 @@ refused 'pad_token' "$weft" plan run.ini tokenizer.pad_token=
 mkdir bare && cp model/config.json model/model.safetensors model/tokenizer.json bare
 refused 'tokenizer_config.json is missing' "$weft" plan run.ini model.path=bare
 sed 's/"vocab_size": 512/"vocab_size": 511/' model/config.json >small && cp -r model smaller && mv small smaller/config.json
-refused 'has 513 ids and the model in' "$weft" plan run.ini model.path=smaller model.start=fresh
+refused 'has 513 ids, but the model in' "$weft" plan run.ini model.path=smaller model.start=fresh
 refused 'pad in [tokenizer]' "$weft" plan run.ini train.resize_vocab=yes
 [ "$failures" = 0 ]

@@ -407,9 +407,9 @@ START_TEST(a_carry_that_is_not_finite_is_found) {
     ck_assert_int_eq(rig.engine->kernels->write(rig.engine->device, NULL, rig.engine->parameter_refs[p], &bad, 4, &err),
                      WEFT_OK);
     ck_assert_int_eq(weft_stepper_train(rig.stepper, &result, 1, 1e-3, 0.5, &err), WEFT_E_NUMERIC);
-    ck_assert_msg(strstr(err.text, "layers.1.attn is the first") != NULL, "%s", err.text);
+    ck_assert_msg(strstr(err.text, "layers.1.attn computes the first") != NULL, "%s", err.text);
     ck_assert_int_eq(weft_stepper_evaluate(rig.stepper, &result, WEFT_SPLIT_VALIDATION, 0, &err), WEFT_E_NUMERIC);
-    ck_assert_msg(strstr(err.text, "layers.1.attn is the first") != NULL, "%s", err.text);
+    ck_assert_msg(strstr(err.text, "layers.1.attn computes the first") != NULL, "%s", err.text);
     train_rig_close(&rig);
     row_data_free(&data);
 }

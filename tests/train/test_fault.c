@@ -117,10 +117,9 @@ START_TEST(too_little_memory_says_what_to_lower) {
     weft_error err = WEFT_ERROR_INIT;
     break_slot("device", "cpu", offsetof(weft_device_plugin, alloc), &function);
     ck_assert_int_eq(take_step("adamw", &err), WEFT_E_MEMORY);
-    ck_assert_str_eq(
-        err.text,
-        "memory for parameters: There is no more. Lower [train] micro_batch (1 now) or [data] context, or set [train] "
-        "activation_checkpointing = yes; weft plan shows what is taken.");
+    ck_assert_str_eq(err.text, "memory for parameters: There is no more. Fix: lower [train] micro_batch (1 now) or "
+                               "[data] context, or set [train] "
+                               "activation_checkpointing = yes; weft plan shows the memory.");
 }
 END_TEST
 

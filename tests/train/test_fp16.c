@@ -264,7 +264,7 @@ START_TEST(a_scale_at_its_floor_ends_the_run) {
     }
     ck_assert_int_eq(weft_stepper_train(rig.stepper, &result, 3, 1e-3, 0.5, &err), WEFT_E_NUMERIC);
     ck_assert_msg(strstr(err.text, "loss scale has fallen to 0.5, below [train] scale_floor = 1") != NULL &&
-                      strstr(err.text, "the forward of layers.1.attn is the first") != NULL,
+                      strstr(err.text, "the forward of layers.1.attn computes the first") != NULL,
                   "%s", err.text);
     train_rig_close(&rig);
     row_data_free(&data);

@@ -120,7 +120,7 @@ START_TEST(last_hidden_states_are_what_makes_the_logits) {
     g.stepper->hidden = hidden;
     {
         const weft_declared *declared = g.engine->plan.declared;
-        const int64_t vocabulary = declared->info.vocab_size, width = weft_hidden_width(hidden);
+        const int64_t vocabulary = declared->info.vocab_size, width = hidden->width;
         double *expected = calloc((size_t)vocabulary, sizeof *expected), *mean = calloc((size_t)width, sizeof *mean);
         float *head = read_floats(g.engine, g.engine->parameter_refs[weft_declared_find(declared, "lm_head.weight")],
                                   vocabulary * width);

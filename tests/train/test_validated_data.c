@@ -115,35 +115,33 @@ static const struct {
     bool in_shape;
     const char *said;
 } mistakes[] = {
-    {high_id, false, "row 7 of split training, place 5: its id is 80, and the model has 0 to 79"},
-    {low_id, false, "row 7 of split training, place 5: its id is -1, and the model has 0 to 79"},
-    {high_target, false, "row 7 of split training, place 5: its target is 80, and the model has 0 to 79"},
-    {no_number, false, "row 7 of split training, place 5: its weight is nan"},
-    {infinite, false, "row 7 of split training, place 5: its weight is inf"},
-    {negative, false, "row 7 of split training, place 5: its weight is -1"},
-    {unfilled, false, "row 7 of split training, place 5: its weight is "},
+    {high_id, false, "row 7 of split training, position 5: its id is 80. Allowed: 0 to 79"},
+    {low_id, false, "row 7 of split training, position 5: its id is -1. Allowed: 0 to 79"},
+    {high_target, false, "row 7 of split training, position 5: its target is 80. Allowed: 0 to 79"},
+    {no_number, false, "row 7 of split training, position 5: its weight is nan"},
+    {infinite, false, "row 7 of split training, position 5: its weight is inf"},
+    {negative, false, "row 7 of split training, position 5: its weight is -1"},
+    {unfilled, false, "row 7 of split training, position 5: its weight is "},
     {another_count, false,
      "its shape reports 24 positions and 48 targets for the micro-batch at row 6, but its micro_batch returns 24 and "
      "47"},
-    {another_count, true,
-     "it says that its micro-batch at row 6 of split training has 47 targets, and 48 of its weights"},
+    {another_count, true, "its micro-batch at row 6 of split training declares 47 targets, but 48 of its weights"},
     {one_less, false,
-     "it says that its micro-batch at row 6 of split training has 48 targets, and 47 of its weights are not 0"},
-    {starts_later, false, "row 7 of split training, place 5: its start is 6"},
-    {starts_back, false, "row 7 of split training, place 5: its start is 1"},
-    {starts_elsewhere, false, "row 7 of split training, place 0: its start is -1"},
-    {far, false, "row 7 of split training, place 5: its position is 24: 0 to 23 have a place"},
-    {before, false, "row 7 of split training, place 5: its position is -1"},
-    {other_arrays, false, "its micro-batch moved the arrays that it was given to fill"},
+     "its micro-batch at row 6 of split training declares 48 targets, but 47 of its weights are not 0"},
+    {starts_later, false, "row 7 of split training, position 5: its start is 6"},
+    {starts_back, false, "row 7 of split training, position 5: its start is 1"},
+    {starts_elsewhere, false, "row 7 of split training, position 0: its start is -1"},
+    {far, false, "row 7 of split training, position 5: its position is 24. Allowed: 0 to 23"},
+    {before, false, "row 7 of split training, position 5: its position is -1"},
+    {other_arrays, false, "its micro_batch replaces the arrays that it must fill"},
     {other_length, false,
      "its shape reports 24 positions and 48 targets for the micro-batch at row 6, but its micro_batch returns 23 and "
      "48"},
-    {other_length, true,
-     "it gives a micro-batch of length 23 at row 6 of split training, which its info did not declare"},
-    {no_rows, true, "it gives a micro-batch of 0 rows where 2 from row 6 of split training on were asked for"},
-    {many_rows, false, "it gives a micro-batch of 3 rows where 2 from row 6 of split training on were asked for"},
-    {too_many, true, "with 49 targets: 0 to 48 have room"},
-    {fewer_than_none, true, "with -1 targets: 0 to 48 have room"},
+    {other_length, true, "its micro-batch at row 6 of split training has length 23, which its info does not declare"},
+    {no_rows, true, "its micro-batch at row 6 of split training has 0 rows, and 2 were requested"},
+    {many_rows, false, "its micro-batch at row 6 of split training has 3 rows, and 2 were requested"},
+    {too_many, true, "has 49 targets. Allowed: 0 to 48"},
+    {fewer_than_none, true, "has -1 targets. Allowed: 0 to 48"},
 };
 
 typedef struct setting {
@@ -203,7 +201,7 @@ START_TEST(evaluation_is_told_apart) {
     ck_assert_str_eq(err.text,
                      "instruction 0, FORWARD embed micro-batch 0: data:rows (/somewhere/weft-data-rows.so), in "
                      "evaluation: row 3 of split validation, "
-                     "place 5: its id is 80, and the model has 0 to 79");
+                     "position 5: its id is 80. Allowed: 0 to 79");
     setting_close(&s);
 }
 END_TEST
@@ -237,24 +235,23 @@ START_TEST(what_it_says_of_itself_is_judged) {
     said what = fine();
     ck_assert_int_eq(judge(&what, true, &err), WEFT_OK);
     what.info.n_lengths = 0;
-    expect_words(&what, "declares 0 lengths of micro-batches; 1 to 4 are possible");
+    expect_words(&what, "declares 0 lengths of micro-batches. Allowed: 1 to 4");
     what.info.n_lengths = 5;
     expect_words(&what, "declares 5 lengths");
     what = fine();
     what.info.lengths[0] = 0;
-    expect_words(&what, "declares a length of 0 behind one of 0");
+    expect_words(&what, "declares length 0 after 0");
     what.info.lengths[0] = 64;
-    expect_words(&what, "declares a length of 64 behind one of 64");
+    expect_words(&what, "declares length 64 after 64");
     what = fine();
     what.info.lengths[1] = CONTEXT + 1;
-    expect_words(&what,
-                 "declares a length of 65 behind one of 16: lengths rise from at least 1 to at most the model's 64");
+    expect_words(&what, "declares length 65 after 16. Allowed: increasing lengths from 1 to the model's 64");
     what = fine();
     what.splits[0].targets++;
-    expect_words(&what, "its split training has 10 rows of at most 64 places and 641 targets");
+    expect_words(&what, "its split training has 641 targets, more than 10 rows of 64 positions");
     what = fine();
     what.splits[1].targets = 1;
-    expect_words(&what, "its split validation has 0 rows");
+    expect_words(&what, "its split validation has 1 targets, more than 0 rows");
     what = fine();
     what.splits[2].rows = UINT64_MAX;
     expect_words(&what, "its split all has 18446744073709551615 rows, more than can be counted");

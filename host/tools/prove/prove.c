@@ -435,10 +435,11 @@ static weft_status compare_grids(const weft_proof *self, weft_status status, wef
     const weft_grid *grid = &self->grid;
     weft_facts facts = {0};
     for (int32_t i = 0; i < grid->n && status == WEFT_OK; i++) {
-        char name[96];
-        (void)snprintf(name, sizeof name, "cells of %.64s", grid->cells[i].strategy);
-        if (count_cells(grid, grid->cells[i].strategy, i) == 0)
-            weft_facts_add(&facts, name, "%d", (int)count_cells(grid, grid->cells[i].strategy, grid->n));
+        const char *strategy = grid->cells[i].strategy;
+        char name[96], value[16];
+        (void)snprintf(name, sizeof name, "cells of %.64s", strategy);
+        (void)snprintf(value, sizeof value, "%d", (int)count_cells(grid, strategy, grid->n));
+        if (count_cells(grid, strategy, i) == 0) weft_facts_add(&facts, name, value);
     }
     status = weft_process_group_agree(&self->meeting.peers, status, err);
     if (status == WEFT_OK)
