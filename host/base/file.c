@@ -24,7 +24,7 @@ static void leave_libexec(char path[PATH_MAX]) {
     if (access(weft, X_OK) != 0) (void)strcat(path, "/bin"); /* shorter than the removed part */
 }
 
-bool weft_async_checkpoint_program(char out[WEFT_PATH_BYTES], const char *name) {
+bool weft_program_path(char out[WEFT_PATH_BYTES], const char *name) {
     char program[PATH_MAX], path[PATH_MAX + 256], real[PATH_MAX];
     const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     int n;
@@ -43,12 +43,12 @@ weft_status weft_templates_find(char out[WEFT_PATH_BYTES], const char *name, wef
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
         char below[512];
         (void)snprintf(below, sizeof below, "%s/%s", places[i], name);
-        if (weft_async_checkpoint_program(out, below)) return WEFT_OK;
+        if (weft_program_path(out, below)) return WEFT_OK;
     }
     return weft_error_set(
         err, WEFT_E_SYSTEM,
-        "the templates are not beside this program, where %s/%s or %s/%s should be: install Weft with "
-        "cmake --install, which brings them, and call that one",
+        "the templates are missing: the program's directory has neither %s/%s nor %s/%s. Fix: install Weft with cmake "
+        "--install, and run the installed program",
         places[0], name, places[1], name);
 }
 
@@ -56,7 +56,7 @@ static weft_status make_one(const char *path, weft_error *err) {
     struct stat info;
     if (mkdir(path, 0777) == 0) return WEFT_OK;
     if (errno == EEXIST && stat(path, &info) == 0 && S_ISDIR(info.st_mode)) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_SYSTEM, "the directory %s cannot be made: %s", path,
+    return weft_error_set(err, WEFT_E_SYSTEM, "the directory %s cannot be created: %s", path,
                           errno == EEXIST ? "a file of that name exists" : strerror(errno));
 }
 
@@ -170,7 +170,7 @@ weft_status weft_file_commit(weft_file *self, weft_error *err) {
         self->temporary = NULL; /* the file has its final name now */
         status = sync_parent(self->path, err);
     } else {
-        status = weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be written: %s; what was there before is unchanged",
+        status = weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be written: %s; the previous file is unchanged",
                                 self->path, strerror(why));
     }
     weft_file_cancel(self);
@@ -195,6 +195,14 @@ weft_status weft_file_replace(const char *path, const void *bytes, size_t n, wef
     if (stream == NULL) return (weft_status)(err == NULL ? WEFT_E_SYSTEM : err->code);
     (void)fwrite(bytes, 1, n, stream); /* commit detects a failure */
     return weft_file_commit(&file, err);
+}
+
+weft_status weft_file_write_json(const char *path, const json_t *json, size_t flags, weft_error *err) {
+    char *text = json_dumps(json, flags);
+    const weft_status status = text == NULL ? weft_error_set(err, WEFT_E_MEMORY, "%s: no memory for its JSON", path)
+                                            : weft_file_replace(path, text, strlen(text), err);
+    free(text);
+    return status;
 }
 
 weft_status weft_file_exists(bool *out, const char *path, weft_error *err) {

@@ -19,7 +19,7 @@
 /* Writes the absolute path of `name`, relative to the directory of the program `weft` ("plugins", "../share/weft"),
  * with links resolved. A tool in libexec/weft gets the same path as `weft` itself. Returns false if the file does not
  * exist. [any-thread] */
-bool weft_async_checkpoint_program(char out[WEFT_PATH_BYTES], const char *name);
+bool weft_program_path(char out[WEFT_PATH_BYTES], const char *name);
 
 /* Finds the SDK templates that `weft plugins` uses. */
 
@@ -57,6 +57,8 @@ void weft_file_cancel(weft_file *self);
 
 /* Combines begin, write and commit. [any-thread] */
 weft_status weft_file_replace(const char *path, const void *bytes, size_t n, weft_error *err);
+/* Does the same with JSON. flags: of json_dumps. [any-thread] */
+weft_status weft_file_write_json(const char *path, const json_t *json, size_t flags, weft_error *err);
 
 /* Sets *out to whether a file of this name exists, following links. Only ENOENT and ENOTDIR count as absent. Any other
  * failure is an error, because a transient file system failure must not change a run. [any-thread] */

@@ -12,7 +12,7 @@ typedef struct weft_joined {
     weft_tensor codes;     /* 4-bit: two a byte, the first in the upper half, of any dtype; int8: one a byte */
     weft_tensor scales;    /* nf4: one code per `each` numbers; nf4x64: one fp32; int8: a row's largest |x|, fp32 */
     weft_tensor shared;    /* nf4: one scale per `among` scales, fp32 */
-    int64_t each, among;   /* multiples of 64; for nf4 each * among equals a multiple of the block length */
+    int64_t each, among;   /* nf4: multiples of 64, each * among a multiple of the block; int8: each = columns */
     float added;           /* nf4: offset added to every scale */
 } weft_joined;
 

@@ -35,17 +35,6 @@ static int64_t read_field(const char *root, const char *directory, const char *f
     return value;
 }
 
-/* Returns whether the comma-separated list of n bytes contains `name`; an empty list contains "". */
-static bool has_name(const char *names, size_t n, const char *name) {
-    const size_t length = strlen(name);
-    if (length == 0) return n == 0;
-    for (size_t i = 0; i + length <= n; i++) {
-        const bool begins = i == 0 || names[i - 1] == ',', ends = i + length == n || names[i + length] == ',';
-        if (begins && ends && memcmp(names + i, name, length) == 0) return true;
-    }
-    return false;
-}
-
 /* Finds the group of this process: "4:memory:/batch/job" or "0::/batch/job". Returns false if it has no group. */
 static bool find_group(char group[PATH_SIZE], const char *root, const hierarchy *of) {
     char path[PATH_SIZE], line[PATH_SIZE];
@@ -54,11 +43,12 @@ static bool find_group(char group[PATH_SIZE], const char *root, const hierarchy 
     const int length = snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
     if (length < 0 || (size_t)length >= sizeof path || (stream = fopen(path, "re")) == NULL) return false;
     while (!found && fgets(line, sizeof line, stream) != NULL) {
-        const char *names = strchr(line, ':'), *at = names == NULL ? NULL : strchr(names + 1, ':');
-        if (at == NULL || !has_name(names + 1, (size_t)(at - names - 1), of->line)) continue;
-        line[strcspn(line, "\n")] = '\0';
-        (void)snprintf(group, PATH_SIZE, "%s", at + 1);
-        found = true;
+        char *names = strchr(line, ':'), *at = names == NULL ? NULL : strchr(names + 1, ':');
+        if (at == NULL) continue;
+        at[0] = '\0';
+        (void)snprintf(group, PATH_SIZE, "%.*s", (int)strcspn(at + 1, "\n"), at + 1);
+        found = strcmp(names + 1, of->line) == 0;
+        for (names++; !found && names != NULL;) found = strcmp(strsep(&names, ","), of->line) == 0;
     }
     (void)fclose(stream);
     return found;

@@ -114,10 +114,10 @@ weft_status weft_text_read(char **text, size_t *bytes, const char *path, size_t 
     if (fstat(file, &about) != 0) {
         status = refuse_file(path, "examined", err);
     } else if (!S_ISREG(about.st_mode)) {
-        status = weft_error_set(err, WEFT_E_USER, "%s: is not a file: a pipe or a device cannot be read here", path);
+        status = weft_error_set(err, WEFT_E_USER, "%s: is not a file. Allowed: no pipe or device", path);
     } else if ((uint64_t)about.st_size > limit) {
-        status = weft_error_set(err, WEFT_E_DATA, "%s: has %lld bytes, more than the %zu that such a file may have",
-                                path, (long long)about.st_size, limit);
+        status = weft_error_set(err, WEFT_E_DATA, "%s: has %lld bytes. Allowed: at most %zu", path,
+                                (long long)about.st_size, limit);
     } else {
         buffer = malloc((size_t)about.st_size + 1);
         if (buffer == NULL)

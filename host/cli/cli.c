@@ -48,7 +48,7 @@ static const weft_tool *weft_tool_at(size_t i) {
 
 /* Finds the directory of the tools: below the program's in a build tree, else next to bin. */
 static bool find_directory(char out[WEFT_PATH_BYTES]) {
-    return weft_async_checkpoint_program(out, "libexec/weft") || weft_async_checkpoint_program(out, "../libexec/weft");
+    return weft_program_path(out, "libexec/weft") || weft_program_path(out, "../libexec/weft");
 }
 
 static bool is_program(const char *path) {
@@ -109,7 +109,7 @@ static bool weft_tool_run_foreign(char **argv) {
     /* "weft-" without a name is invalid, and a name with a slash would leave the directory. */
     if (!isalnum((unsigned char)argv[1][0]) || strchr(argv[1], '/') != NULL) return false;
     if (!each_directory(find_program, &self)) return false;
-    if (weft_async_checkpoint_program(program, "weft")) (void)setenv("WEFT_PROGRAM", program, 1);
+    if (weft_program_path(program, "weft")) (void)setenv("WEFT_PROGRAM", program, 1);
     (void)execv(self.path, argv + 1);
     (void)fprintf(stderr, "weft %s: %s cannot be run: %s\n", argv[1], self.path, strerror(errno));
     return true;

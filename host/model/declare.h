@@ -1,7 +1,5 @@
-/* host/model/declare.h: a model as declared by its plugin: modules, parameters, segments, tables.
- *
- * This module does not depend on configuration files, memory or devices. The structs are plain data for later
- * stages. */
+/* host/model/declare.h: a model as declared by its plugin: modules, parameters, segments, tables. Plain data for later
+ * stages, independent of configuration files, memory and devices. */
 #ifndef WEFT_HOST_MODEL_DECLARE_H
 #define WEFT_HOST_MODEL_DECLARE_H
 
@@ -118,7 +116,7 @@ typedef struct weft_declared {
     char *config_path; /* path of config.json: used by a save */
     char *config_text; /* with the vocabulary, without quantization_config of bitsandbytes */
     size_t config_bytes;
-    bool prints_packed;         /* config.json states that bitsandbytes packed the weights (query_model.h) */
+    bool prints_packed;         /* config.json states that bitsandbytes packed the weights */
     weft_vocabulary vocabulary; /* rows 0: as in the file */
     weft_module **modules;      /* pointers, so that handles stay valid while arrays grow */
     int32_t n_modules;
@@ -141,6 +139,11 @@ typedef struct weft_declared {
     int32_t packed_wanted; /* a packed parameter named by the last selection, although it cannot be trained; -1:
                               absent */
 } weft_declared;
+
+/* Removes quantization_config from *text, config.json, if it is that of bitsandbytes, whose tensors Weft reads itself
+ * (base/bitsandbytes.h), and sets *taken. Model plugins reject the key of other programs. Fails if the text is not strict
+ * JSON; `path` names the file in the error. */
+weft_status weft_quantization_take(bool *taken, char **text, size_t *bytes, const char *path, weft_error *err);
 
 /* Runs the plugin's create and declare with the text of config.json. The result owns the model. */
 weft_status weft_declared_create(weft_declared **out, const weft_host *host, const weft_model_plugin *plugin,

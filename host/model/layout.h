@@ -58,8 +58,8 @@ typedef struct weft_layout_piece {
 
 /* Creates a layout by dividing the units of an existing layout; piece_of: [n_parameters]. Sets the new offsets of
  * the parameters. */
-weft_status weft_layout_split(weft_layout **out, const weft_layout *layout, weft_declared *declared,
-                              const weft_layout_piece *pieces, const int32_t *piece_of, weft_error *err);
+weft_layout *weft_layout_split(const weft_layout *layout, weft_declared *declared, const weft_layout_piece *pieces,
+                               int32_t n_pieces, const int32_t *piece_of);
 
 /* Returns the bytes of n fp32 elements: masters, gradients and their sums, optimizer states. */
 static inline int64_t weft_f32_bytes(int64_t n) {

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <weft/blocks.h>
 
+#include "base/alloc.h"
+#include "base/units.h"
 #include "plugin/services.h"
 
 enum {
@@ -34,10 +36,6 @@ typedef struct survey {
     weft_error *err;
 } survey;
 
-static int64_t smaller(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 static void keep_failure(survey *self, weft_status status, const weft_error *err) {
     if (status == WEFT_OK || atomic_exchange(&self->failed, true)) return;
     self->status = status;
@@ -46,7 +44,7 @@ static void keep_failure(survey *self, weft_status status, const weft_error *err
 
 static void look_at_scales(int64_t i, void *context) {
     survey *self = context;
-    const int64_t n = smaller(SHARED, self->numel - i * SHARED);
+    const int64_t n = weft_smaller(SHARED, self->numel - i * SHARED);
     float numbers[SHARED];
     weft_error err = WEFT_ERROR_INIT;
     weft_status status = WEFT_OK;
@@ -54,7 +52,7 @@ static void look_at_scales(int64_t i, void *context) {
     if (atomic_load(&self->failed)) return;
     status = self->numbers->give(self->numbers->context, self->parameter, i * SHARED, n, numbers, &err);
     for (int64_t at = 0; at < n && status == WEFT_OK; at += SCALED) {
-        const float scale = weft_largest(numbers + at, smaller(SCALED, n - at));
+        const float scale = weft_largest(numbers + at, weft_smaller(SCALED, n - at));
         range.least = scale < range.least ? scale : range.least;
         range.most = scale > range.most ? scale : range.most;
         range.sum += (double)scale;
@@ -86,7 +84,7 @@ static void look_at_row(int64_t row, void *context) {
     weft_status status = WEFT_OK;
     if (atomic_load(&self->failed)) return;
     for (int64_t at = 0; at < width && status == WEFT_OK; at += SOME) {
-        const int64_t n = smaller(SOME, width - at);
+        const int64_t n = weft_smaller(SOME, width - at);
         float some = 0;
         status = self->numbers->give(self->numbers->context, self->parameter, row * width + at, n, numbers, &err);
         if (status == WEFT_OK) some = weft_largest(numbers, n);
@@ -99,11 +97,9 @@ static void look_at_row(int64_t row, void *context) {
 static weft_status look_through(survey *self) {
     const int64_t n = (self->numel + self->out->width - 1) / self->out->width;
     const bool is_nf4 = self->out->dtype == WEFT_NF4;
-    self->out->scales = malloc((size_t)n * sizeof *self->out->scales);
-    self->ranges = is_nf4 ? malloc((size_t)n * sizeof *self->ranges) : NULL;
-    if (self->out->scales == NULL || (is_nf4 && self->ranges == NULL))
-        self->status = weft_error_set(self->err, WEFT_E_MEMORY, "no memory for the scales of a packed matrix");
-    else weft_services()->parallel_for(weft_services(), n, is_nf4 ? look_at_scales : look_at_row, self);
+    self->out->scales = weft_alloc(n, sizeof *self->out->scales);
+    if (is_nf4) self->ranges = weft_alloc(n, sizeof *self->ranges);
+    weft_services()->parallel_for(weft_services(), n, is_nf4 ? look_at_scales : look_at_row, self);
     if (self->status == WEFT_OK && is_nf4) settle_scales(self);
     free(self->ranges);
     return self->status;
@@ -160,7 +156,7 @@ void weft_packing_put(const weft_packing *self, void *out, const float *numbers,
     const int64_t block = weft_dtype_block(self->dtype);
     for (int64_t at = 0; at < n; at += block)
         put_block(self, (char *)out + weft_dtype_span(self->dtype, at), numbers + at, first + at,
-                  smaller(block, n - at));
+                  weft_smaller(block, n - at));
 }
 
 void weft_packing_take(float *out, int32_t dtype, const void *blocks, int64_t n) {
@@ -176,7 +172,7 @@ void weft_packing_take(float *out, int32_t dtype, const void *blocks, int64_t n)
         else if (dtype == WEFT_NF4X64) memcpy(&nf4x64, from, sizeof nf4x64), weft_nf4x64_unpack(numbers, &nf4x64);
         else if (dtype == WEFT_F8X128) memcpy(&f8, from, sizeof f8), weft_f8x128_unpack(numbers, &f8);
         else memcpy(&i8, from, sizeof i8), weft_i8x64_unpack(numbers, &i8);
-        memcpy(out + at, numbers, (size_t)smaller(block, n - at) * sizeof *out);
+        memcpy(out + at, numbers, (size_t)weft_smaller(block, n - at) * sizeof *out);
     }
 }
 
@@ -198,7 +194,7 @@ static weft_status fill_packed(void *context, int32_t parameter, int64_t first, 
     weft_status status = WEFT_OK;
     if (!self->is_packed_now[parameter]) return self->source(self->context, parameter, first, n, dtype, out, err);
     for (int64_t at = 0; at < n && status == WEFT_OK; at += SOME) {
-        const int64_t some = smaller(SOME, n - at);
+        const int64_t some = weft_smaller(SOME, n - at);
         status = self->numbers->give(self->numbers->context, parameter, first + at, some, numbers, err);
         if (status == WEFT_OK)
             weft_packing_put(&self->packings[parameter], (char *)out + weft_dtype_span(dtype, at), numbers, first + at,
@@ -239,8 +235,7 @@ weft_status weft_packing_fill(const weft_region *region, const int32_t *paramete
                               void *context, weft_error *err) {
     filling self = {region, is_packed_now, numbers, source, context, NULL};
     weft_status status = WEFT_OK;
-    self.packings = calloc((size_t)region->declared->n_parameters + 1, sizeof *self.packings);
-    if (self.packings == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the packing of the weights");
+    self.packings = weft_alloc(region->declared->n_parameters, sizeof *self.packings);
     for (int32_t i = 0, some = 0; i < n && status == WEFT_OK; i += some) {
         some = count_together(&self, parameters, i, n);
         status = fill_together(&self, parameters + i, some, err);

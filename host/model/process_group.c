@@ -1,6 +1,7 @@
 /* host/model/process_group.c: see process_group.h. */
 #include "model/process_group.h"
 
+#include "base/alloc.h"
 #include "base/units.h"
 
 #include <stdlib.h>
@@ -69,18 +70,12 @@ weft_status weft_process_group_all_true(const weft_process_group *self, bool *ou
 weft_status weft_process_group_gather(const weft_process_group *peers, void *rows, int64_t bytes, weft_error *err) {
     const size_t world = (size_t)peers->world;
     char *base = rows;
-    weft_message_buffer *parcels = calloc(2 * world, sizeof *parcels);
+    weft_message_buffer *in = weft_alloc(2 * world, sizeof *in), *out = in + world;
     weft_status status = WEFT_OK;
-    if (parcels == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the reports of the ranks");
-    for (size_t rank = 1; peers->rank == 0 && rank < world; rank++) {
-        parcels[rank].bytes = base + (int64_t)rank * bytes;
-        parcels[rank].n = bytes;
-    }
-    if (peers->rank > 0) {
-        parcels[world].bytes = base + peers->rank * bytes;
-        parcels[world].n = bytes;
-    }
-    status = peers->swap(peers->context, parcels, parcels + world, err);
-    free(parcels);
+    for (size_t rank = 1; peers->rank == 0 && rank < world; rank++)
+        in[rank] = (weft_message_buffer){base + (int64_t)rank * bytes, bytes};
+    if (peers->rank > 0) out[0] = (weft_message_buffer){base + peers->rank * bytes, bytes};
+    status = peers->swap(peers->context, in, out, err);
+    free(in);
     return status;
 }

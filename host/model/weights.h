@@ -30,6 +30,10 @@ weft_status weft_weights_load_files(const weft_region *region, weft_safetensors 
 weft_status weft_weights_read(const weft_region *region, weft_safetensors *files, const weft_tensor *const *tensors,
                               weft_error *err);
 
+/* Reads elements [first, first + n) of an unpacked tensor, converted to dtype. [any-thread] */
+weft_status weft_weights_read_numbers(const weft_safetensors *files, void *out, int32_t dtype, const weft_tensor *tensor,
+                                      int64_t first, int64_t n, weft_error *err);
+
 /* Initializes all parameters, or only those added by adapters. A matrix is normal with mean 0 and its weight object's
  * deviation, unless the object specifies another form; gains are one, biases zero. Element e of parameter p
  * (declaration order) uses weft_random(seed, WEFT_RANDOM_INIT, p, e / 4). Its numbers v yield two pairs by Box and
@@ -51,9 +55,17 @@ weft_status weft_weights_open(weft_safetensors **out, const weft_declared *decla
  * prefix. */
 size_t weft_weights_unknown_prefix(const weft_declared *declared, const char *name);
 
-/* Returns a copy of a config.json in which `architectures` names the class with the head instead of its inner class.
- * NULL: no memory. The caller frees the copy. */
-char *weft_config_json_with_head(const weft_declared *declared, const char *text, size_t bytes, size_t *out_bytes);
+/* Edits a config.json (model/config_json.h) so that `architectures` names the class with the head instead of its inner
+ * class. */
+weft_status weft_config_json_set_head(const weft_declared *declared, char **text, size_t *bytes, weft_error *err);
+
+/* Adds keys to a config.json that one of transformers 4 and 5 reads and that exist only in the other's spelling, so that
+ * both versions load it:
+ *   dtype                     torch_dtype, and the reverse
+ *   rope_parameters           rope_theta, rope_scaling and partial_rotary_factor
+ *   rope_parameters by type   the same from full_attention, and rope_local_base_freq from sliding_attention (Gemma 3)
+ * transformers 5 reads files of transformers 4 without changes. Existing values other than null are kept. */
+weft_status weft_config_json_add_spellings(char **text, size_t *bytes, weft_error *err);
 
 /* Checks that the directory's files contain exactly the model's parameters in the right shapes. Reads only the
  * headers. */

@@ -210,7 +210,7 @@ if grep -q warning printed.err; then failed "a key that waits in a file is no mi
 # ---- `config check` rejects everything that `train` rejects before it opens a device
 prints "$weft" config check run.ini
 refused "[data] context = 4096 is longer than the model's 128 places" "$weft" config check run.ini data.context=4096
-refused "holds neither model.safetensors nor" "$weft" config check run.ini model.start=weights
+refused "has neither model.safetensors nor" "$weft" config check run.ini model.start=weights
 make_model other 32 8 56 2 100
 refused "has 512 ids and the model in" "$weft" config check run.ini model.path=other
 echo '{"txt": "1"}' >bad.jsonl

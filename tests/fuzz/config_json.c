@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "model/config_json.h"
-#include "model/weights_save.h"
+#include "model/weights.h"
 #include "model/declare.h"
 #include "plugin/services.h"
 #include <weft/plugin.h>
@@ -27,12 +27,11 @@ static fuzz_entry *entry_for(const uint8_t *data, size_t size) {
 
 /* Returns its saved form; freed by the caller. */
 static char *saved_text(const weft_declared *declared, size_t *n) {
-    char *typed = weft_config_json_with_dtype(declared->config_text, declared->config_bytes, WEFT_BF16, n), *out = NULL;
-    if (typed == NULL) abort();
-    out = weft_config_json_spelled(typed, *n, n);
-    if (out == NULL) abort();
-    free(typed);
-    return out;
+    char *text = strdup(declared->config_text);
+    *n = declared->config_bytes;
+    if (weft_config_json_set_dtype(&text, n, WEFT_BF16, NULL) != WEFT_OK) abort();
+    if (weft_config_json_add_spellings(&text, n, NULL) != WEFT_OK) abort();
+    return text;
 }
 
 static void check_saved(const weft_plugin *plugin, const void *keys, const weft_declared *before) {

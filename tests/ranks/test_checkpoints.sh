@@ -154,7 +154,7 @@ mkdir blocked
 refused "checkpoints/step-10 could not be saved" 2 blocked strategy.plugin=ddp --resume
 cp -r run/model part
 rm part/model.safetensors
-refused "part: holds neither model.safetensors" 2 new strategy.plugin=fsdp model.path=part model.start=weights
+refused "part: has neither model.safetensors" 2 new strategy.plugin=fsdp model.path=part model.start=weights
 
 # A non-finite number: detected by any ranks, reported by one.
 refused "the loss is not finite" 3 new strategy.plugin=fsdp optimizer.lr=1e30
