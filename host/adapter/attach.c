@@ -3,7 +3,7 @@
 
 #include "base/alloc.h"
 #include "graph/operators.h"
-#include "model/builder.h"
+#include "model/declare.h"
 #include "plugin/enter.h"
 
 #include <stdlib.h>
@@ -31,18 +31,15 @@ static int32_t layer_of(const weft_declared *declared, const char *path) {
 
 /* ---- weights ---- */
 
-static int32_t site_of_whole(const collector *self, const weft_weight *slice) {
-    for (int32_t i = 0; i < self->n; i++) {
-        const weft_weight *weight = self->sites[i].view.weight;
-        if (weight->parameter == slice->parameter && !weight->is_slice) return i;
-    }
-    return -1;
-}
-
 static void add_weight(collector *self, weft_weight *weight) {
     weft_declared *declared = self->declared;
     const weft_parameter *parameter = &declared->parameters[weight->parameter];
     weft_module *module = declared->modules[parameter->module];
+    int32_t whole = -1; /* the site of the slice's complete matrix */
+    for (int32_t i = 0; i < self->n && weight->is_slice && whole < 0; i++) {
+        const weft_weight *other = self->sites[i].view.weight;
+        if (other->parameter == weight->parameter && !other->is_slice) whole = i;
+    }
     const weft_declared_site site = {
         .view = {.struct_size = (uint32_t)sizeof(weft_site),
                  .path = module->path,
@@ -54,7 +51,7 @@ static void add_weight(collector *self, weft_weight *weight) {
                  .first = weight->first,
                  .kind = weight->role == WEFT_WEIGHT_EMBEDDING ? WEFT_SITE_EMBEDDING : WEFT_SITE_LINEAR,
                  .layer = layer_of(declared, module->path),
-                 .whole = weight->is_slice ? site_of_whole(self, weight) : -1,
+                 .whole = whole,
                  .storage = weft_parameter_is_packed(parameter) ? parameter->dtype : 0,
                  .has_bias = weight->bias >= 0}};
     if (weight->role != WEFT_WEIGHT_GAIN) add_site(self, &site);
@@ -105,27 +102,23 @@ static void add_attention(collector *self, const weft_graph *graph, const weft_n
     add_site(self, &site);
 }
 
-static weft_status look_at_segment(collector *self, int32_t segment, weft_error *err) {
-    const weft_graph_spec spec = {.mode = WEFT_MODE_TRAIN, .dtype = WEFT_F32, .rows = 1, .length = PLACES};
-    weft_graph *graph = NULL;
-    int32_t ordinal = 0;
-    const weft_status status = weft_graph_record(&graph, self->declared, segment, &spec, err);
-    if (status != WEFT_OK) return status;
-    note_head(self, graph);
-    for (int32_t i = 0; i < graph->n_nodes; i++)
-        if (graph->nodes[i].op == &weft_operator_attention) add_attention(self, graph, &graph->nodes[i], ordinal++);
-    weft_graph_destroy(graph);
-    return WEFT_OK;
-}
-
-/* ---- collect ---- */
-
 /* Fills the sites of a declared model without adapters: weights of one adapter are not sites of another. */
 static weft_status collect_sites(weft_declared *declared, weft_error *err) {
+    const weft_graph_spec spec = {.mode = WEFT_MODE_TRAIN, .dtype = WEFT_F32, .rows = 1, .length = PLACES};
     collector self = {.declared = declared};
     weft_status status = WEFT_OK;
     for (int32_t i = 0; i < declared->n_weights; i++) add_weight(&self, declared->weights[i]);
-    for (int32_t s = 0; s < declared->n_segments && status == WEFT_OK; s++) status = look_at_segment(&self, s, err);
+    for (int32_t s = 0; s < declared->n_segments && status == WEFT_OK; s++) {
+        weft_graph *graph = NULL;
+        int32_t ordinal = 0;
+        status = weft_graph_record(&graph, declared, s, &spec, err);
+        if (status != WEFT_OK) break;
+        note_head(&self, graph);
+        for (int32_t i = 0; i < graph->n_nodes; i++)
+            if (graph->nodes[i].op == &weft_operator_attention)
+                add_attention(&self, graph, &graph->nodes[i], ordinal++);
+        weft_graph_destroy(graph);
+    }
     if (status == WEFT_OK) {
         declared->sites = self.sites;
         declared->n_sites = self.n;

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/safetensors.h"
 #include "base/units.h"
 
 #include <errno.h>
@@ -26,24 +27,20 @@ static weft_status put_bytes(weft_hash *hash, const weft_safetensors *files, con
     return status;
 }
 
-static weft_status hash_tensor(weft_hash *hash, const weft_safetensors *files, const weft_tensor *tensor, bool by_ends,
-                               char *piece, weft_error *err) {
-    const int64_t n = weft_smaller(END_BYTES, tensor->bytes);
-    weft_status status = WEFT_OK;
-    weft_hash_put(hash, tensor->name, strlen(tensor->name) + 1);
-    weft_hash_put(hash, &tensor->dtype, sizeof tensor->dtype);
-    weft_hash_put(hash, tensor->dims, (size_t)tensor->rank * sizeof *tensor->dims);
-    if (!by_ends) return put_bytes(hash, files, tensor, 0, tensor->bytes, piece, err);
-    status = put_bytes(hash, files, tensor, 0, n, piece, err);
-    return status == WEFT_OK ? put_bytes(hash, files, tensor, tensor->bytes - n, tensor->bytes, piece, err) : status;
-}
-
 static weft_status hash_weights(char hex[65], const weft_safetensors *files, bool by_ends, weft_error *err) {
     weft_hash hash = {0};
     char *piece = weft_alloc(PIECE_BYTES, 1);
     weft_status status = weft_hash_start(&hash, err);
-    for (int32_t i = 0; i < files->n_tensors && status == WEFT_OK; i++)
-        status = hash_tensor(&hash, files, &files->tensors[i], by_ends, piece, err);
+    for (int32_t i = 0; i < files->n_tensors && status == WEFT_OK; i++) {
+        const weft_tensor *tensor = &files->tensors[i];
+        const int64_t n = by_ends ? weft_smaller(END_BYTES, tensor->bytes) : tensor->bytes;
+        weft_hash_put(&hash, tensor->name, strlen(tensor->name) + 1);
+        weft_hash_put(&hash, &tensor->dtype, sizeof tensor->dtype);
+        weft_hash_put(&hash, tensor->dims, (size_t)tensor->rank * sizeof *tensor->dims);
+        status = put_bytes(&hash, files, tensor, 0, n, piece, err);
+        if (status == WEFT_OK && by_ends)
+            status = put_bytes(&hash, files, tensor, tensor->bytes - n, tensor->bytes, piece, err);
+    }
     if (status == WEFT_OK) status = weft_hash_finish_hex(&hash, hex, err);
     weft_hash_free(&hash);
     free(piece);
@@ -121,19 +118,6 @@ weft_status weft_base_compare(bool *same, weft_adapter_origin *now, const weft_a
 
 /* ---- the file ---- */
 
-static weft_status take_list(weft_adapter_origin *out, const json_t *list, const char *path, weft_error *err) {
-    const size_t n = json_array_size(list);
-    if (list == NULL) return WEFT_OK;
-    for (size_t i = 0; i < n && i < WEFT_MOST_ADAPTERS; i++) {
-        const char *id = json_string_value(json_array_get(list, i));
-        if (id == NULL || id[0] == '\0' || strlen(id) >= sizeof out->all[i]) continue;
-        (void)snprintf(out->all[out->n_all++], sizeof out->all[i], "%s", id);
-    }
-    if (n > 0 && n == (size_t)out->n_all) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_DATA, "%s: adapters is not valid. Allowed: a list of 1 to %d ids of plugins",
-                          path, WEFT_MOST_ADAPTERS);
-}
-
 weft_status weft_origin_save(const weft_adapter_origin *origin, const char *directory, weft_error *err) {
     char path[WEFT_PATH_BYTES];
     weft_status status = weft_path_join(path, directory, WEFT_ADAPTER_ORIGIN, err);
@@ -156,6 +140,7 @@ static void take_text(char *out, size_t size, const json_t *object, const char *
 weft_status weft_origin_load(weft_adapter_origin *out, const char *directory, weft_error *err) {
     char path[WEFT_PATH_BYTES];
     json_t *object = NULL;
+    const json_t *list = NULL;
     bool is_there = false;
     weft_status status = weft_path_join(path, directory, WEFT_ADAPTER_ORIGIN, err);
     memset(out, 0, sizeof *out);
@@ -168,7 +153,16 @@ weft_status weft_origin_load(weft_adapter_origin *out, const char *directory, we
     take_text(out->base, sizeof out->base, object, "base");
     take_text(out->files, sizeof out->files, object, "base_files");
     out->by_ends = json_integer_value(json_object_get(object, "format")) < FORMAT;
-    status = take_list(out, json_object_get(object, "adapters"), path, err);
+    list = json_object_get(object, "adapters");
+    for (size_t i = 0; i < json_array_size(list) && i < WEFT_MOST_ADAPTERS; i++) {
+        const char *id = json_string_value(json_array_get(list, i));
+        if (id == NULL || id[0] == '\0' || strlen(id) >= sizeof out->all[i]) continue;
+        (void)snprintf(out->all[out->n_all++], sizeof out->all[i], "%s", id);
+    }
+    if (list != NULL && (out->n_all == 0 || (size_t)out->n_all != json_array_size(list)))
+        status = weft_error_set(err, WEFT_E_DATA,
+                                "%s: adapters is not valid. Allowed: a list of 1 to %d ids of plugins", path,
+                                WEFT_MOST_ADAPTERS);
     json_decref(object);
     return status;
 }

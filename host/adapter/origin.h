@@ -8,7 +8,6 @@
 #ifndef WEFT_HOST_ADAPTER_ORIGIN_H
 #define WEFT_HOST_ADAPTER_ORIGIN_H
 
-#include "base/safetensors.h"
 #include "model/declare.h"
 
 #include <stdbool.h>

@@ -151,9 +151,19 @@ int32_t weft_adapter_base_parameter(const weft_declared *declared, int32_t adapt
     return p < 0 ? find_renamed(declared, adapter, name) : p;
 }
 
-/* Fails if a site is both adapted and trained completely. PEFT does not adapt completely trained modules, so it would
- * build a different model from such files. */
-static weft_status check_apart(const weft_declared *declared, weft_error *err) {
+weft_status weft_adapter_check_whole(const weft_declared *declared, weft_error *err) {
+    for (int32_t i = 0; i < declared->n_weights; i++) {
+        const weft_weight *weight = declared->weights[i];
+        const weft_parameter *matrix = &declared->parameters[weight->parameter];
+        const weft_parameter *bias = weight->bias < 0 ? NULL : &declared->parameters[weight->bias];
+        if (matrix->added || bias == NULL || matrix->trainable == bias->trainable) continue;
+        return weft_error_set(err, WEFT_E_USER,
+                              "'%s' is trained and '%s' is not, and PEFT saves complete modules with an adapter. Fix: "
+                              "add both to [train] trainable, or neither",
+                              matrix->trainable ? matrix->name : bias->name,
+                              matrix->trainable ? bias->name : matrix->name);
+    }
+    /* PEFT does not adapt completely trained modules, so it would build a different model from such files. */
     for (int32_t i = 0; i < declared->n_sites; i++) {
         const weft_declared_site *site = &declared->sites[i];
         const weft_weight *weight = site->view.weight;
@@ -167,19 +177,4 @@ static weft_status check_apart(const weft_declared *declared, weft_error *err) {
                               declared->parameters[weight->parameter].name, site->view.path);
     }
     return WEFT_OK;
-}
-
-weft_status weft_adapter_check_whole(const weft_declared *declared, weft_error *err) {
-    for (int32_t i = 0; i < declared->n_weights; i++) {
-        const weft_weight *weight = declared->weights[i];
-        const weft_parameter *matrix = &declared->parameters[weight->parameter];
-        const weft_parameter *bias = weight->bias < 0 ? NULL : &declared->parameters[weight->bias];
-        if (matrix->added || bias == NULL || matrix->trainable == bias->trainable) continue;
-        return weft_error_set(err, WEFT_E_USER,
-                              "'%s' is trained and '%s' is not, and PEFT saves complete modules with an adapter. Fix: "
-                              "add both to [train] trainable, or neither",
-                              matrix->trainable ? matrix->name : bias->name,
-                              matrix->trainable ? bias->name : matrix->name);
-    }
-    return check_apart(declared, err);
 }

@@ -142,33 +142,21 @@ FILE *weft_file_begin(weft_file *self, const char *path, weft_error *err) {
     return NULL;
 }
 
-/* Opens, syncs and closes the directory that holds path. */
-static weft_status sync_parent(const char *path, weft_error *err) {
-    const char *slash = strrchr(path, '/');
-    char *parent = slash == NULL ? weft_strdup(".")
-                                 : weft_text_of("%.*s", slash == path ? 1 : (int)(slash - path), path);
-    const weft_status status = weft_directory_sync(parent, err);
-    free(parent);
-    return status;
-}
-
 weft_status weft_file_commit(weft_file *self, weft_error *err) {
+    char *slash = NULL;
     weft_status status = WEFT_OK;
-    bool good = fflush(self->stream) == 0 && !ferror(self->stream) && fsync(fileno(self->stream)) == 0;
-    int why = errno;
-    if (fclose(self->stream) != 0 && good) {
-        good = false;
-        why = errno;
-    }
+    int why = 0;
+    if (fflush(self->stream) != 0 || ferror(self->stream) || fsync(fileno(self->stream)) != 0)
+        why = errno != 0 ? errno : EIO;
+    if (fclose(self->stream) != 0 && why == 0) why = errno;
     self->stream = NULL;
-    if (good && rename(self->temporary, self->path) != 0) {
-        good = false;
-        why = errno;
-    }
-    if (good) {
+    if (why == 0 && rename(self->temporary, self->path) != 0) why = errno;
+    if (why == 0) {
         free(self->temporary);
         self->temporary = NULL; /* the file has its final name now */
-        status = sync_parent(self->path, err);
+        slash = strrchr(self->path, '/');
+        if (slash != NULL) slash[slash == self->path ? 1 : 0] = '\0';
+        status = weft_directory_sync(slash == NULL ? "." : self->path, err);
     } else {
         status = weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be written: %s; the previous file is unchanged",
                                 self->path, strerror(why));

@@ -1,5 +1,5 @@
-/* host/base/file.h: atomic file replacement. Data is written to a temporary file in the same directory. Commit syncs
- * it, renames it to its final name and syncs the directory. After a crash or a full disk the old content is still
+/* host/base/file.h: files and directories. Files are replaced atomically: data is written to a temporary file in the same
+ * directory; commit syncs it, renames it and syncs the directory. After a crash or a full disk the old content is still
  * there.
  *
  *     weft_file file;
@@ -14,20 +14,14 @@
 #include <stdbool.h>
 #include <weft/base.h>
 
-/* Finds the files that are installed with the program, in any install prefix. */
-
 /* Writes the absolute path of `name`, relative to the directory of the program `weft` ("plugins", "../share/weft"),
  * with links resolved. A tool in libexec/weft gets the same path as `weft` itself. Returns false if the file does not
  * exist. [any-thread] */
 bool weft_program_path(char out[WEFT_PATH_BYTES], const char *name);
 
-/* Finds the SDK templates that `weft plugins` uses. */
-
-/* Writes the absolute path of `name` in share/weft/template of the installation, or next to the program in a build
- * tree. WEFT_E_SYSTEM: this program was installed without them. */
+/* Writes the absolute path of an SDK template: in share/weft/template of the installation, or next to the program in a
+ * build tree. WEFT_E_SYSTEM: this program was installed without them. */
 weft_status weft_templates_find(char out[WEFT_PATH_BYTES], const char *name, weft_error *err);
-
-/* Creates and removes directories. */
 
 /* Creates the directory and its parents; one that exists is fine. [any-thread] */
 weft_status weft_tree_make(const char *path, weft_error *err);

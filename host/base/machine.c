@@ -1,6 +1,9 @@
 /* host/base/machine.c: see machine.h. */
 #include "base/machine.h"
 
+#include "base/units.h"
+
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -54,18 +57,6 @@ static bool find_group(char group[PATH_SIZE], const char *root, const hierarchy 
     return found;
 }
 
-/* Applies the limit of one group. directory: of the group. */
-static void hold_to_group(weft_machine_memory *out, const char *root, const char *directory, const hierarchy *of) {
-    const int64_t limit = read_field(root, directory, of->limit, "");
-    const int64_t used = read_field(root, directory, of->used, "");
-    const int64_t cache = read_field(root, directory, "memory.stat", of->cache);
-    const int64_t left = limit - (used > 0 ? used : 0) + (cache > 0 ? cache : 0);
-    if (limit < 0 || limit >= out->total) return;
-    out->total = limit;
-    out->limited = true;
-    if (left < out->free) out->free = left > 0 ? left : 0;
-}
-
 /* Applies the limits of the group and its ancestors. A container may not see its own group's directory, only the root
  * of its mount, which then is its group. */
 static void hold_to_groups(weft_machine_memory *out, const char *root, const hierarchy *of) {
@@ -73,8 +64,16 @@ static void hold_to_groups(weft_machine_memory *out, const char *root, const hie
     if (!find_group(group, root, of)) return;
     for (;;) {
         char *last = strrchr(group, '/');
+        int64_t limit = 0, left = 0;
         (void)snprintf(directory, sizeof directory, "%s%s", of->mount, strcmp(group, "/") == 0 ? "" : group);
-        hold_to_group(out, root, directory, of);
+        limit = read_field(root, directory, of->limit, "");
+        left = limit - weft_larger(0, read_field(root, directory, of->used, "")) +
+               weft_larger(0, read_field(root, directory, "memory.stat", of->cache));
+        if (limit >= 0 && limit < out->total) {
+            out->total = limit;
+            out->limited = true;
+            out->free = weft_smaller(out->free, weft_larger(0, left));
+        }
         if (last == NULL || group[0] == '\0') return;
         *last = '\0';
     }
@@ -88,4 +87,17 @@ void weft_machine_memory_read(weft_machine_memory *out, const char *root) {
     out->total = total * 1024;
     out->free = available >= 0 ? available * 1024 : out->total;
     for (size_t i = 0; i < sizeof hierarchies / sizeof *hierarchies; i++) hold_to_groups(out, root, &hierarchies[i]);
+}
+
+int64_t weft_resident_peak(void) {
+    return 1024 * weft_larger(0, read_field("", "/proc/self", "status", "VmHWM"));
+}
+
+int64_t weft_resident_now(void) {
+    return 1024 * weft_larger(0, read_field("", "/proc/self", "status", "VmRSS"));
+}
+
+int64_t weft_library_bytes(void) {
+    const struct mallinfo2 info = mallinfo2();
+    return (int64_t)(info.uordblks + info.hblkhd);
 }

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/text.h"
+#include "base/units.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -130,21 +131,13 @@ static weft_status check_cover(const weft_tensor *tensors, int32_t n, const unsi
     return status;
 }
 
-static weft_status check_metadata(json_t *metadata, const char *path, weft_error *err) {
-    const char *key = NULL;
-    json_t *value = NULL;
-    bool good = json_is_object(metadata);
-    json_object_foreach(metadata, key, value) good = good && json_is_string(value);
-    if (good) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_DATA, "%s: __metadata__ of its header is no object of texts", path);
-}
-
 /* Appends the tensors of a parsed header. data: `there` bytes after it. */
 static weft_status add_tensors(weft_safetensors *self, json_t *header, const unsigned char *data, int64_t there,
                                weft_error *err) {
     const char *path = self->files[self->n_files - 1].path, *name = NULL;
     const int32_t before = self->n_tensors;
-    json_t *entry = NULL;
+    const char *key = NULL;
+    json_t *entry = NULL, *value = NULL;
     weft_status status = WEFT_OK;
     const size_t n = (size_t)before + json_object_size(header); /* sized by the file */
     weft_tensor *tensors = n < INT32_MAX ? realloc(self->tensors, (n + 1) * sizeof *tensors) : NULL;
@@ -154,7 +147,10 @@ static weft_status add_tensors(weft_safetensors *self, json_t *header, const uns
         weft_tensor *tensor = &self->tensors[self->n_tensors];
         if (status != WEFT_OK) break;
         if (strcmp(name, "__metadata__") == 0) {
-            status = check_metadata(entry, path, err);
+            bool good = json_is_object(entry);
+            json_object_foreach(entry, key, value) good = good && json_is_string(value);
+            if (!good)
+                status = weft_error_set(err, WEFT_E_DATA, "%s: __metadata__ of its header is no object of texts", path);
             continue;
         }
         memset(tensor, 0, sizeof *tensor);
@@ -295,17 +291,6 @@ static weft_status write_bytes_at(const weft_tensor_writer *self, int64_t offset
     return WEFT_OK;
 }
 
-/* Sets the offset of the data: after the length, the text, and padding blanks. */
-static weft_status place_data(weft_tensor_writer *self, const char *text, weft_error *err) {
-    self->data = (int64_t)(8 + strlen(text) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    if (self->data - 8 > HEADER_LIMIT)
-        return weft_error_set(err, WEFT_E_HOST, "%s: its header of %lld bytes is larger than the format allows",
-                              self->path, (long long)self->data - 8);
-    self->bytes += self->data;
-    for (int32_t i = 0; i < self->n; i++) self->places[i].offset += self->data;
-    return WEFT_OK;
-}
-
 /* Creates the file, writes the header and reserves the full size. */
 static weft_status create_file(weft_tensor_writer *self, const char *text, weft_error *err) {
     const size_t n = strlen(text), data = (size_t)self->data;
@@ -349,7 +334,12 @@ static weft_status writer_open(weft_tensor_writer **out, const char *path, const
     self->places = weft_alloc(n, sizeof *self->places);
     status = place_tensors(self, specs, err);
     if (status == WEFT_OK) status = make_header(&text, self, specs, err);
-    if (status == WEFT_OK) status = place_data(self, text, err);
+    if (status == WEFT_OK) self->data = weft_round_up(8 + (int64_t)strlen(text), ALIGNMENT); /* padded by blanks */
+    if (status == WEFT_OK && self->data - 8 > HEADER_LIMIT)
+        status = weft_error_set(err, WEFT_E_HOST, "%s: its header of %lld bytes is larger than the format allows",
+                                self->path, (long long)self->data - 8);
+    self->bytes += self->data;
+    for (int32_t i = 0; i < n; i++) self->places[i].offset += self->data;
     if (status == WEFT_OK) status = creates ? create_file(self, text, err) : join_file(self, err);
     free(text);
     if (status == WEFT_OK) *out = self;

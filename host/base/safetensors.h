@@ -1,10 +1,9 @@
-/* host/base/safetensors.h: reads and writes safetensors files: named tensors, mapped or accessed by offset.
+/* host/base/safetensors.h: reads and writes safetensors files.
  *
  * A file is eight bytes of header length (little-endian), a JSON header, and data:
  *     {"__metadata__": {"format": "pt"}, "a.weight": {"dtype": "BF16", "shape": [3, 4], "data_offsets": [0, 24]}, ...}
- * The offsets count from the end of the header, and the tensors cover the data without gap or overlap. A file that
- * violates this is rejected with file and tensor. After a successful open each tensor's bytes exist and match its
- * shape. This file is independent of models: weights.c checks the required names and shapes. */
+ * The offsets count from the end of the header, and the tensors cover the data without gap or overlap; other files are
+ * rejected. model/weights.c checks the names and shapes that a model requires. */
 #ifndef WEFT_HOST_BASE_SAFETENSORS_H
 #define WEFT_HOST_BASE_SAFETENSORS_H
 
@@ -75,8 +74,8 @@ const weft_tensor *weft_safetensors_find(const weft_safetensors *self, const cha
  * that read all data in that order. Later calls have no effect. */
 void weft_safetensors_read_ahead(weft_safetensors *self);
 
-/* Copies bytes [offset, offset + bytes) of a tensor from the file with read, not through the map. Use it for complete
- * reads, in file order if possible. WEFT_E_DATA: the file has become shorter. [any-thread] */
+/* Copies bytes [offset, offset + bytes) of a tensor from the file with read, not through the map. WEFT_E_DATA: the file
+ * has become shorter. [any-thread] */
 weft_status weft_safetensors_read(const weft_safetensors *self, void *out, const weft_tensor *tensor, int64_t offset,
                                   int64_t bytes, weft_error *err);
 

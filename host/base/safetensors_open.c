@@ -3,7 +3,6 @@
 #include "base/alloc.h"
 #include "base/bitsandbytes.h"
 #include "base/file.h"
-#include "base/joined.h"
 #include "base/safetensors.h"
 #include "base/text.h"
 
@@ -15,41 +14,29 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Opens and maps a file. weft_safetensors_close releases it, also after a failure. */
-static weft_status map_file(weft_tensor_file *file, weft_error *err) {
-    weft_status status = WEFT_OK;
-    struct stat about;
-    file->descriptor = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* does not wait for a pipe's writer */
-    if (file->descriptor < 0)
-        return weft_error_set(err, errno == ENOENT ? WEFT_E_USER : WEFT_E_SYSTEM, "%s: cannot be opened: %s",
-                              file->path, strerror(errno));
-    (void)posix_fadvise(file->descriptor, 0, 0, POSIX_FADV_SEQUENTIAL); /* doubles the read-ahead */
-    if (fstat(file->descriptor, &about) != 0 || !S_ISREG(about.st_mode)) {
-        status = weft_error_set(err, WEFT_E_USER, "%s: is not a file", file->path);
-    } else if (about.st_size < 8) {
-        status = weft_error_set(err, WEFT_E_DATA, "%s: has %lld bytes; a safetensors file has at least 8", file->path,
-                                (long long)about.st_size);
-    } else {
-        void *map = mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_PRIVATE, file->descriptor, 0);
-        if (map == MAP_FAILED) {
-            status = weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be mapped: %s", file->path, strerror(errno));
-        } else {
-            file->map = map;
-            file->bytes = (size_t)about.st_size;
-        }
-    }
-    return status;
-}
-
-/* Maps path and appends its tensors. On failure weft_safetensors_close releases the partial state. */
+/* Maps a file and appends its tensors. weft_safetensors_close releases it, also after a failure. */
 static weft_status add_file(weft_safetensors *self, const char *path, weft_error *err) {
-    weft_tensor_file *file = &self->files[self->n_files++];
-    weft_status status = WEFT_OK;
-    memset(file, 0, sizeof *file);
-    file->descriptor = -1;
-    file->path = weft_strdup(path);
-    status = map_file(file, err);
-    return status == WEFT_OK ? weft_safetensors_read_header(self, err) : status;
+    weft_tensor_file *file = NULL;
+    struct stat about;
+    void *map = NULL;
+    self->files = weft_realloc(self->files, self->n_files + 1, sizeof *self->files);
+    file = &self->files[self->n_files++];
+    *file = (weft_tensor_file){.path = weft_strdup(path), .descriptor = -1};
+    file->descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* does not wait for a pipe's writer */
+    if (file->descriptor < 0)
+        return weft_error_set(err, errno == ENOENT ? WEFT_E_USER : WEFT_E_SYSTEM, "%s: cannot be opened: %s", path,
+                              strerror(errno));
+    (void)posix_fadvise(file->descriptor, 0, 0, POSIX_FADV_SEQUENTIAL); /* doubles the read-ahead */
+    if (fstat(file->descriptor, &about) != 0 || !S_ISREG(about.st_mode))
+        return weft_error_set(err, WEFT_E_USER, "%s: is not a file", path);
+    if (about.st_size < 8)
+        return weft_error_set(err, WEFT_E_DATA, "%s: has %lld bytes; a safetensors file has at least 8", path,
+                              (long long)about.st_size);
+    map = mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_PRIVATE, file->descriptor, 0);
+    if (map == MAP_FAILED) return weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be mapped: %s", path, strerror(errno));
+    file->map = map;
+    file->bytes = (size_t)about.st_size;
+    return weft_safetensors_read_header(self, err);
 }
 
 static int compare_by_name(const void *a, const void *b) {
@@ -58,13 +45,6 @@ static int compare_by_name(const void *a, const void *b) {
 
 void weft_safetensors_sort(weft_safetensors *self) {
     if (self->n_tensors > 0) qsort(self->tensors, (size_t)self->n_tensors, sizeof *self->tensors, compare_by_name);
-}
-
-/* Returns an empty object with capacity for n_files. */
-static weft_safetensors *make_empty(size_t n_files) {
-    weft_safetensors *self = weft_alloc(1, sizeof *self);
-    self->files = weft_alloc(n_files, sizeof *self->files);
-    return self;
 }
 
 /* Finishes an open: sorts the tensors and returns self in *out, or closes self if status is a failure. */
@@ -79,7 +59,7 @@ static weft_status finish_open(weft_safetensors **out, weft_safetensors *self, w
 }
 
 weft_status weft_safetensors_open(weft_safetensors **out, const char *path, weft_error *err) {
-    weft_safetensors *self = make_empty(1);
+    weft_safetensors *self = weft_alloc(1, sizeof *self);
     return finish_open(out, self, add_file(self, path, err));
 }
 
@@ -221,7 +201,7 @@ static weft_status open_index(weft_safetensors **out, const char *directory, con
         status =
             weft_error_set(err, WEFT_E_DATA, "%s: has no weight_map that names the file of each tensor", index_path);
     if (status == WEFT_OK) {
-        self = make_empty(json_object_size(map));
+        self = weft_alloc(1, sizeof *self);
         status = finish_open(&self, self, add_shards(self, directory, index_path, map, err));
     }
     if (status == WEFT_OK) {

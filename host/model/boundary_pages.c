@@ -90,11 +90,13 @@ void weft_boundary_pages_note(weft_boundary_pages *self, const weft_part *part, 
     self->items[self->n++] = page;
 }
 
-/* Sets both sides of an exchange; each rank's parts are consecutive. */
-static void fill_buffers(weft_boundary_pages *self) {
+weft_status weft_boundary_pages_exchange(weft_boundary_pages *self, weft_boundary_pages_put *put, void *context,
+                                         weft_error *err) {
     const int32_t rank = self->peers->rank;
     char *sent = self->sent, *received = self->received;
-    for (int32_t r = 0; r < self->peers->world; r++) {
+    weft_status status = WEFT_OK;
+    if (self->noted == 0) return WEFT_OK;
+    for (int32_t r = 0; r < self->peers->world; r++) { /* each rank's parts are consecutive */
         self->out[r] = (weft_message_buffer){sent, 0};
         self->in[r] = (weft_message_buffer){received, 0};
         for (int32_t i = 0; i < self->n; i++) {
@@ -109,15 +111,7 @@ static void fill_buffers(weft_boundary_pages *self) {
             }
         }
     }
-}
-
-weft_status weft_boundary_pages_exchange(weft_boundary_pages *self, weft_boundary_pages_put *put, void *context,
-                                         weft_error *err) {
-    const int32_t rank = self->peers->rank;
-    weft_status status = WEFT_OK;
-    const char *received = self->received;
-    if (self->noted == 0) return WEFT_OK;
-    fill_buffers(self);
+    received = self->received;
     status = self->peers->swap(self->peers->context, self->in, self->out, err);
     for (int32_t r = 0; r < self->peers->world && status == WEFT_OK; r++)
         for (int32_t i = 0; i < self->n; i++) {

@@ -1,5 +1,5 @@
-/* host/model/builder.c: see builder.h. */
-#include "model/builder.h"
+/* host/model/builder.c: the functions by which plugins declare models and adapters. */
+#include "model/declare.h"
 
 #include "base/alloc.h"
 #include "plugin/enter.h"
@@ -339,29 +339,24 @@ static void claim_one(weft_declared *self, uint32_t site) {
     if (self->sites[site].view.weight != NULL) self->sites[site].view.weight->claim = (int32_t)site + 1;
 }
 
-/* Rejects a second adapter at one site: the result would depend on an order that neither adapter knows. */
-static void refuse_second(weft_builder_ctx *ctx, const weft_declared_site *site) {
-    const weft_joined_adapter *adapters = ctx->declared->adapters;
-    const char *first = weft_plugin_id(adapters[site->claimed - 1].plugin);
-    const char *second = weft_plugin_id(adapters[ctx->declared->n_adapters - 1].plugin);
-    weft_sticky_error_keep(&ctx->first, WEFT_E_USER,
-                           "[adapter] plugin contains %s, which changes '%s', as %s does. Allowed: one adapter per "
-                           "module. Fix: choose different targets, or remove one adapter",
-                           second, site->view.path, first);
-}
-
 /* Claims a site. Slices of a claimed parameter are claimed with it. */
 static void builder_claim(weft_builder_ctx *ctx, uint32_t site) {
     weft_declared *self = ctx->declared;
     const weft_site *view = site < (uint32_t)self->n_sites ? &self->sites[site].view : NULL;
+    const weft_adapter_plugin *own = self->adapters[self->n_adapters - 1].plugin;
     if (has_failed(ctx)) return;
     if (view == NULL) (void)reject(ctx, "claims site %u of %d", (unsigned)site, self->n_sites);
     else if (view->whole >= 0)
         (void)reject(ctx, "claims site %u of %d, which is a slice. Fix: claim its complete matrix", (unsigned)site,
                      self->n_sites);
     else if (self->sites[site].claimed != 0 && self->sites[site].claimed != self->n_adapters)
-        refuse_second(ctx, &self->sites[site]);
-    else if (!is_served(self->adapters[self->n_adapters - 1].plugin, view->kind))
+        /* The result would depend on an order that neither adapter knows. */
+        weft_sticky_error_keep(&ctx->first, WEFT_E_USER,
+                               "[adapter] plugin contains %s, which changes '%s', as %s does. Allowed: one adapter per "
+                               "module. Fix: choose different targets, or remove one adapter",
+                               weft_plugin_id(own), view->path,
+                               weft_plugin_id(self->adapters[self->sites[site].claimed - 1].plugin));
+    else if (!is_served(own, view->kind))
         (void)reject(ctx, "claims '%s', and has no function for such a site", view->path);
     if (has_failed(ctx)) return;
     claim_one(self, site);

@@ -4,26 +4,23 @@
 
 #include "base/alloc.h"
 #include "base/text.h"
-#include "model/builder.h"
 #include "model/config_json.h"
 #include "plugin/enter.h"
 
 #include <stdlib.h>
 
-static const char key[] = "quantization_config";
-
-/* True for bitsandbytes. Its releases that supported only 8 bits did not name a method. */
-static bool is_bitsandbytes(const json_t *said) {
-    const json_t *method = json_object_get(said, "quant_method");
-    if (method != NULL) return json_is_string(method) && strcmp(json_string_value(method), "bitsandbytes") == 0;
-    return json_is_true(json_object_get(said, "load_in_8bit")) || json_is_true(json_object_get(said, "load_in_4bit"));
-}
-
 weft_status weft_quantization_take(bool *taken, char **text, size_t *bytes, const char *path, weft_error *err) {
+    static const char key[] = "quantization_config";
     json_t *config = NULL;
+    const json_t *packing = NULL, *method = NULL;
     const weft_status status = weft_json_parse(&config, *text, *bytes, 0, path, err);
     if (status != WEFT_OK) return status;
-    *taken = is_bitsandbytes(json_object_get(config, key));
+    packing = json_object_get(config, key);
+    method = json_object_get(packing, "quant_method"); /* missing in early releases, which had only 8 bits */
+    if (method != NULL) *taken = json_is_string(method) && strcmp(json_string_value(method), "bitsandbytes") == 0;
+    else
+        *taken = json_is_true(json_object_get(packing, "load_in_8bit")) ||
+                 json_is_true(json_object_get(packing, "load_in_4bit"));
     json_decref(config);
     return *taken ? weft_config_json_remove(text, bytes, key, err) : WEFT_OK;
 }
@@ -70,13 +67,8 @@ static weft_status set_vocabulary(weft_declared *self, const weft_vocabulary *vo
 }
 
 weft_status weft_declared_create(weft_declared **out, const weft_host *host, const weft_model_plugin *plugin,
-                                 const void *plugin_config, const char *config_path, weft_error *err) {
-    return weft_declared_create_with(out, host, plugin, plugin_config, config_path, NULL, err);
-}
-
-weft_status weft_declared_create_with(weft_declared **out, const weft_host *host, const weft_model_plugin *plugin,
-                                      const void *plugin_config, const char *config_path,
-                                      const weft_vocabulary *vocabulary, weft_error *err) {
+                                 const void *plugin_config, const char *config_path, const weft_vocabulary *vocabulary,
+                                 weft_error *err) {
     weft_model_source source = {(uint32_t)sizeof source, 0, config_path, NULL, 0};
     weft_declared *self = weft_alloc(1, sizeof *self);
     weft_status status = WEFT_OK;

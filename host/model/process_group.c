@@ -6,32 +6,17 @@
 
 #include <stdlib.h>
 
-bool weft_process_group_is_single(const weft_process_group *self) {
-    return self == NULL || self->world == 1;
-}
-
-bool weft_process_group_is_rank_0(const weft_process_group *self) {
-    return self == NULL || self->rank == 0;
-}
-
-/* Returns the failed rank that all ranks report; -1 without a failure. */
-static int32_t find_teller(const weft_process_group *self) {
-    int32_t stopped = -1;
-    for (int32_t rank = self->world - 1; rank >= 0; rank--)
-        if (self->codes[rank] == WEFT_E_STOPPED) stopped = rank;
-    for (int32_t rank = 0; rank < self->world; rank++)
-        if (self->codes[rank] != WEFT_OK && self->codes[rank] != WEFT_E_STOPPED) return rank;
-    return stopped;
-}
-
 weft_status weft_process_group_agree(const weft_process_group *self, weft_status status, weft_error *err) {
     weft_error own = WEFT_ERROR_INIT, comm = WEFT_ERROR_INIT;
     weft_status failed = WEFT_OK;
-    int32_t rank = -1;
+    int32_t rank = -1; /* the failed rank that all ranks report */
     if (weft_process_group_is_single(self)) return status;
     if (err == NULL) err = &own;
     failed = self->gather(self->context, self->codes, (int32_t)status, &comm);
-    if (failed == WEFT_OK) rank = find_teller(self);
+    for (int32_t r = self->world - 1; r >= 0 && failed == WEFT_OK; r--)
+        if (self->codes[r] != WEFT_OK &&
+            (self->codes[r] != WEFT_E_STOPPED || rank < 0 || self->codes[rank] == WEFT_E_STOPPED))
+            rank = r;
     if (failed == WEFT_OK && rank < 0) return WEFT_OK;
     if (failed == WEFT_OK && status == WEFT_OK) err->text[0] = '\0';
     if (failed == WEFT_OK) failed = self->share(self->context, err->text, (int64_t)sizeof err->text, rank, &comm);

@@ -178,23 +178,7 @@ static void fill_visible(int64_t i, void *context) {
     if (job->err != NULL) *job->err = err;
 }
 
-/* Fills a chunk while the previous one is transferred. */
-static weft_status fill_piece(fill_job *job, const piece *p, weft_double_buffer *double_buffer) {
-    const weft_region *self = job->region;
-    const int32_t dtype = weft_region_dtype(self, p->parameter);
-    const char *name = self->declared->parameters[p->parameter].name;
-    void *staging = NULL;
-    weft_status status = weft_double_buffer_bytes(double_buffer, &staging, job->err);
-    if (status != WEFT_OK) return weft_error_prefix(job->err, "transfer of the weights before %s: ", name);
-    status = job->source(job->context, p->parameter, p->first, p->n, dtype, staging, job->err);
-    if (status != WEFT_OK) return status;
-    clear_padding(staging, p, dtype);
-    if (self->filled != NULL) self->filled(self->context, p->parameter, p->first, p->n, staging);
-    status = weft_double_buffer_send(double_buffer, ref_of_element(self, p->parameter, p->first),
-                                     weft_dtype_span(dtype, p->n + p->padding), job->err);
-    return status == WEFT_OK ? WEFT_OK : weft_error_prefix(job->err, "%s: ", name);
-}
-
+/* Fills each chunk while the previous one is transferred. */
 static weft_status fill_through_staging(fill_job *job) {
     const weft_region *self = job->region;
     weft_double_buffer double_buffer;
@@ -202,7 +186,21 @@ static weft_status fill_through_staging(fill_job *job) {
     weft_status status = weft_double_buffer_open(&double_buffer, self->kernels, self->device,
                                                  weft_f32_bytes(WEFT_REGION_PIECE + self->layout->grid), job->err);
     if (status != WEFT_OK) return weft_error_prefix(job->err, "memory for the transfer of weights: ");
-    for (int64_t i = 0; i < job->n && status == WEFT_OK; i++) status = fill_piece(job, &job->pieces[i], &double_buffer);
+    for (int64_t i = 0; i < job->n && status == WEFT_OK; i++) {
+        const piece *p = &job->pieces[i];
+        const int32_t dtype = weft_region_dtype(self, p->parameter);
+        const char *name = self->declared->parameters[p->parameter].name;
+        void *staging = NULL;
+        status = weft_double_buffer_bytes(&double_buffer, &staging, job->err);
+        if (status != WEFT_OK) status = weft_error_prefix(job->err, "transfer of the weights before %s: ", name);
+        else status = job->source(job->context, p->parameter, p->first, p->n, dtype, staging, job->err);
+        if (status != WEFT_OK) break;
+        clear_padding(staging, p, dtype);
+        if (self->filled != NULL) self->filled(self->context, p->parameter, p->first, p->n, staging);
+        status = weft_double_buffer_send(&double_buffer, ref_of_element(self, p->parameter, p->first),
+                                         weft_dtype_span(dtype, p->n + p->padding), job->err);
+        if (status != WEFT_OK) (void)weft_error_prefix(job->err, "%s: ", name);
+    }
     closed = weft_double_buffer_close(&double_buffer, status == WEFT_OK ? job->err : NULL);
     if (status != WEFT_OK || closed == WEFT_OK) return status;
     return weft_error_prefix(job->err, "transfer of the last weights: ");

@@ -1,7 +1,7 @@
-/* host/model/region_write.c: see region_write.h. Every rank iterates over all chunks of the file in file order, so that
+/* host/model/region_write.c: writes parameters of a region as one safetensors file. Every rank iterates over all chunks of the file in file order, so that
  * all ranks call the same collectives. Only the rank that stores a chunk reads and writes it. A failed rank continues
  * to the end without reads or writes, and the ranks agree on the status there. */
-#include "model/region_write.h"
+#include "model/region.h"
 
 #include "base/alloc.h"
 #include "base/hash.h"
@@ -200,8 +200,12 @@ static void write_extents(writing *self) {
 
 /* ---- the file ---- */
 
-static weft_status allocate_buffers(writing *self) {
-    const weft_region *region = self->file->region;
+/* Rank 0 creates the file before the other ranks open it. */
+static weft_status open_file(writing *self) {
+    const weft_region_file *file = self->file;
+    const weft_region *region = file->region;
+    const weft_process_group *peers = region->peers;
+    weft_status status = WEFT_OK;
     const bool hashes = self->roots != NULL; /* weft_realloc: large buffers whose pages are not touched before use */
     self->converted = weft_realloc(NULL, weft_f32_bytes(WEFT_REGION_PIECE), 1);
     self->turns = weft_alloc(PIECES, sizeof *self->turns);
@@ -211,15 +215,8 @@ static weft_status allocate_buffers(writing *self) {
     if (hashes && self->peers->world > 1 && self->peers->rank == 0)
         self->arrived = weft_realloc(NULL, CELLS + MORE, WEFT_HASH_BYTES);
     if (self->peers->world > 1) weft_boundary_pages_open(&self->boundary_pages, self->peers);
-    return weft_double_buffer_open(&self->double_buffer, region->kernels, region->device,
-                                   weft_f32_bytes(WEFT_REGION_PIECE), &self->err);
-}
-
-/* Rank 0 creates the file before the other ranks open it. */
-static weft_status open_file(writing *self) {
-    const weft_region_file *file = self->file;
-    const weft_process_group *peers = file->region->peers;
-    weft_status status = allocate_buffers(self);
+    status = weft_double_buffer_open(&self->double_buffer, region->kernels, region->device,
+                                     weft_f32_bytes(WEFT_REGION_PIECE), &self->err);
     if (status == WEFT_OK && weft_process_group_is_rank_0(peers))
         status = weft_tensor_writer_create(&self->writer, file->path, file->specs, file->n, &self->err);
     status = weft_process_group_agree(peers, status, &self->err);

@@ -3,6 +3,7 @@
 #include "model/declare.h"
 
 #include "base/alloc.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 
@@ -43,24 +44,15 @@ static bool mark_matching(const weft_declared *declared, const char *pattern, bo
     return any;
 }
 
-/* Writes "; did you mean *q_proj*, which is 22 of them?"; "" if no name contains the item. */
-static void advise_stars(char *out, size_t size, const weft_declared *declared, const char *item) {
-    char pattern[200];
-    int32_t n = 0;
-    *out = '\0';
-    if (strlen(item) + 3 > sizeof pattern) return;
-    (void)snprintf(pattern, sizeof pattern, "*%s*", item);
-    for (int32_t p = 0; p < declared->n_parameters; p++) n += has_matching_name(&declared->parameters[p], pattern);
-    if (n > 0) (void)snprintf(out, size, "; did you mean %s, which is %d of them?", pattern, (int)n);
-}
-
-/* Lists only the first names, which show the naming style. */
+/* Lists the first names, which show the naming style, and suggests "*q_proj*" for an item that is part of names. */
 static weft_status refuse_no_match(const weft_declared *declared, const char *item, weft_error *err) {
-    char names[512] = "", meant[300];
-    size_t n = 0;
-    advise_stars(meant, sizeof meant, declared, item);
-    for (int32_t p = 0; p < declared->n_parameters && p < SHOWN && n < sizeof names; p++)
-        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", p == 0 ? "" : ", ", declared->parameters[p].name);
+    char names[512] = "", meant[300] = "", pattern[200];
+    int32_t n = 0;
+    (void)snprintf(pattern, sizeof pattern, "*%.197s*", item);
+    for (int32_t p = 0; p < declared->n_parameters; p++) n += has_matching_name(&declared->parameters[p], pattern);
+    if (n > 0) (void)snprintf(meant, sizeof meant, "; did you mean %s, which is %d of them?", pattern, (int)n);
+    for (int32_t p = 0; p < declared->n_parameters && p < SHOWN; p++)
+        weft_words_append(names, sizeof names, "%s%s", p == 0 ? "" : ", ", declared->parameters[p].name);
     return weft_error_set(err, WEFT_E_USER,
                           "'%s' is no parameter of this model. Allowed: all, adapter, head, vocabulary, first:N, "
                           "last:N and parameter names, in which * matches any text. Its %d parameters begin with %s%s",

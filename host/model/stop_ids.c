@@ -59,24 +59,10 @@ bool weft_stop_ids_have(const weft_stop_ids *self, int32_t id) {
 
 enum { TEXT_LIMIT = 64 << 20 };
 
-/* Formats one id as a number, several as a list. */
-static void print_ids(char out[16 * WEFT_MAX_STOP_IDS], const weft_stop_ids *ids) {
-    size_t n = 0;
-    for (int32_t i = 0; i < ids->n; i++)
-        n += (size_t)snprintf(out + n, 16 * WEFT_MAX_STOP_IDS - n, "%s%d", i == 0 ? (ids->n > 1 ? "[" : "") : ", ",
-                              (int)ids->ids[i]);
-    if (ids->n > 1) (void)snprintf(out + n, 16 * WEFT_MAX_STOP_IDS - n, "]");
-}
-
-void weft_stop_ids_join(weft_stop_ids *out, const weft_stop_ids *more) {
-    for (int32_t i = 0; i < more->n && out->n < WEFT_MAX_STOP_IDS; i++)
-        if (!weft_stop_ids_have(out, more->ids[i])) out->ids[out->n++] = more->ids[i];
-}
-
 /* Puts the ids before the existing ones in a file's text. *text is not changed if it contains them all. */
 static weft_status change_text(char **text, size_t *bytes, const weft_stop_ids *first, const weft_stop_ids *others,
                                const char *path, weft_error *err) {
-    char value[16 * WEFT_MAX_STOP_IDS];
+    char value[16 * WEFT_MAX_STOP_IDS] = ""; /* one id as a number, several as a list */
     const weft_json_change change = {"eos_token_id", value};
     weft_stop_ids own = {.n = 0}, all = *first;
     json_t *root = NULL;
@@ -87,8 +73,12 @@ static weft_status change_text(char **text, size_t *bytes, const weft_stop_ids *
     json_decref(root);
     for (int32_t i = 0; i < first->n; i++) has_all = has_all && weft_stop_ids_have(&own, first->ids[i]);
     if (status != WEFT_OK || has_all) return status;
-    weft_stop_ids_join(&all, own.n > 0 ? &own : others);
-    print_ids(value, &all);
+    if (own.n > 0) others = &own;
+    for (int32_t i = 0; i < others->n && all.n < WEFT_MAX_STOP_IDS; i++)
+        if (!weft_stop_ids_have(&all, others->ids[i])) all.ids[all.n++] = others->ids[i];
+    for (int32_t i = 0; i < all.n; i++)
+        weft_words_append(value, sizeof value, "%s%d", i > 0 ? ", " : all.n > 1 ? "[" : "", (int)all.ids[i]);
+    if (all.n > 1) weft_words_append(value, sizeof value, "]");
     if (!is_empty) return weft_config_json_change(text, bytes, &change, 1, err);
     free(*text);
     *text = weft_text_of("{\n  \"%s\": %s\n}\n", change.key, value);

@@ -3,7 +3,7 @@
 #include "model/weights.h"
 
 #include "base/alloc.h"
-#include "base/joined.h"
+#include "base/bitsandbytes.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "model/convert.h"
@@ -64,25 +64,27 @@ static void add_shape(misfit *found, const weft_tensor *tensor, const weft_param
     add_name(&found->shapes, "%s is %s, not %s", tensor->name, is, should);
 }
 
-static void add_unexpected(misfit *found, const char *name, const weft_declared *declared) {
-    const size_t n = found->prefix[0] != '\0' ? 0 : weft_weights_unknown_prefix(declared, name);
-    add_name(&found->unexpected, "%s", name);
-    if (n > 0 && n < sizeof found->prefix) (void)snprintf(found->prefix, sizeof found->prefix, "%.*s", (int)n, name);
-}
-
 static void check_tensor(misfit *found, const weft_tensor *tensor, const weft_declared *declared) {
     const int32_t index = weft_declared_find(declared, tensor->name);
     const weft_parameter *parameter = index < 0 ? NULL : &declared->parameters[index];
-    if (parameter == NULL && weft_words_end(tensor->name, "rotary_emb.inv_freq")) found->leftovers++;
-    else if (parameter == NULL) add_unexpected(found, tensor->name, declared);
-    else if (weft_packed_holds(tensor, parameter)) return;
-    else if (tensor->joined != NULL && !weft_parameter_is_packed(parameter))
+    size_t n = 0;
+    if (parameter == NULL && weft_words_end(tensor->name, "rotary_emb.inv_freq")) {
+        found->leftovers++;
+    } else if (parameter == NULL) {
+        add_name(&found->unexpected, "%s", tensor->name);
+        if (found->prefix[0] == '\0') n = weft_weights_unknown_prefix(declared, tensor->name);
+        if (n < sizeof found->prefix)
+            weft_words_append(found->prefix, sizeof found->prefix, "%.*s", (int)n, tensor->name);
+    } else if (weft_packed_holds(tensor, parameter)) {
+        return;
+    } else if (tensor->joined != NULL && !weft_parameter_is_packed(parameter)) {
         add_name(&found->packed, "%s is %s", tensor->name, weft_dtype_name(tensor->joined->dtype));
-    else if (!weft_tensor_has_dims(tensor, parameter->dims, parameter->rank) &&
-             !lacks_rows(tensor, parameter, declared))
+    } else if (!weft_tensor_has_dims(tensor, parameter->dims, parameter->rank) &&
+               !lacks_rows(tensor, parameter, declared)) {
         add_shape(found, tensor, parameter);
-    else if (!weft_is_convertible(tensor->dtype))
+    } else if (!weft_is_convertible(tensor->dtype)) {
         add_name(&found->types, "%s is %s", tensor->name, weft_tensor_dtype_name(tensor->dtype));
+    }
 }
 
 const weft_tensor *weft_weights_tensor(const weft_safetensors *files, const weft_parameter *parameter) {
@@ -97,21 +99,16 @@ static void append_names(char *text, size_t size, const char *what, const name_l
         weft_words_append(text, size, "%s%d %s (%s)", text[0] == '\0' ? "" : "; ", list->n, what, list->text);
 }
 
-/* True if the missing tensor is the head's matrix. */
-static bool lacks_head(const weft_declared *declared, const char *missing) {
-    const char *head = declared->info.head_path;
-    const size_t n = head == NULL ? 0 : strlen(head);
-    return n > 0 && strncmp(missing, head, n) == 0 && strcmp(missing + n, ".weight") == 0;
-}
-
 static void append_fix(char *text, size_t size, const misfit *found, const weft_declared *declared) {
+    char head[512] = "";
+    if (declared->info.head_path != NULL) (void)snprintf(head, sizeof head, "%s.weight", declared->info.head_path);
     if (found->prefix[0] != '\0')
         weft_words_append(text, size,
                           ". Names begin with the prefix '%s'. Fix: save the tensors without it, in Python: "
                           "save_file({k.removeprefix(\"%s\"): v for k, v in load_file(FILE).items()}, NEW_FILE, "
                           "{\"format\": \"pt\"}), with both functions from safetensors.torch",
                           found->prefix, found->prefix);
-    else if (found->missing.n == 1 && lacks_head(declared, found->missing.text))
+    else if (found->missing.n == 1 && strcmp(found->missing.text, head) == 0)
         weft_words_append(text, size,
                           ". Fix: save the model with AutoModelForCausalLM, because AutoModel saves no head; or set "
                           "tie_word_embeddings = true in its config.json, if its head is the embedding");
@@ -160,30 +157,25 @@ weft_status weft_weights_same(bool *same, const weft_safetensors *a_files, const
     return status;
 }
 
-static weft_status check_tie(const weft_safetensors *files, const weft_parameter *parameter, const char *where,
-                             weft_error *err) {
-    const weft_tensor *tensor = weft_weights_tensor(files, parameter);
-    for (int32_t i = 0; i < parameter->n_aliases; i++) {
-        const weft_tensor *other = weft_safetensors_find(files, parameter->aliases[i]);
-        bool same = true;
-        weft_status status = WEFT_OK;
-        if (other != NULL && other != tensor) status = weft_weights_same(&same, files, tensor, files, other, err);
-        if (status != WEFT_OK) return status;
-        if (same) continue;
-        return weft_error_set(
-            err, WEFT_E_DATA,
-            "%s: '%s' and '%s' differ, but the model ties them: the directory's config.json does not match its weights",
-            where, tensor->name, other->name);
-    }
-    return WEFT_OK;
-}
-
 weft_status weft_weights_check_ties(const weft_declared *declared, const weft_safetensors *files, const char *directory,
                                     weft_error *err) {
-    weft_status status = WEFT_OK;
-    for (int32_t p = 0; p < declared->n_parameters && status == WEFT_OK; p++)
-        status = check_tie(files, &declared->parameters[p], directory, err);
-    return status;
+    for (int32_t p = 0; p < declared->n_parameters; p++) {
+        const weft_parameter *parameter = &declared->parameters[p];
+        const weft_tensor *tensor = weft_weights_tensor(files, parameter);
+        for (int32_t i = 0; i < parameter->n_aliases; i++) {
+            const weft_tensor *other = weft_safetensors_find(files, parameter->aliases[i]);
+            bool same = true;
+            weft_status status = WEFT_OK;
+            if (other != NULL && other != tensor) status = weft_weights_same(&same, files, tensor, files, other, err);
+            if (status != WEFT_OK) return status;
+            if (!same)
+                return weft_error_set(err, WEFT_E_DATA,
+                                      "%s: '%s' and '%s' differ, but the model ties them: the directory's config.json "
+                                      "does not match its weights",
+                                      directory, tensor->name, other->name);
+        }
+    }
+    return WEFT_OK;
 }
 
 weft_status weft_weights_load_files(const weft_region *region, weft_safetensors *files, const char *directory,
@@ -280,20 +272,13 @@ static void draw(float *out, const init_job *job, int32_t parameter, int64_t fir
     }
 }
 
-static weft_status draw_numbers(void *context, int32_t parameter, int64_t first, int64_t n, float *out,
-                                weft_error *err) {
-    (void)err;
-    draw(out, context, parameter, first, n);
-    return WEFT_OK;
-}
-
-/* Returns elements of a model's parameter, from its files or from the counter-based generator. */
-static weft_status give_numbers(void *context, int32_t parameter, int64_t first, int64_t n, float *out,
+/* Returns elements of a model's parameter in fp32, from its files or from the counter-based generator. */
+static weft_status give_numbers(void *context, int32_t parameter, int64_t first, int64_t n, int32_t dtype, void *out,
                                 weft_error *err) {
     const init_job *job = context;
     const weft_tensor *tensor =
         job->files == NULL ? NULL : weft_weights_tensor(job->files, &job->declared->parameters[parameter]);
-    if (tensor != NULL) return weft_weights_read_numbers(job->files, out, WEFT_F32, tensor, first, n, err);
+    if (tensor != NULL) return weft_weights_read_numbers(job->files, out, dtype, tensor, first, n, err);
     draw(out, job, parameter, first, n);
     return WEFT_OK;
 }
@@ -316,7 +301,7 @@ static weft_status take_stored(const init_job *job, float *out, int32_t paramete
         status = weft_safetensors_read(job->files, blocks, weft_weights_tensor(job->files, p),
                                        weft_dtype_span(p->dtype, first), weft_dtype_span(p->dtype, n), err);
     } else {
-        status = give_numbers((void *)(uintptr_t)job, parameter, first, n, out, err);
+        status = give_numbers((void *)(uintptr_t)job, parameter, first, n, WEFT_F32, out, err);
         if (p->dtype == WEFT_F32 || status != WEFT_OK) return status;
         if (weft_parameter_is_packed(p)) weft_packing_put(&job->packings[parameter], blocks, out, first, n);
         else (void)weft_convert(blocks, p->dtype, out, WEFT_F32, n);
@@ -346,22 +331,6 @@ static weft_status norm_of_row(const init_job *job, float *out, int32_t paramete
     return status;
 }
 
-/* Scans matrices that are packed while they are read, a second time: their row norms are those of the packed values. */
-static weft_status open_packings(init_job *job, const weft_region *region, weft_error *err) {
-    const weft_declared *declared = job->declared;
-    const weft_numbers numbers = {give_numbers, job};
-    weft_status status = WEFT_OK;
-    job->packings = weft_alloc(declared->n_parameters, sizeof *job->packings);
-    for (int32_t i = 0; i < declared->n_parameters && status == WEFT_OK; i++) {
-        const int32_t of = declared->parameters[i].init_of;
-        if (declared->parameters[i].init_form != WEFT_INIT_ROW_NORMS || !weft_packing_is_kept(region, i)) continue;
-        if (!weft_parameter_is_packed(&declared->parameters[of]) || is_packed_shape(job, &declared->parameters[of]))
-            continue;
-        status = weft_packing_open(&job->packings[of], declared, of, &numbers, err);
-    }
-    return status;
-}
-
 /* ---- fill ---- */
 
 static weft_status fill_from_random(void *context, int32_t parameter, int64_t first, int64_t n, int32_t dtype,
@@ -387,7 +356,6 @@ weft_status weft_weights_init(const weft_region *region, uint64_t seed, bool add
     const weft_declared *declared = region->declared;
     init_job job = {seed, declared, files, NULL};
     weft_status status = WEFT_OK;
-    const weft_numbers numbers = {draw_numbers, &job};
     int32_t n = 0, *drawn = weft_alloc(declared->n_parameters, sizeof *drawn);
     bool *is_packed = weft_alloc(declared->n_parameters, sizeof *is_packed);
     for (int32_t p = 0; p < declared->n_parameters; p++) {
@@ -395,9 +363,16 @@ weft_status weft_weights_init(const weft_region *region, uint64_t seed, bool add
         is_packed[p] = weft_dtype_is_packed(weft_region_dtype(region, p));
         drawn[n++] = p;
     }
-    status = open_packings(&job, region, err);
-    if (status == WEFT_OK)
-        status = weft_packing_fill(region, drawn, n, is_packed, &numbers, fill_from_random, &job, err);
+    /* Scans matrices that are packed while they are read a second time: row norms are those of the packed values. */
+    job.packings = weft_alloc(declared->n_parameters, sizeof *job.packings);
+    for (int32_t p = 0; p < declared->n_parameters && status == WEFT_OK; p++) {
+        const int32_t of = declared->parameters[p].init_of;
+        if (declared->parameters[p].init_form != WEFT_INIT_ROW_NORMS || !weft_packing_is_kept(region, p)) continue;
+        if (!weft_parameter_is_packed(&declared->parameters[of]) || is_packed_shape(&job, &declared->parameters[of]))
+            continue;
+        status = weft_packing_open(&job.packings[of], declared, of, give_numbers, &job, err);
+    }
+    if (status == WEFT_OK) status = weft_packing_fill(region, drawn, n, is_packed, fill_from_random, &job, err);
     for (int32_t p = 0; p < declared->n_parameters; p++) weft_packing_close(&job.packings[p]);
     free(job.packings);
     free(is_packed);

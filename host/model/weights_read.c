@@ -172,14 +172,20 @@ static void await_bytes(const reading *self, const weft_tensor *tensor, int64_t 
     weft_ahead_wait(self->files->ahead, tensor->file, begin + end);
 }
 
-/* Fills elements of rows that the file lacks with the mean of its rows, summed in fp64. */
-static weft_status fill_new_rows(const reading *self, const weft_tensor *tensor, int64_t first, int64_t n,
-                                 int32_t dtype, char *out, weft_error *err) {
+static weft_region_source fill_from_tensor;
+
+/* Fills a chunk that extends beyond the file's last row: with the mean of its rows, summed in fp64. */
+static weft_status fill_beyond(reading *self, int32_t parameter, int64_t first, int64_t n, int32_t dtype, char *out,
+                               weft_error *err) {
+    const weft_tensor *tensor = self->tensors[parameter];
+    const int64_t there = weft_larger(0, tensor->numel - first);
     const int64_t width = tensor->rank == 1 ? 1 : tensor->dims[1];
     double *mean = calloc((size_t)width, sizeof *mean);
     float numbers[BLOCK];
     weft_status status = mean == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for the mean of %s", tensor->name)
                                       : WEFT_OK;
+    if (status == WEFT_OK && there > 0) status = fill_from_tensor(self, parameter, first, there, dtype, out, err);
+    await_bytes(self, tensor, tensor->bytes);
     for (int64_t at = 0, column = 0; at < tensor->numel && status == WEFT_OK; at += BLOCK) {
         const int64_t some = weft_smaller(BLOCK, tensor->numel - at);
         status = weft_weights_read_numbers(self->files, numbers, WEFT_F32, tensor, at, some, err);
@@ -188,26 +194,12 @@ static weft_status fill_new_rows(const reading *self, const weft_tensor *tensor,
             column = column + 1 == width ? 0 : column + 1;
         }
     }
-    for (int64_t i = 0; i < n && status == WEFT_OK; i++) {
+    for (int64_t i = there; i < n && status == WEFT_OK; i++) {
         const float value = (float)(mean[(first + i) % width] / (double)(tensor->numel / width));
         (void)weft_convert(out + weft_dtype_span(dtype, i), dtype, &value, WEFT_F32, 1);
     }
     free(mean);
     return status;
-}
-
-static weft_region_source fill_from_tensor;
-
-/* Fills a chunk that extends beyond the file's last row. */
-static weft_status fill_beyond(reading *self, int32_t parameter, int64_t first, int64_t n, int32_t dtype, char *out,
-                               weft_error *err) {
-    const weft_tensor *tensor = self->tensors[parameter];
-    const int64_t there = first < tensor->numel ? tensor->numel - first : 0;
-    weft_status status = WEFT_OK;
-    if (there > 0) status = fill_from_tensor(self, parameter, first, there, dtype, out, err);
-    await_bytes(self, tensor, tensor->bytes);
-    if (status != WEFT_OK) return status;
-    return fill_new_rows(self, tensor, first + there, n - there, dtype, out + weft_dtype_span(dtype, there), err);
 }
 
 /* A packed parameter is stored in the file in its packed type, or as numbers. */
@@ -224,11 +216,6 @@ static weft_status fill_from_tensor(void *context, int32_t parameter, int64_t fi
                                  err);
 }
 
-static weft_status read_numbers(void *context, int32_t parameter, int64_t first, int64_t n, float *out,
-                                weft_error *err) {
-    return fill_from_tensor(context, parameter, first, n, WEFT_F32, out, err);
-}
-
 static int compare_by_place(const void *a, const void *b, void *context) {
     const weft_tensor *const *tensors = context;
     const weft_tensor *x = tensors[*(const int32_t *)a], *y = tensors[*(const int32_t *)b];
@@ -240,7 +227,6 @@ weft_status weft_weights_read(const weft_region *region, weft_safetensors *files
                               weft_error *err) {
     const int32_t all = region->declared->n_parameters;
     reading self = {files, tensors};
-    const weft_numbers numbers = {read_numbers, &self};
     weft_status status = WEFT_OK;
     int32_t n = 0, *order = weft_alloc(all, sizeof *order);
     bool *is_packed_now = weft_alloc(all, sizeof *is_packed_now), keeps_all = true;
@@ -252,7 +238,7 @@ weft_status weft_weights_read(const weft_region *region, weft_safetensors *files
     for (int32_t g = 0; region->hold != NULL && g < region->hold->n_groups; g++) keeps_all &= !region->apart[g];
     if (keeps_all) weft_safetensors_read_ahead(files); /* not for a rank that reads only parts of the files */
     qsort_r(order, (size_t)n, sizeof *order, compare_by_place, (void *)(uintptr_t)tensors);
-    status = weft_packing_fill(region, order, n, is_packed_now, &numbers, fill_from_tensor, &self, err);
+    status = weft_packing_fill(region, order, n, is_packed_now, fill_from_tensor, &self, err);
     free(is_packed_now);
     free(order);
     return status;

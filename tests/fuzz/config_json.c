@@ -39,8 +39,8 @@ static void check_saved(const weft_plugin *plugin, const void *keys, const weft_
     char *text = saved_text(before, &n);
     weft_declared *after = NULL;
     weft_error err = WEFT_ERROR_INIT;
-    const weft_status status =
-        weft_declared_create(&after, weft_services(), plugin->table, keys, fuzz_file("saved.json", text, n), &err);
+    const weft_status status = weft_declared_create(&after, weft_services(), plugin->table, keys,
+                                                    fuzz_file("saved.json", text, n), NULL, &err);
     if (status != WEFT_OK || weft_declared_numel(after, false) != weft_declared_numel(before, false)) {
         (void)fprintf(stderr, "%s\n%.*s\n", err.text, (int)n, text);
         abort();
@@ -56,7 +56,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     weft_declared *declared = NULL;
     weft_error err = WEFT_ERROR_INIT;
     const weft_status status = weft_declared_create(&declared, weft_services(), plugin->table, keys,
-                                                    fuzz_file("config.json", data, size), &err);
+                                                    fuzz_file("config.json", data, size), NULL, &err);
     fuzz_judge(status, &err);
     if (status == WEFT_OK) check_saved(plugin, keys, declared);
     weft_declared_destroy(declared);

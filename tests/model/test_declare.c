@@ -119,7 +119,7 @@ static void setup(void) {
 }
 
 static weft_status declare(weft_declared **out, weft_error *err) {
-    return weft_declared_create(out, &fixture_host, &toy, NULL, scratch_path("config.json"), err);
+    return weft_declared_create(out, &fixture_host, &toy, NULL, scratch_path("config.json"), NULL, err);
 }
 
 static weft_declared *declared_whole(void) {
@@ -586,9 +586,10 @@ END_TEST
 START_TEST(a_configuration_that_cannot_be_read_is_named) {
     weft_error err = WEFT_ERROR_INIT;
     weft_declared *d = NULL;
-    ck_assert_int_eq(weft_declared_create(&d, &fixture_host, &toy, NULL, "/nowhere/config.json", &err), WEFT_E_USER);
+    ck_assert_int_eq(weft_declared_create(&d, &fixture_host, &toy, NULL, "/nowhere/config.json", NULL, &err),
+                     WEFT_E_USER);
     ck_assert_says(err, "/nowhere/config.json: cannot be opened: No such file");
-    ck_assert_int_eq(weft_declared_create(&d, &fixture_host, &toy, NULL, scratch, &err), WEFT_E_USER);
+    ck_assert_int_eq(weft_declared_create(&d, &fixture_host, &toy, NULL, scratch, NULL, &err), WEFT_E_USER);
     ck_assert_says(err, "is not a file");
 }
 END_TEST

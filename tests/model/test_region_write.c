@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
-#include "model/region_write.h"
+#include "model/region.h"
 #include "model/boundary_pages.h"
 
 struct weft_buffer {

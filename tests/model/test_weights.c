@@ -389,8 +389,8 @@ static weft_declared *declared_at(const char *path, weft_vocabulary vocabulary) 
     const llama_test_settings settings = {""};
     weft_error err = WEFT_ERROR_INIT;
     weft_declared *declared = NULL;
-    ck_assert_ok(
-        weft_declared_create_with(&declared, &fixture_host, llama_plugin(), &settings, path, &vocabulary, &err), err);
+    ck_assert_ok(weft_declared_create(&declared, &fixture_host, llama_plugin(), &settings, path, &vocabulary, &err),
+                 err);
     return declared;
 }
 
