@@ -1,6 +1,5 @@
-/* host/base/file.h: files and directories. Files are replaced atomically: data is written to a temporary file in the same
- * directory; commit syncs it, renames it and syncs the directory. After a crash or a full disk the old content is still
- * there.
+/* host/base/file.h: files and directories. Files are replaced atomically: data is written to a temporary file in the
+ * same directory; commit syncs it, renames it and syncs the directory. A crash or a full disk keeps the old content.
  *
  *     weft_file file;
  *     FILE *stream = weft_file_begin(&file, "runs/one/config.ini", &err);

@@ -214,7 +214,7 @@ static weft_status open_index(weft_safetensors **out, const char *directory, con
     return status;
 }
 
-/* Reports missing weights. Files of torch.save are not read, because they contain a program that creates the weights. */
+/* Reports missing weights. Files of torch.save are not read: they contain a program that creates the weights. */
 static weft_status refuse_directory(const char *directory, weft_error *err) {
     bool has_pickles = false;
     (void)weft_tree_has(&has_pickles, directory, "pytorch_model.bin", NULL);

@@ -4,8 +4,8 @@
  * as one contiguous region. All trained parameters have one storage type, so a unit has at most one trained group.
  *
  * Tensor starts are aligned to a grid: the largest power of two from 64 to 16 Ki elements that pads the model by less
- * than 2 %, but at least the longest block of the storage types in use. It depends only on the model's shapes. Trainable
- * groups precede frozen ones in one flat region, so regions of gradients and states mirror the trainable part. */
+ * than 2 %, but at least the longest block of the storage types in use. It depends only on the model's shapes.
+ * Trainable groups precede frozen ones in one flat region, so gradients and states mirror the trainable part. */
 #ifndef WEFT_HOST_MODEL_LAYOUT_H
 #define WEFT_HOST_MODEL_LAYOUT_H
 

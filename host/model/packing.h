@@ -1,9 +1,9 @@
 /* host/model/packing.h: packs numbers into blocks (weft/blocks.h) while they are read or drawn.
  *
  * Some types require statistics of the complete matrix: nf4 the mean of all scales and the maximum of each 256 of them,
- * int8 by rows the maximum of each row. So each rank scans the complete matrix before it packs its part: the result does
- * not depend on the number of ranks, without communication. Matrices are scanned and packed in batches of about 256 MB,
- * so that the second read is served from the page cache. */
+ * int8 by rows the maximum of each row. So each rank scans the complete matrix before it packs its part: the result
+ * does not depend on the number of ranks, without communication. Matrices are scanned and packed in batches of about
+ * 256 MB, so that the second read is served from the page cache. */
 #ifndef WEFT_HOST_MODEL_PACKING_H
 #define WEFT_HOST_MODEL_PACKING_H
 

@@ -113,9 +113,9 @@ typedef struct weft_roots {
     void *context;
 } weft_roots;
 
-/* Writes the file by all ranks that store the parameters, with bounded memory. On success it is complete and synced. The
- * root of a tensor is the SHA-256 over the hashes of its grid cells in order. roots: NULL if hashes are not required.
- * [collective] */
+/* Writes the file by all ranks that store the parameters, with bounded memory. On success it is complete and synced.
+ * The root of a tensor is the SHA-256 over the hashes of its grid cells in order. roots: NULL if hashes are not
+ * required. [collective] */
 weft_status weft_region_write(const weft_region_file *file, const weft_roots *roots, weft_error *err);
 
 #endif

@@ -1,6 +1,6 @@
-/* host/model/region_write.c: writes parameters of a region as one safetensors file. Every rank iterates over all chunks of the file in file order, so that
- * all ranks call the same collectives. Only the rank that stores a chunk reads and writes it. A failed rank continues
- * to the end without reads or writes, and the ranks agree on the status there. */
+/* host/model/region_write.c: writes parameters of a region as one safetensors file. Every rank iterates over all chunks
+ * of the file in file order, so that all ranks call the same collectives. Only the rank that stores a chunk reads and
+ * writes it. A failed rank continues to the end without reads or writes, and the ranks agree on the status there. */
 #include "model/region.h"
 
 #include "base/alloc.h"

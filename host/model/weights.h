@@ -2,8 +2,8 @@
  * device.
  *
  * Files are checked against the declared model, then read in file order by several threads and converted while they are
- * written to device memory. Tied storage is written once, under its first name, as transformers does. A load accepts any
- * of its names; if several are present, they must be equal.
+ * written to device memory. Tied storage is written once, under its first name, as transformers does. A load accepts
+ * any of its names; if several are present, they must be equal.
  *
  * If the vocabulary was extended beyond the files' (weft_vocabulary), each added row of a matrix is the mean of the
  * file's rows: per element, summed in fp64 in row order and rounded. */
@@ -36,10 +36,10 @@ weft_status weft_weights_read_numbers(const weft_safetensors *files, void *out, 
 /* Initializes all parameters, or only those added by adapters. A matrix is normal with mean 0 and its weight object's
  * deviation, unless the object specifies another form; gains are one, biases zero. Element e of parameter p
  * (declaration order) uses v = weft_random(seed, WEFT_RANDOM_INIT, p, e / 4), from which Box and Muller ("A note on the
- * generation of random normal deviates", 1958) make two pairs in fp64: r cos a, r sin a with r = sqrt(-2 ln((v[0] + 1) /
- * 2^32)) and a = 2 pi v[1] / 2^32; v[2] and v[3] yield the second. Element e is number e % 4 times the deviation, rounded
- * once. A uniform form uses (v[e % 4] + 1/2) / 2^31 - 1 times its bound. Row norms are those of the stored values of
- * `files`, or of the drawn numbers if NULL. */
+ * generation of random normal deviates", 1958) make two pairs in fp64: r cos a, r sin a with r = sqrt(-2 ln((v[0] + 1)
+ * / 2^32)) and a = 2 pi v[1] / 2^32; v[2] and v[3] yield the second. Element e is number e % 4 times the deviation,
+ * rounded once. A uniform form uses (v[e % 4] + 1/2) / 2^31 - 1 times its bound. Row norms are those of the stored
+ * values of `files`, or of the drawn numbers if NULL. */
 weft_status weft_weights_init(const weft_region *region, uint64_t seed, bool added_alone, const weft_safetensors *files,
                               weft_error *err);
 
@@ -57,8 +57,8 @@ size_t weft_weights_unknown_prefix(const weft_declared *declared, const char *na
  * class. */
 weft_status weft_config_json_set_head(const weft_declared *declared, char **text, size_t *bytes, weft_error *err);
 
-/* Adds keys to a config.json that one of transformers 4 and 5 reads and that exist only in the other's spelling, so that
- * both versions load it:
+/* Adds keys to a config.json that one of transformers 4 and 5 reads and that exist only in the other's spelling, so
+ * that both versions load it:
  *   dtype                     torch_dtype, and the reverse
  *   rope_parameters           rope_theta, rope_scaling and partial_rotary_factor
  *   rope_parameters by type   the same from full_attention, and rope_local_base_freq from sliding_attention (Gemma 3)

@@ -15,8 +15,7 @@
 #include <stdlib.h>
 
 /* ---- tensor names of another class or wrapper: AutoModel omits the prefix of the head's model; torch.compile, DDP,
- * FSDP, PEFT and vision models add one. Each tensor is renamed separately, because a checkpoint can be wrapped in parts.
- */
+ * FSDP, PEFT and vision models add one. Each tensor is renamed separately: a checkpoint can be wrapped in parts. */
 
 enum { NAME = 1024 };
 
