@@ -3,7 +3,7 @@
 
 #include "adapter/stack.h"
 #include "adapter/tensors.h"
-#include "base/units.h"
+#include "base/alloc.h"
 #include "base/text.h"
 #include "model/convert.h"
 #include "model/weights.h"
@@ -31,25 +31,18 @@ typedef struct loading {
 
 /* ---- checks ---- */
 
-static bool is_floating(int32_t dtype) {
-    return dtype == WEFT_F32 || dtype == WEFT_BF16 || dtype == WEFT_F16;
-}
-
 static weft_status check_tensor(const loading *self, const weft_tensor *tensor, const weft_tensor_spec *spec,
                                 weft_error *err) {
-    bool same = tensor->rank == spec->rank;
-    char is[128] = "", should[128] = "";
-    for (int32_t d = 0; same && d < spec->rank; d++) same = tensor->dims[d] == spec->dims[d];
-    if (same && is_floating(tensor->dtype)) return WEFT_OK;
+    const bool same = weft_tensor_has_dims(tensor, spec->dims, spec->rank);
+    char is[WEFT_DIMS_BYTES], should[WEFT_DIMS_BYTES];
+    if (same && weft_is_convertible(tensor->dtype)) return WEFT_OK;
     if (same)
-        return weft_error_set(err, WEFT_E_DATA, "%s: '%s' is %s; F32, BF16 and F16 are read", self->directory,
+        return weft_error_set(err, WEFT_E_DATA, "%s: '%s' is %s. Allowed: F32, BF16, F16", self->directory,
                               tensor->name, weft_tensor_dtype_name(tensor->dtype));
-    for (int32_t d = 0; d < tensor->rank; d++)
-        weft_words_append(is, sizeof is, "%s%lld", d > 0 ? ", " : "", (long long)tensor->dims[d]);
-    for (int32_t d = 0; d < spec->rank; d++)
-        weft_words_append(should, sizeof should, "%s%lld", d > 0 ? ", " : "", (long long)spec->dims[d]);
+    weft_tensor_print_dims(is, tensor->dims, tensor->rank);
+    weft_tensor_print_dims(should, spec->dims, spec->rank);
     return weft_error_set(err, WEFT_E_DATA,
-                          "%s: '%s' is (%s), and this model with this adapter needs (%s): the adapter was made for "
+                          "%s: '%s' is %s, and this model with this adapter needs %s: the adapter was made for "
                           "another base, or with another rank",
                           self->directory, tensor->name, is, should);
 }
@@ -71,12 +64,6 @@ static weft_status place_entry(loading *self, const weft_adapter_entry *entry, w
     return check_tensor(self, tensor, &spec, err);
 }
 
-static bool is_placed(const loading *self, const weft_tensor *tensor) {
-    for (int32_t i = 0; i < self->list.n; i++)
-        if (strcmp(self->list.entries[i].tensor.name, tensor->name) == 0) return true;
-    return false;
-}
-
 static weft_status refuse_untied(const loading *self, const weft_parameter *parameter, weft_error *err) {
     return weft_error_set(
         err, WEFT_E_DATA,
@@ -85,24 +72,20 @@ static weft_status refuse_untied(const loading *self, const weft_parameter *para
         self->directory, parameter->name, parameter->aliases[0]);
 }
 
-/* True for a token table or head of a larger vocabulary than the model's. */
-static bool has_more_rows(const weft_declared *declared, const weft_tensor *tensor, const weft_parameter *parameter) {
-    return tensor->rank == 2 && parameter->rank == 2 && tensor->dims[1] == parameter->dims[1] &&
-           parameter->dims[0] == declared->info.vocab_size && tensor->dims[0] > parameter->dims[0];
-}
-
 /* Assigns the tensor of a base module that was saved completely. Only the home directory has such tensors. */
 static weft_status place_base(loading *self, const weft_tensor *tensor, weft_error *err) {
     const int32_t p = self->is_home ? weft_adapter_base_parameter(self->declared, self->adapter, tensor->name) : -1;
     const weft_parameter *parameter = p < 0 ? NULL : &self->declared->parameters[p];
     weft_tensor_spec spec = {.dtype = WEFT_F32};
-    if (is_placed(self, tensor)) return WEFT_OK;
+    for (int32_t i = 0; i < self->list.n; i++)
+        if (strcmp(self->list.entries[i].tensor.name, tensor->name) == 0) return WEFT_OK;
     if (parameter == NULL || weft_parameter_is_packed(parameter))
         return weft_error_set(err, WEFT_E_DATA,
                               "%s: '%s' belongs to no weight of this model with this adapter: the adapter was made for "
-                              "another base, or with other targets than its " WEFT_ADAPTER_CONFIG " says",
+                              "another base, or with other targets than its " WEFT_ADAPTER_CONFIG " contains",
                               self->directory, tensor->name);
-    if (has_more_rows(self->declared, tensor, parameter))
+    if (tensor->rank == 2 && parameter->rank == 2 && tensor->dims[1] == parameter->dims[1] &&
+        parameter->dims[0] == self->declared->info.vocab_size && tensor->dims[0] > parameter->dims[0])
         return weft_error_set(err, WEFT_E_DATA,
                               "%s: '%s' has %lld rows, and this model has %lld: the adapter was trained with added "
                               "tokens. Fix: set [tokenizer] add or pad as in its run",
@@ -182,35 +165,26 @@ static weft_status check_all_saved(const weft_declared *declared, const loading 
     char path[WEFT_PATH_BYTES];
     json_t *config = NULL;
     const json_t *list = NULL;
+    bool good = true;
     weft_status status = weft_path_join(path, directory, WEFT_ADAPTER_CONFIG, err);
     if (status == WEFT_OK) status = weft_json_read(&config, path, 0, err);
     if (status != WEFT_OK) return status;
     list = json_object_get(config, "modules_to_save");
-    if (json_is_true(list) || json_string_length(list) > 0 || json_object_size(list) > 0 || json_is_number(list))
+    good = !json_is_true(list) && json_string_length(list) == 0 && json_object_size(list) == 0 && !json_is_number(list);
+    for (size_t i = 0; i < json_array_size(list) && good && status == WEFT_OK; i++) {
+        const char *name = json_string_value(json_array_get(list, i));
+        good = name != NULL;
+        if (good) status = check_saved(declared, self, directory, name, err);
+    }
+    if (!good)
         status =
             weft_error_set(err, WEFT_E_DATA, "%s: modules_to_save is not valid. Allowed: null, a list of names", path);
-    for (size_t i = 0; i < json_array_size(list) && status == WEFT_OK; i++) {
-        const char *name = json_string_value(json_array_get(list, i));
-        status = name != NULL
-                     ? check_saved(declared, self, directory, name, err)
-                     : weft_error_set(err, WEFT_E_DATA,
-                                      "%s: modules_to_save is not valid. Allowed: null, a list of names", path);
-    }
     json_decref(config);
     return status;
 }
 
 weft_status weft_adapter_check_modules(const weft_declared *declared, const char *directory, weft_error *err) {
     return check_all_saved(declared, NULL, directory, err);
-}
-
-/* Returns the adapters to load: all, or those in the directory. */
-static weft_status find_held(weft_held *out, const weft_declared *declared, const char *directory, uint32_t flags,
-                             weft_error *err) {
-    const weft_stack stack = weft_stack_of(declared);
-    if ((flags & WEFT_ADAPTER_SOME) != 0) return weft_stack_held(out, &stack, directory, err);
-    *out = weft_stack_all(&stack);
-    return WEFT_OK;
 }
 
 /* Removes the wrappers' parts of names, which PEFT saves if a module was wrapped before the adapter was added. */
@@ -226,20 +200,15 @@ static weft_status unwrap_names(weft_safetensors *files, const char *directory, 
 static weft_status open_loading(loading *self, const weft_declared *declared, const weft_held *held, int32_t adapter,
                                 const char *directory, weft_error *err) {
     const weft_stack stack = weft_stack_of(declared);
-    const size_t n = (size_t)declared->n_parameters + 1;
+    const int32_t n = declared->n_parameters;
     char path[WEFT_PATH_BYTES];
     weft_status status = WEFT_OK;
-    memset(self, 0, sizeof *self);
-    self->declared = declared;
-    self->adapter = adapter;
-    self->is_home = adapter == held->home;
+    *self = (loading){.declared = declared, .adapter = adapter, .is_home = adapter == held->home};
     status = weft_stack_source(self->directory, &stack, held, adapter, directory, err);
     if (status == WEFT_OK) status = weft_path_join(path, self->directory, WEFT_ADAPTER_WEIGHTS, err);
-    self->tensors = calloc(n, sizeof(const weft_tensor *));
-    self->moved = calloc(n, sizeof *self->moved);
-    self->indices = calloc(n, sizeof *self->indices);
-    if (status == WEFT_OK && (self->tensors == NULL || self->moved == NULL || self->indices == NULL))
-        status = weft_error_set(err, WEFT_E_MEMORY, "%s: no memory for its list of tensors", path);
+    self->tensors = weft_alloc(n, sizeof(const weft_tensor *));
+    self->moved = weft_alloc(n, sizeof *self->moved);
+    self->indices = weft_alloc(n, sizeof *self->indices);
     if (status == WEFT_OK) status = weft_safetensors_open(&self->files, path, err);
     if (status == WEFT_OK) status = unwrap_names(self->files, self->directory, err);
     if (status == WEFT_OK) status = weft_adapter_list_make(&self->list, declared, adapter, true, err);
@@ -247,7 +216,7 @@ static weft_status open_loading(loading *self, const weft_declared *declared, co
         status = place_entry(self, &self->list.entries[i], err);
     for (int32_t i = 0; status == WEFT_OK && i < self->files->n_tensors; i++)
         status = place_base(self, &self->files->tensors[i], err);
-    for (int32_t p = 0; status == WEFT_OK && p < declared->n_parameters; p++) status = check_tied(self, p, err);
+    for (int32_t p = 0; status == WEFT_OK && p < n; p++) status = check_tied(self, p, err);
     return status == WEFT_OK && self->is_home ? check_all_saved(declared, self, self->directory, err) : status;
 }
 
@@ -291,7 +260,7 @@ static weft_status check_base_layer(const loading *self, int32_t p, weft_error *
                        self->declared->config_path);
     status = weft_weights_open(&files, self->declared, base, err);
     if (status == WEFT_OK) tensor = weft_weights_tensor(files, parameter);
-    if (tensor != NULL && tensor->numel == self->tensors[p]->numel && is_floating(tensor->dtype))
+    if (tensor != NULL && tensor->numel == self->tensors[p]->numel && weft_is_convertible(tensor->dtype))
         status = weft_weights_same(&same, self->files, self->tensors[p], files, tensor, err);
     weft_safetensors_close(files);
     if (status != WEFT_OK || same) return status;
@@ -320,68 +289,46 @@ static weft_status check_kept(const loading *self, weft_error *err) {
     return WEFT_OK;
 }
 
-weft_status weft_adapter_check(const weft_declared *declared, const char *directory, uint32_t flags, weft_error *err) {
-    weft_held held = {.n = 0};
-    weft_status status = find_held(&held, declared, directory, flags, err);
+static weft_status take_values(const loading *self, float **out, int32_t p, weft_error *err) {
+    const int64_t n = self->declared->parameters[p].numel;
+    const weft_tensor *tensor = self->tensors[p];
+    if (tensor == NULL && self->moved[p].tensor == NULL) return WEFT_OK;
+    *out = malloc((size_t)weft_f32_bytes(n) + 1); /* sized by the file */
+    if (*out == NULL) return weft_error_set(err, WEFT_E_MEMORY, "%s: no memory for the adapter", self->directory);
+    if (tensor == NULL) return fill_moved((void *)(uintptr_t)self, p, 0, n, WEFT_F32, *out, err);
+    return weft_weights_read_numbers(self->files, *out, WEFT_F32, tensor, 0, n, err);
+}
+
+/* Checks the files of each adapter and loads them to the region, or to out; both may be NULL. */
+static weft_status load_all(const weft_declared *declared, const char *directory, uint32_t flags,
+                            const weft_region *region, float **out, weft_error *err) {
+    const weft_stack stack = weft_stack_of(declared);
+    weft_held held = weft_stack_all(&stack);
+    weft_status status = WEFT_OK;
+    if ((flags & WEFT_ADAPTER_SOME) != 0) status = weft_stack_held(&held, &stack, directory, err);
     for (int32_t i = 0; i < declared->n_adapters && status == WEFT_OK; i++) {
         loading self;
         if (!held.has[i]) continue;
         status = open_loading(&self, declared, &held, i, directory, err);
         if (status == WEFT_OK && (flags & WEFT_ADAPTER_SAVED) != 0) status = check_kept(&self, err);
+        if (status == WEFT_OK && region != NULL) status = weft_weights_read(region, self.files, self.tensors, err);
+        if (status == WEFT_OK && region != NULL)
+            status = weft_region_fill(region, self.indices, self.n_moved, fill_moved, &self, err);
+        for (int32_t p = 0; out != NULL && p < declared->n_parameters && status == WEFT_OK; p++)
+            status = take_values(&self, &out[p], p, err);
         close_loading(&self);
     }
     return status;
 }
 
-static weft_status load_one(const weft_region *region, const weft_held *held, int32_t adapter, const char *directory,
-                            weft_error *err) {
-    loading self;
-    weft_status status = open_loading(&self, region->declared, held, adapter, directory, err);
-    if (status == WEFT_OK) status = weft_weights_read(region, self.files, self.tensors, err);
-    if (status == WEFT_OK) status = weft_region_fill(region, self.indices, self.n_moved, fill_moved, &self, err);
-    close_loading(&self);
-    return status;
+weft_status weft_adapter_check(const weft_declared *declared, const char *directory, uint32_t flags, weft_error *err) {
+    return load_all(declared, directory, flags, NULL, NULL, err);
 }
 
 weft_status weft_adapter_load(const weft_region *region, const char *directory, uint32_t flags, weft_error *err) {
-    weft_held held = {.n = 0};
-    weft_status status = find_held(&held, region->declared, directory, flags, err);
-    for (int32_t i = 0; i < region->declared->n_adapters && status == WEFT_OK; i++)
-        if (held.has[i]) status = load_one(region, &held, i, directory, err);
-    return status;
-}
-
-static weft_status take_values(const loading *self, float **out, int32_t p, weft_error *err) {
-    const int64_t n = self->declared->parameters[p].numel;
-    const weft_tensor *tensor = self->tensors[p];
-    char *stored = NULL;
-    weft_status status = WEFT_OK;
-    if (tensor == NULL && self->moved[p].tensor == NULL) return WEFT_OK;
-    *out = malloc((size_t)weft_f32_bytes(n) + 1);
-    stored = malloc((size_t)weft_f32_bytes(n) + 1);
-    if (*out == NULL || stored == NULL)
-        status = weft_error_set(err, WEFT_E_MEMORY, "%s: no memory for the adapter", self->directory);
-    else if (tensor == NULL) status = fill_moved((void *)(uintptr_t)self, p, 0, n, WEFT_F32, *out, err);
-    else status = weft_safetensors_read(self->files, stored, tensor, 0, tensor->bytes, err);
-    if (status == WEFT_OK && tensor != NULL) (void)weft_convert(*out, WEFT_F32, stored, tensor->dtype, n);
-    free(stored);
-    return status;
-}
-
-static weft_status values_of_one(float **out, const weft_declared *declared, const weft_held *held, int32_t adapter,
-                                 const char *directory, weft_error *err) {
-    loading self;
-    weft_status status = open_loading(&self, declared, held, adapter, directory, err);
-    for (int32_t p = 0; p < declared->n_parameters && status == WEFT_OK; p++)
-        status = take_values(&self, &out[p], p, err);
-    close_loading(&self);
-    return status;
+    return load_all(region->declared, directory, flags & WEFT_ADAPTER_SOME, region, NULL, err);
 }
 
 weft_status weft_adapter_values(float **out, const weft_declared *declared, const char *directory, weft_error *err) {
-    weft_held held = {.n = 0};
-    weft_status status = find_held(&held, declared, directory, 0, err);
-    for (int32_t i = 0; i < declared->n_adapters && status == WEFT_OK; i++)
-        status = values_of_one(out, declared, &held, i, directory, err);
-    return status;
+    return load_all(declared, directory, 0, NULL, out, err);
 }

@@ -4,8 +4,10 @@
 
 #include "adapter/stack.h"
 #include "adapter/tensors.h"
+#include "base/alloc.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/units.h"
 #include "model/convert.h"
 #include "plugin/enter.h"
 
@@ -26,30 +28,19 @@ typedef struct saving {
     char path[WEFT_PATH_BYTES];
 } saving;
 
-static weft_status no_memory(const char *path, weft_error *err) {
-    return weft_error_set(err, WEFT_E_MEMORY, "%s: no memory left to write the adapter", path);
-}
-
-/* Creates the subdirectory of an adapter that has one. */
-static weft_status make_directory(const saving *self, weft_error *err) {
-    const bool is_there = strcmp(self->directory, self->what->directory) == 0;
-    if (is_there || !weft_process_group_is_rank_0(self->what->region->peers) || mkdir(self->directory, 0777) == 0)
-        return WEFT_OK;
-    return weft_error_set(err, WEFT_E_SYSTEM, "the directory %s cannot be created: %s", self->directory,
-                          strerror(errno));
-}
-
 static weft_status prepare(saving *self, weft_error *err) {
     const weft_declared *declared = self->what->region->declared;
     weft_status status = weft_stack_place(self->directory, declared, self->adapter, self->what->directory, err);
     self->has_base = !self->what->own_alone && self->adapter == weft_stack_home(declared);
-    if (status == WEFT_OK) status = make_directory(self, err);
+    if (status == WEFT_OK && strcmp(self->directory, self->what->directory) != 0 &&
+        weft_process_group_is_rank_0(self->what->region->peers) && mkdir(self->directory, 0777) != 0)
+        status = weft_error_set(err, WEFT_E_SYSTEM, "the directory %s cannot be created: %s", self->directory,
+                                strerror(errno));
     if (status == WEFT_OK) status = weft_path_join(self->path, self->directory, WEFT_ADAPTER_WEIGHTS, err);
     if (status == WEFT_OK) status = weft_adapter_list_make(&self->list, declared, self->adapter, !self->has_base, err);
     if (status != WEFT_OK) return status;
-    self->specs = calloc((size_t)self->list.n + 1, sizeof *self->specs);
-    self->parameters = calloc((size_t)self->list.n + 1, sizeof *self->parameters);
-    if (self->specs == NULL || self->parameters == NULL) return no_memory(self->path, err);
+    self->specs = weft_alloc(self->list.n, sizeof *self->specs);
+    self->parameters = weft_alloc(self->list.n, sizeof *self->parameters);
     for (int32_t i = 0; i < self->list.n; i++) {
         const weft_adapter_entry *entry = &self->list.entries[i];
         self->specs[entry->at] = weft_adapter_spec(entry, self->what->dtype);
@@ -60,25 +51,20 @@ static weft_status prepare(saving *self, weft_error *err) {
 
 /* ---- tensors with another layout in the file ---- */
 
-/* values: the complete parameter, (m, n); out: the file's tensor in dtype. */
-static void move(char *out, const weft_adapter_entry *entry, const float *values, const weft_parameter *p,
-                 int32_t dtype) {
+/* Reads a parameter (m, n) on every rank and writes it to its place in the file's tensor of `dtype`. [collective] */
+static weft_status move(char *out, const weft_region *region, const weft_adapter_entry *entry, int32_t dtype,
+                        void *staging, weft_error *err) {
+    const weft_parameter *p = &region->declared->parameters[entry->parameter];
+    const int32_t from = weft_region_dtype(region, entry->parameter);
     const int64_t width = weft_dtype_bytes(dtype), n = p->dims[1];
-    for (int64_t e = 0; e < p->numel; e++)
-        (void)weft_convert(out + weft_adapter_place(entry, e / n, e % n) * width, dtype, &values[e], WEFT_F32, 1);
-}
-
-/* Reads a complete parameter in fp32, on every rank. [collective] */
-static weft_status read_whole(const weft_region *region, int32_t parameter, float *values, void *staging,
-                              weft_error *err) {
-    const int64_t numel = region->declared->parameters[parameter].numel;
     weft_status status = WEFT_OK;
-    for (int64_t first = 0; first < numel && status == WEFT_OK; first += WEFT_REGION_PIECE) {
-        const int64_t n = numel - first < WEFT_REGION_PIECE ? numel - first : WEFT_REGION_PIECE;
+    for (int64_t first = 0; first < p->numel && status == WEFT_OK; first += WEFT_REGION_PIECE) {
+        const int64_t some = weft_smaller(WEFT_REGION_PIECE, p->numel - first);
         const void *piece = NULL;
-        status = weft_region_read(region, parameter, first, n, staging, &piece, err);
-        if (status == WEFT_OK)
-            (void)weft_convert(values + first, WEFT_F32, piece, weft_region_dtype(region, parameter), n);
+        status = weft_region_read(region, entry->parameter, first, some, staging, &piece, err);
+        for (int64_t e = first; e < first + some && status == WEFT_OK; e++)
+            (void)weft_convert(out + weft_adapter_place(entry, e / n, e % n) * width, dtype,
+                               (const char *)piece + (e - first) * weft_dtype_bytes(from), from, 1);
     }
     return status;
 }
@@ -87,74 +73,47 @@ static weft_status read_whole(const weft_region *region, int32_t parameter, floa
 static weft_status report_root(const saving *self, int32_t i, const char *bytes, int64_t n, const weft_roots *roots,
                                weft_error *err) {
     const int64_t cell = weft_dtype_span(self->specs[i].dtype, self->what->region->layout->grid);
-    unsigned char digest[WEFT_HASH_BYTES];
+    unsigned char digest[WEFT_HASH_BYTES] = {0};
     weft_hash one = {0}, root = {0};
     char hex[65];
     weft_status status = weft_hash_start(&root, err);
     for (int64_t at = 0; at < n && status == WEFT_OK; at += cell) {
         status = weft_hash_start(&one, err);
-        if (status != WEFT_OK) break;
-        weft_hash_put(&one, bytes + at, (size_t)(n - at < cell ? n - at : cell));
-        status = weft_hash_finish(&one, digest, err);
-        if (status == WEFT_OK) weft_hash_put(&root, digest, sizeof digest);
+        weft_hash_put(&one, bytes + at, (size_t)weft_smaller(cell, n - at));
+        if (status == WEFT_OK) status = weft_hash_finish(&one, digest, err);
+        weft_hash_put(&root, digest, sizeof digest);
     }
-    if (status == WEFT_OK) status = weft_hash_finish(&root, digest, err);
-    if (status == WEFT_OK) weft_hash_hex(hex, digest);
+    if (status == WEFT_OK) status = weft_hash_finish_hex(&root, hex, err);
     if (status == WEFT_OK) status = roots->tell(roots->context, self->path, self->specs[i].name, hex, err);
     weft_hash_free(&one);
     weft_hash_free(&root);
     return status;
 }
 
-static weft_status put_moved(const saving *self, int32_t i, const char *moved, int64_t bytes, const weft_roots *roots,
-                             weft_error *err) {
-    weft_tensor_writer *writer = NULL;
-    weft_status status = weft_tensor_writer_join(&writer, self->path, self->specs, self->list.n_tensors, err);
-    if (status != WEFT_OK) return status;
-    status = weft_tensor_writer_write(writer, i, 0, moved, bytes, err);
-    if (status == WEFT_OK) status = weft_tensor_writer_finish(writer, err);
-    else weft_tensor_writer_cancel(writer);
-    return status == WEFT_OK && roots != NULL ? report_root(self, i, moved, bytes, roots, err) : status;
-}
-
-/* values: buffer for any of its parameters, each at most as large as the tensor. [collective] */
-static weft_status gather_moved(const saving *self, int32_t i, char *moved, float *values, void *staging,
-                                weft_error *err) {
-    const weft_region *region = self->what->region;
-    weft_status status = WEFT_OK;
-    for (int32_t k = 0; k < self->list.n && status == WEFT_OK; k++) {
-        const weft_adapter_entry *entry = &self->list.entries[k];
-        if (entry->at != i) continue;
-        status = read_whole(region, entry->parameter, values, staging, err);
-        if (status == WEFT_OK)
-            move(moved, entry, values, &region->declared->parameters[entry->parameter], self->specs[i].dtype);
-    }
-    return status;
-}
-
+/* Writes tensor i, which the ranks gather and rank 0 writes. */
 static weft_status write_moved(const saving *self, int32_t i, const weft_roots *roots, weft_error *err) {
-    const weft_process_group *peers = self->what->region->peers;
-    const int64_t numel = self->specs[i].dims[0] * self->specs[i].dims[1];
-    const int64_t bytes = weft_dtype_span(self->specs[i].dtype, numel);
-    char *moved = malloc((size_t)bytes);
-    float *values = malloc((size_t)weft_f32_bytes(numel));
-    void *staging = malloc((size_t)weft_f32_bytes(WEFT_REGION_PIECE));
-    weft_status status = moved == NULL || values == NULL || staging == NULL ? no_memory(self->path, err) : WEFT_OK;
-    status = weft_process_group_agree(peers, status, err);
-    if (status == WEFT_OK) status = gather_moved(self, i, moved, values, staging, err);
-    if (status == WEFT_OK && weft_process_group_is_rank_0(peers)) status = put_moved(self, i, moved, bytes, roots, err);
+    const weft_region *region = self->what->region;
+    const weft_tensor_spec *spec = &self->specs[i];
+    const int64_t bytes = weft_dtype_span(spec->dtype, spec->dims[0] * spec->dims[1]);
+    char *moved = malloc((size_t)bytes); /* sized by the plugin */
+    void *staging = weft_realloc(NULL, weft_f32_bytes(WEFT_REGION_PIECE), 1);
+    weft_tensor_writer *writer = NULL;
+    weft_status status = WEFT_OK;
+    if (moved == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "%s: no memory for '%s'", self->path, spec->name);
+    status = weft_process_group_agree(region->peers, status, err);
+    for (int32_t k = 0; k < self->list.n && status == WEFT_OK; k++)
+        if (self->list.entries[k].at == i)
+            status = move(moved, region, &self->list.entries[k], spec->dtype, staging, err);
+    if (status == WEFT_OK && weft_process_group_is_rank_0(region->peers)) {
+        status = weft_tensor_writer_join(&writer, self->path, self->specs, self->list.n_tensors, err);
+        if (status == WEFT_OK) status = weft_tensor_writer_write(writer, i, 0, moved, bytes, err);
+        if (status == WEFT_OK) status = weft_tensor_writer_finish(writer, err);
+        else weft_tensor_writer_cancel(writer);
+        if (status == WEFT_OK && roots != NULL) status = report_root(self, i, moved, bytes, roots, err);
+    }
     free(staging);
-    free(values);
     free(moved);
-    return weft_process_group_agree(peers, status, err);
-}
-
-static weft_status write_tensors(saving *self, const weft_roots *roots, weft_error *err) {
-    const weft_region_file file = {self->what->region, self->path, self->specs, self->parameters, self->list.n_tensors};
-    weft_status status = weft_region_write(&file, roots, err);
-    for (int32_t i = 0; i < self->list.n_tensors && status == WEFT_OK; i++)
-        if (self->parameters[i] < 0) status = write_moved(self, i, roots, err);
-    return status;
+    return weft_process_group_agree(region->peers, status, err);
 }
 
 /* ---- adapter_config.json ---- */
@@ -205,7 +164,7 @@ static json_t *list_modules(const saving *self, bool *tied) {
 }
 
 static weft_status write_config(const saving *self, weft_error *err) {
-    char path[WEFT_PATH_BYTES], *text = NULL;
+    char path[WEFT_PATH_BYTES];
     json_t *config = query_config(self), *modules = NULL;
     bool tied = false;
     weft_status status = weft_path_join(path, self->directory, WEFT_ADAPTER_CONFIG, err);
@@ -220,10 +179,8 @@ static weft_status write_config(const saving *self, weft_error *err) {
         modules = list_modules(self, &tied);
         if (modules != NULL) (void)json_object_set_new(config, "modules_to_save", modules);
         if (tied) (void)json_object_set_new(config, "ensure_weight_tying", json_true());
-        text = json_dumps(config, JSON_INDENT(2) | JSON_SORT_KEYS);
-        status = text == NULL ? no_memory(path, err) : weft_file_replace(path, text, strlen(text), err);
+        status = weft_file_write_json(path, config, JSON_INDENT(2) | JSON_SORT_KEYS, err);
     }
-    free(text);
     json_decref(config);
     return status;
 }
@@ -235,7 +192,10 @@ static weft_status save_one(const weft_adapter_saving *what, int32_t adapter, co
     saving self = {.what = what, .adapter = adapter};
     const weft_process_group *peers = what->region->peers;
     weft_status status = weft_process_group_agree(peers, prepare(&self, err), err);
-    if (status == WEFT_OK) status = write_tensors(&self, roots, err);
+    const weft_region_file file = {what->region, self.path, self.specs, self.parameters, self.list.n_tensors};
+    if (status == WEFT_OK) status = weft_region_write(&file, roots, err);
+    for (int32_t i = 0; i < self.list.n_tensors && status == WEFT_OK; i++)
+        if (self.parameters[i] < 0) status = write_moved(&self, i, roots, err);
     if (status == WEFT_OK && weft_process_group_is_rank_0(peers)) {
         status = write_config(&self, err);
         if (status == WEFT_OK) status = weft_origin_save(&what->origins[adapter], self.directory, err);

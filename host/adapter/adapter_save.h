@@ -3,7 +3,7 @@
 #define WEFT_HOST_ADAPTER_ADAPTER_SAVE_H
 
 #include "adapter/origin.h"
-#include "model/region_write.h"
+#include "model/region.h"
 
 typedef struct weft_adapter_saving {
     const weft_region *region;

@@ -1,8 +1,9 @@
 /* host/adapter/attach.c: see attach.h. */
 #include "adapter/attach.h"
 
+#include "base/alloc.h"
 #include "graph/operators.h"
-#include "model/builder.h"
+#include "model/declare.h"
 #include "plugin/enter.h"
 
 #include <stdlib.h>
@@ -30,18 +31,15 @@ static int32_t layer_of(const weft_declared *declared, const char *path) {
 
 /* ---- weights ---- */
 
-static int32_t site_of_whole(const collector *self, const weft_weight *slice) {
-    for (int32_t i = 0; i < self->n; i++) {
-        const weft_weight *weight = self->sites[i].view.weight;
-        if (weight->parameter == slice->parameter && !weight->is_slice) return i;
-    }
-    return -1;
-}
-
 static void add_weight(collector *self, weft_weight *weight) {
     weft_declared *declared = self->declared;
     const weft_parameter *parameter = &declared->parameters[weight->parameter];
     weft_module *module = declared->modules[parameter->module];
+    int32_t whole = -1; /* the site of the slice's complete matrix */
+    for (int32_t i = 0; i < self->n && weight->is_slice && whole < 0; i++) {
+        const weft_weight *other = self->sites[i].view.weight;
+        if (other->parameter == weight->parameter && !other->is_slice) whole = i;
+    }
     const weft_declared_site site = {
         .view = {.struct_size = (uint32_t)sizeof(weft_site),
                  .path = module->path,
@@ -53,7 +51,7 @@ static void add_weight(collector *self, weft_weight *weight) {
                  .first = weight->first,
                  .kind = weight->role == WEFT_WEIGHT_EMBEDDING ? WEFT_SITE_EMBEDDING : WEFT_SITE_LINEAR,
                  .layer = layer_of(declared, module->path),
-                 .whole = weight->is_slice ? site_of_whole(self, weight) : -1,
+                 .whole = whole,
                  .storage = weft_parameter_is_packed(parameter) ? parameter->dtype : 0,
                  .has_bias = weight->bias >= 0}};
     if (weight->role != WEFT_WEIGHT_GAIN) add_site(self, &site);
@@ -61,75 +59,66 @@ static void add_weight(collector *self, weft_weight *weight) {
 
 /* ---- recorded segments ---- */
 
-/* Adds a separate site for a head that is tied to an embedding, without the weight, so that an adapter does not change
- * embedding lookups. */
-static void add_tied_head(collector *self, const weft_graph *graph) {
-    const weft_declared *declared = self->declared;
-    const weft_weight *weight = graph->nodes[graph->head].weight;
-    weft_module *module = declared->modules[declared->segments[graph->segment].module];
-    const weft_declared_site site = {
-        .view = {.struct_size = (uint32_t)sizeof(weft_site),
-                 .path = declared->info.head_path != NULL ? declared->info.head_path : module->path,
-                 .class_name = module->class_name,
-                 .module = module,
-                 .out = weight->out,
-                 .in = weight->in,
-                 .kind = WEFT_SITE_HEAD,
-                 .layer = -1,
-                 .whole = -1}};
-    add_site(self, &site);
+/* Returns a site of a segment's module. */
+static weft_declared_site site_of_segment(const weft_declared *declared, int32_t segment, int32_t kind) {
+    weft_module *module = declared->modules[declared->segments[segment].module];
+    return (weft_declared_site){.view = {.struct_size = (uint32_t)sizeof(weft_site),
+                                         .path = module->path,
+                                         .class_name = module->class_name,
+                                         .module = module,
+                                         .kind = kind,
+                                         .layer = -1,
+                                         .whole = -1}};
 }
 
+/* Marks the head's site. A head that is tied to an embedding gets a separate site without the weight, so that an
+ * adapter does not change embedding lookups. */
 static void note_head(collector *self, const weft_graph *graph) {
+    const char *path = self->declared->info.head_path;
+    const weft_weight *weight = graph->head < 0 ? NULL : graph->nodes[graph->head].weight;
+    weft_declared_site site;
     if (graph->head < 0) return;
     for (int32_t i = 0; i < self->n; i++) {
         weft_site *view = &self->sites[i].view;
-        if (view->weight != graph->nodes[graph->head].weight || view->kind != WEFT_SITE_LINEAR) continue;
+        if (view->weight != weight || view->kind != WEFT_SITE_LINEAR) continue;
         view->kind = WEFT_SITE_HEAD;
         return;
     }
-    add_tied_head(self, graph);
-}
-
-static void add_attention(collector *self, const weft_graph *graph, const weft_node *node, int32_t ordinal) {
-    const weft_declared *declared = self->declared;
-    weft_module *module = declared->modules[declared->segments[graph->segment].module];
-    const weft_declared_site site = {.view = {.struct_size = (uint32_t)sizeof(weft_site),
-                                              .path = module->path,
-                                              .class_name = module->class_name,
-                                              .module = module,
-                                              .heads = node->attention.heads,
-                                              .kv_heads = node->attention.kv_heads,
-                                              .head_dim = node->attention.head_dim,
-                                              .kind = WEFT_SITE_ATTENTION,
-                                              .layer = layer_of(declared, module->path),
-                                              .whole = -1},
-                                     .segment = graph->segment,
-                                     .ordinal = ordinal};
+    site = site_of_segment(self->declared, graph->segment, WEFT_SITE_HEAD);
+    if (path != NULL) site.view.path = path;
+    site.view.out = weight->out;
+    site.view.in = weight->in;
     add_site(self, &site);
 }
 
-static weft_status look_at_segment(collector *self, int32_t segment, weft_error *err) {
-    const weft_graph_spec spec = {.mode = WEFT_MODE_TRAIN, .dtype = WEFT_F32, .rows = 1, .length = PLACES};
-    weft_graph *graph = NULL;
-    int32_t ordinal = 0;
-    const weft_status status = weft_graph_record(&graph, self->declared, segment, &spec, err);
-    if (status != WEFT_OK) return status;
-    note_head(self, graph);
-    for (int32_t i = 0; i < graph->n_nodes; i++)
-        if (graph->nodes[i].op == &weft_operator_attention) add_attention(self, graph, &graph->nodes[i], ordinal++);
-    weft_graph_destroy(graph);
-    return WEFT_OK;
+static void add_attention(collector *self, const weft_graph *graph, const weft_node *node, int32_t ordinal) {
+    weft_declared_site site = site_of_segment(self->declared, graph->segment, WEFT_SITE_ATTENTION);
+    site.view.layer = layer_of(self->declared, site.view.path);
+    site.view.heads = node->attention.heads;
+    site.view.kv_heads = node->attention.kv_heads;
+    site.view.head_dim = node->attention.head_dim;
+    site.segment = graph->segment;
+    site.ordinal = ordinal;
+    add_site(self, &site);
 }
 
-/* ---- collect ---- */
-
 /* Fills the sites of a declared model without adapters: weights of one adapter are not sites of another. */
-static weft_status weft_sites_collect(weft_declared *declared, weft_error *err) {
+static weft_status collect_sites(weft_declared *declared, weft_error *err) {
+    const weft_graph_spec spec = {.mode = WEFT_MODE_TRAIN, .dtype = WEFT_F32, .rows = 1, .length = PLACES};
     collector self = {.declared = declared};
     weft_status status = WEFT_OK;
     for (int32_t i = 0; i < declared->n_weights; i++) add_weight(&self, declared->weights[i]);
-    for (int32_t s = 0; s < declared->n_segments && status == WEFT_OK; s++) status = look_at_segment(&self, s, err);
+    for (int32_t s = 0; s < declared->n_segments && status == WEFT_OK; s++) {
+        weft_graph *graph = NULL;
+        int32_t ordinal = 0;
+        status = weft_graph_record(&graph, declared, s, &spec, err);
+        if (status != WEFT_OK) break;
+        note_head(&self, graph);
+        for (int32_t i = 0; i < graph->n_nodes; i++)
+            if (graph->nodes[i].op == &weft_operator_attention)
+                add_attention(&self, graph, &graph->nodes[i], ordinal++);
+        weft_graph_destroy(graph);
+    }
     if (status == WEFT_OK) {
         declared->sites = self.sites;
         declared->n_sites = self.n;
@@ -139,15 +128,9 @@ static weft_status weft_sites_collect(weft_declared *declared, weft_error *err) 
     return status;
 }
 
-static weft_status check_claims(const weft_declared *declared, weft_error *err) {
-    for (int32_t i = 0; i < declared->n_sites; i++)
-        if (declared->sites[i].claimed == declared->n_adapters) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_PLUGIN, "the adapter plugin claims no site, and so changes no module");
-}
-
 /* Copies the views to one array for the plugin. */
 static weft_status declare_on_sites(weft_declared *declared, weft_error *err) {
-    weft_site *views = calloc((size_t)declared->n_sites + 1, sizeof *views);
+    weft_site *views = weft_alloc(declared->n_sites, sizeof *views);
     weft_adapter_job job = {.struct_size = (uint32_t)sizeof job,
                             .sites = views,
                             .n_sites = (uint32_t)declared->n_sites,
@@ -155,17 +138,20 @@ static weft_status declare_on_sites(weft_declared *declared, weft_error *err) {
                             .n_layers = declared->info.n_layers,
                             .width = declared->carry_width};
     weft_status status = WEFT_OK;
-    if (views == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the sites of an adapter");
     for (int32_t i = 0; i < declared->n_sites; i++) views[i] = declared->sites[i].view;
     status = weft_builder_adapt(declared, &job, err);
     free(views);
-    return status == WEFT_OK ? check_claims(declared, err) : status;
+    for (int32_t i = 0; i < declared->n_sites && status == WEFT_OK; i++)
+        if (declared->sites[i].claimed == declared->n_adapters) return WEFT_OK;
+    return status != WEFT_OK
+               ? status
+               : weft_error_set(err, WEFT_E_PLUGIN, "the adapter plugin claims no site, and so changes no module");
 }
 
 weft_status weft_adapter_attach(weft_declared *declared, const weft_host *host, const weft_adapter_plugin *plugin,
                                 const void *plugin_config, const weft_adapter_source *source, weft_error *err) {
     weft_joined_adapter *joins = &declared->adapters[declared->n_adapters];
-    weft_status status = declared->n_adapters == 0 ? weft_sites_collect(declared, err) : WEFT_OK;
+    weft_status status = declared->n_adapters == 0 ? collect_sites(declared, err) : WEFT_OK;
     if (status != WEFT_OK) return weft_plugin_blame(declared->plugin, status, err);
     joins->plugin = plugin;
     declared->n_adapters++;

@@ -11,7 +11,6 @@
 #include "model/config_json.h"
 #include "model/convert.h"
 #include "model/packing.h"
-#include "model/ask_model.h"
 #include "model/stop_ids.h"
 #include "model/weights.h"
 #include "plugin/enter.h"
@@ -403,7 +402,7 @@ static bool is_of_tokenizer(const char *name) {
 static weft_status change_text(const merge *self, const char *name, char **text, size_t *n, weft_error *err) {
     const weft_declared *declared = self->what->declared;
     const bool is_config = strcmp(name, "config.json") == 0, grows = declared->vocabulary.rows > 0;
-    char pad[16], rows[32], *changed = NULL;
+    char pad[16], rows[32];
     const weft_json_change changes[] = {{"vocab_size", rows}, {"pad_token_id", pad}};
     const size_t first = is_config ? 0 : 1, end = declared->vocabulary.pad < 0 ? 1 : 2;
     bool was_packed = false;
@@ -413,24 +412,11 @@ static weft_status change_text(const merge *self, const char *name, char **text,
     if (status != WEFT_OK) return status;
     (void)snprintf(pad, sizeof pad, "%d", (int)declared->vocabulary.pad);
     (void)snprintf(rows, sizeof rows, "%lld", (long long)declared->vocabulary.rows);
-    if (grows && first < end) {
-        changed = weft_config_json_change(*text, *n, changes + first, end - first, n);
-        if (changed == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %s", name);
-        free(*text);
-        *text = changed;
-    }
-    if (is_config) {
-        changed = weft_config_json_with_head(declared, *text, *n, n);
-        if (changed == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %s", name);
-        free(*text);
-        *text = changed;
-    }
-    if (!is_config || self->what->dtype == 0) return WEFT_OK;
-    changed = weft_config_json_with_dtype(*text, *n, self->what->dtype, n);
-    if (changed == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %s", name);
-    free(*text);
-    *text = changed;
-    return WEFT_OK;
+    if (grows && first < end) status = weft_config_json_change(text, n, changes + first, end - first, err);
+    if (status == WEFT_OK && is_config) status = weft_config_json_set_head(declared, text, n, err);
+    if (status == WEFT_OK && is_config && self->what->dtype != 0)
+        status = weft_config_json_set_dtype(text, n, self->what->dtype, err);
+    return status;
 }
 
 static weft_status copy_text(const merge *self, const char *from, const char *name, weft_error *err) {

@@ -1,9 +1,11 @@
 /* host/adapter/origin.c: see origin.h. */
 #include "adapter/origin.h"
 
+#include "base/alloc.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "base/text.h"
+#include "base/safetensors.h"
+#include "base/units.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -18,35 +20,28 @@ static weft_status put_bytes(weft_hash *hash, const weft_safetensors *files, con
                              int64_t end, char *piece, weft_error *err) {
     weft_status status = WEFT_OK;
     for (int64_t n = 0; first < end && status == WEFT_OK; first += n) {
-        n = end - first < PIECE_BYTES ? end - first : PIECE_BYTES;
+        n = weft_smaller(PIECE_BYTES, end - first);
         status = weft_safetensors_read(files, piece, tensor, first, n, err);
         if (status == WEFT_OK) weft_hash_put(hash, piece, (size_t)n);
     }
     return status;
 }
 
-static weft_status hash_tensor(weft_hash *hash, const weft_safetensors *files, const weft_tensor *tensor, bool by_ends,
-                               char *piece, weft_error *err) {
-    const int64_t n = tensor->bytes < END_BYTES ? tensor->bytes : END_BYTES;
-    weft_status status = WEFT_OK;
-    weft_hash_put(hash, tensor->name, strlen(tensor->name) + 1);
-    weft_hash_put(hash, &tensor->dtype, sizeof tensor->dtype);
-    weft_hash_put(hash, tensor->dims, (size_t)tensor->rank * sizeof *tensor->dims);
-    if (!by_ends) return put_bytes(hash, files, tensor, 0, tensor->bytes, piece, err);
-    status = put_bytes(hash, files, tensor, 0, n, piece, err);
-    return status == WEFT_OK ? put_bytes(hash, files, tensor, tensor->bytes - n, tensor->bytes, piece, err) : status;
-}
-
 static weft_status hash_weights(char hex[65], const weft_safetensors *files, bool by_ends, weft_error *err) {
-    unsigned char digest[WEFT_HASH_BYTES];
     weft_hash hash = {0};
-    char *piece = malloc(PIECE_BYTES);
-    weft_status status = piece == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory to hash the base") : WEFT_OK;
-    if (status == WEFT_OK) status = weft_hash_start(&hash, err);
-    for (int32_t i = 0; i < files->n_tensors && status == WEFT_OK; i++)
-        status = hash_tensor(&hash, files, &files->tensors[i], by_ends, piece, err);
-    if (status == WEFT_OK) status = weft_hash_finish(&hash, digest, err);
-    if (status == WEFT_OK) weft_hash_hex(hex, digest);
+    char *piece = weft_alloc(PIECE_BYTES, 1);
+    weft_status status = weft_hash_start(&hash, err);
+    for (int32_t i = 0; i < files->n_tensors && status == WEFT_OK; i++) {
+        const weft_tensor *tensor = &files->tensors[i];
+        const int64_t n = by_ends ? weft_smaller(END_BYTES, tensor->bytes) : tensor->bytes;
+        weft_hash_put(&hash, tensor->name, strlen(tensor->name) + 1);
+        weft_hash_put(&hash, &tensor->dtype, sizeof tensor->dtype);
+        weft_hash_put(&hash, tensor->dims, (size_t)tensor->rank * sizeof *tensor->dims);
+        status = put_bytes(&hash, files, tensor, 0, n, piece, err);
+        if (status == WEFT_OK && by_ends)
+            status = put_bytes(&hash, files, tensor, tensor->bytes - n, tensor->bytes, piece, err);
+    }
+    if (status == WEFT_OK) status = weft_hash_finish_hex(&hash, hex, err);
     weft_hash_free(&hash);
     free(piece);
     return status;
@@ -54,25 +49,25 @@ static weft_status hash_weights(char hex[65], const weft_safetensors *files, boo
 
 /* Includes the inode's change time, which also changes when a program resets the modification time. */
 static weft_status hash_state(char hex[65], const weft_safetensors *files, weft_error *err) {
-    char *text = NULL;
-    size_t n = 0;
-    FILE *to = open_memstream(&text, &n);
-    weft_status status = to == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for a list of files") : WEFT_OK;
+    weft_hash hash = {0};
+    weft_status status = weft_hash_start(&hash, err);
     for (int32_t i = 0; i < files->n_files && status == WEFT_OK; i++) {
         const weft_tensor_file *file = &files->files[i];
         const char *slash = strrchr(file->path, '/');
+        char *line = NULL;
         struct stat is;
-        if (fstat(file->descriptor, &is) != 0)
+        if (fstat(file->descriptor, &is) != 0) {
             status = weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be examined: %s", file->path, strerror(errno));
-        else
-            (void)fprintf(to, "%s %lld %lld %lld.%09ld %lld.%09ld\n", slash == NULL ? file->path : slash + 1,
-                          (long long)is.st_size, (long long)is.st_ino, (long long)is.st_mtim.tv_sec, is.st_mtim.tv_nsec,
-                          (long long)is.st_ctim.tv_sec, is.st_ctim.tv_nsec);
+            break;
+        }
+        line = weft_text_of("%s %lld %lld %lld.%09ld %lld.%09ld\n", slash == NULL ? file->path : slash + 1,
+                            (long long)is.st_size, (long long)is.st_ino, (long long)is.st_mtim.tv_sec,
+                            is.st_mtim.tv_nsec, (long long)is.st_ctim.tv_sec, is.st_ctim.tv_nsec);
+        weft_hash_put(&hash, line, strlen(line));
+        free(line);
     }
-    if (to != NULL && fclose(to) != 0 && status == WEFT_OK)
-        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for a list of files");
-    if (status == WEFT_OK) status = weft_hash_text(hex, text, n, err);
-    free(text);
+    if (status == WEFT_OK) status = weft_hash_finish_hex(&hash, hex, err);
+    weft_hash_free(&hash);
     return status;
 }
 
@@ -123,37 +118,16 @@ weft_status weft_base_compare(bool *same, weft_adapter_origin *now, const weft_a
 
 /* ---- the file ---- */
 
-static void add_list(json_t *object, const weft_adapter_origin *origin) {
-    json_t *list = json_array();
-    for (int32_t i = 0; i < origin->n_all; i++) (void)json_array_append_new(list, json_string(origin->all[i]));
-    if (origin->n_all > 0) (void)json_object_set(object, "adapters", list);
-    json_decref(list);
-}
-
-static weft_status take_list(weft_adapter_origin *out, const json_t *list, const char *path, weft_error *err) {
-    const size_t n = json_array_size(list);
-    if (list == NULL) return WEFT_OK;
-    for (size_t i = 0; i < n && i < WEFT_MOST_ADAPTERS; i++) {
-        const char *id = json_string_value(json_array_get(list, i));
-        if (id == NULL || id[0] == '\0' || strlen(id) >= sizeof out->all[i]) continue;
-        (void)snprintf(out->all[out->n_all++], sizeof out->all[i], "%s", id);
-    }
-    if (n > 0 && n == (size_t)out->n_all) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_DATA, "%s: adapters is no list of 1 to %d ids of plugins", path,
-                          WEFT_MOST_ADAPTERS);
-}
-
 weft_status weft_origin_save(const weft_adapter_origin *origin, const char *directory, weft_error *err) {
     char path[WEFT_PATH_BYTES];
     weft_status status = weft_path_join(path, directory, WEFT_ADAPTER_ORIGIN, err);
     json_t *object = json_pack("{s:i, s:s, s:s, s:s, s:s}", "format", FORMAT, "plugin", origin->plugin, "version",
                                origin->version, "base", origin->base, "base_files", origin->files);
-    char *text = NULL;
-    add_list(object, origin);
-    text = object == NULL ? NULL : json_dumps(object, JSON_INDENT(2));
-    if (status == WEFT_OK && text == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "%s: no memory for it", path);
-    if (status == WEFT_OK) status = weft_file_replace(path, text, strlen(text), err);
-    free(text);
+    json_t *list = json_array();
+    for (int32_t i = 0; i < origin->n_all; i++) (void)json_array_append_new(list, json_string(origin->all[i]));
+    if (origin->n_all > 0) (void)json_object_set(object, "adapters", list);
+    json_decref(list);
+    if (status == WEFT_OK) status = weft_file_write_json(path, object, JSON_INDENT(2), err);
     json_decref(object);
     return status;
 }
@@ -166,6 +140,7 @@ static void take_text(char *out, size_t size, const json_t *object, const char *
 weft_status weft_origin_load(weft_adapter_origin *out, const char *directory, weft_error *err) {
     char path[WEFT_PATH_BYTES];
     json_t *object = NULL;
+    const json_t *list = NULL;
     bool is_there = false;
     weft_status status = weft_path_join(path, directory, WEFT_ADAPTER_ORIGIN, err);
     memset(out, 0, sizeof *out);
@@ -178,7 +153,16 @@ weft_status weft_origin_load(weft_adapter_origin *out, const char *directory, we
     take_text(out->base, sizeof out->base, object, "base");
     take_text(out->files, sizeof out->files, object, "base_files");
     out->by_ends = json_integer_value(json_object_get(object, "format")) < FORMAT;
-    status = take_list(out, json_object_get(object, "adapters"), path, err);
+    list = json_object_get(object, "adapters");
+    for (size_t i = 0; i < json_array_size(list) && i < WEFT_MOST_ADAPTERS; i++) {
+        const char *id = json_string_value(json_array_get(list, i));
+        if (id == NULL || id[0] == '\0' || strlen(id) >= sizeof out->all[i]) continue;
+        (void)snprintf(out->all[out->n_all++], sizeof out->all[i], "%s", id);
+    }
+    if (list != NULL && (out->n_all == 0 || (size_t)out->n_all != json_array_size(list)))
+        status = weft_error_set(err, WEFT_E_DATA,
+                                "%s: adapters is not valid. Allowed: a list of 1 to %d ids of plugins", path,
+                                WEFT_MOST_ADAPTERS);
     json_decref(object);
     return status;
 }

@@ -8,7 +8,6 @@
 #ifndef WEFT_HOST_ADAPTER_ORIGIN_H
 #define WEFT_HOST_ADAPTER_ORIGIN_H
 
-#include "base/safetensors.h"
 #include "model/declare.h"
 
 #include <stdbool.h>
@@ -36,7 +35,7 @@ weft_status weft_base_compare(bool *same, weft_adapter_origin *now, const weft_a
 
 weft_status weft_origin_save(const weft_adapter_origin *origin, const char *directory, weft_error *err);
 
-/* Micro-batches all fields empty for a directory that Weft did not write. */
+/* Leaves all fields empty for a directory that Weft did not write. */
 weft_status weft_origin_load(weft_adapter_origin *out, const char *directory, weft_error *err);
 
 #endif

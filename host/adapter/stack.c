@@ -9,20 +9,12 @@ static bool is_of_peft(const weft_adapter_plugin *plugin) {
     return (plugin->flags & WEFT_ADAPTER_PEFT) != 0;
 }
 
-static bool is_merged(const weft_adapter_plugin *plugin) {
-    return WEFT_HAS(plugin, merge) && plugin->merge != NULL;
-}
-
-static int32_t find_first(const weft_stack *stack, bool (*is_meant)(const weft_adapter_plugin *plugin)) {
-    for (int32_t i = 0; i < stack->n; i++)
-        if (is_meant(stack->plugins[i])) return i;
-    return -1;
-}
-
 static int32_t find_home(const weft_stack *stack) {
-    int32_t home = find_first(stack, is_of_peft);
-    if (home < 0) home = find_first(stack, is_merged);
-    return home < 0 ? 0 : home;
+    for (int32_t i = 0; i < stack->n; i++)
+        if (is_of_peft(stack->plugins[i])) return i;
+    for (int32_t i = 0; i < stack->n; i++)
+        if (WEFT_HAS(stack->plugins[i], merge) && stack->plugins[i]->merge != NULL) return i;
+    return 0;
 }
 
 weft_stack weft_stack_of(const weft_declared *declared) {
@@ -82,18 +74,18 @@ static int32_t find_id(const weft_stack *stack, const char *id, int32_t first) {
     return -1;
 }
 
-/* Returns the only adapter that a directory in PEFT's format may belong to; -1 without one, or with several. */
-static int32_t find_of_peft(const weft_stack *stack) {
-    const int32_t first = find_first(stack, is_of_peft);
-    for (int32_t i = first + 1; first >= 0 && i < stack->n; i++)
-        if (is_of_peft(stack->plugins[i])) return -1;
-    return first;
-}
-
-/* With a single adapter, its plugin checks the directory. */
+/* Returns the adapter of a directory with one; -1: unknown. With a single adapter, its plugin checks the directory. A
+ * directory in PEFT's format belongs to the only adapter that PEFT supports. */
 static int32_t find_single(const weft_stack *stack, const weft_adapter_origin *origin) {
+    int32_t found = -1, n = 0;
     if (stack->n == 1) return 0;
-    return origin->plugin[0] != '\0' ? find_id(stack, origin->plugin, 0) : find_of_peft(stack);
+    if (origin->plugin[0] != '\0') return find_id(stack, origin->plugin, 0);
+    for (int32_t i = 0; i < stack->n; i++) {
+        if (!is_of_peft(stack->plugins[i])) continue;
+        found = i;
+        n++;
+    }
+    return n == 1 ? found : -1;
 }
 
 weft_status weft_stack_held(weft_held *out, const weft_stack *stack, const char *directory, weft_error *err) {

@@ -1,21 +1,13 @@
 /* host/adapter/tensors.c: see tensors.h. */
 #include "adapter/tensors.h"
 
+#include "base/alloc.h"
 #include "plugin/enter.h"
 
 #include <stdlib.h>
 
 bool weft_adapter_saves(const weft_declared *declared, int32_t parameter) {
     return declared->parameters[parameter].added || declared->parameters[parameter].trainable;
-}
-
-/* Fills the entry for a name in the model: the parameter's own, or an alias. */
-static void fill_entry(weft_adapter_entry *entry, const weft_parameter *p, const char *name) {
-    memset(&entry->tensor, 0, sizeof entry->tensor);
-    entry->tensor.struct_size = (uint32_t)sizeof entry->tensor;
-    entry->tensor.rank = p->rank;
-    memcpy(entry->tensor.dims, p->dims, sizeof p->dims);
-    (void)snprintf(entry->tensor.name, sizeof entry->tensor.name, WEFT_ADAPTER_PREFIX "%s", name);
 }
 
 static bool is_table(const weft_adapter_tensor *t, const weft_parameter *p) {
@@ -34,81 +26,42 @@ static bool can_be(const weft_adapter_tensor *t, const weft_parameter *p) {
     return numel == p->numel && t->column == 0;
 }
 
-/* by: adapter that owns the file. */
+/* Fills the entry for a name in the model: the parameter's own, or an alias. by: adapter that owns the file. */
 static weft_status query_adapter(weft_adapter_entry *entry, const weft_joined_adapter *by, const weft_parameter *p,
                                  const char *name, weft_error *err) {
     const weft_adapter_plugin *plugin = by->plugin;
     weft_status status = WEFT_OK;
-    fill_entry(entry, p, name);
+    entry->tensor = (weft_adapter_tensor){.struct_size = (uint32_t)sizeof entry->tensor,
+                                          .dims = {p->dims[0], p->dims[1]},
+                                          .rank = p->rank};
+    (void)snprintf(entry->tensor.name, sizeof entry->tensor.name, WEFT_ADAPTER_PREFIX "%s", name);
     if (!WEFT_HAS(plugin, tensor) || plugin->tensor == NULL) return WEFT_OK;
     WEFT_PLUGIN_CALL(status, plugin, tensor, err, by->adapter, name, &entry->tensor);
     if (status != WEFT_OK) return status;
     entry->is_moved = entry->tensor.transposed || is_table(&entry->tensor, p);
     if (!can_be(&entry->tensor, p))
-        return weft_plugin_blame(
-            plugin,
-            weft_error_set(err, WEFT_E_PLUGIN,
-                           "the adapter plugin returns for '%s' an invalid name or shape of its tensor in files", name),
-            err);
-    return WEFT_OK;
+        status = weft_error_set(err, WEFT_E_PLUGIN,
+                                "the adapter plugin returns for '%s' an invalid name or shape of its tensor in files",
+                                name);
+    return weft_plugin_blame(plugin, status, err);
 }
 
 /* ---- tables ---- */
 
-/* Assigns the last entry to the file tensor of an earlier part of its table, or to a new one. */
-static void number_tensor(weft_adapter_list *list) {
-    weft_adapter_entry *last = &list->entries[list->n - 1];
-    last->at = list->n_tensors;
-    for (int32_t i = 0; last->is_moved && i + 1 < list->n; i++)
-        if (strcmp(list->entries[i].tensor.name, last->tensor.name) == 0) last->at = list->entries[i].at;
-    if (last->at == list->n_tensors) list->n_tensors++;
-}
-
-static bool are_apart(const weft_adapter_entry *a, int64_t a_columns, const weft_adapter_entry *b, int64_t b_columns) {
-    const int64_t first = a->tensor.column, second = b->tensor.column;
-    return a->is_moved && b->is_moved && memcmp(a->tensor.dims, b->tensor.dims, sizeof a->tensor.dims) == 0 &&
-           (first + a_columns <= second || second + b_columns <= first);
-}
-
 /* True if the parts of the entry's tensor cover all its columns exactly once. */
 static bool is_whole(const weft_adapter_list *list, const weft_declared *declared, const weft_adapter_entry *entry) {
-    const int64_t own = declared->parameters[entry->parameter].dims[1];
+    const int64_t own = declared->parameters[entry->parameter].dims[1], first = entry->tensor.column;
     int64_t columns = own;
     for (int32_t i = 0; i < list->n; i++) {
         const weft_adapter_entry *other = &list->entries[i];
-        const int64_t others = declared->parameters[other->parameter].dims[1];
+        const int64_t others = declared->parameters[other->parameter].dims[1], second = other->tensor.column;
         if (other == entry || other->at != entry->at) continue;
-        if (!are_apart(entry, own, other, others)) return false;
+        if (!other->is_moved || memcmp(entry->tensor.dims, other->tensor.dims, sizeof entry->tensor.dims) != 0 ||
+            (first + own > second && second + others > first))
+            return false;
         columns += others;
     }
     return entry->tensor.transposed || columns == entry->tensor.dims[1];
-}
-
-static weft_status check_tables(const weft_adapter_list *list, const weft_declared *declared, weft_error *err) {
-    for (int32_t i = 0; i < list->n; i++) {
-        const weft_adapter_entry *entry = &list->entries[i];
-        if (!entry->is_moved || is_whole(list, declared, entry)) continue;
-        return weft_plugin_blame(list->by->plugin,
-                                 weft_error_set(err, WEFT_E_PLUGIN,
-                                                "the adapter plugin stores '%s' in a table '%s' of files, but its "
-                                                "parameters do not fill each column once",
-                                                declared->parameters[entry->parameter].name, entry->tensor.name),
-                                 err);
-    }
-    return WEFT_OK;
-}
-
-/* ---- the list ---- */
-
-static int64_t count_names(const weft_declared *declared) {
-    int64_t n = declared->n_parameters;
-    for (int32_t p = 0; p < declared->n_parameters; p++) n += declared->parameters[p].n_aliases;
-    return n;
-}
-
-static bool is_listed(const weft_declared *declared, int32_t p, int32_t adapter, bool own_alone) {
-    const weft_parameter *parameter = &declared->parameters[p];
-    return parameter->added != 0 ? parameter->added == adapter + 1 : !own_alone && parameter->trainable;
 }
 
 static weft_status add_entry(weft_adapter_list *out, const weft_declared *declared, int32_t p, const char *alias,
@@ -119,28 +72,37 @@ static weft_status add_entry(weft_adapter_list *out, const weft_declared *declar
     entry->alias = alias;
     status = query_adapter(entry, out->by, &declared->parameters[p],
                            alias != NULL ? alias : declared->parameters[p].name, err);
-    number_tensor(out);
-    return status;
-}
-
-static weft_status add_parameter(weft_adapter_list *out, const weft_declared *declared, int32_t p, weft_error *err) {
-    const weft_parameter *parameter = &declared->parameters[p];
-    weft_status status = add_entry(out, declared, p, NULL, err);
-    for (int32_t i = 0; !parameter->added && i < parameter->n_aliases && status == WEFT_OK; i++)
-        status = add_entry(out, declared, p, parameter->aliases[i], err);
+    entry->at = out->n_tensors; /* a new file tensor, or that of an earlier part of the same table */
+    for (int32_t i = 0; entry->is_moved && i + 1 < out->n; i++)
+        if (strcmp(out->entries[i].tensor.name, entry->tensor.name) == 0) entry->at = out->entries[i].at;
+    if (entry->at == out->n_tensors) out->n_tensors++;
     return status;
 }
 
 weft_status weft_adapter_list_make(weft_adapter_list *out, const weft_declared *declared, int32_t adapter,
                                    bool own_alone, weft_error *err) {
+    int32_t names = declared->n_parameters;
     weft_status status = WEFT_OK;
-    out->n = out->n_tensors = 0;
-    out->entries = calloc((size_t)count_names(declared) + 1, sizeof *out->entries);
-    if (out->entries == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter's list of tensors");
-    out->by = &declared->adapters[adapter];
-    for (int32_t p = 0; p < declared->n_parameters && status == WEFT_OK; p++)
-        if (is_listed(declared, p, adapter, own_alone)) status = add_parameter(out, declared, p, err);
-    return status == WEFT_OK ? check_tables(out, declared, err) : status;
+    for (int32_t p = 0; p < declared->n_parameters; p++) names += declared->parameters[p].n_aliases;
+    *out = (weft_adapter_list){.entries = weft_alloc(names, sizeof *out->entries), .by = &declared->adapters[adapter]};
+    for (int32_t p = 0; p < declared->n_parameters && status == WEFT_OK; p++) {
+        const weft_parameter *parameter = &declared->parameters[p];
+        if (parameter->added != 0 ? parameter->added != adapter + 1 : own_alone || !parameter->trainable) continue;
+        status = add_entry(out, declared, p, NULL, err);
+        for (int32_t i = 0; !parameter->added && i < parameter->n_aliases && status == WEFT_OK; i++)
+            status = add_entry(out, declared, p, parameter->aliases[i], err);
+    }
+    for (int32_t i = 0; i < out->n && status == WEFT_OK; i++) {
+        const weft_adapter_entry *entry = &out->entries[i];
+        if (!entry->is_moved || is_whole(out, declared, entry)) continue;
+        status =
+            weft_error_set(err, WEFT_E_PLUGIN,
+                           "the adapter plugin stores '%s' in a table '%s' of files, but its parameters do not fill "
+                           "each column once",
+                           declared->parameters[entry->parameter].name, entry->tensor.name);
+        status = weft_plugin_blame(out->by->plugin, status, err);
+    }
+    return status;
 }
 
 void weft_adapter_list_free(weft_adapter_list *list) {
@@ -189,9 +151,19 @@ int32_t weft_adapter_base_parameter(const weft_declared *declared, int32_t adapt
     return p < 0 ? find_renamed(declared, adapter, name) : p;
 }
 
-/* Fails if a site is both adapted and trained completely. PEFT does not adapt completely trained modules, so it would
- * build a different model from such files. */
-static weft_status check_apart(const weft_declared *declared, weft_error *err) {
+weft_status weft_adapter_check_whole(const weft_declared *declared, weft_error *err) {
+    for (int32_t i = 0; i < declared->n_weights; i++) {
+        const weft_weight *weight = declared->weights[i];
+        const weft_parameter *matrix = &declared->parameters[weight->parameter];
+        const weft_parameter *bias = weight->bias < 0 ? NULL : &declared->parameters[weight->bias];
+        if (matrix->added || bias == NULL || matrix->trainable == bias->trainable) continue;
+        return weft_error_set(err, WEFT_E_USER,
+                              "'%s' is trained and '%s' is not, and PEFT saves complete modules with an adapter. Fix: "
+                              "add both to [train] trainable, or neither",
+                              matrix->trainable ? matrix->name : bias->name,
+                              matrix->trainable ? bias->name : matrix->name);
+    }
+    /* PEFT does not adapt completely trained modules, so it would build a different model from such files. */
     for (int32_t i = 0; i < declared->n_sites; i++) {
         const weft_declared_site *site = &declared->sites[i];
         const weft_weight *weight = site->view.weight;
@@ -205,19 +177,4 @@ static weft_status check_apart(const weft_declared *declared, weft_error *err) {
                               declared->parameters[weight->parameter].name, site->view.path);
     }
     return WEFT_OK;
-}
-
-weft_status weft_adapter_check_whole(const weft_declared *declared, weft_error *err) {
-    for (int32_t i = 0; i < declared->n_weights; i++) {
-        const weft_weight *weight = declared->weights[i];
-        const weft_parameter *matrix = &declared->parameters[weight->parameter];
-        const weft_parameter *bias = weight->bias < 0 ? NULL : &declared->parameters[weight->bias];
-        if (matrix->added || bias == NULL || matrix->trainable == bias->trainable) continue;
-        return weft_error_set(err, WEFT_E_USER,
-                              "'%s' is trained and '%s' is not, and PEFT saves complete modules with an adapter. Fix: "
-                              "add both to [train] trainable, or neither",
-                              matrix->trainable ? matrix->name : bias->name,
-                              matrix->trainable ? bias->name : matrix->name);
-    }
-    return check_apart(declared, err);
 }

@@ -1,7 +1,6 @@
-/* host/base/alloc.h: allocation of the host's own bookkeeping, which ends the process if memory runs out.
- *
- * A process that cannot allocate kilobytes cannot do anything useful, and Linux usually kills it first. Device memory,
- * snapshots, caches of file contents and everything sized by user input use malloc and report WEFT_E_MEMORY instead. */
+/* host/base/alloc.h: allocation of the host's own bookkeeping, which ends the process if memory runs out: Linux usually
+ * kills it first. Device memory, snapshots, file contents and everything sized by user input use malloc and report
+ * WEFT_E_MEMORY instead. */
 #ifndef WEFT_HOST_BASE_ALLOC_H
 #define WEFT_HOST_BASE_ALLOC_H
 

@@ -47,8 +47,8 @@ weft_status weft_templates_find(char out[WEFT_PATH_BYTES], const char *name, wef
     }
     return weft_error_set(
         err, WEFT_E_SYSTEM,
-        "the templates are not beside this program, where %s/%s or %s/%s should be: install Weft with "
-        "cmake --install, which brings them, and call that one",
+        "the templates are missing: the program's directory has neither %s/%s nor %s/%s. Fix: install Weft with cmake "
+        "--install, and run the installed program",
         places[0], name, places[1], name);
 }
 
@@ -56,7 +56,7 @@ static weft_status make_one(const char *path, weft_error *err) {
     struct stat info;
     if (mkdir(path, 0777) == 0) return WEFT_OK;
     if (errno == EEXIST && stat(path, &info) == 0 && S_ISDIR(info.st_mode)) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_SYSTEM, "the directory %s cannot be made: %s", path,
+    return weft_error_set(err, WEFT_E_SYSTEM, "the directory %s cannot be created: %s", path,
                           errno == EEXIST ? "a file of that name exists" : strerror(errno));
 }
 
@@ -142,35 +142,23 @@ FILE *weft_file_begin(weft_file *self, const char *path, weft_error *err) {
     return NULL;
 }
 
-/* Opens, syncs and closes the directory that holds path. */
-static weft_status sync_parent(const char *path, weft_error *err) {
-    const char *slash = strrchr(path, '/');
-    char *parent = slash == NULL ? weft_strdup(".")
-                                 : weft_text_of("%.*s", slash == path ? 1 : (int)(slash - path), path);
-    const weft_status status = weft_directory_sync(parent, err);
-    free(parent);
-    return status;
-}
-
 weft_status weft_file_commit(weft_file *self, weft_error *err) {
+    char *slash = NULL;
     weft_status status = WEFT_OK;
-    bool good = fflush(self->stream) == 0 && !ferror(self->stream) && fsync(fileno(self->stream)) == 0;
-    int why = errno;
-    if (fclose(self->stream) != 0 && good) {
-        good = false;
-        why = errno;
-    }
+    int why = 0;
+    if (fflush(self->stream) != 0 || ferror(self->stream) || fsync(fileno(self->stream)) != 0)
+        why = errno != 0 ? errno : EIO;
+    if (fclose(self->stream) != 0 && why == 0) why = errno;
     self->stream = NULL;
-    if (good && rename(self->temporary, self->path) != 0) {
-        good = false;
-        why = errno;
-    }
-    if (good) {
+    if (why == 0 && rename(self->temporary, self->path) != 0) why = errno;
+    if (why == 0) {
         free(self->temporary);
         self->temporary = NULL; /* the file has its final name now */
-        status = sync_parent(self->path, err);
+        slash = strrchr(self->path, '/');
+        if (slash != NULL) slash[slash == self->path ? 1 : 0] = '\0';
+        status = weft_directory_sync(slash == NULL ? "." : self->path, err);
     } else {
-        status = weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be written: %s; what was there before is unchanged",
+        status = weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be written: %s; the previous file is unchanged",
                                 self->path, strerror(why));
     }
     weft_file_cancel(self);
@@ -195,6 +183,14 @@ weft_status weft_file_replace(const char *path, const void *bytes, size_t n, wef
     if (stream == NULL) return (weft_status)(err == NULL ? WEFT_E_SYSTEM : err->code);
     (void)fwrite(bytes, 1, n, stream); /* commit detects a failure */
     return weft_file_commit(&file, err);
+}
+
+weft_status weft_file_write_json(const char *path, const json_t *json, size_t flags, weft_error *err) {
+    char *text = json_dumps(json, flags);
+    const weft_status status = text == NULL ? weft_error_set(err, WEFT_E_MEMORY, "%s: no memory for its JSON", path)
+                                            : weft_file_replace(path, text, strlen(text), err);
+    free(text);
+    return status;
 }
 
 weft_status weft_file_exists(bool *out, const char *path, weft_error *err) {

@@ -1,6 +1,5 @@
-/* host/base/file.h: atomic file replacement. Data is written to a temporary file in the same directory. Commit syncs
- * it, renames it to its final name and syncs the directory. After a crash or a full disk the old content is still
- * there.
+/* host/base/file.h: files and directories. Files are replaced atomically: data is written to a temporary file in the
+ * same directory; commit syncs it, renames it and syncs the directory. A crash or a full disk keeps the old content.
  *
  *     weft_file file;
  *     FILE *stream = weft_file_begin(&file, "runs/one/config.ini", &err);
@@ -15,12 +14,12 @@
 #include <weft/base.h>
 
 /* Writes the absolute path of `name`, relative to the directory of the program `weft` ("plugins", "../share/weft"),
- * with links resolved, in any install prefix. A tool in libexec/weft gets the same path as `weft` itself. Returns false
- * if the file does not exist. [any-thread] */
+ * with links resolved. A tool in libexec/weft gets the same path as `weft` itself. Returns false if the file does not
+ * exist. [any-thread] */
 bool weft_sibling_program(char out[WEFT_PATH_BYTES], const char *name);
 
-/* Writes the absolute path of the SDK template `name` in share/weft/template of the installation, or next to the program in a build
- * tree. WEFT_E_SYSTEM: this program was installed without them. */
+/* Writes the absolute path of an SDK template: in share/weft/template of the installation, or next to the program in a
+ * build tree. WEFT_E_SYSTEM: this program was installed without them. */
 weft_status weft_templates_find(char out[WEFT_PATH_BYTES], const char *name, weft_error *err);
 
 /* Creates the directory and its parents; one that exists is fine. [any-thread] */
@@ -51,6 +50,8 @@ void weft_file_cancel(weft_file *self);
 
 /* Combines begin, write and commit. [any-thread] */
 weft_status weft_file_replace(const char *path, const void *bytes, size_t n, weft_error *err);
+/* Does the same with JSON. flags: of json_dumps. [any-thread] */
+weft_status weft_file_write_json(const char *path, const json_t *json, size_t flags, weft_error *err);
 
 /* Sets *out to whether a file of this name exists, following links. Only ENOENT and ENOTDIR count as absent. Any other
  * failure is an error, because a transient file system failure must not change a run. [any-thread] */

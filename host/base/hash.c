@@ -45,40 +45,37 @@ void weft_hash_hex(char hex[65], const unsigned char digest[WEFT_HASH_BYTES]) {
     hex[64] = '\0';
 }
 
-weft_status weft_hash_text(char hex[65], const void *bytes, size_t n, weft_error *err) {
-    weft_hash hash = {0};
+weft_status weft_hash_finish_hex(weft_hash *self, char hex[65], weft_error *err) {
     unsigned char digest[WEFT_HASH_BYTES];
-    weft_status status = weft_hash_start(&hash, err);
-    weft_hash_put(&hash, bytes, n);
-    if (status == WEFT_OK) status = weft_hash_finish(&hash, digest, err);
+    const weft_status status = weft_hash_finish(self, digest, err);
     if (status == WEFT_OK) weft_hash_hex(hex, digest);
-    weft_hash_free(&hash);
     return status;
 }
 
-/* Hashes the descriptor's content into a started hash. chunk: buffer of n bytes. */
-static weft_status put_file(weft_hash *self, int descriptor, const char *name, char *chunk, size_t n, weft_error *err) {
-    off_t at = 0;
-    ssize_t got = 1;
-    while (got != 0) {
-        got = pread(descriptor, chunk, n, at);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be read: %s", name, strerror(errno));
-        weft_hash_put(self, chunk, (size_t)got);
-        at += got;
-    }
-    return WEFT_OK;
+weft_status weft_hash_text(char hex[65], const void *bytes, size_t n, weft_error *err) {
+    weft_hash hash = {0};
+    weft_status status = weft_hash_start(&hash, err);
+    weft_hash_put(&hash, bytes, n);
+    if (status == WEFT_OK) status = weft_hash_finish_hex(&hash, hex, err);
+    weft_hash_free(&hash);
+    return status;
 }
 
 weft_status weft_hash_file(char hex[65], int descriptor, const char *name, weft_error *err) {
     enum { CHUNK = 1 << 20 };
     weft_hash hash = {0};
-    unsigned char digest[WEFT_HASH_BYTES];
     char *chunk = weft_alloc(CHUNK, 1);
+    off_t at = 0;
+    ssize_t got = 1;
     weft_status status = weft_hash_start(&hash, err);
-    if (status == WEFT_OK) status = put_file(&hash, descriptor, name, chunk, CHUNK, err);
-    if (status == WEFT_OK) status = weft_hash_finish(&hash, digest, err);
-    if (status == WEFT_OK) weft_hash_hex(hex, digest);
+    while (got != 0 && status == WEFT_OK) {
+        got = pread(descriptor, chunk, CHUNK, at);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) status = weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be read: %s", name, strerror(errno));
+        else weft_hash_put(&hash, chunk, (size_t)got);
+        at += got;
+    }
+    if (status == WEFT_OK) status = weft_hash_finish_hex(&hash, hex, err);
     weft_hash_free(&hash);
     free(chunk);
     return status;

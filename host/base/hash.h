@@ -18,6 +18,8 @@ typedef struct weft_hash {
 weft_status weft_hash_start(weft_hash *self, weft_error *err);
 void weft_hash_put(weft_hash *self, const void *bytes, size_t n);
 weft_status weft_hash_finish(weft_hash *self, unsigned char digest[WEFT_HASH_BYTES], weft_error *err);
+/* Does the same and writes 64 hexadecimal digits and a zero. */
+weft_status weft_hash_finish_hex(weft_hash *self, char hex[65], weft_error *err);
 void weft_hash_free(weft_hash *self); /* a zeroed struct is fine */
 
 /* Writes 64 hexadecimal digits and a zero. */

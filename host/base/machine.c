@@ -1,6 +1,9 @@
 /* host/base/machine.c: see machine.h. */
 #include "base/machine.h"
 
+#include "base/units.h"
+
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -35,17 +38,6 @@ static int64_t read_field(const char *root, const char *directory, const char *f
     return value;
 }
 
-/* Returns whether the comma-separated list of n bytes contains `name`; an empty list contains "". */
-static bool has_name(const char *names, size_t n, const char *name) {
-    const size_t length = strlen(name);
-    if (length == 0) return n == 0;
-    for (size_t i = 0; i + length <= n; i++) {
-        const bool begins = i == 0 || names[i - 1] == ',', ends = i + length == n || names[i + length] == ',';
-        if (begins && ends && memcmp(names + i, name, length) == 0) return true;
-    }
-    return false;
-}
-
 /* Finds the group of this process: "4:memory:/batch/job" or "0::/batch/job". Returns false if it has no group. */
 static bool find_group(char group[PATH_SIZE], const char *root, const hierarchy *of) {
     char path[PATH_SIZE], line[PATH_SIZE];
@@ -54,26 +46,15 @@ static bool find_group(char group[PATH_SIZE], const char *root, const hierarchy 
     const int length = snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
     if (length < 0 || (size_t)length >= sizeof path || (stream = fopen(path, "re")) == NULL) return false;
     while (!found && fgets(line, sizeof line, stream) != NULL) {
-        const char *names = strchr(line, ':'), *at = names == NULL ? NULL : strchr(names + 1, ':');
-        if (at == NULL || !has_name(names + 1, (size_t)(at - names - 1), of->line)) continue;
-        line[strcspn(line, "\n")] = '\0';
-        (void)snprintf(group, PATH_SIZE, "%s", at + 1);
-        found = true;
+        char *names = strchr(line, ':'), *at = names == NULL ? NULL : strchr(names + 1, ':');
+        if (at == NULL) continue;
+        at[0] = '\0';
+        (void)snprintf(group, PATH_SIZE, "%.*s", (int)strcspn(at + 1, "\n"), at + 1);
+        found = strcmp(names + 1, of->line) == 0;
+        for (names++; !found && names != NULL;) found = strcmp(strsep(&names, ","), of->line) == 0;
     }
     (void)fclose(stream);
     return found;
-}
-
-/* Applies the limit of one group. directory: of the group. */
-static void hold_to_group(weft_machine_memory *out, const char *root, const char *directory, const hierarchy *of) {
-    const int64_t limit = read_field(root, directory, of->limit, "");
-    const int64_t used = read_field(root, directory, of->used, "");
-    const int64_t cache = read_field(root, directory, "memory.stat", of->cache);
-    const int64_t left = limit - (used > 0 ? used : 0) + (cache > 0 ? cache : 0);
-    if (limit < 0 || limit >= out->total) return;
-    out->total = limit;
-    out->limited = true;
-    if (left < out->free) out->free = left > 0 ? left : 0;
 }
 
 /* Applies the limits of the group and its ancestors. A container may not see its own group's directory, only the root
@@ -83,8 +64,16 @@ static void hold_to_groups(weft_machine_memory *out, const char *root, const hie
     if (!find_group(group, root, of)) return;
     for (;;) {
         char *last = strrchr(group, '/');
+        int64_t limit = 0, left = 0;
         (void)snprintf(directory, sizeof directory, "%s%s", of->mount, strcmp(group, "/") == 0 ? "" : group);
-        hold_to_group(out, root, directory, of);
+        limit = read_field(root, directory, of->limit, "");
+        left = limit - weft_larger(0, read_field(root, directory, of->used, "")) +
+               weft_larger(0, read_field(root, directory, "memory.stat", of->cache));
+        if (limit >= 0 && limit < out->total) {
+            out->total = limit;
+            out->limited = true;
+            out->free = weft_smaller(out->free, weft_larger(0, left));
+        }
         if (last == NULL || group[0] == '\0') return;
         *last = '\0';
     }
@@ -98,4 +87,17 @@ void weft_machine_memory_read(weft_machine_memory *out, const char *root) {
     out->total = total * 1024;
     out->free = available >= 0 ? available * 1024 : out->total;
     for (size_t i = 0; i < sizeof hierarchies / sizeof *hierarchies; i++) hold_to_groups(out, root, &hierarchies[i]);
+}
+
+int64_t weft_resident_peak(void) {
+    return 1024 * weft_larger(0, read_field("", "/proc/self", "status", "VmHWM"));
+}
+
+int64_t weft_resident_now(void) {
+    return 1024 * weft_larger(0, read_field("", "/proc/self", "status", "VmRSS"));
+}
+
+int64_t weft_library_bytes(void) {
+    const struct mallinfo2 info = mallinfo2();
+    return (int64_t)(info.uordblks + info.hblkhd);
 }

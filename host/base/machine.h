@@ -15,4 +15,10 @@ typedef struct weft_machine_memory {
 /* Reads the memory sizes. root: "", or a directory that replaces / in a test. [any-thread] */
 void weft_machine_memory_read(weft_machine_memory *out, const char *root);
 
+/* Return the peak and current resident memory of this process in bytes; 0: unknown. [any-thread] */
+int64_t weft_resident_peak(void);
+int64_t weft_resident_now(void);
+/* Returns the bytes allocated by malloc and the plugins, without the device's memory. [any-thread] */
+int64_t weft_library_bytes(void);
+
 #endif

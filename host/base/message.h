@@ -5,8 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Detects the capabilities of a stream's terminal. */
-
+/* Capabilities of a stream's terminal. */
 typedef struct weft_terminal {
     bool is_one; /* false: a file or a pipe; then width is 0 and all capabilities but utf8 are false */
     bool renews; /* a line can be rewritten: false if TERM is dumb */

@@ -6,17 +6,19 @@
 #include "base/place.h"
 
 #include "base/alloc.h"
+#include "base/units.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
 
-#define TIMES_PER_BIN 32 /* a bin of the first level lists the intervals of this many consecutive times */
-#define BINS_EACH                                                                                                      \
-    4 /* bins of a level that make one of the next; an interval is in so many at most, but for
-                                the last level */
-#define LEVELS_MOST 16
-#define ROUNDS_WORK 400000 /* limit on intervals placed by the rounds after the plain orders */
-#define ROUNDS_MOST 200
+enum {
+    TIMES_PER_BIN = 32, /* a bin of the first level lists the intervals of this many consecutive times */
+    BINS_EACH = 4,      /* bins of a level per bin of the next; maximum per interval, except on the last level */
+    LEVELS_MOST = 16,
+    ROUNDS_WORK = 400000, /* limit on intervals placed by the rounds after the plain orders */
+    ROUNDS_MOST = 200,
+    N_RULES = 4
+};
 
 /* A placed interval that overlaps in time with the current one. */
 typedef struct span {
@@ -41,21 +43,8 @@ typedef struct packer {
     int64_t best_arena;
 } packer;
 
-/* Returns the sort key: larger keys are placed first. */
-static double key_of(const packer *p, int32_t i, int rule) {
-    const weft_live_interval *item = &p->items[i];
-    const double life = (double)(item->last - item->first) + 1.0;
-    switch (rule) {
-    case 0: return (double)p->bytes[i];
-    case 1: return (double)p->bytes[i] * life;
-    case 2: return life;
-    default: return -(double)item->first;
-    }
-}
-#define N_RULES 4
-
 typedef struct keyed {
-    double key;
+    double key; /* larger keys are placed first */
     int64_t bytes;
     int32_t item, reserved;
 } keyed;
@@ -66,10 +55,6 @@ static int keyed_compare(const void *left, const void *right) {
     if (a->key != b->key) return a->key > b->key ? -1 : 1;
     if (a->bytes != b->bytes) return a->bytes > b->bytes ? -1 : 1;
     return (a->item > b->item) - (a->item < b->item);
-}
-
-static bool share_a_moment(const weft_live_interval *a, const weft_live_interval *b) {
-    return a->first <= b->last && b->first <= a->last;
 }
 
 /* Merges two adjacent runs into one. */
@@ -122,7 +107,7 @@ static int32_t collect_spans(packer *p, int32_t i) {
             const int32_t *list = p->bin_items + p->bin_start[bin], before = n;
             for (int32_t k = 0; k < p->bin_fill[bin]; k++) {
                 const weft_live_interval *other = &p->items[list[k]];
-                if (!share_a_moment(item, other)) continue;
+                if (item->first > other->last || other->first > item->last) continue;
                 if (bin != from && bin != bin_at(p, level, other->first)) continue;
                 p->spans[n].begin = p->offset[list[k]];
                 p->spans[n++].end = p->offset[list[k]] + p->bytes[list[k]];
@@ -188,44 +173,38 @@ static int32_t pack_in_order(packer *p, bool tightest) {
 static void sort_order(packer *p, int rule) {
     keyed *keys = weft_alloc(p->n, sizeof *keys);
     for (int32_t i = 0; i < p->n; i++) {
-        const keyed entry = {key_of(p, i, rule), p->bytes[i], i, 0};
-        keys[i] = entry;
+        const double bytes = (double)p->bytes[i], first = p->items[i].first, life = p->items[i].last - first + 1.0;
+        const double by_rule[N_RULES] = {bytes, bytes * life, life, -first};
+        keys[i] = (keyed){by_rule[rule], p->bytes[i], i, 0};
     }
     qsort(keys, (size_t)p->n, sizeof *keys, keyed_compare);
     for (int32_t i = 0; i < p->n; i++) p->order[i] = keys[i].item;
     free(keys);
 }
 
-static void move_to_front(packer *p, int32_t item) {
-    int32_t at = 0;
-    while (p->order[at] != item) at++;
-    memmove(p->order + 1, p->order, (size_t)at * sizeof *p->order);
-    p->order[0] = item;
-}
-
-/* Swaps two items of the best order, chosen by a fixed sequence: the result depends only on the intervals. */
-static void exchange_two(packer *p, uint64_t *sequence) {
-    int32_t at[2], item = 0;
-    memcpy(p->order, p->best_order, (size_t)p->n * sizeof *p->order);
-    for (int i = 0; i < 2; i++) {
-        *sequence = *sequence * 6364136223846793005u + 1442695040888963407u; /* Knuth's MMIX generator */
-        at[i] = (int32_t)((*sequence >> 33) % (uint64_t)p->n);
-    }
-    item = p->order[at[0]];
-    p->order[at[0]] = p->order[at[1]];
-    p->order[at[1]] = item;
-}
-
-/* Alternates two moves: placing the interval that ended highest first, and swapping two items. */
+/* Alternates two moves: placing the interval that ended highest first, and swapping two items of the best order, chosen
+ * by a fixed sequence: the result depends only on the intervals. */
 static void improve_packing(packer *p, int64_t peak) {
+    const size_t bytes = (size_t)p->n * sizeof *p->order;
+    const int32_t rounds = (int32_t)weft_smaller(ROUNDS_WORK / p->n, ROUNDS_MOST);
     uint64_t sequence = 1;
-    int32_t highest = 0, rounds = ROUNDS_WORK / p->n;
-    if (rounds > ROUNDS_MOST) rounds = ROUNDS_MOST;
-    memcpy(p->order, p->best_order, (size_t)p->n * sizeof *p->order);
+    int32_t highest = 0, at[2] = {0};
+    memcpy(p->order, p->best_order, bytes);
     highest = pack_in_order(p, false);
     for (int32_t round = 0; round < rounds && p->best_arena > peak; round++) {
-        if (round % 4 == 0) move_to_front(p, highest);
-        else exchange_two(p, &sequence);
+        if (round % 4 == 0) {
+            for (at[0] = 0; p->order[at[0]] != highest;) at[0]++;
+            memmove(p->order + 1, p->order, (size_t)at[0] * sizeof *p->order);
+            p->order[0] = highest;
+        } else {
+            memcpy(p->order, p->best_order, bytes);
+            for (int i = 0; i < 2; i++) {
+                sequence = sequence * 6364136223846793005u + 1442695040888963407u; /* Knuth's MMIX generator */
+                at[i] = (int32_t)((sequence >> 33) % (uint64_t)p->n);
+            }
+            p->order[at[0]] = p->best_order[at[1]];
+            p->order[at[1]] = p->best_order[at[0]];
+        }
         highest = pack_in_order(p, false);
     }
 }
@@ -249,11 +228,12 @@ static weft_status check_items(const weft_live_interval *items, int32_t n, int32
                                   "buffer %d of %lld bytes lives from %d to %d: bytes must be positive and the end not "
                                   "before the start",
                                   (int)i, (long long)items[i].bytes, (int)items[i].first, (int)items[i].last);
-        if (items[i].bytes > (INT64_MAX >> 1) - WEFT_PLACE_ALIGN - sum)
-            return weft_error_set(err, WEFT_E_USER,
-                                  "the buffers together are larger than any memory: use a smaller "
-                                  "micro_batch, context or model");
-        sum += weft_place_round(items[i].bytes);
+        if (items[i].bytes > (INT64_MAX >> 1) - 64 - sum)
+            return weft_error_set(
+                err, WEFT_E_USER,
+                "the buffers together are larger than any memory. Fix: use a smaller micro_batch, context or "
+                "model");
+        sum += weft_cache_lines(items[i].bytes);
         if (items[i].last >= *end) *end = items[i].last + 1;
     }
     return WEFT_OK;
@@ -263,8 +243,8 @@ static weft_status check_items(const weft_live_interval *items, int32_t n, int32
 static void find_peak(weft_packing *out, const weft_live_interval *items, int32_t n, int32_t end) {
     int64_t live = 0, *change = weft_alloc((int64_t)end + 1, sizeof *change);
     for (int32_t i = 0; i < n; i++) {
-        change[items[i].first] += weft_place_round(items[i].bytes);
-        change[items[i].last + 1] -= weft_place_round(items[i].bytes);
+        change[items[i].first] += weft_cache_lines(items[i].bytes);
+        change[items[i].last + 1] -= weft_cache_lines(items[i].bytes);
     }
     for (int32_t time = 0; time < end; time++) {
         live += change[time];
@@ -290,23 +270,8 @@ static void packer_free(packer *p) {
 }
 
 /* Allocates bins with a fixed capacity: one slot for each interval that lives in them. */
-static weft_status packer_bins(packer *p, weft_error *err) {
-    size_t total = 0;
-    p->bin_start = weft_alloc(p->n_bins + 1, sizeof *p->bin_start);
-    p->bin_fill = weft_alloc(p->n_bins, sizeof *p->bin_fill);
-    for (int32_t i = 0; i < p->n; i++) {
-        const int32_t level = level_of(p, &p->items[i]), to = bin_at(p, level, p->items[i].last);
-        for (int32_t bin = bin_at(p, level, p->items[i].first); bin <= to; bin++, total++) p->bin_start[bin + 1]++;
-    }
-    if (total > INT32_MAX)
-        return weft_error_set(err, WEFT_E_MEMORY, "%d buffers live too long to be placed: use fewer micro-batches",
-                              (int)p->n);
-    for (int32_t bin = 0; bin < p->n_bins; bin++) p->bin_start[bin + 1] += p->bin_start[bin];
-    p->bin_items = weft_alloc(total, sizeof *p->bin_items);
-    return WEFT_OK;
-}
-
 static weft_status packer_init(packer *p, const weft_live_interval *items, int32_t n, int32_t end, weft_error *err) {
+    size_t total = 0;
     p->items = items;
     p->n = n;
     for (int32_t bins = (end - 1) / TIMES_PER_BIN + 1, last = 0; last == 0; bins = (bins - 1) / BINS_EACH + 1) {
@@ -322,8 +287,19 @@ static weft_status packer_init(packer *p, const weft_live_interval *items, int32
     p->spans = weft_alloc(n, sizeof *p->spans);
     p->merged = weft_alloc(n, sizeof *p->merged);
     p->runs = weft_alloc(p->n_bins + 1, sizeof *p->runs);
-    for (int32_t i = 0; i < n; i++) p->bytes[i] = weft_place_round(items[i].bytes);
-    return packer_bins(p, err);
+    p->bin_start = weft_alloc(p->n_bins + 1, sizeof *p->bin_start);
+    p->bin_fill = weft_alloc(p->n_bins, sizeof *p->bin_fill);
+    for (int32_t i = 0; i < n; i++) p->bytes[i] = weft_cache_lines(items[i].bytes);
+    for (int32_t i = 0; i < n; i++) {
+        const int32_t level = level_of(p, &p->items[i]), to = bin_at(p, level, p->items[i].last);
+        for (int32_t bin = bin_at(p, level, p->items[i].first); bin <= to; bin++, total++) p->bin_start[bin + 1]++;
+    }
+    if (total > INT32_MAX)
+        return weft_error_set(err, WEFT_E_MEMORY, "%d buffers live too long to be placed. Fix: use fewer micro-batches",
+                              (int)p->n);
+    for (int32_t bin = 0; bin < p->n_bins; bin++) p->bin_start[bin + 1] += p->bin_start[bin];
+    p->bin_items = weft_alloc(total, sizeof *p->bin_items);
+    return WEFT_OK;
 }
 
 weft_status weft_intervals_place(weft_live_interval *items, weft_packing *out, int32_t n, weft_error *err) {

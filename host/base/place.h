@@ -9,12 +9,10 @@
 
 #include <weft/base.h>
 
-#define WEFT_PLACE_ALIGN 64 /* bytes: a cache line and the widest vector */
-
 typedef struct weft_live_interval {
-    int64_t bytes;       /* more than 0; rounded up to WEFT_PLACE_ALIGN */
+    int64_t bytes;       /* more than 0; rounded up to cache lines */
     int32_t first, last; /* 0 <= first <= last */
-    int64_t offset;      /* out: a multiple of WEFT_PLACE_ALIGN */
+    int64_t offset;      /* out: a multiple of a cache line */
 } weft_live_interval;
 
 typedef struct weft_packing {
@@ -23,10 +21,6 @@ typedef struct weft_packing {
     int32_t peak_time; /* the first such time; -1 without intervals */
     int32_t reserved;
 } weft_packing;
-
-static inline int64_t weft_place_round(int64_t bytes) {
-    return (bytes + WEFT_PLACE_ALIGN - 1) / WEFT_PLACE_ALIGN * WEFT_PLACE_ALIGN;
-}
 
 /* Sets the offset of every interval. */
 weft_status weft_intervals_place(weft_live_interval *items, weft_packing *out, int32_t n, weft_error *err);

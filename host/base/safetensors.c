@@ -1,8 +1,9 @@
-/* host/base/safetensors.c: see safetensors.h. */
+/* host/base/safetensors.c: parses headers and writes files. safetensors_open.c opens and reads files. */
 #include "base/safetensors.h"
 
 #include "base/alloc.h"
 #include "base/text.h"
+#include "base/units.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,9 +11,6 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-/* A header is validated before any data of its file is returned. Each tensor has a type, a shape and its bytes, and
- * together they cover each byte of the data exactly once. */
 
 enum { HEADER_LIMIT = 100 << 20 };
 
@@ -30,20 +28,22 @@ const char *weft_tensor_dtype_name(int32_t dtype) {
     return "?";
 }
 
-static int32_t dtype_of(const char *name) {
-    for (int i = 0; name != NULL && i < N_DTYPES; i++)
-        if (strcmp(dtypes[i].name, name) == 0) return dtypes[i].dtype;
-    return 0;
+void weft_tensor_print_dims(char text[WEFT_DIMS_BYTES], const int64_t *dims, int32_t rank) {
+    (void)snprintf(text, WEFT_DIMS_BYTES, "(");
+    for (int32_t i = 0; i < rank; i++)
+        weft_words_append(text, WEFT_DIMS_BYTES, "%s%lld", i == 0 ? "" : ", ", (long long)dims[i]);
+    weft_words_append(text, WEFT_DIMS_BYTES, ")");
 }
 
 /* ---- one tensor of a header ---- */
 
 static weft_status read_dtype(weft_tensor *tensor, const json_t *entry, const char *path, weft_error *err) {
     const char *name = json_string_value(json_object_get(entry, "dtype"));
-    tensor->dtype = dtype_of(name);
+    for (int i = 0; name != NULL && i < N_DTYPES; i++)
+        if (strcmp(dtypes[i].name, name) == 0) tensor->dtype = dtypes[i].dtype;
     if (tensor->dtype != 0) return WEFT_OK;
     return weft_error_set(err, WEFT_E_DATA,
-                          "%s: tensor '%s' has the dtype %s; known are F32, BF16, F16, F64, I32, I64, I8 and U8", path,
+                          "%s: tensor '%s' has the dtype %s. Allowed: F32, BF16, F16, F64, I32, I64, I8 and U8", path,
                           tensor->name, name == NULL ? "(none)" : name);
 }
 
@@ -83,8 +83,8 @@ static weft_status read_offsets(weft_tensor *tensor, const json_t *entry, const 
     if (end > there)
         return weft_error_set(
             err, WEFT_E_DATA,
-            "%s: tensor '%s' ends at byte %lld of the data, but the file holds %lld; it is truncated: copy "
-            "or download it again",
+            "%s: tensor '%s' ends at byte %lld of the data, but the file has %lld. Fix: copy or download the "
+            "truncated file again",
             path, tensor->name, (long long)end, (long long)there);
     if (end - begin != tensor->bytes)
         return weft_error_set(err, WEFT_E_DATA,
@@ -103,49 +103,32 @@ static int compare_by_data(const void *a, const void *b) {
     return (x->bytes > y->bytes) - (x->bytes < y->bytes); /* empty ones first */
 }
 
-/* Checks that the tensors, in the order of their data, cover each of the `there` bytes from `data` on exactly once. */
-static weft_status check_cover(const weft_tensor *const *order, int32_t n, const unsigned char *data, int64_t there,
-                               const char *path, weft_error *err) {
-    int64_t end = 0;
-    for (int32_t i = 0; i < n; i++) {
-        const int64_t begin = order[i]->data - data;
-        if (begin < end)
-            return weft_error_set(err, WEFT_E_DATA,
-                                  "%s: tensors '%s' and '%s' overlap in bytes %lld to %lld of the data", path,
-                                  order[i - 1]->name, order[i]->name, (long long)begin, (long long)end);
-        if (begin > end)
-            return weft_error_set(err, WEFT_E_DATA,
-                                  "%s: bytes %lld to %lld of the data, before tensor '%s', belong to no tensor", path,
-                                  (long long)end, (long long)begin, order[i]->name);
-        end = begin + order[i]->bytes;
-    }
-    if (end < there)
-        return weft_error_set(
-            err, WEFT_E_DATA,
-            "%s: the last %lld bytes, behind tensor '%s', belong to no tensor; the file is larger than its "
-            "header says",
-            path, (long long)(there - end), n == 0 ? "(none)" : order[n - 1]->name);
-    return WEFT_OK;
-}
-
-static weft_status check_order(const weft_tensor *tensors, int32_t n, const unsigned char *data, int64_t there,
+/* Checks that the tensors cover each of the `there` bytes from `data` on exactly once. */
+static weft_status check_cover(const weft_tensor *tensors, int32_t n, const unsigned char *data, int64_t there,
                                const char *path, weft_error *err) {
     weft_status status = WEFT_OK;
-    const weft_tensor **order = weft_alloc(n, sizeof(const weft_tensor *));
+    int64_t begin = 0, end = 0;
+    const weft_tensor **order = malloc(((size_t)n + 1) * sizeof(const weft_tensor *)); /* sized by the file */
+    if (order == NULL)
+        return weft_error_set(err, WEFT_E_MEMORY, "%s: no memory for a list of %d tensors", path, (int)n);
     for (int32_t i = 0; i < n; i++) order[i] = &tensors[i];
     qsort(order, (size_t)n, sizeof *order, compare_by_data);
-    status = check_cover(order, n, data, there, path, err);
+    for (int32_t i = 0; i < n && status == WEFT_OK; end = begin + order[i]->bytes, i++) {
+        begin = order[i]->data - data;
+        if (begin < end)
+            status = weft_error_set(err, WEFT_E_DATA,
+                                    "%s: tensors '%s' and '%s' overlap in bytes %lld to %lld of the data", path,
+                                    order[i - 1]->name, order[i]->name, (long long)begin, (long long)end);
+        else if (begin > end)
+            status = weft_error_set(err, WEFT_E_DATA,
+                                    "%s: bytes %lld to %lld of the data, before tensor '%s', belong to no tensor", path,
+                                    (long long)end, (long long)begin, order[i]->name);
+    }
+    if (status == WEFT_OK && end < there)
+        status = weft_error_set(err, WEFT_E_DATA, "%s: the last %lld bytes, after tensor '%s', belong to no tensor",
+                                path, (long long)(there - end), n == 0 ? "(none)" : order[n - 1]->name);
     free(order);
     return status;
-}
-
-static weft_status check_metadata(json_t *metadata, const char *path, weft_error *err) {
-    const char *key = NULL;
-    json_t *value = NULL;
-    bool good = json_is_object(metadata);
-    json_object_foreach(metadata, key, value) good = good && json_is_string(value);
-    if (good) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_DATA, "%s: __metadata__ of its header is no object of texts", path);
 }
 
 /* Appends the tensors of a parsed header. data: `there` bytes after it. */
@@ -153,14 +136,21 @@ static weft_status add_tensors(weft_safetensors *self, json_t *header, const uns
                                weft_error *err) {
     const char *path = self->files[self->n_files - 1].path, *name = NULL;
     const int32_t before = self->n_tensors;
-    json_t *entry = NULL;
+    const char *key = NULL;
+    json_t *entry = NULL, *value = NULL;
     weft_status status = WEFT_OK;
-    self->tensors = weft_realloc(self->tensors, (size_t)before + json_object_size(header), sizeof *self->tensors);
+    const size_t n = (size_t)before + json_object_size(header); /* sized by the file */
+    weft_tensor *tensors = n < INT32_MAX ? realloc(self->tensors, (n + 1) * sizeof *tensors) : NULL;
+    if (tensors == NULL) return weft_error_set(err, WEFT_E_MEMORY, "%s: no memory for %zu tensors", path, n);
+    self->tensors = tensors;
     json_object_foreach(header, name, entry) {
         weft_tensor *tensor = &self->tensors[self->n_tensors];
         if (status != WEFT_OK) break;
         if (strcmp(name, "__metadata__") == 0) {
-            status = check_metadata(entry, path, err);
+            bool good = json_is_object(entry);
+            json_object_foreach(entry, key, value) good = good && json_is_string(value);
+            if (!good)
+                status = weft_error_set(err, WEFT_E_DATA, "%s: __metadata__ of its header is no object of texts", path);
             continue;
         }
         memset(tensor, 0, sizeof *tensor);
@@ -174,44 +164,36 @@ static weft_status add_tensors(weft_safetensors *self, json_t *header, const uns
         if (status == WEFT_OK) status = read_offsets(tensor, entry, data, there, path, err);
     }
     if (status != WEFT_OK) return status;
-    return check_order(self->tensors + before, self->n_tensors - before, data, there, path, err);
-}
-
-/* Reads the eight length bytes and checks them against the file's size. */
-static weft_status header_length(size_t *out, const weft_tensor_file *file, weft_error *err) {
-    uint64_t n = 0;
-    for (int i = 7; i >= 0; i--) n = n << 8 | file->map[i];
-    if (n > HEADER_LIMIT)
-        return weft_error_set(
-            err, WEFT_E_DATA,
-            "%s: its header has %llu bytes by its first eight bytes; at most %d are allowed: this is no safetensors "
-            "file",
-            file->path, (unsigned long long)n, HEADER_LIMIT);
-    if (n > file->bytes - 8)
-        return weft_error_set(err, WEFT_E_DATA,
-                              "%s: its header of %llu bytes does not fit into the file's %zu; it is truncated: copy or "
-                              "download it again",
-                              file->path, (unsigned long long)n, file->bytes);
-    *out = (size_t)n;
-    return WEFT_OK;
+    return check_cover(self->tensors + before, self->n_tensors - before, data, there, path, err);
 }
 
 weft_status weft_safetensors_read_header(weft_safetensors *self, weft_error *err) {
     const weft_tensor_file *file = &self->files[self->n_files - 1];
-    size_t n = 0;
+    uint64_t n = 0;
     json_t *header = NULL;
     char name[WEFT_PATH_BYTES];
-    weft_status status = header_length(&n, file, err);
+    weft_status status = WEFT_OK;
+    for (int i = 7; i >= 0; i--) n = n << 8 | file->map[i];
+    if (n > HEADER_LIMIT)
+        return weft_error_set(
+            err, WEFT_E_DATA,
+            "%s: it is no safetensors file: its first eight bytes specify a header of %llu bytes. Allowed: at most %d",
+            file->path, (unsigned long long)n, HEADER_LIMIT);
+    if (n > file->bytes - 8)
+        return weft_error_set(
+            err, WEFT_E_DATA,
+            "%s: its header of %llu bytes does not fit into the file's %zu. Fix: copy or download the "
+            "truncated file again",
+            file->path, (unsigned long long)n, file->bytes);
     (void)snprintf(name, sizeof name, "%s: header", file->path);
-    if (status == WEFT_OK) status = weft_json_parse(&header, (const char *)file->map + 8, n, 0, name, err);
+    status = weft_json_parse(&header, (const char *)file->map + 8, n, 0, name, err);
     if (status != WEFT_OK) return status;
     status = add_tensors(self, header, file->map + 8 + n, (int64_t)(file->bytes - 8 - n), err);
     json_decref(header);
     return status;
 }
 
-/* Writes safetensors files. The header is written first and fixes the layout, so data
- * may follow in any order and from any process that has the list. */
+/* ---- writing: the header fixes the layout, so data may follow in any order and from any process that has the list */
 
 enum { ALIGNMENT = 64 };
 
@@ -236,8 +218,6 @@ static weft_status refuse_write(const weft_tensor_writer *self, int code, weft_e
             strerror(code), (long long)self->bytes);
     return weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be written: %s", self->path, strerror(code));
 }
-
-/* ---- the header ---- */
 
 static weft_status spec_bytes(int64_t *out, const weft_tensor_spec *spec, const char *path, weft_error *err) {
     int64_t bytes = weft_dtype_bytes(spec->dtype);
@@ -274,33 +254,28 @@ static weft_status place_tensors(weft_tensor_writer *self, const weft_tensor_spe
     return WEFT_OK;
 }
 
-/* Returns {"dtype": ..., "shape": [...], "data_offsets": [...]}. */
-static json_t *tensor_json(const weft_tensor_spec *spec, const place *at) {
-    json_t *shape = json_array();
-    for (int32_t i = 0; i < spec->rank; i++) (void)json_array_append_new(shape, json_integer(spec->dims[i]));
-    return json_pack("{s:s, s:o, s:[I,I]}", "dtype", weft_tensor_dtype_name(spec->dtype), "shape", shape,
-                     "data_offsets", (json_int_t)at->offset, (json_int_t)(at->offset + at->bytes));
-}
-
 /* Sets *out to the header as text, which the caller frees. */
 static weft_status make_header(char **out, const weft_tensor_writer *self, const weft_tensor_spec *specs,
                                weft_error *err) {
     json_t *header = json_pack("{s:{s:s}}", "__metadata__", "format", "pt");
     weft_status status = WEFT_OK;
     for (int32_t i = 0; i < self->n && status == WEFT_OK; i++) {
+        const place *at = &self->places[i];
+        json_t *shape = json_array(), *tensor = NULL;
+        for (int32_t d = 0; d < specs[i].rank; d++) (void)json_array_append_new(shape, json_integer(specs[i].dims[d]));
+        tensor = json_pack("{s:s, s:o, s:[I,I]}", "dtype", weft_tensor_dtype_name(specs[i].dtype), "shape", shape,
+                           "data_offsets", (json_int_t)at->offset, (json_int_t)(at->offset + at->bytes));
         if (json_object_get(header, specs[i].name) != NULL)
-            status =
-                weft_error_set(err, WEFT_E_HOST, "%s: tensor '%s' would be written twice", self->path, specs[i].name);
-        else if (json_object_set_new(header, specs[i].name, tensor_json(&specs[i], &self->places[i])) != 0)
+            status = weft_error_set(err, WEFT_E_HOST, "%s: two tensors have the name '%s'", self->path, specs[i].name);
+        else if (json_object_set(header, specs[i].name, tensor) != 0)
             status = weft_error_set(err, WEFT_E_HOST, "%s: tensor '%s' has a name that is not UTF-8", self->path,
                                     specs[i].name);
+        json_decref(tensor);
     }
     if (status == WEFT_OK) *out = json_dumps(header, JSON_COMPACT);
     json_decref(header);
     return status;
 }
-
-/* ---- the file ---- */
 
 static weft_status write_bytes_at(const weft_tensor_writer *self, int64_t offset, const void *data, int64_t bytes,
                                   weft_error *err) {
@@ -316,23 +291,15 @@ static weft_status write_bytes_at(const weft_tensor_writer *self, int64_t offset
     return WEFT_OK;
 }
 
-/* Sets the offset of the data: after the length, the text, and padding blanks. */
-static weft_status place_data(weft_tensor_writer *self, const char *text, weft_error *err) {
-    self->data = (int64_t)(8 + strlen(text) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    if (self->data - 8 > HEADER_LIMIT)
-        return weft_error_set(err, WEFT_E_HOST, "%s: its header of %lld bytes is larger than the format allows",
-                              self->path, (long long)self->data - 8);
-    self->bytes += self->data;
-    for (int32_t i = 0; i < self->n; i++) self->places[i].offset += self->data;
-    return WEFT_OK;
-}
-
-/* Writes the header and reserves the full size. */
-static weft_status write_header(weft_tensor_writer *self, const char *text, weft_error *err) {
+/* Creates the file, writes the header and reserves the full size. */
+static weft_status create_file(weft_tensor_writer *self, const char *text, weft_error *err) {
     const size_t n = strlen(text), data = (size_t)self->data;
     weft_status status = WEFT_OK;
-    char *bytes = weft_alloc(data, 1);
+    char *bytes = NULL;
     int code = 0;
+    self->descriptor = open(self->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (self->descriptor < 0) return refuse_write(self, errno, err);
+    bytes = weft_alloc(data, 1);
     for (int i = 0; i < 8; i++) bytes[i] = (char)(unsigned char)((uint64_t)(data - 8) >> (8 * i));
     memcpy(bytes + 8, text, n);
     memset(bytes + 8 + n, ' ', data - 8 - n);
@@ -340,14 +307,6 @@ static weft_status write_header(weft_tensor_writer *self, const char *text, weft
     if (status == WEFT_OK) code = posix_fallocate(self->descriptor, 0, (off_t)self->bytes);
     if (code != 0) status = refuse_write(self, code, err);
     free(bytes);
-    return status;
-}
-
-static weft_status create_file(weft_tensor_writer *self, const char *text, weft_error *err) {
-    weft_status status = WEFT_OK;
-    self->descriptor = open(self->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (self->descriptor < 0) return refuse_write(self, errno, err);
-    status = write_header(self, text, err);
     if (status != WEFT_OK) (void)unlink(self->path);
     return status;
 }
@@ -357,10 +316,11 @@ static weft_status join_file(weft_tensor_writer *self, weft_error *err) {
     self->descriptor = open(self->path, O_RDWR | O_CLOEXEC);
     if (self->descriptor < 0 || fstat(self->descriptor, &about) != 0) return refuse_write(self, errno, err);
     if (about.st_size == (off_t)self->bytes) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_SYSTEM,
-                          "%s: has %lld bytes where another rank has just made it with %lld: all ranks must see the "
-                          "same file system there",
-                          self->path, (long long)about.st_size, (long long)self->bytes);
+    return weft_error_set(
+        err, WEFT_E_SYSTEM,
+        "%s: has %lld bytes, but another rank created it with %lld. Fix: use a directory that all ranks "
+        "share",
+        self->path, (long long)about.st_size, (long long)self->bytes);
 }
 
 static weft_status writer_open(weft_tensor_writer **out, const char *path, const weft_tensor_spec *specs, int32_t n,
@@ -374,7 +334,12 @@ static weft_status writer_open(weft_tensor_writer **out, const char *path, const
     self->places = weft_alloc(n, sizeof *self->places);
     status = place_tensors(self, specs, err);
     if (status == WEFT_OK) status = make_header(&text, self, specs, err);
-    if (status == WEFT_OK) status = place_data(self, text, err);
+    if (status == WEFT_OK) self->data = weft_round_up(8 + (int64_t)strlen(text), ALIGNMENT); /* padded by blanks */
+    if (status == WEFT_OK && self->data - 8 > HEADER_LIMIT)
+        status = weft_error_set(err, WEFT_E_HOST, "%s: its header of %lld bytes is larger than the format allows",
+                                self->path, (long long)self->data - 8);
+    self->bytes += self->data;
+    for (int32_t i = 0; i < n; i++) self->places[i].offset += self->data;
     if (status == WEFT_OK) status = creates ? create_file(self, text, err) : join_file(self, err);
     free(text);
     if (status == WEFT_OK) *out = self;
@@ -394,10 +359,6 @@ weft_status weft_tensor_writer_join(weft_tensor_writer **out, const char *path, 
 
 int64_t weft_tensor_writer_offset(const weft_tensor_writer *self, int32_t tensor) {
     return self->places[tensor].offset;
-}
-
-int64_t weft_tensor_writer_bytes(const weft_tensor_writer *self) {
-    return self->bytes;
 }
 
 weft_status weft_tensor_writer_put(weft_tensor_writer *self, int64_t offset, const void *data, int64_t bytes,

@@ -1,10 +1,9 @@
-/* host/base/safetensors.h: reads and writes safetensors files: named tensors, mapped or accessed by offset.
+/* host/base/safetensors.h: reads and writes safetensors files.
  *
  * A file is eight bytes of header length (little-endian), a JSON header, and data:
  *     {"__metadata__": {"format": "pt"}, "a.weight": {"dtype": "BF16", "shape": [3, 4], "data_offsets": [0, 24]}, ...}
- * The offsets count from the end of the header, and the tensors cover the data without gap or overlap. A file that
- * violates this is rejected with file and tensor. After a successful open each tensor's bytes exist and match its
- * shape. This file is independent of models: weights.c checks the required names and shapes. */
+ * The offsets count from the end of the header, and the tensors cover the data without gap or overlap; other files are
+ * rejected. model/weights.c checks the names and shapes that a model requires. */
 #ifndef WEFT_HOST_BASE_SAFETENSORS_H
 #define WEFT_HOST_BASE_SAFETENSORS_H
 
@@ -15,6 +14,11 @@ enum { WEFT_TENSOR_RANK = 8 }; /* maximum number of dimensions */
 
 /* Returns "F32", "BF16", ...; "?" for an unknown type. [any-thread] */
 const char *weft_tensor_dtype_name(int32_t dtype);
+
+enum { WEFT_DIMS_BYTES = 192 };
+
+/* Writes "(3, 4)". [any-thread] */
+void weft_tensor_print_dims(char text[WEFT_DIMS_BYTES], const int64_t *dims, int32_t rank);
 
 /* ---- reading ---- */
 
@@ -30,6 +34,10 @@ typedef struct weft_tensor {
      * its stored parts. */
     struct weft_joined *joined;
 } weft_tensor;
+
+static inline bool weft_tensor_has_dims(const weft_tensor *tensor, const int64_t *dims, int32_t rank) {
+    return tensor->rank == rank && memcmp(tensor->dims, dims, (size_t)rank * sizeof *dims) == 0;
+}
 
 typedef struct weft_tensor_file {
     char *path;
@@ -56,6 +64,9 @@ weft_status weft_safetensors_open_directory(weft_safetensors **out, const char *
 
 void weft_safetensors_close(weft_safetensors *self); /* NULL is fine */
 
+/* Restores the order of `tensors` after names have changed. */
+void weft_safetensors_sort(weft_safetensors *self);
+
 /* Returns NULL if the name is missing. */
 const weft_tensor *weft_safetensors_find(const weft_safetensors *self, const char *name);
 
@@ -63,8 +74,8 @@ const weft_tensor *weft_safetensors_find(const weft_safetensors *self, const cha
  * that read all data in that order. Later calls have no effect. */
 void weft_safetensors_read_ahead(weft_safetensors *self);
 
-/* Copies bytes [offset, offset + bytes) of a tensor from the file with read, not through the map. Use it for complete
- * reads, in file order if possible. WEFT_E_DATA: the file has become shorter. [any-thread] */
+/* Copies bytes [offset, offset + bytes) of a tensor from the file with read, not through the map. WEFT_E_DATA: the file
+ * has become shorter. [any-thread] */
 weft_status weft_safetensors_read(const weft_safetensors *self, void *out, const weft_tensor *tensor, int64_t offset,
                                   int64_t bytes, weft_error *err);
 
@@ -88,9 +99,8 @@ weft_status weft_tensor_writer_create(weft_tensor_writer **out, const char *path
 weft_status weft_tensor_writer_join(weft_tensor_writer **out, const char *path, const weft_tensor_spec *specs,
                                     int32_t n, weft_error *err);
 
-/* Return the offset of a tensor and the size of the file, in bytes from the start of the file. */
+/* Returns the offset of a tensor in bytes from the start of the file. */
 int64_t weft_tensor_writer_offset(const weft_tensor_writer *self, int32_t tensor);
-int64_t weft_tensor_writer_bytes(const weft_tensor_writer *self);
 
 /* Writes bytes at a file offset within the tensor data; otherwise as weft_tensor_writer_write. [any-thread] */
 weft_status weft_tensor_writer_put(weft_tensor_writer *self, int64_t offset, const void *data, int64_t bytes,

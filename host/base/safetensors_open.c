@@ -1,10 +1,8 @@
-/* host/base/safetensors_open.c: Maps and reads files. safetensors.c parses headers,
- * safetensors_open.c opens directories, and safetensors.c writes. */
+/* host/base/safetensors_open.c: opens, maps and reads files and directories. safetensors.c parses their headers. */
 #include "base/ahead.h"
 #include "base/alloc.h"
 #include "base/bitsandbytes.h"
 #include "base/file.h"
-#include "base/joined.h"
 #include "base/safetensors.h"
 #include "base/text.h"
 
@@ -16,53 +14,37 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Opens and maps a file. weft_safetensors_close releases it, also after a failure. */
-static weft_status map_file(weft_tensor_file *file, weft_error *err) {
-    weft_status status = WEFT_OK;
-    struct stat about;
-    file->descriptor = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* rejects a pipe instead of waiting
-                                                                             * for it */
-    if (file->descriptor < 0)
-        return weft_error_set(err, errno == ENOENT ? WEFT_E_USER : WEFT_E_SYSTEM, "%s: cannot be opened: %s",
-                              file->path, strerror(errno));
-    (void)posix_fadvise(file->descriptor, 0, 0, POSIX_FADV_SEQUENTIAL); /* doubles the read-ahead */
-    if (fstat(file->descriptor, &about) != 0 || !S_ISREG(about.st_mode)) {
-        status = weft_error_set(err, WEFT_E_USER, "%s: is not a file", file->path);
-    } else if (about.st_size < 8) {
-        status = weft_error_set(err, WEFT_E_DATA, "%s: has %lld bytes; a safetensors file has 8 and a header at least",
-                                file->path, (long long)about.st_size);
-    } else {
-        void *map = mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_PRIVATE, file->descriptor, 0);
-        if (map == MAP_FAILED) {
-            status = weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be mapped: %s", file->path, strerror(errno));
-        } else {
-            file->map = map;
-            file->bytes = (size_t)about.st_size;
-        }
-    }
-    return status;
-}
-
-/* Maps path and appends its tensors. On failure weft_safetensors_close releases the partial state. */
+/* Maps a file and appends its tensors. weft_safetensors_close releases it, also after a failure. */
 static weft_status add_file(weft_safetensors *self, const char *path, weft_error *err) {
-    weft_tensor_file *file = &self->files[self->n_files++];
-    weft_status status = WEFT_OK;
-    memset(file, 0, sizeof *file);
-    file->descriptor = -1;
-    file->path = weft_strdup(path);
-    status = map_file(file, err);
-    return status == WEFT_OK ? weft_safetensors_read_header(self, err) : status;
+    weft_tensor_file *file = NULL;
+    struct stat about;
+    void *map = NULL;
+    self->files = weft_realloc(self->files, self->n_files + 1, sizeof *self->files);
+    file = &self->files[self->n_files++];
+    *file = (weft_tensor_file){.path = weft_strdup(path), .descriptor = -1};
+    file->descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* does not wait for a pipe's writer */
+    if (file->descriptor < 0)
+        return weft_error_set(err, errno == ENOENT ? WEFT_E_USER : WEFT_E_SYSTEM, "%s: cannot be opened: %s", path,
+                              strerror(errno));
+    (void)posix_fadvise(file->descriptor, 0, 0, POSIX_FADV_SEQUENTIAL); /* doubles the read-ahead */
+    if (fstat(file->descriptor, &about) != 0 || !S_ISREG(about.st_mode))
+        return weft_error_set(err, WEFT_E_USER, "%s: is not a file", path);
+    if (about.st_size < 8)
+        return weft_error_set(err, WEFT_E_DATA, "%s: has %lld bytes; a safetensors file has at least 8", path,
+                              (long long)about.st_size);
+    map = mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_PRIVATE, file->descriptor, 0);
+    if (map == MAP_FAILED) return weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be mapped: %s", path, strerror(errno));
+    file->map = map;
+    file->bytes = (size_t)about.st_size;
+    return weft_safetensors_read_header(self, err);
 }
 
 static int compare_by_name(const void *a, const void *b) {
     return strcmp(((const weft_tensor *)a)->name, ((const weft_tensor *)b)->name);
 }
 
-/* Returns an empty object with capacity for n_files. */
-static weft_safetensors *make_empty(size_t n_files) {
-    weft_safetensors *self = weft_alloc(1, sizeof *self);
-    self->files = weft_alloc(n_files, sizeof *self->files);
-    return self;
+void weft_safetensors_sort(weft_safetensors *self) {
+    if (self->n_tensors > 0) qsort(self->tensors, (size_t)self->n_tensors, sizeof *self->tensors, compare_by_name);
 }
 
 /* Finishes an open: sorts the tensors and returns self in *out, or closes self if status is a failure. */
@@ -71,13 +53,13 @@ static weft_status finish_open(weft_safetensors **out, weft_safetensors *self, w
         weft_safetensors_close(self);
         return status;
     }
-    if (self->n_tensors > 0) qsort(self->tensors, (size_t)self->n_tensors, sizeof *self->tensors, compare_by_name);
+    weft_safetensors_sort(self);
     *out = self;
     return WEFT_OK;
 }
 
 weft_status weft_safetensors_open(weft_safetensors **out, const char *path, weft_error *err) {
-    weft_safetensors *self = make_empty(1);
+    weft_safetensors *self = weft_alloc(1, sizeof *self);
     return finish_open(out, self, add_file(self, path, err));
 }
 
@@ -117,12 +99,6 @@ void weft_safetensors_read_ahead(weft_safetensors *self) {
     if (self->ahead == NULL) self->ahead = weft_ahead_start(self->files, self->n_files, LEAD);
 }
 
-/* Returns the current end of the file: a mapped offset beyond it cannot show the truncation. */
-static int64_t find_file_end(const weft_tensor_file *file) {
-    struct stat info;
-    return fstat(file->descriptor, &info) == 0 ? (int64_t)info.st_size : 0;
-}
-
 weft_status weft_safetensors_read(const weft_safetensors *self, void *out, const weft_tensor *tensor, int64_t offset,
                                   int64_t bytes, weft_error *err) {
     const weft_tensor_file *file = &self->files[tensor->file];
@@ -136,23 +112,24 @@ weft_status weft_safetensors_read(const weft_safetensors *self, void *out, const
             return weft_error_set(err, WEFT_E_SYSTEM, "%s: tensor '%s' cannot be read at byte %lld: %s", file->path,
                                   tensor->name, (long long)(begin + done), strerror(errno));
         if (n == 0)
-            return weft_error_set(err, WEFT_E_DATA,
-                                  "%s: ends at byte %lld, within tensor '%s', though it was longer when it was opened; "
-                                  "another program has changed it: start again when it is whole",
-                                  file->path, (long long)find_file_end(file), tensor->name);
+            return weft_error_set(
+                err, WEFT_E_DATA,
+                "%s: ends at byte %lld, within tensor '%s', but was longer when it was opened: another "
+                "program has changed it. Fix: start again when the file is complete",
+                file->path, (long long)lseek(file->descriptor, 0, SEEK_END), tensor->name);
         done += n;
     }
     return WEFT_OK;
 }
 
-/* Opens a Hugging Face directory: its files, and an index that must match them. */
+/* ---- a Hugging Face directory: its files, and an index that must match them ---- */
 
 enum { INDEX_LIMIT = 100 << 20 };
 
 /* Accepts only a plain file name in the index's directory. */
 static bool is_shard_name_good(const char *name) {
-    const size_t n = name == NULL ? 0 : strlen(name), suffix = strlen(".safetensors");
-    return n > suffix && strcmp(name + n - suffix, ".safetensors") == 0 && strchr(name, '/') == NULL;
+    return name != NULL && weft_words_end(name, ".safetensors") && strcmp(name, ".safetensors") != 0 &&
+           strchr(name, '/') == NULL;
 }
 
 /* Opens each file that the map names, without duplicates. */
@@ -167,10 +144,10 @@ static weft_status add_shards(weft_safetensors *self, const char *directory, con
         bool is_there = false;
         if (status != WEFT_OK) break;
         if (!is_shard_name_good(name)) {
-            status =
-                weft_error_set(err, WEFT_E_DATA,
-                               "%s: puts tensor '%s' into '%s'; allowed is the name of a .safetensors file beside it",
-                               index_path, tensor, name == NULL ? "(no text)" : name);
+            status = weft_error_set(
+                err, WEFT_E_DATA,
+                "%s: puts tensor '%s' into '%s'. Allowed: the name of a .safetensors file in the same directory",
+                index_path, tensor, name == NULL ? "(no text)" : name);
             break;
         }
         if (json_object_get(opened, name) != NULL) continue;
@@ -179,8 +156,8 @@ static weft_status add_shards(weft_safetensors *self, const char *directory, con
         status = weft_file_exists(&is_there, path, err);
         if (status == WEFT_OK && !is_there)
             status = weft_error_set(err, WEFT_E_USER,
-                                    "%s: is missing, but %s puts tensor '%s' into it; copy or download it again", path,
-                                    index_path, tensor);
+                                    "%s: is missing, but %s puts tensor '%s' into it. Fix: copy or download it again",
+                                    path, index_path, tensor);
         else if (status == WEFT_OK) status = add_file(self, path, err);
         free(path);
     }
@@ -197,16 +174,16 @@ static weft_status check_index(const weft_safetensors *self, const char *index_p
         const char *path = self->files[tensor->file].path;
         const char *said = json_string_value(json_object_get(map, tensor->name));
         if (said == NULL)
-            return weft_error_set(err, WEFT_E_DATA, "%s: holds tensor '%s', which %s does not name", path, tensor->name,
+            return weft_error_set(err, WEFT_E_DATA, "%s: has tensor '%s', which %s lacks", path, tensor->name,
                                   index_path);
         if (strcmp(strrchr(path, '/') + 1, said) != 0)
-            return weft_error_set(err, WEFT_E_DATA, "%s: holds tensor '%s', which %s puts into '%s'", path,
-                                  tensor->name, index_path, said);
+            return weft_error_set(err, WEFT_E_DATA, "%s: has tensor '%s', which %s puts into '%s'", path, tensor->name,
+                                  index_path, said);
     }
     json_object_foreach(map, name, value) {
         if (weft_safetensors_find(self, name) == NULL)
-            return weft_error_set(err, WEFT_E_DATA, "%s: puts tensor '%s' into '%s', which does not hold it",
-                                  index_path, name, json_string_value(value));
+            return weft_error_set(err, WEFT_E_DATA, "%s: puts tensor '%s' into '%s', which lacks it", index_path, name,
+                                  json_string_value(value));
     }
     return WEFT_OK;
 }
@@ -224,7 +201,7 @@ static weft_status open_index(weft_safetensors **out, const char *directory, con
         status =
             weft_error_set(err, WEFT_E_DATA, "%s: has no weight_map that names the file of each tensor", index_path);
     if (status == WEFT_OK) {
-        self = make_empty(json_object_size(map));
+        self = weft_alloc(1, sizeof *self);
         status = finish_open(&self, self, add_shards(self, directory, index_path, map, err));
     }
     if (status == WEFT_OK) {
@@ -237,27 +214,24 @@ static weft_status open_index(weft_safetensors **out, const char *directory, con
     return status;
 }
 
-/* Detects torch.save files. They are not read, because they contain a program that creates the weights. */
-static bool has_pickles(const char *directory) {
-    static const char *const names[] = {"pytorch_model.bin", "pytorch_model.bin.index.json"};
-    bool has = false;
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        char *path = weft_text_of("%s/%s", directory, names[i]);
-        bool is_there = false;
-        has = has || (weft_file_exists(&is_there, path, NULL) == WEFT_OK && is_there);
-        free(path);
-    }
-    return has;
-}
-
-static weft_status refuse_pickles(const char *directory, weft_error *err) {
-    return weft_error_set(err, WEFT_E_USER,
-                          "%s: its weights are in pytorch_model.bin, which to read is to run what it holds; this makes "
-                          "model.safetensors of "
-                          "it, where transformers is installed: python3 -c 'import sys; from transformers import "
-                          "AutoModelForCausalLM as m; "
-                          "m.from_pretrained(sys.argv[1], torch_dtype=\"auto\").save_pretrained(sys.argv[1])' %s",
-                          directory, directory);
+/* Reports missing weights. Files of torch.save are not read: they contain a program that creates the weights. */
+static weft_status refuse_directory(const char *directory, weft_error *err) {
+    bool has_pickles = false;
+    (void)weft_tree_has(&has_pickles, directory, "pytorch_model.bin", NULL);
+    if (!has_pickles)
+        return weft_error_set(
+            err, WEFT_E_USER,
+            "%s: has neither model.safetensors nor model.safetensors.index.json. Fix: convert weights in other formats "
+            "with save_pretrained of transformers; or set [model] start = fresh, which reads no weights",
+            directory);
+    return weft_error_set(
+        err, WEFT_E_USER,
+        "%s: its weights are in pytorch_model.bin, a pickle file, which can run any code when it is read. "
+        "Fix: convert it to model.safetensors, with transformers installed: python3 -c 'import sys; from transformers "
+        "import "
+        "AutoModelForCausalLM as m; "
+        "m.from_pretrained(sys.argv[1], torch_dtype=\"auto\").save_pretrained(sys.argv[1])' %s",
+        directory, directory);
 }
 
 weft_status weft_safetensors_open_directory(weft_safetensors **out, const char *directory, weft_error *err) {
@@ -269,14 +243,7 @@ weft_status weft_safetensors_open_directory(weft_safetensors **out, const char *
     if (status != WEFT_OK) goto done;
     if (has_single) status = weft_safetensors_open(out, single, err);
     else if (has_index) status = open_index(out, directory, index, err);
-    else if (has_pickles(directory)) status = refuse_pickles(directory, err);
-    else
-        status = weft_error_set(
-            err, WEFT_E_USER,
-            "%s: holds neither model.safetensors nor model.safetensors.index.json; weights in other "
-            "formats are made into such files by save_pretrained of transformers, and [model] start = fresh "
-            "begins without any",
-            directory);
+    else status = refuse_directory(directory, err);
     if (status != WEFT_OK) goto done;
     status = weft_bitsandbytes_join(*out, err);
     if (status == WEFT_OK) goto done;

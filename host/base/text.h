@@ -1,4 +1,4 @@
-/* host/base/text.h: reads small text files (config.json, an index), and parses JSON of other programs. */
+/* host/base/text.h: builds and sanitizes text, reads small text files, and parses JSON of other programs. */
 #ifndef WEFT_HOST_BASE_TEXT_H
 #define WEFT_HOST_BASE_TEXT_H
 
@@ -7,10 +7,7 @@
 #include <stdio.h>
 #include <weft/base.h>
 
-/* Builds and sanitizes text. */
-
 /* Growable byte buffer. */
-
 typedef struct weft_bytes {
     char *data; /* aligned for any type; NULL while empty */
     size_t n, capacity;
@@ -23,8 +20,6 @@ weft_status weft_bytes_put_ids(void *context, const int32_t *ids, size_t n);
 weft_status weft_bytes_put_text(void *context, const char *text, size_t n);
 
 void weft_bytes_free(weft_bytes *bytes); /* also resets the buffer to empty */
-
-/* Joins directory and file names. */
 
 enum { WEFT_PATH_BYTES = 4096 };
 

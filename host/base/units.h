@@ -1,12 +1,9 @@
-/* host/base/units.h: formats numbers for people. Each function writes into the caller's buffer and returns it. */
+/* host/base/units.h: the clock, size arithmetic, and numbers for people. */
 #ifndef WEFT_HOST_BASE_UNITS_H
 #define WEFT_HOST_BASE_UNITS_H
 
-#include <stddef.h>
 #include <stdint.h>
 #include <time.h>
-
-/* Monotonic clock in seconds. */
 
 /* Returns CLOCK_MONOTONIC in seconds. [any-thread] */
 static inline double weft_clock_seconds(void) {
@@ -14,8 +11,6 @@ static inline double weft_clock_seconds(void) {
     (void)clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
-
-/* Common size arithmetic. */
 
 enum { WEFT_WORD = 4 }; /* bytes of the words with which a device fills memory */
 
@@ -43,6 +38,8 @@ static inline int64_t weft_buffer_part(int64_t bytes) {
 }
 
 #define WEFT_UNIT_SIZE 32
+
+/* These write into the caller's buffer and return it. */
 
 /* "1,234,567" */
 char *weft_unit_count(char text[WEFT_UNIT_SIZE], int64_t value);

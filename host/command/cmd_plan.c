@@ -378,7 +378,7 @@ static weft_status open_plan(planned *self, const char *path, weft_error *err) {
         status = weft_error_set(err, WEFT_E_USER, "--rank %d is not there: ranks are 0 to %d", (int)self->rank,
                                 (int)self->all_rank_plan->world - 1);
     if (status == WEFT_OK && weft_args_has(self->args, "print-sharding"))
-        status = weft_all_rank_plan_hold(&self->hold, plan, self->rank, err);
+        self->hold = weft_all_rank_plan_hold(plan, self->rank);
     return status;
 }
 

@@ -167,11 +167,7 @@ typedef struct verdict {
 } verdict;
 
 /* Returns true for a valid key: words of [a-z0-9._-]. */
-<<<<<<< HEAD
 static bool is_key(const char *key) {
-=======
-static bool takes_key(const char *key) {
->>>>>>> y3
     const size_t n = strspn(key, "abcdefghijklmnopqrstuvwxyz0123456789._-");
     return n > 0 && key[n] == '\0' && n < WEFT_STORE_KEY;
 }
@@ -221,26 +217,6 @@ static bool send_request(int file, uint32_t what, const char *key, const void *b
            (bytes == NULL || weft_send_all(file, bytes, n, 0));
 }
 
-<<<<<<< HEAD
-=======
-/* Returns the failure that the answer to a greeting reports. */
-static weft_status check_verdict(const verdict *v, const weft_job_key *key, const weft_job_words *words,
-                                 weft_error *err) {
-    unsigned char expected[WEFT_HASH_BYTES];
-    weft_status status = make_proof(expected, key, "keeper", words, err);
-    if (status != WEFT_OK) return status;
-    if (v->code == NO_PLACE)
-        return weft_error_set(err, WEFT_E_PEER, "another process has the place of rank %d, or there is no such rank",
-                              (int)words->rank);
-    if (v->code == WELCOME && proofs_are_equal(v->proof, expected)) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_PEER,
-                          "rank 0 and rank %d have different secrets of the job. Fix: set " WEFT_JOB_SECRET
-                          " to the same for all ranks, or copy the file weft/job-secret of ~/.local/share to all "
-                          "machines",
-                          (int)words->rank);
-}
-
->>>>>>> y3
 weft_status weft_store_greet(int file, const weft_job_key *key, int32_t rank, int32_t patience, bool *again,
                              weft_error *err) {
     challenge asked;
@@ -268,11 +244,7 @@ weft_status weft_store_greet(int file, const weft_job_key *key, int32_t rank, in
 }
 
 static weft_status check_request(const char *key, size_t n, weft_error *err) {
-<<<<<<< HEAD
     if (!is_key(key))
-=======
-    if (!takes_key(key))
->>>>>>> y3
         return weft_error_set(err, WEFT_E_HOST, "\"%.80s\" is no key of an exchange: 1 to %d of [a-z0-9._-]", key,
                               WEFT_STORE_KEY - 4);
     if (n > WEFT_EXCHANGE_MOST)
@@ -426,21 +398,6 @@ static void handle_request(weft_store *self, client *from) {
             reply(&self->clients[i], TAKEN, one->bytes, one->n);
 }
 
-<<<<<<< HEAD
-=======
-static bool is_request(const request *r) {
-    return r->magic == MAGIC && (r->what == PUT || r->what == GET) && r->n <= WEFT_EXCHANGE_MOST &&
-           memchr(r->key, '\0', sizeof r->key) != NULL && takes_key(r->key);
-}
-
-static void handle_request(weft_store *self, client *one) {
-    const entry *found = find_entry(self, one->first.key);
-    if (one->first.what == PUT) put_entry(self, one);
-    else if (found != NULL) reply(one, TAKEN, found->bytes, found->n);
-    else one->waits = true;
-}
-
->>>>>>> y3
 /* Returns the missing bytes of a client's message. */
 static size_t bytes_missing(const client *one) {
     const size_t head = sizeof one->first;

@@ -1,41 +1,31 @@
 /* host/model/boundary_pages.c: see boundary_pages.h. */
 #include "model/boundary_pages.h"
 
+#include "base/alloc.h"
+
 #include <stdlib.h>
 
-static weft_status add_stretch(weft_file_extents *self, int32_t *capacity, const weft_file_extent *next,
-                               weft_error *err) {
-    if (self->n == *capacity) {
-        const int32_t more = *capacity * 2 + 64;
-        weft_file_extent *items = realloc(self->items, (size_t)more * sizeof *items);
-        if (items == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the writers of a file");
-        self->items = items;
-        *capacity = more;
-    }
-    self->items[self->n++] = *next;
-    return WEFT_OK;
+static void add_extent(weft_file_extents *self, weft_file_extent next) {
+    if ((self->n & (self->n - 1)) == 0)
+        self->items = weft_realloc(self->items, self->n == 0 ? 1 : 2 * self->n, sizeof *self->items);
+    self->items[self->n++] = next;
 }
 
-weft_status weft_file_extents_make(weft_file_extents *out, const weft_region_file *file,
-                                   const weft_tensor_writer *writer, weft_error *err) {
-    const weft_file_extent header = {.tensor = -1, .end = weft_tensor_writer_offset(writer, 0)};
-    int32_t capacity = 0;
-    weft_status status = WEFT_OK;
-    memset(out, 0, sizeof *out);
-    status = add_stretch(out, &capacity, &header, err);
-    for (int32_t t = 0; t < file->n && status == WEFT_OK; t++) {
+weft_file_extents weft_file_extents_make(const weft_region_file *file, const weft_tensor_writer *writer) {
+    weft_file_extents out = {0};
+    add_extent(&out, (weft_file_extent){.tensor = -1, .end = weft_tensor_writer_offset(writer, 0)});
+    for (int32_t t = 0; t < file->n; t++) {
         const int32_t parameter = file->parameters[t];
         const int32_t dtype = parameter < 0 ? 0 : weft_region_file_dtype(file, t);
         const int64_t numel = parameter < 0 ? 0 : file->region->declared->parameters[parameter].numel;
         const int64_t at = weft_tensor_writer_offset(writer, t);
-        for (int64_t first = 0, end = 0; first < numel && status == WEFT_OK; first = end) {
+        for (int64_t first = 0, end = 0; first < numel; first = end) {
             const int32_t keeper = weft_region_written_by(file->region, parameter, first, &end);
-            const weft_file_extent next = {
-                t, keeper, first, end - first, at + weft_dtype_span(dtype, first), at + weft_dtype_span(dtype, end)};
-            status = add_stretch(out, &capacity, &next, err);
+            add_extent(&out, (weft_file_extent){t, keeper, first, end - first, at + weft_dtype_span(dtype, first),
+                                                at + weft_dtype_span(dtype, end)});
         }
     }
-    return status;
+    return out;
 }
 
 /* Returns the lowest rank that stores bytes of a page, which extent i overlaps. */
@@ -71,75 +61,63 @@ int weft_file_extent_split(weft_part out[WEFT_FILE_EXTENT_PARTS], const weft_fil
     return n;
 }
 
-weft_status weft_boundary_pages_open(weft_boundary_pages *self, const weft_process_group *peers, weft_error *err) {
-    const size_t bytes = (size_t)WEFT_BOUNDARY_PAGES * WEFT_PAGE, world = (size_t)peers->world;
-    memset(self, 0, sizeof *self);
+void weft_boundary_pages_open(weft_boundary_pages *self, const weft_process_group *peers) {
     self->peers = peers;
-    self->items = calloc(WEFT_BOUNDARY_PAGES, sizeof *self->items);
-    self->kept = malloc(bytes);
-    self->goes = malloc(bytes);
-    self->comes = malloc(bytes);
-    self->in = calloc(world, sizeof *self->in);
-    self->out = calloc(world, sizeof *self->out);
-    if (self->items != NULL && self->kept != NULL && self->goes != NULL && self->comes != NULL && self->in != NULL &&
-        self->out != NULL)
-        return WEFT_OK;
-    return weft_error_set(err, WEFT_E_MEMORY, "no memory for the pages that ranks share");
+    self->n = self->noted = 0;
+    self->items = weft_alloc(WEFT_BOUNDARY_PAGES, sizeof *self->items);
+    self->kept = weft_realloc(NULL, WEFT_BOUNDARY_PAGES, WEFT_PAGE);
+    self->sent = weft_realloc(NULL, WEFT_BOUNDARY_PAGES, WEFT_PAGE);
+    self->received = weft_realloc(NULL, WEFT_BOUNDARY_PAGES, WEFT_PAGE);
+    self->in = weft_alloc(peers->world, sizeof *self->in);
+    self->out = weft_alloc(peers->world, sizeof *self->out);
 }
 
 void weft_boundary_pages_close(weft_boundary_pages *self) {
     free(self->out);
     free(self->in);
-    free(self->comes);
-    free(self->goes);
+    free(self->received);
+    free(self->sent);
     free(self->kept);
     free(self->items);
 }
 
 void weft_boundary_pages_note(weft_boundary_pages *self, const weft_part *part, int32_t from, const void *bytes) {
-    const weft_boundary_page boundary_page = {from, part->writer, part->begin, (int32_t)(part->end - part->begin)};
+    const weft_boundary_page page = {from, part->writer, part->begin, (int32_t)(part->end - part->begin)};
     const int32_t rank = self->peers->rank;
     self->noted++;
-    if (boundary_page.from != rank && boundary_page.to != rank) return;
-    if (bytes != NULL) memcpy(self->kept + (size_t)self->n * WEFT_PAGE, bytes, (size_t)boundary_page.bytes);
-    self->items[self->n++] = boundary_page;
-}
-
-/* Sets both sides of an exchange; each rank's parts are consecutive. */
-static void place_parcels(weft_boundary_pages *self) {
-    const int32_t rank = self->peers->rank;
-    char *goes = self->goes, *comes = self->comes;
-    for (int32_t r = 0; r < self->peers->world; r++) {
-        const weft_message_buffer out = {goes, 0}, in = {comes, 0};
-        self->out[r] = out;
-        self->in[r] = in;
-        for (int32_t i = 0; i < self->n; i++) {
-            const weft_boundary_page *boundary_page = &self->items[i];
-            if (boundary_page->from == rank && boundary_page->to == r) {
-                memcpy(goes, self->kept + (size_t)i * WEFT_PAGE, (size_t)boundary_page->bytes);
-                goes += boundary_page->bytes;
-                self->out[r].n += boundary_page->bytes;
-            } else if (boundary_page->to == rank && boundary_page->from == r) {
-                comes += boundary_page->bytes;
-                self->in[r].n += boundary_page->bytes;
-            }
-        }
-    }
+    if (page.from != rank && page.to != rank) return;
+    if (bytes != NULL) memcpy(self->kept + (size_t)self->n * WEFT_PAGE, bytes, (size_t)page.bytes);
+    self->items[self->n++] = page;
 }
 
 weft_status weft_boundary_pages_exchange(weft_boundary_pages *self, weft_boundary_pages_put *put, void *context,
                                          weft_error *err) {
     const int32_t rank = self->peers->rank;
+    char *sent = self->sent, *received = self->received;
     weft_status status = WEFT_OK;
-    const char *comes = self->comes;
     if (self->noted == 0) return WEFT_OK;
-    place_parcels(self);
+    for (int32_t r = 0; r < self->peers->world; r++) { /* each rank's parts are consecutive */
+        self->out[r] = (weft_message_buffer){sent, 0};
+        self->in[r] = (weft_message_buffer){received, 0};
+        for (int32_t i = 0; i < self->n; i++) {
+            const weft_boundary_page *page = &self->items[i];
+            if (page->from == rank && page->to == r) {
+                memcpy(sent, self->kept + (size_t)i * WEFT_PAGE, (size_t)page->bytes);
+                sent += page->bytes;
+                self->out[r].n += page->bytes;
+            } else if (page->to == rank && page->from == r) {
+                received += page->bytes;
+                self->in[r].n += page->bytes;
+            }
+        }
+    }
+    received = self->received;
     status = self->peers->swap(self->peers->context, self->in, self->out, err);
     for (int32_t r = 0; r < self->peers->world && status == WEFT_OK; r++)
         for (int32_t i = 0; i < self->n; i++) {
             if (self->items[i].to != rank || self->items[i].from != r) continue;
-            put(context, self->items[i].at, comes, self->items[i].bytes);
-            comes += self->items[i].bytes;
+            put(context, self->items[i].at, received, self->items[i].bytes);
+            received += self->items[i].bytes;
         }
     self->n = self->noted = 0;
     return status;

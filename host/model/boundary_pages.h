@@ -1,18 +1,14 @@
-/* host/model/boundary_pages.h: exchanges boundary pages: parts of pages are sent to the rank that writes the page
- * (boundary_pages.h). All ranks note all parts in the same order. A rank keeps its own parts until the next
- * exchange. */
+/* host/model/boundary_pages.h: assigns the bytes of a safetensors file to the ranks that write them.
+ *
+ * An extent is a contiguous part of a tensor that one rank stores. Extents cover the file in order; the first is the
+ * header, written by rank 0. Processes that write to one page of a file through different mounts may overwrite each
+ * other's bytes. So one rank writes a boundary page (4 KiB): the lowest rank that has bytes of it. The other ranks send
+ * their bytes to it. All ranks note all parts in the same order; a rank keeps its own parts until the next exchange. */
 #ifndef WEFT_HOST_MODEL_BOUNDARY_PAGES_H
 #define WEFT_HOST_MODEL_BOUNDARY_PAGES_H
 
 #include "model/process_group.h"
 #include "model/region.h"
-
-/* Assigns the bytes of a safetensors file to the ranks that write them.
- *
- * An extent is a contiguous part of a tensor that one rank stores. Extents cover the file in order; the first is the
- * header, written by rank 0. Processes that write to one page of a file through different mounts may overwrite each
- * other's bytes. So one rank writes a boundary page (4 KiB): the lowest rank that has bytes of it. The other ranks send
- * their bytes to it. */
 
 enum { WEFT_PAGE = 4096, WEFT_FILE_EXTENT_PARTS = 3 };
 
@@ -28,9 +24,8 @@ typedef struct weft_file_extents {
     int32_t n;
 } weft_file_extents;
 
-/* writer: of the same file. Identical on all ranks. The caller frees out->items, also on failure. */
-weft_status weft_file_extents_make(weft_file_extents *out, const weft_region_file *file,
-                                   const weft_tensor_writer *writer, weft_error *err);
+/* writer: of the same file. Identical on all ranks. The caller frees the items. */
+weft_file_extents weft_file_extents_make(const weft_region_file *file, const weft_tensor_writer *writer);
 
 /* A byte range of the file that one rank writes. */
 typedef struct weft_part {
@@ -54,12 +49,12 @@ typedef struct weft_boundary_pages {
     const weft_process_group *peers;
     weft_boundary_page *items;     /* [WEFT_BOUNDARY_PAGES] parts that this rank sends or receives */
     int32_t n, noted;              /* noted: parts of all ranks */
-    char *kept, *goes, *comes;     /* [WEFT_BOUNDARY_PAGES][WEFT_PAGE]; kept: in the order of items */
+    char *kept, *sent, *received;  /* [WEFT_BOUNDARY_PAGES][WEFT_PAGE]; kept: in the order of items */
     weft_message_buffer *in, *out; /* [world] */
 } weft_boundary_pages;
 
 /* peers must have more than one rank. */
-weft_status weft_boundary_pages_open(weft_boundary_pages *self, const weft_process_group *peers, weft_error *err);
+void weft_boundary_pages_open(weft_boundary_pages *self, const weft_process_group *peers);
 void weft_boundary_pages_close(weft_boundary_pages *self); /* a zeroed one is allowed */
 
 /* bytes: NULL if this rank does not store the part. */

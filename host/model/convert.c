@@ -3,7 +3,7 @@
  * does. */
 #include "model/convert.h"
 
-#include "base/joined.h"
+#include "base/bitsandbytes.h"
 
 /* RANK if blocks end with the rows; FLAT_RANK if they do not, without a dimension for the rows. */
 enum { RANK = 3, FLAT_RANK = 2 };
@@ -39,11 +39,10 @@ int64_t weft_packed_file_bytes(const weft_parameter *parameter, int32_t dtype) {
 
 bool weft_packed_holds(const weft_tensor *tensor, const weft_parameter *parameter) {
     const weft_tensor_spec spec = weft_packed_spec(parameter, tensor->dtype);
-    bool same = weft_parameter_is_packed(parameter) && tensor->dtype == WEFT_U8 && tensor->rank == spec.rank;
-    for (int32_t i = 0; same && i < spec.rank; i++) same = tensor->dims[i] == spec.dims[i];
-    if (same && tensor->joined != NULL)
-        same = tensor->joined->rows == parameter->dims[0] && tensor->joined->columns == parameter->dims[1];
-    return same;
+    return weft_parameter_is_packed(parameter) && tensor->dtype == WEFT_U8 &&
+           weft_tensor_has_dims(tensor, spec.dims, spec.rank) &&
+           (tensor->joined == NULL ||
+            (tensor->joined->rows == parameter->dims[0] && tensor->joined->columns == parameter->dims[1]));
 }
 
 int32_t weft_packed_type(const weft_tensor *tensor) {
@@ -123,8 +122,7 @@ static uint16_t bf16_to_f16(uint16_t half) {
     }
 
 bool weft_convert(void *to, int32_t dtype_to, const void *from, int32_t dtype_from, int64_t n) {
-    const bool known = dtype_from == WEFT_F32 || dtype_from == WEFT_BF16 || dtype_from == WEFT_F16;
-    if (known && dtype_to == dtype_from) {
+    if (weft_is_convertible(dtype_from) && dtype_to == dtype_from) {
         if (n > 0) memcpy(to, from, (size_t)(n * weft_dtype_bytes(dtype_to)));
     } else if (dtype_to == WEFT_F32 && dtype_from == WEFT_BF16) {
         CONVERT(float, uint16_t, from_bf16)

@@ -29,6 +29,11 @@ bool weft_packed_holds(const weft_tensor *tensor, const weft_parameter *paramete
 /* Returns the file bytes of `grid` elements of a tensor; grid: a multiple of the block. */
 int64_t weft_packed_cell(const weft_tensor *tensor, int64_t grid);
 
+/* True for fp32, bf16 and fp16. */
+static inline bool weft_is_convertible(int32_t dtype) {
+    return dtype == WEFT_F32 || dtype == WEFT_BF16 || dtype == WEFT_F16;
+}
+
 /* Converts to (n) = from (n) among fp32, bf16 and fp16. Narrowing rounds to nearest, ties to even; overflow becomes
  * infinity, NaN remains NaN. Both addresses may be unaligned. Returns false for other types and writes no output.
  * [any-thread] [hot] */

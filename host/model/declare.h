@@ -1,7 +1,5 @@
-/* host/model/declare.h: a model as declared by its plugin: modules, parameters, segments, tables.
- *
- * This module does not depend on configuration files, memory or devices. The structs are plain data for later
- * stages. */
+/* host/model/declare.h: a model as declared by its plugin: modules, parameters, segments, tables. Plain data for later
+ * stages, independent of configuration files, memory and devices. */
 #ifndef WEFT_HOST_MODEL_DECLARE_H
 #define WEFT_HOST_MODEL_DECLARE_H
 
@@ -118,7 +116,7 @@ typedef struct weft_declared {
     char *config_path; /* path of config.json: used by a save */
     char *config_text; /* with the vocabulary, without quantization_config of bitsandbytes */
     size_t config_bytes;
-    bool prints_packed;         /* config.json states that bitsandbytes packed the weights (query_model.h) */
+    bool prints_packed;         /* config.json states that bitsandbytes packed the weights */
     weft_vocabulary vocabulary; /* rows 0: as in the file */
     weft_module **modules;      /* pointers, so that handles stay valid while arrays grow */
     int32_t n_modules;
@@ -142,13 +140,16 @@ typedef struct weft_declared {
                               absent */
 } weft_declared;
 
-/* Runs the plugin's create and declare with the text of config.json. The result owns the model. */
+/* Removes quantization_config from *text, config.json, if it is that of bitsandbytes, whose tensors Weft reads itself
+ * (base/bitsandbytes.h), and sets *taken. Model plugins reject the key of other programs. Fails if the text is not
+ * strict JSON; `path` names the file in the error. */
+weft_status weft_quantization_take(bool *taken, char **text, size_t *bytes, const char *path, weft_error *err);
+
+/* Runs the plugin's create and declare with the text of config.json. vocabulary: changed; NULL: the file's. The result
+ * owns the model. */
 weft_status weft_declared_create(weft_declared **out, const weft_host *host, const weft_model_plugin *plugin,
-                                 const void *plugin_config, const char *config_path, weft_error *err);
-/* Does the same with a changed vocabulary; NULL: the file's vocabulary. */
-weft_status weft_declared_create_with(weft_declared **out, const weft_host *host, const weft_model_plugin *plugin,
-                                      const void *plugin_config, const char *config_path,
-                                      const weft_vocabulary *vocabulary, weft_error *err);
+                                 const void *plugin_config, const char *config_path, const weft_vocabulary *vocabulary,
+                                 weft_error *err);
 void weft_declared_destroy(weft_declared *declared); /* NULL is allowed */
 
 /* Sets `trainable`: "all", or a comma-separated list of adapter, head, vocabulary (token tables and the head), first:N,
@@ -166,5 +167,16 @@ bool weft_declared_below(const weft_declared *declared, int32_t module, int32_t 
 int32_t weft_declared_module(const weft_declared *declared, const char *path);
 
 int64_t weft_declared_numel(const weft_declared *declared, bool trainable_only);
+
+/* ---- the functions that a model plugin calls to declare itself, and an adapter to extend the model. They record the
+ * first error, which is reported at the end, so that a `declare` needs no error checks. ---- */
+
+/* Runs the plugin's declare, which fills the arrays of `declared`. The caller frees them with weft_declared_destroy,
+ * also after a failure. */
+weft_status weft_builder_run(weft_declared *declared, weft_error *err);
+
+/* Runs the declare of the adapter that joined last on the sites of `declared`. The caller sets all of `job` except its
+ * builder and its claim. */
+weft_status weft_builder_adapt(weft_declared *declared, weft_adapter_job *job, weft_error *err);
 
 #endif

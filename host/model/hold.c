@@ -1,6 +1,7 @@
 /* host/model/hold.c: see hold.h. */
 #include "model/hold.h"
 
+#include "base/alloc.h"
 #include "base/units.h"
 
 #include <stdlib.h>
@@ -10,14 +11,9 @@ int64_t weft_hold_piece(const weft_layout *layout, const weft_group *group, int3
     return (cells + pieces - 1) / pieces * layout->grid;
 }
 
-weft_status weft_hold_create(weft_hold **out, const weft_layout *layout, const weft_hold_part *parts, int32_t n_groups,
-                             int32_t dtype, weft_error *err) {
-    weft_hold *self = calloc(1, sizeof *self);
-    if (self != NULL) self->spans = calloc((size_t)n_groups + 1, sizeof *self->spans);
-    if (self == NULL || self->spans == NULL) {
-        weft_hold_destroy(self);
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory for the state of %d groups", (int)n_groups);
-    }
+weft_hold *weft_hold_create(const weft_layout *layout, const weft_hold_part *parts, int32_t n_groups, int32_t dtype) {
+    weft_hold *self = weft_alloc(1, sizeof *self);
+    self->spans = weft_alloc(n_groups, sizeof *self->spans);
     self->n_groups = n_groups;
     for (int32_t g = 0; g < n_groups; g++) {
         const int64_t numel = layout->groups[g].numel;
@@ -30,8 +26,7 @@ weft_status weft_hold_create(weft_hold **out, const weft_layout *layout, const w
         span->room = weft_dtype_span(span->dtype, piece * parts[g].n);
         self->bytes += weft_cache_lines(span->room);
     }
-    *out = self;
-    return WEFT_OK;
+    return self;
 }
 
 void weft_hold_destroy(weft_hold *hold) {

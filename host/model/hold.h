@@ -33,8 +33,7 @@ int64_t weft_hold_piece(const weft_layout *layout, const weft_group *group, int3
 
 /* parts: for the first n_groups groups of the layout. dtype: type of each stored element; 0: the group's storage
  * type. */
-weft_status weft_hold_create(weft_hold **out, const weft_layout *layout, const weft_hold_part *parts, int32_t n_groups,
-                             int32_t dtype, weft_error *err);
+weft_hold *weft_hold_create(const weft_layout *layout, const weft_hold_part *parts, int32_t n_groups, int32_t dtype);
 void weft_hold_destroy(weft_hold *hold); /* NULL is allowed */
 
 /* Finds the stored part of [first, first + n) of a parameter. *begin and *end count from the parameter's first element;

@@ -4,9 +4,8 @@
  * as one contiguous region. All trained parameters have one storage type, so a unit has at most one trained group.
  *
  * Tensor starts are aligned to a grid: the largest power of two from 64 to 16 Ki elements that pads the model by less
- * than 2 %, or 64. The grid is at least the longest block of the storage types of parameters and optimizer states. It
- * depends only on the model's shapes. All trainable groups precede all frozen groups in one flat region, so regions of
- * gradients and states mirror the trainable part. */
+ * than 2 %, but at least the longest block of the storage types in use. It depends only on the model's shapes.
+ * Trainable groups precede frozen ones in one flat region, so gradients and states mirror the trainable part. */
 #ifndef WEFT_HOST_MODEL_LAYOUT_H
 #define WEFT_HOST_MODEL_LAYOUT_H
 
@@ -58,8 +57,8 @@ typedef struct weft_layout_piece {
 
 /* Creates a layout by dividing the units of an existing layout; piece_of: [n_parameters]. Sets the new offsets of
  * the parameters. */
-weft_status weft_layout_split(weft_layout **out, const weft_layout *layout, weft_declared *declared,
-                              const weft_layout_piece *pieces, const int32_t *piece_of, weft_error *err);
+weft_layout *weft_layout_split(const weft_layout *layout, weft_declared *declared, const weft_layout_piece *pieces,
+                               int32_t n_pieces, const int32_t *piece_of);
 
 /* Returns the bytes of n fp32 elements: masters, gradients and their sums, optimizer states. */
 static inline int64_t weft_f32_bytes(int64_t n) {

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <weft/blocks.h>
 
+#include "base/alloc.h"
+#include "base/units.h"
 #include "plugin/services.h"
 
 enum {
@@ -24,7 +26,8 @@ typedef struct scale_range {
 } scale_range;
 
 typedef struct survey {
-    const weft_numbers *numbers;
+    weft_region_source *source;
+    void *context;
     int32_t parameter;
     int64_t numel;
     weft_packing *out;
@@ -34,10 +37,6 @@ typedef struct survey {
     weft_error *err;
 } survey;
 
-static int64_t smaller(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 static void keep_failure(survey *self, weft_status status, const weft_error *err) {
     if (status == WEFT_OK || atomic_exchange(&self->failed, true)) return;
     self->status = status;
@@ -46,15 +45,15 @@ static void keep_failure(survey *self, weft_status status, const weft_error *err
 
 static void look_at_scales(int64_t i, void *context) {
     survey *self = context;
-    const int64_t n = smaller(SHARED, self->numel - i * SHARED);
+    const int64_t n = weft_smaller(SHARED, self->numel - i * SHARED);
     float numbers[SHARED];
     weft_error err = WEFT_ERROR_INIT;
     weft_status status = WEFT_OK;
     scale_range range = {INFINITY, 0, 0};
     if (atomic_load(&self->failed)) return;
-    status = self->numbers->give(self->numbers->context, self->parameter, i * SHARED, n, numbers, &err);
+    status = self->source(self->context, self->parameter, i * SHARED, n, WEFT_F32, numbers, &err);
     for (int64_t at = 0; at < n && status == WEFT_OK; at += SCALED) {
-        const float scale = weft_largest(numbers + at, smaller(SCALED, n - at));
+        const float scale = weft_largest(numbers + at, weft_smaller(SCALED, n - at));
         range.least = scale < range.least ? scale : range.least;
         range.most = scale > range.most ? scale : range.most;
         range.sum += (double)scale;
@@ -86,9 +85,9 @@ static void look_at_row(int64_t row, void *context) {
     weft_status status = WEFT_OK;
     if (atomic_load(&self->failed)) return;
     for (int64_t at = 0; at < width && status == WEFT_OK; at += SOME) {
-        const int64_t n = smaller(SOME, width - at);
+        const int64_t n = weft_smaller(SOME, width - at);
         float some = 0;
-        status = self->numbers->give(self->numbers->context, self->parameter, row * width + at, n, numbers, &err);
+        status = self->source(self->context, self->parameter, row * width + at, n, WEFT_F32, numbers, &err);
         if (status == WEFT_OK) some = weft_largest(numbers, n);
         if (!(some <= largest)) largest = some; /* also if it is NaN, which no later value replaces */
     }
@@ -96,31 +95,28 @@ static void look_at_row(int64_t row, void *context) {
     keep_failure(self, status, &err);
 }
 
-static weft_status look_through(survey *self) {
-    const int64_t n = (self->numel + self->out->width - 1) / self->out->width;
-    const bool is_nf4 = self->out->dtype == WEFT_NF4;
-    self->out->scales = malloc((size_t)n * sizeof *self->out->scales);
-    self->ranges = is_nf4 ? malloc((size_t)n * sizeof *self->ranges) : NULL;
-    if (self->out->scales == NULL || (is_nf4 && self->ranges == NULL))
-        self->status = weft_error_set(self->err, WEFT_E_MEMORY, "no memory for the scales of a packed matrix");
-    else weft_services()->parallel_for(weft_services(), n, is_nf4 ? look_at_scales : look_at_row, self);
-    if (self->status == WEFT_OK && is_nf4) settle_scales(self);
-    free(self->ranges);
-    return self->status;
-}
-
 weft_status weft_packing_open(weft_packing *out, const weft_declared *declared, int32_t parameter,
-                              const weft_numbers *numbers, weft_error *err) {
+                              weft_region_source *source, void *context, weft_error *err) {
     const weft_parameter *p = &declared->parameters[parameter];
-    survey self = {
-        .numbers = numbers, .parameter = parameter, .numel = p->numel, .out = out, .status = WEFT_OK, .err = err};
-    weft_status status = WEFT_OK;
-    memset(out, 0, sizeof *out);
-    out->dtype = p->dtype;
-    out->width = p->dtype == WEFT_NF4 ? SHARED : p->scaled_by_rows ? p->dims[1] : 0;
-    if (out->width > 0) status = look_through(&self);
-    if (status != WEFT_OK) weft_packing_close(out);
-    return status;
+    survey self = {.source = source,
+                   .context = context,
+                   .parameter = parameter,
+                   .numel = p->numel,
+                   .out = out,
+                   .status = WEFT_OK,
+                   .err = err};
+    const bool is_nf4 = p->dtype == WEFT_NF4;
+    const int64_t width = is_nf4 ? SHARED : p->scaled_by_rows ? p->dims[1] : 0;
+    const int64_t n = width == 0 ? 0 : (p->numel + width - 1) / width;
+    *out = (weft_packing){.dtype = p->dtype, .width = width};
+    if (n == 0) return WEFT_OK;
+    out->scales = weft_alloc(n, sizeof *out->scales);
+    if (is_nf4) self.ranges = weft_alloc(n, sizeof *self.ranges);
+    weft_services()->parallel_for(weft_services(), n, is_nf4 ? look_at_scales : look_at_row, &self);
+    if (self.status == WEFT_OK && is_nf4) settle_scales(&self);
+    free(self.ranges);
+    if (self.status != WEFT_OK) weft_packing_close(out);
+    return self.status;
 }
 
 void weft_packing_close(weft_packing *self) {
@@ -160,7 +156,7 @@ void weft_packing_put(const weft_packing *self, void *out, const float *numbers,
     const int64_t block = weft_dtype_block(self->dtype);
     for (int64_t at = 0; at < n; at += block)
         put_block(self, (char *)out + weft_dtype_span(self->dtype, at), numbers + at, first + at,
-                  smaller(block, n - at));
+                  weft_smaller(block, n - at));
 }
 
 void weft_packing_take(float *out, int32_t dtype, const void *blocks, int64_t n) {
@@ -176,7 +172,7 @@ void weft_packing_take(float *out, int32_t dtype, const void *blocks, int64_t n)
         else if (dtype == WEFT_NF4X64) memcpy(&nf4x64, from, sizeof nf4x64), weft_nf4x64_unpack(numbers, &nf4x64);
         else if (dtype == WEFT_F8X128) memcpy(&f8, from, sizeof f8), weft_f8x128_unpack(numbers, &f8);
         else memcpy(&i8, from, sizeof i8), weft_i8x64_unpack(numbers, &i8);
-        memcpy(out + at, numbers, (size_t)smaller(block, n - at) * sizeof *out);
+        memcpy(out + at, numbers, (size_t)weft_smaller(block, n - at) * sizeof *out);
     }
 }
 
@@ -185,7 +181,6 @@ void weft_packing_take(float *out, int32_t dtype, const void *blocks, int64_t n)
 typedef struct filling {
     const weft_region *region;
     const bool *is_packed_now;
-    const weft_numbers *numbers;
     weft_region_source *source;
     void *context;
     weft_packing *packings; /* indexed by parameter */
@@ -198,8 +193,8 @@ static weft_status fill_packed(void *context, int32_t parameter, int64_t first, 
     weft_status status = WEFT_OK;
     if (!self->is_packed_now[parameter]) return self->source(self->context, parameter, first, n, dtype, out, err);
     for (int64_t at = 0; at < n && status == WEFT_OK; at += SOME) {
-        const int64_t some = smaller(SOME, n - at);
-        status = self->numbers->give(self->numbers->context, parameter, first + at, some, numbers, err);
+        const int64_t some = weft_smaller(SOME, n - at);
+        status = self->source(self->context, parameter, first + at, some, WEFT_F32, numbers, err);
         if (status == WEFT_OK)
             weft_packing_put(&self->packings[parameter], (char *)out + weft_dtype_span(dtype, at), numbers, first + at,
                              some);
@@ -213,37 +208,22 @@ bool weft_packing_is_kept(const weft_region *region, int32_t parameter) {
     return region->hold == NULL || weft_hold_find(region->hold, p, 0, p->numel, &begin, &end, &at);
 }
 
-/* Returns how many parameters of the list, from `first` on, are scanned and filled together. */
-static int32_t count_together(const filling *self, const int32_t *parameters, int32_t first, int32_t n) {
-    int64_t elements = 0;
-    int32_t i = first;
-    for (; i < n && (i == first || elements < LOOKED_THROUGH); i++)
-        if (self->is_packed_now[parameters[i]]) elements += self->region->declared->parameters[parameters[i]].numel;
-    return i - first;
-}
-
-static weft_status fill_together(filling *self, const int32_t *parameters, int32_t n, weft_error *err) {
-    weft_status status = WEFT_OK;
-    for (int32_t i = 0; i < n && status == WEFT_OK; i++) {
-        const int32_t p = parameters[i];
-        if (self->is_packed_now[p] && weft_packing_is_kept(self->region, p))
-            status = weft_packing_open(&self->packings[p], self->region->declared, p, self->numbers, err);
-    }
-    if (status == WEFT_OK) status = weft_region_fill(self->region, parameters, n, fill_packed, self, err);
-    for (int32_t i = 0; i < n; i++) weft_packing_close(&self->packings[parameters[i]]);
-    return status;
-}
-
 weft_status weft_packing_fill(const weft_region *region, const int32_t *parameters, int32_t n,
-                              const bool *is_packed_now, const weft_numbers *numbers, weft_region_source *source,
-                              void *context, weft_error *err) {
-    filling self = {region, is_packed_now, numbers, source, context, NULL};
+                              const bool *is_packed_now, weft_region_source *source, void *context, weft_error *err) {
+    filling self = {region, is_packed_now, source, context, NULL};
     weft_status status = WEFT_OK;
-    self.packings = calloc((size_t)region->declared->n_parameters + 1, sizeof *self.packings);
-    if (self.packings == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the packing of the weights");
-    for (int32_t i = 0, some = 0; i < n && status == WEFT_OK; i += some) {
-        some = count_together(&self, parameters, i, n);
-        status = fill_together(&self, parameters + i, some, err);
+    self.packings = weft_alloc(region->declared->n_parameters, sizeof *self.packings);
+    for (int32_t first = 0, end = 0; first < n && status == WEFT_OK; first = end) {
+        int64_t elements = 0; /* of matrices that are scanned and filled together */
+        for (; end < n && elements < LOOKED_THROUGH && status == WEFT_OK; end++) {
+            const int32_t p = parameters[end];
+            if (is_packed_now[p]) elements += region->declared->parameters[p].numel;
+            if (is_packed_now[p] && weft_packing_is_kept(region, p))
+                status = weft_packing_open(&self.packings[p], region->declared, p, source, context, err);
+        }
+        if (status == WEFT_OK)
+            status = weft_region_fill(region, parameters + first, end - first, fill_packed, &self, err);
+        for (int32_t i = first; i < end; i++) weft_packing_close(&self.packings[parameters[i]]);
     }
     free(self.packings);
     return status;

@@ -1,10 +1,9 @@
 /* host/model/packing.h: packs numbers into blocks (weft/blocks.h) while they are read or drawn.
  *
  * Some types require statistics of the complete matrix: nf4 the mean of all scales and the maximum of each 256 of them,
- * int8 by rows the maximum of each row. So each matrix is scanned in chunks before it is packed, and the scan keeps one
- * number per 16,384 elements or per row. A rank that stores a part of a matrix scans the complete matrix. So the result
- * does not depend on the number of ranks, and no communication is required. Matrices are scanned and packed in batches
- * of about 256 MB, so that the second read is served from the page cache. */
+ * int8 by rows the maximum of each row. So each rank scans the complete matrix before it packs its part: the result
+ * does not depend on the number of ranks, without communication. Matrices are scanned and packed in batches of about
+ * 256 MB, so that the second read is served from the page cache. */
 #ifndef WEFT_HOST_MODEL_PACKING_H
 #define WEFT_HOST_MODEL_PACKING_H
 
@@ -17,16 +16,9 @@ typedef struct weft_packing {
     float added;   /* nf4: offset added to all scales of the matrix */
 } weft_packing;
 
-/* Source of numbers; called by several threads concurrently. */
-typedef struct weft_numbers {
-    /* Returns elements [first, first + n) of a parameter. */
-    weft_status (*give)(void *context, int32_t parameter, int64_t first, int64_t n, float *out, weft_error *err);
-    void *context;
-} weft_numbers;
-
-/* Scans a parameter's numbers, if its type requires it. */
+/* Scans a parameter's numbers, if its type requires it. source: called with WEFT_F32. */
 weft_status weft_packing_open(weft_packing *out, const weft_declared *declared, int32_t parameter,
-                              const weft_numbers *numbers, weft_error *err);
+                              weft_region_source *source, void *context, weft_error *err);
 void weft_packing_close(weft_packing *self);
 
 /* Packs elements [first, first + n) of the parameter; first: the start of a block; n: complete blocks, or up to the
@@ -39,10 +31,8 @@ void weft_packing_take(float *out, int32_t dtype, const void *blocks, int64_t n)
 /* True if the region stores a part of the parameter. */
 bool weft_packing_is_kept(const weft_region *region, int32_t parameter);
 
-/* Does weft_region_fill from `numbers` where is_packed_now[parameter] is set, and from `source` for the other
- * parameters. */
+/* Does weft_region_fill; parameters with is_packed_now[parameter] are packed from the source's numbers in WEFT_F32. */
 weft_status weft_packing_fill(const weft_region *region, const int32_t *parameters, int32_t n,
-                              const bool *is_packed_now, const weft_numbers *numbers, weft_region_source *source,
-                              void *context, weft_error *err);
+                              const bool *is_packed_now, weft_region_source *source, void *context, weft_error *err);
 
 #endif

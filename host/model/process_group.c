@@ -1,36 +1,22 @@
 /* host/model/process_group.c: see process_group.h. */
 #include "model/process_group.h"
 
+#include "base/alloc.h"
 #include "base/units.h"
 
 #include <stdlib.h>
 
-bool weft_process_group_is_single(const weft_process_group *self) {
-    return self == NULL || self->world == 1;
-}
-
-bool weft_process_group_is_rank_0(const weft_process_group *self) {
-    return self == NULL || self->rank == 0;
-}
-
-/* Returns the failed rank that all ranks report; -1 without a failure. */
-static int32_t find_teller(const weft_process_group *self) {
-    int32_t stopped = -1;
-    for (int32_t rank = self->world - 1; rank >= 0; rank--)
-        if (self->codes[rank] == WEFT_E_STOPPED) stopped = rank;
-    for (int32_t rank = 0; rank < self->world; rank++)
-        if (self->codes[rank] != WEFT_OK && self->codes[rank] != WEFT_E_STOPPED) return rank;
-    return stopped;
-}
-
 weft_status weft_process_group_agree(const weft_process_group *self, weft_status status, weft_error *err) {
     weft_error own = WEFT_ERROR_INIT, comm = WEFT_ERROR_INIT;
     weft_status failed = WEFT_OK;
-    int32_t rank = -1;
+    int32_t rank = -1; /* the failed rank that all ranks report */
     if (weft_process_group_is_single(self)) return status;
     if (err == NULL) err = &own;
     failed = self->gather(self->context, self->codes, (int32_t)status, &comm);
-    if (failed == WEFT_OK) rank = find_teller(self);
+    for (int32_t r = self->world - 1; r >= 0 && failed == WEFT_OK; r--)
+        if (self->codes[r] != WEFT_OK &&
+            (self->codes[r] != WEFT_E_STOPPED || rank < 0 || self->codes[rank] == WEFT_E_STOPPED))
+            rank = r;
     if (failed == WEFT_OK && rank < 0) return WEFT_OK;
     if (failed == WEFT_OK && status == WEFT_OK) err->text[0] = '\0';
     if (failed == WEFT_OK) failed = self->share(self->context, err->text, (int64_t)sizeof err->text, rank, &comm);
@@ -69,18 +55,12 @@ weft_status weft_process_group_all_true(const weft_process_group *self, bool *ou
 weft_status weft_process_group_gather(const weft_process_group *peers, void *rows, int64_t bytes, weft_error *err) {
     const size_t world = (size_t)peers->world;
     char *base = rows;
-    weft_message_buffer *parcels = calloc(2 * world, sizeof *parcels);
+    weft_message_buffer *in = weft_alloc(2 * world, sizeof *in), *out = in + world;
     weft_status status = WEFT_OK;
-    if (parcels == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the reports of the ranks");
-    for (size_t rank = 1; peers->rank == 0 && rank < world; rank++) {
-        parcels[rank].bytes = base + (int64_t)rank * bytes;
-        parcels[rank].n = bytes;
-    }
-    if (peers->rank > 0) {
-        parcels[world].bytes = base + peers->rank * bytes;
-        parcels[world].n = bytes;
-    }
-    status = peers->swap(peers->context, parcels, parcels + world, err);
-    free(parcels);
+    for (size_t rank = 1; peers->rank == 0 && rank < world; rank++)
+        in[rank] = (weft_message_buffer){base + (int64_t)rank * bytes, bytes};
+    if (peers->rank > 0) out[0] = (weft_message_buffer){base + peers->rank * bytes, bytes};
+    status = peers->swap(peers->context, in, out, err);
+    free(in);
     return status;
 }

@@ -1,11 +1,7 @@
 /* host/model/process_group.h: the process group of a model, for modules that do not depend on a communicator.
  *
- * All ranks write, read and check files together, and a failure on one rank must end all of them. Each such operation
- * ends with
- *
- *     return weft_process_group_agree(peers, status, err);
- *
- * which returns the first failure on every rank. Rank 0 reports its message once. */
+ * Ranks write, read and check files together, and a failure on one rank must end all of them: each such operation ends
+ * with `return weft_process_group_agree(peers, status, err)`, which returns the first failure on every rank. */
 #ifndef WEFT_HOST_MODEL_PROCESS_GROUP_H
 #define WEFT_HOST_MODEL_PROCESS_GROUP_H
 
@@ -35,9 +31,14 @@ typedef struct weft_process_group {
  * Larger messages are chunked. */
 int64_t weft_process_group_scratch(int32_t world);
 
-bool weft_process_group_is_single(const weft_process_group *self);
+static inline bool weft_process_group_is_single(const weft_process_group *self) {
+    return self == NULL || self->world == 1;
+}
+
 /* True on the rank that performs work that is done once per group. True for a single rank. */
-bool weft_process_group_is_rank_0(const weft_process_group *self);
+static inline bool weft_process_group_is_rank_0(const weft_process_group *self) {
+    return self == NULL || self->rank == 0;
+}
 
 /* Returns the status of the lowest failed rank on all ranks; WEFT_E_STOPPED yields to any other failure. Only rank 0
  * gets the message, with the rank's number if it is another rank's. On the other ranks err contains WEFT_E_PEER without

@@ -1,6 +1,8 @@
 /* host/model/region.c: see region.h. */
 #include "model/region.h"
 
+#include "base/alloc.h"
+#include "base/units.h"
 #include "plugin/enter.h"
 #include "plugin/services.h"
 
@@ -10,8 +12,8 @@
 static weft_status take_piece(const weft_double_buffer *self, void **out, int64_t bytes, weft_error *err) {
     weft_call_record before;
     if (self->transfer == NULL) {
-        *out = malloc((size_t)bytes + 1);
-        return *out != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for a chunk of the weights");
+        *out = weft_realloc(NULL, bytes, 1);
+        return WEFT_OK;
     }
     before = weft_plugin_enter(self->kernels, "take");
     return weft_plugin_leave(before, self->transfer->take(self->device, out, bytes, err), err);
@@ -19,9 +21,8 @@ static weft_status take_piece(const weft_double_buffer *self, void **out, int64_
 
 weft_status weft_double_buffer_open(weft_double_buffer *out, const weft_device_plugin *kernels, weft_device *device,
                                     int64_t bytes, weft_error *err) {
-    const weft_double_buffer empty = {.kernels = kernels, .device = device};
     weft_status status = WEFT_OK;
-    *out = empty;
+    *out = (weft_double_buffer){.kernels = kernels, .device = device};
     status = weft_device_transfer_find(&out->transfer, kernels, device, err);
     for (int i = 0; i < 2 && status == WEFT_OK; i++) status = take_piece(out, &out->memory[i], bytes, err);
     if (status != WEFT_OK) (void)weft_double_buffer_close(out, NULL);
@@ -39,7 +40,6 @@ static weft_status await_piece(weft_double_buffer *self, int i, weft_error *err)
 }
 
 weft_status weft_double_buffer_close(weft_double_buffer *self, weft_error *err) {
-    const weft_double_buffer empty = {0};
     weft_status status = WEFT_OK;
     for (int i = 0; i < 2; i++) {
         const weft_status one = await_piece(self, i, status == WEFT_OK ? err : NULL);
@@ -47,7 +47,7 @@ weft_status weft_double_buffer_close(weft_double_buffer *self, weft_error *err) 
         if (self->transfer == NULL) free(self->memory[i]);
         else if (self->memory[i] != NULL) self->transfer->give_back(self->device, self->memory[i]);
     }
-    *self = empty;
+    *self = (weft_double_buffer){0};
     return status;
 }
 
@@ -150,9 +150,9 @@ static void cut_into_pieces(fill_job *job, int32_t parameter) {
     int64_t begin = 0, end = p->numel, at = 0;
     if (job->region->hold != NULL && !weft_hold_find(job->region->hold, p, 0, p->numel, &begin, &end, &at)) return;
     for (int64_t first = begin; first < end; first += job->size) {
-        const int64_t n = end - first < job->size ? end - first : job->size;
-        const piece next = {parameter, first, n, first + n == p->numel ? (grid - p->numel % grid) % grid : 0};
-        job->pieces[job->n++] = next;
+        const int64_t n = weft_smaller(job->size, end - first);
+        const int64_t padding = first + n == p->numel ? weft_round_up(p->numel, grid) - p->numel : 0;
+        job->pieces[job->n++] = (piece){parameter, first, n, padding};
     }
 }
 
@@ -178,31 +178,29 @@ static void fill_visible(int64_t i, void *context) {
     if (job->err != NULL) *job->err = err;
 }
 
-/* Fills one chunk while the previous one is transferred. */
-static weft_status fill_piece(fill_job *job, const piece *p, weft_double_buffer *double_buffer) {
-    const weft_region *self = job->region;
-    const int32_t dtype = weft_region_dtype(self, p->parameter);
-    const char *name = self->declared->parameters[p->parameter].name;
-    void *staging = NULL;
-    weft_status status = weft_double_buffer_bytes(double_buffer, &staging, job->err);
-    if (status != WEFT_OK) return weft_error_prefix(job->err, "transfer of the weights before %s: ", name);
-    status = job->source(job->context, p->parameter, p->first, p->n, dtype, staging, job->err);
-    if (status != WEFT_OK) return status;
-    clear_padding(staging, p, dtype);
-    if (self->filled != NULL) self->filled(self->context, p->parameter, p->first, p->n, staging);
-    status = weft_double_buffer_send(double_buffer, ref_of_element(self, p->parameter, p->first),
-                                     weft_dtype_span(dtype, p->n + p->padding), job->err);
-    return status == WEFT_OK ? WEFT_OK : weft_error_prefix(job->err, "%s: ", name);
-}
-
+/* Fills each chunk while the previous one is transferred. */
 static weft_status fill_through_staging(fill_job *job) {
     const weft_region *self = job->region;
     weft_double_buffer double_buffer;
+    weft_status closed = WEFT_OK;
     weft_status status = weft_double_buffer_open(&double_buffer, self->kernels, self->device,
-                                                 weft_f32_bytes(WEFT_REGION_PIECE + self->layout->grid), job->err),
-                closed = WEFT_OK;
+                                                 weft_f32_bytes(WEFT_REGION_PIECE + self->layout->grid), job->err);
     if (status != WEFT_OK) return weft_error_prefix(job->err, "memory for the transfer of weights: ");
-    for (int64_t i = 0; i < job->n && status == WEFT_OK; i++) status = fill_piece(job, &job->pieces[i], &double_buffer);
+    for (int64_t i = 0; i < job->n && status == WEFT_OK; i++) {
+        const piece *p = &job->pieces[i];
+        const int32_t dtype = weft_region_dtype(self, p->parameter);
+        const char *name = self->declared->parameters[p->parameter].name;
+        void *staging = NULL;
+        status = weft_double_buffer_bytes(&double_buffer, &staging, job->err);
+        if (status != WEFT_OK) status = weft_error_prefix(job->err, "transfer of the weights before %s: ", name);
+        else status = job->source(job->context, p->parameter, p->first, p->n, dtype, staging, job->err);
+        if (status != WEFT_OK) break;
+        clear_padding(staging, p, dtype);
+        if (self->filled != NULL) self->filled(self->context, p->parameter, p->first, p->n, staging);
+        status = weft_double_buffer_send(&double_buffer, ref_of_element(self, p->parameter, p->first),
+                                         weft_dtype_span(dtype, p->n + p->padding), job->err);
+        if (status != WEFT_OK) (void)weft_error_prefix(job->err, "%s: ", name);
+    }
     closed = weft_double_buffer_close(&double_buffer, status == WEFT_OK ? job->err : NULL);
     if (status != WEFT_OK || closed == WEFT_OK) return status;
     return weft_error_prefix(job->err, "transfer of the last weights: ");
@@ -215,9 +213,7 @@ weft_status weft_region_fill(const weft_region *self, const int32_t *parameters,
     size_t pieces = 0;
     job.size = visible ? VISIBLE_PIECE : WEFT_REGION_PIECE;
     for (int32_t i = 0; i < n; i++) pieces += (size_t)(self->declared->parameters[parameters[i]].numel / job.size + 1);
-    job.pieces = malloc((pieces + 1) * sizeof *job.pieces);
-    if (job.pieces == NULL)
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of chunks of the weights");
+    job.pieces = weft_alloc(pieces, sizeof *job.pieces);
     for (int32_t i = 0; i < n; i++) cut_into_pieces(&job, parameters[i]);
     if (visible) weft_services()->parallel_for(weft_services(), job.n, fill_visible, &job);
     else job.status = fill_through_staging(&job);
@@ -230,9 +226,9 @@ static weft_status of_parameter(const weft_region *self, int32_t parameter, weft
     return weft_error_prefix(err, "%s: ", self->declared->parameters[parameter].name);
 }
 
-/* Does the same for elements that this rank stores. */
-static weft_status weft_region_kept(const weft_region *self, int32_t parameter, int64_t first, int64_t n, void *staging,
-                                    const void **out, weft_error *err) {
+/* Does weft_region_read for elements that this rank stores. */
+static weft_status read_kept(const weft_region *self, int32_t parameter, int64_t first, int64_t n, void *staging,
+                             const void **out, weft_error *err) {
     const void *view = view_of_element(self, parameter, first);
     weft_status status = WEFT_OK;
     if (view == NULL)
@@ -260,32 +256,24 @@ weft_status weft_region_take(const weft_region *self, weft_double_buffer *double
     return of_parameter(self, parameter, err);
 }
 
-/* Broadcasts chunks to all ranks, each from the rank that writes it. */
-static weft_status share_pieces(const weft_region *self, int32_t parameter, int64_t first, int64_t n, char *out,
-                                weft_error *err) {
+weft_status weft_region_read(const weft_region *self, int32_t parameter, int64_t first, int64_t n, void *staging,
+                             const void **out, weft_error *err) {
     const int32_t dtype = weft_region_dtype(self, parameter);
     weft_status status = WEFT_OK;
+    if (self->hold == NULL || !self->apart[self->declared->parameters[parameter].group])
+        return read_kept(self, parameter, first, n, staging, out, err);
+    *out = staging;
     for (int64_t at = 0, some = 0; at < n && status == WEFT_OK; at += some) {
-        char *to = out + weft_dtype_span(dtype, at);
+        char *to = (char *)staging + weft_dtype_span(dtype, at);
         const void *kept = to;
         int64_t end = 0, bytes = 0;
         const int32_t giver = weft_region_written_by(self, parameter, first + at, &end);
-        some = end - (first + at) < n - at ? end - (first + at) : n - at;
+        some = weft_smaller(end - (first + at), n - at);
         bytes = weft_dtype_span(dtype, some);
-        if (giver == self->peers->rank) status = weft_region_kept(self, parameter, first + at, some, to, &kept, err);
+        if (giver == self->peers->rank) status = read_kept(self, parameter, first + at, some, to, &kept, err);
         if (status == WEFT_OK && kept != to) memcpy(to, kept, (size_t)bytes);
         if (status == WEFT_OK) status = self->peers->share(self->peers->context, to, bytes, giver, err);
     }
-    return status;
-}
-
-weft_status weft_region_read(const weft_region *self, int32_t parameter, int64_t first, int64_t n, void *staging,
-                             const void **out, weft_error *err) {
-    const bool apart = self->hold != NULL && self->apart[self->declared->parameters[parameter].group];
-    weft_status status = WEFT_OK;
-    if (!apart) return weft_region_kept(self, parameter, first, n, staging, out, err);
-    status = share_pieces(self, parameter, first, n, staging, err);
-    if (status == WEFT_OK) *out = staging;
     return status;
 }
 

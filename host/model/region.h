@@ -10,22 +10,18 @@
 
 #include <weft/transfer.h>
 
-/* Double-buffered transfers between host and device: the host works on one buffer while the
- * other is transferred. On a device with weft/transfer.h the buffers are pinned memory with asynchronous transfers.
- * Elsewhere they are plain memory and transfers are synchronous.
+/* Double-buffered transfers between host and device, in one direction at a time: the host works on one buffer while the
+ * other is transferred. With weft/transfer.h the buffers are pinned memory; elsewhere transfers are synchronous.
  *
- *     to the device:  room(&piece), fill it, send; room(&other), fill it during the first transfer, send; ...
- *     to the host:    ask(first); ask(second), take(&piece) of the first, use it during the second transfer; ...
- *
- * Only one direction at a time. */
-
+ *     to the device:  bytes(&piece), fill it, send; bytes(&other), fill it during the first transfer, send; ...
+ *     to the host:    fetch(first); fetch(second), take(&piece) of the first, use it during the second transfer; ... */
 typedef struct weft_double_buffer {
     const weft_device_plugin *kernels;
     weft_device *device;
     const weft_device_transfer *transfer; /* NULL: plain memory */
     void *memory[2];
     weft_event *events[2]; /* recorded after the transfer; NULL: synchronous */
-    int turn;              /* the next buffer for room, send and ask */
+    int turn;              /* the next buffer for bytes, send and fetch */
 } weft_double_buffer;
 
 /* Opens two buffers of `bytes` each. Closes them on a failure. */
@@ -41,12 +37,11 @@ weft_status weft_double_buffer_send(weft_double_buffer *self, weft_ref to, int64
 
 /* Starts a transfer to the host. */
 weft_status weft_double_buffer_fetch(weft_double_buffer *self, weft_ref from, int64_t bytes, weft_error *err);
-/* Returns the buffer of the last `ask`, or the one before it: ago 0 or 1. */
+/* Returns the buffer of the last fetch, or the one before it: ago 0 or 1. */
 weft_status weft_double_buffer_take(weft_double_buffer *self, int ago, const void **out, weft_error *err);
 
-enum {
-    WEFT_REGION_PIECE = 1 << 20
-}; /* maximum elements per chunk: complete blocks of any type, of which no type has more bytes per element than fp32 */
+/* Maximum elements per chunk: complete blocks of any type, of which no type has more bytes per element than fp32. */
+enum { WEFT_REGION_PIECE = 1 << 20 };
 
 /* Returns the rank that stores and writes element `first` of a parameter, and the end *end of its range. Identical on
  * all ranks; boundaries are on the grid. */
@@ -90,7 +85,7 @@ weft_status weft_region_fill(const weft_region *self, const int32_t *parameters,
 weft_status weft_region_read(const weft_region *self, int32_t parameter, int64_t first, int64_t n, void *staging,
                              const void **out, weft_error *err);
 
-/* Do the same in two steps, to transfer a chunk while the previous one is processed: `ask` starts the transfer, `take`
+/* Do the same in two steps, to transfer a chunk while the previous one is processed: query starts the transfer, take
  * waits for it. ago: number of later transfers, 0 or 1. */
 weft_status weft_region_query(const weft_region *self, weft_double_buffer *double_buffer, int32_t parameter,
                               int64_t first, int64_t n, weft_error *err);
@@ -111,5 +106,16 @@ int32_t weft_region_file_dtype(const weft_region_file *self, int32_t tensor);
 
 /* Returns the rank that writes element `first` of a parameter. A single rank 0 writes all elements. */
 int32_t weft_region_written_by(const weft_region *self, int32_t parameter, int64_t first, int64_t *end);
+
+/* Receives the root hash of each tensor of a file, on rank 0. */
+typedef struct weft_roots {
+    weft_status (*tell)(void *context, const char *path, const char *tensor, const char hex[65], weft_error *err);
+    void *context;
+} weft_roots;
+
+/* Writes the file by all ranks that store the parameters, with bounded memory. On success it is complete and synced.
+ * The root of a tensor is the SHA-256 over the hashes of its grid cells in order. roots: NULL if hashes are not
+ * required. [collective] */
+weft_status weft_region_write(const weft_region_file *file, const weft_roots *roots, weft_error *err);
 
 #endif

@@ -1,16 +1,17 @@
-/* host/model/region_write.c: see region_write.h. Every rank iterates over all chunks of the file in file order, so that
- * all ranks call the same collectives. Only the rank that stores a chunk reads and writes it. A failed rank continues
- * to the end without reads or writes, and the ranks agree on the status there. */
-#include "model/region_write.h"
+/* host/model/region_write.c: writes parameters of a region as one safetensors file. Every rank iterates over all chunks
+ * of the file in file order, so that all ranks call the same collectives. Only the rank that stores a chunk reads and
+ * writes it. A failed rank continues to the end without reads or writes, and the ranks agree on the status there. */
+#include "model/region.h"
 
+#include "base/alloc.h"
 #include "base/hash.h"
-#include "model/convert.h"
+#include "base/units.h"
 #include "model/boundary_pages.h"
-#include "plugin/enter.h"
+#include "model/convert.h"
 
 #include <stdlib.h>
 
-/* Limits between two exchanges: grid cells, exceeded by at most one chunk, and chunks. */
+/* Limits between two exchanges: grid cells, exceeded by at most one chunk; chunks. */
 enum { CELLS = 1 << 17, PIECES = 1024, SMALLEST_GRID = 64, MORE = WEFT_REGION_PIECE / SMALLEST_GRID };
 
 /* The rank of the next cell hashes. */
@@ -24,7 +25,7 @@ typedef struct writing {
     const weft_process_group *peers;
     const weft_roots *roots;
     weft_tensor_writer *writer;
-    weft_file_extents stretches;
+    weft_file_extents extents;
     int64_t grid;
     weft_double_buffer double_buffer; /* WEFT_REGION_PIECE elements in the storage type */
     void *converted;                  /* the same elements in the file's type */
@@ -59,18 +60,16 @@ static void hash_cells(writing *self, const char *bytes, int64_t n, int32_t dtyp
         unsigned char *digest = self->digests + self->own++ * WEFT_HASH_BYTES;
         if (is_writing_well(self)) self->status = weft_hash_start(&self->cell, &self->err);
         if (!is_writing_well(self)) continue;
-        weft_hash_put(&self->cell, bytes + at, (size_t)(n - at < cell ? n - at : cell));
+        weft_hash_put(&self->cell, bytes + at, (size_t)weft_smaller(cell, n - at));
         self->status = weft_hash_finish(&self->cell, digest, &self->err);
     }
 }
 
 static void finish_root(writing *self) {
-    unsigned char digest[WEFT_HASH_BYTES];
     char hex[65];
     if (self->tensor < 0 || !is_writing_well(self)) return;
-    self->status = weft_hash_finish(&self->root, digest, &self->err);
+    self->status = weft_hash_finish_hex(&self->root, hex, &self->err);
     if (!is_writing_well(self)) return;
-    weft_hash_hex(hex, digest);
     self->status = self->roots->tell(self->roots->context, self->file->path, self->file->specs[self->tensor].name, hex,
                                      &self->err);
 }
@@ -133,20 +132,17 @@ static weft_status exchange_with_peers(writing *self) {
     return status;
 }
 
-static int64_t piece_at(const weft_file_extent *s, int64_t first) {
-    return s->n - first < WEFT_REGION_PIECE ? s->n - first : WEFT_REGION_PIECE;
-}
-
 /* Starts the transfer of the next chunk that this rank stores. */
 static void query_ahead(writing *self) {
     const weft_file_extent *s = NULL;
-    for (; self->query_from < self->stretches.n; self->query_from++, self->query_first = 0) {
-        s = &self->stretches.items[self->query_from];
+    for (; self->query_from < self->extents.n; self->query_from++, self->query_first = 0) {
+        s = &self->extents.items[self->query_from];
         if (s->keeper == self->peers->rank && self->query_first < s->n) break;
     }
-    if (self->query_from >= self->stretches.n || !is_writing_well(self)) return;
+    if (self->query_from >= self->extents.n || !is_writing_well(self)) return;
     self->status = weft_region_query(self->file->region, &self->double_buffer, self->file->parameters[s->tensor],
-                                     s->first + self->query_first, piece_at(s, self->query_first), &self->err);
+                                     s->first + self->query_first,
+                                     weft_smaller(WEFT_REGION_PIECE, s->n - self->query_first), &self->err);
     self->query_first += WEFT_REGION_PIECE;
     self->ahead++;
 }
@@ -167,38 +163,35 @@ static const char *read_piece(writing *self, const weft_file_extent *s, int64_t 
 }
 
 static void write_piece(writing *self, int32_t i, int64_t first, int64_t n) {
-    const weft_file_extent *s = &self->stretches.items[i];
+    const weft_file_extent *s = &self->extents.items[i];
     const int32_t dtype = weft_region_file_dtype(self->file, s->tensor);
     const int64_t begin = s->begin + weft_dtype_span(dtype, first - s->first), size = weft_dtype_span(dtype, n);
     const int64_t cells = (n + self->grid - 1) / self->grid;
-    const turn next = {s->tensor, s->keeper, cells};
     const bool mine = s->keeper == self->peers->rank;
     const char *bytes = mine ? read_piece(self, s, first, n) : NULL;
     weft_part parts[WEFT_FILE_EXTENT_PARTS];
-    const int n_parts = weft_file_extent_split(parts, &self->stretches, i, begin, begin + size);
+    const int n_parts = weft_file_extent_split(parts, &self->extents, i, begin, begin + size);
     for (int k = 0; k < n_parts; k++) {
         const char *part = mine ? bytes + (parts[k].begin - begin) : NULL;
         if (parts[k].writer != s->keeper) weft_boundary_pages_note(&self->boundary_pages, &parts[k], s->keeper, part);
         else if (mine) put_bytes(self, parts[k].begin, part, parts[k].end - parts[k].begin);
     }
-    self->turns[self->n_turns++] = next;
+    self->turns[self->n_turns++] = (turn){s->tensor, s->keeper, cells};
     self->cells += cells;
     if (mine && self->roots != NULL) hash_cells(self, bytes, size, dtype);
 }
 
-static bool is_round_full(const writing *self) {
-    return self->cells >= CELLS || self->n_turns == PIECES ||
-           self->boundary_pages.noted > WEFT_BOUNDARY_PAGES - WEFT_FILE_EXTENT_PARTS;
-}
-
-static void write_stretches(writing *self) {
+static void write_extents(writing *self) {
     self->query_from = 1; /* after the header */
     query_ahead(self);
-    for (int32_t i = 1; i < self->stretches.n; i++) {
-        const weft_file_extent *s = &self->stretches.items[i];
+    for (int32_t i = 1; i < self->extents.n; i++) {
+        const weft_file_extent *s = &self->extents.items[i];
         for (int64_t first = 0; first < s->n; first += WEFT_REGION_PIECE) {
-            write_piece(self, i, s->first + first, piece_at(s, first));
-            if (is_round_full(self) && exchange_with_peers(self) != WEFT_OK) return;
+            write_piece(self, i, s->first + first, weft_smaller(WEFT_REGION_PIECE, s->n - first));
+            if (self->cells < CELLS && self->n_turns < PIECES &&
+                self->boundary_pages.noted <= WEFT_BOUNDARY_PAGES - WEFT_FILE_EXTENT_PARTS)
+                continue;
+            if (exchange_with_peers(self) != WEFT_OK) return;
         }
     }
     if (exchange_with_peers(self) == WEFT_OK && self->roots != NULL && weft_process_group_is_rank_0(self->peers))
@@ -207,51 +200,31 @@ static void write_stretches(writing *self) {
 
 /* ---- the file ---- */
 
-static weft_status take_memory(writing *self) {
-    const size_t world = (size_t)self->peers->world, digests = (size_t)(CELLS + MORE) * WEFT_HASH_BYTES;
-    self->converted = malloc((size_t)weft_f32_bytes(WEFT_REGION_PIECE));
-    self->turns = calloc(PIECES, sizeof *self->turns);
-    self->in = calloc(world, sizeof *self->in);
-    self->out = calloc(world, sizeof *self->out);
-    self->digests = self->roots == NULL ? NULL : malloc(digests);
-    if (self->roots != NULL && world > 1 && weft_process_group_is_rank_0(self->peers)) self->arrived = malloc(digests);
-    if (self->converted == NULL || self->turns == NULL || self->in == NULL || self->out == NULL ||
-        (self->roots != NULL && self->digests == NULL) ||
-        (self->roots != NULL && world > 1 && weft_process_group_is_rank_0(self->peers) && self->arrived == NULL))
-        return weft_error_set(&self->err, WEFT_E_MEMORY, "%s: no memory left to write the weights", self->file->path);
-    if (weft_double_buffer_open(&self->double_buffer, self->file->region->kernels, self->file->region->device,
-                                weft_f32_bytes(WEFT_REGION_PIECE), &self->err) != WEFT_OK)
-        return (weft_status)self->err.code;
-    return world == 1 ? WEFT_OK : weft_boundary_pages_open(&self->boundary_pages, self->peers, &self->err);
-}
-
 /* Rank 0 creates the file before the other ranks open it. */
 static weft_status open_file(writing *self) {
     const weft_region_file *file = self->file;
-    const weft_process_group *peers = file->region->peers;
-    weft_status status = take_memory(self);
+    const weft_region *region = file->region;
+    const weft_process_group *peers = region->peers;
+    weft_status status = WEFT_OK;
+    const bool hashes = self->roots != NULL; /* weft_realloc: large buffers whose pages are not touched before use */
+    self->converted = weft_realloc(NULL, weft_f32_bytes(WEFT_REGION_PIECE), 1);
+    self->turns = weft_alloc(PIECES, sizeof *self->turns);
+    self->in = weft_alloc(self->peers->world, sizeof *self->in);
+    self->out = weft_alloc(self->peers->world, sizeof *self->out);
+    if (hashes) self->digests = weft_realloc(NULL, CELLS + MORE, WEFT_HASH_BYTES);
+    if (hashes && self->peers->world > 1 && self->peers->rank == 0)
+        self->arrived = weft_realloc(NULL, CELLS + MORE, WEFT_HASH_BYTES);
+    if (self->peers->world > 1) weft_boundary_pages_open(&self->boundary_pages, self->peers);
+    status = weft_double_buffer_open(&self->double_buffer, region->kernels, region->device,
+                                     weft_f32_bytes(WEFT_REGION_PIECE), &self->err);
     if (status == WEFT_OK && weft_process_group_is_rank_0(peers))
         status = weft_tensor_writer_create(&self->writer, file->path, file->specs, file->n, &self->err);
     status = weft_process_group_agree(peers, status, &self->err);
     if (status != WEFT_OK) return status;
     if (!weft_process_group_is_rank_0(peers))
         status = weft_tensor_writer_join(&self->writer, file->path, file->specs, file->n, &self->err);
-    if (status == WEFT_OK) status = weft_file_extents_make(&self->stretches, file, self->writer, &self->err);
+    if (status == WEFT_OK) self->extents = weft_file_extents_make(file, self->writer);
     return weft_process_group_agree(peers, status, &self->err);
-}
-
-static void release_writing(writing *self) {
-    weft_hash_free(&self->cell);
-    weft_hash_free(&self->root);
-    free(self->stretches.items);
-    weft_boundary_pages_close(&self->boundary_pages);
-    free(self->arrived);
-    free(self->digests);
-    free(self->out);
-    free(self->in);
-    free(self->turns);
-    free(self->converted);
-    (void)weft_double_buffer_close(&self->double_buffer, NULL);
 }
 
 weft_status weft_region_write(const weft_region_file *file, const weft_roots *roots, weft_error *err) {
@@ -264,16 +237,25 @@ weft_status weft_region_write(const weft_region_file *file, const weft_roots *ro
                     .tensor = -1,
                     .err = WEFT_ERROR_INIT};
     self.status = open_file(&self);
-    if (self.status != WEFT_OK) {
+    if (self.status == WEFT_OK) {
+        write_extents(&self);
+        if (is_writing_well(&self)) self.status = weft_tensor_writer_finish(self.writer, &self.err);
+        else weft_tensor_writer_cancel(self.writer);
+        if (!self.cut_off) self.status = weft_process_group_agree(peers, self.status, &self.err);
+    } else {
         weft_tensor_writer_cancel(self.writer);
-        goto done;
     }
-    write_stretches(&self);
-    if (is_writing_well(&self)) self.status = weft_tensor_writer_finish(self.writer, &self.err);
-    else weft_tensor_writer_cancel(self.writer);
-    if (!self.cut_off) self.status = weft_process_group_agree(peers, self.status, &self.err);
-done:
     if (self.status != WEFT_OK && err != NULL) *err = self.err;
-    release_writing(&self);
+    weft_hash_free(&self.cell);
+    weft_hash_free(&self.root);
+    weft_boundary_pages_close(&self.boundary_pages);
+    (void)weft_double_buffer_close(&self.double_buffer, NULL);
+    free(self.extents.items);
+    free(self.arrived);
+    free(self.digests);
+    free(self.out);
+    free(self.in);
+    free(self.turns);
+    free(self.converted);
     return self.status;
 }

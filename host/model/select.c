@@ -2,6 +2,9 @@
  * flags; later stages derive groups, gradients and a shorter backward from them. */
 #include "model/declare.h"
 
+#include "base/alloc.h"
+#include "base/text.h"
+
 #include <stdlib.h>
 
 enum { SHOWN = 4 }; /* names in an error message */
@@ -27,14 +30,10 @@ static bool matches_pattern(const char *pattern, const char *text) {
     return *pattern == '\0';
 }
 
-static const char *name_at(const weft_parameter *parameter, int32_t i) {
-    return i == 0 ? parameter->name : parameter->aliases[i - 1];
-}
-
 static bool has_matching_name(const weft_parameter *parameter, const char *pattern) {
-    for (int32_t i = 0; i <= parameter->n_aliases; i++)
-        if (matches_pattern(pattern, name_at(parameter, i))) return true;
-    return false;
+    bool any = matches_pattern(pattern, parameter->name);
+    for (int32_t i = 0; i < parameter->n_aliases && !any; i++) any = matches_pattern(pattern, parameter->aliases[i]);
+    return any;
 }
 
 /* Marks the parameters with a matching name. Returns true if any name matches. */
@@ -45,24 +44,15 @@ static bool mark_matching(const weft_declared *declared, const char *pattern, bo
     return any;
 }
 
-/* Writes "; did you mean *q_proj*, which is 22 of them?"; "" if no name contains the item. */
-static void advise_stars(char *out, size_t size, const weft_declared *declared, const char *item) {
-    char pattern[200];
-    int32_t n = 0;
-    *out = '\0';
-    if (strlen(item) + 3 > sizeof pattern) return;
-    (void)snprintf(pattern, sizeof pattern, "*%s*", item);
-    for (int32_t p = 0; p < declared->n_parameters; p++) n += has_matching_name(&declared->parameters[p], pattern);
-    if (n > 0) (void)snprintf(out, size, "; did you mean %s, which is %d of them?", pattern, (int)n);
-}
-
-/* Lists only the first names, which show the naming style. */
+/* Lists the first names, which show the naming style, and suggests "*q_proj*" for an item that is part of names. */
 static weft_status refuse_no_match(const weft_declared *declared, const char *item, weft_error *err) {
-    char names[512] = "", meant[300];
-    size_t n = 0;
-    advise_stars(meant, sizeof meant, declared, item);
-    for (int32_t p = 0; p < declared->n_parameters && p < SHOWN && n < sizeof names; p++)
-        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", p == 0 ? "" : ", ", declared->parameters[p].name);
+    char names[512] = "", meant[300] = "", pattern[200];
+    int32_t n = 0;
+    (void)snprintf(pattern, sizeof pattern, "*%.197s*", item);
+    for (int32_t p = 0; p < declared->n_parameters; p++) n += has_matching_name(&declared->parameters[p], pattern);
+    if (n > 0) (void)snprintf(meant, sizeof meant, "; did you mean %s, which is %d of them?", pattern, (int)n);
+    for (int32_t p = 0; p < declared->n_parameters && p < SHOWN; p++)
+        weft_words_append(names, sizeof names, "%s%s", p == 0 ? "" : ", ", declared->parameters[p].name);
     return weft_error_set(err, WEFT_E_USER,
                           "'%s' is no parameter of this model. Allowed: all, adapter, head, vocabulary, first:N, "
                           "last:N and parameter names, in which * matches any text. Its %d parameters begin with %s%s",
@@ -83,13 +73,8 @@ static bool find_head(const weft_declared *declared, bool *wanted) {
     return any;
 }
 
-static weft_status mark_head(const weft_declared *declared, bool *wanted, weft_error *err) {
-    if (find_head(declared, wanted)) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_USER, "'head': this model has no head. Fix: use parameter names instead");
-}
-
 /* Marks parameters with a row per token: embedding tables, and the head, tied or not. */
-static weft_status mark_vocabulary(const weft_declared *declared, bool *wanted, weft_error *err) {
+static bool mark_vocabulary(const weft_declared *declared, bool *wanted) {
     bool any = find_head(declared, wanted);
     for (int32_t p = 0; p < declared->n_parameters; p++) {
         const weft_parameter *parameter = &declared->parameters[p];
@@ -97,10 +82,7 @@ static weft_status mark_vocabulary(const weft_declared *declared, bool *wanted, 
             parameter->dims[0] == declared->info.vocab_size)
             wanted[p] = any = true;
     }
-    if (any) return WEFT_OK;
-    return weft_error_set(
-        err, WEFT_E_USER,
-        "'vocabulary': this model has neither an embedding of tokens nor a head. Fix: use parameter names instead");
+    return any;
 }
 
 /* item: "first:2" or "last:2". */
@@ -122,44 +104,34 @@ static weft_status mark_blocks(const weft_declared *declared, const char *item, 
     return any ? WEFT_OK : refuse_no_match(declared, item, err);
 }
 
-static weft_status mark_added(const weft_declared *declared, bool *wanted, weft_error *err) {
-    bool any = false;
-    for (int32_t p = 0; p < declared->n_parameters; p++)
-        if (declared->parameters[p].added) wanted[p] = any = true;
-    if (any) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_USER,
-                          "'adapter': the run has no adapter. Fix: set [adapter] plugin, or use all, head, first:N, "
-                          "last:N or parameter names");
-}
-
 static weft_status mark_item(const weft_declared *declared, const char *item, bool *wanted, weft_error *err) {
-    if (strcmp(item, "adapter") == 0) return mark_added(declared, wanted, err);
-    if (strcmp(item, "all") == 0)
-        return mark_matching(declared, "*", wanted) ? WEFT_OK : refuse_no_match(declared, item, err);
-    if (strcmp(item, "head") == 0) return mark_head(declared, wanted, err);
-    if (strcmp(item, "vocabulary") == 0) return mark_vocabulary(declared, wanted, err);
+    const char *problem = NULL;
+    bool any = false;
     if (strncmp(item, "first:", 6) == 0 || strncmp(item, "last:", 5) == 0)
         return mark_blocks(declared, item, wanted, err);
-    return mark_matching(declared, item, wanted) ? WEFT_OK : refuse_no_match(declared, item, err);
-}
-
-static void mark_trained(weft_declared *declared, const bool *wanted) {
-    declared->packed_wanted = -1;
-    for (int32_t p = declared->n_parameters - 1; p >= 0; p--) {
-        const bool is_packed = weft_parameter_is_packed(&declared->parameters[p]);
-        declared->parameters[p].trainable = wanted[p] && !is_packed && !declared->parameters[p].frozen;
-        if (wanted[p] && is_packed) declared->packed_wanted = p;
+    if (strcmp(item, "adapter") == 0) {
+        for (int32_t p = 0; p < declared->n_parameters; p++)
+            if (declared->parameters[p].added) wanted[p] = any = true;
+        problem = "'adapter': the run has no adapter. Fix: set [adapter] plugin, or use all, head, first:N, last:N or "
+                  "parameter names";
+    } else if (strcmp(item, "head") == 0) {
+        any = find_head(declared, wanted);
+        problem = "'head': this model has no head. Fix: use parameter names instead";
+    } else if (strcmp(item, "vocabulary") == 0) {
+        any = mark_vocabulary(declared, wanted);
+        problem = "'vocabulary': this model has neither an embedding of tokens nor a head. Fix: use parameter names "
+                  "instead";
+    } else {
+        any = mark_matching(declared, strcmp(item, "all") == 0 ? "*" : item, wanted);
     }
+    if (any) return WEFT_OK;
+    return problem != NULL ? weft_error_set(err, WEFT_E_USER, "%s", problem) : refuse_no_match(declared, item, err);
 }
 
 weft_status weft_declared_select(weft_declared *declared, const char *trainable, weft_error *err) {
     weft_status status = WEFT_OK;
-    bool *wanted = calloc((size_t)declared->n_parameters, sizeof *wanted), any = false;
-    char *list = strdup(trainable), *rest = list;
-    if (wanted == NULL || list == NULL) {
-        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the choice of trained parameters");
-        goto done;
-    }
+    bool *wanted = weft_alloc(declared->n_parameters, sizeof *wanted), any = false;
+    char *list = weft_strdup(trainable), *rest = list;
     while (status == WEFT_OK && rest != NULL) {
         char *item = strsep(&rest, ",");
         item += strspn(item, " \t");
@@ -172,8 +144,12 @@ weft_status weft_declared_select(weft_declared *declared, const char *trainable,
         status = weft_error_set(err, WEFT_E_USER,
                                 "the list of trained parameters is empty. Allowed: all, adapter, head, vocabulary, "
                                 "first:N, last:N and parameter names, in which * matches any text");
-    if (status == WEFT_OK) mark_trained(declared, wanted);
-done:
+    if (status == WEFT_OK) declared->packed_wanted = -1;
+    for (int32_t p = declared->n_parameters - 1; p >= 0 && status == WEFT_OK; p--) {
+        const bool is_packed = weft_parameter_is_packed(&declared->parameters[p]);
+        declared->parameters[p].trainable = wanted[p] && !is_packed && !declared->parameters[p].frozen;
+        if (wanted[p] && is_packed) declared->packed_wanted = p;
+    }
     free(list);
     free(wanted);
     return status;

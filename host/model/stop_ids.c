@@ -1,6 +1,7 @@
 /* host/model/stop_ids.c: see stop_ids.h. */
 #include "model/stop_ids.h"
 
+#include "base/alloc.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "model/config_json.h"
@@ -8,36 +9,29 @@
 #include <jansson.h>
 #include <stdlib.h>
 
-static weft_status refuse_value(const char *path, weft_error *err) {
-    return weft_error_set(err, WEFT_E_DATA, "%s: eos_token_id must be an id, a list of at most %d ids, or null", path,
+/* Adds the ids of a value; null and a missing key add no ids. */
+static weft_status add_ids(weft_stop_ids *out, const json_t *value, const char *path, weft_error *err) {
+    const bool is_list = json_is_array(value);
+    const size_t n = is_list ? json_array_size(value) : 1;
+    bool good = n <= WEFT_MAX_STOP_IDS;
+    if (value == NULL || json_is_null(value)) return WEFT_OK;
+    for (size_t i = 0; i < n && good; i++) {
+        const json_t *id = is_list ? json_array_get(value, i) : value;
+        good = json_is_integer(id);
+        if (good) out->ids[out->n++] = (int32_t)json_integer_value(id);
+    }
+    if (good) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_DATA,
+                          "%s: eos_token_id is not valid. Allowed: an id, a list of at most %d ids, null", path,
                           WEFT_MAX_STOP_IDS);
 }
 
-/* Adds the ids of a value; null and a missing key add no ids. */
-static weft_status add_ids(weft_stop_ids *out, const json_t *value, const char *path, weft_error *err) {
-    const size_t n = json_array_size(value);
-    if (value == NULL || json_is_null(value)) return WEFT_OK;
-    if (json_is_integer(value)) {
-        out->ids[out->n++] = (int32_t)json_integer_value(value);
-        return WEFT_OK;
-    }
-    if (!json_is_array(value) || n > WEFT_MAX_STOP_IDS) return refuse_value(path, err);
-    for (size_t i = 0; i < n; i++) {
-        if (!json_is_integer(json_array_get(value, i))) return refuse_value(path, err);
-        out->ids[out->n++] = (int32_t)json_integer_value(json_array_get(value, i));
-    }
-    return WEFT_OK;
-}
-
 static weft_status read_file(weft_stop_ids *out, const char *directory, const char *name, weft_error *err) {
-    char path[4096];
+    char path[WEFT_PATH_BYTES];
     json_t *root = NULL;
     bool is_there = false;
-    weft_status status = WEFT_OK;
-    const int n = snprintf(path, sizeof path, "%s/%s", directory, name);
-    if (n < 0 || (size_t)n >= sizeof path)
-        return weft_error_set(err, WEFT_E_USER, "the path %s is too long", directory);
-    status = weft_file_exists(&is_there, path, err);
+    weft_status status = weft_path_join(path, directory, name, err);
+    if (status == WEFT_OK) status = weft_file_exists(&is_there, path, err);
     if (status != WEFT_OK || !is_there) return status;
     status = weft_json_read(&root, path, 0, err);
     if (status == WEFT_OK) status = add_ids(out, json_object_get(root, "eos_token_id"), path, err);
@@ -65,24 +59,10 @@ bool weft_stop_ids_have(const weft_stop_ids *self, int32_t id) {
 
 enum { TEXT_LIMIT = 64 << 20 };
 
-/* Formats one id as a number, several as a list. */
-static void print_ids(char out[16 * WEFT_MAX_STOP_IDS], const weft_stop_ids *ids) {
-    size_t n = 0;
-    for (int32_t i = 0; i < ids->n; i++)
-        n += (size_t)snprintf(out + n, 16 * WEFT_MAX_STOP_IDS - n, "%s%d", i == 0 ? (ids->n > 1 ? "[" : "") : ", ",
-                              (int)ids->ids[i]);
-    if (ids->n > 1) (void)snprintf(out + n, 16 * WEFT_MAX_STOP_IDS - n, "]");
-}
-
-void weft_stop_ids_join(weft_stop_ids *out, const weft_stop_ids *more) {
-    for (int32_t i = 0; i < more->n && out->n < WEFT_MAX_STOP_IDS; i++)
-        if (!weft_stop_ids_have(out, more->ids[i])) out->ids[out->n++] = more->ids[i];
-}
-
 /* Puts the ids before the existing ones in a file's text. *text is not changed if it contains them all. */
 static weft_status change_text(char **text, size_t *bytes, const weft_stop_ids *first, const weft_stop_ids *others,
                                const char *path, weft_error *err) {
-    char value[16 * WEFT_MAX_STOP_IDS], *changed = NULL;
+    char value[16 * WEFT_MAX_STOP_IDS] = ""; /* one id as a number, several as a list */
     const weft_json_change change = {"eos_token_id", value};
     weft_stop_ids own = {.n = 0}, all = *first;
     json_t *root = NULL;
@@ -93,14 +73,16 @@ static weft_status change_text(char **text, size_t *bytes, const weft_stop_ids *
     json_decref(root);
     for (int32_t i = 0; i < first->n; i++) has_all = has_all && weft_stop_ids_have(&own, first->ids[i]);
     if (status != WEFT_OK || has_all) return status;
-    weft_stop_ids_join(&all, own.n > 0 ? &own : others);
-    print_ids(value, &all);
-    if (!is_empty) changed = weft_config_json_change(*text, *bytes, &change, 1, bytes);
-    else if (asprintf(&changed, "{\n  \"%s\": %s\n}\n", change.key, value) < 0) changed = NULL;
-    if (changed == NULL) return weft_error_set(err, WEFT_E_MEMORY, "%s: no memory left to write it", path);
-    if (is_empty) *bytes = strlen(changed);
+    if (own.n > 0) others = &own;
+    for (int32_t i = 0; i < others->n && all.n < WEFT_MAX_STOP_IDS; i++)
+        if (!weft_stop_ids_have(&all, others->ids[i])) all.ids[all.n++] = others->ids[i];
+    for (int32_t i = 0; i < all.n; i++)
+        weft_words_append(value, sizeof value, "%s%d", i > 0 ? ", " : all.n > 1 ? "[" : "", (int)all.ids[i]);
+    if (all.n > 1) weft_words_append(value, sizeof value, "]");
+    if (!is_empty) return weft_config_json_change(text, bytes, &change, 1, err);
     free(*text);
-    *text = changed;
+    *text = weft_text_of("{\n  \"%s\": %s\n}\n", change.key, value);
+    *bytes = strlen(*text);
     return WEFT_OK;
 }
 
@@ -115,9 +97,7 @@ static weft_status save_in(const weft_stop_ids *self, const weft_stop_ids *other
     if (status == WEFT_OK) status = weft_file_exists(&is_there, path, err);
     if (status != WEFT_OK || (!is_there && !made)) return status;
     if (is_there) status = weft_text_read(&text, &bytes, path, TEXT_LIMIT, err);
-    else text = strdup("{}");
-    if (status == WEFT_OK && text == NULL)
-        status = weft_error_set(err, WEFT_E_MEMORY, "%s: no memory left to write it", path);
+    else text = weft_strdup("{}");
     before = text;
     if (status == WEFT_OK) status = change_text(&text, &bytes, self, others, path, err);
     if (status == WEFT_OK && text != before) status = weft_file_replace(path, text, bytes, err);

@@ -18,9 +18,6 @@ weft_status weft_stop_ids_read(weft_stop_ids *out, const char *directory, int32_
 
 bool weft_stop_ids_have(const weft_stop_ids *self, int32_t id);
 
-/* Appends ids of `more` that are missing, up to the capacity. */
-void weft_stop_ids_join(weft_stop_ids *out, const weft_stop_ids *more);
-
 /* Puts these ids before the eos_token_id of the directory's generation_config.json and config.json, or before `others`
  * if a file has no eos_token_id. Missing files, and files that contain all ids, stay unchanged. A directory without
  * config.json gets a generation_config.json with both lists. [main] */

@@ -1,17 +1,16 @@
 /* host/model/weights.h: transfers a model's weights between a Hugging Face directory and the flat parameter region of a
  * device.
  *
- * Files are checked against the declared model, then read in file order by several threads. Elements are converted to
- * each parameter's storage type while they are written to device memory, so each byte is copied once. Tied storage is
- * written once, under its first name, as transformers does. A load accepts any of its names; if several are present,
- * they must be equal.
+ * Files are checked against the declared model, then read in file order by several threads and converted while they are
+ * written to device memory. Tied storage is written once, under its first name, as transformers does. A load accepts
+ * any of its names; if several are present, they must be equal.
  *
  * If the vocabulary was extended beyond the files' (weft_vocabulary), each added row of a matrix is the mean of the
  * file's rows: per element, summed in fp64 in row order and rounded. */
 #ifndef WEFT_HOST_MODEL_WEIGHTS_H
 #define WEFT_HOST_MODEL_WEIGHTS_H
 
-#include "model/region_write.h"
+#include "model/region.h"
 
 /* Maximum bytes of data per file of a saved model, which transformers calls a shard. */
 #define WEFT_SHARD_BYTES ((int64_t)5000000000)
@@ -21,7 +20,7 @@
  * values. Ignores names that end in "rotary_emb.inv_freq", a buffer of old checkpoints, with a log line. */
 weft_status weft_weights_load(const weft_region *region, const char *directory, weft_error *err);
 
-/* Does the same with open files; `directory` names them in messages. */
+/* The same with open files; `directory` names them in messages. */
 weft_status weft_weights_load_files(const weft_region *region, weft_safetensors *files, const char *directory,
                                     weft_error *err);
 
@@ -30,14 +29,17 @@ weft_status weft_weights_load_files(const weft_region *region, weft_safetensors 
 weft_status weft_weights_read(const weft_region *region, weft_safetensors *files, const weft_tensor *const *tensors,
                               weft_error *err);
 
+/* Reads elements [first, first + n) of an unpacked tensor, converted to dtype. [any-thread] */
+weft_status weft_weights_read_numbers(const weft_safetensors *files, void *out, int32_t dtype,
+                                      const weft_tensor *tensor, int64_t first, int64_t n, weft_error *err);
+
 /* Initializes all parameters, or only those added by adapters. A matrix is normal with mean 0 and its weight object's
  * deviation, unless the object specifies another form; gains are one, biases zero. Element e of parameter p
- * (declaration order) uses weft_random(seed, WEFT_RANDOM_INIT, p, e / 4). Its numbers v yield two pairs by Box and
- * Muller ("A note on the generation of random normal deviates", 1958) in fp64. With r = sqrt(-2 ln((v[0] + 1) / 2^32))
- * and a = 2 pi v[1] / 2^32 the first pair is r cos a, r sin a; v[2] and v[3] yield the second. Element e is number e %
- * 4 of the pairs times the deviation, rounded once. A uniform form uses (v[e % 4] + 1/2) / 2^31 - 1 times its bound. So
- * the weights depend only on seed and model. */
-/* A parameter that starts as row norms uses the stored values of `files`, or of the drawn numbers if NULL. */
+ * (declaration order) uses v = weft_random(seed, WEFT_RANDOM_INIT, p, e / 4), from which Box and Muller ("A note on the
+ * generation of random normal deviates", 1958) make two pairs in fp64: r cos a, r sin a with r = sqrt(-2 ln((v[0] + 1)
+ * / 2^32)) and a = 2 pi v[1] / 2^32; v[2] and v[3] yield the second. Element e is number e % 4 times the deviation,
+ * rounded once. A uniform form uses (v[e % 4] + 1/2) / 2^31 - 1 times its bound. Row norms are those of the stored
+ * values of `files`, or of the drawn numbers if NULL. */
 weft_status weft_weights_init(const weft_region *region, uint64_t seed, bool added_alone, const weft_safetensors *files,
                               weft_error *err);
 
@@ -54,9 +56,17 @@ weft_status weft_weights_sort(weft_safetensors *files, const char *directory, we
  * prefix. */
 size_t weft_weights_unknown_prefix(const weft_declared *declared, const char *name);
 
-/* Returns a copy of a config.json in which `architectures` names the class with the head instead of its inner class.
- * NULL: no memory. The caller frees the copy. */
-char *weft_config_json_with_head(const weft_declared *declared, const char *text, size_t bytes, size_t *out_bytes);
+/* Edits a config.json (model/config_json.h) so that `architectures` names the class with the head instead of its inner
+ * class. */
+weft_status weft_config_json_set_head(const weft_declared *declared, char **text, size_t *bytes, weft_error *err);
+
+/* Adds keys to a config.json that one of transformers 4 and 5 reads and that exist only in the other's spelling, so
+ * that both versions load it:
+ *   dtype                     torch_dtype, and the reverse
+ *   rope_parameters           rope_theta, rope_scaling and partial_rotary_factor
+ *   rope_parameters by type   the same from full_attention, and rope_local_base_freq from sliding_attention (Gemma 3)
+ * transformers 5 reads files of transformers 4 without changes. Existing values other than null are kept. */
+weft_status weft_config_json_add_spellings(char **text, size_t *bytes, weft_error *err);
 
 /* Checks that the directory's files contain exactly the model's parameters in the right shapes. Reads only the
  * headers. */

@@ -3,7 +3,9 @@
  * cache. A mapping would fault in its pages one by one, and they would count as this process's memory in addition to
  * the region. */
 #include "base/ahead.h"
+#include "base/alloc.h"
 #include "base/text.h"
+#include "base/units.h"
 #include "model/config_json.h"
 #include "model/convert.h"
 #include "model/packing.h"
@@ -12,9 +14,8 @@
 #include <jansson.h>
 #include <stdlib.h>
 
-/* Opens a model's files whose tensor names were written by another class or wrapper:
- * AutoModel without the prefix of the head's model, or torch.compile, DDP, FSDP, PEFT or a vision model with more. Each
- * tensor is renamed separately, because a checkpoint can be wrapped in parts. */
+/* ---- tensor names of another class or wrapper: AutoModel omits the prefix of the head's model; torch.compile, DDP,
+ * FSDP, PEFT and vision models add one. Each tensor is renamed separately: a checkpoint can be wrapped in parts. */
 
 enum { NAME = 1024 };
 
@@ -85,12 +86,8 @@ size_t weft_weights_unknown_prefix(const weft_declared *declared, const char *na
     return 0;
 }
 
-static int compare_by_name(const void *a, const void *b) {
-    return strcmp(((const weft_tensor *)a)->name, ((const weft_tensor *)b)->name);
-}
-
 weft_status weft_weights_sort(weft_safetensors *files, const char *directory, weft_error *err) {
-    qsort(files->tensors, (size_t)files->n_tensors, sizeof *files->tensors, compare_by_name);
+    weft_safetensors_sort(files);
     for (int32_t i = 1; i < files->n_tensors; i++)
         if (strcmp(files->tensors[i - 1].name, files->tensors[i].name) == 0)
             return weft_error_set(err, WEFT_E_DATA,
@@ -105,13 +102,10 @@ static weft_status rename_all(weft_safetensors *files, const weft_declared *decl
     char base[256], found[NAME];
     base_of(base, declared);
     for (int32_t i = 0; i < files->n_tensors; i++) {
-        char **name = &files->tensors[i].name, *renamed = NULL;
+        char **name = &files->tensors[i].name;
         if (!own_name(found, declared, base, *name) || strcmp(found, *name) == 0) continue;
-        renamed = strdup(found);
-        if (renamed == NULL)
-            return weft_error_set(err, WEFT_E_MEMORY, "%s: no memory for the names of its tensors", directory);
         free(*name);
-        *name = renamed;
+        *name = weft_strdup(found);
     }
     return weft_weights_sort(files, directory, err);
 }
@@ -127,13 +121,14 @@ weft_status weft_weights_open(weft_safetensors **out, const weft_declared *decla
     return status;
 }
 
-char *weft_config_json_with_head(const weft_declared *declared, const char *text, size_t bytes, size_t *out_bytes) {
-    char base[256], *value = NULL, *out = NULL;
+weft_status weft_config_json_set_head(const weft_declared *declared, char **text, size_t *bytes, weft_error *err) {
+    char base[256], *value = NULL;
     json_t *root = NULL, *named = NULL;
     const json_t *classes = NULL;
     const char *class_name = NULL;
     int32_t inner = -1;
-    (void)weft_json_parse(&root, text, bytes, 0, "", NULL);
+    weft_status status = WEFT_OK;
+    (void)weft_json_parse(&root, *text, *bytes, 0, "", NULL);
     classes = json_object_get(root, "architectures");
     class_name = json_string_value(json_array_get(classes, 0));
     base_of(base, declared);
@@ -143,41 +138,36 @@ char *weft_config_json_with_head(const weft_declared *declared, const char *text
         strcmp(class_name, declared->modules[inner]->class_name) == 0)
         named = json_pack("[s]", declared->modules[0]->class_name);
     if (named != NULL) value = json_dumps(named, 0);
-    if (value != NULL) {
-        const weft_json_change change = {"architectures", value};
-        out = weft_config_json_change(text, bytes, &change, 1, out_bytes);
-    } else if (named == NULL && (out = malloc(bytes + 1)) != NULL) {
-        memcpy(out, text, bytes);
-        out[bytes] = '\0';
-        *out_bytes = bytes;
-    }
+    if (value != NULL)
+        status = weft_config_json_change(text, bytes, &(weft_json_change){"architectures", value}, 1, err);
     json_decref(named);
     json_decref(root);
     free(value);
-    return out;
+    return status;
 }
 
-enum {
-    BLOCK = 1 << 14
-}; /* elements that are converted at once: they fit in a core's cache; complete blocks of any type */
+/* ---- reading ---- */
+
+enum { BLOCK = 1 << 14 }; /* elements that are converted at once: they fit in a core's cache */
+
+weft_status weft_weights_read_numbers(const weft_safetensors *files, void *out, int32_t dtype,
+                                      const weft_tensor *tensor, int64_t first, int64_t n, weft_error *err) {
+    const int64_t width = weft_dtype_bytes(tensor->dtype);
+    float block[BLOCK];
+    weft_status status = WEFT_OK;
+    for (int64_t at = 0; at < n && status == WEFT_OK; at += BLOCK) {
+        const int64_t some = weft_smaller(BLOCK, n - at);
+        status = weft_safetensors_read(files, block, tensor, width * (first + at), width * some, err);
+        if (status == WEFT_OK)
+            (void)weft_convert((char *)out + weft_dtype_span(dtype, at), dtype, block, tensor->dtype, some);
+    }
+    return status;
+}
 
 typedef struct reading {
     const weft_safetensors *files;
     const weft_tensor *const *tensors; /* indexed by parameter */
 } reading;
-
-static weft_status read_converted(const reading *self, const weft_tensor *tensor, int64_t first, int64_t n,
-                                  int32_t dtype, char *out, weft_error *err) {
-    const int64_t width = weft_dtype_bytes(tensor->dtype);
-    float block[BLOCK];
-    weft_status status = WEFT_OK;
-    for (int64_t at = 0; at < n && status == WEFT_OK; at += BLOCK) {
-        const int64_t some = n - at < BLOCK ? n - at : BLOCK;
-        status = weft_safetensors_read(self->files, block, tensor, width * (first + at), width * some, err);
-        if (status == WEFT_OK) (void)weft_convert(out + weft_dtype_span(dtype, at), dtype, block, tensor->dtype, some);
-    }
-    return status;
-}
 
 /* Waits until the bytes up to `end` of a tensor have been read ahead. */
 static void await_bytes(const reading *self, const weft_tensor *tensor, int64_t end) {
@@ -185,53 +175,34 @@ static void await_bytes(const reading *self, const weft_tensor *tensor, int64_t 
     weft_ahead_wait(self->files->ahead, tensor->file, begin + end);
 }
 
-/* Computes the mean of the file's rows in fp64. */
-static weft_status add_rows_up(const reading *self, const weft_tensor *tensor, double *mean, int64_t width,
+static weft_region_source fill_from_tensor;
+
+/* Fills a chunk that extends beyond the file's last row: with the mean of its rows, summed in fp64. */
+static weft_status fill_beyond(reading *self, int32_t parameter, int64_t first, int64_t n, int32_t dtype, char *out,
                                weft_error *err) {
-    const int64_t rows = tensor->numel / width, bytes = weft_dtype_bytes(tensor->dtype);
-    float stored[BLOCK], numbers[BLOCK];
-    weft_status status = WEFT_OK;
+    const weft_tensor *tensor = self->tensors[parameter];
+    const int64_t there = weft_larger(0, tensor->numel - first);
+    const int64_t width = tensor->rank == 1 ? 1 : tensor->dims[1];
+    double *mean = calloc((size_t)width, sizeof *mean);
+    float numbers[BLOCK];
+    weft_status status = mean == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for the mean of %s", tensor->name)
+                                      : WEFT_OK;
+    if (status == WEFT_OK && there > 0) status = fill_from_tensor(self, parameter, first, there, dtype, out, err);
+    await_bytes(self, tensor, tensor->bytes);
     for (int64_t at = 0, column = 0; at < tensor->numel && status == WEFT_OK; at += BLOCK) {
-        const int64_t some = tensor->numel - at < BLOCK ? tensor->numel - at : BLOCK;
-        status = weft_safetensors_read(self->files, stored, tensor, bytes * at, bytes * some, err);
-        if (status == WEFT_OK) (void)weft_convert(numbers, WEFT_F32, stored, tensor->dtype, some);
+        const int64_t some = weft_smaller(BLOCK, tensor->numel - at);
+        status = weft_weights_read_numbers(self->files, numbers, WEFT_F32, tensor, at, some, err);
         for (int64_t i = 0; i < some && status == WEFT_OK; i++) {
             mean[column] += (double)numbers[i];
             column = column + 1 == width ? 0 : column + 1;
         }
     }
-    for (int64_t i = 0; i < width; i++) mean[i] /= (double)rows;
-    return status;
-}
-
-/* Fills elements of rows that the file lacks. */
-static weft_status fill_new_rows(const reading *self, const weft_tensor *tensor, int64_t first, int64_t n,
-                                 int32_t dtype, char *out, weft_error *err) {
-    const int64_t width = tensor->rank == 1 ? 1 : tensor->dims[1];
-    double *mean = calloc((size_t)width, sizeof *mean);
-    weft_status status = mean == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for the mean of %s", tensor->name)
-                                      : WEFT_OK;
-    if (status == WEFT_OK) status = add_rows_up(self, tensor, mean, width, err);
-    for (int64_t i = 0; i < n && status == WEFT_OK; i++) {
-        const float value = (float)mean[(first + i) % width];
+    for (int64_t i = there; i < n && status == WEFT_OK; i++) {
+        const float value = (float)(mean[(first + i) % width] / (double)(tensor->numel / width));
         (void)weft_convert(out + weft_dtype_span(dtype, i), dtype, &value, WEFT_F32, 1);
     }
     free(mean);
     return status;
-}
-
-static weft_region_source fill_from_tensor;
-
-/* Fills a chunk that extends beyond the file's last row. */
-static weft_status fill_beyond(reading *self, int32_t parameter, int64_t first, int64_t n, int32_t dtype, char *out,
-                               weft_error *err) {
-    const weft_tensor *tensor = self->tensors[parameter];
-    const int64_t there = first < tensor->numel ? tensor->numel - first : 0;
-    weft_status status = WEFT_OK;
-    if (there > 0) status = fill_from_tensor(self, parameter, first, there, dtype, out, err);
-    await_bytes(self, tensor, tensor->bytes);
-    if (status != WEFT_OK) return status;
-    return fill_new_rows(self, tensor, first + there, n - there, dtype, out + weft_dtype_span(dtype, there), err);
 }
 
 /* A packed parameter is stored in the file in its packed type, or as numbers. */
@@ -243,14 +214,9 @@ static weft_status fill_from_tensor(void *context, int32_t parameter, int64_t fi
     if (tensor->dtype != WEFT_U8 && first + n > tensor->numel)
         return fill_beyond(self, parameter, first, n, dtype, out, err);
     await_bytes(self, tensor, weft_dtype_span(stored, first + n));
-    if (stored != dtype) return read_converted(self, tensor, first, n, dtype, out, err);
+    if (stored != dtype) return weft_weights_read_numbers(self->files, out, dtype, tensor, first, n, err);
     return weft_safetensors_read(self->files, out, tensor, weft_dtype_span(dtype, first), weft_dtype_span(dtype, n),
                                  err);
-}
-
-static weft_status read_numbers(void *context, int32_t parameter, int64_t first, int64_t n, float *out,
-                                weft_error *err) {
-    return fill_from_tensor(context, parameter, first, n, WEFT_F32, out, err);
 }
 
 static int compare_by_place(const void *a, const void *b, void *context) {
@@ -260,35 +226,22 @@ static int compare_by_place(const void *a, const void *b, void *context) {
     return (x->data > y->data) - (x->data < y->data);
 }
 
-/* True if this rank stores all groups. Read-ahead loads complete files, which a rank with some shards does not
- * require. */
-static bool keeps_all(const weft_region *region) {
-    for (int32_t g = 0; region->hold != NULL && g < region->hold->n_groups; g++)
-        if (region->apart[g]) return false;
-    return true;
-}
-
 weft_status weft_weights_read(const weft_region *region, weft_safetensors *files, const weft_tensor *const *tensors,
                               weft_error *err) {
     const int32_t all = region->declared->n_parameters;
     reading self = {files, tensors};
-    const weft_numbers numbers = {read_numbers, &self};
     weft_status status = WEFT_OK;
-    int32_t n = 0, *order = malloc(((size_t)all + 1) * sizeof *order);
-    bool *is_packed_now = calloc((size_t)all + 1, sizeof *is_packed_now);
-    if (order == NULL || is_packed_now == NULL) {
-        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the order of the weights");
-        goto done;
-    }
+    int32_t n = 0, *order = weft_alloc(all, sizeof *order);
+    bool *is_packed_now = weft_alloc(all, sizeof *is_packed_now), keeps_all = true;
     for (int32_t p = 0; p < all; p++) {
         if (tensors[p] == NULL) continue;
         is_packed_now[p] = weft_dtype_is_packed(weft_region_dtype(region, p)) && tensors[p]->dtype != WEFT_U8;
         order[n++] = p;
     }
-    if (keeps_all(region)) weft_safetensors_read_ahead(files);
+    for (int32_t g = 0; region->hold != NULL && g < region->hold->n_groups; g++) keeps_all &= !region->apart[g];
+    if (keeps_all) weft_safetensors_read_ahead(files); /* not for a rank that reads only parts of the files */
     qsort_r(order, (size_t)n, sizeof *order, compare_by_place, (void *)(uintptr_t)tensors);
-    status = weft_packing_fill(region, order, n, is_packed_now, &numbers, fill_from_tensor, &self, err);
-done:
+    status = weft_packing_fill(region, order, n, is_packed_now, fill_from_tensor, &self, err);
     free(is_packed_now);
     free(order);
     return status;

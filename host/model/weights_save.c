@@ -1,38 +1,28 @@
 /* host/model/weights_save.c: saves the region as files that transformers loads. Parameters are assigned to files in
  * declaration order. region_write.c writes the parameters of a file, rank 0 the other files. */
-#include "model/weights_save.h"
+#include "model/weights.h"
 
+#include "base/alloc.h"
 #include "base/file.h"
-#include "base/text.h"
 #include "model/config_json.h"
 #include "model/convert.h"
-#include "model/region_write.h"
-#include "model/weights.h"
 #include "plugin/enter.h"
 
-#include <jansson.h>
-#include <stdbool.h>
 #include <stdlib.h>
 
-typedef struct additions {
-    weft_json_change items[WEFT_JSON_CHANGES];
-    char *texts[WEFT_JSON_CHANGES];
-    size_t n;
-    bool failed; /* out of memory */
-} additions;
-
-/* Adds a key unless the file has a value for it. null counts as absent: transformers 4 writes it after reading a file
- * of transformers 5. */
-static void add_key(additions *self, const json_t *root, const char *key, const json_t *value) {
+/* Adds a key at the front unless the file has a value for it. null counts as absent: transformers 4 writes it after
+ * reading a file of transformers 5. */
+static weft_status add_key(char **text, size_t *bytes, const json_t *root, const char *key, const json_t *value,
+                           weft_error *err) {
     const json_t *there = json_object_get(root, key);
-    char *text = NULL;
-    if (value == NULL || (there != NULL && !json_is_null(there))) return;
-    text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
-    self->failed = self->failed || text == NULL;
-    if (text == NULL) return;
-    self->texts[self->n] = text;
-    self->items[self->n].key = key;
-    self->items[self->n++].value = text;
+    char *dumped = NULL;
+    weft_status status = WEFT_OK;
+    if (value == NULL || (there != NULL && !json_is_null(there))) return WEFT_OK;
+    dumped = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
+    if (dumped == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the value of %s", key);
+    status = weft_config_json_change(text, bytes, &(weft_json_change){key, dumped}, 1, err);
+    free(dumped);
+    return status;
 }
 
 static const char *type_of(const json_t *rope) {
@@ -66,34 +56,30 @@ static json_t *make_scaling(const json_t *root, const json_t *rope) {
     return scaling;
 }
 
-static void add_rope(additions *self, const json_t *root) {
-    const json_t *rope = json_object_get(root, "rope_parameters");
-    const json_t *full = json_object_get(rope, "full_attention"), *sliding = json_object_get(rope, "sliding_attention");
-    json_t *scaling = NULL;
-    if (full != NULL) rope = full;
-    scaling = make_scaling(root, rope);
-    add_key(self, root, "rope_theta", json_object_get(rope, "rope_theta"));
-    add_key(self, root, "partial_rotary_factor", json_object_get(rope, "partial_rotary_factor"));
-    add_key(self, root, "rope_scaling", scaling);
-    add_key(self, root, "rope_local_base_freq", json_object_get(sliding, "rope_theta"));
-    json_decref(scaling);
-}
-
-char *weft_config_json_spelled(const char *text, size_t bytes, size_t *out_bytes) {
-    json_t *root = NULL;
-    const json_t *newer = NULL, *older = NULL;
-    additions added = {.n = 0};
-    char *out = NULL;
-    (void)weft_json_parse(&root, text, bytes, 0, "", NULL);
+weft_status weft_config_json_add_spellings(char **text, size_t *bytes, weft_error *err) {
+    json_t *root = NULL, *scaling = NULL;
+    const json_t *newer = NULL, *older = NULL, *rope = NULL, *full = NULL, *sliding = NULL;
+    weft_status status = WEFT_OK;
+    (void)weft_json_parse(&root, *text, *bytes, 0, "", NULL);
     newer = json_object_get(root, "dtype");
     older = json_object_get(root, "torch_dtype");
-    if (json_is_string(newer)) add_key(&added, root, "torch_dtype", newer);
-    if (json_is_string(older)) add_key(&added, root, "dtype", older);
-    if (json_is_object(json_object_get(root, "rope_parameters"))) add_rope(&added, root);
-    if (!added.failed) out = weft_config_json_change(text, bytes, added.items, added.n, out_bytes);
-    for (size_t i = 0; i < added.n; i++) free(added.texts[i]);
+    rope = json_object_get(root, "rope_parameters");
+    full = json_object_get(rope, "full_attention");
+    sliding = json_object_get(rope, "sliding_attention");
+    if (full != NULL) rope = full;
+    if (json_is_object(rope)) scaling = make_scaling(root, rope);
+    /* Each key is added at the front, so the first one in the file is added last. */
+    status = add_key(text, bytes, root, "rope_local_base_freq", json_object_get(sliding, "rope_theta"), err);
+    if (status == WEFT_OK) status = add_key(text, bytes, root, "rope_scaling", scaling, err);
+    if (status == WEFT_OK)
+        status =
+            add_key(text, bytes, root, "partial_rotary_factor", json_object_get(rope, "partial_rotary_factor"), err);
+    if (status == WEFT_OK) status = add_key(text, bytes, root, "rope_theta", json_object_get(rope, "rope_theta"), err);
+    if (status == WEFT_OK && json_is_string(older)) status = add_key(text, bytes, root, "dtype", older, err);
+    if (status == WEFT_OK && json_is_string(newer)) status = add_key(text, bytes, root, "torch_dtype", newer, err);
+    json_decref(scaling);
     json_decref(root);
-    return out;
+    return status;
 }
 
 enum { GENERATION_LIMIT = 16 << 20 };
@@ -107,42 +93,23 @@ typedef struct save_job {
     const weft_roots *roots;
 } save_job;
 
-static weft_status no_memory_for_weights(const char *where, weft_error *err) {
-    return weft_error_set(err, WEFT_E_MEMORY, "%s: no memory left to write the weights", where);
-}
-
-/* ---- one file ---- */
-
-/* Lists the parameters of one shard for the writer. Returns their number. */
-static int32_t list_shard(weft_tensor_spec *specs, int32_t *parameters, const save_job *job, int32_t shard) {
+static weft_status write_shard(const save_job *job, int32_t shard, const char *path, weft_error *err) {
     const weft_declared *declared = job->region->declared;
-    int32_t n = 0;
+    weft_tensor_spec *specs = weft_alloc(declared->n_parameters, sizeof *specs);
+    int32_t *parameters = weft_alloc(declared->n_parameters, sizeof *parameters);
+    weft_region_file file = {job->region, path, specs, parameters, 0};
+    weft_status status = WEFT_OK;
     for (int32_t p = 0; p < declared->n_parameters; p++) {
         if (job->shards[p] != shard) continue;
-        specs[n] = job->masters_only ? weft_packed_state_spec(&declared->parameters[p], job->dtype)
-                                     : weft_packed_spec(&declared->parameters[p], job->dtype);
-        parameters[n++] = p;
+        specs[file.n] = job->masters_only ? weft_packed_state_spec(&declared->parameters[p], job->dtype)
+                                          : weft_packed_spec(&declared->parameters[p], job->dtype);
+        parameters[file.n++] = p;
     }
-    return n;
-}
-
-static weft_status write_shard(const save_job *job, int32_t shard, const char *path, weft_error *err) {
-    const size_t most = (size_t)job->region->declared->n_parameters;
-    weft_tensor_spec *specs = calloc(most, sizeof *specs);
-    int32_t *parameters = calloc(most, sizeof *parameters);
-    weft_region_file file = {job->region, path, specs, parameters, 0};
-    weft_status status = specs == NULL || parameters == NULL ? no_memory_for_weights(path, err) : WEFT_OK;
-    status = weft_process_group_agree(job->region->peers, status, err);
-    if (status == WEFT_OK) {
-        file.n = list_shard(specs, parameters, job, shard);
-        status = weft_region_write(&file, job->roots, err);
-    }
+    status = weft_region_write(&file, job->roots, err);
     free(parameters);
     free(specs);
     return status;
 }
-
-/* ---- the files ---- */
 
 /* Assigns parameters to files of at most shard_bytes of data; a larger parameter has its own file. */
 static void deal_to_shards(save_job *job, int64_t shard_bytes) {
@@ -170,143 +137,96 @@ static void shard_name(char name[64], const save_job *job, int32_t shard) {
     else (void)snprintf(name, 64, "model-%05d-of-%05d.safetensors", shard + 1, job->n_shards);
 }
 
-/* Returns the index in the format of transformers; NULL: no memory. */
-static char *index_text(const save_job *job) {
+/* Writes the index in the format of transformers. */
+static weft_status write_index(const save_job *job, const char *directory, weft_error *err) {
     const weft_declared *declared = job->region->declared;
     json_t *map = json_object(), *index = NULL;
     int64_t bytes = 0, numel = 0;
-    char name[64], *text = NULL;
-    bool good = map != NULL;
-    for (int32_t p = 0; p < declared->n_parameters && good; p++) {
+    char name[64], path[WEFT_PATH_BYTES];
+    weft_status status = weft_path_join(path, directory, "model.safetensors.index.json", err);
+    for (int32_t p = 0; p < declared->n_parameters; p++) {
         if (job->shards[p] < 0) continue;
         numel += declared->parameters[p].numel;
         shard_name(name, job, job->shards[p]);
-        good = json_object_set_new(map, declared->parameters[p].name, json_string(name)) == 0;
+        (void)json_object_set_new(map, declared->parameters[p].name, json_string(name));
         bytes += weft_packed_file_bytes(&declared->parameters[p], job->dtype);
     }
     index = json_pack("{s:{s:I, s:I}, s:o}", "metadata", "total_parameters", (json_int_t)numel, "total_size",
                       (json_int_t)bytes, "weight_map", map);
-    if (index != NULL && good) text = json_dumps(index, JSON_INDENT(2) | JSON_SORT_KEYS);
+    if (status == WEFT_OK) status = weft_file_write_json(path, index, JSON_INDENT(2) | JSON_SORT_KEYS, err);
     json_decref(index);
-    return text;
-}
-
-static weft_status put_file(const char *directory, const char *name, const char *text, size_t bytes, weft_error *err) {
-    char *path = NULL;
-    weft_status status = WEFT_OK;
-    if (asprintf(&path, "%s/%s", directory, name) < 0) return no_memory_for_weights(directory, err);
-    status = weft_file_replace(path, text, bytes, err);
-    free(path);
-    return status;
-}
-
-static weft_status write_index(const save_job *job, const char *directory, weft_error *err) {
-    char *text = index_text(job);
-    weft_status status = text == NULL ? no_memory_for_weights(directory, err) : WEFT_OK;
-    if (status == WEFT_OK) status = put_file(directory, "model.safetensors.index.json", text, strlen(text), err);
-    free(text);
-    return status;
-}
-
-static weft_status write_shards(save_job *job, const char *directory, weft_error *err) {
-    weft_status status = WEFT_OK;
-    for (int32_t shard = 0; shard < job->n_shards && status == WEFT_OK; shard++) {
-        char name[64], path[4096];
-        shard_name(name, job, shard);
-        if (snprintf(path, sizeof path, "%s/%s", directory, name) >= (int)sizeof path)
-            return weft_error_set(err, WEFT_E_USER, "%s/%s: the path is longer than %zu bytes", directory, name,
-                                  sizeof path - 1);
-        status = write_shard(job, shard, path, err);
-    }
     return status;
 }
 
 static weft_status write_config(const weft_declared *declared, const char *directory, int32_t dtype, weft_error *err) {
-    size_t bytes = 0, spelled_bytes = 0;
-    char *text = weft_config_json_with_dtype(declared->config_text, declared->config_bytes, dtype, &bytes);
-    char *whole = text == NULL ? NULL : weft_config_json_with_head(declared, text, bytes, &bytes);
-    char *spelled = whole == NULL ? NULL : weft_config_json_spelled(whole, bytes, &spelled_bytes);
-    weft_status status = spelled == NULL ? no_memory_for_weights(directory, err) : WEFT_OK;
-    if (status == WEFT_OK) status = put_file(directory, "config.json", spelled, spelled_bytes, err);
-    free(spelled);
-    free(whole);
+    char path[WEFT_PATH_BYTES], *text = strdup(declared->config_text);
+    size_t bytes = declared->config_bytes;
+    weft_status status = weft_path_join(path, directory, "config.json", err);
+    if (status == WEFT_OK && text == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "%s: no memory for it", path);
+    if (status == WEFT_OK) status = weft_config_json_set_dtype(&text, &bytes, dtype, err);
+    if (status == WEFT_OK) status = weft_config_json_set_head(declared, &text, &bytes, err);
+    if (status == WEFT_OK) status = weft_config_json_add_spellings(&text, &bytes, err);
+    if (status == WEFT_OK) status = weft_file_replace(path, text, bytes, err);
     free(text);
     return status;
 }
 
-/* Sets the pad token that was added to the vocabulary, which generation uses for padding. */
-static weft_status set_pad(const weft_declared *declared, char **text, size_t *bytes, const char *directory,
-                           weft_error *err) {
-    char pad[16], *changed = NULL;
-    const weft_json_change change = {"pad_token_id", pad};
-    if (declared->vocabulary.rows == 0 || declared->vocabulary.pad < 0) return WEFT_OK;
-    (void)snprintf(pad, sizeof pad, "%d", (int)declared->vocabulary.pad);
-    changed = weft_config_json_change(*text, *bytes, &change, 1, bytes);
-    if (changed == NULL) return no_memory_for_weights(directory, err);
-    free(*text);
-    *text = changed;
-    return WEFT_OK;
-}
-
-/* Copies generation_config.json from the directory of config.json, if it exists. */
+/* Copies generation_config.json from the directory of config.json, if it exists, with the pad token that was added to
+ * the vocabulary. */
 static weft_status copy_generation(const weft_declared *declared, const char *directory, weft_error *err) {
     static const char name[] = "generation_config.json";
     const char *slash = strrchr(declared->config_path, '/');
     const int n = slash == NULL ? 0 : (int)(slash + 1 - declared->config_path);
-    char *path = NULL, *text = NULL;
+    char *from = weft_text_of("%.*s%s", n, declared->config_path, name), to[WEFT_PATH_BYTES], pad[16], *text = NULL;
+    const weft_json_change change = {"pad_token_id", pad};
     size_t bytes = 0;
     bool is_there = false;
-    weft_status status = WEFT_OK;
-    if (asprintf(&path, "%.*s%s", n, declared->config_path, name) < 0) return no_memory_for_weights(directory, err);
-    status = weft_file_exists(&is_there, path, err);
+    weft_status status = weft_path_join(to, directory, name, err);
+    (void)snprintf(pad, sizeof pad, "%d", (int)declared->vocabulary.pad);
+    if (status == WEFT_OK) status = weft_file_exists(&is_there, from, err);
     if (status == WEFT_OK && is_there) {
-        status = weft_text_read(&text, &bytes, path, GENERATION_LIMIT, err);
-        if (status == WEFT_OK) status = set_pad(declared, &text, &bytes, directory, err);
-        if (status == WEFT_OK) status = put_file(directory, name, text, bytes, err);
+        status = weft_text_read(&text, &bytes, from, GENERATION_LIMIT, err);
+        if (status == WEFT_OK && declared->vocabulary.rows > 0 && declared->vocabulary.pad >= 0)
+            status = weft_config_json_change(&text, &bytes, &change, 1, err);
+        if (status == WEFT_OK) status = weft_file_replace(to, text, bytes, err);
     }
     free(text);
-    free(path);
+    free(from);
     return status;
 }
-
-/* ---- save ---- */
 
 /* The caller sets source and type in `job`; this function sets the other fields. */
 static weft_status job_create(save_job *job, int64_t shard_bytes, const char *where, weft_error *err) {
     const weft_region *region = job->region;
     weft_status status = WEFT_OK;
-    job->shards = calloc((size_t)region->declared->n_parameters, sizeof *job->shards);
-    if (job->shards == NULL) status = no_memory_for_weights(where, err);
-    else deal_to_shards(job, shard_bytes);
-    if (status == WEFT_OK) { /* before the host reads the device's memory */
-        WEFT_PLUGIN_CALL(status, region->kernels, synchronize, err, region->device, NULL);
-        if (status != WEFT_OK) (void)weft_error_prefix(err, "before the weights are saved in %s: ", where);
-    }
-    return weft_process_group_agree(region->peers, status, err);
-}
-
-/* Writes the text files, on one rank. */
-static weft_status write_texts(const save_job *job, const char *directory, weft_error *err) {
-    const weft_region *region = job->region;
-    weft_status status = WEFT_OK;
-    if (weft_process_group_is_rank_0(region->peers)) {
-        if (job->n_shards > 1) status = write_index(job, directory, err);
-        if (status == WEFT_OK) status = write_config(region->declared, directory, job->dtype, err);
-        if (status == WEFT_OK) status = copy_generation(region->declared, directory, err);
-    }
+    job->shards = weft_alloc(region->declared->n_parameters, sizeof *job->shards);
+    deal_to_shards(job, shard_bytes);
+    WEFT_PLUGIN_CALL(status, region->kernels, synchronize, err, region->device, NULL); /* before the host reads */
+    if (status != WEFT_OK) (void)weft_error_prefix(err, "before the weights are saved in %s: ", where);
     return weft_process_group_agree(region->peers, status, err);
 }
 
 weft_status weft_weights_save(const weft_region *region, const char *directory, int32_t dtype, int64_t shard_bytes,
                               const weft_roots *roots, weft_error *err) {
     save_job job = {.region = region, .dtype = dtype, .roots = roots};
+    const bool writes = weft_process_group_is_rank_0(region->peers); /* the files other than tensors */
     weft_status status = WEFT_OK;
-    if (dtype != WEFT_F32 && dtype != WEFT_BF16 && dtype != WEFT_F16)
+    if (!weft_is_convertible(dtype))
         return weft_error_set(err, WEFT_E_HOST, "weights are saved as fp32, bf16 or fp16, not as %s",
                               weft_dtype_name(dtype));
     status = job_create(&job, shard_bytes, directory, err);
-    if (status == WEFT_OK) status = write_shards(&job, directory, err);
-    if (status == WEFT_OK) status = write_texts(&job, directory, err);
+    for (int32_t shard = 0; shard < job.n_shards && status == WEFT_OK; shard++) {
+        char name[64], path[WEFT_PATH_BYTES];
+        shard_name(name, &job, shard);
+        status = weft_path_join(path, directory, name, err);
+        if (status == WEFT_OK) status = write_shard(&job, shard, path, err);
+    }
+    if (status == WEFT_OK) {
+        if (writes && job.n_shards > 1) status = write_index(&job, directory, err);
+        if (writes && status == WEFT_OK) status = write_config(region->declared, directory, dtype, err);
+        if (writes && status == WEFT_OK) status = copy_generation(region->declared, directory, err);
+        status = weft_process_group_agree(region->peers, status, err);
+    }
     free(job.shards);
     return status;
 }

@@ -5,7 +5,7 @@
 #include "program/execute.h"
 
 #include "base/alloc.h"
-#include "base/place.h"
+#include "base/units.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -61,7 +61,7 @@ static void begin_trace(weft_trace *trace, const weft_program *program) {
 void weft_trace_use(weft_trace *trace, int32_t slot, int64_t bytes) {
     const weft_slot *planned = NULL;
     weft_trace_slot *used = NULL;
-    const int64_t lines = weft_place_round(bytes);
+    const int64_t lines = weft_cache_lines(bytes);
     if (slot == -1 || trace->program == NULL) return;
     planned = slot >= 0 && slot < trace->n_slots ? &trace->program->slots[slot] : NULL;
     if (planned == NULL || bytes < 0 || bytes > planned->bytes || trace->instruction < planned->first ||

@@ -3,6 +3,7 @@
  * The instructions determine the slots. weft_slot_kind in program.h has the rules. */
 #include "base/alloc.h"
 #include "base/place.h"
+#include "base/units.h"
 #include "program/execute.h"
 
 #include <stdlib.h>
@@ -108,7 +109,7 @@ static int32_t category_of(int32_t kind) {
 static int32_t add_slot(planner *p, int32_t kind, int32_t unit, int32_t segment, int32_t micro_batch, int32_t first,
                         int32_t last, int64_t bytes) {
     const weft_slot slot = {kind, category_of(kind),       unit, segment, micro_batch, first,
-                            last, weft_place_round(bytes), -1,   false};
+                            last, weft_cache_lines(bytes), -1,   false};
     if (bytes == 0) return -1;
     p->program->slots[p->program->n_slots] = slot;
     return p->program->n_slots++;

@@ -379,8 +379,8 @@ static weft_status declare_model(weft_plan *plan, weft_error *err) {
     if (n < 0 || (size_t)n >= sizeof path)
         return weft_config_reject(run->config, "model", "path", err, "is longer than %zu bytes", sizeof path - 16);
     weft_plugin_call_begin(&call, part->loaded, "create");
-    status = weft_declared_create_with(&plan->declared, run->host, weft_loaded_table(part->loaded, model), part->config,
-                                       path, run->vocabulary.rows > 0 ? &run->vocabulary : NULL, err);
+    status = weft_declared_create(&plan->declared, run->host, weft_loaded_table(part->loaded, model), part->config,
+                                  path, run->vocabulary.rows > 0 ? &run->vocabulary : NULL, err);
     status = weft_plugin_blame(weft_run_table(run, WEFT_PART_MODEL, model), status, err);
     status = weft_run_located(run, WEFT_PART_MODEL, weft_plugin_call_end(&call, status, err), err);
     if (status == WEFT_OK) weft_answers_note_model(plan);

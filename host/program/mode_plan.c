@@ -133,7 +133,6 @@ static void free_users(users *self) {
 /* Splits the units of the plan's layout by the owners of the placed job's segments. *out: the layout has changed. */
 static weft_status split_units(bool *out, weft_plan *plan, const weft_mode_plan *mode_plan, weft_error *err) {
     users self = {.plan = plan, .mode_plan = mode_plan};
-    weft_layout *layout = NULL;
     weft_status status = WEFT_OK;
     *out = false;
     if (mode_plan->job->spec.view.segments[0].owner < 0) return WEFT_OK;
@@ -144,9 +143,10 @@ static weft_status split_units(bool *out, weft_plan *plan, const weft_mode_plan 
     self.pieces = weft_alloc(self.n, sizeof *self.pieces);
     status = find_users(&self, err);
     if (status == WEFT_OK) find_pieces(&self);
-    if (self.changed) name_pieces(&self);
-    if (self.changed) status = weft_layout_split(&layout, plan->layout, plan->declared, self.pieces, self.piece, err);
-    if (layout != NULL) {
+    if (self.changed) {
+        weft_layout *layout = NULL;
+        name_pieces(&self);
+        layout = weft_layout_split(plan->layout, plan->declared, self.pieces, self.n_pieces, self.piece);
         weft_layout_destroy(plan->layout);
         plan->layout = layout;
         *out = true;
@@ -271,7 +271,8 @@ static weft_status settle_job(weft_plan *plan, weft_mode_plan *mode_plan, int32_
     if (status != WEFT_OK) return status;
     weft_sums_size_units(plan, mode_plan->job);
     status = weft_job_spec_check(&mode_plan->job->spec, err);
-    return status == WEFT_OK ? weft_sums_hold(plan, &mode_plan->job->spec, err) : status;
+    if (status == WEFT_OK) weft_sums_hold(plan, &mode_plan->job->spec);
+    return status;
 }
 
 static weft_status compile_all(const weft_plan *plan, const weft_mode_plan *mode_plan, weft_program **all,

@@ -118,27 +118,23 @@ static int32_t kept_dtype(const weft_plan *plan, int32_t what) {
     return state >= 0 && state < plan->n_states ? plan->states[state].dtype : WEFT_F32;
 }
 
-static weft_status plan_hold(weft_plan *plan, const weft_job_spec *job, int32_t what, weft_error *err) {
+static void plan_hold(weft_plan *plan, const weft_job_spec *job, int32_t what) {
     const weft_layout *layout = plan->layout;
     const int32_t n = what == WEFT_HOLD_PARAMETERS ? layout->n_groups : layout->n_trainable_groups;
-    weft_status status = WEFT_OK;
     weft_hold_part *parts = weft_alloc(n, sizeof *parts);
     plan->apart[what] = weft_alloc(layout->n_groups, sizeof **plan->apart);
     for (int32_t g = 0; g < n; g++) {
         parts[g] = kept_part_of(plan, job, layout->groups[g].unit, what);
         plan->apart[what][g] = is_apart(plan, job, layout->groups[g].unit, what);
     }
-    status = weft_hold_create(&plan->holds[what], layout, parts, n, kept_dtype(plan, what), err);
+    plan->holds[what] = weft_hold_create(layout, parts, n, kept_dtype(plan, what));
     free(parts);
-    return status;
 }
 
-weft_status weft_sums_hold(weft_plan *plan, const weft_job_spec *job, weft_error *err) {
+void weft_sums_hold(weft_plan *plan, const weft_job_spec *job) {
     const int32_t states = plan->n_states > 1 ? (int32_t)plan->n_states : 1;
-    weft_status status = WEFT_OK;
-    for (int32_t what = 0; what < WEFT_HOLD_STATES + states && status == WEFT_OK; what++)
-        if (plan->holds[what] == NULL) status = plan_hold(plan, job, what, err);
-    return status;
+    for (int32_t what = 0; what < WEFT_HOLD_STATES + states; what++)
+        if (plan->holds[what] == NULL) plan_hold(plan, job, what);
 }
 
 /* ---- sums ---- */

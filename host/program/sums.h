@@ -46,7 +46,7 @@ weft_fold_step weft_fold_push(weft_fold *fold, int32_t lo, int32_t hi);
 void weft_sums_size_units(const weft_plan *plan, weft_job *job);
 
 /* Computes the extents that this rank keeps under the placement of a job. */
-weft_status weft_sums_hold(weft_plan *plan, const weft_job_spec *job, weft_error *err);
+void weft_sums_hold(weft_plan *plan, const weft_job_spec *job);
 
 /* Plans the training program's gradient sums and the bytes of the pending ones. programs: of all ranks. */
 void weft_sums_plan(const weft_plan *plan, weft_mode_plan *mode_plan, const weft_program *const *programs);

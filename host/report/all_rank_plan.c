@@ -214,8 +214,9 @@ static weft_status all_rank_plan_bytes(planner *self, weft_plan *rank, weft_erro
     const int32_t r = rank->rank;
     placed *kind = NULL;
     weft_program *program = NULL;
-    weft_status status = weft_sums_hold(rank, &plan->train.job->spec, err);
-    if (status == WEFT_OK) status = find_kind(self, &kind, TRAIN, weft_program_copy(self->programs[r]), err);
+    weft_status status = WEFT_OK;
+    weft_sums_hold(rank, &plan->train.job->spec);
+    status = find_kind(self, &kind, TRAIN, weft_program_copy(self->programs[r]), err);
     if (status != WEFT_OK) return status;
     rank->train.program = kind->program;
     rank->train.price = kind->price;
@@ -323,15 +324,14 @@ void weft_all_rank_plan_links(const weft_all_rank_plan *all_rank_plan, int64_t *
     }
 }
 
-weft_status weft_all_rank_plan_hold(weft_hold **out, const weft_plan *plan, int32_t rank, weft_error *err) {
+weft_hold *weft_all_rank_plan_hold(const weft_plan *plan, int32_t rank) {
     weft_plan other = weft_plan_as_rank(plan, rank);
-    const weft_status status = weft_sums_hold(&other, &plan->train.job->spec, err);
-    if (status == WEFT_OK) {
-        *out = other.holds[WEFT_HOLD_PARAMETERS];
-        other.holds[WEFT_HOLD_PARAMETERS] = NULL;
-    }
+    weft_hold *hold = NULL;
+    weft_sums_hold(&other, &plan->train.job->spec);
+    hold = other.holds[WEFT_HOLD_PARAMETERS];
+    other.holds[WEFT_HOLD_PARAMETERS] = NULL;
     weft_plan_drop_rank(&other);
-    return status;
+    return hold;
 }
 
 enum { NAME = 28 };

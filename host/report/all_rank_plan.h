@@ -45,7 +45,7 @@ void weft_all_rank_plan_destroy(weft_all_rank_plan *all_rank_plan); /* NULL is f
 void weft_all_rank_plan_links(const weft_all_rank_plan *all_rank_plan, int64_t *to, int32_t rank);
 
 /* Creates the parameter shards of another rank; the caller destroys them. */
-weft_status weft_all_rank_plan_hold(weft_hold **out, const weft_plan *plan, int32_t rank, weft_error *err);
+weft_hold *weft_all_rank_plan_hold(const weft_plan *plan, int32_t rank);
 
 /* ---- tables and objects; equal ranks share a row ---- */
 

@@ -2,7 +2,7 @@
 #include "report/per_rank.h"
 
 #include "base/file.h"
-#include "base/ahead.h"
+#include "base/machine.h"
 #include "base/alloc.h"
 #include "base/units.h"
 #include "program/budget.h"

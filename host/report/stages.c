@@ -1,7 +1,7 @@
 /* host/report/stages.c: see stages.h. */
 #include "report/stages.h"
 
-#include "base/ahead.h"
+#include "base/machine.h"
 #include "base/alloc.h"
 #include "base/units.h"
 

@@ -2,7 +2,7 @@
 #include "report/summary.h"
 
 #include "base/units.h"
-#include "base/ahead.h"
+#include "base/machine.h"
 #include "report/world_line.h"
 #include "report/stages.h"
 #include "report/tables.h"

@@ -326,12 +326,11 @@ weft_status weft_tables_print(const weft_session *session, uint32_t tables, int6
         weft_wrapped_free(&wrapped);
     }
     if ((tables & WEFT_SHOWN_SHARDING) != 0) {
-        weft_hold *hold = NULL;
-        status = weft_all_rank_plan_hold(&hold, plan, plan->rank, err);
-        if (status == WEFT_OK) weft_sharding_print(plan, hold, plan->rank, SHOWN_ENDS, to);
+        weft_hold *hold = weft_all_rank_plan_hold(plan, plan->rank);
+        weft_sharding_print(plan, hold, plan->rank, SHOWN_ENDS, to);
         weft_hold_destroy(hold);
     }
-    if (status == WEFT_OK && (tables & WEFT_SHOWN_SAMPLES) != 0) status = weft_samples_print(session, step, to, err);
+    if ((tables & WEFT_SHOWN_SAMPLES) != 0) status = weft_samples_print(session, step, to, err);
     (void)fflush(to);
     return status;
 }

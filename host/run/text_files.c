@@ -93,8 +93,7 @@ static bool template_has_eos(const weft_text_files *self) {
 
 /* Replaces eos_token in one of the tokenizer's files, if it has one and that differs. */
 static weft_status change_eos(weft_text_file *file, const char *token, weft_error *err) {
-    char *value = NULL, *changed = NULL;
-    size_t bytes = 0;
+    char *value = NULL;
     json_t *root = NULL, *name = json_string(token);
     weft_status status =
         file->text == NULL ? WEFT_OK
@@ -105,14 +104,7 @@ static weft_status change_eos(weft_text_file *file, const char *token, weft_erro
     if (changes) value = json_dumps(name, JSON_ENCODE_ANY);
     if (value != NULL) {
         const weft_json_change change = {"eos_token", value};
-        changed = weft_config_json_change(file->text, strlen(file->text), &change, 1, &bytes);
-    }
-    if (changes && changed == NULL)
-        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the tokenizer's file %s", file->name);
-    if (changed != NULL) {
-        free(file->text);
-        file->text = changed;
-        file->bytes = bytes;
+        status = weft_config_json_change(&file->text, &file->bytes, &change, 1, err);
     }
     json_decref(name);
     json_decref(root);

@@ -1,7 +1,7 @@
 /* host/train/journal.c: see journal.h. */
 #include "train/journal.h"
 
-#include "base/ahead.h"
+#include "base/machine.h"
 #include "report/world_line.h"
 #include "run/session.h"
 

@@ -173,7 +173,7 @@ refused "is no text" "$weft" init runs/scratch data/bytes.txt -o bad.ini
 refused "is an empty file" "$weft" init runs/scratch data/empty.txt -o bad.ini
 refused "No such file" "$weft" init runs/scratch data/none.txt -o bad.ini
 refused "is neither a model's directory" "$weft" init data data/games.txt -o bad.ini
-refused "holds neither model.safetensors nor" "$weft" init scratch data/games.txt -o bad.ini
+refused "has neither model.safetensors nor" "$weft" init scratch data/games.txt -o bad.ini
 : >scratch/pytorch_model.bin
 refused "m.from_pretrained(sys.argv[1], torch_dtype=\"auto\").save_pretrained(sys.argv[1])' " "$weft" init scratch data/games.txt -o bad.ini
 rm scratch/pytorch_model.bin

@@ -76,7 +76,7 @@ static weft_status read_config(const void *text, size_t n, weft_error *err) {
     void *keys = fuzz_config(&config, plugin, NULL, 0);
     weft_declared *declared = NULL;
     const weft_status status =
-        weft_declared_create(&declared, weft_services(), plugin->table, keys, fuzz_file(reads, text, n), err);
+        weft_declared_create(&declared, weft_services(), plugin->table, keys, fuzz_file(reads, text, n), NULL, err);
     weft_declared_destroy(declared);
     fuzz_config_free(config, keys);
     return status;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "model/config_json.h"
-#include "model/weights_save.h"
+#include "model/weights.h"
 #include "model/declare.h"
 #include "plugin/services.h"
 #include <weft/plugin.h>
@@ -27,12 +27,11 @@ static fuzz_entry *entry_for(const uint8_t *data, size_t size) {
 
 /* Returns its saved form; freed by the caller. */
 static char *saved_text(const weft_declared *declared, size_t *n) {
-    char *typed = weft_config_json_with_dtype(declared->config_text, declared->config_bytes, WEFT_BF16, n), *out = NULL;
-    if (typed == NULL) abort();
-    out = weft_config_json_spelled(typed, *n, n);
-    if (out == NULL) abort();
-    free(typed);
-    return out;
+    char *text = strdup(declared->config_text);
+    *n = declared->config_bytes;
+    if (weft_config_json_set_dtype(&text, n, WEFT_BF16, NULL) != WEFT_OK) abort();
+    if (weft_config_json_add_spellings(&text, n, NULL) != WEFT_OK) abort();
+    return text;
 }
 
 static void check_saved(const weft_plugin *plugin, const void *keys, const weft_declared *before) {
@@ -40,8 +39,8 @@ static void check_saved(const weft_plugin *plugin, const void *keys, const weft_
     char *text = saved_text(before, &n);
     weft_declared *after = NULL;
     weft_error err = WEFT_ERROR_INIT;
-    const weft_status status =
-        weft_declared_create(&after, weft_services(), plugin->table, keys, fuzz_file("saved.json", text, n), &err);
+    const weft_status status = weft_declared_create(&after, weft_services(), plugin->table, keys,
+                                                    fuzz_file("saved.json", text, n), NULL, &err);
     if (status != WEFT_OK || weft_declared_numel(after, false) != weft_declared_numel(before, false)) {
         (void)fprintf(stderr, "%s\n%.*s\n", err.text, (int)n, text);
         abort();
@@ -57,7 +56,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     weft_declared *declared = NULL;
     weft_error err = WEFT_ERROR_INIT;
     const weft_status status = weft_declared_create(&declared, weft_services(), plugin->table, keys,
-                                                    fuzz_file("config.json", data, size), &err);
+                                                    fuzz_file("config.json", data, size), NULL, &err);
     fuzz_judge(status, &err);
     if (status == WEFT_OK) check_saved(plugin, keys, declared);
     weft_declared_destroy(declared);

@@ -50,7 +50,7 @@ static inline const weft_model_plugin *llama_plugin(void) {
 static inline weft_status llama_declare(weft_declared **out, const char *config_path, const char *ignore,
                                         weft_error *err) {
     const llama_test_settings settings = {ignore};
-    return weft_declared_create(out, &fixture_host, llama_plugin(), &settings, config_path, err);
+    return weft_declared_create(out, &fixture_host, llama_plugin(), &settings, config_path, NULL, err);
 }
 
 static inline weft_declared *llama_declared(const char *config_path) {

@@ -1,6 +1,6 @@
 /* Directories saved by transformers with bitsandbytes (tests/golden/make_bitsandbytes.py), read as blocks: codes and
  * scales equal the files', for any range. Damaged or unsupported tensors are rejected with file, tensor and key. */
-#include "base/joined.h"
+#include "base/bitsandbytes.h"
 #include "golden.h"
 #include "model/packing.h"
 #include "scratch.h"
@@ -181,7 +181,12 @@ static const struct {
     {"nf4", WEIGHT ".nested_absmax", -1, NULL, NULL, {".nested_absmax', the scales of its scales, is missing"}},
     {"nf4", WEIGHT ".nested_absmax", 1, NULL, NULL, {".nested_absmax' has 1 elements of F32", "are 2 of F32"}},
     {"nf4", WEIGHT ".quant_map", -1, NULL, NULL, {".quant_map', the values of the codes, is missing"}},
-    {"nf4", WEIGHT ".quant_map", 0, "\0\0\x80\xbf", "\0\0\x81\xbf", {"code 0 stands for -1.0078125", "for -1"}},
+    {"nf4",
+     WEIGHT ".quant_map",
+     0,
+     "\0\0\x80\xbf",
+     "\0\0\x81\xbf",
+     {"has the value -1.0078125 for code 0", "Allowed: -1,"}},
     {"nf4", WEIGHT ".nested_quant_map", 1, NULL, NULL, {".nested_quant_map' has 255 elements"}},
     {"nf4", STATE, -1, NULL, NULL, {WEIGHT ".absmax' has scales of 4-bit codes, and '" STATE "'"}},
     {"nf4", STATE, 1, NULL, NULL, {STATE "':1:"}},
@@ -192,14 +197,9 @@ static const struct {
      "nested_blocksize",
      "nested_blocksizf",
      {WEIGHT ".absmax' has 272 elements of U8", "are 272 of F32"}},
-    {"nf4",
-     STATE,
-     0,
-     "\"blocksize\": 64",
-     "\"blocksize\": 32",
-     {STATE, "blocksize = 32; multiples of 64 are supported"}},
+    {"nf4", STATE, 0, "\"blocksize\": 64", "\"blocksize\": 32", {STATE, "blocksize = 32. Allowed: multiples of 64"}},
     {"nf4", STATE, 0, "blocksize\": 256", "blocksize\": 250", {STATE, "nested_blocksize = 250", "256"}},
-    {"nf4", STATE, 0, "[272, 64]", "[272, -4]", {STATE, "no shape of two numbers"}},
+    {"nf4", STATE, 0, "[272, 64]", "[272, -4]", {STATE, "no valid shape"}},
     {"nf4", STATE, 0, "[272, 64]", "[271, 64]", {WEIGHT "' has 8704 bytes", "(271, 64) of 4-bit codes has 8672"}},
     {"nf4", STATE, 0, "nested_offset", "nested_offsez", {STATE, "no nested_offset"}},
     {"nf4x64", WEIGHT, 1, NULL, NULL, {WEIGHT, "has 1439 bytes", "(72, 40) of 4-bit codes has 1440"}},
@@ -207,7 +207,7 @@ static const struct {
     {"nf4x64", WEIGHT ".absmax", 1, NULL, NULL, {WEIGHT ".absmax' has 44 elements of F32", "are 45 of F32"}},
     {"int8", STEM ".SCB", -1, NULL, NULL, {WEIGHT "' is I8, and '" STEM ".SCB'", "is missing"}},
     {"int8", STEM ".SCB", 1, NULL, NULL, {STEM ".SCB' has 127 elements of F32", "are 128 of F32"}},
-    {"int8", STEM ".weight_format", 0, "\0", "\1", {STEM ".weight_format' is 1; 0, rows as they are, is read"}},
+    {"int8", STEM ".weight_format", 0, "\0", "\1", {STEM ".weight_format' is 1. Allowed: 0, row-major"}},
 };
 
 /* bytes: buffer of the tensor's size. Changed numbers have one byte, or four. */

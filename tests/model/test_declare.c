@@ -119,7 +119,7 @@ static void setup(void) {
 }
 
 static weft_status declare(weft_declared **out, weft_error *err) {
-    return weft_declared_create(out, &fixture_host, &toy, NULL, scratch_path("config.json"), err);
+    return weft_declared_create(out, &fixture_host, &toy, NULL, scratch_path("config.json"), NULL, err);
 }
 
 static weft_declared *declared_whole(void) {
@@ -510,8 +510,8 @@ static const struct {
     {padding_outside, "'m.w' with the padding 2", WEFT_OK},
     {matrix_from_one, "'m.w' with gain_from_one, and it is no norm's gain", WEFT_OK},
     {packed_embedding, "'m.w' with the storage int8x64, and it is no linear", WEFT_OK},
-    {packed_in_fp32, "'m.w' with the storage 1 (fp32); it is a packed type", WEFT_OK},
-    {packed_in_the_unknown, "'m.w' with the storage 18 (?); it is a packed type", WEFT_OK},
+    {packed_in_fp32, "'m.w' with the storage 1 (fp32). Allowed: a packed type", WEFT_OK},
+    {packed_in_the_unknown, "'m.w' with the storage 18 (?). Allowed: a packed type", WEFT_OK},
     {packed_in_part_of_a_block, "rows of 96 elements. Allowed: a multiple of its blocks of 64", WEFT_OK},
     {packed_and_tied, "ties 'head' to 'w.weight', which is packed", WEFT_OK},
     {slice_of_nothing, "requests a slice of no weight", WEFT_OK},
@@ -586,9 +586,10 @@ END_TEST
 START_TEST(a_configuration_that_cannot_be_read_is_named) {
     weft_error err = WEFT_ERROR_INIT;
     weft_declared *d = NULL;
-    ck_assert_int_eq(weft_declared_create(&d, &fixture_host, &toy, NULL, "/nowhere/config.json", &err), WEFT_E_USER);
+    ck_assert_int_eq(weft_declared_create(&d, &fixture_host, &toy, NULL, "/nowhere/config.json", NULL, &err),
+                     WEFT_E_USER);
     ck_assert_says(err, "/nowhere/config.json: cannot be opened: No such file");
-    ck_assert_int_eq(weft_declared_create(&d, &fixture_host, &toy, NULL, scratch, &err), WEFT_E_USER);
+    ck_assert_int_eq(weft_declared_create(&d, &fixture_host, &toy, NULL, scratch, NULL, &err), WEFT_E_USER);
     ck_assert_says(err, "is not a file");
 }
 END_TEST

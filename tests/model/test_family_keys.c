@@ -60,7 +60,7 @@ static weft_status write_model(const char *family, json_t *config, weft_error *e
     write_text(scratch_path("config.json"), text);
     free(text);
     status = weft_declared_create(&d, &fixture_host, built_plugin(plugin)->table, &settings,
-                                  scratch_path("config.json"), err);
+                                  scratch_path("config.json"), NULL, err);
     if (status != WEFT_OK) return status;
     write_weights(d);
     weft_declared_destroy(d);

@@ -43,11 +43,12 @@ static float float_at(const weft_tensor *t, int64_t i) {
 
 #define ck_assert_same_float(a, b) ck_assert_msg((a) == (b), "%.9g is not %.9g", (double)(a), (double)(b))
 
-static weft_status give(void *context, int32_t parameter, int64_t first, int64_t n, float *out, weft_error *err) {
+static weft_status give(void *context, int32_t parameter, int64_t first, int64_t n, int32_t dtype, void *out,
+                        weft_error *err) {
     const weft_tensor *t = context;
     (void)parameter;
     ck_assert(first >= 0 && first + n <= t->numel);
-    ck_assert(weft_convert(out, WEFT_F32, t->data + first * weft_dtype_bytes(t->dtype), t->dtype, n));
+    ck_assert(weft_convert(out, dtype, t->data + first * weft_dtype_bytes(t->dtype), t->dtype, n));
     return weft_error_set(err, WEFT_OK, "%s", "");
 }
 
@@ -56,15 +57,14 @@ static unsigned char *pack(const weft_tensor *matrix, int32_t dtype, bool by_row
     weft_error err = WEFT_ERROR_INIT;
     weft_parameter p = {.rank = 2, .dims = {matrix->dims[0], matrix->dims[1]}, .numel = matrix->numel, .dtype = dtype};
     const weft_declared declared = {.parameters = &p, .n_parameters = 1};
-    const weft_numbers numbers = {give, (void *)(uintptr_t)matrix};
     unsigned char *out = malloc((size_t)weft_dtype_span(dtype, matrix->numel));
     float *values = malloc((size_t)piece * sizeof *values);
     weft_packing packing;
     p.scaled_by_rows = by_rows;
-    ck_assert_ok(weft_packing_open(&packing, &declared, 0, &numbers, &err), err);
+    ck_assert_ok(weft_packing_open(&packing, &declared, 0, give, (void *)(uintptr_t)matrix, &err), err);
     for (int64_t at = 0; at < matrix->numel; at += piece) {
         const int64_t n = matrix->numel - at < piece ? matrix->numel - at : piece;
-        (void)give((void *)(uintptr_t)matrix, 0, at, n, values, &err);
+        (void)give((void *)(uintptr_t)matrix, 0, at, n, WEFT_F32, values, &err);
         weft_packing_put(&packing, out + weft_dtype_span(dtype, at), values, at, n);
     }
     weft_packing_close(&packing);

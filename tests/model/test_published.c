@@ -28,7 +28,7 @@ static weft_status declare(weft_declared **d, const char *type, const json_t *co
     write_text(scratch_path("config.json"), text);
     free(text);
     return weft_declared_create(d, &fixture_host, built_plugin(plugin)->table, &settings, scratch_path("config.json"),
-                                err);
+                                NULL, err);
 }
 
 /* Counts parameters as transformers does: each storage once. */

@@ -151,7 +151,7 @@ START_TEST(a_file_that_shrinks_while_it_is_read_is_refused_not_a_crash) {
     ck_assert_int_eq(truncate(scratch_path("model.safetensors"), 1 << 20), 0);
     ck_assert_int_eq(weft_weights_read(&m.region, file, tensors, &err), WEFT_E_DATA);
     ck_assert_says(err, "model.safetensors: ends at byte 1048576, within tensor '");
-    ck_assert_says(err, "start again when it is whole");
+    ck_assert_says(err, "start again when the file is complete");
     weft_safetensors_close(file);
     model_close(&m);
 }

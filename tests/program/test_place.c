@@ -1,6 +1,7 @@
 /* tests/program/test_place.c: placement of intervals in an arena: no two live intervals share a byte, and the arena is
  * not much larger than necessary. */
 #include "base/place.h"
+#include "base/units.h"
 
 #include "suite.h"
 
@@ -34,9 +35,9 @@ static bool meet(const weft_live_interval *a, const weft_live_interval *b) {
 static bool sound(const weft_live_interval *items, int32_t n, int64_t arena) {
     int64_t end = 0;
     for (int32_t i = 0; i < n; i++) {
-        if (items[i].offset < 0 || items[i].offset % WEFT_PLACE_ALIGN != 0) return false;
-        if (items[i].offset + weft_place_round(items[i].bytes) > end)
-            end = items[i].offset + weft_place_round(items[i].bytes);
+        if (items[i].offset < 0 || items[i].offset % 64 != 0) return false;
+        if (items[i].offset + weft_cache_lines(items[i].bytes) > end)
+            end = items[i].offset + weft_cache_lines(items[i].bytes);
         for (int32_t j = 0; j < i; j++)
             if (meet(&items[i], &items[j]) && items[i].offset < items[j].offset + items[j].bytes &&
                 items[j].offset < items[i].offset + items[i].bytes)
@@ -48,7 +49,7 @@ static bool sound(const weft_live_interval *items, int32_t n, int64_t arena) {
 static int64_t live_at(const weft_live_interval *items, int32_t n, int32_t time) {
     int64_t sum = 0;
     for (int32_t i = 0; i < n; i++)
-        if (items[i].first <= time && time <= items[i].last) sum += weft_place_round(items[i].bytes);
+        if (items[i].first <= time && time <= items[i].last) sum += weft_cache_lines(items[i].bytes);
     return sum;
 }
 
@@ -96,8 +97,8 @@ static int64_t lowest(const weft_live_interval *items, const int32_t *order, int
         moved = false;
         for (int32_t j = 0; j < k; j++) {
             const weft_live_interval *other = &items[order[j]];
-            const int64_t end = other->offset + weft_place_round(other->bytes);
-            if (!meet(item, other) || at >= end || other->offset >= at + weft_place_round(item->bytes)) continue;
+            const int64_t end = other->offset + weft_cache_lines(other->bytes);
+            if (!meet(item, other) || at >= end || other->offset >= at + weft_cache_lines(item->bytes)) continue;
             at = end;
             moved = true;
         }
@@ -117,7 +118,7 @@ static int64_t brute_force(weft_live_interval *items, int32_t *order, int32_t n,
         order[i] = order[k];
         order[k] = mine;
         items[mine].offset = lowest(items, order, k);
-        end = items[mine].offset + weft_place_round(items[mine].bytes);
+        end = items[mine].offset + weft_cache_lines(items[mine].bytes);
         best = brute_force(items, order, n, k + 1, end > arena ? end : arena, best);
         order[k] = order[i];
         order[i] = mine;

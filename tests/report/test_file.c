@@ -87,7 +87,7 @@ START_TEST(a_write_that_fails_keeps_the_old_content) {
     (void)setrlimit(RLIMIT_FSIZE, &before);
     ck_assert(limited);
     ck_assert_int_eq(status, WEFT_E_SYSTEM);
-    ck_assert_ptr_nonnull(strstr(err.text, "a: cannot be written: File too large; what was there before is unchanged"));
+    ck_assert_ptr_nonnull(strstr(err.text, "a: cannot be written: File too large; the previous file is unchanged"));
     holds("a", "one");
     ck_assert_uint_eq(count_files(), 1);
 }

@@ -29,7 +29,7 @@ static weft_status declare_model(weft_declared **out, const weft_plugin_under_te
     if (status == WEFT_OK) status = weft_path_join(path, tested->options->directory, "config.json", err);
     if (status == WEFT_OK)
         status = weft_declared_create(out, weft_services(), weft_plugin_under_test_table(&model, model), model.config,
-                                      path, err);
+                                      path, NULL, err);
     weft_plugin_under_test_close(&model);
     return status;
 }

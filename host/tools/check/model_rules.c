@@ -26,7 +26,7 @@ static weft_status declare(weft_declared **out, const weft_plugin_under_test *te
                            weft_error *err) {
     *out = NULL;
     return weft_declared_create(out, weft_plugin_under_test_host(poison), weft_plugin_under_test_table(tested, model),
-                                tested->config, path, err);
+                                tested->config, path, NULL, err);
 }
 
 /* Converts errors for a model of another type to "unsupported". */
@@ -455,7 +455,7 @@ static weft_status check_broken(const weft_plugin_under_test *tested, const char
     status = weft_file_replace(path, text, strlen(text), err);
     if (status != WEFT_OK) return status;
     (void)weft_declared_create(&made, weft_plugin_under_test_guarded_host(),
-                               weft_plugin_under_test_table(tested, model), tested->config, path,
+                               weft_plugin_under_test_table(tested, model), tested->config, path, NULL,
                                &said); /* the host validates the declaration */
     weft_declared_destroy(made);
     return WEFT_OK;

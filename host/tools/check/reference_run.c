@@ -61,11 +61,12 @@ static void spread_of(const weft_declared *declared, int32_t parameter, double *
     if (p->init_form == WEFT_INIT_CONSTANT && !p->is_bias) *middle = p->init_std;
 }
 
-static weft_status give_numbers(void *context, int32_t parameter, int64_t first, int64_t n, float *out,
+static weft_status give_numbers(void *context, int32_t parameter, int64_t first, int64_t n, int32_t dtype, void *out,
                                 weft_error *err) {
     const weft_reference_run *self = context;
+    (void)dtype;
     (void)err;
-    memcpy(out, self->values[parameter] + first, (size_t)n * sizeof *out);
+    memcpy(out, self->values[parameter] + first, (size_t)n * sizeof(float));
     return WEFT_OK;
 }
 
@@ -104,11 +105,11 @@ static weft_status fill_with_nan(const weft_reference_run *self, const weft_slot
 static weft_status write_packed(const weft_reference_run *self, int32_t parameter, weft_error *err) {
     const weft_parameter *p = &self->declared->parameters[parameter];
     const int64_t bytes = weft_dtype_span(p->dtype, p->numel);
-    const weft_numbers numbers = {give_numbers, (void *)(uintptr_t)self};
     weft_packing packing = {0};
     void *blocks = calloc(1, (size_t)bytes + 1);
     weft_status status = blocks == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for a packed matrix") : WEFT_OK;
-    if (status == WEFT_OK) status = weft_packing_open(&packing, self->declared, parameter, &numbers, err);
+    if (status == WEFT_OK)
+        status = weft_packing_open(&packing, self->declared, parameter, give_numbers, (void *)(uintptr_t)self, err);
     if (status == WEFT_OK) {
         weft_packing_put(&packing, blocks, self->values[parameter], 0, p->numel);
         weft_packing_close(&packing);

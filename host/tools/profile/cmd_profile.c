@@ -2,7 +2,7 @@
 #include "cli/fit_flags.h"
 
 #include "base/units.h"
-#include "base/ahead.h"
+#include "base/machine.h"
 #include "tools/profile/profile.h"
 #include "report/summary.h"
 

@@ -1,39 +1,28 @@
-/* host/model/query_model.c: Creates a declared model from its config.json. builder.c fills the module
- * tree, and select.c selects the trained parameters. */
-#include "model/ask_model.h"
-
-#include "base/text.h"
-#include "model/builder.h"
-#include "model/config_json.h"
+/* host/model/declare.c: creates a declared model from its config.json. builder.c fills the module tree, and select.c
+ * selects the trained parameters. */
 #include "model/declare.h"
+
+#include "base/alloc.h"
+#include "base/text.h"
+#include "model/config_json.h"
 #include "plugin/enter.h"
 
 #include <stdlib.h>
 
-static const char key[] = "quantization_config";
-
-/* True for bitsandbytes. Its releases that supported only 8 bits did not name a method. */
-static bool is_bitsandbytes(const json_t *said) {
-    const json_t *method = json_object_get(said, "quant_method");
-    if (method != NULL) return json_is_string(method) && strcmp(json_string_value(method), "bitsandbytes") == 0;
-    return json_is_true(json_object_get(said, "load_in_8bit")) || json_is_true(json_object_get(said, "load_in_4bit"));
-}
-
 weft_status weft_quantization_take(bool *taken, char **text, size_t *bytes, const char *path, weft_error *err) {
+    static const char key[] = "quantization_config";
     json_t *config = NULL;
-    char *without = NULL;
-    size_t n = 0;
+    const json_t *packing = NULL, *method = NULL;
     const weft_status status = weft_json_parse(&config, *text, *bytes, 0, path, err);
     if (status != WEFT_OK) return status;
-    *taken = is_bitsandbytes(json_object_get(config, key));
+    packing = json_object_get(config, key);
+    method = json_object_get(packing, "quant_method"); /* missing in early releases, which had only 8 bits */
+    if (method != NULL) *taken = json_is_string(method) && strcmp(json_string_value(method), "bitsandbytes") == 0;
+    else
+        *taken = json_is_true(json_object_get(packing, "load_in_8bit")) ||
+                 json_is_true(json_object_get(packing, "load_in_4bit"));
     json_decref(config);
-    if (!*taken) return WEFT_OK;
-    without = weft_config_json_without(*text, *bytes, key, &n);
-    if (without == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %s", path);
-    free(*text);
-    *text = without;
-    *bytes = n;
-    return WEFT_OK;
+    return *taken ? weft_config_json_remove(text, bytes, key, err) : WEFT_OK;
 }
 
 enum { CONFIG_LIMIT = 16 << 20 };
@@ -42,10 +31,11 @@ enum { CONFIG_LIMIT = 16 << 20 };
 static weft_status check_whole(weft_declared *self, weft_error *err) {
     const weft_model_info *info = &self->info;
     if (self->n_parameters == 0 || self->n_segments == 0 || self->carry_width == 0)
-        return weft_error_set(err, WEFT_E_PLUGIN,
-                              "the model plugin declares %d parameters, %d segments and a carry of width %lld; a model "
-                              "has some of each",
-                              self->n_parameters, self->n_segments, (long long)self->carry_width);
+        return weft_error_set(
+            err, WEFT_E_PLUGIN,
+            "the model plugin declares %d parameters, %d segments and a carry of width %lld. Allowed: "
+            "at least 1 of each",
+            self->n_parameters, self->n_segments, (long long)self->carry_width);
     if (info->vocab_size < 1 || info->vocab_size > INT32_MAX || info->max_context < 1)
         return weft_error_set(err, WEFT_E_PLUGIN,
                               "the model plugin returns vocabulary %lld and context %lld. Allowed: at least 1, and a "
@@ -57,94 +47,55 @@ static weft_status check_whole(weft_declared *self, weft_error *err) {
     if (info->head_path != NULL && weft_declared_module(self, info->head_path) < 0)
         return weft_error_set(err, WEFT_E_PLUGIN, "the model plugin returns '%s' as its head, which is no module",
                               info->head_path);
+    if (self->vocabulary.rows != 0 && self->vocabulary.rows != info->vocab_size)
+        return weft_error_set(
+            err, WEFT_E_UNSUPPORTED,
+            "the model plugin returns a vocabulary of %lld, and vocab_size of config.json is %lld; it "
+            "cannot get rows for added tokens",
+            (long long)info->vocab_size, (long long)self->vocabulary.rows);
     return WEFT_OK;
-}
-
-static weft_status declare_and_check(weft_declared *self, weft_error *err) {
-    const weft_status status = weft_builder_run(self, err);
-    if (status != WEFT_OK) return status;
-    self->info.struct_size = (uint32_t)sizeof self->info;
-    WEFT_PLUGIN_NOTIFY(self->plugin, info, self->model, &self->info);
-    return check_whole(self, err);
 }
 
 /* Builds the text of config.json that the plugin reads, with the new vocabulary. */
 static weft_status set_vocabulary(weft_declared *self, const weft_vocabulary *vocabulary, weft_error *err) {
-    char rows[32], pad[16], *text = NULL;
+    char rows[32], pad[16];
     const weft_json_change changes[] = {{"vocab_size", rows}, {"pad_token_id", pad}};
-    size_t bytes = 0;
     (void)snprintf(rows, sizeof rows, "%lld", (long long)vocabulary->rows);
     (void)snprintf(pad, sizeof pad, "%d", (int)vocabulary->pad);
-    text = weft_config_json_change(self->config_text, self->config_bytes, changes, vocabulary->pad < 0 ? 1 : 2, &bytes);
-    if (text == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the model's description");
-    free(self->config_text);
-    self->config_text = text;
-    self->config_bytes = bytes;
     self->vocabulary = *vocabulary;
-    return WEFT_OK;
-}
-
-/* Checks that the declared model has the requested number of vocabulary rows. */
-static weft_status check_vocabulary(const weft_declared *self, weft_error *err) {
-    const weft_vocabulary *wanted = &self->vocabulary;
-    if (wanted->rows == 0 || wanted->rows == self->info.vocab_size) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_UNSUPPORTED,
-                          "the model plugin returns a vocabulary of %lld, and vocab_size of config.json is %lld; it "
-                          "cannot get rows for added tokens",
-                          (long long)self->info.vocab_size, (long long)wanted->rows);
+    return weft_config_json_change(&self->config_text, &self->config_bytes, changes, vocabulary->pad < 0 ? 1 : 2, err);
 }
 
 weft_status weft_declared_create(weft_declared **out, const weft_host *host, const weft_model_plugin *plugin,
-                                 const void *plugin_config, const char *config_path, weft_error *err) {
-    return weft_declared_create_with(out, host, plugin, plugin_config, config_path, NULL, err);
-}
-
-weft_status weft_declared_create_with(weft_declared **out, const weft_host *host, const weft_model_plugin *plugin,
-                                      const void *plugin_config, const char *config_path,
-                                      const weft_vocabulary *vocabulary, weft_error *err) {
+                                 const void *plugin_config, const char *config_path, const weft_vocabulary *vocabulary,
+                                 weft_error *err) {
     weft_model_source source = {(uint32_t)sizeof source, 0, config_path, NULL, 0};
-    weft_declared *self = calloc(1, sizeof *self);
+    weft_declared *self = weft_alloc(1, sizeof *self);
     weft_status status = WEFT_OK;
-    if (self == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the model's description");
     if (err != NULL) err->text[0] = '\0';
     self->plugin = plugin;
     self->packed_wanted = -1;
+    self->config_path = weft_strdup(config_path);
     status = weft_text_read(&self->config_text, &self->config_bytes, config_path, CONFIG_LIMIT, err);
     if (status == WEFT_OK)
         status =
             weft_quantization_take(&self->prints_packed, &self->config_text, &self->config_bytes, config_path, err);
     if (status == WEFT_OK && vocabulary != NULL) status = set_vocabulary(self, vocabulary, err);
     if (status != WEFT_OK) goto done;
-    self->config_path = strdup(config_path);
-    if (self->config_path == NULL) {
-        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the model's description");
-        goto done;
-    }
     source.config_text = self->config_text;
     source.config_bytes = self->config_bytes;
     WEFT_PLUGIN_CALL(status, plugin, create, err, &self->model, host, plugin_config, &source);
     if (status == WEFT_OK && self->model == NULL)
         status = weft_error_set(err, WEFT_E_PLUGIN, "it returned WEFT_OK from its create without an object");
-    if (status == WEFT_OK) status = declare_and_check(self, err);
-    if (status == WEFT_OK) status = check_vocabulary(self, err);
+    if (status == WEFT_OK) status = weft_builder_run(self, err);
+    if (status != WEFT_OK) goto done;
+    self->info.struct_size = (uint32_t)sizeof self->info;
+    WEFT_PLUGIN_NOTIFY(plugin, info, self->model, &self->info);
+    status = check_whole(self, err);
 done:
     if (status == WEFT_OK) *out = self;
     else weft_declared_destroy(self);
     return status;
-}
-
-static void free_module(weft_module *module) {
-    if (module == NULL) return;
-    free(module->path);
-    free(module->name);
-    free(module->class_name);
-    free(module);
-}
-
-static void clear_parameter(weft_parameter *parameter) {
-    for (int32_t i = 0; i < parameter->n_aliases; i++) free(parameter->aliases[i]);
-    free(parameter->aliases);
-    free(parameter->name);
 }
 
 void weft_declared_destroy(weft_declared *declared) {
@@ -153,8 +104,18 @@ void weft_declared_destroy(weft_declared *declared) {
         if (declared->adapters[i].adapter != NULL)
             WEFT_PLUGIN_NOTIFY(declared->adapters[i].plugin, destroy, declared->adapters[i].adapter);
     if (declared->model != NULL) WEFT_PLUGIN_NOTIFY(declared->plugin, destroy, declared->model);
-    for (int32_t i = 0; i < declared->n_modules; i++) free_module(declared->modules[i]);
-    for (int32_t i = 0; i < declared->n_parameters; i++) clear_parameter(&declared->parameters[i]);
+    for (int32_t i = 0; i < declared->n_modules; i++) {
+        free(declared->modules[i]->path);
+        free(declared->modules[i]->name);
+        free(declared->modules[i]->class_name);
+        free(declared->modules[i]);
+    }
+    for (int32_t i = 0; i < declared->n_parameters; i++) {
+        weft_parameter *parameter = &declared->parameters[i];
+        for (int32_t k = 0; k < parameter->n_aliases; k++) free(parameter->aliases[k]);
+        free(parameter->aliases);
+        free(parameter->name);
+    }
     for (int32_t i = 0; i < declared->n_weights; i++) free(declared->weights[i]);
     for (int32_t i = 0; i < declared->n_tables; i++) {
         free(declared->tables[i]->name);
