@@ -1,5 +1,5 @@
-/* The data plugin in SOURCE, which logs each document or conversation that this process encodes: a line with its rank in
- * the file ENCODED. Encoding waits while the file HOLD exists. With FAIL_RANK, create fails on that rank. */
+/* The data plugin in SOURCE, which logs each document or conversation that this process encodes: a line with its rank
+ * in the file ENCODED. Encoding waits while the file HOLD exists. With FAIL_RANK, create fails on that rank. */
 #include "changed/changed.h"
 
 #include SOURCE

@@ -1,5 +1,5 @@
-/* The policy in SOURCE. ROOT_ONLY_IF: the root unit has everything where that is true. IN_UNITS: a function of this file,
- * called first in `units`, which first sleeps for SLEEP_MS. */
+/* The policy in SOURCE. ROOT_ONLY_IF: the root unit has everything where that is true. IN_UNITS: a function of this
+ * file, called first in `units`, which first sleeps for SLEEP_MS. */
 #include "changed/changed.h"
 
 #include SOURCE

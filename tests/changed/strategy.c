@@ -1,6 +1,6 @@
-/* The strategy in SOURCE. OTHER_QUEUE_IF: it communicates on queue 2 instead of 1 where that is true. EMIT_TIMES(kind): how
- * often it emits an instruction that has no operands. REPEAT_IF: it emits its program twice. IN_COMPILE: a function of this
- * file, called first in compile; a failure is returned. */
+/* The strategy in SOURCE. OTHER_QUEUE_IF: it communicates on queue 2 instead of 1 where that is true.
+ * EMIT_TIMES(kind): how often it emits an instruction that has no operands. REPEAT_IF: it emits its program twice.
+ * IN_COMPILE: a function of this file, called first in compile; a failure is returned. */
 #include "changed/changed.h"
 
 #include <weft/emit.h>

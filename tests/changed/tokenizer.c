@@ -1,5 +1,6 @@
-/* The tokenizer in SOURCE. SLEEP_IN_INFO, SLEEP_IN_DESTROY: that slot sleeps for SLEEP_MS. SLOW_THREAD: the first encode
- * of a thread other than the main one ends 3 s after the last encode of the main thread, which begins after it. */
+/* The tokenizer in SOURCE. SLEEP_IN_INFO, SLEEP_IN_DESTROY: that slot sleeps for SLEEP_MS. SLOW_THREAD: the first
+ * encode of a thread other than the main one ends 3 s after the last encode of the main thread, which begins after
+ * it. */
 #include "changed/changed.h"
 
 #include SOURCE

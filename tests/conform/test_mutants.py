@@ -5,6 +5,7 @@ templates only that they train."""
 import os
 import pathlib
 import re
+import shutil
 
 import pytest
 from harness import (BUILD, FULL, SOURCE, full_only, lines, patched, patches, read_json, refused, run, says, weft,
@@ -39,7 +40,7 @@ def inputs(scratch):
             weft(f"plugins new {kind} my-{kind}")
             make_plugin(f"my-{kind}/my_{kind}.c", f"my-{kind}/sound.so")
         for name, kind in EXTENDED.items():
-            os.mkdir(f"my-{name}")
+            shutil.copytree(f"my-{kind}", f"my-{name}")
             patched(f"my-{kind}/my_{kind}.c", dict(PATCHES[kind])[name], f"my-{name}/my_{name}.c")
             make_plugin(f"my-{name}/my_{name}.c", f"my-{name}/sound.so")
         yield
