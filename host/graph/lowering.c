@@ -22,7 +22,7 @@ void weft_call_describe(weft_call_info *out, const weft_graph *graph, const weft
     info.part = kernel->part != NULL ? kernel->part : pass_name(call->pass);
     info.label = node == NULL ? "" : node->label;
     info.recompute = call->pass == WEFT_PASS_RECOMPUTE;
-    if (kernel->products != NULL) info.n_products = kernel->products(&call->args, info.products);
+    if (kernel->products != NULL) info.n_products = kernel->products(kernel, &call->args, info.products);
     *out = info;
 }
 
@@ -188,6 +188,7 @@ void weft_lower_end(weft_lowering *lowering) {
     const weft_kernel_run run = {.kernels = spec->kernels, .device = spec->device};
     weft_pass *pass = lowering->pass;
     weft_call *call = &pass->calls[pass->n_calls - 1];
+    size_t field = 0;
     int64_t bytes = 0;
     call->flops = weft_kernel_operations(call->kernel, &call->args);
     if (call->flops > 0.0) call->bytes = 0.0;
@@ -196,10 +197,8 @@ void weft_lower_end(weft_lowering *lowering) {
         for (int32_t i = 0; i < call->n_operands; i++) call->bytes += (double)pass->operands[call->operand + i].bytes;
     pass->flops += call->flops;
     pass->bytes += call->bytes;
-    if (call->kernel->workspace == NULL) return;
-    bytes = call->kernel->workspace(&run, &call->args);
-    if (bytes > 0)
-        weft_lower_bind(lowering, "workspace", call->kernel->workspace_field, weft_lower_work(lowering, bytes));
+    bytes = weft_kernel_workspace(call->kernel, &run, &call->args, &field);
+    if (bytes > 0) weft_lower_bind(lowering, "workspace", field, weft_lower_work(lowering, bytes));
 }
 
 void weft_lower_copy(weft_lowering *lowering, int32_t to, int32_t from) {

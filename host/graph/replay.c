@@ -113,7 +113,7 @@ static weft_status run_call(const replay *run, const weft_call *call, weft_error
         }
     }
     before = weft_plugin_enter(owner_of_call(run, call), call->kernel->name);
-    return weft_plugin_leave(before, call->kernel->invoke(&kernel_run, &args, err), err);
+    return weft_plugin_leave(before, weft_kernel_invoke(call->kernel, &kernel_run, &args, err), err);
 }
 
 static weft_status time_call(const replay *run, const weft_call *call, weft_error *err) {

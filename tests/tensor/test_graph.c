@@ -561,6 +561,20 @@ START_TEST(an_operator_that_does_more_than_queue_is_known) {
 }
 END_TEST
 
+/* A device of an older SDK ends before the slot, one of a newer SDK may leave it empty. */
+START_TEST(a_kernel_that_the_device_lacks_is_named) {
+    weft_device_plugin device = {.struct_size = (uint32_t)offsetof(weft_device_plugin, scale)};
+    const weft_kernel_run run = {.kernels = &device};
+    weft_kernel_args args = {.scale = {.struct_size = sizeof args.scale}};
+    for (int i = 0; i < 2; i++) {
+        weft_error err = WEFT_ERROR_INIT;
+        ck_assert_int_eq(weft_kernel_invoke(&weft_kernel_scale, &run, &args, &err), WEFT_E_UNSUPPORTED);
+        ck_assert_says(err, "scale");
+        device.struct_size = (uint32_t)sizeof device;
+    }
+}
+END_TEST
+
 START_TEST(a_failing_call_is_named) {
     static const rig_model model = {"failing", .weights = rig_language_weights, .carry_width = D, .n_segments = 3,
                                     .forward = failing};
@@ -592,6 +606,7 @@ int main(void) {
     tcase_add_test(slots, a_slot_that_is_not_bound_is_refused);
     tcase_add_loop_test(slots, what_is_touched_is_what_was_planned, 0, RIG_DEVICES);
     tcase_add_test(slots, memory_is_what_backward_needs);
+    tcase_add_test(slots, a_kernel_that_the_device_lacks_is_named);
     tcase_add_test(slots, work_is_counted);
     tcase_add_test(slots, nothing_below_what_is_trained_keeps_a_tape);
     tcase_add_test(slots, evaluation_hands_out_named_values);
