@@ -1,7 +1,7 @@
 /* host/adapter/attach.c: see attach.h. */
 #include "adapter/attach.h"
 
-#include "graph/operators.h"
+#include "graph/record.h"
 #include "model/builder.h"
 #include "plugin/enter.h"
 

@@ -121,17 +121,9 @@ weft_status weft_graph_backward(const weft_graph *graph, const weft_graph_bindin
 /* Returns the name of a custom operator that does not only enqueue work (it lacks WEFT_CUSTOM_QUEUES), else NULL. */
 const char *weft_graph_unqueued(const weft_graph *graph);
 
-/* Returns a value that the segment named with `output` (EVALUATE), as computed by the last forward with this binding:
- * `width` elements of the spec's dtype per position, valid until its slot is overwritten. Returns false for an unknown
- * name. */
-bool weft_graph_output(const weft_graph *graph, const weft_graph_binding *binding, const char *name, weft_slot_ref *out,
-                       int64_t *width);
-
-/* Return the same for the input of lm_head (EVALUATE), the last hidden states. Width 0: the segment has no lm_head. */
+/* Return the elements per position, and the memory as computed by the last forward with this binding, of the input of
+ * lm_head (EVALUATE), the last hidden states in the spec's dtype. Width 0: the segment has no lm_head. */
 int64_t weft_graph_hidden_width(const weft_graph *graph);
 weft_slot_ref weft_graph_hidden(const weft_graph *graph, const weft_graph_binding *binding);
-
-/* Prints one line per node for `plan --print-program`: "linear q_proj (8,256,288) -> (8,256,288)". */
-void weft_graph_print(const weft_graph *graph, FILE *to);
 
 #endif

@@ -83,19 +83,10 @@ static double prefix_flops(const weft_kernel_args *args) {
     return 4.0 * (double)a->batch * (double)a->length * (double)a->heads * (double)a->head_dim * (double)a->places;
 }
 
-static double prefix_backward_flops(const weft_kernel_args *args) {
-    return 2.0 * prefix_flops(args);
-}
-
 /* U D. The sum and its squares are read along with W. */
 static double row_norms_flops(const weft_kernel_args *args) {
     const weft_row_norms *a = &args->row_norms;
     return 2.0 * (double)a->rows * (double)a->width * (double)(a->rank + 1);
-}
-
-/* Four matmuls: dv, dp, dq, dk. Recomputed scores are not counted. */
-static double attention_backward_flops(const weft_kernel_args *args) {
-    return 2.0 * attention_flops(args);
 }
 
 static int32_t head_products(const weft_kernel *kernel, const weft_kernel_args *args,
@@ -118,7 +109,7 @@ static double embedding_traffic(const weft_kernel_args *args) {
 double weft_kernel_operations(const weft_kernel *kernel, const weft_kernel_args *args) {
     weft_product_shape products[WEFT_CALL_PRODUCTS];
     const int32_t n = kernel->products == NULL ? 0 : kernel->products(kernel, args, products);
-    double sum = kernel->flops == NULL ? 0.0 : kernel->flops(args);
+    double sum = kernel->flops == NULL ? 0.0 : kernel->flops(args) * (kernel->twice ? 2.0 : 1.0);
     for (int32_t i = 0; i < n; i++) sum += 2.0 * (double)products[i].m * (double)products[i].n * (double)products[i].k;
     return sum;
 }
@@ -135,7 +126,7 @@ KERNEL(norm, .part = NULL)
 KERNEL(norm_backward, .part = NULL)
 KERNEL(rope, .part = NULL)
 KERNEL(attention, .flops = attention_flops)
-KERNEL(attention_backward, .flops = attention_backward_flops)
+KERNEL(attention_backward, .flops = attention_flops, .twice = true)
 KERNEL(activation, .part = NULL)
 KERNEL(activation_backward, .part = NULL)
 KERNEL(embedding, .traffic = embedding_traffic)
@@ -151,12 +142,12 @@ KERNEL(multiply_backward, .part = NULL)
 KERNEL(dropout, .part = NULL)
 KERNEL(row_norms, .flops = row_norms_flops, .part = "row norms")
 KERNEL(prefix, .flops = prefix_flops, .part = "prefix")
-KERNEL(prefix_backward, .flops = prefix_backward_flops, .part = "prefix backward")
+KERNEL(prefix_backward, .flops = prefix_flops, .twice = true, .part = "prefix backward")
 KERNEL(square_sum, .part = NULL)
 KERNEL(clip, .part = NULL)
 KERNEL(update, .part = NULL)
 KERNEL(add, .glue = true)
 KERNEL(copy, .glue = true)
 KERNEL(zero, .glue = true)
-KERNEL(custom, .part = NULL)
-KERNEL(custom_backward, .part = NULL)
+const weft_kernel weft_kernel_custom = {.name = "forward", .slot = WEFT_SLOT_custom};
+const weft_kernel weft_kernel_custom_backward = {.name = "backward", .slot = WEFT_SLOT_custom_backward};

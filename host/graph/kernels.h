@@ -84,7 +84,7 @@ typedef struct weft_kernel_run {
 } weft_kernel_run;
 
 typedef struct weft_kernel {
-    const char *name; /* of the slot: "attention_backward" */
+    const char *name; /* of the slot that runs: "attention_backward" */
     weft_kernel_slot slot;
     const char *part; /* the kernel's share of its operator's work in the pass: "input gradient"; NULL: the complete
                          work */
@@ -93,7 +93,8 @@ typedef struct weft_kernel {
     /* Writes the shapes of the matmuls that the matrix library runs and returns their number. NULL: no matmuls. */
     int32_t (*products)(const struct weft_kernel *kernel, const weft_kernel_args *args,
                         weft_product_shape out[WEFT_CALL_PRODUCTS]);
-    double (*flops)(const weft_kernel_args *args);   /* other FLOPs: those of attention. NULL: 0 */
+    double (*flops)(const weft_kernel_args *args); /* other FLOPs: those of attention. NULL: 0 */
+    bool twice; /* backward: two times `flops`, for dv, dp, dq, dk. Recomputed scores are not counted */
     double (*traffic)(const weft_kernel_args *args); /* memory traffic in bytes of a call without FLOPs; NULL: sum of
                                                         its operands */
 } weft_kernel;

@@ -1,8 +1,6 @@
 /* host/graph/norms.c: RMSNorm and LayerNorm of each position, or of each group of elements as wide as the gain (a
  * head). x, y: (B,T,n*D) with a gain of D; rstd, and for LayerNorm the mean: (B,T,n), computed only for backward. */
-#include "graph/gradient.h"
-#include "graph/operators.h"
-#include "graph/weight.h"
+#include "graph/record.h"
 
 static bool is_layer_norm(const weft_node *node) {
     return node->op == &weft_operator_layer_norm;
@@ -14,23 +12,19 @@ static int64_t norm_rows(const weft_graph *graph, const weft_node *node) {
 }
 
 static weft_status norm_infer(const weft_graph *graph, weft_node *node, weft_error *err) {
-    const int64_t width = weft_graph_value(graph, node->inputs[0])->width;
-    weft_status status = weft_infer_numbers(graph, node, 0, 0, err);
-    if (status == WEFT_OK) status = weft_infer_gain(node, width, err);
+    const weft_status status = weft_infer_gain(node, node->width, err);
     if (status != WEFT_OK) return status;
     if (is_layer_norm(node) != (node->weight->bias >= 0))
         return weft_error_set(err, WEFT_E_PLUGIN,
                               is_layer_norm(node) ? "the gain has no bias; LayerNorm needs one (has_bias)"
                                                   : "the gain has a bias, which RMSNorm does not support");
     if (!(node->eps >= 0.0)) return weft_error_set(err, WEFT_E_PLUGIN, "eps is %g; it cannot be negative", node->eps);
-    node->width = width;
     node->statistic_count = norm_rows(graph, node) * (is_layer_norm(node) ? 2 : 1);
     return WEFT_OK;
 }
 
 static weft_norm norm_arguments(const weft_lowering *l, const weft_node *node) {
-    return (weft_norm){.struct_size = (uint32_t)sizeof(weft_norm),
-                       .rows = norm_rows(l->graph, node),
+    return (weft_norm){.rows = norm_rows(l->graph, node),
                        .width = node->weight->in,
                        .eps = node->eps,
                        .form = is_layer_norm(node) ? WEFT_NORM_LAYER : WEFT_NORM_RMS,
@@ -86,16 +80,3 @@ const weft_operator weft_operator_rms_norm = {
     .name = "rms_norm", .inputs = {"x"}, WEFT_OPERATOR(norm), .any_places = true};
 const weft_operator weft_operator_layer_norm = {
     .name = "layer_norm", .inputs = {"x"}, WEFT_OPERATOR(norm), .any_places = true};
-
-static weft_value record_norm(weft_graph *graph, const weft_operator *op, weft_value x, weft_weight *weight,
-                              double eps) {
-    return weft_record_node(graph, &(weft_node){.op = op, .inputs = {x}, .n_inputs = 1, .weight = weight, .eps = eps});
-}
-
-weft_value weft_op_rms_norm(weft_graph *graph, weft_value x, weft_weight *gain, double eps) {
-    return record_norm(graph, &weft_operator_rms_norm, x, gain, eps);
-}
-
-weft_value weft_op_layer_norm(weft_graph *graph, weft_value x, weft_weight *weight, double eps) {
-    return record_norm(graph, &weft_operator_layer_norm, x, weight, eps);
-}

@@ -45,8 +45,8 @@ broken() { # broken ID SED TEXT: core.c with this change is rejected with the te
     refused "$3" "$weft" plan run.ini "adapter.plugin=$1"
     says log "adapter:$1"
 }
-broken narrow 's/return ops->add(g, y, b);/return a;/' "it gives 3 fp32 per place; the model needs 40 fp32"
-broken nothing 's/return ops->add(g, y, b);/return (weft_value){0};/' "it gives no value of this segment"
+broken narrow 's/return ops->add(g, y, b);/return a;/' "it returns 3 fp32 per position; the model requires 40 fp32"
+broken nothing 's/return ops->add(g, y, b);/return (weft_value){0};/' "it returns no value of this segment"
 broken idle 's/job->claim(b->ctx, i);//' "the adapter plugin claims no site"
 broken beyond 's/job->claim(b->ctx, i);/job->claim(b->ctx, job->n_sites);/' "claims site 26 of 26"
 broken shape 's/job->claim(b->ctx, i);/b->carry(b->ctx, 8);/' "declares a carry, which only a model has"

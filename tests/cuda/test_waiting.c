@@ -337,7 +337,7 @@ static void begin_input(const drawn *d, const weft_kernel *kernel) {
 /* Runs the kernels of the call, each after a completed add, or directly after a deferred one, which the workspace query
  * does not launch. Returns the number of launches, and a checksum of each operand. */
 static long long run_drawn(drawn *d, bool runs_first, uint64_t sums[WEFT_CALL_OPERANDS]) {
-    const weft_kernel_run run = {.kernels = table, .device = device};
+    const weft_kernel_run on = {.kernels = table, .device = device};
     weft_error err = WEFT_ERROR_INIT;
     long long made = 0;
     write_operands(d);
@@ -346,10 +346,10 @@ static long long run_drawn(drawn *d, bool runs_first, uint64_t sums[WEFT_CALL_OP
         begin_input(d, d->call.kernels[k]);
         if (runs_first) settle();
         const long long before = launches();
-        ck_assert_int_le(weft_kernel_workspace(d->call.kernels[k], &run, &d->call.args.kernel, &field), WORK);
+        ck_assert_int_le(weft_kernel_workspace(d->call.kernels[k], &on, &d->call.args.kernel, &field), WORK);
         ck_assert_int_eq(launches(), before);
         if (field != 0) memcpy((char *)&d->call.args + field, &d->workspace, sizeof d->workspace);
-        fine(weft_kernel_invoke(d->call.kernels[k], &run, &d->call.args.kernel, &err), &err);
+        fine(weft_kernel_invoke(d->call.kernels[k], &on, &d->call.args.kernel, &err), &err);
         made += launches() - before;
     }
     settle();
@@ -365,7 +365,7 @@ static long long run_drawn(drawn *d, bool runs_first, uint64_t sums[WEFT_CALL_OP
 
 START_TEST(each_kernel_launches_an_add_that_waits) {
     uint64_t first[WEFT_CALL_OPERANDS] = {0}, behind[WEFT_CALL_OPERANDS] = {0};
-    const weft_kernel_run run = {.kernels = table, .device = device};
+    const weft_kernel_run on = {.kernels = table, .device = device};
     long long alone = 0, made = 0;
     weft_error err = WEFT_ERROR_INIT;
     drawn d;
@@ -377,7 +377,7 @@ START_TEST(each_kernel_launches_an_add_that_waits) {
     ck_assert_msg(memcmp(first, behind, sizeof first) == 0, "%s: other bits right behind an add", d.call.name);
     begin_input(&d, d.call.kernels[0]);
     emulator_plant("cudaLaunchKernel:1=701"); /* the add's, which fails */
-    ck_assert_int_ne(weft_kernel_invoke(d.call.kernels[0], &run, &d.call.args.kernel, &err), WEFT_OK);
+    ck_assert_int_ne(weft_kernel_invoke(d.call.kernels[0], &on, &d.call.args.kernel, &err), WEFT_OK);
     emulator_plant(NULL);
     ck_assert_says(err, "add on device cuda: cudaLaunchKernel answered");
     settle();

@@ -1,0 +1,89 @@
+/* host/graph/custom.c: a plugin's custom operator with its own forward and backward. */
+#include "graph/record.h"
+
+/* True if the operator supports the dtype. Without stated types it supports only fp32. */
+static bool custom_takes(const weft_custom_op *op, int32_t dtype) {
+    const uint32_t stated = op->dtypes != 0 ? op->dtypes : 1u << WEFT_F32;
+    return (stated >> dtype & 1u) != 0;
+}
+
+/* "fp32 or bf16" */
+static void name_types(char text[40], const weft_custom_op *op) {
+    size_t n = 0;
+    text[0] = '\0';
+    for (int32_t dtype = WEFT_F32; dtype <= WEFT_F16; dtype++)
+        if (custom_takes(op, dtype))
+            n += (size_t)snprintf(text + n, 40 - n, "%s%s", n == 0 ? "" : " or ", weft_dtype_name(dtype));
+}
+
+static weft_status custom_infer(const weft_graph *graph, weft_node *node, weft_error *err) {
+    char types[40];
+    name_types(types, node->custom);
+    if (!custom_takes(node->custom, graph->dtype))
+        return weft_error_set(err, WEFT_E_UNSUPPORTED,
+                              "this operator of the plugin computes in %s, and this model runs in %s: set [train] "
+                              "precision = %s",
+                              types, weft_dtype_name(graph->dtype), types);
+    for (int32_t i = 0; i < node->n_inputs; i++) {
+        const weft_value_record *input = weft_graph_value(graph, node->inputs[i]);
+        if (input->dtype != graph->dtype && input->dtype != WEFT_I32)
+            return weft_error_set(err, WEFT_E_PLUGIN, "input %d has dtype %s; %s or int32 is required", i,
+                                  weft_dtype_name(input->dtype), weft_dtype_name(graph->dtype));
+    }
+    return WEFT_OK;
+}
+
+static weft_custom_args custom_arguments(const weft_lowering *l, const weft_node *node) {
+    return (weft_custom_args){.op = node->custom, .args = node->custom_args, .dtype = l->graph->dtype};
+}
+
+static void custom_bind_inputs(weft_lowering *l, const weft_node *node) {
+    for (int32_t i = 0; i < node->n_inputs; i++)
+        weft_lower_bind(l, "input", offsetof(weft_custom_args, inputs) + (size_t)i * sizeof(weft_ref),
+                        weft_lower_value(l, node->inputs[i]));
+}
+
+static void custom_forward(weft_lowering *l, const weft_node *node) {
+    const weft_custom_args args = custom_arguments(l, node);
+    weft_lower_begin(l, &weft_kernel_custom, &args, sizeof args);
+    custom_bind_inputs(l, node);
+    WEFT_BIND(l, weft_custom_args, output, weft_lower_value(l, node->output));
+    weft_lower_end(l);
+}
+
+/* True for an input that was passed before. Its second contribution uses separate storage, so that the plugin need not
+ * detect repeats. */
+static bool is_repeated_input(const weft_node *node, int32_t i) {
+    for (int32_t k = 0; k < i; k++)
+        if (node->inputs[k].id == node->inputs[i].id) return true;
+    return false;
+}
+
+static void custom_backward(weft_lowering *l, const weft_node *node) {
+    weft_custom_args args = custom_arguments(l, node);
+    const int32_t d_output = weft_gradient_of(l, node->output);
+    int32_t begun[WEFT_NODE_INPUTS] = {0};
+    for (int32_t i = 0; i < node->n_inputs; i++)
+        begun[i] = is_repeated_input(node, i) ? weft_gradient_begin(l, node->inputs[i])
+                                              : weft_gradient_target(l, node->inputs[i], &args.accumulate[i]);
+    weft_lower_begin(l, &weft_kernel_custom_backward, &args, sizeof args);
+    if (node->custom->keeps_inputs != 0) custom_bind_inputs(l, node);
+    if (node->custom->keeps_output != 0) WEFT_BIND(l, weft_custom_args, output, weft_lower_value(l, node->output));
+    WEFT_BIND(l, weft_custom_args, d_output, d_output);
+    for (int32_t i = 0; i < node->n_inputs; i++)
+        weft_lower_bind(l, "gradient of input", offsetof(weft_custom_args, d_inputs) + (size_t)i * sizeof(weft_ref),
+                        begun[i]);
+    weft_lower_end(l);
+    for (int32_t i = 0; i < node->n_inputs; i++)
+        if (is_repeated_input(node, i)) weft_gradient_end(l, node->inputs[i], begun[i]);
+}
+
+const weft_operator weft_operator_custom = {.name = "custom", WEFT_OPERATOR(custom)};
+
+const char *weft_graph_unqueued(const weft_graph *graph) {
+    for (int32_t i = 0; i < graph->n_nodes; i++) {
+        const weft_custom_op *op = graph->nodes[i].custom;
+        if (op != NULL && (op->flags & WEFT_CUSTOM_QUEUES) == 0) return op->name;
+    }
+    return NULL;
+}
