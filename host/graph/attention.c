@@ -72,26 +72,20 @@ static weft_prefix prefix_arguments(const weft_lowering *l, const weft_node *nod
                          .join = has_sequence(node)};
 }
 
-/* Binds the operands of both directions. The prefix's length shifts the positions of the queries. */
-static void bind_prefix(weft_lowering *l, const weft_node *node, int64_t places) {
-    WEFT_BIND(l, weft_prefix, q, weft_lower_value(l, node->inputs[Q]));
-    WEFT_BIND(l, weft_prefix, k, weft_lower_value(l, node->inputs[prefix_k(node)]));
-    WEFT_BIND(l, weft_prefix, v, weft_lower_value(l, node->inputs[prefix_k(node) + 1]));
-    if (node->table != NULL) {
-        const int64_t row = node->table->width * weft_dtype_bytes(WEFT_F32);
-        weft_lower_bind_part(l, "turn", offsetof(weft_prefix, turn), weft_lower_table(l, node->table, places + 1),
-                             places * row, row);
-    }
+/* The rotation by the prefix's length, which shifts the positions of the queries. */
+static weft_operand turn_of(weft_lowering *l, const weft_node *node, int64_t places) {
+    const int64_t row = node->table == NULL ? 0 : node->table->width * weft_dtype_bytes(WEFT_F32);
+    return (weft_operand){"turn", node->table == NULL ? 0 : weft_lower_table(l, node->table, places + 1),
+                          offsetof(weft_prefix, turn), places * row, row};
 }
 
 /* lse 0: not stored. */
 static void prefix_forward(weft_lowering *l, const weft_node *node, int32_t o, int32_t lse) {
     const weft_prefix args = prefix_arguments(l, node);
-    weft_lower_begin(l, &weft_kernel_prefix, &args, sizeof args);
-    bind_prefix(l, node, args.places);
-    WEFT_BIND(l, weft_prefix, o, o);
-    WEFT_BIND(l, weft_prefix, lse, lse);
-    weft_lower_end(l);
+    WEFT_CALL(l, &weft_kernel_prefix, args, WEFT_AT(q, weft_lower_value(l, node->inputs[Q])),
+              WEFT_AT(k, weft_lower_value(l, node->inputs[prefix_k(node)])),
+              WEFT_AT(v, weft_lower_value(l, node->inputs[prefix_k(node) + 1])), turn_of(l, node, args.places),
+              WEFT_AT(o, o), WEFT_AT(lse, lse));
 }
 
 /* dq: storage for the gradient of q; 0: not computed. The kernel reads the node's output and statistic from forward. */
@@ -100,15 +94,11 @@ static void prefix_backward(weft_lowering *l, const weft_node *node, int32_t dq,
     const weft_value keys = node->inputs[prefix_k(node)], values = node->inputs[prefix_k(node) + 1];
     const int32_t dk = weft_gradient_begin_always(l, keys), dv = weft_gradient_begin_always(l, values);
     args.accumulate_dq = accumulate_dq;
-    weft_lower_begin(l, &weft_kernel_prefix_backward, &args, sizeof args);
-    bind_prefix(l, node, args.places);
-    WEFT_BIND(l, weft_prefix, o, weft_lower_value(l, node->output));
-    WEFT_BIND(l, weft_prefix, lse, weft_lower_value(l, node->statistic));
-    WEFT_BIND(l, weft_prefix, d_o, weft_gradient_of(l, node->output));
-    WEFT_BIND(l, weft_prefix, dq, dq);
-    WEFT_BIND(l, weft_prefix, dk, dk);
-    WEFT_BIND(l, weft_prefix, dv, dv);
-    weft_lower_end(l);
+    WEFT_CALL(l, &weft_kernel_prefix_backward, args, WEFT_AT(q, weft_lower_value(l, node->inputs[Q])),
+              WEFT_AT(k, weft_lower_value(l, node->inputs[prefix_k(node)])),
+              WEFT_AT(v, weft_lower_value(l, node->inputs[prefix_k(node) + 1])), turn_of(l, node, args.places),
+              WEFT_AT(o, weft_lower_value(l, node->output)), WEFT_AT(lse, weft_lower_value(l, node->statistic)),
+              WEFT_AT(d_o, weft_gradient_of(l, node->output)), WEFT_AT(dq, dq), WEFT_AT(dk, dk), WEFT_AT(dv, dv));
     weft_gradient_end(l, keys, dk);
     weft_gradient_end(l, values, dv);
 }
@@ -154,12 +144,8 @@ static void rope_apply(weft_lowering *l, const weft_node *node, int32_t x, int32
                             .inverse = backward,
                             .accumulate = accumulate,
                             .dtype = l->graph->dtype};
-    weft_lower_begin(l, &weft_kernel_rope, &args, sizeof args);
-    WEFT_BIND(l, weft_rope, x, x);
-    WEFT_BIND(l, weft_rope, positions, weft_lower_value(l, node->inputs[1]));
-    WEFT_BIND(l, weft_rope, table, weft_lower_table(l, node->table, weft_graph_positions(l->graph)));
-    WEFT_BIND(l, weft_rope, y, y);
-    weft_lower_end(l);
+    WEFT_CALL(l, &weft_kernel_rope, args, WEFT_AT(x, x), WEFT_AT(positions, weft_lower_value(l, node->inputs[1])),
+              WEFT_AT(table, weft_lower_table(l, node->table, weft_graph_positions(l->graph))), WEFT_AT(y, y));
 }
 
 const weft_operator weft_operator_rope = {
@@ -228,17 +214,9 @@ static void attention_forward(weft_lowering *l, const weft_node *node) {
         past = weft_lower_storage(l, WEFT_HOME_PAST, 0, 0, weft_dtype_bytes(WEFT_I64));
     }
     if (lse == 0 && has_prefix(node)) lse = weft_lower_work(l, node->statistic_count * weft_dtype_bytes(WEFT_F32));
-    weft_lower_begin(l, &weft_kernel_attention, &args, sizeof args);
-    WEFT_BIND(l, weft_attention, q, weft_lower_value(l, node->inputs[Q]));
-    WEFT_BIND(l, weft_attention, k, k);
-    WEFT_BIND(l, weft_attention, v, v);
-    WEFT_BIND(l, weft_attention, new_k, new_k);
-    WEFT_BIND(l, weft_attention, new_v, new_v);
-    WEFT_BIND(l, weft_attention, past, past);
-    WEFT_BIND(l, weft_attention, starts, weft_lower_value(l, node->inputs[STARTS]));
-    WEFT_BIND(l, weft_attention, o, o);
-    WEFT_BIND(l, weft_attention, lse, lse);
-    weft_lower_end(l);
+    WEFT_CALL(l, &weft_kernel_attention, args, WEFT_AT(q, weft_lower_value(l, node->inputs[Q])), WEFT_AT(k, k),
+              WEFT_AT(v, v), WEFT_AT(new_k, new_k), WEFT_AT(new_v, new_v), WEFT_AT(past, past),
+              WEFT_AT(starts, weft_lower_value(l, node->inputs[STARTS])), WEFT_AT(o, o), WEFT_AT(lse, lse));
     if (has_prefix(node)) prefix_forward(l, node, o, lse);
 }
 
@@ -253,18 +231,11 @@ static void attention_backward(weft_lowering *l, const weft_node *node) {
         return;
     }
     for (int i = Q; i <= V; i++) begun[i] = weft_gradient_begin_always(l, node->inputs[i]);
-    weft_lower_begin(l, &weft_kernel_attention_backward, &args, sizeof args);
-    WEFT_BIND(l, weft_attention, q, weft_lower_value(l, node->inputs[Q]));
-    WEFT_BIND(l, weft_attention, k, weft_lower_value(l, node->inputs[K]));
-    WEFT_BIND(l, weft_attention, v, weft_lower_value(l, node->inputs[V]));
-    WEFT_BIND(l, weft_attention, starts, weft_lower_value(l, node->inputs[STARTS]));
-    WEFT_BIND(l, weft_attention, o, weft_lower_value(l, node->output));
-    WEFT_BIND(l, weft_attention, lse, weft_lower_value(l, node->statistic));
-    WEFT_BIND(l, weft_attention, d_o, weft_gradient_of(l, node->output));
-    WEFT_BIND(l, weft_attention, dq, begun[Q]);
-    WEFT_BIND(l, weft_attention, dk, begun[K]);
-    WEFT_BIND(l, weft_attention, dv, begun[V]);
-    weft_lower_end(l);
+    WEFT_CALL(l, &weft_kernel_attention_backward, args, WEFT_AT(q, weft_lower_value(l, node->inputs[Q])),
+              WEFT_AT(k, weft_lower_value(l, node->inputs[K])), WEFT_AT(v, weft_lower_value(l, node->inputs[V])),
+              WEFT_AT(starts, weft_lower_value(l, node->inputs[STARTS])), WEFT_AT(o, weft_lower_value(l, node->output)),
+              WEFT_AT(lse, weft_lower_value(l, node->statistic)), WEFT_AT(d_o, weft_gradient_of(l, node->output)),
+              WEFT_AT(dq, begun[Q]), WEFT_AT(dk, begun[K]), WEFT_AT(dv, begun[V]));
     if (has_prefix(node)) prefix_backward(l, node, begun[Q], 1);
     for (int i = Q; i <= V; i++) weft_gradient_end(l, node->inputs[i], begun[i]);
 }

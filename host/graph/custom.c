@@ -37,18 +37,19 @@ static weft_custom_args custom_arguments(const weft_lowering *l, const weft_node
     return (weft_custom_args){.op = node->custom, .args = node->custom_args, .dtype = l->graph->dtype};
 }
 
-static void custom_bind_inputs(weft_lowering *l, const weft_node *node) {
+static size_t input_operands(weft_lowering *l, const weft_node *node, weft_operand *out) {
     for (int32_t i = 0; i < node->n_inputs; i++)
-        weft_lower_bind(l, "input", offsetof(weft_custom_args, inputs) + (size_t)i * sizeof(weft_ref),
-                        weft_lower_value(l, node->inputs[i]));
+        out[i] = (weft_operand){"input", weft_lower_value(l, node->inputs[i]),
+                                (uint32_t)offsetof(weft_custom_args, inputs[i]), 0, -1};
+    return (size_t)node->n_inputs;
 }
 
 static void custom_forward(weft_lowering *l, const weft_node *node) {
     const weft_custom_args args = custom_arguments(l, node);
-    weft_lower_begin(l, &weft_kernel_custom, &args, sizeof args);
-    custom_bind_inputs(l, node);
-    WEFT_BIND(l, weft_custom_args, output, weft_lower_value(l, node->output));
-    weft_lower_end(l);
+    weft_operand operands[WEFT_NODE_INPUTS + 1];
+    size_t n = input_operands(l, node, operands);
+    operands[n++] = WEFT_AT(output, weft_lower_value(l, node->output));
+    weft_lower_call(l, &weft_kernel_custom, &args, sizeof args, operands, n);
 }
 
 /* True for an input that was passed before. Its second contribution uses separate storage, so that the plugin need not
@@ -61,19 +62,19 @@ static bool is_repeated_input(const weft_node *node, int32_t i) {
 
 static void custom_backward(weft_lowering *l, const weft_node *node) {
     weft_custom_args args = custom_arguments(l, node);
-    const int32_t d_output = weft_gradient_of(l, node->output);
+    weft_operand operands[2 * WEFT_NODE_INPUTS + 2];
+    size_t n = 0;
     int32_t begun[WEFT_NODE_INPUTS] = {0};
     for (int32_t i = 0; i < node->n_inputs; i++)
         begun[i] = is_repeated_input(node, i) ? weft_gradient_begin(l, node->inputs[i])
                                               : weft_gradient_target(l, node->inputs[i], &args.accumulate[i]);
-    weft_lower_begin(l, &weft_kernel_custom_backward, &args, sizeof args);
-    if (node->custom->keeps_inputs != 0) custom_bind_inputs(l, node);
-    if (node->custom->keeps_output != 0) WEFT_BIND(l, weft_custom_args, output, weft_lower_value(l, node->output));
-    WEFT_BIND(l, weft_custom_args, d_output, d_output);
+    if (node->custom->keeps_inputs != 0) n = input_operands(l, node, operands);
+    if (node->custom->keeps_output != 0) operands[n++] = WEFT_AT(output, weft_lower_value(l, node->output));
+    operands[n++] = WEFT_AT(d_output, weft_gradient_of(l, node->output));
     for (int32_t i = 0; i < node->n_inputs; i++)
-        weft_lower_bind(l, "gradient of input", offsetof(weft_custom_args, d_inputs) + (size_t)i * sizeof(weft_ref),
-                        begun[i]);
-    weft_lower_end(l);
+        operands[n++] =
+            (weft_operand){"gradient of input", begun[i], (uint32_t)offsetof(weft_custom_args, d_inputs[i]), 0, -1};
+    weft_lower_call(l, &weft_kernel_custom_backward, &args, sizeof args, operands, n);
     for (int32_t i = 0; i < node->n_inputs; i++)
         if (is_repeated_input(node, i)) weft_gradient_end(l, node->inputs[i], begun[i]);
 }

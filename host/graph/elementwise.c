@@ -14,18 +14,10 @@ static weft_activation activation_arguments(const weft_lowering *l, const weft_n
                              .dtype = l->graph->dtype};
 }
 
-/* Binds x, and `up` if the activation is gated. */
-static void activation_bind_inputs(weft_lowering *l, const weft_node *node) {
-    WEFT_BIND(l, weft_activation, x, weft_lower_value(l, node->inputs[0]));
-    if (node->n_inputs == 2) WEFT_BIND(l, weft_activation, up, weft_lower_value(l, node->inputs[1]));
-}
-
 static void activation_forward(weft_lowering *l, const weft_node *node) {
     const weft_activation args = activation_arguments(l, node);
-    weft_lower_begin(l, &weft_kernel_activation, &args, sizeof args);
-    activation_bind_inputs(l, node);
-    WEFT_BIND(l, weft_activation, y, weft_lower_value(l, node->output));
-    weft_lower_end(l);
+    WEFT_CALL(l, &weft_kernel_activation, args, WEFT_AT(x, weft_lower_value(l, node->inputs[0])),
+              WEFT_AT(up, weft_lower_value(l, node->inputs[1])), WEFT_AT(y, weft_lower_value(l, node->output)));
 }
 
 /* If gate and up are the same value, one call makes two contributions; the second one uses separate storage. */
@@ -38,12 +30,8 @@ static void activation_backward(weft_lowering *l, const weft_node *node) {
     const int32_t dup = twice   ? weft_gradient_begin(l, up)
                         : gated ? weft_gradient_target(l, up, &args.accumulate_dup)
                                 : 0;
-    weft_lower_begin(l, &weft_kernel_activation_backward, &args, sizeof args);
-    activation_bind_inputs(l, node);
-    WEFT_BIND(l, weft_activation, dy, dy);
-    WEFT_BIND(l, weft_activation, dx, dx);
-    WEFT_BIND(l, weft_activation, dup, dup);
-    weft_lower_end(l);
+    WEFT_CALL(l, &weft_kernel_activation_backward, args, WEFT_AT(x, weft_lower_value(l, node->inputs[0])),
+              WEFT_AT(up, weft_lower_value(l, node->inputs[1])), WEFT_AT(dy, dy), WEFT_AT(dx, dx), WEFT_AT(dup, dup));
     if (twice) weft_gradient_end(l, up, dup);
 }
 
@@ -82,10 +70,7 @@ static void scale_apply(weft_lowering *l, const weft_node *node, int32_t x, int3
                              .accumulate = accumulate,
                              .dtype = l->graph->dtype};
     (void)backward;
-    weft_lower_begin(l, &weft_kernel_scale, &args, sizeof args);
-    WEFT_BIND(l, weft_scale, x, x);
-    WEFT_BIND(l, weft_scale, y, y);
-    weft_lower_end(l);
+    WEFT_CALL(l, &weft_kernel_scale, args, WEFT_AT(x, x), WEFT_AT(y, y));
 }
 
 const weft_operator weft_operator_scale = {.name = "scale",
@@ -116,11 +101,8 @@ static void dropout_apply(weft_lowering *l, const weft_node *node, int32_t x, in
                                .accumulate = accumulate,
                                .dtype = l->graph->dtype};
     (void)backward;
-    weft_lower_begin(l, &weft_kernel_dropout, &args, sizeof args);
-    WEFT_BIND(l, weft_dropout, x, x);
-    WEFT_BIND(l, weft_dropout, first, weft_lower_storage(l, WEFT_HOME_FIRST, 0, 0, weft_dtype_bytes(WEFT_I64)));
-    WEFT_BIND(l, weft_dropout, y, y);
-    weft_lower_end(l);
+    WEFT_CALL(l, &weft_kernel_dropout, args, WEFT_AT(x, x),
+              WEFT_AT(first, weft_lower_storage(l, WEFT_HOME_FIRST, 0, 0, weft_dtype_bytes(WEFT_I64))), WEFT_AT(y, y));
 }
 
 const weft_operator weft_operator_dropout = {
@@ -169,10 +151,7 @@ static void matrix_backward(weft_lowering *l, const weft_node *node) {
     const int32_t dy = weft_gradient_of(l, node->output);
     const int32_t dweight = weft_weight_gradient(l, node->weight, &args.accumulate);
     if (dweight == 0) return;
-    weft_lower_begin(l, &weft_kernel_sum_matrix, &args, sizeof args);
-    WEFT_BIND(l, weft_sum_rows, x, dy);
-    WEFT_BIND(l, weft_sum_rows, out, dweight);
-    weft_lower_end(l);
+    WEFT_CALL(l, &weft_kernel_sum_matrix, args, WEFT_AT(x, dy), WEFT_AT(out, dweight));
 }
 
 const weft_operator weft_operator_matrix = {.name = "matrix", WEFT_OPERATOR(matrix)};

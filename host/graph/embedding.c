@@ -31,22 +31,16 @@ static weft_embedding embedding_arguments(const weft_lowering *l, const weft_nod
 
 static void embedding_forward(weft_lowering *l, const weft_node *node) {
     const weft_embedding args = embedding_arguments(l, node);
-    weft_lower_begin(l, &weft_kernel_embedding, &args, sizeof args);
-    WEFT_BIND(l, weft_embedding, ids, weft_lower_value(l, node->inputs[0]));
-    WEFT_BIND(l, weft_embedding, table, weft_weight_values(l, node->weight));
-    WEFT_BIND(l, weft_embedding, y, weft_lower_value(l, node->output));
-    weft_lower_end(l);
+    WEFT_CALL(l, &weft_kernel_embedding, args, WEFT_AT(ids, weft_lower_value(l, node->inputs[0])),
+              WEFT_AT(table, weft_weight_values(l, node->weight)), WEFT_AT(y, weft_lower_value(l, node->output)));
 }
 
 static void embedding_backward(weft_lowering *l, const weft_node *node) {
     weft_embedding args = embedding_arguments(l, node);
     const int32_t dtable = weft_weight_gradient(l, node->weight, &args.accumulate);
     if (dtable == 0) return;
-    weft_lower_begin(l, &weft_kernel_embedding_backward, &args, sizeof args);
-    WEFT_BIND(l, weft_embedding, ids, weft_lower_value(l, node->inputs[0]));
-    WEFT_BIND(l, weft_embedding, dy, weft_gradient_of(l, node->output));
-    WEFT_BIND(l, weft_embedding, dtable, dtable);
-    weft_lower_end(l);
+    WEFT_CALL(l, &weft_kernel_embedding_backward, args, WEFT_AT(ids, weft_lower_value(l, node->inputs[0])),
+              WEFT_AT(dy, weft_gradient_of(l, node->output)), WEFT_AT(dtable, dtable));
 }
 
 const weft_operator weft_operator_embedding = {.name = "embedding", .inputs = {"ids"}, WEFT_OPERATOR(embedding)};
@@ -78,21 +72,24 @@ static weft_head head_arguments(const weft_lowering *l, const weft_node *node) {
                        .dtype = l->graph->dtype};
 }
 
-static void head_bind(weft_lowering *l, const weft_node *node) {
+/* Computes the loss, and the gradients with a storage. */
+static void lower_head(weft_lowering *l, const weft_node *node, const weft_head *given, int32_t dx, int32_t dw,
+                       int32_t dbias) {
+    const weft_head args = *given;
     const int64_t places = weft_graph_places(l->graph) * WEFT_PLACE_BYTES;
-    WEFT_BIND(l, weft_head, x, weft_lower_value(l, node->inputs[0]));
-    WEFT_BIND(l, weft_head, w, weft_weight_values(l, node->weight));
-    WEFT_BIND(l, weft_head, bias, weft_weight_bias(l, node->weight));
-    WEFT_BIND(l, weft_head, targets, weft_lower_storage(l, WEFT_HOME_TARGETS, 0, 0, places));
-    WEFT_BIND(l, weft_head, weights, weft_lower_storage(l, WEFT_HOME_WEIGHTS, 0, 0, places));
-    WEFT_BIND(l, weft_head, loss, weft_lower_storage(l, WEFT_HOME_LOSS, 0, 0, weft_dtype_bytes(WEFT_F64)));
-}
-
-static void lower_head_loss(weft_lowering *l, const weft_node *node) {
-    const weft_head args = head_arguments(l, node);
-    weft_lower_begin(l, &weft_kernel_head_loss, &args, sizeof args);
-    head_bind(l, node);
-    weft_lower_end(l);
+    const bool scales = l->graph->dtype == WEFT_F16 && (dx != 0 || dw != 0 || dbias != 0);
+    const weft_kernel *kernel = dx != 0 && dw != 0 ? &weft_kernel_head_loss_grad
+                                : dx != 0          ? &weft_kernel_head_loss_dx
+                                : dw != 0          ? &weft_kernel_head_loss_dw
+                                : dbias != 0       ? &weft_kernel_head_loss_dbias
+                                                   : &weft_kernel_head_loss;
+    WEFT_CALL(l, kernel, args, WEFT_AT(x, weft_lower_value(l, node->inputs[0])),
+              WEFT_AT(w, weft_weight_values(l, node->weight)), WEFT_AT(bias, weft_weight_bias(l, node->weight)),
+              WEFT_AT(targets, weft_lower_storage(l, WEFT_HOME_TARGETS, 0, 0, places)),
+              WEFT_AT(weights, weft_lower_storage(l, WEFT_HOME_WEIGHTS, 0, 0, places)),
+              WEFT_AT(loss, weft_lower_storage(l, WEFT_HOME_LOSS, 0, 0, weft_dtype_bytes(WEFT_F64))), WEFT_AT(dx, dx),
+              WEFT_AT(dw, dw), WEFT_AT(dbias, dbias),
+              WEFT_AT(seed, scales ? weft_lower_storage(l, WEFT_HOME_SEED, 0, 0, weft_dtype_bytes(WEFT_F32)) : 0));
 }
 
 /* Scales the logits. In training the loss kernel does this itself. */
@@ -102,10 +99,7 @@ static void scale_logits(weft_lowering *l, const weft_node *node, int32_t logits
                              .cap = node->head.cap,
                              .dtype = WEFT_F32};
     if (node->head.scale == 0.0 && node->head.cap == 0.0) return;
-    weft_lower_begin(l, &weft_kernel_scale, &args, sizeof args);
-    WEFT_BIND(l, weft_scale, x, logits);
-    WEFT_BIND(l, weft_scale, y, logits);
-    weft_lower_end(l);
+    WEFT_CALL(l, &weft_kernel_scale, args, WEFT_AT(x, logits), WEFT_AT(y, logits));
 }
 
 /* logits (B,V) = x at position T - 1 of each sequence, times W^T; fp32 for any type of x */
@@ -119,15 +113,9 @@ static void lower_last_logits(weft_lowering *l, const weft_node *node) {
 }
 
 static void head_forward(weft_lowering *l, const weft_node *node) {
-    if (l->graph->spec.mode == WEFT_MODE_EVALUATE) lower_head_loss(l, node);
+    const weft_head args = head_arguments(l, node);
+    if (l->graph->spec.mode == WEFT_MODE_EVALUATE) lower_head(l, node, &args, 0, 0, 0);
     if (l->graph->spec.mode == WEFT_MODE_GENERATE) lower_last_logits(l, node);
-}
-
-/* Returns the kernel for the required gradients, besides that of a bias. */
-static const weft_kernel *head_gradient_kernel(int32_t dx, int32_t dw) {
-    if (dx != 0 && dw != 0) return &weft_kernel_head_loss_grad;
-    if (dx != 0) return &weft_kernel_head_loss_dx;
-    return dw != 0 ? &weft_kernel_head_loss_dw : &weft_kernel_head_loss_dbias;
 }
 
 static void head_backward(weft_lowering *l, const weft_node *node) {
@@ -135,18 +123,7 @@ static void head_backward(weft_lowering *l, const weft_node *node) {
     const int32_t dw = weft_weight_gradient(l, node->weight, &args.accumulate_dw);
     const int32_t dbias = weft_weight_bias_gradient(l, node->weight, &args.accumulate_dbias);
     const int32_t dx = weft_gradient_begin(l, node->inputs[0]);
-    if (dw == 0 && dbias == 0 && dx == 0) {
-        lower_head_loss(l, node);
-        return;
-    }
-    weft_lower_begin(l, head_gradient_kernel(dx, dw), &args, sizeof args);
-    head_bind(l, node);
-    WEFT_BIND(l, weft_head, dx, dx);
-    WEFT_BIND(l, weft_head, dw, dw);
-    WEFT_BIND(l, weft_head, dbias, dbias);
-    if (l->graph->dtype == WEFT_F16)
-        WEFT_BIND(l, weft_head, seed, weft_lower_storage(l, WEFT_HOME_SEED, 0, 0, weft_dtype_bytes(WEFT_F32)));
-    weft_lower_end(l);
+    lower_head(l, node, &args, dx, dw, dbias);
     weft_gradient_end(l, node->inputs[0], dx);
 }
 

@@ -109,15 +109,17 @@ int32_t weft_lower_value(weft_lowering *lowering, weft_value value);
 int32_t weft_lower_parameter(weft_lowering *lowering, int32_t parameter);
 int32_t weft_lower_table(weft_lowering *lowering, const weft_table *table, int64_t rows);
 
-/* Begin a call with a copy of args (n bytes), bind its operands, and end it. The end adds the workspace that the kernel
- * requires. */
-void weft_lower_begin(weft_lowering *lowering, const weft_kernel *kernel, const void *args, size_t n);
-/* Binds a complete storage to a field. Storage 0 leaves the field empty. */
-void weft_lower_bind(weft_lowering *lowering, const char *name, size_t field, int32_t storage);
-void weft_lower_bind_part(weft_lowering *lowering, const char *name, size_t field, int32_t storage, int64_t offset,
-                          int64_t bytes);
-void weft_lower_end(weft_lowering *lowering);
-#define WEFT_BIND(lowering, type, field, storage) weft_lower_bind(lowering, #field, offsetof(type, field), storage)
+/* Appends a call with a copy of args (size bytes), its operands, and the workspace that the kernel requires. An operand
+ * with storage 0 leaves its field empty; bytes -1: the complete storage. In the macros, `args` is the name of the
+ * arguments. */
+void weft_lower_call(weft_lowering *lowering, const weft_kernel *kernel, const void *args, size_t size,
+                     const weft_operand *operands, size_t n);
+#define WEFT_CALL(lowering, kernel, args, ...)                                                                         \
+    weft_lower_call(lowering, kernel, &(args), sizeof(args), (const weft_operand[]){__VA_ARGS__},                      \
+                    sizeof((const weft_operand[]){__VA_ARGS__}) / sizeof(weft_operand))
+#define WEFT_PART(name, member, storage, offset, bytes)                                                                \
+    ((weft_operand){name, storage, (uint32_t)offsetof(__typeof__(args), member), offset, bytes})
+#define WEFT_AT(member, storage) WEFT_PART(#member, member, storage, 0, -1)
 
 /* Calls that belong to no operator. */
 void weft_lower_copy(weft_lowering *lowering, int32_t to, int32_t from, int64_t bytes);

@@ -129,79 +129,60 @@ int32_t weft_lower_table(weft_lowering *lowering, const weft_table *table, int64
                               rows * table->width * weft_dtype_bytes(WEFT_F32));
 }
 
-void weft_lower_begin(weft_lowering *lowering, const weft_kernel *kernel, const void *args, size_t n) {
+/* Adds an operand to the last call. Storage 0 leaves the field empty. */
+static void add_operand(weft_pass *pass, weft_operand operand) {
+    weft_storage *storage = &pass->storages[operand.storage];
+    if (operand.storage == 0) return;
+    if (operand.bytes < 0) operand.bytes = storage->bytes;
+    weft_array_reserve((void **)&pass->operands, pass->n_operands, &pass->operands_capacity, sizeof *pass->operands);
+    pass->operands[pass->n_operands++] = operand;
+    pass->calls[pass->n_calls - 1].n_operands++;
+    if (storage->last < 0) storage->first = pass->n_calls - 1;
+    storage->last = pass->n_calls - 1;
+}
+
+void weft_lower_call(weft_lowering *lowering, const weft_kernel *kernel, const void *args, size_t size,
+                     const weft_operand *operands, size_t n) {
+    const weft_graph_spec *spec = &lowering->graph->spec;
+    const weft_kernel_run run = {.kernels = spec->kernels, .device = spec->device};
     weft_pass *pass = lowering->pass;
     weft_call *call = NULL;
+    size_t field = 0;
+    int64_t workspace = 0;
     weft_array_reserve((void **)&pass->calls, pass->n_calls, &pass->calls_capacity, sizeof *pass->calls);
     call = &pass->calls[pass->n_calls++];
     memset(call, 0, sizeof *call);
-    memcpy(&call->args, args, n);
-    if (kernel->slot < WEFT_SLOT_copy) call->args.add.struct_size = (uint32_t)n;
     call->kernel = kernel;
     call->node = lowering->node;
     call->pass = lowering->kind;
     call->operand = pass->n_operands;
-}
-
-void weft_lower_bind_part(weft_lowering *lowering, const char *name, size_t field, int32_t storage, int64_t offset,
-                          int64_t bytes) {
-    weft_pass *pass = lowering->pass;
-    const weft_operand operand = {
-        .name = name, .storage = storage, .field = (uint32_t)field, .offset = offset, .bytes = bytes};
-    weft_storage *touched = NULL;
-    if (storage == 0) return;
-    weft_array_reserve((void **)&pass->operands, pass->n_operands, &pass->operands_capacity, sizeof *pass->operands);
-    pass->operands[pass->n_operands++] = operand;
-    pass->calls[pass->n_calls - 1].n_operands++;
-    touched = &pass->storages[storage];
-    if (touched->last < 0) touched->first = pass->n_calls - 1;
-    touched->last = pass->n_calls - 1;
-}
-
-void weft_lower_bind(weft_lowering *lowering, const char *name, size_t field, int32_t storage) {
-    weft_lower_bind_part(lowering, name, field, storage, 0, lowering->pass->storages[storage].bytes);
-}
-
-void weft_lower_end(weft_lowering *lowering) {
-    const weft_graph_spec *spec = &lowering->graph->spec;
-    const weft_kernel_run run = {.kernels = spec->kernels, .device = spec->device};
-    weft_pass *pass = lowering->pass;
-    weft_call *call = &pass->calls[pass->n_calls - 1];
-    size_t field = 0;
-    int64_t bytes = 0;
-    call->flops = weft_kernel_operations(call->kernel, &call->args);
-    if (call->flops > 0.0) call->bytes = 0.0;
-    else if (call->kernel->traffic != NULL) call->bytes = call->kernel->traffic(&call->args);
-    else
-        for (int32_t i = 0; i < call->n_operands; i++) call->bytes += (double)pass->operands[call->operand + i].bytes;
+    memcpy(&call->args, args, size);
+    if (kernel->slot < WEFT_SLOT_copy) call->args.add.struct_size = (uint32_t)size;
+    for (size_t i = 0; i < n; i++) add_operand(pass, operands[i]);
+    call->flops = weft_kernel_operations(kernel, &call->args);
+    if (call->flops == 0.0 && kernel->traffic != NULL) call->bytes = kernel->traffic(&call->args);
+    for (int32_t i = 0; call->flops == 0.0 && kernel->traffic == NULL && i < call->n_operands; i++)
+        call->bytes += (double)pass->operands[call->operand + i].bytes;
     pass->flops += call->flops;
     pass->bytes += call->bytes;
-    bytes = weft_kernel_workspace(call->kernel, &run, &call->args, &field);
-    if (bytes > 0) weft_lower_bind(lowering, "workspace", field, weft_lower_work(lowering, bytes));
+    workspace = weft_kernel_workspace(kernel, &run, &call->args, &field);
+    if (workspace > 0)
+        add_operand(pass, (weft_operand){"workspace", weft_lower_work(lowering, workspace), (uint32_t)field, 0, -1});
 }
 
 void weft_lower_copy(weft_lowering *lowering, int32_t to, int32_t from, int64_t bytes) {
     const weft_copy_args args = {.bytes = bytes};
-    weft_lower_begin(lowering, &weft_kernel_copy, &args, sizeof args);
-    WEFT_BIND(lowering, weft_copy_args, to, to);
-    WEFT_BIND(lowering, weft_copy_args, from, from);
-    weft_lower_end(lowering);
+    WEFT_CALL(lowering, &weft_kernel_copy, args, WEFT_AT(to, to), WEFT_AT(from, from));
 }
 
 void weft_lower_zero(weft_lowering *lowering, int32_t to) {
     const weft_zero_args args = {.words = lowering->pass->storages[to].bytes / WEFT_WORD};
-    weft_lower_begin(lowering, &weft_kernel_zero, &args, sizeof args);
-    WEFT_BIND(lowering, weft_zero_args, to, to);
-    weft_lower_end(lowering);
+    WEFT_CALL(lowering, &weft_kernel_zero, args, WEFT_AT(to, to));
 }
 
 void weft_lower_add(weft_lowering *lowering, int32_t y, int32_t a, int32_t b, int64_t n, int32_t dtype) {
     const weft_add args = {.n = n, .dtype = dtype};
-    weft_lower_begin(lowering, &weft_kernel_add, &args, sizeof args);
-    WEFT_BIND(lowering, weft_add, a, a);
-    WEFT_BIND(lowering, weft_add, b, b);
-    WEFT_BIND(lowering, weft_add, y, y);
-    weft_lower_end(lowering);
+    WEFT_CALL(lowering, &weft_kernel_add, args, WEFT_AT(a, a), WEFT_AT(b, b), WEFT_AT(y, y));
 }
 
 /* The live range of its operands ends with the removed call. The next call has the same number and uses them again. */

@@ -45,13 +45,13 @@ static weft_multiply factor_arguments(const weft_lowering *l, const weft_node *n
                            .dtype = l->graph->dtype};
 }
 
-/* Binds the bias of the matmul that computed x; the bias is not scaled. */
-static void bind_shift(weft_lowering *l, const weft_node *node) {
+/* The bias of the matmul that computed x, which is not scaled. */
+static weft_operand shift_of(weft_lowering *l, const weft_node *node) {
     const weft_weight *w = node->constants[WEFT_CONSTANT_MATRIX];
     const int64_t f32 = weft_dtype_bytes(WEFT_F32);
-    if (w != NULL && w->bias >= 0)
-        weft_lower_bind_part(l, "bias", offsetof(weft_multiply, shift), weft_weight_bias(l, w),
-                             w->is_slice ? w->first * f32 : 0, w->out * f32);
+    if (w == NULL) return (weft_operand){.storage = 0};
+    return (weft_operand){"bias", weft_weight_bias(l, w), offsetof(weft_multiply, shift),
+                          w->is_slice ? w->first * f32 : 0, w->out * f32};
 }
 
 static void lower_norms(weft_lowering *l, const weft_node *node, int32_t norms) {
@@ -64,13 +64,11 @@ static void lower_norms(weft_lowering *l, const weft_node *node, int32_t norms) 
                                  .dtype = l->graph->dtype,
                                  .dtype_w = weft_graph_read_dtype(l->graph, w->parameter)};
     const int64_t first = w->is_slice ? w->first * w->in : 0;
-    weft_lower_begin(l, &weft_kernel_row_norms, &args, sizeof args);
-    weft_lower_bind_part(l, "weight", offsetof(weft_row_norms, w), weft_weight_values(l, w),
-                         weft_dtype_span(args.dtype_w, first), weft_dtype_span(args.dtype_w, w->out * w->in));
-    if (down != NULL) WEFT_BIND(l, weft_row_norms, down, weft_weight_values(l, down));
-    if (up != NULL) WEFT_BIND(l, weft_row_norms, up, weft_weight_values(l, up));
-    WEFT_BIND(l, weft_row_norms, out, norms);
-    weft_lower_end(l);
+    WEFT_CALL(l, &weft_kernel_row_norms, args,
+              WEFT_PART("weight", w, weft_weight_values(l, w), weft_dtype_span(args.dtype_w, first),
+                        weft_dtype_span(args.dtype_w, w->out * w->in)),
+              WEFT_AT(down, down == NULL ? 0 : weft_weight_values(l, down)),
+              WEFT_AT(up, up == NULL ? 0 : weft_weight_values(l, up)), WEFT_AT(out, norms));
 }
 
 static void factors_forward(weft_lowering *l, const weft_node *node) {
@@ -79,13 +77,9 @@ static void factors_forward(weft_lowering *l, const weft_node *node) {
     if (norms == 0 && node->statistic_count > 0)
         norms = weft_lower_work(l, node->statistic_count * weft_dtype_bytes(WEFT_F32));
     if (norms != 0) lower_norms(l, node, norms);
-    weft_lower_begin(l, &weft_kernel_multiply, &args, sizeof args);
-    WEFT_BIND(l, weft_multiply, x, weft_lower_value(l, node->inputs[0]));
-    WEFT_BIND(l, weft_multiply, by, weft_weight_values(l, node->weight));
-    WEFT_BIND(l, weft_multiply, over, norms);
-    bind_shift(l, node);
-    WEFT_BIND(l, weft_multiply, y, weft_lower_value(l, node->output));
-    weft_lower_end(l);
+    WEFT_CALL(l, &weft_kernel_multiply, args, WEFT_AT(x, weft_lower_value(l, node->inputs[0])),
+              WEFT_AT(by, weft_weight_values(l, node->weight)), WEFT_AT(over, norms), shift_of(l, node),
+              WEFT_AT(y, weft_lower_value(l, node->output)));
 }
 
 /* x is read only for the gain's gradient. */
@@ -94,15 +88,9 @@ static void factors_backward(weft_lowering *l, const weft_node *node) {
     const int32_t dy = weft_gradient_of(l, node->output);
     const int32_t dby = weft_weight_gradient(l, node->weight, &args.accumulate_dby);
     const int32_t dx = weft_gradient_target_over(l, node->inputs[0], dy, &args.accumulate_dx);
-    weft_lower_begin(l, &weft_kernel_multiply_backward, &args, sizeof args);
-    WEFT_BIND(l, weft_multiply, x, dby != 0 ? weft_lower_value(l, node->inputs[0]) : dy);
-    WEFT_BIND(l, weft_multiply, by, weft_weight_values(l, node->weight));
-    WEFT_BIND(l, weft_multiply, over, weft_lower_value(l, node->statistic));
-    bind_shift(l, node);
-    WEFT_BIND(l, weft_multiply, dy, dy);
-    WEFT_BIND(l, weft_multiply, dx, dx);
-    WEFT_BIND(l, weft_multiply, dby, dby);
-    weft_lower_end(l);
+    WEFT_CALL(l, &weft_kernel_multiply_backward, args, WEFT_AT(x, dby != 0 ? weft_lower_value(l, node->inputs[0]) : dy),
+              WEFT_AT(by, weft_weight_values(l, node->weight)), WEFT_AT(over, weft_lower_value(l, node->statistic)),
+              shift_of(l, node), WEFT_AT(dy, dy), WEFT_AT(dx, dx), WEFT_AT(dby, dby));
 }
 
 #define FACTORS .forward = factors_forward, .backward = factors_backward, .in_place = 1u << 0, .any_places = true

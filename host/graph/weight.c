@@ -94,23 +94,21 @@ static int64_t row_distance(const weft_lowering *l, const weft_weight *weight) {
     return weight->transposed ? outputs_of(l->graph, weight, weight->parameter) : weight->in;
 }
 
-/* Binds the weight's rows within the storage of its complete parameter; each has `width` elements of dtype. */
-static void bind_rows(weft_lowering *l, const char *name, size_t field, int32_t storage, const weft_weight *weight,
-                      int64_t width, int32_t dtype) {
-    if (weight->is_slice)
-        weft_lower_bind_part(l, name, field, storage, weft_dtype_span(dtype, weight->first * width),
-                             weft_dtype_span(dtype, weight->out * width));
-    else weft_lower_bind(l, name, field, storage);
+/* The weight's rows within the storage of its complete parameter; each has `width` elements of dtype. */
+static weft_operand rows_of(const char *name, size_t field, int32_t storage, const weft_weight *weight, int64_t width,
+                            int32_t dtype) {
+    if (!weight->is_slice) return (weft_operand){name, storage, (uint32_t)field, 0, -1};
+    return (weft_operand){name, storage, (uint32_t)field, weft_dtype_span(dtype, weight->first * width),
+                          weft_dtype_span(dtype, weight->out * width)};
 }
 
-/* Binds the weight's matrix, or its gradient, within the storage of its parameter. */
-static void bind_matrix(weft_lowering *l, const char *name, size_t field, int32_t storage, const weft_weight *weight,
-                        int32_t dtype) {
+/* The weight's matrix, or its gradient, within the storage of its parameter. */
+static weft_operand matrix_of(const weft_lowering *l, const char *name, size_t field, int32_t storage,
+                              const weft_weight *weight, int32_t dtype) {
     const int64_t columns = (weight->in - 1) * row_distance(l, weight) + weight->out;
-    if (weight->transposed && weight->is_slice)
-        weft_lower_bind_part(l, name, field, storage, weft_dtype_span(dtype, weight->first),
-                             weft_dtype_span(dtype, columns));
-    else bind_rows(l, name, field, storage, weight, weight->in, dtype);
+    if (!weight->transposed || !weight->is_slice) return rows_of(name, field, storage, weight, weight->in, dtype);
+    return (weft_operand){name, storage, (uint32_t)field, weft_dtype_span(dtype, weight->first),
+                          weft_dtype_span(dtype, columns)};
 }
 
 void weft_weight_finish_gradients(weft_lowering *l) {
@@ -149,12 +147,10 @@ void weft_weight_product(weft_lowering *l, const weft_weight *weight, int32_t y,
     args.transpose_b = !weight->transposed; /* W is (out, in) */
     args.ldb = row_distance(l, weight);
     args.has_bias = weight->bias >= 0;
-    weft_lower_begin(l, &weft_kernel_matmul, &args, sizeof args);
-    weft_lower_bind_part(l, "x", offsetof(weft_matmul, a), x, offset * size, ((m - 1) * stride + weight->in) * size);
-    bind_matrix(l, "weight", offsetof(weft_matmul, b), weft_weight_values(l, weight), weight, args.dtype_b);
-    weft_lower_bind(l, "y", offsetof(weft_matmul, c), y);
-    bind_rows(l, "bias", offsetof(weft_matmul, bias), weft_weight_bias(l, weight), weight, 1, WEFT_F32);
-    weft_lower_end(l);
+    WEFT_CALL(l, &weft_kernel_matmul, args, WEFT_PART("x", a, x, offset * size, ((m - 1) * stride + weight->in) * size),
+              matrix_of(l, "weight", offsetof(weft_matmul, b), weft_weight_values(l, weight), weight, args.dtype_b),
+              WEFT_PART("y", c, y, 0, -1),
+              rows_of("bias", offsetof(weft_matmul, bias), weft_weight_bias(l, weight), weight, 1, WEFT_F32));
 }
 
 /* dW (+)= dy^T x, or x^T dy where W is transposed. */
@@ -168,21 +164,18 @@ static void matrix_gradient(weft_lowering *l, const weft_weight *weight, int32_t
     args.lda = rows;
     args.ldc = row_distance(l, weight);
     args.dtype_c = WEFT_F32;
-    weft_lower_begin(l, &weft_kernel_matmul_dw, &args, sizeof args);
-    weft_lower_bind(l, "dy", turned ? offsetof(weft_matmul, b) : offsetof(weft_matmul, a), dy);
-    weft_lower_bind(l, "x", turned ? offsetof(weft_matmul, a) : offsetof(weft_matmul, b), weft_lower_value(l, x));
-    bind_matrix(l, "dweight", offsetof(weft_matmul, c), dw, weight, WEFT_F32);
-    weft_lower_end(l);
+    WEFT_CALL(l, &weft_kernel_matmul_dw, args,
+              WEFT_PART(turned ? "x" : "dy", a, turned ? weft_lower_value(l, x) : dy, 0, -1),
+              WEFT_PART(turned ? "dy" : "x", b, turned ? dy : weft_lower_value(l, x), 0, -1),
+              matrix_of(l, "dweight", offsetof(weft_matmul, c), dw, weight, WEFT_F32));
 }
 
 static void bias_gradient(weft_lowering *l, const weft_weight *weight, int32_t dy, int64_t m) {
     weft_sum_rows args = {.rows = m, .width = weight->out, .dtype = l->graph->dtype};
     const int32_t dbias = weft_weight_bias_gradient(l, weight, &args.accumulate);
     if (dbias == 0) return;
-    weft_lower_begin(l, &weft_kernel_sum_rows, &args, sizeof args);
-    weft_lower_bind(l, "dy", offsetof(weft_sum_rows, x), dy);
-    bind_rows(l, "dbias", offsetof(weft_sum_rows, out), dbias, weight, 1, WEFT_F32);
-    weft_lower_end(l);
+    WEFT_CALL(l, &weft_kernel_sum_rows, args, WEFT_PART("dy", x, dy, 0, -1),
+              rows_of("dbias", offsetof(weft_sum_rows, out), dbias, weight, 1, WEFT_F32));
 }
 
 static weft_status linear_infer(const weft_graph *graph, weft_node *node, weft_error *err) {
@@ -214,11 +207,9 @@ static void linear_backward(weft_lowering *l, const weft_node *node) {
     args.dtype_b = weft_graph_read_dtype(l->graph, weight->parameter);
     args.transpose_b = weight->transposed;
     args.ldb = row_distance(l, weight);
-    weft_lower_begin(l, &weft_kernel_matmul_dx, &args, sizeof args);
-    weft_lower_bind(l, "dy", offsetof(weft_matmul, a), dy);
-    bind_matrix(l, "weight", offsetof(weft_matmul, b), weft_weight_values(l, weight), weight, args.dtype_b);
-    weft_lower_bind(l, "dx", offsetof(weft_matmul, c), dx);
-    weft_lower_end(l);
+    WEFT_CALL(l, &weft_kernel_matmul_dx, args, WEFT_PART("dy", a, dy, 0, -1),
+              matrix_of(l, "weight", offsetof(weft_matmul, b), weft_weight_values(l, weight), weight, args.dtype_b),
+              WEFT_PART("dx", c, dx, 0, -1));
 }
 
 const weft_operator weft_operator_linear = {

@@ -1,4 +1,4 @@
-/* host/plugin/kinds.c: see preflight.h. A new kind is one line here. A slot that was added after SDK 1.0 is optional. */
+/* host/plugin/kinds.c: see preflight.h. A new kind is one line here. A slot added after SDK 1.0 is optional. */
 #include "plugin/preflight.h"
 #include "plugin/plugin.h"
 
