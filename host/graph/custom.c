@@ -52,8 +52,7 @@ static void custom_forward(weft_lowering *l, const weft_node *node) {
     weft_lower_call(l, &weft_kernel_custom, &args, sizeof args, operands, n);
 }
 
-/* True for an input that was passed before. Its second contribution uses separate storage, so that the plugin need not
- * detect repeats. */
+/* True for an input that was passed before: its second contribution uses separate storage. */
 static bool is_repeated_input(const weft_node *node, int32_t i) {
     for (int32_t k = 0; k < i; k++)
         if (node->inputs[k].id == node->inputs[i].id) return true;

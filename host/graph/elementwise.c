@@ -129,8 +129,7 @@ static void add_backward(weft_lowering *l, const weft_node *node) {
 const weft_operator weft_operator_add = {
     .name = "add", .inputs = {"a", "b"}, WEFT_OPERATOR(add), .in_place = 1u << 0 | 1u << 1, .any_places = true};
 
-/* A weight's matrix (out, in) as a value with `out` positions. The parameter receives its gradient
- * in fp32. */
+/* A weight's matrix (out, in) as a value with `out` positions. The parameter's gradient is fp32. */
 
 static weft_status matrix_infer(const weft_graph *graph, weft_node *node, weft_error *err) {
     const weft_status status = weft_infer_dense(graph, node, err);

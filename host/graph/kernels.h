@@ -86,8 +86,7 @@ typedef struct weft_kernel_run {
 typedef struct weft_kernel {
     const char *name; /* of the slot that runs: "attention_backward" */
     weft_kernel_slot slot;
-    const char *part; /* the kernel's share of its operator's work in the pass: "input gradient"; NULL: the complete
-                         work */
+    const char *part; /* the kernel's share of its operator's work in the pass: "input gradient"; NULL: all of it */
     bool glue;        /* it copies or adds up results of operators and is counted under its own name */
     bool dx, dw;      /* lm_head: computes the gradient of its input, of its weight */
     /* Writes the shapes of the matmuls that the matrix library runs and returns their number. NULL: no matmuls. */
@@ -95,15 +94,13 @@ typedef struct weft_kernel {
                         weft_product_shape out[WEFT_CALL_PRODUCTS]);
     double (*flops)(const weft_kernel_args *args); /* other FLOPs: those of attention. NULL: 0 */
     bool twice; /* backward: two times `flops`, for dv, dp, dq, dk. Recomputed scores are not counted */
-    double (*traffic)(const weft_kernel_args *args); /* memory traffic in bytes of a call without FLOPs; NULL: sum of
-                                                        its operands */
+    double (*traffic)(const weft_kernel_args *args); /* bytes of a call without FLOPs; NULL: sum of its operands */
 } weft_kernel;
 
 /* Queues the kernel. Fails with WEFT_E_UNSUPPORTED if the device lacks it. [main] */
 weft_status weft_kernel_invoke(const weft_kernel *kernel, const weft_kernel_run *run, weft_kernel_args *args,
                                weft_error *err);
-/* Returns the bytes of workspace that the kernel requires; *field: offset of its ref in the arguments. 0 without a
- * workspace. */
+/* Returns the bytes of workspace that the kernel requires, or 0. *field: offset of its ref in the arguments. */
 int64_t weft_kernel_workspace(const weft_kernel *kernel, const weft_kernel_run *run, const weft_kernel_args *args,
                               size_t *field);
 
@@ -112,8 +109,7 @@ double weft_kernel_operations(const weft_kernel *kernel, const weft_kernel_args 
 
 #define WEFT_KERNEL_DECLARE(name, type) extern const weft_kernel weft_kernel_##name;
 WEFT_DEVICE_KERNELS(WEFT_KERNEL_DECLARE)
-/* Variants of a kernel with other costs, and the other calls. The backward of lm_head computes both gradients, one of
- * them, or only the gradient of a bias. */
+/* Variants of a kernel with other costs, and calls that are not kernels. */
 extern const weft_kernel weft_kernel_matmul_dx, weft_kernel_matmul_dw, weft_kernel_sum_matrix, weft_kernel_head_loss_dx,
     weft_kernel_head_loss_dw, weft_kernel_head_loss_dbias, weft_kernel_copy, weft_kernel_zero, weft_kernel_custom,
     weft_kernel_custom_backward;

@@ -17,10 +17,10 @@
     X(STARTS, starts, "the micro-batch's document starts")                                                             \
     X(POSITIONS, positions, "the micro-batch's positions")                                                             \
     X(FIRST, first, "the micro-batch's first row")                                                                     \
-    X(CARRY_IN, carry_in, "the incoming carry")                                                                        \
-    X(CARRY_OUT, carry_out, "the outgoing carry")                                                                      \
-    X(D_CARRY_OUT, d_carry_out, "the gradient of the outgoing carry")                                                  \
-    X(D_CARRY_IN, d_carry_in, "the gradient of the incoming carry")                                                    \
+    X(CARRY_IN, carry_in, "the carry (incoming)")                                                                      \
+    X(CARRY_OUT, carry_out, "the carry (outgoing)")                                                                    \
+    X(D_CARRY_OUT, d_carry_out, "the carry gradient (from the next segment)")                                          \
+    X(D_CARRY_IN, d_carry_in, "the carry gradient (for the previous segment)")                                         \
     X(TAPE, tape, "the tape")                                                                                          \
     X(WORK, work, "scratch")                                                                                           \
     X(STATE, state, "the key-value state")                                                                             \
@@ -95,16 +95,14 @@ typedef struct weft_lowering {
 } weft_lowering;
 
 weft_lowering weft_lowering_begin(weft_graph *graph, int32_t kind);
-/* Frees the state, and assigns an offset to every WORK storage of the pass. Storages that are live at the same call do
- * not overlap. */
+/* Frees the state, and assigns an offset to every WORK storage of the pass. */
 void weft_lowering_end(weft_lowering *lowering);
 
 /* Adds a storage and returns its index. */
 int32_t weft_lower_storage(weft_lowering *lowering, int32_t home, int32_t index, int64_t offset, int64_t bytes);
 /* Adds scratch. It is live from the first to the last call that uses it. */
 int32_t weft_lower_work(weft_lowering *lowering, int64_t bytes);
-/* Returns the storage of a value in this pass. If the backward requests a value that a node computes, the value is kept
- * on the tape. */
+/* Returns the storage of a value in this pass. A value that the backward requests from a node is kept on the tape. */
 int32_t weft_lower_value(weft_lowering *lowering, weft_value value);
 int32_t weft_lower_parameter(weft_lowering *lowering, int32_t parameter);
 int32_t weft_lower_table(weft_lowering *lowering, const weft_table *table, int64_t rows);
@@ -152,8 +150,7 @@ int32_t weft_gradient_target_over(weft_lowering *lowering, weft_value value, int
 /* Returns the storage for the contribution of a kernel that only overwrites. Call begin for each input before the
  * kernel's call, and end for each input after it. */
 int32_t weft_gradient_begin(weft_lowering *lowering, weft_value value);
-/* Does the same for a kernel that always computes all its gradients: a gradient that is not required is written to
- * scratch. */
+/* Does the same for a kernel that always computes all its gradients: those that are not required go to scratch. */
 int32_t weft_gradient_begin_always(weft_lowering *lowering, weft_value value);
 void weft_gradient_end(weft_lowering *lowering, weft_value value, int32_t begun);
 
@@ -165,15 +162,13 @@ void weft_gradient_release(weft_lowering *lowering, weft_value value);
 
 /* ---- weight objects (weight.c), dense or packed ---- */
 
-/* Returns the storage of the values: (out, in), or (in, out) if transposed, in the graph's dtype or packed; a gain (in)
- * in fp32. */
+/* Returns the storage of the matrix: (out, in), or (in, out) if transposed, or of the gain (in), which is fp32. */
 int32_t weft_weight_values(weft_lowering *lowering, const weft_weight *weight);
 /* Returns the storage of the fp32 bias; 0: no bias. */
 int32_t weft_weight_bias(weft_lowering *lowering, const weft_weight *weight);
 /* True if any parameter of the weight is trained. */
 bool weft_weight_trains(const weft_graph *graph, const weft_weight *weight);
-/* Return the storage for the complete gradient of the weight's matrix or gain, and of its bias; set the kernel's flag
- * *accumulate. 0: frozen or absent. */
+/* Return the storage of the weight's complete gradient, or its bias's; 0: frozen or absent. Set the kernel's flag. */
 int32_t weft_weight_gradient(weft_lowering *lowering, const weft_weight *weight, int32_t *accumulate);
 int32_t weft_weight_bias_gradient(weft_lowering *lowering, const weft_weight *weight, int32_t *accumulate);
 
@@ -181,8 +176,7 @@ int32_t weft_weight_bias_gradient(weft_lowering *lowering, const weft_weight *we
  * element `offset` of the storage. */
 void weft_weight_product(weft_lowering *lowering, const weft_weight *weight, int32_t y, int32_t dtype_y, int32_t x,
                          int64_t m, int64_t stride, int64_t offset);
-/* Runs after the complete backward: adds gradients that were accumulated in scratch, and zeroes gradients that received
- * no contribution. */
+/* Ends the backward: adds gradients from scratch, and zeroes gradients without a contribution. */
 void weft_weight_finish_gradients(weft_lowering *lowering);
 
 #endif

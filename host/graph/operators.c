@@ -261,8 +261,7 @@ static weft_value op_weight_norm(weft_graph *graph, weft_value x, const weft_wei
 /* A site has 24 bits. */
 enum { SEGMENT_DROPOUTS = 1 << 10, SEGMENTS = 1 << 14 };
 
-/* Drops elements only in training, but checks p in every mode. The site is the segment's number and the ordinal of the
- * call in it. */
+/* Drops elements only in training, but checks p in every mode. Site: the segment and the ordinal of the call in it. */
 static weft_value op_dropout(weft_graph *graph, weft_value x, double p) {
     weft_node node = {.op = &weft_operator_dropout, .inputs = {x}, .factor = p};
     if (!(p >= 0.0 && p < 1.0))

@@ -170,8 +170,7 @@ static void lower_forward(weft_graph *graph, int32_t kind) {
  * Nodes are visited from last to first. A node whose output has a gradient computes contributions to the gradients of
  * its inputs and weight. The order of all sums depends only on the record. */
 
-/* True if training must run this segment's backward: it trains parameters, an earlier segment does, or it computes the
- * loss. */
+/* True if training must run this segment's backward: for its own or earlier parameters, or for the loss. */
 static bool has_backward(const weft_graph *graph) {
     bool needs = graph->head >= 0 || (graph->spec.carry_gradient && graph->carry_in.id != 0);
     for (int32_t i = 0; i < graph->n_reads; i++)
@@ -179,8 +178,7 @@ static bool has_backward(const weft_graph *graph) {
     return graph->spec.mode == WEFT_MODE_TRAIN && needs;
 }
 
-/* Writes the gradient for the previous segment to its slot: copied if it shares another value's gradient, zero without
- * contributions. */
+/* Writes the gradient for the previous segment to its slot: a copy of a shared gradient, or zero if there is none. */
 static void finish_carry_gradient(weft_lowering *l) {
     const weft_value carry = l->graph->carry_in;
     const weft_value_record *record = weft_graph_value(l->graph, carry);
@@ -193,8 +191,7 @@ static void finish_carry_gradient(weft_lowering *l) {
     else weft_lower_copy(l, slot, gradient, weft_value_bytes(record));
 }
 
-/* Assigns tape offsets, one after the other, to all forward values that backward reads. The tape is live from forward
- * to backward. */
+/* Assigns tape offsets, one after the other, to all forward values that backward reads. */
 static void place_on_tape(weft_graph *graph, weft_lowering *l) {
     int64_t end = 0;
     for (int32_t v = 1; v < graph->n_values; v++) {

@@ -33,13 +33,11 @@ typedef struct weft_node {
     weft_value inputs[WEFT_NODE_INPUTS];
     int32_t n_inputs;
     weft_value output;              /* id 0: no output (lm_head) */
-    weft_value statistic;           /* computed by forward only for backward: rstd (R), lse (B,H,T); id 0: no
-                                       statistic */
+    weft_value statistic;           /* computed only for backward: rstd (R), lse (B,H,T); id 0: absent */
     int64_t width, statistic_count; /* set by infer: width of the output, elements of the statistic; 0: absent */
     int64_t places;                 /* positions of the output if they differ from the micro-batch's, else 0 */
     const weft_weight *weight;
-    const weft_weight *constants[WEFT_NODE_CONSTANTS]; /* weights that it reads as constants, without a gradient; may be
-                                                          NULL */
+    const weft_weight *constants[WEFT_NODE_CONSTANTS]; /* weights without a gradient, or NULL */
     const weft_table *table;
     weft_rope_args rope;
     weft_attention_args attention;
@@ -103,8 +101,7 @@ static inline weft_value_record *weft_graph_value(const weft_graph *graph, weft_
     return &graph->values[value.id];
 }
 
-/* Returns the upper bound of positions in a sequence: its length, or in generation the length of the key-value
- * state. */
+/* Returns the maximum of positions in a sequence: its length, or in generation that of the key-value state. */
 static inline int64_t weft_graph_positions(const weft_graph *graph) {
     return graph->spec.cache_rows > graph->spec.length ? graph->spec.cache_rows : graph->spec.length;
 }
@@ -128,8 +125,7 @@ weft_value weft_record_outside(weft_graph *graph, int32_t home, int32_t dtype, i
 /* Returns a parameter's index among the graph's reads; n_reads if the graph does not read it. */
 int32_t weft_graph_read_index(const weft_graph *graph, int32_t parameter);
 
-/* Returns the weft_dtype in which kernels read the parameter: a matrix in the graph's dtype or packed as stored, gains
- * and biases in fp32. */
+/* Returns the dtype in which kernels read the parameter: matrices the graph's or packed, gains and biases fp32. */
 int32_t weft_graph_read_dtype(const weft_graph *graph, int32_t parameter);
 
 /* Returns the segment's name for messages. */
