@@ -2,7 +2,7 @@
 #include "adapter/attach.h"
 
 #include "base/alloc.h"
-#include "graph/operators.h"
+#include "graph/record.h"
 #include "model/declare.h"
 #include "plugin/enter.h"
 

@@ -1,38 +1,23 @@
 /* host/graph/elementwise.c: y = f(x), and gated y = f(gate) * up. All (B,T,F). */
-#include "graph/gradient.h"
-#include "graph/operators.h"
-#include "graph/weight.h"
+#include "graph/record.h"
 
 static weft_status activation_infer(const weft_graph *graph, weft_node *node, weft_error *err) {
-    const int64_t width = weft_graph_value(graph, node->inputs[0])->width;
-    weft_status status = weft_infer_numbers(graph, node, 0, 0, err);
-    if (status == WEFT_OK && node->n_inputs == 2) status = weft_infer_numbers(graph, node, 1, width, err);
-    if (status == WEFT_OK && (node->form < WEFT_SILU || node->form > WEFT_GELU_TANH))
-        status = weft_error_set(err, WEFT_E_PLUGIN, "form %d is not one of weft_activation_form, which are %d to %d",
-                                node->form, WEFT_SILU, WEFT_GELU_TANH);
-    node->width = width;
-    return status;
+    const weft_status status = node->n_inputs == 2 ? weft_infer_numbers(graph, node, 1, node->width, err) : WEFT_OK;
+    if (status != WEFT_OK || (node->form >= WEFT_SILU && node->form <= WEFT_GELU_TANH)) return status;
+    return weft_error_set(err, WEFT_E_PLUGIN, "form %d is not one of weft_activation_form, which are %d to %d",
+                          node->form, WEFT_SILU, WEFT_GELU_TANH);
 }
 
 static weft_activation activation_arguments(const weft_lowering *l, const weft_node *node) {
-    return (weft_activation){.struct_size = (uint32_t)sizeof(weft_activation),
-                             .n = weft_node_places(l->graph, node) * node->width,
+    return (weft_activation){.n = weft_node_places(l->graph, node) * node->width,
                              .form = node->form,
                              .dtype = l->graph->dtype};
 }
 
-/* Binds x, and `up` if the activation is gated. */
-static void activation_bind_inputs(weft_lowering *l, const weft_node *node) {
-    WEFT_BIND(l, weft_activation, x, weft_lower_value(l, node->inputs[0]));
-    if (node->n_inputs == 2) WEFT_BIND(l, weft_activation, up, weft_lower_value(l, node->inputs[1]));
-}
-
 static void activation_forward(weft_lowering *l, const weft_node *node) {
     const weft_activation args = activation_arguments(l, node);
-    weft_lower_begin(l, &weft_kernel_activation, &args, sizeof args);
-    activation_bind_inputs(l, node);
-    WEFT_BIND(l, weft_activation, y, weft_lower_value(l, node->output));
-    weft_lower_end(l);
+    WEFT_CALL(l, &weft_kernel_activation, args, WEFT_AT(x, weft_lower_value(l, node->inputs[0])),
+              WEFT_AT(up, weft_lower_value(l, node->inputs[1])), WEFT_AT(y, weft_lower_value(l, node->output)));
 }
 
 /* If gate and up are the same value, one call makes two contributions; the second one uses separate storage. */
@@ -45,12 +30,8 @@ static void activation_backward(weft_lowering *l, const weft_node *node) {
     const int32_t dup = twice   ? weft_gradient_begin(l, up)
                         : gated ? weft_gradient_target(l, up, &args.accumulate_dup)
                                 : 0;
-    weft_lower_begin(l, &weft_kernel_activation_backward, &args, sizeof args);
-    activation_bind_inputs(l, node);
-    WEFT_BIND(l, weft_activation, dy, dy);
-    WEFT_BIND(l, weft_activation, dx, dx);
-    WEFT_BIND(l, weft_activation, dup, dup);
-    weft_lower_end(l);
+    WEFT_CALL(l, &weft_kernel_activation_backward, args, WEFT_AT(x, weft_lower_value(l, node->inputs[0])),
+              WEFT_AT(up, weft_lower_value(l, node->inputs[1])), WEFT_AT(dy, dy), WEFT_AT(dx, dx), WEFT_AT(dup, dup));
     if (twice) weft_gradient_end(l, up, dup);
 }
 
@@ -61,134 +42,76 @@ const weft_operator weft_operator_swiglu = {
 const weft_operator weft_operator_geglu = {
     .name = "geglu", .inputs = {"gate", "up"}, WEFT_OPERATOR(activation), .any_places = true};
 
-weft_value weft_op_activation(weft_graph *graph, weft_value x, int32_t form) {
-    return weft_record_node(graph,
-                            &(weft_node){.op = &weft_operator_activation, .inputs = {x}, .n_inputs = 1, .form = form});
+/* ---- linear functions of one input: scale, dropout, rope ---- */
+
+void weft_linear_forward(weft_lowering *l, const weft_node *node) {
+    node->op->apply(l, node, weft_lower_value(l, node->inputs[0]), weft_lower_value(l, node->output), 0, false);
 }
 
-weft_value weft_op_gated(weft_graph *graph, weft_value gate, weft_value up, int32_t form) {
-    return weft_record_node(graph, &(weft_node){.op = form == WEFT_SILU ? &weft_operator_swiglu : &weft_operator_geglu,
-                                                .inputs = {gate, up},
-                                                .n_inputs = 2,
-                                                .form = form});
-}
-
-weft_value weft_op_swiglu(weft_graph *graph, weft_value gate, weft_value up) {
-    return weft_op_gated(graph, gate, up, WEFT_SILU);
+void weft_linear_backward(weft_lowering *l, const weft_node *node) {
+    const int32_t dy = weft_gradient_of(l, node->output);
+    int32_t accumulate = 0;
+    const int32_t dx = weft_gradient_target_over(l, node->inputs[0], dy, &accumulate);
+    if (dx != 0) node->op->apply(l, node, dy, dx, accumulate, true);
 }
 
 /* y = factor * x. Both (B,T,D). */
 
 static weft_status scale_infer(const weft_graph *graph, weft_node *node, weft_error *err) {
-    weft_status status = weft_infer_numbers(graph, node, 0, 0, err);
-    if (status == WEFT_OK && !(node->factor - node->factor == 0.0))
-        status = weft_error_set(err, WEFT_E_PLUGIN, "the factor is %g; a finite one is needed", node->factor);
-    node->width = weft_graph_value(graph, node->inputs[0])->width;
-    return status;
+    (void)graph;
+    if (node->factor - node->factor == 0.0) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_PLUGIN, "the factor is %g; a finite one is needed", node->factor);
 }
 
-static void lower_scale(weft_lowering *l, const weft_node *node, int32_t x, int32_t y, int32_t accumulate) {
-    const weft_scale args = {.struct_size = (uint32_t)sizeof args,
-                             .n = weft_node_places(l->graph, node) * node->width,
+static void scale_apply(weft_lowering *l, const weft_node *node, int32_t x, int32_t y, int32_t accumulate,
+                        bool backward) {
+    const weft_scale args = {.n = weft_node_places(l->graph, node) * node->width,
                              .factor = node->factor,
                              .accumulate = accumulate,
                              .dtype = l->graph->dtype};
-    weft_lower_begin(l, &weft_kernel_scale, &args, sizeof args);
-    WEFT_BIND(l, weft_scale, x, x);
-    WEFT_BIND(l, weft_scale, y, y);
-    weft_lower_end(l);
+    (void)backward;
+    WEFT_CALL(l, &weft_kernel_scale, args, WEFT_AT(x, x), WEFT_AT(y, y));
 }
 
-static void scale_forward(weft_lowering *l, const weft_node *node) {
-    lower_scale(l, node, weft_lower_value(l, node->inputs[0]), weft_lower_value(l, node->output), 0);
-}
-
-static void scale_backward(weft_lowering *l, const weft_node *node) {
-    const int32_t dy = weft_gradient_of(l, node->output);
-    int32_t accumulate = 0;
-    const int32_t dx = weft_gradient_target_over(l, node->inputs[0], dy, &accumulate);
-    if (dx != 0) lower_scale(l, node, dy, dx, accumulate);
-}
-
-const weft_operator weft_operator_scale = {
-    .name = "scale", .inputs = {"x"}, WEFT_OPERATOR(scale), .in_place = 1u << 0, .any_places = true};
-
-weft_value weft_op_scale(weft_graph *graph, weft_value x, double factor) {
-    return weft_record_node(graph,
-                            &(weft_node){.op = &weft_operator_scale, .inputs = {x}, .n_inputs = 1, .factor = factor});
-}
+const weft_operator weft_operator_scale = {.name = "scale",
+                                           .inputs = {"x"},
+                                           .infer = scale_infer,
+                                           WEFT_LINEAR(scale),
+                                           .in_place = 1u << 0,
+                                           .any_places = true};
 
 /* y = x / (1 - p) for kept elements, else 0. Both (B,T,D).
  *
  * The mask is a function of seed, sequence index in the stream, site and element (weft_dropout). So forward, recompute
- * and backward draw the same mask and store no mask. The site is the segment's number and the ordinal of the call in
- * it. */
-
-/* A site has 24 bits. */
-enum { SEGMENT_DROPOUTS = 1 << 10, SEGMENTS = 1 << 14 };
+ * and backward draw the same mask and store no mask. */
 
 static weft_status dropout_infer(const weft_graph *graph, weft_node *node, weft_error *err) {
-    weft_status status = weft_infer_numbers(graph, node, 0, 0, err);
-    if (status == WEFT_OK && (graph->n_dropouts >= SEGMENT_DROPOUTS || graph->segment >= SEGMENTS))
-        status = weft_error_set(err, WEFT_E_UNSUPPORTED,
-                                "a segment has at most %d dropouts, and they are in the first %d segments",
-                                SEGMENT_DROPOUTS, SEGMENTS);
     node->width = weft_graph_value(graph, node->inputs[0])->width;
-    return status;
+    return weft_infer_numbers(graph, node, 0, 0, err);
 }
 
-static void lower_dropout(weft_lowering *l, const weft_node *node, int32_t x, int32_t y, int32_t accumulate) {
+static void dropout_apply(weft_lowering *l, const weft_node *node, int32_t x, int32_t y, int32_t accumulate,
+                          bool backward) {
     const weft_graph_spec *spec = &l->graph->spec;
-    const weft_dropout args = {.struct_size = (uint32_t)sizeof args,
-                               .batch = spec->rows,
+    const weft_dropout args = {.batch = spec->rows,
                                .row = spec->length * node->width,
                                .seed = spec->seed,
                                .p = node->factor,
                                .site = node->site,
                                .accumulate = accumulate,
                                .dtype = l->graph->dtype};
-    weft_lower_begin(l, &weft_kernel_dropout, &args, sizeof args);
-    WEFT_BIND(l, weft_dropout, x, x);
-    WEFT_BIND(l, weft_dropout, first, weft_lower_storage(l, WEFT_HOME_FIRST, 0, 0, weft_dtype_bytes(WEFT_I64)));
-    WEFT_BIND(l, weft_dropout, y, y);
-    weft_lower_end(l);
-}
-
-static void dropout_forward(weft_lowering *l, const weft_node *node) {
-    lower_dropout(l, node, weft_lower_value(l, node->inputs[0]), weft_lower_value(l, node->output), 0);
-}
-
-static void dropout_backward(weft_lowering *l, const weft_node *node) {
-    const int32_t dy = weft_gradient_of(l, node->output);
-    int32_t accumulate = 0;
-    const int32_t dx = weft_gradient_target_over(l, node->inputs[0], dy, &accumulate);
-    if (dx != 0) lower_dropout(l, node, dy, dx, accumulate);
+    (void)backward;
+    WEFT_CALL(l, &weft_kernel_dropout, args, WEFT_AT(x, x),
+              WEFT_AT(first, weft_lower_storage(l, WEFT_HOME_FIRST, 0, 0, weft_dtype_bytes(WEFT_I64))), WEFT_AT(y, y));
 }
 
 const weft_operator weft_operator_dropout = {
-    .name = "dropout", .inputs = {"x"}, WEFT_OPERATOR(dropout), .in_place = 1u << 0};
-
-/* Drops elements only in training, but checks p in every mode. */
-weft_value weft_op_dropout(weft_graph *graph, weft_value x, double p) {
-    weft_node node = {.op = &weft_operator_dropout, .inputs = {x}, .n_inputs = 1, .factor = p};
-    weft_value y = {0};
-    if (!(p >= 0.0 && p < 1.0))
-        return weft_record_fail(graph, &node, WEFT_E_PLUGIN, "p is %g; it must be in [0, 1)", p);
-    if (p == 0.0 || graph->spec.mode != WEFT_MODE_TRAIN) return x;
-    node.site = graph->segment * SEGMENT_DROPOUTS + graph->n_dropouts;
-    y = weft_record_node(graph, &node);
-    if (y.id != 0) graph->n_dropouts++;
-    return y;
-}
+    .name = "dropout", .inputs = {"x"}, .infer = dropout_infer, WEFT_LINEAR(dropout), .in_place = 1u << 0};
 
 /* y = a + b. Backward runs no kernel: both inputs share the output's gradient. */
 
 static weft_status add_infer(const weft_graph *graph, weft_node *node, weft_error *err) {
-    const int64_t width = weft_graph_value(graph, node->inputs[0])->width;
-    weft_status status = weft_infer_numbers(graph, node, 0, 0, err);
-    if (status == WEFT_OK) status = weft_infer_numbers(graph, node, 1, width, err);
-    node->width = width;
-    return status;
+    return weft_infer_numbers(graph, node, 1, node->width, err);
 }
 
 static void add_forward(weft_lowering *l, const weft_node *node) {
@@ -206,12 +129,7 @@ static void add_backward(weft_lowering *l, const weft_node *node) {
 const weft_operator weft_operator_add = {
     .name = "add", .inputs = {"a", "b"}, WEFT_OPERATOR(add), .in_place = 1u << 0 | 1u << 1, .any_places = true};
 
-weft_value weft_op_add(weft_graph *graph, weft_value a, weft_value b) {
-    return weft_record_node(graph, &(weft_node){.op = &weft_operator_add, .inputs = {a, b}, .n_inputs = 2});
-}
-
-/* A weight's matrix (out, in) as a value with `out` positions. The parameter receives its gradient
- * in fp32. */
+/* A weight's matrix (out, in) as a value with `out` positions. The parameter's gradient is fp32. */
 
 static weft_status matrix_infer(const weft_graph *graph, weft_node *node, weft_error *err) {
     const weft_status status = weft_infer_dense(graph, node, err);
@@ -222,29 +140,17 @@ static weft_status matrix_infer(const weft_graph *graph, weft_node *node, weft_e
 }
 
 static void matrix_forward(weft_lowering *l, const weft_node *node) {
-    const int32_t from = weft_weight_values(l, node->weight), to = weft_lower_value(l, node->output);
-    const weft_copy_args args = {.bytes = weft_dtype_span(l->graph->dtype, node->places * node->width)};
-    weft_lower_begin(l, &weft_kernel_copy, &args, sizeof args);
-    WEFT_BIND(l, weft_copy_args, to, to);
-    WEFT_BIND(l, weft_copy_args, from, from);
-    weft_lower_end(l);
+    const int64_t bytes = weft_dtype_span(l->graph->dtype, node->places * node->width);
+    weft_lower_copy(l, weft_lower_value(l, node->output), weft_weight_values(l, node->weight), bytes);
 }
 
 /* Runs sum_rows on one row of all elements, which widens them and accumulates. */
 static void matrix_backward(weft_lowering *l, const weft_node *node) {
-    weft_sum_rows args = {
-        .struct_size = (uint32_t)sizeof args, .rows = 1, .width = node->places * node->width, .dtype = l->graph->dtype};
+    weft_sum_rows args = {.rows = 1, .width = node->places * node->width, .dtype = l->graph->dtype};
     const int32_t dy = weft_gradient_of(l, node->output);
     const int32_t dweight = weft_weight_gradient(l, node->weight, &args.accumulate);
     if (dweight == 0) return;
-    weft_lower_begin(l, &weft_kernel_sum_matrix, &args, sizeof args);
-    WEFT_BIND(l, weft_sum_rows, x, dy);
-    WEFT_BIND(l, weft_sum_rows, out, dweight);
-    weft_lower_end(l);
+    WEFT_CALL(l, &weft_kernel_sum_matrix, args, WEFT_AT(x, dy), WEFT_AT(out, dweight));
 }
 
 const weft_operator weft_operator_matrix = {.name = "matrix", WEFT_OPERATOR(matrix)};
-
-weft_value weft_op_matrix(weft_graph *graph, weft_weight *weight) {
-    return weft_record_node(graph, &(weft_node){.op = &weft_operator_matrix, .weight = weight});
-}

@@ -1,8 +1,5 @@
 /* host/graph/embedding.c: rows of a table, chosen by ids or by positions. ids: (B,T) int32, y: (B,T,D). */
-#include "graph/adapt.h"
-#include "graph/gradient.h"
-#include "graph/operators.h"
-#include "graph/weight.h"
+#include "graph/record.h"
 
 /* Checks that positions fit in the table. The data pipeline guarantees that ids are below vocab_size. */
 static weft_status check_rows(const weft_graph *graph, const weft_node *node, weft_error *err) {
@@ -10,7 +7,7 @@ static weft_status check_rows(const weft_graph *graph, const weft_node *node, we
     const int32_t home = weft_graph_value(graph, node->inputs[0])->home;
     if (home == WEFT_HOME_IDS) return weft_infer_vocabulary(graph, node, err);
     if (home != WEFT_HOME_POSITIONS || positions <= node->weight->out) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_PLUGIN, "the table has %lld rows, and positions go up to %lld",
+    return weft_error_set(err, WEFT_E_PLUGIN, "the table has %lld rows, and the last position is %lld",
                           (long long)node->weight->out, (long long)positions - 1);
 }
 
@@ -23,8 +20,7 @@ static weft_status embedding_infer(const weft_graph *graph, weft_node *node, wef
 }
 
 static weft_embedding embedding_arguments(const weft_lowering *l, const weft_node *node) {
-    return (weft_embedding){.struct_size = (uint32_t)sizeof(weft_embedding),
-                            .rows = weft_graph_places(l->graph),
+    return (weft_embedding){.rows = weft_graph_places(l->graph),
                             .width = node->weight->in,
                             .vocab = node->weight->out,
                             .dtype = l->graph->dtype,
@@ -35,31 +31,19 @@ static weft_embedding embedding_arguments(const weft_lowering *l, const weft_nod
 
 static void embedding_forward(weft_lowering *l, const weft_node *node) {
     const weft_embedding args = embedding_arguments(l, node);
-    weft_lower_begin(l, &weft_kernel_embedding, &args, sizeof args);
-    WEFT_BIND(l, weft_embedding, ids, weft_lower_value(l, node->inputs[0]));
-    WEFT_BIND(l, weft_embedding, table, weft_weight_values(l, node->weight));
-    weft_lower_dtype(l, offsetof(weft_embedding, dtype_table));
-    WEFT_BIND(l, weft_embedding, y, weft_lower_value(l, node->output));
-    weft_lower_end(l);
+    WEFT_CALL(l, &weft_kernel_embedding, args, WEFT_AT(ids, weft_lower_value(l, node->inputs[0])),
+              WEFT_AT(table, weft_weight_values(l, node->weight)), WEFT_AT(y, weft_lower_value(l, node->output)));
 }
 
 static void embedding_backward(weft_lowering *l, const weft_node *node) {
     weft_embedding args = embedding_arguments(l, node);
     const int32_t dtable = weft_weight_gradient(l, node->weight, &args.accumulate);
     if (dtable == 0) return;
-    weft_lower_begin(l, &weft_kernel_embedding_backward, &args, sizeof args);
-    WEFT_BIND(l, weft_embedding, ids, weft_lower_value(l, node->inputs[0]));
-    WEFT_BIND(l, weft_embedding, dy, weft_gradient_of(l, node->output));
-    WEFT_BIND(l, weft_embedding, dtable, dtable);
-    weft_lower_end(l);
+    WEFT_CALL(l, &weft_kernel_embedding_backward, args, WEFT_AT(ids, weft_lower_value(l, node->inputs[0])),
+              WEFT_AT(dy, weft_gradient_of(l, node->output)), WEFT_AT(dtable, dtable));
 }
 
 const weft_operator weft_operator_embedding = {.name = "embedding", .inputs = {"ids"}, WEFT_OPERATOR(embedding)};
-
-weft_value weft_op_embedding(weft_graph *graph, weft_value ids, weft_weight *table) {
-    weft_node node = {.op = &weft_operator_embedding, .inputs = {ids}, .n_inputs = 1, .weight = table};
-    return weft_adapts(graph, table) ? weft_adapt_embedding(graph, ids, table) : weft_record_node(graph, &node);
-}
 
 /* ---- the output layer of a language model. x: (B,T,D), W: (V,D) ----
  *
@@ -79,8 +63,7 @@ static weft_status head_infer(const weft_graph *graph, weft_node *node, weft_err
 }
 
 static weft_head head_arguments(const weft_lowering *l, const weft_node *node) {
-    return (weft_head){.struct_size = (uint32_t)sizeof(weft_head),
-                       .rows = weft_graph_places(l->graph),
+    return (weft_head){.rows = weft_graph_places(l->graph),
                        .width = node->weight->in,
                        .vocab = node->weight->out,
                        .scale = node->head.scale,
@@ -89,34 +72,34 @@ static weft_head head_arguments(const weft_lowering *l, const weft_node *node) {
                        .dtype = l->graph->dtype};
 }
 
-static void head_bind(weft_lowering *l, const weft_node *node) {
-    WEFT_BIND(l, weft_head, x, weft_lower_value(l, node->inputs[0]));
-    WEFT_BIND(l, weft_head, w, weft_weight_values(l, node->weight));
-    WEFT_BIND(l, weft_head, bias, weft_weight_bias(l, node->weight));
-    WEFT_BIND(l, weft_head, targets, weft_lower_micro_batch(l, WEFT_HOME_TARGETS));
-    WEFT_BIND(l, weft_head, weights, weft_lower_micro_batch(l, WEFT_HOME_WEIGHTS));
-    WEFT_BIND(l, weft_head, loss, weft_lower_storage(l, WEFT_HOME_LOSS, 0, 0, weft_dtype_bytes(WEFT_F64)));
-}
-
-static void lower_head_loss(weft_lowering *l, const weft_node *node) {
-    const weft_head args = head_arguments(l, node);
-    weft_lower_begin(l, &weft_kernel_head_loss, &args, sizeof args);
-    head_bind(l, node);
-    weft_lower_end(l);
+/* Computes the loss, and the gradients with a storage. */
+static void lower_head(weft_lowering *l, const weft_node *node, const weft_head *given, int32_t dx, int32_t dw,
+                       int32_t dbias) {
+    const weft_head args = *given;
+    const int64_t places = weft_graph_places(l->graph) * WEFT_PLACE_BYTES;
+    const bool scales = l->graph->dtype == WEFT_F16 && (dx != 0 || dw != 0 || dbias != 0);
+    const weft_kernel *kernel = dx != 0 && dw != 0 ? &weft_kernel_head_loss_grad
+                                : dx != 0          ? &weft_kernel_head_loss_dx
+                                : dw != 0          ? &weft_kernel_head_loss_dw
+                                : dbias != 0       ? &weft_kernel_head_loss_dbias
+                                                   : &weft_kernel_head_loss;
+    WEFT_CALL(l, kernel, args, WEFT_AT(x, weft_lower_value(l, node->inputs[0])),
+              WEFT_AT(w, weft_weight_values(l, node->weight)), WEFT_AT(bias, weft_weight_bias(l, node->weight)),
+              WEFT_AT(targets, weft_lower_storage(l, WEFT_HOME_TARGETS, 0, 0, places)),
+              WEFT_AT(weights, weft_lower_storage(l, WEFT_HOME_WEIGHTS, 0, 0, places)),
+              WEFT_AT(loss, weft_lower_storage(l, WEFT_HOME_LOSS, 0, 0, weft_dtype_bytes(WEFT_F64))), WEFT_AT(dx, dx),
+              WEFT_AT(dw, dw), WEFT_AT(dbias, dbias),
+              WEFT_AT(seed, scales ? weft_lower_storage(l, WEFT_HOME_SEED, 0, 0, weft_dtype_bytes(WEFT_F32)) : 0));
 }
 
 /* Scales the logits. In training the loss kernel does this itself. */
 static void scale_logits(weft_lowering *l, const weft_node *node, int32_t logits) {
-    const weft_scale args = {.struct_size = (uint32_t)sizeof args,
-                             .n = l->graph->spec.rows * node->weight->out,
+    const weft_scale args = {.n = l->graph->spec.rows * node->weight->out,
                              .factor = node->head.scale != 0.0 ? node->head.scale : 1.0,
                              .cap = node->head.cap,
                              .dtype = WEFT_F32};
     if (node->head.scale == 0.0 && node->head.cap == 0.0) return;
-    weft_lower_begin(l, &weft_kernel_scale, &args, sizeof args);
-    WEFT_BIND(l, weft_scale, x, logits);
-    WEFT_BIND(l, weft_scale, y, logits);
-    weft_lower_end(l);
+    WEFT_CALL(l, &weft_kernel_scale, args, WEFT_AT(x, logits), WEFT_AT(y, logits));
 }
 
 /* logits (B,V) = x at position T - 1 of each sequence, times W^T; fp32 for any type of x */
@@ -130,15 +113,9 @@ static void lower_last_logits(weft_lowering *l, const weft_node *node) {
 }
 
 static void head_forward(weft_lowering *l, const weft_node *node) {
-    if (l->graph->spec.mode == WEFT_MODE_EVALUATE) lower_head_loss(l, node);
+    const weft_head args = head_arguments(l, node);
+    if (l->graph->spec.mode == WEFT_MODE_EVALUATE) lower_head(l, node, &args, 0, 0, 0);
     if (l->graph->spec.mode == WEFT_MODE_GENERATE) lower_last_logits(l, node);
-}
-
-/* Returns the kernel for the required gradients, besides that of a bias. */
-static const weft_kernel *head_gradient_kernel(int32_t dx, int32_t dw) {
-    if (dx != 0 && dw != 0) return &weft_kernel_head_loss_grad;
-    if (dx != 0) return &weft_kernel_head_loss_dx;
-    return dw != 0 ? &weft_kernel_head_loss_dw : &weft_kernel_head_loss_dbias;
 }
 
 static void head_backward(weft_lowering *l, const weft_node *node) {
@@ -146,29 +123,8 @@ static void head_backward(weft_lowering *l, const weft_node *node) {
     const int32_t dw = weft_weight_gradient(l, node->weight, &args.accumulate_dw);
     const int32_t dbias = weft_weight_bias_gradient(l, node->weight, &args.accumulate_dbias);
     const int32_t dx = weft_gradient_begin(l, node->inputs[0]);
-    if (dw == 0 && dbias == 0 && dx == 0) {
-        lower_head_loss(l, node);
-        return;
-    }
-    weft_lower_begin(l, head_gradient_kernel(dx, dw), &args, sizeof args);
-    head_bind(l, node);
-    WEFT_BIND(l, weft_head, dx, dx);
-    WEFT_BIND(l, weft_head, dw, dw);
-    WEFT_BIND(l, weft_head, dbias, dbias);
-    if (l->graph->dtype == WEFT_F16)
-        WEFT_BIND(l, weft_head, seed, weft_lower_storage(l, WEFT_HOME_SEED, 0, 0, weft_dtype_bytes(WEFT_F32)));
-    weft_lower_end(l);
+    lower_head(l, node, &args, dx, dw, dbias);
     weft_gradient_end(l, node->inputs[0], dx);
 }
 
 const weft_operator weft_operator_lm_head = {.name = "lm_head", .inputs = {"x"}, WEFT_OPERATOR(head)};
-
-void weft_op_lm_head(weft_graph *graph, weft_value x, weft_weight *weight, const weft_head_args *args) {
-    weft_node node = {.op = &weft_operator_lm_head, .inputs = {x}, .n_inputs = 1, .weight = weight};
-    int32_t index = 0;
-    node.inputs[0] = weft_adapt_head(graph, x);
-    index = graph->n_nodes;
-    weft_record_arguments(graph, &node, &node.head, sizeof node.head, args, WEFT_SIZE_1_0(weft_head_args));
-    (void)weft_record_node(graph, &node);
-    if (!graph->failed) graph->head = index;
-}

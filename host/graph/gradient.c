@@ -1,5 +1,5 @@
-/* host/graph/gradient.c: see gradient.h. */
-#include "graph/gradient.h"
+/* host/graph/gradient.c: see lower.h. */
+#include "graph/record.h"
 
 static weft_storage *storage_at(const weft_lowering *l, int32_t storage) {
     return &l->pass->storages[storage];
@@ -32,7 +32,7 @@ static int32_t own_gradient(weft_lowering *l, weft_value value) {
     if (storage_at(l, shared)->home == WEFT_HOME_D_CARRY_IN) return shared;
     if (is_exclusive(l, shared) && !is_carry) return shared;
     own = own_storage(l, value);
-    weft_lower_copy(l, own, shared);
+    weft_lower_copy(l, own, shared, weft_value_bytes(weft_graph_value(l->graph, value)));
     weft_gradient_release(l, value);
     hold_gradient(l, value, own);
     return own;

@@ -19,8 +19,7 @@ typedef struct weft_graph_spec {
     int32_t rows, length; /* B, T of the micro-batch */
     uint64_t seed;        /* [run] seed, for dropout */
     int32_t cache_rows;   /* GENERATE: positions in the key-value state; else 0 */
-    bool carry_gradient;  /* TRAIN: compute the gradient of the incoming carry (an earlier segment has trained
-                             parameters) */
+    bool carry_gradient;  /* TRAIN: compute the gradient of the incoming carry, because an earlier segment is trained */
     const weft_device_plugin *kernels; /* for workspace sizes */
     weft_device *device;
 } weft_graph_spec;
@@ -65,10 +64,8 @@ static inline weft_ref weft_ref_at(weft_ref ref, int64_t offset) {
 typedef struct weft_slot_ref {
     weft_ref ref;  /* a multiple of 64 bytes: offsets inside a slot are planned from here */
     int64_t bytes; /* size from ref on */
-    /* High-water mark: *used is raised to `start` plus the end of each operand, counted from ref. NULL: not
-     * recorded. */
-    int64_t start; /* offset of ref inside the caller's slot: 0, unless several refs share a slot, as micro-batch
-                      gradients do */
+    /* High-water mark: *used is raised to `start` plus the end of each operand from ref. NULL: not recorded. */
+    int64_t start; /* offset of ref inside the caller's slot, which several micro-batch gradients may share */
     int64_t *used;
 } weft_slot_ref;
 
@@ -80,11 +77,9 @@ typedef struct weft_graph_binding {
     const weft_slot_ref *gradients; /* [n_parameters]: micro-batch gradients; buffer NULL for a frozen parameter */
     const weft_slot_ref *tables;    /* [n_tables] */
     weft_slot_ref ids, targets, weights, starts, positions; /* the micro-batch, (B,T) each */
-    weft_slot_ref first; /* one int64, if the graph has dropout: index of the micro-batch's first sequence in the stream
-                            of training sequences */
+    weft_slot_ref first; /* one int64, if the graph has dropout: stream index of the micro-batch's first sequence */
     weft_slot_ref carry_in, carry_out;
-    weft_slot_ref d_carry_out, d_carry_in; /* BACKWARD: gradient from the next segment; gradient for the previous
-                                              segment */
+    weft_slot_ref d_carry_out, d_carry_in; /* BACKWARD: gradients from the next and for the previous segment */
     weft_slot_ref tape; /* FORWARD with buffer NULL runs the untaped variant; RECOMPUTE fills the tape later */
     weft_slot_ref work;
     weft_slot_ref state; /* GENERATE */
@@ -103,12 +98,10 @@ weft_status weft_graph_record(weft_graph **out, const weft_declared *declared, i
                               const weft_graph_spec *spec, weft_error *err);
 void weft_graph_destroy(weft_graph *graph); /* NULL is allowed */
 
-/* Returns the parameters that the segment reads, each once, in order of first use. The caller sets `adds` in them
- * before weft_graph_plan. */
+/* Returns the parameters that the segment reads, each once, in order of first use. The caller sets `adds` in them. */
 weft_graph_read *weft_graph_reads(weft_graph *graph, int32_t *n_reads);
 
-/* Derives the backward and assigns storage to every value, once. Afterwards the sizes are final and the graph can
- * run. */
+/* Derives the backward and assigns storage to every value, once. Then the sizes are final and the graph can run. */
 void weft_graph_plan(weft_graph *graph);
 const weft_graph_sizes *weft_graph_size(const weft_graph *graph);
 
@@ -121,17 +114,9 @@ weft_status weft_graph_backward(const weft_graph *graph, const weft_graph_bindin
 /* Returns the name of a custom operator that does not only enqueue work (it lacks WEFT_CUSTOM_QUEUES), else NULL. */
 const char *weft_graph_unqueued(const weft_graph *graph);
 
-/* Returns a value that the segment named with `output` (EVALUATE), as computed by the last forward with this binding:
- * `width` elements of the spec's dtype per position, valid until its slot is overwritten. Returns false for an unknown
- * name. */
-bool weft_graph_output(const weft_graph *graph, const weft_graph_binding *binding, const char *name, weft_slot_ref *out,
-                       int64_t *width);
-
-/* Return the same for the input of lm_head (EVALUATE), the last hidden states. Width 0: the segment has no lm_head. */
+/* Return the elements per position, and the memory as computed by the last forward with this binding, of the input of
+ * lm_head (EVALUATE), the last hidden states in the spec's dtype. Width 0: the segment has no lm_head. */
 int64_t weft_graph_hidden_width(const weft_graph *graph);
 weft_slot_ref weft_graph_hidden(const weft_graph *graph, const weft_graph_binding *binding);
-
-/* Prints one line per node for `plan --print-program`: "linear q_proj (8,256,288) -> (8,256,288)". */
-void weft_graph_print(const weft_graph *graph, FILE *to);
 
 #endif

@@ -58,25 +58,23 @@ typedef struct weft_custom_args {
     int32_t dtype;
 } weft_custom_args;
 
+/* The arguments of each kernel, under its name. */
+#define WEFT_KERNEL_ARGS(name, type) type name;
 typedef union weft_kernel_args {
-    weft_matmul matmul;
-    weft_sum_rows sum_rows;
-    weft_norm norm;
-    weft_rope rope;
-    weft_attention attention;
-    weft_activation activation;
-    weft_embedding embedding;
-    weft_head head;
-    weft_scale scale;
-    weft_add add;
-    weft_multiply multiply;
-    weft_dropout dropout;
-    weft_row_norms row_norms;
-    weft_prefix prefix;
+    WEFT_DEVICE_KERNELS(WEFT_KERNEL_ARGS)
     weft_copy_args copy;
     weft_zero_args zero;
     weft_custom_args custom;
 } weft_kernel_args;
+
+/* The kernels of a device, and four calls that are not kernels. */
+#define WEFT_KERNEL_SLOT(name, type) WEFT_SLOT_##name,
+typedef enum weft_kernel_slot {
+    WEFT_DEVICE_KERNELS(WEFT_KERNEL_SLOT) WEFT_SLOT_copy,
+    WEFT_SLOT_zero,
+    WEFT_SLOT_custom,
+    WEFT_SLOT_custom_backward
+} weft_kernel_slot;
 
 /* Context of a kernel call besides its arguments. */
 typedef struct weft_kernel_run {
@@ -86,32 +84,34 @@ typedef struct weft_kernel_run {
 } weft_kernel_run;
 
 typedef struct weft_kernel {
-    const char *name; /* "attention backward" */
-    const char *part; /* the kernel's share of its operator's work in the pass: "input gradient"; NULL: the complete
-                         work */
+    const char *name; /* of the slot that runs: "attention_backward" */
+    weft_kernel_slot slot;
+    const char *part; /* the kernel's share of its operator's work in the pass: "input gradient"; NULL: all of it */
     bool glue;        /* it copies or adds up results of operators and is counted under its own name */
-    weft_status (*invoke)(const weft_kernel_run *run, weft_kernel_args *args, weft_error *err);
-    int64_t (*workspace)(const weft_kernel_run *run, const weft_kernel_args *args); /* NULL: the kernel requires no
-                                                                                       workspace */
-    size_t workspace_field;
+    bool dx, dw;      /* lm_head: computes the gradient of its input, of its weight */
     /* Writes the shapes of the matmuls that the matrix library runs and returns their number. NULL: no matmuls. */
-    int32_t (*products)(const weft_kernel_args *args, weft_product_shape out[WEFT_CALL_PRODUCTS]);
-    double (*flops)(const weft_kernel_args *args);   /* other FLOPs: those of attention. NULL: 0 */
-    double (*traffic)(const weft_kernel_args *args); /* memory traffic in bytes of a call without FLOPs; NULL: sum of
-                                                        its operands */
+    int32_t (*products)(const struct weft_kernel *kernel, const weft_kernel_args *args,
+                        weft_product_shape out[WEFT_CALL_PRODUCTS]);
+    double (*flops)(const weft_kernel_args *args); /* other FLOPs: those of attention. NULL: 0 */
+    bool twice; /* backward: two times `flops`, for dv, dp, dq, dk. Recomputed scores are not counted */
+    double (*traffic)(const weft_kernel_args *args); /* bytes of a call without FLOPs; NULL: sum of its operands */
 } weft_kernel;
+
+/* Queues the kernel. Fails with WEFT_E_UNSUPPORTED if the device lacks it. [main] */
+weft_status weft_kernel_invoke(const weft_kernel *kernel, const weft_kernel_run *run, weft_kernel_args *args,
+                               weft_error *err);
+/* Returns the bytes of workspace that the kernel requires, or 0. *field: offset of its ref in the arguments. */
+int64_t weft_kernel_workspace(const weft_kernel *kernel, const weft_kernel_run *run, const weft_kernel_args *args,
+                              size_t *field);
 
 /* Returns the FLOPs of a call; 0 if its cost is memory traffic. */
 double weft_kernel_operations(const weft_kernel *kernel, const weft_kernel_args *args);
 
-/* The backward of lm_head computes both gradients, one of them, or only the gradient of a bias. */
-extern const weft_kernel weft_kernel_matmul, weft_kernel_matmul_dx, weft_kernel_matmul_dw, weft_kernel_sum_rows,
-    weft_kernel_norm, weft_kernel_norm_backward, weft_kernel_rope, weft_kernel_attention,
-    weft_kernel_attention_backward, weft_kernel_activation, weft_kernel_activation_backward, weft_kernel_embedding,
-    weft_kernel_embedding_backward, weft_kernel_head_loss, weft_kernel_head_loss_grad, weft_kernel_head_loss_dx,
-    weft_kernel_head_loss_dw, weft_kernel_head_loss_dbias, weft_kernel_scale, weft_kernel_add, weft_kernel_multiply,
-    weft_kernel_multiply_backward, weft_kernel_dropout, weft_kernel_row_norms, weft_kernel_prefix,
-    weft_kernel_prefix_backward, weft_kernel_sum_matrix, weft_kernel_copy, weft_kernel_zero, weft_kernel_custom,
+#define WEFT_KERNEL_DECLARE(name, type) extern const weft_kernel weft_kernel_##name;
+WEFT_DEVICE_KERNELS(WEFT_KERNEL_DECLARE)
+/* Variants of a kernel with other costs, and calls that are not kernels. */
+extern const weft_kernel weft_kernel_matmul_dx, weft_kernel_matmul_dw, weft_kernel_sum_matrix, weft_kernel_head_loss_dx,
+    weft_kernel_head_loss_dw, weft_kernel_head_loss_dbias, weft_kernel_copy, weft_kernel_zero, weft_kernel_custom,
     weft_kernel_custom_backward;
 
 #endif

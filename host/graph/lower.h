@@ -9,26 +9,29 @@
 #include "graph/graph.h"
 #include "graph/kernels.h"
 
-/* The slot of the binding that contains a storage. */
+/* The slots of the binding that contain storages: name, field of the binding, text for messages. */
+#define WEFT_HOMES(X)                                                                                                  \
+    X(IDS, ids, "the micro-batch's ids")                                                                               \
+    X(TARGETS, targets, "the micro-batch's targets")                                                                   \
+    X(WEIGHTS, weights, "the micro-batch's weights")                                                                   \
+    X(STARTS, starts, "the micro-batch's document starts")                                                             \
+    X(POSITIONS, positions, "the micro-batch's positions")                                                             \
+    X(FIRST, first, "the micro-batch's first row")                                                                     \
+    X(CARRY_IN, carry_in, "the carry (incoming)")                                                                      \
+    X(CARRY_OUT, carry_out, "the carry (outgoing)")                                                                    \
+    X(D_CARRY_OUT, d_carry_out, "the carry gradient (from the next segment)")                                          \
+    X(D_CARRY_IN, d_carry_in, "the carry gradient (for the previous segment)")                                         \
+    X(TAPE, tape, "the tape")                                                                                          \
+    X(WORK, work, "scratch")                                                                                           \
+    X(STATE, state, "the key-value state")                                                                             \
+    X(PAST, past, "the number of positions in the state")                                                              \
+    X(SEED, seed, "the loss scale")                                                                                    \
+    X(LOGITS, logits, "the logits")
+
+#define WEFT_HOME(name, field, text) WEFT_HOME_##name,
 typedef enum weft_home {
     WEFT_HOME_NONE = 0,
-    WEFT_HOME_IDS,
-    WEFT_HOME_TARGETS,
-    WEFT_HOME_WEIGHTS,
-    WEFT_HOME_STARTS,
-    WEFT_HOME_POSITIONS,
-    WEFT_HOME_FIRST,
-    WEFT_HOME_CARRY_IN,
-    WEFT_HOME_CARRY_OUT,
-    WEFT_HOME_D_CARRY_OUT,
-    WEFT_HOME_D_CARRY_IN,
-    WEFT_HOME_TAPE,
-    WEFT_HOME_WORK,
-    WEFT_HOME_STATE,
-    WEFT_HOME_PAST,
-    WEFT_HOME_LOSS,
-    WEFT_HOME_SEED,
-    WEFT_HOME_LOGITS,
+    WEFT_HOMES(WEFT_HOME) WEFT_HOME_LOSS,
     WEFT_HOME_PARAMETER, /* from here on `index` selects the element */
     WEFT_HOME_GRADIENT,
     WEFT_HOME_TABLE
@@ -55,7 +58,6 @@ typedef struct weft_operand {
     int32_t storage;
     uint32_t field;        /* bytes from the start of the call's arguments to the weft_ref */
     int64_t offset, bytes; /* range that the kernel reads or writes, from the storage's start */
-    uint32_t dtype_field;  /* parameter: offset of the argument that receives its bound dtype; 0: no such argument */
 } weft_operand;
 
 struct weft_call {
@@ -93,37 +95,32 @@ typedef struct weft_lowering {
 } weft_lowering;
 
 weft_lowering weft_lowering_begin(weft_graph *graph, int32_t kind);
-/* Frees the state, and assigns an offset to every WORK storage of the pass. Storages that are live at the same call do
- * not overlap. */
+/* Frees the state, and assigns an offset to every WORK storage of the pass. */
 void weft_lowering_end(weft_lowering *lowering);
 
 /* Adds a storage and returns its index. */
 int32_t weft_lower_storage(weft_lowering *lowering, int32_t home, int32_t index, int64_t offset, int64_t bytes);
 /* Adds scratch. It is live from the first to the last call that uses it. */
 int32_t weft_lower_work(weft_lowering *lowering, int64_t bytes);
-/* Returns the storage of a value in this pass. If the backward requests a value that a node computes, the value is kept
- * on the tape. */
+/* Returns the storage of a value in this pass. A value that the backward requests from a node is kept on the tape. */
 int32_t weft_lower_value(weft_lowering *lowering, weft_value value);
 int32_t weft_lower_parameter(weft_lowering *lowering, int32_t parameter);
 int32_t weft_lower_table(weft_lowering *lowering, const weft_table *table, int64_t rows);
-/* Returns the storage of a micro-batch array that no operator took as a value: targets, weights. 4 bytes per
- * position. */
-int32_t weft_lower_micro_batch(weft_lowering *lowering, int32_t home);
 
-/* Begin a call with a copy of args (n bytes), bind its operands, and end it. The end adds the workspace that the kernel
- * requires. */
-void weft_lower_begin(weft_lowering *lowering, const weft_kernel *kernel, const void *args, size_t n);
-/* Binds a complete storage to a field. Storage 0 leaves the field empty. */
-void weft_lower_bind(weft_lowering *lowering, const char *name, size_t field, int32_t storage);
-void weft_lower_bind_part(weft_lowering *lowering, const char *name, size_t field, int32_t storage, int64_t offset,
-                          int64_t bytes);
-/* Stores the bound dtype of the last operand, a parameter, in this int32 field at replay. */
-void weft_lower_dtype(weft_lowering *lowering, size_t field);
-void weft_lower_end(weft_lowering *lowering);
-#define WEFT_BIND(lowering, type, field, storage) weft_lower_bind(lowering, #field, offsetof(type, field), storage)
+/* Appends a call with a copy of args (size bytes), its operands, and the workspace that the kernel requires. An operand
+ * with storage 0 leaves its field empty; bytes -1: the complete storage. In the macros, `args` is the name of the
+ * arguments. */
+void weft_lower_call(weft_lowering *lowering, const weft_kernel *kernel, const void *args, size_t size,
+                     const weft_operand *operands, size_t n);
+#define WEFT_CALL(lowering, kernel, args, ...)                                                                         \
+    weft_lower_call(lowering, kernel, &(args), sizeof(args), (const weft_operand[]){__VA_ARGS__},                      \
+                    sizeof((const weft_operand[]){__VA_ARGS__}) / sizeof(weft_operand))
+#define WEFT_PART(name, member, storage, offset, bytes)                                                                \
+    ((weft_operand){name, storage, (uint32_t)offsetof(__typeof__(args), member), offset, bytes})
+#define WEFT_AT(member, storage) WEFT_PART(#member, member, storage, 0, -1)
 
 /* Calls that belong to no operator. */
-void weft_lower_copy(weft_lowering *lowering, int32_t to, int32_t from);
+void weft_lower_copy(weft_lowering *lowering, int32_t to, int32_t from, int64_t bytes);
 void weft_lower_zero(weft_lowering *lowering, int32_t to);
 void weft_lower_add(weft_lowering *lowering, int32_t y, int32_t a, int32_t b, int64_t n, int32_t dtype); /* y = a + b */
 
@@ -132,5 +129,54 @@ bool weft_lower_take_add(weft_lowering *lowering, int32_t y, int32_t *a, int32_t
 
 /* Grows an array of n elements for one more. New elements are zero. */
 void weft_array_reserve(void **items, int32_t n, int32_t *capacity, size_t item);
+
+/* ---- gradients of values (gradient.c) ----
+ *
+ * The backward visits the nodes from last to first. The gradient of a value is the sum of its readers' contributions in
+ * that order: the first contribution overwrites, later ones accumulate. A contribution may be another gradient
+ * unchanged, as in an addition. Then both values share one storage, and the storage is copied only if one of them
+ * receives a further contribution. */
+
+/* Returns the storage of a value's accumulated gradient; 0 if the loss does not depend on the value. */
+int32_t weft_gradient_of(const weft_lowering *lowering, weft_value value);
+
+/* Returns the storage for the contribution of a kernel that can accumulate, and sets the kernel's flag *accumulate.
+ * Returns 0 if the gradient is not required. */
+int32_t weft_gradient_target(weft_lowering *lowering, weft_value value, int32_t *accumulate);
+
+/* Does the same for a kernel that can work in place on its operand `over`, a gradient that no later call reads. */
+int32_t weft_gradient_target_over(weft_lowering *lowering, weft_value value, int32_t over, int32_t *accumulate);
+
+/* Returns the storage for the contribution of a kernel that only overwrites. Call begin for each input before the
+ * kernel's call, and end for each input after it. */
+int32_t weft_gradient_begin(weft_lowering *lowering, weft_value value);
+/* Does the same for a kernel that always computes all its gradients: those that are not required go to scratch. */
+int32_t weft_gradient_begin_always(weft_lowering *lowering, weft_value value);
+void weft_gradient_end(weft_lowering *lowering, weft_value value, int32_t begun);
+
+/* Adds a contribution that equals the gradient in `storage`. */
+void weft_gradient_share(weft_lowering *lowering, weft_value value, int32_t storage);
+
+/* Releases the gradient of `value`: the node that computes `value` was its last reader. */
+void weft_gradient_release(weft_lowering *lowering, weft_value value);
+
+/* ---- weight objects (weight.c), dense or packed ---- */
+
+/* Returns the storage of the matrix: (out, in), or (in, out) if transposed, or of the gain (in), which is fp32. */
+int32_t weft_weight_values(weft_lowering *lowering, const weft_weight *weight);
+/* Returns the storage of the fp32 bias; 0: no bias. */
+int32_t weft_weight_bias(weft_lowering *lowering, const weft_weight *weight);
+/* True if any parameter of the weight is trained. */
+bool weft_weight_trains(const weft_graph *graph, const weft_weight *weight);
+/* Return the storage of the weight's complete gradient, or its bias's; 0: frozen or absent. Set the kernel's flag. */
+int32_t weft_weight_gradient(weft_lowering *lowering, const weft_weight *weight, int32_t *accumulate);
+int32_t weft_weight_bias_gradient(weft_lowering *lowering, const weft_weight *weight, int32_t *accumulate);
+
+/* y (m, out) = x W^T + bias, in dtype_y, for m rows of x with a distance of `stride` elements; the first row starts at
+ * element `offset` of the storage. */
+void weft_weight_product(weft_lowering *lowering, const weft_weight *weight, int32_t y, int32_t dtype_y, int32_t x,
+                         int64_t m, int64_t stride, int64_t offset);
+/* Ends the backward: adds gradients from scratch, and zeroes gradients without a contribution. */
+void weft_weight_finish_gradients(weft_lowering *lowering);
 
 #endif

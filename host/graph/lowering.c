@@ -1,9 +1,6 @@
 /* host/graph/lowering.c: writes a pass: storages, operands, calls. See lower.h. */
 #include "base/alloc.h"
 #include "base/units.h"
-#include "graph/kernels.h"
-#include "graph/lower.h"
-#include "graph/operators.h"
 #include "graph/record.h"
 
 #include <stdlib.h>
@@ -22,7 +19,7 @@ void weft_call_describe(weft_call_info *out, const weft_graph *graph, const weft
     info.part = kernel->part != NULL ? kernel->part : pass_name(call->pass);
     info.label = node == NULL ? "" : node->label;
     info.recompute = call->pass == WEFT_PASS_RECOMPUTE;
-    if (kernel->products != NULL) info.n_products = kernel->products(&call->args, info.products);
+    if (kernel->products != NULL) info.n_products = kernel->products(kernel, &call->args, info.products);
     *out = info;
 }
 
@@ -31,17 +28,10 @@ void weft_call_describe(weft_call_info *out, const weft_graph *graph, const weft
  * Storages that are live at the same call must not overlap. The largest storage is assigned first; each one gets the
  * lowest offset without a collision. Ties are resolved by number, so the result depends only on the pass. */
 
-enum { ALIGNMENT = 64 }; /* bytes: a cache line, and the widest vector */
-
-typedef struct item {
-    weft_storage *storage;
-    int32_t index;
-} item;
-
 static int larger_first(const void *left, const void *right) {
-    const item *a = left, *b = right;
-    if (a->storage->bytes != b->storage->bytes) return a->storage->bytes > b->storage->bytes ? -1 : 1;
-    return a->index < b->index ? -1 : 1;
+    const weft_storage *a = *(weft_storage *const *)left, *b = *(weft_storage *const *)right;
+    if (a->bytes != b->bytes) return a->bytes > b->bytes ? -1 : 1;
+    return a < b ? -1 : 1;
 }
 
 static bool storages_collide(const weft_storage *a, const weft_storage *b) {
@@ -49,17 +39,16 @@ static bool storages_collide(const weft_storage *a, const weft_storage *b) {
     return in_time && a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
 }
 
-/* Moves items[n] up until it collides with no assigned storage. */
-static void place_one(item *items, int32_t n) {
-    weft_storage *storage = items[n].storage;
+/* Moves all[n] up until it collides with no earlier storage. */
+static void place_one(weft_storage **all, int32_t n) {
+    weft_storage *storage = all[n];
     bool moved = true;
     storage->offset = 0;
     while (moved) {
         moved = false;
         for (int32_t i = 0; i < n; i++) {
-            const weft_storage *other = items[i].storage;
-            if (!storages_collide(storage, other)) continue;
-            storage->offset = (other->offset + other->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+            if (!storages_collide(storage, all[i])) continue;
+            storage->offset = weft_cache_lines(all[i]->offset + all[i]->bytes);
             moved = true;
         }
     }
@@ -67,18 +56,15 @@ static void place_one(item *items, int32_t n) {
 
 static void place_work(weft_pass *pass) {
     int32_t n = 0;
-    item *items = weft_alloc(pass->n_storages, sizeof *items);
-    for (int32_t i = 0; i < pass->n_storages; i++) {
-        const item next = {&pass->storages[i], i};
-        if (next.storage->home == WEFT_HOME_WORK && next.storage->last >= 0) items[n++] = next;
-    }
-    if (n > 0) qsort(items, (size_t)n, sizeof *items, larger_first);
-    pass->work = 0;
+    weft_storage **all = weft_alloc(pass->n_storages, sizeof *all);
+    for (int32_t i = 0; i < pass->n_storages; i++)
+        if (pass->storages[i].home == WEFT_HOME_WORK && pass->storages[i].last >= 0) all[n++] = &pass->storages[i];
+    qsort(all, (size_t)n, sizeof *all, larger_first);
     for (int32_t i = 0; i < n; i++) {
-        place_one(items, i);
-        pass->work = weft_larger(pass->work, items[i].storage->offset + items[i].storage->bytes);
+        place_one(all, i);
+        pass->work = weft_larger(pass->work, all[i]->offset + all[i]->bytes);
     }
-    free(items);
+    free(all);
 }
 
 weft_lowering weft_lowering_begin(weft_graph *graph, int32_t kind) {
@@ -119,7 +105,7 @@ int32_t weft_lower_work(weft_lowering *lowering, int64_t bytes) {
 int32_t weft_lower_value(weft_lowering *lowering, weft_value value) {
     weft_value_record *record = weft_graph_value(lowering->graph, value);
     int32_t *storage = &lowering->storage_of[value.id];
-    if (*storage != 0) return *storage;
+    if (value.id == 0 || *storage != 0) return *storage;
     if (record->node < 0) *storage = weft_lower_storage(lowering, record->home, 0, 0, weft_value_bytes(record));
     else if (lowering->kind == WEFT_PASS_BACKWARD) {
         record->kept = true; /* its tape offset is known after the complete backward is written */
@@ -143,87 +129,60 @@ int32_t weft_lower_table(weft_lowering *lowering, const weft_table *table, int64
                               rows * table->width * weft_dtype_bytes(WEFT_F32));
 }
 
-int32_t weft_lower_micro_batch(weft_lowering *lowering, int32_t home) {
-    return weft_lower_storage(lowering, home, 0, 0, weft_graph_places(lowering->graph) * WEFT_PLACE_BYTES);
+/* Adds an operand to the last call. Storage 0 leaves the field empty. */
+static void add_operand(weft_pass *pass, weft_operand operand) {
+    weft_storage *storage = &pass->storages[operand.storage];
+    if (operand.storage == 0) return;
+    if (operand.bytes < 0) operand.bytes = storage->bytes;
+    weft_array_reserve((void **)&pass->operands, pass->n_operands, &pass->operands_capacity, sizeof *pass->operands);
+    pass->operands[pass->n_operands++] = operand;
+    pass->calls[pass->n_calls - 1].n_operands++;
+    if (storage->last < 0) storage->first = pass->n_calls - 1;
+    storage->last = pass->n_calls - 1;
 }
 
-void weft_lower_begin(weft_lowering *lowering, const weft_kernel *kernel, const void *args, size_t n) {
+void weft_lower_call(weft_lowering *lowering, const weft_kernel *kernel, const void *args, size_t size,
+                     const weft_operand *operands, size_t n) {
+    const weft_graph_spec *spec = &lowering->graph->spec;
+    const weft_kernel_run run = {.kernels = spec->kernels, .device = spec->device};
     weft_pass *pass = lowering->pass;
     weft_call *call = NULL;
+    size_t field = 0;
+    int64_t workspace = 0;
     weft_array_reserve((void **)&pass->calls, pass->n_calls, &pass->calls_capacity, sizeof *pass->calls);
     call = &pass->calls[pass->n_calls++];
     memset(call, 0, sizeof *call);
-    memcpy(&call->args, args, n);
     call->kernel = kernel;
     call->node = lowering->node;
     call->pass = lowering->kind;
     call->operand = pass->n_operands;
-}
-
-void weft_lower_bind_part(weft_lowering *lowering, const char *name, size_t field, int32_t storage, int64_t offset,
-                          int64_t bytes) {
-    weft_pass *pass = lowering->pass;
-    const weft_operand operand = {
-        .name = name, .storage = storage, .field = (uint32_t)field, .offset = offset, .bytes = bytes};
-    weft_storage *touched = NULL;
-    if (storage == 0) return;
-    weft_array_reserve((void **)&pass->operands, pass->n_operands, &pass->operands_capacity, sizeof *pass->operands);
-    pass->operands[pass->n_operands++] = operand;
-    pass->calls[pass->n_calls - 1].n_operands++;
-    touched = &pass->storages[storage];
-    if (touched->last < 0) touched->first = pass->n_calls - 1;
-    touched->last = pass->n_calls - 1;
-}
-
-void weft_lower_bind(weft_lowering *lowering, const char *name, size_t field, int32_t storage) {
-    weft_lower_bind_part(lowering, name, field, storage, 0, lowering->pass->storages[storage].bytes);
-}
-
-void weft_lower_dtype(weft_lowering *lowering, size_t field) {
-    lowering->pass->operands[lowering->pass->n_operands - 1].dtype_field = (uint32_t)field;
-}
-
-void weft_lower_end(weft_lowering *lowering) {
-    const weft_graph_spec *spec = &lowering->graph->spec;
-    const weft_kernel_run run = {.kernels = spec->kernels, .device = spec->device};
-    weft_pass *pass = lowering->pass;
-    weft_call *call = &pass->calls[pass->n_calls - 1];
-    int64_t bytes = 0;
-    call->flops = weft_kernel_operations(call->kernel, &call->args);
-    if (call->flops > 0.0) call->bytes = 0.0;
-    else if (call->kernel->traffic != NULL) call->bytes = call->kernel->traffic(&call->args);
-    else
-        for (int32_t i = 0; i < call->n_operands; i++) call->bytes += (double)pass->operands[call->operand + i].bytes;
+    memcpy(&call->args, args, size);
+    if (kernel->slot < WEFT_SLOT_copy) call->args.add.struct_size = (uint32_t)size;
+    for (size_t i = 0; i < n; i++) add_operand(pass, operands[i]);
+    call->flops = weft_kernel_operations(kernel, &call->args);
+    if (call->flops == 0.0 && kernel->traffic != NULL) call->bytes = kernel->traffic(&call->args);
+    for (int32_t i = 0; call->flops == 0.0 && kernel->traffic == NULL && i < call->n_operands; i++)
+        call->bytes += (double)pass->operands[call->operand + i].bytes;
     pass->flops += call->flops;
     pass->bytes += call->bytes;
-    if (call->kernel->workspace == NULL) return;
-    bytes = call->kernel->workspace(&run, &call->args);
-    if (bytes > 0)
-        weft_lower_bind(lowering, "workspace", call->kernel->workspace_field, weft_lower_work(lowering, bytes));
+    workspace = weft_kernel_workspace(kernel, &run, &call->args, &field);
+    if (workspace > 0)
+        add_operand(pass, (weft_operand){"workspace", weft_lower_work(lowering, workspace), (uint32_t)field, 0, -1});
 }
 
-void weft_lower_copy(weft_lowering *lowering, int32_t to, int32_t from) {
-    const weft_copy_args args = {.bytes = lowering->pass->storages[to].bytes};
-    weft_lower_begin(lowering, &weft_kernel_copy, &args, sizeof args);
-    WEFT_BIND(lowering, weft_copy_args, to, to);
-    WEFT_BIND(lowering, weft_copy_args, from, from);
-    weft_lower_end(lowering);
+void weft_lower_copy(weft_lowering *lowering, int32_t to, int32_t from, int64_t bytes) {
+    const weft_copy_args args = {.bytes = bytes};
+    WEFT_CALL(lowering, &weft_kernel_copy, args, WEFT_AT(to, to), WEFT_AT(from, from));
 }
 
 void weft_lower_zero(weft_lowering *lowering, int32_t to) {
     const weft_zero_args args = {.words = lowering->pass->storages[to].bytes / WEFT_WORD};
-    weft_lower_begin(lowering, &weft_kernel_zero, &args, sizeof args);
-    WEFT_BIND(lowering, weft_zero_args, to, to);
-    weft_lower_end(lowering);
+    WEFT_CALL(lowering, &weft_kernel_zero, args, WEFT_AT(to, to));
 }
 
 void weft_lower_add(weft_lowering *lowering, int32_t y, int32_t a, int32_t b, int64_t n, int32_t dtype) {
-    const weft_add args = {.struct_size = (uint32_t)sizeof args, .n = n, .dtype = dtype};
-    weft_lower_begin(lowering, &weft_kernel_add, &args, sizeof args);
-    WEFT_BIND(lowering, weft_add, a, a);
-    WEFT_BIND(lowering, weft_add, b, b);
-    WEFT_BIND(lowering, weft_add, y, y);
-    weft_lower_end(lowering);
+    const weft_add args = {.n = n, .dtype = dtype};
+    WEFT_CALL(lowering, &weft_kernel_add, args, WEFT_AT(a, a), WEFT_AT(b, b), WEFT_AT(y, y));
 }
 
 /* The live range of its operands ends with the removed call. The next call has the same number and uses them again. */

@@ -1,10 +1,8 @@
 /* host/graph/passes.c: turns a record into executable passes and computes their sizes.
  *
  * The backward is written first: forward must keep the values that it reads. */
+#include "graph/record.h"
 #include "base/units.h"
-#include "graph/gradient.h"
-#include "graph/operators.h"
-#include "graph/weight.h"
 
 /* ---- shared argument checks of operators ---- */
 
@@ -12,13 +10,13 @@ weft_status weft_infer_numbers(const weft_graph *graph, const weft_node *node, i
                                weft_error *err) {
     const weft_value_record *value = weft_graph_value(graph, node->inputs[i]);
     if (value->dtype != graph->dtype)
-        return weft_error_set(err, WEFT_E_PLUGIN, "`%s` holds %s; %s is needed", node->op->inputs[i],
+        return weft_error_set(err, WEFT_E_PLUGIN, "`%s` has dtype %s; %s is required", node->op->inputs[i],
                               weft_dtype_name(value->dtype), weft_dtype_name(graph->dtype));
     if (width != 0 && value->width != width)
-        return weft_error_set(err, WEFT_E_PLUGIN, "`%s` is %lld wide; %lld is needed", node->op->inputs[i],
+        return weft_error_set(err, WEFT_E_PLUGIN, "`%s` has width %lld; %lld is required", node->op->inputs[i],
                               (long long)value->width, (long long)width);
     if (weft_value_places(value) != weft_node_places(graph, node))
-        return weft_error_set(err, WEFT_E_PLUGIN, "`%s` has %lld places; %lld are needed", node->op->inputs[i],
+        return weft_error_set(err, WEFT_E_PLUGIN, "`%s` has %lld positions; %lld are required", node->op->inputs[i],
                               (long long)weft_value_places(value), (long long)weft_node_places(graph, node));
     return WEFT_OK;
 }
@@ -27,8 +25,8 @@ weft_status weft_infer_places(const weft_graph *graph, const weft_node *node, in
     const weft_value_record *value = weft_graph_value(graph, node->inputs[i]);
     if (value->dtype == WEFT_I32 && value->width == 1) return WEFT_OK;
     return weft_error_set(err, WEFT_E_PLUGIN,
-                          "`%s` is %lld %s per place; one int32 is needed, as ids(), positions() and "
-                          "starts() give",
+                          "`%s` has %lld %s per position; one int32 is required, as returned by ids(), positions() and "
+                          "starts()",
                           node->op->inputs[i], (long long)value->width, weft_dtype_name(value->dtype));
 }
 
@@ -41,16 +39,14 @@ weft_status weft_infer_matrix(const weft_node *node, weft_error *err) {
 
 weft_status weft_infer_dense(const weft_graph *graph, const weft_node *node, weft_error *err) {
     const weft_status status = weft_infer_matrix(node, err);
-    const weft_parameter *p = status == WEFT_OK ? &graph->declared->parameters[node->weight->parameter] : NULL;
-    if (p != NULL && weft_parameter_is_packed(p))
-        return weft_error_set(err, WEFT_E_PLUGIN,
-                              "the weight is stored in %s, which `linear` alone reads; declare it with storage 0",
-                              weft_dtype_name(p->dtype));
-    if (p != NULL && node->weight->transposed)
-        return weft_error_set(err, WEFT_E_PLUGIN, "the weight is transposed, which `linear` alone reads");
-    if (p != NULL && node->weight->is_slice)
-        return weft_error_set(err, WEFT_E_PLUGIN, "the weight is a slice, which `linear` alone reads");
-    return status;
+    const weft_weight *weight = node->weight;
+    const weft_parameter *p = status == WEFT_OK ? &graph->declared->parameters[weight->parameter] : NULL;
+    if (p == NULL || (!weft_parameter_is_packed(p) && !weight->transposed && !weight->is_slice)) return status;
+    return weft_error_set(err, WEFT_E_PLUGIN, "the weight is %s, which only `linear` supports%s",
+                          weft_parameter_is_packed(p) ? weft_dtype_name(p->dtype)
+                          : weight->transposed        ? "transposed"
+                                                      : "a slice",
+                          weft_parameter_is_packed(p) ? ". Fix: declare it with storage 0" : "");
 }
 
 weft_status weft_infer_vocabulary(const weft_graph *graph, const weft_node *node, weft_error *err) {
@@ -66,7 +62,7 @@ weft_status weft_infer_gain(const weft_node *node, int64_t width, weft_error *er
         return weft_error_set(err, WEFT_E_PLUGIN, "the weight is a matrix; a norm's gain is needed");
     if (width % node->weight->in != 0)
         return weft_error_set(err, WEFT_E_PLUGIN,
-                              "`%s` is %lld wide; the gain has %lld elements, which do not fit a whole number of times",
+                              "`%s` has width %lld, which is not a multiple of the gain's %lld elements",
                               node->op->inputs[0], (long long)width, (long long)node->weight->in);
     return WEFT_OK;
 }
@@ -74,7 +70,7 @@ weft_status weft_infer_gain(const weft_node *node, int64_t width, weft_error *er
 /* ---- forward passes ----
  *
  * One record yields three variants. A variant runs the nodes that its results require: the carry, the loss or logits,
- * named outputs, and the tape. Then every value gets a storage: the tape if backward reads it, the slot of the outgoing
+ * and the tape. Then every value gets a storage: the tape if backward reads it, the slot of the outgoing
  * carry, else scratch. An operator that can work in place overwrites an input that no later node reads. */
 
 static bool on_tape(const weft_lowering *l, const weft_value_record *value) {
@@ -87,8 +83,7 @@ static bool is_result(const weft_lowering *l, const weft_node *node, int32_t ind
     if (index == graph->head) return graph->spec.mode != WEFT_MODE_TRAIN;
     if (on_tape(l, weft_graph_value(graph, node->output)) || on_tape(l, weft_graph_value(graph, node->statistic)))
         return true;
-    return l->kind != WEFT_PASS_RECOMPUTE &&
-           (node->output.id == graph->carry_out.id || weft_graph_value(graph, node->output)->named);
+    return l->kind != WEFT_PASS_RECOMPUTE && node->output.id == graph->carry_out.id;
 }
 
 /* Marks needed nodes from last to first: a node is needed if it is a result or a needed node reads it. */
@@ -110,9 +105,8 @@ static void find_needed(weft_lowering *l) {
 /* True if value `input` of needed node `index` may share the storage of the node's output. */
 static bool may_share(const weft_lowering *l, weft_value input, weft_value output, int32_t index) {
     const weft_value_record *in = weft_graph_value(l->graph, input), *out = weft_graph_value(l->graph, output);
-    return in->node >= 0 && l->storage_of[input.id] == 0 && !on_tape(l, in) && !in->named &&
-           input.id != l->graph->carry_out.id && l->last_reader[input.id] == index &&
-           weft_value_bytes(in) == weft_value_bytes(out);
+    return in->node >= 0 && l->storage_of[input.id] == 0 && !on_tape(l, in) && input.id != l->graph->carry_out.id &&
+           l->last_reader[input.id] == index && weft_value_bytes(in) == weft_value_bytes(out);
 }
 
 static int32_t new_storage(weft_lowering *l, weft_value value) {
@@ -146,18 +140,12 @@ static void assign_storages(weft_lowering *l) {
 /* Copies a carry that is stored elsewhere (on the tape, or as the incoming carry) to the slot of the outgoing carry. */
 static void copy_carry_out(weft_lowering *l) {
     const weft_value carry = l->graph->carry_out;
+    const int64_t bytes = weft_value_bytes(weft_graph_value(l->graph, carry));
     int32_t from = 0;
     if (carry.id == 0 || l->kind == WEFT_PASS_RECOMPUTE) return;
     from = weft_lower_value(l, carry);
     if (l->pass->storages[from].home == WEFT_HOME_CARRY_OUT) return;
-    weft_lower_copy(l, weft_lower_storage(l, WEFT_HOME_CARRY_OUT, 0, 0, l->pass->storages[from].bytes), from);
-}
-
-/* Returns the value's storage and protects it from reuse by later calls. */
-static int32_t keep_value(weft_lowering *l, weft_value value) {
-    const int32_t storage = weft_lower_value(l, value);
-    if (l->pass->storages[storage].last >= 0) l->pass->storages[storage].last = l->pass->n_calls - 1;
-    return storage;
+    weft_lower_copy(l, weft_lower_storage(l, WEFT_HOME_CARRY_OUT, 0, 0, bytes), from, bytes);
 }
 
 static void lower_forward(weft_graph *graph, int32_t kind) {
@@ -170,9 +158,10 @@ static void lower_forward(weft_graph *graph, int32_t kind) {
     }
     l.node = -1;
     copy_carry_out(&l);
-    for (int32_t i = 0; i < graph->n_outputs; i++) graph->outputs[i].storage = keep_value(&l, graph->outputs[i].value);
-    if (graph->spec.mode == WEFT_MODE_EVALUATE && graph->head >= 0)
-        graph->hidden = keep_value(&l, graph->nodes[graph->head].inputs[0]);
+    if (graph->spec.mode == WEFT_MODE_EVALUATE && graph->head >= 0) { /* no later call reuses the hidden states */
+        graph->hidden = weft_lower_value(&l, graph->nodes[graph->head].inputs[0]);
+        l.pass->storages[graph->hidden].last = l.pass->n_calls - 1;
+    }
     weft_lowering_end(&l);
 }
 
@@ -181,29 +170,15 @@ static void lower_forward(weft_graph *graph, int32_t kind) {
  * Nodes are visited from last to first. A node whose output has a gradient computes contributions to the gradients of
  * its inputs and weight. The order of all sums depends only on the record. */
 
-static bool any_trained(const weft_graph *graph) {
-    for (int32_t i = 0; i < graph->n_reads; i++)
-        if (graph->declared->parameters[graph->reads[i].parameter].trainable) return true;
-    return false;
-}
-
-/* True if training must run this segment's backward: it trains parameters, an earlier segment does, or it computes the
- * loss. */
+/* True if training must run this segment's backward: for its own or earlier parameters, or for the loss. */
 static bool has_backward(const weft_graph *graph) {
-    const bool carries = graph->spec.carry_gradient && graph->carry_in.id != 0;
-    return graph->spec.mode == WEFT_MODE_TRAIN && (any_trained(graph) || carries || graph->head >= 0);
+    bool needs = graph->head >= 0 || (graph->spec.carry_gradient && graph->carry_in.id != 0);
+    for (int32_t i = 0; i < graph->n_reads; i++)
+        needs |= graph->declared->parameters[graph->reads[i].parameter].trainable != 0;
+    return graph->spec.mode == WEFT_MODE_TRAIN && needs;
 }
 
-/* Binds the gradient from the next segment to the outgoing carry. */
-static void begin_at_carry_out(weft_lowering *l) {
-    const weft_value carry = l->graph->carry_out;
-    const weft_value_record *record = weft_graph_value(l->graph, carry);
-    if (carry.id == 0 || !record->wants_gradient) return;
-    weft_gradient_share(l, carry, weft_lower_storage(l, WEFT_HOME_D_CARRY_OUT, 0, 0, weft_value_bytes(record)));
-}
-
-/* Writes the gradient for the previous segment to its slot: copied if it shares another value's gradient, zero without
- * contributions. */
+/* Writes the gradient for the previous segment to its slot: a copy of a shared gradient, or zero if there is none. */
 static void finish_carry_gradient(weft_lowering *l) {
     const weft_value carry = l->graph->carry_in;
     const weft_value_record *record = weft_graph_value(l->graph, carry);
@@ -213,23 +188,10 @@ static void finish_carry_gradient(weft_lowering *l) {
     if (l->pass->storages[gradient].home == WEFT_HOME_D_CARRY_IN) return;
     slot = weft_lower_storage(l, WEFT_HOME_D_CARRY_IN, 0, 0, weft_value_bytes(record));
     if (gradient == 0) weft_lower_zero(l, slot);
-    else weft_lower_copy(l, slot, gradient);
+    else weft_lower_copy(l, slot, gradient, weft_value_bytes(record));
 }
 
-static void lower_nodes_backward(weft_lowering *l) {
-    const weft_graph *graph = l->graph;
-    for (int32_t i = graph->n_nodes - 1; i >= 0; i--) {
-        const weft_node *node = &graph->nodes[i];
-        l->node = i;
-        if (i != graph->head && weft_gradient_of(l, node->output) == 0) continue;
-        node->op->backward(l, node);
-        weft_gradient_release(l, node->output);
-    }
-    l->node = -1;
-}
-
-/* Assigns tape offsets, one after the other, to all forward values that backward reads. The tape is live from forward
- * to backward. */
+/* Assigns tape offsets, one after the other, to all forward values that backward reads. */
 static void place_on_tape(weft_graph *graph, weft_lowering *l) {
     int64_t end = 0;
     for (int32_t v = 1; v < graph->n_values; v++) {
@@ -244,8 +206,18 @@ static void place_on_tape(weft_graph *graph, weft_lowering *l) {
 
 static void lower_backward(weft_graph *graph) {
     weft_lowering l = weft_lowering_begin(graph, WEFT_PASS_BACKWARD);
-    begin_at_carry_out(&l);
-    lower_nodes_backward(&l);
+    const weft_value_record *carry = weft_graph_value(graph, graph->carry_out);
+    if (graph->carry_out.id != 0 && carry->wants_gradient) /* the gradient from the next segment */
+        weft_gradient_share(&l, graph->carry_out,
+                            weft_lower_storage(&l, WEFT_HOME_D_CARRY_OUT, 0, 0, weft_value_bytes(carry)));
+    for (int32_t i = graph->n_nodes - 1; i >= 0; i--) {
+        const weft_node *node = &graph->nodes[i];
+        l.node = i;
+        if (i != graph->head && weft_gradient_of(&l, node->output) == 0) continue;
+        node->op->backward(&l, node);
+        weft_gradient_release(&l, node->output);
+    }
+    l.node = -1;
     finish_carry_gradient(&l);
     weft_weight_finish_gradients(&l);
     place_on_tape(graph, &l);
@@ -281,7 +253,6 @@ void weft_graph_plan(weft_graph *graph) {
         lower_forward(graph, WEFT_PASS_RECOMPUTE);
     }
     fill_sizes(graph);
-    graph->planned = true;
 }
 
 const weft_graph_sizes *weft_graph_size(const weft_graph *graph) {

@@ -1,7 +1,7 @@
 /* host/graph/record.h: a recorded segment: values, nodes, and the graph that owns them.
  *
  * The model's forward sets all fields, and later stages only read them, except `kept` and `tape`, which the plan sets.
- * An operator's computation is defined in operators.h; the memory of values during a pass in lower.h. */
+ * The memory of values during a pass is defined in lower.h. */
 #ifndef WEFT_HOST_GRAPH_RECORD_H
 #define WEFT_HOST_GRAPH_RECORD_H
 
@@ -9,7 +9,9 @@
 #include "graph/graph.h"
 #include "graph/lower.h"
 
-enum { WEFT_NODE_INPUTS = 8, WEFT_NODE_CONSTANTS = 3 };
+enum { WEFT_NODE_INPUTS = 8 };
+/* weight_norm's constants */
+enum { WEFT_CONSTANT_MATRIX, WEFT_CONSTANT_DOWN, WEFT_CONSTANT_UP, WEFT_NODE_CONSTANTS };
 
 typedef struct weft_operator weft_operator;
 
@@ -20,7 +22,6 @@ typedef struct weft_value_record {
     int64_t width; /* elements per position (last dimension) */
     int64_t count; /* total elements; B * T * width except for statistics */
     bool wants_gradient;
-    bool named;   /* an output of evaluation */
     bool kept;    /* on the tape: a node computes it and backward reads it */
     int64_t tape; /* bytes from the tape's start, if kept */
 } weft_value_record;
@@ -32,13 +33,11 @@ typedef struct weft_node {
     weft_value inputs[WEFT_NODE_INPUTS];
     int32_t n_inputs;
     weft_value output;              /* id 0: no output (lm_head) */
-    weft_value statistic;           /* computed by forward only for backward: rstd (R), lse (B,H,T); id 0: no
-                                       statistic */
+    weft_value statistic;           /* computed only for backward: rstd (R), lse (B,H,T); id 0: absent */
     int64_t width, statistic_count; /* set by infer: width of the output, elements of the statistic; 0: absent */
     int64_t places;                 /* positions of the output if they differ from the micro-batch's, else 0 */
     const weft_weight *weight;
-    const weft_weight *constants[WEFT_NODE_CONSTANTS]; /* weights that it reads as constants, without a gradient; may be
-                                                          NULL */
+    const weft_weight *constants[WEFT_NODE_CONSTANTS]; /* weights without a gradient, or NULL */
     const weft_table *table;
     weft_rope_args rope;
     weft_attention_args attention;
@@ -52,12 +51,6 @@ typedef struct weft_node {
     void *custom_args; /* owned */
 } weft_node;
 
-typedef struct weft_named_output {
-    char *name; /* owned */
-    weft_value value;
-    int32_t storage; /* in WEFT_PASS_UNTAPED, the only pass of evaluation */
-} weft_named_output;
-
 struct weft_graph {
     const weft_declared *declared;
     int32_t segment;
@@ -70,8 +63,6 @@ struct weft_graph {
     int32_t n_nodes, nodes_capacity;
     weft_graph_read *reads;
     int32_t n_reads, reads_capacity;
-    weft_named_output *outputs;
-    int32_t n_outputs, outputs_capacity;
     weft_value carry_in, carry_out;    /* id 0: absent */
     weft_value ids, positions, starts; /* id 0: not used by the model */
     int32_t head;                      /* node of lm_head; -1: absent */
@@ -85,7 +76,6 @@ struct weft_graph {
 
     bool failed; /* `failure` contains the first error */
     bool open;   /* forward is running */
-    bool planned;
     weft_error failure;
 
     weft_pass passes[WEFT_N_PASSES];
@@ -111,8 +101,7 @@ static inline weft_value_record *weft_graph_value(const weft_graph *graph, weft_
     return &graph->values[value.id];
 }
 
-/* Returns the upper bound of positions in a sequence: its length, or in generation the length of the key-value
- * state. */
+/* Returns the maximum of positions in a sequence: its length, or in generation that of the key-value state. */
 static inline int64_t weft_graph_positions(const weft_graph *graph) {
     return graph->spec.cache_rows > graph->spec.length ? graph->spec.cache_rows : graph->spec.length;
 }
@@ -130,25 +119,74 @@ weft_value weft_record_fail(weft_graph *graph, const weft_node *node, weft_statu
  * Returns the output. Takes ownership of node->custom_args, also on failure. */
 weft_value weft_record_node(weft_graph *graph, weft_node *node);
 
-/* Copies the model's arguments of a node into this host's struct; `from` NULL: all zero. `least` is the struct's size
- * in SDK 1.0. Fails the graph if the arguments are shorter, or set fields that this host does not know. */
-void weft_record_arguments(weft_graph *graph, const weft_node *node, void *to, size_t size, const void *from,
-                           uint32_t least);
-
 /* Appends an external value, at its first use. */
 weft_value weft_record_outside(weft_graph *graph, int32_t home, int32_t dtype, int64_t width);
 
 /* Returns a parameter's index among the graph's reads; n_reads if the graph does not read it. */
 int32_t weft_graph_read_index(const weft_graph *graph, int32_t parameter);
 
-/* Returns the weft_dtype in which kernels read the parameter: a matrix in the graph's dtype or packed as stored, gains
- * and biases in fp32. */
+/* Returns the dtype in which kernels read the parameter: matrices the graph's or packed, gains and biases fp32. */
 int32_t weft_graph_read_dtype(const weft_graph *graph, int32_t parameter);
-
-/* Names a value as an evaluation output; other modes ignore it. */
-void weft_record_output(weft_graph *graph, weft_value value, const char *name);
 
 /* Returns the segment's name for messages. */
 const char *weft_graph_name(const weft_graph *graph);
+
+/* ---- operators ----
+ *
+ * An operator is a row of functions. It does not declare which values its backward keeps from forward: the plan writes
+ * the backward first and keeps every value that it reads. */
+
+enum { WEFT_INPUT_NAMES = 6 };
+
+struct weft_operator {
+    const char *name;
+    const char *inputs[WEFT_INPUT_NAMES]; /* names for messages; further inputs are numbered */
+
+    /* Checks widths and types; sets width and statistic_count. err: a message about the operator's arguments. */
+    weft_status (*infer)(const weft_graph *graph, weft_node *node, weft_error *err);
+    /* Writes the device calls that compute the node's output. */
+    void (*forward)(weft_lowering *lowering, const weft_node *node);
+    /* Writes the device calls that turn the output's gradient into gradient contributions of its inputs and weight.
+     * Called only if the output has a gradient, or for lm_head. */
+    void (*backward)(weft_lowering *lowering, const weft_node *node);
+
+    uint32_t in_place; /* bit i: forward may overwrite input i with its output, if no later call reads the input */
+    /* A linear function of input 0 (WEFT_LINEAR): writes y = or += f(x); backward: its transpose. */
+    void (*apply)(weft_lowering *lowering, const weft_node *node, int32_t x, int32_t y, int32_t accumulate,
+                  bool backward);
+    bool any_places; /* its output has the positions of input 0, which may differ from the micro-batch's; before infer,
+                        input 0 is known to be numbers, and the width is its width */
+};
+
+/* The functions of an operator, by naming convention. */
+#define WEFT_OPERATOR(prefix) .infer = prefix##_infer, .forward = prefix##_forward, .backward = prefix##_backward
+#define WEFT_LINEAR(prefix)   .apply = prefix##_apply, .forward = weft_linear_forward, .backward = weft_linear_backward
+void weft_linear_forward(weft_lowering *lowering, const weft_node *node);
+void weft_linear_backward(weft_lowering *lowering, const weft_node *node);
+
+extern const weft_operator weft_operator_embedding, weft_operator_linear, weft_operator_rms_norm,
+    weft_operator_layer_norm, weft_operator_rope, weft_operator_attention, weft_operator_activation,
+    weft_operator_swiglu, weft_operator_geglu, weft_operator_scale, weft_operator_add, weft_operator_multiply,
+    weft_operator_weight_norm, weft_operator_dropout, weft_operator_matrix, weft_operator_attention_with_prefix,
+    weft_operator_prefix_attention, weft_operator_lm_head, weft_operator_custom;
+
+/* The operators that a model calls, one function per operator. */
+extern const weft_ops weft_graph_ops;
+
+/* Shared checks of operators. Input i of node must be numbers (not ids), `width` wide (0: any width), with as many
+ * positions as the node. */
+weft_status weft_infer_numbers(const weft_graph *graph, const weft_node *node, int32_t i, int64_t width,
+                               weft_error *err);
+/* Checks that input i is one int32 per position. */
+weft_status weft_infer_places(const weft_graph *graph, const weft_node *node, int32_t i, weft_error *err);
+/* Check that the weight is a matrix; that it is a dense matrix; or that it is a gain whose length divides `width`. */
+weft_status weft_infer_matrix(const weft_node *node, weft_error *err);
+weft_status weft_infer_dense(const weft_graph *graph, const weft_node *node, weft_error *err);
+weft_status weft_infer_gain(const weft_node *node, int64_t width, weft_error *err);
+/* Checks that the matrix, which `ids` index or logits are computed from, has vocab_size rows. */
+weft_status weft_infer_vocabulary(const weft_graph *graph, const weft_node *node, weft_error *err);
+
+/* Returns the bytes of the keys of the node's attention in the state of generation; its values have as many. */
+int64_t weft_attention_state_bytes(const weft_graph *graph, const weft_node *node);
 
 #endif

@@ -1,9 +1,7 @@
-/* host/graph/recording.c: records a model's forward as values and nodes. See record.h. */
-#include "graph/record.h"
-
+/* host/graph/recording.c: creates and destroys a graph: records a model's forward as values and nodes. See record.h. */
 #include "base/alloc.h"
-#include "graph/operators.h"
-#include "graph/weight.h"
+#include "graph/record.h"
+#include "plugin/enter.h"
 
 #include <stdlib.h>
 
@@ -34,24 +32,6 @@ weft_value weft_record_fail(weft_graph *graph, const weft_node *node, weft_statu
     return none;
 }
 
-void weft_record_arguments(weft_graph *graph, const weft_node *node, void *to, size_t size, const void *from,
-                           uint32_t least) {
-    uint32_t given = 0;
-    memset(to, 0, size);
-    if (from == NULL) return;
-    memcpy(&given, from, sizeof given);
-    if (given < least)
-        (void)weft_record_fail(graph, node, WEFT_E_PLUGIN,
-                               "the arguments' struct_size is %u; it is their sizeof, at least %u", (unsigned)given,
-                               (unsigned)least);
-    else if (!weft_struct_take(to, size, from))
-        (void)weft_record_fail(
-            graph, node, WEFT_E_UNSUPPORTED,
-            "the arguments set fields after the %zu bytes that this host knows. Fix: build the model "
-            "plugin with this host's headers, or use a later host",
-            size);
-}
-
 static weft_value append_value(weft_graph *graph, const weft_value_record *record) {
     const weft_value value = {(uint32_t)graph->n_values};
     weft_array_reserve((void **)&graph->values, graph->n_values, &graph->values_capacity, sizeof *graph->values);
@@ -79,8 +59,8 @@ static void label_from_weight(weft_node *node, const weft_declared *declared) {
 
 /* A plugin that stores handles in static variables uses the handles of the instance declared last for all instances. */
 #define NOT_ITS_OWN                                                                                                    \
-    "is not one that this instance of the model declared; keep what the builder gives in the instance that create "    \
-    "made: several work side by side"
+    "was not declared by this instance of the model. Fix: store the builder's handles in the instance that create "    \
+    "returns, because several instances exist at a time"
 
 static weft_status check_weight(const weft_graph *graph, const weft_weight *weight, weft_error *err) {
     if (weight->owner == graph->declared && weight->parameter >= 0 && weight->parameter < graph->declared->n_parameters)
@@ -136,26 +116,30 @@ static void note_weight(weft_graph *graph, const weft_node *node, const weft_wei
     }
 }
 
-static void take_places(const weft_graph *graph, weft_node *node) {
-    const int64_t places = weft_value_places(weft_graph_value(graph, node->inputs[0]));
+/* Gives the output the shape of input 0, which must be numbers. */
+static weft_status take_shape(const weft_graph *graph, weft_node *node, weft_error *err) {
+    const weft_value_record *value = weft_graph_value(graph, node->inputs[0]);
+    const int64_t places = weft_value_places(value);
     node->places = places == weft_graph_places(graph) ? 0 : places;
+    node->width = value->width;
+    return weft_infer_numbers(graph, node, 0, 0, err);
 }
 
 static weft_status check_node(weft_graph *graph, weft_node *node, weft_error *err) {
     weft_status status = WEFT_OK;
     if (!graph->open) return weft_error_set(err, WEFT_E_PLUGIN, "operators may be called inside `forward` only");
     if (graph->head >= 0)
-        return weft_error_set(err, WEFT_E_PLUGIN, "nothing may follow lm_head, which ends its segment");
+        return weft_error_set(err, WEFT_E_PLUGIN, "no operator may follow lm_head, which ends its segment");
     if (node->weight != NULL) status = check_weight(graph, node->weight, err);
     for (int32_t i = 0; i < WEFT_NODE_CONSTANTS && status == WEFT_OK; i++)
         if (node->constants[i] != NULL) status = check_weight(graph, node->constants[i], err);
     if (status == WEFT_OK && node->table != NULL) status = check_table(graph, node->table, err);
     if (status == WEFT_OK && node->weight != NULL) label_from_weight(node, graph->declared);
     if (status == WEFT_OK) status = check_inputs(graph, node, err);
-    if (status == WEFT_OK && node->op->any_places) take_places(graph, node);
+    if (status == WEFT_OK && node->op->any_places) status = take_shape(graph, node, err);
     if (status == WEFT_OK) status = node->op->infer(graph, node, err);
     if (status == WEFT_OK && node->width > ((int64_t)1 << 40) / weft_node_places(graph, node))
-        status = weft_error_set(err, WEFT_E_PLUGIN, "a result %lld wide over %lld places is too large",
+        status = weft_error_set(err, WEFT_E_PLUGIN, "a result of width %lld with %lld positions is too large",
                                 (long long)node->width, (long long)weft_node_places(graph, node));
     return status;
 }
@@ -205,19 +189,89 @@ weft_value weft_record_node(weft_graph *graph, weft_node *node) {
     return node->output;
 }
 
-void weft_record_output(weft_graph *graph, weft_value value, const char *name) {
-    if (graph->failed || graph->spec.mode != WEFT_MODE_EVALUATE) return;
-    if (name == NULL || value.id == 0 || value.id >= (uint32_t)graph->n_values) {
-        (void)weft_record_fail(graph, NULL, WEFT_E_PLUGIN, "output %s: not a value of this segment",
-                               name == NULL ? "without a name" : name);
-        return;
+/* Checks the segment's result: the next carry, or no value from the last segment. */
+static weft_status check_result(const weft_graph *graph, weft_value result, weft_error *err) {
+    const weft_declared *declared = graph->declared;
+    const weft_value_record *value = NULL;
+    if (graph->segment == declared->n_segments - 1)
+        return result.id == 0 && graph->head >= 0
+                   ? WEFT_OK
+                   : weft_error_set(err, WEFT_E_PLUGIN, "the last segment ends in lm_head and returns no value");
+    if (graph->head >= 0)
+        return weft_error_set(err, WEFT_E_PLUGIN, "lm_head belongs into the last segment, which is %s",
+                              declared->segments[declared->n_segments - 1].name);
+    if (result.id == 0 || result.id >= (uint32_t)graph->n_values)
+        return weft_error_set(err, WEFT_E_PLUGIN, "forward returned no carry, and this is not the last segment");
+    value = weft_graph_value(graph, result);
+    if (weft_value_places(value) != weft_graph_places(graph))
+        return weft_error_set(err, WEFT_E_PLUGIN,
+                              "forward returned a value of %lld positions as its carry; the micro-batch has %lld",
+                              (long long)weft_value_places(value), (long long)weft_graph_places(graph));
+    if (value->dtype != graph->dtype || value->width != declared->carry_width)
+        return weft_error_set(err, WEFT_E_PLUGIN,
+                              "forward returned a carry of %lld %s per position; the model declared %lld %s",
+                              (long long)value->width, weft_dtype_name(value->dtype), (long long)declared->carry_width,
+                              weft_dtype_name(graph->dtype));
+    return WEFT_OK;
+}
+
+static weft_status run_forward(weft_graph *graph, weft_error *err) {
+    const weft_declared *declared = graph->declared;
+    weft_status status = WEFT_OK;
+    weft_value result = {0};
+    weft_call_record before;
+    weft_slow_warning slow;
+    (void)weft_record_outside(graph, WEFT_HOME_NONE, 0, 0); /* value 0: invalid */
+    if (graph->segment > 0) {
+        graph->carry_in = weft_record_outside(graph, WEFT_HOME_CARRY_IN, graph->dtype, declared->carry_width);
+        weft_graph_value(graph, graph->carry_in)->wants_gradient = graph->spec.mode == WEFT_MODE_TRAIN &&
+                                                                   graph->spec.carry_gradient;
     }
-    for (int32_t i = 0; i < graph->n_outputs; i++)
-        if (strcmp(graph->outputs[i].name, name) == 0)
-            (void)weft_record_fail(graph, NULL, WEFT_E_PLUGIN, "output %s: this name is given twice", name);
-    if (graph->failed) return;
-    weft_array_reserve((void **)&graph->outputs, graph->n_outputs, &graph->outputs_capacity, sizeof *graph->outputs);
-    graph->outputs[graph->n_outputs].name = weft_strdup(name);
-    graph->outputs[graph->n_outputs++].value = value;
-    weft_graph_value(graph, value)->named = true;
+    graph->open = true;
+    weft_slow_warning_begin(&slow, declared->plugin, "forward");
+    before = weft_plugin_enter(declared->plugin, "forward");
+    result =
+        declared->plugin->forward(declared->model, (uint32_t)graph->segment, graph, &weft_graph_ops, graph->carry_in);
+    (void)weft_plugin_leave(before, WEFT_OK, NULL);
+    weft_slow_warning_end(&slow);
+    graph->open = false;
+    if (graph->failed) status = weft_error_set(err, (weft_status)graph->failure.code, "%s", graph->failure.text);
+    else status = check_result(graph, result, err);
+    graph->carry_out = graph->segment == declared->n_segments - 1 ? (weft_value){0} : result;
+    return status == WEFT_OK ? WEFT_OK : weft_error_prefix(err, "segment %s: ", weft_graph_name(graph));
+}
+
+weft_status weft_graph_record(weft_graph **out, const weft_declared *declared, int32_t segment,
+                              const weft_graph_spec *spec, weft_error *err) {
+    const weft_error none = WEFT_ERROR_INIT;
+    weft_graph *graph = weft_alloc(1, sizeof *graph);
+    graph->declared = declared;
+    graph->segment = segment;
+    graph->spec = *spec;
+    graph->dtype = spec->dtype;
+    graph->head = -1;
+    graph->failure = none;
+    const weft_status status = run_forward(graph, err);
+    if (status == WEFT_OK) *out = graph;
+    else weft_graph_destroy(graph);
+    return status;
+}
+
+void weft_graph_destroy(weft_graph *graph) {
+    if (graph == NULL) return;
+    for (int i = 0; i < WEFT_N_PASSES; i++) {
+        free(graph->passes[i].calls);
+        free(graph->passes[i].operands);
+        free(graph->passes[i].storages);
+    }
+    for (int32_t i = 0; i < graph->n_nodes; i++) free(graph->nodes[i].custom_args);
+    free(graph->reads);
+    free(graph->nodes);
+    free(graph->values);
+    free(graph);
+}
+
+weft_graph_read *weft_graph_reads(weft_graph *graph, int32_t *n_reads) {
+    *n_reads = graph->n_reads;
+    return graph->reads;
 }

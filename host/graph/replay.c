@@ -2,9 +2,9 @@
  *
  * Replay allocates no memory and makes no decisions. Before each call it resolves the operands to refs and checks each
  * one against its slot. */
+#include "graph/record.h"
 #include "base/units.h"
 #include "plugin/enter.h"
-#include "graph/operators.h"
 
 typedef struct replay {
     const weft_graph *graph;
@@ -12,35 +12,15 @@ typedef struct replay {
     const weft_graph_binding *binding;
 } replay;
 
-/* Name and slot of each weft_home. */
-#define HOME(name, field)                                                                                              \
-    { name, offsetof(weft_graph_binding, field) }
+#define HOME(name, field, text) [WEFT_HOME_##name] = {text, offsetof(weft_graph_binding, field)},
 static const struct {
     const char *name;
     size_t slot; /* offset of the weft_slot_ref in the binding; 0: see slot_of_storage */
-} homes[] = {
-    [WEFT_HOME_NONE] = {"no slot", 0},
-    [WEFT_HOME_IDS] = HOME("the micro-batch's ids", ids),
-    [WEFT_HOME_TARGETS] = HOME("the micro-batch's targets", targets),
-    [WEFT_HOME_WEIGHTS] = HOME("the micro-batch's weights", weights),
-    [WEFT_HOME_STARTS] = HOME("the micro-batch's document starts", starts),
-    [WEFT_HOME_POSITIONS] = HOME("the micro-batch's positions", positions),
-    [WEFT_HOME_FIRST] = HOME("the micro-batch's first row", first),
-    [WEFT_HOME_CARRY_IN] = HOME("the carry that comes in", carry_in),
-    [WEFT_HOME_CARRY_OUT] = HOME("the carry that goes out", carry_out),
-    [WEFT_HOME_D_CARRY_OUT] = HOME("the carry gradient from above", d_carry_out),
-    [WEFT_HOME_D_CARRY_IN] = HOME("the carry gradient that goes below", d_carry_in),
-    [WEFT_HOME_TAPE] = HOME("the tape", tape),
-    [WEFT_HOME_WORK] = HOME("scratch", work),
-    [WEFT_HOME_STATE] = HOME("the key-value state", state),
-    [WEFT_HOME_PAST] = HOME("the number of places that the state holds", past),
-    [WEFT_HOME_LOSS] = {"the loss", 0},
-    [WEFT_HOME_SEED] = HOME("the loss scale", seed),
-    [WEFT_HOME_LOGITS] = HOME("the logits", logits),
-    [WEFT_HOME_PARAMETER] = {"the parameter", 0},
-    [WEFT_HOME_GRADIENT] = {"the parameter's gradient", 0},
-    [WEFT_HOME_TABLE] = {"the table", 0},
-};
+} homes[] = {[WEFT_HOME_NONE] = {"no slot", 0},
+             WEFT_HOMES(HOME)[WEFT_HOME_LOSS] = {"the loss", 0},
+             [WEFT_HOME_PARAMETER] = {"the parameter", 0},
+             [WEFT_HOME_GRADIENT] = {"the parameter's gradient", 0},
+             [WEFT_HOME_TABLE] = {"the table", 0}};
 
 /* Returns the binding's slot that contains a storage. Parameters are complete regions without a separate size. */
 static weft_slot_ref slot_of_storage(const weft_graph_binding *b, const weft_storage *storage) {
@@ -83,12 +63,6 @@ static weft_status resolve_operand(const replay *run, const weft_operand *operan
     return WEFT_OK;
 }
 
-/* Returns the bound dtype of the operand's parameter. */
-static int32_t bound_dtype(const replay *run, const weft_operand *operand) {
-    const int32_t *dtypes = run->binding->dtypes;
-    return dtypes != NULL ? dtypes[run->pass->storages[operand->storage].index] : run->graph->dtype;
-}
-
 /* Returns the owner of the code that the call runs: the model's custom operator, or a device kernel. */
 static const void *owner_of_call(const replay *run, const weft_call *call) {
     const bool custom = call->kernel == &weft_kernel_custom || call->kernel == &weft_kernel_custom_backward;
@@ -99,6 +73,8 @@ static weft_status run_call(const replay *run, const weft_call *call, weft_error
     const weft_kernel_run kernel_run = {.kernels = run->graph->spec.kernels,
                                         .device = run->graph->spec.device,
                                         .stream = run->binding->stream};
+    const weft_storage *storages = run->pass->storages;
+    const int32_t *dtypes = run->binding->dtypes;
     weft_kernel_args args = call->args;
     weft_call_record before;
     for (int32_t i = 0; i < call->n_operands; i++) {
@@ -107,13 +83,12 @@ static weft_status run_call(const replay *run, const weft_call *call, weft_error
         const weft_status status = resolve_operand(run, operand, &ref, err);
         if (status != WEFT_OK) return status;
         memcpy((char *)&args + operand->field, &ref, sizeof ref);
-        if (operand->dtype_field != 0) {
-            const int32_t dtype = bound_dtype(run, operand);
-            memcpy((char *)&args + operand->dtype_field, &dtype, sizeof dtype);
-        }
+        if (call->kernel == &weft_kernel_embedding && dtypes != NULL &&
+            storages[operand->storage].home == WEFT_HOME_PARAMETER)
+            args.embedding.dtype_table = dtypes[storages[operand->storage].index];
     }
     before = weft_plugin_enter(owner_of_call(run, call), call->kernel->name);
-    return weft_plugin_leave(before, call->kernel->invoke(&kernel_run, &args, err), err);
+    return weft_plugin_leave(before, weft_kernel_invoke(call->kernel, &kernel_run, &args, err), err);
 }
 
 static weft_status time_call(const replay *run, const weft_call *call, weft_error *err) {
@@ -129,8 +104,6 @@ static weft_status time_call(const replay *run, const weft_call *call, weft_erro
 
 static weft_status run_pass(const weft_graph *graph, int32_t kind, const weft_graph_binding *binding, weft_error *err) {
     const replay run = {.graph = graph, .pass = &graph->passes[kind], .binding = binding};
-    if (!graph->planned)
-        return weft_error_set(err, WEFT_E_HOST, "segment %s has not been planned", weft_graph_name(graph));
     for (int32_t i = 0; i < run.pass->n_calls; i++) {
         weft_error failure = WEFT_ERROR_INIT;
         const weft_call *call = &run.pass->calls[i];
@@ -152,32 +125,11 @@ weft_status weft_graph_forward(const weft_graph *graph, const weft_graph_binding
 }
 
 weft_status weft_graph_backward(const weft_graph *graph, const weft_graph_binding *binding, weft_error *err) {
-    if (graph->planned && !graph->sizes.has_backward)
-        return weft_error_set(err, WEFT_E_HOST, "segment %s has no backward: nothing at or below it is trained",
+    if (!graph->sizes.has_backward)
+        return weft_error_set(err, WEFT_E_HOST,
+                              "segment %s has no backward: no parameter of it or of an earlier segment is trained",
                               weft_graph_name(graph));
     return run_pass(graph, WEFT_PASS_BACKWARD, binding, err);
-}
-
-/* Returns a storage as written by the last forward with this binding. */
-static void hand_out(const replay *run, int32_t index, weft_slot_ref *out) {
-    const weft_storage *storage = &run->pass->storages[index];
-    *out = slot_of_storage(run->binding, storage);
-    out->ref.offset += storage->offset;
-    out->start += storage->offset;
-    out->bytes = storage->bytes;
-}
-
-bool weft_graph_output(const weft_graph *graph, const weft_graph_binding *binding, const char *name, weft_slot_ref *out,
-                       int64_t *width) {
-    const replay run = {.graph = graph, .pass = &graph->passes[WEFT_PASS_UNTAPED], .binding = binding};
-    for (int32_t i = 0; i < graph->n_outputs && graph->planned; i++) {
-        const weft_named_output *output = &graph->outputs[i];
-        if (strcmp(output->name, name) != 0) continue;
-        hand_out(&run, output->storage, out);
-        *width = weft_graph_value(graph, output->value)->width;
-        return true;
-    }
-    return false;
 }
 
 int64_t weft_graph_hidden_width(const weft_graph *graph) {
@@ -185,8 +137,10 @@ int64_t weft_graph_hidden_width(const weft_graph *graph) {
 }
 
 weft_slot_ref weft_graph_hidden(const weft_graph *graph, const weft_graph_binding *binding) {
-    const replay run = {.graph = graph, .pass = &graph->passes[WEFT_PASS_UNTAPED], .binding = binding};
-    weft_slot_ref out = {0};
-    if (graph->planned && graph->hidden != 0) hand_out(&run, graph->hidden, &out);
+    const weft_storage *storage = &graph->passes[WEFT_PASS_UNTAPED].storages[graph->hidden];
+    weft_slot_ref out = slot_of_storage(binding, storage);
+    out.ref.offset += storage->offset;
+    out.start += storage->offset;
+    out.bytes = storage->bytes;
     return out;
 }

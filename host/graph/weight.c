@@ -1,5 +1,6 @@
-/* host/graph/weight.c: see weight.h. */
-#include "graph/weight.h"
+/* host/graph/weight.c: the memory of a weight object's values and gradients, dense or packed, and `linear`:
+ * y = x W^T + optional bias. x: (B,T,in), y: (B,T,out). */
+#include "graph/record.h"
 
 int32_t weft_weight_values(weft_lowering *l, const weft_weight *weight) {
     return weft_lower_parameter(l, weight->parameter);
@@ -93,23 +94,21 @@ static int64_t row_distance(const weft_lowering *l, const weft_weight *weight) {
     return weight->transposed ? outputs_of(l->graph, weight, weight->parameter) : weight->in;
 }
 
-/* Binds the weight's rows within the storage of its complete parameter; each has `width` elements of dtype. */
-static void bind_rows(weft_lowering *l, const char *name, size_t field, int32_t storage, const weft_weight *weight,
-                      int64_t width, int32_t dtype) {
-    if (weight->is_slice)
-        weft_lower_bind_part(l, name, field, storage, weft_dtype_span(dtype, weight->first * width),
-                             weft_dtype_span(dtype, weight->out * width));
-    else weft_lower_bind(l, name, field, storage);
+/* The weight's rows within the storage of its complete parameter; each has `width` elements of dtype. */
+static weft_operand rows_of(const char *name, size_t field, int32_t storage, const weft_weight *weight, int64_t width,
+                            int32_t dtype) {
+    if (!weight->is_slice) return (weft_operand){name, storage, (uint32_t)field, 0, -1};
+    return (weft_operand){name, storage, (uint32_t)field, weft_dtype_span(dtype, weight->first * width),
+                          weft_dtype_span(dtype, weight->out * width)};
 }
 
-/* Binds the weight's matrix, or its gradient, within the storage of its parameter. */
-static void bind_matrix(weft_lowering *l, const char *name, size_t field, int32_t storage, const weft_weight *weight,
-                        int32_t dtype) {
+/* The weight's matrix, or its gradient, within the storage of its parameter. */
+static weft_operand matrix_of(const weft_lowering *l, const char *name, size_t field, int32_t storage,
+                              const weft_weight *weight, int32_t dtype) {
     const int64_t columns = (weight->in - 1) * row_distance(l, weight) + weight->out;
-    if (weight->transposed && weight->is_slice)
-        weft_lower_bind_part(l, name, field, storage, weft_dtype_span(dtype, weight->first),
-                             weft_dtype_span(dtype, columns));
-    else bind_rows(l, name, field, storage, weight, weight->in, dtype);
+    if (!weight->transposed || !weight->is_slice) return rows_of(name, field, storage, weight, weight->in, dtype);
+    return (weft_operand){name, storage, (uint32_t)field, weft_dtype_span(dtype, weight->first),
+                          weft_dtype_span(dtype, columns)};
 }
 
 void weft_weight_finish_gradients(weft_lowering *l) {
@@ -127,8 +126,7 @@ void weft_weight_finish_gradients(weft_lowering *l) {
 }
 
 static weft_matmul product_arguments(const weft_lowering *l, int64_t m, int64_t n, int64_t k) {
-    return (weft_matmul){.struct_size = (uint32_t)sizeof(weft_matmul),
-                         .m = m,
+    return (weft_matmul){.m = m,
                          .n = n,
                          .k = k,
                          .lda = k,
@@ -149,29 +147,13 @@ void weft_weight_product(weft_lowering *l, const weft_weight *weight, int32_t y,
     args.transpose_b = !weight->transposed; /* W is (out, in) */
     args.ldb = row_distance(l, weight);
     args.has_bias = weight->bias >= 0;
-    weft_lower_begin(l, &weft_kernel_matmul, &args, sizeof args);
-    weft_lower_bind_part(l, "x", offsetof(weft_matmul, a), x, offset * size, ((m - 1) * stride + weight->in) * size);
-    bind_matrix(l, "weight", offsetof(weft_matmul, b), weft_weight_values(l, weight), weight, args.dtype_b);
-    weft_lower_bind(l, "y", offsetof(weft_matmul, c), y);
-    bind_rows(l, "bias", offsetof(weft_matmul, bias), weft_weight_bias(l, weight), weight, 1, WEFT_F32);
-    weft_lower_end(l);
+    WEFT_CALL(l, &weft_kernel_matmul, args, WEFT_PART("x", a, x, offset * size, ((m - 1) * stride + weight->in) * size),
+              matrix_of(l, "weight", offsetof(weft_matmul, b), weft_weight_values(l, weight), weight, args.dtype_b),
+              WEFT_PART("y", c, y, 0, -1),
+              rows_of("bias", offsetof(weft_matmul, bias), weft_weight_bias(l, weight), weight, 1, WEFT_F32));
 }
 
-void weft_weight_product_dx(weft_lowering *l, const weft_weight *weight, int32_t dx, int32_t accumulate, int32_t dy,
-                            int64_t m) {
-    weft_matmul args = product_arguments(l, m, weight->in, weight->out);
-    args.accumulate = accumulate;
-    args.dtype_b = weft_graph_read_dtype(l->graph, weight->parameter);
-    args.transpose_b = weight->transposed;
-    args.ldb = row_distance(l, weight);
-    weft_lower_begin(l, &weft_kernel_matmul_dx, &args, sizeof args);
-    weft_lower_bind(l, "dy", offsetof(weft_matmul, a), dy);
-    bind_matrix(l, "weight", offsetof(weft_matmul, b), weft_weight_values(l, weight), weight, args.dtype_b);
-    weft_lower_bind(l, "dx", offsetof(weft_matmul, c), dx);
-    weft_lower_end(l);
-}
-
-/* dW = dy^T x, or x^T dy where W is transposed. */
+/* dW (+)= dy^T x, or x^T dy where W is transposed. */
 static void matrix_gradient(weft_lowering *l, const weft_weight *weight, int32_t dy, weft_value x, int64_t m) {
     const bool turned = weight->transposed;
     const int64_t rows = turned ? weight->in : weight->out, width = turned ? weight->out : weight->in;
@@ -182,25 +164,53 @@ static void matrix_gradient(weft_lowering *l, const weft_weight *weight, int32_t
     args.lda = rows;
     args.ldc = row_distance(l, weight);
     args.dtype_c = WEFT_F32;
-    weft_lower_begin(l, &weft_kernel_matmul_dw, &args, sizeof args);
-    weft_lower_bind(l, "dy", turned ? offsetof(weft_matmul, b) : offsetof(weft_matmul, a), dy);
-    weft_lower_bind(l, "x", turned ? offsetof(weft_matmul, a) : offsetof(weft_matmul, b), weft_lower_value(l, x));
-    bind_matrix(l, "dweight", offsetof(weft_matmul, c), dw, weight, WEFT_F32);
-    weft_lower_end(l);
+    WEFT_CALL(l, &weft_kernel_matmul_dw, args,
+              WEFT_PART(turned ? "x" : "dy", a, turned ? weft_lower_value(l, x) : dy, 0, -1),
+              WEFT_PART(turned ? "dy" : "x", b, turned ? dy : weft_lower_value(l, x), 0, -1),
+              matrix_of(l, "dweight", offsetof(weft_matmul, c), dw, weight, WEFT_F32));
 }
 
 static void bias_gradient(weft_lowering *l, const weft_weight *weight, int32_t dy, int64_t m) {
-    weft_sum_rows args = {
-        .struct_size = (uint32_t)sizeof args, .rows = m, .width = weight->out, .dtype = l->graph->dtype};
+    weft_sum_rows args = {.rows = m, .width = weight->out, .dtype = l->graph->dtype};
     const int32_t dbias = weft_weight_bias_gradient(l, weight, &args.accumulate);
     if (dbias == 0) return;
-    weft_lower_begin(l, &weft_kernel_sum_rows, &args, sizeof args);
-    weft_lower_bind(l, "dy", offsetof(weft_sum_rows, x), dy);
-    bind_rows(l, "dbias", offsetof(weft_sum_rows, out), dbias, weight, 1, WEFT_F32);
-    weft_lower_end(l);
+    WEFT_CALL(l, &weft_kernel_sum_rows, args, WEFT_PART("dy", x, dy, 0, -1),
+              rows_of("dbias", offsetof(weft_sum_rows, out), dbias, weight, 1, WEFT_F32));
 }
 
-void weft_weight_product_dw(weft_lowering *l, const weft_weight *weight, int32_t dy, weft_value x, int64_t m) {
-    matrix_gradient(l, weight, dy, x, m);
-    bias_gradient(l, weight, dy, m);
+static weft_status linear_infer(const weft_graph *graph, weft_node *node, weft_error *err) {
+    const weft_value_record *x = weft_graph_value(graph, node->inputs[0]);
+    const weft_status status = weft_infer_matrix(node, err);
+    if (status != WEFT_OK) return status;
+    if (x->width != node->weight->in)
+        return weft_error_set(err, WEFT_E_PLUGIN, "`x` has width %lld; the weight is (%lld, %lld) and requires %lld",
+                              (long long)x->width, (long long)node->weight->out, (long long)node->weight->in,
+                              (long long)node->weight->in);
+    node->width = node->weight->out;
+    return WEFT_OK;
 }
+
+static void linear_forward(weft_lowering *l, const weft_node *node) {
+    weft_weight_product(l, node->weight, weft_lower_value(l, node->output), l->graph->dtype,
+                        weft_lower_value(l, node->inputs[0]), weft_node_places(l->graph, node), node->weight->in, 0);
+}
+
+static void linear_backward(weft_lowering *l, const weft_node *node) {
+    const weft_weight *weight = node->weight;
+    const int32_t dy = weft_gradient_of(l, node->output);
+    weft_matmul args = product_arguments(l, weft_node_places(l->graph, node), weight->in, weight->out);
+    int32_t dx = 0;
+    matrix_gradient(l, weight, dy, node->inputs[0], args.m);
+    bias_gradient(l, weight, dy, args.m);
+    dx = weft_gradient_target(l, node->inputs[0], &args.accumulate);
+    if (dx == 0) return;
+    args.dtype_b = weft_graph_read_dtype(l->graph, weight->parameter);
+    args.transpose_b = weight->transposed;
+    args.ldb = row_distance(l, weight);
+    WEFT_CALL(l, &weft_kernel_matmul_dx, args, WEFT_PART("dy", a, dy, 0, -1),
+              matrix_of(l, "weight", offsetof(weft_matmul, b), weft_weight_values(l, weight), weight, args.dtype_b),
+              WEFT_PART("dx", c, dx, 0, -1));
+}
+
+const weft_operator weft_operator_linear = {
+    .name = "linear", .inputs = {"x"}, WEFT_OPERATOR(linear), .any_places = true};

@@ -1,4 +1,4 @@
-/* host/plugin/kinds.c: see preflight.h. A new kind, or a slot that becomes required, is one line here. */
+/* host/plugin/kinds.c: see preflight.h. A new kind is one line here. A slot added after SDK 1.0 is optional. */
 #include "plugin/preflight.h"
 #include "plugin/plugin.h"
 
@@ -21,6 +21,8 @@ typedef struct slot {
 
 /* clang-format off */
 #define SLOT(kind, name) {#name, offsetof(weft_##kind##_plugin, name)}
+#define KERNEL_SLOT(name, type) SLOT(device, name),
+#define WORKSPACE_SLOT(name, type) SLOT(device, name##_workspace),
 static const slot model_slots[] = {
     SLOT(model, create), SLOT(model, destroy), SLOT(model, info), SLOT(model, declare), SLOT(model, forward)};
 static const slot optimizer_slots[] = {
@@ -36,19 +38,8 @@ static const slot device_slots[] = {
     SLOT(device, create), SLOT(device, destroy), SLOT(device, info), SLOT(device, alloc), SLOT(device, release),
     SLOT(device, stream_create), SLOT(device, stream_destroy), SLOT(device, synchronize), SLOT(device, record_event),
     SLOT(device, wait), SLOT(device, write), SLOT(device, read), SLOT(device, copy), SLOT(device, fill),
-    SLOT(device, convert), SLOT(device, matmul_workspace), SLOT(device, sum_rows_workspace),
-    SLOT(device, norm_backward_workspace), SLOT(device, attention_workspace),
-    SLOT(device, attention_backward_workspace), SLOT(device, embedding_backward_workspace),
-    SLOT(device, head_loss_workspace), SLOT(device, head_loss_grad_workspace), SLOT(device, square_sum_workspace),
-    SLOT(device, multiply_backward_workspace), SLOT(device, row_norms_workspace), SLOT(device, prefix_workspace),
-    SLOT(device, prefix_backward_workspace),
-    SLOT(device, matmul), SLOT(device, sum_rows), SLOT(device, norm), SLOT(device, norm_backward), SLOT(device, rope),
-    SLOT(device, attention), SLOT(device, attention_backward), SLOT(device, activation),
-    SLOT(device, activation_backward), SLOT(device, embedding), SLOT(device, embedding_backward),
-    SLOT(device, head_loss), SLOT(device, head_loss_grad), SLOT(device, scale), SLOT(device, add),
-    SLOT(device, multiply), SLOT(device, multiply_backward), SLOT(device, dropout), SLOT(device, row_norms),
-    SLOT(device, prefix), SLOT(device, prefix_backward),
-    SLOT(device, square_sum), SLOT(device, clip), SLOT(device, update)};
+    SLOT(device, convert),
+    WEFT_DEVICE_WORKSPACES(WORKSPACE_SLOT) WEFT_DEVICE_KERNELS(KERNEL_SLOT)};
 static const slot strategy_slots[] = {SLOT(strategy, replicas), SLOT(strategy, place), SLOT(strategy, compile)};
 static const slot policy_slots[] = {SLOT(policy, units)};
 static const slot comm_slots[] = {
@@ -111,6 +102,7 @@ static weft_status check_slots(const weft_plugin *plugin, const kind_row *row, w
     for (size_t i = 0; i < row->n_slots; i++) {
         const slot *s = &row->slots[i];
         void *value = NULL;
+        if (s->offset >= row->least) continue; /* added after SDK 1.0 */
         if (struct_size < s->offset + sizeof value)
             return weft_error_set(err, WEFT_E_PLUGIN,
                                   "has a table of %u bytes for %s:%s, which ends before its slot %s" REBUILD,

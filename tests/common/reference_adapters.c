@@ -108,6 +108,10 @@ int64_t reference_prefix_workspace(const weft_device *d, const weft_prefix *a) {
     return ((3 * a->kv_heads * a->head_dim + 1) * a->places + a->head_dim) * (int64_t)sizeof(double);
 }
 
+int64_t reference_prefix_backward_workspace(const weft_device *d, const weft_prefix *a) {
+    return reference_prefix_workspace(d, a);
+}
+
 /* Rotates the pairs of a head by the angles of the table's row, or back. */
 static void turn_head(const weft_prefix *a, double *head, bool back) {
     const float *turn = reference_view(a->turn);

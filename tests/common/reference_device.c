@@ -154,29 +154,16 @@ static weft_status convert(weft_device *d, weft_stream *s, weft_ref to, int32_t 
     return status;
 }
 
-static int64_t matmul_workspace(const weft_device *device, const weft_matmul *args) {
-    (void)device;
-    (void)args;
-    return 0;
-}
-
-static int64_t sum_rows_workspace(const weft_device *device, const weft_sum_rows *args) {
-    (void)device;
-    (void)args;
-    return 0;
-}
-
-static int64_t norm_backward_workspace(const weft_device *device, const weft_norm *args) {
-    (void)device;
-    (void)args;
-    return 0;
-}
-
-static int64_t embedding_backward_workspace(const weft_device *device, const weft_embedding *args) {
-    (void)device;
-    (void)args;
-    return 0;
-}
+#define NO_WORKSPACE(name, type)                                                                                       \
+    int64_t reference_##name##_workspace(const weft_device *device, const type *args) {                                \
+        (void)device;                                                                                                  \
+        (void)args;                                                                                                    \
+        return 0;                                                                                                      \
+    }
+NO_WORKSPACE(matmul, weft_matmul)
+NO_WORKSPACE(sum_rows, weft_sum_rows)
+NO_WORKSPACE(norm_backward, weft_norm)
+NO_WORKSPACE(embedding_backward, weft_embedding)
 
 static const void *extension(const weft_device *device, const char *id) {
     (void)device;
@@ -184,60 +171,25 @@ static const void *extension(const weft_device *device, const char *id) {
     return NULL;
 }
 
-const weft_device_plugin weft_reference_device = {
-    .struct_size = (uint32_t)sizeof(weft_device_plugin),
-    .create = device_create,
-    .destroy = device_destroy,
-    .info = device_info,
-    .alloc = buffer_alloc,
-    .release = buffer_release,
-    .host_view = host_view,
-    .stream_create = stream_create,
-    .stream_destroy = stream_destroy,
-    .synchronize = synchronize,
-    .record_event = event_create,
-    .wait = event_wait,
-    .write = copy_in,
-    .read = copy_out,
-    .copy = copy,
-    .fill = fill,
-    .convert = convert,
-    .matmul_workspace = matmul_workspace,
-    .sum_rows_workspace = sum_rows_workspace,
-    .norm_backward_workspace = norm_backward_workspace,
-    .attention_workspace = reference_attention_workspace,
-    .attention_backward_workspace = reference_attention_backward_workspace,
-    .embedding_backward_workspace = embedding_backward_workspace,
-    .head_loss_workspace = reference_head_workspace,
-    .head_loss_grad_workspace = reference_head_workspace,
-    .square_sum_workspace = reference_square_sum_workspace,
-    .multiply_backward_workspace = reference_multiply_backward_workspace,
-    .row_norms_workspace = reference_row_norms_workspace,
-    .prefix_workspace = reference_prefix_workspace,
-    .prefix_backward_workspace = reference_prefix_workspace,
-    .matmul = reference_matmul,
-    .sum_rows = reference_sum_rows,
-    .norm = reference_norm,
-    .norm_backward = reference_norm_backward,
-    .rope = reference_rope,
-    .attention = reference_attention,
-    .attention_backward = reference_attention_backward,
-    .activation = reference_activation,
-    .activation_backward = reference_activation_backward,
-    .embedding = reference_embedding,
-    .embedding_backward = reference_embedding_backward,
-    .head_loss = reference_head_loss,
-    .head_loss_grad = reference_head_loss_grad,
-    .scale = reference_scale,
-    .add = reference_add,
-    .multiply = reference_multiply,
-    .multiply_backward = reference_multiply_backward,
-    .dropout = reference_dropout,
-    .row_norms = reference_row_norms,
-    .prefix = reference_prefix,
-    .prefix_backward = reference_prefix_backward,
-    .square_sum = reference_square_sum,
-    .clip = reference_clip,
-    .update = reference_update,
-    .extension = extension,
-};
+#define KERNEL_ROW(name, type)    .name = reference_##name,
+#define WORKSPACE_ROW(name, type) .name##_workspace = reference_##name##_workspace,
+const weft_device_plugin weft_reference_device = {.struct_size = (uint32_t)sizeof(weft_device_plugin),
+                                                  .create = device_create,
+                                                  .destroy = device_destroy,
+                                                  .info = device_info,
+                                                  .alloc = buffer_alloc,
+                                                  .release = buffer_release,
+                                                  .host_view = host_view,
+                                                  .stream_create = stream_create,
+                                                  .stream_destroy = stream_destroy,
+                                                  .synchronize = synchronize,
+                                                  .record_event = event_create,
+                                                  .wait = event_wait,
+                                                  .write = copy_in,
+                                                  .read = copy_out,
+                                                  .copy = copy,
+                                                  .fill = fill,
+                                                  .convert = convert,
+                                                  .extension = extension,
+                                                  WEFT_DEVICE_WORKSPACES(WORKSPACE_ROW)
+                                                      WEFT_DEVICE_KERNELS(KERNEL_ROW)};

@@ -74,39 +74,10 @@ static inline double reference_capped(double value, double cap) {
 /* Checks for supported dtypes: fp32 and bf16. */
 weft_status reference_takes(int32_t dtype, const char *kernel, weft_error *err);
 
-weft_status reference_matmul(weft_device *d, weft_stream *s, const weft_matmul *a, weft_error *err);
-weft_status reference_sum_rows(weft_device *d, weft_stream *s, const weft_sum_rows *a, weft_error *err);
-weft_status reference_norm(weft_device *d, weft_stream *s, const weft_norm *a, weft_error *err);
-weft_status reference_norm_backward(weft_device *d, weft_stream *s, const weft_norm *a, weft_error *err);
-weft_status reference_rope(weft_device *d, weft_stream *s, const weft_rope *a, weft_error *err);
-weft_status reference_attention(weft_device *d, weft_stream *s, const weft_attention *a, weft_error *err);
-weft_status reference_attention_backward(weft_device *d, weft_stream *s, const weft_attention *a, weft_error *err);
-weft_status reference_activation(weft_device *d, weft_stream *s, const weft_activation *a, weft_error *err);
-weft_status reference_activation_backward(weft_device *d, weft_stream *s, const weft_activation *a, weft_error *err);
-weft_status reference_embedding(weft_device *d, weft_stream *s, const weft_embedding *a, weft_error *err);
-weft_status reference_embedding_backward(weft_device *d, weft_stream *s, const weft_embedding *a, weft_error *err);
-weft_status reference_head_loss(weft_device *d, weft_stream *s, const weft_head *a, weft_error *err);
-weft_status reference_head_loss_grad(weft_device *d, weft_stream *s, const weft_head *a, weft_error *err);
-weft_status reference_scale(weft_device *d, weft_stream *s, const weft_scale *a, weft_error *err);
-weft_status reference_add(weft_device *d, weft_stream *s, const weft_add *a, weft_error *err);
-weft_status reference_multiply(weft_device *d, weft_stream *s, const weft_multiply *a, weft_error *err);
-weft_status reference_multiply_backward(weft_device *d, weft_stream *s, const weft_multiply *a, weft_error *err);
-weft_status reference_dropout(weft_device *d, weft_stream *s, const weft_dropout *a, weft_error *err);
-weft_status reference_row_norms(weft_device *d, weft_stream *s, const weft_row_norms *a, weft_error *err);
-weft_status reference_prefix(weft_device *d, weft_stream *s, const weft_prefix *a, weft_error *err);
-weft_status reference_prefix_backward(weft_device *d, weft_stream *s, const weft_prefix *a, weft_error *err);
-weft_status reference_square_sum(weft_device *d, weft_stream *s, const weft_square_sum *a, weft_error *err);
-weft_status reference_clip(weft_device *d, weft_stream *s, const weft_clip *a, weft_error *err);
-weft_status reference_update(weft_device *d, weft_stream *s, const weft_update *a, weft_error *err);
-
-/* Workspaces: a row of probabilities in fp64; sums of three gradients in fp64; logits in fp64; sums of blocks. */
-int64_t reference_attention_workspace(const weft_device *d, const weft_attention *a);
-int64_t reference_attention_backward_workspace(const weft_device *d, const weft_attention *a);
-int64_t reference_head_workspace(const weft_device *d, const weft_head *a);
-int64_t reference_square_sum_workspace(const weft_device *d, const weft_square_sum *a);
-/* Workspaces: sums over rows; empty; keys, values and their gradients. */
-int64_t reference_multiply_backward_workspace(const weft_device *d, const weft_multiply *a);
-int64_t reference_row_norms_workspace(const weft_device *d, const weft_row_norms *a);
-int64_t reference_prefix_workspace(const weft_device *d, const weft_prefix *a);
+#define REFERENCE_KERNEL(name, type)                                                                                   \
+    weft_status reference_##name(weft_device *d, weft_stream *s, const type *a, weft_error *err);
+#define REFERENCE_WORKSPACE(name, type) int64_t reference_##name##_workspace(const weft_device *d, const type *a);
+WEFT_DEVICE_KERNELS(REFERENCE_KERNEL)
+WEFT_DEVICE_WORKSPACES(REFERENCE_WORKSPACE)
 
 #endif

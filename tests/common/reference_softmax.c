@@ -136,9 +136,13 @@ weft_status reference_attention_backward(weft_device *d, weft_stream *s, const w
     return reference_takes(a->dtype, "attention", err);
 }
 
-int64_t reference_head_workspace(const weft_device *d, const weft_head *a) {
+int64_t reference_head_loss_workspace(const weft_device *d, const weft_head *a) {
     (void)d;
     return a->rows * a->vocab * (int64_t)sizeof(double);
+}
+
+int64_t reference_head_loss_grad_workspace(const weft_device *d, const weft_head *a) {
+    return reference_head_loss_workspace(d, a);
 }
 
 /* Returns the logit of row r for v before its cap. */

@@ -21,48 +21,23 @@ static void late_linger(const char *kernel) {
     static weft_status queue_##name(weft_device *device, weft_stream *s, const type *args, weft_error *err) {          \
         return late_queue_kernel(device, s, run_##name, args, sizeof *args, err);                                      \
     }
-KERNEL(matmul, weft_matmul)
-KERNEL(sum_rows, weft_sum_rows)
-KERNEL(norm, weft_norm)
-KERNEL(norm_backward, weft_norm)
-KERNEL(rope, weft_rope)
-KERNEL(attention, weft_attention)
-KERNEL(attention_backward, weft_attention)
-KERNEL(activation, weft_activation)
-KERNEL(activation_backward, weft_activation)
-KERNEL(embedding, weft_embedding)
-KERNEL(embedding_backward, weft_embedding)
-KERNEL(head_loss, weft_head)
-KERNEL(head_loss_grad, weft_head)
-KERNEL(scale, weft_scale)
-KERNEL(add, weft_add)
-KERNEL(multiply, weft_multiply)
-KERNEL(multiply_backward, weft_multiply)
-KERNEL(dropout, weft_dropout)
-KERNEL(row_norms, weft_row_norms)
-KERNEL(prefix, weft_prefix)
-KERNEL(prefix_backward, weft_prefix)
-KERNEL(square_sum, weft_square_sum)
-KERNEL(clip, weft_clip)
+WEFT_DEVICE_KERNELS(KERNEL)
 
 /* The payload: the arguments, followed by their regions. */
-static weft_status run_update(weft_device *device, void *payload, weft_error *err) {
+static weft_status run_regions(weft_device *device, void *payload, weft_error *err) {
     weft_update *args = payload;
     args->regions = (const weft_update_region *)(const void *)(args + 1);
-    late_linger("update");
-    const weft_status status = late_real.update(device->real, NULL, args, err);
-    late_count(device, -1);
-    return status;
+    return run_update(device, args, err);
 }
 
-static weft_status queue_update(weft_device *device, weft_stream *s, const weft_update *args, weft_error *err) {
+static weft_status queue_regions(weft_device *device, weft_stream *s, const weft_update *args, weft_error *err) {
     const size_t regions = (size_t)args->n_regions * args->region_stride;
     char *all = malloc(sizeof *args + regions);
     weft_status status = WEFT_OK;
     if (all == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for an update");
     memcpy(all, args, sizeof *args);
     if (regions > 0) memcpy(all + sizeof *args, args->regions, regions);
-    status = late_queue_kernel(device, s, run_update, all, sizeof *args + regions, err);
+    status = late_queue_kernel(device, s, run_regions, all, sizeof *args + regions, err);
     free(all);
     return status;
 }
@@ -71,19 +46,7 @@ static weft_status queue_update(weft_device *device, weft_stream *s, const weft_
     static int64_t name##_workspace(const weft_device *device, const type *args) {                                     \
         return late_real.name##_workspace(device->real, args);                                                         \
     }
-WORKSPACE(matmul, weft_matmul)
-WORKSPACE(sum_rows, weft_sum_rows)
-WORKSPACE(norm_backward, weft_norm)
-WORKSPACE(attention, weft_attention)
-WORKSPACE(attention_backward, weft_attention)
-WORKSPACE(embedding_backward, weft_embedding)
-WORKSPACE(head_loss, weft_head)
-WORKSPACE(head_loss_grad, weft_head)
-WORKSPACE(square_sum, weft_square_sum)
-WORKSPACE(multiply_backward, weft_multiply)
-WORKSPACE(row_norms, weft_row_norms)
-WORKSPACE(prefix, weft_prefix)
-WORKSPACE(prefix_backward, weft_prefix)
+WEFT_DEVICE_WORKSPACES(WORKSPACE)
 
 typedef struct moving {
     weft_ref to, from;
@@ -126,19 +89,14 @@ static weft_status convert(weft_device *device, weft_stream *s, weft_ref to, int
     return late_queue(device, s, run_convert, &m, sizeof m, NULL, 0, err);
 }
 
-#define QUEUED(name) late_table.name = queue_##name
-#define SIZED(name)  late_table.name##_workspace = name##_workspace
+#define QUEUED(name, type) late_table.name = queue_##name;
+#define SIZED(name, type)  late_table.name##_workspace = name##_workspace;
 
 void late_fill_kernels(void) {
     late_table.copy = copy;
     late_table.fill = fill;
     late_table.convert = convert;
-    QUEUED(matmul), QUEUED(sum_rows), QUEUED(norm), QUEUED(norm_backward), QUEUED(rope), QUEUED(attention);
-    QUEUED(attention_backward), QUEUED(activation), QUEUED(activation_backward), QUEUED(embedding);
-    QUEUED(embedding_backward), QUEUED(head_loss), QUEUED(head_loss_grad), QUEUED(scale), QUEUED(add);
-    QUEUED(square_sum), QUEUED(clip), QUEUED(update), QUEUED(multiply), QUEUED(multiply_backward), QUEUED(dropout);
-    QUEUED(row_norms), QUEUED(prefix), QUEUED(prefix_backward);
-    SIZED(matmul), SIZED(sum_rows), SIZED(norm_backward), SIZED(attention), SIZED(attention_backward);
-    SIZED(embedding_backward), SIZED(head_loss), SIZED(head_loss_grad), SIZED(square_sum);
-    SIZED(multiply_backward), SIZED(row_norms), SIZED(prefix), SIZED(prefix_backward);
+    WEFT_DEVICE_KERNELS(QUEUED)
+    WEFT_DEVICE_WORKSPACES(SIZED)
+    late_table.update = queue_regions;
 }

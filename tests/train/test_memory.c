@@ -392,7 +392,7 @@ static int64_t row_bytes(const weft_engine *engine, const weft_slot *slot) {
 static bool names_slot(const char *text, const weft_slot *slot) {
     static const char *const words[][2] = {{"?", "?"},
                                            {"(micro-batch)", "the micro-batch's"},
-                                           {"(carry)", "the carry that"},
+                                           {"(carry)", "the carry ("},
                                            {"(tape)", "the tape"},
                                            {"(gradient of the carry)", "the carry gradient"},
                                            {"(micro-batch gradient)", "the parameter's gradient"},

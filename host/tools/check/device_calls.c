@@ -198,7 +198,7 @@ static void draw_embedding(weft_device_call *c, int shape) {
 
 static void draw_head(weft_device_call *c, int shape) {
     float *weights = NULL;
-    BEGIN(c, kernel.head, weft_head, "head");
+    BEGIN(c, kernel.head_loss, weft_head, "head");
     a->rows = 1 + 20 * shape, a->width = 16, a->vocab = 40 + 24 * shape, a->dtype = c->dtype;
     a->cap = shape == 1 ? 2.0 : 0.0, a->scale = shape == 1 ? 0.5 : 0.0;
     (void)IN(c, weft_head, x, a->rows * a->width, c->dtype);
@@ -289,25 +289,6 @@ static void draw_prefix(weft_device_call *c, int shape) {
     c->kernels[1] = &weft_kernel_prefix_backward;
 }
 
-/* These two kernels have no graph arguments, because they do not run in a segment. */
-static weft_status invoke_square_sum(const weft_kernel_run *run, weft_kernel_args *args, weft_error *err) {
-    return run->kernels->square_sum(run->device, run->stream, (const weft_square_sum *)(const void *)args, err);
-}
-
-static int64_t room_of_square_sum(const weft_kernel_run *run, const weft_kernel_args *args) {
-    return run->kernels->square_sum_workspace(run->device, (const weft_square_sum *)(const void *)args);
-}
-
-static weft_status invoke_clip(const weft_kernel_run *run, weft_kernel_args *args, weft_error *err) {
-    return run->kernels->clip(run->device, run->stream, (const weft_clip *)(const void *)args, err);
-}
-
-static const weft_kernel square_sum_kernel = {.name = "square_sum",
-                                              .invoke = invoke_square_sum,
-                                              .workspace = room_of_square_sum,
-                                              .workspace_field = offsetof(weft_square_sum, workspace)};
-static const weft_kernel clip_kernel = {.name = "clip", .invoke = invoke_clip};
-
 enum { WIDER = 48 }; /* row bytes beyond this host's struct */
 
 /* Draws extents of x with gaps between them; the last one is short. Rows have the width of a newer ABI. */
@@ -327,7 +308,7 @@ static void draw_extents(weft_device_call *c, weft_square_sum *a) {
 }
 
 static void draw_square_sum(weft_device_call *c, int shape) {
-    BEGIN(c, square_sum, weft_square_sum, "square_sum");
+    BEGIN(c, kernel.square_sum, weft_square_sum, "square_sum");
     a->dtype = WEFT_F32;
     if (shape == 2) draw_extents(c, a);
     else {
@@ -336,12 +317,12 @@ static void draw_square_sum(weft_device_call *c, int shape) {
         (void)OUT(c, weft_square_sum, out, 1, WEFT_F64);
     }
     c->exact = true;
-    c->kernels[0] = &square_sum_kernel;
+    c->kernels[0] = &weft_kernel_square_sum;
 }
 
 static void draw_clip(weft_device_call *c, int shape) {
     double *sums = NULL, *count = NULL;
-    BEGIN(c, clip, weft_clip, "clip");
+    BEGIN(c, kernel.clip, weft_clip, "clip");
     a->n = 1 + 3 * shape, a->clip = shape == 0 ? 0 : 0.5;
     sums = IN(c, weft_clip, square_sums, a->n, WEFT_F64);
     for (int64_t i = 0; sums != NULL && i < a->n; i++) sums[i] = shape == 2 && i == 1 ? INFINITY : 3.0 + (double)i;
@@ -351,7 +332,7 @@ static void draw_clip(weft_device_call *c, int shape) {
     (void)OUT(c, weft_clip, coefficient, 1, WEFT_F32);
     (void)OUT(c, weft_clip, skip, 1, WEFT_I32);
     c->exact = true;
-    c->kernels[0] = &clip_kernel;
+    c->kernels[0] = &weft_kernel_clip;
 }
 
 /* Momentum SGD with weight decay: about the size of an optimizer's body, and uses every argument. */
@@ -362,12 +343,6 @@ WEFT_ELEMENTWISE(momentum, update_hp, 1,
     w -= hp->lr * range->lr_scale * (s0 + hp->decay * range->decay * w);
 )
 /* clang-format on */
-
-static weft_status invoke_update(const weft_kernel_run *run, weft_kernel_args *args, weft_error *err) {
-    return run->kernels->update(run->device, run->stream, (const weft_update *)(const void *)args, err);
-}
-
-static const weft_kernel update_kernel = {.name = "update", .invoke = invoke_update};
 
 enum { RANGES = 2, PARTS = sizeof(weft_range) + WIDER };
 
@@ -419,7 +394,7 @@ static void draw_update(weft_device_call *c, int shape) {
     put_one(IN(c, weft_update, coefficient, 1, WEFT_F32), 0.5f);
     skip = IN(c, weft_update, skip, 1, WEFT_I32);
     if (skip != NULL) *skip = shape == 0;
-    c->kernels[0] = &update_kernel;
+    c->kernels[0] = &weft_kernel_update;
 }
 
 bool weft_device_call_draw(weft_device_call *out, int32_t number, int32_t dtype) {

@@ -38,8 +38,6 @@ typedef struct weft_device_call {
     const char *name; /* "attention" */
     union {
         weft_kernel_args kernel;
-        weft_square_sum square_sum;
-        weft_clip clip;
         weft_call_update update;
     } args;
     const weft_kernel *kernels[2]; /* kernels to run with these arguments, in order; NULL: unused */

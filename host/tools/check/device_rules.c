@@ -400,7 +400,7 @@ static weft_status invoke(const weft_kernel_run *run, weft_device_call *call, co
                           weft_error *err) {
     const weft_call_record before = weft_plugin_enter(run->kernels, kernel->name);
     weft_plugin_under_test_asks("%s in %s", call->name, weft_dtype_name(call->dtype));
-    return weft_plugin_leave(before, kernel->invoke(run, &call->args.kernel, err), err);
+    return weft_plugin_leave(before, weft_kernel_invoke(kernel, run, &call->args.kernel, err), err);
 }
 
 typedef weft_status invoke_fn(const weft_kernel_run *run, weft_device_call *call, const weft_kernel *kernel,
@@ -409,18 +409,19 @@ typedef weft_status invoke_fn(const weft_kernel_run *run, weft_device_call *call
 static weft_status run_kernel(weft_bench *b, weft_device_call *call, const weft_kernel *kernel, uint8_t poison,
                               invoke_fn *how, weft_error *err) {
     const weft_kernel_run run = {.kernels = b->kernels, .device = b->device};
-    const int64_t room = kernel->workspace == NULL ? 0 : kernel->workspace(&run, &call->args.kernel);
+    size_t field = 0;
+    const int64_t room = weft_kernel_workspace(kernel, &run, &call->args.kernel, &field);
     weft_ref workspace = {NULL, 0};
     weft_status status = WEFT_OK;
     if (room < 0 || room > (int64_t)1 << 28)
         return WEFT_BROKEN(err, "%s requests %lld bytes of workspace", kernel->name, (long long)room);
-    if (kernel->workspace != NULL && kernel->workspace(&run, &call->args.kernel) != room)
+    if (weft_kernel_workspace(kernel, &run, &call->args.kernel, &field) != room)
         return WEFT_BROKEN(
             err, "%s requests a different workspace on a second call: a plan calls it once, and the step has that size",
             kernel->name);
     if (room > 0) status = put(b, &workspace, NULL, room, poison, err);
     if (room > 0) workspace.offset = 0; /* aligned like a buffer of its own */
-    if (kernel->workspace != NULL) memcpy((char *)&call->args + kernel->workspace_field, &workspace, sizeof workspace);
+    if (field != 0) memcpy((char *)&call->args + field, &workspace, sizeof workspace);
     if (status == WEFT_OK) status = how(&run, call, kernel, err);
     if (status != WEFT_OK) (void)weft_error_prefix(err, "%s: ", kernel->name);
     return status;
@@ -611,7 +612,7 @@ static weft_status invoke_longer(const weft_kernel_run *run, const weft_device_c
     memcpy(&size, &call->args, sizeof size);
     longer = weft_newer_abi_copy(&call->args, 1, size, filler);
     if (longer == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a call");
-    status = kernel->invoke(run, longer, err);
+    status = weft_kernel_invoke(kernel, run, longer, err);
     free(longer);
     return status;
 }
@@ -653,7 +654,7 @@ static weft_status asks_less(const weft_kernel_run *run, const weft_device_call 
     const weft_call_record before = weft_plugin_enter(run->kernels, kernel->name);
     weft_status status = WEFT_OK;
     memcpy(&asked.args, &shorter, sizeof shorter);
-    status = kernel->invoke(run, &asked.args.kernel, &said);
+    status = weft_kernel_invoke(kernel, run, &asked.args.kernel, &said);
     (void)weft_plugin_leave(before, WEFT_OK, NULL);
     if (status == WEFT_OK)
         return WEFT_BROKEN(err, "%s accepts arguments shorter than SDK 1.0. Fix: reject them with WEFT_WHOLE",

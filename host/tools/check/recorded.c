@@ -70,7 +70,7 @@ static bool same_node(const weft_node *a, const weft_node *b) {
 
 static bool same_graph(const weft_graph *a, const weft_graph *b) {
     if (a == NULL || b == NULL) return a == b;
-    if (a->n_nodes != b->n_nodes || a->carry_out.id != b->carry_out.id || a->n_outputs != b->n_outputs) return false;
+    if (a->n_nodes != b->n_nodes || a->carry_out.id != b->carry_out.id) return false;
     for (int32_t i = 0; i < a->n_nodes; i++)
         if (!same_node(&a->nodes[i], &b->nodes[i])) return false;
     return true;

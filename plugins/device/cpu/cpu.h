@@ -109,45 +109,11 @@ weft_status cpu_fill(weft_device *device, weft_stream *s, weft_ref to, uint32_t 
 weft_status cpu_convert(weft_device *device, weft_stream *s, weft_ref to, int32_t dtype_to, weft_ref from,
                         int32_t dtype_from, int64_t n, weft_error *err);
 
-int64_t cpu_matmul_workspace(const weft_device *device, const weft_matmul *args);
-int64_t cpu_sum_rows_workspace(const weft_device *device, const weft_sum_rows *args);
-int64_t cpu_norm_backward_workspace(const weft_device *device, const weft_norm *args);
-int64_t cpu_attention_workspace(const weft_device *device, const weft_attention *args);
-int64_t cpu_attention_backward_workspace(const weft_device *device, const weft_attention *args);
-int64_t cpu_embedding_backward_workspace(const weft_device *device, const weft_embedding *args);
-int64_t cpu_head_loss_workspace(const weft_device *device, const weft_head *args);
-int64_t cpu_head_loss_grad_workspace(const weft_device *device, const weft_head *args);
-int64_t cpu_square_sum_workspace(const weft_device *device, const weft_square_sum *args);
-int64_t cpu_multiply_backward_workspace(const weft_device *device, const weft_multiply *args);
-int64_t cpu_row_norms_workspace(const weft_device *device, const weft_row_norms *args);
-int64_t cpu_prefix_workspace(const weft_device *device, const weft_prefix *args);
-int64_t cpu_prefix_backward_workspace(const weft_device *device, const weft_prefix *args);
-
 #define CPU_KERNEL(name, args_type)                                                                                    \
     weft_status cpu_##name(weft_device *device, weft_stream *s, const args_type *args, weft_error *err)
-CPU_KERNEL(matmul, weft_matmul);
-CPU_KERNEL(sum_rows, weft_sum_rows);
-CPU_KERNEL(norm, weft_norm);
-CPU_KERNEL(norm_backward, weft_norm);
-CPU_KERNEL(rope, weft_rope);
-CPU_KERNEL(attention, weft_attention);
-CPU_KERNEL(attention_backward, weft_attention);
-CPU_KERNEL(activation, weft_activation);
-CPU_KERNEL(activation_backward, weft_activation);
-CPU_KERNEL(embedding, weft_embedding);
-CPU_KERNEL(embedding_backward, weft_embedding);
-CPU_KERNEL(head_loss, weft_head);
-CPU_KERNEL(head_loss_grad, weft_head);
-CPU_KERNEL(scale, weft_scale);
-CPU_KERNEL(add, weft_add);
-CPU_KERNEL(multiply, weft_multiply);
-CPU_KERNEL(multiply_backward, weft_multiply);
-CPU_KERNEL(dropout, weft_dropout);
-CPU_KERNEL(row_norms, weft_row_norms);
-CPU_KERNEL(prefix, weft_prefix);
-CPU_KERNEL(prefix_backward, weft_prefix);
-CPU_KERNEL(square_sum, weft_square_sum);
-CPU_KERNEL(clip, weft_clip);
-CPU_KERNEL(update, weft_update);
+#define CPU_DECLARE(name, args_type)   CPU_KERNEL(name, args_type);
+#define CPU_WORKSPACE(name, args_type) int64_t cpu_##name##_workspace(const weft_device *device, const args_type *args);
+WEFT_DEVICE_KERNELS(CPU_DECLARE)
+WEFT_DEVICE_WORKSPACES(CPU_WORKSPACE)
 
 #endif

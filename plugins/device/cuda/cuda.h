@@ -243,44 +243,11 @@ void cuda_modules_close(weft_device *device);
 
 #define CUDA_KERNEL(name, args_type)                                                                                   \
     weft_status cuda_##name(weft_device *device, weft_stream *s, const args_type *args, weft_error *err)
-CUDA_KERNEL(matmul, weft_matmul);
-CUDA_KERNEL(sum_rows, weft_sum_rows);
-CUDA_KERNEL(norm, weft_norm);
-CUDA_KERNEL(norm_backward, weft_norm);
-CUDA_KERNEL(rope, weft_rope);
-CUDA_KERNEL(attention, weft_attention);
-CUDA_KERNEL(attention_backward, weft_attention);
-CUDA_KERNEL(activation, weft_activation);
-CUDA_KERNEL(activation_backward, weft_activation);
-CUDA_KERNEL(embedding, weft_embedding);
-CUDA_KERNEL(embedding_backward, weft_embedding);
-CUDA_KERNEL(head_loss, weft_head);
-CUDA_KERNEL(head_loss_grad, weft_head);
-CUDA_KERNEL(scale, weft_scale);
-CUDA_KERNEL(add, weft_add);
-CUDA_KERNEL(multiply, weft_multiply);
-CUDA_KERNEL(multiply_backward, weft_multiply);
-CUDA_KERNEL(dropout, weft_dropout);
-CUDA_KERNEL(row_norms, weft_row_norms);
-CUDA_KERNEL(prefix, weft_prefix);
-CUDA_KERNEL(prefix_backward, weft_prefix);
-CUDA_KERNEL(square_sum, weft_square_sum);
-CUDA_KERNEL(clip, weft_clip);
-CUDA_KERNEL(update, weft_update);
-
-int64_t cuda_matmul_workspace(const weft_device *device, const weft_matmul *args);
-int64_t cuda_sum_rows_workspace(const weft_device *device, const weft_sum_rows *args);
-int64_t cuda_norm_backward_workspace(const weft_device *device, const weft_norm *args);
-int64_t cuda_attention_workspace(const weft_device *device, const weft_attention *args);
-int64_t cuda_attention_backward_workspace(const weft_device *device, const weft_attention *args);
-int64_t cuda_embedding_backward_workspace(const weft_device *device, const weft_embedding *args);
-int64_t cuda_head_loss_workspace(const weft_device *device, const weft_head *args);
-int64_t cuda_head_loss_grad_workspace(const weft_device *device, const weft_head *args);
-int64_t cuda_square_sum_workspace(const weft_device *device, const weft_square_sum *args);
-int64_t cuda_multiply_backward_workspace(const weft_device *device, const weft_multiply *args);
-int64_t cuda_row_norms_workspace(const weft_device *device, const weft_row_norms *args);
-int64_t cuda_prefix_workspace(const weft_device *device, const weft_prefix *args);
-int64_t cuda_prefix_backward_workspace(const weft_device *device, const weft_prefix *args);
+#define CUDA_DECLARE(name, args_type) CUDA_KERNEL(name, args_type);
+#define CUDA_WORKSPACE(name, args_type)                                                                                \
+    int64_t cuda_##name##_workspace(const weft_device *device, const args_type *args);
+WEFT_DEVICE_KERNELS(CUDA_DECLARE)
+WEFT_DEVICE_WORKSPACES(CUDA_WORKSPACE)
 
 weft_status cuda_alloc(weft_device *device, weft_buffer **out, int64_t bytes, weft_error *err);
 void cuda_release(weft_device *device, weft_buffer *buffer);

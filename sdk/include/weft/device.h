@@ -441,6 +441,25 @@ static inline const weft_update_region *weft_update_region_at(const weft_update 
                                                       (size_t)i * (size_t)args->region_stride);
 }
 
+/* The kernels of the table below and their argument structs: X(name, type). Plugins and hosts generate declarations and
+ * rows from these lists. A kernel of a later SDK is appended here; its slots are appended to the table. */
+/* clang-format off */
+#define WEFT_DEVICE_KERNELS(X)                                                                                         \
+    X(matmul, weft_matmul) X(sum_rows, weft_sum_rows) X(norm, weft_norm) X(norm_backward, weft_norm)                   \
+    X(rope, weft_rope) X(attention, weft_attention) X(attention_backward, weft_attention)                              \
+    X(activation, weft_activation) X(activation_backward, weft_activation) X(embedding, weft_embedding)                \
+    X(embedding_backward, weft_embedding) X(head_loss, weft_head) X(head_loss_grad, weft_head) X(scale, weft_scale)    \
+    X(add, weft_add) X(multiply, weft_multiply) X(multiply_backward, weft_multiply) X(dropout, weft_dropout)           \
+    X(row_norms, weft_row_norms) X(prefix, weft_prefix) X(prefix_backward, weft_prefix)                                \
+    X(square_sum, weft_square_sum) X(clip, weft_clip) X(update, weft_update)
+/* The kernels with a workspace query. */
+#define WEFT_DEVICE_WORKSPACES(X)                                                                                      \
+    X(matmul, weft_matmul) X(sum_rows, weft_sum_rows) X(norm_backward, weft_norm) X(attention, weft_attention)         \
+    X(attention_backward, weft_attention) X(embedding_backward, weft_embedding) X(head_loss, weft_head)                \
+    X(head_loss_grad, weft_head) X(square_sum, weft_square_sum) X(multiply_backward, weft_multiply)                    \
+    X(row_norms, weft_row_norms) X(prefix, weft_prefix) X(prefix_backward, weft_prefix)
+/* clang-format on */
+
 typedef struct weft_device_plugin {
     uint32_t struct_size;
     uint32_t flags;

@@ -169,8 +169,8 @@ typedef struct weft_ops {
     /* Additional losses: value has one element per position (PER_TOKEN) or one in total (PER_STEP). Reserved: in SDK
      * 1.0 every call marks the graph as unsupported. [required] */
     void (*loss)(weft_graph *g, weft_value value, int32_t kind);
-    /* Names a value, such as the last hidden state, that is kept until its segment ends in evaluation. In SDK 1.0 only
-     * the host's own code can read it; no command prints it. Has no effect in other modes. [required] */
+    /* Names a value, such as the last hidden state, for evaluation. Reserved: in SDK 1.0 the host checks the call, and
+     * no command reads the value. [required] */
     void (*output)(weft_graph *g, weft_value value, const char *name);
     /* args: n bytes, copied. width: elements of the result per position. [required] */
     weft_value (*custom)(weft_graph *g, const weft_custom_op *op, const weft_value *inputs, int32_t n_inputs,
