@@ -31,16 +31,12 @@ typedef struct loading {
 
 /* ---- checks ---- */
 
-static bool is_floating(int32_t dtype) {
-    return dtype == WEFT_F32 || dtype == WEFT_BF16 || dtype == WEFT_F16;
-}
-
 static weft_status check_tensor(const loading *self, const weft_tensor *tensor, const weft_tensor_spec *spec,
                                 weft_error *err) {
     bool same = tensor->rank == spec->rank;
     char is[128] = "", should[128] = "";
     for (int32_t d = 0; same && d < spec->rank; d++) same = tensor->dims[d] == spec->dims[d];
-    if (same && is_floating(tensor->dtype)) return WEFT_OK;
+    if (same && weft_dtype_is_floating(tensor->dtype)) return WEFT_OK;
     if (same)
         return weft_error_set(err, WEFT_E_DATA, "%s: '%s' is %s; F32, BF16 and F16 are read", self->directory,
                               tensor->name, weft_tensor_dtype_name(tensor->dtype));
@@ -280,7 +276,7 @@ static weft_status check_base_layer(const loading *self, int32_t p, weft_error *
                        self->declared->config_path);
     status = weft_weights_open(&files, self->declared, base, err);
     if (status == WEFT_OK) tensor = weft_weights_tensor(files, parameter);
-    if (tensor != NULL && tensor->numel == self->tensors[p]->numel && is_floating(tensor->dtype))
+    if (tensor != NULL && tensor->numel == self->tensors[p]->numel && weft_dtype_is_floating(tensor->dtype))
         status = weft_weights_same(&same, self->files, self->tensors[p], files, tensor, err);
     weft_safetensors_close(files);
     if (status != WEFT_OK || same) return status;

@@ -55,6 +55,8 @@ weft_status weft_safetensors_open(weft_safetensors **out, const char *path, weft
 weft_status weft_safetensors_open_directory(weft_safetensors **out, const char *directory, weft_error *err);
 
 void weft_safetensors_close(weft_safetensors *self); /* NULL is fine */
+/* Sorts the tensors by name, for lookup. Called again after names are changed. */
+void weft_safetensors_sort(weft_safetensors *files);
 
 /* Returns NULL if the name is missing. */
 const weft_tensor *weft_safetensors_find(const weft_safetensors *self, const char *name);

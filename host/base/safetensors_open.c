@@ -58,6 +58,10 @@ static int compare_by_name(const void *a, const void *b) {
     return strcmp(((const weft_tensor *)a)->name, ((const weft_tensor *)b)->name);
 }
 
+void weft_safetensors_sort(weft_safetensors *files) {
+    if (files->n_tensors > 0) qsort(files->tensors, (size_t)files->n_tensors, sizeof *files->tensors, compare_by_name);
+}
+
 /* Returns an empty object with capacity for n_files. */
 static weft_safetensors *make_empty(size_t n_files) {
     weft_safetensors *self = weft_alloc(1, sizeof *self);
@@ -71,7 +75,7 @@ static weft_status finish_open(weft_safetensors **out, weft_safetensors *self, w
         weft_safetensors_close(self);
         return status;
     }
-    if (self->n_tensors > 0) qsort(self->tensors, (size_t)self->n_tensors, sizeof *self->tensors, compare_by_name);
+    weft_safetensors_sort(self);
     *out = self;
     return WEFT_OK;
 }

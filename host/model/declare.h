@@ -43,6 +43,11 @@ static inline bool weft_parameter_is_matrix(const weft_parameter *parameter) {
     return parameter->role != WEFT_WEIGHT_GAIN && !parameter->is_bias;
 }
 
+/* True for the types of unpacked weights in files. */
+static inline bool weft_dtype_is_floating(int32_t dtype) {
+    return dtype == WEFT_F32 || dtype == WEFT_BF16 || dtype == WEFT_F16;
+}
+
 /* True if the parameter is stored packed, as the model or [model] base specifies; it is never trained. */
 static inline bool weft_parameter_is_packed(const weft_parameter *parameter) {
     return weft_dtype_is_packed(parameter->dtype);

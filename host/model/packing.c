@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <weft/blocks.h>
 
+#include "base/units.h"
 #include "plugin/services.h"
 
 enum {
@@ -34,10 +35,6 @@ typedef struct survey {
     weft_error *err;
 } survey;
 
-static int64_t smaller(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 static void keep_failure(survey *self, weft_status status, const weft_error *err) {
     if (status == WEFT_OK || atomic_exchange(&self->failed, true)) return;
     self->status = status;
@@ -46,7 +43,7 @@ static void keep_failure(survey *self, weft_status status, const weft_error *err
 
 static void look_at_scales(int64_t i, void *context) {
     survey *self = context;
-    const int64_t n = smaller(SHARED, self->numel - i * SHARED);
+    const int64_t n = weft_smaller(SHARED, self->numel - i * SHARED);
     float numbers[SHARED];
     weft_error err = WEFT_ERROR_INIT;
     weft_status status = WEFT_OK;
@@ -54,7 +51,7 @@ static void look_at_scales(int64_t i, void *context) {
     if (atomic_load(&self->failed)) return;
     status = self->numbers->give(self->numbers->context, self->parameter, i * SHARED, n, numbers, &err);
     for (int64_t at = 0; at < n && status == WEFT_OK; at += SCALED) {
-        const float scale = weft_largest(numbers + at, smaller(SCALED, n - at));
+        const float scale = weft_largest(numbers + at, weft_smaller(SCALED, n - at));
         range.least = scale < range.least ? scale : range.least;
         range.most = scale > range.most ? scale : range.most;
         range.sum += (double)scale;
@@ -86,7 +83,7 @@ static void look_at_row(int64_t row, void *context) {
     weft_status status = WEFT_OK;
     if (atomic_load(&self->failed)) return;
     for (int64_t at = 0; at < width && status == WEFT_OK; at += SOME) {
-        const int64_t n = smaller(SOME, width - at);
+        const int64_t n = weft_smaller(SOME, width - at);
         float some = 0;
         status = self->numbers->give(self->numbers->context, self->parameter, row * width + at, n, numbers, &err);
         if (status == WEFT_OK) some = weft_largest(numbers, n);
@@ -160,7 +157,7 @@ void weft_packing_put(const weft_packing *self, void *out, const float *numbers,
     const int64_t block = weft_dtype_block(self->dtype);
     for (int64_t at = 0; at < n; at += block)
         put_block(self, (char *)out + weft_dtype_span(self->dtype, at), numbers + at, first + at,
-                  smaller(block, n - at));
+                  weft_smaller(block, n - at));
 }
 
 void weft_packing_take(float *out, int32_t dtype, const void *blocks, int64_t n) {
@@ -176,7 +173,7 @@ void weft_packing_take(float *out, int32_t dtype, const void *blocks, int64_t n)
         else if (dtype == WEFT_NF4X64) memcpy(&nf4x64, from, sizeof nf4x64), weft_nf4x64_unpack(numbers, &nf4x64);
         else if (dtype == WEFT_F8X128) memcpy(&f8, from, sizeof f8), weft_f8x128_unpack(numbers, &f8);
         else memcpy(&i8, from, sizeof i8), weft_i8x64_unpack(numbers, &i8);
-        memcpy(out + at, numbers, (size_t)smaller(block, n - at) * sizeof *out);
+        memcpy(out + at, numbers, (size_t)weft_smaller(block, n - at) * sizeof *out);
     }
 }
 
@@ -198,7 +195,7 @@ static weft_status fill_packed(void *context, int32_t parameter, int64_t first, 
     weft_status status = WEFT_OK;
     if (!self->is_packed_now[parameter]) return self->source(self->context, parameter, first, n, dtype, out, err);
     for (int64_t at = 0; at < n && status == WEFT_OK; at += SOME) {
-        const int64_t some = smaller(SOME, n - at);
+        const int64_t some = weft_smaller(SOME, n - at);
         status = self->numbers->give(self->numbers->context, parameter, first + at, some, numbers, err);
         if (status == WEFT_OK)
             weft_packing_put(&self->packings[parameter], (char *)out + weft_dtype_span(dtype, at), numbers, first + at,

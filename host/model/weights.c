@@ -64,10 +64,6 @@ static bool lacks_rows(const weft_tensor *tensor, const weft_parameter *paramete
     return tensor->rank == 1 || tensor->dims[1] == parameter->dims[1];
 }
 
-static bool is_floating(int32_t dtype) {
-    return dtype == WEFT_F32 || dtype == WEFT_BF16 || dtype == WEFT_F16;
-}
-
 /* Reports a wrong shape. For a packed parameter the message shows the shape of its bytes if the file has bytes. */
 static void add_shape(misfit *found, const weft_tensor *tensor, const weft_parameter *parameter) {
     const weft_tensor_spec packed = weft_packed_spec(parameter, tensor->dtype);
@@ -103,7 +99,7 @@ static void check_tensor(misfit *found, const weft_tensor *tensor, const weft_de
     if (!is_same_shape(tensor, &declared->parameters[index]) &&
         !lacks_rows(tensor, &declared->parameters[index], declared)) {
         add_shape(found, tensor, &declared->parameters[index]);
-    } else if (!is_floating(tensor->dtype)) {
+    } else if (!weft_dtype_is_floating(tensor->dtype)) {
         add_name(&found->types, "%s is %s", tensor->name, weft_tensor_dtype_name(tensor->dtype));
     }
 }

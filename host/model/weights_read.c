@@ -85,10 +85,6 @@ size_t weft_weights_unknown_prefix(const weft_declared *declared, const char *na
     return 0;
 }
 
-static int compare_by_name(const void *a, const void *b) {
-    return strcmp(((const weft_tensor *)a)->name, ((const weft_tensor *)b)->name);
-}
-
 static weft_status rename_all(weft_safetensors *files, const weft_declared *declared, const char *directory,
                               weft_error *err) {
     char base[256], found[NAME];
@@ -102,7 +98,7 @@ static weft_status rename_all(weft_safetensors *files, const weft_declared *decl
         free(*name);
         *name = renamed;
     }
-    qsort(files->tensors, (size_t)files->n_tensors, sizeof *files->tensors, compare_by_name);
+    weft_safetensors_sort(files);
     for (int32_t i = 1; i < files->n_tensors; i++)
         if (strcmp(files->tensors[i - 1].name, files->tensors[i].name) == 0)
             return weft_error_set(err, WEFT_E_DATA,

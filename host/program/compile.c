@@ -83,6 +83,7 @@ static void replace_instructions(weft_program *program, weft_program *rewritten)
     program->instructions = rewritten->instructions;
     program->n_instructions = rewritten->n_instructions;
     program->capacity = rewritten->capacity;
+    program->out_of_memory = rewritten->out_of_memory;
 }
 
 void weft_program_hoist(weft_program *program, const weft_job_spec *job) {
@@ -197,19 +198,13 @@ weft_status weft_job_replicas(weft_job_spec *job, const weft_host *host, const w
     return WEFT_OK;
 }
 
-/* Writes to the views. The caller owns them; only the strategy sees them as const. */
-static void keep_placement(weft_job_spec *job, const weft_placement *units, const int32_t *owners) {
-    weft_placement *placements = (weft_placement *)job->view.placements;
-    weft_segment_view *segment_views = (weft_segment_view *)job->view.segments;
-    for (int32_t u = 0; u < job->view.n_units; u++) placements[u] = units[u];
-    for (int32_t s = 0; s < job->view.n_segments; s++) segment_views[s].owner = owners[s];
-}
-
 weft_status weft_job_place(weft_job_spec *job, const weft_host *host, const weft_strategy_plugin *strategy,
                            const void *config, weft_error *err) {
     timeout limit;
     weft_status status = WEFT_OK;
+    weft_job_spec placed = *job; /* validated before it is stored in the job */
     weft_placement *units = weft_alloc(job->view.n_units, sizeof *units);
+    weft_segment_view *segments = weft_alloc(job->view.n_segments, sizeof *segments);
     int32_t *owners = weft_alloc(job->view.n_segments, sizeof *owners);
     for (int32_t u = 0; u < job->view.n_units; u++) {
         units[u].struct_size = (uint32_t)sizeof *units;
@@ -219,11 +214,19 @@ weft_status weft_job_place(weft_job_spec *job, const weft_host *host, const weft
     begin_timeout(&limit, strategy, "place", job);
     WEFT_PLUGIN_CALL(status, strategy, place, err, host, config, &job->view, units, owners);
     weft_timer_end(&limit.timer);
-    if (status == WEFT_OK) {
-        keep_placement(job, units, owners);
-        status = weft_job_spec_check_ranks(job, err);
+    for (int32_t s = 0; s < job->view.n_segments; s++) {
+        segments[s] = job->view.segments[s];
+        segments[s].owner = owners[s];
+    }
+    placed.view.placements = units;
+    placed.view.segments = segments;
+    if (status == WEFT_OK) status = weft_job_spec_check_placement(&placed, err);
+    if (status == WEFT_OK) { /* the caller owns these arrays; only the strategy sees them as const */
+        memcpy((weft_placement *)job->view.placements, units, (size_t)job->view.n_units * sizeof *units);
+        memcpy((weft_segment_view *)job->view.segments, segments, (size_t)job->view.n_segments * sizeof *segments);
     }
     free(units);
+    free(segments);
     free(owners);
     return status;
 }
@@ -273,8 +276,11 @@ weft_status weft_program_compile(weft_program **out, const weft_host *host, cons
     weft_timer_end(&limit.timer);
     program->most_instructions = 0; /* the passes have no limit */
     if (status == WEFT_OK || program->too_many) status = validate_instructions(program, job, err);
-    if (status != WEFT_OK) return status;
-    if (job->view.mode == WEFT_MODE_TRAIN && job->activation_checkpointing) weft_program_checkpoint(program, job);
-    if (job->prefetch > 0) weft_program_hoist(program, job);
-    return WEFT_OK;
+    if (status == WEFT_OK && !program->out_of_memory) {
+        if (job->view.mode == WEFT_MODE_TRAIN && job->activation_checkpointing) weft_program_checkpoint(program, job);
+        if (job->prefetch > 0) weft_program_hoist(program, job);
+    }
+    if (!program->out_of_memory) return status;
+    return weft_error_set(err, WEFT_E_MEMORY, "rank %d: no memory for a program of more than %d instructions",
+                          (int)rank, (int)program->n_instructions);
 }

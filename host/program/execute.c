@@ -141,15 +141,27 @@ weft_program *weft_program_create(const weft_job_spec *job, int32_t rank) {
     return program;
 }
 
+/* The strategy determines the size of the program, so lack of memory is an error of the compilation. */
+static bool grow(weft_program *program) {
+    const int32_t capacity = program->capacity > INT32_MAX / 2 ? 0
+                             : program->capacity == 0          ? 64
+                                                               : program->capacity * 2;
+    weft_instruction *larger = NULL;
+    if (capacity > 0 && !program->out_of_memory)
+        larger = realloc(program->instructions, (size_t)capacity * sizeof *larger);
+    program->out_of_memory = larger == NULL;
+    if (larger == NULL) return false;
+    program->instructions = larger;
+    program->capacity = capacity;
+    return true;
+}
+
 int32_t weft_program_emit(weft_program *program, const weft_instruction *instruction) {
     if (program->most_instructions > 0 && program->n_instructions >= program->most_instructions) {
         program->too_many = true;
         return -1;
     }
-    if (program->n_instructions == program->capacity) {
-        program->capacity = program->capacity == 0 ? 64 : program->capacity * 2;
-        program->instructions = weft_realloc(program->instructions, program->capacity, sizeof *instruction);
-    }
+    if (program->n_instructions == program->capacity && !grow(program)) return -1;
     if (!weft_struct_take(&program->instructions[program->n_instructions], sizeof *instruction, instruction) &&
         program->foreign_instruction < 0)
         program->foreign_instruction = program->n_instructions;

@@ -110,8 +110,8 @@ void weft_phases_add(double *seconds, const weft_trace *trace, const weft_progra
 /* Creates a program without instructions. */
 weft_program *weft_program_create(const weft_job_spec *job, int32_t rank);
 
-/* Implements the emitter's emit: appends a copy and returns its index; -1: too many instructions, which the program
- * records. */
+/* Implements the emitter's emit: appends a copy and returns its index; -1: too many instructions or no memory, which the
+ * program records. */
 int32_t weft_program_emit(weft_program *program, const weft_instruction *instruction);
 
 /* Drops slots and offsets. */

@@ -246,20 +246,21 @@ static bool holding_covers(int32_t holding, int32_t optimizer) {
 static weft_status check_placement(const weft_strategy_job *view, int32_t u, weft_error *err) {
     const weft_placement *placement = &view->placements[u];
     const int32_t parts[3] = {placement->parameters, placement->gradients, placement->optimizer};
+    const bool owned = placement->optimizer == WEFT_OWNED, owners = view->segments[0].owner >= 0;
     for (int i = 0; i < 3; i++) {
-        const bool spread = view->world > 1 && (parts[i] == WEFT_OWNED) != (view->segments[0].owner >= 0);
         if (parts[i] != WEFT_REPLICATED && parts[i] != WEFT_SHARDED && parts[i] != WEFT_OWNED)
             return weft_error_set(err, WEFT_E_PLUGIN,
-                                  "the strategy plugin places unit %s with holding %d, which there is not",
-                                  view->units[u].name, (int)parts[i]);
-        if (spread)
+                                  "the strategy plugin places unit %s with holding %d. Allowed: %d (REPLICATED), %d "
+                                  "(SHARDED), %d (OWNED)",
+                                  view->units[u].name, (int)parts[i], WEFT_REPLICATED, WEFT_SHARDED, WEFT_OWNED);
+        if ((parts[i] == WEFT_OWNED) != owned || (owners && !owned) || (owned && !owners && view->world > 1))
             return weft_error_set(err, WEFT_E_PLUGIN,
-                                  "the strategy plugin places unit %s otherwise than the segments: where segments have "
-                                  "owners all of a unit is OWNED, elsewhere nothing is",
+                                  "the strategy plugin places unit %s otherwise than the segments: if segments have "
+                                  "owners, parameters, gradients and optimizer state of a unit are OWNED; otherwise "
+                                  "none of them is, or all three in a world of one rank",
                                   view->units[u].name);
     }
-    if ((placement->optimizer == WEFT_OWNED || view->segments[0].owner >= 0) &&
-        (placement->owner < 0 || placement->owner >= view->world))
+    if (owned && (placement->owner < 0 || placement->owner >= view->world))
         return weft_error_set(err, WEFT_E_PLUGIN, "the strategy plugin gives unit %s to rank %d: ranks are 0 to %d",
                               view->units[u].name, (int)placement->owner, (int)view->world - 1);
     if (placement->tier != WEFT_TIER_DEVICE)
@@ -305,14 +306,14 @@ static weft_status check_owner(const weft_job_spec *job, int32_t u, weft_error *
     return WEFT_OK;
 }
 
-weft_status weft_job_spec_check_ranks(const weft_job_spec *job, weft_error *err) {
+weft_status weft_job_spec_check_placement(const weft_job_spec *job, weft_error *err) {
     weft_status status = check_replicas(&job->view, err);
     for (int32_t u = 0; u < job->view.n_units && status == WEFT_OK; u++) status = check_placement(&job->view, u, err);
     return status;
 }
 
-weft_status weft_job_spec_check_placed(const weft_job_spec *job, weft_error *err) {
-    weft_status status = weft_job_spec_check_ranks(job, err);
+weft_status weft_job_spec_check_owners(const weft_job_spec *job, weft_error *err) {
+    weft_status status = WEFT_OK;
     for (int32_t u = 0; u < job->view.n_units && status == WEFT_OK && weft_job_spec_owned(job); u++)
         status = check_owner(job, u, err);
     return status;

@@ -107,9 +107,9 @@ struct weft_program {
     int64_t arena;                             /* bytes of all slots with storage, placed */
     /* bytes of live slots with storage at peak_instruction; arena - peak is fragmentation */
     int64_t peak;
-    int32_t peak_instruction;  /* the first instruction with peak live bytes */
-    bool too_many;             /* emit failed; compile reports it */
-    int64_t most_instructions; /* limit of emitted instructions; 0: no limit */
+    int32_t peak_instruction;     /* the first instruction with peak live bytes */
+    bool too_many, out_of_memory; /* emit failed; compile reports it */
+    int64_t most_instructions;    /* limit of emitted instructions; 0: no limit */
     /* the first instruction that this host does not support; -1: all are supported */
     int32_t foreign_instruction;
 };

@@ -583,6 +583,16 @@ static void owned_among_replicas(tiny_job *job) {
     placement->parameters = placement->gradients = placement->optimizer = WEFT_OWNED;
     placement->owner = 0;
 }
+/* OWNED is all or nothing, also in a world of one rank. */
+static void owned_in_part(tiny_job *job) {
+    job->placements[LAYER0].parameters = WEFT_OWNED;
+    job->placements[LAYER0].owner = 0;
+}
+static void owned_by_rank_1(tiny_job *job) {
+    weft_placement *placement = &job->placements[LAYER0];
+    placement->parameters = placement->gradients = placement->optimizer = WEFT_OWNED;
+    placement->owner = 1;
+}
 static void in_host_memory(tiny_job *job) {
     job->placements[LAYER1].tier = WEFT_TIER_HOST;
 }
@@ -616,6 +626,8 @@ static const struct {
     {HYBRID, holding_unknown, "unit layers.1 with holding 7"},
     {HYBRID, updates_what_it_does_not_hold, "cuts parameters or gradients of unit layers.1 and not its optimizer"},
     {HYBRID, owned_among_replicas, "places unit norm otherwise than the segments"},
+    {DDP_ALONE, owned_in_part, "places unit layers.0 otherwise than the segments"},
+    {DDP_ALONE, owned_by_rank_1, "gives unit layers.0 to rank 1: ranks are 0 to 0"},
     {HYBRID, in_host_memory, "unit layers.1 in tier 1: this host keeps all units in the device's memory"},
     {HYBRID, half_the_replicas, "2 replicas of 4 ranks"},
     {PIPE, replicas_of_owners, "wants 3 replicas"},
@@ -626,13 +638,18 @@ static const struct {
 };
 enum { N_PLACEMENTS = sizeof placements / sizeof *placements };
 
+static weft_status check_placed(const weft_job_spec *job, weft_error *err) {
+    const weft_status status = weft_job_spec_check_placement(job, err);
+    return status == WEFT_OK ? weft_job_spec_check_owners(job, err) : status;
+}
+
 START_TEST(a_placement_that_no_program_can_serve_is_refused) {
     weft_error err = WEFT_ERROR_INIT;
     team ranks;
     make(&ranks, placements[_i].team);
-    ck_assert_msg(weft_job_spec_check_placed(&ranks.job.spec, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(check_placed(&ranks.job.spec, &err) == WEFT_OK, "%s", err.text);
     placements[_i].breaks(&ranks.job);
-    ck_assert_int_eq(weft_job_spec_check_placed(&ranks.job.spec, &err),
+    ck_assert_int_eq(check_placed(&ranks.job.spec, &err),
                      placements[_i].breaks == in_host_memory ? WEFT_E_UNSUPPORTED : WEFT_E_PLUGIN);
     ck_assert_says(err, placements[_i].says);
     team_free(&ranks);

@@ -498,6 +498,15 @@ START_TEST(wrong_answers_of_a_strategy_are_refused) {
 }
 END_TEST
 
+/* A larger capacity would overflow. */
+START_TEST(a_program_that_cannot_grow_records_it) {
+    const weft_instruction step = weft_instruction_of(WEFT_INSTRUCTION_STEP);
+    weft_program program = {.n_instructions = 1 << 30, .capacity = 1 << 30};
+    ck_assert_int_eq(weft_program_emit(&program, &step), -1);
+    ck_assert(program.out_of_memory);
+}
+END_TEST
+
 START_TEST(checkpointing_adds_a_recompute_where_the_tape_would_wait) {
     tiny_job job;
     weft_program *program = tiny_program(&job, &checkpointing);
@@ -558,6 +567,7 @@ int main(void) {
     tcase_add_test(tests, single_wants_one_rank);
     tcase_add_test(tests, single_owns_every_unit);
     tcase_add_test(tests, wrong_answers_of_a_strategy_are_refused);
+    tcase_add_test(tests, a_program_that_cannot_grow_records_it);
     tcase_add_test(tests, checkpointing_adds_a_recompute_where_the_tape_would_wait);
     tcase_add_test(tests, checkpointing_keeps_what_waits_for_what);
     suite_add_tcase(suite, tests);

@@ -262,10 +262,9 @@ static void locate_failure(const weft_checker *check, weft_coverage *out) {
 weft_status weft_programs_check(weft_coverage *out, const weft_program *const *programs, const weft_job_spec *job,
                                 weft_error *err) {
     weft_checker check = {.programs = programs, .job = job, .err = err, .refused_rank = -1};
-    weft_status status = weft_job_spec_check(job, err);
+    weft_status status = weft_job_spec_check_owners(job, err);
     memset(out, 0, sizeof *out);
     out->refused_rank = -1;
-    if (status == WEFT_OK) status = weft_job_spec_check_placed(job, err);
     if (status != WEFT_OK) return status;
     check.world = job->view.world;
     check.micro_batches = weft_job_spec_micro_batches(job);
