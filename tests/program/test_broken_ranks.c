@@ -383,7 +383,7 @@ static const struct {
     {"a sum that is its owner's alone",
      PIPE,
      sum_of_an_owner,
-     {"rank 1, instruction", "GATHER layers.0 sum", "its owner's alone, rank 1"}},
+     {"rank 1, instruction", "GATHER layers.0 sum", "only on its owner, rank 1"}},
     {"a REFRESH of a frozen unit",
      DDP_FROZEN,
      refresh_of_a_frozen_unit,
@@ -404,7 +404,7 @@ static const struct {
     {"a second hop on all ranks twice",
      DDP_LAST,
      second_hop_twice,
-     {"rank 0, instruction", "REDUCE layers.1 all", "the second hop, has taken what there is"}},
+     {"rank 0, instruction", "REDUCE layers.1 all", "was the second hop"}},
     {"a second hop after the sum is gathered",
      DDP_ALONE,
      second_hop_after_the_gather,
@@ -496,11 +496,11 @@ static const struct {
      GPIPE,
      two_that_wait_for_each_other,
      {"rank 0, instruction", "RECV layers.0.mlp carry gradient micro-batch 1 peer 1", "2 of the 2 ranks never",
-      "rank 1 stands in"}},
+      "rank 1 waits in"}},
     {"four ranks of groups that overlap wait in a ring",
      HYBRID,
      groups_that_overlap,
-     {"rank 0, instruction", "GATHER layers.0", "4 of the 4 ranks never", "rank 1 stands in"}},
+     {"rank 0, instruction", "GATHER layers.0", "4 of the 4 ranks never", "rank 1 waits in"}},
 };
 
 enum { N_CASES = sizeof cases / sizeof *cases };
