@@ -26,10 +26,6 @@ static int32_t overlap_of(const weft_instruction *instruction) {
     }
 }
 
-static double seconds_of_entry(const weft_trace_entry *traced) {
-    return 1e-9 * (double)(traced->end_ns - traced->start_ns);
-}
-
 void weft_overlap_add(weft_overlap *self, const weft_trace *trace, const weft_program *program) {
     const int32_t base = weft_trace_count(trace) - program->n_instructions;
     for (int32_t i = 0; i < program->n_instructions && base >= 0; i++) {
@@ -39,9 +35,9 @@ void weft_overlap_add(weft_overlap *self, const weft_trace *trace, const weft_pr
         const weft_trace_entry *start = weft_trace_entry_at(trace, base + begun);
         const weft_trace_entry *now = weft_trace_entry_at(trace, base + i);
         if (kind < 0) continue;
-        self->busy[kind] += seconds_of_entry(now);
+        self->busy[kind] += weft_trace_seconds(now);
         if (ends) self->under_way[kind] += 1e-9 * (double)(now->end_ns - start->start_ns);
-        else if (instruction->queue == 0) self->under_way[kind] += seconds_of_entry(now);
+        else if (instruction->queue == 0) self->under_way[kind] += weft_trace_seconds(now);
     }
 }
 

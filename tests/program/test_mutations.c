@@ -59,7 +59,7 @@ static void bench_open(bench *b, const tiny_options *options) {
     ck_assert_msg(weft_program_place(placed, &b->job.spec, &err) == WEFT_OK, "%s", err.text);
     b->hash = simulate(placed, &b->job.spec, b->trace, &torn);
     ck_assert_int_eq(torn, 0);
-    ck_assert_int_eq(weft_trace_high_water(b->trace), placed->peak);
+    ck_assert_int_eq(b->trace->high_water, placed->peak);
     weft_program_destroy(placed);
 }
 
