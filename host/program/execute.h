@@ -102,12 +102,8 @@ int32_t weft_program_emit(weft_program *program, const weft_instruction *instruc
 /* Drops slots and offsets. */
 void weft_program_unplace(weft_program *program);
 
-/* Inserts the RECOMPUTEs of activation checkpointing: one before each BACKWARD with a tape. A BACKWARD directly
- * after its own FORWARD gets no RECOMPUTE, because that would not shorten the lifetime of the tape. */
-void weft_program_checkpoint(weft_program *program, const weft_job_spec *job);
-
-/* Prefetches parameters: starts each synchronous GATHER of parameters earlier, by job->prefetch GATHERs of its kind,
- * and puts a WAIT at the original position. */
-void weft_program_hoist(weft_program *program, const weft_job_spec *job);
+/* Runs the passes: inserts the RECOMPUTEs of activation checkpointing, and starts each synchronous GATHER of parameters
+ * job->prefetch GATHERs earlier, with a WAIT at the original position. Lack of memory is recorded in the program. */
+void weft_program_rewrite(weft_program *program, const weft_job_spec *job);
 
 #endif

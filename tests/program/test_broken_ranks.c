@@ -630,7 +630,7 @@ static const struct {
     {DDP_ALONE, owned_by_rank_1, "gives unit layers.0 to rank 1: ranks are 0 to 0"},
     {HYBRID, in_host_memory, "unit layers.1 in tier 1: this host keeps all units in the device's memory"},
     {HYBRID, half_the_replicas, "2 replicas of 4 ranks"},
-    {PIPE, replicas_of_owners, "wants 3 replicas"},
+    {PIPE, replicas_of_owners, "has 3 replicas"},
     {PIPE, owner_unknown, "segment layers.0.mlp to rank 3"},
     {PIPE, one_without_owner, "segment layers.0.mlp to rank -1"},
     {PIPE, owner_that_reads_nothing, "unit layers.0 to rank 2, which runs no segment that reads it"},

@@ -389,7 +389,7 @@ START_TEST(nothing_trained_is_the_users_mistake) {
     weft_error err = WEFT_ERROR_INIT;
     tiny_make(&job, &options);
     ck_assert_int_eq(weft_job_spec_check(&job.spec, &err), WEFT_E_USER);
-    ck_assert_says(err, "nothing is trained");
+    ck_assert_says(err, "no parameter is trained");
 }
 END_TEST
 
@@ -481,7 +481,7 @@ static void expect_blame(const char *says) {
 
 START_TEST(wrong_answers_of_a_strategy_are_refused) {
     answer_replicas = 2;
-    expect_blame("wants 2 replicas");
+    expect_blame("requests 2 replicas");
     answer_replicas = 1;
     answer_holding = 7;
     expect_blame("unit root with holding 7");
@@ -533,7 +533,7 @@ START_TEST(checkpointing_keeps_what_waits_for_what) {
     team_make(&ranks, &options, &ddp);
     program = copy_program(ranks.programs[0]);
     ranks.job.spec.activation_checkpointing = true;
-    for (int32_t rank = 0; rank < 2; rank++) weft_program_checkpoint(ranks.programs[rank], &ranks.job.spec);
+    for (int32_t rank = 0; rank < 2; rank++) weft_program_rewrite(ranks.programs[rank], &ranks.job.spec);
     ck_assert_int_gt(ranks.programs[0]->n_instructions, program->n_instructions);
     for (int32_t i = 0, was = 0; i < ranks.programs[0]->n_instructions; i++) {
         const weft_instruction *instruction = &ranks.programs[0]->instructions[i],
