@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "run/staging.h"
-#include "program/make_plan.h"
+#include "program/plan.h"
 #include "program/tokens.h"
 
 #include <errno.h>

@@ -14,6 +14,14 @@ const weft_graph_read *weft_graph_set_reads(const weft_graph_set *set, int32_t s
     return weft_graph_reads(*graph_slot(set, 0, segment), n);
 }
 
+bool weft_graph_set_reads_parameter(const weft_graph_set *set, int32_t segment, int32_t parameter) {
+    int32_t n = 0;
+    const weft_graph_read *reads = weft_graph_set_reads(set, segment, &n);
+    for (int32_t i = 0; i < n; i++)
+        if (reads[i].parameter == parameter) return true;
+    return false;
+}
+
 static bool reads_trained(weft_graph *graph, const weft_declared *declared) {
     int32_t n = 0;
     const weft_graph_read *reads = weft_graph_reads(graph, &n);

@@ -276,14 +276,6 @@ weft_status weft_job_spec_check_owners(const weft_job_spec *job, weft_error *err
 
 /* ---- the job of a strategy ---- */
 
-static bool is_read_by(const weft_graph_set *set, int32_t segment, int32_t parameter) {
-    int32_t n = 0;
-    const weft_graph_read *reads = weft_graph_set_reads(set, segment, &n);
-    for (int32_t i = 0; i < n; i++)
-        if (reads[i].parameter == parameter) return true;
-    return false;
-}
-
 /* Computes the maximum over all micro-batch lengths. */
 static void fill_segment_sizes(weft_segment_sizes *out, const weft_graph_set *set, int32_t segment) {
     for (int32_t i = 0; i < set->n_lengths; i++) {
@@ -334,7 +326,7 @@ static void fill_reads(weft_job *job, const weft_graph_set *set, const weft_decl
         const weft_parameter *p = &declared->parameters[reads[i].parameter];
         const int64_t numel = weft_round_up(p->numel, layout->grid);
         int32_t below = 0;
-        while (below < s && !is_read_by(set, below, reads[i].parameter)) below++;
+        while (below < s && !weft_graph_set_reads_parameter(set, below, reads[i].parameter)) below++;
         if (below < s) {
             view->tied_bytes += weft_dtype_span(p->dtype, numel);
             if (p->trainable) view->flags |= WEFT_SEGMENT_TRAINS_TIED;

@@ -1,5 +1,5 @@
-/* host/program/plugin_answers.c: see plugin_answers.h. */
-#include "program/plugin_answers.h"
+/* host/program/plugin_answers.c: records and compares hashes of plugin results (plan.h). */
+#include "program/plan.h"
 
 #include "base/text.h"
 

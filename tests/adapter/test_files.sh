@@ -51,7 +51,7 @@ of_both="data.path=games.txt data.document=line data.context=32 data.validation=
 }
 
 ! grep -q '"base": ""' both/model/weft_adapter.json || failed "no fingerprint of the base beside it" both/model/weft_adapter.json
-refused "was made on other weights than those in $dir/base: set [model] path to its base" "$weft" eval plain.ini --adapter both/model
+refused "was made on other weights than those in $dir/base. Fix: set [model] path to its base" "$weft" eval plain.ini --adapter both/model
 near "its base by itself" 1e-5 "$(loss both)" "$(loss plain.ini --adapter both/model model.path=both/model)"
 
 train run.out=out train.trainable=adapter,model.norm.weight adapter.targets=all-linear,embed_tokens
@@ -62,7 +62,7 @@ touch -r base/model.safetensors time
 dd if=/dev/zero of=base/model.safetensors bs=1 seek=$((8 + header + 40000)) count=2000 conv=notrunc 2>/dev/null
 touch -r time base/model.safetensors
 ! cmp -s sound base/model.safetensors || failed "zeros change nothing"
-refused "was made on other weights than those in $dir/base: set [model] path to its base" "$weft" eval plain.ini --adapter out/model
+refused "was made on other weights than those in $dir/base. Fix: set [model] path to its base" "$weft" eval plain.ini --adapter out/model
 limit "$weft" train run.ini --resume run.out=out train.steps=7 train.trainable=adapter,model.norm.weight \
     adapter.targets=all-linear,embed_tokens >log 2>&1 && failed "a base with zeros was resumed" log
 says log "the base's weights"
@@ -111,7 +111,7 @@ refused "[adapter] named = one:out/model,two:other/model,one:base has two direct
 refused "[adapter] r differs from the value in $dir/out/model/adapter_config.json" "$weft" eval run.ini --adapter one adapter.r=3
 refused "[adapter] from = base cannot be used: $dir/base/adapter_config.json: cannot be opened" "$weft" eval run.ini adapter.from=base
 limit "$weft" train plain.ini --overwrite run.out=changed train.steps=3 checkpoint.every=none >log 2>&1 || failed "another base" log
-refused "was made on other weights than those in $dir/changed/model: set [model] path to its base, or any_base = yes" \
+refused "was made on other weights than those in $dir/changed/model. Fix: set [model] path to its base, or any_base = yes" \
     "$weft" eval run.ini --adapter one model.path=changed/model
 limit "$weft" eval run.ini --adapter one model.path=changed/model adapter.any_base=yes >log 2>&1 || failed "any base" log
 refused "which has no adapter_config.json: a run writes its adapter to its directory's model/" "$weft" merge base out merged

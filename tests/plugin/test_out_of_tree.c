@@ -397,7 +397,7 @@ START_TEST(a_policy_that_leaves_something_out_is_named_with_its_file) {
         command,
         "/holes.so): the wrap policy leaves out "
         "model.norm.weight of 47 parameters. Fix: end with claim_rest for WEFT_UNIT_ROOT, which claims all "
-        "remaining parameters. Have the policy corrected, or choose another one: weft plugins list has them\n");
+        "remaining parameters. Correct the policy, or select another one of those in weft plugins list\n");
 }
 END_TEST
 
