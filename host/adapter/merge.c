@@ -207,7 +207,7 @@ static weft_status refuse_type(const merge *self, const weft_tensor *tensor, wef
                           self->what->base, tensor->name, weft_tensor_dtype_name(tensor->dtype));
 }
 
-/* Returns elements from `first` on, and the mean of the file's rows for added rows (program/tokens.h). */
+/* Returns elements from `first` on, and the mean of the file's rows for added rows (program/tokens.c). */
 static weft_status read_numbers(const merge *self, const weft_tensor *tensor, int64_t row, int64_t first, int64_t n,
                                 weft_error *err) {
     const int64_t width = weft_dtype_bytes(tensor->dtype), left = tensor->numel - first;

@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "run/staging.h"
 #include "program/plan.h"
-#include "program/tokens.h"
+#include "program/sections.h"
 
 #include <errno.h>
 #include <stdlib.h>

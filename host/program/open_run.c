@@ -10,10 +10,8 @@
 #include "launch/world.h"
 #include "plugin/enter.h"
 #include "plugin/services.h"
-#include "program/family.h"
 #include "program/run.h"
 #include "program/sections.h"
-#include "program/tokens.h"
 
 #include <errno.h>
 #include <stdlib.h>

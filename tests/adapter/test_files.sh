@@ -389,7 +389,7 @@ for name in exact token; do
     sed -i 's/"Ā"/"\\u0000"/' $name/model/tokenizer.json
     says $name/model/tokenizer.json '"\u0000"'
 done
-refused "was made with tokens that this run's tokenizer does not have: set [tokenizer] add = <x>" \
+refused "was made with tokens that this run's tokenizer does not have. Fix: set [tokenizer] add = <x>" \
     "$weft" eval plain.ini model.path=exact/model adapter.from=token/model
 limit "$weft" merge exact/model token/model grown >log 2>&1 || failed "merge with a piece of NUL" log
 says grown/config.json '"vocab_size": 513'

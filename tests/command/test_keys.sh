@@ -138,24 +138,24 @@ says_of 'schedule = gpipe' 'schedule = gpip' \
 says_of 'prefetch = 2' 'prefetch = 99' 'edited.ini:35: [strategy.fsdp] prefetch = 99 is outside [0,16]'
 says_of 'pace = slower' 'pcae = slower' 'edited.ini:39: [strategy.steady] has no key pcae; did you mean pace?'
 says_of 'schedule = gpipe' 'prefetch = 1' \
-    'edited.ini:37: [strategy.mp] prefetch = 1 is not offered by strategy mp: take it out'
+    'edited.ini:37: [strategy.mp] prefetch = 1 is not supported by strategy mp. Fix: remove it'
 says_of '\[strategy.fsdp\]' '[strategy.fdsp]' \
     'edited.ini:33: [strategy.fdsp] names no plugin: there is no strategy plugin "fdsp"; did you mean fsdp?'
 says_of '\[strategy.fsdp\]' '[strategey.fsdp]' \
     'edited.ini:33: there is no section [strategey.fsdp]; did you mean strategy.fsdp?'
 says_of '\[strategy.fsdp\]' '[train.fsdp]' 'edited.ini:33: there is no section [train.fsdp]. The sections are: '
 says_of 'reduce = tree' 'shard = full' \
-    'edited.ini:32: [strategy] shard = full is a key of another strategy than single, which is chosen: set plugin = fsdp, or put it into [strategy.fsdp]'
+    'edited.ini:32: [strategy] shard = full is a key of another strategy than the selected single. Fix: set plugin = fsdp, or move it to [strategy.fsdp]'
 says_of 'reduce = tree' 'reduce_at = last' 'put it into [strategy.ddp] or [strategy.fsdp]'
 says_of 'reduce = tree' 'pace = slow' 'put it into [strategy.steady]'
 says_of 'reduce = tree' 'prefetch = 2' \
-    'edited.ini:32: [strategy] prefetch = 2 is not offered by strategy single: take it out, or put it into [strategy.fsdp]'
+    'edited.ini:32: [strategy] prefetch = 2 is not supported by strategy single. Fix: remove it, or move it to [strategy.fsdp]'
 says_of 'reduce = tree' 'redcue = tree' 'edited.ini:32: [strategy] has no key redcue; did you mean reduce?'
 edited 'reduce = tree' 'prefetch = 1' # its default is not reported
 prints "$weft" config check edited.ini
-refused '[strategy] reduce_dtype = bf16 is not offered by strategy steady' \
+refused '[strategy] reduce_dtype = bf16 is not supported by strategy steady' \
     "$weft" config check run.ini strategy.plugin=steady strategy.reduce_dtype=bf16
-refused 'command line: [policy] classes = layer is a key of another policy than block, which is chosen: set plugin = class, or put it into [policy.class]' \
+refused 'command line: [policy] classes = layer is a key of another policy than the selected block. Fix: set plugin = class, or move it to [policy.class]' \
     "$weft" plan run.ini policy.classes=layer
 # In both sections: an error of the file, but not of an override.
 sed 's/^reduce = tree$/prefetch = 3/; s/^plugin = single$/plugin = fsdp/' run.ini >both.ini

@@ -199,7 +199,7 @@ refused "has no key gradient_accumulation_steps; Weft has it as global_batch in 
 refused "[eval] has no key steps; Weft has it as every in [eval] (" "$weft" train run.ini eval.steps=10
 refused "[train] has no key patience; Weft has no such setting: " "$weft" train run.ini train.patience=3
 refused "[train] has no key lr; [optimizer] has a key of that name: Step size" "$weft" train run.ini train.lr=1e-4
-refused "[data] template = chatml is a key of another data than text, which is chosen: set plugin = instruct, or put it" \
+refused "[data] template = chatml is a key of another data than the selected text. Fix: set plugin = instruct, or move it" \
     "$weft" train run.ini data.template=chatml
 prints "$weft" plan run.ini data.instruct.template=chatml
 told "warning: command line: [data.instruct] template = chatml is for data plugin instruct, and [data] plugin = text is selected"

@@ -400,7 +400,7 @@ static char *text_of(const bench *b) {
     char *text = NULL;
     size_t size = 0;
     FILE *to = open_memstream(&text, &size);
-    weft_program_print(b->program, &b->job.spec, to);
+    weft_program_print(b->program, &b->job.spec, -1, to);
     fclose(to);
     return text;
 }

@@ -89,7 +89,7 @@ check_base() { # check_base BASE SIZE TYPE BYTES NUMBERS NEAR
     same_tensors "$1: a model that was read and saved" first/model again/model
     train run.out=again $still $bare $ready model.base=$1 || failed "$1 from a saved model, asked for" log
     same_tensors "$1: a model that was read and saved, as asked for" first/model again/model
-    refused "is stored in $3 there; take the line out" "$weft" plan run.ini $ready model.base=$([ $1 = fp8 ] && echo nf4 || echo fp8)
+    refused "is stored in $3 there. Fix: remove the line" "$weft" plan run.ini $ready model.base=$([ $1 = fp8 ] && echo nf4 || echo fp8)
     refused "trains 'model.layers.0.self_attn.q_proj.weight', which is stored in $3" \
         "$weft" plan run.ini $ready train.trainable=all
     alone="$ready adapter.plugin=none"
