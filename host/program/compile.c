@@ -224,7 +224,7 @@ static weft_status validate_instructions(const weft_program *program, const weft
     if (program->too_many)
         return weft_error_set(err, WEFT_E_PLUGIN,
                               "the strategy plugin emits more than %lld instructions for one program, which [plugins] "
-                              "compile_events allows. Fix: raise it if the program is meant to be so long",
+                              "compile_events allows. Fix: raise it for programs of this length",
                               (long long)program->n_instructions);
     while (foreign < 0 && i < program->n_instructions && program->instructions[i].kind != WEFT_INSTRUCTION_RECOMPUTE)
         i++;

@@ -46,8 +46,8 @@ static weft_status check_same_reads(const weft_graph_set *set, int32_t length_in
     if (same) return WEFT_OK;
     return weft_error_set(
         err, WEFT_E_PLUGIN,
-        "the model reads other parameters in segment %s for micro-batches of %d places than for micro-batches of "
-        "%d: what a segment reads, and in which order, must not depend on the micro-batch's length",
+        "the model reads other parameters in segment %s for micro-batches of length %d than of length %d: the "
+        "parameters that a segment reads, and their order, must not depend on the length",
         declared->segments[segment].name, (int)set->lengths[length_index], (int)set->lengths[0]);
 }
 

@@ -188,10 +188,11 @@ static weft_status check_replicas(const weft_strategy_job *view, weft_error *err
     for (int32_t s = 0; s < view->n_segments; s++)
         if (view->segments[s].owner < -1 || view->segments[s].owner >= view->world ||
             (view->segments[s].owner >= 0) != owned)
-            return weft_error_set(err, WEFT_E_PLUGIN,
-                                  "the strategy plugin gives segment %s to rank %d. Allowed: an owner from 0 to %d for "
-                                  "each segment, or -1 for all",
-                                  view->segments[s].name, (int)view->segments[s].owner, (int)view->world - 1);
+            return weft_error_set(
+                err, WEFT_E_PLUGIN,
+                "the strategy plugin assigns segment %s to rank %d. Allowed: an owner from 0 to %d for "
+                "each segment, or -1 for all",
+                view->segments[s].name, (int)view->segments[s].owner, (int)view->world - 1);
     if (view->replicas == (owned ? 1 : view->world)) return WEFT_OK;
     return weft_error_set(err, WEFT_E_PLUGIN,
                           "the strategy plugin has %d replicas of %d ranks, and segments with%s owners. Allowed: %s",
@@ -215,14 +216,15 @@ static weft_status check_placement(const weft_strategy_job *view, int32_t u, wef
                                   "(SHARDED), %d (OWNED)",
                                   view->units[u].name, (int)parts[i], WEFT_REPLICATED, WEFT_SHARDED, WEFT_OWNED);
         if ((parts[i] == WEFT_OWNED) != owned || (owners && !owned) || (owned && !owners && view->world > 1))
-            return weft_error_set(err, WEFT_E_PLUGIN,
-                                  "the strategy plugin places unit %s otherwise than the segments: if segments have "
-                                  "owners, parameters, gradients and optimizer state of a unit are OWNED; otherwise "
-                                  "none of them is, or all three in a world of one rank",
-                                  view->units[u].name);
+            return weft_error_set(
+                err, WEFT_E_PLUGIN,
+                "the strategy plugin places unit %s otherwise than the segments: if segments have "
+                "owners, parameters, gradients and optimizer state of a unit are OWNED; otherwise none"
+                " or, in a world of one rank, all three",
+                view->units[u].name);
     }
     if (owned && (placement->owner < 0 || placement->owner >= view->world))
-        return weft_error_set(err, WEFT_E_PLUGIN, "the strategy plugin gives unit %s to rank %d: ranks are 0 to %d",
+        return weft_error_set(err, WEFT_E_PLUGIN, "the strategy plugin assigns unit %s to rank %d: ranks are 0 to %d",
                               view->units[u].name, (int)placement->owner, (int)view->world - 1);
     if (placement->tier != WEFT_TIER_DEVICE)
         return weft_error_set(err, WEFT_E_UNSUPPORTED,
@@ -238,8 +240,8 @@ static weft_status check_placement(const weft_strategy_job *view, int32_t u, wef
     if (!holding_covers(placement->parameters, placement->optimizer) ||
         !holding_covers(placement->gradients, placement->optimizer))
         return weft_error_set(err, WEFT_E_PLUGIN,
-                              "the strategy plugin cuts parameters or gradients of unit %s and not its optimizer "
-                              "state: a rank has no use for the state of what it does not hold",
+                              "the strategy plugin shards parameters or gradients of unit %s but not its optimizer "
+                              "state: a rank updates only elements that it holds",
                               view->units[u].name);
     return WEFT_OK;
 }
@@ -268,7 +270,7 @@ weft_status weft_job_spec_check_owners(const weft_job_spec *job, weft_error *err
         }
         if (read && !by_owner)
             return weft_error_set(err, WEFT_E_PLUGIN,
-                                  "the strategy plugin gives unit %s to rank %d, which runs no segment that reads it",
+                                  "the strategy plugin assigns unit %s to rank %d, which runs no segment that reads it",
                                   job->view.units[u].name, (int)owner);
     }
     return WEFT_OK;

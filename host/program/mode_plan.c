@@ -209,10 +209,11 @@ static weft_status settle_job(weft_plan *plan, weft_mode_plan *mode_plan, int32_
     for (int32_t s = 0; s < n_segments && status == WEFT_OK && split; s++) {
         const weft_segment_view *view = &mode_plan->job->segment_views[s];
         if (view->owner != owners[s])
-            status = weft_error_set(err, WEFT_E_PLUGIN,
-                                    "the strategy plugin gave segment %s to rank %d, and to rank %d after units were "
-                                    "split for that: the owners of segments must not depend on units",
-                                    view->name, (int)owners[s], (int)view->owner);
+            status =
+                weft_error_set(err, WEFT_E_PLUGIN,
+                               "the strategy plugin assigned segment %s to rank %d, and to rank %d after units were "
+                               "split for that: the owners of segments must not depend on units",
+                               view->name, (int)owners[s], (int)view->owner);
     }
     free(owners);
     if (status != WEFT_OK) return status;

@@ -72,7 +72,7 @@ static weft_status check_name(const weft_run *run, const char *name, weft_error 
                                   name);
     if (strcmp(name, "none") == 0)
         return weft_config_reject(run->config, "adapter", "plugin", err,
-                                  "lists none with other adapters. Fix: remove it, or the others");
+                                  "lists none together with other adapters. Fix: remove it, or the others");
     for (int32_t i = 0; i < all->n; i++)
         if (strcmp(all->names[i], name) == 0)
             return weft_config_reject(run->config, "adapter", "plugin", err, "names %s twice. Fix: remove one of them",
@@ -134,7 +134,7 @@ static weft_status refuse_adapter_key(const weft_run *run, const char *section, 
                                       weft_error *err) {
     return weft_config_reject(run->config, section, key, err,
                               "is a key of an adapter, and [adapter] names no plugin. Fix: add %s there, or plugin = "
-                              "none, with which keys of [adapter.ID] are unused",
+                              "none, after which keys of [adapter.ID] are unused",
                               line);
 }
 

@@ -45,7 +45,7 @@ line=$(grep -n '^plugin = lora' stack.ini | cut -d: -f1)
 sed 's/^plugin = lora, mlp-head/plugin = lora, mlp-head, lora/' stack.ini >twice.ini
 refused "twice.ini:$line: [adapter] plugin = lora, mlp-head, lora names lora twice" "$weft" plan twice.ini
 refused "there is no adapter plugin \"mlp-hed\"; did you mean mlp-head?" "$weft" plan stack.ini "adapter.plugin=lora, mlp-hed"
-refused "lists none with other adapters" "$weft" plan stack.ini "adapter.plugin=lora, none"
+refused "lists none together with other adapters" "$weft" plan stack.ini "adapter.plugin=lora, none"
 refused "has no id between two commas" "$weft" plan stack.ini "adapter.plugin=lora,, ia3"
 refused "has 'lora ia3', which is not the name of one adapter. Fix: separate adapters by commas" "$weft" plan stack.ini "adapter.plugin=lora ia3"
 refused "'model.layers.0.self_attn.q_proj.weight' is trained, and the adapter also changes" \

@@ -66,10 +66,9 @@ static weft_status check_live(weft_checker *check, int32_t s) {
         const weft_check_use *use = &check->uses[u];
         if (check->job->view.placements[u].parameters != WEFT_SHARDED || use->gathered >= 0) continue;
         if (use->gathering >= 0)
-            return refuse(check, "it reads unit %s, whose GATHER, instruction %d, has not been waited for",
+            return refuse(check, "it reads unit %s, and the GATHER of it, instruction %d, has not been waited for",
                           unit_name(check, u), (int)use->gathering);
-        return refuse(check,
-                      "it reads unit %s, which is not live here: a GATHER must come before, and no RELEASE since",
+        return refuse(check, "it reads unit %s, which is not live here: a GATHER must run before, and no RELEASE since",
                       unit_name(check, u));
     }
     return WEFT_OK;
@@ -85,7 +84,7 @@ static weft_status check_carry(weft_checker *check, int32_t s, int32_t m) {
                       segment_name(check, s), (int)m, (int)check->job->view.segments[s].owner);
     }
     if (check->forward[weft_check_pair(check, s, m)].rank == check->rank) return WEFT_OK;
-    return refuse(check, "segment %s, whose carry it reads, has had no FORWARD for micro-batch %d here",
+    return refuse(check, "its input is the carry of segment %s, which has had no FORWARD for micro-batch %d here",
                   segment_name(check, s), (int)m);
 }
 
@@ -133,7 +132,7 @@ static weft_status check_ran_here(weft_checker *check, int32_t s, int32_t m) {
     if (place->rank >= 0)
         return refuse(check, "there is no tape here: rank %d has run its FORWARD, as instruction %d", (int)place->rank,
                       (int)place->instruction);
-    return refuse(check, "there is no tape: its FORWARD for micro-batch %d must come before, on this rank", (int)m);
+    return refuse(check, "there is no tape: its FORWARD for micro-batch %d must run before, on this rank", (int)m);
 }
 
 static weft_status check_recompute(weft_checker *check, int32_t s, int32_t m) {
@@ -192,7 +191,7 @@ static weft_status check_backward(weft_checker *check, int32_t s, int32_t m) {
     if (status != WEFT_OK) return status;
     if (!check->job->segments[s].has_backward)
         return refuse(check, "the segment has no BACKWARD: no parameter at or below it is trained");
-    if (check->count < 0) return refuse(check, "COUNT must come before the first BACKWARD");
+    if (check->count < 0) return refuse(check, "COUNT must run before the first BACKWARD");
     status = check_once(check, &check->backward[weft_check_pair(check, s, m)]);
     if (status == WEFT_OK) status = check_carry_gradient(check, s + 1, m);
     if (status == WEFT_OK) status = check_live(check, s);
@@ -218,16 +217,16 @@ static weft_status check_gather(weft_checker *check, int32_t u) {
 static weft_status check_release(weft_checker *check, int32_t u) {
     weft_check_use *use = &check->uses[u];
     if (use->gathering >= 0)
-        return refuse(check, "its GATHER, instruction %d, is under way: a WAIT must come before", (int)use->gathering);
+        return refuse(check, "its GATHER, instruction %d, is under way: a WAIT must run before", (int)use->gathering);
     if (use->gathered < 0) return refuse(check, "the unit has no gathered copy here");
     use->gathered = -1;
     return WEFT_OK;
 }
 
 static weft_status check_refresh(weft_checker *check, int32_t u) {
-    if (check->step < 0) return refuse(check, "STEP must come before: no copy is stale yet");
+    if (check->step < 0) return refuse(check, "STEP must run before: no copy is stale yet");
     if (ranks_of(check, WEFT_INSTRUCTION_REFRESH, u, -1, -1) == 0)
-        return refuse(check, "STEP leaves no copy of this unit stale on this rank");
+        return refuse(check, "STEP makes no copy of this unit stale on this rank");
     return check_once(check, &check->uses[u].refreshed);
 }
 
@@ -323,9 +322,9 @@ static weft_status check_first_hop(weft_checker *check, int32_t u, int32_t m, in
 static weft_status check_second_hop(weft_checker *check, int32_t u, int32_t scope) {
     const int32_t first = scope == WEFT_SCOPE_ALL ? WEFT_SCOPE_RANK : WEFT_SCOPE_NODE;
     if (scope != WEFT_SCOPE_ALL && scope != WEFT_SCOPE_ACROSS)
-        return refuse(check, "without a micro-batch it is a second hop, whose scope is all or across");
+        return refuse(check, "without a micro-batch it is a second hop. Allowed: scope all or across");
     if (check->units[u].scope != first)
-        return refuse(check, "it exchanges the results of REDUCE %s, of which this unit has none",
+        return refuse(check, "it exchanges the results of REDUCE %s, and this unit has no such REDUCE",
                       weft_scope_name(first));
     check->uses[u].second = check->at;
     return check_terms(check, u);
@@ -344,7 +343,7 @@ static weft_status check_reduce(weft_checker *check, const weft_instruction *ins
     if (use->finished >= 0)
         return refuse(check, "the sum has been gathered as finished, by instruction %d", (int)use->finished);
     if (use->second >= 0)
-        return refuse(check, "instruction %d was the second hop, which comes once, after all micro-batches",
+        return refuse(check, "instruction %d was the second hop, which is allowed once, after all micro-batches",
                       (int)use->second);
     if (use->summing >= 0)
         return refuse(check, "instruction %d, which exchanges the same sum, has not been waited for",
@@ -374,7 +373,7 @@ static weft_status check_route(weft_checker *check, const weft_instruction *inst
     }
     if (from < 0 || to < 0 || from == to) return refuse(check, "no other rank needs this data");
     if (check->rank == (sends ? from : to) && instruction->peer == (sends ? to : from)) return WEFT_OK;
-    return refuse(check, "this data goes from rank %d to rank %d", (int)from, (int)to);
+    return refuse(check, "this data is sent from rank %d to rank %d", (int)from, (int)to);
 }
 
 /* The data must be complete. */
@@ -431,7 +430,7 @@ static weft_status check_wait(weft_checker *check, int32_t waits) {
 
 static weft_status check_norm(weft_checker *check) {
     weft_status status = WEFT_OK;
-    if (check->count < 0) return refuse(check, "COUNT must come before");
+    if (check->count < 0) return refuse(check, "COUNT must run before");
     status = check_once(check, &check->norm);
     for (int32_t u = 0; u < check->job->view.n_units && status == WEFT_OK; u++) {
         if (!has_sum(check, u)) continue;
@@ -446,12 +445,12 @@ static weft_status check_norm(weft_checker *check) {
 
 /* STEP changes the parameters, so gathered copies would be stale. */
 static weft_status check_step(weft_checker *check) {
-    if (check->norm < 0) return refuse(check, "NORM must come before, after all sums of gradients");
+    if (check->norm < 0) return refuse(check, "NORM must run before, after all sums of gradients");
     for (int32_t u = 0; u < check->job->view.n_units; u++) {
         const weft_check_use *use = &check->uses[u];
         const int32_t gather = use->gathered >= 0 ? use->gathered : use->gathering;
         if (gather >= 0)
-            return refuse(check, "unit %s is still gathered, by instruction %d: a RELEASE must come before the update",
+            return refuse(check, "unit %s is still gathered, by instruction %d: a RELEASE must run before the update",
                           unit_name(check, u), (int)gather);
     }
     return check_once(check, &check->step);
@@ -530,7 +529,7 @@ static weft_status check_unit_closed(weft_checker *check, int32_t u) {
         return weft_check_refuse_at(check, check->rank, use->gathered,
                                     "the program ends and the gathered copy has not been released");
     if (weft_check_trains(check) && use->refreshed < 0 && ranks_of(check, WEFT_INSTRUCTION_REFRESH, u, -1, -1) > 1)
-        return refuse_end(check, "without REFRESH %s: STEP leaves its copy stale", unit_name(check, u));
+        return refuse_end(check, "without REFRESH %s: STEP makes its copy stale", unit_name(check, u));
     if (facts->borrower == check->rank && use->parts < check->micro_batches)
         return refuse_end(check, "and has sent %d of the %d parts of unit %s's micro-batch gradients to rank %d",
                           (int)use->parts, (int)check->micro_batches, unit_name(check, u), (int)facts->owner);
