@@ -19,12 +19,12 @@ enum { MOST_INSTRUCTIONS = 1 << 26 }; /* without [plugins] compile_events */
 
 /* ---- passes: activation checkpointing and prefetching ----
  *
- * With a RECOMPUTE before a segment's BACKWARD, its tape lives only until the BACKWARD. A BACKWARD directly after its own
- * FORWARD gets none, because that would not shorten the lifetime of the tape.
+ * With a RECOMPUTE before a segment's BACKWARD, its tape lives only until the BACKWARD. A BACKWARD directly after
+ * its own FORWARD gets none, because that would not shorten the lifetime of the tape.
  *
- * A strategy places each GATHER where the parameters are required. Prefetching replaces a GATHER of queue 0 by a WAIT,
- * and starts the GATHER in GATHER_QUEUE job->prefetch GATHERs earlier. A unit that is still live from an earlier GATHER is
- * gathered again after its RELEASE.
+ * A strategy places each GATHER where the parameters are required. Prefetching replaces a GATHER of queue 0 by a
+ * WAIT, and starts the GATHER in GATHER_QUEUE job->prefetch GATHERs earlier. A unit that is still live from an
+ * earlier GATHER is gathered again after its RELEASE.
  *
  * Invalid instructions are copied unchanged; the checker rejects them. */
 

@@ -62,8 +62,8 @@ int64_t weft_exchange_piece(const weft_plan *plan, const weft_job_spec *job, int
 
 /* ---- exchanges of several ranks ----
  *
- * The k-th exchange of a rank in a process group matches the k-th one of the other ranks in it. A message matches by its
- * data. */
+ * The k-th exchange of a rank in a process group matches the k-th one of the other ranks in it. A message matches
+ * by its data. */
 
 typedef struct weft_matches {
     int32_t **of;  /* [world][n_instructions] the exchange of an instruction; -1: only this rank participates */

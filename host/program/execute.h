@@ -63,9 +63,9 @@ typedef struct weft_exec_table {
     weft_status (*settle)(void *context, weft_error *err);
 } weft_exec_table;
 
-/* Executes the instructions [first, end) of a placed program, which the trace then records. No exchange may be in flight
- * at either end. An error is prefixed with the step and the instruction's name. A callback that stops the execution
- * returns WEFT_E_STOPPED. */
+/* Executes the instructions [first, end) of a placed program, which the trace then records. No exchange may be in
+ * flight at either end. An error is prefixed with the step and the instruction's name. A callback that stops the
+ * execution returns WEFT_E_STOPPED. */
 weft_status weft_program_execute(const weft_program *program, int32_t first, int32_t end, const weft_job_spec *job,
                                  const weft_exec_table *table, weft_trace *trace, uint64_t step, weft_error *err);
 
@@ -95,8 +95,8 @@ void weft_phases_add(double *seconds, const weft_trace *trace, const weft_progra
 /* Creates a program without instructions. */
 weft_program *weft_program_create(const weft_job_spec *job, int32_t rank);
 
-/* Implements the emitter's emit: appends a copy and returns its index; -1: too many instructions or no memory, which the
- * program records. */
+/* Implements the emitter's emit: appends a copy and returns its index; -1: too many instructions or no memory,
+ * which the program records. */
 int32_t weft_program_emit(weft_program *program, const weft_instruction *instruction);
 
 /* Drops slots and offsets. */

@@ -224,7 +224,8 @@ static weft_status settle_job(weft_plan *plan, weft_mode_plan *mode_plan, int32_
 
 /* ---- the programs ---- */
 
-/* Compiles and checks the programs of all ranks. Keeps this rank's program and the one that weft_show_want requested. */
+/* Compiles and checks the programs of all ranks. Keeps this rank's program and the one that weft_show_want
+ * requested. */
 static weft_status compile_programs(weft_plan *plan, weft_mode_plan *mode_plan, weft_error *err) {
     const weft_part *part = &plan->run->parts[WEFT_PART_STRATEGY];
     const weft_job_spec *spec = &mode_plan->job->spec;

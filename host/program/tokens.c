@@ -1,5 +1,5 @@
-/* host/program/tokens.c: tokens added to a tokenizer, and rows of the model for them. The ids depend only on the tokenizer, so every command that opens the run gets
- * the same model. */
+/* host/program/tokens.c: tokens added to a tokenizer, and rows of the model for them. The ids depend only on the
+ * tokenizer, so every command that opens the run gets the same model. */
 #include "program/sections.h"
 
 #include "base/alloc.h"

@@ -60,9 +60,9 @@ for section in adapter adapter.lora; do
         "$weft" plan bare.ini $section.r=3
 done
 prints "$weft" plan bare.ini adapter.lora.r=3 adapter.plugin=none
-refused "all trains every linear of the layers: add an adapter, [adapter] plugin = lora, which is trained on it" \
+refused "all trains every linear of the layers. Fix: add an adapter, [adapter] plugin = lora, which is trained on it" \
     "$weft" plan bare.ini model.base=nf4
-refused "all trains every linear of the layers: set trainable = adapter, and the adapter is trained on it" \
+refused "all trains every linear of the layers. Fix: set trainable = adapter, which trains the adapter on the frozen model" \
     "$weft" plan run.ini model.base=nf4 train.trainable=all
 refused "[train] trainable = adapter cannot be used: 'adapter'" \
     "$weft" plan bare.ini train.trainable=adapter

@@ -146,8 +146,8 @@ says_of '\[strategy.fsdp\]' '[strategey.fsdp]' \
 says_of '\[strategy.fsdp\]' '[train.fsdp]' 'edited.ini:33: there is no section [train.fsdp]. The sections are: '
 says_of 'reduce = tree' 'shard = full' \
     'edited.ini:32: [strategy] shard = full is a key of another strategy than the selected single. Fix: set plugin = fsdp, or move it to [strategy.fsdp]'
-says_of 'reduce = tree' 'reduce_at = last' 'put it into [strategy.ddp] or [strategy.fsdp]'
-says_of 'reduce = tree' 'pace = slow' 'put it into [strategy.steady]'
+says_of 'reduce = tree' 'reduce_at = last' 'move it to [strategy.ddp] or [strategy.fsdp]'
+says_of 'reduce = tree' 'pace = slow' 'move it to [strategy.steady]'
 says_of 'reduce = tree' 'prefetch = 2' \
     'edited.ini:32: [strategy] prefetch = 2 is not supported by strategy single. Fix: remove it, or move it to [strategy.fsdp]'
 says_of 'reduce = tree' 'redcue = tree' 'edited.ini:32: [strategy] has no key redcue; did you mean reduce?'

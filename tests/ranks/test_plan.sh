@@ -99,7 +99,7 @@ for pair in "one.ini odd.ini" "odd.ini one.ini"; do
 done
 # Keys of another policy or strategy have their own section (command/test_keys.sh) and are an error elsewhere.
 refused "command line: [policy] has no key classe; did you mean classes?" "$weft" plan run.ini policy.plugin=class policy.classe=layer
-refused "put it into [strategy.fsdp]" "$weft" plan run.ini strategy.plugin=ddp strategy.shard=full --ranks 2
+refused "move it to [strategy.fsdp]" "$weft" plan run.ini strategy.plugin=ddp strategy.shard=full --ranks 2
 prints "$weft" plan run.ini strategy.plugin=ddp strategy.reduce=fast --ranks 3
 grep -q '^sums .*not covered' printed || failed "not covered" printed
 prints "$weft" plan run.ini strategy.plugin=ddp --ranks 3

@@ -162,8 +162,8 @@ static weft_status check_message_order(weft_checker *check) {
 
 /* ---- gradient sums: bit-identical to the job's `reduce` ----
  *
- * Each micro-batch is in the sum exactly once; the remaining check is the order of addition. The ranks of a first hop add
- * their terms first, then the groups' results are added. A sum is exact if its weft_fold ends as one range. */
+ * Each micro-batch is in the sum exactly once; the remaining check is the order of addition. The ranks of a first
+ * hop add their terms first, then the groups' results are added. A sum is exact if its weft_fold ends as one range. */
 
 /* A term of a sum, and its position in the order. */
 typedef struct joining {
