@@ -156,10 +156,6 @@ static weft_status refuse_packed(const weft_tensor *tensor, weft_error *err) {
                           tensor->name, weft_dtype_name(weft_packed_type(tensor)));
 }
 
-static bool is_floating(int32_t dtype) {
-    return dtype == WEFT_F32 || dtype == WEFT_BF16 || dtype == WEFT_F16;
-}
-
 /* True for a matrix of the model that the file contains packed. */
 static bool is_packed_shape(const merge *self, const weft_tensor *tensor, int32_t parameter) {
     return parameter >= 0 && weft_packed_holds(tensor, &self->what->declared->parameters[parameter]);
@@ -186,7 +182,7 @@ static weft_tensor_spec spec_of(const merge *self, const weft_tensor *tensor) {
     const bool reshaped = unpacked || lacks_rows(self, tensor, parameter);
     weft_tensor_spec spec = {.name = tensor->name, .dtype = tensor->dtype, .rank = tensor->rank};
     memcpy(spec.dims, tensor->dims, sizeof tensor->dims);
-    if (to != 0 && (unpacked || is_floating(tensor->dtype))) spec.dtype = to;
+    if (to != 0 && (unpacked || weft_is_convertible(tensor->dtype))) spec.dtype = to;
     if (!reshaped) return spec;
     spec.rank = 2;
     memcpy(spec.dims, self->what->declared->parameters[parameter].dims, 2 * sizeof spec.dims[0]);
@@ -210,7 +206,7 @@ static weft_status refuse_type(const merge *self, const weft_tensor *tensor, wef
                           self->what->base, tensor->name, weft_tensor_dtype_name(tensor->dtype));
 }
 
-/* Returns elements from `first` on, and the mean of the file's rows for added rows (program/tokens.h). */
+/* Returns elements from `first` on, and the mean of the file's rows for added rows (program/tokens.c). */
 static weft_status read_numbers(const merge *self, const weft_tensor *tensor, int64_t row, int64_t first, int64_t n,
                                 weft_error *err) {
     const int64_t width = weft_dtype_bytes(tensor->dtype), left = tensor->numel - first;

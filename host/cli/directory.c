@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "config/nearest.h"
 #include "config/settings.h"
-#include "program/tokens.h"
+#include "program/sections.h"
 
 #include <dirent.h>
 #include <errno.h>

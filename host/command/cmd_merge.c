@@ -8,8 +8,8 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "run/staging.h"
-#include "program/make_plan.h"
-#include "program/tokens.h"
+#include "program/plan.h"
+#include "program/sections.h"
 
 #include <errno.h>
 #include <stdlib.h>

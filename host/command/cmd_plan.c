@@ -360,7 +360,7 @@ static void print_text(const planned *self) {
     if (weft_args_has(self->args, "print-wrapping"))
         weft_wrapped_print(&self->wrapped, e->plan.declared, e->plan.layout, to);
     if (weft_args_has(self->args, "print-program"))
-        weft_program_print(program_to_print(self), &mode_plan_to_print(self)->job->spec, to);
+        weft_program_print(program_to_print(self), &mode_plan_to_print(self)->job->spec, -1, to);
 }
 
 static weft_status open_plan(planned *self, const char *path, weft_error *err) {

@@ -60,7 +60,7 @@ int64_t weft_copies_traffic(const weft_plan *plan) {
 
 const char *weft_account_name(int32_t line) {
     static const char *const names[WEFT_N_ACCOUNT_LINES] = {"parameters", "gradients", "optimizer", "fixed",
-                                                            "arena",      "snapshot",  "post",      "data"};
+                                                            "arena",      "snapshot",  "control",   "data"};
     return names[line];
 }
 

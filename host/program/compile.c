@@ -17,137 +17,121 @@
 
 enum { MOST_INSTRUCTIONS = 1 << 26 }; /* without [plugins] compile_events */
 
-/* ---- prefetching ----
+/* ---- passes: activation checkpointing and prefetching ----
  *
- * A strategy places each GATHER where the parameters are required. The pass replaces a GATHER of queue 0 by a WAIT, and
- * starts the GATHER in GATHER_QUEUE job->prefetch GATHERs earlier. A unit that is still live from an earlier GATHER is
- * gathered again after its RELEASE. */
+ * With a RECOMPUTE before a segment's BACKWARD, its tape lives only until the BACKWARD. A BACKWARD directly after
+ * its own FORWARD gets none, because that would not shorten the lifetime of the tape.
+ *
+ * A strategy places each GATHER where the parameters are required. Prefetching replaces a GATHER of queue 0 by a
+ * WAIT, and starts the GATHER in GATHER_QUEUE job->prefetch GATHERs earlier. A unit that is still live from an
+ * earlier GATHER is gathered again after its RELEASE.
+ *
+ * Invalid instructions are copied unchanged; the checker rejects them. */
 
 #define GATHER_QUEUE 2
 
-typedef struct hoist {
+typedef struct rewriting {
     const weft_program *from;
     const weft_job_spec *job;
     weft_program to;
-    int32_t *moved;   /* old index -> new index */
-    int32_t *gathers; /* [n] old indices of the hoisted GATHERs */
-    int32_t *started; /* [n] their new indices; -1: not started */
-    bool *live;       /* [n_units] started and not released */
-    int32_t n, next;  /* next: the first GATHER that has not started */
-} hoist;
+    int32_t *moved;          /* old index -> new index */
+    int32_t *forward;        /* [n_segments][micro-batches] the FORWARD, -1: not seen yet */
+    int32_t *gathers;        /* [n] old indices of the hoisted GATHERs */
+    int32_t *started;        /* [n] their new indices; -1: not started */
+    bool *live;              /* [n_units] started and not released */
+    int32_t n, next, passed; /* next: the first GATHER that has not started; passed: GATHERs passed so far */
+} rewriting;
 
-static bool is_hoistable(const hoist *h, const weft_instruction *instruction) {
-    return instruction->kind == WEFT_INSTRUCTION_GATHER && instruction->what == WEFT_PAYLOAD_PARAMETERS &&
-           instruction->queue == 0 && instruction->unit >= 0 && instruction->unit < h->job->view.n_units;
+static bool has_unit(const rewriting *r, const weft_instruction *instruction) {
+    return instruction->unit >= 0 && instruction->unit < r->job->view.n_units;
+}
+
+static bool is_hoistable(const rewriting *r, const weft_instruction *instruction) {
+    return r->job->prefetch > 0 && instruction->kind == WEFT_INSTRUCTION_GATHER &&
+           instruction->what == WEFT_PAYLOAD_PARAMETERS && instruction->queue == 0 && has_unit(r, instruction);
 }
 
 /* Starts GATHERs up to number `last`, until one must wait for a RELEASE. */
-static void start_gathers(hoist *h, int32_t last) {
-    while (h->next < h->n && h->next <= last) {
-        weft_instruction instruction = h->from->instructions[h->gathers[h->next]];
-        if (h->live[instruction.unit]) return;
-        h->live[instruction.unit] = true;
+static void start_gathers(rewriting *r, int32_t last) {
+    while (r->next < r->n && r->next <= last) {
+        weft_instruction instruction = r->from->instructions[r->gathers[r->next]];
+        if (r->live[instruction.unit]) return;
+        r->live[instruction.unit] = true;
         instruction.queue = GATHER_QUEUE;
-        h->started[h->next++] = weft_program_emit(&h->to, &instruction);
+        r->started[r->next++] = weft_program_emit(&r->to, &instruction);
     }
 }
 
-/* A GATHER of a live unit is unchanged; the checker rejects it. */
-static void rewrite_instructions(hoist *h) {
-    int32_t needed = 0; /* GATHERs passed so far */
-    for (int32_t i = 0; i < h->from->n_instructions; i++) {
-        weft_instruction instruction = h->from->instructions[i];
-        if (is_hoistable(h, &instruction)) {
-            weft_instruction wait = weft_instruction_of(WEFT_INSTRUCTION_WAIT);
-            start_gathers(h, needed + h->job->prefetch);
-            wait.waits = h->started[needed];
-            if (wait.waits < 0)
-                h->started[needed] = h->next < h->n ? (h->next++, weft_program_emit(&h->to, &instruction)) : -1;
-            else (void)weft_program_emit(&h->to, &wait);
-            h->moved[i] = h->started[needed++];
+/* Returns the new index. A GATHER of a live unit is unchanged; the checker rejects it. */
+static int32_t hoist(rewriting *r, const weft_instruction *gather) {
+    weft_instruction wait = weft_instruction_of(WEFT_INSTRUCTION_WAIT);
+    int32_t *started = &r->started[r->passed];
+    start_gathers(r, r->passed++ + r->job->prefetch);
+    wait.waits = *started;
+    if (*started >= 0) (void)weft_program_emit(&r->to, &wait);
+    else if (r->next++ < r->n) *started = weft_program_emit(&r->to, gather);
+    return *started;
+}
+
+/* Emits the RECOMPUTE that belongs before a BACKWARD. */
+static void checkpoint(rewriting *r, const weft_instruction *instruction, int32_t i) {
+    const int32_t micro_batches = weft_job_spec_micro_batches(r->job), s = instruction->segment;
+    weft_instruction recompute = weft_instruction_of(WEFT_INSTRUCTION_RECOMPUTE);
+    int32_t *forward = NULL;
+    if (s < 0 || s >= r->job->view.n_segments || instruction->micro_batch < 0 ||
+        instruction->micro_batch >= micro_batches)
+        return;
+    forward = &r->forward[s * micro_batches + instruction->micro_batch];
+    if (instruction->kind == WEFT_INSTRUCTION_FORWARD) *forward = i;
+    if (instruction->kind != WEFT_INSTRUCTION_BACKWARD || r->job->segments[s].tape == 0 || *forward < 0 ||
+        *forward == i - 1)
+        return;
+    recompute.segment = s;
+    recompute.micro_batch = instruction->micro_batch;
+    (void)weft_program_emit(&r->to, &recompute);
+}
+
+static void rewrite_instructions(rewriting *r) {
+    const bool checkpoints = r->job->view.mode == WEFT_MODE_TRAIN && r->job->activation_checkpointing;
+    for (int32_t i = 0; i < r->from->n_instructions; i++) {
+        weft_instruction instruction = r->from->instructions[i];
+        if (is_hoistable(r, &instruction)) {
+            r->moved[i] = hoist(r, &instruction);
             continue;
         }
-        if (instruction.waits >= 0 && instruction.waits < i) instruction.waits = h->moved[instruction.waits];
-        h->moved[i] = weft_program_emit(&h->to, &instruction);
-        if (instruction.kind == WEFT_INSTRUCTION_RELEASE && instruction.unit >= 0 &&
-            instruction.unit < h->job->view.n_units) {
-            h->live[instruction.unit] = false;
-            if (needed > 0) start_gathers(h, needed - 1 + h->job->prefetch);
-        }
+        if (checkpoints) checkpoint(r, &instruction, i);
+        if (instruction.waits >= 0 && instruction.waits < i) instruction.waits = r->moved[instruction.waits];
+        r->moved[i] = weft_program_emit(&r->to, &instruction);
+        if (instruction.kind != WEFT_INSTRUCTION_RELEASE || !has_unit(r, &instruction)) continue;
+        r->live[instruction.unit] = false;
+        if (r->passed > 0) start_gathers(r, r->passed - 1 + r->job->prefetch);
     }
 }
 
-/* Moves the instructions of a rewritten program into the original. */
-static void replace_instructions(weft_program *program, weft_program *rewritten) {
+void weft_program_rewrite(weft_program *program, const weft_job_spec *job) {
+    const int32_t n = program->n_instructions, pairs = job->view.n_segments * weft_job_spec_micro_batches(job);
+    rewriting r = {.from = program, .job = job};
+    r.moved = weft_alloc(n, sizeof *r.moved);
+    r.gathers = weft_alloc(n, sizeof *r.gathers);
+    r.started = weft_alloc(n, sizeof *r.started);
+    r.forward = weft_alloc(pairs, sizeof *r.forward);
+    r.live = weft_alloc(job->view.n_units, sizeof *r.live);
+    for (int32_t i = 0; i < pairs; i++) r.forward[i] = -1;
+    for (int32_t i = 0; i < n; i++) {
+        r.started[i] = -1;
+        if (is_hoistable(&r, &program->instructions[i])) r.gathers[r.n++] = i;
+    }
+    rewrite_instructions(&r);
     free(program->instructions);
-    program->instructions = rewritten->instructions;
-    program->n_instructions = rewritten->n_instructions;
-    program->capacity = rewritten->capacity;
-}
-
-void weft_program_hoist(weft_program *program, const weft_job_spec *job) {
-    hoist h = {.from = program, .job = job};
-    h.moved = weft_alloc(program->n_instructions, sizeof *h.moved);
-    h.gathers = weft_alloc(program->n_instructions, sizeof *h.gathers);
-    h.started = weft_alloc(program->n_instructions, sizeof *h.started);
-    h.live = weft_alloc(job->view.n_units, sizeof *h.live);
-    for (int32_t i = 0; i < program->n_instructions; i++)
-        if (is_hoistable(&h, &program->instructions[i])) h.gathers[h.n++] = i;
-    for (int32_t i = 0; i < h.n; i++) h.started[i] = -1;
-    if (h.n > 0) {
-        rewrite_instructions(&h);
-        replace_instructions(program, &h.to);
-    }
-    free(h.moved);
-    free(h.gathers);
-    free(h.started);
-    free(h.live);
-}
-
-/* ---- activation checkpointing ----
- *
- * With a RECOMPUTE, a segment's tape lives only until its BACKWARD. Its input carry is live as before. The pass copies
- * invalid instructions unchanged; the checker rejects them. */
-
-static bool in_range(const weft_instruction *instruction, const weft_job_spec *job) {
-    return instruction->segment >= 0 && instruction->segment < job->view.n_segments && instruction->micro_batch >= 0 &&
-           instruction->micro_batch < weft_job_spec_micro_batches(job);
-}
-
-/* True if instruction i should have a RECOMPUTE before it. forward: instruction of each (segment, micro-batch), -1:
- * not seen yet. */
-static bool wants_recompute(const weft_program *program, const weft_job_spec *job, const int32_t *forward, int32_t i) {
-    const weft_instruction *instruction = &program->instructions[i];
-    int32_t at = -1;
-    if (instruction->kind != WEFT_INSTRUCTION_BACKWARD || !in_range(instruction, job) ||
-        job->segments[instruction->segment].tape == 0)
-        return false;
-    at = forward[instruction->segment * weft_job_spec_micro_batches(job) + instruction->micro_batch];
-    return at >= 0 && at < i - 1;
-}
-
-void weft_program_checkpoint(weft_program *program, const weft_job_spec *job) {
-    const int32_t micro_batches = weft_job_spec_micro_batches(job), n_pairs = job->view.n_segments * micro_batches;
-    weft_program rewritten = {0};
-    int32_t *forward = weft_alloc(n_pairs, sizeof *forward);
-    int32_t *moved = weft_alloc(program->n_instructions, sizeof *moved); /* old index -> new index */
-    for (int32_t i = 0; i < n_pairs; i++) forward[i] = -1;
-    for (int32_t i = 0; i < program->n_instructions; i++) {
-        weft_instruction instruction = program->instructions[i];
-        if (instruction.kind == WEFT_INSTRUCTION_FORWARD && in_range(&instruction, job))
-            forward[instruction.segment * micro_batches + instruction.micro_batch] = i;
-        if (wants_recompute(program, job, forward, i)) {
-            weft_instruction recompute = weft_instruction_of(WEFT_INSTRUCTION_RECOMPUTE);
-            recompute.segment = instruction.segment;
-            recompute.micro_batch = instruction.micro_batch;
-            (void)weft_program_emit(&rewritten, &recompute);
-        }
-        if (instruction.waits >= 0 && instruction.waits < i) instruction.waits = moved[instruction.waits];
-        moved[i] = weft_program_emit(&rewritten, &instruction);
-    }
-    if (program->n_instructions > 0) replace_instructions(program, &rewritten);
-    free(forward);
-    free(moved);
+    program->instructions = r.to.instructions;
+    program->n_instructions = r.to.n_instructions;
+    program->capacity = r.to.capacity;
+    program->out_of_memory = r.to.out_of_memory;
+    free(r.moved);
+    free(r.gathers);
+    free(r.started);
+    free(r.forward);
+    free(r.live);
 }
 
 /* ---- timeout for a strategy's call. A computing call cannot be interrupted from outside, so the process ends ---- */
@@ -163,10 +147,11 @@ static bool end_process(void *context) {
     const timeout *self = context;
     char title[700], line[1000];
     weft_plugin_title(title, sizeof title, self->strategy);
-    (void)snprintf(line, sizeof line,
-                   "%s has been in its %s for %g s, which [plugins] compile_seconds allows: raise it if the call only "
-                   "is slow; this process ends here",
-                   title, self->slot, self->timer.seconds);
+    (void)snprintf(
+        line, sizeof line,
+        "%s has been in its %s for %g s, which [plugins] compile_seconds allows. Fix: raise it if the call is "
+        "only slow; this process ends here",
+        title, self->slot, self->timer.seconds);
     weft_services_print(WEFT_LOG_ERROR, line);
     weft_crash_crumb(NULL); /* the host ends the process, not the plugin */
     _exit(1);
@@ -191,25 +176,19 @@ weft_status weft_job_replicas(weft_job_spec *job, const weft_host *host, const w
     if (status != WEFT_OK) return status;
     if (replicas < 1 || replicas > job->view.world)
         return weft_error_set(err, WEFT_E_PLUGIN,
-                              "the strategy plugin wants %d replicas: 1 to %d fit a world of %d ranks", (int)replicas,
-                              (int)job->view.world, (int)job->view.world);
+                              "the strategy plugin requests %d replicas. Allowed: 1 to %d in a world of %d ranks",
+                              (int)replicas, (int)job->view.world, (int)job->view.world);
     job->view.replicas = replicas;
     return WEFT_OK;
-}
-
-/* Writes to the views. The caller owns them; only the strategy sees them as const. */
-static void keep_placement(weft_job_spec *job, const weft_placement *units, const int32_t *owners) {
-    weft_placement *placements = (weft_placement *)job->view.placements;
-    weft_segment_view *segment_views = (weft_segment_view *)job->view.segments;
-    for (int32_t u = 0; u < job->view.n_units; u++) placements[u] = units[u];
-    for (int32_t s = 0; s < job->view.n_segments; s++) segment_views[s].owner = owners[s];
 }
 
 weft_status weft_job_place(weft_job_spec *job, const weft_host *host, const weft_strategy_plugin *strategy,
                            const void *config, weft_error *err) {
     timeout limit;
     weft_status status = WEFT_OK;
+    weft_job_spec placed = *job; /* validated before it is stored in the job */
     weft_placement *units = weft_alloc(job->view.n_units, sizeof *units);
+    weft_segment_view *segments = weft_alloc(job->view.n_segments, sizeof *segments);
     int32_t *owners = weft_alloc(job->view.n_segments, sizeof *owners);
     for (int32_t u = 0; u < job->view.n_units; u++) {
         units[u].struct_size = (uint32_t)sizeof *units;
@@ -219,44 +198,48 @@ weft_status weft_job_place(weft_job_spec *job, const weft_host *host, const weft
     begin_timeout(&limit, strategy, "place", job);
     WEFT_PLUGIN_CALL(status, strategy, place, err, host, config, &job->view, units, owners);
     weft_timer_end(&limit.timer);
-    if (status == WEFT_OK) {
-        keep_placement(job, units, owners);
-        status = weft_job_spec_check_ranks(job, err);
+    for (int32_t s = 0; s < job->view.n_segments; s++) {
+        segments[s] = job->view.segments[s];
+        segments[s].owner = owners[s];
+    }
+    placed.view.placements = units;
+    placed.view.segments = segments;
+    if (status == WEFT_OK) status = weft_job_spec_check_placement(&placed, err);
+    if (status == WEFT_OK) { /* the caller owns these arrays; only the strategy sees them as const */
+        memcpy((weft_placement *)job->view.placements, units, (size_t)job->view.n_units * sizeof *units);
+        memcpy((weft_segment_view *)job->view.segments, segments, (size_t)job->view.n_segments * sizeof *segments);
     }
     free(units);
+    free(segments);
     free(owners);
     return status;
 }
 
-/* Rejects an instruction of a later SDK with fields that this host does not have. */
-static weft_status refuse_foreign(const weft_program *program, const weft_job_spec *job, weft_error *err) {
-    char text[256];
-    weft_instruction_describe(text, sizeof text, &program->instructions[program->foreign_instruction], job);
-    return weft_error_set(
-        err, WEFT_E_UNSUPPORTED,
-        "instruction %d, %s: the strategy plugin sets fields after the %zu bytes that an instruction has in this host. "
-        "Fix: build the plugin with this host's headers, or use a later host",
-        (int)program->foreign_instruction, text, sizeof *program->instructions);
-}
-
-/* Only the host adds RECOMPUTEs. */
+/* Rejects RECOMPUTEs, which only the host adds, and instructions of a later SDK with fields that this host does not
+ * have. */
 static weft_status validate_instructions(const weft_program *program, const weft_job_spec *job, weft_error *err) {
+    const int32_t foreign = program->foreign_instruction;
+    int32_t i = 0;
     char text[256];
     if (program->too_many)
         return weft_error_set(err, WEFT_E_PLUGIN,
                               "the strategy plugin emits more than %lld instructions for one program, which [plugins] "
-                              "compile_events allows: raise it if the program is meant to be so long",
+                              "compile_events allows. Fix: raise it for programs of this length",
                               (long long)program->n_instructions);
-    if (program->foreign_instruction >= 0) return refuse_foreign(program, job, err);
-    for (int32_t i = 0; i < program->n_instructions; i++) {
-        if (program->instructions[i].kind != WEFT_INSTRUCTION_RECOMPUTE) continue;
-        weft_instruction_describe(text, sizeof text, &program->instructions[i], job);
+    while (foreign < 0 && i < program->n_instructions && program->instructions[i].kind != WEFT_INSTRUCTION_RECOMPUTE)
+        i++;
+    if (foreign < 0 && i == program->n_instructions) return WEFT_OK;
+    weft_instruction_describe(text, sizeof text, &program->instructions[foreign < 0 ? i : foreign], job);
+    if (foreign < 0)
         return weft_error_set(err, WEFT_E_PLUGIN,
                               "instruction %d, %s: a strategy emits no RECOMPUTE; the host adds them where activation "
                               "checkpointing is on",
                               (int)i, text);
-    }
-    return WEFT_OK;
+    return weft_error_set(
+        err, WEFT_E_UNSUPPORTED,
+        "instruction %d, %s: the strategy plugin sets fields after the %zu bytes that an instruction has in this host. "
+        "Fix: build the plugin with this host's headers, or use a later host",
+        (int)foreign, text, sizeof *program->instructions);
 }
 
 weft_status weft_program_compile(weft_program **out, const weft_host *host, const weft_strategy_plugin *strategy,
@@ -273,8 +256,8 @@ weft_status weft_program_compile(weft_program **out, const weft_host *host, cons
     weft_timer_end(&limit.timer);
     program->most_instructions = 0; /* the passes have no limit */
     if (status == WEFT_OK || program->too_many) status = validate_instructions(program, job, err);
-    if (status != WEFT_OK) return status;
-    if (job->view.mode == WEFT_MODE_TRAIN && job->activation_checkpointing) weft_program_checkpoint(program, job);
-    if (job->prefetch > 0) weft_program_hoist(program, job);
-    return WEFT_OK;
+    if (status == WEFT_OK && !program->out_of_memory) weft_program_rewrite(program, job);
+    if (!program->out_of_memory) return status;
+    return weft_error_set(err, WEFT_E_MEMORY, "rank %d: no memory for a program of more than %d instructions",
+                          (int)rank, (int)program->n_instructions);
 }

@@ -117,9 +117,26 @@ weft_planned_exchange weft_exchange_plan(const weft_plan *plan, const weft_job_s
     }
 }
 
-/* Open addressing, at most half full. */
+/* ---- exchanges of several ranks ---- */
 
-static weft_exchange_entry *entry_of(const weft_exchange_table *self, const weft_exchange_key *key) {
+/* Identifies an exchange on all its ranks. Fields that do not apply are 0. */
+typedef struct match_key {
+    int32_t what, of, micro_batch;      /* of a message: its data */
+    int32_t first, stride, count, turn; /* of a collective: its ranks, and its number among theirs */
+} match_key;
+
+typedef struct entry {
+    match_key key;
+    int32_t value; /* -1: free */
+} entry;
+
+/* Hash table with open addressing, at most half full. */
+typedef struct table {
+    entry *entries;
+    size_t capacity, n; /* capacity: a power of two, or 0 */
+} table;
+
+static entry *entry_of(const table *self, const match_key *key) {
     const uint64_t hash = weft_fnv(WEFT_FNV_BEGIN, key, sizeof *key);
     size_t at = (size_t)(hash ^ hash >> 31) & (self->capacity - 1);
     while (self->entries[at].value >= 0 && memcmp(&self->entries[at].key, key, sizeof *key) != 0)
@@ -127,21 +144,72 @@ static weft_exchange_entry *entry_of(const weft_exchange_table *self, const weft
     return &self->entries[at];
 }
 
-static void grow(weft_exchange_table *self) {
-    weft_exchange_table larger = {.capacity = self->capacity == 0 ? 16 : 2 * self->capacity, .n = self->n};
-    larger.entries = weft_alloc(larger.capacity, sizeof *larger.entries);
-    for (size_t i = 0; i < larger.capacity; i++) larger.entries[i].value = -1;
-    for (size_t i = 0; i < self->capacity; i++)
-        if (self->entries[i].value >= 0) *entry_of(&larger, &self->entries[i].key) = self->entries[i];
-    free(self->entries);
-    *self = larger;
+/* Returns the value of the key; -1: the key is new, and the caller sets its value before the next call. */
+static int32_t *find_key(table *self, const match_key *key) {
+    entry *found = NULL;
+    if (2 * self->n >= self->capacity) {
+        table larger = {.capacity = self->capacity == 0 ? 16 : 2 * self->capacity, .n = self->n};
+        larger.entries = weft_alloc(larger.capacity, sizeof *larger.entries);
+        for (size_t i = 0; i < larger.capacity; i++) larger.entries[i].value = -1;
+        for (size_t i = 0; i < self->capacity; i++)
+            if (self->entries[i].value >= 0) *entry_of(&larger, &self->entries[i].key) = self->entries[i];
+        free(self->entries);
+        *self = larger;
+    }
+    found = entry_of(self, key);
+    if (found->value < 0) self->n++;
+    found->key = *key;
+    return &found->value;
 }
 
-int32_t *weft_exchange_table_find(weft_exchange_table *self, const weft_exchange_key *key) {
-    weft_exchange_entry *entry = NULL;
-    if (2 * self->n >= self->capacity) grow(self);
-    entry = entry_of(self, key);
-    if (entry->value < 0) self->n++;
-    entry->key = *key;
-    return &entry->value;
+/* Returns the number of ranks of an instruction's exchange, and its key. turns: of this rank; exchanges so far in each
+ * group, minus 1. */
+static int32_t key_of(match_key *out, table *turns, const weft_job_spec *job, const weft_instruction *i, int32_t rank) {
+    weft_members ranks;
+    memset(out, 0, sizeof *out);
+    if (i->kind == WEFT_INSTRUCTION_SEND || i->kind == WEFT_INSTRUCTION_RECV) {
+        out->what = i->what;
+        out->of = i->unit >= 0 ? i->unit : i->segment;
+        out->micro_batch = i->micro_batch;
+        return 2;
+    }
+    ranks = weft_job_spec_ranks(job, i, rank);
+    if (ranks.count < 2) return 1;
+    out->first = ranks.first;
+    out->stride = ranks.stride;
+    out->count = ranks.count;
+    out->turn = ++*find_key(turns, out);
+    return ranks.count;
+}
+
+weft_matches weft_matches_find(const weft_program *const *programs, const weft_job_spec *job) {
+    weft_matches out = {.world = job->view.world};
+    int64_t instructions = 0;
+    table known = {0};
+    for (int32_t rank = 0; rank < out.world; rank++) instructions += programs[rank]->n_instructions;
+    out.of = weft_alloc(out.world, sizeof *out.of);
+    out.size = weft_alloc(instructions, sizeof *out.size);
+    for (int32_t rank = 0; rank < out.world; rank++) {
+        table turns = {0};
+        out.of[rank] = weft_alloc(programs[rank]->n_instructions, sizeof **out.of);
+        for (int32_t i = 0; i < programs[rank]->n_instructions; i++) {
+            match_key key;
+            const int32_t size = key_of(&key, &turns, job, &programs[rank]->instructions[i], rank);
+            int32_t *match = size > 1 ? find_key(&known, &key) : NULL;
+            if (match != NULL && *match < 0) {
+                *match = out.n++;
+                out.size[*match] = size;
+            }
+            out.of[rank][i] = match != NULL ? *match : -1;
+        }
+        free(turns.entries);
+    }
+    free(known.entries);
+    return out;
+}
+
+void weft_matches_free(weft_matches *matches) {
+    for (int32_t rank = 0; rank < matches->world; rank++) free(matches->of[rank]);
+    free(matches->of);
+    free(matches->size);
 }

@@ -14,9 +14,6 @@
 
 #include "program/plan.h"
 
-#include <stddef.h>
-#include <stdint.h>
-
 typedef enum weft_exchange_way {
     WEFT_EXCHANGE_NONE = 0, /* no communication, or this rank does not participate */
     WEFT_EXCHANGE_ALL_GATHER = 1,
@@ -63,30 +60,19 @@ weft_reduce_rows weft_exchange_reduce(const weft_plan *plan, const weft_job_spec
 /* Returns the elements of one of the R chunks of a unit's trained group; 0: the unit is frozen. */
 int64_t weft_exchange_piece(const weft_plan *plan, const weft_job_spec *job, int32_t unit);
 
-/* Hash table that finds the exchange of several ranks by a key that each rank computes.
+/* ---- exchanges of several ranks ----
  *
- * The k-th exchange of a rank under one key matches the k-th exchange of the other ranks under it. */
+ * The k-th exchange of a rank in a process group matches the k-th one of the other ranks in it. A message matches
+ * by its data. */
 
-/* Fields that do not apply are 0. */
-typedef struct weft_exchange_key {
-    int32_t kind, what, scope; /* a RECV has the kind of its SEND */
-    int32_t of, micro_batch;   /* unit or segment; of a message also its micro-batch */
-    int32_t first, second;     /* the group's first rank and stride; or sender and receiver */
-    int32_t turn;              /* number of the exchange under the key, or size of the group */
-} weft_exchange_key;
+typedef struct weft_matches {
+    int32_t **of;  /* [world][n_instructions] the exchange of an instruction; -1: only this rank participates */
+    int32_t *size; /* [n] number of ranks in it */
+    int32_t n, world;
+} weft_matches;
 
-typedef struct weft_exchange_entry {
-    weft_exchange_key key;
-    int32_t value; /* -1: the key is new */
-} weft_exchange_entry;
-
-/* Zeroed: an empty table. */
-typedef struct weft_exchange_table {
-    weft_exchange_entry *entries; /* freed by the caller */
-    size_t capacity, n;           /* capacity: a power of two, or 0 */
-} weft_exchange_table;
-
-/* Returns the value of the key; -1: the key is new, and the caller sets its value before the next call. */
-int32_t *weft_exchange_table_find(weft_exchange_table *self, const weft_exchange_key *key);
+/* programs: of all ranks of a placed job; the fields of each instruction are valid. */
+weft_matches weft_matches_find(const weft_program *const *programs, const weft_job_spec *job);
+void weft_matches_free(weft_matches *matches);
 
 #endif

@@ -21,12 +21,8 @@ weft_trace *weft_trace_create(int32_t capacity) {
 void weft_trace_destroy(weft_trace *trace) {
     if (trace == NULL) return;
     free(trace->ring);
-    free(trace->slots);
+    free(trace->used);
     free(trace);
-}
-
-int64_t weft_trace_high_water(const weft_trace *trace) {
-    return trace->high_water;
 }
 
 int32_t weft_trace_count(const weft_trace *trace) {
@@ -39,31 +35,21 @@ const weft_trace_entry *weft_trace_entry_at(const weft_trace *trace, int32_t i) 
     return &trace->ring[(trace->recorded - held + i) % trace->capacity];
 }
 
-const weft_trace_slot *weft_trace_slot_at(const weft_trace *trace, int32_t slot) {
-    return slot >= 0 && slot < trace->n_slots ? &trace->slots[slot] : NULL;
-}
-
 static void begin_trace(weft_trace *trace, const weft_program *program) {
-    const weft_trace_slot untouched = {0, -1, -1};
-    if (program->n_slots > trace->slots_capacity) {
-        trace->slots = weft_realloc(trace->slots, program->n_slots, sizeof *trace->slots);
-        trace->slots_capacity = program->n_slots;
-    }
-    for (int32_t i = 0; i < program->n_slots; i++) trace->slots[i] = untouched;
-    trace->n_slots = program->n_slots;
-    trace->live = 0;
+    trace->used = weft_realloc(trace->used, program->n_slots, sizeof *trace->used);
+    memset(trace->used, 0, (size_t)program->n_slots * sizeof *trace->used);
     trace->program = program;
-    trace->instruction = 0;
+    trace->live = trace->instruction = 0;
     trace->bad_slot = -1;
 }
 
 /* Stores an invalid use for the executor, which ends the pass after the instruction. */
 void weft_trace_use(weft_trace *trace, int32_t slot, int64_t bytes) {
+    const weft_program *program = trace->program;
     const weft_slot *planned = NULL;
-    weft_trace_slot *used = NULL;
     const int64_t lines = weft_cache_lines(bytes);
-    if (slot == -1 || trace->program == NULL) return;
-    planned = slot >= 0 && slot < trace->n_slots ? &trace->program->slots[slot] : NULL;
+    if (slot == -1 || program == NULL) return;
+    planned = slot >= 0 && slot < program->n_slots ? &program->slots[slot] : NULL;
     if (planned == NULL || bytes < 0 || bytes > planned->bytes || trace->instruction < planned->first ||
         trace->instruction > planned->last) {
         if (trace->bad_slot == -1) {
@@ -72,34 +58,10 @@ void weft_trace_use(weft_trace *trace, int32_t slot, int64_t bytes) {
         }
         return;
     }
-    used = &trace->slots[slot];
-    if (lines <= used->bytes) return;
-    if (used->born < 0) used->born = trace->instruction;
-    if (planned->offset >= 0) trace->live += lines - used->bytes; /* else the caller owns the memory */
-    used->bytes = lines;
+    if (lines <= trace->used[slot]) return;
+    if (planned->offset >= 0) trace->live += lines - trace->used[slot]; /* else the caller owns the memory */
+    trace->used[slot] = lines;
     if (trace->live > trace->high_water) trace->high_water = trace->live;
-}
-
-static void release_slot(weft_trace *trace, int32_t slot) {
-    weft_trace_slot *used = &trace->slots[slot];
-    if (used->born < 0) return;
-    used->died = trace->instruction;
-    if (trace->program->slots[slot].offset >= 0) trace->live -= used->bytes;
-}
-
-static void record_entry(weft_trace *trace, uint64_t step, uint64_t start_ns, uint64_t end_ns) {
-    const weft_instruction *instruction = &trace->program->instructions[trace->instruction];
-    const weft_trace_entry entry = {start_ns,
-                                    end_ns,
-                                    trace->live,
-                                    step,
-                                    trace->instruction,
-                                    instruction->kind,
-                                    instruction->unit,
-                                    instruction->segment,
-                                    instruction->micro_batch,
-                                    0};
-    trace->ring[trace->recorded++ % trace->capacity] = entry;
 }
 
 const char *weft_phase_name(int32_t phase) {
@@ -128,7 +90,7 @@ void weft_phases_add(double *seconds, const weft_trace *trace, const weft_progra
     for (int32_t i = 0; i < program->n_instructions && base >= 0; i++) {
         const weft_trace_entry *entry = weft_trace_entry_at(trace, base + i);
         const int32_t phase = phase_of(&program->instructions[i]);
-        if (phase >= 0) seconds[phase] += 1e-9 * (double)(entry->end_ns - entry->start_ns);
+        if (phase >= 0) seconds[phase] += weft_trace_seconds(entry);
     }
 }
 
@@ -141,15 +103,27 @@ weft_program *weft_program_create(const weft_job_spec *job, int32_t rank) {
     return program;
 }
 
+/* The strategy determines the size of the program, so lack of memory is an error of the compilation. */
+static bool grow(weft_program *program) {
+    const int32_t capacity = program->capacity > INT32_MAX / 2 ? 0
+                             : program->capacity == 0          ? 64
+                                                               : program->capacity * 2;
+    weft_instruction *larger = NULL;
+    if (capacity > 0 && !program->out_of_memory)
+        larger = realloc(program->instructions, (size_t)capacity * sizeof *larger);
+    program->out_of_memory = larger == NULL;
+    if (larger == NULL) return false;
+    program->instructions = larger;
+    program->capacity = capacity;
+    return true;
+}
+
 int32_t weft_program_emit(weft_program *program, const weft_instruction *instruction) {
     if (program->most_instructions > 0 && program->n_instructions >= program->most_instructions) {
         program->too_many = true;
         return -1;
     }
-    if (program->n_instructions == program->capacity) {
-        program->capacity = program->capacity == 0 ? 64 : program->capacity * 2;
-        program->instructions = weft_realloc(program->instructions, program->capacity, sizeof *instruction);
-    }
+    if (program->n_instructions == program->capacity && !grow(program)) return -1;
     if (!weft_struct_take(&program->instructions[program->n_instructions], sizeof *instruction, instruction) &&
         program->foreign_instruction < 0)
         program->foreign_instruction = program->n_instructions;
@@ -207,26 +181,24 @@ static weft_status bad_use(const weft_trace *trace, weft_error *err) {
     const weft_program *program = trace->program;
     const weft_slot *slot = NULL;
     if (trace->bad_slot < 0 || trace->bad_slot >= program->n_slots)
-        return weft_error_set(err, WEFT_E_HOST, "it touches slot %d: the program has %d", (int)trace->bad_slot,
+        return weft_error_set(err, WEFT_E_HOST, "it uses slot %d: the program has %d", (int)trace->bad_slot,
                               (int)program->n_slots);
     slot = &program->slots[trace->bad_slot];
     if (trace->instruction < slot->first || trace->instruction > slot->last)
-        return weft_error_set(err, WEFT_E_HOST,
-                              "it touches slot %d (%s), which lives from instruction %d to instruction %d only",
+        return weft_error_set(err, WEFT_E_HOST, "it uses slot %d (%s), which is live from instruction %d to %d only",
                               (int)trace->bad_slot, slot_kind_name(slot->kind), (int)slot->first, (int)slot->last);
-    return weft_error_set(err, WEFT_E_HOST, "it touches %lld bytes of slot %d (%s), which has %lld",
+    return weft_error_set(err, WEFT_E_HOST, "it uses %lld bytes of slot %d (%s), which has %lld",
                           (long long)trace->bad_bytes, (int)trace->bad_slot, slot_kind_name(slot->kind),
                           (long long)slot->bytes);
 }
 
-static weft_status name_instruction(weft_status status, const weft_instruction *instruction, const weft_job_spec *job,
-                                    int32_t index, uint64_t step, weft_error *err) {
+static void name_instruction(weft_status status, const weft_instruction *instruction, const weft_job_spec *job,
+                             int32_t index, uint64_t step, weft_error *err) {
     char text[256];
     weft_instruction_describe(text, sizeof text, instruction, job);
     if (err != NULL && err->text[0] == '\0') (void)weft_error_set(err, status, "failed without a message");
     (void)weft_error_prefix(err, "instruction %d, %s: ", (int)index, text);
     if (step > 0) (void)weft_error_prefix(err, "step %llu, ", (unsigned long long)step);
-    return status;
 }
 
 /* Runs an instruction of queue 0 to its end, starts one of another queue, or ends the one that a WAIT names. */
@@ -245,15 +217,16 @@ static weft_status perform_instruction(const weft_program *program, int32_t i, c
 
 static weft_status run_instruction(const weft_program *program, int32_t i, const weft_exec_table *table,
                                    weft_trace *trace, uint64_t step, weft_error *err) {
-    const uint64_t start = now_ns();
+    weft_trace_entry *entry = &trace->ring[trace->recorded++ % trace->capacity];
     weft_status status = WEFT_OK;
+    *entry = (weft_trace_entry){.start_ns = now_ns(), .step = step, .instruction = i};
     trace->instruction = i;
     if (table->begin != NULL) table->begin(table->context, i);
     status = perform_instruction(program, i, table, err);
     if (status == WEFT_OK && table->settle != NULL) status = table->settle(table->context, err);
-    record_entry(trace, step, start, now_ns());
-    if (status == WEFT_OK && trace->bad_slot != -1) status = bad_use(trace, err);
-    return status;
+    entry->live = trace->live;
+    entry->end_ns = now_ns();
+    return status == WEFT_OK && trace->bad_slot != -1 ? bad_use(trace, err) : status;
 }
 
 static weft_status check_table(const weft_program *program, const weft_exec_table *table, weft_error *err) {
@@ -262,14 +235,14 @@ static weft_status check_table(const weft_program *program, const weft_exec_tabl
     for (int32_t i = 0; i < program->n_instructions; i++) {
         const int32_t kind = program->instructions[i].kind;
         if (kind != WEFT_INSTRUCTION_WAIT && table->run[kind] == NULL)
-            return weft_error_set(err, WEFT_E_HOST, "instruction %d: nothing is there to run a %s", (int)i,
+            return weft_error_set(err, WEFT_E_HOST, "instruction %d: no function executes a %s", (int)i,
                                   weft_instruction_kind_name(kind));
     }
     return WEFT_OK;
 }
 
-weft_status weft_program_execute_part(const weft_program *program, int32_t first, int32_t end, const weft_job_spec *job,
-                                      const weft_exec_table *table, weft_trace *trace, uint64_t step, weft_error *err) {
+weft_status weft_program_execute(const weft_program *program, int32_t first, int32_t end, const weft_job_spec *job,
+                                 const weft_exec_table *table, weft_trace *trace, uint64_t step, weft_error *err) {
     int32_t dying = 0; /* into by_last */
     weft_status status = check_table(program, table, err);
     if (status != WEFT_OK) return status;
@@ -277,15 +250,11 @@ weft_status weft_program_execute_part(const weft_program *program, int32_t first
     while (dying < program->n_slots && program->slots[program->by_last[dying]].last < first) dying++;
     for (int32_t i = first; i < end && status == WEFT_OK; i++) {
         status = run_instruction(program, i, table, trace, step, err);
-        if (status != WEFT_OK) status = name_instruction(status, &program->instructions[i], job, i, step, err);
+        if (status != WEFT_OK) name_instruction(status, &program->instructions[i], job, i, step, err);
         for (; dying < program->n_slots && program->slots[program->by_last[dying]].last == i; dying++)
-            release_slot(trace, program->by_last[dying]);
+            if (program->slots[program->by_last[dying]].offset >= 0)
+                trace->live -= trace->used[program->by_last[dying]];
     }
     trace->program = NULL;
     return status;
-}
-
-weft_status weft_program_execute(const weft_program *program, const weft_job_spec *job, const weft_exec_table *table,
-                                 weft_trace *trace, uint64_t step, weft_error *err) {
-    return weft_program_execute_part(program, 0, program->n_instructions, job, table, trace, step, err);
 }

@@ -10,51 +10,40 @@
 /* ---- the trace ----
  *
  * A ring buffer records every instruction with its times. A slot is live from the instruction that first uses it until
- * the executor releases it after its last instruction. It counts with the bytes used so far, in cache lines of 64
- * bytes. The high-water mark therefore measures the run and does not depend on the planned sizes. */
+ * its last instruction. It counts with the bytes used so far, in cache lines of 64 bytes. The high-water mark therefore
+ * measures the run and does not depend on the planned sizes. */
 
 typedef struct weft_trace_entry {
     uint64_t start_ns, end_ns; /* CLOCK_MONOTONIC */
     int64_t live;              /* bytes of live slots at the instruction's end, before any is released */
     uint64_t step;
     int32_t instruction; /* index in the program */
-    int32_t kind, unit, segment, micro_batch;
-    int32_t reserved;
 } weft_trace_entry;
 
-typedef struct weft_trace weft_trace; /* ring of the last N entries */
-
-weft_trace *weft_trace_create(int32_t capacity); /* capacity: at least 1 */
-void weft_trace_destroy(weft_trace *trace);
-/* Returns the maximum live bytes since creation. */
-int64_t weft_trace_high_water(const weft_trace *trace);
-int32_t weft_trace_count(const weft_trace *trace);                               /* stored entries */
-const weft_trace_entry *weft_trace_entry_at(const weft_trace *trace, int32_t i); /* 0: the oldest */
-
-/* Use of a slot in the last pass. */
-typedef struct weft_trace_slot {
-    int64_t bytes;      /* used, rounded up to 64; 0: never used */
-    int32_t born, died; /* instructions; -1: never */
-} weft_trace_slot;
-
-const weft_trace_slot *weft_trace_slot_at(const weft_trace *trace, int32_t slot); /* NULL: no such slot */
-
-/* Records that the running instruction uses the first `bytes` bytes of a slot; -1: no slot. The instruction fails if
- * the slot is smaller or not live. [main] */
-void weft_trace_use(weft_trace *trace, int32_t slot, int64_t bytes);
-
-struct weft_trace {
+typedef struct weft_trace {
     weft_trace_entry *ring;
     int32_t capacity;
-    int64_t recorded;       /* entries since creation; the next one is written to recorded % capacity */
-    weft_trace_slot *slots; /* [slots_capacity], of the current or last pass */
-    int32_t n_slots, slots_capacity;
-    int64_t live, high_water;
+    int64_t recorded;            /* entries since creation; the next one is written to recorded % capacity */
+    int64_t *used;               /* [n_slots] bytes of each slot in the current or last pass, rounded up to 64 */
+    int64_t live, high_water;    /* high_water: since creation */
     const weft_program *program; /* NULL: no pass is running */
     int32_t instruction;
     int32_t bad_slot; /* first invalid use by the instruction; -1: no invalid use */
     int64_t bad_bytes;
-};
+} weft_trace;
+
+weft_trace *weft_trace_create(int32_t capacity); /* capacity: at least 1 */
+void weft_trace_destroy(weft_trace *trace);
+int32_t weft_trace_count(const weft_trace *trace);                               /* stored entries */
+const weft_trace_entry *weft_trace_entry_at(const weft_trace *trace, int32_t i); /* 0: the oldest; NULL: no such */
+
+static inline double weft_trace_seconds(const weft_trace_entry *entry) {
+    return 1e-9 * (double)(entry->end_ns - entry->start_ns);
+}
+
+/* Records that the running instruction uses the first `bytes` bytes of a slot; -1: no slot. The instruction fails if
+ * the slot is smaller or not live. [main] */
+void weft_trace_use(weft_trace *trace, int32_t slot, int64_t bytes);
 
 /* Executes one instruction. A slot index is into program->slots; -1: no slot. */
 typedef weft_status weft_exec_fn(void *context, const weft_instruction *instruction,
@@ -74,15 +63,11 @@ typedef struct weft_exec_table {
     weft_status (*settle)(void *context, weft_error *err);
 } weft_exec_table;
 
-/* Executes only the instructions [first, end), which the trace then records. No exchange may be in flight at either
- * end. */
-weft_status weft_program_execute_part(const weft_program *program, int32_t first, int32_t end, const weft_job_spec *job,
-                                      const weft_exec_table *table, weft_trace *trace, uint64_t step, weft_error *err);
-
-/* Executes all instructions of a placed program. An error is prefixed with the step and the instruction's name. A
- * callback that stops the execution returns WEFT_E_STOPPED. */
-weft_status weft_program_execute(const weft_program *program, const weft_job_spec *job, const weft_exec_table *table,
-                                 weft_trace *trace, uint64_t step, weft_error *err);
+/* Executes the instructions [first, end) of a placed program, which the trace then records. No exchange may be in
+ * flight at either end. An error is prefixed with the step and the instruction's name. A callback that stops the
+ * execution returns WEFT_E_STOPPED. */
+weft_status weft_program_execute(const weft_program *program, int32_t first, int32_t end, const weft_job_spec *job,
+                                 const weft_exec_table *table, weft_trace *trace, uint64_t step, weft_error *err);
 
 /* ---- time of a pass on one rank by kind of instruction, from its trace ----
  *
@@ -110,19 +95,15 @@ void weft_phases_add(double *seconds, const weft_trace *trace, const weft_progra
 /* Creates a program without instructions. */
 weft_program *weft_program_create(const weft_job_spec *job, int32_t rank);
 
-/* Implements the emitter's emit: appends a copy and returns its index; -1: too many instructions, which the program
- * records. */
+/* Implements the emitter's emit: appends a copy and returns its index; -1: too many instructions or no memory,
+ * which the program records. */
 int32_t weft_program_emit(weft_program *program, const weft_instruction *instruction);
 
 /* Drops slots and offsets. */
 void weft_program_unplace(weft_program *program);
 
-/* Inserts the RECOMPUTEs of activation checkpointing: one before each BACKWARD with a tape. A BACKWARD directly
- * after its own FORWARD gets no RECOMPUTE, because that would not shorten the lifetime of the tape. */
-void weft_program_checkpoint(weft_program *program, const weft_job_spec *job);
-
-/* Prefetches parameters: starts each synchronous GATHER of parameters earlier, by job->prefetch GATHERs of its kind,
- * and puts a WAIT at the original position. */
-void weft_program_hoist(weft_program *program, const weft_job_spec *job);
+/* Runs the passes: inserts the RECOMPUTEs of activation checkpointing, and starts each synchronous GATHER of parameters
+ * job->prefetch GATHERs earlier, with a WAIT at the original position. Lack of memory is recorded in the program. */
+void weft_program_rewrite(weft_program *program, const weft_job_spec *job);
 
 #endif

@@ -1,5 +1,5 @@
-/* host/program/family.c: see family.h. */
-#include "program/family.h"
+/* host/program/family.c: infers the model plugin and adapters from directories if the configuration names none. */
+#include "program/sections.h"
 
 #include "adapter/origin.h"
 #include "base/alloc.h"

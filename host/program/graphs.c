@@ -14,6 +14,14 @@ const weft_graph_read *weft_graph_set_reads(const weft_graph_set *set, int32_t s
     return weft_graph_reads(*graph_slot(set, 0, segment), n);
 }
 
+bool weft_graph_set_reads_parameter(const weft_graph_set *set, int32_t segment, int32_t parameter) {
+    int32_t n = 0;
+    const weft_graph_read *reads = weft_graph_set_reads(set, segment, &n);
+    for (int32_t i = 0; i < n; i++)
+        if (reads[i].parameter == parameter) return true;
+    return false;
+}
+
 static bool reads_trained(weft_graph *graph, const weft_declared *declared) {
     int32_t n = 0;
     const weft_graph_read *reads = weft_graph_reads(graph, &n);
@@ -38,8 +46,8 @@ static weft_status check_same_reads(const weft_graph_set *set, int32_t length_in
     if (same) return WEFT_OK;
     return weft_error_set(
         err, WEFT_E_PLUGIN,
-        "the model reads other parameters in segment %s for micro-batches of %d places than for micro-batches of "
-        "%d: what a segment reads, and in which order, must not depend on the micro-batch's length",
+        "the model reads other parameters in segment %s for micro-batches of length %d than of length %d: the "
+        "parameters that a segment reads, and their order, must not depend on the length",
         declared->segments[segment].name, (int)set->lengths[length_index], (int)set->lengths[0]);
 }
 

@@ -25,6 +25,7 @@ void weft_graph_set_destroy(weft_graph_set *set); /* NULL is fine */
 
 /* Returns the parameters that a segment reads, which are the same for all lengths. */
 const weft_graph_read *weft_graph_set_reads(const weft_graph_set *set, int32_t segment, int32_t *n);
+bool weft_graph_set_reads_parameter(const weft_graph_set *set, int32_t segment, int32_t parameter);
 /* True if the segment reads a trained parameter. */
 bool weft_graph_set_trains(const weft_graph_set *set, const weft_declared *declared, int32_t segment);
 

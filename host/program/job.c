@@ -37,61 +37,64 @@ int64_t weft_states_bytes(const weft_state_slot *slots, int64_t n, int64_t eleme
 
 /* ---- names ---- */
 
-static const char *const kinds[] = {
-    [WEFT_INSTRUCTION_COUNT] = "COUNT",         [WEFT_INSTRUCTION_GATHER] = "GATHER",
-    [WEFT_INSTRUCTION_RELEASE] = "RELEASE",     [WEFT_INSTRUCTION_FORWARD] = "FORWARD",
-    [WEFT_INSTRUCTION_RECOMPUTE] = "RECOMPUTE", [WEFT_INSTRUCTION_BACKWARD] = "BACKWARD",
-    [WEFT_INSTRUCTION_REDUCE] = "REDUCE",       [WEFT_INSTRUCTION_SEND] = "SEND",
-    [WEFT_INSTRUCTION_RECV] = "RECV",           [WEFT_INSTRUCTION_WAIT] = "WAIT",
-    [WEFT_INSTRUCTION_NORM] = "NORM",           [WEFT_INSTRUCTION_STEP] = "STEP",
-    [WEFT_INSTRUCTION_REFRESH] = "REFRESH",
-};
+/* Returns names[i], or "?" for an index outside [first, n). */
+static const char *name_of(const char *const *names, int32_t first, int32_t n, int32_t i) {
+    return i >= first && i < n ? names[i] : "?";
+}
+
+#define NAME(names, first, i) name_of(names, first, (int32_t)(sizeof(names) / sizeof *(names)), i)
 
 const char *weft_instruction_kind_name(int32_t kind) {
-    if (kind < WEFT_INSTRUCTION_COUNT || kind > WEFT_INSTRUCTION_REFRESH) return "?";
-    return kinds[kind];
+    static const char *const names[] = {
+        [WEFT_INSTRUCTION_COUNT] = "COUNT",         [WEFT_INSTRUCTION_GATHER] = "GATHER",
+        [WEFT_INSTRUCTION_RELEASE] = "RELEASE",     [WEFT_INSTRUCTION_FORWARD] = "FORWARD",
+        [WEFT_INSTRUCTION_RECOMPUTE] = "RECOMPUTE", [WEFT_INSTRUCTION_BACKWARD] = "BACKWARD",
+        [WEFT_INSTRUCTION_REDUCE] = "REDUCE",       [WEFT_INSTRUCTION_SEND] = "SEND",
+        [WEFT_INSTRUCTION_RECV] = "RECV",           [WEFT_INSTRUCTION_WAIT] = "WAIT",
+        [WEFT_INSTRUCTION_NORM] = "NORM",           [WEFT_INSTRUCTION_STEP] = "STEP",
+        [WEFT_INSTRUCTION_REFRESH] = "REFRESH",
+    };
+    return NAME(names, WEFT_INSTRUCTION_COUNT, kind);
 }
 
 const char *weft_mode_name(int32_t mode) {
-    static const char *const modes[] = {"training", "evaluation", "generation"};
-    return mode >= WEFT_MODE_TRAIN && mode <= WEFT_MODE_GENERATE ? modes[mode] : "?";
+    static const char *const names[] = {"training", "evaluation", "generation"};
+    return NAME(names, WEFT_MODE_TRAIN, mode);
 }
 
 const char *weft_memory_category_name(int32_t category) {
-    static const char *const names[WEFT_N_MEMORY_CATEGORIES] = {"parameters",  "gradients", "optimizer",
-                                                                "activations", "workspace", "data"};
-    return category >= 0 && category < WEFT_N_MEMORY_CATEGORIES ? names[category] : "?";
+    static const char *const names[] = {"parameters", "gradients", "optimizer", "activations", "workspace", "data"};
+    return NAME(names, 0, category);
 }
 
-static const char *const whats[] = {"?", "parameters", "sum", "carry", "carry gradient", "micro-batch gradient"};
-static const char *const scopes[] = {"?", "rank", "all", "node", "across"};
-
 const char *weft_what_name(int32_t what) {
-    return what >= WEFT_PAYLOAD_PARAMETERS && what <= WEFT_PAYLOAD_MICRO_BATCH_GRADIENT ? whats[what] : whats[0];
+    static const char *const names[] = {"?", "parameters", "sum", "carry", "carry gradient", "micro-batch gradient"};
+    return NAME(names, WEFT_PAYLOAD_PARAMETERS, what);
 }
 
 const char *weft_scope_name(int32_t scope) {
-    return scope >= WEFT_SCOPE_RANK && scope <= WEFT_SCOPE_ACROSS ? scopes[scope] : scopes[0];
+    static const char *const names[] = {"?", "rank", "all", "node", "across"};
+    return NAME(names, WEFT_SCOPE_RANK, scope);
 }
 
 /* Plugins emit instructions: an index may have any value. */
-void weft_instruction_describe(char *text, size_t size, const weft_instruction *instruction, const weft_job_spec *job) {
+void weft_instruction_describe(char *text, size_t size, const weft_instruction *i, const weft_job_spec *job) {
     if (size == 0) return;
     text[0] = '\0';
-    if (instruction->kind < WEFT_INSTRUCTION_COUNT || instruction->kind > WEFT_INSTRUCTION_REFRESH)
-        weft_words_append(text, size, "instruction of unknown kind %d", (int)instruction->kind);
-    else weft_words_append(text, size, "%s", kinds[instruction->kind]);
-    if (job != NULL && instruction->segment >= 0 && instruction->segment < job->view.n_segments)
-        weft_words_append(text, size, " %s", job->view.segments[instruction->segment].name);
-    else if (instruction->segment != -1) weft_words_append(text, size, " segment %d", (int)instruction->segment);
-    if (job != NULL && instruction->unit >= 0 && instruction->unit < job->view.n_units)
-        weft_words_append(text, size, " %s", job->view.units[instruction->unit].name);
-    else if (instruction->unit != -1) weft_words_append(text, size, " unit %d", (int)instruction->unit);
-    if (instruction->what != -1) weft_words_append(text, size, " %s", weft_what_name(instruction->what));
-    if (instruction->scope != -1) weft_words_append(text, size, " %s", weft_scope_name(instruction->scope));
-    if (instruction->micro_batch != -1) weft_words_append(text, size, " micro-batch %d", (int)instruction->micro_batch);
-    if (instruction->peer != -1) weft_words_append(text, size, " peer %d", (int)instruction->peer);
-    if (instruction->waits != -1) weft_words_append(text, size, " for instruction %d", (int)instruction->waits);
+    if (i->kind < WEFT_INSTRUCTION_COUNT || i->kind > WEFT_INSTRUCTION_REFRESH)
+        weft_words_append(text, size, "instruction of unknown kind %d", (int)i->kind);
+    else weft_words_append(text, size, "%s", weft_instruction_kind_name(i->kind));
+    if (job != NULL && i->segment >= 0 && i->segment < job->view.n_segments)
+        weft_words_append(text, size, " %s", job->view.segments[i->segment].name);
+    else if (i->segment != -1) weft_words_append(text, size, " segment %d", (int)i->segment);
+    if (job != NULL && i->unit >= 0 && i->unit < job->view.n_units)
+        weft_words_append(text, size, " %s", job->view.units[i->unit].name);
+    else if (i->unit != -1) weft_words_append(text, size, " unit %d", (int)i->unit);
+    if (i->what != -1) weft_words_append(text, size, " %s", weft_what_name(i->what));
+    if (i->scope != -1) weft_words_append(text, size, " %s", weft_scope_name(i->scope));
+    if (i->micro_batch != -1) weft_words_append(text, size, " micro-batch %d", (int)i->micro_batch);
+    if (i->peer != -1) weft_words_append(text, size, " peer %d", (int)i->peer);
+    if (i->waits != -1) weft_words_append(text, size, " for instruction %d", (int)i->waits);
 }
 
 bool weft_job_spec_reads(const weft_job_spec *job, int32_t segment, int32_t unit) {
@@ -101,30 +104,26 @@ bool weft_job_spec_reads(const weft_job_spec *job, int32_t segment, int32_t unit
     return false;
 }
 
-static weft_status check_unit(const weft_job_spec *job, int32_t u, weft_error *err) {
-    if (!weft_job_spec_trains(job, u)) return WEFT_OK;
-    for (int32_t s = 0; s < job->view.n_segments; s++)
-        if (job->segments[s].has_backward && weft_job_spec_reads(job, s, u)) return WEFT_OK;
-    return weft_error_set(
-        err, WEFT_E_USER,
-        "unit %s has trainable parameters, but no segment of the model computes with them: freeze them",
-        job->view.units[u].name);
-}
-
 weft_status weft_job_spec_check(const weft_job_spec *job, weft_error *err) {
     const weft_strategy_job *view = &job->view;
     const int64_t micro_batches = (int64_t)view->micro_batches * view->replicas;
-    weft_status status = WEFT_OK;
     if (micro_batches > INT32_MAX / 8 / (view->n_units + view->n_segments))
         return weft_error_set(err, WEFT_E_USER,
-                              "%lld micro-batches of %d segments are more than one step program can hold: use a larger "
+                              "%lld micro-batches of %d segments exceed the size of a step program. Fix: a larger "
                               "micro_batch or a smaller global_batch",
                               (long long)micro_batches, (int)view->n_segments);
-    for (int32_t u = 0; u < view->n_units && status == WEFT_OK; u++) status = check_unit(job, u, err);
-    if (status == WEFT_OK && job->view.mode == WEFT_MODE_TRAIN && !job->segments[job->view.n_segments - 1].has_backward)
-        status = weft_error_set(err, WEFT_E_USER,
-                                "nothing is trained: no segment has a BACKWARD; name trainable parameters");
-    return status;
+    for (int32_t u = 0; u < view->n_units; u++) {
+        int32_t s = 0;
+        while (s < view->n_segments && !(job->segments[s].has_backward && weft_job_spec_reads(job, s, u))) s++;
+        if (s == view->n_segments && weft_job_spec_trains(job, u))
+            return weft_error_set(
+                err, WEFT_E_USER,
+                "unit %s has trainable parameters, but no segment of the model reads them. Fix: freeze "
+                "them",
+                view->units[u].name);
+    }
+    if (view->mode != WEFT_MODE_TRAIN || job->segments[view->n_segments - 1].has_backward) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_USER, "no parameter is trained. Fix: name trainable parameters");
 }
 
 int32_t weft_job_spec_borrower(const weft_job_spec *job, int32_t unit) {
@@ -137,79 +136,48 @@ int32_t weft_job_spec_borrower(const weft_job_spec *job, int32_t unit) {
 
 /* ---- process groups ---- */
 
-static weft_members ranks_alone(int32_t rank) {
-    return (weft_members){rank, 1, 1};
-}
-
-static weft_members ranks_none(void) {
-    return (weft_members){0, 1, 0};
-}
-
-static weft_members ranks_all(const weft_job_spec *job) {
-    return (weft_members){0, 1, job->view.world};
-}
-
-/* The ranks that hold the shards of one copy. */
-static weft_members ranks_node(const weft_placement *placement, int32_t rank) {
-    return (weft_members){rank / placement->group * placement->group, 1, placement->group};
-}
-
-static weft_members ranks_across(const weft_job_spec *job, const weft_placement *placement, int32_t rank) {
-    const int32_t groups = job->view.world / placement->group;
-    return groups == 1 ? ranks_alone(rank) : (weft_members){rank % placement->group, placement->group, groups};
-}
-
 static bool is_sharded(const weft_placement *placement) {
     return placement->parameters == WEFT_SHARDED || placement->gradients == WEFT_SHARDED ||
            placement->optimizer == WEFT_SHARDED;
 }
 
-/* All replicas: every rank is one, or there is only one. */
-static weft_members ranks_replicas(const weft_job_spec *job, int32_t rank) {
-    return job->view.replicas == 1 ? ranks_alone(rank) : ranks_all(job);
-}
-
-static weft_members ranks_of_sum(const weft_job_spec *job, const weft_placement *placement, int32_t rank) {
-    if (placement->gradients == WEFT_REPLICATED) return ranks_replicas(job, rank);
-    if (placement->gradients == WEFT_SHARDED) return ranks_across(job, placement, rank);
-    return ranks_none();
-}
-
-static weft_members ranks_of_scope(const weft_job_spec *job, const weft_placement *placement, int32_t scope,
-                                   int32_t rank) {
-    if (scope == WEFT_SCOPE_RANK) return ranks_alone(rank);
-    if (scope == WEFT_SCOPE_ALL) return ranks_replicas(job, rank);
-    if (!is_sharded(placement)) return ranks_none();
-    if (scope == WEFT_SCOPE_NODE) return ranks_node(placement, rank);
-    return scope == WEFT_SCOPE_ACROSS ? ranks_across(job, placement, rank) : ranks_none();
+/* The owner and the rank with a copy exchange the owner's update. */
+static weft_members ranks_of_copy(const weft_job_spec *job, int32_t unit, int32_t rank) {
+    const int32_t owner = job->view.placements[unit].owner, other = weft_job_spec_borrower(job, unit);
+    const int32_t low = other < owner ? other : owner;
+    if (other < 0 || (rank != other && rank != owner)) return (weft_members){0, 1, 0};
+    return (weft_members){low, other + owner - 2 * low, 2};
 }
 
 /* After STEP a copy is stale if a rank has more parameters than it updates. */
-static weft_members ranks_of_refresh(const weft_job_spec *job, int32_t unit, int32_t rank) {
-    const weft_placement *placement = &job->view.placements[unit];
-    int32_t other = -1;
-    if (!weft_job_spec_trains(job, unit)) return ranks_none();
-    if (placement->parameters == WEFT_REPLICATED && placement->optimizer == WEFT_SHARDED)
-        return ranks_node(placement, rank);
-    if (placement->parameters != WEFT_OWNED) return ranks_none();
-    other = weft_job_spec_borrower(job, unit);
-    if (other >= 0 && (rank == other || rank == placement->owner)) {
-        const int32_t low = other < placement->owner ? other : placement->owner;
-        return (weft_members){low, other + placement->owner - 2 * low, 2};
-    }
-    return ranks_none();
-}
-
 weft_members weft_job_spec_ranks(const weft_job_spec *job, const weft_instruction *instruction, int32_t rank) {
-    const weft_placement *placement = instruction->unit >= 0 ? &job->view.placements[instruction->unit] : NULL;
+    const weft_placement *p = instruction->unit >= 0 ? &job->view.placements[instruction->unit] : NULL;
+    const int32_t world = job->view.world, groups = p != NULL && is_sharded(p) ? world / p->group : 1;
+    const weft_members none = {0, 1, 0}, self = {rank, 1, 1}, all = {0, 1, world};
+    const weft_members replicas = job->view.replicas == 1 ? self : all; /* every rank is one, or there is only one */
+    weft_members node = none, across = none;
+    if (p != NULL && is_sharded(p)) { /* the ranks that hold the shards of one copy; those with the same shard */
+        node = (weft_members){rank / p->group * p->group, 1, p->group};
+        across = groups == 1 ? self : (weft_members){rank % p->group, p->group, groups};
+    }
     switch (instruction->kind) {
-    case WEFT_INSTRUCTION_NORM: return ranks_all(job);
+    case WEFT_INSTRUCTION_NORM: return all;
     case WEFT_INSTRUCTION_GATHER:
-        if (instruction->what == WEFT_PAYLOAD_SUM) return ranks_of_sum(job, placement, rank);
-        return placement->parameters == WEFT_SHARDED ? ranks_node(placement, rank) : ranks_none();
-    case WEFT_INSTRUCTION_REDUCE: return ranks_of_scope(job, placement, instruction->scope, rank);
-    case WEFT_INSTRUCTION_REFRESH: return ranks_of_refresh(job, instruction->unit, rank);
-    default: return ranks_none();
+        if (instruction->what != WEFT_PAYLOAD_SUM) return p->parameters == WEFT_SHARDED ? node : none;
+        return p->gradients == WEFT_REPLICATED ? replicas : p->gradients == WEFT_SHARDED ? across : none;
+    case WEFT_INSTRUCTION_REDUCE:
+        switch (instruction->scope) {
+        case WEFT_SCOPE_RANK: return self;
+        case WEFT_SCOPE_ALL: return replicas;
+        case WEFT_SCOPE_NODE: return node;
+        case WEFT_SCOPE_ACROSS: return across;
+        default: return none;
+        }
+    case WEFT_INSTRUCTION_REFRESH:
+        if (!weft_job_spec_trains(job, instruction->unit)) return none;
+        if (p->parameters == WEFT_OWNED) return ranks_of_copy(job, instruction->unit, rank);
+        return p->parameters == WEFT_REPLICATED && p->optimizer == WEFT_SHARDED ? node : none;
+    default: return none;
     }
 }
 
@@ -220,22 +188,16 @@ static weft_status check_replicas(const weft_strategy_job *view, weft_error *err
     for (int32_t s = 0; s < view->n_segments; s++)
         if (view->segments[s].owner < -1 || view->segments[s].owner >= view->world ||
             (view->segments[s].owner >= 0) != owned)
-            return weft_error_set(err, WEFT_E_PLUGIN,
-                                  "the strategy plugin gives segment %s to rank %d: either each segment has an owner "
-                                  "from 0 to %d, or none has",
-                                  view->segments[s].name, (int)view->segments[s].owner, (int)view->world - 1);
-    if (owned && view->replicas != 1)
-        return weft_error_set(
-            err, WEFT_E_PLUGIN,
-            "the strategy plugin gives segments to owners and wants %d replicas: segments with owners "
-            "make up one replica",
-            (int)view->replicas);
-    if (!owned && view->replicas != view->world)
-        return weft_error_set(err, WEFT_E_PLUGIN,
-                              "the strategy plugin wants %d replicas of %d ranks and gives no segment an owner: then "
-                              "each rank is a replica",
-                              (int)view->replicas, (int)view->world);
-    return WEFT_OK;
+            return weft_error_set(
+                err, WEFT_E_PLUGIN,
+                "the strategy plugin assigns segment %s to rank %d. Allowed: an owner from 0 to %d for "
+                "each segment, or -1 for all",
+                view->segments[s].name, (int)view->segments[s].owner, (int)view->world - 1);
+    if (view->replicas == (owned ? 1 : view->world)) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_PLUGIN,
+                          "the strategy plugin has %d replicas of %d ranks, and segments with%s owners. Allowed: %s",
+                          (int)view->replicas, (int)view->world, owned ? "" : "out",
+                          owned ? "1 replica, which the owners share" : "each rank is a replica");
 }
 
 /* True if a rank with this holding has all elements that it updates. */
@@ -246,21 +208,23 @@ static bool holding_covers(int32_t holding, int32_t optimizer) {
 static weft_status check_placement(const weft_strategy_job *view, int32_t u, weft_error *err) {
     const weft_placement *placement = &view->placements[u];
     const int32_t parts[3] = {placement->parameters, placement->gradients, placement->optimizer};
+    const bool owned = placement->optimizer == WEFT_OWNED, owners = view->segments[0].owner >= 0;
     for (int i = 0; i < 3; i++) {
-        const bool spread = view->world > 1 && (parts[i] == WEFT_OWNED) != (view->segments[0].owner >= 0);
         if (parts[i] != WEFT_REPLICATED && parts[i] != WEFT_SHARDED && parts[i] != WEFT_OWNED)
             return weft_error_set(err, WEFT_E_PLUGIN,
-                                  "the strategy plugin places unit %s with holding %d, which there is not",
-                                  view->units[u].name, (int)parts[i]);
-        if (spread)
-            return weft_error_set(err, WEFT_E_PLUGIN,
-                                  "the strategy plugin places unit %s otherwise than the segments: where segments have "
-                                  "owners all of a unit is OWNED, elsewhere nothing is",
-                                  view->units[u].name);
+                                  "the strategy plugin places unit %s with holding %d. Allowed: %d (REPLICATED), %d "
+                                  "(SHARDED), %d (OWNED)",
+                                  view->units[u].name, (int)parts[i], WEFT_REPLICATED, WEFT_SHARDED, WEFT_OWNED);
+        if ((parts[i] == WEFT_OWNED) != owned || (owners && !owned) || (owned && !owners && view->world > 1))
+            return weft_error_set(
+                err, WEFT_E_PLUGIN,
+                "the strategy plugin places unit %s otherwise than the segments: if segments have "
+                "owners, parameters, gradients and optimizer state of a unit are OWNED; otherwise none"
+                " or, in a world of one rank, all three",
+                view->units[u].name);
     }
-    if ((placement->optimizer == WEFT_OWNED || view->segments[0].owner >= 0) &&
-        (placement->owner < 0 || placement->owner >= view->world))
-        return weft_error_set(err, WEFT_E_PLUGIN, "the strategy plugin gives unit %s to rank %d: ranks are 0 to %d",
+    if (owned && (placement->owner < 0 || placement->owner >= view->world))
+        return weft_error_set(err, WEFT_E_PLUGIN, "the strategy plugin assigns unit %s to rank %d: ranks are 0 to %d",
                               view->units[u].name, (int)placement->owner, (int)view->world - 1);
     if (placement->tier != WEFT_TIER_DEVICE)
         return weft_error_set(err, WEFT_E_UNSUPPORTED,
@@ -276,61 +240,43 @@ static weft_status check_placement(const weft_strategy_job *view, int32_t u, wef
     if (!holding_covers(placement->parameters, placement->optimizer) ||
         !holding_covers(placement->gradients, placement->optimizer))
         return weft_error_set(err, WEFT_E_PLUGIN,
-                              "the strategy plugin cuts parameters or gradients of unit %s and not its optimizer "
-                              "state: a rank has no use for the state of what it does not hold",
+                              "the strategy plugin shards parameters or gradients of unit %s but not its optimizer "
+                              "state: a rank updates only elements that it holds",
                               view->units[u].name);
     return WEFT_OK;
 }
 
-/* The owner runs a segment that reads the unit, and at most one other rank does. */
-static weft_status check_owner(const weft_job_spec *job, int32_t u, weft_error *err) {
-    const weft_unit_view *unit = &job->view.units[u];
-    const int32_t owner = job->view.placements[u].owner, other = weft_job_spec_borrower(job, u);
-    bool read = false, reads = false;
-    for (int32_t s = 0; s < job->view.n_segments && weft_job_spec_trains(job, u); s++) {
-        const int32_t rank = job->view.segments[s].owner;
-        if (!weft_job_spec_reads(job, s, u)) continue;
-        read = true;
-        reads = reads || rank == owner;
-        if (rank != owner && rank != other)
-            return weft_error_set(err, WEFT_E_PLUGIN,
-                                  "the strategy plugin has unit %s, which is trained, read on ranks %d, %d and %d: its "
-                                  "owner and one other rank may; let two of these segments have one owner",
-                                  unit->name, (int)owner, (int)other, (int)rank);
-    }
-    if (read && !reads)
-        return weft_error_set(err, WEFT_E_PLUGIN,
-                              "the strategy plugin gives unit %s to rank %d, which runs no segment that reads it",
-                              unit->name, (int)owner);
-    return WEFT_OK;
-}
-
-weft_status weft_job_spec_check_ranks(const weft_job_spec *job, weft_error *err) {
+weft_status weft_job_spec_check_placement(const weft_job_spec *job, weft_error *err) {
     weft_status status = check_replicas(&job->view, err);
     for (int32_t u = 0; u < job->view.n_units && status == WEFT_OK; u++) status = check_placement(&job->view, u, err);
     return status;
 }
 
-weft_status weft_job_spec_check_placed(const weft_job_spec *job, weft_error *err) {
-    weft_status status = weft_job_spec_check_ranks(job, err);
-    for (int32_t u = 0; u < job->view.n_units && status == WEFT_OK && weft_job_spec_owned(job); u++)
-        status = check_owner(job, u, err);
-    return status;
+/* The owner runs a segment that reads the unit, and at most one other rank does. */
+weft_status weft_job_spec_check_owners(const weft_job_spec *job, weft_error *err) {
+    for (int32_t u = 0; u < job->view.n_units && weft_job_spec_owned(job); u++) {
+        const int32_t owner = job->view.placements[u].owner, other = weft_job_spec_borrower(job, u);
+        bool read = false, by_owner = false;
+        for (int32_t s = 0; s < job->view.n_segments && weft_job_spec_trains(job, u); s++) {
+            const int32_t rank = job->view.segments[s].owner;
+            if (!weft_job_spec_reads(job, s, u)) continue;
+            read = true;
+            by_owner = by_owner || rank == owner;
+            if (rank != owner && rank != other)
+                return weft_error_set(err, WEFT_E_PLUGIN,
+                                      "the strategy plugin has unit %s, which is trained, read on ranks %d, %d and %d. "
+                                      "Allowed: its owner and one other rank",
+                                      job->view.units[u].name, (int)owner, (int)other, (int)rank);
+        }
+        if (read && !by_owner)
+            return weft_error_set(err, WEFT_E_PLUGIN,
+                                  "the strategy plugin assigns unit %s to rank %d, which runs no segment that reads it",
+                                  job->view.units[u].name, (int)owner);
+    }
+    return WEFT_OK;
 }
 
-/* Lists the units that a segment reads, ascending, and returns their number. */
-static int32_t list_segment_units(int32_t *units, const weft_graph_set *set, const weft_declared *declared,
-                                  int32_t n_units, int32_t segment) {
-    int32_t n = 0, n_reads = 0;
-    const weft_graph_read *reads = weft_graph_set_reads(set, segment, &n_reads);
-    for (int32_t u = 0; u < n_units; u++)
-        for (int32_t i = 0; i < n_reads; i++)
-            if (declared->parameters[reads[i].parameter].unit == u) {
-                units[n++] = u;
-                break;
-            }
-    return n;
-}
+/* ---- the job of a strategy ---- */
 
 /* Computes the maximum over all micro-batch lengths. */
 static void fill_segment_sizes(weft_segment_sizes *out, const weft_graph_set *set, int32_t segment) {
@@ -365,27 +311,25 @@ static void fill_units(weft_job *job, const weft_layout *layout, const weft_stat
     }
 }
 
-static bool is_used_below(const weft_graph_set *set, int32_t parameter, int32_t segment) {
-    for (int32_t s = 0; s < segment; s++) {
-        int32_t n = 0;
-        const weft_graph_read *reads = weft_graph_set_reads(set, s, &n);
-        for (int32_t i = 0; i < n; i++)
-            if (reads[i].parameter == parameter) return true;
-    }
-    return false;
-}
-
-/* Computes the bytes of a segment's own parameters, on the layout's grid; parameters that an earlier segment reads
- * count as tied. */
-static void fill_storage(weft_job *job, const weft_graph_set *set, const weft_declared *declared,
-                         const weft_layout *layout, int32_t s, const weft_state_slot *states, int64_t n_states) {
+/* Lists the units that a segment reads, ascending, and computes the bytes of its own parameters, on the layout's grid.
+ * Parameters that an earlier segment reads count as tied. */
+static void fill_reads(weft_job *job, const weft_graph_set *set, const weft_declared *declared,
+                       const weft_layout *layout, int32_t s, const weft_state_slot *states, int64_t n_states) {
     weft_segment_view *view = &job->segment_views[s];
-    int32_t n = 0;
+    int32_t *units = &job->segment_units[(int64_t)s * layout->n_units], n = 0;
     const weft_graph_read *reads = weft_graph_set_reads(set, s, &n);
+    view->units = units;
+    for (int32_t u = 0; u < layout->n_units; u++) {
+        int32_t i = 0;
+        while (i < n && declared->parameters[reads[i].parameter].unit != u) i++;
+        if (i < n) units[view->n_units++] = u;
+    }
     for (int32_t i = 0; i < n; i++) {
         const weft_parameter *p = &declared->parameters[reads[i].parameter];
         const int64_t numel = weft_round_up(p->numel, layout->grid);
-        if (is_used_below(set, reads[i].parameter, s)) {
+        int32_t below = 0;
+        while (below < s && !weft_graph_set_reads_parameter(set, below, reads[i].parameter)) below++;
+        if (below < s) {
             view->tied_bytes += weft_dtype_span(p->dtype, numel);
             if (p->trainable) view->flags |= WEFT_SEGMENT_TRAINS_TIED;
             continue;
@@ -397,56 +341,51 @@ static void fill_storage(weft_job *job, const weft_graph_set *set, const weft_de
     }
 }
 
-static void fill_segments(weft_job *job, const weft_graph_set *set, const weft_declared *declared,
-                          const weft_layout *layout) {
-    bool below = false; /* an earlier segment has trained parameters */
-    for (int32_t s = 0; s < set->n_segments; s++) {
-        weft_segment_view *view = &job->segment_views[s];
-        int32_t *units = &job->segment_units[(int64_t)s * layout->n_units];
-        fill_segment_sizes(&job->segments[s], set, s);
-        job->segments[s].carry_gradient = below;
-        if (set->mode == WEFT_MODE_TRAIN && weft_graph_set_trains(set, declared, s)) below = true;
-        view->struct_size = (uint32_t)sizeof *view;
-        view->name = declared->segments[s].name;
-        view->owner = -1;
-        view->units = units;
-        view->n_units = list_segment_units(units, set, declared, layout->n_units, s);
-        view->backward = job->segments[s].has_backward ? 1 : 0;
-        view->carry_bytes = job->segments[s].carry;
-        view->tape_bytes = job->spec.activation_checkpointing ? 0 : job->segments[s].tape;
-    }
-}
-
 weft_job *weft_job_create(const weft_graph_set *set, const weft_declared *declared, const weft_layout *layout,
                           int32_t micro_batches, const weft_state_slot *states, int64_t n_states,
                           bool activation_checkpointing) {
     weft_job *job = weft_alloc(1, sizeof *job);
-    weft_strategy_job *view = &job->spec.view;
+    bool below = false; /* an earlier segment has trained parameters */
     job->unit_views = weft_alloc(layout->n_units, sizeof *job->unit_views);
     job->placements = weft_alloc(layout->n_units, sizeof *job->placements);
     job->units = weft_alloc(layout->n_units, sizeof *job->units);
     job->segment_views = weft_alloc(set->n_segments, sizeof *job->segment_views);
     job->segments = weft_alloc(set->n_segments, sizeof *job->segments);
     job->segment_units = weft_alloc((int64_t)layout->n_units * set->n_segments, sizeof *job->segment_units);
-    job->spec.activation_checkpointing = activation_checkpointing;
     fill_units(job, layout, states, n_states);
-    fill_segments(job, set, declared, layout);
-    for (int32_t s = 0; s < set->n_segments; s++) fill_storage(job, set, declared, layout, s, states, n_states);
-    view->struct_size = (uint32_t)sizeof *view;
-    view->mode = set->mode;
-    view->world = view->nodes = view->ranks_per_node = 1; /* the plan overwrites them */
-    view->micro_batches = micro_batches;
-    view->n_units = layout->n_units;
-    view->n_segments = set->n_segments;
-    view->units = job->unit_views;
-    view->segments = job->segment_views;
-    view->placements = job->placements;
-    view->unit_stride = (uint32_t)sizeof(weft_unit_view);
-    view->segment_stride = (uint32_t)sizeof(weft_segment_view);
-    view->placement_stride = (uint32_t)sizeof(weft_placement);
-    job->spec.segments = job->segments;
-    job->spec.units = job->units;
-    job->spec.micro_batch_bytes = weft_micro_batch_bytes(set->rows, set->lengths[set->n_lengths - 1]);
+    for (int32_t s = 0; s < set->n_segments; s++) {
+        weft_segment_view *view = &job->segment_views[s];
+        fill_segment_sizes(&job->segments[s], set, s);
+        job->segments[s].carry_gradient = below;
+        below = below || (set->mode == WEFT_MODE_TRAIN && weft_graph_set_trains(set, declared, s));
+        view->struct_size = (uint32_t)sizeof *view;
+        view->name = declared->segments[s].name;
+        view->owner = -1;
+        view->backward = job->segments[s].has_backward ? 1 : 0;
+        view->carry_bytes = job->segments[s].carry;
+        view->tape_bytes = activation_checkpointing ? 0 : job->segments[s].tape;
+        fill_reads(job, set, declared, layout, s, states, n_states);
+    }
+    job->spec = (weft_job_spec){
+        .view = {.struct_size = (uint32_t)sizeof job->spec.view,
+                 .mode = set->mode,
+                 .world = 1, /* the plan overwrites these three */
+                 .nodes = 1,
+                 .ranks_per_node = 1,
+                 .micro_batches = micro_batches,
+                 .n_units = layout->n_units,
+                 .n_segments = set->n_segments,
+                 .units = job->unit_views,
+                 .segments = job->segment_views,
+                 .placements = job->placements,
+                 .unit_stride = (uint32_t)sizeof(weft_unit_view),
+                 .segment_stride = (uint32_t)sizeof(weft_segment_view),
+                 .placement_stride = (uint32_t)sizeof(weft_placement)},
+        .segments = job->segments,
+        .units = job->units,
+        .micro_batch_bytes = weft_micro_batch_bytes(set->rows, set->lengths[set->n_lengths - 1]),
+        .activation_checkpointing = activation_checkpointing,
+    };
     return job;
 }
 

@@ -65,13 +65,13 @@ weft_members weft_job_spec_ranks(const weft_job_spec *job, const weft_instructio
  * trainable unit is read by a segment with a BACKWARD. */
 weft_status weft_job_spec_check(const weft_job_spec *job, weft_error *err);
 
-/* Validates the strategy's replicas, unit placements and segment owners. Each rank is a replica, or one replica is
+/* Validates the replicas, unit placements and segment owners of a strategy. Each rank is a replica, or one replica is
  * spread over the ranks by owners. A rank that updates part of a unit holds its parameters and its sum. */
-weft_status weft_job_spec_check_ranks(const weft_job_spec *job, weft_error *err);
+weft_status weft_job_spec_check_placement(const weft_job_spec *job, weft_error *err);
 
-/* Also checks the owners of units. If segments of several ranks read a trained unit, these are its owner and one other
- * rank. */
-weft_status weft_job_spec_check_placed(const weft_job_spec *job, weft_error *err);
+/* Checks the owners of the units of a placed job. If segments of several ranks read a trained unit, these ranks are its
+ * owner and one other. */
+weft_status weft_job_spec_check_owners(const weft_job_spec *job, weft_error *err);
 
 /* ---- the job of a strategy: units and segments with their bytes, from the layout and the graphs ---- */
 

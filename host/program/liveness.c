@@ -8,12 +8,15 @@
 
 #include <stdlib.h>
 
+enum { FORWARD, RECOMPUTE, BACKWARD, N_RUNS };
+enum { CARRY, GRADIENT };
+
+/* Tables of instructions; -1: none. */
 typedef struct planner {
     weft_program *program;
     const weft_job_spec *job;
     int32_t micro_batches;
-    bool sole_micro_batch;                   /* the micro-batch gradient is the sum itself */
-    int32_t *forward, *recompute, *backward; /* [n_segments][micro-batches] instruction, or -1, as for all below */
+    int32_t *run[N_RUNS];                    /* [n_segments][micro-batches] */
     int32_t *send[2], *recv[2];              /* [n_segments][micro-batches] of the carry; of its gradient */
     int32_t *reduce, *send_part, *recv_part; /* [n_units][micro-batches] */
     int32_t *ends; /* [n_instructions] instruction at which it has ended: itself, or its WAIT */
@@ -24,34 +27,26 @@ static int32_t pair_index(const planner *p, int32_t row, int32_t micro_batch) {
     return row * p->micro_batches + micro_batch;
 }
 
-/* Returns the entry for an instruction in the table of its kind; NULL: no table. */
-static int32_t *place_of(planner *p, const weft_instruction *instruction) {
-    const int at = instruction->what == WEFT_PAYLOAD_CARRY_GRADIENT;
+/* Returns the table of an instruction's kind; NULL: none. */
+static int32_t *table_of(const planner *p, const weft_instruction *instruction) {
+    const int of = instruction->what == WEFT_PAYLOAD_CARRY_GRADIENT ? GRADIENT : CARRY;
     switch (instruction->kind) {
-    case WEFT_INSTRUCTION_FORWARD: return &p->forward[pair_index(p, instruction->segment, instruction->micro_batch)];
-    case WEFT_INSTRUCTION_RECOMPUTE:
-        return &p->recompute[pair_index(p, instruction->segment, instruction->micro_batch)];
-    case WEFT_INSTRUCTION_BACKWARD: return &p->backward[pair_index(p, instruction->segment, instruction->micro_batch)];
-    case WEFT_INSTRUCTION_REDUCE:
-        return instruction->micro_batch < 0 ? NULL
-                                            : &p->reduce[pair_index(p, instruction->unit, instruction->micro_batch)];
-    case WEFT_INSTRUCTION_SEND:
-        return instruction->unit >= 0 ? &p->send_part[pair_index(p, instruction->unit, instruction->micro_batch)]
-                                      : &p->send[at][pair_index(p, instruction->segment, instruction->micro_batch)];
-    case WEFT_INSTRUCTION_RECV:
-        return instruction->unit >= 0 ? &p->recv_part[pair_index(p, instruction->unit, instruction->micro_batch)]
-                                      : &p->recv[at][pair_index(p, instruction->segment, instruction->micro_batch)];
+    case WEFT_INSTRUCTION_FORWARD: return p->run[FORWARD];
+    case WEFT_INSTRUCTION_RECOMPUTE: return p->run[RECOMPUTE];
+    case WEFT_INSTRUCTION_BACKWARD: return p->run[BACKWARD];
+    case WEFT_INSTRUCTION_REDUCE: return instruction->micro_batch < 0 ? NULL : p->reduce;
+    case WEFT_INSTRUCTION_SEND: return instruction->unit >= 0 ? p->send_part : p->send[of];
+    case WEFT_INSTRUCTION_RECV: return instruction->unit >= 0 ? p->recv_part : p->recv[of];
     default: return NULL;
     }
 }
 
 static void find_instructions(planner *p) {
-    const size_t segments = (size_t)(p->job->view.n_segments * p->micro_batches);
-    const size_t units = (size_t)(p->job->view.n_units * p->micro_batches),
-                 instructions = (size_t)p->program->n_instructions;
-    const size_t total = 7 * segments + 3 * units + instructions;
-    int32_t **const tables[] = {&p->forward, &p->recompute, &p->backward, &p->send[0],   &p->send[1],
-                                &p->recv[0], &p->recv[1],   &p->reduce,   &p->send_part, &p->recv_part};
+    const int32_t segments = p->job->view.n_segments * p->micro_batches,
+                  units = p->job->view.n_units * p->micro_batches;
+    const size_t total = 7 * (size_t)segments + 3 * (size_t)units + (size_t)p->program->n_instructions;
+    int32_t **const tables[] = {&p->run[FORWARD], &p->run[RECOMPUTE], &p->run[BACKWARD], &p->send[0],   &p->send[1],
+                                &p->recv[0],      &p->recv[1],        &p->reduce,        &p->send_part, &p->recv_part};
     int32_t *next = p->storage = weft_alloc(total, sizeof *p->storage);
     for (size_t i = 0; i < total; i++) p->storage[i] = -1;
     for (int i = 0; i < 10; i++) {
@@ -61,8 +56,10 @@ static void find_instructions(planner *p) {
     p->ends = next;
     for (int32_t i = 0; i < p->program->n_instructions; i++) {
         const weft_instruction *instruction = &p->program->instructions[i];
-        int32_t *place = place_of(p, instruction);
-        if (place != NULL) *place = i;
+        int32_t *table = table_of(p, instruction);
+        if (table != NULL)
+            table[pair_index(p, instruction->unit >= 0 ? instruction->unit : instruction->segment,
+                             instruction->micro_batch)] = i;
         p->ends[i] = i;
         if (instruction->kind == WEFT_INSTRUCTION_WAIT) p->ends[instruction->waits] = i;
     }
@@ -71,6 +68,10 @@ static void find_instructions(planner *p) {
 /* Returns the instruction at which instruction i has ended; -1 for i = -1. */
 static int32_t end_of(const planner *p, int32_t i) {
     return i < 0 ? -1 : p->ends[i];
+}
+
+static int32_t later(int32_t a, int32_t b) {
+    return a > b ? a : b;
 }
 
 static bool has_gradients(int32_t kind) {
@@ -99,16 +100,20 @@ static void allocate_slots(planner *p) {
     }
 }
 
-static int32_t category_of(int32_t kind) {
-    if (kind == WEFT_SLOT_MICRO_BATCH_GRADIENT || kind == WEFT_SLOT_EXCHANGE) return WEFT_MEMORY_GRADIENTS;
-    if (kind == WEFT_SLOT_UNIT) return WEFT_MEMORY_PARAMETERS;
-    return kind == WEFT_SLOT_WORK ? WEFT_MEMORY_WORKSPACE : WEFT_MEMORY_ACTIVATIONS;
-}
-
 /* Returns the slot's index; -1 if it has no bytes. */
 static int32_t add_slot(planner *p, int32_t kind, int32_t unit, int32_t segment, int32_t micro_batch, int32_t first,
                         int32_t last, int64_t bytes) {
-    const weft_slot slot = {kind, category_of(kind),       unit, segment, micro_batch, first,
+    static const int32_t categories[] = {
+        [WEFT_SLOT_MICRO_BATCH] = WEFT_MEMORY_ACTIVATIONS,
+        [WEFT_SLOT_CARRY] = WEFT_MEMORY_ACTIVATIONS,
+        [WEFT_SLOT_TAPE] = WEFT_MEMORY_ACTIVATIONS,
+        [WEFT_SLOT_CARRY_GRADIENT] = WEFT_MEMORY_ACTIVATIONS,
+        [WEFT_SLOT_MICRO_BATCH_GRADIENT] = WEFT_MEMORY_GRADIENTS,
+        [WEFT_SLOT_WORK] = WEFT_MEMORY_WORKSPACE,
+        [WEFT_SLOT_UNIT] = WEFT_MEMORY_PARAMETERS,
+        [WEFT_SLOT_EXCHANGE] = WEFT_MEMORY_GRADIENTS,
+    };
+    const weft_slot slot = {kind, categories[kind],        unit, segment, micro_batch, first,
                             last, weft_cache_lines(bytes), -1,   false};
     if (bytes == 0) return -1;
     p->program->slots[p->program->n_slots] = slot;
@@ -116,20 +121,18 @@ static int32_t add_slot(planner *p, int32_t kind, int32_t unit, int32_t segment,
 }
 
 static void plan_micro_batch(planner *p, int32_t m) {
-    weft_instruction_slots *of = p->program->instruction_slots;
-    const int32_t *const tables[] = {p->forward, p->recompute, p->backward};
-    const int32_t n = 3 * p->job->view.n_segments;
+    const int32_t n = N_RUNS * p->job->view.n_segments;
     int32_t first = INT32_MAX, last = -1, slot = -1;
     for (int32_t k = 0; k < n; k++) {
-        const int32_t i = tables[k % 3][pair_index(p, k / 3, m)];
+        const int32_t i = p->run[k % N_RUNS][pair_index(p, k / N_RUNS, m)];
         if (i >= 0 && i < first) first = i;
         if (i > last) last = i;
     }
     if (last < 0) return; /* another rank runs it */
     slot = add_slot(p, WEFT_SLOT_MICRO_BATCH, -1, -1, m, first, last, p->job->micro_batch_bytes);
     for (int32_t k = 0; k < n; k++) {
-        const int32_t i = tables[k % 3][pair_index(p, k / 3, m)];
-        if (i >= 0) of[i].micro_batch = slot;
+        const int32_t i = p->run[k % N_RUNS][pair_index(p, k / N_RUNS, m)];
+        if (i >= 0) p->program->instruction_slots[i].micro_batch = slot;
     }
 }
 
@@ -137,43 +140,40 @@ static void plan_micro_batch(planner *p, int32_t m) {
  * and its SEND reads it. */
 static void plan_carry(planner *p, int32_t s, int32_t m) {
     weft_instruction_slots *of = p->program->instruction_slots;
-    const int32_t at = pair_index(p, s, m), run = p->forward[at], got = p->recv[0][at], sent = p->send[0][at];
-    const int32_t made = run >= 0 ? run : got;
-    int32_t readers[3] = {-1, -1, -1}, last = end_of(p, made), slot = -1;
+    const int32_t at = pair_index(p, s, m), sent = p->send[CARRY][at];
+    const int32_t made = p->run[FORWARD][at] >= 0 ? p->run[FORWARD][at] : p->recv[CARRY][at];
+    int32_t last = -1, slot = -1;
     if (made < 0) return;
-    if (s + 1 < p->job->view.n_segments) {
-        const int32_t above = pair_index(p, s + 1, m);
-        readers[0] = p->forward[above];
-        readers[1] = p->recompute[above];
-        if (p->job->segments[s + 1].backward_reads_carry) readers[2] = p->backward[above];
+    last = later(end_of(p, made), end_of(p, sent));
+    for (int pass = 0; pass < 2; pass++) {
+        for (int k = 0; k < N_RUNS && s + 1 < p->job->view.n_segments; k++) {
+            const int32_t reader = p->run[k][pair_index(p, s + 1, m)];
+            if (reader < 0 || (k == BACKWARD && !p->job->segments[s + 1].backward_reads_carry)) continue;
+            if (pass == 0) last = later(last, reader);
+            else of[reader].carry_in = slot;
+        }
+        if (pass == 0) slot = add_slot(p, WEFT_SLOT_CARRY, -1, s, m, made, last, p->job->segments[s].carry);
     }
-    for (int i = 0; i < 3; i++)
-        if (readers[i] > last) last = readers[i];
-    if (end_of(p, sent) > last) last = end_of(p, sent);
-    slot = add_slot(p, WEFT_SLOT_CARRY, -1, s, m, made, last, p->job->segments[s].carry);
     of[made].carry_out = slot;
     if (sent >= 0) of[sent].carry_out = slot;
-    for (int i = 0; i < 3; i++)
-        if (readers[i] >= 0) of[readers[i]].carry_in = slot;
 }
 
 static void plan_tape(planner *p, int32_t s, int32_t m) {
     weft_instruction_slots *of = p->program->instruction_slots;
-    const int32_t again = p->recompute[pair_index(p, s, m)], used = p->backward[pair_index(p, s, m)];
-    const int32_t made = again >= 0 ? again : p->forward[pair_index(p, s, m)];
+    const int32_t at = pair_index(p, s, m), again = p->run[RECOMPUTE][at], used = p->run[BACKWARD][at];
+    const int32_t made = again >= 0 ? again : p->run[FORWARD][at];
     if (used < 0) return;
-    of[made].tape = add_slot(p, WEFT_SLOT_TAPE, -1, s, m, made, used, p->job->segments[s].tape);
-    of[used].tape = of[made].tape;
+    of[made].tape = of[used].tape = add_slot(p, WEFT_SLOT_TAPE, -1, s, m, made, used, p->job->segments[s].tape);
 }
 
 /* Plans the gradient of segment s's output: from the next segment's BACKWARD or a RECV to the segment's own BACKWARD or
  * a SEND. */
 static void plan_carry_gradient(planner *p, int32_t s, int32_t m) {
     weft_instruction_slots *of = p->program->instruction_slots;
-    const int32_t at = pair_index(p, s, m), used = p->backward[at], sent = p->send[1][at], got = p->recv[1][at];
-    const int32_t above = s + 1 < p->job->view.n_segments ? p->backward[pair_index(p, s + 1, m)] : -1;
-    const int32_t made = above >= 0 ? above : got;
-    int32_t last = used > end_of(p, sent) ? used : end_of(p, sent), slot = -1;
+    const int32_t at = pair_index(p, s, m), used = p->run[BACKWARD][at], sent = p->send[GRADIENT][at];
+    const int32_t above = s + 1 < p->job->view.n_segments ? p->run[BACKWARD][pair_index(p, s + 1, m)] : -1;
+    const int32_t made = above >= 0 ? above : p->recv[GRADIENT][at], last = later(used, end_of(p, sent));
+    int32_t slot = -1;
     if (made < 0 || last < 0 || !p->job->segments[s].has_backward) return;
     slot = add_slot(p, WEFT_SLOT_CARRY_GRADIENT, -1, s, m, made, last, p->job->segments[s].carry);
     if (above >= 0) of[made].d_carry_in = slot;
@@ -182,53 +182,48 @@ static void plan_carry_gradient(planner *p, int32_t s, int32_t m) {
     if (sent >= 0) of[sent].d_carry_out = slot;
 }
 
-/* Returns the writable gradient row of instruction i. */
-static int32_t *gradient_row(planner *p, int32_t i) {
-    return p->program->instruction_gradients +
-           (p->program->instruction_slots[i].gradients - p->program->instruction_gradients);
+/* Sets the micro-batch gradient of a unit at instruction i. */
+static void set_gradient(planner *p, int32_t i, int32_t u, int32_t slot) {
+    const int32_t *row = p->program->instruction_slots[i].gradients;
+    p->program->instruction_gradients[row - p->program->instruction_gradients + u] = slot;
 }
 
+/* With one micro-batch, its gradient is the sum itself. */
 static void plan_micro_batch_gradient(planner *p, int32_t u, int32_t m) {
-    const int32_t reduced = p->reduce[pair_index(p, u, m)], sent = p->send_part[pair_index(p, u, m)];
-    const int32_t got = p->recv_part[pair_index(p, u, m)];
-    const int32_t used = reduced >= 0 ? reduced : sent, last = end_of(p, used);
+    const int32_t at = pair_index(p, u, m), reduced = p->reduce[at], got = p->recv_part[at];
+    const int32_t used = reduced >= 0 ? reduced : p->send_part[at];
     int32_t first = got >= 0 && got < used ? got : used, slot = -1;
     if (used < 0) return;
-    for (int32_t s = 0; s < p->job->view.n_segments; s++) {
-        const int32_t at = p->backward[pair_index(p, s, m)];
-        if (at >= 0 && at < first && weft_job_spec_reads(p->job, s, u)) first = at;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int32_t s = 0; s < p->job->view.n_segments; s++) {
+            const int32_t backward = p->run[BACKWARD][pair_index(p, s, m)];
+            if (backward < 0 || !weft_job_spec_reads(p->job, s, u)) continue;
+            if (pass == 1) set_gradient(p, backward, u, slot);
+            else if (backward < first) first = backward;
+        }
+        if (pass == 0)
+            slot = add_slot(p, WEFT_SLOT_MICRO_BATCH_GRADIENT, u, -1, m, first, end_of(p, used),
+                            p->job->units[u].gradient);
     }
-    slot = add_slot(p, WEFT_SLOT_MICRO_BATCH_GRADIENT, u, -1, m, first, last, p->job->units[u].gradient);
-    if (slot >= 0) p->program->slots[slot].elsewhere = p->sole_micro_batch && reduced >= 0;
-    gradient_row(p, used)[u] = slot;
-    if (got >= 0) gradient_row(p, got)[u] = slot;
-    for (int32_t s = 0; s < p->job->view.n_segments; s++) {
-        const int32_t at = p->backward[pair_index(p, s, m)];
-        if (at >= 0 && weft_job_spec_reads(p->job, s, u)) gradient_row(p, at)[u] = slot;
-    }
+    if (slot >= 0) p->program->slots[slot].elsewhere = p->micro_batches == 1 && reduced >= 0;
+    set_gradient(p, used, u, slot);
+    if (got >= 0) set_gradient(p, got, u, slot);
 }
 
 /* Plans the gathered parameters of a unit and the slots of exchanges. */
 static void plan_exchange(planner *p, int32_t *gathered, int32_t i) {
     const weft_instruction *instruction = &p->program->instructions[i];
-    const weft_unit_sizes *sizes = instruction->unit >= 0 ? &p->job->units[instruction->unit] : NULL;
+    const int32_t u = instruction->unit;
     weft_instruction_slots *of = &p->program->instruction_slots[i];
-    switch (instruction->kind) {
-    case WEFT_INSTRUCTION_GATHER:
-        if (instruction->what != WEFT_PAYLOAD_PARAMETERS) break;
-        of->unit =
-            add_slot(p, WEFT_SLOT_UNIT, instruction->unit, -1, -1, i, p->program->n_instructions - 1, sizes->gathered);
-        gathered[instruction->unit] = of->unit;
-        break;
-    case WEFT_INSTRUCTION_RELEASE:
-        of->unit = gathered[instruction->unit];
+    if (instruction->kind == WEFT_INSTRUCTION_GATHER && instruction->what == WEFT_PAYLOAD_PARAMETERS) {
+        of->unit = gathered[u] =
+            add_slot(p, WEFT_SLOT_UNIT, u, -1, -1, i, p->program->n_instructions - 1, p->job->units[u].gathered);
+    } else if (instruction->kind == WEFT_INSTRUCTION_RELEASE) {
+        of->unit = gathered[u];
         if (of->unit >= 0) p->program->slots[of->unit].last = i;
-        break;
-    case WEFT_INSTRUCTION_REDUCE:
-        of->exchange = add_slot(p, WEFT_SLOT_EXCHANGE, instruction->unit, -1, instruction->micro_batch, i, p->ends[i],
-                                sizes->exchange[instruction->scope]);
-        break;
-    default: break;
+    } else if (instruction->kind == WEFT_INSTRUCTION_REDUCE) {
+        of->exchange = add_slot(p, WEFT_SLOT_EXCHANGE, u, -1, instruction->micro_batch, i, p->ends[i],
+                                p->job->units[u].exchange[instruction->scope]);
     }
 }
 
@@ -236,7 +231,7 @@ static int64_t work_bytes(const planner *p, const weft_instruction *instruction)
     const weft_segment_sizes *sizes = instruction->segment >= 0 ? &p->job->segments[instruction->segment] : NULL;
     switch (instruction->kind) {
     case WEFT_INSTRUCTION_FORWARD:
-        return p->recompute[pair_index(p, instruction->segment, instruction->micro_batch)] >= 0
+        return p->run[RECOMPUTE][pair_index(p, instruction->segment, instruction->micro_batch)] >= 0
                    ? sizes->forward_work_untaped
                    : sizes->forward_work;
     case WEFT_INSTRUCTION_RECOMPUTE: return sizes->recompute_work;
@@ -277,8 +272,7 @@ static void sort_by_last(weft_program *program) {
     free(start);
 }
 
-static weft_status place_slots(planner *p, weft_error *err) {
-    weft_program *program = p->program;
+static weft_status place_slots(weft_program *program, weft_error *err) {
     weft_packing packing = {0, 0, -1, 0};
     weft_status status = WEFT_OK;
     int32_t n = 0;
@@ -301,18 +295,14 @@ static weft_status place_slots(planner *p, weft_error *err) {
 }
 
 weft_status weft_program_place(weft_program *program, const weft_job_spec *job, weft_error *err) {
-    planner p = {0};
+    planner p = {.program = program, .job = job, .micro_batches = weft_job_spec_micro_batches(job)};
     weft_status status = WEFT_OK;
     weft_program_unplace(program);
-    p.program = program;
-    p.job = job;
-    p.micro_batches = weft_job_spec_micro_batches(job);
-    p.sole_micro_batch = p.micro_batches == 1;
     find_instructions(&p);
     allocate_slots(&p);
     plan_slots(&p);
     sort_by_last(program);
-    status = place_slots(&p, err);
+    status = place_slots(program, err);
     if (status != WEFT_OK) weft_program_unplace(program);
     free(p.storage);
     return status;

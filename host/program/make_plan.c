@@ -1,5 +1,5 @@
-/* host/program/make_plan.c: see make_plan.h. */
-#include "program/make_plan.h"
+/* host/program/make_plan.c: makes a plan: the model and its layout, then the programs of each mode, then the bytes. */
+#include "program/plan.h"
 
 #include "adapter/adapter_load.h"
 #include "adapter/attach.h"
@@ -11,94 +11,68 @@
 #include "model/weights.h"
 #include "plugin/enter.h"
 #include "program/budget.h"
-#include "program/family.h"
-#include "program/plugin_answers.h"
 #include "program/paths.h"
-#include "program/job.h"
 
 #include <stdlib.h>
 
-/* Storage types of [model] base. */
-static const struct {
-    int32_t dtype; /* 0: the type of the model plugin and the files */
-    bool scaled_by_rows;
-} bases[] = {[WEFT_BASE_AUTO] = {0, false},
-             [WEFT_BASE_NF4] = {WEFT_NF4, false},
-             [WEFT_BASE_NF4X64] = {WEFT_NF4X64, false},
-             [WEFT_BASE_INT8] = {WEFT_I8X64, true},
-             [WEFT_BASE_FP8] = {WEFT_F8X128, false},
-             [WEFT_BASE_BF16] = {WEFT_BF16, false},
-             [WEFT_BASE_FP16] = {WEFT_F16, false},
-             [WEFT_BASE_FP32] = {WEFT_F32, false}};
+/* ---- storage types ---- */
+
+/* Of [model] base; 0: the type of the model plugin and the files. */
+static const int32_t base_dtypes[] = {
+    [WEFT_BASE_AUTO] = 0,          [WEFT_BASE_NF4] = WEFT_NF4,    [WEFT_BASE_NF4X64] = WEFT_NF4X64,
+    [WEFT_BASE_INT8] = WEFT_I8X64, [WEFT_BASE_FP8] = WEFT_F8X128, [WEFT_BASE_BF16] = WEFT_BF16,
+    [WEFT_BASE_FP16] = WEFT_F16,   [WEFT_BASE_FP32] = WEFT_F32,
+};
 
 typedef struct choosing {
     weft_plan *plan;
+    weft_declared *declared;
     weft_safetensors *files; /* NULL: no files are read */
     int32_t base;            /* weft_base */
+    int32_t dtype;           /* of the base; 0: as in the files */
     bool *is_base;           /* [n_parameters] a linear of the model's own blocks, stored as (out, in) */
     bool takes_trained;      /* [train] trainable leaves no base parameter frozen */
 } choosing;
 
-static bool is_below_blocks(const weft_declared *declared, int32_t module) {
-    const int32_t blocks = declared->info.n_layers > 0 ? weft_declared_module(declared, declared->info.layer_path) : -1;
-    return blocks >= 0 && weft_declared_below(declared, module, blocks);
-}
-
-static void mark_base(bool *is_base, const weft_declared *declared) {
-    for (int32_t i = 0; i < declared->n_parameters; i++) {
-        const weft_parameter *p = &declared->parameters[i];
-        is_base[i] = p->role == WEFT_WEIGHT_LINEAR && weft_parameter_is_matrix(p) && p->n_aliases == 0 && !p->added &&
-                     is_below_blocks(declared, p->module);
-    }
-    for (int32_t i = 0; i < declared->n_weights; i++) {
-        const weft_weight *weight = declared->weights[i];
-        if (weight->transposed) is_base[weight->parameter] = false;
-    }
-}
-
-static bool is_asked_for(const choosing *self, int32_t i) {
-    const weft_parameter *p = &self->plan->declared->parameters[i];
-    return self->is_base[i] && (!p->trainable || self->takes_trained);
-}
-
 #define REJECT_BASE(self, err, ...) weft_config_reject((self)->plan->run->config, "model", "base", err, __VA_ARGS__)
 
-/* ---- validation of the combination ---- */
+static bool is_linear(const weft_parameter *p) {
+    return p->role == WEFT_WEIGHT_LINEAR && weft_parameter_is_matrix(p) && p->n_aliases == 0;
+}
+
+static void mark_base(choosing *self) {
+    const weft_declared *declared = self->declared;
+    const int32_t blocks = declared->info.n_layers > 0 ? weft_declared_module(declared, declared->info.layer_path) : -1;
+    for (int32_t i = 0; i < declared->n_parameters; i++) {
+        const weft_parameter *p = &declared->parameters[i];
+        self->is_base[i] = is_linear(p) && !p->added && blocks >= 0 && weft_declared_below(declared, p->module, blocks);
+    }
+    for (int32_t i = 0; i < declared->n_weights; i++)
+        if (declared->weights[i]->transposed) self->is_base[declared->weights[i]->parameter] = false;
+}
 
 /* Fails if no parameter is a base parameter. If all of them are trained, check_packed reports that. */
 static weft_status find_frozen(choosing *self, weft_error *err) {
-    const weft_declared *declared = self->plan->declared;
     bool any = false, any_frozen = false;
-    for (int32_t i = 0; i < declared->n_parameters; i++) {
+    for (int32_t i = 0; i < self->declared->n_parameters; i++) {
         any = any || self->is_base[i];
-        any_frozen = any_frozen || (self->is_base[i] && !declared->parameters[i].trainable);
+        any_frozen = any_frozen || (self->is_base[i] && !self->declared->parameters[i].trainable);
     }
-    if (!any) return REJECT_BASE(self, err, "finds no linears in this model's layers; take the line out");
+    if (!any) return REJECT_BASE(self, err, "finds no linears in this model's layers. Fix: remove the line");
     self->takes_trained = self->plan->base_is_trained = !any_frozen && self->base != WEFT_BASE_FP32;
     return WEFT_OK;
 }
 
-static weft_status check_rows(const choosing *self, const weft_parameter *p, weft_error *err) {
-    const int64_t block = weft_dtype_block(WEFT_I8X64);
-    if (self->base != WEFT_BASE_INT8 || p->dims[1] % block == 0) return WEFT_OK;
-    return REJECT_BASE(
-        self, err,
-        "cannot hold '%s': its rows of %lld numbers are no whole blocks of %lld; nf4, nf4x64 and fp8 take "
-        "rows of any length",
-        p->name, (long long)p->dims[1], (long long)block);
-}
-
 /* A view of a parameter's rows must begin at a block boundary. */
 static weft_status check_slices(const choosing *self, weft_error *err) {
-    const weft_declared *declared = self->plan->declared;
-    for (int32_t i = 0; i < declared->n_weights; i++) {
-        const weft_weight *weight = declared->weights[i];
-        const weft_parameter *p = &declared->parameters[weight->parameter];
+    for (int32_t i = 0; i < self->declared->n_weights; i++) {
+        const weft_weight *weight = self->declared->weights[i];
+        const weft_parameter *p = &self->declared->parameters[weight->parameter];
         if (!weight->is_slice || weight->first * weight->in % weft_dtype_block(p->dtype) == 0) continue;
         return REJECT_BASE(
             self, err,
-            "cannot hold '%s': the model reads its rows from %lld on by themselves, and no block of %lld "
-            "numbers begins there; with nf4x64, fp8 or int8 blocks are shorter",
+            "cannot store '%s': the model reads its rows from %lld on separately, which is no start of a "
+            "block of %lld numbers. Fix: nf4x64, fp8 or int8, whose blocks are shorter",
             p->name, (long long)weight->first, (long long)weft_dtype_block(p->dtype));
     }
     return WEFT_OK;
@@ -106,46 +80,38 @@ static weft_status check_slices(const choosing *self, weft_error *err) {
 
 /* A 16-bit matrix is only multiplied in its own type. */
 static weft_status check_half(const choosing *self, weft_error *err) {
-    const int32_t dtype = bases[self->base].dtype;
-    if ((dtype != WEFT_BF16 && dtype != WEFT_F16) || dtype == self->plan->dtype) return WEFT_OK;
-    return REJECT_BASE(
-        self, err,
-        "is multiplied in %s alone: set [train] precision = %s, or base = nf4, nf4x64, int8 or fp8, which "
-        "are multiplied in any",
-        weft_dtype_name(dtype), weft_dtype_name(dtype));
+    if ((self->dtype != WEFT_BF16 && self->dtype != WEFT_F16) || self->dtype == self->plan->dtype) return WEFT_OK;
+    return REJECT_BASE(self, err,
+                       "is multiplied in %s only. Fix: set [train] precision = %s, or base = nf4, nf4x64, int8 or fp8, "
+                       "which are multiplied in any precision",
+                       weft_dtype_name(self->dtype), weft_dtype_name(self->dtype));
 }
 
 /* Fails if config.json declares packed weights and the files contain none. */
 static weft_status check_declared(const choosing *self, weft_error *err) {
-    const weft_declared *declared = self->plan->declared;
     const bool fresh = self->plan->run->settings.model.start == WEFT_START_FRESH;
     bool any = false;
     for (int32_t i = 0; self->files != NULL && i < self->files->n_tensors; i++)
         any = any || self->files->tensors[i].joined != NULL;
-    if (!declared->prints_packed || any || (self->files == NULL && !fresh)) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_DATA,
-                          "%s: quantization_config says that bitsandbytes has packed the weights, and %s. Set it to "
-                          "null; [model] base = nf4, int8 or fp8 packs them while they are %s",
-                          declared->config_path,
-                          fresh ? "[model] start = fresh begins without any" : "its files have all of them in numbers",
-                          fresh ? "drawn" : "read");
-}
-
-/* ---- selection of the storage types ---- */
-
-static const weft_tensor *tensor_of(const choosing *self, const weft_parameter *p) {
-    return self->files == NULL ? NULL : weft_weights_tensor(self->files, p);
+    if (!self->declared->prints_packed || any || (self->files == NULL && !fresh)) return WEFT_OK;
+    return weft_error_set(
+        err, WEFT_E_DATA,
+        "%s: quantization_config declares weights packed by bitsandbytes, and %s. Fix: set it to null; "
+        "[model] base = nf4, int8 or fp8 packs them while they are %s",
+        self->declared->config_path,
+        fresh ? "[model] start = fresh reads no weights" : "its files have unpacked ones only",
+        fresh ? "drawn" : "read");
 }
 
 /* Keeps the packed type of a tensor in the files. */
 static weft_status take_packed(const choosing *self, int32_t i, int32_t held, weft_error *err) {
-    weft_declared *declared = self->plan->declared;
+    weft_declared *declared = self->declared;
     weft_parameter *p = &declared->parameters[i];
-    if (self->base != WEFT_BASE_AUTO && bases[self->base].dtype != held)
+    if (self->base != WEFT_BASE_AUTO && self->dtype != held)
         return REJECT_BASE(
             self, err,
-            "is not what the model's files hold: '%s' is stored in %s there; take the line out, or begin "
-            "with the model that was packed",
+            "differs from the model's files: '%s' is stored in %s there. Fix: remove the line, or use the "
+            "model that was packed",
             p->name, weft_dtype_name(held));
     if (p->trainable && declared->packed_wanted < 0 && !self->takes_trained) declared->packed_wanted = i;
     p->trainable = false;
@@ -153,83 +119,66 @@ static weft_status take_packed(const choosing *self, int32_t i, int32_t held, we
     return WEFT_OK;
 }
 
-static weft_status take_base(const choosing *self, int32_t i, weft_error *err) {
-    weft_parameter *p = &self->plan->declared->parameters[i];
-    const weft_status status = check_rows(self, p, err);
-    if (status != WEFT_OK) return status;
-    p->dtype = bases[self->base].dtype;
-    p->scaled_by_rows = bases[self->base].scaled_by_rows;
+static weft_status take_base(const choosing *self, weft_parameter *p, weft_error *err) {
+    const int64_t block = weft_dtype_block(WEFT_I8X64);
+    if (self->base == WEFT_BASE_INT8 && p->dims[1] % block != 0)
+        return REJECT_BASE(
+            self, err,
+            "cannot store '%s': its rows of %lld numbers are not complete blocks of %lld. Fix: nf4, nf4x64 "
+            "or fp8, which allow rows of any length",
+            p->name, (long long)p->dims[1], (long long)block);
+    p->dtype = self->dtype;
+    p->scaled_by_rows = self->base == WEFT_BASE_INT8;
     if (p->dtype != WEFT_F32) p->trainable = false;
     return WEFT_OK;
 }
 
-static bool is_narrow_in_files(const choosing *self, const weft_parameter *p) {
-    const weft_tensor *tensor = tensor_of(self, p);
-    return self->plan->dtype != WEFT_F32 && self->base != WEFT_BASE_FP32 && !p->trainable &&
-           weft_parameter_is_matrix(p) && tensor != NULL && tensor->dtype == self->plan->dtype;
-}
-
-/* Fails if the head is packed. */
-static weft_status check_head(const choosing *self, const weft_parameter *p, int32_t held, weft_error *err) {
-    const weft_declared *declared = self->plan->declared;
-    const char *head = declared->info.head_path;
-    if (held == 0 || head == NULL || p->module != weft_declared_module(declared, head)) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_DATA,
-                          "%s: '%s' is stored in %s, and Weft reads the head as numbers alone. Allowed: F32, BF16 or "
-                          "F16. Fix: quantize the model again without it, as llm_int8_skip_modules = [\"%s\"] of "
-                          "transformers does, or take the model in numbers with [model] base = nf4 or int8",
-                          self->plan->run->settings.model.path, p->name, weft_dtype_name(held), head);
-}
-
 static weft_status choose_one(const choosing *self, int32_t i, weft_error *err) {
-    weft_parameter *p = &self->plan->declared->parameters[i];
-    const weft_tensor *tensor = tensor_of(self, p);
-    const int32_t held = tensor == NULL ? 0 : weft_packed_type(tensor);
-    weft_status status = WEFT_OK;
+    weft_parameter *p = &self->declared->parameters[i];
+    const weft_tensor *tensor = self->files == NULL ? NULL : weft_weights_tensor(self->files, p);
+    const int32_t held = tensor == NULL ? 0 : weft_packed_type(tensor), compute = self->plan->dtype;
+    const char *head = self->declared->info.head_path;
     if (weft_parameter_is_packed(p)) return WEFT_OK; /* selected by the model plugin */
-    status = check_head(self, p, held, err);
-    if (status != WEFT_OK) return status;
-    if (held != 0 && p->role == WEFT_WEIGHT_LINEAR && weft_parameter_is_matrix(p) && p->n_aliases == 0)
-        return take_packed(self, i, held, err);
-    if (bases[self->base].dtype != 0 && is_asked_for(self, i)) return take_base(self, i, err);
-    if (is_narrow_in_files(self, p)) p->dtype = self->plan->dtype;
+    if (held != 0 && head != NULL && p->module == weft_declared_module(self->declared, head))
+        return weft_error_set(err, WEFT_E_DATA,
+                              "%s: '%s' is stored in %s, and Weft reads only an unpacked head. Allowed: F32, BF16 or "
+                              "F16. Fix: quantize the model again without it, as llm_int8_skip_modules = [\"%s\"] of "
+                              "transformers does, or use the unpacked model with [model] base = nf4 or int8",
+                              self->plan->run->settings.model.path, p->name, weft_dtype_name(held), head);
+    if (held != 0 && is_linear(p)) return take_packed(self, i, held, err);
+    if (self->dtype != 0 && self->is_base[i] && (!p->trainable || self->takes_trained)) return take_base(self, p, err);
+    if (compute != WEFT_F32 && self->base != WEFT_BASE_FP32 && !p->trainable && weft_parameter_is_matrix(p) &&
+        tensor != NULL && tensor->dtype == compute)
+        p->dtype = compute; /* stored in 16 bits in the files */
     return WEFT_OK;
 }
 
-static weft_status choose_all(choosing *self, weft_error *err) {
-    const weft_declared *declared = self->plan->declared;
-    weft_status status = WEFT_OK;
-    mark_base(self->is_base, declared);
-    status = check_declared(self, err);
-    if (status == WEFT_OK) status = check_half(self, err);
-    if (status != WEFT_OK) return status;
-    if (self->base != WEFT_BASE_AUTO) status = find_frozen(self, err);
-    for (int32_t i = 0; i < declared->n_parameters && status == WEFT_OK; i++) status = choose_one(self, i, err);
-    return status == WEFT_OK ? check_slices(self, err) : status;
-}
-
-/* Applies [train] weights = bf16, also to gains and biases, because a unit has one trained group. */
-static void store_trained(weft_plan *plan) {
-    if (plan->run->settings.train.weights != WEFT_STORED_BF16) return;
-    for (int32_t i = 0; i < plan->declared->n_parameters; i++)
-        if (plan->declared->parameters[i].trainable) plan->declared->parameters[i].dtype = WEFT_BF16;
-}
-
 /* Sets the parameters' dtypes, after the selection of trained parameters and before the layout. Missing or malformed
- * files are treated as unknown here; the loader reports them. */
+ * files are treated as unknown here; the loader reports them. [train] weights = bf16 also holds for gains and biases,
+ * because a unit has one trained group. */
 static weft_status choose_storage(weft_plan *plan, weft_error *err) {
-    const weft_run *run = plan->run;
-    choosing self = {.plan = plan, .base = (int32_t)run->settings.model.base};
+    const weft_settings *settings = &plan->run->settings;
+    weft_declared *declared = plan->declared;
+    const int32_t base = (int32_t)settings->model.base;
+    choosing self = {.plan = plan, .declared = declared, .base = base, .dtype = base_dtypes[base]};
     weft_status status = WEFT_OK;
-    self.is_base = weft_alloc(plan->declared->n_parameters, sizeof *self.is_base);
-    if (run->settings.model.start != WEFT_START_FRESH)
-        (void)weft_weights_open(&self.files, plan->declared, run->settings.model.path, NULL);
-    status = choose_all(&self, err);
-    if (status == WEFT_OK) store_trained(plan);
+    self.is_base = weft_alloc(declared->n_parameters, sizeof *self.is_base);
+    if (settings->model.start != WEFT_START_FRESH)
+        (void)weft_weights_open(&self.files, declared, settings->model.path, NULL);
+    mark_base(&self);
+    status = check_declared(&self, err);
+    if (status == WEFT_OK) status = check_half(&self, err);
+    if (status == WEFT_OK && self.base != WEFT_BASE_AUTO) status = find_frozen(&self, err);
+    for (int32_t i = 0; i < declared->n_parameters && status == WEFT_OK; i++) status = choose_one(&self, i, err);
+    if (status == WEFT_OK) status = check_slices(&self, err);
+    for (int32_t i = 0; i < declared->n_parameters && settings->train.weights == WEFT_STORED_BF16; i++)
+        if (declared->parameters[i].trainable) declared->parameters[i].dtype = WEFT_BF16;
     weft_safetensors_close(self.files);
     free(self.is_base);
     return status;
 }
+
+/* ---- the model ---- */
 
 enum { ADAPTER_CONFIG_LIMIT = 16 << 20 };
 
@@ -263,7 +212,7 @@ static weft_status lay_out_units(weft_plan *plan, weft_error *err) {
     (void)weft_plugin_blame(weft_run_table(run, WEFT_PART_POLICY, policy), status, &why);
     if (status == WEFT_E_PLUGIN)
         return blame_key(run, "policy", "plugin", status, &why,
-                         ". Have the policy corrected, or choose another one: weft plugins list has them", err);
+                         ". Correct the policy, or select another one of those in weft plugins list", err);
     return weft_run_located(run, WEFT_PART_POLICY, weft_error_set(err, status, "%s", why.text), err);
 }
 
@@ -307,8 +256,8 @@ static weft_status check_origin(weft_plan *plan, weft_error *err) {
     if (status == WEFT_OK && same) weft_plan_set_base(plan, &now);
     if (status != WEFT_OK || same) return WEFT_OK;
     return weft_config_reject(run->config, "adapter", source_key(run), err,
-                              "(%s) was made on other weights than those in %s: set [model] path to its base, or "
-                              "any_base = yes to take it all the same",
+                              "(%s) was made on other weights than those in %s. Fix: set [model] path to its base, or "
+                              "any_base = yes to use it anyway",
                               run->settings.adapter_from, run->settings.model.path);
 }
 
@@ -395,29 +344,23 @@ static weft_status declare_model(weft_plan *plan, weft_error *err) {
 
 weft_status weft_plan_open(weft_plan *self, const weft_run *run, weft_error *err) {
     if (run->settings.train.weights == WEFT_STORED_BF16 && run->settings.train.precision != WEFT_PRECISION_BF16)
-        return weft_config_reject(
-            run->config, "train", "weights", err,
-            "asks for weights in bf16, which are computed with in bf16 alone: set precision = bf16 "
-            "in [train], too");
+        return weft_config_reject(run->config, "train", "weights", err,
+                                  "requires computation in bf16. Fix: set [train] precision = bf16");
     self->run = run;
     self->dtype = weft_precision_dtype(&run->settings.train);
     return declare_model(self, err);
 }
 
-static void note_products(weft_plan *plan, const weft_graph_set *set) {
-    for (int32_t g = 0; set != NULL && g < set->n_lengths * set->n_segments; g++) {
-        int32_t n = 0;
-        const weft_graph_read *reads = weft_graph_reads(set->graphs[g], &n);
-        for (int32_t i = 0; i < n; i++) plan->in_products[reads[i].parameter] |= reads[i].in_products;
-    }
-}
-
-/* A parameter that only embedding lookups read needs no compute copy (compute.h). */
-static void note_all_products(weft_plan *plan) {
+/* A parameter that only embedding lookups read needs no compute copy (budget.h). */
+static void note_products(weft_plan *plan) {
+    const weft_graph_set *const sets[] = {plan->train.graphs, plan->evaluate.graphs, plan->generate.graphs};
     plan->in_products = weft_alloc(plan->declared->n_parameters, sizeof *plan->in_products);
-    note_products(plan, plan->train.graphs);
-    note_products(plan, plan->evaluate.graphs);
-    note_products(plan, plan->generate.graphs);
+    for (size_t k = 0; k < sizeof sets / sizeof *sets; k++)
+        for (int32_t g = 0; sets[k] != NULL && g < sets[k]->n_lengths * sets[k]->n_segments; g++) {
+            int32_t n = 0;
+            const weft_graph_read *reads = weft_graph_reads(sets[k]->graphs[g], &n);
+            for (int32_t i = 0; i < n; i++) plan->in_products[reads[i].parameter] |= reads[i].in_products;
+        }
 }
 
 static weft_graph_set_spec graphs_of_mode(const weft_plan *plan, int32_t mode, int32_t rows) {
@@ -430,54 +373,54 @@ static weft_graph_set_spec graphs_of_mode(const weft_plan *plan, int32_t mode, i
     return out;
 }
 
-/* Packed parameters cannot be trained, and need a device that multiplies their type. */
-static weft_status check_packed(const weft_plan *self, const weft_device_plugin *kernels, const weft_device *device,
-                                weft_error *err) {
+/* Packed parameters cannot be trained. */
+static weft_status check_packed(const weft_plan *self, weft_error *err) {
     const weft_run *run = self->run;
-    const weft_parameter *parameters = self->declared->parameters;
-    weft_device_info info = {.struct_size = (uint32_t)sizeof info};
     const int32_t wanted = self->declared->packed_wanted;
+    const weft_parameter *p = &self->declared->parameters[wanted < 0 ? 0 : wanted];
     if (self->spec.training && wanted >= 0)
         return weft_config_reject(
             run->config, "train", "trainable", err,
-            "asks to train '%s', which is stored in %s, and what is packed is never trained; name "
-            "what else is to be: adapter, with [adapter] plugin = lora, head, or parameter names in which * stands "
-            "for any text, as *norm.weight",
-            parameters[wanted].name, weft_dtype_name(parameters[wanted].dtype));
+            "trains '%s', which is stored in %s, and packed parameters cannot be trained. Fix: name "
+            "others: adapter, with [adapter] plugin = lora, head, or parameter names with * for any "
+            "text, as *norm.weight",
+            p->name, weft_dtype_name(p->dtype));
     if (self->spec.training && self->base_is_trained)
-        return weft_config_reject(run->config, "model", "base", err,
-                                  "is how what is frozen is stored, and [train] trainable = %s trains every linear of "
-                                  "the layers: %s; or name what else is to be trained, as *norm.weight or head, or "
-                                  "take this line out",
-                                  run->settings.train.trainable,
-                                  self->declared->n_adapters > 0
-                                      ? "set trainable = adapter, and the adapter is trained on it"
-                                      : "add an adapter, [adapter] plugin = lora, which is trained on it");
-    WEFT_PLUGIN_NOTIFY(kernels, info, device, &info);
-    for (int32_t p = 0; p < self->declared->n_parameters; p++) {
-        const int32_t dtype = parameters[p].dtype;
-        if (!weft_parameter_is_packed(&parameters[p]) || (info.packed >> dtype & 1u) != 0) continue;
         return weft_config_reject(
-            run->config, "device", "plugin", err,
-            "does not multiply what is stored in %s, as '%s' is; choose a device that does, as cpu, "
-            "or a model that is not packed",
-            weft_dtype_name(dtype), parameters[p].name);
-    }
+            run->config, "model", "base", err,
+            "is the storage type of frozen linears, and [train] trainable = %s trains every linear "
+            "of the layers. Fix: %s; or name other trained parameters, as *norm.weight or head, or "
+            "remove this line",
+            run->settings.train.trainable,
+            self->declared->n_adapters > 0 ? "set trainable = adapter, which trains the adapter on the frozen model"
+                                           : "add an adapter, [adapter] plugin = lora, which is trained on it");
     return WEFT_OK;
 }
 
-/* Fails if the device does not compute in [train] precision. */
-static weft_status check_precision(const weft_plan *self, const weft_device_plugin *kernels, const weft_device *device,
-                                   weft_error *err) {
+/* Fails if the device does not compute in [train] precision or does not multiply a packed type. */
+static weft_status check_device(const weft_plan *self, const weft_device_plugin *kernels, const weft_device *device,
+                                weft_error *err) {
+    const weft_config *config = self->run->config;
     weft_device_info info = {.struct_size = (uint32_t)sizeof info};
     uint32_t types = 0;
     WEFT_PLUGIN_NOTIFY(kernels, info, device, &info);
     types = info.types != 0 ? info.types : 1u << WEFT_F32 | 1u << WEFT_BF16;
-    if ((types >> self->dtype & 1u) != 0) return WEFT_OK;
-    return weft_config_reject(self->run->config, "train", "precision", err,
-                              "is not what device %s (%s) computes in: choose fp32%s, or another [device] plugin",
-                              weft_run_id(self->run, WEFT_PART_DEVICE), info.name,
-                              (types >> WEFT_BF16 & 1u) != 0 ? " or bf16" : "");
+    if ((types >> self->dtype & 1u) == 0)
+        return weft_config_reject(config, "train", "precision", err,
+                                  "is not supported by device %s (%s). Allowed: fp32%s. Fix: one of these, or another "
+                                  "[device] plugin",
+                                  weft_run_id(self->run, WEFT_PART_DEVICE), info.name,
+                                  (types >> WEFT_BF16 & 1u) != 0 ? ", bf16" : "");
+    for (int32_t i = 0; i < self->declared->n_parameters; i++) {
+        const weft_parameter *p = &self->declared->parameters[i];
+        if (!weft_parameter_is_packed(p) || (info.packed >> p->dtype & 1u) != 0) continue;
+        return weft_config_reject(
+            config, "device", "plugin", err,
+            "does not multiply weights stored in %s, as '%s' is. Fix: a device that does, as cpu, "
+            "or a model that is not packed",
+            weft_dtype_name(p->dtype), p->name);
+    }
+    return WEFT_OK;
 }
 
 /* Fails if a new adapter would be used without training. */
@@ -503,8 +446,8 @@ weft_status weft_plan_make(weft_plan *self, const weft_device_plugin *kernels, w
     weft_status status = WEFT_OK;
     weft_graph_set_spec set = {0};
     self->spec = *spec;
-    status = check_precision(self, kernels, device, err);
-    if (status == WEFT_OK) status = check_packed(self, kernels, device, err);
+    status = check_packed(self, err);
+    if (status == WEFT_OK) status = check_device(self, kernels, device, err);
     if (status == WEFT_OK) status = check_new(self, err);
     if (status == WEFT_OK && spec->training && !weft_plan_saves_base(self)) status = check_modules(self, err);
     if (status == WEFT_OK && spec->training) {
@@ -525,7 +468,7 @@ weft_status weft_plan_make(weft_plan *self, const weft_device_plugin *kernels, w
         status = weft_mode_plan_make(self, &self->generate, kernels, device, &one, 1, err);
     }
     if (status != WEFT_OK) return status;
-    note_all_products(self);
+    note_products(self);
     weft_answers_note_programs(self);
     self->draws = self->train.graphs != NULL && weft_graph_set_draws(self->train.graphs);
     weft_save_place_decide(self, kernels, device);

@@ -1,6 +1,7 @@
 /* host/program/mode_plan.c: makes one mode of a plan: graphs, placed job, checked programs of all ranks, prices. */
 #include "base/alloc.h"
-#include "program/make_plan.h"
+#include "base/text.h"
+#include "program/plan.h"
 
 #include "plugin/enter.h"
 #include "program/job.h"
@@ -10,163 +11,111 @@
 
 #include <stdlib.h>
 
-enum { NAME = 512 };
+/* ---- units whose parameters are read by several ranks are split ---- */
 
 enum { NOT, COPY, OWNER };
 
-/* The ranks that read each parameter. */
 typedef struct users {
     const weft_plan *plan;
     const weft_mode_plan *mode_plan;
     int32_t world, n;
-    uint8_t *by_rank; /* [n][world] NOT, COPY or OWNER */
-    int32_t *piece;   /* [n] */
+    uint8_t *by_rank; /* [n parameters][world] NOT, COPY or OWNER */
+    int32_t *piece;   /* [n parameters] */
     weft_layout_piece *pieces;
     int32_t n_pieces;
     bool changed; /* a unit has several pieces */
 } users;
-
-static int32_t owner_of(const users *self, int32_t s) {
-    return self->mode_plan->job->spec.view.segments[s].owner;
-}
-
-static bool is_read_by(const users *self, int32_t s, int32_t parameter) {
-    int32_t n = 0;
-    const weft_graph_read *reads = weft_graph_set_reads(self->mode_plan->graphs, s, &n);
-    for (int32_t i = 0; i < n; i++)
-        if (reads[i].parameter == parameter) return true;
-    return false;
-}
-
-/* Backward runs from the last segment down. The ranks with copies must finish before the owner, which accumulates into
- * their result. */
-static weft_status check_order(const users *self, int32_t parameter, weft_error *err) {
-    const weft_parameter *p = &self->plan->declared->parameters[parameter];
-    const weft_segment_view *segments = self->mode_plan->job->spec.view.segments;
-    int32_t first = -1, last_other = -1;
-    for (int32_t s = 0; s < self->mode_plan->graphs->n_segments; s++) {
-        if (!is_read_by(self, s, parameter)) continue;
-        if (first < 0) first = s;
-        if (owner_of(self, s) != owner_of(self, first)) last_other = s;
-        else if (last_other >= 0 && p->trainable)
-            return weft_error_set(
-                err, WEFT_E_USER,
-                "the strategy gives the users of %s to rank %d (segment %s), rank %d (%s) and rank %d "
-                "again (%s): let one rank have the last two",
-                p->name, (int)owner_of(self, first), segments[first].name, (int)owner_of(self, last_other),
-                segments[last_other].name, (int)owner_of(self, s), segments[s].name);
-    }
-    return WEFT_OK;
-}
 
 /* Returns the row of by_rank of a parameter. */
 static uint8_t *uses_of(const users *self, int32_t parameter) {
     return self->by_rank + (size_t)parameter * (size_t)self->world;
 }
 
+/* Finds the ranks that read each parameter; the first reading segment's rank owns it. Backward runs from the last
+ * segment down. The ranks with copies must finish before the owner, which accumulates into their result. */
 static weft_status find_users(users *self, weft_error *err) {
-    weft_status status = WEFT_OK;
-    for (int32_t p = 0; p < self->n && status == WEFT_OK; p++) {
-        uint8_t use = OWNER;
+    const weft_segment_view *segments = self->mode_plan->job->spec.view.segments;
+    for (int32_t p = 0; p < self->n; p++) {
+        const weft_parameter *parameter = &self->plan->declared->parameters[p];
+        int32_t first = -1, other = -1; /* segments; other: the last one of another rank than the owner */
         for (int32_t s = 0; s < self->mode_plan->graphs->n_segments; s++) {
-            uint8_t *of = &uses_of(self, p)[owner_of(self, s)];
-            if (!is_read_by(self, s, p)) continue;
-            if (*of == NOT) *of = use;
-            use = COPY;
+            uint8_t *use = &uses_of(self, p)[segments[s].owner];
+            if (!weft_graph_set_reads_parameter(self->mode_plan->graphs, s, p)) continue;
+            if (*use == NOT) *use = first < 0 ? OWNER : COPY;
+            if (first < 0) first = s;
+            if (segments[s].owner != segments[first].owner) other = s;
+            else if (other >= 0 && parameter->trainable)
+                return weft_error_set(
+                    err, WEFT_E_USER,
+                    "the strategy runs the segments that read %s on rank %d (segment %s), rank %d (%s) "
+                    "and rank %d again (%s). Fix: the last two on one rank",
+                    parameter->name, (int)segments[first].owner, segments[first].name, (int)segments[other].owner,
+                    segments[other].name, (int)segments[s].owner, segments[s].name);
         }
-        status = check_order(self, p, err);
     }
-    return status;
+    return WEFT_OK;
 }
 
 /* Returns the name of a piece of a split unit: the unit's name, the owner, and the ranks with copies. */
 static char *name_piece(const users *self, int32_t parameter) {
-    const weft_parameter *p = &self->plan->declared->parameters[parameter];
-    char text[NAME];
-    size_t n = (size_t)snprintf(text, sizeof text, "%.400s", self->plan->layout->units[p->unit].name);
+    char text[512] = "";
+    weft_words_append(text, sizeof text, "%.400s",
+                      self->plan->layout->units[self->plan->declared->parameters[parameter].unit].name);
     for (int use = OWNER; use >= COPY; use--)
-        for (int32_t rank = 0; rank < self->world && n + 16 < sizeof text; rank++)
+        for (int32_t rank = 0; rank < self->world; rank++)
             if (uses_of(self, parameter)[rank] == use)
-                n += (size_t)snprintf(text + n, sizeof text - n, use == OWNER ? "/%d" : "+%d", (int)rank);
+                weft_words_append(text, sizeof text, use == OWNER ? "/%d" : "+%d", (int)rank);
     return weft_strdup(text);
 }
 
 /* Parameters of one unit with the same row of by_rank form one piece. */
 static void find_pieces(users *self) {
     const weft_parameter *parameters = self->plan->declared->parameters;
+    int32_t *pieces_of = weft_alloc(self->plan->layout->n_units, sizeof *pieces_of);
     for (int32_t p = 0; p < self->n; p++) {
         int32_t q = 0;
-        bool seen = false;
-        for (; q < p; q++) {
-            const bool same = parameters[q].unit == parameters[p].unit;
-            seen = seen || same;
-            if (same && memcmp(uses_of(self, q), uses_of(self, p), (size_t)self->world) == 0) break;
-        }
-        if (q == p) self->changed = self->changed || seen;
-        self->piece[p] = q < p ? self->piece[q] : self->n_pieces;
-        if (q == p) self->pieces[self->n_pieces++].unit = parameters[p].unit;
+        while (q < p && (parameters[q].unit != parameters[p].unit ||
+                         memcmp(uses_of(self, q), uses_of(self, p), (size_t)self->world) != 0))
+            q++;
+        self->piece[p] = q < p ? self->piece[q] : self->n_pieces++;
+        if (q < p) continue;
+        self->pieces[self->piece[p]].unit = parameters[p].unit;
+        self->changed = ++pieces_of[parameters[p].unit] > 1 || self->changed;
     }
-}
-
-static bool is_unit_cut(const users *self, int32_t unit) {
-    int32_t n = 0;
-    for (int32_t i = 0; i < self->n_pieces; i++) n += self->pieces[i].unit == unit;
-    return n > 1;
-}
-
-static void name_pieces(users *self) {
     for (int32_t p = 0; p < self->n; p++) {
         weft_layout_piece *piece = &self->pieces[self->piece[p]];
-        if (piece->name != NULL) continue;
-        piece->name = is_unit_cut(self, piece->unit) ? name_piece(self, p)
+        if (piece->name == NULL)
+            piece->name = pieces_of[piece->unit] > 1 ? name_piece(self, p)
                                                      : weft_strdup(self->plan->layout->units[piece->unit].name);
     }
-}
-
-static void free_users(users *self) {
-    for (int32_t i = 0; i < self->n_pieces; i++) free((char *)(uintptr_t)self->pieces[i].name);
-    free(self->by_rank);
-    free(self->piece);
-    free(self->pieces);
+    free(pieces_of);
 }
 
 /* Splits the units of the plan's layout by the owners of the placed job's segments. *out: the layout has changed. */
 static weft_status split_units(bool *out, weft_plan *plan, const weft_mode_plan *mode_plan, weft_error *err) {
-    users self = {.plan = plan, .mode_plan = mode_plan};
+    users self = {.plan = plan, .mode_plan = mode_plan, .world = plan->world, .n = plan->declared->n_parameters};
+    weft_layout *layout = NULL;
     weft_status status = WEFT_OK;
-    *out = false;
-    if (mode_plan->job->spec.view.segments[0].owner < 0) return WEFT_OK;
-    self.world = mode_plan->job->spec.view.world;
-    self.n = plan->declared->n_parameters;
+    if (!weft_job_spec_owned(&mode_plan->job->spec)) return WEFT_OK;
     self.by_rank = weft_alloc((int64_t)self.n * self.world, sizeof *self.by_rank);
     self.piece = weft_alloc(self.n, sizeof *self.piece);
     self.pieces = weft_alloc(self.n, sizeof *self.pieces);
     status = find_users(&self, err);
     if (status == WEFT_OK) find_pieces(&self);
     if (self.changed) {
-        weft_layout *layout = NULL;
-        name_pieces(&self);
         layout = weft_layout_split(plan->layout, plan->declared, self.pieces, self.n_pieces, self.piece);
         weft_layout_destroy(plan->layout);
         plan->layout = layout;
         *out = true;
     }
-    free_users(&self);
+    for (int32_t i = 0; i < self.n_pieces; i++) free((char *)(uintptr_t)self.pieces[i].name);
+    free(self.by_rank);
+    free(self.piece);
+    free(self.pieces);
     return status;
 }
 
-/* Fails if the strategy places segments differently than before the split; owners: the previous ones. */
-static weft_status check_owners(const weft_job *job, const int32_t *owners, weft_error *err) {
-    const weft_strategy_job *view = &job->spec.view;
-    for (int32_t s = 0; s < view->n_segments; s++)
-        if (view->segments[s].owner != owners[s])
-            return weft_error_set(
-                err, WEFT_E_PLUGIN,
-                "the strategy plugin gave segment %s to rank %d, and to rank %d after units were split "
-                "for that: the owners of segments must not depend on units",
-                view->segments[s].name, (int)owners[s], (int)view->segments[s].owner);
-    return WEFT_OK;
-}
+/* ---- the job ---- */
 
 /* Fills in the fields of the job that are independent of graphs and layout. */
 static void fill_in_world(const weft_plan *plan, weft_job *job) {
@@ -188,19 +137,17 @@ static void fill_in_world(const weft_plan *plan, weft_job *job) {
 static void list_divisors(char text[160], int32_t n) {
     enum { SHOWN = 12 };
     int32_t shown = 0;
-    size_t at = 0;
     text[0] = '\0';
     for (int32_t d = 1; d < n && shown < SHOWN; d++)
-        if (n % d == 0) at += (size_t)snprintf(text + at, 160 - at, "%s%d", shown++ == 0 ? "" : ", ", (int)d);
-    (void)snprintf(text + at, 160 - at, "%s%d", shown == 0 ? "" : shown == SHOWN ? " ... or " : " or ", (int)n);
+        if (n % d == 0) weft_words_append(text, 160, "%s%d", shown++ == 0 ? "" : ", ", (int)d);
+    weft_words_append(text, 160, "%s%d", shown == 0 ? "" : shown == SHOWN ? " ... or " : " or ", (int)n);
 }
 
 /* Returns the largest micro_batch up to the configured one that divides each replica's share; 0: none. */
 static int64_t find_micro_batch(const weft_train_settings *train, int32_t replicas) {
-    if (train->global_batch % replicas != 0) return 0;
-    for (int64_t rows = train->micro_batch; rows > 0; rows--)
-        if (train->global_batch / replicas % rows == 0) return rows;
-    return 0;
+    int64_t rows = train->global_batch % replicas == 0 ? train->micro_batch : 0;
+    while (rows > 0 && train->global_batch / replicas % rows != 0) rows--;
+    return rows;
 }
 
 /* Sets A, the micro-batches of each of R replicas. */
@@ -215,42 +162,35 @@ static weft_status share_micro_batches(const weft_plan *plan, weft_job *job, int
     if (micro > 0) (void)snprintf(smaller, sizeof smaller, ", or set micro_batch = %lld", (long long)micro);
     return weft_error_set(
         err, WEFT_E_USER,
-        "[train] global_batch = %lld in micro-batches of %lld %s %d %s, which %d replicas cannot "
-        "share evenly: start %s rank%s%s, which keeps the batch; a global_batch that is a multiple of "
-        "%lld is another batch, and changes what is learned",
+        "[train] global_batch = %lld in micro-batches of %lld %s %d %s, which %d replicas cannot share "
+        "evenly. Fix: start %s rank%s%s, which keeps the batch; a global_batch that is a multiple of "
+        "%lld is another batch and changes the training",
         (long long)train->global_batch, (long long)train->micro_batch, micro_batches == 1 ? "is" : "are",
         (int)micro_batches, micro_batches == 1 ? "micro-batch" : "micro-batches", (int)view->replicas, fitting,
         micro_batches == 1 ? "" : "s", smaller, (long long)train->micro_batch * view->replicas);
 }
 
-/* Places the job. In a run that trains, the placement of the training job holds for all modes. */
-static weft_status place_job(const weft_plan *plan, weft_job *job, weft_error *err) {
-    const weft_part *part = &plan->run->parts[WEFT_PART_STRATEGY];
-    const weft_job *first = plan->train.job;
-    if (first == NULL || first == job)
-        return weft_job_place(&job->spec, plan->run->host, weft_loaded_table(part->loaded, strategy), part->config,
-                              err);
-    for (int32_t u = 0; u < first->spec.view.n_units; u++) job->placements[u] = first->placements[u];
-    for (int32_t s = 0; s < first->spec.view.n_segments; s++)
-        job->segment_views[s].owner = first->segment_views[s].owner;
-    return WEFT_OK;
-}
-
+/* Makes and places the mode's job. In a run that trains, the placement of the training job holds for all modes. */
 static weft_status make_job(const weft_plan *plan, weft_mode_plan *mode_plan, int32_t micro_batches, int64_t step_work,
                             weft_error *err) {
     const weft_run *run = plan->run;
     const weft_part *part = &run->parts[WEFT_PART_STRATEGY];
+    const weft_strategy_plugin *strategy = weft_loaded_table(part->loaded, strategy);
     const bool training = mode_plan->graphs->mode == WEFT_MODE_TRAIN;
-    weft_job *job = weft_job_create(mode_plan->graphs, plan->declared, plan->layout, micro_batches, plan->states,
-                                    plan->n_states, training && run->settings.train.activation_checkpointing);
+    const weft_job *first = mode_plan == &plan->train ? NULL : plan->train.job;
     weft_status status = WEFT_OK;
     weft_job_destroy(mode_plan->job);
-    mode_plan->job = job;
+    weft_job *job = mode_plan->job = weft_job_create(mode_plan->graphs, plan->declared, plan->layout, micro_batches,
+                                                     plan->states, plan->n_states,
+                                                     training && run->settings.train.activation_checkpointing);
     job->spec.step_work = step_work;
     fill_in_world(plan, job);
-    status = weft_job_replicas(&job->spec, run->host, weft_loaded_table(part->loaded, strategy), part->config, err);
+    status = weft_job_replicas(&job->spec, run->host, strategy, part->config, err);
     if (status == WEFT_OK) status = share_micro_batches(plan, job, micro_batches, err);
-    if (status == WEFT_OK) status = place_job(plan, job, err);
+    if (status == WEFT_OK && first == NULL) status = weft_job_place(&job->spec, run->host, strategy, part->config, err);
+    for (int32_t u = 0; first != NULL && u < first->spec.view.n_units; u++) job->placements[u] = first->placements[u];
+    for (int32_t s = 0; first != NULL && s < first->spec.view.n_segments; s++)
+        job->segment_views[s].owner = first->segment_views[s].owner;
     return weft_run_located(run, WEFT_PART_STRATEGY, status, err);
 }
 
@@ -266,7 +206,15 @@ static weft_status settle_job(weft_plan *plan, weft_mode_plan *mode_plan, int32_
     for (int32_t s = 0; s < n_segments; s++) owners[s] = mode_plan->job->segment_views[s].owner;
     if (status == WEFT_OK) status = split_units(&split, plan, mode_plan, err);
     if (status == WEFT_OK && split) status = make_job(plan, mode_plan, micro_batches, step_work, err);
-    if (status == WEFT_OK && split) status = check_owners(mode_plan->job, owners, err);
+    for (int32_t s = 0; s < n_segments && status == WEFT_OK && split; s++) {
+        const weft_segment_view *view = &mode_plan->job->segment_views[s];
+        if (view->owner != owners[s])
+            status =
+                weft_error_set(err, WEFT_E_PLUGIN,
+                               "the strategy plugin assigned segment %s to rank %d, and to rank %d after units were "
+                               "split for that: the owners of segments must not depend on units",
+                               view->name, (int)owners[s], (int)view->owner);
+    }
     free(owners);
     if (status != WEFT_OK) return status;
     weft_sums_size_units(plan, mode_plan->job);
@@ -275,53 +223,41 @@ static weft_status settle_job(weft_plan *plan, weft_mode_plan *mode_plan, int32_
     return status;
 }
 
-static weft_status compile_all(const weft_plan *plan, const weft_mode_plan *mode_plan, weft_program **all,
-                               weft_error *err) {
-    const weft_run *run = plan->run;
-    weft_status status = WEFT_OK;
-    for (int32_t rank = 0; rank < plan->world && status == WEFT_OK; rank++) {
-        status = weft_program_compile(&all[rank], run->host, weft_run_table(run, WEFT_PART_STRATEGY, strategy),
-                                      run->parts[WEFT_PART_STRATEGY].config, &mode_plan->job->spec, rank, err);
-        if (status != WEFT_OK) weft_show_refused(all[rank], &mode_plan->job->spec, -1);
-    }
-    return status;
-}
+/* ---- the programs ---- */
 
-/* Keeps this rank's program and the one that weft_show_want requested, and destroys the others. */
-static weft_status keep_programs(const weft_plan *plan, weft_mode_plan *mode_plan, weft_program **all,
-                                 weft_status status, weft_error *err) {
-    const int32_t shown = weft_show_rank(mode_plan->job->spec.view.mode);
-    mode_plan->program = all[plan->rank];
-    all[plan->rank] = NULL;
-    if (status == WEFT_OK && shown >= 0 && shown < plan->world && shown != plan->rank) {
-        mode_plan->shown = all[shown];
-        all[shown] = NULL;
-        status = weft_program_place(mode_plan->shown, &mode_plan->job->spec, err);
-    }
-    for (int32_t rank = 0; rank < plan->world; rank++) weft_program_destroy(all[rank]);
-    return status;
-}
-
-/* Compiles and checks the programs of all ranks. */
+/* Compiles and checks the programs of all ranks. Keeps this rank's program and the one that weft_show_want
+ * requested. */
 static weft_status compile_programs(weft_plan *plan, weft_mode_plan *mode_plan, weft_error *err) {
+    const weft_part *part = &plan->run->parts[WEFT_PART_STRATEGY];
     const weft_job_spec *spec = &mode_plan->job->spec;
     const weft_coverage *coverage = &mode_plan->coverage;
+    const int32_t shown = weft_show_rank(spec->view.mode);
     weft_program **all = weft_alloc(plan->world, sizeof *all);
     const weft_program *const *programs = (const weft_program *const *)all;
-    weft_status status = compile_all(plan, mode_plan, all, err);
+    weft_status status = WEFT_OK;
+    for (int32_t rank = 0; rank < plan->world && status == WEFT_OK; rank++) {
+        status = weft_program_compile(&all[rank], plan->run->host, weft_loaded_table(part->loaded, strategy),
+                                      part->config, spec, rank, err);
+        if (status != WEFT_OK) weft_show_refused(all[rank], spec, -1);
+    }
     if (status == WEFT_OK) {
         status = weft_programs_check(&mode_plan->coverage, programs, spec, err);
         if (status != WEFT_OK && coverage->refused_rank >= 0)
             weft_show_refused(all[coverage->refused_rank], spec, coverage->refused_instruction);
     }
+    mode_plan->program = all[plan->rank];
     if (status == WEFT_OK) {
         mode_plan->identity = weft_programs_identity(programs, spec);
-        mode_plan->program = all[plan->rank];
         if (spec->view.mode == WEFT_MODE_TRAIN) weft_sums_plan(plan, mode_plan, programs);
         weft_sums_losses(mode_plan, programs, plan->world);
         mode_plan->slices = weft_slices_create(programs, plan->world, plan->rank, mode_plan->graphs->n_lengths > 1);
+        if (shown >= 0 && shown < plan->world && shown != plan->rank) {
+            mode_plan->shown = all[shown];
+            status = weft_program_place(mode_plan->shown, spec, err);
+        }
     }
-    status = keep_programs(plan, mode_plan, all, status, err);
+    for (int32_t rank = 0; rank < plan->world; rank++)
+        if (all[rank] != mode_plan->program && all[rank] != mode_plan->shown) weft_program_destroy(all[rank]);
     free(all);
     return status;
 }

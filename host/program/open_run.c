@@ -10,10 +10,8 @@
 #include "launch/world.h"
 #include "plugin/enter.h"
 #include "plugin/services.h"
-#include "program/family.h"
 #include "program/run.h"
 #include "program/sections.h"
-#include "program/tokens.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -223,11 +221,10 @@ static weft_status check_adapter(const weft_run *run, weft_error *err) {
     if (weft_family_check(run->settings.adapter_from, "adapter_config.json", &why) != WEFT_OK)
         return weft_config_reject(run->config, "adapter", key, err, "names an adapter that cannot be read: %s",
                                   why.text);
-    return weft_config_reject(
-        run->config, "adapter", key, err,
-        "names %s, and no plugin: its adapter_config.json does not say which, so name it, as plugin "
-        "= lora, or correct the directory",
-        run->settings.adapter_from);
+    return weft_config_reject(run->config, "adapter", key, err,
+                              "names %s, and its adapter_config.json has no known peft_type. Fix: name the plugin, as "
+                              "plugin = lora, or correct the directory",
+                              run->settings.adapter_from);
 }
 
 weft_status weft_run_open(weft_run **out, const char *path, const char *const *overrides, size_t n_overrides,

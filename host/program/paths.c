@@ -63,7 +63,7 @@ void weft_show_refused(const weft_program *program, const weft_job_spec *job, in
     if (wanted.refused == NULL || program == NULL) return;
     (void)fprintf(wanted.refused, "program of rank %d in %s, with the rejected instruction highlighted\n",
                   (int)program->rank, weft_mode_name(program->mode));
-    weft_program_print_marked(program, job, instruction, wanted.refused);
+    weft_program_print(program, job, instruction, wanted.refused);
 }
 
 static weft_status check_path(const weft_run *run, const char *section, const char *key, const char *path,

@@ -3,7 +3,7 @@
  *
  * `weft plan`, the all-rank plan and the reports read a plan. `weft train` runs an engine (run/engine.h), which
  * holds a plan, so the printed plan is always the executed one. A plan has no buffers and starts no work. It needs a
- * device only while it is made (make_plan.h), to query the scratch size of its kernels. */
+ * device only while it is made, to query the scratch size of its kernels. */
 #ifndef WEFT_HOST_PROGRAM_PLAN_H
 #define WEFT_HOST_PROGRAM_PLAN_H
 
@@ -18,7 +18,7 @@
 
 /* ---- hashes of the plugin results from which a plan was made ----
  *
- * Two processes with the same inputs must have identical hashes. plugin_answers.h records and compares them. */
+ * Two processes with the same inputs must have identical hashes.  */
 
 /* Each entry depends only on earlier ones. */
 typedef enum weft_answer_kind {
@@ -205,5 +205,41 @@ int64_t weft_plan_table_rows(const weft_plan_spec *spec);
 int32_t weft_plan_most_instructions(const weft_plan *self);
 int32_t weft_plan_most_micro_batches(const weft_plan *self);
 int32_t weft_plan_most_slots(const weft_plan *self);
+
+/* ---- making a plan (make_plan.c, mode_plan.c) ---- */
+
+/* Declares the model, selects the trained parameters, and lays out the units of the policy. self: zeroed except rank,
+ * world and nodes. The caller closes it even after a failure. */
+weft_status weft_plan_open(weft_plan *self, const weft_run *run, weft_error *err);
+
+/* Records the base weights of the run's adapters. */
+void weft_plan_set_base(weft_plan *plan, const weft_adapter_origin *from);
+
+/* Makes graphs, jobs, the checked programs of all ranks, the state of this rank, and the bytes. states, n_states and
+ * hp_bytes are set. The device returns the scratch sizes of its kernels. */
+weft_status weft_plan_make(weft_plan *self, const weft_device_plugin *kernels, weft_device *device,
+                           const weft_plan_spec *spec, weft_error *err);
+
+/* Makes one mode of the plan. micro_batches: of a step, over all replicas. */
+weft_status weft_mode_plan_make(weft_plan *plan, weft_mode_plan *mode_plan, const weft_device_plugin *kernels,
+                                weft_device *device, const weft_graph_set_spec *spec, int32_t micro_batches,
+                                weft_error *err);
+
+/* ---- hashes of plugin results (plugin_answers.c) ---- */
+
+/* Record the results so far. Each is called immediately after its result, because later ones modify the plan. */
+void weft_answers_note_model(weft_plan *plan);
+void weft_answers_note_adapters(weft_plan *plan);
+void weft_answers_note_units(weft_plan *plan);
+void weft_answers_note_programs(weft_plan *plan); /* also segments and placements */
+
+/* Returns the first kind that differs; WEFT_N_ANSWERS: none. */
+int32_t weft_answers_part(const weft_plan_answers *a, const weft_plan_answers *b);
+
+/* Returns WEFT_E_PLUGIN: "policy:mine (/home/you/weft-policy-mine.so) makes other units on rank 1 than on rank 0: ...".
+ * here, there: "on rank 1", "on rank 0". */
+weft_status weft_answers_report_difference(const weft_plan *plan, int32_t kind, const char *here,
+                                           const weft_plan_answers *mine, const char *there,
+                                           const weft_plan_answers *theirs, weft_error *err);
 
 #endif

@@ -1,11 +1,7 @@
-/* host/program/plugin_answers.c: see plugin_answers.h. */
-#include "program/plugin_answers.h"
+/* host/program/plugin_answers.c: records and compares hashes of plugin results (plan.h). */
+#include "program/plan.h"
 
 #include "base/text.h"
-
-static uint64_t mix(uint64_t number, int64_t value) {
-    return weft_fnv(number, &value, sizeof value);
-}
 
 static uint64_t mix_text(uint64_t number, const char *text) {
     return weft_fnv(number, text == NULL ? "" : text, text == NULL ? 1 : strlen(text) + 1);
@@ -39,8 +35,9 @@ void weft_answers_note_model(weft_plan *plan) {
     const weft_model_info *info = &declared->info;
     weft_plan_answer *out = &plan->answers.of[WEFT_ANSWER_MODEL];
     note_parameters(out, declared, 0);
-    out->number = mix(mix(mix(out->number, info->vocab_size), info->max_context), info->n_layers);
-    out->number = mix(out->number, declared->carry_width);
+    out->number = weft_fnv_number(weft_fnv_number(weft_fnv_number(out->number, info->vocab_size), info->max_context),
+                                  info->n_layers);
+    out->number = weft_fnv_number(out->number, declared->carry_width);
     for (int32_t s = 0; s < declared->n_segments; s++) out->number = mix_text(out->number, declared->segments[s].name);
 }
 
@@ -71,28 +68,28 @@ void weft_answers_note_units(weft_plan *plan) {
     for (int32_t u = 0; u < layout->n_units; u++) out->number = mix_text(out->number, layout->units[u].name);
     describe_units(out, layout);
     for (int32_t p = 0; p < plan->declared->n_parameters; p++)
-        out->number = mix(out->number, plan->declared->parameters[p].unit);
+        out->number = weft_fnv_number(out->number, plan->declared->parameters[p].unit);
 }
 
 static uint64_t mix_segments(uint64_t number, const weft_graph_set *set) {
     for (int32_t s = 0; set != NULL && s < set->n_segments; s++) {
         int32_t n = 0;
         const weft_graph_read *reads = weft_graph_set_reads(set, s, &n);
-        number = mix(number, n);
-        for (int32_t i = 0; i < n; i++) number = mix(number, reads[i].parameter);
+        number = weft_fnv_number(number, n);
+        for (int32_t i = 0; i < n; i++) number = weft_fnv_number(number, reads[i].parameter);
     }
     return number;
 }
 
 static uint64_t mix_places(uint64_t number, const weft_job *job) {
     const weft_strategy_job *view = &job->spec.view;
-    number = mix(mix(number, view->replicas), view->micro_batches);
+    number = weft_fnv_number(weft_fnv_number(number, view->replicas), view->micro_batches);
     for (int32_t u = 0; u < view->n_units; u++) {
         const weft_placement *p = &job->placements[u];
         const int32_t fields[] = {p->parameters, p->gradients, p->optimizer, p->owner, p->group, p->tier};
         number = weft_fnv(number, fields, sizeof fields);
     }
-    for (int32_t s = 0; s < view->n_segments; s++) number = mix(number, job->segment_views[s].owner);
+    for (int32_t s = 0; s < view->n_segments; s++) number = weft_fnv_number(number, job->segment_views[s].owner);
     return number;
 }
 
@@ -123,7 +120,7 @@ void weft_answers_note_programs(weft_plan *plan) {
         if (modes[i]->program == NULL) continue;
         segments->number = mix_segments(segments->number, modes[i]->graphs);
         places->number = mix_places(places->number, modes[i]->job);
-        programs->number = mix(programs->number, (int64_t)modes[i]->identity);
+        programs->number = weft_fnv_number(programs->number, (int64_t)modes[i]->identity);
         if (places->said[0] == '\0') describe_places(places, modes[i]->job);
     }
 }

@@ -15,13 +15,10 @@ void weft_program_price(weft_price *out, const weft_program *program) {
 
 /* ---- identity ---- */
 
-static uint64_t mix(uint64_t hash, int64_t value) {
-    return weft_fnv(hash, &value, sizeof value);
-}
-
 uint64_t weft_programs_identity(const weft_program *const *programs, const weft_job_spec *job) {
     const weft_strategy_job *view = &job->view;
-    uint64_t hash = mix(mix(mix(WEFT_FNV_BEGIN, view->world), view->replicas), view->micro_batches);
+    uint64_t hash = weft_fnv_number(weft_fnv_number(weft_fnv_number(WEFT_FNV_BEGIN, view->world), view->replicas),
+                                    view->micro_batches);
     for (int32_t u = 0; u < view->n_units; u++) {
         const weft_unit_view *unit = &view->units[u];
         const weft_placement *p = &view->placements[u];
@@ -30,11 +27,12 @@ uint64_t weft_programs_identity(const weft_program *const *programs, const weft_
         hash = weft_fnv(hash, fields, sizeof fields);
     }
     for (int32_t s = 0; s < view->n_segments; s++) {
-        hash = mix(hash, view->segments[s].owner);
-        for (int32_t i = 0; i < view->segments[s].n_units; i++) hash = mix(hash, view->segments[s].units[i]);
+        hash = weft_fnv_number(hash, view->segments[s].owner);
+        for (int32_t i = 0; i < view->segments[s].n_units; i++)
+            hash = weft_fnv_number(hash, view->segments[s].units[i]);
     }
     for (int32_t rank = 0; rank < view->world; rank++) {
-        hash = mix(hash, programs[rank]->n_instructions);
+        hash = weft_fnv_number(hash, programs[rank]->n_instructions);
         for (int32_t i = 0; i < programs[rank]->n_instructions; i++) {
             const weft_instruction *e = &programs[rank]->instructions[i];
             const int64_t fields[] = {e->kind,  e->unit,  e->segment, e->micro_batch, e->peer,
@@ -73,54 +71,38 @@ void weft_instruction_slots_visit(const weft_program *program, const weft_job_sp
     if (s->work >= 0) visit(context, "work", &program->slots[s->work]);
 }
 
-static void print_slot(void *to, const char *name, const weft_slot *slot) {
-    fprintf(to, "  %s %lld@", name, (long long)slot->bytes);
-    if (slot->offset >= 0) fprintf(to, "%lld", (long long)slot->offset);
-    else fprintf(to, "sum");
+typedef struct slot_printer {
+    FILE *to;
+    int pad; /* spaces before the first slot */
+} slot_printer;
+
+static void print_slot(void *context, const char *name, const weft_slot *slot) {
+    slot_printer *self = context;
+    fprintf(self->to, "%*s  %s %lld@", self->pad, "", name, (long long)slot->bytes);
+    self->pad = 0;
+    if (slot->offset >= 0) fprintf(self->to, "%lld", (long long)slot->offset);
+    else fputs("sum", self->to);
 }
 
-static void count_slot(void *n, const char *name, const weft_slot *slot) {
-    (void)name;
-    (void)slot;
-    ++*(int *)n;
-}
-
-/* True if the instruction's line has slots. */
-static bool has_slots(const weft_program *program, const weft_job_spec *job, int32_t i) {
-    int n = 0;
-    if (program->instruction_slots != NULL) weft_instruction_slots_visit(program, job, i, count_slot, &n);
-    return n > 0;
-}
-
-/* Returns the width of the longest instruction. */
-static int widest_instruction(const weft_program *program, const weft_job_spec *job) {
+void weft_program_print(const weft_program *program, const weft_job_spec *job, int32_t marked, FILE *to) {
+    const bool placed = program->instruction_slots != NULL;
+    int width = (int)strlen("instruction"); /* of the longest instruction */
     char text[256];
-    int width = (int)strlen("instruction");
     for (int32_t i = 0; i < program->n_instructions; i++) {
         weft_instruction_describe(text, sizeof text, &program->instructions[i], job);
         if ((int)strlen(text) > width) width = (int)strlen(text);
     }
-    return width;
-}
-
-void weft_program_print_marked(const weft_program *program, const weft_job_spec *job, int32_t marked, FILE *to) {
-    const bool placed = program->instruction_slots != NULL;
-    const int width = placed ? widest_instruction(program, job) : 0;
-    char text[256];
-    fprintf(to, "index  queue  %-*s%s\n", width, "instruction", placed ? "  slots, as bytes@offset" : "");
+    fprintf(to, "index  queue  %-*s%s\n", placed ? width : 0, "instruction", placed ? "  slots, as bytes@offset" : "");
     for (int32_t i = 0; i < program->n_instructions; i++) {
-        const weft_instruction *instruction = &program->instructions[i];
-        weft_instruction_describe(text, sizeof text, instruction, job);
-        fprintf(to, "%5d  %5d  %-*s", (int)i, (int)instruction->queue, has_slots(program, job, i) ? width : 0, text);
-        if (placed) weft_instruction_slots_visit(program, job, i, print_slot, to);
+        slot_printer printer = {to, 0};
+        weft_instruction_describe(text, sizeof text, &program->instructions[i], job);
+        printer.pad = width - (int)strlen(text);
+        fprintf(to, "%5d  %5d  %s", (int)i, (int)program->instructions[i].queue, text);
+        if (placed) weft_instruction_slots_visit(program, job, i, print_slot, &printer);
         fputs(i == marked ? "  <== refused\n" : "\n", to);
     }
     if (marked == program->n_instructions) fprintf(to, "%5d  <== something is missing\n", (int)marked);
     if (placed)
         fprintf(to, "%lld bytes live at instruction %d, in an arena of %lld\n", (long long)program->peak,
                 (int)program->peak_instruction, (long long)program->arena);
-}
-
-void weft_program_print(const weft_program *program, const weft_job_spec *job, FILE *to) {
-    weft_program_print_marked(program, job, -1, to);
 }

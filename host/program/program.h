@@ -107,9 +107,9 @@ struct weft_program {
     int64_t arena;                             /* bytes of all slots with storage, placed */
     /* bytes of live slots with storage at peak_instruction; arena - peak is fragmentation */
     int64_t peak;
-    int32_t peak_instruction;  /* the first instruction with peak live bytes */
-    bool too_many;             /* emit failed; compile reports it */
-    int64_t most_instructions; /* limit of emitted instructions; 0: no limit */
+    int32_t peak_instruction;     /* the first instruction with peak live bytes */
+    bool too_many, out_of_memory; /* emit failed; compile reports it */
+    int64_t most_instructions;    /* limit of emitted instructions; 0: no limit */
     /* the first instruction that this host does not support; -1: all are supported */
     int32_t foreign_instruction;
 };
@@ -176,6 +176,10 @@ static inline uint64_t weft_fnv(uint64_t hash, const void *bytes, size_t n) {
     return hash;
 }
 
+static inline uint64_t weft_fnv_number(uint64_t hash, int64_t value) {
+    return weft_fnv(hash, &value, sizeof value);
+}
+
 /* Returns a 64-bit hash of the behavior of the programs: the instructions of all ranks, and the content and
  * placement of each unit. Unit names are excluded. Two different sets collide with probability 2^-64. */
 uint64_t weft_programs_identity(const weft_program *const *programs, const weft_job_spec *job);
@@ -188,9 +192,6 @@ typedef struct weft_price {
     int64_t arena;                              /* bytes, fragmentation included */
     int64_t peak;                               /* bytes of live slots at the peak instruction */
     int64_t category[WEFT_N_MEMORY_CATEGORIES]; /* of live slots at that instruction */
-    /* Memory outside the arena for the complete run: parameters, gradient sums, optimizer state, tables; 0 until the
-     * caller adds it. */
-    int64_t permanent[WEFT_N_MEMORY_CATEGORIES];
     int32_t peak_instruction;
 } weft_price;
 
@@ -202,11 +203,9 @@ void weft_program_price(weft_price *out, const weft_program *program);
 typedef void (*weft_slot_visit)(void *context, const char *name, const weft_slot *slot);
 void weft_instruction_slots_visit(const weft_program *program, const weft_job_spec *job, int32_t instruction,
                                   weft_slot_visit visit, void *context);
-/* Prints one line per instruction, with slots if the program is placed. */
-void weft_program_print(const weft_program *program, const weft_job_spec *job, FILE *to);
-/* Prints the program and highlights one instruction. If `marked` equals the instruction count, the highlight follows
- * the last one. */
-void weft_program_print_marked(const weft_program *program, const weft_job_spec *job, int32_t marked, FILE *to);
+/* Prints one line per instruction, with slots if the program is placed. `marked` is highlighted: an instruction, the
+ * number of instructions for a missing one, or -1. */
+void weft_program_print(const weft_program *program, const weft_job_spec *job, int32_t marked, FILE *to);
 const char *weft_instruction_kind_name(int32_t kind);
 const char *weft_what_name(int32_t what);
 const char *weft_scope_name(int32_t scope);

@@ -57,13 +57,13 @@ typedef struct weft_run {
     weft_part parts[WEFT_N_PARTS];
     weft_plugin_description **unselected; /* plugins of unselected sections (program/sections.h) */
     size_t n_unselected;
-    weft_vocabulary vocabulary; /* with added tokens (program/tokens.h); rows 0: as in the model's files */
+    weft_vocabulary vocabulary; /* with added tokens (program/tokens.c); rows 0: as in the model's files */
     struct weft_plugin_lookup *plugin_lookup; /* owns this host (program/open_run.c) */
-    char *adapter;                            /* inferred adapter plugins (program/family.h) */
+    char *adapter;                            /* inferred adapter plugins (program/family.c) */
     weft_adapter_names adapters;              /* requested adapters (program/sections.h) */
     char *trained;                            /* value of [train] trainable = auto if this run sets its own; or NULL */
     bool is_watched;                          /* slow calls are reported (launch/slow_call.h) until the run is closed */
-    char *family;                             /* inferred model plugin (program/family.h); NULL: it must be named */
+    char *family;                             /* inferred model plugin (program/family.c); NULL: it must be named */
 } weft_run;
 
 /* ---- capabilities: host keys that need support from the selected plugin, as [strategy] reduce ----

@@ -2,12 +2,13 @@
 #include "program/sections.h"
 
 #include "base/alloc.h"
+#include "base/text.h"
 #include "config/foreign.h"
 #include "config/number.h"
 #include "launch/world.h"
-#include "program/family.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 #include <weft/optimizer.h>
 #include <weft/strategy.h>
 
@@ -24,23 +25,16 @@ static const struct {
     {WEFT_PART_OPTIMIZER, "decay", WEFT_CAPABILITY_DECAY},
 };
 
-/* Returns the key of a host section. */
-static const weft_key *find_host_key(const char *section, const char *key) {
-    weft_settings_section table;
-    for (size_t i = 0; weft_settings_table(&table, i); i++) {
-        if (strcmp(table.section, section) != 0) continue;
-        for (uint64_t k = 0; k < table.n; k++)
-            if (strcmp(table.keys[k].name, key) == 0) return &table.keys[k];
-    }
-    return NULL;
-}
-
 const weft_key *weft_capability_at(int32_t part, size_t i, uint32_t *flag) {
-    for (size_t k = 0; k < sizeof capabilities / sizeof *capabilities; k++) {
-        if (capabilities[k].part != part || i-- > 0) continue;
-        *flag = capabilities[k].flag;
-        return find_host_key(weft_part_name(part), capabilities[k].key);
-    }
+    weft_settings_section table;
+    size_t k = 0;
+    for (; k < sizeof capabilities / sizeof *capabilities; k++)
+        if (capabilities[k].part == part && i-- == 0) break;
+    if (k == sizeof capabilities / sizeof *capabilities) return NULL;
+    *flag = capabilities[k].flag;
+    for (size_t t = 0; weft_settings_table(&table, t); t++)
+        for (uint64_t row = 0; strcmp(table.section, weft_part_name(part)) == 0 && row < table.n; row++)
+            if (strcmp(table.keys[row].name, capabilities[k].key) == 0) return &table.keys[row];
     return NULL;
 }
 
@@ -59,23 +53,97 @@ uint32_t weft_capabilities_of(const weft_loaded *loaded) {
     return head[1];
 }
 
-/* Writes "strategy.fsdp". */
-static void name_section(char *out, size_t size, const char *kind, const char *id) {
-    (void)snprintf(out, size, "%s.%s", kind, id);
+/* Writes "strategy.fsdp" and returns it. */
+static const char *name_section(char out[100], const char *kind, const char *id) {
+    (void)snprintf(out, 100, "%s.%s", kind, id);
+    return out;
+}
+
+/* ---- adapters: a list of ids, or one file ---- */
+
+static weft_status check_name(const weft_run *run, const char *name, weft_error *err) {
+    const weft_adapter_names *all = &run->adapters;
+    if (name[0] == '\0')
+        return weft_config_reject(run->config, "adapter", "plugin", err,
+                                  "has no id between two commas. Fix: ids separated by one comma");
+    if (strpbrk(name, " \t") != NULL)
+        return weft_config_reject(run->config, "adapter", "plugin", err,
+                                  "has '%s', which is not the name of one adapter. Fix: separate adapters by commas",
+                                  name);
+    if (strcmp(name, "none") == 0)
+        return weft_config_reject(run->config, "adapter", "plugin", err,
+                                  "lists none together with other adapters. Fix: remove it, or the others");
+    for (int32_t i = 0; i < all->n; i++)
+        if (strcmp(all->names[i], name) == 0)
+            return weft_config_reject(run->config, "adapter", "plugin", err, "names %s twice. Fix: remove one of them",
+                                      name);
+    if (all->n < WEFT_MOST_ADAPTERS) return WEFT_OK;
+    return weft_config_reject(run->config, "adapter", "plugin", err, "names more than %d adapters", WEFT_MOST_ADAPTERS);
+}
+
+weft_status weft_adapters_find(weft_run *run, weft_error *err) {
+    weft_adapter_names *all = &run->adapters;
+    const char *text = NULL;
+    const char *fallback = run->adapter != NULL ? run->adapter : weft_part_fallback(WEFT_PART_ADAPTER);
+    char *rest = NULL;
+    weft_status status = weft_config_plugin(run->config, &text, "adapter", fallback, err);
+    if (status != WEFT_OK || strcmp(text, "none") == 0) return status;
+    rest = all->text = weft_strdup(text);
+    if (strchr(text, '/') != NULL) { /* one file */
+        if (strchr(text, ',') != NULL && access(text, F_OK) != 0)
+            return weft_config_reject(run->config, "adapter", "plugin", err,
+                                      "is no file, and a list of adapters has ids only. Fix: the ids in weft plugins "
+                                      "list, with the directories of their files in [plugins] path");
+        all->names[all->n++] = all->text;
+        return WEFT_OK;
+    }
+    while (rest != NULL) {
+        char *name = strsep(&rest, ",");
+        name += strspn(name, " \t");
+        for (size_t n = strlen(name); n > 0 && strchr(" \t", name[n - 1]) != NULL;) name[--n] = '\0';
+        status = check_name(run, name, err);
+        if (status != WEFT_OK) return status;
+        all->names[all->n++] = name;
+    }
+    return WEFT_OK;
+}
+
+void weft_adapters_forget(weft_run *run) {
+    free(run->adapters.text);
+    memset(&run->adapters, 0, sizeof run->adapters);
+}
+
+void weft_adapters_print(char *out, size_t size, const weft_run *run) {
+    out[0] = '\0';
+    for (int32_t i = 0; i < run->adapters.n; i++) {
+        const char *id = weft_run_id(run, WEFT_PART_ADAPTER + i);
+        if (id != NULL) weft_words_append(out, size, "%s%s", out[0] != '\0' ? ", " : "", id);
+    }
+}
+
+/* True if no adapter is selected and the configuration has neither `plugin = none` nor a directory of an adapter. */
+static bool adapters_unnamed(const weft_run *run) {
+    static const char *const keys[] = {"plugin", "from", "use"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (weft_config_has_key(run->config, "adapter", keys[i])) return false;
+    return run->adapters.n == 0;
+}
+
+/* Rejects a key of an unselected adapter. line: the missing line, "plugin = lora". */
+static weft_status refuse_adapter_key(const weft_run *run, const char *section, const char *key, const char *line,
+                                      weft_error *err) {
+    return weft_config_reject(run->config, section, key, err,
+                              "is a key of an adapter, and [adapter] names no plugin. Fix: add %s there, or plugin = "
+                              "none, after which keys of [adapter.ID] are unused",
+                              line);
 }
 
 /* ---- sections of unselected plugins ---- */
 
-/* Adds the host keys that the plugin supports to the keys of its section. */
-static void add_capabilities(weft_plugin_description *unselected, int32_t part) {
-    const weft_key *row = NULL;
-    uint32_t flag = 0;
-    for (size_t i = 0; (row = weft_capability_at(part, i, &flag)) != NULL; i++)
-        if ((unselected->flags & flag) != 0) weft_plugin_description_add(unselected, row);
-}
-
 static weft_status declare_section(weft_run *run, int32_t part, const char *section, weft_error *err) {
     weft_plugin_description *unselected = NULL;
+    const weft_key *row = NULL;
+    uint32_t flag = 0;
     weft_error why = WEFT_ERROR_INIT;
     weft_status status =
         weft_plugin_describe(&unselected, run->plugins, weft_part_name(part), strchr(section, '.') + 1, &why);
@@ -93,18 +161,17 @@ static weft_status declare_section(weft_run *run, int32_t part, const char *sect
     }
     run->unselected = weft_realloc(run->unselected, run->n_unselected + 1, sizeof *run->unselected);
     run->unselected[run->n_unselected++] = unselected;
-    add_capabilities(unselected, part);
+    for (size_t i = 0; (row = weft_capability_at(part, i, &flag)) != NULL; i++)
+        if ((unselected->flags & flag) != 0) weft_plugin_description_add(unselected, row);
     weft_config_declare(run->config, section, unselected->keys, unselected->n_keys, (uint32_t)sizeof(weft_key));
     return WEFT_OK;
 }
 
-/* True if the plugin is selected. */
-static bool is_chosen(const weft_run *run, const char *kind, const char *id) {
-    for (int32_t part = 0; part < WEFT_N_PARTS; part++) {
-        const char *chosen = weft_run_id(run, part);
-        if (chosen != NULL && strcmp(weft_part_name(part), kind) == 0 && strcmp(chosen, id) == 0) return true;
-    }
-    return false;
+/* True if the n bytes of `name` are "kind:id". */
+static bool names_plugin(const char *name, size_t n, const char *kind, const char *id) {
+    const size_t at = strlen(kind);
+    if (id == NULL || n != at + 1 + strlen(id)) return false;
+    return memcmp(name, kind, at) == 0 && name[at] == ':' && memcmp(name + at + 1, id, strlen(id)) == 0;
 }
 
 /* Queries the plugin of each unused section of the part for its keys and declares them. WEFT_E_USER: the plugin does
@@ -112,10 +179,13 @@ static bool is_chosen(const weft_run *run, const char *kind, const char *id) {
 static weft_status declare_unselected(weft_run *run, int32_t part, weft_error *err) {
     const char *kind = weft_part_name(part), *section = NULL;
     weft_status status = WEFT_OK;
-    for (size_t i = 0; status == WEFT_OK; i++) {
-        section = weft_config_plugin_section(run->config, kind, i);
-        if (section == NULL) break;
-        if (!is_chosen(run, kind, strchr(section, '.') + 1)) status = declare_section(run, part, section, err);
+    for (size_t i = 0; status == WEFT_OK && (section = weft_config_plugin_section(run->config, kind, i)) != NULL; i++) {
+        bool selected = false;
+        for (int32_t other = 0; other < WEFT_N_PARTS && !selected; other++) {
+            const char *id = strcmp(weft_part_name(other), kind) == 0 ? weft_run_id(run, other) : NULL;
+            selected = id != NULL && strcmp(id, strchr(section, '.') + 1) == 0;
+        }
+        if (!selected) status = declare_section(run, part, section, err);
     }
     return status;
 }
@@ -127,41 +197,25 @@ static weft_status check_own_section(const weft_run *run, int32_t part, const ch
     uint32_t flag = 0;
     if (key == NULL) return WEFT_OK;
     if (find_capability(part, key, &flag) != NULL && (flags & flag) == 0)
-        return weft_config_reject(run->config, section, key, err, "is not offered by %s %s: take it out",
+        return weft_config_reject(run->config, section, key, err, "is not supported by %s %s. Fix: remove it",
                                   weft_part_name(part), strchr(section, '.') + 1);
     return weft_config_unknown(run->config, section, err);
 }
 
-/* Rejects unknown keys in the sections of unselected plugins. */
+/* Rejects unknown keys in the sections of unselected plugins, and adapter keys if no adapter is selected, because
+ * training would silently ignore them. */
 static weft_status check_unselected_keys(const weft_run *run, weft_error *err) {
-    weft_status status = WEFT_OK;
-    for (size_t i = 0; i < run->n_unselected && status == WEFT_OK; i++) {
-        const weft_plugin_description *unselected = run->unselected[i];
-        char section[100];
-        name_section(section, sizeof section, unselected->kind, unselected->id);
-        status = check_own_section(run, weft_part_of(unselected->kind), section, unselected->flags, err);
-    }
-    return status;
-}
-
-/* Returns a key of the plugin that its section sets; NULL: none. */
-static const char *find_set(const weft_run *run, const weft_plugin_description *unselected, const char *section) {
-    for (uint64_t k = 0; k < unselected->n_keys; k++)
-        if (weft_config_has_key(run->config, section, unselected->keys[k].name)) return unselected->keys[k].name;
-    return NULL;
-}
-
-/* Rejects adapter keys if no adapter is selected; training would silently ignore them. */
-static weft_status check_unselected_adapters(const weft_run *run, weft_error *err) {
-    if (!weft_adapters_unnamed(run)) return WEFT_OK;
     for (size_t i = 0; i < run->n_unselected; i++) {
         const weft_plugin_description *unselected = run->unselected[i];
-        const char *key = NULL;
-        char section[100], line[100];
-        name_section(section, sizeof section, unselected->kind, unselected->id);
-        if (weft_part_of(unselected->kind) == WEFT_PART_ADAPTER) key = find_set(run, unselected, section);
+        const int32_t part = weft_part_of(unselected->kind);
+        char name[100], line[100];
+        const char *section = name_section(name, unselected->kind, unselected->id);
+        const weft_status status = check_own_section(run, part, section, unselected->flags, err);
+        if (status != WEFT_OK) return status;
         (void)snprintf(line, sizeof line, "plugin = %s", unselected->id);
-        if (key != NULL) return weft_adapters_refuse_idle(run, section, key, line, err);
+        for (uint64_t k = 0; k < unselected->n_keys && part == WEFT_PART_ADAPTER && adapters_unnamed(run); k++)
+            if (weft_config_has_key(run->config, section, unselected->keys[k].name))
+                return refuse_adapter_key(run, section, unselected->keys[k].name, line, err);
     }
     return WEFT_OK;
 }
@@ -183,8 +237,8 @@ weft_status weft_unselected_validate(weft_run *run, weft_error *err) {
     weft_status status = WEFT_OK;
     for (size_t i = 0; i < run->n_unselected && status == WEFT_OK; i++) {
         const weft_plugin_description *unselected = run->unselected[i];
-        char section[100];
-        name_section(section, sizeof section, unselected->kind, unselected->id);
+        char name[100];
+        const char *section = name_section(name, unselected->kind, unselected->id);
         status = weft_config_idle(run->config, section, unselected->keys, unselected->n_keys,
                                   (uint32_t)sizeof(weft_key), err);
         if (status == WEFT_OK) warn_unselected(run, unselected, section);
@@ -201,30 +255,27 @@ void weft_unselected_forget(weft_run *run) {
 
 /* ---- keys of other plugins ---- */
 
-static bool has_key(const weft_plugin_description *unselected, int32_t part, const char *key) {
-    uint32_t flag = 0;
-    if (find_capability(part, key, &flag) != NULL) return (unselected->flags & flag) != 0;
-    return weft_plugin_description_key(unselected, key) != NULL;
-}
-
 /* Writes "[strategy.ddp] or [strategy.fsdp]", or "plugin = ddp or plugin = fsdp": the available plugins that have the
  * key. */
 static void list_homes(char *out, size_t size, const weft_run *run, int32_t part, const char *key, bool as_sections) {
     const char *kind = weft_part_name(part);
     weft_plugin_summary *all = NULL;
-    size_t n = 0, used = 0;
+    size_t n = 0;
+    uint32_t flag = 0;
+    const bool is_hosts = find_capability(part, key, &flag) != NULL;
     out[0] = '\0';
     if (weft_plugins_summarize(run->plugins, &all, &n, kind, NULL) != WEFT_OK) return;
     for (size_t i = 0; i < n; i++) {
-        weft_plugin_description *unselected = NULL;
-        if (all[i].reason[0] != '\0' ||
-            weft_plugin_describe(&unselected, run->plugins, kind, all[i].id, NULL) != WEFT_OK)
+        weft_plugin_description *it = NULL;
+        const char *before = out[0] == '\0' ? "" : " or ";
+        if (all[i].reason[0] != '\0' || weft_plugin_describe(&it, run->plugins, kind, all[i].id, NULL) != WEFT_OK)
             continue;
-        if (has_key(unselected, part, key) && used + strlen(kind) + strlen(all[i].id) + 16 < size)
-            used += (size_t)snprintf(out + used, size - used, "%s%s%s%s%s%s", used == 0 ? "" : " or ",
-                                     as_sections ? "[" : "plugin = ", as_sections ? kind : "", as_sections ? "." : "",
-                                     all[i].id, as_sections ? "]" : "");
-        weft_plugin_description_free(unselected);
+        if (strlen(out) + strlen(kind) + strlen(all[i].id) + 16 < size &&
+            (is_hosts ? (it->flags & flag) != 0 : weft_plugin_description_key(it, key) != NULL))
+            weft_words_append(out, size, "%s%s%s%s%s%s", before,
+                              as_sections ? "[" : "plugin = ", as_sections ? kind : "", as_sections ? "." : "",
+                              all[i].id, as_sections ? "]" : "");
+        weft_plugin_description_free(it);
     }
     free(all);
 }
@@ -237,23 +288,23 @@ static weft_status reject_key(const weft_run *run, int32_t part, const char *key
     uint32_t flag = 0;
     const bool hosts = find_capability(part, key, &flag) != NULL;
     char homes[300], lines[300];
-    if (part == WEFT_PART_ADAPTER && weft_adapters_unnamed(run)) {
+    if (part == WEFT_PART_ADAPTER && adapters_unnamed(run)) {
         list_homes(homes, sizeof homes, run, part, key, false);
-        if (homes[0] != '\0') return weft_adapters_refuse_idle(run, kind, key, homes, err);
+        if (homes[0] != '\0') return refuse_adapter_key(run, kind, key, homes, err);
     }
     list_homes(homes, sizeof homes, run, part, key, true);
     list_homes(lines, sizeof lines, run, part, key, false);
     if (hosts)
-        return weft_config_reject(run->config, kind, key, err, "is not offered by %s %s: take it out%s%s%s", kind, id,
-                                  homes[0] != '\0' ? ", or put it into " : "", homes,
-                                  homes[0] != '\0' ? ", where it waits for that plugin" : "");
+        return weft_config_reject(run->config, kind, key, err, "is not supported by %s %s. Fix: remove it%s%s%s", kind,
+                                  id, homes[0] != '\0' ? ", or move it to " : "", homes,
+                                  homes[0] != '\0' ? ", where it is unused until that plugin is selected" : "");
     if (homes[0] == '\0') return weft_config_unknown(run->config, kind, err);
     if (part == WEFT_PART_ADAPTER && run->adapters.n > 1)
         return weft_config_reject(run->config, kind, key, err,
-                                  "is a key of one adapter, and plugin names several: put it into %s", homes);
+                                  "is a key of one adapter, and plugin names several. Fix: move it to %s", homes);
     return weft_config_reject(run->config, kind, key, err,
-                              "is a key of another %s than %s, which is chosen: set %s, or put it into %s, where it "
-                              "waits for that plugin",
+                              "is a key of another %s than the selected %s. Fix: set %s, or move it to %s, where it is "
+                              "unused until that plugin is selected",
                               kind, id, lines, homes);
 }
 
@@ -350,9 +401,9 @@ static void declare_keys(weft_run *run, int32_t index) {
     const weft_plugin *plugin = loaded->plugin;
     const weft_key *row = NULL;
     uint32_t flag = 0;
-    char own[100];
+    char name[100];
+    const char *own = name_section(name, plugin->kind, plugin->id);
     weft_config_choose(run->config, plugin->kind, plugin->id);
-    (void)snprintf(own, sizeof own, "%s.%s", plugin->kind, plugin->id);
     weft_config_declare(run->config, plugin->kind, plugin->keys, plugin->n_keys, plugin->key_stride);
     weft_config_declare(run->config, own, plugin->keys, plugin->n_keys, plugin->key_stride);
     for (size_t i = 0; (row = weft_capability_at(index, i, &flag)) != NULL; i++)
@@ -371,7 +422,7 @@ static weft_status declare_adapter(weft_run *run, int32_t index, weft_error *err
         return WEFT_OK;
     }
     plugin = run->parts[index].loaded->plugin;
-    name_section(section, sizeof run->parts[index].section, plugin->kind, plugin->id);
+    (void)name_section(section, plugin->kind, plugin->id);
     weft_config_choose_apart(run->config, section);
     weft_config_declare(run->config, section, plugin->keys, plugin->n_keys, plugin->key_stride);
     return WEFT_OK;
@@ -390,13 +441,6 @@ static weft_status declare_part(weft_run *run, int32_t index, weft_error *err) {
     if (status == WEFT_OK) status = get_plugin(run, index, name, err);
     if (status == WEFT_OK) declare_keys(run, index);
     return status;
-}
-
-static bool is_part(const char *section) {
-    for (int32_t i = 0; i < WEFT_N_PARTS; i++) {
-        if (strcmp(weft_part_name(i), section) == 0) return true;
-    }
-    return false;
 }
 
 /* Ignores keys of unselected plugins with the value `none`, which older versions of Weft wrote. */
@@ -430,8 +474,8 @@ static weft_status check_part_keys(weft_run *run, int32_t part, weft_error *err)
     key = weft_config_stray(run->config, kind);
     if (key != NULL) return reject_key(run, part, key, err);
     if (loaded == NULL) return WEFT_OK;
-    (void)snprintf(own, sizeof own, "%s.%s", kind, loaded->plugin->id);
-    status = check_own_section(run, part, own, weft_capabilities_of(loaded), err);
+    status =
+        check_own_section(run, part, name_section(own, kind, loaded->plugin->id), weft_capabilities_of(loaded), err);
     return status == WEFT_OK ? weft_config_doubles(run->config, kind, err) : status;
 }
 
@@ -441,24 +485,12 @@ static weft_status check_keys(weft_run *run, weft_error *err) {
     weft_status status = WEFT_OK;
     for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) status = check_part_keys(run, i, err);
     if (status == WEFT_OK) status = check_unselected_keys(run, err);
-    if (status == WEFT_OK) status = check_unselected_adapters(run, err);
     for (size_t i = 0; status == WEFT_OK && weft_settings_table(&table, i); i++) {
-        if (!is_part(table.section)) status = weft_config_unknown(run->config, table.section, err);
+        int32_t part = 0;
+        while (part < WEFT_N_PARTS && strcmp(weft_part_name(part), table.section) != 0) part++;
+        if (part == WEFT_N_PARTS) status = weft_config_unknown(run->config, table.section, err);
     }
     return status;
-}
-
-/* Returns the id of the part's loaded plugin, or its default if this command does not load it. */
-static const char *part_id(const weft_run *run, int32_t part) {
-    const weft_loaded *loaded = run->parts[part].loaded;
-    return loaded != NULL ? loaded->plugin->id : weft_part_fallback(part);
-}
-
-/* True if the n bytes of `name` are "kind:id". */
-static bool names_plugin(const char *name, size_t n, const char *kind, const char *id) {
-    const size_t at = strlen(kind);
-    if (id == NULL || n != at + 1 + strlen(id)) return false;
-    return memcmp(name, kind, at) == 0 && name[at] == ':' && memcmp(name + at + 1, id, strlen(id)) == 0;
 }
 
 /* True if the plugin is selected or has its own section. */
@@ -466,7 +498,8 @@ static bool is_used(const weft_run *run, const char *name, size_t n) {
     const char *section = NULL;
     for (int32_t i = 0; i < WEFT_N_PARTS; i++) {
         const char *kind = weft_part_name(i);
-        if (names_plugin(name, n, kind, part_id(run, i))) return true;
+        const weft_loaded *loaded = run->parts[i].loaded; /* else its default, if this command does not load it */
+        if (names_plugin(name, n, kind, loaded != NULL ? loaded->plugin->id : weft_part_fallback(i))) return true;
         for (size_t k = 0; (section = weft_config_plugin_section(run->config, kind, k)) != NULL; k++)
             if (names_plugin(name, n, kind, strchr(section, '.') + 1)) return true;
     }
@@ -482,7 +515,7 @@ static weft_status check_pins_used(const weft_run *run, weft_error *err) {
         const size_t name = strcspn(pin, "=");
         if (is_used(run, pin, name)) continue;
         return weft_config_reject(run->config, "plugins", "pin", err,
-                                  "pins %.*s, which this run does not use: take the pin out, or correct its name",
+                                  "pins %.*s, which this run does not use. Fix: remove the pin, or correct its name",
                                   (int)(name < 100 ? name : 100), pin);
     }
     return WEFT_OK;

@@ -17,13 +17,6 @@
 weft_status weft_adapters_find(weft_run *run, weft_error *err);
 void weft_adapters_forget(weft_run *run);
 
-/* True if no adapter is selected and the configuration has neither `plugin = none` nor a directory of an adapter. */
-bool weft_adapters_unnamed(const weft_run *run);
-
-/* Rejects a key of an unselected adapter. line: the missing line, "plugin = lora". */
-weft_status weft_adapters_refuse_idle(const weft_run *run, const char *section, const char *key, const char *line,
-                                      weft_error *err);
-
 /* Writes the ids of the loaded adapters: "lora, mlp-head". */
 void weft_adapters_print(char *out, size_t size, const weft_run *run);
 
@@ -56,5 +49,53 @@ weft_status weft_run_name_comm(weft_run *run, weft_error *err);
 /* Creates the registry, joins the world of ranks and loads the plugin of each part that the run needs. Rejects names
  * that neither a plugin nor a table of the host declares. */
 weft_status weft_run_names(weft_run *run, uint32_t needs, weft_error *err);
+
+/* ---- plugins inferred from a model's or adapter's directory (family.c) ----
+ *
+ * A model plugin is named after its model family, as in model_type of config.json. That value is untrusted: it
+ * selects only among installed plugin ids and is never used as a file path. */
+
+/* Returns model_type of the directory's config.json, which the caller frees; NULL: it is missing or not a valid id. */
+char *weft_family_read(const char *directory);
+
+/* Fails if the file of the directory cannot be read or is not a JSON object; err has line and column. */
+weft_status weft_family_check(const char *directory, const char *file, weft_error *err);
+
+/* Sets run->family from [model] path if the configuration names no plugin; NULL: not found. */
+void weft_family_find(weft_run *run);
+
+/* Returns the base modules that were fully trained with the adapter in a directory, in the syntax of [train]
+ * trainable: "*model.norm.*, *lm_head.*". The caller frees it. NULL: no such modules. PEFT matches them by path
+ * suffix. */
+char *weft_family_fused_modules(const char *directory);
+
+/* Sets run->adapter from the directory in [adapter] from or use if no plugin is named. The value is the list in
+ * weft_adapter.json, or peft_type of adapter_config.json in lower case. NULL: no such directory. */
+void weft_family_find_adapter(weft_run *run);
+
+/* Reports why no model plugin could be inferred, starting with the directory. */
+weft_status weft_family_missing(const weft_run *run, weft_error *err);
+
+/* ---- [tokenizer] add and pad (tokens.c) ---- */
+
+/* Sets *out to the pad token in a directory's tokenizer_config.json, which the caller frees; NULL: not found. */
+weft_status weft_token_files_pad(char **out, const char *directory, weft_error *err);
+
+/* Sets *out to the tokens in `has`/tokenizer.json that `had`/tokenizer.json does not list, except a pad token that only
+ * `has` names: "A,B" in the order of their ids. The caller frees it. NULL: none, or a file does not exist. */
+weft_status weft_token_files_more(char **out, const char *had, const char *has, weft_error *err);
+
+/* Fails if the tokens of the run's adapter have other ids in this run. An adapter's directory has the tokenizer of its
+ * training run. */
+weft_status weft_token_files_check(const weft_run *run, weft_error *err);
+
+/* True if the configuration adds tokens. */
+bool weft_tokens_wanted(const weft_run *run);
+
+/* Adds the tokens to a new tokenizer. A pad token that is already the tokenizer's own is not added. */
+weft_status weft_tokens_add(weft_text *text, const weft_run *run, weft_error *err);
+
+/* Sets run->vocabulary: the rows of the model grow to the highest id, and an added pad token becomes pad_token_id. */
+weft_status weft_tokens_settle(weft_run *run, weft_error *err);
 
 #endif

@@ -36,16 +36,14 @@ static bool term_joins(const weft_fold *fold, int32_t mid, int32_t hi) {
 weft_fold_step weft_fold_push(weft_fold *fold, int32_t lo, int32_t hi) {
     weft_fold_step step = {fold->top, false, 0};
     if (fold->top == WEFT_FOLD_DEPTH) fold->loose = true;
-    if (fold->top > 0 && term_joins(fold, lo, hi)) {
-        step.slot = fold->top - 1;
-        step.add = true;
-        fold->hi[step.slot] = hi;
-    } else {
+    if (fold->top == 0 || !term_joins(fold, lo, hi)) {
         fold->lo[fold->top] = lo;
         fold->hi[fold->top++] = hi;
         return step;
     }
-    while (fold->top > 1) {
+    step.slot = fold->top - 1;
+    step.add = true;
+    for (fold->hi[step.slot] = hi; fold->top > 1; step.merges++) {
         const int32_t last_lo = fold->lo[fold->top - 1], last_hi = fold->hi[fold->top - 1];
         fold->top--;
         if (!term_joins(fold, last_lo, last_hi)) {
@@ -53,7 +51,6 @@ weft_fold_step weft_fold_push(weft_fold *fold, int32_t lo, int32_t hi) {
             break;
         }
         fold->hi[fold->top - 1] = last_hi;
-        step.merges++;
     }
     return step;
 }
@@ -61,20 +58,13 @@ weft_fold_step weft_fold_push(weft_fold *fold, int32_t lo, int32_t hi) {
 /* ---- bytes of exchanges ---- */
 
 /* A REDUCE of scope ACROSS reads the result of the first hop; the others may read a micro-batch gradient. */
-static void size_gradient(const weft_plan *plan, weft_job *job, int32_t unit) {
-    weft_unit_sizes *sizes = &job->units[unit];
-    sizes->gradient = 0;
-    if (weft_layout_trained(plan->layout, unit) == NULL) return;
-    sizes->gradient = weft_f32_bytes(weft_exchange_piece(plan, &job->spec, unit)) *
-                      weft_cut_of(&job->spec, unit).replicas;
-    for (int32_t scope = WEFT_SCOPE_RANK; scope <= WEFT_SCOPE_ACROSS; scope++)
-        sizes->exchange[scope] = weft_exchange_reduce(plan, &job->spec, unit, scope, scope != WEFT_SCOPE_ACROSS).bytes;
-}
-
 void weft_sums_size_units(const weft_plan *plan, weft_job *job) {
     for (int32_t u = 0; u < job->spec.view.n_units; u++) {
-        job->units[u].gathered = weft_gathered_bytes(plan, &job->spec, u, &job->units[u].gather_each);
-        size_gradient(plan, job, u);
+        weft_unit_sizes *sizes = &job->units[u];
+        sizes->gathered = weft_gathered_bytes(plan, &job->spec, u, &sizes->gather_each);
+        sizes->gradient = weft_f32_bytes(weft_exchange_piece(plan, &job->spec, u)) * job->spec.view.replicas;
+        for (int32_t scope = WEFT_SCOPE_RANK; sizes->gradient > 0 && scope <= WEFT_SCOPE_ACROSS; scope++)
+            sizes->exchange[scope] = weft_exchange_reduce(plan, &job->spec, u, scope, scope != WEFT_SCOPE_ACROSS).bytes;
     }
 }
 
@@ -107,27 +97,21 @@ static weft_hold_part kept_part_of(const weft_plan *plan, const weft_job_spec *j
     return part;
 }
 
-static bool is_apart(const weft_plan *plan, const weft_job_spec *job, int32_t unit, int32_t what) {
-    return plan->world > 1 && holding_of(&job->view.placements[unit], what) != WEFT_REPLICATED;
-}
-
-/* Returns the type of each element; 0: the group's storage type. */
-static int32_t kept_dtype(const weft_plan *plan, int32_t what) {
-    const int32_t state = what - WEFT_HOLD_STATES;
-    if (what == WEFT_HOLD_PARAMETERS) return 0;
-    return state >= 0 && state < plan->n_states ? plan->states[state].dtype : WEFT_F32;
-}
-
 static void plan_hold(weft_plan *plan, const weft_job_spec *job, int32_t what) {
     const weft_layout *layout = plan->layout;
     const int32_t n = what == WEFT_HOLD_PARAMETERS ? layout->n_groups : layout->n_trainable_groups;
+    const int32_t state = what - WEFT_HOLD_STATES;
+    const int32_t dtype = what == WEFT_HOLD_PARAMETERS           ? 0 /* the group's storage type */
+                          : state >= 0 && state < plan->n_states ? plan->states[state].dtype
+                                                                 : WEFT_F32;
     weft_hold_part *parts = weft_alloc(n, sizeof *parts);
     plan->apart[what] = weft_alloc(layout->n_groups, sizeof **plan->apart);
     for (int32_t g = 0; g < n; g++) {
-        parts[g] = kept_part_of(plan, job, layout->groups[g].unit, what);
-        plan->apart[what][g] = is_apart(plan, job, layout->groups[g].unit, what);
+        const int32_t unit = layout->groups[g].unit;
+        parts[g] = kept_part_of(plan, job, unit, what);
+        plan->apart[what][g] = plan->world > 1 && holding_of(&job->view.placements[unit], what) != WEFT_REPLICATED;
     }
-    plan->holds[what] = weft_hold_create(layout, parts, n, kept_dtype(plan, what));
+    plan->holds[what] = weft_hold_create(layout, parts, n, dtype);
     free(parts);
 }
 
@@ -153,12 +137,11 @@ int64_t weft_sums_target(const weft_plan *plan, const weft_job_spec *job, int32_
     return plan->holds[WEFT_HOLD_GRADIENTS]->spans[index].at + weft_f32_bytes(at);
 }
 
-/* Simulates a unit's terms to find the maximum number of pending sums. */
-static void measure_depth(weft_mode_plan *mode_plan, int32_t unit, bool loose) {
-    weft_unit_sum *sum = &mode_plan->sums[unit];
-    const int32_t reduce = mode_plan->job->spec.view.reduce;
-    weft_fold folds[2] = {weft_fold_begin(reduce, mode_plan->program->micro_batches, loose),
-                          weft_fold_begin(reduce, mode_plan->program->micro_batches, loose)};
+/* Simulates a unit's terms to find the maximum number of pending sums. Returns true if each hop ends with one sum. */
+static bool measure_depth(const weft_mode_plan *mode_plan, weft_unit_sum *sum, int32_t unit) {
+    const int32_t reduce = mode_plan->job->spec.view.reduce, micro_batches = mode_plan->program->micro_batches;
+    weft_fold folds[2] = {weft_fold_begin(reduce, micro_batches, sum->loose),
+                          weft_fold_begin(reduce, micro_batches, sum->loose)};
     sum->depth[0] = sum->depth[1] = 0;
     for (int32_t i = 0; i < mode_plan->program->n_instructions; i++) {
         const weft_instruction *instruction = &mode_plan->program->instructions[i];
@@ -170,14 +153,10 @@ static void measure_depth(weft_mode_plan *mode_plan, int32_t unit, bool loose) {
             if (folds[hop].top > sum->depth[hop]) sum->depth[hop] = folds[hop].top;
         }
     }
-    if (!loose && (folds[0].top > 1 || folds[1].top > 1)) {
-        sum->loose = true;
-        measure_depth(mode_plan, unit, true);
-    }
+    return folds[0].top <= 1 && folds[1].top <= 1;
 }
 
 static void plan_sum(const weft_plan *plan, weft_mode_plan *mode_plan, int32_t unit, int64_t *at) {
-    const weft_job_spec *job = &mode_plan->job->spec;
     weft_unit_sum *sum = &mode_plan->sums[unit];
     int32_t scopes[2] = {0, 0};
     for (int32_t i = 0; i < mode_plan->program->n_instructions; i++) {
@@ -189,11 +168,15 @@ static void plan_sum(const weft_plan *plan, weft_mode_plan *mode_plan, int32_t u
     sum->two_hops = scopes[1] != 0;
     sum->scope = scopes[sum->two_hops];
     sum->loose = mode_plan->terms->scattered;
-    measure_depth(mode_plan, unit, sum->loose);
+    if (!measure_depth(mode_plan, sum, unit) && !sum->loose) {
+        sum->loose = true;
+        (void)measure_depth(mode_plan, sum, unit);
+    }
     for (int hop = 0; hop < 2; hop++) {
         const bool last = hop == (sum->two_hops ? 1 : 0);
         const int32_t waiting = sum->depth[hop] - (last && sum->depth[hop] > 0 ? 1 : 0);
-        if (scopes[hop] != 0) sum->length[hop] = weft_exchange_reduce(plan, job, unit, scopes[hop], hop == 0).row;
+        if (scopes[hop] != 0)
+            sum->length[hop] = weft_exchange_reduce(plan, &mode_plan->job->spec, unit, scopes[hop], hop == 0).row;
         sum->partials[hop] = *at;
         *at += sum->length[hop] * waiting;
     }

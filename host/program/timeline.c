@@ -7,75 +7,6 @@
 
 #include <stdlib.h>
 
-/* ---- matching of exchanges across ranks ----
- *
- * The checker (check_match.c) also matches them, and checks each match. The programs here are checked already. */
-
-typedef struct matches {
-    int32_t **of;  /* [world][n_instructions] the exchange of an instruction; -1: only this rank participates */
-    int32_t *size; /* [n] number of ranks in it */
-    int32_t n, world;
-} matches;
-
-/* Sets the key and the number of ranks of an exchange, without the turn. Returns false if only this rank
- * participates. */
-static bool key_of(weft_exchange_key *out, const weft_instruction *instruction, const weft_job_spec *job, int32_t rank,
-                   int32_t *size) {
-    const bool sends = instruction->kind == WEFT_INSTRUCTION_SEND;
-    weft_members ranks;
-    memset(out, 0, sizeof *out);
-    out->what = instruction->what;
-    out->of = instruction->unit >= 0 ? instruction->unit : instruction->segment;
-    if (sends || instruction->kind == WEFT_INSTRUCTION_RECV) {
-        out->kind = WEFT_INSTRUCTION_SEND;
-        out->micro_batch = instruction->micro_batch;
-        out->first = sends ? rank : instruction->peer;
-        out->second = sends ? instruction->peer : rank;
-        *size = 2;
-        return true;
-    }
-    ranks = weft_job_spec_ranks(job, instruction, rank);
-    out->kind = instruction->kind;
-    out->scope = instruction->scope;
-    out->first = ranks.first;
-    out->second = ranks.stride;
-    *size = ranks.count;
-    return ranks.count > 1;
-}
-
-static void match_rank(matches *self, weft_exchange_table *known, const weft_job_spec *job, const weft_program *program,
-                       int32_t rank) {
-    weft_exchange_table turns = {0}; /* exchanges so far under each key, minus 1 */
-    self->of[rank] = weft_alloc(program->n_instructions, sizeof **self->of);
-    for (int32_t i = 0; i < program->n_instructions; i++) {
-        weft_exchange_key key;
-        int32_t size = 0, *match = NULL;
-        self->of[rank][i] = -1;
-        if (!key_of(&key, &program->instructions[i], job, rank, &size)) continue;
-        key.turn = ++*weft_exchange_table_find(&turns, &key);
-        match = weft_exchange_table_find(known, &key);
-        if (*match < 0) {
-            *match = self->n++;
-            self->size[*match] = size;
-        }
-        self->of[rank][i] = *match;
-    }
-    free(turns.entries);
-}
-
-/* programs: of all ranks of a placed job. */
-static matches find_matches(const weft_program *const *programs, const weft_job_spec *job) {
-    matches out = {.world = job->view.world};
-    int64_t instructions = 0;
-    weft_exchange_table known = {0};
-    for (int32_t rank = 0; rank < out.world; rank++) instructions += programs[rank]->n_instructions;
-    out.of = weft_alloc(out.world, sizeof *out.of);
-    out.size = weft_alloc(instructions, sizeof *out.size);
-    for (int32_t rank = 0; rank < out.world; rank++) match_rank(&out, &known, job, programs[rank], rank);
-    free(known.entries);
-    return out;
-}
-
 /* ---- overlap ---- */
 
 const char *weft_overlap_name(int32_t kind) {
@@ -95,10 +26,6 @@ static int32_t overlap_of(const weft_instruction *instruction) {
     }
 }
 
-static double seconds_of_entry(const weft_trace_entry *traced) {
-    return 1e-9 * (double)(traced->end_ns - traced->start_ns);
-}
-
 void weft_overlap_add(weft_overlap *self, const weft_trace *trace, const weft_program *program) {
     const int32_t base = weft_trace_count(trace) - program->n_instructions;
     for (int32_t i = 0; i < program->n_instructions && base >= 0; i++) {
@@ -108,9 +35,9 @@ void weft_overlap_add(weft_overlap *self, const weft_trace *trace, const weft_pr
         const weft_trace_entry *start = weft_trace_entry_at(trace, base + begun);
         const weft_trace_entry *now = weft_trace_entry_at(trace, base + i);
         if (kind < 0) continue;
-        self->busy[kind] += seconds_of_entry(now);
+        self->busy[kind] += weft_trace_seconds(now);
         if (ends) self->under_way[kind] += 1e-9 * (double)(now->end_ns - start->start_ns);
-        else if (instruction->queue == 0) self->under_way[kind] += seconds_of_entry(now);
+        else if (instruction->queue == 0) self->under_way[kind] += weft_trace_seconds(now);
     }
 }
 
@@ -153,7 +80,7 @@ typedef struct exchange {
 typedef struct play {
     const weft_simulation_spec *spec;
     weft_rank_time *out;
-    matches matches;
+    weft_matches matches;
     exchange *exchanges; /* [matches.n] */
     actor *actors;       /* [world] */
     int32_t *latest;     /* [world] the rank's latest exchange, -1: none */
@@ -315,7 +242,7 @@ static void pass_time(play *self, double dt) {
 }
 
 static void set_up(play *self) {
-    self->matches = find_matches(self->spec->programs, self->spec->job);
+    self->matches = weft_matches_find(self->spec->programs, self->spec->job);
     self->exchanges = weft_alloc(self->matches.n, sizeof *self->exchanges);
     self->actors = weft_alloc(self->world, sizeof *self->actors);
     self->latest = weft_alloc(self->world, sizeof *self->latest);
@@ -329,12 +256,8 @@ static void set_up(play *self) {
 }
 
 static void free_play(play *self) {
-    for (int32_t rank = 0; rank < self->world; rank++) {
-        free(self->actors[rank].began);
-        free(self->matches.of[rank]);
-    }
-    free(self->matches.of);
-    free(self->matches.size);
+    for (int32_t rank = 0; rank < self->world; rank++) free(self->actors[rank].began);
+    weft_matches_free(&self->matches);
     free(self->exchanges);
     free(self->actors);
     free(self->latest);

@@ -1,6 +1,6 @@
-/* host/program/tokens.c: see tokens.h. The ids depend only on the tokenizer, so every command that opens the run gets
- * the same model. */
-#include "program/tokens.h"
+/* host/program/tokens.c: tokens added to a tokenizer, and rows of the model for them. The ids depend only on the
+ * tokenizer, so every command that opens the run gets the same model. */
+#include "program/sections.h"
 
 #include "base/alloc.h"
 #include "base/file.h"
@@ -74,68 +74,53 @@ static weft_status read_added(json_t **out, const char *directory, const char *t
                           directory, why.text);
 }
 
-typedef struct token_file {
-    const char *directory;
-    char *text;
-    size_t bytes;
-    json_t *added;
-} token_file;
-
 /* The files are mostly the same, and large. */
-static weft_status compare(char **more, token_file *had, token_file *has, const char *pad, weft_error *err) {
-    weft_status status = WEFT_OK;
-    if (had->bytes == has->bytes && memcmp(had->text, has->text, had->bytes) == 0) return WEFT_OK;
-    status = read_added(&had->added, had->directory, had->text, had->bytes, err);
-    if (status == WEFT_OK) status = read_added(&has->added, has->directory, has->text, has->bytes, err);
-    if (status == WEFT_OK) *more = list_more(had->added, has->added, pad);
-    json_decref(has->added);
-    json_decref(had->added);
-    return status;
-}
-
 weft_status weft_token_files_more(char **out, const char *had, const char *has, weft_error *err) {
-    token_file one = {.directory = had}, other = {.directory = has};
-    char *own_pad = NULL, *pad = NULL;
+    char *own_pad = NULL, *pad = NULL, *text[2] = {NULL, NULL};
+    json_t *added[2] = {NULL, NULL};
+    size_t bytes[2] = {0, 0};
     weft_status status = weft_token_files_pad(&own_pad, had, err);
     *out = NULL;
     if (status == WEFT_OK && own_pad == NULL) status = weft_token_files_pad(&pad, has, err);
-    if (status == WEFT_OK) status = read_file(&one.text, &one.bytes, had, "tokenizer.json", err);
-    if (status == WEFT_OK) status = read_file(&other.text, &other.bytes, has, "tokenizer.json", err);
-    if (status == WEFT_OK && one.text != NULL && other.text != NULL) status = compare(out, &one, &other, pad, err);
+    if (status == WEFT_OK) status = read_file(&text[0], &bytes[0], had, "tokenizer.json", err);
+    if (status == WEFT_OK) status = read_file(&text[1], &bytes[1], has, "tokenizer.json", err);
+    if (status == WEFT_OK && text[0] != NULL && text[1] != NULL &&
+        (bytes[0] != bytes[1] || memcmp(text[0], text[1], bytes[0]) != 0)) {
+        status = read_added(&added[0], had, text[0], bytes[0], err);
+        if (status == WEFT_OK) status = read_added(&added[1], has, text[1], bytes[1], err);
+        if (status == WEFT_OK) *out = list_more(added[0], added[1], pad);
+    }
+    for (int i = 0; i < 2; i++) {
+        json_decref(added[i]);
+        free(text[i]);
+    }
     free(own_pad);
     free(pad);
-    free(one.text);
-    free(other.text);
     return status;
-}
-
-/* True if the list begins with all tokens of `first`. */
-static bool begins_with(const char *list, const char *first) {
-    const size_t n = strlen(first);
-    return strncmp(list, first, n) == 0 && (list[n] == '\0' || list[n] == ',');
-}
-
-static weft_status refuse(const weft_run *run, const char *more, weft_error *err) {
-    const char *from = run->settings.adapter_from;
-    if (run->settings.tokenizer.add[0] != '\0')
-        return weft_config_reject(run->config, "tokenizer", "add", err,
-                                  "does not begin with the tokens that the adapter in %s was made with, which would "
-                                  "change their ids: set add = %s, followed by others",
-                                  from, more);
-    return weft_config_reject(run->config, "adapter", run->settings.adapter.use[0] != '\0' ? "use" : "from", err,
-                              "(%s) was made with tokens that this run's tokenizer does not have: set [tokenizer] add "
-                              "= %s, or path = %s",
-                              from, more, from);
 }
 
 weft_status weft_token_files_check(const weft_run *run, weft_error *err) {
     const weft_tokenizer_settings *keys = &run->settings.tokenizer;
+    const char *from = run->settings.adapter_from;
     char *more = NULL;
+    size_t n = 0;
     weft_status status = WEFT_OK;
-    if (run->settings.adapter_from[0] == '\0' || run->parts[WEFT_PART_TOKENIZER].loaded == NULL) return WEFT_OK;
-    status = weft_token_files_more(&more, keys->path[0] != '\0' ? keys->path : run->settings.model.path,
-                                   run->settings.adapter_from, err);
-    if (status == WEFT_OK && more != NULL && !begins_with(keys->add, more)) status = refuse(run, more, err);
+    if (from[0] == '\0' || run->parts[WEFT_PART_TOKENIZER].loaded == NULL) return WEFT_OK;
+    status = weft_token_files_more(&more, keys->path[0] != '\0' ? keys->path : run->settings.model.path, from, err);
+    if (status != WEFT_OK || more == NULL) return status;
+    n = strlen(more);
+    if (strncmp(keys->add, more, n) == 0 && (keys->add[n] == '\0' || keys->add[n] == ',')) status = WEFT_OK;
+    else if (keys->add[0] != '\0')
+        status =
+            weft_config_reject(run->config, "tokenizer", "add", err,
+                               "does not begin with the added tokens of the adapter in %s, which would change their "
+                               "ids. Fix: set add = %s, followed by others",
+                               from, more);
+    else
+        status = weft_config_reject(run->config, "adapter", run->settings.adapter.use[0] != '\0' ? "use" : "from", err,
+                                    "(%s) was made with tokens that this run's tokenizer does not have. Fix: set "
+                                    "[tokenizer] add = %s, or path = %s",
+                                    from, more, from);
     free(more);
     return status;
 }
@@ -150,12 +135,6 @@ typedef struct token_list {
     int32_t pad; /* its index; -1: not added */
 } token_list;
 
-static void free_list(token_list *list) {
-    free((void *)list->names);
-    free(list->text);
-    memset(list, 0, sizeof *list);
-}
-
 bool weft_tokens_wanted(const weft_run *run) {
     return run->settings.tokenizer.pad == WEFT_PAD_ADD || run->settings.tokenizer.add[0] != '\0';
 }
@@ -167,29 +146,27 @@ static int32_t find_token(const weft_text *text, const char *name) {
     return special->id(text->tokenizer, name, strlen(name));
 }
 
-static weft_status refuse_name(const token_list *list, const char *name, const weft_text *text, const weft_run *run,
-                               weft_error *err) {
-    const int32_t id = find_token(text, name);
-    if (id >= 0)
-        return weft_config_reject(run->config, "tokenizer", "add", err,
-                                  "names %s, which the tokenizer in %s has already, with the id %d: take it out", name,
-                                  text->directory, (int)id);
+static bool is_listed(const token_list *list, const char *name) {
     for (uint32_t i = 0; i < list->n; i++)
-        if (strcmp(list->names[i], name) == 0)
-            return weft_config_reject(run->config, "tokenizer", "add", err, "names %s twice: take one of them out",
-                                      name);
-    return WEFT_OK;
+        if (strcmp(list->names[i], name) == 0) return true;
+    return false;
 }
 
 static weft_status take_names(token_list *list, const weft_text *text, const weft_run *run, weft_error *err) {
     char *rest = list->text;
-    weft_status status = WEFT_OK;
-    while (rest != NULL && *rest != '\0' && status == WEFT_OK) {
+    while (rest != NULL && *rest != '\0') {
         const char *name = strsep(&rest, ",");
-        status = refuse_name(list, name, text, run, err);
+        const int32_t id = find_token(text, name);
+        if (id >= 0)
+            return weft_config_reject(run->config, "tokenizer", "add", err,
+                                      "names %s, which the tokenizer in %s has already, with the id %d. Fix: remove it",
+                                      name, text->directory, (int)id);
+        if (is_listed(list, name))
+            return weft_config_reject(run->config, "tokenizer", "add", err, "names %s twice. Fix: remove one of them",
+                                      name);
         list->names[list->n++] = name;
     }
-    return status;
+    return WEFT_OK;
 }
 
 /* Appends the pad token, unless the tokenizer already has it as its pad token. */
@@ -201,65 +178,53 @@ static weft_status take_pad(token_list *list, const weft_text *text, const weft_
     if (info.pad >= 0 && info.pad == find_token(text, name)) return WEFT_OK;
     if (info.pad >= 0)
         return weft_config_reject(run->config, "tokenizer", "pad", err,
-                                  "adds a pad token, and the tokenizer in %s already has another one than %s, id %d: "
-                                  "take the line out",
+                                  "adds a pad token, and the tokenizer in %s already has another one than %s, id %d. "
+                                  "Fix: remove the line",
                                   text->directory, name, (int)info.pad);
-    for (uint32_t i = 0; i < list->n; i++)
-        if (strcmp(list->names[i], name) == 0)
-            return weft_config_reject(run->config, "tokenizer", "add", err,
-                                      "names %s, which pad = add adds: take it out of the list", name);
+    if (is_listed(list, name))
+        return weft_config_reject(run->config, "tokenizer", "add", err,
+                                  "names %s, which pad = add adds. Fix: remove it from the list", name);
     list->pad = (int32_t)list->n;
     list->names[list->n++] = name;
     return WEFT_OK;
 }
 
-static weft_status make_list(token_list *list, const weft_text *text, const weft_run *run, weft_error *err) {
-    const char *add = run->settings.tokenizer.add;
-    size_t most = 2;
-    weft_status status = WEFT_OK;
-    for (const char *at = add; *at != '\0'; at++) most += *at == ',';
-    list->pad = -1;
-    list->text = weft_strdup(add);
-    list->names = weft_alloc(most, sizeof *list->names);
-    status = take_names(list, text, run, err);
-    if (status == WEFT_OK && run->settings.tokenizer.pad == WEFT_PAD_ADD) status = take_pad(list, text, run, err);
-    return status;
-}
-
 /* ---- adding them to the tokenizer ---- */
 
 /* Reports a failure at [tokenizer] pad if only the pad token is added, else at add. */
-static weft_status locate(const token_list *list, const weft_run *run, weft_status status, weft_error *why,
-                          weft_error *err) {
-    const bool is_pad = list->pad == 0;
-    if (status != WEFT_E_USER) return weft_error_set(err, status, "%s", why->text);
-    return weft_config_reject(run->config, "tokenizer", is_pad ? "pad" : "add", err, "cannot be done: %s", why->text);
-}
-
 static weft_status add_list(weft_text *text, const token_list *list, const weft_run *run, weft_error *err) {
     const weft_tokenizer_add *add = weft_text_extension(text, WEFT_TOKENIZER_ADD);
+    const char *key = list->pad == 0 ? "pad" : "add";
     weft_error why = WEFT_ERROR_INIT;
     weft_status status = WEFT_OK;
     if (add == NULL || !WEFT_WHOLE(add, weft_tokenizer_add))
-        return weft_config_reject(
-            run->config, "tokenizer", list->pad == 0 ? "pad" : "add", err,
-            "needs added tokens, which the tokenizer plugin %s does not support: take the line out",
-            weft_run_id(run, WEFT_PART_TOKENIZER));
+        return weft_config_reject(run->config, "tokenizer", key, err,
+                                  "needs added tokens, which the tokenizer plugin %s does not support. Fix: remove the "
+                                  "line",
+                                  weft_run_id(run, WEFT_PART_TOKENIZER));
     WEFT_PLUGIN_CALL(status, add, add, &why, text->tokenizer, list->names, list->n, list->pad);
     if (status == WEFT_OK) text->added = add;
-    else status = locate(list, run, weft_plugin_blame(text->plugin, status, &why), &why, err);
-    return status;
+    if (status == WEFT_OK) return WEFT_OK;
+    status = weft_plugin_blame(text->plugin, status, &why);
+    if (status != WEFT_E_USER) return weft_error_set(err, status, "%s", why.text);
+    return weft_config_reject(run->config, "tokenizer", key, err, "failed: %s", why.text);
 }
 
 weft_status weft_tokens_add(weft_text *text, const weft_run *run, weft_error *err) {
+    const weft_tokenizer_settings *keys = &run->settings.tokenizer;
     weft_tokenizer_info info = {.struct_size = (uint32_t)sizeof info, .pad = -1};
-    token_list list = {0};
+    token_list list = {.text = weft_strdup(keys->add), .pad = -1};
+    size_t most = 2;
     weft_status status = WEFT_OK;
+    for (const char *at = keys->add; *at != '\0'; at++) most += *at == ',';
+    list.names = weft_alloc(most, sizeof *list.names);
     WEFT_PLUGIN_NOTIFY(text->plugin, info, text->tokenizer, &info);
     text->own_ids = info.vocab_size;
-    status = make_list(&list, text, run, err);
+    status = take_names(&list, text, run, err);
+    if (status == WEFT_OK && keys->pad == WEFT_PAD_ADD) status = take_pad(&list, text, run, err);
     if (status == WEFT_OK && list.n > 0) status = add_list(text, &list, run, err);
-    free_list(&list);
+    free((void *)list.names);
+    free(list.text);
     return status;
 }
 

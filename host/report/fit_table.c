@@ -10,7 +10,7 @@
 #include "base/machine.h"
 #include "base/text.h"
 #include "plugin/services.h"
-#include "program/make_plan.h"
+#include "program/plan.h"
 #include "program/paths.h"
 #include "report/stages.h"
 

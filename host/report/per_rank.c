@@ -12,7 +12,7 @@
 
 void weft_rank_row_memory(weft_rank_row *out, const weft_session *session) {
     memcpy(out->line, session->engine->account.taken, sizeof out->line);
-    out->live = weft_trace_high_water(session->stepper->trace);
+    out->live = session->stepper->trace->high_water;
     out->resident = weft_resident_now();
     out->peak = weft_resident_peak();
     out->libraries = weft_library_bytes();
@@ -102,7 +102,7 @@ weft_status weft_ranks_collect(weft_ranks_report *out, const weft_session *sessi
     weft_rank_report own = {.planned = engine->plan.bytes.total,
                             .taken = engine->account.most,
                             .apart = weft_account_held(&engine->account),
-                            .live = weft_trace_high_water(session->stepper->trace),
+                            .live = session->stepper->trace->high_water,
                             .resident = weft_resident_now(),
                             .peak = weft_resident_peak(),
                             .overlap = notes->overlap,

@@ -161,7 +161,7 @@ static void print_losses(const weft_train_summary *s, FILE *to) {
 void weft_train_summary_print(const weft_train_summary *s, const weft_session *session, bool verbose, FILE *to) {
     const weft_engine *engine = session->engine;
     char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE], c[WEFT_UNIT_SIZE], d[WEFT_UNIT_SIZE], e[WEFT_UNIT_SIZE];
-    const int64_t live = weft_trace_high_water(session->stepper->trace);
+    const int64_t live = session->stepper->trace->high_water;
     const int64_t held = weft_account_held(&engine->account);
     char who[24] = "";
     if (engine->ranks.world > 1) (void)snprintf(who, sizeof who, "rank %d: ", (int)engine->ranks.rank);

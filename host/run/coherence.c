@@ -5,7 +5,7 @@
 #include "base/hash.h"
 #include "base/safetensors.h"
 #include "base/text.h"
-#include "program/plugin_answers.h"
+#include "program/plan.h"
 #include "run/control_channel.h"
 
 #include <errno.h>

@@ -9,7 +9,7 @@
 #include "plugin/enter.h"
 #include "program/budget.h"
 #include "program/job.h"
-#include "program/make_plan.h"
+#include "program/plan.h"
 #include "program/norm_nodes.h"
 #include "run/coherence.h"
 #include "run/meeting.h"

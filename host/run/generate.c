@@ -181,8 +181,8 @@ weft_status weft_generator_logits(weft_generator *self, const float **out, const
         status = weft_stream_sync_upload(&self->order, engine->scalars.past, self->past_out, (int64_t)sizeof past, NULL,
                                          err);
     if (status == WEFT_OK)
-        status = weft_program_execute(engine->plan.generate.program, &engine->plan.generate.job->spec, &table,
-                                      self->trace, 0, err);
+        status = weft_program_execute(engine->plan.generate.program, 0, engine->plan.generate.program->n_instructions,
+                                      &engine->plan.generate.job->spec, &table, self->trace, 0, err);
     if (status == WEFT_OK)
         status =
             weft_stream_sync_download(&self->order, self->row, engine->logits.ref, weft_f32_bytes(vocabulary), err);

@@ -115,7 +115,7 @@ static bool print_obstacle(char *out, size_t size, const weft_stepper *stepper, 
     if (name == NULL) name = unqueued_operator(&engine->plan.evaluate);
     if (capture == NULL || stepper->order.transfer == NULL) {
         weft_plugin_title(title, sizeof title, engine->kernels);
-        (void)snprintf(out, size, "%s records no steps", title);
+        (void)snprintf(out, size, "%s cannot capture steps", title);
     } else if (ranks->world > 1 && ranks->info.progress != WEFT_PROGRESS_OWN) {
         weft_plugin_title(title, sizeof title, ranks->plugin);
         (void)snprintf(out, size, "the exchanges of %s move only while the host calls it", title);

@@ -320,8 +320,8 @@ weft_status weft_step_run_part(weft_stepper *self, int32_t first, int32_t end, w
     self->loaded_micro_batch = -1;
     memset(self->used, 0, (size_t)mode_plan->program->n_slots * sizeof *self->used);
     weft_communication_begin(self, first);
-    status = weft_program_execute_part(mode_plan->program, first, end, &mode_plan->job->spec, &table, self->trace,
-                                       self->step, err);
+    status = weft_program_execute(mode_plan->program, first, end, &mode_plan->job->spec, &table, self->trace,
+                                  self->step, err);
     if (status == WEFT_OK) weft_heartbeat_rest();
     else self->engine->failed = true;
     return status;

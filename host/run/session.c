@@ -10,7 +10,7 @@
 #include "launch/world.h"
 #include "model/weights.h"
 #include "program/budget.h"
-#include "program/make_plan.h"
+#include "program/plan.h"
 #include "program/paths.h"
 #include "plugin/enter.h"
 #include "plugin/services.h"

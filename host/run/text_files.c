@@ -7,7 +7,7 @@
 #include "model/config_json.h"
 #include "plugin/enter.h"
 #include "launch/world.h"
-#include "program/tokens.h"
+#include "program/sections.h"
 
 #include <errno.h>
 #include <jansson.h>

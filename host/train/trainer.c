@@ -8,7 +8,7 @@
 #include "launch/signals.h"
 #include "launch/world.h"
 #include "report/launches.h"
-#include "program/make_plan.h"
+#include "program/plan.h"
 #include "report/per_rank.h"
 #include "report/progress.h"
 #include "report/summary.h"

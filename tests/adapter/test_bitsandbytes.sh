@@ -41,7 +41,7 @@ for name in nf4 storage nf4x64 int8; do
     # The directory nf4 has an unpacked linear, which model.base packs.
     [ $name = nf4 ] || same_tensors "$name, asked for" $name/model $name-asked/model
     refused "is stored in" "$weft" plan run.ini model.base=$other
-    refused "asks to train" "$weft" plan run.ini train.trainable=all adapter.plugin=none
+    refused "packed parameters cannot be trained" "$weft" plan run.ini train.trainable=all adapter.plugin=none
     prints "$weft" generate run.ini --adapter $name/model --prompt e2 --tokens 6
 
     # Unpacked, as needed for merging, it has the same loss.

@@ -53,16 +53,16 @@ refused "[adapter] exclude = *.q_proj excludes every module that regex = .*q_pro
     "$weft" plan run.ini 'adapter.regex=.*q_proj' adapter.exclude=*.q_proj
 refused "did you mean exclude?" "$weft" plan run.ini adapter.excluded=q_proj
 refused "[adapter] has no key target; did you mean targets?" "$weft" plan run.ini adapter.target=q_proj
-refused "[adapter] r = 3 is a key of another adapter than none, which is chosen: set plugin = lora, or put it into [adapter.lora]" \
+refused "[adapter] r = 3 is a key of another adapter than the selected none. Fix: set plugin = lora, or move it to [adapter.lora]" \
     "$weft" plan run.ini adapter.plugin=none
 for section in adapter adapter.lora; do
-    refused "[$section] r = 3 is a key of an adapter, and [adapter] names no plugin, so that it would do nothing: add plugin = lora there" \
+    refused "[$section] r = 3 is a key of an adapter, and [adapter] names no plugin. Fix: add plugin = lora there" \
         "$weft" plan bare.ini $section.r=3
 done
 prints "$weft" plan bare.ini adapter.lora.r=3 adapter.plugin=none
-refused "all trains every linear of the layers: add an adapter, [adapter] plugin = lora, which is trained on it" \
+refused "all trains every linear of the layers. Fix: add an adapter, [adapter] plugin = lora, which is trained on it" \
     "$weft" plan bare.ini model.base=nf4
-refused "all trains every linear of the layers: set trainable = adapter, and the adapter is trained on it" \
+refused "all trains every linear of the layers. Fix: set trainable = adapter, which trains the adapter on the frozen model" \
     "$weft" plan run.ini model.base=nf4 train.trainable=all
 refused "[train] trainable = adapter cannot be used: 'adapter'" \
     "$weft" plan bare.ini train.trainable=adapter

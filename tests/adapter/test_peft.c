@@ -9,7 +9,7 @@
 #include "adapter/adapter_load.h"
 #include "adapter/merge.h"
 #include "model/weights.h"
-#include "program/make_plan.h"
+#include "program/plan.h"
 #include "run/generate.h"
 
 #include <check.h>

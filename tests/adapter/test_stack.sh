@@ -45,16 +45,16 @@ line=$(grep -n '^plugin = lora' stack.ini | cut -d: -f1)
 sed 's/^plugin = lora, mlp-head/plugin = lora, mlp-head, lora/' stack.ini >twice.ini
 refused "twice.ini:$line: [adapter] plugin = lora, mlp-head, lora names lora twice" "$weft" plan twice.ini
 refused "there is no adapter plugin \"mlp-hed\"; did you mean mlp-head?" "$weft" plan stack.ini "adapter.plugin=lora, mlp-hed"
-refused "lists none with other adapters" "$weft" plan stack.ini "adapter.plugin=lora, none"
-refused "has nothing between two commas" "$weft" plan stack.ini "adapter.plugin=lora,, ia3"
-refused "has 'lora ia3', which is no name of one adapter: put commas between them" "$weft" plan stack.ini "adapter.plugin=lora ia3"
+refused "lists none together with other adapters" "$weft" plan stack.ini "adapter.plugin=lora, none"
+refused "has no id between two commas" "$weft" plan stack.ini "adapter.plugin=lora,, ia3"
+refused "has 'lora ia3', which is not the name of one adapter. Fix: separate adapters by commas" "$weft" plan stack.ini "adapter.plugin=lora ia3"
 refused "'model.layers.0.self_attn.q_proj.weight' is trained, and the adapter also changes" \
     "$weft" plan stack.ini "train.trainable=adapter, *q_proj.weight"
 refused "is no file, and a list of adapters has ids only" "$weft" plan stack.ini "adapter.plugin=lora, ./other.so"
 refused "names more than 4 adapters" "$weft" plan stack.ini adapter.plugin=lora,ia3,prefix,mlp-head,llama-adapter
 refused "command line: [adapter] plugin contains ia3, which changes 'model.layers.0.self_attn.k_proj', as lora does" \
     "$weft" plan stack.ini "adapter.plugin=lora, ia3"
-refused "command line: [adapter] r = 3 is a key of one adapter, and plugin names several: put it into [adapter.lora]" \
+refused "command line: [adapter] r = 3 is a key of one adapter, and plugin names several. Fix: move it to [adapter.lora]" \
     "$weft" plan stack.ini adapter.r=3
 refused "[adapter.lora] has no key rnk" "$weft" plan stack.ini adapter.lora.rnk=3
 refused "[adapter.mlp-head] layers = 65 is outside [1,64]" "$weft" plan stack.ini adapter.mlp-head.layers=65

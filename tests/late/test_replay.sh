@@ -170,7 +170,7 @@ same "a run whose exchanges the host drives" whole late
 export WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/late:$WEFT_BUILD/plugins" WEFT_LATE_MODE=last
 refused "[run] replay = yes, and the exchanges of comm:mpi-mpich" \
     "$weft" train run.ini --overwrite --ranks 2 comm.plugin=mpi-mpich strategy.plugin=ddp run.replay=yes
-WEFT_LATE_FORGETS=1 refused "records no steps: set replay = auto" "$weft" train run.ini --overwrite run.replay=yes
+WEFT_LATE_FORGETS=1 refused "cannot capture steps: set replay = auto" "$weft" train run.ini --overwrite run.replay=yes
 unset WEFT_PLUGIN_PATH
 ranks=
 on_cpu whole

@@ -90,6 +90,6 @@ is "all beside LoRA" "$full - $lora > 0.47 * 14 * $linears" 1.000
 # ---- suggestions of README next to configs/qlora.ini
 
 for base in nf4 nf4x64 fp8; do prints "$weft" plan "$WEFT_SOURCE/configs/qlora.ini" model.base=$base; done
-refused "[model] base = int8 cannot hold 'model.layers.0.mlp.down_proj.weight': its rows of 344 numbers are no whole blocks of 64" \
+refused "[model] base = int8 cannot store 'model.layers.0.mlp.down_proj.weight': its rows of 344 numbers are not complete blocks of 64" \
     "$weft" plan "$WEFT_SOURCE/configs/qlora.ini" model.base=int8
 exit $((failures > 0))

@@ -41,7 +41,7 @@ START_TEST(what_is_read_may_not_depend_on_the_length) {
     long_from = 9; /* not the second, but the last */
     ck_assert_int_eq(make(&set, &err), WEFT_E_PLUGIN);
     ck_assert_ptr_nonnull(strstr(err.text, "the model reads other parameters in segment "));
-    ck_assert_ptr_nonnull(strstr(err.text, "for micro-batches of 9 places than for micro-batches of 3"));
+    ck_assert_ptr_nonnull(strstr(err.text, "for micro-batches of length 9 than of length 3"));
 }
 END_TEST
 

@@ -393,11 +393,10 @@ START_TEST(a_policy_that_leaves_something_out_is_named_with_its_file) {
     (void)snprintf(command, sizeof command,
                    "cd %s && %s/bin/weft plan %s/configs/chess.ini policy.plugin=./holes.so 2>&1 || true", scratch,
                    installed, workshop_source());
-    expect_output(
-        command,
-        "/holes.so): the wrap policy leaves out "
-        "model.norm.weight of 47 parameters. Fix: end with claim_rest for WEFT_UNIT_ROOT, which claims all "
-        "remaining parameters. Have the policy corrected, or choose another one: weft plugins list has them\n");
+    expect_output(command,
+                  "/holes.so): the wrap policy leaves out "
+                  "model.norm.weight of 47 parameters. Fix: end with claim_rest for WEFT_UNIT_ROOT, which claims all "
+                  "remaining parameters. Correct the policy, or select another one of those in weft plugins list\n");
 }
 END_TEST
 

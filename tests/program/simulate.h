@@ -210,7 +210,8 @@ static inline uint64_t simulate(const weft_program *program, const weft_job_spec
     ck_assert_ptr_nonnull(sim.cells);
     memset(sim.cells, 0xA5, (size_t)program->arena + 8); /* previous content */
     for (int32_t u = 0; u < job->view.n_units; u++) sim.parameters[u] = mix(8, (uint64_t)u);
-    ck_assert_msg(weft_program_execute(program, job, &table, trace, 1, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_program_execute(program, 0, program->n_instructions, job, &table, trace, 1, &err) == WEFT_OK,
+                  "%s", err.text);
     hash = mix(sim.count, sim.norm);
     for (int32_t u = 0; u < job->view.n_units; u++) hash = mix(hash, sim.parameters[u]);
     for (int32_t m = 0; m < weft_job_spec_micro_batches(job); m++) hash = mix(hash, sim.losses[m]);

@@ -357,7 +357,7 @@ static const struct {
      DDP,
      exchange_left_out,
      {"rank 1, instruction", "layers.0", "no REDUCE for micro-batch 4"}},
-    {"one rank leaves NORM out", DDP, norm_left_out, {"rank 2, instruction", "STEP", "NORM must come before"}},
+    {"one rank leaves NORM out", DDP, norm_left_out, {"rank 2, instruction", "STEP", "NORM must run before"}},
     {"a micro-batch is run by two ranks",
      DDP,
      micro_batch_of_another,
@@ -383,7 +383,7 @@ static const struct {
     {"a sum that is its owner's alone",
      PIPE,
      sum_of_an_owner,
-     {"rank 1, instruction", "GATHER layers.0 sum", "its owner's alone, rank 1"}},
+     {"rank 1, instruction", "GATHER layers.0 sum", "only on its owner, rank 1"}},
     {"a REFRESH of a frozen unit",
      DDP_FROZEN,
      refresh_of_a_frozen_unit,
@@ -404,7 +404,7 @@ static const struct {
     {"a second hop on all ranks twice",
      DDP_LAST,
      second_hop_twice,
-     {"rank 0, instruction", "REDUCE layers.1 all", "the second hop, has taken what there is"}},
+     {"rank 0, instruction", "REDUCE layers.1 all", "was the second hop"}},
     {"a second hop after the sum is gathered",
      DDP_ALONE,
      second_hop_after_the_gather,
@@ -441,7 +441,7 @@ static const struct {
     {"a copy is refreshed before the update",
      GRADIENTS,
      refreshed_before_the_step,
-     {"rank 1, instruction", "REFRESH root", "STEP must come before"}},
+     {"rank 1, instruction", "REFRESH root", "STEP must run before"}},
     {"exchanges in another order on one rank",
      GRADIENTS,
      refreshed_in_another_order,
@@ -454,7 +454,7 @@ static const struct {
     {"a carry goes to another rank",
      PIPE,
      sent_to_another,
-     {"rank 0, instruction", "SEND embed carry micro-batch 0 peer 2", "goes from rank 0 to rank 1"}},
+     {"rank 0, instruction", "SEND embed carry micro-batch 0 peer 2", "is sent from rank 0 to rank 1"}},
     {"a carry is sent before it is made",
      PIPE,
      sent_before_it_is_made,
@@ -496,11 +496,11 @@ static const struct {
      GPIPE,
      two_that_wait_for_each_other,
      {"rank 0, instruction", "RECV layers.0.mlp carry gradient micro-batch 1 peer 1", "2 of the 2 ranks never",
-      "rank 1 stands in"}},
+      "rank 1 waits in"}},
     {"four ranks of groups that overlap wait in a ring",
      HYBRID,
      groups_that_overlap,
-     {"rank 0, instruction", "GATHER layers.0", "4 of the 4 ranks never", "rank 1 stands in"}},
+     {"rank 0, instruction", "GATHER layers.0", "4 of the 4 ranks never", "rank 1 waits in"}},
 };
 
 enum { N_CASES = sizeof cases / sizeof *cases };
@@ -583,6 +583,16 @@ static void owned_among_replicas(tiny_job *job) {
     placement->parameters = placement->gradients = placement->optimizer = WEFT_OWNED;
     placement->owner = 0;
 }
+/* OWNED is all or nothing, also in a world of one rank. */
+static void owned_in_part(tiny_job *job) {
+    job->placements[LAYER0].parameters = WEFT_OWNED;
+    job->placements[LAYER0].owner = 0;
+}
+static void owned_by_rank_1(tiny_job *job) {
+    weft_placement *placement = &job->placements[LAYER0];
+    placement->parameters = placement->gradients = placement->optimizer = WEFT_OWNED;
+    placement->owner = 1;
+}
 static void in_host_memory(tiny_job *job) {
     job->placements[LAYER1].tier = WEFT_TIER_HOST;
 }
@@ -614,11 +624,13 @@ static const struct {
 } placements[] = {
     {HYBRID, group_of_three, "unit layers.0 over groups of 3 ranks: the group must divide the world of 4"},
     {HYBRID, holding_unknown, "unit layers.1 with holding 7"},
-    {HYBRID, updates_what_it_does_not_hold, "cuts parameters or gradients of unit layers.1 and not its optimizer"},
+    {HYBRID, updates_what_it_does_not_hold, "shards parameters or gradients of unit layers.1 but not its optimizer"},
     {HYBRID, owned_among_replicas, "places unit norm otherwise than the segments"},
+    {DDP_ALONE, owned_in_part, "places unit layers.0 otherwise than the segments"},
+    {DDP_ALONE, owned_by_rank_1, "assigns unit layers.0 to rank 1: ranks are 0 to 0"},
     {HYBRID, in_host_memory, "unit layers.1 in tier 1: this host keeps all units in the device's memory"},
     {HYBRID, half_the_replicas, "2 replicas of 4 ranks"},
-    {PIPE, replicas_of_owners, "wants 3 replicas"},
+    {PIPE, replicas_of_owners, "has 3 replicas"},
     {PIPE, owner_unknown, "segment layers.0.mlp to rank 3"},
     {PIPE, one_without_owner, "segment layers.0.mlp to rank -1"},
     {PIPE, owner_that_reads_nothing, "unit layers.0 to rank 2, which runs no segment that reads it"},
@@ -626,13 +638,18 @@ static const struct {
 };
 enum { N_PLACEMENTS = sizeof placements / sizeof *placements };
 
+static weft_status check_placed(const weft_job_spec *job, weft_error *err) {
+    const weft_status status = weft_job_spec_check_placement(job, err);
+    return status == WEFT_OK ? weft_job_spec_check_owners(job, err) : status;
+}
+
 START_TEST(a_placement_that_no_program_can_serve_is_refused) {
     weft_error err = WEFT_ERROR_INIT;
     team ranks;
     make(&ranks, placements[_i].team);
-    ck_assert_msg(weft_job_spec_check_placed(&ranks.job.spec, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(check_placed(&ranks.job.spec, &err) == WEFT_OK, "%s", err.text);
     placements[_i].breaks(&ranks.job);
-    ck_assert_int_eq(weft_job_spec_check_placed(&ranks.job.spec, &err),
+    ck_assert_int_eq(check_placed(&ranks.job.spec, &err),
                      placements[_i].breaks == in_host_memory ? WEFT_E_UNSUPPORTED : WEFT_E_PLUGIN);
     ck_assert_says(err, placements[_i].says);
     team_free(&ranks);

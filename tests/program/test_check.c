@@ -229,9 +229,9 @@ static const struct {
     void (*breaks)(weft_program *program);
     const char *says[3]; /* parts of the message */
 } cases[] = {
-    {"COUNT is missing", &plain, no_count, {"instruction 6, BACKWARD head micro-batch 0", "COUNT must come before"}},
+    {"COUNT is missing", &plain, no_count, {"instruction 6, BACKWARD head micro-batch 0", "COUNT must run before"}},
     {"COUNT comes twice", &plain, count_twice, {"instruction 1, COUNT", "instruction 0 has done this already"}},
-    {"COUNT comes after a BACKWARD", &plain, count_late, {"BACKWARD head micro-batch 0", "COUNT must come before"}},
+    {"COUNT comes after a BACKWARD", &plain, count_late, {"BACKWARD head micro-batch 0", "COUNT must run before"}},
     {"a FORWARD is missing", &plain, no_forward, {"FORWARD layers.1.attn micro-batch 1", "layers.0.mlp", "no FORWARD"}},
     {"the last FORWARD is missing", &plain, no_last_forward, {"BACKWARD head micro-batch 1", "there is no tape"}},
     {"a FORWARD comes twice",
@@ -272,12 +272,12 @@ static const struct {
      &plain,
      reduce_out_of_micro_batch_order,
      {"REDUCE norm rank micro-batch 0", "micro-batch 1 of this unit", "in their order"}},
-    {"NORM is missing", &plain, no_norm, {"STEP", "NORM must come before"}},
+    {"NORM is missing", &plain, no_norm, {"STEP", "NORM must run before"}},
     {"NORM before the last REDUCE", &plain, norm_early, {"NORM", "root", "no REDUCE for micro-batch 1"}},
     {"NORM comes twice", &plain, norm_twice, {"NORM", "already"}},
     {"STEP is missing", &plain, no_step, {"ends after", "without STEP"}},
     {"STEP comes twice", &plain, step_twice, {"STEP", "it follows STEP"}},
-    {"STEP before NORM", &plain, step_early, {"STEP", "NORM must come before"}},
+    {"STEP before NORM", &plain, step_early, {"STEP", "NORM must run before"}},
     {"a micro-batch that there is not",
      &plain,
      micro_batch_too_large,
@@ -316,7 +316,7 @@ static const struct {
     {"a RECOMPUTE before its FORWARD",
      &checkpointing,
      recompute_early,
-     {"RECOMPUTE layers.1.mlp micro-batch 0", "its FORWARD for micro-batch 0 must come before"}},
+     {"RECOMPUTE layers.1.mlp micro-batch 0", "its FORWARD for micro-batch 0 must run before"}},
     {"no instruction at all",
      &plain,
      empty,
@@ -389,7 +389,7 @@ START_TEST(nothing_trained_is_the_users_mistake) {
     weft_error err = WEFT_ERROR_INIT;
     tiny_make(&job, &options);
     ck_assert_int_eq(weft_job_spec_check(&job.spec, &err), WEFT_E_USER);
-    ck_assert_says(err, "nothing is trained");
+    ck_assert_says(err, "no parameter is trained");
 }
 END_TEST
 
@@ -481,7 +481,7 @@ static void expect_blame(const char *says) {
 
 START_TEST(wrong_answers_of_a_strategy_are_refused) {
     answer_replicas = 2;
-    expect_blame("wants 2 replicas");
+    expect_blame("requests 2 replicas");
     answer_replicas = 1;
     answer_holding = 7;
     expect_blame("unit root with holding 7");
@@ -495,6 +495,15 @@ START_TEST(wrong_answers_of_a_strategy_are_refused) {
                  "the 48 bytes");
     answer_status = WEFT_E_PLUGIN;
     expect_blame("failed in its replicas without an error message");
+}
+END_TEST
+
+/* A larger capacity would overflow. */
+START_TEST(a_program_that_cannot_grow_records_it) {
+    const weft_instruction step = weft_instruction_of(WEFT_INSTRUCTION_STEP);
+    weft_program program = {.n_instructions = 1 << 30, .capacity = 1 << 30};
+    ck_assert_int_eq(weft_program_emit(&program, &step), -1);
+    ck_assert(program.out_of_memory);
 }
 END_TEST
 
@@ -524,7 +533,7 @@ START_TEST(checkpointing_keeps_what_waits_for_what) {
     team_make(&ranks, &options, &ddp);
     program = copy_program(ranks.programs[0]);
     ranks.job.spec.activation_checkpointing = true;
-    for (int32_t rank = 0; rank < 2; rank++) weft_program_checkpoint(ranks.programs[rank], &ranks.job.spec);
+    for (int32_t rank = 0; rank < 2; rank++) weft_program_rewrite(ranks.programs[rank], &ranks.job.spec);
     ck_assert_int_gt(ranks.programs[0]->n_instructions, program->n_instructions);
     for (int32_t i = 0, was = 0; i < ranks.programs[0]->n_instructions; i++) {
         const weft_instruction *instruction = &ranks.programs[0]->instructions[i],
@@ -558,6 +567,7 @@ int main(void) {
     tcase_add_test(tests, single_wants_one_rank);
     tcase_add_test(tests, single_owns_every_unit);
     tcase_add_test(tests, wrong_answers_of_a_strategy_are_refused);
+    tcase_add_test(tests, a_program_that_cannot_grow_records_it);
     tcase_add_test(tests, checkpointing_adds_a_recompute_where_the_tape_would_wait);
     tcase_add_test(tests, checkpointing_keeps_what_waits_for_what);
     suite_add_tcase(suite, tests);

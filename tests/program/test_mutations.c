@@ -31,7 +31,7 @@ static void judge(void *context, const mutant *m) {
     } else {
         ck_assert_msg(weft_program_place(m->program, &b->job.spec, &err) == WEFT_OK, "%s", err.text);
         if (simulate(m->program, &b->job.spec, b->trace, &torn) != b->hash || torn != 0) {
-            weft_program_print(m->program, &b->job.spec, stdout);
+            weft_program_print(m->program, &b->job.spec, -1, stdout);
             ck_abort_msg("an accepted program computes something else: %s %s", mutation_names[m->how],
                          m->field == NULL ? "" : m->field);
         }
@@ -59,7 +59,7 @@ static void bench_open(bench *b, const tiny_options *options) {
     ck_assert_msg(weft_program_place(placed, &b->job.spec, &err) == WEFT_OK, "%s", err.text);
     b->hash = simulate(placed, &b->job.spec, b->trace, &torn);
     ck_assert_int_eq(torn, 0);
-    ck_assert_int_eq(weft_trace_high_water(b->trace), placed->peak);
+    ck_assert_int_eq(b->trace->high_water, placed->peak);
     weft_program_destroy(placed);
 }
 

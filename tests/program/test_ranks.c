@@ -142,7 +142,7 @@ static void judge(void *context, const mutant *m) {
         const outcome found = play_team(&b->ranks);
         if (found.stuck || found.torn != 0 || found.hash != b->expected.hash ||
             coverage.covered != b->coverage.covered) {
-            weft_program_print(m->program, &b->ranks.job.spec, stdout);
+            weft_program_print(m->program, &b->ranks.job.spec, -1, stdout);
             fflush(stdout);
             ck_abort_msg("accepted on rank %d, and %s: %s of instruction %d %s", (int)b->rank,
                          found.stuck       ? "never ends"
@@ -266,7 +266,7 @@ static void judge_changes(team *ranks, const bench *valid, uint64_t *state, coun
     found = play_team(ranks);
     if (found.stuck || found.torn != 0 || (coverage.covered && found.hash != valid->expected.hash)) {
         for (int32_t rank = 0; rank < ranks->world; rank++)
-            weft_program_print(ranks->programs[rank], &ranks->job.spec, stdout);
+            weft_program_print(ranks->programs[rank], &ranks->job.spec, -1, stdout);
         fflush(stdout);
         ck_abort_msg("accepted, and %s; the last change: %s of instruction %d %s",
                      found.stuck       ? "never ends"

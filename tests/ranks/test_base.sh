@@ -58,13 +58,13 @@ done
 
 refused "[model] base = nf5 is not one of: auto,nf4,nf4x64,int8,fp8,bf16,fp16,fp32; did you mean nf4?" \
     "$weft" plan run.ini model.path=numbers40 model.base=nf5
-refused "[model] base = nf4 is how what is frozen is stored, and [train] trainable = all trains every linear" \
+refused "[model] base = nf4 is the storage type of frozen linears, and [train] trainable = all trains every linear" \
     "$weft" plan run.ini model.path=numbers40 model.base=nf4 train.trainable=all
-refused "[model] base = int8 cannot hold 'model.layers.0.self_attn.q_proj.weight': its rows of 40 numbers are no whole blocks of 64; nf4, nf4x64 and fp8 take rows of any length" \
+refused "[model] base = int8 cannot store 'model.layers.0.self_attn.q_proj.weight': its rows of 40 numbers are not complete blocks of 64. Fix: nf4, nf4x64 or fp8, which allow rows of any length" \
     "$weft" plan run.ini model.path=numbers40 model.base=int8
-refused "[model] base = bf16 is multiplied in bf16 alone: set [train] precision = bf16" \
+refused "[model] base = bf16 is multiplied in bf16 only. Fix: set [train] precision = bf16" \
     "$weft" plan run.ini model.path=numbers40 model.base=bf16
-refused "does not multiply what is stored in nf4" "$weft" train run.ini model.path=numbers40 model.base=nf4 device.plugin=plain
+refused "does not multiply weights stored in nf4" "$weft" train run.ini model.path=numbers40 model.base=nf4 device.plugin=plain
 
 # ---- one base: its key, the model, bytes of a block, numbers of a block, minimum accuracy
 
@@ -89,8 +89,8 @@ check_base() { # check_base BASE SIZE TYPE BYTES NUMBERS NEAR
     same_tensors "$1: a model that was read and saved" first/model again/model
     train run.out=again $still $bare $ready model.base=$1 || failed "$1 from a saved model, asked for" log
     same_tensors "$1: a model that was read and saved, as asked for" first/model again/model
-    refused "is stored in $3 there; take the line out" "$weft" plan run.ini $ready model.base=$([ $1 = fp8 ] && echo nf4 || echo fp8)
-    refused "asks to train 'model.layers.0.self_attn.q_proj.weight', which is stored in $3" \
+    refused "is stored in $3 there. Fix: remove the line" "$weft" plan run.ini $ready model.base=$([ $1 = fp8 ] && echo nf4 || echo fp8)
+    refused "trains 'model.layers.0.self_attn.q_proj.weight', which is stored in $3" \
         "$weft" plan run.ini $ready train.trainable=all
     alone="$ready adapter.plugin=none"
     "$weft" eval run.ini $alone train.trainable=all --json >read.txt 2>log || failed "eval of $1" log

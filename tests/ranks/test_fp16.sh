@@ -34,9 +34,9 @@ refused "[train] loss_scale = 8 is not used: losses are only scaled with precisi
 refused "[train] loss_scale = 0.25 is below scale_floor = 1" "$weft" train run.ini train.loss_scale=0.25
 refused "[strategy] reduce_dtype = fp16 rounds gradients to a type" \
     "$weft" train run.ini train.precision=fp32 strategy.reduce_dtype=fp16
-refused "[train] weights = bf16 asks for weights in bf16, which are computed with in bf16 alone" \
+refused "[train] weights = bf16 requires computation in bf16" \
     "$weft" train run.ini train.weights=bf16
-refused "[model] base = fp16 is multiplied in fp16 alone" "$weft" train run.ini train.precision=bf16 model.base=fp16
+refused "[model] base = fp16 is multiplied in fp16 only" "$weft" train run.ini train.precision=bf16 model.base=fp16
 
 # ---- one rank
 

@@ -47,10 +47,10 @@ train() { # train argument...: a run, with its output in log
 
 # ---- errors
 
-refused "[train] trainable = all asks to train 'model.layers.0.self_attn.q_proj.weight', which is stored in int8x64" \
+refused "[train] trainable = all trains 'model.layers.0.self_attn.q_proj.weight', which is stored in int8x64" \
     "$weft" train run.ini train.trainable=all
-refused "never trained; name what else is to be" "$weft" plan run.ini train.trainable=last:1
-refused "[device] plugin = plain does not multiply what is stored in int8x64, as 'model.layers.0.self_attn.q_proj.weight' is" \
+refused "cannot be trained. Fix: name others" "$weft" plan run.ini train.trainable=last:1
+refused "[device] plugin = plain does not multiply weights stored in int8x64, as 'model.layers.0.self_attn.q_proj.weight' is" \
     "$weft" train run.ini device.plugin=plain
 sed 's/"intermediate_size": 128/"intermediate_size": 96/' model/config.json >config.json
 cp -r model odd

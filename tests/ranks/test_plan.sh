@@ -99,7 +99,7 @@ for pair in "one.ini odd.ini" "odd.ini one.ini"; do
 done
 # Keys of another policy or strategy have their own section (command/test_keys.sh) and are an error elsewhere.
 refused "command line: [policy] has no key classe; did you mean classes?" "$weft" plan run.ini policy.plugin=class policy.classe=layer
-refused "put it into [strategy.fsdp]" "$weft" plan run.ini strategy.plugin=ddp strategy.shard=full --ranks 2
+refused "move it to [strategy.fsdp]" "$weft" plan run.ini strategy.plugin=ddp strategy.shard=full --ranks 2
 prints "$weft" plan run.ini strategy.plugin=ddp strategy.reduce=fast --ranks 3
 grep -q '^sums .*not covered' printed || failed "not covered" printed
 prints "$weft" plan run.ini strategy.plugin=ddp --ranks 3
@@ -129,9 +129,9 @@ ROWS
 refused "4 ranks cannot be split evenly over 3 nodes" "$weft" plan run.ini strategy.plugin=ddp --ranks 4 --nodes 3
 refused "shard = 4 is not one of: optimizer,gradients,full,hybrid,1,2,3" "$weft" plan run.ini strategy.plugin=fsdp strategy.shard=4
 grep -q "did you mean" log && failed "4 is taken for another number" log
-refused "12 micro-batches, which 5 replicas cannot share evenly: start 1, 2, 3, 4, 6 or 12 ranks, which keeps the batch; a global_batch" \
+refused "12 micro-batches, which 5 replicas cannot share evenly. Fix: start 1, 2, 3, 4, 6 or 12 ranks, which keeps the batch; a global_batch" \
     "$weft" plan run.ini strategy.plugin=ddp --ranks 5
-refused "is 1 micro-batch, which 2 replicas cannot share evenly: start 1 rank, which keeps the batch; a global_batch that is a multiple of 2 is another batch" "$weft" plan run.ini strategy.plugin=ddp --ranks 2 train.global_batch=1
+refused "is 1 micro-batch, which 2 replicas cannot share evenly. Fix: start 1 rank, which keeps the batch; a global_batch that is a multiple of 2 is another batch" "$weft" plan run.ini strategy.plugin=ddp --ranks 2 train.global_batch=1
 # The first suggestion keeps the batch, and works.
 refused "start 1 rank, or set micro_batch = 3, which keeps the batch" "$weft" plan run.ini strategy.plugin=ddp --ranks 2 train.global_batch=6 train.micro_batch=6
 prints "$weft" plan run.ini strategy.plugin=ddp --ranks 2 train.global_batch=6 train.micro_batch=3

@@ -29,7 +29,7 @@ last_loss() { # last_loss OUT
     grep -o '"loss": *[0-9.e+-]*' "$1/metrics.jsonl" | tail -n 1 | sed 's/.*: *//'
 }
 
-refused "[train] weights = bf16 asks for weights in bf16, which are computed with in bf16 alone" \
+refused "[train] weights = bf16 requires computation in bf16" \
     "$weft" train run.ini train.precision=fp32
 
 # ---- one rank

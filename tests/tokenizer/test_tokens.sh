@@ -85,10 +85,10 @@ trained() { # trained NUMBER argument...: elements that a plan says are trained
     with=$(loss tied)
     [ "$with" != "$(loss run.ini)" ] || failed "nothing was learned"
     near "an adapter and its tokens" 1e-9 "$with" "$(loss run.ini $adapter --adapter tied/model)"
-    refused "[adapter] from = tied/model ($PWD/tied/model) was made with tokens that this run's tokenizer does not have: set [tokenizer] add = <|im_start|>,<|im_end|>, or path = $PWD/tied/model" \
+    refused "[adapter] from = tied/model ($PWD/tied/model) was made with tokens that this run's tokenizer does not have. Fix: set [tokenizer] add = <|im_start|>,<|im_end|>, or path = $PWD/tied/model" \
         "$weft" eval run.ini tokenizer.add= --adapter tied/model
     for add in '<|im_end|>,<|im_start|>' '<|im_start|>' '<|im_start|>,<|im_end|>x' '<a>,<b>'; do
-        refused "does not begin with the tokens that the adapter in $PWD/tied/model was made with, which would change their ids: set add = <|im_start|>,<|im_end|>, followed by others" \
+        refused "does not begin with the added tokens of the adapter in $PWD/tied/model, which would change their ids. Fix: set add = <|im_start|>,<|im_end|>, followed by others" \
             "$weft" eval run.ini tokenizer.add="$add" --adapter tied/model
     done
     cp -r tied/model untold
@@ -182,12 +182,12 @@ chat="data.plugin=instruct data.path=chat.jsonl data.template=chatml data.valida
 
 # ---- errors
 
-refused "[tokenizer] add = <|im_end|>,<unk> names <unk>, which the tokenizer in $PWD/base has already, with the id 0: take it out" \
+refused "[tokenizer] add = <|im_end|>,<unk> names <unk>, which the tokenizer in $PWD/base has already, with the id 0. Fix: remove it" \
     "$weft" plan run.ini 'tokenizer.add=<|im_end|>,<unk>'
 refused "has \"e\" already, with the id" "$weft" plan run.ini tokenizer.add=e
-refused "names <a> twice: take one of them out" "$weft" plan run.ini 'tokenizer.add=<a>, <b>, <a>'
+refused "names <a> twice. Fix: remove one of them" "$weft" plan run.ini 'tokenizer.add=<a>, <b>, <a>'
 refused "has an empty element" "$weft" plan run.ini 'tokenizer.add=<a>,,<b>'
-refused "names <pad>, which pad = add adds: take it out of the list" "$weft" plan run.ini 'tokenizer.add=<pad>' tokenizer.pad=add
+refused "names <pad>, which pad = add adds. Fix: remove it from the list" "$weft" plan run.ini 'tokenizer.add=<pad>' tokenizer.pad=add
 refused "names <|im_start|>, which the tokenizer in $PWD/out/model has already, with the id 512" "$weft" plan run.ini model.path=out/model
 refused "add in [tokenizer]" "$weft" plan run.ini train.additional_special_tokens=x
 # shellcheck disable=SC2086 # a plugin and its keys

@@ -186,10 +186,10 @@ START_TEST(planned_bytes_are_taken_and_lived_in) {
     check_account(rig.engine);
     train_rig_steps(&rig, 3);
     highest = rig.engine->plan.train.price.peak;
-    ck_assert_int_eq(weft_trace_high_water(rig.stepper->trace), highest);
+    ck_assert_int_eq(rig.stepper->trace->high_water, highest);
     if (s->evaluates) (void)train_rig_evaluate(&rig);
     if (s->evaluates && rig.engine->plan.evaluate.price.peak > highest) highest = rig.engine->plan.evaluate.price.peak;
-    ck_assert_int_eq(weft_trace_high_water(rig.stepper->trace), highest);
+    ck_assert_int_eq(rig.stepper->trace->high_water, highest);
     ck_assert_int_le(highest, rig.engine->plan.bytes.line[WEFT_ACCOUNT_ARENA]);
     check_account(rig.engine);
     train_rig_close(&rig);
@@ -250,7 +250,7 @@ START_TEST(an_evaluation_takes_what_it_needs_alone) {
     ck_assert_int_eq(rig.engine->plan.bytes.line[WEFT_ACCOUNT_GRADIENTS], 0);
     ck_assert_int_eq(rig.engine->plan.bytes.line[WEFT_ACCOUNT_OPTIMIZER], 0);
     (void)train_rig_evaluate(&rig);
-    ck_assert_int_eq(weft_trace_high_water(rig.stepper->trace), rig.engine->plan.evaluate.price.peak);
+    ck_assert_int_eq(rig.stepper->trace->high_water, rig.engine->plan.evaluate.price.peak);
     check_account(rig.engine);
     train_rig_close(&rig);
     row_data_free(&data);
@@ -425,8 +425,7 @@ static int64_t used_bytes(const train_rig *rig, int32_t i) {
     const weft_program *program = rig->engine->plan.train.program;
     const weft_slot *slot = &program->slots[i];
     if (slot->kind == WEFT_SLOT_WORK && slot->first == program->n_instructions - 1) return -1;
-    if (slot->kind == WEFT_SLOT_MICRO_BATCH_GRADIENT || rig->stepper->used[i] == 0)
-        return weft_trace_slot_at(rig->stepper->trace, i)->bytes;
+    if (slot->kind == WEFT_SLOT_MICRO_BATCH_GRADIENT || rig->stepper->used[i] == 0) return rig->stepper->trace->used[i];
     return rig->stepper->used[i];
 }
 

@@ -190,8 +190,8 @@ static double segment_seconds(const train_rig *rig) {
     double sum = 0.0;
     for (int32_t i = held - instructions; i < held; i++) {
         const weft_trace_entry *entry = weft_trace_entry_at(rig->stepper->trace, i);
-        if (entry->kind == WEFT_INSTRUCTION_FORWARD || entry->kind == WEFT_INSTRUCTION_BACKWARD)
-            sum += 1e-9 * (double)(entry->end_ns - entry->start_ns);
+        const int32_t kind = rig->engine->plan.train.program->instructions[entry->instruction].kind;
+        if (kind == WEFT_INSTRUCTION_FORWARD || kind == WEFT_INSTRUCTION_BACKWARD) sum += weft_trace_seconds(entry);
     }
     return sum;
 }

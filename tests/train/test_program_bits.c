@@ -114,7 +114,7 @@ static void judge(void *context, const mutant *m) {
         outcome found;
         ck_assert_msg(weft_program_place(m->program, job, &err) == WEFT_OK, "%s", err.text);
         found = run(b, m->program);
-        if (!same(b, &found)) weft_program_print(m->program, job, stdout);
+        if (!same(b, &found)) weft_program_print(m->program, job, -1, stdout);
         ck_assert_msg(same(b, &found), "an accepted program trains something else: %s %s", mutation_names[m->how],
                       m->field == NULL ? "" : m->field);
         free(found.parameters);

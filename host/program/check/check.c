@@ -2,19 +2,18 @@
 #include "program/check/check.h"
 
 #include "base/alloc.h"
+#include "program/sums.h"
 
 #include <stdlib.h>
 
 /* ---- fields of an instruction ---- */
 
-/* The operands that a kind of instruction uses. Every other operand must be -1. */
-typedef struct shape {
+/* The operands that a kind of instruction uses; all others must be -1. */
+static const struct shape {
     bool trains; /* belongs to training only */
     bool segment, unit, micro_batch, peer, waits, what, scope;
     bool queues; /* allowed in queues other than 0 */
-} shape;
-
-static const shape shapes[] = {
+} shapes[] = {
     [WEFT_INSTRUCTION_COUNT] = {.trains = true},
     [WEFT_INSTRUCTION_GATHER] = {.unit = true, .what = true, .queues = true},
     [WEFT_INSTRUCTION_RELEASE] = {.unit = true},
@@ -37,76 +36,76 @@ static weft_status check_kind(weft_checker *check, const weft_instruction *instr
         return weft_check_refuse(check, "its struct_size is %u: an instruction has at least %u bytes",
                                  (unsigned)instruction->struct_size, (unsigned)WEFT_SIZE_1_0(weft_instruction));
     if (instruction->kind < WEFT_INSTRUCTION_COUNT || instruction->kind > WEFT_INSTRUCTION_REFRESH)
-        return weft_check_refuse(check, "there is no such kind: kinds are %d (COUNT) to %d (REFRESH)",
+        return weft_check_refuse(check, "no such kind. Allowed: %d (COUNT) to %d (REFRESH)",
                                  (int)WEFT_INSTRUCTION_COUNT, (int)WEFT_INSTRUCTION_REFRESH);
     if (shapes[instruction->kind].trains && !weft_check_trains(check))
         return weft_check_refuse(
-            check, "evaluation and generation run FORWARDs, and what brings parameters and carries to them");
+            check, "evaluation and generation run FORWARDs and the transfers of their parameters and carries only");
     return WEFT_OK;
 }
 
 /* A used operand must be in [0, n), an unused one must be -1. */
 static weft_status check_operand(weft_checker *check, const char *name, int32_t value, bool used, int32_t n) {
     if (!used && value != -1)
-        return weft_check_refuse(check, "its %s is %d, but such an instruction speaks of no %s: it must be -1", name,
+        return weft_check_refuse(check, "its %s is %d: this kind of instruction has no %s, so it must be -1", name,
                                  (int)value, name);
     if (used && (value < 0 || value >= n))
         return weft_check_refuse(check, "its %s is %d: this job has %d, numbered from 0", name, (int)value, (int)n);
     return WEFT_OK;
 }
 
-/* Returns the allowed values of `what` as bits 1 << weft_payload. */
-static uint32_t whats_of(const weft_checker *check, int32_t kind) {
-    if (kind == WEFT_INSTRUCTION_GATHER)
-        return 1u << WEFT_PAYLOAD_PARAMETERS | (weft_check_trains(check) ? 1u << WEFT_PAYLOAD_SUM : 0);
-    if (!weft_check_trains(check)) return 1u << WEFT_PAYLOAD_CARRY;
-    return 1u << WEFT_PAYLOAD_CARRY | 1u << WEFT_PAYLOAD_CARRY_GRADIENT | 1u << WEFT_PAYLOAD_MICRO_BATCH_GRADIENT;
-}
-
 static weft_status check_what(weft_checker *check, const weft_instruction *instruction) {
+    const bool trains = weft_check_trains(check);
+    bool allowed = false;
     if (!shapes[instruction->kind].what) return check_operand(check, "what", instruction->what, false, 0);
-    if (instruction->what < 1 || instruction->what > WEFT_PAYLOAD_MICRO_BATCH_GRADIENT ||
-        (whats_of(check, instruction->kind) >> instruction->what & 1u) == 0)
-        return weft_check_refuse(check, "its what is %d, which no %s carries here", (int)instruction->what,
-                                 weft_instruction_kind_name(instruction->kind));
-    return WEFT_OK;
+    switch (instruction->what) {
+    case WEFT_PAYLOAD_PARAMETERS: allowed = instruction->kind == WEFT_INSTRUCTION_GATHER; break;
+    case WEFT_PAYLOAD_SUM: allowed = instruction->kind == WEFT_INSTRUCTION_GATHER && trains; break;
+    case WEFT_PAYLOAD_CARRY: allowed = instruction->kind != WEFT_INSTRUCTION_GATHER; break;
+    case WEFT_PAYLOAD_CARRY_GRADIENT:
+    case WEFT_PAYLOAD_MICRO_BATCH_GRADIENT: allowed = instruction->kind != WEFT_INSTRUCTION_GATHER && trains; break;
+    default: break;
+    }
+    if (allowed) return WEFT_OK;
+    return weft_check_refuse(check, "its what is %d, which is not allowed for a %s in %s", (int)instruction->what,
+                             weft_instruction_kind_name(instruction->kind), weft_mode_name(check->job->view.mode));
 }
 
 /* A SEND or RECV uses either segment or unit. The second hop of a REDUCE has no micro-batch. */
 static weft_status check_operands(weft_checker *check, const weft_instruction *instruction) {
-    const shape *speaks = &shapes[instruction->kind];
-    const weft_strategy_job *view = &check->job->view;
-    const bool part = speaks->peer && instruction->what == WEFT_PAYLOAD_MICRO_BATCH_GRADIENT;
+    const struct shape *uses = &shapes[instruction->kind];
+    const bool part = uses->peer && instruction->what == WEFT_PAYLOAD_MICRO_BATCH_GRADIENT;
     const bool second = instruction->kind == WEFT_INSTRUCTION_REDUCE && instruction->micro_batch == -1;
+    const struct {
+        const char *name;
+        int32_t value;
+        bool used;
+        int32_t n;
+    } operands[] = {
+        {"segment", instruction->segment, uses->segment && !part, check->job->view.n_segments},
+        {"unit", instruction->unit, uses->unit && (part || !uses->peer), check->job->view.n_units},
+        {"micro-batch", instruction->micro_batch, uses->micro_batch && !second, check->micro_batches},
+        {"peer", instruction->peer, uses->peer, check->world},
+        {"waits", instruction->waits, uses->waits, check->at},
+    };
     weft_status status = check_what(check, instruction);
-    if (status == WEFT_OK)
-        status = check_operand(check, "segment", instruction->segment, speaks->segment && !part, view->n_segments);
-    if (status == WEFT_OK)
-        status =
-            check_operand(check, "unit", instruction->unit, speaks->unit && (part || !speaks->peer), view->n_units);
-    if (status == WEFT_OK)
-        status = check_operand(check, "micro-batch", instruction->micro_batch, speaks->micro_batch && !second,
-                               check->micro_batches);
-    if (status == WEFT_OK) status = check_operand(check, "peer", instruction->peer, speaks->peer, check->world);
-    if (status == WEFT_OK) status = check_operand(check, "waits", instruction->waits, speaks->waits, check->at);
-    if (status == WEFT_OK && !speaks->scope) status = check_operand(check, "scope", instruction->scope, false, 0);
-    if (status == WEFT_OK && speaks->scope &&
-        (instruction->scope < WEFT_SCOPE_RANK || instruction->scope > WEFT_SCOPE_ACROSS))
-        status = weft_check_refuse(check, "its scope is %d: scopes are %d (RANK) to %d (ACROSS)",
-                                   (int)instruction->scope, (int)WEFT_SCOPE_RANK, (int)WEFT_SCOPE_ACROSS);
-    return status;
+    for (size_t i = 0; i < sizeof operands / sizeof *operands && status == WEFT_OK; i++)
+        status = check_operand(check, operands[i].name, operands[i].value, operands[i].used, operands[i].n);
+    if (status != WEFT_OK) return status;
+    if (!uses->scope) return check_operand(check, "scope", instruction->scope, false, 0);
+    if (instruction->scope >= WEFT_SCOPE_RANK && instruction->scope <= WEFT_SCOPE_ACROSS) return WEFT_OK;
+    return weft_check_refuse(check, "its scope is %d. Allowed: %d (RANK) to %d (ACROSS)", (int)instruction->scope,
+                             (int)WEFT_SCOPE_RANK, (int)WEFT_SCOPE_ACROSS);
 }
 
 static weft_status check_queue(weft_checker *check, const weft_instruction *instruction) {
     const int32_t last = shapes[instruction->kind].queues ? 3 : 0;
     if (instruction->queue < 0 || instruction->queue > last)
-        return weft_check_refuse(check,
-                                 last == 0 ? "its queue is %d: such an instruction ends in its place, in queue 0"
-                                           : "its queue is %d: queues are 0 to 3",
-                                 (int)instruction->queue);
+        return weft_check_refuse(check, "its queue is %d. Allowed: %s", (int)instruction->queue,
+                                 last == 0 ? "0, since this kind of instruction has no WAIT" : "0 to 3");
     if (instruction->kind == WEFT_INSTRUCTION_SEND && instruction->queue == 0)
         return weft_check_refuse(check,
-                                 "a SEND is of queue 1 to 3, with a WAIT: it may end only when its RECV has started");
+                                 "a SEND is of queue 1 to 3, with a WAIT: it may end only after its RECV has started");
     return WEFT_OK;
 }
 
@@ -131,28 +130,26 @@ static weft_status follow_senders(weft_checker *check, int32_t rank, int32_t *la
     char name[160];
     for (int32_t i = 0; i < check->world * N_SORTS; i++) latest[i] = -1;
     for (int32_t i = 0; i < program->n_instructions; i++) {
-        const weft_instruction *instruction = &program->instructions[i];
-        int32_t *before = NULL;
-        int32_t send = -1;
-        if (instruction->kind != WEFT_INSTRUCTION_RECV) continue;
-        send = check->sent[weft_check_transfer(check, instruction)];
-        before = &latest[instruction->peer * N_SORTS + instruction->what - WEFT_PAYLOAD_CARRY];
+        const weft_instruction *recv = &program->instructions[i];
+        if (recv->kind != WEFT_INSTRUCTION_RECV) continue;
+        const int32_t send =
+            check->sent[weft_check_transfer(check, recv->what, weft_check_of(recv), recv->micro_batch)];
+        int32_t *before = &latest[recv->peer * N_SORTS + recv->what - WEFT_PAYLOAD_CARRY];
         if (send < *before) {
-            weft_instruction_describe(name, sizeof name, &check->programs[instruction->peer]->instructions[*before],
+            weft_instruction_describe(name, sizeof name, &check->programs[recv->peer]->instructions[*before],
                                       check->job);
             return weft_check_refuse_at(
                 check, rank, i,
-                "rank %d sends this before %s, which is received before it: the communicator "
-                "has no tags, so what comes from a rank is received in the order in which it is "
-                "sent",
-                (int)instruction->peer, name);
+                "rank %d sends this before %s, which is received before it: without tags in the "
+                "communicator, messages of a rank are received in the order of their SENDs",
+                (int)recv->peer, name);
         }
         *before = send;
     }
     return WEFT_OK;
 }
 
-static weft_status check_transfers_in_order(weft_checker *check) {
+static weft_status check_message_order(weft_checker *check) {
     int32_t *latest = NULL;
     weft_status status = WEFT_OK;
     if (!check->job->in_order || check->sent == NULL) return WEFT_OK;
@@ -162,6 +159,111 @@ static weft_status check_transfers_in_order(weft_checker *check) {
     free(latest);
     return status;
 }
+
+/* ---- gradient sums: bit-identical to the job's `reduce` ----
+ *
+ * Each micro-batch is in the sum exactly once; the remaining check is the order of addition. The ranks of a first
+ * hop add their terms first, then the groups' results are added. A sum is exact if its weft_fold ends as one range. */
+
+/* A term of a sum, and its position in the order. */
+typedef struct joining {
+    int32_t group, round, lo, hi;
+} joining;
+
+static int by_group(const void *a, const void *b) {
+    const joining *x = a, *y = b;
+    if (x->group != y->group) return x->group < y->group ? -1 : 1;
+    if (x->round != y->round) return x->round < y->round ? -1 : 1;
+    return x->lo < y->lo ? -1 : 1;
+}
+
+static int by_micro_batch(const void *a, const void *b) {
+    return ((const joining *)a)->lo < ((const joining *)b)->lo ? -1 : 1;
+}
+
+/* Adds n terms in their order. Returns true if the sum is exact, and its range in *out. `ordered` extends a range by
+ * single micro-batches only. */
+static bool add_terms(joining *out, const weft_checker *check, const joining *terms, int32_t n) {
+    const int32_t reduce = check->job->view.reduce;
+    weft_fold fold = weft_fold_begin(reduce, check->micro_batches, false);
+    bool exact = true;
+    for (int32_t i = 0; i < n; i++) {
+        exact = exact && (reduce == WEFT_REDUCE_TREE || i == 0 || terms[i].hi == terms[i].lo + 1);
+        (void)weft_fold_push(&fold, terms[i].lo, terms[i].hi);
+    }
+    out->lo = fold.lo[0];
+    out->hi = fold.hi[0];
+    return exact && fold.top == 1 && !fold.loose;
+}
+
+/* True if the unit's sum has the defined order. */
+static bool is_exact(const weft_checker *check, int32_t u, joining *terms) {
+    const weft_instruction hop = {.kind = WEFT_INSTRUCTION_REDUCE, .unit = u, .scope = check->units[u].scope};
+    joining all;
+    int32_t n = 0;
+    for (int32_t m = 0; m < check->micro_batches; m++) {
+        const weft_check_term *term = &check->terms[weft_check_pair(check, u, m)];
+        terms[m] = (joining){weft_job_spec_ranks(check->job, &hop, term->at.rank).first, term->round, m, m + 1};
+    }
+    qsort(terms, (size_t)check->micro_batches, sizeof *terms, by_group);
+    for (int32_t i = 0, end = 0; i < check->micro_batches; i = end) {
+        while (end < check->micro_batches && terms[end].group == terms[i].group) end++;
+        if (!add_terms(&terms[n++], check, &terms[i], end - i)) return false;
+    }
+    qsort(terms, (size_t)n, sizeof *terms, by_micro_batch);
+    return add_terms(&all, check, terms, n) && all.lo == 0 && all.hi == check->micro_batches;
+}
+
+static bool is_power_of_two(int32_t n) {
+    return (n & (n - 1)) == 0;
+}
+
+/* Returns the reason for a different order, and the nearest setting with the defined order. */
+static const char *nearest_setting(const weft_checker *check, int32_t u) {
+    const weft_strategy_job *view = &check->job->view;
+    const bool ordered = view->reduce == WEFT_REDUCE_ORDERED;
+    const int32_t size = view->placements[u].group, groups = size > 0 ? check->world / size : 1;
+    switch (check->units[u].scope) {
+    case WEFT_SCOPE_RANK:
+        if (ordered && is_power_of_two(view->replicas))
+            return "each replica adds up its own micro-batches before the exchange; reduce_at = each, or reduce = "
+                   "tree, "
+                   "is covered";
+        return "each replica adds up its own micro-batches before the exchange, which is covered by reduce = tree on "
+               "a power of two of replicas; reduce_at = each is covered";
+    case WEFT_SCOPE_NODE:
+        if (ordered && is_power_of_two(groups) && is_power_of_two(view->micro_batches))
+            return "each shard group adds up its own micro-batches before the exchange between groups; reduce_at = "
+                   "each, "
+                   "or reduce = tree, is covered";
+        return "each shard group adds up its own micro-batches before the exchange between groups, which is covered by "
+               "reduce = tree where the groups, and the micro-batches of a replica, are powers of two; reduce_at = "
+               "each "
+               "is covered";
+    default:
+        return "the replicas run the micro-batches in another order than that of the batch; the numbering of "
+               "weft_job_micro_batch is covered";
+    }
+}
+
+static void check_sums_order(const weft_checker *check, weft_coverage *out) {
+    const int32_t reduce = check->job->view.reduce;
+    joining *terms = weft_alloc(check->micro_batches, sizeof *terms);
+    if (reduce == WEFT_REDUCE_FAST && check->micro_batches > 1) {
+        out->covered = false;
+        (void)snprintf(out->why, sizeof out->why,
+                       "reduce = fast adds in an order that the library chooses; reduce = ordered or tree is covered");
+    }
+    for (int32_t u = 0; u < check->job->view.n_units && out->covered && reduce != WEFT_REDUCE_FAST; u++) {
+        if (!check->units[u].trains || is_exact(check, u, terms)) continue;
+        out->covered = false;
+        (void)snprintf(out->why, sizeof out->why, "unit %s: reduce = %s: %s", check->job->view.units[u].name,
+                       reduce == WEFT_REDUCE_TREE ? "tree" : "ordered", nearest_setting(check, u));
+    }
+    free(terms);
+}
+
+/* ---- driver ---- */
 
 weft_status weft_check_refuse_at(weft_checker *check, int32_t rank, int32_t instruction, const char *format, ...) {
     char text[256], reason[1200];
@@ -176,22 +278,15 @@ weft_status weft_check_refuse_at(weft_checker *check, int32_t rank, int32_t inst
                           text, reason);
 }
 
-weft_status weft_check_once(weft_checker *check, int32_t *done) {
-    if (*done >= 0)
-        return weft_check_refuse(check, "instruction %d has done this already: it must come once", (int)*done);
-    *done = check->at;
-    return WEFT_OK;
-}
-
 /* Allocates n elements whose bytes are 0xFF: each int32 is -1. */
 static void *allocate_blank(size_t n, size_t size) {
     return memset(weft_alloc(n, size), 0xFF, n * size);
 }
 
 static void allocate_tables(weft_checker *check) {
-    const weft_strategy_job *view = &check->job->view;
-    const size_t micro_batches = (size_t)check->micro_batches, segments = (size_t)view->n_segments * micro_batches;
-    const size_t units = (size_t)view->n_units * micro_batches, transfers = 2 * segments + units;
+    const weft_job_spec *job = check->job;
+    const size_t micro_batches = (size_t)check->micro_batches, segments = (size_t)job->view.n_segments * micro_batches;
+    const size_t units = (size_t)job->view.n_units * micro_batches, transfers = 2 * segments + units;
     int32_t most = 0;
     for (int32_t rank = 0; rank < check->world; rank++)
         if (check->programs[rank]->n_instructions > most) most = check->programs[rank]->n_instructions;
@@ -201,10 +296,16 @@ static void allocate_tables(weft_checker *check) {
     check->begun[0] = weft_alloc(2 * units, sizeof *check->begun[0]);
     check->begun[1] = check->begun[0] + units;
     check->terms = allocate_blank(units, sizeof *check->terms);
-    check->units = weft_alloc(view->n_units, sizeof *check->units);
-    check->uses = weft_alloc(view->n_units, sizeof *check->uses);
+    check->units = weft_alloc(job->view.n_units, sizeof *check->units);
+    check->uses = weft_alloc(job->view.n_units, sizeof *check->uses);
     check->waited = weft_alloc(most, 1);
-    if (!weft_job_spec_owned(check->job)) return;
+    for (int32_t u = 0; u < job->view.n_units; u++) {
+        const bool trains = weft_job_spec_trains(job, u), owned = weft_job_spec_owned(job);
+        check->units[u].trains = trains;
+        check->units[u].owner = owned ? job->view.placements[u].owner : -1;
+        check->units[u].borrower = owned && trains ? weft_job_spec_borrower(job, u) : -1;
+    }
+    if (!weft_job_spec_owned(job)) return;
     check->sent = allocate_blank(transfers, sizeof *check->sent);
     check->received = allocate_blank(transfers, sizeof *check->received);
     check->arrived = weft_alloc(transfers, 1);
@@ -224,61 +325,44 @@ static void free_tables(weft_checker *check) {
     free(check->arrived);
 }
 
-static void fill_units(weft_checker *check) {
-    for (int32_t u = 0; u < check->job->view.n_units; u++) {
-        weft_check_unit *facts = &check->units[u];
-        facts->trains = weft_job_spec_trains(check->job, u);
-        facts->owner = facts->borrower = -1;
-        if (!weft_job_spec_owned(check->job)) continue;
-        facts->owner = check->job->view.placements[u].owner;
-        if (facts->trains) facts->borrower = weft_job_spec_borrower(check->job, u);
-    }
-}
-
 /* Programs of another job do not fit the sizes of the checker's tables. */
 static weft_status check_programs(const weft_checker *check) {
+    const int32_t mode = check->job->view.mode;
     for (int32_t rank = 0; rank < check->world; rank++) {
-        const weft_program *program = check->programs[rank];
-        if (program->mode != check->job->view.mode || program->micro_batches != check->micro_batches ||
-            program->rank != rank)
-            return weft_error_set(
-                check->err, WEFT_E_HOST,
-                "the program of rank %d, mode %d and %d micro-batches stands in the place of rank %d in a job "
-                "of mode %d and %d micro-batches",
-                (int)program->rank, (int)program->mode, (int)program->micro_batches, (int)rank,
-                (int)check->job->view.mode, (int)check->micro_batches);
+        const weft_program *p = check->programs[rank];
+        if (p->mode == mode && p->micro_batches == check->micro_batches && p->rank == rank) continue;
+        return weft_error_set(check->err, WEFT_E_HOST,
+                              "the program of rank %d, mode %d and %d micro-batches is not of rank %d, mode %d and %d "
+                              "micro-batches",
+                              (int)p->rank, (int)p->mode, (int)p->micro_batches, (int)rank, (int)mode,
+                              (int)check->micro_batches);
     }
     return WEFT_OK;
 }
 
-/* Reports the failing instruction, or the end of the current program if an instruction is missing. */
-static void locate_failure(const weft_checker *check, weft_coverage *out) {
-    const bool at_instruction = check->refused_rank >= 0;
-    out->refused_rank = at_instruction ? check->refused_rank : check->rank;
-    out->refused_instruction = at_instruction ? check->refused_instruction
-                                              : check->programs[check->rank]->n_instructions;
-}
-
 weft_status weft_programs_check(weft_coverage *out, const weft_program *const *programs, const weft_job_spec *job,
                                 weft_error *err) {
-    weft_checker check = {.programs = programs, .job = job, .err = err, .refused_rank = -1};
-    weft_status status = weft_job_spec_check(job, err);
-    memset(out, 0, sizeof *out);
-    out->refused_rank = -1;
-    if (status == WEFT_OK) status = weft_job_spec_check_placed(job, err);
-    if (status != WEFT_OK) return status;
-    check.world = job->view.world;
-    check.micro_batches = weft_job_spec_micro_batches(job);
-    status = check_programs(&check);
+    weft_checker check = {.programs = programs,
+                          .job = job,
+                          .err = err,
+                          .refused_rank = -1,
+                          .world = job->view.world,
+                          .micro_batches = weft_job_spec_micro_batches(job)};
+    weft_status status = weft_job_spec_check_owners(job, err);
+    *out = (weft_coverage){.refused_rank = -1};
+    if (status == WEFT_OK) status = check_programs(&check);
     if (status != WEFT_OK) return status;
     allocate_tables(&check);
-    fill_units(&check);
     for (int32_t rank = 0; rank < check.world && status == WEFT_OK; rank++) status = weft_check_rank(&check, rank);
     if (status == WEFT_OK) status = weft_check_matches(&check);
-    if (status == WEFT_OK) status = check_transfers_in_order(&check);
+    if (status == WEFT_OK) status = check_message_order(&check);
     out->covered = true;
-    if (status == WEFT_OK && weft_check_trains(&check)) weft_check_sums_order(&check, out);
-    if (status == WEFT_E_PLUGIN) locate_failure(&check, out);
+    if (status == WEFT_OK && weft_check_trains(&check)) check_sums_order(&check, out);
+    if (status == WEFT_E_PLUGIN) { /* without an instruction, one is missing at the end of the current rank's program */
+        const bool known = check.refused_rank >= 0;
+        out->refused_rank = known ? check.refused_rank : check.rank;
+        out->refused_instruction = known ? check.refused_instruction : programs[check.rank]->n_instructions;
+    }
     free_tables(&check);
     return status;
 }

@@ -5,7 +5,7 @@
 #include "cli/directory.h"
 #include "config/foreign.h"
 #include "tools/init/compose.h"
-#include "program/family.h"
+#include "program/sections.h"
 
 #include <errno.h>
 #include <stdlib.h>

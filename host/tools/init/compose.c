@@ -7,7 +7,7 @@
 #include "config/number.h"
 #include "model/weights.h"
 #include "plugin/services.h"
-#include "program/make_plan.h"
+#include "program/plan.h"
 #include "report/fit_table.h"
 #include "run/session.h"
 

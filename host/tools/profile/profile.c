@@ -97,13 +97,14 @@ static weft_profile_row *own_row(weft_profile_step *step, const char *operation)
 /* Returns the bytes moved by gradient accumulation: a micro-batch's gradient is copied into the sum or added to it.
  * With one micro-batch it is already in the sum. A REDUCE across ranks has no micro-batch's gradient; with one rank its
  * sum is already the total. */
-static double reduce_bytes(const weft_stepper *stepper, const weft_trace_entry *entry) {
-    const weft_program *program = stepper->mode_plan->program;
+static double reduce_bytes(const weft_stepper *stepper, int32_t index) {
+    const weft_program *program = stepper->engine->plan.train.program;
+    const weft_instruction *reduce = &program->instructions[index];
     const weft_layout *layout = stepper->engine->plan.layout;
-    const int32_t slot = program->instruction_slots[entry->instruction].gradients[entry->unit];
-    const int64_t elements = layout->groups[layout->units[entry->unit].trained].numel;
+    const int32_t slot = program->instruction_slots[index].gradients[reduce->unit];
+    const int64_t elements = layout->groups[layout->units[reduce->unit].trained].numel;
     if (slot < 0 || program->slots[slot].offset < 0) return 0.0;
-    return (entry->micro_batch == 0 ? 2.0 : 3.0) * (double)weft_f32_bytes(elements);
+    return (reduce->micro_batch == 0 ? 2.0 : 3.0) * (double)weft_f32_bytes(elements);
 }
 
 /* Returns the bytes of an update: weights and states read and written, gradient read, compute copy written. */
@@ -117,10 +118,10 @@ static double update_bytes(const weft_engine *engine) {
 }
 
 static void add_instruction(weft_profile_step *step, const weft_stepper *stepper, const weft_trace_entry *entry) {
-    const double seconds = 1e-9 * (double)(entry->end_ns - entry->start_ns);
-    switch (entry->kind) {
+    const double seconds = weft_trace_seconds(entry);
+    switch (stepper->engine->plan.train.program->instructions[entry->instruction].kind) {
     case WEFT_INSTRUCTION_REDUCE:
-        add_to_row(own_row(step, "reduce"), seconds, 0.0, reduce_bytes(stepper, entry));
+        add_to_row(own_row(step, "reduce"), seconds, 0.0, reduce_bytes(stepper, entry->instruction));
         break;
     case WEFT_INSTRUCTION_NORM:
         add_to_row(own_row(step, "norm"), seconds, 0.0,

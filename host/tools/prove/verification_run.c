@@ -3,7 +3,7 @@
 
 #include "base/units.h"
 #include "run/checkpoint.h"
-#include "program/plugin_answers.h"
+#include "program/plan.h"
 #include "run/checksums.h"
 
 #include <stdlib.h>
