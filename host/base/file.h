@@ -15,12 +15,12 @@
 #include <weft/base.h>
 
 /* Writes the absolute path of `name`, relative to the directory of the program `weft` ("plugins", "../share/weft"),
- * with links resolved, in any install prefix. A tool in libexec/weft gets the same path as `weft` itself. Returns false
- * if the file does not exist. [any-thread] */
+ * with links resolved, in any install prefix. A tool in libexec/weft gets the same path as `weft` itself. Returns
+ * false if the file does not exist. [any-thread] */
 bool weft_sibling_program(char out[WEFT_PATH_BYTES], const char *name);
 
-/* Writes the absolute path of the SDK template `name` in share/weft/template of the installation, or next to the program in a build
- * tree. WEFT_E_SYSTEM: this program was installed without them. */
+/* Writes the absolute path of the SDK template `name` in share/weft/template of the installation, or next to the
+ * program in a build tree. WEFT_E_SYSTEM: this program was installed without them. */
 weft_status weft_templates_find(char out[WEFT_PATH_BYTES], const char *name, weft_error *err);
 
 /* Creates the directory and its parents; one that exists is fine. [any-thread] */
