@@ -89,7 +89,7 @@ static weft_region region_of(const weft_engine *engine, int64_t index) {
     return index == 0 ? weft_engine_parameters(engine) : weft_engine_state(engine, index - 1);
 }
 
-/* A region of the copy, which the thread can read without the device. Other ranks' shards are read through the relay. */
+/* A region of the copy, which the thread reads without the device. Other ranks' shards are read through the relay. */
 static weft_region copied_region(const weft_async_checkpoint *self, int64_t index) {
     weft_region region = region_of(self->engine, index);
     region.kernels = &host_memory;

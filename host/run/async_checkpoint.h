@@ -8,8 +8,8 @@
  * A thread writes the copy with the code of a synchronous save (save.h). It uses files and host memory only: the main
  * threads exchange the ranks' data for it after each step.
  *
- * The copy of this rank's state is in pinned memory (weft/transfer.h) if the device has its own memory. If the host sees
- * the device's memory, the copy is a device buffer, and frozen parameters are read in place. The plan counts it
+ * The copy of this rank's state is in pinned memory (weft/transfer.h) if the device has its own memory. If the host
+ * sees the device's memory, the copy is a device buffer, and frozen parameters are read in place. The plan counts it
  * (program/paths.h). */
 #ifndef WEFT_HOST_RUN_ASYNC_CHECKPOINT_H
 #define WEFT_HOST_RUN_ASYNC_CHECKPOINT_H

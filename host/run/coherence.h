@@ -1,5 +1,5 @@
-/* host/run/coherence.h: comparison of the facts that must be identical on all ranks before training: host, plugin files,
- * configuration, device, model, weights, data, and the answers of plugins up to the programs of all ranks. */
+/* host/run/coherence.h: comparison of the facts that must be identical on all ranks before training: host, plugin
+ * files, configuration, device, model, weights, data, and the answers of plugins up to the programs of all ranks. */
 #ifndef WEFT_HOST_RUN_COHERENCE_H
 #define WEFT_HOST_RUN_COHERENCE_H
 

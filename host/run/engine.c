@@ -485,7 +485,7 @@ static void convert_filled(void *context, int32_t parameter, int64_t first, int6
 }
 
 /* Adapters follow the weights: new ones randomly or from the model's files, continued ones from theirs. The states are
- * cleared while the disk reads, and the compute copy is made as weights arrive, if the host sees the device's memory. */
+ * cleared while the disk reads, and the compute copy is made as weights arrive, if the host sees device memory. */
 weft_status weft_engine_load(weft_engine *engine, weft_error *err) {
     const weft_settings *settings = &engine->plan.run->settings;
     const char *directory = settings->model.path;

@@ -147,8 +147,8 @@ void weft_engine_close(weft_engine *engine); /* NULL is fine */
  * engine are closed. NULL is fine. */
 void weft_engine_abandon(weft_engine *engine);
 
-/* Plans once: graphs, programs (checked, placed, priced), bytes. With its own process context the ranks then compare the
- * programs, create their groups and channels, and select kernel algorithms. [collective] if own_process_context */
+/* Plans once: graphs, programs (checked, placed, priced), bytes. With its own process context the ranks then compare
+ * the programs, create their groups and channels, and select kernel algorithms. [collective] if own_process_context */
 weft_status weft_engine_prepare(weft_engine *engine, const weft_plan_spec *spec, weft_error *err);
 
 /* Allocates the planned memory and fills its fixed part. In a rank span of another process context the ranks create

@@ -50,8 +50,8 @@ void weft_penalize(float *out, const float *logits, int64_t n, const int32_t *te
             out[text[i]] = logits[text[i]] < 0.0f ? logits[text[i]] * p : logits[text[i]] / p;
 }
 
-/* Draws from the softmax of logits / temperature, cut to the top_k largest and then to the smallest set whose probability
- * reaches top_p (Holtzman et al., arXiv 1904.09751). The random number depends on seed and position alone. */
+/* Draws from the softmax of logits / temperature, cut to the top_k largest and then to the smallest set whose
+ * probability reaches top_p (Holtzman et al., arXiv 1904.09751). The random number depends on seed and position. */
 int32_t weft_sample(const float *logits, int64_t n, const weft_generate_options *options, uint64_t position,
                     float *scratch) {
     const weft_random4 r = weft_random(options->seed, WEFT_RANDOM_SAMPLE, 0, position);

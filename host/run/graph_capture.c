@@ -71,8 +71,8 @@ static void close_cache(const weft_graph_capture *self, graph_cache *cache) {
     free(cache->current);
 }
 
-/* Looks up slice k of the current pass. Sets *known to false for a new list, and *evicted if that evicts one that was not
- * captured. */
+/* Looks up slice k of the current pass. Sets *known to false for a new list, and *evicted if that evicts one that was
+ * not captured. */
 static cache_entry *look_up(const weft_graph_capture *self, const graph_cache *cache, int32_t k,
                             const weft_stepper *stepper, bool *known, bool *evicted) {
     const weft_slices *slices = cache->mode_plan->slices;

@@ -1,4 +1,4 @@
-/* host/run/meeting.h: run, process context and control channel of ranks that open and close several sessions together. */
+/* host/run/meeting.h: run, process context and control channel of ranks that open and close sessions together. */
 #ifndef WEFT_HOST_RUN_MEETING_H
 #define WEFT_HOST_RUN_MEETING_H
 

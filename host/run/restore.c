@@ -162,8 +162,8 @@ static weft_status check_tensor(const weft_tensor *tensor, const weft_parameter 
                           path, p->name, kept == WEFT_F32 ? "F32" : weft_dtype_name(kept));
 }
 
-/* Loads state/NAME.safetensors. With inexact, the file (is_there) or parameters in it may be missing and stay unchanged.
- * instead: what those that are missing do, for a warning. */
+/* Loads state/NAME.safetensors. With inexact, the file (is_there) or parameters in it may be missing and stay
+ * unchanged. instead: what those that are missing do, for a warning. */
 static weft_status restore_file(const restoring *self, const char *name, const weft_region *region, bool trainable_only,
                                 const char *instead, bool *is_there, weft_error *err) {
     const weft_host *host = self->engine->plan.run->host;

@@ -174,8 +174,8 @@ static weft_status on_backward(void *context, const weft_instruction *instructio
 /* ---- NORM, with the same bits for every sharding
  *
  * The sum of a tensor's squares is a tree over its grid cells (weft_square_sum). If the gradient is sharded, each rank
- * sums its own cells, the ranks all-gather the cells' sums, and every rank adds them by the same tree. The losses of the
- * micro-batches are gathered with them. ---- */
+ * sums its own cells, the ranks all-gather the cells' sums, and every rank adds them by the same tree. The losses of
+ * the micro-batches are gathered with them. ---- */
 
 /* Computes the sums of one table: of its extents, or of their cells. work: the slot of the workspace. */
 static weft_status sum_table(weft_stepper *self, int which, weft_ref x, weft_ref out, int64_t cell, int32_t work,

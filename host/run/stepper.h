@@ -19,8 +19,8 @@ enum { WEFT_QUEUES = 4 };
 
 /* Queue 0 is the device's first stream, which does all computation. An instruction of another queue begins with a
  * fork: its stream waits for everything queued in queue 0 so far. It ends with a join of its exchanges
- * (weft_ranks_join), after which queue 0 sees their results. The host waits only before it refills memory that an upload
- * may still read, and for the losses at the end of a pass.
+ * (weft_ranks_join), after which queue 0 sees their results. The host waits only before it refills memory that an
+ * upload may still read, and for the losses at the end of a pass.
  *
  * Transfers use memory that host and device share, if the device has it (weft/transfer.h). Otherwise they are
  * synchronous writes and reads. */
@@ -106,8 +106,8 @@ typedef struct weft_stepper {
     weft_fold *folds;                   /* [n_units][2] sums by hop */
     struct weft_hidden *hidden;         /* collects hidden states in evaluation (hidden.h); NULL: it is off */
     weft_graph_capture *graph_capture;  /* NULL: passes are not captured */
-    /* Called for each device call of the segments; then the trace has each instruction's own time, also on a device that
-     * queues. NULL: no timing. */
+    /* Called for each device call of the segments; then the trace has each instruction's own time, also on a device
+     * that queues. NULL: no timing. */
     const weft_call_sink *sink;
     const weft_value_sink *values; /* gets the values of a training step; NULL: nothing is read back */
     weft_step_result result;

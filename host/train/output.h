@@ -27,9 +27,9 @@ typedef struct weft_output {
 } weft_output;
 
 /* Creates the directory, takes its lock (on conflict the error names the other process) and checks its contents.
- * Removes no files of a run; weft_output_begin does. RESUME creates no directory. Rejects the root, the directories that
- * the run reads (NULL: unset), and files with the names of a run's that no run created. writes: this rank writes for
- * all. */
+ * Removes no files of a run; weft_output_begin does. RESUME creates no directory. Rejects the root, the directories
+ * that the run reads (NULL: unset), and files with the names of a run's that no run created. writes: this rank writes
+ * for all. */
 weft_status weft_output_open(weft_output **out, const char *directory, weft_output_mode mode, bool writes,
                              const char *model, const char *tokenizer, weft_error *err);
 void weft_output_close(weft_output *output); /* NULL is fine */

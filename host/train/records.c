@@ -29,8 +29,8 @@ static double unix_seconds(void) {
 /* ---- events ----
  *
  * A file of events is a sequence of TFRecords (tensorflow/core/lib/io/record_writer.h): the length of a message as 8
- * bytes, 4 bytes of masked CRC32C of these, the message, 4 bytes of masked CRC32C of it; all little-endian. A message is
- * an Event of tensorflow/core/util/event.proto with these fields:
+ * bytes, 4 bytes of masked CRC32C of these, the message, 4 bytes of masked CRC32C of it; all little-endian. A message
+ * is an Event of tensorflow/core/util/event.proto with these fields:
  *
  *     double wall_time = 1;  int64 step = 2;
  *     one of:  string file_version = 3;  Summary summary = 5;  SessionLog session_log = 7;

@@ -59,8 +59,8 @@ static weft_status agree(const trainer *self, weft_status status, weft_error *er
     return weft_process_group_agree(peers_of(self), status, err);
 }
 
-/* Finds the newest checkpoint for --resume. A run that stopped before its first save restarts, so that a job can be queued
- * again unchanged. A finished run has a result, which a restart would replace. */
+/* Finds the newest checkpoint for --resume. A run that stopped before its first save restarts, so that a job can be
+ * queued again unchanged. A finished run has a result, which a restart would replace. */
 static weft_status find_start(trainer *self, weft_error *err) {
     char directory[WEFT_PATH_BYTES], model[WEFT_PATH_BYTES];
     bool saved = false, has_model = false;
@@ -207,8 +207,8 @@ static bool save_due(const trainer *self) {
     return self->save_every > 0 && (last || due(self->save_every, self->state.step));
 }
 
-/* If evaluation is enabled, it runs at its interval, at each save (so that the best checkpoint is known exactly), at the
- * start and at the end. */
+/* If evaluation is enabled, it runs at its interval, at each save (so that the best checkpoint is known exactly), at
+ * the start and at the end. */
 static bool evaluation_due(const trainer *self) {
     const uint64_t step = self->state.step;
     if (self->evaluate_every == 0) return false;
