@@ -71,7 +71,7 @@ hash=$(sha256sum plugins/weft-policy-mine.so | cut -c 1-64)
 says "Its SHA-256 is $hash."
 says "prints to $PWD/trusted."
 [ ! -e mine.ran ] || failed "code of a file that is not trusted has run"
-pin=$(sed -n 's/.*write \[plugins\] pin = \([^,]*\),.*/\1/p' err)
+pin=$(sed -n 's/.*set \[plugins\] pin = \([^,]*\),.*/\1/p' err)
 [ "$pin" = "policy:mine=$hash" ] || failed "the sentence says the pin $pin" err
 plan 0 plugins.trust=pinned plugins.pin_list=trusted policy.plugin=mine "plugins.pin=$pin"
 [ -e mine.ran ] || failed "a pinned file does not run"
