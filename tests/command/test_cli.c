@@ -84,7 +84,7 @@ START_TEST(mistakes_in_the_configuration_are_status_1) {
                 {"run.ini optimizer.lrr=1", "command line: [optimizer] has no key lrr; did you mean lr?"},
                 {"run.ini optimizer.plugin=lion", "command line: [optimizer] plugin = lion cannot be used: "},
                 {"run.ini modle.x=1", "command line: there is no section [modle]; did you mean model?"},
-                {"run.ini train.steps=none", "set [train] steps, or epochs"},
+                {"run.ini train.steps=none", "set [train] steps or epochs"},
                 {"run.ini data.path= model.plugin=", "[model] plugin = \"\" is empty"},
                 {"run.ini data.validation=0", "check: command line: [data] validation = 0 is not possible: give none"},
                 {"run.ini data.path=", "check: command line: [data] path is empty"},

@@ -69,7 +69,7 @@ START_TEST(paths_are_lists) {
     rows[4].fallback = "";
     rows[3].flags = WEFT_PATHS;
     ck_assert_int_eq(check(), WEFT_E_PLUGIN);
-    ck_assert_says(err, "WEFT_PATHS goes with a LIST");
+    ck_assert_says(err, "WEFT_PATHS requires a LIST");
 }
 END_TEST
 

@@ -64,11 +64,11 @@ static const struct {
 } refused[] = {
     {"[train]\nglobal_batch = 10\nmicro_batch = 4\n",
      {"run.ini:4: [train] global_batch = 10 is not a multiple of micro_batch = 4",
-      "give global_batch = 8 or 12, or micro_batch = 2 or 5"}},
+      "set global_batch = 8 or 12, or micro_batch = 2 or 5"}},
     {"[train]\nmicro_batch = 4\n",
      {"[train] global_batch = 1 (its default) is not a multiple of micro_batch = 4",
-      "give global_batch = 4, or micro_batch = 1"}},
-    {"[train]\nglobal_batch = 7\nmicro_batch = 3\n", {"give global_batch = 6 or 9, or micro_batch = 1 or 7"}},
+      "set global_batch = 4, or micro_batch = 1"}},
+    {"[train]\nglobal_batch = 7\nmicro_batch = 3\n", {"set global_batch = 6 or 9, or micro_batch = 1 or 7"}},
     {"[train]\nglobal_batch = 0\n", {"is outside [1,1G]: give a whole number of at least 1 and at most 1000000000"}},
     {"[train]\nsteps = 10\nepochs = 2\n", {"run.ini:5: [train] epochs = 2 and steps = 10 are both set"}},
     {"[train]\nwarmup = 2.5\n", {"run.ini:4: [train] warmup = 2.5 is neither steps nor a ratio"}},
@@ -149,7 +149,7 @@ END_TEST
 START_TEST(training_needs_a_length_and_a_place) {
     ck_assert_ok(load("[run]\nout = o\n"));
     ck_assert_int_eq(weft_settings_for_training(&settings, config, &err), WEFT_E_USER);
-    ck_assert_says(err, "set [train] steps, or epochs");
+    ck_assert_says(err, "set [train] steps or epochs");
     ck_assert_ok(load("[train]\nsteps = 3\n"));
     ck_assert_int_eq(weft_settings_for_training(&settings, config, &err), WEFT_E_USER);
     ck_assert_says(err, "[run] out");

@@ -71,7 +71,7 @@ static const broken broken_files[] = {
     {NOTE("WEFT_NOTE \"launch=/m {ranks} {ranks}\\n\""), "and {ranks} once among what follows it"},
     {NOTE("WEFT_NOTE \"launch=/m {ranks}\\nlaunch=/m {ranks}\\n\""), "is not the one command that starts ranks"},
     {NOTE("WEFT_NOTE \"launched=A_RANK\\n\""), "\"launched=A_RANK\" is not a single list of pairs"},
-    {NOTE("WEFT_NOTE \"launched=A_RANK  A_SIZE\\n\""), "with one space between two"},
+    {NOTE("WEFT_NOTE \"launched=A_RANK  A_SIZE\\n\""), "separated by one space"},
     {NOTE("WEFT_NOTE \"launched=A_RANK 4\\n\""), "is not a single list of pairs"},
     {NOTE("WEFT_NOTE \"launched=\\n\""), "is not a single list of pairs"},
     {NOTE("WEFT_NOTE \"launched=A B\\nlaunched=A B\\n\""), "is not a single list of pairs"},
@@ -90,7 +90,7 @@ static const broken broken_files[] = {
     {"-DSAMPLE_PREPARE=NULL", "leaves the required slot prepare of optimizer:sample empty"},
     {"-DSAMPLE_TABLE_SIZE=16", "a table of 16 bytes for optimizer:sample, which ends before its slot destroy"},
     /* invalid key tables */
-    {LR("64, WEFT_KEY_F64, \"lr\", \"1e-3\", \"[0,1]\", \"Step size.\""), "key table for optimizer:sample that"},
+    {LR("64, WEFT_KEY_F64, \"lr\", \"1e-3\", \"[0,1]\", \"Step size.\""), "invalid key table for optimizer:sample"},
     {LR("8, WEFT_KEY_F64, \"lr\", \"1e-3\", \"[0,1]\", \"Step size.\""), "has an invalid key table"},
     {LR("4, WEFT_KEY_F64, \"lr\", \"1e-3\", \"[0,1]\", \"Step size.\""), "has an invalid key table"},
     {LR("0, 99, \"lr\", \"1e-3\", \"[0,1]\", \"Step size.\""), "has an invalid key table"},
