@@ -33,12 +33,22 @@ typedef struct weft_tool {
 
 static const weft_tool tools[] = {
     {"ab", "weft-ab", "Compare settings of a run: which is better, and by how much."},
+    {"config check", "weft-config", "Validate a configuration with its plugins, model and data."},
+    {"config describe", "weft-config", "Print the host's keys with default, range and help."},
+    {"config explain", "weft-config", "Print every value and where it comes from."},
+    {"data show", "weft-data", "Print sequences as the model sees them, with their targets."},
+    {"data stats", "weft-data", "Print document counts, lengths, truncation and packing gain."},
     {"init", "weft-init", "Write a configuration for a model and a data file."},
+    {"merge", "weft-merge", "Merge an adapter into its base."},
     {"plugins check", "weft-check", "Check a plugin against the rules of its kind."},
     {"plugins exchange", "weft-check", "Check every exchange of a communicator."},
+    {"plugins describe", "weft-plugins", "Print a plugin and its keys with default, range and help."},
+    {"plugins list", "weft-plugins", "List all plugins, with a reason for each that is unusable."},
+    {"plugins new", "weft-plugins", "Write the source of a new plugin, with build and test."},
     {"profile", "weft-profile", "Measure the time of a training step by operator."},
     {"prove", "weft-prove", "Prove that all strategies give the same bits."},
     {"report", "weft-report", "Summarize and compare runs."},
+    {"tokenize", "weft-tokenize", "Convert text to token ids, or ids to text."},
 };
 
 /* Returns the i-th built-in tool; NULL past the end. */

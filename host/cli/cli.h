@@ -1,7 +1,7 @@
 /* host/cli/cli.h: parses the command line and runs one command.
  *     weft COMMAND [run.ini] [section.key=value ...] [--flags]
  *
- * A command is one file with one weft_command, and one name in command/commands.c; a tool is a separate program
+ * A command is one file with one weft_command, and one name in main.c; a tool is a separate program
  * (cli.c). Overrides, flags and other arguments are accepted in any order. `--flag value` and `--flag=value` are the
  * same; after `--` every word is an argument.
  *     static weft_exit eval_run(const weft_args *args, weft_error *err) { ... }

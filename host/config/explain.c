@@ -1,4 +1,4 @@
-/* host/config/explain.c: writes a filled configuration as INI and as a table of sources. */
+/* host/config/explain.c: writes a filled configuration as INI, and lists its values with their sources. */
 #include "base/file.h"
 #include "config/ini.h"
 #include "config/store.h"
@@ -227,14 +227,7 @@ void weft_config_each_same(const weft_config *self, void (*visit)(void *context,
     }
 }
 
-/* ---- the table of sources ---- */
-
-/* A line of the table. */
-typedef struct source_line {
-    char key[160];
-    const char *value;
-    char source[480];
-} source_line;
+/* ---- values with their sources ---- */
 
 static const char *shown_value(const weft_key *row, const char *text) {
     if (row != NULL && (row->flags & WEFT_SECRET) != 0) return "(secret)";
@@ -246,84 +239,50 @@ const char *weft_config_shown(const weft_config *self, const char *section, cons
     return entry == NULL ? NULL : shown_value(entry->row, entry->value.text);
 }
 
-/* Formats "run.ini:9", or "run.ini:9, in [strategy.fsdp]". */
-static void describe_source(char *out, size_t size, const weft_entry *entry) {
+/* The visitor of weft_config_each_row. */
+typedef struct row_visit {
+    void (*visit)(void *context, const weft_config_row *row);
+    void *context;
+} row_visit;
+
+static void visit_row(void *context, const weft_entry *entry) {
+    const row_visit *self = context;
     const weft_item *item = entry->item;
-    if (item == NULL) (void)snprintf(out, size, "default");
-    else if (strcmp(item->section, entry->section) == 0) (void)snprintf(out, size, "%s", item->source);
-    else (void)snprintf(out, size, "%s, in [%s]", item->source, item->section);
+    weft_config_row row = {"", shown_value(entry->row, entry->value.text), "", entry->row, &entry->value, false};
+    (void)snprintf(row.name, sizeof row.name, "%s.%s", entry->section, entry->row->name);
+    if (item == NULL || strcmp(item->section, entry->section) == 0)
+        (void)snprintf(row.source, sizeof row.source, "%s", item == NULL ? "default" : item->source);
+    else (void)snprintf(row.source, sizeof row.source, "%s, in [%s]", item->source, item->section);
+    self->visit(self->context, &row);
 }
 
-static source_line entry_line(const weft_entry *entry) {
-    source_line line = {"", shown_value(entry->row, entry->value.text), ""};
-    (void)snprintf(line.key, sizeof line.key, "%s.%s", entry->section, entry->row->name);
-    describe_source(line.source, sizeof line.source, entry);
-    return line;
-}
-
-static source_line idle_line(const weft_idle *idle) {
-    source_line line = {"", shown_value(idle->row, idle->row != NULL ? idle->value.text : idle->item->value), ""};
-    (void)snprintf(line.key, sizeof line.key, "%s.%s", idle->item->section, idle->item->key);
-    (void)snprintf(line.source, sizeof line.source, "%s, idle", idle->item->source);
-    return line;
-}
-
-/* Widths of the table's first two columns, and its stream. */
-typedef struct table {
-    FILE *file;
-    int key_width, value_width;
-} table;
-
-static void widen_table(table *self, const source_line *line) {
-    const int key = (int)strlen(line->key);
-    const int value = (int)strnlen(line->value, 60); /* longer values only shift their own line */
-    if (key > self->key_width) self->key_width = key;
-    if (value > self->value_width) self->value_width = value;
-}
-
-static void print_table_line(const table *self, const source_line *line) {
-    (void)fprintf(self->file, "%-*s  %-*s  %s\n", self->key_width, line->key, self->value_width, line->value,
-                  line->source);
-}
-
-static void measure_entry(void *context, const weft_entry *entry) {
-    const source_line line = entry_line(entry);
-    widen_table(context, &line);
-}
-
-static void print_line(void *context, const weft_entry *entry) {
-    const source_line line = entry_line(entry);
-    print_table_line(context, &line);
-}
-
-static void explain_table(const weft_config *self, FILE *file) {
-    table lines = {file, 0, 0};
-    visit_entries(self, measure_entry, &lines);
+void weft_config_each_row(const weft_config *self, void (*visit)(void *context, const weft_config_row *row),
+                          void *context) {
+    row_visit rows = {visit, context};
+    visit_entries(self, visit_row, &rows);
     for (size_t i = 0; i < self->n_idle; i++) {
-        const source_line line = idle_line(&self->idle[i]);
-        widen_table(&lines, &line);
-    }
-    visit_entries(self, print_line, &lines);
-    for (size_t i = 0; i < self->n_idle; i++) {
-        const source_line line = idle_line(&self->idle[i]);
-        print_table_line(&lines, &line);
+        const weft_idle *idle = &self->idle[i];
+        const char *text = idle->row != NULL ? idle->value.text : idle->item->value;
+        weft_config_row row = {"", shown_value(idle->row, text), "", idle->row, &idle->value, true};
+        (void)snprintf(row.name, sizeof row.name, "%s.%s", idle->item->section, idle->item->key);
+        (void)snprintf(row.source, sizeof row.source, "%s", idle->item->source);
+        visit(context, &row);
     }
 }
-
-/* ---- the same as JSON ---- */
 
 /* Returns the value in its JSON type; words and lists are strings. */
-static json_t *value_json(const weft_key *row, const weft_value *value) {
+static json_t *value_json(const weft_config_row *row) {
     int64_t whole = 0;
     double real = 0;
-    memcpy(&whole, value->bytes, sizeof whole);
-    memcpy(&real, value->bytes, sizeof real);
-    if ((row->flags & WEFT_SECRET) != 0) return json_null();
-    switch (row->type) {
-    case WEFT_KEY_I64: return whole <= WEFT_AUTO_I64 ? json_string(value->text) : json_integer(whole);
-    case WEFT_KEY_F64: return real <= WEFT_NONE_F64 ? json_string(value->text) : json_real(real);
+    if (row->key == NULL) return json_string(row->text);
+    memcpy(&whole, row->value->bytes, sizeof whole);
+    memcpy(&real, row->value->bytes, sizeof real);
+    if ((row->key->flags & WEFT_SECRET) != 0) return json_null();
+    switch (row->key->type) {
+    case WEFT_KEY_I64: return whole <= WEFT_AUTO_I64 ? json_string(row->value->text) : json_integer(whole);
+    case WEFT_KEY_F64: return real <= WEFT_NONE_F64 ? json_string(row->value->text) : json_real(real);
     case WEFT_KEY_BOOL: return json_boolean(whole);
-    default: return json_string(value->text);
+    default: return json_string(row->value->text);
     }
 }
 
@@ -333,44 +292,17 @@ typedef struct json_rows {
     bool failed;
 } json_rows;
 
-static void add_json(void *context, const weft_entry *entry) {
-    const source_line line = entry_line(entry);
+static void add_json(void *context, const weft_config_row *row) {
     json_rows *self = context;
-    self->failed |= 0 != json_array_append_new(self->array,
-                                               json_pack("{s:s, s:o, s:s}", "key", line.key, "value",
-                                                         value_json(entry->row, &entry->value), "source", line.source));
-}
-
-static void add_idle_json(json_rows *self, const weft_idle *idle) {
-    const source_line line = idle_line(idle);
-    json_t *value = idle->row != NULL ? value_json(idle->row, &idle->value) : json_string(idle->item->value);
-    self->failed |= 0 != json_array_append_new(self->array, json_pack("{s:s, s:o, s:s, s:b}", "key", line.key, "value",
-                                                                      value, "source", idle->item->source, "idle", 1));
+    json_t *object = json_pack("{s:s, s:o, s:s}", "key", row->name, "value", value_json(row), "source", row->source);
+    if (row->is_idle) (void)json_object_set_new(object, "idle", json_true());
+    self->failed |= json_array_append_new(self->array, object) != 0;
 }
 
 json_t *weft_config_array(const weft_config *self) {
     json_rows rows = {json_array(), false};
-    visit_entries(self, add_json, &rows);
-    for (size_t i = 0; i < self->n_idle; i++) add_idle_json(&rows, &self->idle[i]);
+    weft_config_each_row(self, add_json, &rows);
     if (!rows.failed) return rows.array;
     json_decref(rows.array);
     return NULL;
-}
-
-static weft_status explain_json(const weft_config *self, FILE *file, weft_error *err) {
-    json_t *array = weft_config_array(self);
-    weft_status status = WEFT_OK;
-    if (array == NULL)
-        status =
-            weft_error_set(err, WEFT_E_USER, "the configuration cannot be shown as JSON: a path in it is not UTF-8");
-    else if (json_dumpf(array, file, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) != 0 || fputc('\n', file) == EOF)
-        status = weft_error_set(err, WEFT_E_SYSTEM, "the configuration cannot be written: %s", strerror(errno));
-    json_decref(array);
-    return status == WEFT_OK ? check_written(file, err) : status;
-}
-
-weft_status weft_config_explain(const weft_config *self, FILE *file, bool json, weft_error *err) {
-    if (json) return explain_json(self, file, err);
-    explain_table(self, file);
-    return check_written(file, err);
 }

@@ -99,7 +99,9 @@ mkdir locked
 [ "$(id -u)" = 0 ] || { chmod 555 locked && refused "locked" "$weft" plugins new data another --into locked/another; }
 [ -z "$(find . -maxdepth 2 -name '*.tmp')" ] || failed "something half made is left"
 cp moved/local/bin/weft alone
+cp -r moved/local/libexec .
 refused "the templates are not beside this program" ./alone plugins new data another
+rm -r libexec
 
 # What make cannot find is said with what to do, before anything is built.
 tools=$dir/tools # what make itself needs, and nothing else

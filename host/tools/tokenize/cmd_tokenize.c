@@ -1,4 +1,4 @@
-/* host/command/cmd_tokenize.c: `weft tokenize`: converts text to ids and back, between standard input and output. */
+/* host/tools/tokenize/cmd_tokenize.c: `weft tokenize`: converts text to ids and back, between standard input and output. */
 #include "cli/cli.h"
 
 #include "base/alloc.h"
@@ -169,9 +169,8 @@ static weft_exit tokenize_input(const weft_args *args, weft_error *err) {
     return weft_exit_from(status);
 }
 
-const weft_command weft_command_tokenize = {
+static const weft_command weft_command_tokenize = {
     .name = "tokenize",
-    .summary = "Convert text to token ids, or ids to text.",
     .usage = "DIR < text",
     .takes = WEFT_TAKES_ARGUMENTS,
     .min_extra = 1,
@@ -183,3 +182,8 @@ const weft_command weft_command_tokenize = {
                 "  echo \"1 306\" | weft tokenize /models/TinyLlama --decode\n",
     .run = tokenize_input,
 };
+
+int main(int argc, char **argv) {
+    static const weft_command *const commands[] = {&weft_command_tokenize, NULL};
+    return weft_cli_main(argc, argv, commands);
+}

@@ -1,4 +1,4 @@
-/* host/command/cmd_plugins_new.c: weft plugins new. */
+/* host/tools/plugins/cmd_plugins_new.c: weft plugins new. */
 #include "base/text.h"
 #include "base/file.h"
 #include "cli/cli.h"
@@ -201,7 +201,6 @@ static const weft_flag new_flags[] = {
 
 const weft_command weft_command_plugins_new = {
     .name = "plugins new",
-    .summary = "Write the source of a new plugin, with build and test.",
     .usage = "KIND ID",
     .takes = WEFT_TAKES_ARGUMENTS,
     .min_extra = 2,

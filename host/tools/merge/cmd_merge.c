@@ -1,7 +1,7 @@
-/* host/command/cmd_merge.c: `weft merge`. Opens no device, and plans only the model's tree. */
+/* host/tools/merge/cmd_merge.c: `weft merge`. Opens no device, and plans only the model's tree. */
 #include "cli/cli.h"
 
-#include "adapter/merge.h"
+#include "tools/merge/merge.h"
 #include "adapter/origin.h"
 #include "adapter/stack.h"
 #include "base/alloc.h"
@@ -176,9 +176,8 @@ static weft_exit run_merge(const weft_args *args, weft_error *err) {
     return weft_exit_from(status);
 }
 
-const weft_command weft_command_merge = {
+static const weft_command weft_command_merge = {
     .name = "merge",
-    .summary = "Merge an adapter into its base.",
     .usage = "BASE ADAPTER OUT",
     .takes = WEFT_TAKES_ARGUMENTS,
     .min_extra = 3,
@@ -191,3 +190,8 @@ const weft_command weft_command_merge = {
                 "  weft merge base adapter merged --dtype bf16\n",
     .run = run_merge,
 };
+
+int main(int argc, char **argv) {
+    static const weft_command *const commands[] = {&weft_command_merge, NULL};
+    return weft_cli_main(argc, argv, commands);
+}
