@@ -24,8 +24,7 @@ bool weft_command_room(const weft_args *args, int64_t *bytes, weft_error *err) {
 weft_fit_question weft_command_question(const weft_args *args, const weft_session *session, int64_t bytes) {
     weft_fit_question out = {.session = session, .path = weft_args_config(args)};
     out.overrides = weft_args_overrides(args, &out.n_overrides);
-    if (bytes > 0) weft_available_memory_describe(&out.room, bytes);
-    else weft_available_memory_find(&out.room, &session->engine->device_info);
+    out.room = weft_available_memory_find(bytes, &session->engine->device_info);
     return out;
 }
 

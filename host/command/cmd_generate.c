@@ -88,8 +88,7 @@ static weft_status check_fit(void *context, const weft_engine *engine, weft_erro
     weft_fit fit = {.need = need};
     int32_t level = 0;
     if (weft_args_has(self->args, "no-fit")) return WEFT_OK;
-    if (self->bytes > 0) weft_available_memory_describe(&fit.room, self->bytes);
-    else weft_available_memory_find(&fit.room, &engine->device_info);
+    fit.room = weft_available_memory_find(self->bytes, &engine->device_info);
     fit.fits = weft_required_memory_fits(&fit.need, &fit.room);
     weft_fit_warn(&fit, self->run->host);
     if (fit.fits) return WEFT_OK;

@@ -1,4 +1,5 @@
-/* host/report/fit_table.c: *
+/* host/report/fit_table.c: searches for settings with which a plan fits into the available memory.
+ *
  * The search follows axes, each a setting with values that need less and less memory. If no single change is enough,
  * the changes that keep the result are combined with one of the others, and then unnecessary ones are reverted. Each
  * reported change was planned with exactly these settings: the configuration is read again with additional overrides
@@ -16,24 +17,20 @@
 
 #include <stdlib.h>
 
-void weft_available_memory_find(weft_available_memory *out, const weft_device_info *info) {
+weft_available_memory weft_available_memory_find(int64_t set, const weft_device_info *info) {
+    weft_available_memory out = {.bytes = set, .free = -1};
     weft_machine_memory machine;
-    const int64_t left = info->memory > info->held ? info->memory - info->held : 1;
-    const weft_available_memory device = {.bytes = info->memory > 0 ? left : 0, .free = -1, .held = info->held};
-    *out = device;
-    if ((info->flags & WEFT_DEVICE_SHARES_MACHINE) == 0) return;
-    out->shared = true;
+    if (set > 0) return out;
+    out.held = info->held;
+    if (info->memory > 0) out.bytes = info->memory > info->held ? info->memory - info->held : 1;
+    if ((info->flags & WEFT_DEVICE_SHARES_MACHINE) == 0) return out;
+    out.shared = true;
     weft_machine_memory_read(&machine, "");
-    if (machine.total == 0) return;
-    out->bytes = machine.total;
-    out->free = machine.free;
-    out->is_machines = true;
-    out->limited = machine.limited;
-}
-
-void weft_available_memory_describe(weft_available_memory *out, int64_t bytes) {
-    const weft_available_memory said = {.bytes = bytes, .free = -1};
-    *out = said;
+    if (machine.total == 0) return out;
+    out.bytes = machine.total;
+    out.free = machine.free;
+    out.limited = machine.limited;
+    return out;
 }
 
 const char *weft_available_memory_owner(const weft_available_memory *room) {
@@ -50,17 +47,17 @@ static void weft_required_memory_add(weft_required_memory *need, const weft_plan
     sum->total += one->total;
     sum->spare += one->spare;
     sum->preparation += one->preparation;
+    if (one->preparation > need->preparation) need->preparation = one->preparation;
 }
 
 int64_t weft_required_memory_bytes(const weft_required_memory *need) {
     return need->bytes.preparation > need->bytes.total ? need->bytes.preparation : need->bytes.total;
 }
 
-/* Computes the requirement of surveyed ranks. */
+/* Computes the requirement of the rank or machine that needs most. */
 static void weft_required_memory_all_ranks(weft_required_memory *out, const weft_all_rank_plan *all_rank_plan,
                                            const weft_available_memory *room) {
     const int32_t together = room->shared ? all_rank_plan->ranks_per_node : 1;
-    memset(out, 0, sizeof *out);
     for (int32_t first = 0; first < all_rank_plan->world; first += together) {
         weft_required_memory one = {.first = first};
         for (int32_t r = first; r < first + together && r < all_rank_plan->world; r++)
@@ -71,33 +68,18 @@ static void weft_required_memory_all_ranks(weft_required_memory *out, const weft
 
 weft_status weft_required_memory_plan(weft_required_memory *out, const weft_plan *plan,
                                       const weft_available_memory *room, weft_error *err) {
-    const weft_required_memory alone = {.bytes = plan->bytes, .ranks = 1};
     weft_all_rank_plan *all_rank_plan = NULL;
     weft_status status = WEFT_OK;
-    *out = alone;
-    if (plan->world == 1) return WEFT_OK;
-    status = weft_all_rank_plan_create(&all_rank_plan, plan, err);
-    if (status == WEFT_OK) weft_required_memory_all_ranks(out, all_rank_plan, room);
+    memset(out, 0, sizeof *out);
+    if (plan->world > 1) status = weft_all_rank_plan_create(&all_rank_plan, plan, err);
+    if (all_rank_plan != NULL) weft_required_memory_all_ranks(out, all_rank_plan, room);
+    else weft_required_memory_add(out, &plan->bytes);
     weft_all_rank_plan_destroy(all_rank_plan);
     return status;
 }
 
 bool weft_required_memory_fits(const weft_required_memory *need, const weft_available_memory *room) {
     return room->bytes == 0 || weft_required_memory_bytes(need) <= room->bytes;
-}
-
-/* Returns whether it fits only with memory that other processes use now. */
-static bool weft_required_memory_is_tight(const weft_required_memory *need, const weft_available_memory *room) {
-    return room->free >= 0 && weft_required_memory_bytes(need) > room->free;
-}
-
-/* Returns the largest category. */
-static weft_memory_category weft_required_memory_largest(const weft_required_memory *need) {
-    int largest = 0;
-    if (need->bytes.preparation > need->bytes.total) return WEFT_MEMORY_DATA;
-    for (int i = 1; i < WEFT_N_MEMORY_CATEGORIES; i++)
-        if (need->bytes.category[i] > need->bytes.category[largest]) largest = i;
-    return (weft_memory_category)largest;
 }
 
 /* MOST_WORK: limit of a plan, in segments that a rank executes in a step; twice as many take four times as long. */
@@ -163,20 +145,19 @@ static weft_status plan_change(weft_required_memory *out, const weft_fit_questio
     return status;
 }
 
-/* Returns the next level. Beyond the limit it overwrites the last one, the one with the smallest memory. */
-static axis_level *next_level(axis_levels *axis) {
+/* Adds a level, "train.micro_batch=2"; "": without a key. Beyond the limit it replaces the last one, the one with the
+ * smallest memory. */
+static axis_level *add_level(axis_levels *axis, const char *key, const char *value) {
     axis_level *level = &axis->at[axis->n < MOST_LEVELS ? axis->n++ : MOST_LEVELS - 1];
     memset(level, 0, sizeof *level);
+    (void)snprintf(level->key, sizeof level->key, "%s%s", key, value);
     return level;
 }
 
-static void add_key(axis_levels *axis, const char *key) {
-    (void)snprintf(next_level(axis)->key, WEFT_TRIAL_KEY_SIZE, "%s", key);
-}
-
-/* Adds a level like "train.micro_batch=2". */
 static void add_number(axis_levels *axis, const char *key, int64_t number) {
-    (void)snprintf(next_level(axis)->key, WEFT_TRIAL_KEY_SIZE, "%s%lld", key, (long long)number);
+    char text[24];
+    (void)snprintf(text, sizeof text, "%lld", (long long)number);
+    (void)add_level(axis, key, text);
 }
 
 /* Lists smaller micro-batches of the same batch, but not so many that planning becomes slow. */
@@ -197,16 +178,18 @@ static bool is_strategy(const weft_session *session, const char *id) {
 static void list_sharding(axis_levels *axis, const weft_session *session) {
     const char *shard = weft_config_shown(session->run->config, "strategy", "shard");
     if (session->engine->plan.world == 1) return;
-    if (!is_strategy(session, "fsdp")) add_key(axis, "strategy.plugin=fsdp");
-    else if (shard != NULL && strcmp(shard, "full") != 0) add_key(axis, "strategy.shard=full");
+    if (!is_strategy(session, "fsdp")) (void)add_level(axis, "strategy.plugin=fsdp", "");
+    else if (shard != NULL && strcmp(shard, "full") != 0) (void)add_level(axis, "strategy.shard=full", "");
 }
 
 /* Lists fewer ranks, equally many on each machine, as before. */
 static void list_fewer_ranks(axis_levels *axis, const weft_plan *plan) {
     for (int32_t ranks = plan->world - 1; ranks >= plan->nodes; ranks--) {
+        axis_level *level = NULL;
         if (plan->world % ranks != 0 || ranks % plan->nodes != 0) continue;
-        next_level(axis)->ranks = ranks;
-        axis->at[axis->n - 1].nodes = plan->nodes;
+        level = add_level(axis, "", "");
+        level->ranks = ranks;
+        level->nodes = plan->nodes;
     }
 }
 
@@ -215,10 +198,9 @@ static void list_fewer_ranks(axis_levels *axis, const weft_plan *plan) {
 static void list_more_ranks(axis_levels *axis, const weft_session *session, bool shared) {
     const weft_plan *plan = &session->engine->plan;
     for (int32_t ranks = 2 * (shared ? plan->nodes : plan->world); ranks <= MOST_RANKS; ranks *= 2) {
-        axis_level *level = next_level(axis);
+        axis_level *level = add_level(axis, is_strategy(session, "fsdp") ? "" : "strategy.plugin=fsdp", "");
         level->ranks = ranks;
         level->nodes = shared ? ranks : plan->nodes;
-        if (!is_strategy(session, "fsdp")) (void)snprintf(level->key, sizeof level->key, "strategy.plugin=fsdp");
     }
 }
 
@@ -237,15 +219,16 @@ static void list_axes(axis_levels axes[WEFT_N_FIT_AXES], const weft_fit_question
     const weft_session *session = question->session;
     const weft_train_settings *keys = &session->run->settings.train;
     const weft_plan *plan = &session->engine->plan;
-    if (keys->precision == WEFT_PRECISION_FP32) add_key(&axes[WEFT_FIT_PRECISION], "train.precision=bf16");
+    if (keys->precision == WEFT_PRECISION_FP32) (void)add_level(&axes[WEFT_FIT_PRECISION], "train.precision=bf16", "");
     if (session->kind == WEFT_SESSION_EVALUATE) { /* any micro-batch is valid */
         for (int64_t rows = keys->micro_batch / 2; rows > 0; rows /= 2)
             add_number(&axes[WEFT_FIT_MICRO], "train.micro_batch=", rows);
         return;
     }
-    if (plan->bytes.line[WEFT_ACCOUNT_SNAPSHOT] > 0) add_key(&axes[WEFT_FIT_SAVING], "checkpoint.async=no");
+    if (plan->bytes.line[WEFT_ACCOUNT_SNAPSHOT] > 0) (void)add_level(&axes[WEFT_FIT_SAVING], "checkpoint.async=no", "");
     list_micro_batches(&axes[WEFT_FIT_MICRO], session);
-    if (!keys->activation_checkpointing) add_key(&axes[WEFT_FIT_CHECKPOINTING], "train.activation_checkpointing=yes");
+    if (!keys->activation_checkpointing)
+        (void)add_level(&axes[WEFT_FIT_CHECKPOINTING], "train.activation_checkpointing=yes", "");
     list_sharding(&axes[WEFT_FIT_SHARDING], session);
     if (question->room.shared) list_fewer_ranks(&axes[WEFT_FIT_FEWER], plan);
     list_more_ranks(&axes[WEFT_FIT_MORE], session, question->room.shared);
@@ -260,8 +243,8 @@ typedef struct choice {
 /* Cache of planned choices. */
 typedef struct seen {
     choice of;
+    weft_fit_change change;
     bool can_run;
-    weft_required_memory need;
 } seen;
 
 typedef struct searcher {
@@ -284,7 +267,6 @@ static void add_once(weft_fit_change *change, const char *key) {
 
 static void describe_choice(const searcher *self, weft_fit_change *out, const choice *of) {
     const weft_plan *plan = &self->question->session->engine->plan;
-    memset(out, 0, sizeof *out);
     out->ranks = plan->world;
     out->nodes = plan->nodes;
     for (int32_t axis = 0; axis < WEFT_N_FIT_AXES; axis++) {
@@ -305,27 +287,11 @@ static bool makes_sense(const choice *of) {
     return of->level[WEFT_FIT_MORE] == 0 || (of->level[WEFT_FIT_FEWER] == 0 && of->level[WEFT_FIT_SHARDING] == 0);
 }
 
-/* Plans a choice. Any failure means that the choice cannot be run. */
-static void plan_choice(searcher *self, seen *out) {
-    weft_fit_change change;
-    weft_error why = WEFT_ERROR_INIT;
-    describe_choice(self, &change, &out->of);
-    if (!makes_sense(&out->of) || change.ranks > MOST_RANKS || self->left < 1) return;
-    self->left--;
-    out->can_run = plan_change(&out->need, self->question, &change, &why) == WEFT_OK;
-}
-
-static void keep_least(const searcher *self, const seen *one) {
-    weft_fit_change *least = &self->out->least;
-    if (!one->can_run ||
-        (least->need.ranks > 0 && weft_required_memory_bytes(&least->need) <= weft_required_memory_bytes(&one->need)))
-        return;
-    describe_choice(self, least, &one->of);
-    least->need = one->need;
-}
-
-/* Returns a planned choice. The pointer is valid until the next call. */
+/* Returns a choice with its plan. Any failure of the plan means that the choice cannot be run. The pointer is valid
+ * until the next call. */
 static const seen *look_at(searcher *self, const choice *of) {
+    weft_fit_change *least = &self->out->least;
+    weft_error why = WEFT_ERROR_INIT;
     seen *one = NULL;
     for (size_t i = 0; i < self->n; i++)
         if (memcmp(&self->all[i].of, of, sizeof *of) == 0) return &self->all[i];
@@ -333,14 +299,19 @@ static const seen *look_at(searcher *self, const choice *of) {
     one = &self->all[self->n++];
     memset(one, 0, sizeof *one);
     one->of = *of;
-    plan_choice(self, one);
-    keep_least(self, one);
+    describe_choice(self, &one->change, of);
+    if (!makes_sense(of) || one->change.ranks > MOST_RANKS || self->left < 1) return one;
+    self->left--;
+    one->can_run = plan_change(&one->change.need, self->question, &one->change, &why) == WEFT_OK;
+    if (one->can_run && (least->need.ranks == 0 ||
+                         weft_required_memory_bytes(&least->need) > weft_required_memory_bytes(&one->change.need)))
+        *least = one->change;
     return one;
 }
 
 static bool choice_fits(searcher *self, const choice *of) {
     const seen *one = look_at(self, of);
-    return one->can_run && weft_required_memory_fits(&one->need, &self->question->room);
+    return one->can_run && weft_required_memory_fits(&one->change.need, &self->question->room);
 }
 
 /* ---- the search ---- */
@@ -357,18 +328,15 @@ static bool find_mildest(searcher *self, choice *of, int32_t axis, int32_t first
 }
 
 static void keep_choice(searcher *self, const choice *of) {
-    weft_fit_change change;
-    const seen *one = look_at(self, of);
+    const weft_fit_change *change = &look_at(self, of)->change;
     if (self->out->n == WEFT_FIT_CHANGES) return;
-    describe_choice(self, &change, of);
-    change.need = one->need;
     for (int32_t i = 0; i < self->out->n; i++) {
-        weft_fit_change *other = &self->out->fitting[i];
-        if (memcmp(other->keys, change.keys, sizeof change.keys) == 0 && other->ranks == change.ranks &&
-            other->nodes == change.nodes)
+        const weft_fit_change *other = &self->out->fitting[i];
+        if (memcmp(other->keys, change->keys, sizeof change->keys) == 0 && other->ranks == change->ranks &&
+            other->nodes == change->nodes)
             return;
     }
-    self->out->fitting[self->out->n++] = change;
+    self->out->fitting[self->out->n++] = *change;
 }
 
 /* Reverts unnecessary changes, the most costly first, and makes the rest as mild as possible. */
@@ -407,7 +375,6 @@ static void find_changes(weft_fit_changes *out, const weft_fit_question *questio
     const int64_t work = (int64_t)plan->spec.micro_batches * plan->declared->n_segments / plan->world;
     searcher self = {.question = question, .out = out};
     choice with = {{0}};
-    memset(out, 0, sizeof *out);
     /* so many plans end in seconds; fewer for a run with a slow plan */
     self.left = work <= MOST_WORK ? MOST_PLANS : (int64_t)MOST_PLANS * MOST_WORK / work;
     list_axes(self.axes, question);
@@ -432,16 +399,17 @@ static void check_need(weft_fit *fit, const weft_fit_question *question) {
     weft_fit_question of = *question;
     of.room = fit->room;
     fit->fits = weft_required_memory_fits(&fit->need, &fit->room);
-    if (!fit->fits) find_changes(&fit->changes, &of);
+    /* No axis changes the preparation of the data. */
+    fit->unprepared = !fit->fits && fit->need.preparation > fit->room.bytes;
+    if (!fit->fits && !fit->unprepared) find_changes(&fit->changes, &of);
 }
 
 void weft_fit_check(weft_fit *out, const weft_fit_question *question, const weft_all_rank_plan *all_rank_plan) {
     memset(out, 0, sizeof *out);
     out->room = question->room;
-    out->need.bytes = question->session->engine->plan.bytes;
-    out->need.ranks = 1;
     out->world = all_rank_plan == NULL ? 1 : all_rank_plan->world;
-    if (all_rank_plan != NULL) weft_required_memory_all_ranks(&out->need, all_rank_plan, &question->room);
+    if (all_rank_plan == NULL) weft_required_memory_add(&out->need, &question->session->engine->plan.bytes);
+    else weft_required_memory_all_ranks(&out->need, all_rank_plan, &question->room);
     check_need(out, question);
 }
 
@@ -521,15 +489,18 @@ static const char *room_bytes(char out[WEFT_UNIT_SIZE], const weft_available_mem
     return weft_unit_bytes(out, room->bytes == 1 ? 0 : room->bytes);
 }
 
-/* Returns the largest memory category. */
-static const char *largest_of(const weft_fit *fit) {
-    return weft_memory_category_name(weft_required_memory_largest(&fit->need));
-}
-
-static int64_t largest_bytes(const weft_fit *fit) {
-    const weft_plan_bytes *bytes = &fit->need.bytes;
-    if (bytes->preparation > bytes->total) return bytes->preparation;
-    return bytes->category[weft_required_memory_largest(&fit->need)];
+/* Returns the name of the largest category, and its bytes. */
+static const char *largest_of(int64_t *bytes, const weft_fit *fit) {
+    const weft_plan_bytes *of = &fit->need.bytes;
+    int largest = 0;
+    for (int i = 1; i < WEFT_N_MEMORY_CATEGORIES; i++)
+        if (of->category[i] > of->category[largest]) largest = i;
+    *bytes = of->category[largest];
+    if (of->preparation > of->total) {
+        largest = WEFT_MEMORY_DATA;
+        *bytes = of->preparation;
+    }
+    return weft_memory_category_name((weft_memory_category)largest);
 }
 
 /* Returns the i-th command-line word of a change: its keys, and its ranks if they differ. Returns false past the end.
@@ -550,15 +521,21 @@ static void append_change(char *text, size_t size, const weft_fit_change *change
 }
 
 weft_status weft_fit_refuse(const weft_fit *fit, weft_error *err) {
-    char room[WEFT_UNIT_SIZE], need[WEFT_UNIT_SIZE], most[WEFT_UNIT_SIZE], ranks[32], what[1200] = "", apart[80] = "",
+    char room[WEFT_UNIT_SIZE], need[WEFT_UNIT_SIZE], most[WEFT_UNIT_SIZE], ranks[32], fix[1200] = "", apart[80] = "",
                                                                                       owner[48];
     const weft_fit_changes *changes = &fit->changes;
+    int64_t bytes = 0;
+    const char *largest = largest_of(&bytes, fit);
     for (int32_t i = 0; i < changes->n; i++) {
-        weft_words_append(what, sizeof what, "%s", i == 0 ? "It would fit with " : ", or with ");
-        append_change(what, sizeof what, &changes->fitting[i]);
+        weft_words_append(fix, sizeof fix, "%s", i == 0 ? "It would fit with " : ", or with ");
+        append_change(fix, sizeof fix, &changes->fitting[i]);
     }
-    if (changes->n == 0)
-        weft_words_append(what, sizeof what,
+    if (fit->unprepared)
+        weft_words_append(fix, sizeof fix,
+                          "The preparation of the data alone exceeds the memory, and no setting reduces it: use less "
+                          "data or a larger machine");
+    else if (changes->n == 0)
+        weft_words_append(fix, sizeof fix,
                           "No change that was tried is enough: take a smaller model or [data] "
                           "context, or a larger machine");
     if (fit->room.held > 0)
@@ -568,18 +545,19 @@ weft_status weft_fit_refuse(const weft_fit *fit, weft_error *err) {
                           "%s%s are planned, %s of it %s, and %s has %s%s: nothing was started. %s; --no-fit starts it "
                           "as it is",
                           weft_unit_bytes(need, weft_required_memory_bytes(&fit->need)), ranks_together(ranks, fit),
-                          weft_unit_bytes(most, largest_bytes(fit)), largest_of(fit), owner_of(owner, fit),
-                          room_bytes(room, &fit->room), apart, what);
+                          weft_unit_bytes(most, bytes), largest, owner_of(owner, fit), room_bytes(room, &fit->room),
+                          apart, fix);
 }
 
 void weft_fit_warn(const weft_fit *fit, const weft_host *host) {
+    const int64_t bytes = weft_required_memory_bytes(&fit->need);
     char free_now[WEFT_UNIT_SIZE], need[WEFT_UNIT_SIZE], room[WEFT_UNIT_SIZE], owner[48];
-    if (!fit->fits || !weft_required_memory_is_tight(&fit->need, &fit->room)) return;
+    if (!fit->fits || fit->room.free < 0 || bytes <= fit->room.free) return;
     weft_log(host, WEFT_LOG_WARN,
              "%s are planned, and of the %s of %s only %s are free now: the others are in use, and the run may be "
              "ended when it takes more",
-             weft_unit_bytes(need, weft_required_memory_bytes(&fit->need)), weft_unit_bytes(room, fit->room.bytes),
-             owner_of(owner, fit), weft_unit_bytes(free_now, fit->room.free));
+             weft_unit_bytes(need, bytes), weft_unit_bytes(room, fit->room.bytes), owner_of(owner, fit),
+             weft_unit_bytes(free_now, fit->room.free));
 }
 
 enum { COLUMNS = 80, BYTES = 12 };
@@ -604,7 +582,9 @@ static void print_change(const weft_fit_change *change, int width, FILE *to) {
 
 static void print_changes(const weft_fit *fit, int width, FILE *to) {
     const weft_fit_changes *changes = &fit->changes;
-    if (changes->n > 0) {
+    if (fit->unprepared) {
+        (void)fprintf(to, "%*sno setting reduces the preparation of the data\n", width, "");
+    } else if (changes->n > 0) {
         (void)fprintf(to, "%*s%s would fit, behind the same command:\n", width, "",
                       changes->n > 1 ? "each of these" : "this");
         for (int32_t i = 0; i < changes->n; i++) print_change(&changes->fitting[i], width, to);
@@ -616,6 +596,7 @@ static void print_changes(const weft_fit *fit, int width, FILE *to) {
 
 void weft_fit_print(const weft_fit *fit, int width, FILE *to) {
     char room[WEFT_UNIT_SIZE], need[WEFT_UNIT_SIZE], ranks[32];
+    int64_t largest = 0;
     if (fit->room.bytes == 0) return;
     if (fit->fits) (void)fprintf(to, "%-*s", width, "fits");
     else (void)fprintf(to, "does not fit ");
@@ -625,7 +606,7 @@ void weft_fit_print(const weft_fit *fit, int width, FILE *to) {
     if (!fit->fits || fit->world > 1) /* else it is printed above */
         (void)fprintf(to, ": %s%s", weft_unit_bytes(need, weft_required_memory_bytes(&fit->need)),
                       ranks_together(ranks, fit));
-    (void)fprintf(to, "; largest: %s%s\n", largest_of(fit),
+    (void)fprintf(to, "; largest: %s%s\n", largest_of(&largest, fit),
                   fit->need.bytes.preparation > fit->need.bytes.total ? " while it is prepared" : "");
     if (fit->room.held > 0)
         (void)fprintf(to, "%-*sthe device's other %s are its context's and its libraries'\n", width, "apart",
@@ -645,11 +626,12 @@ static json_t *change_object(const weft_fit_change *change) {
 /* memory: null if unknown. ranks: that share it. */
 json_t *weft_fit_object(const weft_fit *fit) {
     json_t *changes = json_array();
+    int64_t largest = 0;
     for (int32_t i = 0; i < fit->changes.n; i++)
         (void)json_array_append_new(changes, change_object(&fit->changes.fitting[i]));
     return json_pack("{s:b, s:o, s:I, s:s, s:I, s:i, s:i, s:s, s:o}", "fits", (int)fit->fits, "memory",
                      fit->room.bytes > 0 ? json_integer(fit->room.bytes) : json_null(), "apart",
                      (json_int_t)fit->room.held, "of", weft_available_memory_owner(&fit->room), "planned",
                      (json_int_t)weft_required_memory_bytes(&fit->need), "ranks", (int)fit->need.ranks, "first",
-                     (int)fit->need.first, "largest", largest_of(fit), "changes", changes);
+                     (int)fit->need.first, "largest", largest_of(&largest, fit), "changes", changes);
 }

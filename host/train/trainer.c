@@ -461,8 +461,7 @@ static weft_status check_memory(trainer *self, weft_error *err) {
         .session = session, .path = self->path, .overrides = self->overrides, .n_overrides = self->n_overrides};
     weft_status status = WEFT_OK;
     if (options->any_room) return WEFT_OK;
-    if (options->room > 0) weft_available_memory_describe(&question.room, options->room);
-    else weft_available_memory_find(&question.room, &session->engine->device_info);
+    question.room = weft_available_memory_find(options->room, &session->engine->device_info);
     status = weft_fit_check_ranks(&self->fit, &question, err);
     if (status == WEFT_OK && is_rank_0(self) && !self->fit.fits) status = weft_fit_refuse(&self->fit, err);
     return agree(self, status, err);

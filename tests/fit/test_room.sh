@@ -148,6 +148,10 @@ prints "$weft" plan run.ini data.path=large.jsonl --fit "${prepared}B"
 told "largest: data while it is prepared"
 prints "$weft" plan run.ini data.path=large.jsonl --fit "$((prepared - 1))B"
 told "does not fit a device's"
+told "no setting reduces the preparation of the data"
+[ -z "$(changes data.path=large.jsonl --fit "$((prepared - 1))B")" ] || failed "changes that cannot help are listed" printed
+refused "The preparation of the data alone exceeds the memory" \
+    "$weft" train run.ini data.path=large.jsonl --fit "$((prepared - 1))B"
 rm large.* large_chat.jsonl long.txt
 
 # ---- planning time of a step with many micro-batches is linear; quadratic time would be minutes

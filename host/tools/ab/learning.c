@@ -409,7 +409,7 @@ static weft_status check_room(const weft_ab_experiment *self, weft_error *err) {
     char wanted[WEFT_UNIT_SIZE], there[WEFT_UNIT_SIZE];
     weft_available_memory room;
     int64_t bytes = 0;
-    weft_available_memory_find(&room, &self->meeting.process_context->device_info);
+    room = weft_available_memory_find(0, &self->meeting.process_context->device_info);
     for (int32_t i = 0; i < self->n; i++) bytes += self->arms[i].bytes;
     if (room.shared)
         bytes *= (world + self->arms[0].session->engine->plan.nodes - 1) / self->arms[0].session->engine->plan.nodes;
