@@ -13,29 +13,16 @@
 #include <unistd.h>
 #include <weft/team.h>
 
-/* Measures whether one thread would train faster than the device's team of threads. This happens
- * if kernels are shorter than the team's synchronization (a small model), or if threads are not scheduled while others
- * wait for them (a busy machine). */
+enum { LEAST_ROUNDS = 3, MOST_ROUNDS = 15 };
 
-/* Seconds of FORWARD and BACKWARD of a micro-batch with all threads of the device, and with one. */
-typedef struct thread_times {
-    int32_t n;
-    double several, one; /* 0: unmeasured */
-} thread_times;
+/* ---- threads ---- */
 
-/* Measures whether GEMMs in the run's 16-bit type are slower on this device than in fp32,
- * because the processor widens the operands or has slow instructions for them. The result is only reported: bits depend
- * on the instruction set, so a measurement must not select it. */
+/* One thread trains faster than the device's team if kernels are shorter than the team's synchronization (a small
+ * model), or if threads are not scheduled while others wait for them (a busy machine). Segments run in isolation,
+ * alternately on several threads and on one, so that both run under the same load. Segments with equal work are
+ * measured once and weighted by their number. */
 
-/* Operations per second of one GEMM. */
-typedef struct precision_speeds {
-    double f32, half; /* 0: not measured */
-} precision_speeds;
-
-/* Segments run in isolation, alternately on several threads and on one, so that
- * both run under the same load. Segments with equal work are measured once and weighted by their number. */
-
-enum { LEAST_ROUNDS = 3, MOST_ROUNDS = 15, MOST_PARAMETERS = 1 << 25 };
+enum { MOST_PARAMETERS = 1 << 25 };
 static const double most_flops = 1e9;      /* of the measured segments, once each; with more work any team pays off */
 static const double enough_seconds = 0.02; /* of one segment, after which it is not timed again */
 static const double clearly = 1.15;        /* beyond the measurement error */
@@ -43,7 +30,8 @@ static const double clearly = 1.15;        /* beyond the measurement error */
 typedef struct comparison {
     weft_segment_rig rig;
     const weft_device_team *team;
-    int32_t n; /* threads */
+    int32_t n;           /* threads of the team */
+    double several, one; /* seconds of FORWARD and BACKWARD of a micro-batch; 0: unmeasured */
 } comparison;
 
 static const weft_device_team *find_team(const weft_engine *engine) {
@@ -68,33 +56,27 @@ static weft_status resize_team(const comparison *self, int32_t threads, weft_err
     return weft_plugin_leave(before, self->team->resize(engine->device, threads, err), err);
 }
 
-static weft_status run_segment(comparison *self, weft_error *err) {
-    const weft_engine *engine = self->rig.engine;
-    weft_status status = WEFT_OK;
-    self->rig.back = false;
-    status = weft_segment_rig_run(&self->rig, err);
-    self->rig.back = true;
-    if (status == WEFT_OK && weft_segment_rig_has_backward(&self->rig)) status = weft_segment_rig_run(&self->rig, err);
-    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
-    return status;
-}
-
 static weft_status time_segment(comparison *self, double *out, int32_t threads, weft_error *err) {
+    const weft_engine *engine = self->rig.engine;
     weft_status status = resize_team(self, threads, err);
     const double begin = weft_clock_seconds();
-    if (status == WEFT_OK) status = run_segment(self, err);
+    self->rig.back = false;
+    if (status == WEFT_OK) status = weft_segment_rig_run(&self->rig, err);
+    self->rig.back = true;
+    if (status == WEFT_OK && weft_graph_size(self->rig.graph)->has_backward)
+        status = weft_segment_rig_run(&self->rig, err);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
     *out = weft_clock_seconds() - begin;
     return status;
 }
 
 /* Compares one segment; the first call of each is a warm-up. Weights the result by `times`. */
-static weft_status compare_segment(comparison *self, thread_times *out, int32_t segment, int32_t times,
-                                   weft_error *err) {
-    double several[MOST_ROUNDS], one[MOST_ROUNDS], spent = 0.0, unused = 0.0;
+static weft_status compare_segment(comparison *self, int32_t segment, int32_t times, weft_error *err) {
+    double several[MOST_ROUNDS], one[MOST_ROUNDS], spent = 0.0;
     int32_t n = 0;
     weft_status status = weft_segment_rig_take(&self->rig, segment, err);
-    if (status == WEFT_OK) status = time_segment(self, &unused, self->n, err);
-    if (status == WEFT_OK) status = time_segment(self, &unused, 1, err);
+    if (status == WEFT_OK) status = time_segment(self, several, self->n, err);
+    if (status == WEFT_OK) status = time_segment(self, one, 1, err);
     while (status == WEFT_OK && n < MOST_ROUNDS && (n < LEAST_ROUNDS || spent < enough_seconds)) {
         status = time_segment(self, &several[n], self->n, err);
         if (status == WEFT_OK) status = time_segment(self, &one[n], 1, err);
@@ -102,138 +84,107 @@ static weft_status compare_segment(comparison *self, thread_times *out, int32_t 
         n++;
     }
     if (status != WEFT_OK) return status;
-    qsort(several, (size_t)n, sizeof *several, weft_rates_compare_seconds);
-    qsort(one, (size_t)n, sizeof *one, weft_rates_compare_seconds);
-    out->several += times * several[n / 2];
-    out->one += times * one[n / 2];
+    self->several += times * weft_rates_median(several, n);
+    self->one += times * weft_rates_median(one, n);
     return WEFT_OK;
 }
 
-static weft_status compare_segments(comparison *self, thread_times *out, const int32_t *times, weft_error *err) {
-    weft_engine *engine = self->rig.engine;
-    weft_status status = WEFT_OK, restored = WEFT_OK;
-    for (int32_t segment = 0; segment < engine->plan.declared->n_segments && status == WEFT_OK; segment++)
-        if (times[segment] > 0) status = compare_segment(self, out, segment, times[segment], err);
-    restored = resize_team(self, self->n, status == WEFT_OK ? err : NULL);
-    return status == WEFT_OK ? restored : status;
-}
-
-/* Measures for about a tenth of a second. Skips the measurement if the device has one thread, cannot use fewer
- * (weft/team.h), or the work is so large that any team pays off. The engine is prepared for training and not allocated.
- */
-static weft_status compare_threads(thread_times *out, weft_engine *engine, weft_error *err) {
+/* Measures for about a tenth of a second. Returns false without a measurement: the device has one thread, cannot use
+ * fewer (weft/team.h), or fails, which the run then reports; or the work is so large that any team pays off. The engine
+ * is prepared for training and not allocated. */
+static bool compare_threads(comparison *self, weft_engine *engine) {
     const weft_plan_spec *spec = &engine->plan.spec;
-    const int32_t places = spec->lengths[spec->n_lengths - 1];
-    const thread_times none = {.n = engine->device_info.threads};
-    comparison self = {.team = find_team(engine), .n = none.n};
+    const int32_t places = spec->lengths[spec->n_lengths - 1], n_segments = engine->plan.declared->n_segments;
     int32_t *times = NULL;
     weft_status status = WEFT_OK;
-    *out = none;
-    if (none.n < 2 || self.team == NULL || weft_declared_numel(engine->plan.declared, false) > MOST_PARAMETERS)
-        return WEFT_OK;
-    times = weft_alloc(engine->plan.declared->n_segments, sizeof *times);
-    self.rig = weft_segment_rig_open(engine, spec->rows, places);
-    if (count_segments(times, engine, places)) status = compare_segments(&self, out, times, err);
-    weft_segment_rig_close(&self.rig);
+    *self = (comparison){.team = find_team(engine), .n = engine->device_info.threads};
+    if (self->n < 2 || self->team == NULL || weft_declared_numel(engine->plan.declared, false) > MOST_PARAMETERS)
+        return false;
+    times = weft_alloc(n_segments, sizeof *times);
+    if (count_segments(times, engine, places)) {
+        self->rig = weft_segment_rig_open(engine, spec->rows, places);
+        for (int32_t segment = 0; segment < n_segments && status == WEFT_OK; segment++)
+            if (times[segment] > 0) status = compare_segment(self, segment, times[segment], NULL);
+        if (resize_team(self, self->n, NULL) != WEFT_OK || status != WEFT_OK) self->one = 0.0;
+        weft_segment_rig_close(&self->rig);
+    }
     free(times);
-    if (status != WEFT_OK) *out = none;
-    return status;
+    return self->one > 0.0;
 }
 
-/* Runs one medium-sized GEMM with the device's own kernel, alternating
- * between both types, so that both run under the same load; the best time of each counts. */
+/* ---- precision ---- */
+
+/* GEMMs in 16 bits are slower than in fp32 if the processor widens the operands or has slow instructions for them. The
+ * result is only reported: bits depend on the instruction set, so a measurement must not select it. */
 
 /* c (ROWS, COLUMNS) = x w^T, as in a linear layer: 0.1 GFLOP with operands in the cache. */
 enum { ROWS = 256, COLUMNS = 384, INNER = 512 };
-
 static const double matmul_seconds = 0.01;
-
 static const double clearly_faster = 1.05; /* beyond the measurement error */
 
-typedef struct pair {
-    const weft_engine *engine;
-    weft_buffer *buffer;
-    weft_matmul f32, half;
-} pair;
-
 /* Describes the GEMM: operands at the offsets of fp32, followed by the workspace. */
-static weft_matmul product_of(int32_t dtype) {
+static weft_matmul product_of(weft_buffer *buffer, int32_t dtype) {
     const int64_t x = weft_f32_bytes((int64_t)ROWS * INNER), w = weft_f32_bytes((int64_t)COLUMNS * INNER);
     const int64_t c = weft_f32_bytes((int64_t)ROWS * COLUMNS);
-    const weft_matmul args = {.struct_size = (uint32_t)sizeof args,
-                              .b = {NULL, x},
-                              .c = {NULL, x + w},
-                              .workspace = {NULL, x + w + c},
-                              .m = ROWS,
-                              .n = COLUMNS,
-                              .k = INNER,
-                              .lda = INNER,
-                              .ldb = INNER,
-                              .ldc = COLUMNS,
-                              .dtype_a = dtype,
-                              .dtype_b = dtype,
-                              .dtype_c = dtype,
-                              .transpose_b = 1};
-    return args;
+    return (weft_matmul){.struct_size = (uint32_t)sizeof(weft_matmul),
+                         .a = {buffer, 0},
+                         .b = {buffer, x},
+                         .c = {buffer, x + w},
+                         .workspace = {buffer, x + w + c},
+                         .m = ROWS,
+                         .n = COLUMNS,
+                         .k = INNER,
+                         .lda = INNER,
+                         .ldb = INNER,
+                         .ldc = COLUMNS,
+                         .dtype_a = dtype,
+                         .dtype_b = dtype,
+                         .dtype_c = dtype,
+                         .transpose_b = 1};
 }
 
-static weft_status take_memory(pair *self, weft_error *err) {
-    const weft_engine *engine = self->engine;
-    weft_matmul *const both[] = {&self->f32, &self->half};
-    int64_t workspace = 0;
-    weft_status status = WEFT_OK;
-    for (int i = 0; i < 2; i++) {
-        const int64_t bytes = engine->kernels->matmul_workspace(engine->device, both[i]);
-        workspace = bytes > workspace ? bytes : workspace;
-    }
-    status = weft_rates_allocate(engine, &self->buffer, self->f32.workspace.offset + weft_cache_lines(workspace), err);
-    for (int i = 0; i < 2; i++)
-        both[i]->a.buffer = both[i]->b.buffer = both[i]->c.buffer = both[i]->workspace.buffer = self->buffer;
-    return status;
-}
-
-static weft_status time_product(const pair *self, double *least, const weft_matmul *args, weft_error *err) {
-    const weft_engine *engine = self->engine;
+static weft_status time_product(const weft_engine *engine, double *least, const weft_matmul *args) {
     const double begin = weft_clock_seconds();
     double seconds = 0.0;
     weft_status status = WEFT_OK;
-    WEFT_PLUGIN_CALL(status, engine->kernels, matmul, err, engine->device, NULL, args);
-    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
+    WEFT_PLUGIN_CALL(status, engine->kernels, matmul, NULL, engine->device, NULL, args);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, NULL, engine->device, NULL);
     seconds = weft_clock_seconds() - begin;
     if (seconds < *least) *least = seconds;
     return status;
 }
 
-/* Times both types; the first run of each is a warm-up. */
-static weft_status time_both(const pair *self, precision_speeds *out, weft_error *err) {
-    const double operations = 2.0 * ROWS * COLUMNS * INNER, begin = weft_clock_seconds();
-    double f32 = 1e300, half = 1e300;
+/* Measures the best seconds of one GEMM in fp32 and in the run's type for some milliseconds with 3 MB. Alternates
+ * between them, so that both run under the same load; the first run of each is a warm-up. Returns false without a
+ * measurement: the run is in fp32, or the device is not a processor of this machine, or fails, which the run then
+ * reports. The engine is prepared for training and not allocated. */
+static bool compare_precisions(double least[2], const weft_engine *engine) {
+    const int32_t dtypes[2] = {WEFT_F32, engine->plan.dtype};
+    const double begin = weft_clock_seconds();
+    weft_matmul products[2];
+    weft_buffer *buffer = NULL;
+    int64_t workspace = 0;
     weft_status status = WEFT_OK;
+    if (engine->plan.dtype == WEFT_F32 || (engine->device_info.flags & WEFT_DEVICE_SHARES_MACHINE) == 0) return false;
+    for (int i = 0; i < 2; i++) {
+        const weft_matmul args = product_of(NULL, dtypes[i]);
+        const int64_t bytes = engine->kernels->matmul_workspace(engine->device, &args);
+        if (bytes > workspace) workspace = bytes;
+        products[i] = args;
+    }
+    status = weft_rates_allocate(engine, &buffer, products[0].workspace.offset + weft_cache_lines(workspace), NULL);
+    for (int i = 0; i < 2; i++) products[i] = product_of(buffer, dtypes[i]);
     for (int i = 0; status == WEFT_OK && i < MOST_ROUNDS; i++) {
         if (i > LEAST_ROUNDS && weft_clock_seconds() - begin > matmul_seconds) break;
-        status = time_product(self, &f32, &self->f32, err);
-        if (status == WEFT_OK) status = time_product(self, &half, &self->half, err);
-        if (i == 0) f32 = half = 1e300;
+        if (i < 2) least[0] = least[1] = 1e300;
+        status = time_product(engine, &least[0], &products[0]);
+        if (status == WEFT_OK) status = time_product(engine, &least[1], &products[1]);
     }
-    if (status != WEFT_OK) return status;
-    out->f32 = operations / f32;
-    out->half = operations / half;
-    return WEFT_OK;
+    weft_rates_release(engine, buffer);
+    return status == WEFT_OK;
 }
 
-/* Measures for some milliseconds with 3 MB. Skips the measurement if the run is in fp32, or the device is not a
- * processor of this machine. The engine is prepared for training and not allocated. */
-static weft_status compare_precisions(precision_speeds *out, weft_engine *engine, weft_error *err) {
-    const precision_speeds none = {0};
-    pair self = {.engine = engine, .f32 = product_of(WEFT_F32), .half = product_of(engine->plan.dtype)};
-    weft_status status = WEFT_OK;
-    *out = none;
-    if (engine->plan.dtype == WEFT_F32 || (engine->device_info.flags & WEFT_DEVICE_SHARES_MACHINE) == 0) return WEFT_OK;
-    status = take_memory(&self, err);
-    if (status == WEFT_OK) status = time_both(&self, out, err);
-    weft_rates_release(engine, self.buffer);
-    return status;
-}
+/* ---- lines ---- */
 
 void weft_device_line_print(const weft_device_info *info, FILE *to) {
     char threads[WEFT_UNIT_SIZE];
@@ -346,10 +297,10 @@ void weft_world_print(const weft_session *session, int width, FILE *to) {
 void weft_world_log_single_rank(const weft_session *session) {
     const char *id = strategy_of(session->run)->id, *usual = weft_part_fallback(WEFT_PART_STRATEGY);
     if (session->engine->ranks.world > 1 || strcmp(id, usual) == 0) return;
-    weft_log(session->run->host, WEFT_LOG_INFO,
-             "strategy %s has one rank here, so nothing is shared or divided: --ranks N gives it N, strategy.plugin=%s "
-             "is what one rank needs",
-             id, usual);
+    weft_log(
+        session->run->host, WEFT_LOG_INFO,
+        "strategy %s is for several ranks, and this run has one. Fix: --ranks N for N ranks, or strategy.plugin=%s", id,
+        usual);
 }
 
 /* Formats "; the machine is busy: 9.1 processes want its 2 processors", if it is. */
@@ -363,30 +314,27 @@ static void describe_load(char *out, size_t size) {
 }
 
 void weft_world_log_threads(const weft_session *session) {
-    thread_times found;
+    comparison found;
     char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE], busy[120];
-    /* after a failure, the run hits the same error and reports it */
-    if (compare_threads(&found, session->engine, NULL) != WEFT_OK) return;
-    if (found.one <= 0.0 || found.several <= clearly * found.one) return;
+    if (!compare_threads(&found, session->engine) || found.several <= clearly * found.one) return;
     describe_load(busy, sizeof busy);
     weft_log(session->run->host, WEFT_LOG_INFO,
              "one thread is faster than %d here: %s against %s for a micro-batch, forward and backward, with the same "
-             "results: "
-             "device.threads=1%s",
+             "results: device.threads=1%s",
              (int)found.n, weft_unit_seconds(a, found.one), weft_unit_seconds(b, found.several), busy);
 }
 
 void weft_world_log_precision(const weft_session *session) {
-    const char *name = weft_dtype_name(session->engine->plan.dtype);
-    precision_speeds found;
+    const double operations = 2.0 * ROWS * COLUMNS * INNER;
+    double least[2];
     char busy[120];
-    if (compare_precisions(&found, session->engine, NULL) != WEFT_OK) return; /* as above */
-    if (found.half <= 0.0 || found.f32 <= clearly_faster * found.half) return;
+    if (!compare_precisions(least, session->engine) || least[1] <= clearly_faster * least[0]) return;
     describe_load(busy, sizeof busy);
     weft_log(session->run->host, WEFT_LOG_INFO,
              "%s is slower than fp32 here: %.3g GFLOP/s in a product against %.3g: train.precision=fp32 takes less "
              "time, and more memory%s",
-             name, found.half / 1e9, found.f32 / 1e9, busy);
+             weft_dtype_name(session->engine->plan.dtype), operations / least[1] / 1e9, operations / least[0] / 1e9,
+             busy);
 }
 
 void weft_sums_print(const weft_session *session, int width, FILE *to) {

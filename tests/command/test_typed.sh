@@ -281,14 +281,14 @@ grep -Eq "^loss +$(cut -d' ' -f1 last) after step 2 -> [0-9.]+ on validation$" p
 for command in plan "train --overwrite"; do
     # shellcheck disable=SC2086
     prints "$weft" ${command%% *} run.ini ${command#"${command%% *}"} strategy.plugin=fsdp
-    told "strategy fsdp has one rank here"
+    told "strategy fsdp is for several ranks, and this run has one"
     # shellcheck disable=SC2086
     prints "$weft" ${command%% *} run.ini ${command#"${command%% *}"}
-    if grep -q "one rank here" printed.err; then failed "$command: single is told nothing" printed.err; fi
+    if grep -q "is for several ranks" printed.err; then failed "$command: single is told nothing" printed.err; fi
 done
 for strategy in ddp mp; do
     prints "$weft" plan run.ini strategy.plugin=$strategy
-    told "strategy $strategy has one rank here"
+    told "strategy $strategy is for several ranks, and this run has one"
 done
 # The sections of a plugin remain unused until it is selected: one line selects another device.
 export WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/faults:$WEFT_BUILD/plugins"
