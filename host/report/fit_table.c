@@ -13,7 +13,7 @@
 #include "plugin/services.h"
 #include "program/make_plan.h"
 #include "program/paths.h"
-#include "report/stages.h"
+#include "report/per_rank.h"
 
 #include <stdlib.h>
 
@@ -54,16 +54,40 @@ int64_t weft_required_memory_bytes(const weft_required_memory *need) {
     return need->bytes.preparation > need->bytes.total ? need->bytes.preparation : need->bytes.total;
 }
 
+/* A rank's plan, and its available memory. */
+typedef struct rank_need {
+    weft_plan_bytes bytes;
+    weft_available_memory room;
+    int32_t node;
+} rank_need;
+
+/* Returns the required fraction of the available memory; tiny if that is unknown. */
+static double part_of_room(const weft_required_memory *need, const weft_available_memory *room) {
+    return (double)weft_required_memory_bytes(need) / (double)(room->bytes > 0 ? room->bytes : INT64_MAX);
+}
+
+/* Finds the fullest memory; the first of the ranks that share one represents all. */
+static void find_fullest(weft_required_memory *need, weft_available_memory *room, const rank_need *all, int32_t world) {
+    for (int32_t rank = 0; rank < world; rank++) {
+        weft_required_memory one = {.first = rank};
+        for (int32_t r = rank; r < world; r++)
+            if (r == rank || (all[rank].room.shared && all[rank].node == all[r].node))
+                weft_required_memory_add(&one, &all[r].bytes);
+        if (rank > 0 && part_of_room(&one, &all[rank].room) <= part_of_room(need, room)) continue;
+        *need = one;
+        *room = all[rank].room;
+    }
+}
+
 /* Computes the requirement of the rank or machine that needs most. */
 static void weft_required_memory_all_ranks(weft_required_memory *out, const weft_all_rank_plan *all_rank_plan,
                                            const weft_available_memory *room) {
-    const int32_t together = room->shared ? all_rank_plan->ranks_per_node : 1;
-    for (int32_t first = 0; first < all_rank_plan->world; first += together) {
-        weft_required_memory one = {.first = first};
-        for (int32_t r = first; r < first + together && r < all_rank_plan->world; r++)
-            weft_required_memory_add(&one, &all_rank_plan->ranks[r].bytes);
-        if (weft_required_memory_bytes(&one) > weft_required_memory_bytes(out)) *out = one;
-    }
+    rank_need *all = weft_alloc(all_rank_plan->world, sizeof *all);
+    weft_available_memory same;
+    for (int32_t r = 0; r < all_rank_plan->world; r++)
+        all[r] = (rank_need){all_rank_plan->ranks[r].bytes, *room, r / all_rank_plan->ranks_per_node};
+    find_fullest(out, &same, all, all_rank_plan->world);
+    free(all);
 }
 
 weft_status weft_required_memory_plan(weft_required_memory *out, const weft_plan *plan,
@@ -258,13 +282,6 @@ typedef struct searcher {
 
 /* ---- one choice ---- */
 
-static void add_once(weft_fit_change *change, const char *key) {
-    for (int32_t i = 0; i < change->n_keys; i++)
-        if (strcmp(change->keys[i], key) == 0) return;
-    if (*key != '\0' && change->n_keys < WEFT_TRIAL_KEYS)
-        (void)snprintf(change->keys[change->n_keys++], WEFT_TRIAL_KEY_SIZE, "%s", key);
-}
-
 static void describe_choice(const searcher *self, weft_fit_change *out, const choice *of) {
     const weft_plan *plan = &self->question->session->engine->plan;
     out->ranks = plan->world;
@@ -273,7 +290,7 @@ static void describe_choice(const searcher *self, weft_fit_change *out, const ch
         const axis_level *level = NULL;
         if (of->level[axis] == 0) continue;
         level = &self->axes[axis].at[of->level[axis] - 1];
-        add_once(out, level->key);
+        if (level->key[0] != '\0') (void)snprintf(out->keys[out->n_keys++], WEFT_TRIAL_KEY_SIZE, "%s", level->key);
         if (level->ranks == 0) continue;
         out->ranks = level->ranks;
         out->nodes = level->nodes;
@@ -413,51 +430,22 @@ void weft_fit_check(weft_fit *out, const weft_fit_question *question, const weft
     check_need(out, question);
 }
 
-/* A rank's plan, and its available memory. */
-typedef struct wanted {
-    weft_plan_bytes bytes;
-    weft_available_memory room;
-} wanted;
-
-/* Returns the requirement of all ranks that share this rank's memory. */
-static weft_required_memory need_on(const weft_ranks *ranks, const wanted *all, int32_t rank) {
-    const int32_t *nodes = ranks->process_context->nodes + ranks->base;
-    weft_required_memory need = {.first = rank};
-    for (int32_t r = rank; r < ranks->world; r++)
-        if (r == rank || (all[rank].room.shared && nodes[rank] == nodes[r]))
-            weft_required_memory_add(&need, &all[r].bytes);
-    return need;
-}
-
-/* Returns the fraction of the available memory that is required. */
-static double part_of_room(const weft_required_memory *need, const weft_available_memory *room) {
-    return room->bytes > 0 ? (double)weft_required_memory_bytes(need) / (double)room->bytes : 0.0;
-}
-
-/* Finds the fullest memory; the first of the ranks that share one represents all. */
-static void find_fullest(weft_fit *out, const weft_ranks *ranks, const wanted *all) {
-    for (int32_t rank = 0; rank < ranks->world; rank++) {
-        const weft_required_memory need = need_on(ranks, all, rank);
-        if (rank > 0 && part_of_room(&need, &all[rank].room) <= part_of_room(&out->need, &out->room)) continue;
-        out->need = need;
-        out->room = all[rank].room;
-    }
-}
-
 weft_status weft_fit_check_ranks(weft_fit *out, const weft_fit_question *question, weft_error *err) {
     const weft_engine *engine = question->session->engine;
-    const wanted own = {engine->plan.bytes, question->room};
+    const weft_ranks *ranks = &engine->ranks;
+    rank_need own = {engine->plan.bytes, question->room, 0};
     void *all = NULL;
     weft_status status = WEFT_OK;
-    if (engine->ranks.world == 1) {
+    if (ranks->world == 1) {
         weft_fit_check(out, question, NULL);
         return WEFT_OK;
     }
     memset(out, 0, sizeof *out);
-    out->world = engine->ranks.world;
+    out->world = ranks->world;
+    own.node = ranks->process_context->nodes[ranks->base + ranks->rank];
     status = weft_rank_structs_gather(&all, engine, &own, sizeof own, err);
-    if (status == WEFT_OK && engine->ranks.rank == 0) {
-        find_fullest(out, &engine->ranks, all);
+    if (status == WEFT_OK && ranks->rank == 0) {
+        find_fullest(&out->need, &out->room, all, ranks->world);
         check_need(out, question);
     }
     free(all);

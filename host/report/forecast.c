@@ -116,45 +116,26 @@ static weft_instruction_cost *price_rank(pricing *self, const weft_program *prog
     return costs;
 }
 
-/* ---- all ranks ---- */
-
-static weft_status price_all(const weft_program **programs, weft_instruction_cost **costs, const weft_rates *rates,
-                             const weft_engine *engine, const weft_all_rank_plan *all_rank_plan, weft_error *err) {
-    const weft_part *part = &engine->plan.run->parts[WEFT_PART_STRATEGY];
-    const weft_job_spec *job = &engine->plan.train.job->spec;
-    weft_status status = WEFT_OK;
-    for (int32_t rank = 0; rank < all_rank_plan->world && status == WEFT_OK; rank++) {
-        pricing self = {rates, engine, job, &all_rank_plan->ranks[rank], rank, NULL};
-        weft_program *program = NULL;
-        status = weft_program_compile(&program, engine->plan.run->host, weft_loaded_table(part->loaded, strategy),
-                                      part->config, job, rank, err);
-        programs[rank] = program;
-        if (status == WEFT_OK) costs[rank] = price_rank(&self, program);
-    }
-    return status;
-}
-
-/* Simulates the training programs of all ranks, planned by the all-rank plan, with rates measured for this model. If
- * the plan's machines have more ranks than were measured, they have as many processors per rank as this machine. out:
- * [world]. */
+/* Simulates the training programs of all ranks with rates measured for this model. If the plan's machines have more
+ * ranks than were measured, they have as many processors per rank as this machine. out: [world]. */
 static weft_status simulate_step(weft_rank_time *out, double *step_seconds, const weft_rates *rates,
                                  const weft_engine *engine, const weft_all_rank_plan *all_rank_plan, weft_error *err) {
-    const weft_program **programs = weft_alloc(all_rank_plan->world, sizeof *programs);
+    const weft_job_spec *job = &engine->plan.train.job->spec;
     weft_instruction_cost **costs = weft_alloc(all_rank_plan->world, sizeof *costs);
-    const weft_simulation_spec spec = {.job = &engine->plan.train.job->spec,
+    const weft_simulation_spec spec = {.job = job,
                                        .ranks_per_node = all_rank_plan->ranks_per_node,
                                        .together = rates->ranks_per_node,
                                        .room = weft_rates_room(rates),
                                        .own_progress = rates->own_progress,
-                                       .programs = programs,
+                                       .programs = all_rank_plan->programs,
                                        .costs = (const weft_instruction_cost *const *)costs};
-    weft_status status = price_all(programs, costs, rates, engine, all_rank_plan, err);
-    if (status == WEFT_OK) status = weft_programs_simulate(out, step_seconds, &spec, err);
+    weft_status status = WEFT_OK;
     for (int32_t rank = 0; rank < all_rank_plan->world; rank++) {
-        weft_program_destroy((weft_program *)programs[rank]);
-        free(costs[rank]);
+        pricing self = {rates, engine, job, &all_rank_plan->ranks[rank], rank, NULL};
+        costs[rank] = price_rank(&self, all_rank_plan->programs[rank]);
     }
-    free(programs);
+    status = weft_programs_simulate(out, step_seconds, &spec, err);
+    for (int32_t rank = 0; rank < all_rank_plan->world; rank++) free(costs[rank]);
     free(costs);
     return status;
 }

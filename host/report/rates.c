@@ -522,10 +522,6 @@ double weft_rates_exchange(const weft_rates *self, int32_t kind, double bytes) {
     return seconds[i] + (seconds[i + 1] - seconds[i]) * (bytes - at[i]) / (at[i + 1] - at[i]);
 }
 
-static bool own_processors_of(const weft_engine *engine) {
-    return (engine->device_info.flags & WEFT_DEVICE_SHARES_MACHINE) == 0;
-}
-
 static void describe_machine(weft_rates *out, const weft_engine *engine) {
     const weft_ranks *ranks = &engine->ranks;
     const weft_plan *plan = &engine->plan;
@@ -537,7 +533,7 @@ static void describe_machine(weft_rates *out, const weft_engine *engine) {
                                     ? processors * out->ranks_per_node
                                     : processors);
     out->threads = engine->device_info.threads;
-    out->own_processors = own_processors_of(engine);
+    out->own_processors = (engine->device_info.flags & WEFT_DEVICE_SHARES_MACHINE) == 0;
     out->rows = plan->spec.rows;
     out->places = plan->spec.lengths[plan->spec.n_lengths - 1];
     (void)snprintf(out->device, sizeof out->device, "%s, %s", engine->device_info.name, engine->device_info.isa);
@@ -672,61 +668,43 @@ static bool read_rates(weft_rates *out, const json_t *in) {
            read_exchanges(out, in);
 }
 
-static const char *where_it_computes(bool own_processors) {
-    return own_processors ? "by itself" : "on the machine's processors";
+/* Describes the conditions of a measurement. */
+static void describe_conditions(char *out, size_t size, const weft_rates *rates) {
+    (void)snprintf(out, size,
+                   "micro-batches of %d x %d places in %s, optimizer %s, trainable = %s, [device] threads = %d, "
+                   "computing on %s",
+                   (int)rates->rows, (int)rates->places, rates->precision, rates->optimizer, rates->trainable,
+                   (int)rates->threads, rates->own_processors ? "a device of its own" : "the machine's processors");
 }
 
-/* Checks that the rates match this engine's trainable parameters, optimizer and threads. */
-static weft_status check_training(const weft_rates *rates, const char *path, const weft_engine *engine,
-                                  weft_error *err) {
-    const char *optimizer = weft_run_id(engine->plan.run, WEFT_PART_OPTIMIZER),
-               *trainable = engine->plan.run->settings.train.trainable;
-    if (strcmp(rates->optimizer, optimizer) != 0 || strcmp(rates->trainable, trainable) != 0)
-        return weft_error_set(err, WEFT_E_USER,
-                              "%s has the rates of optimizer %s and trainable = %s, and this run has %s and %s: "
-                              "measure it with weft plan --time --json",
-                              path, rates->optimizer, rates->trainable, optimizer, trainable);
-    if (rates->own_processors != own_processors_of(engine))
-        return weft_error_set(err, WEFT_E_USER,
-                              "%s has the rates of a device that computes %s (%s), and this run's computes %s (%s): "
-                              "measure it with weft plan --time --json",
-                              path, where_it_computes(rates->own_processors), rates->device,
-                              where_it_computes(!rates->own_processors), engine->device_info.name);
-    if (rates->threads != engine->device_info.threads)
-        return weft_error_set(err, WEFT_E_USER,
-                              "%s has the rates of ranks with [device] threads = %d, and this run's have %d: measure "
-                              "them with weft plan --time --json, or set the number in the configuration",
-                              path, (int)rates->threads, (int)engine->device_info.threads);
-    return WEFT_OK;
-}
-
-/* Checks that the rates match this engine's model, micro-batch and precision, and include collectives if it needs them.
+/* Checks that the rates were measured for this engine's model and settings, and include collectives if it needs them.
  */
 static weft_status check_rates(const weft_rates *rates, const char *path, const weft_engine *engine, weft_error *err) {
     const weft_strategy_job *job = &engine->plan.train.job->spec.view;
-    const int32_t places = engine->plan.spec.lengths[engine->plan.spec.n_lengths - 1];
     bool same = rates->n_segments == job->n_segments;
+    char measured[1000], wanted[1000];
+    weft_rates own = {0};
     for (int32_t s = 0; s < job->n_segments && same; s++)
         same = strcmp(rates->segments[s].name, job->segments[s].name) == 0;
     if (!same)
         return weft_error_set(err, WEFT_E_USER,
-                              "%s has the rates of a model with other segments: measure this one with weft plan --time "
-                              "--json",
+                              "%s has the rates of a model with other segments. Fix: measure this one with weft plan "
+                              "--time --json",
                               path);
-    if (rates->rows != engine->plan.spec.rows || rates->places != places ||
-        strcmp(rates->precision, weft_dtype_name(engine->plan.dtype)) != 0)
-        return weft_error_set(
-            err, WEFT_E_USER,
-            "%s has the rates of micro-batches of %d x %d places in %s, and this run's have %d x %d in %s: "
-            "measure it with weft plan --time --json",
-            path, (int)rates->rows, (int)rates->places, rates->precision, (int)engine->plan.spec.rows, (int)places,
-            weft_dtype_name(engine->plan.dtype));
+    describe_machine(&own, engine);
+    describe_conditions(measured, sizeof measured, rates);
+    describe_conditions(wanted, sizeof wanted, &own);
+    weft_rates_free(&own);
+    if (strcmp(measured, wanted) != 0)
+        return weft_error_set(err, WEFT_E_USER,
+                              "%s has the rates of %s; this run has %s. Fix: measure it with weft plan --time --json",
+                              path, measured, wanted);
     if (job->world > 1 && rates->ranks == 1)
         return weft_error_set(err, WEFT_E_USER,
-                              "%s has the rates of one rank, and no exchange was measured: measure 2 ranks or more "
-                              "with weft plan --ranks 2 --time --json",
+                              "%s has the rates of one rank, without exchanges. Fix: measure at least 2 ranks with "
+                              "weft plan --ranks 2 --time --json",
                               path);
-    return check_training(rates, path, engine, err);
+    return WEFT_OK;
 }
 
 weft_status weft_rates_read(weft_rates *out, const char *path, const weft_engine *engine, weft_error *err) {
@@ -735,10 +713,11 @@ weft_status weft_rates_read(weft_rates *out, const char *path, const weft_engine
     weft_status status = weft_json_read(&file, path, 0, &why);
     memset(out, 0, sizeof *out);
     if (status != WEFT_OK)
-        return weft_error_set(err, WEFT_E_USER, "--rates %s: give the output of weft plan --time --json", why.text);
+        return weft_error_set(err, WEFT_E_USER, "--rates %s. Allowed: the output of weft plan --time --json", why.text);
     if (!read_rates(out, json_object_get(file, "rates")))
         status = weft_error_set(err, WEFT_E_USER,
-                                "--rates %s has no complete `rates`: give the output of weft plan --time --json", path);
+                                "--rates %s has no complete `rates`. Allowed: the output of weft plan --time --json",
+                                path);
     json_decref(file);
     return status == WEFT_OK ? check_rates(out, path, engine, err) : status;
 }

@@ -1,75 +1,11 @@
 /* host/report/stages.c: see stages.h. */
 #include "report/stages.h"
 
-#include "base/ahead.h"
 #include "base/alloc.h"
+#include "base/text.h"
 #include "base/units.h"
 
 #include <stdlib.h>
-
-weft_status weft_rank_structs_gather(void **out, const weft_engine *engine, const void *own, size_t bytes,
-                                     weft_error *err) {
-    char *all = weft_alloc(engine->ranks.world, bytes);
-    *out = all;
-    memcpy(all + (size_t)engine->ranks.rank * bytes, own, bytes);
-    return engine->ranks.world == 1 ? WEFT_OK : weft_process_group_gather(&engine->peers, all, (int64_t)bytes, err);
-}
-
-weft_status weft_memory_snapshots_collect(weft_memory_snapshot **out, const weft_session *session, weft_error *err) {
-    const weft_memory_snapshot own = {.planned = session->engine->plan.bytes.total,
-                                      .taken = session->engine->account.most,
-                                      .resident = weft_resident_now(),
-                                      .resident_peak = weft_resident_peak()};
-    void *all = NULL;
-    const weft_status status = weft_rank_structs_gather(&all, session->engine, &own, sizeof own, err);
-    *out = all;
-    return status;
-}
-
-void weft_memory_snapshots_print_planned(const weft_memory_snapshot *moments, const weft_session *session, int width,
-                                         FILE *to) {
-    const weft_ranks *ranks = &session->engine->ranks;
-    int32_t most = ranks->rank;
-    bool alike = ranks->rank == 0;
-    char text[WEFT_UNIT_SIZE];
-    for (int32_t r = 1; ranks->rank == 0 && r < ranks->world; r++) {
-        alike = alike && moments[r].planned == moments[0].planned;
-        if (moments[r].planned > moments[most].planned) most = r;
-    }
-    (void)fprintf(to, "%-*s%s planned", width, "memory", weft_unit_bytes(text, moments[most].planned));
-    if (ranks->world > 1 && alike) (void)fprintf(to, " on each rank");
-    else if (ranks->world > 1)
-        (void)fprintf(to, " on rank %d%s", (int)most, ranks->rank == 0 ? ", which takes the most" : "");
-    (void)fprintf(to, " (weft plan shows it)\n");
-}
-
-static double gib(int64_t bytes) {
-    return (double)bytes / 1073741824.0;
-}
-
-void weft_memory_snapshot_describe(char *out, size_t size, const weft_memory_snapshot *own, const weft_session *session,
-                                   int64_t step) {
-    (void)snprintf(out, size,
-                   "Step %lld: Current memory usage: %.2f GiB, Peak memory usage: %.2f GiB, Total memory: %.2f GiB",
-                   (long long)step, gib(own->resident), gib(own->resident_peak),
-                   gib(session->engine->device_info.memory));
-}
-
-void weft_memory_snapshots_describe(char *out, size_t size, const weft_memory_snapshot *moments,
-                                    const weft_session *session, int64_t step) {
-    int32_t least = 0, most = 0, peak = 0;
-    char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE], c[WEFT_UNIT_SIZE];
-    for (int32_t r = 1; r < session->engine->ranks.world; r++) {
-        if (moments[r].resident < moments[least].resident) least = r;
-        if (moments[r].resident > moments[most].resident) most = r;
-        if (moments[r].resident_peak > moments[peak].resident_peak) peak = r;
-    }
-    (void)snprintf(out, size, "memory     %s (rank %d) to %s (rank %d) resident after step %lld, %s at most (rank %d)",
-                   weft_unit_bytes(a, moments[least].resident), (int)least, weft_unit_bytes(b, moments[most].resident),
-                   (int)most, (long long)step, weft_unit_bytes(c, moments[peak].resident_peak), (int)peak);
-}
-
-/* ---- names ---- */
 
 /* Returns the length of a layer's name. A layer is a run of consecutive segments with equal names except for the last
  * component: "layers.3" of "layers.3.attn". A name without a dot is a layer by itself. */
@@ -144,18 +80,6 @@ static int32_t describe_segments(const weft_strategy_job *job, int32_t s, char *
     return layer_end(job, last);
 }
 
-static void list_segments(const weft_strategy_job *job, int32_t rank, char *text, size_t size) {
-    size_t n = 0;
-    text[0] = '\0';
-    for (int32_t s = 0; s < job->n_segments;) {
-        char one[200];
-        const int32_t owner = job->segments[s].owner;
-        s = describe_segments(job, s, one, sizeof one);
-        if (owner == rank && n + strlen(one) + 3 < size)
-            n += (size_t)snprintf(text + n, size - n, "%s%s", n == 0 ? "" : ", ", one);
-    }
-}
-
 /* ---- balance ---- */
 
 static double imbalance_of(const double *totals, int32_t n, int32_t *largest) {
@@ -173,36 +97,27 @@ static double micro_batch_bytes(const weft_segment_view *view) {
 }
 
 /* Returns the activation bytes of a rank per byte of one micro-batch's activations. */
-static double micro_batches_of(const weft_stages *self, const weft_strategy_job *job, int32_t rank) {
-    double bytes = 0.0;
-    for (int32_t s = 0; s < job->n_segments; s++)
-        if (job->segments[s].owner == rank) bytes += micro_batch_bytes(&job->segments[s]);
-    return bytes > 0.0 ? (double)self->rows[rank].activations / bytes : 1.0;
-}
-
-static int32_t segments_of(const weft_strategy_job *job, int32_t rank) {
-    int32_t n = 0;
-    for (int32_t s = 0; s < job->n_segments; s++) n += job->segments[s].owner == rank;
-    return n;
+static double micro_batches_of(const weft_stage_row *row) {
+    return row->micro_batch > 0.0 ? (double)row->activations / row->micro_batch : 1.0;
 }
 
 /* Tries to move segments [begin, end) from their rank to another. */
 static void try_move(weft_stages *self, const weft_strategy_job *job, int32_t begin, int32_t end, int32_t to,
                      double *totals) {
     const int32_t from = job->segments[begin].owner;
-    const double before = totals[from], beside = totals[to];
+    const double before[2] = {totals[from], totals[to]};
     int32_t largest = 0;
     double then = 0.0;
-    if (segments_of(job, from) == end - begin) return; /* the rank would have no segments */
+    if (self->rows[from].n == end - begin) return; /* the rank would have no segments */
     for (int32_t s = begin; s < end; s++) {
         const weft_segment_view *view = &job->segments[s];
         const double fixed = (double)(view->parameter_bytes + view->gradient_bytes + view->state_bytes);
-        totals[from] -= fixed + micro_batches_of(self, job, from) * micro_batch_bytes(view);
-        totals[to] += fixed + micro_batches_of(self, job, to) * micro_batch_bytes(view);
+        totals[from] -= fixed + micro_batches_of(&self->rows[from]) * micro_batch_bytes(view);
+        totals[to] += fixed + micro_batches_of(&self->rows[to]) * micro_batch_bytes(view);
     }
     then = imbalance_of(totals, self->n, &largest);
-    totals[from] = before;
-    totals[to] = beside;
+    totals[from] = before[0];
+    totals[to] = before[1];
     if (then >= self->imbalance_then) return;
     self->imbalance_then = then;
     self->from = from;
@@ -248,10 +163,20 @@ void weft_stages_make(weft_stages *out, const weft_plan *plan, const weft_all_ra
     out->rows = weft_alloc(out->n, sizeof *out->rows);
     totals = weft_alloc(out->n, sizeof *totals);
     for (int32_t rank = 0; rank < out->n; rank++) {
-        list_segments(job, rank, out->rows[rank].segments, sizeof out->rows[rank].segments);
         out->rows[rank].total = all_rank_plan->ranks[rank].bytes.total;
         out->rows[rank].activations = all_rank_plan->ranks[rank].bytes.category[WEFT_MEMORY_ACTIVATIONS];
         totals[rank] = (double)out->rows[rank].total;
+    }
+    for (int32_t s = 0; s < job->n_segments; s++) {
+        weft_stage_row *row = &out->rows[job->segments[s].owner];
+        row->n++;
+        row->micro_batch += micro_batch_bytes(&job->segments[s]);
+    }
+    for (int32_t s = 0; s < job->n_segments;) {
+        char *segments = out->rows[job->segments[s].owner].segments, one[200];
+        s = describe_segments(job, s, one, sizeof one);
+        if (strlen(segments) + strlen(one) + 3 < sizeof out->rows->segments)
+            weft_words_append(segments, sizeof out->rows->segments, "%s%s", *segments == '\0' ? "" : ", ", one);
     }
     out->imbalance = out->imbalance_then = imbalance_of(totals, out->n, &out->largest);
     find_move(out, job, totals);

@@ -2,7 +2,7 @@
 #ifndef WEFT_HOST_REPORT_SUMMARY_H
 #define WEFT_HOST_REPORT_SUMMARY_H
 
-#include "report/stages.h"
+#include "report/per_rank.h"
 #include "report/world_line.h"
 
 /* Times are separate, so that a slow disk does not appear as slow training. */

@@ -197,28 +197,20 @@ static const weft_plugin *strategy_of(const weft_run *run) {
     return run->parts[WEFT_PART_STRATEGY].loaded->plugin;
 }
 
-/* Returns the name of the i-th setting of the strategy, first its own keys, then the host keys that it offers; value
- * NULL: omitted. Returns false past the end. */
-static bool setting_at(const weft_run *run, uint64_t i, const char **name, const char **value) {
+/* Returns the strategy's settings with their values: its own keys, then the host keys that it offers. */
+static json_t *settings_object(const weft_run *run) {
     const weft_loaded *loaded = run->parts[WEFT_PART_STRATEGY].loaded;
     const uint64_t n = loaded->plugin->n_keys;
-    uint32_t flag = ~0u;
-    const weft_key *key = i < n
-                              ? (const weft_key *)((const char *)loaded->plugin->keys + i * loaded->plugin->key_stride)
-                              : weft_capability_at(WEFT_PART_STRATEGY, (size_t)(i - n), &flag);
-    if (key == NULL) return false;
-    *name = key->name;
-    *value = i >= n && (weft_capabilities_of(loaded) & flag) == 0 ? NULL
-                                                                  : weft_config_shown(run->config, "strategy", *name);
-    return true;
-}
-
-static void print_settings(const weft_run *run, FILE *to) {
-    const char *separator = ": ", *name = NULL, *value = NULL;
-    for (uint64_t i = 0; setting_at(run, i, &name, &value); i++) {
-        if (value == NULL) continue;
-        (void)fprintf(to, "%s%s %s", separator, name, value);
-        separator = ", ";
+    json_t *object = json_object();
+    for (uint64_t i = 0;; i++) {
+        uint32_t flag = 0;
+        const weft_key *key =
+            i < n ? (const weft_key *)((const char *)loaded->plugin->keys + i * loaded->plugin->key_stride)
+                  : weft_capability_at(WEFT_PART_STRATEGY, (size_t)(i - n), &flag);
+        const char *value = key == NULL ? NULL : weft_config_shown(run->config, "strategy", key->name);
+        if (key == NULL) return object;
+        if (value != NULL && (i < n || (weft_capabilities_of(loaded) & flag) != 0))
+            (void)json_object_set_new(object, key->name, json_string(value));
     }
 }
 
@@ -242,14 +234,6 @@ void weft_run_print(const weft_session *session, const weft_run_result *result, 
         (void)fprintf(to, "; %lld step%s, loss %.4f -> %.4f in training, lr %.3g in the last", (long long)result->steps,
                       result->steps == 1 ? "" : "s", result->first_loss, result->last_loss, result->last_lr);
     (void)fputc('\n', to);
-}
-
-static json_t *settings_object(const weft_run *run) {
-    const char *name = NULL, *value = NULL;
-    json_t *object = json_object();
-    for (uint64_t i = 0; setting_at(run, i, &name, &value); i++)
-        if (value != NULL) (void)json_object_set_new(object, name, json_string(value));
-    return object;
 }
 
 /* Returns null for a loss that overflowed, which JSON cannot represent. */
@@ -283,14 +267,19 @@ json_t *weft_run_object(const weft_session *session, const weft_run_result *resu
 /* ---- the world ---- */
 
 void weft_world_print(const weft_session *session, int width, FILE *to) {
-    const weft_engine *engine = session->engine;
-    const weft_strategy_job *job = &engine->plan.train.job->spec.view;
+    const weft_strategy_job *job = &session->engine->plan.train.job->spec.view;
+    json_t *settings = settings_object(session->run), *value = NULL;
+    const char *separator = ": ", *name = NULL;
     (void)fprintf(to, "%-*s%d rank%s", width, "world", (int)job->world, job->world == 1 ? "" : "s");
     if (job->world > 1) (void)fprintf(to, " on %d node%s", (int)job->nodes, job->nodes == 1 ? "" : "s");
     (void)fprintf(to, ", %d replica%s of %d %s; strategy %s", (int)job->replicas, job->replicas == 1 ? "" : "s",
                   (int)job->micro_batches, job->micro_batches == 1 ? "micro-batch" : "micro-batches",
                   strategy_of(session->run)->id);
-    print_settings(session->run, to);
+    json_object_foreach(settings, name, value) {
+        (void)fprintf(to, "%s%s %s", separator, name, json_string_value(value));
+        separator = ", ";
+    }
+    json_decref(settings);
     (void)fputc('\n', to);
 }
 

@@ -39,7 +39,5 @@ void weft_sums_print(const weft_session *session, int width, FILE *to);
 /* Prints the sequences that every rank processes in each step: rank 0 prints all ranks, any other only itself. No
  * output with one replica. */
 void weft_batches_print(const weft_session *session, FILE *to);
-/* Prints the sequences of one step, with the ids of each rank's first one; also with one replica. */
-weft_status weft_samples_print(const weft_session *session, int64_t step, FILE *to, weft_error *err);
 
 #endif

@@ -299,8 +299,9 @@ static weft_status all_rank_plan_arm(weft_ab_arm *arm, weft_error *err) {
     weft_status status = weft_all_rank_plan_create(&all_rank_plan, &arm->session->engine->plan, err);
     for (int32_t rank = 0; status == WEFT_OK && rank < all_rank_plan->world; rank++) {
         const weft_rank_plan *plan = &all_rank_plan->ranks[rank];
+        const int32_t n = all_rank_plan->programs[rank]->n_instructions;
         if (plan->bytes.total > arm->bytes) arm->bytes = plan->bytes.total;
-        if (plan->n_instructions > arm->instructions) arm->instructions = plan->n_instructions;
+        if (n > arm->instructions) arm->instructions = n;
         arm->sent += plan->total_sent;
     }
     if (status == WEFT_OK) status = weft_plan_diff_facts(&arm->facts, arm->session, all_rank_plan, err);
