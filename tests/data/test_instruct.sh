@@ -388,7 +388,7 @@ answer=$(sed -n 's/.*"text": *"\([^"]*\)".*/\1/p' printed)
 [ "$(printf %s "$second" | tr -d '\n')" = "$(printf %s "$answer")" ] || failed "the second answer is not what follows on both turns: $second" printed
 cp kept.jinja model/chat_template.jinja
 prints "$weft" generate run.ini --chat --prompt e4 --tokens 4 --temperature 0
-refused "--system goes with --chat" "$weft" generate run.ini --system x --prompt y
+refused "--system requires --chat" "$weft" generate run.ini --system x --prompt y
 refused "unknown chat template x" "$weft" generate run.ini --chat --template x --prompt y
 
 # A model trained with a named template has it in its files, replacing its own, and needs no name later. A model trained

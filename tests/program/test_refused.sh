@@ -72,7 +72,7 @@ for mode in evaluation generation; do
     prints "$weft" plan run.ini --print-program --mode "$mode"
     [ "$(instructions printed)" = " 6 FORWARD " ] || failed "not the program of $mode" printed
 done
-refused '--mode eval is not there' "$weft" plan run.ini --print-program --mode eval
-refused '--mode selects the program for --print-program' "$weft" plan run.ini --mode evaluation
+refused '--mode eval does not exist' "$weft" plan run.ini --print-program --mode eval
+refused '--mode requires --print-program' "$weft" plan run.ini --mode evaluation
 
 [ "$failures" = 0 ]
