@@ -46,16 +46,16 @@ static weft_status find_base(weft_learned *self, weft_error *err) {
     if (status != WEFT_OK) return status;
     if (named == NULL)
         return weft_error_set(err, WEFT_E_USER,
-                              "%.1000s/" WEFT_ADAPTER_CONFIG " names no base (base_model_name_or_path): write its "
-                              "directory there, or say weft init BASE DATA and set [adapter] from to this one",
+                              "%.1000s/" WEFT_ADAPTER_CONFIG ": base_model_name_or_path is missing. Fix: set it to the "
+                              "base's directory, or run weft init BASE DATA and set [adapter] from to this directory",
                               self->adapter);
     self->base = realpath(named, NULL);
     if (self->base == NULL || !has_file(self->base, "config.json"))
-        status =
-            weft_error_set(err, WEFT_E_USER,
-                           "%.1000s is an adapter of %.500s, which is no model's directory here: say weft init "
-                           "BASE DATA with the directory where that model lies, and set [adapter] from to this one",
-                           self->adapter, named);
+        status = weft_error_set(
+            err, WEFT_E_USER,
+            "%.1000s is an adapter of %.500s, which is not a model's directory on this machine. Fix: run "
+            "weft init BASE DATA with that directory, and set [adapter] from to the adapter's",
+            self->adapter, named);
     free(named);
     return status;
 }
@@ -131,8 +131,8 @@ static weft_status read_run(weft_directory *out, const char *path, weft_error *e
     const bool whole = has_file(path, "model/config.json");
     if (!whole && !adapted)
         return weft_error_set(err, WEFT_E_USER,
-                              "%s is a run that has not come to its end: there is no model/ in it yet. Give one of its "
-                              "checkpoints, %s/checkpoints/step-N",
+                              "%s is an unfinished run without model/. Fix: use one of its checkpoints, "
+                              "%s/checkpoints/step-N",
                               path, path);
     out->ini = weft_text_of("%s/config.ini", path);
     if (adapted) add_override(out, "adapter.from", path, "model");
@@ -213,7 +213,7 @@ weft_status weft_directory_check(const char *path, const char *command, bool tak
     if (has_file(path, "config.ini"))
         return weft_error_set(err, WEFT_E_USER,
                               "%s is the directory of a run, and weft %s takes an INI file: %s/config.ini%s", path,
-                              command, path, trains ? ", with --resume to go on" : "");
+                              command, path, trains ? ", with --resume to continue" : "");
     if (has_file(path, "config.json"))
         return weft_error_set(err, WEFT_E_USER,
                               "%s is the directory of a model, and weft %s takes an INI file: weft init %s "

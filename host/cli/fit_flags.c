@@ -7,10 +7,11 @@ bool weft_command_room(const weft_args *args, int64_t *bytes, weft_error *err) {
     const char *text = weft_args_value(args, "fit");
     *bytes = 0;
     if (text != NULL && !weft_number_bytes(bytes, text)) {
-        (void)weft_error_set(err, WEFT_E_USER,
-                             "--fit '%.80s' is no size: give a number with its unit, as 80GB, 24GiB or 512MB (GB: "
-                             "powers of 1000; GiB: of 1024)",
-                             text);
+        (void)weft_error_set(
+            err, WEFT_E_USER,
+            "--fit '%.80s' is not a size. Allowed: a number with its unit, as 80GB, 24GiB or 512MB (GB: "
+            "powers of 1000; GiB: of 1024)",
+            text);
         return false;
     }
     if (text != NULL && weft_args_declares(args, "no-fit") && weft_args_has(args, "no-fit")) {

@@ -8,18 +8,6 @@
 #include "plugin/services.h"
 #include "program/sections.h"
 
-/* Inputs of the configuration. */
-typedef struct settings {
-    const char *const *overrides;
-    size_t n;
-} settings;
-
-static settings settings_of(const weft_args *args) {
-    settings out = {NULL, 0};
-    out.overrides = weft_args_overrides(args, &out.n);
-    return out;
-}
-
 /* Returns whether the weights are read: a resumed run may read a checkpoint instead. */
 static bool reads_weights(const weft_args *args, const weft_run *run) {
     const bool resumes = weft_args_declares(args, "resume") && weft_args_has(args, "resume");
@@ -45,15 +33,15 @@ static weft_status validate_programs(const weft_run *run, weft_engine *engine, w
  * the configuration, in the files of tokenizer and model (with the weights, unless a checkpoint may replace them), and,
  * for RUN_ONE, in the combination of strategy, batch and ranks. Log level and requested ranks are not restored: this
  * process only starts and watches the ranks afterwards. */
-static weft_status validate_run(const weft_args *args, const settings *with, int32_t n, weft_ranks_purpose purpose,
-                                weft_error *err) {
+static weft_status validate_run(const weft_args *args, const weft_overrides *with, int32_t n,
+                                weft_ranks_purpose purpose, weft_error *err) {
     weft_run *run = NULL;
     weft_text text = {0};
     weft_engine *engine = NULL;
     weft_status status = WEFT_OK;
     weft_launch_want(WEFT_RANKS_PLANNED, n);
     (void)weft_services_log_level(WEFT_LOG_ERROR); /* the ranks print warnings */
-    status = weft_run_open(&run, weft_args_config(args), with->overrides, with->n, WEFT_NEEDS_ALL, err);
+    status = weft_run_open(&run, weft_args_config(args), with->items, with->n, WEFT_NEEDS_ALL, err);
     if (status == WEFT_OK) weft_watchdog_output(run->settings.run.out);
     if (status == WEFT_OK) status = weft_text_open(&text, run, err);
     if (status == WEFT_OK) status = weft_engine_open(&engine, run, NULL, err);
@@ -67,7 +55,7 @@ static weft_status validate_run(const weft_args *args, const settings *with, int
 }
 
 /* Starts the ranks; they have reported all errors themselves. */
-static weft_exit start_ranks(const weft_launch *ranks, const weft_args *args, const settings *with,
+static weft_exit start_ranks(const weft_launch *ranks, const weft_args *args, const weft_overrides *with,
                              weft_ranks_purpose purpose, weft_error *err) {
     const int32_t n = ranks->world.size;
     int ended = 0;
@@ -87,35 +75,31 @@ static weft_exit start_ranks(const weft_launch *ranks, const weft_args *args, co
 }
 
 /* Finds or starts the ranks, after the command has set its requirement. */
-static bool find_ranks(weft_exit *status, weft_launch *ranks, const weft_args *args, const settings *with,
+static bool find_ranks(weft_exit *status, weft_launch *ranks, const weft_args *args, const weft_overrides *with,
                        weft_ranks_purpose purpose, weft_error *err) {
-    *status = weft_exit_from(weft_run_ranks(ranks, weft_args_config(args), with->overrides, with->n, err));
+    *status = weft_exit_from(weft_run_ranks(ranks, weft_args_config(args), with->items, with->n, err));
     if (*status != WEFT_EXIT_DONE) return false;
     if (ranks->must_launch) *status = start_ranks(ranks, args, with, purpose, err);
     return !ranks->must_launch;
 }
 
-bool weft_command_is_rank(weft_exit *status, const weft_args *args, int32_t asked, weft_ranks_purpose purpose,
-                          weft_error *err) {
-    const settings with = settings_of(args);
-    return weft_command_is_rank_of(status, args, with.overrides, with.n, asked, purpose, err);
-}
-
-bool weft_command_is_rank_of(weft_exit *status, const weft_args *args, const char *const *overrides, size_t n_overrides,
-                             int32_t asked, weft_ranks_purpose purpose, weft_error *err) {
-    const settings with = {overrides, n_overrides};
+bool weft_command_is_rank(weft_exit *status, const weft_args *args, const weft_overrides *with, int32_t asked,
+                          weft_ranks_purpose purpose, weft_error *err) {
+    weft_overrides own;
     weft_launch ranks;
+    own.items = weft_args_overrides(args, &own.n);
     weft_launch_want(WEFT_RANKS_TRAINED, asked);
     weft_watchdog_resumes(weft_args_declares(args, "resume"));
     if (asked < 2) return true; /* the run determines its world itself */
-    return find_ranks(status, &ranks, args, &with, purpose, err);
+    return find_ranks(status, &ranks, args, with == NULL ? &own : with, purpose, err);
 }
 
 bool weft_command_offers_ranks(weft_exit *status, char *why, size_t size, const weft_args *args, int32_t n,
                                weft_error *err) {
-    const settings with = settings_of(args);
+    weft_overrides with;
     weft_launch ranks;
     bool is_rank = false;
+    with.items = weft_args_overrides(args, &with.n);
     *why = '\0';
     weft_launch_want(WEFT_RANKS_OFFERED, n);
     is_rank = find_ranks(status, &ranks, args, &with, WEFT_RANKS_RUN_MANY, err);

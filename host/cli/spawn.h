@@ -10,15 +10,16 @@ typedef enum weft_ranks_purpose {
     WEFT_RANKS_RUN_MANY /* the programs of many strategies; the command skips the impossible ones */
 } weft_ranks_purpose;
 
-/* Returns true if this process is a rank, or the only process. Returns false if it has started the ranks or failed to;
- * *status then has the result. asked: --ranks; 0: unset. */
-bool weft_command_is_rank(weft_exit *status, const weft_args *args, int32_t asked, weft_ranks_purpose purpose,
-                          weft_error *err);
+typedef struct weft_overrides {
+    const char *const *items;
+    size_t n;
+} weft_overrides;
 
-/* As weft_command_is_rank, with other overrides than those of the command line; the ranks receive them through their
- * command line. */
-bool weft_command_is_rank_of(weft_exit *status, const weft_args *args, const char *const *overrides, size_t n_overrides,
-                             int32_t asked, weft_ranks_purpose purpose, weft_error *err);
+/* Returns true if this process is a rank, or the only process. Returns false if it has started the ranks or failed to;
+ * *status then has the result. with: overrides in place of the command line's, or NULL; the ranks receive them through
+ * their command line. asked: --ranks; 0: unset. */
+bool weft_command_is_rank(weft_exit *status, const weft_args *args, const weft_overrides *with, int32_t asked,
+                          weft_ranks_purpose purpose, weft_error *err);
 
 /* As weft_command_is_rank, for many strategies and an unset number of ranks: starts n ranks if possible and no launcher
  * has started any. why: the reason if this is the only process; "": it is not. */

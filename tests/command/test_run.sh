@@ -231,7 +231,7 @@ check "the cache changes nothing" cmp cached.json plain.json
 into_full() { "$weft" "$@" >/dev/full; }
 check "a text that cannot be written" says "generate: the text cannot be written: No space left on device" into_full generate run.ini model.path=one/model model.start=weights --tokens 5
 check "a table that cannot be written" says "the output cannot be written: No space left on device" into_full plan run.ini
-check "steps that could not be shown" says "the output cannot be written: a part of it is lost" into_full train run.ini run.out=unseen train.steps=2
+check "steps that could not be shown" says "the output cannot be written: some bytes are lost" into_full train run.ini run.out=unseen train.steps=2
 check "tokenize and back" sh -c '"$0" tokenize model <games.txt >ids.txt && "$0" tokenize model --decode <ids.txt | cmp - games.txt' "$weft"
 check "plan" exits 0 "$weft" plan run.ini --print-program
 planned() { # the JSON object agrees with the tables

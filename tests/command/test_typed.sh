@@ -73,12 +73,12 @@ refused "--diff compares two configurations" "$weft" plan one/model --diff run.i
 
 mkdir neither unfinished && cp one/config.ini unfinished
 refused "neither is neither a model's directory, which has a config.json, nor a run's" "$weft" generate neither
-refused "unfinished is a run that has not come to its end" "$weft" generate unfinished
+refused "unfinished is an unfinished run without model/" "$weft" generate unfinished
 refused "unfinshed: cannot be opened: No such file or directory; did you mean unfinished?" "$weft" generate unfinshed
 refused "no/where: cannot be opened: No such file or directory; weft eval takes an INI file, a model's directory or a run's" \
     "$weft" eval no/where
 ! grep -q usage: log || failed "how a command is used is no answer to that" log
-refused "one is the directory of a run, and weft train takes an INI file: one/config.ini, with --resume to go on" "$weft" train one
+refused "one is the directory of a run, and weft train takes an INI file: one/config.ini, with --resume to continue" "$weft" train one
 refused "one/model is the directory of a model, and weft train takes an INI file: weft init one/model DATA writes one" \
     "$weft" train one/model
 refused "neither is a directory, and weft profile takes an INI file" "$weft" profile neither

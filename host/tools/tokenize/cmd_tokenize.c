@@ -1,4 +1,4 @@
-/* host/tools/tokenize/cmd_tokenize.c: `weft tokenize`: converts text to ids and back, between standard input and output. */
+/* host/tools/tokenize/cmd_tokenize.c: `weft tokenize`: text to ids and back, between standard input and output. */
 #include "cli/cli.h"
 
 #include "base/alloc.h"
