@@ -36,7 +36,7 @@ weft_status weft_base_compare(bool *same, weft_adapter_origin *now, const weft_a
 
 weft_status weft_origin_save(const weft_adapter_origin *origin, const char *directory, weft_error *err);
 
-/* Micro-batches all fields empty for a directory that Weft did not write. */
+/* Leaves all fields empty for a directory that Weft did not write. */
 weft_status weft_origin_load(weft_adapter_origin *out, const char *directory, weft_error *err);
 
 #endif

@@ -24,7 +24,7 @@ static void leave_libexec(char path[PATH_MAX]) {
     if (access(weft, X_OK) != 0) (void)strcat(path, "/bin"); /* shorter than the removed part */
 }
 
-bool weft_async_checkpoint_program(char out[WEFT_PATH_BYTES], const char *name) {
+bool weft_find_beside_program(char out[WEFT_PATH_BYTES], const char *name) {
     char program[PATH_MAX], path[PATH_MAX + 256], real[PATH_MAX];
     const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     int n;
@@ -43,7 +43,7 @@ weft_status weft_templates_find(char out[WEFT_PATH_BYTES], const char *name, wef
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
         char below[512];
         (void)snprintf(below, sizeof below, "%s/%s", places[i], name);
-        if (weft_async_checkpoint_program(out, below)) return WEFT_OK;
+        if (weft_find_beside_program(out, below)) return WEFT_OK;
     }
     return weft_error_set(
         err, WEFT_E_SYSTEM,

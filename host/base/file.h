@@ -19,7 +19,7 @@
 /* Writes the absolute path of `name`, relative to the directory of the program `weft` ("plugins", "../share/weft"),
  * with links resolved. A tool in libexec/weft gets the same path as `weft` itself. Returns false if the file does not
  * exist. [any-thread] */
-bool weft_async_checkpoint_program(char out[WEFT_PATH_BYTES], const char *name);
+bool weft_find_beside_program(char out[WEFT_PATH_BYTES], const char *name);
 
 /* Finds the SDK templates that `weft plugins` uses. */
 

@@ -55,7 +55,7 @@ enum { N_TOOLS = sizeof tools / sizeof *tools };
 
 /* Finds the directory of the tools: below the program's in a build tree, else next to bin. */
 static bool find_directory(char out[WEFT_PATH_BYTES]) {
-    return weft_async_checkpoint_program(out, "libexec/weft") || weft_async_checkpoint_program(out, "../libexec/weft");
+    return weft_find_beside_program(out, "libexec/weft") || weft_find_beside_program(out, "../libexec/weft");
 }
 
 static bool is_program(const char *path) {
@@ -109,7 +109,7 @@ static bool run_foreign(char **argv) {
         found = n > 0 && (size_t)n < sizeof path && is_program(path);
     }
     if (!found) return false;
-    if (weft_async_checkpoint_program(weft, "weft")) (void)setenv("WEFT_PROGRAM", weft, 1);
+    if (weft_find_beside_program(weft, "weft")) (void)setenv("WEFT_PROGRAM", weft, 1);
     (void)execv(path, argv + 1);
     (void)fprintf(stderr, "weft %s: %s cannot be run: %s\n", argv[1], path, strerror(errno));
     return true;
@@ -261,10 +261,6 @@ static bool is_help(const char *word) {
     return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0;
 }
 
-static bool is_version(const char *word) {
-    return strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0 || strcmp(word, "version") == 0;
-}
-
 /* Handles `weft GROUP [word]` without a known command of the group. */
 static weft_exit unknown_in_group(const char *group, const char *word) {
     if (word != NULL && is_help(word)) {
@@ -308,37 +304,25 @@ static void print_error(const weft_command *command, weft_exit status, weft_erro
     if (status == WEFT_EXIT_USAGE) print_usage(stderr, command);
 }
 
-/* Waits before a failing rank ends. MPICH's launcher discards pending output when a rank ends abnormally: the last
- * lines of that rank and of the ranks that it ends as a result. */
-static void let_launcher_read(weft_exit status) {
-    const struct timespec moment = {0, 300000000};
-    const weft_world *world = weft_world_get();
-    if (status != WEFT_EXIT_DONE && world->size > 1 && !world->is_planned) (void)nanosleep(&moment, NULL);
-}
-
 /* For `weft plugins check`, which starts this program and needs the error code of a failure. The code is written to the
  * file that it names; ranks started here append to a second file, a line each. The line also has whether standard
- * output and error are unchanged. */
+ * output and error are unchanged. A mapped file has the current plugin call: an end that bypasses the C library leaves
+ * no other information. */
 static char code_file[256];
 static bool is_of_ranks;
 static struct stat streams[2];
 
 static void take_code_file(void) {
-    const char *named = getenv("WEFT_CODE_FILE"), *ranks = getenv("WEFT_RANK_CODES");
+    const char *named = getenv("WEFT_CODE_FILE"), *ranks = getenv("WEFT_RANK_CODES"),
+               *call_file = getenv("WEFT_CALL_FILE");
+    const int file = call_file == NULL ? -1 : open(call_file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    void *call = MAP_FAILED;
     is_of_ranks = named == NULL && ranks != NULL;
     if (named != NULL || ranks != NULL)
         (void)snprintf(code_file, sizeof code_file, "%s", named != NULL ? named : ranks);
     (void)unsetenv("WEFT_CODE_FILE");
-    for (int i = 0; i < 2; i++) (void)fstat(1 + i, &streams[i]);
-}
-
-/* Shares the current plugin call with `weft plugins check` in a mapped file: an end that bypasses the C library leaves
- * no other information. */
-static void share_call(void) {
-    const char *named = getenv("WEFT_CALL_FILE");
-    const int file = named == NULL ? -1 : open(named, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    void *call = MAP_FAILED;
     (void)unsetenv("WEFT_CALL_FILE");
+    for (int i = 0; i < 2; i++) (void)fstat(1 + i, &streams[i]);
     if (file < 0) return;
     if (posix_fallocate(file, 0, sizeof(weft_crumb)) == 0) /* a page without reserved space could be missing later */
         call = mmap(NULL, sizeof(weft_crumb), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
@@ -346,21 +330,16 @@ static void share_call(void) {
     if (call != MAP_FAILED) weft_crash_crumb(call);
 }
 
-/* Checks the streams. Ranks redirect their own output (launch/log_prefix.h), but never close it. */
-static bool keeps_streams(void) {
-    bool keeps = true;
-    for (int i = 0; i < 2; i++) {
+static void write_code(weft_exit status, const weft_error *err) {
+    FILE *file = NULL;
+    bool keeps = true;            /* ranks redirect their own output (launch/log_prefix.h), but never close it */
+    for (int i = 0; i < 2; i++) { /* before any file is opened with their numbers */
         const bool may_move = i == 0 && is_of_ranks;
         struct stat now;
         keeps = keeps && fstat(1 + i, &now) == 0 &&
                 (may_move || (now.st_dev == streams[i].st_dev && now.st_ino == streams[i].st_ino));
     }
-    return keeps;
-}
-
-static void write_code(weft_exit status, const weft_error *err) {
-    const bool keeps = keeps_streams(); /* before any file is opened with their numbers */
-    FILE *file = code_file[0] == '\0' ? NULL : fopen(code_file, is_of_ranks ? "a" : "w");
+    file = code_file[0] == '\0' ? NULL : fopen(code_file, is_of_ranks ? "a" : "w");
     if (file == NULL) return;
     (void)fprintf(file, "%d%s\n",
                   status == WEFT_EXIT_USAGE  ? WEFT_E_USER
@@ -370,16 +349,9 @@ static void write_code(weft_exit status, const weft_error *err) {
     (void)fclose(file);
 }
 
-/* Reports a failed command on a rank: if it has not connected to the others yet, it notifies its launcher. */
-static void fail_rank(const weft_args *args) {
-    size_t n = 0;
-    const char *const *overrides = weft_args_overrides(args, &n);
-    if (!weft_args_declares(args, "ranks")) return;
-    weft_launch_want(WEFT_RANKS_TRAINED, 0);
-    weft_process_context_meet_failed(weft_args_config(args), overrides, n);
-}
-
 static weft_exit run_command(const weft_command *command, int argc, char **argv) {
+    const struct timespec moment = {0, 300000000};
+    const weft_world *world = NULL;
     weft_error err = WEFT_ERROR_INIT;
     weft_args *args = NULL;
     weft_exit status = WEFT_EXIT_USAGE;
@@ -392,8 +364,17 @@ static weft_exit run_command(const weft_command *command, int argc, char **argv)
     flush_output();
     print_error(command, status, &err);
     write_code(status, &err);
-    let_launcher_read(status);
-    if (status == WEFT_EXIT_FAILED) fail_rank(args);
+    /* MPICH's launcher discards pending output when a rank ends abnormally: the last lines of that rank and of the ranks
+     * that it ends as a result. */
+    world = weft_world_get();
+    if (status != WEFT_EXIT_DONE && world->size > 1 && !world->is_planned) (void)nanosleep(&moment, NULL);
+    if (status == WEFT_EXIT_FAILED && weft_args_declares(args, "ranks")) {
+        /* a rank that has not connected to the others yet notifies its launcher */
+        size_t n = 0;
+        const char *const *overrides = weft_args_overrides(args, &n);
+        weft_launch_want(WEFT_RANKS_TRAINED, 0);
+        weft_process_context_meet_failed(weft_args_config(args), overrides, n);
+    }
     weft_args_free(args);
     return status;
 }
@@ -410,7 +391,7 @@ static weft_exit dispatch(int argc, char **argv) {
         print_help(stdout);
         return WEFT_EXIT_DONE;
     }
-    if (is_version(argv[1])) {
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0 || strcmp(argv[1], "version") == 0) {
         (void)printf("weft %s (SDK %d.%d)\n", WEFT_VERSION, WEFT_SDK_HEADERS / 1000, WEFT_SDK_HEADERS % 1000);
         return WEFT_EXIT_DONE;
     }
@@ -420,37 +401,27 @@ static weft_exit dispatch(int argc, char **argv) {
     return run_foreign(argv) ? WEFT_EXIT_FAILED : unknown(argv[1]);
 }
 
-/* Sets OpenMP defaults before a device plugin loads OpenMP, which reads them at that time. By default its threads spin
- * for milliseconds while they wait for work, which makes a step ten times slower on a machine with other load. A short
- * spin costs no time there and keeps the speed of a free machine. The user's own settings are kept. */
-static void settle_openmp(void) {
-    if (getenv("OMP_WAIT_POLICY") == NULL && getenv("GOMP_SPINCOUNT") == NULL)
-        (void)setenv("GOMP_SPINCOUNT", "5000", 0);
-}
-
-/* Occupies descriptors 0, 1 and 2 if the caller has closed them: otherwise the first opened files would get these
- * numbers and receive printed output. The substitutes fail to read or to write, like closed descriptors. */
-static void hold_closed_streams(void) {
-    for (int i = STDIN_FILENO; i <= STDERR_FILENO; i++)
-        if (fcntl(i, F_GETFD) < 0) (void)open("/dev/null", i == STDIN_FILENO ? O_WRONLY : O_RDONLY);
-}
-
 int weft_cli_main(int argc, char **argv, const weft_command *const *table) {
     const weft_tool *tool = NULL;
     weft_exit status = WEFT_EXIT_FAILED;
     int words = 0;
     commands = table;
-    hold_closed_streams();
+    /* A closed descriptor 0, 1 or 2 would be reused by the first opened file, which would receive printed output. The
+     * substitutes fail to read or to write, like closed descriptors. */
+    for (int i = STDIN_FILENO; i <= STDERR_FILENO; i++)
+        if (fcntl(i, F_GETFD) < 0) (void)open("/dev/null", i == STDIN_FILENO ? O_WRONLY : O_RDONLY);
     if (argc > 1 && find_command(argc, argv, &words) == NULL && (tool = find_tool(argc, argv)) != NULL) {
         run_tool(tool, argv);
         return WEFT_EXIT_FAILED;
     }
-    settle_openmp();
+    /* A device plugin loads OpenMP, which reads its settings then. By default its threads spin for milliseconds while
+     * they wait for work, which makes a step ten times slower on a machine with other load. A short spin costs no time
+     * there and keeps the speed of a free machine. The user's own settings are kept. */
+    if (getenv("OMP_WAIT_POLICY") == NULL) (void)setenv("GOMP_SPINCOUNT", "5000", 0);
     weft_crash_install();
     (void)signal(SIGXFSZ, SIG_IGN); /* exceeding the file size limit becomes a failed write, with an error */
     weft_exit_guard_install();
     take_code_file();
-    share_call();
     status = dispatch(argc, argv);
     flush_output();
     if (output_lost != NULL && status == WEFT_EXIT_DONE) {

@@ -197,18 +197,17 @@ static void name_nearest(char *out, size_t size, const char *path) {
     free(home);
 }
 
-static weft_status refuse_missing(const char *path, const char *command, bool takes_directory, weft_error *err) {
-    char near[300];
-    name_nearest(near, sizeof near, path);
-    if (near[0] == '\0')
-        (void)snprintf(near, sizeof near, "; weft %s takes an INI file%s", command,
-                       takes_directory ? ", a model's directory or a run's, [run] out" : ", which weft init writes");
-    return weft_error_set(err, WEFT_E_USER, "%s: cannot be opened: %s%s", path, strerror(ENOENT), near);
-}
-
 weft_status weft_directory_check(const char *path, const char *command, bool takes_directory, weft_error *err) {
     const bool trains = strcmp(command, "train") == 0;
-    if (access(path, F_OK) != 0 && errno == ENOENT) return refuse_missing(path, command, takes_directory, err);
+    char near[300];
+    if (access(path, F_OK) != 0 && errno == ENOENT) {
+        name_nearest(near, sizeof near, path);
+        if (near[0] == '\0')
+            (void)snprintf(near, sizeof near, "; weft %s takes an INI file%s", command,
+                           takes_directory ? ", a model's directory or a run's, [run] out"
+                                           : ", which weft init writes");
+        return weft_error_set(err, WEFT_E_USER, "%s: cannot be opened: %s%s", path, strerror(ENOENT), near);
+    }
     if (!weft_is_directory(path)) return WEFT_OK;
     if (has_file(path, "config.ini"))
         return weft_error_set(err, WEFT_E_USER,

@@ -1,7 +1,7 @@
 /* host/command/cmd_generate.c: `weft generate`. */
 #include "base/alloc.h"
 #include "base/text.h"
-#include "cli/fit_flags.h"
+#include "cli/flags.h"
 #include "plugin/enter.h"
 #include "plugin/services.h"
 #include "program/run.h"
@@ -102,7 +102,7 @@ static weft_status keep_need(void *context, const weft_engine *engine, weft_erro
 
 /* Plans a run with so many tokens, and adds the change that leads to it if it fits. */
 static bool try_change(weft_fit *fit, const generation *self, const weft_run *run, int64_t tokens, const char *key) {
-    weft_fit_change *change = &fit->changes.fitting[fit->changes.n];
+    weft_fit_change *change = &fit->fitting[fit->n];
     weft_generate_options options = self->options;
     weft_generator *none = NULL;
     options.tokens = tokens;
@@ -113,16 +113,8 @@ static bool try_change(weft_fit *fit, const generation *self, const weft_run *ru
         return false;
     change->n_keys = 1;
     (void)snprintf(change->keys[0], sizeof change->keys[0], "%s", key);
-    fit->changes.n++;
+    fit->n++;
     return true;
-}
-
-static void find_fewer_tokens(weft_fit *fit, const generation *self) {
-    char key[WEFT_TRIAL_KEY_SIZE];
-    for (int64_t tokens = self->options.tokens / 2; tokens > 0; tokens /= 2) {
-        (void)snprintf(key, sizeof key, "--tokens %lld", (long long)tokens);
-        if (try_change(fit, self, self->run, tokens, key)) return;
-    }
 }
 
 static void find_precision(weft_fit *fit, const generation *self) {
@@ -153,7 +145,11 @@ static weft_status check_fit(void *context, const weft_engine *engine, weft_erro
     weft_fit_warn(&fit, self->run->host);
     if (fit.fits) return WEFT_OK;
     level = weft_services_log_level(WEFT_LOG_ERROR); /* suppresses repeated messages of the same configuration */
-    find_fewer_tokens(&fit, self);
+    for (int64_t tokens = self->options.tokens / 2; tokens > 0; tokens /= 2) {
+        char key[WEFT_TRIAL_KEY_SIZE];
+        (void)snprintf(key, sizeof key, "--tokens %lld", (long long)tokens);
+        if (try_change(&fit, self, self->run, tokens, key)) break;
+    }
     find_precision(&fit, self);
     (void)weft_services_log_level(level);
     return weft_fit_refuse(&fit, err);
@@ -298,10 +294,15 @@ static void print_generation_json(const generation *self, size_t n_prompt) {
 
 enum { MOST_PROMPT_BYTES = 16 << 20, PROMPT_PIECE = 1 << 16 };
 
-/* Reads standard input completely; the last newline is the shell's, and is removed. */
-static weft_status read_standard_input(weft_bytes *out, weft_error *err) {
+/* Reads --prompt or standard input completely, whose last newline is the shell's and is removed; a terminal counts as
+ * empty. */
+static weft_status read_prompt(const generation *self, weft_bytes *out, weft_error *err) {
     static char piece[PROMPT_PIECE];
+    const char *prompt = weft_args_value(self->args, "prompt");
     size_t n = 0;
+    if (prompt != NULL && weft_bytes_put(out, prompt, strlen(prompt)) != WEFT_OK)
+        return weft_error_set(err, WEFT_E_MEMORY, "no memory for the prompt");
+    if (prompt != NULL || isatty(STDIN_FILENO)) return WEFT_OK;
     while ((n = fread(piece, 1, sizeof piece, stdin)) > 0) {
         if (out->n + n > MOST_PROMPT_BYTES)
             return weft_error_set(err, WEFT_E_USER, "standard input has more than 16 MiB: this is no prompt");
@@ -311,15 +312,6 @@ static weft_status read_standard_input(weft_bytes *out, weft_error *err) {
     if (ferror(stdin)) return weft_error_set(err, WEFT_E_SYSTEM, "standard input cannot be read: %s", strerror(errno));
     if (out->n > 0 && out->data[out->n - 1] == '\n') out->n--;
     if (out->n > 0 && out->data[out->n - 1] == '\r') out->n--;
-    return WEFT_OK;
-}
-
-/* Reads --prompt or standard input; a terminal counts as empty. */
-static weft_status read_prompt(const generation *self, weft_bytes *out, weft_error *err) {
-    const char *prompt = weft_args_value(self->args, "prompt");
-    if (prompt == NULL) return isatty(STDIN_FILENO) ? WEFT_OK : read_standard_input(out, err);
-    if (weft_bytes_put(out, prompt, strlen(prompt)) != WEFT_OK)
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory for the prompt");
     return WEFT_OK;
 }
 

@@ -1,17 +1,14 @@
 /* host/command/cmd_plan.c: `weft plan`: memory, time and traffic of a run, before it runs. */
-#include "cli/fit_flags.h"
-#include "cli/spawn.h"
+#include "cli/flags.h"
 
 #include "base/units.h"
 #include "launch/find.h"
 #include "launch/log_prefix.h"
 #include "program/paths.h"
-#include "report/launches.h"
 #include "report/plan_diff.h"
 #include "report/forecast.h"
 #include "report/stages.h"
 #include "report/summary.h"
-#include "report/world_line.h"
 #include "report/tables.h"
 #include "run/session.h"
 
@@ -157,8 +154,7 @@ static void print_model(const weft_session *session, const weft_wrapped *wrapped
     char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE], c[WEFT_UNIT_SIZE];
     (void)fprintf(to, "model       %s parameters, %s trained (%.4g %%), %d segments\n", weft_unit_count(a, all),
                   weft_unit_count(b, trained), 100.0 * (double)trained / (double)all, e->plan.declared->n_segments);
-    weft_wrapped_print_line(wrapped, e->plan.declared, e->plan.layout, weft_run_id(session->run, WEFT_PART_POLICY), 12,
-                            to);
+    weft_wrapped_print_line(wrapped, weft_run_id(session->run, WEFT_PART_POLICY), 12, to);
     print_stored(e->plan.declared, to);
     (void)fprintf(to, "layout      grid %lld elements, padding %s bytes (%.2f %%)\n", (long long)e->plan.layout->grid,
                   weft_unit_count(c, weft_layout_padding(e->plan.layout)),
@@ -235,7 +231,7 @@ static json_t *wrapping_object(const planned *self) {
     const weft_plan *plan = &self->session->engine->plan;
     const weft_wrapped *wrapped = &self->wrapped;
     json_t *object = json_pack("{s:i, s:i, s:f}", "modules", (int)plan->declared->n_modules, "wrapped",
-                               (int)wrapped->n_wrapped, "percent", weft_wrapped_percent(wrapped, plan->declared));
+                               (int)wrapped->n_wrapped, "percent", wrapped->percent);
     json_t *list = json_array();
     if (weft_args_has(self->args, "print-wrapping")) (void)json_object_set(object, "tree", list);
     for (int32_t m = 0; m < plan->declared->n_modules; m++) {
@@ -348,8 +344,7 @@ static void print_text(const planned *self) {
     weft_world_log_single_rank(self->session);
     weft_world_log_precision(self->session);
     if (self->hold != NULL) weft_sharding_print(&e->plan, self->hold, self->rank, 0, to);
-    if (weft_args_has(self->args, "print-wrapping"))
-        weft_wrapped_print(&self->wrapped, e->plan.declared, e->plan.layout, to);
+    if (weft_args_has(self->args, "print-wrapping")) weft_wrapped_print(&self->wrapped, to);
     if (weft_args_has(self->args, "print-program"))
         weft_program_print(program_to_print(self), &mode_plan_to_print(self)->job->spec, to);
 }
@@ -383,17 +378,6 @@ static weft_status forecast(planned *self, weft_error *err) {
     else status = weft_rates_measure(&self->rates, engine, err);
     if (status != WEFT_OK || engine->ranks.rank > 0) return status;
     return weft_forecast_make(&self->forecast, &self->rates, engine, self->all_rank_plan, err);
-}
-
-/* Prints the plan on rank 0, for all ranks. */
-static weft_status print_planned(planned *self, weft_error *err) {
-    const weft_fit_question question = weft_command_question(self->args, self->session, self->room);
-    const weft_status status = weft_launches_count(&self->launches, self->session->engine, err);
-    if (status != WEFT_OK) return status;
-    weft_fit_check(&self->fit, &question, self->all_rank_plan);
-    if (weft_args_has(self->args, "json")) print_plan_json(self);
-    else print_text(self);
-    return WEFT_OK;
 }
 
 static void close_plan(planned *self) {
@@ -438,10 +422,18 @@ static weft_status print_difference(const weft_args *args, weft_error *err) {
     return status;
 }
 
+/* Prints the plan on rank 0, for all ranks. */
 static weft_status print_plan(planned *self, weft_error *err) {
     weft_status status = open_plan(self, weft_args_config(self->args), err);
+    const bool prints = status == WEFT_OK && self->session->engine->ranks.rank == 0;
     if (status == WEFT_OK) status = forecast(self, err);
-    if (status == WEFT_OK && self->session->engine->ranks.rank == 0) status = print_planned(self, err);
+    if (status == WEFT_OK && prints) status = weft_launches_count(&self->launches, self->session->engine, err);
+    if (status == WEFT_OK && prints) {
+        const weft_fit_question question = weft_command_question(self->args, self->session, self->room);
+        weft_fit_check(&self->fit, &question, self->all_rank_plan);
+        if (weft_args_has(self->args, "json")) print_plan_json(self);
+        else print_text(self);
+    }
     close_plan(self);
     return status;
 }

@@ -1,6 +1,5 @@
 /* host/command/cmd_train.c: `weft train`. */
-#include "cli/fit_flags.h"
-#include "cli/spawn.h"
+#include "cli/flags.h"
 
 #include "plugin/services.h"
 #include "train/trainer.h"

@@ -59,7 +59,7 @@ static weft_status add_installed(weft_search *self, weft_error *err) {
     char path[WEFT_PATH_BYTES];
     weft_status status = WEFT_OK;
     for (size_t i = 0; i < sizeof relative / sizeof *relative && status == WEFT_OK; i++)
-        if (weft_async_checkpoint_program(path, relative[i]))
+        if (weft_find_beside_program(path, relative[i]))
             status = add_directory(self, "The directory of the program", path, strlen(path), err);
     if (status != WEFT_OK) return status;
     return add_directory(self, "The install directory", WEFT_INSTALL_PLUGIN_DIR, strlen(WEFT_INSTALL_PLUGIN_DIR), err);

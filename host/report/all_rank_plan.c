@@ -320,22 +320,8 @@ static void name_ranks(const weft_all_rank_plan *self, char *text, int32_t rank)
 
 /* ---- tables ---- */
 
-/* Prints a line for each kind of rank: its ranks, and the output of `print`. */
-static void print_rank_rows(const weft_all_rank_plan *self, FILE *to,
-                            void (*print)(const weft_all_rank_plan *self, const weft_rank_plan *plan, FILE *to)) {
-    for (int32_t rank = 0; rank < self->world; rank++) {
-        char name[NAME + 16];
-        if (self->ranks[rank].like != rank) continue;
-        name_ranks(self, name, rank);
-        (void)fprintf(to, "  %-28s", name);
-        print(self, &self->ranks[rank], to);
-        (void)fputc('\n', to);
-    }
-}
-
-static void print_memory_row(const weft_all_rank_plan *self, const weft_rank_plan *plan, FILE *to) {
+static void print_memory_row(const weft_rank_plan *plan, FILE *to) {
     char text[WEFT_UNIT_SIZE];
-    (void)self;
     for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++)
         (void)fprintf(to, " %11s", weft_unit_bytes(text, plan->bytes.category[i]));
     (void)fprintf(to, " %11s", weft_unit_bytes(text, plan->bytes.spare));
@@ -359,25 +345,36 @@ static void print_sent_row(const weft_all_rank_plan *self, const weft_rank_plan 
     if (self->nodes > 1) (void)fprintf(to, " %15s", weft_unit_count(text, plan->to_nodes));
 }
 
+/* Prints a line for each kind of rank: its ranks, and their memory or the sent bytes. */
+static void print_rank_rows(const weft_all_rank_plan *self, bool memory, FILE *to) {
+    for (int32_t rank = 0; rank < self->world; rank++) {
+        char name[NAME + 16];
+        if (self->ranks[rank].like != rank) continue;
+        name_ranks(self, name, rank);
+        (void)fprintf(to, "  %-28s", name);
+        if (memory) print_memory_row(&self->ranks[rank], to);
+        else print_sent_row(self, &self->ranks[rank], to);
+        (void)fputc('\n', to);
+    }
+}
+
 void weft_all_rank_plan_print(const weft_all_rank_plan *self, FILE *to) {
     (void)fprintf(to, "memory of each rank at its highest moment\n  %-28s", "ranks");
     for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++) (void)fprintf(to, " %11s", weft_memory_category_name(i));
     (void)fprintf(to, " %11s %17s %11s %11s\n", "gaps", "total, bytes", "padding", "updates");
-    print_rank_rows(self, to, print_memory_row);
+    print_rank_rows(self, true, to);
     (void)fprintf(to, "sent by each rank in a step, bytes\n  %-28s", "ranks");
     for (int32_t kind = 0; kind < WEFT_N_TRAFFIC; kind++)
         if (is_sent(self, kind)) (void)fprintf(to, " %15s", weft_traffic_name(kind));
     (void)fprintf(to, " %15s%s\n", "total", self->nodes > 1 ? "  to other nodes" : "");
-    print_rank_rows(self, to, print_sent_row);
+    print_rank_rows(self, false, to);
 }
 
 /* ---- links ---- */
 
-typedef void link_fn(void *context, int32_t from, int32_t first, int32_t last, int64_t bytes);
-
-/* Calls visit for the links; consecutive receivers of equally many bytes are one call. */
-static void visit_links(const weft_all_rank_plan *self, link_fn *visit, void *context) {
+json_t *weft_all_rank_plan_links_array(const weft_all_rank_plan *self) {
     int64_t *to = weft_alloc(self->world, sizeof *to);
+    json_t *links = json_array();
     for (int32_t rank = 0; rank < self->world; rank++) {
         const weft_rank_plan *plan = &self->ranks[rank];
         memset(to, 0, (size_t)self->world * sizeof *to);
@@ -386,33 +383,29 @@ static void visit_links(const weft_all_rank_plan *self, link_fn *visit, void *co
                 if (link_reaches(&plan->links[i], rank, r)) to[r] += plan->links[i].each;
         for (int32_t first = 0, last = 0; first < self->world; first = last + 1) {
             for (last = first; last + 1 < self->world && to[last + 1] == to[first];) last++;
-            if (to[first] > 0) visit(context, rank, first, last, to[first]);
+            if (to[first] > 0)
+                (void)json_array_append_new(links, json_pack("{s:i, s:[i, i], s:I}", "from", (int)rank, "to",
+                                                             (int)first, (int)last, "bytes", (json_int_t)to[first]));
         }
     }
     free(to);
-}
-
-static void print_link(void *context, int32_t from, int32_t first, int32_t last, int64_t bytes) {
-    char text[WEFT_UNIT_SIZE], name[32];
-    if (first == last) (void)snprintf(name, sizeof name, "%d", (int)first);
-    else (void)snprintf(name, sizeof name, "each of %d-%d", (int)first, (int)last);
-    (void)fprintf(context, "  %6d -> %-28s %18s\n", (int)from, name, weft_unit_count(text, bytes));
+    return links;
 }
 
 void weft_all_rank_plan_print_links(const weft_all_rank_plan *self, FILE *to) {
+    json_t *links = weft_all_rank_plan_links_array(self), *link = NULL;
+    size_t i = 0;
     (void)fprintf(to, "bytes on each link in a step\n");
-    visit_links(self, print_link, to);
-}
-
-static void add_link_object(void *context, int32_t from, int32_t first, int32_t last, int64_t bytes) {
-    (void)json_array_append_new(context, json_pack("{s:i, s:[i, i], s:I}", "from", (int)from, "to", (int)first,
-                                                   (int)last, "bytes", (json_int_t)bytes));
-}
-
-json_t *weft_all_rank_plan_links_array(const weft_all_rank_plan *self) {
-    json_t *links = json_array();
-    visit_links(self, add_link_object, links);
-    return links;
+    json_array_foreach(links, i, link) {
+        int from = 0, first = 0, last = 0;
+        json_int_t bytes = 0;
+        char text[WEFT_UNIT_SIZE], name[32];
+        (void)json_unpack(link, "{s:i, s:[i, i], s:I}", "from", &from, "to", &first, &last, "bytes", &bytes);
+        if (first == last) (void)snprintf(name, sizeof name, "%d", first);
+        else (void)snprintf(name, sizeof name, "each of %d-%d", first, last);
+        (void)fprintf(to, "  %6d -> %-28s %18s\n", from, name, weft_unit_count(text, bytes));
+    }
+    json_decref(links);
 }
 
 /* ---- objects ---- */

@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/machine.h"
+#include "base/message.h"
 #include "base/text.h"
 #include "plugin/services.h"
 #include "program/make_plan.h"
@@ -124,108 +125,80 @@ typedef struct axis_levels {
 #define NEEDS                                                                                                          \
     (WEFT_NEEDS_ALL & ~(WEFT_NEEDS(WEFT_PART_DATA) | WEFT_NEEDS(WEFT_PART_TOKENIZER) | WEFT_NEEDS(WEFT_PART_COMM)))
 
-static weft_status open_run(weft_run **out, const weft_fit_question *question, const weft_fit_change *change,
-                            weft_error *err) {
+/* Plans the session with the change and sets the change's requirement. Returns false if these settings cannot be run or
+ * planned. */
+static bool plan_change(weft_fit_change *change, const weft_fit_question *question) {
+    const int32_t level = weft_services_log_level(WEFT_LOG_ERROR); /* suppresses repeated messages of the session */
+    const weft_session *session = question->session;
+    const weft_plan *planned = &session->engine->plan;
     const size_t n = question->n_overrides;
     const char **overrides = weft_alloc(n + WEFT_TRIAL_KEYS, sizeof *overrides);
+    weft_plan plan = {.world = change->ranks, .nodes = change->nodes};
+    weft_run *run = NULL;
+    weft_plan_spec spec = {0};
+    weft_error why = WEFT_ERROR_INIT;
     weft_status status = WEFT_OK;
+    weft_show_want(-1, -1, NULL); /* the session's setting is stored already */
     if (n > 0) memcpy(overrides, question->overrides, n * sizeof *overrides);
     for (int32_t i = 0; i < change->n_keys; i++) overrides[n + (size_t)i] = change->keys[i];
     status =
-        weft_run_open(out, question->path, overrides, n + (size_t)change->n_keys, NEEDS | WEFT_NEEDS_NO_PINNED, err);
-    if (status == WEFT_OK && question->session->kind != WEFT_SESSION_EVALUATE)
-        status = weft_settings_for_steps(&(*out)->settings, (*out)->config, err);
+        weft_run_open(&run, question->path, overrides, n + (size_t)change->n_keys, NEEDS | WEFT_NEEDS_NO_PINNED, &why);
+    if (status == WEFT_OK && session->kind != WEFT_SESSION_EVALUATE)
+        status = weft_settings_for_steps(&run->settings, run->config, &why);
     free(overrides);
-    return status;
-}
-
-static weft_status make_plan(weft_required_memory *out, const weft_fit_question *question, const weft_run *run,
-                             const weft_fit_change *change, weft_error *err) {
-    const weft_engine *engine = question->session->engine;
-    const weft_plan_spec spec = weft_session_spec(question->session, &run->settings.train);
-    weft_plan plan = {.world = change->ranks, .nodes = change->nodes};
-    weft_status status = WEFT_OK;
-    memcpy(plan.states, engine->plan.states, sizeof plan.states);
-    plan.n_states = engine->plan.n_states;
-    plan.hp_bytes = engine->plan.hp_bytes;
-    status = weft_plan_open(&plan, run, err);
-    if (status == WEFT_OK) status = weft_plan_make(&plan, engine->kernels, engine->device, &spec, err);
-    if (status == WEFT_OK) status = weft_required_memory_plan(out, &plan, &question->room, err);
+    memcpy(plan.states, planned->states, sizeof plan.states);
+    plan.n_states = planned->n_states;
+    plan.hp_bytes = planned->hp_bytes;
+    if (status == WEFT_OK) {
+        spec = weft_session_spec(session, &run->settings.train);
+        status = weft_plan_open(&plan, run, &why);
+    }
+    if (status == WEFT_OK)
+        status = weft_plan_make(&plan, session->engine->kernels, session->engine->device, &spec, &why);
+    if (status == WEFT_OK) status = weft_required_memory_plan(&change->need, &plan, &question->room, &why);
     weft_plan_close(&plan);
-    return status;
-}
-
-/* Computes the plan's requirement. Fails if these settings cannot be run or planned. */
-static weft_status plan_change(weft_required_memory *out, const weft_fit_question *question,
-                               const weft_fit_change *change, weft_error *err) {
-    const int32_t level = weft_services_log_level(WEFT_LOG_ERROR); /* suppresses repeated messages of the session */
-    weft_run *run = NULL;
-    weft_status status = WEFT_OK;
-    weft_show_want(-1, -1, NULL); /* the session's setting is stored already */
-    status = open_run(&run, question, change, err);
-    if (status == WEFT_OK) status = make_plan(out, question, run, change, err);
     weft_run_close(run);
     (void)weft_services_log_level(level);
-    return status;
+    return status == WEFT_OK;
 }
 
-/* Adds a level, "train.micro_batch=2"; "": without a key. Beyond the limit it replaces the last one, the one with the
- * smallest memory. */
-static axis_level *add_level(axis_levels *axis, const char *key, const char *value) {
+/* ---- axes ---- */
+
+/* Adds a level with its override, "train.micro_batch=2", or ""; ranks 0: unchanged. Beyond the limit it replaces the
+ * last one, the one with the smallest memory. */
+static void add_level(axis_levels *axis, int32_t ranks, int32_t nodes, const char *format, ...) WEFT_PRINTF(4, 5);
+static void add_level(axis_levels *axis, int32_t ranks, int32_t nodes, const char *format, ...) {
     axis_level *level = &axis->at[axis->n < MOST_LEVELS ? axis->n++ : MOST_LEVELS - 1];
-    memset(level, 0, sizeof *level);
-    (void)snprintf(level->key, sizeof level->key, "%s%s", key, value);
-    return level;
-}
-
-static void add_number(axis_levels *axis, const char *key, int64_t number) {
-    char text[24];
-    (void)snprintf(text, sizeof text, "%lld", (long long)number);
-    (void)add_level(axis, key, text);
+    va_list args;
+    level->ranks = ranks;
+    level->nodes = nodes;
+    va_start(args, format);
+    (void)vsnprintf(level->key, sizeof level->key, format, args);
+    va_end(args);
 }
 
 /* Lists smaller micro-batches of the same batch, but not so many that planning becomes slow. */
 static void list_micro_batches(axis_levels *axis, const weft_session *session) {
     const weft_train_settings *keys = &session->run->settings.train;
     const weft_plan *plan = &session->engine->plan;
-    for (int64_t rows = keys->micro_batch - 1; rows > 0; rows--) {
-        if (keys->global_batch % rows != 0) continue;
-        if (keys->global_batch / rows * plan->declared->n_segments / plan->world > MOST_WORK) return;
-        add_number(axis, "train.micro_batch=", rows);
+    const bool any = session->kind == WEFT_SESSION_EVALUATE; /* any micro-batch is valid */
+    for (int64_t rows = any ? keys->micro_batch / 2 : keys->micro_batch - 1; rows > 0;
+         rows = any ? rows / 2 : rows - 1) {
+        if (!any && keys->global_batch % rows != 0) continue;
+        if (!any && keys->global_batch / rows * plan->declared->n_segments / plan->world > MOST_WORK) return;
+        add_level(axis, 0, 0, "train.micro_batch=%lld", (long long)rows);
     }
 }
 
-static bool is_strategy(const weft_session *session, const char *id) {
-    return strcmp(weft_run_id(session->run, WEFT_PART_STRATEGY), id) == 0;
-}
-
-static void list_sharding(axis_levels *axis, const weft_session *session) {
-    const char *shard = weft_config_shown(session->run->config, "strategy", "shard");
-    if (session->engine->plan.world == 1) return;
-    if (!is_strategy(session, "fsdp")) (void)add_level(axis, "strategy.plugin=fsdp", "");
-    else if (shard != NULL && strcmp(shard, "full") != 0) (void)add_level(axis, "strategy.shard=full", "");
-}
-
-/* Lists fewer ranks, equally many on each machine, as before. */
-static void list_fewer_ranks(axis_levels *axis, const weft_plan *plan) {
-    for (int32_t ranks = plan->world - 1; ranks >= plan->nodes; ranks--) {
-        axis_level *level = NULL;
-        if (plan->world % ranks != 0 || ranks % plan->nodes != 0) continue;
-        level = add_level(axis, "", "");
-        level->ranks = ranks;
-        level->nodes = plan->nodes;
-    }
-}
-
-/* Lists more ranks. On a machine with shared memory more ranks need more memory: then more machines with one rank each.
- */
-static void list_more_ranks(axis_levels *axis, const weft_session *session, bool shared) {
-    const weft_plan *plan = &session->engine->plan;
-    for (int32_t ranks = 2 * (shared ? plan->nodes : plan->world); ranks <= MOST_RANKS; ranks *= 2) {
-        axis_level *level = add_level(axis, is_strategy(session, "fsdp") ? "" : "strategy.plugin=fsdp", "");
-        level->ranks = ranks;
-        level->nodes = shared ? ranks : plan->nodes;
-    }
+/* Lists other numbers of ranks. Fewer help if they share the machine's memory, equally many on each machine; more then
+ * need more machines with one rank each. */
+static void list_ranks(axis_levels axes[WEFT_N_FIT_AXES], const weft_plan *plan, bool shared, bool is_fsdp) {
+    for (int32_t ranks = plan->world - 1; shared && ranks >= plan->nodes; ranks--)
+        if (plan->world % ranks == 0 && ranks % plan->nodes == 0)
+            add_level(&axes[WEFT_FIT_FEWER], ranks, plan->nodes, "%s", "");
+    for (int32_t ranks = 2 * (shared ? plan->nodes : plan->world); ranks <= MOST_RANKS; ranks *= 2)
+        add_level(&axes[WEFT_FIT_MORE], ranks, shared ? ranks : plan->nodes, "%s",
+                  is_fsdp ? "" : "strategy.plugin=fsdp");
 }
 
 /* Lists the last half of the trained layers, half of that, and so on. Skipped if the user has selected parameters by
@@ -235,7 +208,7 @@ static void list_trainable(axis_levels *axis, const weft_session *session) {
     int64_t layers = session->engine->plan.declared->info.n_layers;
     if (strncmp(trained, "last:", 5) == 0 && strchr(trained, ',') == NULL) layers = strtoll(trained + 5, NULL, 10);
     else if (strcmp(trained, "all") != 0) return;
-    for (layers /= 2; layers > 0; layers /= 2) add_number(axis, "train.trainable=last:", layers);
+    for (layers /= 2; layers > 0; layers /= 2) add_level(axis, 0, 0, "train.trainable=last:%lld", (long long)layers);
 }
 
 /* Lists the levels of each axis for a session, without level 0, the current setting. */
@@ -243,19 +216,18 @@ static void list_axes(axis_levels axes[WEFT_N_FIT_AXES], const weft_fit_question
     const weft_session *session = question->session;
     const weft_train_settings *keys = &session->run->settings.train;
     const weft_plan *plan = &session->engine->plan;
-    if (keys->precision == WEFT_PRECISION_FP32) (void)add_level(&axes[WEFT_FIT_PRECISION], "train.precision=bf16", "");
-    if (session->kind == WEFT_SESSION_EVALUATE) { /* any micro-batch is valid */
-        for (int64_t rows = keys->micro_batch / 2; rows > 0; rows /= 2)
-            add_number(&axes[WEFT_FIT_MICRO], "train.micro_batch=", rows);
-        return;
-    }
-    if (plan->bytes.line[WEFT_ACCOUNT_SNAPSHOT] > 0) (void)add_level(&axes[WEFT_FIT_SAVING], "checkpoint.async=no", "");
+    const bool is_fsdp = strcmp(weft_run_id(session->run, WEFT_PART_STRATEGY), "fsdp") == 0;
+    const char *shard = weft_config_shown(session->run->config, "strategy", "shard");
+    if (keys->precision == WEFT_PRECISION_FP32) add_level(&axes[WEFT_FIT_PRECISION], 0, 0, "train.precision=bf16");
     list_micro_batches(&axes[WEFT_FIT_MICRO], session);
+    if (session->kind == WEFT_SESSION_EVALUATE) return;
+    if (plan->bytes.line[WEFT_ACCOUNT_SNAPSHOT] > 0) add_level(&axes[WEFT_FIT_SAVING], 0, 0, "checkpoint.async=no");
     if (!keys->activation_checkpointing)
-        (void)add_level(&axes[WEFT_FIT_CHECKPOINTING], "train.activation_checkpointing=yes", "");
-    list_sharding(&axes[WEFT_FIT_SHARDING], session);
-    if (question->room.shared) list_fewer_ranks(&axes[WEFT_FIT_FEWER], plan);
-    list_more_ranks(&axes[WEFT_FIT_MORE], session, question->room.shared);
+        add_level(&axes[WEFT_FIT_CHECKPOINTING], 0, 0, "train.activation_checkpointing=yes");
+    if (plan->world > 1 && !is_fsdp) add_level(&axes[WEFT_FIT_SHARDING], 0, 0, "strategy.plugin=fsdp");
+    else if (plan->world > 1 && shard != NULL && strcmp(shard, "full") != 0)
+        add_level(&axes[WEFT_FIT_SHARDING], 0, 0, "strategy.shard=full");
+    list_ranks(axes, plan, question->room.shared, is_fsdp);
     list_trainable(&axes[WEFT_FIT_TRAINABLE], session);
 }
 
@@ -277,7 +249,7 @@ typedef struct searcher {
     seen *all;
     size_t n;
     int64_t left; /* remaining plans */
-    weft_fit_changes *out;
+    weft_fit *out;
 } searcher;
 
 /* ---- one choice ---- */
@@ -299,16 +271,10 @@ static void describe_choice(const searcher *self, weft_fit_change *out, const ch
     }
 }
 
-/* Returns whether a choice is useful: more ranks exclude fewer ranks, and are sharded already. */
-static bool makes_sense(const choice *of) {
-    return of->level[WEFT_FIT_MORE] == 0 || (of->level[WEFT_FIT_FEWER] == 0 && of->level[WEFT_FIT_SHARDING] == 0);
-}
-
 /* Returns a choice with its plan. Any failure of the plan means that the choice cannot be run. The pointer is valid
  * until the next call. */
 static const seen *look_at(searcher *self, const choice *of) {
     weft_fit_change *least = &self->out->least;
-    weft_error why = WEFT_ERROR_INIT;
     seen *one = NULL;
     for (size_t i = 0; i < self->n; i++)
         if (memcmp(&self->all[i].of, of, sizeof *of) == 0) return &self->all[i];
@@ -317,9 +283,11 @@ static const seen *look_at(searcher *self, const choice *of) {
     memset(one, 0, sizeof *one);
     one->of = *of;
     describe_choice(self, &one->change, of);
-    if (!makes_sense(of) || one->change.ranks > MOST_RANKS || self->left < 1) return one;
+    /* more ranks exclude fewer ranks, and are sharded already */
+    if (of->level[WEFT_FIT_MORE] > 0 && (of->level[WEFT_FIT_FEWER] > 0 || of->level[WEFT_FIT_SHARDING] > 0)) return one;
+    if (one->change.ranks > MOST_RANKS || self->left < 1) return one;
     self->left--;
-    one->can_run = plan_change(&one->change.need, self->question, &one->change, &why) == WEFT_OK;
+    one->can_run = plan_change(&one->change, self->question);
     if (one->can_run && (least->need.ranks == 0 ||
                          weft_required_memory_bytes(&least->need) > weft_required_memory_bytes(&one->change.need)))
         *least = one->change;
@@ -386,7 +354,7 @@ static void find_joined_changes(searcher *self, const choice *with) {
 
 /* Tries single changes, then all changes that keep the result plus one more, then bf16 in addition, then fewer layers.
  */
-static void find_changes(weft_fit_changes *out, const weft_fit_question *question) {
+static void find_changes(weft_fit *out, const weft_fit_question *question) {
     static const weft_fit_axis joined[] = {WEFT_FIT_CHECKPOINTING, WEFT_FIT_PRECISION, WEFT_FIT_TRAINABLE};
     const weft_plan *plan = &question->session->engine->plan;
     const int64_t work = (int64_t)plan->spec.micro_batches * plan->declared->n_segments / plan->world;
@@ -418,7 +386,7 @@ static void check_need(weft_fit *fit, const weft_fit_question *question) {
     fit->fits = weft_required_memory_fits(&fit->need, &fit->room);
     /* No axis changes the preparation of the data. */
     fit->unprepared = !fit->fits && fit->need.preparation > fit->room.bytes;
-    if (!fit->fits && !fit->unprepared) find_changes(&fit->changes, &of);
+    if (!fit->fits && !fit->unprepared) find_changes(fit, &of);
 }
 
 void weft_fit_check(weft_fit *out, const weft_fit_question *question, const weft_all_rank_plan *all_rank_plan) {
@@ -491,38 +459,30 @@ static const char *largest_of(int64_t *bytes, const weft_fit *fit) {
     return weft_memory_category_name((weft_memory_category)largest);
 }
 
-/* Returns the i-th command-line word of a change: its keys, and its ranks if they differ. Returns false past the end.
- */
-static bool change_word(char *out, size_t size, const weft_fit_change *change, int32_t i) {
-    if (i > change->n_keys || (i == change->n_keys && !change->moves)) return false;
-    if (i < change->n_keys) (void)snprintf(out, size, "%s", change->keys[i]);
-    else (void)snprintf(out, size, "--ranks %d", (int)change->ranks);
-    if (i == change->n_keys && change->nodes > 1) weft_words_append(out, size, " on %d machines", (int)change->nodes);
-    return true;
-}
-
-static void append_change(char *text, size_t size, const weft_fit_change *change) {
-    char bytes[WEFT_UNIT_SIZE], word[WEFT_TRIAL_KEY_SIZE];
-    for (int32_t i = 0; change_word(word, sizeof word, change, i); i++)
-        weft_words_append(text, size, "%s%s", i > 0 ? " " : "", word);
-    weft_words_append(text, size, " (%s)", weft_unit_bytes(bytes, weft_required_memory_bytes(&change->need)));
+/* Appends the command-line words of a change: its keys, and its ranks if they differ. */
+static void append_change(char *out, size_t size, const weft_fit_change *change) {
+    for (int32_t i = 0; i < change->n_keys; i++)
+        weft_words_append(out, size, "%s%s", i > 0 ? " " : "", change->keys[i]);
+    if (change->moves) weft_words_append(out, size, "%s--ranks %d", change->n_keys > 0 ? " " : "", (int)change->ranks);
+    if (change->moves && change->nodes > 1) weft_words_append(out, size, " on %d machines", (int)change->nodes);
 }
 
 weft_status weft_fit_refuse(const weft_fit *fit, weft_error *err) {
     char room[WEFT_UNIT_SIZE], need[WEFT_UNIT_SIZE], most[WEFT_UNIT_SIZE], ranks[32], fix[1200] = "", apart[80] = "",
                                                                                       owner[48];
-    const weft_fit_changes *changes = &fit->changes;
     int64_t bytes = 0;
     const char *largest = largest_of(&bytes, fit);
-    for (int32_t i = 0; i < changes->n; i++) {
+    for (int32_t i = 0; i < fit->n; i++) {
         weft_words_append(fix, sizeof fix, "%s", i == 0 ? "It would fit with " : ", or with ");
-        append_change(fix, sizeof fix, &changes->fitting[i]);
+        append_change(fix, sizeof fix, &fit->fitting[i]);
+        weft_words_append(fix, sizeof fix, " (%s)",
+                          weft_unit_bytes(need, weft_required_memory_bytes(&fit->fitting[i].need)));
     }
     if (fit->unprepared)
         weft_words_append(fix, sizeof fix,
                           "The preparation of the data alone exceeds the memory, and no setting reduces it: use less "
                           "data or a larger machine");
-    else if (changes->n == 0)
+    else if (fit->n == 0)
         weft_words_append(fix, sizeof fix,
                           "No change that was tried is enough: take a smaller model or [data] "
                           "context, or a larger machine");
@@ -554,31 +514,24 @@ enum { COLUMNS = 80, BYTES = 12 };
 
 /* Prints a change's bytes, and its words on as many lines as necessary. */
 static void print_change(const weft_fit_change *change, int width, FILE *to) {
-    char bytes[WEFT_UNIT_SIZE], word[WEFT_TRIAL_KEY_SIZE];
-    const int begin = width + BYTES + 1;
-    int at = begin;
-    (void)fprintf(to, "%*s ", begin - 1, weft_unit_bytes(bytes, weft_required_memory_bytes(&change->need)));
-    for (int32_t i = 0; change_word(word, sizeof word, change, i); i++) {
-        if (i > 0 && at + 1 + (int)strlen(word) > COLUMNS) {
-            (void)fprintf(to, "\n%*s", begin, "");
-            at = begin;
-        }
-        at += fprintf(to, " %s", word);
-    }
+    char bytes[WEFT_UNIT_SIZE], words[WEFT_TRIAL_KEYS * WEFT_TRIAL_KEY_SIZE + 40] = "";
+    const int begin = width + BYTES + 2;
+    append_change(words, sizeof words, change);
+    (void)fprintf(to, "%*s  ", begin - 2, weft_unit_bytes(bytes, weft_required_memory_bytes(&change->need)));
+    weft_print_wrapped(to, words, begin, begin, COLUMNS);
     (void)fputc('\n', to);
 }
 
 static void print_changes(const weft_fit *fit, int width, FILE *to) {
-    const weft_fit_changes *changes = &fit->changes;
     if (fit->unprepared) {
         (void)fprintf(to, "%*sno setting reduces the preparation of the data\n", width, "");
-    } else if (changes->n > 0) {
+    } else if (fit->n > 0) {
         (void)fprintf(to, "%*s%s would fit, behind the same command:\n", width, "",
-                      changes->n > 1 ? "each of these" : "this");
-        for (int32_t i = 0; i < changes->n; i++) print_change(&changes->fitting[i], width, to);
-    } else if (changes->least.need.ranks > 0) {
+                      fit->n > 1 ? "each of these" : "this");
+        for (int32_t i = 0; i < fit->n; i++) print_change(&fit->fitting[i], width, to);
+    } else if (fit->least.need.ranks > 0) {
         (void)fprintf(to, "%*snothing that was tried would fit; the least of it is\n", width, "");
-        print_change(&changes->least, width, to);
+        print_change(&fit->least, width, to);
     }
 }
 
@@ -615,8 +568,7 @@ static json_t *change_object(const weft_fit_change *change) {
 json_t *weft_fit_object(const weft_fit *fit) {
     json_t *changes = json_array();
     int64_t largest = 0;
-    for (int32_t i = 0; i < fit->changes.n; i++)
-        (void)json_array_append_new(changes, change_object(&fit->changes.fitting[i]));
+    for (int32_t i = 0; i < fit->n; i++) (void)json_array_append_new(changes, change_object(&fit->fitting[i]));
     return json_pack("{s:b, s:o, s:I, s:s, s:I, s:i, s:i, s:s, s:o}", "fits", (int)fit->fits, "memory",
                      fit->room.bytes > 0 ? json_integer(fit->room.bytes) : json_null(), "apart",
                      (json_int_t)fit->room.held, "of", weft_available_memory_owner(&fit->room), "planned",

@@ -78,21 +78,16 @@ typedef struct weft_fit_change {
     weft_required_memory need;
 } weft_fit_change;
 
-typedef struct weft_fit_changes {
-    weft_fit_change fitting[WEFT_FIT_CHANGES]; /* each of them is sufficient */
-    int32_t n;
-    weft_fit_change
-        least; /* if n is 0: the planned change with the smallest requirement; need.ranks 0: no change was planned */
-} weft_fit_changes;
-
 /* Whether a session fits into the available memory, and otherwise the changes that would make it fit. */
 typedef struct weft_fit {
     weft_available_memory room;
     weft_required_memory need;
     int32_t world; /* ranks; `need` is the requirement of the rank or machine with the least remaining memory */
     bool fits;
-    bool unprepared;          /* one rank's preparation of the data exceeds the memory: no change was tried */
-    weft_fit_changes changes; /* if it does not fit */
+    bool unprepared; /* one rank's preparation of the data exceeds the memory: no change was tried */
+    weft_fit_change fitting[WEFT_FIT_CHANGES]; /* if it does not fit: changes that are sufficient */
+    int32_t n;
+    weft_fit_change least; /* if n is 0: the planned change with the smallest requirement; need.ranks 0: none */
 } weft_fit;
 
 /* Checks a session in this process only. all_rank_plan: of the session, which has several ranks; NULL: it has one. */

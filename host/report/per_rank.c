@@ -60,26 +60,25 @@ static double gib(int64_t bytes) {
     return (double)bytes / 1073741824.0;
 }
 
-void weft_memory_snapshot_describe(char *out, size_t size, const weft_memory_snapshot *own, const weft_session *session,
-                                   int64_t step) {
-    (void)snprintf(out, size,
-                   "Step %lld: Current memory usage: %.2f GiB, Peak memory usage: %.2f GiB, Total memory: %.2f GiB",
-                   (long long)step, gib(own->resident), gib(own->resident_peak),
-                   gib(session->engine->device_info.memory));
-}
-
-void weft_memory_snapshots_describe(char *out, size_t size, const weft_memory_snapshot *moments,
-                                    const weft_session *session, int64_t step) {
-    int32_t least = 0, most = 0, peak = 0;
+void weft_memory_snapshots_print(const weft_memory_snapshot *moments, const weft_session *session, int64_t step,
+                                 weft_progress *to) {
+    const weft_ranks *ranks = &session->engine->ranks;
+    const weft_memory_snapshot *own = &moments[ranks->rank], *least = moments, *most = moments, *peak = moments;
     char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE], c[WEFT_UNIT_SIZE];
-    for (int32_t r = 1; r < session->engine->ranks.world; r++) {
-        if (moments[r].resident < moments[least].resident) least = r;
-        if (moments[r].resident > moments[most].resident) most = r;
-        if (moments[r].resident_peak > moments[peak].resident_peak) peak = r;
+    weft_progress_line(to,
+                       "Step %lld: Current memory usage: %.2f GiB, Peak memory usage: %.2f GiB, Total memory: %.2f GiB",
+                       (long long)step, gib(own->resident), gib(own->resident_peak),
+                       gib(session->engine->device_info.memory));
+    if (ranks->world == 1 || ranks->rank > 0) return;
+    for (const weft_memory_snapshot *one = moments; one < moments + ranks->world; one++) {
+        if (one->resident < least->resident) least = one;
+        if (one->resident > most->resident) most = one;
+        if (one->resident_peak > peak->resident_peak) peak = one;
     }
-    (void)snprintf(out, size, "memory     %s (rank %d) to %s (rank %d) resident after step %lld, %s at most (rank %d)",
-                   weft_unit_bytes(a, moments[least].resident), (int)least, weft_unit_bytes(b, moments[most].resident),
-                   (int)most, (long long)step, weft_unit_bytes(c, moments[peak].resident_peak), (int)peak);
+    weft_progress_line(to, "memory     %s (rank %d) to %s (rank %d) resident after step %lld, %s at most (rank %d)",
+                       weft_unit_bytes(a, least->resident), (int)(least - moments), weft_unit_bytes(b, most->resident),
+                       (int)(most - moments), (long long)step, weft_unit_bytes(c, peak->resident_peak),
+                       (int)(peak - moments));
 }
 
 /* Rounds to the microsecond: more digits would be noise. */

@@ -5,6 +5,7 @@
 
 #include "program/execute.h"
 #include "program/timeline.h"
+#include "report/progress.h"
 #include "run/session.h"
 
 #include <jansson.h>
@@ -31,12 +32,9 @@ weft_status weft_memory_snapshots_collect(weft_memory_snapshot **out, const weft
 void weft_memory_snapshots_print_planned(const weft_memory_snapshot *moments, const weft_session *session, int width,
                                          FILE *to);
 
-/* Formats this rank's memory after a step, without a newline. own: of moments; size: at least 200. */
-void weft_memory_snapshot_describe(char *out, size_t size, const weft_memory_snapshot *own, const weft_session *session,
-                                   int64_t step);
-/* Formats the ranks with the least and the most memory, on rank 0. The same size. */
-void weft_memory_snapshots_describe(char *out, size_t size, const weft_memory_snapshot *moments,
-                                    const weft_session *session, int64_t step);
+/* Prints this rank's memory after a step; on rank 0 of several also the ranks with the least and the most. */
+void weft_memory_snapshots_print(const weft_memory_snapshot *moments, const weft_session *session, int64_t step,
+                                 weft_progress *to);
 
 /* A rank's totals since its last row, in seconds; `steps` is the total time of the optimizer steps. */
 typedef struct weft_rank_row {

@@ -124,19 +124,16 @@ static weft_status time_exchange(weft_engine *engine, double *out, rated_fn *run
 
 /* ---- memory ---- */
 
-/* Returns a word of two bf16 halves of about a hundredth, with either sign. */
-static uint32_t small_numbers(uint64_t *state) {
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    return 0x3C003C00u | ((uint32_t)(*state >> 32) & 0x807F807Fu);
-}
-
 weft_status weft_rates_allocate(const weft_engine *engine, weft_buffer **out, int64_t bytes, weft_error *err) {
     enum { WORDS = 1 << 16 };
     const int64_t most = (int64_t)sizeof(uint32_t) * WORDS;
     uint32_t *words = weft_alloc(WORDS, sizeof *words);
     uint64_t state = 1;
     weft_status status = WEFT_OK;
-    for (int32_t i = 0; i < WORDS; i++) words[i] = small_numbers(&state);
+    for (int32_t i = 0; i < WORDS; i++) { /* two bf16 halves of about a hundredth, with either sign */
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        words[i] = 0x3C003C00u | ((uint32_t)(state >> 32) & 0x807F807Fu);
+    }
     WEFT_PLUGIN_CALL(status, engine->kernels, alloc, err, engine->device, out, bytes);
     for (int64_t at = 0; at < bytes && status == WEFT_OK; at += most) {
         const weft_ref to = {*out, at};
@@ -272,16 +269,6 @@ int32_t weft_segment_like(const weft_engine *engine, int32_t places, int32_t seg
     return like;
 }
 
-static weft_status time_segment(weft_segment_rig *rig, weft_segment_rate *out, int32_t segment, weft_error *err) {
-    weft_status status = weft_segment_rig_take(rig, segment, err);
-    rig->back = false;
-    if (status == WEFT_OK) status = time_work(rig->engine, &out->forward, weft_segment_rig_run, rig, err);
-    rig->back = true;
-    if (status == WEFT_OK && weft_graph_size(rig->graph)->has_backward)
-        status = time_work(rig->engine, &out->backward, weft_segment_rig_run, rig, err);
-    return status;
-}
-
 /* Measures FORWARD and BACKWARD of each segment for a micro-batch of the largest shape. Segments with equal work, such
  * as the layers of a model, are measured once. */
 static weft_status rate_segments(weft_rates *out, weft_engine *engine, weft_error *err) {
@@ -289,12 +276,18 @@ static weft_status rate_segments(weft_rates *out, weft_engine *engine, weft_erro
     weft_status status = WEFT_OK;
     for (int32_t segment = 0; segment < engine->plan.declared->n_segments && status == WEFT_OK; segment++) {
         const int32_t like = weft_segment_like(engine, out->places, segment);
-        if (like == segment) {
-            status = time_segment(&rig, &out->segments[segment], segment, err);
-        } else {
-            out->segments[segment].forward = out->segments[like].forward;
-            out->segments[segment].backward = out->segments[like].backward;
+        weft_segment_rate *rate = &out->segments[segment];
+        if (like != segment) {
+            rate->forward = out->segments[like].forward;
+            rate->backward = out->segments[like].backward;
+            continue;
         }
+        status = weft_segment_rig_take(&rig, segment, err);
+        rig.back = false;
+        if (status == WEFT_OK) status = time_work(engine, &rate->forward, weft_segment_rig_run, &rig, err);
+        rig.back = true;
+        if (status == WEFT_OK && weft_graph_size(rig.graph)->has_backward)
+            status = time_work(engine, &rate->backward, weft_segment_rig_run, &rig, err);
     }
     weft_segment_rig_close(&rig);
     return status;
@@ -390,23 +383,20 @@ static weft_status set_up_update(const flat *self, int64_t small_bytes, weft_err
     return status;
 }
 
-/* Returns the region's length: the largest group, limited to a length that shows the memory speed. */
-static int64_t length_of(const weft_engine *engine) {
-    enum { MOST = 1 << 22, GRAIN = 256 }; /* whole blocks of any state */
-    int64_t n = 1024;
-    for (int32_t g = 0; g < engine->plan.layout->n_trainable_groups; g++)
-        if (engine->plan.layout->groups[g].numel > n) n = engine->plan.layout->groups[g].numel;
-    return n > MOST ? MOST : n / GRAIN * GRAIN;
-}
-
 static weft_status rate_elements(weft_rates *out, weft_engine *engine, weft_error *err) {
-    const int64_t n = length_of(engine), regions = weft_f32_bytes(n) * N_REGIONS;
+    enum { LEAST = 1024, MOST = 1 << 22, GRAIN = 256 }; /* grain: whole blocks of any state */
+    const weft_layout *layout = engine->plan.layout;
+    int64_t n = LEAST, regions = 0; /* elements of the largest group, up to a length that shows the memory speed */
     const int64_t small = weft_cache_lines(AT_RANGE + (int64_t)sizeof(weft_range));
-    flat self = {.engine = engine,
-                 .n = n,
-                 .square = {.struct_size = (uint32_t)sizeof self.square, .n = n, .dtype = WEFT_F32}};
-    const int64_t scratch = engine->kernels->square_sum_workspace(engine->device, &self.square);
-    weft_status status = weft_rates_allocate(engine, &self.buffer, regions + small + scratch, err);
+    flat self = {.engine = engine, .square = {.struct_size = (uint32_t)sizeof self.square, .dtype = WEFT_F32}};
+    int64_t scratch = 0;
+    weft_status status = WEFT_OK;
+    for (int32_t g = 0; g < layout->n_trainable_groups; g++)
+        if (layout->groups[g].numel > n) n = layout->groups[g].numel;
+    self.n = self.square.n = n = n > MOST ? MOST : n / GRAIN * GRAIN;
+    regions = weft_f32_bytes(n) * N_REGIONS;
+    scratch = engine->kernels->square_sum_workspace(engine->device, &self.square);
+    status = weft_rates_allocate(engine, &self.buffer, regions + small + scratch, err);
     self.small = region_at(&self, N_REGIONS);
     self.square.x = region_at(&self, REGION_GRADIENT);
     self.square.out = weft_ref_at(self.small, AT_RESULT);
@@ -441,19 +431,6 @@ static weft_status exchange_all(const exchanging *self, weft_exchange_fn *how, i
 static int32_t neighbour_of(const weft_ranks *ranks) {
     const int32_t peer = ranks->rank ^ 1;
     return peer < ranks->world ? peer : -1;
-}
-
-/* Connects the peers; the strategy's programs may not have connected them. */
-static weft_status connect_neighbours(const weft_ranks *ranks, weft_error *err) {
-    const int32_t peer = neighbour_of(ranks);
-    weft_p2p_channels *lanes = NULL;
-    weft_status status = WEFT_OK;
-    if (!weft_ranks_need_connecting(ranks)) return WEFT_OK;
-    lanes = weft_alloc(ranks->world, sizeof *lanes);
-    if (peer >= 0) lanes[peer].sends[0] = lanes[peer].receives[0] = true;
-    status = weft_ranks_connect(ranks, lanes, err);
-    free(lanes);
-    return status;
 }
 
 static weft_status run_rated_exchange(void *context, weft_error *err) {
@@ -496,9 +473,16 @@ static weft_status time_size(weft_rates *out, weft_engine *engine, int32_t size,
 
 static weft_status rate_exchanges(weft_rates *out, weft_engine *engine, weft_error *err) {
     static const double sizes[WEFT_RATE_SIZES] = {4096.0, 262144.0, 2097152.0, 8388608.0, 33554432.0};
+    const weft_ranks *ranks = &engine->ranks;
+    const int32_t peer = neighbour_of(ranks);
     weft_status status = WEFT_OK;
-    if (engine->ranks.world == 1) return WEFT_OK;
-    status = connect_neighbours(&engine->ranks, err);
+    if (ranks->world == 1) return WEFT_OK;
+    if (weft_ranks_need_connecting(ranks)) { /* the strategy's programs may not have connected these peers */
+        weft_p2p_channels *lanes = weft_alloc(ranks->world, sizeof *lanes);
+        if (peer >= 0) lanes[peer].sends[0] = lanes[peer].receives[0] = true;
+        status = weft_ranks_connect(ranks, lanes, err);
+        free(lanes);
+    }
     for (int32_t i = 0; i < WEFT_RATE_SIZES && status == WEFT_OK; i++) {
         out->bytes[i] = sizes[i];
         status = time_size(out, engine, i, err);

@@ -7,77 +7,60 @@
 
 #include <stdlib.h>
 
-/* Returns the length of a layer's name. A layer is a run of consecutive segments with equal names except for the last
- * component: "layers.3" of "layers.3.attn". A name without a dot is a layer by itself. */
+/* A layer: a run of consecutive segments with equal names except for the last component: "layers.3" of
+ * "layers.3.attn". A name without a dot is a layer by itself. */
+typedef struct layer {
+    const char *name;
+    int n, stem;        /* letters of its name, and of the part before its number */
+    int32_t number;     /* -1: none */
+    int32_t begin, end; /* its segments */
+    bool is_whole;      /* one rank runs all of them */
+} layer;
+
 static int layer_length(const char *segment) {
     const char *point = strrchr(segment, '.');
     return point == NULL ? (int)strlen(segment) : (int)(point - segment);
 }
 
-static bool same_layer(const char *a, const char *b) {
-    return layer_length(a) == layer_length(b) && strncmp(a, b, (size_t)layer_length(a)) == 0 &&
-           strchr(a, '.') != NULL && strchr(b, '.') != NULL;
+/* Returns the layer that contains segment s. */
+static layer layer_at(const weft_strategy_job *job, int32_t s) {
+    const weft_segment_view *segments = job->segments;
+    const char *name = segments[s].name;
+    layer out = {.name = name, .n = layer_length(name), .number = -1, .begin = s, .end = s + 1, .is_whole = true};
+    const bool dotted = name[out.n] == '.';
+    while (dotted && out.begin > 0 && layer_length(segments[out.begin - 1].name) == out.n &&
+           strncmp(segments[out.begin - 1].name, name, (size_t)out.n + 1) == 0)
+        out.begin--;
+    while (dotted && out.end < job->n_segments && layer_length(segments[out.end].name) == out.n &&
+           strncmp(segments[out.end].name, name, (size_t)out.n + 1) == 0)
+        out.end++;
+    for (int32_t t = out.begin; t < out.end; t++)
+        if (segments[t].owner != segments[s].owner) out.is_whole = false;
+    for (out.stem = out.n; out.stem > 0 && name[out.stem - 1] >= '0' && name[out.stem - 1] <= '9';) out.stem--;
+    if (out.stem < out.n) out.number = (int32_t)strtol(name + out.stem, NULL, 10);
+    return out;
 }
 
-static const char *name_of(const weft_strategy_job *job, int32_t s) {
-    return job->segments[s].name;
-}
-
-/* Returns the end of the layer that contains s. */
-static int32_t layer_end(const weft_strategy_job *job, int32_t s) {
-    int32_t end = s + 1;
-    while (end < job->n_segments && same_layer(name_of(job, s), name_of(job, end))) end++;
-    return end;
-}
-
-static int32_t layer_begin(const weft_strategy_job *job, int32_t s) {
-    while (s > 0 && same_layer(name_of(job, s - 1), name_of(job, s))) s--;
-    return s;
-}
-
-/* Returns true if one rank runs the complete layer that begins at s. */
-static bool is_whole(const weft_strategy_job *job, int32_t s) {
-    for (int32_t t = s; t < layer_end(job, s); t++)
-        if (job->segments[t].owner != job->segments[s].owner) return false;
-    return true;
-}
-
-/* Returns the number at the end of a layer's name; *stem: the length before it. -1: no number. */
-static int32_t layer_number(const char *segment, int *stem) {
-    const int n = layer_length(segment);
-    *stem = n;
-    while (*stem > 0 && segment[*stem - 1] >= '0' && segment[*stem - 1] <= '9') (*stem)--;
-    return *stem == n ? -1 : (int32_t)strtol(segment + *stem, NULL, 10);
-}
-
-/* Returns the start of the last complete layer that continues the numbering from s on the same rank. */
-static int32_t range_end(const weft_strategy_job *job, int32_t s) {
-    int stem = 0, other = 0;
-    const int32_t number = layer_number(name_of(job, s), &stem);
-    int32_t last = s;
-    for (int32_t t = layer_end(job, s), n = 1; t < job->n_segments && number >= 0; t = layer_end(job, t), n++) {
-        if (job->segments[t].owner != job->segments[s].owner || !is_whole(job, t) ||
-            layer_number(name_of(job, t), &other) != number + n || other != stem ||
-            strncmp(name_of(job, s), name_of(job, t), (size_t)stem) != 0)
-            break;
-        last = t;
-    }
-    return last;
-}
-
-/* Describes the range that begins with segment s, and returns the following segment. */
+/* Describes the segments from s on that belong together, and returns the following segment: layers of one rank with
+ * consecutive numbers, or one segment of a divided layer. */
 static int32_t describe_segments(const weft_strategy_job *job, int32_t s, char *text, size_t size) {
-    const bool begins = layer_begin(job, s) == s && is_whole(job, s);
-    const int32_t last = begins ? range_end(job, s) : s;
-    int stem = 0;
-    const int32_t number = layer_number(name_of(job, last), &stem);
-    if (!begins) {
-        (void)snprintf(text, size, "%s", name_of(job, s));
+    const layer first = layer_at(job, s);
+    layer last = first;
+    if (first.begin != s || !first.is_whole) {
+        (void)snprintf(text, size, "%s", first.name);
         return s + 1;
     }
-    if (last == s) (void)snprintf(text, size, "%.*s", layer_length(name_of(job, s)), name_of(job, s));
-    else (void)snprintf(text, size, "%.*s-%d", layer_length(name_of(job, s)), name_of(job, s), (int)number);
-    return layer_end(job, last);
+    while (last.end < job->n_segments && last.number >= 0) {
+        const layer next = layer_at(job, last.end);
+        if (job->segments[next.begin].owner != job->segments[s].owner || !next.is_whole ||
+            next.number != last.number + 1 || next.stem != first.stem ||
+            strncmp(next.name, first.name, (size_t)first.stem) != 0)
+            break;
+        last = next;
+    }
+    if (last.begin == s) (void)snprintf(text, size, "%.*s", first.n, first.name);
+    else (void)snprintf(text, size, "%.*s-%d", first.n, first.name, (int)last.number);
+    return last.end;
 }
 
 /* ---- balance ---- */
@@ -108,6 +91,7 @@ static void try_move(weft_stages *self, const weft_strategy_job *job, int32_t be
     const double before[2] = {totals[from], totals[to]};
     int32_t largest = 0;
     double then = 0.0;
+    layer moved;
     if (self->rows[from].n == end - begin) return; /* the rank would have no segments */
     for (int32_t s = begin; s < end; s++) {
         const weft_segment_view *view = &job->segments[s];
@@ -122,10 +106,9 @@ static void try_move(weft_stages *self, const weft_strategy_job *job, int32_t be
     self->imbalance_then = then;
     self->from = from;
     self->to = to;
+    moved = layer_at(job, begin);
     (void)snprintf(self->layer, sizeof self->layer, "%.*s",
-                   end - begin == layer_end(job, begin) - layer_begin(job, begin) ? layer_length(name_of(job, begin))
-                                                                                  : (int)strlen(name_of(job, begin)),
-                   name_of(job, begin));
+                   end - begin == moved.end - moved.begin ? moved.n : (int)strlen(moved.name), moved.name);
 }
 
 /* Tries moves at each rank boundary: the layer on either side, as much of it as one rank has, and the segment. */
@@ -134,8 +117,8 @@ static void find_move(weft_stages *self, const weft_strategy_job *job, double *t
         const int32_t below = job->segments[s - 1].owner, above = job->segments[s].owner;
         int32_t begin = s - 1, end = s + 1;
         if (below == above) continue;
-        while (begin > layer_begin(job, s - 1) && job->segments[begin - 1].owner == below) begin--;
-        while (end < layer_end(job, s) && job->segments[end].owner == above) end++;
+        while (begin > layer_at(job, s - 1).begin && job->segments[begin - 1].owner == below) begin--;
+        while (end < layer_at(job, s).end && job->segments[end].owner == above) end++;
         if (below == self->largest) {
             try_move(self, job, begin, s, above, totals);
             try_move(self, job, s - 1, s, above, totals);

@@ -5,17 +5,14 @@
 #include "base/units.h"
 #include "program/terms.h"
 #include "report/all_rank_plan.h"
-#include "report/world_line.h"
+#include "report/summary.h"
 #include "run/session.h"
 
 #include <stdlib.h>
 
-static void merge(int32_t *unit, int32_t other) {
-    if (*unit == WEFT_WRAPPED_NONE) *unit = other;
-    else if (*unit != other) *unit = WEFT_WRAPPED_SEVERAL;
-}
-
-static bool is_wrapped(const weft_wrapped *self, const weft_declared *declared, const weft_layout *layout, int32_t m) {
+static bool is_wrapped(const weft_wrapped *self, int32_t m) {
+    const weft_declared *declared = self->declared;
+    const weft_layout *layout = self->layout;
     const weft_module *module = declared->modules[m];
     for (int32_t u = 0; u < layout->n_units; u++)
         if (!layout->units[u].is_root && strcmp(layout->units[u].name, module->path) == 0) return true;
@@ -26,15 +23,21 @@ static bool is_wrapped(const weft_wrapped *self, const weft_declared *declared, 
 
 weft_wrapped weft_wrapped_make(const weft_declared *declared, const weft_layout *layout) {
     const int32_t n = declared->n_modules;
-    weft_wrapped out = {.unit = weft_alloc(n, sizeof *out.unit), .is_wrapped = weft_alloc(n, sizeof *out.is_wrapped)};
+    weft_wrapped out = {.declared = declared,
+                        .layout = layout,
+                        .unit = weft_alloc(n, sizeof *out.unit),
+                        .is_wrapped = weft_alloc(n, sizeof *out.is_wrapped)};
     for (int32_t m = 0; m < n; m++) out.unit[m] = WEFT_WRAPPED_NONE;
     for (int32_t p = 0; p < declared->n_parameters; p++)
-        for (int32_t m = declared->parameters[p].module; m >= 0; m = declared->modules[m]->parent)
-            merge(&out.unit[m], declared->parameters[p].unit);
+        for (int32_t m = declared->parameters[p].module; m >= 0; m = declared->modules[m]->parent) {
+            int32_t *unit = &out.unit[m], of = declared->parameters[p].unit;
+            *unit = *unit == WEFT_WRAPPED_NONE || *unit == of ? of : WEFT_WRAPPED_SEVERAL;
+        }
     for (int32_t m = 0; m < n; m++) {
-        out.is_wrapped[m] = is_wrapped(&out, declared, layout, m);
+        out.is_wrapped[m] = is_wrapped(&out, m);
         if (out.is_wrapped[m]) out.n_wrapped++;
     }
+    out.percent = 100.0 * out.n_wrapped / n;
     return out;
 }
 
@@ -44,32 +47,23 @@ void weft_wrapped_free(weft_wrapped *self) {
     memset(self, 0, sizeof *self);
 }
 
-double weft_wrapped_percent(const weft_wrapped *self, const weft_declared *declared) {
-    return 100.0 * self->n_wrapped / declared->n_modules;
-}
-
-/* ---- print ---- */
-
-/* Returns the elements of parameters in units that a policy made. */
-static int64_t elements_wrapped(const weft_declared *declared, const weft_layout *layout) {
-    int64_t sum = 0;
-    for (int32_t p = 0; p < declared->n_parameters; p++)
-        if (!layout->units[declared->parameters[p].unit].is_root) sum += declared->parameters[p].numel;
-    return sum;
-}
-
-void weft_wrapped_print_line(const weft_wrapped *self, const weft_declared *declared, const weft_layout *layout,
-                             const char *policy, int width, FILE *to) {
-    const int64_t all = weft_declared_numel(declared, false), wrapped = elements_wrapped(declared, layout);
+void weft_wrapped_print_line(const weft_wrapped *self, const char *policy, int width, FILE *to) {
+    const weft_declared *declared = self->declared;
+    const weft_layout *layout = self->layout;
+    const int64_t all = weft_declared_numel(declared, false);
+    int64_t wrapped = 0; /* in units that the policy made */
     char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE], c[WEFT_UNIT_SIZE];
+    for (int32_t p = 0; p < declared->n_parameters; p++)
+        if (!layout->units[declared->parameters[p].unit].is_root) wrapped += declared->parameters[p].numel;
     (void)fprintf(to, "%-*s%d of %d modules wrapped (%.2f %%) by policy %s, in %d unit%s", width, "wrapping",
-                  (int)self->n_wrapped, (int)declared->n_modules, weft_wrapped_percent(self, declared), policy,
-                  (int)layout->n_units, layout->n_units == 1 ? "" : "s");
+                  (int)self->n_wrapped, (int)declared->n_modules, self->percent, policy, (int)layout->n_units,
+                  layout->n_units == 1 ? "" : "s");
     (void)fprintf(to, "; %s of %s parameters (%.2f %%), the root unit has %s\n", weft_unit_count(a, wrapped),
                   weft_unit_count(b, all), 100.0 * (double)wrapped / (double)all, weft_unit_count(c, all - wrapped));
 }
 
-static const char *tag(const weft_wrapped *self, const weft_declared *declared, int32_t m) {
+static const char *tag(const weft_wrapped *self, int32_t m) {
+    const weft_declared *declared = self->declared;
     if (self->is_wrapped[m]) return "--fsdp_wrap_module:";
     if (declared->modules[m]->parent < 0) return "top_module:";
     for (int32_t child = m + 1; child < declared->n_modules; child++)
@@ -81,7 +75,8 @@ static int title(char *out, size_t size, const weft_module *module) {
     return snprintf(out, size, "%s%s(%s)", module->path, module->path[0] == '\0' ? "" : " ", module->class_name);
 }
 
-void weft_wrapped_print(const weft_wrapped *self, const weft_declared *declared, const weft_layout *layout, FILE *to) {
+void weft_wrapped_print(const weft_wrapped *self, FILE *to) {
+    const weft_declared *declared = self->declared;
     char text[512];
     int width = 0;
     for (int32_t m = 0; m < declared->n_modules; m++) {
@@ -90,13 +85,12 @@ void weft_wrapped_print(const weft_wrapped *self, const weft_declared *declared,
     }
     for (int32_t m = 0; m < declared->n_modules; m++) {
         (void)title(text, sizeof text, declared->modules[m]);
-        (void)fprintf(to, "%-19s %-*s  ", tag(self, declared, m), width, text);
+        (void)fprintf(to, "%-19s %-*s  ", tag(self, m), width, text);
         if (self->unit[m] == WEFT_WRAPPED_NONE) (void)fprintf(to, "tied\n");
         else if (self->unit[m] == WEFT_WRAPPED_SEVERAL) (void)fprintf(to, "several units\n");
-        else (void)fprintf(to, "unit %s\n", layout->units[self->unit[m]].name);
+        else (void)fprintf(to, "unit %s\n", self->layout->units[self->unit[m]].name);
     }
-    (void)fprintf(to, "Total modules: %d, FSDP wrapped modules: %.2f%%\n", (int)declared->n_modules,
-                  weft_wrapped_percent(self, declared));
+    (void)fprintf(to, "Total modules: %d, FSDP wrapped modules: %.2f%%\n", (int)declared->n_modules, self->percent);
 }
 
 /* ---- shards ---- */
@@ -284,7 +278,7 @@ weft_status weft_tables_print(const weft_session *session, uint32_t tables, int6
     weft_status status = WEFT_OK;
     if ((tables & WEFT_SHOWN_WRAPPING) != 0) {
         weft_wrapped wrapped = weft_wrapped_make(plan->declared, plan->layout);
-        weft_wrapped_print(&wrapped, plan->declared, plan->layout, to);
+        weft_wrapped_print(&wrapped, to);
         weft_wrapped_free(&wrapped);
     }
     if ((tables & WEFT_SHOWN_SHARDING) != 0) {

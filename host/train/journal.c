@@ -2,7 +2,7 @@
 #include "train/journal.h"
 
 #include "base/ahead.h"
-#include "report/world_line.h"
+#include "report/summary.h"
 #include "run/session.h"
 
 #include <jansson.h>

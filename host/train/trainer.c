@@ -8,13 +8,12 @@
 #include "report/fit_table.h"
 #include "launch/signals.h"
 #include "launch/world.h"
-#include "report/launches.h"
+#include "report/forecast.h"
 #include "program/make_plan.h"
 #include "report/per_rank.h"
 #include "report/progress.h"
 #include "report/summary.h"
 #include "train/journal.h"
-#include "report/world_line.h"
 #include "run/coherence.h"
 #include "program/paths.h"
 #include "train/saver.h"
@@ -258,21 +257,15 @@ static weft_status after_step(trainer *self, weft_error *err) {
 
 /* Records the memory after the first step, which has touched all of a step's memory. */
 static weft_status note_memory(trainer *self, weft_error *err) {
-    const weft_ranks *ranks = &self->session->engine->ranks;
-    const bool verbose = self->options->verbose;
-    char line[200];
+    const weft_session *session = self->session;
     weft_memory_snapshot *moments = NULL;
     weft_status status = WEFT_OK;
     self->notes.first_step = (int64_t)self->state.step;
-    status = weft_memory_snapshots_collect(&moments, self->session, err);
+    status = weft_memory_snapshots_collect(&moments, session, err);
     if (status == WEFT_OK) {
-        self->notes.first = moments[ranks->rank];
-        weft_memory_snapshot_describe(line, sizeof line, &self->notes.first, self->session, self->notes.first_step);
-        if (verbose) weft_progress_line(self->progress, "%s", line);
-    }
-    if (status == WEFT_OK && verbose && ranks->world > 1 && ranks->rank == 0) {
-        weft_memory_snapshots_describe(line, sizeof line, moments, self->session, self->notes.first_step);
-        weft_progress_line(self->progress, "%s", line);
+        self->notes.first = moments[session->engine->ranks.rank];
+        if (self->options->verbose)
+            weft_memory_snapshots_print(moments, session, self->notes.first_step, self->progress);
     }
     free(moments);
     return status;

@@ -1,5 +1,5 @@
 /* host/tools/ab/cmd_ab.c: `weft ab`: compares configurations of a run and measures which one is better. */
-#include "cli/spawn.h"
+#include "cli/flags.h"
 
 #include "tools/ab/comparison_page.h"
 #include "tools/ab/comparison_table.h"

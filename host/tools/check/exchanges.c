@@ -5,7 +5,7 @@
  * once through `wait`, once through `test` and once through `join`. Data at a wrong position and missing data are both
  * errors. The concurrent test runs sixteen exchanges in flight together, in the world and between two of its ranks,
  * completed in six orders. */
-#include "cli/spawn.h"
+#include "cli/flags.h"
 #include "model/convert.h"
 #include "plugin/crash.h"
 #include "plugin/enter.h"

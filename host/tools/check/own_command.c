@@ -50,7 +50,7 @@ static void become(const char *const *words) {
     (void)setenv("WEFT_RANK_CODES", "code.ranks", 1);
     (void)setenv("WEFT_CALL_FILE", "call", 1);
     (void)setenv(WEFT_NO_NEWS, "1", 1);
-    if (weft_async_checkpoint_program(program, "weft")) (void)execv(program, (char *const *)(uintptr_t)words);
+    if (weft_find_beside_program(program, "weft")) (void)execv(program, (char *const *)(uintptr_t)words);
     _exit(127);
 }
 

@@ -735,8 +735,8 @@ static weft_status make_it_fit(composer *self, const weft_session *session, char
     question.room.bytes = question.room.bytes / 100 * PERCENT_OF_ROOM;
     weft_fit_check(&self->fit, &question, NULL);
     if (self->fit.fits) return WEFT_OK;
-    for (int32_t i = 0; i < self->fit.changes.n && change == NULL; i++)
-        if (!self->fit.changes.fitting[i].grows) change = &self->fit.changes.fitting[i];
+    for (int32_t i = 0; i < self->fit.n && change == NULL; i++)
+        if (!self->fit.fitting[i].grows) change = &self->fit.fitting[i];
     if (change == NULL) return refuse_size(self, err);
     for (int32_t i = 0; i < change->n_keys; i++) take_key(self, change->keys[i]);
     self->fit.need = change->need;

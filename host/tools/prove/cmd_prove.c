@@ -1,7 +1,6 @@
 /* host/tools/prove/cmd_prove.c: `weft prove`: trains a run under many strategies and compares the bits. */
 #include "base/units.h"
-#include "cli/fit_flags.h"
-#include "cli/spawn.h"
+#include "cli/flags.h"
 #include "launch/log_prefix.h"
 #include "plugin/services.h"
 #include "tools/prove/prove.h"
