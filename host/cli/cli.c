@@ -364,8 +364,8 @@ static weft_exit run_command(const weft_command *command, int argc, char **argv)
     flush_output();
     print_error(command, status, &err);
     write_code(status, &err);
-    /* MPICH's launcher discards pending output when a rank ends abnormally: the last lines of that rank and of the ranks
-     * that it ends as a result. */
+    /* MPICH's launcher discards pending output when a rank ends abnormally: the last lines of that rank and of the
+     * ranks that it ends as a result. */
     world = weft_world_get();
     if (status != WEFT_EXIT_DONE && world->size > 1 && !world->is_planned) (void)nanosleep(&moment, NULL);
     if (status == WEFT_EXIT_FAILED && weft_args_declares(args, "ranks")) {

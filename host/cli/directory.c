@@ -62,16 +62,14 @@ static weft_status find_base(weft_learned *self, weft_error *err) {
 
 /* Reads [model] base from the configuration of the adapter's run, which has all keys. */
 static weft_status find_stored(weft_learned *self, const char *run, weft_error *err) {
-    static const char *const names[] = {
-        [WEFT_BASE_NF4] = "nf4",   [WEFT_BASE_NF4X64] = "nf4x64", [WEFT_BASE_INT8] = "int8", [WEFT_BASE_FP8] = "fp8",
-        [WEFT_BASE_BF16] = "bf16", [WEFT_BASE_FP16] = "fp16",     [WEFT_BASE_FP32] = "fp32"};
     weft_model_settings model = {0};
     weft_config *config = NULL;
     char path[WEFT_PATH_BYTES];
     weft_status status = weft_path_join(path, run, "config.ini", err);
     if (status == WEFT_OK) status = weft_config_load(&config, path, NULL, 0, err);
     if (status == WEFT_OK) status = weft_settings_load_model(&model, config, err);
-    if (status == WEFT_OK && names[model.base] != NULL) self->stored = weft_strdup(names[model.base]);
+    if (status == WEFT_OK && model.base != WEFT_BASE_AUTO)
+        self->stored = weft_strdup(weft_config_shown(config, "model", "base"));
     weft_config_free(config);
     return status;
 }

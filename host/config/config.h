@@ -154,9 +154,8 @@ typedef struct weft_config_row {
     bool is_idle; /* of an unselected plugin */
 } weft_config_row;
 
-/* Calls visit for every filled key, then for every idle one. The row is valid during the call. */
-void weft_config_each_row(const weft_config *self, void (*visit)(void *context, const weft_config_row *row),
-                          void *context);
+/* Lists every filled key, then every idle one. The rows refer to the configuration; the caller frees the list. */
+weft_config_row *weft_config_rows(const weft_config *self, size_t *n);
 
 /* Returns these rows as JSON, as `weft config explain --json` prints them; NULL: a value is not UTF-8. */
 struct json_t *weft_config_array(const weft_config *self);

@@ -1,4 +1,5 @@
 /* host/config/explain.c: writes a filled configuration as INI, and lists its values with their sources. */
+#include "base/alloc.h"
 #include "base/file.h"
 #include "config/ini.h"
 #include "config/store.h"
@@ -112,52 +113,39 @@ void weft_config_locate_section(const weft_config *self, const char *section, we
     (void)weft_error_prefix(err, "%s: [%s] ", section_source(self, section), section);
 }
 
-static weft_status check_written(FILE *file, weft_error *err) {
-    if (fflush(file) == 0 && !ferror(file)) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_SYSTEM, "the configuration cannot be written: %s", strerror(errno));
-}
-
-typedef void visitor(void *context, const weft_entry *entry);
-
-/* Omits unset keys that the section's plugin does not offer. */
-static bool is_shown(const weft_config *self, const weft_entry *entry) {
-    return entry->item != NULL || !weft_config_is_moot(self, entry->section, entry->row);
-}
-
-/* Calls visit for every entry: sections in the order of their first fill, `plugin` first in each. */
-static void visit_entries(const weft_config *self, visitor *visit, void *context) {
+/* Lists the entries: sections in the order of their first fill, `plugin` first in each, without unset keys that the
+ * section's plugin does not offer. The caller frees the list. */
+static const weft_entry **list_entries(const weft_config *self, size_t *n) {
+    const weft_entry **out = weft_alloc(self->n_entries + 1, sizeof *out);
+    *n = 0;
     for (size_t i = 0; i < self->n_entries; i++) {
         const char *section = self->entries[i].section;
         const weft_entry *plugin = weft_config_entry(self, section, "plugin");
         bool first = true;
         for (size_t k = 0; k < i; k++) first = first && strcmp(self->entries[k].section, section) != 0;
         if (!first) continue;
-        if (plugin != NULL) visit(context, plugin);
+        if (plugin != NULL) out[(*n)++] = plugin;
         for (size_t k = i; k < self->n_entries; k++) {
             const weft_entry *entry = &self->entries[k];
-            if (entry != plugin && strcmp(entry->section, section) == 0 && is_shown(self, entry)) visit(context, entry);
+            if (entry != plugin && strcmp(entry->section, section) == 0 &&
+                (entry->item != NULL || !weft_config_is_moot(self, section, entry->row)))
+                out[(*n)++] = entry;
         }
     }
+    return out;
 }
 
-static bool is_secret(const weft_entry *entry) {
-    return (entry->row->flags & WEFT_SECRET) != 0;
+static bool is_secret(const weft_key *row) {
+    return row != NULL && (row->flags & WEFT_SECRET) != 0;
 }
 
 /* ---- the resolved file ---- */
 
-/* State of the INI file being written. */
-typedef struct ini {
-    const weft_config *config;
-    FILE *file;
-    const char *section; /* of the last line; NULL: at the start */
-    bool own;            /* writes the keys of a plugin's own section, else all others */
-} ini;
-
-static void begin_section(ini *self, const char *section) {
-    if (self->section != NULL && strcmp(self->section, section) == 0) return;
-    (void)fprintf(self->file, "%s[%s]\n", self->section != NULL ? "\n" : "", section);
-    self->section = section;
+/* Begins a section, unless it is the last one. */
+static void begin_section(FILE *file, const char **last, const char *section) {
+    if (*last != NULL && strcmp(*last, section) == 0) return;
+    (void)fprintf(file, "%s[%s]\n", *last != NULL ? "\n" : "", section);
+    *last = section;
 }
 
 /* A value is written to the section where the user set it, and a plugin's default to the plugin's own section. So the
@@ -168,41 +156,37 @@ static const char *home_of(const weft_config *self, const weft_entry *entry) {
     return own != NULL && (entry->row->flags & WEFT_HOST_OFFERED) == 0 ? own : entry->section;
 }
 
-static void write_entry(void *context, const weft_entry *entry) {
-    ini *self = context;
-    const char *home = home_of(self->config, entry);
-    const bool own = home != entry->section && strcmp(home, entry->section) != 0;
-    if (own != self->own) return;
-    begin_section(self, home);
-    if (!is_secret(entry)) weft_ini_print(self->file, entry->row->name, entry->value.text);
-}
-
-/* Writes an idle value as the user wrote it, except for paths, which would be relative to another file. */
-static void write_idle(ini *self, const weft_idle *idle) {
-    const weft_key *row = idle->row;
-    const bool is_path = row != NULL && (row->type == WEFT_KEY_PATH || (row->flags & WEFT_PATHS) != 0);
-    if (row == NULL || (row->flags & WEFT_SECRET) == 0)
-        weft_ini_print(self->file, idle->item->key, is_path ? idle->value.text : idle->item->value);
-}
-
-static void write_idle_sections(ini *self) {
-    const weft_config *config = self->config;
-    for (size_t i = 0; i < config->n_mentions; i++) {
-        const weft_mention *mention = &config->mentions[i];
-        if (!mention->idle) continue;
-        begin_section(self, mention->section);
-        for (size_t k = 0; k < config->n_idle; k++)
-            if (strcmp(config->idle[k].item->section, mention->section) == 0) write_idle(self, &config->idle[k]);
+/* An idle value is written as the user wrote it, except for paths, which would be relative to another file. */
+static void write_idle(const weft_config *self, FILE *file, const char **last) {
+    for (size_t i = 0; i < self->n_mentions; i++) {
+        const char *section = self->mentions[i].section;
+        if (!self->mentions[i].idle) continue;
+        begin_section(file, last, section);
+        for (size_t k = 0; k < self->n_idle; k++) {
+            const weft_idle *idle = &self->idle[k];
+            const weft_key *row = idle->row;
+            const bool is_path = row != NULL && (row->type == WEFT_KEY_PATH || (row->flags & WEFT_PATHS) != 0);
+            if (strcmp(idle->item->section, section) == 0 && !is_secret(row))
+                weft_ini_print(file, idle->item->key, is_path ? idle->value.text : idle->item->value);
+        }
     }
 }
 
 weft_status weft_config_write_resolved(const weft_config *self, FILE *file, weft_error *err) {
-    ini out = {self, file, NULL, false};
-    visit_entries(self, write_entry, &out);
-    out.own = true;
-    visit_entries(self, write_entry, &out);
-    write_idle_sections(&out);
-    return check_written(file, err);
+    size_t n = 0;
+    const weft_entry **entries = list_entries(self, &n);
+    const char *last = NULL;
+    for (size_t i = 0; i < 2 * n; i++) { /* the keys of plugins' own sections follow all others */
+        const weft_entry *entry = entries[i % n];
+        const char *home = home_of(self, entry);
+        if ((i >= n) != (strcmp(home, entry->section) != 0)) continue;
+        begin_section(file, &last, home);
+        if (!is_secret(entry->row)) weft_ini_print(file, entry->row->name, entry->value.text);
+    }
+    free(entries);
+    write_idle(self, file, &last);
+    if (fflush(file) == 0 && !ferror(file)) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_SYSTEM, "the configuration cannot be written: %s", strerror(errno));
 }
 
 weft_status weft_config_save_resolved(const weft_config *self, const char *path, weft_error *err) {
@@ -221,7 +205,7 @@ void weft_config_each_same(const weft_config *self, void (*visit)(void *context,
     for (size_t i = 0; i < self->n_entries; i++) {
         const weft_entry *entry = &self->entries[i];
         char key[200];
-        if ((entry->row->flags & WEFT_SAME) == 0 || is_secret(entry)) continue;
+        if ((entry->row->flags & WEFT_SAME) == 0 || is_secret(entry->row)) continue;
         (void)snprintf(key, sizeof key, "[%s] %s", entry->section, entry->row->name);
         visit(context, key, entry->value.text);
     }
@@ -230,7 +214,7 @@ void weft_config_each_same(const weft_config *self, void (*visit)(void *context,
 /* ---- values with their sources ---- */
 
 static const char *shown_value(const weft_key *row, const char *text) {
-    if (row != NULL && (row->flags & WEFT_SECRET) != 0) return "(secret)";
+    if (is_secret(row)) return "(secret)";
     return *text == '\0' ? "\"\"" : text;
 }
 
@@ -239,35 +223,31 @@ const char *weft_config_shown(const weft_config *self, const char *section, cons
     return entry == NULL ? NULL : shown_value(entry->row, entry->value.text);
 }
 
-/* The visitor of weft_config_each_row. */
-typedef struct row_visit {
-    void (*visit)(void *context, const weft_config_row *row);
-    void *context;
-} row_visit;
-
-static void visit_row(void *context, const weft_entry *entry) {
-    const row_visit *self = context;
-    const weft_item *item = entry->item;
-    weft_config_row row = {"", shown_value(entry->row, entry->value.text), "", entry->row, &entry->value, false};
-    (void)snprintf(row.name, sizeof row.name, "%s.%s", entry->section, entry->row->name);
-    if (item == NULL || strcmp(item->section, entry->section) == 0)
-        (void)snprintf(row.source, sizeof row.source, "%s", item == NULL ? "default" : item->source);
-    else (void)snprintf(row.source, sizeof row.source, "%s, in [%s]", item->source, item->section);
-    self->visit(self->context, &row);
-}
-
-void weft_config_each_row(const weft_config *self, void (*visit)(void *context, const weft_config_row *row),
-                          void *context) {
-    row_visit rows = {visit, context};
-    visit_entries(self, visit_row, &rows);
+weft_config_row *weft_config_rows(const weft_config *self, size_t *n) {
+    size_t n_entries = 0;
+    const weft_entry **entries = list_entries(self, &n_entries);
+    weft_config_row *rows = weft_alloc(n_entries + self->n_idle, sizeof *rows);
+    for (size_t i = 0; i < n_entries; i++) {
+        const weft_entry *entry = entries[i];
+        const weft_item *item = entry->item;
+        weft_config_row *row = &rows[i];
+        *row = (weft_config_row){"", shown_value(entry->row, entry->value.text), "", entry->row, &entry->value, false};
+        (void)snprintf(row->name, sizeof row->name, "%s.%s", entry->section, entry->row->name);
+        if (item == NULL || strcmp(item->section, entry->section) == 0)
+            (void)snprintf(row->source, sizeof row->source, "%s", item == NULL ? "default" : item->source);
+        else (void)snprintf(row->source, sizeof row->source, "%s, in [%s]", item->source, item->section);
+    }
+    free(entries);
     for (size_t i = 0; i < self->n_idle; i++) {
         const weft_idle *idle = &self->idle[i];
         const char *text = idle->row != NULL ? idle->value.text : idle->item->value;
-        weft_config_row row = {"", shown_value(idle->row, text), "", idle->row, &idle->value, true};
-        (void)snprintf(row.name, sizeof row.name, "%s.%s", idle->item->section, idle->item->key);
-        (void)snprintf(row.source, sizeof row.source, "%s", idle->item->source);
-        visit(context, &row);
+        weft_config_row *row = &rows[n_entries + i];
+        *row = (weft_config_row){"", shown_value(idle->row, text), "", idle->row, &idle->value, true};
+        (void)snprintf(row->name, sizeof row->name, "%s.%s", idle->item->section, idle->item->key);
+        (void)snprintf(row->source, sizeof row->source, "%s", idle->item->source);
     }
+    *n = n_entries + self->n_idle;
+    return rows;
 }
 
 /* Returns the value in its JSON type; words and lists are strings. */
@@ -277,7 +257,7 @@ static json_t *value_json(const weft_config_row *row) {
     if (row->key == NULL) return json_string(row->text);
     memcpy(&whole, row->value->bytes, sizeof whole);
     memcpy(&real, row->value->bytes, sizeof real);
-    if ((row->key->flags & WEFT_SECRET) != 0) return json_null();
+    if (is_secret(row->key)) return json_null();
     switch (row->key->type) {
     case WEFT_KEY_I64: return whole <= WEFT_AUTO_I64 ? json_string(row->value->text) : json_integer(whole);
     case WEFT_KEY_F64: return real <= WEFT_NONE_F64 ? json_string(row->value->text) : json_real(real);
@@ -286,23 +266,20 @@ static json_t *value_json(const weft_config_row *row) {
     }
 }
 
-/* Rows of the configuration; failed: a value is not UTF-8. */
-typedef struct json_rows {
-    json_t *array;
-    bool failed;
-} json_rows;
-
-static void add_json(void *context, const weft_config_row *row) {
-    json_rows *self = context;
-    json_t *object = json_pack("{s:s, s:o, s:s}", "key", row->name, "value", value_json(row), "source", row->source);
-    if (row->is_idle) (void)json_object_set_new(object, "idle", json_true());
-    self->failed |= json_array_append_new(self->array, object) != 0;
-}
-
 json_t *weft_config_array(const weft_config *self) {
-    json_rows rows = {json_array(), false};
-    weft_config_each_row(self, add_json, &rows);
-    if (!rows.failed) return rows.array;
-    json_decref(rows.array);
+    size_t n = 0;
+    weft_config_row *rows = weft_config_rows(self, &n);
+    json_t *array = json_array();
+    bool is_text = true;
+    for (size_t i = 0; i < n; i++) {
+        const weft_config_row *row = &rows[i];
+        json_t *object =
+            json_pack("{s:s, s:o, s:s}", "key", row->name, "value", value_json(row), "source", row->source);
+        if (row->is_idle) (void)json_object_set_new(object, "idle", json_true());
+        is_text = json_array_append_new(array, object) == 0 && is_text;
+    }
+    free(rows);
+    if (is_text) return array;
+    json_decref(array);
     return NULL;
 }

@@ -1,4 +1,4 @@
-/* host/report/all_rank_plan.h: all-rank plan: memory and traffic of every rank of a world, computed by one process.
+/* host/report/all_rank_plan.h: memory and traffic of every rank of a world, computed by one process.
  *
  * The functions that plan a run also compute a rank's figures: its program is compiled, its stored shards are laid out
  * and its program is placed in memory. Ranks with equal programs, except for the numbers of their micro-batches, share

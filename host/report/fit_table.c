@@ -11,6 +11,7 @@
 #include "base/machine.h"
 #include "base/message.h"
 #include "base/text.h"
+#include "base/units.h"
 #include "plugin/services.h"
 #include "program/make_plan.h"
 #include "program/paths.h"

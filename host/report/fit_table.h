@@ -2,7 +2,6 @@
 #ifndef WEFT_HOST_REPORT_FIT_TABLE_H
 #define WEFT_HOST_REPORT_FIT_TABLE_H
 
-#include "base/units.h"
 #include "report/all_rank_plan.h"
 #include "run/session.h"
 

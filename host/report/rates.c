@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "base/text.h"
 #include "base/units.h"
-#include "launch/find.h"
+#include "launch/world.h"
 #include "launch/heartbeat.h"
 #include "plugin/enter.h"
 #include "program/budget.h"

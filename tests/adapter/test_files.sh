@@ -334,11 +334,11 @@ for file in config.json tokenizer.json model.safetensors; do [ -s "merged/$file"
 limit "$weft" merge base plain/model narrow --dtype bf16 >log 2>&1 || failed "merge to bf16" log
 says narrow/config.json '"bfloat16"'
 near "merged to bf16" 1e-2 "$(loss run.ini adapter.from=plain/model)" "$(loss plain.ini model.path=narrow)"
-refused "plain/model was made on other weights than those in changed/model: name its own base, or say --any-base" \
+refused "plain/model was made on other weights than those in changed/model. Fix: name its own base, or use --any-base" \
     "$weft" merge changed/model plain/model never
 limit "$weft" merge changed/model plain/model any --any-base >log 2>&1 || failed "merge on any base" log
-refused "--dtype is 'nf4'; it is fp32, bf16 or fp16" "$weft" merge base plain/model never --dtype nf4
-refused "merged exists already" "$weft" merge base plain/model merged
+refused "--dtype = nf4. Allowed: fp32, bf16, fp16" "$weft" merge base plain/model never --dtype nf4
+refused "merged exists. Fix: name a new directory" "$weft" merge base plain/model merged
 
 # Non-finite values, also after merging, are reported with the tensor, and no file remains.
 last() { # last DIRECTORY FILE BYTES: replaces the last number of DIRECTORY/FILE

@@ -90,7 +90,7 @@ prints "$WEFT_BUILD/weft" plugins new optimizer of-the-tree
 prints make -C of-the-tree WEFT="$WEFT_BUILD/weft"
 [ -e of-the-tree/weft-optimizer-of-the-tree.so ] || failed "a build tree's program builds no plugin" printed
 
-refused "'optimiser' is no kind that there is a template for; did you mean optimizer?" "$weft" plugins new optimiser x
+refused "no template exists for the kind 'optimiser'; did you mean optimizer?" "$weft" plugins new optimiser x
 refused "'My' cannot be a plugin's id" "$weft" plugins new policy My
 refused "'weft-x' cannot be a plugin's id" "$weft" plugins new policy weft-x
 refused "optimizer:adamw exists already, as " "$weft" plugins new optimizer adamw

@@ -46,8 +46,8 @@ static weft_status check_kind(const char *templates, const char *kind, weft_erro
     free(entries);
     weft_nearest_print(&near, meant, sizeof meant);
     if (found) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_USER, "'%.60s' is no kind that there is a template for%s; there are %s", kind,
-                          meant, known);
+    return weft_error_set(err, WEFT_E_USER, "no template exists for the kind '%.60s'%s. Allowed: %s", kind, meant,
+                          known);
 }
 
 /* Checks an id. WEFT_E_USER: invalid for a new plugin. */
