@@ -65,7 +65,7 @@ refuses "a large number" 1 "at byte 0 is not an id" "$sp" --decode
 refuses "no BOS" 1 "no BOS token" "$gpt2" --bos
 refuses "no directory" 1 "No such file or directory" "$dir/nothing"
 refuses "no tokenizer" 1 "tokenizer.json is missing" "$dir"
-refuses "two ways at once" 2 "not with --decode" "$sp" --decode --bos
+refuses "two ways at once" 2 "without --decode" "$sp" --decode --bos
 refuses "no argument" 2 "argument is missing"
 refuses "two directories" 2 "usage: weft tokenize" "$sp" "$gpt2"
 if [ -w /dev/full ]; then
