@@ -45,67 +45,55 @@ static size_t find_flag(const weft_command *command, const char *name, size_t n)
     return count;
 }
 
-static bool unknown_flag(const weft_command *command, const char *name, size_t n, weft_error *err) {
-    char word[64], meant[400], override[200] = "";
-    weft_nearest near = {word, "", 0};
+static weft_status unknown_flag(const weft_command *command, const char *name, size_t n, weft_error *err) {
+    const bool with_config = command->takes != WEFT_TAKES_ARGUMENTS;
     const weft_foreign *foreign = weft_foreign_find(NULL, name, n);
+    const char *home = weft_foreign_home(name, n);
+    char word[64], meant[400] = "", override[200] = "";
+    weft_nearest near = {word, "", 0};
     (void)snprintf(word, sizeof word, "%.*s", (int)(n < 60 ? n : 60), name);
-    if (strcmp(word, "ranks") == 0) {
-        (void)weft_error_set(err, WEFT_E_USER, "%s runs on one rank; train and plan take --ranks", command->name);
-        return false;
-    }
-    if (strcmp(word, "config") == 0 && command->takes != WEFT_TAKES_ARGUMENTS) {
-        (void)weft_error_set(err, WEFT_E_USER,
-                             "there is no flag --config: pass the file as an argument, weft %s run.ini", command->name);
-        return false;
-    }
+    if (strcmp(word, "ranks") == 0)
+        return weft_error_set(err, WEFT_E_USER, "%s runs on one rank; train and plan take --ranks", command->name);
+    if (strcmp(word, "config") == 0 && with_config)
+        return weft_error_set(err, WEFT_E_USER,
+                              "there is no flag --config: pass the file as an argument, weft %s run.ini",
+                              command->name);
     if (foreign != NULL) {
         weft_foreign_print(foreign, meant, sizeof meant);
         (void)weft_foreign_override(foreign, name[n] == '=' ? name + n + 1 : "VALUE", override, sizeof override);
-        (void)weft_error_set(err, WEFT_E_USER, "there is no flag --%s; %s%s%s", word, meant,
-                             *override != '\0' ? ": " : "", override);
-        return false;
+        return weft_error_set(err, WEFT_E_USER, "there is no flag --%s; %s%s%s", word, meant,
+                              *override != '\0' ? ": " : "", override);
     }
+    if (with_config && home != NULL)
+        return weft_error_set(err, WEFT_E_USER, "there is no flag --%s; it is a key: %s.%s=VALUE", word, home, word);
     for (size_t i = 0; i < count_flags(command); i++)
         weft_nearest_offer(&near, command->flags[i].name, strlen(command->flags[i].name));
     weft_nearest_offer(&near, "help", 4);
-    if (command->takes != WEFT_TAKES_ARGUMENTS && weft_foreign_home(name, n) != NULL) {
-        (void)weft_error_set(err, WEFT_E_USER, "there is no flag --%s; it is a key: %s.%s=VALUE", word,
-                             weft_foreign_home(name, n), word);
-        return false;
-    }
-    (void)snprintf(meant, sizeof meant, "%s%s%s", *near.best != '\0' ? "; did you mean --" : "", near.best,
-                   *near.best != '\0' ? "?" : "");
-    (void)weft_error_set(err, WEFT_E_USER, "there is no flag --%s%s", word, meant);
-    return false;
+    if (*near.best != '\0') (void)snprintf(meant, sizeof meant, "; did you mean --%s?", near.best);
+    return weft_error_set(err, WEFT_E_USER, "there is no flag --%s%s", word, meant);
 }
 
 /* Parses "--name" or "--name=value" in argv[*i]; -o means --out, and -n means --n. *i moves to the value if that is a
  * separate word. */
-static bool take_flag(weft_args *self, int argc, char **argv, int *i, weft_error *err) {
+static weft_status take_flag(weft_args *self, int argc, char **argv, int *i, weft_error *err) {
     const char *name = argv[*i][1] == '-' ? argv[*i] + 2 : argv[*i][1] == 'o' ? "out" : "n";
     const size_t n = strcspn(name, "=");
     const size_t at = find_flag(self->command, name, n);
     const weft_flag *flag = NULL;
     if (at == count_flags(self->command)) return unknown_flag(self->command, name, n, err);
     flag = &self->command->flags[at];
-    if (self->given[at]) {
-        (void)weft_error_set(err, WEFT_E_USER, "--%s is given twice", flag->name);
-        return false;
-    }
+    if (self->given[at]) return weft_error_set(err, WEFT_E_USER, "--%s is set twice", flag->name);
     self->given[at] = true;
-    if (name[n] == '=') self->values[at] = name + n + 1;
-    if (name[n] == '=' && flag->value == NULL) {
-        (void)weft_error_set(err, WEFT_E_USER, "--%s takes no value", flag->name);
-        return false;
+    if (name[n] == '=' && flag->value == NULL)
+        return weft_error_set(err, WEFT_E_USER, "--%s takes no value", flag->name);
+    if (name[n] == '=') {
+        self->values[at] = name + n + 1;
+    } else if (flag->value != NULL && !flag->value_optional) {
+        if (*i + 1 == argc)
+            return weft_error_set(err, WEFT_E_USER, "--%s needs a value: --%s %s", flag->name, flag->name, flag->value);
+        self->values[at] = argv[++*i];
     }
-    if (name[n] == '=' || flag->value == NULL || flag->value_optional) return true;
-    if (*i + 1 == argc) {
-        (void)weft_error_set(err, WEFT_E_USER, "--%s needs a value: --%s %s", flag->name, flag->name, flag->value);
-        return false;
-    }
-    self->values[at] = argv[++*i];
-    return true;
+    return WEFT_OK;
 }
 
 /* Recognizes `--section.key`, with or without `=`, for a command that accepts overrides. */
@@ -120,33 +108,26 @@ static bool is_override(const char *word) {
     return n > 0 && word[n] == '.' && word[n + strcspn(word + n, "=/")] == '=';
 }
 
-/* Accepts "--optimizer.lr=3e-4", the form of other programs, as optimizer.lr=3e-4. */
-static bool take_dotted_flag(weft_args *self, const char *word, weft_error *err) {
-    if (is_override(word + 2)) {
-        self->overrides[self->n_overrides++] = word + 2;
-        return true;
-    }
-    (void)weft_error_set(err, WEFT_E_USER, "%.100s needs its value after an equals sign: %.100s=VALUE", word, word + 2);
-    return false;
-}
-
-static bool take_words(weft_args *self, int argc, char **argv, weft_error *err) {
+static weft_status take_words(weft_args *self, int argc, char **argv, weft_error *err) {
     const bool with_config = self->command->takes != WEFT_TAKES_ARGUMENTS;
     bool only_words = false;
-    for (int i = 0; i < argc; i++) {
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < argc && status == WEFT_OK; i++) {
         const char *word = argv[i];
-        if (!only_words && strcmp(word, "--") == 0) {
+        const bool dashed = !only_words && word[0] == '-' && word[1] != '\0', long_flag = dashed && word[1] == '-';
+        if (long_flag && word[2] == '\0') {
             only_words = true;
-        } else if (!only_words && word[0] == '-' && word[1] == '-' && is_dotted_flag(self->command, word)) {
-            if (!take_dotted_flag(self, word, err)) return false;
-        } else if (!only_words && word[0] == '-' && word[1] == '-') {
-            if (!take_flag(self, argc, argv, &i, err)) return false;
-        } else if (!only_words && ((strcmp(word, "-o") == 0 && weft_args_declares(self, "out")) ||
-                                   (strcmp(word, "-n") == 0 && weft_args_declares(self, "n")))) {
-            if (!take_flag(self, argc, argv, &i, err)) return false;
-        } else if (!only_words && word[0] == '-' && word[1] != '\0') {
-            (void)weft_error_set(err, WEFT_E_USER, "there is no flag %s; flags begin with two dashes", word);
-            return false;
+        } else if (long_flag && is_dotted_flag(self->command, word)) {
+            /* "--optimizer.lr=3e-4", the form of other programs, is optimizer.lr=3e-4 */
+            if (is_override(word + 2)) self->overrides[self->n_overrides++] = word + 2;
+            else
+                status = weft_error_set(err, WEFT_E_USER, "%.100s needs its value after an equals sign: %.100s=VALUE",
+                                        word, word + 2);
+        } else if (long_flag || (dashed && ((strcmp(word, "-o") == 0 && weft_args_declares(self, "out")) ||
+                                            (strcmp(word, "-n") == 0 && weft_args_declares(self, "n"))))) {
+            status = take_flag(self, argc, argv, &i, err);
+        } else if (dashed) {
+            status = weft_error_set(err, WEFT_E_USER, "there is no flag %s; flags begin with two dashes", word);
         } else if (with_config && is_override(word)) {
             self->overrides[self->n_overrides++] = word;
         } else if (with_config && self->config == NULL) {
@@ -155,7 +136,7 @@ static bool take_words(weft_args *self, int argc, char **argv, weft_error *err) 
             self->extra[self->n_extra++] = word;
         }
     }
-    return true;
+    return status;
 }
 
 static bool is_file(const char *path) {
@@ -192,22 +173,18 @@ static void advise_override(char *out, size_t size, const weft_args *self, const
     else (void)snprintf(out, size, "; an override is section.key=value");
 }
 
-static bool check_counts(const weft_args *self, weft_error *err) {
+static weft_status check_counts(const weft_args *self, weft_error *err) {
     const weft_command *command = self->command;
-    if (command->takes != WEFT_TAKES_ARGUMENTS && self->config == NULL) {
-        (void)weft_error_set(err, WEFT_E_USER, "the configuration file%s is missing",
-                             command->takes == WEFT_TAKES_DIRECTORY ? ", or a model's directory," : "");
-    } else if (self->n_extra < (size_t)command->min_extra) {
-        (void)weft_error_set(err, WEFT_E_USER, "an argument is missing");
-    } else if (command->max_extra >= 0 && self->n_extra > (size_t)command->max_extra) {
-        const char *first = self->extra[command->max_extra];
-        char advice[460] = "";
-        if (command->takes != WEFT_TAKES_ARGUMENTS) advise_override(advice, sizeof advice, self, first);
-        (void)weft_error_set(err, WEFT_E_USER, "'%.200s' is one argument too many%s", first, advice);
-    } else {
-        return true;
-    }
-    return false;
+    char advice[460] = "";
+    const char *first = NULL;
+    if (command->takes != WEFT_TAKES_ARGUMENTS && self->config == NULL)
+        return weft_error_set(err, WEFT_E_USER, "the configuration file%s is missing",
+                              command->takes == WEFT_TAKES_DIRECTORY ? ", or a model's directory," : "");
+    if (self->n_extra < (size_t)command->min_extra) return weft_error_set(err, WEFT_E_USER, "an argument is missing");
+    if (command->max_extra < 0 || self->n_extra <= (size_t)command->max_extra) return WEFT_OK;
+    first = self->extra[command->max_extra];
+    if (command->takes != WEFT_TAKES_ARGUMENTS) advise_override(advice, sizeof advice, self, first);
+    return weft_error_set(err, WEFT_E_USER, "'%.200s' is one argument too many%s", first, advice);
 }
 
 static bool overrides_have(const weft_args *self, const char *begin) {
@@ -234,23 +211,25 @@ weft_status weft_args_locate(weft_args *self, weft_error *err) {
     return WEFT_OK;
 }
 
-bool weft_args_parse(weft_args **out, const weft_command *command, int argc, char **argv, weft_error *err) {
+weft_status weft_args_parse(weft_args **out, const weft_command *command, int argc, char **argv, weft_error *err) {
     const size_t n_flags = count_flags(command), n = (size_t)argc + 2 + WEFT_DIRECTORY_OVERRIDES;
     weft_args *self = weft_alloc(1, sizeof *self);
     const char *adapter = NULL;
+    weft_status status = WEFT_OK;
     *out = self;
     self->command = command;
     self->overrides = weft_alloc(n, sizeof *self->overrides);
     self->extra = weft_alloc(n, sizeof *self->extra);
     self->given = weft_alloc(n_flags + 1, sizeof *self->given);
     self->values = weft_alloc(n_flags + 1, sizeof *self->values);
-    if (!take_words(self, argc, argv, err) || !check_counts(self, err)) return false;
+    status = take_words(self, argc, argv, err);
+    if (status == WEFT_OK) status = check_counts(self, err);
     /* --adapter DIR is adapter.from=DIR, and --adapter NAME one of [adapter] named */
     if (weft_args_declares(self, "adapter")) adapter = weft_args_value(self, "adapter");
-    if (adapter == NULL) return true;
+    if (status != WEFT_OK || adapter == NULL) return status;
     self->adapter = weft_text_of("adapter.%s=%s", weft_is_directory(adapter) ? "from" : "use", adapter);
     self->overrides[self->n_overrides++] = self->adapter;
-    return true;
+    return WEFT_OK;
 }
 
 void weft_args_free(weft_args *self) {
@@ -289,9 +268,10 @@ const char *weft_args_value(const weft_args *self, const char *flag) {
     return self->values[find_flag(self->command, flag, strlen(flag))];
 }
 
-/* Parses text by its range to *whole or *real, of the range's type. text NULL: unset, and valid. */
-static bool read_number(const char *text, int64_t *whole, double *real, const char *flag, const char *range,
+/* Parses the flag's text by its range to *whole or *real, of the range's type; an unset one is valid. */
+static bool read_number(const weft_args *self, int64_t *whole, double *real, const char *flag, const char *range,
                         weft_error *err) {
+    const char *text = weft_args_value(self, flag);
     weft_bounds bounds;
     char advice[240];
     if (!weft_bounds_parse(&bounds, range, whole != NULL ? WEFT_KEY_I64 : WEFT_KEY_F64)) {
@@ -303,22 +283,22 @@ static bool read_number(const char *text, int64_t *whole, double *real, const ch
                       : weft_number_f64(real, text) && weft_bounds_has(&bounds, *real))
         return true;
     weft_bounds_advise(&bounds, advice, sizeof advice);
-    (void)weft_error_set(err, WEFT_E_USER, "--%s '%.80s' is not in %s: give %s", flag, text, range, advice);
+    (void)weft_error_set(err, WEFT_E_USER, "--%s '%.80s' is not in %s. Allowed: %s", flag, text, range, advice);
     return false;
 }
 
 bool weft_args_i64(const weft_args *self, int64_t *out, const char *flag, const char *range, int64_t fallback,
                    weft_error *err) {
     int64_t value = fallback;
-    if (!read_number(weft_args_value(self, flag), &value, NULL, flag, range, err)) return false;
-    *out = value;
-    return true;
+    const bool is_valid = read_number(self, &value, NULL, flag, range, err);
+    if (is_valid) *out = value;
+    return is_valid;
 }
 
 bool weft_args_f64(const weft_args *self, double *out, const char *flag, const char *range, double fallback,
                    weft_error *err) {
     double value = fallback;
-    if (!read_number(weft_args_value(self, flag), NULL, &value, flag, range, err)) return false;
-    *out = value;
-    return true;
+    const bool is_valid = read_number(self, NULL, &value, flag, range, err);
+    if (is_valid) *out = value;
+    return is_valid;
 }

@@ -33,18 +33,25 @@ typedef struct weft_tool {
 
 static const weft_tool tools[] = {
     {"ab", "weft-ab", "Compare settings of a run: which is better, and by how much."},
+    {"config check", "weft-config", "Validate a configuration with its plugins, model and data."},
+    {"config describe", "weft-config", "Print the host's keys with default, range and help."},
+    {"config explain", "weft-config", "Print every value with its source."},
+    {"data show", "weft-data", "Print sequences as the model sees them, with their targets."},
+    {"data stats", "weft-data", "Print document counts, lengths, truncation and packing gain."},
     {"init", "weft-init", "Write a configuration for a model and a data file."},
+    {"merge", "weft-merge", "Merge an adapter into its base."},
     {"plugins check", "weft-check", "Check a plugin against the rules of its kind."},
     {"plugins exchange", "weft-check", "Check every exchange of a communicator."},
+    {"plugins describe", "weft-plugins", "Print a plugin and its keys with default, range and help."},
+    {"plugins list", "weft-plugins", "List all plugins, with a reason for each that is unusable."},
+    {"plugins new", "weft-plugins", "Write the source of a new plugin, with build and test."},
     {"profile", "weft-profile", "Measure the time of a training step by operator."},
     {"prove", "weft-prove", "Prove that all strategies give the same bits."},
     {"report", "weft-report", "Summarize and compare runs."},
+    {"tokenize", "weft-tokenize", "Convert text to token ids, or ids to text."},
 };
 
-/* Returns the i-th built-in tool; NULL past the end. */
-static const weft_tool *weft_tool_at(size_t i) {
-    return i < sizeof tools / sizeof *tools ? &tools[i] : NULL;
-}
+enum { N_TOOLS = sizeof tools / sizeof *tools };
 
 /* Finds the directory of the tools: below the program's in a build tree, else next to bin. */
 static bool find_directory(char out[WEFT_PATH_BYTES]) {
@@ -57,86 +64,77 @@ static bool is_program(const char *path) {
 }
 
 /* Replaces this process by the tool's program. Returns only if that fails, after an error on stderr. */
-static void weft_tool_run(const weft_tool *self, char **argv) {
+static void run_tool(const weft_tool *self, char **argv) {
     char directory[WEFT_PATH_BYTES], path[WEFT_PATH_BYTES];
-    weft_error err = WEFT_ERROR_INIT;
     if (!find_directory(directory)) {
         (void)fprintf(stderr,
                       "weft %s: the program %s is missing: there is no libexec/weft next to this program. "
-                      "Fix: install Weft as a whole.\n",
+                      "Fix: install all files of Weft.\n",
                       self->name, self->program);
         return;
     }
-    if (weft_path_join(path, directory, self->program, &err) == WEFT_OK) (void)execv(path, argv);
-    (void)fprintf(stderr, "weft %s: %s/%s cannot be run: %s. Fix: install Weft as a whole.\n", self->name, directory,
+    if (weft_path_join(path, directory, self->program, NULL) == WEFT_OK) (void)execv(path, argv);
+    (void)fprintf(stderr, "weft %s: %s/%s cannot be run: %s. Fix: install all files of Weft.\n", self->name, directory,
                   self->program, strerror(errno));
 }
 
-/* Calls visit for every directory that may contain weft-NAME, first libexec/weft, then those of PATH, until it returns
- * true. */
-static bool each_directory(bool (*visit)(void *context, const char *directory), void *context) {
-    char directory[WEFT_PATH_BYTES];
-    const char *at = getenv("PATH");
-    if (find_directory(directory) && visit(context, directory)) return true;
-    while (at != NULL && *at != '\0') {
-        const size_t n = strcspn(at, ":");
-        /* An empty entry or a relative one would make the working directory a source of programs. */
-        if (at[0] == '/' && n < sizeof directory) {
-            (void)snprintf(directory, sizeof directory, "%.*s", (int)n, at);
-            if (visit(context, directory)) return true;
-        }
-        at += n + (at[n] == ':');
+/* Iterates over the directories that may contain weft-NAME: libexec/weft, then those of PATH. *at: NULL at first. */
+static bool next_directory(char out[WEFT_PATH_BYTES], const char **at) {
+    if (*at == NULL) {
+        const char *path = getenv("PATH");
+        *at = path == NULL ? "" : path;
+        if (find_directory(out)) return true;
+    }
+    while (**at != '\0') {
+        const char *entry = *at;
+        const size_t n = strcspn(entry, ":");
+        *at += n + (entry[n] == ':');
+        /* an empty entry or a relative one would make the working directory a source of programs */
+        if (entry[0] != '/' || n >= WEFT_PATH_BYTES) continue;
+        (void)snprintf(out, WEFT_PATH_BYTES, "%.*s", (int)n, entry);
+        return true;
     }
     return false;
-}
-
-typedef struct wanted {
-    const char *name;
-    char path[WEFT_PATH_BYTES];
-} wanted;
-
-static bool find_program(void *context, const char *directory) {
-    wanted *self = context;
-    const int n = snprintf(self->path, sizeof self->path, "%s/weft-%s", directory, self->name);
-    return n > 0 && (size_t)n < sizeof self->path && is_program(self->path);
 }
 
 /* Replaces this process by the program weft-NAME of libexec/weft or PATH, where argv[1] is NAME. Returns false if
  * there is no such program; true if it cannot be run, after an error on stderr. */
-static bool weft_tool_run_foreign(char **argv) {
-    wanted self = {argv[1], ""};
-    char program[WEFT_PATH_BYTES];
+static bool run_foreign(char **argv) {
+    char directory[WEFT_PATH_BYTES], path[WEFT_PATH_BYTES], weft[WEFT_PATH_BYTES];
+    bool found = false;
     /* "weft-" without a name is invalid, and a name with a slash would leave the directory. */
     if (!isalnum((unsigned char)argv[1][0]) || strchr(argv[1], '/') != NULL) return false;
-    if (!each_directory(find_program, &self)) return false;
-    if (weft_sibling_program(program, "weft")) (void)setenv("WEFT_PROGRAM", program, 1);
-    (void)execv(self.path, argv + 1);
-    (void)fprintf(stderr, "weft %s: %s cannot be run: %s\n", argv[1], self.path, strerror(errno));
+    for (const char *at = NULL; !found && next_directory(directory, &at);) {
+        const int n = snprintf(path, sizeof path, "%s/weft-%s", directory, argv[1]);
+        found = n > 0 && (size_t)n < sizeof path && is_program(path);
+    }
+    if (!found) return false;
+    if (weft_sibling_program(weft, "weft")) (void)setenv("WEFT_PROGRAM", weft, 1);
+    (void)execv(path, argv + 1);
+    (void)fprintf(stderr, "weft %s: %s cannot be run: %s\n", argv[1], path, strerror(errno));
     return true;
 }
 
 static bool is_built_in(const char *program) {
-    for (size_t i = 0; i < sizeof tools / sizeof *tools; i++)
+    for (size_t i = 0; i < N_TOOLS; i++)
         if (strcmp(tools[i].program, program) == 0) return true;
     return false;
 }
 
-static bool print_directory(void *context, const char *directory) {
-    DIR *entries = opendir(directory);
-    const struct dirent *entry = NULL;
-    char path[WEFT_PATH_BYTES + 256];
-    while (entries != NULL && (entry = readdir(entries)) != NULL) {
-        if (strncmp(entry->d_name, "weft-", 5) != 0 || entry->d_name[5] == '\0' || is_built_in(entry->d_name)) continue;
-        (void)snprintf(path, sizeof path, "%s/%s", directory, entry->d_name);
-        if (is_program(path)) (void)fprintf(context, "  %-18s%s\n", entry->d_name + 5, path);
-    }
-    if (entries != NULL) (void)closedir(entries);
-    return false;
-}
-
 /* Prints the names of the programs weft-NAME that are not built in, one a line, with their paths. */
-static void weft_tool_print_foreign(FILE *file) {
-    (void)each_directory(print_directory, file);
+static void print_foreign(FILE *file) {
+    char directory[WEFT_PATH_BYTES], path[WEFT_PATH_BYTES + 256];
+    for (const char *at = NULL; next_directory(directory, &at);) {
+        DIR *entries = opendir(directory);
+        const struct dirent *entry = NULL;
+        while (entries != NULL && (entry = readdir(entries)) != NULL) {
+            const char *name = entry->d_name;
+            if (strncmp(name, "weft-", 5) != 0 || name[5] == '\0' || is_built_in(name)) continue;
+            (void)snprintf(path, sizeof path, "%s/%s", directory, name);
+            if (is_program(path)) (void)fprintf(file, "  %-18s%s\n", name + 5, path);
+        }
+        if (entries != NULL) (void)closedir(entries);
+    }
 }
 
 /* The commands of this program, ended by NULL. */
@@ -158,19 +156,16 @@ static int by_name(const void *a, const void *b) {
 
 enum { MOST_ROWS = 64 };
 
+static void add_row(row rows[MOST_ROWS], size_t *n, row one, const char *group) {
+    if (*n < MOST_ROWS && one.summary != NULL && (group == NULL || is_group(one.name, group))) rows[(*n)++] = one;
+}
+
 /* Lists the commands of this program and the built-in tools by name; only those of `group` if it is not NULL. */
 static size_t list_commands(row rows[MOST_ROWS], const char *group) {
     size_t n = 0;
-    for (size_t i = 0; commands[i] != NULL && n < MOST_ROWS; i++)
-        if (commands[i]->summary != NULL) rows[n++] = (row){commands[i]->name, commands[i]->summary};
-    for (size_t i = 0; weft_tool_at(i) != NULL && n < MOST_ROWS; i++)
-        rows[n++] = (row){weft_tool_at(i)->name, weft_tool_at(i)->summary};
-    if (group != NULL) {
-        size_t kept = 0;
-        for (size_t i = 0; i < n; i++)
-            if (is_group(rows[i].name, group)) rows[kept++] = rows[i];
-        n = kept;
-    }
+    for (size_t i = 0; commands[i] != NULL; i++)
+        add_row(rows, &n, (row){commands[i]->name, commands[i]->summary}, group);
+    for (size_t i = 0; i < N_TOOLS; i++) add_row(rows, &n, (row){tools[i].name, tools[i].summary}, group);
     qsort(rows, n, sizeof *rows, by_name);
     return n;
 }
@@ -179,7 +174,7 @@ static void print_commands(FILE *file, const char *group) {
     row rows[MOST_ROWS];
     const size_t n = list_commands(rows, group);
     for (size_t i = 0; i < n; i++) (void)fprintf(file, "  %-18s%s\n", rows[i].name, rows[i].summary);
-    if (group == NULL) weft_tool_print_foreign(file);
+    if (group == NULL) print_foreign(file);
 }
 
 /* Columns of all help. */
@@ -199,12 +194,6 @@ static void print_help(FILE *file) {
                         "plugins check, 75 stopped by a signal after saving.\n");
 }
 
-/* "--name VALUE" or "--name[=VALUE]" */
-static void format_flag(char *out, size_t size, const weft_flag *flag) {
-    if (flag->value == NULL) (void)snprintf(out, size, "--%s", flag->name);
-    else (void)snprintf(out, size, flag->value_optional ? "--%s[=%s]" : "--%s %s", flag->name, flag->value);
-}
-
 static bool has_flags(const weft_command *command) {
     return command->flags != NULL && command->flags->name != NULL;
 }
@@ -214,18 +203,16 @@ static void print_usage(FILE *file, const weft_command *command) {
                   has_flags(command) ? " [--flags]" : "");
 }
 
-static const char *summary_of(const weft_command *command) {
-    for (size_t i = 0; weft_tool_at(i) != NULL; i++)
-        if (strcmp(weft_tool_at(i)->name, command->name) == 0) return weft_tool_at(i)->summary;
-    return command->summary;
-}
-
 static void print_command_help(FILE *file, const weft_command *command) {
+    const char *summary = command->summary;
+    for (size_t i = 0; i < N_TOOLS; i++)
+        if (strcmp(tools[i].name, command->name) == 0) summary = tools[i].summary;
     print_usage(file, command);
-    (void)fprintf(file, "\n%s\n%s", summary_of(command), has_flags(command) ? "\n" : "");
+    (void)fprintf(file, "\n%s\n%s", summary, has_flags(command) ? "\n" : "");
     for (const weft_flag *flag = command->flags; flag != NULL && flag->name != NULL; flag++) {
         char name[80];
-        format_flag(name, sizeof name, flag);
+        if (flag->value == NULL) (void)snprintf(name, sizeof name, "--%s", flag->name);
+        else (void)snprintf(name, sizeof name, flag->value_optional ? "--%s[=%s]" : "--%s %s", flag->name, flag->value);
         if (fprintf(file, "  %-*s", HELP_COLUMN - 2, name) > HELP_COLUMN) (void)fprintf(file, "\n%*s", HELP_COLUMN, "");
         weft_print_wrapped(file, flag->help, HELP_COLUMN, HELP_COLUMN, HELP_WIDTH);
         (void)fputc('\n', file);
@@ -252,8 +239,8 @@ static const weft_command *find_command(int argc, char **argv, int *words) {
 }
 
 static const weft_tool *find_tool(int argc, char **argv) {
-    for (size_t i = 0; weft_tool_at(i) != NULL; i++)
-        if (count_name(weft_tool_at(i)->name, argc, argv) > 0) return weft_tool_at(i);
+    for (size_t i = 0; i < N_TOOLS; i++)
+        if (count_name(tools[i].name, argc, argv) > 0) return &tools[i];
     return NULL;
 }
 
@@ -272,10 +259,6 @@ static weft_exit unknown(const char *word) {
 
 static bool is_help(const char *word) {
     return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0;
-}
-
-static bool is_version(const char *word) {
-    return strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0 || strcmp(word, "version") == 0;
 }
 
 /* Handles `weft GROUP [word]` without a known command of the group. */
@@ -304,7 +287,7 @@ static const char *output_lost;
 static void flush_output(void) {
     if (fflush(stdout) != 0) {
         if (output_lost == NULL) output_lost = strerror(errno);
-    } else if (ferror(stdout) && output_lost == NULL) output_lost = "a part of it is lost";
+    } else if (ferror(stdout) && output_lost == NULL) output_lost = "some bytes are lost";
 }
 
 static void print_error(const weft_command *command, weft_exit status, weft_error *err) {
@@ -321,37 +304,25 @@ static void print_error(const weft_command *command, weft_exit status, weft_erro
     if (status == WEFT_EXIT_USAGE) print_usage(stderr, command);
 }
 
-/* Waits before a failing rank ends. MPICH's launcher discards pending output when a rank ends abnormally: the last
- * lines of that rank and of the ranks that it ends as a result. */
-static void let_launcher_read(weft_exit status) {
-    const struct timespec moment = {0, 300000000};
-    const weft_world *world = weft_world_get();
-    if (status != WEFT_EXIT_DONE && world->size > 1 && !world->is_planned) (void)nanosleep(&moment, NULL);
-}
-
 /* For `weft plugins check`, which starts this program and needs the error code of a failure. The code is written to the
  * file that it names; ranks started here append to a second file, a line each. The line also has whether standard
- * output and error are unchanged. */
+ * output and error are unchanged. A mapped file has the current plugin call: an end that bypasses the C library leaves
+ * no other information. */
 static char code_file[256];
 static bool is_of_ranks;
 static struct stat streams[2];
 
 static void take_code_file(void) {
-    const char *named = getenv("WEFT_CODE_FILE"), *ranks = getenv("WEFT_RANK_CODES");
+    const char *named = getenv("WEFT_CODE_FILE"), *ranks = getenv("WEFT_RANK_CODES"),
+               *call_file = getenv("WEFT_CALL_FILE");
+    const int file = call_file == NULL ? -1 : open(call_file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    void *call = MAP_FAILED;
     is_of_ranks = named == NULL && ranks != NULL;
     if (named != NULL || ranks != NULL)
         (void)snprintf(code_file, sizeof code_file, "%s", named != NULL ? named : ranks);
     (void)unsetenv("WEFT_CODE_FILE");
-    for (int i = 0; i < 2; i++) (void)fstat(1 + i, &streams[i]);
-}
-
-/* Shares the current plugin call with `weft plugins check` in a mapped file: an end that bypasses the C library leaves
- * no other information. */
-static void share_call(void) {
-    const char *named = getenv("WEFT_CALL_FILE");
-    const int file = named == NULL ? -1 : open(named, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    void *call = MAP_FAILED;
     (void)unsetenv("WEFT_CALL_FILE");
+    for (int i = 0; i < 2; i++) (void)fstat(1 + i, &streams[i]);
     if (file < 0) return;
     if (posix_fallocate(file, 0, sizeof(weft_crumb)) == 0) /* a page without reserved space could be missing later */
         call = mmap(NULL, sizeof(weft_crumb), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
@@ -359,21 +330,16 @@ static void share_call(void) {
     if (call != MAP_FAILED) weft_crash_crumb(call);
 }
 
-/* Checks the streams. Ranks redirect their own output (launch/log_prefix.h), but never close it. */
-static bool keeps_streams(void) {
-    bool keeps = true;
-    for (int i = 0; i < 2; i++) {
+static void write_code(weft_exit status, const weft_error *err) {
+    FILE *file = NULL;
+    bool keeps = true;            /* ranks redirect their own output (launch/log_prefix.h), but never close it */
+    for (int i = 0; i < 2; i++) { /* before any file is opened with their numbers */
         const bool may_move = i == 0 && is_of_ranks;
         struct stat now;
         keeps = keeps && fstat(1 + i, &now) == 0 &&
                 (may_move || (now.st_dev == streams[i].st_dev && now.st_ino == streams[i].st_ino));
     }
-    return keeps;
-}
-
-static void write_code(weft_exit status, const weft_error *err) {
-    const bool keeps = keeps_streams(); /* before any file is opened with their numbers */
-    FILE *file = code_file[0] == '\0' ? NULL : fopen(code_file, is_of_ranks ? "a" : "w");
+    file = code_file[0] == '\0' ? NULL : fopen(code_file, is_of_ranks ? "a" : "w");
     if (file == NULL) return;
     (void)fprintf(file, "%d%s\n",
                   status == WEFT_EXIT_USAGE  ? WEFT_E_USER
@@ -383,16 +349,9 @@ static void write_code(weft_exit status, const weft_error *err) {
     (void)fclose(file);
 }
 
-/* Reports a failed command on a rank: if it has not connected to the others yet, it notifies its launcher. */
-static void fail_rank(const weft_args *args) {
-    size_t n = 0;
-    const char *const *overrides = weft_args_overrides(args, &n);
-    if (!weft_args_declares(args, "ranks")) return;
-    weft_launch_want(WEFT_RANKS_TRAINED, 0);
-    weft_process_context_meet_failed(weft_args_config(args), overrides, n);
-}
-
 static weft_exit run_command(const weft_command *command, int argc, char **argv) {
+    const struct timespec moment = {0, 300000000};
+    const weft_world *world = NULL;
     weft_error err = WEFT_ERROR_INIT;
     weft_args *args = NULL;
     weft_exit status = WEFT_EXIT_USAGE;
@@ -400,13 +359,22 @@ static weft_exit run_command(const weft_command *command, int argc, char **argv)
         print_command_help(stdout, command);
         return WEFT_EXIT_DONE;
     }
-    if (weft_args_parse(&args, command, argc, argv, &err))
+    if (weft_args_parse(&args, command, argc, argv, &err) == WEFT_OK)
         status = weft_args_locate(args, &err) == WEFT_OK ? command->run(args, &err) : WEFT_EXIT_FAILED;
     flush_output();
     print_error(command, status, &err);
     write_code(status, &err);
-    let_launcher_read(status);
-    if (status == WEFT_EXIT_FAILED) fail_rank(args);
+    /* MPICH's launcher discards pending output when a rank ends abnormally: the last lines of that rank and of the
+     * ranks that it ends as a result. */
+    world = weft_world_get();
+    if (status != WEFT_EXIT_DONE && world->size > 1 && !world->is_planned) (void)nanosleep(&moment, NULL);
+    if (status == WEFT_EXIT_FAILED && weft_args_declares(args, "ranks")) {
+        /* a rank that has not connected to the others yet notifies its launcher */
+        size_t n = 0;
+        const char *const *overrides = weft_args_overrides(args, &n);
+        weft_launch_want(WEFT_RANKS_TRAINED, 0);
+        weft_process_context_meet_failed(weft_args_config(args), overrides, n);
+    }
     weft_args_free(args);
     return status;
 }
@@ -423,58 +391,43 @@ static weft_exit dispatch(int argc, char **argv) {
         print_help(stdout);
         return WEFT_EXIT_DONE;
     }
-    if (is_version(argv[1])) {
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0 || strcmp(argv[1], "version") == 0) {
         (void)printf("weft %s (SDK %d.%d)\n", WEFT_VERSION, WEFT_SDK_HEADERS / 1000, WEFT_SDK_HEADERS % 1000);
         return WEFT_EXIT_DONE;
     }
     command = find_command(argc, argv, &words);
     if (command != NULL) return run_command(command, argc - 1 - words, argv + 1 + words);
     if (list_commands(rows, argv[1]) > 0) return unknown_in_group(argv[1], argc > 2 ? argv[2] : NULL);
-    return weft_tool_run_foreign(argv) ? WEFT_EXIT_FAILED : unknown(argv[1]);
+    return run_foreign(argv) ? WEFT_EXIT_FAILED : unknown(argv[1]);
 }
 
-/* Sets OpenMP defaults before a device plugin loads OpenMP, which reads them at that time. By default its threads spin
- * for milliseconds while they wait for work, which makes a step ten times slower on a machine with other load. A short
- * spin costs no time there and keeps the speed of a free machine. The user's own settings are kept. */
-static void settle_openmp(void) {
-    if (getenv("OMP_WAIT_POLICY") == NULL && getenv("GOMP_SPINCOUNT") == NULL)
-        (void)setenv("GOMP_SPINCOUNT", "5000", 0);
-}
-
-static int run_guarded(int argc, char **argv) {
-    weft_exit status = WEFT_EXIT_DONE;
+int weft_cli_main(int argc, char **argv, const weft_command *const *table) {
+    const weft_tool *tool = NULL;
+    weft_exit status = WEFT_EXIT_FAILED;
+    int words = 0;
+    commands = table;
+    /* A closed descriptor 0, 1 or 2 would be reused by the first opened file, which would receive printed output. The
+     * substitutes fail to read or to write, like closed descriptors. */
+    for (int i = STDIN_FILENO; i <= STDERR_FILENO; i++)
+        if (fcntl(i, F_GETFD) < 0) (void)open("/dev/null", i == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+    if (argc > 1 && find_command(argc, argv, &words) == NULL && (tool = find_tool(argc, argv)) != NULL) {
+        run_tool(tool, argv);
+        return WEFT_EXIT_FAILED;
+    }
+    /* A device plugin loads OpenMP, which reads its settings then. By default its threads spin for milliseconds while
+     * they wait for work, which makes a step ten times slower on a machine with other load. A short spin costs no time
+     * there and keeps the speed of a free machine. The user's own settings are kept. */
+    if (getenv("OMP_WAIT_POLICY") == NULL) (void)setenv("GOMP_SPINCOUNT", "5000", 0);
+    weft_crash_install();
+    (void)signal(SIGXFSZ, SIG_IGN); /* exceeding the file size limit becomes a failed write, with an error */
+    weft_exit_guard_install();
     take_code_file();
-    share_call();
     status = dispatch(argc, argv);
     flush_output();
     if (output_lost != NULL && status == WEFT_EXIT_DONE) {
         (void)fprintf(stderr, "weft: the output cannot be written: %s\n", output_lost);
         status = WEFT_EXIT_FAILED;
     }
-    return status;
-}
-
-/* Occupies descriptors 0, 1 and 2 if the caller has closed them: otherwise the first opened files would get these
- * numbers and receive printed output. The substitutes fail to read or to write, like closed descriptors. */
-static void hold_closed_streams(void) {
-    for (int i = STDIN_FILENO; i <= STDERR_FILENO; i++)
-        if (fcntl(i, F_GETFD) < 0) (void)open("/dev/null", i == STDIN_FILENO ? O_WRONLY : O_RDONLY);
-}
-
-int weft_cli_main(int argc, char **argv, const weft_command *const *table) {
-    const weft_tool *tool = NULL;
-    int words = 0, status = 0;
-    commands = table;
-    hold_closed_streams();
-    if (argc > 1 && find_command(argc, argv, &words) == NULL && (tool = find_tool(argc, argv)) != NULL) {
-        weft_tool_run(tool, argv);
-        return WEFT_EXIT_FAILED;
-    }
-    settle_openmp();
-    weft_crash_install();
-    (void)signal(SIGXFSZ, SIG_IGN); /* exceeding the file size limit becomes a failed write, with an error */
-    weft_exit_guard_install();
-    status = run_guarded(argc, argv);
     weft_exit_guard_reached();
     return status;
 }

@@ -1,7 +1,7 @@
 /* host/cli/cli.h: parses the command line and runs one command.
  *     weft COMMAND [run.ini] [section.key=value ...] [--flags]
  *
- * A command is one file with one weft_command, and one name in command/commands.c; a tool is a separate program
+ * A command is one file with one weft_command, and one name in main.c; a tool is a separate program
  * (cli.c). Overrides, flags and other arguments are accepted in any order. `--flag value` and `--flag=value` are the
  * same; after `--` every word is an argument.
  *     static weft_exit eval_run(const weft_args *args, weft_error *err) { ... }
@@ -78,9 +78,9 @@ bool weft_args_i64(const weft_args *self, int64_t *out, const char *flag, const 
 bool weft_args_f64(const weft_args *self, double *out, const char *flag, const char *range, double fallback,
                    weft_error *err);
 
-/* Parses the arguments of a command, without the program's and the command's names; strings remain in argv. Returns
- * false with a message in err. Call weft_args_free also after a failure. */
-bool weft_args_parse(weft_args **out, const weft_command *command, int argc, char **argv, weft_error *err);
+/* Parses the arguments of a command, without the program's and the command's names; strings remain in argv. Call
+ * weft_args_free also after a failure. */
+weft_status weft_args_parse(weft_args **out, const weft_command *command, int argc, char **argv, weft_error *err);
 /* Replaces a directory argument by its INI file and its overrides (directory.h). */
 weft_status weft_args_locate(weft_args *self, weft_error *err);
 void weft_args_free(weft_args *self);

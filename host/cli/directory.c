@@ -46,32 +46,30 @@ static weft_status find_base(weft_learned *self, weft_error *err) {
     if (status != WEFT_OK) return status;
     if (named == NULL)
         return weft_error_set(err, WEFT_E_USER,
-                              "%.1000s/" WEFT_ADAPTER_CONFIG " names no base (base_model_name_or_path): write its "
-                              "directory there, or say weft init BASE DATA and set [adapter] from to this one",
+                              "%.1000s/" WEFT_ADAPTER_CONFIG ": base_model_name_or_path is missing. Fix: set it to the "
+                              "base's directory, or run weft init BASE DATA and set [adapter] from to this directory",
                               self->adapter);
     self->base = realpath(named, NULL);
     if (self->base == NULL || !has_file(self->base, "config.json"))
-        status =
-            weft_error_set(err, WEFT_E_USER,
-                           "%.1000s is an adapter of %.500s, which is no model's directory here: say weft init "
-                           "BASE DATA with the directory where that model lies, and set [adapter] from to this one",
-                           self->adapter, named);
+        status = weft_error_set(
+            err, WEFT_E_USER,
+            "%.1000s is an adapter of %.500s, which is not a model's directory on this machine. Fix: run "
+            "weft init BASE DATA with that directory, and set [adapter] from to the adapter's",
+            self->adapter, named);
     free(named);
     return status;
 }
 
 /* Reads [model] base from the configuration of the adapter's run, which has all keys. */
 static weft_status find_stored(weft_learned *self, const char *run, weft_error *err) {
-    static const char *const names[] = {
-        [WEFT_BASE_NF4] = "nf4",   [WEFT_BASE_NF4X64] = "nf4x64", [WEFT_BASE_INT8] = "int8", [WEFT_BASE_FP8] = "fp8",
-        [WEFT_BASE_BF16] = "bf16", [WEFT_BASE_FP16] = "fp16",     [WEFT_BASE_FP32] = "fp32"};
     weft_model_settings model = {0};
     weft_config *config = NULL;
     char path[WEFT_PATH_BYTES];
     weft_status status = weft_path_join(path, run, "config.ini", err);
     if (status == WEFT_OK) status = weft_config_load(&config, path, NULL, 0, err);
     if (status == WEFT_OK) status = weft_settings_load_model(&model, config, err);
-    if (status == WEFT_OK && names[model.base] != NULL) self->stored = weft_strdup(names[model.base]);
+    if (status == WEFT_OK && model.base != WEFT_BASE_AUTO)
+        self->stored = weft_strdup(weft_config_shown(config, "model", "base"));
     weft_config_free(config);
     return status;
 }
@@ -131,8 +129,8 @@ static weft_status read_run(weft_directory *out, const char *path, weft_error *e
     const bool whole = has_file(path, "model/config.json");
     if (!whole && !adapted)
         return weft_error_set(err, WEFT_E_USER,
-                              "%s is a run that has not come to its end: there is no model/ in it yet. Give one of its "
-                              "checkpoints, %s/checkpoints/step-N",
+                              "%s is an unfinished run without model/. Fix: use one of its checkpoints, "
+                              "%s/checkpoints/step-N",
                               path, path);
     out->ini = weft_text_of("%s/config.ini", path);
     if (adapted) add_override(out, "adapter.from", path, "model");
@@ -197,23 +195,22 @@ static void name_nearest(char *out, size_t size, const char *path) {
     free(home);
 }
 
-static weft_status refuse_missing(const char *path, const char *command, bool takes_directory, weft_error *err) {
-    char near[300];
-    name_nearest(near, sizeof near, path);
-    if (near[0] == '\0')
-        (void)snprintf(near, sizeof near, "; weft %s takes an INI file%s", command,
-                       takes_directory ? ", a model's directory or a run's, [run] out" : ", which weft init writes");
-    return weft_error_set(err, WEFT_E_USER, "%s: cannot be opened: %s%s", path, strerror(ENOENT), near);
-}
-
 weft_status weft_directory_check(const char *path, const char *command, bool takes_directory, weft_error *err) {
     const bool trains = strcmp(command, "train") == 0;
-    if (access(path, F_OK) != 0 && errno == ENOENT) return refuse_missing(path, command, takes_directory, err);
+    char near[300];
+    if (access(path, F_OK) != 0 && errno == ENOENT) {
+        name_nearest(near, sizeof near, path);
+        if (near[0] == '\0')
+            (void)snprintf(near, sizeof near, "; weft %s takes an INI file%s", command,
+                           takes_directory ? ", a model's directory or a run's, [run] out"
+                                           : ", which weft init writes");
+        return weft_error_set(err, WEFT_E_USER, "%s: cannot be opened: %s%s", path, strerror(ENOENT), near);
+    }
     if (!weft_is_directory(path)) return WEFT_OK;
     if (has_file(path, "config.ini"))
         return weft_error_set(err, WEFT_E_USER,
                               "%s is the directory of a run, and weft %s takes an INI file: %s/config.ini%s", path,
-                              command, path, trains ? ", with --resume to go on" : "");
+                              command, path, trains ? ", with --resume to continue" : "");
     if (has_file(path, "config.json"))
         return weft_error_set(err, WEFT_E_USER,
                               "%s is the directory of a model, and weft %s takes an INI file: weft init %s "

@@ -1,5 +1,5 @@
 /* host/command/cmd_eval.c: `weft eval`. */
-#include "cli/fit_flags.h"
+#include "cli/flags.h"
 
 #include "base/units.h"
 #include "run/engine.h"

@@ -1,7 +1,7 @@
 /* host/command/cmd_generate.c: `weft generate`. */
 #include "base/alloc.h"
 #include "base/text.h"
-#include "cli/fit_flags.h"
+#include "cli/flags.h"
 #include "plugin/enter.h"
 #include "plugin/services.h"
 #include "program/run.h"
@@ -12,93 +12,6 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-/* Checks whether the plan fits into memory, and which options would fit. Each reported change was planned: fewer
- * tokens, or GEMMs in bf16. */
-typedef struct fit_check {
-    const weft_args *args;
-    const weft_run *run;
-    const weft_generate_options *options;
-    int64_t n_prompt;
-    int64_t bytes; /* --fit; 0: query the device */
-} fit_check;
-
-/* ---- requirement of a changed call ---- */
-
-/* Records the planned memory without allocating it. */
-static weft_status keep_need(void *context, const weft_engine *engine, weft_error *err) {
-    const weft_required_memory need = {.bytes = engine->plan.bytes, .ranks = 1};
-    *(weft_required_memory *)context = need;
-    return weft_error_set(err, WEFT_E_STOPPED, "planned");
-}
-
-static bool plan_fits(weft_required_memory *need, const fit_check *self, const weft_run *run, int64_t tokens,
-                      const weft_available_memory *room) {
-    weft_generate_options options = *self->options;
-    weft_generator *none = NULL;
-    options.tokens = tokens;
-    options.check = keep_need;
-    options.check_context = need;
-    return weft_generator_create(&none, run, self->n_prompt, &options, NULL) == WEFT_E_STOPPED &&
-           weft_required_memory_fits(need, room);
-}
-
-static void add_change(weft_fit *fit, const weft_required_memory *need, const char *key) {
-    weft_fit_change *change = &fit->changes.fitting[fit->changes.n++];
-    change->need = *need;
-    change->n_keys = 1;
-    (void)snprintf(change->keys[0], sizeof change->keys[0], "%s", key);
-}
-
-static void find_fewer_tokens(weft_fit *fit, const fit_check *self) {
-    weft_required_memory need;
-    for (int64_t tokens = self->options->tokens / 2; tokens > 0; tokens /= 2) {
-        char key[WEFT_TRIAL_KEY_SIZE];
-        if (!plan_fits(&need, self, self->run, tokens, &fit->room)) continue;
-        (void)snprintf(key, sizeof key, "--tokens %lld", (long long)tokens);
-        add_change(fit, &need, key);
-        return;
-    }
-}
-
-static void find_precision(weft_fit *fit, const fit_check *self) {
-    static const char key[] = "train.precision=bf16";
-    size_t n = 0;
-    const char *const *given = weft_args_overrides(self->args, &n);
-    const char **overrides = NULL;
-    weft_run *run = NULL;
-    weft_required_memory need;
-    if (self->run->settings.train.precision != WEFT_PRECISION_FP32) return;
-    overrides = weft_alloc(n + 1, sizeof *overrides);
-    if (n > 0) memcpy(overrides, given, n * sizeof *overrides);
-    overrides[n] = key;
-    if (weft_run_open(&run, weft_args_config(self->args), overrides, n + 1, WEFT_NEEDS_TEXT, NULL) == WEFT_OK &&
-        plan_fits(&need, self, run, self->options->tokens, &fit->room))
-        add_change(fit, &need, key);
-    weft_run_close(run);
-    free(overrides);
-}
-
-/* ---- check of this call ---- */
-
-/* Checks the plan as a weft_generate_check; context: a fit_check. */
-static weft_status check_fit(void *context, const weft_engine *engine, weft_error *err) {
-    const fit_check *self = context;
-    const weft_required_memory need = {.bytes = engine->plan.bytes, .ranks = 1};
-    weft_fit fit = {.need = need};
-    int32_t level = 0;
-    if (weft_args_has(self->args, "no-fit")) return WEFT_OK;
-    if (self->bytes > 0) weft_available_memory_describe(&fit.room, self->bytes);
-    else weft_available_memory_find(&fit.room, &engine->device_info);
-    fit.fits = weft_required_memory_fits(&fit.need, &fit.room);
-    weft_fit_warn(&fit, self->run->host);
-    if (fit.fits) return WEFT_OK;
-    level = weft_services_log_level(WEFT_LOG_ERROR); /* suppresses repeated messages of the same configuration */
-    find_fewer_tokens(&fit, self);
-    find_precision(&fit, self);
-    (void)weft_services_log_level(level);
-    return weft_fit_refuse(&fit, err);
-}
 
 /* ---- output ---- */
 
@@ -155,31 +68,108 @@ static weft_status on_id(void *context, int32_t id, weft_error *err) {
     return print_until(self, self->shown.n - unfinished(self->shown.data, self->shown.n), err);
 }
 
-/* ---- chat ---- */
-
 typedef struct turn {
     const char *role;
     char *content;
     size_t n;
 } turn;
 
-/* A conversation on standard input and output: each input line is a user message, and the model replies through the
- * chat template. */
-typedef struct conversation {
-    const weft_run *run;
-    const weft_text *text;
-    const weft_generate_options *options;
-    const char *template; /* by name; NULL: the model's own */
-    turn *turns;
-    size_t n_turns;
+/* State of one invocation. */
+typedef struct generation {
+    const weft_args *args;
+    weft_run *run;
+    weft_text text;
+    weft_generate_options options;
+    int64_t room; /* bytes of --fit; 0: unset */
     weft_generator *generator;
     int64_t capacity; /* ids of the longest prompt for the generator */
     weft_stop_ids stop;
-    weft_bytes ids; /* int32_t: of the prompt */
-    output reply;
-} conversation;
+    output out;           /* prompt and continuation; in a chat: the reply */
+    weft_bytes before;    /* the prompt, decoded */
+    const char *template; /* of a chat, by name; NULL: the model's own */
+    weft_bytes chat_ids;  /* int32_t: the chat's prompt */
+    turn *turns;
+    size_t n_turns;
+} generation;
 
-static void add_turn(conversation *self, const char *role, const char *content, size_t n) {
+/* ---- memory ---- */
+
+/* Records the planned memory without allocating it. */
+static weft_status keep_need(void *context, const weft_engine *engine, weft_error *err) {
+    *(weft_required_memory *)context = (weft_required_memory){.bytes = engine->plan.bytes, .ranks = 1};
+    return weft_error_set(err, WEFT_E_STOPPED, "planned");
+}
+
+/* Plans a run with so many tokens, and adds the change that leads to it if it fits. */
+static bool try_change(weft_fit *fit, const generation *self, const weft_run *run, int64_t tokens, const char *key) {
+    weft_fit_change *change = &fit->fitting[fit->n];
+    weft_generate_options options = self->options;
+    weft_generator *none = NULL;
+    options.tokens = tokens;
+    options.check = keep_need;
+    options.check_context = &change->need;
+    if (weft_generator_create(&none, run, self->capacity, &options, NULL) != WEFT_E_STOPPED ||
+        !weft_required_memory_fits(&change->need, &fit->room))
+        return false;
+    change->n_keys = 1;
+    (void)snprintf(change->keys[0], sizeof change->keys[0], "%s", key);
+    fit->n++;
+    return true;
+}
+
+static void find_precision(weft_fit *fit, const generation *self) {
+    static const char key[] = "train.precision=bf16";
+    size_t n = 0;
+    const char *const *given = weft_args_overrides(self->args, &n);
+    const char **overrides = NULL;
+    weft_run *run = NULL;
+    if (self->run->settings.train.precision != WEFT_PRECISION_FP32) return;
+    overrides = weft_alloc(n + 1, sizeof *overrides);
+    if (n > 0) memcpy(overrides, given, n * sizeof *overrides);
+    overrides[n] = key;
+    if (weft_run_open(&run, weft_args_config(self->args), overrides, n + 1, WEFT_NEEDS_TEXT, NULL) == WEFT_OK)
+        (void)try_change(fit, self, run, self->options.tokens, key);
+    weft_run_close(run);
+    free(overrides);
+}
+
+/* Checks whether the plan fits into memory, as a weft_generate_check, and which options would fit: fewer tokens, or
+ * GEMMs in bf16. Each reported change was planned. context: a generation. */
+static weft_status check_fit(void *context, const weft_engine *engine, weft_error *err) {
+    const generation *self = context;
+    weft_fit fit = {.need = {.bytes = engine->plan.bytes, .ranks = 1},
+                    .room = weft_available_memory_find(self->room, &engine->device_info)};
+    int32_t level = 0;
+    if (weft_args_has(self->args, "no-fit")) return WEFT_OK;
+    fit.fits = weft_required_memory_fits(&fit.need, &fit.room);
+    weft_fit_warn(&fit, self->run->host);
+    if (fit.fits) return WEFT_OK;
+    level = weft_services_log_level(WEFT_LOG_ERROR); /* suppresses repeated messages of the same configuration */
+    for (int64_t tokens = self->options.tokens / 2; tokens > 0; tokens /= 2) {
+        char key[WEFT_TRIAL_KEY_SIZE];
+        (void)snprintf(key, sizeof key, "--tokens %lld", (long long)tokens);
+        if (try_change(&fit, self, self->run, tokens, key)) break;
+    }
+    find_precision(&fit, self);
+    (void)weft_services_log_level(level);
+    return weft_fit_refuse(&fit, err);
+}
+
+/* Ensures a generator for a prompt of n ids. From the second one on it has spare capacity, so that few are created. */
+static weft_status ensure_generator(generation *self, int64_t n, weft_error *err) {
+    const int64_t most = self->generator == NULL ? n : weft_generator_places(self->generator) - self->options.tokens;
+    int64_t capacity = self->generator == NULL ? n : 2 * n;
+    if (self->generator != NULL && n <= self->capacity) return WEFT_OK;
+    if (capacity > most) capacity = most > n ? most : n;
+    weft_generator_destroy(self->generator);
+    self->generator = NULL;
+    self->capacity = capacity;
+    return weft_generator_create(&self->generator, self->run, capacity, &self->options, err);
+}
+
+/* ---- chat: each input line is a user message, and the model replies through the chat template ---- */
+
+static void add_turn(generation *self, const char *role, const char *content, size_t n) {
     turn one = {role, weft_alloc(n + 1, 1), n};
     if (n > 0) memcpy(one.content, content, n);
     self->turns = weft_realloc(self->turns, self->n_turns + 1, sizeof one);
@@ -192,8 +182,8 @@ static weft_status take_ids(void *context, const int32_t *ids, const int32_t *an
 }
 
 /* Encodes all turns as the prompt of the next reply. */
-static weft_status encode_turns(conversation *self, weft_error *err) {
-    const weft_chat_sink sink = {&self->ids, take_ids};
+static weft_status encode_turns(generation *self, weft_error *err) {
+    const weft_chat_sink sink = {&self->chat_ids, take_ids};
     weft_chat_message *messages = weft_alloc(self->n_turns, sizeof *messages);
     const weft_chat chat = {.struct_size = (uint32_t)sizeof chat,
                             .flags = WEFT_CHAT_PROMPT,
@@ -208,33 +198,21 @@ static weft_status encode_turns(conversation *self, weft_error *err) {
         messages[i].content = self->turns[i].content;
         messages[i].content_bytes = self->turns[i].n;
     }
-    status = weft_text_encode_chat(self->text, &sink, &chat, err);
+    status = weft_text_encode_chat(&self->text, &sink, &chat, err);
     free(messages);
     return status;
 }
 
-/* Ensures a generator for the current prompt. From the second one on it has spare capacity, so that few are created. */
-static weft_status ensure_generator(conversation *self, int64_t n, weft_error *err) {
-    const int64_t most = self->generator == NULL ? n : weft_generator_places(self->generator) - self->options->tokens;
-    int64_t capacity = self->generator == NULL ? n : 2 * n;
-    if (self->generator != NULL && n <= self->capacity) return WEFT_OK;
-    if (capacity > most) capacity = most > n ? most : n;
-    weft_generator_destroy(self->generator);
-    self->generator = NULL;
-    self->capacity = capacity;
-    return weft_generator_create(&self->generator, self->run, capacity, self->options, err);
-}
-
-static weft_status answer(conversation *self, weft_error *err) {
-    output *reply = &self->reply;
+static weft_status answer(generation *self, weft_error *err) {
+    output *reply = &self->out;
     int64_t n = 0;
     weft_status status = WEFT_OK;
-    self->ids.n = reply->ids.n = reply->shown.n = reply->printed = 0;
+    self->chat_ids.n = reply->ids.n = reply->shown.n = reply->printed = 0;
     status = encode_turns(self, err);
-    n = (int64_t)n_ids(&self->ids);
+    n = (int64_t)n_ids(&self->chat_ids);
     if (status == WEFT_OK) status = ensure_generator(self, n, err);
     if (status == WEFT_OK)
-        status = weft_generator_run(self->generator, ids_of(&self->ids), n, &self->stop, on_id, reply, err);
+        status = weft_generator_run(self->generator, ids_of(&self->chat_ids), n, &self->stop, on_id, reply, err);
     if (status == WEFT_OK) status = print_until(reply, reply->shown.n, err);
     if (status != WEFT_OK) return status;
     (void)putchar('\n');
@@ -243,7 +221,7 @@ static weft_status answer(conversation *self, weft_error *err) {
 }
 
 /* Reads lines of standard input, one turn each; empty lines are skipped. */
-static weft_status converse(conversation *self, weft_error *err) {
+static weft_status converse(generation *self, weft_error *err) {
     const bool prompts = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
     char *line = NULL;
     size_t room = 0;
@@ -272,7 +250,7 @@ static const weft_flag flags[] = {
     {"top-p", "P", false, "Sample among the most likely tokens of this total probability (default 1)."},
     {"repetition-penalty", "P", false, "Divide the logits of earlier tokens by P, as transformers does (default 1)."},
     {"ignore-eos", NULL, false, "Continue after the end-of-sequence token."},
-    {"no-cache", NULL, false, "Compute the whole sequence again for each token: slow, for comparison."},
+    {"no-cache", NULL, false, "Compute the complete sequence again for each token: slow, for comparison."},
     {"chat", NULL, false,
      "Answer through the chat template: --prompt, or each line of standard input, is a user message."},
     {"template", "NAME", false, "With --chat: a built-in template, as in [data] template; default: the model's own."},
@@ -283,16 +261,6 @@ static const weft_flag flags[] = {
     WEFT_NO_FIT_FLAG,
     {NULL, NULL, false, NULL},
 };
-
-typedef struct generation {
-    const weft_args *args;
-    weft_run *run;
-    weft_text text;
-    output out;        /* prompt, then continuation */
-    weft_bytes before; /* only the prompt, decoded */
-    size_t n_prompt;
-    int64_t room; /* bytes of --fit; 0: unset */
-} generation;
 
 /* Returns JSON text. Bytes that are not UTF-8 become U+FFFD, as in transformers; the ids preserve the original. */
 static json_t *json_text(const char *text, size_t n) {
@@ -312,14 +280,13 @@ static json_t *json_text(const char *text, size_t n) {
     return string;
 }
 
-static void print_generation_json(const generation *self) {
+static void print_generation_json(const generation *self, size_t n_prompt) {
     const output *out = &self->out;
-    json_t *ids = json_array(), *object = json_object();
+    json_t *ids = json_array(), *object = NULL;
     const size_t n = out->shown.n > self->before.n ? out->shown.n - self->before.n : 0;
-    for (size_t i = self->n_prompt; i < n_ids(&out->ids); i++)
+    for (size_t i = n_prompt; i < n_ids(&out->ids); i++)
         (void)json_array_append_new(ids, json_integer(ids_of(&out->ids)[i]));
-    (void)json_object_set_new(object, "ids", ids);
-    (void)json_object_set_new(object, "text", json_text(out->shown.data + self->before.n, n));
+    object = json_pack("{s:o, s:o}", "ids", ids, "text", json_text(out->shown.data + self->before.n, n));
     (void)json_dumpf(object, stdout, 0);
     (void)putchar('\n');
     json_decref(object);
@@ -327,10 +294,15 @@ static void print_generation_json(const generation *self) {
 
 enum { MOST_PROMPT_BYTES = 16 << 20, PROMPT_PIECE = 1 << 16 };
 
-/* Reads standard input completely; the last newline is the shell's, and is removed. */
-static weft_status read_standard_input(weft_bytes *out, weft_error *err) {
+/* Reads --prompt or standard input completely, whose last newline is the shell's and is removed; a terminal counts as
+ * empty. */
+static weft_status read_prompt(const generation *self, weft_bytes *out, weft_error *err) {
     static char piece[PROMPT_PIECE];
+    const char *prompt = weft_args_value(self->args, "prompt");
     size_t n = 0;
+    if (prompt != NULL && weft_bytes_put(out, prompt, strlen(prompt)) != WEFT_OK)
+        return weft_error_set(err, WEFT_E_MEMORY, "no memory for the prompt");
+    if (prompt != NULL || isatty(STDIN_FILENO)) return WEFT_OK;
     while ((n = fread(piece, 1, sizeof piece, stdin)) > 0) {
         if (out->n + n > MOST_PROMPT_BYTES)
             return weft_error_set(err, WEFT_E_USER, "standard input has more than 16 MiB: this is no prompt");
@@ -340,15 +312,6 @@ static weft_status read_standard_input(weft_bytes *out, weft_error *err) {
     if (ferror(stdin)) return weft_error_set(err, WEFT_E_SYSTEM, "standard input cannot be read: %s", strerror(errno));
     if (out->n > 0 && out->data[out->n - 1] == '\n') out->n--;
     if (out->n > 0 && out->data[out->n - 1] == '\r') out->n--;
-    return WEFT_OK;
-}
-
-/* Reads --prompt or standard input; a terminal counts as empty. */
-static weft_status read_prompt(const generation *self, weft_bytes *out, weft_error *err) {
-    const char *prompt = weft_args_value(self->args, "prompt");
-    if (prompt == NULL) return isatty(STDIN_FILENO) ? WEFT_OK : read_standard_input(out, err);
-    if (weft_bytes_put(out, prompt, strlen(prompt)) != WEFT_OK)
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory for the prompt");
     return WEFT_OK;
 }
 
@@ -362,27 +325,27 @@ static weft_status encode_prompt(generation *self, weft_error *err) {
     weft_bytes_free(&prompt);
     if (status == WEFT_OK && self->out.ids.n == 0)
         status = weft_error_set(err, WEFT_E_USER,
-                                "an empty prompt without a BOS gives the model nothing to go on from: give "
-                                "--prompt, or set [tokenizer] bos = yes");
-    self->n_prompt = n_ids(&self->out.ids);
+                                "an empty prompt without a BOS has no token to continue from. Fix: use --prompt, or "
+                                "set [tokenizer] bos = yes");
     if (status == WEFT_OK) status = decode(&self->text, &self->before, &self->out.ids, err);
     self->out.printed = self->before.n;
     return status;
 }
 
-static weft_status generate(generation *self, weft_generate_options *options, weft_error *err) {
-    fit_check fit = {self->args, self->run, options, (int64_t)self->n_prompt, self->room};
-    weft_generator *generator = NULL;
-    weft_stop_ids stop = {.n = 0};
-    weft_status status = WEFT_OK;
-    options->check = check_fit;
-    options->check_context = &fit;
-    status = weft_generator_create(&generator, self->run, (int64_t)self->n_prompt, options, err);
-    if (status == WEFT_OK) status = weft_run_stop_ids(&stop, self->run, &self->text, err);
+static weft_status generate(generation *self, weft_error *err) {
+    const size_t n = n_ids(&self->out.ids);
+    weft_status status = ensure_generator(self, (int64_t)n, err);
+    if (status == WEFT_OK) status = weft_run_stop_ids(&self->stop, self->run, &self->text, err);
     if (status == WEFT_OK)
-        status = weft_generator_run(generator, ids_of(&self->out.ids), (int64_t)self->n_prompt, &stop, on_id,
-                                    &self->out, err);
-    weft_generator_destroy(generator);
+        status = weft_generator_run(self->generator, ids_of(&self->out.ids), (int64_t)n, &self->stop, on_id, &self->out,
+                                    err);
+    if (status != WEFT_OK) return status;
+    if (self->out.silent) {
+        print_generation_json(self, n);
+        return WEFT_OK;
+    }
+    status = print_until(&self->out, self->out.shown.n, err);
+    if (isatty(STDOUT_FILENO)) (void)putchar('\n'); /* otherwise only the text, byte for byte */
     return status;
 }
 
@@ -396,66 +359,52 @@ static bool read_options(weft_generate_options *out, const weft_args *args, weft
            weft_args_f64(args, &out->repetition_penalty, "repetition-penalty", "(0,inf)", 1.0, err);
 }
 
-static weft_status run_conversation(generation *self, weft_generate_options *options, weft_error *err) {
-    fit_check fit = {self->args, self->run, options, 1, self->room};
+static weft_status run_conversation(generation *self, weft_error *err) {
     const char *named = weft_args_value(self->args, "template"), *system = weft_args_value(self->args, "system"),
                *prompt = weft_args_value(self->args, "prompt");
-    conversation chat = {.run = self->run, .text = &self->text, .options = options, .reply = {.text = &self->text}};
+    weft_stop_ids *stop = &self->stop;
     int32_t end = -1;
-    weft_status status = weft_run_stop_ids(&chat.stop, self->run, &self->text, err);
+    weft_status status = weft_run_stop_ids(stop, self->run, &self->text, err);
     if (named == NULL) named = weft_run_adapter_template(self->run, &self->text);
-    chat.template = named != NULL && strcmp(named, "own") == 0 ? NULL : named;
-    options->check = check_fit;
-    options->check_context = &fit;
+    self->template = named != NULL && strcmp(named, "own") == 0 ? NULL : named;
     /* the template's token after a reply stops it, too */
-    if (status == WEFT_OK) status = weft_text_chat_end(&end, &self->text, chat.template, err);
-    if (status == WEFT_OK && end >= 0 && chat.stop.n < WEFT_MAX_STOP_IDS) chat.stop.ids[chat.stop.n++] = end;
-    if (system != NULL) add_turn(&chat, "system", system, strlen(system));
-    if (prompt != NULL) add_turn(&chat, "user", prompt, strlen(prompt));
-    if (status == WEFT_OK) status = prompt != NULL ? answer(&chat, err) : converse(&chat, err);
-    for (size_t i = 0; i < chat.n_turns; i++) free(chat.turns[i].content);
-    free(chat.turns);
-    weft_generator_destroy(chat.generator);
-    weft_bytes_free(&chat.ids);
-    weft_bytes_free(&chat.reply.ids);
-    weft_bytes_free(&chat.reply.shown);
-    return status;
+    if (status == WEFT_OK) status = weft_text_chat_end(&end, &self->text, self->template, err);
+    if (status == WEFT_OK && end >= 0 && stop->n < WEFT_MAX_STOP_IDS) stop->ids[stop->n++] = end;
+    if (system != NULL) add_turn(self, "system", system, strlen(system));
+    if (prompt != NULL) add_turn(self, "user", prompt, strlen(prompt));
+    if (status != WEFT_OK) return status;
+    return prompt != NULL ? answer(self, err) : converse(self, err);
 }
 
+/* Rejects incompatible flags. */
 static bool flags_fit(const weft_args *args, weft_error *err) {
     const bool chat = weft_args_has(args, "chat");
     const char *idle = weft_args_has(args, "template") ? "template" : weft_args_has(args, "system") ? "system" : NULL;
     if (chat && weft_args_has(args, "json"))
-        (void)weft_error_set(err, WEFT_E_USER, "--chat and --json exclude each other");
-    else if (!chat && idle != NULL) (void)weft_error_set(err, WEFT_E_USER, "--%s goes with --chat", idle);
-    else return true;
-    return false;
+        return weft_error_set(err, WEFT_E_USER, "--chat and --json exclude each other") == WEFT_OK;
+    return chat || idle == NULL || weft_error_set(err, WEFT_E_USER, "--%s requires --chat", idle) == WEFT_OK;
 }
 
 static weft_exit run_generate(const weft_args *args, weft_error *err) {
     size_t n = 0;
     const char *const *overrides = weft_args_overrides(args, &n);
-    generation self = {.args = args, .out = {.text = &self.text, .silent = weft_args_has(args, "json")}};
-    weft_generate_options options = {0};
+    const bool chat = weft_args_has(args, "chat");
+    generation self = {.args = args,
+                       .out = {.text = &self.text, .silent = weft_args_has(args, "json")},
+                       .options = {.check = check_fit, .check_context = &self}};
     weft_status status = WEFT_OK;
-    if (!flags_fit(args, err) || !read_options(&options, args, err) || !weft_command_room(args, &self.room, err))
+    if (!flags_fit(args, err) || !read_options(&self.options, args, err) || !weft_command_room(args, &self.room, err))
         return WEFT_EXIT_USAGE;
     status = weft_run_open(&self.run, weft_args_config(args), overrides, n, WEFT_NEEDS_TEXT, err);
-    if (status == WEFT_OK && weft_args_has(args, "chat")) status = weft_run_use_adapter_tokenizer(self.run, err);
+    if (status == WEFT_OK && chat) status = weft_run_use_adapter_tokenizer(self.run, err);
     if (status == WEFT_OK) status = weft_text_open(&self.text, self.run, err);
-    if (status == WEFT_OK) options.seed = (uint64_t)self.run->settings.run.seed;
-    if (status == WEFT_OK && weft_args_has(args, "chat")) {
-        status = run_conversation(&self, &options, err);
-        goto done;
-    }
-    if (status == WEFT_OK) status = encode_prompt(&self, err);
-    if (status == WEFT_OK) status = generate(&self, &options, err);
-    if (status == WEFT_OK && self.out.silent) print_generation_json(&self);
-    else if (status == WEFT_OK) {
-        status = print_until(&self.out, self.out.shown.n, err);
-        if (isatty(STDOUT_FILENO)) (void)putchar('\n'); /* otherwise only the text, byte for byte */
-    }
-done:
+    if (status == WEFT_OK) self.options.seed = (uint64_t)self.run->settings.run.seed;
+    if (status == WEFT_OK && !chat) status = encode_prompt(&self, err);
+    if (status == WEFT_OK) status = chat ? run_conversation(&self, err) : generate(&self, err);
+    for (size_t i = 0; i < self.n_turns; i++) free(self.turns[i].content);
+    free(self.turns);
+    weft_generator_destroy(self.generator);
+    weft_bytes_free(&self.chat_ids);
     weft_bytes_free(&self.out.ids);
     weft_bytes_free(&self.out.shown);
     weft_bytes_free(&self.before);

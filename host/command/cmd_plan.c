@@ -1,17 +1,14 @@
 /* host/command/cmd_plan.c: `weft plan`: memory, time and traffic of a run, before it runs. */
-#include "cli/fit_flags.h"
-#include "cli/spawn.h"
+#include "cli/flags.h"
 
 #include "base/units.h"
 #include "launch/find.h"
 #include "launch/log_prefix.h"
 #include "program/paths.h"
-#include "report/launches.h"
 #include "report/plan_diff.h"
 #include "report/forecast.h"
 #include "report/stages.h"
 #include "report/summary.h"
-#include "report/world_line.h"
 #include "report/tables.h"
 #include "run/session.h"
 
@@ -21,13 +18,13 @@ static const weft_flag flags[] = {
     {"json", NULL, false, "Print an object instead of tables."},
     {"ranks", "N", false, "Plan for N ranks; only --time starts them."},
     {"nodes", "M", false, "Plan for M machines with equal numbers of ranks (default 1)."},
-    {"diff", "OTHER.ini", false, "Show what another configuration would change; overrides apply to both."},
+    {"diff", "OTHER.ini", false, "Show the differences to another configuration; overrides apply to both."},
     {"time", NULL, false, "Start the ranks, measure this machine for some seconds, and predict the time of a step."},
     {"rates", "FILE", false, "Predict the time from an earlier --time --json."},
     WEFT_FIT_FLAG,
     {"print-program", NULL, false,
      "Print every instruction of a program with its buffers, or mark the one that fails the check."},
-    {"mode", "MODE", false, "Program to print: train, eval or generate (default train)."},
+    {"mode", "MODE", false, "Program to print: training, evaluation or generation (default training)."},
     {"print-wrapping", NULL, false, "Print every module with its unit."},
     {"print-links", NULL, false, "Print how many bytes each rank sends to each other rank in a step."},
     {"print-sharding", NULL, false, "Print how much of each parameter a rank keeps."},
@@ -69,43 +66,36 @@ static void print_saving(const weft_plan *plan, FILE *to) {
     (void)weft_unit_bytes(bytes, weft_save_place_bytes(plan));
     (void)fprintf(to, "%-*s", INDENT, "saving");
     if (plan->saves == WEFT_SAVES_BESIDE)
-        (void)fprintf(to, "beside training, from a copy of %s in the host's memory, %s\n", bytes,
-                      plan->visible ? "which workspace has" : "which is in no line above");
+        (void)fprintf(to, "asynchronous, from a copy of %s in the host's memory, %s\n", bytes,
+                      plan->visible ? "included in workspace" : "not included above");
     else if (why != NULL)
-        (void)fprintf(to, "in place, as %s: [checkpoint] async = yes takes %s for a copy\n", why, bytes);
-    else (void)fprintf(to, "in place: training stands while a checkpoint is written\n");
+        (void)fprintf(to, "synchronous, because %s; [checkpoint] async = yes needs %s for a copy\n", why, bytes);
+    else (void)fprintf(to, "synchronous: training waits while a checkpoint is written\n");
 }
 
-static json_t *saving_object(const weft_plan *plan) {
-    if (plan->saves == WEFT_SAVES_NONE) return NULL;
-    return json_pack("{s:b, s:s?, s:I, s:b}", "beside", plan->saves == WEFT_SAVES_BESIDE, "why", why_in_place(plan),
-                     "bytes", (json_int_t)weft_save_place_bytes(plan), "of_total",
-                     plan->saves == WEFT_SAVES_BESIDE && plan->visible);
-}
-
-static int64_t elements_in(const weft_declared *declared, int32_t dtype) {
+/* Returns the parameters stored in a type, and their bytes. */
+static int64_t elements_in(int64_t *bytes, const weft_declared *declared, int32_t dtype) {
     int64_t n = 0;
-    for (int32_t p = 0; p < declared->n_parameters; p++)
-        if (declared->parameters[p].dtype == dtype) n += declared->parameters[p].numel;
-    return n;
-}
-
-static int64_t bytes_in(const weft_declared *declared, int32_t dtype) {
-    int64_t n = 0;
-    for (int32_t p = 0; p < declared->n_parameters; p++)
-        if (declared->parameters[p].dtype == dtype) n += weft_dtype_span(dtype, declared->parameters[p].numel);
+    *bytes = 0;
+    for (int32_t i = 0; i < declared->n_parameters; i++) {
+        const weft_parameter *p = &declared->parameters[i];
+        if (p->dtype != dtype) continue;
+        n += p->numel;
+        *bytes += weft_dtype_span(dtype, p->numel);
+    }
     return n;
 }
 
 static void print_stored(const weft_declared *declared, FILE *to) {
-    char count[WEFT_UNIT_SIZE], bytes[WEFT_UNIT_SIZE];
+    char count[WEFT_UNIT_SIZE], size[WEFT_UNIT_SIZE];
     const char *between = "";
+    int64_t bytes = 0;
     (void)fprintf(to, "%-*s", INDENT, "storage");
     for (int32_t dtype = 1; dtype <= WEFT_DTYPE_LAST; dtype++) {
-        const int64_t n = elements_in(declared, dtype);
+        const int64_t n = elements_in(&bytes, declared, dtype);
         if (n == 0) continue;
         (void)fprintf(to, "%s%s parameters in %s (%s bytes)", between, weft_unit_count(count, n),
-                      weft_dtype_name(dtype), weft_unit_count(bytes, bytes_in(declared, dtype)));
+                      weft_dtype_name(dtype), weft_unit_count(size, bytes));
         between = ", ";
     }
     (void)fputc('\n', to);
@@ -113,12 +103,12 @@ static void print_stored(const weft_declared *declared, FILE *to) {
 
 static json_t *stored_array(const weft_declared *declared) {
     json_t *types = json_array();
+    int64_t bytes = 0;
     for (int32_t dtype = 1; dtype <= WEFT_DTYPE_LAST; dtype++) {
-        const int64_t n = elements_in(declared, dtype);
+        const int64_t n = elements_in(&bytes, declared, dtype);
         if (n > 0)
-            (void)json_array_append_new(types,
-                                        json_pack("{s:s, s:I, s:I}", "type", weft_dtype_name(dtype), "parameters",
-                                                  (json_int_t)n, "bytes", (json_int_t)bytes_in(declared, dtype)));
+            (void)json_array_append_new(types, json_pack("{s:s, s:I, s:I}", "type", weft_dtype_name(dtype),
+                                                         "parameters", (json_int_t)n, "bytes", (json_int_t)bytes));
     }
     return types;
 }
@@ -132,33 +122,29 @@ static void print_launches(const weft_launches *launches, FILE *to) {
                   weft_unit_counted(products, launches->products, "call"), weft_unit_count(copies, launches->copies));
 }
 
-static json_t *launches_object(const weft_launches *launches) {
-    return json_pack("{s:I, s:I, s:I}", "kernels", (json_int_t)launches->kernels, "products",
-                     (json_int_t)launches->products, "copies", (json_int_t)launches->copies);
+/* Lists the steps at which the schedule is printed: first, quarter, half, three quarters, last, without duplicates. */
+static int list_schedule_steps(int64_t steps[SCHEDULE_POINTS], const weft_session *session) {
+    int n = 0;
+    for (int i = 0; i < SCHEDULE_POINTS; i++) {
+        const int64_t step = 1 + (session->steps - 1) * i / (SCHEDULE_POINTS - 1);
+        if (n == 0 || steps[n - 1] != step) steps[n++] = step;
+    }
+    return n;
 }
 
-/* Returns the steps at which the schedule is printed: first, quarter, half, three quarters, last, without duplicates.
- * 0: this point equals the previous one. */
-static int64_t schedule_step(const weft_session *session, int point) {
-    const int64_t step = 1 + (session->steps - 1) * point / (SCHEDULE_POINTS - 1);
-    const int64_t before = point == 0 ? 0 : 1 + (session->steps - 1) * (point - 1) / (SCHEDULE_POINTS - 1);
-    return step == before ? 0 : step;
-}
-
-static void print_memory(const weft_session *session, FILE *to) {
-    const weft_plan_bytes *b = &session->engine->plan.bytes;
+static void print_bytes(FILE *to, const char *name, int64_t bytes, const char *more) {
     char text[WEFT_UNIT_SIZE], whole[WEFT_UNIT_SIZE];
+    (void)fprintf(to, "  %-14s %12s  %18s bytes%s\n", name, weft_unit_bytes(text, bytes), weft_unit_count(whole, bytes),
+                  more);
+}
+
+static void print_memory(const weft_plan_bytes *b, FILE *to) {
     (void)fprintf(to, "memory at the highest moment\n");
     for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++)
-        (void)fprintf(to, "  %-14s %12s  %18s bytes\n", weft_memory_category_name(i),
-                      weft_unit_bytes(text, b->category[i]), weft_unit_count(whole, b->category[i]));
-    (void)fprintf(to, "  %-14s %12s  %18s bytes\n", "gaps", weft_unit_bytes(text, b->spare),
-                  weft_unit_count(whole, b->spare));
-    (void)fprintf(to, "  %-14s %12s  %18s bytes\n", "total", weft_unit_bytes(text, b->total),
-                  weft_unit_count(whole, b->total));
-    if (b->preparation > b->total)
-        (void)fprintf(to, "  %-14s %12s  %18s bytes, before the model is loaded\n", "preparing data",
-                      weft_unit_bytes(text, b->preparation), weft_unit_count(whole, b->preparation));
+        print_bytes(to, weft_memory_category_name(i), b->category[i], "");
+    print_bytes(to, "gaps", b->spare, "");
+    print_bytes(to, "total", b->total, "");
+    if (b->preparation > b->total) print_bytes(to, "preparing data", b->preparation, ", before the model is loaded");
 }
 
 static void print_model(const weft_session *session, const weft_wrapped *wrapped, FILE *to) {
@@ -168,8 +154,7 @@ static void print_model(const weft_session *session, const weft_wrapped *wrapped
     char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE], c[WEFT_UNIT_SIZE];
     (void)fprintf(to, "model       %s parameters, %s trained (%.4g %%), %d segments\n", weft_unit_count(a, all),
                   weft_unit_count(b, trained), 100.0 * (double)trained / (double)all, e->plan.declared->n_segments);
-    weft_wrapped_print_line(wrapped, e->plan.declared, e->plan.layout, weft_run_id(session->run, WEFT_PART_POLICY), 12,
-                            to);
+    weft_wrapped_print_line(wrapped, weft_run_id(session->run, WEFT_PART_POLICY), 12, to);
     print_stored(e->plan.declared, to);
     (void)fprintf(to, "layout      grid %lld elements, padding %s bytes (%.2f %%)\n", (long long)e->plan.layout->grid,
                   weft_unit_count(c, weft_layout_padding(e->plan.layout)),
@@ -186,56 +171,24 @@ static void print_model(const weft_session *session, const weft_wrapped *wrapped
 }
 
 static void print_schedule(const weft_session *session, FILE *to) {
+    int64_t steps[SCHEDULE_POINTS];
+    const int n = list_schedule_steps(steps, session);
     (void)fprintf(to, "schedule    %lld step%s, warm-up %lld\n", (long long)session->steps,
                   session->steps == 1 ? "" : "s", (long long)session->schedule.warmup);
     weft_lr_print(session, 12, to);
-    for (int i = 0; i < SCHEDULE_POINTS; i++) {
-        const int64_t step = schedule_step(session, i);
-        if (step == 0) continue;
-        (void)fprintf(to, "  step %8lld  lr %.6g\n", (long long)step, weft_session_lr(session, step));
-    }
+    for (int i = 0; i < n; i++)
+        (void)fprintf(to, "  step %8lld  lr %.6g\n", (long long)steps[i], weft_session_lr(session, steps[i]));
     weft_schedule_warn(session);
 }
 
 static json_t *schedule_array(const weft_session *session) {
     json_t *points = json_array();
-    for (int i = 0; i < SCHEDULE_POINTS; i++) {
-        const int64_t step = schedule_step(session, i);
-        if (step == 0) continue;
-        (void)json_array_append_new(points, json_pack("{s:I, s:f}", "step", (json_int_t)step, "lr",
-                                                      weft_session_lr(session, step)));
-    }
+    int64_t steps[SCHEDULE_POINTS];
+    const int n = list_schedule_steps(steps, session);
+    for (int i = 0; i < n; i++)
+        (void)json_array_append_new(points, json_pack("{s:I, s:f}", "step", (json_int_t)steps[i], "lr",
+                                                      weft_session_lr(session, steps[i])));
     return points;
-}
-
-static json_t *layout_object(const weft_engine *e) {
-    return json_pack("{s:I, s:I, s:i, s:i, s:o}", "grid", (json_int_t)e->plan.layout->grid, "padding_bytes",
-                     (json_int_t)weft_layout_padding(e->plan.layout), "segments", (int)e->plan.declared->n_segments,
-                     "units", (int)e->plan.layout->n_units, "storage", stored_array(e->plan.declared));
-}
-
-/* unit: null if the storage is tied to an earlier module, or if there are several units. */
-static json_t *wrapping_object(const weft_engine *e, const weft_wrapped *wrapped, bool with_modules) {
-    json_t *object = json_pack("{s:i, s:i, s:f}", "modules", (int)e->plan.declared->n_modules, "wrapped",
-                               (int)wrapped->n_wrapped, "percent", weft_wrapped_percent(wrapped, e->plan.declared));
-    json_t *list = with_modules ? json_array() : NULL;
-    for (int32_t m = 0; with_modules && m < e->plan.declared->n_modules; m++) {
-        const weft_module *module = e->plan.declared->modules[m];
-        const char *unit = wrapped->unit[m] >= 0 ? e->plan.layout->units[wrapped->unit[m]].name : NULL;
-        (void)json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:s?}", "path", module->path, "class",
-                                                    module->class_name, "wrapped", (int)wrapped->is_wrapped[m], "unit",
-                                                    unit));
-    }
-    if (with_modules) (void)json_object_set_new(object, "tree", list);
-    return object;
-}
-
-/* rows: of an optimizer step; a micro-batch is micro_batch_rows x places. */
-static json_t *batch_object(const weft_session *session) {
-    const weft_plan_spec *spec = &session->engine->plan.spec;
-    return json_pack("{s:I, s:i, s:i, s:i}", "rows", (json_int_t)session->run->settings.train.global_batch,
-                     "micro_batches", (int)spec->micro_batches, "micro_batch_rows", (int)spec->rows, "places",
-                     (int)spec->lengths[spec->n_lengths - 1]);
 }
 
 /* offset: in the arena; null: the sum over micro-batches itself, which is outside of it. */
@@ -261,7 +214,6 @@ typedef struct planned {
     weft_launches launches;
 } planned;
 
-/* Returns the stage of the requested mode. */
 static const weft_mode_plan *mode_plan_to_print(const planned *self) {
     const weft_plan *plan = &self->session->engine->plan;
     const weft_mode_plan *const stages[] = {&plan->train, &plan->evaluate, &plan->generate};
@@ -272,6 +224,25 @@ static const weft_mode_plan *mode_plan_to_print(const planned *self) {
 static const weft_program *program_to_print(const planned *self) {
     const weft_mode_plan *mode_plan = mode_plan_to_print(self);
     return mode_plan->shown != NULL ? mode_plan->shown : mode_plan->program;
+}
+
+/* unit: null if the storage is tied to an earlier module, or if there are several units. */
+static json_t *wrapping_object(const planned *self) {
+    const weft_plan *plan = &self->session->engine->plan;
+    const weft_wrapped *wrapped = &self->wrapped;
+    json_t *object = json_pack("{s:i, s:i, s:f}", "modules", (int)plan->declared->n_modules, "wrapped",
+                               (int)wrapped->n_wrapped, "percent", wrapped->percent);
+    json_t *list = json_array();
+    if (weft_args_has(self->args, "print-wrapping")) (void)json_object_set(object, "tree", list);
+    for (int32_t m = 0; m < plan->declared->n_modules; m++) {
+        const weft_module *module = plan->declared->modules[m];
+        const char *unit = wrapped->unit[m] >= 0 ? plan->layout->units[wrapped->unit[m]].name : NULL;
+        (void)json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:s?}", "path", module->path, "class",
+                                                    module->class_name, "wrapped", (int)wrapped->is_wrapped[m], "unit",
+                                                    unit));
+    }
+    json_decref(list);
+    return object;
 }
 
 static json_t *program_array(const planned *self) {
@@ -302,28 +273,44 @@ static json_t *stages_object(const weft_stages *stages) {
                      stages->imbalance_then);
 }
 
+/* batch: rows: of an optimizer step; a micro-batch is micro_batch_rows x places. */
 static json_t *plan_object(const planned *self) {
     const weft_session *session = self->session;
-    const weft_engine *e = session->engine;
-    const bool tree = weft_args_has(self->args, "print-wrapping");
+    const weft_plan *plan = &session->engine->plan;
+    const weft_plan_spec *spec = &plan->spec;
+    json_t *layout = json_pack("{s:I, s:I, s:i, s:i, s:o}", "grid", (json_int_t)plan->layout->grid, "padding_bytes",
+                               (json_int_t)weft_layout_padding(plan->layout), "segments",
+                               (int)plan->declared->n_segments, "units", (int)plan->layout->n_units, "storage",
+                               stored_array(plan->declared));
+    json_t *batch = json_pack("{s:I, s:i, s:i, s:i}", "rows", (json_int_t)session->run->settings.train.global_batch,
+                              "micro_batches", (int)spec->micro_batches, "micro_batch_rows", (int)spec->rows, "places",
+                              (int)spec->lengths[spec->n_lengths - 1]);
     return json_pack("{s:I, s:I, s:I, s:o, s:o, s:o, s:i, s:i, s:o, s:o, s:i, s:o}", "parameters",
-                     (json_int_t)weft_declared_numel(e->plan.declared, false), "trained",
-                     (json_int_t)weft_declared_numel(e->plan.declared, true), "steps", (json_int_t)session->steps,
-                     "layout", layout_object(e), "wrapping", wrapping_object(e, &self->wrapped, tree), "batch",
-                     batch_object(session), "instructions", (int)e->plan.train.program->n_instructions, "buffers",
-                     (int)e->plan.train.program->n_slots, "memory", weft_memory_object(&e->plan.bytes), "schedule",
-                     schedule_array(session), "world", (int)e->ranks.world, "ranks",
-                     weft_all_rank_plan_array(self->all_rank_plan));
+                     (json_int_t)weft_declared_numel(plan->declared, false), "trained",
+                     (json_int_t)weft_declared_numel(plan->declared, true), "steps", (json_int_t)session->steps,
+                     "layout", layout, "wrapping", wrapping_object(self), "batch", batch, "instructions",
+                     (int)plan->train.program->n_instructions, "buffers", (int)plan->train.program->n_slots, "memory",
+                     weft_memory_object(&plan->bytes), "schedule", schedule_array(session), "world",
+                     (int)session->engine->ranks.world, "ranks", weft_all_rank_plan_array(self->all_rank_plan));
 }
 
 static void print_plan_json(const planned *self) {
     const weft_engine *e = self->session->engine;
+    const weft_launches *launches = &self->launches;
+    const bool copies = e->plan.saves == WEFT_SAVES_BESIDE;
     json_t *object = plan_object(self);
     FILE *to = weft_log_prefix_plain();
     (void)json_object_set_new(object, "fit", weft_fit_object(&self->fit));
     if (e->choices.n > 0) (void)json_object_set_new(object, "chosen", chosen_array(&e->choices));
-    if (e->plan.saves != WEFT_SAVES_NONE) (void)json_object_set_new(object, "saving", saving_object(&e->plan));
-    if (self->launches.known) (void)json_object_set_new(object, "launches", launches_object(&self->launches));
+    if (e->plan.saves != WEFT_SAVES_NONE)
+        (void)json_object_set_new(object, "saving",
+                                  json_pack("{s:b, s:s?, s:I, s:b}", "beside", copies, "why", why_in_place(&e->plan),
+                                            "bytes", (json_int_t)weft_save_place_bytes(&e->plan), "of_total",
+                                            copies && e->plan.visible));
+    if (launches->known)
+        (void)json_object_set_new(object, "launches",
+                                  json_pack("{s:I, s:I, s:I}", "kernels", (json_int_t)launches->kernels, "products",
+                                            (json_int_t)launches->products, "copies", (json_int_t)launches->copies));
     if (weft_args_has(self->args, "print-program")) (void)json_object_set_new(object, "program", program_array(self));
     if (self->stages.n > 0) (void)json_object_set_new(object, "stages", stages_object(&self->stages));
     if (weft_args_has(self->args, "print-links"))
@@ -343,7 +330,7 @@ static void print_text(const planned *self) {
     const weft_engine *e = self->session->engine;
     FILE *to = weft_log_prefix_plain();
     print_model(self->session, &self->wrapped, to);
-    if (e->ranks.world == 1) print_memory(self->session, to);
+    if (e->ranks.world == 1) print_memory(&e->plan.bytes, to);
     else weft_all_rank_plan_print(self->all_rank_plan, to);
     weft_fit_print(&self->fit, 12, to);
     weft_fit_warn(&self->fit, self->session->run->host);
@@ -357,8 +344,7 @@ static void print_text(const planned *self) {
     weft_world_log_single_rank(self->session);
     weft_world_log_precision(self->session);
     if (self->hold != NULL) weft_sharding_print(&e->plan, self->hold, self->rank, 0, to);
-    if (weft_args_has(self->args, "print-wrapping"))
-        weft_wrapped_print(&self->wrapped, e->plan.declared, e->plan.layout, to);
+    if (weft_args_has(self->args, "print-wrapping")) weft_wrapped_print(&self->wrapped, to);
     if (weft_args_has(self->args, "print-program"))
         weft_program_print(program_to_print(self), &mode_plan_to_print(self)->job->spec, -1, to);
 }
@@ -375,7 +361,7 @@ static weft_status open_plan(planned *self, const char *path, weft_error *err) {
     self->wrapped = weft_wrapped_make(plan->declared, plan->layout);
     weft_stages_make(&self->stages, plan, self->all_rank_plan);
     if (self->rank >= self->all_rank_plan->world)
-        status = weft_error_set(err, WEFT_E_USER, "--rank %d is not there: ranks are 0 to %d", (int)self->rank,
+        status = weft_error_set(err, WEFT_E_USER, "--rank %d does not exist. Allowed: 0 to %d", (int)self->rank,
                                 (int)self->all_rank_plan->world - 1);
     if (status == WEFT_OK && weft_args_has(self->args, "print-sharding"))
         self->hold = weft_all_rank_plan_hold(plan, self->rank);
@@ -392,17 +378,6 @@ static weft_status forecast(planned *self, weft_error *err) {
     else status = weft_rates_measure(&self->rates, engine, err);
     if (status != WEFT_OK || engine->ranks.rank > 0) return status;
     return weft_forecast_make(&self->forecast, &self->rates, engine, self->all_rank_plan, err);
-}
-
-/* Prints the plan on rank 0, for all ranks. */
-static weft_status print_planned(planned *self, weft_error *err) {
-    const weft_fit_question question = weft_command_question(self->args, self->session, self->room);
-    const weft_status status = weft_launches_count(&self->launches, self->session->engine, err);
-    if (status != WEFT_OK) return status;
-    weft_fit_check(&self->fit, &question, self->all_rank_plan);
-    if (weft_args_has(self->args, "json")) print_plan_json(self);
-    else print_text(self);
-    return WEFT_OK;
 }
 
 static void close_plan(planned *self) {
@@ -433,7 +408,7 @@ static weft_status print_difference(const weft_args *args, weft_error *err) {
     if (weft_args_config(args) == NULL)
         return weft_error_set(
             err, WEFT_E_USER,
-            "--diff compares two configurations, and a model's directory has no configuration: give an INI file");
+            "--diff compares two configurations, and a model's directory has none. Fix: use an INI file");
     status = facts_of(&a, args, weft_args_config(args), err);
     if (status == WEFT_OK) status = facts_of(&b, args, other, err);
     if (status == WEFT_OK) difference = weft_plan_diff_make(a, b);
@@ -447,10 +422,18 @@ static weft_status print_difference(const weft_args *args, weft_error *err) {
     return status;
 }
 
+/* Prints the plan on rank 0, for all ranks. */
 static weft_status print_plan(planned *self, weft_error *err) {
     weft_status status = open_plan(self, weft_args_config(self->args), err);
+    const bool prints = status == WEFT_OK && self->session->engine->ranks.rank == 0;
     if (status == WEFT_OK) status = forecast(self, err);
-    if (status == WEFT_OK && self->session->engine->ranks.rank == 0) status = print_planned(self, err);
+    if (status == WEFT_OK && prints) status = weft_launches_count(&self->launches, self->session->engine, err);
+    if (status == WEFT_OK && prints) {
+        const weft_fit_question question = weft_command_question(self->args, self->session, self->room);
+        weft_fit_check(&self->fit, &question, self->all_rank_plan);
+        if (weft_args_has(self->args, "json")) print_plan_json(self);
+        else print_text(self);
+    }
     close_plan(self);
     return status;
 }
@@ -459,11 +442,12 @@ static weft_status print_plan(planned *self, weft_error *err) {
 static weft_status check_flags(const weft_args *args, int64_t asked, int64_t nodes, weft_error *err) {
     const bool time = weft_args_has(args, "time"), rates = weft_args_has(args, "rates");
     if (nodes > 1 && time)
-        return weft_error_set(err, WEFT_E_USER,
-                              "--time measures running ranks, and --nodes plans for other machines: give "
-                              "--rates FILE of an earlier --time --json instead of --time");
+        return weft_error_set(
+            err, WEFT_E_USER,
+            "--time measures running ranks, and --nodes plans for other machines. Fix: replace --time "
+            "by --rates FILE with the output of an earlier --time --json");
     if (nodes > 1 && asked == 0)
-        return weft_error_set(err, WEFT_E_USER, "--nodes distributes ranks over machines: give --ranks N too");
+        return weft_error_set(err, WEFT_E_USER, "--nodes requires --ranks N, which it distributes over machines");
     if (time && rates)
         return weft_error_set(err, WEFT_E_USER, "--time measures rates and --rates reads them: use one of them");
     if ((time || rates) && weft_args_has(args, "diff"))
@@ -480,10 +464,10 @@ static weft_status find_mode(int32_t *out, const weft_args *args, weft_error *er
     for (*out = WEFT_MODE_TRAIN; *out <= WEFT_MODE_GENERATE; ++*out)
         if (asked == NULL || strcmp(asked, weft_mode_name(*out)) == 0) break;
     if (*out > WEFT_MODE_GENERATE)
-        return weft_error_set(err, WEFT_E_USER, "--mode %s is not there: training, evaluation and generation are",
+        return weft_error_set(err, WEFT_E_USER, "--mode %s does not exist. Allowed: training, evaluation, generation",
                               asked);
     if (asked != NULL && !weft_args_has(args, "print-program"))
-        return weft_error_set(err, WEFT_E_USER, "--mode selects the program for --print-program: give that too");
+        return weft_error_set(err, WEFT_E_USER, "--mode requires --print-program, for which it selects the program");
     return WEFT_OK;
 }
 
@@ -502,7 +486,7 @@ static weft_exit run_plan(const weft_args *args, weft_error *err) {
     if (weft_args_has(args, "print-program"))
         weft_show_want(self.mode, self.rank, weft_args_has(args, "json") ? stderr : weft_log_prefix_plain());
     if (!weft_args_has(args, "time")) weft_launch_want(WEFT_RANKS_PLANNED, (int32_t)asked);
-    else if (!weft_command_is_rank(&launched, args, (int32_t)asked, WEFT_RANKS_RUN_ONE, err)) return launched;
+    else if (!weft_command_is_rank(&launched, args, NULL, (int32_t)asked, WEFT_RANKS_RUN_ONE, err)) return launched;
     if (weft_args_has(args, "diff")) status = print_difference(args, err);
     else status = print_plan(&self, err);
     return weft_exit_from(status);
@@ -517,6 +501,6 @@ const weft_command weft_command_plan = {
     .more = "DIR is the directory of a model, which needs data.path=FILE and is planned for one epoch by default, or "
             "of a run ([run] out): its configuration with its model/.",
     .examples = "  weft plan run.ini --ranks 4\n"
-                "  weft plan run.ini --print-program --mode eval\n",
+                "  weft plan run.ini --print-program --mode evaluation\n",
     .run = run_plan,
 };

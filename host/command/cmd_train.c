@@ -1,6 +1,5 @@
 /* host/command/cmd_train.c: `weft train`. */
-#include "cli/fit_flags.h"
-#include "cli/spawn.h"
+#include "cli/flags.h"
 
 #include "plugin/services.h"
 #include "train/trainer.h"
@@ -65,7 +64,7 @@ static weft_exit run_train(const weft_args *args, weft_error *err) {
     options.inexact = kind != NULL;
     if (options.quiet) (void)weft_services_log_level(WEFT_LOG_WARN);
     if (options.verbose) (void)weft_services_log_level(WEFT_LOG_DEBUG);
-    if (!weft_command_is_rank(&status, args, (int32_t)asked, WEFT_RANKS_RUN_ONE, err)) return status;
+    if (!weft_command_is_rank(&status, args, NULL, (int32_t)asked, WEFT_RANKS_RUN_ONE, err)) return status;
     return weft_exit_from(weft_train(weft_args_config(args), overrides, n, &options, err));
 }
 

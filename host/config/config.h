@@ -144,11 +144,20 @@ weft_status weft_config_save_resolved(const weft_config *self, const char *path,
 void weft_config_each_same(const weft_config *self, void (*visit)(void *context, const char *key, const char *value),
                            void *context);
 
-/* Prints section.key, value and source (default, file:line, command line) of every filled key, as an aligned table or a
- * JSON array of objects. A secret's value is not shown. */
-weft_status weft_config_explain(const weft_config *self, FILE *file, bool json, weft_error *err);
+/* A value with its source. */
+typedef struct weft_config_row {
+    char name[160];      /* "train.steps" */
+    const char *text;    /* for display: a secret is hidden, and an empty value is "" */
+    char source[480];    /* "default", "run.ini:9", "run.ini:9, in [strategy.fsdp]", "command line" */
+    const weft_key *key; /* NULL: of an idle plugin that could not be described; value is invalid then */
+    const struct weft_value *value;
+    bool is_idle; /* of an unselected plugin */
+} weft_config_row;
 
-/* Returns the rows that weft_config_explain prints as JSON; NULL: a value is not UTF-8. */
+/* Lists every filled key, then every idle one. The rows refer to the configuration; the caller frees the list. */
+weft_config_row *weft_config_rows(const weft_config *self, size_t *n);
+
+/* Returns these rows as JSON, as `weft config explain --json` prints them; NULL: a value is not UTF-8. */
 struct json_t *weft_config_array(const weft_config *self);
 
 /* Returns a filled key's value for display; NULL: it was not filled. */

@@ -1,4 +1,5 @@
-/* host/config/explain.c: writes a filled configuration as INI and as a table of sources. */
+/* host/config/explain.c: writes a filled configuration as INI, and lists its values with their sources. */
+#include "base/alloc.h"
 #include "base/file.h"
 #include "config/ini.h"
 #include "config/store.h"
@@ -112,52 +113,39 @@ void weft_config_locate_section(const weft_config *self, const char *section, we
     (void)weft_error_prefix(err, "%s: [%s] ", section_source(self, section), section);
 }
 
-static weft_status check_written(FILE *file, weft_error *err) {
-    if (fflush(file) == 0 && !ferror(file)) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_SYSTEM, "the configuration cannot be written: %s", strerror(errno));
-}
-
-typedef void visitor(void *context, const weft_entry *entry);
-
-/* Omits unset keys that the section's plugin does not offer. */
-static bool is_shown(const weft_config *self, const weft_entry *entry) {
-    return entry->item != NULL || !weft_config_is_moot(self, entry->section, entry->row);
-}
-
-/* Calls visit for every entry: sections in the order of their first fill, `plugin` first in each. */
-static void visit_entries(const weft_config *self, visitor *visit, void *context) {
+/* Lists the entries: sections in the order of their first fill, `plugin` first in each, without unset keys that the
+ * section's plugin does not offer. The caller frees the list. */
+static const weft_entry **list_entries(const weft_config *self, size_t *n) {
+    const weft_entry **out = weft_alloc(self->n_entries + 1, sizeof *out);
+    *n = 0;
     for (size_t i = 0; i < self->n_entries; i++) {
         const char *section = self->entries[i].section;
         const weft_entry *plugin = weft_config_entry(self, section, "plugin");
         bool first = true;
         for (size_t k = 0; k < i; k++) first = first && strcmp(self->entries[k].section, section) != 0;
         if (!first) continue;
-        if (plugin != NULL) visit(context, plugin);
+        if (plugin != NULL) out[(*n)++] = plugin;
         for (size_t k = i; k < self->n_entries; k++) {
             const weft_entry *entry = &self->entries[k];
-            if (entry != plugin && strcmp(entry->section, section) == 0 && is_shown(self, entry)) visit(context, entry);
+            if (entry != plugin && strcmp(entry->section, section) == 0 &&
+                (entry->item != NULL || !weft_config_is_moot(self, section, entry->row)))
+                out[(*n)++] = entry;
         }
     }
+    return out;
 }
 
-static bool is_secret(const weft_entry *entry) {
-    return (entry->row->flags & WEFT_SECRET) != 0;
+static bool is_secret(const weft_key *row) {
+    return row != NULL && (row->flags & WEFT_SECRET) != 0;
 }
 
 /* ---- the resolved file ---- */
 
-/* State of the INI file being written. */
-typedef struct ini {
-    const weft_config *config;
-    FILE *file;
-    const char *section; /* of the last line; NULL: at the start */
-    bool own;            /* writes the keys of a plugin's own section, else all others */
-} ini;
-
-static void begin_section(ini *self, const char *section) {
-    if (self->section != NULL && strcmp(self->section, section) == 0) return;
-    (void)fprintf(self->file, "%s[%s]\n", self->section != NULL ? "\n" : "", section);
-    self->section = section;
+/* Begins a section, unless it is the last one. */
+static void begin_section(FILE *file, const char **last, const char *section) {
+    if (*last != NULL && strcmp(*last, section) == 0) return;
+    (void)fprintf(file, "%s[%s]\n", *last != NULL ? "\n" : "", section);
+    *last = section;
 }
 
 /* A value is written to the section where the user set it, and a plugin's default to the plugin's own section. So the
@@ -168,41 +156,37 @@ static const char *home_of(const weft_config *self, const weft_entry *entry) {
     return own != NULL && (entry->row->flags & WEFT_HOST_OFFERED) == 0 ? own : entry->section;
 }
 
-static void write_entry(void *context, const weft_entry *entry) {
-    ini *self = context;
-    const char *home = home_of(self->config, entry);
-    const bool own = home != entry->section && strcmp(home, entry->section) != 0;
-    if (own != self->own) return;
-    begin_section(self, home);
-    if (!is_secret(entry)) weft_ini_print(self->file, entry->row->name, entry->value.text);
-}
-
-/* Writes an idle value as the user wrote it, except for paths, which would be relative to another file. */
-static void write_idle(ini *self, const weft_idle *idle) {
-    const weft_key *row = idle->row;
-    const bool is_path = row != NULL && (row->type == WEFT_KEY_PATH || (row->flags & WEFT_PATHS) != 0);
-    if (row == NULL || (row->flags & WEFT_SECRET) == 0)
-        weft_ini_print(self->file, idle->item->key, is_path ? idle->value.text : idle->item->value);
-}
-
-static void write_idle_sections(ini *self) {
-    const weft_config *config = self->config;
-    for (size_t i = 0; i < config->n_mentions; i++) {
-        const weft_mention *mention = &config->mentions[i];
-        if (!mention->idle) continue;
-        begin_section(self, mention->section);
-        for (size_t k = 0; k < config->n_idle; k++)
-            if (strcmp(config->idle[k].item->section, mention->section) == 0) write_idle(self, &config->idle[k]);
+/* An idle value is written as the user wrote it, except for paths, which would be relative to another file. */
+static void write_idle(const weft_config *self, FILE *file, const char **last) {
+    for (size_t i = 0; i < self->n_mentions; i++) {
+        const char *section = self->mentions[i].section;
+        if (!self->mentions[i].idle) continue;
+        begin_section(file, last, section);
+        for (size_t k = 0; k < self->n_idle; k++) {
+            const weft_idle *idle = &self->idle[k];
+            const weft_key *row = idle->row;
+            const bool is_path = row != NULL && (row->type == WEFT_KEY_PATH || (row->flags & WEFT_PATHS) != 0);
+            if (strcmp(idle->item->section, section) == 0 && !is_secret(row))
+                weft_ini_print(file, idle->item->key, is_path ? idle->value.text : idle->item->value);
+        }
     }
 }
 
 weft_status weft_config_write_resolved(const weft_config *self, FILE *file, weft_error *err) {
-    ini out = {self, file, NULL, false};
-    visit_entries(self, write_entry, &out);
-    out.own = true;
-    visit_entries(self, write_entry, &out);
-    write_idle_sections(&out);
-    return check_written(file, err);
+    size_t n = 0;
+    const weft_entry **entries = list_entries(self, &n);
+    const char *last = NULL;
+    for (size_t i = 0; i < 2 * n; i++) { /* the keys of plugins' own sections follow all others */
+        const weft_entry *entry = entries[i % n];
+        const char *home = home_of(self, entry);
+        if ((i >= n) != (strcmp(home, entry->section) != 0)) continue;
+        begin_section(file, &last, home);
+        if (!is_secret(entry->row)) weft_ini_print(file, entry->row->name, entry->value.text);
+    }
+    free(entries);
+    write_idle(self, file, &last);
+    if (fflush(file) == 0 && !ferror(file)) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_SYSTEM, "the configuration cannot be written: %s", strerror(errno));
 }
 
 weft_status weft_config_save_resolved(const weft_config *self, const char *path, weft_error *err) {
@@ -221,23 +205,16 @@ void weft_config_each_same(const weft_config *self, void (*visit)(void *context,
     for (size_t i = 0; i < self->n_entries; i++) {
         const weft_entry *entry = &self->entries[i];
         char key[200];
-        if ((entry->row->flags & WEFT_SAME) == 0 || is_secret(entry)) continue;
+        if ((entry->row->flags & WEFT_SAME) == 0 || is_secret(entry->row)) continue;
         (void)snprintf(key, sizeof key, "[%s] %s", entry->section, entry->row->name);
         visit(context, key, entry->value.text);
     }
 }
 
-/* ---- the table of sources ---- */
-
-/* A line of the table. */
-typedef struct source_line {
-    char key[160];
-    const char *value;
-    char source[480];
-} source_line;
+/* ---- values with their sources ---- */
 
 static const char *shown_value(const weft_key *row, const char *text) {
-    if (row != NULL && (row->flags & WEFT_SECRET) != 0) return "(secret)";
+    if (is_secret(row)) return "(secret)";
     return *text == '\0' ? "\"\"" : text;
 }
 
@@ -246,131 +223,63 @@ const char *weft_config_shown(const weft_config *self, const char *section, cons
     return entry == NULL ? NULL : shown_value(entry->row, entry->value.text);
 }
 
-/* Formats "run.ini:9", or "run.ini:9, in [strategy.fsdp]". */
-static void describe_source(char *out, size_t size, const weft_entry *entry) {
-    const weft_item *item = entry->item;
-    if (item == NULL) (void)snprintf(out, size, "default");
-    else if (strcmp(item->section, entry->section) == 0) (void)snprintf(out, size, "%s", item->source);
-    else (void)snprintf(out, size, "%s, in [%s]", item->source, item->section);
-}
-
-static source_line entry_line(const weft_entry *entry) {
-    source_line line = {"", shown_value(entry->row, entry->value.text), ""};
-    (void)snprintf(line.key, sizeof line.key, "%s.%s", entry->section, entry->row->name);
-    describe_source(line.source, sizeof line.source, entry);
-    return line;
-}
-
-static source_line idle_line(const weft_idle *idle) {
-    source_line line = {"", shown_value(idle->row, idle->row != NULL ? idle->value.text : idle->item->value), ""};
-    (void)snprintf(line.key, sizeof line.key, "%s.%s", idle->item->section, idle->item->key);
-    (void)snprintf(line.source, sizeof line.source, "%s, idle", idle->item->source);
-    return line;
-}
-
-/* Widths of the table's first two columns, and its stream. */
-typedef struct table {
-    FILE *file;
-    int key_width, value_width;
-} table;
-
-static void widen_table(table *self, const source_line *line) {
-    const int key = (int)strlen(line->key);
-    const int value = (int)strnlen(line->value, 60); /* longer values only shift their own line */
-    if (key > self->key_width) self->key_width = key;
-    if (value > self->value_width) self->value_width = value;
-}
-
-static void print_table_line(const table *self, const source_line *line) {
-    (void)fprintf(self->file, "%-*s  %-*s  %s\n", self->key_width, line->key, self->value_width, line->value,
-                  line->source);
-}
-
-static void measure_entry(void *context, const weft_entry *entry) {
-    const source_line line = entry_line(entry);
-    widen_table(context, &line);
-}
-
-static void print_line(void *context, const weft_entry *entry) {
-    const source_line line = entry_line(entry);
-    print_table_line(context, &line);
-}
-
-static void explain_table(const weft_config *self, FILE *file) {
-    table lines = {file, 0, 0};
-    visit_entries(self, measure_entry, &lines);
-    for (size_t i = 0; i < self->n_idle; i++) {
-        const source_line line = idle_line(&self->idle[i]);
-        widen_table(&lines, &line);
+weft_config_row *weft_config_rows(const weft_config *self, size_t *n) {
+    size_t n_entries = 0;
+    const weft_entry **entries = list_entries(self, &n_entries);
+    weft_config_row *rows = weft_alloc(n_entries + self->n_idle, sizeof *rows);
+    for (size_t i = 0; i < n_entries; i++) {
+        const weft_entry *entry = entries[i];
+        const weft_item *item = entry->item;
+        weft_config_row *row = &rows[i];
+        *row = (weft_config_row){"", shown_value(entry->row, entry->value.text), "", entry->row, &entry->value, false};
+        (void)snprintf(row->name, sizeof row->name, "%s.%s", entry->section, entry->row->name);
+        if (item == NULL || strcmp(item->section, entry->section) == 0)
+            (void)snprintf(row->source, sizeof row->source, "%s", item == NULL ? "default" : item->source);
+        else (void)snprintf(row->source, sizeof row->source, "%s, in [%s]", item->source, item->section);
     }
-    visit_entries(self, print_line, &lines);
+    free(entries);
     for (size_t i = 0; i < self->n_idle; i++) {
-        const source_line line = idle_line(&self->idle[i]);
-        print_table_line(&lines, &line);
+        const weft_idle *idle = &self->idle[i];
+        const char *text = idle->row != NULL ? idle->value.text : idle->item->value;
+        weft_config_row *row = &rows[n_entries + i];
+        *row = (weft_config_row){"", shown_value(idle->row, text), "", idle->row, &idle->value, true};
+        (void)snprintf(row->name, sizeof row->name, "%s.%s", idle->item->section, idle->item->key);
+        (void)snprintf(row->source, sizeof row->source, "%s", idle->item->source);
     }
+    *n = n_entries + self->n_idle;
+    return rows;
 }
-
-/* ---- the same as JSON ---- */
 
 /* Returns the value in its JSON type; words and lists are strings. */
-static json_t *value_json(const weft_key *row, const weft_value *value) {
+static json_t *value_json(const weft_config_row *row) {
     int64_t whole = 0;
     double real = 0;
-    memcpy(&whole, value->bytes, sizeof whole);
-    memcpy(&real, value->bytes, sizeof real);
-    if ((row->flags & WEFT_SECRET) != 0) return json_null();
-    switch (row->type) {
-    case WEFT_KEY_I64: return whole <= WEFT_AUTO_I64 ? json_string(value->text) : json_integer(whole);
-    case WEFT_KEY_F64: return real <= WEFT_NONE_F64 ? json_string(value->text) : json_real(real);
+    if (row->key == NULL) return json_string(row->text);
+    memcpy(&whole, row->value->bytes, sizeof whole);
+    memcpy(&real, row->value->bytes, sizeof real);
+    if (is_secret(row->key)) return json_null();
+    switch (row->key->type) {
+    case WEFT_KEY_I64: return whole <= WEFT_AUTO_I64 ? json_string(row->value->text) : json_integer(whole);
+    case WEFT_KEY_F64: return real <= WEFT_NONE_F64 ? json_string(row->value->text) : json_real(real);
     case WEFT_KEY_BOOL: return json_boolean(whole);
-    default: return json_string(value->text);
+    default: return json_string(row->value->text);
     }
-}
-
-/* Rows of the configuration; failed: a value is not UTF-8. */
-typedef struct json_rows {
-    json_t *array;
-    bool failed;
-} json_rows;
-
-static void add_json(void *context, const weft_entry *entry) {
-    const source_line line = entry_line(entry);
-    json_rows *self = context;
-    self->failed |= 0 != json_array_append_new(self->array,
-                                               json_pack("{s:s, s:o, s:s}", "key", line.key, "value",
-                                                         value_json(entry->row, &entry->value), "source", line.source));
-}
-
-static void add_idle_json(json_rows *self, const weft_idle *idle) {
-    const source_line line = idle_line(idle);
-    json_t *value = idle->row != NULL ? value_json(idle->row, &idle->value) : json_string(idle->item->value);
-    self->failed |= 0 != json_array_append_new(self->array, json_pack("{s:s, s:o, s:s, s:b}", "key", line.key, "value",
-                                                                      value, "source", idle->item->source, "idle", 1));
 }
 
 json_t *weft_config_array(const weft_config *self) {
-    json_rows rows = {json_array(), false};
-    visit_entries(self, add_json, &rows);
-    for (size_t i = 0; i < self->n_idle; i++) add_idle_json(&rows, &self->idle[i]);
-    if (!rows.failed) return rows.array;
-    json_decref(rows.array);
-    return NULL;
-}
-
-static weft_status explain_json(const weft_config *self, FILE *file, weft_error *err) {
-    json_t *array = weft_config_array(self);
-    weft_status status = WEFT_OK;
-    if (array == NULL)
-        status =
-            weft_error_set(err, WEFT_E_USER, "the configuration cannot be shown as JSON: a path in it is not UTF-8");
-    else if (json_dumpf(array, file, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) != 0 || fputc('\n', file) == EOF)
-        status = weft_error_set(err, WEFT_E_SYSTEM, "the configuration cannot be written: %s", strerror(errno));
+    size_t n = 0;
+    weft_config_row *rows = weft_config_rows(self, &n);
+    json_t *array = json_array();
+    bool is_text = true;
+    for (size_t i = 0; i < n; i++) {
+        const weft_config_row *row = &rows[i];
+        json_t *object =
+            json_pack("{s:s, s:o, s:s}", "key", row->name, "value", value_json(row), "source", row->source);
+        if (row->is_idle) (void)json_object_set_new(object, "idle", json_true());
+        is_text = json_array_append_new(array, object) == 0 && is_text;
+    }
+    free(rows);
+    if (is_text) return array;
     json_decref(array);
-    return status == WEFT_OK ? check_written(file, err) : status;
-}
-
-weft_status weft_config_explain(const weft_config *self, FILE *file, bool json, weft_error *err) {
-    if (json) return explain_json(self, file, err);
-    explain_table(self, file);
-    return check_written(file, err);
+    return NULL;
 }

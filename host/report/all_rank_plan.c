@@ -11,14 +11,12 @@
 
 #include <stdlib.h>
 
-typedef struct sender {
-    weft_rank_plan *out;
-    const weft_plan *plan;
-    const weft_job_spec *job;
-    int32_t rank;
-} sender;
+/* ---- traffic ---- */
 
-static void add_link(weft_rank_plan *out, weft_link link) {
+/* Adds bytes of one kind to each receiver of the link. */
+static void count_link(weft_rank_plan *out, int32_t kind, weft_link link) {
+    if (link.each == 0) return;
+    out->sent[kind] += link.each * (link.peer >= 0 ? 1 : weft_scope_size(&link.cut, link.scope) - 1);
     for (int32_t i = 0; i < out->n_links; i++) {
         weft_link *known = &out->links[i];
         if (known->peer != link.peer || known->scope != link.scope || known->cut.group != link.cut.group) continue;
@@ -29,52 +27,39 @@ static void add_link(weft_rank_plan *out, weft_link link) {
     out->links[out->n_links++] = link;
 }
 
-/* Adds `each` bytes to each other rank of a group. */
-static void count_for_group(sender *self, int32_t kind, weft_cut cut, int32_t scope, int64_t each) {
-    if (each == 0) return;
-    self->out->sent[kind] += each * (weft_scope_size(&cut, scope) - 1);
-    add_link(self->out, (weft_link){cut, scope, -1, each});
+static void count_instruction(weft_rank_plan *out, const weft_plan *plan, const weft_instruction *instruction,
+                              int32_t rank) {
+    const weft_job_spec *job = &plan->train.job->spec;
+    const weft_planned_exchange x = weft_exchange_plan(plan, job, instruction, rank);
+    const int32_t kind = weft_traffic_of(instruction), world = job->view.world;
+    if (x.way == WEFT_EXCHANGE_SEND)
+        count_link(out, kind, (weft_link){{world, world, 1}, WEFT_SCOPE_RANK, x.peer, x.sent});
+    else if (x.way != WEFT_EXCHANGE_NONE && x.way != WEFT_EXCHANGE_RECV)
+        count_link(out, kind, (weft_link){x.cut, x.scope, -1, x.each});
 }
 
-static void count_instruction(sender *self, const weft_instruction *instruction) {
-    const weft_planned_exchange x = weft_exchange_plan(self->plan, self->job, instruction, self->rank);
-    const int32_t kind = weft_traffic_of(instruction), world = self->job->view.world;
-    if (x.way == WEFT_EXCHANGE_SEND && x.sent > 0) {
-        self->out->sent[kind] += x.sent;
-        add_link(self->out, (weft_link){{world, world, 1}, WEFT_SCOPE_RANK, x.peer, x.sent});
-    } else if (x.way != WEFT_EXCHANGE_SEND && x.way != WEFT_EXCHANGE_NONE && x.way != WEFT_EXCHANGE_RECV) {
-        count_for_group(self, kind, x.cut, x.scope, x.each);
-    }
+static bool link_reaches(const weft_link *link, int32_t rank, int32_t other) {
+    return link->peer >= 0 ? other == link->peer
+                           : other != rank && weft_scope_together(&link->cut, link->scope, other, rank);
 }
 
-/* Returns the part of the sent bytes that leaves the node. */
-static int64_t leaves_node(const sender *self, const weft_all_rank_plan *all_rank_plan) {
-    int64_t bytes = 0;
-    for (int32_t i = 0; i < self->out->n_links && all_rank_plan->nodes > 1; i++) {
-        const weft_link *link = &self->out->links[i];
-        for (int32_t r = 0; r < all_rank_plan->world; r++) {
-            if (link->peer >= 0 ? r != link->peer : !weft_scope_together(&link->cut, link->scope, r, self->rank))
-                continue;
-            if (r / all_rank_plan->ranks_per_node != self->rank / all_rank_plan->ranks_per_node) bytes += link->each;
-        }
-    }
-    return bytes;
-}
-
-/* Sets the traffic of the rank's plan; all-rank plan: provides the world and its nodes. */
-static void plan_traffic(weft_rank_plan *out, const weft_all_rank_plan *all_rank_plan, const weft_plan *plan,
-                         const weft_program *program, int32_t rank) {
-    sender self = {out, plan, &plan->train.job->spec, rank};
-    for (int32_t i = 0; i < program->n_instructions && all_rank_plan->world > 1; i++) {
+/* Sets the traffic of the rank's plan. */
+static void plan_traffic(weft_rank_plan *out, const weft_all_rank_plan *all, const weft_plan *plan, int32_t rank) {
+    const weft_program *program = all->programs[rank];
+    for (int32_t i = 0; i < program->n_instructions && all->world > 1; i++) {
         weft_norm_exchange x = {0};
-        if (program->instructions[i].kind != WEFT_INSTRUCTION_NORM) count_instruction(&self, &program->instructions[i]);
+        if (program->instructions[i].kind != WEFT_INSTRUCTION_NORM)
+            count_instruction(out, plan, &program->instructions[i], rank);
         else
             while (weft_norm_exchange_next(plan, &x))
-                count_for_group(&self, x.goes == WEFT_NORM_GOES_LOSSES ? WEFT_TRAFFIC_LOSSES : WEFT_TRAFFIC_NORM, x.cut,
-                                WEFT_SCOPE_ALL, weft_dtype_span(WEFT_F64, x.n));
+                count_link(out, x.goes == WEFT_NORM_GOES_LOSSES ? WEFT_TRAFFIC_LOSSES : WEFT_TRAFFIC_NORM,
+                           (weft_link){x.cut, WEFT_SCOPE_ALL, -1, weft_dtype_span(WEFT_F64, x.n)});
     }
     for (int32_t kind = 0; kind < WEFT_N_TRAFFIC; kind++) out->total_sent += out->sent[kind];
-    out->to_nodes = leaves_node(&self, all_rank_plan);
+    for (int32_t i = 0; i < out->n_links && all->nodes > 1; i++)
+        for (int32_t r = 0; r < all->world; r++)
+            if (r / all->ranks_per_node != rank / all->ranks_per_node && link_reaches(&out->links[i], rank, r))
+                out->to_nodes += out->links[i].each;
 }
 
 enum { TRAIN, EVALUATE, N_STAGES };
@@ -90,10 +75,9 @@ typedef struct placed {
 typedef struct planner {
     const weft_plan *plan;
     weft_all_rank_plan *all_rank_plan;
-    const weft_program **programs; /* [world] of training */
-    const weft_program **reduces;  /* [world] the same with only their REDUCEs: all that the other ranks' sums
+    const weft_program **reduces; /* [world] the programs with only their REDUCEs: all that the other ranks' sums
                                    * depend on */
-    placed *kinds[N_STAGES];       /* [n_kinds] distinct programs */
+    placed *kinds[N_STAGES];      /* [n_kinds] distinct programs */
     int32_t n_kinds[N_STAGES];
     int32_t *micro_batches, *others; /* [micro-batches] of a step: mapping between the micro-batches of two programs */
 } planner;
@@ -129,14 +113,6 @@ static bool programs_alike(planner *self, const weft_program *a, const weft_prog
     return same;
 }
 
-static bool all_shared(const weft_program *program) {
-    for (int32_t i = 0; i < program->n_instructions; i++)
-        if (program->instructions[i].kind == WEFT_INSTRUCTION_REDUCE &&
-            program->instructions[i].scope != WEFT_SCOPE_ALL)
-            return false;
-    return true;
-}
-
 /* ---- one rank ---- */
 
 static weft_status compile_program(const planner *self, weft_program **out, int mode_plan, int32_t rank,
@@ -152,10 +128,11 @@ static placed *add_kind(planner *self, int mode_plan, weft_program *program) {
     placed *kind = NULL;
     self->kinds[mode_plan] = weft_realloc(self->kinds[mode_plan], n, sizeof *self->kinds[mode_plan]);
     kind = &self->kinds[mode_plan][n - 1];
-    memset(kind, 0, sizeof *kind);
-    kind->program = program;
-    kind->partials = -1;
-    kind->shared = all_shared(program);
+    *kind = (placed){.program = program, .partials = -1, .shared = true};
+    for (int32_t i = 0; i < program->n_instructions; i++)
+        if (program->instructions[i].kind == WEFT_INSTRUCTION_REDUCE &&
+            program->instructions[i].scope != WEFT_SCOPE_ALL)
+            kind->shared = false;
     weft_program_price(&kind->price, program);
     return kind;
 }
@@ -184,7 +161,7 @@ static void plan_partials(const planner *self, weft_plan *rank, placed *kind) {
     const weft_program *own = self->reduces[r];
     rank->train.partials = kind->partials;
     if (kind->shared && kind->partials >= 0) return;
-    self->reduces[r] = self->programs[r];
+    self->reduces[r] = self->all_rank_plan->programs[r];
     weft_sums_plan(rank, &rank->train, self->reduces);
     self->reduces[r] = own;
     kind->partials = rank->train.partials;
@@ -209,14 +186,14 @@ static void count_elements(weft_rank_plan *out, const weft_plan *rank) {
     }
 }
 
-static weft_status all_rank_plan_bytes(planner *self, weft_plan *rank, weft_error *err) {
+static weft_status plan_bytes(planner *self, weft_plan *rank, weft_error *err) {
     const weft_plan *plan = self->plan;
     const int32_t r = rank->rank;
     placed *kind = NULL;
     weft_program *program = NULL;
     weft_status status = WEFT_OK;
     weft_sums_hold(rank, &plan->train.job->spec);
-    status = find_kind(self, &kind, TRAIN, weft_program_copy(self->programs[r]), err);
+    status = find_kind(self, &kind, TRAIN, weft_program_copy(self->all_rank_plan->programs[r]), err);
     if (status != WEFT_OK) return status;
     rank->train.program = kind->program;
     rank->train.price = kind->price;
@@ -231,17 +208,24 @@ static weft_status all_rank_plan_bytes(planner *self, weft_plan *rank, weft_erro
     return status;
 }
 
-static weft_status all_rank_plan_rank(planner *self, int32_t r, weft_error *err) {
-    weft_rank_plan *plan = &self->all_rank_plan->ranks[r];
+static bool ranks_plan_alike(const weft_rank_plan *a, const weft_rank_plan *b) {
+    return memcmp(&a->bytes, &b->bytes, sizeof a->bytes) == 0 && a->padding == b->padding && a->kept == b->kept &&
+           a->updated == b->updated && memcmp(a->sent, b->sent, sizeof a->sent) == 0 && a->to_nodes == b->to_nodes &&
+           memcmp(a->instructions, b->instructions, sizeof a->instructions) == 0;
+}
+
+static weft_status plan_rank(planner *self, int32_t r, weft_error *err) {
+    weft_all_rank_plan *all = self->all_rank_plan;
+    weft_rank_plan *plan = &all->ranks[r];
     weft_plan rank = weft_plan_as_rank(self->plan, r);
-    weft_status status = all_rank_plan_bytes(self, &rank, err);
+    weft_status status = plan_bytes(self, &rank, err);
     if (status == WEFT_OK) {
         plan->bytes = rank.bytes;
         count_elements(plan, &rank);
-        plan->n_instructions = self->programs[r]->n_instructions;
-        for (int32_t i = 0; i < plan->n_instructions; i++)
-            plan->instructions[self->programs[r]->instructions[i].kind]++;
-        plan_traffic(plan, self->all_rank_plan, self->plan, self->programs[r], r);
+        for (int32_t i = 0; i < all->programs[r]->n_instructions; i++)
+            plan->instructions[all->programs[r]->instructions[i].kind]++;
+        plan_traffic(plan, all, self->plan, r);
+        while (plan->like < r && !ranks_plan_alike(&all->ranks[plan->like], plan)) plan->like++;
     }
     weft_plan_drop_rank(&rank);
     return status;
@@ -253,7 +237,7 @@ static weft_status all_rank_plan_rank(planner *self, int32_t r, weft_error *err)
 static weft_status compile_rank(planner *self, int32_t rank, weft_error *err) {
     weft_program *program = NULL, *reduces = NULL;
     weft_status status = compile_program(self, &program, TRAIN, rank, err);
-    self->programs[rank] = program;
+    self->all_rank_plan->programs[rank] = program;
     if (status != WEFT_OK) return status;
     self->reduces[rank] = reduces = weft_program_copy(program);
     reduces->n_instructions = 0;
@@ -263,65 +247,46 @@ static weft_status compile_rank(planner *self, int32_t rank, weft_error *err) {
     return WEFT_OK;
 }
 
-static weft_status begin_plan(planner *self, weft_error *err) {
-    const weft_strategy_job *job = &self->plan->train.job->spec.view;
-    const size_t micro_batches = (size_t)weft_job_spec_micro_batches(&self->plan->train.job->spec) + (size_t)job->world;
-    weft_status status = WEFT_OK;
-    self->all_rank_plan = weft_alloc(1, sizeof *self->all_rank_plan);
-    self->all_rank_plan->ranks = weft_alloc(job->world, sizeof *self->all_rank_plan->ranks);
-    self->programs = weft_alloc(job->world, sizeof *self->programs);
-    self->reduces = weft_alloc(job->world, sizeof *self->reduces);
-    self->micro_batches = weft_alloc(micro_batches, sizeof *self->micro_batches);
-    self->others = weft_alloc(micro_batches, sizeof *self->others);
-    self->all_rank_plan->world = job->world;
-    self->all_rank_plan->nodes = job->nodes;
-    self->all_rank_plan->ranks_per_node = job->ranks_per_node;
-    for (int32_t rank = 0; rank < job->world && status == WEFT_OK; rank++) status = compile_rank(self, rank, err);
-    return status;
-}
-
-static void end_plan(planner *self, int32_t world) {
-    for (int mode_plan = 0; mode_plan < N_STAGES; mode_plan++) {
-        for (int32_t i = 1; i < self->n_kinds[mode_plan]; i++) weft_program_destroy(self->kinds[mode_plan][i].program);
-        free(self->kinds[mode_plan]);
-    }
-    for (int32_t rank = 0; rank < world; rank++) {
-        weft_program_destroy((weft_program *)self->programs[rank]);
-        weft_program_destroy((weft_program *)self->reduces[rank]);
-    }
-    free(self->reduces);
-    free(self->programs);
-    free(self->micro_batches);
-    free(self->others);
-}
-
 weft_status weft_all_rank_plan_create(weft_all_rank_plan **out, const weft_plan *plan, weft_error *err) {
-    planner self = {.plan = plan};
-    const int32_t world = plan->world;
-    weft_status status = begin_plan(&self, err);
-    for (int32_t rank = 0; rank < world && status == WEFT_OK; rank++) status = all_rank_plan_rank(&self, rank, err);
-    end_plan(&self, world);
-    if (status == WEFT_OK) *out = self.all_rank_plan;
-    else weft_all_rank_plan_destroy(self.all_rank_plan);
+    const weft_job_spec *spec = &plan->train.job->spec;
+    const int32_t world = spec->view.world;
+    const int64_t micro_batches = weft_job_spec_micro_batches(spec) + world;
+    weft_all_rank_plan *all = weft_alloc(1, sizeof *all);
+    planner self = {.plan = plan,
+                    .all_rank_plan = all,
+                    .reduces = weft_alloc(world, sizeof *self.reduces),
+                    .micro_batches = weft_alloc(micro_batches, sizeof *self.micro_batches),
+                    .others = weft_alloc(micro_batches, sizeof *self.others)};
+    weft_status status = WEFT_OK;
+    all->ranks = weft_alloc(world, sizeof *all->ranks);
+    all->programs = weft_alloc(world, sizeof *all->programs);
+    all->world = world;
+    all->nodes = spec->view.nodes;
+    all->ranks_per_node = spec->view.ranks_per_node;
+    for (int32_t rank = 0; rank < world && status == WEFT_OK; rank++) status = compile_rank(&self, rank, err);
+    for (int32_t rank = 0; rank < world && status == WEFT_OK; rank++) status = plan_rank(&self, rank, err);
+    for (int mode_plan = 0; mode_plan < N_STAGES; mode_plan++) {
+        for (int32_t i = 1; i < self.n_kinds[mode_plan]; i++) weft_program_destroy(self.kinds[mode_plan][i].program);
+        free(self.kinds[mode_plan]);
+    }
+    for (int32_t rank = 0; rank < world; rank++) weft_program_destroy((weft_program *)self.reduces[rank]);
+    free(self.reduces);
+    free(self.micro_batches);
+    free(self.others);
+    if (status == WEFT_OK) *out = all;
+    else weft_all_rank_plan_destroy(all);
     return status;
 }
 
 void weft_all_rank_plan_destroy(weft_all_rank_plan *all_rank_plan) {
     if (all_rank_plan == NULL) return;
-    for (int32_t rank = 0; rank < all_rank_plan->world; rank++) free(all_rank_plan->ranks[rank].links);
+    for (int32_t rank = 0; rank < all_rank_plan->world; rank++) {
+        weft_program_destroy((weft_program *)all_rank_plan->programs[rank]);
+        free(all_rank_plan->ranks[rank].links);
+    }
+    free(all_rank_plan->programs);
     free(all_rank_plan->ranks);
     free(all_rank_plan);
-}
-
-void weft_all_rank_plan_links(const weft_all_rank_plan *all_rank_plan, int64_t *to, int32_t rank) {
-    const weft_rank_plan *plan = &all_rank_plan->ranks[rank];
-    memset(to, 0, (size_t)all_rank_plan->world * sizeof *to);
-    for (int32_t i = 0; i < plan->n_links; i++) {
-        const weft_link *link = &plan->links[i];
-        if (link->peer >= 0) to[link->peer] += link->each;
-        for (int32_t r = 0; link->peer < 0 && r < all_rank_plan->world; r++)
-            if (r != rank && weft_scope_together(&link->cut, link->scope, r, rank)) to[r] += link->each;
-    }
 }
 
 weft_hold *weft_all_rank_plan_hold(const weft_plan *plan, int32_t rank) {
@@ -336,29 +301,14 @@ weft_hold *weft_all_rank_plan_hold(const weft_plan *plan, int32_t rank) {
 
 enum { NAME = 28 };
 
-/* ---- equal ranks ---- */
-
-static bool ranks_plan_alike(const weft_rank_plan *a, const weft_rank_plan *b) {
-    return memcmp(&a->bytes, &b->bytes, sizeof a->bytes) == 0 && a->padding == b->padding && a->kept == b->kept &&
-           a->updated == b->updated && memcmp(a->sent, b->sent, sizeof a->sent) == 0 && a->to_nodes == b->to_nodes &&
-           memcmp(a->instructions, b->instructions, sizeof a->instructions) == 0;
-}
-
-/* Returns true if no earlier rank equals this one. */
-static bool is_first(const weft_all_rank_plan *self, int32_t rank) {
-    for (int32_t r = 0; r < rank; r++)
-        if (ranks_plan_alike(&self->ranks[r], &self->ranks[rank])) return false;
-    return true;
-}
-
 /* Writes "0-6, 8": the ranks that equal this one; ranks that do not fit into the text are counted. */
 static void name_ranks(const weft_all_rank_plan *self, char *text, int32_t rank) {
     size_t n = 0;
     int32_t left = 0;
     for (int32_t r = rank; r < self->world; r++) {
         int32_t end = r;
-        if (!ranks_plan_alike(&self->ranks[r], &self->ranks[rank])) continue;
-        while (end + 1 < self->world && ranks_plan_alike(&self->ranks[end + 1], &self->ranks[rank])) end++;
+        if (self->ranks[r].like != rank) continue;
+        while (end + 1 < self->world && self->ranks[end + 1].like == rank) end++;
         if (n + 14 > NAME) left += end - r + 1;
         else if (end > r) n += (size_t)snprintf(text + n, NAME - n, "%s%d-%d", n > 0 ? "," : "", (int)r, (int)end);
         else n += (size_t)snprintf(text + n, NAME - n, "%s%d", n > 0 ? "," : "", (int)r);
@@ -369,22 +319,8 @@ static void name_ranks(const weft_all_rank_plan *self, char *text, int32_t rank)
 
 /* ---- tables ---- */
 
-/* Prints a line for each kind of rank: its ranks, and the output of `print`. */
-static void print_rank_rows(const weft_all_rank_plan *self, FILE *to,
-                            void (*print)(const weft_all_rank_plan *self, const weft_rank_plan *plan, FILE *to)) {
-    for (int32_t rank = 0; rank < self->world; rank++) {
-        char name[NAME + 16];
-        if (!is_first(self, rank)) continue;
-        name_ranks(self, name, rank);
-        (void)fprintf(to, "  %-28s", name);
-        print(self, &self->ranks[rank], to);
-        (void)fputc('\n', to);
-    }
-}
-
-static void print_memory_row(const weft_all_rank_plan *self, const weft_rank_plan *plan, FILE *to) {
+static void print_memory_row(const weft_rank_plan *plan, FILE *to) {
     char text[WEFT_UNIT_SIZE];
-    (void)self;
     for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++)
         (void)fprintf(to, " %11s", weft_unit_bytes(text, plan->bytes.category[i]));
     (void)fprintf(to, " %11s", weft_unit_bytes(text, plan->bytes.spare));
@@ -408,69 +344,79 @@ static void print_sent_row(const weft_all_rank_plan *self, const weft_rank_plan 
     if (self->nodes > 1) (void)fprintf(to, " %15s", weft_unit_count(text, plan->to_nodes));
 }
 
+/* Prints a line for each kind of rank: its ranks, and their memory or the sent bytes. */
+static void print_rank_rows(const weft_all_rank_plan *self, bool memory, FILE *to) {
+    for (int32_t rank = 0; rank < self->world; rank++) {
+        char name[NAME + 16];
+        if (self->ranks[rank].like != rank) continue;
+        name_ranks(self, name, rank);
+        (void)fprintf(to, "  %-28s", name);
+        if (memory) print_memory_row(&self->ranks[rank], to);
+        else print_sent_row(self, &self->ranks[rank], to);
+        (void)fputc('\n', to);
+    }
+}
+
 void weft_all_rank_plan_print(const weft_all_rank_plan *self, FILE *to) {
     (void)fprintf(to, "memory of each rank at its highest moment\n  %-28s", "ranks");
     for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++) (void)fprintf(to, " %11s", weft_memory_category_name(i));
     (void)fprintf(to, " %11s %17s %11s %11s\n", "gaps", "total, bytes", "padding", "updates");
-    print_rank_rows(self, to, print_memory_row);
+    print_rank_rows(self, true, to);
     (void)fprintf(to, "sent by each rank in a step, bytes\n  %-28s", "ranks");
     for (int32_t kind = 0; kind < WEFT_N_TRAFFIC; kind++)
         if (is_sent(self, kind)) (void)fprintf(to, " %15s", weft_traffic_name(kind));
     (void)fprintf(to, " %15s%s\n", "total", self->nodes > 1 ? "  to other nodes" : "");
-    print_rank_rows(self, to, print_sent_row);
+    print_rank_rows(self, false, to);
 }
 
 /* ---- links ---- */
 
-typedef void link_fn(void *context, int32_t from, int32_t first, int32_t last, int64_t bytes);
-
-/* Calls visit for the links; consecutive receivers of equally many bytes are one call. */
-static void visit_links(const weft_all_rank_plan *self, link_fn *visit, void *context) {
+json_t *weft_all_rank_plan_links_array(const weft_all_rank_plan *self) {
     int64_t *to = weft_alloc(self->world, sizeof *to);
+    json_t *links = json_array();
     for (int32_t rank = 0; rank < self->world; rank++) {
-        weft_all_rank_plan_links(self, to, rank);
+        const weft_rank_plan *plan = &self->ranks[rank];
+        memset(to, 0, (size_t)self->world * sizeof *to);
+        for (int32_t i = 0; i < plan->n_links; i++)
+            for (int32_t r = 0; r < self->world; r++)
+                if (link_reaches(&plan->links[i], rank, r)) to[r] += plan->links[i].each;
         for (int32_t first = 0, last = 0; first < self->world; first = last + 1) {
             for (last = first; last + 1 < self->world && to[last + 1] == to[first];) last++;
-            if (to[first] > 0) visit(context, rank, first, last, to[first]);
+            if (to[first] > 0)
+                (void)json_array_append_new(links, json_pack("{s:i, s:[i, i], s:I}", "from", (int)rank, "to",
+                                                             (int)first, (int)last, "bytes", (json_int_t)to[first]));
         }
     }
     free(to);
-}
-
-static void print_link(void *context, int32_t from, int32_t first, int32_t last, int64_t bytes) {
-    char text[WEFT_UNIT_SIZE], name[32];
-    if (first == last) (void)snprintf(name, sizeof name, "%d", (int)first);
-    else (void)snprintf(name, sizeof name, "each of %d-%d", (int)first, (int)last);
-    (void)fprintf(context, "  %6d -> %-28s %18s\n", (int)from, name, weft_unit_count(text, bytes));
+    return links;
 }
 
 void weft_all_rank_plan_print_links(const weft_all_rank_plan *self, FILE *to) {
+    json_t *links = weft_all_rank_plan_links_array(self), *link = NULL;
+    size_t i = 0;
     (void)fprintf(to, "bytes on each link in a step\n");
-    visit_links(self, print_link, to);
-}
-
-static void add_link_object(void *context, int32_t from, int32_t first, int32_t last, int64_t bytes) {
-    (void)json_array_append_new(context, json_pack("{s:i, s:[i, i], s:I}", "from", (int)from, "to", (int)first,
-                                                   (int)last, "bytes", (json_int_t)bytes));
-}
-
-json_t *weft_all_rank_plan_links_array(const weft_all_rank_plan *self) {
-    json_t *links = json_array();
-    visit_links(self, add_link_object, links);
-    return links;
+    json_array_foreach(links, i, link) {
+        int from = 0, first = 0, last = 0;
+        json_int_t bytes = 0;
+        char text[WEFT_UNIT_SIZE], name[32];
+        (void)json_unpack(link, "{s:i, s:[i, i], s:I}", "from", &from, "to", &first, &last, "bytes", &bytes);
+        if (first == last) (void)snprintf(name, sizeof name, "%d", first);
+        else (void)snprintf(name, sizeof name, "each of %d-%d", first, last);
+        (void)fprintf(to, "  %6d -> %-28s %18s\n", from, name, weft_unit_count(text, bytes));
+    }
+    json_decref(links);
 }
 
 /* ---- objects ---- */
 
-/* Returns {"name": bytes} of numbers [first, n). */
-static json_t *bytes_object(const int64_t *bytes, int first, int n, const char *(*name)(int32_t index)) {
+json_t *weft_bytes_object(const int64_t *bytes, int first, int n, const char *(*name)(int32_t index)) {
     json_t *object = json_object();
     for (int i = first; i < n; i++) (void)json_object_set_new(object, name(i), json_integer(bytes[i]));
     return object;
 }
 
 json_t *weft_memory_object(const weft_plan_bytes *b) {
-    json_t *memory = bytes_object(b->category, 0, WEFT_N_MEMORY_CATEGORIES, weft_memory_category_name);
+    json_t *memory = weft_bytes_object(b->category, 0, WEFT_N_MEMORY_CATEGORIES, weft_memory_category_name);
     (void)json_object_set_new(memory, "gaps", json_integer(b->spare));
     (void)json_object_set_new(memory, "total", json_integer(b->total));
     (void)json_object_set_new(memory, "preparation", json_integer(b->preparation));
@@ -482,12 +428,12 @@ json_t *weft_all_rank_plan_array(const weft_all_rank_plan *self) {
     for (int32_t rank = 0; rank < self->world; rank++) {
         const weft_rank_plan *plan = &self->ranks[rank];
         json_t *ranks = NULL, *instructions = NULL, *sent = NULL;
-        if (!is_first(self, rank)) continue;
+        if (self->ranks[rank].like != rank) continue;
         ranks = json_array();
         instructions = json_object();
-        sent = bytes_object(plan->sent, WEFT_TRAFFIC_OTHER + 1, WEFT_N_TRAFFIC, weft_traffic_name);
+        sent = weft_bytes_object(plan->sent, WEFT_TRAFFIC_OTHER + 1, WEFT_N_TRAFFIC, weft_traffic_name);
         for (int32_t r = rank; r < self->world; r++)
-            if (ranks_plan_alike(&self->ranks[r], plan)) (void)json_array_append_new(ranks, json_integer(r));
+            if (self->ranks[r].like == rank) (void)json_array_append_new(ranks, json_integer(r));
         (void)json_object_set_new(sent, "total", json_integer(plan->total_sent));
         (void)json_object_set_new(sent, "to_other_nodes", json_integer(plan->to_nodes));
         for (int32_t kind = WEFT_INSTRUCTION_COUNT; kind <= WEFT_INSTRUCTION_REFRESH; kind++)
@@ -497,8 +443,8 @@ json_t *weft_all_rank_plan_array(const weft_all_rank_plan *self) {
         (void)json_array_append_new(
             rows, json_pack("{s:o, s:o, s:o, s:I, s:I, s:I, s:o, s:o}", "ranks", ranks, "memory",
                             weft_memory_object(&plan->bytes), "lines",
-                            bytes_object(plan->bytes.line, 0, WEFT_N_ACCOUNT_LINES, weft_account_name), "padding_bytes",
-                            (json_int_t)plan->padding, "kept", (json_int_t)plan->kept, "updated",
+                            weft_bytes_object(plan->bytes.line, 0, WEFT_N_ACCOUNT_LINES, weft_account_name),
+                            "padding_bytes", (json_int_t)plan->padding, "kept", (json_int_t)plan->kept, "updated",
                             (json_int_t)plan->updated, "sent", sent, "instructions", instructions));
     }
     return rows;

@@ -1,4 +1,5 @@
-/* host/report/fit_table.c: *
+/* host/report/fit_table.c: searches for settings with which a plan fits into the available memory.
+ *
  * The search follows axes, each a setting with values that need less and less memory. If no single change is enough,
  * the changes that keep the result are combined with one of the others, and then unnecessary ones are reverted. Each
  * reported change was planned with exactly these settings: the configuration is read again with additional overrides
@@ -8,32 +9,30 @@
 
 #include "base/alloc.h"
 #include "base/machine.h"
+#include "base/message.h"
 #include "base/text.h"
+#include "base/units.h"
 #include "plugin/services.h"
 #include "program/plan.h"
 #include "program/paths.h"
-#include "report/stages.h"
+#include "report/per_rank.h"
 
 #include <stdlib.h>
 
-void weft_available_memory_find(weft_available_memory *out, const weft_device_info *info) {
+weft_available_memory weft_available_memory_find(int64_t set, const weft_device_info *info) {
+    weft_available_memory out = {.bytes = set, .free = -1};
     weft_machine_memory machine;
-    const int64_t left = info->memory > info->held ? info->memory - info->held : 1;
-    const weft_available_memory device = {.bytes = info->memory > 0 ? left : 0, .free = -1, .held = info->held};
-    *out = device;
-    if ((info->flags & WEFT_DEVICE_SHARES_MACHINE) == 0) return;
-    out->shared = true;
+    if (set > 0) return out;
+    out.held = info->held;
+    if (info->memory > 0) out.bytes = info->memory > info->held ? info->memory - info->held : 1;
+    if ((info->flags & WEFT_DEVICE_SHARES_MACHINE) == 0) return out;
+    out.shared = true;
     weft_machine_memory_read(&machine, "");
-    if (machine.total == 0) return;
-    out->bytes = machine.total;
-    out->free = machine.free;
-    out->is_machines = true;
-    out->limited = machine.limited;
-}
-
-void weft_available_memory_describe(weft_available_memory *out, int64_t bytes) {
-    const weft_available_memory said = {.bytes = bytes, .free = -1};
-    *out = said;
+    if (machine.total == 0) return out;
+    out.bytes = machine.total;
+    out.free = machine.free;
+    out.limited = machine.limited;
+    return out;
 }
 
 const char *weft_available_memory_owner(const weft_available_memory *room) {
@@ -50,54 +49,63 @@ static void weft_required_memory_add(weft_required_memory *need, const weft_plan
     sum->total += one->total;
     sum->spare += one->spare;
     sum->preparation += one->preparation;
+    if (one->preparation > need->preparation) need->preparation = one->preparation;
 }
 
 int64_t weft_required_memory_bytes(const weft_required_memory *need) {
     return need->bytes.preparation > need->bytes.total ? need->bytes.preparation : need->bytes.total;
 }
 
-/* Computes the requirement of surveyed ranks. */
+/* A rank's plan, and its available memory. */
+typedef struct rank_need {
+    weft_plan_bytes bytes;
+    weft_available_memory room;
+    int32_t node;
+} rank_need;
+
+/* Returns the required fraction of the available memory; tiny if that is unknown. */
+static double part_of_room(const weft_required_memory *need, const weft_available_memory *room) {
+    return (double)weft_required_memory_bytes(need) / (double)(room->bytes > 0 ? room->bytes : INT64_MAX);
+}
+
+/* Finds the fullest memory; the first of the ranks that share one represents all. */
+static void find_fullest(weft_required_memory *need, weft_available_memory *room, const rank_need *all, int32_t world) {
+    for (int32_t rank = 0; rank < world; rank++) {
+        weft_required_memory one = {.first = rank};
+        for (int32_t r = rank; r < world; r++)
+            if (r == rank || (all[rank].room.shared && all[rank].node == all[r].node))
+                weft_required_memory_add(&one, &all[r].bytes);
+        if (rank > 0 && part_of_room(&one, &all[rank].room) <= part_of_room(need, room)) continue;
+        *need = one;
+        *room = all[rank].room;
+    }
+}
+
+/* Computes the requirement of the rank or machine that needs most. */
 static void weft_required_memory_all_ranks(weft_required_memory *out, const weft_all_rank_plan *all_rank_plan,
                                            const weft_available_memory *room) {
-    const int32_t together = room->shared ? all_rank_plan->ranks_per_node : 1;
-    memset(out, 0, sizeof *out);
-    for (int32_t first = 0; first < all_rank_plan->world; first += together) {
-        weft_required_memory one = {.first = first};
-        for (int32_t r = first; r < first + together && r < all_rank_plan->world; r++)
-            weft_required_memory_add(&one, &all_rank_plan->ranks[r].bytes);
-        if (weft_required_memory_bytes(&one) > weft_required_memory_bytes(out)) *out = one;
-    }
+    rank_need *all = weft_alloc(all_rank_plan->world, sizeof *all);
+    weft_available_memory same;
+    for (int32_t r = 0; r < all_rank_plan->world; r++)
+        all[r] = (rank_need){all_rank_plan->ranks[r].bytes, *room, r / all_rank_plan->ranks_per_node};
+    find_fullest(out, &same, all, all_rank_plan->world);
+    free(all);
 }
 
 weft_status weft_required_memory_plan(weft_required_memory *out, const weft_plan *plan,
                                       const weft_available_memory *room, weft_error *err) {
-    const weft_required_memory alone = {.bytes = plan->bytes, .ranks = 1};
     weft_all_rank_plan *all_rank_plan = NULL;
     weft_status status = WEFT_OK;
-    *out = alone;
-    if (plan->world == 1) return WEFT_OK;
-    status = weft_all_rank_plan_create(&all_rank_plan, plan, err);
-    if (status == WEFT_OK) weft_required_memory_all_ranks(out, all_rank_plan, room);
+    memset(out, 0, sizeof *out);
+    if (plan->world > 1) status = weft_all_rank_plan_create(&all_rank_plan, plan, err);
+    if (all_rank_plan != NULL) weft_required_memory_all_ranks(out, all_rank_plan, room);
+    else weft_required_memory_add(out, &plan->bytes);
     weft_all_rank_plan_destroy(all_rank_plan);
     return status;
 }
 
 bool weft_required_memory_fits(const weft_required_memory *need, const weft_available_memory *room) {
     return room->bytes == 0 || weft_required_memory_bytes(need) <= room->bytes;
-}
-
-/* Returns whether it fits only with memory that other processes use now. */
-static bool weft_required_memory_is_tight(const weft_required_memory *need, const weft_available_memory *room) {
-    return room->free >= 0 && weft_required_memory_bytes(need) > room->free;
-}
-
-/* Returns the largest category. */
-static weft_memory_category weft_required_memory_largest(const weft_required_memory *need) {
-    int largest = 0;
-    if (need->bytes.preparation > need->bytes.total) return WEFT_MEMORY_DATA;
-    for (int i = 1; i < WEFT_N_MEMORY_CATEGORIES; i++)
-        if (need->bytes.category[i] > need->bytes.category[largest]) largest = i;
-    return (weft_memory_category)largest;
 }
 
 /* MOST_WORK: limit of a plan, in segments that a rank executes in a step; twice as many take four times as long. */
@@ -118,108 +126,80 @@ typedef struct axis_levels {
 #define NEEDS                                                                                                          \
     (WEFT_NEEDS_ALL & ~(WEFT_NEEDS(WEFT_PART_DATA) | WEFT_NEEDS(WEFT_PART_TOKENIZER) | WEFT_NEEDS(WEFT_PART_COMM)))
 
-static weft_status open_run(weft_run **out, const weft_fit_question *question, const weft_fit_change *change,
-                            weft_error *err) {
+/* Plans the session with the change and sets the change's requirement. Returns false if these settings cannot be run or
+ * planned. */
+static bool plan_change(weft_fit_change *change, const weft_fit_question *question) {
+    const int32_t level = weft_services_log_level(WEFT_LOG_ERROR); /* suppresses repeated messages of the session */
+    const weft_session *session = question->session;
+    const weft_plan *planned = &session->engine->plan;
     const size_t n = question->n_overrides;
     const char **overrides = weft_alloc(n + WEFT_TRIAL_KEYS, sizeof *overrides);
+    weft_plan plan = {.world = change->ranks, .nodes = change->nodes};
+    weft_run *run = NULL;
+    weft_plan_spec spec = {0};
+    weft_error why = WEFT_ERROR_INIT;
     weft_status status = WEFT_OK;
+    weft_show_want(-1, -1, NULL); /* the session's setting is stored already */
     if (n > 0) memcpy(overrides, question->overrides, n * sizeof *overrides);
     for (int32_t i = 0; i < change->n_keys; i++) overrides[n + (size_t)i] = change->keys[i];
     status =
-        weft_run_open(out, question->path, overrides, n + (size_t)change->n_keys, NEEDS | WEFT_NEEDS_NO_PINNED, err);
-    if (status == WEFT_OK && question->session->kind != WEFT_SESSION_EVALUATE)
-        status = weft_settings_for_steps(&(*out)->settings, (*out)->config, err);
+        weft_run_open(&run, question->path, overrides, n + (size_t)change->n_keys, NEEDS | WEFT_NEEDS_NO_PINNED, &why);
+    if (status == WEFT_OK && session->kind != WEFT_SESSION_EVALUATE)
+        status = weft_settings_for_steps(&run->settings, run->config, &why);
     free(overrides);
-    return status;
-}
-
-static weft_status make_plan(weft_required_memory *out, const weft_fit_question *question, const weft_run *run,
-                             const weft_fit_change *change, weft_error *err) {
-    const weft_engine *engine = question->session->engine;
-    const weft_plan_spec spec = weft_session_spec(question->session, &run->settings.train);
-    weft_plan plan = {.world = change->ranks, .nodes = change->nodes};
-    weft_status status = WEFT_OK;
-    memcpy(plan.states, engine->plan.states, sizeof plan.states);
-    plan.n_states = engine->plan.n_states;
-    plan.hp_bytes = engine->plan.hp_bytes;
-    status = weft_plan_open(&plan, run, err);
-    if (status == WEFT_OK) status = weft_plan_make(&plan, engine->kernels, engine->device, &spec, err);
-    if (status == WEFT_OK) status = weft_required_memory_plan(out, &plan, &question->room, err);
+    memcpy(plan.states, planned->states, sizeof plan.states);
+    plan.n_states = planned->n_states;
+    plan.hp_bytes = planned->hp_bytes;
+    if (status == WEFT_OK) {
+        spec = weft_session_spec(session, &run->settings.train);
+        status = weft_plan_open(&plan, run, &why);
+    }
+    if (status == WEFT_OK)
+        status = weft_plan_make(&plan, session->engine->kernels, session->engine->device, &spec, &why);
+    if (status == WEFT_OK) status = weft_required_memory_plan(&change->need, &plan, &question->room, &why);
     weft_plan_close(&plan);
-    return status;
-}
-
-/* Computes the plan's requirement. Fails if these settings cannot be run or planned. */
-static weft_status plan_change(weft_required_memory *out, const weft_fit_question *question,
-                               const weft_fit_change *change, weft_error *err) {
-    const int32_t level = weft_services_log_level(WEFT_LOG_ERROR); /* suppresses repeated messages of the session */
-    weft_run *run = NULL;
-    weft_status status = WEFT_OK;
-    weft_show_want(-1, -1, NULL); /* the session's setting is stored already */
-    status = open_run(&run, question, change, err);
-    if (status == WEFT_OK) status = make_plan(out, question, run, change, err);
     weft_run_close(run);
     (void)weft_services_log_level(level);
-    return status;
+    return status == WEFT_OK;
 }
 
-/* Returns the next level. Beyond the limit it overwrites the last one, the one with the smallest memory. */
-static axis_level *next_level(axis_levels *axis) {
+/* ---- axes ---- */
+
+/* Adds a level with its override, "train.micro_batch=2", or ""; ranks 0: unchanged. Beyond the limit it replaces the
+ * last one, the one with the smallest memory. */
+static void add_level(axis_levels *axis, int32_t ranks, int32_t nodes, const char *format, ...) WEFT_PRINTF(4, 5);
+static void add_level(axis_levels *axis, int32_t ranks, int32_t nodes, const char *format, ...) {
     axis_level *level = &axis->at[axis->n < MOST_LEVELS ? axis->n++ : MOST_LEVELS - 1];
-    memset(level, 0, sizeof *level);
-    return level;
-}
-
-static void add_key(axis_levels *axis, const char *key) {
-    (void)snprintf(next_level(axis)->key, WEFT_TRIAL_KEY_SIZE, "%s", key);
-}
-
-/* Adds a level like "train.micro_batch=2". */
-static void add_number(axis_levels *axis, const char *key, int64_t number) {
-    (void)snprintf(next_level(axis)->key, WEFT_TRIAL_KEY_SIZE, "%s%lld", key, (long long)number);
+    va_list args;
+    level->ranks = ranks;
+    level->nodes = nodes;
+    va_start(args, format);
+    (void)vsnprintf(level->key, sizeof level->key, format, args);
+    va_end(args);
 }
 
 /* Lists smaller micro-batches of the same batch, but not so many that planning becomes slow. */
 static void list_micro_batches(axis_levels *axis, const weft_session *session) {
     const weft_train_settings *keys = &session->run->settings.train;
     const weft_plan *plan = &session->engine->plan;
-    for (int64_t rows = keys->micro_batch - 1; rows > 0; rows--) {
-        if (keys->global_batch % rows != 0) continue;
-        if (keys->global_batch / rows * plan->declared->n_segments / plan->world > MOST_WORK) return;
-        add_number(axis, "train.micro_batch=", rows);
+    const bool any = session->kind == WEFT_SESSION_EVALUATE; /* any micro-batch is valid */
+    for (int64_t rows = any ? keys->micro_batch / 2 : keys->micro_batch - 1; rows > 0;
+         rows = any ? rows / 2 : rows - 1) {
+        if (!any && keys->global_batch % rows != 0) continue;
+        if (!any && keys->global_batch / rows * plan->declared->n_segments / plan->world > MOST_WORK) return;
+        add_level(axis, 0, 0, "train.micro_batch=%lld", (long long)rows);
     }
 }
 
-static bool is_strategy(const weft_session *session, const char *id) {
-    return strcmp(weft_run_id(session->run, WEFT_PART_STRATEGY), id) == 0;
-}
-
-static void list_sharding(axis_levels *axis, const weft_session *session) {
-    const char *shard = weft_config_shown(session->run->config, "strategy", "shard");
-    if (session->engine->plan.world == 1) return;
-    if (!is_strategy(session, "fsdp")) add_key(axis, "strategy.plugin=fsdp");
-    else if (shard != NULL && strcmp(shard, "full") != 0) add_key(axis, "strategy.shard=full");
-}
-
-/* Lists fewer ranks, equally many on each machine, as before. */
-static void list_fewer_ranks(axis_levels *axis, const weft_plan *plan) {
-    for (int32_t ranks = plan->world - 1; ranks >= plan->nodes; ranks--) {
-        if (plan->world % ranks != 0 || ranks % plan->nodes != 0) continue;
-        next_level(axis)->ranks = ranks;
-        axis->at[axis->n - 1].nodes = plan->nodes;
-    }
-}
-
-/* Lists more ranks. On a machine with shared memory more ranks need more memory: then more machines with one rank each.
- */
-static void list_more_ranks(axis_levels *axis, const weft_session *session, bool shared) {
-    const weft_plan *plan = &session->engine->plan;
-    for (int32_t ranks = 2 * (shared ? plan->nodes : plan->world); ranks <= MOST_RANKS; ranks *= 2) {
-        axis_level *level = next_level(axis);
-        level->ranks = ranks;
-        level->nodes = shared ? ranks : plan->nodes;
-        if (!is_strategy(session, "fsdp")) (void)snprintf(level->key, sizeof level->key, "strategy.plugin=fsdp");
-    }
+/* Lists other numbers of ranks. Fewer help if they share the machine's memory, equally many on each machine; more then
+ * need more machines with one rank each. */
+static void list_ranks(axis_levels axes[WEFT_N_FIT_AXES], const weft_plan *plan, bool shared, bool is_fsdp) {
+    for (int32_t ranks = plan->world - 1; shared && ranks >= plan->nodes; ranks--)
+        if (plan->world % ranks == 0 && ranks % plan->nodes == 0)
+            add_level(&axes[WEFT_FIT_FEWER], ranks, plan->nodes, "%s", "");
+    for (int32_t ranks = 2 * (shared ? plan->nodes : plan->world); ranks <= MOST_RANKS; ranks *= 2)
+        add_level(&axes[WEFT_FIT_MORE], ranks, shared ? ranks : plan->nodes, "%s",
+                  is_fsdp ? "" : "strategy.plugin=fsdp");
 }
 
 /* Lists the last half of the trained layers, half of that, and so on. Skipped if the user has selected parameters by
@@ -229,7 +209,7 @@ static void list_trainable(axis_levels *axis, const weft_session *session) {
     int64_t layers = session->engine->plan.declared->info.n_layers;
     if (strncmp(trained, "last:", 5) == 0 && strchr(trained, ',') == NULL) layers = strtoll(trained + 5, NULL, 10);
     else if (strcmp(trained, "all") != 0) return;
-    for (layers /= 2; layers > 0; layers /= 2) add_number(axis, "train.trainable=last:", layers);
+    for (layers /= 2; layers > 0; layers /= 2) add_level(axis, 0, 0, "train.trainable=last:%lld", (long long)layers);
 }
 
 /* Lists the levels of each axis for a session, without level 0, the current setting. */
@@ -237,18 +217,18 @@ static void list_axes(axis_levels axes[WEFT_N_FIT_AXES], const weft_fit_question
     const weft_session *session = question->session;
     const weft_train_settings *keys = &session->run->settings.train;
     const weft_plan *plan = &session->engine->plan;
-    if (keys->precision == WEFT_PRECISION_FP32) add_key(&axes[WEFT_FIT_PRECISION], "train.precision=bf16");
-    if (session->kind == WEFT_SESSION_EVALUATE) { /* any micro-batch is valid */
-        for (int64_t rows = keys->micro_batch / 2; rows > 0; rows /= 2)
-            add_number(&axes[WEFT_FIT_MICRO], "train.micro_batch=", rows);
-        return;
-    }
-    if (plan->bytes.line[WEFT_ACCOUNT_SNAPSHOT] > 0) add_key(&axes[WEFT_FIT_SAVING], "checkpoint.async=no");
+    const bool is_fsdp = strcmp(weft_run_id(session->run, WEFT_PART_STRATEGY), "fsdp") == 0;
+    const char *shard = weft_config_shown(session->run->config, "strategy", "shard");
+    if (keys->precision == WEFT_PRECISION_FP32) add_level(&axes[WEFT_FIT_PRECISION], 0, 0, "train.precision=bf16");
     list_micro_batches(&axes[WEFT_FIT_MICRO], session);
-    if (!keys->activation_checkpointing) add_key(&axes[WEFT_FIT_CHECKPOINTING], "train.activation_checkpointing=yes");
-    list_sharding(&axes[WEFT_FIT_SHARDING], session);
-    if (question->room.shared) list_fewer_ranks(&axes[WEFT_FIT_FEWER], plan);
-    list_more_ranks(&axes[WEFT_FIT_MORE], session, question->room.shared);
+    if (session->kind == WEFT_SESSION_EVALUATE) return;
+    if (plan->bytes.line[WEFT_ACCOUNT_SNAPSHOT] > 0) add_level(&axes[WEFT_FIT_SAVING], 0, 0, "checkpoint.async=no");
+    if (!keys->activation_checkpointing)
+        add_level(&axes[WEFT_FIT_CHECKPOINTING], 0, 0, "train.activation_checkpointing=yes");
+    if (plan->world > 1 && !is_fsdp) add_level(&axes[WEFT_FIT_SHARDING], 0, 0, "strategy.plugin=fsdp");
+    else if (plan->world > 1 && shard != NULL && strcmp(shard, "full") != 0)
+        add_level(&axes[WEFT_FIT_SHARDING], 0, 0, "strategy.shard=full");
+    list_ranks(axes, plan, question->room.shared, is_fsdp);
     list_trainable(&axes[WEFT_FIT_TRAINABLE], session);
 }
 
@@ -260,8 +240,8 @@ typedef struct choice {
 /* Cache of planned choices. */
 typedef struct seen {
     choice of;
+    weft_fit_change change;
     bool can_run;
-    weft_required_memory need;
 } seen;
 
 typedef struct searcher {
@@ -270,28 +250,20 @@ typedef struct searcher {
     seen *all;
     size_t n;
     int64_t left; /* remaining plans */
-    weft_fit_changes *out;
+    weft_fit *out;
 } searcher;
 
 /* ---- one choice ---- */
 
-static void add_once(weft_fit_change *change, const char *key) {
-    for (int32_t i = 0; i < change->n_keys; i++)
-        if (strcmp(change->keys[i], key) == 0) return;
-    if (*key != '\0' && change->n_keys < WEFT_TRIAL_KEYS)
-        (void)snprintf(change->keys[change->n_keys++], WEFT_TRIAL_KEY_SIZE, "%s", key);
-}
-
 static void describe_choice(const searcher *self, weft_fit_change *out, const choice *of) {
     const weft_plan *plan = &self->question->session->engine->plan;
-    memset(out, 0, sizeof *out);
     out->ranks = plan->world;
     out->nodes = plan->nodes;
     for (int32_t axis = 0; axis < WEFT_N_FIT_AXES; axis++) {
         const axis_level *level = NULL;
         if (of->level[axis] == 0) continue;
         level = &self->axes[axis].at[of->level[axis] - 1];
-        add_once(out, level->key);
+        if (level->key[0] != '\0') (void)snprintf(out->keys[out->n_keys++], WEFT_TRIAL_KEY_SIZE, "%s", level->key);
         if (level->ranks == 0) continue;
         out->ranks = level->ranks;
         out->nodes = level->nodes;
@@ -300,32 +272,10 @@ static void describe_choice(const searcher *self, weft_fit_change *out, const ch
     }
 }
 
-/* Returns whether a choice is useful: more ranks exclude fewer ranks, and are sharded already. */
-static bool makes_sense(const choice *of) {
-    return of->level[WEFT_FIT_MORE] == 0 || (of->level[WEFT_FIT_FEWER] == 0 && of->level[WEFT_FIT_SHARDING] == 0);
-}
-
-/* Plans a choice. Any failure means that the choice cannot be run. */
-static void plan_choice(searcher *self, seen *out) {
-    weft_fit_change change;
-    weft_error why = WEFT_ERROR_INIT;
-    describe_choice(self, &change, &out->of);
-    if (!makes_sense(&out->of) || change.ranks > MOST_RANKS || self->left < 1) return;
-    self->left--;
-    out->can_run = plan_change(&out->need, self->question, &change, &why) == WEFT_OK;
-}
-
-static void keep_least(const searcher *self, const seen *one) {
-    weft_fit_change *least = &self->out->least;
-    if (!one->can_run ||
-        (least->need.ranks > 0 && weft_required_memory_bytes(&least->need) <= weft_required_memory_bytes(&one->need)))
-        return;
-    describe_choice(self, least, &one->of);
-    least->need = one->need;
-}
-
-/* Returns a planned choice. The pointer is valid until the next call. */
+/* Returns a choice with its plan. Any failure of the plan means that the choice cannot be run. The pointer is valid
+ * until the next call. */
 static const seen *look_at(searcher *self, const choice *of) {
+    weft_fit_change *least = &self->out->least;
     seen *one = NULL;
     for (size_t i = 0; i < self->n; i++)
         if (memcmp(&self->all[i].of, of, sizeof *of) == 0) return &self->all[i];
@@ -333,14 +283,21 @@ static const seen *look_at(searcher *self, const choice *of) {
     one = &self->all[self->n++];
     memset(one, 0, sizeof *one);
     one->of = *of;
-    plan_choice(self, one);
-    keep_least(self, one);
+    describe_choice(self, &one->change, of);
+    /* more ranks exclude fewer ranks, and are sharded already */
+    if (of->level[WEFT_FIT_MORE] > 0 && (of->level[WEFT_FIT_FEWER] > 0 || of->level[WEFT_FIT_SHARDING] > 0)) return one;
+    if (one->change.ranks > MOST_RANKS || self->left < 1) return one;
+    self->left--;
+    one->can_run = plan_change(&one->change, self->question);
+    if (one->can_run && (least->need.ranks == 0 ||
+                         weft_required_memory_bytes(&least->need) > weft_required_memory_bytes(&one->change.need)))
+        *least = one->change;
     return one;
 }
 
 static bool choice_fits(searcher *self, const choice *of) {
     const seen *one = look_at(self, of);
-    return one->can_run && weft_required_memory_fits(&one->need, &self->question->room);
+    return one->can_run && weft_required_memory_fits(&one->change.need, &self->question->room);
 }
 
 /* ---- the search ---- */
@@ -357,18 +314,15 @@ static bool find_mildest(searcher *self, choice *of, int32_t axis, int32_t first
 }
 
 static void keep_choice(searcher *self, const choice *of) {
-    weft_fit_change change;
-    const seen *one = look_at(self, of);
+    const weft_fit_change *change = &look_at(self, of)->change;
     if (self->out->n == WEFT_FIT_CHANGES) return;
-    describe_choice(self, &change, of);
-    change.need = one->need;
     for (int32_t i = 0; i < self->out->n; i++) {
-        weft_fit_change *other = &self->out->fitting[i];
-        if (memcmp(other->keys, change.keys, sizeof change.keys) == 0 && other->ranks == change.ranks &&
-            other->nodes == change.nodes)
+        const weft_fit_change *other = &self->out->fitting[i];
+        if (memcmp(other->keys, change->keys, sizeof change->keys) == 0 && other->ranks == change->ranks &&
+            other->nodes == change->nodes)
             return;
     }
-    self->out->fitting[self->out->n++] = change;
+    self->out->fitting[self->out->n++] = *change;
 }
 
 /* Reverts unnecessary changes, the most costly first, and makes the rest as mild as possible. */
@@ -401,13 +355,12 @@ static void find_joined_changes(searcher *self, const choice *with) {
 
 /* Tries single changes, then all changes that keep the result plus one more, then bf16 in addition, then fewer layers.
  */
-static void find_changes(weft_fit_changes *out, const weft_fit_question *question) {
+static void find_changes(weft_fit *out, const weft_fit_question *question) {
     static const weft_fit_axis joined[] = {WEFT_FIT_CHECKPOINTING, WEFT_FIT_PRECISION, WEFT_FIT_TRAINABLE};
     const weft_plan *plan = &question->session->engine->plan;
     const int64_t work = (int64_t)plan->spec.micro_batches * plan->declared->n_segments / plan->world;
     searcher self = {.question = question, .out = out};
     choice with = {{0}};
-    memset(out, 0, sizeof *out);
     /* so many plans end in seconds; fewer for a run with a slow plan */
     self.left = work <= MOST_WORK ? MOST_PLANS : (int64_t)MOST_PLANS * MOST_WORK / work;
     list_axes(self.axes, question);
@@ -432,64 +385,36 @@ static void check_need(weft_fit *fit, const weft_fit_question *question) {
     weft_fit_question of = *question;
     of.room = fit->room;
     fit->fits = weft_required_memory_fits(&fit->need, &fit->room);
-    if (!fit->fits) find_changes(&fit->changes, &of);
+    /* No axis changes the preparation of the data. */
+    fit->unprepared = !fit->fits && fit->need.preparation > fit->room.bytes;
+    if (!fit->fits && !fit->unprepared) find_changes(fit, &of);
 }
 
 void weft_fit_check(weft_fit *out, const weft_fit_question *question, const weft_all_rank_plan *all_rank_plan) {
     memset(out, 0, sizeof *out);
     out->room = question->room;
-    out->need.bytes = question->session->engine->plan.bytes;
-    out->need.ranks = 1;
     out->world = all_rank_plan == NULL ? 1 : all_rank_plan->world;
-    if (all_rank_plan != NULL) weft_required_memory_all_ranks(&out->need, all_rank_plan, &question->room);
+    if (all_rank_plan == NULL) weft_required_memory_add(&out->need, &question->session->engine->plan.bytes);
+    else weft_required_memory_all_ranks(&out->need, all_rank_plan, &question->room);
     check_need(out, question);
-}
-
-/* A rank's plan, and its available memory. */
-typedef struct wanted {
-    weft_plan_bytes bytes;
-    weft_available_memory room;
-} wanted;
-
-/* Returns the requirement of all ranks that share this rank's memory. */
-static weft_required_memory need_on(const weft_ranks *ranks, const wanted *all, int32_t rank) {
-    const int32_t *nodes = ranks->process_context->nodes + ranks->base;
-    weft_required_memory need = {.first = rank};
-    for (int32_t r = rank; r < ranks->world; r++)
-        if (r == rank || (all[rank].room.shared && nodes[rank] == nodes[r]))
-            weft_required_memory_add(&need, &all[r].bytes);
-    return need;
-}
-
-/* Returns the fraction of the available memory that is required. */
-static double part_of_room(const weft_required_memory *need, const weft_available_memory *room) {
-    return room->bytes > 0 ? (double)weft_required_memory_bytes(need) / (double)room->bytes : 0.0;
-}
-
-/* Finds the fullest memory; the first of the ranks that share one represents all. */
-static void find_fullest(weft_fit *out, const weft_ranks *ranks, const wanted *all) {
-    for (int32_t rank = 0; rank < ranks->world; rank++) {
-        const weft_required_memory need = need_on(ranks, all, rank);
-        if (rank > 0 && part_of_room(&need, &all[rank].room) <= part_of_room(&out->need, &out->room)) continue;
-        out->need = need;
-        out->room = all[rank].room;
-    }
 }
 
 weft_status weft_fit_check_ranks(weft_fit *out, const weft_fit_question *question, weft_error *err) {
     const weft_engine *engine = question->session->engine;
-    const wanted own = {engine->plan.bytes, question->room};
+    const weft_ranks *ranks = &engine->ranks;
+    rank_need own = {engine->plan.bytes, question->room, 0};
     void *all = NULL;
     weft_status status = WEFT_OK;
-    if (engine->ranks.world == 1) {
+    if (ranks->world == 1) {
         weft_fit_check(out, question, NULL);
         return WEFT_OK;
     }
     memset(out, 0, sizeof *out);
-    out->world = engine->ranks.world;
+    out->world = ranks->world;
+    own.node = ranks->process_context->nodes[ranks->base + ranks->rank];
     status = weft_rank_structs_gather(&all, engine, &own, sizeof own, err);
-    if (status == WEFT_OK && engine->ranks.rank == 0) {
-        find_fullest(out, &engine->ranks, all);
+    if (status == WEFT_OK && ranks->rank == 0) {
+        find_fullest(&out->need, &out->room, all, ranks->world);
         check_need(out, question);
     }
     free(all);
@@ -521,44 +446,45 @@ static const char *room_bytes(char out[WEFT_UNIT_SIZE], const weft_available_mem
     return weft_unit_bytes(out, room->bytes == 1 ? 0 : room->bytes);
 }
 
-/* Returns the largest memory category. */
-static const char *largest_of(const weft_fit *fit) {
-    return weft_memory_category_name(weft_required_memory_largest(&fit->need));
+/* Returns the name of the largest category, and its bytes. */
+static const char *largest_of(int64_t *bytes, const weft_fit *fit) {
+    const weft_plan_bytes *of = &fit->need.bytes;
+    int largest = 0;
+    for (int i = 1; i < WEFT_N_MEMORY_CATEGORIES; i++)
+        if (of->category[i] > of->category[largest]) largest = i;
+    *bytes = of->category[largest];
+    if (of->preparation > of->total) {
+        largest = WEFT_MEMORY_DATA;
+        *bytes = of->preparation;
+    }
+    return weft_memory_category_name((weft_memory_category)largest);
 }
 
-static int64_t largest_bytes(const weft_fit *fit) {
-    const weft_plan_bytes *bytes = &fit->need.bytes;
-    if (bytes->preparation > bytes->total) return bytes->preparation;
-    return bytes->category[weft_required_memory_largest(&fit->need)];
-}
-
-/* Returns the i-th command-line word of a change: its keys, and its ranks if they differ. Returns false past the end.
- */
-static bool change_word(char *out, size_t size, const weft_fit_change *change, int32_t i) {
-    if (i > change->n_keys || (i == change->n_keys && !change->moves)) return false;
-    if (i < change->n_keys) (void)snprintf(out, size, "%s", change->keys[i]);
-    else (void)snprintf(out, size, "--ranks %d", (int)change->ranks);
-    if (i == change->n_keys && change->nodes > 1) weft_words_append(out, size, " on %d machines", (int)change->nodes);
-    return true;
-}
-
-static void append_change(char *text, size_t size, const weft_fit_change *change) {
-    char bytes[WEFT_UNIT_SIZE], word[WEFT_TRIAL_KEY_SIZE];
-    for (int32_t i = 0; change_word(word, sizeof word, change, i); i++)
-        weft_words_append(text, size, "%s%s", i > 0 ? " " : "", word);
-    weft_words_append(text, size, " (%s)", weft_unit_bytes(bytes, weft_required_memory_bytes(&change->need)));
+/* Appends the command-line words of a change: its keys, and its ranks if they differ. */
+static void append_change(char *out, size_t size, const weft_fit_change *change) {
+    for (int32_t i = 0; i < change->n_keys; i++)
+        weft_words_append(out, size, "%s%s", i > 0 ? " " : "", change->keys[i]);
+    if (change->moves) weft_words_append(out, size, "%s--ranks %d", change->n_keys > 0 ? " " : "", (int)change->ranks);
+    if (change->moves && change->nodes > 1) weft_words_append(out, size, " on %d machines", (int)change->nodes);
 }
 
 weft_status weft_fit_refuse(const weft_fit *fit, weft_error *err) {
-    char room[WEFT_UNIT_SIZE], need[WEFT_UNIT_SIZE], most[WEFT_UNIT_SIZE], ranks[32], what[1200] = "", apart[80] = "",
+    char room[WEFT_UNIT_SIZE], need[WEFT_UNIT_SIZE], most[WEFT_UNIT_SIZE], ranks[32], fix[1200] = "", apart[80] = "",
                                                                                       owner[48];
-    const weft_fit_changes *changes = &fit->changes;
-    for (int32_t i = 0; i < changes->n; i++) {
-        weft_words_append(what, sizeof what, "%s", i == 0 ? "It would fit with " : ", or with ");
-        append_change(what, sizeof what, &changes->fitting[i]);
+    int64_t bytes = 0;
+    const char *largest = largest_of(&bytes, fit);
+    for (int32_t i = 0; i < fit->n; i++) {
+        weft_words_append(fix, sizeof fix, "%s", i == 0 ? "It would fit with " : ", or with ");
+        append_change(fix, sizeof fix, &fit->fitting[i]);
+        weft_words_append(fix, sizeof fix, " (%s)",
+                          weft_unit_bytes(need, weft_required_memory_bytes(&fit->fitting[i].need)));
     }
-    if (changes->n == 0)
-        weft_words_append(what, sizeof what,
+    if (fit->unprepared)
+        weft_words_append(fix, sizeof fix,
+                          "The preparation of the data alone exceeds the memory, and no setting reduces it: use less "
+                          "data or a larger machine");
+    else if (fit->n == 0)
+        weft_words_append(fix, sizeof fix,
                           "No change that was tried is enough: take a smaller model or [data] "
                           "context, or a larger machine");
     if (fit->room.held > 0)
@@ -568,18 +494,19 @@ weft_status weft_fit_refuse(const weft_fit *fit, weft_error *err) {
                           "%s%s are planned, %s of it %s, and %s has %s%s: nothing was started. %s; --no-fit starts it "
                           "as it is",
                           weft_unit_bytes(need, weft_required_memory_bytes(&fit->need)), ranks_together(ranks, fit),
-                          weft_unit_bytes(most, largest_bytes(fit)), largest_of(fit), owner_of(owner, fit),
-                          room_bytes(room, &fit->room), apart, what);
+                          weft_unit_bytes(most, bytes), largest, owner_of(owner, fit), room_bytes(room, &fit->room),
+                          apart, fix);
 }
 
 void weft_fit_warn(const weft_fit *fit, const weft_host *host) {
+    const int64_t bytes = weft_required_memory_bytes(&fit->need);
     char free_now[WEFT_UNIT_SIZE], need[WEFT_UNIT_SIZE], room[WEFT_UNIT_SIZE], owner[48];
-    if (!fit->fits || !weft_required_memory_is_tight(&fit->need, &fit->room)) return;
+    if (!fit->fits || fit->room.free < 0 || bytes <= fit->room.free) return;
     weft_log(host, WEFT_LOG_WARN,
              "%s are planned, and of the %s of %s only %s are free now: the others are in use, and the run may be "
              "ended when it takes more",
-             weft_unit_bytes(need, weft_required_memory_bytes(&fit->need)), weft_unit_bytes(room, fit->room.bytes),
-             owner_of(owner, fit), weft_unit_bytes(free_now, fit->room.free));
+             weft_unit_bytes(need, bytes), weft_unit_bytes(room, fit->room.bytes), owner_of(owner, fit),
+             weft_unit_bytes(free_now, fit->room.free));
 }
 
 enum { COLUMNS = 80, BYTES = 12 };
@@ -588,34 +515,30 @@ enum { COLUMNS = 80, BYTES = 12 };
 
 /* Prints a change's bytes, and its words on as many lines as necessary. */
 static void print_change(const weft_fit_change *change, int width, FILE *to) {
-    char bytes[WEFT_UNIT_SIZE], word[WEFT_TRIAL_KEY_SIZE];
-    const int begin = width + BYTES + 1;
-    int at = begin;
-    (void)fprintf(to, "%*s ", begin - 1, weft_unit_bytes(bytes, weft_required_memory_bytes(&change->need)));
-    for (int32_t i = 0; change_word(word, sizeof word, change, i); i++) {
-        if (i > 0 && at + 1 + (int)strlen(word) > COLUMNS) {
-            (void)fprintf(to, "\n%*s", begin, "");
-            at = begin;
-        }
-        at += fprintf(to, " %s", word);
-    }
+    char bytes[WEFT_UNIT_SIZE], words[WEFT_TRIAL_KEYS * WEFT_TRIAL_KEY_SIZE + 40] = "";
+    const int begin = width + BYTES + 2;
+    append_change(words, sizeof words, change);
+    (void)fprintf(to, "%*s  ", begin - 2, weft_unit_bytes(bytes, weft_required_memory_bytes(&change->need)));
+    weft_print_wrapped(to, words, begin, begin, COLUMNS);
     (void)fputc('\n', to);
 }
 
 static void print_changes(const weft_fit *fit, int width, FILE *to) {
-    const weft_fit_changes *changes = &fit->changes;
-    if (changes->n > 0) {
+    if (fit->unprepared) {
+        (void)fprintf(to, "%*sno setting reduces the preparation of the data\n", width, "");
+    } else if (fit->n > 0) {
         (void)fprintf(to, "%*s%s would fit, behind the same command:\n", width, "",
-                      changes->n > 1 ? "each of these" : "this");
-        for (int32_t i = 0; i < changes->n; i++) print_change(&changes->fitting[i], width, to);
-    } else if (changes->least.need.ranks > 0) {
+                      fit->n > 1 ? "each of these" : "this");
+        for (int32_t i = 0; i < fit->n; i++) print_change(&fit->fitting[i], width, to);
+    } else if (fit->least.need.ranks > 0) {
         (void)fprintf(to, "%*snothing that was tried would fit; the least of it is\n", width, "");
-        print_change(&changes->least, width, to);
+        print_change(&fit->least, width, to);
     }
 }
 
 void weft_fit_print(const weft_fit *fit, int width, FILE *to) {
     char room[WEFT_UNIT_SIZE], need[WEFT_UNIT_SIZE], ranks[32];
+    int64_t largest = 0;
     if (fit->room.bytes == 0) return;
     if (fit->fits) (void)fprintf(to, "%-*s", width, "fits");
     else (void)fprintf(to, "does not fit ");
@@ -625,7 +548,7 @@ void weft_fit_print(const weft_fit *fit, int width, FILE *to) {
     if (!fit->fits || fit->world > 1) /* else it is printed above */
         (void)fprintf(to, ": %s%s", weft_unit_bytes(need, weft_required_memory_bytes(&fit->need)),
                       ranks_together(ranks, fit));
-    (void)fprintf(to, "; largest: %s%s\n", largest_of(fit),
+    (void)fprintf(to, "; largest: %s%s\n", largest_of(&largest, fit),
                   fit->need.bytes.preparation > fit->need.bytes.total ? " while it is prepared" : "");
     if (fit->room.held > 0)
         (void)fprintf(to, "%-*sthe device's other %s are its context's and its libraries'\n", width, "apart",
@@ -645,11 +568,11 @@ static json_t *change_object(const weft_fit_change *change) {
 /* memory: null if unknown. ranks: that share it. */
 json_t *weft_fit_object(const weft_fit *fit) {
     json_t *changes = json_array();
-    for (int32_t i = 0; i < fit->changes.n; i++)
-        (void)json_array_append_new(changes, change_object(&fit->changes.fitting[i]));
+    int64_t largest = 0;
+    for (int32_t i = 0; i < fit->n; i++) (void)json_array_append_new(changes, change_object(&fit->fitting[i]));
     return json_pack("{s:b, s:o, s:I, s:s, s:I, s:i, s:i, s:s, s:o}", "fits", (int)fit->fits, "memory",
                      fit->room.bytes > 0 ? json_integer(fit->room.bytes) : json_null(), "apart",
                      (json_int_t)fit->room.held, "of", weft_available_memory_owner(&fit->room), "planned",
                      (json_int_t)weft_required_memory_bytes(&fit->need), "ranks", (int)fit->need.ranks, "first",
-                     (int)fit->need.first, "largest", largest_of(fit), "changes", changes);
+                     (int)fit->need.first, "largest", largest_of(&largest, fit), "changes", changes);
 }

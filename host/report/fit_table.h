@@ -2,7 +2,6 @@
 #ifndef WEFT_HOST_REPORT_FIT_TABLE_H
 #define WEFT_HOST_REPORT_FIT_TABLE_H
 
-#include "base/units.h"
 #include "report/all_rank_plan.h"
 #include "run/session.h"
 
@@ -10,32 +9,26 @@
 #include <stdbool.h>
 #include <weft/device.h>
 
-/* Required memory of a plan: of its largest rank, or of all ranks of its fullest
- * machine if those share the memory. */
-
-/* Available memory for a plan: of a rank's device, or of the machine if the device
- * uses host memory, which all ranks of the machine share. */
-
+/* Available memory for a plan: of a rank's device, or of the machine if the device uses host memory, which all ranks of
+ * the machine share. */
 typedef struct weft_available_memory {
-    int64_t bytes;    /* 0: unknown */
-    int64_t free;     /* of these, now; -1: unknown */
-    int64_t held;     /* in addition, used by the device's own context and libraries */
-    bool shared;      /* by all ranks of a machine */
-    bool is_machines; /* measured on the machine, not set by the user */
-    bool limited;     /* limited by this process's control group */
+    int64_t bytes; /* 0: unknown */
+    int64_t free;  /* of these, now; -1: unknown */
+    int64_t held;  /* in addition, used by the device's own context and libraries */
+    bool shared;   /* by all ranks of a machine */
+    bool limited;  /* limited by this process's control group */
 } weft_available_memory;
 
-/* Queries the device, and the kernel for the machine's memory. */
-void weft_available_memory_find(weft_available_memory *out, const weft_device_info *info);
-
-/* Sets the memory of one rank's device to the user's value. */
-void weft_available_memory_describe(weft_available_memory *out, int64_t bytes);
+/* Returns a rank's memory of that size; 0: queries the device, and the kernel for the machine's memory. */
+weft_available_memory weft_available_memory_find(int64_t set, const weft_device_info *info);
 
 /* Returns the owner of the memory, "this machine", to precede an apostrophe or a verb. */
 const char *weft_available_memory_owner(const weft_available_memory *room);
 
+/* Required memory of a plan: of its largest rank, or of all ranks of its fullest machine if those share the memory. */
 typedef struct weft_required_memory {
     weft_plan_bytes bytes; /* sum over those ranks */
+    int64_t preparation;   /* of the data, on the rank that needs most for it */
     int32_t first, ranks;  /* those ranks: a number of them from the first on */
 } weft_required_memory;
 
@@ -84,24 +77,19 @@ typedef struct weft_fit_change {
     weft_required_memory need;
 } weft_fit_change;
 
-typedef struct weft_fit_changes {
-    weft_fit_change fitting[WEFT_FIT_CHANGES]; /* each of them is sufficient */
-    int32_t n;
-    weft_fit_change
-        least; /* if n is 0: the planned change with the smallest requirement; need.ranks 0: no change was planned */
-} weft_fit_changes;
-
 /* Whether a session fits into the available memory, and otherwise the changes that would make it fit. */
 typedef struct weft_fit {
     weft_available_memory room;
     weft_required_memory need;
     int32_t world; /* ranks; `need` is the requirement of the rank or machine with the least remaining memory */
     bool fits;
-    weft_fit_changes changes; /* if it does not fit */
+    bool unprepared; /* one rank's preparation of the data exceeds the memory: no change was tried */
+    weft_fit_change fitting[WEFT_FIT_CHANGES]; /* if it does not fit: changes that are sufficient */
+    int32_t n;
+    weft_fit_change least; /* if n is 0: the planned change with the smallest requirement; need.ranks 0: none */
 } weft_fit;
 
-/* Checks a session in this process only, independent of other ranks. all-rank plan: of the session's ranks; NULL:
- * one rank. */
+/* Checks a session in this process only. all_rank_plan: of the session, which has several ranks; NULL: it has one. */
 void weft_fit_check(weft_fit *out, const weft_fit_question *question, const weft_all_rank_plan *all_rank_plan);
 
 /* Checks a session of running ranks: each passes its own available memory in the question, and the fullest is checked.

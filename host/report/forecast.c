@@ -6,8 +6,80 @@
 #include "program/exchange.h"
 #include "program/job.h"
 #include "program/norm_nodes.h"
+#include "run/stepper.h"
 
 #include <stdlib.h>
+#include <weft/dry_run.h>
+
+/* ---- launches ---- */
+
+/* The communicator handles communication itself, so collectives have no effect here. */
+static weft_status exchange_nothing(weft_comm *comm, weft_comm_handle **out, const weft_exchange *args,
+                                    weft_error *err) {
+    (void)comm;
+    (void)args;
+    (void)err;
+    *out = NULL;
+    return WEFT_OK;
+}
+
+static const weft_comm_plugin no_exchanges = {.struct_size = (uint32_t)sizeof no_exchanges,
+                                              .all_gather = exchange_nothing,
+                                              .reduce_scatter = exchange_nothing,
+                                              .all_to_all = exchange_nothing,
+                                              .send = exchange_nothing,
+                                              .recv = exchange_nothing};
+
+/* Copies the engine's plan, without memory and without a communicator. */
+static weft_engine engine_without_memory(const weft_engine *of) {
+    weft_engine out = {.plan = of->plan,
+                       .kernels = of->kernels,
+                       .device = of->device,
+                       .device_info = of->device_info,
+                       .optimizer_plugin = of->optimizer_plugin,
+                       .optimizer = of->optimizer};
+    out.account.kernels = of->kernels;
+    out.account.device = of->device;
+    out.ranks.rank = of->ranks.rank;
+    out.ranks.world = of->ranks.world;
+    out.ranks.info.progress = WEFT_PROGRESS_OWN;
+    if (of->ranks.world > 1) out.ranks.plugin = &no_exchanges;
+    return out;
+}
+
+/* Runs a step while the device counts. */
+static weft_status count_step(weft_launches *out, const weft_device_dry_run *dry, weft_engine *engine,
+                              weft_error *err) {
+    weft_dry_counts before = {.struct_size = (uint32_t)sizeof before}, after = before;
+    weft_stepper *stepper = NULL;
+    weft_status status = weft_engine_take_memory(engine, err);
+    if (status == WEFT_OK) status = weft_stepper_create(&stepper, engine, NULL, NULL, err);
+    dry->counts(engine->device, &before);
+    if (status == WEFT_OK && weft_stepper_rehearse(stepper, err) != WEFT_OK)
+        status = weft_error_prefix(err, "a rehearsal of a step: ");
+    dry->counts(engine->device, &after);
+    weft_stepper_destroy(stepper);
+    weft_engine_release(engine);
+    out->kernels = after.kernels - before.kernels;
+    out->products = after.products - before.products;
+    out->copies = after.copies - before.copies;
+    out->known = status == WEFT_OK;
+    return status;
+}
+
+weft_status weft_launches_count(weft_launches *out, const weft_engine *engine, weft_error *err) {
+    const weft_launches unknown = {0};
+    const weft_device_dry_run *dry = NULL;
+    weft_engine counted = engine_without_memory(engine);
+    weft_status status = weft_device_dry_run_find(&dry, engine->kernels, engine->device, err);
+    *out = unknown;
+    if (status != WEFT_OK || dry == NULL || !engine->plan.spec.training) return status;
+    status = dry->begin(engine->device, err);
+    if (status != WEFT_OK) return status;
+    status = count_step(out, dry, &counted, err);
+    dry->end(engine->device);
+    return status;
+}
 
 /* Segments cost their measured time. Other work is counted in elements and in bytes sent (program/exchange.h),
  * multiplied by a rate. Not counted: reading micro-batches, and host work between instructions. */
@@ -28,22 +100,6 @@ static weft_work add_work(weft_work a, weft_work b) {
 static weft_work price_elements(const pricing *self, int32_t kind, double n) {
     const weft_work one = self->rates->elements[kind];
     return (weft_work){one.alone * n, one.together * n};
-}
-
-/* ---- communication ---- */
-
-static weft_planned_exchange planned_of(const pricing *self, const weft_instruction *instruction) {
-    return weft_exchange_plan(&self->engine->plan, self->job, instruction, self->rank);
-}
-
-static double travel_of(const pricing *self, const weft_instruction *instruction) {
-    static const int32_t rates[] = {[WEFT_EXCHANGE_ALL_GATHER] = WEFT_RATE_ALL_GATHER,
-                                    [WEFT_EXCHANGE_ALL_TO_ALL] = WEFT_RATE_ALL_TO_ALL,
-                                    [WEFT_EXCHANGE_REDUCE_SCATTER] = WEFT_RATE_REDUCE_SCATTER,
-                                    [WEFT_EXCHANGE_SEND] = WEFT_RATE_SEND,
-                                    [WEFT_EXCHANGE_RECV] = WEFT_RATE_SEND};
-    const weft_planned_exchange x = planned_of(self, instruction);
-    return x.sent > 0 ? weft_rates_exchange(self->rates, rates[x.way], (double)x.sent) : 0.0;
 }
 
 /* ---- sums ---- */
@@ -68,7 +124,7 @@ static void price_reduce(pricing *self, weft_instruction_cost *out, const weft_i
     }
 }
 
-/* ---- the end of a step ---- */
+/* ---- other instructions ---- */
 
 static void price_norm(const pricing *self, weft_instruction_cost *out) {
     const weft_plan *plan = &self->engine->plan;
@@ -79,31 +135,31 @@ static void price_norm(const pricing *self, weft_instruction_cost *out) {
                                            (double)weft_dtype_span(WEFT_F64, walk.n * (walk.cut.replicas - 1)));
 }
 
-/* Prices a STEP: the compute copy of updated parameters is written again. */
-static void price_step(const pricing *self, weft_instruction_cost *out) {
-    out->own = price_elements(self, WEFT_RATE_UPDATE, (double)self->plan->updated);
-    if (self->engine->plan.dtype != WEFT_F32)
-        out->own = add_work(out->own, price_elements(self, WEFT_RATE_CONVERT, (double)self->plan->updated));
-}
-
-/* Prices a GATHER: a shard is rounded before it is sent if the model computes in 16 bits. */
-static void price_gather(const pricing *self, weft_instruction_cost *out, const weft_instruction *instruction) {
-    const weft_planned_exchange x = planned_of(self, instruction);
-    if (instruction->what == WEFT_PAYLOAD_SUM || self->engine->plan.dtype == WEFT_F32) return;
-    out->own = price_elements(self, WEFT_RATE_CONVERT, (double)x.each / 2.0);
-}
-
 static void price_instruction(pricing *self, weft_instruction_cost *out, const weft_instruction *instruction) {
+    static const int32_t rates[] = {[WEFT_EXCHANGE_ALL_GATHER] = WEFT_RATE_ALL_GATHER,
+                                    [WEFT_EXCHANGE_ALL_TO_ALL] = WEFT_RATE_ALL_TO_ALL,
+                                    [WEFT_EXCHANGE_REDUCE_SCATTER] = WEFT_RATE_REDUCE_SCATTER,
+                                    [WEFT_EXCHANGE_SEND] = WEFT_RATE_SEND,
+                                    [WEFT_EXCHANGE_RECV] = WEFT_RATE_SEND};
+    const weft_planned_exchange x = weft_exchange_plan(&self->engine->plan, self->job, instruction, self->rank);
     const weft_segment_rate *segment = instruction->segment >= 0 ? &self->rates->segments[instruction->segment] : NULL;
-    out->travel = travel_of(self, instruction);
+    const bool narrow = self->engine->plan.dtype != WEFT_F32;
+    const double updated = (double)self->plan->updated;
+    out->travel = x.sent > 0 ? weft_rates_exchange(self->rates, rates[x.way], (double)x.sent) : 0.0;
     switch (instruction->kind) {
     case WEFT_INSTRUCTION_FORWARD:
     case WEFT_INSTRUCTION_RECOMPUTE: out->own = segment->forward; break;
     case WEFT_INSTRUCTION_BACKWARD: out->own = segment->backward; break;
     case WEFT_INSTRUCTION_REDUCE: price_reduce(self, out, instruction); break;
-    case WEFT_INSTRUCTION_GATHER: price_gather(self, out, instruction); break;
+    case WEFT_INSTRUCTION_GATHER: /* a shard is rounded before it is sent */
+        if (narrow && instruction->what != WEFT_PAYLOAD_SUM)
+            out->own = price_elements(self, WEFT_RATE_CONVERT, (double)x.each / 2.0);
+        break;
     case WEFT_INSTRUCTION_NORM: price_norm(self, out); break;
-    case WEFT_INSTRUCTION_STEP: price_step(self, out); break;
+    case WEFT_INSTRUCTION_STEP: /* the compute copy of updated parameters is written again */
+        out->own = price_elements(self, WEFT_RATE_UPDATE, updated);
+        if (narrow) out->own = add_work(out->own, price_elements(self, WEFT_RATE_CONVERT, updated));
+        break;
     default: break;
     }
 }
@@ -116,60 +172,41 @@ static weft_instruction_cost *price_rank(pricing *self, const weft_program *prog
     return costs;
 }
 
-/* ---- all ranks ---- */
-
-static weft_status price_all(const weft_program **programs, weft_instruction_cost **costs, const weft_rates *rates,
-                             const weft_engine *engine, const weft_all_rank_plan *all_rank_plan, weft_error *err) {
-    const weft_part *part = &engine->plan.run->parts[WEFT_PART_STRATEGY];
-    const weft_job_spec *job = &engine->plan.train.job->spec;
-    weft_status status = WEFT_OK;
-    for (int32_t rank = 0; rank < all_rank_plan->world && status == WEFT_OK; rank++) {
-        pricing self = {rates, engine, job, &all_rank_plan->ranks[rank], rank, NULL};
-        weft_program *program = NULL;
-        status = weft_program_compile(&program, engine->plan.run->host, weft_loaded_table(part->loaded, strategy),
-                                      part->config, job, rank, err);
-        programs[rank] = program;
-        if (status == WEFT_OK) costs[rank] = price_rank(&self, program);
-    }
-    return status;
-}
-
-/* Simulates the training programs of all ranks, planned by the all-rank plan, with rates measured for this model. If
- * the plan's machines have more ranks than were measured, they have as many processors per rank as this machine. out:
- * [world]. */
+/* Simulates the training programs of all ranks with rates measured for this model. If the plan's machines have more
+ * ranks than were measured, they have as many processors per rank as this machine. out: [world]. */
 static weft_status simulate_step(weft_rank_time *out, double *step_seconds, const weft_rates *rates,
                                  const weft_engine *engine, const weft_all_rank_plan *all_rank_plan, weft_error *err) {
-    const weft_program **programs = weft_alloc(all_rank_plan->world, sizeof *programs);
+    const weft_job_spec *job = &engine->plan.train.job->spec;
     weft_instruction_cost **costs = weft_alloc(all_rank_plan->world, sizeof *costs);
-    const weft_simulation_spec spec = {.job = &engine->plan.train.job->spec,
+    const weft_simulation_spec spec = {.job = job,
                                        .ranks_per_node = all_rank_plan->ranks_per_node,
                                        .together = rates->ranks_per_node,
                                        .room = weft_rates_room(rates),
                                        .own_progress = rates->own_progress,
-                                       .programs = programs,
+                                       .programs = all_rank_plan->programs,
                                        .costs = (const weft_instruction_cost *const *)costs};
-    weft_status status = price_all(programs, costs, rates, engine, all_rank_plan, err);
-    if (status == WEFT_OK) status = weft_programs_simulate(out, step_seconds, &spec, err);
+    weft_status status = WEFT_OK;
     for (int32_t rank = 0; rank < all_rank_plan->world; rank++) {
-        weft_program_destroy((weft_program *)programs[rank]);
-        free(costs[rank]);
+        pricing self = {rates, engine, job, &all_rank_plan->ranks[rank], rank, NULL};
+        costs[rank] = price_rank(&self, all_rank_plan->programs[rank]);
     }
-    free(programs);
+    status = weft_programs_simulate(out, step_seconds, &spec, err);
+    for (int32_t rank = 0; rank < all_rank_plan->world; rank++) free(costs[rank]);
     free(costs);
     return status;
 }
 
 static void assume(weft_forecast *self, const char *format, ...) WEFT_PRINTF(2, 3);
 static void assume(weft_forecast *self, const char *format, ...) {
+    char text[400];
     va_list args;
-    if (self->n_assumed == WEFT_FORECAST_ASSUMED) return;
     va_start(args, format);
-    (void)vsnprintf(self->assumed[self->n_assumed++], sizeof self->assumed[0], format, args);
+    (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    (void)json_array_append_new(self->assumed, json_string(text));
 }
 
-static void note_assumptions(weft_forecast *self, const weft_all_rank_plan *all_rank_plan) {
-    const weft_rates *rates = self->rates;
+static void note_assumptions(weft_forecast *self, const weft_rates *rates, const weft_all_rank_plan *all_rank_plan) {
     const int32_t room = weft_rates_room(rates);
     assume(self, "every micro-batch has %d row%s of %d places; reading the data is not counted", (int)rates->rows,
            rates->rows == 1 ? "" : "s", (int)rates->places);
@@ -199,16 +236,17 @@ weft_status weft_forecast_make(weft_forecast *out, const weft_rates *rates, cons
                                const weft_all_rank_plan *all_rank_plan, weft_error *err) {
     const weft_plan_spec *spec = &engine->plan.spec;
     memset(out, 0, sizeof *out);
-    out->rates = rates;
     out->world = all_rank_plan->world;
     out->tokens = (int64_t)spec->micro_batches * spec->rows * spec->lengths[spec->n_lengths - 1];
     out->ranks = weft_alloc(out->world, sizeof *out->ranks);
-    note_assumptions(out, all_rank_plan);
+    out->assumed = json_array();
+    note_assumptions(out, rates, all_rank_plan);
     return simulate_step(out->ranks, &out->step_seconds, rates, engine, all_rank_plan, err);
 }
 
 void weft_forecast_free(weft_forecast *self) {
     free(self->ranks);
+    json_decref(self->assumed);
     memset(self, 0, sizeof *self);
 }
 
@@ -242,13 +280,15 @@ static void print_rank_rows(const weft_forecast *self, FILE *to) {
 
 void weft_forecast_print(const weft_forecast *self, FILE *to) {
     char text[WEFT_UNIT_SIZE];
+    const json_t *assumption = NULL;
+    size_t i = 0;
     (void)fprintf(to, "time        %.2f ms a step, %.1f places/s of %s in a step\n", 1e3 * self->step_seconds,
                   (double)self->tokens / self->step_seconds, weft_unit_count(text, self->tokens));
     (void)fprintf(to, "  %-10s %12s %12s %12s %14s %14s\n", "ranks", "compute, ms", "exposed, ms", "idle, ms",
                   "reduce hidden", "gather hidden");
     print_rank_rows(self, to);
-    for (int32_t i = 0; i < self->n_assumed; i++)
-        (void)fprintf(to, "  %s %s\n", i == 0 ? "assumed:" : "        ", self->assumed[i]);
+    json_array_foreach(self->assumed, i, assumption)(void)
+        fprintf(to, "  %s %s\n", i == 0 ? "assumed:" : "        ", json_string_value(assumption));
 }
 
 /* ---- the object ---- */
@@ -258,7 +298,7 @@ static json_t *hidden_value(const weft_overlap *overlap, int32_t kind) {
 }
 
 json_t *weft_forecast_object(const weft_forecast *self) {
-    json_t *ranks = json_array(), *assumed = json_array();
+    json_t *ranks = json_array();
     for (int32_t r = 0; r < self->world; r++) {
         const weft_rank_time *rank = &self->ranks[r];
         (void)json_array_append_new(ranks,
@@ -267,8 +307,7 @@ json_t *weft_forecast_object(const weft_forecast *self) {
                                               "reduce_hidden", hidden_value(&rank->overlap, WEFT_OVERLAP_REDUCE),
                                               "gather_hidden", hidden_value(&rank->overlap, WEFT_OVERLAP_GATHER)));
     }
-    for (int32_t i = 0; i < self->n_assumed; i++) (void)json_array_append_new(assumed, json_string(self->assumed[i]));
-    return json_pack("{s:f, s:I, s:f, s:o, s:o}", "step_seconds", self->step_seconds, "tokens_per_step",
+    return json_pack("{s:f, s:I, s:f, s:o, s:O}", "step_seconds", self->step_seconds, "tokens_per_step",
                      (json_int_t)self->tokens, "tokens_per_second", (double)self->tokens / self->step_seconds, "ranks",
-                     ranks, "assumed", assumed);
+                     ranks, "assumed", self->assumed);
 }

@@ -3,53 +3,72 @@
 #ifndef WEFT_HOST_REPORT_PER_RANK_H
 #define WEFT_HOST_REPORT_PER_RANK_H
 
-#include "program/timeline.h"
 #include "program/execute.h"
-#include "report/stages.h"
-#include "report/world_line.h"
+#include "program/timeline.h"
+#include "report/progress.h"
 #include "run/session.h"
 
 #include <jansson.h>
+
+/* Memory of one rank in bytes. */
+typedef struct weft_memory_snapshot {
+    int64_t planned, taken;             /* on the device; taken: the peak */
+    int64_t line[WEFT_N_ACCOUNT_LINES]; /* on the device, now, by account */
+    int64_t live;                       /* peak bytes of the arena in use */
+    int64_t apart;                      /* device memory of its context and its libraries */
+    int64_t resident, resident_peak;    /* of the process */
+    int64_t libraries;                  /* of malloc and the plugins */
+} weft_memory_snapshot;
+
+/* Gathers a struct of each rank. out: [world], which the caller frees, also after a failure. Rank 0 receives all of
+ * them, the others have only their own. [collective] */
+weft_status weft_rank_structs_gather(void **out, const weft_engine *engine, const void *own, size_t bytes,
+                                     weft_error *err);
+
+/* Gathers the snapshots in the same way. [collective] */
+weft_status weft_memory_snapshots_collect(weft_memory_snapshot **out, const weft_session *session, weft_error *err);
+
+/* Prints the planned memory: on rank 0 the maximum with its rank, on any other rank its own. width: of the label. */
+void weft_memory_snapshots_print_planned(const weft_memory_snapshot *moments, const weft_session *session, int width,
+                                         FILE *to);
+
+/* Prints this rank's memory after a step; on rank 0 of several also the ranks with the least and the most. */
+void weft_memory_snapshots_print(const weft_memory_snapshot *moments, const weft_session *session, int64_t step,
+                                 weft_progress *to);
 
 /* A rank's totals since its last row, in seconds; `steps` is the total time of the optimizer steps. */
 typedef struct weft_rank_row {
     int64_t n_steps;
     double steps, data; /* data: in the data plugin; also included in the phases */
     double phases[WEFT_N_PHASES];
-    int64_t line[WEFT_N_ACCOUNT_LINES]; /* current device bytes by account */
-    int64_t live;                       /* peak bytes of the arena in use */
-    int64_t apart;                      /* device memory of its context and its libraries */
-    int64_t resident, peak, libraries;  /* of the process; libraries: malloc and the plugins */
+    weft_memory_snapshot memory; /* set by weft_rank_rows_array */
 } weft_rank_row;
-
-/* Sets the memory fields to the current values. */
-void weft_rank_row_memory(weft_rank_row *out, const weft_session *session);
 
 /* Returns {"data": ..., "forward": ..., "rest": ...} of one row: the parts sum to `steps`. */
 json_t *weft_rank_row_seconds(const weft_rank_row *row);
 
-/* Returns an array of objects in rank order on the first rank; NULL on the others and after a failure. own: this rank's
- * row. [collective] */
-weft_status weft_rank_rows_array(json_t **out, const weft_session *session, const weft_rank_row *own, weft_error *err);
+/* Returns an array of objects in rank order on the first rank; NULL on the others and after a failure. row: this
+ * rank's. [collective] */
+weft_status weft_rank_rows_array(json_t **out, const weft_session *session, const weft_rank_row *row, weft_error *err);
 
 /* Gathers the planned bytes by category; consecutive ranks with equal plans share an object with "first" and "last".
  * [collective] */
 weft_status weft_planned_array(json_t **out, const weft_session *session, weft_error *err);
 
-/* Report of one rank, in bytes except for the last fields. */
-typedef struct weft_rank_report {
-    int64_t planned, taken;             /* on the device */
-    int64_t line[WEFT_N_ACCOUNT_LINES]; /* of that, now, by account */
-    int64_t apart;                      /* device memory of its context and its libraries */
-    int64_t live;                       /* peak bytes of the arena in use */
-    int64_t resident, peak;             /* of the process, now and at the peak */
-    int64_t steps;                      /* counted steps */
-    int64_t sent[WEFT_N_TRAFFIC];
-    weft_overlap overlap;
-    int32_t local_rank; /* on its machine */
-    char device[64];
+/* Measurements of a rank during the run. */
+typedef struct weft_rank_notes {
+    weft_overlap overlap;       /* of its communication with its computation */
     int64_t first_step;         /* the first step of this process; 0: no step */
     weft_memory_snapshot first; /* after that step */
+} weft_rank_notes;
+
+typedef struct weft_rank_report {
+    weft_memory_snapshot memory;
+    weft_rank_notes notes;
+    int64_t steps; /* counted steps */
+    int64_t sent[WEFT_N_TRAFFIC];
+    int32_t local_rank; /* on its machine */
+    char device[64];
 } weft_rank_report;
 
 typedef struct weft_ranks_report {
@@ -57,13 +76,6 @@ typedef struct weft_ranks_report {
     weft_rank_report *ranks; /* [world]; complete only on rank 0 */
     int64_t *to;             /* [world][world] by sender; NULL for one rank */
 } weft_ranks_report;
-
-/* Measurements of a rank during the run. */
-typedef struct weft_rank_notes {
-    weft_overlap overlap; /* of its communication with its computation */
-    int64_t first_step;
-    weft_memory_snapshot first;
-} weft_rank_notes;
 
 /* Gathers the reports. Free it also after a failure. [collective] */
 weft_status weft_ranks_collect(weft_ranks_report *out, const weft_session *session, const weft_rank_notes *notes,

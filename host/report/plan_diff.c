@@ -8,64 +8,54 @@
 
 /* ---- one configuration ---- */
 
-/* Adds the configuration's own table. */
-static weft_status add_keys(json_t *facts, const weft_session *session, weft_error *err) {
-    json_t *rows = weft_config_array(session->run->config), *row = NULL, *keys = json_object();
-    size_t i = 0;
-    json_array_foreach(rows, i, row)(void)
-        json_object_set(keys, json_string_value(json_object_get(row, "key")), json_object_get(row, "value"));
-    (void)json_object_set_new(facts, "keys", keys);
-    json_decref(rows);
-    if (rows != NULL) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_USER, "the configuration cannot be compared: a path in it is not UTF-8");
-}
-
 static void add_number(json_t *numbers, const char *group, const char *name, int64_t value) {
     char text[128];
     (void)snprintf(text, sizeof text, "%s %s", group, name);
     (void)json_object_set_new(numbers, text, json_integer(value));
 }
 
-static void add_traffic(json_t *numbers, const weft_all_rank_plan *all_rank_plan) {
-    int64_t sent[WEFT_N_TRAFFIC] = {0}, total = 0, to_nodes = 0;
-    for (int32_t rank = 0; rank < all_rank_plan->world; rank++) {
-        for (int32_t kind = 0; kind < WEFT_N_TRAFFIC; kind++) sent[kind] += all_rank_plan->ranks[rank].sent[kind];
-        total += all_rank_plan->ranks[rank].total_sent;
-        to_nodes += all_rank_plan->ranks[rank].to_nodes;
-    }
-    for (int32_t kind = WEFT_TRAFFIC_OTHER + 1; kind < WEFT_N_TRAFFIC; kind++)
-        add_number(numbers, "sent", weft_traffic_name(kind), sent[kind]);
-    add_number(numbers, "sent", "total", total);
-    add_number(numbers, "sent", "to other nodes", to_nodes);
-}
-
 weft_status weft_plan_diff_facts(json_t **out, const weft_session *session, const weft_all_rank_plan *all_rank_plan,
                                  weft_error *err) {
     const weft_engine *engine = session->engine;
     const weft_plan_bytes *most = &all_rank_plan->ranks[0].bytes;
-    json_t *facts = json_object(), *numbers = json_object();
-    weft_status status = add_keys(facts, session, err);
-    for (int32_t rank = 1; rank < all_rank_plan->world; rank++)
-        if (all_rank_plan->ranks[rank].bytes.total > most->total) most = &all_rank_plan->ranks[rank].bytes;
-    for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++)
-        add_number(numbers, "memory", weft_memory_category_name(i), most->category[i]);
+    int64_t sent[WEFT_N_TRAFFIC] = {0}, total = 0, to_nodes = 0, instructions[WEFT_INSTRUCTION_REFRESH + 1] = {0};
+    json_t *facts = json_object(), *numbers = json_object(), *keys = json_object();
+    json_t *rows = weft_config_array(session->run->config), *row = NULL;
+    const bool is_text = rows != NULL;
+    size_t i = 0;
+    json_array_foreach(rows, i, row)(void)
+        json_object_set(keys, json_string_value(json_object_get(row, "key")), json_object_get(row, "value"));
+    (void)json_object_set_new(facts, "keys", keys);
+    json_decref(rows);
+    for (int32_t rank = 0; rank < all_rank_plan->world; rank++) {
+        const weft_rank_plan *plan = &all_rank_plan->ranks[rank];
+        if (plan->bytes.total > most->total) most = &plan->bytes;
+        for (int32_t kind = 0; kind < WEFT_N_TRAFFIC; kind++) sent[kind] += plan->sent[kind];
+        for (int32_t kind = 0; kind <= WEFT_INSTRUCTION_REFRESH; kind++) instructions[kind] += plan->instructions[kind];
+        total += plan->total_sent;
+        to_nodes += plan->to_nodes;
+    }
+    for (int32_t category = 0; category < WEFT_N_MEMORY_CATEGORIES; category++)
+        add_number(numbers, "memory", weft_memory_category_name(category), most->category[category]);
     add_number(numbers, "memory", "gaps", most->spare);
     add_number(numbers, "memory", "total", most->total);
-    add_traffic(numbers, all_rank_plan);
-    for (int32_t kind = WEFT_INSTRUCTION_COUNT; kind <= WEFT_INSTRUCTION_REFRESH; kind++) {
-        int64_t n = 0;
-        for (int32_t rank = 0; rank < all_rank_plan->world; rank++) n += all_rank_plan->ranks[rank].instructions[kind];
-        add_number(numbers, "instructions", weft_instruction_kind_name(kind), n);
-    }
+    for (int32_t kind = WEFT_TRAFFIC_OTHER + 1; kind < WEFT_N_TRAFFIC; kind++)
+        add_number(numbers, "sent", weft_traffic_name(kind), sent[kind]);
+    add_number(numbers, "sent", "total", total);
+    add_number(numbers, "sent", "to other nodes", to_nodes);
+    for (int32_t kind = WEFT_INSTRUCTION_COUNT; kind <= WEFT_INSTRUCTION_REFRESH; kind++)
+        add_number(numbers, "instructions", weft_instruction_kind_name(kind), instructions[kind]);
     add_number(numbers, "model", "trained", weft_declared_numel(engine->plan.declared, true));
     add_number(numbers, "model", "units", engine->plan.layout->n_units);
     add_number(numbers, "run", "replicas", engine->plan.train.job->spec.view.replicas);
     add_number(numbers, "run", "steps", session->steps);
     add_number(numbers, "run", "covered by the contract", engine->plan.train.coverage.covered);
     (void)json_object_set_new(facts, "numbers", numbers);
-    if (status == WEFT_OK) *out = facts;
-    else json_decref(facts);
-    return status;
+    *out = facts;
+    if (is_text) return WEFT_OK;
+    json_decref(facts);
+    *out = NULL;
+    return weft_error_set(err, WEFT_E_USER, "the configuration cannot be compared: a path in it is not UTF-8");
 }
 
 /* ---- two configurations ---- */

@@ -10,10 +10,10 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { TEXT = 96, BAR_MOST = 40, BAR_LEAST = 5 };
+enum { TEXT = 96, BAR_MOST = 40, BAR_LEAST = 5, FORMS = 4 };
 static const double most_seconds = 1e9; /* thirty years: the longest displayed time */
 
-/* Text before and after the bar, in one of the forms below. */
+/* Text before and after the bar, in one of four forms, the widest first. */
 typedef struct words {
     char before[TEXT], behind[TEXT];
 } words;
@@ -58,29 +58,14 @@ static void write_short(words *out, const weft_bar_line *line, bool percent, con
                    line->loss, rate, left);
 }
 
-/* Writes one of the forms, the widest first; false: past the last. */
-static bool write_form(words *out, const weft_bar_line *line, int form) {
-    switch (form) {
-    case 0: write_long(out, line); return true;
-    case 1: write_short(out, line, false, "loss "); return true;
-    case 2: write_short(out, line, false, ""); return true;
-    case 3: write_short(out, line, true, ""); return true;
-    default: return false;
-    }
-}
-
-static void append_repeated(char *out, const char *sign, int n) {
-    for (int i = 0; i < n; i++) (void)strcat(out, sign);
-}
-
-/* Draws the completed part, one partial cell, and the rest. */
+/* Draws the completed part and the rest. */
 static void append_bar(char *out, const weft_bar_line *line, int places, const weft_terminal *terminal) {
     const double share = line->steps > 0 ? (double)line->step / (double)line->steps : 1.0;
     const int done = share >= 1.0 ? places : (int)(share * places);
     (void)strcat(out, terminal->colour ? "\033[36m" : "");
-    append_repeated(out, terminal->utf8 ? "\u2501" : "=", done);
+    for (int i = 0; i < done; i++) (void)strcat(out, terminal->utf8 ? "\u2501" : "=");
     (void)strcat(out, terminal->colour ? "\033[2;39m" : "");
-    append_repeated(out, terminal->utf8 ? "\u2500" : ".", places - done);
+    for (int i = done; i < places; i++) (void)strcat(out, terminal->utf8 ? "\u2500" : ".");
     (void)strcat(out, terminal->colour ? "\033[0m" : "");
 }
 
@@ -88,8 +73,11 @@ void weft_bar_line_write(char out[WEFT_BAR_LINE_SIZE], const weft_bar_line *line
     const int width = terminal->width > 1 ? terminal->width - 1 : 1;
     words text;
     out[0] = '\0';
-    for (int form = 0; write_form(&text, line, form); form++) {
-        const int room = width - (int)strlen(text.before) - (int)strlen(text.behind) - 2;
+    for (int form = 0; form < FORMS; form++) {
+        int room = 0;
+        if (form == 0) write_long(&text, line);
+        else write_short(&text, line, form == 3, form == 1 ? "loss " : "");
+        room = width - (int)strlen(text.before) - (int)strlen(text.behind) - 2;
         if (room < (form == 0 ? 2 * BAR_LEAST : BAR_LEAST)) continue;
         (void)snprintf(out, WEFT_BAR_LINE_SIZE, "%s  ", text.before);
         append_bar(out, line, room < BAR_MOST ? room : BAR_MOST, terminal);
@@ -140,20 +128,6 @@ static void make_room(weft_progress *progress) {
     progress->open = false;
 }
 
-static void smooth(weft_progress *progress, const weft_progress_row *row) {
-    const double rate = row->seconds > 0.0 ? (double)row->tokens / row->seconds : 0.0;
-    const double keep = progress->seconds > 0.0 ? 0.9 : 0.0;
-    progress->rate = keep * progress->rate + (1.0 - keep) * rate;
-    progress->seconds = keep * progress->seconds + (1.0 - keep) * row->seconds;
-}
-
-static bool wanted(const weft_progress *progress, int64_t step, double now) {
-    const int64_t stride = progress->steps / PLAIN_LINES > 0 ? progress->steps / PLAIN_LINES : 1;
-    if (step == 1 || step == progress->steps) return true;
-    if (progress->live) return now - progress->last_shown >= live_seconds;
-    return step % stride == 0 || now - progress->last_shown >= PLAIN_SECONDS;
-}
-
 /* Prints a log line for people and programs: all numbers, independent of the width. */
 static void print_plain(const weft_progress *progress, int64_t step, const weft_progress_row *row) {
     char rate[WEFT_UNIT_SIZE], left[WEFT_UNIT_SIZE], total[WEFT_UNIT_SIZE], at[WEFT_UNIT_SIZE];
@@ -182,9 +156,15 @@ static void print_live(const weft_progress *progress, int64_t step, const weft_p
 }
 
 void weft_progress_step(weft_progress *progress, int64_t step, const weft_progress_row *row) {
-    const double now = weft_clock_seconds();
-    smooth(progress, row);
-    if (progress->quiet || !wanted(progress, step, now)) return;
+    const double now = weft_clock_seconds(), since = now - progress->last_shown;
+    const double rate = row->seconds > 0.0 ? (double)row->tokens / row->seconds : 0.0;
+    const double keep = progress->seconds > 0.0 ? 0.9 : 0.0;
+    const int64_t stride = progress->steps / PLAIN_LINES > 0 ? progress->steps / PLAIN_LINES : 1;
+    bool shows = step == 1 || step == progress->steps;
+    progress->rate = keep * progress->rate + (1.0 - keep) * rate;
+    progress->seconds = keep * progress->seconds + (1.0 - keep) * row->seconds;
+    shows = shows || (progress->live ? since >= live_seconds : step % stride == 0 || since >= PLAIN_SECONDS);
+    if (progress->quiet || !shows) return;
     progress->last_shown = now;
     if (progress->live) print_live(progress, step, row);
     else print_plain(progress, step, row);

@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "base/text.h"
 #include "base/units.h"
-#include "launch/find.h"
+#include "launch/world.h"
 #include "launch/heartbeat.h"
 #include "plugin/enter.h"
 #include "program/budget.h"
@@ -15,77 +15,71 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static bool own_processors_of(const weft_engine *engine) {
-    return (engine->device_info.flags & WEFT_DEVICE_SHARES_MACHINE) == 0;
-}
-
-static const char *rate_name(int32_t kind) {
-    static const char *const names[WEFT_N_RATES] = {"add", "copy", "convert", "squares", "update"};
-    return names[kind];
-}
-
-static const char *exchange_name(int32_t kind) {
-    static const char *const names[WEFT_N_RATE_EXCHANGES] = {"all_gather", "all_to_all", "reduce_scatter", "send"};
-    return names[kind];
-}
+static const char *const rate_names[WEFT_N_RATES] = {"add", "copy", "convert", "squares", "update"};
+static const char *const exchange_names[WEFT_N_RATE_EXCHANGES] = {"all_gather", "all_to_all", "reduce_scatter", "send"};
 
 typedef weft_status rated_fn(void *context, weft_error *err);
+
+/* Work to time. */
+typedef struct timed {
+    weft_engine *engine;
+    rated_fn *run;
+    void *context;
+    bool exchanges; /* runs a collective */
+} timed;
 
 enum { LEAST_TIMES = 3, MOST_TIMES = 32 };
 static const double enough_seconds = 0.25; /* of one function, after which it is not timed again */
 
-int weft_rates_compare_seconds(const void *a, const void *b) {
+static int compare_seconds(const void *a, const void *b) {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-/* Runs the function and synchronizes with the device, which may queue work. */
-static weft_status run_work(const weft_engine *engine, rated_fn *work, void *context, weft_error *err) {
-    weft_status status = work(context, err);
+double weft_rates_median(double *seconds, int32_t n) {
+    qsort(seconds, (size_t)n, sizeof *seconds, compare_seconds);
+    return 0.5 * (seconds[n / 2] + seconds[(n - 1) / 2]);
+}
+
+/* Runs the work and synchronizes with the device, which may queue it, as NCCL does with the bytes of a collective. */
+static weft_status run_once(const timed *work, double *seconds, weft_error *err) {
+    const weft_engine *engine = work->engine;
+    const double begin = weft_clock_seconds();
+    weft_status status = work->run(work->context, err);
+    if (work->exchanges) weft_heartbeat_wait();
     if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
+    if (work->exchanges) weft_heartbeat_go();
+    *seconds = weft_clock_seconds() - begin;
     return status;
 }
 
 /* Times on this rank; the first call is a warm-up. */
-static weft_status time_here(const weft_engine *engine, double *out, rated_fn *work, void *context, int32_t least,
-                             weft_error *err) {
+static weft_status time_here(const timed *work, double *out, weft_error *err) {
     double seconds[MOST_TIMES], sum = 0.0;
     int32_t n = 0;
-    weft_status status = run_work(engine, work, context, err);
-    while (status == WEFT_OK && n < MOST_TIMES && (n < least || sum < enough_seconds)) {
-        const double begin = weft_clock_seconds();
-        status = run_work(engine, work, context, err);
-        seconds[n] = weft_clock_seconds() - begin;
+    weft_status status = run_once(work, out, err);
+    while (status == WEFT_OK && n < MOST_TIMES && (n < LEAST_TIMES || sum < enough_seconds)) {
+        status = run_once(work, &seconds[n], err);
         sum += seconds[n++];
     }
-    if (status != WEFT_OK) return status;
-    qsort(seconds, (size_t)n, sizeof *seconds, weft_rates_compare_seconds);
-    *out = n % 2 == 1 ? seconds[n / 2] : 0.5 * (seconds[n / 2 - 1] + seconds[n / 2]);
-    return WEFT_OK;
-}
-
-/* Runs a collective. If a communicator queues (NCCL), the bytes move until the device is synchronized. Without
- * synchronization a rank would time only the queueing, and run ahead of the others. */
-static weft_status run_exchange(const weft_engine *engine, rated_fn *work, void *context, weft_error *err) {
-    weft_status status = work(context, err);
-    weft_heartbeat_wait();
-    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
-    weft_heartbeat_go();
+    if (status == WEFT_OK) *out = weft_rates_median(seconds, n);
     return status;
 }
 
-static weft_status pass_barrier(void *context, weft_error *err) {
+static weft_status call_barrier(void *context, weft_error *err) {
     const weft_engine *engine = context;
     const weft_transfer nothing = {.dtype = WEFT_F32};
     return weft_ranks_exchange(&engine->ranks, engine->ranks.plugin->barrier, "barrier", &nothing, err);
 }
 
-static weft_status exchange_with_ranks(weft_engine *engine, weft_error *err) {
-    return engine->ranks.world == 1 ? WEFT_OK : run_exchange(engine, pass_barrier, engine, err);
+static weft_status wait_for_ranks(weft_engine *engine, weft_error *err) {
+    const timed barrier = {engine, call_barrier, engine, true};
+    double unused = 0.0;
+    return engine->ranks.world == 1 ? WEFT_OK : run_once(&barrier, &unused, err);
 }
 
 /* Combines the results of all ranks. */
-static weft_status share_seconds(weft_engine *engine, double *mean, double *first, double mine, weft_error *err) {
+static weft_status share_seconds(const weft_engine *engine, double *mean, double *first, double mine, weft_error *err) {
     const int32_t world = engine->ranks.world;
     double *all = weft_alloc(world, sizeof *all);
     const weft_status status =
@@ -99,83 +93,55 @@ static weft_status share_seconds(weft_engine *engine, double *mean, double *firs
 
 /* Measures the seconds of one call: on all ranks at once, as the mean over ranks of each median; and on rank 0 only.
  * [collective] */
-static weft_status time_work(weft_engine *engine, weft_work *out, rated_fn *work, void *context, weft_error *err) {
+static weft_status time_work(weft_engine *engine, weft_work *out, rated_fn *run, void *context, weft_error *err) {
+    const timed work = {engine, run, context, false};
     double mine = 0.0, unused = 0.0;
-    weft_status status = exchange_with_ranks(engine, err);
-    if (status == WEFT_OK) status = time_here(engine, &mine, work, context, LEAST_TIMES, err);
+    weft_status status = wait_for_ranks(engine, err);
+    if (status == WEFT_OK) status = time_here(&work, &mine, err);
     if (status == WEFT_OK) status = share_seconds(engine, &out->together, &unused, mine, err);
     out->alone = out->together;
     if (status != WEFT_OK || engine->ranks.info.local_size <= 1) return status;
-    if (engine->ranks.rank == 0) status = time_here(engine, &mine, work, context, LEAST_TIMES, err);
+    if (engine->ranks.rank == 0) status = time_here(&work, &mine, err);
     return status == WEFT_OK ? share_seconds(engine, &unused, &out->alone, mine, err) : status;
 }
 
-static weft_status time_exchange(const weft_engine *engine, double *out, rated_fn *work, void *context,
-                                 weft_error *err) {
-    const double begin = weft_clock_seconds();
-    const weft_status status = run_exchange(engine, work, context, err);
-    *out = weft_clock_seconds() - begin;
-    return status;
-}
-
 /* Times a collective on all ranks at once, as measured by rank 0. [collective] */
-static weft_status time_rated_exchange(weft_engine *engine, double *out, rated_fn *work, void *context,
-                                       weft_error *err) {
+static weft_status time_exchange(weft_engine *engine, double *out, rated_fn *run, void *context, weft_error *err) {
+    const timed work = {engine, run, context, true};
     double seconds[MOST_TIMES], mean = 0.0, unused = 0.0;
     int32_t times = 0;
-    weft_status status = exchange_with_ranks(engine, err);
-    if (status == WEFT_OK) status = run_exchange(engine, work, context, err);
-    if (status == WEFT_OK) status = time_exchange(engine, &seconds[0], work, context, err);
+    weft_status status = wait_for_ranks(engine, err);
+    if (status == WEFT_OK) status = run_once(&work, &unused, err);
+    if (status == WEFT_OK) status = run_once(&work, &seconds[0], err);
     /* Every rank takes part in each collective, so all start the same number, limited by its duration. */
     if (status == WEFT_OK) status = share_seconds(engine, &mean, &unused, seconds[0], err);
     times = mean * MOST_TIMES < enough_seconds ? MOST_TIMES : (int32_t)(enough_seconds / mean);
     if (times < LEAST_TIMES) times = LEAST_TIMES;
-    for (int32_t n = 1; n < times && status == WEFT_OK; n++)
-        status = time_exchange(engine, &seconds[n], work, context, err);
+    for (int32_t n = 1; n < times && status == WEFT_OK; n++) status = run_once(&work, &seconds[n], err);
     if (status == WEFT_OK) status = weft_ranks_check(&engine->ranks, err);
-    if (status != WEFT_OK) return status;
-    qsort(seconds, (size_t)times, sizeof *seconds, weft_rates_compare_seconds);
-    return share_seconds(engine, &unused, out, seconds[times / 2], err);
+    return status == WEFT_OK ? share_seconds(engine, &unused, out, weft_rates_median(seconds, times), err) : status;
 }
 
 /* ---- memory ---- */
 
-/* Returns a word of two bf16 halves of about a hundredth, with either sign. */
-static uint32_t small_numbers(uint64_t *state) {
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    return 0x3C003C00u | ((uint32_t)(*state >> 32) & 0x807F807Fu);
-}
-
-/* Repeats the start of the buffer until it is full. */
-static weft_status repeat_words(const weft_engine *engine, weft_buffer *buffer, int64_t n, int64_t bytes,
-                                weft_error *err) {
-    const weft_ref from = {buffer, 0};
-    weft_status status = WEFT_OK;
-    for (int64_t at = n; at < bytes && status == WEFT_OK; at += n) {
-        const weft_ref to = {buffer, at};
-        n = at < bytes - at ? at : bytes - at;
-        WEFT_PLUGIN_CALL(status, engine->kernels, copy, err, engine->device, NULL, to, from, n);
-    }
-    return status;
-}
-
-static weft_status fill_buffer(const weft_engine *engine, weft_buffer *buffer, int64_t bytes, weft_error *err) {
+weft_status weft_rates_allocate(const weft_engine *engine, weft_buffer **out, int64_t bytes, weft_error *err) {
     enum { WORDS = 1 << 16 };
-    const int64_t all = (int64_t)sizeof(uint32_t) * WORDS, n = bytes < all ? bytes : all;
-    const weft_ref to = {buffer, 0};
+    const int64_t most = (int64_t)sizeof(uint32_t) * WORDS;
     uint32_t *words = weft_alloc(WORDS, sizeof *words);
     uint64_t state = 1;
     weft_status status = WEFT_OK;
-    for (int32_t i = 0; i < WORDS; i++) words[i] = small_numbers(&state);
-    WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, to, words, n);
-    free(words);
-    return status == WEFT_OK ? repeat_words(engine, buffer, n, bytes, err) : status;
-}
-
-weft_status weft_rates_allocate(const weft_engine *engine, weft_buffer **out, int64_t bytes, weft_error *err) {
-    weft_status status = WEFT_OK;
+    for (int32_t i = 0; i < WORDS; i++) { /* two bf16 halves of about a hundredth, with either sign */
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        words[i] = 0x3C003C00u | ((uint32_t)(state >> 32) & 0x807F807Fu);
+    }
     WEFT_PLUGIN_CALL(status, engine->kernels, alloc, err, engine->device, out, bytes);
-    return status == WEFT_OK ? fill_buffer(engine, *out, bytes, err) : status;
+    for (int64_t at = 0; at < bytes && status == WEFT_OK; at += most) {
+        const weft_ref to = {*out, at};
+        WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, to, words,
+                         bytes - at < most ? bytes - at : most);
+    }
+    free(words);
+    return status;
 }
 
 void weft_rates_release(const weft_engine *engine, weft_buffer *buffer) {
@@ -191,31 +157,26 @@ static weft_slot_ref take_slot(weft_segment_rig *self, int64_t bytes) {
     return out;
 }
 
-static void take_parameters(weft_segment_rig *self) {
-    const weft_declared *declared = self->engine->plan.declared;
+/* Lays out all operands in the buffer; without a buffer, counts its size. */
+static void place_operands(weft_segment_rig *self) {
+    const weft_plan *plan = &self->engine->plan;
+    const weft_graph_sizes *sizes = weft_graph_size(self->graph);
+    const int64_t below = self->segment > 0 ? plan->train.job->spec.segments[self->segment - 1].carry : 0;
+    const int64_t part_bytes = weft_micro_batch_part_bytes(self->rows, self->places);
+    const int64_t work = sizes->forward_work > sizes->backward_work ? sizes->forward_work : sizes->backward_work;
+    weft_graph_binding *b = &self->binding;
+    weft_slot_ref *const parts[WEFT_MICRO_BATCH_PARTS] = {&b->ids, &b->targets, &b->weights, &b->starts, &b->positions};
     int32_t n = 0;
     const weft_graph_read *reads = weft_graph_reads((weft_graph *)self->graph, &n);
+    memset(b, 0, sizeof *b);
+    self->at = 0;
     for (int32_t i = 0; i < n; i++) {
-        const weft_parameter *p = &declared->parameters[reads[i].parameter];
+        const weft_parameter *p = &plan->declared->parameters[reads[i].parameter];
         self->parameters[reads[i].parameter] = take_slot(self, weft_f32_bytes(p->numel)).ref;
         if (p->trainable) self->gradients[reads[i].parameter] = take_slot(self, weft_f32_bytes(p->numel));
     }
-    for (int32_t i = 0; i < declared->n_tables; i++)
-        self->tables[i] = take_slot(self, weft_budget_table(&self->engine->plan, i));
-}
-
-/* Lays out all operands in the buffer; without a buffer, counts its size. */
-static void place_operands(weft_segment_rig *self) {
-    const weft_graph_sizes *sizes = weft_graph_size(self->graph);
-    const int64_t below = self->segment > 0 ? self->engine->plan.train.job->spec.segments[self->segment - 1].carry : 0;
-    const int64_t part_bytes = weft_micro_batch_part_bytes(self->rows, self->places);
-    weft_graph_binding *b = &self->binding;
-    weft_slot_ref *const parts[WEFT_MICRO_BATCH_PARTS] = {&b->ids, &b->targets, &b->weights, &b->starts, &b->positions};
-    const weft_graph_binding empty = {0};
-    const int64_t work = sizes->forward_work > sizes->backward_work ? sizes->forward_work : sizes->backward_work;
-    *b = empty;
-    self->at = 0;
-    take_parameters(self);
+    for (int32_t i = 0; i < plan->declared->n_tables; i++)
+        self->tables[i] = take_slot(self, weft_budget_table(plan, i));
     for (int i = 0; i < WEFT_MICRO_BATCH_PARTS; i++) *parts[i] = take_slot(self, part_bytes);
     b->parameters = self->parameters;
     b->gradients = self->gradients;
@@ -231,30 +192,26 @@ static void place_operands(weft_segment_rig *self) {
     b->seed = take_slot(self, weft_dtype_bytes(WEFT_F32));
 }
 
-static weft_status write_operand(const weft_segment_rig *self, weft_slot_ref to, const void *from, weft_error *err) {
-    weft_status status = WEFT_OK;
-    WEFT_PLUGIN_CALL(status, self->engine->kernels, write, err, self->engine->device, NULL, to.ref, from, to.bytes);
-    return status;
-}
-
 /* Writes a micro-batch: ids spread over the vocabulary; every position has a target and attends to its sequence from
  * the start. */
 static weft_status write_micro_batch(const weft_segment_rig *self, weft_error *err) {
+    const weft_engine *engine = self->engine;
+    const weft_graph_binding *b = &self->binding;
     const int32_t n = self->rows * self->places;
-    const int64_t vocabulary = self->engine->plan.declared->info.vocab_size;
+    const int64_t vocabulary = engine->plan.declared->info.vocab_size;
     int32_t *ids = weft_alloc(3 * (int64_t)n, sizeof *ids), *starts = ids + n, *positions = starts + n;
     float *weights = weft_alloc(n, sizeof *weights);
+    const weft_slot_ref slots[] = {b->ids, b->targets, b->weights, b->starts, b->positions};
+    const void *const parts[] = {ids, ids, weights, starts, positions};
     weft_status status = WEFT_OK;
     for (int32_t i = 0; i < n; i++) {
         ids[i] = (int32_t)((int64_t)((uint32_t)i * 2654435761u >> 1) % vocabulary);
         positions[i] = i % self->places;
         weights[i] = 1.0f;
     }
-    status = write_operand(self, self->binding.ids, ids, err);
-    if (status == WEFT_OK) status = write_operand(self, self->binding.targets, ids, err);
-    if (status == WEFT_OK) status = write_operand(self, self->binding.weights, weights, err);
-    if (status == WEFT_OK) status = write_operand(self, self->binding.starts, starts, err);
-    if (status == WEFT_OK) status = write_operand(self, self->binding.positions, positions, err);
+    for (size_t i = 0; i < sizeof slots / sizeof *slots && status == WEFT_OK; i++)
+        WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, slots[i].ref, parts[i],
+                         slots[i].bytes);
     free(ids);
     free(weights);
     return status;
@@ -276,10 +233,6 @@ weft_status weft_segment_rig_take(weft_segment_rig *self, int32_t segment, weft_
     status = weft_rates_allocate(self->engine, &self->buffer, self->at, err);
     place_operands(self);
     return status == WEFT_OK ? write_micro_batch(self, err) : status;
-}
-
-bool weft_segment_rig_has_backward(const weft_segment_rig *self) {
-    return weft_graph_size(self->graph)->has_backward;
 }
 
 weft_segment_rig weft_segment_rig_open(weft_engine *engine, int32_t rows, int32_t places) {
@@ -316,30 +269,25 @@ int32_t weft_segment_like(const weft_engine *engine, int32_t places, int32_t seg
     return like;
 }
 
-/* Measures FORWARD and BACKWARD of each segment for a micro-batch of the largest shape.
- * Segments with equal work, such as the layers of a model, are measured once. */
-
-static weft_status time_segment(weft_segment_rig *rig, weft_segment_rate *out, int32_t segment, weft_error *err) {
-    weft_status status = weft_segment_rig_take(rig, segment, err);
-    rig->back = false;
-    if (status == WEFT_OK) status = time_work(rig->engine, &out->forward, weft_segment_rig_run, rig, err);
-    rig->back = true;
-    if (status == WEFT_OK && weft_segment_rig_has_backward(rig))
-        status = time_work(rig->engine, &out->backward, weft_segment_rig_run, rig, err);
-    return status;
-}
-
+/* Measures FORWARD and BACKWARD of each segment for a micro-batch of the largest shape. Segments with equal work, such
+ * as the layers of a model, are measured once. */
 static weft_status rate_segments(weft_rates *out, weft_engine *engine, weft_error *err) {
     weft_segment_rig rig = weft_segment_rig_open(engine, out->rows, out->places);
     weft_status status = WEFT_OK;
     for (int32_t segment = 0; segment < engine->plan.declared->n_segments && status == WEFT_OK; segment++) {
         const int32_t like = weft_segment_like(engine, out->places, segment);
-        if (like == segment) {
-            status = time_segment(&rig, &out->segments[segment], segment, err);
-        } else {
-            out->segments[segment].forward = out->segments[like].forward;
-            out->segments[segment].backward = out->segments[like].backward;
+        weft_segment_rate *rate = &out->segments[segment];
+        if (like != segment) {
+            rate->forward = out->segments[like].forward;
+            rate->backward = out->segments[like].backward;
+            continue;
         }
+        status = weft_segment_rig_take(&rig, segment, err);
+        rig.back = false;
+        if (status == WEFT_OK) status = time_work(engine, &rate->forward, weft_segment_rig_run, &rig, err);
+        rig.back = true;
+        if (status == WEFT_OK && weft_graph_size(rig.graph)->has_backward)
+            status = time_work(engine, &rate->backward, weft_segment_rig_run, &rig, err);
     }
     weft_segment_rig_close(&rig);
     return status;
@@ -354,8 +302,9 @@ typedef struct flat {
     const weft_engine *engine;
     weft_buffer *buffer;
     int64_t n;
-    weft_ref small, workspace; /* hp, coefficient, skip, a row of ranges; scratch */
-    int32_t kind;              /* weft_rate_kind being timed */
+    weft_ref small; /* hp, coefficient, skip, a row of ranges */
+    weft_square_sum square;
+    int32_t kind; /* weft_rate_kind being timed */
 } flat;
 
 enum { AT_RESULT = 0, AT_COEFFICIENT = 64, AT_SKIP = 128, AT_HP = 192, AT_RANGE = AT_HP + WEFT_MAX_HP };
@@ -391,22 +340,11 @@ static weft_status run_update(const flat *self, weft_error *err) {
     return status;
 }
 
-static weft_square_sum make_square_sum(const flat *self) {
-    const weft_square_sum args = {.struct_size = (uint32_t)sizeof args,
-                                  .x = region_at(self, REGION_GRADIENT),
-                                  .out = weft_ref_at(self->small, AT_RESULT),
-                                  .n = self->n,
-                                  .workspace = self->workspace,
-                                  .dtype = WEFT_F32};
-    return args;
-}
-
 static weft_status run_elements(void *context, weft_error *err) {
     const flat *self = context;
     const weft_engine *engine = self->engine;
     const weft_ref a = region_at(self, REGION_WEIGHT), b = region_at(self, REGION_OTHER);
     const weft_add sum = {.struct_size = (uint32_t)sizeof sum, .a = a, .b = b, .y = a, .n = self->n, .dtype = WEFT_F32};
-    const weft_square_sum square = make_square_sum(self);
     weft_status status = WEFT_OK;
     switch (self->kind) {
     case WEFT_RATE_ADD: WEFT_PLUGIN_CALL(status, engine->kernels, add, err, engine->device, NULL, &sum); break;
@@ -418,68 +356,57 @@ static weft_status run_elements(void *context, weft_error *err) {
                          self->n);
         break;
     case WEFT_RATE_SQUARES:
-        WEFT_PLUGIN_CALL(status, engine->kernels, square_sum, err, engine->device, NULL, &square);
+        WEFT_PLUGIN_CALL(status, engine->kernels, square_sum, err, engine->device, NULL, &self->square);
         break;
     default: status = run_update(self, err); break;
     }
     return status;
 }
 
-static weft_status write_small(const flat *self, int64_t at, const void *from, int64_t bytes, weft_error *err) {
-    const weft_engine *engine = self->engine;
-    weft_status status = WEFT_OK;
-    WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, weft_ref_at(self->small, at), from,
-                     bytes);
-    return status;
-}
-
 /* Prepares the optimizer's first step with zeroed states. */
-static weft_status set_up_update(const flat *self, weft_error *err) {
+static weft_status set_up_update(const flat *self, int64_t small_bytes, weft_error *err) {
     const weft_engine *engine = self->engine;
     const weft_range range = {(uint32_t)sizeof range, 0, 0, self->n, 1.0f, 1.0f};
     const weft_step_info info = {(uint32_t)sizeof info, 0, 1, 1e-6};
     const float coefficient = 1e-3f;
-    const int32_t skip = 0;
-    const int64_t bytes = engine->plan.hp_bytes;
-    void *hp = weft_alloc(bytes, 1);
+    char *small = weft_alloc(small_bytes, 1); /* skip is 0 */
     weft_status status = WEFT_OK;
-    WEFT_PLUGIN_CALL(status, engine->optimizer_plugin, prepare, err, engine->optimizer, hp, &info);
-    if (status == WEFT_OK) status = write_small(self, AT_HP, hp, bytes, err);
-    free(hp);
-    if (status == WEFT_OK) status = write_small(self, AT_RANGE, &range, (int64_t)sizeof range, err);
-    if (status == WEFT_OK) status = write_small(self, AT_COEFFICIENT, &coefficient, (int64_t)sizeof coefficient, err);
-    if (status == WEFT_OK) status = write_small(self, AT_SKIP, &skip, (int64_t)sizeof skip, err);
+    memcpy(small + AT_COEFFICIENT, &coefficient, sizeof coefficient);
+    memcpy(small + AT_RANGE, &range, sizeof range);
+    WEFT_PLUGIN_CALL(status, engine->optimizer_plugin, prepare, err, engine->optimizer, small + AT_HP, &info);
+    if (status == WEFT_OK)
+        WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, self->small, small, small_bytes);
+    free(small);
     if (status == WEFT_OK)
         WEFT_PLUGIN_CALL(status, engine->kernels, fill, err, engine->device, NULL, region_at(self, REGION_STATES), 0,
                          self->n * WEFT_MAX_STATES);
     return status;
 }
 
-/* Returns the region's length: the largest group, limited to a length that shows the memory speed. */
-static int64_t length_of(const weft_engine *engine) {
-    enum { MOST = 1 << 22, GRAIN = 256 }; /* whole blocks of any state */
-    int64_t n = 1024;
-    for (int32_t g = 0; g < engine->plan.layout->n_trainable_groups; g++)
-        if (engine->plan.layout->groups[g].numel > n) n = engine->plan.layout->groups[g].numel;
-    return n > MOST ? MOST : n / GRAIN * GRAIN;
-}
-
 static weft_status rate_elements(weft_rates *out, weft_engine *engine, weft_error *err) {
-    flat self = {.engine = engine, .n = length_of(engine)};
-    const int64_t regions = weft_f32_bytes(self.n) * N_REGIONS;
+    enum { LEAST = 1024, MOST = 1 << 22, GRAIN = 256 }; /* grain: whole blocks of any state */
+    const weft_layout *layout = engine->plan.layout;
+    int64_t n = LEAST, regions = 0; /* elements of the largest group, up to a length that shows the memory speed */
     const int64_t small = weft_cache_lines(AT_RANGE + (int64_t)sizeof(weft_range));
-    const weft_square_sum square = make_square_sum(&self);
-    const int64_t scratch = engine->kernels->square_sum_workspace(engine->device, &square);
-    weft_status status = weft_rates_allocate(engine, &self.buffer, regions + small + scratch, err);
-    self.small.buffer = self.workspace.buffer = self.buffer;
-    self.small.offset = regions;
-    self.workspace.offset = regions + small;
-    if (status == WEFT_OK) status = set_up_update(&self, err);
+    flat self = {.engine = engine, .square = {.struct_size = (uint32_t)sizeof self.square, .dtype = WEFT_F32}};
+    int64_t scratch = 0;
+    weft_status status = WEFT_OK;
+    for (int32_t g = 0; g < layout->n_trainable_groups; g++)
+        if (layout->groups[g].numel > n) n = layout->groups[g].numel;
+    self.n = self.square.n = n = n > MOST ? MOST : n / GRAIN * GRAIN;
+    regions = weft_f32_bytes(n) * N_REGIONS;
+    scratch = engine->kernels->square_sum_workspace(engine->device, &self.square);
+    status = weft_rates_allocate(engine, &self.buffer, regions + small + scratch, err);
+    self.small = region_at(&self, N_REGIONS);
+    self.square.x = region_at(&self, REGION_GRADIENT);
+    self.square.out = weft_ref_at(self.small, AT_RESULT);
+    self.square.workspace = weft_ref_at(self.small, small);
+    if (status == WEFT_OK) status = set_up_update(&self, small, err);
     for (self.kind = 0; self.kind < WEFT_N_RATES && status == WEFT_OK; self.kind++) {
         weft_work *rate = &out->elements[self.kind];
         status = time_work(engine, rate, run_elements, &self, err);
-        rate->alone /= (double)self.n;
-        rate->together /= (double)self.n;
+        rate->alone /= (double)n;
+        rate->together /= (double)n;
     }
     weft_rates_release(engine, self.buffer);
     return status;
@@ -497,7 +424,7 @@ typedef struct exchanging {
 static weft_status exchange_all(const exchanging *self, weft_exchange_fn *how, int32_t peer, weft_error *err) {
     const weft_transfer what = {
         .to = {self->to, 0}, .from = {self->from, 0}, .n = self->n, .dtype = WEFT_F32, .peer = peer};
-    return weft_ranks_exchange(&self->engine->ranks, how, exchange_name(self->kind), &what, err);
+    return weft_ranks_exchange(&self->engine->ranks, how, exchange_names[self->kind], &what, err);
 }
 
 /* Returns the peer: ranks 0 and 1, 2 and 3, ... send to each other. -1: an odd last rank has no peer. */
@@ -506,63 +433,39 @@ static int32_t neighbour_of(const weft_ranks *ranks) {
     return peer < ranks->world ? peer : -1;
 }
 
-/* Connects the peers; the strategy's programs may not have connected them. */
-static weft_status connect_neighbours(const weft_ranks *ranks, weft_error *err) {
-    const int32_t peer = neighbour_of(ranks);
-    weft_p2p_channels *lanes = NULL;
-    weft_status status = WEFT_OK;
-    if (!weft_ranks_need_connecting(ranks)) return WEFT_OK;
-    lanes = weft_alloc(ranks->world, sizeof *lanes);
-    if (peer >= 0) lanes[peer].sends[0] = lanes[peer].receives[0] = true;
-    status = weft_ranks_connect(ranks, lanes, err);
-    free(lanes);
-    return status;
-}
-
-/* Sends in both directions: twice the timed work. */
-static weft_status send_there_and_back(const exchanging *self, weft_error *err) {
+static weft_status run_rated_exchange(void *context, weft_error *err) {
+    const exchanging *self = context;
     const weft_ranks *ranks = &self->engine->ranks;
+    const weft_comm_plugin *plugin = ranks->plugin;
     const int32_t peer = neighbour_of(ranks);
     const bool first = ranks->rank % 2 == 0;
     weft_status status = WEFT_OK;
-    if (peer < 0) return WEFT_OK;
-    status = exchange_all(self, first ? ranks->plugin->send : ranks->plugin->recv, peer, err);
-    return status == WEFT_OK ? exchange_all(self, first ? ranks->plugin->recv : ranks->plugin->send, peer, err)
-                             : status;
-}
-
-static weft_status run_rated_exchange(void *context, weft_error *err) {
-    const exchanging *self = context;
-    const weft_comm_plugin *plugin = self->engine->ranks.plugin;
     switch (self->kind) {
     case WEFT_RATE_ALL_GATHER: return exchange_all(self, plugin->all_gather, 0, err);
     case WEFT_RATE_ALL_TO_ALL: return exchange_all(self, plugin->all_to_all, 0, err);
     case WEFT_RATE_REDUCE_SCATTER: return exchange_all(self, plugin->reduce_scatter, 0, err);
-    default: return send_there_and_back(self, err);
+    default: break; /* sends in both directions: twice the timed work */
     }
-}
-
-static weft_status time_kinds(exchanging *self, weft_rates *out, int32_t size, weft_error *err) {
-    const int32_t others = self->engine->ranks.world - 1;
-    weft_status status = WEFT_OK;
-    for (self->kind = 0; self->kind < WEFT_N_RATE_EXCHANGES && status == WEFT_OK; self->kind++) {
-        double *seconds = &out->exchanges[self->kind][size];
-        const bool pair = self->kind == WEFT_RATE_SEND;
-        self->n = (int64_t)out->bytes[size] / weft_f32_bytes(1) / (pair ? 1 : others);
-        if (self->n < 1) self->n = 1;
-        status = time_rated_exchange(self->engine, seconds, run_rated_exchange, self, err);
-        if (pair) *seconds /= 2.0;
-    }
+    if (peer >= 0) status = exchange_all(self, first ? plugin->send : plugin->recv, peer, err);
+    if (peer >= 0 && status == WEFT_OK) status = exchange_all(self, first ? plugin->recv : plugin->send, peer, err);
     return status;
 }
 
-/* Times one size: the bytes that a rank sends to the others, with its own row. */
+/* Times one size: the bytes that a rank sends to the others. Buffers also have the rank's own row. */
 static weft_status time_size(weft_rates *out, weft_engine *engine, int32_t size, weft_error *err) {
     exchanging self = {.engine = engine};
-    const int64_t most = 2 * (int64_t)out->bytes[size] + weft_f32_bytes(engine->ranks.world);
+    const int32_t world = engine->ranks.world;
+    const int64_t most = 2 * (int64_t)out->bytes[size] + weft_f32_bytes(world);
     weft_status status = weft_rates_allocate(engine, &self.to, most, err);
     if (status == WEFT_OK) status = weft_rates_allocate(engine, &self.from, most, err);
-    if (status == WEFT_OK) status = time_kinds(&self, out, size, err);
+    for (self.kind = 0; self.kind < WEFT_N_RATE_EXCHANGES && status == WEFT_OK; self.kind++) {
+        double *seconds = &out->exchanges[self.kind][size];
+        const bool pair = self.kind == WEFT_RATE_SEND;
+        self.n = (int64_t)out->bytes[size] / weft_f32_bytes(1) / (pair ? 1 : world - 1);
+        if (self.n < 1) self.n = 1;
+        status = time_exchange(engine, seconds, run_rated_exchange, &self, err);
+        if (pair) *seconds /= 2.0;
+    }
     weft_rates_release(engine, self.to);
     weft_rates_release(engine, self.from);
     return status;
@@ -570,9 +473,16 @@ static weft_status time_size(weft_rates *out, weft_engine *engine, int32_t size,
 
 static weft_status rate_exchanges(weft_rates *out, weft_engine *engine, weft_error *err) {
     static const double sizes[WEFT_RATE_SIZES] = {4096.0, 262144.0, 2097152.0, 8388608.0, 33554432.0};
+    const weft_ranks *ranks = &engine->ranks;
+    const int32_t peer = neighbour_of(ranks);
     weft_status status = WEFT_OK;
-    if (engine->ranks.world == 1) return WEFT_OK;
-    status = connect_neighbours(&engine->ranks, err);
+    if (ranks->world == 1) return WEFT_OK;
+    if (weft_ranks_need_connecting(ranks)) { /* the strategy's programs may not have connected these peers */
+        weft_p2p_channels *lanes = weft_alloc(ranks->world, sizeof *lanes);
+        if (peer >= 0) lanes[peer].sends[0] = lanes[peer].receives[0] = true;
+        status = weft_ranks_connect(ranks, lanes, err);
+        free(lanes);
+    }
     for (int32_t i = 0; i < WEFT_RATE_SIZES && status == WEFT_OK; i++) {
         out->bytes[i] = sizes[i];
         status = time_size(out, engine, i, err);
@@ -596,35 +506,31 @@ double weft_rates_exchange(const weft_rates *self, int32_t kind, double bytes) {
     return seconds[i] + (seconds[i + 1] - seconds[i]) * (bytes - at[i]) / (at[i + 1] - at[i]);
 }
 
-/* Returns the machine's processors. A launcher that binds its ranks restricts each to its own. */
-static int32_t count_processors(const weft_engine *engine) {
-    const int64_t seen = weft_world_allowed(),
-                  ranks = engine->ranks.info.local_size > 0 ? engine->ranks.info.local_size : 1;
-    const long all = sysconf(_SC_NPROCESSORS_ONLN);
-    return (int32_t)(seen < all && seen * ranks <= all ? seen * ranks : seen);
-}
-
 static void describe_machine(weft_rates *out, const weft_engine *engine) {
     const weft_ranks *ranks = &engine->ranks;
-    const weft_declared *declared = engine->plan.declared;
+    const weft_plan *plan = &engine->plan;
+    const int64_t processors = weft_world_allowed();
     out->ranks = ranks->world;
     out->ranks_per_node = ranks->info.local_size > 0 ? ranks->info.local_size : 1;
-    out->processors = count_processors(engine);
+    /* a launcher that binds its ranks restricts each to its own processors */
+    out->processors = (int32_t)(processors * out->ranks_per_node <= sysconf(_SC_NPROCESSORS_ONLN)
+                                    ? processors * out->ranks_per_node
+                                    : processors);
     out->threads = engine->device_info.threads;
-    out->own_processors = own_processors_of(engine);
-    out->rows = engine->plan.spec.rows;
-    out->places = engine->plan.spec.lengths[engine->plan.spec.n_lengths - 1];
+    out->own_processors = (engine->device_info.flags & WEFT_DEVICE_SHARES_MACHINE) == 0;
+    out->rows = plan->spec.rows;
+    out->places = plan->spec.lengths[plan->spec.n_lengths - 1];
     (void)snprintf(out->device, sizeof out->device, "%s, %s", engine->device_info.name, engine->device_info.isa);
     if (ranks->world > 1) (void)snprintf(out->comm, sizeof out->comm, "%s", ranks->info.backend);
-    (void)snprintf(out->precision, sizeof out->precision, "%s", weft_dtype_name(engine->plan.dtype));
-    (void)snprintf(out->optimizer, sizeof out->optimizer, "%s", weft_run_id(engine->plan.run, WEFT_PART_OPTIMIZER));
-    out->trainable = weft_strdup(engine->plan.run->settings.train.trainable);
+    (void)snprintf(out->precision, sizeof out->precision, "%s", weft_dtype_name(plan->dtype));
+    (void)snprintf(out->optimizer, sizeof out->optimizer, "%s", weft_run_id(plan->run, WEFT_PART_OPTIMIZER));
+    out->trainable = weft_strdup(plan->run->settings.train.trainable);
     out->own_progress = ranks->info.progress == WEFT_PROGRESS_OWN;
-    out->n_segments = declared->n_segments;
+    out->n_segments = plan->declared->n_segments;
     out->segments = weft_alloc(out->n_segments, sizeof *out->segments);
     for (int32_t s = 0; s < out->n_segments; s++)
         (void)snprintf(out->segments[s].name, sizeof out->segments[s].name, "%s",
-                       engine->plan.train.job->spec.view.segments[s].name);
+                       plan->train.job->spec.view.segments[s].name);
 }
 
 weft_status weft_rates_measure(weft_rates *out, weft_engine *engine, weft_error *err) {
@@ -650,55 +556,36 @@ static json_t *work_array(const weft_work *work) {
     return json_pack("[f, f]", work->alone, work->together);
 }
 
-static json_t *segments_array(const weft_rates *rates) {
-    json_t *segments = json_array();
+json_t *weft_rates_object(const weft_rates *rates) {
+    json_t *segments = json_array(), *elements = json_object(), *exchanges = json_object();
     for (int32_t s = 0; s < rates->n_segments; s++) {
         const weft_segment_rate *segment = &rates->segments[s];
         (void)json_array_append_new(segments, json_pack("{s:s, s:o, s:o}", "name", segment->name, "forward",
                                                         work_array(&segment->forward), "backward",
                                                         work_array(&segment->backward)));
     }
-    return segments;
-}
-
-static json_t *elements_object(const weft_rates *rates) {
-    json_t *elements = json_object();
     for (int32_t kind = 0; kind < WEFT_N_RATES; kind++)
-        (void)json_object_set_new(elements, rate_name(kind), work_array(&rates->elements[kind]));
-    return elements;
-}
-
-/* Returns pairs of bytes and seconds. */
-static json_t *exchanges_object(const weft_rates *rates) {
-    json_t *exchanges = json_object();
+        (void)json_object_set_new(elements, rate_names[kind], work_array(&rates->elements[kind]));
     for (int32_t kind = 0; kind < WEFT_N_RATE_EXCHANGES && rates->ranks > 1; kind++) {
-        json_t *sizes = json_array();
+        json_t *sizes = json_array(); /* of pairs of bytes and seconds */
         for (int32_t i = 0; i < WEFT_RATE_SIZES; i++)
             (void)json_array_append_new(sizes, json_pack("[f, f]", rates->bytes[i], rates->exchanges[kind][i]));
-        (void)json_object_set_new(exchanges, exchange_name(kind), sizes);
+        (void)json_object_set_new(exchanges, exchange_names[kind], sizes);
     }
-    return exchanges;
-}
-
-json_t *weft_rates_object(const weft_rates *rates) {
     return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:s, s:s, s:s, s:b, s:b, s:o, s:o, s:o}", "ranks",
                      (int)rates->ranks, "ranks_per_node", (int)rates->ranks_per_node, "processors",
                      (int)rates->processors, "threads", (int)rates->threads, "rows", (int)rates->rows, "places",
                      (int)rates->places, "device", rates->device, "comm", rates->comm, "precision", rates->precision,
                      "optimizer", rates->optimizer, "trainable", rates->trainable, "own_progress",
-                     (int)rates->own_progress, "own_processors", (int)rates->own_processors, "segments",
-                     segments_array(rates), "seconds_per_element", elements_object(rates), "exchanges",
-                     exchanges_object(rates));
+                     (int)rates->own_progress, "own_processors", (int)rates->own_processors, "segments", segments,
+                     "seconds_per_element", elements, "exchanges", exchanges);
 }
 
 /* ---- input ---- */
 
 static bool read_pair(double *a, double *b, const json_t *pair) {
-    const json_t *x = json_array_get(pair, 0), *y = json_array_get(pair, 1);
-    if (json_array_size(pair) != 2 || !json_is_number(x) || !json_is_number(y)) return false;
-    *a = json_number_value(x);
-    *b = json_number_value(y);
-    return isfinite(*a) && isfinite(*b) && *a >= 0.0 && *b >= 0.0;
+    return json_unpack((json_t *)(uintptr_t)pair, "[F, F!]", a, b) == 0 && isfinite(*a) && isfinite(*b) && *a >= 0.0 &&
+           *b >= 0.0;
 }
 
 static bool read_work(weft_work *out, const json_t *in) {
@@ -715,30 +602,29 @@ static bool read_int(int32_t *out, const json_t *in, const char *name, int32_t l
 
 static bool read_text(char *out, size_t size, const json_t *in, const char *name) {
     const char *text = json_string_value(json_object_get(in, name));
-    if (text == NULL || strlen(text) >= size) return false;
-    memcpy(out, text, strlen(text) + 1);
-    return true;
+    return text != NULL && (size_t)snprintf(out, size, "%s", text) < size;
 }
 
 static bool read_segments(weft_rates *out, const json_t *in) {
     const json_t *list = json_object_get(in, "segments");
-    out->n_segments = (int32_t)json_array_size(list);
-    out->segments = weft_alloc(out->n_segments, sizeof *out->segments);
-    for (int32_t s = 0; s < out->n_segments; s++) {
-        const json_t *one = json_array_get(list, (size_t)s);
+    const size_t n = json_array_size(list);
+    if (n == 0 || n > INT32_MAX || (out->segments = calloc(n, sizeof *out->segments)) == NULL) return false;
+    out->n_segments = (int32_t)n;
+    for (size_t s = 0; s < n; s++) {
+        const json_t *one = json_array_get(list, s);
         weft_segment_rate *segment = &out->segments[s];
         if (!read_text(segment->name, sizeof segment->name, one, "name") ||
             !read_work(&segment->forward, json_object_get(one, "forward")) ||
             !read_work(&segment->backward, json_object_get(one, "backward")))
             return false;
     }
-    return out->n_segments > 0;
+    return true;
 }
 
 static bool read_exchanges(weft_rates *out, const json_t *in) {
     const json_t *exchanges = json_object_get(in, "exchanges");
     for (int32_t kind = 0; kind < WEFT_N_RATE_EXCHANGES && out->ranks > 1; kind++) {
-        const json_t *sizes = json_object_get(exchanges, exchange_name(kind));
+        const json_t *sizes = json_object_get(exchanges, exchange_names[kind]);
         if (json_array_size(sizes) != WEFT_RATE_SIZES) return false;
         for (int32_t i = 0; i < WEFT_RATE_SIZES; i++)
             if (!read_pair(&out->bytes[i], &out->exchanges[kind][i], json_array_get(sizes, (size_t)i)) ||
@@ -753,7 +639,7 @@ static bool read_rates(weft_rates *out, const json_t *in) {
     const char *trainable = json_string_value(json_object_get(in, "trainable"));
     if (trainable != NULL) out->trainable = weft_strdup(trainable);
     for (int32_t kind = 0; kind < WEFT_N_RATES; kind++)
-        if (!read_work(&out->elements[kind], json_object_get(elements, rate_name(kind)))) return false;
+        if (!read_work(&out->elements[kind], json_object_get(elements, rate_names[kind]))) return false;
     out->own_progress = json_is_true(json_object_get(in, "own_progress"));
     out->own_processors = json_is_true(json_object_get(in, "own_processors"));
     return out->trainable != NULL && read_int(&out->ranks, in, "ranks", 1) &&
@@ -766,61 +652,43 @@ static bool read_rates(weft_rates *out, const json_t *in) {
            read_exchanges(out, in);
 }
 
-static const char *where_it_computes(bool own_processors) {
-    return own_processors ? "by itself" : "on the machine's processors";
+/* Describes the conditions of a measurement. */
+static void describe_conditions(char *out, size_t size, const weft_rates *rates) {
+    (void)snprintf(out, size,
+                   "micro-batches of %d x %d places in %s, optimizer %s, trainable = %s, [device] threads = %d, "
+                   "computing on %s",
+                   (int)rates->rows, (int)rates->places, rates->precision, rates->optimizer, rates->trainable,
+                   (int)rates->threads, rates->own_processors ? "a device of its own" : "the machine's processors");
 }
 
-/* Checks that the rates match this engine's trainable parameters, optimizer and threads. */
-static weft_status check_training(const weft_rates *rates, const char *path, const weft_engine *engine,
-                                  weft_error *err) {
-    const char *optimizer = weft_run_id(engine->plan.run, WEFT_PART_OPTIMIZER),
-               *trainable = engine->plan.run->settings.train.trainable;
-    if (strcmp(rates->optimizer, optimizer) != 0 || strcmp(rates->trainable, trainable) != 0)
-        return weft_error_set(err, WEFT_E_USER,
-                              "%s has the rates of optimizer %s and trainable = %s, and this run has %s and %s: "
-                              "measure it with weft plan --time --json",
-                              path, rates->optimizer, rates->trainable, optimizer, trainable);
-    if (rates->own_processors != own_processors_of(engine))
-        return weft_error_set(err, WEFT_E_USER,
-                              "%s has the rates of a device that computes %s (%s), and this run's computes %s (%s): "
-                              "measure it with weft plan --time --json",
-                              path, where_it_computes(rates->own_processors), rates->device,
-                              where_it_computes(!rates->own_processors), engine->device_info.name);
-    if (rates->threads != engine->device_info.threads)
-        return weft_error_set(err, WEFT_E_USER,
-                              "%s has the rates of ranks with [device] threads = %d, and this run's have %d: measure "
-                              "them with weft plan --time --json, or set the number in the configuration",
-                              path, (int)rates->threads, (int)engine->device_info.threads);
-    return WEFT_OK;
-}
-
-/* Checks that the rates match this engine's model, micro-batch and precision, and include collectives if it needs them.
+/* Checks that the rates were measured for this engine's model and settings, and include collectives if it needs them.
  */
 static weft_status check_rates(const weft_rates *rates, const char *path, const weft_engine *engine, weft_error *err) {
     const weft_strategy_job *job = &engine->plan.train.job->spec.view;
-    const int32_t places = engine->plan.spec.lengths[engine->plan.spec.n_lengths - 1];
     bool same = rates->n_segments == job->n_segments;
+    char measured[1000], wanted[1000];
+    weft_rates own = {0};
     for (int32_t s = 0; s < job->n_segments && same; s++)
         same = strcmp(rates->segments[s].name, job->segments[s].name) == 0;
     if (!same)
         return weft_error_set(err, WEFT_E_USER,
-                              "%s has the rates of a model with other segments: measure this one with weft plan --time "
-                              "--json",
+                              "%s has the rates of a model with other segments. Fix: measure this one with weft plan "
+                              "--time --json",
                               path);
-    if (rates->rows != engine->plan.spec.rows || rates->places != places ||
-        strcmp(rates->precision, weft_dtype_name(engine->plan.dtype)) != 0)
-        return weft_error_set(
-            err, WEFT_E_USER,
-            "%s has the rates of micro-batches of %d x %d places in %s, and this run's have %d x %d in %s: "
-            "measure it with weft plan --time --json",
-            path, (int)rates->rows, (int)rates->places, rates->precision, (int)engine->plan.spec.rows, (int)places,
-            weft_dtype_name(engine->plan.dtype));
+    describe_machine(&own, engine);
+    describe_conditions(measured, sizeof measured, rates);
+    describe_conditions(wanted, sizeof wanted, &own);
+    weft_rates_free(&own);
+    if (strcmp(measured, wanted) != 0)
+        return weft_error_set(err, WEFT_E_USER,
+                              "%s has the rates of %s; this run has %s. Fix: measure it with weft plan --time --json",
+                              path, measured, wanted);
     if (job->world > 1 && rates->ranks == 1)
         return weft_error_set(err, WEFT_E_USER,
-                              "%s has the rates of one rank, and no exchange was measured: measure 2 ranks or more "
-                              "with weft plan --ranks 2 --time --json",
+                              "%s has the rates of one rank, without exchanges. Fix: measure at least 2 ranks with "
+                              "weft plan --ranks 2 --time --json",
                               path);
-    return check_training(rates, path, engine, err);
+    return WEFT_OK;
 }
 
 weft_status weft_rates_read(weft_rates *out, const char *path, const weft_engine *engine, weft_error *err) {
@@ -829,10 +697,11 @@ weft_status weft_rates_read(weft_rates *out, const char *path, const weft_engine
     weft_status status = weft_json_read(&file, path, 0, &why);
     memset(out, 0, sizeof *out);
     if (status != WEFT_OK)
-        return weft_error_set(err, WEFT_E_USER, "--rates %s: give the output of weft plan --time --json", why.text);
+        return weft_error_set(err, WEFT_E_USER, "--rates %s. Allowed: the output of weft plan --time --json", why.text);
     if (!read_rates(out, json_object_get(file, "rates")))
         status = weft_error_set(err, WEFT_E_USER,
-                                "--rates %s has no complete `rates`: give the output of weft plan --time --json", path);
+                                "--rates %s has no complete `rates`. Allowed: the output of weft plan --time --json",
+                                path);
     json_decref(file);
     return status == WEFT_OK ? check_rates(out, path, engine, err) : status;
 }

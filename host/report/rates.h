@@ -73,8 +73,8 @@ int32_t weft_rates_room(const weft_rates *self);
  * unmeasured. */
 double weft_rates_exchange(const weft_rates *self, int32_t kind, double bytes);
 
-/* Orders seconds for qsort. */
-int weft_rates_compare_seconds(const void *a, const void *b);
+/* Sorts the seconds and returns their median. */
+double weft_rates_median(double *seconds, int32_t n);
 
 /* Allocates device memory for the measurement, filled with numbers that are small in both fp32 and bf16. */
 weft_status weft_rates_allocate(const weft_engine *engine, weft_buffer **out, int64_t bytes, weft_error *err);
@@ -103,7 +103,6 @@ void weft_segment_rig_close(weft_segment_rig *self);
 weft_status weft_segment_rig_take(weft_segment_rig *self, int32_t segment, weft_error *err);
 /* context: the rig. */
 weft_status weft_segment_rig_run(void *context, weft_error *err);
-bool weft_segment_rig_has_backward(const weft_segment_rig *self);
 
 /* Returns the first segment with the same memory and work: itself, or an earlier one. */
 int32_t weft_segment_like(const weft_engine *engine, int32_t places, int32_t segment);

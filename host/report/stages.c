@@ -1,159 +1,66 @@
 /* host/report/stages.c: see stages.h. */
 #include "report/stages.h"
 
-#include "base/machine.h"
 #include "base/alloc.h"
+#include "base/text.h"
 #include "base/units.h"
 
 #include <stdlib.h>
 
-weft_status weft_rank_structs_gather(void **out, const weft_engine *engine, const void *own, size_t bytes,
-                                     weft_error *err) {
-    char *all = weft_alloc(engine->ranks.world, bytes);
-    *out = all;
-    memcpy(all + (size_t)engine->ranks.rank * bytes, own, bytes);
-    return engine->ranks.world == 1 ? WEFT_OK : weft_process_group_gather(&engine->peers, all, (int64_t)bytes, err);
-}
+/* A layer: a run of consecutive segments with equal names except for the last component: "layers.3" of
+ * "layers.3.attn". A name without a dot is a layer by itself. */
+typedef struct layer {
+    const char *name;
+    int n, stem;        /* letters of its name, and of the part before its number */
+    int32_t number;     /* -1: none */
+    int32_t begin, end; /* its segments */
+    bool is_whole;      /* one rank runs all of them */
+} layer;
 
-weft_status weft_memory_snapshots_collect(weft_memory_snapshot **out, const weft_session *session, weft_error *err) {
-    const weft_memory_snapshot own = {.planned = session->engine->plan.bytes.total,
-                                      .taken = session->engine->account.most,
-                                      .resident = weft_resident_now(),
-                                      .resident_peak = weft_resident_peak()};
-    void *all = NULL;
-    const weft_status status = weft_rank_structs_gather(&all, session->engine, &own, sizeof own, err);
-    *out = all;
-    return status;
-}
-
-void weft_memory_snapshots_print_planned(const weft_memory_snapshot *moments, const weft_session *session, int width,
-                                         FILE *to) {
-    const weft_ranks *ranks = &session->engine->ranks;
-    int32_t most = ranks->rank;
-    bool alike = ranks->rank == 0;
-    char text[WEFT_UNIT_SIZE];
-    for (int32_t r = 1; ranks->rank == 0 && r < ranks->world; r++) {
-        alike = alike && moments[r].planned == moments[0].planned;
-        if (moments[r].planned > moments[most].planned) most = r;
-    }
-    (void)fprintf(to, "%-*s%s planned", width, "memory", weft_unit_bytes(text, moments[most].planned));
-    if (ranks->world > 1 && alike) (void)fprintf(to, " on each rank");
-    else if (ranks->world > 1)
-        (void)fprintf(to, " on rank %d%s", (int)most, ranks->rank == 0 ? ", which takes the most" : "");
-    (void)fprintf(to, " (weft plan shows it)\n");
-}
-
-static double gib(int64_t bytes) {
-    return (double)bytes / 1073741824.0;
-}
-
-void weft_memory_snapshot_describe(char *out, size_t size, const weft_memory_snapshot *own, const weft_session *session,
-                                   int64_t step) {
-    (void)snprintf(out, size,
-                   "Step %lld: Current memory usage: %.2f GiB, Peak memory usage: %.2f GiB, Total memory: %.2f GiB",
-                   (long long)step, gib(own->resident), gib(own->resident_peak),
-                   gib(session->engine->device_info.memory));
-}
-
-void weft_memory_snapshots_describe(char *out, size_t size, const weft_memory_snapshot *moments,
-                                    const weft_session *session, int64_t step) {
-    int32_t least = 0, most = 0, peak = 0;
-    char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE], c[WEFT_UNIT_SIZE];
-    for (int32_t r = 1; r < session->engine->ranks.world; r++) {
-        if (moments[r].resident < moments[least].resident) least = r;
-        if (moments[r].resident > moments[most].resident) most = r;
-        if (moments[r].resident_peak > moments[peak].resident_peak) peak = r;
-    }
-    (void)snprintf(out, size, "memory     %s (rank %d) to %s (rank %d) resident after step %lld, %s at most (rank %d)",
-                   weft_unit_bytes(a, moments[least].resident), (int)least, weft_unit_bytes(b, moments[most].resident),
-                   (int)most, (long long)step, weft_unit_bytes(c, moments[peak].resident_peak), (int)peak);
-}
-
-/* ---- names ---- */
-
-/* Returns the length of a layer's name. A layer is a run of consecutive segments with equal names except for the last
- * component: "layers.3" of "layers.3.attn". A name without a dot is a layer by itself. */
 static int layer_length(const char *segment) {
     const char *point = strrchr(segment, '.');
     return point == NULL ? (int)strlen(segment) : (int)(point - segment);
 }
 
-static bool same_layer(const char *a, const char *b) {
-    return layer_length(a) == layer_length(b) && strncmp(a, b, (size_t)layer_length(a)) == 0 &&
-           strchr(a, '.') != NULL && strchr(b, '.') != NULL;
+/* Returns the layer that contains segment s. */
+static layer layer_at(const weft_strategy_job *job, int32_t s) {
+    const weft_segment_view *segments = job->segments;
+    const char *name = segments[s].name;
+    layer out = {.name = name, .n = layer_length(name), .number = -1, .begin = s, .end = s + 1, .is_whole = true};
+    const bool dotted = name[out.n] == '.';
+    while (dotted && out.begin > 0 && layer_length(segments[out.begin - 1].name) == out.n &&
+           strncmp(segments[out.begin - 1].name, name, (size_t)out.n + 1) == 0)
+        out.begin--;
+    while (dotted && out.end < job->n_segments && layer_length(segments[out.end].name) == out.n &&
+           strncmp(segments[out.end].name, name, (size_t)out.n + 1) == 0)
+        out.end++;
+    for (int32_t t = out.begin; t < out.end; t++)
+        if (segments[t].owner != segments[s].owner) out.is_whole = false;
+    for (out.stem = out.n; out.stem > 0 && name[out.stem - 1] >= '0' && name[out.stem - 1] <= '9';) out.stem--;
+    if (out.stem < out.n) out.number = (int32_t)strtol(name + out.stem, NULL, 10);
+    return out;
 }
 
-static const char *name_of(const weft_strategy_job *job, int32_t s) {
-    return job->segments[s].name;
-}
-
-/* Returns the end of the layer that contains s. */
-static int32_t layer_end(const weft_strategy_job *job, int32_t s) {
-    int32_t end = s + 1;
-    while (end < job->n_segments && same_layer(name_of(job, s), name_of(job, end))) end++;
-    return end;
-}
-
-static int32_t layer_begin(const weft_strategy_job *job, int32_t s) {
-    while (s > 0 && same_layer(name_of(job, s - 1), name_of(job, s))) s--;
-    return s;
-}
-
-/* Returns true if one rank runs the complete layer that begins at s. */
-static bool is_whole(const weft_strategy_job *job, int32_t s) {
-    for (int32_t t = s; t < layer_end(job, s); t++)
-        if (job->segments[t].owner != job->segments[s].owner) return false;
-    return true;
-}
-
-/* Returns the number at the end of a layer's name; *stem: the length before it. -1: no number. */
-static int32_t layer_number(const char *segment, int *stem) {
-    const int n = layer_length(segment);
-    *stem = n;
-    while (*stem > 0 && segment[*stem - 1] >= '0' && segment[*stem - 1] <= '9') (*stem)--;
-    return *stem == n ? -1 : (int32_t)strtol(segment + *stem, NULL, 10);
-}
-
-/* Returns the start of the last complete layer that continues the numbering from s on the same rank. */
-static int32_t range_end(const weft_strategy_job *job, int32_t s) {
-    int stem = 0, other = 0;
-    const int32_t number = layer_number(name_of(job, s), &stem);
-    int32_t last = s;
-    for (int32_t t = layer_end(job, s), n = 1; t < job->n_segments && number >= 0; t = layer_end(job, t), n++) {
-        if (job->segments[t].owner != job->segments[s].owner || !is_whole(job, t) ||
-            layer_number(name_of(job, t), &other) != number + n || other != stem ||
-            strncmp(name_of(job, s), name_of(job, t), (size_t)stem) != 0)
-            break;
-        last = t;
-    }
-    return last;
-}
-
-/* Describes the range that begins with segment s, and returns the following segment. */
+/* Describes the segments from s on that belong together, and returns the following segment: layers of one rank with
+ * consecutive numbers, or one segment of a divided layer. */
 static int32_t describe_segments(const weft_strategy_job *job, int32_t s, char *text, size_t size) {
-    const bool begins = layer_begin(job, s) == s && is_whole(job, s);
-    const int32_t last = begins ? range_end(job, s) : s;
-    int stem = 0;
-    const int32_t number = layer_number(name_of(job, last), &stem);
-    if (!begins) {
-        (void)snprintf(text, size, "%s", name_of(job, s));
+    const layer first = layer_at(job, s);
+    layer last = first;
+    if (first.begin != s || !first.is_whole) {
+        (void)snprintf(text, size, "%s", first.name);
         return s + 1;
     }
-    if (last == s) (void)snprintf(text, size, "%.*s", layer_length(name_of(job, s)), name_of(job, s));
-    else (void)snprintf(text, size, "%.*s-%d", layer_length(name_of(job, s)), name_of(job, s), (int)number);
-    return layer_end(job, last);
-}
-
-static void list_segments(const weft_strategy_job *job, int32_t rank, char *text, size_t size) {
-    size_t n = 0;
-    text[0] = '\0';
-    for (int32_t s = 0; s < job->n_segments;) {
-        char one[200];
-        const int32_t owner = job->segments[s].owner;
-        s = describe_segments(job, s, one, sizeof one);
-        if (owner == rank && n + strlen(one) + 3 < size)
-            n += (size_t)snprintf(text + n, size - n, "%s%s", n == 0 ? "" : ", ", one);
+    while (last.end < job->n_segments && last.number >= 0) {
+        const layer next = layer_at(job, last.end);
+        if (job->segments[next.begin].owner != job->segments[s].owner || !next.is_whole ||
+            next.number != last.number + 1 || next.stem != first.stem ||
+            strncmp(next.name, first.name, (size_t)first.stem) != 0)
+            break;
+        last = next;
     }
+    if (last.begin == s) (void)snprintf(text, size, "%.*s", first.n, first.name);
+    else (void)snprintf(text, size, "%.*s-%d", first.n, first.name, (int)last.number);
+    return last.end;
 }
 
 /* ---- balance ---- */
@@ -173,44 +80,35 @@ static double micro_batch_bytes(const weft_segment_view *view) {
 }
 
 /* Returns the activation bytes of a rank per byte of one micro-batch's activations. */
-static double micro_batches_of(const weft_stages *self, const weft_strategy_job *job, int32_t rank) {
-    double bytes = 0.0;
-    for (int32_t s = 0; s < job->n_segments; s++)
-        if (job->segments[s].owner == rank) bytes += micro_batch_bytes(&job->segments[s]);
-    return bytes > 0.0 ? (double)self->rows[rank].activations / bytes : 1.0;
-}
-
-static int32_t segments_of(const weft_strategy_job *job, int32_t rank) {
-    int32_t n = 0;
-    for (int32_t s = 0; s < job->n_segments; s++) n += job->segments[s].owner == rank;
-    return n;
+static double micro_batches_of(const weft_stage_row *row) {
+    return row->micro_batch > 0.0 ? (double)row->activations / row->micro_batch : 1.0;
 }
 
 /* Tries to move segments [begin, end) from their rank to another. */
 static void try_move(weft_stages *self, const weft_strategy_job *job, int32_t begin, int32_t end, int32_t to,
                      double *totals) {
     const int32_t from = job->segments[begin].owner;
-    const double before = totals[from], beside = totals[to];
+    const double before[2] = {totals[from], totals[to]};
     int32_t largest = 0;
     double then = 0.0;
-    if (segments_of(job, from) == end - begin) return; /* the rank would have no segments */
+    layer moved;
+    if (self->rows[from].n == end - begin) return; /* the rank would have no segments */
     for (int32_t s = begin; s < end; s++) {
         const weft_segment_view *view = &job->segments[s];
         const double fixed = (double)(view->parameter_bytes + view->gradient_bytes + view->state_bytes);
-        totals[from] -= fixed + micro_batches_of(self, job, from) * micro_batch_bytes(view);
-        totals[to] += fixed + micro_batches_of(self, job, to) * micro_batch_bytes(view);
+        totals[from] -= fixed + micro_batches_of(&self->rows[from]) * micro_batch_bytes(view);
+        totals[to] += fixed + micro_batches_of(&self->rows[to]) * micro_batch_bytes(view);
     }
     then = imbalance_of(totals, self->n, &largest);
-    totals[from] = before;
-    totals[to] = beside;
+    totals[from] = before[0];
+    totals[to] = before[1];
     if (then >= self->imbalance_then) return;
     self->imbalance_then = then;
     self->from = from;
     self->to = to;
+    moved = layer_at(job, begin);
     (void)snprintf(self->layer, sizeof self->layer, "%.*s",
-                   end - begin == layer_end(job, begin) - layer_begin(job, begin) ? layer_length(name_of(job, begin))
-                                                                                  : (int)strlen(name_of(job, begin)),
-                   name_of(job, begin));
+                   end - begin == moved.end - moved.begin ? moved.n : (int)strlen(moved.name), moved.name);
 }
 
 /* Tries moves at each rank boundary: the layer on either side, as much of it as one rank has, and the segment. */
@@ -219,8 +117,8 @@ static void find_move(weft_stages *self, const weft_strategy_job *job, double *t
         const int32_t below = job->segments[s - 1].owner, above = job->segments[s].owner;
         int32_t begin = s - 1, end = s + 1;
         if (below == above) continue;
-        while (begin > layer_begin(job, s - 1) && job->segments[begin - 1].owner == below) begin--;
-        while (end < layer_end(job, s) && job->segments[end].owner == above) end++;
+        while (begin > layer_at(job, s - 1).begin && job->segments[begin - 1].owner == below) begin--;
+        while (end < layer_at(job, s).end && job->segments[end].owner == above) end++;
         if (below == self->largest) {
             try_move(self, job, begin, s, above, totals);
             try_move(self, job, s - 1, s, above, totals);
@@ -248,10 +146,20 @@ void weft_stages_make(weft_stages *out, const weft_plan *plan, const weft_all_ra
     out->rows = weft_alloc(out->n, sizeof *out->rows);
     totals = weft_alloc(out->n, sizeof *totals);
     for (int32_t rank = 0; rank < out->n; rank++) {
-        list_segments(job, rank, out->rows[rank].segments, sizeof out->rows[rank].segments);
         out->rows[rank].total = all_rank_plan->ranks[rank].bytes.total;
         out->rows[rank].activations = all_rank_plan->ranks[rank].bytes.category[WEFT_MEMORY_ACTIVATIONS];
         totals[rank] = (double)out->rows[rank].total;
+    }
+    for (int32_t s = 0; s < job->n_segments; s++) {
+        weft_stage_row *row = &out->rows[job->segments[s].owner];
+        row->n++;
+        row->micro_batch += micro_batch_bytes(&job->segments[s]);
+    }
+    for (int32_t s = 0; s < job->n_segments;) {
+        char *segments = out->rows[job->segments[s].owner].segments, one[200];
+        s = describe_segments(job, s, one, sizeof one);
+        if (strlen(segments) + strlen(one) + 3 < sizeof out->rows->segments)
+            weft_words_append(segments, sizeof out->rows->segments, "%s%s", *segments == '\0' ? "" : ", ", one);
     }
     out->imbalance = out->imbalance_then = imbalance_of(totals, out->n, &out->largest);
     find_move(out, job, totals);

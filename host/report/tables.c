@@ -5,17 +5,14 @@
 #include "base/units.h"
 #include "program/terms.h"
 #include "report/all_rank_plan.h"
-#include "report/world_line.h"
+#include "report/summary.h"
 #include "run/session.h"
 
 #include <stdlib.h>
 
-static void merge(int32_t *unit, int32_t other) {
-    if (*unit == WEFT_WRAPPED_NONE) *unit = other;
-    else if (*unit != other) *unit = WEFT_WRAPPED_SEVERAL;
-}
-
-static bool is_wrapped(const weft_wrapped *self, const weft_declared *declared, const weft_layout *layout, int32_t m) {
+static bool is_wrapped(const weft_wrapped *self, int32_t m) {
+    const weft_declared *declared = self->declared;
+    const weft_layout *layout = self->layout;
     const weft_module *module = declared->modules[m];
     for (int32_t u = 0; u < layout->n_units; u++)
         if (!layout->units[u].is_root && strcmp(layout->units[u].name, module->path) == 0) return true;
@@ -26,15 +23,21 @@ static bool is_wrapped(const weft_wrapped *self, const weft_declared *declared, 
 
 weft_wrapped weft_wrapped_make(const weft_declared *declared, const weft_layout *layout) {
     const int32_t n = declared->n_modules;
-    weft_wrapped out = {.unit = weft_alloc(n, sizeof *out.unit), .is_wrapped = weft_alloc(n, sizeof *out.is_wrapped)};
+    weft_wrapped out = {.declared = declared,
+                        .layout = layout,
+                        .unit = weft_alloc(n, sizeof *out.unit),
+                        .is_wrapped = weft_alloc(n, sizeof *out.is_wrapped)};
     for (int32_t m = 0; m < n; m++) out.unit[m] = WEFT_WRAPPED_NONE;
     for (int32_t p = 0; p < declared->n_parameters; p++)
-        for (int32_t m = declared->parameters[p].module; m >= 0; m = declared->modules[m]->parent)
-            merge(&out.unit[m], declared->parameters[p].unit);
+        for (int32_t m = declared->parameters[p].module; m >= 0; m = declared->modules[m]->parent) {
+            int32_t *unit = &out.unit[m], of = declared->parameters[p].unit;
+            *unit = *unit == WEFT_WRAPPED_NONE || *unit == of ? of : WEFT_WRAPPED_SEVERAL;
+        }
     for (int32_t m = 0; m < n; m++) {
-        out.is_wrapped[m] = is_wrapped(&out, declared, layout, m);
+        out.is_wrapped[m] = is_wrapped(&out, m);
         if (out.is_wrapped[m]) out.n_wrapped++;
     }
+    out.percent = 100.0 * out.n_wrapped / n;
     return out;
 }
 
@@ -44,32 +47,23 @@ void weft_wrapped_free(weft_wrapped *self) {
     memset(self, 0, sizeof *self);
 }
 
-double weft_wrapped_percent(const weft_wrapped *self, const weft_declared *declared) {
-    return 100.0 * self->n_wrapped / declared->n_modules;
-}
-
-/* ---- print ---- */
-
-/* Returns the elements of parameters in units that a policy made. */
-static int64_t elements_wrapped(const weft_declared *declared, const weft_layout *layout) {
-    int64_t sum = 0;
-    for (int32_t p = 0; p < declared->n_parameters; p++)
-        if (!layout->units[declared->parameters[p].unit].is_root) sum += declared->parameters[p].numel;
-    return sum;
-}
-
-void weft_wrapped_print_line(const weft_wrapped *self, const weft_declared *declared, const weft_layout *layout,
-                             const char *policy, int width, FILE *to) {
-    const int64_t all = weft_declared_numel(declared, false), wrapped = elements_wrapped(declared, layout);
+void weft_wrapped_print_line(const weft_wrapped *self, const char *policy, int width, FILE *to) {
+    const weft_declared *declared = self->declared;
+    const weft_layout *layout = self->layout;
+    const int64_t all = weft_declared_numel(declared, false);
+    int64_t wrapped = 0; /* in units that the policy made */
     char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE], c[WEFT_UNIT_SIZE];
+    for (int32_t p = 0; p < declared->n_parameters; p++)
+        if (!layout->units[declared->parameters[p].unit].is_root) wrapped += declared->parameters[p].numel;
     (void)fprintf(to, "%-*s%d of %d modules wrapped (%.2f %%) by policy %s, in %d unit%s", width, "wrapping",
-                  (int)self->n_wrapped, (int)declared->n_modules, weft_wrapped_percent(self, declared), policy,
-                  (int)layout->n_units, layout->n_units == 1 ? "" : "s");
+                  (int)self->n_wrapped, (int)declared->n_modules, self->percent, policy, (int)layout->n_units,
+                  layout->n_units == 1 ? "" : "s");
     (void)fprintf(to, "; %s of %s parameters (%.2f %%), the root unit has %s\n", weft_unit_count(a, wrapped),
                   weft_unit_count(b, all), 100.0 * (double)wrapped / (double)all, weft_unit_count(c, all - wrapped));
 }
 
-static const char *tag(const weft_wrapped *self, const weft_declared *declared, int32_t m) {
+static const char *tag(const weft_wrapped *self, int32_t m) {
+    const weft_declared *declared = self->declared;
     if (self->is_wrapped[m]) return "--fsdp_wrap_module:";
     if (declared->modules[m]->parent < 0) return "top_module:";
     for (int32_t child = m + 1; child < declared->n_modules; child++)
@@ -81,7 +75,8 @@ static int title(char *out, size_t size, const weft_module *module) {
     return snprintf(out, size, "%s%s(%s)", module->path, module->path[0] == '\0' ? "" : " ", module->class_name);
 }
 
-void weft_wrapped_print(const weft_wrapped *self, const weft_declared *declared, const weft_layout *layout, FILE *to) {
+void weft_wrapped_print(const weft_wrapped *self, FILE *to) {
+    const weft_declared *declared = self->declared;
     char text[512];
     int width = 0;
     for (int32_t m = 0; m < declared->n_modules; m++) {
@@ -90,13 +85,12 @@ void weft_wrapped_print(const weft_wrapped *self, const weft_declared *declared,
     }
     for (int32_t m = 0; m < declared->n_modules; m++) {
         (void)title(text, sizeof text, declared->modules[m]);
-        (void)fprintf(to, "%-19s %-*s  ", tag(self, declared, m), width, text);
+        (void)fprintf(to, "%-19s %-*s  ", tag(self, m), width, text);
         if (self->unit[m] == WEFT_WRAPPED_NONE) (void)fprintf(to, "tied\n");
         else if (self->unit[m] == WEFT_WRAPPED_SEVERAL) (void)fprintf(to, "several units\n");
-        else (void)fprintf(to, "unit %s\n", layout->units[self->unit[m]].name);
+        else (void)fprintf(to, "unit %s\n", self->layout->units[self->unit[m]].name);
     }
-    (void)fprintf(to, "Total modules: %d, FSDP wrapped modules: %.2f%%\n", (int)declared->n_modules,
-                  weft_wrapped_percent(self, declared));
+    (void)fprintf(to, "Total modules: %d, FSDP wrapped modules: %.2f%%\n", (int)declared->n_modules, self->percent);
 }
 
 /* ---- shards ---- */
@@ -121,17 +115,9 @@ static void add_up(const weft_plan *plan, const weft_hold *hold, int32_t unit, i
     }
 }
 
-/* ---- print ---- */
-
 static bool is_sharded(const weft_plan *plan, int32_t unit) {
     const weft_job_spec *job = &plan->train.job->spec;
     return job->view.placements[unit].parameters == WEFT_SHARDED && weft_cut_of(job, unit).group > 1;
-}
-
-static bool any_sharded(const weft_plan *plan) {
-    for (int32_t u = 0; u < plan->layout->n_units; u++)
-        if (is_sharded(plan, u)) return true;
-    return false;
 }
 
 /* Prints a line. An unsharded parameter is complete on this rank if kept equals all. */
@@ -144,50 +130,34 @@ static void print_line(FILE *to, bool sharded, const char *kind, const char *nam
     (void)fputc('\n', to);
 }
 
-/* Output settings: the plan, the rank, and the stream. */
-typedef struct listing {
-    const weft_plan *plan;
-    const weft_hold *hold;
-    int32_t rank, ends;
-    FILE *to;
-} listing;
-
-/* Returns whether line i of n is in the omitted middle; the first of them prints an ellipsis. */
-static bool is_left_out(const listing *self, const char *noun, int32_t i, int32_t n) {
-    if (self->ends == 0 || i < self->ends || i >= n - self->ends) return false;
-    if (i == self->ends)
-        (void)fprintf(self->to, "... and %d more %s: weft plan --ranks %d --print-sharding --rank %d shows all\n",
-                      (int)(n - 2 * self->ends), noun, (int)self->plan->world, (int)self->rank);
-    return true;
-}
-
-static void print_units(const listing *self) {
-    const weft_layout *layout = self->plan->layout;
-    int64_t all = 0, kept = 0;
-    for (int32_t u = 0; u < layout->n_units; u++) {
-        if (is_left_out(self, "units", u, layout->n_units)) continue;
-        add_up(self->plan, self->hold, u, &all, &kept);
-        print_line(self->to, is_sharded(self->plan, u), "Unit", layout->units[u].name, all, kept);
-    }
-}
-
-static void print_parameters(const listing *self) {
-    const weft_declared *declared = self->plan->declared;
-    for (int32_t i = 0; i < declared->n_parameters; i++) {
-        const weft_parameter *p = &declared->parameters[i];
-        if (is_left_out(self, "parameters", i, declared->n_parameters)) continue;
-        print_line(self->to, is_sharded(self->plan, p->unit), "Model Layer", p->name, p->numel, kept_of(self->hold, p));
-    }
+/* Prints the size of the omitted middle: of n lines only `ends` at both ends are printed. */
+static void print_omitted(FILE *to, const char *noun, int32_t n, int32_t ends, const weft_plan *plan, int32_t rank) {
+    (void)fprintf(to, "... and %d more %s: weft plan --ranks %d --print-sharding --rank %d shows all\n",
+                  (int)(n - 2 * ends), noun, (int)plan->world, (int)rank);
 }
 
 void weft_sharding_print(const weft_plan *plan, const weft_hold *hold, int32_t rank, int32_t ends, FILE *to) {
-    const listing list = {plan, hold, rank, ends, to};
+    const weft_layout *layout = plan->layout;
+    const weft_declared *declared = plan->declared;
+    const int32_t n_units = layout->n_units, n_parameters = declared->n_parameters;
+    bool sharded = false;
     int64_t all = 0, kept = 0;
     (void)fprintf(to, "parameters on rank %d\n", (int)rank);
-    print_units(&list);
-    print_parameters(&list);
+    for (int32_t u = 0; u < n_units; u++) {
+        sharded = sharded || is_sharded(plan, u);
+        add_up(plan, hold, u, &all, &kept);
+        if (ends == 0 || u < ends || u >= n_units - ends)
+            print_line(to, is_sharded(plan, u), "Unit", layout->units[u].name, all, kept);
+        else if (u == ends) print_omitted(to, "units", n_units, ends, plan, rank);
+    }
+    for (int32_t i = 0; i < n_parameters; i++) {
+        const weft_parameter *p = &declared->parameters[i];
+        if (ends == 0 || i < ends || i >= n_parameters - ends)
+            print_line(to, is_sharded(plan, p->unit), "Model Layer", p->name, p->numel, kept_of(hold, p));
+        else if (i == ends) print_omitted(to, "parameters", n_parameters, ends, plan, rank);
+    }
     add_up(plan, hold, -1, &all, &kept);
-    print_line(to, any_sharded(plan), "Model", plan->declared->modules[0]->class_name, all, kept);
+    print_line(to, sharded, "Model", declared->modules[0]->class_name, all, kept);
 }
 
 /* ---- the object ---- */
@@ -215,30 +185,6 @@ json_t *weft_sharding_object(const weft_plan *plan, const weft_hold *hold, int32
 
 enum { SHOWN_RANKS = 16, SHOWN_MICRO_BATCHES = 8, SHOWN_IDS = 64 };
 
-/* Prints the sequences of a rank; those of a micro-batch are consecutive. */
-static void print_batch_rows(const weft_engine *engine, int32_t rank, FILE *to) {
-    const int32_t rows = engine->plan.spec.rows;
-    const char *separator = "";
-    int32_t shown = 0;
-    for (int32_t micro_batch = 0; micro_batch < engine->plan.train.program->micro_batches; micro_batch++) {
-        if (engine->plan.train.losses[micro_batch].rank != rank) continue;
-        if (shown++ == SHOWN_MICRO_BATCHES) {
-            (void)fprintf(to, ", ...");
-            break;
-        }
-        if (rows == 1) (void)fprintf(to, "%s%d", separator, (int)micro_batch);
-        else (void)fprintf(to, "%s%d-%d", separator, (int)(micro_batch * rows), (int)((micro_batch + 1) * rows - 1));
-        separator = ", ";
-    }
-}
-
-/* Returns the first micro-batch that a rank runs to the end; -1: another rank of its replica does. */
-static int32_t first_micro_batch(const weft_engine *engine, int32_t rank) {
-    for (int32_t micro_batch = 0; micro_batch < engine->plan.train.program->micro_batches; micro_batch++)
-        if (engine->plan.train.losses[micro_batch].rank == rank) return micro_batch;
-    return -1;
-}
-
 /* Prints the ranks: those of one replica process the same sequences. */
 static void print_who(const weft_engine *engine, int32_t rank, FILE *to) {
     const weft_strategy_job *job = &engine->plan.train.job->spec.view;
@@ -246,13 +192,21 @@ static void print_who(const weft_engine *engine, int32_t rank, FILE *to) {
     else (void)fprintf(to, "all ranks: ");
 }
 
+/* Prints the sequences of a rank; those of a micro-batch are consecutive. */
 static void print_rank_batch(const weft_engine *engine, int32_t rank, FILE *to) {
     const weft_strategy_job *job = &engine->plan.train.job->spec.view;
+    const int32_t rows = engine->plan.spec.rows;
+    int32_t shown = 0;
     print_who(engine, rank, to);
-    (void)fprintf(to,
-                  "Mini-batch size: %d of the %d rows of a step: ", (int)(job->micro_batches * engine->plan.spec.rows),
-                  (int)(job->micro_batches * engine->plan.spec.rows * job->replicas));
-    print_batch_rows(engine, rank, to);
+    (void)fprintf(to, "Mini-batch size: %d of the %d rows of a step: ", (int)(job->micro_batches * rows),
+                  (int)(job->micro_batches * rows * job->replicas));
+    for (int32_t m = 0; m < engine->plan.train.program->micro_batches && shown <= SHOWN_MICRO_BATCHES; m++) {
+        if (engine->plan.train.losses[m].rank != rank) continue;
+        if (shown > 0) (void)fprintf(to, ", ");
+        if (shown++ == SHOWN_MICRO_BATCHES) (void)fprintf(to, "...");
+        else if (rows == 1) (void)fprintf(to, "%d", (int)m);
+        else (void)fprintf(to, "%d-%d", (int)(m * rows), (int)((m + 1) * rows - 1));
+    }
     (void)fputc('\n', to);
 }
 
@@ -280,14 +234,15 @@ void weft_batches_print(const weft_session *session, FILE *to) {
 
 static weft_status print_sample(const weft_session *session, int64_t step, int32_t rank, FILE *to, weft_error *err) {
     const weft_engine *engine = session->engine;
-    const int32_t micro_batch = first_micro_batch(engine, rank);
-    const uint64_t micro_batches = (uint64_t)engine->plan.train.program->micro_batches;
-    const uint64_t row = ((uint64_t)(step - 1) * micro_batches + (uint64_t)micro_batch) *
-                         (uint64_t)engine->plan.spec.rows;
+    const int32_t n = engine->plan.train.program->micro_batches;
+    int32_t first = 0; /* the first micro-batch that the rank runs to the end; n: another rank of its replica does */
     weft_micro_batch sample;
     weft_status status = WEFT_OK;
-    if (micro_batch < 0) return WEFT_OK;
-    status = weft_session_row(&sample, session, WEFT_SPLIT_TRAIN, row, err);
+    while (first < n && engine->plan.train.losses[first].rank != rank) first++;
+    if (first == n) return WEFT_OK;
+    status = weft_session_row(&sample, session, WEFT_SPLIT_TRAIN,
+                              ((uint64_t)(step - 1) * (uint64_t)n + (uint64_t)first) * (uint64_t)engine->plan.spec.rows,
+                              err);
     if (status != WEFT_OK) return status;
     (void)fprintf(to, "Step %lld: ", (long long)step);
     print_who(engine, rank, to);
@@ -300,7 +255,8 @@ static weft_status print_sample(const weft_session *session, int64_t step, int32
     return WEFT_OK;
 }
 
-weft_status weft_samples_print(const weft_session *session, int64_t step, FILE *to, weft_error *err) {
+/* Prints the sequences of one step, with the ids of each rank's first one; also with one replica. */
+static weft_status print_samples(const weft_session *session, int64_t step, FILE *to, weft_error *err) {
     const weft_engine *engine = session->engine;
     const bool together = engine->plan.train.job->spec.view.replicas == 1;
     int32_t rank = together ? engine->plan.train.losses[0].rank : engine->ranks.rank;
@@ -322,7 +278,7 @@ weft_status weft_tables_print(const weft_session *session, uint32_t tables, int6
     weft_status status = WEFT_OK;
     if ((tables & WEFT_SHOWN_WRAPPING) != 0) {
         weft_wrapped wrapped = weft_wrapped_make(plan->declared, plan->layout);
-        weft_wrapped_print(&wrapped, plan->declared, plan->layout, to);
+        weft_wrapped_print(&wrapped, to);
         weft_wrapped_free(&wrapped);
     }
     if ((tables & WEFT_SHOWN_SHARDING) != 0) {
@@ -330,7 +286,7 @@ weft_status weft_tables_print(const weft_session *session, uint32_t tables, int6
         weft_sharding_print(plan, hold, plan->rank, SHOWN_ENDS, to);
         weft_hold_destroy(hold);
     }
-    if ((tables & WEFT_SHOWN_SAMPLES) != 0) status = weft_samples_print(session, step, to, err);
+    if (status == WEFT_OK && (tables & WEFT_SHOWN_SAMPLES) != 0) status = print_samples(session, step, to, err);
     (void)fflush(to);
     return status;
 }

@@ -2,7 +2,7 @@
 #include "train/journal.h"
 
 #include "base/machine.h"
-#include "report/world_line.h"
+#include "report/summary.h"
 #include "run/session.h"
 
 #include <jansson.h>
@@ -177,7 +177,6 @@ weft_status weft_journal_phases(weft_journal *self, uint64_t step, weft_error *e
     weft_status status = WEFT_OK;
     const int64_t n = self->since_row.n_steps;
     if (n == 0) return WEFT_OK; /* identical on all ranks */
-    weft_rank_row_memory(&self->since_row, self->session);
     status = weft_rank_rows_array(&rows, self->session, &self->since_row, err);
     memset(&self->since_row, 0, sizeof self->since_row);
     if (status == WEFT_OK && weft_process_group_is_rank_0(peers))

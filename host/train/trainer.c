@@ -7,13 +7,12 @@
 #include "report/fit_table.h"
 #include "launch/signals.h"
 #include "launch/world.h"
-#include "report/launches.h"
+#include "report/forecast.h"
 #include "program/plan.h"
 #include "report/per_rank.h"
 #include "report/progress.h"
 #include "report/summary.h"
 #include "train/journal.h"
-#include "report/world_line.h"
 #include "run/coherence.h"
 #include "program/paths.h"
 #include "train/saver.h"
@@ -217,21 +216,15 @@ static bool evaluation_due(const trainer *self) {
 
 /* Records the memory after the first step, which has touched all of a step's memory. */
 static weft_status note_memory(trainer *self, weft_error *err) {
-    const weft_ranks *ranks = &self->session->engine->ranks;
-    const bool verbose = self->options->verbose;
-    char line[200];
+    const weft_session *session = self->session;
     weft_memory_snapshot *moments = NULL;
     weft_status status = WEFT_OK;
     self->notes.first_step = (int64_t)self->state.step;
-    status = weft_memory_snapshots_collect(&moments, self->session, err);
+    status = weft_memory_snapshots_collect(&moments, session, err);
     if (status == WEFT_OK) {
-        self->notes.first = moments[ranks->rank];
-        weft_memory_snapshot_describe(line, sizeof line, &self->notes.first, self->session, self->notes.first_step);
-        if (verbose) weft_progress_line(self->progress, "%s", line);
-    }
-    if (status == WEFT_OK && verbose && ranks->world > 1 && ranks->rank == 0) {
-        weft_memory_snapshots_describe(line, sizeof line, moments, self->session, self->notes.first_step);
-        weft_progress_line(self->progress, "%s", line);
+        self->notes.first = moments[session->engine->ranks.rank];
+        if (self->options->verbose)
+            weft_memory_snapshots_print(moments, session, self->notes.first_step, self->progress);
     }
     free(moments);
     return status;
@@ -470,8 +463,7 @@ static weft_status run_steps(trainer *self, weft_error *err) {
         status = agree(self, status, err);
     }
     if (status == WEFT_OK && !options->any_room) { /* before any memory is allocated */
-        if (options->room > 0) weft_available_memory_describe(&question.room, options->room);
-        else weft_available_memory_find(&question.room, &session->engine->device_info);
+        question.room = weft_available_memory_find(options->room, &session->engine->device_info);
         status = weft_fit_check_ranks(&self->fit, &question, err);
         if (status == WEFT_OK && is_rank_0(self) && !self->fit.fits) status = weft_fit_refuse(&self->fit, err);
         status = agree(self, status, err);

@@ -7,7 +7,7 @@
 #include "scratch.h"
 #include "suite.h"
 #include "adapter/adapter_load.h"
-#include "adapter/merge.h"
+#include "tools/merge/merge.h"
 #include "model/weights.h"
 #include "program/plan.h"
 #include "run/generate.h"

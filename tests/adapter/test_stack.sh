@@ -159,7 +159,7 @@ grep -q '"peft_type": "LORA"' turned/model/adapter_config.json && [ -s turned/mo
 # ---- merging: mergeable adapters are merged, the head is copied
 
 limit "$weft" merge base out/model merged >log 2>&1 || failed "merge" log
-says log "beside     merged/mlp-head, an adapter of the merged model"
+says log "unmerged   merged/mlp-head, an adapter of the merged model"
 near "a merged model with its head" 1e-5 "$with" "$(loss plain.ini model.path=merged adapter.from=merged/mlp-head)"
 [ "$(loss plain.ini model.path=merged)" != "$with" ] || failed "a merged model without its head is the same"
 refused "was made on other weights than those in" "$weft" eval plain.ini --adapter merged/mlp-head

@@ -106,9 +106,9 @@ said() { # said TEXT argument...: the plan's text about saving
     prints "$weft" plan run.ini run.out=said "$@"
     grep '^saving' printed | grep -qF "$text" || failed "plan $*: not $text" printed
 }
-said "in place, as the device computes in the machine's memory"
-said "in place: training stands" checkpoint.async=no
-said "beside training, from a copy of" checkpoint.async=yes
+said "synchronous, because the device computes in the machine's memory"
+said "synchronous: training waits" checkpoint.async=no
+said "asynchronous, from a copy of" checkpoint.async=yes
 prints "$weft" plan run.ini run.out=said checkpoint.async=yes checkpoint.every=10
 ! grep -q '^saving' printed || failed "a save beside nothing" printed
 # Planned memory is exact: three numbers per trained parameter.

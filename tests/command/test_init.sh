@@ -210,10 +210,10 @@ near "an adapter's directory on its base" 1e-9 "$(loss runs/tuned model.base=aut
 cp -r runs/tuned/model theirs
 sed -i 's|"base_model_name_or_path": "[^"]*"|"base_model_name_or_path": "meta-llama/L"|' theirs/adapter_config.json
 for command in "init theirs data/one.txt -o bad.ini" "eval theirs data.path=data/one.txt"; do
-    refused "theirs is an adapter of meta-llama/L, which is no model's directory here: say weft init BASE DATA with the directory where that model lies" \
+    refused "theirs is an adapter of meta-llama/L, which is not a model's directory on this machine. Fix: run weft init BASE DATA" \
         "$weft" $command
 done
 sed -i 's|"base_model_name_or_path": "[^"]*"|"base_model_name_or_path": null|' theirs/adapter_config.json
-refused "theirs/adapter_config.json names no base (base_model_name_or_path)" "$weft" init theirs data/one.txt -o bad.ini
+refused "theirs/adapter_config.json: base_model_name_or_path is missing" "$weft" init theirs data/one.txt -o bad.ini
 [ ! -e bad.ini ] || failed "a refused init wrote bad.ini"
 exit "$failures"

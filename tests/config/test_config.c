@@ -3,6 +3,8 @@
 
 #include <jansson.h>
 
+#include "tools/config/explain.h"
+
 /* Keys as declared by a host section and a plugin section. */
 #define HOST_KEYS(K)                                                                                                   \
     K(I64, steps, "none", "[1,inf) | none", "steps", WEFT_SAME, "Steps.")                                              \

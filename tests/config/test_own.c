@@ -4,6 +4,7 @@
 #include <check.h>
 
 #include "config/settings.h"
+#include "tools/config/explain.h"
 
 #define FSDP_KEYS(K)                                                                                                   \
     K(ENUM, shard, "full", "full,hybrid", "", WEFT_SAME, "What is cut.")                                               \

@@ -94,7 +94,7 @@ done
 # ---- plan ----
 
 prints "$weft" plan run.ini run.out=said
-grep -q '^saving *beside training, from a copy of .* in the host.s memory, which is in no line above$' printed || failed "plan" printed
+grep -q '^saving *asynchronous, from a copy of .* in the host.s memory, not included above$' printed || failed "plan" printed
 sed -n '/^memory/,/total/p' printed >memory.auto
 prints "$weft" plan run.ini run.out=said checkpoint.async=no
 sed -n '/^memory/,/total/p' printed >memory.no

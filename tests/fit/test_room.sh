@@ -148,6 +148,10 @@ prints "$weft" plan run.ini data.path=large.jsonl --fit "${prepared}B"
 told "largest: data while it is prepared"
 prints "$weft" plan run.ini data.path=large.jsonl --fit "$((prepared - 1))B"
 told "does not fit a device's"
+told "no setting reduces the preparation of the data"
+[ -z "$(changes data.path=large.jsonl --fit "$((prepared - 1))B")" ] || failed "changes that cannot help are listed" printed
+refused "The preparation of the data alone exceeds the memory" \
+    "$weft" train run.ini data.path=large.jsonl --fit "$((prepared - 1))B"
 rm large.* large_chat.jsonl long.txt
 
 # ---- planning time of a step with many micro-batches is linear; quadratic time would be minutes
@@ -179,7 +183,7 @@ prints "$weft" plan run.ini --fit "$((planned / 6))B"
 told "would fit, behind the same command:"
 [ "$(sed -n '/^does not fit/,/^schedule/p' printed | awk 'length > 80' | wc -l)" = 0 ] || failed "a line is too wide" printed
 # ... and no change fits
-prints "$weft" plan run.ini --fit 1kB
+prints "$weft" plan run.ini --fit 150kB # less than the parameters, more than the preparation of the data
 told "nothing that was tried would fit; the least of it is"
 
 # ---- ranks of one machine share its memory, and data only once; ranks with their own devices are separate
@@ -229,7 +233,7 @@ if has mpich; then
 fi
 
 # ---- sizes
-for size in 80 GB x 80XB 0GB -1GB 1e400GB; do refused "is no size" "$weft" plan run.ini "--fit=$size"; done
+for size in 80 GB x 80XB 0GB -1GB 1e400GB; do refused "is not a size" "$weft" plan run.ini "--fit=$size"; done
 refused "use one of them" "$weft" train run.ini --fit 1GB --no-fit
 for size in 1gb 1G "1 GB" 1000MB 1e9B 1000000kB; do
     prints "$weft" plan run.ini --fit "$size"

@@ -90,7 +90,7 @@ prints "$WEFT_BUILD/weft" plugins new optimizer of-the-tree
 prints make -C of-the-tree WEFT="$WEFT_BUILD/weft"
 [ -e of-the-tree/weft-optimizer-of-the-tree.so ] || failed "a build tree's program builds no plugin" printed
 
-refused "'optimiser' is no kind that there is a template for; did you mean optimizer?" "$weft" plugins new optimiser x
+refused "no template exists for the kind 'optimiser'; did you mean optimizer?" "$weft" plugins new optimiser x
 refused "'My' cannot be a plugin's id" "$weft" plugins new policy My
 refused "'weft-x' cannot be a plugin's id" "$weft" plugins new policy weft-x
 refused "optimizer:adamw exists already, as " "$weft" plugins new optimizer adamw
@@ -99,7 +99,9 @@ mkdir locked
 [ "$(id -u)" = 0 ] || { chmod 555 locked && refused "locked" "$weft" plugins new data another --into locked/another; }
 [ -z "$(find . -maxdepth 2 -name '*.tmp')" ] || failed "something half made is left"
 cp moved/local/bin/weft alone
-refused "the templates are missing: " ./alone plugins new data another
+cp -r moved/local/libexec .
+refused "the templates are not beside this program" ./alone plugins new data another
+rm -r libexec
 
 # What make cannot find is said with what to do, before anything is built.
 tools=$dir/tools # what make itself needs, and nothing else

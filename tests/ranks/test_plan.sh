@@ -135,5 +135,5 @@ refused "is 1 micro-batch, which 2 replicas cannot share evenly. Fix: start 1 ra
 # The first suggestion keeps the batch, and works.
 refused "start 1 rank, or set micro_batch = 3, which keeps the batch" "$weft" plan run.ini strategy.plugin=ddp --ranks 2 train.global_batch=6 train.micro_batch=6
 prints "$weft" plan run.ini strategy.plugin=ddp --ranks 2 train.global_batch=6 train.micro_batch=3
-refused "--rank 4 is not there: ranks are 0 to 3" "$weft" plan run.ini strategy.plugin=ddp --ranks 4 --print-sharding --rank 4
+refused "--rank 4 does not exist. Allowed: 0 to 3" "$weft" plan run.ini strategy.plugin=ddp --ranks 4 --print-sharding --rank 4
 [ "$failures" = 0 ]

@@ -105,13 +105,13 @@ awk '/step_seconds/ { if (NR == FNR) a = $2 + 0; else b = $2 + 0 } END { exit !(
 refused "--time measures rates and --rates reads" "$weft" plan run.ini --time --rates one.json
 refused "--nodes plans for other machines" "$weft" plan run.ini strategy.plugin=ddp --ranks 4 --nodes 2 --time
 refused "leave --rates out" "$weft" plan run.ini --rates one.json --diff run.ini
-refused "micro-batches of 1 x 32 places in fp32, and this run's have 2 x 32" "$weft" plan run.ini --rates one.json train.micro_batch=2
-refused "of optimizer adamw and trainable = all, and this run has sgd and all" \
+refused "this run has micro-batches of 2 x 32 places in fp32" "$weft" plan run.ini --rates one.json train.micro_batch=2
+refused "this run has micro-batches of 1 x 32 places in fp32, optimizer sgd, trainable = all" \
     "$weft" plan run.ini --rates one.json optimizer.plugin=sgd
-refused "this run has adamw and last:1" "$weft" plan run.ini --rates one.json train.trainable=last:1
-refused "threads = 1, and this run's have 2" "$weft" plan run.ini --rates one.json device.threads=2
+refused "trainable = last:1" "$weft" plan run.ini --rates one.json train.trainable=last:1
+refused "threads = 2" "$weft" plan run.ini --rates one.json device.threads=2
 refused "in bf16" "$weft" plan run.ini --rates one.json train.precision=bf16
-refused "no exchange was measured" "$weft" plan run.ini strategy.plugin=ddp --ranks 2 --rates one.json
+refused "the rates of one rank, without exchanges" "$weft" plan run.ini strategy.plugin=ddp --ranks 2 --rates one.json
 refused "there.json" "$weft" plan run.ini --rates there.json
 echo '{"rates": {"ranks": 1}}' >half.json
 refused "half.json has no complete \`rates\`" "$weft" plan run.ini --rates half.json

@@ -59,13 +59,13 @@ cmp -s one.line printed || failed "an id past the tokenizer's has no text" one.l
 grep -q "^weft: an id of the input is past the tokenizer's" printed.err || failed "and is told" printed.err
 
 printf '1 2 x' >input
-refuses "a word" 1 "at byte 4 is no id" "$sp" --decode
+refuses "a word" 1 "at byte 4 is not an id" "$sp" --decode
 printf '99999999999' >input
-refuses "a large number" 1 "at byte 0 is no id" "$sp" --decode
+refuses "a large number" 1 "at byte 0 is not an id" "$sp" --decode
 refuses "no BOS" 1 "no BOS token" "$gpt2" --bos
 refuses "no directory" 1 "No such file or directory" "$dir/nothing"
 refuses "no tokenizer" 1 "tokenizer.json is missing" "$dir"
-refuses "two ways at once" 2 "not with --decode" "$sp" --decode --bos
+refuses "two ways at once" 2 "without --decode" "$sp" --decode --bos
 refuses "no argument" 2 "argument is missing"
 refuses "two directories" 2 "usage: weft tokenize" "$sp" "$gpt2"
 if [ -w /dev/full ]; then

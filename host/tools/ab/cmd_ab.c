@@ -1,5 +1,5 @@
 /* host/tools/ab/cmd_ab.c: `weft ab`: compares configurations of a run and measures which one is better. */
-#include "cli/spawn.h"
+#include "cli/flags.h"
 
 #include "tools/ab/comparison_page.h"
 #include "tools/ab/comparison_table.h"
@@ -273,10 +273,11 @@ static weft_exit run_ab(const weft_args *args, weft_error *err) {
     options.seed = (uint64_t)seed;
     options.page = weft_args_value(args, "html");
     (void)weft_services_log_level(WEFT_LOG_WARN);
-    if (make_arms(&all, args, err) &&
-        weft_command_is_rank_of(&status, args, all.specs[0].overrides, all.specs[0].n_overrides, (int32_t)asked,
-                                WEFT_RANKS_RUN_MANY, err))
-        status = compare(&all, &options, args, err);
+    if (make_arms(&all, args, err)) {
+        const weft_overrides first = {all.specs[0].overrides, all.specs[0].n_overrides};
+        if (weft_command_is_rank(&status, args, &first, (int32_t)asked, WEFT_RANKS_RUN_MANY, err))
+            status = compare(&all, &options, args, err);
+    }
     free_arms(&all);
     return status;
 }

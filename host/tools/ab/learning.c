@@ -299,8 +299,9 @@ static weft_status all_rank_plan_arm(weft_ab_arm *arm, weft_error *err) {
     weft_status status = weft_all_rank_plan_create(&all_rank_plan, &arm->session->engine->plan, err);
     for (int32_t rank = 0; status == WEFT_OK && rank < all_rank_plan->world; rank++) {
         const weft_rank_plan *plan = &all_rank_plan->ranks[rank];
+        const int32_t n = all_rank_plan->programs[rank]->n_instructions;
         if (plan->bytes.total > arm->bytes) arm->bytes = plan->bytes.total;
-        if (plan->n_instructions > arm->instructions) arm->instructions = plan->n_instructions;
+        if (n > arm->instructions) arm->instructions = n;
         arm->sent += plan->total_sent;
     }
     if (status == WEFT_OK) status = weft_plan_diff_facts(&arm->facts, arm->session, all_rank_plan, err);
@@ -409,7 +410,7 @@ static weft_status check_room(const weft_ab_experiment *self, weft_error *err) {
     char wanted[WEFT_UNIT_SIZE], there[WEFT_UNIT_SIZE];
     weft_available_memory room;
     int64_t bytes = 0;
-    weft_available_memory_find(&room, &self->meeting.process_context->device_info);
+    room = weft_available_memory_find(0, &self->meeting.process_context->device_info);
     for (int32_t i = 0; i < self->n; i++) bytes += self->arms[i].bytes;
     if (room.shared)
         bytes *= (world + self->arms[0].session->engine->plan.nodes - 1) / self->arms[0].session->engine->plan.nodes;

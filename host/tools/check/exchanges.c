@@ -5,7 +5,7 @@
  * once through `wait`, once through `test` and once through `join`. Data at a wrong position and missing data are both
  * errors. The concurrent test runs sixteen exchanges in flight together, in the world and between two of its ranks,
  * completed in six orders. */
-#include "cli/spawn.h"
+#include "cli/flags.h"
 #include "model/convert.h"
 #include "plugin/crash.h"
 #include "plugin/enter.h"
@@ -456,7 +456,7 @@ static weft_exit run_exchange(const weft_args *args, weft_error *err) {
         !weft_args_f64(args, &seconds, "seconds", "(0,inf)", 60, err))
         return WEFT_EXIT_USAGE;
     (void)weft_services_log_level(WEFT_LOG_WARN);
-    if (!weft_command_is_rank(&launched, args, (int32_t)ranks, WEFT_RANKS_RUN_MANY, err)) return launched;
+    if (!weft_command_is_rank(&launched, args, NULL, (int32_t)ranks, WEFT_RANKS_RUN_MANY, err)) return launched;
     return weft_exit_from(run_exchanges(args, seconds, err));
 }
 

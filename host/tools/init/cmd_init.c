@@ -1,5 +1,5 @@
 /* host/tools/init/cmd_init.c: `weft init`: writes a first configuration for a model and a data file. */
-#include "cli/fit_flags.h"
+#include "cli/flags.h"
 
 #include "base/file.h"
 #include "cli/directory.h"

@@ -730,14 +730,13 @@ static weft_status make_it_fit(composer *self, const weft_session *session, char
                                   .overrides = (const char *const *)overrides,
                                   .n_overrides = (size_t)self->draft->n};
     const weft_fit_change *change = NULL;
-    if (self->wish->room > 0) weft_available_memory_describe(&question.room, self->wish->room);
-    else weft_available_memory_find(&question.room, &session->engine->device_info);
+    question.room = weft_available_memory_find(self->wish->room, &session->engine->device_info);
     if (question.room.free >= 0) question.room.bytes = least(question.room.bytes, question.room.free);
     question.room.bytes = question.room.bytes / 100 * PERCENT_OF_ROOM;
     weft_fit_check(&self->fit, &question, NULL);
     if (self->fit.fits) return WEFT_OK;
-    for (int32_t i = 0; i < self->fit.changes.n && change == NULL; i++)
-        if (!self->fit.changes.fitting[i].grows) change = &self->fit.changes.fitting[i];
+    for (int32_t i = 0; i < self->fit.n && change == NULL; i++)
+        if (!self->fit.fitting[i].grows) change = &self->fit.fitting[i];
     if (change == NULL) return refuse_size(self, err);
     for (int32_t i = 0; i < change->n_keys; i++) take_key(self, change->keys[i]);
     self->fit.need = change->need;

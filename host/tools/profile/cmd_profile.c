@@ -1,5 +1,5 @@
 /* host/tools/profile/cmd_profile.c: `weft profile`: time of a training step by operation. */
-#include "cli/fit_flags.h"
+#include "cli/flags.h"
 
 #include "base/units.h"
 #include "base/machine.h"

@@ -5,7 +5,7 @@
 #include "plugin/enter.h"
 #include "program/budget.h"
 #include "program/job.h"
-#include "report/world_line.h"
+#include "report/summary.h"
 #include "run/engine.h"
 
 #include <errno.h>

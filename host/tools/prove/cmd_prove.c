@@ -1,7 +1,6 @@
 /* host/tools/prove/cmd_prove.c: `weft prove`: trains a run under many strategies and compares the bits. */
 #include "base/units.h"
-#include "cli/fit_flags.h"
-#include "cli/spawn.h"
+#include "cli/flags.h"
 #include "launch/log_prefix.h"
 #include "plugin/services.h"
 #include "tools/prove/prove.h"
@@ -225,7 +224,7 @@ static weft_exit run_prove(const weft_args *args, weft_error *err) {
         !weft_args_i64(args, &asked, "ranks", "[1,65536]", 0, err) || !weft_command_room(args, &options.room, err))
         return WEFT_EXIT_USAGE;
     (void)weft_services_log_level(WEFT_LOG_WARN);
-    if (asked > 0) is_rank = weft_command_is_rank(&launched, args, (int32_t)asked, WEFT_RANKS_RUN_MANY, err);
+    if (asked > 0) is_rank = weft_command_is_rank(&launched, args, NULL, (int32_t)asked, WEFT_RANKS_RUN_MANY, err);
     else is_rank = weft_command_offers_ranks(&launched, options.alone, sizeof options.alone, args, OFFERED, err);
     if (!is_rank) return launched;
     status = weft_prove(&proof, weft_args_config(args), overrides, n, &options, err);

@@ -116,8 +116,7 @@ static weft_status weft_cell_memory_find(weft_available_memory *out, weft_meetin
     weft_available_memory *all = calloc((size_t)size, sizeof *all);
     weft_available_memory mine;
     weft_status status = WEFT_OK;
-    if (said > 0) weft_available_memory_describe(&mine, said);
-    else weft_available_memory_find(&mine, &session->engine->device_info);
+    mine = weft_available_memory_find(said, &session->engine->device_info);
     if (all == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the rooms of %d ranks", (int)size);
     status = weft_process_group_agree(&meeting->peers, status, err);
     if (status == WEFT_OK) status = weft_meeting_share(meeting, all, &mine, (int64_t)sizeof mine, err);

@@ -1,4 +1,4 @@
-/* host/command/cmd_plugins_new.c: weft plugins new. */
+/* host/tools/plugins/cmd_plugins_new.c: weft plugins new. */
 #include "base/text.h"
 #include "base/file.h"
 #include "cli/cli.h"
@@ -46,8 +46,8 @@ static weft_status check_kind(const char *templates, const char *kind, weft_erro
     free(entries);
     weft_nearest_print(&near, meant, sizeof meant);
     if (found) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_USER, "'%.60s' is no kind that there is a template for%s; there are %s", kind,
-                          meant, known);
+    return weft_error_set(err, WEFT_E_USER, "no template exists for the kind '%.60s'%s. Allowed: %s", kind, meant,
+                          known);
 }
 
 /* Checks an id. WEFT_E_USER: invalid for a new plugin. */
@@ -201,7 +201,6 @@ static const weft_flag new_flags[] = {
 
 const weft_command weft_command_plugins_new = {
     .name = "plugins new",
-    .summary = "Write the source of a new plugin, with build and test.",
     .usage = "KIND ID",
     .takes = WEFT_TAKES_ARGUMENTS,
     .min_extra = 2,

@@ -1,7 +1,8 @@
-/* host/command/cmd_config.c: weft config check | explain | describe. */
+/* host/tools/config/cmd_config.c: weft config check | explain | describe. */
 #include "cli/cli.h"
-#include "run/session.h"
 #include "program/paths.h"
+#include "run/session.h"
+#include "tools/config/explain.h"
 
 /* *trains: whether the file or an override has a section [train]; a file without one is for `weft generate`. */
 static weft_status is_for_training(bool *trains, const weft_args *args, weft_error *err) {
@@ -83,9 +84,8 @@ static const weft_flag explain_flags[] = {
     {NULL, NULL, false, NULL},
 };
 
-const weft_command weft_command_config_check = {
+static const weft_command weft_command_config_check = {
     .name = "config check",
-    .summary = "Validate a configuration with its plugins, model and data.",
     .usage = "run.ini [section.key=value ...]",
     .takes = WEFT_TAKES_CONFIG,
     .more =
@@ -96,9 +96,8 @@ const weft_command weft_command_config_check = {
     .run = check_config,
 };
 
-const weft_command weft_command_config_explain = {
+static const weft_command weft_command_config_explain = {
     .name = "config explain",
-    .summary = "Print every value and where it comes from.",
     .usage = "run.ini [section.key=value ...]",
     .takes = WEFT_TAKES_CONFIG,
     .flags = explain_flags,
@@ -107,9 +106,8 @@ const weft_command weft_command_config_explain = {
     .run = explain,
 };
 
-const weft_command weft_command_config_describe = {
+static const weft_command weft_command_config_describe = {
     .name = "config describe",
-    .summary = "Print the host's keys with default, range and help.",
     .usage = "[SECTION]",
     .takes = WEFT_TAKES_ARGUMENTS,
     .min_extra = 0,
@@ -119,3 +117,9 @@ const weft_command weft_command_config_describe = {
                 "  weft config describe train\n",
     .run = describe_keys,
 };
+
+int main(int argc, char **argv) {
+    static const weft_command *const commands[] = {&weft_command_config_check, &weft_command_config_describe,
+                                                   &weft_command_config_explain, NULL};
+    return weft_cli_main(argc, argv, commands);
+}

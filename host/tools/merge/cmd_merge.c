@@ -1,7 +1,7 @@
-/* host/command/cmd_merge.c: `weft merge`. Opens no device, and plans only the model's tree. */
+/* host/tools/merge/cmd_merge.c: `weft merge`. Opens no device, and plans only the model's tree. */
 #include "cli/cli.h"
 
-#include "adapter/merge.h"
+#include "tools/merge/merge.h"
 #include "adapter/origin.h"
 #include "adapter/stack.h"
 #include "base/alloc.h"
@@ -34,8 +34,8 @@ static weft_status read_dtype(int32_t *out, const char *text, weft_error *err) {
     if (text == NULL || *out != 0) return WEFT_OK;
     return weft_error_set(
         err, WEFT_E_USER,
-        "--dtype is '%s'; it is fp32, bf16 or fp16. A merged model is not packed: its update would be lost "
-        "between the steps of the blocks",
+        "--dtype = %s. Allowed: fp32, bf16, fp16. A merged model is not packed, because its update would be "
+        "lost between the steps of the blocks",
         text);
 }
 
@@ -51,7 +51,7 @@ static weft_status split_out(merge_command *self, weft_error *err) {
     (void)snprintf(whole, sizeof whole, "%.*s", (int)n, self->out);
     status = weft_file_exists(&is_there, whole, err);
     if (status != WEFT_OK) return status;
-    if (is_there) return weft_error_set(err, WEFT_E_USER, "%s exists already: give the name of a new directory", whole);
+    if (is_there) return weft_error_set(err, WEFT_E_USER, "%s exists. Fix: name a new directory", whole);
     slash = strrchr(whole, '/');
     (void)snprintf(self->parent, sizeof self->parent, "%.*s",
                    slash == NULL ? 1 : (int)(slash - whole) + (slash == whole), slash == NULL ? "." : whole);
@@ -93,8 +93,8 @@ static weft_status check_origin(const merge_command *self, weft_error *err) {
         return WEFT_OK;
     return weft_error_set(
         err, WEFT_E_USER,
-        "%s was made on other weights than those in %s: name its own base, or say --any-base to merge "
-        "it all the same",
+        "%s was made on other weights than those in %s. Fix: name its own base, or use --any-base to merge it "
+        "anyway",
         self->adapter, self->base);
 }
 
@@ -156,7 +156,7 @@ static void print_carried(const weft_plan *plan, const char *out) {
         if (i == weft_stack_home(plan->declared) || weft_stack_place(path, plan->declared, i, out, NULL) != WEFT_OK ||
             access(path, F_OK) != 0)
             continue;
-        (void)printf("beside     %s, an adapter of the merged model, for [adapter] from\n", path);
+        (void)printf("unmerged   %s, an adapter of the merged model, for [adapter] from\n", path);
     }
 }
 
@@ -176,9 +176,8 @@ static weft_exit run_merge(const weft_args *args, weft_error *err) {
     return weft_exit_from(status);
 }
 
-const weft_command weft_command_merge = {
+static const weft_command weft_command_merge = {
     .name = "merge",
-    .summary = "Merge an adapter into its base.",
     .usage = "BASE ADAPTER OUT",
     .takes = WEFT_TAKES_ARGUMENTS,
     .min_extra = 3,
@@ -191,3 +190,8 @@ const weft_command weft_command_merge = {
                 "  weft merge base adapter merged --dtype bf16\n",
     .run = run_merge,
 };
+
+int main(int argc, char **argv) {
+    static const weft_command *const commands[] = {&weft_command_merge, NULL};
+    return weft_cli_main(argc, argv, commands);
+}

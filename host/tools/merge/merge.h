@@ -1,9 +1,9 @@
-/* host/adapter/merge.h: merges an adapter into its base, tensor by tensor, without a device.
+/* host/tools/merge/merge.h: merges an adapter into its base, tensor by tensor, without a device.
  *
  * The base's files are read one after the other, in chunks of rows; memory contains one chunk and the adapter. The
  * merged numbers are computed in fp32 and rounded once, to the file's type or the requested type. */
-#ifndef WEFT_HOST_ADAPTER_MERGE_H
-#define WEFT_HOST_ADAPTER_MERGE_H
+#ifndef WEFT_HOST_TOOLS_MERGE_MERGE_H
+#define WEFT_HOST_TOOLS_MERGE_MERGE_H
 
 #include "model/declare.h"
 

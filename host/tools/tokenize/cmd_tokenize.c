@@ -1,4 +1,4 @@
-/* host/command/cmd_tokenize.c: `weft tokenize`: converts text to ids and back, between standard input and output. */
+/* host/tools/tokenize/cmd_tokenize.c: `weft tokenize`: text to ids and back, between standard input and output. */
 #include "cli/cli.h"
 
 #include "base/alloc.h"
@@ -45,7 +45,7 @@ static weft_status open_tokenizer(opened *self, const char *directory, weft_erro
     void *config = NULL;
     weft_status status = WEFT_OK;
     if (absolute == NULL)
-        return weft_error_set(err, WEFT_E_USER, "%.1000s: %s; name the directory of a model or of a tokenizer",
+        return weft_error_set(err, WEFT_E_USER, "%.1000s: %s. Allowed: the directory of a model or of a tokenizer",
                               directory, strerror(errno));
     status = weft_plugins_create(&self->plugins, &options, err);
     if (status == WEFT_OK) status = weft_plugins_get(self->plugins, &loaded, "tokenizer", "bpe", err);
@@ -111,8 +111,8 @@ static weft_status parse_ids(weft_bytes *out, const weft_bytes *text, weft_error
                 return weft_error_set(err, WEFT_E_MEMORY, "no memory for %zu ids", out->n / sizeof id);
         } else if (at > word || !isspace((unsigned char)*at)) {
             return weft_error_set(err, WEFT_E_USER,
-                                  "the input at byte %zu is no id: --decode reads whole numbers from 0 to "
-                                  "2147483647 with blanks between them",
+                                  "the input at byte %zu is not an id. Allowed with --decode: whole numbers from 0 to "
+                                  "2147483647, separated by blanks",
                                   (size_t)(word - text->data));
         } else {
             at++;
@@ -158,7 +158,7 @@ static weft_exit tokenize_input(const weft_args *args, weft_error *err) {
     weft_bytes input = {NULL, 0, 0};
     weft_status status = WEFT_OK;
     if (back && how != 0) {
-        (void)weft_error_set(err, WEFT_E_USER, "--bos and --eos go with encoding, not with --decode");
+        (void)weft_error_set(err, WEFT_E_USER, "--bos and --eos require encoding, without --decode");
         return WEFT_EXIT_USAGE;
     }
     status = open_tokenizer(&self, weft_args_extra(args, 0), err);
@@ -169,9 +169,8 @@ static weft_exit tokenize_input(const weft_args *args, weft_error *err) {
     return weft_exit_from(status);
 }
 
-const weft_command weft_command_tokenize = {
+static const weft_command weft_command_tokenize = {
     .name = "tokenize",
-    .summary = "Convert text to token ids, or ids to text.",
     .usage = "DIR < text",
     .takes = WEFT_TAKES_ARGUMENTS,
     .min_extra = 1,
@@ -183,3 +182,8 @@ const weft_command weft_command_tokenize = {
                 "  echo \"1 306\" | weft tokenize /models/TinyLlama --decode\n",
     .run = tokenize_input,
 };
+
+int main(int argc, char **argv) {
+    static const weft_command *const commands[] = {&weft_command_tokenize, NULL};
+    return weft_cli_main(argc, argv, commands);
+}

@@ -1,24 +1,53 @@
-/* host/cli/spawn.c: see spawn.h. */
-#include "cli/spawn.h"
+/* host/cli/flags.c: see flags.h. */
+#include "cli/flags.h"
 
-#include "run/engine.h"
+#include "config/number.h"
 #include "launch/find.h"
 #include "launch/watchdog.h"
 #include "model/weights.h"
 #include "plugin/services.h"
 #include "program/sections.h"
+#include "run/engine.h"
 
-/* Inputs of the configuration. */
-typedef struct settings {
-    const char *const *overrides;
-    size_t n;
-} settings;
+/* ---- memory ---- */
 
-static settings settings_of(const weft_args *args) {
-    settings out = {NULL, 0};
-    out.overrides = weft_args_overrides(args, &out.n);
+bool weft_command_room(const weft_args *args, int64_t *bytes, weft_error *err) {
+    const char *text = weft_args_value(args, "fit");
+    *bytes = 0;
+    if (text != NULL && !weft_number_bytes(bytes, text)) {
+        (void)weft_error_set(
+            err, WEFT_E_USER,
+            "--fit '%.80s' is not a size. Allowed: a number with its unit, as 80GB, 24GiB or 512MB (GB: "
+            "powers of 1000; GiB: of 1024)",
+            text);
+        return false;
+    }
+    if (text != NULL && weft_args_declares(args, "no-fit") && weft_args_has(args, "no-fit")) {
+        (void)weft_error_set(err, WEFT_E_USER,
+                             "--fit sets the available memory and --no-fit ignores it: use one of them");
+        return false;
+    }
+    return true;
+}
+
+weft_fit_question weft_command_question(const weft_args *args, const weft_session *session, int64_t bytes) {
+    weft_fit_question out = {.session = session, .path = weft_args_config(args)};
+    out.overrides = weft_args_overrides(args, &out.n_overrides);
+    out.room = weft_available_memory_find(bytes, &session->engine->device_info);
     return out;
 }
+
+weft_status weft_command_check_room(const weft_args *args, const weft_session *session, int64_t bytes,
+                                    weft_error *err) {
+    const weft_fit_question question = weft_command_question(args, session, bytes);
+    weft_fit fit;
+    if (weft_args_has(args, "no-fit")) return WEFT_OK;
+    weft_fit_check(&fit, &question, NULL);
+    weft_fit_warn(&fit, session->run->host);
+    return fit.fits ? WEFT_OK : weft_fit_refuse(&fit, err);
+}
+
+/* ---- ranks ---- */
 
 /* Returns whether the weights are read: a resumed run may read a checkpoint instead. */
 static bool reads_weights(const weft_args *args, const weft_run *run) {
@@ -45,15 +74,15 @@ static weft_status validate_programs(const weft_run *run, weft_engine *engine, w
  * the configuration, in the files of tokenizer and model (with the weights, unless a checkpoint may replace them), and,
  * for RUN_ONE, in the combination of strategy, batch and ranks. Log level and requested ranks are not restored: this
  * process only starts and watches the ranks afterwards. */
-static weft_status validate_run(const weft_args *args, const settings *with, int32_t n, weft_ranks_purpose purpose,
-                                weft_error *err) {
+static weft_status validate_run(const weft_args *args, const weft_overrides *with, int32_t n,
+                                weft_ranks_purpose purpose, weft_error *err) {
     weft_run *run = NULL;
     weft_text text = {0};
     weft_engine *engine = NULL;
     weft_status status = WEFT_OK;
     weft_launch_want(WEFT_RANKS_PLANNED, n);
     (void)weft_services_log_level(WEFT_LOG_ERROR); /* the ranks print warnings */
-    status = weft_run_open(&run, weft_args_config(args), with->overrides, with->n, WEFT_NEEDS_ALL, err);
+    status = weft_run_open(&run, weft_args_config(args), with->items, with->n, WEFT_NEEDS_ALL, err);
     if (status == WEFT_OK) weft_watchdog_output(run->settings.run.out);
     if (status == WEFT_OK) status = weft_text_open(&text, run, err);
     if (status == WEFT_OK) status = weft_engine_open(&engine, run, NULL, err);
@@ -67,7 +96,7 @@ static weft_status validate_run(const weft_args *args, const settings *with, int
 }
 
 /* Starts the ranks; they have reported all errors themselves. */
-static weft_exit start_ranks(const weft_launch *ranks, const weft_args *args, const settings *with,
+static weft_exit start_ranks(const weft_launch *ranks, const weft_args *args, const weft_overrides *with,
                              weft_ranks_purpose purpose, weft_error *err) {
     const int32_t n = ranks->world.size;
     int ended = 0;
@@ -87,35 +116,31 @@ static weft_exit start_ranks(const weft_launch *ranks, const weft_args *args, co
 }
 
 /* Finds or starts the ranks, after the command has set its requirement. */
-static bool find_ranks(weft_exit *status, weft_launch *ranks, const weft_args *args, const settings *with,
+static bool find_ranks(weft_exit *status, weft_launch *ranks, const weft_args *args, const weft_overrides *with,
                        weft_ranks_purpose purpose, weft_error *err) {
-    *status = weft_exit_from(weft_run_ranks(ranks, weft_args_config(args), with->overrides, with->n, err));
+    *status = weft_exit_from(weft_run_ranks(ranks, weft_args_config(args), with->items, with->n, err));
     if (*status != WEFT_EXIT_DONE) return false;
     if (ranks->must_launch) *status = start_ranks(ranks, args, with, purpose, err);
     return !ranks->must_launch;
 }
 
-bool weft_command_is_rank(weft_exit *status, const weft_args *args, int32_t asked, weft_ranks_purpose purpose,
-                          weft_error *err) {
-    const settings with = settings_of(args);
-    return weft_command_is_rank_of(status, args, with.overrides, with.n, asked, purpose, err);
-}
-
-bool weft_command_is_rank_of(weft_exit *status, const weft_args *args, const char *const *overrides, size_t n_overrides,
-                             int32_t asked, weft_ranks_purpose purpose, weft_error *err) {
-    const settings with = {overrides, n_overrides};
+bool weft_command_is_rank(weft_exit *status, const weft_args *args, const weft_overrides *with, int32_t asked,
+                          weft_ranks_purpose purpose, weft_error *err) {
+    weft_overrides own;
     weft_launch ranks;
+    own.items = weft_args_overrides(args, &own.n);
     weft_launch_want(WEFT_RANKS_TRAINED, asked);
     weft_watchdog_resumes(weft_args_declares(args, "resume"));
     if (asked < 2) return true; /* the run determines its world itself */
-    return find_ranks(status, &ranks, args, &with, purpose, err);
+    return find_ranks(status, &ranks, args, with == NULL ? &own : with, purpose, err);
 }
 
 bool weft_command_offers_ranks(weft_exit *status, char *why, size_t size, const weft_args *args, int32_t n,
                                weft_error *err) {
-    const settings with = settings_of(args);
+    weft_overrides with;
     weft_launch ranks;
     bool is_rank = false;
+    with.items = weft_args_overrides(args, &with.n);
     *why = '\0';
     weft_launch_want(WEFT_RANKS_OFFERED, n);
     is_rank = find_ranks(status, &ranks, args, &with, WEFT_RANKS_RUN_MANY, err);

@@ -1,5 +1,5 @@
-/* host/adapter/merge.c: see merge.h. */
-#include "adapter/merge.h"
+/* host/tools/merge/merge.c: see merge.h. */
+#include "tools/merge/merge.h"
 
 #include "adapter/adapter_load.h"
 #include "adapter/origin.h"

@@ -1,4 +1,4 @@
-/* host/command/cmd_plugins.c: weft plugins list | describe. */
+/* host/tools/plugins/cmd_plugins.c: weft plugins list | describe. */
 #include "cli/cli.h"
 
 #include "base/text.h"
@@ -170,9 +170,8 @@ static const weft_flag describe_flags[] = {
     {NULL, NULL, false, NULL},
 };
 
-const weft_command weft_command_plugins_list = {
+static const weft_command weft_command_plugins_list = {
     .name = "plugins list",
-    .summary = "List all plugins, with a reason for each that is unusable.",
     .usage = "",
     .takes = WEFT_TAKES_ARGUMENTS,
     .min_extra = 0,
@@ -185,9 +184,8 @@ const weft_command weft_command_plugins_list = {
     .run = list,
 };
 
-const weft_command weft_command_plugins_describe = {
+static const weft_command weft_command_plugins_describe = {
     .name = "plugins describe",
-    .summary = "Print a plugin and its keys with default, range and help.",
     .usage = "KIND:ID",
     .takes = WEFT_TAKES_ARGUMENTS,
     .min_extra = 1,
@@ -198,3 +196,11 @@ const weft_command weft_command_plugins_describe = {
                 "  weft plugins describe policy:./mine.so\n",
     .run = describe_plugin,
 };
+
+extern const weft_command weft_command_plugins_new;
+
+int main(int argc, char **argv) {
+    static const weft_command *const commands[] = {&weft_command_plugins_list, &weft_command_plugins_describe,
+                                                   &weft_command_plugins_new, NULL};
+    return weft_cli_main(argc, argv, commands);
+}

@@ -1,4 +1,4 @@
-/* host/command/cmd_data.c: weft data show | stats: the training data of a run, before the run. */
+/* host/tools/data/cmd_data.c: weft data show | stats: the training data of a run, before the run. */
 #include "cli/cli.h"
 
 #include "base/alloc.h"
@@ -274,9 +274,8 @@ static weft_exit print_stats(const weft_args *args, weft_error *err) {
     return weft_exit_from(status);
 }
 
-const weft_command weft_command_data_show = {
+static const weft_command weft_command_data_show = {
     .name = "data show",
-    .summary = "Print sequences as the model sees them, with their targets.",
     .usage = "run.ini [section.key=value ...]",
     .takes = WEFT_TAKES_CONFIG,
     .flags = show_flags,
@@ -287,12 +286,16 @@ const weft_command weft_command_data_show = {
     .run = show_rows,
 };
 
-const weft_command weft_command_data_stats = {
+static const weft_command weft_command_data_stats = {
     .name = "data stats",
-    .summary = "Print document counts, lengths, truncation and packing gain.",
     .usage = "run.ini [section.key=value ...]",
     .takes = WEFT_TAKES_CONFIG,
     .examples = "  weft data stats run.ini\n"
                 "  weft data stats run.ini data.context=1024\n",
     .run = print_stats,
 };
+
+int main(int argc, char **argv) {
+    static const weft_command *const commands[] = {&weft_command_data_show, &weft_command_data_stats, NULL};
+    return weft_cli_main(argc, argv, commands);
+}
