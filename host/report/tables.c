@@ -5,7 +5,6 @@
 #include "base/units.h"
 #include "program/terms.h"
 #include "report/all_rank_plan.h"
-#include "report/summary.h"
 #include "run/session.h"
 
 #include <stdlib.h>
