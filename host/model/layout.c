@@ -20,7 +20,8 @@ struct weft_wrap_ctx {
     const weft_declared *declared;
     char **names; /* [n_units] names from the policy, in order of creation */
     int32_t n_units;
-    int32_t *unit_of; /* [n_parameters] index into names, or WEFT_UNIT_ROOT */
+    int32_t *unit_of;       /* [n_parameters] index into names, or WEFT_UNIT_ROOT */
+    int32_t (*range_of)[2]; /* [n_modules] the first parameter of the module and its descendants, and the end */
     weft_lookup units_by_name;
     weft_error first; /* first error */
 };
@@ -76,16 +77,36 @@ static void wrap_claim(weft_wrap_ctx *ctx, int32_t unit, int32_t parameter) {
 
 static void wrap_claim_rest(weft_wrap_ctx *ctx, int32_t unit, int32_t module) {
     const weft_declared *declared = ctx->declared;
+    int32_t first = 0, end = declared->n_parameters;
     check_unit(ctx, unit);
     if (module != WEFT_ALL_MODULES && (module < 0 || module >= declared->n_modules))
         weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN,
                                "the wrap policy claims the rest of module %d; the model has 0 to %d", (int)module,
                                (int)declared->n_modules - 1);
     if (has_failed(ctx)) return;
-    for (int32_t p = 0; p < declared->n_parameters; p++)
+    if (module != WEFT_ALL_MODULES) first = ctx->range_of[module][0], end = ctx->range_of[module][1];
+    for (int32_t p = first; p < end; p++)
         if (ctx->unit_of[p] == UNCLAIMED &&
             (module == WEFT_ALL_MODULES || weft_declared_below(declared, declared->parameters[p].module, module)))
             ctx->unit_of[p] = unit;
+}
+
+/* Parameters of other modules may be declared in between. */
+static void find_ranges(weft_wrap_ctx *ctx) {
+    const weft_declared *declared = ctx->declared;
+    ctx->range_of = weft_alloc(declared->n_modules, sizeof *ctx->range_of);
+    for (int32_t m = 0; m < declared->n_modules; m++) ctx->range_of[m][0] = declared->n_parameters;
+    for (int32_t p = 0; p < declared->n_parameters; p++) {
+        int32_t *range = ctx->range_of[declared->parameters[p].module];
+        if (p < range[0]) range[0] = p;
+        range[1] = p + 1;
+    }
+    for (int32_t m = declared->n_modules - 1; m >= 0; m--) { /* a parent is declared before its children */
+        const int32_t *range = ctx->range_of[m];
+        int32_t *parent = declared->modules[m]->parent < 0 ? NULL : ctx->range_of[declared->modules[m]->parent];
+        if (parent != NULL && range[0] < parent[0]) parent[0] = range[0];
+        if (parent != NULL && range[1] > parent[1]) parent[1] = range[1];
+    }
 }
 
 static void check_whole(weft_wrap_ctx *ctx) {
@@ -198,6 +219,7 @@ static weft_status run_policy(weft_wrap_ctx *ctx, const weft_host *host, const w
     fill_view(modules, parameters, declared);
     ctx->unit_of = weft_alloc(declared->n_parameters, sizeof *ctx->unit_of);
     for (int32_t p = 0; p < declared->n_parameters; p++) ctx->unit_of[p] = UNCLAIMED;
+    find_ranges(ctx);
     if (err != NULL) err->text[0] = '\0';
     weft_slow_warning_begin(&slow, policy, "units");
     WEFT_PLUGIN_CALL(status, policy, units, err, host, policy_config, &job, &wrap);
@@ -331,6 +353,7 @@ weft_status weft_layout_create(weft_layout **out, weft_declared *declared, const
     for (int32_t u = 0; u < ctx.n_units; u++) free(ctx.names[u]);
     free(ctx.names);
     free(ctx.unit_of);
+    free(ctx.range_of);
     weft_lookup_free(&ctx.units_by_name);
     return status;
 }

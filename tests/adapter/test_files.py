@@ -161,7 +161,7 @@ def test_reading_and_saving(scratch, adapted):
      ["[adapter] rank_pattern", "{here}/out/model/adapter_config.json"]),
     ("merge base out/model merged", ["'model.embed_tokens'", "tied"]),
     ("merge changed/model out/model merged", ["other weights", "changed/model", "--any-base"]),
-    ("merge base out/model merged --dtype nf4", ["--dtype", "'nf4'", "fp32, bf16", "fp16"])])
+    ("merge base out/model merged --dtype nf4", ["--dtype", "nf4", "fp32, bf16, fp16"])])
 def test_mismatch(scratch, command, facts):
     refused(command, says=[fact.format(here=scratch) for fact in facts])
     assert not pathlib.Path("merged").exists()

@@ -255,7 +255,7 @@ def test_pipe_in_a_model_does_not_block(scratch, file, start):
 def test_pipe():
     os.mkfifo("pipe")
     train_refused(["pipe", "regular file"], "data.path=pipe")
-    refused("train", "pipe", "run.out=none", says=["pipe", "regular file"])
+    refused("train", "pipe", "run.out=none", says=["pipe", "is not a file"])
 
 
 @pytest.mark.parametrize("name, content, facts", [

@@ -80,7 +80,7 @@ sed -i "s/$old/$(sha256sum <$record | cut -d ' ' -f 1)/" again/checkpoints/step-
 refused "cuBLASLt of this machine cannot run a matmul with the selected algorithm" \
     "$weft" train run.ini run.out=again --resume
 train again --resume=inexact
-grep -qF "is chosen anew" printed printed.err || failed "nothing says that ways are chosen anew" printed printed.err
+grep -qF "kernel algorithms are selected again" printed printed.err || failed "nothing says that ways are chosen anew" printed printed.err
 
 # Two ranks with different preferences.
 if has mpich; then

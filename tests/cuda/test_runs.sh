@@ -74,11 +74,11 @@ done
 train eager configs/prove.ini train.steps=$steps $half run.replay=no
 same eager/model gpuhalf/model
 # A matmul that fails only while a step is captured: the run captures no more, and its bits are the same.
-WEFT_EMULATOR_COUNTS=$PWD/counts train eager configs/prove.ini train.steps=3 run.replay=no
+WEFT_EMULATOR_COUNTS=$PWD/counts train counted configs/prove.ini train.steps=3 run.replay=no
 calls=$(awk '$1 == "call" && $2 == "cublasLtMatmul" { print $3 }' counts)
 WEFT_EMULATOR_FAIL="cublasLtMatmul:$((calls / 3 + 1))=14" train fallback configs/prove.ini train.steps=3
 [ "$(grep -c 'cublasLtMatmul answered CUBLAS_STATUS_INTERNAL_ERROR' err)" = 1 ] || fail "no warning names the failed call"
-same eager/model fallback/model
+same counted/model fallback/model
 ! WEFT_EMULATOR_FAIL="cublasLtMatmul:$((calls / 3 + 1))=14" limit "$weft" train configs/prove.ini run.out=ends train.steps=3 \
     run.replay=yes >out 2>err || fail "[run] replay = yes continues without captured graphs"
 

@@ -78,6 +78,6 @@ for rates in few many; do
 done
 [ -s few.step ] && cmp -s few.step many.step || failed "processors of the host slow its cards down" few.step many.step
 sed 's/"own_processors": true/"own_processors": false/' two.json >host.json
-refused "a device that computes on the machine's processors" "$weft" plan run.ini comm.plugin=nccl strategy.plugin=ddp \
+refused "computing on the machine's processors" "$weft" plan run.ini comm.plugin=nccl strategy.plugin=ddp \
     --ranks 2 --rates host.json
 exit $((failures > 0))

@@ -256,6 +256,16 @@ START_TEST(attention_of_odd_shapes) {
 }
 END_TEST
 
+/* Head sizes and lengths of real models. WEFT_TEST_POSITIONS: the length, for a GPU; the CUDA emulator is slow. */
+START_TEST(attention_at_real_sizes) {
+    const char *positions = getenv("WEFT_TEST_POSITIONS");
+    const int64_t length = positions != NULL ? atoll(positions) : is_cpu() ? 2048 : 320;
+    if (!is_full()) return;
+    attention_check(shape(1, length, 2, 1, 64, 0, 0, 0), dtypes[_i], "heads of 64 at a real length");
+    attention_check(shape(1, length, 2, 1, 128, 0, 0, 0), dtypes[_i], "heads of 128 at a real length");
+}
+END_TEST
+
 /* A device may have tiles for some of these sizes and pad the others. */
 START_TEST(attention_of_all_sizes_of_heads) {
     static const int64_t sizes[] = {1, 33, 64, 72, 80, 90, 96, 100, 256};
@@ -611,6 +621,7 @@ END_TEST
 
 static void fill(TCase *tests) {
     tcase_add_loop_test(tests, attention_of_odd_shapes, 0, n_types());
+    tcase_add_loop_test(tests, attention_at_real_sizes, 0, n_types());
     tcase_add_loop_test(tests, attention_of_all_sizes_of_heads, 0, n_types());
     tcase_add_loop_test(tests, attention_keeps_documents_apart, 0, n_types());
     tcase_add_loop_test(tests, attention_over_a_cache, 0, n_types());

@@ -25,7 +25,7 @@ prove() { # prove ON FILE key=value...
     # shellcheck disable=SC2086 # words on purpose
     "$on" "$weft" prove "$WEFT_SOURCE/configs/prove.ini" $size "$@" >proof 2>proof.err ||
         failed "prove $*" proof.err
-    sed 's/; [0-9.]* s$//' proof >"$to"
+    sed 's/; [0-9.]* m*s$//' proof >"$to"
 }
 if is_full; then
     prove on_cpu cells

@@ -100,7 +100,7 @@ mkdir locked
 [ -z "$(find . -maxdepth 2 -name '*.tmp')" ] || failed "something half made is left"
 cp moved/local/bin/weft alone
 cp -r moved/local/libexec .
-refused "the templates are not beside this program" ./alone plugins new data another
+refused "the templates are missing: " ./alone plugins new data another
 rm -r libexec
 
 # What make cannot find is said with what to do, before anything is built.

@@ -156,7 +156,7 @@ def test_damaged_checkpoint(resumed):
     shutil.rmtree("damaged/model")
     for name in checkpoints("damaged"):
         os.unlink(f"damaged/checkpoints/{name}/state/exp_avg.safetensors")
-    refused(["no whole checkpoint"], 2, "damaged", "strategy.plugin=ddp --resume")
+    refused(["no complete checkpoint"], 2, "damaged", "strategy.plugin=ddp --resume")
 
 
 def state(ranks, directory, steps, words):

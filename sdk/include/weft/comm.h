@@ -157,7 +157,7 @@ typedef struct weft_comm_plugin {
      * [main] [required] */
     weft_status (*wait)(weft_comm *comm, weft_comm_handle *handle, weft_error *err);
     /* Makes work queued in the stream from now on run after the exchange. Any stream of the device is allowed, also the
-     * exchange's own. Always frees the handle. With OWN it does not block (NCCL: the stream waits for an instruction
+     * exchange's own. Always frees the handle. With OWN it does not block (NCCL: the stream waits for an event
      * recorded after the call). With CALLER it returns when no byte needs to be driven any more. [main] [optional:
      * the host calls `wait`] */
     weft_status (*join)(weft_comm *comm, weft_comm_handle *handle, weft_stream *stream, weft_error *err);

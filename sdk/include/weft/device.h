@@ -6,8 +6,8 @@
  * table can be tested against a plain C reference on irregular shapes.
  *
  * Streams. Work of one stream runs in its order. Work of two streams runs in any order that stream events permit.
- * `record_event` records an instruction at the current end of a stream, and `wait` makes later work of another stream
- * wait for the instruction. Neither call blocks the host, and neither does a kernel call: it copies its arguments, and
+ * `record_event` records an event at the current end of a stream, and `wait` makes later work of another stream
+ * wait for the event. Neither call blocks the host, and neither does a kernel call: it copies its arguments, and
  * the kernel runs when its stream reaches it. An error that a kernel detects while running is returned by the next call
  * that waits. A program of the host uses one stream per queue (weft/strategy.h); queue 0 is the device's default
  * stream, NULL.
@@ -38,7 +38,7 @@
  * Extensions: weft/transfer.h (asynchronous copies), weft/capture.h (graph capture and replay), weft/dry_run.h (launch
  * counts of a step), weft/roofline.h (roofline measurement), weft/team.h (number of threads of kernels).
  *
- * Intended users: CUDA (streams, instructions, one fused variant per field of the arguments), 16-bit types (dtype of
+ * Intended users: CUDA (streams, events, one fused variant per field of the arguments), 16-bit types (dtype of
  * each operand), packed weights (a dtype of B in matmul), several documents per sequence (starts).
  */
 #ifndef WEFT_DEVICE_H
@@ -479,12 +479,12 @@ typedef struct weft_device_plugin {
      * not at all. [any-thread] [optional: the device's memory is not the host's] */
     void *(*host_view)(weft_device *device, weft_ref ref);
 
-    /* Streams. NULL is the default stream; only instructions order it with other streams. Destroying a stream waits
+    /* Streams. NULL is the default stream; only events order it with other streams. Destroying a stream waits
      * for its queued work. [main] [required] */
     weft_status (*stream_create)(weft_device *device, weft_stream **out, weft_error *err);
     void (*stream_destroy)(weft_device *device, weft_stream *stream);
     weft_status (*synchronize)(weft_device *device, weft_stream *stream, weft_error *err); /* waits for all its work */
-    /* Records an instruction at the current end of the stream. One `wait` or `await` frees the instruction. [main]
+    /* Records an event at the current end of the stream. One `wait` or `await` frees the event. [main]
      * [hot] */
     weft_status (*record_event)(weft_device *device, weft_stream *stream, weft_event **out, weft_error *err);
     weft_status (*wait)(weft_device *device, weft_stream *stream, weft_event *event, weft_error *err); /* frees it */

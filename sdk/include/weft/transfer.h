@@ -9,12 +9,12 @@
  *     ... kernels on the stream, the next micro-batch in another buffer ...
  *     await(sent); fill micro-batch again
  *
- * An instruction recorded after a copy events its end. Until it completes, the caller must not change an upload's
+ * An event recorded after a copy marks its end. Until it completes, the caller must not change an upload's
  * `from` or read a download's `to`. For a device without the extension the host uses `write` and `read`: the same
  * program, but blocking.
  *
- * CUDA implementation: cudaHostAlloc, cudaMemcpyAsync, and cudaEventQuery and cudaEventSynchronize on the event's CUDA
- * instruction. In a captured graph (weft/capture.h), an upload is a node that reads `from` again at each replay.
+ * CUDA implementation: cudaHostAlloc, cudaMemcpyAsync, and cudaEventQuery and cudaEventSynchronize on its CUDA
+ * event. In a captured graph (weft/capture.h), an upload is a node that reads `from` again at each replay.
  *
  * Intended users: parameter groups in host memory (one upload per group, double-buffered), communicators that the host
  * drives (staging: a download, the exchange after its event, an upload).
@@ -45,10 +45,10 @@ typedef struct weft_device_transfer {
     weft_status (*download)(weft_device *device, weft_stream *s, void *to, weft_ref from, int64_t bytes,
                             weft_error *err);
 
-    /* Returns 1: the instruction has completed; 0: not yet; < 0: earlier work failed. Does not free the instruction.
+    /* Returns 1: the event has completed; 0: not yet; < 0: earlier work failed. Does not free the event.
      * [main] [hot] [required] */
     int32_t (*reached)(weft_device *device, weft_event *event, weft_error *err);
-    /* Blocks until the instruction completes; always frees it. [main] [hot] [required] */
+    /* Blocks until the event completes; always frees it. [main] [hot] [required] */
     weft_status (*await)(weft_device *device, weft_event *event, weft_error *err);
 } weft_device_transfer;
 

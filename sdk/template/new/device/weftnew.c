@@ -188,8 +188,7 @@ static const weft_device_plugin weftnew_table = {
     weftnew_rope, weftnew_attention, weftnew_attention_backward, weftnew_activation, weftnew_activation_backward,
     weftnew_embedding, weftnew_embedding_backward, weftnew_head_loss, weftnew_head_loss_grad, weftnew_scale,
     weftnew_add, weftnew_multiply, weftnew_multiply_backward, weftnew_dropout, weftnew_row_norms, weftnew_prefix,
-    weftnew_prefix_backward, weftnew_square_sum, weftnew_clip, weftnew_update,
-    .extension = weftnew_extension};
+    weftnew_prefix_backward, weftnew_square_sum, weftnew_clip, weftnew_update, weftnew_extension};
 /* clang-format on */
 
 WEFT_PLUGIN(device, 1, "weftnew-id", "0.1.0", "A wrapper of another device that counts its calls.", weftnew_config,
