@@ -63,9 +63,6 @@ weft_status weft_safetensors_open(weft_safetensors **out, const char *path, weft
 weft_status weft_safetensors_open_directory(weft_safetensors **out, const char *directory, weft_error *err);
 
 void weft_safetensors_close(weft_safetensors *self); /* NULL is fine */
-/* Sorts the tensors by name, for lookup. Called again after names are changed. */
-void weft_safetensors_sort(weft_safetensors *files);
-
 /* Restores the order of `tensors` after names have changed. */
 void weft_safetensors_sort(weft_safetensors *self);
 

@@ -238,7 +238,8 @@ static weft_status run_forward(weft_graph *graph, weft_error *err) {
     if (graph->failed) status = weft_error_set(err, (weft_status)graph->failure.code, "%s", graph->failure.text);
     else status = check_result(graph, result, err);
     graph->carry_out = graph->segment == declared->n_segments - 1 ? (weft_value){0} : result;
-    return status == WEFT_OK ? WEFT_OK : weft_error_prefix(err, "segment %s: ", weft_graph_name(graph));
+    if (status != WEFT_OK) (void)weft_error_prefix(err, "segment %s: ", weft_graph_name(graph));
+    return status;
 }
 
 weft_status weft_graph_record(weft_graph **out, const weft_declared *declared, int32_t segment,

@@ -109,7 +109,8 @@ static weft_status read_secret(char text[MOST + 2], char path[PATH_MAX], weft_er
         file = open(path, O_RDONLY | O_CLOEXEC);
     }
     if (file < 0) return file_fails(path, "cannot be opened", err);
-    if (fstat(file, &info) == 0 && (info.st_uid != geteuid() || (info.st_mode & 077) != 0))
+    if (fstat(file, &info) != 0) status = file_fails(path, "cannot be examined", err);
+    else if (info.st_uid != geteuid() || (info.st_mode & 077) != 0)
         status = weft_error_set(err, WEFT_E_USER,
                                 "%s can be read or changed by others than its user. Fix: remove it, or chmod 600",
                                 path);
@@ -131,7 +132,7 @@ weft_status weft_job_key_read(weft_job_key *out, weft_error *err) {
 
 /* ---- messages ---- */
 
-enum { PUT = 1, GET = 2, MAGIC = 0x57656674, GONE = -1 };
+enum { PUT = 1, GET = 2, MAGIC = 0x57656675 /* another value if the messages change */, GONE = -1 };
 enum { TAKEN = 0, TWICE = 1 };
 enum { WELCOME = 0, WRONG_KEY = 1, NO_PLACE = 2 };
 enum { STRANGERS = 32 }; /* unauthenticated connections; one more closes the oldest of them */

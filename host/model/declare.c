@@ -79,7 +79,7 @@ weft_status weft_declared_create(weft_declared **out, const weft_host *host, con
     status = weft_text_read(&self->config_text, &self->config_bytes, config_path, CONFIG_LIMIT, err);
     if (status == WEFT_OK)
         status =
-            weft_quantization_take(&self->prints_packed, &self->config_text, &self->config_bytes, config_path, err);
+            weft_quantization_take(&self->is_saved_packed, &self->config_text, &self->config_bytes, config_path, err);
     if (status == WEFT_OK && vocabulary != NULL) status = set_vocabulary(self, vocabulary, err);
     if (status != WEFT_OK) goto done;
     source.config_text = self->config_text;

@@ -116,7 +116,7 @@ typedef struct weft_declared {
     char *config_path; /* path of config.json: used by a save */
     char *config_text; /* with the vocabulary, without quantization_config of bitsandbytes */
     size_t config_bytes;
-    bool prints_packed;         /* config.json states that bitsandbytes packed the weights */
+    bool is_saved_packed;       /* config.json states that bitsandbytes packed the weights */
     weft_vocabulary vocabulary; /* rows 0: as in the file */
     weft_module **modules;      /* pointers, so that handles stay valid while arrays grow */
     int32_t n_modules;

@@ -206,17 +206,19 @@ static weft_status open_file(writing *self) {
     const weft_region *region = file->region;
     const weft_process_group *peers = region->peers;
     weft_status status = WEFT_OK;
-    const bool hashes = self->roots != NULL; /* weft_realloc: large buffers whose pages are not touched before use */
-    self->converted = weft_realloc(NULL, weft_f32_bytes(WEFT_REGION_PIECE), 1);
+    const bool hashes = self->roots != NULL, gathers = hashes && self->peers->world > 1 && self->peers->rank == 0;
+    self->converted = malloc((size_t)weft_f32_bytes(WEFT_REGION_PIECE));
+    if (hashes) self->digests = malloc((CELLS + MORE) * WEFT_HASH_BYTES);
+    if (gathers) self->arrived = malloc((CELLS + MORE) * WEFT_HASH_BYTES);
+    if (self->converted == NULL || (hashes && self->digests == NULL) || (gathers && self->arrived == NULL))
+        status = weft_error_set(&self->err, WEFT_E_MEMORY, "%s: no memory for its buffers", file->path);
     self->turns = weft_alloc(PIECES, sizeof *self->turns);
     self->in = weft_alloc(self->peers->world, sizeof *self->in);
     self->out = weft_alloc(self->peers->world, sizeof *self->out);
-    if (hashes) self->digests = weft_realloc(NULL, CELLS + MORE, WEFT_HASH_BYTES);
-    if (hashes && self->peers->world > 1 && self->peers->rank == 0)
-        self->arrived = weft_realloc(NULL, CELLS + MORE, WEFT_HASH_BYTES);
     if (self->peers->world > 1) weft_boundary_pages_open(&self->boundary_pages, self->peers);
-    status = weft_double_buffer_open(&self->double_buffer, region->kernels, region->device,
-                                     weft_f32_bytes(WEFT_REGION_PIECE), &self->err);
+    if (status == WEFT_OK)
+        status = weft_double_buffer_open(&self->double_buffer, region->kernels, region->device,
+                                         weft_f32_bytes(WEFT_REGION_PIECE), &self->err);
     if (status == WEFT_OK && weft_process_group_is_rank_0(peers))
         status = weft_tensor_writer_create(&self->writer, file->path, file->specs, file->n, &self->err);
     status = weft_process_group_agree(peers, status, &self->err);

@@ -80,8 +80,9 @@ static weft_status change_text(char **text, size_t *bytes, const weft_stop_ids *
         weft_words_append(value, sizeof value, "%s%d", i > 0 ? ", " : all.n > 1 ? "[" : "", (int)all.ids[i]);
     if (all.n > 1) weft_words_append(value, sizeof value, "]");
     if (!is_empty) return weft_config_json_change(text, bytes, &change, 1, err);
-    free(*text);
-    *text = weft_text_of("{\n  \"%s\": %s\n}\n", change.key, value);
+    char *before = *text;
+    *text = weft_text_of("{\n  \"%s\": %s\n}\n", change.key, value); /* another address: the caller compares them */
+    free(before);
     *bytes = strlen(*text);
     return WEFT_OK;
 }

@@ -75,7 +75,7 @@ static void use_own_name(char *id) {
         if (strcmp(id, names[i].peft) == 0) memcpy(id, names[i].own, strlen(names[i].own) + 1);
 }
 
-char *weft_family_fused_modules(const char *directory) {
+char *weft_family_full_modules(const char *directory) {
     json_t *config = read_object(directory, "adapter_config.json");
     const json_t *list = json_object_get(config, "modules_to_save");
     char *all = NULL;

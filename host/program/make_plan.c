@@ -93,7 +93,7 @@ static weft_status check_declared(const choosing *self, weft_error *err) {
     bool any = false;
     for (int32_t i = 0; self->files != NULL && i < self->files->n_tensors; i++)
         any = any || self->files->tensors[i].joined != NULL;
-    if (!self->declared->prints_packed || any || (self->files == NULL && !fresh)) return WEFT_OK;
+    if (!self->declared->is_saved_packed || any || (self->files == NULL && !fresh)) return WEFT_OK;
     return weft_error_set(
         err, WEFT_E_DATA,
         "%s: quantization_config declares weights packed by bitsandbytes, and %s. Fix: set it to null; "

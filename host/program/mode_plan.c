@@ -191,6 +191,7 @@ static weft_status make_job(const weft_plan *plan, weft_mode_plan *mode_plan, in
     for (int32_t u = 0; first != NULL && u < first->spec.view.n_units; u++) job->placements[u] = first->placements[u];
     for (int32_t s = 0; first != NULL && s < first->spec.view.n_segments; s++)
         job->segment_views[s].owner = first->segment_views[s].owner;
+    if (status == WEFT_OK && first != NULL) status = weft_job_spec_check_placement(&job->spec, err);
     return weft_run_located(run, WEFT_PART_STRATEGY, status, err);
 }
 

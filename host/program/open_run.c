@@ -196,7 +196,7 @@ static void choose_trained(weft_run *run) {
     run->settings.train.trainable = "all";
     if (run->parts[WEFT_PART_ADAPTER].loaded == NULL) return;
     run->settings.train.trainable = run->settings.tokenizer.add[0] != '\0' ? "adapter, vocabulary" : "adapter";
-    whole = from[0] != '\0' ? weft_family_fused_modules(from) : NULL;
+    whole = from[0] != '\0' ? weft_family_full_modules(from) : NULL;
     if (whole == NULL) return;
     run->trained = weft_text_of("%s, %s", run->settings.train.trainable, whole);
     run->settings.train.trainable = run->trained;

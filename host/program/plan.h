@@ -18,7 +18,7 @@
 
 /* ---- hashes of the plugin results from which a plan was made ----
  *
- * Two processes with the same inputs must have identical hashes.  */
+ * Two processes with the same inputs must have identical hashes. */
 
 /* Each entry depends only on earlier ones. */
 typedef enum weft_answer_kind {

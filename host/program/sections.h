@@ -67,7 +67,7 @@ void weft_family_find(weft_run *run);
 /* Returns the base modules that were fully trained with the adapter in a directory, in the syntax of [train]
  * trainable: "*model.norm.*, *lm_head.*". The caller frees it. NULL: no such modules. PEFT matches them by path
  * suffix. */
-char *weft_family_fused_modules(const char *directory);
+char *weft_family_full_modules(const char *directory);
 
 /* Sets run->adapter from the directory in [adapter] from or use if no plugin is named. The value is the list in
  * weft_adapter.json, or peft_type of adapter_config.json in lower case. NULL: no such directory. */

@@ -286,10 +286,8 @@ void weft_world_print(const weft_session *session, int width, FILE *to) {
 void weft_world_log_single_rank(const weft_session *session) {
     const char *id = strategy_of(session->run)->id, *usual = weft_part_fallback(WEFT_PART_STRATEGY);
     if (session->engine->ranks.world > 1 || strcmp(id, usual) == 0) return;
-    weft_log(
-        session->run->host, WEFT_LOG_INFO,
-        "strategy %s is for several ranks, and this run has one. Fix: --ranks N for N ranks, or strategy.plugin=%s", id,
-        usual);
+    weft_log(session->run->host, WEFT_LOG_INFO,
+             "strategy %s has one rank in this run. Fix: --ranks N for N ranks, or strategy.plugin=%s", id, usual);
 }
 
 /* Formats "; the machine is busy: 9.1 processes want its 2 processors", if it is. */

@@ -180,7 +180,7 @@ json_t *weft_sharding_object(const weft_plan *plan, const weft_hold *hold, int32
     return json_pack("{s:i, s:o, s:o}", "rank", (int)rank, "units", units, "parameters", parameters);
 }
 
-/* ---- the sequences of each rank, and their first ids; see world_line.h ---- */
+/* ---- the sequences of each rank, and their first ids; see summary.h ---- */
 
 enum { SHOWN_RANKS = 16, SHOWN_MICRO_BATCHES = 8, SHOWN_IDS = 64 };
 

@@ -226,7 +226,7 @@ weft_status weft_process_context_all_gather(weft_process_context *self, const we
     }
     WEFT_PLUGIN_CALL(status, self->kernels, alloc, err, self->device, &exchange.to.buffer, total);
     if (status == WEFT_E_MEMORY) WEFT_PLUGIN_NOTIFY(self->kernels, info, self->device, &info);
-    if (status == WEFT_E_MEMORY && err != NULL && info.held > 0) /* may be a rank's first allocation */
+    if (status == WEFT_E_MEMORY && err != NULL && info.held > 0 && group == NULL) /* this rank's first allocation */
         weft_words_append(err->text, sizeof err->text,
                           " Before any planned memory, the device's context and libraries, including the "
                           "communicator's, use %s of this rank's %s. Fix: use a device with more free memory",

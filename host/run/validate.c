@@ -227,7 +227,8 @@ static bool matches(const char *text, const char *pattern) {
  * during the run. */
 static weft_status check_hp(int64_t bytes, const weft_elementwise *update, const char *id, weft_error *err) {
     const bool read = matches(update->hp_fields, "^([ \t\n;]*(" TYPE "[ \t\n]+)+" NAME "(," NAME ")*;)*[ \t\n;]*$");
-    const bool wide = matches(update->hp_fields, "(^|[^A-Za-z_0-9])(" WIDE_TYPE "([^A-Za-z_0-9]|$)|" TYPE WS "[*])");
+    const bool wide = matches(update->hp_fields, "(^|[^A-Za-z_0-9])(" WIDE_TYPE "([^A-Za-z_0-9]|$)|"
+                                                 "[A-Za-z_][A-Za-z_0-9]*" WS "[*])");
     int64_t members = 0, elements = 0;
     for (const char *at = update->hp_fields; *at != '\0'; at++) {
         if (*at == '[') elements = strtoll(at + 1, NULL, 10);

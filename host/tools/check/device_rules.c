@@ -512,7 +512,7 @@ static weft_status compare(const weft_device_call *call, const outcome *got, con
 typedef weft_status check_fn(weft_bench *b, weft_bench *own, weft_device_call *call, weft_error *err);
 
 /* True if the device reports support for activations of the type. */
-static bool prints_it_takes(const weft_bench *b, int32_t dtype) {
+static bool reports_support(const weft_bench *b, int32_t dtype) {
     weft_device_info info = {.struct_size = (uint32_t)sizeof info};
     WEFT_PLUGIN_NOTIFY(b->kernels, info, b->device, &info);
     return info.types == 0 ? dtype != WEFT_F16 : (info.types >> dtype & 1u) != 0;
@@ -535,7 +535,7 @@ static weft_status check_in(weft_bench *b, weft_bench *own, int32_t dtype, check
 static weft_status check_all(weft_bench *b, weft_bench *own, check_fn *judge, weft_error *err) {
     weft_status status = WEFT_OK;
     for (int32_t dtype = WEFT_F32; dtype <= WEFT_F16 && status == WEFT_OK; dtype++)
-        if (prints_it_takes(b, dtype)) status = check_in(b, own, dtype, judge, err);
+        if (reports_support(b, dtype)) status = check_in(b, own, dtype, judge, err);
     return status;
 }
 
@@ -811,7 +811,7 @@ static weft_status call_kernels(weft_plugin_under_test *tested, weft_error *err)
 static weft_status releases(weft_plugin_under_test *tested, weft_error *err) {
     weft_status status = weft_plugin_under_test_releases(tested, create_and_destroy, err);
     if (status == WEFT_OK) status = open_bench(&open_device, tested, WEFT_POISON_ONE, err);
-    if (status == WEFT_OK && shares_machine(&open_device) && prints_it_takes(&open_device, WEFT_F32))
+    if (status == WEFT_OK && shares_machine(&open_device) && reports_support(&open_device, WEFT_F32))
         status = weft_plugin_under_test_releases(tested, call_kernels, err);
     weft_bench_close(&open_device);
     return status;
