@@ -97,7 +97,7 @@ for pair in "one.ini odd.ini" "odd.ini one.ini"; do
     refused "weft plan: odd.ini:" "$weft" plan "$1" --diff "$2" --ranks 3
     ! grep -q "odd.ini: odd.ini" log || failed "a file is named twice" log
 done
-# Keys of another policy or strategy have their own section (command/test_keys.sh) and are an error elsewhere.
+# Keys of another policy or strategy have their own section (command/test_keys.py) and are an error elsewhere.
 refused "command line: [policy] has no key classe; did you mean classes?" "$weft" plan run.ini policy.plugin=class policy.classe=layer
 refused "move it to [strategy.fsdp]" "$weft" plan run.ini strategy.plugin=ddp strategy.shard=full --ranks 2
 prints "$weft" plan run.ini strategy.plugin=ddp strategy.reduce=fast --ranks 3
