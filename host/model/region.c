@@ -127,8 +127,8 @@ typedef struct piece {
     int64_t first, n, padding;
 } piece;
 
-/* Chunk size in elements if device memory is visible to the host: small enough that all threads finish together. */
-enum { VISIBLE_PIECE = 1 << 16 };
+/* Elements per call of the source by one of several threads: few enough that all threads finish together. */
+enum { THREAD_PIECE = 1 << 16 };
 
 typedef struct fill_job {
     const weft_region *region;
@@ -161,6 +161,13 @@ static void clear_padding(char *at, const piece *p, int32_t dtype) {
     memset(at + used, 0, (size_t)(weft_dtype_span(dtype, p->n + p->padding) - used));
 }
 
+/* Keeps the first failure of all threads. */
+static void keep_failure(fill_job *job, weft_status status, const weft_error *err) {
+    if (status == WEFT_OK || atomic_exchange(&job->failed, true)) return;
+    job->status = status;
+    if (job->err != NULL) *job->err = *err;
+}
+
 static void fill_visible(int64_t i, void *context) {
     fill_job *job = context;
     const piece *p = &job->pieces[i];
@@ -173,9 +180,27 @@ static void fill_visible(int64_t i, void *context) {
     clear_padding(view, p, dtype);
     if (status == WEFT_OK && job->region->filled != NULL)
         job->region->filled(job->region->context, p->parameter, p->first, p->n, view);
-    if (status == WEFT_OK || atomic_exchange(&job->failed, true)) return;
-    job->status = status;
-    if (job->err != NULL) *job->err = err;
+    keep_failure(job, status, &err);
+}
+
+/* One chunk in host memory, filled by several threads. */
+typedef struct staged {
+    fill_job *job;
+    const piece *piece;
+    int32_t dtype;
+    char *staging;
+} staged;
+
+static void fill_staged(int64_t i, void *context) {
+    const staged *self = context;
+    const int64_t at = i * THREAD_PIECE;
+    weft_error err = WEFT_ERROR_INIT;
+    if (atomic_load(&self->job->failed)) return;
+    keep_failure(self->job,
+                 self->job->source(self->job->context, self->piece->parameter, self->piece->first + at,
+                                   weft_smaller(THREAD_PIECE, self->piece->n - at), self->dtype,
+                                   self->staging + weft_dtype_span(self->dtype, at), &err),
+                 &err);
 }
 
 /* Fills each chunk while the previous one is transferred. */
@@ -192,8 +217,13 @@ static weft_status fill_through_staging(fill_job *job) {
         const char *name = self->declared->parameters[p->parameter].name;
         void *staging = NULL;
         status = weft_double_buffer_bytes(&double_buffer, &staging, job->err);
-        if (status != WEFT_OK) status = weft_error_prefix(job->err, "transfer of the weights before %s: ", name);
-        else status = job->source(job->context, p->parameter, p->first, p->n, dtype, staging, job->err);
+        if (status != WEFT_OK) {
+            (void)weft_error_prefix(job->err, "transfer of the weights before %s: ", name);
+            break;
+        }
+        weft_services()->parallel_for(weft_services(), (p->n + THREAD_PIECE - 1) / THREAD_PIECE, fill_staged,
+                                      &(staged){job, p, dtype, staging});
+        status = job->status;
         if (status != WEFT_OK) break;
         clear_padding(staging, p, dtype);
         if (self->filled != NULL) self->filled(self->context, p->parameter, p->first, p->n, staging);
@@ -211,7 +241,7 @@ weft_status weft_region_fill(const weft_region *self, const int32_t *parameters,
     const bool visible = weft_device_view(self->kernels, self->device, self->ref) != NULL;
     fill_job job = {.region = self, .source = source, .context = context, .status = WEFT_OK, .err = err};
     size_t pieces = 0;
-    job.size = visible ? VISIBLE_PIECE : WEFT_REGION_PIECE;
+    job.size = visible ? THREAD_PIECE : WEFT_REGION_PIECE;
     for (int32_t i = 0; i < n; i++) pieces += (size_t)(self->declared->parameters[parameters[i]].numel / job.size + 1);
     job.pieces = weft_alloc(pieces, sizeof *job.pieces);
     for (int32_t i = 0; i < n; i++) cut_into_pieces(&job, parameters[i]);

@@ -51,8 +51,8 @@ else
     cp -L /lib64/ld-linux-x86-64.so.2 root/lib64/
     inside() { # inside PROGRAM...: in a mount namespace of its own
         env -i PATH="$PATH" WEFT_TEST_DEVICE=cuda WEFT_PLUGIN_PATH=/card/plugins WEFT_SOURCE=/source \
-            unshare -m sh -c 'mount --bind /proc root/proc && exec chroot root "$@"' sh /lib64/ld-linux-x86-64.so.2 \
-            --library-path /lib64:/card/lib "$@" >printed 2>&1
+            LD_LIBRARY_PATH=/lib64:/card/lib \
+            unshare -m sh -c 'mount --bind /proc root/proc && exec chroot root "$@"' sh "$@" >printed 2>&1
     }
     inside /card/weft plugins list || failed "weft does not start" printed
     says printed "there is no NVIDIA driver"

@@ -21,7 +21,8 @@ def main():
     device = torch.device(sys.argv[4] if len(sys.argv) > 4 else "cuda")
     config = transformers.AutoConfig.from_pretrained(path, attn_implementation="sdpa")
     config.use_cache = False
-    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).to(device)
+    with device:
+        model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     ids = torch.randint(0, config.vocab_size, (rows, context), device=device)
