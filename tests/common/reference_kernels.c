@@ -187,6 +187,8 @@ static weft_status update_region(const weft_elementwise *kernel, weft_elementwis
         call->begin = call->range->offset;
         call->end = call->range->offset + call->range->length;
         kernel->cpu(call);
+        for (int64_t k = call->begin; k < call->end && region->copy.buffer != NULL; k++)
+            reference_store(region->copy, region->copy_dtype, k, (double)call->weight[k], 0);
     }
     return WEFT_OK;
 }

@@ -227,7 +227,7 @@ END_TEST
 WEFT_HP(moments_hp, float lr;)
 WEFT_ELEMENTWISE(moments_update, moments_hp, 2, s0 += g; s1 += g * g; w -= hp->lr * range->lr_scale * s0 / (1.0f + s1);)
 
-static void check_update(int32_t weight, int32_t state, const char *shape) {
+static void check_update(int32_t weight, int32_t state, int32_t copy, const char *shape) {
     const int64_t n = 1 << 19, bytes = weft_dtype_span(weight, n), state_bytes = weft_dtype_span(state, n);
     const weft_range range = {sizeof range, 0, 0, n, 1.0f, 1.0f};
     weft_update_region region = {.struct_size = sizeof region,
@@ -235,25 +235,28 @@ static void check_update(int32_t weight, int32_t state, const char *shape) {
                                  .n_ranges = 1,
                                  .range_stride = sizeof range,
                                  .weight_dtype = weight,
-                                 .state_dtypes = {state, state}};
+                                 .state_dtypes = {state, state},
+                                 .copy_dtype = copy};
     weft_update u = {.struct_size = sizeof u,
                      .kernel = &moments_update,
                      .regions = &region,
                      .n_regions = 1,
                      .region_stride = sizeof region};
-    const moved m = {{"weft_update"}, shape, 2 * bytes + 4 * n + 4 * state_bytes, LIMIT};
+    const moved m = {{"weft_update"}, shape, 2 * bytes + 4 * n + 4 * state_bytes + weft_dtype_span(copy, n), LIMIT};
     begin();
     region.weight = cleared(bytes), region.gradient = cleared(4 * n);
     region.states[0] = cleared(state_bytes), region.states[1] = cleared(state_bytes);
     region.ranges = put(&work, &range, sizeof range);
+    if (copy != 0) region.copy = cleared(weft_dtype_span(copy, n));
     u.hp = cleared(64), u.coefficient = cleared(4), u.skip = cleared(4);
     RUN(&work, update, &u);
     end(&m);
 }
 START_TEST(updates) {
-    check_update(WEFT_F32, WEFT_F32, "524,288 elements, two states, fp32");
-    check_update(WEFT_BF16, WEFT_BF16, "524,288 elements, two states");
-    check_update(WEFT_F32, WEFT_DYN8X256, "524,288 elements, fp32, two states of 8 bits");
+    check_update(WEFT_F32, WEFT_F32, WEFT_BF16, "524,288 elements, two states, fp32, a copy in bf16");
+    check_update(WEFT_F32, WEFT_F32, 0, "524,288 elements, two states, fp32");
+    check_update(WEFT_BF16, WEFT_BF16, 0, "524,288 elements, two states");
+    check_update(WEFT_F32, WEFT_DYN8X256, 0, "524,288 elements, fp32, two states of 8 bits");
 }
 END_TEST
 

@@ -29,14 +29,14 @@ static int32_t rows = CUDA_UPDATE_FEW;
 static nvrtcResult compile_as(nvrtcProgram *out, const weft_elementwise *kernel, const cuda_update_types *types,
                               const char *architecture) {
     char card[64];
-    const cuda_update_types all = {types->weight,
-                                   {types->states[0], types->states[1], types->states[2], types->states[3]},
-                                   rows};
-    char *source = cuda_update_source(kernel, &all);
+    cuda_update_types all = *types;
+    char *source = NULL;
     const char *options[2 + CUDA_UPDATE_OPTIONS] = {card, cuda_update_options[0], cuda_update_options[1],
                                                     "--ptxas-options=-v"};
     const int n_options = 1 + CUDA_UPDATE_OPTIONS + tells_registers;
     nvrtcResult code;
+    all.rows = rows;
+    source = cuda_update_source(kernel, &all);
     ck_assert_ptr_nonnull(source);
     (void)snprintf(card, sizeof card, "--gpu-architecture=%s", architecture);
     ck_assert_int_eq(nvrtcCreateProgram(out, source, CUDA_UPDATE, 0, NULL, NULL), NVRTC_SUCCESS);
@@ -81,9 +81,11 @@ static void compile_for_cards(const weft_elementwise *kernel) {
 START_TEST(every_update_compiles_for_every_card) {
     const cuda_update_types narrow = {.weight = WEFT_BF16,
                                       .states = {WEFT_DYN8X256, WEFT_UDYN8X256, WEFT_BF16, WEFT_F32}};
+    const cuda_update_types copied = {.weight = WEFT_F32, .states = {WEFT_F32, WEFT_F32}, .copy = WEFT_F16};
     const cuda_update_types two = {.weight = WEFT_F32, .states = {WEFT_DYN8X256, WEFT_UDYN8X256}};
     compile_for_cards_as(&toy_update, &narrow);
     compile_for_cards_as(optimizer_kernel("adamw"), &two);
+    compile_for_cards_as(optimizer_kernel("adamw"), &copied);
     compile_for_cards(optimizer_kernel("adamw"));
     compile_for_cards(optimizer_kernel("sgd"));
     compile_for_cards(&toy_update);
@@ -113,8 +115,9 @@ static void expect_no_spill(const weft_elementwise *kernel, const cuda_update_ty
     nvrtcProgram program = NULL;
     const nvrtcResult code = compile_as(&program, kernel, types, card);
     char *log = log_of(program), *used = strstr(log, "Used "), what[200];
-    (void)snprintf(what, sizeof what, "%s for %s, weight %s, states %s", kernel->name, card,
-                   weft_dtype_name(types->weight), types->states[0] == 0 ? "none" : weft_dtype_name(types->states[0]));
+    (void)snprintf(what, sizeof what, "%s for %s, weight %s, states %s, copy %s", kernel->name, card,
+                   weft_dtype_name(types->weight), types->states[0] == 0 ? "none" : weft_dtype_name(types->states[0]),
+                   types->copy == 0 ? "none" : weft_dtype_name(types->copy));
     ck_assert_msg(code == NVRTC_SUCCESS, "%s: %s", what, log);
     ck_assert_msg(used != NULL, "%s: ptxas says nothing: %s", what, log);
     printf("%s: %.*s\n", what, (int)strcspn(used, ",\n"), used);
@@ -124,7 +127,8 @@ static void expect_no_spill(const weft_elementwise *kernel, const cuda_update_ty
     ck_assert_int_eq(nvrtcDestroyProgram(&program), NVRTC_SUCCESS);
 }
 
-/* All optimizers of the host, with each storage type of weights and states. The quick suite uses one GPU type. */
+/* All optimizers of the host, with each storage type of weights and states, with and without a copy. The quick suite
+ * uses one GPU type. */
 static const struct {
     const char *id, *key;
 } optimizers[] = {{"adamw", NULL},
@@ -144,6 +148,8 @@ START_TEST(no_update_spills) {
                 cuda_update_types types = {.weight = weights[w]};
                 for (int i = 0; i < kernel->n_states; i++)
                     types.states[i] = i == 1 && states[s] == WEFT_DYN8X256 ? WEFT_UDYN8X256 : states[s];
+                expect_no_spill(kernel, &types, architectures[2 - c]);
+                types.copy = w == 0 ? WEFT_BF16 : WEFT_F32;
                 expect_no_spill(kernel, &types, architectures[2 - c]);
             }
         }

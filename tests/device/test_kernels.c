@@ -411,7 +411,7 @@ WEFT_ELEMENTWISE(momentum, momentum_hp, 2, s0 = 0.9f * s0 + g; s1 += 1.0f;
 typedef struct update_case {
     int64_t n;
     const float *w, *g, *s;
-    int32_t skip;
+    int32_t skip, copy; /* copy: weft_dtype of the weights' copy; 0: none */
 } update_case;
 
 /* An update of one region, with `args` pointing to `region`, or of many. */
@@ -431,7 +431,9 @@ static void update_args(update_call *out, run *r, const update_case *t, const we
                                            put_at(r, ranges, n_ranges * (int64_t)sizeof *ranges, r->shift / 8 * 8),
                                        .n = t->n,
                                        .n_ranges = n_ranges,
-                                       .range_stride = sizeof *ranges};
+                                       .range_stride = sizeof *ranges,
+                                       .copy = t->copy == 0 ? (weft_ref){NULL, 0} : put_cells(r, NULL, t->n, t->copy),
+                                       .copy_dtype = t->copy};
     const weft_update args = {.struct_size = sizeof args,
                               .kernel = &momentum,
                               .hp = put(r, &hp, sizeof hp),
@@ -490,10 +492,48 @@ START_TEST(update_runs_the_body_over_every_range) {
 }
 END_TEST
 
+/* Results: copy, and the weight converted to its type. */
+static void copied_run(run *r, const void *data) {
+    const update_case *t = data;
+    const int64_t bytes = t->n * weft_dtype_bytes(t->copy);
+    weft_range ranges[3];
+    weft_error err = WEFT_ERROR_INIT;
+    weft_ref converted;
+    update_call u;
+    split(ranges, t->n);
+    update_args(&u, r, t, ranges, 3);
+    RUN(r, update, &u.args);
+    converted = put_cells(r, NULL, t->n, t->copy);
+    ck_assert_msg(table->convert(r->device, NULL, converted, t->copy, u.region.weight, WEFT_F32, t->n, &err) == WEFT_OK,
+                  "%s", err.text);
+    get_bytes(r, u.region.copy, bytes);
+    get_bytes(r, converted, bytes);
+}
+
+START_TEST(update_writes_the_converted_weights_to_a_copy) {
+    const float odd[] = {NAN, INFINITY, -INFINITY, 3.4e38f, -65530.0f, 65535.0f, 6e-8f, -1e-40f};
+    const int64_t sizes[] = {13, 50021};
+    for (int s = 0; s < 2; s++) {
+        update_case t = {.n = sizes[s], .copy = dtypes[_i]};
+        const size_t bytes = (size_t)(t.n * weft_dtype_bytes(t.copy));
+        float *w = numbers(t.n, 1), *got = NULL;
+        memcpy(w + t.n / 3, odd, sizeof odd);
+        t.w = w, t.g = numbers(t.n, 1), t.s = numbers(t.n, 1);
+        got = every_way(copied_run, &t, "update with a copy");
+        ck_assert_mem_eq(got, got + (bytes + 3) / 4, bytes);
+        free(got);
+        t.skip = 1;
+        got = every_way(copied_run, &t, "update with a copy, skipped");
+        for (size_t i = 0; i < bytes; i++) HOLDS(((const unsigned char *)got)[i] == 0xFF);
+        free(got), free(w), free((void *)t.g), free((void *)t.s);
+    }
+}
+END_TEST
+
 START_TEST(update_refuses_what_does_not_fit) {
     run r = {.device = devices[0], .shift = 8};
     const float x[5] = {0};
-    const update_case t = {.n = 5, .w = x, .g = x, .s = x};
+    const update_case t = {.n = 5, .w = x, .g = x, .s = x, .copy = WEFT_BF16};
     weft_error err = WEFT_ERROR_INIT;
     weft_range *seen = NULL, ranges[3];
     update_call u;
@@ -505,11 +545,16 @@ START_TEST(update_refuses_what_does_not_fit) {
                             {&u.region.states[0], "operand states[0]", 4, false},
                             {&u.region.states[1], "operand states[1]", 4, false},
                             {&u.region.ranges, "operand ranges", 8, false},
+                            {&u.region.copy, "operand copy", 2, true},
                             {&u.args.coefficient, "operand coefficient", 4, false},
                             {&u.args.skip, "operand skip", 4, false}};
         REFUSES(&r, update, &u.args, refs);
     }
     RUN(&r, update, &u.args);
+    u.region.copy_dtype = 0;
+    ck_assert_int_eq(table->update(r.device, NULL, &u.args, &err), WEFT_E_UNSUPPORTED);
+    ck_assert_msg(strstr(err.text, "copy is") && strstr(err.text, "Allowed: fp32, bf16 and fp16"), "%s", err.text);
+    u.region.copy_dtype = WEFT_BF16;
     if (is_seen_by_the_host()) {
         seen = table->host_view(r.device, u.region.ranges);
         seen[2].offset--; /* an overlap */
@@ -524,7 +569,7 @@ START_TEST(update_refuses_what_does_not_fit) {
 END_TEST
 
 /* Regions in slots of one array; the rest of a slot is unused. Every fourth weight is bf16, every ninth region is
- * empty. One type has more regions than a small table holds, the other fewer. */
+ * empty, and every third has no copy. One type has more regions than a small table holds, the other fewer. */
 enum { REGIONS = 73, SLOT = 1536 };
 
 static int64_t region_length(int i) {
@@ -532,6 +577,9 @@ static int64_t region_length(int i) {
 }
 static bool region_is_bf16(int i) {
     return i % 4 == 3;
+}
+static bool region_is_copied(int i) {
+    return i % 3 != 0;
 }
 static weft_ref slot_at(weft_ref array, int i) {
     return (weft_ref){array.buffer, array.offset + (int64_t)i * SLOT * 4};
@@ -548,7 +596,9 @@ static void list_regions(weft_update_region *out, size_t stride, const update_ca
             .n = region_length(i),
             .n_ranges = 1,
             .range_stride = sizeof(weft_range),
-            .weight_dtype = region_is_bf16(i) ? WEFT_BF16 : 0};
+            .weight_dtype = region_is_bf16(i) ? WEFT_BF16 : 0,
+            .copy = {region_is_copied(i) ? whole->region.copy.buffer : NULL, whole->region.copy.offset + i * SLOT * 2},
+            .copy_dtype = WEFT_BF16};
         memcpy((char *)out + (size_t)i * stride, &region, sizeof region);
     }
 }
@@ -570,6 +620,7 @@ static void regions_run(run *r, const void *data) {
     memset(regions, 0xff, REGIONS * stride); /* the caller may reuse them */
     get_floats(r, u.region.weight, t->n);
     get_floats(r, u.region.states[0], t->n);
+    get_bytes(r, u.region.copy, t->n * 2);
     free(regions);
 }
 
@@ -583,18 +634,30 @@ static void expect_region(const float *got, const float *states, const update_ca
         const float w = before - 0.1f * (1.0f + (float)(i % 3)) * (state + 0.5f * before);
         HOLDS(states[first + k] == state);
         if (!region_is_bf16(i)) HOLDS(got[first + k] == w);
-        else if (isnan(w)) HOLDS(isnan(float_of_bf16(((const uint16_t *)(const void *)(got + first))[k]))); /* any NaN */
+        else if (isnan(w))
+            HOLDS(isnan(float_of_bf16(((const uint16_t *)(const void *)(got + first))[k]))); /* any NaN */
         else HOLDS(((const uint16_t *)(const void *)(got + first))[k] == bf16_of(bf16_near(w)));
     }
     ck_assert_mem_eq(got + first + kept, t->w + first + kept, (size_t)(SLOT - kept) * 4);
     ck_assert_mem_eq(states + first + n, t->s + first + n, (size_t)(SLOT - n) * 4);
 }
 
+/* Checks a slot's copy of its updated weights; the rest of the slot keeps its bytes. */
+static void expect_copy(const float *weights, const uint16_t *copy, int i) {
+    const int64_t n = region_is_copied(i) ? region_length(i) : 0;
+    const uint16_t *stored = (const uint16_t *)(const void *)weights;
+    for (int64_t k = 0; k < n; k++) HOLDS(copy[k] == (region_is_bf16(i) ? stored[k] : bf16_of(bf16_near(weights[k]))));
+    for (int64_t k = n; k < SLOT; k++) HOLDS(copy[k] == 0xFFFF);
+}
+
 START_TEST(update_takes_all_regions_of_a_step) {
     const int64_t n = (int64_t)REGIONS * SLOT;
-    update_case t = {.n = n, .w = numbers(n, 1), .g = numbers(n, 1), .s = numbers(n, 1)};
+    update_case t = {.n = n, .w = numbers(n, 1), .g = numbers(n, 1), .s = numbers(n, 1), .copy = WEFT_BF16};
     float *got = every_way(regions_run, &t, "update of many regions");
-    for (int i = 0; i < REGIONS; i++) expect_region(got, got + n, &t, i);
+    for (int i = 0; i < REGIONS; i++) {
+        expect_region(got, got + n, &t, i);
+        expect_copy(got + i * SLOT, (const uint16_t *)(const void *)(got + 2 * n) + i * SLOT, i);
+    }
     free(got), free((void *)t.w), free((void *)t.g), free((void *)t.s);
 }
 END_TEST
@@ -885,6 +948,7 @@ static void fill(TCase *tests) {
     tcase_add_test(tests, clip_follows_the_norm);
     tcase_add_test(tests, sums_refuse_what_does_not_fit);
     tcase_add_test(tests, update_runs_the_body_over_every_range);
+    tcase_add_loop_test(tests, update_writes_the_converted_weights_to_a_copy, 0, 3);
     tcase_add_test(tests, update_refuses_what_does_not_fit);
     tcase_add_test(tests, update_takes_all_regions_of_a_step);
     tcase_add_test(tests, update_judges_every_region_first);

@@ -149,6 +149,11 @@ typedef struct stored_call {
     weft_update_region region;
 } stored_call;
 
+/* The copy of a stored weight has another type. */
+static int32_t copy_dtype(const stored_case *t) {
+    return t->weight == WEFT_BF16 ? WEFT_F32 : WEFT_BF16;
+}
+
 static weft_update_region stored_region(run *r, const stored_case *t) {
     float gradient[N];
     weft_range ranges[ROWS];
@@ -165,6 +170,8 @@ static weft_update_region stored_region(run *r, const stored_case *t) {
         region.states[i] = put_stored(r, t, 1 + i);
         region.state_dtypes[i] = t->states[i];
     }
+    region.copy_dtype = copy_dtype(t);
+    region.copy = put_cells(r, NULL, N, region.copy_dtype);
     region.gradient = put_floats(r, gradient, N);
     region.ranges = put_at(r, ranges, sizeof ranges, r->shift / 8 * 8);
     return region;
@@ -193,6 +200,20 @@ static void stored_run(run *r, const void *data) {
     RUN(r, update, &u.args);
     get_bytes(r, u.region.weight, weft_dtype_span(t->weight, N));
     for (int i = 0; i < STATES; i++) get_bytes(r, u.region.states[i], weft_dtype_span(t->states[i], N));
+    get_bytes(r, u.region.copy, weft_dtype_span(u.region.copy_dtype, N));
+}
+
+/* Checks a copy of updated weights; elements outside the ranges keep their bytes. */
+static void expect_copy(const char *copy, const char *weights, const stored_case *t) {
+    const int64_t bytes = weft_dtype_bytes(copy_dtype(t));
+    char want[4 * N];
+    float x[N];
+    memset(want, 0xFF, sizeof want);
+    for (int row = 0; row < ROWS; row++) {
+        from_memory(x, t->weight, weights + weft_dtype_span(t->weight, offsets[row]), lengths[row]);
+        to_memory(want + bytes * offsets[row], copy_dtype(t), x, lengths[row]);
+    }
+    ck_assert_mem_eq(copy, want, (size_t)(bytes * N));
 }
 
 /* Applies one range of the update by definition: blocks outside the range are unchanged. */
@@ -232,8 +253,9 @@ START_TEST(stored_numbers_go_through_the_body_in_fp32) {
             EXPECT(at[i] == memory[k][i], "array %d in %s differs at byte %lld", k, weft_dtype_name(dtype_of(t, k)),
                    (long long)i);
         at += (bytes + 3) / 4 * 4;
-        free(memory[k]);
     }
+    expect_copy(at, memory[0], t);
+    for (int k = 0; k <= STATES; k++) free(memory[k]);
     free(got);
 }
 END_TEST

@@ -373,6 +373,8 @@ static void draw_region(weft_device_call *c, int32_t i, int64_t n, bool is_later
     (void)add(c, REGION(i, weight), "weight", n, WEFT_F32, true, true);
     (void)add(c, REGION(i, gradient), "gradient", n, WEFT_F32, false, true);
     (void)add(c, REGION(i, states[0]), "state", n, WEFT_F32, true, true);
+    region->copy_dtype = c->dtype != WEFT_F32 ? c->dtype : 0;
+    if (i == 0 && region->copy_dtype != 0) (void)add(c, REGION(i, copy), "copy", n, c->dtype, true, true);
     fill_ranges(add(c, REGION(i, ranges), "ranges", RANGES * stride / (int64_t)sizeof(int32_t), WEFT_I32, false, true),
                 stride, n);
 }

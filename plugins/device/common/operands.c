@@ -103,6 +103,17 @@ void operands_region(operands *c, const weft_update_region *region) {
     operands_size(c, "n_ranges", region->n_ranges, 0);
 }
 
+void *operands_copy(operands *c, const weft_update_region *region, int32_t *dtype) {
+    const int known = c->status == WEFT_OK && WEFT_HAS(region, copy_dtype);
+    *dtype = known ? region->copy_dtype : 0;
+    if (!known || (*dtype == 0 && region->copy.buffer == NULL)) return NULL;
+    if (*dtype == WEFT_F32 || *dtype == WEFT_BF16 || *dtype == WEFT_F16)
+        return operands_may(c, region->copy, "copy", region->n, 1, weft_dtype_bytes(*dtype));
+    c->status = weft_error_set(c->err, WEFT_E_UNSUPPORTED, "%s on device %s: copy is %s. Allowed: fp32, bf16 and fp16.",
+                               c->kernel, operands_device, weft_dtype_name(*dtype));
+    return NULL;
+}
+
 void *operands_need_workspace(operands *c, weft_ref ref, int64_t bytes) {
     if (c->status != WEFT_OK || bytes == 0) return NULL;
     return operands_need(c, ref, "workspace", size_ceil_div(bytes, 8), 1, 8);

@@ -61,6 +61,8 @@ const char *operands_need_rows(operands *c, weft_ref ref, const char *name, int6
 /* Validate an update's array of regions in host memory, and one region like an argument struct in OPERANDS. */
 void operands_regions(operands *c, const weft_update *args);
 void operands_region(operands *c, const weft_update_region *region);
+/* Looks up the copy of a region; NULL: absent. *dtype: its type, which an absent copy may have too, or 0. */
+void *operands_copy(operands *c, const weft_update_region *region, int32_t *dtype);
 /* Returns NULL if bytes is 0. */
 void *operands_need_workspace(operands *c, weft_ref ref, int64_t bytes);
 

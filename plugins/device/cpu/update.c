@@ -72,6 +72,7 @@ static update_operands look_up_region(operands *c, const update_operands *shared
     for (i = 0; i < kernel->n_states; i++)
         cpu_stored_look_up(c, &o.stored, &o.stored.states[i], region->states[i], names[i], region->state_dtypes[i],
                            region->n);
+    o.stored.copy = operands_copy(c, region, &o.stored.copy_dtype);
     if (!o.stored.is_narrow) {
         o.call.weight = (float *)(void *)o.stored.weight.at;
         for (i = 0; i < kernel->n_states; i++) o.call.states[i] = (float *)(void *)o.stored.states[i].at;
@@ -111,6 +112,7 @@ static void update_range(const weft_device *device, const weft_elementwise *kern
         }
         touch_states(kernel, &call);
         kernel->cpu(&call);
+        cpu_stored_copy(device, &o->stored, call.weight + call.begin, call.begin, call.end - call.begin);
     }
 }
 

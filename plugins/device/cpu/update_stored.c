@@ -53,6 +53,12 @@ static void narrow(const weft_device *device, const cpu_stored_array *to, int64_
     }
 }
 
+void cpu_stored_copy(const weft_device *device, const cpu_stored *self, const float *weights, int64_t first,
+                     int64_t n) {
+    char *to = cpu_at(self->copy, first, weft_dtype_bytes(self->copy_dtype));
+    if (to != NULL) cpu_cells_of(device, self->copy_dtype)->put(to, weights, n, 0);
+}
+
 /* Updates elements [first, first + n), n up to RUN, as a separate region for the loop. */
 static void update_run(const weft_device *device, const weft_elementwise *kernel, const cpu_stored *self,
                        const weft_elementwise_call *whole, int64_t first, int64_t n) {
@@ -69,6 +75,8 @@ static void update_run(const weft_device *device, const weft_elementwise *kernel
     }
     kernel->cpu(&call);
     narrow(device, &self->weight, first, weight, n);
+    if (self->copy != NULL) widen(device, weight, &self->weight, first, n); /* as stored */
+    cpu_stored_copy(device, self, weight, first, n);
     for (int64_t i = 0; i < kernel->n_states; i++) narrow(device, &self->states[i], first, states[i], n);
 }
 

@@ -6,10 +6,11 @@
 
 /* ---- modules.c ---- */
 
-/* weft_dtype of the stored weight and states; 0: the kernel has no such state. rows: capacity of a launch's table of
- * regions, CUDA_UPDATE_FEW or CUDA_UPDATE_MANY. */
+/* weft_dtype of the stored weight and states; 0: the kernel has no such state. copy: weft_dtype of the copies of
+ * weights, which some regions may lack; 0: none has one. rows: capacity of a launch's table of regions, CUDA_UPDATE_FEW
+ * or CUDA_UPDATE_MANY. */
 typedef struct cuda_update_types {
-    int32_t weight, states[WEFT_MAX_STATES], rows;
+    int32_t weight, states[WEFT_MAX_STATES], copy, rows;
 } cuda_update_types;
 
 /* Returns the function CUDA_UPDATE of the kernel's module for these types, compiled or read from the cache on first
@@ -28,8 +29,8 @@ int32_t cuda_update_most(const weft_device *device);
 
 /* The table is a kernel parameter. All parameters together have 4 KiB on every driver and 32,764 bytes from CUDA 12.1
  * on. A launch with few regions uses the smaller table. */
-#define CUDA_UPDATE_FEW  48
-#define CUDA_UPDATE_MANY 400
+#define CUDA_UPDATE_FEW  46
+#define CUDA_UPDATE_MANY 370
 
 /* NVRTC options except the architecture. No FMA contraction, to match the CPU's loop. */
 #define CUDA_UPDATE_OPTIONS 2

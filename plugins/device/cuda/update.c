@@ -7,6 +7,7 @@ typedef struct update_row {
     void *weight;
     const float *gradient;
     void *states[WEFT_MAX_STATES];
+    void *copy; /* NULL: none */
     const char *ranges;
     int64_t n_ranges, n;
     uint32_t range_stride;
@@ -83,12 +84,14 @@ static update_row look_up_region(operands *c, const weft_elementwise *kernel, co
     static const char *const names[WEFT_MAX_STATES] = {"states[0]", "states[1]", "states[2]", "states[3]"};
     const int64_t n = region->n;
     update_row out = {.n = n, .n_ranges = region->n_ranges, .range_stride = region->range_stride};
+    int32_t copy_dtype = 0;
     operands_region(c, region);
     if (c->status != WEFT_OK) return out;
     out.weight = need_stored(c, region->weight, "weight", region->weight_dtype, n, false);
     out.gradient = operands_need(c, region->gradient, "gradient", n, 1, 4);
     for (int64_t i = 0; i < kernel->n_states; i++)
         out.states[i] = need_stored(c, region->states[i], names[i], region->state_dtypes[i], n, true);
+    out.copy = operands_copy(c, region, &copy_dtype);
     if (region->n_ranges > 0)
         out.ranges = operands_need_rows(c, region->ranges, "ranges", region->n_ranges, region->range_stride,
                                         WEFT_SIZE_1_0(weft_range));
@@ -98,6 +101,7 @@ static update_row look_up_region(operands *c, const weft_elementwise *kernel, co
 static cuda_update_types types_of(const weft_update *args, int32_t i) {
     const weft_update_region *region = weft_update_region_at(args, i);
     cuda_update_types types = {.weight = type_of(region->weight_dtype)};
+    if (WEFT_HAS(region, copy_dtype)) types.copy = region->copy_dtype;
     for (int64_t k = 0; k < args->kernel->n_states; k++) types.states[k] = type_of(region->state_dtypes[k]);
     return types;
 }

@@ -406,7 +406,8 @@ typedef struct weft_prefix {
 /* A flat region of n elements that an optimizer updates: a group of parameters, or this rank's shard of one. dtypes are
  * weft_dtype; 0: fp32. A weight may be bf16, and a state bf16 or block-quantized (weft/dynamic8.h): the device converts
  * it to fp32 before the body and rounds it once after it. Ranges begin at block boundaries, and n is a whole number of
- * blocks. Elements past a range's end in its last block count as zeros. */
+ * blocks. Elements past a range's end in its last block count as zeros. With a copy, each updated weight as stored is
+ * also written there, converted with the bits of `convert`. */
 typedef struct weft_update_region {
     uint32_t struct_size;
     uint32_t flags;
@@ -418,6 +419,8 @@ typedef struct weft_update_region {
     uint32_t range_stride; /* sizeof(weft_range) in the host */
     int32_t weight_dtype;
     int32_t state_dtypes[WEFT_MAX_STATES];
+    weft_ref copy;                /* (n) of copy_dtype; may be absent */
+    int32_t copy_dtype, reserved; /* fp32, bf16 or fp16; 0: no copy */
 } weft_update_region;
 
 /* Runs an optimizer's element-wise update (weft/optimizer.h) over all regions that a rank updates in a step. Regions

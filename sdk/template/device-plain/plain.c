@@ -559,6 +559,7 @@ static weft_status update_loop(const weft_update *u, weft_error *err) {
     for (r = 0; r < u->n_regions && *(const int32_t *)address(u->skip) == 0; r++) {
         const weft_update_region *region = weft_update_region_at(u, r);
         if (region->weight_dtype > WEFT_F32) return lacks(err, "update of bf16 weights");
+        if (WEFT_HAS(region, copy) && region->copy.buffer != NULL) return lacks(err, "update with a copy");
         for (s = 0; s < WEFT_MAX_STATES; s++) {
             if (region->state_dtypes[s] > WEFT_F32) return lacks(err, "update of bf16 or 8-bit states");
             call.states[s] = numbers(region->states[s]);
