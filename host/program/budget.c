@@ -48,14 +48,18 @@ int64_t weft_copies_bytes(const weft_plan *plan) {
     return bytes;
 }
 
-int64_t weft_copies_traffic(const weft_plan *plan) {
-    int64_t bytes = 0;
+bool weft_copies_in_update(const weft_plan *plan, const weft_parameter *parameter) {
+    return parameter->trainable && weft_copies_has(plan, parameter) &&
+           plan->holds[WEFT_HOLD_STATES]->spans[parameter->group].n == plan->layout->groups[parameter->group].numel;
+}
+
+int64_t weft_copies_elements(const weft_plan *plan, bool in_update) {
+    int64_t n = 0;
     for (int32_t i = 0; i < plan->declared->n_parameters; i++) {
         const weft_parameter *p = &plan->declared->parameters[i];
-        if (weft_copies_has(plan, p) && p->trainable)
-            bytes += p->numel * (weft_dtype_bytes(p->dtype) + weft_dtype_bytes(weft_copies_dtype(plan, p)));
+        if (p->trainable && weft_copies_has(plan, p) && weft_copies_in_update(plan, p) == in_update) n += p->numel;
     }
-    return bytes;
+    return n;
 }
 
 const char *weft_account_name(int32_t line) {

@@ -7,9 +7,9 @@
 /* ---- compute copies: the bf16 matrices that matmuls read if the model computes in bf16 ----
  *
  * The masters are fp32; they are updated, saved and hashed. Each matrix used in a matmul has a rounded copy for the
- * whole run. It is refreshed from the masters after a load and at the end of STEP. Gains and look-up-only tables are
- * read from the masters; a look-up rounds to the same bits. In fp32 there is no copy: matmuls read the masters. Gains
- * and biases stored in bf16 ([train] weights) have a widened copy in the same way.
+ * whole run, made after a load. STEP's update writes it if this rank updates the complete parameter; otherwise it is
+ * refreshed after REFRESH. Gains and look-up-only tables are read from the masters; a look-up rounds to the same bits.
+ * In fp32 there is no copy. Gains and biases stored in bf16 ([train] weights) have a widened copy in the same way.
  *
  * This file selects the parameters that have a copy; run/engine.c makes the copies. */
 
@@ -25,8 +25,11 @@ int64_t weft_copies_bytes_of(const weft_plan *plan, const weft_parameter *parame
 /* Returns the bytes of all copies; 0 in fp32. */
 int64_t weft_copies_bytes(const weft_plan *plan);
 
-/* Returns the bytes that a refresh after a step reads and writes. */
-int64_t weft_copies_traffic(const weft_plan *plan);
+/* True if STEP's update writes the parameter's copy. */
+bool weft_copies_in_update(const weft_plan *plan, const weft_parameter *parameter);
+
+/* Returns the elements of trained parameters with a copy that STEP's update writes, or that is refreshed after it. */
+int64_t weft_copies_elements(const weft_plan *plan, bool in_update);
 
 const char *weft_account_name(int32_t line); /* "parameters" */
 

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/units.h"
+#include "program/budget.h"
 #include "program/exchange.h"
 #include "program/job.h"
 #include "program/norm_nodes.h"
@@ -144,7 +145,6 @@ static void price_instruction(pricing *self, weft_instruction_cost *out, const w
     const weft_planned_exchange x = weft_exchange_plan(&self->engine->plan, self->job, instruction, self->rank);
     const weft_segment_rate *segment = instruction->segment >= 0 ? &self->rates->segments[instruction->segment] : NULL;
     const bool narrow = self->engine->plan.dtype != WEFT_F32;
-    const double updated = (double)self->plan->updated;
     out->travel = x.sent > 0 ? weft_rates_exchange(self->rates, rates[x.way], (double)x.sent) : 0.0;
     switch (instruction->kind) {
     case WEFT_INSTRUCTION_FORWARD:
@@ -156,9 +156,9 @@ static void price_instruction(pricing *self, weft_instruction_cost *out, const w
             out->own = price_elements(self, WEFT_RATE_CONVERT, (double)x.each / 2.0);
         break;
     case WEFT_INSTRUCTION_NORM: price_norm(self, out); break;
-    case WEFT_INSTRUCTION_STEP: /* the compute copy of updated parameters is written again */
-        out->own = price_elements(self, WEFT_RATE_UPDATE, updated);
-        if (narrow) out->own = add_work(out->own, price_elements(self, WEFT_RATE_CONVERT, updated));
+    case WEFT_INSTRUCTION_STEP: /* copies that the update does not write are refreshed */
+        out->own = price_elements(self, WEFT_RATE_CONVERT, (double)weft_copies_elements(&self->engine->plan, false));
+        out->own = add_work(out->own, price_elements(self, WEFT_RATE_UPDATE, (double)self->plan->updated));
         break;
     default: break;
     }

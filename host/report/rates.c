@@ -335,6 +335,8 @@ static weft_status run_update(const flat *self, weft_error *err) {
         region.states[i] = region_at(self, REGION_STATES + (int32_t)i);
         region.state_dtypes[i] = engine->plan.states[i].dtype;
     }
+    if (weft_copies_elements(&engine->plan, true) > 0)
+        region.copy = region_at(self, REGION_OTHER), region.copy_dtype = engine->plan.dtype;
     WEFT_PLUGIN_QUERY(args.kernel, engine->optimizer_plugin, update, engine->optimizer);
     WEFT_PLUGIN_CALL(status, engine->kernels, update, err, engine->device, NULL, &args);
     return status;

@@ -302,50 +302,66 @@ static weft_status take_position_table(weft_engine *engine, int32_t index, weft_
     return status;
 }
 
-/* Writes a row per trained parameter that the rank updates; offsets count from the rank's shard of the group. */
-static weft_status take_ranges(weft_engine *engine, weft_error *err) {
-    const weft_hold *hold = engine->plan.holds[WEFT_HOLD_STATES];
-    const bool decays_all = engine->plan.run->settings.optimizer.decay == WEFT_DECAY_ALL; /* else matrices only */
-    weft_range *rows = weft_alloc(weft_budget_trained(&engine->plan), sizeof *rows);
-    int64_t at = 0;
-    weft_status status = WEFT_OK;
-    for (int32_t g = 0; g < engine->plan.layout->n_trainable_groups; g++) {
-        const weft_group *group = &engine->plan.layout->groups[g];
-        for (int32_t i = 0; i < group->n_members; i++) {
-            const weft_parameter *p = &engine->plan.declared->parameters[group->members[i]];
-            const float decay = decays_all || weft_parameter_is_matrix(p) ? 1.0f : 0.0f;
-            weft_range row = {(uint32_t)sizeof row, p->dtype == WEFT_BF16 ? WEFT_RANGE_BF16 : 0, 0, 0, 1.0f, decay};
-            int64_t begin = 0, end = 0, place = 0;
-            if (!weft_hold_find(hold, p, 0, p->numel, &begin, &end, &place)) continue;
-            row.offset = p->offset + begin - hold->spans[g].first;
-            row.length = end - begin;
-            rows[at++] = row;
-        }
-        engine->group_ranges[g + 1] = at;
-    }
-    status =
-        take_table(engine, &engine->ranges, rows, weft_budget_ranges(&engine->plan), "the optimizer's ranges", err);
-    free(rows);
-    return status;
-}
-
-static weft_update_region region_of_group(const weft_engine *engine, int32_t group) {
+/* Returns a region without ranges that begins in a trained parameter, at an element of its group. */
+static weft_update_region region_from(const weft_engine *engine, const weft_parameter *p, int64_t element) {
     const weft_plan *plan = &engine->plan;
-    const weft_span *states = &plan->holds[WEFT_HOLD_STATES]->spans[group];
-    const weft_span *gradients = &plan->holds[WEFT_HOLD_GRADIENTS]->spans[group];
-    const weft_span *parameters = &plan->holds[WEFT_HOLD_PARAMETERS]->spans[group];
-    weft_update_region out = {.struct_size = (uint32_t)sizeof out, .n = states->n};
-    out.weight = weft_ref_at(engine->parameters.ref, weft_span_at(parameters, states->first));
+    const weft_span *parameters = &plan->holds[WEFT_HOLD_PARAMETERS]->spans[p->group];
+    const weft_span *gradients = &plan->holds[WEFT_HOLD_GRADIENTS]->spans[p->group];
+    weft_update_region out = {.struct_size = (uint32_t)sizeof out, .range_stride = (uint32_t)sizeof(weft_range)};
+    out.weight = weft_ref_at(engine->parameters.ref, weft_span_at(parameters, element));
     out.weight_dtype = parameters->dtype;
-    out.gradient = weft_ref_at(engine->gradients.ref, weft_span_at(gradients, states->first));
+    out.gradient = weft_ref_at(engine->gradients.ref, weft_span_at(gradients, element));
     for (int64_t i = 0; i < plan->n_states; i++) {
-        out.states[i] = weft_ref_at(engine->state[i].ref, plan->holds[WEFT_HOLD_STATES + i]->spans[group].at);
+        const weft_span *state = &plan->holds[WEFT_HOLD_STATES + i]->spans[p->group];
+        out.states[i] = weft_ref_at(engine->state[i].ref, weft_span_at(state, element));
         out.state_dtypes[i] = plan->states[i].dtype;
     }
-    out.ranges = weft_ref_at(engine->ranges.ref, engine->group_ranges[group] * (int64_t)sizeof(weft_range));
-    out.range_stride = (uint32_t)sizeof(weft_range);
-    out.n_ranges = engine->group_ranges[group + 1] - engine->group_ranges[group];
+    if (weft_copies_in_update(plan, p)) out.copy = engine->compute_refs[p - plan->declared->parameters];
     return out;
+}
+
+/* Writes a row per trained parameter that the rank updates, and lists the regions of these rows: groups, divided where
+ * copies begin or end or are not as far apart as the weights. Offsets count from the region. */
+static weft_status take_updates(weft_engine *engine, weft_error *err) {
+    const weft_plan *plan = &engine->plan;
+    const bool decays_all = plan->run->settings.optimizer.decay == WEFT_DECAY_ALL; /* else matrices only */
+    weft_range *rows = weft_alloc(weft_budget_trained(plan), sizeof *rows);
+    int64_t at = 0, first = 0, element = 0, begin = 0, end = 0, place = 0; /* first: where the last region begins */
+    int32_t copy_dtype = 0;
+    weft_status status = WEFT_OK;
+    engine->n_regions = 0;
+    for (int32_t g = 0; g < plan->layout->n_trainable_groups; g++) {
+        const weft_group *group = &plan->layout->groups[g];
+        weft_update_region *last = NULL;
+        for (int32_t i = 0; i < group->n_members; i++) {
+            const weft_parameter *p = &plan->declared->parameters[group->members[i]];
+            const float decay = decays_all || weft_parameter_is_matrix(p) ? 1.0f : 0.0f;
+            const uint32_t flags = p->dtype == WEFT_BF16 ? WEFT_RANGE_BF16 : 0;
+            weft_update_region next;
+            if (!weft_hold_find(plan->holds[WEFT_HOLD_STATES], p, 0, p->numel, &begin, &end, &place)) continue;
+            element = p->offset + begin;
+            next = region_from(engine, p, element);
+            if (next.copy.buffer != NULL) copy_dtype = engine->compute_dtypes[group->members[i]];
+            if (last == NULL || last->copy.buffer != next.copy.buffer ||
+                (next.copy.buffer != NULL &&
+                 next.copy.offset - last->copy.offset != weft_dtype_span(copy_dtype, element - first))) {
+                last = &engine->regions[engine->n_regions++];
+                *last = next;
+                last->ranges.offset = at * (int64_t)sizeof *rows;
+                first = element;
+            }
+            last->n = weft_round_up(element - first + end - begin, plan->layout->grid);
+            last->n_ranges++;
+            rows[at++] = (weft_range){(uint32_t)sizeof *rows, flags, element - first, end - begin, 1.0f, decay};
+        }
+    }
+    status = take_table(engine, &engine->ranges, rows, weft_budget_ranges(plan), "the optimizer's ranges", err);
+    for (int32_t i = 0; i < engine->n_regions; i++) {
+        engine->regions[i].ranges = weft_ref_at(engine->ranges.ref, engine->regions[i].ranges.offset);
+        engine->regions[i].copy_dtype = copy_dtype;
+    }
+    free(rows);
+    return status;
 }
 
 static void bind_parameters(weft_engine *engine) {
@@ -366,19 +382,15 @@ static void bind_parameters(weft_engine *engine) {
     }
 }
 
-/* Writes the tables of the optimizer and of NORM, and lists the groups that this rank updates. */
+/* Writes the tables of the optimizer and of NORM. */
 static weft_status take_training(weft_engine *engine, weft_error *err) {
     const int64_t bytes = weft_budget_extents(&engine->plan);
     tables extents = {.engine = engine, .rows = weft_alloc(bytes, 1)};
-    weft_status status = take_ranges(engine, err);
+    weft_status status = take_updates(engine, err);
     fill_tables(&extents);
     if (status == WEFT_OK)
         status = take_table(engine, &engine->extents, extents.rows, bytes, "the gradient's norm", err);
     free(extents.rows);
-    engine->n_regions = 0;
-    for (int32_t g = 0; g < engine->plan.layout->n_trainable_groups; g++)
-        if (engine->plan.holds[WEFT_HOLD_STATES]->spans[g].n > 0)
-            engine->regions[engine->n_regions++] = region_of_group(engine, g);
     return status;
 }
 
@@ -404,8 +416,7 @@ weft_status weft_engine_take_memory(weft_engine *engine, weft_error *err) {
     /* the saver takes the snapshot; control channel and data exist already */
     bytes[WEFT_ACCOUNT_SNAPSHOT] = bytes[WEFT_ACCOUNT_CONTROL] = bytes[WEFT_ACCOUNT_DATA] = 0;
     engine->tables = weft_alloc(plan->declared->n_tables, sizeof *engine->tables);
-    engine->group_ranges = weft_alloc(plan->layout->n_trainable_groups + 1, sizeof *engine->group_ranges);
-    engine->regions = weft_alloc(plan->layout->n_trainable_groups, sizeof *engine->regions);
+    engine->regions = weft_alloc(weft_budget_trained(plan), sizeof *engine->regions);
     engine->parameter_refs = weft_alloc(plan->declared->n_parameters, sizeof *engine->parameter_refs);
     engine->compute_refs = weft_alloc(plan->declared->n_parameters, sizeof *engine->compute_refs);
     engine->compute_dtypes = weft_alloc(plan->declared->n_parameters, sizeof *engine->compute_dtypes);
@@ -448,13 +459,11 @@ void weft_engine_release(weft_engine *engine) {
     if (engine->device == NULL) return;
     weft_account_close(&engine->account);
     free(engine->tables);
-    free(engine->group_ranges);
     free(engine->regions);
     free(engine->parameter_refs);
     free(engine->compute_refs);
     free(engine->compute_dtypes);
     engine->tables = NULL; /* a failed allocate may be repeated */
-    engine->group_ranges = NULL;
     engine->regions = NULL;
     engine->parameter_refs = engine->compute_refs = NULL;
     engine->compute_dtypes = NULL;
@@ -462,11 +471,12 @@ void weft_engine_release(weft_engine *engine) {
 
 /* ---- weights ---- */
 
-weft_status weft_engine_refresh_copy(const weft_engine *engine, bool trained_only, weft_error *err) {
+weft_status weft_engine_refresh_copy(const weft_engine *engine, bool after_step, weft_error *err) {
     weft_status status = WEFT_OK;
     for (int32_t i = 0; i < engine->plan.declared->n_parameters && status == WEFT_OK; i++) {
         const weft_parameter *p = &engine->plan.declared->parameters[i];
-        if (!weft_copies_has(&engine->plan, p) || (trained_only && !p->trainable)) continue;
+        if (!weft_copies_has(&engine->plan, p)) continue;
+        if (after_step && (!p->trainable || weft_copies_in_update(&engine->plan, p))) continue;
         WEFT_PLUGIN_CALL(status, engine->kernels, convert, err, engine->device, NULL, engine->compute_refs[i],
                          engine->compute_dtypes[i], engine->parameter_refs[i], p->dtype, p->numel);
     }

@@ -120,8 +120,7 @@ typedef struct weft_engine {
     weft_slot_ref state[WEFT_MAX_STATES];
     weft_slot_ref *tables;       /* [declared->n_tables] */
     weft_slot_ref ranges;        /* weft_range rows of all trainable groups */
-    int64_t *group_ranges;       /* [n_trainable_groups + 1]: first row of each group */
-    weft_update_region *regions; /* [n_regions] groups that this rank updates (in part), in order */
+    weft_update_region *regions; /* [n_regions] parts of groups that this rank updates, in order */
     int32_t n_regions;
     weft_slot_ref extents; /* weft_extent rows (run/engine.c) */
     weft_norm_table norm_tables[WEFT_N_NORM_TABLES];
@@ -161,8 +160,8 @@ void weft_engine_release(weft_engine *engine); /* frees the memory of allocate *
 /* Loads parameters from [model] path, or initializes them, as configured; makes the compute copy and clears the
  * optimizer states. */
 weft_status weft_engine_load(weft_engine *engine, weft_error *err);
-/* Rounds the masters into the compute copy: all, or those that a step changes. */
-weft_status weft_engine_refresh_copy(const weft_engine *engine, bool trained_only, weft_error *err);
+/* Rounds the masters into the compute copy: all, or those whose copy a step's update makes stale. */
+weft_status weft_engine_refresh_copy(const weft_engine *engine, bool after_step, weft_error *err);
 
 /* Connects the ranks that the programs send to, if the communicator needs it. [collective] (communication.c) */
 weft_status weft_engine_connect(const weft_engine *engine, weft_error *err);

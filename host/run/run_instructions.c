@@ -280,7 +280,6 @@ static weft_status on_step(void *context, const weft_instruction *instruction, c
     if (status == WEFT_OK)
         status = weft_stream_sync_upload(&self->order, engine->scalars.hp, self->hp, engine->plan.hp_bytes, NULL, err);
     if (status == WEFT_OK) status = update_groups(engine, err);
-    if (status == WEFT_OK && engine->ranks.world == 1) status = weft_engine_refresh_copy(engine, true, err);
     return status == WEFT_OK ? weft_values_step(self, instruction, err) : status;
 }
 

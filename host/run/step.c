@@ -158,10 +158,8 @@ static weft_status queue_training(weft_stepper *self, int32_t first, int32_t end
     if (first == 0) status = weft_step_of_pass(self, ", its first rows", weft_step_send_first_rows(self, err), err);
     if (status == WEFT_OK) status = weft_step_run_part(self, first, end, err);
     if (status != WEFT_OK || end < self->mode_plan->program->n_instructions) return status;
-    /* A single rank has done it in STEP; on several REFRESH follows STEP. */
-    if (engine->ranks.world > 1)
-        status = weft_step_of_pass(self, ", the copies that are computed with",
-                                   weft_engine_refresh_copy(engine, true, err), err);
+    /* After REFRESH: STEP cannot write the copy of a parameter that other ranks update in part. */
+    status = weft_step_of_pass(self, ", its compute copies", weft_engine_refresh_copy(engine, true, err), err);
     return status == WEFT_OK ? download_outcome(self, err) : status;
 }
 

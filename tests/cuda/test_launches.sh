@@ -75,6 +75,9 @@ same 1-3 1 train.precision=bf16
 # gradients of 4 units over these micro-batches.
 adds 44
 cmp memory.1 memory.2 >err && grep -q '^call cudaMalloc 5$' memory.1 || failed "allocations" memory.1 memory.2
+# The update writes the matrices' bf16 copies.
+[ "$(steps_own convert)" = 0 ] && grep -q '^call cuLaunchKernel 2$' all.2 ||
+    failed "$(steps_own convert) conversions in a step, not none, or several updates" all.2
 same 1-3 1 strategy.reduce=tree
 # Same in all other training modes. Failing a call in a step shows which memory is allocated before the first one.
 taken() { # taken STEPS argument...: allocations by each process of such a run

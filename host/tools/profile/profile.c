@@ -109,12 +109,12 @@ static double reduce_bytes(const weft_stepper *stepper, int32_t index) {
 
 /* Returns the bytes of an update: weights and states read and written, gradient read, compute copy written. */
 static double update_bytes(const weft_engine *engine) {
-    int64_t elements = 0;
-    for (int32_t g = 0; g < engine->plan.layout->n_trainable_groups; g++)
-        elements += engine->plan.layout->groups[g].numel;
-    return (double)weft_f32_bytes(elements) * 3.0 +
-           2.0 * (double)weft_states_bytes(engine->plan.states, engine->plan.n_states, elements) +
-           (double)weft_copies_traffic(&engine->plan);
+    const weft_plan *plan = &engine->plan;
+    const int64_t n = plan->layout->trainable_numel;
+    const int32_t stored = n > 0 ? plan->layout->groups[0].dtype : WEFT_F32;
+    const int32_t copy = stored == WEFT_F32 ? plan->dtype : WEFT_F32;
+    return 2.0 * (double)(weft_dtype_span(stored, n) + weft_states_bytes(plan->states, plan->n_states, n)) +
+           (double)(weft_f32_bytes(n) + weft_dtype_span(copy, weft_copies_elements(plan, true)));
 }
 
 static void add_instruction(weft_profile_step *step, const weft_stepper *stepper, const weft_trace_entry *entry) {
