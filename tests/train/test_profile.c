@@ -125,6 +125,25 @@ START_TEST(work_is_what_a_hand_counts) {
 }
 END_TEST
 
+/* In bf16 an update also writes the copies of matrices that matmuls read, or of gains if the weights are bf16. */
+START_TEST(an_update_moves_its_operands_and_its_copies) {
+    const double matrices = LAYERS * (2.0 * HIDDEN * HIDDEN + 2.0 * HIDDEN * KV + 3.0 * HIDDEN * MLP) +
+                            (double)VOCABULARY * HIDDEN;
+    const double gains = (2.0 * LAYERS + 1.0) * HIDDEN;
+    const double per_element[] = {28.0, 24.0}, copies[] = {2.0 * matrices, 4.0 * gains};
+    setting s;
+    setting_open_with(&s, "train.precision=bf16", _i == 0 ? "train.weights=fp32" : "train.weights=bf16");
+    profile_steps(&s, 0, 1);
+    {
+        const weft_profile_row *row = find_row(weft_profile_at(s.profile, 0), "optimizer", "");
+        const double grid = (double)s.rig.engine->plan.layout->trainable_numel;
+        ck_assert_ptr_nonnull(row);
+        ck_assert_double_eq(row->bytes, per_element[_i] * grid + copies[_i]);
+    }
+    setting_close(&s);
+}
+END_TEST
+
 /* A REDUCE across ranks has no slot of a micro-batch's gradient, so its bytes are not counted. The bytes of
  * micro-batches equal those of `single`. */
 START_TEST(a_reduce_without_a_micro_batch_moves_nothing) {
@@ -315,6 +334,7 @@ int main(void) {
     TCase *tests = tcase_create("profile");
     tcase_set_timeout(tests, 300);
     tcase_add_test(tests, work_is_what_a_hand_counts);
+    tcase_add_loop_test(tests, an_update_moves_its_operands_and_its_copies, 0, 2);
     tcase_add_test(tests, a_reduce_without_a_micro_batch_moves_nothing);
     tcase_add_test(tests, recomputed_work_is_apart);
     tcase_add_test(tests, frozen_parts_make_no_products);
