@@ -583,7 +583,8 @@ static void expect_region(const float *got, const float *states, const update_ca
         const float w = before - 0.1f * (1.0f + (float)(i % 3)) * (state + 0.5f * before);
         HOLDS(states[first + k] == state);
         if (!region_is_bf16(i)) HOLDS(got[first + k] == w);
-        else if (isnan(w)) HOLDS(isnan(float_of_bf16(((const uint16_t *)(const void *)(got + first))[k]))); /* any NaN */
+        else if (isnan(w))
+            HOLDS(isnan(float_of_bf16(((const uint16_t *)(const void *)(got + first))[k]))); /* any NaN */
         else HOLDS(((const uint16_t *)(const void *)(got + first))[k] == bf16_of(bf16_near(w)));
     }
     ck_assert_mem_eq(got + first + kept, t->w + first + kept, (size_t)(SLOT - kept) * 4);
