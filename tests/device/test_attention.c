@@ -197,7 +197,7 @@ static void expect_refusal(const attention_case *t, const char *name) {
     attention_put(&r, t, &args);
     ck_assert_msg(table->attention(r.device, NULL, &args, &err) == WEFT_E_UNSUPPORTED, "%s: %s", name, err.text);
     ck_assert_msg(strstr(err.text, t->dtype == WEFT_BF16 ? "has no plan for" : "supports only bf16") != NULL &&
-                      strstr(err.text, "attention = own") != NULL,
+                      strstr(err.text, "attention = auto") != NULL,
                   "%s: %s", name, err.text);
     end_run(&r);
 }

@@ -12,6 +12,7 @@
  *     dry_run.c     counts the CUDA work of a step
  *     add.c         an add, deferred so that it can be fused with the norm of its sum
  *     attention_cudnn.c, attention_graph.c   attention by cuDNN
+ *     attention_hopper.cu, hopper.cuh        attention on compute capability 9.0
  *     NAME.c        the slots of operator NAME: looks up operands, then calls a launcher of kernels.h
  *     NAME.cu       its kernels and launchers (CUDA C++; launch.h)
  *
@@ -50,15 +51,18 @@
       "results.")                                                                                                      \
     K(I64, workspace, "32Mi", "[1Mi,1Gi]", "bytes", WEFT_SAME,                                                         \
       "Workspace of cuBLASLt for a matmul; the selection of its algorithm depends on the size.")                       \
-    K(ENUM, attention, "auto", "auto,own,cudnn", "", WEFT_SAME,                                                        \
-      "Implementation of attention: own kernels, or cuDNN for the forward of bf16 sequences without a cache (it "      \
-      "rounds probabilities to bf16); auto: own.")                                                                     \
+    K(ENUM, attention, "auto", "auto,split,cudnn", "", WEFT_SAME,                                                      \
+      "Attention in 16-bit types. auto: kernels of this plugin; on GPUs of compute capability 9.0, heads of 64 and "   \
+      "128 "                                                                                                           \
+      "elements use faster ones, which round probabilities and their gradients to 16 bits as factors. split: factors " \
+      "of "                                                                                                            \
+      "two 16-bit parts everywhere. cudnn: cuDNN for the forward in bf16.")                                            \
     K(BOOL, share, "no", "", "", 0, "Several ranks of a machine may share a card; no: each needs one of its own.")     \
     K(PATH, cache, "auto", "auto | none", "", 0,                                                                       \
       "Directory for compiled optimizers; auto: weft/cuda in the user's cache directory; none: compile them in "       \
       "each run.")
 WEFT_KEYS_STRUCT(cuda_config, CUDA_KEYS)
-enum { ATTENTION_BY_AUTO, ATTENTION_BY_OWN, ATTENTION_BY_CUDNN }; /* values of the key `attention` */
+enum { ATTENTION_AUTO, ATTENTION_SPLIT, ATTENTION_CUDNN }; /* values of the key `attention` */
 
 struct weft_stream {
     cudaStream_t stream;
@@ -86,6 +90,7 @@ struct weft_device {
     cuda_libraries libraries;
     cublasLtHandle_t lt;
     bool tf32;                        /* the key tf32: fp32 matmuls may round their operands to TF32 */
+    bool splits_attention;            /* the key attention: factors of two 16-bit parts */
     int64_t workspace;                /* bytes that cuBLASLt may use per matmul */
     int64_t live_bytes, live_buffers; /* of buffers not yet released */
     int64_t held;                     /* other GPU memory in use, at the last measurement */
@@ -238,6 +243,11 @@ weft_status cuda_packed_multiply(weft_device *device, cudaStream_t stream, const
 
 weft_status cuda_modules_open(weft_device *device, const cuda_config *keys, weft_error *err);
 void cuda_modules_close(weft_device *device);
+
+/* ---- attention.c ---- */
+
+/* True if attention may use the kernels of compute capability 9.0, which round factors (the key attention). */
+bool cuda_rounds_attention(const weft_device *device);
 
 /* ---- kernel table, by file ---- */
 
