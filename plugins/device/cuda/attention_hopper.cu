@@ -32,7 +32,7 @@ template <int D, int GROUPS_, int TENSORS_, int ROWS_> struct hopper_shape {
         STAGES_AT = GROUPS * TENSORS * OWN,
         NUMBERS_AT = STAGES_AT + STAGES * 2 * TILE,
         BARRIERS_AT = NUMBERS_AT + STAGES * 1024,
-        BYTES = BARRIERS_AT + 128 + PANEL_EIGHT /* to align the start */
+        BYTES = BARRIERS_AT + 128 /* barriers */ + PANEL_EIGHT /* to align the start */
     };
     static_assert(OWN % PANEL_EIGHT == 0, "tiles begin where the order of chunks repeats");
     static_assert(BYTES <= 227 * 1024, "the shared memory limit of a block");
@@ -51,7 +51,7 @@ struct hopper_numbers {
  * waits at `empty` for all other warps, which wait at `full`. */
 template <typename Shape> struct hopper_block {
     unsigned char *shared;
-    uint64_t *own_full, *full, *empty;
+    uint64_t *own_full, *full, *empty, *done; /* done: of each warpgroup */
     int warp, group, stage, parity;
 
     /* loaders: threads that arrive at `full`. */
@@ -60,6 +60,7 @@ template <typename Shape> struct hopper_block {
         own_full = reinterpret_cast<uint64_t *>(shared + Shape::BARRIERS_AT);
         full = own_full + 1;
         empty = full + Shape::STAGES;
+        done = empty + Shape::STAGES;
         warp = __shfl_sync(~0u, warp_index(), 0); /* tells the compiler that it is the warp's */
         group = warp / 4;
         stage = parity = 0;
@@ -69,6 +70,7 @@ template <typename Shape> struct hopper_block {
                 barrier_init(full + i, loaders);
                 barrier_init(empty + i, Shape::WARPS);
             }
+            for (int i = 0; i < Shape::GROUPS; i++) barrier_init(done + i, 4);
             barrier_init_end();
         }
         __syncthreads();
@@ -90,8 +92,11 @@ template <typename Shape> struct hopper_block {
         if (lane_index() == 0) barrier_arrive(empty + stage);
         next();
     }
-    /* This warp's rows of its own memory, for sums_store. */
+    /* Waits until no warp of the warpgroup reads its own rows. Returns memory of this warp for sums_store. */
     template <typename T> __device__ __forceinline__ T *passage(int pitch) const {
+        __syncwarp();
+        if (lane_index() == 0) barrier_arrive(done + group);
+        barrier_wait(done + group, 0);
         return reinterpret_cast<T *>(own(group, 0)) + warp % 4 * WARP_ROWS * pitch;
     }
 };
@@ -435,8 +440,8 @@ static __device__ __forceinline__ void key_gradients_of(hopper_block<keys_hopper
     const int own = block.group * OWN_ROWS, low = k.from + own, key = k.from + block.warp * WARP_ROWS;
     const int64_t at = key_at(c, k.batch, key, k.kv_head), ld = c.kv_heads * c.head_dim;
     const int left = k.n - block.warp * WARP_ROWS, span = k.end - k.begin;
-    T *const passage = block.template passage<T>(tile<T, D>::PITCH);
     float factor[2] = {c.scale, c.scale}, dk[D / 2], dv[D / 2];
+    T *passage = NULL;
 #pragma unroll
     for (int i = 0; i < D / 2; i++) dk[i] = dv[i] = 0;
     barrier_wait(block.own_full, 0);
@@ -461,6 +466,7 @@ static __device__ __forceinline__ void key_gradients_of(hopper_block<keys_hopper
         hopper_add<T, D, QUERIES>(dk, ds, block.tile_at(0));
         wgmma_wait<0>();
     }
+    passage = block.template passage<T>(tile<T, D>::PITCH);
     if (c.dk != NULL) sums_store<T, D>(passage, dk, factor, static_cast<T *>(c.dk) + at, ld, left, D, true);
     factor[0] = factor[1] = 1;
     if (c.dv != NULL) sums_store<T, D>(passage, dv, factor, static_cast<T *>(c.dv) + at, ld, left, D, true);

@@ -38,7 +38,7 @@ typedef struct CUtensorMap_st {
     const unsigned char *address;
     unsigned long long dims[4], strides[4]; /* strides in bytes */
     unsigned int rank, box[4];
-} __attribute__((aligned(64))) CUtensorMap;
+} CUtensorMap;
 typedef unsigned int cuuint32_t;
 typedef unsigned long long cuuint64_t;
 typedef enum CUtensorMapDataType_enum {
