@@ -88,7 +88,9 @@ template <typename Shape> struct hopper_block {
         stage++;
         if (stage == Shape::STAGES) stage = 0, parity ^= 1;
     }
+    /* Waits for all lanes: one that still waits at `full` could otherwise miss the end of its phase. */
     __device__ __forceinline__ void release(void) {
+        __syncwarp();
         if (lane_index() == 0) barrier_arrive(empty + stage);
         next();
     }
@@ -504,31 +506,45 @@ static __global__ void __launch_bounds__(keys_hopper<D>::THREADS, 1)
 
 /* ---- launchers ---- */
 
-template <typename Shape, typename Kernel>
-static cudaError_t launch_hopper(Kernel *kernel, int64_t columns, const attention_call *call,
-                                 const attention_maps *maps, cudaStream_t stream) {
-    const int64_t blocks = columns * blocks_for(call->length, Shape::GROUPS * OWN_ROWS);
-    const cudaError_t code = allow_shared(kernel, Shape::BYTES);
-    if (code != cudaSuccess) return code;
-    CUDA_LAUNCH(kernel, dim3(static_cast<unsigned>(blocks)), dim3(Shape::THREADS), Shape::BYTES, stream, *call, *maps);
-    return cudaGetLastError();
+template <typename Shape> static dim3 hopper_grid(const attention_call *call, int64_t heads) {
+    return dim3(static_cast<unsigned>(call->batch * heads * blocks_for(call->length, Shape::GROUPS * OWN_ROWS)));
 }
 
 template <typename T, int D>
 static cudaError_t launch_forward(const attention_call *call, const attention_maps *maps, cudaStream_t stream) {
-    return launch_hopper<forward_hopper<D>>(attention_forward_hopper<T, D>, call->batch * call->heads, call, maps,
-                                            stream);
+    typedef forward_hopper<D> shape;
+    const cudaError_t code = allow_shared(attention_forward_hopper<T, D>, shape::BYTES);
+    if (code != cudaSuccess) return code;
+    CUDA_LAUNCH((attention_forward_hopper<T, D>), hopper_grid<shape>(call, call->heads), dim3(shape::THREADS),
+                shape::BYTES, stream, *call, *maps);
+    return cudaGetLastError();
 }
+
+template <typename T, int D>
+static cudaError_t launch_queries(const attention_call *call, const attention_maps *maps, cudaStream_t stream) {
+    typedef queries_hopper<D> shape;
+    const cudaError_t code = allow_shared(attention_backward_queries_hopper<T, D>, shape::BYTES);
+    if (code != cudaSuccess) return code;
+    CUDA_LAUNCH((attention_backward_queries_hopper<T, D>), hopper_grid<shape>(call, call->heads), dim3(shape::THREADS),
+                shape::BYTES, stream, *call, *maps);
+    return cudaGetLastError();
+}
+
+template <typename T, int D>
+static cudaError_t launch_keys(const attention_call *call, const attention_maps *maps, cudaStream_t stream) {
+    typedef keys_hopper<D> shape;
+    const cudaError_t code = allow_shared(attention_backward_keys_hopper<T, D>, shape::BYTES);
+    if (code != cudaSuccess) return code;
+    CUDA_LAUNCH((attention_backward_keys_hopper<T, D>), hopper_grid<shape>(call, call->kv_heads), dim3(shape::THREADS),
+                shape::BYTES, stream, *call, *maps);
+    return cudaGetLastError();
+}
+
 template <typename T, int D>
 static cudaError_t launch_backward(const attention_call *call, const attention_maps *maps, cudaStream_t stream) {
-    cudaError_t code = cudaSuccess;
-    if (call->dq != NULL)
-        code = launch_hopper<queries_hopper<D>>(attention_backward_queries_hopper<T, D>, call->batch * call->heads,
-                                                call, maps, stream);
-    if (code == cudaSuccess && (call->dk != NULL || call->dv != NULL))
-        code = launch_hopper<keys_hopper<D>>(attention_backward_keys_hopper<T, D>, call->batch * call->kv_heads, call,
-                                             maps, stream);
-    return code;
+    const cudaError_t code = call->dq == NULL ? cudaSuccess : launch_queries<T, D>(call, maps, stream);
+    if (code != cudaSuccess || (call->dk == NULL && call->dv == NULL)) return code;
+    return launch_keys<T, D>(call, maps, stream);
 }
 
 #define OF_HEAD(launch)                                                                                                \

@@ -198,8 +198,8 @@ static inline void tensor_load(void *to, const CUtensorMap *map, uint64_t *barri
     const uintptr_t at = reinterpret_cast<uintptr_t>(to);
     if (at % PANEL_EIGHT != 0) __trap();
     for (int i = 0; i < TENSOR_BOX_ROWS * PANEL; i++) {
-        const uintptr_t element = at + static_cast<uintptr_t>(i) * 2;
-        *const_cast<uint16_t *>(tile_element(element)) = emulator_tensor_at(map, start, i / PANEL, i % PANEL);
+        const uint16_t *from = emulator_tensor_at(map, start, i / PANEL, i % PANEL);
+        *const_cast<uint16_t *>(tile_element(at + static_cast<uintptr_t>(i) * 2)) = from == nullptr ? 0 : *from;
     }
     barrier_change(barrier, 0, -TENSOR_BOX_ROWS * PANEL_ROW);
 }

@@ -167,14 +167,12 @@ EXPORT CUresult cuTensorMapEncodeTiled(CUtensorMap *out, CUtensorMapDataType typ
     return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-EXPORT unsigned short emulator_tensor_at(const CUtensorMap *map, const int64_t *start, int row, int column) {
+EXPORT const unsigned short *emulator_tensor_at(const CUtensorMap *map, const int64_t *start, int row, int column) {
     const int64_t at[4] = {start[0] + column, start[1], start[2] + row, start[3]};
     const unsigned char *from = map->address;
-    unsigned short element = 0;
     for (int i = 0; i < 4; i++) {
-        if (at[i] < 0 || at[i] >= static_cast<int64_t>(map->dims[i])) return 0;
+        if (at[i] < 0 || at[i] >= static_cast<int64_t>(map->dims[i])) return nullptr;
         from += static_cast<uint64_t>(at[i]) * map->strides[i];
     }
-    std::memcpy(&element, from, sizeof element);
-    return element;
+    return reinterpret_cast<const unsigned short *>(from);
 }

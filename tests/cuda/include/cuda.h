@@ -54,8 +54,8 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *out, CUtensorMapDataType type, cuui
                                 const cuuint32_t *element_strides, CUtensorMapInterleave interleave,
                                 CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
                                 CUtensorMapFloatOOBfill fill);
-/* Returns element (row, column) of the box at `start`; zero outside the tensor. */
-unsigned short emulator_tensor_at(const CUtensorMap *map, const int64_t *start, int row, int column);
+/* Returns element (row, column) of the box at `start`; NULL outside the tensor. */
+const unsigned short *emulator_tensor_at(const CUtensorMap *map, const int64_t *start, int row, int column);
 
 CUresult cuInit(unsigned int flags);
 CUresult cuDeviceGet(CUdevice *device, int ordinal);
