@@ -631,6 +631,11 @@ START_TEST(attention_refuses_what_does_not_fit) {
 }
 END_TEST
 
+START_TEST(attention_of_tiles_that_take_turns) {
+    attention_check(shape(1, 210, 1, 1, 64, 0, 0, 0), dtypes[_i], "tiles that take turns");
+}
+END_TEST
+
 static void fill(TCase *tests) {
     tcase_add_loop_test(tests, attention_of_odd_shapes, 0, n_types());
     tcase_add_loop_test(tests, attention_at_real_sizes, 0, n_types());
@@ -649,6 +654,7 @@ static void fill(TCase *tests) {
     tcase_add_loop_test(tests, attention_puts_new_keys_into_a_cache, 0, n_types());
     tcase_add_loop_test(tests, attention_over_a_cache_without_room_is_nan, 0, n_types());
     tcase_add_loop_test(tests, attention_refuses_what_does_not_fit, 0, n_types());
+    tcase_add_loop_test(tests, attention_of_tiles_that_take_turns, 0, n_types());
 }
 
 int main(void) {
