@@ -1,8 +1,8 @@
 /* roofline.c: the extension WEFT_DEVICE_ROOFLINE: measures this GPU's peak rates by one large matmul of cuBLASLt and one
  * large copy.
  *
- * A matmul or copy is timed by stream events, and the median of a few runs counts. It grows until it takes a
- * millisecond, so that the time to launch it does not count. */
+ * A matmul or copy is timed by stream events, and the median of a few runs counts. It grows up to the largest size, or
+ * until it takes a millisecond: then the time to launch it is negligible. */
 #include "cuda.h"
 
 #define RUNS       5         /* after an uncounted one */
@@ -116,7 +116,8 @@ static weft_status time_in_memory(double *seconds, trial *t, int64_t filled, int
 
 /* Times the trial at growing sizes. */
 static weft_status time_growing(double *seconds, trial *t, int64_t most, weft_error *err) {
-    weft_status status = cuda_judge(cudaEventCreate(&t->begin), "the roofline", err);
+    weft_status status = cuda_enter(t->device, "the roofline", err);
+    if (status == WEFT_OK) status = cuda_judge(cudaEventCreate(&t->begin), "the roofline", err);
     if (status == WEFT_OK) status = cuda_judge(cudaEventCreate(&t->end), "the roofline", err);
     for (*seconds = 0; status == WEFT_OK; t->size *= 4) {
         const int64_t matrix = t->run == multiply ? t->size * t->size * cell_bytes(t->dtype) : 0;
