@@ -376,10 +376,11 @@ static void print_head(const weft_profile_report *self, const weft_profile_step 
                   1e3 * weft_profile_at(self->profile, extreme(self->profile, true))->seconds);
     (void)fprintf(to, "speed      %.1f places/s, %.1f targets/s\n", (double)step->result.n_places / step->seconds,
                   (double)step->result.n_targets / step->seconds);
-    (void)fprintf(to, "memory     %s were the process's peak, %s are planned", weft_unit_bytes(a, self->resident_peak),
-                  weft_unit_bytes(b, engine->plan.bytes.total));
-    if (held > 0) (void)fprintf(to, "; the device's context and libraries use %s more", weft_unit_bytes(a, held));
-    (void)fprintf(to, "\nmatrix     %s a step, %s", scaled(a, step->flops, "FLOP"),
+    (void)fprintf(to, "memory     %s are planned", weft_unit_bytes(a, engine->plan.bytes.total));
+    if (held > 0) (void)fprintf(to, ", the device's context and libraries use %s more", weft_unit_bytes(a, held));
+    (void)fprintf(to, "; the process's peak%s was %s\n", held > 0 ? " on the host" : "",
+                  weft_unit_bytes(a, self->resident_peak));
+    (void)fprintf(to, "matrix     %s a step, %s", scaled(a, step->flops, "FLOP"),
                   scaled(b, step->flops / step->seconds, "FLOP/s"));
     if (step->recompute_flops > 0.0)
         (void)fprintf(to, "; %s more are recomputed", scaled(a, step->recompute_flops, "FLOP"));
