@@ -4,11 +4,14 @@
 #include <weft/capture.h>
 #include <weft/choices.h>
 #include <weft/dry_run.h>
+#include <weft/ranges.h>
+#include <weft/roofline.h>
 #include <weft/transfer.h>
 #include <weft_emulator.h>
 
 #include "../../plugins/common/machine.h"
 #include "device/fixture.h"
+#include "base/units.h"
 #include "model/region.h"
 
 static const weft_device_transfer *transfer;
@@ -825,6 +828,96 @@ START_TEST(what_is_read_comes_through_pinned_memory) {
 }
 END_TEST
 
+/* ---- peak rates, ranges ---- */
+
+static weft_status measure(everything *e, const char *planted, double *peak, double *bandwidth, weft_error *err) {
+    const weft_device_roofline *roofline = table->extension(e->device, WEFT_DEVICE_ROOFLINE);
+    weft_status status = WEFT_OK;
+    ck_assert_ptr_nonnull(roofline);
+    ck_assert(roofline->product == NULL);
+    emulator_plant(planted);
+    status = roofline->peak(e->device, peak, WEFT_BF16, err);
+    return status == WEFT_OK ? roofline->bandwidth(e->device, bandwidth, err) : status;
+}
+
+/* A run of each kind takes at most a third of the time that passes, because the median of five counts. */
+START_TEST(peak_rates_are_measured) {
+    const double flops = 2.0 * 512 * 512 * 512, bytes = 4 * 2.0 * (4 << 20);
+    const weft_device_roofline *roofline = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_host counting = host;
+    everything e = {0};
+    ck_assert_int_eq(make_device_for(&e, &counting, 0, "tf32=no", &err), WEFT_OK);
+    roofline = table->extension(e.device, WEFT_DEVICE_ROOFLINE);
+    for (int i = 0; i < 3; i++) {
+        const double begin = weft_clock_seconds();
+        double peak = 0;
+        ck_assert_msg(roofline->peak(e.device, &peak, dtypes[i], &err) == WEFT_OK, "%s", err.text);
+        ck_assert_double_gt(peak, 3 * flops / (weft_clock_seconds() - begin));
+        ck_assert_double_lt(peak, 1e12);
+    }
+    {
+        const double begin = weft_clock_seconds();
+        double bandwidth = 0;
+        ck_assert_msg(roofline->bandwidth(e.device, &bandwidth, &err) == WEFT_OK, "%s", err.text);
+        ck_assert_double_gt(bandwidth, 3 * bytes / (weft_clock_seconds() - begin));
+        ck_assert_double_lt(bandwidth, 1e12);
+    }
+    ck_assert_int_eq(roofline->peak(e.device, &(double){0}, WEFT_F64, &err), WEFT_E_UNSUPPORTED);
+    table->destroy(e.device);
+}
+END_TEST
+
+START_TEST(a_failed_measurement_leaves_nothing) {
+    static const char *const planted[] = {"cudaMalloc:1=2",          "cudaMemcpyAsync:2=1", "cublasLtMatmul:4=14",
+                                          "cudaEventCreate:2=2",     "cudaEventRecord:5=1", "cudaEventSynchronize:9=1",
+                                          "cudaEventElapsedTime:2=1"};
+    weft_host counting = host;
+    everything e = {0};
+    weft_error err = WEFT_ERROR_INIT;
+    double peak = 0, bandwidth = 0;
+    counting.alloc = counted_alloc;
+    counting.release = counted_release;
+    ck_assert_int_eq(make_device_for(&e, &counting, 0, "tf32=no", &err), WEFT_OK);
+    ck_assert_int_eq(measure(&e, NULL, &peak, &bandwidth, &err), WEFT_OK); /* keeps the choice of an algorithm */
+    for (size_t i = 0; i < sizeof planted / sizeof *planted; i++) {
+        const int64_t before = held;
+        char name[40] = "";
+        weft_error failure = WEFT_ERROR_INIT;
+        ck_assert_int_ne(measure(&e, planted[i], &peak, &bandwidth, &failure), WEFT_OK);
+        (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(planted[i], ":"), planted[i]);
+        ck_assert_msg(strcmp(name, "cudaMalloc") == 0 || strstr(failure.text, name) != NULL, "%s: %s", name,
+                      failure.text);
+        ck_assert_int_eq(held, before);
+        ck_assert_int_eq(emulator_calls("cudaEventDestroy"),
+                         emulator_calls("cudaEventCreate") - (strcmp(name, "cudaEventCreate") == 0));
+        emulator_plant(NULL);
+        table->synchronize(e.device, NULL, &failure);
+    }
+    ck_assert_int_eq(measure(&e, NULL, &peak, &bandwidth, &err), WEFT_OK);
+    table->destroy(e.device);
+}
+END_TEST
+
+START_TEST(ranges_are_offered_if_they_are_wanted) {
+    for (int on = 0; on < 2; on++) {
+        const weft_device_ranges *ranges = NULL;
+        weft_error err = WEFT_ERROR_INIT;
+        weft_host counting = host;
+        everything e = {0};
+        emulator_plant(NULL);
+        ck_assert_int_eq(make_device_for(&e, &counting, 0, on ? "nvtx=yes" : "nvtx=no", &err), WEFT_OK);
+        ck_assert_int_eq(weft_device_ranges_find(&ranges, table, e.device, &err), WEFT_OK);
+        ck_assert_int_eq(ranges != NULL, on);
+        if (on) ranges->begin(e.device, "FORWARD");
+        if (on) ranges->end(e.device);
+        ck_assert_int_eq(emulator_calls("nvtxRangePushA"), on);
+        ck_assert_int_eq(emulator_calls("nvtxRangePop"), on);
+        table->destroy(e.device);
+    }
+}
+END_TEST
+
 START_TEST(what_is_missing_is_named) {
     weft_error err = WEFT_ERROR_INIT;
     expect_no_device("WEFT_EMULATOR_DEVICES", "-1", 0, "share=no", "there is no NVIDIA driver on this machine");
@@ -930,6 +1023,9 @@ static void fill(TCase *tests) {
     tcase_add_test(tests, pieces_travel_while_the_next_is_worked_on);
     tcase_add_test(tests, what_is_read_comes_through_pinned_memory);
     tcase_add_test(tests, calls_run_in_the_stream_that_they_are_given);
+    tcase_add_test(tests, peak_rates_are_measured);
+    tcase_add_test(tests, a_failed_measurement_leaves_nothing);
+    tcase_add_test(tests, ranges_are_offered_if_they_are_wanted);
     tcase_add_test(tests, what_is_missing_is_named);
     tcase_add_test(tests, ranks_may_share_a_card);
     tcase_add_test(tests, machines_are_told_apart);

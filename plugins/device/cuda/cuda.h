@@ -9,7 +9,8 @@
  *     packed.c      matmuls with a packed operand             choices.c    algorithms as text, identical on all ranks
  *     update.c      an optimizer's body, compiled by NVRTC    modules.c    compiled code, cached by hash
  *     native.c      streams and operands as native CUDA handles
- *     dry_run.c     counts the CUDA work of a step
+ *     dry_run.c     counts the CUDA work of a step            roofline.c   measures peak rates
+ *     ranges.c      ranges for profilers (NVTX)
  *     add.c         an add, deferred so that it can be fused with the norm of its sum
  *     attention_cudnn.c, attention_graph.c   attention by cuDNN
  *     attention_hopper.cu, hopper.cuh        attention on compute capability 9.0
@@ -35,6 +36,8 @@
 #include <weft/device.h>
 #include <weft/dry_run.h>
 #include <weft/native.h>
+#include <weft/ranges.h>
+#include <weft/roofline.h>
 #include <weft/transfer.h>
 
 #include "../common/matrices.h"
@@ -52,12 +55,11 @@
     K(I64, workspace, "32Mi", "[1Mi,1Gi]", "bytes", WEFT_SAME,                                                         \
       "Workspace of cuBLASLt for a matmul; the selection of its algorithm depends on the size.")                       \
     K(ENUM, attention, "auto", "auto,split,cudnn", "", WEFT_SAME,                                                      \
-      "Attention in 16-bit types. auto: kernels of this plugin; on GPUs of compute capability 9.0, heads of 64 and "   \
-      "128 "                                                                                                           \
-      "elements use faster ones, which round probabilities and their gradients to 16 bits as factors. split: factors " \
-      "of "                                                                                                            \
-      "two 16-bit parts everywhere. cudnn: cuDNN for the forward in bf16.")                                            \
+      "Attention in 16-bit types. auto: on GPUs of compute capability 9.0, heads of 64 and 128 elements use kernels "  \
+      "that round probabilities and their gradients to 16 bits; split: as two 16-bit parts everywhere; cudnn: the "    \
+      "forward in bf16 by cuDNN.")                                                                                     \
     K(BOOL, share, "no", "", "", 0, "Several ranks of a machine may share a card; no: each needs one of its own.")     \
+    K(BOOL, nvtx, "no", "", "", 0, "NVTX ranges for profilers: one around each instruction of a step.")                \
     K(PATH, cache, "auto", "auto | none", "", 0,                                                                       \
       "Directory for compiled optimizers; auto: weft/cuda in the user's cache directory; none: compile them in "       \
       "each run.")
@@ -91,6 +93,7 @@ struct weft_device {
     cublasLtHandle_t lt;
     bool tf32;                        /* the key tf32: fp32 matmuls may round their operands to TF32 */
     bool splits_attention;            /* the key attention: factors of two 16-bit parts */
+    bool nvtx;                        /* the key nvtx: offers weft/ranges.h */
     int64_t workspace;                /* bytes that cuBLASLt may use per matmul */
     int64_t live_bytes, live_buffers; /* of buffers not yet released */
     int64_t held;                     /* other GPU memory in use, at the last measurement */
@@ -167,6 +170,11 @@ extern const weft_device_transfer cuda_transfer;
 /* ---- dry_run.c ---- */
 
 extern const weft_device_dry_run cuda_dry_run;
+
+/* ---- roofline.c, ranges.c ---- */
+
+extern const weft_device_roofline cuda_roofline;
+extern const weft_device_ranges cuda_ranges;
 
 /* ---- copies.c ---- */
 

@@ -46,6 +46,7 @@ static weft_status create_device(weft_device **out, const weft_host *host, const
     d->host = host;
     d->tf32 = keys->tf32 != 0;
     d->splits_attention = keys->attention == ATTENTION_SPLIT;
+    d->nvtx = keys->nvtx != 0;
     d->workspace = keys->workspace;
     status = open_device(d, keys, index, err);
     if (status == WEFT_OK) *out = d;
@@ -77,12 +78,13 @@ static void tell_device_info(const weft_device *device, weft_device_info *out) {
 }
 
 static const void *find_extension(const weft_device *device, const char *id) {
-    (void)device;
     if (strcmp(id, WEFT_DEVICE_TRANSFER) == 0) return &cuda_transfer;
     if (strcmp(id, WEFT_DEVICE_CAPTURE) == 0) return &cuda_capture;
     if (strcmp(id, WEFT_DEVICE_NATIVE) == 0) return &cuda_native;
     if (strcmp(id, WEFT_DEVICE_CHOICES) == 0) return &cuda_choices;
     if (strcmp(id, WEFT_DEVICE_DRY_RUN) == 0) return &cuda_dry_run;
+    if (strcmp(id, WEFT_DEVICE_ROOFLINE) == 0) return &cuda_roofline;
+    if (strcmp(id, WEFT_DEVICE_RANGES) == 0 && device->nvtx) return &cuda_ranges;
     return NULL;
 }
 

@@ -36,7 +36,8 @@
  * it.
  *
  * Extensions: weft/transfer.h (asynchronous copies), weft/capture.h (graph capture and replay), weft/dry_run.h (launch
- * counts of a step), weft/roofline.h (roofline measurement), weft/team.h (number of threads of kernels).
+ * counts of a step), weft/roofline.h (roofline measurement), weft/ranges.h (ranges for profilers), weft/team.h (number
+ * of threads of kernels).
  *
  * Intended users: CUDA (streams, events, one fused variant per field of the arguments), 16-bit types (dtype of
  * each operand), packed weights (a dtype of B in matmul), several documents per sequence (starts).
