@@ -8,7 +8,7 @@
 enum { ROUNDS = 9, LEAST_ROUNDS = 3, MOST_REPEATS = 10 };
 #define LEAST_WORK 0x1p28             /* multiply-adds of a measured matmul */
 #define SAMPLE     0.2f               /* milliseconds of a sample of short matmuls */
-#define BUDGET     200.0f             /* milliseconds for all rounds of a shape */
+#define BUDGET     60.0f              /* milliseconds for all rounds of a shape */
 #define MARGIN     0.98f              /* a faster algorithm takes at most this share of the first one's time */
 #define PATTERN    ((int64_t)1 << 20) /* bytes of random numbers, repeated in all operands */
 
