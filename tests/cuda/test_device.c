@@ -464,6 +464,22 @@ START_TEST(that_nothing_can_be_kept_is_told_once) {
 }
 END_TEST
 
+/* ---- chunks of the head ---- */
+
+/* Few large chunks, because each one reads and writes the complete gradient of w; but at most 1 GiB of logits. */
+START_TEST(chunks_of_the_head_are_large) {
+    const int64_t mib = 1 << 20;
+    weft_head h = {.struct_size = sizeof h, .rows = 8192, .width = 2048, .vocab = 128256, .dtype = WEFT_BF16};
+    int64_t bytes = table->head_loss_grad_workspace(devices[0], &h);
+    ck_assert_int_ge(bytes, 2048 * h.vocab * 4);
+    ck_assert_int_le(bytes, 1024 * mib + 16 * mib);
+    h.vocab = 262144;
+    bytes = table->head_loss_grad_workspace(devices[0], &h);
+    ck_assert_int_ge(bytes, 1024 * mib);
+    ck_assert_int_le(bytes, 1024 * mib + 16 * mib);
+}
+END_TEST
+
 /* ---- measured algorithms ---- */
 
 enum { EDGE = 128, DEEP = 16384 }; /* small partial sums, and enough work to be measured */
@@ -1042,6 +1058,7 @@ static void fill(TCase *tests) {
     tcase_add_loop_test(tests, a_call_that_fails_is_told_and_leaves_nothing, 0, (int)(sizeof calls / sizeof *calls));
     tcase_add_test(tests, an_update_is_compiled_once_and_kept);
     tcase_add_test(tests, that_nothing_can_be_kept_is_told_once);
+    tcase_add_test(tests, chunks_of_the_head_are_large);
     tcase_add_test(tests, the_fastest_algorithm_is_selected_and_stored);
     tcase_add_test(tests, failed_measurements_leave_nothing);
     tcase_add_test(tests, an_authors_mistake_is_shown);
