@@ -144,13 +144,15 @@ static weft_status choose(weft_device *device, cuda_algorithm *out, bool measure
     const cuda_shape *s = &out->shape;
     cublasLtMatmulHeuristicResult_t all[CUDA_RESULTS] = {0};
     cublasStatus_t code = CUBLAS_STATUS_SUCCESS;
-    int found = 0;
+    int found = 0, n = 0;
     weft_status status = set_alignments(device, s, err);
     if (status == WEFT_OK) status = set_schemes(device, s, err);
     if (status != WEFT_OK) return status;
     code = device->libraries.cublasLtMatmulAlgoGetHeuristic(device->lt, out->product, out->b, out->a, out->c, out->c,
                                                             device->algorithms->preference, CUDA_RESULTS, all, &found);
-    if (code == CUBLAS_STATUS_SUCCESS && found > 0) code = all[0].state;
+    for (int i = 0; i < found; i++)
+        if (all[i].state == CUBLAS_STATUS_SUCCESS) all[n++] = all[i];
+    if (code == CUBLAS_STATUS_SUCCESS && found > 0 && n == 0) code = all[0].state;
     if (code == CUBLAS_STATUS_NOT_SUPPORTED || (code == CUBLAS_STATUS_SUCCESS && found == 0))
         return weft_error_set(err, WEFT_E_UNSUPPORTED,
                               "matmul on device cuda: cuBLASLt has no algorithm for %s operands%s%s of m %lld, n %lld, "
@@ -161,7 +163,7 @@ static weft_status choose(weft_device *device, cuda_algorithm *out, bool measure
     out->way = all[0].algo;
     status = cuda_judge_lt_call(device, code, "cublasLtMatmulAlgoGetHeuristic",
                                 about_product("selecting an algorithm for", s).text, err);
-    return status == WEFT_OK && measures ? cuda_algorithm_measure(device, out, all, found, err) : status;
+    return status == WEFT_OK && measures ? cuda_algorithm_measure(device, out, all, n, err) : status;
 }
 
 /* ---- registry ---- */

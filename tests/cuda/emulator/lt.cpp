@@ -313,6 +313,10 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtM
         out[*found].wavesCount = 1;
         (*found)++;
     }
+    if (*found > 0 && *found < most) { /* after the usable results, one that cannot be used */
+        out[*found] = cublasLtMatmulHeuristicResult_t{};
+        out[(*found)++].state = CUBLAS_STATUS_NOT_SUPPORTED;
+    }
     return *found > 0 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
