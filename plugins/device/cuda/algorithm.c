@@ -1,7 +1,7 @@
 /* algorithm.c: see algorithm.h. Takes the first algorithm of cuBLASLt's heuristic, or the fastest of the first ones
- * (measure.c); each algorithm has a fixed order of addition. A split-K algorithm may store partial sums in the result's type (cublasLtReductionScheme_t OUTPUT_TYPE),
- * which is excluded unless that type is fp32, or add them to the result one by one (INPLACE), which is excluded because
- * C += AB is one addition of the complete sum. */
+ * (measure.c); each algorithm has a fixed order of addition. A split-K algorithm may store partial sums in the
+ * result's type (cublasLtReductionScheme_t OUTPUT_TYPE), which is excluded unless that type is fp32, or add them to
+ * the result one by one (INPLACE), which is excluded because C += AB is one addition of the complete sum. */
 #include "algorithm.h"
 
 static const cudaDataType_t *type_of(int32_t dtype) {

@@ -57,8 +57,8 @@ void cuda_shape_print(char *out, size_t size, const cuda_shape *s);
 /* Registers a shape that will be multiplied. If memory for the entry is missing, the algorithm is selected at the first
  * matmul. */
 void cuda_algorithm_note(const weft_device *device, const cuda_shape *shape);
-/* Returns the entry of that shape, and selects its algorithm if there is none: by the shape only, or with `measures` the
- * fastest. It lives as long as the device. */
+/* Returns the entry of that shape, and selects its algorithm if there is none: by the shape only, or with `measures`
+ * the fastest. It lives as long as the device. */
 weft_status cuda_algorithm_find(cuda_algorithm **out, weft_device *device, const cuda_shape *shape, bool measures,
                                 weft_error *err);
 /* Return the i-th registered entry, or the entry of that shape; NULL: no such entry. */

@@ -188,7 +188,7 @@ static bool take_stored(weft_device *device, cuda_algorithm *a, const char *dire
     return fits && cuda_algorithm_take(device, a, &way, &unheard) == WEFT_OK;
 }
 
-/* Stores the measured algorithm. If it cannot be stored, a later run could use another one, so the first one is used. */
+/* Stores the measured algorithm. If that fails, the first one is used, because a later run could measure another. */
 static void store(weft_device *device, cuda_algorithm *a, const char *directory, const char *hash,
                   const cublasLtMatmulAlgo_t *first) {
     if (cuda_cache_write(directory, hash, &a->way, sizeof a->way)) return;
