@@ -467,6 +467,143 @@ START_TEST(that_nothing_can_be_kept_is_told_once) {
 }
 END_TEST
 
+/* ---- chunks of the head ---- */
+
+/* Few large chunks, because each one reads and writes the complete gradient of w; but at most 1 GiB of logits. */
+START_TEST(chunks_of_the_head_are_large) {
+    const int64_t mib = 1 << 20;
+    weft_head h = {.struct_size = sizeof h, .rows = 8192, .width = 2048, .vocab = 128256, .dtype = WEFT_BF16};
+    int64_t bytes = table->head_loss_grad_workspace(devices[0], &h);
+    ck_assert_int_ge(bytes, 2048 * h.vocab * 4);
+    ck_assert_int_le(bytes, 1024 * mib + 16 * mib);
+    h.vocab = 262144;
+    bytes = table->head_loss_grad_workspace(devices[0], &h);
+    ck_assert_int_ge(bytes, 1024 * mib);
+    ck_assert_int_le(bytes, 1024 * mib + 16 * mib);
+}
+END_TEST
+
+/* ---- measured algorithms ---- */
+
+enum { EDGE = 128, DEEP = 16384 }; /* small partial sums, and enough work to be measured */
+
+typedef struct measuring {
+    const char *times; /* percentages by algorithm; NULL: all equal */
+    const char *plant; /* planted failures */
+    const char *taken; /* the value that a resume sets before; NULL: none */
+    int64_t k;
+    weft_status status; /* of choose */
+    weft_device_choice choice;
+    long long matmuls, left; /* calls; allocations that are not freed */
+} measuring;
+
+/* Selects the algorithm of a matmul as rank 0 does, on a new device. Returns its id, or -1. */
+static int measure(measuring *t) {
+    weft_host counting = counting_host();
+    everything e = {0};
+    weft_error err = WEFT_ERROR_INIT;
+    const int64_t k = t->k > 0 ? t->k : DEEP;
+    const weft_matmul m = {.struct_size = sizeof m,
+                           .m = EDGE,
+                           .n = EDGE,
+                           .k = k,
+                           .lda = k,
+                           .ldb = EDGE,
+                           .ldc = EDGE,
+                           .dtype_a = WEFT_BF16,
+                           .dtype_b = WEFT_BF16,
+                           .dtype_c = WEFT_F32};
+    int way = -1;
+    ck_assert_msg(make_device_for(&e, &counting, 0, "share=yes", &err) == WEFT_OK, "%s", err.text);
+    ck_assert_int_gt(table->matmul_workspace(e.device, &m), 0);
+    t->choice = (weft_device_choice){.struct_size = sizeof t->choice};
+    choices->get(e.device, 0, &t->choice);
+    if (t->taken != NULL) {
+        (void)snprintf(t->choice.value, sizeof t->choice.value, "%s", t->taken);
+        ck_assert_int_eq(choices->take(e.device, &t->choice, &err), WEFT_OK);
+    }
+    (void)setenv("WEFT_EMULATOR_TIMES", t->times == NULL ? "" : t->times, 1);
+    emulator_plant(t->plant);
+    t->matmuls = emulator_calls("cublasLtMatmul");
+    t->left = emulator_calls("cudaMalloc") - emulator_calls("cudaFree");
+    t->status = choices->choose(e.device, &t->choice, &err);
+    t->matmuls = emulator_calls("cublasLtMatmul") - t->matmuls;
+    t->left = emulator_calls("cudaMalloc") - emulator_calls("cudaFree") - t->left;
+    emulator_plant(NULL);
+    (void)unsetenv("WEFT_EMULATOR_TIMES");
+    table->destroy(e.device);
+    ck_assert_int_eq(held, 0);
+    ck_assert_int_eq(t->status == WEFT_OK, sscanf(t->choice.note, "way %d", &way) == 1);
+    return way;
+}
+
+/* Percentages: `percent` for algorithm `which`, 100 for others. */
+static const char *times_of(int which, int percent) {
+    static char out[64];
+    int n = 0;
+    for (int i = 0; i < 4; i++) n += snprintf(out + n, sizeof out - (size_t)n, "%d,", i == which ? percent : 100);
+    return out;
+}
+
+/* The fastest of cuBLASLt's algorithms is used, unless the first one is almost as fast. The first run stores it for
+ * later runs, and a resume uses the checkpoint's. */
+START_TEST(the_fastest_algorithm_is_selected_and_stored) {
+    char directory[] = "/tmp/weft-measured-XXXXXX";
+    measuring one = {0}, again = {0}, resumed = {0}, small = {.k = 64};
+    ck_assert_ptr_nonnull(mkdtemp(directory));
+    use_cache(false);
+    const int first = measure(&one), other = (first + 2) % 4;
+    ck_assert_int_eq(one.matmuls, 0); /* nothing is measured without a cache */
+    (void)snprintf(cache, sizeof cache, "device.cache=%s", directory);
+    small.times = one.times = times_of(other, 90);
+    (void)measure(&small);
+    ck_assert_int_eq(small.matmuls, 0);
+    ck_assert_int_eq(measure(&one), other);
+    ck_assert_int_gt(one.matmuls, 4 * 4);
+    ck_assert_int_eq(one.left, 0);
+    again.times = times_of(first, 50);
+    ck_assert_int_eq(measure(&again), other);
+    ck_assert_int_eq(again.matmuls, 0);
+    run_in(directory, "test $(ls | wc -l) = 1 && truncate -s 100 *");
+    again.times = times_of(other, 99);
+    ck_assert_int_eq(measure(&again), first); /* measured again: almost as fast */
+    ck_assert_int_gt(again.matmuls, 0);
+    ck_assert_int_eq(measure(&resumed), first);
+    resumed.taken = one.choice.value;
+    ck_assert_int_eq(measure(&resumed), other);
+    ck_assert_int_eq(resumed.matmuls, 0);
+    run_in(directory, "rm * && rmdir ../$(basename $(pwd))");
+    use_cache(false);
+}
+END_TEST
+
+/* Too little memory leaves the first algorithm, and so does a cache that cannot be written. Other errors are returned.
+ * All free what they took. */
+START_TEST(failed_measurements_leave_nothing) {
+    char directory[] = "/tmp/weft-measured-XXXXXX";
+    const char *const failures[] = {"cudaEventCreate:1=999", "cudaEventElapsedTime:3=999", "cublasLtMatmul:5=13"};
+    measuring one = {0};
+    ck_assert_ptr_nonnull(mkdtemp(directory));
+    use_cache(false);
+    const int first = measure(&one);
+    one.times = times_of((first + 2) % 4, 90);
+    (void)snprintf(cache, sizeof cache, "device.cache=/proc/self"); /* a directory without write access */
+    ck_assert_int_eq(measure(&one), first);
+    (void)snprintf(cache, sizeof cache, "device.cache=%s", directory);
+    one.plant = "cudaMalloc:1=2";
+    ck_assert_int_eq(measure(&one), first);
+    ck_assert_int_eq(one.matmuls, 0);
+    for (int i = 0; i < 3; i++) {
+        one.plant = failures[i];
+        ck_assert_int_eq(measure(&one), -1);
+        ck_assert_int_eq(one.status, WEFT_E_DEVICE);
+        ck_assert_int_eq(one.left, 0);
+    }
+    run_in(directory, "rmdir ../$(basename $(pwd))"); /* nothing is stored */
+    use_cache(false);
+}
+END_TEST
+
 WEFT_HP(wrong_hp, float lr;)
 static const weft_elementwise wrong_update = {(uint32_t)sizeof(weft_elementwise),
                                               0,
@@ -1014,6 +1151,9 @@ static void fill(TCase *tests) {
     tcase_add_loop_test(tests, a_call_that_fails_is_told_and_leaves_nothing, 0, (int)(sizeof calls / sizeof *calls));
     tcase_add_test(tests, an_update_is_compiled_once_and_kept);
     tcase_add_test(tests, that_nothing_can_be_kept_is_told_once);
+    tcase_add_test(tests, chunks_of_the_head_are_large);
+    tcase_add_test(tests, the_fastest_algorithm_is_selected_and_stored);
+    tcase_add_test(tests, failed_measurements_leave_nothing);
     tcase_add_test(tests, an_authors_mistake_is_shown);
     tcase_add_test(tests, a_dry_run_compiles_and_loads_nothing);
     tcase_add_test(tests, an_update_is_one_launch_for_each_type);

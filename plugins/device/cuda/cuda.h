@@ -6,7 +6,8 @@
  *     staging.c     pinned memory of `write` and `read`       transfer.c   pinned memory, asynchronous copies
  *     capture.c     a step as a CUDA graph                    failure.c    CUDA errors as messages
  *     product.c     matmuls by cuBLASLt                       algorithm.c  selects a cuBLASLt algorithm per shape
- *     packed.c      matmuls with a packed operand             choices.c    algorithms as text, identical on all ranks
+ *     measure.c     times algorithms, stores the fastest      choices.c    algorithms as text, identical on all ranks
+ *     packed.c      matmuls with a packed operand
  *     update.c      an optimizer's body, compiled by NVRTC    modules.c    compiled code, cached by hash
  *     native.c      streams and operands as native CUDA handles
  *     dry_run.c     counts the CUDA work of a step            roofline.c   measures peak rates
@@ -61,8 +62,8 @@
     K(BOOL, share, "no", "", "", 0, "Several ranks of a machine may share a card; no: each needs one of its own.")     \
     K(BOOL, nvtx, "no", "", "", 0, "NVTX ranges for profilers: one around each instruction of a step.")                \
     K(PATH, cache, "auto", "auto | none", "", 0,                                                                       \
-      "Directory for compiled optimizers; auto: weft/cuda in the user's cache directory; none: compile them in "       \
-      "each run.")
+      "Directory for compiled optimizers and measured matmul algorithms; auto: weft/cuda in the user's cache "         \
+      "directory; none: compile in each run, and measure nothing.")
 WEFT_KEYS_STRUCT(cuda_config, CUDA_KEYS)
 enum { ATTENTION_AUTO, ATTENTION_SPLIT, ATTENTION_CUDNN }; /* values of the key `attention` */
 
