@@ -30,7 +30,7 @@
  * `dtype` (activations) is WEFT_F32, WEFT_BF16 or WEFT_F16; a kernel without support for it returns WEFT_E_UNSUPPORTED.
  * Norm gains, statistics, losses and parameter gradients are always fp32. With 16-bit types the arithmetic is still
  * fp32. Matmul operands have the 16-bit type (in the head also the gradient of the logits), sums are fp32, and results
- * are rounded once, to nearest even. Accumulation onto an older value happens before that rounding (see also weft_matmul).
+ * are rounded once, to nearest even. Accumulation onto an older value happens before that rounding (see weft_matmul).
  *
  * A device may lack a variant (a window, LayerNorm, GELU, ...): its kernel then returns WEFT_E_UNSUPPORTED and names
  * it.
