@@ -30,7 +30,7 @@
  * `dtype` (activations) is WEFT_F32, WEFT_BF16 or WEFT_F16; a kernel without support for it returns WEFT_E_UNSUPPORTED.
  * Norm gains, statistics, losses and parameter gradients are always fp32. With 16-bit types the arithmetic is still
  * fp32. Matmul operands have the 16-bit type (in the head also the gradient of the logits), sums are fp32, and results
- * are rounded once, to nearest even. Accumulation onto an older value happens before that rounding (exception: weft_matmul).
+ * are rounded once, to nearest even. Accumulation onto an older value happens before that rounding (see weft_matmul).
  *
  * A device may lack a variant (a window, LayerNorm, GELU, ...): its kernel then returns WEFT_E_UNSUPPORTED and names
  * it.
@@ -87,9 +87,9 @@ typedef struct weft_device_info {
 } weft_device_info;
 
 /* C (M,N) = op(A) op(B), or += if accumulate. op(A) is (M,K): A is (M,K), or (K,M) with transpose_a; B likewise. With
- * has_bias, every row of C is op(A) op(B) + bias; has_bias excludes accumulate. The older value of C, or the bias rounded
- * to C's type, is added to the finished sum, once. The result is rounded after the addition. If C has 16 bits, a device
- * may also round the sum to C's type before the addition, as cuBLASLt does.
+ * has_bias, every row of C is op(A) op(B) + bias; has_bias excludes accumulate. The older value of C, or the bias
+ * rounded to C's type, is added to the finished sum, once. The result is rounded after the addition. If C has 16 bits,
+ * a device may also round the sum to C's type before the addition, as cuBLASLt does.
  *
  * B may be packed (weft/blocks.h): its rows are contiguous (ldb is their length), and it begins at a block boundary.
  * Its values are those of the unpacked blocks, each rounded to A's type. A device unpacks them where needed, in the

@@ -2,8 +2,8 @@
  * dimension is summed at once or in 2, 4 or 8 parts, with partial sums in the result's type if the caller allows it.
  * The heuristic's order depends on the complete description: shape, strides, types, epilogue, alignments and the memory
  * for partial sums, as on a GPU. An algorithm rejects operands with a smaller alignment than it was selected for.
- * Every matmul overwrites the workspace, with any algorithm. As measured on an H100, a matmul with beta, or with a bias and
- * an alignment below 16 bytes, rounds its sum to the result's type before the addition. */
+ * Every matmul overwrites the workspace, with any algorithm. As measured on an H100, a matmul with beta, or with a bias
+ * and an alignment below 16 bytes, rounds its sum to the result's type before the addition. */
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
