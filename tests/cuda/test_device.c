@@ -967,7 +967,7 @@ END_TEST
 
 /* ---- peak rates, ranges ---- */
 
-static weft_status measure(everything *e, const char *planted, double *peak, double *bandwidth, weft_error *err) {
+static weft_status measure_rates(everything *e, const char *planted, double *peak, double *bandwidth, weft_error *err) {
     const weft_device_roofline *roofline = table->extension(e->device, WEFT_DEVICE_ROOFLINE);
     weft_status status = WEFT_OK;
     ck_assert_ptr_nonnull(roofline);
@@ -1016,12 +1016,12 @@ START_TEST(a_failed_measurement_leaves_nothing) {
     counting.alloc = counted_alloc;
     counting.release = counted_release;
     ck_assert_int_eq(make_device_for(&e, &counting, 0, "tf32=no", &err), WEFT_OK);
-    ck_assert_int_eq(measure(&e, NULL, &peak, &bandwidth, &err), WEFT_OK); /* keeps the choice of an algorithm */
+    ck_assert_int_eq(measure_rates(&e, NULL, &peak, &bandwidth, &err), WEFT_OK); /* keeps the choice of an algorithm */
     for (size_t i = 0; i < sizeof planted / sizeof *planted; i++) {
         const int64_t before = held;
         char name[40] = "";
         weft_error failure = WEFT_ERROR_INIT;
-        ck_assert_int_ne(measure(&e, planted[i], &peak, &bandwidth, &failure), WEFT_OK);
+        ck_assert_int_ne(measure_rates(&e, planted[i], &peak, &bandwidth, &failure), WEFT_OK);
         (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(planted[i], ":"), planted[i]);
         ck_assert_msg(strcmp(name, "cudaMalloc") == 0 || strstr(failure.text, name) != NULL, "%s: %s", name,
                       failure.text);
@@ -1031,7 +1031,7 @@ START_TEST(a_failed_measurement_leaves_nothing) {
         emulator_plant(NULL);
         table->synchronize(e.device, NULL, &failure);
     }
-    ck_assert_int_eq(measure(&e, NULL, &peak, &bandwidth, &err), WEFT_OK);
+    ck_assert_int_eq(measure_rates(&e, NULL, &peak, &bandwidth, &err), WEFT_OK);
     table->destroy(e.device);
 }
 END_TEST
