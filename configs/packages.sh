@@ -23,7 +23,7 @@ cuda)
     exec python3 -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target "$to" \
         nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-runtime==13.0.96 \
         nvidia-cuda-cccl==13.0.85 nvidia-cuda-nvrtc==13.0.88 nvidia-cublas==13.1.0.3 nvidia-cudnn-cu13==9.19.0.56 \
-        nvidia-nccl-cu13==2.28.9 ;;
+        nvidia-nccl-cu13==2.28.9 nvidia-nvtx==13.0.85 ;;
 esac
 
 missing=

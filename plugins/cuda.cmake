@@ -54,7 +54,7 @@ macro(weft_find_cuda missing)
     get_filename_component(home "${home}" DIRECTORY)
     get_filename_component(home "${home}" DIRECTORY)
     set(CUDA_INCLUDES)
-    foreach(header cuda_runtime.h cublasLt.h nvrtc.h cudnn_graph.h)
+    foreach(header cuda_runtime.h cublasLt.h nvrtc.h cudnn_graph.h nvtx3/nvToolsExt.h)
       find_path(where_${header} ${header} PATHS "${home}" ${base} ${parts} /usr PATH_SUFFIXES include NO_DEFAULT_PATH NO_CACHE)
       if(where_${header})
         list(APPEND CUDA_INCLUDES "${where_${header}}")
@@ -94,11 +94,13 @@ function(weft_compile_cuda out directory)
   set(objects)
   set(flags -std=c++17 -O3 --expt-relaxed-constexpr -Werror all-warnings -Xptxas -v -Xfatbin -compress-all ${WEFT_CUDA_FLAGS}
       -Xcompiler -Wall,-Wextra,-Werror,-fPIC,-fvisibility=hidden,-ffp-contract=off,-fno-exceptions,-fno-threadsafe-statics)
+  set(machines)
   foreach(architecture ${WEFT_CUDA_ARCHITECTURES})
-    list(APPEND flags -gencode arch=compute_${architecture},code=sm_${architecture})
+    list(APPEND machines -gencode arch=compute_${architecture},code=sm_${architecture})
     set(last ${architecture})
   endforeach()
-  list(APPEND flags -gencode arch=compute_${last},code=compute_${last} -I "${WEFT_SDK_INCLUDE}")
+  list(APPEND machines -gencode arch=compute_${last},code=compute_${last})
+  list(APPEND flags -I "${WEFT_SDK_INCLUDE}")
   foreach(include ${CUDA_INCLUDES})
     list(APPEND flags -isystem "${include}")
   endforeach()
@@ -109,9 +111,13 @@ function(weft_compile_cuda out directory)
     if(name IN_LIST CUDA_EXACT)
       set(exact -fmad=false)
     endif()
+    set(of ${machines})
+    if(name IN_LIST CUDA_HOPPER)
+      set(of -gencode arch=compute_90a,code=sm_90a)
+    endif()
     add_custom_command(OUTPUT "${object}" BYPRODUCTS "${directory}/${name}.ptxas" DEPFILE "${object}.d" DEPENDS "${source}" VERBATIM
       COMMAND sh "${CMAKE_SOURCE_DIR}/plugins/nvcc.sh" "${directory}/${name}.ptxas" ${CMAKE_CUDA_COMPILER_LAUNCHER}
-              "${CUDA_NVCC}" ${flags} ${exact} -MD -MF "${object}.d" -c "${source}" -o "${object}"
+              "${CUDA_NVCC}" ${flags} ${of} ${exact} -MD -MF "${object}.d" -c "${source}" -o "${object}"
       COMMENT "Compiling ${name}.cu for the GPU")
     list(APPEND objects "${object}")
   endforeach()
@@ -121,6 +127,9 @@ endfunction()
 # In these no product is joined with a sum unless it is written so: what they give is defined to the bit, or added to what
 # was there as it is.
 set(CUDA_EXACT activation add clip convert embedding factors head norm rope row_sums scale square_sum)
+
+# These have instructions of compute capability 9.0 only, and the device uses them there only.
+set(CUDA_HOPPER attention_hopper)
 
 if(NOT WEFT_CUDA)
   message(STATUS "WEFT_CUDA is OFF: no CUDA device")

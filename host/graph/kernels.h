@@ -23,7 +23,7 @@ typedef struct weft_call_info {
     const char *label;     /* "q_proj", or empty; owned by the graph */
     bool recompute;        /* the call recomputes activations (activation checkpointing) */
     double flops;          /* matmuls and attention (causal counted by half); else 0 */
-    double bytes;          /* memory traffic of the other calls; 0 where flops is set */
+    double bytes;          /* memory traffic: each operand once */
     int32_t n_products;
     weft_product_shape products[WEFT_CALL_PRODUCTS]; /* matmuls by the matrix library, without those inside attention */
 } weft_call_info;

@@ -65,7 +65,7 @@ struct weft_call {
     int32_t node; /* node that the call belongs to; -1: no node */
     int32_t pass; /* weft_pass_kind */
     int32_t operand, n_operands;
-    double flops, bytes; /* one of them is 0 */
+    double flops, bytes;
     weft_kernel_args args;
 };
 
@@ -76,8 +76,8 @@ typedef struct weft_pass {
     int32_t n_operands, operands_capacity;
     weft_storage *storages; /* [0] is the absent storage */
     int32_t n_storages, storages_capacity;
-    int64_t work; /* bytes, after placing */
-    double flops, bytes;
+    int64_t work;        /* bytes, after placing */
+    double flops, bytes; /* bytes: of calls without FLOPs */
 } weft_pass;
 
 /* State while a pass is written. */

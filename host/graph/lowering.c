@@ -160,11 +160,11 @@ void weft_lower_call(weft_lowering *lowering, const weft_kernel *kernel, const v
     if (kernel->slot < WEFT_SLOT_copy) call->args.add.struct_size = (uint32_t)size;
     for (size_t i = 0; i < n; i++) add_operand(pass, operands[i]);
     call->flops = weft_kernel_operations(kernel, &call->args);
-    if (call->flops == 0.0 && kernel->traffic != NULL) call->bytes = kernel->traffic(&call->args);
-    for (int32_t i = 0; call->flops == 0.0 && kernel->traffic == NULL && i < call->n_operands; i++)
+    if (kernel->traffic != NULL) call->bytes = kernel->traffic(&call->args);
+    for (int32_t i = 0; kernel->traffic == NULL && i < call->n_operands; i++)
         call->bytes += (double)pass->operands[call->operand + i].bytes;
     pass->flops += call->flops;
-    pass->bytes += call->bytes;
+    if (call->flops == 0.0) pass->bytes += call->bytes;
     workspace = weft_kernel_workspace(kernel, &run, &call->args, &field);
     if (workspace > 0)
         add_operand(pass, (weft_operand){"workspace", weft_lower_work(lowering, workspace), (uint32_t)field, 0, -1});

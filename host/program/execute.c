@@ -223,7 +223,7 @@ static weft_status run_instruction(const weft_program *program, int32_t i, const
     trace->instruction = i;
     if (table->begin != NULL) table->begin(table->context, i);
     status = perform_instruction(program, i, table, err);
-    if (status == WEFT_OK && table->settle != NULL) status = table->settle(table->context, err);
+    if (table->end != NULL) status = table->end(table->context, status, err);
     entry->live = trace->live;
     entry->end_ns = now_ns();
     return status == WEFT_OK && trace->bad_slot != -1 ? bad_use(trace, err) : status;

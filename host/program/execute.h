@@ -59,8 +59,8 @@ typedef struct weft_exec_table {
     weft_exec_fn *run[WEFT_INSTRUCTION_REFRESH + 1];
     /* NULL: the instruction is complete when its function returns */
     weft_exec_fn *finish[WEFT_INSTRUCTION_REFRESH + 1];
-    /* Called after each instruction, within the instruction's time in the trace; may be NULL. */
-    weft_status (*settle)(void *context, weft_error *err);
+    /* Called after each instruction with its status, within its time in the trace; returns the status. May be NULL. */
+    weft_status (*end)(void *context, weft_status status, weft_error *err);
 } weft_exec_table;
 
 /* Executes the instructions [first, end) of a placed program, which the trace then records. No exchange may be in

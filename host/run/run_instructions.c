@@ -45,10 +45,9 @@ weft_status weft_step_send_first_rows(weft_stepper *self, weft_error *err) {
 /* COUNT, followed by the seed of the losses. */
 static void put_count(const weft_stepper *self) {
     const weft_engine *engine = self->engine;
-    float *seed = (float *)(void *)(self->count_out + 1);
+    const bool scales = weft_plan_scales(&engine->plan) && self->count > 0;
     *self->count_out = (double)self->count;
-    *seed = weft_plan_scales(&engine->plan) && self->count > 0 ? weft_loss_scale_seed(&engine->scale, self->count)
-                                                               : 1.0f;
+    *(float *)(void *)(self->count_out + 1) = scales ? weft_loss_scale_seed(&engine->scale, self->count) : 1.0f;
 }
 
 weft_status weft_step_put_numbers(weft_stepper *self, weft_error *err) {
@@ -67,10 +66,12 @@ static weft_status on_count(void *context, const weft_instruction *instruction, 
                                    weft_dtype_bytes(WEFT_F64) + weft_dtype_bytes(WEFT_F32), NULL, err);
 }
 
-/* Waits after each timed instruction: work of a device that queues would count for a later one. */
-static weft_status settle(void *context, weft_error *err) {
+/* Waits after a timed instruction: work of a device that queues would count for a later one. */
+static weft_status end_instruction(void *context, weft_status status, weft_error *err) {
     const weft_stepper *self = context;
-    return weft_stream_sync_finish(&self->order, err);
+    if (status == WEFT_OK && self->sink != NULL) status = weft_stream_sync_finish(&self->order, err);
+    if (self->ranges != NULL) self->ranges->end(self->engine->device);
+    return status;
 }
 
 static void bind_gradients(weft_stepper *self, const weft_instruction_slots *slots) {
@@ -125,7 +126,7 @@ static weft_status bind_instruction(weft_stepper *self, weft_graph_binding *out,
         out->between = weft_communication_poke;
         out->between_context = self;
     }
-    return self->sink != NULL ? settle(self, err) : WEFT_OK; /* the upload is not part of the segment's first call */
+    return self->sink != NULL ? weft_stream_sync_finish(&self->order, err) : WEFT_OK; /* the upload is not timed */
 }
 
 /* Reports the bytes that the instruction touched to the trace. */
@@ -167,8 +168,7 @@ static weft_status on_backward(void *context, const weft_instruction *instructio
         if (slots->gradients[u] >= 0)
             weft_trace_use(self->trace, slots->gradients[u], weft_f32_bytes(weft_layout_trained(layout, u)->numel));
     report_slots(self, slots);
-    if (status == WEFT_OK) status = weft_values_backward(self, instruction, &binding, err);
-    return status;
+    return status == WEFT_OK ? weft_values_backward(self, instruction, &binding, err) : status;
 }
 
 /* ---- NORM, with the same bits for every sharding
@@ -283,15 +283,15 @@ static weft_status on_step(void *context, const weft_instruction *instruction, c
     return status == WEFT_OK ? weft_values_step(self, instruction, err) : status;
 }
 
-/* Reports the instruction to the heartbeat; of a WAIT the instruction that it waits for. Without a watchdog only its
- * kind, which costs nothing, for this process's slow-call warning. */
-static void report_instruction(void *context, int32_t index) {
+/* Opens the instruction's range and reports it to the heartbeat; of a WAIT the instruction that it waits for. Without
+ * ranges or a watchdog only its kind, which costs nothing, for this process's slow-call warning. */
+static void begin_instruction(void *context, int32_t index) {
     const weft_stepper *self = context;
     const weft_program *program = self->mode_plan->program;
     const weft_instruction *instruction = &program->instructions[index];
     char text[WEFT_HEARTBEAT_TEXT] = "";
     int n = 0;
-    if (!weft_heartbeat_is_watched()) {
+    if (self->ranges == NULL && !weft_heartbeat_is_watched()) {
         weft_heartbeat_instruction(self->step, index, weft_instruction_kind_name(instruction->kind));
         return;
     }
@@ -301,13 +301,14 @@ static void report_instruction(void *context, int32_t index) {
     }
     weft_instruction_describe(text + n, sizeof text - (size_t)n, instruction, &self->mode_plan->job->spec);
     weft_heartbeat_instruction(self->step, index, text);
+    if (self->ranges != NULL) self->ranges->begin(self->engine->device, text);
 }
 
 weft_status weft_step_run_part(weft_stepper *self, int32_t first, int32_t end, weft_error *err) {
     const weft_mode_plan *mode_plan = self->mode_plan;
     weft_exec_table table = {.context = self,
-                             .begin = report_instruction,
-                             .settle = self->sink != NULL ? settle : NULL,
+                             .begin = begin_instruction,
+                             .end = end_instruction,
                              .run = {[WEFT_INSTRUCTION_COUNT] = on_count,
                                      [WEFT_INSTRUCTION_FORWARD] = on_forward,
                                      [WEFT_INSTRUCTION_RECOMPUTE] = on_forward,

@@ -362,6 +362,7 @@ weft_status weft_stepper_create(weft_stepper **out, weft_engine *engine, const w
         self->outcome = (const double *)(const void *)(self->shared + 2 * micro_batch + 64 + hp + first);
         self->micro_batch.struct_size = (uint32_t)sizeof self->micro_batch;
     }
+    if (status == WEFT_OK) status = weft_device_ranges_find(&self->ranges, engine->kernels, engine->device, err);
     if (status == WEFT_OK) status = weft_graph_capture_open(&self->graph_capture, self, err);
     if (status == WEFT_OK) status = weft_engine_connect(engine, err);
     if (status == WEFT_OK) self->trace = weft_trace_create(instructions > 4096 ? instructions : 4096);
@@ -433,28 +434,26 @@ void weft_stream_sync_free(const weft_stream_sync *self, void *memory) {
 weft_status weft_stream_sync_upload(const weft_stream_sync *self, weft_ref to, const void *from, int64_t bytes,
                                     weft_event **sent, weft_error *err) {
     weft_status status = WEFT_OK;
-    weft_call_record before;
-    if (self->transfer == NULL) {
+    if (self->transfer == NULL)
         WEFT_PLUGIN_CALL(status, self->kernels, write, err, self->device, NULL, to, from, bytes);
-        return status;
+    else {
+        const weft_call_record before = weft_plugin_enter(self->kernels, "upload");
+        status = weft_plugin_leave(before, self->transfer->upload(self->device, NULL, to, from, bytes, err), err);
+        if (status == WEFT_OK && sent != NULL)
+            WEFT_PLUGIN_CALL(status, self->kernels, record_event, err, self->device, NULL, sent);
     }
-    before = weft_plugin_enter(self->kernels, "upload");
-    status = weft_plugin_leave(before, self->transfer->upload(self->device, NULL, to, from, bytes, err), err);
-    if (status == WEFT_OK && sent != NULL)
-        WEFT_PLUGIN_CALL(status, self->kernels, record_event, err, self->device, NULL, sent);
     return status;
 }
 
 weft_status weft_stream_sync_download(const weft_stream_sync *self, void *to, weft_ref from, int64_t bytes,
                                       weft_error *err) {
     weft_status status = WEFT_OK;
-    weft_call_record before;
-    if (self->transfer == NULL) {
-        WEFT_PLUGIN_CALL(status, self->kernels, read, err, self->device, NULL, to, from, bytes);
-        return status;
+    if (self->transfer == NULL) WEFT_PLUGIN_CALL(status, self->kernels, read, err, self->device, NULL, to, from, bytes);
+    else {
+        const weft_call_record before = weft_plugin_enter(self->kernels, "download");
+        status = weft_plugin_leave(before, self->transfer->download(self->device, NULL, to, from, bytes, err), err);
     }
-    before = weft_plugin_enter(self->kernels, "download");
-    return weft_plugin_leave(before, self->transfer->download(self->device, NULL, to, from, bytes, err), err);
+    return status;
 }
 
 weft_status weft_stream_sync_finish(const weft_stream_sync *self, weft_error *err) {

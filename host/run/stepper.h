@@ -12,7 +12,7 @@
 #include "run/engine.h"
 
 #include <weft/data.h>
-#include <weft/device.h>
+#include <weft/ranges.h>
 #include <weft/transfer.h>
 
 enum { WEFT_QUEUES = 4 };
@@ -109,7 +109,8 @@ typedef struct weft_stepper {
     /* Called for each device call of the segments; then the trace has each instruction's own time, also on a device
      * that queues. NULL: no timing. */
     const weft_call_sink *sink;
-    const weft_value_sink *values; /* gets the values of a training step; NULL: nothing is read back */
+    const weft_device_ranges *ranges; /* NULL: the device has no ranges */
+    const weft_value_sink *values;    /* gets the values of a training step; NULL: nothing is read back */
     weft_step_result result;
 } weft_stepper;
 

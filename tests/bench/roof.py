@@ -171,19 +171,19 @@ def best_roofline(results):
             sums[1] += calls * least
     return {"flops_per_second": whole[0] / whole[1],
             "parts": {key: flops / seconds for key, (flops, seconds) in parts.items()},
-            "register_flops_per_second": max(roofline["register_flops_per_second"] for roofline in rooflines),
+            "peak_flops_per_second": max(roofline["peak_flops_per_second"] for roofline in rooflines),
             "bytes_per_second": max(roofline["bytes_per_second"] for roofline in rooflines)}
 
 
 def of_registers(roofline):
-    return roofline["flops_per_second"] / roofline["register_flops_per_second"]
+    return roofline["flops_per_second"] / roofline["peak_flops_per_second"]
 
 
 def roofline_scaling(one, all_threads):
     """How many times as fast the registers and the library are: the medians of what each pair says."""
     rooflines = [(best_roofline([a]), best_roofline([b])) for a, b in zip(one, all_threads)]
     return {key: statistics.median(b[key] / a[key] for a, b in rooflines)
-            for key in ("register_flops_per_second", "flops_per_second")}
+            for key in ("peak_flops_per_second", "flops_per_second")}
 
 
 def least_seconds(results):
@@ -361,7 +361,7 @@ def print_sides(summary):
     print(f"{summary['size']}, {summary['rows']} x {summary['context']}: {summary['flops'] / 1e9:.1f} GFLOP a step; "
           f"roofline {roofline['flops_per_second'] / 1e9:.1f} GFLOP/s, "
           f"{summary['of_registers']:.2f} of the registers' "
-          f"{roofline['register_flops_per_second'] / 1e9:.1f}; memory {roofline['bytes_per_second'] / 1e9:.1f} GB/s; "
+          f"{roofline['peak_flops_per_second'] / 1e9:.1f}; memory {roofline['bytes_per_second'] / 1e9:.1f} GB/s; "
           f"{summary['planned'] / 1e6:.0f} MB planned")
     print(f"  {'':12}{'ms a step':>12}{'tokens/s':>12}{'GFLOP/s':>10}{'of roofline':>9}{'of best':>9}{'x eager':>9}"
           f"{'MB peak':>10}{'of eager':>10}{'loss':>8}{'stolen':>9}")
@@ -383,13 +383,13 @@ def print_sides(summary):
         roofline = summary["fp32_roofline"]
         print(f"  bf16 is {summary['times_fp32']:.2f} times as fast as fp32, whose roofline is "
               f"{roofline['flops_per_second'] / 1e9:.1f} GFLOP/s, "
-              f"the registers' {roofline['register_flops_per_second'] / 1e9:.1f}")
+              f"the registers' {roofline['peak_flops_per_second'] / 1e9:.1f}")
     if "scaling" in summary:
         print(f"  all threads are {summary['scaling']:.2f} times one, "
               f"the least of all steps {summary['scaling_of_least']:.2f} times")
     if "roofline_scaling" in summary:
         rooflines = summary["roofline_scaling"]
-        print(f"  beside it: the registers {rooflines['register_flops_per_second']:.2f} times, "
+        print(f"  beside it: the registers {rooflines['peak_flops_per_second']:.2f} times, "
               f"the library alone at the step's products {rooflines['flops_per_second']:.2f} times")
 
 

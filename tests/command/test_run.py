@@ -260,7 +260,7 @@ def test_profile(scratch):
         says(said, re.compile(f"^{row} "))
     said = weft("profile quiet.ini --json --steps 3 --warmup 0 --roofline", cwd="still").out
     for field in ("step_seconds median_seconds places targets flops resident_peak planned operators roofline "
-                  "register_flops_per_second").split():
+                  "peak_flops_per_second").split():
         says(said, f'"{field}": ')
     says(said, re.compile('"weight_pages_absent": 0,*$'))
     says(said, re.compile('"weight_pages": [1-9]'))

@@ -17,6 +17,11 @@ target_link_libraries(test_cuda_cudnn PRIVATE weft-cuda-emulator)
 add_dependencies(test_cuda_cudnn weft-device-cuda-emulator)
 set_tests_properties(cuda.cudnn PROPERTIES ENVIRONMENT "${on_emulator}")
 
+# The kernels of attention for any GPU, where the emulated one has its own.
+string(REPLACE "share=yes" "share=yes attention=split" by_split "${on_emulator}")
+add_test(NAME cuda.device_attention_split COMMAND test_device_attention)
+set_tests_properties(cuda.device_attention_split PROPERTIES TIMEOUT ${patience} ENVIRONMENT "${by_split}")
+
 # Tests of the CUDA device itself.
 target_link_libraries(test_cuda_device PRIVATE weft-cuda-emulator)
 add_dependencies(test_cuda_device weft-device-cuda-emulator)

@@ -503,33 +503,55 @@ static weft_attention attention_of(int64_t length) {
     return a;
 }
 
+/* A device with one more key. */
+static weft_device *device_with(const char *key) {
+    char *const keys = strdup(getenv("WEFT_TEST_KEYS")), more[4400];
+    weft_device *device = NULL;
+    (void)snprintf(more, sizeof more, "%s %s", keys, key);
+    (void)setenv("WEFT_TEST_KEYS", more, 1);
+    device = make_device(1, 0);
+    (void)setenv("WEFT_TEST_KEYS", keys, 1);
+    free(keys);
+    return device;
+}
+
+/* The kernels for any GPU, and those of compute capability 9.0. */
 START_TEST(attentions) {
     const int64_t length = 512, q = length * HEADS * DIM * 2, kv = length * KV_HEADS * DIM * 2;
     const int64_t numbers_of_rows = length * HEADS * 4, starts = length * 4;
     weft_attention a = attention_of(length);
-    const moved forward = {{"attention_forward"},
+    const moved forward = {{_i == 0 ? "attention_forward" : "attention_forward_hopper"},
                            "512 positions, 8 heads of 64, 2 KV heads",
                            2 * q + 2 * kv + numbers_of_rows + starts,
                            LIMIT};
     const moved delta = {{"attention_delta"}, "the same", 2 * q + numbers_of_rows, LIMIT};
-    const moved queries = {
-        {"attention_backward_queries"}, "the same", 3 * q + 2 * kv + 2 * numbers_of_rows + starts, LIMIT};
-    const moved keys = {{"attention_backward_keys"}, "the same", 2 * q + 4 * kv + 2 * numbers_of_rows + starts, LIMIT};
-    const moved *const parts[] = {&delta, &queries, &keys};
+    const moved queries = {{_i == 0 ? "attention_backward_queries" : "attention_backward_queries_hopper"},
+                           "the same",
+                           3 * q + 2 * kv + 2 * numbers_of_rows + starts,
+                           LIMIT};
+    const moved keys = {{_i == 0 ? "attention_backward_keys" : "attention_backward_keys_hopper"},
+                        "the same",
+                        2 * q + 4 * kv + 2 * numbers_of_rows + starts,
+                        LIMIT};
+    const moved *const parts[] = {&queries, &keys, &delta};
+    weft_device *const device = device_with(_i == 0 ? "attention=split" : "attention=auto");
     begin();
+    work.device = device;
     a.q = cleared(q), a.k = cleared(kv), a.v = cleared(kv), a.o = cleared(q), a.lse = cleared(numbers_of_rows);
     a.starts = ids(length, 0);
-    a.workspace = scratch(table->attention_workspace(work.device, &a));
+    a.workspace = scratch(table->attention_workspace(device, &a));
     RUN(&work, attention, &a);
     end(&forward);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3 - _i; i++) {
         begin();
+        work.device = device;
         a.q = cleared(q), a.k = cleared(kv), a.v = cleared(kv), a.o = cleared(q), a.lse = cleared(numbers_of_rows);
         a.starts = ids(length, 0), a.d_o = cleared(q), a.dq = cleared(q), a.dk = cleared(kv), a.dv = cleared(kv);
-        a.workspace = scratch(table->attention_backward_workspace(work.device, &a));
+        a.workspace = scratch(table->attention_backward_workspace(device, &a));
         RUN(&work, attention_backward, &a);
         end(parts[i]);
     }
+    table->destroy(device);
 }
 END_TEST
 
@@ -538,13 +560,9 @@ START_TEST(blind_places) {
     const int64_t length = 512, q = length * HEADS * DIM * 2, kv = length * KV_HEADS * DIM * 2;
     const int64_t numbers_of_rows = length * HEADS * 4, starts = length * 4;
     const moved blind = {{"attention_blind"}, "the same, without visible keys", q + numbers_of_rows + starts, LIMIT};
-    char *const keys = strdup(getenv("WEFT_TEST_KEYS")), more[4400];
     int32_t nowhere[512];
     weft_attention a = attention_of(length);
-    weft_device *device = NULL;
-    (void)snprintf(more, sizeof more, "%s attention=cudnn", keys);
-    (void)setenv("WEFT_TEST_KEYS", more, 1);
-    device = make_device(1, 0);
+    weft_device *const device = device_with("attention=cudnn");
     for (int i = 0; i < 512; i++) nowhere[i] = 512;
     begin();
     work.device = device;
@@ -554,8 +572,6 @@ START_TEST(blind_places) {
     RUN(&work, attention, &a);
     end(&blind);
     table->destroy(device);
-    (void)setenv("WEFT_TEST_KEYS", keys, 1);
-    free(keys);
 }
 END_TEST
 
@@ -638,7 +654,7 @@ START_TEST(every_kernel_has_a_row) {
     ck_assert_int_eq(glob(pattern, 0, NULL, &files), 0);
     for (size_t i = 0; i < files.gl_pathc; i++) kernels += check_source(files.gl_pathv[i]);
     globfree(&files);
-    ck_assert_int_ge(kernels, 39);
+    ck_assert_int_ge(kernels, 42);
 }
 END_TEST
 
@@ -653,7 +669,7 @@ static void fill(TCase *tests) {
     tcase_add_test(tests, squares_of_a_gradient);
     tcase_add_test(tests, losses);
     tcase_add_test(tests, rows_of_the_head);
-    tcase_add_test(tests, attentions);
+    tcase_add_loop_test(tests, attentions, 0, 2);
     tcase_add_test(tests, blind_places);
     tcase_add_test(tests, a_token);
     tcase_add_test(tests, a_bias_in_the_place_of_a_product);

@@ -72,7 +72,7 @@ static void expect_no_plan(const card *c, int64_t size) {
     (void)snprintf(says, sizeof says,
                    "has no plan for 2 sequences of 1024 positions, 8 heads, 2 of keys, of %d numbers", (int)size);
     ck_assert_int_eq(attention_plan_open(&plan, &calls, NULL, description(c), &shape, &err), WEFT_E_UNSUPPORTED);
-    ck_assert_msg(strstr(err.text, says) != NULL && strstr(err.text, "attention = own") != NULL, "%s", err.text);
+    ck_assert_msg(strstr(err.text, says) != NULL && strstr(err.text, "attention = auto") != NULL, "%s", err.text);
     attention_plan_close(&plan, &calls);
 }
 

@@ -277,7 +277,7 @@ static distance step_on(const char *model, const char *attention) {
 /* bf16 causes a distance; cuDNN's bf16 probabilities add less than half of that. */
 START_TEST(golden_models_lie_as_near_as_with_own_kernels) {
     const long long before = emulator_launches("cudnnBackendExecute");
-    const distance own = step_on(models[_i], "device.attention=own");
+    const distance own = step_on(models[_i], "device.attention=split");
     ck_assert_int_eq(emulator_launches("cudnnBackendExecute"), before);
     const distance by_cudnn = step_on(models[_i], "device.attention=cudnn");
     ck_assert_int_gt(emulator_launches("cudnnBackendExecute"), before);

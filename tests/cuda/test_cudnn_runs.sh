@@ -72,7 +72,7 @@ for model in llama mistral; do
     [ $model = llama ] || of="model.plugin=$model model.path=$dir/windowed"
     # shellcheck disable=SC2086  # two words
     {
-        train own.$model device.attention=own $of
+        train own.$model device.attention=split $of
         WEFT_EMULATOR_COUNTS=$dir/counts train by_cudnn.$model $of
     }
     near own.$model by_cudnn.$model
@@ -81,7 +81,7 @@ grep -q '^kernel cudnnBackendExecute' counts || failed "cuDNN was not asked" cou
 train again train.steps=3
 same_tensors "a second run" by_cudnn.llama/model again/model
 # A different library is a different device for a resume, and so is a missing one.
-refused "cuDNN 9.19.0" "$weft" train run.ini run.out=again train.steps=4 --resume device.attention=own
+refused "cuDNN 9.19.0" "$weft" train run.ini run.out=again train.steps=4 --resume device.attention=split
 
 train ranks train.steps=1 --ranks 4 comm.plugin=nccl strategy.plugin=fsdp
 train ranks train.steps=2 --ranks 2 comm.plugin=nccl strategy.plugin=mp strategy.schedule=1f1b --resume
@@ -105,7 +105,7 @@ refused "attention = cudnn supports only bf16" "$weft" train run.ini run.out=wid
 sed 's/"head_dim": 8/"head_dim": 12/' model/config.json >odd.json
 cp -r model odd
 mv odd.json odd/config.json
-refused "cuDNN 9.19.0 has no plan for 2 sequences of 32 positions, 4 heads, 2 of keys, of 12 numbers each (it has no engine for it). Fix: set attention = own." \
+refused "cuDNN 9.19.0 has no plan for 2 sequences of 32 positions, 4 heads, 2 of keys, of 12 numbers each (it has no engine for it). Fix: set attention = auto." \
     "$weft" train run.ini run.out=odd.run model.path="$dir/odd" data.lengths=
 
 # ---- missing library or function ----
@@ -117,7 +117,7 @@ lacks() { # lacks FROM TO TEXT: names of equal length
     refused "$3" env WEFT_PLUGIN_PATH="$dir/broken:$WEFT_PLUGIN_PATH" "$weft" train run.ini run.out=none
     [ ! -e none/model ] || failed "$3: there is a model"
     limit env WEFT_PLUGIN_PATH="$dir/broken:$WEFT_PLUGIN_PATH" "$weft" train run.ini run.out=none train.steps=1 \
-        device.attention=own >log 2>&1 || failed "own kernels without $1" log
+        device.attention=split >log 2>&1 || failed "own kernels without $1" log
 }
 lacks 'libcudnn\.so\.9' libcudnn.so.0 \
     "libcudnn.so.0 was not found, and attention = cudnn needs it. Fix: install the Python package nvidia-cudnn"

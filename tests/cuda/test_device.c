@@ -4,11 +4,14 @@
 #include <weft/capture.h>
 #include <weft/choices.h>
 #include <weft/dry_run.h>
+#include <weft/ranges.h>
+#include <weft/roofline.h>
 #include <weft/transfer.h>
 #include <weft_emulator.h>
 
 #include "../../plugins/common/machine.h"
 #include "device/fixture.h"
+#include "base/units.h"
 #include "model/region.h"
 
 static const weft_device_transfer *transfer;
@@ -464,6 +467,143 @@ START_TEST(that_nothing_can_be_kept_is_told_once) {
 }
 END_TEST
 
+/* ---- chunks of the head ---- */
+
+/* Few large chunks, because each one reads and writes the complete gradient of w; but at most 1 GiB of logits. */
+START_TEST(chunks_of_the_head_are_large) {
+    const int64_t mib = 1 << 20;
+    weft_head h = {.struct_size = sizeof h, .rows = 8192, .width = 2048, .vocab = 128256, .dtype = WEFT_BF16};
+    int64_t bytes = table->head_loss_grad_workspace(devices[0], &h);
+    ck_assert_int_ge(bytes, 2048 * h.vocab * 4);
+    ck_assert_int_le(bytes, 1024 * mib + 16 * mib);
+    h.vocab = 262144;
+    bytes = table->head_loss_grad_workspace(devices[0], &h);
+    ck_assert_int_ge(bytes, 1024 * mib);
+    ck_assert_int_le(bytes, 1024 * mib + 16 * mib);
+}
+END_TEST
+
+/* ---- measured algorithms ---- */
+
+enum { EDGE = 128, DEEP = 16384 }; /* small partial sums, and enough work to be measured */
+
+typedef struct measuring {
+    const char *times; /* percentages by algorithm; NULL: all equal */
+    const char *plant; /* planted failures */
+    const char *taken; /* the value that a resume sets before; NULL: none */
+    int64_t k;
+    weft_status status; /* of choose */
+    weft_device_choice choice;
+    long long matmuls, left; /* calls; allocations that are not freed */
+} measuring;
+
+/* Selects the algorithm of a matmul as rank 0 does, on a new device. Returns its id, or -1. */
+static int measure(measuring *t) {
+    weft_host counting = counting_host();
+    everything e = {0};
+    weft_error err = WEFT_ERROR_INIT;
+    const int64_t k = t->k > 0 ? t->k : DEEP;
+    const weft_matmul m = {.struct_size = sizeof m,
+                           .m = EDGE,
+                           .n = EDGE,
+                           .k = k,
+                           .lda = k,
+                           .ldb = EDGE,
+                           .ldc = EDGE,
+                           .dtype_a = WEFT_BF16,
+                           .dtype_b = WEFT_BF16,
+                           .dtype_c = WEFT_F32};
+    int way = -1;
+    ck_assert_msg(make_device_for(&e, &counting, 0, "share=yes", &err) == WEFT_OK, "%s", err.text);
+    ck_assert_int_gt(table->matmul_workspace(e.device, &m), 0);
+    t->choice = (weft_device_choice){.struct_size = sizeof t->choice};
+    choices->get(e.device, 0, &t->choice);
+    if (t->taken != NULL) {
+        (void)snprintf(t->choice.value, sizeof t->choice.value, "%s", t->taken);
+        ck_assert_int_eq(choices->take(e.device, &t->choice, &err), WEFT_OK);
+    }
+    (void)setenv("WEFT_EMULATOR_TIMES", t->times == NULL ? "" : t->times, 1);
+    emulator_plant(t->plant);
+    t->matmuls = emulator_calls("cublasLtMatmul");
+    t->left = emulator_calls("cudaMalloc") - emulator_calls("cudaFree");
+    t->status = choices->choose(e.device, &t->choice, &err);
+    t->matmuls = emulator_calls("cublasLtMatmul") - t->matmuls;
+    t->left = emulator_calls("cudaMalloc") - emulator_calls("cudaFree") - t->left;
+    emulator_plant(NULL);
+    (void)unsetenv("WEFT_EMULATOR_TIMES");
+    table->destroy(e.device);
+    ck_assert_int_eq(held, 0);
+    ck_assert_int_eq(t->status == WEFT_OK, sscanf(t->choice.note, "way %d", &way) == 1);
+    return way;
+}
+
+/* Percentages: `percent` for algorithm `which`, 100 for others. */
+static const char *times_of(int which, int percent) {
+    static char out[64];
+    int n = 0;
+    for (int i = 0; i < 4; i++) n += snprintf(out + n, sizeof out - (size_t)n, "%d,", i == which ? percent : 100);
+    return out;
+}
+
+/* The fastest of cuBLASLt's algorithms is used, unless the first one is almost as fast. The first run stores it for
+ * later runs, and a resume uses the checkpoint's. */
+START_TEST(the_fastest_algorithm_is_selected_and_stored) {
+    char directory[] = "/tmp/weft-measured-XXXXXX";
+    measuring one = {0}, again = {0}, resumed = {0}, small = {.k = 64};
+    ck_assert_ptr_nonnull(mkdtemp(directory));
+    use_cache(false);
+    const int first = measure(&one), other = (first + 2) % 4;
+    ck_assert_int_eq(one.matmuls, 0); /* nothing is measured without a cache */
+    (void)snprintf(cache, sizeof cache, "device.cache=%s", directory);
+    small.times = one.times = times_of(other, 90);
+    (void)measure(&small);
+    ck_assert_int_eq(small.matmuls, 0);
+    ck_assert_int_eq(measure(&one), other);
+    ck_assert_int_gt(one.matmuls, 4 * 4);
+    ck_assert_int_eq(one.left, 0);
+    again.times = times_of(first, 50);
+    ck_assert_int_eq(measure(&again), other);
+    ck_assert_int_eq(again.matmuls, 0);
+    run_in(directory, "test $(ls | wc -l) = 1 && truncate -s 100 *");
+    again.times = times_of(other, 99);
+    ck_assert_int_eq(measure(&again), first); /* measured again: almost as fast */
+    ck_assert_int_gt(again.matmuls, 0);
+    ck_assert_int_eq(measure(&resumed), first);
+    resumed.taken = one.choice.value;
+    ck_assert_int_eq(measure(&resumed), other);
+    ck_assert_int_eq(resumed.matmuls, 0);
+    run_in(directory, "rm * && rmdir ../$(basename $(pwd))");
+    use_cache(false);
+}
+END_TEST
+
+/* Too little memory leaves the first algorithm, and so does a cache that cannot be written. Other errors are returned.
+ * All free what they took. */
+START_TEST(failed_measurements_leave_nothing) {
+    char directory[] = "/tmp/weft-measured-XXXXXX";
+    const char *const failures[] = {"cudaEventCreate:1=999", "cudaEventElapsedTime:3=999", "cublasLtMatmul:5=13"};
+    measuring one = {0};
+    ck_assert_ptr_nonnull(mkdtemp(directory));
+    use_cache(false);
+    const int first = measure(&one);
+    one.times = times_of((first + 2) % 4, 90);
+    (void)snprintf(cache, sizeof cache, "device.cache=/proc/self"); /* a directory without write access */
+    ck_assert_int_eq(measure(&one), first);
+    (void)snprintf(cache, sizeof cache, "device.cache=%s", directory);
+    one.plant = "cudaMalloc:1=2";
+    ck_assert_int_eq(measure(&one), first);
+    ck_assert_int_eq(one.matmuls, 0);
+    for (int i = 0; i < 3; i++) {
+        one.plant = failures[i];
+        ck_assert_int_eq(measure(&one), -1);
+        ck_assert_int_eq(one.status, WEFT_E_DEVICE);
+        ck_assert_int_eq(one.left, 0);
+    }
+    run_in(directory, "rmdir ../$(basename $(pwd))"); /* nothing is stored */
+    use_cache(false);
+}
+END_TEST
+
 WEFT_HP(wrong_hp, float lr;)
 static const weft_elementwise wrong_update = {(uint32_t)sizeof(weft_elementwise),
                                               0,
@@ -827,6 +967,96 @@ START_TEST(what_is_read_comes_through_pinned_memory) {
 }
 END_TEST
 
+/* ---- peak rates, ranges ---- */
+
+static weft_status measure_rates(everything *e, const char *planted, double *peak, double *bandwidth, weft_error *err) {
+    const weft_device_roofline *roofline = table->extension(e->device, WEFT_DEVICE_ROOFLINE);
+    weft_status status = WEFT_OK;
+    ck_assert_ptr_nonnull(roofline);
+    ck_assert(roofline->product == NULL);
+    emulator_plant(planted);
+    status = roofline->peak(e->device, peak, WEFT_BF16, err);
+    return status == WEFT_OK ? roofline->bandwidth(e->device, bandwidth, err) : status;
+}
+
+/* A run of each kind takes at most a third of the time that passes, because the median of five counts. */
+START_TEST(peak_rates_are_measured) {
+    const double flops = 2.0 * 512 * 512 * 512, bytes = 4 * 2.0 * (4 << 20);
+    const weft_device_roofline *roofline = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_host counting = host;
+    everything e = {0};
+    ck_assert_int_eq(make_device_for(&e, &counting, 0, "tf32=no", &err), WEFT_OK);
+    roofline = table->extension(e.device, WEFT_DEVICE_ROOFLINE);
+    for (int i = 0; i < 3; i++) {
+        const double begin = weft_clock_seconds();
+        double peak = 0;
+        ck_assert_msg(roofline->peak(e.device, &peak, dtypes[i], &err) == WEFT_OK, "%s", err.text);
+        ck_assert_double_gt(peak, 3 * flops / (weft_clock_seconds() - begin));
+        ck_assert_double_lt(peak, 1e12);
+    }
+    {
+        const double begin = weft_clock_seconds();
+        double bandwidth = 0;
+        ck_assert_msg(roofline->bandwidth(e.device, &bandwidth, &err) == WEFT_OK, "%s", err.text);
+        ck_assert_double_gt(bandwidth, 3 * bytes / (weft_clock_seconds() - begin));
+        ck_assert_double_lt(bandwidth, 1e12);
+    }
+    ck_assert_int_eq(roofline->peak(e.device, &(double){0}, WEFT_F64, &err), WEFT_E_UNSUPPORTED);
+    table->destroy(e.device);
+}
+END_TEST
+
+START_TEST(a_failed_measurement_leaves_nothing) {
+    static const char *const planted[] = {"cudaMalloc:1=2",          "cudaMemcpyAsync:2=1", "cublasLtMatmul:4=14",
+                                          "cudaEventCreate:2=2",     "cudaEventRecord:5=1", "cudaEventSynchronize:9=1",
+                                          "cudaEventElapsedTime:2=1"};
+    weft_host counting = host;
+    everything e = {0};
+    weft_error err = WEFT_ERROR_INIT;
+    double peak = 0, bandwidth = 0;
+    counting.alloc = counted_alloc;
+    counting.release = counted_release;
+    ck_assert_int_eq(make_device_for(&e, &counting, 0, "tf32=no", &err), WEFT_OK);
+    ck_assert_int_eq(measure_rates(&e, NULL, &peak, &bandwidth, &err), WEFT_OK); /* keeps the choice of an algorithm */
+    for (size_t i = 0; i < sizeof planted / sizeof *planted; i++) {
+        const int64_t before = held;
+        char name[40] = "";
+        weft_error failure = WEFT_ERROR_INIT;
+        ck_assert_int_ne(measure_rates(&e, planted[i], &peak, &bandwidth, &failure), WEFT_OK);
+        (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(planted[i], ":"), planted[i]);
+        ck_assert_msg(strcmp(name, "cudaMalloc") == 0 || strstr(failure.text, name) != NULL, "%s: %s", name,
+                      failure.text);
+        ck_assert_int_eq(held, before);
+        ck_assert_int_eq(emulator_calls("cudaEventDestroy"),
+                         emulator_calls("cudaEventCreate") - (strcmp(name, "cudaEventCreate") == 0));
+        emulator_plant(NULL);
+        table->synchronize(e.device, NULL, &failure);
+    }
+    ck_assert_int_eq(measure_rates(&e, NULL, &peak, &bandwidth, &err), WEFT_OK);
+    table->destroy(e.device);
+}
+END_TEST
+
+START_TEST(ranges_are_offered_if_they_are_wanted) {
+    for (int on = 0; on < 2; on++) {
+        const weft_device_ranges *ranges = NULL;
+        weft_error err = WEFT_ERROR_INIT;
+        weft_host counting = host;
+        everything e = {0};
+        emulator_plant(NULL);
+        ck_assert_int_eq(make_device_for(&e, &counting, 0, on ? "nvtx=yes" : "nvtx=no", &err), WEFT_OK);
+        ck_assert_int_eq(weft_device_ranges_find(&ranges, table, e.device, &err), WEFT_OK);
+        ck_assert_int_eq(ranges != NULL, on);
+        if (on) ranges->begin(e.device, "FORWARD");
+        if (on) ranges->end(e.device);
+        ck_assert_int_eq(emulator_calls("nvtxRangePushA"), on);
+        ck_assert_int_eq(emulator_calls("nvtxRangePop"), on);
+        table->destroy(e.device);
+    }
+}
+END_TEST
+
 START_TEST(what_is_missing_is_named) {
     weft_error err = WEFT_ERROR_INIT;
     expect_no_device("WEFT_EMULATOR_DEVICES", "-1", 0, "share=no", "there is no NVIDIA driver on this machine");
@@ -923,6 +1153,9 @@ static void fill(TCase *tests) {
     tcase_add_loop_test(tests, a_call_that_fails_is_told_and_leaves_nothing, 0, (int)(sizeof calls / sizeof *calls));
     tcase_add_test(tests, an_update_is_compiled_once_and_kept);
     tcase_add_test(tests, that_nothing_can_be_kept_is_told_once);
+    tcase_add_test(tests, chunks_of_the_head_are_large);
+    tcase_add_test(tests, the_fastest_algorithm_is_selected_and_stored);
+    tcase_add_test(tests, failed_measurements_leave_nothing);
     tcase_add_test(tests, an_authors_mistake_is_shown);
     tcase_add_test(tests, a_dry_run_compiles_and_loads_nothing);
     tcase_add_test(tests, an_update_is_one_launch_for_each_type);
@@ -932,6 +1165,9 @@ static void fill(TCase *tests) {
     tcase_add_test(tests, pieces_travel_while_the_next_is_worked_on);
     tcase_add_test(tests, what_is_read_comes_through_pinned_memory);
     tcase_add_test(tests, calls_run_in_the_stream_that_they_are_given);
+    tcase_add_test(tests, peak_rates_are_measured);
+    tcase_add_test(tests, a_failed_measurement_leaves_nothing);
+    tcase_add_test(tests, ranges_are_offered_if_they_are_wanted);
     tcase_add_test(tests, what_is_missing_is_named);
     tcase_add_test(tests, ranks_may_share_a_card);
     tcase_add_test(tests, machines_are_told_apart);

@@ -469,9 +469,10 @@ static inline double sum_error(int64_t k) {
     return is_cpu() ? 2e-6 : 2e-6 + 1.2e-9 * (double)k;
 }
 
-/* For results stored as dtype: fp32 as above; others within their last bit plus fp32's error. */
-static inline void expect_cells(const char *name, const float *got, const double *want, int64_t n, int32_t dtype,
-                                double limit, double floor) {
+/* For results stored as dtype: fp32 as above; others within their last bit plus fp32's error. products: values that a
+ * device may round to dtype before it adds to them; NULL: none. */
+static inline void expect_sums(const char *name, const float *got, const double *want, const double *products,
+                               int64_t n, int32_t dtype, double limit, double floor) {
     const double digit = dtype == WEFT_F16 ? 1.0 / 2048 : 1.0 / 256, least = dtype == WEFT_F16 ? 0x1p-24 : 0;
     double largest = floor;
     int64_t i = 0;
@@ -481,10 +482,15 @@ static inline void expect_cells(const char *name, const float *got, const double
     }
     for (i = 0; i < n; i++) largest = fmax(largest, fabs(want[i]));
     for (i = 0; i < n; i++) {
-        EXPECT(fabs((double)got[i] - want[i]) <= fabs(want[i]) * digit + least + 20 * limit * largest,
+        const double twice = products != NULL ? fabs(products[i]) * digit + least : 0;
+        EXPECT(fabs((double)got[i] - want[i]) <= fabs(want[i]) * digit + twice + least + 20 * limit * largest,
                "%s in %s: element %lld is %.9g and should be %.9g", name, weft_dtype_name(dtype), (long long)i,
                (double)got[i], want[i]);
     }
+}
+static inline void expect_cells(const char *name, const float *got, const double *want, int64_t n, int32_t dtype,
+                                double limit, double floor) {
+    expect_sums(name, got, want, NULL, n, dtype, limit, floor);
 }
 
 static inline int run_device_suite(const char *name, void (*fill)(TCase *)) {

@@ -20,8 +20,8 @@ first 1 $steps || failed "part 1 fails" printed
 for name in $steps; do reports " $name: passed"; done
 reports '^ .*device  *cuda .* ok '
 [ -s out/profile.txt ] || failed "part 1 keeps no profile"
-steps='speed-own bits-one bits-two bits alone nccl nccl-bits'
-if is_full; then steps="$steps speed-cudnn prove golden chess-cpu chess-gpu chess"; fi
+steps='speed-auto bits-one bits-two bits alone nccl nccl-bits'
+if is_full; then steps="$steps speed-cudnn speed-long prove golden chess-cpu chess-gpu chess"; fi
 # shellcheck disable=SC2086 # words
 first 2 $steps || failed "part 2 fails" printed
 for name in $steps; do reports " $name: passed"; done

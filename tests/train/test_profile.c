@@ -15,6 +15,10 @@ enum { HEAD = HIDDEN / HEADS, KV = KV_HEADS * HEAD, MICRO_BATCHES = 3, ROWS = 2 
 #define LINEAR    (2.0 * PLACES * LAYERS * (2.0 * HIDDEN * HIDDEN + 2.0 * HIDDEN * KV + 3.0 * HIDDEN * MLP))
 #define ATTENTION (LAYERS * 2.0 * ROWS * LENGTH * LENGTH * HIDDEN) /* two matmuls, half for causal */
 #define LOGITS    (2.0 * PLACES * HIDDEN * VOCABULARY)
+/* Elements of the operands of a linear layer, and of all of them in a micro-batch. */
+#define OPERANDS(in, out) (PLACES * (in) + (double)(in) * (out) + PLACES * (out))
+#define LINEAR_OPERANDS                                                                                                \
+    (LAYERS * (2.0 * OPERANDS(HIDDEN, HIDDEN) + 2.0 * OPERANDS(HIDDEN, KV) + 3.0 * OPERANDS(HIDDEN, MLP)))
 
 typedef struct setting {
     row_data data;
@@ -96,18 +100,18 @@ START_TEST(work_is_what_a_hand_counts) {
         const expected_row expected[] = {
             {"embedding", "forward", MICRO_BATCHES, 0, a * (2.0 * values * HIDDEN + values)},
             {"rms_norm", "forward", MICRO_BATCHES * (2 * LAYERS + 1), 0, -1},
-            {"linear", "forward", MICRO_BATCHES * 7 * LAYERS, a * LINEAR, 0},
+            {"linear", "forward", MICRO_BATCHES * 7 * LAYERS, a * LINEAR, a * 4.0 * LINEAR_OPERANDS},
             {"rope", "forward", MICRO_BATCHES * 2 * LAYERS, 0, -1},
-            {"attention", "forward", MICRO_BATCHES * LAYERS, a * ATTENTION, 0},
+            {"attention", "forward", MICRO_BATCHES * LAYERS, a * ATTENTION, -1},
             {"add", "forward", MICRO_BATCHES * 2 * LAYERS, 0, a * 2 * LAYERS * 3.0 * values * HIDDEN},
             {"swiglu", "forward", MICRO_BATCHES * LAYERS, 0, a * LAYERS * 3.0 * values * MLP},
-            {"lm_head", "backward", MICRO_BATCHES, a * 3.0 * LOGITS, 0},
+            {"lm_head", "backward", MICRO_BATCHES, a * 3.0 * LOGITS, -1},
             {"rms_norm", "backward", MICRO_BATCHES * (2 * LAYERS + 1), 0, -1},
             {"copy", "backward", MICRO_BATCHES * 2 * LAYERS, 0, a * 2 * LAYERS * 2.0 * values * HIDDEN},
-            {"linear", "weight gradient", MICRO_BATCHES * 7 * LAYERS, a * LINEAR, 0},
-            {"linear", "input gradient", MICRO_BATCHES * 7 * LAYERS, a * LINEAR, 0},
+            {"linear", "weight gradient", MICRO_BATCHES * 7 * LAYERS, a * LINEAR, a * 4.0 * LINEAR_OPERANDS},
+            {"linear", "input gradient", MICRO_BATCHES * 7 * LAYERS, a * LINEAR, a * 4.0 * LINEAR_OPERANDS},
             {"swiglu", "backward", MICRO_BATCHES * LAYERS, 0, -1},
-            {"attention", "backward", MICRO_BATCHES * LAYERS, a * 2.0 * ATTENTION, 0},
+            {"attention", "backward", MICRO_BATCHES * LAYERS, a * 2.0 * ATTENTION, -1},
             {"rope", "backward", MICRO_BATCHES * 2 * LAYERS, 0, -1},
             {"embedding", "backward", MICRO_BATCHES, 0, -1},
             {"reduce", "", MICRO_BATCHES * units, 0, 4.0 * grid * (2.0 + 3.0 * (MICRO_BATCHES - 1))},
@@ -310,6 +314,51 @@ START_TEST(the_roofline_is_over_the_step_products) {
 }
 END_TEST
 
+/* Returns the last number of a row of the printed table: its share of its bound, in percent. */
+static double printed_share(const char *text, const char *row) {
+    const char *line = strstr(text, row), *end = line == NULL ? NULL : strchr(line + 1, '\n');
+    ck_assert_msg(end != NULL && end - line > 12 && memcmp(end - 2, " %", 2) == 0, "no share of %s in\n%s", row, text);
+    return atof(end - 8);
+}
+
+/* The bound is the longer of the FLOPs at the peak and the bytes at the bandwidth. */
+static void check_bounds(const setting *s, double peak, double bandwidth, bool by_flops) {
+    static const char *const parts[] = {"forward", "weight gradient", "input gradient"};
+    const weft_roofline roofline = {.peak = peak, .bandwidth = bandwidth};
+    const weft_session session = {.engine = s->rig.engine};
+    const weft_arrival start = {0};
+    const weft_profile_report report = {
+        .session = &session, .start = &start, .profile = s->profile, .roofline = &roofline};
+    char *text = NULL;
+    size_t n = 0;
+    FILE *to = open_memstream(&text, &n);
+    weft_profile_print(&report, to);
+    (void)fclose(to);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const weft_profile_row *row = find_row(weft_profile_median(s->profile), "linear", parts[i]);
+        const double seconds = by_flops ? row->flops / peak : row->bytes / bandwidth;
+        char name[40];
+        (void)snprintf(name, sizeof name, "\nlinear %s ", parts[i]);
+        ck_assert_double_eq_tol(printed_share(text, name), 100.0 * seconds / row->seconds, 0.051);
+    }
+    ck_assert_ptr_null(strstr(text, "matmul ")); /* no table of matmuls */
+    free(text);
+}
+
+START_TEST(a_row_has_a_share_of_its_bound) {
+    setting s;
+    setting_open(&s, NULL);
+    profile_steps(&s, 0, 1);
+    {
+        const weft_profile_row *row = find_row(weft_profile_at(s.profile, 0), "linear", "forward");
+        const double flops = row->flops / row->seconds, bytes = row->bytes / row->seconds;
+        check_bounds(&s, 2.0 * flops, 1000.0 * bytes, true);
+        check_bounds(&s, 1000.0 * flops, 2.0 * bytes, false);
+    }
+    setting_close(&s);
+}
+END_TEST
+
 START_TEST(a_device_without_a_roofline_is_named) {
     weft_error err = WEFT_ERROR_INIT;
     const weft_device_plugin *original = NULL;
@@ -342,6 +391,7 @@ int main(void) {
     tcase_add_test(tests, the_median_is_in_the_middle);
     tcase_add_test(tests, timing_changes_no_bit);
     tcase_add_test(tests, the_roofline_is_over_the_step_products);
+    tcase_add_test(tests, a_row_has_a_share_of_its_bound);
     tcase_add_test(tests, a_device_without_a_roofline_is_named);
     suite_add_tcase(suite, tests);
     return run_suite(suite);

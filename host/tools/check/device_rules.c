@@ -717,7 +717,7 @@ static weft_status check_roofline(const weft_bench *b, weft_error *err) {
     const weft_device_roofline *roofline = weft_device_find(b->kernels, b->device, WEFT_DEVICE_ROOFLINE);
     weft_error said = WEFT_ERROR_INIT, short_said = WEFT_ERROR_INIT;
     weft_status status = WEFT_OK;
-    if (roofline == NULL) return WEFT_OK;
+    if (roofline == NULL || roofline->product == NULL) return WEFT_OK;
     status = must_refuse(query_roofline(b, roofline, 0, WEFT_NEWER_ABI_PATTERN, &said), &said,
                          "requests an unknown feature", err);
     if (status == WEFT_OK)

@@ -327,15 +327,15 @@ JUDGE(team, weft_device_team)
 JUDGE(native, weft_device_native)
 JUDGE(roofline, weft_device_roofline)
 
-/* Checks that a table contains only non-NULL pointers after its size and flags. */
-static weft_status is_whole(const void *table, uint32_t bytes, weft_error *err) {
+/* Checks that a table contains only non-NULL pointers after its size and flags, except at byte `optional`. */
+static weft_status is_whole(const void *table, uint32_t bytes, size_t optional, weft_error *err) {
     uint32_t size;
     memcpy(&size, table, sizeof size);
     if (size < bytes) return WEFT_BROKEN(err, "it has %u bytes where SDK 1.0 has %u", size, bytes);
     for (size_t at = 8; at < bytes; at += sizeof(void *)) {
         const void *slot;
         memcpy(&slot, (const char *)table + at, sizeof slot);
-        if (slot == NULL) return WEFT_BROKEN(err, "a required slot is empty, at byte %zu", at);
+        if (slot == NULL && at != optional) return WEFT_BROKEN(err, "a required slot is empty, at byte %zu", at);
     }
     return WEFT_OK;
 }
@@ -345,12 +345,14 @@ weft_status weft_bench_tables(weft_bench *b, int *n, weft_error *err) {
         const char *id;
         uint32_t bytes;
         check_fn *judge;
-    } tables[] = {{WEFT_DEVICE_TRANSFER, WEFT_SIZE_1_0(weft_device_transfer), try_transfer},
-                  {WEFT_DEVICE_CAPTURE, WEFT_SIZE_1_0(weft_device_capture), try_capture},
-                  {WEFT_DEVICE_DRY_RUN, WEFT_SIZE_1_0(weft_device_dry_run), try_dry_run},
-                  {WEFT_DEVICE_TEAM, WEFT_SIZE_1_0(weft_device_team), try_team},
-                  {WEFT_DEVICE_NATIVE, WEFT_SIZE_1_0(weft_device_native), try_native},
-                  {WEFT_DEVICE_ROOFLINE, WEFT_SIZE_1_0(weft_device_roofline), try_roofline}};
+        size_t optional; /* byte of a slot that may be empty */
+    } tables[] = {{WEFT_DEVICE_TRANSFER, WEFT_SIZE_1_0(weft_device_transfer), try_transfer, 0},
+                  {WEFT_DEVICE_CAPTURE, WEFT_SIZE_1_0(weft_device_capture), try_capture, 0},
+                  {WEFT_DEVICE_DRY_RUN, WEFT_SIZE_1_0(weft_device_dry_run), try_dry_run, 0},
+                  {WEFT_DEVICE_TEAM, WEFT_SIZE_1_0(weft_device_team), try_team, 0},
+                  {WEFT_DEVICE_NATIVE, WEFT_SIZE_1_0(weft_device_native), try_native, 0},
+                  {WEFT_DEVICE_ROOFLINE, WEFT_SIZE_1_0(weft_device_roofline), try_roofline,
+                   offsetof(weft_device_roofline, product)}};
     weft_status status = WEFT_OK;
     *n = 0;
     for (size_t i = 0; i < sizeof tables / sizeof tables[0] && status == WEFT_OK; i++) {
@@ -359,7 +361,7 @@ weft_status weft_bench_tables(weft_bench *b, int *n, weft_error *err) {
         if (table == NULL) continue;
         ++*n;
         before = weft_plugin_enter(b->kernels, tables[i].id);
-        status = is_whole(table, tables[i].bytes, err);
+        status = is_whole(table, tables[i].bytes, tables[i].optional, err);
         if (status == WEFT_OK) status = tables[i].judge(b, table, err);
         status = weft_plugin_leave(before, status, err);
         weft_bench_release(b);

@@ -8,7 +8,7 @@
 
 static const weft_flag flags[] = {
     {"json", NULL, false, "Print an object instead of tables."},
-    {"roofline", NULL, false, "Also measure the machine's peak for the matmuls of the step."},
+    {"roofline", NULL, false, "Also measure the device's peak rates, and print each row's share of its bound."},
     {"steps", "N", false, "Steps to measure (default 10)."},
     {"warmup", "N", false, "Steps before the measurement (default 2)."},
     WEFT_FIT_FLAG,
@@ -83,9 +83,11 @@ static const weft_command weft_command_profile = {
     .usage = "run.ini [section.key=value ...]",
     .takes = WEFT_TAKES_CONFIG,
     .flags = flags,
-    .more = "Trains for a few steps from the configured weights and writes no file: [run] out is unchanged. The times "
-            "add up to the step of median time. FLOPs are those of matmuls and attention (causal attention counts "
-            "half); bytes are those that a kernel must read and write.",
+    .more =
+        "Trains for a few steps from the configured weights and writes no file: [run] out is unchanged. The times "
+        "add up to the step of median time. FLOPs are those of matmuls and attention (causal attention counts "
+        "half); bytes are those that a kernel must read and write. The bound of a row is the longer of its FLOPs at "
+        "the peak rate and its bytes at the memory's bandwidth.",
     .examples = "  weft profile run.ini --roofline\n"
                 "  weft profile run.ini --steps 3 --json\n",
     .run = run_profile,

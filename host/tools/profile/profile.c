@@ -265,8 +265,7 @@ weft_status weft_arrival_measure(weft_arrival *out, weft_session *session, doubl
 
 static weft_status find_roofline(const weft_device_roofline **out, const weft_engine *engine, weft_error *err) {
     *out = weft_device_find(engine->kernels, engine->device, WEFT_DEVICE_ROOFLINE);
-    if (*out != NULL && WEFT_WHOLE(*out, weft_device_roofline) && (*out)->peak != NULL && (*out)->product != NULL &&
-        (*out)->bandwidth != NULL)
+    if (*out != NULL && WEFT_WHOLE(*out, weft_device_roofline) && (*out)->peak != NULL && (*out)->bandwidth != NULL)
         return WEFT_OK;
     return weft_error_set(
         err, WEFT_E_UNSUPPORTED,
@@ -316,21 +315,22 @@ weft_status weft_roofline_measure(weft_roofline *out, const weft_engine *engine,
     before = weft_plugin_enter(engine->kernels, WEFT_DEVICE_ROOFLINE);
     status = device->peak(engine->device, &out->peak, engine->plan.dtype, err);
     if (status == WEFT_OK) status = device->bandwidth(engine->device, &out->bandwidth, err);
-    if (status == WEFT_OK) status = measure_products(out, engine, device, profile, err);
+    if (status == WEFT_OK && device->product != NULL) status = measure_products(out, engine, device, profile, err);
     return weft_plugin_leave(before, status, err);
 }
 
-/* Returns the maximum rate of a row, in FLOP/s or bytes/s. Attention uses all matmuls of the step. 0: unknown. */
-static double weft_roofline_of(const weft_roofline *roofline, const weft_profile_row *row) {
-    double flops = 0.0, seconds = 0.0;
-    if (row->flops <= 0.0) return roofline->bandwidth;
+/* Returns the least time of a row: of its FLOPs at the library's rate for its matmuls (attention: for all matmuls of
+ * the step), or at the peak; of its bytes at the memory's bandwidth. The longer one counts. */
+static double least_seconds(const weft_roofline *roofline, const weft_profile_row *row) {
+    double flops = 0.0, seconds = 0.0, rate = roofline->products > 0.0 ? roofline->products : roofline->peak;
     for (int32_t i = 0; i < roofline->n_rows; i++) {
         const weft_roofline_row *product = &roofline->rows[i];
         if (product->operation != row->operation || product->part != row->part) continue;
         flops += (double)product->calls * product->flops;
         seconds += (double)product->calls * product->seconds;
     }
-    return seconds > 0.0 ? flops / seconds : roofline->products;
+    if (seconds > 0.0) rate = flops / seconds;
+    return fmax(row->flops / rate, row->bytes / roofline->bandwidth);
 }
 
 static int64_t extreme(const weft_profile *profile, bool largest) {
@@ -344,6 +344,16 @@ static int64_t extreme(const weft_profile *profile, bool largest) {
 
 /* ---- table ---- */
 
+enum { SCALED = 32 };
+
+/* "15.943 TFLOP": the value in thousands of the unit's prefix. */
+static const char *scaled(char text[SCALED], double value, const char *unit) {
+    const char *prefix = " kMGTPE";
+    for (; value >= 999.9995 && prefix[1] != '\0'; prefix++) value /= 1000.0;
+    (void)snprintf(text, SCALED, "%.3f %c%s", value, *prefix, unit);
+    return text;
+}
+
 static void print_start(const weft_arrival *start, FILE *to) {
     char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE];
     (void)fprintf(to, "start      %.2f ms until the weights were loaded, %.2f ms of them loading", 1e3 * start->seconds,
@@ -356,6 +366,7 @@ static void print_start(const weft_arrival *start, FILE *to) {
 
 static void print_head(const weft_profile_report *self, const weft_profile_step *step, FILE *to) {
     const weft_engine *engine = self->session->engine;
+    const int64_t held = weft_account_held(&engine->account);
     char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE];
     weft_device_line_print(&engine->device_info, to);
     print_start(self->start, to);
@@ -365,50 +376,53 @@ static void print_head(const weft_profile_report *self, const weft_profile_step 
                   1e3 * weft_profile_at(self->profile, extreme(self->profile, true))->seconds);
     (void)fprintf(to, "speed      %.1f places/s, %.1f targets/s\n", (double)step->result.n_places / step->seconds,
                   (double)step->result.n_targets / step->seconds);
-    (void)fprintf(to, "memory     %s were the process's peak, %s are planned\n",
-                  weft_unit_bytes(a, self->resident_peak), weft_unit_bytes(b, engine->plan.bytes.total));
-    (void)fprintf(to, "matrix     %.3f GFLOP a step, %.2f GFLOP/s", 1e-9 * step->flops,
-                  1e-9 * step->flops / step->seconds);
+    (void)fprintf(to, "memory     %s are planned", weft_unit_bytes(a, engine->plan.bytes.total));
+    if (held > 0) (void)fprintf(to, ", the device's context and libraries use %s more", weft_unit_bytes(a, held));
+    (void)fprintf(to, "; the process's peak%s was %s\n", held > 0 ? " on the host" : "",
+                  weft_unit_bytes(a, self->resident_peak));
+    (void)fprintf(to, "matrix     %s a step, %s", scaled(a, step->flops, "FLOP"),
+                  scaled(b, step->flops / step->seconds, "FLOP/s"));
     if (step->recompute_flops > 0.0)
-        (void)fprintf(to, "; %.3f GFLOP more are recomputed", 1e-9 * step->recompute_flops);
+        (void)fprintf(to, "; %s more are recomputed", scaled(a, step->recompute_flops, "FLOP"));
     (void)fputc('\n', to);
 }
 
 static void print_roofline_head(const weft_roofline *roofline, const weft_profile_step *step, FILE *to) {
+    char a[SCALED], b[SCALED];
+    (void)fprintf(to, "peak       %s, memory %s; the step reaches %.1f %% of the FLOP/s\n",
+                  scaled(a, roofline->peak, "FLOP/s"), scaled(b, roofline->bandwidth, "B/s"),
+                  100.0 * step->flops / step->seconds / roofline->peak);
     if (roofline->products > 0.0)
-        (void)fprintf(
-            to, "roofline       %.2f GFLOP/s by the matrix library at this step's products; the step reaches %.1f %%\n",
-            1e-9 * roofline->products, 100.0 * step->flops / step->seconds / roofline->products);
-    (void)fprintf(to, "machine    %.2f GFLOP/s out of registers, %.2f GB/s of memory\n", 1e-9 * roofline->peak,
-                  1e-9 * roofline->bandwidth);
+        (void)fprintf(to, "roofline   %s by the matrix library at this step's matmuls; the step reaches %.1f %%\n",
+                      scaled(a, roofline->products, "FLOP/s"),
+                      100.0 * step->flops / step->seconds / roofline->products);
 }
 
 static void print_row(const weft_profile_row *row, const weft_profile_step *step, const weft_roofline *roofline,
                       FILE *to) {
     const bool matrix = row->flops > 0.0;
     const double work = matrix ? row->flops : row->bytes;
-    const double top = roofline == NULL ? 0.0 : weft_roofline_of(roofline, row);
-    char name[64];
+    char name[64], a[SCALED], b[SCALED];
     (void)snprintf(name, sizeof name, "%s %s", row->operation, row->part);
     (void)fprintf(to, "%-26s %6lld %11.3f %6.1f %%", name, (long long)row->calls, 1e3 * row->seconds,
                   100.0 * row->seconds / step->seconds);
     if (work > 0.0 && row->seconds > 0.0) {
-        (void)fprintf(to, " %12.4f %-5s %9.2f %s", 1e-9 * work, matrix ? "GFLOP" : "GB", 1e-9 * work / row->seconds,
-                      matrix ? "GFLOP/s" : "GB/s   ");
-        if (top > 0.0) (void)fprintf(to, " %6.1f %%", 100.0 * work / row->seconds / top);
+        (void)fprintf(to, " %15s %17s", scaled(a, work, matrix ? "FLOP" : "B   "),
+                      scaled(b, work / row->seconds, matrix ? "FLOP/s" : "B/s   "));
+        if (roofline != NULL) (void)fprintf(to, " %8.1f %%", 100.0 * least_seconds(roofline, row) / row->seconds);
     }
     (void)fputc('\n', to);
 }
 
 static void print_products(const weft_roofline *roofline, int64_t steps, FILE *to) {
-    (void)fprintf(to, "\n%-8s %10s %10s %10s %8s %11s %13s\n", "product", "m", "n", "k", "a step", "best ms",
-                  "GFLOP/s");
+    char rate[SCALED];
+    (void)fprintf(to, "\n%-8s %10s %10s %10s %8s %11s %16s\n", "matmul", "m", "n", "k", "a step", "best ms", "rate");
     for (int32_t i = 0; i < roofline->n_rows; i++) {
         const weft_roofline_row *row = &roofline->rows[i];
-        (void)fprintf(to, "%c%c       %10lld %10lld %10lld %8.4g %11.3f %13.2f\n", row->shape.transpose_a ? 'T' : 'N',
+        (void)fprintf(to, "%c%c       %10lld %10lld %10lld %8.4g %11.3f %16s\n", row->shape.transpose_a ? 'T' : 'N',
                       row->shape.transpose_b ? 'T' : 'N', (long long)row->shape.m, (long long)row->shape.n,
                       (long long)row->shape.k, (double)row->calls / (double)steps, 1e3 * row->seconds,
-                      1e-9 * row->flops / row->seconds);
+                      scaled(rate, row->flops / row->seconds, "FLOP/s"));
     }
 }
 
@@ -416,10 +430,11 @@ void weft_profile_print(const weft_profile_report *self, FILE *to) {
     const weft_profile_step *step = weft_profile_median(self->profile);
     print_head(self, step, to);
     if (self->roofline != NULL) print_roofline_head(self->roofline, step, to);
-    (void)fprintf(to, "\n%-26s %6s %11s %8s %18s %17s%s\n", "in the median step", "calls", "ms", "share", "work",
-                  "rate", self->roofline != NULL ? "  of roofline" : "");
+    (void)fprintf(to, "\n%-26s %6s %11s %8s %15s %17s%s\n", "in the median step", "calls", "ms", "share", "work",
+                  "rate", self->roofline != NULL ? "  of bound" : "");
     for (int32_t i = 0; i < step->n_rows; i++) print_row(&step->rows[i], step, self->roofline, to);
-    if (self->roofline != NULL) print_products(self->roofline, weft_profile_count(self->profile), to);
+    if (self->roofline != NULL && self->roofline->n_rows > 0)
+        print_products(self->roofline, weft_profile_count(self->profile), to);
 }
 
 /* ---- JSON object ---- */
@@ -473,7 +488,7 @@ static json_t *roofline_object(const weft_roofline *roofline, int64_t steps) {
                              (int)row->shape.transpose_b, "calls_per_step", (double)row->calls / (double)steps, "flops",
                              row->flops, "seconds", row->seconds));
     }
-    return json_pack("{s:f, s:f, s:f, s:o}", "register_flops_per_second", roofline->peak, "bytes_per_second",
+    return json_pack("{s:f, s:f, s:f, s:o}", "peak_flops_per_second", roofline->peak, "bytes_per_second",
                      roofline->bandwidth, "flops_per_second", roofline->products, "products", array);
 }
 

@@ -16,7 +16,7 @@ typedef struct weft_profile_row {
     int64_t calls;
     double seconds;
     double flops; /* of matmuls and attention (half for causal attention); else 0 */
-    double bytes; /* read and written by other operations; 0: unknown, or flops apply */
+    double bytes; /* read and written: each operand once; 0: unknown */
     bool recompute;
 } weft_profile_row;
 
@@ -82,9 +82,9 @@ typedef struct weft_roofline_row {
 } weft_roofline_row;
 
 typedef struct weft_roofline {
-    double peak;      /* FLOP/s from registers */
+    double peak;      /* FLOP/s */
     double bandwidth; /* bytes per second */
-    /* FLOP/s with all matmuls at the library's fastest rate: total operations / total time. 0: no matmul. */
+    /* FLOP/s with all matmuls at the library's fastest rate: total operations / total time. 0: not measured. */
     double products;
     int32_t n_rows;
     weft_roofline_row rows[WEFT_PROFILE_PRODUCTS];

@@ -1,7 +1,7 @@
-/* algorithm.c: see algorithm.h. Takes the first algorithm of cuBLASLt's heuristic; each algorithm has a fixed order of
- * addition. A split-K algorithm may store partial sums in the result's type (cublasLtReductionScheme_t OUTPUT_TYPE),
- * which is excluded unless that type is fp32, or add them to the result one by one (INPLACE), which is excluded because
- * C += AB is one addition of the complete sum. */
+/* algorithm.c: see algorithm.h. Takes the first algorithm of cuBLASLt's heuristic, or the fastest of the first ones
+ * (measure.c); each algorithm has a fixed order of addition. A split-K algorithm may store partial sums in the
+ * result's type (cublasLtReductionScheme_t OUTPUT_TYPE), which is excluded unless that type is fp32, or add them to
+ * the result one by one (INPLACE), which is excluded because C += AB is one addition of the complete sum. */
 #include "algorithm.h"
 
 static const cudaDataType_t *type_of(int32_t dtype) {
@@ -139,17 +139,20 @@ static weft_status set_alignments(const weft_device *device, const cuda_shape *s
     return status;
 }
 
-static weft_status choose(const weft_device *device, cuda_algorithm *out, weft_error *err) {
+/* Takes the first result, or with `measures` the fastest. */
+static weft_status choose(weft_device *device, cuda_algorithm *out, bool measures, weft_error *err) {
     const cuda_shape *s = &out->shape;
-    cublasLtMatmulHeuristicResult_t best = {0};
+    cublasLtMatmulHeuristicResult_t all[CUDA_RESULTS] = {0};
     cublasStatus_t code = CUBLAS_STATUS_SUCCESS;
-    int found = 0;
+    int found = 0, n = 0;
     weft_status status = set_alignments(device, s, err);
     if (status == WEFT_OK) status = set_schemes(device, s, err);
     if (status != WEFT_OK) return status;
     code = device->libraries.cublasLtMatmulAlgoGetHeuristic(device->lt, out->product, out->b, out->a, out->c, out->c,
-                                                            device->algorithms->preference, 1, &best, &found);
-    if (code == CUBLAS_STATUS_SUCCESS && found > 0) code = best.state;
+                                                            device->algorithms->preference, CUDA_RESULTS, all, &found);
+    for (int i = 0; i < found; i++)
+        if (all[i].state == CUBLAS_STATUS_SUCCESS) all[n++] = all[i];
+    if (code == CUBLAS_STATUS_SUCCESS && found > 0 && n == 0) code = all[0].state;
     if (code == CUBLAS_STATUS_NOT_SUPPORTED || (code == CUBLAS_STATUS_SUCCESS && found == 0))
         return weft_error_set(err, WEFT_E_UNSUPPORTED,
                               "matmul on device cuda: cuBLASLt has no algorithm for %s operands%s%s of m %lld, n %lld, "
@@ -157,9 +160,10 @@ static weft_status choose(const weft_device *device, cuda_algorithm *out, weft_e
                               weft_dtype_name(s->dtype), s->transpose_a ? ", a transposed" : "",
                               s->transpose_b ? ", b transposed" : "", (long long)s->m, (long long)s->n, (long long)s->k,
                               (long long)s->lda, (long long)s->ldb, (long long)s->ldc, (long long)device->workspace);
-    out->way = best.algo;
-    return cuda_judge_lt_call(device, code, "cublasLtMatmulAlgoGetHeuristic",
-                              about_product("selecting an algorithm for", s).text, err);
+    out->way = all[0].algo;
+    status = cuda_judge_lt_call(device, code, "cublasLtMatmulAlgoGetHeuristic",
+                                about_product("selecting an algorithm for", s).text, err);
+    return status == WEFT_OK && measures ? cuda_algorithm_measure(device, out, all, n, err) : status;
 }
 
 /* ---- registry ---- */
@@ -221,14 +225,15 @@ cuda_algorithm *cuda_algorithm_at(const weft_device *device, int64_t i) {
     return a;
 }
 
-weft_status cuda_algorithm_find(cuda_algorithm **out, weft_device *device, const cuda_shape *shape, weft_error *err) {
+weft_status cuda_algorithm_find(cuda_algorithm **out, weft_device *device, const cuda_shape *shape, bool measures,
+                                weft_error *err) {
     cuda_algorithm *a = find_or_add(device, shape);
     weft_status status = WEFT_OK;
     if (a == NULL)
         return weft_error_set(err, WEFT_E_MEMORY, "Device cuda has no memory left for a matmul's algorithm.");
     if (!a->is_chosen) {
         status = describe(device, a, err);
-        if (status == WEFT_OK) status = choose(device, a, err);
+        if (status == WEFT_OK) status = choose(device, a, measures, err);
         a->is_chosen = status == WEFT_OK;
     }
     if (status == WEFT_OK) *out = a;

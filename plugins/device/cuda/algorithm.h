@@ -1,4 +1,5 @@
-/* algorithm.h: selects a cuBLASLt algorithm per matmul shape; shared by product.c, algorithm.c and choices.c. */
+/* algorithm.h: selects a cuBLASLt algorithm per matmul shape; shared by product.c, algorithm.c, measure.c and
+ * choices.c. */
 #ifndef WEFT_DEVICE_CUDA_ALGORITHM_H
 #define WEFT_DEVICE_CUDA_ALGORITHM_H
 
@@ -6,7 +7,7 @@
 
 #include "cuda.h"
 
-enum { CUDA_BUCKETS = 256 };
+enum { CUDA_BUCKETS = 256, CUDA_RESULTS = 8 /* of the heuristic, that are measured */ };
 
 /* All inputs of the selection. No padding, because it is compared by bytes. */
 typedef struct cuda_shape {
@@ -47,6 +48,7 @@ struct cuda_algorithms {
     cuda_algorithm *first, *last; /* in order of registration */
     int64_t n;
     cublasLtMatmulPreference_t preference;
+    bool cannot_store; /* measured algorithms: nothing is measured */
 };
 
 /* "bf16 to fp32, nt 2048x4096x1024, rows 1024 1024 4096 apart, added" (choices.c). */
@@ -55,14 +57,21 @@ void cuda_shape_print(char *out, size_t size, const cuda_shape *s);
 /* Registers a shape that will be multiplied. If memory for the entry is missing, the algorithm is selected at the first
  * matmul. */
 void cuda_algorithm_note(const weft_device *device, const cuda_shape *shape);
-/* Returns the entry of that shape, and selects its algorithm if there is none. It lives as long as the device. */
-weft_status cuda_algorithm_find(cuda_algorithm **out, weft_device *device, const cuda_shape *shape, weft_error *err);
+/* Returns the entry of that shape, and selects its algorithm if there is none: by the shape only, or with `measures`
+ * the fastest. It lives as long as the device. */
+weft_status cuda_algorithm_find(cuda_algorithm **out, weft_device *device, const cuda_shape *shape, bool measures,
+                                weft_error *err);
 /* Return the i-th registered entry, or the entry of that shape; NULL: no such entry. */
 cuda_algorithm *cuda_algorithm_at(const weft_device *device, int64_t i);
 cuda_algorithm *cuda_algorithm_known(const weft_device *device, const cuda_shape *shape);
 /* Sets the shape's algorithm. Fails with WEFT_E_UNSUPPORTED if cuBLASLt rejects it on this GPU. */
 weft_status cuda_algorithm_take(weft_device *device, cuda_algorithm *a, const cublasLtMatmulAlgo_t *way,
                                 weft_error *err);
+
+/* measure.c: sets the fastest of the heuristic's n results, or the one that an earlier run on this machine has stored.
+ * Keeps the first one for small matmuls, without a cache directory, and without free memory for the operands. */
+weft_status cuda_algorithm_measure(weft_device *device, cuda_algorithm *a, const cublasLtMatmulHeuristicResult_t *found,
+                                   int n, weft_error *err);
 
 weft_status cuda_algorithms_open(weft_device *device, weft_error *err);
 void cuda_algorithms_close(weft_device *device);

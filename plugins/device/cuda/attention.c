@@ -3,6 +3,7 @@
  * The number of cached positions is in device memory, so a call cannot check on the host that the new positions fit. If
  * they do not fit, the kernels read and write no keys, and the result is NaN. */
 #include "attention_cudnn.h"
+#include "attention_hopper.h"
 #include "workspace.h"
 
 #define ROWS_LIMIT  (INT32_MAX / 2)    /* a position plus a window must fit an int */
@@ -128,12 +129,65 @@ static weft_status by_cudnn(operands *c, weft_device *device, cudaStream_t strea
     return status != WEFT_OK ? status : cuda_judge(attention_blind_launch(call, stream), "attention", c->err);
 }
 
+/* ---- compute capability 9.0 ---- */
+
+bool cuda_rounds_attention(const weft_device *device) {
+    return device->card.major == 9 && device->card.minor == 0 && !device->splits_attention;
+}
+
+/* True if the kernels of attention_hopper.cu compute this call. */
+static bool is_for_hopper(const weft_device *device, const weft_attention *args, const attention_call *call) {
+    return cuda_rounds_attention(device) && args->dtype != WEFT_F32 &&
+           (call->head_dim == 64 || call->head_dim == 128) && args->cache_rows == 0 && args->cap <= 0 &&
+           args->scale > 0;
+}
+
+static weft_status describe_rows(CUtensorMap *out, const weft_device *device, const attention_call *call,
+                                 const char *name, const void *at, int64_t heads, weft_error *err) {
+    const cuuint64_t row = (cuuint64_t)call->head_dim * 2, place = (cuuint64_t)heads * row;
+    const cuuint64_t dims[] = {(cuuint64_t)call->head_dim, (cuuint64_t)heads, (cuuint64_t)call->length,
+                               (cuuint64_t)call->batch};
+    const cuuint64_t strides[] = {row, place, (cuuint64_t)call->length * place};
+    const cuuint32_t box[] = {64, 1, 64, 1}, each[] = {1, 1, 1, 1};
+    CUresult code = CUDA_SUCCESS;
+    if ((uintptr_t)at % 16 != 0)
+        return weft_error_set(
+            err, WEFT_E_UNSUPPORTED,
+            "attention on device cuda: operand %s does not begin at a multiple of 16 bytes; attention = "
+            "split allows that.",
+            name);
+    code = device->libraries.cuTensorMapEncodeTiled(
+        out, call->dtype == WEFT_F16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4,
+        (void *)(uintptr_t)at, dims, strides, box, each, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+        CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return cuda_judge_driver_call(device, code, "cuTensorMapEncodeTiled", "describing the operands of attention", err);
+}
+
+static weft_status by_hopper(weft_device *device, cudaStream_t stream, const attention_call *call, bool backward,
+                             weft_error *err) {
+    attention_maps maps = {0};
+    weft_status status = WEFT_OK;
+    if (call->batch == 0 || call->length == 0) return WEFT_OK;
+    if (!cuda_is_dry()) {
+        status = describe_rows(&maps.q, device, call, "q", call->q, call->heads, err);
+        if (status == WEFT_OK) status = describe_rows(&maps.k, device, call, "k", call->k, call->kv_heads, err);
+        if (status == WEFT_OK) status = describe_rows(&maps.v, device, call, "v", call->v, call->kv_heads, err);
+        if (status == WEFT_OK && backward)
+            status = describe_rows(&maps.d_o, device, call, "d_o", call->d_o, call->heads, err);
+    }
+    if (status != WEFT_OK) return status;
+    return cuda_judge(backward ? attention_backward_hopper_launch(call, &maps, stream)
+                               : attention_forward_hopper_launch(call, &maps, stream),
+                      backward ? "attention_backward" : "attention", err);
+}
+
 CUDA_KERNEL(attention, weft_attention) {
     operands c = OPERANDS("attention", weft_attention, args, err);
     const cudaStream_t stream = cuda_stream(device, s);
     attention_call call;
     weft_status status = prepare(&c, args, &call, false);
     if (status == WEFT_OK && cuda_cudnn_makes(device, args)) return by_cudnn(&c, device, stream, args, &call);
+    if (status == WEFT_OK && is_for_hopper(device, args, &call)) return by_hopper(device, stream, &call, false, err);
     if (status == WEFT_OK) status = cuda_judge(attention_append_launch(&call, stream), "attention", err);
     if (status != WEFT_OK) return status;
     return cuda_judge(call.length == 1 ? attention_decode_launch(&call, stream)
@@ -156,6 +210,7 @@ CUDA_KERNEL(attention_backward, weft_attention) {
     call.delta = operands_need_workspace(&c, args->workspace, cuda_attention_backward_workspace(device, args));
     if (c.status != WEFT_OK) return c.status;
     code = attention_delta_launch(&call, stream);
+    if (code == cudaSuccess && is_for_hopper(device, args, &call)) return by_hopper(device, stream, &call, true, err);
     if (code == cudaSuccess) code = attention_backward_queries_launch(&call, stream);
     if (code == cudaSuccess) code = attention_backward_keys_launch(&call, stream);
     return cuda_judge_call(code, "a launch", "attention_backward", err);

@@ -156,31 +156,6 @@ static __global__ void __launch_bounds__(backward_shape<T, D>::WARPS * 32)
 
 /* ---- dk and dv ---- */
 
-/* Queries [low, high) that may see keys [key, key + keys) of a sequence. */
-struct query_range {
-    int low, high;
-};
-static __device__ __forceinline__ query_range queries_that_see(const attention_call &c, int *ends, int64_t batch,
-                                                               int key, int keys, int past) {
-    const int length = static_cast<int>(c.length);
-    int low = INT_MAX, high = 0;
-    if (threadIdx.x == 0) ends[0] = INT_MAX, ends[1] = 0;
-    __syncthreads();
-    for (int i = max(key - past, 0) + static_cast<int>(threadIdx.x); past >= 0 && i < length; i += blockDim.x) {
-        if (first_seen(c, past + i, c.starts[batch * length + i]) >= key + keys) continue;
-        low = min(low, i);
-        high = i + 1;
-    }
-    low = warp_minimum(low);
-    high = -warp_minimum(-high);
-    if (lane_index() == 0) {
-        atomicMin(&ends[0], low);
-        atomicMax(&ends[1], high);
-    }
-    __syncthreads();
-    return {ends[0], ends[1]};
-}
-
 template <typename T, int D>
 static __device__ __forceinline__ void load_taken_queries(const attention_call &c, T *stage, query_numbers<T, D> *to,
                                                           int64_t batch, int64_t head, int from, int past, bool wide) {

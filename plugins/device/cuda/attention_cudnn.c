@@ -28,14 +28,14 @@ static weft_status find_cudnn(cudnn_calls *out, weft_error *err) {
     if (handle == NULL) {
         return weft_error_set(err, WEFT_E_DEVICE,
                               CUDNN_FILE " was not found, and attention = cudnn needs it. Fix: install the Python "
-                                         "package nvidia-cudnn or NVIDIA's library, or set attention = own.");
+                                         "package nvidia-cudnn or NVIDIA's library, or set attention = auto.");
     }
 #define LOOK_UP(name)                                                                                                  \
     symbol = dlsym(handle, #name);                                                                                     \
     if (symbol == NULL)                                                                                                \
         return weft_error_set(err, WEFT_E_DEVICE,                                                                      \
                               CUDNN_FILE " has no function " #name ", so it is too old for attention = cudnn. "        \
-                                         "attention = own does without it.");                                          \
+                                         "attention = auto does without it.");                                          \
     memcpy(&out->name, &symbol, sizeof symbol);
     CUDNN_CALLS(LOOK_UP)
     return WEFT_OK;
@@ -105,7 +105,7 @@ static weft_status plan_of(cuda_cudnn *c, const weft_attention *args, const atte
 static weft_status check_form(const weft_attention *args, weft_error *err) {
     if (args->dtype == WEFT_BF16) return WEFT_OK;
     return weft_error_set(err, WEFT_E_UNSUPPORTED,
-                          "attention on device cuda: attention = cudnn supports only bf16. Fix: set attention = own.");
+                          "attention on device cuda: attention = cudnn supports only bf16. Fix: set attention = auto.");
 }
 
 bool cuda_cudnn_makes(const weft_device *device, const weft_attention *args) {
@@ -153,7 +153,7 @@ weft_status cuda_cudnn_attention(weft_device *device, cudaStream_t stream, const
     if (ends % 16 != 0) {
         return weft_error_set(err, WEFT_E_UNSUPPORTED,
                               "attention on device cuda: attention = cudnn needs operands that begin at multiples of "
-                              "16 bytes; attention = own does not.");
+                              "16 bytes; attention = auto does not.");
     }
     if (cuda_dry_product()) return WEFT_OK;
     code = c->calls.cudnnSetStream(c->handle, stream);
@@ -172,7 +172,7 @@ weft_status cuda_cudnn_open(weft_device *device, weft_error *err) {
     (void)device;
     return weft_error_set(
         err, WEFT_E_UNSUPPORTED,
-        "attention = cudnn: this plugin was built without the headers of cuDNN 9; attention = own does "
+        "attention = cudnn: this plugin was built without the headers of cuDNN 9; attention = auto does "
         "without it.");
 }
 void cuda_cudnn_close(weft_device *device) {

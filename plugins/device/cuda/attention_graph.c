@@ -302,7 +302,7 @@ static weft_status refuse(const graph *g, weft_error *err) {
                    g->calls->cudnnGetErrorString(g->status), (int)g->status);
     return weft_error_set(err, has_none ? WEFT_E_UNSUPPORTED : WEFT_E_DEVICE,
                           "attention on device cuda: cuDNN %zu.%zu.%zu %s %lld sequences of %lld positions, %lld "
-                          "heads, %lld of keys, of %lld numbers each%s%s (%s%s%s). Fix: set attention = own.",
+                          "heads, %lld of keys, of %lld numbers each%s%s (%s%s%s). Fix: set attention = auto.",
                           version / 10000, version / 100 % 100, version % 100,
                           has_none ? "has no plan for" : "failed to plan", (long long)s->batch, (long long)s->length,
                           (long long)s->heads, (long long)s->kv_heads, (long long)s->head_dim,

@@ -73,7 +73,7 @@ void *cuda_cache_read(const char *directory, const char *hash, size_t *size) {
     char path[4200], found[65] = "";
     char *bytes = NULL;
     int file = -1;
-    if (!path_of(path, sizeof path, directory, hash, ".cubin")) return NULL;
+    if (!path_of(path, sizeof path, directory, hash, ".bin")) return NULL;
     file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0) return NULL;
     bytes = read_whole(file, size);
@@ -98,7 +98,7 @@ bool cuda_cache_write(const char *directory, const char *hash, const void *bytes
     bool done = false;
     int file = -1;
     (void)snprintf(end, sizeof end, ".%d.new", (int)getpid()); /* several ranks of a machine may write it */
-    if (!cuda_cache_hash(of, bytes, size) || !path_of(path, sizeof path, directory, hash, ".cubin") ||
+    if (!cuda_cache_hash(of, bytes, size) || !path_of(path, sizeof path, directory, hash, ".bin") ||
         !path_of(beside, sizeof beside, directory, hash, end))
         return false;
     file = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);

@@ -121,7 +121,7 @@ static weft_status choose(weft_device *device, weft_device_choice *choice, weft_
         return weft_error_set(err, WEFT_E_HOST, "Device cuda does not support the request for a choice of \"%.127s\".",
                               choice->key);
     cuda_card_enter(device);
-    status = cuda_algorithm_find(&a, device, &shape, err);
+    status = cuda_algorithm_find(&a, device, &shape, true, err);
     if (status == WEFT_OK) tell(device, a, choice);
     return status;
 }

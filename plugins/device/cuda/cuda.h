@@ -6,12 +6,15 @@
  *     staging.c     pinned memory of `write` and `read`       transfer.c   pinned memory, asynchronous copies
  *     capture.c     a step as a CUDA graph                    failure.c    CUDA errors as messages
  *     product.c     matmuls by cuBLASLt                       algorithm.c  selects a cuBLASLt algorithm per shape
- *     packed.c      matmuls with a packed operand             choices.c    algorithms as text, identical on all ranks
+ *     measure.c     times algorithms, stores the fastest      choices.c    algorithms as text, identical on all ranks
+ *     packed.c      matmuls with a packed operand
  *     update.c      an optimizer's body, compiled by NVRTC    modules.c    compiled code, cached by hash
  *     native.c      streams and operands as native CUDA handles
- *     dry_run.c     counts the CUDA work of a step
+ *     dry_run.c     counts the CUDA work of a step            roofline.c   measures peak rates
+ *     ranges.c      ranges for profilers (NVTX)
  *     add.c         an add, deferred so that it can be fused with the norm of its sum
  *     attention_cudnn.c, attention_graph.c   attention by cuDNN
+ *     attention_hopper.cu, hopper.cuh        attention on compute capability 9.0
  *     NAME.c        the slots of operator NAME: looks up operands, then calls a launcher of kernels.h
  *     NAME.cu       its kernels and launchers (CUDA C++; launch.h)
  *
@@ -34,6 +37,8 @@
 #include <weft/device.h>
 #include <weft/dry_run.h>
 #include <weft/native.h>
+#include <weft/ranges.h>
+#include <weft/roofline.h>
 #include <weft/transfer.h>
 
 #include "../common/matrices.h"
@@ -50,15 +55,17 @@
       "results.")                                                                                                      \
     K(I64, workspace, "32Mi", "[1Mi,1Gi]", "bytes", WEFT_SAME,                                                         \
       "Workspace of cuBLASLt for a matmul; the selection of its algorithm depends on the size.")                       \
-    K(ENUM, attention, "auto", "auto,own,cudnn", "", WEFT_SAME,                                                        \
-      "Implementation of attention: own kernels, or cuDNN for the forward of bf16 sequences without a cache (it "      \
-      "rounds probabilities to bf16); auto: own.")                                                                     \
+    K(ENUM, attention, "auto", "auto,split,cudnn", "", WEFT_SAME,                                                      \
+      "Attention in 16-bit types. auto: on GPUs of compute capability 9.0, heads of 64 and 128 elements use kernels "  \
+      "that round probabilities and their gradients to 16 bits; split: as two 16-bit parts everywhere; cudnn: the "    \
+      "forward in bf16 by cuDNN.")                                                                                     \
     K(BOOL, share, "no", "", "", 0, "Several ranks of a machine may share a card; no: each needs one of its own.")     \
+    K(BOOL, nvtx, "no", "", "", 0, "NVTX ranges for profilers: one around each instruction of a step.")                \
     K(PATH, cache, "auto", "auto | none", "", 0,                                                                       \
-      "Directory for compiled optimizers; auto: weft/cuda in the user's cache directory; none: compile them in "       \
-      "each run.")
+      "Directory for compiled optimizers and measured matmul algorithms; auto: weft/cuda in the user's cache "         \
+      "directory; none: compile in each run, and measure nothing.")
 WEFT_KEYS_STRUCT(cuda_config, CUDA_KEYS)
-enum { ATTENTION_BY_AUTO, ATTENTION_BY_OWN, ATTENTION_BY_CUDNN }; /* values of the key `attention` */
+enum { ATTENTION_AUTO, ATTENTION_SPLIT, ATTENTION_CUDNN }; /* values of the key `attention` */
 
 struct weft_stream {
     cudaStream_t stream;
@@ -86,6 +93,8 @@ struct weft_device {
     cuda_libraries libraries;
     cublasLtHandle_t lt;
     bool tf32;                        /* the key tf32: fp32 matmuls may round their operands to TF32 */
+    bool splits_attention;            /* the key attention: factors of two 16-bit parts */
+    bool nvtx;                        /* the key nvtx: offers weft/ranges.h */
     int64_t workspace;                /* bytes that cuBLASLt may use per matmul */
     int64_t live_bytes, live_buffers; /* of buffers not yet released */
     int64_t held;                     /* other GPU memory in use, at the last measurement */
@@ -163,6 +172,11 @@ extern const weft_device_transfer cuda_transfer;
 
 extern const weft_device_dry_run cuda_dry_run;
 
+/* ---- roofline.c, ranges.c ---- */
+
+extern const weft_device_roofline cuda_roofline;
+extern const weft_device_ranges cuda_ranges;
+
 /* ---- copies.c ---- */
 
 /* cudaMemcpyAsync and cudaMemsetAsync, counted in a dry run. */
@@ -238,6 +252,11 @@ weft_status cuda_packed_multiply(weft_device *device, cudaStream_t stream, const
 
 weft_status cuda_modules_open(weft_device *device, const cuda_config *keys, weft_error *err);
 void cuda_modules_close(weft_device *device);
+
+/* ---- attention.c ---- */
+
+/* True if attention may use the kernels of compute capability 9.0, which round factors (the key attention). */
+bool cuda_rounds_attention(const weft_device *device);
 
 /* ---- kernel table, by file ---- */
 

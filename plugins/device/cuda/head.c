@@ -10,7 +10,7 @@
 #include "row_sums.h"
 #include "workspace.h"
 
-#define LOGITS   ((int64_t)512 << 20)
+#define LOGITS   ((int64_t)1 << 30)
 #define MAX_ROWS 2048
 
 typedef struct head {

@@ -44,7 +44,8 @@
     F(cuLaunchKernel)                                                                                                  \
     F(cuModuleGetFunction)                                                                                             \
     F(cuModuleLoadData)                                                                                                \
-    F(cuModuleUnload)
+    F(cuModuleUnload)                                                                                                  \
+    F(cuTensorMapEncodeTiled)
 
 #define CUDA_CALL_FIELD_(name) __typeof__(&name) name;
 typedef struct cuda_libraries {

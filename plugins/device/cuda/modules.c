@@ -94,18 +94,19 @@ static weft_status compile(compiling *c, weft_error *err) {
 
 /* ---- cache ---- */
 
-static void tell_lack(cuda_modules *of, const weft_host *host) {
-    if (!of->lacks_place) return;
+const char *cuda_cache_directory(const weft_device *device) {
+    cuda_modules *of = device->modules;
+    if (of->lacks_place)
+        weft_log(device->host, WEFT_LOG_WARN,
+                 "Device cuda has no directory for compiled updates and measured algorithms ($XDG_CACHE_HOME, or $HOME "
+                 "and .cache there, is not set or cannot be written), so each run compiles updates again and uses "
+                 "cuBLASLt's first algorithms. Fix: set [device] cache to a directory, or to none.");
     of->lacks_place = false;
-    weft_log(
-        host, WEFT_LOG_WARN,
-        "Device cuda has no directory for compiled updates ($XDG_CACHE_HOME, or $HOME and .cache there, is not set or "
-        "cannot be written), so each run compiles them again. Fix: set [device] cache to a directory, or to none.");
+    return of->directory;
 }
 
 static void keep(const compiling *c) {
-    const char *directory = c->device->modules->directory;
-    tell_lack(c->device->modules, c->device->host);
+    const char *directory = cuda_cache_directory(c->device);
     if (directory[0] == 0 || cuda_cache_write(directory, c->hash, c->cubin, c->size)) return;
     weft_log(c->device->host, WEFT_LOG_WARN,
              "Device cuda cannot store a compiled update in %s; it is compiled again in each run.", directory);

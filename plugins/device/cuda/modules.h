@@ -1,4 +1,5 @@
-/* modules.h: optimizer code compiled at the start of a run; shared by update.c, modules.c and cache.c. */
+/* modules.h: optimizer code compiled at the start of a run; shared by update.c, modules.c and cache.c. measure.c stores
+ * algorithms in the same cache. */
 #ifndef WEFT_DEVICE_CUDA_MODULES_H
 #define WEFT_DEVICE_CUDA_MODULES_H
 
@@ -46,7 +47,10 @@ bool cuda_update_is_narrow(const cuda_update_types *types);
 /* Writes the kernel for such types, after the body. */
 void cuda_update_write_stored(FILE *to, const cuda_update_types *types);
 
-/* ---- cache.c: compiled code, one file per hash of its inputs ---- */
+/* Returns the cache directory, "": no caching. Logs once if cache = auto found no directory. */
+const char *cuda_cache_directory(const weft_device *device);
+
+/* ---- cache.c: one file per hash of its inputs ---- */
 
 /* Returns the contents of the hash's file, which the caller frees; NULL if it is missing or damaged. */
 void *cuda_cache_read(const char *directory, const char *hash, size_t *size);

@@ -30,7 +30,7 @@ static weft_status open_device(weft_device *d, const cuda_config *keys, int32_t 
     if (status == WEFT_OK) status = cuda_staging_open(d, err);
     if (status == WEFT_OK) status = cuda_algorithms_open(d, err);
     if (status == WEFT_OK) status = cuda_modules_open(d, keys, err);
-    if (status == WEFT_OK && keys->attention == ATTENTION_BY_CUDNN) status = cuda_cudnn_open(d, err);
+    if (status == WEFT_OK && keys->attention == ATTENTION_CUDNN) status = cuda_cudnn_open(d, err);
     if (status == WEFT_OK)
         status = cuda_judge_call(cuda_card_held(d, &d->held), "cudaMemGetInfo", "the free memory of the card", err);
     return status;
@@ -45,6 +45,8 @@ static weft_status create_device(weft_device **out, const weft_host *host, const
     memset(d, 0, sizeof *d);
     d->host = host;
     d->tf32 = keys->tf32 != 0;
+    d->splits_attention = keys->attention == ATTENTION_SPLIT;
+    d->nvtx = keys->nvtx != 0;
     d->workspace = keys->workspace;
     status = open_device(d, keys, index, err);
     if (status == WEFT_OK) *out = d;
@@ -55,17 +57,19 @@ static weft_status create_device(weft_device **out, const weft_host *host, const
 static void tell_device_info(const weft_device *device, weft_device_info *out) {
     const size_t lt = device->libraries.cublasLtGetVersion();
     const long dnn = (long)cuda_cudnn_version(device);
+    size_t used = 0;
     weft_device_info i = {
         .struct_size = (uint32_t)sizeof i, .has_bf16 = 1, .packed = PACKED_TYPES, .types = operands_types};
     (void)snprintf(i.name, sizeof i.name, "%.63s", device->card.name);
     (void)snprintf(i.isa, sizeof i.isa, "sm_%d%d", device->card.major, device->card.minor);
     (void)snprintf(i.backend, sizeof i.backend, "cuBLASLt %zu.%zu.%zu%s", lt / 10000, lt / 100 % 100, lt % 100,
                    device->tf32 ? ", TF32" : "");
-    if (dnn > 0) {
-        const size_t used = strlen(i.backend);
+    used = strlen(i.backend);
+    if (dnn > 0)
         (void)snprintf(i.backend + used, sizeof i.backend - used, ", cuDNN %ld.%ld.%ld", dnn / 10000, dnn / 100 % 100,
                        dnn % 100);
-    }
+    used = strlen(i.backend);
+    if (cuda_rounds_attention(device)) (void)snprintf(i.backend + used, sizeof i.backend - used, ", rounded attention");
     i.memory = (int64_t)device->card.totalGlobalMem / device->sharers;
     /* A failed measurement keeps the previous value, and the next checked call reports the error. */
     cuda_put_off(cuda_card_held(device, &device->first.device->held), "cudaMemGetInfo", "the free memory of the card");
@@ -74,12 +78,13 @@ static void tell_device_info(const weft_device *device, weft_device_info *out) {
 }
 
 static const void *find_extension(const weft_device *device, const char *id) {
-    (void)device;
     if (strcmp(id, WEFT_DEVICE_TRANSFER) == 0) return &cuda_transfer;
     if (strcmp(id, WEFT_DEVICE_CAPTURE) == 0) return &cuda_capture;
     if (strcmp(id, WEFT_DEVICE_NATIVE) == 0) return &cuda_native;
     if (strcmp(id, WEFT_DEVICE_CHOICES) == 0) return &cuda_choices;
     if (strcmp(id, WEFT_DEVICE_DRY_RUN) == 0) return &cuda_dry_run;
+    if (strcmp(id, WEFT_DEVICE_ROOFLINE) == 0) return &cuda_roofline;
+    if (strcmp(id, WEFT_DEVICE_RANGES) == 0 && device->nvtx) return &cuda_ranges;
     return NULL;
 }
 

@@ -104,6 +104,6 @@ weft_status cuda_product_run(weft_device *device, cudaStream_t stream, const cud
     if (is_empty(p)) return WEFT_OK;
     if (p->k == 0) return sum_nothing(stream, p, err);
     status = check_alignments(p, err);
-    if (status == WEFT_OK && !cuda_is_dry()) status = cuda_algorithm_find(&by, device, &shape, err);
+    if (status == WEFT_OK && !cuda_is_dry()) status = cuda_algorithm_find(&by, device, &shape, false, err);
     return status == WEFT_OK ? multiply(device, stream, p, by, err) : status;
 }

@@ -8,7 +8,8 @@
  *
  *     planning queries workspace sizes: the device records later calls
  *     all ranks:  count, get                      keys that this rank needs; the value is empty if not yet selected
- *     rank 0:     choose(&choice)                 also for keys that only other ranks need
+ *     rank 0:     choose(&choice)                 also for keys that only other ranks need; before the run's buffers
+ *                                                 are allocated, so that a device can measure in temporary memory
  *     all ranks:  take(&choice)                   uses this selection from now on
  *
  * A call with no recorded key is selected on its first use, by a rule that depends only on the device and the call.

@@ -30,13 +30,14 @@
  * `dtype` (activations) is WEFT_F32, WEFT_BF16 or WEFT_F16; a kernel without support for it returns WEFT_E_UNSUPPORTED.
  * Norm gains, statistics, losses and parameter gradients are always fp32. With 16-bit types the arithmetic is still
  * fp32. Matmul operands have the 16-bit type (in the head also the gradient of the logits), sums are fp32, and results
- * are rounded once, to nearest even. Accumulation onto an older value happens before that rounding.
+ * are rounded once, to nearest even. Accumulation onto an older value happens before that rounding (see weft_matmul).
  *
  * A device may lack a variant (a window, LayerNorm, GELU, ...): its kernel then returns WEFT_E_UNSUPPORTED and names
  * it.
  *
  * Extensions: weft/transfer.h (asynchronous copies), weft/capture.h (graph capture and replay), weft/dry_run.h (launch
- * counts of a step), weft/roofline.h (roofline measurement), weft/team.h (number of threads of kernels).
+ * counts of a step), weft/roofline.h (roofline measurement), weft/ranges.h (ranges for profilers), weft/team.h (number
+ * of threads of kernels).
  *
  * Intended users: CUDA (streams, events, one fused variant per field of the arguments), 16-bit types (dtype of
  * each operand), packed weights (a dtype of B in matmul), several documents per sequence (starts).
@@ -86,8 +87,9 @@ typedef struct weft_device_info {
 } weft_device_info;
 
 /* C (M,N) = op(A) op(B), or += if accumulate. op(A) is (M,K): A is (M,K), or (K,M) with transpose_a; B likewise. With
- * has_bias, every row of C is op(A) op(B) + bias. The bias is rounded to C's type and added to the finished sum before
- * the sum is rounded. This matches fused epilogues (cuBLASLt takes a bias of C's type). has_bias excludes accumulate.
+ * has_bias, every row of C is op(A) op(B) + bias; has_bias excludes accumulate. The older value of C, or the bias
+ * rounded to C's type, is added to the finished sum, once. The result is rounded after the addition. If C has 16 bits,
+ * a device may also round the sum to C's type before the addition, as cuBLASLt does.
  *
  * B may be packed (weft/blocks.h): its rows are contiguous (ldb is their length), and it begins at a block boundary.
  * Its values are those of the unpacked blocks, each rounded to A's type. A device unpacks them where needed, in the

@@ -81,6 +81,7 @@ enum {
     WEFT_SIZE_1_0_weft_policy_job              =   40,
     WEFT_SIZE_1_0_weft_wrap                    =   40,
     WEFT_SIZE_1_0_weft_policy_plugin           =   16,
+    WEFT_SIZE_1_0_weft_device_ranges           =   24,
     WEFT_SIZE_1_0_weft_roofline_product        =   48,
     WEFT_SIZE_1_0_weft_device_roofline         =   32,
     WEFT_SIZE_1_0_weft_instruction             =   48,

@@ -41,6 +41,7 @@ struct Warp {
     }
 };
 constexpr unsigned NONE = ~0u, MIXED = 4; /* one block of four mixes its threads */
+constexpr uint64_t MOST_WAITS = 1u << 28; /* of a block for conditions; more are a deadlock */
 
 const emulator_launch *launch; /* running; NULL: no launch */
 const void *arguments;
@@ -53,6 +54,7 @@ bool begin_first, mixed;
 unsigned now; /* the running thread */
 unsigned ended;
 unsigned at_barrier, votes, result;
+uint64_t waits; /* calls of emulator_wait_again */
 Site barrier;
 std::vector<unsigned> met; /* of each warp, by the lowest lane of a mask: number of arrived lanes */
 
@@ -238,6 +240,14 @@ EXPORT int emulator_barrier(const char *what, int vote, const char *file, int li
     return static_cast<int>(result);
 }
 
+EXPORT void emulator_wait_again(const char *what, const char *file, int line) {
+    note_wait(what, file, line);
+    if (++waits > MOST_WAITS) fault("%s without end", waits_at(now).c_str());
+    current = NONE;
+    make_ready(now);
+    wait_here(READY);
+}
+
 EXPORT int emulator_lane(void) {
     return static_cast<int>(now % 32);
 }
@@ -293,6 +303,7 @@ void run_block(const emulator_launch &what, const void *with, uint3 block) {
     met.assign((n_threads + 31) / 32 * 32, 0);
     fill_warps();
     ended = at_barrier = 0;
+    waits = 0;
     begin_first = draw(2) != 0;
     mixed = draw(MIXED) == 0;
     emulator_here.block = block;

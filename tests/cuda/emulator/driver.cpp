@@ -147,3 +147,32 @@ EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigne
                                   entry.bytes};
     return static_cast<CUresult>(emulator_launch_queue(&what, arguments.data(), stream));
 }
+
+/* The form that tensor copies of 64 rows of 64 16-bit elements need. */
+EXPORT CUresult cuTensorMapEncodeTiled(CUtensorMap *out, CUtensorMapDataType type, cuuint32_t rank, void *address,
+                                       const cuuint64_t *dims, const cuuint64_t *strides, const cuuint32_t *box,
+                                       const cuuint32_t *element_strides, CUtensorMapInterleave,
+                                       CUtensorMapSwizzle swizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
+    DRIVER_CALL("cuTensorMapEncodeTiled");
+    bool fits = rank == 4 && reinterpret_cast<uintptr_t>(address) % 16 == 0 && swizzle == CU_TENSOR_MAP_SWIZZLE_128B &&
+                (type == CU_TENSOR_MAP_DATA_TYPE_FLOAT16 || type == CU_TENSOR_MAP_DATA_TYPE_BFLOAT16) && box[0] == 64;
+    *out = {static_cast<const unsigned char *>(address), {}, {2}, rank, {}};
+    for (unsigned i = 0; fits && i < rank; i++) {
+        fits = dims[i] > 0 && dims[i] <= 1ull << 32 && box[i] > 0 && box[i] <= 256 && element_strides[i] == 1;
+        if (i > 0) fits = fits && strides[i - 1] % 16 == 0 && strides[i - 1] < 1ull << 40;
+        out->dims[i] = dims[i];
+        out->box[i] = box[i];
+        if (i > 0) out->strides[i] = strides[i - 1];
+    }
+    return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+EXPORT const unsigned short *emulator_tensor_at(const CUtensorMap *map, const int64_t *start, int row, int column) {
+    const int64_t at[4] = {start[0] + column, start[1], start[2] + row, start[3]};
+    const unsigned char *from = map->address;
+    for (int i = 0; i < 4; i++) {
+        if (at[i] < 0 || at[i] >= static_cast<int64_t>(map->dims[i])) return nullptr;
+        from += static_cast<uint64_t>(at[i]) * map->strides[i];
+    }
+    return reinterpret_cast<const unsigned short *>(from);
+}

@@ -66,6 +66,7 @@ void stick(cudaError_t code);         /* every later call returns it */
 cudaError_t sticking();
 uint64_t draw(uint64_t below);                                /* random, from 0 to below - 1 */
 const char *setting(const char *name, const char *otherwise); /* an environment variable */
+double &emulated_seconds();                                   /* of the GPU (lt.cpp) */
 long long number(const char *name, long long otherwise);
 enum Mode { LAST, ANY, SOON };
 Mode mode();

@@ -1,6 +1,6 @@
-/* events.cpp: an event is a point in a stream or, recorded in a captured stream, a set of nodes of that capture. */
+/* events.cpp: an event is a point in a stream or, recorded in a captured stream, a set of nodes of that capture. Its
+ * time is the emulated one, which only matmuls advance (lt.cpp). */
 #include <algorithm>
-#include <chrono>
 
 #include "emulator.h"
 
@@ -21,10 +21,6 @@ std::vector<std::unique_ptr<CUevent_st>> events;
 
 bool exists(cudaEvent_t event) {
     return std::any_of(events.begin(), events.end(), [event](const auto &e) { return e.get() == event; });
-}
-
-double seconds_now() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 cudaError_t create(cudaEvent_t *out, unsigned int flags) {
@@ -97,7 +93,8 @@ EXPORT cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
         return cudaSuccess;
     }
     event->seconds = std::make_shared<double>(0.0);
-    const cudaError_t code = queue(stream, "cudaEventRecord", once([when = event->seconds] { *when = seconds_now(); }));
+    const cudaError_t code =
+        queue(stream, "cudaEventRecord", once([when = event->seconds] { *when = emulated_seconds(); }));
     if (code != cudaSuccess) return answer(code);
     event->capture = nullptr;
     event->recorded = true;

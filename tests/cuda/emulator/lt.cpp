@@ -2,8 +2,10 @@
  * dimension is summed at once or in 2, 4 or 8 parts, with partial sums in the result's type if the caller allows it.
  * The heuristic's order depends on the complete description: shape, strides, types, epilogue, alignments and the memory
  * for partial sums, as on a GPU. An algorithm rejects operands with a smaller alignment than it was selected for.
- * Every matmul overwrites the workspace, with any algorithm. */
+ * Every matmul overwrites the workspace, with any algorithm. As measured on an H100, a matmul with beta, or with a bias
+ * and an alignment below 16 bytes, rounds its sum to the result's type before the addition. */
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "emulator.h"
@@ -121,6 +123,15 @@ int first_way(const Product &p, cublasLtEpilogue_t epilogue, const cublasLtMatmu
     return static_cast<int>((static_cast<long long>(hash >> 33) % 3 + more + number("WEFT_EMULATOR_WAY", 0)) % N_WAYS);
 }
 
+/* WEFT_EMULATOR_TIMES="100,90,100,100": percentages of the algorithms' times, by id. */
+double seconds_of(const Product &p, const Way &way) {
+    constexpr double SECONDS = 8e-11; /* per multiplication */
+    const char *percent = std::getenv("WEFT_EMULATOR_TIMES");
+    for (uint64_t i = 0; i < way.id && percent != nullptr; i++)
+        if ((percent = std::strchr(percent, ',')) != nullptr) percent++;
+    return static_cast<double>(p.m() * p.n() * p.k()) * SECONDS * (percent == nullptr ? 1 : std::atof(percent) / 100);
+}
+
 uint32_t least_alignment(const cublasLtMatmulPreferenceOpaque_t &p) {
     uint32_t least = 256;
     for (uint32_t bytes : p.alignment) least = bytes < least ? bytes : least;
@@ -164,6 +175,11 @@ template <typename T> cublasStatus_t take(T &out, const void *value, size_t byte
 }
 
 } // namespace
+
+double &weft_emulator::emulated_seconds() {
+    static double seconds = 0;
+    return seconds;
+}
 
 constexpr long long LT_TAKES = 32 << 20; /* bytes of GPU memory per handle */
 
@@ -297,6 +313,10 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtM
         out[*found].wavesCount = 1;
         (*found)++;
     }
+    if (*found > 0 && *found < most) { /* after the usable results, one that cannot be used */
+        out[*found] = cublasLtMatmulHeuristicResult_t{};
+        out[(*found)++].state = CUBLAS_STATUS_NOT_SUPPORTED;
+    }
     return *found > 0 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
@@ -386,11 +406,13 @@ EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc
     p.in_place = (way.reduction & CUBLASLT_REDUCTION_SCHEME_INPLACE) != 0;
     p.narrows = p.in_place || (way.reduction & CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE) != 0;
     if (product->epilogue == CUBLASLT_EPILOGUE_BIAS) p.bias = product->bias;
+    p.rounds = !p.in_place && (p.beta != 0 || way.alignment < 16);
     if (product->has_bias_type && product->bias_type != p.d.type) status = CUBLAS_STATUS_NOT_SUPPORTED;
     if (status == CUBLAS_STATUS_SUCCESS) status = judge_operands(p, way, workspace, workspace_bytes);
     if (status != CUBLAS_STATUS_SUCCESS) return status;
-    const cudaError_t code = queue(stream, "cublasLtMatmul", once([p, workspace, workspace_bytes] {
+    const cudaError_t code = queue(stream, "cublasLtMatmul", once([p, way, workspace, workspace_bytes] {
                                        count_launch("cublasLtMatmul");
+                                       emulated_seconds() += seconds_of(p, way);
                                        std::memset(workspace, 0xff, std::min(workspace_bytes, MOST_POISONED));
                                        multiply(p);
                                    }),

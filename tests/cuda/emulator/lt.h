@@ -21,6 +21,7 @@ struct Product {
     int64_t splits = 1;    /* number of separately summed parts of the inner dimension */
     bool narrows = false;  /* partial sums are stored in D's type */
     bool in_place = false; /* partial sums are added to beta C one by one */
+    bool rounds = false;   /* the sum is rounded to D's type before beta C or a bias is added */
     int64_t m() const {
         return d.rows;
     }

@@ -128,6 +128,7 @@ void sum_parts(eight sums[COLUMNS][2], const float *a, const float *b, const Pro
 
 void finish(const Product &p, int64_t row, int64_t column, float sum) {
     float x = p.alpha == 1 ? sum : p.alpha * sum;
+    if (p.rounds) x = narrow(x, p.d.type);
     if (!p.in_place && p.beta != 0) x += addend(p, row, column);
     if (p.bias != nullptr) x += get(p.bias, row, p.d.type);
     put(p.d_at, row + column * p.d.ld, p.d.type, x);

@@ -19,6 +19,9 @@ int emulator_barrier(const char *what, int vote, const char *file, int line);
 void *emulator_shared(const void *site, const char *name, size_t bytes, size_t align);
 void *emulator_shared_dynamic(const char *name);
 
+/* Lets other threads run, before this one looks at a condition in shared memory again. */
+void emulator_wait_again(const char *what, const char *file, int line);
+
 /* cp.async: copies `bytes` (4, 8, 16), the first `valid` from global memory and zeros after. The copy completes only at
  * the wait that needs it. */
 void emulator_copy_async(void *shared, const void *global, size_t bytes, size_t valid);
@@ -28,6 +31,7 @@ void emulator_copy_wait(int groups_left); /* all groups except the newest groups
 [[noreturn]] void emulator_trap(const char *file, int line);
 }
 
+#define __grid_constant__
 #define threadIdx (emulator_here.thread)
 #define blockIdx  (emulator_here.block)
 #define blockDim  (emulator_here.block_dim)
