@@ -979,29 +979,22 @@ static weft_status measure_rates(everything *e, const char *planted, double *pea
     return status == WEFT_OK ? roofline->bandwidth(e->device, bandwidth, err) : status;
 }
 
-/* A run of each kind takes at most a third of the time that passes, because the median of five counts. */
 START_TEST(peak_rates_are_measured) {
-    const double flops = 2.0 * 512 * 512 * 512, bytes = 4 * 2.0 * (4 << 20);
     const weft_device_roofline *roofline = NULL;
     weft_error err = WEFT_ERROR_INIT;
     weft_host counting = host;
     everything e = {0};
+    double bandwidth = 0;
     ck_assert_int_eq(make_device_for(&e, &counting, 0, "tf32=no", &err), WEFT_OK);
     roofline = table->extension(e.device, WEFT_DEVICE_ROOFLINE);
     for (int i = 0; i < 3; i++) {
-        const double begin = weft_clock_seconds();
         double peak = 0;
         ck_assert_msg(roofline->peak(e.device, &peak, dtypes[i], &err) == WEFT_OK, "%s", err.text);
-        ck_assert_double_gt(peak, 3 * flops / (weft_clock_seconds() - begin));
+        ck_assert_double_gt(peak, 1e9);
         ck_assert_double_lt(peak, 1e12);
     }
-    {
-        const double begin = weft_clock_seconds();
-        double bandwidth = 0;
-        ck_assert_msg(roofline->bandwidth(e.device, &bandwidth, &err) == WEFT_OK, "%s", err.text);
-        ck_assert_double_gt(bandwidth, 3 * bytes / (weft_clock_seconds() - begin));
-        ck_assert_double_lt(bandwidth, 1e12);
-    }
+    ck_assert_msg(roofline->bandwidth(e.device, &bandwidth, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_double_eq_tol(bandwidth, 2e10, 1e9); /* read and written, at the emulator's rate */
     ck_assert_int_eq(roofline->peak(e.device, &(double){0}, WEFT_F64, &err), WEFT_E_UNSUPPORTED);
     table->destroy(e.device);
 }

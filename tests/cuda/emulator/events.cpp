@@ -1,5 +1,5 @@
 /* events.cpp: an event is a point in a stream or, recorded in a captured stream, a set of nodes of that capture. Its
- * time is the emulated one, which only matmuls advance (lt.cpp). */
+ * time is the emulated one, which matmuls (lt.cpp) and copies advance. */
 #include <algorithm>
 
 #include "emulator.h"
