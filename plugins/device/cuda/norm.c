@@ -123,7 +123,7 @@ CUDA_KERNEL(norm_backward, weft_norm) {
     dgain = operands_may(&c, args->dgain, "dgain", args->width, 1, 4);
     if (call.layer) dbias = operands_may(&c, args->dbias, "dbias", args->width, 1, 4);
     if (call.layer && call.mean == NULL) call.rstd = NULL;
-    call.accumulate_dx = args->accumulate_dx != 0;
+    if (args->accumulate_dx != 0) call.residual = call.dx;
     if (c.status != WEFT_OK) return c.status;
     workspace = operands_need_workspace(&c, args->workspace, cuda_norm_backward_workspace(device, args));
     if (c.status != WEFT_OK) return c.status;
