@@ -1,6 +1,7 @@
-/* The CUDA device defers an add. A norm of its sum computes the sum too, with the same bits. All other work queued in
- * its stream, an event record, a wait, and creating or destroying an object launch it first. Each slot of each table of
- * the device has a row here with its required behaviour, tested on the emulator. */
+/* The CUDA device defers an add. A norm of its sum computes the sum too, with the same bits. It defers a copy too, which
+ * the backward of a norm that adds to it replaces. All other work queued in its stream, an event record, a wait, and
+ * creating or destroying an object launch it first. Each slot of each table of the device has a row here with its
+ * required behaviour, tested on the emulator. */
 #include <stddef.h>
 
 #include <weft/capture.h>
@@ -513,6 +514,81 @@ START_TEST(a_norm_of_the_sum_takes_the_add) {
 }
 END_TEST
 
+/* A copy to OUT and the backward of a norm that adds to dx. Parts that differ from A (source), Y (x), B (dy), OUT (dx)
+ * and OUT + 2 (dgain). */
+typedef struct adding {
+    const char *name;
+    bool takes, sets, on_side;
+    int64_t rows;
+    int32_t form;
+    int x, dy, dx, dgain;
+} adding;
+
+static const adding addings[] = {
+    {.name = "RMSNorm", .takes = true},
+    {.name = "LayerNorm", .takes = true, .form = WEFT_NORM_LAYER},
+    {.name = "dy is the source", .takes = true, .dy = A},
+    {.name = "x is the source", .takes = true, .x = A},
+    {.name = "no sum", .sets = true},
+    {.name = "dx elsewhere", .dx = OUT + 1},
+    {.name = "fewer rows", .rows = ROWS - 1},
+    {.name = "dy is the copy", .dy = OUT},
+    {.name = "x is the copy", .x = OUT},
+    {.name = "dgain in the source", .dgain = A},
+    {.name = "another stream", .on_side = true},
+};
+
+/* Runs the copy and the backward, consecutively or separately. Returns the number of copies. */
+static long long run_adding(const adding *a, bool apart, left *out) {
+    weft_norm n = {.struct_size = sizeof n,
+                   .rows = a->rows > 0 ? a->rows : ROWS,
+                   .width = WIDTH,
+                   .eps = 1e-5,
+                   .form = a->form,
+                   .accumulate_dx = !a->sets,
+                   .dtype = WEFT_F32};
+    weft_error err = WEFT_ERROR_INIT;
+    long long before = 0, made = 0;
+    n.x = part(or_else(a->x, Y)), n.dy = part(or_else(a->dy, B)), n.dx = part(or_else(a->dx, OUT));
+    n.gain = part(OUT + 3), n.dgain = part(or_else(a->dgain, OUT + 2));
+    n.workspace = (weft_ref){work, 0};
+    prepare(WEFT_F32);
+    before = emulator_calls("cudaMemcpyAsync");
+    fine(table->copy(device, NULL, part(OUT), part(A), PART, &err), &err);
+    if (apart) settle();
+    fine(table->norm_backward(device, a->on_side ? side : NULL, &n, &err), &err);
+    settle();
+    made = emulator_calls("cudaMemcpyAsync") - before;
+    look(out);
+    return made;
+}
+
+START_TEST(a_norm_that_adds_to_a_copy_reads_its_source) {
+    const adding *a = &addings[_i];
+    left apart, met;
+    long long made = 0;
+    ck_assert_int_eq(run_adding(a, true, &apart), 1);
+    made = run_adding(a, false, &met);
+    ck_assert_msg(made == (a->takes ? 0 : 1), "%s: %lld copies", a->name, made);
+    if (a->on_side) return; /* their order is undefined */
+    ck_assert_msg(memcmp(&apart, &met, sizeof met) == 0, "%s: other bits", a->name);
+}
+END_TEST
+
+/* Only one call is deferred: a copy beside an add of another stream is not. */
+START_TEST(a_copy_leaves_an_add_of_another_stream) {
+    weft_error err = WEFT_ERROR_INIT;
+    long long before = 0;
+    prepare(WEFT_F32);
+    begin_add();
+    before = launches();
+    fine(table->copy(device, side, part(OUT), part(A), PART, &err), &err);
+    ck_assert_int_eq(launches(), before);
+    settle();
+    ck_assert_int_eq(launches(), before + 1);
+}
+END_TEST
+
 static const meeting *const plain = &meetings[0];
 
 /* Work, event records and waits in another stream are unordered with the add and do not launch it. A communicator's
@@ -840,6 +916,8 @@ static void fill(TCase *tests) {
     tcase_add_test(tests, every_kernel_is_drawn);
     tcase_add_loop_test(tests, each_kernel_launches_an_add_that_waits, 0, n_calls());
     tcase_add_loop_test(tests, a_norm_of_the_sum_takes_the_add, 0, (int)(sizeof meetings / sizeof *meetings));
+    tcase_add_loop_test(tests, a_norm_that_adds_to_a_copy_reads_its_source, 0, (int)(sizeof addings / sizeof *addings));
+    tcase_add_test(tests, a_copy_leaves_an_add_of_another_stream);
     tcase_add_test(tests, other_streams_let_it_wait);
     tcase_add_test(tests, an_add_of_another_stream_launches_it);
     tcase_add_test(tests, an_add_of_nothing_waits_for_nothing);

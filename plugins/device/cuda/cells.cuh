@@ -117,13 +117,45 @@ static __device__ __forceinline__ void load(float (&out)[N], const T *from, int6
     for (int i = 0; i < N; i++) out[i] = at + i < n ? words<T>::get(from[at + i]) : 0.0f;
 }
 
+/* Returns 16 bytes at from[at] as they are stored, zeros after n: a caller that converts them later has several loads in
+ * flight. Wide: n is a multiple of their elements. */
+template <bool Wide, typename T>
+static __device__ __forceinline__ uint4 load_words(const T *from, int64_t at, int64_t n) {
+    uint4 word = make_uint4(0, 0, 0, 0);
+    if (Wide) {
+        if (at < n) word = *reinterpret_cast<const uint4 *>(from + at);
+    } else {
+        T cells[words<T>::CELLS];
+#pragma unroll
+        for (int i = 0; i < words<T>::CELLS; i++) cells[i] = at + i < n ? from[at + i] : words<T>::put(0.0f);
+        memcpy(&word, cells, sizeof word);
+    }
+    return word;
+}
+
+/* Makes the compiler keep these 16 bytes in registers, rather than the numbers converted from them. */
+static __device__ __forceinline__ void keep_words(uint4 &word) {
+    asm volatile("" : "+r"(word.x), "+r"(word.y), "+r"(word.z), "+r"(word.w));
+}
+
+/* Stores 16 bytes. The compiler may split an assignment into four stores, each of which touches the same sectors. */
+static __device__ __forceinline__ void store_words(uint4 *to, uint4 word) {
+#ifdef __CUDACC__
+    asm volatile("st.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(word.x), "r"(word.y), "r"(word.z), "r"(word.w)
+                 : "memory");
+#else
+    *to = word;
+#endif
+}
+
 /* to[at, at + N) = in up to n, rounded once. */
 template <bool Wide, int N, typename T>
 static __device__ __forceinline__ void store(T *to, const float (&in)[N], int64_t at, int64_t n) {
     if (Wide && at + N <= n) {
         uint4 *words_at = reinterpret_cast<uint4 *>(to + at);
 #pragma unroll
-        for (int i = 0; i < N / words<T>::CELLS; i++) words_at[i] = words<T>::close(in + i * words<T>::CELLS);
+        for (int i = 0; i < N / words<T>::CELLS; i++)
+            store_words(words_at + i, words<T>::close(in + i * words<T>::CELLS));
         return;
     }
 #pragma unroll

@@ -32,10 +32,17 @@ weft_status cuda_copy(weft_device *device, weft_stream *s, weft_ref to, weft_ref
     operands c = operands_plain("copy", err);
     char *dst = operands_need(&c, to, "to", bytes, 1, 1);
     const char *src = operands_need(&c, from, "from", bytes, 1, 1);
+    cudaStream_t stream = NULL;
     if (c.status != WEFT_OK || dst == src || bytes == 0) return c.status;
-    if (dst < src + bytes && src < dst + bytes) /* CUDA micro-batches overlapping copies undefined */
-        return cuda_judge(move_launch(cuda_stream(device, s), dst, src, bytes), "copy", err);
-    return cuda_judge(cuda_move(dst, src, bytes, cudaMemcpyDeviceToDevice, cuda_stream(device, s)), "copy", err);
+    stream = cuda_stream(device, s);
+    if (dst < src + bytes && src < dst + bytes) /* overlapping copies are undefined in CUDA */
+        return cuda_judge(move_launch(stream, dst, src, bytes), "copy", err);
+    if (device->waiting.is_there) /* of another stream */
+        return cuda_judge(cuda_move(dst, src, bytes, cudaMemcpyDeviceToDevice, stream), "copy", err);
+    c.status = cuda_judge_call(cudaSuccess, "cudaSetDevice", "copy", err); /* or a deferred failure */
+    if (c.status != WEFT_OK) return c.status;
+    device->waiting = (cuda_waiting){.is_there = true, .stream = stream, .call = {.y = dst, .a = src, .n = bytes}};
+    return WEFT_OK;
 }
 
 weft_status cuda_fill(weft_device *device, weft_stream *s, weft_ref to, uint32_t pattern, int64_t words,

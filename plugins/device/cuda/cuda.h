@@ -72,11 +72,11 @@ struct weft_stream {
     weft_device *device;
 };
 
-/* An add that was called but is not launched yet (add.c). */
+/* An add or a copy that was called but is not launched yet (add.c). */
 typedef struct cuda_waiting {
     bool is_there;
     cudaStream_t stream;
-    add_call call;
+    add_call call; /* b NULL: a copy of n bytes from a to y */
 } cuda_waiting;
 
 typedef struct cuda_staging cuda_staging;

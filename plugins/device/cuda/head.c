@@ -52,6 +52,12 @@ static int64_t gradient_ld(const head *h) {
     return h->ld * (int64_t)sizeof(float) / h->bytes;
 }
 
+/* Returns the gradient: the second half of each row of logits, or all of it. */
+static const void *gradient_of(const head *h) {
+    const int64_t before = h->ld * ((int64_t)sizeof(float) - h->bytes);
+    return h->logits == NULL ? NULL : (const char *)h->logits + before;
+}
+
 /* For n rows of the chunk: logits = x w^T, dx = dlogits w, dw (+)= dlogits^T x. */
 static cuda_product logits_of(const head *h, int64_t n) {
     const int64_t d = h->args->width;
@@ -73,7 +79,7 @@ static cuda_product logits_of(const head *h, int64_t n) {
 }
 static cuda_product dx_of(const head *h, int64_t n, void *dx) {
     const int64_t d = h->args->width;
-    const cuda_product p = {.a = h->logits,
+    const cuda_product p = {.a = gradient_of(h),
                             .b = h->w,
                             .c = dx,
                             .m = n,
@@ -90,7 +96,7 @@ static cuda_product dx_of(const head *h, int64_t n, void *dx) {
 }
 static cuda_product dw_of(const head *h, int64_t n, float *dw, bool first) {
     const int64_t d = h->args->width;
-    const cuda_product p = {.a = h->logits,
+    const cuda_product p = {.a = gradient_of(h),
                             .b = h->rows,
                             .c = dw,
                             .m = h->args->vocab,
@@ -208,7 +214,7 @@ static head_chunk chunk_of(const head *h, int64_t r0, int64_t n) {
 static weft_status chunk_columns(const head *h, int64_t n, bool first, weft_error *err) {
     const row_sums_call call = {.out = h->columns,
                                 .runs = h->runs,
-                                .x = h->logits,
+                                .x = gradient_of(h),
                                 .rows = n,
                                 .width = h->args->vocab,
                                 .ld = gradient_ld(h),

@@ -1,9 +1,11 @@
 /* head.cu: zeroes rows without weight, computes the softmax of logits with its loss and gradient, and sums the losses.
  *
- * A thread block processes one row of logits. The first pass computes the largest logit and the sum of exponentials,
- * rescaling the sum when a larger logit appears. The second pass writes the gradient over the logits. A 16-bit gradient
- * takes the first half of the row: the block writes a tile after it has read the complete tile, so everything
- * overwritten has been read.
+ * A thread block processes one row of logits, in tiles of several packs per thread, whose loads are in flight together.
+ * The first pass computes the largest logit and the sum of exponentials, rescaling the sum when a larger logit appears.
+ * The second pass writes the gradient over the logits. It starts with the last tile, because the end of the row is still
+ * in the L2 cache: with one block of 1,024 threads on each SM, most of the row is. Its loads and stores are marked for
+ * early eviction. A 16-bit gradient takes the second half of the row: the block writes a tile after it has read the
+ * complete tile, so everything overwritten has been read.
  *
  * A target outside the vocabulary in a row with weight makes the row's loss and gradient NaN. */
 #include "head.h"
@@ -12,6 +14,7 @@
 
 #include "cells.cuh"
 #include "curves.cuh"
+#include "mma.cuh"
 #include "ordered.cuh"
 #include "teams.cuh"
 
@@ -69,10 +72,15 @@ static __device__ __forceinline__ float base_of(float largest) {
     return largest == -INFINITY ? 0.0f : largest;
 }
 
+/* Returns exp(x); zero below 2^-126. */
+static __device__ __forceinline__ float exponential(float x) {
+    return power_of_two(x * 1.44269504f);
+}
+
 static __device__ __forceinline__ exponentials together(exponentials a, exponentials b) {
     exponentials both = {fmaxf(a.largest, b.largest), 0.0f};
     const float base = base_of(both.largest);
-    both.sum = a.sum * expf(a.largest - base) + b.sum * expf(b.largest - base);
+    both.sum = a.sum * exponential(a.largest - base) + b.sum * exponential(b.largest - base);
     return both;
 }
 
@@ -91,100 +99,166 @@ static __device__ exponentials block_exponentials(exponentials e, exponentials *
     return e;
 }
 
-/* Finishes four logits of the matmul: z = c(scale (x w^T + bias)), and the slope of c. */
-static __device__ __forceinline__ void finish(const head_chunk &c, float (&z)[4], float (&slope)[4], int64_t at) {
+/* True if the matmul's results are the logits. */
+static __device__ __forceinline__ bool is_plain(const head_chunk &c) {
+    return c.bias == NULL && c.scale == 0.0f && !(c.cap > 0.0f);
+}
+
+/* Finishes a logit of the matmul: z = c(scale (x w^T + bias)), and the slope of c. */
+static __device__ __forceinline__ float finish(const head_chunk &c, float z, float *slope, int64_t at) {
+    *slope = 1.0f;
+    if (c.bias != NULL) z += c.bias[at];
+    if (c.scale != 0.0f) z *= c.scale;
+    return c.cap > 0.0f ? soft_cap(z, c.cap, slope) : z;
+}
+
+/* A thread's logits of a tile: packs of four, blockDim.x packs apart. Logits that have to be finished take more
+ * registers. */
+template <bool Plain> struct logits {
+    enum { PACKS = Plain ? 4 : 1 };
+    float z[PACKS][4], slope[PACKS][4];
+};
+
+template <bool Plain> static __device__ __forceinline__ int64_t tile_width(void) {
+    return static_cast<int64_t>(blockDim.x) * 4 * logits<Plain>::PACKS;
+}
+
+/* Returns the position of this thread's pack i in a tile. */
+static __device__ __forceinline__ int place_of(int i) {
+    return static_cast<int>(i * blockDim.x + threadIdx.x) * 4;
+}
+
+/* Returns the row's columns in the tile that begins at column `tile`. */
+template <bool Plain> static __device__ __forceinline__ int tile_columns(const head_chunk &c, int64_t tile) {
+    const int64_t left = c.vocab - tile, span = tile_width<Plain>();
+    return static_cast<int>(left < span ? left : span);
+}
+
+/* Loads and finishes the logits; -inf after the row's end. Packs are complete, because rows are ld apart. Last: they are
+ * not read again. */
+template <bool Last, bool Plain>
+static __device__ __forceinline__ void load_tile(logits<Plain> &v, const head_chunk &c, const float *row,
+                                                 int64_t tile) {
+    enum { PACKS = logits<Plain>::PACKS };
+    const int n = tile_columns<Plain>(c, tile);
+    const bool is_cut = n < tile_width<Plain>();
+    uint4 words_of[PACKS];
+    row += tile;
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        slope[i] = 1.0f;
-        if (c.bias != NULL && at + i < c.vocab) z[i] += c.bias[at + i];
-        if (c.scale != 0.0f) z[i] *= c.scale;
-        if (c.cap > 0.0f) z[i] = soft_cap(z[i], c.cap, &slope[i]);
+    for (int i = 0; i < PACKS; i++) {
+        const int at = place_of(i) < n ? place_of(i) : 0; /* a load without a branch; its value is not used */
+        const uint4 *from = reinterpret_cast<const uint4 *>(row + at);
+        words_of[i] = Last ? __ldcs(from) : *from;
+    }
+#pragma unroll
+    for (int i = 0; i < PACKS; i++) {
+        words<float>::open(v.z[i], words_of[i]);
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const int at = place_of(i) + j;
+            if (is_cut && at >= n) v.z[i][j] = -INFINITY;
+            else if (!Plain) v.z[i][j] = finish(c, v.z[i][j], &v.slope[i][j], tile + at);
+        }
     }
 }
 
+template <bool Plain>
 static __device__ __forceinline__ exponentials row_exponentials(const head_chunk &c, const float *row) {
+    enum { PACKS = logits<Plain>::PACKS };
     exponentials e = {-INFINITY, 0.0f};
-    for (int64_t at = static_cast<int64_t>(threadIdx.x) * 4; at < c.vocab; at += blockDim.x * 4) {
-        exponentials four = {-INFINITY, 0.0f};
-        float z[4], slope[4], base;
-        load<true>(z, row, at, c.vocab);
-        finish(c, z, slope, at);
+    for (int64_t tile = 0; tile < c.vocab; tile += tile_width<Plain>()) {
+        logits<Plain> v;
+        float largest = e.largest, base;
+        load_tile<false>(v, c, row, tile);
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            if (at + i < c.vocab) four.largest = fmaxf(four.largest, z[i]);
-        base = base_of(four.largest);
+        for (int i = 0; i < PACKS; i++)
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            if (at + i < c.vocab) four.sum += expf(z[i] - base);
-        e = together(e, four);
+            for (int j = 0; j < 4; j++) largest = fmaxf(largest, v.z[i][j]);
+        base = base_of(largest);
+        e.sum *= exponential(e.largest - base);
+#pragma unroll
+        for (int i = 0; i < PACKS; i++)
+#pragma unroll
+            for (int j = 0; j < 4; j++) e.sum += exponential(v.z[i][j] - base);
+        e.largest = largest;
     }
     return e;
 }
 
-/* Stores four gradients in rows aligned to 16 bytes: 16 bytes of fp32, 8 of a 16-bit type. */
-static __device__ __forceinline__ void put_four(float *row, const float (&z)[4], int64_t at, int64_t n) {
-    store<true>(row, z, at, n);
+/* Stores four gradients: 16 bytes of fp32, 8 of a 16-bit type. Rows are ld apart, so a pack may exceed the row. */
+static __device__ __forceinline__ void put_four(float *to, const float (&z)[4]) {
+    __stcs(reinterpret_cast<uint4 *>(to), words<float>::close(z));
 }
-template <typename T>
-static __device__ __forceinline__ void put_four(T *row, const float (&z)[4], int64_t at, int64_t n) {
-    if (at + 4 <= n) {
-        *reinterpret_cast<uint2 *>(row + at) = make_uint2(words<T>::close_two(z), words<T>::close_two(z + 2));
-        return;
-    }
-    store<false>(row, z, at, n);
+template <typename T> static __device__ __forceinline__ void put_four(T *to, const float (&z)[4]) {
+    __stcs(reinterpret_cast<uint2 *>(to), make_uint2(words<T>::close_two(z), words<T>::close_two(z + 2)));
+}
+
+/* Returns the row of gradients: the second half of the row of logits, or all of it. */
+template <typename T> static __device__ __forceinline__ T *gradient_of(const head_chunk &c, float *row) {
+    return reinterpret_cast<T *>(row) + c.ld * (sizeof *row / sizeof(T) - 1);
 }
 
 /* Overwrites the logits with weight (softmax - [target]); weight includes the seed. All threads run the same number of
  * steps. */
-template <typename T>
+template <typename T, bool Plain>
 static __device__ __forceinline__ void put_gradient(const head_chunk &c, float *row, const exponentials &e,
                                                     int64_t target, float weight) {
+    enum { PACKS = logits<Plain>::PACKS };
     const float factor = static_cast<float>(static_cast<double>(weight) / static_cast<double>(e.sum));
-    for (int64_t tile = 0; tile < c.vocab; tile += blockDim.x * 4) {
-        const int64_t at = tile + static_cast<int64_t>(threadIdx.x) * 4;
-        float z[4], slope[4];
-        load<true>(z, row, at, c.vocab);
-        finish(c, z, slope, at);
+    const int64_t span = tile_width<Plain>();
+    for (int64_t tile = (c.vocab - 1) / span * span; tile >= 0; tile -= span) {
+        logits<Plain> v;
+        const int n = tile_columns<Plain>(c, tile);
+        const int own = target >= tile && target < tile + n ? static_cast<int>(target - tile) : -1;
+        load_tile<true>(v, c, row, tile);
         if (sizeof(T) < sizeof *row) __syncthreads();
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            z[i] = expf(z[i] - e.largest) * factor;
-            if (at + i == target) z[i] -= weight;
-            z[i] *= slope[i];
-            if (c.scale != 0.0f) z[i] *= c.scale;
+        for (int i = 0; i < PACKS; i++) {
+            const int at = place_of(i);
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                v.z[i][j] = exponential(v.z[i][j] - e.largest) * factor;
+                if (own >= 0 && at + j == own) v.z[i][j] -= weight;
+                if (!Plain) v.z[i][j] *= v.slope[i][j];
+                if (!Plain && c.scale != 0.0f) v.z[i][j] *= c.scale;
+            }
+            if (at < n) put_four(gradient_of<T>(c, row) + tile + at, v.z[i]);
         }
-        put_four(reinterpret_cast<T *>(row), z, at, c.vocab);
     }
 }
 
 template <typename T> static __device__ __forceinline__ void put_nothing(const head_chunk &c, float *row) {
     const float zeros[4] = {0.0f};
     for (int64_t at = static_cast<int64_t>(threadIdx.x) * 4; at < c.vocab; at += blockDim.x * 4)
-        put_four(reinterpret_cast<T *>(row), zeros, at, c.vocab);
+        put_four(gradient_of<T>(c, row) + at, zeros);
 }
 
-template <typename T> static __global__ void __launch_bounds__(MOST) row_losses(const head_chunk c) {
-    CUDA_SHARED(exponentials, of_warps, [MOST_WARPS]);
+template <typename T, bool Plain>
+static __device__ __forceinline__ void row_loss(const head_chunk &c, exponentials *of_warps) {
     const int64_t r = blockIdx.x, target = c.targets[r];
     const bool is_target = target >= 0 && target < c.vocab;
     const float weight = is_target || c.weights[r] == 0.0f ? c.weights[r] : NAN;
     float *row = c.logits + r * c.ld;
-    float own[4] = {0.0f}, slope[4];
+    float own = 0.0f, slope;
     exponentials e;
     if (weight == 0.0f) {
         if (threadIdx.x == 0) c.loss[r] = 0.0;
         if (c.grad) put_nothing<T>(c, row);
         return;
     }
-    if (threadIdx.x == 0 && is_target) {
-        own[0] = row[target];
-        finish(c, own, slope, target);
-    }
-    e = block_exponentials(row_exponentials(c, row), of_warps); /* after its barrier the row may be overwritten */
+    if (threadIdx.x == 0 && is_target) own = finish(c, row[target], &slope, target);
+    e = block_exponentials(row_exponentials<Plain>(c, row),
+                           of_warps); /* after its barrier the row may be overwritten */
     if (threadIdx.x == 0)
         c.loss[r] = static_cast<double>(weight) *
-                    (static_cast<double>(e.largest) + log(static_cast<double>(e.sum)) - static_cast<double>(own[0]));
-    if (c.grad) put_gradient<T>(c, row, e, target, c.seed != NULL ? weight * *c.seed : weight);
+                    (static_cast<double>(e.largest) + log(static_cast<double>(e.sum)) - static_cast<double>(own));
+    if (c.grad) put_gradient<T, Plain>(c, row, e, target, c.seed != NULL ? weight * *c.seed : weight);
+}
+
+template <typename T> static __global__ void __launch_bounds__(MOST) row_losses(const head_chunk c) {
+    CUDA_SHARED(exponentials, of_warps, [MOST_WARPS]);
+    if (is_plain(c)) row_loss<T, true>(c, of_warps);
+    else row_loss<T, false>(c, of_warps);
 }
 
 extern "C" cudaError_t head_losses_launch(const head_chunk *c, cudaStream_t stream) {

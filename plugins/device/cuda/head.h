@@ -17,7 +17,7 @@ typedef struct head_chunk {
     void *rows;    /* (n, width): x, with zeros in rows without weight */
     void *dx;      /* (n, width), or NULL */
     float *
-        logits; /* (n, ld) from the matmul; overwritten by the gradient, which takes half of each row if it is 16-bit */
+        logits; /* (n, ld) from the matmul; the gradient overwrites them, the second half of each row if it is 16-bit */
     double *loss;      /* (n) */
     const float *bias; /* (vocab), or NULL */
     const int32_t *targets;

@@ -50,7 +50,7 @@ static bool keeps_apart(const norm_call *call, const add_call *add) {
 static void take_waiting(norm_call *call, cuda_waiting *waiting, cudaStream_t stream) {
     const add_call *add = &waiting->call;
     if (!waiting->is_there || stream != waiting->stream || call->residual != NULL || call->x != add->y ||
-        call->dtype != add->dtype || call->rows * call->width != add->n || !keeps_apart(call, add))
+        add->b == NULL || call->dtype != add->dtype || call->rows * call->width != add->n || !keeps_apart(call, add))
         return;
     call->x = add->a;
     call->residual = add->b;
@@ -109,6 +109,23 @@ static cudaError_t norm_backward_all(norm_call *call, float *dgain, float *dbias
     return code;
 }
 
+/* Replaces the pending copy if it is next in this stream and the gradient is added to all of it. x and dy must not
+ * overlap its destination, which is dx, and the other outputs must not overlap its source. */
+static void take_copy(norm_call *call, cuda_waiting *waiting, cudaStream_t stream, const float *dgain,
+                      const float *dbias) {
+    const add_call *copy = &waiting->call;
+    const int64_t row = call->width * 4;
+    const int64_t runs = norm_runs(call->rows, call->width, call->dtype) * RUNS_DISTANCE(call->width) * 4;
+    if (!waiting->is_there || stream != waiting->stream || copy->b != NULL || call->residual == NULL ||
+        call->dx != copy->y || call->rows * call->width * cell_bytes(call->dtype) != copy->n ||
+        !lie_apart(call->x, copy->n, copy->y, copy->n) || !lie_apart(call->dy, copy->n, copy->y, copy->n) ||
+        !lie_apart(dgain, row, copy->a, copy->n) || !lie_apart(dbias, row, copy->a, copy->n) ||
+        !lie_apart(call->gain_runs, runs, copy->a, copy->n) || !lie_apart(call->bias_runs, runs, copy->a, copy->n))
+        return;
+    call->residual = copy->a;
+    waiting->is_there = false;
+}
+
 CUDA_KERNEL(norm_backward, weft_norm) {
     operands c = OPERANDS("norm_backward", weft_norm, args, err);
     float *dgain = NULL, *dbias = NULL;
@@ -123,10 +140,11 @@ CUDA_KERNEL(norm_backward, weft_norm) {
     dgain = operands_may(&c, args->dgain, "dgain", args->width, 1, 4);
     if (call.layer) dbias = operands_may(&c, args->dbias, "dbias", args->width, 1, 4);
     if (call.layer && call.mean == NULL) call.rstd = NULL;
-    call.accumulate_dx = args->accumulate_dx != 0;
+    if (args->accumulate_dx != 0) call.residual = call.dx;
     if (c.status != WEFT_OK) return c.status;
     workspace = operands_need_workspace(&c, args->workspace, cuda_norm_backward_workspace(device, args));
     if (c.status != WEFT_OK) return c.status;
     (void)lay_out_norm(room_at(workspace), args, &call);
+    take_copy(&call, &device->waiting, cuda_stream_named(device, s), dgain, dbias);
     return cuda_judge(norm_backward_all(&call, dgain, dbias, args, cuda_stream(device, s)), "norm_backward", err);
 }

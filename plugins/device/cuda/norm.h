@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/* Operands of both directions; NULL where absent. */
+/* Operands of both directions; NULL where absent. The backward adds the residual to dx. */
 typedef struct norm_call {
     const void *x, *residual, *dy;
     const float *gain, *bias;
@@ -20,7 +20,7 @@ typedef struct norm_call {
     float *gain_runs, *bias_runs; /* norm_runs partial sums of the backward (row_sums.h); or NULL */
     int64_t rows, width;
     float eps;
-    bool layer, from_one, accumulate_dx;
+    bool layer, from_one;
     int32_t dtype;
 } norm_call;
 cudaError_t norm_launch(const norm_call *call, cudaStream_t stream);

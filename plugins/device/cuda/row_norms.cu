@@ -48,7 +48,7 @@ static __global__ void __launch_bounds__(BLOCK) norm_rows_of_sum(const row_norms
     CUDA_SHARED(float, partial, [MOST_WARPS]);
     CUDA_SHARED(float, up, [ROWS * RANKS]);
     CUDA_SHARED(float, levels, [matrix<W>::LEVELS + 1]);
-    const team t = team_of(BLOCK, partial);
+    const team t = {BLOCK, static_cast<int>(threadIdx.x), partial};
     const int64_t row = static_cast<int64_t>(blockIdx.x) * ROWS;
     float squares[ROWS] = {0.0f};
     matrix<W>::take(levels);

@@ -67,6 +67,7 @@ static __global__ void __launch_bounds__(RUNS_COLUMNS *RUNS_PARTS) add_runs(cons
     const int64_t at = static_cast<int64_t>(blockIdx.x) * RUNS_COLUMNS + column, distance = RUNS_DISTANCE(c.width);
     float sum = 0.0f;
     if (at < c.width)
+#pragma unroll 8
         for (int64_t i = part; i < c.n; i += RUNS_PARTS) sum += c.runs[i * distance + at];
     partial[part][column] = sum;
     __syncthreads();

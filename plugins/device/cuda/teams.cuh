@@ -1,8 +1,7 @@
 /* teams.cuh: teams of threads that share a row, and their sums in a fixed order.
  *
- * A team is a power of two of consecutive lanes of a warp (several teams per block), or all warps of a block. A team's
- * sum is a tree over its lanes within each warp, then the warps in order. All threads of a block call team_sum
- * together, including teams without a row. */
+ * A team is a power of two of consecutive threads of a block. A team's sum is a tree over its lanes within each warp, then
+ * the warps in order. All threads of a block call team_sum together, including teams without a row. */
 #ifndef WEFT_DEVICE_CUDA_TEAMS_CUH
 #define WEFT_DEVICE_CUDA_TEAMS_CUH
 
@@ -14,11 +13,13 @@
 
 typedef struct team {
     int size, lane; /* threads; this thread's index */
-    float *shared;  /* MOST_WARPS floats */
+    float *shared;  /* a float for each of its warps */
 } team;
 
+/* shared: MOST_WARPS floats of the block. */
 static __device__ __forceinline__ team team_of(int size, float *shared) {
-    const team t = {size, static_cast<int>(threadIdx.x) % size, shared};
+    const int me = static_cast<int>(threadIdx.x);
+    const team t = {size, me % size, shared + me / size * (size / WARP)};
     return t;
 }
 

@@ -6,7 +6,8 @@
  * Memory moves sectors of 32 bytes. Within one launch a sector is read once by any number of blocks, and written once,
  * as with caches. But a sector that a block accesses again after more bytes than its share of a cache moves again. The
  * threads of a block are modelled as concurrent, although they run one after another here: the bytes in between are
- * those of the thread itself times the number of threads. */
+ * those of the thread itself times the number of threads. Accesses marked for early eviction (__ldcs, __stcs) leave the
+ * cache first, so they evict nothing else. */
 #include <unordered_map>
 #include <unordered_set>
 
@@ -82,6 +83,11 @@ void bytes_read(const void *at, size_t bytes) {
 } // namespace weft_emulator
 
 using namespace weft_emulator;
+
+/* The last access of this thread, of so many bytes, was marked for early eviction. */
+EXPORT void emulator_evicted_first(size_t bytes) {
+    if (now != nullptr && in_kernel()) asked_by[thread_now()] -= bytes;
+}
 
 EXPORT void emulator_count_bytes(int count) {
     counting = count != 0;

@@ -18,6 +18,7 @@ int emulator_barrier(const char *what, int vote, const char *file, int line);
 /* Returns the block's array of that name; `site` identifies it. Poisoned at the block's start. */
 void *emulator_shared(const void *site, const char *name, size_t bytes, size_t align);
 void *emulator_shared_dynamic(const char *name);
+void emulator_evicted_first(size_t bytes); /* by the thread's last access */
 
 /* Lets other threads run, before this one looks at a condition in shared memory again. */
 void emulator_wait_again(const char *what, const char *file, int line);
@@ -69,13 +70,16 @@ template <typename T> static inline T __ldg(const T *p) {
     return *p;
 }
 template <typename T> static inline T __ldcs(const T *p) {
-    return *p;
+    const T value = *p;
+    emulator_evicted_first(sizeof value);
+    return value;
 }
 template <typename T> static inline T __ldcg(const T *p) {
     return *p;
 }
 template <typename T> static inline void __stcs(T *p, T value) {
     *p = value;
+    emulator_evicted_first(sizeof value);
 }
 template <typename T> static inline void __stcg(T *p, T value) {
     *p = value;
