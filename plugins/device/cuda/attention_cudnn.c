@@ -35,7 +35,7 @@ static weft_status find_cudnn(cudnn_calls *out, weft_error *err) {
     if (symbol == NULL)                                                                                                \
         return weft_error_set(err, WEFT_E_DEVICE,                                                                      \
                               CUDNN_FILE " has no function " #name ", so it is too old for attention = cudnn. "        \
-                                         "attention = auto does without it.");                                          \
+                                         "attention = auto does without it.");                                         \
     memcpy(&out->name, &symbol, sizeof symbol);
     CUDNN_CALLS(LOOK_UP)
     return WEFT_OK;
