@@ -492,6 +492,7 @@ typedef struct measuring {
     const char *plant; /* planted failures */
     const char *taken; /* the value that a resume sets before; NULL: none */
     int64_t k;
+    bool off;           /* the key `measure` */
     weft_status status; /* of choose */
     weft_device_choice choice;
     long long matmuls, left; /* calls; allocations that are not freed */
@@ -514,7 +515,8 @@ static int measure(measuring *t) {
                            .dtype_b = WEFT_BF16,
                            .dtype_c = WEFT_F32};
     int way = -1;
-    ck_assert_msg(make_device_for(&e, &counting, 0, "share=yes", &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(make_device_for(&e, &counting, 0, t->off ? "measure=no" : "measure=yes", &err) == WEFT_OK, "%s",
+                  err.text);
     ck_assert_int_gt(table->matmul_workspace(e.device, &m), 0);
     t->choice = (weft_device_choice){.struct_size = sizeof t->choice};
     choices->get(e.device, 0, &t->choice);
@@ -549,11 +551,16 @@ static const char *times_of(int which, int percent) {
  * later runs, and a resume uses the checkpoint's. */
 START_TEST(the_fastest_algorithm_is_selected_and_stored) {
     char directory[] = "/tmp/weft-measured-XXXXXX";
-    measuring one = {0}, again = {0}, resumed = {0}, small = {.k = 64};
+    measuring one = {.off = true}, again = {0}, resumed = {0}, small = {.k = 64};
+    everything e = {0};
+    weft_host counting = counting_host();
+    weft_error err = WEFT_ERROR_INIT;
     ck_assert_ptr_nonnull(mkdtemp(directory));
     use_cache(false);
     const int first = measure(&one), other = (first + 2) % 4;
-    ck_assert_int_eq(one.matmuls, 0); /* nothing is measured without a cache */
+    ck_assert_int_eq(one.matmuls, 0);
+    one.off = false;
+    ck_assert_int_eq(make_device_for(&e, &counting, 0, "measure=yes", &err), WEFT_E_USER); /* without a cache */
     (void)snprintf(cache, sizeof cache, "device.cache=%s", directory);
     small.times = one.times = times_of(other, 90);
     (void)measure(&small);
@@ -582,10 +589,11 @@ END_TEST
 START_TEST(failed_measurements_leave_nothing) {
     char directory[] = "/tmp/weft-measured-XXXXXX";
     const char *const failures[] = {"cudaEventCreate:1=999", "cudaEventElapsedTime:3=999", "cublasLtMatmul:5=13"};
-    measuring one = {0};
+    measuring one = {.off = true};
     ck_assert_ptr_nonnull(mkdtemp(directory));
     use_cache(false);
     const int first = measure(&one);
+    one.off = false;
     one.times = times_of((first + 2) % 4, 90);
     (void)snprintf(cache, sizeof cache, "device.cache=/proc/self"); /* a directory without write access */
     ck_assert_int_eq(measure(&one), first);

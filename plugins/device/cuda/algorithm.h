@@ -69,7 +69,7 @@ weft_status cuda_algorithm_take(weft_device *device, cuda_algorithm *a, const cu
                                 weft_error *err);
 
 /* measure.c: sets the fastest of the heuristic's n results, or the one that an earlier run on this machine has stored.
- * Keeps the first one for small matmuls, without a cache directory, and without free memory for the operands. */
+ * Keeps the first one without the key `measure`, for small matmuls, and without free memory for the operands. */
 weft_status cuda_algorithm_measure(weft_device *device, cuda_algorithm *a, const cublasLtMatmulHeuristicResult_t *found,
                                    int n, weft_error *err);
 

@@ -61,9 +61,13 @@
       "forward in bf16 by cuDNN.")                                                                                     \
     K(BOOL, share, "no", "", "", 0, "Several ranks of a machine may share a card; no: each needs one of its own.")     \
     K(BOOL, nvtx, "no", "", "", 0, "NVTX ranges for profilers: one around each instruction of a step.")                \
+    K(BOOL, measure, "no", "", "", 0,                                                                                  \
+      "Time cuBLASLt's first 8 algorithms of each large matmul at start, use the fastest, and store it in `cache` "    \
+      "for "                                                                                                           \
+      "later runs: another algorithm has other bits. no: use the first one, which depends only on the shape.")         \
     K(PATH, cache, "auto", "auto | none", "", 0,                                                                       \
-      "Directory for compiled optimizers and measured matmul algorithms; auto: weft/cuda in the user's cache "         \
-      "directory; none: compile in each run, and measure nothing.")
+      "Directory for compiled optimizers and measured algorithms; auto: weft/cuda in the user's cache directory; "     \
+      "none: compile in each run.")
 WEFT_KEYS_STRUCT(cuda_config, CUDA_KEYS)
 enum { ATTENTION_AUTO, ATTENTION_SPLIT, ATTENTION_CUDNN }; /* values of the key `attention` */
 
@@ -93,6 +97,7 @@ struct weft_device {
     cuda_libraries libraries;
     cublasLtHandle_t lt;
     bool tf32;                        /* the key tf32: fp32 matmuls may round their operands to TF32 */
+    bool measures;                    /* the key measure */
     bool splits_attention;            /* the key attention: factors of two 16-bit parts */
     bool nvtx;                        /* the key nvtx: offers weft/ranges.h */
     int64_t workspace;                /* bytes that cuBLASLt may use per matmul */

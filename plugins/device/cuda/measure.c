@@ -205,7 +205,7 @@ weft_status cuda_algorithm_measure(weft_device *device, cuda_algorithm *a, const
     trial t = {.device = device, .of = a};
     char hash[65] = "";
     weft_status status = WEFT_OK;
-    if (n < 2 || (double)s->m * (double)s->n * (double)s->k < LEAST_WORK) return WEFT_OK;
+    if (!device->measures || n < 2 || (double)s->m * (double)s->n * (double)s->k < LEAST_WORK) return WEFT_OK;
     directory = cuda_cache_directory(device);
     if (directory[0] == 0 || device->algorithms->cannot_store) return WEFT_OK;
     status = hash_of(hash, device, a, err);

@@ -98,9 +98,9 @@ const char *cuda_cache_directory(const weft_device *device) {
     cuda_modules *of = device->modules;
     if (of->lacks_place)
         weft_log(device->host, WEFT_LOG_WARN,
-                 "Device cuda has no directory for compiled updates and measured algorithms ($XDG_CACHE_HOME, or $HOME "
-                 "and .cache there, is not set or cannot be written), so each run compiles updates again and uses "
-                 "cuBLASLt's first algorithms. Fix: set [device] cache to a directory, or to none.");
+                 "Device cuda has no directory for compiled updates ($XDG_CACHE_HOME, or $HOME "
+                 "and .cache there, is not set or cannot be written), so each run compiles updates again and "
+                 "measures no algorithms. Fix: set [device] cache to a directory, or to none.");
     of->lacks_place = false;
     return of->directory;
 }

@@ -24,7 +24,13 @@ static void destroy_device(weft_device *device) {
 }
 
 static weft_status open_device(weft_device *d, const cuda_config *keys, int32_t index, weft_error *err) {
-    weft_status status = cuda_card_pick(d, keys, index, err);
+    weft_status status = WEFT_OK;
+    if (keys->measure && strcmp(keys->cache, "none") == 0)
+        return weft_error_set(
+            err, WEFT_E_USER,
+            "measure = yes in [device] needs a directory, and cache = none gives it none. Fix: set cache "
+            "to auto or to a directory.");
+    status = cuda_card_pick(d, keys, index, err);
     if (status == WEFT_OK) status = cuda_libraries_open(&d->libraries, err);
     if (status == WEFT_OK) status = cuda_streams_open(d, err);
     if (status == WEFT_OK) status = cuda_staging_open(d, err);
@@ -45,6 +51,7 @@ static weft_status create_device(weft_device **out, const weft_host *host, const
     memset(d, 0, sizeof *d);
     d->host = host;
     d->tf32 = keys->tf32 != 0;
+    d->measures = keys->measure != 0;
     d->splits_attention = keys->attention == ATTENTION_SPLIT;
     d->nvtx = keys->nvtx != 0;
     d->workspace = keys->workspace;
