@@ -1,7 +1,7 @@
-/* The CUDA device defers an add. A norm of its sum computes the sum too, with the same bits. It defers a copy too, which
- * the backward of a norm that adds to it replaces. All other work queued in its stream, an event record, a wait, and
- * creating or destroying an object launch it first. Each slot of each table of the device has a row here with its
- * required behaviour, tested on the emulator. */
+/* The CUDA device defers an add. A norm of its sum computes the sum too, with the same bits. It defers a copy too,
+ * which the backward of a norm that adds to it replaces. All other work queued in its stream, an event record, a
+ * wait, and creating or destroying an object launch it first. Each slot of each table of the device has a row here
+ * with its required behaviour, tested on the emulator. */
 #include <stddef.h>
 
 #include <weft/capture.h>

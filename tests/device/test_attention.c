@@ -1,6 +1,7 @@
 /* Attention and its backward against plain loops in fp64, in fp32, bf16 and fp16 by the loop index. With
  * attention=cudnn among the keys, cuDNN computes the forward without a cache. It supports only bf16 and some head
- * sizes: the rest must be rejected. A CUDA device of compute capability 9.0 rounds factors to 16 bits for some sizes. */
+ * sizes: the rest must be rejected. A CUDA device of compute capability 9.0 rounds factors to 16 bits for some
+ * sizes. */
 #include "device/fixture.h"
 
 typedef struct attention_case {

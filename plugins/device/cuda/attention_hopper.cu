@@ -13,9 +13,9 @@
 
 /* ---- a block ---- */
 
-/* Own rows: TENSORS tensors of 64 rows for each warpgroup, whose memory later passes the results to global memory with the
- * pitch of `tile`. Stages: two tensors of ROWS rows. TAKES: registers per thread, of which the loading warpgroup keeps
- * KEEPS. */
+/* Own rows: TENSORS tensors of 64 rows for each warpgroup, whose memory later passes the results to global memory
+ * with the pitch of `tile`. Stages: two tensors of ROWS rows. TAKES: registers per thread, of which the loading
+ * warpgroup keeps KEEPS. */
 template <int D, int GROUPS_, int TENSORS_, int ROWS_> struct hopper_shape {
     enum {
         GROUPS = GROUPS_,
@@ -47,8 +47,8 @@ struct hopper_numbers {
     int first[64], highest_first;
 };
 
-/* A block's shared memory and barriers, and the stage that this thread is at. A stage is filled by the loading warp, which
- * waits at `empty` for all other warps, which wait at `full`. */
+/* A block's shared memory and barriers, and the stage that this thread is at. A stage is filled by the loading warp,
+ * which waits at `empty` for all other warps, which wait at `full`. */
 template <typename Shape> struct hopper_block {
     unsigned char *shared;
     uint64_t *own_full, *full, *empty, *done; /* done: of each warpgroup */
@@ -404,7 +404,8 @@ static __device__ __forceinline__ void load_queries_for(hopper_block<Shape> bloc
     }
 }
 
-/* Converts the products k q^T in `s` to probabilities. from: the first query. all: each sees all keys of the warpgroup. */
+/* Converts the products k q^T in `s` to probabilities. from: the first query. all: each sees all keys of the
+ * warpgroup. */
 template <typename T, int N>
 static __device__ __forceinline__ void hopper_probabilities(const attention_call &c, const hopper_numbers *of, int key,
                                                             int from, bool all, float (&s)[N / 2]) {

@@ -117,8 +117,8 @@ static __device__ __forceinline__ void load(float (&out)[N], const T *from, int6
     for (int i = 0; i < N; i++) out[i] = at + i < n ? words<T>::get(from[at + i]) : 0.0f;
 }
 
-/* Returns 16 bytes at from[at] as they are stored, zeros after n: a caller that converts them later has several loads in
- * flight. Wide: n is a multiple of their elements. */
+/* Returns 16 bytes at from[at] as they are stored, zeros after n: a caller that converts them later has several
+ * loads in flight. Wide: n is a multiple of their elements. */
 template <bool Wide, typename T>
 static __device__ __forceinline__ uint4 load_words(const T *from, int64_t at, int64_t n) {
     uint4 word = make_uint4(0, 0, 0, 0);

@@ -2,10 +2,10 @@
  *
  * A thread block processes one row of logits, in tiles of several packs per thread, whose loads are in flight together.
  * The first pass computes the largest logit and the sum of exponentials, rescaling the sum when a larger logit appears.
- * The second pass writes the gradient over the logits. It starts with the last tile, because the end of the row is still
- * in the L2 cache: with one block of 1,024 threads on each SM, most of the row is. Its loads and stores are marked for
- * early eviction. A 16-bit gradient takes the second half of the row: the block writes a tile after it has read the
- * complete tile, so everything overwritten has been read.
+ * The second pass writes the gradient over the logits. It starts with the last tile, because the end of the row is
+ * still in the L2 cache: with one block of 1,024 threads on each SM, most of the row is. Its loads and stores are
+ * marked for early eviction. A 16-bit gradient takes the second half of the row: the block writes a tile after it has
+ * read the complete tile, so everything overwritten has been read.
  *
  * A target outside the vocabulary in a row with weight makes the row's loss and gradient NaN. */
 #include "head.h"
@@ -134,8 +134,8 @@ template <bool Plain> static __device__ __forceinline__ int tile_columns(const h
     return static_cast<int>(left < span ? left : span);
 }
 
-/* Loads and finishes the logits; -inf after the row's end. Packs are complete, because rows are ld apart. Last: they are
- * not read again. */
+/* Loads and finishes the logits; -inf after the row's end. Packs are complete, because rows are ld apart. Last: they
+ * are not read again. */
 template <bool Last, bool Plain>
 static __device__ __forceinline__ void load_tile(logits<Plain> &v, const head_chunk &c, const float *row,
                                                  int64_t tile) {

@@ -1,10 +1,10 @@
-/* hopper.cuh: instructions of compute capability 9.0a without a C++ form: matmuls of a warpgroup (PTX ISA, wgmma), tensor
- * copies to shared memory (cp.async.bulk.tensor) and their barriers (mbarrier).
+/* hopper.cuh: instructions of compute capability 9.0a without a C++ form: matmuls of a warpgroup (PTX ISA, wgmma),
+ * tensor copies to shared memory (cp.async.bulk.tensor) and their barriers (mbarrier).
  *
  * A warpgroup is 4 consecutive warps that call a matmul together: d (64, N) (+)= a (64, 16) b (16, N). Each warp has 16
- * rows of d and of an `a` in registers, distributed over its lanes as those of mma.cuh. b, and an `a` in shared memory, are
- * tiles of rows of 64 elements (128 bytes) that a tensor copy has written: 16-byte chunk c of row r is at chunk c ^ (r % 8),
- * and tiles begin at multiples of 1,024 bytes. Wider rows are several tiles ("panels") one after another.
+ * rows of d and of an `a` in registers, distributed over its lanes as those of mma.cuh. b, and an `a` in shared memory,
+ * are tiles of rows of 64 elements (128 bytes) that a tensor copy has written: 16-byte chunk c of row r is at chunk c ^
+ * (r % 8), and tiles begin at multiples of 1,024 bytes. Wider rows are several tiles ("panels") one after another.
  *
  * Matmuls are asynchronous: registers and tiles that they use may not change before wgmma_wait.
  *
@@ -79,8 +79,8 @@ static __device__ __forceinline__ void barrier_wait(uint64_t *at, int parity) {
 
 /* ---- tensor copies ---- */
 
-/* Copies the box at (column, head, row, batch) of a tensor of 4 dimensions; what lies outside the tensor becomes zero. The
- * barrier counts its bytes. One thread calls it. */
+/* Copies the box at (column, head, row, batch) of a tensor of 4 dimensions; what lies outside the tensor becomes
+ * zero. The barrier counts its bytes. One thread calls it. */
 static __device__ __forceinline__ void tensor_load(void *to, const CUtensorMap *map, uint64_t *barrier, int column,
                                                    int head, int row, int batch) {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, "
@@ -124,8 +124,8 @@ static __device__ __forceinline__ uint64_t tile_part(const void *at, int panel) 
     "%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%4"                       \
     "7,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
 
-/* Two forms: `a` in shared memory, with both operands' rows along the sum's dimension; and `a` in registers, with b's rows
- * across it. accumulate 0: d is set. */
+/* Two forms: `a` in shared memory, with both operands' rows along the sum's dimension; and `a` in registers, with
+ * b's rows across it. accumulate 0: d is set. */
 #define WGMMA(type, name, N, SUMS, a0, a1, a2, a3, a4, a5)                                                             \
     static __device__ __forceinline__ void wgmma_tiles(float(&d)[SUMS], uint64_t a, uint64_t b, int accumulate,        \
                                                        const type *) {                                                 \

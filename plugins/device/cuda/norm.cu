@@ -301,8 +301,8 @@ static __device__ __forceinline__ void write_dx(const norm_call &c, tiles &v, co
     }
 }
 
-/* Processes a row: its terms of the sums over rows, then dx, which may alias dy, x or the residual. One: rows are of one
- * tile. */
+/* Processes a row: its terms of the sums over rows, then dx, which may alias dy, x or the residual. One: rows are of
+ * one tile. */
 template <typename T, bool Wide, bool One>
 static __device__ __forceinline__ void row_backward(const norm_call &c, int64_t r, bool is_row,
                                                     column_sums<pack<T>::SIZE> &sums, const team &t) {

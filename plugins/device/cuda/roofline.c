@@ -1,5 +1,5 @@
-/* roofline.c: the extension WEFT_DEVICE_ROOFLINE: measures this GPU's peak rates by one large matmul of cuBLASLt and one
- * large copy.
+/* roofline.c: the extension WEFT_DEVICE_ROOFLINE: measures this GPU's peak rates by one large matmul of cuBLASLt and
+ * one large copy.
  *
  * A matmul or copy is timed by stream events, and the median of a few runs counts. It grows up to the largest size, or
  * until it takes a millisecond: then the time to launch it is negligible. */

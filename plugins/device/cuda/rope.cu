@@ -1,7 +1,7 @@
 /* rope.cu: rotates pairs of each head. A row belongs to consecutive threads of a block, so that its heads read one line
  * of the table. A thread reads a pack of one half of a head and the paired pack before it writes, so y may alias x, and
- * before it knows the position, so that these loads do not wait. Elements after the pairs are copied. A position outside
- * the table yields NaN. */
+ * before it knows the position, so that these loads do not wait. Elements after the pairs are copied. A position
+ * outside the table yields NaN. */
 #include "rope.h"
 
 #include "cells.cuh"

@@ -1,7 +1,7 @@
 /* teams.cuh: teams of threads that share a row, and their sums in a fixed order.
  *
- * A team is a power of two of consecutive threads of a block. A team's sum is a tree over its lanes within each warp, then
- * the warps in order. All threads of a block call team_sum together, including teams without a row. */
+ * A team is a power of two of consecutive threads of a block. A team's sum is a tree over its lanes within each
+ * warp, then the warps in order. All threads of a block call team_sum together, including teams without a row. */
 #ifndef WEFT_DEVICE_CUDA_TEAMS_CUH
 #define WEFT_DEVICE_CUDA_TEAMS_CUH
 

@@ -1,5 +1,5 @@
-/* ranges.cpp: NVTX ranges. WEFT_EMULATOR_RANGES names a file for a line per call: "begin 0 NAME", "end 0". The number is
- * the range's depth. */
+/* ranges.cpp: NVTX ranges. WEFT_EMULATOR_RANGES names a file for a line per call: "begin 0 NAME", "end 0". The
+ * number is the range's depth. */
 #include "emulator.h"
 
 #include "nvtx3/nvToolsExt.h"
