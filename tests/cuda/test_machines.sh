@@ -65,7 +65,7 @@ JSON
     # The line of a GPU has no threads.
     for command in train profile; do
         limit $weft $command run.ini >log 2>&1 || failed "$command" log
-        grep -q "^device  *CUDA emulator sm_90, sm_90, cuBLASLt [0-9.]*$" log || failed "the device's line of $command" log
+        grep -q "^device  *CUDA emulator sm_90, sm_90, cuBLASLt [0-9.]*, rounded attention$" log || failed "the device's line of $command" log
         rm -rf out
     done
     # The plan equals the run's memory to the byte: with that and the separate part it runs, with a byte less it does
