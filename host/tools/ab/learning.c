@@ -9,9 +9,9 @@
 #include "report/all_rank_plan.h"
 #include "report/plan_diff.h"
 #include "report/fit_table.h"
-#include "run/checksums.h"
 #include "run/coherence.h"
 #include "run/values.h"
+#include "tools/common/checksums.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -4,7 +4,6 @@
 #include "base/units.h"
 #include "base/text.h"
 #include "report/fit_table.h"
-#include "run/checksums.h"
 #include "run/coherence.h"
 #include "run/session.h"
 #include "tools/common/messages.h"
