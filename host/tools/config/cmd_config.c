@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "program/paths.h"
 #include "run/session.h"
+#include "tools/common/plugins.h"
 #include "tools/config/explain.h"
 
 /* *trains: whether the file or an override has a section [train]; a file without one is for `weft generate`. */
