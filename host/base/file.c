@@ -38,20 +38,6 @@ bool weft_sibling_program(char out[WEFT_PATH_BYTES], const char *name) {
     return n >= 0 && n < WEFT_PATH_BYTES;
 }
 
-weft_status weft_templates_find(char out[WEFT_PATH_BYTES], const char *name, weft_error *err) {
-    static const char *const places[] = {"template", WEFT_RELATIVE_TEMPLATE_DIR};
-    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-        char below[512];
-        (void)snprintf(below, sizeof below, "%s/%s", places[i], name);
-        if (weft_sibling_program(out, below)) return WEFT_OK;
-    }
-    return weft_error_set(
-        err, WEFT_E_SYSTEM,
-        "the templates are missing: the program's directory has neither %s/%s nor %s/%s. Fix: install Weft with cmake "
-        "--install, and run the installed program",
-        places[0], name, places[1], name);
-}
-
 static weft_status make_one(const char *path, weft_error *err) {
     struct stat info;
     if (mkdir(path, 0777) == 0) return WEFT_OK;

@@ -18,10 +18,6 @@
  * exist. [any-thread] */
 bool weft_sibling_program(char out[WEFT_PATH_BYTES], const char *name);
 
-/* Writes the absolute path of an SDK template: in share/weft/template of the installation, or next to the program in a
- * build tree. WEFT_E_SYSTEM: this program was installed without them. */
-weft_status weft_templates_find(char out[WEFT_PATH_BYTES], const char *name, weft_error *err);
-
 /* Creates the directory and its parents; one that exists is fine. [any-thread] */
 weft_status weft_tree_make(const char *path, weft_error *err);
 /* Removes a file or a directory tree. Links are removed, never followed. A missing path is fine. [main] */

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -47,11 +46,6 @@ void weft_words_append(char *text, size_t size, const char *format, ...) {
 bool weft_words_end(const char *text, const char *end) {
     const size_t n = strlen(text), m = strlen(end);
     return n >= m && strcmp(text + n - m, end) == 0;
-}
-
-bool weft_words_end_in_any_case(const char *text, const char *end) {
-    const size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcasecmp(text + n - m, end) == 0;
 }
 
 /* Returns the number of continuation bytes after the first byte of a UTF-8 character. */

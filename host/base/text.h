@@ -37,7 +37,6 @@ void weft_words_append(char *text, size_t size, const char *format, ...) WEFT_PR
 
 /* Returns whether text ends with `end`. [any-thread] */
 bool weft_words_end(const char *text, const char *end);
-bool weft_words_end_in_any_case(const char *text, const char *end);
 
 /* Replaces control bytes other than newline and tab by spaces, so that text from a file cannot control a terminal. */
 void weft_words_sanitize(char *text);

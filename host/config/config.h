@@ -169,8 +169,4 @@ const char *weft_config_shown(const weft_config *self, const char *section, cons
 weft_status weft_key_table_check(const weft_key *keys, uint64_t n, uint32_t stride, uint64_t config_size,
                                  weft_error *err);
 
-/* Prints the help of a valid key table: an aligned line per key, with its help on the next line if it would be too
- * long. */
-void weft_key_table_print(const weft_key *keys, uint64_t n, uint32_t stride, FILE *file);
-
 #endif

@@ -1,4 +1,4 @@
-/* host/config/key_table.c: validates a plugin's key table and prints one as help. */
+/* host/config/key_table.c: validates a plugin's key table. */
 #include <ctype.h>
 #include <stdlib.h>
 
@@ -140,41 +140,4 @@ weft_status weft_key_table_check(const weft_key *keys, uint64_t n, uint32_t stri
         }
     }
     return WEFT_OK;
-}
-
-/* Formats "number (0,1], steps", "path | none", "a,b". */
-static void describe_type(const weft_key *row, char *out, size_t size) {
-    static const char *const names[] = {"", "whole number", "number", "yes/no", "text", "path", "", "list"};
-    const char *between = row->type == WEFT_KEY_STR || row->type == WEFT_KEY_PATH ? " | " : " ";
-    const char *name = (row->flags & WEFT_HOST_FORMS) != 0 ? ""
-                       : (row->flags & WEFT_PATHS) != 0    ? "paths"
-                                                           : names[row->type];
-    if (*row->range == '\0' || *name == '\0') between = "";
-    (void)snprintf(out, size, "%s%s%s%s%s", name, between, row->range, *row->unit != '\0' ? ", " : "", row->unit);
-}
-
-static const char *fallback_text(const weft_key *row) {
-    if (row->fallback == NULL) return "(required)";
-    return *row->fallback == '\0' ? "\"\"" : row->fallback;
-}
-
-void weft_key_table_print(const weft_key *keys, uint64_t n, uint32_t stride, FILE *file) {
-    int width[4] = {0}; /* of name, default, description and help */
-    char what[1024];
-    for (uint64_t i = 0; i < n; i++) {
-        const weft_key *row = weft_key_row(keys, i, stride);
-        const char *const columns[] = {row->name, fallback_text(row), what, row->help};
-        if ((row->flags & WEFT_REMOVED) != 0) continue;
-        describe_type(row, what, sizeof what);
-        for (int k = 0; k < 4; k++)
-            if ((int)strlen(columns[k]) > width[k]) width[k] = (int)strlen(columns[k]);
-    }
-    for (uint64_t i = 0; i < n; i++) {
-        const weft_key *row = weft_key_row(keys, i, stride);
-        const bool below = width[0] + width[1] + width[2] + width[3] + 8 > 120; /* help on a line of its own */
-        if ((row->flags & WEFT_REMOVED) != 0) continue;
-        describe_type(row, what, sizeof what);
-        (void)fprintf(file, "  %-*s  %-*s  %-*s%s%s\n", width[0], row->name, width[1], fallback_text(row),
-                      below ? 0 : width[2], what, below ? "\n      " : "  ", row->help);
-    }
 }

@@ -92,36 +92,8 @@ static uint32_t flags_at(const json_t *object, const char *name) {
     return (uint32_t)json_integer_value(json_object_get(object, name));
 }
 
-/* Returns the path of an earlier file with the same kind and id, or NULL. */
-static const char *find_earlier(const weft_found *files, size_t i) {
-    for (size_t j = 0; j < i; j++)
-        if (strcmp(files[j].kind, files[i].kind) == 0 && strcmp(files[j].id, files[i].id) == 0) return files[j].path;
-    return NULL;
-}
-
-weft_status weft_plugins_scan(json_t *out, const weft_plugins *plugins, double seconds, weft_error *err) {
-    weft_found *files = NULL;
-    size_t n = 0;
-    weft_status status = weft_plugins_list(plugins, &files, &n, NULL, err);
-    for (size_t i = 0; i < n && status == WEFT_OK; i++) {
-        const weft_found *file = &files[i];
-        const char *earlier = find_earlier(files, i);
-        json_t *row = run_probe((probe){file->path, file->kind, file->id, NULL, false}, seconds, err);
-        if (row == NULL) {
-            status = WEFT_E_SYSTEM;
-            break;
-        }
-        if (earlier != NULL) {
-            (void)json_object_set_new(row, "status", json_string("hidden"));
-            (void)json_object_set_new(row, "reason", json_sprintf("%s comes first.", earlier));
-        }
-        (void)json_object_set_new(row, "kind", json_string(file->kind));
-        (void)json_object_set_new(row, "id", json_string(file->id));
-        (void)json_object_set_new(row, "file", json_string(file->path));
-        (void)json_array_append_new(out, row);
-    }
-    free(files);
-    return status;
+json_t *weft_plugin_probe(const weft_found *file, double seconds, weft_error *err) {
+    return run_probe((probe){file->path, file->kind, file->id, NULL, false}, seconds, err);
 }
 
 /* ---- one plugin's keys ---- */

@@ -8,14 +8,12 @@
 
 #define WEFT_PROBE_SECONDS 10
 
-/* Appends an object per file of the search to the array `out`, in search order:
- *   kind, id, file
- *   status "ok", "failed", "unusable": it was loaded and reports that a requirement is missing, "hidden": an earlier
- *                                       directory has a file of the same name
+/* Loads the file. Returns an object:
+ *   status "ok", "failed", "unusable": it was loaded and reports that a requirement is missing
  *   version, interface, help, sha256    if it was loaded
  *   reason                              an error message, if status is not "ok"
- * seconds: timeout for each file. [main] */
-weft_status weft_plugins_scan(json_t *out, const weft_plugins *plugins, double seconds, weft_error *err);
+ * NULL: no child process. seconds: timeout. [main] */
+json_t *weft_plugin_probe(const weft_found *file, double seconds, weft_error *err);
 
 /* The keys of a plugin that is not selected: an unused section is no reason to run foreign code, or to load a second
  * MPI, in this process. */

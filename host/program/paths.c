@@ -6,10 +6,8 @@
 #include "base/units.h"
 #include "plugin/enter.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 int64_t weft_save_place_parameters(const weft_plan *plan) {
     const weft_hold *hold = plan->holds[WEFT_HOLD_PARAMETERS];
@@ -66,13 +64,6 @@ void weft_show_refused(const weft_program *program, const weft_job_spec *job, in
     weft_program_print(program, job, instruction, wanted.refused);
 }
 
-static weft_status check_path(const weft_run *run, const char *section, const char *key, const char *path,
-                              weft_error *err) {
-    struct stat about;
-    if (path == NULL || path[0] != '/' || stat(path, &about) == 0) return WEFT_OK;
-    return weft_config_reject(run->config, section, key, err, "(%s): %s", path, strerror(errno));
-}
-
 /* Returns the length of a listed path without a weight, as ":0.5". */
 static size_t path_length(const char *name, size_t n) {
     const char *colon = memrchr(name, ':', n);
@@ -108,26 +99,4 @@ weft_status weft_part_each_path(const weft_part *part, weft_path_visit *visit, v
         else if (value != NULL && value[0] == '/') status = visit(context, key->name, value, err);
     }
     return status;
-}
-
-typedef struct checking {
-    const weft_run *run;
-    const char *section;
-} checking;
-
-static weft_status check_key(void *context, const char *key, const char *path, weft_error *err) {
-    const checking *self = context;
-    return check_path(self->run, self->section, key, path, err);
-}
-
-static weft_status check_part(const weft_run *run, int32_t part, weft_error *err) {
-    checking self = {run, weft_part_name(part)};
-    return weft_part_each_path(&run->parts[part], check_key, &self, err);
-}
-
-weft_status weft_paths_check(const weft_run *run, weft_error *err) {
-    weft_status status = check_path(run, "model", "path", run->settings.model.path, err);
-    if (status == WEFT_OK) status = check_path(run, "tokenizer", "path", run->settings.tokenizer.path, err);
-    if (status == WEFT_OK) status = check_part(run, WEFT_PART_TOKENIZER, err);
-    return status == WEFT_OK ? check_part(run, WEFT_PART_DATA, err) : status;
 }

@@ -39,8 +39,4 @@ void weft_show_refused(const weft_program *program, const weft_job_spec *job, in
 typedef weft_status weft_path_visit(void *context, const char *key, const char *path, weft_error *err);
 weft_status weft_part_each_path(const weft_part *part, weft_path_visit *visit, void *context, weft_error *err);
 
-/* Fails if a path does not exist: the directories of the model and the tokenizer, and the paths in the keys of the
- * tokenizer and data plugins. [main] */
-weft_status weft_paths_check(const weft_run *run, weft_error *err);
-
 #endif

@@ -86,8 +86,4 @@ weft_status weft_checkpoint_retain(const char *directory, uint64_t step, int64_t
  * another file of that name, which stays. */
 weft_status weft_best_point(const char *directory, uint64_t best_step, const weft_host *host, weft_error *err);
 
-/* SHA-256 in hex of the parameters and optimizer state in fp32, in order of declaration; the same on all ranks.
- * [collective] */
-weft_status weft_engine_hash(char hex[65], const weft_engine *engine, weft_error *err);
-
 #endif

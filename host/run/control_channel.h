@@ -40,4 +40,8 @@ void weft_control_channel_close(weft_control_channel *self, weft_process_group *
 weft_status weft_share_array(const weft_process_group *peers, void **out, int64_t *n, const void *mine, size_t size,
                              int32_t from, weft_error *err);
 
+/* Starts the watchdogs after the communicator: the lowest rank of each machine shares memory with the others and
+ * with its watchdog (launch/sidecar.h). Nothing if the parent of all ranks watches. [collective] */
+weft_status weft_watchdogs_start(const weft_process_group *peers, const weft_comm_info *info, weft_error *err);
+
 #endif

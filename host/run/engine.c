@@ -12,7 +12,6 @@
 #include "program/plan.h"
 #include "program/norm_nodes.h"
 #include "run/coherence.h"
-#include "run/meeting.h"
 #include "run/validate.h"
 
 #include <stdlib.h>

@@ -166,10 +166,6 @@ void weft_process_context_close(weft_process_context *self, bool failed) {
     weft_slow_call_end();
 }
 
-int32_t weft_process_context_rank(const weft_process_context *self) {
-    return self->comm_info.rank;
-}
-
 int32_t weft_process_context_size(const weft_process_context *self) {
     return self->comm_info.size;
 }

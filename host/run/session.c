@@ -357,10 +357,3 @@ weft_status weft_session_row(weft_micro_batch *out, const weft_session *session,
     else free(requested.ids);
     return status;
 }
-
-int32_t weft_row_document_end(const weft_micro_batch *micro_batch, int32_t at) {
-    int32_t end = at + 1, last = at;
-    while (end < micro_batch->length && micro_batch->starts[end] == at) end++;
-    while (last < end && micro_batch->ids[last] == 0 && micro_batch->weights[last] <= 0.0f) last++;
-    return last == end && end == at + 1 ? at : end;
-}

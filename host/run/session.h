@@ -86,8 +86,5 @@ weft_status weft_session_check(weft_run *run, weft_error *err);
  * in the same allocation. */
 weft_status weft_session_row(weft_micro_batch *out, const weft_session *session, int32_t split, uint64_t row,
                              weft_error *err);
-/* Returns the end of the document that begins at position `at` of a micro-batch of one sequence; `at`: the rest is
- * padding. The position after its last input is its last target's. */
-int32_t weft_row_document_end(const weft_micro_batch *micro_batch, int32_t at);
 
 #endif

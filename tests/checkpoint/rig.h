@@ -4,6 +4,7 @@
 #define WEFT_TEST_CHECKPOINT_RIG_H
 
 #include "run/checkpoint.h"
+#include "tools/common/checksums.h"
 #include "model/fixture.h"
 #include "run/session.h"
 

@@ -2,6 +2,7 @@
 #include "helper.h"
 
 #include "config/settings.h"
+#include "tools/common/plugins.h"
 
 #define KEYS(K)                                                                                                        \
     K(F64, lr, "1e-4", "(0,1]", "", WEFT_SAME, "Step size before the schedule.")                                       \

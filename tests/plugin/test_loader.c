@@ -8,6 +8,7 @@
 #include "plugin/process.h"
 #include "plugin/subprocess_probe.h"
 #include "plugin/services.h"
+#include "tools/common/plugins.h"
 #include <elf.h>
 #include <fcntl.h>
 #include <locale.h>

@@ -280,7 +280,7 @@ static void bench_open(bench *b, const setting *how, const char *model, weft_pro
     memset(b, 0, sizeof *b);
     b->how = how;
     b->data = data;
-    b->rank = weft_process_context_rank(process_context);
+    b->rank = process_context->comm_info.rank;
     while (n < 10 && how->keys[n - 4] != NULL) {
         keys[n] = how->keys[n - 4];
         n++;

@@ -3,6 +3,7 @@
  *
  *     state DIRECTORY STEPS run.ini [section.key=value ...] */
 #include "run/checkpoint.h"
+#include "tools/common/checksums.h"
 #include "launch/find.h"
 #include "run/session.h"
 

@@ -3,7 +3,7 @@
  *
  * A cell is a launch of this program under MPICH, whose ranks train a small model for some steps. Rank 0 prints a hash
  * of all parameters and optimizer states, and an evaluation's loss. Micro-batches differ in length. */
-#include "run/checkpoint.h"
+#include "tools/common/checksums.h"
 #include "launch/find.h"
 #include "report/stages.h"
 #include "suite.h"

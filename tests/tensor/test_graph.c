@@ -3,6 +3,7 @@
 #include "graph_models.h"
 #include "suite.h"
 #include "graph/kernels.h"
+#include "tools/profile/profile.h"
 
 #include <check.h>
 #include <math.h>

@@ -3,8 +3,8 @@
 #define WEFT_HOST_TOOLS_AB_ARMS_H
 
 #include "tools/ab/verdict.h"
-#include "run/meeting.h"
 #include "run/session.h"
+#include "tools/common/meeting.h"
 
 #include <jansson.h>
 

@@ -207,7 +207,7 @@ static weft_status report(const weft_ab_experiment *experiment, const weft_args 
     FILE *to = weft_log_prefix_plain();
     const char *page = weft_args_value(args, "html");
     weft_status status = WEFT_OK;
-    if (weft_process_context_rank(experiment->meeting.process_context) != 0) return WEFT_OK; /* only rank 0 reports */
+    if (experiment->meeting.process_context->comm_info.rank != 0) return WEFT_OK; /* only rank 0 reports */
     if (weft_args_has(args, "json")) status = weft_ab_print_json(experiment, to, err);
     else weft_ab_print(experiment, to);
     if (status == WEFT_OK && (fflush(to) != 0 || ferror(to)))

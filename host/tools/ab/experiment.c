@@ -161,9 +161,7 @@ static weft_status run_round(weft_ab_experiment *self, uint64_t seed, weft_error
 }
 
 static void show_progress(const weft_ab_experiment *self, const weft_ab_options *options, double since, bool last) {
-    if (!options->progress || weft_process_context_rank(self->meeting.process_context) != 0 ||
-        isatty(STDERR_FILENO) == 0)
-        return;
+    if (!options->progress || self->meeting.process_context->comm_info.rank != 0 || isatty(STDERR_FILENO) == 0) return;
     if (last) (void)fprintf(stderr, "\r\033[K");
     else
         (void)fprintf(stderr, "\rround %d of %d arms, %lld steps a block, %.0f s of %.0f\033[K",
@@ -377,7 +375,7 @@ static weft_status take_memory(weft_ab_experiment *out, int32_t n, weft_error *e
 
 /* Checks before the measurement that rank 0 can write the page. */
 static weft_status try_page(weft_ab_experiment *self, const weft_ab_options *options, weft_error *err) {
-    const bool mine = options->page != NULL && weft_process_context_rank(self->meeting.process_context) == 0;
+    const bool mine = options->page != NULL && self->meeting.process_context->comm_info.rank == 0;
     return weft_process_group_agree(&self->meeting.peers, mine ? weft_ab_page_try(options->page, err) : WEFT_OK, err);
 }
 

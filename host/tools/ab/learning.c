@@ -9,9 +9,9 @@
 #include "report/all_rank_plan.h"
 #include "report/plan_diff.h"
 #include "report/fit_table.h"
-#include "run/checksums.h"
 #include "run/coherence.h"
 #include "run/values.h"
+#include "tools/common/checksums.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -42,7 +42,7 @@ struct weft_ab_bits {
 /* ---- recording during a step ---- */
 
 static gradient_checksum *own_checksums(const weft_ab_bits *self) {
-    const size_t rank = (size_t)weft_process_context_rank(self->experiment->meeting.process_context);
+    const size_t rank = (size_t)self->experiment->meeting.process_context->comm_info.rank;
     return self->of_ranks + rank * (size_t)self->micro_batches * (size_t)self->parameters;
 }
 
@@ -114,7 +114,7 @@ static weft_status bring_gradients(weft_ab_bits *self, weft_error *err) {
     if (world == 1) return WEFT_OK;
     status = weft_process_group_gather(&self->experiment->meeting.peers, self->of_ranks,
                                        (int64_t)(n * sizeof *self->of_ranks), err);
-    if (status != WEFT_OK || weft_process_context_rank(self->experiment->meeting.process_context) != 0) return status;
+    if (status != WEFT_OK || self->experiment->meeting.process_context->comm_info.rank != 0) return status;
     for (int32_t rank = 1; rank < world; rank++)
         for (size_t i = 0; i < n; i++) {
             self->of_ranks[i].sum += self->of_ranks[(size_t)rank * n + i].sum;
@@ -172,7 +172,7 @@ weft_status weft_ab_bits_step(weft_ab_bits *self, int32_t step, weft_error *err)
     if (!self->arm->numbers.comparable) return WEFT_OK;
     if (self->same_micro_batches) {
         status = bring_gradients(self, err);
-        if (status == WEFT_OK && weft_process_context_rank(self->experiment->meeting.process_context) == 0)
+        if (status == WEFT_OK && self->experiment->meeting.process_context->comm_info.rank == 0)
             compare_micro_batches(self, step);
         memset(own_checksums(self), 0, (size_t)self->micro_batches * (size_t)self->parameters * sizeof *self->of_ranks);
     }
@@ -652,7 +652,7 @@ static void judge(lesson *self) {
 }
 
 static void show_progress(const lesson *self, int32_t i, bool last) {
-    if (!self->options->progress || weft_process_context_rank(self->experiment->meeting.process_context) != 0 ||
+    if (!self->options->progress || self->experiment->meeting.process_context->comm_info.rank != 0 ||
         isatty(STDERR_FILENO) == 0)
         return;
     if (last) (void)fprintf(stderr, "\r\033[K");

@@ -12,9 +12,9 @@
  * micro-batch and unit that differ.
  *
  * For each of the first steps it stores checksums of every micro-batch's gradient of every parameter (run/values.h),
- * the micro-batches' losses, and checksums of parameters and optimizer states after the step (run/checksums.h).
- * Values are neither stored nor sent. Comparisons follow the order of computation: loss, gradients from the last
- * parameter to the first, then updated values. */
+ * the micro-batches' losses, and checksums of parameters and optimizer states after the step
+ * (tools/common/checksums.h). Values are neither stored nor sent. Comparisons follow the order of computation: loss,
+ * gradients from the last parameter to the first, then updated values. */
 
 /* Checksums of the first arm, and buffers for the compared arm. */
 typedef struct weft_ab_bits weft_ab_bits;

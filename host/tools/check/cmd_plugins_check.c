@@ -7,8 +7,8 @@
 #include "config/settings.h"
 #include "config/value.h"
 #include "tools/check/try_rule.h"
-#include "plugin/subprocess_probe.h"
 #include "plugin/load.h"
+#include "tools/common/plugins.h"
 
 #include <jansson.h>
 #include <limits.h>

@@ -80,7 +80,7 @@ static void watch(const exchange *e, double seconds) {
     char what[MOST_SAID / 2];
     describe(what, sizeof what, e);
     (void)snprintf(overdue, sizeof overdue, "weft: rank %d: %s, has not ended within %g s\n",
-                   (int)weft_process_context_rank(e->among->process_context), what, seconds);
+                   (int)e->among->process_context->comm_info.rank, what, seconds);
     set_alarm(seconds);
 }
 
@@ -349,7 +349,7 @@ static int32_t started(const exchange *all, int32_t i) {
 }
 
 static weft_status run_together(exchange *all, int order, double seconds, weft_error *err) {
-    const int32_t rank = weft_process_context_rank(all->among->process_context);
+    const int32_t rank = all->among->process_context->comm_info.rank;
     weft_status status = WEFT_OK;
     for (int32_t i = 0; i < TOGETHER && status == WEFT_OK; i++) {
         all[i].by = (ending)((i + order) % ENDINGS);
@@ -402,7 +402,7 @@ static weft_status nothing_went_wrong(const weft_process_context *p, weft_error 
  * slot it hangs. [collective] */
 static weft_status weft_exchanges_try(weft_process_context *process_context, bool at_once, double seconds,
                                       weft_error *err) {
-    const int32_t size = weft_process_context_size(process_context), rank = weft_process_context_rank(process_context);
+    const int32_t size = weft_process_context_size(process_context), rank = process_context->comm_info.rank;
     const int32_t two[2] = {size - 1, 0};
     const circle world = {process_context, NULL, size, rank};
     circle ends = {process_context, NULL, 2, rank == size - 1 ? 0 : rank == 0 ? 1 : -1};

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "plugin/enter.h"
 #include "tools/check/newer_abi.h"
+#include "tools/common/plugins.h"
 
 #include <stdlib.h>
 #include <weft/random.h>

@@ -2,7 +2,11 @@
 #include "cli/cli.h"
 #include "program/paths.h"
 #include "run/session.h"
+#include "tools/common/plugins.h"
 #include "tools/config/explain.h"
+
+#include <errno.h>
+#include <sys/stat.h>
 
 /* *trains: whether the file or an override has a section [train]; a file without one is for `weft generate`. */
 static weft_status is_for_training(bool *trains, const weft_args *args, weft_error *err) {
@@ -21,12 +25,43 @@ static weft_status open_run(weft_run **out, const weft_args *args, uint32_t need
     return weft_run_open(out, weft_args_config(args), overrides, n, needs, err);
 }
 
+static weft_status check_path(const weft_run *run, const char *section, const char *key, const char *path,
+                              weft_error *err) {
+    struct stat about;
+    if (path == NULL || path[0] != '/' || stat(path, &about) == 0) return WEFT_OK;
+    return weft_config_reject(run->config, section, key, err, "(%s): %s", path, strerror(errno));
+}
+
+typedef struct checking {
+    const weft_run *run;
+    const char *section;
+} checking;
+
+static weft_status check_key(void *context, const char *key, const char *path, weft_error *err) {
+    const checking *self = context;
+    return check_path(self->run, self->section, key, path, err);
+}
+
+static weft_status check_part(const weft_run *run, int32_t part, weft_error *err) {
+    checking self = {run, weft_part_name(part)};
+    return weft_part_each_path(&run->parts[part], check_key, &self, err);
+}
+
+/* Fails if a path does not exist: the directories of the model and the tokenizer, and the paths in the keys of the
+ * tokenizer and data plugins. */
+static weft_status check_paths(const weft_run *run, weft_error *err) {
+    weft_status status = check_path(run, "model", "path", run->settings.model.path, err);
+    if (status == WEFT_OK) status = check_path(run, "tokenizer", "path", run->settings.tokenizer.path, err);
+    if (status == WEFT_OK) status = check_part(run, WEFT_PART_TOKENIZER, err);
+    return status == WEFT_OK ? check_part(run, WEFT_PART_DATA, err) : status;
+}
+
 /* Checks the requirements of `weft train`. */
 static weft_status check_training(const weft_args *args, weft_error *err) {
     weft_run *run = NULL;
     weft_status status = open_run(&run, args, WEFT_NEEDS_ALL, err);
     if (status == WEFT_OK) status = weft_settings_for_training(&run->settings, run->config, err);
-    if (status == WEFT_OK) status = weft_paths_check(run, err);
+    if (status == WEFT_OK) status = check_paths(run, err);
     if (status == WEFT_OK) status = weft_session_check(run, err);
     weft_run_close(run);
     return status;
@@ -39,7 +74,7 @@ static weft_exit check_config(const weft_args *args, weft_error *err) {
     weft_status status = is_for_training(&trains, args, err);
     if (status == WEFT_OK && trains) status = check_training(args, err);
     else if (status == WEFT_OK) status = open_run(&run, args, WEFT_NEEDS_TEXT, err);
-    if (status == WEFT_OK && run != NULL) status = weft_paths_check(run, err);
+    if (status == WEFT_OK && run != NULL) status = check_paths(run, err);
     if (status == WEFT_OK && trains) (void)printf("%s: fine for weft train\n", weft_args_config(args));
     else if (status == WEFT_OK && check_training(args, &lacks) != WEFT_OK)
         (void)printf("%s: fine for weft generate; for weft train something is missing: %s\n", weft_args_config(args),

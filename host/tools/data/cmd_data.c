@@ -19,6 +19,15 @@ typedef struct document {
     size_t n;
 } document;
 
+/* Returns the end of the document that begins at position `at` of a micro-batch of one sequence; `at`: the rest is
+ * padding. The position after its last input is its last target's. */
+static int32_t document_end(const weft_micro_batch *micro_batch, int32_t at) {
+    int32_t end = at + 1, last = at;
+    while (end < micro_batch->length && micro_batch->starts[end] == at) end++;
+    while (last < end && micro_batch->ids[last] == 0 && micro_batch->weights[last] <= 0.0f) last++;
+    return last == end && end == at + 1 ? at : end;
+}
+
 static document collect(const weft_micro_batch *micro_batch, int32_t at, int32_t end) {
     const size_t n = (size_t)(end - at), last = micro_batch->weights[end - 1] > 0.0f;
     document out = {weft_alloc(n + last, sizeof *out.ids), weft_alloc(n + last, sizeof *out.weights), n + last};
@@ -109,8 +118,7 @@ static weft_status show_row(const weft_session *session, const weft_micro_batch 
                             weft_error *err) {
     weft_status status = WEFT_OK;
     int32_t used = 0, documents = 0;
-    for (int32_t at = 0, end = 0; at < micro_batch->length && (end = weft_row_document_end(micro_batch, at)) > at;
-         at = end) {
+    for (int32_t at = 0, end = 0; at < micro_batch->length && (end = document_end(micro_batch, at)) > at; at = end) {
         documents++;
         used = end;
     }
@@ -118,7 +126,7 @@ static weft_status show_row(const weft_session *session, const weft_micro_batch 
                  documents == 1 ? "" : "s", used, micro_batch->length, (long long)micro_batch->n_targets);
     for (int32_t at = 0, end = 0, i = 1; at < used && status == WEFT_OK; at = end, i++) {
         document one;
-        end = weft_row_document_end(micro_batch, at);
+        end = document_end(micro_batch, at);
         if (documents > 1) (void)printf("-- document %d, places %d to %d\n", i, at, end - 1);
         one = collect(micro_batch, at, end);
         status = tokens ? print_tokens(session, &one, err) : print_text(session, &one, err);
@@ -161,8 +169,7 @@ typedef struct tally {
 
 static void tally_row(tally *all, const weft_micro_batch *micro_batch, int64_t context) {
     all->places += (uint64_t)micro_batch->length;
-    for (int32_t at = 0, end = 0; at < micro_batch->length && (end = weft_row_document_end(micro_batch, at)) > at;
-         at = end) {
+    for (int32_t at = 0, end = 0; at < micro_batch->length && (end = document_end(micro_batch, at)) > at; at = end) {
         const uint64_t n = (uint64_t)(end - at);
         all->bins[((uint64_t)N_BINS * (n - 1)) / (uint64_t)context]++;
         if (all->pieces == 0 || n < all->shortest) all->shortest = n;

@@ -16,6 +16,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -38,6 +39,11 @@ typedef struct weft_peek {
 static void weft_draft_free_overrides(char **overrides);
 
 enum { COLUMNS = 100 };
+
+static bool ends_in_any_case(const char *text, const char *end) {
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcasecmp(text + n - m, end) == 0;
+}
 
 /* Returns the row of a key; inserts a new key at the end of its section. */
 static weft_draft_row *row_of(weft_draft *self, const char *section, const char *key) {
@@ -338,11 +344,11 @@ static void look_for_columns(weft_peek *out, const char *text, bool csv) {
 }
 
 static void look_for_answers(weft_peek *out, const char *path, const char *text) {
-    const bool csv = weft_words_end_in_any_case(path, ".csv");
-    if (csv || weft_words_end_in_any_case(path, ".tsv")) look_for_columns(out, text, csv);
+    const bool csv = ends_in_any_case(path, ".csv");
+    if (csv || ends_in_any_case(path, ".tsv")) look_for_columns(out, text, csv);
     else if (is_instruct_array(text)) {
         out->is_instruct = true;
-        if (!weft_words_end_in_any_case(path, ".json")) (void)snprintf(out->format, sizeof out->format, "json");
+        if (!ends_in_any_case(path, ".json")) (void)snprintf(out->format, sizeof out->format, "json");
     } else if (out->is_instruct && !out->is_named_so) (void)snprintf(out->format, sizeof out->format, "jsonl");
 }
 
@@ -394,8 +400,8 @@ static weft_status weft_peek_file(weft_peek *out, const char *path, weft_error *
         const size_t mark = strncmp(whole, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
         text = whole + mark;
         n -= mark;
-        out->is_pgn = weft_words_end_in_any_case(path, ".pgn") || strncmp(text, "[Event \"", 8) == 0;
-        out->is_named_so = weft_words_end_in_any_case(path, out->is_pgn ? ".pgn" : ".jsonl");
+        out->is_pgn = ends_in_any_case(path, ".pgn") || strncmp(text, "[Event \"", 8) == 0;
+        out->is_named_so = ends_in_any_case(path, out->is_pgn ? ".pgn" : ".jsonl");
         out->is_jsonl = !out->is_pgn && (read_objects(out, sizes, text, n, out->is_whole) || out->is_named_so);
         look_for_answers(out, path, text);
         if (out->is_jsonl) choose_field(out, sizes);

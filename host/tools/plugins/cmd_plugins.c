@@ -3,9 +3,9 @@
 
 #include "base/text.h"
 #include "config/config.h"
-#include "plugin/subprocess_probe.h"
 #include "plugin/plugin.h"
 #include "program/run.h"
+#include "tools/common/plugins.h"
 #include <stdlib.h>
 
 /* --- list --- */

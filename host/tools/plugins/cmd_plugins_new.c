@@ -5,6 +5,7 @@
 #include "cli/directory.h"
 #include "config/nearest.h"
 #include "plugin/plugin.h"
+#include "tools/common/plugins.h"
 
 #include <ctype.h>
 #include <dirent.h>

@@ -2,6 +2,7 @@
 #include "tools/profile/profile.h"
 
 #include "base/units.h"
+#include "graph/record.h"
 #include "plugin/enter.h"
 #include "program/budget.h"
 #include "program/job.h"
@@ -57,6 +58,24 @@ static void add_to_row(weft_profile_row *row, double seconds, double flops, doub
 static bool same_shape(const weft_product_shape *a, const weft_product_shape *b) {
     return a->m == b->m && a->n == b->n && a->k == b->k && a->transpose_a == b->transpose_a &&
            a->transpose_b == b->transpose_b;
+}
+
+static const char *pass_name(int32_t pass) {
+    if (pass == WEFT_PASS_BACKWARD) return "backward";
+    return pass == WEFT_PASS_RECOMPUTE ? "recompute" : "forward";
+}
+
+void weft_call_describe(weft_call_info *out, const weft_graph *graph, const weft_call *call) {
+    const weft_node *node = call->node < 0 ? NULL : &graph->nodes[call->node];
+    const weft_kernel *kernel = call->kernel;
+    weft_call_info info = {.flops = call->flops, .bytes = call->bytes};
+    info.operation = node == NULL || kernel->glue ? kernel->name : node->op->name;
+    if (node != NULL && node->custom != NULL && !kernel->glue) info.operation = node->custom->name;
+    info.part = kernel->part != NULL ? kernel->part : pass_name(call->pass);
+    info.label = node == NULL ? "" : node->label;
+    info.recompute = call->pass == WEFT_PASS_RECOMPUTE;
+    if (kernel->products != NULL) info.n_products = kernel->products(kernel, &call->args, info.products);
+    *out = info;
 }
 
 static void note_product(weft_profile *self, const weft_call_info *info, const weft_product_shape *shape) {

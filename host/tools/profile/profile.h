@@ -35,6 +35,20 @@ typedef struct weft_profile_product {
     int64_t calls;
 } weft_profile_product;
 
+/* The strings live as long as the program, or as the plugin that owns the operator. */
+typedef struct weft_call_info {
+    const char *operation; /* "linear"; the call's own name if it belongs to no operator: "add" */
+    const char *part;      /* "forward", "recompute", "backward", "input gradient", "weight gradient" */
+    const char *label;     /* "q_proj", or empty; owned by the graph */
+    bool recompute;        /* the call recomputes activations (activation checkpointing) */
+    double flops;          /* matmuls and attention (causal counted by half); else 0 */
+    double bytes;          /* memory traffic: each operand once */
+    int32_t n_products;
+    weft_product_shape products[WEFT_CALL_PRODUCTS]; /* matmuls by the matrix library, without those inside attention */
+} weft_call_info;
+
+void weft_call_describe(weft_call_info *out, const weft_graph *graph, const weft_call *call);
+
 typedef struct weft_profile weft_profile;
 
 /* keep: maximum number of kept steps. The stepper must outlive the profile. */

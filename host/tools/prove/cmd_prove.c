@@ -195,7 +195,7 @@ enum { OFFERED = 4 }; /* default number of ranks */
 static weft_status report(const weft_proof *proof, bool json, weft_error *err) {
     FILE *to = weft_log_prefix_plain();
     weft_status status = WEFT_OK;
-    if (weft_process_context_rank(proof->meeting.process_context) != 0) return WEFT_OK; /* only rank 0 reports */
+    if (proof->meeting.process_context->comm_info.rank != 0) return WEFT_OK; /* only rank 0 reports */
     if (json) status = weft_proof_print_json(proof, to, err);
     else weft_proof_print(proof, to);
     if (status == WEFT_OK && (fflush(to) != 0 || ferror(to)))

@@ -4,7 +4,6 @@
 #include "base/units.h"
 #include "base/text.h"
 #include "report/fit_table.h"
-#include "run/checksums.h"
 #include "run/coherence.h"
 #include "run/session.h"
 #include "tools/common/messages.h"
@@ -317,7 +316,7 @@ static void weft_prove_spec(weft_grid_spec *out, char *missing, size_t size, con
 
 /* Returns a one-rank process context, for a cell that is only compiled or that every rank runs on its own. */
 static weft_rank_span rank_span_of(const weft_proof *self, int32_t base, int32_t world) {
-    const int32_t rank = weft_process_context_rank(self->meeting.process_context);
+    const int32_t rank = self->meeting.process_context->comm_info.rank;
     const weft_rank_span rank_span = {self->meeting.process_context, base,
                                       rank >= base && rank < base + world ? rank - base : 0, world};
     return rank_span;
@@ -326,7 +325,7 @@ static weft_rank_span rank_span_of(const weft_proof *self, int32_t base, int32_t
 /* Opens the session that shares its text and data with all cells. It allocates no device memory. */
 static weft_status open_plugin_lookup(weft_proof *self, const weft_prove_options *options, weft_error *err) {
     weft_cell single = {.ranks = 1};
-    const weft_rank_span rank_span = rank_span_of(self, weft_process_context_rank(self->meeting.process_context), 1);
+    const weft_rank_span rank_span = rank_span_of(self, self->meeting.process_context->comm_info.rank, 1);
     weft_status status = WEFT_OK;
     weft_grid_print(&single.keys, "!strategy");
     weft_grid_print(&single.keys, "strategy.plugin=single");
@@ -361,7 +360,7 @@ static weft_status compile_cell(weft_cell *out, const weft_proof *self, const we
     if (status == WEFT_OK) {
         const weft_mode_plan *mode_plan = &session->engine->plan.train;
         weft_verification_run_note(out, session);
-        out->by = weft_process_context_rank(self->meeting.process_context);
+        out->by = self->meeting.process_context->comm_info.rank;
         out->replicas = mode_plan->job->spec.view.replicas;
         out->micro_batches = mode_plan->job->spec.view.micro_batches;
         out->coverage = mode_plan->coverage;
@@ -406,7 +405,7 @@ static weft_status omit_refused(weft_proof *self, weft_error *err) {
 /* Compiles all cells in parallel: rank i % size compiles cell i. */
 static weft_status compile_all(weft_proof *self, weft_error *err) {
     const int32_t size = weft_process_context_size(self->meeting.process_context),
-                  rank = weft_process_context_rank(self->meeting.process_context);
+                  rank = self->meeting.process_context->comm_info.rank;
     const int32_t rows = (self->grid.n + size - 1) / size;
     weft_cell *mine = calloc((size_t)rows + 1, sizeof *mine);
     weft_cell *all = calloc((size_t)(rows * size) + 1, sizeof *all);
@@ -515,8 +514,7 @@ static weft_status run_reference(weft_proof *self, weft_error *err) {
     if (status == WEFT_OK)
         status = weft_verification_run_create(&self->verification_run, self->plugin_lookup, self->spec.steps, err);
     if (status == WEFT_OK)
-        status = run_cell(self, &self->ends[0], self->losses, 0,
-                          weft_process_context_rank(self->meeting.process_context), err);
+        status = run_cell(self, &self->ends[0], self->losses, 0, self->meeting.process_context->comm_info.rank, err);
     status = weft_process_group_agree(&self->meeting.peers, status, err);
     if (status == WEFT_OK)
         status = weft_meeting_share(&self->meeting, hashes, self->ends[0].hash, (int64_t)sizeof *hashes, err);
@@ -540,7 +538,7 @@ enum { PLAIN_SECONDS = 10 };
 static void show_progress(const weft_proof *self, const weft_prove_options *options, int32_t done, bool last) {
     static double shown; /* time of the last output */
     const double now = weft_clock_seconds();
-    if (!options->progress || weft_process_context_rank(self->meeting.process_context) != 0) return;
+    if (!options->progress || self->meeting.process_context->comm_info.rank != 0) return;
     if (isatty(STDERR_FILENO) != 0) {
         (void)fprintf(stderr, "\r%d of %d cells%s", (int)done, (int)self->grid.n, last ? "\r\033[K" : "");
         (void)fflush(stderr);
@@ -554,7 +552,7 @@ static void show_progress(const weft_proof *self, const weft_prove_options *opti
 
 /* Returns this rank's cell in a wave (-1: no cell), and the number of cells up to this wave. */
 static int32_t find_cell(const weft_proof *self, const int32_t *wave, const int32_t *base, int32_t now, int32_t *done) {
-    const int32_t rank = weft_process_context_rank(self->meeting.process_context);
+    const int32_t rank = self->meeting.process_context->comm_info.rank;
     int32_t mine = -1;
     for (int32_t i = 1; i < self->grid.n; i++) {
         if (wave[i] != now) continue;
@@ -579,7 +577,7 @@ static weft_status run_waves(weft_proof *self, int32_t *wave, int32_t *base, con
         show_progress(self, options, done, false);
         cell = find_cell(self, wave, base, w, &done);
         if (cell >= 0) status = run_cell(self, &end, losses, cell, base[cell], err);
-        if (cell >= 0 && weft_process_context_rank(self->meeting.process_context) != base[cell]) end.cell = -1;
+        if (cell >= 0 && self->meeting.process_context->comm_info.rank != base[cell]) end.cell = -1;
         memcpy(mine, &end, sizeof end);
         memcpy(mine + sizeof end, losses, (size_t)self->spec.steps * sizeof *losses);
         if (status == WEFT_OK) status = share_ends(self, mine, err);

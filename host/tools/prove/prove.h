@@ -6,7 +6,7 @@
 #ifndef WEFT_HOST_TOOLS_PROVE_PROVE_H
 #define WEFT_HOST_TOOLS_PROVE_PROVE_H
 
-#include "run/meeting.h"
+#include "tools/common/meeting.h"
 #include "tools/prove/grid.h"
 #include "tools/prove/verification_run.h"
 

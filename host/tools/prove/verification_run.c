@@ -2,9 +2,8 @@
 #include "tools/prove/verification_run.h"
 
 #include "base/units.h"
-#include "run/checkpoint.h"
 #include "program/plan.h"
-#include "run/checksums.h"
+#include "tools/common/checksums.h"
 
 #include <stdlib.h>
 

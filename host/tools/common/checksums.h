@@ -1,10 +1,10 @@
-/* host/run/checksums.h: a checksum of each parameter and each of its optimizer states, to compare two runs step by
- * step without storing the values.
+/* host/tools/common/checksums.h: a checksum of each parameter and each of its optimizer states, to compare
+ * two runs step by step without storing the values.
  *
  * A checksum is the sum of a mix of each element's bits and position, modulo 2^64: each rank adds up its shards, and
  * the sums of the ranks are added. Replicated values must have the same checksum on all their ranks. */
-#ifndef WEFT_HOST_RUN_CHECKSUMS_H
-#define WEFT_HOST_RUN_CHECKSUMS_H
+#ifndef WEFT_HOST_TOOLS_COMMON_CHECKSUMS_H
+#define WEFT_HOST_TOOLS_COMMON_CHECKSUMS_H
 
 #include "run/engine.h"
 
@@ -22,5 +22,9 @@ typedef struct weft_checksums_odd {
 
 /* out: [count]. [collective] */
 weft_status weft_checksums_take(uint64_t *out, weft_checksums_odd *odd, const weft_engine *engine, weft_error *err);
+
+/* SHA-256 in hex of the parameters and optimizer state in fp32, in order of declaration; the same on all ranks.
+ * [collective] */
+weft_status weft_engine_hash(char hex[65], const weft_engine *engine, weft_error *err);
 
 #endif

@@ -1,5 +1,5 @@
-/* host/run/checksums.c: see checksums.h. */
-#include "run/checksums.h"
+/* host/tools/common/checksums.c: see checksums.h. */
+#include "tools/common/checksums.h"
 
 #include "base/alloc.h"
 #include "base/hash.h"
@@ -7,7 +7,6 @@
 #include "model/convert.h"
 #include "model/region.h"
 #include "plugin/enter.h"
-#include "run/checkpoint.h"
 
 #include <stdlib.h>
 

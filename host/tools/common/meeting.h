@@ -1,16 +1,10 @@
-/* host/run/meeting.h: run, process context and control channel of ranks that open and close sessions together. */
-#ifndef WEFT_HOST_RUN_MEETING_H
-#define WEFT_HOST_RUN_MEETING_H
+/* host/tools/common/meeting.h: run, process context and control channel of ranks that open and close sessions
+ * together. */
+#ifndef WEFT_HOST_TOOLS_COMMON_MEETING_H
+#define WEFT_HOST_TOOLS_COMMON_MEETING_H
 
-#include "model/process_group.h"
 #include "program/run.h"
 #include "run/control_channel.h"
-
-#include <weft/comm.h>
-
-/* Starts the watchdogs after the communicator: the lowest rank of each machine shares memory with the others and
- * with its watchdog (launch/sidecar.h). Nothing if the parent of all ranks watches. [collective] */
-weft_status weft_watchdogs_start(const weft_process_group *peers, const weft_comm_info *info, weft_error *err);
 
 typedef struct weft_meeting {
     weft_run *run;
