@@ -8,11 +8,12 @@ extern "C" {
 
 typedef int cuda_case(void);
 
-/* cases_blocks.cu: threads of a block */
+/* cases_blocks.cu: threads of a block, and two blocks */
 cuda_case case_block_sum, case_block_sum_without_barrier, case_block_sum_reused, case_barrier_left_out_by_one;
 cuda_case case_two_barriers, case_shared_not_written, case_shared_too_far, case_dynamic_too_far, case_votes;
 cuda_case case_late_copy, case_late_copy_without_wait, case_too_much_shared, case_stack_full;
-cuda_case case_sums, case_sums_run_ahead;
+cuda_case case_sums, case_sums_run_ahead, case_blocks_race, case_blocks_independent, case_first_block_waits;
+cuda_case case_second_block_waits;
 /* cases_warps.cu: lanes of a warp */
 cuda_case case_warp_sum, case_shuffles, case_short_warp, case_shuffle_not_by_all, case_shuffle_by_the_gone;
 cuda_case case_shuffle_masks_differ, case_meeting, case_syncwarp_left_out;

@@ -117,6 +117,48 @@ template <bool WAIT> int late_copies() {
     return 0;
 }
 
+/* Counts the blocks without atomics. With the barrier between read and write, two blocks can read the same number. */
+__global__ void count_blocks(int *y) {
+    const int before = *static_cast<volatile int *>(y);
+    __syncthreads();
+    if (threadIdx.x == 0) *y = before + 1;
+}
+
+/* Uses shared memory of both kinds, late copies, shuffles and votes, with more barriers in later blocks. */
+__global__ void independent(int *y, const int *x) {
+    CUDA_SHARED(int, tile, [64][4]);
+    CUDA_SHARED_DYNAMIC(int, turns);
+    const unsigned i = threadIdx.x, block = blockIdx.x;
+    int sum = 0;
+    emulator_copy_async(tile[i], x + 4 * (64 * block + i), 16, 16);
+    emulator_copy_commit();
+    turns[i] = 0;
+    for (unsigned turn = 0; turn <= block; turn++) {
+        turns[i] += __syncthreads_count(i <= block);
+        turns[i] += __shfl_xor_sync(0xffffffffu, static_cast<int>(block), 1);
+    }
+    sum += tile[i][0] == -1; /* poison until the wait */
+    emulator_copy_wait(0);
+    __syncthreads();
+    for (int j = 0; j < 4; j++) sum += tile[63 - i][j];
+    y[64 * block + i] = sum + turns[63 - i];
+}
+
+template <bool SECOND> __global__ void one_block_waits(int *y) {
+    for (unsigned turn = 0; turn < 4; turn++) __syncthreads();
+    if (blockIdx.x == SECOND && threadIdx.x == 5) return;
+    __syncthreads();
+    y[64 * blockIdx.x + threadIdx.x] = 1;
+}
+
+template <bool SECOND> int wait_in_one_block() {
+    int *y = device_array<int>(2 * 64);
+    CUDA_LAUNCH((one_block_waits<SECOND>), 2, 64, 0, nullptr, y);
+    FINE(cudaGetLastError());
+    FINE(cudaDeviceSynchronize());
+    return 0;
+}
+
 int run_only(cudaError_t launched) {
     FINE(launched);
     FINE(cudaDeviceSynchronize());
@@ -178,6 +220,37 @@ int case_late_copy(void) {
 }
 int case_late_copy_without_wait(void) {
     return late_copies<false>();
+}
+int case_blocks_race(void) {
+    int *y = device_array<int>(1);
+    FINE(cudaMemset(y, 0, sizeof *y));
+    for (int i = 0; i < 4; i++) CUDA_LAUNCH(count_blocks, 2, 64, 0, nullptr, y);
+    FINE(cudaGetLastError());
+    MUST(host_copy(y, 1)[0] == 8);
+    return 0;
+}
+int case_blocks_independent(void) {
+    constexpr int BLOCKS = 5;
+    std::vector<int> from(256 * BLOCKS);
+    for (size_t i = 0; i < from.size(); i++) from[i] = static_cast<int>(i / 4);
+    int *x = device_array(from.size(), from), *y = device_array<int>(64 * BLOCKS);
+    for (int launch = 0; launch < 8; launch++) {
+        FINE(cudaMemset(y, 0, 64 * BLOCKS * sizeof *y));
+        CUDA_LAUNCH(independent, BLOCKS, 64, 64 * sizeof(int), nullptr, y, x);
+        FINE(cudaGetLastError());
+        const std::vector<int> got = host_copy(y, 64 * BLOCKS);
+        for (int i = 0; i < 64 * BLOCKS; i++) {
+            const int block = i / 64;
+            MUST(got[static_cast<size_t>(i)] == 1 + 4 * (64 * block + 63 - i % 64) + (block + 1) * (2 * block + 1));
+        }
+    }
+    return 0;
+}
+int case_first_block_waits(void) {
+    return wait_in_one_block<false>();
+}
+int case_second_block_waits(void) {
+    return wait_in_one_block<true>();
 }
 int case_too_much_shared(void) {
     CUDA_LAUNCH(writes_dynamic, 1, 1, 64 << 10, nullptr, 1);

@@ -4,7 +4,7 @@
  *     device.cpp    GPUs, as described by the environment           memory.cpp   the arena; pinned memory
  *     streams.cpp   queues, and the order of execution              events.cpp   events
  *     copies.cpp    copies and fills                                graphs.cpp   capture and replay
- *     launch.cpp    validates and queues a launch                   block.cpp    the threads of a block
+ *     launch.cpp    validates and queues a launch                   block.cpp    the threads of blocks
  *     fibres.cpp    stacks of threads                               shared.cpp   shared memory
  *     fault.cpp     reports errors of kernels and of the host */
 #ifndef WEFT_EMULATOR_INTERNAL_H
@@ -217,7 +217,9 @@ const Fibre *fibre_guarding(uintptr_t address); /* by the address of its guard p
 
 /* ---- block.cpp, shared.cpp ---- */
 
-void run_block(const emulator_launch &launch, const void *arguments, uint3 block);
+constexpr unsigned MOST_BLOCKS = 2; /* that run interleaved */
+void run_blocks(const emulator_launch &launch, const void *arguments, const uint3 *places, unsigned n);
+void shared_select(unsigned block); /* of those that run */
 void shared_begin(const emulator_launch &launch);
 void shared_end();
 bool shared_holds(uintptr_t address);

@@ -1,5 +1,5 @@
-/* launch.cpp: validates a launch as the driver does, copies its arguments, and queues it. Blocks run one after another,
- * in random order. */
+/* launch.cpp: validates a launch as the driver does, copies its arguments, and queues it. Blocks run in random order,
+ * one after another, or in some launches in interleaved pairs. */
 #include <cstring>
 #include <numeric>
 
@@ -9,6 +9,7 @@ namespace weft_emulator {
 namespace {
 
 constexpr size_t SHARED = 48 << 10;
+constexpr unsigned INTERLEAVED = 4;     /* one launch of four interleaves pairs of blocks */
 std::map<const void *, size_t> allowed; /* dynamic shared memory, of kernels with a raised limit */
 
 /* Strips the parentheses: "(norm<T>)" is norm<T>. */
@@ -33,6 +34,12 @@ cudaError_t judge(const emulator_launch &l) {
     return cudaSuccess;
 }
 
+uint3 place_of(const emulator_launch &l, uint64_t at) {
+    const uint64_t plane = static_cast<uint64_t>(l.grid.x) * l.grid.y;
+    return {static_cast<unsigned>(at % l.grid.x), static_cast<unsigned>(at % plane / l.grid.x),
+            static_cast<unsigned>(at / plane)};
+}
+
 } // namespace
 
 size_t dynamic_shared_most(const void *kernel) {
@@ -44,6 +51,9 @@ void run_grid(const emulator_launch &l, const void *arguments) {
     const uint64_t n = static_cast<uint64_t>(l.grid.x) * l.grid.y * l.grid.z;
     const uint64_t start = draw(n);
     uint64_t stride = 1 + draw(n);
+    /* The model that counts bytes has one block at a time. */
+    const bool interleaved = n > 1 && !bytes_are_counted() && draw(INTERLEAVED) == 0;
+    if (interleaved && draw(2) != 0) stride = 1; /* neighbours */
     while (std::gcd(stride, n) != 1) stride = stride % n + 1;
     watch_faults();
     count_launch(l.name);
@@ -53,12 +63,11 @@ void run_grid(const emulator_launch &l, const void *arguments) {
         return;
     }
     bytes_begin_launch(l.name);
-    for (uint64_t i = 0, at = start; i < n; i++, at = (at + stride) % n) {
+    for (uint64_t i = 0, at = start, together; i < n; i += together, at = (at + together * stride) % n) {
+        const uint3 places[] = {place_of(l, at), place_of(l, (at + stride) % n)};
+        together = interleaved && i + 1 < n ? 2 : 1;
         bytes_begin_block(static_cast<size_t>(l.block.x) * l.block.y * l.block.z);
-        const uint64_t plane = static_cast<uint64_t>(l.grid.x) * l.grid.y;
-        run_block(l, arguments,
-                  {static_cast<unsigned>(at % l.grid.x), static_cast<unsigned>(at % plane / l.grid.x),
-                   static_cast<unsigned>(at / plane)});
+        run_blocks(l, arguments, places, static_cast<unsigned>(together));
     }
     bytes_end_launch();
 }

@@ -1,4 +1,4 @@
-/* shared.cpp: shared memory of the running block, and late copies into it. Arrays of a fixed size follow one another
+/* shared.cpp: shared memory of each running block, and late copies into it. Arrays of a fixed size follow one another
  * with guard areas, checked when the block ends; dynamic shared memory ends at a page without access. All of it is NaN
  * when a block starts. */
 #include <cstring>
@@ -18,10 +18,6 @@ struct Array {
     char *at;
     size_t bytes;
 };
-char *fixed, *dynamic_end;
-std::vector<Array> arrays;
-size_t used, asked_fixed;
-
 struct Copy {
     void *to;
     const void *from;
@@ -32,17 +28,24 @@ struct Copies { /* of a thread; groups: number of copies per group */
     std::deque<size_t> groups;
     size_t open = 0; /* copies after the last commit */
 };
-std::vector<Copies> copies;
+struct Shared { /* of a running block */
+    char *fixed, *dynamic_end;
+    std::vector<Array> arrays;
+    size_t used, asked_fixed;
+    std::vector<Copies> copies;
+};
+Shared all[MOST_BLOCKS];
+Shared *self = all; /* of the block of the running thread */
 bool any_copies;
 
 void prepare() {
     const size_t bytes = PAGE + FIXED + PAGE + DYNAMIC + PAGE;
     void *memory = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) fault("no memory for shared memory");
-    fixed = static_cast<char *>(memory) + PAGE;
-    dynamic_end = fixed + FIXED + PAGE + DYNAMIC;
-    if (mprotect(fixed, FIXED, PROT_READ | PROT_WRITE) != 0 ||
-        mprotect(dynamic_end - DYNAMIC, DYNAMIC, PROT_READ | PROT_WRITE) != 0)
+    self->fixed = static_cast<char *>(memory) + PAGE;
+    self->dynamic_end = self->fixed + FIXED + PAGE + DYNAMIC;
+    if (mprotect(self->fixed, FIXED, PROT_READ | PROT_WRITE) != 0 ||
+        mprotect(self->dynamic_end - DYNAMIC, DYNAMIC, PROT_READ | PROT_WRITE) != 0)
         fault("no memory for shared memory");
 }
 
@@ -63,32 +66,40 @@ void arrive(Copies &mine, size_t n) {
 }
 } // namespace
 
+void shared_select(unsigned block) {
+    self = &all[block];
+}
+
 void shared_begin(const emulator_launch &launch) {
-    if (fixed == nullptr) prepare();
-    std::memset(fixed, POISON, used);
-    arrays.clear();
-    used = asked_fixed = 0;
+    if (self->fixed == nullptr) prepare();
+    std::memset(self->fixed, POISON, self->used);
+    self->arrays.clear();
+    self->used = self->asked_fixed = 0;
     if (launch.shared > 0)
-        std::memset(dynamic_end - (launch.shared + 15) / 16 * 16, POISON, (launch.shared + 15) / 16 * 16);
+        std::memset(self->dynamic_end - (launch.shared + 15) / 16 * 16, POISON, (launch.shared + 15) / 16 * 16);
 }
 
 void shared_end() {
-    for (const Array &array : arrays) check_edge(array);
-    const size_t bytes = asked_fixed + launch_now()->shared, most = dynamic_shared_most(launch_now()->kernel);
-    if (asked_fixed > MOST_FIXED || bytes > (most > MOST_FIXED ? most : MOST_FIXED))
+    for (const Array &array : self->arrays) check_edge(array);
+    const size_t bytes = self->asked_fixed + launch_now()->shared, most = dynamic_shared_most(launch_now()->kernel);
+    if (self->asked_fixed > MOST_FIXED || bytes > (most > MOST_FIXED ? most : MOST_FIXED))
         fault("a block has %zu bytes of shared memory, of %zu in arrays of a fixed size; %zu are allowed", bytes,
-              asked_fixed, most);
+              self->asked_fixed, most);
 }
 
 bool shared_holds(uintptr_t address) {
-    const uintptr_t low = reinterpret_cast<uintptr_t>(fixed) - PAGE;
-    return fixed != nullptr && address >= low && address < reinterpret_cast<uintptr_t>(dynamic_end) + PAGE;
+    for (const Shared &shared : all) {
+        const uintptr_t low = reinterpret_cast<uintptr_t>(shared.fixed) - PAGE;
+        const uintptr_t high = reinterpret_cast<uintptr_t>(shared.dynamic_end) + PAGE;
+        if (shared.fixed != nullptr && address >= low && address < high) return true;
+    }
+    return false;
 }
 
 void copies_end(unsigned thread) {
-    if (!any_copies || thread >= copies.size()) return;
-    arrive(copies[thread], copies[thread].copies.size());
-    copies[thread] = Copies();
+    if (!any_copies || thread >= self->copies.size()) return;
+    arrive(self->copies[thread], self->copies[thread].copies.size());
+    self->copies[thread] = Copies();
 }
 
 } // namespace weft_emulator
@@ -96,23 +107,23 @@ void copies_end(unsigned thread) {
 using namespace weft_emulator;
 
 EXPORT void *emulator_shared(const void *site, const char *name, size_t bytes, size_t align) {
-    for (const Array &array : arrays)
+    for (const Array &array : self->arrays)
         if (array.site == site) return array.at;
     if (!in_kernel()) fault("the shared array %s is named outside of a kernel", name);
     if (align < 16) align = 16;
-    const size_t at = (used + align - 1) / align * align;
+    const size_t at = (self->used + align - 1) / align * align;
     if (at + bytes + EDGE > FIXED) fault("the shared array %s of %zu bytes has no room", name, bytes);
-    used = at + bytes + EDGE;
-    asked_fixed += bytes;
-    std::memset(fixed + at, POISON, bytes);
-    std::memset(fixed + at + bytes, EDGE_BYTE, EDGE);
-    arrays.push_back({site, name, fixed + at, bytes});
-    return fixed + at;
+    self->used = at + bytes + EDGE;
+    self->asked_fixed += bytes;
+    std::memset(self->fixed + at, POISON, bytes);
+    std::memset(self->fixed + at + bytes, EDGE_BYTE, EDGE);
+    self->arrays.push_back({site, name, self->fixed + at, bytes});
+    return self->fixed + at;
 }
 
 EXPORT void *emulator_shared_dynamic(const char *name) {
     if (!in_kernel()) fault("the shared array %s is named outside of a kernel", name);
-    return dynamic_end - (launch_now()->shared + 15) / 16 * 16;
+    return self->dynamic_end - (launch_now()->shared + 15) / 16 * 16;
 }
 
 EXPORT void emulator_copy_async(void *shared, const void *global, size_t bytes, size_t valid) {
@@ -123,22 +134,22 @@ EXPORT void emulator_copy_async(void *shared, const void *global, size_t bytes, 
               shared);
     if (valid > 0) bytes_read(global, valid);
     any_copies = true;
-    if (copies.size() <= thread_now()) copies.resize(thread_now() + 1);
-    copies[thread_now()].copies.push_back({shared, global, bytes, valid});
-    copies[thread_now()].open++;
+    if (self->copies.size() <= thread_now()) self->copies.resize(thread_now() + 1);
+    self->copies[thread_now()].copies.push_back({shared, global, bytes, valid});
+    self->copies[thread_now()].open++;
 }
 
 EXPORT void emulator_copy_commit(void) {
     any_copies = true;
-    if (copies.size() <= thread_now()) copies.resize(thread_now() + 1);
-    Copies &mine = copies[thread_now()];
+    if (self->copies.size() <= thread_now()) self->copies.resize(thread_now() + 1);
+    Copies &mine = self->copies[thread_now()];
     mine.groups.push_back(mine.open);
     mine.open = 0;
 }
 
 EXPORT void emulator_copy_wait(int groups_left) {
-    if (copies.size() <= thread_now()) return;
-    Copies &mine = copies[thread_now()];
+    if (self->copies.size() <= thread_now()) return;
+    Copies &mine = self->copies[thread_now()];
     while (mine.groups.size() > static_cast<size_t>(groups_left)) {
         arrive(mine, mine.groups.front());
         mine.groups.pop_front();
