@@ -138,14 +138,13 @@ class Process:
     def wait_for(self, condition, what="the condition", seconds=600):
         """Waits until condition() is true and returns its value. Fails if the command ends first, or takes too long."""
         __tracebackhide__ = True
-        ended = []
 
         def met_or_ended():
-            ended.extend([] if self.alive() else [True])
-            return condition() or bool(ended)
+            left = None if self.alive() else self
+            return condition() or left
 
         value = wait_until(met_or_ended, what, seconds, self)
-        if ended and not condition():
+        if value is self:
             pytest.fail(f"the command ended before {what}: {self}", pytrace=True)
         return value
 
