@@ -124,8 +124,10 @@ class Process:
         late = threading.Event()
         timer = threading.Timer(timeout, lambda: (late.set(), self.kill()))
         timer.start()
-        code = self.process.wait()
-        timer.cancel()
+        try:
+            code = self.process.wait()
+        finally:  # also after a signal: the timer is a thread, which the interpreter would wait for
+            timer.cancel()
         code = 128 - code if code < 0 else code
         result = Result(self.command, code, self.out, self.err)
         allowed = status == ANY or (0 < code < 124 if status == FAILS else code in (
