@@ -124,8 +124,10 @@ class Process:
         late = threading.Event()
         timer = threading.Timer(timeout, lambda: (late.set(), self.kill()))
         timer.start()
-        code = self.process.wait()
-        timer.cancel()
+        try:
+            code = self.process.wait()
+        finally:  # also after a signal: the timer is a thread, which the interpreter would wait for
+            timer.cancel()
         code = 128 - code if code < 0 else code
         result = Result(self.command, code, self.out, self.err)
         allowed = status == ANY or (0 < code < 124 if status == FAILS else code in (
@@ -138,14 +140,13 @@ class Process:
     def wait_for(self, condition, what="the condition", seconds=600):
         """Waits until condition() is true and returns its value. Fails if the command ends first, or takes too long."""
         __tracebackhide__ = True
-        ended = []
 
         def met_or_ended():
-            ended.extend([] if self.alive() else [True])
-            return condition() or bool(ended)
+            left = None if self.alive() else self
+            return condition() or left
 
         value = wait_until(met_or_ended, what, seconds, self)
-        if ended and not condition():
+        if value is self:
             pytest.fail(f"the command ended before {what}: {self}", pytrace=True)
         return value
 

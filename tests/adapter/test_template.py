@@ -26,7 +26,7 @@ def test_run():
     go_on = "run.ini model.path=first model.start=weights adapter.from=first"
     weft(f"train {go_on} --overwrite train.steps=1 optimizer.lr=0")
     weft(f"eval {go_on} adapter.plugin=core --json")
-    refused("merge first first merged", says="merged")
+    refused("merge first first merged", says="cannot be merged")
 
 
 @pytest.mark.parametrize("id, facts", [

@@ -76,7 +76,7 @@ def test_output_locations():
     shutil.copytree("model", "words")
     train_refused("directory of the tokenizer", "tokenizer.path=words", out="words")
     assert hashes("model") == hashes("words")
-    train_refused("here/mistyped", "--resume", out="here/mistyped")
+    train_refused(["here/mistyped", "no run"], "--resume", out="here/mistyped")
     assert not pathlib.Path("here").exists()
 
 
@@ -260,8 +260,8 @@ def test_pipe():
 
 @pytest.mark.parametrize("name, content, facts", [
     ("wide.txt", b"\xfe\xff\0a\0b", ["wide.txt", "UTF-16", "Allowed: UTF-8"]),
-    ("zeros.txt", b"1\0.\0 \0e\0" * 20, ["zeros.txt"]),
-    ("packed.txt", gzip.compress(bytes(range(256)) * 20).replace(b"\0", b"\1"), ["packed.txt"])])
+    ("zeros.txt", b"1\0.\0 \0e\0" * 20, ["zeros.txt", "no text"]),
+    ("packed.txt", gzip.compress(bytes(range(256)) * 20).replace(b"\0", b"\1"), ["packed.txt", "no text"])])
 def test_input_that_is_no_text(scratch, name, content, facts):
     (scratch / name).write_bytes(content)
     train_refused(facts, f"data.path={name}")
