@@ -274,8 +274,8 @@ static distance step_on(const char *model, const char *attention) {
     return out;
 }
 
-/* bf16 causes a distance; cuDNN's bf16 probabilities add less than half of the gradients'. Errors of the loss, one sum,
- * cancel by chance: it has a limit of its own. */
+/* bf16 causes a distance; cuDNN's bf16 probabilities add less than half of the gradients'. Errors of the loss, a single
+ * sum, cancel by chance, so its limit is wider. */
 START_TEST(golden_models_lie_as_near_as_with_own_kernels) {
     const long long before = emulator_launches("cudnnBackendExecute");
     const distance own = step_on(models[_i], "device.attention=split");
@@ -284,7 +284,7 @@ START_TEST(golden_models_lie_as_near_as_with_own_kernels) {
     ck_assert_int_gt(emulator_launches("cudnnBackendExecute"), before);
     printf("%s: loss off by %.2g, gradients by %.2g at most; with own kernels %.2g, %.2g\n", models[_i], by_cudnn.loss,
            by_cudnn.gradients, own.loss, own.gradients);
-    ck_assert_double_lt(fmax(by_cudnn.loss, own.loss), 5e-4);
+    ck_assert_double_lt(by_cudnn.loss, 4 * own.loss);
     ck_assert_double_lt(by_cudnn.gradients, 1.5 * own.gradients);
     ck_assert(by_cudnn.loss != own.loss);
 }
