@@ -39,6 +39,9 @@ same_tensors() { # same_tensors WHAT A B: both directories have the same weight 
     tensors "$3" >b.txt
     [ -s a.txt ] && cmp -s a.txt b.txt || { cat a.txt b.txt >log; failed "$1" log; }
 }
+cuda_sections() { # prints the sections of an INI file that select the CUDA emulator
+    printf '[device]\nplugin = cuda\n[device.cuda]\nworkspace = 1Mi\ncache     = %s\n' "$WEFT_BUILD/tests/cuda/compiled"
+}
 # Timeout for a command that should end by itself: long enough for a machine at twenty times its load.
 limit() { # limit COMMAND...: exits with 124 after the timeout
     timeout 1200 "$@"

@@ -24,11 +24,7 @@ context  = 16
 steps        = 4
 global_batch = 2
 micro_batch  = 1
-[device]
-plugin = cuda
-[device.cuda]
-workspace = 1Mi
-cache     = $WEFT_BUILD/tests/cuda/compiled
+$(cuda_sections)
 [comm]
 plugin = nccl
 INI

@@ -13,13 +13,7 @@ cp -r "$WEFT_SOURCE/configs" configs
 sed '/^\[device\]/,$d' configs/prove.ini >configs/cpu.ini
 {
     cat configs/cpu.ini
-    cat <<INI
-[device]
-plugin = cuda
-[device.cuda]
-workspace = 1Mi
-cache     = $WEFT_BUILD/tests/cuda/compiled
-INI
+    cuda_sections
 } >configs/run.ini
 fail() {
     failed "$1" out err

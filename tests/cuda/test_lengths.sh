@@ -14,13 +14,7 @@ cp -r "$WEFT_SOURCE/configs" configs
 awk 'length > 200 && n < 64 { n++; print substr($0, 1, n * 7 % 3 == 0 ? 62 : 92) }' configs/chess/train.txt >games.txt
 sed '/^\[device\]/,$d' configs/prove.ini >run.part
 sed 's/^path *= prove$/path = configs\/prove/; s/^path *= chess/path = configs\/chess/' run.part >run.ini
-cat >>run.ini <<INI
-[device]
-plugin = cuda
-[device.cuda]
-workspace = 1Mi
-cache     = $WEFT_BUILD/tests/cuda/compiled
-INI
+cuda_sections >>run.ini
 micro_batches=8
 steps=14
 if is_full; then steps=40; fi

@@ -29,11 +29,7 @@ global_batch = 6
 micro_batch  = 1
 [optimizer]
 plugin = adamw
-[device]
-plugin = cuda
-[device.cuda]
-workspace = 1Mi
-cache     = $WEFT_BUILD/tests/cuda/compiled
+$(cuda_sections)
 INI
 
 stops() { # stops TEXT [VARIABLE=VALUE]... WORD...: weft train stops with that message and has created nothing

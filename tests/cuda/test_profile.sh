@@ -10,13 +10,7 @@ mkdir -p "$WEFT_BUILD/tests/cuda/compiled"
 cp -r "$WEFT_SOURCE/configs" configs
 {
     sed '/^\[device\]/,$d' configs/prove.ini
-    cat <<INI
-[device]
-plugin = cuda
-[device.cuda]
-workspace = 1Mi
-cache     = $WEFT_BUILD/tests/cuda/compiled
-INI
+    cuda_sections
 } >configs/run.ini
 small="train.global_batch=4 train.micro_batch=2 train.schedule=constant"
 

@@ -12,13 +12,7 @@ fail() { # fail WHAT: with the last run's output
     exit 1
 }
 mkdir -p "$WEFT_BUILD/tests/cuda/compiled"
-cat >cuda.ini <<INI
-[device]
-plugin = cuda
-[device.cuda]
-workspace = 1Mi
-cache     = $WEFT_BUILD/tests/cuda/compiled
-INI
+cuda_sections >cuda.ini
 cp -r "$WEFT_SOURCE/configs" configs
 sed '/^\[device\]/,$d' configs/prove.ini >configs/prove.cpu.ini
 cat configs/prove.cpu.ini cuda.ini >configs/prove.ini

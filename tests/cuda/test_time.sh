@@ -26,11 +26,7 @@ context  = 16
 steps        = 4
 global_batch = 12
 micro_batch  = 1
-[device]
-plugin = cuda
-[device.cuda]
-workspace = 1Mi
-cache     = $WEFT_BUILD/tests/cuda/compiled
+$(cuda_sections)
 INI
 
 # No host moves 32 MiB in 0.2 ms, or finishes 33 times as many bytes before it waits for the first.

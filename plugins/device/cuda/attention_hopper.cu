@@ -511,35 +511,19 @@ template <typename Shape> static dim3 hopper_grid(const attention_call *call, in
     return dim3(static_cast<unsigned>(call->batch * heads * blocks_for(call->length, Shape::GROUPS * OWN_ROWS)));
 }
 
-template <typename T, int D>
-static cudaError_t launch_forward(const attention_call *call, const attention_maps *maps, cudaStream_t stream) {
-    typedef forward_hopper<D> shape;
-    const cudaError_t code = allow_shared(attention_forward_hopper<T, D>, shape::BYTES);
-    if (code != cudaSuccess) return code;
-    CUDA_LAUNCH((attention_forward_hopper<T, D>), hopper_grid<shape>(call, call->heads), dim3(shape::THREADS),
-                shape::BYTES, stream, *call, *maps);
-    return cudaGetLastError();
-}
-
-template <typename T, int D>
-static cudaError_t launch_queries(const attention_call *call, const attention_maps *maps, cudaStream_t stream) {
-    typedef queries_hopper<D> shape;
-    const cudaError_t code = allow_shared(attention_backward_queries_hopper<T, D>, shape::BYTES);
-    if (code != cudaSuccess) return code;
-    CUDA_LAUNCH((attention_backward_queries_hopper<T, D>), hopper_grid<shape>(call, call->heads), dim3(shape::THREADS),
-                shape::BYTES, stream, *call, *maps);
-    return cudaGetLastError();
-}
-
-template <typename T, int D>
-static cudaError_t launch_keys(const attention_call *call, const attention_maps *maps, cudaStream_t stream) {
-    typedef keys_hopper<D> shape;
-    const cudaError_t code = allow_shared(attention_backward_keys_hopper<T, D>, shape::BYTES);
-    if (code != cudaSuccess) return code;
-    CUDA_LAUNCH((attention_backward_keys_hopper<T, D>), hopper_grid<shape>(call, call->kv_heads), dim3(shape::THREADS),
-                shape::BYTES, stream, *call, *maps);
-    return cudaGetLastError();
-}
+/* A launcher of a kernel, whose blocks have GROUPS times 64 rows of one of these heads. */
+#define HOPPER_LAUNCHER(name, kernel, shape, heads)                                                                    \
+    template <typename T, int D>                                                                                       \
+    static cudaError_t name(const attention_call *call, const attention_maps *maps, cudaStream_t stream) {             \
+        const cudaError_t code = allow_shared(kernel<T, D>, shape<D>::BYTES);                                          \
+        if (code != cudaSuccess) return code;                                                                          \
+        CUDA_LAUNCH((kernel<T, D>), hopper_grid<shape<D>>(call, call->heads), dim3(shape<D>::THREADS),                 \
+                    shape<D>::BYTES, stream, *call, *maps);                                                            \
+        return cudaGetLastError();                                                                                     \
+    }
+HOPPER_LAUNCHER(launch_forward, attention_forward_hopper, forward_hopper, heads)
+HOPPER_LAUNCHER(launch_queries, attention_backward_queries_hopper, queries_hopper, heads)
+HOPPER_LAUNCHER(launch_keys, attention_backward_keys_hopper, keys_hopper, kv_heads)
 
 template <typename T, int D>
 static cudaError_t launch_backward(const attention_call *call, const attention_maps *maps, cudaStream_t stream) {

@@ -118,7 +118,7 @@ struct weft_device {
  * cudaGetDeviceCount; a process forked afterwards cannot use CUDA. */
 weft_status cuda_works(const weft_host *host, weft_error *err);
 /* Measures this rank's share of the GPU memory that is neither free nor in its buffers: the context, libraries and
- * other users. Returns the result of cudaMemGetInfo; a failure micro-batches *out unchanged. */
+ * other users. Returns the result of cudaMemGetInfo; a failure leaves *out unchanged. */
 cudaError_t cuda_card_held(const weft_device *device, int64_t *out);
 /* Checks the driver, picks the GPU of the rank with local index `index`, makes it current and fills device->index and
  * device->card. */

@@ -15,7 +15,7 @@ typedef struct cuda_update_types {
 } cuda_update_types;
 
 /* Returns the function CUDA_UPDATE of the kernel's module for these types, compiled or read from the cache on first
- * use. A dry run compiles it, to report errors in the body, but loads nothing and micro-batches *out unchanged. */
+ * use. A dry run compiles it, to report errors in the body, but loads nothing and leaves *out unchanged. */
 weft_status cuda_module_find(CUfunction *out, weft_device *device, const weft_elementwise *kernel,
                              const cuda_update_types *types, weft_error *err);
 
