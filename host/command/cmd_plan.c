@@ -335,6 +335,7 @@ static void print_text(const planned *self) {
     weft_fit_print(&self->fit, 12, to);
     weft_fit_warn(&self->fit, self->session->run->host);
     print_saving(&e->plan, to);
+    if (self->launches.known) weft_device_line_print(&e->device_info, INDENT, to);
     print_launches(&self->launches, to);
     print_chosen(&e->choices, to);
     weft_stages_print(&self->stages, to);

@@ -186,11 +186,11 @@ static bool compare_precisions(double least[2], const weft_engine *engine) {
 
 /* ---- lines ---- */
 
-void weft_device_line_print(const weft_device_info *info, FILE *to) {
+void weft_device_line_print(const weft_device_info *info, int indent, FILE *to) {
     char threads[WEFT_UNIT_SIZE];
-    (void)fprintf(to, "device     %s, %s, %s", info->name, info->isa, info->backend);
-    if (info->threads > 0) (void)fprintf(to, ", %s", weft_unit_counted(threads, info->threads, "thread"));
-    (void)fputc('\n', to);
+    (void)fprintf(to, "%-*s%s, %s, %s%s%s\n", indent, "device", info->name, info->isa, info->backend,
+                  info->threads > 0 ? ", " : "",
+                  info->threads > 0 ? weft_unit_counted(threads, info->threads, "thread") : "");
 }
 
 static const weft_plugin *strategy_of(const weft_run *run) {
@@ -445,7 +445,7 @@ void weft_train_header_print(const weft_session *session, const weft_memory_snap
         /* a warning is printed otherwise */
         if (session->engine->plan.train.coverage.covered) weft_sums_print(session, 11, to);
     }
-    weft_device_line_print(&session->engine->device_info, to);
+    weft_device_line_print(&session->engine->device_info, 11, to);
     weft_memory_snapshots_print_planned(planned, session, 11, to);
     if (verbose) print_stages(session->engine, to);
     (void)fflush(to);

@@ -1,5 +1,4 @@
-/* host/report/summary.h: lines about a run: its device, plugins, ranks and strategy; the header before a run and the
- * summary after it; notices about slow settings. */
+/* host/report/summary.h: lines about a run: device, plugins, ranks, strategy; header and summary; slow settings. */
 #ifndef WEFT_HOST_REPORT_SUMMARY_H
 #define WEFT_HOST_REPORT_SUMMARY_H
 
@@ -7,8 +6,8 @@
 
 #include <stdio.h>
 
-/* Prints the device in one line, at the start of a run and of a profile. */
-void weft_device_line_print(const weft_device_info *info, FILE *to);
+/* Prints the device in one line; indent: column of its name. */
+void weft_device_line_print(const weft_device_info *info, int indent, FILE *to);
 
 /* Result of a run, over the steps of this process. */
 typedef struct weft_run_result {

@@ -117,6 +117,7 @@ for steps in 2 4; do
     grep -q '^call cudaMemcpyAsync' counts && ! grep pageable counts || failed "copies of pageable memory" counts
 done
 limit "$weft" plan configs/run.ini >out 2>err || fail "plan"
+grep -q '^device      CUDA emulator sm_90, sm_90, cuBLASLt [0-9.]*, rounded attention$' out || fail "the device of a plan"
 grep -q '^launches    1,[0-9]* a step: [0-9]* kernels and [0-9]* calls of a library; copies: [0-9]*$' out || fail "the line"
 limit "$weft" plan configs/cpu.ini >out 2>err || fail "plan on processors"
 ! grep -q '^launches' out || fail "launches of processors"

@@ -387,7 +387,7 @@ static void print_head(const weft_profile_report *self, const weft_profile_step 
     const weft_engine *engine = self->session->engine;
     const int64_t held = weft_account_held(&engine->account);
     char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE];
-    weft_device_line_print(&engine->device_info, to);
+    weft_device_line_print(&engine->device_info, 11, to);
     print_start(self->start, to);
     (void)fprintf(to, "step       %.2f ms, the median of %lld steps of %.2f to %.2f ms\n", 1e3 * step->seconds,
                   (long long)weft_profile_count(self->profile),

@@ -28,7 +28,7 @@ static weft_status open_device(weft_device *d, const cuda_config *keys, int32_t 
     if (keys->measure && strcmp(keys->cache, "none") == 0)
         return weft_error_set(
             err, WEFT_E_USER,
-            "measure = yes in [device] needs a directory, and cache = none gives it none. Fix: set cache "
+            "measure = yes needs a directory for its results, and cache = none gives it none. Fix: set cache "
             "to auto or to a directory.");
     status = cuda_card_pick(d, keys, index, err);
     if (status == WEFT_OK) status = cuda_libraries_open(&d->libraries, err);
