@@ -15,7 +15,6 @@
 
 #include <errno.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -26,6 +25,7 @@ static weft_status declare_model(weft_declared **out, const weft_plugin_under_te
     char path[WEFT_PATH_BYTES];
     weft_plugin_under_test model;
     weft_status status = weft_plugin_under_test_open_own(&model, "model", "llama", err);
+    *out = NULL;
     if (status == WEFT_OK) status = weft_path_join(path, tested->options->directory, "config.json", err);
     if (status == WEFT_OK)
         status = weft_declared_create(out, weft_services(), weft_plugin_under_test_table(&model, model), model.config,
@@ -37,9 +37,7 @@ static weft_status declare_model(weft_declared **out, const weft_plugin_under_te
 /* source NULL: creates a new adapter. */
 static weft_status attach_from(weft_declared **out, const weft_plugin_under_test *tested, uint8_t poison,
                                const weft_adapter_source *source, weft_error *err) {
-    weft_status status = WEFT_OK;
-    *out = NULL;
-    status = declare_model(out, tested, err);
+    weft_status status = declare_model(out, tested, err);
     if (status == WEFT_OK)
         status = weft_adapter_attach(*out, weft_plugin_under_test_host(poison),
                                      weft_plugin_under_test_table(tested, adapter), tested->config, source, err);
@@ -58,14 +56,6 @@ static bool same_parameter(const weft_parameter *a, const weft_parameter *b) {
            a->init_std == b->init_std && a->module == b->module;
 }
 
-static bool same_claims(const weft_declared *a, const weft_declared *b) {
-    bool is_same = a->n_parameters == b->n_parameters;
-    for (int32_t i = 0; i < a->n_parameters && is_same; i++)
-        is_same = same_parameter(&a->parameters[i], &b->parameters[i]);
-    for (int32_t i = 0; i < a->n_sites && is_same; i++) is_same = a->sites[i].claimed == b->sites[i].claimed;
-    return is_same;
-}
-
 static weft_status compare(const weft_declared *a, const weft_declared *b, weft_error *err) {
     if (a->n_parameters != b->n_parameters)
         return WEFT_BROKEN(err, "a second instance adds %d parameters, and the first one %d", (int)b->n_parameters,
@@ -78,6 +68,11 @@ static weft_status compare(const weft_declared *a, const weft_declared *b, weft_
         if (a->sites[i].claimed != b->sites[i].claimed)
             return WEFT_BROKEN(err, "one of two instances claims %s", a->sites[i].view.path);
     return WEFT_OK;
+}
+
+static bool same_claims(const weft_declared *a, const weft_declared *b) {
+    weft_error unused = WEFT_ERROR_INIT;
+    return compare(a, b, &unused) == WEFT_OK;
 }
 
 /* ---- independence from instances with other keys ---- */
@@ -93,10 +88,10 @@ static void close_attached(void *made) {
 }
 
 static void add_parameter(weft_answer *to, const weft_parameter *p) {
-    weft_answer_add(to, p->name, strlen(p->name));
-    weft_answer_add(to, &p->rank, sizeof p->rank);
-    weft_answer_add(to, p->dims, sizeof p->dims);
-    weft_answer_add(to, &p->init_std, sizeof p->init_std);
+    weft_answer_add_text(to, p->name);
+    WEFT_ANSWER_ADD(to, p->rank);
+    WEFT_ANSWER_ADD(to, p->dims);
+    WEFT_ANSWER_ADD(to, p->init_std);
 }
 
 static weft_status query_attached(weft_answer *to, void *made, weft_error *err) {
@@ -104,21 +99,17 @@ static weft_status query_attached(weft_answer *to, void *made, weft_error *err) 
     weft_recorded recorded = {0};
     const weft_status status = weft_recorded_make(&recorded, attached, err);
     for (int32_t i = 0; i < attached->n_parameters; i++) add_parameter(to, &attached->parameters[i]);
-    for (int32_t i = 0; i < attached->n_sites; i++)
-        weft_answer_add(to, &attached->sites[i].claimed, sizeof attached->sites[i].claimed);
+    for (int32_t i = 0; i < attached->n_sites; i++) WEFT_ANSWER_ADD(to, attached->sites[i].claimed);
     if (status == WEFT_OK) weft_recorded_add(to, &recorded);
     weft_recorded_free(&recorded);
     return status;
 }
 
-static weft_status follows_its_keys(weft_plugin_under_test *tested, weft_error *err) {
-    const weft_answers answers = {sizeof(weft_declared *), open_attached, close_attached, query_attached};
-    return weft_other_keys(tested, &answers, err);
-}
+static const weft_answers answers = {sizeof(weft_declared *), open_attached, close_attached, query_attached};
 
 static weft_status declares_alike(weft_plugin_under_test *tested, weft_error *err) {
     weft_declared *one = NULL, *two = NULL;
-    weft_status status = follows_its_keys(tested, err);
+    weft_status status = weft_other_keys(tested, &answers, err);
     if (status == WEFT_OK) status = attach(&one, tested, WEFT_POISON_ONE, err);
     if (status == WEFT_OK) status = attach(&two, tested, WEFT_POISON_TWO, err);
     if (status == WEFT_OK) status = compare(one, two, err);
@@ -188,6 +179,15 @@ typedef struct merging {
     float **values; /* [n_parameters], allocated on first use */
 } merging;
 
+static merging merging_of(const weft_declared *declared) {
+    return (merging){declared, weft_alloc(declared->n_parameters, sizeof(float *))};
+}
+
+static void merging_free(merging *self) {
+    for (int32_t i = 0; i < self->declared->n_parameters; i++) free(self->values[i]);
+    free(self->values);
+}
+
 static void draw(float *out, int64_t n, uint64_t what) {
     for (int64_t i = 0; i < n; i++)
         out[i] = (float)(weft_random(83, WEFT_RANDOM_SAMPLE, what, (uint64_t)i).v[0] >> 8) * 0x1p-24f - 0.5f;
@@ -198,8 +198,7 @@ static const float *value_of(void *context, const weft_weight *weight) {
     const weft_parameter *p = &self->declared->parameters[weight->parameter];
     float **at = &self->values[weight->parameter];
     if (*at == NULL) {
-        *at = malloc((size_t)p->numel * sizeof **at + 1);
-        if (*at == NULL) abort(); /* the parent process reports the crash */
+        *at = weft_alloc(p->numel, sizeof **at);
         draw(*at, p->numel, (uint64_t)weight->parameter);
     }
     return *at;
@@ -231,10 +230,9 @@ static weft_status merge_site(float *w, merging *self, uint32_t site, weft_error
 
 static weft_status compare_merged(merging *one, merging *two, uint32_t site, weft_error *err) {
     const int64_t n = MERGED_ROWS * one->declared->sites[site].view.in;
-    float *w = calloc((size_t)n * 2 + 1, sizeof *w);
-    weft_status status = w == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory to merge")
-                                   : merge_site(w, one, site, err);
-    if (status == WEFT_OK && w != NULL) {
+    float *w = weft_alloc(n * 2, sizeof *w);
+    weft_status status = merge_site(w, one, site, err);
+    if (status == WEFT_OK) {
         status = merge_site(w + n, two, site, err);
         status = weft_newer_abi_check(status, memcmp(w, w + n, (size_t)n * sizeof *w) == 0, "merged weights", err);
     }
@@ -246,16 +244,9 @@ static bool is_merged(const weft_declared_site *site) {
     return site->claimed && site->view.whole < 0 && site->view.weight != NULL && site->view.kind != WEFT_SITE_HEAD;
 }
 
-static void merging_free(merging *self) {
-    for (int32_t i = 0; i < self->declared->n_parameters && self->values != NULL; i++) free(self->values[i]);
-    free(self->values);
-}
-
 static weft_status merge_later(const weft_declared *one, const weft_declared *two, weft_error *err) {
-    merging ones = {one, calloc((size_t)one->n_parameters + 1, sizeof(float *))};
-    merging twos = {two, calloc((size_t)two->n_parameters + 1, sizeof(float *))};
-    weft_status status =
-        ones.values != NULL && twos.values != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory to merge");
+    merging ones = merging_of(one), twos = merging_of(two);
+    weft_status status = WEFT_OK;
     for (int32_t i = 0; i < one->n_sites && status == WEFT_OK && one->adapters[0].plugin->merge != NULL; i++)
         if (is_merged(&one->sites[i])) status = compare_merged(&ones, &twos, (uint32_t)i, err);
     merging_free(&ones);
@@ -289,29 +280,28 @@ static weft_status continue_later(const weft_plugin_under_test *tested, const we
 static weft_status works_later(weft_plugin_under_test *tested, weft_error *err) {
     const weft_plugin_under_test *later = weft_newer_abi(tested);
     weft_declared *one = NULL, *two = NULL;
-    weft_status status = later == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter")
-                                       : attach(&one, tested, WEFT_POISON_ONE, err);
-    if (status == WEFT_OK && later != NULL) {
+    weft_status status = attach(&one, tested, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK) {
         status = attach(&two, later, WEFT_POISON_ONE, err);
         status = weft_newer_abi_check(status, status == WEFT_OK && same_claims(one, two), "weights or claims", err);
     }
     if (status == WEFT_OK) status = record_later(one, two, err);
     if (status == WEFT_OK) status = name_later(one, two, err);
     if (status == WEFT_OK) status = merge_later(one, two, err);
-    if (status == WEFT_OK && later != NULL) status = continue_later(tested, later, one, err);
+    if (status == WEFT_OK) status = continue_later(tested, later, one, err);
     weft_declared_destroy(one);
     weft_declared_destroy(two);
     return status;
 }
 
 static weft_status merge_sites(const weft_declared *made, weft_error *err) {
-    merging self = {made, calloc((size_t)made->n_parameters + 1, sizeof(float *))};
-    weft_status status = self.values != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory to merge");
+    merging self = merging_of(made);
+    weft_status status = WEFT_OK;
     for (int32_t i = 0; i < made->n_sites && status == WEFT_OK && made->adapters[0].plugin->merge != NULL; i++) {
-        float *w = is_merged(&made->sites[i]) ? calloc(MERGED_ROWS * (size_t)made->sites[i].view.in + 1, sizeof *w)
-                                              : NULL;
-        if (w != NULL) status = merge_site(w, &self, (uint32_t)i, err);
-        else if (is_merged(&made->sites[i])) status = weft_error_set(err, WEFT_E_MEMORY, "no memory to merge");
+        float *w = NULL;
+        if (!is_merged(&made->sites[i])) continue;
+        w = weft_alloc(MERGED_ROWS * made->sites[i].view.in, sizeof *w);
+        status = merge_site(w, &self, (uint32_t)i, err);
         free(w);
     }
     merging_free(&self);
@@ -344,9 +334,7 @@ static weft_status create_and_destroy(weft_plugin_under_test *tested, weft_error
     return status;
 }
 
-static weft_status releases(weft_plugin_under_test *tested, weft_error *err) {
-    return weft_plugin_under_test_releases(tested, create_and_destroy, err);
-}
+WEFT_RULE_BY(releases, weft_plugin_under_test_releases, create_and_destroy)
 
 /* ---- files ---- */
 
@@ -381,13 +369,6 @@ static weft_status be_found(const weft_plugin_under_test *tested, weft_error *er
                                                                       : weft_error_set(err, WEFT_E_MEMORY, "no memory");
 }
 
-static weft_status measure(double *loss, const weft_plugin_under_test *tested, const char *const *words, bool chosen,
-                           weft_error *err) {
-    const weft_status status = weft_own_command(tested, words, chosen, err);
-    *loss = weft_own_number("loss");
-    return status == WEFT_OK && isnan(*loss) ? weft_error_set(err, WEFT_E_SYSTEM, "weft eval prints no loss") : status;
-}
-
 /* One weight in three buffers: unmodified, merged in one call, and merged in strips of rows. */
 typedef struct strips {
     float *base, *whole, *strip;
@@ -418,20 +399,18 @@ static weft_status merge_strip(strips *s, merging *self, uint32_t site, int64_t 
 
 /* ---- threads ---- */
 
-enum { THREADS = 4, ROWS_AT_ONCE = 2, MOST_ROWS = 256, LEAST_PASSES = 2 };
+enum { ROWS_AT_ONCE = 2, MOST_ROWS = 256, LEAST_PASSES = 2 };
 
 #define SECONDS 0.02 /* seconds per site, so that threads overlap also on few cores */
 
 /* `strip` is shared, and each thread owns some of its rows. `whole` is the sequential result. */
 typedef struct merger {
-    pthread_t thread;
     const strips *s;
     merging *self;
     uint32_t site;
     int64_t number, rows; /* number of threads; merged rows of the site */
     double until;
     int64_t differs; /* first differing element; -1: equal */
-    bool is_done;
     weft_status status;
     weft_error err;
 } merger;
@@ -449,7 +428,8 @@ static int64_t at_once(const merger *m, int64_t first) {
 
 static void merge_own(merger *m) {
     const strips *s = m->s;
-    for (int64_t first = m->number * ROWS_AT_ONCE; first < m->rows; first += (int64_t)THREADS * ROWS_AT_ONCE) {
+    for (int64_t first = m->number * ROWS_AT_ONCE; first < m->rows;
+         first += (int64_t)WEFT_RULE_THREADS * ROWS_AT_ONCE) {
         const size_t bytes = (size_t)(at_once(m, first) * s->in) * sizeof(float);
         m->status = merge_in_place(s, m->self, m->site, first, at_once(m, first), &m->err);
         if (m->status == WEFT_OK && memcmp(s->strip + first * s->in, s->whole + first * s->in, bytes) != 0)
@@ -458,44 +438,36 @@ static void merge_own(merger *m) {
     }
 }
 
-static void *merge_till_late(void *context) {
+static void merge_till_late(void *context) {
     merger *m = context;
     for (int32_t i = 0; m->status == WEFT_OK && m->differs < 0; i++) {
         if (i >= LEAST_PASSES && weft_clock_seconds() >= m->until) break;
         merge_own(m);
     }
-    m->is_done = true;
-    return NULL;
 }
 
 static weft_status check_merger(const merger *m, weft_error *err) {
-    if (!m->is_done) return WEFT_LOST_THREAD(err, "merge");
     if (m->status != WEFT_OK)
-        return WEFT_BROKEN(err, "merging %s fails while %d threads merge rows of it: %s", m->s->path, THREADS,
+        return WEFT_BROKEN(err, "merging %s fails while %d threads merge rows of it: %s", m->s->path, WEFT_RULE_THREADS,
                            m->err.text);
     if (m->differs >= 0)
         return WEFT_BROKEN(err,
                            "rows %lld to %lld of %s change while %d threads merge rows of their own: merge writes to "
                            "shared memory, such as a static variable",
                            (long long)m->differs, (long long)(m->differs + at_once(m, m->differs) - 1), m->s->path,
-                           THREADS);
+                           WEFT_RULE_THREADS);
     return WEFT_OK;
 }
 
 static weft_status merge_at_once(const merger *what, weft_error *err) {
-    merger mergers[THREADS];
+    merger mergers[WEFT_RULE_THREADS];
     weft_status status = WEFT_OK;
-    int32_t n = 0;
-    for (; n < THREADS; n++) {
-        mergers[n] = *what;
-        mergers[n].number = n;
-        if (pthread_create(&mergers[n].thread, NULL, merge_till_late, &mergers[n]) != 0) break;
+    for (int i = 0; i < WEFT_RULE_THREADS; i++) {
+        mergers[i] = *what;
+        mergers[i].number = i;
     }
-    for (int32_t i = 0; i < n; i++) {
-        (void)pthread_join(mergers[i].thread, NULL);
-        if (status == WEFT_OK) status = check_merger(&mergers[i], err);
-    }
-    if (n < THREADS && status == WEFT_OK) return weft_error_set(err, WEFT_E_SYSTEM, "no thread to merge in");
+    status = weft_rule_threads(merge_till_late, mergers, sizeof mergers[0], "merge", err);
+    for (int i = 0; i < WEFT_RULE_THREADS && status == WEFT_OK; i++) status = check_merger(&mergers[i], err);
     return status;
 }
 
@@ -528,34 +500,23 @@ static weft_status merge_strips(strips *s, merging *self, uint32_t site, weft_er
 
 static weft_status merges_site_in_strips(merging *self, uint32_t site, weft_error *err) {
     const weft_site *view = &self->declared->sites[site].view;
-    const size_t n = (size_t)(view->out * view->in);
-    strips s = {malloc(n * sizeof(float) + 1),
-                malloc(n * sizeof(float) + 1),
-                malloc(n * sizeof(float) + 1),
-                view->out,
-                view->in,
-                view->path};
-    const weft_status status = s.base != NULL && s.whole != NULL && s.strip != NULL
-                                   ? merge_strips(&s, self, site, err)
-                                   : weft_error_set(err, WEFT_E_MEMORY, "no memory to merge");
-    free(s.base);
-    free(s.whole);
-    free(s.strip);
+    const int64_t n = view->out * view->in;
+    float *w = weft_alloc(3 * n, sizeof *w);
+    strips s = {w, w + n, w + 2 * n, view->out, view->in, view->path};
+    const weft_status status = merge_strips(&s, self, site, err);
+    free(w);
     return status;
 }
 
 /* Checks merging in strips, as for large models. R92 merges each weight of the small model in one call. */
 static weft_status merges_in_strips(weft_plugin_under_test *tested, weft_error *err) {
     weft_declared *declared = NULL;
-    merging self = {NULL, NULL};
     weft_status status = WEFT_OK;
     if (weft_plugin_under_test_table(tested, adapter)->merge == NULL)
         return WEFT_MOOT(tested, err, "it cannot be merged, and need not");
     status = attach(&declared, tested, WEFT_POISON_ONE, err);
     if (status == WEFT_OK) {
-        self.declared = declared;
-        self.values = calloc((size_t)declared->n_parameters + 1, sizeof(float *));
-        if (self.values == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory to merge");
+        merging self = merging_of(declared);
         for (int32_t i = 0; i < declared->n_sites && status == WEFT_OK; i++)
             if (is_merged(&declared->sites[i])) status = merges_site_in_strips(&self, (uint32_t)i, err);
         merging_free(&self);
@@ -578,8 +539,8 @@ static weft_status merges_to_the_same(weft_plugin_under_test *tested, weft_error
     if (status == WEFT_OK) status = be_found(tested, err);
     if (status == WEFT_OK) status = learn(tested, ini, err);
     if (status == WEFT_OK) status = weft_own_command(tested, merge, false, err);
-    if (status == WEFT_OK) status = measure(&adapted, tested, both, true, err);
-    if (status == WEFT_OK) status = measure(&merged, tested, one, false, err);
+    if (status == WEFT_OK) status = weft_own_loss(&adapted, tested, both, true, err);
+    if (status == WEFT_OK) status = weft_own_loss(&merged, tested, one, false, err);
     if (status == WEFT_OK && fabs(adapted - merged) > 1e-5 * fabs(adapted))
         status = WEFT_BROKEN(err, "the merged model has loss %.7g, and base and adapter %.7g", merged, adapted);
     return status;
@@ -603,8 +564,8 @@ static weft_status starts_as_base(weft_plugin_under_test *tested, weft_error *er
     weft_status status = weft_own_ini(ini, tested, err);
     const char *const words[] = {"eval", ini, "--json", NULL};
     if (status == WEFT_OK) status = claims_attention(&claims, tested, err);
-    if (status == WEFT_OK) status = measure(&adapted, tested, words, true, err);
-    if (status == WEFT_OK) status = measure(&base, tested, words, false, err);
+    if (status == WEFT_OK) status = weft_own_loss(&adapted, tested, words, true, err);
+    if (status == WEFT_OK) status = weft_own_loss(&base, tested, words, false, err);
     if (status != WEFT_OK || fabs(adapted - base) <= 1e-6 * fabs(base)) return status;
     if (claims) return WEFT_MOOT(tested, err, "it adapts attention, so a new one may change the model");
     return WEFT_BROKEN(err,

@@ -6,7 +6,7 @@
 #include "config/path.h"
 #include "config/settings.h"
 #include "config/value.h"
-#include "tools/check/try_rule.h"
+#include "tools/check/rule.h"
 #include "plugin/load.h"
 #include "tools/common/plugins.h"
 

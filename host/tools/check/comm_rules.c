@@ -10,9 +10,7 @@
 static weft_status measure(double *loss, const weft_plugin_under_test *tested, const char *ini, const char *path,
                            weft_error *err) {
     const char *const words[] = {"eval", ini, path, "model.start=weights", "--json", NULL};
-    const weft_status status = weft_own_command(tested, words, false, err);
-    *loss = weft_own_number("loss");
-    return status == WEFT_OK && isnan(*loss) ? weft_error_set(err, WEFT_E_SYSTEM, "weft eval prints no loss") : status;
+    return weft_own_loss(loss, tested, words, false, err);
 }
 
 static weft_status compare(const weft_plugin_under_test *tested, const char *ini, const char *strategy,
@@ -64,17 +62,9 @@ static weft_status exchange(const weft_plugin_under_test *tested, const char *ho
     return status == WEFT_OK ? weft_own_command(tested, words, true, err) : status;
 }
 
-static weft_status exchanges(weft_plugin_under_test *tested, weft_error *err) {
-    return exchange(tested, NULL, err);
-}
-
-static weft_status exchanges_later(weft_plugin_under_test *tested, weft_error *err) {
-    return exchange(tested, "--later", err);
-}
-
-static weft_status exchanges_at_once(weft_plugin_under_test *tested, weft_error *err) {
-    return exchange(tested, "--at-once", err);
-}
+WEFT_RULE_BY(exchanges, exchange, NULL)
+WEFT_RULE_BY(exchanges_later, exchange, "--later")
+WEFT_RULE_BY(exchanges_at_once, exchange, "--at-once")
 
 const weft_rule weft_rules_comm[] = {
     {"R110", "comm", "sums the contributions of the ranks if a run delegates sums to it", sums, true},

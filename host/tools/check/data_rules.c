@@ -5,20 +5,12 @@
 #include "tools/check/data_trial.h"
 #include "tools/check/newer_abi.h"
 #include "tools/check/other_key.h"
-#include "tools/check/plugin_under_test.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-/* tests data plugins with corrupt input files. */
-
-/* Returns the address of key `path`, the training file; NULL: no such key. */
-const char **weft_data_path_in(const weft_plugin_under_test *tested, void *config) {
-    const weft_key *key = weft_plugin_under_test_key(tested, "path", WEFT_KEY_PATH);
-    return key == NULL ? NULL : (const char **)(void *)((char *)config + key->offset);
-}
+/* ---- corrupt input files ---- */
 
 static weft_status check_refusal(weft_wrong wrong, const char *path, weft_status status, const weft_error *said,
                                  weft_error *err) {
@@ -66,23 +58,29 @@ static weft_status each_wrong(weft_plugin_under_test *wrong, const char **path, 
     return status;
 }
 
-weft_status weft_data_refuses_wrong_files(weft_plugin_under_test *tested, weft_error *err) {
+/* Copies the keys. *path: the address of the training file's name in the copy; NULL: it has no such key. */
+static weft_plugin_under_test copy_keys(const weft_plugin_under_test *tested, const char ***path) {
     const size_t size = tested->loaded->plugin->config_size;
-    weft_plugin_under_test wrong = *tested;
+    const weft_key *key = weft_plugin_under_test_key(tested, "path", WEFT_KEY_PATH);
+    weft_plugin_under_test copy = *tested;
+    copy.config = weft_alloc(size + 8, 1);
+    memcpy(copy.config, tested->config, size);
+    *path = key == NULL ? NULL : (const char **)weft_plugin_under_test_value(&copy, key);
+    if (key != NULL && (**path == NULL || (**path)[0] != '/')) *path = NULL;
+    return copy;
+}
+
+static weft_status refuses_wrong_files(weft_plugin_under_test *tested, weft_error *err) {
     const char **path = NULL;
-    weft_status status = WEFT_OK;
-    wrong.config = malloc(size + 8);
-    if (wrong.config == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the keys");
-    memcpy(wrong.config, tested->config, size);
-    path = weft_data_path_in(tested, wrong.config);
-    if (path == NULL || *path == NULL || (*path)[0] != '/')
-        status = WEFT_MOOT(tested, err, "it has no key path that names a file, and need not");
-    else status = each_wrong(&wrong, path, err);
+    weft_plugin_under_test wrong = copy_keys(tested, &path);
+    const weft_status status = path == NULL
+                                   ? WEFT_MOOT(tested, err, "it has no key path that names a file, and need not")
+                                   : each_wrong(&wrong, path, err);
     free(wrong.config);
     return status;
 }
 
-/* checks that different data have a different fingerprint. */
+/* ---- fingerprints of different data ---- */
 
 enum { MOST_TEXT = 1 << 26 };
 
@@ -171,8 +169,7 @@ static weft_status reports_order(weft_data_desk *d, const weft_plugin_under_test
     char *swapped = NULL;
     weft_status status = WEFT_OK;
     if (last == 0 || first == 0) return WEFT_OK; /* fewer than two lines, or a header and one line */
-    swapped = malloc(bytes);
-    if (swapped == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a text");
+    swapped = weft_alloc(bytes, 1);
     memcpy(swapped, text, bytes);
     memcpy(swapped + first, text + last, end - last);
     swapped[first + (end - last)] = '\n';
@@ -211,23 +208,17 @@ static weft_status reports_seed(weft_data_desk *d, const weft_plugin_under_test 
     return status == WEFT_OK ? is_distinguished(d, "another seed", err) : weft_error_prefix(err, "with another seed: ");
 }
 
-weft_status weft_data_separates_rows(weft_data_desk *d, weft_plugin_under_test *tested, weft_error *err) {
-    const size_t size = tested->loaded->plugin->config_size;
-    weft_plugin_under_test changed = *tested;
+static weft_status separates_rows(weft_data_desk *d, weft_plugin_under_test *tested, weft_error *err) {
     const char **path = NULL;
+    weft_plugin_under_test changed = copy_keys(tested, &path);
     weft_status status = reports_seed(d, tested, err);
-    if (status != WEFT_OK) return status;
-    changed.config = malloc(size + 8);
-    if (changed.config == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the keys");
-    memcpy(changed.config, tested->config, size);
-    path = weft_data_path_in(tested, changed.config);
-    if (path != NULL && *path != NULL && (*path)[0] == '/') status = reports_texts(d, &changed, path, err);
+    if (status == WEFT_OK && path != NULL) status = reports_texts(d, &changed, path, err);
     weft_data_close(&d->other); /* first, because it may read the keys */
     free(changed.config);
     return status;
 }
 
-/* checks the targets per split and sequence, and that no target is its own input. */
+/* ---- targets per split and sequence ---- */
 
 enum { MOST_COUNTED = 200000, MOST_COMPARED = 20000 }; /* sequences of a split */
 
@@ -299,7 +290,7 @@ static weft_status split_counts(weft_data_desk *d, int32_t split, weft_error *er
     return status == WEFT_OK && split == WEFT_SPLIT_TRAIN ? epochs_alike(d, &counted, err) : status;
 }
 
-weft_status weft_data_counts_hold(weft_plugin_under_test *tested, weft_error *err) {
+static weft_status counts_hold(weft_plugin_under_test *tested, weft_error *err) {
     weft_data_desk d;
     weft_status status = weft_data_desk_open(&d, tested, err);
     for (int32_t split = 0; split < 3 && status == WEFT_OK; split++) status = split_counts(&d, split, err);
@@ -327,7 +318,7 @@ static weft_status pads_behind(weft_data_desk *d, int32_t split, weft_error *err
     return status;
 }
 
-weft_status weft_data_ends_in_padding(weft_plugin_under_test *tested, weft_error *err) {
+static weft_status ends_in_padding(weft_plugin_under_test *tested, weft_error *err) {
     weft_data_desk d;
     weft_status status = weft_data_desk_open(&d, tested, err);
     for (int32_t split = WEFT_SPLIT_VALIDATION; split <= WEFT_SPLIT_ALL && status == WEFT_OK; split++)
@@ -356,7 +347,7 @@ static void look(sight *out, const weft_micro_batch *micro_batch) {
     }
 }
 
-weft_status weft_data_requests_unseen(weft_plugin_under_test *tested, weft_error *err) {
+static weft_status requests_unseen(weft_plugin_under_test *tested, weft_error *err) {
     weft_data_desk d;
     sight all = {0, 0, 0};
     weft_status status = weft_data_desk_open(&d, tested, err);
@@ -374,75 +365,62 @@ weft_status weft_data_requests_unseen(weft_plugin_under_test *tested, weft_error
     return status;
 }
 
-/* checks a data plugin that several threads call at the same time. */
-
-enum { THREADS = 4 };
+/* ---- threads ---- */
 
 /* Run time of all threads, long enough to overlap: shared memory is visible only in overlapping calls. */
 #define SECONDS 0.5
 
-typedef struct worker {
-    pthread_t thread;
+typedef struct taker {
     const weft_data_instance *self;
     const weft_micro_batch *wanted; /* [REQUESTS] */
     weft_micro_batch got;
     uint32_t first;
     double until; /* time of weft_clock_seconds */
     int differs;  /* request number + 1; 0: equal */
-    bool is_done;
-} worker;
+} taker;
 
-static void *take_all(void *context) {
-    worker *w = context;
-    for (uint32_t i = 0; w->differs == 0 && (i < 20 * WEFT_DATA_REQUESTS || weft_clock_seconds() < w->until); i++) {
-        const uint32_t number = (i + w->first) % WEFT_DATA_REQUESTS;
-        const weft_micro_batch_request request = weft_data_draw_request(w->self, number);
+static void take_all(void *context) {
+    taker *t = context;
+    for (uint32_t i = 0; t->differs == 0 && (i < 20 * WEFT_DATA_REQUESTS || weft_clock_seconds() < t->until); i++) {
+        const uint32_t number = (i + t->first) % WEFT_DATA_REQUESTS;
+        const weft_micro_batch_request request = weft_data_draw_request(t->self, number);
         weft_error err = WEFT_ERROR_INIT;
-        if (weft_data_take(&w->got, w->self, &request, &err) != WEFT_OK ||
-            !weft_data_same_micro_batch(&w->got, &w->wanted[number]))
-            w->differs = (int)number + 1;
+        if (weft_data_take(&t->got, t->self, &request, &err) != WEFT_OK ||
+            !weft_data_same_micro_batch(&t->got, &t->wanted[number]))
+            t->differs = (int)number + 1;
     }
-    w->is_done = true;
-    return NULL;
 }
 
-static weft_status run_workers(const weft_data_instance *self, const weft_micro_batch *wanted, weft_error *err) {
-    worker workers[THREADS];
-    weft_status status = WEFT_OK;
+static weft_status take_at_once(const weft_data_instance *self, const weft_micro_batch *wanted, weft_error *err) {
+    taker takers[WEFT_RULE_THREADS];
     const double until = weft_clock_seconds() + SECONDS;
-    uint32_t n = 0;
-    memset(workers, 0, sizeof workers);
-    for (; n < THREADS && status == WEFT_OK; n++) {
-        workers[n].self = self;
-        workers[n].wanted = wanted;
-        workers[n].first = n * 17;
-        workers[n].until = until;
-        status = weft_data_micro_batch_make(&workers[n].got, self, err);
-        if (status != WEFT_OK || pthread_create(&workers[n].thread, NULL, take_all, &workers[n]) != 0) break;
+    weft_status status = WEFT_OK;
+    for (uint32_t i = 0; i < WEFT_RULE_THREADS; i++) {
+        takers[i] = (taker){.self = self, .wanted = wanted, .first = i * 17, .until = until};
+        weft_data_micro_batch_make(&takers[i].got, self);
     }
-    for (uint32_t i = 0; i < n; i++) {
-        (void)pthread_join(workers[i].thread, NULL);
-        if (!workers[i].is_done && status == WEFT_OK) status = WEFT_LOST_THREAD(err, "shape or micro-batch");
-        if (workers[i].differs != 0 && status == WEFT_OK)
-            status =
-                WEFT_BROKEN(err, "micro-batch %d differs if %d threads request it", workers[i].differs - 1, THREADS);
+    status = weft_rule_threads(take_all, takers, sizeof takers[0], "shape or micro-batch", err);
+    for (int i = 0; i < WEFT_RULE_THREADS; i++) {
+        if (takers[i].differs != 0 && status == WEFT_OK)
+            status = WEFT_BROKEN(err, "micro-batch %d differs if %d threads request it", takers[i].differs - 1,
+                                 WEFT_RULE_THREADS);
+        weft_data_micro_batch_free(&takers[i].got);
     }
-    for (uint32_t i = 0; i < THREADS; i++) weft_data_micro_batch_free(&workers[i].got);
     return status;
 }
 
-weft_status weft_data_threads_alike(weft_plugin_under_test *tested, weft_error *err) {
+static weft_status threads_alike(weft_plugin_under_test *tested, weft_error *err) {
     weft_micro_batch wanted[WEFT_DATA_REQUESTS];
     weft_data_instance self;
     weft_status status = weft_data_open(&self, tested, WEFT_POISON_ONE, err);
     memset(wanted, 0, sizeof wanted);
     for (uint32_t i = 0; i < WEFT_DATA_REQUESTS && status == WEFT_OK; i++) {
         const weft_micro_batch_request request = weft_data_draw_request(&self, i);
-        status = weft_data_micro_batch_make(&wanted[i], &self, err);
-        if (status == WEFT_OK) status = weft_data_take(&wanted[i], &self, &request, err);
+        weft_data_micro_batch_make(&wanted[i], &self);
+        status = weft_data_take(&wanted[i], &self, &request, err);
     }
-    weft_plugin_under_test_asks("by %d threads at once", THREADS);
-    if (status == WEFT_OK) status = run_workers(&self, wanted, err);
+    weft_plugin_under_test_asks("by %d threads at once", WEFT_RULE_THREADS);
+    if (status == WEFT_OK) status = take_at_once(&self, wanted, err);
     for (uint32_t i = 0; i < WEFT_DATA_REQUESTS; i++) weft_data_micro_batch_free(&wanted[i]);
     weft_data_close(&self);
     return status;
@@ -460,7 +438,7 @@ static void close_any(void *made) {
 
 static void add_micro_batch(weft_answer *to, const weft_micro_batch *micro_batch) {
     const size_t n = (size_t)micro_batch->rows * (size_t)micro_batch->length;
-    weft_answer_add(to, &micro_batch->length, sizeof micro_batch->length);
+    WEFT_ANSWER_ADD(to, micro_batch->length);
     weft_answer_add(to, micro_batch->ids, n * sizeof *micro_batch->ids);
     weft_answer_add(to, micro_batch->targets, n * sizeof *micro_batch->targets);
     weft_answer_add(to, micro_batch->weights, n * sizeof *micro_batch->weights);
@@ -469,9 +447,10 @@ static void add_micro_batch(weft_answer *to, const weft_micro_batch *micro_batch
 static weft_status query_any(weft_answer *to, void *made, weft_error *err) {
     weft_data_instance *self = made;
     weft_micro_batch micro_batch;
-    weft_status status = weft_data_micro_batch_make(&micro_batch, self, err);
-    weft_answer_add(to, &self->info.fingerprint, sizeof self->info.fingerprint);
-    weft_answer_add(to, self->splits, sizeof self->splits);
+    weft_status status = WEFT_OK;
+    weft_data_micro_batch_make(&micro_batch, self);
+    WEFT_ANSWER_ADD(to, self->info.fingerprint);
+    WEFT_ANSWER_ADD(to, self->splits);
     for (uint32_t i = 0; i < 8 && status == WEFT_OK; i++) {
         const weft_micro_batch_request request = weft_data_draw_request(self, i);
         status = weft_data_take(&micro_batch, self, &request, err);
@@ -481,27 +460,18 @@ static weft_status query_any(weft_answer *to, void *made, weft_error *err) {
     return status;
 }
 
-static weft_status follows_its_keys(weft_plugin_under_test *tested, weft_error *err) {
-    const weft_answers answers = {sizeof(weft_data_instance), open_any, close_any, query_any};
-    return weft_other_keys(tested, &answers, err);
-}
+static const weft_answers answers = {sizeof(weft_data_instance), open_any, close_any, query_any};
 
 /* ---- instances ---- */
 
-static weft_status made_alike(const weft_data_desk *d, weft_error *err) {
-    if (d->self.info.fingerprint == d->other.info.fingerprint &&
-        memcmp(d->self.splits, d->other.splits, sizeof d->self.splits) == 0)
-        return WEFT_OK;
-    return WEFT_BROKEN(
-        err, "the same files and keys have a different fingerprint, or different counts, in a second instance");
-}
-
 static weft_status rule_made(weft_plugin_under_test *tested, weft_error *err) {
     weft_data_desk d = {0};
-    weft_status status = follows_its_keys(tested, err);
+    weft_status status = weft_other_keys(tested, &answers, err);
     if (status == WEFT_OK) status = weft_data_desk_open(&d, tested, err);
-    if (status == WEFT_OK) status = made_alike(&d, err);
-    if (status == WEFT_OK) status = weft_data_separates_rows(&d, tested, err);
+    if (status == WEFT_OK && !weft_data_desk_same(&d))
+        status = WEFT_BROKEN(
+            err, "the same files and keys have a different fingerprint, or different counts, in a second instance");
+    if (status == WEFT_OK) status = separates_rows(&d, tested, err);
     weft_data_desk_close(&d);
     return status;
 }
@@ -542,17 +512,9 @@ static weft_status row_stays(weft_data_desk *d, const weft_micro_batch_request *
     return status;
 }
 
-static weft_status rule_micro_batch(weft_plugin_under_test *tested, weft_error *err) {
-    return weft_data_each_request(tested, micro_batch_holds, err);
-}
-
-static weft_status rule_same(weft_plugin_under_test *tested, weft_error *err) {
-    return weft_data_each_request(tested, micro_batch_stays, err);
-}
-
-static weft_status rule_row(weft_plugin_under_test *tested, weft_error *err) {
-    return weft_data_each_request(tested, row_stays, err);
-}
+WEFT_RULE_BY(rule_micro_batch, weft_data_each_request, micro_batch_holds)
+WEFT_RULE_BY(rule_same, weft_data_each_request, micro_batch_stays)
+WEFT_RULE_BY(rule_row, weft_data_each_request, row_stays)
 
 /* ---- memory ---- */
 
@@ -568,9 +530,7 @@ static weft_status create_and_destroy(weft_plugin_under_test *tested, weft_error
     return status;
 }
 
-static weft_status releases(weft_plugin_under_test *tested, weft_error *err) {
-    return weft_plugin_under_test_releases(tested, create_and_destroy, err);
-}
+WEFT_RULE_BY(releases, weft_plugin_under_test_releases, create_and_destroy)
 
 /* ---- newer-ABI host ---- */
 
@@ -584,14 +544,11 @@ static weft_status micro_batch_later(weft_data_desk *d, const weft_micro_batch_r
 }
 
 static weft_status made_later(weft_data_desk *d, const weft_plugin_under_test *tested, weft_error *err) {
-    const weft_plugin_under_test *later = weft_newer_abi(tested);
     weft_status status = WEFT_OK;
-    if (later == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for data");
     weft_data_close(&d->other);
-    status = weft_data_open(&d->other, later, WEFT_POISON_ONE, err);
+    status = weft_data_open(&d->other, weft_newer_abi(tested), WEFT_POISON_ONE, err);
     return weft_newer_abi_check(status,
-                                status == WEFT_OK && d->self.info.fingerprint == d->other.info.fingerprint &&
-                                    memcmp(d->self.splits, d->other.splits, sizeof d->self.splits) == 0 &&
+                                status == WEFT_OK && weft_data_desk_same(d) &&
                                     weft_data_longest(&d->self) == weft_data_longest(&d->other),
                                 "counts, lengths or a different fingerprint", err);
 }
@@ -613,14 +570,14 @@ const weft_rule weft_rules_data[] = {
     {"R71", "data", "fills each position with a valid value", rule_micro_batch, false},
     {"R72", "data", "returns the same micro-batch on each call", rule_same, false},
     {"R73", "data", "returns the same sequence in any micro-batch", rule_row, false},
-    {"R74", "data", "has the declared number of targets per split, and the same sequences in each epoch",
-     weft_data_counts_hold, false},
-    {"R75", "data", "pads past the end of a split that is read once", weft_data_ends_in_padding, false},
+    {"R74", "data", "has the declared number of targets per split, and the same sequences in each epoch", counts_hold,
+     false},
+    {"R75", "data", "pads past the end of a split that is read once", ends_in_padding, false},
     {"R76", "data", "frees its memory", releases, false},
-    {"R77", "data", "returns the same micro-batch in several threads at once", weft_data_threads_alike, false},
+    {"R77", "data", "returns the same micro-batch in several threads at once", threads_alike, false},
     {"R78", "data", "returns the same micro-batches with a host that has longer structs", rule_later, false},
-    {"R79", "data", "rejects an invalid file and names it", weft_data_refuses_wrong_files, false},
-    {"R115", "data", "has targets that the model does not see as inputs", weft_data_requests_unseen, false},
+    {"R79", "data", "rejects an invalid file and names it", refuses_wrong_files, false},
+    {"R115", "data", "has targets that the model does not see as inputs", requests_unseen, false},
     {"R120", "data", "returns the same sequences from bytes that another process made by share",
      weft_data_shares_its_rows, false},
     {NULL, NULL, NULL, NULL, false}};

@@ -154,20 +154,15 @@ void weft_data_micro_batch_free(weft_micro_batch *micro_batch) {
     memset(micro_batch, 0, sizeof *micro_batch);
 }
 
-weft_status weft_data_micro_batch_make(weft_micro_batch *micro_batch, const weft_data_instance *self, weft_error *err) {
+void weft_data_micro_batch_make(weft_micro_batch *micro_batch, const weft_data_instance *self) {
     const size_t n = (size_t)MOST_ROWS * (size_t)weft_data_longest(self);
     memset(micro_batch, 0, sizeof *micro_batch);
     micro_batch->struct_size = (uint32_t)sizeof *micro_batch;
-    micro_batch->ids = malloc(n * sizeof *micro_batch->ids);
-    micro_batch->targets = malloc(n * sizeof *micro_batch->targets);
-    micro_batch->weights = malloc(n * sizeof *micro_batch->weights);
-    micro_batch->starts = malloc(n * sizeof *micro_batch->starts);
-    micro_batch->positions = malloc(n * sizeof *micro_batch->positions);
-    if (micro_batch->ids != NULL && micro_batch->targets != NULL && micro_batch->weights != NULL &&
-        micro_batch->starts != NULL && micro_batch->positions != NULL)
-        return WEFT_OK;
-    weft_data_micro_batch_free(micro_batch);
-    return weft_error_set(err, WEFT_E_MEMORY, "no memory for a micro-batch");
+    micro_batch->ids = weft_alloc(n, sizeof *micro_batch->ids);
+    micro_batch->targets = weft_alloc(n, sizeof *micro_batch->targets);
+    micro_batch->weights = weft_alloc(n, sizeof *micro_batch->weights);
+    micro_batch->starts = weft_alloc(n, sizeof *micro_batch->starts);
+    micro_batch->positions = weft_alloc(n, sizeof *micro_batch->positions);
 }
 
 weft_status weft_data_take(weft_micro_batch *micro_batch, const weft_data_instance *self,
@@ -240,8 +235,15 @@ weft_status weft_data_desk_open(weft_data_desk *d, const weft_plugin_under_test 
     memset(d, 0, sizeof *d);
     status = weft_data_open(&d->self, tested, WEFT_POISON_ONE, err);
     if (status == WEFT_OK) status = weft_data_open(&d->other, tested, WEFT_POISON_TWO, err);
-    if (status == WEFT_OK) status = weft_data_micro_batch_make(&d->one, &d->self, err);
-    return status == WEFT_OK ? weft_data_micro_batch_make(&d->two, &d->self, err) : status;
+    if (status != WEFT_OK) return status;
+    weft_data_micro_batch_make(&d->one, &d->self);
+    weft_data_micro_batch_make(&d->two, &d->self);
+    return WEFT_OK;
+}
+
+bool weft_data_desk_same(const weft_data_desk *d) {
+    return d->self.info.fingerprint == d->other.info.fingerprint &&
+           memcmp(d->self.splits, d->other.splits, sizeof d->self.splits) == 0;
 }
 
 void weft_data_desk_close(weft_data_desk *d) {

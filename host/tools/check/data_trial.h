@@ -6,7 +6,7 @@
 
 #include <weft/data.h>
 
-/* job for data plugins under test: ids below 256 are bytes, 256 is BOS, 257 EOS. */
+/* Job for data plugins under test: ids below 256 are bytes, 256 is BOS, 257 EOS. */
 
 enum { WEFT_BYTES_VOCABULARY = 258, WEFT_BYTES_CONTEXT = 1 << 16 };
 
@@ -31,8 +31,8 @@ void weft_data_close(weft_data_instance *self);
 /* Returns the maximum of its lengths. */
 int32_t weft_data_longest(const weft_data_instance *self);
 
-/* Allocates buffers for the largest requested micro-batch. Free it also after a failure. */
-weft_status weft_data_micro_batch_make(weft_micro_batch *micro_batch, const weft_data_instance *self, weft_error *err);
+/* Allocates buffers for the largest requested micro-batch. */
+void weft_data_micro_batch_make(weft_micro_batch *micro_batch, const weft_data_instance *self);
 void weft_data_micro_batch_free(weft_micro_batch *micro_batch);
 
 /* Fetches the micro-batch of a request and validates it as a run does. */
@@ -57,22 +57,15 @@ typedef struct weft_data_desk {
 weft_status weft_data_desk_open(weft_data_desk *d, const weft_plugin_under_test *tested, weft_error *err);
 void weft_data_desk_close(weft_data_desk *d);
 
+/* True if both instances have the same fingerprint and counts. */
+bool weft_data_desk_same(const weft_data_desk *d);
+
 typedef weft_status (*weft_on_request)(weft_data_desk *d, const weft_micro_batch_request *request, weft_error *err);
 
 weft_status weft_data_each_request(const weft_plugin_under_test *tested, weft_on_request holds, weft_error *err);
 weft_status weft_data_each_request_of(weft_data_desk *d, weft_on_request holds, weft_error *err);
 
-/* Returns the address of key `path`, the training file; NULL: no such key. */
-const char **weft_data_path_in(const weft_plugin_under_test *tested, void *config);
-
-/* ---- rules ---- */
-
-weft_status weft_data_threads_alike(weft_plugin_under_test *tested, weft_error *err);
-weft_status weft_data_counts_hold(weft_plugin_under_test *tested, weft_error *err);
-weft_status weft_data_ends_in_padding(weft_plugin_under_test *tested, weft_error *err);
-weft_status weft_data_requests_unseen(weft_plugin_under_test *tested, weft_error *err);
-weft_status weft_data_refuses_wrong_files(weft_plugin_under_test *tested, weft_error *err);
+/* The rule of data_shared.c. */
 weft_status weft_data_shares_its_rows(weft_plugin_under_test *tested, weft_error *err);
-weft_status weft_data_separates_rows(weft_data_desk *d, weft_plugin_under_test *tested, weft_error *err);
 
 #endif

@@ -30,6 +30,12 @@ void weft_bench_close(weft_bench *self) {
     self->device = NULL;
 }
 
+weft_device_info weft_bench_info(const weft_bench *self) {
+    weft_device_info info = {.struct_size = (uint32_t)sizeof info};
+    WEFT_PLUGIN_NOTIFY(self->kernels, info, self->device, &info);
+    return info;
+}
+
 weft_status weft_bench_take(weft_bench *self, weft_ref *out, int64_t bytes, weft_error *err) {
     weft_buffer *buffer = NULL;
     weft_status status = WEFT_OK;
@@ -52,8 +58,7 @@ static void *add(weft_device_call *c, size_t field, const char *name, int64_t n,
                  bool is_filled) {
     weft_call_operand *o = &c->operands[c->n];
     *o = (weft_call_operand){field, name, n, dtype, is_result, NULL};
-    if (is_filled) o->data = calloc(1, (size_t)weft_dtype_span(dtype, n) + 8);
-    c->has_memory = c->has_memory && (!is_filled || o->data != NULL);
+    if (is_filled) o->data = weft_alloc(weft_dtype_span(dtype, n) + 8, 1);
     for (int64_t i = 0; o->data != NULL && i < n && dtype <= WEFT_F16; i++) {
         const float x = draw(c, i);
         weft_convert((char *)o->data + i * weft_dtype_bytes(dtype), dtype, &x, WEFT_F32, 1);
@@ -62,13 +67,13 @@ static void *add(weft_device_call *c, size_t field, const char *name, int64_t n,
     return o->data;
 }
 
-/* IN: drawn numbers. OUT: a result. SUM: an accumulated result. The caller fills ints and doubles. */
-#define IN(c, type, field, n, dtype)  add(c, offsetof(type, field), #field, n, dtype, false, true)
-#define OUT(c, type, field, n, dtype) add(c, offsetof(type, field), #field, n, dtype, true, false)
-#define SUM(c, type, field, n, dtype) add(c, offsetof(type, field), #field, n, dtype, true, true)
+/* IN: drawn numbers. OUT: a result. SUM: a result, accumulated if `adds`. The caller fills ints and doubles. */
+#define IN(c, type, field, n, dtype)        add(c, offsetof(type, field), #field, n, dtype, false, true)
+#define OUT(c, type, field, n, dtype)       add(c, offsetof(type, field), #field, n, dtype, true, false)
+#define SUM(c, type, field, n, dtype, adds) add(c, offsetof(type, field), #field, n, dtype, true, adds)
 
 static void fill_ids(int32_t *ids, int64_t n, int32_t most) {
-    for (int64_t i = 0; ids != NULL && i < n; i++) ids[i] = (int32_t)((i * 7 + 3) % most);
+    for (int64_t i = 0; i < n; i++) ids[i] = (int32_t)((i * 7 + 3) % most);
 }
 
 #define BEGIN(c, field, type, called)                                                                                  \
@@ -96,8 +101,7 @@ static void draw_matmul(weft_device_call *c, int shape) {
     (void)IN(c, weft_matmul, a, a->m * a->k, c->dtype);
     (void)IN(c, weft_matmul, b, a->k * a->n, c->dtype);
     if (a->has_bias) (void)IN(c, weft_matmul, bias, a->n, WEFT_F32);
-    if (a->accumulate) (void)SUM(c, weft_matmul, c, a->m * a->n, a->dtype_c);
-    else (void)OUT(c, weft_matmul, c, a->m * a->n, a->dtype_c);
+    (void)SUM(c, weft_matmul, c, a->m * a->n, a->dtype_c, a->accumulate);
     c->kernels[0] = &weft_kernel_matmul;
 }
 
@@ -106,8 +110,7 @@ static void draw_sum_rows(weft_device_call *c, int shape) {
     a->rows = 1 + 65 * shape, a->width = 3 + 31 * shape;
     a->accumulate = shape == 1, a->dtype = c->dtype;
     (void)IN(c, weft_sum_rows, x, a->rows * a->width, c->dtype);
-    if (a->accumulate) (void)SUM(c, weft_sum_rows, out, a->width, WEFT_F32);
-    else (void)OUT(c, weft_sum_rows, out, a->width, WEFT_F32);
+    (void)SUM(c, weft_sum_rows, out, a->width, WEFT_F32, a->accumulate);
     c->kernels[0] = &weft_kernel_sum_rows;
 }
 
@@ -158,7 +161,7 @@ static void draw_attention(weft_device_call *c, int shape) {
     (void)IN(c, weft_attention, v, k, c->dtype);
     (void)IN(c, weft_attention, d_o, q, c->dtype);
     starts = IN(c, weft_attention, starts, a->batch * a->length, WEFT_I32);
-    for (int64_t i = 0; starts != NULL && i < a->batch * a->length; i++) /* two documents per sequence */
+    for (int64_t i = 0; i < a->batch * a->length; i++) /* two documents per sequence */
         starts[i] = i % a->length >= a->length / 3 ? (int32_t)(a->length / 3) : 0;
     (void)OUT(c, weft_attention, o, q, c->dtype);
     (void)OUT(c, weft_attention, lse, a->batch * a->heads * a->length, WEFT_F32);
@@ -190,8 +193,7 @@ static void draw_embedding(weft_device_call *c, int shape) {
     (void)IN(c, weft_embedding, table, a->vocab * a->width, c->dtype);
     (void)IN(c, weft_embedding, dy, a->rows * a->width, c->dtype);
     (void)OUT(c, weft_embedding, y, a->rows * a->width, c->dtype);
-    if (a->accumulate) (void)SUM(c, weft_embedding, dtable, a->vocab * a->width, WEFT_F32);
-    else (void)OUT(c, weft_embedding, dtable, a->vocab * a->width, WEFT_F32);
+    (void)SUM(c, weft_embedding, dtable, a->vocab * a->width, WEFT_F32, a->accumulate);
     c->kernels[0] = &weft_kernel_embedding;
     c->kernels[1] = &weft_kernel_embedding_backward;
 }
@@ -205,7 +207,7 @@ static void draw_head(weft_device_call *c, int shape) {
     (void)IN(c, weft_head, w, a->vocab * a->width, c->dtype);
     fill_ids(IN(c, weft_head, targets, a->rows, WEFT_I32), a->rows, (int32_t)a->vocab);
     weights = IN(c, weft_head, weights, a->rows, WEFT_F32);
-    for (int64_t i = 0; weights != NULL && i < a->rows; i++) weights[i] = i % 3 == 1 ? 0.0f : 1.0f;
+    for (int64_t i = 0; i < a->rows; i++) weights[i] = i % 3 == 1 ? 0.0f : 1.0f;
     (void)OUT(c, weft_head, loss, 1, WEFT_F64);
     (void)OUT(c, weft_head, dx, a->rows * a->width, c->dtype);
     (void)OUT(c, weft_head, dw, a->vocab * a->width, WEFT_F32);
@@ -218,8 +220,7 @@ static void draw_scale(weft_device_call *c, int shape) {
     a->n = 1 + 130 * shape, a->factor = 1.75, a->cap = shape == 1 ? 1.0 : 0.0, a->accumulate = shape == 2;
     a->dtype = c->dtype;
     (void)IN(c, weft_scale, x, a->n, c->dtype);
-    if (a->accumulate) (void)SUM(c, weft_scale, y, a->n, c->dtype);
-    else (void)OUT(c, weft_scale, y, a->n, c->dtype);
+    (void)SUM(c, weft_scale, y, a->n, c->dtype, a->accumulate);
     c->kernels[0] = &weft_kernel_scale;
 }
 
@@ -248,12 +249,10 @@ static void draw_multiply(weft_device_call *c, int shape) {
 }
 
 static void draw_dropout(weft_device_call *c, int shape) {
-    int64_t *first = NULL;
     BEGIN(c, kernel.dropout, weft_dropout, "dropout");
     a->batch = 1 + shape, a->row = 1 + 300 * shape, a->seed = 7, a->p = 0.25, a->site = 3, a->dtype = c->dtype;
     (void)IN(c, weft_dropout, x, a->batch * a->row, c->dtype);
-    first = IN(c, weft_dropout, first, 1, WEFT_I64);
-    if (first != NULL) *first = 11;
+    *(int64_t *)IN(c, weft_dropout, first, 1, WEFT_I64) = 11;
     (void)OUT(c, weft_dropout, y, a->batch * a->row, c->dtype);
     c->kernels[0] = &weft_kernel_dropout;
 }
@@ -299,7 +298,7 @@ static void draw_extents(weft_device_call *c, weft_square_sum *a) {
     a->n = 100 + 64 + 5, a->n_extents = 3, a->cell = 64, a->extent_stride = (uint32_t)stride;
     (void)IN(c, weft_square_sum, x, 3 * 128, WEFT_F32);
     rows = IN(c, weft_square_sum, extents, 3 * stride / (int64_t)sizeof(int32_t), WEFT_I32);
-    for (int32_t i = 0; rows != NULL && i < 3; i++) {
+    for (int32_t i = 0; i < 3; i++) {
         const weft_extent row = {(uint32_t)stride, 0, 128 * i, lengths[i], outs[i]};
         memset(rows + i * stride, 0x77, (size_t)stride);
         memcpy(rows + i * stride, &row, sizeof row);
@@ -321,13 +320,12 @@ static void draw_square_sum(weft_device_call *c, int shape) {
 }
 
 static void draw_clip(weft_device_call *c, int shape) {
-    double *sums = NULL, *count = NULL;
+    double *sums;
     BEGIN(c, kernel.clip, weft_clip, "clip");
     a->n = 1 + 3 * shape, a->clip = shape == 0 ? 0 : 0.5;
     sums = IN(c, weft_clip, square_sums, a->n, WEFT_F64);
-    for (int64_t i = 0; sums != NULL && i < a->n; i++) sums[i] = shape == 2 && i == 1 ? INFINITY : 3.0 + (double)i;
-    count = IN(c, weft_clip, count, 1, WEFT_F64);
-    if (count != NULL) *count = 12;
+    for (int64_t i = 0; i < a->n; i++) sums[i] = shape == 2 && i == 1 ? INFINITY : 3.0 + (double)i;
+    *(double *)IN(c, weft_clip, count, 1, WEFT_F64) = 12;
     (void)OUT(c, weft_clip, norm, 1, WEFT_F64);
     (void)OUT(c, weft_clip, coefficient, 1, WEFT_F32);
     (void)OUT(c, weft_clip, skip, 1, WEFT_I32);
@@ -348,7 +346,7 @@ enum { RANGES = 2, PARTS = sizeof(weft_range) + WIDER };
 
 /* Fills table rows as the host of an optimizer does: with gaps between them, and with the width of a newer ABI. */
 static void fill_ranges(char *rows, int64_t stride, int64_t n) {
-    for (int32_t r = 0; rows != NULL && r < RANGES; r++) {
+    for (int32_t r = 0; r < RANGES; r++) {
         const weft_range row = {.struct_size = (uint32_t)stride,
                                 .offset = r == 0 ? 0 : n - n / 3,
                                 .length = r == 0 ? n / 2 : n / 3,
@@ -357,10 +355,6 @@ static void fill_ranges(char *rows, int64_t stride, int64_t n) {
         memset(rows + r * stride, 0x77, (size_t)stride);
         memcpy(rows + r * stride, &row, sizeof row);
     }
-}
-
-static void put_one(float *at, float value) {
-    if (at != NULL) *at = value;
 }
 
 #define REGION(i, field) (offsetof(weft_call_update, regions[i].region.field))
@@ -382,8 +376,7 @@ static void draw_region(weft_device_call *c, int32_t i, int64_t n, bool is_later
 /* Draws an update. Shape 0 is a skipped step, without any change. The last shape uses newer-ABI structs. */
 static void draw_update(weft_device_call *c, int shape) {
     const update_hp hp = {0.125f, 0.9f, 0.25f};
-    int32_t *skip = NULL;
-    void *at = NULL;
+    void *at;
     BEGIN(c, update.args, weft_update, "update");
     a->kernel = &momentum;
     a->regions = &c->args.update.regions[0].region;
@@ -392,10 +385,9 @@ static void draw_update(weft_device_call *c, int shape) {
     draw_region(c, 0, shape == 2 ? 1027 : 96, shape == 2);
     draw_region(c, 1, shape == 0 ? 3 : 515, shape == 2);
     at = IN(c, weft_update, hp, (int64_t)(sizeof hp / sizeof(float)), WEFT_F32);
-    if (at != NULL) memcpy(at, &hp, sizeof hp);
-    put_one(IN(c, weft_update, coefficient, 1, WEFT_F32), 0.5f);
-    skip = IN(c, weft_update, skip, 1, WEFT_I32);
-    if (skip != NULL) *skip = shape == 0;
+    memcpy(at, &hp, sizeof hp);
+    *(float *)IN(c, weft_update, coefficient, 1, WEFT_F32) = 0.5f;
+    *(int32_t *)IN(c, weft_update, skip, 1, WEFT_I32) = shape == 0;
     c->kernels[0] = &weft_kernel_update;
 }
 
@@ -407,7 +399,6 @@ bool weft_device_call_draw(weft_device_call *out, int32_t number, int32_t dtype)
     memset(out, 0, sizeof *out);
     if (number >= WEFT_CALL_SHAPES * (int32_t)(sizeof kernels / sizeof kernels[0])) return false;
     out->dtype = dtype;
-    out->has_memory = true;
     kernels[number / WEFT_CALL_SHAPES](out, number % WEFT_CALL_SHAPES);
     return true;
 }

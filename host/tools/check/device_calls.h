@@ -44,8 +44,7 @@ typedef struct weft_device_call {
     weft_call_operand operands[WEFT_CALL_OPERANDS];
     int n;
     int32_t dtype;
-    bool exact;      /* the interface specifies the bits, not only the formula */
-    bool has_memory; /* false: an allocation failed */
+    bool exact; /* the interface specifies the bits, not only the formula */
 } weft_device_call;
 
 enum { WEFT_CALL_SHAPES = 3 }; /* calls per kernel, consecutive, the smallest first */
@@ -54,8 +53,9 @@ enum { WEFT_CALL_SHAPES = 3 }; /* calls per kernel, consecutive, the smallest fi
 bool weft_device_call_draw(weft_device_call *out, int32_t number, int32_t dtype);
 void weft_device_call_free(weft_device_call *call);
 
-/* test bench for a device plugin, its allocations, and the tests that every device
- * must pass. A test returns WEFT_OK, or an error that describes the wrong result. */
+/* ---- test bench: a device, its allocations, and the tests that every device must pass ---- */
+
+/* A test returns WEFT_OK, or an error that describes the wrong result. */
 
 enum { WEFT_BENCH_BUFFERS = WEFT_CALL_OPERANDS + 2 };
 
@@ -70,6 +70,7 @@ typedef struct weft_bench {
 weft_status weft_bench_open(weft_bench *self, const weft_device_plugin *kernels, const weft_host *host,
                             const void *config, weft_error *err);
 void weft_bench_close(weft_bench *self);
+weft_device_info weft_bench_info(const weft_bench *self);
 
 /* Allocates bytes after a margin, so that operands do not start at a buffer's start. _release frees them all. [main] */
 enum { WEFT_BENCH_MARGIN = 128 };

@@ -11,7 +11,7 @@
 #include <weft/dry_run.h>
 #include <weft/roofline.h>
 
-/* tests transfers of a device and their order. */
+/* ---- transfers and their order ---- */
 
 enum { MOVED = 1000 };
 
@@ -65,10 +65,10 @@ static weft_status move_through(weft_bench *b, weft_stream *s, uint8_t *bytes, w
 }
 
 static weft_status move_many(weft_bench *b, weft_error *err) {
-    uint8_t *bytes = malloc(MANY);
+    uint8_t *bytes = weft_alloc(MANY, 1);
     weft_stream *s = NULL;
-    weft_status status = bytes != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for bytes");
-    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, stream_create, err, b->device, &s);
+    weft_status status;
+    WEFT_PLUGIN_CALL(status, b->kernels, stream_create, err, b->device, &s);
     if (status == WEFT_OK) status = move_through(b, s, bytes, err);
     if (s != NULL) WEFT_PLUGIN_NOTIFY(b->kernels, stream_destroy, b->device, s);
     free(bytes);
@@ -158,7 +158,7 @@ weft_status weft_bench_orders(weft_bench *b, weft_error *err) {
     return status;
 }
 
-/* tests dtype conversion of a device.
+/* ---- conversion between types ----
  *
  * All 16-bit values are converted. 32-bit values cover the rounding boundaries of each exponent and sign. */
 
@@ -312,10 +312,10 @@ static weft_status convert_pairs(weft_bench *b, char *memory, weft_stream *other
 }
 
 weft_status weft_bench_converts(weft_bench *b, weft_error *err) {
-    char *memory = malloc(12 * PATTERNS);
+    char *memory = weft_alloc(PATTERNS, 12);
     weft_stream *other = NULL;
-    weft_status status = memory != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for numbers");
-    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, stream_create, err, b->device, &other);
+    weft_status status;
+    WEFT_PLUGIN_CALL(status, b->kernels, stream_create, err, b->device, &other);
     if (status == WEFT_OK) status = convert_pairs(b, memory, other, err);
     if (other != NULL) WEFT_PLUGIN_NOTIFY(b->kernels, stream_destroy, b->device, other);
     free(memory);
@@ -337,17 +337,9 @@ static weft_status try_alone(const weft_plugin_under_test *tested, weft_status (
     return status;
 }
 
-static weft_status moves_bytes(weft_plugin_under_test *tested, weft_error *err) {
-    return try_alone(tested, weft_bench_moves, err);
-}
-
-static weft_status keeps_order(weft_plugin_under_test *tested, weft_error *err) {
-    return try_alone(tested, weft_bench_orders, err);
-}
-
-static weft_status converts(weft_plugin_under_test *tested, weft_error *err) {
-    return try_alone(tested, weft_bench_converts, err);
-}
+WEFT_RULE_BY(moves_bytes, try_alone, weft_bench_moves)
+WEFT_RULE_BY(keeps_order, try_alone, weft_bench_orders)
+WEFT_RULE_BY(converts, try_alone, weft_bench_converts)
 
 static weft_status serves_by_tables(weft_plugin_under_test *tested, weft_error *err) {
     weft_bench b;
@@ -376,8 +368,7 @@ static weft_status put(weft_bench *b, weft_ref *out, const void *data, int64_t b
     weft_status status = weft_bench_take(b, out, bytes, err);
     if (status != WEFT_OK || bytes == 0) return status;
     if (data != NULL) return b->kernels->write(b->device, NULL, *out, data, bytes, err);
-    filled = malloc((size_t)bytes);
-    if (filled == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a call");
+    filled = weft_alloc(bytes, 1);
     memset(filled, poison, (size_t)bytes);
     WEFT_PLUGIN_CALL(status, b->kernels, write, err, b->device, NULL, *out, filled, bytes);
     free(filled);
@@ -440,8 +431,7 @@ static weft_status get_results(weft_bench *b, const weft_device_call *call, cons
     for (int i = 0; i < call->n && status == WEFT_OK; i++) {
         const int64_t bytes = weft_dtype_span(call->operands[i].dtype, call->operands[i].n);
         if (!call->operands[i].is_result) continue;
-        out->results[i] = malloc((size_t)bytes + 8);
-        if (out->results[i] == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a call");
+        out->results[i] = weft_alloc(bytes + 8, 1);
         WEFT_PLUGIN_CALL(status, b->kernels, read, err, b->device, NULL, out->results[i], refs[i], bytes);
     }
     return status;
@@ -451,9 +441,8 @@ static weft_status get_results(weft_bench *b, const weft_device_call *call, cons
 static weft_status perform(weft_bench *b, weft_device_call *call, outcome *out, uint8_t poison, invoke_fn *how,
                            weft_error *err) {
     weft_ref refs[WEFT_CALL_OPERANDS];
-    weft_status status = call->has_memory ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for a call");
+    weft_status status = put_operands(b, call, refs, poison, err);
     memset(out, 0, sizeof *out);
-    if (status == WEFT_OK) status = put_operands(b, call, refs, poison, err);
     if (status == WEFT_OK) status = run_call(b, call, poison, how, err);
     if (status == WEFT_OK) status = get_results(b, call, refs, out, err);
     weft_bench_release(b);
@@ -513,8 +502,7 @@ typedef weft_status check_fn(weft_bench *b, weft_bench *own, weft_device_call *c
 
 /* True if the device reports support for activations of the type. */
 static bool reports_support(const weft_bench *b, int32_t dtype) {
-    weft_device_info info = {.struct_size = (uint32_t)sizeof info};
-    WEFT_PLUGIN_NOTIFY(b->kernels, info, b->device, &info);
+    const weft_device_info info = weft_bench_info(b);
     return info.types == 0 ? dtype != WEFT_F16 : (info.types >> dtype & 1u) != 0;
 }
 
@@ -593,13 +581,8 @@ static weft_status check_device(weft_plugin_under_test *tested, check_fn *judge,
     return status;
 }
 
-static weft_status computes(weft_plugin_under_test *tested, weft_error *err) {
-    return check_device(tested, check_numbers, err);
-}
-
-static weft_status repeats(weft_plugin_under_test *tested, weft_error *err) {
-    return check_device(tested, check_bits, err);
-}
+WEFT_RULE_BY(computes, check_device, check_numbers)
+WEFT_RULE_BY(repeats, check_device, check_bits)
 
 /* ---- newer-ABI host ---- */
 
@@ -611,7 +594,6 @@ static weft_status invoke_longer(const weft_kernel_run *run, const weft_device_c
     weft_status status;
     memcpy(&size, &call->args, sizeof size);
     longer = weft_newer_abi_copy(&call->args, 1, size, filler);
-    if (longer == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a call");
     status = weft_kernel_invoke(kernel, run, longer, err);
     free(longer);
     return status;
@@ -682,7 +664,6 @@ static weft_status check_info(const weft_bench *b, weft_error *err) {
     const weft_device_info empty = {.struct_size = (uint32_t)sizeof empty};
     weft_device_info plain = empty, answered = empty;
     weft_device_info *longer = weft_newer_abi_copy(&empty, 1, sizeof empty, WEFT_NEWER_ABI_PATTERN);
-    if (longer == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for facts");
     WEFT_PLUGIN_NOTIFY(b->kernels, info, b->device, &plain);
     WEFT_PLUGIN_NOTIFY(b->kernels, info, b->device, longer);
     weft_newer_abi_read(&answered, 1, sizeof answered, longer, "weft_device_info");
@@ -698,7 +679,6 @@ static weft_status query_roofline(const weft_bench *b, const weft_device_rooflin
     weft_roofline_product *longer = weft_newer_abi_copy(&asked, 1, sizeof asked, filler);
     double seconds = 0;
     weft_status status = WEFT_OK;
-    if (longer == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a call");
     if (bytes != 0) longer->struct_size = bytes;
     status = roofline->product(b->device, &seconds, longer, err);
     free(longer);
@@ -777,9 +757,7 @@ static weft_status works_later(weft_plugin_under_test *tested, weft_error *err) 
 
 /* True if device memory is host memory. Heap usage is then meaningful; a GPU's libraries allocate in the background. */
 static bool shares_machine(const weft_bench *b) {
-    weft_device_info info = {.struct_size = (uint32_t)sizeof info};
-    WEFT_PLUGIN_NOTIFY(b->kernels, info, b->device, &info);
-    return (info.flags & WEFT_DEVICE_SHARES_MACHINE) != 0;
+    return (weft_bench_info(b).flags & WEFT_DEVICE_SHARES_MACHINE) != 0;
 }
 
 static weft_status create_and_destroy(weft_plugin_under_test *tested, weft_error *err) {

@@ -82,7 +82,8 @@ static weft_status send_and_bring(weft_bench *b, const weft_device_transfer *t, 
     return status == WEFT_OK ? expect(down + BYTES - 3, want, 3, "a download that ends before it", err) : status;
 }
 
-static weft_status check_transfer(weft_bench *b, const weft_device_transfer *t, weft_error *err) {
+static weft_status check_transfer(weft_bench *b, const void *table, weft_error *err) {
+    const weft_device_transfer *t = table;
     void *memory[2] = {NULL, NULL};
     weft_stream *other = NULL;
     weft_status status;
@@ -181,7 +182,8 @@ static weft_status refuse_read(weft_bench *b, const weft_device_capture *c, cons
     return holds(b, at->y, before, "a captured graph that was discarded", err);
 }
 
-static weft_status check_capture(weft_bench *b, const weft_device_capture *c, weft_error *err) {
+static weft_status check_capture(weft_bench *b, const void *table, weft_error *err) {
+    const weft_device_capture *c = table;
     recorded_step at = {.other = NULL};
     weft_captured_graph *captured_graph = NULL;
     weft_status status = weft_bench_take(b, &at.x, BYTES, err);
@@ -227,7 +229,8 @@ static weft_status query_dry(weft_bench *b, weft_ref at, uint8_t *untouched, wef
     return status;
 }
 
-static weft_status check_dry_run(weft_bench *b, const weft_device_dry_run *d, weft_error *err) {
+static weft_status check_dry_run(weft_bench *b, const void *table, weft_error *err) {
+    const weft_device_dry_run *d = table;
     uint8_t before[BYTES], pattern[BYTES], to[BYTES];
     int64_t counted[2] = {0, 0};
     weft_ref at;
@@ -256,20 +259,16 @@ static weft_status check_dry_run(weft_bench *b, const weft_device_dry_run *d, we
 
 /* ---- threads, addresses and machine peaks ---- */
 
-static int32_t threads(const weft_bench *b) {
-    weft_device_info info = {.struct_size = (uint32_t)sizeof info};
-    WEFT_PLUGIN_NOTIFY(b->kernels, info, b->device, &info);
-    return info.threads;
-}
-
-static weft_status check_team(weft_bench *b, const weft_device_team *t, weft_error *err) {
-    const int32_t all = threads(b);
+static weft_status check_team(weft_bench *b, const void *table, weft_error *err) {
+    const weft_device_team *t = table;
+    const int32_t all = weft_bench_info(b).threads;
     const int32_t sizes[] = {1, all};
     for (int i = 0; i < 2 && all > 0; i++) {
         const weft_status status = t->resize(b->device, sizes[i], err);
         if (status != WEFT_OK) return status;
-        if (threads(b) != sizes[i])
-            return WEFT_BROKEN(err, "after resize to %d of its %d threads info returns %d", sizes[i], all, threads(b));
+        if (weft_bench_info(b).threads != sizes[i])
+            return WEFT_BROKEN(err, "after resize to %d of its %d threads info returns %d", sizes[i], all,
+                               weft_bench_info(b).threads);
     }
     return WEFT_OK;
 }
@@ -287,7 +286,8 @@ static weft_status check_addresses(weft_bench *b, const weft_device_native *t, w
     return WEFT_OK;
 }
 
-static weft_status check_native(weft_bench *b, const weft_device_native *t, weft_error *err) {
+static weft_status check_native(weft_bench *b, const void *table, weft_error *err) {
+    const weft_device_native *t = table;
     weft_stream *other = NULL;
     weft_status status;
     if (t->api == NULL || t->api[0] == '\0') return WEFT_BROKEN(err, "its api has no name");
@@ -300,7 +300,8 @@ static weft_status check_native(weft_bench *b, const weft_device_native *t, weft
     return status;
 }
 
-static weft_status check_roofline(weft_bench *b, const weft_device_roofline *t, weft_error *err) {
+static weft_status check_roofline(weft_bench *b, const void *table, weft_error *err) {
+    const weft_device_roofline *t = table;
     double peak = 0, bandwidth = 0;
     weft_status status = t->peak(b->device, &peak, WEFT_F32, err);
     if (status == WEFT_OK) status = t->bandwidth(b->device, &bandwidth, err);
@@ -313,19 +314,6 @@ static weft_status check_roofline(weft_bench *b, const weft_device_roofline *t, 
 /* ---- all of them ---- */
 
 typedef weft_status check_fn(weft_bench *b, const void *table, weft_error *err);
-
-#define JUDGE(name, type)                                                                                              \
-    static weft_status try_##name(weft_bench *b, const void *table, weft_error *err) {                                 \
-        const type *t = table;                                                                                         \
-        return check_##name(b, t, err);                                                                                \
-    }
-
-JUDGE(transfer, weft_device_transfer)
-JUDGE(capture, weft_device_capture)
-JUDGE(dry_run, weft_device_dry_run)
-JUDGE(team, weft_device_team)
-JUDGE(native, weft_device_native)
-JUDGE(roofline, weft_device_roofline)
 
 /* Checks that a table contains only non-NULL pointers after its size and flags, except at byte `optional`. */
 static weft_status is_whole(const void *table, uint32_t bytes, size_t optional, weft_error *err) {
@@ -346,12 +334,12 @@ weft_status weft_bench_tables(weft_bench *b, int *n, weft_error *err) {
         uint32_t bytes;
         check_fn *judge;
         size_t optional; /* byte of a slot that may be empty */
-    } tables[] = {{WEFT_DEVICE_TRANSFER, WEFT_SIZE_1_0(weft_device_transfer), try_transfer, 0},
-                  {WEFT_DEVICE_CAPTURE, WEFT_SIZE_1_0(weft_device_capture), try_capture, 0},
-                  {WEFT_DEVICE_DRY_RUN, WEFT_SIZE_1_0(weft_device_dry_run), try_dry_run, 0},
-                  {WEFT_DEVICE_TEAM, WEFT_SIZE_1_0(weft_device_team), try_team, 0},
-                  {WEFT_DEVICE_NATIVE, WEFT_SIZE_1_0(weft_device_native), try_native, 0},
-                  {WEFT_DEVICE_ROOFLINE, WEFT_SIZE_1_0(weft_device_roofline), try_roofline,
+    } tables[] = {{WEFT_DEVICE_TRANSFER, WEFT_SIZE_1_0(weft_device_transfer), check_transfer, 0},
+                  {WEFT_DEVICE_CAPTURE, WEFT_SIZE_1_0(weft_device_capture), check_capture, 0},
+                  {WEFT_DEVICE_DRY_RUN, WEFT_SIZE_1_0(weft_device_dry_run), check_dry_run, 0},
+                  {WEFT_DEVICE_TEAM, WEFT_SIZE_1_0(weft_device_team), check_team, 0},
+                  {WEFT_DEVICE_NATIVE, WEFT_SIZE_1_0(weft_device_native), check_native, 0},
+                  {WEFT_DEVICE_ROOFLINE, WEFT_SIZE_1_0(weft_device_roofline), check_roofline,
                    offsetof(weft_device_roofline, product)}};
     weft_status status = WEFT_OK;
     *n = 0;

@@ -140,9 +140,8 @@ static weft_status write_bytes(const exchange *e, weft_buffer *to, const void *b
 /* Fills both buffers, and `want` with the expected result. */
 static weft_status fill(const exchange *e, weft_error *err) {
     const bool is_root = e->kind == BROADCAST && e->among->place == e->among->n - 1;
-    unsigned char *before = malloc((size_t)room_of(e));
+    unsigned char *before = weft_alloc(room_of(e), 1);
     weft_status status;
-    if (before == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for an exchange");
     memset(before, FILLER, (size_t)room_of(e));
     fill_rows(e, before, e->among->n, false);
     status = write_bytes(e, e->from, before, err);
@@ -157,10 +156,9 @@ static weft_status fill(const exchange *e, weft_error *err) {
 
 static weft_status compare(const exchange *e, weft_error *err) {
     const weft_process_context *p = e->among->process_context;
-    unsigned char *got = malloc((size_t)room_of(e));
+    unsigned char *got = weft_alloc(room_of(e), 1);
     char what[MOST_SAID / 2];
     weft_status status;
-    if (got == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for an exchange");
     WEFT_PLUGIN_CALL(status, p->kernels, read, err, p->device, NULL, got, (weft_ref){e->to, 0}, room_of(e));
     describe(what, sizeof what, e);
     for (int64_t i = 0; i < room_of(e) && status == WEFT_OK; i++)
@@ -184,22 +182,17 @@ static weft_status begin(const exchange *e, weft_comm_handle **out, weft_error *
                           .from = {e->from, MARGIN},
                           .n = e->n,
                           .dtype = e->dtype};
-    weft_status status = WEFT_OK;
+    const bool receives = e->kind == PAIR && e->among->place != 0;
+    weft_exchange_fn *const slots[KINDS] = {table->all_gather, table->all_to_all, table->reduce_scatter,
+                                            table->all_reduce, table->broadcast,  receives ? table->recv : table->send,
+                                            table->barrier};
+    const char *slot = receives ? "recv" : kind_names[e->kind];
+    weft_call_record before;
     if (e->kind == BROADCAST) what.peer = last;
     if (e->kind == PAIR) what.tag = e->tag;
     if (e->kind == PAIR && e->among->place == 0) what.peer = last;
-    switch (e->kind) {
-    case GATHER: WEFT_PLUGIN_CALL(status, table, all_gather, err, comm, out, &what); break;
-    case ALL_TO_ALL: WEFT_PLUGIN_CALL(status, table, all_to_all, err, comm, out, &what); break;
-    case SCATTER: WEFT_PLUGIN_CALL(status, table, reduce_scatter, err, comm, out, &what); break;
-    case REDUCE: WEFT_PLUGIN_CALL(status, table, all_reduce, err, comm, out, &what); break;
-    case BROADCAST: WEFT_PLUGIN_CALL(status, table, broadcast, err, comm, out, &what); break;
-    case BARRIER: WEFT_PLUGIN_CALL(status, table, barrier, err, comm, out, &what); break;
-    default:
-        if (e->among->place == 0) WEFT_PLUGIN_CALL(status, table, send, err, comm, out, &what);
-        else WEFT_PLUGIN_CALL(status, table, recv, err, comm, out, &what);
-    }
-    return status;
+    before = weft_plugin_enter(table, slot);
+    return weft_plugin_leave(before, slots[e->kind](comm, out, &what, err), err);
 }
 
 static weft_status test_until_done(const exchange *e, weft_comm_handle *handle, weft_error *err) {
@@ -259,8 +252,7 @@ static weft_status run(exchange *e, double seconds, weft_error *err) {
 static weft_status take_buffers(exchange *e, weft_error *err) {
     const weft_process_context *p = e->among->process_context;
     weft_status status;
-    e->want = malloc((size_t)room_of(e));
-    if (e->want == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for an exchange");
+    e->want = weft_alloc(room_of(e), 1);
     WEFT_PLUGIN_CALL(status, p->kernels, alloc, err, p->device, &e->to, room_of(e));
     if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, p->kernels, alloc, err, p->device, &e->from, room_of(e));
     return status;

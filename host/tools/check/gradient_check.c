@@ -1,4 +1,5 @@
-/* host/tools/check/gradient_check.c: *
+/* host/tools/check/gradient_check.c: see gradient_check.h.
+ *
  * Along a unit vector v the loss L has the slope g v, if g is its gradient. With the central difference
  *
  *     D(h) = (L(x + h v) - L(x - h v)) / 2h = slope + c h^2 + O(h^4)
@@ -15,6 +16,7 @@
 #include "tools/check/gradient_check.h"
 
 #include "plugin/enter.h"
+#include "tools/check/rule.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -58,8 +60,7 @@ const weft_loaded *weft_accumulate_shim(const weft_loaded *loaded) {
     return &accumulate_shim;
 }
 
-/* *
- * The loss is a weighted sum over positions. A weight of zero removes a position's loss, so the rest shows whether
+/* The loss is a weighted sum over positions. A weight of zero removes a position's loss, so the rest shows whether
  * other positions changed. A matmul may sum in another order when its rows move: about 64 roundings of 2^-24, of
  * numbers about as large as the loss, are 2^-18 of it. */
 
@@ -120,10 +121,10 @@ static weft_status check_place(weft_reference_run *played, const weft_reference_
         if (status != WEFT_OK) return status;
         if (who == EVERYONE && same) return WEFT_OK;
         if (who != EVERYONE && !same)
-            return weft_error_set(err, WEFT_E_PLUGIN,
-                                  "another id at position %d of sequence %d changes the loss of %s by %.3g: a position "
-                                  "may depend only on itself and earlier positions of its document",
-                                  at, row, names[who], by);
+            return WEFT_BROKEN(err,
+                               "another id at position %d of sequence %d changes the loss of %s by %.3g: a position "
+                               "may depend only on itself and earlier positions of its document",
+                               at, row, names[who], by);
     }
     return weft_error_set(
         err, WEFT_E_PLUGIN,
@@ -158,10 +159,10 @@ static weft_status check_row(weft_reference_run *played, const weft_reference_mi
         turn(&turned, &alone, played->length, by);
         status = weft_reference_run_loss(played, &turned, &there, err);
         if (status == WEFT_OK && !is_same(here, there))
-            return weft_error_set(err, WEFT_E_PLUGIN,
-                                  "the same sequence has the loss %.9g as sequence %d of its micro-batch and %.9g as "
-                                  "sequence %d: the result depends on the index of a sequence, or on other sequences",
-                                  here, row, there, to);
+            return WEFT_BROKEN(err,
+                               "the same sequence has the loss %.9g as sequence %d of its micro-batch and %.9g as "
+                               "sequence %d: the result depends on the index of a sequence, or on other sequences",
+                               here, row, there, to);
     }
     return status;
 }
@@ -195,13 +196,11 @@ static void result_free(result *self, const weft_reference_run *played) {
 static weft_status take_result(result *out, const weft_reference_run *played, weft_error *err) {
     const weft_declared *declared = played->declared;
     weft_status status = WEFT_OK;
-    *out = (result){played->loss_sum, calloc((size_t)declared->n_parameters + 1, sizeof(float *))};
-    if (out->gradients == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for gradients");
+    *out = (result){played->loss_sum, weft_alloc(declared->n_parameters, sizeof(float *))};
     for (int32_t p = 0; p < declared->n_parameters && status == WEFT_OK; p++) {
         if (!weft_reference_run_trains(played, p)) continue;
-        out->gradients[p] = calloc((size_t)declared->parameters[p].numel + 1, sizeof(float));
-        status = out->gradients[p] == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for a gradient")
-                                           : weft_reference_run_gradient(played, p, out->gradients[p], err);
+        out->gradients[p] = weft_alloc(declared->parameters[p].numel, sizeof(float));
+        status = weft_reference_run_gradient(played, p, out->gradients[p], err);
     }
     return status;
 }
@@ -210,13 +209,12 @@ static weft_status compare_results(const weft_reference_run *played, const resul
                                    weft_error *err) {
     const weft_declared *declared = played->declared;
     if (memcmp(&a->loss, &b->loss, sizeof a->loss) != 0)
-        return weft_error_set(err, WEFT_E_PLUGIN, "the same micro-batch has the loss %.17g, and %.17g %s", a->loss,
-                              b->loss, when);
+        return WEFT_BROKEN(err, "the same micro-batch has the loss %.17g, and %.17g %s", a->loss, b->loss, when);
     for (int32_t p = 0; p < declared->n_parameters; p++)
         if (a->gradients[p] != NULL &&
             memcmp(a->gradients[p], b->gradients[p], (size_t)declared->parameters[p].numel * sizeof(float)) != 0)
-            return weft_error_set(err, WEFT_E_PLUGIN, "the same micro-batch has different gradients of %s %s",
-                                  declared->parameters[p].name, when);
+            return WEFT_BROKEN(err, "the same micro-batch has different gradients of %s %s",
+                               declared->parameters[p].name, when);
     return WEFT_OK;
 }
 
@@ -290,15 +288,14 @@ static weft_status compare_shapes(const weft_reference_run *small, const result 
                    "in a micro-batch of %d x %d, and of %d x %d after it: the plugin keeps the first shape",
                    small->rows, small->length, large->rows, large->length);
     if (!is_same(a->loss, b->loss))
-        return weft_error_set(err, WEFT_E_PLUGIN, "the same positions of a sequence have the loss %.9g and %.9g %s",
-                              a->loss, b->loss, shapes);
+        return WEFT_BROKEN(err, "the same positions of a sequence have the loss %.9g and %.9g %s", a->loss, b->loss,
+                           shapes);
     for (int32_t p = 0; p < small->declared->n_parameters; p++)
         for (int64_t i = 0; a->gradients[p] != NULL && i < small->declared->parameters[p].numel; i++)
             if (!(fabs((double)a->gradients[p][i] - (double)b->gradients[p][i]) <= most))
-                return weft_error_set(err, WEFT_E_PLUGIN,
-                                      "the same positions have for %s the gradients %.9g and %.9g %s",
-                                      small->declared->parameters[p].name, (double)a->gradients[p][i],
-                                      (double)b->gradients[p][i], shapes);
+                return WEFT_BROKEN(err, "the same positions have for %s the gradients %.9g and %.9g %s",
+                                   small->declared->parameters[p].name, (double)a->gradients[p][i],
+                                   (double)b->gradients[p][i], shapes);
     return WEFT_OK;
 }
 
@@ -379,11 +376,11 @@ static weft_status measure_noise(line *l, double h, double *out, weft_error *err
 static weft_status tell(const line *l, double off, double bound, weft_error *err) {
     const char *own = weft_reference_run_own_operator(l->played);
     const double said = norm(l->gradient, l->n);
-    return weft_error_set(err, WEFT_E_PLUGIN,
-                          "the gradient of %s is not the slope of the loss: along one direction it is off by %.3g, "
-                          "where steps and rounding explain %.3g; its norm is %.3g%s%s",
-                          l->played->declared->parameters[l->parameter].name, off, bound, said,
-                          own == NULL ? "" : "; look at the backward of custom operators, as ", own == NULL ? "" : own);
+    return WEFT_BROKEN(err,
+                       "the gradient of %s is not the slope of the loss: along one direction it is off by %.3g, "
+                       "where steps and rounding explain %.3g; its norm is %.3g%s%s",
+                       l->played->declared->parameters[l->parameter].name, off, bound, said,
+                       own == NULL ? "" : "; look at the backward of custom operators, as ", own == NULL ? "" : own);
 }
 
 /* Tests one width. *bends: the loss is not smooth enough between the widths, so narrower ones may be conclusive. */
@@ -429,10 +426,10 @@ static void choose_direction(line *l, int32_t number) {
 static weft_status check_parameter(line *l, weft_error *err) {
     weft_status status = WEFT_OK;
     if (!isfinite(norm(l->gradient, l->n)))
-        return weft_error_set(err, WEFT_E_PLUGIN,
-                              "the gradient of %s has elements that are not finite: backward does not write all of it, "
-                              "or reads memory that forward has not written",
-                              l->played->declared->parameters[l->parameter].name);
+        return WEFT_BROKEN(err,
+                           "the gradient of %s has elements that are not finite: backward does not write all of it, "
+                           "or reads memory that forward has not written",
+                           l->played->declared->parameters[l->parameter].name);
     for (int32_t d = 0; d < DIRECTIONS && status == WEFT_OK; d++) {
         choose_direction(l, d);
         status = check_direction(l, err);
@@ -442,11 +439,10 @@ static weft_status check_parameter(line *l, weft_error *err) {
     return status;
 }
 
-/* Tests the parameters with the gradients of the last backward, for one micro-batch. */
+/* Tests the parameters with the results of a backward, for one micro-batch. */
 static weft_status check_parameters(weft_reference_run *played, const weft_reference_micro_batch *micro_batch,
-                                    float **gradients, weft_error *err) {
+                                    const result *of, weft_error *err) {
     const weft_declared *declared = played->declared;
-    const double loss = played->loss_sum;
     weft_status status = WEFT_OK;
     for (int32_t p = declared->n_parameters - 1; p >= 0 && status == WEFT_OK;
          p--) { /* parameters next to an error come first */
@@ -455,43 +451,27 @@ static weft_status check_parameters(weft_reference_run *played, const weft_refer
                   .micro_batch = micro_batch,
                   .parameter = p,
                   .n = n,
-                  .gradient = gradients[p],
-                  .middle = loss};
-        if (gradients[p] == NULL) continue;
-        l.direction = calloc((size_t)n + 1, sizeof *l.direction);
-        l.moved = calloc((size_t)n + 1, sizeof *l.moved);
-        status = l.direction == NULL || l.moved == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for a gradient")
-                                                        : check_parameter(&l, err);
+                  .gradient = of->gradients[p],
+                  .middle = of->loss};
+        if (of->gradients[p] == NULL) continue;
+        l.direction = weft_alloc(n, sizeof *l.direction);
+        l.moved = weft_alloc(n, sizeof *l.moved);
+        status = check_parameter(&l, err);
         free(l.direction);
         free(l.moved);
     }
     return status;
 }
 
-static weft_status read_gradients(const weft_reference_run *played, float **gradients, weft_error *err) {
-    weft_status status = WEFT_OK;
-    for (int32_t p = 0; p < played->declared->n_parameters && status == WEFT_OK; p++) {
-        if (!weft_reference_run_trains(played, p)) continue;
-        gradients[p] = calloc((size_t)played->declared->parameters[p].numel + 1, sizeof(float));
-        status = gradients[p] == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for a gradient")
-                                      : weft_reference_run_gradient(played, p, gradients[p], err);
-    }
-    return status;
-}
-
 weft_status weft_gradient_check(weft_reference_run *played, weft_error *err) {
-    const int32_t n = played->declared->n_parameters;
-    float **gradients = calloc((size_t)n + 1, sizeof(float *));
     weft_reference_micro_batch micro_batch;
-    weft_status status = gradients == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for gradients") : WEFT_OK;
+    result of = {0};
+    weft_status status = WEFT_OK;
     weft_reference_run_draw(played, 0, &micro_batch);
-    if (status == WEFT_OK) status = weft_reference_run_forward(played, &micro_batch, err);
-    if (status == WEFT_OK) status = weft_reference_run_backward(played, err);
-    if (status == WEFT_OK && !isfinite(played->loss_sum))
-        status = weft_error_set(err, WEFT_E_PLUGIN, "the loss is no number");
-    if (status == WEFT_OK) status = read_gradients(played, gradients, err);
-    if (status == WEFT_OK) status = check_parameters(played, &micro_batch, gradients, err);
-    for (int32_t p = 0; p < n && gradients != NULL; p++) free(gradients[p]);
-    free((void *)gradients);
+    status = run(played, &micro_batch, err);
+    if (status == WEFT_OK && !isfinite(played->loss_sum)) status = WEFT_BROKEN(err, "the loss is no number");
+    if (status == WEFT_OK) status = take_result(&of, played, err);
+    if (status == WEFT_OK) status = check_parameters(played, &micro_batch, &of, err);
+    result_free(&of, played);
     return status;
 }

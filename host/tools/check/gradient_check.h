@@ -5,18 +5,14 @@
 #include "plugin/plugin.h"
 #include "tools/check/reference_run.h"
 
-/* splits the model's own operators: computes each one two times from the same
- * inputs, scales the results to three quarters and one quarter, and adds them. The sum is unchanged, and each input
- * has two readers, so every backward must accumulate. */
-
-/* Returns a model plugin with such operators; one per process, never freed. NULL: no memory. [main] */
+/* Returns the model plugin with its own operators split: each is computed two times from the same inputs, and three
+ * quarters of one result are added to one quarter of the other. The sum is unchanged, and each input has two readers, so
+ * every backward must accumulate. One per process, never freed. [main] */
 const weft_loaded *weft_accumulate_shim(const weft_loaded *loaded);
 
-/* causal-mask check: the loss depends only on earlier ids of its document. */
-
-/* Checks that another id at a position changes no loss of an earlier position, of another document or of another
- * sequence. Also checks that a sequence's loss does not depend on its index in the micro-batch. WEFT_E_PLUGIN with a
- * message: violated. [main] */
+/* Checks that the loss depends only on earlier ids of its document: another id at a position changes no loss of an
+ * earlier position, of another document or of another sequence. Also checks that a sequence's loss does not depend on
+ * its index in the micro-batch. WEFT_E_PLUGIN with a message: violated. [main] */
 weft_status weft_causal_mask_check(weft_reference_run *played, weft_error *err);
 
 /* Checks that loss and gradients of a micro-batch have the same bits after other micro-batches, and while another one

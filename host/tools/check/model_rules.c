@@ -98,12 +98,10 @@ static void add_parameter(weft_answer *to, const weft_parameter *p) {
 }
 
 static weft_status add_table(weft_answer *to, const weft_declared *declared, const weft_table *table, weft_error *err) {
-    float *rows = calloc((size_t)(TABLE_ROWS * table->width) + 1, sizeof *rows);
-    weft_call_record before;
-    weft_status status;
-    if (rows == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a table");
-    before = weft_plugin_enter(declared->plugin, "fill");
-    status = weft_plugin_leave(before, table->fill(declared->model, table->name, TABLE_ROWS, rows, err), err);
+    float *rows = weft_alloc(TABLE_ROWS * table->width, sizeof *rows);
+    const weft_call_record before = weft_plugin_enter(declared->plugin, "fill");
+    const weft_status status =
+        weft_plugin_leave(before, table->fill(declared->model, table->name, TABLE_ROWS, rows, err), err);
     weft_answer_add_text(to, table->name);
     weft_answer_add(to, rows, (size_t)(TABLE_ROWS * table->width) * sizeof *rows);
     free(rows);
@@ -132,18 +130,15 @@ static weft_status query_recorded(weft_answer *to, void *made, weft_error *err) 
     return status;
 }
 
-static weft_status follows_its_keys(weft_plugin_under_test *tested,
-                                    weft_status (*ask)(weft_answer *to, void *made, weft_error *err), weft_error *err) {
-    const weft_answers answers = {sizeof(weft_declared *), open_declared, close_declared, ask};
-    return weft_other_keys(tested, &answers, err);
-}
+static const weft_answers declared_answers = {sizeof(weft_declared *), open_declared, close_declared, query_declared};
+static const weft_answers recorded_answers = {sizeof(weft_declared *), open_declared, close_declared, query_recorded};
 
 /* ---- the rules ---- */
 
 static weft_status declares_alike(weft_plugin_under_test *tested, weft_error *err) {
     char path[WEFT_PATH_BYTES];
     pair p = {0};
-    weft_status status = follows_its_keys(tested, query_declared, err);
+    weft_status status = weft_other_keys(tested, &declared_answers, err);
     if (status == WEFT_OK) status = first_of(&p, tested, path, err);
     if (status == WEFT_OK) status = declare(&p.two, tested, path, WEFT_POISON_TWO, err);
     if (status == WEFT_OK && !same_model(p.one, p.two))
@@ -159,7 +154,7 @@ static weft_status records_alike(weft_plugin_under_test *tested, weft_error *err
     char path[WEFT_PATH_BYTES];
     weft_recorded again = {0};
     pair p = {0};
-    weft_status status = follows_its_keys(tested, query_recorded, err);
+    weft_status status = weft_other_keys(tested, &recorded_answers, err);
     if (status == WEFT_OK) status = first_of(&p, tested, path, err);
     if (status == WEFT_OK) status = declare(&p.two, tested, path, WEFT_POISON_TWO, err);
     if (status == WEFT_OK) status = weft_recorded_make(&p.ones, p.one, err);
@@ -176,13 +171,11 @@ static weft_status records_alike(weft_plugin_under_test *tested, weft_error *err
 
 static weft_status works_later(weft_plugin_under_test *tested, weft_error *err) {
     char path[WEFT_PATH_BYTES];
-    const weft_plugin_under_test *later = weft_newer_abi(tested);
     pair p;
     weft_status status = first_of(&p, tested, path, err);
-    if (later == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for a model");
     if (status == WEFT_OK) status = weft_recorded_make(&p.ones, p.one, err);
     if (status == WEFT_OK) {
-        status = declare(&p.two, later, path, WEFT_POISON_ONE, err);
+        status = declare(&p.two, weft_newer_abi(tested), path, WEFT_POISON_ONE, err);
         status = weft_newer_abi_check(status, status == WEFT_OK && same_model(p.one, p.two),
                                       "modules, weights or segments", err);
         if (status == WEFT_OK) {
@@ -205,9 +198,7 @@ static weft_status create_and_destroy(weft_plugin_under_test *tested, weft_error
     return status;
 }
 
-static weft_status releases(weft_plugin_under_test *tested, weft_error *err) {
-    return weft_plugin_under_test_releases(tested, create_and_destroy, err);
-}
+WEFT_RULE_BY(releases, weft_plugin_under_test_releases, create_and_destroy)
 
 /* ---- computed results ---- */
 
@@ -261,73 +252,68 @@ static weft_status play(weft_reference_run **out, const bench *self, bool is_sma
     return WEFT_BROKEN(err, "its loss is no number, whichever weights it has: %g", (*out)->loss_sum);
 }
 
-static weft_status check_gradients(const weft_plugin_under_test *tested, bool *has_own, weft_error *err) {
-    weft_reference_run *played = NULL;
+/* Tests a model with two reference runs; `two` is NULL unless beside. The first run is small if is_small. */
+typedef weft_status played_test(weft_reference_run *one, weft_reference_run *two, weft_error *err);
+
+static weft_status with_runs(const weft_plugin_under_test *tested, bool is_small, bool beside, played_test *test,
+                             weft_error *err) {
+    weft_reference_run *one = NULL, *two = NULL;
     bench self;
     weft_status status = open_bench(&self, tested, err);
-    if (status == WEFT_OK) status = play(&played, &self, false, err);
-    if (status == WEFT_OK) *has_own = weft_reference_run_own_operator(played) != NULL;
-    if (status == WEFT_OK) status = weft_gradient_check(played, err);
-    weft_reference_run_destroy(played);
+    if (status == WEFT_OK) status = play(&one, &self, is_small, err);
+    if (status == WEFT_OK && beside) status = play(&two, &self, false, err);
+    if (status == WEFT_E_PLUGIN && two != NULL && is_small)
+        (void)weft_error_prefix(err, "in a micro-batch of %d x %d, after one of %d x %d: ", two->rows, two->length,
+                                one->rows, one->length);
+    if (status == WEFT_OK) status = test(one, two, err);
+    weft_reference_run_destroy(two);
+    weft_reference_run_destroy(one);
     close_bench(&self);
     return status;
 }
 
+static bool has_own; /* the tested model has operators of its own */
+
+static weft_status check_gradients(weft_reference_run *played, weft_reference_run *none, weft_error *err) {
+    (void)none;
+    has_own = weft_reference_run_own_operator(played) != NULL;
+    return weft_gradient_check(played, err);
+}
+
 static weft_status has_gradients(weft_plugin_under_test *tested, weft_error *err) {
-    bool has_own = false;
     weft_plugin_under_test twice = *tested;
-    weft_status status = check_gradients(tested, &has_own, err);
+    weft_status status = with_runs(tested, false, false, check_gradients, err);
     if (status != WEFT_OK || !has_own) return status;
     twice.loaded = weft_accumulate_shim(tested->loaded);
-    if (twice.loaded == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a model");
-    status = check_gradients(&twice, &has_own, err);
+    status = with_runs(&twice, false, false, check_gradients, err);
     if (status != WEFT_OK)
         (void)weft_error_prefix(err, "if another reader of its inputs has written a gradient before, to which backward "
                                      "adds because of `accumulate`: ");
     return status;
 }
 
+static weft_status check_causal_mask(weft_reference_run *played, weft_reference_run *none, weft_error *err) {
+    (void)none;
+    return weft_causal_mask_check(played, err);
+}
+
 static weft_status sees_its_past(weft_plugin_under_test *tested, weft_error *err) {
-    weft_reference_run *played = NULL;
-    bench self;
-    weft_status status = open_bench(&self, tested, err);
-    if (status == WEFT_OK) status = play(&played, &self, false, err);
-    if (status == WEFT_OK) status = weft_causal_mask_check(played, err);
-    weft_reference_run_destroy(played);
-    close_bench(&self);
-    return status;
+    return with_runs(tested, false, false, check_causal_mask, err);
 }
 
 static weft_status keeps_micro_batches_apart(weft_plugin_under_test *tested, weft_error *err) {
-    weft_reference_run *played = NULL, *beside = NULL;
-    bench self;
-    weft_status status = open_bench(&self, tested, err);
-    if (status == WEFT_OK) status = play(&played, &self, false, err);
-    if (status == WEFT_OK) status = play(&beside, &self, false, err);
-    if (status == WEFT_OK) status = weft_causal_mask_check_history(played, beside, err);
-    weft_reference_run_destroy(beside);
-    weft_reference_run_destroy(played);
-    close_bench(&self);
-    return status;
+    return with_runs(tested, false, true, weft_causal_mask_check_history, err);
 }
 
-/* The small one is first; for the large one the same numbers are drawn, unless it takes smaller ones. */
+/* For the large one the same numbers are drawn, unless it takes smaller ones. */
+static weft_status check_shapes(weft_reference_run *small, weft_reference_run *large, weft_error *err) {
+    if (small->declared->n_parameters > 0 && small->values[0][0] != large->values[0][0])
+        return weft_error_set(err, WEFT_E_UNSUPPORTED, "its loss is no number in one of two shapes");
+    return weft_causal_mask_check_shapes(small, large, err);
+}
+
 static weft_status computes_any_shape(weft_plugin_under_test *tested, weft_error *err) {
-    weft_reference_run *small = NULL, *large = NULL;
-    bench self;
-    weft_status status = open_bench(&self, tested, err);
-    if (status == WEFT_OK) status = play(&small, &self, true, err);
-    if (status == WEFT_OK) status = play(&large, &self, false, err);
-    if (status == WEFT_E_PLUGIN && large != NULL)
-        (void)weft_error_prefix(err, "in a micro-batch of %d x %d, after one of %d x %d: ", large->rows, large->length,
-                                small->rows, small->length);
-    if (status == WEFT_OK && self.declared->n_parameters > 0 && small->values[0][0] != large->values[0][0])
-        status = weft_error_set(err, WEFT_E_UNSUPPORTED, "its loss is no number in one of two shapes");
-    if (status == WEFT_OK) status = weft_causal_mask_check_shapes(small, large, err);
-    weft_reference_run_destroy(large);
-    weft_reference_run_destroy(small);
-    close_bench(&self);
-    return status;
+    return with_runs(tested, true, true, check_shapes, err);
 }
 
 /* ---- config.json ---- */
@@ -360,7 +346,6 @@ static const struct {
 static weft_status write_config(json_t *root, const char *key, const char *value, weft_error *err) {
     json_t *changed = json_deep_copy(root), *inner = json_object_get(changed, "rope_parameters");
     const bool is_inner = strcmp(key, "rope_theta") == 0 && json_is_object(inner);
-    char *text = NULL;
     weft_status status = WEFT_OK;
     (void)json_object_set_new(is_inner ? inner : changed, key, json_loads(value, JSON_DECODE_ANY, NULL));
     if (strcmp(key, "sliding_window") == 0 && strcmp(value, WINDOW) == 0) {
@@ -368,10 +353,9 @@ static weft_status write_config(json_t *root, const char *key, const char *value
         (void)json_object_set_new(changed, "max_window_layers", json_integer(0));
         (void)json_object_del(changed, "layer_types");
     }
-    text = json_dumps(changed, JSON_INDENT(2));
-    status = text == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for a config.json")
-                          : weft_file_replace("config.json", text, strlen(text), err);
-    free(text);
+    status = json_dump_file(changed, "config.json", JSON_INDENT(2)) == 0
+                 ? WEFT_OK
+                 : weft_error_set(err, WEFT_E_SYSTEM, "config.json cannot be written");
     json_decref(changed);
     return status;
 }
@@ -486,12 +470,11 @@ static weft_status try_numbers(const weft_plugin_under_test *tested, const char 
 static weft_status try_texts(const weft_plugin_under_test *tested, const char *path, const char *text,
                              weft_error *err) {
     const size_t size = strlen(text) + 64;
-    char *room = malloc(size);
-    weft_status status = room == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for a text")
-                                      : check_broken(tested, path, "", true, err);
+    char *room = weft_alloc(size, 1);
+    weft_status status = check_broken(tested, path, "", true, err);
     if (status == WEFT_OK) status = check_broken(tested, path, "{}", true, err);
     if (status == WEFT_OK) status = check_broken(tested, path, "no json", true, err);
-    if (status == WEFT_OK && room != NULL) status = try_numbers(tested, path, text, room, size, err);
+    if (status == WEFT_OK) status = try_numbers(tested, path, text, room, size, err);
     free(room);
     return status;
 }

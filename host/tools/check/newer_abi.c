@@ -1,6 +1,7 @@
 /* host/tools/check/newer_abi.c: see newer_abi.h. */
 #include "tools/check/newer_abi.h"
 
+#include "base/alloc.h"
 #include "plugin/enter.h"
 #include "tools/check/rule.h"
 
@@ -14,16 +15,13 @@
 #include <weft/strategy.h>
 #include <weft/tokenizer.h>
 
-/* Each table starts as a copy of the plugin's: slots
- * that are not replaced stay the plugin's own, and missing slots stay empty. */
-
 static char mistake[512]; /* first one */
 static pthread_mutex_t telling = PTHREAD_MUTEX_INITIALIZER;
 
 void *weft_newer_abi_copy(const void *from, size_t n, size_t size, uint8_t filler) {
     const uint32_t says = (uint32_t)(size + WEFT_NEWER_ABI_BYTES);
-    char *made = malloc(n * says + 1);
-    for (size_t i = 0; i < n && made != NULL; i++) {
+    char *made = weft_alloc(n, says);
+    for (size_t i = 0; i < n; i++) {
         char *to = made + i * says;
         memset(to, filler, says);
         memcpy(to, (const char *)from + i * size, size);
@@ -33,9 +31,7 @@ void *weft_newer_abi_copy(const void *from, size_t n, size_t size, uint8_t fille
 }
 
 void *weft_newer_abi_structs(const void *from, size_t n, size_t size) {
-    void *made = weft_newer_abi_copy(from, n, size, WEFT_NEWER_ABI_PATTERN);
-    if (made == NULL) abort(); /* the parent process reports the crash */
-    return made;
+    return weft_newer_abi_copy(from, n, size, WEFT_NEWER_ABI_PATTERN);
 }
 
 static void keep_mistake(const char *what, const char *type) {
@@ -64,11 +60,6 @@ void weft_newer_abi_read(void *to, size_t n, size_t size, void *made, const char
     free(made);
 }
 
-/* Returns the first out-of-bounds write of this process; "": no such write. [main] */
-static const char *weft_newer_abi_error(void) {
-    return mistake;
-}
-
 /* Returns a longer copy of one of the two hosts of plugin_under_test.h, valid until the process exits. [main] */
 static const weft_host *weft_newer_abi_host(const weft_host *host) {
     static struct {
@@ -83,13 +74,63 @@ static const weft_host *weft_newer_abi_host(const weft_host *host) {
 }
 
 /* LATER: returns a longer copy of *from. ANSWER: copies the answer back into *to. */
-#define LATER(from)              weft_newer_abi_structs((from), 1, sizeof *(from))
-#define ANSWER(to, made, type)   weft_newer_abi_read((to), 1, sizeof *(to), (made), (type))
-#define COPY_TABLE(table, real_) (void)weft_struct_take(&(table), sizeof(table), (real_))
+#define LATER(from)            weft_newer_abi_structs((from), 1, sizeof *(from))
+#define ANSWER(to, made, type) weft_newer_abi_read((to), 1, sizeof *(to), (made), (type))
+
+/* The plugin's table, as each of its possible types. */
+static union {
+    const void *table;
+    const weft_policy_plugin *policy;
+    const weft_strategy_plugin *strategy;
+    const weft_optimizer_plugin *optimizer;
+    const weft_tokenizer_plugin *tokenizer;
+    const weft_data_plugin *data;
+    const weft_model_plugin *model;
+    const weft_adapter_plugin *adapter;
+    const weft_comm_plugin *comm;
+} real;
+
+/* ---- slots of the same shape in several kinds ---- */
+
+/* CREATE: create with a job or a source. host: the host that it receives. */
+#define CREATE(kind, type, host_given)                                                                                 \
+    static weft_status kind##_create(weft_##kind **out, const weft_host *host, const void *config, const type *asked,  \
+                                     weft_error *err) {                                                                \
+        type *later = asked == NULL ? NULL : LATER(asked);                                                             \
+        weft_status status;                                                                                            \
+        WEFT_PLUGIN_CALL(status, real.kind, create, err, out, host_given, config, later);                              \
+        free(later);                                                                                                   \
+        return status;                                                                                                 \
+    }
+CREATE(model, weft_model_source, weft_newer_abi_host(host))
+CREATE(adapter, weft_adapter_source, weft_newer_abi_host(host))
+CREATE(comm, weft_comm_job, host) /* a run's host is identified by its address, so it is passed unchanged */
+
+/* INFO: fills a struct of facts. */
+#define INFO(kind)                                                                                                     \
+    static void kind##_info(const weft_##kind *made, weft_##kind##_info *out) {                                        \
+        weft_##kind##_info *later = LATER(out);                                                                        \
+        WEFT_PLUGIN_NOTIFY(real.kind, info, made, later);                                                              \
+        ANSWER(out, later, "weft_" #kind "_info");                                                                     \
+    }
+INFO(tokenizer)
+INFO(data)
+INFO(model)
+INFO(comm)
+
+/* REQUEST: reads one struct. made: type of the instance. */
+#define REQUEST(kind, slot, made_type, type)                                                                           \
+    static weft_status kind##_##slot(made_type *made, const type *asked, weft_error *err) {                            \
+        type *later = LATER(asked);                                                                                    \
+        weft_status status;                                                                                            \
+        WEFT_PLUGIN_CALL(status, real.kind, slot, err, made, later);                                                   \
+        free(later);                                                                                                   \
+        return status;                                                                                                 \
+    }
+REQUEST(model, declare, weft_model, weft_builder)
+REQUEST(adapter, merge, const weft_adapter, weft_merge)
 
 /* ---- policy ---- */
-
-static const weft_policy_plugin *policy;
 
 static weft_status policy_units(const weft_host *host, const void *config, const weft_policy_job *job,
                                 const weft_wrap *wrap, weft_error *err) {
@@ -102,7 +143,7 @@ static weft_status policy_units(const weft_host *host, const void *config, const
     later->parameters = parameters;
     later->module_stride += WEFT_NEWER_ABI_BYTES;
     later->parameter_stride += WEFT_NEWER_ABI_BYTES;
-    WEFT_PLUGIN_CALL(status, policy, units, err, weft_newer_abi_host(host), config, later, wide);
+    WEFT_PLUGIN_CALL(status, real.policy, units, err, weft_newer_abi_host(host), config, later, wide);
     free(parameters);
     free(modules);
     free(wide);
@@ -110,17 +151,7 @@ static weft_status policy_units(const weft_host *host, const void *config, const
     return status;
 }
 
-static const void *later_policy(const void *real) {
-    static weft_policy_plugin table;
-    policy = real;
-    COPY_TABLE(table, policy);
-    table.units = policy_units;
-    return &table;
-}
-
 /* ---- strategy ---- */
-
-static const weft_strategy_plugin *strategy;
 
 static weft_strategy_job *longer_job(const weft_strategy_job *job) {
     weft_strategy_job *later = LATER(job);
@@ -146,7 +177,7 @@ static weft_status strategy_replicas(const weft_host *host, const void *config, 
                                      int32_t *out, weft_error *err) {
     weft_strategy_job *later = longer_job(job);
     weft_status status;
-    WEFT_PLUGIN_CALL(status, strategy, replicas, err, weft_newer_abi_host(host), config, later, out);
+    WEFT_PLUGIN_CALL(status, real.strategy, replicas, err, weft_newer_abi_host(host), config, later, out);
     free_job(later);
     return status;
 }
@@ -156,7 +187,7 @@ static weft_status strategy_place(const weft_host *host, const void *config, con
     weft_strategy_job *later = longer_job(job);
     void *placed = weft_newer_abi_structs(units, (size_t)job->n_units, sizeof *units);
     weft_status status;
-    WEFT_PLUGIN_CALL(status, strategy, place, err, weft_newer_abi_host(host), config, later, placed, owners);
+    WEFT_PLUGIN_CALL(status, real.strategy, place, err, weft_newer_abi_host(host), config, later, placed, owners);
     weft_newer_abi_read(units, (size_t)job->n_units, sizeof *units, placed, "weft_placement");
     free_job(later);
     return status;
@@ -167,38 +198,27 @@ static weft_status strategy_compile(const weft_host *host, const void *config, c
     weft_strategy_job *later = longer_job(job);
     weft_emitter *wide = LATER(emitter);
     weft_status status;
-    WEFT_PLUGIN_CALL(status, strategy, compile, err, weft_newer_abi_host(host), config, later, rank, wide);
+    WEFT_PLUGIN_CALL(status, real.strategy, compile, err, weft_newer_abi_host(host), config, later, rank, wide);
     free(wide);
     free_job(later);
     return status;
 }
 
-static const void *later_strategy(const void *real) {
-    static weft_strategy_plugin table;
-    strategy = real;
-    COPY_TABLE(table, strategy);
-    table.replicas = strategy_replicas;
-    table.place = strategy_place;
-    table.compile = strategy_compile;
-    return &table;
-}
-
 /* ---- optimizer ---- */
 
-static const weft_optimizer_plugin *optimizer;
 /* Kernel of the last optimizer that was queried; all instances of a plugin share it. */
 static const weft_elementwise *kernel;
 
 static weft_status optimizer_create(weft_optimizer **out, const weft_host *host, const void *config, weft_error *err) {
     weft_status status;
-    WEFT_PLUGIN_CALL(status, optimizer, create, err, out, weft_newer_abi_host(host), config);
+    WEFT_PLUGIN_CALL(status, real.optimizer, create, err, out, weft_newer_abi_host(host), config);
     return status;
 }
 
 static weft_status optimizer_prepare(weft_optimizer *made, void *hp, const weft_step_info *step, weft_error *err) {
     weft_step_info *later = LATER(step);
     weft_status status;
-    WEFT_PLUGIN_CALL(status, optimizer, prepare, err, made, hp, later);
+    WEFT_PLUGIN_CALL(status, real.optimizer, prepare, err, made, hp, later);
     free(later);
     return status;
 }
@@ -214,52 +234,23 @@ static void run_kernel(const weft_elementwise_call *call) {
 
 static const weft_elementwise *optimizer_update(const weft_optimizer *made) {
     static weft_elementwise table;
-    kernel = optimizer->update(made);
+    kernel = real.optimizer->update(made);
     if (kernel == NULL) return NULL;
-    COPY_TABLE(table, kernel);
+    (void)weft_struct_take(&table, sizeof table, kernel);
     if (table.cpu != NULL) table.cpu = run_kernel;
-    return &table;
-}
-
-static const void *later_optimizer(const void *real) {
-    static weft_optimizer_plugin table;
-    optimizer = real;
-    COPY_TABLE(table, optimizer);
-    table.create = optimizer_create;
-    table.prepare = optimizer_prepare;
-    table.update = optimizer_update;
     return &table;
 }
 
 /* ---- tokenizer ---- */
 
-static const weft_tokenizer_plugin *tokenizer;
-
 static weft_status tokenizer_create(weft_tokenizer **out, const weft_host *host, const void *config,
                                     const char *directory, weft_error *err) {
     weft_status status;
-    WEFT_PLUGIN_CALL(status, tokenizer, create, err, out, weft_newer_abi_host(host), config, directory);
+    WEFT_PLUGIN_CALL(status, real.tokenizer, create, err, out, weft_newer_abi_host(host), config, directory);
     return status;
 }
 
-static void tokenizer_info(const weft_tokenizer *made, weft_tokenizer_info *out) {
-    weft_tokenizer_info *later = LATER(out);
-    WEFT_PLUGIN_NOTIFY(tokenizer, info, made, later);
-    ANSWER(out, later, "weft_tokenizer_info");
-}
-
-static const void *later_tokenizer(const void *real) {
-    static weft_tokenizer_plugin table;
-    tokenizer = real;
-    COPY_TABLE(table, tokenizer);
-    table.create = tokenizer_create;
-    table.info = tokenizer_info;
-    return &table;
-}
-
 /* ---- data ---- */
-
-static const weft_data_plugin *data;
 
 /* Passes longer copies that are never freed, because the data keep the job. */
 static weft_status data_create(weft_data **out, const weft_host *host, const void *config, const weft_data_job *job,
@@ -270,114 +261,41 @@ static weft_status data_create(weft_data **out, const weft_host *host, const voi
         later = LATER(job);
         later->tokenizer = LATER(job->tokenizer);
     }
-    WEFT_PLUGIN_CALL(status, data, create, err, out, weft_newer_abi_host(host), config, later);
+    WEFT_PLUGIN_CALL(status, real.data, create, err, out, weft_newer_abi_host(host), config, later);
     return status;
-}
-
-static void data_info(const weft_data *made, weft_data_info *out) {
-    weft_data_info *later = LATER(out);
-    WEFT_PLUGIN_NOTIFY(data, info, made, later);
-    ANSWER(out, later, "weft_data_info");
 }
 
 static void data_split_info(const weft_data *made, int32_t split, weft_split_info *out) {
     weft_split_info *later = LATER(out);
-    WEFT_PLUGIN_NOTIFY(data, split_info, made, split, later);
+    WEFT_PLUGIN_NOTIFY(real.data, split_info, made, split, later);
     ANSWER(out, later, "weft_split_info");
 }
 
-static weft_status data_shape(const weft_data *made, weft_micro_batch *out, const weft_micro_batch_request *request,
-                              weft_error *err) {
-    weft_micro_batch *later = LATER(out);
-    weft_micro_batch_request *wide = LATER(request);
-    weft_status status;
-    WEFT_PLUGIN_CALL(status, data, shape, err, made, later, wide);
-    ANSWER(out, later, "weft_micro_batch");
-    free(wide);
-    return status;
-}
-
-static weft_status data_micro_batch(const weft_data *made, weft_micro_batch *out,
-                                    const weft_micro_batch_request *request, weft_error *err) {
-    weft_micro_batch *later = LATER(out);
-    weft_micro_batch_request *wide = LATER(request);
-    weft_status status;
-    WEFT_PLUGIN_CALL(status, data, micro_batch, err, made, later, wide);
-    ANSWER(out, later, "weft_micro_batch");
-    free(wide);
-    return status;
-}
-
-static const void *later_data(const void *real) {
-    static weft_data_plugin table;
-    data = real;
-    COPY_TABLE(table, data);
-    table.create = data_create;
-    table.info = data_info;
-    table.split_info = data_split_info;
-    table.shape = data_shape;
-    table.micro_batch = data_micro_batch;
-    return &table;
-}
+#define FETCH(slot)                                                                                                    \
+    static weft_status data_##slot(const weft_data *made, weft_micro_batch *out,                                       \
+                                   const weft_micro_batch_request *request, weft_error *err) {                         \
+        weft_micro_batch *later = LATER(out);                                                                          \
+        weft_micro_batch_request *wide = LATER(request);                                                               \
+        weft_status status;                                                                                            \
+        WEFT_PLUGIN_CALL(status, real.data, slot, err, made, later, wide);                                             \
+        ANSWER(out, later, "weft_micro_batch");                                                                        \
+        free(wide);                                                                                                    \
+        return status;                                                                                                 \
+    }
+FETCH(shape)
+FETCH(micro_batch)
 
 /* ---- model ---- */
-
-static const weft_model_plugin *model;
-
-static weft_status model_create(weft_model **out, const weft_host *host, const void *config,
-                                const weft_model_source *source, weft_error *err) {
-    weft_model_source *later = LATER(source);
-    weft_status status;
-    WEFT_PLUGIN_CALL(status, model, create, err, out, weft_newer_abi_host(host), config, later);
-    free(later);
-    return status;
-}
-
-static void model_info(const weft_model *made, weft_model_info *out) {
-    weft_model_info *later = LATER(out);
-    WEFT_PLUGIN_NOTIFY(model, info, made, later);
-    ANSWER(out, later, "weft_model_info");
-}
-
-static weft_status model_declare(weft_model *made, const weft_builder *builder, weft_error *err) {
-    weft_builder *later = LATER(builder);
-    weft_status status;
-    WEFT_PLUGIN_CALL(status, model, declare, err, made, later);
-    free(later);
-    return status;
-}
 
 static weft_value model_forward(const weft_model *made, uint32_t segment, weft_graph *g, const weft_ops *ops,
                                 weft_value carry) {
     weft_ops *later = LATER(ops);
-    const weft_value given = model->forward(made, segment, g, later, carry);
+    const weft_value given = real.model->forward(made, segment, g, later, carry);
     free(later);
     return given;
 }
 
-static const void *later_model(const void *real) {
-    static weft_model_plugin table;
-    model = real;
-    COPY_TABLE(table, model);
-    table.create = model_create;
-    table.info = model_info;
-    table.declare = model_declare;
-    table.forward = model_forward;
-    return &table;
-}
-
 /* ---- adapter ---- */
-
-static const weft_adapter_plugin *adapter;
-
-static weft_status adapter_create(weft_adapter **out, const weft_host *host, const void *config,
-                                  const weft_adapter_source *source, weft_error *err) {
-    weft_adapter_source *later = source == NULL ? NULL : LATER(source);
-    weft_status status;
-    WEFT_PLUGIN_CALL(status, adapter, create, err, out, weft_newer_abi_host(host), config, later);
-    free(later);
-    return status;
-}
 
 /* Objects that sites point to live as long as the adapter; the sites themselves do not. */
 static weft_status adapter_declare(weft_adapter *made, const weft_adapter_job *job, weft_error *err) {
@@ -388,7 +306,7 @@ static weft_status adapter_declare(weft_adapter *made, const weft_adapter_job *j
     later->sites = sites;
     later->site_stride += WEFT_NEWER_ABI_BYTES;
     later->builder = builder;
-    WEFT_PLUGIN_CALL(status, adapter, declare, err, made, later);
+    WEFT_PLUGIN_CALL(status, real.adapter, declare, err, made, later);
     free(sites);
     free(builder);
     free(later);
@@ -399,7 +317,7 @@ static weft_status adapter_declare(weft_adapter *made, const weft_adapter_job *j
 #define ADAPTED(name, parameters, ...)                                                                                 \
     static weft_value adapter_##name parameters {                                                                      \
         weft_ops *later = LATER(ops);                                                                                  \
-        const weft_value given = adapter->name(made, site, g, later, __VA_ARGS__);                                     \
+        const weft_value given = real.adapter->name(made, site, g, later, __VA_ARGS__);                                \
         free(later);                                                                                                   \
         return given;                                                                                                  \
     }
@@ -420,7 +338,7 @@ static weft_value adapter_attention(const weft_adapter *made, uint32_t site, wef
                                     const weft_attention_args *args) {
     weft_ops *later = LATER(ops);
     weft_attention_args *plain = weft_newer_abi_copy(args, 1, sizeof *args, 0);
-    const weft_value given = adapter->attention(made, site, g, later, q, k, v, starts, plain == NULL ? args : plain);
+    const weft_value given = real.adapter->attention(made, site, g, later, q, k, v, starts, plain);
     free(plain);
     free(later);
     return given;
@@ -430,65 +348,18 @@ static weft_status adapter_tensor(const weft_adapter *made, const char *paramete
                                   weft_error *err) {
     weft_adapter_tensor *later = LATER(out);
     weft_status status;
-    WEFT_PLUGIN_CALL(status, adapter, tensor, err, made, parameter, later);
+    WEFT_PLUGIN_CALL(status, real.adapter, tensor, err, made, parameter, later);
     ANSWER(out, later, "weft_adapter_tensor");
     return status;
 }
 
-static weft_status adapter_merge(const weft_adapter *made, const weft_merge *what, weft_error *err) {
-    weft_merge *later = LATER(what);
-    weft_status status;
-    WEFT_PLUGIN_CALL(status, adapter, merge, err, made, later);
-    free(later);
-    return status;
-}
-
-/* Replaces an optional slot that the plugin provides. */
-#define EXCHANGE_SLOT(table, slot)                                                                                     \
-    if ((table).slot != NULL) (table).slot = adapter_##slot
-
-static const void *later_adapter(const void *real) {
-    static weft_adapter_plugin table;
-    adapter = real;
-    COPY_TABLE(table, adapter);
-    table.create = adapter_create;
-    table.declare = adapter_declare;
-    EXCHANGE_SLOT(table, linear);
-    EXCHANGE_SLOT(table, embedding);
-    EXCHANGE_SLOT(table, attention);
-    EXCHANGE_SLOT(table, head);
-    EXCHANGE_SLOT(table, tensor);
-    EXCHANGE_SLOT(table, merge);
-    return &table;
-}
-
 /* ---- comm ---- */
-
-static const weft_comm_plugin *comm;
-
-/* The run's host is identified by its address, so it is passed unchanged. */
-static weft_status comm_create(weft_comm **out, const weft_host *host, const void *config, const weft_comm_job *job,
-                               weft_error *err) {
-    weft_comm_job *later = LATER(job);
-    weft_status status;
-    WEFT_PLUGIN_CALL(status, comm, create, err, out, host, config, later);
-    free(later);
-    return status;
-}
-
-static void comm_info(const weft_comm *made, weft_comm_info *out) {
-    weft_comm_info *later = LATER(out);
-    WEFT_PLUGIN_NOTIFY(comm, info, made, later);
-    ANSWER(out, later, "weft_comm_info");
-}
 
 /* Passes a struct with zeros, which request no feature. Unknown non-zero fields are rejected before any send. */
 static weft_status exchange_plain(weft_exchange_fn *how, weft_comm *made, weft_comm_handle **out,
                                   const weft_exchange *what, weft_error *err) {
     weft_exchange *plain = weft_newer_abi_copy(what, 1, sizeof *what, 0);
-    weft_status status = WEFT_OK;
-    if (plain == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for an exchange");
-    status = how(made, out, plain, err);
+    const weft_status status = how(made, out, plain, err);
     free(plain);
     return status;
 }
@@ -498,10 +369,9 @@ static weft_status must_refuse(weft_exchange_fn *how, weft_comm *made, const wef
     weft_error said = WEFT_ERROR_INIT;
     weft_comm_handle *none = NULL;
     if (how(made, &none, what, &said) == WEFT_OK)
-        return weft_error_set(err, WEFT_E_PLUGIN, "it accepts a weft_exchange that %s. Fix: reject it with %s", sort,
-                              by);
+        return WEFT_BROKEN(err, "it accepts a weft_exchange that %s. Fix: reject it with %s", sort, by);
     if (said.text[0] == '\0')
-        return weft_error_set(err, WEFT_E_PLUGIN, "it rejects a weft_exchange that %s without an error message", sort);
+        return WEFT_BROKEN(err, "it rejects a weft_exchange that %s without an error message", sort);
     return WEFT_OK;
 }
 
@@ -521,13 +391,13 @@ static weft_status exchange(weft_exchange_fn *how, weft_comm *made, weft_comm_ha
 
 /* A barrier reads only the group. */
 static weft_status comm_barrier(weft_comm *made, weft_comm_handle **out, const weft_exchange *what, weft_error *err) {
-    return exchange_plain(comm->barrier, made, out, what, err);
+    return exchange_plain(real.comm->barrier, made, out, what, err);
 }
 
 #define EXCHANGE(name)                                                                                                 \
     static weft_status comm_##name(weft_comm *made, weft_comm_handle **out, const weft_exchange *what,                 \
                                    weft_error *err) {                                                                  \
-        return exchange(comm->name, made, out, what, err);                                                             \
+        return exchange(real.comm->name, made, out, what, err);                                                        \
     }
 
 EXCHANGE(all_gather)
@@ -538,60 +408,74 @@ EXCHANGE(broadcast)
 EXCHANGE(send)
 EXCHANGE(recv)
 
-static const void *later_comm(const void *real) {
-    static weft_comm_plugin table;
-    comm = real;
-    COPY_TABLE(table, comm);
-    table.create = comm_create;
-    table.info = comm_info;
-    table.all_gather = comm_all_gather;
-    table.all_to_all = comm_all_to_all;
-    table.reduce_scatter = comm_reduce_scatter;
-    table.all_reduce = comm_all_reduce;
-    table.broadcast = comm_broadcast;
-    table.barrier = comm_barrier;
-    table.send = comm_send;
-    table.recv = comm_recv;
-    return &table;
-}
+/* ---- the table ---- */
 
-/* Returns the table that forwards to `real`. NULL: the callers of this kind lengthen the arguments. [main] */
-static const void *weft_newer_abi_table(const char *kind, const void *real) {
-    static const struct {
-        const char *kind;
-        const void *(*make)(const void *real);
-    } kinds[] = {{"policy", later_policy},   {"strategy", later_strategy}, {"optimizer", later_optimizer},
-                 {"data", later_data},       {"model", later_model},       {"tokenizer", later_tokenizer},
-                 {"adapter", later_adapter}, {"comm", later_comm}};
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
-        if (strcmp(kinds[i].kind, kind) == 0) return kinds[i].make(real);
-    return NULL;
+typedef void slot_fn(void);
+
+#define SHIM(kind, slot)                                                                                               \
+    { #kind, offsetof(weft_##kind##_plugin, slot), (slot_fn *)kind##_##slot }
+
+/* Slots that are replaced where the plugin fills them. The others stay the plugin's own. */
+static const struct {
+    const char *kind;
+    size_t at;
+    slot_fn *shim;
+} shims[] = {
+    SHIM(policy, units),     SHIM(strategy, replicas), SHIM(strategy, place),      SHIM(strategy, compile),
+    SHIM(optimizer, create), SHIM(optimizer, prepare), SHIM(optimizer, update),    SHIM(tokenizer, create),
+    SHIM(tokenizer, info),   SHIM(data, create),       SHIM(data, info),           SHIM(data, split_info),
+    SHIM(data, shape),       SHIM(data, micro_batch),  SHIM(model, create),        SHIM(model, info),
+    SHIM(model, declare),    SHIM(model, forward),     SHIM(adapter, create),      SHIM(adapter, declare),
+    SHIM(adapter, linear),   SHIM(adapter, embedding), SHIM(adapter, attention),   SHIM(adapter, head),
+    SHIM(adapter, tensor),   SHIM(adapter, merge),     SHIM(comm, create),         SHIM(comm, info),
+    SHIM(comm, all_gather),  SHIM(comm, all_to_all),   SHIM(comm, reduce_scatter), SHIM(comm, all_reduce),
+    SHIM(comm, broadcast),   SHIM(comm, barrier),      SHIM(comm, send),           SHIM(comm, recv),
+};
+
+static const void *forwarding_table(const char *kind) {
+    static union {
+        char bytes[1];
+        weft_policy_plugin policy;
+        weft_strategy_plugin strategy;
+        weft_optimizer_plugin optimizer;
+        weft_tokenizer_plugin tokenizer;
+        weft_data_plugin data;
+        weft_model_plugin model;
+        weft_adapter_plugin adapter;
+        weft_comm_plugin comm;
+    } table;
+    (void)weft_struct_take(&table, sizeof table, real.table);
+    for (size_t i = 0; i < sizeof shims / sizeof shims[0]; i++) {
+        char *slot = table.bytes + shims[i].at;
+        slot_fn *own = NULL;
+        memcpy(&own, slot, sizeof own);
+        if (strcmp(shims[i].kind, kind) == 0 && own != NULL) memcpy(slot, &shims[i].shim, sizeof shims[i].shim);
+    }
+    return &table;
 }
 
 const weft_loaded *weft_newer_abi_loaded(const weft_loaded *loaded) {
     static weft_plugin plugin;
     static weft_loaded later;
     if (later.plugin != NULL) return &later;
+    real.table = loaded->plugin->table;
     plugin = *loaded->plugin;
-    plugin.table = weft_newer_abi_table(plugin.kind, plugin.table);
+    plugin.table = forwarding_table(plugin.kind);
     later = *loaded;
     later.plugin = &plugin;
-    if (plugin.table == NULL) return NULL;
     weft_plugin_own(&later);
     return &later;
 }
 
 const weft_plugin_under_test *weft_newer_abi(const weft_plugin_under_test *tested) {
     static weft_plugin_under_test later;
-    const weft_loaded *loaded = weft_newer_abi_loaded(tested->loaded);
-    if (loaded == NULL) return NULL;
     if (later.loaded == NULL) later = *tested;
-    later.loaded = loaded;
+    later.loaded = weft_newer_abi_loaded(tested->loaded);
     return &later;
 }
 
 weft_status weft_newer_abi_check(weft_status status, bool is_same, const char *what, weft_error *err) {
-    if (weft_newer_abi_error()[0] != '\0') return WEFT_BROKEN(err, "%s", weft_newer_abi_error());
+    if (mistake[0] != '\0') return WEFT_BROKEN(err, "%s", mistake);
     if (status == WEFT_E_MEMORY) return status;
     if (status != WEFT_OK) {
         err->code = WEFT_E_PLUGIN;

@@ -19,7 +19,7 @@
 #include <unistd.h>
 #include <weft/optimizer.h>
 
-/* compiles an optimizer update's body from its source text. */
+/* ---- an update's body, compiled from its source text ---- */
 
 typedef void weft_body_fn(const weft_elementwise_call *call);
 
@@ -258,6 +258,15 @@ static weft_range whole_range(float lr_scale, float decay) {
     return range;
 }
 
+/* Updates all elements once, by a step size. */
+static weft_status step_once(const instance *self, bench *on, uint64_t number, double lr, const weft_range *range,
+                             weft_error *err) {
+    unsigned char hp[WEFT_MAX_HP];
+    const weft_status status = prepare(self, hp, number, lr, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK) update(self, on, hp, range, MARGIN, MARGIN + ELEMENTS);
+    return status;
+}
+
 /* ---- sequences of updates ---- */
 
 /* Some updates with different gradients. */
@@ -270,15 +279,13 @@ typedef struct course {
 
 static weft_status follow(bench *on, const weft_plugin_under_test *tested, const course *by, weft_error *err) {
     const weft_range range = whole_range(by->lr_scale, by->decay);
-    unsigned char hp[WEFT_MAX_HP];
     instance self;
     weft_status status = instance_open(&self, tested, WEFT_POISON_ONE, err);
     bench_fill(on);
     for (int64_t i = MARGIN; i < MARGIN + ELEMENTS && by->from_zero; i++) on->weight[i] = 0.0f;
     for (int64_t step = 1; step <= by->steps && status == WEFT_OK; step++) {
         for (uint32_t i = MARGIN; i < MARGIN + ELEMENTS; i++) on->gradient[i] = noise(i, 2 + (uint32_t)step);
-        status = prepare(&self, hp, (uint64_t)step, by->schedule * step_size(&self), WEFT_POISON_ONE, err);
-        if (status == WEFT_OK) update(&self, on, hp, &range, MARGIN, MARGIN + ELEMENTS);
+        status = step_once(&self, on, (uint64_t)step, by->schedule * step_size(&self), &range, err);
     }
     instance_close(&self);
     return status;
@@ -305,12 +312,11 @@ static bool same_facts(const weft_optimizer_facts *a, const weft_optimizer_facts
 }
 
 static weft_status declares_alike(weft_plugin_under_test *tested, weft_error *err) {
-    instance one, two;
+    instance one, two = {0};
     weft_optimizer_facts again;
     const char *id = tested->loaded->plugin->id;
     weft_status status = instance_open(&one, tested, WEFT_POISON_ONE, err);
     if (status == WEFT_OK) status = instance_open(&two, tested, WEFT_POISON_TWO, err);
-    else memset(&two, 0, sizeof two);
     if (status == WEFT_OK) status = weft_optimizer_validate(&again, one.table, one.made, id, err);
     if (status == WEFT_OK && (!same_facts(&one.facts, &two.facts) || !same_facts(&one.facts, &again)))
         status = WEFT_BROKEN(err, "states or hp_size return different results on a second call");
@@ -344,14 +350,14 @@ static void close_any(void *made) {
     instance_close(made);
 }
 
-static weft_status answer(weft_answer *to, void *made, weft_error *err) {
+static weft_status ask(weft_answer *to, void *made, weft_error *err) {
     const instance *self = made;
     const double size = step_size(self);
     unsigned char hp[WEFT_MAX_HP];
     weft_status status = WEFT_OK;
-    weft_answer_add(to, &self->facts.n_states, sizeof self->facts.n_states);
-    weft_answer_add(to, &self->facts.hp_bytes, sizeof self->facts.hp_bytes);
-    weft_answer_add(to, &size, sizeof size);
+    WEFT_ANSWER_ADD(to, self->facts.n_states);
+    WEFT_ANSWER_ADD(to, self->facts.hp_bytes);
+    WEFT_ANSWER_ADD(to, size);
     for (int64_t s = 0; s < self->facts.n_states; s++) {
         weft_answer_add_text(to, self->facts.states[s].name);
         WEFT_ANSWER_ADD(to, self->facts.states[s].dtype);
@@ -364,15 +370,12 @@ static weft_status answer(weft_answer *to, void *made, weft_error *err) {
     return status;
 }
 
-static weft_status prepares_by_its_keys(weft_plugin_under_test *tested, weft_error *err) {
-    const weft_answers answers = {sizeof(instance), open_any, close_any, answer};
-    return weft_other_keys(tested, &answers, err);
-}
+static const weft_answers answers = {sizeof(instance), open_any, close_any, ask};
 
 static weft_status prepares_alike(weft_plugin_under_test *tested, weft_error *err) {
     unsigned char first[WEFT_MAX_HP], other[WEFT_MAX_HP], later[WEFT_MAX_HP];
     instance one = {0}, two = {0};
-    weft_status status = prepares_by_its_keys(tested, err);
+    weft_status status = weft_other_keys(tested, &answers, err);
     if (status == WEFT_OK) status = instance_open(&one, tested, WEFT_POISON_ONE, err);
     if (status == WEFT_OK) status = instance_open(&two, tested, WEFT_POISON_TWO, err);
     if (status == WEFT_OK) status = prepare(&one, first, 3, 0.01, WEFT_POISON_ONE, err);
@@ -446,21 +449,17 @@ static weft_status compare_bodies(const bench *own, const bench *text, weft_erro
 
 /* Checks the text against the host function, because a GPU compiles its kernel from the text. */
 static weft_status follows_its_text(weft_plugin_under_test *tested, weft_error *err) {
-    bench *on = malloc(2 * sizeof *on);
+    bench on[2];
     weft_body_fn *body = NULL;
-    weft_status status = on != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for weights");
-    if (status == WEFT_OK) status = compile_body(&body, tested, err);
+    weft_status status = compile_body(&body, tested, err);
     if (status == WEFT_OK) status = run_updates(tested, &on[0], ELEMENTS, WEFT_POISON_ONE, err);
     if (status == WEFT_OK) status = run_body(tested, &on[1], ELEMENTS, WEFT_POISON_ONE, body, err);
-    if (status == WEFT_OK) status = compare_bodies(&on[0], &on[1], err);
-    free(on);
-    return status;
+    return status == WEFT_OK ? compare_bodies(&on[0], &on[1], err) : status;
 }
 
 static weft_status cuts_alike(weft_plugin_under_test *tested, weft_error *err) {
-    bench *on = malloc(2 * sizeof *on);
-    weft_status status = on != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for weights");
-    if (status == WEFT_OK) status = run_updates(tested, &on[0], ELEMENTS, WEFT_POISON_ONE, err);
+    bench on[2];
+    weft_status status = run_updates(tested, &on[0], ELEMENTS, WEFT_POISON_ONE, err);
     if (status == WEFT_OK) status = run_updates(tested, &on[1], 13, WEFT_POISON_TWO, err);
     for (int32_t i = 0; i < ALL && status == WEFT_OK; i++)
         if (memcmp(&on[0].weight[i], &on[1].weight[i], sizeof(float)) != 0)
@@ -468,36 +467,31 @@ static weft_status cuts_alike(weft_plugin_under_test *tested, weft_error *err) {
                                  "element %d is %.9g after %d updates in one call, and %.9g in calls of 13 elements: "
                                  "the result depends on the first element of a call",
                                  i - MARGIN, (double)on[0].weight[i], STEPS, (double)on[1].weight[i]);
-    free(on);
     return status;
 }
 
 static weft_status stays_inside(weft_plugin_under_test *tested, weft_error *err) {
-    bench *on = malloc(sizeof *on);
-    weft_status status = on != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for weights");
-    if (status == WEFT_OK) status = run_updates(tested, on, ELEMENTS, WEFT_POISON_ONE, err);
+    bench on;
+    weft_status status = run_updates(tested, &on, ELEMENTS, WEFT_POISON_ONE, err);
     for (int32_t i = 0; i < ALL && status == WEFT_OK; i++) {
         const bool is_edge = i < MARGIN || i >= ALL - MARGIN;
-        bool touched = is_edge && on->weight[i] != EDGE;
-        for (int32_t s = 0; s < WEFT_MAX_STATES; s++) touched = touched || (is_edge && on->states[s][i] != EDGE);
+        bool touched = is_edge && on.weight[i] != EDGE;
+        for (int32_t s = 0; s < WEFT_MAX_STATES; s++) touched = touched || (is_edge && on.states[s][i] != EDGE);
         if (touched)
             status = WEFT_BROKEN(err, "the update writes %d elements outside of its range",
                                  i < MARGIN ? MARGIN - i : i - (ALL - MARGIN) + 1);
-        else if (!is_edge && on->gradient[i] != noise((uint32_t)i, 2))
+        else if (!is_edge && on.gradient[i] != noise((uint32_t)i, 2))
             status = WEFT_BROKEN(err, "the update changes the gradient");
     }
-    free(on);
     return status;
 }
 
-/* Runs one update with the given weights and gradients. */
+/* Runs one update with the given weights and gradients. lr below 0: the optimizer's own. */
 static weft_status update_once(const weft_plugin_under_test *tested, bench *on, double lr, const weft_range *range,
                                weft_error *err) {
-    unsigned char hp[WEFT_MAX_HP];
     instance self;
     weft_status status = instance_open(&self, tested, WEFT_POISON_ONE, err);
-    if (status == WEFT_OK) status = prepare(&self, hp, 1, lr < 0 ? step_size(&self) : lr, WEFT_POISON_ONE, err);
-    if (status == WEFT_OK) update(&self, on, hp, range, MARGIN, MARGIN + ELEMENTS);
+    if (status == WEFT_OK) status = step_once(&self, on, 1, lr < 0 ? step_size(&self) : lr, range, err);
     instance_close(&self);
     return status;
 }
@@ -514,9 +508,8 @@ static weft_status stays_put(const bench *on, const char *why, weft_error *err) 
 static weft_status scales_alike(const weft_plugin_under_test *tested, weft_error *err) {
     const course half = {0.5, 1.0f, 1.0f, STEPS, false};
     const course scaled[] = {{1.0, 0.5f, 1.0f, STEPS, false}, {0.25, 2.0f, 1.0f, STEPS, false}};
-    bench *on = malloc(2 * sizeof *on);
-    weft_status status = on != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for weights");
-    if (status == WEFT_OK) status = follow(&on[0], tested, &half, err);
+    bench on[2];
+    weft_status status = follow(&on[0], tested, &half, err);
     for (int32_t s = 0; s < 2 && status == WEFT_OK; s++) {
         int32_t at = -1;
         status = follow(&on[1], tested, &scaled[s], err);
@@ -528,21 +521,19 @@ static weft_status scales_alike(const weft_plugin_under_test *tested, weft_error
                                  (double)noise((uint32_t)at, 1), (double)on[1].weight[at], scaled[s].schedule,
                                  (double)scaled[s].lr_scale, (double)on[0].weight[at]);
     }
-    free(on);
     return status;
 }
 
 static weft_status follows_the_step_size(weft_plugin_under_test *tested, weft_error *err) {
     const weft_range full = whole_range(1.0f, 1.0f), none = whole_range(0.0f, 1.0f);
-    bench *on = malloc(sizeof *on);
-    weft_status status = on != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for weights");
-    if (status == WEFT_OK) bench_fill(on);
-    if (status == WEFT_OK) status = update_once(tested, on, 0.0, &full, err);
-    if (status == WEFT_OK) status = stays_put(on, "the step size is zero", err);
-    if (status == WEFT_OK) bench_fill(on);
-    if (status == WEFT_OK) status = update_once(tested, on, -1, &none, err);
-    if (status == WEFT_OK) status = stays_put(on, "its range has lr_scale = 0", err);
-    free(on);
+    bench on;
+    weft_status status = WEFT_OK;
+    bench_fill(&on);
+    status = update_once(tested, &on, 0.0, &full, err);
+    if (status == WEFT_OK) status = stays_put(&on, "the step size is zero", err);
+    bench_fill(&on);
+    if (status == WEFT_OK) status = update_once(tested, &on, -1, &none, err);
+    if (status == WEFT_OK) status = stays_put(&on, "its range has lr_scale = 0", err);
     return status == WEFT_OK ? scales_alike(tested, err) : status;
 }
 
@@ -564,10 +555,9 @@ static weft_status gives_its_key(const weft_plugin_under_test *tested, const wef
 static weft_status shares_with_schedule(const weft_plugin_under_test *whole, const weft_plugin_under_test *half,
                                         double value, weft_error *err) {
     const course by_schedule = {0.5, 1.0f, 0.0f, 1, true}, by_key = {1.0, 1.0f, 0.0f, 1, true};
-    bench *on = malloc(2 * sizeof *on);
-    weft_status status = on != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for weights");
+    bench on[2];
     int32_t at = -1;
-    if (status == WEFT_OK) status = follow(&on[0], whole, &by_schedule, err);
+    weft_status status = follow(&on[0], whole, &by_schedule, err);
     if (status == WEFT_OK) status = follow(&on[1], half, &by_key, err);
     if (status == WEFT_OK) at = parted(&on[0], &on[1], true);
     if (at >= 0)
@@ -575,7 +565,6 @@ static weft_status shares_with_schedule(const weft_plugin_under_test *whole, con
                              "a weight of 0 becomes %.9g with lr = %.9g and a schedule of 0.5, and %.9g with lr = %.9g "
                              "and a schedule of 1: use step->lr, which contains the key and the schedule once each",
                              (double)on[0].weight[at], value, (double)on[1].weight[at], value / 2);
-    free(on);
     return status;
 }
 
@@ -616,38 +605,32 @@ static weft_status decay_by(bench *on, const weft_plugin_under_test *tested, con
     return status;
 }
 
-/* Finds the weight-decay key: the one that at 0 has the same effect as a range decay of 0. none: the result of that
- * decay. *found NULL: no such key exists, so halving is not checked. */
-static weft_status find_decay_key(const weft_key **found, const weft_plugin_under_test *tested, const bench *none,
-                                  bench *room, weft_error *err) {
-    const weft_plugin *plugin = tested->loaded->plugin;
-    *found = NULL;
-    for (uint64_t i = 0; i < plugin->n_keys && *found == NULL; i++) {
-        const char *at = (const char *)plugin->keys + i * plugin->key_stride;
-        const weft_key *key = (const weft_key *)(const void *)at;
+/* Returns the weight-decay key: the one that at 0 has the same effect as a range decay of 0. none: the result of that
+ * decay. NULL: no such key exists, so halving is not checked. */
+static const weft_key *find_decay_key(const weft_plugin_under_test *tested, const bench *none, bench *room) {
+    const weft_key *key = NULL;
+    for (uint64_t i = 0; (key = weft_plugin_under_test_key_at(tested, i)) != NULL; i++) {
         weft_error refused = WEFT_ERROR_INIT;
-        weft_status status = WEFT_OK;
         if (key->type != WEFT_KEY_F64 || !(*(const double *)weft_plugin_under_test_value(tested, key) > 0)) continue;
-        status = decay_by(room, tested, key->name, 0, 1.0f, &refused);
-        if (status == WEFT_E_MEMORY) return weft_error_set(err, status, "%s", refused.text);
-        if (status == WEFT_OK && parted(none, room, false) < 0) *found = key;
+        if (decay_by(room, tested, key->name, 0, 1.0f, &refused) == WEFT_OK && parted(none, room, false) < 0)
+            return key;
     }
-    return WEFT_OK;
+    return NULL;
 }
 
 enum { FULL, HALF, NONE, OTHER, COURSES };
 
 /* Checks that half the range's decay equals half the key. */
 static weft_status decays_by_halves(const weft_plugin_under_test *tested, weft_error *err) {
-    bench *on = malloc(COURSES * sizeof *on);
+    bench on[COURSES];
     const weft_key *key = NULL;
     int32_t at = -1;
-    weft_status status = on != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for weights");
-    if (status == WEFT_OK) status = decay_by(&on[FULL], tested, NULL, 0, 1.0f, err);
+    weft_status status = decay_by(&on[FULL], tested, NULL, 0, 1.0f, err);
     if (status == WEFT_OK) status = decay_by(&on[NONE], tested, NULL, 0, 0.0f, err);
-    if (status != WEFT_OK || parted(&on[FULL], &on[NONE], false) < 0) goto done; /* no weight decay with these keys */
-    status = find_decay_key(&key, tested, &on[NONE], &on[OTHER], err);
-    if (status != WEFT_OK || key == NULL) goto done;
+    if (status != WEFT_OK || parted(&on[FULL], &on[NONE], false) < 0)
+        return status; /* these keys have no weight decay */
+    key = find_decay_key(tested, &on[NONE], &on[OTHER]);
+    if (key == NULL) return WEFT_OK;
     status = decay_by(&on[HALF], tested, NULL, 0, 0.5f, err);
     if (status == WEFT_OK)
         status = decay_by(&on[OTHER], tested, key->name, *(const double *)weft_plugin_under_test_value(tested, key) / 2,
@@ -659,47 +642,37 @@ static weft_status decays_by_halves(const weft_plugin_under_test *tested, weft_e
                              "%s and decay = 1: decay must multiply the weight decay",
                              (double)noise((uint32_t)at, 1), (double)on[HALF].weight[at], (double)on[OTHER].weight[at],
                              key->name);
-    if (status == WEFT_E_USER) status = WEFT_OK; /* the key rejects the half */
-done:
-    free(on);
-    return status;
+    return status == WEFT_E_USER ? WEFT_OK : status; /* the key rejects the half */
 }
 
 static weft_status follows_decay(weft_plugin_under_test *tested, weft_error *err) {
     const weft_range spared = whole_range(1.0f, 0.0f);
-    bench *on = NULL;
+    bench on;
     weft_status status = WEFT_OK;
     if ((weft_plugin_under_test_table(tested, optimizer)->flags & WEFT_CAPABILITY_DECAY) == 0)
         return WEFT_MOOT(tested, err, "it does not offer the key decay, and need not");
-    on = malloc(sizeof *on);
-    if (on == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for weights");
-    bench_fill(on);
-    for (int32_t i = MARGIN; i < MARGIN + ELEMENTS; i++) on->gradient[i] = 0.0f;
-    status = update_once(tested, on, -1, &spared, err);
-    if (status == WEFT_OK) status = stays_put(on, "its gradient is zero and its range has decay = 0", err);
-    free(on);
+    bench_fill(&on);
+    for (int32_t i = MARGIN; i < MARGIN + ELEMENTS; i++) on.gradient[i] = 0.0f;
+    status = update_once(tested, &on, -1, &spared, err);
+    if (status == WEFT_OK) status = stays_put(&on, "its gradient is zero and its range has decay = 0", err);
     return status == WEFT_OK ? decays_by_halves(tested, err) : status;
 }
 
 /* Follows the gradient of w^2 / 2, which is w. */
 static weft_status reduces_the_loss(weft_plugin_under_test *tested, weft_error *err) {
     const weft_range range = whole_range(1.0f, 1.0f);
-    unsigned char hp[WEFT_MAX_HP];
     double before = 0, after = 0;
     instance self;
-    bench *on = malloc(sizeof *on);
-    weft_status status = on != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for weights");
-    memset(&self, 0, sizeof self);
-    if (status == WEFT_OK) status = instance_open(&self, tested, WEFT_POISON_ONE, err);
-    if (status == WEFT_OK) bench_fill(on);
+    bench on;
+    weft_status status = instance_open(&self, tested, WEFT_POISON_ONE, err);
+    bench_fill(&on);
     for (uint64_t step = 1; step <= 20 && status == WEFT_OK; step++) {
-        for (int32_t i = MARGIN; i < MARGIN + ELEMENTS; i++) on->gradient[i] = on->weight[i];
-        status = prepare(&self, hp, step, step_size(&self), WEFT_POISON_ONE, err);
-        if (status == WEFT_OK) update(&self, on, hp, &range, MARGIN, MARGIN + ELEMENTS);
+        memcpy(on.gradient, on.weight, sizeof on.gradient);
+        status = step_once(&self, &on, step, step_size(&self), &range, err);
     }
     for (uint32_t i = MARGIN; i < MARGIN + ELEMENTS && status == WEFT_OK; i++) {
         before += (double)noise(i, 1) * (double)noise(i, 1);
-        after += (double)on->weight[i] * (double)on->weight[i];
+        after += (double)on.weight[i] * (double)on.weight[i];
     }
     if (status == WEFT_OK && !(after < before))
         status =
@@ -707,23 +680,21 @@ static weft_status reduces_the_loss(weft_plugin_under_test *tested, weft_error *
                         "20 updates along the gradient of w^2 / 2 change w from %.6g to %.6g: the loss must decrease",
                         before / 2, after / 2);
     instance_close(&self);
-    free(on);
     return status;
 }
 
 static weft_status stays_finite(weft_plugin_under_test *tested, weft_error *err) {
     static const float gradients[] = {0.0f, 1e-30f, 1e-3f, 1.0f, 1e4f, 1e10f};
     const weft_range range = whole_range(1.0f, 1.0f);
-    bench *on = malloc(sizeof *on);
-    weft_status status = on != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for weights");
-    if (status == WEFT_OK) bench_fill(on);
-    for (int32_t i = 0; i < ELEMENTS && status == WEFT_OK; i++) on->gradient[MARGIN + i] = gradients[i % 6];
-    if (status == WEFT_OK) status = update_once(tested, on, -1, &range, err);
+    bench on;
+    weft_status status = WEFT_OK;
+    bench_fill(&on);
+    for (int32_t i = 0; i < ELEMENTS; i++) on.gradient[MARGIN + i] = gradients[i % 6];
+    status = update_once(tested, &on, -1, &range, err);
     for (int32_t i = 0; i < ELEMENTS && status == WEFT_OK; i++)
-        if (!isfinite(on->weight[MARGIN + i]))
+        if (!isfinite(on.weight[MARGIN + i]))
             status = WEFT_BROKEN(err, "a gradient of %g changes a weight to %g", (double)gradients[i % 6],
-                                 (double)on->weight[MARGIN + i]);
-    free(on);
+                                 (double)on.weight[MARGIN + i]);
     return status;
 }
 
@@ -756,16 +727,14 @@ static float signed_gradient(uint32_t i, uint32_t step) {
 
 static weft_status update_by_signs(const instance *self, bench *on, weft_error *err) {
     const weft_range range = whole_range(1.0f, 1.0f);
-    unsigned char hp[WEFT_MAX_HP];
     weft_status status = WEFT_OK;
     bench_fill(on);
     for (uint32_t step = 1; step <= 20 && status == WEFT_OK; step++) {
         int64_t state = 0;
         int32_t at = -1;
         for (uint32_t i = MARGIN; i < MARGIN + ELEMENTS; i++) on->gradient[i] = signed_gradient(i, step);
-        status = prepare(self, hp, step, step_size(self), WEFT_POISON_ONE, err);
+        status = step_once(self, on, step, step_size(self), &range, err);
         if (status != WEFT_OK) return status;
-        update(self, on, hp, &range, MARGIN, MARGIN + ELEMENTS);
         at = below_zero(self, on, &state);
         if (at >= 0)
             return WEFT_BROKEN(err,
@@ -778,45 +747,34 @@ static weft_status update_by_signs(const instance *self, bench *on, weft_error *
 }
 
 static weft_status stays_above_zero(weft_plugin_under_test *tested, weft_error *err) {
-    bench *on = malloc(sizeof *on);
-    instance self = {0};
-    weft_status status = on != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for weights");
-    if (status == WEFT_OK) status = instance_open(&self, tested, WEFT_POISON_ONE, err);
+    bench on;
+    instance self;
+    weft_status status = instance_open(&self, tested, WEFT_POISON_ONE, err);
     if (status == WEFT_OK && !has_unsigned_state(&self))
         status = WEFT_MOOT(tested, err, "it declares no state as WEFT_STATE_NOT_NEGATIVE, and need not");
-    if (status == WEFT_OK) status = update_by_signs(&self, on, err);
+    if (status == WEFT_OK) status = update_by_signs(&self, &on, err);
     instance_close(&self);
-    free(on);
     return status;
 }
 
 /* Runs an update between create and destroy, because any slot may leak. */
 static weft_status create_and_destroy(weft_plugin_under_test *tested, weft_error *err) {
     const weft_range range = whole_range(1.0f, 1.0f);
-    bench *on = malloc(sizeof *on);
-    weft_status status = on != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for weights");
-    if (status == WEFT_OK) bench_fill(on);
-    if (status == WEFT_OK) status = update_once(tested, on, -1, &range, err);
-    free(on);
-    return status;
+    bench on;
+    bench_fill(&on);
+    return update_once(tested, &on, -1, &range, err);
 }
 
-static weft_status releases(weft_plugin_under_test *tested, weft_error *err) {
-    return weft_plugin_under_test_releases(tested, create_and_destroy, err);
-}
+WEFT_RULE_BY(releases, weft_plugin_under_test_releases, create_and_destroy)
 
 static weft_status updates_later(weft_plugin_under_test *tested, weft_error *err) {
-    const weft_plugin_under_test *later = weft_newer_abi(tested);
-    bench *on = malloc(2 * sizeof *on);
-    weft_status status = on != NULL && later != NULL ? WEFT_OK
-                                                     : weft_error_set(err, WEFT_E_MEMORY, "no memory for weights");
-    if (status == WEFT_OK) status = run_updates(tested, &on[0], ELEMENTS, WEFT_POISON_ONE, err);
+    bench on[2];
+    weft_status status = run_updates(tested, &on[0], ELEMENTS, WEFT_POISON_ONE, err);
     if (status == WEFT_OK) {
-        status = run_updates(later, &on[1], ELEMENTS, WEFT_POISON_ONE, err);
+        status = run_updates(weft_newer_abi(tested), &on[1], ELEMENTS, WEFT_POISON_ONE, err);
         status =
             weft_newer_abi_check(status, memcmp(on[0].weight, on[1].weight, sizeof on->weight) == 0, "weights", err);
     }
-    free(on);
     return status;
 }
 

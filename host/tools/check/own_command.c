@@ -265,10 +265,13 @@ weft_status weft_own_ini(char out[WEFT_PATH_BYTES], const weft_plugin_under_test
     return weft_path_join(out, tested->options->directory, "run.ini", err);
 }
 
-double weft_own_number(const char *key) {
-    double value = NAN;
-    json_t *object = json_load_file("answer", 0, NULL);
-    if (json_is_number(json_object_get(object, key))) value = json_number_value(json_object_get(object, key));
-    json_decref(object);
-    return value;
+weft_status weft_own_loss(double *loss, const weft_plugin_under_test *tested, const char *const *words, bool chosen,
+                          weft_error *err) {
+    const weft_status status = weft_own_command(tested, words, chosen, err);
+    json_t *printed = status == WEFT_OK ? json_load_file("answer", 0, NULL) : NULL;
+    const json_t *number = json_object_get(printed, "loss");
+    const bool is_number = json_is_number(number);
+    *loss = json_number_value(number);
+    json_decref(printed);
+    return status == WEFT_OK && !is_number ? weft_error_set(err, WEFT_E_SYSTEM, "weft eval prints no loss") : status;
 }

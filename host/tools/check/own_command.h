@@ -16,7 +16,8 @@ bool weft_own_command_hangs(void);
 /* Returns the path of the small model's run.ini. */
 weft_status weft_own_ini(char out[WEFT_PATH_BYTES], const weft_plugin_under_test *tested, weft_error *err);
 
-/* Returns a number of the JSON object that the last command printed; NaN: not found. */
-double weft_own_number(const char *key);
+/* Runs a command as weft_own_command does, and returns the number `loss` of the JSON object that it prints. */
+weft_status weft_own_loss(double *loss, const weft_plugin_under_test *tested, const char *const *words, bool chosen,
+                          weft_error *err);
 
 #endif

@@ -1,6 +1,7 @@
 /* host/tools/check/plugin_under_test.c: see plugin_under_test.h. */
 #include "tools/check/plugin_under_test.h"
 
+#include "base/alloc.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "base/units.h"
@@ -143,41 +144,27 @@ static void run_downwards(const weft_host *host, int64_t n, void (*body)(int64_t
 /* Plugins that the plugin under test wraps, with default keys. Each is opened once per process, which runs one rule. */
 typedef struct lent {
     struct lent *next;
-    char kind[16], id[64];
+    char *kind, *id;
     weft_plugin_under_test tested;
 } lent;
 
-static lent *all_lent;
-
-static weft_status open_lent(const char *kind, const char *id, weft_error *err) {
-    lent *one = calloc(1, sizeof *one);
-    weft_status status = WEFT_OK;
-    if (one == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a plugin");
-    (void)snprintf(one->kind, sizeof one->kind, "%s", kind);
-    (void)snprintf(one->id, sizeof one->id, "%s", id);
-    status = weft_plugin_under_test_open_own(&one->tested, kind, id, err);
-    if (status != WEFT_OK) {
-        weft_plugin_under_test_close(&one->tested);
-        free(one);
-        return status;
-    }
-    one->next = all_lent;
-    all_lent = one;
-    return WEFT_OK;
-}
-
-static const lent *find_lent(const char *kind, const char *id) {
-    const lent *one = all_lent;
-    while (one != NULL && (strcmp(one->kind, kind) != 0 || strcmp(one->id, id) != 0)) one = one->next;
-    return one;
-}
-
 static weft_status lend(const weft_host *host, const char *kind, const char *id, const struct weft_plugin **plugin,
                         const void **config, weft_error *err) {
-    const weft_status status = find_lent(kind, id) != NULL ? WEFT_OK : open_lent(kind, id, err);
-    const lent *one = find_lent(kind, id);
+    static lent *all;
+    lent *one = all;
     (void)host;
-    if (status != WEFT_OK || one == NULL) return status;
+    while (one != NULL && (strcmp(one->kind, kind) != 0 || strcmp(one->id, id) != 0)) one = one->next;
+    if (one == NULL) {
+        weft_plugin_under_test opened;
+        const weft_status status = weft_plugin_under_test_open_own(&opened, kind, id, err);
+        if (status != WEFT_OK) {
+            weft_plugin_under_test_close(&opened);
+            return status;
+        }
+        one = weft_alloc(1, sizeof *one);
+        *one = (lent){all, weft_strdup(kind), weft_strdup(id), opened};
+        all = one;
+    }
     *plugin = one->tested.loaded->plugin;
     *config = one->tested.config;
     return WEFT_OK;
@@ -318,13 +305,17 @@ static weft_status check_names(weft_plugin_under_test *self, weft_error *err) {
     return weft_config_unknown(self->parsed, plugin->kind, err);
 }
 
-static bool lacks_key(const weft_plugin_under_test *self) {
+const weft_key *weft_plugin_under_test_key_at(const weft_plugin_under_test *self, uint64_t i) {
     const weft_plugin *plugin = self->loaded->plugin;
-    for (uint64_t i = 0; i < plugin->n_keys; i++) {
-        const char *at = (const char *)plugin->keys + i * plugin->key_stride;
-        const weft_key *key = (const weft_key *)(const void *)at;
-        if (key->fallback == NULL && !weft_config_has_key(self->parsed, plugin->kind, key->name)) return true;
-    }
+    const char *keys = (const char *)plugin->keys;
+    return i < plugin->n_keys ? (const weft_key *)(const void *)(keys + i * plugin->key_stride) : NULL;
+}
+
+static bool lacks_key(const weft_plugin_under_test *self) {
+    const char *kind = self->loaded->plugin->kind;
+    const weft_key *key = NULL;
+    for (uint64_t i = 0; (key = weft_plugin_under_test_key_at(self, i)) != NULL; i++)
+        if (key->fallback == NULL && !weft_config_has_key(self->parsed, kind, key->name)) return true;
     return false;
 }
 
@@ -333,8 +324,7 @@ static weft_status fill_keys(weft_plugin_under_test *self, weft_error *err) {
     const weft_plugin *plugin = self->loaded->plugin;
     weft_status status = WEFT_OK;
     bool is_known = false;
-    self->config = calloc(1, plugin->config_size + 8);
-    if (self->config == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the keys");
+    self->config = weft_alloc(1, plugin->config_size + 8);
     status = weft_config_load(&self->parsed, NULL, self->options == NULL ? NULL : self->options->overrides,
                               self->options == NULL ? 0 : self->options->n_overrides, err);
     if (status == WEFT_OK) status = check_names(self, err);
@@ -393,13 +383,12 @@ void weft_plugin_under_test_close(weft_plugin_under_test *self) {
 /* ---- keys ---- */
 
 const weft_key *weft_plugin_under_test_key(const weft_plugin_under_test *self, const char *name, int32_t type) {
-    const weft_plugin *plugin = self->loaded->plugin;
-    for (uint64_t i = 0; i < plugin->n_keys; i++) {
-        const char *at = (const char *)plugin->keys + i * plugin->key_stride;
-        const weft_key *key = (const weft_key *)(const void *)at;
-        if (key->type == type && strcmp(key->name, name) == 0) return key;
+    const weft_key *key = NULL;
+    uint64_t i = 0;
+    while ((key = weft_plugin_under_test_key_at(self, i++)) != NULL &&
+           (key->type != type || strcmp(key->name, name) != 0)) {
     }
-    return NULL;
+    return key;
 }
 
 void *weft_plugin_under_test_value(const weft_plugin_under_test *self, const weft_key *key) {
@@ -411,8 +400,7 @@ weft_status weft_plugin_under_test_open_word(weft_plugin_under_test_other *out, 
     const size_t n = from->options->n_overrides;
     memset(out, 0, sizeof *out);
     out->options = *from->options;
-    out->overrides = calloc(n + 1, sizeof *out->overrides);
-    if (out->overrides == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a key");
+    out->overrides = weft_alloc(n + 1, sizeof *out->overrides);
     if (n > 0) memcpy(out->overrides, from->options->overrides, n * sizeof *out->overrides);
     (void)snprintf(out->text, sizeof out->text, "%s.%s=%s", from->options->kind, key, value);
     out->overrides[n] = out->text; /* the last override of a key wins */

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <weft/base.h>
 
-/* corrupt files, to test readers. */
+/* ---- corrupt files, to test readers ---- */
 
 typedef enum weft_wrong {
     WEFT_WRONG_MISSING = 0,
@@ -59,6 +59,8 @@ void weft_plugin_under_test_close(weft_plugin_under_test *self);
 weft_status weft_plugin_under_test_open_own(weft_plugin_under_test *self, const char *kind, const char *id,
                                             weft_error *err);
 
+/* Returns key i; NULL: no more. */
+const weft_key *weft_plugin_under_test_key_at(const weft_plugin_under_test *self, uint64_t i);
 /* Return a key by name and type (NULL: not found), and the address of its value in `config`. */
 const weft_key *weft_plugin_under_test_key(const weft_plugin_under_test *self, const char *name, int32_t type);
 void *weft_plugin_under_test_value(const weft_plugin_under_test *self, const weft_key *key);

@@ -256,10 +256,9 @@ enum { ONE_TREE_IN = 2 }; /* minimum share of accepted trees */
 
 /* Runs a test for each tree. Skips trees that the policy rejects with a message. */
 static weft_status each_tree(weft_plugin_under_test *tested, on_tree holds, weft_error *err) {
-    desk *d = malloc(sizeof *d);
+    desk *d = weft_alloc(1, sizeof *d);
     weft_tried tried = {0};
     weft_status status = WEFT_OK;
-    if (d == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for trees");
     for (uint32_t number = 0; number < WEFT_TREES && status == WEFT_OK; number++) {
         weft_tree_draw(&d->tree, number, false);
         weft_plugin_under_test_asks("tree %u of %u modules", number, d->tree.job.n_modules);
@@ -293,8 +292,8 @@ static weft_status answers_alike(desk *d, const weft_plugin_under_test *tested, 
 
 static weft_status query_keyed(weft_answer *to, void *made, weft_error *err) {
     const weft_keyed *self = made;
-    desk *d = malloc(sizeof *d);
-    weft_status status = d != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for trees");
+    desk *d = weft_alloc(1, sizeof *d);
+    weft_status status = WEFT_OK;
     for (uint32_t i = 0; i < WEFT_TREES && status == WEFT_OK; i++) {
         const uint32_t number = weft_keyed_at(self, i, WEFT_TREES);
         weft_answer one;
@@ -311,10 +310,7 @@ static weft_status query_keyed(weft_answer *to, void *made, weft_error *err) {
     return status;
 }
 
-static weft_status follows_its_keys(weft_plugin_under_test *tested, weft_error *err) {
-    const weft_answers answers = {sizeof(weft_keyed), weft_keyed_open, weft_keyed_close, query_keyed};
-    return weft_other_keys(tested, &answers, err);
-}
+static const weft_answers answers = {sizeof(weft_keyed), weft_keyed_open, weft_keyed_close, query_keyed};
 
 /* ---- lists of names ---- */
 
@@ -324,10 +320,9 @@ enum { LISTED_TREES = 6 }; /* number of trees with blocks to test */
 
 /* Runs trees until one is rejected. */
 static weft_status must_refuse(const weft_plugin_under_test *tested, const char *key, weft_error *err) {
-    desk *d = malloc(sizeof *d);
+    desk *d = weft_alloc(1, sizeof *d);
     weft_error said = WEFT_ERROR_INIT;
     weft_status status = WEFT_OK;
-    if (d == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for trees");
     for (uint32_t number = 2; number < LISTED_TREES && status == WEFT_OK; number++) {
         weft_tree_draw(&d->tree, number, false);
         status = ask(&d->one, tested, &d->tree.job, WEFT_POISON_ONE, &said);
@@ -350,7 +345,6 @@ static weft_status follows_list(const weft_plugin_under_test *tested, const char
     weft_status status = weft_plugin_under_test_open_word(&other, tested, key, NOBODY, &said);
     weft_plugin_under_test_asks("%s = %s", key, NOBODY);
     if (status == WEFT_OK) status = must_refuse(&other.tested, key, err);
-    else if (status == WEFT_E_MEMORY) (void)weft_error_set(err, status, "%s", said.text);
     else status = WEFT_OK;
     weft_plugin_under_test_close_other(&other);
     return status;
@@ -358,23 +352,18 @@ static weft_status follows_list(const weft_plugin_under_test *tested, const char
 
 /* Checks each key that is a list of names, but not a list of paths. */
 static weft_status rule_lists(weft_plugin_under_test *tested, weft_error *err) {
-    const weft_plugin *plugin = tested->loaded->plugin;
+    const weft_key *key = NULL;
     weft_status status = WEFT_OK;
-    for (uint64_t i = 0; i < plugin->n_keys && status == WEFT_OK; i++) {
-        const char *at = (const char *)plugin->keys + i * plugin->key_stride;
-        const weft_key *key = (const weft_key *)(const void *)at;
+    for (uint64_t i = 0; status == WEFT_OK && (key = weft_plugin_under_test_key_at(tested, i)) != NULL; i++)
         if (key->type == WEFT_KEY_LIST && (key->flags & (WEFT_REMOVED | WEFT_PATHS)) == 0)
             status = follows_list(tested, key->name, err);
-    }
     return status;
 }
 
 static weft_status answers_later(desk *d, const weft_plugin_under_test *tested, uint32_t number, weft_error *err) {
-    const weft_plugin_under_test *later = weft_newer_abi(tested);
     weft_status status = ask(&d->one, tested, &d->tree.job, WEFT_POISON_ONE, err);
     if (status != WEFT_OK) return status;
-    if (later == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a tree");
-    status = ask(&d->two, later, &d->tree.job, WEFT_POISON_ONE, err);
+    status = ask(&d->two, weft_newer_abi(tested), &d->tree.job, WEFT_POISON_ONE, err);
     status = weft_newer_abi_check(status, status == WEFT_OK && is_same(&d->one, &d->two), "units", err);
     return status == WEFT_OK ? status : weft_error_prefix(err, "on tree %u ", number);
 }
@@ -387,26 +376,15 @@ static weft_status releases_memory(desk *d, const weft_plugin_under_test *tested
     return status;
 }
 
-static weft_status rule_claims(weft_plugin_under_test *tested, weft_error *err) {
-    return each_tree(tested, claims_once, err);
-}
-
 static weft_status rule_alike(weft_plugin_under_test *tested, weft_error *err) {
-    const weft_status status = follows_its_keys(tested, err);
+    const weft_status status = weft_other_keys(tested, &answers, err);
     return status == WEFT_OK ? each_tree(tested, answers_alike, err) : status;
 }
 
-static weft_status rule_later(weft_plugin_under_test *tested, weft_error *err) {
-    return each_tree(tested, answers_later, err);
-}
-
-static weft_status create_and_destroy(weft_plugin_under_test *tested, weft_error *err) {
-    return each_tree(tested, releases_memory, err);
-}
-
-static weft_status rule_memory(weft_plugin_under_test *tested, weft_error *err) {
-    return weft_plugin_under_test_releases(tested, create_and_destroy, err);
-}
+WEFT_RULE_BY(rule_claims, each_tree, claims_once)
+WEFT_RULE_BY(rule_later, each_tree, answers_later)
+WEFT_RULE_BY(create_and_destroy, each_tree, releases_memory)
+WEFT_RULE_BY(rule_memory, weft_plugin_under_test_releases, create_and_destroy)
 
 const weft_rule weft_rules_policy[] = {
     {"R40", "policy", "claims each parameter of a tree once", rule_claims, false},

@@ -1,6 +1,7 @@
 /* host/tools/check/recorded.c: see recorded.h. */
 #include "tools/check/recorded.h"
 
+#include "base/alloc.h"
 #include "graph/record.h"
 
 #include <stdlib.h>
@@ -15,8 +16,7 @@ weft_status weft_recorded_make(weft_recorded *out, const weft_declared *declared
     weft_status status = WEFT_OK;
     memset(out, 0, sizeof *out);
     out->n = MODES * declared->n_segments;
-    out->graphs = calloc((size_t)out->n + 1, sizeof(weft_graph *));
-    if (out->graphs == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for records");
+    out->graphs = weft_alloc(out->n, sizeof(weft_graph *));
     for (int32_t i = 0; i < out->n && status == WEFT_OK; i++) {
         const int32_t mode = modes[i / declared->n_segments];
         const weft_graph_spec spec = {.mode = mode,
@@ -32,58 +32,10 @@ weft_status weft_recorded_make(weft_recorded *out, const weft_declared *declared
 }
 
 void weft_recorded_free(weft_recorded *recorded) {
-    for (int32_t i = 0; i < recorded->n && recorded->graphs != NULL; i++) weft_graph_destroy(recorded->graphs[i]);
+    for (int32_t i = 0; i < recorded->n; i++) weft_graph_destroy(recorded->graphs[i]);
     free(recorded->graphs);
     memset(recorded, 0, sizeof *recorded);
 }
-
-/* ---- comparison ---- */
-
-static bool same_weight(const weft_weight *a, const weft_weight *b) {
-    if (a == NULL || b == NULL) return a == b;
-    return a->parameter == b->parameter && a->out == b->out && a->first == b->first;
-}
-
-static bool same_values(const weft_value *a, const weft_value *b, int32_t n) {
-    return memcmp(a, b, (size_t)n * sizeof *a) == 0;
-}
-
-/* Compares all bits of the arguments that the graph copied from the plugin. */
-static bool same_arguments(const weft_node *a, const weft_node *b) {
-    return memcmp(&a->rope, &b->rope, sizeof a->rope) == 0 &&
-           memcmp(&a->attention, &b->attention, sizeof a->attention) == 0 &&
-           memcmp(&a->head, &b->head, sizeof a->head) == 0 && memcmp(&a->eps, &b->eps, sizeof a->eps) == 0 &&
-           memcmp(&a->factor, &b->factor, sizeof a->factor) == 0 && a->form == b->form && a->site == b->site;
-}
-
-static bool same_node(const weft_node *a, const weft_node *b) {
-    bool is_same = a->op == b->op && strcmp(a->label, b->label) == 0 && a->n_inputs == b->n_inputs &&
-                   same_values(a->inputs, b->inputs, a->n_inputs) && a->output.id == b->output.id &&
-                   a->width == b->width && a->places == b->places && same_weight(a->weight, b->weight);
-    for (int i = 0; i < WEFT_NODE_CONSTANTS; i++) is_same = is_same && same_weight(a->constants[i], b->constants[i]);
-    if (a->table != NULL || b->table != NULL)
-        is_same = is_same && a->table != NULL && b->table != NULL && a->table->index == b->table->index;
-    if (a->custom != NULL || b->custom != NULL)
-        is_same = is_same && a->custom != NULL && b->custom != NULL && strcmp(a->custom->name, b->custom->name) == 0;
-    return is_same && same_arguments(a, b);
-}
-
-static bool same_graph(const weft_graph *a, const weft_graph *b) {
-    if (a == NULL || b == NULL) return a == b;
-    if (a->n_nodes != b->n_nodes || a->carry_out.id != b->carry_out.id) return false;
-    for (int32_t i = 0; i < a->n_nodes; i++)
-        if (!same_node(&a->nodes[i], &b->nodes[i])) return false;
-    return true;
-}
-
-bool weft_recorded_same(const weft_recorded *a, const weft_recorded *b) {
-    if (a->n != b->n) return false;
-    for (int32_t i = 0; i < a->n; i++)
-        if (!same_graph(a->graphs[i], b->graphs[i])) return false;
-    return true;
-}
-
-/* ---- fingerprint ---- */
 
 static void add_weight(weft_answer *to, const weft_weight *weight) {
     static const weft_weight none = {.parameter = -1};
@@ -93,7 +45,19 @@ static void add_weight(weft_answer *to, const weft_weight *weight) {
     WEFT_ANSWER_ADD(to, w->first);
 }
 
-static void add_arguments(weft_answer *to, const weft_node *node) {
+static void add_node(weft_answer *to, const weft_node *node) {
+    const int32_t table = node->table == NULL ? -1 : node->table->index;
+    WEFT_ANSWER_ADD(to, node->op); /* a host object at the same address in every forked process */
+    weft_answer_add_text(to, node->label);
+    weft_answer_add(to, node->inputs, (size_t)node->n_inputs * sizeof node->inputs[0]);
+    WEFT_ANSWER_ADD(to, node->output.id);
+    WEFT_ANSWER_ADD(to, node->width);
+    WEFT_ANSWER_ADD(to, node->places);
+    add_weight(to, node->weight);
+    for (int i = 0; i < WEFT_NODE_CONSTANTS; i++) add_weight(to, node->constants[i]);
+    WEFT_ANSWER_ADD(to, table);
+    weft_answer_add_text(to, node->custom == NULL ? NULL : node->custom->name);
+    /* all bits of the arguments that the graph copied from the plugin */
     WEFT_ANSWER_ADD(to, node->rope);
     WEFT_ANSWER_ADD(to, node->attention);
     WEFT_ANSWER_ADD(to, node->head);
@@ -103,25 +67,21 @@ static void add_arguments(weft_answer *to, const weft_node *node) {
     WEFT_ANSWER_ADD(to, node->site);
 }
 
-static void add_node(weft_answer *to, const weft_node *node) {
-    WEFT_ANSWER_ADD(to, node->op); /* a host object at the same address in every forked process */
-    weft_answer_add_text(to, node->label);
-    weft_answer_add(to, node->inputs, (size_t)node->n_inputs * sizeof node->inputs[0]);
-    WEFT_ANSWER_ADD(to, node->output.id);
-    WEFT_ANSWER_ADD(to, node->width);
-    WEFT_ANSWER_ADD(to, node->places);
-    add_weight(to, node->weight);
-    for (int i = 0; i < WEFT_NODE_CONSTANTS; i++) add_weight(to, node->constants[i]);
-    if (node->table != NULL) WEFT_ANSWER_ADD(to, node->table->index);
-    if (node->custom != NULL) weft_answer_add_text(to, node->custom->name);
-    add_arguments(to, node);
-}
-
 void weft_recorded_add(weft_answer *to, const weft_recorded *recorded) {
     for (int32_t g = 0; g < recorded->n; g++) {
         const weft_graph *graph = recorded->graphs[g];
         const int32_t n = graph == NULL ? -1 : graph->n_nodes;
         WEFT_ANSWER_ADD(to, n);
         for (int32_t i = 0; i < n; i++) add_node(to, &graph->nodes[i]);
+        if (graph != NULL) WEFT_ANSWER_ADD(to, graph->carry_out.id);
     }
+}
+
+bool weft_recorded_same(const weft_recorded *a, const weft_recorded *b) {
+    weft_answer one, two;
+    weft_answer_begin(&one);
+    weft_answer_begin(&two);
+    weft_recorded_add(&one, a);
+    weft_recorded_add(&two, b);
+    return one.fingerprint == two.fingerprint;
 }

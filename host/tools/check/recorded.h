@@ -14,10 +14,10 @@ typedef struct weft_recorded {
 weft_status weft_recorded_make(weft_recorded *out, const weft_declared *declared, weft_error *err);
 void weft_recorded_free(weft_recorded *recorded);
 
-/* True if two recordings of one model compute the same. */
-bool weft_recorded_same(const weft_recorded *a, const weft_recorded *b);
-
-/* Adds everything that weft_recorded_same compares. */
+/* Adds all operators with their inputs, weights and arguments. */
 void weft_recorded_add(weft_answer *to, const weft_recorded *recorded);
+
+/* True if two recordings of one model compute the same: weft_recorded_add adds the same. */
+bool weft_recorded_same(const weft_recorded *a, const weft_recorded *b);
 
 #endif

@@ -106,10 +106,9 @@ static weft_status write_packed(const weft_reference_run *self, int32_t paramete
     const weft_parameter *p = &self->declared->parameters[parameter];
     const int64_t bytes = weft_dtype_span(p->dtype, p->numel);
     weft_packing packing = {0};
-    void *blocks = calloc(1, (size_t)bytes + 1);
-    weft_status status = blocks == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for a packed matrix") : WEFT_OK;
-    if (status == WEFT_OK)
-        status = weft_packing_open(&packing, self->declared, parameter, give_numbers, (void *)(uintptr_t)self, err);
+    void *blocks = weft_alloc(bytes, 1);
+    weft_status status =
+        weft_packing_open(&packing, self->declared, parameter, give_numbers, (void *)(uintptr_t)self, err);
     if (status == WEFT_OK) {
         weft_packing_put(&packing, blocks, self->values[parameter], 0, p->numel);
         weft_packing_close(&packing);
@@ -133,8 +132,7 @@ static weft_status make_parameter(weft_reference_run *self, int32_t parameter, d
     weft_status status = take(self, &slot, weft_dtype_span(is_packed ? p->dtype : WEFT_F32, p->numel), err);
     if (status != WEFT_OK) return status;
     self->parameters[parameter] = slot.ref;
-    self->values[parameter] = calloc((size_t)p->numel + 1, sizeof(float));
-    if (self->values[parameter] == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %s", p->name);
+    self->values[parameter] = weft_alloc(p->numel, sizeof(float));
     spread_of(self->declared, parameter, &middle, &spread);
     for (int64_t i = 0; i < p->numel; i++)
         self->values[parameter][i] = (float)(middle + size * spread * draw((uint64_t)parameter, (uint64_t)i));
@@ -147,12 +145,10 @@ static weft_status make_parameter(weft_reference_run *self, int32_t parameter, d
 static weft_status make_table(weft_reference_run *self, int32_t index, int64_t rows, weft_error *err) {
     const weft_table *table = self->declared->tables[index];
     const int64_t bytes = rows * table->width * (int64_t)sizeof(float);
-    float *values = calloc(1, (size_t)bytes + 1);
-    weft_call_record before;
+    float *values = weft_alloc(bytes, 1);
     weft_status status = take(self, &self->tables[index], bytes, err);
-    if (values == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the table %s", table->name);
-    if (status == WEFT_OK && values != NULL) {
-        before = weft_plugin_enter(self->declared->plugin, "fill");
+    if (status == WEFT_OK) {
+        const weft_call_record before = weft_plugin_enter(self->declared->plugin, "fill");
         status = weft_plugin_leave(before, table->fill(self->declared->model, table->name, rows, values, err), err);
     }
     if (status == WEFT_OK) status = write_bytes(self, self->tables[index].ref, values, bytes, err);
@@ -266,23 +262,16 @@ static weft_status bind_all(weft_reference_run *self, weft_error *err) {
 
 /* ---- complete model ---- */
 
-static bool has_room(const weft_reference_run *self) {
-    return self->graphs != NULL && self->bindings != NULL && self->parameters != NULL && self->gradients != NULL &&
-           self->tables != NULL && self->values != NULL && self->is_read != NULL && self->scratch != NULL;
-}
-
-static weft_status make_room(weft_reference_run *self, weft_error *err) {
-    const size_t segments = (size_t)self->declared->n_segments + 1, tables = (size_t)self->declared->n_tables + 1;
-    const size_t parameters = (size_t)self->declared->n_parameters + 1;
-    self->graphs = calloc(segments, sizeof(weft_graph *));
-    self->bindings = calloc(segments, sizeof *self->bindings);
-    self->scratch = calloc(segments * SCRATCH, sizeof *self->scratch);
-    self->parameters = calloc(parameters, sizeof *self->parameters);
-    self->gradients = calloc(parameters, sizeof *self->gradients);
-    self->values = calloc(parameters, sizeof(float *));
-    self->is_read = calloc(parameters, sizeof *self->is_read);
-    self->tables = calloc(tables, sizeof *self->tables);
-    return has_room(self) ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for a model");
+static void make_room(weft_reference_run *self) {
+    const int32_t segments = self->declared->n_segments, parameters = self->declared->n_parameters;
+    self->graphs = weft_alloc(segments, sizeof(weft_graph *));
+    self->bindings = weft_alloc(segments, sizeof *self->bindings);
+    self->scratch = weft_alloc(segments * SCRATCH, sizeof *self->scratch);
+    self->parameters = weft_alloc(parameters, sizeof *self->parameters);
+    self->gradients = weft_alloc(parameters, sizeof *self->gradients);
+    self->values = weft_alloc(parameters, sizeof(float *));
+    self->is_read = weft_alloc(parameters, sizeof *self->is_read);
+    self->tables = weft_alloc(self->declared->n_tables, sizeof *self->tables);
 }
 
 static weft_status check_size(const weft_declared *declared, weft_error *err) {
@@ -298,10 +287,10 @@ weft_status weft_reference_run_create(weft_reference_run **out, const weft_decla
                                       const weft_device_plugin *kernels, weft_device *device, double size,
                                       bool is_small, weft_error *err) {
     weft_status status = check_size(declared, err);
-    weft_reference_run *self = status == WEFT_OK ? calloc(1, sizeof *self) : NULL;
-    *out = self;
+    weft_reference_run *self = NULL;
+    *out = NULL;
     if (status != WEFT_OK) return status;
-    if (self == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a model");
+    *out = self = weft_alloc(1, sizeof *self);
     self->declared = declared;
     self->kernels = kernels;
     self->device = device;
@@ -309,8 +298,8 @@ weft_status weft_reference_run_create(weft_reference_run **out, const weft_decla
                                                                  : WEFT_PLAY_LENGTH;
     self->rows = is_small ? 1 : WEFT_PLAY_ROWS;
     if (is_small) self->length = (self->length + 2) / 2;
-    status = make_room(self, err);
-    if (status == WEFT_OK) status = record(self, err);
+    make_room(self);
+    status = record(self, err);
     if (status == WEFT_OK) plan(self);
     if (status == WEFT_OK) status = fill_model(self, size, err);
     return status == WEFT_OK ? bind_all(self, err) : status;
@@ -318,9 +307,8 @@ weft_status weft_reference_run_create(weft_reference_run **out, const weft_decla
 
 void weft_reference_run_destroy(weft_reference_run *self) {
     if (self == NULL) return;
-    for (int32_t s = 0; s < self->declared->n_segments && self->graphs != NULL; s++)
-        weft_graph_destroy(self->graphs[s]);
-    for (int32_t i = 0; i < self->declared->n_parameters && self->values != NULL; i++) free(self->values[i]);
+    for (int32_t s = 0; s < self->declared->n_segments; s++) weft_graph_destroy(self->graphs[s]);
+    for (int32_t i = 0; i < self->declared->n_parameters; i++) free(self->values[i]);
     for (int32_t i = 0; i < self->n_buffers; i++) self->kernels->release(self->device, self->buffers[i]);
     free(self->buffers);
     free(self->tables);

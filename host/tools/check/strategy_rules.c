@@ -248,10 +248,9 @@ enum { ONE_JOB_IN = 20 }; /* minimum share of accepted jobs: a strategy may supp
 /* Runs a test for each job. Skips jobs that the strategy rejects with a message. */
 static weft_status each_job(weft_plugin_under_test *tested, on_job holds, weft_error *err) {
     static const int32_t modes[] = {WEFT_MODE_TRAIN, WEFT_MODE_EVALUATE, WEFT_MODE_GENERATE};
-    asked *a = calloc(1, sizeof *a);
+    asked *a = weft_alloc(1, sizeof *a);
     weft_tried tried = {0};
     weft_status status = WEFT_OK;
-    if (a == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for jobs");
     for (uint32_t i = 0; i < 3 * WEFT_DRAWN_JOBS && status == WEFT_OK; i++) {
         status = holds(a, tested, i / 3, modes[i % 3], err);
         tried.tried += status == WEFT_OK;
@@ -304,13 +303,12 @@ static bool same_programs(const asked *a, const asked *b) {
 
 static weft_status answered_alike(asked *a, const weft_plugin_under_test *tested, uint32_t number, int32_t mode,
                                   weft_error *err) {
-    asked *again = calloc(1, sizeof *again);
-    weft_status status = again == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for a job")
-                                       : ask(a, tested, number, mode, WEFT_REDUCE_ORDERED, WEFT_POISON_ONE, err);
+    asked *again = weft_alloc(1, sizeof *again);
+    weft_status status = ask(a, tested, number, mode, WEFT_REDUCE_ORDERED, WEFT_POISON_ONE, err);
     if (status == WEFT_OK) status = ask(again, tested, number, mode, WEFT_REDUCE_ORDERED, WEFT_POISON_TWO, err);
     if (status == WEFT_OK && !same_programs(a, again))
         status = WEFT_BROKEN(err, "it returns a different program or placement on a second call");
-    if (again != NULL) asked_clear(again);
+    asked_clear(again);
     free(again);
     return status;
 }
@@ -321,8 +319,8 @@ enum { KEYED_EVERY = 9 }; /* every ninth job */
 
 static weft_status query_keyed(weft_answer *to, void *made, weft_error *err) {
     const weft_keyed *self = made;
-    asked *a = calloc(1, sizeof *a);
-    weft_status status = a != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for jobs");
+    asked *a = weft_alloc(1, sizeof *a);
+    weft_status status = WEFT_OK;
     for (uint32_t i = 0; i < WEFT_DRAWN_JOBS / KEYED_EVERY && status == WEFT_OK; i++) {
         const uint32_t number = KEYED_EVERY * weft_keyed_at(self, i, WEFT_DRAWN_JOBS / KEYED_EVERY);
         weft_answer one;
@@ -344,26 +342,20 @@ static weft_status query_keyed(weft_answer *to, void *made, weft_error *err) {
     return status;
 }
 
-static weft_status follows_its_keys(weft_plugin_under_test *tested, weft_error *err) {
-    const weft_answers answers = {sizeof(weft_keyed), weft_keyed_open, weft_keyed_close, query_keyed};
-    return weft_other_keys(tested, &answers, err);
-}
+static const weft_answers answers = {sizeof(weft_keyed), weft_keyed_open, weft_keyed_close, query_keyed};
 
 /* ---- newer-ABI host ---- */
 
 static weft_status answered_later(asked *a, const weft_plugin_under_test *tested, uint32_t number, int32_t mode,
                                   weft_error *err) {
-    const weft_plugin_under_test *later = weft_newer_abi(tested);
-    asked *again = calloc(1, sizeof *again);
-    weft_status status = again == NULL || later == NULL
-                             ? weft_error_set(err, WEFT_E_MEMORY, "no memory for a job")
-                             : ask(a, tested, number, mode, WEFT_REDUCE_ORDERED, WEFT_POISON_ONE, err);
-    if (status == WEFT_OK && again != NULL && later != NULL) {
-        status = ask(again, later, number, mode, WEFT_REDUCE_ORDERED, WEFT_POISON_ONE, err);
+    asked *again = weft_alloc(1, sizeof *again);
+    weft_status status = ask(a, tested, number, mode, WEFT_REDUCE_ORDERED, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK) {
+        status = ask(again, weft_newer_abi(tested), number, mode, WEFT_REDUCE_ORDERED, WEFT_POISON_ONE, err);
         status =
             weft_newer_abi_check(status, status == WEFT_OK && same_programs(a, again), "programs or placements", err);
     }
-    if (again != NULL) asked_clear(again);
+    asked_clear(again);
     free(again);
     return status;
 }
@@ -377,9 +369,7 @@ static weft_status keeps_no_memory(asked *a, const weft_plugin_under_test *teste
     return status;
 }
 
-static weft_status rule_proved(weft_plugin_under_test *tested, weft_error *err) {
-    return each_job(tested, proved, err);
-}
+WEFT_RULE_BY(rule_proved, each_job, proved)
 
 static weft_status rule_reduced(weft_plugin_under_test *tested, weft_error *err) {
     if ((weft_plugin_under_test_table(tested, strategy)->flags & WEFT_CAPABILITY_REDUCE) == 0)
@@ -388,21 +378,13 @@ static weft_status rule_reduced(weft_plugin_under_test *tested, weft_error *err)
 }
 
 static weft_status rule_alike(weft_plugin_under_test *tested, weft_error *err) {
-    const weft_status status = follows_its_keys(tested, err);
+    const weft_status status = weft_other_keys(tested, &answers, err);
     return status == WEFT_OK ? each_job(tested, answered_alike, err) : status;
 }
 
-static weft_status rule_later(weft_plugin_under_test *tested, weft_error *err) {
-    return each_job(tested, answered_later, err);
-}
-
-static weft_status create_and_destroy(weft_plugin_under_test *tested, weft_error *err) {
-    return each_job(tested, keeps_no_memory, err);
-}
-
-static weft_status rule_memory(weft_plugin_under_test *tested, weft_error *err) {
-    return weft_plugin_under_test_releases(tested, create_and_destroy, err);
-}
+WEFT_RULE_BY(rule_later, each_job, answered_later)
+WEFT_RULE_BY(create_and_destroy, each_job, keeps_no_memory)
+WEFT_RULE_BY(rule_memory, weft_plugin_under_test_releases, create_and_destroy)
 
 const weft_rule weft_rules_strategy[] = {
     {"R50", "strategy", "compiles valid programs for jobs of 1 to 16 ranks, in each mode", rule_proved, false},

@@ -31,7 +31,7 @@ static weft_status follows_letter(weft_tokenizer_desk *d, size_t at, const char 
     d->from[at]++;
     status = weft_tokenizer_encode(&d->self, &d->two, d->from, d->n, WEFT_ENCODE_PLAIN, err);
     d->from[at]--;
-    if (status == WEFT_OK && d->one.n == d->two.n && memcmp(d->one.id, d->two.id, d->one.n * sizeof d->one.id[0]) == 0)
+    if (status == WEFT_OK && weft_trial_same_ids(&d->one, &d->two))
         return WEFT_BROKEN(err, "another letter at byte %zu%s has the same ids", at, where);
     return status;
 }
@@ -67,7 +67,7 @@ static weft_status follows_script(weft_tokenizer_desk *d, const char *script, co
     if (status != WEFT_OK) return status;
     if (d->one.n == 0 || d->two.n == 0)
         return WEFT_BROKEN(err, "the %s letter %s by itself has no ids", script, d->one.n == 0 ? one : two);
-    if (d->one.n != d->two.n || memcmp(d->one.id, d->two.id, d->one.n * sizeof d->one.id[0]) != 0) return WEFT_OK;
+    if (!weft_trial_same_ids(&d->one, &d->two)) return WEFT_OK;
     if (unk >= 0 && has_id(&d->one, unk)) return WEFT_OK;
     return WEFT_BROKEN(err, "the %s letters %s and %s have the same ids, and %s", script, one, two,
                        unk >= 0 ? "its unk is not among them" : "info has no unk for unknown letters");
@@ -79,12 +79,11 @@ weft_status weft_tokenizer_loses_no_script(const weft_plugin_under_test *tested,
                                              {"Arabic", "\u0628", "\u062a"},       {"Devanagari", "\u0915", "\u0916"},
                                              {"Hangul", "\uac00", "\ub098"},       {"Han", "\u4e2d", "\u6587"},
                                              {"emoji", "\U0001f600", "\U0001f44d"}};
-    weft_tokenizer_desk *d = calloc(1, sizeof *d);
-    weft_status status = d == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for texts")
-                                   : weft_tokenizer_open(&d->self, tested, err);
+    weft_tokenizer_desk *d = weft_alloc(1, sizeof *d);
+    weft_status status = weft_tokenizer_open(&d->self, tested, err);
     for (size_t i = 0; i < sizeof letters / sizeof letters[0] && status == WEFT_OK; i++)
         status = follows_script(d, letters[i][0], letters[i][1], letters[i][2], err);
-    if (d != NULL) weft_tokenizer_close(&d->self);
+    weft_tokenizer_close(&d->self);
     free(d);
     return status;
 }
@@ -100,11 +99,8 @@ typedef struct long_ids {
 static weft_status put_long(void *context, const int32_t *id, size_t n) {
     long_ids *to = context;
     if (n > to->room - to->n) {
-        const size_t room = 2 * to->room + n;
-        int32_t *more = realloc(to->id, room * sizeof *more);
-        if (more == NULL) return WEFT_E_MEMORY;
-        to->id = more;
-        to->room = room;
+        to->room = 2 * to->room + n;
+        to->id = weft_realloc(to->id, to->room, sizeof *to->id);
     }
     memcpy(to->id + to->n, id, n * sizeof *id);
     to->n += n;
@@ -159,12 +155,10 @@ static weft_status follows_long_end(const weft_tokenizer_instance *self, char *f
 }
 
 weft_status weft_tokenizer_loses_no_end(const weft_plugin_under_test *tested, weft_error *err) {
-    char *from = malloc(LONG_TEXT);
-    long_ids got[2] = {{malloc(1), 0, 0}, {malloc(1), 0, 0}};
-    weft_tokenizer_instance self = {0};
-    weft_status status = from != NULL && got[0].id != NULL && got[1].id != NULL
-                             ? weft_tokenizer_open(&self, tested, err)
-                             : weft_error_set(err, WEFT_E_MEMORY, "no memory for a long text");
+    char *from = weft_alloc(LONG_TEXT, 1);
+    long_ids got[2] = {{weft_alloc(1, 1), 0, 0}, {weft_alloc(1, 1), 0, 0}};
+    weft_tokenizer_instance self;
+    weft_status status = weft_tokenizer_open(&self, tested, err);
     if (status == WEFT_OK) status = follows_long_end(&self, from, got, err);
     weft_tokenizer_close(&self);
     free(got[1].id);

@@ -4,15 +4,18 @@
 #include "tools/check/tokenizer_trial.h"
 #include "tools/check/newer_abi.h"
 #include "tools/check/other_key.h"
-#include "tools/check/plugin_under_test.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* checks that a tokenizer returns the error of a sink. */
+/* Flags of the BOS and EOS that the tokenizer has. */
+static uint32_t both_flags(const weft_tokenizer_instance *self) {
+    return (self->info.bos >= 0 ? WEFT_ENCODE_BOS : 0u) | (self->info.eos >= 0 ? WEFT_ENCODE_EOS : 0u);
+}
+
+/* ---- errors of a sink ---- */
 
 enum { POINTS = 4 };
 
@@ -55,9 +58,8 @@ static weft_status decodes_to_failing(weft_tokenizer_desk *d, uint32_t flags, we
     return status;
 }
 
-weft_status weft_tokenizer_passes_failures_on(weft_tokenizer_desk *d, weft_error *err) {
-    const weft_tokenizer_info *info = &d->self.info;
-    const uint32_t both = (info->bos >= 0 ? WEFT_ENCODE_BOS : 0u) | (info->eos >= 0 ? WEFT_ENCODE_EOS : 0u);
+static weft_status passes_failures_on(weft_tokenizer_desk *d, weft_error *err) {
+    const uint32_t both = both_flags(&d->self);
     weft_status status = encodes_to_failing(d, WEFT_ENCODE_PLAIN, err);
     if (status == WEFT_OK) status = decodes_to_failing(d, 0, err);
     if (status == WEFT_OK) status = encodes_to_failing(d, WEFT_ENCODE_PLAIN | both, err);
@@ -65,7 +67,7 @@ weft_status weft_tokenizer_passes_failures_on(weft_tokenizer_desk *d, weft_error
     return status;
 }
 
-/* checks that a tokenizer repeats its answers, also with other instances. */
+/* ---- repeated answers, also of other instances ---- */
 
 enum { KEYED_TEXTS = 12 };
 
@@ -102,7 +104,7 @@ static weft_status add_round(weft_answer *to, weft_tokenizer_desk *d, const weft
 
 static weft_status add_text(weft_answer *to, weft_tokenizer_desk *d, const weft_tokenizer_instance *self,
                             weft_error *err) {
-    const uint32_t both = (self->info.bos >= 0 ? WEFT_ENCODE_BOS : 0u) | (self->info.eos >= 0 ? WEFT_ENCODE_EOS : 0u);
+    const uint32_t both = both_flags(self);
     const weft_status status = add_round(to, d, self, WEFT_ENCODE_PLAIN, 0, err);
     if (status != WEFT_OK) return status;
     return add_round(to, d, self, WEFT_ENCODE_PLAIN | both, WEFT_DECODE_KEEP_SPECIAL, err);
@@ -110,8 +112,8 @@ static weft_status add_text(weft_answer *to, weft_tokenizer_desk *d, const weft_
 
 static weft_status query_any(weft_answer *to, void *made, weft_error *err) {
     const weft_tokenizer_instance *self = made;
-    weft_tokenizer_desk *d = calloc(1, sizeof *d);
-    weft_status status = d == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for texts") : WEFT_OK;
+    weft_tokenizer_desk *d = weft_alloc(1, sizeof *d);
+    weft_status status = WEFT_OK;
     add_info(to, &self->info);
     for (uint32_t t = 0; t < KEYED_TEXTS && status == WEFT_OK; t++) {
         d->n = weft_text_draw(d->from, t);
@@ -121,10 +123,7 @@ static weft_status query_any(weft_answer *to, void *made, weft_error *err) {
     return status;
 }
 
-static weft_status follows_its_keys(weft_plugin_under_test *tested, weft_error *err) {
-    const weft_answers answers = {sizeof(weft_tokenizer_instance), open_any, close_any, query_any};
-    return weft_other_keys(tested, &answers, err);
-}
+static const weft_answers answers = {sizeof(weft_tokenizer_instance), open_any, close_any, query_any};
 
 /* Compares a first call, a call of another instance, and a repeated call. */
 static weft_status answers_alike(weft_tokenizer_desk *d, const weft_tokenizer_instance *other, weft_error *err) {
@@ -143,11 +142,10 @@ static weft_status answers_alike(weft_tokenizer_desk *d, const weft_tokenizer_in
     return status;
 }
 
-weft_status weft_tokenizer_rule_alike(weft_plugin_under_test *tested, weft_error *err) {
-    weft_tokenizer_desk *d = calloc(1, sizeof *d);
+static weft_status rule_alike(weft_plugin_under_test *tested, weft_error *err) {
+    weft_tokenizer_desk *d = weft_alloc(1, sizeof *d);
     weft_tokenizer_instance other = {0};
-    weft_status status = d == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for texts")
-                                   : follows_its_keys(tested, err);
+    weft_status status = weft_other_keys(tested, &answers, err);
     if (status == WEFT_OK) status = weft_tokenizer_open(&d->self, tested, err);
     if (status == WEFT_OK) status = weft_tokenizer_open_in(&other, tested, WEFT_POISON_TWO, err);
     for (uint32_t t = 0; t < WEFT_TRIAL_TEXTS && status == WEFT_OK; t++) {
@@ -156,13 +154,13 @@ weft_status weft_tokenizer_rule_alike(weft_plugin_under_test *tested, weft_error
         status = answers_alike(d, &other, err);
         if (status != WEFT_OK) (void)weft_error_prefix(err, "text %u of %zu bytes: ", t, d->n);
     }
-    if (d != NULL) weft_tokenizer_close(&d->self);
+    weft_tokenizer_close(&d->self);
     weft_tokenizer_close(&other);
     free(d);
     return status;
 }
 
-/* tests a tokenizer with corrupt files. */
+/* ---- corrupt files ---- */
 
 /* Finds its first file, which is required; "": it reads no file. */
 static weft_status find_file(char *name, size_t size, const weft_plugin_under_test *tested, weft_error *err) {
@@ -193,7 +191,7 @@ static weft_status read_wrong(const weft_plugin_under_test *wrong, weft_wrong ho
     return WEFT_OK;
 }
 
-weft_status weft_tokenizer_refuses_wrong_files(weft_plugin_under_test *tested, weft_error *err) {
+static weft_status refuses_wrong_files(weft_plugin_under_test *tested, weft_error *err) {
     char here[WEFT_PATH_BYTES], directory[WEFT_PATH_BYTES], path[WEFT_PATH_BYTES], right[WEFT_PATH_BYTES], name[256];
     weft_plugin_under_test_options options = *tested->options;
     weft_plugin_under_test wrong = *tested;
@@ -255,8 +253,7 @@ static weft_status compare_saved(const weft_tokenizer_instance *self, weft_token
         d->n = weft_text_draw(d->from, t);
         status = weft_tokenizer_encode(self, &d->one, d->from, d->n, WEFT_ENCODE_PLAIN, err);
         if (status == WEFT_OK) status = weft_tokenizer_encode(&d->self, &d->two, d->from, d->n, WEFT_ENCODE_PLAIN, err);
-        if (status == WEFT_OK &&
-            (d->one.n != d->two.n || memcmp(d->one.id, d->two.id, d->one.n * sizeof d->one.id[0]) != 0))
+        if (status == WEFT_OK && !weft_trial_same_ids(&d->one, &d->two))
             return WEFT_BROKEN(err,
                                "text %u has different ids from the files that it names for a saved model: `file` must "
                                "name each file that create reads",
@@ -265,14 +262,13 @@ static weft_status compare_saved(const weft_tokenizer_instance *self, weft_token
     return status;
 }
 
-weft_status weft_tokenizer_is_saved(weft_plugin_under_test *tested, weft_error *err) {
+static weft_status is_saved(weft_plugin_under_test *tested, weft_error *err) {
     char directory[WEFT_PATH_BYTES];
     weft_plugin_under_test_options options = *tested->options;
     weft_plugin_under_test saved = *tested;
     weft_tokenizer_instance self = {0};
-    weft_tokenizer_desk *d = calloc(1, sizeof *d);
-    weft_status status = d == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for texts")
-                                   : weft_tokenizer_open(&self, tested, err);
+    weft_tokenizer_desk *d = weft_alloc(1, sizeof *d);
+    weft_status status = weft_tokenizer_open(&self, tested, err);
     if (status == WEFT_OK) status = save(&self, tested, err);
     if (status == WEFT_OK && realpath(SAVED, directory) == NULL)
         status = weft_error_set(err, WEFT_E_SYSTEM, SAVED " is gone: %s", strerror(errno));
@@ -286,13 +282,13 @@ weft_status weft_tokenizer_is_saved(weft_plugin_under_test *tested, weft_error *
         }
     }
     if (status == WEFT_OK) status = compare_saved(&self, d, err);
-    if (d != NULL) weft_tokenizer_close(&d->self);
+    weft_tokenizer_close(&d->self);
     weft_tokenizer_close(&self);
     free(d);
     return status;
 }
 
-/* checks that special tokens are skipped or written as requested. */
+/* ---- special tokens, skipped or written as requested ---- */
 
 static const weft_tokenizer_special *special_table(const weft_tokenizer_instance *self) {
     const void *table = NULL;
@@ -334,7 +330,7 @@ static weft_status is_left_out(weft_tokenizer_desk *d, int32_t id, const char *w
     memcpy(d->two.id + 1, d->one.id, half * sizeof d->one.id[0]);
     memcpy(d->two.id + half + 2, d->one.id + half, (d->one.n - half) * sizeof d->one.id[0]);
     if (status == WEFT_OK) status = weft_tokenizer_decode(&d->self, &d->again, d->two.id, d->one.n + 3, 0, err);
-    if (status == WEFT_OK && (d->back.n != d->again.n || memcmp(d->back.bytes, d->again.bytes, d->back.n) != 0))
+    if (status == WEFT_OK && !weft_trial_same_text(&d->back, &d->again))
         return WEFT_BROKEN(err,
                            "without WEFT_DECODE_KEEP_SPECIAL its ids decode to %zu bytes, and with %s among them to "
                            "%zu, or different ones",
@@ -356,7 +352,7 @@ static weft_status follows_keep(weft_tokenizer_desk *d, weft_error *err) {
     return status;
 }
 
-weft_status weft_tokenizer_rule_special(weft_plugin_under_test *tested, weft_error *err) {
+static weft_status rule_special(weft_plugin_under_test *tested, weft_error *err) {
     weft_tokenizer_instance self;
     weft_status status = weft_tokenizer_open(&self, tested, err);
     if (status == WEFT_OK && !is_special(&self, self.info.bos) && !is_special(&self, self.info.eos))
@@ -365,65 +361,53 @@ weft_status weft_tokenizer_rule_special(weft_plugin_under_test *tested, weft_err
     return status == WEFT_OK ? weft_tokenizer_each_text(tested, follows_keep, err) : status;
 }
 
-/* checks a tokenizer that several threads call at the same time. */
+/* ---- threads ---- */
 
-enum { THREADS = 4 };
-
-typedef struct worker {
-    pthread_t thread;
+typedef struct encoder {
     const weft_tokenizer_instance *self;
     const weft_trial_ids *wanted; /* [TEXTS] */
     uint32_t first;
     int differs; /* text number + 1; 0: equal */
-    bool is_done;
-} worker;
+} encoder;
 
-static void *encode_all(void *context) {
-    worker *w = context;
-    weft_trial_ids *got = malloc(sizeof *got);
+static void encode_all(void *context) {
+    encoder *e = context;
+    weft_trial_ids *got = weft_alloc(1, sizeof *got);
     char from[WEFT_TRIAL_TEXT];
-    for (uint32_t i = 0; i < 3 * WEFT_TRIAL_TEXTS && got != NULL && w->differs == 0; i++) {
-        const uint32_t t = (i + w->first) % WEFT_TRIAL_TEXTS;
+    for (uint32_t i = 0; i < 3 * WEFT_TRIAL_TEXTS && e->differs == 0; i++) {
+        const uint32_t t = (i + e->first) % WEFT_TRIAL_TEXTS;
         weft_error err = WEFT_ERROR_INIT;
         const size_t n = weft_text_draw(from, t);
-        if (weft_tokenizer_encode(w->self, got, from, n, WEFT_ENCODE_PLAIN, &err) != WEFT_OK ||
-            got->n != w->wanted[t].n || memcmp(got->id, w->wanted[t].id, got->n * sizeof got->id[0]) != 0)
-            w->differs = (int)t + 1;
+        if (weft_tokenizer_encode(e->self, got, from, n, WEFT_ENCODE_PLAIN, &err) != WEFT_OK ||
+            !weft_trial_same_ids(got, &e->wanted[t]))
+            e->differs = (int)t + 1;
     }
     free(got);
-    w->is_done = true;
-    return NULL;
 }
 
-static weft_status run_workers(const weft_tokenizer_instance *self, const weft_trial_ids *wanted, weft_error *err) {
-    worker workers[THREADS];
+static weft_status encode_at_once(const weft_tokenizer_instance *self, const weft_trial_ids *wanted, weft_error *err) {
+    encoder encoders[WEFT_RULE_THREADS];
     weft_status status = WEFT_OK;
-    uint32_t n = 0;
-    for (; n < THREADS; n++) {
-        workers[n] = (worker){.self = self, .wanted = wanted, .first = n * 17};
-        if (pthread_create(&workers[n].thread, NULL, encode_all, &workers[n]) != 0) break;
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        (void)pthread_join(workers[i].thread, NULL);
-        if (!workers[i].is_done && status == WEFT_OK) status = WEFT_LOST_THREAD(err, "encode");
-        if (workers[i].differs != 0 && status == WEFT_OK)
-            status =
-                WEFT_BROKEN(err, "text %d has different ids while %d threads encode", workers[i].differs - 1, THREADS);
-    }
+    for (uint32_t i = 0; i < WEFT_RULE_THREADS; i++)
+        encoders[i] = (encoder){.self = self, .wanted = wanted, .first = i * 17};
+    status = weft_rule_threads(encode_all, encoders, sizeof encoders[0], "encode", err);
+    for (int i = 0; i < WEFT_RULE_THREADS && status == WEFT_OK; i++)
+        if (encoders[i].differs != 0)
+            status = WEFT_BROKEN(err, "text %d has different ids while %d threads encode", encoders[i].differs - 1,
+                                 WEFT_RULE_THREADS);
     return status;
 }
 
-weft_status weft_tokenizer_threads_alike(weft_plugin_under_test *tested, weft_error *err) {
-    weft_trial_ids *wanted = calloc(WEFT_TRIAL_TEXTS, sizeof *wanted);
+static weft_status threads_alike(weft_plugin_under_test *tested, weft_error *err) {
+    weft_trial_ids *wanted = weft_alloc(WEFT_TRIAL_TEXTS, sizeof *wanted);
     char from[WEFT_TRIAL_TEXT];
     weft_tokenizer_instance self;
     weft_status status = weft_tokenizer_open(&self, tested, err);
-    if (wanted == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for ids");
     for (uint32_t t = 0; t < WEFT_TRIAL_TEXTS && status == WEFT_OK; t++) {
         const size_t n = weft_text_draw(from, t);
         status = weft_tokenizer_encode(&self, &wanted[t], from, n, WEFT_ENCODE_PLAIN, err);
     }
-    if (status == WEFT_OK) status = run_workers(&self, wanted, err);
+    if (status == WEFT_OK) status = encode_at_once(&self, wanted, err);
     weft_tokenizer_close(&self);
     free(wanted);
     return status;
@@ -466,7 +450,7 @@ static weft_status goes_round(weft_tokenizer_desk *d, weft_error *err) {
     if (status == WEFT_OK)
         status = weft_tokenizer_encode(&d->self, &d->two, d->back.bytes, d->back.n, WEFT_ENCODE_PLAIN, err);
     if (status == WEFT_OK) status = weft_tokenizer_decode(&d->self, &d->again, d->two.id, d->two.n, 0, err);
-    if (status == WEFT_OK && (d->back.n != d->again.n || memcmp(d->back.bytes, d->again.bytes, d->back.n) != 0))
+    if (status == WEFT_OK && !weft_trial_same_text(&d->back, &d->again))
         return WEFT_BROKEN(err,
                            "decoding of encoded text returns %zu bytes, and %zu or different ones on a second call",
                            d->back.n, d->again.n);
@@ -476,7 +460,7 @@ static weft_status goes_round(weft_tokenizer_desk *d, weft_error *err) {
 
 static weft_status follows_flags(weft_tokenizer_desk *d, weft_error *err) {
     const weft_tokenizer_info *info = &d->self.info;
-    const uint32_t flags = (info->bos >= 0 ? WEFT_ENCODE_BOS : 0u) | (info->eos >= 0 ? WEFT_ENCODE_EOS : 0u);
+    const uint32_t flags = both_flags(&d->self);
     const size_t first = info->bos >= 0, more = first + (info->eos >= 0);
     weft_status status = weft_tokenizer_encode(&d->self, &d->one, d->from, d->n, WEFT_ENCODE_PLAIN, err);
     if (status == WEFT_OK)
@@ -511,21 +495,17 @@ static weft_status same_in_both(const weft_tokenizer_instance *self, const weft_
         status = weft_tokenizer_encode(self, one, from, n, WEFT_ENCODE_PLAIN, err);
         if (status != WEFT_OK) return status;
         status = weft_tokenizer_encode(later, two, from, n, WEFT_ENCODE_PLAIN, err);
-        status = weft_newer_abi_check(status,
-                                      one->n == two->n && memcmp(one->id, two->id, one->n * sizeof one->id[0]) == 0,
-                                      "ids", err);
+        status = weft_newer_abi_check(status, weft_trial_same_ids(one, two), "ids", err);
     }
     return status;
 }
 
 static weft_status rule_later(weft_plugin_under_test *tested, weft_error *err) {
-    const weft_plugin_under_test *widened = weft_newer_abi(tested);
-    weft_trial_ids *room = calloc(2, sizeof *room);
+    weft_trial_ids *room = weft_alloc(2, sizeof *room);
     weft_tokenizer_instance self = {0}, later = {0};
-    weft_status status = room == NULL || widened == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for ids")
-                                                         : weft_tokenizer_open(&self, tested, err);
-    if (status == WEFT_OK && widened != NULL) {
-        status = weft_newer_abi_check(weft_tokenizer_open(&later, widened, err), true, "", err);
+    weft_status status = weft_tokenizer_open(&self, tested, err);
+    if (status == WEFT_OK) {
+        status = weft_newer_abi_check(weft_tokenizer_open(&later, weft_newer_abi(tested), err), true, "", err);
         if (status == WEFT_OK) status = same_in_both(&self, &later, &room[0], &room[1], err);
         if (status == WEFT_OK) status = weft_conversations_later(later.table, later.made, err);
     }
@@ -560,31 +540,26 @@ static weft_status go_and_fail(weft_tokenizer_desk *d, weft_error *err) {
 
 /* Encodes texts between create and destroy, because any slot may leak. */
 static weft_status create_and_destroy(weft_plugin_under_test *tested, weft_error *err) {
-    weft_tokenizer_desk *d = calloc(1, sizeof *d);
-    weft_status status = d == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for texts")
-                                   : weft_tokenizer_open(&d->self, tested, err);
+    weft_tokenizer_desk *d = weft_alloc(1, sizeof *d);
+    weft_status status = weft_tokenizer_open(&d->self, tested, err);
     for (uint32_t t = 1; t <= 3 && status == WEFT_OK; t++) {
         d->n = weft_text_draw(d->from, t);
         status = go_and_fail(d, err);
     }
-    if (d != NULL) weft_tokenizer_close(&d->self);
+    weft_tokenizer_close(&d->self);
     free(d);
     return status;
 }
 
-static weft_status releases(weft_plugin_under_test *tested, weft_error *err) {
-    return weft_plugin_under_test_releases(tested, create_and_destroy, err);
-}
+WEFT_RULE_BY(releases, weft_plugin_under_test_releases, create_and_destroy)
 
 /* ---- the rules ---- */
 
-static weft_status rule_ids(weft_plugin_under_test *tested, weft_error *err) {
-    return weft_tokenizer_each_text(tested, ids_are_ids, err);
-}
-
-static weft_status rule_round(weft_plugin_under_test *tested, weft_error *err) {
-    return weft_tokenizer_each_text(tested, goes_round, err);
-}
+WEFT_RULE_BY(rule_ids, weft_tokenizer_each_text, ids_are_ids)
+WEFT_RULE_BY(rule_round, weft_tokenizer_each_text, goes_round)
+WEFT_RULE_BY(rule_flags, weft_tokenizer_each_text, follows_flags)
+WEFT_RULE_BY(rule_failures, weft_tokenizer_each_text, passes_failures_on)
+WEFT_RULE_BY(rule_any, weft_tokenizer_each_text, takes_any_id)
 
 static weft_status rule_loses(weft_plugin_under_test *tested, weft_error *err) {
     weft_status status = weft_tokenizer_each_text(tested, weft_tokenizer_loses_nothing, err);
@@ -593,33 +568,20 @@ static weft_status rule_loses(weft_plugin_under_test *tested, weft_error *err) {
     return status == WEFT_OK ? weft_tokenizer_loses_no_end(tested, err) : status;
 }
 
-static weft_status rule_flags(weft_plugin_under_test *tested, weft_error *err) {
-    return weft_tokenizer_each_text(tested, follows_flags, err);
-}
-
-static weft_status rule_failures(weft_plugin_under_test *tested, weft_error *err) {
-    return weft_tokenizer_each_text(tested, weft_tokenizer_passes_failures_on, err);
-}
-
-static weft_status rule_any(weft_plugin_under_test *tested, weft_error *err) {
-    return weft_tokenizer_each_text(tested, takes_any_id, err);
-}
-
 const weft_rule weft_rules_tokenizer[] = {
-    {"R58", "tokenizer", "returns the same ids and texts on each call", weft_tokenizer_rule_alike, false},
-    {"R59", "tokenizer", "omits special tokens, and writes their names on request", weft_tokenizer_rule_special, false},
+    {"R58", "tokenizer", "returns the same ids and texts on each call", rule_alike, false},
+    {"R59", "tokenizer", "omits special tokens, and writes their names on request", rule_special, false},
     {"R60", "tokenizer", "returns ids of its vocabulary, and no ids for an empty text", rule_ids, false},
     {"R61", "tokenizer", "decodes the text that it encoded", rule_round, false},
     {"R62", "tokenizer", "loses no letter", rule_loses, false},
     {"R63", "tokenizer", "adds BOS and EOS if flags request them", rule_flags, false},
     {"R64", "tokenizer", "returns the error of a sink", rule_failures, false},
     {"R65", "tokenizer", "decodes invalid ids to an empty text", rule_any, false},
-    {"R66", "tokenizer", "encodes the same in several threads at once", weft_tokenizer_threads_alike, false},
+    {"R66", "tokenizer", "encodes the same in several threads at once", threads_alike, false},
     {"R67", "tokenizer", "frees its memory", releases, false},
     {"R68", "tokenizer", "returns the same ids with a host that has longer structs, also for conversations", rule_later,
      false},
-    {"R69", "tokenizer", "rejects an invalid file and names it", weft_tokenizer_refuses_wrong_files, false},
+    {"R69", "tokenizer", "rejects an invalid file and names it", refuses_wrong_files, false},
     {"R116", "tokenizer", "implements its optional tables", weft_tokenizer_serves_by_tables, false},
-    {"R122", "tokenizer", "returns the same ids from the files that it names for a saved model",
-     weft_tokenizer_is_saved, false},
+    {"R122", "tokenizer", "returns the same ids from the files that it names for a saved model", is_saved, false},
     {NULL, NULL, NULL, NULL, false}};

@@ -53,10 +53,8 @@ typedef struct whole_file {
 
 static weft_status put_file(void *context, const char *bytes, size_t n) {
     whole_file *to = context;
-    char *more = realloc(to->bytes, to->n + n + 1);
-    if (more == NULL) return WEFT_E_MEMORY;
-    memcpy(more + to->n, bytes, n);
-    to->bytes = more;
+    to->bytes = weft_realloc(to->bytes, to->n + n + 1, 1);
+    memcpy(to->bytes + to->n, bytes, n);
     to->n += n;
     to->bytes[to->n] = '\0';
     return WEFT_OK;
@@ -173,9 +171,8 @@ static weft_status converses(weft_tokenizer_desk *d, const weft_tokenizer_chat *
         (table->source(0) == NULL || table->source(0)[0] == '\0'))
         return WEFT_BROKEN(err, "source has no text of the template %s", chat.named);
     if (table->check(d->self.made, chat.named, &unheard) != WEFT_OK) return WEFT_OK;
-    got = malloc(sizeof *got);
-    status = got != NULL ? marks_answers(d, table, &chat, got, err)
-                         : weft_error_set(err, WEFT_E_MEMORY, "no memory for a conversation");
+    got = weft_alloc(1, sizeof *got);
+    status = marks_answers(d, table, &chat, got, err);
     free(got);
     return status;
 }
@@ -205,11 +202,10 @@ static weft_status try_tables(weft_tokenizer_desk *d, weft_plugin_under_test *te
 }
 
 weft_status weft_tokenizer_serves_by_tables(weft_plugin_under_test *tested, weft_error *err) {
-    weft_tokenizer_desk *d = calloc(1, sizeof *d);
-    weft_status status = d == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for texts")
-                                   : weft_tokenizer_open(&d->self, tested, err);
+    weft_tokenizer_desk *d = weft_alloc(1, sizeof *d);
+    weft_status status = weft_tokenizer_open(&d->self, tested, err);
     if (status == WEFT_OK) status = try_tables(d, tested, err);
-    if (d != NULL) weft_tokenizer_close(&d->self);
+    weft_tokenizer_close(&d->self);
     free(d);
     return status;
 }

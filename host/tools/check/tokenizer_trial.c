@@ -65,18 +65,16 @@ static bool is_same(const rendered *a, const rendered *b) {
 static weft_status asks_nothing_more(desk *d, const weft_chat *plain, weft_error *err) {
     weft_chat *longer = weft_newer_abi_copy(plain, 1, sizeof *plain, 0);
     weft_chat_message *messages = weft_newer_abi_copy(plain->messages, MESSAGES, sizeof *messages, 0);
-    weft_status status = WEFT_E_MEMORY;
-    if (longer != NULL && messages != NULL) {
-        longer->messages = messages;
-        longer->stride += WEFT_NEWER_ABI_BYTES;
-        status = render(d, &d->two, longer, err);
-        if (status == WEFT_OK && !is_same(&d->one, &d->two))
-            status = WEFT_BROKEN(err, "a conversation of a newer host, with longer structs that are zero there, has "
-                                      "different ids: index the messages by the stride and not by sizeof");
-        else if (status != WEFT_OK)
-            (void)weft_error_prefix(
-                err, "a newer host's conversation, with longer structs that are zero there, is rejected: ");
-    } else (void)weft_error_set(err, status, "no memory for a conversation");
+    weft_status status = WEFT_OK;
+    longer->messages = messages;
+    longer->stride += WEFT_NEWER_ABI_BYTES;
+    status = render(d, &d->two, longer, err);
+    if (status == WEFT_OK && !is_same(&d->one, &d->two))
+        status = WEFT_BROKEN(err, "a conversation of a newer host, with longer structs that are zero there, has "
+                                  "different ids: index the messages by the stride and not by sizeof");
+    else if (status != WEFT_OK)
+        (void)weft_error_prefix(err,
+                                "a newer host's conversation, with longer structs that are zero there, is rejected: ");
     free(messages);
     free(longer);
     return status;
@@ -138,9 +136,8 @@ weft_status weft_conversations_later(const weft_tokenizer_plugin *table, const w
                                                   {size, 0, "assistant", "The weft.", 9, NULL, 0},
                                                   {size, 0, "user", "And along?", 10, NULL, 0}};
     weft_chat chat = {(uint32_t)sizeof chat, 0, messages, MESSAGES, size, 0, NULL, NULL, 0, 1};
-    desk *d = calloc(1, sizeof *d);
+    desk *d = weft_alloc(1, sizeof *d);
     weft_status status = WEFT_OK;
-    if (d == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a conversation");
     d->plugin = table;
     d->made = made;
     if (table->extension != NULL) d->chat = table->extension(made, WEFT_TOKENIZER_CHAT);
@@ -215,6 +212,14 @@ size_t weft_text_draw(char *out, uint32_t text) {
     return n;
 }
 
+bool weft_trial_same_ids(const weft_trial_ids *a, const weft_trial_ids *b) {
+    return a->n == b->n && memcmp(a->id, b->id, a->n * sizeof a->id[0]) == 0;
+}
+
+bool weft_trial_same_text(const weft_trial_text *a, const weft_trial_text *b) {
+    return a->n == b->n && memcmp(a->bytes, b->bytes, a->n) == 0;
+}
+
 weft_status weft_trial_put_ids(void *context, const int32_t *id, size_t n) {
     weft_trial_ids *to = context;
     if (n > to->most - to->n) {
@@ -258,16 +263,15 @@ weft_status weft_tokenizer_decode(const weft_tokenizer_instance *self, weft_tria
 }
 
 weft_status weft_tokenizer_each_text(const weft_plugin_under_test *tested, weft_on_text holds, weft_error *err) {
-    weft_tokenizer_desk *d = calloc(1, sizeof *d);
-    weft_status status = d == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for texts")
-                                   : weft_tokenizer_open(&d->self, tested, err);
+    weft_tokenizer_desk *d = weft_alloc(1, sizeof *d);
+    weft_status status = weft_tokenizer_open(&d->self, tested, err);
     for (uint32_t t = 0; t < WEFT_TRIAL_TEXTS && status == WEFT_OK; t++) {
         d->n = weft_text_draw(d->from, t);
         weft_plugin_under_test_asks("text %u of %zu bytes", t, d->n);
         status = holds(d, err);
         if (status != WEFT_OK) (void)weft_error_prefix(err, "text %u of %zu bytes: ", t, d->n);
     }
-    if (d != NULL) weft_tokenizer_close(&d->self);
+    weft_tokenizer_close(&d->self);
     free(d);
     return status;
 }

@@ -2,7 +2,6 @@
  * are this program's own commands on a small model. */
 #include "tools/check/own_command.h"
 #include "tools/check/rule.h"
-#include "tools/check/try_rule.h"
 
 #include "base/file.h"
 #include "base/safetensors.h"

@@ -1,5 +1,5 @@
-/* host/tools/check/try_rule.c: see try_rule.h. */
-#include "tools/check/try_rule.h"
+/* host/tools/check/rule.c: see rule.h. */
+#include "tools/check/rule.h"
 
 #include "base/child.h"
 #include "base/file.h"
@@ -11,21 +11,22 @@
 #include "tools/check/own_command.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* checks that a plugin does not change process-wide state (R13): locale, working
- * directory, umask, floating-point mode, signal handlers, environment, standard streams, and child processes. A run
- * restores changes made by `create`; changes by other slots go unnoticed there. */
+/* ---- process-wide state (R13) ---- */
 
-typedef struct weft_process_state {
+/* What a plugin must not change, apart from child processes. A run restores changes made by `create`; changes by other
+ * slots go unnoticed there. */
+typedef struct process_state {
     weft_process process;
     uint64_t environment;   /* without WEFT_ variables of the host */
     struct stat streams[3]; /* standard input, output and error */
-} weft_process_state;
+} process_state;
 
 /* Returns a hash that does not depend on the order of the variables. */
 static uint64_t sum_environment(void) {
@@ -39,8 +40,7 @@ static uint64_t sum_environment(void) {
     return sum;
 }
 
-/* Records the current state. [main] */
-static void weft_process_state_save(weft_process_state *out) {
+static void save_state(process_state *out) {
     weft_process_save(&out->process);
     out->environment = sum_environment();
     memset(out->streams, 0, sizeof out->streams);
@@ -55,24 +55,21 @@ static int other_handler(const weft_process *before) {
     return 0;
 }
 
-static weft_status check_streams(const weft_process_state *before, weft_error *err) {
+static weft_status check_streams(const process_state *before, weft_error *err) {
     static const char *const names[] = {"input", "output", "error"};
     for (int i = 0; i < 3; i++) {
         struct stat now;
-        if (fstat(i, &now) != 0)
-            return WEFT_BROKEN(
-                err, "it closed standard %s, descriptor %d, during the rule: the descriptor belongs to the host",
-                names[i], i);
-        if (now.st_dev != before->streams[i].st_dev || now.st_ino != before->streams[i].st_ino)
-            return WEFT_BROKEN(
-                err, "it redirected standard %s, descriptor %d, during the rule: the descriptor belongs to the host",
-                names[i], i);
+        const bool is_open = fstat(i, &now) == 0;
+        if (!is_open || now.st_dev != before->streams[i].st_dev || now.st_ino != before->streams[i].st_ino)
+            return WEFT_BROKEN(err,
+                               "it %s standard %s, descriptor %d, during the rule: the descriptor belongs to the host",
+                               is_open ? "redirected" : "closed", names[i], i);
     }
     return WEFT_OK;
 }
 
 /* WEFT_E_PLUGIN: the state differs. Device libraries' signal handlers are permitted; a run removes them. [main] */
-static weft_status weft_process_state_check(const weft_process_state *before, const char *kind, weft_error *err) {
+static weft_status check_state(const process_state *before, const char *kind, weft_error *err) {
     const int handler = other_handler(&before->process);
     weft_status status = weft_process_restore(&before->process, "it was tried", err);
     if (status != WEFT_OK) return weft_error_prefix(err, "it ");
@@ -88,7 +85,7 @@ static weft_status weft_process_state_check(const weft_process_state *before, co
     return WEFT_OK;
 }
 
-/* ---- child process: after the query, a library may leave the process unable to fork ---- */
+/* ---- the slot `works`, in a child process: after the query, a library may leave the process unable to fork ---- */
 
 /* *works: the plugin's answer. Also checks for leaks. */
 static weft_status ask(bool *works, weft_error *said, const weft_plugin_under_test *tested, weft_error *err) {
@@ -118,39 +115,27 @@ static weft_status query_again(const weft_plugin_under_test *tested, weft_error 
     return status;
 }
 
-enum answer { CAN = '1', CANNOT, BREAKS_A_RULE, IS_NOT_ASKED };
-
-static char answer_of(weft_status status) {
-    switch (status) {
-    case WEFT_OK: return CAN;
-    case WEFT_E_UNSUPPORTED: return CANNOT;
-    case WEFT_E_PLUGIN: return BREAKS_A_RULE;
-    default: return IS_NOT_ASKED; /* this machine lacks a requirement */
-    }
-}
+enum { STATUS = 'A' }; /* begins an answer, with the status added; the line of a crash handler begins otherwise */
 
 static void answer_there(int end, void *context) {
     const weft_plugin_under_test *tested = context;
     weft_error err = WEFT_ERROR_INIT;
-    weft_process_state before;
+    process_state before;
     weft_status status = WEFT_OK, left;
     weft_crash_to(end);
     weft_exit_guard_install();
-    weft_process_state_save(&before);
+    save_state(&before);
     status = query_again(tested, &err);
-    left = status == WEFT_E_PLUGIN ? WEFT_OK : weft_process_state_check(&before, tested->options->kind, &err);
-    (void)dprintf(end, "%c%s", answer_of(left == WEFT_OK ? status : left), err.text);
+    left = status == WEFT_E_PLUGIN ? WEFT_OK : check_state(&before, tested->options->kind, &err);
+    (void)dprintf(end, "%c%s", STATUS + (left == WEFT_OK ? status : left), err.text);
 }
 
-/* ---- parent process ---- */
-
 static weft_status judge(const weft_child *child, weft_error *err) {
-    const char *said = child->n > 0 ? child->text + 1 : "";
-    const char answer = child->n > 0 ? child->text[0] : '\0';
-    if (answer == CAN) return WEFT_OK;
-    if (answer == CANNOT) return weft_error_set(err, WEFT_E_UNSUPPORTED, "%s", said);
-    if (answer == BREAKS_A_RULE) return WEFT_BROKEN(err, "%s", said);
-    if (answer == IS_NOT_ASKED) return weft_error_set(err, WEFT_E_SYSTEM, "%s", said);
+    const int status = child->n > 0 && child->text[0] < 'a' ? child->text[0] - STATUS : -1;
+    if (status == WEFT_OK) return WEFT_OK;
+    if (status == WEFT_E_UNSUPPORTED || status == WEFT_E_PLUGIN)
+        return weft_error_set(err, (weft_status)status, "%s", child->text + 1);
+    if (status > 0) return weft_error_set(err, WEFT_E_SYSTEM, "%s", child->text + 1); /* this machine lacks something */
     if (child->n > 0) return WEFT_BROKEN(err, "%s", child->text); /* the line of the crash handler or exit guard */
     if (!child->in_time) return WEFT_BROKEN(err, "works does not return");
     if (WIFSIGNALED(child->status)) return WEFT_BROKEN(err, "works crashes: signal %d", WTERMSIG(child->status));
@@ -188,6 +173,42 @@ const weft_rule *weft_rule_at(const char *kind, size_t i) {
     return i < 2 ? &weft_rules_all[1 + i] : NULL;
 }
 
+/* ---- threads ---- */
+
+typedef struct worker {
+    pthread_t thread;
+    void (*body)(void *context);
+    void *context;
+    bool is_done;
+} worker;
+
+static void *run_worker(void *context) {
+    worker *self = context;
+    self->body(self->context);
+    self->is_done = true;
+    return NULL;
+}
+
+weft_status weft_rule_threads(void (*body)(void *context), void *contexts, size_t size, const char *slot,
+                              weft_error *err) {
+    worker workers[WEFT_RULE_THREADS];
+    weft_status status = WEFT_OK;
+    int n = 0;
+    for (; n < WEFT_RULE_THREADS; n++) {
+        workers[n] = (worker){.body = body, .context = (char *)contexts + (size_t)n * size};
+        if (pthread_create(&workers[n].thread, NULL, run_worker, &workers[n]) != 0) break;
+    }
+    if (n < WEFT_RULE_THREADS) status = weft_error_set(err, WEFT_E_SYSTEM, "no thread to call %s in", slot);
+    for (int i = 0; i < n; i++) {
+        (void)pthread_join(workers[i].thread, NULL);
+        if (!workers[i].is_done && status == WEFT_OK)
+            status = WEFT_BROKEN(err,
+                                 "a thread that has called its %s is gone: it ended the thread, which is the host's",
+                                 slot);
+    }
+    return status;
+}
+
 /* ---- counts ---- */
 
 void weft_tried_refused(weft_tried *self, const char *asked, const weft_error *said) {
@@ -208,7 +229,7 @@ weft_status weft_tried_check(const weft_tried *self, weft_plugin_under_test *tes
     return WEFT_OK;
 }
 
-/* ---- child process ---- */
+/* ---- one rule, in a child process ---- */
 
 typedef struct question {
     const weft_rule *rule;
@@ -219,7 +240,7 @@ typedef struct question {
 enum { REFUSED = 'r' }; /* instead of a verdict: the user's keys are invalid */
 enum { MUTE = 109 };    /* exit status of a child without a free descriptor for its answer */
 
-static char answer_of_of_try_rule(weft_status status, const weft_plugin_under_test *tested) {
+static char verdict_of(weft_status status, const weft_plugin_under_test *tested) {
     if (status == WEFT_OK) return '0' + WEFT_VERDICT_HOLDS;
     if (weft_own_command_hangs()) return '0' + WEFT_VERDICT_HANGS;
     if (status != WEFT_E_UNSUPPORTED) return '0' + WEFT_VERDICT_BROKEN;
@@ -237,12 +258,12 @@ static bool has_quiet_keys(const char *kind) {
 /* Runs the rule and checks process-wide state. Rules that run commands load the plugin in other processes. Rules of a
  * kind are skipped if the plugin does not work on this machine; rules of every kind check that answer. */
 static weft_status hold(const weft_rule *rule, weft_plugin_under_test *tested, weft_error *err) {
-    weft_process_state before;
+    process_state before;
     weft_status status;
-    weft_process_state_save(&before);
+    save_state(&before);
     status = rule->kind == NULL ? WEFT_OK : weft_usable(tested, err);
     if (status == WEFT_OK) status = rule->holds(tested, err);
-    return status == WEFT_OK && !rule->is_long ? weft_process_state_check(&before, tested->options->kind, err) : status;
+    return status == WEFT_OK && !rule->is_long ? check_state(&before, tested->options->kind, err) : status;
 }
 
 /* Writes the remarks on a passed rule. */
@@ -254,12 +275,20 @@ static void write_note(weft_error *err, const weft_plugin_under_test *tested) {
                    is_idle ? tested->idle : "");
 }
 
+static int answer_end; /* where the child reports that it has no memory left */
+
+static void report_no_memory(void) {
+    (void)dprintf(answer_end, "%cthere is no memory for this rule", '0' + WEFT_VERDICT_UNTRIED);
+}
+
 static void try_rule(int end, void *context) {
     const question *asked = context;
     weft_error err = WEFT_ERROR_INIT;
     weft_plugin_under_test tested;
     weft_status status = WEFT_OK;
     char verdict = REFUSED;
+    answer_end = end;
+    weft_alloc_on_failure(report_no_memory);
     weft_crash_to(end);
     weft_crash_crumb(weft_plugin_under_test_call());
     weft_exit_guard_install();
@@ -268,13 +297,11 @@ static void try_rule(int end, void *context) {
     status = weft_plugin_under_test_open(&tested, asked->options, &err);
     if (status == WEFT_E_DEVICE) status = WEFT_E_UNSUPPORTED; /* a limit of the machine, not an error */
     if (status == WEFT_OK) status = hold(asked->rule, &tested, &err);
-    verdict = tested.refused ? REFUSED : answer_of_of_try_rule(status, &tested);
+    verdict = tested.refused ? REFUSED : verdict_of(status, &tested);
     if (status == WEFT_OK) write_note(&err, &tested);
     weft_plugin_under_test_close(&tested);
     if (dprintf(end, "%c%s", verdict, err.text) < 0) _exit(MUTE);
 }
-
-/* ---- parent process ---- */
 
 /* Appends the last query. */
 static void add_question(weft_trial *out, const char *asked) {
