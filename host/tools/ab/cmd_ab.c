@@ -4,6 +4,7 @@
 #include "tools/ab/comparison_page.h"
 #include "tools/ab/comparison_table.h"
 #include "tools/ab/experiment.h"
+#include "base/alloc.h"
 #include "base/text.h"
 #include "launch/log_prefix.h"
 #include "launch/world.h"
@@ -115,15 +116,11 @@ static bool keeps_data(const char *axis) {
 }
 
 /* Fills an arm's overrides: all that are given except the one at `skip`, and the arm's own value. */
-static bool fill_arm(arms *out, const weft_args *args, const char *path, size_t skip, bool has_value, weft_error *err) {
+static void fill_arm(arms *out, const weft_args *args, const char *path, size_t skip, bool has_value) {
     size_t n = 0;
     const char *const *given = weft_args_overrides(args, &n);
     weft_ab_spec *spec = &out->specs[out->n];
-    const char **all = malloc((n + 1) * sizeof *all);
-    if (all == NULL) {
-        (void)weft_error_set(err, WEFT_E_MEMORY, "no memory for the settings of an arm");
-        return false;
-    }
+    const char **all = weft_alloc(n + 1, sizeof *all);
     spec->path = path;
     spec->overrides = out->overrides[out->n] = all;
     for (size_t i = 0; i < n; i++)
@@ -132,7 +129,6 @@ static bool fill_arm(arms *out, const weft_args *args, const char *path, size_t 
     (void)snprintf(spec->label, sizeof spec->label, "%s", has_value ? out->values[out->n] : path);
     weft_words_sanitize(spec->label);
     out->n++;
-    return true;
 }
 
 static bool too_many(weft_error *err) {
@@ -144,17 +140,17 @@ static bool vary_key(arms *out, const weft_args *args, const char *axis, size_t 
     const char *path = weft_args_config(args);
     char one_more[512];
     for (int32_t i = 0; i < WEFT_AB_MOST_ARMS && value_of(out->values[i], sizeof out->values[i], axis, i); i++)
-        if (!fill_arm(out, args, path, at, true, err)) return false;
+        fill_arm(out, args, path, at, true);
     if (value_of(one_more, sizeof one_more, axis, WEFT_AB_MOST_ARMS)) return too_many(err);
     for (int32_t i = 1; i < out->n; i++) out->specs[i].shares_data = keeps_data(axis);
     return true;
 }
 
 static bool vary_files(arms *out, const weft_args *args, weft_error *err) {
-    if (!fill_arm(out, args, weft_args_config(args), SIZE_MAX, false, err)) return false;
+    fill_arm(out, args, weft_args_config(args), SIZE_MAX, false);
     for (size_t i = 0; weft_args_extra(args, i) != NULL; i++) {
         if (out->n == WEFT_AB_MOST_ARMS) return too_many(err);
-        if (!fill_arm(out, args, weft_args_extra(args, i), SIZE_MAX, false, err)) return false;
+        fill_arm(out, args, weft_args_extra(args, i), SIZE_MAX, false);
     }
     return true;
 }

@@ -1,6 +1,7 @@
 /* host/tools/ab/comparison_page.c: see comparison_page.h. */
 #include "tools/ab/comparison_page.h"
 
+#include "base/alloc.h"
 #include "base/file.h"
 #include "base/units.h"
 #include "report/plan_diff.h"
@@ -24,12 +25,11 @@ typedef struct lines {
     size_t n, length;
 } lines;
 
-static bool make_lines(lines *self, size_t length) {
+static void make_lines(lines *self, size_t length) {
     memset(self, 0, sizeof *self);
     self->length = length;
-    self->x = calloc(MOST_LINES * length + 1, sizeof *self->x);
-    self->y = calloc(MOST_LINES * length + 1, sizeof *self->y);
-    return self->x != NULL && self->y != NULL;
+    self->x = weft_alloc(MOST_LINES * length, sizeof *self->x);
+    self->y = weft_alloc(MOST_LINES * length, sizeof *self->y);
 }
 
 static void free_lines(lines *self) {
@@ -64,13 +64,12 @@ static void draw(lines *self, weft_chart *chart, FILE *to) {
 static void draw_blocks(const weft_ab_experiment *experiment, double (*of)[WEFT_AB_MOST_ROUNDS], double scale,
                         weft_chart *chart, FILE *to) {
     lines all;
-    if (make_lines(&all, (size_t)experiment->times.rounds)) {
-        for (int32_t i = 0; i <= experiment->n; i++) {
-            double *y = add_line(&all, experiment, i, WEFT_LOOK_DOTS);
-            for (int32_t r = 0; r < experiment->times.rounds; r++) y[r] = of[i][r] >= 0 ? scale * of[i][r] : NAN;
-        }
-        draw(&all, chart, to);
+    make_lines(&all, (size_t)experiment->times.rounds);
+    for (int32_t i = 0; i <= experiment->n; i++) {
+        double *y = add_line(&all, experiment, i, WEFT_LOOK_DOTS);
+        for (int32_t r = 0; r < experiment->times.rounds; r++) y[r] = of[i][r] >= 0 ? scale * of[i][r] : NAN;
     }
+    draw(&all, chart, to);
     free_lines(&all);
 }
 
@@ -82,15 +81,14 @@ static void draw_ratios(const weft_ab_experiment *experiment, FILE *to) {
                         .axis = "round"};
     double(*const of)[WEFT_AB_MOST_ROUNDS] = experiment->times.of;
     lines all;
-    if (make_lines(&all, (size_t)experiment->times.rounds)) {
-        for (int32_t i = 1; i <= experiment->n; i++) {
-            double *y = add_line(&all, experiment, i, WEFT_LOOK_DOTS);
-            for (int32_t r = 0; r < experiment->times.rounds; r++)
-                y[r] = 100 * (i == experiment->n ? of[i][r] / of[0][r] - 1
-                                                 : of[i][r] / sqrt(of[0][r] * of[experiment->n][r]) - 1);
-        }
-        draw(&all, &chart, to);
+    make_lines(&all, (size_t)experiment->times.rounds);
+    for (int32_t i = 1; i <= experiment->n; i++) {
+        double *y = add_line(&all, experiment, i, WEFT_LOOK_DOTS);
+        for (int32_t r = 0; r < experiment->times.rounds; r++)
+            y[r] = 100 * (i == experiment->n ? of[i][r] / of[0][r] - 1
+                                             : of[i][r] / sqrt(of[0][r] * of[experiment->n][r]) - 1);
     }
+    draw(&all, &chart, to);
     free_lines(&all);
 }
 
@@ -125,22 +123,21 @@ static void draw_looks(const weft_ab_experiment *experiment, FILE *to) {
     int32_t looks = 0, at = 0;
     lines all;
     for (int32_t r = 1; r <= last; r++) looks += weft_ab_look(r) > 0 || r == last;
-    if (make_lines(&all, (size_t)looks)) {
-        for (int32_t i = 1; i < experiment->n; i++) {
-            (void)add_line(&all, experiment, i, WEFT_LOOK_DOTS);
-            (void)add_line(&all, experiment, i, WEFT_LOOK_FAINT);
-            (void)add_line(&all, experiment, i, WEFT_LOOK_FAINT);
-        }
-        (void)add_line(&all, experiment, experiment->n, WEFT_LOOK_LINE);
-        (void)add_line(&all, experiment, experiment->n, WEFT_LOOK_LINE);
-        all.series[all.n - 1].name = all.series[all.n - 2].name; /* one legend entry for both ends */
-        for (int32_t r = 1; r <= last; r++)
-            if (weft_ab_look(r) > 0 || r == last) {
-                note_look(&all, experiment, at, r, at + 1);
-                at++;
-            }
-        draw(&all, &chart, to);
+    make_lines(&all, (size_t)looks);
+    for (int32_t i = 1; i < experiment->n; i++) {
+        (void)add_line(&all, experiment, i, WEFT_LOOK_DOTS);
+        (void)add_line(&all, experiment, i, WEFT_LOOK_FAINT);
+        (void)add_line(&all, experiment, i, WEFT_LOOK_FAINT);
     }
+    (void)add_line(&all, experiment, experiment->n, WEFT_LOOK_LINE);
+    (void)add_line(&all, experiment, experiment->n, WEFT_LOOK_LINE);
+    all.series[all.n - 1].name = all.series[all.n - 2].name; /* one legend entry for both ends */
+    for (int32_t r = 1; r <= last; r++)
+        if (weft_ab_look(r) > 0 || r == last) {
+            note_look(&all, experiment, at, r, at + 1);
+            at++;
+        }
+    draw(&all, &chart, to);
     free_lines(&all);
 }
 
@@ -150,7 +147,8 @@ static void draw_learning(const weft_ab_experiment *experiment, FILE *to) {
                         .wide = true,
                         .axis = "micro-batch"};
     lines all;
-    if (experiment->learning.steps > 0 && make_lines(&all, (size_t)experiment->learning.micro_batches)) {
+    if (experiment->learning.steps > 0) {
+        make_lines(&all, (size_t)experiment->learning.micro_batches);
         for (int32_t i = 1; i < experiment->n; i++) {
             double *y = add_line(&all, experiment, i, WEFT_LOOK_DOTS);
             for (int64_t k = 0; k < experiment->learning.micro_batches; k++)

@@ -1,6 +1,7 @@
 /* host/tools/ab/experiment.c: learning.c opens the arms. */
 #include "tools/ab/experiment.h"
 
+#include "base/alloc.h"
 #include "base/file.h"
 #include "base/units.h"
 #include "launch/signals.h"
@@ -89,9 +90,8 @@ static weft_status warm_up(weft_ab_experiment *self, int32_t i, weft_ab_bits *co
 }
 
 static weft_status warm_up_all(weft_ab_experiment *self, weft_error *err) {
-    weft_ab_bits *course = NULL;
-    weft_status status = weft_ab_bits_create(&course, self, err);
-    status = weft_process_group_agree(&self->meeting.peers, status, err);
+    weft_ab_bits *course = weft_ab_bits_create(self);
+    weft_status status = WEFT_OK;
     for (int32_t i = 0; i < self->n && status == WEFT_OK; i++) status = warm_up(self, i, course, err);
     weft_ab_bits_destroy(course);
     return status;
@@ -360,17 +360,14 @@ static weft_status time_arms(weft_ab_experiment *self, const weft_ab_options *op
     return status;
 }
 
-static weft_status take_memory(weft_ab_experiment *out, int32_t n, weft_error *err) {
+static void take_memory(weft_ab_experiment *out, int32_t n) {
     memset(out, 0, sizeof *out);
-    out->arms = calloc((size_t)n, sizeof *out->arms);
-    out->times.of = calloc((size_t)n + 1, sizeof *out->times.of);
-    out->step = calloc((size_t)n + 1, sizeof *out->step);
-    out->rate = calloc((size_t)n + 1, sizeof *out->rate);
-    out->exchange = calloc((size_t)n + 1, sizeof *out->exchange);
-    if (out->arms == NULL || out->times.of == NULL || out->step == NULL || out->rate == NULL || out->exchange == NULL)
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory for %d arms", (int)n);
+    out->arms = weft_alloc(n, sizeof *out->arms);
+    out->times.of = weft_alloc(n + 1, sizeof *out->times.of);
+    out->step = weft_alloc(n + 1, sizeof *out->step);
+    out->rate = weft_alloc(n + 1, sizeof *out->rate);
+    out->exchange = weft_alloc(n + 1, sizeof *out->exchange);
     out->n = out->times.arms = n;
-    return WEFT_OK;
 }
 
 /* Checks before the measurement that rank 0 can write the page. */
@@ -382,8 +379,8 @@ static weft_status try_page(weft_ab_experiment *self, const weft_ab_options *opt
 weft_status weft_ab_run(weft_ab_experiment *out, const weft_ab_spec *specs, int32_t n, const weft_ab_options *options,
                         weft_error *err) {
     bool learns = false;
-    weft_status status = take_memory(out, n, err);
-    if (status != WEFT_OK) return status;
+    weft_status status = WEFT_OK;
+    take_memory(out, n);
     out->within = log1p(options->within / 100);
     for (int32_t i = 0; i < n; i++) out->arms[i].spec = &specs[i];
     status = weft_meeting_open(&out->meeting, specs[0].path, specs[0].overrides, specs[0].n_overrides, err);

@@ -1,8 +1,9 @@
 /* host/tools/ab/learning.c: see learning.h. */
 #include "tools/ab/learning.h"
 
-#include "base/units.h"
+#include "base/alloc.h"
 #include "base/text.h"
+#include "base/units.h"
 #include "launch/signals.h"
 #include "plugin/crash.h"
 #include "plugin/enter.h"
@@ -185,33 +186,27 @@ void weft_ab_bits_end(weft_ab_bits *self) {
 
 /* ---- memory ---- */
 
-weft_status weft_ab_bits_create(weft_ab_bits **out, weft_ab_experiment *experiment, weft_error *err) {
+weft_ab_bits *weft_ab_bits_create(weft_ab_experiment *experiment) {
     const weft_engine *engine = experiment->arms[0].session->engine;
     const size_t world = (size_t)weft_process_context_size(experiment->meeting.process_context);
-    weft_ab_bits *self = calloc(1, sizeof *self);
+    weft_ab_bits *self = weft_alloc(1, sizeof *self);
     size_t n = 0;
-    if (self == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to compare numbers");
-    *out = self;
     self->experiment = experiment;
     self->n = weft_checksums_count(engine);
     self->parameters = engine->plan.declared->n_parameters;
     self->micro_batches = engine->plan.spec.micro_batches;
     self->sink = (weft_value_sink){.context = self, .gradient = note_gradient};
     n = (size_t)self->micro_batches * (size_t)self->parameters;
-    self->checksums = calloc((size_t)(1 + WEFT_AB_COMPARED) * (size_t)self->n + 1, sizeof *self->checksums);
-    self->now = calloc((size_t)self->n + 1, sizeof *self->now);
-    self->losses = calloc((size_t)WEFT_AB_COMPARED * (size_t)self->micro_batches, sizeof *self->losses);
-    self->gradients = calloc(WEFT_AB_COMPARED * n, sizeof *self->gradients);
-    self->of_ranks = calloc(world * n, sizeof *self->of_ranks);
-    self->staging = malloc((size_t)weft_f32_bytes(PIECE));
-    if (self->checksums != NULL && self->now != NULL && self->losses != NULL && self->gradients != NULL &&
-        self->of_ranks != NULL && self->staging != NULL)
-        return WEFT_OK;
-    return weft_error_set(err, WEFT_E_MEMORY, "no memory for the checksums of %zu gradients", world * n);
+    self->checksums = weft_alloc((1 + WEFT_AB_COMPARED) * self->n, sizeof *self->checksums);
+    self->now = weft_alloc(self->n, sizeof *self->now);
+    self->losses = weft_alloc(WEFT_AB_COMPARED * self->micro_batches, sizeof *self->losses);
+    self->gradients = weft_alloc(WEFT_AB_COMPARED * n, sizeof *self->gradients);
+    self->of_ranks = weft_alloc(world * n, sizeof *self->of_ranks);
+    self->staging = weft_alloc(weft_f32_bytes(PIECE), 1);
+    return self;
 }
 
 void weft_ab_bits_destroy(weft_ab_bits *self) {
-    if (self == NULL) return;
     free(self->checksums);
     free(self->now);
     free(self->losses);
@@ -493,24 +488,17 @@ static void free_micro_batches(micro_batch_losses *self) {
     *self = (micro_batch_losses){NULL, NULL, 0};
 }
 
-static weft_status take_micro_batches(micro_batch_losses *out, int64_t n, weft_error *err) {
-    free_micro_batches(out);
-    out->losses = calloc((size_t)n + 1, sizeof *out->losses);
-    out->targets = calloc((size_t)n + 1, sizeof *out->targets);
-    if (out->losses == NULL || out->targets == NULL)
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory for the losses of %lld micro-batches", (long long)n);
-    out->n = n;
-    return WEFT_OK;
-}
-
 /* Evaluates micro-batch by micro-batch, like weft_session_evaluate. Padding in the last pass has no targets. */
 static weft_status evaluate_micro_batches(micro_batch_losses *out, weft_session *session, weft_error *err) {
     const weft_plan *plan = &session->engine->plan;
     const int64_t rows = (int64_t)session->validation_info.rows, of_micro_batch = plan->spec.evaluate_rows;
     const int32_t micro_batches = plan->evaluate.program->micro_batches;
     weft_step_result result = {0};
-    weft_status status = take_micro_batches(out, (rows + of_micro_batch - 1) / of_micro_batch, err);
-    status = weft_process_group_agree(&session->engine->peers, status, err);
+    weft_status status = WEFT_OK;
+    free_micro_batches(out);
+    out->n = (rows + of_micro_batch - 1) / of_micro_batch;
+    out->losses = weft_alloc(out->n, sizeof *out->losses);
+    out->targets = weft_alloc(out->n, sizeof *out->targets);
     for (int64_t micro_batch = 0; micro_batch < out->n && status == WEFT_OK; micro_batch += micro_batches) {
         status = weft_stepper_evaluate(session->stepper, &result, WEFT_SPLIT_VALIDATION,
                                        (uint64_t)(micro_batch * of_micro_batch), err);
@@ -555,13 +543,12 @@ static weft_status take_divergence(micro_batch_losses *out, weft_status status, 
 static weft_status train_arm(lesson *self, int32_t i, weft_error *err) {
     weft_ab_arm *arm = &self->experiment->arms[i];
     const weft_ab_spec *spec = arm->spec;
-    const char **overrides = calloc(spec->n_overrides + 2, sizeof *overrides);
+    const char **overrides = weft_alloc(spec->n_overrides + 1, sizeof *overrides);
     char seed[48];
     int64_t steps = 0;
     weft_session *session = NULL;
     const char *before = NULL;
     weft_status status = WEFT_OK;
-    if (overrides == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the settings of an arm");
     for (size_t k = 0; k < spec->n_overrides; k++) overrides[k] = spec->overrides[k];
     (void)snprintf(seed, sizeof seed, "run.seed=%lld", (long long)(arm->run_seed + self->seed));
     overrides[spec->n_overrides] = seed;
@@ -599,34 +586,32 @@ static double mean_loss(const micro_batch_losses *self) {
     return sum / targets;
 }
 
-static weft_status keep_micro_batches(weft_ab_experiment *experiment, weft_ab_learned *learned,
-                                      const micro_batch_losses *now, weft_error *err) {
-    learned->micro_batches = calloc((size_t)now->n + 1, sizeof *learned->micro_batches);
-    if (learned->micro_batches == NULL)
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory for the losses of %lld micro-batches", (long long)now->n);
+static void keep_micro_batches(weft_ab_experiment *experiment, weft_ab_learned *learned,
+                               const micro_batch_losses *now) {
+    learned->micro_batches = weft_alloc(now->n, sizeof *learned->micro_batches);
     for (int64_t k = 0; k < now->n; k++)
         learned->micro_batches[k] = now->targets[k] > 0 ? now->losses[k] / (double)now->targets[k] : NAN;
     experiment->learning.micro_batches = now->n;
-    return WEFT_OK;
 }
 
-/* *same is false if the arms have different micro-batches. */
-static weft_status note_arm(lesson *self, int32_t i, bool *same, weft_error *err) {
+/* Returns false if the arm has other micro-batches than the first. */
+static bool note_arm(lesson *self, int32_t i) {
     weft_ab_learned *learned = &self->experiment->arms[i].learned;
     const double loss = mean_loss(&self->now);
-    *same = i == 0 || same_micro_batches(&self->first, &self->now);
     self->sums[i] += loss;
     if (i == 0) {
-        micro_batch_losses last = self->first;
+        const micro_batch_losses last = self->first;
         self->first = self->now;
         self->now = last;
-        return self->seed == 0 ? keep_micro_batches(self->experiment, learned, &self->first, err) : WEFT_OK;
+    } else if (!same_micro_batches(&self->first, &self->now)) {
+        return false;
+    } else {
+        learned->beside =
+            weft_paired_loss_of_micro_batches(self->first.losses, self->now.losses, self->now.targets, self->now.n);
+        self->means[i][self->seed] = loss - mean_loss(&self->first);
     }
-    if (!*same) return WEFT_OK;
-    learned->beside =
-        weft_paired_loss_of_micro_batches(self->first.losses, self->now.losses, self->now.targets, self->now.n);
-    self->means[i][self->seed] = loss - mean_loss(&self->first);
-    return self->seed == 0 ? keep_micro_batches(self->experiment, learned, &self->now, err) : WEFT_OK;
+    if (self->seed == 0) keep_micro_batches(self->experiment, learned, i == 0 ? &self->first : &self->now);
+    return true;
 }
 
 static weft_ab_learning answer_of(const weft_ab_learned *learned, double first) {
@@ -668,7 +653,7 @@ static weft_status run_lessons(lesson *self, bool *same, weft_error *err) {
         for (int32_t i = 0; i < self->experiment->n && status == WEFT_OK && *same; i++) {
             show_progress(self, i, false);
             status = train_arm(self, i, err);
-            if (status == WEFT_OK) status = note_arm(self, i, same, err);
+            if (status == WEFT_OK) *same = note_arm(self, i);
             status = weft_process_group_agree(&self->experiment->meeting.peers, status, err);
         }
     show_progress(self, 0, true);
@@ -689,8 +674,7 @@ static weft_status leave_off(weft_ab_experiment *experiment, weft_error *err) {
 weft_status weft_ab_learn(weft_ab_experiment *experiment, const weft_ab_options *options, weft_error *err) {
     bool same = true;
     weft_status status = WEFT_OK;
-    lesson *self = calloc(1, sizeof *self);
-    if (self == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to measure the loss");
+    lesson *self = weft_alloc(1, sizeof *self);
     self->experiment = experiment;
     self->options = options;
     experiment->learning.seeds = (int32_t)options->seeds;

@@ -19,8 +19,8 @@
 /* Checksums of the first arm, and buffers for the compared arm. */
 typedef struct weft_ab_bits weft_ab_bits;
 
-weft_status weft_ab_bits_create(weft_ab_bits **out, weft_ab_experiment *experiment, weft_error *err);
-void weft_ab_bits_destroy(weft_ab_bits *self); /* NULL is valid */
+weft_ab_bits *weft_ab_bits_create(weft_ab_experiment *experiment);
+void weft_ab_bits_destroy(weft_ab_bits *self);
 
 /* Starts recording, before the first step of arm i. [collective] */
 weft_status weft_ab_bits_begin(weft_ab_bits *self, int32_t i, weft_error *err);

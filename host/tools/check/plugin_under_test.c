@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "config/settings.h"
+#include "config/store.h"
 #include "plugin/enter.h"
 #include "plugin/load.h"
 #include "plugin/services.h"
@@ -307,8 +308,7 @@ static weft_status check_names(weft_plugin_under_test *self, weft_error *err) {
 
 const weft_key *weft_plugin_under_test_key_at(const weft_plugin_under_test *self, uint64_t i) {
     const weft_plugin *plugin = self->loaded->plugin;
-    const char *keys = (const char *)plugin->keys;
-    return i < plugin->n_keys ? (const weft_key *)(const void *)(keys + i * plugin->key_stride) : NULL;
+    return i < plugin->n_keys ? weft_key_row(plugin->keys, i, plugin->key_stride) : NULL;
 }
 
 static bool lacks_key(const weft_plugin_under_test *self) {

@@ -1,6 +1,7 @@
 /* host/tools/init/cmd_init.c: `weft init`: writes a first configuration for a model and a data file. */
 #include "cli/flags.h"
 
+#include "base/alloc.h"
 #include "base/file.h"
 #include "cli/directory.h"
 #include "config/foreign.h"
@@ -40,9 +41,7 @@ static weft_status find_model(places *self, const char *path, bool fresh, weft_e
             self->learned.base);
     if (status == WEFT_OK && !is_adapter) status = weft_directory_read(&self->directory, path, true, err);
     if (status != WEFT_OK) return status;
-    if (asprintf(&inner, "%s%s", is_adapter ? self->learned.base : path, self->directory.ini != NULL ? "/model" : "") <
-        0)
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory for the arguments");
+    inner = weft_text_of("%s%s", is_adapter ? self->learned.base : path, self->directory.ini != NULL ? "/model" : "");
     if (self->directory.ini != NULL) {
         weft_directory_clear(&self->directory);
         status = weft_directory_read(&self->directory, inner, true, err);
@@ -121,10 +120,9 @@ static weft_status make_file(const weft_args *args, places *self, const char *fi
                            .out = self->out,
                            .fresh = weft_args_has(args, "fresh"),
                            .room = room};
-    weft_draft *draft = malloc(sizeof *draft);
+    weft_draft *draft = weft_alloc(1, sizeof *draft);
     char told[300] = "", title[600];
-    weft_status status = draft == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for a configuration") : WEFT_OK;
-    if (status == WEFT_OK) status = find_family(self, &wish.plugin, err);
+    weft_status status = find_family(self, &wish.plugin, err);
     if (status == WEFT_OK) status = weft_init_compose(draft, told, sizeof told, &wish, err);
     (void)snprintf(
         title, sizeof title,

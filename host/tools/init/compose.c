@@ -1,6 +1,7 @@
 /* host/tools/init/compose.c: see compose.h. */
 #include "tools/init/compose.h"
 
+#include "base/alloc.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "config/ini.h"
@@ -35,8 +36,6 @@ typedef struct weft_peek {
     int64_t lines, paragraphs; /* of plain text, in the inspected part */
     bool is_whole;             /* the inspected part is the complete file */
 } weft_peek;
-
-static void weft_draft_free_overrides(char **overrides);
 
 enum { COLUMNS = 100 };
 
@@ -86,16 +85,11 @@ static void weft_draft_set_number(weft_draft *self, const char *section, const c
     va_end(more);
 }
 
-/* Returns the current rows as overrides, NULL-terminated, freed by weft_draft_free_overrides. NULL: no memory. */
+/* Returns the current rows as overrides, NULL-terminated, freed by weft_draft_free_overrides. */
 static char **weft_draft_overrides(const weft_draft *self) {
-    char **out = calloc((size_t)self->n + 1, sizeof *out);
-    for (int32_t i = 0; out != NULL && i < self->n; i++) {
-        const weft_draft_row *row = &self->rows[i];
-        if (asprintf(&out[i], "%s.%s=%s", row->section, row->key, row->value) >= 0) continue;
-        out[i] = NULL;
-        weft_draft_free_overrides(out);
-        return NULL;
-    }
+    char **out = weft_alloc(self->n + 1, sizeof *out);
+    for (int32_t i = 0; i < self->n; i++)
+        out[i] = weft_text_of("%s.%s=%s", self->rows[i].section, self->rows[i].key, self->rows[i].value);
     return out;
 }
 
@@ -151,9 +145,8 @@ static int64_t count_pieces(int64_t *n, const weft_micro_batch *micro_batch) {
 static weft_status weft_lengths_most(int64_t *out, const weft_session *session, weft_error *err) {
     const uint64_t all = session->all_info.rows, step = all > ROWS ? all / ROWS : 1;
     const int32_t places = session->data_info.lengths[session->data_info.n_lengths - 1];
-    int64_t *n = calloc((size_t)places + 1, sizeof *n), pieces = 0, seen = 0;
+    int64_t *n = weft_alloc(places + 1, sizeof *n), pieces = 0, seen = 0;
     weft_status status = WEFT_OK;
-    if (n == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the lengths of documents");
     for (uint64_t row = 0; row < all && status == WEFT_OK; row += step) {
         weft_micro_batch micro_batch;
         status = weft_session_row(&micro_batch, session, WEFT_SPLIT_ALL, row, err);
@@ -556,19 +549,13 @@ static void print_data(composer *self) {
 
 /* ---- queries to plugins ---- */
 
-static weft_status no_memory(weft_error *err) {
-    return weft_error_set(err, WEFT_E_MEMORY, "no memory for a configuration");
-}
-
 /* Reads the properties of the model. */
 static weft_status query_model(composer *self, weft_error *err) {
     char **overrides = weft_draft_overrides(self->draft);
     weft_run *run = NULL;
     weft_plan plan = {.world = 1, .nodes = 1};
-    weft_status status = overrides == NULL ? no_memory(err) : WEFT_OK;
-    if (status == WEFT_OK)
-        status = weft_run_open(&run, NULL, (const char *const *)overrides, (size_t)self->draft->n,
-                               WEFT_NEEDS(WEFT_PART_MODEL) | WEFT_NEEDS(WEFT_PART_POLICY), err);
+    weft_status status = weft_run_open(&run, NULL, (const char *const *)overrides, (size_t)self->draft->n,
+                                       WEFT_NEEDS(WEFT_PART_MODEL) | WEFT_NEEDS(WEFT_PART_POLICY), err);
     if (status == WEFT_OK) status = weft_plan_open(&plan, run, err);
     if (status == WEFT_OK && !self->wish->fresh)
         status = weft_weights_check(plan.declared, run->settings.model.path, err);
@@ -780,7 +767,7 @@ static weft_status read_lengths(composer *self, bool *evaluates, weft_error *err
     do {
         weft_draft_free_overrides(overrides);
         overrides = weft_draft_overrides(self->draft);
-        status = overrides == NULL ? no_memory(err) : open_session(self, &session, overrides, err);
+        status = open_session(self, &session, overrides, err);
     } while (status != WEFT_OK && ignore_unused(self, err));
     if (status == WEFT_OK) status = weft_lengths_most(&self->longest, session, err);
     weft_draft_free_overrides(overrides);
@@ -818,7 +805,7 @@ static void print_steps(composer *self, char *told, size_t size, const weft_sess
 static weft_status read_rows(composer *self, char *told, size_t size, weft_error *err) {
     char **overrides = weft_draft_overrides(self->draft);
     weft_session *session = NULL;
-    weft_status status = overrides == NULL ? no_memory(err) : open_session(self, &session, overrides, err);
+    weft_status status = open_session(self, &session, overrides, err);
     if (status == WEFT_OK) status = make_it_fit(self, session, overrides, err);
     if (status == WEFT_OK) print_steps(self, told, size, session);
     weft_session_close(session);

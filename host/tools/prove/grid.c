@@ -1,6 +1,9 @@
 /* host/tools/prove/grid.c: see grid.h. */
 #include "tools/prove/grid.h"
 
+#include "base/alloc.h"
+#include ""
+
 #include <stdlib.h>
 
 /* Built-in strategies with known keys. */
@@ -30,20 +33,12 @@ static void print_all(weft_grid_keys *keys, const weft_grid_keys *more) {
 typedef struct builder {
     weft_grid *grid;
     const weft_grid_spec *spec;
-    bool out_of_memory;
 } builder;
 
 /* ---- axes: each function varies its own and passes the cell on ---- */
 
 static void push_cell(builder *b, const weft_cell *cell) {
-    if (b->grid->n == b->grid->room) {
-        const int32_t room = 2 * b->grid->room + 64;
-        weft_cell *grown = realloc(b->grid->cells, (size_t)room * sizeof *grown);
-        b->out_of_memory = b->out_of_memory || grown == NULL;
-        if (grown == NULL) return;
-        b->grid->cells = grown;
-        b->grid->room = room;
-    }
+    weft_array_reserve((void **)&b->grid->cells, b->grid->n, &b->grid->room, sizeof *cell);
     b->grid->cells[b->grid->n++] = *cell;
 }
 
@@ -164,13 +159,12 @@ static void add_ranks(builder *b, int32_t ranks) {
     }
 }
 
-weft_status weft_grid_create(weft_grid *out, const weft_grid_spec *spec, weft_error *err) {
+void weft_grid_create(weft_grid *out, const weft_grid_spec *spec) {
     builder b = {.grid = out, .spec = spec};
     const weft_cell single = cell_of(&b, SINGLE, "single", 1);
     memset(out, 0, sizeof *out);
     add_policies(&b, &single);
     for (int32_t ranks = 2; ranks <= spec->world; ranks++) add_ranks(&b, ranks);
-    return b.out_of_memory ? weft_error_set(err, WEFT_E_MEMORY, "no memory for the cells of the proof") : WEFT_OK;
 }
 
 void weft_grid_free(weft_grid *self) {
@@ -328,14 +322,9 @@ static int32_t cover_from(cover *self, const weft_grid *grid, int32_t from) {
 
 enum { ATTEMPTS = 24 };
 
-weft_status weft_grid_cover(weft_grid *self, weft_error *err) {
-    cover c = {malloc(PAIRS * sizeof *c.pairs), calloc((size_t)self->n + 1, 1), 0};
-    weft_status status = WEFT_OK;
+void weft_grid_cover(weft_grid *self) {
+    cover c = {weft_alloc(PAIRS, sizeof *c.pairs), weft_alloc(self->n, 1), 0};
     int32_t kept = 0, best = 0, least = INT32_MAX;
-    if (c.pairs == NULL || c.chosen == NULL) {
-        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the pairs of settings");
-        goto done;
-    }
     for (int32_t attempt = 0; attempt < ATTEMPTS; attempt++) {
         const int32_t from = attempt * self->n / ATTEMPTS, n = cover_from(&c, self, from);
         if (n < least) best = from;
@@ -345,8 +334,6 @@ weft_status weft_grid_cover(weft_grid *self, weft_error *err) {
     for (int32_t i = 0; i < self->n; i++)
         if (c.chosen[i] != 0) self->cells[kept++] = self->cells[i];
     self->n = kept;
-done:
     free(c.pairs);
     free(c.chosen);
-    return status;
 }

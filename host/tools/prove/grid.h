@@ -88,7 +88,7 @@ bool weft_grid_takes_replicas(const weft_grid_spec *spec, int32_t ranks);
 bool weft_grid_takes_map(const weft_grid_spec *spec, int32_t ranks);
 
 /* Creates all cells; the first is `single` with the configuration's policy. */
-weft_status weft_grid_create(weft_grid *out, const weft_grid_spec *spec, weft_error *err);
+void weft_grid_create(weft_grid *out, const weft_grid_spec *spec);
 void weft_grid_free(weft_grid *self);
 
 /* Removes the cells that the own strategy rejects and returns their number. ranks: their rank counts, "3, 5". first:
@@ -97,7 +97,7 @@ int32_t weft_grid_drop_refused(weft_grid *self, char ranks[160], weft_cell *firs
 /* Removes compiled cells with the same programs as an earlier one, and returns their number. */
 int32_t weft_grid_drop_twins(weft_grid *self);
 /* Keeps the first cell and a greedy pairwise cover: every pair of settings in some cell is in a kept cell. */
-weft_status weft_grid_cover(weft_grid *self, weft_error *err);
+void weft_grid_cover(weft_grid *self);
 
 /* Schedules cells in waves that run at the same time, in order, each on consecutive ranks. wave and base: [n]. Returns
  * the number of waves. The first cell is in no wave (-1): every rank runs it before. */

@@ -1,6 +1,7 @@
 /* host/tools/prove/prove.c: see prove.h. */
 #include "tools/prove/prove.h"
 
+#include "base/alloc.h"
 #include "base/units.h"
 #include "base/text.h"
 #include "report/fit_table.h"
@@ -112,13 +113,9 @@ enum { STAYS = 1u << WEFT_FIT_SAVING | 1u << WEFT_FIT_CHECKPOINTING | 1u << WEFT
 static weft_status weft_cell_memory_find(weft_available_memory *out, weft_meeting *meeting, const weft_session *session,
                                          int64_t said, weft_error *err) {
     const int32_t size = weft_process_context_size(meeting->process_context);
-    weft_available_memory *all = calloc((size_t)size, sizeof *all);
-    weft_available_memory mine;
-    weft_status status = WEFT_OK;
-    mine = weft_available_memory_find(said, &session->engine->device_info);
-    if (all == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the rooms of %d ranks", (int)size);
-    status = weft_process_group_agree(&meeting->peers, status, err);
-    if (status == WEFT_OK) status = weft_meeting_share(meeting, all, &mine, (int64_t)sizeof mine, err);
+    weft_available_memory *all = weft_alloc(size, sizeof *all);
+    const weft_available_memory mine = weft_available_memory_find(said, &session->engine->device_info);
+    const weft_status status = weft_meeting_share(meeting, all, &mine, (int64_t)sizeof mine, err);
     *out = mine;
     for (int32_t rank = 0; rank < size && status == WEFT_OK; rank++)
         if (rank == 0 || (all[rank].bytes > 0 && (out->bytes == 0 || all[rank].bytes < out->bytes))) *out = all[rank];
@@ -150,12 +147,11 @@ static weft_status check_session(const weft_session *session, const weft_fit_que
 static weft_status check_cell(const weft_cell *cell, const weft_verification_run_spec *spec,
                               const weft_available_memory *room, const weft_rank_span *rank_span, weft_error *err) {
     weft_fit_question question = {.path = spec->path, .room = *room, .stays = STAYS};
-    const char **overrides = NULL;
+    const char **overrides = weft_verification_run_overrides(&question.n_overrides, spec, cell);
     weft_session *session = NULL;
     char text[400];
-    weft_status status = weft_verification_run_overrides(&overrides, &question.n_overrides, spec, cell, err);
+    weft_status status = weft_verification_run_open(&session, spec, cell, rank_span, err);
     question.overrides = overrides;
-    if (status == WEFT_OK) status = weft_verification_run_open(&session, spec, cell, rank_span, err);
     question.session = session;
     if (status == WEFT_OK) status = check_session(session, &question, err);
     weft_session_close(session);
@@ -385,11 +381,9 @@ static weft_status omit_refused(weft_proof *self, weft_error *err) {
     const int32_t all = self->grid.n;
     char ranks[160];
     bool is_whole = false;
-    weft_cell *first = calloc(1, sizeof *first);
+    weft_cell *first = weft_alloc(1, sizeof *first);
+    const int32_t n = weft_grid_drop_refused(&self->grid, ranks, first, &is_whole);
     weft_status status = WEFT_OK;
-    int32_t n;
-    if (first == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a cell");
-    n = weft_grid_drop_refused(&self->grid, ranks, first, &is_whole);
     if (n > 0 && is_whole)
         status = weft_error_set(
             err, WEFT_E_USER,
@@ -407,10 +401,8 @@ static weft_status compile_all(weft_proof *self, weft_error *err) {
     const int32_t size = weft_process_context_size(self->meeting.process_context),
                   rank = self->meeting.process_context->comm_info.rank;
     const int32_t rows = (self->grid.n + size - 1) / size;
-    weft_cell *mine = calloc((size_t)rows + 1, sizeof *mine);
-    weft_cell *all = calloc((size_t)(rows * size) + 1, sizeof *all);
+    weft_cell *mine = weft_alloc(rows, sizeof *mine), *all = weft_alloc(rows * size, sizeof *all);
     weft_status status = WEFT_OK;
-    if (mine == NULL || all == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the cells");
     for (int32_t i = rank; i < self->grid.n && status == WEFT_OK; i += size)
         status = compile_cell(&mine[i / size], self, &self->grid.cells[i], err);
     status = weft_process_group_agree(&self->meeting.peers, status, err);
@@ -429,45 +421,40 @@ static int32_t count_cells(const weft_grid *grid, const char *strategy, int32_t 
 }
 
 /* Checks that all ranks have the same grid. A node may lack a plugin that another one has. */
-static weft_status compare_grids(const weft_proof *self, weft_status status, weft_error *err) {
+static weft_status compare_grids(const weft_proof *self, weft_error *err) {
     const weft_grid *grid = &self->grid;
     weft_facts facts = {0};
-    for (int32_t i = 0; i < grid->n && status == WEFT_OK; i++) {
+    weft_status status = WEFT_OK;
+    for (int32_t i = 0; i < grid->n; i++) {
         const char *strategy = grid->cells[i].strategy;
         char name[96], value[16];
         (void)snprintf(name, sizeof name, "cells of %.64s", strategy);
         (void)snprintf(value, sizeof value, "%d", (int)count_cells(grid, strategy, grid->n));
         if (count_cells(grid, strategy, i) == 0) weft_facts_add(&facts, name, value);
     }
-    status = weft_process_group_agree(&self->meeting.peers, status, err);
-    if (status == WEFT_OK)
-        status = weft_facts_compare(&facts, &self->meeting.peers, "their strategies or policies", err);
+    status = weft_facts_compare(&facts, &self->meeting.peers, "their strategies or policies", err);
     weft_facts_drop(&facts);
     return status;
 }
 
 static weft_status make_grid(weft_proof *self, const weft_prove_options *options, weft_error *err) {
-    weft_grid_spec *spec = calloc(1, sizeof *spec);
+    weft_grid_spec *spec = weft_alloc(1, sizeof *spec);
     weft_status status = WEFT_OK;
-    if (spec == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the grid");
-    if (status == WEFT_OK) {
-        weft_prove_spec(spec, self->missing, sizeof self->missing, self->meeting.run, self->plugin_lookup,
-                        weft_process_context_size(self->meeting.process_context));
-        weft_omitted_find(&self->omitted, spec, self->missing, options->alone,
-                          self->meeting.run->settings.train.micro_batch);
-        status = weft_grid_create(&self->grid, spec, err);
-    }
+    weft_prove_spec(spec, self->missing, sizeof self->missing, self->meeting.run, self->plugin_lookup,
+                    weft_process_context_size(self->meeting.process_context));
+    weft_omitted_find(&self->omitted, spec, self->missing, options->alone,
+                      self->meeting.run->settings.train.micro_batch);
+    weft_grid_create(&self->grid, spec);
+    free(spec);
     (void)snprintf(self->reduce, sizeof self->reduce, "%s", weft_prove_reduce(self->meeting.run));
-    status = compare_grids(self, status, err);
+    status = compare_grids(self, err);
     if (status == WEFT_OK) status = compile_all(self, err);
     if (status == WEFT_OK) status = omit_refused(self, err);
-    if (status != WEFT_OK) goto done;
+    if (status != WEFT_OK) return status;
     self->left_out = weft_grid_drop_twins(&self->grid);
-    if (!options->full) status = weft_process_group_agree(&self->meeting.peers, weft_grid_cover(&self->grid, err), err);
-    if (status == WEFT_OK && self->room.bytes > 0)
+    if (!options->full) weft_grid_cover(&self->grid);
+    if (self->room.bytes > 0)
         status = weft_cell_memory_check(&self->grid, &self->spec, &self->room, &self->meeting, err);
-done:
-    free(spec);
     return status;
 }
 
@@ -489,10 +476,8 @@ static weft_status run_cell(weft_proof *self, weft_verification_run_end *end, do
 static weft_status share_ends(weft_proof *self, const char *mine, weft_error *err) {
     const size_t losses = (size_t)self->spec.steps * sizeof(double), bytes = sizeof(weft_verification_run_end) + losses;
     const int32_t size = weft_process_context_size(self->meeting.process_context);
-    char *all = malloc(bytes * (size_t)size);
-    weft_status status = WEFT_OK;
-    if (all == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the results of cells");
-    status = weft_meeting_share(&self->meeting, all, mine, (int64_t)bytes, err);
+    char *all = weft_alloc(size, bytes);
+    const weft_status status = weft_meeting_share(&self->meeting, all, mine, (int64_t)bytes, err);
     for (int32_t rank = 0; rank < size && status == WEFT_OK; rank++) {
         weft_verification_run_end end;
         memcpy(&end, all + bytes * (size_t)rank, sizeof end);
@@ -508,13 +493,10 @@ static weft_status share_ends(weft_proof *self, const char *mine, weft_error *er
 /* Runs the reference on every rank independently, so that each can compare. All ranks must have the same result. */
 static weft_status run_reference(weft_proof *self, weft_error *err) {
     const int32_t size = weft_process_context_size(self->meeting.process_context);
-    char(*hashes)[72] = calloc((size_t)size, sizeof *hashes);
+    char(*hashes)[72] = weft_alloc(size, sizeof *hashes);
     weft_status status = WEFT_OK;
-    if (hashes == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for %d hashes", (int)size);
-    if (status == WEFT_OK)
-        status = weft_verification_run_create(&self->verification_run, self->plugin_lookup, self->spec.steps, err);
-    if (status == WEFT_OK)
-        status = run_cell(self, &self->ends[0], self->losses, 0, self->meeting.process_context->comm_info.rank, err);
+    weft_verification_run_create(&self->verification_run, self->plugin_lookup, self->spec.steps);
+    status = run_cell(self, &self->ends[0], self->losses, 0, self->meeting.process_context->comm_info.rank, err);
     status = weft_process_group_agree(&self->meeting.peers, status, err);
     if (status == WEFT_OK)
         status = weft_meeting_share(&self->meeting, hashes, self->ends[0].hash, (int64_t)sizeof *hashes, err);
@@ -566,11 +548,10 @@ static weft_status run_waves(weft_proof *self, int32_t *wave, int32_t *base, con
                              weft_error *err) {
     const int32_t waves =
         weft_grid_schedule(wave, base, &self->grid, weft_process_context_size(self->meeting.process_context));
-    char *mine = malloc(sizeof(weft_verification_run_end) + (size_t)self->spec.steps * sizeof(double));
-    double *losses = calloc((size_t)self->spec.steps, sizeof *losses);
+    char *mine = weft_alloc(sizeof(weft_verification_run_end) + (size_t)self->spec.steps * sizeof(double), 1);
+    double *losses = weft_alloc(self->spec.steps, sizeof *losses);
     weft_status status = WEFT_OK;
     int32_t done = 1;
-    if (mine == NULL || losses == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for a cell");
     for (int32_t w = 0; w < waves && status == WEFT_OK; w++) {
         weft_verification_run_end end = {.cell = -1};
         int32_t cell = -1;
@@ -590,15 +571,12 @@ static weft_status run_waves(weft_proof *self, int32_t *wave, int32_t *base, con
 
 static weft_status run_cells(weft_proof *self, const weft_prove_options *options, weft_error *err) {
     const size_t n = (size_t)self->grid.n;
-    int32_t *wave = calloc(2 * n + 1, sizeof *wave);
+    int32_t *wave = weft_alloc(2 * n, sizeof *wave);
     weft_status status = WEFT_OK;
-    self->ends = calloc(n, sizeof *self->ends);
-    self->losses = calloc(n * (size_t)self->spec.steps, sizeof *self->losses);
-    if (wave == NULL || self->ends == NULL || self->losses == NULL)
-        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the results of %zu cells", n);
+    self->ends = weft_alloc(n, sizeof *self->ends);
+    self->losses = weft_alloc(n * (size_t)self->spec.steps, sizeof *self->losses);
     show_progress(self, options, 0, false);
-    status = weft_process_group_agree(&self->meeting.peers, status, err);
-    if (status == WEFT_OK) status = run_reference(self, err);
+    status = run_reference(self, err);
     if (status == WEFT_OK) {
         status = run_waves(self, wave, wave + n, options, err);
         self->meeting.failed = status != WEFT_OK;

@@ -1,20 +1,17 @@
 /* host/tools/prove/verification_run.c: see verification_run.h. */
 #include "tools/prove/verification_run.h"
 
+#include "base/alloc.h"
 #include "base/units.h"
 #include "program/plan.h"
 #include "tools/common/checksums.h"
 
 #include <stdlib.h>
 
-weft_status weft_verification_run_create(weft_verification_run *out, const weft_session *session, int64_t steps,
-                                         weft_error *err) {
+void weft_verification_run_create(weft_verification_run *out, const weft_session *session, int64_t steps) {
     out->n_checksums = weft_checksums_count(session->engine);
-    out->checksums = calloc((size_t)(steps + 1) * (size_t)out->n_checksums, sizeof *out->checksums);
-    out->losses = calloc((size_t)steps, sizeof *out->losses);
-    if (out->checksums != NULL && out->losses != NULL) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_MEMORY, "no memory for the checksums of %d parameters over %lld steps",
-                          (int)out->n_checksums, (long long)steps);
+    out->checksums = weft_alloc((steps + 1) * out->n_checksums, sizeof *out->checksums);
+    out->losses = weft_alloc(steps, sizeof *out->losses);
 }
 
 void weft_verification_run_free(weft_verification_run *self) {
@@ -23,24 +20,20 @@ void weft_verification_run_free(weft_verification_run *self) {
     memset(self, 0, sizeof *self);
 }
 
-weft_status weft_verification_run_overrides(const char ***out, size_t *n, const weft_verification_run_spec *spec,
-                                            const weft_cell *cell, weft_error *err) {
-    const char **all = malloc((spec->n_overrides + WEFT_CELL_OVERRIDES) * sizeof *all);
-    if (all == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the settings of a cell");
+const char **weft_verification_run_overrides(size_t *n, const weft_verification_run_spec *spec, const weft_cell *cell) {
+    const char **all = weft_alloc(spec->n_overrides + WEFT_CELL_OVERRIDES, sizeof *all);
     *n = 0;
     for (size_t i = 0; i < spec->n_overrides; i++) all[(*n)++] = spec->overrides[i];
     for (int32_t i = 0; i < cell->keys.n; i++) all[(*n)++] = cell->keys.text[i];
-    *out = all;
-    return WEFT_OK;
+    return all;
 }
 
 weft_status weft_verification_run_open(weft_session **out, const weft_verification_run_spec *spec,
                                        const weft_cell *cell, const weft_rank_span *rank_span, weft_error *err) {
     const weft_session_place place = {*rank_span, spec->plugin_lookup};
-    const char **all = NULL;
     size_t n = 0;
-    weft_status status = weft_verification_run_overrides(&all, &n, spec, cell, err);
-    if (status == WEFT_OK) status = weft_session_open_at(out, spec->path, all, n, WEFT_SESSION_STEPS, &place, err);
+    const char **all = weft_verification_run_overrides(&n, spec, cell);
+    const weft_status status = weft_session_open_at(out, spec->path, all, n, WEFT_SESSION_STEPS, &place, err);
     free((void *)all);
     return status;
 }
@@ -151,9 +144,7 @@ weft_status weft_verification_run_run(weft_verification_run_end *out, double *lo
     weft_status status = WEFT_OK;
     memset(out, 0, sizeof *out);
     out->step = out->checksum = out->copy = -1;
-    self.now = calloc((size_t)verification_run->n_checksums + 1, sizeof *self.now);
-    if (self.now == NULL)
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory for %d checksums", (int)verification_run->n_checksums);
+    self.now = weft_alloc(verification_run->n_checksums, sizeof *self.now);
     status = weft_verification_run_open(&self.session, spec, cell, rank_span, err);
     if (status == WEFT_OK) status = check_programs(self.session, cell, rank_span, err);
     if (status == WEFT_OK) status = train_steps(&self, spec->steps, err);

@@ -12,8 +12,7 @@ typedef struct weft_verification_run {
     double *losses;      /* [steps], mean over targets */
 } weft_verification_run;
 
-weft_status weft_verification_run_create(weft_verification_run *out, const weft_session *session, int64_t steps,
-                                         weft_error *err);
+void weft_verification_run_create(weft_verification_run *out, const weft_session *session, int64_t steps);
 void weft_verification_run_free(weft_verification_run *self);
 
 /* Result of a cell. Plain data, sent between ranks. */
@@ -37,8 +36,7 @@ typedef struct weft_verification_run_spec {
 } weft_verification_run_spec;
 
 /* Returns the configuration's overrides and the cell's: [*n]. The caller frees the array, not the strings. */
-weft_status weft_verification_run_overrides(const char ***out, size_t *n, const weft_verification_run_spec *spec,
-                                            const weft_cell *cell, weft_error *err);
+const char **weft_verification_run_overrides(size_t *n, const weft_verification_run_spec *spec, const weft_cell *cell);
 
 /* Opens the session of a cell, compiled only. */
 weft_status weft_verification_run_open(weft_session **out, const weft_verification_run_spec *spec,

@@ -1,4 +1,5 @@
 /* host/tools/report/cmd_report.c: `weft report`: shows past runs in the terminal, as a page, and as tables. */
+#include "base/alloc.h"
 #include "base/message.h"
 #include "base/text.h"
 #include "cli/cli.h"
@@ -91,42 +92,35 @@ static void print_sparks(const weft_comparison *runs, const weft_terminal *termi
 
 /* ---- tables ---- */
 
-static weft_status print_sheet(weft_sheet *sheet, void (*print)(const weft_sheet *, FILE *), weft_error *err) {
-    weft_status status = WEFT_OK;
-    if (weft_sheet_whole(sheet)) print(sheet, stdout);
-    else status = weft_error_set(err, WEFT_E_MEMORY, "no memory for a table of runs");
+static void print_sheet(weft_sheet *sheet, void (*print)(const weft_sheet *, FILE *)) {
+    print(sheet, stdout);
     weft_sheet_free(sheet);
-    return status;
 }
 
 static void print_aligned(const weft_sheet *sheet, FILE *to) {
     weft_sheet_print(sheet, to, (size_t)weft_terminal_of(STDOUT_FILENO).width);
 }
 
-static weft_status print_tables(const weft_comparison *runs, bool markdown, weft_error *err) {
+static void print_tables(const weft_comparison *runs, bool markdown) {
     void (*const print)(const weft_sheet *, FILE *) = markdown ? weft_sheet_print_markdown : print_aligned;
     weft_sheet scaling, differences;
-    weft_status status = WEFT_OK;
     weft_comparison_scaling(runs, &scaling, !markdown);
-    status = print_sheet(&scaling, print, err);
-    if (status != WEFT_OK || runs->n == 1) return status;
+    print_sheet(&scaling, print);
+    if (runs->n == 1) return;
     weft_comparison_differences(runs, &differences);
-    if (weft_sheet_whole(&differences) && weft_sheet_rows(&differences) == 1)
+    if (weft_sheet_rows(&differences) == 1) {
         (void)printf("\nTheir configurations differ only in the output directories.\n");
-    else
-        (void)printf(markdown ? "\nWhat differs in their configurations:\n\n"
-                              : "\nwhat differs in their configurations\n");
-    if (weft_sheet_whole(&differences) && weft_sheet_rows(&differences) == 1) {
         weft_sheet_free(&differences);
-        return WEFT_OK;
+        return;
     }
-    return print_sheet(&differences, print, err);
+    (void)printf(markdown ? "\nWhat differs in their configurations:\n\n" : "\nwhat differs in their configurations\n");
+    print_sheet(&differences, print);
 }
 
-static weft_status print_csv(const weft_comparison *runs, weft_error *err) {
+static void print_csv(const weft_comparison *runs) {
     weft_sheet sheet;
     weft_comparison_numbers(runs, &sheet);
-    return print_sheet(&sheet, weft_sheet_print_csv, err);
+    print_sheet(&sheet, weft_sheet_print_csv);
 }
 
 static void print_notes(const weft_comparison *runs) {
@@ -155,11 +149,11 @@ static weft_status save_page(const weft_comparison *runs, const weft_args *args,
 static weft_status report_runs(const weft_comparison *runs, const weft_args *args, weft_error *err) {
     const bool markdown = weft_args_has(args, "markdown"), csv = weft_args_has(args, "csv");
     const weft_terminal terminal = weft_terminal_of(STDOUT_FILENO);
-    weft_status status = WEFT_OK;
     print_notes(runs);
     if (!markdown && !csv) print_sparks(runs, &terminal, stdout);
-    status = csv ? print_csv(runs, err) : print_tables(runs, markdown, err);
-    return status == WEFT_OK ? save_page(runs, args, markdown || csv, err) : status;
+    if (csv) print_csv(runs);
+    else print_tables(runs, markdown);
+    return save_page(runs, args, markdown || csv, err);
 }
 
 static weft_exit run_report(const weft_args *args, weft_error *err) {
@@ -172,13 +166,12 @@ static weft_exit run_report(const weft_args *args, weft_error *err) {
         return WEFT_EXIT_USAGE;
     }
     while (weft_args_extra(args, n) != NULL) n++;
-    runs = calloc(n, sizeof *runs);
-    if (runs == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for %zu runs", n);
+    runs = weft_alloc(n, sizeof *runs);
     while (status == WEFT_OK && read < n) {
         status = weft_past_run_read(&runs[read], weft_args_extra(args, read), err);
         read++; /* counted first, so that a failed read is freed, too */
     }
-    if (status == WEFT_OK) status = weft_comparison_make(&comparison, runs, n, err);
+    if (status == WEFT_OK) weft_comparison_make(&comparison, runs, n);
     if (status == WEFT_OK) status = report_runs(&comparison, args, err);
     weft_comparison_free(&comparison);
     for (size_t i = 0; i < read; i++) weft_past_run_free(&runs[i]);

@@ -1,6 +1,7 @@
 /* host/tools/report/comparison.c: see comparison.h. */
 #include "tools/report/comparison.h"
 
+#include "base/alloc.h"
 #include "base/text.h"
 
 #include <errno.h>
@@ -51,21 +52,17 @@ static void add_phases(double *to, const json_t *phases) {
     }
 }
 
-/* Appends a zeroed element to an array that grows by doubling. Returns NULL without memory. */
+/* Appends a zeroed element to an array that grows by doubling. */
 static void *grow(void *array, size_t *n, size_t bytes) {
     void **at = array;
-    char *grown = *at;
-    if ((*n & (*n - 1)) == 0) grown = realloc(*at, (*n == 0 ? 1 : 2 * *n) * bytes);
-    if (grown == NULL) return NULL;
-    *at = grown;
-    return memset(grown + (*n)++ * bytes, 0, bytes);
+    if ((*n & (*n - 1)) == 0) *at = weft_realloc(*at, *n == 0 ? 1 : 2 * *n, bytes);
+    return memset((char *)*at + (*n)++ * bytes, 0, bytes);
 }
 
 /* ---- lines of each kind ---- */
 
-static bool take_step(weft_past_run *self, const json_t *line) {
+static void take_step(weft_past_run *self, const json_t *line) {
     weft_past_step *step = grow(&self->steps, &self->n_steps, sizeof *self->steps);
-    if (step == NULL) return false;
     step->step = number_at(line, "step");
     step->loss = number_at(line, "loss");
     step->lr = number_at(line, "lr");
@@ -76,30 +73,25 @@ static bool take_step(weft_past_run *self, const json_t *line) {
     step->resident = number_at(line, "resident");
     step->seconds = number_at(line, "seconds");
     add_phases(step->phases, json_object_get(line, "phases"));
-    return true;
 }
 
-static bool take_evaluation(weft_past_run *self, const json_t *line) {
+static void take_evaluation(weft_past_run *self, const json_t *line) {
     weft_past_evaluation *one = grow(&self->evaluations, &self->n_evaluations, sizeof *self->evaluations);
-    if (one == NULL) return false;
     one->step = number_at(line, "step");
     one->loss = number_at(line, "loss");
     one->perplexity = number_at(line, "perplexity");
     one->similarity = number_at(line, "similarity");
     one->took = number_at(line, "took");
     one->seconds = number_at(line, "seconds");
-    return true;
 }
 
-static bool take_save(weft_past_run *self, const json_t *line) {
+static void take_save(weft_past_run *self, const json_t *line) {
     weft_past_save *save = grow(&self->saves, &self->n_saves, sizeof *self->saves);
-    if (save == NULL) return false;
     save->step = number_at(line, "step");
     save->took = number_at(line, "took");
     save->seconds = number_at(line, "seconds");
     save->best = json_is_true(json_object_get(line, "best"));
     save->is_model = strcmp(weft_past_text(line, NULL, "what"), "model") == 0;
-    return true;
 }
 
 static void take_rank(weft_past_rank *rank, const json_t *row) {
@@ -116,21 +108,20 @@ static void take_rank(weft_past_rank *rank, const json_t *row) {
     if (peak > rank->peak) rank->peak = peak;
 }
 
-static bool take_phases(weft_past_run *self, const json_t *line) {
+static void take_phases(weft_past_run *self, const json_t *line) {
     const json_t *rows = json_object_get(line, "ranks");
     for (size_t i = 0; i < json_array_size(rows); i++) {
-        if (i == self->n_ranks && grow(&self->ranks, &self->n_ranks, sizeof *self->ranks) == NULL) return false;
+        if (i == self->n_ranks) (void)grow(&self->ranks, &self->n_ranks, sizeof *self->ranks);
         take_rank(&self->ranks[i], json_array_get(rows, i));
     }
-    return true;
 }
 
-static bool take_start(weft_past_run *self, const json_t *line) {
-    return json_array_append(self->starts, (json_t *)(uintptr_t)line) == 0;
+static void take_start(weft_past_run *self, const json_t *line) {
+    (void)json_array_append(self->starts, (json_t *)(uintptr_t)line);
 }
 
-static bool take_line(weft_past_run *self, int32_t kind, const json_t *line) {
-    static bool (*const take[WEFT_N_RECORDS])(weft_past_run *, const json_t *) = {
+static void take_line(weft_past_run *self, int32_t kind, const json_t *line) {
+    static void (*const take[WEFT_N_RECORDS])(weft_past_run *, const json_t *) = {
         [WEFT_RECORD_STARTS] = take_start,           [WEFT_RECORD_METRICS] = take_step,
         [WEFT_RECORD_EVALUATIONS] = take_evaluation, [WEFT_RECORD_CHECKPOINTS] = take_save,
         [WEFT_RECORD_PHASES] = take_phases,
@@ -138,7 +129,7 @@ static bool take_line(weft_past_run *self, int32_t kind, const json_t *line) {
     const double seconds = number_at(line, "seconds"), at = number_at(line, "time");
     if (seconds > self->seconds) self->seconds = seconds;
     if (at > self->last_time) self->last_time = at;
-    return take[kind](self, line);
+    take[kind](self, line);
 }
 
 /* ---- files ---- */
@@ -149,21 +140,19 @@ typedef struct found {
     bool torn; /* the last line has no newline: it is being written, or its writer was killed */
 } found;
 
-static weft_status read_lines(weft_past_run *self, int32_t kind, FILE *file, found *out, weft_error *err) {
+static void read_lines(weft_past_run *self, int32_t kind, FILE *file, found *out) {
     char *text = NULL;
     size_t capacity = 0;
     ssize_t n = 0;
-    bool room = true;
-    for (int64_t number = 1; room && (n = getline(&text, &capacity, file)) > 0; number++) {
+    for (int64_t number = 1; (n = getline(&text, &capacity, file)) > 0; number++) {
         json_t *line = NULL;
         if (text[n - 1] == '\n') (void)weft_json_parse(&line, text, (size_t)n, 0, "", NULL);
-        if (json_is_integer(json_object_get(line, "step"))) room = take_line(self, kind, line);
+        if (json_is_integer(json_object_get(line, "step"))) take_line(self, kind, line);
         else if (text[n - 1] != '\n') out->torn = true;
         else if (out->damaged++ == 0) out->first_damaged = number;
         json_decref(line);
     }
     free(text);
-    return room ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for the records in %s", self->directory);
 }
 
 static void report_damage(weft_past_run *self, int32_t kind, const found *what) {
@@ -176,42 +165,36 @@ static void report_damage(weft_past_run *self, int32_t kind, const found *what) 
     if (what->torn) add_note(self, "%s: its last line is not finished and is left out", name);
 }
 
-static weft_status read_record(weft_past_run *self, int32_t kind, weft_error *err) {
+static void read_record(weft_past_run *self, int32_t kind) {
     char path[4096];
     found what = {0};
-    weft_status status = WEFT_OK;
     FILE *file = NULL;
     struct stat about;
     (void)snprintf(path, sizeof path, "%s/%s", self->directory, weft_record_name(kind));
     if (stat(path, &about) == 0 && !S_ISREG(about.st_mode)) {
         add_note(self, "%s is no file, and is left out", weft_record_name(kind));
-        return WEFT_OK;
+        return;
     }
     file = fopen(path, "re");
-    if (file == NULL && errno == ENOENT) return WEFT_OK;
     if (file == NULL) {
-        add_note(self, "%s cannot be read: %s", weft_record_name(kind), strerror(errno));
-        return WEFT_OK;
+        if (errno != ENOENT) add_note(self, "%s cannot be read: %s", weft_record_name(kind), strerror(errno));
+        return;
     }
-    status = read_lines(self, kind, file, &what, err);
-    if (status == WEFT_OK && ferror(file)) add_note(self, "%s could not be read completely", weft_record_name(kind));
+    read_lines(self, kind, file, &what);
+    if (ferror(file)) add_note(self, "%s could not be read completely", weft_record_name(kind));
     (void)fclose(file);
     report_damage(self, kind, &what);
-    return status;
 }
 
 /* Stores the directory without trailing slashes, and its last component. */
-static weft_status take_name(weft_past_run *self, const char *directory, weft_error *err) {
+static void take_name(weft_past_run *self, const char *directory) {
     size_t n = strlen(directory);
     const char *slash = NULL;
     while (n > 1 && directory[n - 1] == '/') n--;
-    self->directory = strndup(directory, n);
+    self->directory = weft_text_of("%.*s", (int)n, directory);
     self->starts = json_array();
-    if (self->directory == NULL || self->starts == NULL)
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory for a run");
     slash = strrchr(self->directory, '/');
     self->name = slash == NULL || slash[1] == '\0' ? self->directory : slash + 1;
-    return WEFT_OK;
 }
 
 static weft_status check_found(const weft_past_run *self, weft_error *err) {
@@ -243,9 +226,9 @@ static void report_missing(weft_past_run *self) {
 weft_status weft_past_run_read(weft_past_run *out, const char *directory, weft_error *err) {
     weft_status status = WEFT_OK;
     memset(out, 0, sizeof *out);
-    status = take_name(out, directory, err);
-    for (int32_t kind = 0; kind < WEFT_N_RECORDS && status == WEFT_OK; kind++) status = read_record(out, kind, err);
-    if (status == WEFT_OK) status = check_found(out, err);
+    take_name(out, directory);
+    for (int32_t kind = 0; kind < WEFT_N_RECORDS; kind++) read_record(out, kind);
+    status = check_found(out, err);
     if (status == WEFT_OK) report_missing(out);
     return status;
 }
@@ -360,17 +343,11 @@ static void make_line(char *text) {
 void weft_sheet_put(weft_sheet *self, const char *format, ...) {
     va_list args;
     char *text = NULL;
-    char **cells = realloc(self->cells, (self->n + 1) * sizeof *cells);
-    if (cells == NULL) {
-        self->failed = true;
-        return;
-    }
-    self->cells = cells;
     va_start(args, format);
-    if (vasprintf(&text, format, args) < 0) text = NULL;
+    if (vasprintf(&text, format, args) < 0) text = weft_strdup("");
     va_end(args);
-    if (text == NULL) self->failed = true;
-    else make_line(text);
+    make_line(text);
+    self->cells = weft_realloc(self->cells, self->n + 1, sizeof *self->cells);
     self->cells[self->n++] = text;
 }
 
@@ -380,17 +357,12 @@ void weft_sheet_free(weft_sheet *self) {
     memset(self, 0, sizeof *self);
 }
 
-bool weft_sheet_whole(const weft_sheet *self) {
-    return !self->failed && self->n % self->columns == 0;
-}
-
 size_t weft_sheet_rows(const weft_sheet *self) {
     return self->n / self->columns;
 }
 
 const char *weft_sheet_at(const weft_sheet *self, size_t row, size_t column) {
-    const char *text = self->cells[row * self->columns + column];
-    return text == NULL ? "" : text;
+    return self->cells[row * self->columns + column];
 }
 
 /* ---- terminal ---- */
@@ -447,9 +419,8 @@ static void choose_widths(const weft_sheet *self, size_t *widths, size_t width) 
 }
 
 void weft_sheet_print(const weft_sheet *self, FILE *to, size_t width) {
-    size_t *widths = calloc(self->columns, sizeof *widths);
+    size_t *widths = weft_alloc(self->columns, sizeof *widths);
     size_t first = 1, last = 1;
-    if (widths == NULL) return;
     choose_widths(self, widths, width);
     while (first < self->columns) {
         size_t taken = widths[0];
@@ -547,17 +518,14 @@ static void choose_names(weft_comparison *self) {
     }
 }
 
-weft_status weft_comparison_make(weft_comparison *out, const weft_past_run *runs, size_t n, weft_error *err) {
+void weft_comparison_make(weft_comparison *out, const weft_past_run *runs, size_t n) {
     memset(out, 0, sizeof *out);
     out->runs = runs;
     out->n = n;
-    out->digests = calloc(n, sizeof *out->digests);
-    out->names = calloc(n, sizeof *out->names);
-    if (out->digests == NULL || out->names == NULL)
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory to compare runs");
+    out->digests = weft_alloc(n, sizeof *out->digests);
+    out->names = weft_alloc(n, sizeof *out->names);
     for (size_t i = 0; i < n; i++) weft_digest_make(&out->digests[i], &runs[i]);
     choose_names(out);
-    return WEFT_OK;
 }
 
 void weft_comparison_free(weft_comparison *self) {

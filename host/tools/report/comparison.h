@@ -103,20 +103,16 @@ void weft_digest_make(weft_digest *out, const weft_past_run *run);
  *     weft_sheet_begin(&sheet, 3);                 columns
  *     weft_sheet_put(&sheet, "%s", "one");         cell by cell, the header row first
  *     weft_sheet_print(&sheet, stdout, width);
- *     weft_sheet_free(&sheet);
- *
- * Without memory cells are missing, and weft_sheet_whole returns false. */
+ *     weft_sheet_free(&sheet); */
 
 typedef struct weft_sheet {
     char **cells;
     size_t n, columns;
-    bool failed;
 } weft_sheet;
 
 void weft_sheet_begin(weft_sheet *self, size_t columns);
 void weft_sheet_put(weft_sheet *self, const char *format, ...) WEFT_PRINTF(2, 3);
 void weft_sheet_free(weft_sheet *self);
-bool weft_sheet_whole(const weft_sheet *self);
 
 size_t weft_sheet_rows(const weft_sheet *self); /* includes the header */
 const char *weft_sheet_at(const weft_sheet *self, size_t row, size_t column);
@@ -134,8 +130,8 @@ typedef struct weft_comparison {
     char (*names)[128];   /* [n], shortest unique names */
 } weft_comparison;
 
-/* Runs must outlive it. Free it also after a failure. */
-weft_status weft_comparison_make(weft_comparison *out, const weft_past_run *runs, size_t n, weft_error *err);
+/* Runs must outlive it. */
+void weft_comparison_make(weft_comparison *out, const weft_past_run *runs, size_t n);
 void weft_comparison_free(weft_comparison *self);
 
 /* Fills the scaling table: a row per run, or with `upright` a column. The caller frees filled sheets. */

@@ -1,6 +1,7 @@
 /* host/tools/report/page_sections.c: tiles at the top of a page, and its tables of several runs. */
 #include "tools/report/page_sections.h"
 
+#include "base/alloc.h"
 #include "base/file.h"
 #include "base/units.h"
 #include "base/text.h"
@@ -99,21 +100,17 @@ static void print_table(const weft_sheet *sheet, FILE *to) {
 static void weft_section_scaling(const weft_comparison *runs, FILE *to) {
     weft_sheet sheet;
     weft_comparison_scaling(runs, &sheet, true);
-    if (weft_sheet_whole(&sheet)) {
-        (void)fputs("<h2>Time, memory and results <small>factors relative to the first run</small></h2>\n", to);
-        print_table(&sheet, to);
-    }
+    (void)fputs("<h2>Time, memory and results <small>factors relative to the first run</small></h2>\n", to);
+    print_table(&sheet, to);
     weft_sheet_free(&sheet);
 }
 
 static void weft_section_differences(const weft_comparison *runs, FILE *to) {
     weft_sheet sheet;
     weft_comparison_differences(runs, &sheet);
-    if (weft_sheet_whole(&sheet)) {
-        (void)fputs("<h2>Differences of their configurations</h2>\n", to);
-        if (weft_sheet_rows(&sheet) > 1) print_table(&sheet, to);
-        else (void)fputs("<p class=soft>Only the output directories differ.</p>\n", to);
-    }
+    (void)fputs("<h2>Differences of their configurations</h2>\n", to);
+    if (weft_sheet_rows(&sheet) > 1) print_table(&sheet, to);
+    else (void)fputs("<p class=soft>Only the output directories differ.</p>\n", to);
     weft_sheet_free(&sheet);
 }
 
@@ -177,8 +174,8 @@ static void print_taken(const weft_past_run *run, FILE *to) {
 
 static void weft_section_memory(const weft_comparison *runs, FILE *to) {
     static const weft_bars look = {memory_names, memory_colours, N_MEMORY, "peak resident memory of the process", true};
-    weft_bar *bars = calloc(MOST_BARS, sizeof *bars);
-    const size_t n = bars == NULL ? 0 : fill_memory_of_all(bars, runs);
+    weft_bar *bars = weft_alloc(MOST_BARS, sizeof *bars);
+    const size_t n = fill_memory_of_all(bars, runs);
     if (n > 0) {
         (void)fputs("<h2>Memory <small>planned by category, at the highest moment of a step</small></h2>\n", to);
         weft_bars_print(&look, bars, n, to);
@@ -193,8 +190,8 @@ static void weft_section_time(const weft_comparison *runs, FILE *to) {
     static const char *const names[] = {"compute", "communication", "evaluation", "checkpoints", "start and else"};
     static const int colours[] = {0, 2, 4, 1, 9};
     const weft_bars look = {names, colours, WEFT_N_TIMES, NULL, false};
-    weft_bar *bars = calloc(runs->n, sizeof *bars);
-    for (size_t i = 0; bars != NULL && i < runs->n; i++) {
+    weft_bar *bars = weft_alloc(runs->n, sizeof *bars);
+    for (size_t i = 0; i < runs->n; i++) {
         char text[WEFT_UNIT_SIZE];
         const weft_digest *digest = &runs->digests[i];
         (void)snprintf(bars[i].name, sizeof bars[i].name, "%s", runs->n > 1 ? runs->names[i] : "the whole run");
@@ -203,12 +200,10 @@ static void weft_section_time(const weft_comparison *runs, FILE *to) {
         (void)snprintf(bars[i].total, sizeof bars[i].total, "%s",
                        isnan(digest->seconds) ? "?" : weft_unit_seconds(text, digest->seconds));
     }
-    if (bars != NULL) {
-        (void)fputs("<h2>Time <small>on rank 0; communication is time in exchanges, waiting for other ranks included"
-                    "</small></h2>\n",
-                    to);
-        weft_bars_print(&look, bars, runs->n, to);
-    }
+    (void)fputs("<h2>Time <small>on rank 0; communication is time in exchanges, waiting for other ranks included"
+                "</small></h2>\n",
+                to);
+    weft_bars_print(&look, bars, runs->n, to);
     free(bars);
 }
 
@@ -242,14 +237,11 @@ static void weft_section_ranks(const weft_past_run *run, FILE *to) {
     static const int colours[WEFT_N_PAST_PHASES] = {8, 7, 3, 0, 4, 2, 6, 1, 9};
     const char *names[WEFT_N_PAST_PHASES];
     const weft_bars look = {names, colours, WEFT_N_PAST_PHASES, NULL, false};
-    weft_bar *bars = calloc(MOST_BARS, sizeof *bars);
+    weft_bar *bars = weft_alloc(MOST_BARS, sizeof *bars);
     for (int32_t i = 0; i < WEFT_N_PAST_PHASES; i++) names[i] = weft_past_phase_name(i);
-    if (bars != NULL) {
-        const size_t n = fill_phases_of_all(bars, run);
-        (void)fprintf(to, "<h2>Steps by phase and rank <small>%s</small></h2>\n",
-                      run->n_ranks > MOST_BARS ? "the first 64 ranks" : "of the optimizer steps only");
-        weft_bars_print(&look, bars, n, to);
-    }
+    (void)fprintf(to, "<h2>Steps by phase and rank <small>%s</small></h2>\n",
+                  run->n_ranks > MOST_BARS ? "the first 64 ranks" : "of the optimizer steps only");
+    weft_bars_print(&look, bars, fill_phases_of_all(bars, run), to);
     free(bars);
 }
 
@@ -260,14 +252,11 @@ typedef struct lines {
     weft_series *series;
     double **numbers;
     size_t n, n_numbers;
-    bool failed;
 } lines;
 
-static bool make_lines(lines *self, const weft_comparison *runs) {
-    memset(self, 0, sizeof *self);
-    self->series = calloc(3 * runs->n, sizeof *self->series);
-    self->numbers = calloc(6 * runs->n, sizeof *self->numbers);
-    return self->series != NULL && self->numbers != NULL;
+static lines make_lines(const weft_comparison *runs) {
+    return (lines){.series = weft_alloc(3 * runs->n, sizeof(weft_series)),
+                   .numbers = weft_alloc(6 * runs->n, sizeof(double *))};
 }
 
 static void free_lines(lines *self) {
@@ -278,11 +267,8 @@ static void free_lines(lines *self) {
 
 /* Copies a column of an array of structs of doubles. */
 static double *take_column(lines *self, const void *rows, size_t n, size_t stride, size_t offset) {
-    double *out = calloc(n + 1, sizeof *out);
-    self->failed = self->failed || out == NULL;
-    for (size_t i = 0; out != NULL && i < n; i++)
-        memcpy(&out[i], (const char *)rows + i * stride + offset, sizeof *out);
-    if (out != NULL) self->numbers[self->n_numbers++] = out;
+    double *out = self->numbers[self->n_numbers++] = weft_alloc(n, sizeof *out);
+    for (size_t i = 0; i < n; i++) memcpy(&out[i], (const char *)rows + i * stride + offset, sizeof *out);
     return out;
 }
 
@@ -298,10 +284,6 @@ static void smooth(double *y, size_t n) {
     }
 }
 
-static void add_line(lines *self, const weft_series *series) {
-    if (series->x != NULL && series->y != NULL) self->series[self->n++] = *series;
-}
-
 #define STEPS(field) take_column(self, run->steps, run->n_steps, sizeof *run->steps, offsetof(weft_past_step, field))
 #define EVALUATIONS(field)                                                                                             \
     take_column(self, run->evaluations, run->n_evaluations, sizeof *run->evaluations,                                  \
@@ -313,42 +295,44 @@ static void add_losses(lines *self, const weft_comparison *runs, size_t i) {
     const bool alone = runs->n == 1;
     double *mean = STEPS(loss);
     const double *x = STEPS(step);
-    if (mean != NULL) smooth(mean, run->n_steps);
-    if (alone) add_line(self, &(weft_series){"each step", 0, WEFT_LOOK_FAINT, x, STEPS(loss), run->n_steps, false});
-    add_line(self, &(weft_series){alone ? "training" : runs->names[i], (int)i, WEFT_LOOK_LINE, x, mean, run->n_steps,
-                                  i + 1 < runs->n});
+    smooth(mean, run->n_steps);
+    if (alone)
+        self->series[self->n++] = (weft_series){"each step", 0, WEFT_LOOK_FAINT, x, STEPS(loss), run->n_steps, false};
+    self->series[self->n++] = (weft_series){
+        alone ? "training" : runs->names[i], (int)i, WEFT_LOOK_LINE, x, mean, run->n_steps, i + 1 < runs->n};
     if (run->n_evaluations > 0)
-        add_line(self, &(weft_series){alone ? "evaluation" : runs->names[i], alone ? 2 : (int)i, WEFT_LOOK_DOTS,
-                                      EVALUATIONS(step), EVALUATIONS(loss), run->n_evaluations, false});
+        self->series[self->n++] = (weft_series){alone ? "evaluation" : runs->names[i],
+                                                alone ? 2 : (int)i,
+                                                WEFT_LOOK_DOTS,
+                                                EVALUATIONS(step),
+                                                EVALUATIONS(loss),
+                                                run->n_evaluations,
+                                                false};
 }
 
 static void print_losses(const weft_comparison *runs, FILE *to) {
     weft_chart chart = {.title = "Loss", .about = "mean over target tokens; dots: evaluation", .wide = true};
-    lines all;
-    if (make_lines(&all, runs)) {
-        for (size_t i = 0; i < runs->n; i++) add_losses(&all, runs, i);
-        chart.series = all.series;
-        chart.n = all.n;
-        if (!all.failed) weft_chart_print(&chart, to);
-    }
+    lines all = make_lines(runs);
+    for (size_t i = 0; i < runs->n; i++) add_losses(&all, runs, i);
+    chart.series = all.series;
+    chart.n = all.n;
+    weft_chart_print(&chart, to);
     free_lines(&all);
 }
 
 /* Prints a chart of one number of each run's steps. */
 static void print_field(const weft_comparison *runs, weft_chart *chart, size_t offset, bool smoothed, FILE *to) {
-    lines all, *self = &all;
-    if (make_lines(self, runs)) {
-        for (size_t i = 0; i < runs->n; i++) {
-            const weft_past_run *run = &runs->runs[i];
-            double *y = take_column(self, run->steps, run->n_steps, sizeof *run->steps, offset);
-            if (smoothed && y != NULL) smooth(y, run->n_steps);
-            add_line(self, &(weft_series){runs->names[i], (int)i, WEFT_LOOK_LINE, STEPS(step), y, run->n_steps,
-                                          i + 1 < runs->n});
-        }
-        chart->series = all.series;
-        chart->n = all.n;
-        if (!all.failed) weft_chart_print(chart, to);
+    lines all = make_lines(runs), *self = &all;
+    for (size_t i = 0; i < runs->n; i++) {
+        const weft_past_run *run = &runs->runs[i];
+        double *y = take_column(self, run->steps, run->n_steps, sizeof *run->steps, offset);
+        if (smoothed) smooth(y, run->n_steps);
+        self->series[self->n++] =
+            (weft_series){runs->names[i], (int)i, WEFT_LOOK_LINE, STEPS(step), y, run->n_steps, i + 1 < runs->n};
     }
+    chart->series = all.series;
+    chart->n = all.n;
+    weft_chart_print(chart, to);
     free_lines(self);
 }
 

@@ -15,27 +15,6 @@ static void put_factor(char out[CELL], double factor) {
     else (void)snprintf(out, CELL, factor < 0.1 ? "%.3fx" : "%.2fx", factor);
 }
 
-static void put_seconds(char out[CELL], double seconds) {
-    char text[WEFT_UNIT_SIZE];
-    (void)snprintf(out, CELL, "%s", isnan(seconds) ? "-" : weft_unit_seconds(text, seconds));
-}
-
-static void put_bytes(char out[CELL], double bytes) {
-    char text[WEFT_UNIT_SIZE];
-    (void)snprintf(out, CELL, "%s", isnan(bytes) ? "-" : weft_unit_bytes(text, (int64_t)bytes));
-}
-
-static void put_number(char out[CELL], const char *format, double value) WEFT_PRINTF(2, 0);
-static void put_number(char out[CELL], const char *format, double value) {
-    if (isnan(value)) (void)snprintf(out, CELL, "-");
-    else (void)snprintf(out, CELL, format, value);
-}
-
-static void cell_ranks(char out[CELL], const weft_digest *run, const weft_digest *first) {
-    (void)first;
-    put_number(out, "%.0f", run->ranks);
-}
-
 static void cell_strategy(char out[CELL], const weft_digest *run, const weft_digest *first) {
     (void)first;
     (void)snprintf(out, CELL, "%.60s", run->strategy[0] == '\0' ? "-" : run->strategy);
@@ -55,25 +34,9 @@ static void cell_batch(char out[CELL], const weft_digest *run, const weft_digest
                        run->replicas);
 }
 
-static void cell_lr(char out[CELL], const weft_digest *run, const weft_digest *first) {
-    (void)first;
-    put_number(out, "%.3g", run->lr);
-}
-
 static void cell_steps(char out[CELL], const weft_digest *run, const weft_digest *first) {
     (void)first;
-    if (run->steps >= run->all_steps || isnan(run->all_steps)) put_number(out, "%.0f", run->steps);
-    else (void)snprintf(out, CELL, "%.0f of %.0f", run->steps, run->all_steps);
-}
-
-static void cell_epochs(char out[CELL], const weft_digest *run, const weft_digest *first) {
-    (void)first;
-    put_number(out, "%.3g", run->epochs);
-}
-
-static void cell_time(char out[CELL], const weft_digest *run, const weft_digest *first) {
-    (void)first;
-    put_seconds(out, run->seconds);
+    (void)snprintf(out, CELL, run->steps < run->all_steps ? "%.0f of %.0f" : "%.0f", run->steps, run->all_steps);
 }
 
 /* Compares total times, and so only runs with the same number of steps. */
@@ -81,49 +44,12 @@ static void cell_speedup(char out[CELL], const weft_digest *run, const weft_dige
     put_factor(out, run->steps == first->steps ? first->seconds / run->seconds : (double)NAN);
 }
 
-static void cell_speed(char out[CELL], const weft_digest *run, const weft_digest *first) {
-    char text[WEFT_UNIT_SIZE];
-    (void)first;
-    (void)snprintf(out, CELL, "%s", isnan(run->speed) ? "-" : weft_unit_count(text, (int64_t)run->speed));
-}
-
 static void cell_speed_factor(char out[CELL], const weft_digest *run, const weft_digest *first) {
     put_factor(out, run->speed / first->speed);
 }
 
-static void cell_planned(char out[CELL], const weft_digest *run, const weft_digest *first) {
-    (void)first;
-    put_bytes(out, run->planned);
-}
-
-static void cell_resident(char out[CELL], const weft_digest *run, const weft_digest *first) {
-    (void)first;
-    put_bytes(out, run->resident);
-}
-
 static void cell_memory_factor(char out[CELL], const weft_digest *run, const weft_digest *first) {
     put_factor(out, run->planned / first->planned);
-}
-
-#define TIME_CELL(name, which)                                                                                         \
-    static void cell_##name(char out[CELL], const weft_digest *run, const weft_digest *first) {                        \
-        (void)first;                                                                                                   \
-        put_seconds(out, run->times[which]);                                                                           \
-    }
-TIME_CELL(compute, WEFT_TIME_COMPUTE)
-TIME_CELL(communication, WEFT_TIME_COMMUNICATION)
-TIME_CELL(evaluation, WEFT_TIME_EVALUATION)
-TIME_CELL(checkpoint, WEFT_TIME_CHECKPOINT)
-TIME_CELL(start, WEFT_TIME_START)
-
-static void cell_loss(char out[CELL], const weft_digest *run, const weft_digest *first) {
-    (void)first;
-    put_number(out, "%.4f", run->last_loss);
-}
-
-static void cell_eval(char out[CELL], const weft_digest *run, const weft_digest *first) {
-    (void)first;
-    put_number(out, "%.4f", run->eval_loss);
 }
 
 static void cell_best(char out[CELL], const weft_digest *run, const weft_digest *first) {
@@ -132,41 +58,57 @@ static void cell_best(char out[CELL], const weft_digest *run, const weft_digest 
     else (void)snprintf(out, CELL, "%.4f, step %.0f", run->best_loss, run->best_step);
 }
 
-static void cell_similarity(char out[CELL], const weft_digest *run, const weft_digest *first) {
-    (void)first;
-    put_number(out, "%.4g", run->similarity);
-}
+/* A column has a maker, or shows one field of the digest: with a printf format, or in units. */
+typedef enum unit { SECONDS, BYTES, COUNT } unit;
 
 static const struct {
     const char *title;
     cell_maker *make;
     bool compares; /* meaningful only for several runs */
+    size_t field;
+    unit unit;
+    const char *format; /* NULL: in units */
 } scaling[] = {
-    {"ranks", cell_ranks, false},
-    {"strategy", cell_strategy, false},
-    {"precision", cell_precision, false},
-    {"effective batch", cell_batch, false},
-    {"learning rate", cell_lr, false},
-    {"steps", cell_steps, false},
-    {"epochs", cell_epochs, false},
-    {"time", cell_time, false},
-    {"speed-up", cell_speedup, true},
-    {"compute", cell_compute, false},
-    {"communication", cell_communication, false},
-    {"evaluation", cell_evaluation, false},
-    {"checkpoint", cell_checkpoint, false},
-    {"start", cell_start, false},
-    {"tokens/s", cell_speed, false},
-    {"tokens/s, factor", cell_speed_factor, true},
-    {"memory planned a rank", cell_planned, false},
-    {"memory, factor", cell_memory_factor, true},
-    {"memory resident", cell_resident, false},
-    {"loss", cell_loss, false},
-    {"evaluation loss", cell_eval, false},
-    {"best", cell_best, false},
-    {"similarity", cell_similarity, false},
+#define MADE(title, make, compares)                                                                                    \
+    { title, make, compares, 0, SECONDS, NULL }
+#define NUMBER_AS(title, field, format)                                                                                \
+    { title, NULL, false, offsetof(weft_digest, field), COUNT, format }
+#define IN_UNITS(title, field, unit)                                                                                   \
+    { title, NULL, false, offsetof(weft_digest, field), unit, NULL }
+    NUMBER_AS("ranks", ranks, "%.0f"),
+    MADE("strategy", cell_strategy, false),
+    MADE("precision", cell_precision, false),
+    MADE("effective batch", cell_batch, false),
+    NUMBER_AS("learning rate", lr, "%.3g"),
+    MADE("steps", cell_steps, false),
+    NUMBER_AS("epochs", epochs, "%.3g"),
+    IN_UNITS("time", seconds, SECONDS),
+    MADE("speed-up", cell_speedup, true),
+    IN_UNITS("compute", times[WEFT_TIME_COMPUTE], SECONDS),
+    IN_UNITS("communication", times[WEFT_TIME_COMMUNICATION], SECONDS),
+    IN_UNITS("evaluation", times[WEFT_TIME_EVALUATION], SECONDS),
+    IN_UNITS("checkpoint", times[WEFT_TIME_CHECKPOINT], SECONDS),
+    IN_UNITS("start", times[WEFT_TIME_START], SECONDS),
+    IN_UNITS("tokens/s", speed, COUNT),
+    MADE("tokens/s, factor", cell_speed_factor, true),
+    IN_UNITS("memory planned a rank", planned, BYTES),
+    MADE("memory, factor", cell_memory_factor, true),
+    IN_UNITS("memory resident", resident, BYTES),
+    NUMBER_AS("loss", last_loss, "%.4f"),
+    NUMBER_AS("evaluation loss", eval_loss, "%.4f"),
+    MADE("best", cell_best, false),
+    NUMBER_AS("similarity", similarity, "%.4g"),
+#undef IN_UNITS
+#undef NUMBER_AS
+#undef MADE
 };
 enum { N_SCALING = (int)(sizeof scaling / sizeof *scaling) };
+
+static double field_of(const weft_digest *run, size_t offset) {
+    double value;
+    memcpy(&value, (const char *)run + offset, sizeof value);
+    return value;
+}
 
 /* True if a run measured similarity, which few runs do. */
 static bool is_measured(const weft_comparison *self) {
@@ -176,7 +118,7 @@ static bool is_measured(const weft_comparison *self) {
 }
 
 static bool is_shown(const weft_comparison *self, int column) {
-    if (scaling[column].make == cell_similarity) return is_measured(self);
+    if (scaling[column].field == offsetof(weft_digest, similarity)) return is_measured(self);
     return self->n > 1 || !scaling[column].compares;
 }
 
@@ -187,8 +129,15 @@ static size_t count_shown(const weft_comparison *self) {
 }
 
 static void put_scaling_cell(const weft_comparison *self, weft_sheet *out, size_t run, int column) {
+    const weft_digest *digest = &self->digests[run];
+    const double value = field_of(digest, scaling[column].field);
     char text[CELL];
-    scaling[column].make(text, &self->digests[run], &self->digests[0]);
+    if (scaling[column].make != NULL) scaling[column].make(text, digest, &self->digests[0]);
+    else if (isnan(value)) (void)snprintf(text, sizeof text, "-");
+    else if (scaling[column].format != NULL) (void)snprintf(text, sizeof text, scaling[column].format, value);
+    else if (scaling[column].unit == SECONDS) (void)weft_unit_seconds(text, value);
+    else if (scaling[column].unit == BYTES) (void)weft_unit_bytes(text, (int64_t)value);
+    else (void)weft_unit_count(text, (int64_t)value);
     weft_sheet_put(out, "%s", text);
 }
 
@@ -271,11 +220,7 @@ void weft_comparison_numbers(const weft_comparison *self, weft_sheet *out) {
         weft_sheet_put(out, "%s", self->runs[run].directory);
         weft_sheet_put(out, "%s", one->strategy);
         weft_sheet_put(out, "%s", one->precision);
-        for (int i = 0; i < N_NUMBERS; i++) {
-            double value = 0.0;
-            memcpy(&value, (const char *)one + numbers[i].offset, sizeof value);
-            put_bare(out, value);
-        }
+        for (int i = 0; i < N_NUMBERS; i++) put_bare(out, field_of(one, numbers[i].offset));
         put_bare(out, one->steps == first->steps ? first->seconds / one->seconds : (double)NAN);
         put_bare(out, one->planned / first->planned);
     }
