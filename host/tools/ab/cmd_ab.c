@@ -1,9 +1,7 @@
 /* host/tools/ab/cmd_ab.c: `weft ab`: compares configurations of a run and measures which one is better. */
 #include "cli/flags.h"
 
-#include "tools/ab/comparison_page.h"
 #include "tools/ab/comparison_table.h"
-#include "tools/ab/experiment.h"
 #include "base/alloc.h"
 #include "base/text.h"
 #include "launch/log_prefix.h"

@@ -1,13 +1,10 @@
-/* host/tools/ab/comparison_page.c: see comparison_page.h. */
-#include "tools/ab/comparison_page.h"
+/* host/tools/ab/comparison_page.c: results of an experiment as one self-contained HTML page. */
+#include "tools/ab/comparison_table.h"
 
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/units.h"
 #include "report/plan_diff.h"
-#include "tools/ab/comparison_table.h"
-#include "tools/common/bars.h"
-#include "tools/common/chart.h"
 #include "tools/common/html.h"
 
 #include <math.h>

@@ -4,7 +4,7 @@
 
 #include "tools/ab/experiment.h"
 
-/* texts about an experiment's results, shared by the table and the page. */
+/* ---- texts shared by the table and the page ---- */
 
 enum { WEFT_AB_SENTENCE = 1600 };
 
@@ -31,5 +31,8 @@ void weft_ab_print_beside(char *text, size_t size, const weft_ab_experiment *exp
 
 void weft_ab_print(const weft_ab_experiment *experiment, FILE *to);
 weft_status weft_ab_print_json(const weft_ab_experiment *experiment, FILE *to, weft_error *err);
+
+/* Writes the results as one self-contained HTML page. Replaces the file at `path` atomically (comparison_page.c). */
+weft_status weft_ab_page_save(const weft_ab_experiment *experiment, const char *path, weft_error *err);
 
 #endif

@@ -8,7 +8,6 @@
 #include "launch/slow_call.h"
 #include "plugin/crash.h"
 #include "program/execute.h"
-#include "tools/ab/learning.h"
 
 #include <math.h>
 #include <stdlib.h>

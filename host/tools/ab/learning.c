@@ -1,5 +1,5 @@
-/* host/tools/ab/learning.c: see learning.h. */
-#include "tools/ab/learning.h"
+/* host/tools/ab/learning.c: opens the arms of experiment.h, compares their numbers and what they learn. */
+#include "tools/ab/experiment.h"
 
 #include "base/alloc.h"
 #include "base/text.h"

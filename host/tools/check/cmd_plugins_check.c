@@ -44,14 +44,11 @@ static weft_status set_overrides(check *c, const char *kind, weft_error *err) {
     c->n_overrides = 0;
     for (size_t i = 0; weft_args_extra(c->args, i) != NULL; i++) {
         const char *word = weft_args_extra(c->args, i);
-        char *made = NULL;
         if (!is_override(word)) continue;
         if (c->n_overrides == MOST_OVERRIDES)
             return weft_error_set(err, WEFT_E_USER, "more than %d keys are set", MOST_OVERRIDES);
-        if (memchr(word, '.', strcspn(word, "=")) != NULL) made = strdup(word);
-        else if (asprintf(&made, "%s.%s", kind, word) < 0) made = NULL;
-        if (made == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a key");
-        c->overrides[c->n_overrides++] = made;
+        c->overrides[c->n_overrides++] =
+            memchr(word, '.', strcspn(word, "=")) != NULL ? weft_strdup(word) : weft_text_of("%s.%s", kind, word);
     }
     c->options.is_given = c->n_overrides > 0;
     return WEFT_OK;
@@ -76,18 +73,16 @@ static const weft_key *find_key(const check *c, const weft_plugin_description *p
 }
 
 /* Makes a path value absolute. Keeps a value that the key does not accept; the rules report it. */
-static weft_status make_absolute(char **override, const weft_key *key, const char *directory, weft_error *err) {
+static void make_absolute(char **override, const weft_key *key, const char *directory) {
     weft_value value = {{0}, NULL};
     char *made = NULL;
     const int head = (int)strcspn(*override, "=");
-    if (key == NULL || (key->type != WEFT_KEY_PATH && (key->flags & WEFT_PATHS) == 0)) return WEFT_OK;
-    if (weft_value_parse(&value, key, *override + head + 1, directory, NULL) != WEFT_OK) return WEFT_OK;
-    if (asprintf(&made, "%.*s=%s", head, *override, value.text) < 0) made = NULL;
+    if (key == NULL || (key->type != WEFT_KEY_PATH && (key->flags & WEFT_PATHS) == 0)) return;
+    if (weft_value_parse(&value, key, *override + head + 1, directory, NULL) != WEFT_OK) return;
+    made = weft_text_of("%.*s=%s", head, *override, value.text);
     weft_value_free(&value);
-    if (made == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a path");
     free(*override);
     *override = made;
-    return WEFT_OK;
 }
 
 /* Resolves paths against the current directory, because each rule runs in a directory of its own. */
@@ -100,7 +95,7 @@ static weft_status resolve_paths(check *c, weft_error *err) {
     if (directory == NULL) return weft_error_set(err, WEFT_E_SYSTEM, "the working directory cannot be found");
     status = weft_plugin_describe_file(&plugin, NULL, c->options.kind, c->options.id, c->file, err);
     for (size_t i = 0; status == WEFT_OK && i < c->n_overrides; i++)
-        status = make_absolute(&c->overrides[i], find_key(c, plugin, c->overrides[i]), directory, err);
+        make_absolute(&c->overrides[i], find_key(c, plugin, c->overrides[i]), directory);
     weft_plugin_description_free(plugin);
     free(directory);
     return status;
@@ -108,13 +103,12 @@ static weft_status resolve_paths(check *c, weft_error *err) {
 
 /* Sets a required key for which the small model has a value: data.path. */
 static weft_status offer_text(check *c, weft_error *err) {
-    char *made = NULL;
     if (strcmp(c->options.kind, "data") != 0) return WEFT_OK;
     for (size_t i = 0; i < c->n_overrides; i++)
         if (strncmp(c->overrides[i], "data.path=", 10) == 0) return WEFT_OK;
-    if (c->n_overrides == MOST_OVERRIDES || asprintf(&made, "data.path=%s/text.txt", c->options.directory) < 0)
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory for a key");
-    c->overrides[c->n_overrides++] = made;
+    if (c->n_overrides == MOST_OVERRIDES)
+        return weft_error_set(err, WEFT_E_USER, "more than %d keys are set", MOST_OVERRIDES - 1);
+    c->overrides[c->n_overrides++] = weft_text_of("data.path=%s/text.txt", c->options.directory);
     return WEFT_OK;
 }
 

@@ -617,14 +617,9 @@ static weft_status asks_something_more(const weft_kernel_run *run, const weft_de
     const weft_call_record before = weft_plugin_enter(run->kernels, kernel->name);
     const weft_status status = invoke_longer(run, call, kernel, WEFT_NEWER_ABI_PATTERN, &said);
     (void)weft_plugin_leave(before, WEFT_OK, NULL);
-    if (status == WEFT_OK)
-        return WEFT_BROKEN(err,
-                           "%s accepts arguments that request a feature beyond the end of SDK 1.0, and ignores it. "
-                           "Fix: reject them with weft_struct_known",
-                           kernel->name);
-    return said.text[0] == '\0'
-               ? WEFT_BROKEN(err, "%s rejects arguments with unknown requests without an error message", kernel->name)
-               : WEFT_OK;
+    return weft_rejected_check(status, &said, kernel->name,
+                               "arguments that request a feature beyond the end of SDK 1.0",
+                               ", and ignores it. Fix: reject them with weft_struct_known", err);
 }
 
 /* Checks that a struct shorter than in SDK 1.0 is rejected, because its fields would be read out of bounds. */
@@ -638,12 +633,8 @@ static weft_status asks_less(const weft_kernel_run *run, const weft_device_call 
     memcpy(&asked.args, &shorter, sizeof shorter);
     status = weft_kernel_invoke(kernel, run, &asked.args.kernel, &said);
     (void)weft_plugin_leave(before, WEFT_OK, NULL);
-    if (status == WEFT_OK)
-        return WEFT_BROKEN(err, "%s accepts arguments shorter than SDK 1.0. Fix: reject them with WEFT_WHOLE",
-                           kernel->name);
-    return said.text[0] == '\0'
-               ? WEFT_BROKEN(err, "%s rejects arguments that are too short without an error message", kernel->name)
-               : WEFT_OK;
+    return weft_rejected_check(status, &said, kernel->name, "arguments shorter than SDK 1.0",
+                               ". Fix: reject them with WEFT_WHOLE", err);
 }
 
 static weft_status invoke_later(const weft_kernel_run *run, weft_device_call *call, const weft_kernel *kernel,
@@ -685,24 +676,18 @@ static weft_status query_roofline(const weft_bench *b, const weft_device_rooflin
     return status;
 }
 
-static weft_status must_refuse(weft_status status, const weft_error *said, const char *what, weft_error *err) {
-    if (status == WEFT_OK)
-        return WEFT_BROKEN(err, "%s accepts a weft_roofline_product that %s", WEFT_DEVICE_ROOFLINE, what);
-    if (said->text[0] != '\0') return WEFT_OK;
-    return WEFT_BROKEN(err, "%s rejects a weft_roofline_product that %s without an error message", WEFT_DEVICE_ROOFLINE,
-                       what);
-}
-
 static weft_status check_roofline(const weft_bench *b, weft_error *err) {
     const weft_device_roofline *roofline = weft_device_find(b->kernels, b->device, WEFT_DEVICE_ROOFLINE);
     weft_error said = WEFT_ERROR_INIT, short_said = WEFT_ERROR_INIT;
     weft_status status = WEFT_OK;
     if (roofline == NULL || roofline->product == NULL) return WEFT_OK;
-    status = must_refuse(query_roofline(b, roofline, 0, WEFT_NEWER_ABI_PATTERN, &said), &said,
-                         "requests an unknown feature", err);
-    if (status == WEFT_OK)
-        status = must_refuse(query_roofline(b, roofline, WEFT_SHORTER_BYTES, 0, &short_said), &short_said,
-                             "is shorter than SDK 1.0 has it", err);
+    status = query_roofline(b, roofline, 0, WEFT_NEWER_ABI_PATTERN, &said);
+    status = weft_rejected_check(status, &said, WEFT_DEVICE_ROOFLINE,
+                                 "a weft_roofline_product that requests an unknown feature", "", err);
+    if (status != WEFT_OK) return status;
+    status = query_roofline(b, roofline, WEFT_SHORTER_BYTES, 0, &short_said);
+    status = weft_rejected_check(status, &short_said, WEFT_DEVICE_ROOFLINE,
+                                 "a weft_roofline_product that is shorter than SDK 1.0 has it", "", err);
     return status == WEFT_OK ? query_roofline(b, roofline, 0, 0, err) : status;
 }
 

@@ -224,27 +224,29 @@ static bool is_part(const exchange *e) {
     return e->kind == PAIR ? place == 0 || place == last : place >= 0;
 }
 
-/* Starts or completes an exchange and names it in errors. Both skip a PAIR of which this rank is no end. */
-static weft_status begin_named(exchange *e, weft_error *err) {
+/* Names the exchange in an error. */
+static weft_status named(const exchange *e, weft_status status, weft_error *err) {
     char what[MOST_SAID / 2];
-    weft_status status = is_part(e) ? begin(e, &e->handle, err) : WEFT_OK;
     describe(what, sizeof what, e);
     return status == WEFT_OK ? WEFT_OK : weft_error_prefix(err, "%s: ", what);
 }
 
-static weft_status end_named(exchange *e, weft_error *err) {
-    char what[MOST_SAID / 2];
-    weft_status status = is_part(e) ? end(e, e->handle, err) : WEFT_OK;
+/* Starts or completes an exchange. Both skip a PAIR of which this rank is no end. */
+static weft_status begin_own(exchange *e, weft_error *err) {
+    return is_part(e) ? named(e, begin(e, &e->handle, err), err) : WEFT_OK;
+}
+
+static weft_status end_own(exchange *e, weft_error *err) {
+    weft_comm_handle *handle = e->handle;
     e->handle = NULL;
-    describe(what, sizeof what, e);
-    return status == WEFT_OK ? WEFT_OK : weft_error_prefix(err, "%s: ", what);
+    return is_part(e) ? named(e, end(e, handle, err), err) : WEFT_OK;
 }
 
 static weft_status run(exchange *e, double seconds, weft_error *err) {
     weft_status status = fill(e, err);
     watch(e, seconds);
-    if (status == WEFT_OK) status = begin_named(e, err);
-    if (status == WEFT_OK) status = end_named(e, err);
+    if (status == WEFT_OK) status = begin_own(e, err);
+    if (status == WEFT_OK) status = end_own(e, err);
     set_alarm(0);
     return status == WEFT_OK ? compare(e, err) : status;
 }
@@ -350,12 +352,12 @@ static weft_status run_together(exchange *all, int order, double seconds, weft_e
     for (int32_t i = 0; i < TOGETHER && status == WEFT_OK; i++) {
         exchange *e = &all[started(all, i)];
         watch(e, seconds);
-        status = begin_named(e, err);
+        status = begin_own(e, err);
     }
     for (int32_t i = 0; i < TOGETHER && status == WEFT_OK; i++) {
         exchange *e = &all[ended(order, rank, i)];
         watch(e, seconds);
-        status = end_named(e, err);
+        status = end_own(e, err);
     }
     set_alarm(0);
     for (int32_t i = 0; i < TOGETHER && status == WEFT_OK; i++)

@@ -1,4 +1,4 @@
-/* host/tools/check/gradient_check.c: see gradient_check.h.
+/* host/tools/check/gradient_check.c: checks on reference runs: gradient by finite differences, causal mask, history.
  *
  * Along a unit vector v the loss L has the slope g v, if g is its gradient. With the central difference
  *
@@ -13,7 +13,7 @@
  * negligible (Moré and Wild, "Estimating computational noise", 2011). It is at least the last bit of L. R(h/2) weighs
  * four losses by 16/3h and 4/3h, 40/3h in total, so 32/h of the noise is a bound. The gradient is fp32, summed over
  * positions and elements: 2^-13 of its norm. */
-#include "tools/check/gradient_check.h"
+#include "tools/check/reference_run.h"
 
 #include "plugin/enter.h"
 #include "tools/check/rule.h"

@@ -7,7 +7,7 @@
 #include "tools/check/other_key.h"
 #include "tools/check/recorded.h"
 #include "model/declare.h"
-#include "tools/check/gradient_check.h"
+#include "tools/check/reference_run.h"
 #include "plugin/enter.h"
 #include "plugin/services.h"
 

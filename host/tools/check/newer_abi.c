@@ -365,27 +365,25 @@ static weft_status exchange_plain(weft_exchange_fn *how, weft_comm *made, weft_c
 }
 
 static weft_status must_refuse(weft_exchange_fn *how, weft_comm *made, const weft_exchange *what, const char *sort,
-                               const char *by, weft_error *err) {
+                               const char *fix, weft_error *err) {
     weft_error said = WEFT_ERROR_INIT;
     weft_comm_handle *none = NULL;
-    if (how(made, &none, what, &said) == WEFT_OK)
-        return WEFT_BROKEN(err, "it accepts a weft_exchange that %s. Fix: reject it with %s", sort, by);
-    if (said.text[0] == '\0')
-        return WEFT_BROKEN(err, "it rejects a weft_exchange that %s without an error message", sort);
-    return WEFT_OK;
+    return weft_rejected_check(how(made, &none, what, &said), &said, "it", sort, fix, err);
 }
 
 static weft_status exchange(weft_exchange_fn *how, weft_comm *made, weft_comm_handle **out, const weft_exchange *what,
                             weft_error *err) {
     weft_exchange *asking = LATER(what);
     weft_exchange shorter = *what;
-    weft_status status = must_refuse(how, made, asking,
-                                     "requests a feature beyond the end of SDK 1.0, which it ignores",
-                                     "weft_struct_known", err);
+    weft_status status =
+        must_refuse(how, made, asking,
+                    "a weft_exchange that requests a feature beyond the end of SDK 1.0, which it ignores",
+                    ". Fix: reject it with weft_struct_known", err);
     free(asking);
     shorter.struct_size = WEFT_SHORTER_BYTES;
     if (status == WEFT_OK)
-        status = must_refuse(how, made, &shorter, "is shorter than SDK 1.0 has it", "WEFT_WHOLE", err);
+        status = must_refuse(how, made, &shorter, "a weft_exchange that is shorter than SDK 1.0 has it",
+                             ". Fix: reject it with WEFT_WHOLE", err);
     return status == WEFT_OK ? exchange_plain(how, made, out, what, err) : status;
 }
 

@@ -173,6 +173,12 @@ const weft_rule *weft_rule_at(const char *kind, size_t i) {
     return i < 2 ? &weft_rules_all[1 + i] : NULL;
 }
 
+weft_status weft_rejected_check(weft_status status, const weft_error *said, const char *by, const char *what,
+                                const char *fix, weft_error *err) {
+    if (status == WEFT_OK) return WEFT_BROKEN(err, "%s accepts %s%s", by, what, fix);
+    return said->text[0] == '\0' ? WEFT_BROKEN(err, "%s rejects %s without an error message", by, what) : WEFT_OK;
+}
+
 /* ---- threads ---- */
 
 typedef struct worker {

@@ -80,28 +80,24 @@ static weft_status asks_nothing_more(desk *d, const weft_chat *plain, weft_error
     return status;
 }
 
-static weft_status must_refuse(desk *d, const weft_chat *chat, const char *what, weft_error *err) {
+static weft_status must_refuse(desk *d, const weft_chat *chat, const char *what, const char *fix, weft_error *err) {
     weft_error said = WEFT_ERROR_INIT;
-    const weft_status status = render(d, &d->two, chat, &said);
-    if (status == WEFT_OK) return WEFT_BROKEN(err, "it takes %s", what);
-    return said.text[0] == '\0' ? WEFT_BROKEN(err, "it rejects %s without an error message", what) : WEFT_OK;
+    return weft_rejected_check(render(d, &d->two, chat, &said), &said, "it", what, fix, err);
 }
 
 /* Checks that unknown non-zero fields are rejected, because ignoring them would lose a request. */
 static weft_status asks_something_more(desk *d, const weft_chat *plain, weft_error *err) {
-    static const char what[] =
-        " that requests a feature beyond the end of SDK 1.0, and ignores it. Fix: reject it with weft_struct_known";
+    static const char fix[] = ", and ignores it. Fix: reject it with weft_struct_known";
     weft_chat *longer = weft_newer_abi_structs(plain, 1, sizeof *plain);
     weft_chat_message *messages = weft_newer_abi_structs(plain->messages, MESSAGES, sizeof *messages);
     weft_chat with = *plain;
-    char said[256];
-    weft_status status = WEFT_OK;
-    (void)snprintf(said, sizeof said, "a weft_chat%s", what);
-    status = must_refuse(d, longer, said, err);
+    weft_status status =
+        must_refuse(d, longer, "a weft_chat that requests a feature beyond the end of SDK 1.0", fix, err);
     with.messages = messages;
     with.stride += WEFT_NEWER_ABI_BYTES;
-    (void)snprintf(said, sizeof said, "a weft_chat_message%s", what);
-    if (status == WEFT_OK) status = must_refuse(d, &with, said, err);
+    if (status == WEFT_OK)
+        status =
+            must_refuse(d, &with, "a weft_chat_message that requests a feature beyond the end of SDK 1.0", fix, err);
     free(messages);
     free(longer);
     return status;
@@ -112,13 +108,14 @@ static weft_status asks_less(desk *d, const weft_chat *plain, weft_error *err) {
     weft_chat shorter = *plain;
     weft_status status = WEFT_OK;
     shorter.struct_size = WEFT_SHORTER_BYTES;
-    status = must_refuse(d, &shorter, "a weft_chat that is shorter than SDK 1.0 has it", err);
+    status = must_refuse(d, &shorter, "a weft_chat that is shorter than SDK 1.0 has it", "", err);
     memcpy(messages, plain->messages, sizeof messages);
     messages[MESSAGES - 1].struct_size = WEFT_SHORTER_BYTES;
     shorter = *plain;
     shorter.messages = messages;
-    return status == WEFT_OK ? must_refuse(d, &shorter, "a weft_chat_message that is shorter than SDK 1.0 has it", err)
-                             : status;
+    return status == WEFT_OK
+               ? must_refuse(d, &shorter, "a weft_chat_message that is shorter than SDK 1.0 has it", "", err)
+               : status;
 }
 
 /* Selects the template of the tokenizer's files, or else its first named template. */

@@ -66,10 +66,12 @@ static void set_row(weft_draft_row *row, const char *value, const char *why, va_
     (void)vsnprintf(row->why, sizeof row->why, why, more);
 }
 
-/* Sets a key's value and reason; an existing key keeps its row. why "": no reason. */
+/* Sets a key's value and reason; an existing key keeps its row. value NULL or "": the key is not set. why "": no
+ * reason. */
 static void weft_draft_set(weft_draft *self, const char *section, const char *key, const char *value, const char *why,
                            ...) {
     va_list more;
+    if (value == NULL || value[0] == '\0') return;
     va_start(more, why);
     set_row(row_of(self, section, key), value, why, more);
     va_end(more);
@@ -433,25 +435,19 @@ static void print_model(composer *self) {
     weft_draft_set(draft, "run", "seed", "1", "The same seed, the same run.");
     weft_draft_set(draft, "model", "plugin", wish->plugin, "model_type of its config.json.");
     weft_draft_set(draft, "model", "path", wish->model, "The directory with config.json, weights and tokenizer.");
-    if (wish->stored != NULL)
-        weft_draft_set(draft, "model", "base", wish->stored,
-                       "Storage of frozen linears, as in the adapter's training: it was trained with these numbers.");
-    if (wish->fresh)
-        weft_draft_set(draft, "model", "start", "fresh",
-                       "Weights are initialized randomly, from config.json and seed only.");
+    weft_draft_set(draft, "model", "base", wish->stored,
+                   "Storage of frozen linears, as in the adapter's training: it was trained with these numbers.");
+    weft_draft_set(draft, "model", "start", wish->fresh ? "fresh" : NULL,
+                   "Weights are initialized randomly, from config.json and seed only.");
     weft_draft_set(draft, "tokenizer", "plugin", "bpe",
                    "tokenizer.json of the model's directory; it defines whether BOS and EOS surround a document.");
-    if (wish->tokens != NULL)
-        weft_draft_set(draft, "tokenizer", "add", wish->tokens,
-                       "The adapter was trained with these tokens and has their rows.");
-    if (wish->pad != NULL) {
-        weft_draft_set(draft, "tokenizer", "pad", "add", "And with a pad token ...");
-        weft_draft_set(draft, "tokenizer", "pad_token", wish->pad, "... of this name.");
-    }
-    if (wish->adapter != NULL)
-        weft_draft_set(draft, "adapter", "from", wish->adapter,
-                       "The adapter to continue, with its own kind, sizes and modules; the base model is unchanged. "
-                       "Without this line the complete model is trained.");
+    weft_draft_set(draft, "tokenizer", "add", wish->tokens,
+                   "The adapter was trained with these tokens and has their rows.");
+    weft_draft_set(draft, "tokenizer", "pad", wish->pad != NULL ? "add" : NULL, "And with a pad token ...");
+    weft_draft_set(draft, "tokenizer", "pad_token", wish->pad, "... of this name.");
+    weft_draft_set(draft, "adapter", "from", wish->adapter,
+                   "The adapter to continue, with its own kind, sizes and modules; the base model is unchanged. "
+                   "Without this line the complete model is trained.");
 }
 
 static void print_jsonl(composer *self) {
@@ -510,15 +506,11 @@ static void print_answers(composer *self) {
     weft_draft_set(draft, "data", "plugin", "instruct",
                    "Questions with answers; only the answers are trained. weft data show prints them.");
     weft_draft_set(draft, "data", "path", self->wish->data, "The training data.");
-    if (self->peek.format[0] != '\0')
-        weft_draft_set(draft, "data", "format", self->peek.format,
-                       "The format of its content, although its name has no such ending.");
-    if (self->peek.separator[0] != '\0')
-        weft_draft_set(draft, "data", "separator", self->peek.separator,
-                       "The separator between the fields of its rows.");
-    if (self->peek.columns[0] != '\0')
-        weft_draft_set(draft, "data", "columns", self->peek.columns,
-                       "The question's column and the answer's: there are these two.");
+    weft_draft_set(draft, "data", "format", self->peek.format,
+                   "The format of its content, although its name has no such ending.");
+    weft_draft_set(draft, "data", "separator", self->peek.separator, "The separator between the fields of its rows.");
+    weft_draft_set(draft, "data", "columns", self->peek.columns,
+                   "The question's column and the answer's: there are these two.");
     if (!has_template(self->wish->model))
         weft_draft_set(draft, "data", "template", "alpaca",
                        "The model has no chat template. Other values: llama2, llama3, chatml, mistral, gemma.");

@@ -2,7 +2,7 @@
 #include "tools/prove/grid.h"
 
 #include "base/alloc.h"
-#include ""
+#include "graph/lower.h"
 
 #include <stdlib.h>
 

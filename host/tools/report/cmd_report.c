@@ -3,7 +3,7 @@
 #include "base/message.h"
 #include "base/text.h"
 #include "cli/cli.h"
-#include "tools/report/page_sections.h"
+#include "tools/report/comparison.h"
 
 #include <math.h>
 #include <stdbool.h>

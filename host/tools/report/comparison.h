@@ -144,4 +144,8 @@ void weft_comparison_differences(const weft_comparison *self, weft_sheet *out);
 /* Writes the value of a recorded key as text; false: missing. source: may be NULL. */
 bool weft_past_config(const weft_past_run *run, const char *key, char *out, size_t size, const char **source);
 
+/* Writes runs as one self-contained HTML page without scripts. Replaces the file at `path` atomically
+ * (page_sections.c). */
+weft_status weft_page_save(const weft_comparison *runs, const char *path, weft_error *err);
+
 #endif

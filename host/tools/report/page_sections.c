@@ -1,12 +1,10 @@
-/* host/tools/report/page_sections.c: tiles at the top of a page, and its tables of several runs. */
-#include "tools/report/page_sections.h"
+/* host/tools/report/page_sections.c: runs as one HTML page: its sections, and the complete page. */
+#include "tools/report/comparison.h"
 
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/units.h"
 #include "base/text.h"
-#include "tools/common/bars.h"
-#include "tools/common/chart.h"
 #include "tools/common/html.h"
 
 #include <math.h>
@@ -497,7 +495,7 @@ static void weft_section_starts(const weft_past_run *run, FILE *to) {
     (void)fputs("</table></div>\n", to);
 }
 
-/* The complete page; page_sections.h has its sections. */
+/* ---- the complete page ---- */
 
 static void print_names(const weft_comparison *self, FILE *to) {
     for (size_t i = 0; i < self->n; i++) {
