@@ -46,11 +46,11 @@ static void setting_open(setting *s, const char *override) {
 
 static void profile_steps(setting *s, int64_t warmup, int64_t keep) {
     weft_error err = WEFT_ERROR_INIT;
-    ck_assert_int_eq(weft_profile_create(&s->profile, s->rig.stepper, keep, &err), WEFT_OK);
+    s->profile = weft_profile_create(s->rig.stepper, keep);
     for (int64_t i = 1; i <= warmup + keep; i++)
         ck_assert_msg(weft_profile_train(s->profile, (uint64_t)i, 1e-3, 0.5, i > warmup, &err) == WEFT_OK, "%s",
                       err.text);
-    ck_assert_int_eq(weft_profile_count(s->profile), keep);
+    ck_assert_int_eq(s->profile->n_steps, keep);
 }
 
 static void setting_close(setting *s) {
@@ -92,7 +92,7 @@ START_TEST(work_is_what_a_hand_counts) {
     setting_open(&s, "optimizer.plugin=adamw");
     profile_steps(&s, 1, 2);
     {
-        const weft_profile_step *step = weft_profile_at(s.profile, 1);
+        const weft_profile_step *step = &s.profile->steps[1];
         const weft_engine *engine = s.rig.engine;
         const double trained = (double)weft_declared_numel(engine->plan.declared, true);
         const double grid = (double)engine->plan.layout->trainable_numel;
@@ -139,7 +139,7 @@ START_TEST(an_update_moves_its_operands_and_its_copies) {
     setting_open_with(&s, "train.precision=bf16", _i == 0 ? "train.weights=fp32" : "train.weights=bf16");
     profile_steps(&s, 0, 1);
     {
-        const weft_profile_row *row = find_row(weft_profile_at(s.profile, 0), "optimizer", "");
+        const weft_profile_row *row = find_row(&s.profile->steps[0], "optimizer", "");
         const double grid = (double)s.rig.engine->plan.layout->trainable_numel;
         ck_assert_ptr_nonnull(row);
         ck_assert_double_eq(row->bytes, per_element[_i] * grid + copies[_i]);
@@ -155,7 +155,7 @@ START_TEST(a_reduce_without_a_micro_batch_moves_nothing) {
     setting_open_with(&s, "strategy.plugin=ddp", "strategy.reduce_at=last");
     profile_steps(&s, 0, 1);
     {
-        const weft_profile_row *row = find_row(weft_profile_at(s.profile, 0), "reduce", "");
+        const weft_profile_row *row = find_row(&s.profile->steps[0], "reduce", "");
         const weft_layout *layout = s.rig.engine->plan.layout;
         ck_assert_ptr_nonnull(row);
         ck_assert_int_eq(row->calls, (MICRO_BATCHES + 1) * layout->n_units);
@@ -171,24 +171,22 @@ START_TEST(recomputed_work_is_apart) {
     setting_open(&s, "train.activation_checkpointing=yes");
     profile_steps(&s, 0, 1);
     {
-        const weft_profile_step *step = weft_profile_at(s.profile, 0);
+        const weft_profile_step *step = &s.profile->steps[0];
         const weft_profile_row *row = find_row(step, "linear", "recompute");
-        int32_t n = 0;
         ck_assert_double_eq(step->flops, MICRO_BATCHES * 3.0 * (LINEAR + ATTENTION + LOGITS));
         ck_assert(step->recompute_flops > 0.0 && step->recompute_flops <= MICRO_BATCHES * (LINEAR + ATTENTION));
         ck_assert(row != NULL && row->recompute && row->flops <= step->recompute_flops);
-        for (const weft_profile_product *p = weft_profile_products(s.profile, &n), *end = p + n; p < end; p++)
-            ck_assert_int_eq(p->calls % MICRO_BATCHES, 0);
+        for (int32_t i = 0; i < s.profile->n_products; i++)
+            ck_assert_int_eq(s.profile->products[i].calls % MICRO_BATCHES, 0);
     }
     setting_close(&s);
 }
 END_TEST
 
 static double products_flops(const setting *s) {
-    int32_t n = 0;
-    const weft_profile_product *products = weft_profile_products(s->profile, &n);
+    const weft_profile_product *products = s->profile->products;
     double flops = 0.0;
-    for (int32_t i = 0; i < n; i++)
+    for (int32_t i = 0; i < s->profile->n_products; i++)
         flops += (double)products[i].calls * 2.0 * (double)products[i].shape.m * (double)products[i].shape.n *
                  (double)products[i].shape.k;
     return flops;
@@ -199,9 +197,9 @@ START_TEST(frozen_parts_make_no_products) {
     setting s;
     setting_open(&s, "train.trainable=head");
     profile_steps(&s, 1, 2);
-    ck_assert_double_eq(weft_profile_at(s.profile, 0)->flops, MICRO_BATCHES * (LINEAR + ATTENTION + 2.0 * LOGITS));
+    ck_assert_double_eq(s.profile->steps[0].flops, MICRO_BATCHES * (LINEAR + ATTENTION + 2.0 * LOGITS));
     ck_assert_double_eq(products_flops(&s), 2 * MICRO_BATCHES * (LINEAR + 2.0 * LOGITS));
-    ck_assert_ptr_null(find_row(weft_profile_at(s.profile, 0), "linear", "weight gradient"));
+    ck_assert_ptr_null(find_row(&s.profile->steps[0], "linear", "weight gradient"));
     setting_close(&s);
 }
 END_TEST
@@ -233,9 +231,9 @@ START_TEST(rows_add_up) {
     double best = 0.0;
     setting s;
     setting_open(&s, "device.threads=1");
-    ck_assert_int_eq(weft_profile_create(&s.profile, s.rig.stepper, 20, &err), WEFT_OK);
+    s.profile = weft_profile_create(s.rig.stepper, 20);
     for (int64_t i = 0; i < 20; i++) {
-        const weft_profile_step *step = weft_profile_at(s.profile, i);
+        const weft_profile_step *step = &s.profile->steps[i];
         double sum = 0.0, operators = 0.0, instructions = 0.0;
         ck_assert_int_eq(weft_profile_train(s.profile, (uint64_t)i + 1, 1e-3, 0.5, true, &err), WEFT_OK);
         operators = operator_seconds(step);
@@ -263,8 +261,8 @@ START_TEST(the_median_is_in_the_middle) {
         profile_steps(&s, 0, keep);
         median = weft_profile_median(s.profile)->seconds;
         for (int64_t i = 0; i < keep; i++) {
-            below += weft_profile_at(s.profile, i)->seconds < median;
-            above += weft_profile_at(s.profile, i)->seconds > median;
+            below += s.profile->steps[i].seconds < median;
+            above += s.profile->steps[i].seconds > median;
         }
         ck_assert_int_le(below, (keep - 1) / 2);
         ck_assert_int_le(above, keep / 2);
@@ -350,7 +348,7 @@ START_TEST(a_row_has_a_share_of_its_bound) {
     setting_open(&s, NULL);
     profile_steps(&s, 0, 1);
     {
-        const weft_profile_row *row = find_row(weft_profile_at(s.profile, 0), "linear", "forward");
+        const weft_profile_row *row = find_row(&s.profile->steps[0], "linear", "forward");
         const double flops = row->flops / row->seconds, bytes = row->bytes / row->seconds;
         check_bounds(&s, 2.0 * flops, 1000.0 * bytes, true);
         check_bounds(&s, 1000.0 * flops, 2.0 * bytes, false);

@@ -29,11 +29,6 @@ static void make_lines(lines *self, size_t length) {
     self->y = weft_alloc(MOST_LINES * length, sizeof *self->y);
 }
 
-static void free_lines(lines *self) {
-    free(self->x);
-    free(self->y);
-}
-
 /* Adds a line and returns its values to fill; x counts from 1. */
 static double *add_line(lines *self, const weft_ab_experiment *experiment, int32_t arm, int look) {
     double *x = self->x + self->n * self->length, *y = self->y + self->n * self->length;
@@ -51,10 +46,13 @@ static double *add_line(lines *self, const weft_ab_experiment *experiment, int32
     return y;
 }
 
+/* Prints the chart and frees the lines. */
 static void draw(lines *self, weft_chart *chart, FILE *to) {
     chart->series = self->series;
     chart->n = self->n;
     weft_chart_print(chart, to);
+    free(self->x);
+    free(self->y);
 }
 
 /* Draws the blocks of all arms, in milliseconds. */
@@ -67,7 +65,6 @@ static void draw_blocks(const weft_ab_experiment *experiment, double (*of)[WEFT_
         for (int32_t r = 0; r < experiment->times.rounds; r++) y[r] = of[i][r] >= 0 ? scale * of[i][r] : NAN;
     }
     draw(&all, chart, to);
-    free_lines(&all);
 }
 
 /* Draws each arm's time relative to A in the same round, and A's second block relative to its first. */
@@ -86,7 +83,6 @@ static void draw_ratios(const weft_ab_experiment *experiment, FILE *to) {
                                              : of[i][r] / sqrt(of[0][r] * of[experiment->n][r]) - 1);
     }
     draw(&all, &chart, to);
-    free_lines(&all);
 }
 
 /* ---- estimates at each look ---- */
@@ -135,7 +131,6 @@ static void draw_looks(const weft_ab_experiment *experiment, FILE *to) {
             at++;
         }
     draw(&all, &chart, to);
-    free_lines(&all);
 }
 
 static void draw_learning(const weft_ab_experiment *experiment, FILE *to) {
@@ -144,16 +139,14 @@ static void draw_learning(const weft_ab_experiment *experiment, FILE *to) {
                         .wide = true,
                         .axis = "micro-batch"};
     lines all;
-    if (experiment->learning.steps > 0) {
-        make_lines(&all, (size_t)experiment->learning.micro_batches);
-        for (int32_t i = 1; i < experiment->n; i++) {
-            double *y = add_line(&all, experiment, i, WEFT_LOOK_DOTS);
-            for (int64_t k = 0; k < experiment->learning.micro_batches; k++)
-                y[k] = experiment->arms[i].learned.micro_batches[k] - experiment->arms[0].learned.micro_batches[k];
-        }
-        draw(&all, &chart, to);
-        free_lines(&all);
+    if (experiment->learning.steps == 0) return;
+    make_lines(&all, (size_t)experiment->learning.micro_batches);
+    for (int32_t i = 1; i < experiment->n; i++) {
+        double *y = add_line(&all, experiment, i, WEFT_LOOK_DOTS);
+        for (int64_t k = 0; k < experiment->learning.micro_batches; k++)
+            y[k] = experiment->arms[i].learned.micro_batches[k] - experiment->arms[0].learned.micro_batches[k];
     }
+    draw(&all, &chart, to);
 }
 
 static void weft_ab_print_charts(const weft_ab_experiment *experiment, FILE *to) {

@@ -138,7 +138,8 @@ int32_t weft_ab_winner(const weft_ab_experiment *experiment);
 
 /* ---- learning.c ---- */
 
-/* Checks whether an arm computes the same bits as the first, and finds the first step, micro-batch and unit that differ.
+/* Checks whether an arm computes the same bits as the first, and finds the first step, micro-batch and unit that
+ * differ.
  *
  * For each of the first steps it stores checksums of every micro-batch's gradient of every parameter (run/values.h),
  * the micro-batches' losses, and checksums of parameters and optimizer states after the step
@@ -172,8 +173,8 @@ weft_status weft_ab_learning_check(weft_ab_experiment *self, const weft_ab_optio
                                    weft_error *err);
 
 /* Measures learning: each arm trains the same number of steps from its start, once per seed, and validation losses of
- * the same micro-batches are compared (verdict.h). In the timing phase all arms are open, and the first runs more steps.
- * Learning is therefore measured in new training runs, one after the other. The arms' sessions must be closed.
+ * the same micro-batches are compared (verdict.h). In the timing phase all arms are open, and the first runs more
+ * steps. Learning is therefore measured in new training runs, one after the other. The arms' sessions must be closed.
  * [collective] */
 weft_status weft_ab_learn(weft_ab_experiment *self, const weft_ab_options *options, weft_error *err);
 

@@ -80,8 +80,8 @@ static inline bool weft_reference_run_trains(const weft_reference_run *self, int
 /* ---- checks on reference runs (gradient_check.c) ---- */
 
 /* Returns the model plugin with its own operators split: each is computed two times from the same inputs, and three
- * quarters of one result are added to one quarter of the other. The sum is unchanged, and each input has two readers, so
- * every backward must accumulate. One per process, never freed. [main] */
+ * quarters of one result are added to one quarter of the other. The sum is unchanged, and each input has two readers,
+ * so every backward must accumulate. One per process, never freed. [main] */
 const weft_loaded *weft_accumulate_shim(const weft_loaded *loaded);
 
 /* Checks that the loss depends only on earlier ids of its document: another id at a position changes no loss of an

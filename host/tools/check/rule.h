@@ -61,7 +61,8 @@ weft_status weft_tried_check(const weft_tried *self, weft_plugin_under_test *tes
                              weft_error *err);
 
 /* Calls the slot `works` two times: can the plugin work on this machine. WEFT_OK: it works, or has no such slot.
- * WEFT_E_UNSUPPORTED: it does not work, and err has only its message. WEFT_E_PLUGIN: the slot violates a rule. [main] */
+ * WEFT_E_UNSUPPORTED: it does not work, and err has only its message. WEFT_E_PLUGIN: the slot violates a rule.
+ * [main] */
 weft_status weft_usable(const weft_plugin_under_test *tested, weft_error *err);
 
 /* ---- one rule on one plugin, in a child process ---- */

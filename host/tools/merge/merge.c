@@ -5,6 +5,7 @@
 #include "adapter/origin.h"
 #include "adapter/stack.h"
 #include "adapter/tensors.h"
+#include "base/alloc.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "base/safetensors.h"
@@ -135,8 +136,7 @@ static weft_status merge_rows(const merge *self, int32_t site, int64_t first, in
     strips job = {self, site, first, rows, width, STRIP / width + 1, NULL};
     const int64_t n = (rows + job.each - 1) / job.each;
     weft_status status = WEFT_OK;
-    job.errors = calloc((size_t)n, sizeof *job.errors);
-    if (job.errors == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to merge an adapter");
+    job.errors = weft_alloc(n, sizeof *job.errors);
     for (int64_t i = 0; i < n; i++) job.errors[i].struct_size = (uint32_t)sizeof *job.errors;
     self->what->host->parallel_for(self->what->host, n, merge_strip, &job);
     for (int64_t i = 0; i < n && status == WEFT_OK; i++)
@@ -298,8 +298,7 @@ static weft_status write_tensor(merge *self, weft_tensor_writer *writer, int32_t
     const int64_t most = PIECE / unit > 0 ? PIECE / unit * unit : unit, numel = numel_of(spec);
     const int64_t width = weft_dtype_bytes(tensor->dtype), out = weft_dtype_bytes(to);
     weft_status status = WEFT_OK;
-    if (grows) self->mean = calloc((size_t)unit, sizeof *self->mean);
-    if (grows && self->mean == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to merge an adapter");
+    if (grows) self->mean = weft_alloc(unit, sizeof *self->mean);
     for (int64_t first = 0; first < numel && status == WEFT_OK; first += most) {
         const int64_t n = numel - first < most ? numel - first : most;
         if (changed) status = make_numbers(self, tensor, parameter, unit, first, n, err);
@@ -340,13 +339,11 @@ static weft_status write_list(merge *self, const char *path, const weft_tensor *
 
 static weft_status write_file(merge *self, int32_t file, weft_error *err) {
     const weft_safetensors *files = self->files;
-    const size_t most = (size_t)files->n_tensors + 1;
-    const weft_tensor **tensors = calloc(most, sizeof(const weft_tensor *));
-    weft_tensor_spec *specs = calloc(most, sizeof *specs);
+    const weft_tensor **tensors = weft_alloc(files->n_tensors, sizeof(const weft_tensor *));
+    weft_tensor_spec *specs = weft_alloc(files->n_tensors, sizeof *specs);
     char path[WEFT_PATH_BYTES];
     int32_t n = 0;
     weft_status status = weft_path_join(path, self->what->directory, name_of(files->files[file].path), err);
-    if (tensors == NULL || specs == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory to merge an adapter");
     for (int32_t i = 0; i < files->n_tensors && status == WEFT_OK; i++) {
         const weft_tensor *tensor = &files->tensors[i];
         if (tensor->file != file) continue;
@@ -517,7 +514,7 @@ static weft_status check_base(const merge *self, weft_error *err) {
 }
 
 static weft_status open_merge(merge *self, weft_error *err) {
-    const size_t n = (size_t)self->what->declared->n_parameters + 1;
+    const int32_t n = self->what->declared->n_parameters;
     int64_t longest = 1;
     weft_status status = weft_weights_open(&self->files, self->what->declared, self->what->base, err);
     if (status == WEFT_OK) status = check_base(self, err);
@@ -529,13 +526,12 @@ static weft_status open_merge(merge *self, weft_error *err) {
         if (self->what->declared->parameters[i].rank > 1 && self->what->declared->parameters[i].dims[1] > longest)
             longest = self->what->declared->parameters[i].dims[1];
     longest += 2 * 1024; /* for partial blocks at both ends */
-    self->values = calloc(n, sizeof *self->values);
-    self->sites = calloc(n, sizeof *self->sites);
+    self->values = weft_alloc(n, sizeof *self->values);
+    self->sites = weft_alloc(n, sizeof *self->sites);
     self->stored = malloc((size_t)(PIECE + longest) * 8);
     self->buffer = malloc((size_t)(PIECE + longest) * sizeof *self->buffer);
     self->map = json_object();
-    if (self->values == NULL || self->sites == NULL || self->stored == NULL || self->buffer == NULL ||
-        self->map == NULL)
+    if (self->stored == NULL || self->buffer == NULL || self->map == NULL)
         return weft_error_set(err, WEFT_E_MEMORY, "no memory to merge an adapter");
     status = choose_carried(self, err);
     if (status == WEFT_OK) status = find_sites(self, err);

@@ -53,7 +53,7 @@ static weft_status profile_session(weft_session *session, const options *o, doub
     weft_profile *profile = NULL;
     weft_arrival start;
     weft_status status = weft_arrival_measure(&start, session, begin, err);
-    if (status == WEFT_OK) status = weft_profile_create(&profile, session->stepper, o->steps, err);
+    if (status == WEFT_OK) profile = weft_profile_create(session->stepper, o->steps);
     if (status == WEFT_OK) status = train(profile, session, o, err);
     if (status == WEFT_OK) status = report(profile, session, &start, o, err);
     weft_profile_destroy(profile);

@@ -1,6 +1,7 @@
 /* host/tools/profile/profile.c: see profile.h. */
 #include "tools/profile/profile.h"
 
+#include "base/alloc.h"
 #include "base/units.h"
 #include "graph/record.h"
 #include "plugin/enter.h"
@@ -16,16 +17,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include <weft/roofline.h>
-
-struct weft_profile {
-    weft_stepper *stepper;
-    weft_call_sink sink;
-    weft_profile_step *steps; /* [capacity + 1]: kept steps, then the current one */
-    int64_t n_steps, capacity;
-    weft_profile_product products[WEFT_PROFILE_PRODUCTS];
-    int32_t n_products;
-    bool keep; /* keep the current step */
-};
 
 static weft_profile_step *running_step(weft_profile *self) {
     return &self->steps[self->n_steps];
@@ -187,20 +178,15 @@ weft_status weft_profile_train(weft_profile *self, uint64_t step, double lr, dou
     return WEFT_OK;
 }
 
-weft_status weft_profile_create(weft_profile **out, weft_stepper *stepper, int64_t keep, weft_error *err) {
-    weft_profile *self = calloc(1, sizeof *self);
-    if (self != NULL) self->steps = calloc((size_t)keep + 1, sizeof *self->steps);
-    if (self == NULL || self->steps == NULL) {
-        free(self);
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory for a profile of %lld steps", (long long)keep);
-    }
+weft_profile *weft_profile_create(weft_stepper *stepper, int64_t keep) {
+    weft_profile *self = weft_alloc(1, sizeof *self);
+    self->steps = weft_alloc(keep + 1, sizeof *self->steps);
     self->stepper = stepper;
     self->capacity = keep;
     self->sink.context = self;
     self->sink.ran = on_call;
     stepper->sink = &self->sink;
-    *out = self;
-    return WEFT_OK;
+    return self;
 }
 
 void weft_profile_destroy(weft_profile *self) {
@@ -208,14 +194,6 @@ void weft_profile_destroy(weft_profile *self) {
     self->stepper->sink = NULL;
     free(self->steps);
     free(self);
-}
-
-int64_t weft_profile_count(const weft_profile *self) {
-    return self->n_steps;
-}
-
-const weft_profile_step *weft_profile_at(const weft_profile *self, int64_t i) {
-    return &self->steps[i];
 }
 
 /* Returns the rank of step i by time. */
@@ -231,11 +209,6 @@ const weft_profile_step *weft_profile_median(const weft_profile *self) {
     int64_t i = 0;
     while (rank_of(self, i) != (self->n_steps - 1) / 2) i++;
     return &self->steps[i];
-}
-
-const weft_profile_product *weft_profile_products(const weft_profile *self, int32_t *n) {
-    *n = self->n_products;
-    return self->products;
 }
 
 /* Adds the page counts of a buffer. */
@@ -312,11 +285,11 @@ static weft_status measure_row(weft_roofline_row *row, const weft_engine *engine
 
 static weft_status measure_products(weft_roofline *out, const weft_engine *engine, const weft_device_roofline *device,
                                     const weft_profile *profile, weft_error *err) {
-    const weft_profile_product *products = weft_profile_products(profile, &out->n_rows);
     double flops = 0.0, seconds = 0.0;
     weft_status status = WEFT_OK;
+    out->n_rows = profile->n_products;
     for (int32_t i = 0; i < out->n_rows && status == WEFT_OK; i++) {
-        status = measure_row(&out->rows[i], engine, device, &products[i], err);
+        status = measure_row(&out->rows[i], engine, device, &profile->products[i], err);
         flops += (double)out->rows[i].calls * out->rows[i].flops;
         seconds += (double)out->rows[i].calls * out->rows[i].seconds;
     }
@@ -354,8 +327,8 @@ static double least_seconds(const weft_roofline *roofline, const weft_profile_ro
 
 static int64_t extreme(const weft_profile *profile, bool largest) {
     int64_t at = 0;
-    for (int64_t i = 1; i < weft_profile_count(profile); i++) {
-        const bool more = weft_profile_at(profile, i)->seconds > weft_profile_at(profile, at)->seconds;
+    for (int64_t i = 1; i < profile->n_steps; i++) {
+        const bool more = profile->steps[i].seconds > profile->steps[at].seconds;
         if (more == largest) at = i;
     }
     return at;
@@ -390,9 +363,8 @@ static void print_head(const weft_profile_report *self, const weft_profile_step 
     weft_device_line_print(&engine->device_info, 11, to);
     print_start(self->start, to);
     (void)fprintf(to, "step       %.2f ms, the median of %lld steps of %.2f to %.2f ms\n", 1e3 * step->seconds,
-                  (long long)weft_profile_count(self->profile),
-                  1e3 * weft_profile_at(self->profile, extreme(self->profile, false))->seconds,
-                  1e3 * weft_profile_at(self->profile, extreme(self->profile, true))->seconds);
+                  (long long)self->profile->n_steps, 1e3 * self->profile->steps[extreme(self->profile, false)].seconds,
+                  1e3 * self->profile->steps[extreme(self->profile, true)].seconds);
     (void)fprintf(to, "speed      %.1f places/s, %.1f targets/s\n", (double)step->result.n_places / step->seconds,
                   (double)step->result.n_targets / step->seconds);
     (void)fprintf(to, "memory     %s are planned", weft_unit_bytes(a, engine->plan.bytes.total));
@@ -453,7 +425,7 @@ void weft_profile_print(const weft_profile_report *self, FILE *to) {
                   "rate", self->roofline != NULL ? "  of bound" : "");
     for (int32_t i = 0; i < step->n_rows; i++) print_row(&step->rows[i], step, self->roofline, to);
     if (self->roofline != NULL && self->roofline->n_rows > 0)
-        print_products(self->roofline, weft_profile_count(self->profile), to);
+        print_products(self->roofline, self->profile->n_steps, to);
 }
 
 /* ---- JSON object ---- */
@@ -479,8 +451,8 @@ static json_t *memory_object(const weft_profile_report *self) {
 
 static json_t *seconds_array(const weft_profile *profile) {
     json_t *array = json_array();
-    for (int64_t i = 0; i < weft_profile_count(profile); i++)
-        (void)json_array_append_new(array, json_real(weft_profile_at(profile, i)->seconds));
+    for (int64_t i = 0; i < profile->n_steps; i++)
+        (void)json_array_append_new(array, json_real(profile->steps[i].seconds));
     return array;
 }
 
@@ -519,8 +491,8 @@ static json_t *loss_json(const weft_step_result *step) {
 
 weft_status weft_profile_print_json(const weft_profile_report *self, FILE *to, weft_error *err) {
     const weft_profile_step *step = weft_profile_median(self->profile);
-    const int64_t steps = weft_profile_count(self->profile);
-    const weft_step_result *last = &weft_profile_at(self->profile, steps - 1)->result;
+    const int64_t steps = self->profile->n_steps;
+    const weft_step_result *last = &self->profile->steps[steps - 1].result;
     json_t *object = json_pack("{s:o, s:o, s:o, s:f, s:I, s:I, s:o, s:f, s:f, s:o, s:o}", "device",
                                device_object(&self->session->engine->device_info), "start", start_object(self->start),
                                "step_seconds", seconds_array(self->profile), "median_seconds", step->seconds, "places",

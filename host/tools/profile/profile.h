@@ -49,23 +49,26 @@ typedef struct weft_call_info {
 
 void weft_call_describe(weft_call_info *out, const weft_graph *graph, const weft_call *call);
 
-typedef struct weft_profile weft_profile;
+typedef struct weft_profile {
+    weft_stepper *stepper;
+    weft_call_sink sink;
+    weft_profile_step *steps; /* [capacity + 1]: n_steps kept ones, then the current one */
+    int64_t n_steps, capacity;
+    weft_profile_product products[WEFT_PROFILE_PRODUCTS];
+    int32_t n_products;
+    bool keep; /* keep the current step */
+} weft_profile;
 
 /* keep: maximum number of kept steps. The stepper must outlive the profile. */
-weft_status weft_profile_create(weft_profile **out, weft_stepper *stepper, int64_t keep, weft_error *err);
+weft_profile *weft_profile_create(weft_stepper *stepper, int64_t keep);
 void weft_profile_destroy(weft_profile *profile); /* NULL is valid */
 
 /* Runs weft_stepper_train with timing. keep: false for a warm-up step. */
 weft_status weft_profile_train(weft_profile *profile, uint64_t step, double lr, double clip, bool keep,
                                weft_error *err);
 
-int64_t weft_profile_count(const weft_profile *profile); /* number of kept steps */
-const weft_profile_step *weft_profile_at(const weft_profile *profile, int64_t i);
 /* Returns the step of median time, the faster of the two middle ones. At least one step must be kept. */
 const weft_profile_step *weft_profile_median(const weft_profile *profile);
-const weft_profile_product *weft_profile_products(const weft_profile *profile, int32_t *n);
-
-/* Prints a profile as a table or returns it as a JSON object. */
 
 /* Measures a run's weight loading, and whether the weights are resident afterwards.
  *

@@ -28,20 +28,15 @@ static const char *state_of(const weft_proof *proof, int32_t checksum) {
 
 static void describe_difference(char *text, size_t size, const weft_proof *proof,
                                 const weft_verification_run_end *end) {
-    char copy[64] = "";
-    const char *state = NULL;
-    if (end->step < 0) (void)snprintf(text, size, "only in its last hash");
-    if (end->step < 0) return;
-    if (end->checksum < 0) (void)snprintf(text, size, "from step %d on: the loss", (int)end->step);
-    if (end->checksum < 0) return;
-    state = state_of(proof, end->checksum);
+    char when[40] = "before step 1", copy[64] = "";
+    const char *state = end->checksum < 0 ? NULL : state_of(proof, end->checksum);
+    if (end->step > 0) (void)snprintf(when, sizeof when, "from step %d on", (int)end->step);
     if (end->copy >= 0) (void)snprintf(copy, sizeof copy, ", in the copy of rank %d", (int)end->copy);
-    if (end->step == 0)
-        (void)snprintf(text, size, "before step 1: %s%s%s%s", state == NULL ? "" : state, state == NULL ? "" : " of ",
-                       parameter_of(proof, end->checksum), copy);
+    if (end->step < 0) (void)snprintf(text, size, "only in its last hash");
+    else if (end->checksum < 0) (void)snprintf(text, size, "%s: the loss", when);
     else
-        (void)snprintf(text, size, "from step %d on: %s%s%s%s", (int)end->step, state == NULL ? "" : state,
-                       state == NULL ? "" : " of ", parameter_of(proof, end->checksum), copy);
+        (void)snprintf(text, size, "%s: %s%s%s%s", when, state == NULL ? "" : state, state == NULL ? "" : " of ",
+                       parameter_of(proof, end->checksum), copy);
 }
 
 /* ---- table ---- */
