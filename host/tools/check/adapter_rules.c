@@ -8,7 +8,6 @@
 #include "base/units.h"
 #include "tools/check/newer_abi.h"
 #include "tools/check/other_key.h"
-#include "tools/check/recorded.h"
 #include "plugin/enter.h"
 #include "plugin/services.h"
 #include "graph/record.h"
@@ -575,13 +574,12 @@ static weft_status starts_as_base(weft_plugin_under_test *tested, weft_error *er
 }
 
 const weft_rule weft_rules_adapter[] = {
-    {"R90", "adapter", "declares and claims the same on each call", declares_alike, false},
-    {"R91", "adapter", "is read as it was saved", reads_what_it_saved, true},
-    {"R92", "adapter", "merges into the same function", merges_to_the_same, true},
-    {"R93", "adapter", "frees its memory", releases, false},
-    {"R94", "adapter", "declares, records, names and merges the same with a host that has longer structs", works_later,
-     false},
-    {"R95", "adapter", "records the same operators on each call", records_alike, false},
-    {"R96", "adapter", "merges a row the same, in any group of rows and in several threads", merges_in_strips, false},
-    {"R121", "adapter", "does not change the model when it is new", starts_as_base, true},
-    {NULL, NULL, NULL, NULL, false}};
+    {"R90", "declares and claims the same on each call", declares_alike, false},
+    {"R91", "is read as it was saved", reads_what_it_saved, true},
+    {"R92", "merges into the same function", merges_to_the_same, true},
+    {"R93", "frees its memory", releases, false},
+    {"R94", "declares, records, names and merges the same with a host that has longer structs", works_later, false},
+    {"R95", "records the same operators on each call", records_alike, false},
+    {"R96", "merges a row the same, in any group of rows and in several threads", merges_in_strips, false},
+    {"R121", "does not change the model when it is new", starts_as_base, true},
+    {NULL, NULL, NULL, false}};

@@ -67,8 +67,8 @@ WEFT_RULE_BY(exchanges_later, exchange, "--later")
 WEFT_RULE_BY(exchanges_at_once, exchange, "--at-once")
 
 const weft_rule weft_rules_comm[] = {
-    {"R110", "comm", "sums the contributions of the ranks if a run delegates sums to it", sums, true},
-    {"R111", "comm", "exchanges any count, in any group, ended by wait, test or join", exchanges, true},
-    {"R112", "comm", "exchanges the same with a host that has longer structs", exchanges_later, true},
-    {"R113", "comm", "keeps concurrent exchanges separate", exchanges_at_once, true},
-    {NULL, NULL, NULL, NULL, false}};
+    {"R110", "sums the contributions of the ranks if a run delegates sums to it", sums, true},
+    {"R111", "exchanges any count, in any group, ended by wait, test or join", exchanges, true},
+    {"R112", "exchanges the same with a host that has longer structs", exchanges_later, true},
+    {"R113", "keeps concurrent exchanges separate", exchanges_at_once, true},
+    {NULL, NULL, NULL, false}};

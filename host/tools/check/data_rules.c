@@ -948,19 +948,17 @@ static weft_status rule_later(weft_plugin_under_test *tested, weft_error *err) {
 /* ---- the rules ---- */
 
 const weft_rule weft_rules_data[] = {
-    {"R70", "data", "has the same counts and fingerprint in each instance, and another fingerprint for other data",
-     rule_made, false},
-    {"R71", "data", "fills each position with a valid value", rule_micro_batch, false},
-    {"R72", "data", "returns the same micro-batch on each call", rule_same, false},
-    {"R73", "data", "returns the same sequence in any micro-batch", rule_row, false},
-    {"R74", "data", "has the declared number of targets per split, and the same sequences in each epoch", counts_hold,
+    {"R70", "has the same counts and fingerprint in each instance, and another fingerprint for other data", rule_made,
      false},
-    {"R75", "data", "pads past the end of a split that is read once", ends_in_padding, false},
-    {"R76", "data", "frees its memory", releases, false},
-    {"R77", "data", "returns the same micro-batch in several threads at once", threads_alike, false},
-    {"R78", "data", "returns the same micro-batches with a host that has longer structs", rule_later, false},
-    {"R79", "data", "rejects an invalid file and names it", refuses_wrong_files, false},
-    {"R115", "data", "has targets that the model does not see as inputs", requests_unseen, false},
-    {"R120", "data", "returns the same sequences from bytes that another process made by share", shares_its_rows,
-     false},
-    {NULL, NULL, NULL, NULL, false}};
+    {"R71", "fills each position with a valid value", rule_micro_batch, false},
+    {"R72", "returns the same micro-batch on each call", rule_same, false},
+    {"R73", "returns the same sequence in any micro-batch", rule_row, false},
+    {"R74", "has the declared number of targets per split, and the same sequences in each epoch", counts_hold, false},
+    {"R75", "pads past the end of a split that is read once", ends_in_padding, false},
+    {"R76", "frees its memory", releases, false},
+    {"R77", "returns the same micro-batch in several threads at once", threads_alike, false},
+    {"R78", "returns the same micro-batches with a host that has longer structs", rule_later, false},
+    {"R79", "rejects an invalid file and names it", refuses_wrong_files, false},
+    {"R115", "has targets that the model does not see as inputs", requests_unseen, false},
+    {"R120", "returns the same sequences from bytes that another process made by share", shares_its_rows, false},
+    {NULL, NULL, NULL, false}};

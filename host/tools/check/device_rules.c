@@ -781,13 +781,13 @@ static weft_status releases(weft_plugin_under_test *tested, weft_error *err) {
 }
 
 const weft_rule weft_rules_device[] = {
-    {"R100", "device", "copies the requested bytes, and no others", moves_bytes, false},
-    {"R101", "device", "keeps the order of streams that events define", keeps_order, false},
-    {"R102", "device", "computes the results of this project's CPU device, over odd shapes", computes, false},
-    {"R103", "device", "gives the same bits for any previous content of its memory", repeats, false},
-    {"R104", "device", "frees its memory", releases, false},
-    {"R105", "device", "computes the same with a host that has longer structs, and rejects unknown arguments",
-     works_later, false},
-    {"R106", "device", "converts between element types, to nearest, ties to even", converts, false},
-    {"R107", "device", "implements its optional tables", serves_by_tables, false},
-    {NULL, NULL, NULL, NULL, false}};
+    {"R100", "copies the requested bytes, and no others", moves_bytes, false},
+    {"R101", "keeps the order of streams that events define", keeps_order, false},
+    {"R102", "computes the results of this project's CPU device, over odd shapes", computes, false},
+    {"R103", "gives the same bits for any previous content of its memory", repeats, false},
+    {"R104", "frees its memory", releases, false},
+    {"R105", "computes the same with a host that has longer structs, and rejects unknown arguments", works_later,
+     false},
+    {"R106", "converts between element types, to nearest, ties to even", converts, false},
+    {"R107", "implements its optional tables", serves_by_tables, false},
+    {NULL, NULL, NULL, false}};

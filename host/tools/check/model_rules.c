@@ -5,7 +5,6 @@
 #include "base/text.h"
 #include "tools/check/newer_abi.h"
 #include "tools/check/other_key.h"
-#include "tools/check/recorded.h"
 #include "model/declare.h"
 #include "tools/check/reference_run.h"
 #include "plugin/enter.h"
@@ -491,15 +490,14 @@ static weft_status refuses_with_words(weft_plugin_under_test *tested, weft_error
 }
 
 const weft_rule weft_rules_model[] = {
-    {"R80", "model", "declares the same on each call", declares_alike, false},
-    {"R81", "model", "accepts an unusual config.json or names its error", refuses_with_words, false},
-    {"R82", "model", "frees its memory", releases, false},
-    {"R83", "model", "declares and records the same with a host that has longer structs", works_later, false},
-    {"R84", "model", "records the same operators on each call", records_alike, false},
-    {"R85", "model", "has gradients equal to finite differences of its loss", has_gradients, false},
-    {"R86", "model", "reads only earlier positions of the same document", sees_its_past, false},
-    {"R87", "model", "computes a micro-batch the same, in any order of micro-batches", keeps_micro_batches_apart,
-     false},
-    {"R118", "model", "follows the settings in config.json, or rejects them", follows_its_config, false},
-    {"R119", "model", "computes a sequence the same in micro-batches of any shape", computes_any_shape, false},
-    {NULL, NULL, NULL, NULL, false}};
+    {"R80", "declares the same on each call", declares_alike, false},
+    {"R81", "accepts an unusual config.json or names its error", refuses_with_words, false},
+    {"R82", "frees its memory", releases, false},
+    {"R83", "declares and records the same with a host that has longer structs", works_later, false},
+    {"R84", "records the same operators on each call", records_alike, false},
+    {"R85", "has gradients equal to finite differences of its loss", has_gradients, false},
+    {"R86", "reads only earlier positions of the same document", sees_its_past, false},
+    {"R87", "computes a micro-batch the same, in any order of micro-batches", keeps_micro_batches_apart, false},
+    {"R118", "follows the settings in config.json, or rejects them", follows_its_config, false},
+    {"R119", "computes a sequence the same in micro-batches of any shape", computes_any_shape, false},
+    {NULL, NULL, NULL, false}};

@@ -779,18 +779,17 @@ static weft_status updates_later(weft_plugin_under_test *tested, weft_error *err
 }
 
 const weft_rule weft_rules_optimizer[] = {
-    {"R29", "optimizer", "uses the step size of its key lr and the schedule", follows_its_key, false},
-    {"R30", "optimizer", "declares the same states on each call", declares_alike, false},
-    {"R31", "optimizer", "prepares each update from its number and step size only", prepares_alike, false},
-    {"R32", "optimizer", "updates an element the same way for any bounds of the call", cuts_alike, false},
-    {"R33", "optimizer", "writes only its elements, and no gradient", stays_inside, false},
-    {"R34", "optimizer", "scales the update by lr_scale, and does nothing for step size 0", follows_the_step_size,
-     false},
-    {"R35", "optimizer", "decays by the range's decay, and not at all for decay 0", follows_decay, false},
-    {"R36", "optimizer", "reduces a loss", reduces_the_loss, false},
-    {"R37", "optimizer", "keeps finite weights finite", stays_finite, false},
-    {"R38", "optimizer", "frees its memory", releases, false},
-    {"R39", "optimizer", "updates the same with a host that has longer structs", updates_later, false},
-    {"R114", "optimizer", "keeps a state non-negative that it declares as such", stays_above_zero, false},
-    {"R117", "optimizer", "computes the same by its function and by the text of its body", follows_its_text, false},
-    {NULL, NULL, NULL, NULL, false}};
+    {"R29", "uses the step size of its key lr and the schedule", follows_its_key, false},
+    {"R30", "declares the same states on each call", declares_alike, false},
+    {"R31", "prepares each update from its number and step size only", prepares_alike, false},
+    {"R32", "updates an element the same way for any bounds of the call", cuts_alike, false},
+    {"R33", "writes only its elements, and no gradient", stays_inside, false},
+    {"R34", "scales the update by lr_scale, and does nothing for step size 0", follows_the_step_size, false},
+    {"R35", "decays by the range's decay, and not at all for decay 0", follows_decay, false},
+    {"R36", "reduces a loss", reduces_the_loss, false},
+    {"R37", "keeps finite weights finite", stays_finite, false},
+    {"R38", "frees its memory", releases, false},
+    {"R39", "updates the same with a host that has longer structs", updates_later, false},
+    {"R114", "keeps a state non-negative that it declares as such", stays_above_zero, false},
+    {"R117", "computes the same by its function and by the text of its body", follows_its_text, false},
+    {NULL, NULL, NULL, false}};

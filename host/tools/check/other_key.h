@@ -3,6 +3,7 @@
 #ifndef WEFT_HOST_TOOLS_CHECK_OTHER_KEY_H
 #define WEFT_HOST_TOOLS_CHECK_OTHER_KEY_H
 
+#include "graph/graph.h"
 #include "tools/check/rule.h"
 
 typedef struct weft_answer {
@@ -46,5 +47,22 @@ void weft_keyed_close(void *instance);
  * Each trial is a child process, so no instance may exist in this one before. plugin under test->idle gets the keys
  * that change no answer with any value. [main] */
 weft_status weft_other_keys(weft_plugin_under_test *tested, const weft_answers *answers, weft_error *err);
+
+/* ---- operators that a model records in its segments, per mode, as an answer ---- */
+
+typedef struct weft_recorded {
+    weft_graph **graphs; /* [n]: each segment in each mode; NULL: unsupported */
+    int32_t n;
+} weft_recorded;
+
+/* Calls `forward` for each of them. `declared` must outlive it. Free it also after a failure. [main] */
+weft_status weft_recorded_make(weft_recorded *out, const weft_declared *declared, weft_error *err);
+void weft_recorded_free(weft_recorded *recorded);
+
+/* Adds all operators with their inputs, weights and arguments. */
+void weft_recorded_add(weft_answer *to, const weft_recorded *recorded);
+
+/* True if two recordings of one model compute the same: weft_recorded_add adds the same. */
+bool weft_recorded_same(const weft_recorded *a, const weft_recorded *b);
 
 #endif

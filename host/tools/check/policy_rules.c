@@ -386,10 +386,10 @@ WEFT_RULE_BY(rule_later, each_tree, answers_later)
 WEFT_RULE_BY(create_and_destroy, each_tree, releases_memory)
 WEFT_RULE_BY(rule_memory, weft_plugin_under_test_releases, create_and_destroy)
 
-const weft_rule weft_rules_policy[] = {
-    {"R40", "policy", "claims each parameter of a tree once", rule_claims, false},
-    {"R41", "policy", "creates the same units on each call", rule_alike, false},
-    {"R42", "policy", "creates the same units with a host that has longer structs", rule_later, false},
-    {"R43", "policy", "frees its memory", rule_memory, false},
-    {"R44", "policy", "rejects a listed name that the model does not have", rule_lists, false},
-    {NULL, NULL, NULL, NULL, false}};
+const weft_rule weft_rules_policy[] = {{"R40", "claims each parameter of a tree once", rule_claims, false},
+                                       {"R41", "creates the same units on each call", rule_alike, false},
+                                       {"R42", "creates the same units with a host that has longer structs", rule_later,
+                                        false},
+                                       {"R43", "frees its memory", rule_memory, false},
+                                       {"R44", "rejects a listed name that the model does not have", rule_lists, false},
+                                       {NULL, NULL, NULL, false}};

@@ -160,14 +160,17 @@ const char *weft_verdict_name(int32_t verdict) {
 }
 
 const weft_rule *weft_rule_at(const char *kind, size_t i) {
-    static const weft_rule *const kinds[] = {weft_rules_optimizer, weft_rules_policy, weft_rules_strategy,
-                                             weft_rules_tokenizer, weft_rules_data,   weft_rules_model,
-                                             weft_rules_adapter,   weft_rules_device, weft_rules_comm};
+    static const struct {
+        const char *kind;
+        const weft_rule *rules;
+    } kinds[] = {{"optimizer", weft_rules_optimizer}, {"policy", weft_rules_policy}, {"strategy", weft_rules_strategy},
+                 {"tokenizer", weft_rules_tokenizer}, {"data", weft_rules_data},     {"model", weft_rules_model},
+                 {"adapter", weft_rules_adapter},     {"device", weft_rules_device}, {"comm", weft_rules_comm}};
     if (i == 0) return &weft_rules_all[0];
     i--;
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
-        if (strcmp(kinds[k]->kind, kind) != 0) continue;
-        for (const weft_rule *rule = kinds[k]; rule->number != NULL; rule++)
+        if (strcmp(kinds[k].kind, kind) != 0) continue;
+        for (const weft_rule *rule = kinds[k].rules; rule->number != NULL; rule++)
             if (i-- == 0) return rule;
     }
     return i < 2 ? &weft_rules_all[1 + i] : NULL;
@@ -266,8 +269,10 @@ static bool has_quiet_keys(const char *kind) {
 static weft_status hold(const weft_rule *rule, weft_plugin_under_test *tested, weft_error *err) {
     process_state before;
     weft_status status;
+    bool is_of_all = false;
     save_state(&before);
-    status = rule->kind == NULL ? WEFT_OK : weft_usable(tested, err);
+    for (const weft_rule *one = weft_rules_all; one->number != NULL; one++) is_of_all = is_of_all || one == rule;
+    status = is_of_all ? WEFT_OK : weft_usable(tested, err);
     if (status == WEFT_OK) status = rule->holds(tested, err);
     return status == WEFT_OK && !rule->is_long ? check_state(&before, tested->options->kind, err) : status;
 }

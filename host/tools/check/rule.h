@@ -11,7 +11,6 @@
 
 typedef struct weft_rule {
     const char *number; /* as in docs/sdk-rules.md: "R31" */
-    const char *kind;   /* NULL: every kind */
     const char *says;   /* the requirement in short */
     /* Works in an empty temporary directory. WEFT_OK: the plugin satisfies the rule. WEFT_E_UNSUPPORTED: the rule
      * cannot be tested, for the reason in err, or does not apply (WEFT_MOOT). Otherwise err describes the violation. */

@@ -387,10 +387,9 @@ WEFT_RULE_BY(create_and_destroy, each_job, keeps_no_memory)
 WEFT_RULE_BY(rule_memory, weft_plugin_under_test_releases, create_and_destroy)
 
 const weft_rule weft_rules_strategy[] = {
-    {"R50", "strategy", "compiles valid programs for jobs of 1 to 16 ranks, in each mode", rule_proved, false},
-    {"R51", "strategy", "compiles valid programs with reduce = tree and fast, if it supports them", rule_reduced,
-     false},
-    {"R52", "strategy", "compiles the same programs on each call", rule_alike, false},
-    {"R53", "strategy", "frees its memory", rule_memory, false},
-    {"R54", "strategy", "compiles the same programs with a host that has longer structs", rule_later, false},
-    {NULL, NULL, NULL, NULL, false}};
+    {"R50", "compiles valid programs for jobs of 1 to 16 ranks, in each mode", rule_proved, false},
+    {"R51", "compiles valid programs with reduce = tree and fast, if it supports them", rule_reduced, false},
+    {"R52", "compiles the same programs on each call", rule_alike, false},
+    {"R53", "frees its memory", rule_memory, false},
+    {"R54", "compiles the same programs with a host that has longer structs", rule_later, false},
+    {NULL, NULL, NULL, false}};

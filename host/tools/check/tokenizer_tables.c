@@ -5,12 +5,6 @@
 
 #include <stdlib.h>
 
-static const void *find_table(const weft_tokenizer_instance *self, const char *id) {
-    const void *table = NULL;
-    if (self->table->extension != NULL) WEFT_PLUGIN_QUERY(table, self->table, extension, self->made, id);
-    return table;
-}
-
 static bool contains(const weft_trial_text *in, const char *what) {
     const size_t n = strlen(what);
     for (size_t at = 0; at + n <= in->n; at++)
@@ -187,12 +181,12 @@ static weft_status in_new_instance(weft_tokenizer_desk *d, const weft_plugin_und
     weft_status status;
     weft_tokenizer_close(&d->self);
     status = weft_tokenizer_open(&d->self, tested, err);
-    return status == WEFT_OK ? does(d, find_table(&d->self, WEFT_TOKENIZER_ADD), err) : status;
+    return status == WEFT_OK ? does(d, weft_tokenizer_table(&d->self, WEFT_TOKENIZER_ADD), err) : status;
 }
 
 static weft_status try_tables(weft_tokenizer_desk *d, weft_plugin_under_test *tested, weft_error *err) {
-    const bool has_add = find_table(&d->self, WEFT_TOKENIZER_ADD) != NULL;
-    const weft_tokenizer_chat *chat = find_table(&d->self, WEFT_TOKENIZER_CHAT);
+    const bool has_add = weft_tokenizer_table(&d->self, WEFT_TOKENIZER_ADD) != NULL;
+    const weft_tokenizer_chat *chat = weft_tokenizer_table(&d->self, WEFT_TOKENIZER_CHAT);
     weft_status status = WEFT_OK;
     if (!has_add && chat == NULL)
         return WEFT_MOOT(tested, err, "it adds no tokens and renders no conversations, and need not");

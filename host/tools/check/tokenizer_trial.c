@@ -178,6 +178,12 @@ void weft_tokenizer_close(weft_tokenizer_instance *self) {
     self->made = NULL;
 }
 
+const void *weft_tokenizer_table(const weft_tokenizer_instance *self, const char *id) {
+    const void *table = NULL;
+    if (self->table->extension != NULL) WEFT_PLUGIN_QUERY(table, self->table, extension, self->made, id);
+    return table;
+}
+
 /* ---- texts and their results ---- */
 
 uint32_t weft_text_drawn(uint32_t text, uint32_t at) {

@@ -25,6 +25,8 @@ weft_status weft_tokenizer_open(weft_tokenizer_instance *self, const weft_plugin
 weft_status weft_tokenizer_open_in(weft_tokenizer_instance *self, const weft_plugin_under_test *tested, uint8_t poison,
                                    weft_error *err);
 void weft_tokenizer_close(weft_tokenizer_instance *self);
+/* Returns an optional table; NULL: it has none of that id. */
+const void *weft_tokenizer_table(const weft_tokenizer_instance *self, const char *id);
 
 /* weft_text_drawn returns a random number of a text. weft_text_draw writes the text of at most WEFT_TRIAL_TEXT bytes:
  * words, other scripts, invalid UTF-8 and zero bytes. Text 0 is empty. */
@@ -67,11 +69,7 @@ typedef weft_status (*weft_on_text)(weft_tokenizer_desk *d, weft_error *err);
 /* Runs a test for each text, with one instance for all of them. */
 weft_status weft_tokenizer_each_text(const weft_plugin_under_test *tested, weft_on_text holds, weft_error *err);
 
-/* ---- rules of the other files ---- */
-
-weft_status weft_tokenizer_loses_nothing(weft_tokenizer_desk *d, weft_error *err);
-weft_status weft_tokenizer_loses_no_script(const weft_plugin_under_test *tested, weft_error *err);
-weft_status weft_tokenizer_loses_no_end(const weft_plugin_under_test *tested, weft_error *err);
+/* The rule of tokenizer_tables.c. */
 weft_status weft_tokenizer_serves_by_tables(weft_plugin_under_test *tested, weft_error *err);
 
 #endif

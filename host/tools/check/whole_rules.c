@@ -131,7 +131,7 @@ static weft_status proved(weft_plugin_under_test *tested, weft_error *err) {
     return is_comm ? status : blame_process(tested, ini, status, err);
 }
 
-const weft_rule weft_rules_all[] = {{"R26", NULL, "is loaded, and its keys are valid", is_loaded, false},
-                                    {"R27", NULL, "trains, stops and resumes to the same bits", resumes, true},
-                                    {"R28", NULL, "gives the same bits under every strategy", proved, true},
-                                    {NULL, NULL, NULL, NULL, false}};
+const weft_rule weft_rules_all[] = {{"R26", "is loaded, and its keys are valid", is_loaded, false},
+                                    {"R27", "trains, stops and resumes to the same bits", resumes, true},
+                                    {"R28", "gives the same bits under every strategy", proved, true},
+                                    {NULL, NULL, NULL, false}};
