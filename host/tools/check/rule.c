@@ -289,6 +289,7 @@ static void write_note(weft_error *err, const weft_plugin_under_test *tested) {
 static int answer_end; /* where the child reports that it has no memory left */
 
 static void report_no_memory(void) {
+    weft_crash_crumb(NULL); /* the host ends the process, not a plugin */
     (void)dprintf(answer_end, "%cthere is no memory for this rule", '0' + WEFT_VERDICT_UNTRIED);
 }
 
@@ -299,10 +300,10 @@ static void try_rule(int end, void *context) {
     weft_status status = WEFT_OK;
     char verdict = REFUSED;
     answer_end = end;
-    weft_alloc_on_failure(report_no_memory);
     weft_crash_to(end);
     weft_crash_crumb(weft_plugin_under_test_call());
     weft_exit_guard_install();
+    weft_alloc_on_failure(report_no_memory);
     (void)weft_services_log_level(WEFT_LOG_ERROR);
     if (chdir(asked->scratch) != 0) return; /* the parent reports an exit without an answer */
     status = weft_plugin_under_test_open(&tested, asked->options, &err);
