@@ -195,18 +195,15 @@ static void print_arms(const weft_ab_experiment *experiment, FILE *to) {
 }
 
 static void print_tiles(const weft_ab_experiment *experiment, FILE *to) {
-    char value[64], about[400];
+    char value[64];
     (void)fputs("<div class=tiles>\n", to);
     for (int32_t i = 1; i < experiment->n; i++) {
         const weft_ab_arm *arm = &experiment->arms[i];
         (void)snprintf(value, sizeof value, "-");
         if (!isnan(arm->verdict.ratio.median))
             (void)snprintf(value, sizeof value, "%+.1f %%", 100 * weft_ab_share(arm->verdict.ratio.median));
-        (void)snprintf(about, sizeof about, "time of %c relative to A: %s", weft_ab_letter(i),
-                       weft_ab_time_name(experiment, i));
-        weft_html_tile(to, value, about);
-        (void)snprintf(about, sizeof about, "outcome of %c", weft_ab_letter(i));
-        weft_html_tile(to, weft_ab_outcome_name(arm->outcome), about);
+        weft_html_tile(to, value, "time of %c relative to A: %s", weft_ab_letter(i), weft_ab_time_name(experiment, i));
+        weft_html_tile(to, weft_ab_outcome_name(arm->outcome), "outcome of %c", weft_ab_letter(i));
     }
     (void)fputs("</div>\n", to);
 }

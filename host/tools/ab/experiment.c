@@ -159,13 +159,20 @@ static weft_status run_round(weft_ab_experiment *self, uint64_t seed, weft_error
     return status;
 }
 
-static void show_progress(const weft_ab_experiment *self, const weft_ab_options *options, double since, bool last) {
+void weft_ab_show(const weft_ab_experiment *self, const weft_ab_options *options, const char *format, ...) {
+    va_list args;
     if (!options->progress || self->meeting.process_context->comm_info.rank != 0 || isatty(STDERR_FILENO) == 0) return;
-    if (last) (void)fprintf(stderr, "\r\033[K");
-    else
-        (void)fprintf(stderr, "\rround %d of %d arms, %lld steps a block, %.0f s of %.0f\033[K",
-                      (int)self->times.rounds + 1, (int)self->n, (long long)self->block, since, 60 * options->minutes);
+    (void)fputc('\r', stderr);
+    va_start(args, format);
+    (void)vfprintf(stderr, format, args);
+    va_end(args);
+    (void)fputs("\033[K", stderr);
     (void)fflush(stderr);
+}
+
+static void show_round(const weft_ab_experiment *self, const weft_ab_options *options, double since) {
+    weft_ab_show(self, options, "round %d of %d arms, %lld steps a block, %.0f s of %.0f", (int)self->times.rounds + 1,
+                 (int)self->n, (long long)self->block, since, 60 * options->minutes);
 }
 
 /* Compares the first arm to itself before the others run, in rounds of two blocks, A and A', in either order. The noise
@@ -180,7 +187,7 @@ static weft_status run_alone(weft_ab_experiment *self, const weft_ab_options *op
     for (int32_t r = 0; r < n && status == WEFT_OK; r++) {
         const bool turned =
             weft_random_permute(2, (uint64_t)r % 2, options->seed, WEFT_RANDOM_EPOCH, (uint64_t)r / 2) == 1;
-        show_progress(self, options, weft_clock_seconds() - begin, false);
+        show_round(self, options, weft_clock_seconds() - begin);
         status = run_block(self, turned ? self->n : 0, r, err);
         if (status == WEFT_OK) status = run_block(self, turned ? 0 : self->n, r, err);
         if (has_diverged(self, 0) || self->stopped) break;
@@ -249,7 +256,7 @@ static weft_status run_rounds(weft_ab_experiment *self, const weft_ab_options *o
     int32_t looks = 0, go_on = are_left(self) && !self->stopped;
     weft_status status = WEFT_OK;
     while (go_on != 0 && status == WEFT_OK) {
-        show_progress(self, options, weft_clock_seconds() - begin, false);
+        show_round(self, options, weft_clock_seconds() - begin);
         status = run_round(self, options->seed, err);
         if (status != WEFT_OK || self->stopped) break;
         if (weft_ab_look(self->times.rounds) > 0) check_arms(self, ++looks);
@@ -258,7 +265,7 @@ static weft_status run_rounds(weft_ab_experiment *self, const weft_ab_options *o
                 weft_clock_seconds() - begin < 60 * options->minutes;
         status = weft_process_group_broadcast(&self->meeting.peers, &go_on, (int64_t)sizeof go_on, err);
     }
-    show_progress(self, options, 0, true);
+    weft_ab_show(self, options, "%s", "");
     self->end = find_end(self, options);
     self->seconds = weft_clock_seconds() - begin;
     if (status == WEFT_OK && weft_ab_look(self->times.rounds) == 0) check_arms(self, looks + 1);

@@ -136,6 +136,10 @@ weft_ab_evidence weft_ab_evidence_of(const weft_ab_experiment *self, int32_t i);
 /* Returns the best arm: the fastest of the better arms, or the first if all others are worse. -1: undecided. */
 int32_t weft_ab_winner(const weft_ab_experiment *experiment);
 
+/* Rank 0 shows a line of progress on a terminal, in place of the last one. */
+void weft_ab_show(const weft_ab_experiment *self, const weft_ab_options *options, const char *format, ...)
+    WEFT_PRINTF(3, 4);
+
 /* ---- learning.c ---- */
 
 /* Checks whether an arm computes the same bits as the first, and finds the first step, micro-batch and unit that

@@ -16,7 +16,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 static bool weft_ab_alike(const weft_session *a, const weft_session *b);
 
@@ -636,27 +635,17 @@ static void judge(lesson *self) {
     }
 }
 
-static void show_progress(const lesson *self, int32_t i, bool last) {
-    if (!self->options->progress || self->experiment->meeting.process_context->comm_info.rank != 0 ||
-        isatty(STDERR_FILENO) == 0)
-        return;
-    if (last) (void)fprintf(stderr, "\r\033[K");
-    else
-        (void)fprintf(stderr, "\rtraining: seed %d of %d, arm %c\033[K", (int)self->seed + 1, (int)self->options->seeds,
-                      'A' + i);
-    (void)fflush(stderr);
-}
-
 static weft_status run_lessons(lesson *self, bool *same, weft_error *err) {
     weft_status status = WEFT_OK;
     for (self->seed = 0; self->seed < self->options->seeds && status == WEFT_OK; self->seed++)
         for (int32_t i = 0; i < self->experiment->n && status == WEFT_OK && *same; i++) {
-            show_progress(self, i, false);
+            weft_ab_show(self->experiment, self->options, "training: seed %d of %d, arm %c", (int)self->seed + 1,
+                         (int)self->options->seeds, 'A' + i);
             status = train_arm(self, i, err);
             if (status == WEFT_OK) *same = note_arm(self, i);
             status = weft_process_group_agree(&self->experiment->meeting.peers, status, err);
         }
-    show_progress(self, 0, true);
+    weft_ab_show(self->experiment, self->options, "%s", "");
     return status;
 }
 

@@ -94,11 +94,16 @@ void weft_html_begin(FILE *to, const char *title) {
     (void)fputs("</style></head>\n<body><main>\n", to);
 }
 
-void weft_html_tile(FILE *to, const char *value, const char *about) {
+void weft_html_tile(FILE *to, const char *value, const char *about, ...) {
+    char text[400];
+    va_list args;
+    va_start(args, about);
+    (void)vsnprintf(text, sizeof text, about, args);
+    va_end(args);
     (void)fputs("<div class=tile><b>", to);
     weft_html_text(to, value);
     (void)fputs("</b><span>", to);
-    weft_html_text(to, about);
+    weft_html_text(to, text);
     (void)fputs("</span></div>\n", to);
 }
 

@@ -5,13 +5,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <weft/base.h>
 
 /* Prints escaped text, with control characters as spaces, so that it cannot end its element or attribute. */
 void weft_html_text(FILE *to, const char *text);
 
 /* Prints the start of the document up to the open <main>, with title and style. */
 void weft_html_begin(FILE *to, const char *title);
-void weft_html_tile(FILE *to, const char *value, const char *about); /* for use in <div class=tiles> */
+void weft_html_tile(FILE *to, const char *value, const char *about, ...) WEFT_PRINTF(3, 4); /* in <div class=tiles> */
 
 /* Classes k0 to k9 are the colours of parts and runs. */
 enum { WEFT_HTML_COLOURS = 10 };

@@ -15,16 +15,14 @@
 /* ---- tiles ---- */
 
 static void print_loss_tiles(const weft_digest *d, FILE *to) {
-    char value[64], about[96];
+    char value[64];
     if (!isnan(d->last_loss)) {
         (void)snprintf(value, sizeof value, "%.4f", d->last_loss);
-        (void)snprintf(about, sizeof about, "training loss at the end, from %.4f", d->first_loss);
-        weft_html_tile(to, value, about);
+        weft_html_tile(to, value, "training loss at the end, from %.4f", d->first_loss);
     }
     if (!isnan(d->best_loss)) {
         (void)snprintf(value, sizeof value, "%.4f", d->best_loss);
-        (void)snprintf(about, sizeof about, "best evaluation loss, at step %.0f", d->best_step);
-        weft_html_tile(to, value, about);
+        weft_html_tile(to, value, "best evaluation loss, at step %.0f", d->best_step);
     }
     if (!isnan(d->similarity)) {
         (void)snprintf(value, sizeof value, "%.4g", d->similarity);
@@ -33,25 +31,19 @@ static void print_loss_tiles(const weft_digest *d, FILE *to) {
 }
 
 static void weft_section_tiles(const weft_digest *d, FILE *to) {
-    char value[64], about[96], a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE];
+    char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE];
     (void)fputs("<div class=tiles>\n", to);
     print_loss_tiles(d, to);
-    if (!isnan(d->speed)) {
-        (void)snprintf(about, sizeof about, "tokens a second, %s a step", weft_unit_seconds(b, d->step_seconds));
-        weft_html_tile(to, weft_unit_count(a, (int64_t)d->speed), about);
-    }
-    if (!isnan(d->seconds)) {
-        (void)snprintf(about, sizeof about, "in all, %.0f %% of it computing",
+    if (!isnan(d->speed))
+        weft_html_tile(to, weft_unit_count(a, (int64_t)d->speed), "tokens a second, %s a step",
+                       weft_unit_seconds(b, d->step_seconds));
+    if (!isnan(d->seconds))
+        weft_html_tile(to, weft_unit_seconds(a, d->seconds), "in all, %.0f %% of it computing",
                        100.0 * d->times[WEFT_TIME_COMPUTE] / d->seconds);
-        weft_html_tile(to, weft_unit_seconds(a, d->seconds), about);
-    }
-    if (!isnan(d->planned)) {
-        (void)snprintf(value, sizeof value, "%s", weft_unit_bytes(a, (int64_t)d->planned));
-        (void)snprintf(about, sizeof about, "planned%s%s%s", d->ranks > 1 ? " on the fullest rank" : "",
-                       isnan(d->resident) ? "" : "; the process: ",
+    if (!isnan(d->planned))
+        weft_html_tile(to, weft_unit_bytes(a, (int64_t)d->planned), "planned%s%s%s",
+                       d->ranks > 1 ? " on the fullest rank" : "", isnan(d->resident) ? "" : "; the process: ",
                        isnan(d->resident) ? "" : weft_unit_bytes(b, (int64_t)d->resident));
-        weft_html_tile(to, value, about);
-    }
     (void)fputs("</div>\n", to);
 }
 
