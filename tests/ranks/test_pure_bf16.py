@@ -24,10 +24,10 @@ def test_plan():
 
 
 def test_compensation():
-    """Thirty steps with updates mostly below half of a weight's last bit: progress compared to a run that loses them."""
+    """Thirty steps with updates mostly below half of a weight's last bit: progress beside a run that loses them."""
     ends = []
-    for words in ("train.weights=fp32 optimizer.plugin=adamw optimizer.lr=0", "train.weights=fp32 optimizer.plugin=adamw",
-                  "", "optimizer.use_kahan_summation=no"):
+    adamw = "train.weights=fp32 optimizer.plugin=adamw"
+    for words in f"{adamw} optimizer.lr=0", adamw, "", "optimizer.use_kahan_summation=no":
         train("slow", f"train.steps=30 checkpoint.every=none optimizer.lr=1e-5 optimizer.weight_decay=0 {words}")
         ends.append(losses("slow")[-1])
     still, masters, kept, lossy = ends
