@@ -404,6 +404,18 @@ def patched(file, patch, to):
     return pathlib.Path(to)
 
 
+# ---- the CUDA emulator (tests/cuda) ----
+
+EMULATOR = BUILD / "tests/cuda"
+# Sections of an INI file that select the emulator.
+CUDA = f"[device]\nplugin = cuda\n[device.cuda]\nworkspace = 1Mi\ncache = {EMULATOR}/compiled\n"
+
+
+def counts(file, call):
+    """Returns the counts of a call, of each process that wrote to the file WEFT_EMULATOR_COUNTS."""
+    return [int(line.split()[-1]) for line in read(file).splitlines() if line.startswith(f"call {call} ")]
+
+
 # ---- inputs of a run ----
 
 
