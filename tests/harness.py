@@ -276,7 +276,7 @@ def _ranks(ranks):
 
 
 def train(out, words="", ranks=1, **options):
-    """Runs `weft train run.ini` into a new directory OUT, with further words, on that many ranks. Returns the Result."""
+    """Runs `weft train run.ini` into a new directory OUT, with more words, on that many ranks. Returns its Result."""
     __tracebackhide__ = True
     return weft("train run.ini --overwrite", f"run.out={out}", *_ranks(ranks), *words.split(), **options)
 
@@ -414,6 +414,21 @@ CUDA = f"[device]\nplugin = cuda\n[device.cuda]\nworkspace = 1Mi\ncache = {EMULA
 def counts(file, call):
     """Returns the counts of a call, of each process that wrote to the file WEFT_EMULATOR_COUNTS."""
     return [int(line.split()[-1]) for line in read(file).splitlines() if line.startswith(f"call {call} ")]
+
+
+def grown_headers(to):
+    """Copies the SDK's headers to TO/weft with the changes of a newer SDK: each public struct with a struct_size has
+    more fields at its end, so that code built with the copy has longer structs. An unchanged file keeps its time."""
+    n = 0
+    for header in sorted((SOURCE / "sdk/include/weft").glob("*.h")):
+        text, grown = re.subn(r"^((?:typedef )?struct weft_\w+ \{\n    uint32_t struct_size;\n.*?)^\}",
+                              r"\1    uint64_t grown[13];\n}", read(header), flags=re.M | re.S)
+        assert grown == text.count("\n    uint32_t struct_size;\n")
+        n += grown
+        file = pathlib.Path(to) / "weft" / header.name
+        if not file.exists() or read(file) != text:
+            write(file, text)
+    assert n > 50
 
 
 # ---- inputs of a run ----
