@@ -46,6 +46,18 @@ def plugin_path(scratch):
         yield scratch / "plugins"
 
 
+@pytest.fixture(scope="module")
+def emulator(scratch):
+    """CUDA is the emulator in all tests of the file, with 4 devices. Returns the MonkeyPatch of its variables."""
+    if not (harness.EMULATOR / "weft-device-cuda.so").exists():
+        pytest.skip("there is no CUDA emulator")
+    (harness.EMULATOR / "compiled").mkdir(exist_ok=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WEFT_PLUGIN_PATH", f"{harness.EMULATOR}:{harness.BUILD}/plugins")
+        patch.setenv("WEFT_EMULATOR_DEVICES", "4")
+        yield patch
+
+
 def pytest_terminal_summary(terminalreporter):
     reasons = list(harness.skipped)
     for report in terminalreporter.stats.get("skipped", []):

@@ -268,6 +268,71 @@ def refused(command, *arguments, says=(), status=FAILS, **options):
     return result
 
 
+# ---- runs and plans of run.ini ----
+
+
+def _ranks(ranks):
+    return [] if ranks == 1 else ["--ranks", ranks, "comm.plugin=mpi-mpich"]
+
+
+def train(out, words="", ranks=1, **options):
+    """Runs `weft train run.ini` into a new directory OUT, with more words, on that many ranks. Returns its Result."""
+    __tracebackhide__ = True
+    return weft("train run.ini --overwrite", f"run.out={out}", *_ranks(ranks), *words.split(), **options)
+
+
+def resume(out, words="", ranks=1, **options):
+    """Resumes the run in OUT, as train() does."""
+    __tracebackhide__ = True
+    return weft("train run.ini --resume", f"run.out={out}", *_ranks(ranks), *words.split(), **options)
+
+
+def plan(words="", ranks=1, **options):
+    """Returns the object of `weft plan run.ini --json`, with every link between ranks."""
+    __tracebackhide__ = True
+    return weft("plan run.ini --json --print-links", *_ranks(ranks), *words.split(), **options).json
+
+
+def all_equal(words, ranks, steps, cells=None):
+    """Runs `weft prove run.ini`, whose cells, of that number if given, are all equal. Returns the Result."""
+    __tracebackhide__ = True
+    result = weft(f"prove run.ini --steps {steps} --ranks {ranks} comm.plugin=mpi-mpich", *words.split())
+    says(result.out, f"{'' if cells is None else cells} equal, 0 not covered, 0 different")
+    return result
+
+
+def differences(planned, out):
+    """Returns the numbers in which a plan differs from the run in OUT: allocated bytes of each rank by line, and bytes
+    sent by kind and by link. The peak of live memory is at most as planned, and not much less: the padding of a sharded
+    unit is touched late."""
+    found = []
+    ran = read_json(pathlib.Path(out) / "ranks.json")["ranks"]
+    assert len(ran) == planned["world"]
+    for rank in ran:
+        number, steps = rank["rank"], rank["steps"]
+        row = next(row for row in planned["ranks"] if number in row["ranks"])
+        pairs = {"taken": (row["memory"]["total"], rank["taken"]), "planned": (row["memory"]["total"], rank["planned"])}
+        pairs.update((line, (row["lines"].get(line), value)) for line, value in rank["lines"].items())
+        pairs.update((kind, (steps * row["sent"][kind], value)) for kind, value in rank["sent"].items())
+        for to, sent in enumerate(rank["sent_to"]):
+            link = [link["bytes"] for link in planned["links"]
+                    if link["from"] == number and link["to"][0] <= to <= link["to"][1]]
+            pairs[f"to {to}"] = (steps * sum(link), sent)
+        highest = row["lines"]["arena"] - row["memory"]["gaps"]
+        if not 0.99 * highest <= rank["live"] <= highest:
+            pairs["live"] = (highest, rank["live"])
+        found += [(number, name, *pair) for name, pair in pairs.items() if pair[0] != pair[1]]
+    return found
+
+
+def runs_as_planned(out, words="", ranks=1):
+    """Trains into OUT; the run's memory and traffic are those of its plan, to the byte."""
+    __tracebackhide__ = True
+    planned = plan(words, ranks)
+    train(out, words, ranks)
+    assert not differences(planned, out)
+
+
 # ---- skipped checks ----
 
 
@@ -337,6 +402,33 @@ def patched(file, patch, to):
     """Writes TO: the file with the text of a patch. Returns its path."""
     run("patch", "-s", "-F0", "-o", to, file, stdin=patch)
     return pathlib.Path(to)
+
+
+# ---- the CUDA emulator (tests/cuda) ----
+
+EMULATOR = BUILD / "tests/cuda"
+# Sections of an INI file that select the emulator.
+CUDA = f"[device]\nplugin = cuda\n[device.cuda]\nworkspace = 1Mi\ncache = {EMULATOR}/compiled\n"
+
+
+def counts(file, call):
+    """Returns the counts of a call, of each process that wrote to the file WEFT_EMULATOR_COUNTS."""
+    return [int(line.split()[-1]) for line in read(file).splitlines() if line.startswith(f"call {call} ")]
+
+
+def grown_headers(to):
+    """Copies the SDK's headers to TO/weft with the changes of a newer SDK: each public struct with a struct_size has
+    more fields at its end, so that code built with the copy has longer structs. An unchanged file keeps its time."""
+    n = 0
+    for header in sorted((SOURCE / "sdk/include/weft").glob("*.h")):
+        text, grown = re.subn(r"^((?:typedef )?struct weft_\w+ \{\n    uint32_t struct_size;\n.*?)^\}",
+                              r"\1    uint64_t grown[13];\n}", read(header), flags=re.M | re.S)
+        assert grown == text.count("\n    uint32_t struct_size;\n")
+        n += grown
+        file = pathlib.Path(to) / "weft" / header.name
+        if not file.exists() or read(file) != text:
+            write(file, text)
+    assert n > 50
 
 
 # ---- inputs of a run ----
@@ -444,7 +536,20 @@ def count_lines(file):
 
 def losses(out):
     """Returns the losses of a run's steps."""
-    return [record["loss"] for record in records(pathlib.Path(out) / "metrics.jsonl")]
+    return fields(out, "loss")
+
+
+def fields(out, name):
+    """Returns that field of the records of a run's steps that have it."""
+    return [record[name] for record in records(pathlib.Path(out) / "metrics.jsonl") if name in record]
+
+
+def agree(a, b, most, steps=6):
+    """Fails unless the losses of two runs differ by at most that part in every step, and decrease."""
+    __tracebackhide__ = True
+    first, second = losses(a), losses(b)
+    assert len(first) == len(second) == steps and first[-1] < first[0]
+    assert max(abs(x / y - 1) for x, y in zip(first, second)) <= most
 
 
 def checkpoints(out):

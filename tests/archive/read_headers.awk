@@ -9,7 +9,7 @@
 #   code HEADER:NAME TEXT                an inline function, contained in every binary
 #
 # It parses only the headers' style (typedef struct NAME { ... } NAME; enum { A = 1, ... };).
-# tests/sdk/test_layout.sh detects structs in another style.
+# tests/sdk/test_layout.py detects structs in another style.
 
 function squeeze(text) { gsub(/[ \t\n]+/, " ", text); sub(/^ /, "", text); sub(/ $/, "", text); return text }
 

@@ -1,5 +1,5 @@
-/* Writes a model's file with its packed tensors decoded to fp32, as specified in weft/blocks.h. For test_packed.sh and
- * test_base.sh:
+/* Writes a model's file with its packed tensors decoded to fp32, as specified in weft/blocks.h. For test_packed.py and
+ * test_base.py:
  *
  *     rank_unpack FROM.safetensors TO.safetensors [LIKE.safetensors]
  *

@@ -1,5 +1,5 @@
 /* weft/sizes.h: the bytes of each public struct in SDK 1.0. A reader rejects a smaller struct_size (WEFT_WHOLE), and
- * needs WEFT_HAS only for later fields. Written by tests/sdk/test_layout.sh. */
+ * needs WEFT_HAS only for later fields. Written by tests/sdk/test_layout.py. */
 #ifndef WEFT_SIZES_H
 #define WEFT_SIZES_H
 
