@@ -3,7 +3,7 @@
 #ifndef WEFT_HOST_TRAIN_JOURNAL_H
 #define WEFT_HOST_TRAIN_JOURNAL_H
 
-#include "report/per_rank.h"
+#include "train/per_rank.h"
 #include "run/checkpoint.h"
 #include "run/values.h"
 #include "train/records.h"

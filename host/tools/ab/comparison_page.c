@@ -3,7 +3,7 @@
 
 #include "base/file.h"
 #include "base/units.h"
-#include "report/plan_diff.h"
+#include "tools/common/plan_costs.h"
 #include "tools/ab/comparison_table.h"
 #include "tools/common/bars.h"
 #include "tools/common/chart.h"
