@@ -8,29 +8,26 @@
 
 #include <stdlib.h>
 
-enum { TRAIN, EVALUATE, N_STAGES };
+enum { TRAIN, EVALUATE, N_MODES };
 
 /* A placed program, and its memory. */
 typedef struct placed {
-    weft_program *program; /* without placement; the first of each stage is the plan's own */
+    const weft_program *program; /* the first of each mode is the plan's own */
     weft_price price;
-    int64_t partials; /* elements; known where `shared` */
+    int64_t partials; /* elements; -1: unknown */
     bool shared;      /* all sums include all ranks, so ranks with equal programs have equal sums */
 } placed;
 
 typedef struct planner {
     const weft_plan *plan;
-    weft_all_rank_plan *all_rank_plan;
-    const weft_program **reduces; /* [world] the programs with only their REDUCEs: all that the other ranks' sums
-                                   * depend on */
-    placed *kinds[N_STAGES];      /* [n_kinds] distinct programs */
-    int32_t n_kinds[N_STAGES];
+    const weft_mode_plan *modes[N_MODES];
+    weft_all_rank_plan *all;
+    const weft_program **reduces; /* [world] copies of the training programs with their REDUCEs only: all that the
+                                   * other ranks' sums depend on */
+    placed *kinds[N_MODES];       /* [n_kinds] distinct programs */
+    int32_t n_kinds[N_MODES];
     int32_t *micro_batches, *others; /* [micro-batches] of a step: mapping between the micro-batches of two programs */
 } planner;
-
-static const weft_mode_plan *mode_plan_of(const weft_plan *plan, int mode_plan) {
-    return mode_plan == TRAIN ? &plan->train : &plan->evaluate;
-}
 
 /* ---- equality of programs ---- */
 
@@ -61,19 +58,18 @@ static bool programs_alike(planner *self, const weft_program *a, const weft_prog
 
 /* ---- one rank ---- */
 
-static weft_status compile_program(const planner *self, weft_program **out, int mode_plan, int32_t rank,
-                                   weft_error *err) {
+static weft_status compile_program(const planner *self, weft_program **out, int mode, int32_t rank, weft_error *err) {
     const weft_part *part = &self->plan->run->parts[WEFT_PART_STRATEGY];
     return weft_program_compile(out, self->plan->run->host, weft_loaded_table(part->loaded, strategy), part->config,
-                                &mode_plan_of(self->plan, mode_plan)->job->spec, rank, err);
+                                &self->modes[mode]->job->spec, rank, err);
 }
 
 /* Adds a placed program. */
-static placed *add_kind(planner *self, int mode_plan, weft_program *program) {
-    const int32_t n = ++self->n_kinds[mode_plan];
+static placed *add_kind(planner *self, int mode, const weft_program *program) {
+    const int32_t n = ++self->n_kinds[mode];
     placed *kind = NULL;
-    self->kinds[mode_plan] = weft_realloc(self->kinds[mode_plan], n, sizeof *self->kinds[mode_plan]);
-    kind = &self->kinds[mode_plan][n - 1];
+    self->kinds[mode] = weft_realloc(self->kinds[mode], n, sizeof *self->kinds[mode]);
+    kind = &self->kinds[mode][n - 1];
     *kind = (placed){.program = program, .partials = -1, .shared = true};
     for (int32_t i = 0; i < program->n_instructions; i++)
         if (program->instructions[i].kind == WEFT_INSTRUCTION_REDUCE &&
@@ -83,77 +79,57 @@ static placed *add_kind(planner *self, int mode_plan, weft_program *program) {
     return kind;
 }
 
-/* Takes ownership of the program: keeps it as the first of its kind, or frees it. Reuses a placement of the plan. */
-static weft_status find_kind(planner *self, placed **out, int mode_plan, weft_program *program, weft_error *err) {
-    const weft_mode_plan *of = mode_plan_of(self->plan, mode_plan);
+/* Finds the program's kind. Places the program if it is the first of its kind; the caller keeps it then. */
+static weft_status find_kind(planner *self, placed **out, int mode, weft_program *program, weft_error *err) {
     weft_status status = WEFT_OK;
-    if (self->n_kinds[mode_plan] == 0) (void)add_kind(self, mode_plan, of->program);
-    for (int32_t i = 0; i < self->n_kinds[mode_plan]; i++) {
-        if (!programs_alike(self, self->kinds[mode_plan][i].program, program)) continue;
-        weft_program_destroy(program);
-        *out = &self->kinds[mode_plan][i];
-        return WEFT_OK;
+    if (self->n_kinds[mode] == 0) (void)add_kind(self, mode, self->modes[mode]->program);
+    for (int32_t i = 0; i < self->n_kinds[mode]; i++) {
+        *out = &self->kinds[mode][i];
+        if (programs_alike(self, (*out)->program, program)) return WEFT_OK;
     }
-    status = weft_program_place(program, &of->job->spec, err);
-    if (status == WEFT_OK) *out = add_kind(self, mode_plan, program);
-    else weft_program_destroy(program);
+    status = weft_program_place(program, &self->modes[mode]->job->spec, err);
+    if (status == WEFT_OK) *out = add_kind(self, mode, program);
     return status;
-}
-
-/* Plans the partial sums stored on the rank: equal for ranks with equal programs, if all ranks take part in each sum.
- */
-static void plan_partials(const planner *self, weft_plan *rank, placed *kind) {
-    const int32_t r = rank->rank;
-    const weft_program *own = self->reduces[r];
-    rank->train.partials = kind->partials;
-    if (kind->shared && kind->partials >= 0) return;
-    self->reduces[r] = self->all_rank_plan->programs[r];
-    weft_sums_plan(rank, &rank->train, self->reduces);
-    self->reduces[r] = own;
-    kind->partials = rank->train.partials;
-    weft_terms_destroy(rank->train.terms);
-    free(rank->train.sums);
-    rank->train.terms = NULL;
-    rank->train.sums = NULL;
 }
 
 static weft_status plan_rank(planner *self, weft_plan *rank, weft_error *err) {
-    const weft_plan *plan = self->plan;
-    const int32_t r = rank->rank;
     placed *kind = NULL;
-    weft_program *program = NULL;
-    weft_status status = WEFT_OK;
-    weft_sums_hold(rank, &plan->train.job->spec);
-    status = find_kind(self, &kind, TRAIN, weft_program_copy(self->all_rank_plan->programs[r]), err);
+    weft_program *program = (weft_program *)self->all->programs[rank->rank];
+    weft_status status = find_kind(self, &kind, TRAIN, program, err);
     if (status != WEFT_OK) return status;
-    rank->train.program = kind->program;
+    weft_sums_hold(rank, &self->modes[TRAIN]->job->spec);
+    rank->train.program = (weft_program *)kind->program;
     rank->train.price = kind->price;
-    plan_partials(self, rank, kind);
-    if (plan->evaluate.program != NULL) {
-        status = compile_program(self, &program, EVALUATE, r, err);
-        if (status != WEFT_OK) weft_program_destroy(program);
+    /* the stored partial sums are equal for ranks with equal programs, if all ranks take part in each sum */
+    if (!kind->shared || kind->partials < 0) {
+        const weft_program *reduces = self->reduces[rank->rank];
+        self->reduces[rank->rank] = program;
+        weft_sums_plan(rank, &rank->train, self->reduces);
+        self->reduces[rank->rank] = reduces;
+        kind->partials = rank->train.partials;
+    }
+    rank->train.partials = kind->partials;
+    if (self->modes[EVALUATE]->program != NULL) {
+        program = NULL;
+        status = compile_program(self, &program, EVALUATE, rank->rank, err);
         if (status == WEFT_OK) status = find_kind(self, &kind, EVALUATE, program, err);
+        if (status != WEFT_OK || kind->program != program) weft_program_destroy(program);
         if (status == WEFT_OK) rank->evaluate.price = kind->price;
     }
     if (status == WEFT_OK) weft_plan_budget(rank);
-    self->all_rank_plan->bytes[r] = rank->bytes;
+    self->all->bytes[rank->rank] = rank->bytes;
     return status;
 }
 
-/* ---- all ranks ---- */
-
-/* Compiles a rank's program, and one of its REDUCEs only. */
-static weft_status compile_rank(planner *self, int32_t rank, weft_error *err) {
-    weft_program *program = NULL, *reduces = NULL;
-    weft_status status = compile_program(self, &program, TRAIN, rank, err);
-    self->all_rank_plan->programs[rank] = program;
-    if (status != WEFT_OK) return status;
-    self->reduces[rank] = reduces = weft_program_copy(program);
-    reduces->n_instructions = 0;
+/* Returns a copy of the program with its REDUCEs only. */
+static const weft_program *copy_reduces(const weft_program *program) {
+    weft_program *out = weft_alloc(1, sizeof *out);
+    *out = (weft_program){.rank = program->rank, .micro_batches = program->micro_batches};
+    out->instructions = weft_alloc(program->n_instructions, sizeof *out->instructions);
     for (int32_t i = 0; i < program->n_instructions; i++)
         if (program->instructions[i].kind == WEFT_INSTRUCTION_REDUCE)
-            reduces->instructions[reduces->n_instructions++] = program->instructions[i];
-    return WEFT_OK;
+            out->instructions[out->n_instructions++] = program->instructions[i];
+    return out;
 }
 
 weft_status weft_all_rank_plan_create(weft_all_rank_plan **out, const weft_plan *plan, weft_error *err) {
@@ -162,7 +138,8 @@ weft_status weft_all_rank_plan_create(weft_all_rank_plan **out, const weft_plan 
     const int64_t micro_batches = weft_job_spec_micro_batches(spec) + world;
     weft_all_rank_plan *all = weft_alloc(1, sizeof *all);
     planner self = {.plan = plan,
-                    .all_rank_plan = all,
+                    .modes = {&plan->train, &plan->evaluate},
+                    .all = all,
                     .reduces = weft_alloc(world, sizeof *self.reduces),
                     .micro_batches = weft_alloc(micro_batches, sizeof *self.micro_batches),
                     .others = weft_alloc(micro_batches, sizeof *self.others)};
@@ -172,18 +149,21 @@ weft_status weft_all_rank_plan_create(weft_all_rank_plan **out, const weft_plan 
     all->world = world;
     all->nodes = spec->view.nodes;
     all->ranks_per_node = spec->view.ranks_per_node;
-    for (int32_t rank = 0; rank < world && status == WEFT_OK; rank++) status = compile_rank(&self, rank, err);
+    for (int32_t r = 0; r < world && status == WEFT_OK; r++) {
+        status = compile_program(&self, (weft_program **)&all->programs[r], TRAIN, r, err);
+        if (status == WEFT_OK) self.reduces[r] = copy_reduces(all->programs[r]);
+    }
     for (int32_t r = 0; r < world && status == WEFT_OK; r++) {
         weft_plan rank = weft_plan_as_rank(plan, r);
         status = plan_rank(&self, &rank, err);
         weft_plan_drop_rank(&rank);
     }
-    for (int mode_plan = 0; mode_plan < N_STAGES; mode_plan++) {
-        for (int32_t i = 1; i < self.n_kinds[mode_plan]; i++) weft_program_destroy(self.kinds[mode_plan][i].program);
-        free(self.kinds[mode_plan]);
-    }
-    for (int32_t rank = 0; rank < world; rank++) weft_program_destroy((weft_program *)self.reduces[rank]);
+    for (int32_t i = 1; i < self.n_kinds[EVALUATE]; i++)
+        weft_program_destroy((weft_program *)self.kinds[EVALUATE][i].program);
+    for (int32_t r = 0; r < world; r++) weft_program_destroy((weft_program *)self.reduces[r]);
     free(self.reduces);
+    free(self.kinds[TRAIN]);
+    free(self.kinds[EVALUATE]);
     free(self.micro_batches);
     free(self.others);
     if (status == WEFT_OK) *out = all;

@@ -50,10 +50,7 @@ static void print_row(void *context, const weft_value_row *row) {
     (void)putchar('\n');
 }
 
-const weft_value_sink *weft_value_rows_to_stdout(void) {
-    static const weft_value_sink sink = {.report = print_row};
-    return &sink;
-}
+const weft_value_sink weft_value_rows_to_stdout = {.report = print_row};
 
 /* Adds the object's text without its braces. Takes ownership of the object; NULL: it has text that is not UTF-8. */
 static weft_status add_object(weft_journal *self, int32_t kind, uint64_t step, json_t *object, weft_error *err) {

@@ -10,7 +10,7 @@
 
 /* Prints each value that the instructions of a step compute on a line of stdout: step, instruction, object, and its
  * first numbers. */
-const weft_value_sink *weft_value_rows_to_stdout(void);
+extern const weft_value_sink weft_value_rows_to_stdout;
 
 typedef struct weft_journal {
     const weft_session *session;

@@ -19,10 +19,6 @@ void weft_device_line_print(const weft_device_info *info, int indent, FILE *to) 
                   info->threads > 0 ? weft_unit_counted(threads, info->threads, "thread") : "");
 }
 
-static const weft_plugin *strategy_of(const weft_run *run) {
-    return run->parts[WEFT_PART_STRATEGY].loaded->plugin;
-}
-
 /* Returns the strategy's settings with their values: its own keys, then the host keys that it offers. */
 static json_t *settings_object(const weft_run *run) {
     const weft_loaded *loaded = run->parts[WEFT_PART_STRATEGY].loaded;
@@ -101,7 +97,7 @@ void weft_world_print(const weft_session *session, int width, FILE *to) {
     if (job->world > 1) (void)fprintf(to, " on %d node%s", (int)job->nodes, job->nodes == 1 ? "" : "s");
     (void)fprintf(to, ", %d replica%s of %d %s; strategy %s", (int)job->replicas, job->replicas == 1 ? "" : "s",
                   (int)job->micro_batches, job->micro_batches == 1 ? "micro-batch" : "micro-batches",
-                  strategy_of(session->run)->id);
+                  weft_run_id(session->run, WEFT_PART_STRATEGY));
     json_object_foreach(settings, name, value) {
         (void)fprintf(to, "%s%s %s", separator, name, json_string_value(value));
         separator = ", ";
@@ -111,7 +107,7 @@ void weft_world_print(const weft_session *session, int width, FILE *to) {
 }
 
 void weft_world_log_single_rank(const weft_session *session) {
-    const char *id = strategy_of(session->run)->id, *usual = weft_part_fallback(WEFT_PART_STRATEGY);
+    const char *id = weft_run_id(session->run, WEFT_PART_STRATEGY), *usual = weft_part_fallback(WEFT_PART_STRATEGY);
     if (session->engine->ranks.world > 1 || strcmp(id, usual) == 0) return;
     weft_log(session->run->host, WEFT_LOG_INFO,
              "strategy %s has one rank in this run. Fix: --ranks N for N ranks, or strategy.plugin=%s", id, usual);

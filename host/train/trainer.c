@@ -263,7 +263,7 @@ static weft_status one_step(trainer *self, weft_error *err) {
     weft_progress_row row = {0};
     weft_status status = WEFT_OK;
     if (prints_values) weft_progress_end(self->progress);
-    stepper->values = prints_values ? weft_value_rows_to_stdout() : NULL;
+    stepper->values = prints_values ? &weft_value_rows_to_stdout : NULL;
     status = weft_stepper_train(stepper, &result, (uint64_t)step, weft_session_lr(self->session, step),
                                 self->session->clip, err);
     if (status == WEFT_E_NUMERIC)

@@ -12,7 +12,6 @@
 #include "train/rehearsal.h"
 
 #include <jansson.h>
-#include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -427,46 +426,29 @@ json_t *weft_rates_object(const weft_rates *rates) {
 
 /* ---- input ---- */
 
-static bool read_pair(double *a, double *b, const json_t *pair) {
-    return json_unpack((json_t *)(uintptr_t)pair, "[F, F!]", a, b) == 0 && isfinite(*a) && isfinite(*b) && *a >= 0.0 &&
-           *b >= 0.0;
+static bool read_pair(double *a, double *b, json_t *pair) {
+    return json_unpack(pair, "[F, F!]", a, b) == 0 && *a >= 0.0 && *b >= 0.0;
 }
 
-static bool read_work(weft_work *out, const json_t *in) {
-    return read_pair(&out->alone, &out->together, in);
-}
-
-static bool read_int(int32_t *out, const json_t *in, const char *name, int32_t least) {
-    const json_t *value = json_object_get(in, name);
-    const json_int_t n = json_is_integer(value) ? json_integer_value(value) : -1;
-    if (n < least || n > INT32_MAX) return false;
-    *out = (int32_t)n;
-    return true;
-}
-
-static bool read_text(char *out, size_t size, const json_t *in, const char *name) {
-    const char *text = json_string_value(json_object_get(in, name));
-    return text != NULL && (size_t)snprintf(out, size, "%s", text) < size;
-}
-
-static bool read_segments(weft_rates *out, const json_t *in) {
-    const json_t *list = json_object_get(in, "segments");
-    const size_t n = json_array_size(list);
-    if (n == 0 || n > INT32_MAX || (out->segments = calloc(n, sizeof *out->segments)) == NULL) return false;
-    out->n_segments = (int32_t)n;
-    for (size_t s = 0; s < n; s++) {
-        const json_t *one = json_array_get(list, s);
-        weft_segment_rate *segment = &out->segments[s];
-        if (!read_text(segment->name, sizeof segment->name, one, "name") ||
-            !read_work(&segment->forward, json_object_get(one, "forward")) ||
-            !read_work(&segment->backward, json_object_get(one, "backward")))
+static bool read_segments(weft_rates *out, const json_t *list) {
+    json_t *one = NULL;
+    size_t i = 0;
+    out->n_segments = (int32_t)json_array_size(list);
+    out->segments = weft_alloc(out->n_segments, sizeof *out->segments);
+    json_array_foreach(list, i, one) {
+        weft_segment_rate *to = &out->segments[i];
+        json_t *forward = NULL, *backward = NULL;
+        const char *name = NULL;
+        if (json_unpack(one, "{s:s, s:o, s:o}", "name", &name, "forward", &forward, "backward", &backward) != 0 ||
+            !read_pair(&to->forward.alone, &to->forward.together, forward) ||
+            !read_pair(&to->backward.alone, &to->backward.together, backward))
             return false;
+        (void)snprintf(to->name, sizeof to->name, "%s", name);
     }
-    return true;
+    return out->n_segments > 0;
 }
 
-static bool read_exchanges(weft_rates *out, const json_t *in) {
-    const json_t *exchanges = json_object_get(in, "exchanges");
+static bool read_exchanges(weft_rates *out, const json_t *exchanges) {
     for (int32_t kind = 0; kind < WEFT_N_RATE_EXCHANGES && out->ranks > 1; kind++) {
         const json_t *sizes = json_object_get(exchanges, exchange_names[kind]);
         if (json_array_size(sizes) != WEFT_RATE_SIZES) return false;
@@ -478,22 +460,30 @@ static bool read_exchanges(weft_rates *out, const json_t *in) {
     return true;
 }
 
-static bool read_rates(weft_rates *out, const json_t *in) {
-    const json_t *elements = json_object_get(in, "seconds_per_element");
-    const char *trainable = json_string_value(json_object_get(in, "trainable"));
-    if (trainable != NULL) out->trainable = weft_strdup(trainable);
+static bool read_rates(weft_rates *out, json_t *in) {
+    int own_progress = 0, own_processors = 0;
+    const char *device = NULL, *comm = NULL, *precision = NULL, *optimizer = NULL, *trainable = NULL;
+    json_t *segments = NULL, *elements = NULL, *exchanges = NULL;
+    if (json_unpack(in, "{s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:s, s:s, s:s, s:b, s:b, s:o, s:o, s:o}", "ranks",
+                    &out->ranks, "ranks_per_node", &out->ranks_per_node, "processors", &out->processors, "threads",
+                    &out->threads, "rows", &out->rows, "places", &out->places, "device", &device, "comm", &comm,
+                    "precision", &precision, "optimizer", &optimizer, "trainable", &trainable, "own_progress",
+                    &own_progress, "own_processors", &own_processors, "segments", &segments, "seconds_per_element",
+                    &elements, "exchanges", &exchanges) != 0)
+        return false;
+    out->own_progress = own_progress != 0;
+    out->own_processors = own_processors != 0;
+    (void)snprintf(out->device, sizeof out->device, "%s", device);
+    (void)snprintf(out->comm, sizeof out->comm, "%s", comm);
+    (void)snprintf(out->precision, sizeof out->precision, "%s", precision);
+    (void)snprintf(out->optimizer, sizeof out->optimizer, "%s", optimizer);
+    out->trainable = weft_strdup(trainable);
     for (int32_t kind = 0; kind < WEFT_N_RATES; kind++)
-        if (!read_work(&out->elements[kind], json_object_get(elements, rate_names[kind]))) return false;
-    out->own_progress = json_is_true(json_object_get(in, "own_progress"));
-    out->own_processors = json_is_true(json_object_get(in, "own_processors"));
-    return out->trainable != NULL && read_int(&out->ranks, in, "ranks", 1) &&
-           read_int(&out->ranks_per_node, in, "ranks_per_node", 1) && read_int(&out->processors, in, "processors", 1) &&
-           read_int(&out->threads, in, "threads", 0) && read_int(&out->rows, in, "rows", 1) &&
-           read_int(&out->places, in, "places", 1) && read_text(out->device, sizeof out->device, in, "device") &&
-           read_text(out->comm, sizeof out->comm, in, "comm") &&
-           read_text(out->precision, sizeof out->precision, in, "precision") &&
-           read_text(out->optimizer, sizeof out->optimizer, in, "optimizer") && read_segments(out, in) &&
-           read_exchanges(out, in);
+        if (!read_pair(&out->elements[kind].alone, &out->elements[kind].together,
+                       json_object_get(elements, rate_names[kind])))
+            return false;
+    return out->ranks > 0 && out->ranks_per_node > 0 && out->processors > 0 && out->threads >= 0 && out->rows > 0 &&
+           out->places > 0 && read_segments(out, segments) && read_exchanges(out, exchanges);
 }
 
 /* Describes the conditions of a measurement. */
