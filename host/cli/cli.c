@@ -40,6 +40,7 @@ static const weft_tool tools[] = {
     {"data stats", "weft-data", "Print document counts, lengths, truncation and packing gain."},
     {"init", "weft-init", "Write a configuration for a model and a data file."},
     {"merge", "weft-merge", "Merge an adapter into its base."},
+    {"plan", "weft-plan", "Show memory, schedule and program of a run before it runs."},
     {"plugins check", "weft-check", "Check a plugin against the rules of its kind."},
     {"plugins exchange", "weft-check", "Check every exchange of a communicator."},
     {"plugins describe", "weft-plugins", "Print a plugin and its keys with default, range and help."},

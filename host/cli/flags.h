@@ -4,7 +4,7 @@
 #define WEFT_HOST_CLI_FLAGS_H
 
 #include "cli/cli.h"
-#include "report/fit_table.h"
+#include "train/fit.h"
 
 /* Entries of a command's flags. */
 #define WEFT_FIT_FLAG                                                                                                  \

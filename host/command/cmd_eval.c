@@ -3,7 +3,7 @@
 
 #include "base/units.h"
 #include "run/engine.h"
-#include "report/progress.h"
+#include "train/progress.h"
 #include "run/session.h"
 
 #include <jansson.h>

@@ -130,18 +130,6 @@ int32_t weft_program_emit(weft_program *program, const weft_instruction *instruc
     return program->n_instructions++;
 }
 
-weft_program *weft_program_copy(const weft_program *program) {
-    weft_program *copy = weft_alloc(1, sizeof *copy);
-    copy->instructions = weft_alloc(program->n_instructions, sizeof *copy->instructions);
-    for (int32_t i = 0; i < program->n_instructions; i++) copy->instructions[i] = program->instructions[i];
-    copy->n_instructions = copy->capacity = program->n_instructions;
-    copy->mode = program->mode;
-    copy->rank = program->rank;
-    copy->micro_batches = program->micro_batches;
-    copy->peak_instruction = copy->foreign_instruction = -1;
-    return copy;
-}
-
 void weft_program_unplace(weft_program *program) {
     free(program->slots);
     free(program->instruction_slots);

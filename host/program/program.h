@@ -126,8 +126,6 @@ weft_status weft_job_place(weft_job_spec *job, const weft_host *host, const weft
  * emitted so far, or is NULL. */
 weft_status weft_program_compile(weft_program **out, const weft_host *host, const weft_strategy_plugin *strategy,
                                  const void *strategy_config, const weft_job_spec *job, int32_t rank, weft_error *err);
-/* Copies only the instructions. */
-weft_program *weft_program_copy(const weft_program *program);
 void weft_program_destroy(weft_program *program);
 
 /* Result of the check of the gradient sums: true if each is bit-identical to the sum that the job's `reduce`

@@ -11,8 +11,8 @@
 #include <weft/strategy.h>
 
 /* Bytes that a rank sends in optimizer steps, by purpose. Each other rank of an exchange counts with its row,
- * independent of the library's algorithm. A run counts at the start of an exchange; report/all_rank_plan.c adds the
- * same up from programs. */
+ * independent of the library's algorithm. A run counts at the start of an exchange; tools/common/plan_costs.c adds
+ * the same up from programs. */
 typedef enum weft_traffic_kind {
     WEFT_TRAFFIC_OTHER = 0, /* evaluations, checkpoints: not counted */
     WEFT_TRAFFIC_GATHER = 1,

@@ -2,7 +2,7 @@
 #include "train/journal.h"
 
 #include "base/machine.h"
-#include "report/summary.h"
+#include "train/summary.h"
 #include "run/session.h"
 
 #include <jansson.h>
@@ -14,15 +14,13 @@
 /* Returns the object on rank 0. planned: of weft_planned_array; ownership is transferred. The path of the model and the
  * configuration are null if they are not UTF-8, which JSON cannot represent. */
 static json_t *start_json(const weft_session *session, bool resumed, json_t *planned) {
-    static const char *const outcome[] = {"steps", "first_loss", "last_loss", "last_lr"};
-    const weft_run_result none = {0};
     const weft_declared *declared = session->engine->plan.declared;
     const weft_train_settings *train = &session->run->settings.train;
     const weft_split_info *split = &session->train_info, *validation = &session->validation_info;
     const weft_plan_spec *spec = &session->engine->plan.spec;
     const weft_device_info *info = &session->engine->device_info;
     char host[256] = "";
-    json_t *run = weft_run_object(session, &none);
+    json_t *run = weft_run_object(session, NULL);
     json_t *model = json_pack("{s:o?, s:I, s:I}", "path", json_string(session->run->settings.model.path), "parameters",
                               (json_int_t)weft_declared_numel(declared, false), "trained",
                               (json_int_t)weft_declared_numel(declared, true));
@@ -33,7 +31,6 @@ static json_t *start_json(const weft_session *session, bool resumed, json_t *pla
                               (json_int_t)train->micro_batch, "places", (int)spec->lengths[spec->n_lengths - 1]);
     json_t *device = json_pack("{s:s, s:s, s:s, s:i, s:I}", "name", info->name, "isa", info->isa, "backend",
                                info->backend, "threads", (int)info->threads, "memory", (json_int_t)info->memory);
-    for (size_t i = 0; i < sizeof outcome / sizeof *outcome; i++) (void)json_object_del(run, outcome[i]);
     (void)gethostname(host, sizeof host - 1);
     return json_pack("{s:s, s:s, s:b, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o?}", "weft", WEFT_VERSION, "host", host,
                      "resumed", (int)resumed, "steps", (json_int_t)session->steps, "run", run, "model", model, "data",
@@ -53,10 +50,7 @@ static void print_row(void *context, const weft_value_row *row) {
     (void)putchar('\n');
 }
 
-const weft_value_sink *weft_value_rows_to_stdout(void) {
-    static const weft_value_sink sink = {.report = print_row};
-    return &sink;
-}
+const weft_value_sink weft_value_rows_to_stdout = {.report = print_row};
 
 /* Adds the object's text without its braces. Takes ownership of the object; NULL: it has text that is not UTF-8. */
 static weft_status add_object(weft_journal *self, int32_t kind, uint64_t step, json_t *object, weft_error *err) {

@@ -3,14 +3,14 @@
 #ifndef WEFT_HOST_TRAIN_JOURNAL_H
 #define WEFT_HOST_TRAIN_JOURNAL_H
 
-#include "report/per_rank.h"
+#include "train/per_rank.h"
 #include "run/checkpoint.h"
 #include "run/values.h"
 #include "train/records.h"
 
 /* Prints each value that the instructions of a step compute on a line of stdout: step, instruction, object, and its
  * first numbers. */
-const weft_value_sink *weft_value_rows_to_stdout(void);
+extern const weft_value_sink weft_value_rows_to_stdout;
 
 typedef struct weft_journal {
     const weft_session *session;

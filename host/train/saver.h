@@ -3,7 +3,7 @@
 #ifndef WEFT_HOST_TRAIN_SAVER_H
 #define WEFT_HOST_TRAIN_SAVER_H
 
-#include "report/progress.h"
+#include "train/progress.h"
 #include "run/async_checkpoint.h"
 #include "train/journal.h"
 #include "train/output.h"

@@ -1,22 +1,22 @@
 /* host/train/trainer.c: see trainer.h. */
 #include "train/trainer.h"
 
-#include "base/units.h"
 #include "base/file.h"
-#include "run/text_files.h"
-#include "report/fit_table.h"
+#include "base/units.h"
 #include "launch/signals.h"
 #include "launch/world.h"
-#include "report/forecast.h"
-#include "program/plan.h"
-#include "report/per_rank.h"
-#include "report/progress.h"
-#include "report/summary.h"
-#include "train/journal.h"
-#include "run/coherence.h"
 #include "program/paths.h"
+#include "program/plan.h"
+#include "run/coherence.h"
+#include "run/text_files.h"
+#include "train/fit.h"
+#include "train/journal.h"
+#include "train/per_rank.h"
+#include "train/progress.h"
+#include "train/rehearsal.h"
 #include "train/saver.h"
 #include "train/similarity.h"
+#include "train/summary.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -263,7 +263,7 @@ static weft_status one_step(trainer *self, weft_error *err) {
     weft_progress_row row = {0};
     weft_status status = WEFT_OK;
     if (prints_values) weft_progress_end(self->progress);
-    stepper->values = prints_values ? weft_value_rows_to_stdout() : NULL;
+    stepper->values = prints_values ? &weft_value_rows_to_stdout : NULL;
     status = weft_stepper_train(stepper, &result, (uint64_t)step, weft_session_lr(self->session, step),
                                 self->session->clip, err);
     if (status == WEFT_E_NUMERIC)

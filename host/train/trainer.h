@@ -2,7 +2,7 @@
 #ifndef WEFT_HOST_TRAIN_TRAINER_H
 #define WEFT_HOST_TRAIN_TRAINER_H
 
-#include "report/tables.h"
+#include "train/tables.h"
 #include "run/session.h"
 #include "train/output.h"
 

@@ -205,11 +205,10 @@ START_TEST(exit_statuses) {
 END_TEST
 
 /* The commands of the program `weft` are complete. */
-extern const weft_command weft_command_eval, weft_command_generate, weft_command_plan, weft_command_train;
+extern const weft_command weft_command_eval, weft_command_generate, weft_command_train;
 
 START_TEST(the_registry_is_sound) {
-    static const weft_command *const commands[] = {&weft_command_eval, &weft_command_generate, &weft_command_plan,
-                                                   &weft_command_train};
+    static const weft_command *const commands[] = {&weft_command_eval, &weft_command_generate, &weft_command_train};
     for (size_t n = 0; n < sizeof commands / sizeof *commands; n++) {
         const weft_command *command = commands[n];
         ck_assert(command->run != NULL && *command->name != '\0' && *command->summary != '\0');

@@ -3,6 +3,7 @@
 
 #include <check.h>
 #include <stdlib.h>
+#include <string.h>
 
 const char *const mutation_names[N_MUTATIONS] = {"deletions", "duplications", "swaps", "moves", "operands"};
 
@@ -14,7 +15,18 @@ typedef struct mutating {
 } mutating;
 
 weft_program *copy_program(const weft_program *program) {
-    return weft_program_copy(program);
+    const size_t bytes = (size_t)program->n_instructions * sizeof *program->instructions;
+    weft_program *copy = calloc(1, sizeof *copy);
+    ck_assert_ptr_nonnull(copy);
+    copy->instructions = malloc(bytes);
+    ck_assert_ptr_nonnull(copy->instructions);
+    memcpy(copy->instructions, program->instructions, bytes);
+    copy->n_instructions = copy->capacity = program->n_instructions;
+    copy->mode = program->mode;
+    copy->rank = program->rank;
+    copy->micro_batches = program->micro_batches;
+    copy->peak_instruction = copy->foreign_instruction = -1;
+    return copy;
 }
 
 /* Change of an index. */

@@ -3,7 +3,7 @@
  * Short programs are written here; pipelines come from strategies. Costs are whole seconds. */
 #include "suite.h"
 
-#include "program/timeline.h"
+#include "tools/plan/timeline.h"
 #include "program/stages.h"
 
 enum { MOST = 128 };

@@ -5,9 +5,9 @@
  * of all parameters and optimizer states, and an evaluation's loss. Micro-batches differ in length. */
 #include "tools/common/checksums.h"
 #include "launch/find.h"
-#include "report/stages.h"
+#include "train/tables.h"
 #include "suite.h"
-#include "report/all_rank_plan.h"
+#include "train/all_rank_plan.h"
 #include "train_rig.h"
 #include "run/engine.h"
 
@@ -40,7 +40,7 @@ static void check_all_rank_plan(const weft_engine *engine) {
     weft_all_rank_plan *all_rank_plan = NULL;
     const weft_plan_bytes *bytes = NULL;
     ck_assert_msg(weft_all_rank_plan_create(&all_rank_plan, &engine->plan, &err) == WEFT_OK, "%s", err.text);
-    bytes = &all_rank_plan->ranks[engine->ranks.rank].bytes;
+    bytes = &all_rank_plan->bytes[engine->ranks.rank];
     ck_assert_int_eq(memcmp(bytes, &engine->plan.bytes, sizeof *bytes), 0);
     ck_assert_int_eq(engine->account.most, bytes->total);
     weft_all_rank_plan_destroy(all_rank_plan);
@@ -253,7 +253,7 @@ END_TEST
 /* ---- the report ---- */
 
 static void check_sum(const weft_stages *stages, const weft_all_rank_plan *all_rank_plan, int32_t r) {
-    const weft_plan_bytes *b = &all_rank_plan->ranks[r].bytes;
+    const weft_plan_bytes *b = &all_rank_plan->bytes[r];
     int64_t sum = b->spare;
     for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++) {
         if (i != WEFT_MEMORY_DATA) ck_assert_int_gt(b->category[i], 0); /* these plans read no data */

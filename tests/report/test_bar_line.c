@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/progress.h"
+#include "train/progress.h"
 
 /* Returns the columns of a line: controls take none, a UTF-8 character takes one. */
 static int columns(const char *text) {

@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/units.h"
-#include "report/plan_diff.h"
+#include "tools/common/plan_costs.h"
 #include "tools/common/html.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
 
 #include "base/units.h"
 #include "base/text.h"
-#include "report/plan_diff.h"
+#include "tools/common/plan_costs.h"
 
 #include <math.h>
 

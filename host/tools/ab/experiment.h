@@ -56,7 +56,7 @@ typedef struct weft_ab_arm {
     } diverged;
     /* Planned: allocated bytes (maximum of all ranks), sent bytes per step (all ranks), instructions (maximum). */
     int64_t bytes, sent, instructions;
-    json_t *facts;         /* report/plan_diff.h */
+    json_t *facts;         /* tools/common/plan_costs.h */
     json_t *difference;    /* diff to the first arm's facts */
     char programs[600];    /* first difference of rank 0's step program to the first arm's; "": identical */
     char not_covered[512]; /* why the arm is not deterministic across ranks; "": it is */

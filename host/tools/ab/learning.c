@@ -7,9 +7,9 @@
 #include "launch/signals.h"
 #include "plugin/crash.h"
 #include "plugin/enter.h"
-#include "report/all_rank_plan.h"
-#include "report/plan_diff.h"
-#include "report/fit_table.h"
+#include "train/all_rank_plan.h"
+#include "tools/common/plan_costs.h"
+#include "train/fit.h"
 #include "run/coherence.h"
 #include "run/values.h"
 #include "tools/common/checksums.h"
@@ -291,14 +291,13 @@ weft_status weft_ab_name(const weft_ab_arm *arm, weft_error *err) {
 static weft_status all_rank_plan_arm(weft_ab_arm *arm, weft_error *err) {
     weft_all_rank_plan *all_rank_plan = NULL;
     weft_status status = weft_all_rank_plan_create(&all_rank_plan, &arm->session->engine->plan, err);
-    for (int32_t rank = 0; status == WEFT_OK && rank < all_rank_plan->world; rank++) {
-        const weft_rank_plan *plan = &all_rank_plan->ranks[rank];
-        const int32_t n = all_rank_plan->programs[rank]->n_instructions;
-        if (plan->bytes.total > arm->bytes) arm->bytes = plan->bytes.total;
-        if (n > arm->instructions) arm->instructions = n;
-        arm->sent += plan->total_sent;
-    }
+    const json_t *numbers = NULL;
     if (status == WEFT_OK) status = weft_plan_diff_facts(&arm->facts, arm->session, all_rank_plan, err);
+    numbers = json_object_get(arm->facts, "numbers");
+    arm->bytes = json_integer_value(json_object_get(numbers, "memory total"));
+    arm->sent = json_integer_value(json_object_get(numbers, "sent total"));
+    for (int32_t rank = 0; status == WEFT_OK && rank < all_rank_plan->world; rank++)
+        arm->instructions = weft_larger(arm->instructions, all_rank_plan->programs[rank]->n_instructions);
     weft_all_rank_plan_destroy(all_rank_plan);
     return status;
 }

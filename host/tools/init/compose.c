@@ -9,7 +9,7 @@
 #include "model/weights.h"
 #include "plugin/services.h"
 #include "program/plan.h"
-#include "report/fit_table.h"
+#include "train/fit.h"
 #include "run/session.h"
 
 #include <fcntl.h>

@@ -1,11 +1,11 @@
 /* host/tools/init/compose.h: composes a draft configuration that runs and fits without changes.
  *
  * Model and data are opened as in a run, so a composed configuration passes a run's validation. Settings follow from
- * their properties, and memory is checked by planning (report/fit_table.h). */
+ * their properties, and memory is checked by planning (train/fit.h). */
 #ifndef WEFT_HOST_TOOLS_INIT_COMPOSE_H
 #define WEFT_HOST_TOOLS_INIT_COMPOSE_H
 
-#include "report/fit_table.h"
+#include "train/fit.h"
 
 #include <stdio.h>
 #include <weft/base.h>

@@ -4,7 +4,7 @@
 #include "base/units.h"
 #include "base/machine.h"
 #include "tools/profile/profile.h"
-#include "report/summary.h"
+#include "train/summary.h"
 
 static const weft_flag flags[] = {
     {"json", NULL, false, "Print an object instead of tables."},

@@ -7,7 +7,7 @@
 #include "plugin/enter.h"
 #include "program/budget.h"
 #include "program/job.h"
-#include "report/summary.h"
+#include "train/summary.h"
 #include "run/engine.h"
 
 #include <errno.h>

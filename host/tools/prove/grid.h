@@ -7,7 +7,7 @@
 
 #include "program/plan.h"
 #include "program/program.h"
-#include "report/fit_table.h"
+#include "train/fit.h"
 
 /* Varied settings. */
 typedef enum weft_axis {

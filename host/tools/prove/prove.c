@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "base/units.h"
 #include "base/text.h"
-#include "report/fit_table.h"
+#include "train/fit.h"
 #include "run/coherence.h"
 #include "run/session.h"
 #include "tools/common/messages.h"

@@ -2,7 +2,7 @@
 #ifndef WEFT_HOST_TOOLS_REPORT_COMPARISON_H
 #define WEFT_HOST_TOOLS_REPORT_COMPARISON_H
 
-#include "report/per_rank.h"
+#include "train/per_rank.h"
 #include "train/records.h"
 
 #include <stdbool.h>

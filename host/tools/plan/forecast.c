@@ -1,5 +1,5 @@
-/* host/report/forecast.c: see forecast.h. */
-#include "report/forecast.h"
+/* host/tools/plan/forecast.c: see forecast.h. */
+#include "tools/plan/forecast.h"
 
 #include "base/alloc.h"
 #include "base/units.h"
@@ -7,80 +7,8 @@
 #include "program/exchange.h"
 #include "program/job.h"
 #include "program/norm_nodes.h"
-#include "run/stepper.h"
 
 #include <stdlib.h>
-#include <weft/dry_run.h>
-
-/* ---- launches ---- */
-
-/* The communicator handles communication itself, so collectives have no effect here. */
-static weft_status exchange_nothing(weft_comm *comm, weft_comm_handle **out, const weft_exchange *args,
-                                    weft_error *err) {
-    (void)comm;
-    (void)args;
-    (void)err;
-    *out = NULL;
-    return WEFT_OK;
-}
-
-static const weft_comm_plugin no_exchanges = {.struct_size = (uint32_t)sizeof no_exchanges,
-                                              .all_gather = exchange_nothing,
-                                              .reduce_scatter = exchange_nothing,
-                                              .all_to_all = exchange_nothing,
-                                              .send = exchange_nothing,
-                                              .recv = exchange_nothing};
-
-/* Copies the engine's plan, without memory and without a communicator. */
-static weft_engine engine_without_memory(const weft_engine *of) {
-    weft_engine out = {.plan = of->plan,
-                       .kernels = of->kernels,
-                       .device = of->device,
-                       .device_info = of->device_info,
-                       .optimizer_plugin = of->optimizer_plugin,
-                       .optimizer = of->optimizer};
-    out.account.kernels = of->kernels;
-    out.account.device = of->device;
-    out.ranks.rank = of->ranks.rank;
-    out.ranks.world = of->ranks.world;
-    out.ranks.info.progress = WEFT_PROGRESS_OWN;
-    if (of->ranks.world > 1) out.ranks.plugin = &no_exchanges;
-    return out;
-}
-
-/* Runs a step while the device counts. */
-static weft_status count_step(weft_launches *out, const weft_device_dry_run *dry, weft_engine *engine,
-                              weft_error *err) {
-    weft_dry_counts before = {.struct_size = (uint32_t)sizeof before}, after = before;
-    weft_stepper *stepper = NULL;
-    weft_status status = weft_engine_take_memory(engine, err);
-    if (status == WEFT_OK) status = weft_stepper_create(&stepper, engine, NULL, NULL, err);
-    dry->counts(engine->device, &before);
-    if (status == WEFT_OK && weft_stepper_rehearse(stepper, err) != WEFT_OK)
-        status = weft_error_prefix(err, "a rehearsal of a step: ");
-    dry->counts(engine->device, &after);
-    weft_stepper_destroy(stepper);
-    weft_engine_release(engine);
-    out->kernels = after.kernels - before.kernels;
-    out->products = after.products - before.products;
-    out->copies = after.copies - before.copies;
-    out->known = status == WEFT_OK;
-    return status;
-}
-
-weft_status weft_launches_count(weft_launches *out, const weft_engine *engine, weft_error *err) {
-    const weft_launches unknown = {0};
-    const weft_device_dry_run *dry = NULL;
-    weft_engine counted = engine_without_memory(engine);
-    weft_status status = weft_device_dry_run_find(&dry, engine->kernels, engine->device, err);
-    *out = unknown;
-    if (status != WEFT_OK || dry == NULL || !engine->plan.spec.training) return status;
-    status = dry->begin(engine->device, err);
-    if (status != WEFT_OK) return status;
-    status = count_step(out, dry, &counted, err);
-    dry->end(engine->device);
-    return status;
-}
 
 /* Segments cost their measured time. Other work is counted in elements and in bytes sent (program/exchange.h),
  * multiplied by a rate. Not counted: reading micro-batches, and host work between instructions. */
@@ -89,9 +17,9 @@ typedef struct pricing {
     const weft_rates *rates;
     const weft_engine *engine;
     const weft_job_spec *job;
-    const weft_rank_plan *plan;
     int32_t rank;
-    bool *begun; /* [n_units][2] this hop's sum has its first term */
+    int64_t updated; /* elements that the rank updates */
+    bool *begun;     /* [n_units][2] this hop's sum has its first term */
 } pricing;
 
 static weft_work add_work(weft_work a, weft_work b) {
@@ -158,42 +86,18 @@ static void price_instruction(pricing *self, weft_instruction_cost *out, const w
     case WEFT_INSTRUCTION_NORM: price_norm(self, out); break;
     case WEFT_INSTRUCTION_STEP: /* copies that the update does not write are refreshed */
         out->own = price_elements(self, WEFT_RATE_CONVERT, (double)weft_copies_elements(&self->engine->plan, false));
-        out->own = add_work(out->own, price_elements(self, WEFT_RATE_UPDATE, (double)self->plan->updated));
+        out->own = add_work(out->own, price_elements(self, WEFT_RATE_UPDATE, (double)self->updated));
         break;
     default: break;
     }
 }
 
 static weft_instruction_cost *price_rank(pricing *self, const weft_program *program) {
-    weft_instruction_cost *costs = weft_alloc(program->n_instructions, sizeof *costs);
+    weft_instruction_cost *out = weft_alloc(program->n_instructions, sizeof *out);
     self->begun = weft_alloc(2 * self->job->view.n_units, sizeof *self->begun);
-    for (int32_t i = 0; i < program->n_instructions; i++) price_instruction(self, &costs[i], &program->instructions[i]);
+    for (int32_t i = 0; i < program->n_instructions; i++) price_instruction(self, &out[i], &program->instructions[i]);
     free(self->begun);
-    return costs;
-}
-
-/* Simulates the training programs of all ranks with rates measured for this model. If the plan's machines have more
- * ranks than were measured, they have as many processors per rank as this machine. out: [world]. */
-static weft_status simulate_step(weft_rank_time *out, double *step_seconds, const weft_rates *rates,
-                                 const weft_engine *engine, const weft_all_rank_plan *all_rank_plan, weft_error *err) {
-    const weft_job_spec *job = &engine->plan.train.job->spec;
-    weft_instruction_cost **costs = weft_alloc(all_rank_plan->world, sizeof *costs);
-    const weft_simulation_spec spec = {.job = job,
-                                       .ranks_per_node = all_rank_plan->ranks_per_node,
-                                       .together = rates->ranks_per_node,
-                                       .room = weft_rates_room(rates),
-                                       .own_progress = rates->own_progress,
-                                       .programs = all_rank_plan->programs,
-                                       .costs = (const weft_instruction_cost *const *)costs};
-    weft_status status = WEFT_OK;
-    for (int32_t rank = 0; rank < all_rank_plan->world; rank++) {
-        pricing self = {rates, engine, job, &all_rank_plan->ranks[rank], rank, NULL};
-        costs[rank] = price_rank(&self, all_rank_plan->programs[rank]);
-    }
-    status = weft_programs_simulate(out, step_seconds, &spec, err);
-    for (int32_t rank = 0; rank < all_rank_plan->world; rank++) free(costs[rank]);
-    free(costs);
-    return status;
+    return out;
 }
 
 static void assume(weft_forecast *self, const char *format, ...) WEFT_PRINTF(2, 3);
@@ -232,16 +136,33 @@ static void note_assumptions(weft_forecast *self, const weft_rates *rates, const
         assume(self, "exchanges between machines are as fast as those that were measured on one");
 }
 
+/* If the plan's machines have more ranks than were measured, they have as many processors per rank as this machine. */
 weft_status weft_forecast_make(weft_forecast *out, const weft_rates *rates, const weft_engine *engine,
-                               const weft_all_rank_plan *all_rank_plan, weft_error *err) {
+                               const weft_all_rank_plan *all_rank_plan, const weft_rank_costs *costs, weft_error *err) {
     const weft_plan_spec *spec = &engine->plan.spec;
-    memset(out, 0, sizeof *out);
-    out->world = all_rank_plan->world;
-    out->tokens = (int64_t)spec->micro_batches * spec->rows * spec->lengths[spec->n_lengths - 1];
-    out->ranks = weft_alloc(out->world, sizeof *out->ranks);
-    out->assumed = json_array();
+    const int32_t world = all_rank_plan->world;
+    const weft_instruction_cost **prices = weft_alloc(world, sizeof *prices);
+    const weft_simulation_spec simulation = {.job = &engine->plan.train.job->spec,
+                                             .ranks_per_node = all_rank_plan->ranks_per_node,
+                                             .together = rates->ranks_per_node,
+                                             .room = weft_rates_room(rates),
+                                             .own_progress = rates->own_progress,
+                                             .programs = all_rank_plan->programs,
+                                             .costs = prices};
+    weft_status status = WEFT_OK;
+    *out = (weft_forecast){.world = world,
+                           .tokens = (int64_t)spec->micro_batches * spec->rows * spec->lengths[spec->n_lengths - 1],
+                           .ranks = weft_alloc(world, sizeof *out->ranks),
+                           .assumed = json_array()};
     note_assumptions(out, rates, all_rank_plan);
-    return simulate_step(out->ranks, &out->step_seconds, rates, engine, all_rank_plan, err);
+    for (int32_t rank = 0; rank < world; rank++) {
+        pricing self = {rates, engine, simulation.job, rank, costs[rank].updated, NULL};
+        prices[rank] = price_rank(&self, all_rank_plan->programs[rank]);
+    }
+    status = weft_programs_simulate(out->ranks, &out->step_seconds, &simulation, err);
+    for (int32_t rank = 0; rank < world; rank++) free((void *)(uintptr_t)prices[rank]);
+    free(prices);
+    return status;
 }
 
 void weft_forecast_free(weft_forecast *self) {

@@ -1,18 +1,22 @@
-/* host/command/cmd_plan.c: `weft plan`: memory, time and traffic of a run, before it runs. */
+/* host/tools/plan/cmd_plan.c: `weft plan`: memory, time and traffic of a run, before it runs. */
 #include "cli/flags.h"
 
+#include "base/alloc.h"
 #include "base/units.h"
 #include "launch/find.h"
 #include "launch/log_prefix.h"
+#include "program/budget.h"
 #include "program/paths.h"
-#include "report/plan_diff.h"
-#include "report/forecast.h"
-#include "report/stages.h"
-#include "report/summary.h"
-#include "report/tables.h"
+#include "program/sums.h"
 #include "run/session.h"
+#include "tools/common/plan_costs.h"
+#include "tools/plan/forecast.h"
+#include "train/rehearsal.h"
+#include "train/summary.h"
+#include "train/tables.h"
 
 #include <jansson.h>
+#include <stdlib.h>
 
 static const weft_flag flags[] = {
     {"json", NULL, false, "Print an object instead of tables."},
@@ -147,6 +151,138 @@ static void print_memory(const weft_plan_bytes *b, FILE *to) {
     if (b->preparation > b->total) print_bytes(to, "preparing data", b->preparation, ", before the model is loaded");
 }
 
+/* ---- all ranks; equal ranks share a row ---- */
+
+enum { NAME = 28 };
+
+/* Returns "0-6, 8": the ranks that equal this one; ranks that do not fit into the text are counted. */
+static const char *name_ranks(char text[NAME + 16], const weft_rank_costs *costs, int32_t world, int32_t rank) {
+    size_t n = 0;
+    int32_t left = 0;
+    for (int32_t r = rank; r < world; r++) {
+        int32_t end = r;
+        if (costs[r].like != rank) continue;
+        while (end + 1 < world && costs[end + 1].like == rank) end++;
+        if (n + 14 > NAME) left += end - r + 1;
+        else if (end > r) n += (size_t)snprintf(text + n, NAME - n, "%s%d-%d", n > 0 ? "," : "", (int)r, (int)end);
+        else n += (size_t)snprintf(text + n, NAME - n, "%s%d", n > 0 ? "," : "", (int)r);
+        r = end;
+    }
+    if (left > 0) (void)snprintf(text + n, NAME + 16 - n, " +%d", (int)left);
+    return text;
+}
+
+static void print_memory_row(const weft_plan_bytes *bytes, const weft_rank_costs *costs, FILE *to) {
+    char text[WEFT_UNIT_SIZE];
+    for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++)
+        (void)fprintf(to, " %11s", weft_unit_bytes(text, bytes->category[i]));
+    (void)fprintf(to, " %11s", weft_unit_bytes(text, bytes->spare));
+    (void)fprintf(to, " %17s", weft_unit_count(text, bytes->total));
+    (void)fprintf(to, " %11s", weft_unit_bytes(text, costs->padding));
+    (void)fprintf(to, " %11s", costs->updated > 0 ? weft_unit_count(text, costs->updated) : "nothing");
+}
+
+static void print_rank_tables(const weft_all_rank_plan *all, const weft_rank_costs *costs, FILE *to) {
+    char name[NAME + 16], text[WEFT_UNIT_SIZE];
+    bool is_sent[WEFT_N_TRAFFIC] = {false}; /* by any rank */
+    (void)fprintf(to, "memory of each rank at its highest moment\n  %-28s", "ranks");
+    for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++) (void)fprintf(to, " %11s", weft_memory_category_name(i));
+    (void)fprintf(to, " %11s %17s %11s %11s\n", "gaps", "total, bytes", "padding", "updates");
+    for (int32_t rank = 0; rank < all->world; rank++) {
+        for (int32_t kind = 0; kind < WEFT_N_TRAFFIC; kind++)
+            is_sent[kind] = is_sent[kind] || costs[rank].sent[kind] > 0;
+        if (costs[rank].like != rank) continue;
+        (void)fprintf(to, "  %-28s", name_ranks(name, costs, all->world, rank));
+        print_memory_row(&all->bytes[rank], &costs[rank], to);
+        (void)fputc('\n', to);
+    }
+    (void)fprintf(to, "sent by each rank in a step, bytes\n  %-28s", "ranks");
+    for (int32_t kind = 0; kind < WEFT_N_TRAFFIC; kind++)
+        if (is_sent[kind]) (void)fprintf(to, " %15s", weft_traffic_name(kind));
+    (void)fprintf(to, " %15s%s\n", "total", all->nodes > 1 ? "  to other nodes" : "");
+    for (int32_t rank = 0; rank < all->world; rank++) {
+        if (costs[rank].like != rank) continue;
+        (void)fprintf(to, "  %-28s", name_ranks(name, costs, all->world, rank));
+        for (int32_t kind = 0; kind < WEFT_N_TRAFFIC; kind++)
+            if (is_sent[kind]) (void)fprintf(to, " %15s", weft_unit_count(text, costs[rank].sent[kind]));
+        (void)fprintf(to, " %15s", weft_unit_count(text, costs[rank].total_sent));
+        if (all->nodes > 1) (void)fprintf(to, " %15s", weft_unit_count(text, costs[rank].to_nodes));
+        (void)fputc('\n', to);
+    }
+}
+
+static json_t *links_array(const weft_rank_costs *costs, int32_t world) {
+    int64_t *to = weft_alloc(world, sizeof *to);
+    json_t *links = json_array();
+    for (int32_t rank = 0; rank < world; rank++) {
+        memset(to, 0, (size_t)world * sizeof *to);
+        for (int32_t i = 0; i < costs[rank].n_links; i++)
+            for (int32_t r = 0; r < world; r++)
+                if (weft_link_reaches(&costs[rank].links[i], rank, r)) to[r] += costs[rank].links[i].each;
+        for (int32_t first = 0, last = 0; first < world; first = last + 1) {
+            for (last = first; last + 1 < world && to[last + 1] == to[first];) last++;
+            if (to[first] > 0)
+                (void)json_array_append_new(links, json_pack("{s:i, s:[i, i], s:I}", "from", (int)rank, "to",
+                                                             (int)first, (int)last, "bytes", (json_int_t)to[first]));
+        }
+    }
+    free(to);
+    return links;
+}
+
+static void print_links(const weft_rank_costs *costs, int32_t world, FILE *to) {
+    json_t *links = links_array(costs, world), *link = NULL;
+    size_t i = 0;
+    (void)fprintf(to, "bytes on each link in a step\n");
+    json_array_foreach(links, i, link) {
+        int from = 0, first = 0, last = 0;
+        json_int_t bytes = 0;
+        char text[WEFT_UNIT_SIZE], name[32];
+        (void)json_unpack(link, "{s:i, s:[i, i], s:I}", "from", &from, "to", &first, &last, "bytes", &bytes);
+        if (first == last) (void)snprintf(name, sizeof name, "%d", first);
+        else (void)snprintf(name, sizeof name, "each of %d-%d", first, last);
+        (void)fprintf(to, "  %6d -> %-28s %18s\n", from, name, weft_unit_count(text, bytes));
+    }
+    json_decref(links);
+}
+
+static json_t *memory_object(const weft_plan_bytes *b) {
+    json_t *memory = weft_bytes_object(b->category, 0, WEFT_N_MEMORY_CATEGORIES, weft_memory_category_name);
+    (void)json_object_set_new(memory, "gaps", json_integer(b->spare));
+    (void)json_object_set_new(memory, "total", json_integer(b->total));
+    (void)json_object_set_new(memory, "preparation", json_integer(b->preparation));
+    return memory;
+}
+
+static json_t *ranks_array(const weft_all_rank_plan *all, const weft_rank_costs *costs) {
+    json_t *rows = json_array();
+    for (int32_t rank = 0; rank < all->world; rank++) {
+        const weft_rank_costs *own = &costs[rank];
+        json_t *ranks = NULL, *instructions = NULL, *sent = NULL;
+        if (costs[rank].like != rank) continue;
+        ranks = json_array();
+        instructions = json_object();
+        sent = weft_bytes_object(own->sent, WEFT_TRAFFIC_OTHER + 1, WEFT_N_TRAFFIC, weft_traffic_name);
+        for (int32_t r = rank; r < all->world; r++)
+            if (costs[r].like == rank) (void)json_array_append_new(ranks, json_integer(r));
+        (void)json_object_set_new(sent, "total", json_integer(own->total_sent));
+        (void)json_object_set_new(sent, "to_other_nodes", json_integer(own->to_nodes));
+        for (int32_t kind = WEFT_INSTRUCTION_COUNT; kind <= WEFT_INSTRUCTION_REFRESH; kind++)
+            if (own->instructions[kind] > 0)
+                (void)json_object_set_new(instructions, weft_instruction_kind_name(kind),
+                                          json_integer(own->instructions[kind]));
+        (void)json_array_append_new(
+            rows, json_pack("{s:o, s:o, s:o, s:I, s:I, s:I, s:o, s:o}", "ranks", ranks, "memory",
+                            memory_object(&all->bytes[rank]), "lines",
+                            weft_bytes_object(all->bytes[rank].line, 0, WEFT_N_ACCOUNT_LINES, weft_account_name),
+                            "padding_bytes", (json_int_t)own->padding, "kept", (json_int_t)own->kept, "updated",
+                            (json_int_t)own->updated, "sent", sent, "instructions", instructions));
+    }
+    return rows;
+}
+
+/* ---- the run ---- */
+
 static void print_model(const weft_session *session, const weft_wrapped *wrapped, FILE *to) {
     const weft_engine *e = session->engine;
     const int64_t all = weft_declared_numel(e->plan.declared, false),
@@ -198,14 +334,60 @@ static void add_slot(void *slots, const char *name, const weft_slot *slot) {
     (void)json_array_append_new(slots, object);
 }
 
+enum { COLUMNS = 80, BYTES = 12 };
+
+/* Prints a change's bytes, and its words on as many lines as necessary. */
+static void print_change(const weft_fit_change *change, FILE *to) {
+    char bytes[WEFT_UNIT_SIZE], words[WEFT_TRIAL_KEYS * WEFT_TRIAL_KEY_SIZE + 40] = "";
+    const int begin = INDENT + BYTES + 2;
+    weft_fit_change_append(words, sizeof words, change);
+    (void)fprintf(to, "%*s  ", begin - 2, weft_unit_bytes(bytes, weft_required_memory_bytes(&change->need)));
+    weft_print_wrapped(to, words, begin, begin, COLUMNS);
+    (void)fputc('\n', to);
+}
+
+static void print_changes(const weft_fit *fit, FILE *to) {
+    if (fit->fits) return;
+    if (fit->unprepared) {
+        (void)fprintf(to, "%*sno setting reduces the preparation of the data\n", INDENT, "");
+    } else if (fit->n > 0) {
+        (void)fprintf(to, "%*s%s would fit, behind the same command:\n", INDENT, "",
+                      fit->n > 1 ? "each of these" : "this");
+        for (int32_t i = 0; i < fit->n; i++) print_change(&fit->fitting[i], to);
+    } else if (fit->least.need.ranks > 0) {
+        (void)fprintf(to, "%*snothing that was tried would fit; the least of it is\n", INDENT, "");
+        print_change(&fit->least, to);
+    }
+}
+
+static json_t *change_object(const weft_fit_change *change) {
+    json_t *set = json_array();
+    for (int32_t i = 0; i < change->n_keys; i++) (void)json_array_append_new(set, json_string(change->keys[i]));
+    return json_pack("{s:o, s:i, s:i, s:I}", "set", set, "ranks", (int)change->ranks, "nodes", (int)change->nodes,
+                     "planned", (json_int_t)weft_required_memory_bytes(&change->need));
+}
+
+/* memory: null if unknown. ranks: that share it. */
+static json_t *fit_object(const weft_fit *fit) {
+    json_t *changes = json_array();
+    int64_t largest = 0;
+    for (int32_t i = 0; i < fit->n; i++) (void)json_array_append_new(changes, change_object(&fit->fitting[i]));
+    return json_pack("{s:b, s:o, s:I, s:s, s:I, s:i, s:i, s:s, s:o}", "fits", (int)fit->fits, "memory",
+                     fit->room.bytes > 0 ? json_integer(fit->room.bytes) : json_null(), "apart",
+                     (json_int_t)fit->room.held, "of", weft_available_memory_owner(&fit->room), "planned",
+                     (json_int_t)weft_required_memory_bytes(&fit->need), "ranks", (int)fit->need.ranks, "first",
+                     (int)fit->need.first, "largest", weft_fit_largest(&largest, fit), "changes", changes);
+}
+
 /* State of one invocation. */
 typedef struct planned {
     const weft_args *args;
     weft_session *session;
     weft_wrapped wrapped;
     weft_all_rank_plan *all_rank_plan;
+    weft_rank_costs *costs; /* of its ranks */
     weft_stages stages;
-    weft_hold *hold;    /* of the rank for --print-sharding; NULL: unset */
+    weft_plan shown;    /* as the rank of --print-sharding, with its shards */
     int32_t rank, mode; /* of the printed programs */
     weft_rates rates;
     weft_forecast forecast; /* world 0: not requested */
@@ -273,6 +455,25 @@ static json_t *stages_object(const weft_stages *stages) {
                      stages->imbalance_then);
 }
 
+static json_t *share_object(const char *name, int64_t all, int64_t kept) {
+    return json_pack("{s:s, s:I, s:I, s:f}", "name", name, "elements", (json_int_t)all, "kept", (json_int_t)kept,
+                     "percent", all > 0 ? 100.0 * (double)kept / (double)all : 0.0);
+}
+
+static json_t *sharding_object(const weft_plan *plan) {
+    json_t *units = json_array(), *parameters = json_array();
+    int64_t kept = 0;
+    for (int32_t u = 0; u < plan->layout->n_units; u++) {
+        const int64_t all = weft_sharding_sum(&kept, plan, u);
+        (void)json_array_append_new(units, share_object(plan->layout->units[u].name, all, kept));
+    }
+    for (int32_t i = 0; i < plan->declared->n_parameters; i++) {
+        const weft_parameter *p = &plan->declared->parameters[i];
+        (void)json_array_append_new(parameters, share_object(p->name, p->numel, weft_sharding_kept(plan, p)));
+    }
+    return json_pack("{s:i, s:o, s:o}", "rank", (int)plan->rank, "units", units, "parameters", parameters);
+}
+
 /* batch: rows: of an optimizer step; a micro-batch is micro_batch_rows x places. */
 static json_t *plan_object(const planned *self) {
     const weft_session *session = self->session;
@@ -290,8 +491,8 @@ static json_t *plan_object(const planned *self) {
                      (json_int_t)weft_declared_numel(plan->declared, true), "steps", (json_int_t)session->steps,
                      "layout", layout, "wrapping", wrapping_object(self), "batch", batch, "instructions",
                      (int)plan->train.program->n_instructions, "buffers", (int)plan->train.program->n_slots, "memory",
-                     weft_memory_object(&plan->bytes), "schedule", schedule_array(session), "world",
-                     (int)session->engine->ranks.world, "ranks", weft_all_rank_plan_array(self->all_rank_plan));
+                     memory_object(&plan->bytes), "schedule", schedule_array(session), "world",
+                     (int)session->engine->ranks.world, "ranks", ranks_array(self->all_rank_plan, self->costs));
 }
 
 static void print_plan_json(const planned *self) {
@@ -300,7 +501,7 @@ static void print_plan_json(const planned *self) {
     const bool copies = e->plan.saves == WEFT_SAVES_BESIDE;
     json_t *object = plan_object(self);
     FILE *to = weft_log_prefix_plain();
-    (void)json_object_set_new(object, "fit", weft_fit_object(&self->fit));
+    (void)json_object_set_new(object, "fit", fit_object(&self->fit));
     if (e->choices.n > 0) (void)json_object_set_new(object, "chosen", chosen_array(&e->choices));
     if (e->plan.saves != WEFT_SAVES_NONE)
         (void)json_object_set_new(object, "saving",
@@ -314,9 +515,9 @@ static void print_plan_json(const planned *self) {
     if (weft_args_has(self->args, "print-program")) (void)json_object_set_new(object, "program", program_array(self));
     if (self->stages.n > 0) (void)json_object_set_new(object, "stages", stages_object(&self->stages));
     if (weft_args_has(self->args, "print-links"))
-        (void)json_object_set_new(object, "links", weft_all_rank_plan_links_array(self->all_rank_plan));
-    if (self->hold != NULL)
-        (void)json_object_set_new(object, "sharding", weft_sharding_object(&e->plan, self->hold, self->rank));
+        (void)json_object_set_new(object, "links", links_array(self->costs, e->ranks.world));
+    if (weft_args_has(self->args, "print-sharding"))
+        (void)json_object_set_new(object, "sharding", sharding_object(&self->shown));
     if (self->forecast.world > 0) {
         (void)json_object_set_new(object, "time", weft_forecast_object(&self->forecast));
         (void)json_object_set_new(object, "rates", weft_rates_object(&self->rates));
@@ -331,20 +532,21 @@ static void print_text(const planned *self) {
     FILE *to = weft_log_prefix_plain();
     print_model(self->session, &self->wrapped, to);
     if (e->ranks.world == 1) print_memory(&e->plan.bytes, to);
-    else weft_all_rank_plan_print(self->all_rank_plan, to);
-    weft_fit_print(&self->fit, 12, to);
+    else print_rank_tables(self->all_rank_plan, self->costs, to);
+    weft_fit_print(&self->fit, INDENT, to);
+    print_changes(&self->fit, to);
     weft_fit_warn(&self->fit, self->session->run->host);
     print_saving(&e->plan, to);
     if (self->launches.known) weft_device_line_print(&e->device_info, INDENT, to);
     print_launches(&self->launches, to);
     print_chosen(&e->choices, to);
     weft_stages_print(&self->stages, to);
-    if (weft_args_has(self->args, "print-links")) weft_all_rank_plan_print_links(self->all_rank_plan, to);
+    if (weft_args_has(self->args, "print-links")) print_links(self->costs, e->ranks.world, to);
     if (self->forecast.world > 0) weft_forecast_print(&self->forecast, to);
     print_schedule(self->session, to);
     weft_world_log_single_rank(self->session);
     weft_world_log_precision(self->session);
-    if (self->hold != NULL) weft_sharding_print(&e->plan, self->hold, self->rank, 0, to);
+    if (weft_args_has(self->args, "print-sharding")) weft_sharding_print(&self->shown, 0, to);
     if (weft_args_has(self->args, "print-wrapping")) weft_wrapped_print(&self->wrapped, to);
     if (weft_args_has(self->args, "print-program"))
         weft_program_print(program_to_print(self), &mode_plan_to_print(self)->job->spec, -1, to);
@@ -361,12 +563,14 @@ static weft_status open_plan(planned *self, const char *path, weft_error *err) {
     plan = &self->session->engine->plan;
     self->wrapped = weft_wrapped_make(plan->declared, plan->layout);
     weft_stages_make(&self->stages, plan, self->all_rank_plan);
+    self->costs = weft_rank_costs_make(plan, self->all_rank_plan);
     if (self->rank >= self->all_rank_plan->world)
         status = weft_error_set(err, WEFT_E_USER, "--rank %d does not exist. Allowed: 0 to %d", (int)self->rank,
                                 (int)self->all_rank_plan->world - 1);
-    if (status == WEFT_OK && weft_args_has(self->args, "print-sharding"))
-        self->hold = weft_all_rank_plan_hold(plan, self->rank);
-    return status;
+    if (status != WEFT_OK) return status;
+    self->shown = weft_plan_as_rank(plan, self->rank);
+    weft_sums_hold(&self->shown, &plan->train.job->spec);
+    return WEFT_OK;
 }
 
 /* Measures or reads the machine's rates, and computes the forecast. */
@@ -378,14 +582,15 @@ static weft_status forecast(planned *self, weft_error *err) {
     if (path != NULL) status = weft_rates_read(&self->rates, path, engine, err);
     else status = weft_rates_measure(&self->rates, engine, err);
     if (status != WEFT_OK || engine->ranks.rank > 0) return status;
-    return weft_forecast_make(&self->forecast, &self->rates, engine, self->all_rank_plan, err);
+    return weft_forecast_make(&self->forecast, &self->rates, engine, self->all_rank_plan, self->costs, err);
 }
 
 static void close_plan(planned *self) {
     weft_forecast_free(&self->forecast);
     weft_rates_free(&self->rates);
-    weft_hold_destroy(self->hold);
+    weft_plan_drop_rank(&self->shown);
     weft_stages_free(&self->stages);
+    if (self->costs != NULL) weft_rank_costs_free(self->costs, self->all_rank_plan->world);
     weft_all_rank_plan_destroy(self->all_rank_plan);
     weft_wrapped_free(&self->wrapped);
     weft_session_close(self->session);
@@ -493,9 +698,8 @@ static weft_exit run_plan(const weft_args *args, weft_error *err) {
     return weft_exit_from(status);
 }
 
-const weft_command weft_command_plan = {
+static const weft_command weft_command_plan = {
     .name = "plan",
-    .summary = "Show memory, schedule and program of a run before it runs.",
     .usage = "run.ini|DIR [section.key=value ...]",
     .takes = WEFT_TAKES_DIRECTORY,
     .flags = flags,
@@ -505,3 +709,8 @@ const weft_command weft_command_plan = {
                 "  weft plan run.ini --print-program --mode evaluation\n",
     .run = run_plan,
 };
+
+int main(int argc, char **argv) {
+    static const weft_command *const commands[] = {&weft_command_plan, NULL};
+    return weft_cli_main(argc, argv, commands);
+}

@@ -1,8 +1,8 @@
-/* host/report/summary.h: lines about a run: device, plugins, ranks, strategy; header and summary; slow settings. */
-#ifndef WEFT_HOST_REPORT_SUMMARY_H
-#define WEFT_HOST_REPORT_SUMMARY_H
+/* host/train/summary.h: lines about a run: device, plugins, ranks, strategy; header and summary; slow settings. */
+#ifndef WEFT_HOST_TRAIN_SUMMARY_H
+#define WEFT_HOST_TRAIN_SUMMARY_H
 
-#include "report/per_rank.h"
+#include "train/per_rank.h"
 
 #include <stdio.h>
 
@@ -25,16 +25,8 @@ json_t *weft_run_object(const weft_session *session, const weft_run_result *resu
 void weft_world_print(const weft_session *session, int width, FILE *to);
 /* Prints a notice if a strategy for several ranks runs on one. */
 void weft_world_log_single_rank(const weft_session *session);
-/* Prints a notice if one thread would be faster than the device's team. May measure, so call it
- * before the session is started. [rank 0] */
-void weft_world_log_threads(const weft_session *session);
-/* Prints a notice if the run's 16-bit type is slower than fp32. [rank 0] */
-void weft_world_log_precision(const weft_session *session);
 /* Prints how the micro-batches' gradients are summed, and whether the sum is deterministic across ranks. */
 void weft_sums_print(const weft_session *session, int width, FILE *to);
-/* Prints the sequences that every rank processes in each step: rank 0 prints all ranks, any other only itself. No
- * output with one replica. */
-void weft_batches_print(const weft_session *session, FILE *to);
 
 /* Times are separate, so that a slow disk does not appear as slow training. */
 typedef struct weft_train_summary {

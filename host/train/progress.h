@@ -1,6 +1,6 @@
-/* host/report/progress.h: progress output: one line that is rewritten on a terminal, separate lines in a file. */
-#ifndef WEFT_HOST_REPORT_PROGRESS_H
-#define WEFT_HOST_REPORT_PROGRESS_H
+/* host/train/progress.h: progress output: one line that is rewritten on a terminal, separate lines in a file. */
+#ifndef WEFT_HOST_TRAIN_PROGRESS_H
+#define WEFT_HOST_TRAIN_PROGRESS_H
 
 #include "base/message.h"
 

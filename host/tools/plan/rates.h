@@ -1,13 +1,13 @@
-/* host/report/rates.h: measures in some seconds the speed of this machine for the parts of a step.
+/* host/tools/plan/rates.h: measures in some seconds the speed of this machine for the parts of a step.
  *
  * The measurements cover the segments of the model at the shape of a micro-batch, with separate buffers and arbitrary
  * numbers; elementwise work on parameters and gradients; and collectives of a few sizes. All ranks measure at once, and
  * rank 0 once more while the others wait, because the time depends on the load of the machine. No weights are loaded,
  * and no training happens. */
-#ifndef WEFT_HOST_REPORT_RATES_H
-#define WEFT_HOST_REPORT_RATES_H
+#ifndef WEFT_HOST_TOOLS_PLAN_RATES_H
+#define WEFT_HOST_TOOLS_PLAN_RATES_H
 
-#include "program/timeline.h"
+#include "tools/plan/timeline.h"
 #include "run/engine.h"
 
 #include <jansson.h>
@@ -72,39 +72,5 @@ int32_t weft_rates_room(const weft_rates *self);
 /* Returns the seconds for sending so many bytes from each rank, interpolated between the measured sizes; 0 if
  * unmeasured. */
 double weft_rates_exchange(const weft_rates *self, int32_t kind, double bytes);
-
-/* Sorts the seconds and returns their median. */
-double weft_rates_median(double *seconds, int32_t n);
-
-/* Allocates device memory for the measurement, filled with numbers that are small in both fp32 and bf16. */
-weft_status weft_rates_allocate(const weft_engine *engine, weft_buffer **out, int64_t bytes, weft_error *err);
-void weft_rates_release(const weft_engine *engine, weft_buffer *buffer); /* NULL is fine */
-
-/* Runs one segment of the training program in isolation, with its own memory and arbitrary
- * numbers, for timing. */
-
-typedef struct weft_segment_rig {
-    weft_engine *engine;
-    const weft_graph *graph;
-    int32_t segment, rows, places;
-    weft_buffer *buffer; /* NULL while the bytes are counted */
-    int64_t at;
-    weft_ref *parameters;
-    weft_slot_ref *gradients, *tables;
-    weft_graph_binding binding;
-    bool back; /* weft_segment_rig_run executes BACKWARD, else FORWARD */
-} weft_segment_rig;
-
-/* Opens a rig for successive segments with a micro-batch of that shape. */
-weft_segment_rig weft_segment_rig_open(weft_engine *engine, int32_t rows, int32_t places);
-void weft_segment_rig_close(weft_segment_rig *self);
-
-/* Allocates the memory of a segment and frees that of the previous one. The engine is prepared and not allocated. */
-weft_status weft_segment_rig_take(weft_segment_rig *self, int32_t segment, weft_error *err);
-/* context: the rig. */
-weft_status weft_segment_rig_run(void *context, weft_error *err);
-
-/* Returns the first segment with the same memory and work: itself, or an earlier one. */
-int32_t weft_segment_like(const weft_engine *engine, int32_t places, int32_t segment);
 
 #endif

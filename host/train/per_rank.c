@@ -1,14 +1,19 @@
-/* host/report/per_rank.c: see per_rank.h. */
-#include "report/per_rank.h"
+/* host/train/per_rank.c: see per_rank.h. */
+#include "train/per_rank.h"
 
 #include "base/machine.h"
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/units.h"
 #include "program/budget.h"
-#include "report/all_rank_plan.h"
 
 #include <stdlib.h>
+
+json_t *weft_bytes_object(const int64_t *bytes, int first, int n, const char *(*name)(int32_t index)) {
+    json_t *object = json_object();
+    for (int i = first; i < n; i++) (void)json_object_set_new(object, name(i), json_integer(bytes[i]));
+    return object;
+}
 
 weft_status weft_rank_structs_gather(void **out, const weft_engine *engine, const void *own, size_t bytes,
                                      weft_error *err) {
@@ -154,6 +159,48 @@ weft_status weft_planned_array(json_t **out, const weft_session *session, weft_e
     return status;
 }
 
+/* ---- overlap ---- */
+
+int32_t weft_overlap_of(const weft_instruction *instruction) {
+    switch (instruction->kind) {
+    case WEFT_INSTRUCTION_GATHER:
+        return instruction->what == WEFT_PAYLOAD_SUM ? WEFT_OVERLAP_REDUCE : WEFT_OVERLAP_GATHER;
+    case WEFT_INSTRUCTION_REDUCE: return instruction->scope == WEFT_SCOPE_RANK ? -1 : WEFT_OVERLAP_REDUCE;
+    case WEFT_INSTRUCTION_REFRESH:
+    case WEFT_INSTRUCTION_SEND:
+    case WEFT_INSTRUCTION_RECV: return WEFT_OVERLAP_OTHER;
+    default: return -1;
+    }
+}
+
+void weft_overlap_add(weft_overlap *self, const weft_trace *trace, const weft_program *program) {
+    const int32_t base = weft_trace_count(trace) - program->n_instructions;
+    for (int32_t i = 0; i < program->n_instructions && base >= 0; i++) {
+        const weft_instruction *instruction = &program->instructions[i];
+        const bool ends = instruction->kind == WEFT_INSTRUCTION_WAIT;
+        const int32_t begun = ends ? instruction->waits : i, kind = weft_overlap_of(&program->instructions[begun]);
+        const weft_trace_entry *start = weft_trace_entry_at(trace, base + begun);
+        const weft_trace_entry *now = weft_trace_entry_at(trace, base + i);
+        if (kind < 0) continue;
+        self->busy[kind] += weft_trace_seconds(now);
+        if (ends) self->under_way[kind] += 1e-9 * (double)(now->end_ns - start->start_ns);
+        else if (instruction->queue == 0) self->under_way[kind] += weft_trace_seconds(now);
+    }
+}
+
+double weft_overlap_hidden(const weft_overlap *self, int32_t kind) {
+    if (self->under_way[kind] <= 0.0) return 0.0;
+    return 100.0 * (1.0 - self->busy[kind] / self->under_way[kind]);
+}
+
+void weft_overlap_print(const weft_overlap *self, int32_t kind, FILE *to) {
+    char text[32] = "-";
+    if (self->under_way[kind] > 0.0) (void)snprintf(text, sizeof text, "%.1f %%", weft_overlap_hidden(self, kind));
+    (void)fprintf(to, " %14s", text);
+}
+
+/* ---- the reports ---- */
+
 weft_status weft_ranks_collect(weft_ranks_report *out, const weft_session *session, const weft_rank_notes *notes,
                                weft_error *err) {
     const weft_engine *engine = session->engine;
@@ -215,9 +262,10 @@ void weft_ranks_print(const weft_ranks_report *self, FILE *to) {
 /* ---- the file ---- */
 
 static json_t *overlap_object(const weft_overlap *overlap) {
+    static const char *const names[WEFT_N_OVERLAP] = {"gather", "reduce", "other"};
     json_t *object = json_object();
     for (int32_t kind = 0; kind < WEFT_N_OVERLAP; kind++)
-        (void)json_object_set_new(object, weft_overlap_name(kind),
+        (void)json_object_set_new(object, names[kind],
                                   json_pack("{s:f, s:f, s:f}", "under_way", overlap->under_way[kind], "busy",
                                             overlap->busy[kind], "hidden", weft_overlap_hidden(overlap, kind)));
     return object;

@@ -1,11 +1,11 @@
-/* host/report/fit_table.c: searches for settings with which a plan fits into the available memory.
+/* host/train/fit.c: searches for settings with which a plan fits into the available memory.
  *
  * The search follows axes, each a setting with values that need less and less memory. If no single change is enough,
  * the changes that keep the result are combined with one of the others, and then unnecessary ones are reverted. Each
  * reported change was planned with exactly these settings: the configuration is read again with additional overrides
  * and validated as usual; text, data, device and optimizer are those of the session. No process is started, no message
  * is printed, and no device memory is allocated. */
-#include "report/fit_table.h"
+#include "train/fit.h"
 
 #include "base/alloc.h"
 #include "base/machine.h"
@@ -15,7 +15,7 @@
 #include "plugin/services.h"
 #include "program/plan.h"
 #include "program/paths.h"
-#include "report/per_rank.h"
+#include "train/per_rank.h"
 
 #include <stdlib.h>
 
@@ -41,7 +41,7 @@ const char *weft_available_memory_owner(const weft_available_memory *room) {
 }
 
 /* Adds one rank. */
-static void weft_required_memory_add(weft_required_memory *need, const weft_plan_bytes *one) {
+static void add_rank(weft_required_memory *need, const weft_plan_bytes *one) {
     weft_plan_bytes *sum = &need->bytes;
     need->ranks++;
     for (int i = 0; i < WEFT_N_ACCOUNT_LINES; i++) sum->line[i] += one->line[i];
@@ -73,35 +73,33 @@ static void find_fullest(weft_required_memory *need, weft_available_memory *room
     for (int32_t rank = 0; rank < world; rank++) {
         weft_required_memory one = {.first = rank};
         for (int32_t r = rank; r < world; r++)
-            if (r == rank || (all[rank].room.shared && all[rank].node == all[r].node))
-                weft_required_memory_add(&one, &all[r].bytes);
+            if (r == rank || (all[rank].room.shared && all[rank].node == all[r].node)) add_rank(&one, &all[r].bytes);
         if (rank > 0 && part_of_room(&one, &all[rank].room) <= part_of_room(need, room)) continue;
         *need = one;
         *room = all[rank].room;
     }
 }
 
-/* Computes the requirement of the rank or machine that needs most. */
-static void weft_required_memory_all_ranks(weft_required_memory *out, const weft_all_rank_plan *all_rank_plan,
-                                           const weft_available_memory *room) {
+/* Returns the ranks' plans, with the same available memory for each; the caller frees them. */
+static rank_need *list_needs(const weft_all_rank_plan *all_rank_plan, const weft_available_memory *room) {
     rank_need *all = weft_alloc(all_rank_plan->world, sizeof *all);
-    weft_available_memory same;
     for (int32_t r = 0; r < all_rank_plan->world; r++)
-        all[r] = (rank_need){all_rank_plan->ranks[r].bytes, *room, r / all_rank_plan->ranks_per_node};
-    find_fullest(out, &same, all, all_rank_plan->world);
-    free(all);
+        all[r] = (rank_need){all_rank_plan->bytes[r], *room, r / all_rank_plan->ranks_per_node};
+    return all;
 }
 
 weft_status weft_required_memory_plan(weft_required_memory *out, const weft_plan *plan,
                                       const weft_available_memory *room, weft_error *err) {
+    rank_need own = {plan->bytes, *room, 0}, *all = NULL;
+    weft_available_memory same;
     weft_all_rank_plan *all_rank_plan = NULL;
-    weft_status status = WEFT_OK;
-    memset(out, 0, sizeof *out);
-    if (plan->world > 1) status = weft_all_rank_plan_create(&all_rank_plan, plan, err);
-    if (all_rank_plan != NULL) weft_required_memory_all_ranks(out, all_rank_plan, room);
-    else weft_required_memory_add(out, &plan->bytes);
+    const weft_status status = plan->world > 1 ? weft_all_rank_plan_create(&all_rank_plan, plan, err) : WEFT_OK;
+    if (status != WEFT_OK) return status;
+    if (all_rank_plan != NULL) all = list_needs(all_rank_plan, room);
+    find_fullest(out, &same, all == NULL ? &own : all, plan->world);
     weft_all_rank_plan_destroy(all_rank_plan);
-    return status;
+    free(all);
+    return WEFT_OK;
 }
 
 bool weft_required_memory_fits(const weft_required_memory *need, const weft_available_memory *room) {
@@ -381,22 +379,22 @@ static void find_changes(weft_fit *out, const weft_fit_question *question) {
 
 /* ---- the check ---- */
 
-static void check_need(weft_fit *fit, const weft_fit_question *question) {
+static void check_needs(weft_fit *out, const weft_fit_question *question, const rank_need *all, int32_t world) {
     weft_fit_question of = *question;
-    of.room = fit->room;
-    fit->fits = weft_required_memory_fits(&fit->need, &fit->room);
+    *out = (weft_fit){.world = world};
+    find_fullest(&out->need, &out->room, all, world);
+    of.room = out->room;
+    out->fits = weft_required_memory_fits(&out->need, &out->room);
     /* No axis changes the preparation of the data. */
-    fit->unprepared = !fit->fits && fit->need.preparation > fit->room.bytes;
-    if (!fit->fits && !fit->unprepared) find_changes(fit, &of);
+    out->unprepared = !out->fits && out->need.preparation > out->room.bytes;
+    if (!out->fits && !out->unprepared) find_changes(out, &of);
 }
 
 void weft_fit_check(weft_fit *out, const weft_fit_question *question, const weft_all_rank_plan *all_rank_plan) {
-    memset(out, 0, sizeof *out);
-    out->room = question->room;
-    out->world = all_rank_plan == NULL ? 1 : all_rank_plan->world;
-    if (all_rank_plan == NULL) weft_required_memory_add(&out->need, &question->session->engine->plan.bytes);
-    else weft_required_memory_all_ranks(&out->need, all_rank_plan, &question->room);
-    check_need(out, question);
+    const rank_need own = {question->session->engine->plan.bytes, question->room, 0};
+    rank_need *all = all_rank_plan == NULL ? NULL : list_needs(all_rank_plan, &question->room);
+    check_needs(out, question, all == NULL ? &own : all, all == NULL ? 1 : all_rank_plan->world);
+    free(all);
 }
 
 weft_status weft_fit_check_ranks(weft_fit *out, const weft_fit_question *question, weft_error *err) {
@@ -405,18 +403,9 @@ weft_status weft_fit_check_ranks(weft_fit *out, const weft_fit_question *questio
     rank_need own = {engine->plan.bytes, question->room, 0};
     void *all = NULL;
     weft_status status = WEFT_OK;
-    if (ranks->world == 1) {
-        weft_fit_check(out, question, NULL);
-        return WEFT_OK;
-    }
-    memset(out, 0, sizeof *out);
-    out->world = ranks->world;
-    own.node = ranks->process_context->nodes[ranks->base + ranks->rank];
+    if (ranks->world > 1) own.node = ranks->process_context->nodes[ranks->base + ranks->rank];
     status = weft_rank_structs_gather(&all, engine, &own, sizeof own, err);
-    if (status == WEFT_OK && ranks->rank == 0) {
-        find_fullest(&out->need, &out->room, all, ranks->world);
-        check_need(out, question);
-    }
+    if (status == WEFT_OK && ranks->rank == 0) check_needs(out, question, all, ranks->world);
     free(all);
     return weft_process_group_agree(&engine->peers, status, err);
 }
@@ -446,8 +435,7 @@ static const char *room_bytes(char out[WEFT_UNIT_SIZE], const weft_available_mem
     return weft_unit_bytes(out, room->bytes == 1 ? 0 : room->bytes);
 }
 
-/* Returns the name of the largest category, and its bytes. */
-static const char *largest_of(int64_t *bytes, const weft_fit *fit) {
+const char *weft_fit_largest(int64_t *bytes, const weft_fit *fit) {
     const weft_plan_bytes *of = &fit->need.bytes;
     int largest = 0;
     for (int i = 1; i < WEFT_N_MEMORY_CATEGORIES; i++)
@@ -460,8 +448,7 @@ static const char *largest_of(int64_t *bytes, const weft_fit *fit) {
     return weft_memory_category_name((weft_memory_category)largest);
 }
 
-/* Appends the command-line words of a change: its keys, and its ranks if they differ. */
-static void append_change(char *out, size_t size, const weft_fit_change *change) {
+void weft_fit_change_append(char *out, size_t size, const weft_fit_change *change) {
     for (int32_t i = 0; i < change->n_keys; i++)
         weft_words_append(out, size, "%s%s", i > 0 ? " " : "", change->keys[i]);
     if (change->moves) weft_words_append(out, size, "%s--ranks %d", change->n_keys > 0 ? " " : "", (int)change->ranks);
@@ -472,10 +459,10 @@ weft_status weft_fit_refuse(const weft_fit *fit, weft_error *err) {
     char room[WEFT_UNIT_SIZE], need[WEFT_UNIT_SIZE], most[WEFT_UNIT_SIZE], ranks[32], fix[1200] = "", apart[80] = "",
                                                                                       owner[48];
     int64_t bytes = 0;
-    const char *largest = largest_of(&bytes, fit);
+    const char *largest = weft_fit_largest(&bytes, fit);
     for (int32_t i = 0; i < fit->n; i++) {
         weft_words_append(fix, sizeof fix, "%s", i == 0 ? "It would fit with " : ", or with ");
-        append_change(fix, sizeof fix, &fit->fitting[i]);
+        weft_fit_change_append(fix, sizeof fix, &fit->fitting[i]);
         weft_words_append(fix, sizeof fix, " (%s)",
                           weft_unit_bytes(need, weft_required_memory_bytes(&fit->fitting[i].need)));
     }
@@ -509,33 +496,6 @@ void weft_fit_warn(const weft_fit *fit, const weft_host *host) {
              weft_unit_bytes(free_now, fit->room.free));
 }
 
-enum { COLUMNS = 80, BYTES = 12 };
-
-/* ---- changes ---- */
-
-/* Prints a change's bytes, and its words on as many lines as necessary. */
-static void print_change(const weft_fit_change *change, int width, FILE *to) {
-    char bytes[WEFT_UNIT_SIZE], words[WEFT_TRIAL_KEYS * WEFT_TRIAL_KEY_SIZE + 40] = "";
-    const int begin = width + BYTES + 2;
-    append_change(words, sizeof words, change);
-    (void)fprintf(to, "%*s  ", begin - 2, weft_unit_bytes(bytes, weft_required_memory_bytes(&change->need)));
-    weft_print_wrapped(to, words, begin, begin, COLUMNS);
-    (void)fputc('\n', to);
-}
-
-static void print_changes(const weft_fit *fit, int width, FILE *to) {
-    if (fit->unprepared) {
-        (void)fprintf(to, "%*sno setting reduces the preparation of the data\n", width, "");
-    } else if (fit->n > 0) {
-        (void)fprintf(to, "%*s%s would fit, behind the same command:\n", width, "",
-                      fit->n > 1 ? "each of these" : "this");
-        for (int32_t i = 0; i < fit->n; i++) print_change(&fit->fitting[i], width, to);
-    } else if (fit->least.need.ranks > 0) {
-        (void)fprintf(to, "%*snothing that was tried would fit; the least of it is\n", width, "");
-        print_change(&fit->least, width, to);
-    }
-}
-
 void weft_fit_print(const weft_fit *fit, int width, FILE *to) {
     char room[WEFT_UNIT_SIZE], need[WEFT_UNIT_SIZE], ranks[32];
     int64_t largest = 0;
@@ -548,31 +508,9 @@ void weft_fit_print(const weft_fit *fit, int width, FILE *to) {
     if (!fit->fits || fit->world > 1) /* else it is printed above */
         (void)fprintf(to, ": %s%s", weft_unit_bytes(need, weft_required_memory_bytes(&fit->need)),
                       ranks_together(ranks, fit));
-    (void)fprintf(to, "; largest: %s%s\n", largest_of(&largest, fit),
+    (void)fprintf(to, "; largest: %s%s\n", weft_fit_largest(&largest, fit),
                   fit->need.bytes.preparation > fit->need.bytes.total ? " while it is prepared" : "");
     if (fit->room.held > 0)
         (void)fprintf(to, "%-*sthe device's other %s are its context's and its libraries'\n", width, "apart",
                       weft_unit_bytes(room, fit->room.held));
-    if (!fit->fits) print_changes(fit, width, to);
-}
-
-/* ---- the object ---- */
-
-static json_t *change_object(const weft_fit_change *change) {
-    json_t *set = json_array();
-    for (int32_t i = 0; i < change->n_keys; i++) (void)json_array_append_new(set, json_string(change->keys[i]));
-    return json_pack("{s:o, s:i, s:i, s:I}", "set", set, "ranks", (int)change->ranks, "nodes", (int)change->nodes,
-                     "planned", (json_int_t)weft_required_memory_bytes(&change->need));
-}
-
-/* memory: null if unknown. ranks: that share it. */
-json_t *weft_fit_object(const weft_fit *fit) {
-    json_t *changes = json_array();
-    int64_t largest = 0;
-    for (int32_t i = 0; i < fit->n; i++) (void)json_array_append_new(changes, change_object(&fit->fitting[i]));
-    return json_pack("{s:b, s:o, s:I, s:s, s:I, s:i, s:i, s:s, s:o}", "fits", (int)fit->fits, "memory",
-                     fit->room.bytes > 0 ? json_integer(fit->room.bytes) : json_null(), "apart",
-                     (json_int_t)fit->room.held, "of", weft_available_memory_owner(&fit->room), "planned",
-                     (json_int_t)weft_required_memory_bytes(&fit->need), "ranks", (int)fit->need.ranks, "first",
-                     (int)fit->need.first, "largest", largest_of(&largest, fit), "changes", changes);
 }

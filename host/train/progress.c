@@ -1,5 +1,5 @@
-/* host/report/progress.c: see progress.h. */
-#include "report/progress.h"
+/* host/train/progress.c: see progress.h. */
+#include "train/progress.h"
 
 #include "base/alloc.h"
 #include "base/units.h"

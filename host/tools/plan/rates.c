@@ -1,5 +1,5 @@
-/* host/report/rates.c: see rates.h. */
-#include "report/rates.h"
+/* host/tools/plan/rates.c: see rates.h. */
+#include "tools/plan/rates.h"
 
 #include "base/alloc.h"
 #include "base/text.h"
@@ -9,9 +9,9 @@
 #include "plugin/enter.h"
 #include "program/budget.h"
 #include "run/ranks.h"
+#include "train/rehearsal.h"
 
 #include <jansson.h>
-#include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -30,16 +30,6 @@ typedef struct timed {
 
 enum { LEAST_TIMES = 3, MOST_TIMES = 32 };
 static const double enough_seconds = 0.25; /* of one function, after which it is not timed again */
-
-static int compare_seconds(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-double weft_rates_median(double *seconds, int32_t n) {
-    qsort(seconds, (size_t)n, sizeof *seconds, compare_seconds);
-    return 0.5 * (seconds[n / 2] + seconds[(n - 1) / 2]);
-}
 
 /* Runs the work and synchronizes with the device, which may queue it, as NCCL does with the bytes of a collective. */
 static weft_status run_once(const timed *work, double *seconds, weft_error *err) {
@@ -62,7 +52,7 @@ static weft_status time_here(const timed *work, double *out, weft_error *err) {
         status = run_once(work, &seconds[n], err);
         sum += seconds[n++];
     }
-    if (status == WEFT_OK) *out = weft_rates_median(seconds, n);
+    if (status == WEFT_OK) *out = weft_median(seconds, n);
     return status;
 }
 
@@ -119,177 +109,28 @@ static weft_status time_exchange(weft_engine *engine, double *out, rated_fn *run
     if (times < LEAST_TIMES) times = LEAST_TIMES;
     for (int32_t n = 1; n < times && status == WEFT_OK; n++) status = run_once(&work, &seconds[n], err);
     if (status == WEFT_OK) status = weft_ranks_check(&engine->ranks, err);
-    return status == WEFT_OK ? share_seconds(engine, &unused, out, weft_rates_median(seconds, times), err) : status;
-}
-
-/* ---- memory ---- */
-
-weft_status weft_rates_allocate(const weft_engine *engine, weft_buffer **out, int64_t bytes, weft_error *err) {
-    enum { WORDS = 1 << 16 };
-    const int64_t most = (int64_t)sizeof(uint32_t) * WORDS;
-    uint32_t *words = weft_alloc(WORDS, sizeof *words);
-    uint64_t state = 1;
-    weft_status status = WEFT_OK;
-    for (int32_t i = 0; i < WORDS; i++) { /* two bf16 halves of about a hundredth, with either sign */
-        state = state * 6364136223846793005u + 1442695040888963407u;
-        words[i] = 0x3C003C00u | ((uint32_t)(state >> 32) & 0x807F807Fu);
-    }
-    WEFT_PLUGIN_CALL(status, engine->kernels, alloc, err, engine->device, out, bytes);
-    for (int64_t at = 0; at < bytes && status == WEFT_OK; at += most) {
-        const weft_ref to = {*out, at};
-        WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, to, words,
-                         bytes - at < most ? bytes - at : most);
-    }
-    free(words);
-    return status;
-}
-
-void weft_rates_release(const weft_engine *engine, weft_buffer *buffer) {
-    if (buffer != NULL) WEFT_PLUGIN_NOTIFY(engine->kernels, release, engine->device, buffer);
-}
-
-static weft_slot_ref take_slot(weft_segment_rig *self, int64_t bytes) {
-    weft_slot_ref out = {.bytes = bytes};
-    if (bytes == 0) return out;
-    out.ref.buffer = self->buffer;
-    out.ref.offset = self->at;
-    self->at += weft_cache_lines(bytes);
-    return out;
-}
-
-/* Lays out all operands in the buffer; without a buffer, counts its size. */
-static void place_operands(weft_segment_rig *self) {
-    const weft_plan *plan = &self->engine->plan;
-    const weft_graph_sizes *sizes = weft_graph_size(self->graph);
-    const int64_t below = self->segment > 0 ? plan->train.job->spec.segments[self->segment - 1].carry : 0;
-    const int64_t part_bytes = weft_micro_batch_part_bytes(self->rows, self->places);
-    const int64_t work = sizes->forward_work > sizes->backward_work ? sizes->forward_work : sizes->backward_work;
-    weft_graph_binding *b = &self->binding;
-    weft_slot_ref *const parts[WEFT_MICRO_BATCH_PARTS] = {&b->ids, &b->targets, &b->weights, &b->starts, &b->positions};
-    int32_t n = 0;
-    const weft_graph_read *reads = weft_graph_reads((weft_graph *)self->graph, &n);
-    memset(b, 0, sizeof *b);
-    self->at = 0;
-    for (int32_t i = 0; i < n; i++) {
-        const weft_parameter *p = &plan->declared->parameters[reads[i].parameter];
-        self->parameters[reads[i].parameter] = take_slot(self, weft_f32_bytes(p->numel)).ref;
-        if (p->trainable) self->gradients[reads[i].parameter] = take_slot(self, weft_f32_bytes(p->numel));
-    }
-    for (int32_t i = 0; i < plan->declared->n_tables; i++)
-        self->tables[i] = take_slot(self, weft_budget_table(plan, i));
-    for (int i = 0; i < WEFT_MICRO_BATCH_PARTS; i++) *parts[i] = take_slot(self, part_bytes);
-    b->parameters = self->parameters;
-    b->gradients = self->gradients;
-    b->tables = self->tables;
-    b->carry_in = take_slot(self, below);
-    b->carry_out = take_slot(self, sizes->carry);
-    b->d_carry_out = take_slot(self, sizes->carry);
-    b->d_carry_in = take_slot(self, below);
-    b->tape = take_slot(self, sizes->tape);
-    b->work = take_slot(self, work);
-    if (sizes->draws) b->first = take_slot(self, weft_dtype_bytes(WEFT_I64));
-    b->loss = take_slot(self, weft_f64_bytes(1)).ref;
-    b->seed = take_slot(self, weft_dtype_bytes(WEFT_F32));
-}
-
-/* Writes a micro-batch: ids spread over the vocabulary; every position has a target and attends to its sequence from
- * the start. */
-static weft_status write_micro_batch(const weft_segment_rig *self, weft_error *err) {
-    const weft_engine *engine = self->engine;
-    const weft_graph_binding *b = &self->binding;
-    const int32_t n = self->rows * self->places;
-    const int64_t vocabulary = engine->plan.declared->info.vocab_size;
-    int32_t *ids = weft_alloc(3 * (int64_t)n, sizeof *ids), *starts = ids + n, *positions = starts + n;
-    float *weights = weft_alloc(n, sizeof *weights);
-    const weft_slot_ref slots[] = {b->ids, b->targets, b->weights, b->starts, b->positions};
-    const void *const parts[] = {ids, ids, weights, starts, positions};
-    weft_status status = WEFT_OK;
-    for (int32_t i = 0; i < n; i++) {
-        ids[i] = (int32_t)((int64_t)((uint32_t)i * 2654435761u >> 1) % vocabulary);
-        positions[i] = i % self->places;
-        weights[i] = 1.0f;
-    }
-    for (size_t i = 0; i < sizeof slots / sizeof *slots && status == WEFT_OK; i++)
-        WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, slots[i].ref, parts[i],
-                         slots[i].bytes);
-    free(ids);
-    free(weights);
-    return status;
-}
-
-weft_status weft_segment_rig_run(void *context, weft_error *err) {
-    const weft_segment_rig *self = context;
-    if (self->back) return weft_graph_backward(self->graph, &self->binding, err);
-    return weft_graph_forward(self->graph, &self->binding, false, err);
-}
-
-weft_status weft_segment_rig_take(weft_segment_rig *self, int32_t segment, weft_error *err) {
-    weft_status status = WEFT_OK;
-    weft_rates_release(self->engine, self->buffer);
-    self->buffer = NULL;
-    self->segment = segment;
-    self->graph = weft_graph_set_at(self->engine->plan.train.graphs, self->places, segment);
-    place_operands(self);
-    status = weft_rates_allocate(self->engine, &self->buffer, self->at, err);
-    place_operands(self);
-    return status == WEFT_OK ? write_micro_batch(self, err) : status;
-}
-
-weft_segment_rig weft_segment_rig_open(weft_engine *engine, int32_t rows, int32_t places) {
-    const weft_declared *declared = engine->plan.declared;
-    weft_segment_rig rig = {.engine = engine, .rows = rows, .places = places};
-    rig.parameters = weft_alloc(declared->n_parameters, sizeof *rig.parameters);
-    rig.gradients = weft_alloc(declared->n_parameters, sizeof *rig.gradients);
-    rig.tables = weft_alloc(declared->n_tables, sizeof *rig.tables);
-    return rig;
-}
-
-void weft_segment_rig_close(weft_segment_rig *self) {
-    weft_rates_release(self->engine, self->buffer);
-    free(self->parameters);
-    free(self->gradients);
-    free(self->tables);
-    memset(self, 0, sizeof *self);
-}
-
-/* Returns whether two graphs have equal memory and work. */
-static bool cost_alike(const weft_graph *a, const weft_graph *b) {
-    const weft_graph_sizes *x = weft_graph_size(a), *y = weft_graph_size(b);
-    return x->carry == y->carry && x->tape == y->tape && x->forward_work == y->forward_work &&
-           x->backward_work == y->backward_work && x->has_backward == y->has_backward && x->has_loss == y->has_loss &&
-           x->forward_flops == y->forward_flops && x->backward_flops == y->backward_flops &&
-           x->forward_bytes == y->forward_bytes && x->backward_bytes == y->backward_bytes;
-}
-
-int32_t weft_segment_like(const weft_engine *engine, int32_t places, int32_t segment) {
-    const weft_graph_set *graphs = engine->plan.train.graphs;
-    const weft_graph *graph = weft_graph_set_at(graphs, places, segment);
-    int32_t like = 0;
-    while (like < segment && !cost_alike(weft_graph_set_at(graphs, places, like), graph)) like++;
-    return like;
+    return status == WEFT_OK ? share_seconds(engine, &unused, out, weft_median(seconds, times), err) : status;
 }
 
 /* Measures FORWARD and BACKWARD of each segment for a micro-batch of the largest shape. Segments with equal work, such
  * as the layers of a model, are measured once. */
 static weft_status rate_segments(weft_rates *out, weft_engine *engine, weft_error *err) {
-    weft_segment_rig rig = weft_segment_rig_open(engine, out->rows, out->places);
     weft_status status = WEFT_OK;
-    for (int32_t segment = 0; segment < engine->plan.declared->n_segments && status == WEFT_OK; segment++) {
-        const int32_t like = weft_segment_like(engine, out->places, segment);
+    for (int32_t segment = 0; segment < out->n_segments && status == WEFT_OK; segment++) {
+        const int32_t like = weft_segment_like(engine, segment);
         weft_segment_rate *rate = &out->segments[segment];
+        weft_segment_rig rig;
         if (like != segment) {
             rate->forward = out->segments[like].forward;
             rate->backward = out->segments[like].backward;
             continue;
         }
-        status = weft_segment_rig_take(&rig, segment, err);
-        rig.back = false;
-        if (status == WEFT_OK) status = time_work(engine, &rate->forward, weft_segment_rig_run, &rig, err);
-        rig.back = true;
+        status = weft_segment_rig_open(&rig, engine, segment, err);
+        if (status == WEFT_OK) status = time_work(engine, &rate->forward, weft_segment_rig_forward, &rig, err);
         if (status == WEFT_OK && weft_graph_size(rig.graph)->has_backward)
-            status = time_work(engine, &rate->backward, weft_segment_rig_run, &rig, err);
+            status = time_work(engine, &rate->backward, weft_segment_rig_backward, &rig, err);
+        weft_segment_rig_close(&rig);
     }
-    weft_segment_rig_close(&rig);
     return status;
 }
 
@@ -398,7 +239,7 @@ static weft_status rate_elements(weft_rates *out, weft_engine *engine, weft_erro
     self.n = self.square.n = n = n > MOST ? MOST : n / GRAIN * GRAIN;
     regions = weft_f32_bytes(n) * N_REGIONS;
     scratch = engine->kernels->square_sum_workspace(engine->device, &self.square);
-    status = weft_rates_allocate(engine, &self.buffer, regions + small + scratch, err);
+    status = weft_scratch_allocate(engine, &self.buffer, regions + small + scratch, err);
     self.small = region_at(&self, N_REGIONS);
     self.square.x = region_at(&self, REGION_GRADIENT);
     self.square.out = weft_ref_at(self.small, AT_RESULT);
@@ -410,7 +251,7 @@ static weft_status rate_elements(weft_rates *out, weft_engine *engine, weft_erro
         rate->alone /= (double)n;
         rate->together /= (double)n;
     }
-    weft_rates_release(engine, self.buffer);
+    weft_scratch_release(engine, self.buffer);
     return status;
 }
 
@@ -458,8 +299,8 @@ static weft_status time_size(weft_rates *out, weft_engine *engine, int32_t size,
     exchanging self = {.engine = engine};
     const int32_t world = engine->ranks.world;
     const int64_t most = 2 * (int64_t)out->bytes[size] + weft_f32_bytes(world);
-    weft_status status = weft_rates_allocate(engine, &self.to, most, err);
-    if (status == WEFT_OK) status = weft_rates_allocate(engine, &self.from, most, err);
+    weft_status status = weft_scratch_allocate(engine, &self.to, most, err);
+    if (status == WEFT_OK) status = weft_scratch_allocate(engine, &self.from, most, err);
     for (self.kind = 0; self.kind < WEFT_N_RATE_EXCHANGES && status == WEFT_OK; self.kind++) {
         double *seconds = &out->exchanges[self.kind][size];
         const bool pair = self.kind == WEFT_RATE_SEND;
@@ -468,8 +309,8 @@ static weft_status time_size(weft_rates *out, weft_engine *engine, int32_t size,
         status = time_exchange(engine, seconds, run_rated_exchange, &self, err);
         if (pair) *seconds /= 2.0;
     }
-    weft_rates_release(engine, self.to);
-    weft_rates_release(engine, self.from);
+    weft_scratch_release(engine, self.to);
+    weft_scratch_release(engine, self.from);
     return status;
 }
 
@@ -585,46 +426,29 @@ json_t *weft_rates_object(const weft_rates *rates) {
 
 /* ---- input ---- */
 
-static bool read_pair(double *a, double *b, const json_t *pair) {
-    return json_unpack((json_t *)(uintptr_t)pair, "[F, F!]", a, b) == 0 && isfinite(*a) && isfinite(*b) && *a >= 0.0 &&
-           *b >= 0.0;
+static bool read_pair(double *a, double *b, json_t *pair) {
+    return json_unpack(pair, "[F, F!]", a, b) == 0 && *a >= 0.0 && *b >= 0.0;
 }
 
-static bool read_work(weft_work *out, const json_t *in) {
-    return read_pair(&out->alone, &out->together, in);
-}
-
-static bool read_int(int32_t *out, const json_t *in, const char *name, int32_t least) {
-    const json_t *value = json_object_get(in, name);
-    const json_int_t n = json_is_integer(value) ? json_integer_value(value) : -1;
-    if (n < least || n > INT32_MAX) return false;
-    *out = (int32_t)n;
-    return true;
-}
-
-static bool read_text(char *out, size_t size, const json_t *in, const char *name) {
-    const char *text = json_string_value(json_object_get(in, name));
-    return text != NULL && (size_t)snprintf(out, size, "%s", text) < size;
-}
-
-static bool read_segments(weft_rates *out, const json_t *in) {
-    const json_t *list = json_object_get(in, "segments");
-    const size_t n = json_array_size(list);
-    if (n == 0 || n > INT32_MAX || (out->segments = calloc(n, sizeof *out->segments)) == NULL) return false;
-    out->n_segments = (int32_t)n;
-    for (size_t s = 0; s < n; s++) {
-        const json_t *one = json_array_get(list, s);
-        weft_segment_rate *segment = &out->segments[s];
-        if (!read_text(segment->name, sizeof segment->name, one, "name") ||
-            !read_work(&segment->forward, json_object_get(one, "forward")) ||
-            !read_work(&segment->backward, json_object_get(one, "backward")))
+static bool read_segments(weft_rates *out, const json_t *list) {
+    json_t *one = NULL;
+    size_t i = 0;
+    out->n_segments = (int32_t)json_array_size(list);
+    out->segments = weft_alloc(out->n_segments, sizeof *out->segments);
+    json_array_foreach(list, i, one) {
+        weft_segment_rate *to = &out->segments[i];
+        json_t *forward = NULL, *backward = NULL;
+        const char *name = NULL;
+        if (json_unpack(one, "{s:s, s:o, s:o}", "name", &name, "forward", &forward, "backward", &backward) != 0 ||
+            !read_pair(&to->forward.alone, &to->forward.together, forward) ||
+            !read_pair(&to->backward.alone, &to->backward.together, backward))
             return false;
+        (void)snprintf(to->name, sizeof to->name, "%s", name);
     }
-    return true;
+    return out->n_segments > 0;
 }
 
-static bool read_exchanges(weft_rates *out, const json_t *in) {
-    const json_t *exchanges = json_object_get(in, "exchanges");
+static bool read_exchanges(weft_rates *out, const json_t *exchanges) {
     for (int32_t kind = 0; kind < WEFT_N_RATE_EXCHANGES && out->ranks > 1; kind++) {
         const json_t *sizes = json_object_get(exchanges, exchange_names[kind]);
         if (json_array_size(sizes) != WEFT_RATE_SIZES) return false;
@@ -636,22 +460,30 @@ static bool read_exchanges(weft_rates *out, const json_t *in) {
     return true;
 }
 
-static bool read_rates(weft_rates *out, const json_t *in) {
-    const json_t *elements = json_object_get(in, "seconds_per_element");
-    const char *trainable = json_string_value(json_object_get(in, "trainable"));
-    if (trainable != NULL) out->trainable = weft_strdup(trainable);
+static bool read_rates(weft_rates *out, json_t *in) {
+    int own_progress = 0, own_processors = 0;
+    const char *device = NULL, *comm = NULL, *precision = NULL, *optimizer = NULL, *trainable = NULL;
+    json_t *segments = NULL, *elements = NULL, *exchanges = NULL;
+    if (json_unpack(in, "{s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:s, s:s, s:s, s:b, s:b, s:o, s:o, s:o}", "ranks",
+                    &out->ranks, "ranks_per_node", &out->ranks_per_node, "processors", &out->processors, "threads",
+                    &out->threads, "rows", &out->rows, "places", &out->places, "device", &device, "comm", &comm,
+                    "precision", &precision, "optimizer", &optimizer, "trainable", &trainable, "own_progress",
+                    &own_progress, "own_processors", &own_processors, "segments", &segments, "seconds_per_element",
+                    &elements, "exchanges", &exchanges) != 0)
+        return false;
+    out->own_progress = own_progress != 0;
+    out->own_processors = own_processors != 0;
+    (void)snprintf(out->device, sizeof out->device, "%s", device);
+    (void)snprintf(out->comm, sizeof out->comm, "%s", comm);
+    (void)snprintf(out->precision, sizeof out->precision, "%s", precision);
+    (void)snprintf(out->optimizer, sizeof out->optimizer, "%s", optimizer);
+    out->trainable = weft_strdup(trainable);
     for (int32_t kind = 0; kind < WEFT_N_RATES; kind++)
-        if (!read_work(&out->elements[kind], json_object_get(elements, rate_names[kind]))) return false;
-    out->own_progress = json_is_true(json_object_get(in, "own_progress"));
-    out->own_processors = json_is_true(json_object_get(in, "own_processors"));
-    return out->trainable != NULL && read_int(&out->ranks, in, "ranks", 1) &&
-           read_int(&out->ranks_per_node, in, "ranks_per_node", 1) && read_int(&out->processors, in, "processors", 1) &&
-           read_int(&out->threads, in, "threads", 0) && read_int(&out->rows, in, "rows", 1) &&
-           read_int(&out->places, in, "places", 1) && read_text(out->device, sizeof out->device, in, "device") &&
-           read_text(out->comm, sizeof out->comm, in, "comm") &&
-           read_text(out->precision, sizeof out->precision, in, "precision") &&
-           read_text(out->optimizer, sizeof out->optimizer, in, "optimizer") && read_segments(out, in) &&
-           read_exchanges(out, in);
+        if (!read_pair(&out->elements[kind].alone, &out->elements[kind].together,
+                       json_object_get(elements, rate_names[kind])))
+            return false;
+    return out->ranks > 0 && out->ranks_per_node > 0 && out->processors > 0 && out->threads >= 0 && out->rows > 0 &&
+           out->places > 0 && read_segments(out, segments) && read_exchanges(out, exchanges);
 }
 
 /* Describes the conditions of a measurement. */

@@ -1,11 +1,10 @@
-/* host/report/fit_table.h: checks whether a plan fits and which changes would make it fit; prints the result. */
-#ifndef WEFT_HOST_REPORT_FIT_TABLE_H
-#define WEFT_HOST_REPORT_FIT_TABLE_H
+/* host/train/fit.h: checks whether a plan fits and which changes would make it fit; prints the result. */
+#ifndef WEFT_HOST_TRAIN_FIT_H
+#define WEFT_HOST_TRAIN_FIT_H
 
-#include "report/all_rank_plan.h"
+#include "train/all_rank_plan.h"
 #include "run/session.h"
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <weft/device.h>
 
@@ -102,9 +101,11 @@ weft_status weft_fit_refuse(const weft_fit *fit, weft_error *err);
 /* Warns if a fitting plan needs memory that other processes use now. */
 void weft_fit_warn(const weft_fit *fit, const weft_host *host);
 
-/* width: of the label. */
+/* Prints the available memory and the largest category. width: of the label. */
 void weft_fit_print(const weft_fit *fit, int width, FILE *to);
-
-json_t *weft_fit_object(const weft_fit *fit);
+/* Returns the name of the largest category, and its bytes. */
+const char *weft_fit_largest(int64_t *bytes, const weft_fit *fit);
+/* Appends the command-line words of a change: its keys, and its ranks if they differ. */
+void weft_fit_change_append(char *out, size_t size, const weft_fit_change *change);
 
 #endif

@@ -1,11 +1,10 @@
-/* host/report/per_rank.h: memory and traffic of each rank of a run, reported by rank 0 as a table and as ranks.json in
+/* host/train/per_rank.h: memory and traffic of each rank of a run, reported by rank 0 as a table and as ranks.json in
  * the run's directory. */
-#ifndef WEFT_HOST_REPORT_PER_RANK_H
-#define WEFT_HOST_REPORT_PER_RANK_H
+#ifndef WEFT_HOST_TRAIN_PER_RANK_H
+#define WEFT_HOST_TRAIN_PER_RANK_H
 
 #include "program/execute.h"
-#include "program/timeline.h"
-#include "report/progress.h"
+#include "train/progress.h"
 #include "run/session.h"
 
 #include <jansson.h>
@@ -19,6 +18,9 @@ typedef struct weft_memory_snapshot {
     int64_t resident, resident_peak;    /* of the process */
     int64_t libraries;                  /* of malloc and the plugins */
 } weft_memory_snapshot;
+
+/* Returns {"name": bytes} of numbers [first, n). */
+json_t *weft_bytes_object(const int64_t *bytes, int first, int n, const char *(*name)(int32_t index));
 
 /* Gathers a struct of each rank. out: [world], which the caller frees, also after a failure. Rank 0 receives all of
  * them, the others have only their own. [collective] */
@@ -54,6 +56,31 @@ weft_status weft_rank_rows_array(json_t **out, const weft_session *session, cons
 /* Gathers the planned bytes by category; consecutive ranks with equal plans share an object with "first" and "last".
  * [collective] */
 weft_status weft_planned_array(json_t **out, const weft_session *session, weft_error *err);
+
+/* ---- overlap of exchanges with other work: measured from a trace, or simulated ---- */
+
+typedef enum weft_overlap_kind {
+    WEFT_OVERLAP_GATHER = 0, /* of parameters */
+    WEFT_OVERLAP_REDUCE = 1, /* REDUCE, and GATHER of finished sums */
+    WEFT_OVERLAP_OTHER = 2,  /* REFRESH, SEND, RECV */
+    WEFT_N_OVERLAP = 3
+} weft_overlap_kind;
+
+/* Seconds. busy: inside the instruction and its WAIT, including the work on the received data. */
+typedef struct weft_overlap {
+    double under_way[WEFT_N_OVERLAP]; /* from an instruction's start to its end */
+    double busy[WEFT_N_OVERLAP];
+} weft_overlap;
+
+/* Returns the kind of an instruction's exchange; -1: it has none. */
+int32_t weft_overlap_of(const weft_instruction *instruction);
+
+/* Adds the last pass in the trace, of this program. */
+void weft_overlap_add(weft_overlap *overlap, const weft_trace *trace, const weft_program *program);
+/* Returns the percentage of the exchange time that the rank spent on other work; 0: no exchange of this kind. */
+double weft_overlap_hidden(const weft_overlap *overlap, int32_t kind);
+/* Prints the same as a column of a table; "-": no exchange of this kind. */
+void weft_overlap_print(const weft_overlap *overlap, int32_t kind, FILE *to);
 
 /* Measurements of a rank during the run. */
 typedef struct weft_rank_notes {
