@@ -3,7 +3,7 @@
 
 #include "base/units.h"
 #include "launch/find.h"
-#include "launch/log_prefix.h"
+#include "launch/world.h"
 #include "program/paths.h"
 #include "report/plan_diff.h"
 #include "report/forecast.h"

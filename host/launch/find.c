@@ -4,8 +4,8 @@
 #include "base/alloc.h"
 #include "base/text.h"
 #include "config/number.h"
-#include "launch/table_server.h"
-#include "plugin/preflight.h"
+#include "launch/rendezvous.h"
+#include "plugin/load.h"
 
 #include <errno.h>
 #include <fcntl.h>

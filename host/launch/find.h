@@ -18,7 +18,7 @@
  * For communicators that need no external launcher (NCCL). The note of such a communicator has `weft {ranks}` as its
  * launcher (weft/comm.h). */
 
-/* Environment of its ranks: rank, world size, and the descriptor of their connection to the store (table_server.h). */
+/* Environment of its ranks: rank, world size, and the descriptor of their connection to the store (rendezvous.h). */
 #define WEFT_OWN_RANK  "WEFT_RANK"
 #define WEFT_OWN_SIZE  "WEFT_RANKS"
 #define WEFT_OWN_STORE "WEFT_STORE"

@@ -2,7 +2,6 @@
 #include "launch/rendezvous.h"
 
 #include "base/units.h"
-#include "launch/table_server.h"
 #include "launch/find.h"
 #include "plugin/services.h"
 

@@ -1,9 +1,9 @@
-/* host/launch/sidecar.c: see sidecar.h. */
-#include "launch/sidecar.h"
+/* host/launch/sidecar.c: see watchdog.h. */
+#include "launch/watchdog.h"
 
 #include "base/alloc.h"
 #include "launch/signals.h"
-#include "launch/table_server.h"
+#include "launch/rendezvous.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -113,7 +113,7 @@ static int connect_to_chief(const weft_node_watchdog_address *to, int32_t n) {
         if (file < 0) return -1;
         limit_time(file, CONNECT);
         if (connect(file, (const struct sockaddr *)&address, sizeof address) == 0 &&
-            weft_send_all(file, &first, sizeof first, 0)) {
+            weft_send_all(file, &first, sizeof first)) {
             limit_time(file, SILENCE);
             return file;
         }
@@ -135,7 +135,7 @@ bool weft_node_watchdog_follow(weft_watchdog *watch, char *why, size_t size, int
         n = recv(socket, &stop, 1, MSG_DONTWAIT);
         if (n == 1) command = 1;
         else if (n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) command = -1;
-        else if (!weft_send_all(socket, watch->ranks, (size_t)watch->n * sizeof *watch->ranks, 0)) command = -1;
+        else if (!weft_send_all(socket, watch->ranks, (size_t)watch->n * sizeof *watch->ranks)) command = -1;
     }
     (void)snprintf(why, size, "%s", command == 1 ? "" : "the watchdog of rank 0 is out of reach");
     if (command != 0) weft_watchdog_stop(watch);
@@ -243,7 +243,7 @@ bool weft_node_watchdog_lead(weft_watchdog *watch, char *why, size_t size, int s
     for (int32_t i = 0; i < watch->total; i++) {
         const int file = self.followers[i].file;
         if (file == NEVER) continue;
-        if (stop) (void)weft_send_all(file, "", 1, 0); /* the command to stop */
+        if (stop) (void)weft_send_all(file, "", 1); /* the command to stop */
         (void)close(file);
         free(self.followers[i].in);
     }

@@ -1,5 +1,5 @@
-/* host/launch/slow_call.c: see slow_call.h. */
-#include "launch/slow_call.h"
+/* host/launch/slow_call.c: see watchdog.h. */
+#include "launch/watchdog.h"
 
 #include "base/timer.h"
 #include "base/units.h"

@@ -3,7 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/units.h"
-#include "launch/log_prefix.h"
+#include "launch/world.h"
 #include "launch/signals.h"
 #include "launch/watchdog.h"
 

@@ -53,7 +53,7 @@ void weft_watchdog_output(const char *directory);
 
 typedef struct weft_watchdog {
     weft_heartbeat *heartbeats; /* [n] */
-    weft_rank_view *ranks;      /* [total]: those of this machine, then those of other watchdogs (sidecar.h) */
+    weft_rank_view *ranks;      /* [total]: those of this machine, then those of other watchdogs */
     int *files;                 /* [n] one pidfd per process; -1: missing or closed */
     int *links;                 /* [n] the ranks' connections; -1: missing or closed */
     int32_t *woke;              /* [2 n] ranks whose processes have ended since the last check, in that order */
@@ -89,5 +89,73 @@ bool weft_watchdog_listens(const weft_watchdog *self);
 bool weft_ranks_are_over(const weft_rank_view *ranks, int32_t n);
 /* Kills every remaining rank of this machine, including stopped ones. */
 void weft_watchdog_stop(const weft_watchdog *self);
+
+/* ---- multi-node watchdog: connects the watchdogs of several machines ----
+ *
+ * The watchdog of rank 0's machine is the chief. The others connect to it over TCP (IPv4), send it their state every
+ * tick, and stop their ranks at its command. The communicator distributes the chief's address and a secret to the
+ * ranks. */
+
+enum { WEFT_NODE_WATCHDOG_HOSTS = 8 };
+
+typedef struct weft_node_watchdog_address {
+    uint64_t word[2];
+    uint32_t hosts[WEFT_NODE_WATCHDOG_HOSTS]; /* IPv4 addresses of the chief's machine, in network order */
+    int32_t n_hosts;                          /* 0: unreachable */
+    int32_t port;
+} weft_node_watchdog_address;
+
+/* Returns the chief's listening socket. -1: failed, and n_hosts is 0. */
+int weft_node_watchdog_listen(weft_node_watchdog_address *out);
+
+/* Run the watchdog until the ranks end or must be stopped, and stop those of this machine. weft_node_watchdog_lead
+ * is for the chief with its listening socket, weft_node_watchdog_follow for the others with their connection. Return
+ * true if ranks were stopped; `why` then has the reason, or is empty if the chief prints it. Each is called at most
+ * once per process. */
+bool weft_node_watchdog_lead(weft_watchdog *watch, char *why, size_t size, int socket,
+                             const weft_node_watchdog_address *address);
+bool weft_node_watchdog_follow(weft_watchdog *watch, char *why, size_t size, int socket);
+
+/* ---- sidecar: the watchdog under an external launcher ----
+ *
+ * A process that a rank starts before its communicator begins, so that it is outside the communicator. The communicator
+ * determines later which ranks share a machine. Therefore each rank starts such a process, and then either assigns
+ * ranks to it or dismisses it. One process remains on each machine. */
+
+/* Starts the process, unless a parent is the watchdog; a second call has no effect. note: of the communicator's plugin;
+ * the sidecar writes to that launcher's stderr if possible. The process must not have threads yet. [main] */
+weft_status weft_sidecar_start(const char *note, weft_error *err);
+/* Returns true if a sidecar was started and waits for its assignment. */
+bool weft_sidecar_waits(void);
+/* Makes rank 0's sidecar the chief of the other machines' sidecars. Without an address it watches only this machine.
+ * [main] */
+weft_status weft_sidecar_listen(weft_node_watchdog_address *out, weft_error *err);
+/* Assigns the n records at path, of `total` ranks, until they end. chief: the address to connect to; NULL: no chief, or
+ * this sidecar is the chief, after listen. [main] */
+weft_status weft_sidecar_watch(const char *path, int32_t n, int32_t total, const weft_node_watchdog_address *chief,
+                               weft_error *err);
+/* Ends the sidecar without an assignment. */
+void weft_sidecar_dismiss(void);
+
+/* ---- slow-call warning for plugin calls of a run, printed while the call is still running (slow_call.c) ----
+ *
+ * Without it a hanging call would be silent: the watchdog never treats a computing rank as hung. A thread observes the
+ * main thread's current call (plugin/crash.h), calls of other threads that began during it, and the position in the
+ * pass (heartbeat.h). Recording a call costs the main thread a few stores, and a copy of two names if another process
+ * reads the record; another thread also reads the clock. No call is stopped, unless the caller enables a timeout. If a
+ * call has ended the main thread, the process ends with an error message. */
+/* Part of each such line and of no other line. */
+#define WEFT_SLOW_CALL_WORDS "and goes on; other processes may wait for it"
+
+/* Starts the warnings: a call that has lasted `seconds` is reported, each slot of a plugin once; 0: disabled. If the
+ * main thread's call waits for another thread's call, the latter is reported instead. Each begin needs an end; for
+ * nested begins the first one's seconds count. Without a thread there are no warnings. [main] */
+void weft_slow_call_begin(double seconds);
+/* Enables giving up a call that was reported, or that has lasted 60 s if reports are disabled. It happens after a
+ * signal has requested a stop, or `most` seconds from now. end(stopped, "optimizer:lion (/home/you/...) has been in its
+ * prepare for 60 s, in training, in step 12") must end the process; the observing thread calls it. NULL, the default:
+ * never. */
+void weft_slow_call_give_up(void (*end)(bool stopped, const char *call), double most);
+void weft_slow_call_end(void);
 
 #endif

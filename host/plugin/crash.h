@@ -16,19 +16,16 @@
 
 #include <stdbool.h>
 
-/* Installs handlers of SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT, with their own stack. Once, early in main. [main]
- */
-void weft_crash_install(void);
-
-/* Installs them in a child process, where the handlers may be gone; reports go to this descriptor. [main] */
-void weft_crash_to(int descriptor);
+/* Installs handlers of SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT, with their own stack; reports go to the descriptor.
+ * Once, early in main, and again in a child process, where the handlers may be gone. [main] */
+void weft_crash_install(int descriptor);
 
 /* All pointers are valid as long as the process. */
 typedef struct weft_call_record {
     const weft_loaded *loaded; /* the called plugin; NULL: `what` is the complete description */
     const char *sha256;        /* of a file that is being loaded; NULL: no load */
     const char *what;          /* the slot, "prepare"; NULL: no call */
-    uint64_t fp_control;       /* of the thread before the call (process.h); 0: not checked after it */
+    uint64_t fp_control;       /* of the thread before the call (enter.h); 0: not checked after it */
     uint64_t number;           /* position among the calls of the thread of weft_crash_install; 0: set by set_call */
 } weft_call_record;
 
@@ -78,8 +75,7 @@ enum { WEFT_CRASH_IN_COMM = 0x100 };
  * communicator call. [main] */
 void weft_crash_note(_Atomic int32_t *where);
 
-/* Registers a file that was mapped at `address` (any address in it), and updates the list of all mapped libraries. For
- * the loader. [main] */
+/* Registers a plugin's file that is mapped at `address` (any address in it). For the loader. [main] */
 void weft_crash_add(const char *sha256, const void *address);
 
 /* ---- exit guard ----
@@ -94,7 +90,7 @@ void weft_crash_add(const char *sha256, const void *address);
  * process can detect it and reads the current call from shared memory (weft_crash_crumb). */
 
 /* From here on exit, and pthread_exit of this thread, end the process with status 1 and name the active plugin. Child
- * processes are not guarded until they install it, too; weft_crash_to redirects their reports. [main] */
+ * processes are not guarded until they install it, too. [main] */
 void weft_exit_guard_install(void);
 
 /* Returns true in a guarded process before the end of main: an exit now is not the host's. [main] */

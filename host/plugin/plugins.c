@@ -14,18 +14,11 @@
 
 enum { MOST_DIRECTORIES = 64 };
 
-typedef struct request {
-    char *kind, *name;
-    const weft_loaded *loaded;
-} request;
-
 struct weft_plugins {
     char *directories[MOST_DIRECTORIES]; /* in search order, without duplicates */
     size_t n_directories;
     char *pins, *list, *list_path; /* or NULL */
     weft_trust trust;
-    request *requests;
-    size_t n_requests;
 };
 
 /* ---- directories ---- */
@@ -111,12 +104,7 @@ weft_status weft_plugins_create(weft_plugins **out, const weft_plugins_options *
 
 void weft_plugins_destroy(weft_plugins *self) {
     if (self == NULL) return;
-    for (size_t i = 0; i < self->n_requests; i++) {
-        free(self->requests[i].kind);
-        free(self->requests[i].name);
-    }
     for (size_t i = 0; i < self->n_directories; i++) free(self->directories[i]);
-    free(self->requests);
     free(self->pins);
     free(self->list);
     free(self->list_path);
@@ -268,26 +256,15 @@ weft_status weft_plugins_summarize(const weft_plugins *self, weft_plugin_summary
 
 weft_status weft_plugins_get(weft_plugins *self, const weft_loaded **out, const char *kind, const char *name,
                              weft_error *err) {
-    const weft_loaded *loaded = NULL;
-    const int by_path = strchr(name, '/') != NULL;
+    const bool by_path = strchr(name, '/') != NULL;
     char path[PATH_MAX];
     weft_status status = WEFT_OK;
-    for (size_t i = 0; i < self->n_requests; i++) {
-        const request *one = &self->requests[i];
-        if (strcmp(one->kind, kind) != 0 || strcmp(one->name, name) != 0) continue;
-        *out = one->loaded;
-        return WEFT_OK;
-    }
     if (weft_kind_interface(kind) < 0)
         return weft_error_set(err, WEFT_E_USER, "there is no plugin kind \"%.100s\"; there are %s.", kind,
                               weft_kind_list());
     if (!by_path) status = weft_plugins_find(self, path, sizeof path, kind, name, err);
     if (status == WEFT_OK)
-        status = weft_plugin_load(&loaded, by_path ? name : path, &self->trust, kind, by_path ? NULL : name, err);
-    if (status != WEFT_OK) return status;
-    weft_trust_warnings_log(loaded, by_path ? name : path);
-    self->requests = weft_realloc(self->requests, self->n_requests + 1, sizeof *self->requests);
-    self->requests[self->n_requests++] = (request){weft_strdup(kind), weft_strdup(name), loaded};
-    *out = loaded;
-    return WEFT_OK;
+        status = weft_plugin_load(out, by_path ? name : path, &self->trust, kind, by_path ? NULL : name, err);
+    if (status == WEFT_OK) weft_trust_warnings_log(*out, by_path ? name : path);
+    return status;
 }

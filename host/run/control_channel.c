@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "base/units.h"
 #include "launch/heartbeat.h"
-#include "launch/sidecar.h"
+#include "launch/watchdog.h"
 #include "plugin/enter.h"
 
 #include <stdlib.h>

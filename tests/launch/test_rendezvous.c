@@ -3,7 +3,6 @@
 #include "scratch.h"
 #include "suite.h"
 
-#include "launch/table_server.h"
 #include "launch/find.h"
 #include "launch/rendezvous.h"
 #include "launch/world.h"

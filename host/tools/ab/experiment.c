@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "base/units.h"
 #include "launch/signals.h"
-#include "launch/slow_call.h"
+#include "launch/watchdog.h"
 #include "plugin/crash.h"
 #include "program/execute.h"
 #include "tools/ab/learning.h"

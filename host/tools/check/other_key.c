@@ -154,7 +154,7 @@ static void answer_there(int end, void *context) {
     void *beside = calloc(1, asked->answers->size), *instance = calloc(1, asked->answers->size);
     weft_status status = WEFT_E_MEMORY;
     bool refused = false; /* the unmodified keys are rejected, so no second instance is created */
-    weft_crash_to(end);
+    weft_crash_install(end);
     become_rank(asked->rank);
     backwards = asked->backwards;
     if (beside != NULL && instance != NULL) {

@@ -6,7 +6,6 @@
 #include "base/text.h"
 #include "plugin/crash.h"
 #include "plugin/enter.h"
-#include "plugin/process.h"
 #include "plugin/services.h"
 #include "tools/check/own_command.h"
 
@@ -50,8 +49,7 @@ static void weft_process_state_save(weft_process_state *out) {
 static int other_handler(const weft_process *before) {
     struct sigaction now;
     for (int i = 1; i < (int)(sizeof before->handlers / sizeof before->handlers[0]); i++)
-        if (before->has_handler[i] && sigaction(i, NULL, &now) == 0 && now.sa_handler != before->handlers[i].sa_handler)
-            return i;
+        if (sigaction(i, NULL, &now) == 0 && now.sa_handler != before->handlers[i].sa_handler) return i;
     return 0;
 }
 
@@ -134,7 +132,7 @@ static void answer_there(int end, void *context) {
     weft_error err = WEFT_ERROR_INIT;
     weft_process_state before;
     weft_status status = WEFT_OK, left;
-    weft_crash_to(end);
+    weft_crash_install(end);
     weft_exit_guard_install();
     weft_process_state_save(&before);
     status = query_again(tested, &err);
@@ -260,7 +258,7 @@ static void try_rule(int end, void *context) {
     weft_plugin_under_test tested;
     weft_status status = WEFT_OK;
     char verdict = REFUSED;
-    weft_crash_to(end);
+    weft_crash_install(end);
     weft_crash_crumb(weft_plugin_under_test_call());
     weft_exit_guard_install();
     (void)weft_services_log_level(WEFT_LOG_ERROR);
