@@ -1,10 +1,10 @@
 /* host/launch/rendezvous.h: connects the ranks to the key-value store for small messages that precede the communicator
  * (WEFT_HOST_EXCHANGE of weft/host.h).
  *
- * Ranks that this program started have a connection from their launcher (find.h). Under another launcher rank 0
- * serves the store in a thread, and the others connect through the first available of:
+ * Rank 0 serves the store in a thread, and the others connect through the first available of:
  *
  *     WEFT_RENDEZVOUS=host:port             set for all ranks by the user or the launcher
+ *     WEFT_RENDEZVOUS=parent                set by this program as the launcher (find.h): as on one machine
  *     MASTER_ADDR and MASTER_PORT           as torchrun sets them; the store has the port after MASTER_PORT
  *     SLURM_STEP_NODELIST, SLURM_JOB_ID     the first machine of a step, a port derived from the job
  *     one machine                           a socket named after the launcher's process
@@ -17,7 +17,8 @@
 #include <stdbool.h>
 #include <weft/host.h>
 
-#define WEFT_RENDEZVOUS "WEFT_RENDEZVOUS"
+#define WEFT_RENDEZVOUS        "WEFT_RENDEZVOUS"
+#define WEFT_RENDEZVOUS_PARENT "parent"
 
 /* Offers the exchange to plugins; the first request connects. patience: seconds. [main] */
 void weft_rendezvous_offer(int32_t patience);
@@ -31,8 +32,7 @@ bool weft_rendezvous_first_host(char *out, size_t size, const char *list);
 /* ---- the store: keys and values of the ranks, and its server (table_server.c) ----
  *
  * Each rank has one connection with one request at a time: put a value under a key, or get a value. The reply to a get
- * waits until a rank has put the value. The server is a loop over connections in a process (find.h) or in a
- * thread of rank 0. A connection through a listening socket is assigned to a rank after it has proved the job's secret.
+ * waits until a rank has put the value. A connection through a listening socket is assigned to a rank after it has proved the job's secret.
  * A rank that has lost its connection may connect again. */
 
 /* ---- authentication: two processes prove that they belong to one user's job ----
@@ -57,21 +57,14 @@ bool weft_send_all(int file, const void *bytes, size_t n);
 
 /* ---- client: calls block until the reply ---- */
 
-/* A rank's connection. */
-typedef struct weft_store_line {
-    int file;
-    const char *keeper; /* name of the server for messages: "rank 0" */
-} weft_store_line;
-
 /* Authenticates a new connection to a listening server in both directions. *again: the connection ended early, and
  * another attempt may succeed. */
 weft_status weft_store_greet(int file, const weft_job_key *key, int32_t rank, int32_t patience, bool *again,
                              weft_error *err);
 /* Returns false if it is a local socket with another user's process at the other end. */
 bool weft_store_is_own_user(int file);
-weft_status weft_store_put(weft_store_line to, const char *key, const void *bytes, size_t n, weft_error *err);
-weft_status weft_store_get(weft_store_line from, const char *key, void *bytes, size_t n, int32_t patience,
-                           weft_error *err);
+weft_status weft_store_put(int file, const char *key, const void *bytes, size_t n, weft_error *err);
+weft_status weft_store_get(int file, const char *key, void *bytes, size_t n, int32_t patience, weft_error *err);
 
 /* ---- the server ---- */
 

@@ -130,7 +130,6 @@ bool weft_node_watchdog_follow(weft_watchdog *watch, char *why, size_t size, int
     while (command == 0 && !weft_ranks_are_over(watch->ranks, watch->n)) {
         char stop = 0;
         ssize_t n = 0;
-        weft_watchdog_wait(watch);
         (void)weft_watchdog_check(watch);
         n = recv(socket, &stop, 1, MSG_DONTWAIT);
         if (n == 1) command = 1;
@@ -233,9 +232,7 @@ bool weft_node_watchdog_lead(weft_watchdog *watch, char *why, size_t size, int s
     for (int32_t i = 0; i < watch->total; i++) self.followers[i].file = NEVER;
     (void)weft_watchdog_add(watch, socket, watch->n);
     while (!stop && !weft_ranks_are_over(watch->ranks, self.used)) {
-        int64_t ms = 0;
-        weft_watchdog_wait(watch);
-        ms = weft_watchdog_check(watch);
+        const int64_t ms = weft_watchdog_check(watch);
         receive_from_all(&self, ms);
         stop = weft_watchdog_decide(watch, why, size, ms);
     }
@@ -253,14 +250,12 @@ bool weft_node_watchdog_lead(weft_watchdog *watch, char *why, size_t size, int s
     return stop;
 }
 
-/* ---- orders of a rank to its sidecar ---- */
+/* ---- the order of a rank to its sidecar ---- */
 
 typedef struct order {
     char path[64];
-    int32_t n; /* 0: listen, and return the address; another order follows */
-    int32_t total;
-    bool follow;
-    weft_node_watchdog_address chief; /* address to connect to */
+    int32_t n, total;
+    weft_node_watchdog_address chief; /* address to connect to; without hosts: none */
 } order;
 
 static int orders = -1; /* socket to the sidecar; -1: closed */
@@ -295,25 +290,29 @@ static void write_error(const char *what) {
     }
 }
 
-/* Runs the watchdog. own: the chief's address, for its listening socket; NULL: not the chief. */
-static void watch_machine(const order *what, int socket, const weft_node_watchdog_address *own) {
+/* Runs the watchdog. Answers with its own address if it is the chief of other machines. */
+static void watch_machine(const order *what) {
+    const bool follows = what->chief.n_hosts > 0;
     struct pollfd launcher = {LAUNCHER, POLLIN, 0};
     weft_heartbeat *heartbeats = weft_heartbeat_map(what->path, what->n);
+    weft_node_watchdog_address own = {0};
+    int socket = what->total > what->n && !follows ? weft_node_watchdog_listen(&own) : -1;
     weft_watchdog self;
     char why[1500] = "", text[1800];
     bool stop = false;
     if (heartbeats == NULL || weft_watchdog_open(&self, heartbeats, what->path, what->n,
-                                                 own != NULL ? what->total : what->n, NULL) != WEFT_OK) {
+                                                 socket >= 0 ? what->total : what->n, NULL) != WEFT_OK) {
         write_error("the ranks of this machine cannot be watched");
         return;
     }
-    if (send(ORDERS, "", 1, MSG_NOSIGNAL) != 1) return; /* the rank has ended already, and its world with it */
+    if (send(ORDERS, &own, sizeof own, MSG_NOSIGNAL) != (ssize_t)sizeof own)
+        return; /* the rank has ended already, and its world with it */
     (void)close(ORDERS);
-    if (what->follow) socket = connect_to_chief(&what->chief, what->n);
-    if (what->follow && socket < 0)
+    if (follows) socket = connect_to_chief(&what->chief, what->n);
+    if (follows && socket < 0)
         write_error("the watchdog of rank 0 cannot be reached from here: it does not know the ranks of this machine");
-    if (what->follow && socket >= 0) stop = weft_node_watchdog_follow(&self, why, sizeof why, socket);
-    else stop = weft_node_watchdog_lead(&self, why, sizeof why, socket, own); /* also of one machine, without socket */
+    if (follows && socket >= 0) stop = weft_node_watchdog_follow(&self, why, sizeof why, socket);
+    else stop = weft_node_watchdog_lead(&self, why, sizeof why, socket, &own); /* also of one machine, without socket */
     if (!stop || why[0] == '\0') return;
     (void)poll(&launcher, 1, LAST_OUTPUT); /* the launcher's own last output comes first; in a file it would overwrite
                                             * this line */
@@ -323,18 +322,9 @@ static void watch_machine(const order *what, int socket, const weft_node_watchdo
 
 /* Runs in the new process. Without an order the rank has ended, or needs no watchdog. */
 static _Noreturn void run_sidecar(int from, const ancestor *launcher) {
-    weft_node_watchdog_address own;
     order what;
-    int socket = -1;
-    bool ordered = false;
     detach(from, launcher);
-    ordered = read(ORDERS, &what, sizeof what) == (ssize_t)sizeof what;
-    if (ordered && what.n == 0) {
-        socket = weft_node_watchdog_listen(&own);
-        ordered = write(ORDERS, &own, sizeof own) == (ssize_t)sizeof own &&
-                  read(ORDERS, &what, sizeof what) == (ssize_t)sizeof what;
-    }
-    if (ordered) watch_machine(&what, socket, socket >= 0 ? &own : NULL);
+    if (read(ORDERS, &what, sizeof what) == (ssize_t)sizeof what) watch_machine(&what);
     _exit(0);
 }
 
@@ -368,28 +358,17 @@ bool weft_sidecar_waits(void) {
     return orders >= 0;
 }
 
-/* Sends an order and receives n bytes of answer. */
-static weft_status send_order(const order *what, void *answer, size_t n, weft_error *err) {
-    if (send(orders, what, sizeof *what, MSG_NOSIGNAL) == (ssize_t)sizeof *what &&
-        recv(orders, answer, n, MSG_WAITALL) == (ssize_t)n)
-        return WEFT_OK;
-    return weft_error_set(err, WEFT_E_SYSTEM, "the process that watches the ranks is gone");
-}
-
-weft_status weft_sidecar_listen(weft_node_watchdog_address *out, weft_error *err) {
-    return send_order(&(const order){.n = 0}, out, sizeof *out, err);
-}
-
-weft_status weft_sidecar_watch(const char *path, int32_t n, int32_t total, const weft_node_watchdog_address *chief,
+weft_status weft_sidecar_watch(const char *path, int32_t n, int32_t total, weft_node_watchdog_address *chief,
                                weft_error *err) {
-    order what = {.n = n, .total = total, .follow = chief != NULL};
-    char ready = 0;
-    weft_status status = WEFT_OK;
+    order what = {.n = n, .total = total, .chief = *chief};
+    bool is_done = false;
     (void)snprintf(what.path, sizeof what.path, "%s", path);
-    if (chief != NULL) what.chief = *chief;
-    status = send_order(&what, &ready, 1, err);
+    is_done = send(orders, &what, sizeof what, MSG_NOSIGNAL) == (ssize_t)sizeof what &&
+              recv(orders, &what.chief, sizeof what.chief, MSG_WAITALL) == (ssize_t)sizeof what.chief;
     weft_sidecar_dismiss();
-    return status;
+    if (!is_done) return weft_error_set(err, WEFT_E_SYSTEM, "the process that watches the ranks is gone");
+    *chief = what.chief;
+    return WEFT_OK;
 }
 
 void weft_sidecar_dismiss(void) {

@@ -40,20 +40,16 @@ static void describe(char *line, size_t size, const weft_call_record *call) {
                    arm == NULL ? "" : ", in arm ", arm == NULL ? "" : arm, position);
 }
 
-/* Returns false for a slot that was reported before: it could be slow in each step. */
-static bool is_new(const weft_call_record *call) {
-    for (size_t i = 0; i < self.n_reported; i++)
-        if (self.reported[i].loaded == call->loaded && self.reported[i].what == call->what) return false;
-    if (self.n_reported < MOST_REPORTED) self.reported[self.n_reported++] = *call;
-    return true;
-}
-
 /* Handles a call that has lasted `seconds`. */
 static void handle_slow_call(const weft_call_record *call, bool may_report) {
     const bool stopped = weft_signals_stop();
+    bool reports = self.reports && may_report;
     char text[1400], line[1700];
     describe(text, sizeof text, call);
-    if (self.reports && may_report && is_new(call)) {
+    for (size_t i = 0; i < self.n_reported; i++) /* a slot is reported once: it could be slow in each step */
+        reports = reports && (self.reported[i].loaded != call->loaded || self.reported[i].what != call->what);
+    if (reports && self.n_reported < MOST_REPORTED) self.reported[self.n_reported++] = *call;
+    if (reports) {
         (void)snprintf(line, sizeof line,
                        "%s, " WEFT_SLOW_CALL_WORDS ". [plugins] call_seconds sets the time of this warning", text);
         weft_services_print(WEFT_LOG_WARN, line); /* also on ranks that print no other lines */

@@ -203,9 +203,9 @@ static bool ask(int file, const message *sent, answer *out) {
     return weft_send_all(file, sent, sizeof *sent) && receive_all(file, out, sizeof *out);
 }
 
-static weft_status lost_store(weft_store_line line, weft_error *err) {
-    return weft_error_set(err, WEFT_E_PEER, "%s, which keeps the key-value store of the ranks, is gone: %s",
-                          line.keeper, errno == 0 ? "it has ended" : strerror(errno));
+static weft_status lost_store(weft_error *err) {
+    return weft_error_set(err, WEFT_E_PEER, "rank 0, which keeps the key-value store of the ranks, is gone: %s",
+                          errno == 0 ? "it has ended" : strerror(errno));
 }
 
 weft_status weft_store_greet(int file, const weft_job_key *key, int32_t rank, int32_t patience, bool *again,
@@ -246,26 +246,25 @@ static weft_status make_request(message *out, uint32_t what, const char *key, si
     return WEFT_OK;
 }
 
-weft_status weft_store_put(weft_store_line to, const char *key, const void *bytes, size_t n, weft_error *err) {
+weft_status weft_store_put(int file, const char *key, const void *bytes, size_t n, weft_error *err) {
     message request;
     answer a;
     const weft_status status = make_request(&request, PUT, key, n, err);
     if (status != WEFT_OK) return status;
     if (n > 0) memcpy(request.bytes, bytes, n);
-    if (!set_timeout(to.file, 0) || !ask(to.file, &request, &a)) return lost_store(to, err);
+    if (!set_timeout(file, 0) || !ask(file, &request, &a)) return lost_store(err);
     if (a.code == TWICE)
         return weft_error_set(err, WEFT_E_HOST, "\"%s\" has been put before, by this rank or another", key);
     return WEFT_OK;
 }
 
-weft_status weft_store_get(weft_store_line from, const char *key, void *bytes, size_t n, int32_t patience,
-                           weft_error *err) {
+weft_status weft_store_get(int file, const char *key, void *bytes, size_t n, int32_t patience, weft_error *err) {
     message request;
     answer a;
     const weft_status status = make_request(&request, GET, key, n, err);
     if (status != WEFT_OK) return status;
-    if (!set_timeout(from.file, patience) || !ask(from.file, &request, &a)) {
-        if (errno != EAGAIN && errno != EWOULDBLOCK) return lost_store(from, err);
+    if (!set_timeout(file, patience) || !ask(file, &request, &a)) {
+        if (errno != EAGAIN && errno != EWOULDBLOCK) return lost_store(err);
         return weft_error_set(err, WEFT_E_PEER,
                               "no rank has put it within %d s ([run] patience): one has not started, or has failed "
                               "before (the key of the exchange is \"%s\")",
@@ -349,12 +348,6 @@ void weft_store_listen(weft_store *self, int file, const weft_job_key *key) {
     self->key = *key;
 }
 
-static entry *find_entry(const weft_store *self, const char *key) {
-    entry *one = self->entries;
-    while (one != NULL && strcmp(one->key, key) != 0) one = one->next;
-    return one;
-}
-
 /* Answers a client's request; drops a client that does not listen. */
 static void reply(client *to, const answer *what) {
     to->waits = false;
@@ -364,7 +357,8 @@ static void reply(client *to, const answer *what) {
 
 static void handle_request(weft_store *self, client *from) {
     const message *in = &from->in;
-    entry *one = find_entry(self, in->key);
+    entry *one = self->entries;
+    while (one != NULL && strcmp(one->key, in->key) != 0) one = one->next;
     if (in->what == GET) {
         from->waits = one == NULL;
         if (one != NULL) reply(from, &one->value);

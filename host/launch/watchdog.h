@@ -56,8 +56,7 @@ typedef struct weft_watchdog {
     weft_rank_view *ranks;      /* [total]: those of this machine, then those of other watchdogs */
     int *files;                 /* [n] one pidfd per process; -1: missing or closed */
     int *links;                 /* [n] the ranks' connections; -1: missing or closed */
-    int32_t *woke;              /* [2 n] ranks whose processes have ended since the last check, in that order */
-    int32_t n, total, n_woke;
+    int32_t n, total;
     int listener;      /* for the links; -1: closed */
     int events;        /* an epoll: it reports events in their order of occurrence */
     uint64_t progress; /* of all ranks at the last decision */
@@ -77,9 +76,8 @@ weft_status weft_watchdog_open(weft_watchdog *self, weft_heartbeat *heartbeats, 
 bool weft_watchdog_add(const weft_watchdog *self, int file, int32_t rank);
 void weft_watchdog_close(weft_watchdog *self);
 
-/* Waits for an event, at most one tick. */
-void weft_watchdog_wait(weft_watchdog *self);
-/* Checks the processes of this machine; returns the milliseconds since the last check. */
+/* Waits for an event, at most one tick, and checks the processes of this machine; returns the milliseconds since the last
+ * check. */
 int64_t weft_watchdog_check(weft_watchdog *self);
 /* Evaluates all ranks after `ms` more milliseconds. Returns true if they must be stopped, with the reason in `out`. */
 bool weft_watchdog_decide(weft_watchdog *self, char *out, size_t size, int64_t ms);
@@ -127,12 +125,9 @@ bool weft_node_watchdog_follow(weft_watchdog *watch, char *why, size_t size, int
 weft_status weft_sidecar_start(const char *note, weft_error *err);
 /* Returns true if a sidecar was started and waits for its assignment. */
 bool weft_sidecar_waits(void);
-/* Makes rank 0's sidecar the chief of the other machines' sidecars. Without an address it watches only this machine.
- * [main] */
-weft_status weft_sidecar_listen(weft_node_watchdog_address *out, weft_error *err);
-/* Assigns the n records at path, of `total` ranks, until they end. chief: the address to connect to; NULL: no chief, or
- * this sidecar is the chief, after listen. [main] */
-weft_status weft_sidecar_watch(const char *path, int32_t n, int32_t total, const weft_node_watchdog_address *chief,
+/* Assigns the n records at path, of `total` ranks, until they end. chief: the address to connect to. Without hosts this
+ * sidecar is the chief of the other machines' sidecars, if there are any, and *chief becomes its address. [main] */
+weft_status weft_sidecar_watch(const char *path, int32_t n, int32_t total, weft_node_watchdog_address *chief,
                                weft_error *err);
 /* Ends the sidecar without an assignment. */
 void weft_sidecar_dismiss(void);

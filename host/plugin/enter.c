@@ -127,10 +127,6 @@ weft_status weft_process_restore(const weft_process *saved, const char *when, we
     return status;
 }
 
-static bool state_is_kept(uint64_t fp_control) {
-    return weft_process_fp() == fp_control && (!mask_of_call.moved || mask_of_call.now == mask_of_call.before);
-}
-
 weft_status weft_process_end_call(uint64_t fp_control, const char *when, weft_error *err) {
     weft_status status = WEFT_OK;
     if (mask_of_call.moved && mask_of_call.now != mask_of_call.before) {
@@ -352,8 +348,9 @@ weft_status weft_plugin_leave(weft_call_record before, weft_status status, weft_
     const bool failed = status != WEFT_OK;
     /* inside a weft_plugin_call, which checks the complete state at its end */
     const bool in_guard = before.loaded != NULL && before.fp_control == 0;
-    if (!in_guard && called.fp_control != 0 && !state_is_kept(called.fp_control))
-        status = restore_state(&called, status, err);
+    const bool is_kept = weft_process_fp() == called.fp_control &&
+                         (!mask_of_call.moved || mask_of_call.now == mask_of_call.before);
+    if (!in_guard && called.fp_control != 0 && !is_kept) status = restore_state(&called, status, err);
     if (!failed && status == WEFT_OK && err != NULL && atomic_load_explicit(&pending.is_set, memory_order_relaxed))
         return weft_plugin_take_failure(err);
     if (!failed || err == NULL) return status;

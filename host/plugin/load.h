@@ -98,10 +98,10 @@ const char *weft_elf_text(const weft_elf *self, weft_elf_list list, uint64_t i);
  * runs, from the descriptor that is mapped afterwards. */
 
 struct weft_trust {
-    const char *pins;      /* [plugins] pin, validated; NULL: unset */
-    const char *list;      /* the text of [plugins] pin_list, validated; NULL: unset */
-    const char *list_path; /* its file; NULL: unset */
-    int pinned;            /* trust = pinned */
+    char *pins;      /* [plugins] pin, validated; NULL: unset */
+    char *list;      /* the text of [plugins] pin_list, validated; NULL: unset */
+    char *list_path; /* its file; NULL: unset */
+    int pinned;      /* trust = pinned */
 };
 
 /* Reads and validates the list; the caller frees *out. WEFT_E_USER: an invalid list, or, with trust = pinned, a list

@@ -17,7 +17,6 @@ enum { MOST_DIRECTORIES = 64 };
 struct weft_plugins {
     char *directories[MOST_DIRECTORIES]; /* in search order, without duplicates */
     size_t n_directories;
-    char *pins, *list, *list_path; /* or NULL */
     weft_trust trust;
 };
 
@@ -41,11 +40,9 @@ static weft_status add_directory(weft_plugins *self, const char *from, const cha
 
 static weft_status add_list(weft_plugins *self, const char *from, const char *list, weft_error *err) {
     weft_status status = WEFT_OK;
-    const char *at = list == NULL ? "" : list;
-    while (*at != 0 && status == WEFT_OK) {
-        const size_t n = strcspn(at, ":");
-        status = add_directory(self, from, at, n, err);
-        at += at[n] != 0 ? n + 1 : n;
+    for (size_t n = 0; list != NULL && *list != '\0' && status == WEFT_OK; list += n + (list[n] != '\0')) {
+        n = strcspn(list, ":");
+        status = add_directory(self, from, list, n, err);
     }
     return status;
 }
@@ -92,11 +89,9 @@ static char *copy_set(const char *text) {
 weft_status weft_plugins_create(weft_plugins **out, const weft_plugins_options *options, weft_error *err) {
     weft_plugins *self = weft_alloc(1, sizeof *self);
     weft_status status = add_directories(self, options->path, err);
-    self->pins = copy_set(options->pins);
-    self->list_path = copy_set(options->pin_list);
-    if (status == WEFT_OK && self->list_path != NULL)
-        status = weft_pins_read_list(&self->list, self->list_path, options->pinned, err);
-    self->trust = (weft_trust){self->pins, self->list, self->list_path, options->pinned};
+    self->trust = (weft_trust){copy_set(options->pins), NULL, copy_set(options->pin_list), options->pinned};
+    if (status == WEFT_OK && self->trust.list_path != NULL)
+        status = weft_pins_read_list(&self->trust.list, self->trust.list_path, options->pinned, err);
     if (status == WEFT_OK) *out = self;
     else weft_plugins_destroy(self);
     return status;
@@ -105,9 +100,9 @@ weft_status weft_plugins_create(weft_plugins **out, const weft_plugins_options *
 void weft_plugins_destroy(weft_plugins *self) {
     if (self == NULL) return;
     for (size_t i = 0; i < self->n_directories; i++) free(self->directories[i]);
-    free(self->pins);
-    free(self->list);
-    free(self->list_path);
+    free(self->trust.pins);
+    free(self->trust.list);
+    free(self->trust.list_path);
     free(self);
 }
 

@@ -419,7 +419,7 @@ static weft_status check_versions(const weft_preflight *note, const weft_elf *el
 
 weft_status weft_preflight_read(weft_preflight *out, const void *image, size_t size, weft_error *err) {
     weft_elf elf;
-    Elf64_Sym note;
+    Elf64_Sym note = {0};
     const char *needed = NULL;
     weft_status status = weft_elf_open(&elf, image, size, err);
     if (status == WEFT_OK) status = find_exports(&elf, &note, err);
