@@ -2,16 +2,15 @@
 #include "launch/rendezvous.h"
 
 #include "base/units.h"
+#include "launch/heartbeat.h"
 #include "plugin/services.h"
 
 #include <errno.h>
 #include <netdb.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -107,19 +106,6 @@ static void *serve_store(void *unused) {
     return NULL;
 }
 
-/* Binds a socket to the name on this machine and listens, or connects to it; CLOSED: not possible. */
-static int open_by_name(const char *name, bool listens) {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    const socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
-    const struct sockaddr *to = (const struct sockaddr *)&address;
-    const int file = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    memcpy(address.sun_path + 1, name, strlen(name)); /* abstract: it begins with a zero */
-    if (file < 0) return CLOSED;
-    if (listens ? bind(file, to, size) == 0 && listen(file, 128) == 0 : connect(file, to, size) == 0) return file;
-    (void)close(file);
-    return CLOSED;
-}
-
 /* Binds a socket to the port and listens, or connects to it; CLOSED: not possible. */
 static int open_by_port(const store_address *at, bool listens) {
     const struct addrinfo hints = {.ai_family = AF_INET,
@@ -145,7 +131,7 @@ static int open_by_port(const store_address *at, bool listens) {
 }
 
 static int open_address(const store_address *at, bool listens) {
-    return at->name[0] != '\0' ? open_by_name(at->name, listens) : open_by_port(at, listens);
+    return at->name[0] != '\0' ? weft_local_socket(at->name, listens) : open_by_port(at, listens);
 }
 
 static weft_status start_serving(const store_address *at, const weft_job_key *key, weft_error *err) {

@@ -182,19 +182,9 @@ bool weft_watchdog_add(const weft_watchdog *self, int file, int32_t rank) {
     return epoll_ctl(self->events, EPOLL_CTL_ADD, file, &event) == 0 || errno == EEXIST;
 }
 
-static void open_listener(weft_watchdog *self, const char *path) {
-    struct sockaddr_un address;
-    const uint32_t size = weft_heartbeat_address(&address, path);
-    self->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (self->listener >= 0 && bind(self->listener, (const struct sockaddr *)&address, size) == 0 &&
-        listen(self->listener, 4096) == 0 && weft_watchdog_add(self, self->listener, self->n))
-        return;
-    if (self->listener >= 0) (void)close(self->listener);
-    self->listener = -1;
-}
-
 weft_status weft_watchdog_open(weft_watchdog *self, weft_heartbeat *heartbeats, const char *path, int32_t n,
                                int32_t total, weft_error *err) {
+    char name[WEFT_LOCAL_NAME];
     *self = (weft_watchdog){.heartbeats = heartbeats,
                             .n = n,
                             .total = total,
@@ -212,7 +202,9 @@ weft_status weft_watchdog_open(weft_watchdog *self, weft_heartbeat *heartbeats, 
     }
     for (int32_t i = n; i < total; i++)
         self->ranks[i].condition = WEFT_RANK_COMPUTES; /* until their watchdog reports */
-    open_listener(self, path);
+    (void)snprintf(name, sizeof name, WEFT_WATCH_NAME, path);
+    self->listener = weft_local_socket(name, true);
+    if (self->listener >= 0) (void)weft_watchdog_add(self, self->listener, n);
     return WEFT_OK;
 }
 

@@ -74,6 +74,7 @@ static int act_mistakes(const weft_host_exchange *exchange) {
         !strstr(err.text, "no rank has put it within 1 s ([run] patience): one has not started, or has failed before "
                           "(the key of the exchange is \"never\")"))
         return 26;
+    weft_rendezvous_end(false);
     return 0;
 }
 
