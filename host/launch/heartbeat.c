@@ -127,7 +127,6 @@ int weft_heartbeat_link(const char *path) {
 void weft_heartbeat_move(weft_heartbeat *to) {
     memcpy(to, own, sizeof *to); /* its pid is 0 until all other fields are set */
     own = to;
-    weft_crash_note(&to->crash);
     weft_crash_crumb(&to->call);
     store(&to->pid, (int32_t)getpid());
 }

@@ -26,7 +26,6 @@ typedef struct weft_heartbeat {
     _Alignas(64) _Atomic int32_t pid; /* 0: the rank has not begun */
     _Atomic int32_t state;            /* weft_heartbeat_state */
     _Atomic int32_t status;           /* once ENDED: the exit status */
-    _Atomic int32_t crash;            /* the fatal signal; 0: no known crash */
     _Atomic int32_t rank;
     _Atomic int32_t patience;    /* seconds; 0: not read yet */
     _Atomic int32_t instruction; /* -1: between passes */

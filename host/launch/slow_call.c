@@ -31,7 +31,7 @@ static struct {
 /* Formats "optimizer:lion (/home/you/weft-optimizer-lion.so) has been in its prepare for 60 s, in training, in step 12,
  * at instruction 33, STEP". */
 static void describe(char *line, size_t size, const weft_call_record *call) {
-    const char *const mode = weft_crash_current_mode(), *const arm = weft_crash_current_arm();
+    const char *const mode = atomic_load(&weft_crash_where.mode), *const arm = atomic_load(&weft_crash_where.arm);
     const weft_plugin *plugin = call->loaded->plugin;
     char position[WEFT_HEARTBEAT_TEXT + 96];
     weft_heartbeat_position(position, sizeof position);

@@ -171,7 +171,7 @@ static int32_t read_end(const weft_heartbeat *heartbeat, int file) {
         if (seen.state == 'Z') return seen.status;
         if (file < 0) break;
     }
-    status = atomic_load(&heartbeat->crash) & ~WEFT_CRASH_IN_COMM;
+    status = atomic_load(&heartbeat->call.signal) & ~WEFT_CRASH_IN_COMM;
     return status > 0 ? status : -1;
 }
 
@@ -274,7 +274,7 @@ static void check_rank(weft_watchdog *self, int32_t i, int64_t ms, bool woken) {
     } else if (over || (woken && has_ended(pid))) {
         view->status = read_end(heartbeat, *file);
         view->condition = WEFT_RANK_GONE;
-        view->followed = (atomic_load(&heartbeat->crash) & WEFT_CRASH_IN_COMM) != 0;
+        view->followed = (atomic_load(&heartbeat->call.signal) & WEFT_CRASH_IN_COMM) != 0;
     } else if (state == 'T' || state == 't') view->condition = state == 'T' ? WEFT_RANK_STOPPED : WEFT_RANK_TRACED;
     else
         view->condition = atomic_load(&heartbeat->state) == WEFT_HEARTBEAT_WAITS ? WEFT_RANK_WAITS : WEFT_RANK_COMPUTES;

@@ -186,7 +186,7 @@ void weft_world_set(const weft_world *world) {
     }
     publish_world();
     if (current.size == 1) return;
-    weft_crash_rank(current.rank);
+    atomic_store(&weft_crash_where.rank, current.rank);
     weft_heartbeat_begin(current.rank);
     set_prefix(current.rank, current.rank == 0 || current.speaks);
     weft_signals_rank(current.rank);

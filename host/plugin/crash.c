@@ -26,12 +26,8 @@ static _Atomic size_t n_files;
 static _Thread_local weft_call_record doing;
 static weft_call_record last;         /* the last plugin call of the handlers' thread */
 static const weft_call_record *first; /* the record of the thread that installed the handlers */
-static const char *_Atomic current_mode;
-static const char *_Atomic current_arm;
-static _Atomic uint64_t current_step;
-static _Atomic int32_t current_rank = -1;
-static _Atomic int32_t nowhere;
-static _Atomic int32_t *_Atomic noted = &nowhere;
+
+struct weft_crash_where weft_crash_where = {.rank = -1};
 
 static int line_to = STDERR_FILENO;
 
@@ -170,34 +166,6 @@ weft_call_record weft_crash_current(void) {
     return doing.what != NULL || first == NULL ? doing : *first;
 }
 
-const char *weft_crash_mode(const char *mode) {
-    return atomic_exchange(&current_mode, mode);
-}
-
-const char *weft_crash_current_mode(void) {
-    return atomic_load(&current_mode);
-}
-
-const char *weft_crash_arm(const char *arm) {
-    return atomic_exchange(&current_arm, arm);
-}
-
-const char *weft_crash_current_arm(void) {
-    return atomic_load(&current_arm);
-}
-
-void weft_crash_step(uint64_t step) {
-    atomic_store(&current_step, step);
-}
-
-void weft_crash_rank(int32_t rank) {
-    atomic_store(&current_rank, rank);
-}
-
-void weft_crash_note(_Atomic int32_t *where) {
-    atomic_store(&noted, where);
-}
-
 /* ---- lines ---- */
 
 typedef struct line {
@@ -245,19 +213,19 @@ static void put_call_hash(line *out, const weft_call_record *call) {
 }
 
 static void put_mode(line *out, const weft_call_record *call) {
-    const char *mode = atomic_load(&current_mode);
+    const char *mode = atomic_load(&weft_crash_where.mode);
     if (mode != NULL && call->loaded != NULL) put(out, ", in ", mode, NULL);
 }
 
 static void put_arm(line *out) {
-    const char *arm = atomic_load(&current_arm);
+    const char *arm = atomic_load(&weft_crash_where.arm);
     if (arm != NULL) put(out, ", in arm ", arm, NULL);
 }
 
 static void put_step(line *out, const char *words) {
-    if (atomic_load(&current_step) == 0) return;
+    if (atomic_load(&weft_crash_where.step) == 0) return;
     put(out, words, NULL);
-    put_number(out, atomic_load(&current_step));
+    put_number(out, atomic_load(&weft_crash_where.step));
 }
 
 static void write_line(const line *out) {
@@ -320,10 +288,11 @@ static bool in_comm(void) {
 }
 
 static void crash_handler(int number, siginfo_t *info, void *context) {
-    const int32_t rank = atomic_load(&current_rank);
+    const int32_t rank = atomic_load(&weft_crash_where.rank);
+    weft_crumb *shared = atomic_load(&crumb);
     line out;
     out.n = 0;
-    atomic_store(atomic_load(&noted), number | (in_comm() ? WEFT_CRASH_IN_COMM : 0));
+    if (shared != NULL) atomic_store(&shared->signal, number | (in_comm() ? WEFT_CRASH_IN_COMM : 0));
     put(&out, "weft: signal ", NULL);
     put_number(&out, (uint64_t)number);
     put(&out, " (", signal_name(number), ") ", NULL);
@@ -365,11 +334,10 @@ void weft_crash_install(int descriptor) {
 
 /* ---- exit guard ---- */
 
-static pid_t guarded; /* the guarded process; 0: unguarded */
-static bool reached;
+static pid_t guarded; /* the guarded process; 0: none */
 
 bool weft_exit_guard_is_early(void) {
-    return getpid() == guarded && !reached;
+    return getpid() == guarded;
 }
 
 /* Prints the message and ends the process. what: "the process". */
@@ -416,9 +384,8 @@ void weft_exit_guard_install(void) {
     if (!has_key) has_key = pthread_key_create(&key, at_thread_end) == 0;
     if (has_key) (void)pthread_setspecific(key, &guarded);
     guarded = getpid();
-    reached = false;
 }
 
 void weft_exit_guard_reached(void) {
-    reached = true;
+    guarded = 0;
 }

@@ -14,6 +14,7 @@
 
 #include "plugin/plugin.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 /* Installs handlers of SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT, with their own stack; reports go to the descriptor.
@@ -44,36 +45,27 @@ bool weft_crash_main_call(weft_call_record *out, uint64_t *version);
  * duration. Returns false, and leaves both unchanged, if there is none. [any-thread] */
 bool weft_crash_other_call(weft_call_record *out, double *seconds, uint64_t number);
 
-/* Sets the mode of the calls, for example "training", a string with process lifetime. NULL, the default: no mode.
- * Returns the previous mode. [main] [hot] */
-const char *weft_crash_mode(const char *mode);
-const char *weft_crash_current_mode(void); /* [any-thread] */
-
-/* Sets the arm that the calls belong to if one process runs several: "strategy.plugin=ddp", a string that lives until
- * it is replaced. NULL, the default: only one arm. Returns the previous arm. [main] [hot] */
-const char *weft_crash_arm(const char *arm);
-const char *weft_crash_current_arm(void); /* [any-thread] */
-
-/* Sets the current optimizer step; 0: no step. [main] [hot] */
-void weft_crash_step(uint64_t step);
-
-/* Sets the rank that the report prints; -1, the default: a single process. [main] */
-void weft_crash_rank(int32_t rank);
+/* Where this process is, for its reports. */
+extern struct weft_crash_where {
+    _Atomic(const char *) mode; /* of the calls, "training", with process lifetime; NULL: none */
+    _Atomic(const char *) arm;  /* that the calls belong to if one process runs several: "strategy.plugin=ddp", a string
+                                 * that lives until it is replaced; NULL: only one arm */
+    _Atomic uint64_t step;      /* of the optimizer; 0: none */
+    _Atomic int32_t rank;       /* -1: a single process */
+} weft_crash_where;
 
 /* The current call of the thread of weft_crash_install, in memory that another process shares and can read after this
  * process has ended. */
 typedef struct weft_crumb {
-    char who[96];  /* "optimizer:lion" */
-    char what[32]; /* "prepare"; "": no slot to report */
+    char who[96];           /* "optimizer:lion" */
+    char what[32];          /* "prepare"; "": no slot to report */
+    _Atomic int32_t signal; /* of a crash, with WEFT_CRASH_IN_COMM if it is in a communicator's call; 0: no crash */
 } weft_crumb;
 
-/* Writes the current call to `where` from now on, at each change. NULL, the default: disabled. [main] */
-void weft_crash_crumb(weft_crumb *where);
-
 enum { WEFT_CRASH_IN_COMM = 0x100 };
-/* Also stores the signal of a crash in *where before the process ends, with WEFT_CRASH_IN_COMM if the crash is in a
- * communicator call. [main] */
-void weft_crash_note(_Atomic int32_t *where);
+
+/* Writes the current call to `where` from now on, at each change, and a crash. NULL, the default: disabled. [main] */
+void weft_crash_crumb(weft_crumb *where);
 
 /* Registers a plugin's file that is mapped at `address` (any address in it). For the loader. [main] */
 void weft_crash_add(const char *sha256, const void *address);

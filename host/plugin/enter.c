@@ -170,7 +170,7 @@ const char *weft_plugin_id(const void *table) {
 
 /* Prefixes the plugin's name to the error. */
 static weft_status put_title(const weft_loaded *loaded, weft_error *err) {
-    const char *const mode = weft_crash_current_mode();
+    const char *const mode = atomic_load(&weft_crash_where.mode);
     char title[700];
     print_title(title, sizeof title, loaded);
     return weft_error_prefix(err, "%s%s%s: ", title, mode != NULL ? ", in " : "", mode != NULL ? mode : "");

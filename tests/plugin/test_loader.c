@@ -578,7 +578,7 @@ static int load_and_create(const char *path) {
     weft_optimizer *optimizer = NULL;
     const weft_loaded *loaded = NULL;
     if (weft_plugin_load(&loaded, path, NULL, "optimizer", NULL, NULL) != WEFT_OK) return 3;
-    weft_crash_step(1204);
+    atomic_store(&weft_crash_where.step, 1204);
     WEFT_PLUGIN_NOTIFY(weft_loaded_table(loaded, optimizer), create, &optimizer, weft_services(), NULL, NULL);
     return 4;
 }
