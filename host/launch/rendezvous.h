@@ -32,8 +32,8 @@ bool weft_rendezvous_first_host(char *out, size_t size, const char *list);
 /* ---- the store: keys and values of the ranks, and its server (table_server.c) ----
  *
  * Each rank has one connection with one request at a time: put a value under a key, or get a value. The reply to a get
- * waits until a rank has put the value. A connection through a listening socket is assigned to a rank after it has proved the job's secret.
- * A rank that has lost its connection may connect again. */
+ * waits until a rank has put the value. A connection through a listening socket is assigned to a rank after it has
+ * proved the job's secret. A rank that has lost its connection may connect again. */
 
 /* ---- authentication: two processes prove that they belong to one user's job ----
  *

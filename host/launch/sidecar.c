@@ -173,36 +173,30 @@ static void drop_follower(chief_state *self, follower *one) {
 
 /* Receives one part of a message; false: no data for now. Data of other machines is not trusted. */
 static bool receive_message(chief_state *self, follower *one) {
+    const hello *first = &one->first;
     const bool greeted = one->in != NULL;
     char *to = greeted ? (char *)one->in : (char *)&one->first;
-    const size_t all = greeted ? (size_t)one->first.n * sizeof *one->in : sizeof one->first;
+    const size_t all = greeted ? (size_t)first->n * sizeof *one->in : sizeof *first;
     const ssize_t n = recv(one->file, to + one->got, all - one->got, MSG_DONTWAIT);
-    const uint64_t *word = self->address->word;
-    bool is_valid = n > 0;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
     one->got += n > 0 ? (size_t)n : 0;
     one->silent = 0;
-    if (is_valid && one->got == all && !greeted)
-        is_valid = one->first.word[0] == word[0] && one->first.word[1] == word[1] &&
-                   one->first.view_size == sizeof(weft_rank_view) && one->first.n >= 1 &&
-                   one->first.n <= self->watch->total - self->used;
-    if (!is_valid) {
+    if (n <= 0 || (!greeted && one->got == all &&
+                   (memcmp(first->word, self->address->word, sizeof first->word) != 0 || first->n < 1 ||
+                    first->view_size != sizeof(weft_rank_view) || first->n > self->watch->total - self->used))) {
         drop_follower(self, one);
         return false;
     }
     if (one->got < all) return true;
     one->got = 0;
-    if (!greeted) {
-        one->in = weft_alloc(one->first.n, sizeof *one->in);
-        one->at = self->used;
-        self->used += one->first.n;
-        return true;
+    for (int32_t i = 0; greeted && i < first->n; i++) {
+        weft_rank_view_end_texts(&one->in[i]);
+        self->watch->ranks[one->at + i] = one->in[i];
     }
-    for (int32_t i = 0; i < one->first.n; i++) {
-        weft_rank_view *rank = &self->watch->ranks[one->at + i];
-        *rank = one->in[i];
-        weft_rank_view_end_texts(rank);
-    }
+    if (greeted) return true;
+    one->in = weft_alloc(first->n, sizeof *one->in);
+    one->at = self->used;
+    self->used += first->n;
     return true;
 }
 

@@ -88,25 +88,20 @@ static bool check_main_thread(void *unused) {
     return true;
 }
 
-static void start(void) {
-    self.since = weft_clock_seconds();
-    weft_timer_begin(&self.timer, fmin(self.seconds / 4, 1), check_main_thread, NULL);
-}
-
 void weft_slow_call_begin(double seconds) {
     if (self.users++ > 0) return;
     self.reports = seconds > 0;
     self.seconds = self.reports ? seconds : UNREPORTED_SECONDS;
-    if (self.reports) start();
+    self.since = weft_clock_seconds();
+    weft_timer_begin(&self.timer, fmin(self.seconds / 4, 1), check_main_thread, NULL);
 }
 
 void weft_slow_call_give_up(void (*end)(bool stopped, const char *call), double most) {
     if (self.users == 0) return;
-    if (!self.timer.runs && end != NULL) start();
-    if (self.timer.runs) (void)pthread_mutex_lock(&self.timer.lock);
+    (void)pthread_mutex_lock(&self.timer.lock);
     self.give_up = end;
     self.until = weft_clock_seconds() + most;
-    if (self.timer.runs) (void)pthread_mutex_unlock(&self.timer.lock);
+    (void)pthread_mutex_unlock(&self.timer.lock);
 }
 
 void weft_slow_call_end(void) {

@@ -76,8 +76,8 @@ weft_status weft_watchdog_open(weft_watchdog *self, weft_heartbeat *heartbeats, 
 bool weft_watchdog_add(const weft_watchdog *self, int file, int32_t rank);
 void weft_watchdog_close(weft_watchdog *self);
 
-/* Waits for an event, at most one tick, and checks the processes of this machine; returns the milliseconds since the last
- * check. */
+/* Waits for an event, at most one tick, and checks the processes of this machine. Returns the milliseconds since the
+ * last check. */
 int64_t weft_watchdog_check(weft_watchdog *self);
 /* Evaluates all ranks after `ms` more milliseconds. Returns true if they must be stopped, with the reason in `out`. */
 bool weft_watchdog_decide(weft_watchdog *self, char *out, size_t size, int64_t ms);

@@ -256,8 +256,8 @@ static const char *signal_name(int number) {
 }
 
 /* Writes "in FILE (sha256 ...), in KIND:ID SLOT". The plugin's hash is written once, after its file if the crash is in
- * it. A file that is being loaded is not registered yet, so the current call has its hash. For a crash between two calls,
- * in which this program or a library has found corrupt memory, the last plugin may be the cause. */
+ * it. A file that is being loaded is not registered yet, so the current call has its hash. For a crash between two
+ * calls, in which this program or a library has found corrupt memory, the last plugin may be the cause. */
 static void put_position(line *out, const void *context) {
     const struct link_map *where = map_at(program_counter(context));
     const char *name = where == NULL ? NULL : where->l_name, *sha256 = NULL;
