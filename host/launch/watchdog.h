@@ -139,6 +139,7 @@ void weft_sidecar_dismiss(void);
  * pass (heartbeat.h). Recording a call costs the main thread a few stores, and a copy of two names if another process
  * reads the record; another thread also reads the clock. No call is stopped, unless the caller enables a timeout. If a
  * call has ended the main thread, the process ends with an error message. */
+
 /* Part of each such line and of no other line. */
 #define WEFT_SLOW_CALL_WORDS "and goes on; other processes may wait for it"
 
