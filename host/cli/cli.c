@@ -333,7 +333,7 @@ static void take_code_file(void) {
 
 static void write_code(weft_exit status, const weft_error *err) {
     FILE *file = NULL;
-    bool keeps = true;            /* ranks redirect their own output (launch/log_prefix.h), but never close it */
+    bool keeps = true;            /* ranks redirect their own output (launch/world.h), but never close it */
     for (int i = 0; i < 2; i++) { /* before any file is opened with their numbers */
         const bool may_move = i == 0 && is_of_ranks;
         struct stat now;
@@ -419,7 +419,7 @@ int weft_cli_main(int argc, char **argv, const weft_command *const *table) {
      * they wait for work, which makes a step ten times slower on a machine with other load. A short spin costs no time
      * there and keeps the speed of a free machine. The user's own settings are kept. */
     if (getenv("OMP_WAIT_POLICY") == NULL) (void)setenv("GOMP_SPINCOUNT", "5000", 0);
-    weft_crash_install();
+    weft_crash_install(STDERR_FILENO);
     (void)signal(SIGXFSZ, SIG_IGN); /* exceeding the file size limit becomes a failed write, with an error */
     weft_exit_guard_install();
     take_code_file();

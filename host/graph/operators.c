@@ -3,7 +3,6 @@
 #include "base/alloc.h"
 #include "graph/record.h"
 #include "plugin/enter.h"
-#include "plugin/process.h"
 
 #include <stdlib.h>
 

@@ -4,74 +4,55 @@
 #include "base/alloc.h"
 #include "base/text.h"
 #include "config/number.h"
-#include "launch/table_server.h"
-#include "plugin/preflight.h"
+#include "launch/rendezvous.h"
+#include "plugin/load.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { TICK = 50, CANNOT_START = 127 }; /* milliseconds; the exit status of shells */
+enum { CANNOT_START = 127 }; /* the exit status of shells */
 
 bool weft_launch_is_own(const char *launch) {
     return strcmp(launch, WEFT_LAUNCH_BY_HOST) == 0;
 }
 
-/* Starts one rank. Only the rank keeps its end of the connection, and only this process the store's end. */
-static bool start_rank(weft_store *store, int32_t rank, int32_t n, const char *program, char *const *words) {
-    static const char *const names[] = {WEFT_OWN_RANK, WEFT_OWN_SIZE, WEFT_OWN_STORE};
-    int ends[2];
-    const pid_t launcher = getpid();
-    pid_t pid = -1;
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return false;
-    pid = fork();
-    if (pid == 0) { /* a rank ends with its launcher */
-        const int values[] = {rank, n, ends[1]};
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() != launcher) _exit(1);
-        (void)fcntl(ends[1], F_SETFD, 0); /* inherited by the program */
-        for (int i = 0; i < 3; i++) {
-            char text[16];
-            (void)snprintf(text, sizeof text, "%d", values[i]);
-            (void)setenv(names[i], text, 1);
-        }
-        (void)execv(program, words);
-        (void)fprintf(stderr, "weft: rank %d cannot be started: %s\n", (int)rank, strerror(errno));
-        _exit(CANNOT_START);
-    }
-    (void)close(ends[1]);
-    weft_store_admit(store, rank, ends[0]);
-    return pid > 0;
+/* Starts one rank, which ends with its launcher. */
+static bool start_rank(int32_t rank, int32_t n, const char *program, char *const *words) {
+    const pid_t launcher = getpid(), pid = fork();
+    char text[2][16];
+    if (pid != 0) return pid > 0;
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != launcher) _exit(1);
+    (void)snprintf(text[0], sizeof text[0], "%d", (int)rank);
+    (void)snprintf(text[1], sizeof text[1], "%d", (int)n);
+    (void)setenv(WEFT_OWN_RANK, text[0], 1);
+    (void)setenv(WEFT_OWN_SIZE, text[1], 1);
+    (void)setenv(WEFT_RENDEZVOUS, WEFT_RENDEZVOUS_PARENT, 1);
+    (void)execv(program, words);
+    (void)fprintf(stderr, "weft: rank %d cannot be started: %s\n", (int)rank, strerror(errno));
+    _exit(CANNOT_START);
 }
 
 int weft_own_launcher_run(int32_t n, const char *program, char *const *words) {
-    weft_store *store = weft_store_create(n);
     int32_t started = 0;
     int status = 0, ended = 0;
     (void)signal(SIGCHLD, SIG_DFL);
-    while (started < n && start_rank(store, started, n, program, words)) started++;
-    if (started < n) {
+    while (started < n && start_rank(started, n, program, words)) started++;
+    if (started < n) { /* started ranks end with this process */
         (void)fprintf(stderr, "weft: only %d of %d ranks could be started: %s\n", (int)started, (int)n,
                       strerror(errno));
-        status = CANNOT_START;
-        n = 0; /* started ranks end with this process */
+        return CANNOT_START;
     }
     while (n > 0) {
-        const pid_t pid = waitpid(-1, &ended, WNOHANG);
+        const pid_t pid = waitpid(-1, &ended, 0);
         if (pid < 0 && errno != EINTR) break;
-        if (pid <= 0) {
-            weft_store_serve(store, TICK);
-            continue;
-        }
-        n--;
-        if (status == 0) status = WIFSIGNALED(ended) ? 128 + WTERMSIG(ended) : WEXITSTATUS(ended);
+        n -= pid > 0;
+        if (pid > 0 && status == 0) status = WIFSIGNALED(ended) ? 128 + WTERMSIG(ended) : WEXITSTATUS(ended);
     }
-    weft_store_destroy(store);
     return status;
 }
 

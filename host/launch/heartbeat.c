@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 static weft_heartbeat unwatched = {.instruction = -1}; /* the record of an unwatched rank */
@@ -95,12 +96,16 @@ void weft_heartbeat_begin(int32_t rank) {
     _exit(1);
 }
 
-/* Uses the abstract namespace: the name disappears with the watchdog. */
-uint32_t weft_heartbeat_address(struct sockaddr_un *out, const char *path) {
-    memset(out, 0, sizeof *out);
-    out->sun_family = AF_UNIX;
-    return (uint32_t)offsetof(struct sockaddr_un, sun_path) + 1 +
-           (uint32_t)snprintf(out->sun_path + 1, sizeof out->sun_path - 1, "weft-watch:%.80s", path);
+int weft_local_socket(const char *name, bool listens) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const int n = snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "%s", name);
+    const socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1) + (socklen_t)n;
+    const struct sockaddr *to = (const struct sockaddr *)&address;
+    const int file = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | (listens ? SOCK_NONBLOCK : 0), 0);
+    if (file < 0) return -1;
+    if (listens ? bind(file, to, size) == 0 && listen(file, 4096) == 0 : connect(file, to, size) == 0) return file;
+    (void)close(file);
+    return -1;
 }
 
 enum { HIGH = 512 };
@@ -109,15 +114,12 @@ enum { HIGH = 512 };
  * number: the kernel closes a dead process's descriptors from the highest down. The launcher and other ranks end others
  * as soon as their connections close, so the watchdog must be notified first. */
 int weft_heartbeat_link(const char *path) {
-    struct sockaddr_un address;
-    const uint32_t size = weft_heartbeat_address(&address, path);
-    const int file = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    int high = -1;
-    if (file < 0) return -1;
-    if (connect(file, (const struct sockaddr *)&address, size) == 0) {
-        high = fcntl(file, F_DUPFD_CLOEXEC, HIGH);
-        if (high < 0) return file; /* few descriptors are allowed: keep the number */
-    }
+    char name[WEFT_LOCAL_NAME];
+    int file = -1, high = -1;
+    (void)snprintf(name, sizeof name, WEFT_WATCH_NAME, path);
+    file = weft_local_socket(name, false);
+    if (file >= 0) high = fcntl(file, F_DUPFD_CLOEXEC, HIGH);
+    if (high < 0) return file; /* few descriptors are allowed: keep the number */
     (void)close(file);
     return high;
 }
@@ -125,7 +127,6 @@ int weft_heartbeat_link(const char *path) {
 void weft_heartbeat_move(weft_heartbeat *to) {
     memcpy(to, own, sizeof *to); /* its pid is 0 until all other fields are set */
     own = to;
-    weft_crash_note(&to->crash);
     weft_crash_crumb(&to->call);
     store(&to->pid, (int32_t)getpid());
 }

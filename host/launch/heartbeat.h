@@ -7,7 +7,6 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <sys/un.h>
 #include <weft/base.h>
 
 #include "plugin/crash.h"
@@ -27,7 +26,6 @@ typedef struct weft_heartbeat {
     _Alignas(64) _Atomic int32_t pid; /* 0: the rank has not begun */
     _Atomic int32_t state;            /* weft_heartbeat_state */
     _Atomic int32_t status;           /* once ENDED: the exit status */
-    _Atomic int32_t crash;            /* the fatal signal; 0: no known crash */
     _Atomic int32_t rank;
     _Atomic int32_t patience;    /* seconds; 0: not read yet */
     _Atomic int32_t instruction; /* -1: between passes */
@@ -58,8 +56,12 @@ weft_heartbeat *weft_heartbeat_map(const char *path, int32_t n);
 /* Connects to the watchdog of the records at this path, for the life of the process. The kernel closes connections in
  * the order in which processes die, before a launcher can react. Returns the descriptor; -1: unreachable. [main] */
 int weft_heartbeat_link(const char *path);
-/* Writes the name of the socket between a watchdog and its ranks. */
-uint32_t weft_heartbeat_address(struct sockaddr_un *out, const char *path);
+/* Opens a local stream socket that has this name until it is closed, without a file, and listens, or connects to it. A
+ * listening one does not block. Returns -1 if that fails. */
+int weft_local_socket(const char *name, bool listens);
+enum { WEFT_LOCAL_NAME = 100 }; /* bytes of a name with its end */
+#define WEFT_WATCH_NAME                                                                                                \
+    "weft-watch:%.80s" /* of the socket between a watchdog and its ranks, with the path of records */
 /* Moves the record, with its contents, to other memory. [main] */
 void weft_heartbeat_move(weft_heartbeat *to);
 

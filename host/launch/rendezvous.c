@@ -2,19 +2,15 @@
 #include "launch/rendezvous.h"
 
 #include "base/units.h"
-#include "launch/table_server.h"
-#include "launch/find.h"
+#include "launch/heartbeat.h"
 #include "plugin/services.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <netdb.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -63,10 +59,18 @@ static bool is_one_machine(int32_t ranks) {
     return false;
 }
 
+/* Names the address after the launcher's process, the parent of all of its ranks on this machine. */
+static weft_status meet_by_parent(store_address *out) {
+    (void)snprintf(out->name, sizeof out->name, "weft-rendezvous-%d-%d", (int)getuid(), (int)getppid());
+    (void)snprintf(out->source, sizeof out->source, "the process %d that started this one", (int)getppid());
+    return WEFT_OK;
+}
+
 static weft_status find_address(store_address *out, weft_error *err) {
     const char *given = getenv(WEFT_RENDEZVOUS), *host = getenv("MASTER_ADDR"), *port = getenv("MASTER_PORT"),
                *nodes = getenv("SLURM_STEP_NODELIST"), *job = getenv("SLURM_JOB_ID");
     memset(out, 0, sizeof *out);
+    if (given != NULL && strcmp(given, WEFT_RENDEZVOUS_PARENT) == 0) return meet_by_parent(out);
     if (given != NULL) {
         const char *colon = strrchr(given, ':');
         (void)snprintf(out->source, sizeof out->source, WEFT_RENDEZVOUS);
@@ -87,12 +91,7 @@ static weft_status find_address(store_address *out, weft_error *err) {
         (void)snprintf(out->port, sizeof out->port, "%d", FIRST_PORT + (int)(strtol(job, NULL, 10) % N_PORTS));
         return WEFT_OK;
     }
-    if (is_one_machine(weft_services_world()->size)) {
-        /* named after the launcher's process, the parent of all of its ranks on this machine */
-        (void)snprintf(out->name, sizeof out->name, "weft-rendezvous-%d-%d", (int)getuid(), (int)getppid());
-        (void)snprintf(out->source, sizeof out->source, "the process %d that started this one", (int)getppid());
-        return WEFT_OK;
-    }
+    if (is_one_machine(weft_services_world()->size)) return meet_by_parent(out);
     return weft_error_set(
         err, WEFT_E_USER,
         "the launcher sets no address at which the ranks of several machines meet: set " WEFT_RENDEZVOUS
@@ -105,19 +104,6 @@ static void *serve_store(void *unused) {
     (void)unused;
     while (!weft_store_is_over(own.store) && !atomic_load(&own.ends)) weft_store_serve(own.store, RETRY_MS);
     return NULL;
-}
-
-/* Binds a socket to the name on this machine and listens, or connects to it; CLOSED: not possible. */
-static int open_by_name(const char *name, bool listens) {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    const socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
-    const struct sockaddr *to = (const struct sockaddr *)&address;
-    const int file = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    memcpy(address.sun_path + 1, name, strlen(name)); /* abstract: it begins with a zero */
-    if (file < 0) return CLOSED;
-    if (listens ? bind(file, to, size) == 0 && listen(file, 128) == 0 : connect(file, to, size) == 0) return file;
-    (void)close(file);
-    return CLOSED;
 }
 
 /* Binds a socket to the port and listens, or connects to it; CLOSED: not possible. */
@@ -145,7 +131,7 @@ static int open_by_port(const store_address *at, bool listens) {
 }
 
 static int open_address(const store_address *at, bool listens) {
-    return at->name[0] != '\0' ? open_by_name(at->name, listens) : open_by_port(at, listens);
+    return at->name[0] != '\0' ? weft_local_socket(at->name, listens) : open_by_port(at, listens);
 }
 
 static weft_status start_serving(const store_address *at, const weft_job_key *key, weft_error *err) {
@@ -199,38 +185,29 @@ static weft_status reach_store(const store_address *at, const weft_job_key *key,
     return WEFT_OK;
 }
 
-static weft_status connect_once(weft_store_line *out, weft_error *err) {
-    const char *given = getenv(WEFT_OWN_STORE);
+static weft_status connect_once(weft_error *err) {
     store_address at;
     weft_job_key key = {""}; /* on this machine the socket's user is sufficient proof */
     weft_status status = WEFT_OK;
-    if (own.file == CLOSED && given != NULL) {
-        own.file = (int)strtol(given, NULL, 10);
-        (void)fcntl(own.file, F_SETFD, FD_CLOEXEC);
-    } else if (own.file == CLOSED) {
-        status = find_address(&at, err);
-        if (status == WEFT_OK && at.name[0] == '\0') status = weft_job_key_read(&key, err);
-        if (status == WEFT_OK && weft_services_world()->rank == 0) status = start_serving(&at, &key, err);
-        if (status == WEFT_OK) status = reach_store(&at, &key, err);
-    }
-    *out = (weft_store_line){own.file, given != NULL ? "the process that started the ranks" : "rank 0"};
-    return status;
+    if (own.file != CLOSED) return WEFT_OK;
+    status = find_address(&at, err);
+    if (status == WEFT_OK && at.name[0] == '\0') status = weft_job_key_read(&key, err);
+    if (status == WEFT_OK && weft_services_world()->rank == 0) status = start_serving(&at, &key, err);
+    return status == WEFT_OK ? reach_store(&at, &key, err) : status;
 }
 
 /* ---- the exchange for plugins ---- */
 
 static weft_status put_value(const weft_host *host, const char *key, const void *bytes, size_t n, weft_error *err) {
-    weft_store_line to;
-    const weft_status status = connect_once(&to, err);
+    const weft_status status = connect_once(err);
     (void)host;
-    return status == WEFT_OK ? weft_store_put(to, key, bytes, n, err) : status;
+    return status == WEFT_OK ? weft_store_put(own.file, key, bytes, n, err) : status;
 }
 
 static weft_status get_value(const weft_host *host, const char *key, void *bytes, size_t n, weft_error *err) {
-    weft_store_line from;
-    const weft_status status = connect_once(&from, err);
+    const weft_status status = connect_once(err);
     (void)host;
-    return status == WEFT_OK ? weft_store_get(from, key, bytes, n, own.patience, err) : status;
+    return status == WEFT_OK ? weft_store_get(own.file, key, bytes, n, own.patience, err) : status;
 }
 
 void weft_rendezvous_offer(int32_t patience) {

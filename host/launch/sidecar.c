@@ -1,9 +1,9 @@
-/* host/launch/sidecar.c: see sidecar.h. */
-#include "launch/sidecar.h"
+/* host/launch/sidecar.c: see watchdog.h. */
+#include "launch/watchdog.h"
 
 #include "base/alloc.h"
 #include "launch/signals.h"
-#include "launch/table_server.h"
+#include "launch/rendezvous.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -113,7 +113,7 @@ static int connect_to_chief(const weft_node_watchdog_address *to, int32_t n) {
         if (file < 0) return -1;
         limit_time(file, CONNECT);
         if (connect(file, (const struct sockaddr *)&address, sizeof address) == 0 &&
-            weft_send_all(file, &first, sizeof first, 0)) {
+            weft_send_all(file, &first, sizeof first)) {
             limit_time(file, SILENCE);
             return file;
         }
@@ -130,12 +130,11 @@ bool weft_node_watchdog_follow(weft_watchdog *watch, char *why, size_t size, int
     while (command == 0 && !weft_ranks_are_over(watch->ranks, watch->n)) {
         char stop = 0;
         ssize_t n = 0;
-        weft_watchdog_wait(watch);
         (void)weft_watchdog_check(watch);
         n = recv(socket, &stop, 1, MSG_DONTWAIT);
         if (n == 1) command = 1;
         else if (n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) command = -1;
-        else if (!weft_send_all(socket, watch->ranks, (size_t)watch->n * sizeof *watch->ranks, 0)) command = -1;
+        else if (!weft_send_all(socket, watch->ranks, (size_t)watch->n * sizeof *watch->ranks)) command = -1;
     }
     (void)snprintf(why, size, "%s", command == 1 ? "" : "the watchdog of rank 0 is out of reach");
     if (command != 0) weft_watchdog_stop(watch);
@@ -174,36 +173,30 @@ static void drop_follower(chief_state *self, follower *one) {
 
 /* Receives one part of a message; false: no data for now. Data of other machines is not trusted. */
 static bool receive_message(chief_state *self, follower *one) {
+    const hello *first = &one->first;
     const bool greeted = one->in != NULL;
     char *to = greeted ? (char *)one->in : (char *)&one->first;
-    const size_t all = greeted ? (size_t)one->first.n * sizeof *one->in : sizeof one->first;
+    const size_t all = greeted ? (size_t)first->n * sizeof *one->in : sizeof *first;
     const ssize_t n = recv(one->file, to + one->got, all - one->got, MSG_DONTWAIT);
-    const uint64_t *word = self->address->word;
-    bool is_valid = n > 0;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
     one->got += n > 0 ? (size_t)n : 0;
     one->silent = 0;
-    if (is_valid && one->got == all && !greeted)
-        is_valid = one->first.word[0] == word[0] && one->first.word[1] == word[1] &&
-                   one->first.view_size == sizeof(weft_rank_view) && one->first.n >= 1 &&
-                   one->first.n <= self->watch->total - self->used;
-    if (!is_valid) {
+    if (n <= 0 || (!greeted && one->got == all &&
+                   (memcmp(first->word, self->address->word, sizeof first->word) != 0 || first->n < 1 ||
+                    first->view_size != sizeof(weft_rank_view) || first->n > self->watch->total - self->used))) {
         drop_follower(self, one);
         return false;
     }
     if (one->got < all) return true;
     one->got = 0;
-    if (!greeted) {
-        one->in = weft_alloc(one->first.n, sizeof *one->in);
-        one->at = self->used;
-        self->used += one->first.n;
-        return true;
+    for (int32_t i = 0; greeted && i < first->n; i++) {
+        weft_rank_view_end_texts(&one->in[i]);
+        self->watch->ranks[one->at + i] = one->in[i];
     }
-    for (int32_t i = 0; i < one->first.n; i++) {
-        weft_rank_view *rank = &self->watch->ranks[one->at + i];
-        *rank = one->in[i];
-        weft_rank_view_end_texts(rank);
-    }
+    if (greeted) return true;
+    one->in = weft_alloc(first->n, sizeof *one->in);
+    one->at = self->used;
+    self->used += first->n;
     return true;
 }
 
@@ -233,9 +226,7 @@ bool weft_node_watchdog_lead(weft_watchdog *watch, char *why, size_t size, int s
     for (int32_t i = 0; i < watch->total; i++) self.followers[i].file = NEVER;
     (void)weft_watchdog_add(watch, socket, watch->n);
     while (!stop && !weft_ranks_are_over(watch->ranks, self.used)) {
-        int64_t ms = 0;
-        weft_watchdog_wait(watch);
-        ms = weft_watchdog_check(watch);
+        const int64_t ms = weft_watchdog_check(watch);
         receive_from_all(&self, ms);
         stop = weft_watchdog_decide(watch, why, size, ms);
     }
@@ -243,7 +234,7 @@ bool weft_node_watchdog_lead(weft_watchdog *watch, char *why, size_t size, int s
     for (int32_t i = 0; i < watch->total; i++) {
         const int file = self.followers[i].file;
         if (file == NEVER) continue;
-        if (stop) (void)weft_send_all(file, "", 1, 0); /* the command to stop */
+        if (stop) (void)weft_send_all(file, "", 1); /* the command to stop */
         (void)close(file);
         free(self.followers[i].in);
     }
@@ -253,14 +244,12 @@ bool weft_node_watchdog_lead(weft_watchdog *watch, char *why, size_t size, int s
     return stop;
 }
 
-/* ---- orders of a rank to its sidecar ---- */
+/* ---- the order of a rank to its sidecar ---- */
 
 typedef struct order {
     char path[64];
-    int32_t n; /* 0: listen, and return the address; another order follows */
-    int32_t total;
-    bool follow;
-    weft_node_watchdog_address chief; /* address to connect to */
+    int32_t n, total;
+    weft_node_watchdog_address chief; /* address to connect to; without hosts: none */
 } order;
 
 static int orders = -1; /* socket to the sidecar; -1: closed */
@@ -295,25 +284,29 @@ static void write_error(const char *what) {
     }
 }
 
-/* Runs the watchdog. own: the chief's address, for its listening socket; NULL: not the chief. */
-static void watch_machine(const order *what, int socket, const weft_node_watchdog_address *own) {
+/* Runs the watchdog. Answers with its own address if it is the chief of other machines. */
+static void watch_machine(const order *what) {
+    const bool follows = what->chief.n_hosts > 0;
     struct pollfd launcher = {LAUNCHER, POLLIN, 0};
     weft_heartbeat *heartbeats = weft_heartbeat_map(what->path, what->n);
+    weft_node_watchdog_address own = {0};
+    int socket = what->total > what->n && !follows ? weft_node_watchdog_listen(&own) : -1;
     weft_watchdog self;
     char why[1500] = "", text[1800];
     bool stop = false;
     if (heartbeats == NULL || weft_watchdog_open(&self, heartbeats, what->path, what->n,
-                                                 own != NULL ? what->total : what->n, NULL) != WEFT_OK) {
+                                                 socket >= 0 ? what->total : what->n, NULL) != WEFT_OK) {
         write_error("the ranks of this machine cannot be watched");
         return;
     }
-    if (send(ORDERS, "", 1, MSG_NOSIGNAL) != 1) return; /* the rank has ended already, and its world with it */
+    if (send(ORDERS, &own, sizeof own, MSG_NOSIGNAL) != (ssize_t)sizeof own)
+        return; /* the rank has ended already, and its world with it */
     (void)close(ORDERS);
-    if (what->follow) socket = connect_to_chief(&what->chief, what->n);
-    if (what->follow && socket < 0)
+    if (follows) socket = connect_to_chief(&what->chief, what->n);
+    if (follows && socket < 0)
         write_error("the watchdog of rank 0 cannot be reached from here: it does not know the ranks of this machine");
-    if (what->follow && socket >= 0) stop = weft_node_watchdog_follow(&self, why, sizeof why, socket);
-    else stop = weft_node_watchdog_lead(&self, why, sizeof why, socket, own); /* also of one machine, without socket */
+    if (follows && socket >= 0) stop = weft_node_watchdog_follow(&self, why, sizeof why, socket);
+    else stop = weft_node_watchdog_lead(&self, why, sizeof why, socket, &own); /* also of one machine, without socket */
     if (!stop || why[0] == '\0') return;
     (void)poll(&launcher, 1, LAST_OUTPUT); /* the launcher's own last output comes first; in a file it would overwrite
                                             * this line */
@@ -323,18 +316,9 @@ static void watch_machine(const order *what, int socket, const weft_node_watchdo
 
 /* Runs in the new process. Without an order the rank has ended, or needs no watchdog. */
 static _Noreturn void run_sidecar(int from, const ancestor *launcher) {
-    weft_node_watchdog_address own;
     order what;
-    int socket = -1;
-    bool ordered = false;
     detach(from, launcher);
-    ordered = read(ORDERS, &what, sizeof what) == (ssize_t)sizeof what;
-    if (ordered && what.n == 0) {
-        socket = weft_node_watchdog_listen(&own);
-        ordered = write(ORDERS, &own, sizeof own) == (ssize_t)sizeof own &&
-                  read(ORDERS, &what, sizeof what) == (ssize_t)sizeof what;
-    }
-    if (ordered) watch_machine(&what, socket, socket >= 0 ? &own : NULL);
+    if (read(ORDERS, &what, sizeof what) == (ssize_t)sizeof what) watch_machine(&what);
     _exit(0);
 }
 
@@ -368,28 +352,17 @@ bool weft_sidecar_waits(void) {
     return orders >= 0;
 }
 
-/* Sends an order and receives n bytes of answer. */
-static weft_status send_order(const order *what, void *answer, size_t n, weft_error *err) {
-    if (send(orders, what, sizeof *what, MSG_NOSIGNAL) == (ssize_t)sizeof *what &&
-        recv(orders, answer, n, MSG_WAITALL) == (ssize_t)n)
-        return WEFT_OK;
-    return weft_error_set(err, WEFT_E_SYSTEM, "the process that watches the ranks is gone");
-}
-
-weft_status weft_sidecar_listen(weft_node_watchdog_address *out, weft_error *err) {
-    return send_order(&(const order){.n = 0}, out, sizeof *out, err);
-}
-
-weft_status weft_sidecar_watch(const char *path, int32_t n, int32_t total, const weft_node_watchdog_address *chief,
+weft_status weft_sidecar_watch(const char *path, int32_t n, int32_t total, weft_node_watchdog_address *chief,
                                weft_error *err) {
-    order what = {.n = n, .total = total, .follow = chief != NULL};
-    char ready = 0;
-    weft_status status = WEFT_OK;
+    order what = {.n = n, .total = total, .chief = *chief};
+    bool is_done = false;
     (void)snprintf(what.path, sizeof what.path, "%s", path);
-    if (chief != NULL) what.chief = *chief;
-    status = send_order(&what, &ready, 1, err);
+    is_done = send(orders, &what, sizeof what, MSG_NOSIGNAL) == (ssize_t)sizeof what &&
+              recv(orders, &what.chief, sizeof what.chief, MSG_WAITALL) == (ssize_t)sizeof what.chief;
     weft_sidecar_dismiss();
-    return status;
+    if (!is_done) return weft_error_set(err, WEFT_E_SYSTEM, "the process that watches the ranks is gone");
+    *chief = what.chief;
+    return WEFT_OK;
 }
 
 void weft_sidecar_dismiss(void) {

@@ -1,5 +1,5 @@
-/* host/launch/slow_call.c: see slow_call.h. */
-#include "launch/slow_call.h"
+/* host/launch/slow_call.c: see watchdog.h. */
+#include "launch/watchdog.h"
 
 #include "base/timer.h"
 #include "base/units.h"
@@ -31,7 +31,7 @@ static struct {
 /* Formats "optimizer:lion (/home/you/weft-optimizer-lion.so) has been in its prepare for 60 s, in training, in step 12,
  * at instruction 33, STEP". */
 static void describe(char *line, size_t size, const weft_call_record *call) {
-    const char *const mode = weft_crash_current_mode(), *const arm = weft_crash_current_arm();
+    const char *const mode = atomic_load(&weft_crash_where.mode), *const arm = atomic_load(&weft_crash_where.arm);
     const weft_plugin *plugin = call->loaded->plugin;
     char position[WEFT_HEARTBEAT_TEXT + 96];
     weft_heartbeat_position(position, sizeof position);
@@ -40,20 +40,16 @@ static void describe(char *line, size_t size, const weft_call_record *call) {
                    arm == NULL ? "" : ", in arm ", arm == NULL ? "" : arm, position);
 }
 
-/* Returns false for a slot that was reported before: it could be slow in each step. */
-static bool is_new(const weft_call_record *call) {
-    for (size_t i = 0; i < self.n_reported; i++)
-        if (self.reported[i].loaded == call->loaded && self.reported[i].what == call->what) return false;
-    if (self.n_reported < MOST_REPORTED) self.reported[self.n_reported++] = *call;
-    return true;
-}
-
 /* Handles a call that has lasted `seconds`. */
 static void handle_slow_call(const weft_call_record *call, bool may_report) {
     const bool stopped = weft_signals_stop();
+    bool reports = self.reports && may_report;
     char text[1400], line[1700];
     describe(text, sizeof text, call);
-    if (self.reports && may_report && is_new(call)) {
+    for (size_t i = 0; i < self.n_reported; i++) /* a slot is reported once: it could be slow in each step */
+        reports = reports && (self.reported[i].loaded != call->loaded || self.reported[i].what != call->what);
+    if (reports && self.n_reported < MOST_REPORTED) self.reported[self.n_reported++] = *call;
+    if (reports) {
         (void)snprintf(line, sizeof line,
                        "%s, " WEFT_SLOW_CALL_WORDS ". [plugins] call_seconds sets the time of this warning", text);
         weft_services_print(WEFT_LOG_WARN, line); /* also on ranks that print no other lines */
@@ -92,25 +88,20 @@ static bool check_main_thread(void *unused) {
     return true;
 }
 
-static void start(void) {
-    self.since = weft_clock_seconds();
-    weft_timer_begin(&self.timer, fmin(self.seconds / 4, 1), check_main_thread, NULL);
-}
-
 void weft_slow_call_begin(double seconds) {
     if (self.users++ > 0) return;
     self.reports = seconds > 0;
     self.seconds = self.reports ? seconds : UNREPORTED_SECONDS;
-    if (self.reports) start();
+    self.since = weft_clock_seconds();
+    weft_timer_begin(&self.timer, fmin(self.seconds / 4, 1), check_main_thread, NULL);
 }
 
 void weft_slow_call_give_up(void (*end)(bool stopped, const char *call), double most) {
     if (self.users == 0) return;
-    if (!self.timer.runs && end != NULL) start();
-    if (self.timer.runs) (void)pthread_mutex_lock(&self.timer.lock);
+    (void)pthread_mutex_lock(&self.timer.lock);
     self.give_up = end;
     self.until = weft_clock_seconds() + most;
-    if (self.timer.runs) (void)pthread_mutex_unlock(&self.timer.lock);
+    (void)pthread_mutex_unlock(&self.timer.lock);
 }
 
 void weft_slow_call_end(void) {

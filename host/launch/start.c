@@ -3,10 +3,11 @@
 
 #include "base/alloc.h"
 #include "base/units.h"
-#include "launch/log_prefix.h"
+#include "launch/world.h"
 #include "launch/signals.h"
 #include "launch/watchdog.h"
 
+#include <argz.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +22,6 @@
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 /* ---- output ----
@@ -38,7 +38,7 @@ typedef struct pipe_copy {
     atomic_int lost;  /* errno of the failed write; 0: no failure */
 } pipe_copy;
 
-enum { CLOSED = -1, TICK = 100 /* milliseconds */ };
+enum { CLOSED = -1, TICK = 100, MOMENT = 2 /* milliseconds */ };
 
 /* Copies until the end. A process that a rank has left running may keep the pipe open for ever: after the launcher's
  * end, an empty pipe is the end, too. */
@@ -84,50 +84,35 @@ static bool start_copy(pipe_copy *self) {
 /* ---- the command ---- */
 
 typedef struct command {
-    char **words; /* ends with NULL */
-    size_t n;
+    char *text; /* the words, each with its end (argz) */
+    size_t n;   /* bytes */
+    char **words;
     int32_t own_ranks; /* > 0: the words are a rank's, started that many times without an external launcher */
 } command;
 
-static void add_word(command *self, const char *word, size_t n) {
-    self->words = weft_realloc(self->words, self->n + 2, sizeof *self->words);
-    self->words[self->n++] = weft_text_of("%.*s", (int)n, word);
-    self->words[self->n] = NULL;
-}
-
-/* Adds "/usr/bin/mpiexec -n {ranks}" with the number of ranks. Adds no words for the built-in launcher. */
-static void add_launch(command *self, const weft_launch *ranks) {
+/* Makes "/usr/bin/mpiexec -n 4", or no words for the built-in launcher, then the program by its absolute path and its
+ * original arguments. */
+static weft_status make_command(command *out, const weft_launch *ranks, weft_error *err) {
     const char *number = strstr(ranks->launch, "{ranks}");
-    char *text = NULL;
-    if (weft_launch_is_own(ranks->launch)) {
-        self->own_ranks = ranks->world.size;
-        return;
-    }
-    text = weft_text_of("%.*s%d%s", (int)(number - ranks->launch), ranks->launch, (int)ranks->world.size,
-                        number + strlen("{ranks}"));
-    for (const char *at = text + strspn(text, " "); *at != '\0'; at += strspn(at, " ")) {
-        add_word(self, at, strcspn(at, " "));
-        at += strcspn(at, " ");
-    }
-    free(text);
-}
-
-/* Adds the program by its absolute path and its original arguments. */
-static weft_status add_program(command *self, weft_error *err) {
-    char program[PATH_MAX], *word = NULL;
-    const ssize_t length = readlink("/proc/self/exe", program, sizeof program);
+    char launch[sizeof ranks->launch + 16], program[PATH_MAX] = "", *word = NULL;
     FILE *file = fopen("/proc/self/cmdline", "re");
     size_t capacity = 0;
-    ssize_t n = 0;
-    if (length < 1 || file == NULL || getdelim(&word, &capacity, '\0', file) < 0) {
-        free(word);
-        if (file != NULL) (void)fclose(file);
-        return weft_error_set(err, WEFT_E_SYSTEM, "/proc/self does not have the arguments of this program");
+    bool is_made = file != NULL && readlink("/proc/self/exe", program, sizeof program - 1) > 0 &&
+                   getdelim(&word, &capacity, '\0', file) > 0;
+    if (weft_launch_is_own(ranks->launch)) {
+        out->own_ranks = ranks->world.size;
+    } else if (is_made) {
+        (void)snprintf(launch, sizeof launch, "%.*s%d%s", (int)(number - ranks->launch), ranks->launch,
+                       (int)ranks->world.size, number + strlen("{ranks}"));
+        is_made = argz_create_sep(launch, ' ', &out->text, &out->n) == 0;
     }
-    add_word(self, program, (size_t)length);
-    while ((n = getdelim(&word, &capacity, '\0', file)) > 0) add_word(self, word, (size_t)n);
+    is_made = is_made && argz_add(&out->text, &out->n, program) == 0;
+    while (is_made && getdelim(&word, &capacity, '\0', file) > 0) is_made = argz_add(&out->text, &out->n, word) == 0;
     free(word);
-    (void)fclose(file);
+    if (file != NULL) (void)fclose(file);
+    if (!is_made) return weft_error_set(err, WEFT_E_SYSTEM, "/proc/self does not have the arguments of this program");
+    out->words = weft_alloc(argz_count(out->text, out->n) + 1, sizeof *out->words);
+    argz_extract(out->text, out->n, out->words);
     return WEFT_OK;
 }
 
@@ -213,6 +198,7 @@ static void take_signals(parent *self) {
 
 static void watch_once(parent *self) {
     const int64_t ms = weft_watchdog_check(&self->watch);
+    take_signals(self);
     if (self->ended_by == 0 && self->why[0] == '\0')
         (void)weft_watchdog_decide(&self->watch, self->why, sizeof self->why, ms);
     if (self->ended_by != 0 || self->why[0] != '\0') end_job(self);
@@ -225,13 +211,10 @@ static void drain_streams(parent *self) {
         pipe_copy *copy = &self->streams[i];
         atomic_store(&copy->over, true);
         while (copy->copies && self->ended_by == 0) {
+            struct pollfd signals = {self->signals, POLLIN, 0};
             struct signalfd_siginfo one;
-            struct timespec until;
-            (void)clock_gettime(CLOCK_REALTIME, &until);
-            until.tv_nsec += WEFT_WATCHDOG_TICK * 1000000L;
-            until.tv_sec += until.tv_nsec / 1000000000;
-            until.tv_nsec %= 1000000000;
-            copy->copies = pthread_timedjoin_np(copy->thread, NULL, &until) != 0;
+            copy->copies = pthread_tryjoin_np(copy->thread, NULL) != 0;
+            if (copy->copies) (void)poll(&signals, 1, MOMENT);
             while (copy->copies && read(self->signals, &one, sizeof one) == (ssize_t)sizeof one)
                 if (one.ssi_signo != SIGCHLD && one.ssi_signo != SIGPIPE) self->ended_by = (int)one.ssi_signo;
         }
@@ -243,17 +226,13 @@ static weft_status wait_for(parent *self, int *status, weft_error *err) {
     pid_t done = 0;
     char text[1800];
     while (done == 0) {
-        weft_watchdog_wait(&self->watch);
-        take_signals(self);
         watch_once(self);
         done = waitpid(self->launcher, &ended, WNOHANG);
         if (done < 0 && errno == EINTR) done = 0;
     }
     if (done < 0) return weft_error_set(err, WEFT_E_SYSTEM, "the launcher was lost: %s", strerror(errno));
-    if (ended != 0 && self->ended_by == 0 && self->why[0] == '\0') {
-        weft_watchdog_wait(&self->watch); /* for a rank that the last check deferred: it may be the cause */
-        watch_once(self);
-    }
+    if (ended != 0 && self->ended_by == 0 && self->why[0] == '\0')
+        watch_once(self); /* for a rank that the last check deferred: it may be the cause */
     drain_streams(self);
     *status = 128 + self->ended_by;
     if (self->ended_by != 0) return WEFT_OK;
@@ -335,14 +314,13 @@ weft_status weft_launch_start(int *status, const weft_launch *ranks, weft_error 
     weft_log_prefix_offer_terminal();
     weft_heartbeat_path(path, sizeof path, (int32_t)getpid(), file);
     (void)setenv(WEFT_WATCHED, path, 1); /* the ranks find their records there */
-    add_launch(&what, ranks);
-    if (done == WEFT_OK) done = add_program(&what, err);
+    if (done == WEFT_OK) done = make_command(&what, ranks, err);
     if (done == WEFT_OK) done = weft_watchdog_open(&self->watch, heartbeats, path, n, n, err);
     if (done == WEFT_OK) (void)fflush(NULL);
     if (done == WEFT_OK) done = run_launcher(self, status, &what, err);
     weft_watchdog_close(&self->watch);
-    for (size_t i = 0; i < what.n; i++) free(what.words[i]);
     free(what.words);
+    free(what.text);
     free(self);
     return done;
 }

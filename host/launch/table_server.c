@@ -1,5 +1,5 @@
-/* host/launch/table_server.c: see table_server.h. */
-#include "launch/table_server.h"
+/* host/launch/table_server.c: see rendezvous.h. */
+#include "launch/rendezvous.h"
 
 #include "base/alloc.h"
 #include "base/file.h"
@@ -130,23 +130,12 @@ weft_status weft_job_key_read(weft_job_key *out, weft_error *err) {
     return status == WEFT_OK ? make_key(out, text, path, err) : status;
 }
 
-/* ---- messages ---- */
+/* ---- messages: both ends have the same byte order ---- */
 
-enum { PUT = 1, GET = 2, MAGIC = 0x57656675 /* another value if the messages change */, GONE = -1 };
-enum { TAKEN = 0, TWICE = 1 };
-enum { WELCOME = 0, WRONG_KEY = 1, NO_PLACE = 2 };
+enum { MAGIC = 0x57656676 /* another value if the messages change */, GONE = -1 };
+enum { PUT = 1, GET = 2 };
+enum { TAKEN = 0, TWICE = 1, WRONG_KEY = 2, NO_PLACE = 3 };
 enum { STRANGERS = 32 }; /* unauthenticated connections; one more closes the oldest of them */
-
-/* A rank's request; the bytes of a PUT follow. Both ends have the same byte order. */
-typedef struct request {
-    uint32_t magic, what, n;
-    char key[WEFT_STORE_KEY];
-} request;
-
-/* The server's reply; the bytes of a GET follow. */
-typedef struct answer {
-    uint32_t code, n;
-} answer;
 
 /* The server's first bytes on a connection that it has accepted. */
 typedef struct challenge {
@@ -154,18 +143,21 @@ typedef struct challenge {
     unsigned char random[RANDOM];
 } challenge;
 
-/* A rank's reply. */
-typedef struct greeting {
-    uint32_t magic;
+/* A rank's reply to it, with rank, random and proof; after that a request, with the other fields. */
+typedef struct message {
+    uint32_t magic, what, n;
     int32_t rank;
     unsigned char random[RANDOM];
     char proof[PROOF];
-} greeting;
+    char key[WEFT_STORE_KEY];
+    char bytes[WEFT_EXCHANGE_MOST]; /* n of a PUT */
+} message;
 
-typedef struct verdict {
-    uint32_t code;
-    char proof[PROOF]; /* of WELCOME */
-} verdict;
+typedef struct answer {
+    uint32_t code, n;
+    char proof[PROOF];              /* of the server, to a rank that it has admitted */
+    char bytes[WEFT_EXCHANGE_MOST]; /* n of a GET */
+} answer;
 
 /* Returns true for a valid key: words of [a-z0-9._-]. */
 static bool is_key(const char *key) {
@@ -173,10 +165,10 @@ static bool is_key(const char *key) {
     return n > 0 && key[n] == '\0' && n < WEFT_STORE_KEY;
 }
 
-bool weft_send_all(int file, const void *bytes, size_t n, int flags) {
+bool weft_send_all(int file, const void *bytes, size_t n) {
     const char *at = bytes;
     while (n > 0) {
-        const ssize_t sent = send(file, at, n, MSG_NOSIGNAL | flags);
+        const ssize_t sent = send(file, at, n, MSG_NOSIGNAL);
         if (sent < 0 && errno == EINTR) continue;
         if (sent <= 0) return false;
         at += sent;
@@ -199,30 +191,28 @@ static bool receive_all(int file, void *bytes, size_t n) {
     return true;
 }
 
+/* ---- a rank's side ---- */
+
+/* Limits the time of each receive; 0: no limit. */
 static bool set_timeout(int file, int32_t seconds) {
     const struct timeval time = {seconds, 0};
     return setsockopt(file, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time) == 0;
 }
 
-/* ---- a rank's side ---- */
-
-static weft_status lost_store(weft_store_line line, weft_error *err) {
-    return weft_error_set(err, WEFT_E_PEER, "%s, which keeps the key-value store of the ranks, is gone: %s",
-                          line.keeper, errno == 0 ? "it has ended" : strerror(errno));
+static bool ask(int file, const message *sent, answer *out) {
+    return weft_send_all(file, sent, sizeof *sent) && receive_all(file, out, sizeof *out);
 }
 
-static bool send_request(int file, uint32_t what, const char *key, const void *bytes, size_t n) {
-    request r = {.magic = MAGIC, .what = what, .n = (uint32_t)n};
-    (void)snprintf(r.key, sizeof r.key, "%s", key);
-    return weft_send_all(file, &r, sizeof r, bytes != NULL && n > 0 ? MSG_MORE : 0) &&
-           (bytes == NULL || weft_send_all(file, bytes, n, 0));
+static weft_status lost_store(weft_error *err) {
+    return weft_error_set(err, WEFT_E_PEER, "rank 0, which keeps the key-value store of the ranks, is gone: %s",
+                          errno == 0 ? "it has ended" : strerror(errno));
 }
 
 weft_status weft_store_greet(int file, const weft_job_key *key, int32_t rank, int32_t patience, bool *again,
                              weft_error *err) {
     challenge asked;
-    verdict v;
-    greeting mine = {.magic = MAGIC, .rank = rank};
+    answer a;
+    message mine = {.magic = MAGIC, .rank = rank};
     char expected[PROOF];
     weft_status status = WEFT_OK;
     *again = !set_timeout(file, patience) || !receive_all(file, &asked, sizeof asked) || asked.magic != MAGIC;
@@ -231,12 +221,12 @@ weft_status weft_store_greet(int file, const weft_job_key *key, int32_t rank, in
     status = make_proof(mine.proof, key, "rank", asked.random, mine.random, rank, err);
     if (status == WEFT_OK) status = make_proof(expected, key, "keeper", asked.random, mine.random, rank, err);
     if (status != WEFT_OK) return status;
-    *again = !weft_send_all(file, &mine, sizeof mine, 0) || !receive_all(file, &v, sizeof v);
+    *again = !ask(file, &mine, &a);
     if (*again) return weft_error_set(err, WEFT_E_PEER, "the connection was refused");
-    if (v.code == NO_PLACE)
+    if (a.code == NO_PLACE)
         return weft_error_set(err, WEFT_E_PEER, "another process is rank %d already, or there is no such rank",
                               (int)rank);
-    if (v.code == WELCOME && proofs_are_equal(v.proof, expected)) return WEFT_OK;
+    if (a.code == TAKEN && proofs_are_equal(a.proof, expected)) return WEFT_OK;
     return weft_error_set(err, WEFT_E_PEER,
                           "rank 0 and rank %d have different secrets of the job. Fix: set " WEFT_JOB_SECRET
                           " to the same for all ranks, or copy the file weft/job-secret of ~/.local/share to all "
@@ -244,49 +234,48 @@ weft_status weft_store_greet(int file, const weft_job_key *key, int32_t rank, in
                           (int)rank);
 }
 
-static weft_status check_request(const char *key, size_t n, weft_error *err) {
+static weft_status make_request(message *out, uint32_t what, const char *key, size_t n, weft_error *err) {
     if (!is_key(key))
         return weft_error_set(err, WEFT_E_HOST, "\"%.80s\" is no key of an exchange: 1 to %d of [a-z0-9._-]", key,
                               WEFT_STORE_KEY - 4);
     if (n > WEFT_EXCHANGE_MOST)
         return weft_error_set(err, WEFT_E_HOST, "a value of %zu bytes under \"%s\": an exchange takes %d at most", n,
                               key, WEFT_EXCHANGE_MOST);
+    *out = (message){.magic = MAGIC, .what = what, .n = (uint32_t)n};
+    memcpy(out->key, key, strlen(key));
     return WEFT_OK;
 }
 
-weft_status weft_store_put(weft_store_line to, const char *key, const void *bytes, size_t n, weft_error *err) {
-    answer a = {0, 0};
-    weft_status status = check_request(key, n, err);
+weft_status weft_store_put(int file, const char *key, const void *bytes, size_t n, weft_error *err) {
+    message request;
+    answer a;
+    const weft_status status = make_request(&request, PUT, key, n, err);
     if (status != WEFT_OK) return status;
-    if (!set_timeout(to.file, 0) || !send_request(to.file, PUT, key, bytes, n) || !receive_all(to.file, &a, sizeof a))
-        return lost_store(to, err);
+    if (n > 0) memcpy(request.bytes, bytes, n);
+    if (!set_timeout(file, 0) || !ask(file, &request, &a)) return lost_store(err);
     if (a.code == TWICE)
         return weft_error_set(err, WEFT_E_HOST, "\"%s\" has been put before, by this rank or another", key);
     return WEFT_OK;
 }
 
-weft_status weft_store_get(weft_store_line from, const char *key, void *bytes, size_t n, int32_t patience,
-                           weft_error *err) {
-    char value[WEFT_EXCHANGE_MOST];
-    answer a = {0, 0};
-    weft_status status = check_request(key, n, err);
+weft_status weft_store_get(int file, const char *key, void *bytes, size_t n, int32_t patience, weft_error *err) {
+    message request;
+    answer a;
+    const weft_status status = make_request(&request, GET, key, n, err);
     if (status != WEFT_OK) return status;
-    if (!set_timeout(from.file, patience) || !send_request(from.file, GET, key, NULL, n)) return lost_store(from, err);
-    if (!receive_all(from.file, &a, sizeof a)) {
-        if (errno != EAGAIN && errno != EWOULDBLOCK) return lost_store(from, err);
+    if (!set_timeout(file, patience) || !ask(file, &request, &a)) {
+        if (errno != EAGAIN && errno != EWOULDBLOCK) return lost_store(err);
         return weft_error_set(err, WEFT_E_PEER,
                               "no rank has put it within %d s ([run] patience): one has not started, or has failed "
                               "before (the key of the exchange is \"%s\")",
                               (int)patience, key);
     }
-    if (a.n > sizeof value) errno = EMSGSIZE;
-    if (a.n > sizeof value || !receive_all(from.file, value, a.n)) return lost_store(from, err);
     if (a.n != n)
         return weft_error_set(err, WEFT_E_PEER,
                               "\"%s\" is %u bytes where the rank that put it has another version, and %zu here: start "
                               "the same program on all ranks",
                               key, (unsigned)a.n, n);
-    memcpy(bytes, value, n);
+    memcpy(bytes, a.bytes, n);
     return WEFT_OK;
 }
 
@@ -295,16 +284,14 @@ weft_status weft_store_get(weft_store_line from, const char *key, void *bytes, s
 typedef struct entry {
     struct entry *next;
     char key[WEFT_STORE_KEY];
-    size_t n;
-    char bytes[];
+    answer value;
 } entry;
 
 typedef struct client {
-    int file;      /* GONE: closed */
-    request first; /* its request; complete once got >= sizeof first */
-    size_t got;    /* received bytes of the request and its data */
-    char bytes[WEFT_EXCHANGE_MOST];
-    bool waits;                   /* for the key of its request */
+    int file;                     /* GONE: closed */
+    message in;                   /* its message; complete once got is its size */
+    size_t got;                   /* bytes */
+    bool waits;                   /* for the key of its message */
     bool has_begun;               /* the rank has been connected */
     unsigned char random[RANDOM]; /* sent to an unauthenticated client */
 } client;
@@ -361,103 +348,69 @@ void weft_store_listen(weft_store *self, int file, const weft_job_key *key) {
     self->key = *key;
 }
 
-static entry *find_entry(const weft_store *self, const char *key) {
-    entry *one = self->entries;
-    while (one != NULL && strcmp(one->key, key) != 0) one = one->next;
-    return one;
-}
-
-/* Sends a reply to a client that is listening; drops any other. */
-static void reply(client *to, uint32_t code, const void *bytes, size_t n) {
-    const answer a = {code, (uint32_t)n};
+/* Answers a client's request; drops a client that does not listen. */
+static void reply(client *to, const answer *what) {
     to->waits = false;
     to->got = 0;
-    if (!weft_send_all(to->file, &a, sizeof a, n > 0 ? MSG_MORE : 0) || !weft_send_all(to->file, bytes, n, 0))
-        drop_client(to);
+    if (!weft_send_all(to->file, what, sizeof *what)) drop_client(to);
 }
 
 static void handle_request(weft_store *self, client *from) {
-    entry *one = find_entry(self, from->first.key);
-    if (from->first.what == GET) {
-        if (one != NULL) reply(from, TAKEN, one->bytes, one->n);
-        else from->waits = true;
+    const message *in = &from->in;
+    entry *one = self->entries;
+    while (one != NULL && strcmp(one->key, in->key) != 0) one = one->next;
+    if (in->what == GET) {
+        from->waits = one == NULL;
+        if (one != NULL) reply(from, &one->value);
         return;
     }
-    if (one != NULL) {
-        reply(from, TWICE, NULL, 0);
-        return;
-    }
-    one = weft_alloc(1, sizeof *one + from->first.n);
-    memcpy(one->key, from->first.key, sizeof one->key);
-    memcpy(one->bytes, from->bytes, from->first.n);
-    one->n = from->first.n;
+    reply(from, &(const answer){.code = one != NULL ? TWICE : TAKEN});
+    if (one != NULL) return;
+    one = weft_alloc(1, sizeof *one);
+    memcpy(one->key, in->key, sizeof one->key);
+    memcpy(one->value.bytes, in->bytes, in->n);
+    one->value.n = in->n;
     one->next = self->entries;
     self->entries = one;
-    reply(from, TAKEN, NULL, 0);
     for (int32_t i = 0; i < self->n; i++)
-        if (self->clients[i].waits && strcmp(self->clients[i].first.key, one->key) == 0)
-            reply(&self->clients[i], TAKEN, one->bytes, one->n);
+        if (self->clients[i].waits && strcmp(self->clients[i].in.key, one->key) == 0)
+            reply(&self->clients[i], &one->value);
 }
 
-/* Returns the missing bytes of a client's message. */
-static size_t bytes_missing(const client *one) {
-    const size_t head = sizeof one->first;
-    if (one->got < head) return head - one->got;
-    return head + (one->first.what == PUT ? one->first.n : 0) - one->got;
-}
-
-/* Receives at most n bytes; drops a client whose connection has ended. Returns whether bytes have arrived. */
-static bool receive_some(client *one, void *to, size_t n) {
-    const ssize_t got = recv(one->file, to, n, MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
-    if (got <= 0) drop_client(one);
-    else one->got += (size_t)got;
-    return got > 0;
-}
-
-/* Receives data; drops a client with an invalid request, or one that sends while it waits. */
-static void receive_request(weft_store *self, client *one) {
-    const size_t head = sizeof one->first;
-    char *to = one->got < head ? (char *)&one->first + one->got : one->bytes + (one->got - head);
-    if (one->waits) drop_client(one);
-    else if (receive_some(one, to, bytes_missing(one))) {
-        const request *r = &one->first;
-        if (one->got == head && (r->magic != MAGIC || (r->what != PUT && r->what != GET) || r->n > WEFT_EXCHANGE_MOST ||
-                                 memchr(r->key, '\0', sizeof r->key) == NULL || !is_key(r->key)))
-            drop_client(one);
-        else if (bytes_missing(one) == 0) handle_request(self, one);
-    }
-}
-
-/* ---- unauthenticated connections ---- */
-
-/* Sends the verdict. A connection with the key becomes the rank's; every other one is closed. */
+/* Judges an unauthenticated client. A connection with the key becomes the rank's; every other one is closed. */
 static void check_greeting(weft_store *self, client *one) {
-    greeting from;
-    verdict v = {.code = WRONG_KEY};
+    const message *from = &one->in;
+    answer a = {.code = WRONG_KEY};
     char expected[PROOF];
-    memcpy(&from, one->bytes, sizeof from);
-    if (from.magic != MAGIC ||
-        make_proof(expected, &self->key, "rank", one->random, from.random, from.rank, NULL) != WEFT_OK) {
+    if (make_proof(expected, &self->key, "rank", one->random, from->random, from->rank, NULL) == WEFT_OK &&
+        proofs_are_equal(from->proof, expected))
+        a.code = from->rank < 0 || from->rank >= self->n || self->clients[from->rank].file != GONE ? NO_PLACE : TAKEN;
+    if (a.code == TAKEN &&
+        make_proof(a.proof, &self->key, "keeper", one->random, from->random, from->rank, NULL) != WEFT_OK)
+        a.code = WRONG_KEY;
+    if (!weft_send_all(one->file, &a, sizeof a) || a.code != TAKEN) {
         drop_client(one);
         return;
     }
-    if (proofs_are_equal(from.proof, expected))
-        v.code = from.rank < 0 || from.rank >= self->n || self->clients[from.rank].file != GONE ? NO_PLACE : WELCOME;
-    if (v.code == WELCOME &&
-        make_proof(v.proof, &self->key, "keeper", one->random, from.random, from.rank, NULL) != WEFT_OK)
-        v.code = WRONG_KEY;
-    if (!weft_send_all(one->file, &v, sizeof v, 0) || v.code != WELCOME) {
-        drop_client(one);
-        return;
-    }
-    weft_store_admit(self, from.rank, one->file);
+    weft_store_admit(self, from->rank, one->file);
     one->file = GONE;
 }
 
-static void receive_greeting(weft_store *self, client *one) {
-    if (receive_some(one, one->bytes + one->got, sizeof(greeting) - one->got) && one->got == sizeof(greeting))
-        check_greeting(self, one);
+/* Receives a part of a message. Drops a client that has ended, sends while it waits, or sends no valid message. */
+static void receive_message(weft_store *self, client *one) {
+    const message *in = &one->in;
+    const bool is_rank = one < self->clients + self->n;
+    const ssize_t n = one->waits ? 0
+                                 : recv(one->file, (char *)&one->in + one->got, sizeof *in - one->got, MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
+    one->got += n > 0 ? (size_t)n : 0;
+    if (n <= 0 || (one->got >= sizeof in->magic && in->magic != MAGIC)) drop_client(one);
+    else if (one->got < sizeof *in) return;
+    else if (!is_rank) check_greeting(self, one);
+    else if ((in->what == PUT || in->what == GET) && in->n <= WEFT_EXCHANGE_MOST &&
+             memchr(in->key, '\0', sizeof in->key) != NULL && is_key(in->key))
+        handle_request(self, one);
+    else drop_client(one);
 }
 
 bool weft_store_is_own_user(int file) {
@@ -475,7 +428,7 @@ static void accept_stranger(weft_store *self) {
     client *one = &self->clients[self->n + self->next];
     challenge first = {.magic = MAGIC};
     if (file < 0) return;
-    if (!weft_store_is_own_user(file) || !fill_random(first.random) || !weft_send_all(file, &first, sizeof first, 0)) {
+    if (!weft_store_is_own_user(file) || !fill_random(first.random) || !weft_send_all(file, &first, sizeof first)) {
         (void)close(file);
         return;
     }
@@ -494,7 +447,7 @@ void weft_store_serve(weft_store *self, int ms) {
     for (int32_t i = 0; i < n; i++)
         if (self->clients[i].file != GONE && self->clients[i].file == self->files[1 + i].fd &&
             self->files[1 + i].revents != 0)
-            (i < self->n ? receive_request : receive_greeting)(self, &self->clients[i]);
+            receive_message(self, &self->clients[i]);
     if (self->files[0].revents != 0) accept_stranger(self);
 }
 

@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -153,9 +152,7 @@ static void sleep_ms(long ms) {
 }
 
 /* Returns true if the process has ended, or ends within 2 seconds. Its connection closes shortly before. */
-static bool has_ended(int32_t pid, int file) {
-    struct pollfd end = {file, POLLIN, 0};
-    if (file >= 0) return poll(&end, 1, 2000) == 1;
+static bool has_ended(int32_t pid) {
     for (int i = 0; i < 400; i++, sleep_ms(5)) {
         const char state = weft_proc_read(pid).state;
         if (state == ' ' || state == 'Z' || state == 'X') return true;
@@ -174,7 +171,7 @@ static int32_t read_end(const weft_heartbeat *heartbeat, int file) {
         if (seen.state == 'Z') return seen.status;
         if (file < 0) break;
     }
-    status = atomic_load(&heartbeat->crash) & ~WEFT_CRASH_IN_COMM;
+    status = atomic_load(&heartbeat->call.signal) & ~WEFT_CRASH_IN_COMM;
     return status > 0 ? status : -1;
 }
 
@@ -185,19 +182,9 @@ bool weft_watchdog_add(const weft_watchdog *self, int file, int32_t rank) {
     return epoll_ctl(self->events, EPOLL_CTL_ADD, file, &event) == 0 || errno == EEXIST;
 }
 
-static void open_listener(weft_watchdog *self, const char *path) {
-    struct sockaddr_un address;
-    const uint32_t size = weft_heartbeat_address(&address, path);
-    self->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (self->listener >= 0 && bind(self->listener, (const struct sockaddr *)&address, size) == 0 &&
-        listen(self->listener, 4096) == 0 && weft_watchdog_add(self, self->listener, self->n))
-        return;
-    if (self->listener >= 0) (void)close(self->listener);
-    self->listener = -1;
-}
-
 weft_status weft_watchdog_open(weft_watchdog *self, weft_heartbeat *heartbeats, const char *path, int32_t n,
                                int32_t total, weft_error *err) {
+    char name[WEFT_LOCAL_NAME];
     *self = (weft_watchdog){.heartbeats = heartbeats,
                             .n = n,
                             .total = total,
@@ -208,7 +195,6 @@ weft_status weft_watchdog_open(weft_watchdog *self, weft_heartbeat *heartbeats, 
     self->ranks = weft_alloc(total, sizeof *self->ranks);
     self->files = weft_alloc(n, sizeof *self->files);
     self->links = weft_alloc(n, sizeof *self->links);
-    self->woke = weft_alloc(2 * (size_t)n, sizeof *self->woke);
     for (int32_t i = 0; i < n; i++) {
         self->files[i] = self->links[i] = -1;
         self->ranks[i].rank = i;
@@ -216,7 +202,9 @@ weft_status weft_watchdog_open(weft_watchdog *self, weft_heartbeat *heartbeats, 
     }
     for (int32_t i = n; i < total; i++)
         self->ranks[i].condition = WEFT_RANK_COMPUTES; /* until their watchdog reports */
-    open_listener(self, path);
+    (void)snprintf(name, sizeof name, WEFT_WATCH_NAME, path);
+    self->listener = weft_local_socket(name, true);
+    if (self->listener >= 0) (void)weft_watchdog_add(self, self->listener, n);
     return WEFT_OK;
 }
 
@@ -234,7 +222,6 @@ void weft_watchdog_close(weft_watchdog *self) {
     free(self->ranks);
     free(self->files);
     free(self->links);
-    free(self->woke);
     memset(self, 0, sizeof *self);
 }
 
@@ -253,15 +240,6 @@ static void accept_links(weft_watchdog *self) {
             (void)weft_watchdog_add(self, file, i);
         } else (void)close(file);
     }
-}
-
-void weft_watchdog_wait(weft_watchdog *self) {
-    struct epoll_event events[256];
-    const int n = epoll_wait(self->events, events, self->n < 128 ? 2 * self->n : 256, WEFT_WATCHDOG_TICK);
-    self->n_woke = 0;
-    for (int i = 0; i < n; i++)
-        if (events[i].data.u64 < (uint64_t)self->n) self->woke[self->n_woke++] = (int32_t)events[i].data.u64;
-    accept_links(self);
 }
 
 /* Checks a rank, ms after the last check; woken: its process has ended. A rank seen as ended without a wake-up is not
@@ -293,10 +271,10 @@ static void check_rank(weft_watchdog *self, int32_t i, int64_t ms, bool woken) {
         view->status = atomic_load(&heartbeat->status);
     } else if (over && !woken && wakes) {
         return;
-    } else if (over || (woken && has_ended(pid, *file))) {
+    } else if (over || (woken && has_ended(pid))) {
         view->status = read_end(heartbeat, *file);
         view->condition = WEFT_RANK_GONE;
-        view->followed = (atomic_load(&heartbeat->crash) & WEFT_CRASH_IN_COMM) != 0;
+        view->followed = (atomic_load(&heartbeat->call.signal) & WEFT_CRASH_IN_COMM) != 0;
     } else if (state == 'T' || state == 't') view->condition = state == 'T' ? WEFT_RANK_STOPPED : WEFT_RANK_TRACED;
     else
         view->condition = atomic_load(&heartbeat->state) == WEFT_HEARTBEAT_WAITS ? WEFT_RANK_WAITS : WEFT_RANK_COMPUTES;
@@ -308,11 +286,19 @@ static void check_rank(weft_watchdog *self, int32_t i, int64_t ms, bool woken) {
 /* Checks all ranks. A launcher ends the others within milliseconds of the first. Therefore ended ranks are processed in
  * their order, and ranks without a known end are deferred to the next check. */
 int64_t weft_watchdog_check(weft_watchdog *self) {
+    struct epoll_event events[256];
+    const int n = epoll_wait(self->events, events, self->n < 128 ? 2 * self->n : 256, WEFT_WATCHDOG_TICK);
     const int64_t now = now_us(CLOCK_MONOTONIC) / 1000, since = self->last == 0 ? 0 : now - self->last;
     const int64_t ms = weft_smaller(since, 2 * WEFT_WATCHDOG_TICK); /* ranks do not work in a suspended machine */
+    bool has_woken = false;
     self->last = now;
-    for (int32_t i = 0; i < self->n_woke; i++) check_rank(self, self->woke[i], ms, true);
-    for (int32_t i = 0; self->n_woke == 0 && i < self->n; i++) check_rank(self, i, ms, false);
+    accept_links(self);
+    for (int i = 0; i < n; i++) {
+        if (events[i].data.u64 >= (uint64_t)self->n) continue;
+        check_rank(self, (int32_t)events[i].data.u64, ms, true);
+        has_woken = true;
+    }
+    for (int32_t i = 0; !has_woken && i < self->n; i++) check_rank(self, i, ms, false);
     return ms;
 }
 

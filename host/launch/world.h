@@ -8,6 +8,7 @@
 #include "config/config.h"
 
 #include <stdbool.h>
+#include <stdio.h>
 #include <weft/comm.h>
 
 typedef struct weft_world {
@@ -45,5 +46,16 @@ weft_status weft_world_confirm(const weft_comm_info *info, weft_error *err);
 /* Sets world->speaks. list: the value of [run] log_ranks. WEFT_E_USER: invalid list, or a rank outside a world of
  * several ranks. */
 weft_status weft_log_ranks_validate(weft_world *world, const char *list, const weft_config *config, weft_error *err);
+
+/* ---- log prefix: each line that a rank prints starts with its rank, "[2] weft train: ..." ----
+ *
+ * Direct writes to the descriptors (crash reports, libraries) are unchanged. */
+
+/* `--ranks N`: lets rank 0 write to the terminal on stdout of this process, which starts the ranks. Output through a
+ * launcher is delayed and is no terminal. Set through the environment before the ranks start. [main] */
+void weft_log_prefix_offer_terminal(void);
+
+/* Returns stdout without the prefix, for the results that rank 0 prints and a program may parse. */
+FILE *weft_log_prefix_plain(void);
 
 #endif

@@ -383,10 +383,9 @@ weft_status weft_builder_run(weft_declared *declared, weft_error *err) {
     weft_builder_ctx ctx = {.declared = declared, .who = "model", .first = WEFT_ERROR_INIT};
     const weft_builder builder = make_builder(&ctx);
     weft_status status = WEFT_OK;
-    weft_slow_warning slow;
-    weft_slow_warning_begin(&slow, declared->plugin, "declare");
+    weft_slow_warning_begin(declared->plugin, "declare");
     WEFT_PLUGIN_CALL(status, declared->plugin, declare, err, declared->model, &builder);
-    weft_slow_warning_end(&slow);
+    weft_slow_warning_end();
     return weft_sticky_error_report(&ctx.first, status, err);
 }
 
@@ -396,11 +395,10 @@ weft_status weft_builder_adapt(weft_declared *declared, weft_adapter_job *job, w
         .declared = declared, .who = "adapter", .adds = declared->n_adapters, .first = WEFT_ERROR_INIT};
     const weft_builder builder = make_builder(&ctx);
     weft_status status = WEFT_OK;
-    weft_slow_warning slow;
     job->builder = &builder;
     job->claim = builder_claim;
-    weft_slow_warning_begin(&slow, last->plugin, "declare");
+    weft_slow_warning_begin(last->plugin, "declare");
     WEFT_PLUGIN_CALL(status, last->plugin, declare, err, last->adapter, job);
-    weft_slow_warning_end(&slow);
+    weft_slow_warning_end();
     return weft_sticky_error_report(&ctx.first, status, err);
 }

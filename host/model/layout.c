@@ -214,16 +214,15 @@ static weft_status run_policy(weft_wrap_ctx *ctx, const weft_host *host, const w
                                  .n_parameters = (uint32_t)declared->n_parameters,
                                  .module_stride = (uint32_t)sizeof *modules,
                                  .parameter_stride = (uint32_t)sizeof *parameters};
-    weft_slow_warning slow;
     weft_status status = WEFT_OK;
     fill_view(modules, parameters, declared);
     ctx->unit_of = weft_alloc(declared->n_parameters, sizeof *ctx->unit_of);
     for (int32_t p = 0; p < declared->n_parameters; p++) ctx->unit_of[p] = UNCLAIMED;
     find_ranges(ctx);
     if (err != NULL) err->text[0] = '\0';
-    weft_slow_warning_begin(&slow, policy, "units");
+    weft_slow_warning_begin(policy, "units");
     WEFT_PLUGIN_CALL(status, policy, units, err, host, policy_config, &job, &wrap);
-    weft_slow_warning_end(&slow);
+    weft_slow_warning_end();
     if (status == WEFT_OK) check_whole(ctx);
     status = weft_sticky_error_report(&ctx->first, status, err);
     if (status == WEFT_OK) report_names(ctx, host, policy);

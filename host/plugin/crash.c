@@ -1,10 +1,10 @@
-/* host/plugin/crash.c: see crash.h. The handler uses only async-signal-safe functions. It finds the file of an address
- * in a list of mapped libraries, which is made when a plugin is loaded, and formats its line itself. */
+/* host/plugin/crash.c: see crash.h. The handler uses only async-signal-safe functions and formats its line itself. */
 #include "plugin/crash.h"
 
 #include "base/alloc.h"
 #include "base/units.h"
 
+#include <dlfcn.h>
 #include <limits.h>
 #include <link.h>
 #include <pthread.h>
@@ -16,79 +16,35 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#define MOST_OBJECTS 256
-#define MOST_FILES   64
+enum { MOST_FILES = 64, MOST_OTHERS = 256 };
 
-typedef struct object {
-    uintptr_t from, to;
-    char name[64];
-    char sha256[13]; /* the first twelve digits; empty: no plugin */
-} object;
-
-typedef struct added {
-    uintptr_t address;
-    char sha256[13];
-} added;
-
-static object objects[MOST_OBJECTS];
-static _Atomic size_t n_objects;
-static added files[MOST_FILES];
-static size_t n_files;
+static struct {
+    const struct link_map *map;
+    const char *sha256;
+} files[MOST_FILES]; /* of plugins */
+static _Atomic size_t n_files;
 static _Thread_local weft_call_record doing;
 static weft_call_record last;         /* the last plugin call of the handlers' thread */
 static const weft_call_record *first; /* the record of the thread that installed the handlers */
-static const char *_Atomic current_mode;
-static const char *_Atomic current_arm;
-static _Atomic uint64_t current_step;
-static _Atomic int32_t current_rank = -1;
-static _Atomic int32_t nowhere;
-static _Atomic int32_t *_Atomic noted = &nowhere;
+
+struct weft_crash_where weft_crash_where = {.rank = -1};
 
 static int line_to = STDERR_FILENO;
 
 static unsigned char handler_stack[65536];
 
-/* --- the list of mapped libraries --- */
-
-static int add_object(struct dl_phdr_info *info, size_t size, void *context) {
-    size_t *n = context;
-    const char *slash = strrchr(info->dlpi_name, '/');
-    object *out = &objects[*n];
-    (void)size;
-    if (*n == MOST_OBJECTS) return 1;
-    memset(out, 0, sizeof *out);
-    out->from = UINTPTR_MAX;
-    for (size_t i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
-        const uintptr_t from = info->dlpi_addr + header->p_vaddr;
-        if (header->p_type != PT_LOAD) continue;
-        if (from < out->from) out->from = from;
-        if (from + header->p_memsz > out->to) out->to = from + header->p_memsz;
-    }
-    (void)snprintf(out->name, sizeof out->name, "%s",
-                   slash != NULL                ? slash + 1
-                   : info->dlpi_name[0] != '\0' ? info->dlpi_name
-                                                : "weft");
-    for (size_t i = 0; i < n_files; i++)
-        if (files[i].address >= out->from && files[i].address < out->to) memcpy(out->sha256, files[i].sha256, 13);
-    (*n)++;
-    return 0;
-}
-
-static void list_objects(void) {
-    size_t n = 0;
-    atomic_store(&n_objects, 0);
-    (void)dl_iterate_phdr(add_object, &n);
-    atomic_store(&n_objects, n);
+/* Finds the file that is mapped at the address; NULL: none. Safe in a signal handler. */
+static const struct link_map *map_at(uintptr_t address) {
+    struct dl_find_object found;
+    return _dl_find_object((void *)address, &found) == 0 ? found.dlfo_link_map : NULL; /* NOLINT */
 }
 
 void weft_crash_add(const char *sha256, const void *address) {
-    if (n_files < MOST_FILES) {
-        files[n_files].address = (uintptr_t)address;
-        memcpy(files[n_files].sha256, sha256, 12);
-        n_files++;
-    }
-    list_objects();
+    const size_t n = atomic_load(&n_files);
+    if (n == MOST_FILES) return;
+    files[n].map = map_at((uintptr_t)address);
+    files[n].sha256 = sha256;
+    atomic_store(&n_files, n + 1);
 }
 
 /* ---- the record for another process ---- */
@@ -120,69 +76,51 @@ static void clear_crumb(void) {
     weft_crash_crumb(NULL);
 }
 
-/* Odd while the first thread's record changes. */
-static _Atomic uint64_t changes;
+/* ---- the calls of all threads ---- */
 
-/* The current call of a thread other than the first one. Each thread holds an entry until it ends; threads beyond the
- * last entry are not recorded. */
-typedef struct other {
+/* A thread's current call, for other threads. */
+typedef struct shown_call {
     atomic_bool is_taken;
     _Atomic uint64_t changes; /* odd while the other fields change */
     _Atomic(const weft_loaded *) loaded;
     _Atomic(const char *) what; /* NULL: no call */
     _Atomic uint64_t number;
     _Atomic double since;
-} other;
+} shown_call;
 
-enum { MOST_OTHERS = 256 };
+static shown_call first_call;           /* of the thread that installed the handlers; its `since` is unused */
+static shown_call others[MOST_OTHERS];  /* each is of one thread during a call; calls beyond the last are not shown */
+static _Thread_local shown_call *taken; /* of this thread; NULL: none */
 
-static other others[MOST_OTHERS];
-static pthread_key_t entry_key;
-static bool has_entry_key;
-static _Thread_local other *entry;
-static _Thread_local bool has_no_entry;
-
-static void write_other(other *out, const weft_call_record *now) {
+static void write_call(shown_call *out, const weft_call_record *now, double since) {
     const uint64_t n = atomic_load_explicit(&out->changes, memory_order_relaxed);
     atomic_store_explicit(&out->changes, n + 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
     atomic_store_explicit(&out->loaded, now->loaded, memory_order_relaxed);
     atomic_store_explicit(&out->what, now->what, memory_order_relaxed);
     atomic_store_explicit(&out->number, now->number, memory_order_relaxed);
-    atomic_store_explicit(&out->since, weft_clock_seconds(), memory_order_relaxed);
+    atomic_store_explicit(&out->since, since, memory_order_relaxed);
     atomic_store_explicit(&out->changes, n + 2, memory_order_release);
 }
 
-static void release_entry(void *taken) {
-    write_other(taken, &(const weft_call_record){0});
-    entry = NULL;
-    atomic_store(&((other *)taken)->is_taken, false);
-}
-
-static other *take_entry(void) {
-    for (size_t i = 0; has_entry_key && i < MOST_OTHERS; i++) {
-        if (atomic_exchange(&others[i].is_taken, true)) continue;
-        (void)pthread_setspecific(entry_key, &others[i]);
-        return &others[i];
-    }
-    return NULL;
-}
-
-static void note_other(const weft_call_record *now) {
-    if (entry == NULL && !has_no_entry) entry = take_entry();
-    has_no_entry = entry == NULL;
-    if (entry != NULL) write_other(entry, now);
-}
-
-static bool read_other(other *from, weft_call_record *out, double *since) {
-    const uint64_t before = atomic_load_explicit(&from->changes, memory_order_acquire);
+static bool read_call(shown_call *from, weft_call_record *out, double *since, uint64_t *version) {
+    *version = atomic_load_explicit(&from->changes, memory_order_acquire);
     out->loaded = atomic_load_explicit(&from->loaded, memory_order_relaxed);
     out->what = atomic_load_explicit(&from->what, memory_order_relaxed);
     out->number = atomic_load_explicit(&from->number, memory_order_relaxed);
     *since = atomic_load_explicit(&from->since, memory_order_relaxed);
     atomic_thread_fence(memory_order_acquire);
-    return before % 2 == 0 && atomic_load_explicit(&from->changes, memory_order_relaxed) == before &&
-           out->loaded != NULL && out->what != NULL;
+    return *version % 2 == 0 && atomic_load_explicit(&from->changes, memory_order_relaxed) == *version;
+}
+
+static void show_other(const weft_call_record *now) {
+    for (size_t i = 0; taken == NULL && now->what != NULL && i < MOST_OTHERS; i++)
+        if (!atomic_exchange(&others[i].is_taken, true)) taken = &others[i];
+    if (taken == NULL) return;
+    write_call(taken, now, weft_clock_seconds());
+    if (now->what != NULL) return;
+    atomic_store(&taken->is_taken, false);
+    taken = NULL;
 }
 
 bool weft_crash_other_call(weft_call_record *out, double *seconds, uint64_t number) {
@@ -191,7 +129,9 @@ bool weft_crash_other_call(weft_call_record *out, double *seconds, uint64_t numb
     for (size_t i = 0; i < MOST_OTHERS; i++) {
         weft_call_record call = {0};
         double since = 0;
-        if (!read_other(&others[i], &call, &since) || call.number < number || (is_found && now - since <= *seconds))
+        uint64_t version = 0;
+        if (!read_call(&others[i], &call, &since, &version) || call.loaded == NULL || call.what == NULL ||
+            call.number < number || (is_found && now - since <= *seconds))
             continue;
         *out = call;
         *seconds = now - since;
@@ -200,74 +140,30 @@ bool weft_crash_other_call(weft_call_record *out, double *seconds, uint64_t numb
     return is_found;
 }
 
-/* Forgets the threads of the parent process: this one may have been one of them. */
-static void reset_threads(void) {
-    if (!has_entry_key) has_entry_key = pthread_key_create(&entry_key, release_entry) == 0;
-    if (has_entry_key) (void)pthread_setspecific(entry_key, NULL);
-    memset(others, 0, sizeof others);
-    entry = NULL;
-    has_no_entry = false;
-    atomic_store(&changes, (atomic_load(&changes) + 1) / 2 * 2);
-    first = &doing;
+bool weft_crash_main_call(weft_call_record *out, uint64_t *version) {
+    double since = 0;
+    *out = (weft_call_record){0};
+    return first != NULL && read_call(&first_call, out, &since, version);
 }
 
 weft_call_record weft_crash_set_call(weft_call_record now) {
     const weft_call_record before = doing;
-    const uint64_t n = atomic_load_explicit(&changes, memory_order_acquire);
+    const uint64_t n = atomic_load_explicit(&first_call.changes, memory_order_acquire);
     const bool is_first = first == &doing;
     weft_crumb *shared = NULL;
     if (now.number == 0) now.number = is_first ? n + 2 : n;
-    if (!is_first && first != NULL) note_other(&now);
-    if (is_first) atomic_store_explicit(&changes, n + 1, memory_order_relaxed);
-    atomic_thread_fence(memory_order_release);
     doing = now;
+    if (is_first) write_call(&first_call, &now, 0);
+    else if (first != NULL) show_other(&now);
     if (!is_first) return before;
     if (now.loaded != NULL) last = now;
-    atomic_store_explicit(&changes, n + 2, memory_order_release);
     shared = atomic_load_explicit(&crumb, memory_order_relaxed);
     if (shared != NULL) write_crumb(shared, &now);
     return before;
 }
 
-bool weft_crash_main_call(weft_call_record *out, uint64_t *version) {
-    const uint64_t before = atomic_load_explicit(&changes, memory_order_acquire);
-    if (first == NULL || before % 2 != 0) return false;
-    *out = *first;
-    atomic_thread_fence(memory_order_acquire);
-    *version = before;
-    return atomic_load_explicit(&changes, memory_order_relaxed) == before;
-}
-
 weft_call_record weft_crash_current(void) {
     return doing.what != NULL || first == NULL ? doing : *first;
-}
-
-const char *weft_crash_mode(const char *mode) {
-    return atomic_exchange(&current_mode, mode);
-}
-
-const char *weft_crash_current_mode(void) {
-    return atomic_load(&current_mode);
-}
-
-const char *weft_crash_arm(const char *arm) {
-    return atomic_exchange(&current_arm, arm);
-}
-
-const char *weft_crash_current_arm(void) {
-    return atomic_load(&current_arm);
-}
-
-void weft_crash_step(uint64_t step) {
-    atomic_store(&current_step, step);
-}
-
-void weft_crash_rank(int32_t rank) {
-    atomic_store(&current_rank, rank);
-}
-
-void weft_crash_note(_Atomic int32_t *where) {
-    atomic_store(&noted, where);
 }
 
 /* ---- lines ---- */
@@ -317,19 +213,19 @@ static void put_call_hash(line *out, const weft_call_record *call) {
 }
 
 static void put_mode(line *out, const weft_call_record *call) {
-    const char *mode = atomic_load(&current_mode);
+    const char *mode = atomic_load(&weft_crash_where.mode);
     if (mode != NULL && call->loaded != NULL) put(out, ", in ", mode, NULL);
 }
 
 static void put_arm(line *out) {
-    const char *arm = atomic_load(&current_arm);
+    const char *arm = atomic_load(&weft_crash_where.arm);
     if (arm != NULL) put(out, ", in arm ", arm, NULL);
 }
 
 static void put_step(line *out, const char *words) {
-    if (atomic_load(&current_step) == 0) return;
+    if (atomic_load(&weft_crash_where.step) == 0) return;
     put(out, words, NULL);
-    put_number(out, atomic_load(&current_step));
+    put_number(out, atomic_load(&weft_crash_where.step));
 }
 
 static void write_line(const line *out) {
@@ -338,13 +234,6 @@ static void write_line(const line *out) {
 }
 
 /* ---- crash handler ---- */
-
-static const object *object_at(uintptr_t address) {
-    const size_t n = atomic_load(&n_objects);
-    for (size_t i = 0; i < n; i++)
-        if (address >= objects[i].from && address < objects[i].to) return &objects[i];
-    return NULL;
-}
 
 static uintptr_t program_counter(const void *context) {
     const ucontext_t *state = context;
@@ -367,20 +256,23 @@ static const char *signal_name(int number) {
 }
 
 /* Writes "in FILE (sha256 ...), in KIND:ID SLOT". The plugin's hash is written once, after its file if the crash is in
- * it. A file that is being loaded is not in the list yet, so the current call names it. For a crash between two calls,
- * in which this program or a library has found corrupt memory, the last plugin may be the cause. */
+ * it. A file that is being loaded is not registered yet, so the current call has its hash. For a crash between two
+ * calls, in which this program or a library has found corrupt memory, the last plugin may be the cause. */
 static void put_position(line *out, const void *context) {
-    const object *where = object_at(program_counter(context));
+    const struct link_map *where = map_at(program_counter(context));
+    const char *name = where == NULL ? NULL : where->l_name, *sha256 = NULL;
     const weft_call_record now = weft_crash_current();
-    const bool is_plugin = where != NULL && where->sha256[0] != 0;
+    for (size_t i = 0; where != NULL && i < atomic_load(&n_files); i++)
+        if (files[i].map == where) sha256 = files[i].sha256;
+    if (name != NULL && strrchr(name, '/') != NULL) name = strrchr(name, '/') + 1;
     put(out, "in ", NULL);
-    if (where != NULL) put(out, where->name, NULL);
+    if (name != NULL) put(out, name[0] != '\0' ? name : "weft", NULL);
     else if (now.what == NULL || now.loaded != NULL) put(out, "code of no known file", NULL);
-    if (is_plugin) put_hash(out, where->sha256, NULL);
+    if (sha256 != NULL) put_hash(out, sha256, NULL);
     if (now.what != NULL) {
-        if (where != NULL || now.loaded != NULL) put(out, ", in ", NULL);
+        if (name != NULL || now.loaded != NULL) put(out, ", in ", NULL);
         put_call(out, &now);
-        if (!is_plugin) put_call_hash(out, &now);
+        if (sha256 == NULL) put_call_hash(out, &now);
         put_mode(out, &now);
     }
     if (now.loaded != NULL || last.loaded == NULL) return;
@@ -396,10 +288,11 @@ static bool in_comm(void) {
 }
 
 static void crash_handler(int number, siginfo_t *info, void *context) {
-    const int32_t rank = atomic_load(&current_rank);
+    const int32_t rank = atomic_load(&weft_crash_where.rank);
+    weft_crumb *shared = atomic_load(&crumb);
     line out;
     out.n = 0;
-    atomic_store(atomic_load(&noted), number | (in_comm() ? WEFT_CRASH_IN_COMM : 0));
+    if (shared != NULL) atomic_store(&shared->signal, number | (in_comm() ? WEFT_CRASH_IN_COMM : 0));
     put(&out, "weft: signal ", NULL);
     put_number(&out, (uint64_t)number);
     put(&out, " (", signal_name(number), ") ", NULL);
@@ -420,7 +313,7 @@ static void crash_handler(int number, siginfo_t *info, void *context) {
     if (info->si_code <= 0) (void)raise(number);
 }
 
-void weft_crash_install(void) {
+void weft_crash_install(int descriptor) {
     static const int numbers[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
     const stack_t stack = {.ss_sp = handler_stack, .ss_flags = 0, .ss_size = sizeof handler_stack};
     struct sigaction action;
@@ -429,24 +322,22 @@ void weft_crash_install(void) {
     action.sa_flags = SA_SIGINFO | SA_ONSTACK | (int)SA_RESETHAND;
     (void)sigemptyset(&action.sa_mask);
     (void)sigaltstack(&stack, NULL);
-    reset_threads();
-    weft_alloc_on_failure(clear_crumb);
-    list_objects();
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) (void)sigaction(numbers[i], &action, NULL);
-}
-
-void weft_crash_to(int descriptor) {
     line_to = descriptor;
-    weft_crash_install();
+    memset(others, 0, sizeof others); /* a child process has none of its parent's threads, */
+    taken = NULL;                     /* and its own may have been any of them */
+    first = &doing;
+    atomic_store(&first_call.changes, (atomic_load(&first_call.changes) + 1) / 2 * 2);
+    write_call(&first_call, &doing, 0);
+    weft_alloc_on_failure(clear_crumb);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) (void)sigaction(numbers[i], &action, NULL);
 }
 
 /* ---- exit guard ---- */
 
-static pid_t guarded; /* the guarded process; 0: unguarded */
-static bool reached;
+static pid_t guarded; /* the guarded process; 0: none */
 
 bool weft_exit_guard_is_early(void) {
-    return getpid() == guarded && !reached;
+    return getpid() == guarded;
 }
 
 /* Prints the message and ends the process. what: "the process". */
@@ -493,9 +384,8 @@ void weft_exit_guard_install(void) {
     if (!has_key) has_key = pthread_key_create(&key, at_thread_end) == 0;
     if (has_key) (void)pthread_setspecific(key, &guarded);
     guarded = getpid();
-    reached = false;
 }
 
 void weft_exit_guard_reached(void) {
-    reached = true;
+    guarded = 0;
 }

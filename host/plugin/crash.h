@@ -14,21 +14,19 @@
 
 #include "plugin/plugin.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
-/* Installs handlers of SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT, with their own stack. Once, early in main. [main]
- */
-void weft_crash_install(void);
-
-/* Installs them in a child process, where the handlers may be gone; reports go to this descriptor. [main] */
-void weft_crash_to(int descriptor);
+/* Installs handlers of SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT, with their own stack; reports go to the descriptor.
+ * Once, early in main, and again in a child process, where the handlers may be gone. [main] */
+void weft_crash_install(int descriptor);
 
 /* All pointers are valid as long as the process. */
 typedef struct weft_call_record {
     const weft_loaded *loaded; /* the called plugin; NULL: `what` is the complete description */
     const char *sha256;        /* of a file that is being loaded; NULL: no load */
     const char *what;          /* the slot, "prepare"; NULL: no call */
-    uint64_t fp_control;       /* of the thread before the call (process.h); 0: not checked after it */
+    uint64_t fp_control;       /* of the thread before the call (enter.h); 0: not checked after it */
     uint64_t number;           /* position among the calls of the thread of weft_crash_install; 0: set by set_call */
 } weft_call_record;
 
@@ -47,39 +45,29 @@ bool weft_crash_main_call(weft_call_record *out, uint64_t *version);
  * duration. Returns false, and leaves both unchanged, if there is none. [any-thread] */
 bool weft_crash_other_call(weft_call_record *out, double *seconds, uint64_t number);
 
-/* Sets the mode of the calls, for example "training", a string with process lifetime. NULL, the default: no mode.
- * Returns the previous mode. [main] [hot] */
-const char *weft_crash_mode(const char *mode);
-const char *weft_crash_current_mode(void); /* [any-thread] */
-
-/* Sets the arm that the calls belong to if one process runs several: "strategy.plugin=ddp", a string that lives until
- * it is replaced. NULL, the default: only one arm. Returns the previous arm. [main] [hot] */
-const char *weft_crash_arm(const char *arm);
-const char *weft_crash_current_arm(void); /* [any-thread] */
-
-/* Sets the current optimizer step; 0: no step. [main] [hot] */
-void weft_crash_step(uint64_t step);
-
-/* Sets the rank that the report prints; -1, the default: a single process. [main] */
-void weft_crash_rank(int32_t rank);
+/* Where this process is, for its reports. */
+extern struct weft_crash_where {
+    _Atomic(const char *) mode; /* of the calls, "training", with process lifetime; NULL: none */
+    _Atomic(const char *) arm;  /* that the calls belong to if one process runs several: "strategy.plugin=ddp", a string
+                                 * that lives until it is replaced; NULL: only one arm */
+    _Atomic uint64_t step;      /* of the optimizer; 0: none */
+    _Atomic int32_t rank;       /* -1: a single process */
+} weft_crash_where;
 
 /* The current call of the thread of weft_crash_install, in memory that another process shares and can read after this
  * process has ended. */
 typedef struct weft_crumb {
-    char who[96];  /* "optimizer:lion" */
-    char what[32]; /* "prepare"; "": no slot to report */
+    char who[96];           /* "optimizer:lion" */
+    char what[32];          /* "prepare"; "": no slot to report */
+    _Atomic int32_t signal; /* of a crash, with WEFT_CRASH_IN_COMM if it is in a communicator's call; 0: no crash */
 } weft_crumb;
 
-/* Writes the current call to `where` from now on, at each change. NULL, the default: disabled. [main] */
+enum { WEFT_CRASH_IN_COMM = 0x100 };
+
+/* Writes the current call to `where` from now on, at each change, and a crash. NULL, the default: disabled. [main] */
 void weft_crash_crumb(weft_crumb *where);
 
-enum { WEFT_CRASH_IN_COMM = 0x100 };
-/* Also stores the signal of a crash in *where before the process ends, with WEFT_CRASH_IN_COMM if the crash is in a
- * communicator call. [main] */
-void weft_crash_note(_Atomic int32_t *where);
-
-/* Registers a file that was mapped at `address` (any address in it), and updates the list of all mapped libraries. For
- * the loader. [main] */
+/* Registers a plugin's file that is mapped at `address` (any address in it). For the loader. [main] */
 void weft_crash_add(const char *sha256, const void *address);
 
 /* ---- exit guard ----
@@ -94,7 +82,7 @@ void weft_crash_add(const char *sha256, const void *address);
  * process can detect it and reads the current call from shared memory (weft_crash_crumb). */
 
 /* From here on exit, and pthread_exit of this thread, end the process with status 1 and name the active plugin. Child
- * processes are not guarded until they install it, too; weft_crash_to redirects their reports. [main] */
+ * processes are not guarded until they install it, too. [main] */
 void weft_exit_guard_install(void);
 
 /* Returns true in a guarded process before the end of main: an exit now is not the host's. [main] */

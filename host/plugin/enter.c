@@ -3,10 +3,140 @@
 
 #include "base/alloc.h"
 #include "base/text.h"
+#include "base/timer.h"
 #include "plugin/services.h"
 
+#include <locale.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+/* ---- process state ---- */
+
+#if defined(__x86_64__)
+/* MXCSR without its sticky exception flags in the low word, the x87 control word in the high one. */
+#define MXCSR_FLAGS 0x3fu
+#define FP_FLUSH    0x8040u /* flush to zero, denormals are zero */
+
+uint64_t weft_process_fp(void) {
+    uint16_t x87 = 0;
+    __asm__ volatile("fnstcw %0" : "=m"(x87));
+    return ((uint64_t)x87 << 32) | (_mm_getcsr() & ~MXCSR_FLAGS);
+}
+
+static void fp_write(uint64_t control) {
+    const uint16_t x87 = (uint16_t)(control >> 32);
+    __asm__ volatile("fldcw %0" : : "m"(x87));
+    _mm_setcsr((uint32_t)control | (_mm_getcsr() & MXCSR_FLAGS));
+}
+#elif defined(__aarch64__)
+#define FP_FLUSH (1u << 24)
+
+uint64_t weft_process_fp(void) {
+    uint64_t control = 0;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(control));
+    return control;
+}
+
+static void fp_write(uint64_t control) {
+    __asm__ volatile("msr fpcr, %0" : : "r"(control));
+}
+#else
+#error "read and write this machine's floating-point control word here"
+#endif
+
+/* State of this thread's current call. */
+static _Thread_local struct {
+    bool moved;
+    mode_t before, now;
+} mask_of_call;
+
+static mode_t mask_write(mode_t mask) {
+    return (mode_t)syscall(SYS_umask, mask);
+}
+
+/* Replaces the C library's umask for plugins and their libraries. Reading the mask takes two system calls, and files
+ * that other threads create between them would get the wrong mode. A call may change the mask temporarily. */
+mode_t umask(mode_t mask) {
+    const mode_t before = mask_write(mask);
+    if (!mask_of_call.moved) mask_of_call.before = before;
+    mask_of_call.moved = true;
+    mask_of_call.now = mask & 0777;
+    return before;
+}
+
+static mode_t mask_read(void) {
+    const mode_t mask = mask_write(0);
+    (void)mask_write(mask);
+    return mask;
+}
+
+void weft_process_save(weft_process *out) {
+    const char *locale = setlocale(LC_ALL, NULL);
+    memset(out, 0, sizeof *out);
+    out->fp_control = weft_process_fp();
+    out->mask = mask_read();
+    if (getcwd(out->directory, sizeof out->directory) == NULL) out->directory[0] = 0;
+    (void)snprintf(out->locale, sizeof out->locale, "%s", locale == NULL ? "C" : locale);
+    for (int i = 1; i < WEFT_SIGNALS; i++) (void)sigaction(i, NULL, &out->handlers[i]);
+}
+
+weft_status weft_process_restore_fp(uint64_t before, const char *when, weft_error *err) {
+    const uint64_t now = weft_process_fp();
+    if (now == before) return WEFT_OK;
+    fp_write(before);
+    return weft_error_set(
+        err, WEFT_E_PLUGIN,
+        "changed the floating-point mode while %s (control word %llx, before %llx%s). The mode is the "
+        "host's: link it without -ffast-math, -Ofast and code that sets it.",
+        when, (unsigned long long)now, (unsigned long long)before,
+        (now & FP_FLUSH) != 0 && (before & FP_FLUSH) == 0 ? ": small numbers become zero" : "");
+}
+
+/* Restores everything; with several changes the error describes the last one. */
+weft_status weft_process_restore(const weft_process *saved, const char *when, weft_error *err) {
+    char directory[sizeof saved->directory] = "";
+    const char *locale = setlocale(LC_ALL, NULL);
+    weft_status status = WEFT_OK;
+    if (getcwd(directory, sizeof directory) == NULL) directory[0] = 0;
+    if (strcmp(directory, saved->directory) != 0 && saved->directory[0] != 0) {
+        const bool is_gone = chdir(saved->directory) != 0;
+        status = weft_error_set(err, WEFT_E_PLUGIN, "changed the working directory while %s%s%.1000s%s.", when,
+                                is_gone ? ", and " : "", is_gone ? saved->directory : "", is_gone ? " is gone" : "");
+    }
+    if (mask_read() != saved->mask) {
+        (void)mask_write(saved->mask);
+        status = weft_error_set(err, WEFT_E_PLUGIN, "changed the umask while %s.", when);
+    }
+    if (locale != NULL && strcmp(locale, saved->locale) != 0) {
+        (void)setlocale(LC_ALL, saved->locale);
+        status = weft_error_set(err, WEFT_E_PLUGIN, "changed the locale while %s.", when);
+    }
+    for (int i = 1; i < WEFT_SIGNALS; i++) { /* a handler and a sigaction share a union: one comparison for both */
+        struct sigaction now;
+        if (sigaction(i, NULL, &now) != 0) continue;
+        if (now.sa_handler != saved->handlers[i].sa_handler || now.sa_flags != saved->handlers[i].sa_flags)
+            (void)sigaction(i, &saved->handlers[i], NULL);
+    }
+    if (weft_process_restore_fp(saved->fp_control, when, err) != WEFT_OK) status = WEFT_E_PLUGIN;
+    return status;
+}
+
+weft_status weft_process_end_call(uint64_t fp_control, const char *when, weft_error *err) {
+    weft_status status = WEFT_OK;
+    if (mask_of_call.moved && mask_of_call.now != mask_of_call.before) {
+        (void)mask_write(mask_of_call.before);
+        mask_of_call.moved = false;
+        status = weft_error_set(err, WEFT_E_PLUGIN, "changed the umask while %s.", when);
+    }
+    if (weft_process_restore_fp(fp_control, when, err) != WEFT_OK) status = WEFT_E_PLUGIN;
+    return status;
+}
 
 /* ---- owners of tables ---- */
 
@@ -40,7 +170,7 @@ const char *weft_plugin_id(const void *table) {
 
 /* Prefixes the plugin's name to the error. */
 static weft_status put_title(const weft_loaded *loaded, weft_error *err) {
-    const char *const mode = weft_crash_current_mode();
+    const char *const mode = atomic_load(&weft_crash_where.mode);
     char title[700];
     print_title(title, sizeof title, loaded);
     return weft_error_prefix(err, "%s%s%s: ", title, mode != NULL ? ", in " : "", mode != NULL ? mode : "");
@@ -65,34 +195,42 @@ weft_status weft_plugin_blame(const void *table, weft_status status, weft_error 
 
 /* ---- slow-call warning ---- */
 
-static bool warn_of_slow_call(void *context) {
-    const weft_slow_warning *self = context;
+static struct {
+    const void *table;
+    const char *slot;
+    weft_timer timer;
+    int32_t depth;
+} slow;
+
+static bool warn_of_slow_call(void *unused) {
     char title[700], line[2000], nested[700] = "";
     weft_call_record call = {0};
     uint64_t version = 0;
     double seconds = 0;
     bool is_nested = weft_crash_main_call(&call, &version) && call.loaded != NULL;
-    weft_plugin_title(title, sizeof title, self->table);
+    weft_plugin_title(title, sizeof title, slow.table);
     /* The main thread may wait for another thread, for example for a tokenizer's. */
-    if (is_nested && strcmp(call.what, self->slot) == 0)
+    if (is_nested && strcmp(call.what, slow.slot) == 0)
         is_nested = weft_crash_other_call(&call, &seconds, call.number) && seconds >= 1;
     if (is_nested)
         (void)snprintf(nested, sizeof nested, ", now in %s of %s:%s (%s),", call.what, call.loaded->plugin->kind,
                        call.loaded->plugin->id, call.loaded->path);
-    (void)snprintf(line, sizeof line, "%s has been in its %s for %d s%s and goes on", title, self->slot,
+    (void)snprintf(line, sizeof line, "%s has been in its %s for %d s%s and goes on", title, slow.slot,
                    (int)WEFT_SLOW_WARNING_SECONDS, nested);
+    (void)unused;
     weft_services_print(WEFT_LOG_WARN, line); /* printed even in trial runs, which suppress other output */
     return false;
 }
 
-void weft_slow_warning_begin(weft_slow_warning *self, const void *table, const char *slot) {
-    self->table = table;
-    self->slot = slot;
-    weft_timer_begin(&self->timer, WEFT_SLOW_WARNING_SECONDS, warn_of_slow_call, self);
+void weft_slow_warning_begin(const void *table, const char *slot) {
+    if (slow.depth++ > 0) return;
+    slow.table = table;
+    slow.slot = slot;
+    weft_timer_begin(&slow.timer, WEFT_SLOW_WARNING_SECONDS, warn_of_slow_call, NULL);
 }
 
-void weft_slow_warning_end(weft_slow_warning *self) {
-    weft_timer_end(&self->timer);
+void weft_slow_warning_end(void) {
+    if (--slow.depth == 0) weft_timer_end(&slow.timer);
 }
 
 /* ---- guarded calls ---- */
@@ -103,7 +241,7 @@ void weft_plugin_call_begin(weft_plugin_call *call, const weft_loaded *loaded, c
     const weft_call_record now = {.loaded = loaded, .what = what};
     call->loaded = loaded;
     call->what = what;
-    weft_slow_warning_begin(&call->slow, loaded->plugin->table, what);
+    weft_slow_warning_begin(loaded->plugin->table, what);
     weft_process_save(&call->saved);
     atomic_store(&called_last, NULL);
     call->before = weft_crash_set_call(now);
@@ -116,7 +254,7 @@ weft_status weft_plugin_call_end(weft_plugin_call *call, weft_status status, wef
                                             * silently */
     char when[64];
     weft_status changed = WEFT_OK;
-    weft_slow_warning_end(&call->slow);
+    weft_slow_warning_end();
     (void)weft_crash_set_call(call->before);
     (void)snprintf(when, sizeof when, "its %s ran", call->what);
     changed = weft_process_restore(&call->saved, when, failed ? NULL : err);
@@ -166,7 +304,8 @@ weft_status weft_sticky_error_report(const weft_error *first, weft_status status
 /* ---- records ---- */
 
 weft_call_record weft_plugin_enter(const void *table, const char *slot) {
-    const weft_call_record now = {.loaded = owner_of(table), .what = slot, .fp_control = weft_process_begin_call()};
+    const weft_call_record now = {.loaded = owner_of(table), .what = slot, .fp_control = weft_process_fp()};
+    mask_of_call.moved = false;
     if (weft_crash_current().loaded != NULL) atomic_store_explicit(&called_last, now.loaded, memory_order_relaxed);
     return weft_crash_set_call(now);
 }
@@ -209,8 +348,9 @@ weft_status weft_plugin_leave(weft_call_record before, weft_status status, weft_
     const bool failed = status != WEFT_OK;
     /* inside a weft_plugin_call, which checks the complete state at its end */
     const bool in_guard = before.loaded != NULL && before.fp_control == 0;
-    if (!in_guard && called.fp_control != 0 && !weft_process_is_kept(called.fp_control))
-        status = restore_state(&called, status, err);
+    const bool is_kept = weft_process_fp() == called.fp_control &&
+                         (!mask_of_call.moved || mask_of_call.now == mask_of_call.before);
+    if (!in_guard && called.fp_control != 0 && !is_kept) status = restore_state(&called, status, err);
     if (!failed && status == WEFT_OK && err != NULL && atomic_load_explicit(&pending.is_set, memory_order_relaxed))
         return weft_plugin_take_failure(err);
     if (!failed || err == NULL) return status;

@@ -12,27 +12,56 @@
 #ifndef WEFT_HOST_PLUGIN_ENTER_H
 #define WEFT_HOST_PLUGIN_ENTER_H
 
-#include "base/timer.h"
 #include "plugin/crash.h"
 #include "plugin/plugin.h"
-#include "plugin/process.h"
 
+#include <signal.h>
+#include <sys/types.h>
 #include <weft/device.h>
+
+/* ---- process state: saved and restored around a plugin's code ----
+ *
+ * A library that was linked with -Ofast flushes denormals in the thread that loads it. An MPI replaces signal handlers.
+ * The state is saved before foreign code runs, and compared after it:
+ *   floating-point control word, locale, working directory, umask: restored, and a change is the plugin's error
+ *   signal handlers: restored
+ * Used around each load, entry, create and validate. After every other call the host checks the calling thread's
+ * floating-point control word and the umask, which is cheap enough for each kernel of a step. */
+
+enum { WEFT_SIGNALS = 65 }; /* their numbers are 1 to 64 */
+
+typedef struct weft_process {
+    uint64_t fp_control; /* of the calling thread */
+    mode_t mask;
+    char directory[4096];
+    char locale[512];
+    struct sigaction handlers[WEFT_SIGNALS];
+} weft_process;
+
+/* Return and restore the floating-point control word of this thread. Restoring fails with WEFT_E_PLUGIN, "changed the
+ * floating-point mode while WHEN", if it differs. For calls of one plugin by another. [any-thread] [hot] */
+uint64_t weft_process_fp(void);
+weft_status weft_process_restore_fp(uint64_t before, const char *when, weft_error *err);
+
+/* [main] */
+void weft_process_save(weft_process *out);
+
+/* Restores all changed state. WEFT_E_PLUGIN with "it changed the ... while WHEN" for any change other than a handler.
+ * [main] */
+weft_status weft_process_restore(const weft_process *saved, const char *when, weft_error *err);
+
+/* Ends a call on this thread that began with this control word: restores it and the umask, if the call changed them.
+ * WEFT_E_PLUGIN with "changed the ... while WHEN". [any-thread] */
+weft_status weft_process_end_call(uint64_t fp_control, const char *when, weft_error *err);
 
 /* ---- slow-call warning: printed once while a call is running, because a call that never returns would hang a run
  * without a message ---- */
 
 enum { WEFT_SLOW_WARNING_SECONDS = 10 };
 
-typedef struct weft_slow_warning {
-    const void *table;
-    const char *slot;
-    weft_timer timer;
-} weft_slow_warning;
-
-/* Starts the timer. table, slot: the called plugin. The struct must not move until the end. [main] */
-void weft_slow_warning_begin(weft_slow_warning *self, const void *table, const char *slot);
-void weft_slow_warning_end(weft_slow_warning *self);
+/* Starts the timer. table, slot: the called plugin. Of nested calls only the outer one has a timer. [main] */
+void weft_slow_warning_begin(const void *table, const char *slot);
+void weft_slow_warning_end(void);
 
 /* ---- guard for calls that may start a library: each create and validate of a plugin ----
  *
@@ -42,14 +71,13 @@ void weft_slow_warning_end(weft_slow_warning *self);
  *     status = weft_plugin_call_made(&call, status, optimizer, &err);
  *
  * A crash during the call is reported with the plugin's name, and a slow call is reported too. After the call the
- * host's process state (process.h) is restored. A plugin that changed more of it than signal handlers is rejected. */
+ * host's process state is restored. A plugin that changed more of it than signal handlers is rejected. */
 
 typedef struct weft_plugin_call {
     const weft_loaded *loaded;
     const char *what;
     weft_call_record before;
     weft_process saved;
-    weft_slow_warning slow;
 } weft_plugin_call;
 
 /* Begins a call. what: the slot's name, a string with process lifetime. [main] */

@@ -1,5 +1,5 @@
-/* host/plugin/kinds.c: see preflight.h. A new kind is one line here. A slot added after SDK 1.0 is optional. */
-#include "plugin/preflight.h"
+/* host/plugin/kinds.c: see load.h. A new kind is one line here. A slot added after SDK 1.0 is optional. */
+#include "plugin/load.h"
 #include "plugin/plugin.h"
 
 #include "config/config.h"

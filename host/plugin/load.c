@@ -4,7 +4,6 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "base/text.h"
-#include "plugin/elf.h"
 #include "plugin/enter.h"
 #include "plugin/services.h"
 #include <dlfcn.h>
@@ -322,9 +321,6 @@ static weft_status run_file(file_entry *entry, weft_error *err) {
                                           .path = entry->path,
                                           .sha256 = entry->sha256,
                                           .note = entry->note.note,
-                                          .needed = entry->note.needed,
-                                          .sdk = entry->note.sdk,
-                                          .min_sdk = entry->note.min_sdk,
                                           .fast_math = entry->note.fast_math};
         weft_plugin_own(&entry->plugins[i]);
     }

@@ -9,9 +9,86 @@
 #define WEFT_HOST_PLUGIN_LOAD_H
 
 #include "plugin/plugin.h"
-#include "plugin/preflight.h"
 
 #include <limits.h>
+
+/* ---- preflight: validates a plugin file before it runs, and its tables after it was loaded ----
+ *
+ * Preflight requires exactly two exports, a note in the known format, a compatible SDK, supported kinds and interfaces,
+ * and a sufficient C library. The error message names the fact that differs. */
+
+#define WEFT_FILE_PLUGINS 16  /* maximum plugins in one file */
+#define WEFT_NOTE_LINE    512 /* maximum bytes of a line of the note, with its end */
+
+#define WEFT_LAUNCH_AS "as " /* begins a launch line that names another communicator (weft/comm.h) */
+
+typedef struct weft_note_plugin {
+    char kind[16];
+    char id[64];
+    char version[32];
+    uint32_t interface_major;
+} weft_note_plugin;
+
+typedef struct weft_preflight {
+    char note[4096];
+    uint32_t sdk, min_sdk; /* major * 1000 + minor */
+    uint32_t n_plugins;
+    weft_note_plugin plugins[WEFT_FILE_PLUGINS];
+    char launch[WEFT_NOTE_LINE];   /* "/usr/bin/mpiexec -n {ranks}" (weft/comm.h); "": starts no ranks */
+    char launched[WEFT_NOTE_LINE]; /* "PMI_RANK PMI_SIZE", a list of pairs; "": empty */
+    char needed[1024];             /* libraries, "libm.so.6, libc.so.6" */
+    int fast_math; /* compiled with reordering of sums, according to the note or the debug information */
+} weft_preflight;
+
+/* Validates an image, the complete file. WEFT_E_PLUGIN: the text begins with a verb, and the caller prefixes the file's
+ * name. [any-thread] */
+weft_status weft_preflight_read(weft_preflight *out, const void *image, size_t size, weft_error *err);
+
+/* Parses only a note's text, as far as it is valid; out->note is not set. [any-thread] */
+weft_status weft_note_parse(weft_preflight *out, const char *note, weft_error *err);
+
+/* ---- kinds (kinds.c) ---- */
+
+/* Returns "model, optimizer, ...", all kinds. [any-thread] */
+const char *weft_kind_list(void);
+
+/* Checks kind and interface of one line of the note. [any-thread] */
+weft_status weft_kind_fits(const weft_note_plugin *plugin, weft_error *err);
+
+/* Checks the list that an entry returned: the same plugins as the note, all strings present, valid key tables, and
+ * tables with all required slots. [main] */
+weft_status weft_list_check(const weft_plugin_list *list, const weft_preflight *note, weft_error *err);
+
+/* ---- the parts of a shared object that the dynamic loader reads ---- */
+
+#define WEFT_ELF_LOADS 32
+
+typedef struct weft_elf_load {
+    uint64_t address, offset, bytes; /* the bytes in the file, without the zeros that follow */
+} weft_elf_load;
+
+typedef struct weft_elf {
+    const unsigned char *image;
+    size_t size;
+    weft_elf_load loads[WEFT_ELF_LOADS];
+    uint32_t n_loads;
+    uint64_t symbols, n_symbols; /* .dynsym: address, count */
+    uint64_t texts, texts_size;  /* .dynstr */
+    uint64_t dynamic, n_dynamic;
+} weft_elf;
+
+/* Opens an image, which must outlive out. WEFT_E_PLUGIN as weft_preflight_read: not for this machine, or damaged.
+ * [any-thread] */
+weft_status weft_elf_open(weft_elf *out, const void *image, size_t size, weft_error *err);
+
+typedef enum weft_elf_list {
+    WEFT_ELF_NEEDED,  /* libraries that it needs */
+    WEFT_ELF_OPENED,  /* those that the loader opens with it: DT_NEEDED, DT_FILTER, DT_AUXILIARY */
+    WEFT_ELF_RUNPATHS /* directory lists that the loader searches first: DT_RPATH, DT_RUNPATH */
+} weft_elf_list;
+
+/* Returns text i of a list; NULL past the end. [any-thread] */
+const char *weft_elf_text(const weft_elf *self, weft_elf_list list, uint64_t i);
 
 /* ---- pins: trusted plugin files by SHA-256 ----
  *
@@ -21,10 +98,10 @@
  * runs, from the descriptor that is mapped afterwards. */
 
 struct weft_trust {
-    const char *pins;      /* [plugins] pin, validated; NULL: unset */
-    const char *list;      /* the text of [plugins] pin_list, validated; NULL: unset */
-    const char *list_path; /* its file; NULL: unset */
-    int pinned;            /* trust = pinned */
+    char *pins;      /* [plugins] pin, validated; NULL: unset */
+    char *list;      /* the text of [plugins] pin_list, validated; NULL: unset */
+    char *list_path; /* its file; NULL: unset */
+    int pinned;      /* trust = pinned */
 };
 
 /* Reads and validates the list; the caller frees *out. WEFT_E_USER: an invalid list, or, with trust = pinned, a list

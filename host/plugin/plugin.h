@@ -20,16 +20,13 @@
 #include <stdbool.h>
 #include <weft/plugin.h>
 
-typedef struct weft_plugins weft_plugins; /* search directories, pins, and requested plugins */
+typedef struct weft_plugins weft_plugins; /* search directories and pins */
 
 typedef struct weft_loaded {
     const weft_plugin *plugin;
     const char *path;   /* canonical and absolute */
     const char *sha256; /* of the file, 64 hexadecimal digits */
     const char *note;   /* the file's weft_plugin_note */
-    const char *needed; /* the libraries that it is linked to: "libm.so.6, libc.so.6" */
-    uint32_t sdk;       /* SDK version it was built with, major * 1000 + minor */
-    uint32_t min_sdk;   /* oldest supported host, by its own declaration */
     int fast_math;      /* compiled with reordering of sums */
 } weft_loaded;
 

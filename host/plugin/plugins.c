@@ -14,18 +14,10 @@
 
 enum { MOST_DIRECTORIES = 64 };
 
-typedef struct request {
-    char *kind, *name;
-    const weft_loaded *loaded;
-} request;
-
 struct weft_plugins {
     char *directories[MOST_DIRECTORIES]; /* in search order, without duplicates */
     size_t n_directories;
-    char *pins, *list, *list_path; /* or NULL */
     weft_trust trust;
-    request *requests;
-    size_t n_requests;
 };
 
 /* ---- directories ---- */
@@ -48,11 +40,9 @@ static weft_status add_directory(weft_plugins *self, const char *from, const cha
 
 static weft_status add_list(weft_plugins *self, const char *from, const char *list, weft_error *err) {
     weft_status status = WEFT_OK;
-    const char *at = list == NULL ? "" : list;
-    while (*at != 0 && status == WEFT_OK) {
-        const size_t n = strcspn(at, ":");
-        status = add_directory(self, from, at, n, err);
-        at += at[n] != 0 ? n + 1 : n;
+    for (size_t n = 0; list != NULL && *list != '\0' && status == WEFT_OK; list += n + (list[n] != '\0')) {
+        n = strcspn(list, ":");
+        status = add_directory(self, from, list, n, err);
     }
     return status;
 }
@@ -99,11 +89,9 @@ static char *copy_set(const char *text) {
 weft_status weft_plugins_create(weft_plugins **out, const weft_plugins_options *options, weft_error *err) {
     weft_plugins *self = weft_alloc(1, sizeof *self);
     weft_status status = add_directories(self, options->path, err);
-    self->pins = copy_set(options->pins);
-    self->list_path = copy_set(options->pin_list);
-    if (status == WEFT_OK && self->list_path != NULL)
-        status = weft_pins_read_list(&self->list, self->list_path, options->pinned, err);
-    self->trust = (weft_trust){self->pins, self->list, self->list_path, options->pinned};
+    self->trust = (weft_trust){copy_set(options->pins), NULL, copy_set(options->pin_list), options->pinned};
+    if (status == WEFT_OK && self->trust.list_path != NULL)
+        status = weft_pins_read_list(&self->trust.list, self->trust.list_path, options->pinned, err);
     if (status == WEFT_OK) *out = self;
     else weft_plugins_destroy(self);
     return status;
@@ -111,15 +99,10 @@ weft_status weft_plugins_create(weft_plugins **out, const weft_plugins_options *
 
 void weft_plugins_destroy(weft_plugins *self) {
     if (self == NULL) return;
-    for (size_t i = 0; i < self->n_requests; i++) {
-        free(self->requests[i].kind);
-        free(self->requests[i].name);
-    }
     for (size_t i = 0; i < self->n_directories; i++) free(self->directories[i]);
-    free(self->requests);
-    free(self->pins);
-    free(self->list);
-    free(self->list_path);
+    free(self->trust.pins);
+    free(self->trust.list);
+    free(self->trust.list_path);
     free(self);
 }
 
@@ -268,26 +251,15 @@ weft_status weft_plugins_summarize(const weft_plugins *self, weft_plugin_summary
 
 weft_status weft_plugins_get(weft_plugins *self, const weft_loaded **out, const char *kind, const char *name,
                              weft_error *err) {
-    const weft_loaded *loaded = NULL;
-    const int by_path = strchr(name, '/') != NULL;
+    const bool by_path = strchr(name, '/') != NULL;
     char path[PATH_MAX];
     weft_status status = WEFT_OK;
-    for (size_t i = 0; i < self->n_requests; i++) {
-        const request *one = &self->requests[i];
-        if (strcmp(one->kind, kind) != 0 || strcmp(one->name, name) != 0) continue;
-        *out = one->loaded;
-        return WEFT_OK;
-    }
     if (weft_kind_interface(kind) < 0)
         return weft_error_set(err, WEFT_E_USER, "there is no plugin kind \"%.100s\"; there are %s.", kind,
                               weft_kind_list());
     if (!by_path) status = weft_plugins_find(self, path, sizeof path, kind, name, err);
     if (status == WEFT_OK)
-        status = weft_plugin_load(&loaded, by_path ? name : path, &self->trust, kind, by_path ? NULL : name, err);
-    if (status != WEFT_OK) return status;
-    weft_trust_warnings_log(loaded, by_path ? name : path);
-    self->requests = weft_realloc(self->requests, self->n_requests + 1, sizeof *self->requests);
-    self->requests[self->n_requests++] = (request){weft_strdup(kind), weft_strdup(name), loaded};
-    *out = loaded;
-    return WEFT_OK;
+        status = weft_plugin_load(out, by_path ? name : path, &self->trust, kind, by_path ? NULL : name, err);
+    if (status == WEFT_OK) weft_trust_warnings_log(*out, by_path ? name : path);
+    return status;
 }

@@ -34,7 +34,6 @@ typedef struct record {
 } record;
 
 static int32_t most_verbose = WEFT_LOG_INFO;
-static int32_t chosen_threads;
 static _Atomic int64_t bytes_now;
 
 static void services_log(const weft_host *host, int32_t level, const char *text) {
@@ -84,10 +83,10 @@ static void services_parallel_for(const weft_host *host, int64_t n, void (*body)
                                   void *context) {
     pthread_t others[MOST_THREADS];
     loop l = {.n = n, .body = body, .context = context};
-    int64_t threads = chosen_threads, started = 0;
+    int64_t threads = 1, started = 0;
     cpu_set_t set;
     (void)host;
-    if (threads == 0) threads = sched_getaffinity(0, sizeof set, &set) != 0 ? 1 : CPU_COUNT(&set);
+    if (sched_getaffinity(0, sizeof set, &set) == 0) threads = CPU_COUNT(&set);
     if (threads > MOST_THREADS) threads = MOST_THREADS;
     if (threads > n) threads = n;
     while (started < threads - 1 && pthread_create(&others[started], NULL, worker_main, &l) == 0) started++;
@@ -140,10 +139,6 @@ int32_t weft_services_log_level(int32_t level) {
     const int32_t before = most_verbose;
     most_verbose = level;
     return before;
-}
-
-void weft_services_threads(int32_t threads) {
-    chosen_threads = threads;
 }
 
 int64_t weft_services_bytes(void) {

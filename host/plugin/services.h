@@ -22,9 +22,6 @@ int32_t weft_services_log_level(int32_t level);
 /* Prints a line at any log level. [any-thread] */
 void weft_services_print(int32_t level, const char *text);
 
-/* Sets the threads of parallel_for; 0, the default: as many as this process may run on. [main] */
-void weft_services_threads(int32_t threads);
-
 /* Returns the bytes that plugins have allocated through alloc, including the accounting's overhead. [any-thread] */
 int64_t weft_services_bytes(void);
 

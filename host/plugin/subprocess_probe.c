@@ -29,7 +29,7 @@ static void add_keys(json_t *answer, const weft_plugin *plugin) {
         const char *at = (const char *)plugin->keys + i * plugin->key_stride;
         const weft_key *key = (const weft_key *)(const void *)at;
         (void)json_array_append_new(keys,
-                                    json_pack("{s:s, s:i, s:I, s:s?, s:s, s:s, s:s}", "name", key->name, "type",
+                                    json_pack("{s:s, s:i, s:I, s:s*, s:s, s:s, s:s}", "name", key->name, "type",
                                               (int)key->type, "flags", (json_int_t)key->flags, "default", key->fallback,
                                               "range", key->range, "unit", key->unit, "help", key->help));
     }
@@ -84,31 +84,11 @@ static json_t *run_probe(probe self, double seconds, weft_error *err) {
     return json_pack("{s:s, s:s}", "status", "failed", "reason", reason);
 }
 
-static const char *text_at(const json_t *object, const char *name) {
-    return json_string_value(json_object_get(object, name));
-}
-
-static uint32_t flags_at(const json_t *object, const char *name) {
-    return (uint32_t)json_integer_value(json_object_get(object, name));
-}
-
 json_t *weft_plugin_probe(const weft_found *file, double seconds, weft_error *err) {
     return run_probe((probe){file->path, file->kind, file->id, NULL, false}, seconds, err);
 }
 
 /* ---- one plugin's keys ---- */
-
-static weft_key key_at(const json_t *object) {
-    return (weft_key){(uint32_t)sizeof(weft_key),
-                      flags_at(object, "flags"),
-                      (int32_t)json_integer_value(json_object_get(object, "type")),
-                      0,
-                      text_at(object, "name"),
-                      text_at(object, "default"),
-                      text_at(object, "range"),
-                      text_at(object, "unit"),
-                      text_at(object, "help")};
-}
 
 weft_status weft_plugin_describe(weft_plugin_description **out, const weft_plugins *plugins, const char *kind,
                                  const char *id, weft_error *err) {
@@ -121,21 +101,28 @@ weft_status weft_plugin_describe(weft_plugin_description **out, const weft_plugi
 weft_status weft_plugin_describe_file(weft_plugin_description **out, const weft_trust *trust, const char *kind,
                                       const char *id, const char *path, weft_error *err) {
     weft_plugin_description *self = NULL;
-    json_t *answer = run_probe((probe){path, kind, id, trust, true}, WEFT_PROBE_SECONDS, err);
+    json_t *answer = run_probe((probe){path, kind, id, trust, true}, WEFT_PROBE_SECONDS, err), *one = NULL;
     const json_t *keys = json_object_get(answer, "keys");
+    const char *reason = "it returns no keys.";
+    json_int_t flags = 0;
+    size_t i = 0;
     if (answer == NULL) return WEFT_E_SYSTEM;
+    (void)json_unpack(answer, "{s?s, s?I}", "reason", &reason, "table_flags", &flags);
     self = weft_alloc(1, sizeof *self);
     self->answer = answer;
+    self->flags = (uint32_t)flags;
     (void)snprintf(self->kind, sizeof self->kind, "%s", kind);
     (void)snprintf(self->id, sizeof self->id, "%s", id);
-    if (keys == NULL)
-        (void)snprintf(self->reason, sizeof self->reason, "%.1000s",
-                       text_at(answer, "reason") != NULL ? text_at(answer, "reason") : "it returns no keys.");
-    self->flags = flags_at(answer, "table_flags");
+    if (keys == NULL) (void)snprintf(self->reason, sizeof self->reason, "%.1000s", reason);
     self->keys = weft_alloc(json_array_size(keys), sizeof *self->keys);
-    while (self->n_keys < json_array_size(keys)) {
-        self->keys[self->n_keys] = key_at(json_array_get(keys, self->n_keys));
-        self->n_keys++;
+    self->n_keys = json_array_size(keys);
+    json_array_foreach(keys, i, one) {
+        weft_key *key = &self->keys[i];
+        key->struct_size = (uint32_t)sizeof *key;
+        (void)json_unpack(one, "{s:s, s:i, s:I, s?s, s:s, s:s, s:s}", "name", &key->name, "type", &key->type, "flags",
+                          &flags, "default", &key->fallback, "range", &key->range, "unit", &key->unit, "help",
+                          &key->help);
+        key->flags = (uint32_t)flags;
     }
     *out = self;
     return WEFT_OK;

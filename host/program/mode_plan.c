@@ -267,7 +267,7 @@ weft_status weft_mode_plan_make(weft_plan *plan, weft_mode_plan *mode_plan, cons
                                 weft_device *device, const weft_graph_set_spec *spec, int32_t micro_batches,
                                 weft_error *err) {
     const weft_strategy_plugin *strategy = weft_run_table(plan->run, WEFT_PART_STRATEGY, strategy);
-    const char *before = weft_crash_mode(weft_mode_name(spec->mode));
+    const char *before = atomic_exchange(&weft_crash_where.mode, weft_mode_name(spec->mode));
     const int64_t step_work = spec->mode == WEFT_MODE_TRAIN ? weft_norm_work(plan, kernels, device) : 0;
     weft_status status = weft_graph_set_create(&mode_plan->graphs, plan->declared, kernels, device, spec, err);
     if (status != WEFT_OK) status = weft_plugin_blame(plan->declared->plugin, status, err);
@@ -278,6 +278,6 @@ weft_status weft_mode_plan_make(weft_plan *plan, weft_mode_plan *mode_plan, cons
         if (status == WEFT_OK) weft_program_price(&mode_plan->price, mode_plan->program);
         status = weft_plugin_blame(strategy, status, err);
     }
-    (void)weft_crash_mode(before);
+    atomic_store(&weft_crash_where.mode, before);
     return status;
 }

@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/text.h"
 #include "launch/find.h"
-#include "launch/slow_call.h"
+#include "launch/watchdog.h"
 #include "launch/world.h"
 #include "plugin/enter.h"
 #include "plugin/services.h"

@@ -62,7 +62,7 @@ typedef struct weft_run {
     char *adapter;                            /* inferred adapter plugins (program/family.c) */
     weft_adapter_names adapters;              /* requested adapters (program/sections.h) */
     char *trained;                            /* value of [train] trainable = auto if this run sets its own; or NULL */
-    bool is_watched;                          /* slow calls are reported (launch/slow_call.h) until the run is closed */
+    bool is_watched;                          /* slow calls are reported (launch/watchdog.h) until the run is closed */
     char *family;                             /* inferred model plugin (program/family.c); NULL: it must be named */
 } weft_run;
 

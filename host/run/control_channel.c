@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "base/units.h"
 #include "launch/heartbeat.h"
-#include "launch/sidecar.h"
+#include "launch/watchdog.h"
 #include "plugin/enter.h"
 
 #include <stdlib.h>
@@ -253,7 +253,7 @@ void weft_control_channel_close(weft_control_channel *self, weft_process_group *
 /* The lowest rank of each machine shares the memory of the heartbeats: the others map it through its descriptor. Rank 0
  * sends the address of its watchdog to those of other machines. */
 weft_status weft_watchdogs_start(const weft_process_group *peers, const weft_comm_info *info, weft_error *err) {
-    const bool several = info->nodes > 1, follows = several && info->node > 0;
+    const bool several = info->nodes > 1;
     int32_t *nodes = NULL, *pids = NULL, *files = NULL, file = -1, lowest = 0;
     weft_heartbeat *own = NULL, *records = NULL;
     weft_node_watchdog_address chief = {0};
@@ -287,14 +287,14 @@ weft_status weft_watchdogs_start(const weft_process_group *peers, const weft_com
             "the ranks of one machine cannot share memory for heartbeats through %s. Fix: run them in "
             "one process namespace",
             path[0] != '\0' ? path : "memfd_create");
-    if (several && peers->rank == 0) status = weft_sidecar_listen(&chief, err);
+    if (peers->rank == 0) status = weft_sidecar_watch(path, info->local_size, info->size, &chief, err);
     status = weft_process_group_agree(peers, status, err);
     if (status == WEFT_OK && several) status = weft_process_group_broadcast(peers, &chief, (int64_t)sizeof chief, err);
     if (status == WEFT_OK && several && chief.n_hosts == 0)
         status = weft_error_set(err, WEFT_E_SYSTEM,
                                 "the machine of rank 0 has no IPv4 address for the watchdogs of the other machines");
-    if (status == WEFT_OK && info->local_rank == 0)
-        status = weft_sidecar_watch(path, info->local_size, info->size, follows ? &chief : NULL, err);
+    if (status == WEFT_OK && info->local_rank == 0 && peers->rank != 0)
+        status = weft_sidecar_watch(path, info->local_size, info->size, &chief, err);
     weft_sidecar_dismiss();
     status = weft_process_group_agree(peers, status, err);
     if (status == WEFT_OK) (void)weft_heartbeat_link(path);

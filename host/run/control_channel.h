@@ -41,7 +41,7 @@ weft_status weft_share_array(const weft_process_group *peers, void **out, int64_
                              int32_t from, weft_error *err);
 
 /* Starts the watchdogs after the communicator: the lowest rank of each machine shares memory with the others and
- * with its watchdog (launch/sidecar.h). Nothing if the parent of all ranks watches. [collective] */
+ * with its watchdog (launch/watchdog.h). Nothing if the parent of all ranks watches. [collective] */
 weft_status weft_watchdogs_start(const weft_process_group *peers, const weft_comm_info *info, weft_error *err);
 
 #endif

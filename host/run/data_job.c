@@ -4,7 +4,6 @@
 #include "base/alloc.h"
 #include "launch/heartbeat.h"
 #include "plugin/enter.h"
-#include "plugin/process.h"
 
 #include <errno.h>
 #include <fcntl.h>

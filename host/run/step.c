@@ -265,7 +265,7 @@ static weft_status run_training_pass(weft_stepper *self, weft_step_result *out, 
                (step - 1) * (uint64_t)mode_plan->graphs->rows * (uint64_t)mode_plan->program->micro_batches, step);
     self->lr = lr;
     self->clip = clip;
-    weft_crash_step(step);
+    atomic_store(&weft_crash_where.step, step);
     engine->ranks.counts = true;
     status = count_micro_batches(self, err);
     if (status != WEFT_OK) engine->failed = true;
@@ -288,15 +288,15 @@ static weft_status run_training_pass(weft_stepper *self, weft_step_result *out, 
 
 weft_status weft_stepper_train(weft_stepper *self, weft_step_result *out, uint64_t step, double lr, double clip,
                                weft_error *err) {
-    const char *before = weft_crash_mode(weft_mode_name(WEFT_MODE_TRAIN));
+    const char *before = atomic_exchange(&weft_crash_where.mode, weft_mode_name(WEFT_MODE_TRAIN));
     const weft_status status = run_training_pass(self, out, step, lr, clip, err);
-    (void)weft_crash_mode(before);
+    atomic_store(&weft_crash_where.mode, before);
     return status;
 }
 
 weft_status weft_stepper_evaluate(weft_stepper *self, weft_step_result *out, int32_t split, uint64_t first_row,
                                   weft_error *err) {
-    const char *before = weft_crash_mode(weft_mode_name(WEFT_MODE_EVALUATE));
+    const char *before = atomic_exchange(&weft_crash_where.mode, weft_mode_name(WEFT_MODE_EVALUATE));
     weft_status status = WEFT_OK;
     begin_pass(self, &self->engine->plan.evaluate, split, first_row, 0);
     status = count_micro_batches(self, err);
@@ -310,7 +310,7 @@ weft_status weft_stepper_evaluate(weft_stepper *self, weft_step_result *out, int
             *out = self->result;
         }
     }
-    (void)weft_crash_mode(before);
+    atomic_store(&weft_crash_where.mode, before);
     return status;
 }
 

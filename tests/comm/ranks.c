@@ -17,7 +17,7 @@
 #include "launch/rendezvous.h"
 #include "launch/world.h"
 #include "plugin/load.h"
-#include "plugin/process.h"
+#include "plugin/enter.h"
 #include "plugin/services.h"
 #include "reference_device.h"
 

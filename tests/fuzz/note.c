@@ -1,7 +1,7 @@
 /* note.c: the note in a plugin's file. */
 #include "fuzz.h"
 
-#include "plugin/preflight.h"
+#include "plugin/load.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* preflight.c: validation of a plugin file before its code runs. */
 #include "fuzz.h"
 
-#include "plugin/preflight.h"
+#include "plugin/load.h"
 
 #include <string.h>
 

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "launch/sidecar.h"
+#include "launch/watchdog.h"
 
 enum { WORLD = 3, SENTENCE = 1500 };
 

@@ -3,7 +3,6 @@
 #include "scratch.h"
 #include "suite.h"
 
-#include "launch/table_server.h"
 #include "launch/find.h"
 #include "launch/rendezvous.h"
 #include "launch/world.h"
@@ -75,6 +74,7 @@ static int act_mistakes(const weft_host_exchange *exchange) {
         !strstr(err.text, "no rank has put it within 1 s ([run] patience): one has not started, or has failed before "
                           "(the key of the exchange is \"never\")"))
         return 26;
+    weft_rendezvous_end(false);
     return 0;
 }
 
@@ -131,8 +131,7 @@ static void clear_environment(void) {
                                         "SLURM_JOB_ID",
                                         "MPI_LOCALNRANKS",
                                         "OMPI_COMM_WORLD_LOCAL_SIZE",
-                                        "LOCAL_WORLD_SIZE",
-                                        WEFT_OWN_STORE};
+                                        "LOCAL_WORLD_SIZE"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) (void)unsetenv(names[i]);
     (void)setenv(WEFT_OWN_SIZE, "5", 1);
     (void)setenv(WEFT_JOB_SECRET, "the secret of these tests", 1);
@@ -194,8 +193,7 @@ START_TEST(whoever_keeps_it_is_named_when_it_ends) {
     ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
     ck_assert_int_eq(shutdown(ends[1], SHUT_WR), 0);
     errno = EEXIST;
-    ck_assert_int_eq(weft_store_get((weft_store_line){ends[0], "rank 0"}, "key", &value, sizeof value, 5, &err),
-                     WEFT_E_PEER);
+    ck_assert_int_eq(weft_store_get(ends[0], "key", &value, sizeof value, 5, &err), WEFT_E_PEER);
     ck_assert_str_eq(err.text, "rank 0, which keeps the key-value store of the ranks, is gone: it has ended");
     (void)close(ends[0]);
     (void)close(ends[1]);

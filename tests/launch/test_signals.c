@@ -80,7 +80,7 @@ static void *run_on_that_stack(void *unused) {
     stack_t found;
     (void)unused;
     if (sigaltstack(NULL, &found) != 0) return NULL;
-    weft_crash_install();
+    weft_crash_install(STDERR_FILENO);
     weft_signals_install("step and saving");
     spin();
     (void)sigaltstack(&found, NULL);
@@ -110,7 +110,7 @@ END_TEST
 /* The kernel saves the processor's registers there; those of AVX-512 and AMX need 11 KiB. */
 START_TEST(the_handlers_stack_has_room) {
     stack_t stack;
-    weft_crash_install();
+    weft_crash_install(STDERR_FILENO);
     ck_assert_int_eq(sigaltstack(NULL, &stack), 0);
     ck_assert_int_eq(stack.ss_flags & SS_DISABLE, 0);
     ck_assert_uint_ge(stack.ss_size, 32768);

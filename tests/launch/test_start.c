@@ -87,7 +87,7 @@ static int act_rank(const char *what, const char *directory) {
         return 0;
     }
     if (strcmp(what, "crash") == 0) {
-        weft_crash_install();
+        weft_crash_install(STDERR_FILENO);
         if (rank == 1) (void)raise(SIGABRT);
         return 0;
     }

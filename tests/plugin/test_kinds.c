@@ -1,7 +1,7 @@
 /* Empties every slot of every kind's table in turn: a missing required slot is rejected by name, an optional one is
  * not. Slots come from tests/sdk/layout.txt, so that a slot which the host fails to check is detected. */
 #include "suite.h"
-#include "plugin/preflight.h"
+#include "plugin/load.h"
 
 #include <check.h>
 #include <stdlib.h>

@@ -55,7 +55,7 @@ static inline void workshop_child(char *out, size_t n, int *wait_status, const c
     child = fork();
     if (child == 0) {
         (void)dup2(ends[1], STDERR_FILENO);
-        weft_crash_install();
+        weft_crash_install(STDERR_FILENO);
         _exit(body(path));
     }
     (void)close(ends[1]);

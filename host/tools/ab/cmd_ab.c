@@ -4,7 +4,6 @@
 #include "tools/ab/comparison_table.h"
 #include "base/alloc.h"
 #include "base/text.h"
-#include "launch/log_prefix.h"
 #include "launch/world.h"
 #include "plugin/crash.h"
 #include "plugin/services.h"

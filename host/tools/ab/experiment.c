@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/units.h"
 #include "launch/signals.h"
-#include "launch/slow_call.h"
+#include "launch/watchdog.h"
 #include "plugin/crash.h"
 #include "program/execute.h"
 
@@ -58,9 +58,9 @@ static weft_status one_step(weft_ab_experiment *self, weft_ab_arm *arm, int64_t 
     double phases[WEFT_N_PHASES] = {0};
     weft_step_result result = {0};
     const double begin = weft_clock_seconds();
-    const char *const before = weft_crash_arm(arm->spec->label);
+    const char *const before = atomic_exchange(&weft_crash_where.arm, arm->spec->label);
     const weft_status status = weft_stepper_train(stepper, &result, (uint64_t)step, lr, session->clip, err);
-    (void)weft_crash_arm(before);
+    atomic_store(&weft_crash_where.arm, before);
     if (status == WEFT_E_NUMERIC) return note_divergence(self, arm, step, err);
     out->seconds = weft_clock_seconds() - begin;
     out->targets = result.n_targets;
@@ -347,9 +347,9 @@ int32_t weft_ab_winner(const weft_ab_experiment *experiment) {
 /* Closes the plugin lookup last. */
 static void close_sessions(weft_ab_experiment *self) {
     for (int32_t i = self->n - 1; i >= 0; i--) {
-        const char *const before = weft_crash_arm(self->arms[i].spec->label);
+        const char *const before = atomic_exchange(&weft_crash_where.arm, self->arms[i].spec->label);
         weft_session_close(self->arms[i].session);
-        (void)weft_crash_arm(before);
+        atomic_store(&weft_crash_where.arm, before);
         self->arms[i].session = NULL;
     }
 }

@@ -387,13 +387,13 @@ static weft_status open_arm(weft_ab_experiment *self, int32_t i, weft_error *err
     weft_ab_arm *arm = &self->arms[i];
     const weft_ab_spec *spec = arm->spec;
     const weft_session *plugin_lookup = i > 0 && spec->shares_data ? self->arms[0].session : NULL;
-    const char *const before = weft_crash_arm(spec->label);
+    const char *const before = atomic_exchange(&weft_crash_where.arm, spec->label);
     weft_status status = open_alone(&arm->session, self, spec, spec->overrides, spec->n_overrides, WEFT_SESSION_STEPS,
                                     plugin_lookup, err);
     if (status == WEFT_OK) status = check_process_context(&self->arms[0], arm, err);
     if (status == WEFT_OK) status = all_rank_plan_arm(arm, err);
     if (status == WEFT_OK) status = hold_against_first(&self->arms[0], arm, err);
-    (void)weft_crash_arm(before);
+    atomic_store(&weft_crash_where.arm, before);
     return status == WEFT_OK ? WEFT_OK : weft_ab_name(arm, err);
 }
 
@@ -423,9 +423,9 @@ weft_status weft_ab_open_arms(weft_ab_experiment *self, weft_error *err) {
     }
     if (status == WEFT_OK) status = weft_process_group_agree(&self->meeting.peers, check_room(self, err), err);
     for (int32_t i = 0; i < self->n && status == WEFT_OK; i++) {
-        const char *const before = weft_crash_arm(self->arms[i].spec->label);
+        const char *const before = atomic_exchange(&weft_crash_where.arm, self->arms[i].spec->label);
         status = fill(self, self->arms[i].session, err);
-        (void)weft_crash_arm(before);
+        atomic_store(&weft_crash_where.arm, before);
         if (status != WEFT_OK) status = weft_ab_name(&self->arms[i], err);
     }
     return status;
@@ -550,7 +550,7 @@ static weft_status train_arm(lesson *self, int32_t i, weft_error *err) {
     for (size_t k = 0; k < spec->n_overrides; k++) overrides[k] = spec->overrides[k];
     (void)snprintf(seed, sizeof seed, "run.seed=%lld", (long long)(arm->run_seed + self->seed));
     overrides[spec->n_overrides] = seed;
-    before = weft_crash_arm(spec->label);
+    before = atomic_exchange(&weft_crash_where.arm, spec->label);
     status = weft_ab_open_session(&session, self->experiment, spec, overrides, spec->n_overrides + (self->seed > 0),
                                   WEFT_SESSION_PROFILE, NULL, err);
     free((void *)overrides);
@@ -565,7 +565,7 @@ static weft_status train_arm(lesson *self, int32_t i, weft_error *err) {
             self->experiment->learning.steps = steps;
     }
     weft_session_close(session);
-    (void)weft_crash_arm(before);
+    atomic_store(&weft_crash_where.arm, before);
     return status == WEFT_OK ? WEFT_OK : weft_ab_name(arm, err);
 }
 

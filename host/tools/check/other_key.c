@@ -152,7 +152,7 @@ static void answer_there(int end, void *context) {
     void *beside = weft_alloc(1, asked->answers->size), *instance = weft_alloc(1, asked->answers->size);
     weft_status status = WEFT_OK;
     bool refused = false; /* the unmodified keys are rejected, so no second instance is created */
-    weft_crash_to(end);
+    weft_crash_install(end);
     become_rank(asked->rank);
     backwards = asked->backwards;
     status = query_in_company(&out, &refused, asked, beside, instance, &err);

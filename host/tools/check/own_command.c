@@ -4,7 +4,7 @@
 #include "base/units.h"
 #include "base/file.h"
 #include "tools/check/rule.h"
-#include "launch/slow_call.h"
+#include "launch/watchdog.h"
 #include "plugin/services.h"
 
 #include <fcntl.h>
@@ -145,7 +145,7 @@ static char *line_of(char *said, const char *words) {
     return marked == NULL ? line : marked + sizeof mark - 1;
 }
 
-/* Finds the line about a hanging call (launch/slow_call.h), or, once late, about a hanging `create`
+/* Finds the line about a hanging call (launch/watchdog.h), or, once late, about a hanging `create`
  * (plugin/enter.h). */
 static bool reports_call(char said[MOST_SAID], bool is_late) {
     const char *goes_on = is_late ? " and goes on" : WEFT_SLOW_CALL_WORDS;

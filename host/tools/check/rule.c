@@ -6,7 +6,6 @@
 #include "base/text.h"
 #include "plugin/crash.h"
 #include "plugin/enter.h"
-#include "plugin/process.h"
 #include "plugin/services.h"
 #include "tools/check/own_command.h"
 
@@ -50,8 +49,7 @@ static void save_state(process_state *out) {
 static int other_handler(const weft_process *before) {
     struct sigaction now;
     for (int i = 1; i < (int)(sizeof before->handlers / sizeof before->handlers[0]); i++)
-        if (before->has_handler[i] && sigaction(i, NULL, &now) == 0 && now.sa_handler != before->handlers[i].sa_handler)
-            return i;
+        if (sigaction(i, NULL, &now) == 0 && now.sa_handler != before->handlers[i].sa_handler) return i;
     return 0;
 }
 
@@ -122,7 +120,7 @@ static void answer_there(int end, void *context) {
     weft_error err = WEFT_ERROR_INIT;
     process_state before;
     weft_status status = WEFT_OK, left;
-    weft_crash_to(end);
+    weft_crash_install(end);
     weft_exit_guard_install();
     save_state(&before);
     status = query_again(tested, &err);
@@ -300,7 +298,7 @@ static void try_rule(int end, void *context) {
     weft_status status = WEFT_OK;
     char verdict = REFUSED;
     answer_end = end;
-    weft_crash_to(end);
+    weft_crash_install(end);
     weft_crash_crumb(weft_plugin_under_test_call());
     weft_exit_guard_install();
     weft_alloc_on_failure(report_no_memory);

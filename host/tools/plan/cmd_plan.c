@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "base/units.h"
 #include "launch/find.h"
-#include "launch/log_prefix.h"
+#include "launch/world.h"
 #include "program/budget.h"
 #include "program/paths.h"
 #include "program/sums.h"

@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 #include "config/config.h"
+#include "plugin/load.h"
 #include "plugin/plugin.h"
 #include "program/run.h"
 #include "tools/common/plugins.h"
@@ -100,14 +101,14 @@ static void print_keys(const weft_loaded *loaded) {
     weft_key_table_print(capabilities, n, (uint32_t)sizeof capabilities[0], stdout);
 }
 
-static void print_plugin(const weft_loaded *loaded) {
+static void print_plugin(const weft_loaded *loaded, const weft_preflight *file) {
     const weft_plugin *plugin = loaded->plugin;
     weft_words_print(stdout, "%s:%s %s (%s/%u)\n%s\n\n", plugin->kind, plugin->id, plugin->version, plugin->kind,
                      plugin->interface_major, plugin->help);
     weft_words_print(stdout, "file    %s\nsha256  %s\n", loaded->path, loaded->sha256);
-    (void)printf("sdk     built with %u.%u, needs %u.%u\n", loaded->sdk / 1000, loaded->sdk % 1000,
-                 loaded->min_sdk / 1000, loaded->min_sdk % 1000);
-    weft_words_print(stdout, "needs   %s\n\n", loaded->needed[0] == 0 ? "no library" : loaded->needed);
+    (void)printf("sdk     built with %u.%u, needs %u.%u\n", file->sdk / 1000, file->sdk % 1000, file->min_sdk / 1000,
+                 file->min_sdk % 1000);
+    weft_words_print(stdout, "needs   %s\n\n", file->needed[0] == 0 ? "no library" : file->needed);
     print_keys(loaded);
 }
 
@@ -118,7 +119,7 @@ static json_t *key_object(const weft_key *key) {
                      key->fallback == NULL, "same_on_all_ranks", (key->flags & WEFT_SAME) != 0);
 }
 
-static json_t *plugin_object(const weft_loaded *loaded) {
+static json_t *plugin_object(const weft_loaded *loaded, const weft_preflight *file) {
     const weft_plugin *plugin = loaded->plugin;
     json_t *keys = json_array(), *capabilities = json_array();
     weft_key offered[MOST_CAPABILITIES];
@@ -130,8 +131,8 @@ static json_t *plugin_object(const weft_loaded *loaded) {
     for (i = 0; i < n; i++) (void)json_array_append_new(capabilities, json_string(offered[i].name));
     return json_pack("{s:s, s:s, s:s, s:i, s:s, s:s, s:s, s:i, s:i, s:s, s:o, s:o}", "kind", plugin->kind, "id",
                      plugin->id, "version", plugin->version, "interface", (int)plugin->interface_major, "help",
-                     plugin->help, "file", loaded->path, "sha256", loaded->sha256, "sdk", (int)loaded->sdk, "min_sdk",
-                     (int)loaded->min_sdk, "needs", loaded->needed, "keys", keys, "offers", capabilities);
+                     plugin->help, "file", loaded->path, "sha256", loaded->sha256, "sdk", (int)file->sdk, "min_sdk",
+                     (int)file->min_sdk, "needs", file->needed, "keys", keys, "offers", capabilities);
 }
 
 static weft_exit describe_plugin(const weft_args *args, weft_error *err) {
@@ -139,6 +140,7 @@ static weft_exit describe_plugin(const weft_args *args, weft_error *err) {
     const char *wanted = weft_args_extra(args, 0), *colon = strchr(wanted, ':');
     const weft_loaded *loaded = NULL;
     weft_plugins *plugins = NULL;
+    weft_preflight file;
     char kind[32] = "";
     json_t *object = NULL;
     weft_status status;
@@ -149,12 +151,13 @@ static weft_exit describe_plugin(const weft_args *args, weft_error *err) {
     memcpy(kind, wanted, (size_t)(colon - wanted));
     status = weft_plugins_create(&plugins, &options, err);
     if (status == WEFT_OK) status = weft_plugins_get(plugins, &loaded, kind, colon + 1, err);
+    if (status == WEFT_OK) status = weft_plugin_file_note(&file, loaded->path, NULL, err);
     if (status == WEFT_OK && weft_args_has(args, "json")) {
-        object = plugin_object(loaded);
+        object = plugin_object(loaded, &file);
         if (!print_value_json(object))
             status = weft_error_set(err, WEFT_E_SYSTEM, "the description cannot be written.");
     } else if (status == WEFT_OK) {
-        print_plugin(loaded);
+        print_plugin(loaded, &file);
     }
     json_decref(object);
     weft_plugins_destroy(plugins);

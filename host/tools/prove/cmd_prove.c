@@ -1,7 +1,7 @@
 /* host/tools/prove/cmd_prove.c: `weft prove`: trains a run under many strategies and compares the bits. */
 #include "base/units.h"
 #include "cli/flags.h"
-#include "launch/log_prefix.h"
+#include "launch/world.h"
 #include "plugin/services.h"
 #include "tools/prove/prove.h"
 
