@@ -131,6 +131,7 @@ void weft_lower_call(weft_lowering *lowering, const weft_kernel *kernel, const v
     weft_call *call = NULL;
     size_t field = 0;
     int64_t workspace = 0;
+    double traffic = 0.0;
     weft_array_reserve((void **)&pass->calls, pass->n_calls, &pass->calls_capacity, sizeof *pass->calls);
     call = &pass->calls[pass->n_calls++];
     memset(call, 0, sizeof *call);
@@ -142,9 +143,9 @@ void weft_lower_call(weft_lowering *lowering, const weft_kernel *kernel, const v
     if (kernel->slot < WEFT_SLOT_copy) call->args.add.struct_size = (uint32_t)size;
     for (size_t i = 0; i < n; i++) add_operand(pass, operands[i]);
     call->flops = weft_kernel_operations(kernel, &call->args);
-    if (kernel->traffic != NULL) call->bytes = kernel->traffic(&call->args);
-    for (int32_t i = 0; kernel->traffic == NULL && i < call->n_operands; i++)
-        call->bytes += (double)pass->operands[call->operand + i].bytes;
+    for (int32_t i = 0; i < call->n_operands; i++) call->bytes += (double)pass->operands[call->operand + i].bytes;
+    traffic = weft_kernel_traffic(kernel, &call->args);
+    if (traffic > 0.0) call->bytes = traffic;
     pass->flops += call->flops;
     if (call->flops == 0.0) pass->bytes += call->bytes;
     workspace = weft_kernel_workspace(kernel, &run, &call->args, &field);
