@@ -104,6 +104,7 @@ int32_t weft_lower_storage(weft_lowering *lowering, int32_t home, int32_t index,
 int32_t weft_lower_work(weft_lowering *lowering, int64_t bytes);
 /* Returns the storage of a value in this pass. A value that the backward requests from a node is kept on the tape. */
 int32_t weft_lower_value(weft_lowering *lowering, weft_value value);
+/* Returns the storage of a parameter's values: a matrix as stored, or a gain or bias in fp32; 0 for -1, no bias. */
 int32_t weft_lower_parameter(weft_lowering *lowering, int32_t parameter);
 int32_t weft_lower_table(weft_lowering *lowering, const weft_table *table, int64_t rows);
 
@@ -162,15 +163,12 @@ void weft_gradient_release(weft_lowering *lowering, weft_value value);
 
 /* ---- weight objects (weight.c), dense or packed ---- */
 
-/* Returns the storage of the matrix: (out, in), or (in, out) if transposed, or of the gain (in), which is fp32. */
-int32_t weft_weight_values(weft_lowering *lowering, const weft_weight *weight);
-/* Returns the storage of the fp32 bias; 0: no bias. */
-int32_t weft_weight_bias(weft_lowering *lowering, const weft_weight *weight);
 /* True if any parameter of the weight is trained. */
 bool weft_weight_trains(const weft_graph *graph, const weft_weight *weight);
-/* Return the storage of the weight's complete gradient, or its bias's; 0: frozen or absent. Set the kernel's flag. */
-int32_t weft_weight_gradient(weft_lowering *lowering, const weft_weight *weight, int32_t *accumulate);
-int32_t weft_weight_bias_gradient(weft_lowering *lowering, const weft_weight *weight, int32_t *accumulate);
+/* Returns the storage of the complete gradient of the weight's matrix or bias; 0: frozen or absent. Sets the kernel's
+ * flag. */
+int32_t weft_weight_gradient(weft_lowering *lowering, const weft_weight *weight, int32_t parameter,
+                             int32_t *accumulate);
 
 /* y (m, out) = x W^T + bias, in dtype_y, for m rows of x with a distance of `stride` elements; the first row starts at
  * element `offset` of the storage. */

@@ -98,11 +98,13 @@ int32_t weft_lower_value(weft_lowering *lowering, weft_value value) {
 
 int32_t weft_lower_parameter(weft_lowering *lowering, int32_t parameter) {
     const weft_graph *graph = lowering->graph;
-    const weft_parameter *p = &graph->declared->parameters[parameter];
-    const int32_t dtype = weft_graph_read_dtype(graph, parameter);
-    int32_t *storage = &lowering->parameter_of[weft_graph_read_index(graph, parameter)];
+    int32_t *storage = NULL;
+    if (parameter < 0) return 0;
+    storage = &lowering->parameter_of[weft_graph_read_index(graph, parameter)];
     if (*storage == 0)
-        *storage = weft_lower_storage(lowering, WEFT_HOME_PARAMETER, parameter, 0, weft_dtype_span(dtype, p->numel));
+        *storage = weft_lower_storage(lowering, WEFT_HOME_PARAMETER, parameter, 0,
+                                      weft_dtype_span(weft_graph_read_dtype(graph, parameter),
+                                                      graph->declared->parameters[parameter].numel));
     return *storage;
 }
 

@@ -104,13 +104,13 @@ int32_t weft_graph_read_dtype(const weft_graph *graph, int32_t parameter) {
 
 /* Records the reads of the parameters of a weight object; NULL: none. */
 static void note_weight(weft_graph *graph, const weft_node *node, const weft_weight *weight) {
-    int32_t parameters[WEFT_WEIGHT_PARAMETERS];
-    const int32_t n = weight == NULL ? 0 : weft_weight_parameters(weight, parameters);
-    for (int32_t k = 0; k < n; k++) {
-        const int32_t i = weft_graph_read_index(graph, parameters[k]);
+    for (int32_t k = 0; k < 2 && weight != NULL; k++) {
+        const int32_t parameter = k == 0 ? weight->parameter : weight->bias;
+        const int32_t i = weft_graph_read_index(graph, parameter);
+        if (parameter < 0) continue;
         if (i == graph->n_reads) {
             weft_array_reserve((void **)&graph->reads, i, &graph->reads_capacity, sizeof *graph->reads);
-            graph->reads[graph->n_reads++].parameter = parameters[k];
+            graph->reads[graph->n_reads++].parameter = parameter;
         }
         if (node->op != &weft_operator_embedding) graph->reads[i].in_products = true;
     }
