@@ -1,8 +1,7 @@
-/* host/adapter/adapter_save.c: see adapter_save.h. Tensors with the memory layout are written by the ranks that store
+/* host/adapter/adapter_save.c: see adapter.h. Tensors with the memory layout are written by the ranks that store
  * them. Transposed tensors and parts of tables are small; rank 0 writes them. */
-#include "adapter/adapter_save.h"
+#include "adapter/adapter.h"
 
-#include "adapter/stack.h"
 #include "adapter/tensors.h"
 #include "base/alloc.h"
 #include "base/file.h"

@@ -1,5 +1,5 @@
-/* host/adapter/attach.c: see attach.h. */
-#include "adapter/attach.h"
+/* host/adapter/attach.c: see adapter.h. */
+#include "adapter/adapter.h"
 
 #include "base/alloc.h"
 #include "graph/record.h"

@@ -1,4 +1,4 @@
-/* host/graph/gradient.c: see lower.h. */
+/* host/graph/gradient.c: see record.h. */
 #include "graph/record.h"
 
 static weft_storage *storage_at(const weft_lowering *l, int32_t storage) {

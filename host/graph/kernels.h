@@ -14,7 +14,7 @@ typedef struct weft_product_shape {
     bool transpose_a, transpose_b;
 } weft_product_shape;
 
-typedef struct weft_call weft_call; /* lower.h */
+typedef struct weft_call weft_call; /* record.h */
 
 /* Receives the duration of each call. With a sink in the binding, the host synchronizes after each call, so that the
  * duration is correct on asynchronous devices. Without a sink no time is measured. [main] */

@@ -1,4 +1,4 @@
-/* host/graph/lowering.c: writes a pass: storages, operands, calls. See lower.h. */
+/* host/graph/lowering.c: writes a pass: storages, operands, calls. See record.h. */
 #include "base/alloc.h"
 #include "base/units.h"
 #include "graph/record.h"

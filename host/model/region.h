@@ -5,7 +5,7 @@
 #define WEFT_HOST_MODEL_REGION_H
 
 #include "base/safetensors.h"
-#include "model/hold.h"
+#include "model/layout.h"
 #include "model/process_group.h"
 
 #include <weft/transfer.h>

@@ -1,7 +1,7 @@
 /* Adapters, including an external one, against peft, or against torch for those that peft lacks
  * (tests/golden/make_adapters.py): loss, mean logits, every gradient and ten clipped AdamW steps, from the oracle's
  * initial values; and generation with a prefix and the key-value cache. */
-#include "adapter/adapter_save.h"
+#include "adapter/adapter.h"
 #include "device_choice.h"
 #include "golden.h"
 #include "scratch.h"

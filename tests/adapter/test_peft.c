@@ -6,7 +6,7 @@
 #include "golden.h"
 #include "scratch.h"
 #include "suite.h"
-#include "adapter/adapter_load.h"
+#include "adapter/adapter.h"
 #include "tools/merge/merge.h"
 #include "model/weights.h"
 #include "program/plan.h"
