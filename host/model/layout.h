@@ -18,7 +18,6 @@ typedef struct weft_group {
     int32_t unit;
     bool trainable;
     int32_t dtype;    /* weft_dtype that it is stored in */
-    int32_t tier;     /* weft_tier: storage location between uses */
     int64_t base;     /* bytes from the start of the flat parameter region */
     int64_t numel;    /* padded to the grid */
     int64_t used;     /* elements of parameters without padding */
@@ -49,16 +48,16 @@ weft_status weft_layout_create(weft_layout **out, weft_declared *declared, const
                                const weft_policy_plugin *policy, const void *policy_config, weft_error *err);
 void weft_layout_destroy(weft_layout *layout); /* NULL is allowed */
 
-/* A part of a divided unit: the original unit and the part's name. */
+/* A unit of a new layout, or a part of a unit that is divided. */
 typedef struct weft_layout_piece {
-    int32_t unit;
     const char *name;
+    bool is_root;
 } weft_layout_piece;
 
-/* Creates a layout by dividing the units of an existing layout; piece_of: [n_parameters]. Sets the new offsets of
- * the parameters. */
-weft_layout *weft_layout_split(const weft_layout *layout, weft_declared *declared, const weft_layout_piece *pieces,
-                               int32_t n_pieces, const int32_t *piece_of);
+/* Creates a layout with a unit for each piece that has parameters, in their order; piece_of: [n_parameters]. Sets the
+ * offsets of the parameters. */
+weft_layout *weft_layout_make(weft_declared *declared, const weft_layout_piece *pieces, int32_t n_pieces,
+                              const int32_t *piece_of);
 
 /* Returns the bytes of n fp32 elements: masters, gradients and their sums, optimizer states. */
 static inline int64_t weft_f32_bytes(int64_t n) {
@@ -77,9 +76,6 @@ const weft_group *weft_layout_trained(const weft_layout *layout, int32_t unit);
 
 /* Returns the bytes of the flat region that belong to no parameter. */
 int64_t weft_layout_padding(const weft_layout *layout);
-
-/* Returns the byte offset of a parameter in the flat region. */
-int64_t weft_layout_offset(const weft_layout *layout, const weft_parameter *parameter);
 
 /* ---- the shards of the flat region that one rank stores ----
  *
