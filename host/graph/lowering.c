@@ -75,7 +75,7 @@ int32_t weft_lower_storage(weft_lowering *lowering, int32_t home, int32_t index,
     weft_pass *pass = lowering->pass;
     const weft_storage storage = {
         .home = home, .index = index, .offset = offset, .bytes = bytes, .first = -1, .last = -1};
-    weft_array_reserve((void **)&pass->storages, pass->n_storages, &pass->storages_capacity, sizeof *pass->storages);
+    pass->storages = weft_grow(pass->storages, pass->n_storages);
     pass->storages[pass->n_storages] = storage;
     return pass->n_storages++;
 }
@@ -118,7 +118,7 @@ static void add_operand(weft_pass *pass, weft_operand operand) {
     weft_storage *storage = &pass->storages[operand.storage];
     if (operand.storage == 0) return;
     if (operand.bytes < 0) operand.bytes = storage->bytes;
-    weft_array_reserve((void **)&pass->operands, pass->n_operands, &pass->operands_capacity, sizeof *pass->operands);
+    pass->operands = weft_grow(pass->operands, pass->n_operands);
     pass->operands[pass->n_operands++] = operand;
     pass->calls[pass->n_calls - 1].n_operands++;
     if (storage->last < 0) storage->first = pass->n_calls - 1;
@@ -134,7 +134,7 @@ void weft_lower_call(weft_lowering *lowering, const weft_kernel *kernel, const v
     size_t field = 0;
     int64_t workspace = 0;
     double traffic = 0.0;
-    weft_array_reserve((void **)&pass->calls, pass->n_calls, &pass->calls_capacity, sizeof *pass->calls);
+    pass->calls = weft_grow(pass->calls, pass->n_calls);
     call = &pass->calls[pass->n_calls++];
     memset(call, 0, sizeof *call);
     call->kernel = kernel;

@@ -76,11 +76,11 @@ struct weft_call {
 
 typedef struct weft_pass {
     weft_call *calls;
-    int32_t n_calls, calls_capacity;
+    int32_t n_calls;
     weft_operand *operands;
-    int32_t n_operands, operands_capacity;
+    int32_t n_operands;
     weft_storage *storages; /* [0] is the absent storage */
-    int32_t n_storages, storages_capacity;
+    int32_t n_storages;
     int64_t work;        /* bytes, after placing */
     double flops, bytes; /* bytes: of calls without FLOPs */
 } weft_pass;
@@ -150,11 +150,11 @@ struct weft_graph {
     int32_t dtype; /* the spec's */
 
     weft_value_record *values; /* [0] is the invalid value */
-    int32_t n_values, values_capacity;
+    int32_t n_values;
     weft_node *nodes;
-    int32_t n_nodes, nodes_capacity;
+    int32_t n_nodes;
     weft_graph_read *reads;
-    int32_t n_reads, reads_capacity;
+    int32_t n_reads;
     weft_value carry_in, carry_out;    /* id 0: absent */
     weft_value ids, positions, starts; /* id 0: not used by the model */
     int32_t head;                      /* node of lm_head; -1: absent */
@@ -258,9 +258,6 @@ void weft_lower_add(weft_lowering *lowering, int32_t y, int32_t a, int32_t b, in
 
 /* Removes the last call if it is y = a + b, and returns a and b: the caller's next call computes y itself. */
 bool weft_lower_take_add(weft_lowering *lowering, int32_t y, int32_t *a, int32_t *b);
-
-/* Grows an array of n elements for one more. New elements are zero. */
-void weft_array_reserve(void **items, int32_t n, int32_t *capacity, size_t item);
 
 /* ---- gradients of values (gradient.c) ----
  *

@@ -5,14 +5,6 @@
 
 #include <stdlib.h>
 
-void weft_array_reserve(void **items, int32_t n, int32_t *capacity, size_t item) {
-    const int32_t more = *capacity == 0 ? 16 : *capacity * 2;
-    if (n < *capacity) return;
-    *items = weft_realloc(*items, more, item);
-    memset((char *)*items + (size_t)*capacity * item, 0, (size_t)(more - *capacity) * item);
-    *capacity = more;
-}
-
 const char *weft_graph_name(const weft_graph *graph) {
     return graph->declared->segments[graph->segment].name;
 }
@@ -34,7 +26,7 @@ weft_value weft_record_fail(weft_graph *graph, const weft_node *node, weft_statu
 
 static weft_value append_value(weft_graph *graph, const weft_value_record *record) {
     const weft_value value = {(uint32_t)graph->n_values};
-    weft_array_reserve((void **)&graph->values, graph->n_values, &graph->values_capacity, sizeof *graph->values);
+    graph->values = weft_grow(graph->values, graph->n_values);
     graph->values[graph->n_values++] = *record;
     return value;
 }
@@ -109,7 +101,7 @@ static void note_weight(weft_graph *graph, const weft_node *node, const weft_wei
         const int32_t i = weft_graph_read_index(graph, parameter);
         if (parameter < 0) continue;
         if (i == graph->n_reads) {
-            weft_array_reserve((void **)&graph->reads, i, &graph->reads_capacity, sizeof *graph->reads);
+            graph->reads = weft_grow(graph->reads, i);
             graph->reads[graph->n_reads++].parameter = parameter;
         }
         if (node->op != &weft_operator_embedding) graph->reads[i].in_products = true;
@@ -184,7 +176,7 @@ weft_value weft_record_node(weft_graph *graph, weft_node *node) {
     for (int32_t i = 0; i < WEFT_NODE_CONSTANTS; i++) note_weight(graph, node, node->constants[i]);
     note_weight(graph, node, node->weight);
     append_results(graph, node);
-    weft_array_reserve((void **)&graph->nodes, graph->n_nodes, &graph->nodes_capacity, sizeof *graph->nodes);
+    graph->nodes = weft_grow(graph->nodes, graph->n_nodes);
     graph->nodes[graph->n_nodes++] = *node;
     return node->output;
 }

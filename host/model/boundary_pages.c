@@ -6,8 +6,7 @@
 #include <stdlib.h>
 
 static void add_extent(weft_file_extents *self, weft_file_extent next) {
-    if ((self->n & (self->n - 1)) == 0)
-        self->items = weft_realloc(self->items, self->n == 0 ? 1 : 2 * self->n, sizeof *self->items);
+    self->items = weft_grow(self->items, self->n);
     self->items[self->n++] = next;
 }
 

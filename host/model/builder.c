@@ -29,11 +29,6 @@ static void *reject(weft_builder_ctx *ctx, const char *format, ...) {
     return NULL;
 }
 
-/* Grows an array for one more element after n. Capacities are powers of two, so n determines when the array is full. */
-static void *grow_array(void *array, int32_t n, size_t size) {
-    return (n & (n - 1)) != 0 ? array : weft_realloc(array, n == 0 ? 1 : 2 * (size_t)n, size);
-}
-
 static char *join_names(const char *path, const char *name) {
     return weft_text_of("%s%s%s", path, path[0] == '\0' ? "" : ".", name);
 }
@@ -63,7 +58,7 @@ static weft_module *builder_module(weft_builder_ctx *ctx, weft_module *parent, c
     module = weft_alloc(1, sizeof *module);
     *module = (weft_module){path, weft_strdup(name), weft_strdup(class_name), self->n_modules,
                             parent == NULL ? -1 : parent->index};
-    self->modules = grow_array(self->modules, self->n_modules, sizeof(weft_module *));
+    self->modules = weft_grow(self->modules, self->n_modules);
     self->modules[self->n_modules++] = module;
     weft_lookup_put(&self->modules_by_path, path, module->index);
     return module;
@@ -76,7 +71,7 @@ static int32_t add_parameter(weft_builder_ctx *ctx, const weft_module *module, c
                              int64_t in) {
     weft_declared *self = ctx->declared;
     weft_parameter *parameter = NULL;
-    self->parameters = grow_array(self->parameters, self->n_parameters, sizeof(weft_parameter));
+    self->parameters = weft_grow(self->parameters, self->n_parameters);
     parameter = &self->parameters[self->n_parameters];
     *parameter = (weft_parameter){.name = join_names(module->path, suffix),
                                   .module = module->index,
@@ -171,7 +166,7 @@ static bool is_spec_good(weft_builder_ctx *ctx, const weft_module *module, const
 static weft_weight *add_weight(weft_declared *self, const weft_weight *like) {
     weft_weight *weight = weft_alloc(1, sizeof *weight);
     *weight = *like;
-    self->weights = grow_array(self->weights, self->n_weights, sizeof(weft_weight *));
+    self->weights = weft_grow(self->weights, self->n_weights);
     return self->weights[self->n_weights++] = weight;
 }
 
@@ -217,7 +212,7 @@ static weft_weight *builder_weight(weft_builder_ctx *ctx, weft_module *module, c
 static void add_alias(weft_declared *self, int32_t index, const weft_module *own, const char *suffix) {
     weft_parameter *parameter = &self->parameters[index];
     char *alias = join_names(own->path, suffix);
-    parameter->aliases = grow_array(parameter->aliases, parameter->n_aliases, sizeof(char *));
+    parameter->aliases = weft_grow(parameter->aliases, parameter->n_aliases);
     parameter->aliases[parameter->n_aliases++] = alias;
     weft_lookup_put(&self->parameters_by_name, alias, index);
 }
@@ -295,7 +290,7 @@ static weft_table *builder_table(weft_builder_ctx *ctx, const char *name, int64_
         if (strcmp(self->tables[i]->name, name) == 0) return reject(ctx, "declares two tables named '%s'", name);
     table = weft_alloc(1, sizeof *table);
     *table = (weft_table){weft_strdup(name), width, self->n_tables, fill};
-    self->tables = grow_array(self->tables, self->n_tables, sizeof(weft_table *));
+    self->tables = weft_grow(self->tables, self->n_tables);
     return self->tables[self->n_tables++] = table;
 }
 
@@ -307,7 +302,7 @@ static uint32_t builder_segment(weft_builder_ctx *ctx, weft_module *module, cons
     else if (weft_lookup_find(&self->segments_by_name, name) >= 0)
         (void)reject(ctx, "declares two segments named '%s'", name);
     if (has_failed(ctx)) return UINT32_MAX;
-    self->segments = grow_array(self->segments, self->n_segments, sizeof(weft_segment));
+    self->segments = weft_grow(self->segments, self->n_segments);
     self->segments[self->n_segments] = (weft_segment){weft_strdup(name), module->index};
     weft_lookup_put(&self->segments_by_name, self->segments[self->n_segments].name, self->n_segments);
     return (uint32_t)self->n_segments++;
