@@ -200,11 +200,8 @@ weft_held weft_stack_all(const weft_stack *stack) {
 
 weft_status weft_stack_source(char out[WEFT_PATH_BYTES], const weft_stack *stack, const weft_held *held,
                               int32_t adapter, const char *directory, weft_error *err) {
-    const bool is_home = adapter == held->home;
-    const int n = snprintf(out, WEFT_PATH_BYTES, "%s%s%s", directory, is_home ? "" : "/",
-                           is_home ? "" : weft_plugin_id(stack->plugins[adapter]));
-    if (n >= 0 && n < WEFT_PATH_BYTES) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_USER, "%s: the path is longer than %d bytes", directory, WEFT_PATH_BYTES - 1);
+    if (adapter == held->home) return weft_path_join(out, "", directory, err);
+    return weft_path_join(out, directory, weft_plugin_id(stack->plugins[adapter]), err);
 }
 
 weft_status weft_stack_place(char out[WEFT_PATH_BYTES], const weft_declared *declared, int32_t adapter,

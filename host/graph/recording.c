@@ -211,7 +211,6 @@ static weft_status run_forward(weft_graph *graph, weft_error *err) {
     const weft_declared *declared = graph->declared;
     weft_status status = WEFT_OK;
     weft_value result = {0};
-    weft_call_record before;
     weft_slow_warning slow;
     (void)weft_record_outside(graph, WEFT_HOME_NONE, 0, 0); /* value 0: invalid */
     if (graph->segment > 0) {
@@ -221,10 +220,8 @@ static weft_status run_forward(weft_graph *graph, weft_error *err) {
     }
     graph->open = true;
     weft_slow_warning_begin(&slow, declared->plugin, "forward");
-    before = weft_plugin_enter(declared->plugin, "forward");
-    result =
-        declared->plugin->forward(declared->model, (uint32_t)graph->segment, graph, &weft_graph_ops, graph->carry_in);
-    (void)weft_plugin_leave(before, WEFT_OK, NULL);
+    WEFT_PLUGIN_QUERY(result, declared->plugin, forward, declared->model, (uint32_t)graph->segment, graph,
+                      &weft_graph_ops, graph->carry_in);
     weft_slow_warning_end(&slow);
     graph->open = false;
     if (graph->failed) status = weft_error_set(err, (weft_status)graph->failure.code, "%s", graph->failure.text);

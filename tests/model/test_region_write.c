@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 
 #include "model/region.h"
-#include "model/boundary_pages.h"
 
 struct weft_buffer {
     float *values;
