@@ -347,8 +347,10 @@ extern const weft_operator weft_operator_embedding, weft_operator_linear, weft_o
 /* The operators that a model calls, one function per operator. */
 extern const weft_ops weft_graph_ops;
 
-/* Shared checks of operators. Input i of node must be numbers (not ids), `width` wide (0: any width), with as many
- * positions as the node. */
+/* Shared checks of operators. Input i of node must be numbers (not ids), `width` wide (0: any width), with `places`
+ * positions, or with as many as the node. */
+weft_status weft_infer_shape(const weft_graph *graph, const weft_node *node, int32_t i, int64_t width, int64_t places,
+                             weft_error *err);
 weft_status weft_infer_numbers(const weft_graph *graph, const weft_node *node, int32_t i, int64_t width,
                                weft_error *err);
 /* Checks that input i is one int32 per position. */

@@ -142,13 +142,13 @@ typedef struct weft_file_extents {
 weft_file_extents weft_file_extents_make(const weft_region_file *file, const weft_tensor_writer *writer);
 
 /* A byte range of the file that one rank writes. */
-typedef struct weft_part {
+typedef struct weft_file_part {
     int64_t begin, end;
     int32_t writer;
-} weft_part;
+} weft_file_part;
 
 /* Divides bytes [begin, end) of extent i by the rank that writes them, in order. Returns the number of parts. */
-int weft_file_extent_split(weft_part out[WEFT_FILE_EXTENT_PARTS], const weft_file_extents *self, int32_t i,
+int weft_file_extent_split(weft_file_part out[WEFT_FILE_EXTENT_PARTS], const weft_file_extents *self, int32_t i,
                            int64_t begin, int64_t end);
 
 /* ---- writing ---- */

@@ -48,7 +48,7 @@ static int64_t clamp_to(int64_t x, int64_t low, int64_t high) {
     return x < low ? low : x > high ? high : x;
 }
 
-int weft_file_extent_split(weft_part out[WEFT_FILE_EXTENT_PARTS], const weft_file_extents *self, int32_t i,
+int weft_file_extent_split(weft_file_part out[WEFT_FILE_EXTENT_PARTS], const weft_file_extents *self, int32_t i,
                            int64_t begin, int64_t end) {
     const weft_file_extent *s = &self->items[i];
     const int64_t up = (s->begin + WEFT_PAGE - 1) / WEFT_PAGE * WEFT_PAGE;
@@ -58,7 +58,7 @@ int weft_file_extent_split(weft_part out[WEFT_FILE_EXTENT_PARTS], const weft_fil
     const int64_t cuts[WEFT_FILE_EXTENT_PARTS + 1] = {s->begin, solid, tail, s->end};
     int n = 0;
     for (int k = 0; k < WEFT_FILE_EXTENT_PARTS; k++) {
-        const weft_part part = {clamp_to(cuts[k], begin, end), clamp_to(cuts[k + 1], begin, end), s->keeper};
+        const weft_file_part part = {clamp_to(cuts[k], begin, end), clamp_to(cuts[k + 1], begin, end), s->keeper};
         if (part.begin == part.end) continue;
         out[n] = part;
         if (k != 1) out[n].writer = find_page_writer(self, i, part.begin / WEFT_PAGE);
@@ -241,7 +241,7 @@ static void write_piece(writing *self, int32_t i, int64_t first, int64_t n) {
     const int64_t hashes = (n + self->grid - 1) / self->grid * WEFT_HASH_BYTES;
     const bool mine = s->keeper == self->peers->rank;
     const char *bytes = mine ? read_piece(self, s, first, n) : NULL;
-    weft_part parts[WEFT_FILE_EXTENT_PARTS];
+    weft_file_part parts[WEFT_FILE_EXTENT_PARTS];
     const int n_parts = weft_file_extent_split(parts, &self->extents, i, begin, begin + size);
     for (int k = 0; k < n_parts; k++) {
         const int64_t at = parts[k].begin, part = parts[k].end - at;
