@@ -6,9 +6,13 @@
 
 #include <stdlib.h>
 
+/* Of a model, so that sums of bytes do not overflow. */
+#define MOST_ELEMENTS (INT64_MAX / 64)
+
 struct weft_builder_ctx {
     weft_declared *declared;
     const char *who;  /* prefix of error messages: "model" */
+    int64_t numel;    /* elements of all weights so far */
     int32_t adds;     /* after the model has declared itself: 1 + the number of the declaring adapter; 0: the model */
     weft_error first; /* first error */
 };
@@ -83,6 +87,7 @@ static int32_t add_parameter(weft_builder_ctx *ctx, const weft_module *module, c
                                   .dtype = WEFT_F32,
                                   .unit = -1,
                                   .group = -1};
+    ctx->numel += parameter->numel;
     weft_lookup_put(&self->parameters_by_name, parameter->name, self->n_parameters);
     return self->n_parameters++;
 }
@@ -120,12 +125,14 @@ static bool is_storage_good(weft_builder_ctx *ctx, const char *path, const weft_
 static bool is_spec_good(weft_builder_ctx *ctx, const weft_module *module, const weft_weight_spec *spec) {
     const char *name = NULL, *path = NULL;
     bool gain = false, embedding = false;
+    int64_t out = 0;
     if (module == NULL || spec == NULL || !WEFT_WHOLE(spec, weft_weight_spec) || spec->name == NULL ||
         spec->name[0] == '\0')
         return reject(ctx, "declares a weight without a module, a name or a complete spec");
     name = spec->name;
     path = module->path;
     gain = spec->role == WEFT_WEIGHT_GAIN;
+    out = gain ? 1 : spec->out;
     embedding = spec->role == WEFT_WEIGHT_EMBEDDING;
     if (!weft_struct_known(spec, sizeof *spec)) {
         weft_sticky_error_keep(&ctx->first, WEFT_E_UNSUPPORTED,
@@ -136,9 +143,12 @@ static bool is_spec_good(weft_builder_ctx *ctx, const weft_module *module, const
     }
     if (spec->role != WEFT_WEIGHT_LINEAR && !embedding && !gain)
         return reject(ctx, "declares '%s.%s' with the unknown role %d", path, name, spec->role);
-    if (spec->in < 1 || (!gain && (spec->out < 1 || spec->out > INT64_MAX / 64 / spec->in)))
+    if (spec->in < 1 || out < 1 || out > MOST_ELEMENTS / spec->in)
         return reject(ctx, "declares '%s.%s' with the shape (%lld, %lld), which no weight can have", path, name,
                       (long long)spec->out, (long long)spec->in);
+    if (out * spec->in > MOST_ELEMENTS - ctx->numel)
+        return reject(ctx, "declares more than %lld elements in all, with '%s.%s' of the shape (%lld, %lld)",
+                      (long long)MOST_ELEMENTS, path, name, (long long)spec->out, (long long)spec->in);
     if (embedding && spec->has_bias)
         return reject(ctx, "declares the embedding '%s.%s' with a bias, which an embedding lacks", path, name);
     if (spec->has_padding && (!embedding || spec->padding < 0 || spec->padding >= spec->out))
