@@ -259,7 +259,7 @@ void weft_lower_add(weft_lowering *lowering, int32_t y, int32_t a, int32_t b, in
 /* Removes the last call if it is y = a + b, and returns a and b: the caller's next call computes y itself. */
 bool weft_lower_take_add(weft_lowering *lowering, int32_t y, int32_t *a, int32_t *b);
 
-/* ---- gradients of values (gradient.c) ----
+/* ---- gradients of values (lowering.c) ----
  *
  * The backward visits the nodes from last to first. The gradient of a value is the sum of its readers' contributions in
  * that order: the first contribution overwrites, later ones accumulate. A contribution may be another gradient
