@@ -1,5 +1,5 @@
-/* host/adapter/adapter.h: attaches adapters to a model, and loads and saves them in PEFT's format, each in its directory
- * (stack.h), from the region of a model that they have joined. */
+/* host/adapter/adapter.h: attaches adapters to a model, and loads and saves them in PEFT's format, each in its own
+ * directory (stack.h), from the region of a model that they have joined. */
 #ifndef WEFT_HOST_ADAPTER_ADAPTER_H
 #define WEFT_HOST_ADAPTER_ADAPTER_H
 

@@ -6,10 +6,11 @@
  *
  * So PEFT, which reads adapters one by one, finds one that it supports.
  *
- * weft_adapter.json has, in addition to PEFT's two files, the plugin that created the adapter and a SHA-256 of the
- * base's weights. With other weights the adapter is invalid, even if all shapes match. All bytes of the base are hashed,
- * once. The file also has a hash of the names, sizes, inodes and change times of the base's files. While these are
- * unchanged, the recorded hash is used. */
+ * In addition to PEFT's two files, weft_adapter.json has the plugin that created the adapter and a SHA-256 of the
+ * base's weights. With other weights the adapter is invalid, even if all shapes match.
+ *
+ * All bytes of the base are hashed, once. The file also has a hash of the names, sizes, inodes and change times of the
+ * base's files. While these are unchanged, the recorded hash is used. */
 #ifndef WEFT_HOST_ADAPTER_STACK_H
 #define WEFT_HOST_ADAPTER_STACK_H
 

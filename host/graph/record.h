@@ -4,8 +4,8 @@
  * which the plan sets.
  *
  * A pass is a flat list of device calls, as data: storages (memory of values), operands (the storage and the bytes that
- * a kernel's field refers to) and calls. The operators write a pass once, then its scratch is allocated, and the pass is
- * replayed. Replay sets the refs in a copy of each call's arguments. */
+ * a kernel's field refers to) and calls. The operators write a pass once, then its scratch is allocated, and the pass
+ * is replayed. Replay sets the refs in a copy of each call's arguments. */
 #ifndef WEFT_HOST_GRAPH_RECORD_H
 #define WEFT_HOST_GRAPH_RECORD_H
 
