@@ -1,7 +1,6 @@
-/* host/adapter/adapter_load.c: see adapter_load.h. */
-#include "adapter/adapter_load.h"
+/* host/adapter/adapter_load.c: see adapter.h. */
+#include "adapter/adapter.h"
 
-#include "adapter/stack.h"
 #include "adapter/tensors.h"
 #include "base/alloc.h"
 #include "base/text.h"
@@ -11,11 +10,6 @@
 #include <jansson.h>
 #include <stdlib.h>
 
-typedef struct moved {
-    const weft_tensor *tensor; /* NULL: absent */
-    const weft_adapter_entry *entry;
-} moved;
-
 typedef struct loading {
     const weft_declared *declared;
     int32_t adapter;
@@ -23,9 +17,9 @@ typedef struct loading {
     char directory[WEFT_PATH_BYTES];
     weft_safetensors *files;
     weft_adapter_list list;
-    const weft_tensor **tensors; /* [n_parameters] tensors with the memory layout; NULL: absent */
-    moved *moved;                /* [n_parameters] transposed tensors, or parts of a table */
-    int32_t *indices;            /* parameter indices for `moved` */
+    const weft_tensor **tensors;      /* [n_parameters] tensors with the memory layout; NULL: absent */
+    const weft_adapter_entry **moved; /* [n_parameters] of transposed tensors, or parts of a table; NULL: absent */
+    int32_t *indices;                 /* parameter indices for `moved` */
     int32_t n_moved;
 } loading;
 
@@ -56,7 +50,7 @@ static weft_status place_entry(loading *self, const weft_adapter_entry *entry, w
                               " contains, or for another model",
                               self->directory, entry->tensor.name);
     if (entry->is_moved) {
-        self->moved[entry->parameter] = (moved){tensor, entry};
+        self->moved[entry->parameter] = entry;
         self->indices[self->n_moved++] = entry->parameter;
     } else {
         self->tensors[entry->parameter] = tensor;
@@ -207,7 +201,7 @@ static weft_status open_loading(loading *self, const weft_declared *declared, co
     status = weft_stack_source(self->directory, &stack, held, adapter, directory, err);
     if (status == WEFT_OK) status = weft_path_join(path, self->directory, WEFT_ADAPTER_WEIGHTS, err);
     self->tensors = weft_alloc(n, sizeof(const weft_tensor *));
-    self->moved = weft_alloc(n, sizeof *self->moved);
+    self->moved = weft_alloc(n, sizeof(const weft_adapter_entry *));
     self->indices = weft_alloc(n, sizeof *self->indices);
     if (status == WEFT_OK) status = weft_safetensors_open(&self->files, path, err);
     if (status == WEFT_OK) status = unwrap_names(self->files, self->directory, err);
@@ -224,7 +218,7 @@ static void close_loading(loading *self) {
     weft_adapter_list_free(&self->list);
     weft_safetensors_close(self->files);
     free(self->indices);
-    free(self->moved);
+    free((void *)self->moved);
     free((void *)self->tensors);
 }
 
@@ -233,8 +227,8 @@ static void close_loading(loading *self) {
 static weft_status fill_moved(void *context, int32_t parameter, int64_t first, int64_t n, int32_t dtype, void *out,
                               weft_error *err) {
     const loading *self = context;
-    const weft_tensor *tensor = self->moved[parameter].tensor;
-    const weft_adapter_entry *entry = self->moved[parameter].entry;
+    const weft_adapter_entry *entry = self->moved[parameter];
+    const weft_tensor *tensor = weft_safetensors_find(self->files, entry->tensor.name);
     const int64_t width = weft_dtype_bytes(tensor->dtype), to = weft_dtype_bytes(dtype);
     const int64_t columns = self->declared->parameters[parameter].dims[1];
     (void)err;
@@ -292,7 +286,7 @@ static weft_status check_kept(const loading *self, weft_error *err) {
 static weft_status take_values(const loading *self, float **out, int32_t p, weft_error *err) {
     const int64_t n = self->declared->parameters[p].numel;
     const weft_tensor *tensor = self->tensors[p];
-    if (tensor == NULL && self->moved[p].tensor == NULL) return WEFT_OK;
+    if (tensor == NULL && self->moved[p] == NULL) return WEFT_OK;
     *out = malloc((size_t)weft_f32_bytes(n) + 1); /* sized by the file */
     if (*out == NULL) return weft_error_set(err, WEFT_E_MEMORY, "%s: no memory for the adapter", self->directory);
     if (tensor == NULL) return fill_moved((void *)(uintptr_t)self, p, 0, n, WEFT_F32, *out, err);

@@ -1,8 +1,7 @@
-/* host/adapter/adapter_save.c: see adapter_save.h. Tensors with the memory layout are written by the ranks that store
+/* host/adapter/adapter_save.c: see adapter.h. Tensors with the memory layout are written by the ranks that store
  * them. Transposed tensors and parts of tables are small; rank 0 writes them. */
-#include "adapter/adapter_save.h"
+#include "adapter/adapter.h"
 
-#include "adapter/stack.h"
 #include "adapter/tensors.h"
 #include "base/alloc.h"
 #include "base/file.h"
@@ -126,9 +125,8 @@ static json_t *query_config(const saving *self) {
     char type[sizeof origin->plugin];
     size_t i = 0;
     if (WEFT_HAS(plugin, config_json) && plugin->config_json != NULL) {
-        const weft_call_record before = weft_plugin_enter(plugin, "config_json");
-        const char *text = plugin->config_json(joined->adapter);
-        (void)weft_plugin_leave(before, WEFT_OK, NULL);
+        const char *text = NULL;
+        WEFT_PLUGIN_QUERY(text, plugin, config_json, joined->adapter);
         return text == NULL ? NULL : json_loads(text, 0, NULL);
     }
     for (i = 0; i + 1 < sizeof type && origin->plugin[i] != '\0'; i++)

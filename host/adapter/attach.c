@@ -1,5 +1,5 @@
-/* host/adapter/attach.c: see attach.h. */
-#include "adapter/attach.h"
+/* host/adapter/attach.c: see adapter.h. */
+#include "adapter/adapter.h"
 
 #include "base/alloc.h"
 #include "graph/record.h"
@@ -10,15 +10,9 @@
 
 enum { PLACES = 2 }; /* shape of the recorded micro-batch; the reads of segments do not depend on it */
 
-typedef struct collector {
-    weft_declared *declared;
-    weft_declared_site *sites;
-    int32_t n, capacity;
-} collector;
-
-static void add_site(collector *self, const weft_declared_site *site) {
-    weft_array_reserve((void **)&self->sites, self->n, &self->capacity, sizeof *self->sites);
-    self->sites[self->n++] = *site;
+static void add_site(weft_declared *self, const weft_declared_site *site) {
+    self->sites = weft_grow(self->sites, self->n_sites);
+    self->sites[self->n_sites++] = *site;
 }
 
 /* Returns 3 for "model.layers.3.mlp" below "model.layers"; -1 outside blocks. */
@@ -31,12 +25,11 @@ static int32_t layer_of(const weft_declared *declared, const char *path) {
 
 /* ---- weights ---- */
 
-static void add_weight(collector *self, weft_weight *weight) {
-    weft_declared *declared = self->declared;
-    const weft_parameter *parameter = &declared->parameters[weight->parameter];
-    weft_module *module = declared->modules[parameter->module];
+static void add_weight(weft_declared *self, weft_weight *weight) {
+    const weft_parameter *parameter = &self->parameters[weight->parameter];
+    weft_module *module = self->modules[parameter->module];
     int32_t whole = -1; /* the site of the slice's complete matrix */
-    for (int32_t i = 0; i < self->n && weight->is_slice && whole < 0; i++) {
+    for (int32_t i = 0; i < self->n_sites && weight->is_slice && whole < 0; i++) {
         const weft_weight *other = self->sites[i].view.weight;
         if (other->parameter == weight->parameter && !other->is_slice) whole = i;
     }
@@ -50,7 +43,7 @@ static void add_weight(collector *self, weft_weight *weight) {
                  .in = weight->in,
                  .first = weight->first,
                  .kind = weight->role == WEFT_WEIGHT_EMBEDDING ? WEFT_SITE_EMBEDDING : WEFT_SITE_LINEAR,
-                 .layer = layer_of(declared, module->path),
+                 .layer = layer_of(self, module->path),
                  .whole = whole,
                  .storage = weft_parameter_is_packed(parameter) ? parameter->dtype : 0,
                  .has_bias = weight->bias >= 0}};
@@ -73,27 +66,27 @@ static weft_declared_site site_of_segment(const weft_declared *declared, int32_t
 
 /* Marks the head's site. A head that is tied to an embedding gets a separate site without the weight, so that an
  * adapter does not change embedding lookups. */
-static void note_head(collector *self, const weft_graph *graph) {
-    const char *path = self->declared->info.head_path;
+static void note_head(weft_declared *self, const weft_graph *graph) {
+    const char *path = self->info.head_path;
     const weft_weight *weight = graph->head < 0 ? NULL : graph->nodes[graph->head].weight;
     weft_declared_site site;
     if (graph->head < 0) return;
-    for (int32_t i = 0; i < self->n; i++) {
+    for (int32_t i = 0; i < self->n_sites; i++) {
         weft_site *view = &self->sites[i].view;
         if (view->weight != weight || view->kind != WEFT_SITE_LINEAR) continue;
         view->kind = WEFT_SITE_HEAD;
         return;
     }
-    site = site_of_segment(self->declared, graph->segment, WEFT_SITE_HEAD);
+    site = site_of_segment(self, graph->segment, WEFT_SITE_HEAD);
     if (path != NULL) site.view.path = path;
     site.view.out = weight->out;
     site.view.in = weight->in;
     add_site(self, &site);
 }
 
-static void add_attention(collector *self, const weft_graph *graph, const weft_node *node, int32_t ordinal) {
-    weft_declared_site site = site_of_segment(self->declared, graph->segment, WEFT_SITE_ATTENTION);
-    site.view.layer = layer_of(self->declared, site.view.path);
+static void add_attention(weft_declared *self, const weft_graph *graph, const weft_node *node, int32_t ordinal) {
+    weft_declared_site site = site_of_segment(self, graph->segment, WEFT_SITE_ATTENTION);
+    site.view.layer = layer_of(self, site.view.path);
     site.view.heads = node->attention.heads;
     site.view.kv_heads = node->attention.kv_heads;
     site.view.head_dim = node->attention.head_dim;
@@ -105,25 +98,18 @@ static void add_attention(collector *self, const weft_graph *graph, const weft_n
 /* Fills the sites of a declared model without adapters: weights of one adapter are not sites of another. */
 static weft_status collect_sites(weft_declared *declared, weft_error *err) {
     const weft_graph_spec spec = {.mode = WEFT_MODE_TRAIN, .dtype = WEFT_F32, .rows = 1, .length = PLACES};
-    collector self = {.declared = declared};
     weft_status status = WEFT_OK;
-    for (int32_t i = 0; i < declared->n_weights; i++) add_weight(&self, declared->weights[i]);
+    for (int32_t i = 0; i < declared->n_weights; i++) add_weight(declared, declared->weights[i]);
     for (int32_t s = 0; s < declared->n_segments && status == WEFT_OK; s++) {
         weft_graph *graph = NULL;
         int32_t ordinal = 0;
         status = weft_graph_record(&graph, declared, s, &spec, err);
         if (status != WEFT_OK) break;
-        note_head(&self, graph);
+        note_head(declared, graph);
         for (int32_t i = 0; i < graph->n_nodes; i++)
             if (graph->nodes[i].op == &weft_operator_attention)
-                add_attention(&self, graph, &graph->nodes[i], ordinal++);
+                add_attention(declared, graph, &graph->nodes[i], ordinal++);
         weft_graph_destroy(graph);
-    }
-    if (status == WEFT_OK) {
-        declared->sites = self.sites;
-        declared->n_sites = self.n;
-    } else {
-        free(self.sites);
     }
     return status;
 }

@@ -1,9 +1,173 @@
 /* host/adapter/stack.c: see stack.h. */
 #include "adapter/stack.h"
 
-#include "adapter/origin.h"
-#include "base/text.h"
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/safetensors.h"
+#include "base/units.h"
 #include "plugin/enter.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+enum { FORMAT = 2, PIECE_BYTES = 1 << 20, END_BYTES = 4096 };
+
+/* ---- base identity ---- */
+
+static weft_status put_bytes(weft_hash *hash, const weft_safetensors *files, const weft_tensor *tensor, int64_t first,
+                             int64_t end, char *piece, weft_error *err) {
+    weft_status status = WEFT_OK;
+    for (int64_t n = 0; first < end && status == WEFT_OK; first += n) {
+        n = weft_smaller(PIECE_BYTES, end - first);
+        status = weft_safetensors_read(files, piece, tensor, first, n, err);
+        if (status == WEFT_OK) weft_hash_put(hash, piece, (size_t)n);
+    }
+    return status;
+}
+
+static weft_status hash_weights(char hex[65], const weft_safetensors *files, bool by_ends, weft_error *err) {
+    weft_hash hash = {0};
+    char *piece = weft_alloc(PIECE_BYTES, 1);
+    weft_status status = weft_hash_start(&hash, err);
+    for (int32_t i = 0; i < files->n_tensors && status == WEFT_OK; i++) {
+        const weft_tensor *tensor = &files->tensors[i];
+        const int64_t n = by_ends ? weft_smaller(END_BYTES, tensor->bytes) : tensor->bytes;
+        weft_hash_put(&hash, tensor->name, strlen(tensor->name) + 1);
+        weft_hash_put(&hash, &tensor->dtype, sizeof tensor->dtype);
+        weft_hash_put(&hash, tensor->dims, (size_t)tensor->rank * sizeof *tensor->dims);
+        status = put_bytes(&hash, files, tensor, 0, n, piece, err);
+        if (status == WEFT_OK && by_ends)
+            status = put_bytes(&hash, files, tensor, tensor->bytes - n, tensor->bytes, piece, err);
+    }
+    if (status == WEFT_OK) status = weft_hash_finish_hex(&hash, hex, err);
+    weft_hash_free(&hash);
+    free(piece);
+    return status;
+}
+
+/* Includes the inode's change time, which also changes when a program resets the modification time. */
+static weft_status hash_state(char hex[65], const weft_safetensors *files, weft_error *err) {
+    weft_hash hash = {0};
+    weft_status status = weft_hash_start(&hash, err);
+    for (int32_t i = 0; i < files->n_files && status == WEFT_OK; i++) {
+        const weft_tensor_file *file = &files->files[i];
+        const char *slash = strrchr(file->path, '/');
+        char *line = NULL;
+        struct stat is;
+        if (fstat(file->descriptor, &is) != 0) {
+            status = weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be examined: %s", file->path, strerror(errno));
+            break;
+        }
+        line = weft_text_of("%s %lld %lld %lld.%09ld %lld.%09ld\n", slash == NULL ? file->path : slash + 1,
+                            (long long)is.st_size, (long long)is.st_ino, (long long)is.st_mtim.tv_sec,
+                            is.st_mtim.tv_nsec, (long long)is.st_ctim.tv_sec, is.st_ctim.tv_nsec);
+        weft_hash_put(&hash, line, strlen(line));
+        free(line);
+    }
+    if (status == WEFT_OK) status = weft_hash_finish_hex(&hash, hex, err);
+    weft_hash_free(&hash);
+    return status;
+}
+
+static void take_base(weft_adapter_origin *out, const weft_adapter_origin *from) {
+    memcpy(out->base, from->base, sizeof out->base);
+    memcpy(out->files, from->files, sizeof out->files);
+}
+
+static weft_status identify(weft_adapter_origin *out, const weft_safetensors *files, const weft_adapter_origin *known,
+                            weft_error *err) {
+    static _Thread_local weft_adapter_origin last; /* several plans of one process use the same base */
+    weft_adapter_origin now = {.n_all = 0};
+    weft_status status = hash_state(now.files, files, err);
+    if (status != WEFT_OK) return status;
+    if (known != NULL && !known->by_ends && known->base[0] != '\0' && strcmp(known->files, now.files) == 0)
+        take_base(&last, known);
+    if (strcmp(last.files, now.files) != 0) {
+        status = hash_weights(now.base, files, false, err);
+        if (status == WEFT_OK) take_base(&last, &now);
+    }
+    if (status == WEFT_OK) take_base(out, &last);
+    return status;
+}
+
+weft_status weft_base_identify(weft_adapter_origin *out, const char *directory, const weft_adapter_origin *known,
+                               weft_error *err) {
+    weft_safetensors *files = NULL;
+    weft_status status = weft_safetensors_open_directory(&files, directory, err);
+    if (status == WEFT_OK) status = identify(out, files, known, err);
+    weft_safetensors_close(files);
+    return status;
+}
+
+weft_status weft_base_compare(bool *same, weft_adapter_origin *now, const weft_adapter_origin *of,
+                              const char *directory, weft_error *err) {
+    char ends[65] = "";
+    weft_safetensors *files = NULL;
+    weft_status status = WEFT_OK;
+    *same = true;
+    if (of->base[0] == '\0') return WEFT_OK;
+    status = weft_safetensors_open_directory(&files, directory, err);
+    if (status == WEFT_OK && of->by_ends) status = hash_weights(ends, files, true, err);
+    if (status == WEFT_OK && !of->by_ends) status = identify(now, files, of, err);
+    if (status == WEFT_OK) *same = strcmp(of->base, of->by_ends ? ends : now->base) == 0;
+    weft_safetensors_close(files);
+    return status;
+}
+
+/* ---- the file ---- */
+
+weft_status weft_origin_save(const weft_adapter_origin *origin, const char *directory, weft_error *err) {
+    char path[WEFT_PATH_BYTES];
+    weft_status status = weft_path_join(path, directory, WEFT_ADAPTER_ORIGIN, err);
+    json_t *object = json_pack("{s:i, s:s, s:s, s:s, s:s}", "format", FORMAT, "plugin", origin->plugin, "version",
+                               origin->version, "base", origin->base, "base_files", origin->files);
+    json_t *list = json_array();
+    for (int32_t i = 0; i < origin->n_all; i++) (void)json_array_append_new(list, json_string(origin->all[i]));
+    if (origin->n_all > 0) (void)json_object_set(object, "adapters", list);
+    json_decref(list);
+    if (status == WEFT_OK) status = weft_file_write_json(path, object, JSON_INDENT(2), err);
+    json_decref(object);
+    return status;
+}
+
+static void take_text(char *out, size_t size, const json_t *object, const char *key) {
+    const char *text = json_string_value(json_object_get(object, key));
+    if (text != NULL && strlen(text) < size) (void)snprintf(out, size, "%s", text);
+}
+
+weft_status weft_origin_load(weft_adapter_origin *out, const char *directory, weft_error *err) {
+    char path[WEFT_PATH_BYTES];
+    json_t *object = NULL;
+    const json_t *list = NULL;
+    bool is_there = false;
+    weft_status status = weft_path_join(path, directory, WEFT_ADAPTER_ORIGIN, err);
+    memset(out, 0, sizeof *out);
+    if (status == WEFT_OK) status = weft_file_exists(&is_there, path, err);
+    if (status != WEFT_OK || !is_there) return status;
+    status = weft_json_read(&object, path, 0, err);
+    if (status != WEFT_OK) return status;
+    take_text(out->plugin, sizeof out->plugin, object, "plugin");
+    take_text(out->version, sizeof out->version, object, "version");
+    take_text(out->base, sizeof out->base, object, "base");
+    take_text(out->files, sizeof out->files, object, "base_files");
+    out->by_ends = json_integer_value(json_object_get(object, "format")) < FORMAT;
+    list = json_object_get(object, "adapters");
+    for (size_t i = 0; i < json_array_size(list) && i < WEFT_MOST_ADAPTERS; i++) {
+        const char *id = json_string_value(json_array_get(list, i));
+        if (id == NULL || id[0] == '\0' || strlen(id) >= sizeof out->all[i]) continue;
+        (void)snprintf(out->all[out->n_all++], sizeof out->all[i], "%s", id);
+    }
+    if (list != NULL && (out->n_all == 0 || (size_t)out->n_all != json_array_size(list)))
+        status = weft_error_set(err, WEFT_E_DATA,
+                                "%s: adapters is not valid. Allowed: a list of 1 to %d ids of plugins", path,
+                                WEFT_MOST_ADAPTERS);
+    json_decref(object);
+    return status;
+}
+
+/* ---- places ---- */
 
 static bool is_of_peft(const weft_adapter_plugin *plugin) {
     return (plugin->flags & WEFT_ADAPTER_PEFT) != 0;
@@ -36,11 +200,8 @@ weft_held weft_stack_all(const weft_stack *stack) {
 
 weft_status weft_stack_source(char out[WEFT_PATH_BYTES], const weft_stack *stack, const weft_held *held,
                               int32_t adapter, const char *directory, weft_error *err) {
-    const bool is_home = adapter == held->home;
-    const int n = snprintf(out, WEFT_PATH_BYTES, "%s%s%s", directory, is_home ? "" : "/",
-                           is_home ? "" : weft_plugin_id(stack->plugins[adapter]));
-    if (n >= 0 && n < WEFT_PATH_BYTES) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_USER, "%s: the path is longer than %d bytes", directory, WEFT_PATH_BYTES - 1);
+    if (adapter == held->home) return weft_path_join(out, "", directory, err);
+    return weft_path_join(out, directory, weft_plugin_id(stack->plugins[adapter]), err);
 }
 
 weft_status weft_stack_place(char out[WEFT_PATH_BYTES], const weft_declared *declared, int32_t adapter,

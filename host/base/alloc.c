@@ -36,6 +36,13 @@ void *weft_realloc_at(void *data, size_t count, size_t size, const char *file, i
     return larger;
 }
 
+void *weft_grow_at(void *array, size_t n, size_t size, const char *file, int line) {
+    if ((n & (n - 1)) != 0) return array;
+    array = weft_realloc_at(array, n == 0 ? 1 : 2 * n, size, file, line);
+    memset((char *)array + n * size, 0, (n == 0 ? 1 : n) * size);
+    return array;
+}
+
 char *weft_strdup_at(const char *text, const char *file, int line) {
     char *copy = strdup(text);
     if (copy == NULL) fail(strlen(text) + 1, 1, file, line);

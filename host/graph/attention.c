@@ -29,33 +29,19 @@ static int32_t prefix_k(const weft_node *node) {
     return node->n_inputs - 2;
 }
 
-static weft_status infer_keys(const weft_graph *graph, const weft_node *node, int32_t i, weft_error *err) {
-    const weft_value_record *value = weft_graph_value(graph, node->inputs[i]);
-    const int64_t width = node->attention.kv_heads * node->attention.head_dim;
-    if (value->dtype == graph->dtype && value->width == width) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_PLUGIN, "`%s` has %lld %s per position; %lld %s are required",
-                          node->op->inputs[i], (long long)value->width, weft_dtype_name(value->dtype), (long long)width,
-                          weft_dtype_name(graph->dtype));
-}
-
 /* Checks that keys and values have the same number of positions and the head shape of the node's attention. */
 static weft_status prefix_infer(const weft_graph *graph, const weft_node *node, weft_error *err) {
     const weft_attention_args *args = &node->attention;
-    const int32_t k = prefix_k(node), v = k + 1;
+    const int32_t k = prefix_k(node);
+    const int64_t width = args->kv_heads * args->head_dim;
     const int64_t keys = weft_value_places(weft_graph_value(graph, node->inputs[k]));
-    const int64_t values = weft_value_places(weft_graph_value(graph, node->inputs[v]));
     weft_status status = WEFT_OK;
     if (args->cap > 0.0 || (args->window > 0 && has_sequence(node)))
         return weft_error_set(err, WEFT_E_UNSUPPORTED,
                               "this model's attention %s, which prefixes do not support: use another model or adapter",
                               args->cap > 0.0 ? "caps its scores" : "has a window");
-    status = infer_keys(graph, node, k, err);
-    if (status == WEFT_OK) status = infer_keys(graph, node, v, err);
-    if (status == WEFT_OK && keys != values)
-        status = weft_error_set(err, WEFT_E_PLUGIN,
-                                "a prefix of %lld keys and %lld values; their numbers must be equal", (long long)keys,
-                                (long long)values);
-    return status;
+    status = weft_infer_shape(graph, node, k, width, keys, err);
+    return status == WEFT_OK ? weft_infer_shape(graph, node, k + 1, width, keys, err) : status;
 }
 
 static weft_prefix prefix_arguments(const weft_lowering *l, const weft_node *node) {

@@ -1,4 +1,5 @@
 /* host/graph/custom.c: a plugin's custom operator with its own forward and backward. */
+#include "base/text.h"
 #include "graph/record.h"
 
 /* True if the operator supports the dtype. Without stated types it supports only fp32. */
@@ -7,18 +8,11 @@ static bool custom_takes(const weft_custom_op *op, int32_t dtype) {
     return (stated >> dtype & 1u) != 0;
 }
 
-/* "fp32 or bf16" */
-static void name_types(char text[40], const weft_custom_op *op) {
-    size_t n = 0;
-    text[0] = '\0';
-    for (int32_t dtype = WEFT_F32; dtype <= WEFT_F16; dtype++)
-        if (custom_takes(op, dtype))
-            n += (size_t)snprintf(text + n, 40 - n, "%s%s", n == 0 ? "" : " or ", weft_dtype_name(dtype));
-}
-
 static weft_status custom_infer(const weft_graph *graph, weft_node *node, weft_error *err) {
-    char types[40];
-    name_types(types, node->custom);
+    char types[40] = ""; /* "fp32 or bf16" */
+    for (int32_t dtype = WEFT_F32; dtype <= WEFT_F16; dtype++)
+        if (custom_takes(node->custom, dtype))
+            weft_words_append(types, sizeof types, "%s%s", types[0] == '\0' ? "" : " or ", weft_dtype_name(dtype));
     if (!custom_takes(node->custom, graph->dtype))
         return weft_error_set(err, WEFT_E_UNSUPPORTED,
                               "this operator of the plugin computes in %s, and this model runs in %s: set [train] "

@@ -141,14 +141,14 @@ static weft_status matrix_infer(const weft_graph *graph, weft_node *node, weft_e
 
 static void matrix_forward(weft_lowering *l, const weft_node *node) {
     const int64_t bytes = weft_dtype_span(l->graph->dtype, node->places * node->width);
-    weft_lower_copy(l, weft_lower_value(l, node->output), weft_weight_values(l, node->weight), bytes);
+    weft_lower_copy(l, weft_lower_value(l, node->output), weft_lower_parameter(l, node->weight->parameter), bytes);
 }
 
 /* Runs sum_rows on one row of all elements, which widens them and accumulates. */
 static void matrix_backward(weft_lowering *l, const weft_node *node) {
     weft_sum_rows args = {.rows = 1, .width = node->places * node->width, .dtype = l->graph->dtype};
     const int32_t dy = weft_gradient_of(l, node->output);
-    const int32_t dweight = weft_weight_gradient(l, node->weight, &args.accumulate);
+    const int32_t dweight = weft_weight_gradient(l, node->weight, node->weight->parameter, &args.accumulate);
     if (dweight == 0) return;
     WEFT_CALL(l, &weft_kernel_sum_matrix, args, WEFT_AT(x, dy), WEFT_AT(out, dweight));
 }

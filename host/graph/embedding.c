@@ -32,12 +32,13 @@ static weft_embedding embedding_arguments(const weft_lowering *l, const weft_nod
 static void embedding_forward(weft_lowering *l, const weft_node *node) {
     const weft_embedding args = embedding_arguments(l, node);
     WEFT_CALL(l, &weft_kernel_embedding, args, WEFT_AT(ids, weft_lower_value(l, node->inputs[0])),
-              WEFT_AT(table, weft_weight_values(l, node->weight)), WEFT_AT(y, weft_lower_value(l, node->output)));
+              WEFT_AT(table, weft_lower_parameter(l, node->weight->parameter)),
+              WEFT_AT(y, weft_lower_value(l, node->output)));
 }
 
 static void embedding_backward(weft_lowering *l, const weft_node *node) {
     weft_embedding args = embedding_arguments(l, node);
-    const int32_t dtable = weft_weight_gradient(l, node->weight, &args.accumulate);
+    const int32_t dtable = weft_weight_gradient(l, node->weight, node->weight->parameter, &args.accumulate);
     if (dtable == 0) return;
     WEFT_CALL(l, &weft_kernel_embedding_backward, args, WEFT_AT(ids, weft_lower_value(l, node->inputs[0])),
               WEFT_AT(dy, weft_gradient_of(l, node->output)), WEFT_AT(dtable, dtable));
@@ -84,7 +85,8 @@ static void lower_head(weft_lowering *l, const weft_node *node, const weft_head 
                                 : dbias != 0       ? &weft_kernel_head_loss_dbias
                                                    : &weft_kernel_head_loss;
     WEFT_CALL(l, kernel, args, WEFT_AT(x, weft_lower_value(l, node->inputs[0])),
-              WEFT_AT(w, weft_weight_values(l, node->weight)), WEFT_AT(bias, weft_weight_bias(l, node->weight)),
+              WEFT_AT(w, weft_lower_parameter(l, node->weight->parameter)),
+              WEFT_AT(bias, weft_lower_parameter(l, node->weight->bias)),
               WEFT_AT(targets, weft_lower_storage(l, WEFT_HOME_TARGETS, 0, 0, places)),
               WEFT_AT(weights, weft_lower_storage(l, WEFT_HOME_WEIGHTS, 0, 0, places)),
               WEFT_AT(loss, weft_lower_storage(l, WEFT_HOME_LOSS, 0, 0, weft_dtype_bytes(WEFT_F64))), WEFT_AT(dx, dx),
@@ -120,8 +122,8 @@ static void head_forward(weft_lowering *l, const weft_node *node) {
 
 static void head_backward(weft_lowering *l, const weft_node *node) {
     weft_head args = head_arguments(l, node);
-    const int32_t dw = weft_weight_gradient(l, node->weight, &args.accumulate_dw);
-    const int32_t dbias = weft_weight_bias_gradient(l, node->weight, &args.accumulate_dbias);
+    const int32_t dw = weft_weight_gradient(l, node->weight, node->weight->parameter, &args.accumulate_dw);
+    const int32_t dbias = weft_weight_gradient(l, node->weight, node->weight->bias, &args.accumulate_dbias);
     const int32_t dx = weft_gradient_begin(l, node->inputs[0]);
     lower_head(l, node, &args, dx, dw, dbias);
     weft_gradient_end(l, node->inputs[0], dx);

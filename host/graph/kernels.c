@@ -54,12 +54,19 @@ int64_t weft_kernel_workspace(const weft_kernel *kernel, const weft_kernel_run *
 
 /* ---- costs of calls ---- */
 
-static int32_t matmul_products(const weft_kernel *kernel, const weft_kernel_args *args,
-                               weft_product_shape out[WEFT_CALL_PRODUCTS]) {
-    (void)kernel;
-    const weft_matmul *a = &args->matmul;
-    out[0] = (weft_product_shape){a->m, a->n, a->k, a->transpose_a != 0, a->transpose_b != 0};
-    return 1;
+int32_t weft_kernel_products(const weft_kernel *kernel, const weft_kernel_args *args,
+                             weft_product_shape out[WEFT_CALL_PRODUCTS]) {
+    const weft_matmul *m = &args->matmul;
+    const weft_head *h = &args->head_loss;
+    const bool gradients = kernel->slot == WEFT_SLOT_head_loss_grad, head = kernel->slot == WEFT_SLOT_head_loss;
+    const bool dx = gradients && !kernel->no_dx, dw = gradients && !kernel->no_dw;
+    int32_t n = 0;
+    if (kernel->slot == WEFT_SLOT_matmul)
+        out[n++] = (weft_product_shape){m->m, m->n, m->k, m->transpose_a != 0, m->transpose_b != 0};
+    if (head || gradients) out[n++] = (weft_product_shape){h->rows, h->vocab, h->width, false, true}; /* x W^T */
+    if (dx) out[n++] = (weft_product_shape){h->rows, h->width, h->vocab, false, false};               /* dlogits W */
+    if (dw) out[n++] = (weft_product_shape){h->vocab, h->width, h->rows, true, false};                /* dlogits^T x */
+    return n;
 }
 
 /* Returns the number of (query, key) pairs with attention: half of (T, T), and fewer with a window. With a cache, the
@@ -72,82 +79,58 @@ static double attention_pairs(const weft_attention *a) {
 }
 
 /* Two matmuls of (T, d) by (d, S) per head. */
-static double attention_flops(const weft_kernel_args *args) {
-    const weft_attention *a = &args->attention;
+static double attention_flops(const weft_attention *a) {
     return 4.0 * (double)a->batch * (double)a->heads * (double)a->head_dim * attention_pairs(a);
 }
 
 /* The two matmuls over a prefix, which every query sees completely. */
-static double prefix_flops(const weft_kernel_args *args) {
-    const weft_prefix *a = &args->prefix;
+static double prefix_flops(const weft_prefix *a) {
     return 4.0 * (double)a->batch * (double)a->length * (double)a->heads * (double)a->head_dim * (double)a->places;
 }
 
 /* U D. The sum and its squares are read along with W. */
-static double row_norms_flops(const weft_kernel_args *args) {
-    const weft_row_norms *a = &args->row_norms;
+static double row_norms_flops(const weft_row_norms *a) {
     return 2.0 * (double)a->rows * (double)a->width * (double)(a->rank + 1);
 }
 
-static int32_t head_products(const weft_kernel *kernel, const weft_kernel_args *args,
-                             weft_product_shape out[WEFT_CALL_PRODUCTS]) {
-    const weft_head *a = &args->head_loss;
-    int32_t n = 0;
-    out[n++] = (weft_product_shape){a->rows, a->vocab, a->width, false, true};                  /* x W^T */
-    if (kernel->dx) out[n++] = (weft_product_shape){a->rows, a->width, a->vocab, false, false}; /* dlogits W */
-    if (kernel->dw) out[n++] = (weft_product_shape){a->vocab, a->width, a->rows, true, false};  /* dlogits^T x */
-    return n;
-}
-
-/* Counts the rows that are looked up, not the table. */
-static double embedding_traffic(const weft_kernel_args *args) {
-    const weft_embedding *a = &args->embedding;
-    const double row = (double)a->width * (double)(weft_dtype_bytes(a->dtype) + weft_dtype_bytes(a->dtype_table));
-    return (double)a->rows * (row + 4.0);
+/* FLOPs outside the matrix library. Backward of attention has twice those of forward, for dv, dp, dq, dk; recomputed
+ * scores are not counted. */
+static double other_flops(const weft_kernel *kernel, const weft_kernel_args *args) {
+    switch ((int)kernel->slot) {
+    case WEFT_SLOT_attention: return attention_flops(&args->attention);
+    case WEFT_SLOT_attention_backward: return 2.0 * attention_flops(&args->attention_backward);
+    case WEFT_SLOT_prefix: return prefix_flops(&args->prefix);
+    case WEFT_SLOT_prefix_backward: return 2.0 * prefix_flops(&args->prefix_backward);
+    case WEFT_SLOT_row_norms: return row_norms_flops(&args->row_norms);
+    default: return 0.0;
+    }
 }
 
 double weft_kernel_operations(const weft_kernel *kernel, const weft_kernel_args *args) {
     weft_product_shape products[WEFT_CALL_PRODUCTS];
-    const int32_t n = kernel->products == NULL ? 0 : kernel->products(kernel, args, products);
-    double sum = kernel->flops == NULL ? 0.0 : kernel->flops(args) * (kernel->twice ? 2.0 : 1.0);
+    const int32_t n = weft_kernel_products(kernel, args, products);
+    double sum = other_flops(kernel, args);
     for (int32_t i = 0; i < n; i++) sum += 2.0 * (double)products[i].m * (double)products[i].n * (double)products[i].k;
     return sum;
 }
 
-#define KERNEL_OF(id, of, ...) const weft_kernel weft_kernel_##id = {.name = #of, .slot = WEFT_SLOT_##of, __VA_ARGS__};
-#define KERNEL(slot, ...)      KERNEL_OF(slot, slot, __VA_ARGS__)
+double weft_kernel_traffic(const weft_kernel *kernel, const weft_kernel_args *args) {
+    const weft_embedding *a = &args->embedding;
+    if (kernel->slot != WEFT_SLOT_embedding) return 0.0;
+    return (double)a->rows *
+           ((double)a->width * (double)(weft_dtype_bytes(a->dtype) + weft_dtype_bytes(a->dtype_table)) + 4.0);
+}
 
-KERNEL(matmul, .products = matmul_products)
-KERNEL_OF(matmul_dx, matmul, .products = matmul_products, .part = "input gradient")
-KERNEL_OF(matmul_dw, matmul, .products = matmul_products, .part = "weight gradient")
-KERNEL(sum_rows, .part = "bias gradient")
-KERNEL_OF(sum_matrix, sum_rows, .part = NULL)
-KERNEL(norm, .part = NULL)
-KERNEL(norm_backward, .part = NULL)
-KERNEL(rope, .part = NULL)
-KERNEL(attention, .flops = attention_flops)
-KERNEL(attention_backward, .flops = attention_flops, .twice = true)
-KERNEL(activation, .part = NULL)
-KERNEL(activation_backward, .part = NULL)
-KERNEL(embedding, .traffic = embedding_traffic)
-KERNEL(embedding_backward, .part = NULL)
-KERNEL(head_loss, .products = head_products)
-KERNEL(head_loss_grad, .products = head_products, .dx = true, .dw = true)
-KERNEL_OF(head_loss_dx, head_loss_grad, .products = head_products, .dx = true)
-KERNEL_OF(head_loss_dw, head_loss_grad, .products = head_products, .dw = true)
-KERNEL_OF(head_loss_dbias, head_loss_grad, .products = head_products)
-KERNEL(scale, .part = NULL)
-KERNEL(multiply, .part = NULL)
-KERNEL(multiply_backward, .part = NULL)
-KERNEL(dropout, .part = NULL)
-KERNEL(row_norms, .flops = row_norms_flops, .part = "row norms")
-KERNEL(prefix, .flops = prefix_flops, .part = "prefix")
-KERNEL(prefix_backward, .flops = prefix_flops, .twice = true, .part = "prefix backward")
-KERNEL(square_sum, .part = NULL)
-KERNEL(clip, .part = NULL)
-KERNEL(update, .part = NULL)
-KERNEL(add, .glue = true)
-KERNEL(copy, .glue = true)
-KERNEL(zero, .glue = true)
+#define KERNEL(id, type) const weft_kernel weft_kernel_##id = {.name = #id, .slot = WEFT_SLOT_##id};
+WEFT_DEVICE_KERNELS(KERNEL)
+KERNEL(copy, weft_copy_args)
+KERNEL(zero, weft_zero_args)
+#define VARIANT(id, of, ...) const weft_kernel weft_kernel_##id = {.name = #of, .slot = WEFT_SLOT_##of, __VA_ARGS__};
+VARIANT(matmul_dx, matmul, .no_dw = true)
+VARIANT(matmul_dw, matmul, .no_dx = true)
+VARIANT(sum_matrix, sum_rows, .no_dx = true)
+VARIANT(head_loss_dx, head_loss_grad, .no_dw = true)
+VARIANT(head_loss_dw, head_loss_grad, .no_dx = true)
+VARIANT(head_loss_dbias, head_loss_grad, .no_dx = true, .no_dw = true)
 const weft_kernel weft_kernel_custom = {.name = "forward", .slot = WEFT_SLOT_custom};
 const weft_kernel weft_kernel_custom_backward = {.name = "backward", .slot = WEFT_SLOT_custom_backward};

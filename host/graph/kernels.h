@@ -14,7 +14,7 @@ typedef struct weft_product_shape {
     bool transpose_a, transpose_b;
 } weft_product_shape;
 
-typedef struct weft_call weft_call; /* lower.h */
+typedef struct weft_call weft_call; /* record.h */
 
 /* Receives the duration of each call. With a sink in the binding, the host synchronizes after each call, so that the
  * duration is correct on asynchronous devices. Without a sink no time is measured. [main] */
@@ -72,15 +72,7 @@ typedef struct weft_kernel_run {
 typedef struct weft_kernel {
     const char *name; /* of the slot that runs: "attention_backward" */
     weft_kernel_slot slot;
-    const char *part; /* the kernel's share of its operator's work in the pass: "input gradient"; NULL: all of it */
-    bool glue;        /* it copies or adds up results of operators and is counted under its own name */
-    bool dx, dw;      /* lm_head: computes the gradient of its input, of its weight */
-    /* Writes the shapes of the matmuls that the matrix library runs and returns their number. NULL: no matmuls. */
-    int32_t (*products)(const struct weft_kernel *kernel, const weft_kernel_args *args,
-                        weft_product_shape out[WEFT_CALL_PRODUCTS]);
-    double (*flops)(const weft_kernel_args *args); /* other FLOPs: those of attention. NULL: 0 */
-    bool twice; /* backward: two times `flops`, for dv, dp, dq, dk. Recomputed scores are not counted */
-    double (*traffic)(const weft_kernel_args *args); /* bytes of a call without FLOPs; NULL: sum of its operands */
+    bool no_dx, no_dw; /* of a variant: it does not compute the gradient of its input, of its weight */
 } weft_kernel;
 
 /* Queues the kernel. Fails with WEFT_E_UNSUPPORTED if the device lacks it. [main] */
@@ -90,12 +82,17 @@ weft_status weft_kernel_invoke(const weft_kernel *kernel, const weft_kernel_run 
 int64_t weft_kernel_workspace(const weft_kernel *kernel, const weft_kernel_run *run, const weft_kernel_args *args,
                               size_t *field);
 
+/* Writes the shapes of the matmuls that the matrix library runs and returns their number. */
+int32_t weft_kernel_products(const weft_kernel *kernel, const weft_kernel_args *args,
+                             weft_product_shape out[WEFT_CALL_PRODUCTS]);
 /* Returns the FLOPs of a call; 0 if its cost is memory traffic. */
 double weft_kernel_operations(const weft_kernel *kernel, const weft_kernel_args *args);
+/* Returns the bytes of a call that reads only parts of an operand: the looked-up rows of a table; 0: all operands. */
+double weft_kernel_traffic(const weft_kernel *kernel, const weft_kernel_args *args);
 
 #define WEFT_KERNEL_DECLARE(name, type) extern const weft_kernel weft_kernel_##name;
 WEFT_DEVICE_KERNELS(WEFT_KERNEL_DECLARE)
-/* Variants of a kernel with other costs, and calls that are not kernels. */
+/* Variants of a kernel with other purposes, and calls that are not kernels. */
 extern const weft_kernel weft_kernel_matmul_dx, weft_kernel_matmul_dw, weft_kernel_sum_matrix, weft_kernel_head_loss_dx,
     weft_kernel_head_loss_dw, weft_kernel_head_loss_dbias, weft_kernel_copy, weft_kernel_zero, weft_kernel_custom,
     weft_kernel_custom_backward;

@@ -1,4 +1,4 @@
-/* host/graph/lowering.c: writes a pass: storages, operands, calls. See lower.h. */
+/* host/graph/lowering.c: writes a pass: storages, operands, calls, gradients of values. See record.h. */
 #include "base/alloc.h"
 #include "base/units.h"
 #include "graph/record.h"
@@ -75,7 +75,7 @@ int32_t weft_lower_storage(weft_lowering *lowering, int32_t home, int32_t index,
     weft_pass *pass = lowering->pass;
     const weft_storage storage = {
         .home = home, .index = index, .offset = offset, .bytes = bytes, .first = -1, .last = -1};
-    weft_array_reserve((void **)&pass->storages, pass->n_storages, &pass->storages_capacity, sizeof *pass->storages);
+    pass->storages = weft_grow(pass->storages, pass->n_storages);
     pass->storages[pass->n_storages] = storage;
     return pass->n_storages++;
 }
@@ -98,11 +98,13 @@ int32_t weft_lower_value(weft_lowering *lowering, weft_value value) {
 
 int32_t weft_lower_parameter(weft_lowering *lowering, int32_t parameter) {
     const weft_graph *graph = lowering->graph;
-    const weft_parameter *p = &graph->declared->parameters[parameter];
-    const int32_t dtype = weft_graph_read_dtype(graph, parameter);
-    int32_t *storage = &lowering->parameter_of[weft_graph_read_index(graph, parameter)];
+    int32_t *storage = NULL;
+    if (parameter < 0) return 0;
+    storage = &lowering->parameter_of[weft_graph_read_index(graph, parameter)];
     if (*storage == 0)
-        *storage = weft_lower_storage(lowering, WEFT_HOME_PARAMETER, parameter, 0, weft_dtype_span(dtype, p->numel));
+        *storage = weft_lower_storage(lowering, WEFT_HOME_PARAMETER, parameter, 0,
+                                      weft_dtype_span(weft_graph_read_dtype(graph, parameter),
+                                                      graph->declared->parameters[parameter].numel));
     return *storage;
 }
 
@@ -116,7 +118,7 @@ static void add_operand(weft_pass *pass, weft_operand operand) {
     weft_storage *storage = &pass->storages[operand.storage];
     if (operand.storage == 0) return;
     if (operand.bytes < 0) operand.bytes = storage->bytes;
-    weft_array_reserve((void **)&pass->operands, pass->n_operands, &pass->operands_capacity, sizeof *pass->operands);
+    pass->operands = weft_grow(pass->operands, pass->n_operands);
     pass->operands[pass->n_operands++] = operand;
     pass->calls[pass->n_calls - 1].n_operands++;
     if (storage->last < 0) storage->first = pass->n_calls - 1;
@@ -131,7 +133,8 @@ void weft_lower_call(weft_lowering *lowering, const weft_kernel *kernel, const v
     weft_call *call = NULL;
     size_t field = 0;
     int64_t workspace = 0;
-    weft_array_reserve((void **)&pass->calls, pass->n_calls, &pass->calls_capacity, sizeof *pass->calls);
+    double traffic = 0.0;
+    pass->calls = weft_grow(pass->calls, pass->n_calls);
     call = &pass->calls[pass->n_calls++];
     memset(call, 0, sizeof *call);
     call->kernel = kernel;
@@ -142,9 +145,9 @@ void weft_lower_call(weft_lowering *lowering, const weft_kernel *kernel, const v
     if (kernel->slot < WEFT_SLOT_copy) call->args.add.struct_size = (uint32_t)size;
     for (size_t i = 0; i < n; i++) add_operand(pass, operands[i]);
     call->flops = weft_kernel_operations(kernel, &call->args);
-    if (kernel->traffic != NULL) call->bytes = kernel->traffic(&call->args);
-    for (int32_t i = 0; kernel->traffic == NULL && i < call->n_operands; i++)
-        call->bytes += (double)pass->operands[call->operand + i].bytes;
+    for (int32_t i = 0; i < call->n_operands; i++) call->bytes += (double)pass->operands[call->operand + i].bytes;
+    traffic = weft_kernel_traffic(kernel, &call->args);
+    if (traffic > 0.0) call->bytes = traffic;
     pass->flops += call->flops;
     if (call->flops == 0.0) pass->bytes += call->bytes;
     workspace = weft_kernel_workspace(kernel, &run, &call->args, &field);
@@ -179,4 +182,103 @@ bool weft_lower_take_add(weft_lowering *lowering, int32_t y, int32_t *a, int32_t
     pass->n_operands -= last->n_operands;
     pass->n_calls--;
     return true;
+}
+
+/* ---- gradients of values ---- */
+
+static weft_storage *storage_at(const weft_lowering *l, int32_t storage) {
+    return &l->pass->storages[storage];
+}
+
+/* Returns separate storage for this value's gradient: the outgoing slot for the carry, else scratch. */
+static int32_t own_storage(weft_lowering *l, weft_value value) {
+    const int64_t bytes = weft_value_bytes(weft_graph_value(l->graph, value));
+    if (value.id == l->graph->carry_in.id) return weft_lower_storage(l, WEFT_HOME_D_CARRY_IN, 0, 0, bytes);
+    return weft_lower_work(l, bytes);
+}
+
+static void hold_gradient(weft_lowering *l, weft_value value, int32_t storage) {
+    l->gradient_of[value.id] = storage;
+    storage_at(l, storage)->holders++;
+}
+
+/* True if only one value uses the gradient in `storage`, so that it may be modified. */
+static bool is_exclusive(const weft_lowering *l, int32_t storage) {
+    const weft_storage *s = storage_at(l, storage);
+    return s->holders == 1 && s->home == WEFT_HOME_WORK;
+}
+
+/* Returns the value's gradient in a storage that may be accumulated into. The carry's gradient is copied to its slot
+ * here rather than at the end: the same copy, without scratch. */
+static int32_t own_gradient(weft_lowering *l, weft_value value) {
+    const int32_t shared = l->gradient_of[value.id];
+    const bool is_carry = value.id == l->graph->carry_in.id;
+    int32_t own = 0;
+    if (storage_at(l, shared)->home == WEFT_HOME_D_CARRY_IN) return shared;
+    if (is_exclusive(l, shared) && !is_carry) return shared;
+    own = own_storage(l, value);
+    weft_lower_copy(l, own, shared, weft_value_bytes(weft_graph_value(l->graph, value)));
+    weft_gradient_release(l, value);
+    hold_gradient(l, value, own);
+    return own;
+}
+
+static bool is_wanted(const weft_lowering *l, weft_value value) {
+    return weft_graph_value(l->graph, value)->wants_gradient;
+}
+
+int32_t weft_gradient_of(const weft_lowering *l, weft_value value) {
+    return l->gradient_of[value.id];
+}
+
+int32_t weft_gradient_target(weft_lowering *l, weft_value value, int32_t *accumulate) {
+    *accumulate = 0;
+    if (!is_wanted(l, value)) return 0;
+    *accumulate = l->gradient_of[value.id] != 0;
+    if (*accumulate) return own_gradient(l, value);
+    hold_gradient(l, value, own_storage(l, value));
+    return l->gradient_of[value.id];
+}
+
+int32_t weft_gradient_target_over(weft_lowering *l, weft_value value, int32_t over, int32_t *accumulate) {
+    const bool first = l->gradient_of[value.id] == 0;
+    if (!is_wanted(l, value) || !first || value.id == l->graph->carry_in.id || !is_exclusive(l, over))
+        return weft_gradient_target(l, value, accumulate);
+    *accumulate = 0;
+    hold_gradient(l, value, over);
+    return over;
+}
+
+int32_t weft_gradient_begin(weft_lowering *l, weft_value value) {
+    if (!is_wanted(l, value)) return 0;
+    if (l->gradient_of[value.id] != 0) return weft_lower_work(l, weft_value_bytes(weft_graph_value(l->graph, value)));
+    hold_gradient(l, value, own_storage(l, value));
+    return l->gradient_of[value.id];
+}
+
+int32_t weft_gradient_begin_always(weft_lowering *l, weft_value value) {
+    const int32_t begun = weft_gradient_begin(l, value);
+    return begun != 0 ? begun : weft_lower_work(l, weft_value_bytes(weft_graph_value(l->graph, value)));
+}
+
+void weft_gradient_end(weft_lowering *l, weft_value value, int32_t begun) {
+    if (begun != 0 && l->gradient_of[value.id] != begun) weft_gradient_share(l, value, begun);
+}
+
+void weft_gradient_share(weft_lowering *l, weft_value value, int32_t storage) {
+    const weft_value_record *record = weft_graph_value(l->graph, value);
+    int32_t own = 0;
+    if (!is_wanted(l, value)) return;
+    if (l->gradient_of[value.id] == 0) {
+        hold_gradient(l, value, storage);
+        return;
+    }
+    own = own_gradient(l, value);
+    weft_lower_add(l, own, own, storage, record->count, record->dtype);
+}
+
+void weft_gradient_release(weft_lowering *l, weft_value value) {
+    int32_t *storage = &l->gradient_of[value.id];
+    if (*storage != 0) storage_at(l, *storage)->holders--;
+    *storage = 0;
 }

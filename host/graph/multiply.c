@@ -50,7 +50,7 @@ static weft_operand shift_of(weft_lowering *l, const weft_node *node) {
     const weft_weight *w = node->constants[WEFT_CONSTANT_MATRIX];
     const int64_t f32 = weft_dtype_bytes(WEFT_F32);
     if (w == NULL) return (weft_operand){.storage = 0};
-    return (weft_operand){"bias", weft_weight_bias(l, w), offsetof(weft_multiply, shift),
+    return (weft_operand){"bias", weft_lower_parameter(l, w->bias), offsetof(weft_multiply, shift),
                           w->is_slice ? w->first * f32 : 0, w->out * f32};
 }
 
@@ -65,10 +65,10 @@ static void lower_norms(weft_lowering *l, const weft_node *node, int32_t norms) 
                                  .dtype_w = weft_graph_read_dtype(l->graph, w->parameter)};
     const int64_t first = w->is_slice ? w->first * w->in : 0;
     WEFT_CALL(l, &weft_kernel_row_norms, args,
-              WEFT_PART("weight", w, weft_weight_values(l, w), weft_dtype_span(args.dtype_w, first),
+              WEFT_PART("weight", w, weft_lower_parameter(l, w->parameter), weft_dtype_span(args.dtype_w, first),
                         weft_dtype_span(args.dtype_w, w->out * w->in)),
-              WEFT_AT(down, down == NULL ? 0 : weft_weight_values(l, down)),
-              WEFT_AT(up, up == NULL ? 0 : weft_weight_values(l, up)), WEFT_AT(out, norms));
+              WEFT_AT(down, down == NULL ? 0 : weft_lower_parameter(l, down->parameter)),
+              WEFT_AT(up, up == NULL ? 0 : weft_lower_parameter(l, up->parameter)), WEFT_AT(out, norms));
 }
 
 static void factors_forward(weft_lowering *l, const weft_node *node) {
@@ -78,7 +78,7 @@ static void factors_forward(weft_lowering *l, const weft_node *node) {
         norms = weft_lower_work(l, node->statistic_count * weft_dtype_bytes(WEFT_F32));
     if (norms != 0) lower_norms(l, node, norms);
     WEFT_CALL(l, &weft_kernel_multiply, args, WEFT_AT(x, weft_lower_value(l, node->inputs[0])),
-              WEFT_AT(by, weft_weight_values(l, node->weight)), WEFT_AT(over, norms), shift_of(l, node),
+              WEFT_AT(by, weft_lower_parameter(l, node->weight->parameter)), WEFT_AT(over, norms), shift_of(l, node),
               WEFT_AT(y, weft_lower_value(l, node->output)));
 }
 
@@ -86,11 +86,12 @@ static void factors_forward(weft_lowering *l, const weft_node *node) {
 static void factors_backward(weft_lowering *l, const weft_node *node) {
     weft_multiply args = factor_arguments(l, node);
     const int32_t dy = weft_gradient_of(l, node->output);
-    const int32_t dby = weft_weight_gradient(l, node->weight, &args.accumulate_dby);
+    const int32_t dby = weft_weight_gradient(l, node->weight, node->weight->parameter, &args.accumulate_dby);
     const int32_t dx = weft_gradient_target_over(l, node->inputs[0], dy, &args.accumulate_dx);
     WEFT_CALL(l, &weft_kernel_multiply_backward, args, WEFT_AT(x, dby != 0 ? weft_lower_value(l, node->inputs[0]) : dy),
-              WEFT_AT(by, weft_weight_values(l, node->weight)), WEFT_AT(over, weft_lower_value(l, node->statistic)),
-              shift_of(l, node), WEFT_AT(dy, dy), WEFT_AT(dx, dx), WEFT_AT(dby, dby));
+              WEFT_AT(by, weft_lower_parameter(l, node->weight->parameter)),
+              WEFT_AT(over, weft_lower_value(l, node->statistic)), shift_of(l, node), WEFT_AT(dy, dy), WEFT_AT(dx, dx),
+              WEFT_AT(dby, dby));
 }
 
 #define FACTORS .forward = factors_forward, .backward = factors_backward, .in_place = 1u << 0, .any_places = true

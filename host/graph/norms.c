@@ -41,8 +41,9 @@ static void norm_forward(weft_lowering *l, const weft_node *node) {
     int32_t a = 0, b = 0;
     const bool adds = weft_lower_take_add(l, x, &a, &b);
     WEFT_CALL(l, &weft_kernel_norm, args, WEFT_AT(x, adds ? a : x), WEFT_AT(residual, b), WEFT_AT(sum, adds ? x : 0),
-              WEFT_AT(gain, weft_weight_values(l, node->weight)), WEFT_AT(bias, weft_weight_bias(l, node->weight)),
-              WEFT_AT(y, weft_lower_value(l, node->output)), WEFT_PART("rstd", rstd, saved, 0, bytes),
+              WEFT_AT(gain, weft_lower_parameter(l, node->weight->parameter)),
+              WEFT_AT(bias, weft_lower_parameter(l, node->weight->bias)), WEFT_AT(y, weft_lower_value(l, node->output)),
+              WEFT_PART("rstd", rstd, saved, 0, bytes),
               WEFT_PART("mean", mean, is_layer_norm(node) ? saved : 0, bytes, bytes));
 }
 
@@ -51,11 +52,11 @@ static void norm_backward(weft_lowering *l, const weft_node *node) {
     const int32_t saved = weft_lower_value(l, node->statistic); /* rstd of all rows, then their means */
     weft_norm args = norm_arguments(l, node);
     const int32_t dy = weft_gradient_of(l, node->output);
-    const int32_t dgain = weft_weight_gradient(l, node->weight, &args.accumulate_dgain);
-    const int32_t dbias = weft_weight_bias_gradient(l, node->weight, &args.accumulate_dbias);
+    const int32_t dgain = weft_weight_gradient(l, node->weight, node->weight->parameter, &args.accumulate_dgain);
+    const int32_t dbias = weft_weight_gradient(l, node->weight, node->weight->bias, &args.accumulate_dbias);
     const int32_t dx = weft_gradient_target(l, node->inputs[0], &args.accumulate_dx);
     WEFT_CALL(l, &weft_kernel_norm_backward, args, WEFT_AT(x, weft_lower_value(l, node->inputs[0])),
-              WEFT_AT(gain, weft_weight_values(l, node->weight)), WEFT_PART("rstd", rstd, saved, 0, bytes),
+              WEFT_AT(gain, weft_lower_parameter(l, node->weight->parameter)), WEFT_PART("rstd", rstd, saved, 0, bytes),
               WEFT_PART("mean", mean, is_layer_norm(node) ? saved : 0, bytes, bytes), WEFT_AT(dy, dy), WEFT_AT(dx, dx),
               WEFT_AT(dgain, dgain), WEFT_AT(dbias, dbias));
 }

@@ -6,8 +6,8 @@
 
 /* ---- shared argument checks of operators ---- */
 
-weft_status weft_infer_numbers(const weft_graph *graph, const weft_node *node, int32_t i, int64_t width,
-                               weft_error *err) {
+weft_status weft_infer_shape(const weft_graph *graph, const weft_node *node, int32_t i, int64_t width, int64_t places,
+                             weft_error *err) {
     const weft_value_record *value = weft_graph_value(graph, node->inputs[i]);
     if (value->dtype != graph->dtype)
         return weft_error_set(err, WEFT_E_PLUGIN, "`%s` has dtype %s; %s is required", node->op->inputs[i],
@@ -15,10 +15,15 @@ weft_status weft_infer_numbers(const weft_graph *graph, const weft_node *node, i
     if (width != 0 && value->width != width)
         return weft_error_set(err, WEFT_E_PLUGIN, "`%s` has width %lld; %lld is required", node->op->inputs[i],
                               (long long)value->width, (long long)width);
-    if (weft_value_places(value) != weft_node_places(graph, node))
+    if (weft_value_places(value) != places)
         return weft_error_set(err, WEFT_E_PLUGIN, "`%s` has %lld positions; %lld are required", node->op->inputs[i],
-                              (long long)weft_value_places(value), (long long)weft_node_places(graph, node));
+                              (long long)weft_value_places(value), (long long)places);
     return WEFT_OK;
+}
+
+weft_status weft_infer_numbers(const weft_graph *graph, const weft_node *node, int32_t i, int64_t width,
+                               weft_error *err) {
+    return weft_infer_shape(graph, node, i, width, weft_node_places(graph, node), err);
 }
 
 weft_status weft_infer_places(const weft_graph *graph, const weft_node *node, int32_t i, weft_error *err) {

@@ -5,14 +5,6 @@
 
 #include <stdlib.h>
 
-void weft_array_reserve(void **items, int32_t n, int32_t *capacity, size_t item) {
-    const int32_t more = *capacity == 0 ? 16 : *capacity * 2;
-    if (n < *capacity) return;
-    *items = weft_realloc(*items, more, item);
-    memset((char *)*items + (size_t)*capacity * item, 0, (size_t)(more - *capacity) * item);
-    *capacity = more;
-}
-
 const char *weft_graph_name(const weft_graph *graph) {
     return graph->declared->segments[graph->segment].name;
 }
@@ -34,7 +26,7 @@ weft_value weft_record_fail(weft_graph *graph, const weft_node *node, weft_statu
 
 static weft_value append_value(weft_graph *graph, const weft_value_record *record) {
     const weft_value value = {(uint32_t)graph->n_values};
-    weft_array_reserve((void **)&graph->values, graph->n_values, &graph->values_capacity, sizeof *graph->values);
+    graph->values = weft_grow(graph->values, graph->n_values);
     graph->values[graph->n_values++] = *record;
     return value;
 }
@@ -104,13 +96,13 @@ int32_t weft_graph_read_dtype(const weft_graph *graph, int32_t parameter) {
 
 /* Records the reads of the parameters of a weight object; NULL: none. */
 static void note_weight(weft_graph *graph, const weft_node *node, const weft_weight *weight) {
-    int32_t parameters[WEFT_WEIGHT_PARAMETERS];
-    const int32_t n = weight == NULL ? 0 : weft_weight_parameters(weight, parameters);
-    for (int32_t k = 0; k < n; k++) {
-        const int32_t i = weft_graph_read_index(graph, parameters[k]);
+    for (int32_t k = 0; k < 2 && weight != NULL; k++) {
+        const int32_t parameter = k == 0 ? weight->parameter : weight->bias;
+        const int32_t i = weft_graph_read_index(graph, parameter);
+        if (parameter < 0) continue;
         if (i == graph->n_reads) {
-            weft_array_reserve((void **)&graph->reads, i, &graph->reads_capacity, sizeof *graph->reads);
-            graph->reads[graph->n_reads++].parameter = parameters[k];
+            graph->reads = weft_grow(graph->reads, i);
+            graph->reads[graph->n_reads++].parameter = parameter;
         }
         if (node->op != &weft_operator_embedding) graph->reads[i].in_products = true;
     }
@@ -184,7 +176,7 @@ weft_value weft_record_node(weft_graph *graph, weft_node *node) {
     for (int32_t i = 0; i < WEFT_NODE_CONSTANTS; i++) note_weight(graph, node, node->constants[i]);
     note_weight(graph, node, node->weight);
     append_results(graph, node);
-    weft_array_reserve((void **)&graph->nodes, graph->n_nodes, &graph->nodes_capacity, sizeof *graph->nodes);
+    graph->nodes = weft_grow(graph->nodes, graph->n_nodes);
     graph->nodes[graph->n_nodes++] = *node;
     return node->output;
 }
@@ -219,7 +211,6 @@ static weft_status run_forward(weft_graph *graph, weft_error *err) {
     const weft_declared *declared = graph->declared;
     weft_status status = WEFT_OK;
     weft_value result = {0};
-    weft_call_record before;
     (void)weft_record_outside(graph, WEFT_HOME_NONE, 0, 0); /* value 0: invalid */
     if (graph->segment > 0) {
         graph->carry_in = weft_record_outside(graph, WEFT_HOME_CARRY_IN, graph->dtype, declared->carry_width);
@@ -228,10 +219,8 @@ static weft_status run_forward(weft_graph *graph, weft_error *err) {
     }
     graph->open = true;
     weft_slow_warning_begin(declared->plugin, "forward");
-    before = weft_plugin_enter(declared->plugin, "forward");
-    result =
-        declared->plugin->forward(declared->model, (uint32_t)graph->segment, graph, &weft_graph_ops, graph->carry_in);
-    (void)weft_plugin_leave(before, WEFT_OK, NULL);
+    WEFT_PLUGIN_QUERY(result, declared->plugin, forward, declared->model, (uint32_t)graph->segment, graph,
+                      &weft_graph_ops, graph->carry_in);
     weft_slow_warning_end();
     graph->open = false;
     if (graph->failed) status = weft_error_set(err, (weft_status)graph->failure.code, "%s", graph->failure.text);

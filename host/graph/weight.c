@@ -2,32 +2,16 @@
  * y = x W^T + optional bias. x: (B,T,in), y: (B,T,out). */
 #include "graph/record.h"
 
-int32_t weft_weight_values(weft_lowering *l, const weft_weight *weight) {
-    return weft_lower_parameter(l, weight->parameter);
-}
-
-int32_t weft_weight_bias(weft_lowering *l, const weft_weight *weight) {
-    return weight->bias < 0 ? 0 : weft_lower_parameter(l, weight->bias);
-}
-
 static bool is_trained(const weft_graph *graph, int32_t parameter) {
     return parameter >= 0 && graph->declared->parameters[parameter].trainable;
 }
 
 bool weft_weight_trains(const weft_graph *graph, const weft_weight *weight) {
-    int32_t parameters[WEFT_WEIGHT_PARAMETERS];
-    const int32_t n = weft_weight_parameters(weight, parameters);
-    bool trains = false;
-    for (int32_t i = 0; i < n; i++) trains = trains || is_trained(graph, parameters[i]);
-    return trains;
+    return is_trained(graph, weight->parameter) || is_trained(graph, weight->bias);
 }
 
 static bool reads_parameter(const weft_node *node, int32_t parameter) {
-    int32_t parameters[WEFT_WEIGHT_PARAMETERS];
-    const int32_t n = node->weight == NULL ? 0 : weft_weight_parameters(node->weight, parameters);
-    for (int32_t k = 0; k < n; k++)
-        if (parameters[k] == parameter) return true;
-    return false;
+    return node->weight != NULL && (node->weight->parameter == parameter || node->weight->bias == parameter);
 }
 
 static bool is_apart(const weft_weight *a, const weft_weight *b) {
@@ -63,7 +47,7 @@ static int32_t gradient_storage(weft_lowering *l, int32_t home, int32_t paramete
 /* Returns the storage of a parameter's gradient. A segment adds its gradient to an earlier segment's as one complete
  * sum. So if a row is used several times here and an earlier gradient exists, the sum is accumulated in scratch. If
  * slices overlap or do not cover the parameter, the storage starts at zero. */
-static int32_t parameter_gradient(weft_lowering *l, const weft_weight *weight, int32_t parameter, int32_t *accumulate) {
+int32_t weft_weight_gradient(weft_lowering *l, const weft_weight *weight, int32_t parameter, int32_t *accumulate) {
     const weft_graph *graph = l->graph;
     int32_t index = 0, *storage = NULL;
     bool adds = false, once = false;
@@ -78,14 +62,6 @@ static int32_t parameter_gradient(weft_lowering *l, const weft_weight *weight, i
     *storage = gradient_storage(l, adds && !once ? WEFT_HOME_WORK : WEFT_HOME_GRADIENT, parameter);
     if (!once && weight->is_slice) weft_lower_zero(l, *storage);
     return *storage;
-}
-
-int32_t weft_weight_gradient(weft_lowering *l, const weft_weight *weight, int32_t *accumulate) {
-    return parameter_gradient(l, weight, weight->parameter, accumulate);
-}
-
-int32_t weft_weight_bias_gradient(weft_lowering *l, const weft_weight *weight, int32_t *accumulate) {
-    return parameter_gradient(l, weight, weight->bias, accumulate);
 }
 
 /* Returns the distance of the matrix's rows in elements. In a slice of a transposed matrix they are parts of longer
@@ -148,9 +124,10 @@ void weft_weight_product(weft_lowering *l, const weft_weight *weight, int32_t y,
     args.ldb = row_distance(l, weight);
     args.has_bias = weight->bias >= 0;
     WEFT_CALL(l, &weft_kernel_matmul, args, WEFT_PART("x", a, x, offset * size, ((m - 1) * stride + weight->in) * size),
-              matrix_of(l, "weight", offsetof(weft_matmul, b), weft_weight_values(l, weight), weight, args.dtype_b),
+              matrix_of(l, "weight", offsetof(weft_matmul, b), weft_lower_parameter(l, weight->parameter), weight,
+                        args.dtype_b),
               WEFT_PART("y", c, y, 0, -1),
-              rows_of("bias", offsetof(weft_matmul, bias), weft_weight_bias(l, weight), weight, 1, WEFT_F32));
+              rows_of("bias", offsetof(weft_matmul, bias), weft_lower_parameter(l, weight->bias), weight, 1, WEFT_F32));
 }
 
 /* dW (+)= dy^T x, or x^T dy where W is transposed. */
@@ -158,7 +135,7 @@ static void matrix_gradient(weft_lowering *l, const weft_weight *weight, int32_t
     const bool turned = weight->transposed;
     const int64_t rows = turned ? weight->in : weight->out, width = turned ? weight->out : weight->in;
     weft_matmul args = product_arguments(l, rows, width, m);
-    const int32_t dw = weft_weight_gradient(l, weight, &args.accumulate);
+    const int32_t dw = weft_weight_gradient(l, weight, weight->parameter, &args.accumulate);
     if (dw == 0) return;
     args.transpose_a = 1; /* x is (m, rows) */
     args.lda = rows;
@@ -172,7 +149,7 @@ static void matrix_gradient(weft_lowering *l, const weft_weight *weight, int32_t
 
 static void bias_gradient(weft_lowering *l, const weft_weight *weight, int32_t dy, int64_t m) {
     weft_sum_rows args = {.rows = m, .width = weight->out, .dtype = l->graph->dtype};
-    const int32_t dbias = weft_weight_bias_gradient(l, weight, &args.accumulate);
+    const int32_t dbias = weft_weight_gradient(l, weight, weight->bias, &args.accumulate);
     if (dbias == 0) return;
     WEFT_CALL(l, &weft_kernel_sum_rows, args, WEFT_PART("dy", x, dy, 0, -1),
               rows_of("dbias", offsetof(weft_sum_rows, out), dbias, weight, 1, WEFT_F32));
@@ -208,7 +185,8 @@ static void linear_backward(weft_lowering *l, const weft_node *node) {
     args.transpose_b = weight->transposed;
     args.ldb = row_distance(l, weight);
     WEFT_CALL(l, &weft_kernel_matmul_dx, args, WEFT_PART("dy", a, dy, 0, -1),
-              matrix_of(l, "weight", offsetof(weft_matmul, b), weft_weight_values(l, weight), weight, args.dtype_b),
+              matrix_of(l, "weight", offsetof(weft_matmul, b), weft_lower_parameter(l, weight->parameter), weight,
+                        args.dtype_b),
               WEFT_PART("dx", c, dx, 0, -1));
 }
 

@@ -6,9 +6,13 @@
 
 #include <stdlib.h>
 
+/* Of a model, so that sums of bytes do not overflow. */
+#define MOST_ELEMENTS (INT64_MAX / 64)
+
 struct weft_builder_ctx {
     weft_declared *declared;
     const char *who;  /* prefix of error messages: "model" */
+    int64_t numel;    /* elements of all weights so far */
     int32_t adds;     /* after the model has declared itself: 1 + the number of the declaring adapter; 0: the model */
     weft_error first; /* first error */
 };
@@ -27,11 +31,6 @@ static void *reject(weft_builder_ctx *ctx, const char *format, ...) {
     va_end(args);
     weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN, "the %s plugin %s", ctx->who, text);
     return NULL;
-}
-
-/* Grows an array for one more element after n. Capacities are powers of two, so n determines when the array is full. */
-static void *grow_array(void *array, int32_t n, size_t size) {
-    return (n & (n - 1)) != 0 ? array : weft_realloc(array, n == 0 ? 1 : 2 * (size_t)n, size);
 }
 
 static char *join_names(const char *path, const char *name) {
@@ -63,7 +62,7 @@ static weft_module *builder_module(weft_builder_ctx *ctx, weft_module *parent, c
     module = weft_alloc(1, sizeof *module);
     *module = (weft_module){path, weft_strdup(name), weft_strdup(class_name), self->n_modules,
                             parent == NULL ? -1 : parent->index};
-    self->modules = grow_array(self->modules, self->n_modules, sizeof(weft_module *));
+    self->modules = weft_grow(self->modules, self->n_modules);
     self->modules[self->n_modules++] = module;
     weft_lookup_put(&self->modules_by_path, path, module->index);
     return module;
@@ -76,7 +75,7 @@ static int32_t add_parameter(weft_builder_ctx *ctx, const weft_module *module, c
                              int64_t in) {
     weft_declared *self = ctx->declared;
     weft_parameter *parameter = NULL;
-    self->parameters = grow_array(self->parameters, self->n_parameters, sizeof(weft_parameter));
+    self->parameters = weft_grow(self->parameters, self->n_parameters);
     parameter = &self->parameters[self->n_parameters];
     *parameter = (weft_parameter){.name = join_names(module->path, suffix),
                                   .module = module->index,
@@ -88,6 +87,7 @@ static int32_t add_parameter(weft_builder_ctx *ctx, const weft_module *module, c
                                   .dtype = WEFT_F32,
                                   .unit = -1,
                                   .group = -1};
+    ctx->numel += parameter->numel;
     weft_lookup_put(&self->parameters_by_name, parameter->name, self->n_parameters);
     return self->n_parameters++;
 }
@@ -125,12 +125,14 @@ static bool is_storage_good(weft_builder_ctx *ctx, const char *path, const weft_
 static bool is_spec_good(weft_builder_ctx *ctx, const weft_module *module, const weft_weight_spec *spec) {
     const char *name = NULL, *path = NULL;
     bool gain = false, embedding = false;
+    int64_t out = 0;
     if (module == NULL || spec == NULL || !WEFT_WHOLE(spec, weft_weight_spec) || spec->name == NULL ||
         spec->name[0] == '\0')
         return reject(ctx, "declares a weight without a module, a name or a complete spec");
     name = spec->name;
     path = module->path;
     gain = spec->role == WEFT_WEIGHT_GAIN;
+    out = gain ? 1 : spec->out;
     embedding = spec->role == WEFT_WEIGHT_EMBEDDING;
     if (!weft_struct_known(spec, sizeof *spec)) {
         weft_sticky_error_keep(&ctx->first, WEFT_E_UNSUPPORTED,
@@ -141,9 +143,12 @@ static bool is_spec_good(weft_builder_ctx *ctx, const weft_module *module, const
     }
     if (spec->role != WEFT_WEIGHT_LINEAR && !embedding && !gain)
         return reject(ctx, "declares '%s.%s' with the unknown role %d", path, name, spec->role);
-    if (spec->in < 1 || (!gain && (spec->out < 1 || spec->out > INT64_MAX / 64 / spec->in)))
+    if (spec->in < 1 || out < 1 || out > MOST_ELEMENTS / spec->in)
         return reject(ctx, "declares '%s.%s' with the shape (%lld, %lld), which no weight can have", path, name,
                       (long long)spec->out, (long long)spec->in);
+    if (out * spec->in > MOST_ELEMENTS - ctx->numel)
+        return reject(ctx, "declares more than %lld elements in all, with '%s.%s' of the shape (%lld, %lld)",
+                      (long long)MOST_ELEMENTS, path, name, (long long)spec->out, (long long)spec->in);
     if (embedding && spec->has_bias)
         return reject(ctx, "declares the embedding '%s.%s' with a bias, which an embedding lacks", path, name);
     if (spec->has_padding && (!embedding || spec->padding < 0 || spec->padding >= spec->out))
@@ -171,7 +176,7 @@ static bool is_spec_good(weft_builder_ctx *ctx, const weft_module *module, const
 static weft_weight *add_weight(weft_declared *self, const weft_weight *like) {
     weft_weight *weight = weft_alloc(1, sizeof *weight);
     *weight = *like;
-    self->weights = grow_array(self->weights, self->n_weights, sizeof(weft_weight *));
+    self->weights = weft_grow(self->weights, self->n_weights);
     return self->weights[self->n_weights++] = weight;
 }
 
@@ -217,7 +222,7 @@ static weft_weight *builder_weight(weft_builder_ctx *ctx, weft_module *module, c
 static void add_alias(weft_declared *self, int32_t index, const weft_module *own, const char *suffix) {
     weft_parameter *parameter = &self->parameters[index];
     char *alias = join_names(own->path, suffix);
-    parameter->aliases = grow_array(parameter->aliases, parameter->n_aliases, sizeof(char *));
+    parameter->aliases = weft_grow(parameter->aliases, parameter->n_aliases);
     parameter->aliases[parameter->n_aliases++] = alias;
     weft_lookup_put(&self->parameters_by_name, alias, index);
 }
@@ -295,7 +300,7 @@ static weft_table *builder_table(weft_builder_ctx *ctx, const char *name, int64_
         if (strcmp(self->tables[i]->name, name) == 0) return reject(ctx, "declares two tables named '%s'", name);
     table = weft_alloc(1, sizeof *table);
     *table = (weft_table){weft_strdup(name), width, self->n_tables, fill};
-    self->tables = grow_array(self->tables, self->n_tables, sizeof(weft_table *));
+    self->tables = weft_grow(self->tables, self->n_tables);
     return self->tables[self->n_tables++] = table;
 }
 
@@ -307,7 +312,7 @@ static uint32_t builder_segment(weft_builder_ctx *ctx, weft_module *module, cons
     else if (weft_lookup_find(&self->segments_by_name, name) >= 0)
         (void)reject(ctx, "declares two segments named '%s'", name);
     if (has_failed(ctx)) return UINT32_MAX;
-    self->segments = grow_array(self->segments, self->n_segments, sizeof(weft_segment));
+    self->segments = weft_grow(self->segments, self->n_segments);
     self->segments[self->n_segments] = (weft_segment){weft_strdup(name), module->index};
     weft_lookup_put(&self->segments_by_name, self->segments[self->n_segments].name, self->n_segments);
     return (uint32_t)self->n_segments++;

@@ -60,17 +60,6 @@ struct weft_weight {
     int64_t first;
 };
 
-enum { WEFT_WEIGHT_PARAMETERS = 2 };
-
-/* Returns the parameters that a node with this weight reads: its matrix or gain, and further inputs of its kernels. The
- * result is their number. */
-static inline int32_t weft_weight_parameters(const weft_weight *weight, int32_t out[WEFT_WEIGHT_PARAMETERS]) {
-    int32_t n = 0;
-    out[n++] = weight->parameter;
-    if (weight->bias >= 0) out[n++] = weight->bias;
-    return n;
-}
-
 /* A weight object is a module of the tree ("model.layers.3.self_attn.q_proj", class "Linear"), and so is a tied
  * name. */
 struct weft_module {

@@ -313,25 +313,21 @@ static void make_groups(weft_layout *self, weft_declared *declared) {
 
 /* ---- layout ---- */
 
-typedef struct source {
-    const char *name;
-    bool is_root;
-} source;
-
-/* Creates units in the order of their first parameters. of: [n_parameters] index into sources. */
-static weft_layout *make_layout(weft_declared *declared, const source *sources, int32_t n_sources, const int32_t *of) {
+weft_layout *weft_layout_make(weft_declared *declared, const weft_layout_piece *pieces, int32_t n_pieces,
+                              const int32_t *piece_of) {
     weft_layout *self = weft_alloc(1, sizeof *self);
-    int32_t *unit_of = weft_alloc(n_sources, sizeof *unit_of); /* 1 + the unit; 0: not created */
+    int32_t *unit_of = weft_alloc(n_pieces, sizeof *unit_of); /* 1 + the unit; 0: not created */
     self->grid = choose_grid(declared);
-    self->units = weft_alloc(n_sources, sizeof *self->units);
+    self->units = weft_alloc(n_pieces, sizeof *self->units);
     for (int32_t p = 0; p < declared->n_parameters; p++) {
-        const source *from = &sources[of[p]];
-        if (unit_of[of[p]] == 0) {
+        const weft_layout_piece *from = &pieces[piece_of[p]];
+        int32_t *unit = &unit_of[piece_of[p]];
+        if (*unit == 0) {
             self->units[self->n_units] =
                 (weft_unit){.name = weft_strdup(from->name), .is_root = from->is_root, .trained = -1};
-            unit_of[of[p]] = ++self->n_units;
+            *unit = ++self->n_units;
         }
-        declared->parameters[p].unit = unit_of[of[p]] - 1;
+        declared->parameters[p].unit = *unit - 1;
     }
     free(unit_of);
     make_groups(self, declared);
@@ -342,29 +338,19 @@ weft_status weft_layout_create(weft_layout **out, weft_declared *declared, const
                                const weft_policy_plugin *policy, const void *policy_config, weft_error *err) {
     weft_wrap_ctx ctx = {.declared = declared, .first = WEFT_ERROR_INIT};
     const weft_status status = run_policy(&ctx, host, policy, policy_config, err);
-    source *sources = weft_alloc(ctx.n_units + 1, sizeof *sources);
-    for (int32_t u = 0; u < ctx.n_units; u++) sources[u].name = ctx.names[u];
-    sources[ctx.n_units] = (source){"root", true};
+    weft_layout_piece *pieces = weft_alloc(ctx.n_units + 1, sizeof *pieces);
+    for (int32_t u = 0; u < ctx.n_units; u++) pieces[u].name = ctx.names[u];
+    pieces[ctx.n_units] = (weft_layout_piece){"root", true};
     for (int32_t p = 0; p < declared->n_parameters; p++)
         if (ctx.unit_of[p] == WEFT_UNIT_ROOT) ctx.unit_of[p] = ctx.n_units;
-    if (status == WEFT_OK) *out = make_layout(declared, sources, ctx.n_units + 1, ctx.unit_of);
-    free(sources);
+    if (status == WEFT_OK) *out = weft_layout_make(declared, pieces, ctx.n_units + 1, ctx.unit_of);
+    free(pieces);
     for (int32_t u = 0; u < ctx.n_units; u++) free(ctx.names[u]);
     free(ctx.names);
     free(ctx.unit_of);
     free(ctx.range_of);
     weft_lookup_free(&ctx.units_by_name);
     return status;
-}
-
-weft_layout *weft_layout_split(const weft_layout *layout, weft_declared *declared, const weft_layout_piece *pieces,
-                               int32_t n_pieces, const int32_t *piece_of) {
-    source *sources = weft_alloc(n_pieces, sizeof *sources);
-    weft_layout *self = NULL;
-    for (int32_t i = 0; i < n_pieces; i++) sources[i] = (source){pieces[i].name, layout->units[pieces[i].unit].is_root};
-    self = make_layout(declared, sources, n_pieces, piece_of);
-    free(sources);
-    return self;
 }
 
 void weft_layout_destroy(weft_layout *layout) {
@@ -392,7 +378,43 @@ int64_t weft_layout_padding(const weft_layout *layout) {
     return bytes;
 }
 
-int64_t weft_layout_offset(const weft_layout *layout, const weft_parameter *parameter) {
-    const weft_group *group = &layout->groups[parameter->group];
-    return group->base + weft_dtype_span(group->dtype, parameter->offset);
+/* ---- shards ---- */
+
+int64_t weft_hold_piece(const weft_layout *layout, const weft_group *group, int32_t pieces) {
+    const int64_t cells = group->numel / layout->grid;
+    return (cells + pieces - 1) / pieces * layout->grid;
+}
+
+weft_hold *weft_hold_create(const weft_layout *layout, const weft_hold_part *parts, int32_t n_groups, int32_t dtype) {
+    weft_hold *self = weft_alloc(1, sizeof *self);
+    self->spans = weft_alloc(n_groups, sizeof *self->spans);
+    self->n_groups = n_groups;
+    for (int32_t g = 0; g < n_groups; g++) {
+        const int64_t numel = layout->groups[g].numel;
+        const int64_t piece = weft_hold_piece(layout, &layout->groups[g], parts[g].pieces);
+        weft_span *span = &self->spans[g];
+        span->first = weft_smaller(numel, piece * parts[g].first);
+        span->n = weft_smaller(numel, piece * (parts[g].first + parts[g].n)) - span->first;
+        span->dtype = dtype == 0 ? layout->groups[g].dtype : dtype;
+        span->at = self->bytes;
+        span->room = weft_dtype_span(span->dtype, piece * parts[g].n);
+        self->bytes += weft_cache_lines(span->room);
+    }
+    return self;
+}
+
+void weft_hold_destroy(weft_hold *hold) {
+    if (hold == NULL) return;
+    free(hold->spans);
+    free(hold);
+}
+
+bool weft_hold_find(const weft_hold *hold, const weft_parameter *parameter, int64_t first, int64_t n, int64_t *begin,
+                    int64_t *end, int64_t *at) {
+    const weft_span *span = parameter->group < hold->n_groups ? &hold->spans[parameter->group] : NULL;
+    if (span == NULL) return false;
+    *begin = weft_larger(first, span->first - parameter->offset);
+    *end = weft_smaller(first + n, span->first + span->n - parameter->offset);
+    *at = weft_span_at(span, parameter->offset + *begin);
+    return *begin < *end;
 }

@@ -2,7 +2,6 @@
 #include "model/packing.h"
 
 #include <math.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <weft/blocks.h>
 
@@ -32,16 +31,8 @@ typedef struct survey {
     int64_t numel;
     weft_packing *out;
     scale_range *ranges; /* nf4 */
-    atomic_bool failed;  /* the thread that sets it writes the two fields below */
-    weft_status status;
-    weft_error *err;
+    weft_first_failure failure;
 } survey;
-
-static void keep_failure(survey *self, weft_status status, const weft_error *err) {
-    if (status == WEFT_OK || atomic_exchange(&self->failed, true)) return;
-    self->status = status;
-    if (self->err != NULL) *self->err = *err;
-}
 
 static void look_at_scales(int64_t i, void *context) {
     survey *self = context;
@@ -50,7 +41,7 @@ static void look_at_scales(int64_t i, void *context) {
     weft_error err = WEFT_ERROR_INIT;
     weft_status status = WEFT_OK;
     scale_range range = {INFINITY, 0, 0};
-    if (atomic_load(&self->failed)) return;
+    if (atomic_load(&self->failure.is_set)) return;
     status = self->source(self->context, self->parameter, i * SHARED, n, WEFT_F32, numbers, &err);
     for (int64_t at = 0; at < n && status == WEFT_OK; at += SCALED) {
         const float scale = weft_largest(numbers + at, weft_smaller(SCALED, n - at));
@@ -59,7 +50,7 @@ static void look_at_scales(int64_t i, void *context) {
         range.sum += (double)scale;
     }
     self->ranges[i] = range;
-    keep_failure(self, status, &err);
+    weft_first_failure_keep(&self->failure, status, &err);
 }
 
 /* Computes the mean of the scales in the order of the matrix, and the maximum distance from it for each group that
@@ -83,7 +74,7 @@ static void look_at_row(int64_t row, void *context) {
     float numbers[SOME], largest = 0;
     weft_error err = WEFT_ERROR_INIT;
     weft_status status = WEFT_OK;
-    if (atomic_load(&self->failed)) return;
+    if (atomic_load(&self->failure.is_set)) return;
     for (int64_t at = 0; at < width && status == WEFT_OK; at += SOME) {
         const int64_t n = weft_smaller(SOME, width - at);
         float some = 0;
@@ -92,7 +83,7 @@ static void look_at_row(int64_t row, void *context) {
         if (!(some <= largest)) largest = some; /* also if it is NaN, which no later value replaces */
     }
     self->out->scales[row] = largest;
-    keep_failure(self, status, &err);
+    weft_first_failure_keep(&self->failure, status, &err);
 }
 
 weft_status weft_packing_open(weft_packing *out, const weft_declared *declared, int32_t parameter,
@@ -103,8 +94,7 @@ weft_status weft_packing_open(weft_packing *out, const weft_declared *declared, 
                    .parameter = parameter,
                    .numel = p->numel,
                    .out = out,
-                   .status = WEFT_OK,
-                   .err = err};
+                   .failure = {.err = err}};
     const bool is_nf4 = p->dtype == WEFT_NF4;
     const int64_t width = is_nf4 ? SHARED : p->scaled_by_rows ? p->dims[1] : 0;
     const int64_t n = width == 0 ? 0 : (p->numel + width - 1) / width;
@@ -113,10 +103,10 @@ weft_status weft_packing_open(weft_packing *out, const weft_declared *declared, 
     out->scales = weft_alloc(n, sizeof *out->scales);
     if (is_nf4) self.ranges = weft_alloc(n, sizeof *self.ranges);
     weft_services()->parallel_for(weft_services(), n, is_nf4 ? look_at_scales : look_at_row, &self);
-    if (self.status == WEFT_OK && is_nf4) settle_scales(&self);
+    if (self.failure.status == WEFT_OK && is_nf4) settle_scales(&self);
     free(self.ranges);
-    if (self.status != WEFT_OK) weft_packing_close(out);
-    return self.status;
+    if (self.failure.status != WEFT_OK) weft_packing_close(out);
+    return self.failure.status;
 }
 
 void weft_packing_close(weft_packing *self) {

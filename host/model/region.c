@@ -6,7 +6,6 @@
 #include "plugin/enter.h"
 #include "plugin/services.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 
 static weft_status take_piece(const weft_double_buffer *self, void **out, int64_t bytes, weft_error *err) {
@@ -51,12 +50,6 @@ weft_status weft_double_buffer_close(weft_double_buffer *self, weft_error *err) 
     return status;
 }
 
-weft_status weft_double_buffer_bytes(weft_double_buffer *self, void **out, weft_error *err) {
-    const weft_status status = await_piece(self, self->turn, err);
-    *out = self->memory[self->turn];
-    return status;
-}
-
 /* Records the stream event of the current buffer's transfer and switches to the other buffer. */
 static weft_status set_out(weft_double_buffer *self, weft_error *err) {
     weft_status status = WEFT_OK;
@@ -90,7 +83,7 @@ weft_status weft_double_buffer_fetch(weft_double_buffer *self, weft_ref from, in
     return status == WEFT_OK ? set_out(self, err) : status;
 }
 
-weft_status weft_double_buffer_take(weft_double_buffer *self, int ago, const void **out, weft_error *err) {
+weft_status weft_double_buffer_take(weft_double_buffer *self, int ago, void **out, weft_error *err) {
     const int i = ago == 0 ? 1 - self->turn : self->turn;
     *out = self->memory[i];
     return await_piece(self, i, err);
@@ -137,9 +130,7 @@ typedef struct fill_job {
     int64_t size; /* maximum elements of a chunk */
     piece *pieces;
     int64_t n;
-    atomic_bool failed; /* the thread that sets it writes the two fields below */
-    weft_status status;
-    weft_error *err;
+    weft_first_failure failure;
 } fill_job;
 
 /* Appends the chunks of one parameter's stored elements. Shard boundaries and parameter starts are on the grid, so the
@@ -161,11 +152,10 @@ static void clear_padding(char *at, const piece *p, int32_t dtype) {
     memset(at + used, 0, (size_t)(weft_dtype_span(dtype, p->n + p->padding) - used));
 }
 
-/* Keeps the first failure of all threads. */
-static void keep_failure(fill_job *job, weft_status status, const weft_error *err) {
-    if (status == WEFT_OK || atomic_exchange(&job->failed, true)) return;
-    job->status = status;
-    if (job->err != NULL) *job->err = *err;
+void weft_first_failure_keep(weft_first_failure *self, weft_status status, const weft_error *err) {
+    if (status == WEFT_OK || atomic_exchange(&self->is_set, true)) return;
+    self->status = status;
+    if (self->err != NULL) *self->err = *err;
 }
 
 static void fill_visible(int64_t i, void *context) {
@@ -175,12 +165,12 @@ static void fill_visible(int64_t i, void *context) {
     char *view = view_of_element(job->region, p->parameter, p->first);
     weft_error err = WEFT_ERROR_INIT;
     weft_status status = WEFT_OK;
-    if (atomic_load(&job->failed)) return;
+    if (atomic_load(&job->failure.is_set)) return;
     status = job->source(job->context, p->parameter, p->first, p->n, dtype, view, &err);
     clear_padding(view, p, dtype);
     if (status == WEFT_OK && job->region->filled != NULL)
         job->region->filled(job->region->context, p->parameter, p->first, p->n, view);
-    keep_failure(job, status, &err);
+    weft_first_failure_keep(&job->failure, status, &err);
 }
 
 /* One chunk in host memory, filled by several threads. */
@@ -195,12 +185,12 @@ static void fill_staged(int64_t i, void *context) {
     const staged *self = context;
     const int64_t at = i * THREAD_PIECE;
     weft_error err = WEFT_ERROR_INIT;
-    if (atomic_load(&self->job->failed)) return;
-    keep_failure(self->job,
-                 self->job->source(self->job->context, self->piece->parameter, self->piece->first + at,
-                                   weft_smaller(THREAD_PIECE, self->piece->n - at), self->dtype,
-                                   self->staging + weft_dtype_span(self->dtype, at), &err),
-                 &err);
+    if (atomic_load(&self->job->failure.is_set)) return;
+    weft_first_failure_keep(&self->job->failure,
+                            self->job->source(self->job->context, self->piece->parameter, self->piece->first + at,
+                                              weft_smaller(THREAD_PIECE, self->piece->n - at), self->dtype,
+                                              self->staging + weft_dtype_span(self->dtype, at), &err),
+                            &err);
 }
 
 /* Fills each chunk while the previous one is transferred. */
@@ -209,46 +199,47 @@ static weft_status fill_through_staging(fill_job *job) {
     weft_double_buffer double_buffer;
     weft_status closed = WEFT_OK;
     weft_status status = weft_double_buffer_open(&double_buffer, self->kernels, self->device,
-                                                 weft_f32_bytes(WEFT_REGION_PIECE + self->layout->grid), job->err);
-    if (status != WEFT_OK) return weft_error_prefix(job->err, "memory for the transfer of weights: ");
+                                                 weft_f32_bytes(WEFT_REGION_PIECE + self->layout->grid),
+                                                 job->failure.err);
+    if (status != WEFT_OK) return weft_error_prefix(job->failure.err, "memory for the transfer of weights: ");
     for (int64_t i = 0; i < job->n && status == WEFT_OK; i++) {
         const piece *p = &job->pieces[i];
         const int32_t dtype = weft_region_dtype(self, p->parameter);
         const char *name = self->declared->parameters[p->parameter].name;
         void *staging = NULL;
-        status = weft_double_buffer_bytes(&double_buffer, &staging, job->err);
+        status = weft_double_buffer_take(&double_buffer, 1, &staging, job->failure.err);
         if (status != WEFT_OK) {
-            (void)weft_error_prefix(job->err, "transfer of the weights before %s: ", name);
+            (void)weft_error_prefix(job->failure.err, "transfer of the weights before %s: ", name);
             break;
         }
         weft_services()->parallel_for(weft_services(), (p->n + THREAD_PIECE - 1) / THREAD_PIECE, fill_staged,
                                       &(staged){job, p, dtype, staging});
-        status = job->status;
+        status = job->failure.status;
         if (status != WEFT_OK) break;
         clear_padding(staging, p, dtype);
         if (self->filled != NULL) self->filled(self->context, p->parameter, p->first, p->n, staging);
         status = weft_double_buffer_send(&double_buffer, ref_of_element(self, p->parameter, p->first),
-                                         weft_dtype_span(dtype, p->n + p->padding), job->err);
-        if (status != WEFT_OK) (void)weft_error_prefix(job->err, "%s: ", name);
+                                         weft_dtype_span(dtype, p->n + p->padding), job->failure.err);
+        if (status != WEFT_OK) (void)weft_error_prefix(job->failure.err, "%s: ", name);
     }
-    closed = weft_double_buffer_close(&double_buffer, status == WEFT_OK ? job->err : NULL);
+    closed = weft_double_buffer_close(&double_buffer, status == WEFT_OK ? job->failure.err : NULL);
     if (status != WEFT_OK || closed == WEFT_OK) return status;
-    return weft_error_prefix(job->err, "transfer of the last weights: ");
+    return weft_error_prefix(job->failure.err, "transfer of the last weights: ");
 }
 
 weft_status weft_region_fill(const weft_region *self, const int32_t *parameters, int32_t n, weft_region_source *source,
                              void *context, weft_error *err) {
     const bool visible = weft_device_view(self->kernels, self->device, self->ref) != NULL;
-    fill_job job = {.region = self, .source = source, .context = context, .status = WEFT_OK, .err = err};
+    fill_job job = {.region = self, .source = source, .context = context, .failure = {.err = err}};
     size_t pieces = 0;
     job.size = visible ? THREAD_PIECE : WEFT_REGION_PIECE;
     for (int32_t i = 0; i < n; i++) pieces += (size_t)(self->declared->parameters[parameters[i]].numel / job.size + 1);
     job.pieces = weft_alloc(pieces, sizeof *job.pieces);
     for (int32_t i = 0; i < n; i++) cut_into_pieces(&job, parameters[i]);
     if (visible) weft_services()->parallel_for(weft_services(), job.n, fill_visible, &job);
-    else job.status = fill_through_staging(&job);
+    else job.failure.status = fill_through_staging(&job);
     free(job.pieces);
-    return job.status;
+    return job.failure.status;
 }
 
 /* Adds the parameter's name to the error. */
@@ -281,9 +272,11 @@ weft_status weft_region_query(const weft_region *self, weft_double_buffer *doubl
 
 weft_status weft_region_take(const weft_region *self, weft_double_buffer *double_buffer, int ago, int32_t parameter,
                              int64_t first, const void **out, weft_error *err) {
-    *out = view_of_element(self, parameter, first);
-    if (*out != NULL || weft_double_buffer_take(double_buffer, ago, out, err) == WEFT_OK) return WEFT_OK;
-    return of_parameter(self, parameter, err);
+    void *values = view_of_element(self, parameter, first);
+    weft_status status = WEFT_OK;
+    if (values == NULL) status = weft_double_buffer_take(double_buffer, ago, &values, err);
+    *out = values;
+    return status == WEFT_OK ? WEFT_OK : of_parameter(self, parameter, err);
 }
 
 weft_status weft_region_read(const weft_region *self, int32_t parameter, int64_t first, int64_t n, void *staging,

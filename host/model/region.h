@@ -5,15 +5,16 @@
 #define WEFT_HOST_MODEL_REGION_H
 
 #include "base/safetensors.h"
-#include "model/hold.h"
+#include "model/layout.h"
 #include "model/process_group.h"
 
+#include <stdatomic.h>
 #include <weft/transfer.h>
 
 /* Double-buffered transfers between host and device, in one direction at a time: the host works on one buffer while the
  * other is transferred. With weft/transfer.h the buffers are pinned memory; elsewhere transfers are synchronous.
  *
- *     to the device:  bytes(&piece), fill it, send; bytes(&other), fill it during the first transfer, send; ...
+ *     to the device:  take(&piece), fill it, send; take(&other), fill it during the first transfer, send; ...
  *     to the host:    fetch(first); fetch(second), take(&piece) of the first, use it during the second transfer; ... */
 typedef struct weft_double_buffer {
     const weft_device_plugin *kernels;
@@ -21,7 +22,7 @@ typedef struct weft_double_buffer {
     const weft_device_transfer *transfer; /* NULL: plain memory */
     void *memory[2];
     weft_event *events[2]; /* recorded after the transfer; NULL: synchronous */
-    int turn;              /* the next buffer for bytes, send and fetch */
+    int turn;              /* the next buffer for send and fetch */
 } weft_double_buffer;
 
 /* Opens two buffers of `bytes` each. Closes them on a failure. */
@@ -31,14 +32,13 @@ weft_status weft_double_buffer_open(weft_double_buffer *out, const weft_device_p
  * NULL. */
 weft_status weft_double_buffer_close(weft_double_buffer *self, weft_error *err);
 
-/* Returns the next buffer to fill, after its previous transfer has ended. */
-weft_status weft_double_buffer_bytes(weft_double_buffer *self, void **out, weft_error *err);
 weft_status weft_double_buffer_send(weft_double_buffer *self, weft_ref to, int64_t bytes, weft_error *err);
 
 /* Starts a transfer to the host. */
 weft_status weft_double_buffer_fetch(weft_double_buffer *self, weft_ref from, int64_t bytes, weft_error *err);
-/* Returns the buffer of the last fetch, or the one before it: ago 0 or 1. */
-weft_status weft_double_buffer_take(weft_double_buffer *self, int ago, const void **out, weft_error *err);
+/* Returns a buffer after its transfer has ended: that of the last transfer (ago 0), or the one before it (1), which is
+ * the next to fill. */
+weft_status weft_double_buffer_take(weft_double_buffer *self, int ago, void **out, weft_error *err);
 
 /* Maximum elements per chunk: complete blocks of any type, of which no type has more bytes per element than fp32. */
 enum { WEFT_REGION_PIECE = 1 << 20 };
@@ -92,6 +92,16 @@ weft_status weft_region_query(const weft_region *self, weft_double_buffer *doubl
 weft_status weft_region_take(const weft_region *self, weft_double_buffer *double_buffer, int ago, int32_t parameter,
                              int64_t first, const void **out, weft_error *err);
 
+/* The first failure of several threads. */
+typedef struct weft_first_failure {
+    atomic_bool is_set; /* the thread that sets it writes the other fields */
+    weft_status status;
+    weft_error *err; /* may be NULL */
+} weft_first_failure;
+
+/* Keeps a failure, unless another one is kept already. [any-thread] */
+void weft_first_failure_keep(weft_first_failure *self, weft_status status, const weft_error *err);
+
 /* Parameters of a region that form one safetensors file. */
 typedef struct weft_region_file {
     const weft_region *region;
@@ -106,6 +116,42 @@ int32_t weft_region_file_dtype(const weft_region_file *self, int32_t tensor);
 
 /* Returns the rank that writes element `first` of a parameter. A single rank 0 writes all elements. */
 int32_t weft_region_written_by(const weft_region *self, int32_t parameter, int64_t first, int64_t *end);
+
+/* ---- the ranks that write the bytes of a file ----
+ *
+ * An extent is a contiguous part of a tensor that one rank stores. Extents cover the file in order; the first is the
+ * header, written by rank 0. Processes that write to one page of a file through different mounts may overwrite each
+ * other's bytes. So one rank writes a boundary page (4 KiB): the lowest rank that has bytes of it. The other ranks send
+ * their bytes to it. */
+
+enum { WEFT_PAGE = 4096, WEFT_FILE_EXTENT_PARTS = 3 };
+
+typedef struct weft_file_extent {
+    int32_t tensor;     /* -1: the header */
+    int32_t keeper;     /* rank that stores it */
+    int64_t first, n;   /* elements of the tensor */
+    int64_t begin, end; /* byte range in the file */
+} weft_file_extent;
+
+typedef struct weft_file_extents {
+    weft_file_extent *items;
+    int32_t n;
+} weft_file_extents;
+
+/* writer: of the same file. Identical on all ranks. The caller frees the items. */
+weft_file_extents weft_file_extents_make(const weft_region_file *file, const weft_tensor_writer *writer);
+
+/* A byte range of the file that one rank writes. */
+typedef struct weft_file_part {
+    int64_t begin, end;
+    int32_t writer;
+} weft_file_part;
+
+/* Divides bytes [begin, end) of extent i by the rank that writes them, in order. Returns the number of parts. */
+int weft_file_extent_split(weft_file_part out[WEFT_FILE_EXTENT_PARTS], const weft_file_extents *self, int32_t i,
+                           int64_t begin, int64_t end);
+
+/* ---- writing ---- */
 
 /* Receives the root hash of each tensor of a file, on rank 0. */
 typedef struct weft_roots {

@@ -5,34 +5,15 @@
 #include "base/alloc.h"
 #include "base/text.h"
 
+#include <fnmatch.h>
 #include <stdlib.h>
 
 enum { SHOWN = 4 }; /* names in an error message */
 
-/* True if the pattern matches; '*' matches any text, also an empty one, and other characters match themselves. */
-static bool matches_pattern(const char *pattern, const char *text) {
-    const char *star = NULL, *retry = NULL; /* the last '*', and the text after it that was tried */
-    while (*text != '\0') {
-        if (*pattern == '*') {
-            star = pattern++;
-            retry = text;
-        } else if (*pattern == *text) {
-            pattern++;
-            text++;
-        } else if (star != NULL) {
-            pattern = star + 1;
-            text = ++retry;
-        } else {
-            return false;
-        }
-    }
-    while (*pattern == '*') pattern++;
-    return *pattern == '\0';
-}
-
 static bool has_matching_name(const weft_parameter *parameter, const char *pattern) {
-    bool any = matches_pattern(pattern, parameter->name);
-    for (int32_t i = 0; i < parameter->n_aliases && !any; i++) any = matches_pattern(pattern, parameter->aliases[i]);
+    bool any = fnmatch(pattern, parameter->name, FNM_NOESCAPE) == 0;
+    for (int32_t i = 0; i < parameter->n_aliases && !any; i++)
+        any = fnmatch(pattern, parameter->aliases[i], FNM_NOESCAPE) == 0;
     return any;
 }
 

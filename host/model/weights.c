@@ -40,7 +40,6 @@ static void add_name(name_list *list, const char *format, ...) {
 typedef struct misfit {
     name_list missing, shapes, types, packed, unexpected;
     char prefix[128]; /* before names of the model in unexpected tensors; "": not found */
-    int leftovers;
 } misfit;
 
 /* True if the tensor lacks only the rows that were added to the vocabulary. */
@@ -64,13 +63,17 @@ static void add_shape(misfit *found, const weft_tensor *tensor, const weft_param
     add_name(&found->shapes, "%s is %s, not %s", tensor->name, is, should);
 }
 
+/* True for a buffer of old checkpoints, which no model uses. */
+static bool is_leftover(const weft_tensor *tensor, const weft_declared *declared) {
+    return weft_words_end(tensor->name, "rotary_emb.inv_freq") && weft_declared_find(declared, tensor->name) < 0;
+}
+
 static void check_tensor(misfit *found, const weft_tensor *tensor, const weft_declared *declared) {
     const int32_t index = weft_declared_find(declared, tensor->name);
     const weft_parameter *parameter = index < 0 ? NULL : &declared->parameters[index];
     size_t n = 0;
-    if (parameter == NULL && weft_words_end(tensor->name, "rotary_emb.inv_freq")) {
-        found->leftovers++;
-    } else if (parameter == NULL) {
+    if (is_leftover(tensor, declared)) return;
+    if (parameter == NULL) {
         add_name(&found->unexpected, "%s", tensor->name);
         if (found->prefix[0] == '\0') n = weft_weights_unknown_prefix(declared, tensor->name);
         if (n < sizeof found->prefix)
@@ -119,10 +122,8 @@ static void append_fix(char *text, size_t size, const misfit *found, const weft_
                           "tie_word_embeddings = true in its config.json, if its head is the embedding");
 }
 
-/* Compares the files with the model. leftovers: number of tensors that are buffers of old checkpoints, which no model
- * uses. */
-static weft_status check_files(int *leftovers, const weft_safetensors *files, const weft_declared *declared,
-                               const char *where, weft_error *err) {
+weft_status weft_weights_check_files(const weft_declared *declared, const weft_safetensors *files,
+                                     const char *directory, weft_error *err) {
     char text[2600] = "";
     misfit found;
     memset(&found, 0, sizeof found);
@@ -137,11 +138,9 @@ static weft_status check_files(int *leftovers, const weft_safetensors *files, co
     append_names(text, sizeof text, "packed, which only untied linears may be", &found.packed);
     append_names(text, sizeof text, "unexpected", &found.unexpected);
     append_fix(text, sizeof text, &found, declared);
-    if (text[0] != '\0')
-        return weft_error_set(err, WEFT_E_DATA, "%s: its tensors do not fit the model that %s describes: %s", where,
-                              declared->config_path, text);
-    *leftovers = found.leftovers;
-    return WEFT_OK;
+    if (text[0] == '\0') return WEFT_OK;
+    return weft_error_set(err, WEFT_E_DATA, "%s: its tensors do not fit the model that %s describes: %s", directory,
+                          declared->config_path, text);
 }
 
 /* ---- reading ---- */
@@ -188,8 +187,9 @@ weft_status weft_weights_load_files(const weft_region *region, weft_safetensors 
     const weft_declared *declared = region->declared;
     const weft_tensor **tensors = NULL;
     int leftovers = 0;
-    weft_status status = check_files(&leftovers, files, declared, directory, err);
-    if (leftovers > 0)
+    weft_status status = weft_weights_check_files(declared, files, directory, err);
+    for (int32_t i = 0; i < files->n_tensors; i++) leftovers += is_leftover(&files->tensors[i], declared);
+    if (status == WEFT_OK && leftovers > 0)
         weft_log(
             weft_services(), WEFT_LOG_INFO,
             "%s: buffers rotary_emb.inv_freq (%d) of an old checkpoint are passed over; they follow from config.json",
@@ -202,12 +202,6 @@ weft_status weft_weights_load_files(const weft_region *region, weft_safetensors 
     status = weft_weights_read(region, files, tensors, err);
     free(tensors);
     return status;
-}
-
-weft_status weft_weights_check_files(const weft_declared *declared, const weft_safetensors *files,
-                                     const char *directory, weft_error *err) {
-    int leftovers = 0;
-    return check_files(&leftovers, files, declared, directory, err);
 }
 
 weft_status weft_weights_check(const weft_declared *declared, const char *directory, weft_error *err) {

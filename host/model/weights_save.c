@@ -69,14 +69,17 @@ weft_status weft_config_json_add_spellings(char **text, size_t *bytes, weft_erro
     if (full != NULL) rope = full;
     if (json_is_object(rope)) scaling = make_scaling(root, rope);
     /* Each key is added at the front, so the first one in the file is added last. */
-    status = add_key(text, bytes, root, "rope_local_base_freq", json_object_get(sliding, "rope_theta"), err);
-    if (status == WEFT_OK) status = add_key(text, bytes, root, "rope_scaling", scaling, err);
-    if (status == WEFT_OK)
-        status =
-            add_key(text, bytes, root, "partial_rotary_factor", json_object_get(rope, "partial_rotary_factor"), err);
-    if (status == WEFT_OK) status = add_key(text, bytes, root, "rope_theta", json_object_get(rope, "rope_theta"), err);
-    if (status == WEFT_OK && json_is_string(older)) status = add_key(text, bytes, root, "dtype", older, err);
-    if (status == WEFT_OK && json_is_string(newer)) status = add_key(text, bytes, root, "torch_dtype", newer, err);
+    const struct {
+        const char *key;
+        const json_t *value;
+    } keys[] = {{"rope_local_base_freq", json_object_get(sliding, "rope_theta")},
+                {"rope_scaling", scaling},
+                {"partial_rotary_factor", json_object_get(rope, "partial_rotary_factor")},
+                {"rope_theta", json_object_get(rope, "rope_theta")},
+                {"dtype", json_is_string(older) ? older : NULL},
+                {"torch_dtype", json_is_string(newer) ? newer : NULL}};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys && status == WEFT_OK; i++)
+        status = add_key(text, bytes, root, keys[i].key, keys[i].value, err);
     json_decref(scaling);
     json_decref(root);
     return status;

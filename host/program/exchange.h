@@ -7,8 +7,8 @@
  *     REFRESH                all-gather    each rank's shard in fp32; of an owned unit one message to the copy
  *     SEND, RECV             a message     a carry or its gradient, or part of a micro-batch gradient
  *
- * A unit is split into R chunks of complete grid cells, identical on all ranks (model/hold.h). Only complete chunks are
- * sent; chunks after a group's last cell are padding. This file does not define buffer locations. */
+ * A unit is split into R chunks of complete grid cells, identical on all ranks (model/layout.h). Only complete chunks
+ * are sent; chunks after a group's last cell are padding. This file does not define buffer locations. */
 #ifndef WEFT_HOST_PROGRAM_EXCHANGE_H
 #define WEFT_HOST_PROGRAM_EXCHANGE_H
 

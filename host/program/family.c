@@ -1,7 +1,7 @@
 /* host/program/family.c: infers the model plugin and adapters from directories if the configuration names none. */
 #include "program/sections.h"
 
-#include "adapter/origin.h"
+#include "adapter/stack.h"
 #include "base/alloc.h"
 #include "base/text.h"
 

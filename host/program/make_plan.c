@@ -1,9 +1,7 @@
 /* host/program/make_plan.c: makes a plan: the model and its layout, then the programs of each mode, then the bytes. */
 #include "program/plan.h"
 
-#include "adapter/adapter_load.h"
-#include "adapter/attach.h"
-#include "adapter/stack.h"
+#include "adapter/adapter.h"
 #include "adapter/tensors.h"
 #include "base/alloc.h"
 #include "base/text.h"

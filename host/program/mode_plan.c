@@ -71,6 +71,7 @@ static char *name_piece(const users *self, int32_t parameter) {
 /* Parameters of one unit with the same row of by_rank form one piece. */
 static void find_pieces(users *self) {
     const weft_parameter *parameters = self->plan->declared->parameters;
+    const weft_unit *units = self->plan->layout->units;
     int32_t *pieces_of = weft_alloc(self->plan->layout->n_units, sizeof *pieces_of);
     for (int32_t p = 0; p < self->n; p++) {
         int32_t q = 0;
@@ -79,14 +80,14 @@ static void find_pieces(users *self) {
             q++;
         self->piece[p] = q < p ? self->piece[q] : self->n_pieces++;
         if (q < p) continue;
-        self->pieces[self->piece[p]].unit = parameters[p].unit;
+        self->pieces[self->piece[p]].is_root = units[parameters[p].unit].is_root;
         self->changed = ++pieces_of[parameters[p].unit] > 1 || self->changed;
     }
     for (int32_t p = 0; p < self->n; p++) {
         weft_layout_piece *piece = &self->pieces[self->piece[p]];
         if (piece->name == NULL)
-            piece->name = pieces_of[piece->unit] > 1 ? name_piece(self, p)
-                                                     : weft_strdup(self->plan->layout->units[piece->unit].name);
+            piece->name = pieces_of[parameters[p].unit] > 1 ? name_piece(self, p)
+                                                            : weft_strdup(units[parameters[p].unit].name);
     }
     free(pieces_of);
 }
@@ -103,7 +104,7 @@ static weft_status split_units(bool *out, weft_plan *plan, const weft_mode_plan 
     status = find_users(&self, err);
     if (status == WEFT_OK) find_pieces(&self);
     if (self.changed) {
-        layout = weft_layout_split(plan->layout, plan->declared, self.pieces, self.n_pieces, self.piece);
+        layout = weft_layout_make(plan->declared, self.pieces, self.n_pieces, self.piece);
         weft_layout_destroy(plan->layout);
         plan->layout = layout;
         *out = true;

@@ -7,9 +7,9 @@
 #ifndef WEFT_HOST_PROGRAM_PLAN_H
 #define WEFT_HOST_PROGRAM_PLAN_H
 
-#include "adapter/origin.h"
+#include "adapter/stack.h"
 #include "model/declare.h"
-#include "model/hold.h"
+#include "model/layout.h"
 #include "program/graphs.h"
 #include "program/job.h"
 #include "program/program.h"

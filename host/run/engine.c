@@ -1,7 +1,7 @@
 /* host/run/engine.c: opens, plans, allocates, fills and closes an engine. */
 #include "run/engine.h"
 
-#include "adapter/adapter_load.h"
+#include "adapter/adapter.h"
 #include "base/alloc.h"
 #include "base/units.h"
 #include "model/convert.h"

@@ -1,6 +1,6 @@
 /* host/run/restore.c: loads a checkpoint into an allocated engine: the weights as any model's, then the masters, which
  * replace rounded weights, then each optimizer state. */
-#include "adapter/adapter_load.h"
+#include "adapter/adapter.h"
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/text.h"

@@ -2,7 +2,7 @@
  * rank 0 creates them, writes the other files, the manifest last, and renames the directory. */
 #include "run/save.h"
 
-#include "adapter/adapter_save.h"
+#include "adapter/adapter.h"
 #include "adapter/tensors.h"
 #include "base/file.h"
 #include "model/convert.h"

@@ -2,7 +2,7 @@
 #include "run/engine.h"
 #include "run/session.h"
 
-#include "adapter/adapter_load.h"
+#include "adapter/adapter.h"
 #include "base/alloc.h"
 #include "base/units.h"
 #include "base/text.h"

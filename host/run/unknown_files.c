@@ -1,7 +1,7 @@
 /* host/run/unknown_files.c: files in a run's directory that no run has written (staging.h). */
 #include "run/staging.h"
 
-#include "adapter/origin.h"
+#include "adapter/stack.h"
 #include "adapter/tensors.h"
 #include "base/file.h"
 #include "base/text.h"

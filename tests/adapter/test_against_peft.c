@@ -1,13 +1,14 @@
 /* Adapters, including an external one, against peft, or against torch for those that peft lacks
  * (tests/golden/make_adapters.py): loss, mean logits, every gradient and ten clipped AdamW steps, from the oracle's
  * initial values; and generation with a prefix and the key-value cache. */
-#include "adapter/adapter_save.h"
+#include "adapter/adapter.h"
 #include "device_choice.h"
 #include "golden.h"
 #include "scratch.h"
 #include "suite.h"
 #include "run/generate.h"
 #include "run/hidden.h"
+#include "layout_offset.h"
 
 #include <check.h>
 #include <jansson.h>
@@ -42,7 +43,7 @@ typedef struct bench {
 
 /* Returns element 0 of a trained parameter in a region laid out like the trained parameters. */
 static weft_ref mirrored(const weft_engine *engine, weft_ref region, const weft_parameter *p) {
-    return weft_ref_at(region, weft_layout_offset(engine->plan.layout, p));
+    return weft_ref_at(region, layout_offset(engine->plan.layout, p));
 }
 
 static void begin_at_golden(const bench *b) {

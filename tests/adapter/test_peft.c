@@ -6,11 +6,12 @@
 #include "golden.h"
 #include "scratch.h"
 #include "suite.h"
-#include "adapter/adapter_load.h"
+#include "adapter/adapter.h"
 #include "tools/merge/merge.h"
 #include "model/weights.h"
 #include "program/plan.h"
 #include "run/generate.h"
+#include "layout_offset.h"
 
 #include <check.h>
 #include <jansson.h>
@@ -57,7 +58,7 @@ static int compare_trained(const golden_engine *g, const golden_batch *batch, co
     int n = 0;
     for (int32_t i = 0; i < engine->plan.declared->n_parameters; i++) {
         const weft_parameter *p = &engine->plan.declared->parameters[i];
-        const weft_ref gradient = weft_ref_at(engine->gradients.ref, weft_layout_offset(engine->plan.layout, p));
+        const weft_ref gradient = weft_ref_at(engine->gradients.ref, layout_offset(engine->plan.layout, p));
         char name[256];
         float *found = NULL;
         if (!p->trainable) continue;

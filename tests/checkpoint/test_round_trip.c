@@ -5,6 +5,7 @@
 #include "base/safetensors.h"
 #include "model/convert.h"
 #include "model/weights.h"
+#include "layout_offset.h"
 
 static void setup(void) {
     rig_make();
@@ -339,7 +340,7 @@ START_TEST(the_hash_sees_every_part_and_no_padding) {
     }
     ck_assert_str_eq(rig_hash(&run), before);
     ck_assert_ptr_nonnull(last);
-    change(&run, weft_ref_at(engine->parameters.ref, weft_layout_offset(engine->plan.layout, last) + 4 * last->numel));
+    change(&run, weft_ref_at(engine->parameters.ref, layout_offset(engine->plan.layout, last) + 4 * last->numel));
     ck_assert_str_eq(rig_hash(&run), before);
     rig_close(&run);
 }

@@ -2,6 +2,7 @@
 #include "golden.h"
 #include "device_choice.h"
 #include "run/engine.h"
+#include "layout_offset.h"
 
 #include <check.h>
 #include <jansson.h>
@@ -153,7 +154,7 @@ float *read_floats(const weft_engine *engine, weft_ref ref, int64_t n) {
 }
 
 double golden_gradient_error(const golden_engine *g, const golden_batch *batch, const weft_parameter *p, double scale) {
-    const int64_t at = weft_layout_offset(g->engine->plan.layout, p);
+    const int64_t at = layout_offset(g->engine->plan.layout, p);
     float *found = read_floats(g->engine, weft_ref_at(g->engine->gradients.ref, at), p->numel);
     char name[256];
     double error = 0.0;

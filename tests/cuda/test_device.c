@@ -919,7 +919,7 @@ START_TEST(pieces_travel_while_the_next_is_worked_on) {
     pageable = emulator_calls("pageableCopy");
     for (int i = 0; i < PIECES; i++) {
         void *room = NULL;
-        ck_assert_int_eq(weft_double_buffer_bytes(&double_buffer, &room, &err), WEFT_OK);
+        ck_assert_int_eq(weft_double_buffer_take(&double_buffer, 1, &room, &err), WEFT_OK);
         ck_assert_int_eq(emulator_calls("cudaEventSynchronize") - waits, i < 2 ? 0 : i - 1);
         for (int j = 0; j < WORDS; j++) ((int32_t *)room)[j] = i * WORDS + j;
         ck_assert_int_eq(weft_double_buffer_send(&double_buffer, (weft_ref){e.memory, i * bytes}, bytes, &err),
@@ -930,7 +930,7 @@ START_TEST(pieces_travel_while_the_next_is_worked_on) {
     ck_assert_int_eq(weft_double_buffer_fetch(&double_buffer, (weft_ref){e.memory, 0}, bytes, &err), WEFT_OK);
     for (int i = 0; i < PIECES; i++) {
         const bool more = i + 1 < PIECES;
-        const void *there = NULL;
+        void *there = NULL;
         waits = emulator_calls("cudaEventSynchronize");
         if (more)
             ck_assert_int_eq(

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "adapter/origin.h"
+#include "adapter/stack.h"
 #include "model/stop_ids.h"
 #include "run/manifest.h"
 #include "base/safetensors.h"

@@ -5,6 +5,7 @@
 #include "llama.h"
 #include "memory_device.h"
 #include "model/weights.h"
+#include "layout_offset.h"
 
 typedef struct bench {
     weft_declared *declared;
@@ -83,8 +84,7 @@ static inline weft_status init(bench *b, uint64_t seed, weft_error *err) {
 static inline const float *values(const bench *b, const char *name) {
     const int32_t p = weft_declared_find(b->declared, name);
     ck_assert_int_ge(p, 0);
-    return (const float *)(const void *)(b->buffer.bytes + 256 +
-                                         weft_layout_offset(b->layout, &b->declared->parameters[p]));
+    return (const float *)(const void *)(b->buffer.bytes + 256 + layout_offset(b->layout, &b->declared->parameters[p]));
 }
 
 #endif

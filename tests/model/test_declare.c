@@ -347,6 +347,13 @@ static void bad_shape(const weft_builder *b) {
 static void huge_shape(const weft_builder *b) {
     one_weight(b, spec("w", WEFT_WEIGHT_LINEAR, INT64_MAX / 2, 3));
 }
+static void huge_sum(const weft_builder *b) {
+    weft_module *m = b->module(b->ctx, NULL, "m", "Toy");
+    const weft_weight_spec first = spec("w", WEFT_WEIGHT_LINEAR, INT64_MAX / 128, 1);
+    const weft_weight_spec second = spec("v", WEFT_WEIGHT_LINEAR, INT64_MAX / 128, 2);
+    b->weight(b->ctx, m, &first);
+    b->weight(b->ctx, m, &second);
+}
 static void biased_embedding(const weft_builder *b) {
     weft_weight_spec s = spec("w", WEFT_WEIGHT_EMBEDDING, 2, 3);
     s.has_bias = 1;
@@ -504,6 +511,7 @@ static const struct {
     {bad_role, "'m.w' with the unknown role 9", WEFT_OK},
     {bad_shape, "'m.w' with the shape (0, 3)", WEFT_OK},
     {huge_shape, "'m.w' with the shape", WEFT_OK},
+    {huge_sum, "elements in all, with 'm.v'", WEFT_OK},
     {biased_embedding, "embedding 'm.w' with a bias", WEFT_OK},
     {bad_deviation, "'m.w' with the deviation -1", WEFT_OK},
     {padded_linear, "'m.w' with the padding 0", WEFT_OK},

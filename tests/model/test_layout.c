@@ -2,6 +2,7 @@
 #include "llama.h"
 #include "suite.h"
 #include "model/layout.h"
+#include "layout_offset.h"
 
 /* ---- policies ---- */
 
@@ -101,7 +102,7 @@ static void check_layout(const weft_layout *l, const weft_declared *d) {
             ck_assert_int_eq(p->trainable, group->trainable);
             ck_assert_int_ge(p->offset, at);
             ck_assert_int_lt(p->offset, at + l->grid);
-            ck_assert_int_eq(weft_layout_offset(l, p) % (4 * l->grid), 0);
+            ck_assert_int_eq(layout_offset(l, p) % (4 * l->grid), 0);
             at = p->offset + p->numel;
             used += p->numel;
         }

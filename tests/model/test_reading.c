@@ -7,6 +7,7 @@
 #include "memory_device.h"
 #include "model/convert.h"
 #include "model/weights.h"
+#include "layout_offset.h"
 
 enum { MODEL_BYTES = 4 * (2 * 6000 * 512) }; /* minimum */
 
@@ -76,7 +77,7 @@ static void check_against_file(const model *m) {
     for (int32_t i = 0; i < m->declared->n_parameters; i++) {
         const weft_parameter *p = &m->declared->parameters[i];
         const weft_tensor *tensor = weft_safetensors_find(file, p->name);
-        const int64_t offset = weft_layout_offset(m->layout, p);
+        const int64_t offset = layout_offset(m->layout, p);
         float *wide = malloc((size_t)p->numel * sizeof *wide);
         must(weft_convert(wide, WEFT_F32, tensor->data, tensor->dtype, p->numel));
         must(memcmp(wide, m->buffer.bytes + offset, (size_t)p->numel * sizeof *wide) == 0);

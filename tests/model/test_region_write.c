@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 
 #include "model/region.h"
-#include "model/boundary_pages.h"
 
 struct weft_buffer {
     float *values;
@@ -285,7 +284,7 @@ START_TEST(a_page_has_one_writer_and_a_byte_comes_once) {
         for (int32_t i = 1; i < s.n; i++)
             for (int64_t at = s.items[i].begin; at < s.items[i].end; at += 3 * 256) { /* in chunks */
                 const int64_t end = at + 3 * 256 < s.items[i].end ? at + 3 * 256 : s.items[i].end;
-                weft_part parts[WEFT_FILE_EXTENT_PARTS];
+                weft_file_part parts[WEFT_FILE_EXTENT_PARTS];
                 const int n = weft_file_extent_split(parts, &s, i, at, end);
                 memset(kept + at, s.items[i].keeper, (size_t)(end - at));
                 for (int k = 0; k < n; k++)

@@ -9,6 +9,7 @@
 #include "config/config.h"
 #include "golden.h"
 #include "plugin/services.h"
+#include "layout_offset.h"
 #include <weft/optimizer.h>
 
 #define N      1009 /* elements; odd, so that both vector and scalar loops run */
@@ -221,7 +222,7 @@ static void exact_step(exact_run *self, const float *sum, double coefficient, co
     for (int32_t k = 0; k < self->engine->plan.declared->n_parameters; k++) {
         const weft_parameter *p = &self->engine->plan.declared->parameters[k];
         const double decay = self->matrices_only && p->rank < 2 ? 0 : DECAY;
-        const int64_t first = weft_layout_offset(self->engine->plan.layout, p) / 4;
+        const int64_t first = layout_offset(self->engine->plan.layout, p) / 4;
         for (int64_t i = first; i < first + p->numel; i++) {
             const double g = coefficient * (double)sum[i], d = BETA1 * self->m[i] + (1 - BETA1) * g;
             const double terms = BETA1 * fabs(self->m[i]) + (1 - BETA1) * fabs(g);
@@ -263,7 +264,7 @@ static void exact_compare(const exact_run *self, const float *start) {
     float *w = region(engine, engine->parameters.ref), *m = region(engine, engine->state[0].ref);
     for (int32_t k = 0; k < engine->plan.declared->n_parameters; k++) {
         const weft_parameter *p = &engine->plan.declared->parameters[k];
-        const int64_t at = weft_layout_offset(engine->plan.layout, p) / 4;
+        const int64_t at = layout_offset(engine->plan.layout, p) / 4;
         ck_assert_msg(off(w + at, self->w + at, p->numel) < BOUND, "%s is off by %.2e", p->name,
                       off(w + at, self->w + at, p->numel));
         ck_assert_msg(off(m + at, self->m + at, p->numel) < BOUND, "the momentum of %s is off by %.2e", p->name,

@@ -8,6 +8,7 @@
 #include "run/engine.h"
 #include "run/process_context.h"
 #include "train_rig.h"
+#include "layout_offset.h"
 
 #include <check.h>
 #include <math.h>
@@ -80,7 +81,7 @@ static void take_gradients(outcome *out, const weft_engine *engine) {
     ck_assert_ptr_nonnull(out->gradients);
     for (int32_t i = 0; i < engine->plan.declared->n_parameters; i++) {
         const weft_parameter *p = &engine->plan.declared->parameters[i];
-        const weft_ref at = weft_ref_at(engine->gradients.ref, weft_layout_offset(engine->plan.layout, p));
+        const weft_ref at = weft_ref_at(engine->gradients.ref, layout_offset(engine->plan.layout, p));
         float *values = read_floats(engine, at, p->numel);
         memcpy(out->gradients + out->n, values, (size_t)p->numel * sizeof *values);
         out->n += p->numel;

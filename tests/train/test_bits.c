@@ -7,6 +7,7 @@
 #include "instruction_set.h"
 #include "suite.h"
 #include "train_rig.h"
+#include "layout_offset.h"
 
 #include <check.h>
 #include <dlfcn.h>
@@ -215,7 +216,7 @@ static float *in_declared_order(const train_rig *rig) {
     flat = train_rig_parameters(rig);
     for (int32_t i = 0; i < engine->plan.declared->n_parameters; i++) {
         const weft_parameter *p = &engine->plan.declared->parameters[i];
-        memcpy(all + at, flat + weft_layout_offset(engine->plan.layout, p) / 4, (size_t)p->numel * sizeof *all);
+        memcpy(all + at, flat + layout_offset(engine->plan.layout, p) / 4, (size_t)p->numel * sizeof *all);
         at += p->numel;
     }
     free(flat);
@@ -291,7 +292,7 @@ static weft_step_result one_step(train_rig *rig, const char *model, row_data *da
 static void gradients_agree(const train_rig *a, const train_rig *b) {
     for (int32_t i = 0; i < a->engine->plan.declared->n_parameters; i++) {
         const weft_parameter *p = &a->engine->plan.declared->parameters[i];
-        const int64_t at = weft_layout_offset(a->engine->plan.layout, p);
+        const int64_t at = layout_offset(a->engine->plan.layout, p);
         float *x = read_floats(a->engine, weft_ref_at(a->engine->gradients.ref, at), p->numel);
         float *y = read_floats(b->engine, weft_ref_at(b->engine->gradients.ref, at), p->numel);
         ck_assert_msg(relative_error(x, y, p->numel) < 1e-5, "the gradient of %s differs by %.3g", p->name,

@@ -6,6 +6,7 @@
 #include "suite.h"
 #include "run/generate.h"
 #include "run/hidden.h"
+#include "layout_offset.h"
 
 #include <check.h>
 #include <math.h>
@@ -30,7 +31,7 @@ static void check_gradients(const golden_engine *g, const golden_batch *batch) {
         const weft_parameter *p = &g->engine->plan.declared->parameters[i];
         char name[256];
         float *found = read_floats(g->engine,
-                                   weft_ref_at(g->engine->gradients.ref, weft_layout_offset(g->engine->plan.layout, p)),
+                                   weft_ref_at(g->engine->gradients.ref, layout_offset(g->engine->plan.layout, p)),
                                    p->numel);
         (void)snprintf(name, sizeof name, "grad.%s", p->name);
         ck_assert_msg(relative_error(found, golden_floats(batch, name), p->numel) < 1e-4, "%s is off by %.3g", name,

@@ -4,6 +4,7 @@
 #include "run/engine.h"
 #include "suite.h"
 #include "train_rig.h"
+#include "layout_offset.h"
 
 #include <check.h>
 #include <fnmatch.h>
@@ -78,7 +79,7 @@ static void check_memory(const weft_engine *engine, const choice *c, int32_t mic
 static void check_moved(const weft_engine *engine, const choice *c, const float *before, const float *after) {
     for (int32_t i = 0; i < engine->plan.declared->n_parameters; i++) {
         const weft_parameter *p = &engine->plan.declared->parameters[i];
-        const int64_t at = weft_layout_offset(engine->plan.layout, p) / 4;
+        const int64_t at = layout_offset(engine->plan.layout, p) / 4;
         ck_assert_msg(same_floats(before + at, after + at, p->numel) == !chosen(c, p->name), "%s: %s %s", c->trainable,
                       p->name, chosen(c, p->name) ? "did not move" : "moved");
     }
@@ -126,10 +127,9 @@ START_TEST(a_gradient_does_not_depend_on_what_else_is_trained) {
         float *a = NULL, *b = NULL;
         if (!p->trainable) continue;
         a = read_floats(part.engine,
-                        weft_ref_at(part.engine->gradients.ref, weft_layout_offset(part.engine->plan.layout, p)),
-                        p->numel);
+                        weft_ref_at(part.engine->gradients.ref, layout_offset(part.engine->plan.layout, p)), p->numel);
         b = read_floats(whole.engine,
-                        weft_ref_at(whole.engine->gradients.ref, weft_layout_offset(whole.engine->plan.layout, q)),
+                        weft_ref_at(whole.engine->gradients.ref, layout_offset(whole.engine->plan.layout, q)),
                         p->numel);
         ck_assert_msg(same_floats(a, b, p->numel), "the gradient of %s", p->name);
         free(a);

@@ -2,7 +2,7 @@
 #include "tools/check/own_command.h"
 #include "tools/check/rule.h"
 
-#include "adapter/attach.h"
+#include "adapter/adapter.h"
 #include "adapter/tensors.h"
 #include "base/file.h"
 #include "base/units.h"

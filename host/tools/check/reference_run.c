@@ -77,7 +77,7 @@ static weft_status take(weft_reference_run *self, weft_slot_ref *out, int64_t by
     weft_status status = WEFT_OK;
     *out = (weft_slot_ref){.bytes = bytes};
     if (bytes == 0) return WEFT_OK;
-    weft_array_reserve((void **)&self->buffers, self->n_buffers, &self->most_buffers, sizeof *self->buffers);
+    self->buffers = weft_grow(self->buffers, self->n_buffers);
     WEFT_PLUGIN_CALL(status, self->kernels, alloc, err, self->device, &buffer, weft_round_up(bytes, WEFT_WORD));
     if (status != WEFT_OK) return status;
     self->buffers[self->n_buffers++] = buffer;

@@ -38,7 +38,7 @@ typedef struct weft_reference_run {
     weft_slot_ref *scratch;       /* buffers without defined content before a pass: tapes, carries, scratch */
     int32_t n_scratch;
     weft_buffer **buffers;
-    int32_t n_buffers, most_buffers;
+    int32_t n_buffers;
     weft_slot_ref loss;
     double loss_sum; /* result of the last backward */
 } weft_reference_run;

@@ -2,7 +2,6 @@
 #include "cli/cli.h"
 
 #include "tools/merge/merge.h"
-#include "adapter/origin.h"
 #include "adapter/stack.h"
 #include "base/alloc.h"
 #include "base/file.h"

@@ -1,9 +1,7 @@
 /* host/tools/merge/merge.c: see merge.h. */
 #include "tools/merge/merge.h"
 
-#include "adapter/adapter_load.h"
-#include "adapter/origin.h"
-#include "adapter/stack.h"
+#include "adapter/adapter.h"
 #include "adapter/tensors.h"
 #include "base/alloc.h"
 #include "base/file.h"

@@ -51,7 +51,14 @@ static bool same_shape(const weft_product_shape *a, const weft_product_shape *b)
            a->transpose_b == b->transpose_b;
 }
 
-static const char *pass_name(int32_t pass) {
+/* Returns the call's share of its operator's work: "input gradient"; for a complete operator the name of the pass. */
+static const char *part_name(const weft_kernel *kernel, int32_t pass) {
+    if (kernel == &weft_kernel_matmul_dx) return "input gradient";
+    if (kernel == &weft_kernel_matmul_dw) return "weight gradient";
+    if (kernel == &weft_kernel_sum_rows) return "bias gradient";
+    if (kernel == &weft_kernel_row_norms) return "row norms";
+    if (kernel == &weft_kernel_prefix) return "prefix";
+    if (kernel == &weft_kernel_prefix_backward) return "prefix backward";
     if (pass == WEFT_PASS_BACKWARD) return "backward";
     return pass == WEFT_PASS_RECOMPUTE ? "recompute" : "forward";
 }
@@ -59,13 +66,15 @@ static const char *pass_name(int32_t pass) {
 void weft_call_describe(weft_call_info *out, const weft_graph *graph, const weft_call *call) {
     const weft_node *node = call->node < 0 ? NULL : &graph->nodes[call->node];
     const weft_kernel *kernel = call->kernel;
+    /* Copies and sums of operators' results are counted under their own names. */
+    const bool glue = kernel == &weft_kernel_add || kernel == &weft_kernel_copy || kernel == &weft_kernel_zero;
     weft_call_info info = {.flops = call->flops, .bytes = call->bytes};
-    info.operation = node == NULL || kernel->glue ? kernel->name : node->op->name;
-    if (node != NULL && node->custom != NULL && !kernel->glue) info.operation = node->custom->name;
-    info.part = kernel->part != NULL ? kernel->part : pass_name(call->pass);
+    info.operation = node == NULL || glue ? kernel->name : node->op->name;
+    if (node != NULL && node->custom != NULL && !glue) info.operation = node->custom->name;
+    info.part = part_name(kernel, call->pass);
     info.label = node == NULL ? "" : node->label;
     info.recompute = call->pass == WEFT_PASS_RECOMPUTE;
-    if (kernel->products != NULL) info.n_products = kernel->products(kernel, &call->args, info.products);
+    info.n_products = weft_kernel_products(kernel, &call->args, info.products);
     *out = info;
 }
 
