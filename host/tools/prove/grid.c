@@ -2,7 +2,7 @@
 #include "tools/prove/grid.h"
 
 #include "base/alloc.h"
-#include "graph/lower.h"
+#include "graph/record.h"
 
 #include <stdlib.h>
 
