@@ -3,7 +3,6 @@
 
 #include "base/file.h"
 #include "cli/directory.h"
-#include "config/foreign.h"
 #include "tools/init/compose.h"
 #include "program/sections.h"
 
