@@ -4,7 +4,6 @@
 #include "config/ini.h"
 #include "config/store.h"
 
-#include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
 
@@ -172,10 +171,14 @@ static void write_idle(const weft_config *self, FILE *file, const char **last) {
     }
 }
 
-weft_status weft_config_write_resolved(const weft_config *self, FILE *file, weft_error *err) {
+weft_status weft_config_save_resolved(const weft_config *self, const char *path, weft_error *err) {
     size_t n = 0;
-    const weft_entry **entries = list_entries(self, &n);
+    const weft_entry **entries = NULL;
     const char *last = NULL;
+    weft_file saved;
+    FILE *file = weft_file_begin(&saved, path, err);
+    if (file == NULL) return (weft_status)(err == NULL ? WEFT_E_SYSTEM : err->code);
+    entries = list_entries(self, &n);
     for (size_t i = 0; i < 2 * n; i++) { /* the keys of plugins' own sections follow all others */
         const weft_entry *entry = entries[i % n];
         const char *home = home_of(self, entry);
@@ -185,19 +188,7 @@ weft_status weft_config_write_resolved(const weft_config *self, FILE *file, weft
     }
     free(entries);
     write_idle(self, file, &last);
-    if (fflush(file) == 0 && !ferror(file)) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_SYSTEM, "the configuration cannot be written: %s", strerror(errno));
-}
-
-weft_status weft_config_save_resolved(const weft_config *self, const char *path, weft_error *err) {
-    weft_file file;
-    FILE *stream = weft_file_begin(&file, path, err);
-    weft_status status = WEFT_OK;
-    if (stream == NULL) return (weft_status)(err == NULL ? WEFT_E_SYSTEM : err->code);
-    status = weft_config_write_resolved(self, stream, err);
-    if (status == WEFT_OK) return weft_file_commit(&file, err);
-    weft_file_cancel(&file);
-    return weft_error_prefix(err, "%s: ", path);
+    return weft_file_commit(&saved, err);
 }
 
 void weft_config_each_same(const weft_config *self, void (*visit)(void *context, const char *key, const char *value),

@@ -314,7 +314,7 @@ weft_status weft_unselected_check_capabilities(const weft_run *run, int32_t part
     uint32_t flag = 0;
     for (size_t i = 0; loaded != NULL && (row = weft_capability_at(part, i, &flag)) != NULL; i++) {
         if ((weft_capabilities_of(loaded) & flag) != 0) continue;
-        if (!weft_config_at_default(run->config, weft_part_name(part), row))
+        if (!weft_config_at_default(run->config, weft_part_name(part), row->name))
             return reject_key(run, part, row->name, err);
     }
     return WEFT_OK;
