@@ -495,7 +495,6 @@ static weft_exit run_plan(const weft_args *args, weft_error *err) {
 
 const weft_command weft_command_plan = {
     .name = "plan",
-    .summary = "Show memory, schedule and program of a run before it runs.",
     .usage = "run.ini|DIR [section.key=value ...]",
     .takes = WEFT_TAKES_DIRECTORY,
     .flags = flags,

@@ -118,13 +118,9 @@ weft_status weft_config_fill(weft_config *self, void *out, const char *section, 
 weft_status weft_config_finish(const weft_config *self, weft_error *err);
 
 /* Rejects a value by a rule across keys: "run.ini:14: [train] clip = -1 " and the message. The prefix states if the
- * value is a default or unset. Returns WEFT_E_USER. */
+ * value is a default or unset. key NULL: rejects the section: "run.ini:12: [strategy.fsdp] ". Returns WEFT_E_USER. */
 weft_status weft_config_reject(const weft_config *self, const char *section, const char *key, weft_error *err,
                                const char *format, ...) WEFT_PRINTF(5, 6);
-
-/* Rejects a section: "run.ini:12: [strategy.fsdp] " and the message. */
-weft_status weft_config_reject_section(const weft_config *self, const char *section, weft_error *err,
-                                       const char *format, ...) WEFT_PRINTF(4, 5);
 
 /* Adds the source to a plugin's message about its keys: a text that begins with "[section] key " or "key " gets the
  * prefix "run.ini:14: [section] key ". Returns false, with the text unchanged, if it names no key. err may be NULL; its

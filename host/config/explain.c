@@ -9,10 +9,15 @@
 
 /* Error messages about a value, prefixed with its source. */
 
-void weft_config_subject(const weft_config *self, const char *section, const char *key, char *out, size_t size) {
+static bool is_secret(const weft_key *row) {
+    return row != NULL && (row->flags & WEFT_SECRET) != 0;
+}
+
+void weft_config_subject(const weft_config *self, const char *section, const char *key, const weft_key *row, char *out,
+                         size_t size) {
     const weft_entry *entry = weft_config_entry(self, section, key);
     const weft_item *item = weft_config_item(self, section, key);
-    const bool secret = entry != NULL && (entry->row->flags & WEFT_SECRET) != 0;
+    const bool secret = is_secret(entry != NULL ? entry->row : row);
     const char *value = item != NULL ? item->value : entry != NULL ? entry->value.text : NULL;
     const char *source = item != NULL ? item->source : self->name;
     if (item != NULL) section = item->section; /* its plugin's own section, if it is set there */
@@ -27,7 +32,7 @@ void weft_config_subject(const weft_config *self, const char *section, const cha
 bool weft_config_overrides(const weft_config *self, const char *section, const char *key, char *subject, size_t size) {
     const weft_item *item = weft_config_item(self, section, key);
     if (item == NULL || item->directory != self->here) return false;
-    weft_config_subject(self, section, key, subject, size);
+    weft_config_subject(self, section, key, NULL, subject, size);
     return true;
 }
 
@@ -50,34 +55,19 @@ static const char *section_source(const weft_config *self, const char *section) 
     return source;
 }
 
-/* Appends a message to the prefix in the error's text. */
-static void append_message(weft_error *err, const char *format, va_list args) {
-    const size_t n = strlen(err->text);
-    (void)vsnprintf(err->text + n, sizeof err->text - n, format, args);
-    err->code = WEFT_E_USER;
-}
-
 weft_status weft_config_reject(const weft_config *self, const char *section, const char *key, weft_error *err,
                                const char *format, ...) {
     weft_error local = WEFT_ERROR_INIT;
     va_list args;
+    size_t n = 0;
     if (err == NULL) err = &local;
-    weft_config_subject(self, section, key, err->text, sizeof err->text);
+    if (key != NULL) weft_config_subject(self, section, key, NULL, err->text, sizeof err->text);
+    else (void)snprintf(err->text, sizeof err->text, "%s: [%s] ", section_source(self, section), section);
+    n = strlen(err->text);
     va_start(args, format);
-    append_message(err, format, args);
+    (void)vsnprintf(err->text + n, sizeof err->text - n, format, args);
     va_end(args);
-    return WEFT_E_USER;
-}
-
-weft_status weft_config_reject_section(const weft_config *self, const char *section, weft_error *err,
-                                       const char *format, ...) {
-    weft_error local = WEFT_ERROR_INIT;
-    va_list args;
-    if (err == NULL) err = &local;
-    (void)snprintf(err->text, sizeof err->text, "%s: [%s] ", section_source(self, section), section);
-    va_start(args, format);
-    append_message(err, format, args);
-    va_end(args);
+    err->code = WEFT_E_USER;
     return WEFT_E_USER;
 }
 
@@ -132,10 +122,6 @@ static const weft_entry **list_entries(const weft_config *self, size_t *n) {
         }
     }
     return out;
-}
-
-static bool is_secret(const weft_key *row) {
-    return row != NULL && (row->flags & WEFT_SECRET) != 0;
 }
 
 /* ---- the resolved file ---- */

@@ -193,10 +193,7 @@ weft_status weft_config_parse(weft_config *self, weft_entry *entry, weft_error *
                               item != NULL ? item->directory : self->here, &local);
     (void)weft_config_keep(self, entry->value.text);
     if (status == WEFT_OK) return WEFT_OK;
-    if ((row->flags & WEFT_SECRET) != 0)
-        (void)snprintf(subject, sizeof subject, "%s: [%s] %s ", item != NULL ? item->source : self->name,
-                       item != NULL ? item->section : entry->section, row->name);
-    else weft_config_subject(self, entry->section, row->name, subject, sizeof subject);
+    weft_config_subject(self, entry->section, row->name, row, subject, sizeof subject);
     return weft_error_set(err, status, "%s%s", subject, local.text);
 }
 

@@ -90,8 +90,10 @@ void weft_config_claim(weft_config *self, const char *section, const weft_key *r
 
 const weft_entry *weft_config_entry(const weft_config *self, const char *section, const char *key);
 
-/* Formats "run.ini:14: [train] clip = -1 ", or with (its default) without an item. */
-void weft_config_subject(const weft_config *self, const char *section, const char *key, char *out, size_t size);
+/* Formats "run.ini:14: [train] clip = -1 ", or with (its default) without an item. row: of a key without an entry, or
+ * NULL; the value of a secret key is omitted. */
+void weft_config_subject(const weft_config *self, const char *section, const char *key, const weft_key *row, char *out,
+                         size_t size);
 
 /* Validates and parses the entry's text. The config owns the value. */
 weft_status weft_config_parse(weft_config *self, weft_entry *entry, weft_error *err);

@@ -148,7 +148,7 @@ static weft_status declare_section(weft_run *run, int32_t part, const char *sect
     weft_status status =
         weft_plugin_describe(&unselected, run->plugins, weft_part_name(part), strchr(section, '.') + 1, &why);
     if (status != WEFT_OK) {
-        (void)weft_config_reject_section(run->config, section, err, "names no plugin: %s", why.text);
+        (void)weft_config_reject(run->config, section, NULL, err, "names no plugin: %s", why.text);
         if (err != NULL) err->code = (int32_t)status;
         return status;
     }
