@@ -129,19 +129,6 @@ typedef struct joining {
     weft_error *err;
 } joining;
 
-/* Fails with "FILE: tensor 'NAME' ..." */
-static weft_status reject(const weft_safetensors *files, const weft_tensor *tensor, weft_error *err, const char *format,
-                          ...) WEFT_PRINTF(4, 5);
-static weft_status reject(const weft_safetensors *files, const weft_tensor *tensor, weft_error *err, const char *format,
-                          ...) {
-    char text[1024];
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    return weft_error_set(err, WEFT_E_DATA, "%s: tensor '%s' %s", files->files[tensor->file].path, tensor->name, text);
-}
-
 /* ---- parts of a matrix ---- */
 
 /* Finds the tensor of this name and marks it for removal; NULL: missing. */
@@ -157,10 +144,11 @@ static const weft_tensor *find_part(const joining *self, const char *stem, const
 static weft_status check_size(const joining *self, const weft_tensor *tensor, int32_t dtype, int64_t numel,
                               const char *what) {
     if (tensor->dtype == dtype && tensor->numel == numel) return WEFT_OK;
-    return reject(self->files, tensor, self->err,
-                  "has %lld elements of %s; %s of '%s' (%lld, %lld) are %lld of %s" DAMAGED, (long long)tensor->numel,
-                  weft_tensor_dtype_name(tensor->dtype), what, self->codes->name, (long long)self->out->rows,
-                  (long long)self->out->columns, (long long)numel, weft_tensor_dtype_name(dtype));
+    return weft_tensor_reject(self->files, tensor, self->err,
+                              "has %lld elements of %s; %s of '%s' (%lld, %lld) are %lld of %s" DAMAGED,
+                              (long long)tensor->numel, weft_tensor_dtype_name(tensor->dtype), what, self->codes->name,
+                              (long long)self->out->rows, (long long)self->out->columns, (long long)numel,
+                              weft_tensor_dtype_name(dtype));
 }
 
 /* Copies a tensor so that it outlives the list of tensors. */
@@ -174,8 +162,8 @@ static weft_status find_checked(const joining *self, const weft_tensor **out, co
                                 int32_t dtype, int64_t numel, const char *what) {
     *out = find_part(self, stem, suffix);
     if (*out != NULL) return check_size(self, *out, dtype, numel, what);
-    return reject(self->files, self->codes, self->err, "is packed by bitsandbytes, but '%s%s', %s, is missing" DAMAGED,
-                  stem, suffix, what);
+    return weft_tensor_reject(self->files, self->codes, self->err,
+                              "is packed by bitsandbytes, but '%s%s', %s, is missing" DAMAGED, stem, suffix, what);
 }
 
 static weft_status keep_part(const joining *self, weft_tensor *out, const char *stem, const char *suffix, int32_t dtype,
@@ -195,10 +183,11 @@ static weft_status check_map(const joining *self, const char *suffix, const floa
         status = weft_safetensors_read(self->files, map, tensor, 0, n * (int64_t)sizeof *map, self->err);
     for (int32_t i = 0; i < n && status == WEFT_OK; i++)
         if (!(fabsf(map[i] - levels[i]) <= 1e-6f * fabsf(levels[i])))
-            status = reject(self->files, tensor, self->err,
-                            "has the value %.9g for code %d. Allowed: %.9g, as in bitsandbytes. Fix: save the model "
-                            "again with bitsandbytes' maps, or " UNPACKED,
-                            (double)map[i], (int)i, (double)levels[i]);
+            status = weft_tensor_reject(
+                self->files, tensor, self->err,
+                "has the value %.9g for code %d. Allowed: %.9g, as in bitsandbytes. Fix: save the model "
+                "again with bitsandbytes' maps, or " UNPACKED,
+                (double)map[i], (int)i, (double)levels[i]);
     return status;
 }
 
@@ -208,8 +197,9 @@ static weft_status read_state(joining *self, const weft_tensor *tensor) {
     char text[STATE_LIMIT], name[WEFT_PATH_BYTES];
     weft_status status = WEFT_OK;
     if (tensor->dtype != WEFT_U8 || tensor->bytes > (int64_t)sizeof text)
-        return reject(self->files, tensor, self->err, "has %lld bytes of %s. Allowed: JSON of at most %zu bytes of U8",
-                      (long long)tensor->bytes, weft_tensor_dtype_name(tensor->dtype), sizeof text);
+        return weft_tensor_reject(self->files, tensor, self->err,
+                                  "has %lld bytes of %s. Allowed: JSON of at most %zu bytes of U8",
+                                  (long long)tensor->bytes, weft_tensor_dtype_name(tensor->dtype), sizeof text);
     status = weft_safetensors_read(self->files, text, tensor, 0, tensor->bytes, self->err);
     (void)snprintf(name, sizeof name, "%s: tensor '%s'", self->files->files[tensor->file].path, tensor->name);
     return status == WEFT_OK ? weft_json_parse(&self->state, text, (size_t)tensor->bytes, 0, name, self->err) : status;
@@ -220,19 +210,26 @@ static bool read_count(int64_t *out, const json_t *value) {
     return json_is_integer(value) && *out >= 1 && *out <= INT32_MAX;
 }
 
+static weft_status read_size(const joining *self, int64_t *out, const weft_tensor *tensor, const char *key) {
+    if (read_count(out, json_object_get(self->state, key))) return WEFT_OK;
+    return weft_tensor_reject(self->files, tensor, self->err, "has no valid %s. Allowed: 1 to %d", key, INT32_MAX);
+}
+
 /* Reads the state of quantized scales (double quantization). */
 static weft_status read_nested(const joining *self, const weft_tensor *tensor) {
     const json_t *added = json_object_get(self->state, "nested_offset");
     weft_joined *out = self->out;
     const int64_t block = weft_dtype_block(WEFT_NF4);
-    if (!read_count(&out->among, json_object_get(self->state, "nested_blocksize")))
-        return reject(self->files, tensor, self->err, "has no valid nested_blocksize. Allowed: 1 to %d", INT32_MAX);
+    const weft_status status = read_size(self, &out->among, tensor, "nested_blocksize");
+    if (status != WEFT_OK) return status;
     if (out->each * out->among % block != 0)
-        return reject(self->files, tensor, self->err,
-                      "has nested_blocksize = %lld with blocksize = %lld. Allowed: a product that is a multiple of "
-                      "%lld. Fix: save the model again with 256, the value of bitsandbytes, or " UNPACKED,
-                      (long long)out->among, (long long)out->each, (long long)block);
-    if (!json_is_number(added)) return reject(self->files, tensor, self->err, "has no nested_offset in its JSON");
+        return weft_tensor_reject(
+            self->files, tensor, self->err,
+            "has nested_blocksize = %lld with blocksize = %lld. Allowed: a product that is a multiple of "
+            "%lld. Fix: save the model again with 256, the value of bitsandbytes, or " UNPACKED,
+            (long long)out->among, (long long)out->each, (long long)block);
+    if (!json_is_number(added))
+        return weft_tensor_reject(self->files, tensor, self->err, "has no nested_offset in its JSON");
     out->added = (float)json_number_value(added);
     return WEFT_OK;
 }
@@ -241,27 +238,29 @@ static weft_status check_state(joining *self, const weft_tensor *tensor) {
     weft_joined *out = self->out;
     const json_t *shape = NULL;
     const char *type = NULL;
-    const weft_status status = read_state(self, tensor);
+    weft_status status = read_state(self, tensor);
     if (status != WEFT_OK) return status;
     type = json_string_value(json_object_get(self->state, "quant_type"));
-    if (type == NULL) return reject(self->files, tensor, self->err, "has no quant_type in its JSON");
+    if (type == NULL) return weft_tensor_reject(self->files, tensor, self->err, "has no quant_type in its JSON");
     if (strcmp(type, "nf4") != 0)
-        return reject(self->files, tensor, self->err,
-                      "has quant_type = \"%.64s\". Allowed: nf4. Fix: save the model again with bnb_4bit_quant_type = "
-                      "\"nf4\", or " UNPACKED,
-                      type);
+        return weft_tensor_reject(
+            self->files, tensor, self->err,
+            "has quant_type = \"%.64s\". Allowed: nf4. Fix: save the model again with bnb_4bit_quant_type = "
+            "\"nf4\", or " UNPACKED,
+            type);
     shape = json_object_get(self->state, "shape");
     if (json_array_size(shape) != 2 || !read_count(&out->rows, json_array_get(shape, 0)) ||
         !read_count(&out->columns, json_array_get(shape, 1)))
-        return reject(self->files, tensor, self->err, "has no valid shape. Allowed: two numbers from 1 to %d",
-                      INT32_MAX);
-    if (!read_count(&out->each, json_object_get(self->state, "blocksize")))
-        return reject(self->files, tensor, self->err, "has no valid blocksize. Allowed: 1 to %d", INT32_MAX);
+        return weft_tensor_reject(self->files, tensor, self->err,
+                                  "has no valid shape. Allowed: two numbers from 1 to %d", INT32_MAX);
+    status = read_size(self, &out->each, tensor, "blocksize");
+    if (status != WEFT_OK) return status;
     if (out->each % 64 != 0)
-        return reject(self->files, tensor, self->err,
-                      "has blocksize = %lld. Allowed: multiples of 64. Fix: save the model again with 64, the value of "
-                      "transformers, or " UNPACKED,
-                      (long long)out->each);
+        return weft_tensor_reject(
+            self->files, tensor, self->err,
+            "has blocksize = %lld. Allowed: multiples of 64. Fix: save the model again with 64, the value of "
+            "transformers, or " UNPACKED,
+            (long long)out->each);
     out->dtype = json_object_get(self->state, "nested_blocksize") != NULL ? WEFT_NF4 : WEFT_NF4X64;
     return out->dtype == WEFT_NF4 ? read_nested(self, tensor) : WEFT_OK;
 }
@@ -277,9 +276,10 @@ static weft_status join_4bit(joining *self, const weft_tensor *state) {
     if (status != WEFT_OK) return status;
     bytes = (out->rows * out->columns + 1) / 2; /* stored as elements of bnb_4bit_quant_storage */
     if (self->codes->bytes != bytes)
-        return reject(self->files, self->codes, self->err,
-                      "has %lld bytes; a matrix (%lld, %lld) of 4-bit codes has %lld" DAMAGED,
-                      (long long)self->codes->bytes, (long long)out->rows, (long long)out->columns, (long long)bytes);
+        return weft_tensor_reject(self->files, self->codes, self->err,
+                                  "has %lld bytes; a matrix (%lld, %lld) of 4-bit codes has %lld" DAMAGED,
+                                  (long long)self->codes->bytes, (long long)out->rows, (long long)out->columns,
+                                  (long long)bytes);
     keep(&out->codes, self->codes);
     n_scales = (out->rows * out->columns + out->each - 1) / out->each;
     status = keep_part(self, &out->scales, stem, ".absmax", out->dtype == WEFT_NF4 ? WEFT_U8 : WEFT_F32, n_scales,
@@ -299,25 +299,25 @@ static weft_status join_int8(joining *self, const char *stem) {
     weft_joined *out = self->out;
     weft_status status = WEFT_OK;
     if (codes->dtype != WEFT_I8 || codes->rank != 2)
-        return reject(self->files, codes, self->err,
-                      "has %d dimensions of %s. Allowed: 2 of I8, for a matrix with row scales in '%s.SCB'",
-                      (int)codes->rank, weft_tensor_dtype_name(codes->dtype), stem);
+        return weft_tensor_reject(self->files, codes, self->err,
+                                  "has %d dimensions of %s. Allowed: 2 of I8, for a matrix with row scales in '%s.SCB'",
+                                  (int)codes->rank, weft_tensor_dtype_name(codes->dtype), stem);
     out->dtype = WEFT_I8X64;
     out->rows = codes->dims[0];
     out->columns = out->each = codes->dims[1];
     if (out->columns < 1 || out->columns % block != 0)
-        return reject(self->files, codes, self->err,
-                      "has rows of %lld numbers. Allowed: a multiple of %lld. Fix: save the model again in 4 bits, "
-                      "or " UNPACKED,
-                      (long long)out->columns, (long long)block);
+        return weft_tensor_reject(
+            self->files, codes, self->err,
+            "has rows of %lld numbers. Allowed: a multiple of %lld. Fix: save the model again in 4 bits, "
+            "or " UNPACKED,
+            (long long)out->columns, (long long)block);
     if (layout != NULL) status = check_size(self, layout, WEFT_U8, 1, "the layout");
     if (layout != NULL && status == WEFT_OK)
         status = weft_safetensors_read(self->files, &format, layout, 0, 1, self->err);
     if (status == WEFT_OK && format != 0) /* other layouts served kernels of older cards */
-        status =
-            reject(self->files, layout, self->err,
-                   "is %d. Allowed: 0, row-major. Fix: save the model again with a newer bitsandbytes, or " UNPACKED,
-                   format);
+        status = weft_tensor_reject(
+            self->files, layout, self->err,
+            "is %d. Allowed: 0, row-major. Fix: save the model again with a newer bitsandbytes, or " UNPACKED, format);
     if (status != WEFT_OK) return status;
     keep(&out->codes, codes);
     return keep_part(self, &out->scales, stem, ".SCB", WEFT_F32, out->rows, "its rows' scales");
@@ -339,10 +339,11 @@ static weft_status join_of(weft_safetensors *files, bool *is_part, int32_t i, we
     (void)snprintf(stem, sizeof stem, "%.*s", (int)n, tensor->name);
     (void)snprintf(name, sizeof name, "%s%s", stem, state != NULL ? "" : ".weight");
     self.codes = weft_safetensors_find(files, name);
-    if (self.codes == NULL) return reject(files, tensor, err, "belongs to '%s', which is missing" DAMAGED, name);
+    if (self.codes == NULL)
+        return weft_tensor_reject(files, tensor, err, "belongs to '%s', which is missing" DAMAGED, name);
     is_part[i] = true;
     if (self.codes->joined != NULL)
-        return reject(files, tensor, err, "describes the packing of '%s' a second time", name);
+        return weft_tensor_reject(files, tensor, err, "describes the packing of '%s' a second time", name);
     self.out = weft_alloc(1, sizeof *self.out);
     status = state != NULL ? join_4bit(&self, tensor) : join_int8(&self, stem);
     json_decref(self.state);
@@ -363,13 +364,14 @@ static weft_status check_rest(const weft_safetensors *self, const bool *is_part,
         const int n = (int)strlen(tensor->name);
         if (is_part[i] || tensor->joined != NULL) continue;
         if (tensor->dtype == WEFT_I8 && weft_words_end(tensor->name, ".weight"))
-            return reject(self, tensor, err, "is I8, and '%.*s.SCB', the scales of its rows, is missing" DAMAGED,
-                          n - (int)strlen(".weight"), tensor->name);
+            return weft_tensor_reject(self, tensor, err,
+                                      "is I8, and '%.*s.SCB', the scales of its rows, is missing" DAMAGED,
+                                      n - (int)strlen(".weight"), tensor->name);
         if (weft_words_end(tensor->name, ".weight.absmax"))
-            return reject(self, tensor, err,
-                          "has scales of 4-bit codes, and '%.*s" STATE
-                          "nf4', the description of their packing, is missing" DAMAGED,
-                          n - (int)strlen(".absmax"), tensor->name);
+            return weft_tensor_reject(self, tensor, err,
+                                      "has scales of 4-bit codes, and '%.*s" STATE
+                                      "nf4', the description of their packing, is missing" DAMAGED,
+                                      n - (int)strlen(".absmax"), tensor->name);
     }
     return WEFT_OK;
 }

@@ -53,12 +53,10 @@ weft_status weft_hash_finish_hex(weft_hash *self, char hex[65], weft_error *err)
 }
 
 weft_status weft_hash_text(char hex[65], const void *bytes, size_t n, weft_error *err) {
-    weft_hash hash = {0};
-    weft_status status = weft_hash_start(&hash, err);
-    weft_hash_put(&hash, bytes, n);
-    if (status == WEFT_OK) status = weft_hash_finish_hex(&hash, hex, err);
-    weft_hash_free(&hash);
-    return status;
+    unsigned char digest[WEFT_HASH_BYTES];
+    if (EVP_Digest(bytes, n, digest, NULL, EVP_sha256(), NULL) != 1) return no_hash(err);
+    weft_hash_hex(hex, digest);
+    return WEFT_OK;
 }
 
 weft_status weft_hash_file(char hex[65], int descriptor, const char *name, weft_error *err) {

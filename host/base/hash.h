@@ -25,7 +25,7 @@ void weft_hash_free(weft_hash *self); /* a zeroed struct is fine */
 /* Writes 64 hexadecimal digits and a zero. */
 void weft_hash_hex(char hex[65], const unsigned char digest[WEFT_HASH_BYTES]);
 
-/* Hashes one buffer: start, put, finish, hex. */
+/* Hashes one buffer. */
 weft_status weft_hash_text(char hex[65], const void *bytes, size_t n, weft_error *err);
 
 /* Hashes a file from its first byte to its end. Uses read, not mmap, so that the file does not count as resident

@@ -12,138 +12,71 @@
 #include <stdlib.h>
 
 enum {
-    TIMES_PER_BIN = 32, /* a bin of the first level lists the intervals of this many consecutive times */
-    BINS_EACH = 4,      /* bins of a level per bin of the next; maximum per interval, except on the last level */
-    LEVELS_MOST = 16,
+    LIVES_PER_BIN = 8,    /* so that most intervals are in one bin or two, and a bin has few that are far in time */
     ROUNDS_WORK = 400000, /* limit on intervals placed by the rounds after the plain orders */
-    ROUNDS_MOST = 200,
-    N_RULES = 4
+    ROUNDS_MOST = 200
 };
 
-/* A placed interval that overlaps in time with the current one. */
-typedef struct span {
-    int64_t begin, end;
-} span;
+typedef enum rule { LARGEST, LARGEST_AREA, LONGEST, EARLIEST, N_RULES } rule;
+
+/* The placed intervals that live during one of the equal ranges of time. */
+typedef struct bin {
+    int32_t *items; /* by offset */
+    int32_t n, at;  /* at: the next one that find_gap visits */
+} bin;
 
 typedef struct packer {
     const weft_live_interval *items;
-    int32_t n, n_bins, n_levels;
-    int32_t level_start[LEVELS_MOST]; /* first bin of each level */
-    int64_t *bytes;                   /* [n] rounded up */
-    int64_t *offset;                  /* [n] of the current packing */
-    int64_t *best;                    /* [n] of the smallest packing so far */
-    int32_t *order;                   /* [n] */
-    int32_t *best_order;              /* [n] */
-    int32_t *bin_start;               /* [n_bins + 1] into bin_items */
-    int32_t *bin_fill;                /* [n_bins] */
-    int32_t *bin_items;
-    span *spans;   /* [n] scratch */
-    span *merged;  /* [n] scratch of alternate rounds */
-    int32_t *runs; /* [n_bins + 1] at most: start of each bin's spans, and the end of all */
+    int32_t n, n_bins;
+    int64_t times_per_bin;
+    bin *bins;
+    int64_t *offset;     /* [n] of the current packing */
+    int64_t *best;       /* [n] of the smallest packing so far */
+    int32_t *order;      /* [n] */
+    int32_t *best_order; /* [n] */
     int64_t best_arena;
+    rule rule; /* of sort_order */
 } packer;
 
-typedef struct keyed {
-    double key; /* larger keys are placed first */
-    int64_t bytes;
-    int32_t item, reserved;
-} keyed;
-
-/* Orders ties by size, then by index, so that the order is total. */
-static int keyed_compare(const void *left, const void *right) {
-    const keyed *a = left, *b = right;
-    if (a->key != b->key) return a->key > b->key ? -1 : 1;
-    if (a->bytes != b->bytes) return a->bytes > b->bytes ? -1 : 1;
-    return (a->item > b->item) - (a->item < b->item);
+static int64_t bytes_of(const packer *p, int32_t i) {
+    return weft_cache_lines(p->items[i].bytes);
 }
 
-/* Merges two adjacent runs into one. */
-static void merge_two(span *to, const span *from, int32_t begin, int32_t middle, int32_t end) {
-    int32_t a = begin, b = middle;
-    for (int32_t k = begin; k < end; k++)
-        to[k] = b == end || (a < middle && from[a].begin <= from[b].begin) ? from[a++] : from[b++];
+/* Returns the bin whose next interval has the lowest offset, of those that item i lives in; NULL: all are visited. */
+static bin *next_bin(const packer *p, int32_t i) {
+    bin *next = NULL, *last = &p->bins[p->items[i].last / p->times_per_bin];
+    for (bin *one = &p->bins[p->items[i].first / p->times_per_bin]; one <= last; one++)
+        if (one->at < one->n && (next == NULL || p->offset[one->items[one->at]] < p->offset[next->items[next->at]]))
+            next = one;
+    return next;
 }
 
-/* Merges the sorted runs of the bins pairwise until one is left. */
-static void merge_runs(packer *p, int32_t n_runs) {
-    while (n_runs > 1) {
-        span *const from = p->spans;
-        int32_t n = 0;
-        for (int32_t r = 0; r < n_runs; r += 2) {
-            const int32_t begin = p->runs[r], end = p->runs[r + 2 < n_runs ? r + 2 : n_runs];
-            merge_two(p->merged, from, begin, r + 1 < n_runs ? p->runs[r + 1] : end, end);
-            p->runs[n++] = begin;
-        }
-        p->runs[n] = p->runs[n_runs];
-        n_runs = n;
-        p->spans = p->merged;
-        p->merged = from;
-    }
-}
-
-/* Returns the bin of a level that contains a time. */
-static int32_t bin_at(const packer *p, int32_t level, int32_t time) {
-    int32_t bin = time / TIMES_PER_BIN;
-    for (int32_t l = 0; l < level; l++) bin /= BINS_EACH;
-    return p->level_start[level] + bin;
-}
-
-/* Returns the lowest level on which the interval is in few bins, so that a long one is not in all bins of its life. */
-static int32_t level_of(const packer *p, const weft_live_interval *item) {
-    int32_t level = 0;
-    while (level + 1 < p->n_levels && bin_at(p, level, item->last) - bin_at(p, level, item->first) >= BINS_EACH)
-        level++;
-    return level;
-}
-
-/* Collects the placed intervals that overlap in time with item i, by offset. An interval is in every bin of its level
- * that it lives in; it is taken from the first common bin only. */
-static int32_t collect_spans(packer *p, int32_t i) {
+/* Returns the lowest or the tightest gap for item i between the placed intervals that overlap with it in time, or the
+ * end of all of them. Visiting one of several bins again changes nothing. */
+static int64_t find_gap(packer *p, int32_t i, bool tightest) {
     const weft_live_interval *item = &p->items[i];
-    int32_t n = 0, n_runs = 0;
-    for (int32_t level = 0; level < p->n_levels; level++) {
-        const int32_t from = bin_at(p, level, item->first), to = bin_at(p, level, item->last);
-        for (int32_t bin = from; bin <= to; bin++) {
-            const int32_t *list = p->bin_items + p->bin_start[bin], before = n;
-            for (int32_t k = 0; k < p->bin_fill[bin]; k++) {
-                const weft_live_interval *other = &p->items[list[k]];
-                if (item->first > other->last || other->first > item->last) continue;
-                if (bin != from && bin != bin_at(p, level, other->first)) continue;
-                p->spans[n].begin = p->offset[list[k]];
-                p->spans[n++].end = p->offset[list[k]] + p->bytes[list[k]];
-            }
-            if (n > before) p->runs[n_runs++] = before;
-        }
-    }
-    p->runs[n_runs] = n;
-    merge_runs(p, n_runs);
-    return n;
-}
-
-/* Returns the lowest or the tightest gap of at least `bytes` between sorted spans, or the end of all spans. */
-static int64_t find_gap(const span *spans, int32_t n, int64_t bytes, bool tightest) {
     int64_t end = 0, found = -1, room = INT64_MAX;
-    for (int32_t k = 0; k < n; k++) {
-        const int64_t gap = spans[k].begin - end;
-        if (gap >= bytes && gap < room) {
+    for (int64_t k = item->first / p->times_per_bin; k <= item->last / p->times_per_bin; k++) p->bins[k].at = 0;
+    for (bin *one = NULL; (one = next_bin(p, i)) != NULL;) {
+        const int32_t k = one->items[one->at++];
+        const int64_t gap = p->offset[k] - end;
+        if (p->items[k].first > item->last || item->first > p->items[k].last) continue;
+        if (gap >= bytes_of(p, i) && gap < room) {
             found = end;
             room = gap;
             if (!tightest) return found;
         }
-        if (spans[k].end > end) end = spans[k].end;
+        end = weft_larger(end, p->offset[k] + bytes_of(p, k));
     }
     return found >= 0 ? found : end;
 }
 
-/* Inserts by offset, so that spans of one bin need no sorting. */
 static void enter_bins(packer *p, int32_t i) {
-    const weft_live_interval *item = &p->items[i];
-    const int32_t level = level_of(p, item), to = bin_at(p, level, item->last);
-    for (int32_t bin = bin_at(p, level, item->first); bin <= to; bin++) {
-        int32_t *list = p->bin_items + p->bin_start[bin];
-        int32_t at = p->bin_fill[bin]++;
-        for (; at > 0 && p->offset[list[at - 1]] > p->offset[i]; at--) list[at] = list[at - 1];
-        list[at] = i;
+    for (int64_t k = p->items[i].first / p->times_per_bin; k <= p->items[i].last / p->times_per_bin; k++) {
+        bin *one = &p->bins[k];
+        int32_t at = one->n++;
+        for (; at > 0 && p->offset[one->items[at - 1]] > p->offset[i]; at--) one->items[at] = one->items[at - 1];
+        one->items[at] = i;
     }
 }
 
@@ -151,14 +84,13 @@ static void enter_bins(packer *p, int32_t i) {
 static int32_t pack_in_order(packer *p, bool tightest) {
     int64_t arena = 0;
     int32_t highest = 0;
-    memset(p->bin_fill, 0, (size_t)p->n_bins * sizeof *p->bin_fill);
+    for (int32_t k = 0; k < p->n_bins; k++) p->bins[k].n = 0;
     for (int32_t k = 0; k < p->n; k++) {
         const int32_t i = p->order[k];
-        const int32_t n = collect_spans(p, i);
-        p->offset[i] = find_gap(p->spans, n, p->bytes[i], tightest);
+        p->offset[i] = find_gap(p, i, tightest);
         enter_bins(p, i);
-        if (p->offset[i] + p->bytes[i] > arena) {
-            arena = p->offset[i] + p->bytes[i];
+        if (p->offset[i] + bytes_of(p, i) > arena) {
+            arena = p->offset[i] + bytes_of(p, i);
             highest = i;
         }
     }
@@ -170,16 +102,20 @@ static int32_t pack_in_order(packer *p, bool tightest) {
     return highest;
 }
 
-static void sort_order(packer *p, int rule) {
-    keyed *keys = weft_alloc(p->n, sizeof *keys);
-    for (int32_t i = 0; i < p->n; i++) {
-        const double bytes = (double)p->bytes[i], first = p->items[i].first, life = p->items[i].last - first + 1.0;
-        const double by_rule[N_RULES] = {bytes, bytes * life, life, -first};
-        keys[i] = (keyed){by_rule[rule], p->bytes[i], i, 0};
-    }
-    qsort(keys, (size_t)p->n, sizeof *keys, keyed_compare);
-    for (int32_t i = 0; i < p->n; i++) p->order[i] = keys[i].item;
-    free(keys);
+/* Returns the key of the rule; larger ones are placed first. */
+static double key_of(const packer *p, int32_t i) {
+    const double bytes = (double)bytes_of(p, i), first = p->items[i].first, life = p->items[i].last - first + 1.0;
+    return p->rule == LARGEST ? bytes : p->rule == LARGEST_AREA ? bytes * life : p->rule == LONGEST ? life : -first;
+}
+
+/* Orders ties by size, then by index, so that the order is total. */
+static int compare_by_rule(const void *left, const void *right, void *context) {
+    const int32_t a = *(const int32_t *)left, b = *(const int32_t *)right;
+    const double key_a = key_of(context, a), key_b = key_of(context, b);
+    const int64_t bytes_a = bytes_of(context, a), bytes_b = bytes_of(context, b);
+    if (key_a != key_b) return key_a > key_b ? -1 : 1;
+    if (bytes_a != bytes_b) return bytes_a > bytes_b ? -1 : 1;
+    return (a > b) - (a < b);
 }
 
 /* Alternates two moves: placing the interval that ended highest first, and swapping two items of the best order, chosen
@@ -210,9 +146,9 @@ static void improve_packing(packer *p, int64_t peak) {
 }
 
 static void pack_all(packer *p, int64_t peak) {
-    p->best_arena = INT64_MAX;
-    for (int rule = 0; rule < N_RULES && p->best_arena > peak; rule++) {
-        sort_order(p, rule);
+    for (int32_t i = 0; i < p->n; i++) p->order[i] = i;
+    for (p->rule = LARGEST; p->rule < N_RULES && p->best_arena > peak; p->rule++) {
+        qsort_r(p->order, (size_t)p->n, sizeof *p->order, compare_by_rule, p);
         (void)pack_in_order(p, false);
         if (p->best_arena > peak) (void)pack_in_order(p, true);
     }
@@ -255,66 +191,43 @@ static void find_peak(weft_packing *out, const weft_live_interval *items, int32_
     free(change);
 }
 
-static void packer_free(packer *p) {
-    free(p->bytes);
-    free(p->offset);
-    free(p->best);
-    free(p->order);
-    free(p->best_order);
-    free(p->bin_start);
-    free(p->bin_fill);
-    free(p->bin_items);
-    free(p->spans);
-    free(p->merged);
-    free(p->runs);
-}
-
-/* Allocates bins with a fixed capacity: one slot for each interval that lives in them. */
-static weft_status packer_init(packer *p, const weft_live_interval *items, int32_t n, int32_t end, weft_error *err) {
-    size_t total = 0;
-    p->items = items;
-    p->n = n;
-    for (int32_t bins = (end - 1) / TIMES_PER_BIN + 1, last = 0; last == 0; bins = (bins - 1) / BINS_EACH + 1) {
-        last = bins <= BINS_EACH || p->n_levels + 1 == LEVELS_MOST;
-        p->level_start[p->n_levels++] = p->n_bins;
-        p->n_bins += bins;
-    }
-    p->bytes = weft_alloc(n, sizeof *p->bytes);
-    p->offset = weft_alloc(n, sizeof *p->offset);
-    p->best = weft_alloc(n, sizeof *p->best);
-    p->order = weft_alloc(n, sizeof *p->order);
-    p->best_order = weft_alloc(n, sizeof *p->best_order);
-    p->spans = weft_alloc(n, sizeof *p->spans);
-    p->merged = weft_alloc(n, sizeof *p->merged);
-    p->runs = weft_alloc(p->n_bins + 1, sizeof *p->runs);
-    p->bin_start = weft_alloc(p->n_bins + 1, sizeof *p->bin_start);
-    p->bin_fill = weft_alloc(p->n_bins, sizeof *p->bin_fill);
-    for (int32_t i = 0; i < n; i++) p->bytes[i] = weft_cache_lines(items[i].bytes);
-    for (int32_t i = 0; i < n; i++) {
-        const int32_t level = level_of(p, &p->items[i]), to = bin_at(p, level, p->items[i].last);
-        for (int32_t bin = bin_at(p, level, p->items[i].first); bin <= to; bin++, total++) p->bin_start[bin + 1]++;
-    }
-    if (total > INT32_MAX)
-        return weft_error_set(err, WEFT_E_MEMORY, "%d buffers live too long to be placed. Fix: use fewer micro-batches",
-                              (int)p->n);
-    for (int32_t bin = 0; bin < p->n_bins; bin++) p->bin_start[bin + 1] += p->bin_start[bin];
-    p->bin_items = weft_alloc(total, sizeof *p->bin_items);
-    return WEFT_OK;
+/* Divides the time until `end` into bins with room for each interval that lives in them; returns this room. */
+static int32_t *make_bins(packer *p, int32_t end) {
+    int64_t lives = 0, total = 0;
+    int32_t *room = NULL, *next = NULL;
+    for (int32_t i = 0; i < p->n; i++) lives += p->items[i].last - p->items[i].first + 1;
+    p->times_per_bin = LIVES_PER_BIN * (lives / p->n + 1);
+    p->n_bins = (int32_t)((end - 1) / p->times_per_bin + 1);
+    p->bins = weft_alloc(p->n_bins, sizeof *p->bins);
+    for (int32_t i = 0; i < p->n; i++)
+        for (int64_t k = p->items[i].first / p->times_per_bin; k <= p->items[i].last / p->times_per_bin; k++, total++)
+            p->bins[k].n++;
+    next = room = weft_alloc(total, sizeof *room);
+    for (int32_t k = 0; k < p->n_bins; next += p->bins[k++].n) p->bins[k].items = next;
+    return room;
 }
 
 weft_status weft_intervals_place(weft_live_interval *items, weft_packing *out, int32_t n, weft_error *err) {
-    weft_packing packing = {0, 0, -1, 0};
-    packer p = {0};
-    int32_t end = 0;
-    weft_status status = check_items(items, n, &end, err);
-    if (status == WEFT_OK && n > 0) status = packer_init(&p, items, n, end, err);
-    if (status == WEFT_OK && n > 0) {
-        find_peak(&packing, items, n, end);
-        pack_all(&p, packing.peak);
-        packing.arena = p.best_arena;
-        for (int32_t i = 0; i < n; i++) items[i].offset = p.best[i];
-    }
-    packer_free(&p);
-    if (status == WEFT_OK) *out = packing;
-    return status;
+    packer p = {.items = items, .n = n, .best_arena = INT64_MAX};
+    int32_t end = 0, *room = NULL;
+    const weft_status status = check_items(items, n, &end, err);
+    if (status != WEFT_OK) return status;
+    *out = (weft_packing){.peak_time = -1};
+    if (n == 0) return WEFT_OK;
+    find_peak(out, items, n, end);
+    p.offset = weft_alloc(n, sizeof *p.offset);
+    p.best = weft_alloc(n, sizeof *p.best);
+    p.order = weft_alloc(n, sizeof *p.order);
+    p.best_order = weft_alloc(n, sizeof *p.best_order);
+    room = make_bins(&p, end);
+    pack_all(&p, out->peak);
+    out->arena = p.best_arena;
+    for (int32_t i = 0; i < n; i++) items[i].offset = p.best[i];
+    free(room);
+    free(p.bins);
+    free(p.best_order);
+    free(p.order);
+    free(p.best);
+    free(p.offset);
+    return WEFT_OK;
 }

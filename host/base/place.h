@@ -19,7 +19,6 @@ typedef struct weft_packing {
     int64_t arena;     /* bytes: the highest end of an interval */
     int64_t peak;      /* bytes live at the peak time, each interval rounded up */
     int32_t peak_time; /* the first such time; -1 without intervals */
-    int32_t reserved;
 } weft_packing;
 
 /* Sets the offset of every interval. */

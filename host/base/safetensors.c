@@ -35,32 +35,40 @@ void weft_tensor_print_dims(char text[WEFT_DIMS_BYTES], const int64_t *dims, int
     weft_words_append(text, WEFT_DIMS_BYTES, ")");
 }
 
+weft_status weft_tensor_reject(const weft_safetensors *self, const weft_tensor *tensor, weft_error *err,
+                               const char *format, ...) {
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return weft_error_set(err, WEFT_E_DATA, "%s: tensor '%s' %s", self->files[tensor->file].path, tensor->name, text);
+}
+
 /* ---- one tensor of a header ---- */
 
-static weft_status read_dtype(weft_tensor *tensor, const json_t *entry, const char *path, weft_error *err) {
+static weft_status read_dtype(const weft_safetensors *self, weft_tensor *tensor, const json_t *entry, weft_error *err) {
     const char *name = json_string_value(json_object_get(entry, "dtype"));
     for (int i = 0; name != NULL && i < N_DTYPES; i++)
         if (strcmp(dtypes[i].name, name) == 0) tensor->dtype = dtypes[i].dtype;
     if (tensor->dtype != 0) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_DATA,
-                          "%s: tensor '%s' has the dtype %s. Allowed: F32, BF16, F16, F64, I32, I64, I8 and U8", path,
-                          tensor->name, name == NULL ? "(none)" : name);
+    return weft_tensor_reject(self, tensor, err, "has the dtype %s. Allowed: F32, BF16, F16, F64, I32, I64, I8 and U8",
+                              name == NULL ? "(none)" : name);
 }
 
-static weft_status read_shape(weft_tensor *tensor, const json_t *entry, const char *path, weft_error *err) {
+static weft_status read_shape(const weft_safetensors *self, weft_tensor *tensor, const json_t *entry, weft_error *err) {
     const json_t *shape = json_object_get(entry, "shape");
     const int64_t width = weft_dtype_bytes(tensor->dtype);
     int64_t numel = 1;
     if (!json_is_array(shape) || json_array_size(shape) > WEFT_TENSOR_RANK)
-        return weft_error_set(err, WEFT_E_DATA, "%s: tensor '%s' has no shape, or one of more than %d dimensions", path,
-                              tensor->name, WEFT_TENSOR_RANK);
+        return weft_tensor_reject(self, tensor, err, "has no shape, or one of more than %d dimensions",
+                                  WEFT_TENSOR_RANK);
     tensor->rank = (int32_t)json_array_size(shape);
     for (int32_t i = 0; i < tensor->rank; i++) {
         const json_t *dim = json_array_get(shape, (size_t)i);
         const int64_t n = json_integer_value(dim);
         if (!json_is_integer(dim) || n < 0 || (n > 0 && numel > INT64_MAX / width / n))
-            return weft_error_set(err, WEFT_E_DATA, "%s: tensor '%s' has a shape with the invalid dimension %d", path,
-                                  tensor->name, i);
+            return weft_tensor_reject(self, tensor, err, "has a shape with the invalid dimension %d", i);
         tensor->dims[i] = n;
         numel *= n;
     }
@@ -70,27 +78,23 @@ static weft_status read_shape(weft_tensor *tensor, const json_t *entry, const ch
 }
 
 /* Reads the offsets. data: `there` bytes after the header. */
-static weft_status read_offsets(weft_tensor *tensor, const json_t *entry, const unsigned char *data, int64_t there,
-                                const char *path, weft_error *err) {
+static weft_status read_offsets(const weft_safetensors *self, weft_tensor *tensor, const json_t *entry,
+                                const unsigned char *data, int64_t there, weft_error *err) {
     const json_t *offsets = json_object_get(entry, "data_offsets");
     const json_t *first = json_array_get(offsets, 0), *second = json_array_get(offsets, 1);
     const int64_t begin = json_integer_value(first), end = json_integer_value(second);
     if (json_array_size(offsets) != 2 || !json_is_integer(first) || !json_is_integer(second) || begin < 0 ||
         end < begin)
-        return weft_error_set(err, WEFT_E_DATA,
-                              "%s: tensor '%s' has no data_offsets [begin, end] with 0 <= begin <= end", path,
-                              tensor->name);
+        return weft_tensor_reject(self, tensor, err, "has no data_offsets [begin, end] with 0 <= begin <= end");
     if (end > there)
-        return weft_error_set(
-            err, WEFT_E_DATA,
-            "%s: tensor '%s' ends at byte %lld of the data, but the file has %lld. Fix: copy or download the "
-            "truncated file again",
-            path, tensor->name, (long long)end, (long long)there);
+        return weft_tensor_reject(self, tensor, err,
+                                  "ends at byte %lld of the data, but the file has %lld. Fix: copy or download the "
+                                  "truncated file again",
+                                  (long long)end, (long long)there);
     if (end - begin != tensor->bytes)
-        return weft_error_set(err, WEFT_E_DATA,
-                              "%s: tensor '%s' has %lld bytes, but its shape of %lld elements of %s needs %lld", path,
-                              tensor->name, (long long)(end - begin), (long long)tensor->numel,
-                              weft_tensor_dtype_name(tensor->dtype), (long long)tensor->bytes);
+        return weft_tensor_reject(self, tensor, err, "has %lld bytes, but its shape of %lld elements of %s needs %lld",
+                                  (long long)(end - begin), (long long)tensor->numel,
+                                  weft_tensor_dtype_name(tensor->dtype), (long long)tensor->bytes);
     tensor->data = data + begin;
     return WEFT_OK;
 }
@@ -157,11 +161,10 @@ static weft_status add_tensors(weft_safetensors *self, json_t *header, const uns
         tensor->file = self->n_files - 1;
         tensor->name = weft_strdup(name);
         self->n_tensors++;
-        if (!json_is_object(entry))
-            return weft_error_set(err, WEFT_E_DATA, "%s: tensor '%s' is not described by an object", path, name);
-        status = read_dtype(tensor, entry, path, err);
-        if (status == WEFT_OK) status = read_shape(tensor, entry, path, err);
-        if (status == WEFT_OK) status = read_offsets(tensor, entry, data, there, path, err);
+        if (!json_is_object(entry)) return weft_tensor_reject(self, tensor, err, "is not described by an object");
+        status = read_dtype(self, tensor, entry, err);
+        if (status == WEFT_OK) status = read_shape(self, tensor, entry, err);
+        if (status == WEFT_OK) status = read_offsets(self, tensor, entry, data, there, err);
     }
     if (status != WEFT_OK) return status;
     return check_cover(self->tensors + before, self->n_tensors - before, data, there, path, err);

@@ -54,6 +54,10 @@ typedef struct weft_safetensors {
     struct weft_ahead *ahead; /* NULL: no read-ahead thread */
 } weft_safetensors;
 
+/* Fails with WEFT_E_DATA and "FILE: tensor 'NAME' ..." */
+weft_status weft_tensor_reject(const weft_safetensors *self, const weft_tensor *tensor, weft_error *err,
+                               const char *format, ...) WEFT_PRINTF(4, 5);
+
 /* Opens one file. WEFT_E_DATA: malformed. */
 weft_status weft_safetensors_open(weft_safetensors **out, const char *path, weft_error *err);
 

@@ -124,8 +124,6 @@ weft_status weft_safetensors_read(const weft_safetensors *self, void *out, const
 
 /* ---- a Hugging Face directory: its files, and an index that must match them ---- */
 
-enum { INDEX_LIMIT = 100 << 20 };
-
 /* Accepts only a plain file name in the index's directory. */
 static bool is_shard_name_good(const char *name) {
     return name != NULL && weft_words_end(name, ".safetensors") && strcmp(name, ".safetensors") != 0 &&
@@ -190,12 +188,8 @@ static weft_status check_index(const weft_safetensors *self, const char *index_p
 
 static weft_status open_index(weft_safetensors **out, const char *directory, const char *index_path, weft_error *err) {
     weft_safetensors *self = NULL;
-    char *text = NULL;
-    size_t bytes = 0;
     json_t *index = NULL, *map = NULL;
-    weft_status status = weft_text_read(&text, &bytes, index_path, INDEX_LIMIT, err);
-    if (status != WEFT_OK) return status;
-    status = weft_json_parse(&index, text, bytes, 0, index_path, err);
+    weft_status status = weft_json_read(&index, index_path, 0, err);
     map = json_object_get(index, "weight_map");
     if (status == WEFT_OK && json_object_size(map) == 0)
         status =
@@ -210,7 +204,6 @@ static weft_status open_index(weft_safetensors **out, const char *directory, con
         else weft_safetensors_close(self);
     }
     json_decref(index);
-    free(text);
     return status;
 }
 

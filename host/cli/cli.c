@@ -1,6 +1,7 @@
 /* host/cli/cli.c: selects the command, prints help, and determines the exit status. */
 #include "cli/cli.h"
 
+#include "base/alloc.h"
 #include "base/file.h"
 #include "base/message.h"
 #include "config/nearest.h"
@@ -21,13 +22,13 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Commands that are separate programs. `weft ab` runs libexec/weft/weft-ab with the same arguments.
+/* All commands. Most are separate programs: `weft ab` runs libexec/weft/weft-ab with the same arguments.
  * Any other executable weft-NAME, in that directory or in a directory of PATH, is the command `weft NAME`. It receives
  * the arguments after NAME, and WEFT_PROGRAM contains the path of `weft` for calls back. */
 
 typedef struct weft_tool {
     const char *name;    /* of the command: "ab", "plugins check" */
-    const char *program; /* "weft-ab" */
+    const char *program; /* "weft-ab"; NULL: of `weft` itself */
     const char *summary; /* one line */
 } weft_tool;
 
@@ -38,18 +39,21 @@ static const weft_tool tools[] = {
     {"config explain", "weft-config", "Print every value with its source."},
     {"data show", "weft-data", "Print sequences as the model sees them, with their targets."},
     {"data stats", "weft-data", "Print document counts, lengths, truncation and packing gain."},
+    {"eval", NULL, "Measure the loss and perplexity of a model."},
+    {"generate", NULL, "Continue a prompt with a model, or chat."},
     {"init", "weft-init", "Write a configuration for a model and a data file."},
     {"merge", "weft-merge", "Merge an adapter into its base."},
     {"plan", "weft-plan", "Show memory, schedule and program of a run before it runs."},
     {"plugins check", "weft-check", "Check a plugin against the rules of its kind."},
-    {"plugins exchange", "weft-check", "Check every exchange of a communicator."},
     {"plugins describe", "weft-plugins", "Print a plugin and its keys with default, range and help."},
+    {"plugins exchange", "weft-check", "Check every exchange of a communicator."},
     {"plugins list", "weft-plugins", "List all plugins, with a reason for each that is unusable."},
     {"plugins new", "weft-plugins", "Write the source of a new plugin, with build and test."},
     {"profile", "weft-profile", "Measure the time of a training step by operator."},
     {"prove", "weft-prove", "Prove that all strategies give the same bits."},
     {"report", "weft-report", "Summarize and compare runs."},
     {"tokenize", "weft-tokenize", "Convert text to token ids, or ids to text."},
+    {"train", NULL, "Fine-tune a model as an INI file configures it."},
 };
 
 enum { N_TOOLS = sizeof tools / sizeof *tools };
@@ -118,7 +122,7 @@ static bool run_foreign(char **argv) {
 
 static bool is_built_in(const char *program) {
     for (size_t i = 0; i < N_TOOLS; i++)
-        if (strcmp(tools[i].program, program) == 0) return true;
+        if (tools[i].program != NULL && strcmp(tools[i].program, program) == 0) return true;
     return false;
 }
 
@@ -147,34 +151,17 @@ static bool is_group(const char *name, const char *word) {
     return strncmp(name, word, n) == 0 && name[n] == ' ';
 }
 
-typedef struct row {
-    const char *name, *summary;
-} row;
-
-static int by_name(const void *a, const void *b) {
-    return strcmp(((const row *)a)->name, ((const row *)b)->name);
+static bool is_any_group(const char *word) {
+    for (size_t i = 0; i < N_TOOLS; i++)
+        if (is_group(tools[i].name, word)) return true;
+    return false;
 }
 
-enum { MOST_ROWS = 64 };
-
-static void add_row(row rows[MOST_ROWS], size_t *n, row one, const char *group) {
-    if (*n < MOST_ROWS && one.summary != NULL && (group == NULL || is_group(one.name, group))) rows[(*n)++] = one;
-}
-
-/* Lists the commands of this program and the built-in tools by name; only those of `group` if it is not NULL. */
-static size_t list_commands(row rows[MOST_ROWS], const char *group) {
-    size_t n = 0;
-    for (size_t i = 0; commands[i] != NULL; i++)
-        add_row(rows, &n, (row){commands[i]->name, commands[i]->summary}, group);
-    for (size_t i = 0; i < N_TOOLS; i++) add_row(rows, &n, (row){tools[i].name, tools[i].summary}, group);
-    qsort(rows, n, sizeof *rows, by_name);
-    return n;
-}
-
+/* Prints the commands; only those of `group` if it is not NULL. */
 static void print_commands(FILE *file, const char *group) {
-    row rows[MOST_ROWS];
-    const size_t n = list_commands(rows, group);
-    for (size_t i = 0; i < n; i++) (void)fprintf(file, "  %-18s%s\n", rows[i].name, rows[i].summary);
+    for (size_t i = 0; i < N_TOOLS; i++)
+        if (group == NULL || is_group(tools[i].name, group))
+            (void)fprintf(file, "  %-18s%s\n", tools[i].name, tools[i].summary);
     if (group == NULL) print_foreign(file);
 }
 
@@ -205,7 +192,7 @@ static void print_usage(FILE *file, const weft_command *command) {
 }
 
 static void print_command_help(FILE *file, const weft_command *command) {
-    const char *summary = command->summary;
+    const char *summary = "";
     for (size_t i = 0; i < N_TOOLS; i++)
         if (strcmp(tools[i].name, command->name) == 0) summary = tools[i].summary;
     print_usage(file, command);
@@ -241,7 +228,7 @@ static const weft_command *find_command(int argc, char **argv, int *words) {
 
 static const weft_tool *find_tool(int argc, char **argv) {
     for (size_t i = 0; i < N_TOOLS; i++)
-        if (count_name(tools[i].name, argc, argv) > 0) return &tools[i];
+        if (tools[i].program != NULL && count_name(tools[i].name, argc, argv) > 0) return &tools[i];
     return NULL;
 }
 
@@ -249,9 +236,7 @@ static const weft_tool *find_tool(int argc, char **argv) {
 static weft_exit unknown(const char *word) {
     weft_nearest near = {word, "", 0};
     char meant[96];
-    row rows[MOST_ROWS];
-    const size_t n = list_commands(rows, NULL);
-    for (size_t i = 0; i < n; i++) weft_nearest_offer(&near, rows[i].name, strcspn(rows[i].name, " "));
+    for (size_t i = 0; i < N_TOOLS; i++) weft_nearest_offer(&near, tools[i].name, strcspn(tools[i].name, " "));
     weft_nearest_print(&near, meant, sizeof meant);
     (void)fprintf(stderr, "weft: there is no command %.80s%s\n", word, meant);
     (void)fprintf(stderr, "usage: weft COMMAND [run.ini] [section.key=value ...] [--flags]; weft --help\n");
@@ -309,7 +294,7 @@ static void print_error(const weft_command *command, weft_exit status, weft_erro
  * file that it names; ranks started here append to a second file, a line each. The line also has whether standard
  * output and error are unchanged. A mapped file has the current plugin call: an end that bypasses the C library leaves
  * no other information. */
-static char code_file[256];
+static const char *code_file; /* NULL: none */
 static bool is_of_ranks;
 static struct stat streams[2];
 
@@ -319,8 +304,7 @@ static void take_code_file(void) {
     const int file = call_file == NULL ? -1 : open(call_file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     void *call = MAP_FAILED;
     is_of_ranks = named == NULL && ranks != NULL;
-    if (named != NULL || ranks != NULL)
-        (void)snprintf(code_file, sizeof code_file, "%s", named != NULL ? named : ranks);
+    if (named != NULL || ranks != NULL) code_file = weft_strdup(named != NULL ? named : ranks);
     (void)unsetenv("WEFT_CODE_FILE");
     (void)unsetenv("WEFT_CALL_FILE");
     for (int i = 0; i < 2; i++) (void)fstat(1 + i, &streams[i]);
@@ -340,7 +324,7 @@ static void write_code(weft_exit status, const weft_error *err) {
         keeps = keeps && fstat(1 + i, &now) == 0 &&
                 (may_move || (now.st_dev == streams[i].st_dev && now.st_ino == streams[i].st_ino));
     }
-    file = code_file[0] == '\0' ? NULL : fopen(code_file, is_of_ranks ? "a" : "w");
+    file = code_file == NULL ? NULL : fopen(code_file, is_of_ranks ? "a" : "w");
     if (file == NULL) return;
     (void)fprintf(file, "%d%s\n",
                   status == WEFT_EXIT_USAGE  ? WEFT_E_USER
@@ -382,7 +366,6 @@ static weft_exit run_command(const weft_command *command, int argc, char **argv)
 
 static weft_exit dispatch(int argc, char **argv) {
     const weft_command *command = NULL;
-    row rows[MOST_ROWS];
     int words = 0;
     if (argc < 2) {
         print_help(stderr);
@@ -398,7 +381,7 @@ static weft_exit dispatch(int argc, char **argv) {
     }
     command = find_command(argc, argv, &words);
     if (command != NULL) return run_command(command, argc - 1 - words, argv + 1 + words);
-    if (list_commands(rows, argv[1]) > 0) return unknown_in_group(argv[1], argc > 2 ? argv[2] : NULL);
+    if (is_any_group(argv[1])) return unknown_in_group(argv[1], argc > 2 ? argv[2] : NULL);
     return run_foreign(argv) ? WEFT_EXIT_FAILED : unknown(argv[1]);
 }
 

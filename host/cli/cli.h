@@ -1,13 +1,13 @@
 /* host/cli/cli.h: parses the command line and runs one command.
  *     weft COMMAND [run.ini] [section.key=value ...] [--flags]
  *
- * A command is one file with one weft_command, and one name in main.c; a tool is a separate program
+ * A command is one file with one weft_command, one name in main.c, and one row in cli.c; a tool is a separate program
  * (cli.c). Overrides, flags and other arguments are accepted in any order. `--flag value` and `--flag=value` are the
  * same; after `--` every word is an argument.
  *     static weft_exit eval_run(const weft_args *args, weft_error *err) { ... }
  *     static const weft_flag eval_flags[] = {{"json", NULL, false, "Print an object instead of a table."}, {0}};
  *     const weft_command weft_command_eval = {
- *         .name = "eval", .summary = "Measure the loss.", .usage = "run.ini [section.key=value ...]",
+ *         .name = "eval", .usage = "run.ini [section.key=value ...]",
  *         .takes = WEFT_TAKES_CONFIG, .flags = eval_flags, .examples = "  weft eval run.ini\n", .run = eval_run}; */
 #ifndef WEFT_HOST_CLI_CLI_H
 #define WEFT_HOST_CLI_CLI_H
@@ -50,7 +50,6 @@ typedef enum weft_takes {
 
 typedef struct weft_command {
     const char *name;       /* "eval"; two words for a subcommand: "config check" */
-    const char *summary;    /* one line; NULL for a tool, with its line in cli.c */
     const char *usage;      /* after the name: "run.ini [section.key=value ...]"; flags are added automatically */
     int32_t takes;          /* weft_takes */
     int32_t min_extra;      /* plain arguments (after the INI file) */

@@ -118,9 +118,9 @@ static weft_status check_readable(const char *path, const char *name, weft_error
     return status;
 }
 
-/* Adds key=value, or key=value/rest if rest is set. */
-static void add_override(weft_directory *self, const char *key, const char *value, const char *rest) {
-    self->overrides[self->n++] = weft_text_of("%s=%s%s%s", key, value, *rest != '\0' ? "/" : "", rest);
+/* Adds an override and takes its text. */
+static void add(weft_directory *self, char *text) {
+    self->overrides[self->n++] = text;
 }
 
 /* Reads a run's configuration, with the trained result in place of the initial model. */
@@ -133,13 +133,13 @@ static weft_status read_run(weft_directory *out, const char *path, weft_error *e
                               "%s/checkpoints/step-N",
                               path, path);
     out->ini = weft_text_of("%s/config.ini", path);
-    if (adapted) add_override(out, "adapter.from", path, "model");
+    if (adapted) add(out, weft_text_of("adapter.from=%s/model", path));
     if (!whole) return WEFT_OK; /* its base is unchanged */
-    add_override(out, "model.start", "weights", "");
-    add_override(out, "tokenizer.add", "", ""); /* its tokenizer contains them */
+    add(out, weft_strdup("model.start=weights"));
+    add(out, weft_strdup("tokenizer.add=")); /* its tokenizer contains them */
     /* The saved tokenizer contains its template, end and added tokens. */
-    if (has_file(path, "model/tokenizer.json")) add_override(out, "tokenizer.path", path, "model");
-    add_override(out, "model.path", path, "model");
+    if (has_file(path, "model/tokenizer.json")) add(out, weft_text_of("tokenizer.path=%s/model", path));
+    add(out, weft_text_of("model.path=%s/model", path));
     return WEFT_OK;
 }
 
@@ -148,11 +148,11 @@ static weft_status read_adapter(weft_directory *out, const char *path, weft_erro
     weft_learned learned;
     bool found = false;
     weft_status status = weft_learned_read(&learned, &found, path, err);
-    if (status == WEFT_OK) add_override(out, "model.path", learned.base, "");
-    if (status == WEFT_OK) add_override(out, "adapter.from", learned.adapter, "");
-    if (status == WEFT_OK && learned.tokens != NULL) add_override(out, "tokenizer.add", learned.tokens, "");
-    if (status == WEFT_OK && learned.pad != NULL) add_override(out, "tokenizer.pad", "add", "");
-    if (status == WEFT_OK && learned.pad != NULL) add_override(out, "tokenizer.pad_token", learned.pad, "");
+    if (status == WEFT_OK) add(out, weft_text_of("model.path=%s", learned.base));
+    if (status == WEFT_OK) add(out, weft_text_of("adapter.from=%s", learned.adapter));
+    if (status == WEFT_OK && learned.tokens != NULL) add(out, weft_text_of("tokenizer.add=%s", learned.tokens));
+    if (status == WEFT_OK && learned.pad != NULL) add(out, weft_strdup("tokenizer.pad=add"));
+    if (status == WEFT_OK && learned.pad != NULL) add(out, weft_text_of("tokenizer.pad_token=%s", learned.pad));
     weft_learned_clear(&learned);
     return status;
 }
@@ -169,13 +169,13 @@ weft_status weft_directory_read(weft_directory *out, const char *path, bool has_
     if (status != WEFT_OK) return status;
     if (has_file(path, "config.ini")) return read_run(out, path, err);
     if (has_file(path, WEFT_ADAPTER_CONFIG)) status = read_adapter(out, path, err);
-    else if (has_file(path, "config.json")) add_override(out, "model.path", path, "");
+    else if (has_file(path, "config.json")) add(out, weft_text_of("model.path=%s", path));
     else
         status = weft_error_set(err, WEFT_E_USER,
                                 "%s is neither a model's directory, which has a config.json, nor a run's, which has a "
                                 "config.ini",
                                 path);
-    if (status == WEFT_OK && !has_length) add_override(out, "train.epochs", "1", "");
+    if (status == WEFT_OK && !has_length) add(out, weft_strdup("train.epochs=1"));
     return status;
 }
 

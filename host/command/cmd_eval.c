@@ -100,7 +100,6 @@ static weft_exit run_eval(const weft_args *args, weft_error *err) {
 
 const weft_command weft_command_eval = {
     .name = "eval",
-    .summary = "Measure the loss and perplexity of a model.",
     .usage = "run.ini|DIR [section.key=value ...]",
     .takes = WEFT_TAKES_DIRECTORY,
     .flags = flags,

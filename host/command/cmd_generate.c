@@ -415,7 +415,6 @@ static weft_exit run_generate(const weft_args *args, weft_error *err) {
 
 const weft_command weft_command_generate = {
     .name = "generate",
-    .summary = "Continue a prompt with a model, or chat.",
     .usage = "run.ini|DIR [section.key=value ...]",
     .takes = WEFT_TAKES_DIRECTORY,
     .flags = flags,

@@ -70,7 +70,6 @@ static weft_exit run_train(const weft_args *args, weft_error *err) {
 
 const weft_command weft_command_train = {
     .name = "train",
-    .summary = "Fine-tune a model as an INI file configures it.",
     .usage = "run.ini [section.key=value ...]",
     .takes = WEFT_TAKES_CONFIG,
     .flags = flags,

@@ -107,7 +107,7 @@ bool weft_config_has_key(const weft_config *self, const char *section, const cha
 bool weft_config_overrides(const weft_config *self, const char *section, const char *key, char *subject, size_t size);
 
 /* Returns true if the key of a filled section equals its default, set or not. */
-bool weft_config_at_default(const weft_config *self, const char *section, const weft_key *key);
+bool weft_config_at_default(const weft_config *self, const char *section, const char *key);
 
 /* Fills out, the struct that the n rows of the table describe; unchanged on error. The table must be valid: the host's
  * tables are, and weft_key_table_check has validated a plugin's. */
@@ -118,13 +118,9 @@ weft_status weft_config_fill(weft_config *self, void *out, const char *section, 
 weft_status weft_config_finish(const weft_config *self, weft_error *err);
 
 /* Rejects a value by a rule across keys: "run.ini:14: [train] clip = -1 " and the message. The prefix states if the
- * value is a default or unset. Returns WEFT_E_USER. */
+ * value is a default or unset. key NULL: rejects the section: "run.ini:12: [strategy.fsdp] ". Returns WEFT_E_USER. */
 weft_status weft_config_reject(const weft_config *self, const char *section, const char *key, weft_error *err,
                                const char *format, ...) WEFT_PRINTF(5, 6);
-
-/* Rejects a section: "run.ini:12: [strategy.fsdp] " and the message. */
-weft_status weft_config_reject_section(const weft_config *self, const char *section, weft_error *err,
-                                       const char *format, ...) WEFT_PRINTF(4, 5);
 
 /* Adds the source to a plugin's message about its keys: a text that begins with "[section] key " or "key " gets the
  * prefix "run.ini:14: [section] key ". Returns false, with the text unchanged, if it names no key. err may be NULL; its
@@ -134,9 +130,8 @@ bool weft_config_locate(const weft_config *self, const char *section, weft_error
 /* As weft_config_locate; a text that names no key gets the section's source. */
 void weft_config_locate_section(const weft_config *self, const char *section, weft_error *err);
 
-/* Write the configuration as INI, every filled key with its value and absolute paths. Loading it returns the same
- * values. Secret keys are omitted. The second function replaces the file at path atomically. */
-weft_status weft_config_write_resolved(const weft_config *self, FILE *file, weft_error *err);
+/* Replaces the file at path by the configuration as INI, every filled key with its value and absolute paths. Loading it
+ * returns the same values. Secret keys are omitted. */
 weft_status weft_config_save_resolved(const weft_config *self, const char *path, weft_error *err);
 
 /* Calls visit(context, "[section] key", value) for each filled key that must be identical on all ranks; secrets are

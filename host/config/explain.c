@@ -4,16 +4,20 @@
 #include "config/ini.h"
 #include "config/store.h"
 
-#include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
 
 /* Error messages about a value, prefixed with its source. */
 
-void weft_config_subject(const weft_config *self, const char *section, const char *key, char *out, size_t size) {
+static bool is_secret(const weft_key *row) {
+    return row != NULL && (row->flags & WEFT_SECRET) != 0;
+}
+
+void weft_config_subject(const weft_config *self, const char *section, const char *key, const weft_key *row, char *out,
+                         size_t size) {
     const weft_entry *entry = weft_config_entry(self, section, key);
     const weft_item *item = weft_config_item(self, section, key);
-    const bool secret = entry != NULL && (entry->row->flags & WEFT_SECRET) != 0;
+    const bool secret = is_secret(entry != NULL ? entry->row : row);
     const char *value = item != NULL ? item->value : entry != NULL ? entry->value.text : NULL;
     const char *source = item != NULL ? item->source : self->name;
     if (item != NULL) section = item->section; /* its plugin's own section, if it is set there */
@@ -28,7 +32,7 @@ void weft_config_subject(const weft_config *self, const char *section, const cha
 bool weft_config_overrides(const weft_config *self, const char *section, const char *key, char *subject, size_t size) {
     const weft_item *item = weft_config_item(self, section, key);
     if (item == NULL || item->directory != self->here) return false;
-    weft_config_subject(self, section, key, subject, size);
+    weft_config_subject(self, section, key, NULL, subject, size);
     return true;
 }
 
@@ -51,34 +55,19 @@ static const char *section_source(const weft_config *self, const char *section) 
     return source;
 }
 
-/* Appends a message to the prefix in the error's text. */
-static void append_message(weft_error *err, const char *format, va_list args) {
-    const size_t n = strlen(err->text);
-    (void)vsnprintf(err->text + n, sizeof err->text - n, format, args);
-    err->code = WEFT_E_USER;
-}
-
 weft_status weft_config_reject(const weft_config *self, const char *section, const char *key, weft_error *err,
                                const char *format, ...) {
     weft_error local = WEFT_ERROR_INIT;
     va_list args;
+    size_t n = 0;
     if (err == NULL) err = &local;
-    weft_config_subject(self, section, key, err->text, sizeof err->text);
+    if (key != NULL) weft_config_subject(self, section, key, NULL, err->text, sizeof err->text);
+    else (void)snprintf(err->text, sizeof err->text, "%s: [%s] ", section_source(self, section), section);
+    n = strlen(err->text);
     va_start(args, format);
-    append_message(err, format, args);
+    (void)vsnprintf(err->text + n, sizeof err->text - n, format, args);
     va_end(args);
-    return WEFT_E_USER;
-}
-
-weft_status weft_config_reject_section(const weft_config *self, const char *section, weft_error *err,
-                                       const char *format, ...) {
-    weft_error local = WEFT_ERROR_INIT;
-    va_list args;
-    if (err == NULL) err = &local;
-    (void)snprintf(err->text, sizeof err->text, "%s: [%s] ", section_source(self, section), section);
-    va_start(args, format);
-    append_message(err, format, args);
-    va_end(args);
+    err->code = WEFT_E_USER;
     return WEFT_E_USER;
 }
 
@@ -135,10 +124,6 @@ static const weft_entry **list_entries(const weft_config *self, size_t *n) {
     return out;
 }
 
-static bool is_secret(const weft_key *row) {
-    return row != NULL && (row->flags & WEFT_SECRET) != 0;
-}
-
 /* ---- the resolved file ---- */
 
 /* Begins a section, unless it is the last one. */
@@ -172,10 +157,14 @@ static void write_idle(const weft_config *self, FILE *file, const char **last) {
     }
 }
 
-weft_status weft_config_write_resolved(const weft_config *self, FILE *file, weft_error *err) {
+weft_status weft_config_save_resolved(const weft_config *self, const char *path, weft_error *err) {
     size_t n = 0;
-    const weft_entry **entries = list_entries(self, &n);
+    const weft_entry **entries = NULL;
     const char *last = NULL;
+    weft_file saved;
+    FILE *file = weft_file_begin(&saved, path, err);
+    if (file == NULL) return (weft_status)(err == NULL ? WEFT_E_SYSTEM : err->code);
+    entries = list_entries(self, &n);
     for (size_t i = 0; i < 2 * n; i++) { /* the keys of plugins' own sections follow all others */
         const weft_entry *entry = entries[i % n];
         const char *home = home_of(self, entry);
@@ -185,19 +174,7 @@ weft_status weft_config_write_resolved(const weft_config *self, FILE *file, weft
     }
     free(entries);
     write_idle(self, file, &last);
-    if (fflush(file) == 0 && !ferror(file)) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_SYSTEM, "the configuration cannot be written: %s", strerror(errno));
-}
-
-weft_status weft_config_save_resolved(const weft_config *self, const char *path, weft_error *err) {
-    weft_file file;
-    FILE *stream = weft_file_begin(&file, path, err);
-    weft_status status = WEFT_OK;
-    if (stream == NULL) return (weft_status)(err == NULL ? WEFT_E_SYSTEM : err->code);
-    status = weft_config_write_resolved(self, stream, err);
-    if (status == WEFT_OK) return weft_file_commit(&file, err);
-    weft_file_cancel(&file);
-    return weft_error_prefix(err, "%s: ", path);
+    return weft_file_commit(&saved, err);
 }
 
 void weft_config_each_same(const weft_config *self, void (*visit)(void *context, const char *key, const char *value),

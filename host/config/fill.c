@@ -1,5 +1,6 @@
 /* host/config/fill.c: fills key tables from the user's items. */
 #include "base/alloc.h"
+#include "base/text.h"
 #include "config/foreign.h"
 #include "config/nearest.h"
 #include "config/path.h"
@@ -8,12 +9,6 @@
 #include <stdlib.h>
 
 /* Rejects keys and sections that no table declared. */
-
-/* Appends to comma-separated names while they fit. */
-static void append_name(char *list, size_t size, const char *name) {
-    const size_t n = strlen(list);
-    if (n + strlen(name) + 3 < size) (void)snprintf(list + n, size - n, "%s%s", n == 0 ? "" : ", ", name);
-}
 
 static bool is_among(const char *name, const char *const *names, size_t n) {
     for (size_t i = 0; i < n; i++)
@@ -28,7 +23,7 @@ static weft_status unknown_section(const weft_mention *mention, const char *cons
     char meant[96], list[1024] = "";
     for (size_t i = 0; i < n; i++) {
         weft_nearest_offer(&near, sections[i], strlen(sections[i]));
-        append_name(list, sizeof list, sections[i]);
+        weft_words_append(list, sizeof list, "%s%s", i == 0 ? "" : ", ", sections[i]);
     }
     for (size_t i = 0; dot != NULL && i < n_kinds; i++) { /* "strateg.fsdp" can match "strategy.fsdp" */
         char name[64];
@@ -87,7 +82,7 @@ static weft_status unknown_key(const weft_config *self, const weft_item *item, b
     for (size_t i = 0; i < self->n_keys; i++) {
         const weft_declared_key *key = &self->keys[i];
         if (strcmp(key->section, item->section) != 0 || weft_config_is_moot(self, key->section, key->row)) continue;
-        append_name(list, sizeof list, key->row->name);
+        weft_words_append(list, sizeof list, "%s%s", *list == '\0' ? "" : ", ", key->row->name);
     }
     advise_key(self, item, meant, sizeof meant);
     if (list[0] == '\0' && !its_plugin) (void)snprintf(keys, sizeof keys, "It has no keys");
@@ -177,12 +172,12 @@ const weft_entry *weft_config_entry(const weft_config *self, const char *section
 }
 
 static void add_entry(weft_config *self, weft_entry entry) {
-    entry.section = weft_strdup(entry.section);
+    entry.section = weft_config_keep(self, weft_strdup(entry.section));
     self->entries = weft_realloc(self->entries, self->n_entries + 1, sizeof *self->entries);
     self->entries[self->n_entries++] = entry;
 }
 
-weft_status weft_config_parse(const weft_config *self, weft_entry *entry, weft_error *err) {
+weft_status weft_config_parse(weft_config *self, weft_entry *entry, weft_error *err) {
     const weft_key *row = entry->row;
     const weft_item *item = entry->item;
     weft_error local = WEFT_ERROR_INIT;
@@ -196,11 +191,9 @@ weft_status weft_config_parse(const weft_config *self, weft_entry *entry, weft_e
                               entry->section, row->name, row->help);
     status = weft_value_parse(&entry->value, row, item != NULL ? item->value : row->fallback,
                               item != NULL ? item->directory : self->here, &local);
+    (void)weft_config_keep(self, entry->value.text);
     if (status == WEFT_OK) return WEFT_OK;
-    if ((row->flags & WEFT_SECRET) != 0)
-        (void)snprintf(subject, sizeof subject, "%s: [%s] %s ", item != NULL ? item->source : self->name,
-                       item != NULL ? item->section : entry->section, row->name);
-    else weft_config_subject(self, entry->section, row->name, subject, sizeof subject);
+    weft_config_subject(self, entry->section, row->name, row, subject, sizeof subject);
     return weft_error_set(err, status, "%s%s", subject, local.text);
 }
 
@@ -208,7 +201,7 @@ weft_status weft_config_parse(const weft_config *self, weft_entry *entry, weft_e
 static weft_status fill_row(weft_config *self, const char *section, const weft_key *row, weft_error *err) {
     const weft_entry *before = weft_config_entry(self, section, row->name);
     const char *own = weft_config_own(self, section);
-    weft_entry entry = {(char *)section, row, {{0}, NULL}, NULL};
+    weft_entry entry = {section, row, {{0}, NULL}, NULL};
     weft_status status = WEFT_OK;
     if (before != NULL && before->row == row) return WEFT_OK;
     if (before != NULL)
@@ -246,12 +239,13 @@ weft_status weft_config_fill(weft_config *self, void *out, const char *section, 
     return WEFT_OK;
 }
 
-bool weft_config_at_default(const weft_config *self, const char *section, const weft_key *key) {
-    const weft_entry *entry = weft_config_entry(self, section, key->name);
+bool weft_config_at_default(const weft_config *self, const char *section, const char *key) {
+    const weft_entry *entry = weft_config_entry(self, section, key);
     weft_value value = {{0}, NULL};
     bool same = false;
-    if (entry == NULL || entry->item == NULL || key->fallback == NULL) return entry == NULL || entry->item == NULL;
-    same = weft_value_parse(&value, key, key->fallback, self->here, NULL) == WEFT_OK &&
+    if (entry == NULL || entry->item == NULL) return true;
+    same = entry->row->fallback != NULL &&
+           weft_value_parse(&value, entry->row, entry->row->fallback, self->here, NULL) == WEFT_OK &&
            strcmp(value.text, entry->value.text) == 0;
     weft_value_free(&value);
     return same;
@@ -270,7 +264,7 @@ weft_status weft_config_plugin(weft_config *self, const char **out, const char *
     const weft_item *item = weft_config_item(self, kind, "plugin");
     const char *value = item != NULL ? item->value : fallback;
     const weft_entry *before = weft_config_entry(self, kind, "plugin");
-    weft_entry entry = {(char *)kind, NULL, {{0}, NULL}, item};
+    weft_entry entry = {kind, NULL, {{0}, NULL}, item};
     weft_status status = WEFT_OK;
     weft_config_claim(self, kind, plugin_row(false));
     if (before != NULL) {
@@ -286,6 +280,7 @@ weft_status weft_config_plugin(weft_config *self, const char **out, const char *
     entry.row = plugin_row(strchr(value, '/') != NULL);
     status = weft_value_parse(&entry.value, entry.row, value, item != NULL ? item->directory : self->here, err);
     if (status != WEFT_OK) return status;
+    (void)weft_config_keep(self, entry.value.text);
     add_entry(self, entry);
     *out = entry.value.text;
     return WEFT_OK;

@@ -1,13 +1,13 @@
 /* host/config/foreign.c: see foreign.h. */
 #include "config/foreign.h"
 
+#include "config/number.h"
 #include "config/settings.h"
 
 #include <ctype.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 static const weft_foreign rows[] = {
 #define FOREIGN(theirs, section, key, becomes, note) {theirs, section, key, becomes, note},
@@ -15,23 +15,32 @@ static const weft_foreign rows[] = {
 #undef FOREIGN
 };
 
-static bool is_name(const char *known, const char *name, size_t n) {
-    if (strlen(known) != n) return false;
-    for (size_t i = 0; i < n; i++)
-        if (known[i] != (name[i] == '-' ? '_' : tolower((unsigned char)name[i]))) return false;
-    return true;
+static int fold(char c) {
+    return c == '-' ? '_' : tolower((unsigned char)c);
+}
+
+/* Returns whether a list separated by blanks has the name of n letters. */
+static bool have_name(const char *names, const char *name, size_t n) {
+    const char *known = NULL;
+    size_t length = 0, same = 0;
+    while (weft_part_next(&names, ' ', &known, &length)) {
+        for (same = 0; same < n && length == n && fold(known[same]) == fold(name[same]);) same++;
+        if (length == n && same == n) return true;
+    }
+    return false;
+}
+
+static const weft_foreign *find_name(const char *name, size_t n) {
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (have_name(rows[i].theirs, name, n)) return &rows[i];
+    return NULL;
 }
 
 const weft_foreign *weft_foreign_find(const char *section, const char *name, size_t n) {
-    const size_t before = section == NULL ? 0 : strlen(section);
-    for (size_t i = 0; section != NULL && i < sizeof rows / sizeof *rows; i++) {
-        const char *theirs = rows[i].theirs;
-        if (strncmp(theirs, section, before) == 0 && theirs[before] == '.' && is_name(theirs + before + 1, name, n))
-            return &rows[i];
-    }
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (is_name(rows[i].theirs, name, n)) return &rows[i];
-    return NULL;
+    char whole[120];
+    const int length = section == NULL ? 0 : snprintf(whole, sizeof whole, "%s.%.*s", section, (int)n, name);
+    const weft_foreign *found = length < (int)sizeof whole ? find_name(whole, (size_t)length) : NULL;
+    return found != NULL ? found : find_name(name, n);
 }
 
 const weft_foreign_id *weft_foreign_id_find(const char *kind, const char *name) {
@@ -41,7 +50,7 @@ const weft_foreign_id *weft_foreign_id_find(const char *kind, const char *name) 
 #undef FOREIGN_ID
     };
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
-        if (strcmp(ids[i].kind, kind) == 0 && strcasecmp(ids[i].theirs, name) == 0) return &ids[i];
+        if (strcmp(ids[i].kind, kind) == 0 && have_name(ids[i].theirs, name, strlen(name))) return &ids[i];
     return NULL;
 }
 
@@ -56,10 +65,10 @@ const char *weft_foreign_home(const char *key, size_t n) {
     bool several = false;
     weft_settings_section table;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (*rows[i].section != '\0' && is_name(rows[i].key, key, n)) add_home(&only, &several, rows[i].section);
+        if (*rows[i].section != '\0' && have_name(rows[i].key, key, n)) add_home(&only, &several, rows[i].section);
     for (size_t i = 0; weft_settings_table(&table, i); i++)
         for (uint64_t k = 0; k < table.n; k++)
-            if (is_name(table.keys[k].name, key, n)) add_home(&only, &several, table.section);
+            if (have_name(table.keys[k].name, key, n)) add_home(&only, &several, table.section);
     return several ? NULL : only;
 }
 
@@ -73,16 +82,10 @@ void weft_foreign_print(const weft_foreign *self, char *out, size_t size) {
     else (void)snprintf(out, size, "Weft has it as %s in [%s]%s", self->key, self->section, more);
 }
 
-static bool is_no(const char *value) {
-    static const char *const words[] = {"false", "no", "none", "off", "0"};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strcasecmp(value, words[i]) == 0) return true;
-    return false;
-}
-
 bool weft_foreign_override(const weft_foreign *self, const char *value, char *out, size_t size) {
     const bool is_other = *self->becomes == '?', has_note = *self->note != '\0';
-    if (*self->section == '\0' || (*self->becomes != '\0' && is_no(value))) return false;
+    if (*self->section == '\0' || (*self->becomes != '\0' && have_name("false no none off 0", value, strlen(value))))
+        return false;
     (void)snprintf(out, size, "%s.%s=%.60s%s%s%s", self->section, self->key,
                    is_other                 ? "VALUE"
                    : *self->becomes != '\0' ? self->becomes

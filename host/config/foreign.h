@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 typedef struct weft_foreign {
-    const char *theirs;        /* "learning_rate"; "eval.steps" only applies in [eval] */
+    const char *theirs;        /* "lora_r lora_rank"; "eval.steps" only applies in [eval] */
     const char *section, *key; /* "optimizer", "lr"; section "": key is a flag, "--resume", or "", no equivalent */
     const char *becomes;       /* Weft's value; "": the same; "?": different, see the note */
     const char *note;
@@ -17,8 +17,8 @@ typedef struct weft_foreign {
 const weft_foreign *weft_foreign_find(const char *section, const char *name, size_t n);
 
 typedef struct weft_foreign_id {
-    const char *kind, *theirs;
-    const char *id, *with; /* with: additional settings; "": empty */
+    const char *kind, *theirs; /* theirs: names, separated by blanks */
+    const char *id, *with;     /* with: additional settings; "": empty */
 } weft_foreign_id;
 
 /* Finds a foreign name of a plugin of the kind; NULL: no match. */

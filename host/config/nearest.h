@@ -8,11 +8,12 @@
 #define WEFT_HOST_CONFIG_NEAREST_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct weft_nearest {
     const char *word;
-    char best[64];   /* empty: no candidate is near */
-    size_t distance; /* of best */
+    char best[64];    /* empty: no candidate is near */
+    int64_t distance; /* of best */
 } weft_nearest;
 
 /* Adds a candidate of n letters; overlong names are never near. The first of equally near names wins. Case is ignored,
@@ -24,6 +25,6 @@ void weft_nearest_print(const weft_nearest *self, char *out, size_t size);
 
 /* Returns the number of letters to insert, remove, replace or swap with their neighbour to turn a into b. Both are
  * truncated after 63 letters. */
-size_t weft_edit_distance(const char *a, const char *b);
+int64_t weft_edit_distance(const char *a, const char *b);
 
 #endif

@@ -28,7 +28,8 @@ static void mark_known(weft_config *self, const char *section, bool idle) {
 }
 
 void weft_config_choose(weft_config *self, const char *section, const char *id) {
-    const weft_owner owner = {weft_strdup(section), weft_text_of("%s.%s", section, id)};
+    const weft_owner owner = {weft_config_keep(self, weft_strdup(section)),
+                              weft_config_keep(self, weft_text_of("%s.%s", section, id))};
     self->owners = weft_realloc(self->owners, self->n_owners + 1, sizeof owner);
     self->owners[self->n_owners++] = owner;
     mark_known(self, owner.own, false);
@@ -103,16 +104,11 @@ weft_status weft_config_fill_idle(weft_config *self, void *out, const char *sect
     for (uint64_t i = 0; i < n; i++) {
         const weft_key *row = weft_key_row(keys, i, stride);
         const weft_idle *idle = find_idle(self, section, row->name);
-        weft_entry entry = {(char *)(uintptr_t)section, row, {{0}, NULL}, NULL};
+        weft_entry entry = {section, row, idle != NULL ? idle->value : (weft_value){{0}, NULL}, NULL};
+        weft_status status = WEFT_OK;
         if ((row->flags & WEFT_REMOVED) != 0) continue;
-        if (idle != NULL) {
-            entry.value = idle->value;
-        } else {
-            const weft_status status = weft_config_parse(self, &entry, err);
-            if (status != WEFT_OK) return status;
-            self->lent = weft_realloc(self->lent, self->n_lent + 1, sizeof *self->lent);
-            self->lent[self->n_lent++] = entry.value;
-        }
+        if (idle == NULL) status = weft_config_parse(self, &entry, err);
+        if (status != WEFT_OK) return status;
         memcpy((char *)out + row->offset, entry.value.bytes, sizeof entry.value.bytes);
     }
     return WEFT_OK;

@@ -132,13 +132,19 @@ void weft_config_claim(weft_config *self, const char *section, const weft_key *r
         if (is_item(&self->items[i], section, row->name)) self->items[i].claimed = true;
     if ((row->flags & WEFT_REMOVED) != 0 || weft_config_is_declared(self, section, row->name)) return;
     self->keys = weft_realloc(self->keys, self->n_keys + 1, sizeof *self->keys);
-    self->keys[self->n_keys++] = (weft_declared_key){weft_strdup(section), row};
+    self->keys[self->n_keys++] = (weft_declared_key){weft_config_keep(self, weft_strdup(section)), row};
+}
+
+const char *weft_config_keep(weft_config *self, char *text) {
+    self->texts = weft_realloc(self->texts, self->n_texts + 1, sizeof *self->texts);
+    return self->texts[self->n_texts++] = text;
 }
 
 static void add_mention(weft_config *self, const char *section, const char *source) {
     if (weft_config_has_section(self, section)) return;
     self->mentions = weft_realloc(self->mentions, self->n_mentions + 1, sizeof *self->mentions);
-    self->mentions[self->n_mentions++] = (weft_mention){weft_strdup(section), weft_strdup(source), false, false};
+    self->mentions[self->n_mentions++] = (weft_mention){weft_config_keep(self, weft_strdup(section)),
+                                                        weft_config_keep(self, weft_strdup(source)), false, false};
 }
 
 static weft_status add_item(weft_config *self, const char *section, const char *key, const char *value,
@@ -146,10 +152,10 @@ static weft_status add_item(weft_config *self, const char *section, const char *
     if (self->n_items >= MOST_ITEMS)
         return weft_error_set(err, WEFT_E_USER, "more than %u keys: this is no configuration", MOST_ITEMS);
     self->items = weft_realloc(self->items, self->n_items + 1, sizeof *self->items);
-    self->items[self->n_items++] = (weft_item){.section = weft_strdup(section),
-                                               .key = weft_strdup(key),
-                                               .value = weft_strdup(value),
-                                               .source = weft_strdup(source),
+    self->items[self->n_items++] = (weft_item){.section = weft_config_keep(self, weft_strdup(section)),
+                                               .key = weft_config_keep(self, weft_strdup(key)),
+                                               .value = weft_config_keep(self, weft_strdup(value)),
+                                               .source = weft_config_keep(self, weft_strdup(source)),
                                                .directory = directory};
     return WEFT_OK;
 }
@@ -179,7 +185,7 @@ static weft_status load_file(weft_config *self, const char *path, weft_error *er
         if (err != NULL) err->code = WEFT_E_USER;
         return WEFT_E_USER;
     }
-    self->home = weft_path_home(path);
+    self->home = weft_config_keep(self, weft_path_home(path));
     if (self->home == NULL)
         status = weft_error_set(err, WEFT_E_SYSTEM, "%s: its directory cannot be found: %s", path, strerror(errno));
     else if (!is_null) status = weft_ini_parse(take_line, self, self->name, text, n, err);
@@ -187,32 +193,19 @@ static weft_status load_file(weft_config *self, const char *path, weft_error *er
     return status;
 }
 
-static void free_item(weft_item *item) {
-    free(item->section);
-    free(item->key);
-    free(item->value);
-    free(item->source);
-}
-
-static void free_mention(weft_mention *mention) {
-    free(mention->section);
-    free(mention->source);
-}
-
 /* Discards the section's values. The section remains mentioned, but its plugins' sections do not, because these plugins
  * are not requested any more. */
 static void forget_section(weft_config *self, const char *section) {
     size_t kept = 0;
     for (size_t i = 0; i < self->n_items; i++) {
-        weft_item *item = &self->items[i];
-        if (strcmp(item->section, section) == 0 || weft_section_id(item->section, section) != NULL) free_item(item);
-        else self->items[kept++] = *item;
+        const weft_item *item = &self->items[i];
+        if (strcmp(item->section, section) != 0 && weft_section_id(item->section, section) == NULL)
+            self->items[kept++] = *item;
     }
     self->n_items = kept;
     kept = 0;
     for (size_t i = 0; i < self->n_mentions; i++)
-        if (weft_section_id(self->mentions[i].section, section) != NULL) free_mention(&self->mentions[i]);
-        else self->mentions[kept++] = self->mentions[i];
+        if (weft_section_id(self->mentions[i].section, section) == NULL) self->mentions[kept++] = self->mentions[i];
     self->n_mentions = kept;
 }
 
@@ -240,8 +233,8 @@ weft_status weft_config_load(weft_config **out, const char *path, const char *co
                              weft_error *err) {
     weft_config *self = weft_alloc(1, sizeof *self);
     weft_status status = WEFT_OK;
-    self->name = weft_strdup(path == NULL ? "command line" : path);
-    self->here = weft_path_home(NULL);
+    self->name = weft_config_keep(self, weft_strdup(path == NULL ? "command line" : path));
+    self->here = weft_config_keep(self, weft_path_home(NULL));
     if (self->here == NULL)
         status = weft_error_set(err, WEFT_E_SYSTEM, "the working directory cannot be found: %s", strerror(errno));
     if (status == WEFT_OK && path != NULL) status = load_file(self, path, err);
@@ -256,29 +249,14 @@ weft_status weft_config_load(weft_config **out, const char *path, const char *co
 
 void weft_config_free(weft_config *self) {
     if (self == NULL) return;
-    for (size_t i = 0; i < self->n_items; i++) free_item(&self->items[i]);
-    for (size_t i = 0; i < self->n_mentions; i++) free_mention(&self->mentions[i]);
-    for (size_t i = 0; i < self->n_entries; i++) {
-        free(self->entries[i].section);
-        weft_value_free(&self->entries[i].value);
-    }
-    for (size_t i = 0; i < self->n_idle; i++) weft_value_free(&self->idle[i].value);
-    for (size_t i = 0; i < self->n_lent; i++) weft_value_free(&self->lent[i]);
-    free(self->lent);
-    for (size_t i = 0; i < self->n_owners; i++) {
-        free(self->owners[i].section);
-        free(self->owners[i].own);
-    }
-    for (size_t i = 0; i < self->n_keys; i++) free(self->keys[i].section);
+    for (size_t i = 0; i < self->n_texts; i++) free(self->texts[i]);
+    free(self->texts);
     free(self->items);
     free(self->mentions);
     free(self->keys);
     free(self->entries);
     free(self->idle);
     free(self->owners);
-    free(self->name);
-    free(self->home);
-    free(self->here);
     free(self);
 }
 

@@ -29,16 +29,10 @@ static weft_status fill(void *out, weft_config *config, weft_settings_section ta
     return weft_config_fill(config, out, table.section, table.keys, table.n, (uint32_t)sizeof(weft_key), err);
 }
 
-int32_t weft_precision_dtype(const weft_train_settings *train) {
+int32_t weft_precision_dtype(int64_t precision) {
     static const int32_t dtypes[] = {
         [WEFT_PRECISION_FP32] = WEFT_F32, [WEFT_PRECISION_BF16] = WEFT_BF16, [WEFT_PRECISION_FP16] = WEFT_F16};
-    return dtypes[train->precision];
-}
-
-int32_t weft_reduce_dtype(const weft_strategy_settings *strategy) {
-    static const int32_t dtypes[] = {
-        [WEFT_REDUCE_FP32] = WEFT_F32, [WEFT_REDUCE_BF16] = WEFT_BF16, [WEFT_REDUCE_FP16] = WEFT_F16};
-    return dtypes[strategy->reduce_dtype];
+    return dtypes[precision];
 }
 
 /* Returns the divisors of n nearest to m: the largest below and the smallest above. */
@@ -217,18 +211,11 @@ weft_status weft_settings_load(weft_settings *out, weft_config *config, weft_err
 
 /* Rejects a key of the loss scale that is set but has no effect. */
 static weft_status check_unscaled(const weft_train_settings *train, const weft_config *config, weft_error *err) {
-    const weft_dtype dtype = (weft_dtype)weft_precision_dtype(train);
-    const struct {
-        const char *key;
-        bool is_set;
-    } keys[] = {{"loss_scale", train->loss_scale < 65536.0 || train->loss_scale > 65536.0},
-                {"scale_growth", train->scale_growth < 2.0 || train->scale_growth > 2.0},
-                {"scale_backoff", train->scale_backoff < 0.5 || train->scale_backoff > 0.5},
-                {"scale_every", train->scale_every != 2000},
-                {"scale_floor", train->scale_floor < 1.0 || train->scale_floor > 1.0}};
+    const weft_dtype dtype = (weft_dtype)weft_precision_dtype(train->precision);
+    static const char *const keys[] = {"loss_scale", "scale_growth", "scale_backoff", "scale_every", "scale_floor"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (keys[i].is_set)
-            return weft_config_reject(config, "train", keys[i].key, err,
+        if (!weft_config_at_default(config, "train", keys[i]))
+            return weft_config_reject(config, "train", keys[i], err,
                                       "is not used: losses are only scaled with precision = fp16, and this run has %s; "
                                       "take it out",
                                       weft_dtype_name(dtype));
@@ -237,7 +224,7 @@ static weft_status check_unscaled(const weft_train_settings *train, const weft_c
 
 static weft_status check_scale(const weft_settings *self, const weft_config *config, weft_error *err) {
     const weft_train_settings *train = &self->train;
-    if (train->precision != WEFT_PRECISION_FP16 && self->strategy.reduce_dtype == WEFT_REDUCE_FP16)
+    if (train->precision != WEFT_PRECISION_FP16 && self->strategy.reduce_dtype == WEFT_PRECISION_FP16)
         return weft_config_reject(config, "strategy", "reduce_dtype", err,
                                   "rounds gradients to a type in which they vanish or overflow unless losses are "
                                   "scaled: set [train] precision = fp16, too, or reduce_dtype = bf16");

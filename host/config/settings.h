@@ -177,7 +177,6 @@ typedef enum weft_stored { WEFT_STORED_FP32, WEFT_STORED_BF16 } weft_stored;
 typedef enum weft_decay { WEFT_DECAY_ALL, WEFT_DECAY_MATRICES } weft_decay;
 typedef enum weft_states { WEFT_STATES_AUTO, WEFT_STATES_FP32, WEFT_STATES_BF16, WEFT_STATES_8BIT } weft_states;
 /* [strategy] reduce is a weft_reduce of weft/strategy.h. */
-typedef enum weft_reduce_type { WEFT_REDUCE_FP32, WEFT_REDUCE_BF16, WEFT_REDUCE_FP16 } weft_reduce_type;
 typedef enum weft_save_dtype { WEFT_SAVE_AUTO, WEFT_SAVE_FP32, WEFT_SAVE_BF16, WEFT_SAVE_FP16 } weft_save_dtype;
 
 /* "none", "50" (steps) or "5%" (of all steps). */
@@ -193,25 +192,15 @@ weft_status weft_interval_parse(weft_interval *out, const char *text, weft_error
 int64_t weft_interval_resolve(const weft_interval *self, int64_t total_steps);
 
 typedef struct weft_settings {
-    weft_run_settings run;
-    weft_model_settings model;
-    weft_tokenizer_settings tokenizer;
-    weft_train_settings train;
-    weft_strategy_settings strategy;
-    weft_adapter_settings adapter;
-    weft_optimizer_settings optimizer;
-    weft_eval_settings eval;
-    weft_checkpoint_settings checkpoint;
-    weft_plugins_settings plugins;
-
+#define WEFT_SETTINGS_MEMBER_(section, LIST) weft_##section##_settings section;
+    WEFT_SETTINGS_SECTIONS(WEFT_SETTINGS_MEMBER_)
     weft_interval eval_every; /* [eval] every and [checkpoint] every, parsed */
     weft_interval checkpoint_every;
     char adapter_from[4096]; /* [adapter] from, or the directory of [adapter] use; "": unset */
 } weft_settings;
 
-/* Return [train] precision and [strategy] reduce_dtype as a weft_dtype. */
-int32_t weft_precision_dtype(const weft_train_settings *train);
-int32_t weft_reduce_dtype(const weft_strategy_settings *strategy);
+/* Returns [train] precision or [strategy] reduce_dtype, a weft_precision, as a weft_dtype. */
+int32_t weft_precision_dtype(int64_t precision);
 
 /* One section of the host: its rows fill `size` bytes at `offset` of a weft_settings. */
 typedef struct weft_settings_section {

@@ -7,10 +7,8 @@
 
 /* A line of the file or an override. */
 typedef struct weft_item {
-    char *section;
-    char *key;
-    char *value;
-    char *source;          /* "run.ini:14" or "command line" */
+    const char *section, *key, *value;
+    const char *source;    /* "run.ini:14" or "command line" */
     const char *directory; /* base of its relative paths */
     bool claimed;          /* a table declared its key */
     bool passed_over;      /* ignored, as if unset */
@@ -18,27 +16,25 @@ typedef struct weft_item {
 
 /* A section that the user named. */
 typedef struct weft_mention {
-    char *section;
-    char *source;
+    const char *section, *source;
     bool known; /* a plugin's own section, of a plugin that exists */
     bool idle;  /* of an unselected plugin */
 } weft_mention;
 
 /* A section with a known plugin, and that plugin's own section: "strategy", "strategy.fsdp". */
 typedef struct weft_owner {
-    char *section;
-    char *own;
+    const char *section, *own;
 } weft_owner;
 
 /* A key that a table declares. */
 typedef struct weft_declared_key {
-    char *section;
+    const char *section;
     const weft_key *row; /* its table outlives the config */
 } weft_declared_key;
 
 /* A declared key with its value. */
 typedef struct weft_entry {
-    char *section;
+    const char *section;
     const weft_key *row; /* its table outlives the config */
     weft_value value;
     const weft_item *item; /* NULL: the default */
@@ -52,9 +48,9 @@ typedef struct weft_idle {
 } weft_idle;
 
 struct weft_config {
-    char *name;       /* of the file as given, or "command line" */
-    char *home;       /* absolute directory of the file */
-    char *here;       /* working directory when it was read */
+    const char *name; /* of the file as given, or "command line" */
+    const char *home; /* absolute directory of the file */
+    const char *here; /* working directory when it was read */
     weft_item *items; /* never moves once loaded; later items win */
     size_t n_items;
     weft_mention *mentions;
@@ -67,9 +63,12 @@ struct weft_config {
     size_t n_owners;
     weft_idle *idle;
     size_t n_idle;
-    weft_value *lent; /* defaults returned by weft_config_fill_idle */
-    size_t n_lent;
+    char **texts; /* all strings */
+    size_t n_texts;
 };
+
+/* Takes a text and returns it; it lives as long as the config. NULL is fine. */
+const char *weft_config_keep(weft_config *self, char *text);
 
 /* Returns the id in "strategy.fsdp" if the section belongs to a plugin of that kind, else NULL. */
 const char *weft_section_id(const char *section, const char *kind);
@@ -91,11 +90,13 @@ void weft_config_claim(weft_config *self, const char *section, const weft_key *r
 
 const weft_entry *weft_config_entry(const weft_config *self, const char *section, const char *key);
 
-/* Formats "run.ini:14: [train] clip = -1 ", or with (its default) without an item. */
-void weft_config_subject(const weft_config *self, const char *section, const char *key, char *out, size_t size);
+/* Formats "run.ini:14: [train] clip = -1 ", or with (its default) without an item. row: of a key without an entry, or
+ * NULL; the value of a secret key is omitted. */
+void weft_config_subject(const weft_config *self, const char *section, const char *key, const weft_key *row, char *out,
+                         size_t size);
 
-/* Validates and parses the entry's text. */
-weft_status weft_config_parse(const weft_config *self, weft_entry *entry, weft_error *err);
+/* Validates and parses the entry's text. The config owns the value. */
+weft_status weft_config_parse(weft_config *self, weft_entry *entry, weft_error *err);
 
 /* Returns row i of a table that may have larger rows than ours. */
 static inline const weft_key *weft_key_row(const weft_key *keys, uint64_t i, uint32_t stride) {

@@ -273,7 +273,7 @@ static void sort_by_last(weft_program *program) {
 }
 
 static weft_status place_slots(weft_program *program, weft_error *err) {
-    weft_packing packing = {0, 0, -1, 0};
+    weft_packing packing = {0, 0, -1};
     weft_status status = WEFT_OK;
     int32_t n = 0;
     weft_live_interval *items = weft_alloc(program->n_slots, sizeof *items);

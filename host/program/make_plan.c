@@ -345,7 +345,7 @@ weft_status weft_plan_open(weft_plan *self, const weft_run *run, weft_error *err
         return weft_config_reject(run->config, "train", "weights", err,
                                   "requires computation in bf16. Fix: set [train] precision = bf16");
     self->run = run;
-    self->dtype = weft_precision_dtype(&run->settings.train);
+    self->dtype = weft_precision_dtype(run->settings.train.precision);
     return declare_model(self, err);
 }
 

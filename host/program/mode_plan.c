@@ -130,7 +130,7 @@ static void fill_in_world(const weft_plan *plan, weft_job *job) {
     job->spec.most_seconds = plan->run->settings.plugins.compile_seconds;
     job->spec.most_instructions = plan->run->settings.plugins.compile_events;
     view->reduce = (int32_t)keys->reduce;
-    view->reduce_dtype = weft_reduce_dtype(keys);
+    view->reduce_dtype = weft_precision_dtype(keys->reduce_dtype);
     if ((weft_capabilities_of(strategy) & WEFT_CAPABILITY_PREFETCH) != 0) job->spec.prefetch = (int32_t)keys->prefetch;
 }
 

@@ -203,11 +203,13 @@ static void choose_trained(weft_run *run) {
     free(whole);
 }
 
-/* Fails if [adapter] names a directory and no adapter is loaded. */
-static weft_status check_adapter(const weft_run *run, weft_error *err) {
+/* Fails if [adapter] names a directory and no adapter is loaded. `plugin = none` discards the directory. */
+static weft_status check_adapter(weft_run *run, weft_error *err) {
     const char *key = run->settings.adapter.use[0] != '\0' ? "use" : "from";
     char config[WEFT_PATH_BYTES];
     weft_error why = WEFT_ERROR_INIT;
+    if (run->adapters.n == 0 && weft_config_has_key(run->config, "adapter", "plugin"))
+        run->settings.adapter_from[0] = '\0';
     if (run->settings.adapter_from[0] == '\0' || run->parts[WEFT_PART_ADAPTER].loaded != NULL) return WEFT_OK;
     if (access(run->settings.adapter_from, F_OK) != 0)
         return weft_config_reject(run->config, "adapter", key, err, "(%s): %s", run->settings.adapter_from,

@@ -148,7 +148,7 @@ static weft_status declare_section(weft_run *run, int32_t part, const char *sect
     weft_status status =
         weft_plugin_describe(&unselected, run->plugins, weft_part_name(part), strchr(section, '.') + 1, &why);
     if (status != WEFT_OK) {
-        (void)weft_config_reject_section(run->config, section, err, "names no plugin: %s", why.text);
+        (void)weft_config_reject(run->config, section, NULL, err, "names no plugin: %s", why.text);
         if (err != NULL) err->code = (int32_t)status;
         return status;
     }
@@ -314,7 +314,7 @@ weft_status weft_unselected_check_capabilities(const weft_run *run, int32_t part
     uint32_t flag = 0;
     for (size_t i = 0; loaded != NULL && (row = weft_capability_at(part, i, &flag)) != NULL; i++) {
         if ((weft_capabilities_of(loaded) & flag) != 0) continue;
-        if (!weft_config_at_default(run->config, weft_part_name(part), row))
+        if (!weft_config_at_default(run->config, weft_part_name(part), row->name))
             return reject_key(run, part, row->name, err);
     }
     return WEFT_OK;

@@ -39,7 +39,7 @@ static json_t *settings_object(const weft_run *run) {
 /* ---- the run ---- */
 
 static const char *precision_of(const weft_session *session) {
-    return weft_dtype_name(weft_precision_dtype(&session->run->settings.train));
+    return weft_dtype_name(weft_precision_dtype(session->run->settings.train.precision));
 }
 
 void weft_run_print(const weft_session *session, const weft_run_result *result, int width, FILE *to) {
@@ -207,7 +207,8 @@ static void print_method(const weft_session *session, FILE *to) {
     const int32_t world = session->engine->ranks.world;
     char a[WEFT_UNIT_SIZE];
     (void)fprintf(to, "method     %s, lr %g, %s, strategy %s", weft_run_id(run, WEFT_PART_OPTIMIZER), session->base_lr,
-                  weft_dtype_name(weft_precision_dtype(&run->settings.train)), weft_run_id(run, WEFT_PART_STRATEGY));
+                  weft_dtype_name(weft_precision_dtype(run->settings.train.precision)),
+                  weft_run_id(run, WEFT_PART_STRATEGY));
     if (world > 1) (void)fprintf(to, " on %s", weft_unit_counted(a, world, "rank"));
     (void)fputc('\n', to);
 }

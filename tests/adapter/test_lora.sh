@@ -108,6 +108,17 @@ grep -o '"loss": *[0-9.e+-]*' out/metrics.jsonl | sed 's/.*: *//' |
     awk 'NR == 1 { first = $1 } { last = $1 } END { exit !(NR == 12 && last < first) }' ||
     failed "the adapter learns nothing" out/metrics.jsonl
 
+# ---- plugin = none evaluates the base of a directory with an adapter
+
+loss() { # loss argument...: of an evaluation
+    limit "$weft" eval "$@" --json 2>log | tr -d ' \n' | sed -n 's/.*"loss":\([^,}]*\).*/\1/p'
+}
+limit "$weft" train bare.ini adapter.plugin=lora adapter.lora.r=3 run.out=own train.steps=2 >log 2>&1 || failed "train" log
+base=$(loss bare.ini)
+[ -n "$base" ] && [ "$(loss own)" != "$base" ] || failed "own has the loss of its base" log
+[ "$(loss own adapter.plugin=none)" = "$base" ] || failed "eval own adapter.plugin=none" log
+[ "$(loss bare.ini --adapter own/model adapter.plugin=none)" = "$base" ] || failed "eval --adapter own/model adapter.plugin=none" log
+
 # ---- several ranks
 
 has mpich || exit $((failures > 0))

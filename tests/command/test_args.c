@@ -17,14 +17,9 @@ static const weft_flag flags[] = {{"json", NULL, false, "An object."},
                                   {"temperature", "T", false, "How wild."},
                                   {"resume", "HOW", true, "Go on."},
                                   {NULL, NULL, false, NULL}};
-static const weft_command with_config = {.name = "eval",
-                                         .summary = "Evaluate.",
-                                         .usage = "run.ini",
-                                         .takes = WEFT_TAKES_CONFIG,
-                                         .flags = flags,
-                                         .run = never_run};
+static const weft_command with_config = {
+    .name = "eval", .usage = "run.ini", .takes = WEFT_TAKES_CONFIG, .flags = flags, .run = never_run};
 static const weft_command with_words = {.name = "cut",
-                                        .summary = "Cut.",
                                         .usage = "A [B]",
                                         .takes = WEFT_TAKES_ARGUMENTS,
                                         .min_extra = 1,
@@ -211,7 +206,7 @@ START_TEST(the_registry_is_sound) {
     static const weft_command *const commands[] = {&weft_command_eval, &weft_command_generate, &weft_command_train};
     for (size_t n = 0; n < sizeof commands / sizeof *commands; n++) {
         const weft_command *command = commands[n];
-        ck_assert(command->run != NULL && *command->name != '\0' && *command->summary != '\0');
+        ck_assert(command->run != NULL && *command->name != '\0');
         ck_assert(command->takes >= WEFT_TAKES_CONFIG && command->takes <= WEFT_TAKES_DIRECTORY);
         ck_assert(command->max_extra < 0 || command->min_extra <= command->max_extra);
         for (const weft_flag *flag = command->flags; flag != NULL && flag->name != NULL; flag++) {

@@ -300,10 +300,10 @@ START_TEST(a_step_behind_a_link_stays) {
 END_TEST
 
 START_TEST(near_names_are_near) {
-    ck_assert_uint_eq(weft_edit_distance("", "abc"), 3);
-    ck_assert_uint_eq(weft_edit_distance("kitten", "sitting"), 3);
-    ck_assert_uint_eq(weft_edit_distance("warmpu", "warmup"), 1);
-    ck_assert_uint_eq(weft_edit_distance("Micro-Batch", "micro_batch"), 0);
+    ck_assert_int_eq(weft_edit_distance("", "abc"), 3);
+    ck_assert_int_eq(weft_edit_distance("kitten", "sitting"), 3);
+    ck_assert_int_eq(weft_edit_distance("warmpu", "warmup"), 1);
+    ck_assert_int_eq(weft_edit_distance("Micro-Batch", "micro_batch"), 0);
     static const struct {
         const char *word, *name;
         bool near;

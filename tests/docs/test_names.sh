@@ -4,8 +4,8 @@
 page=$WEFT_SOURCE/docs/guide/coming-from.md
 
 # "learning_rate optimizer.lr"; for a flag "num_processes --ranks"
-sed -n 's/^FOREIGN("\([^"]*\)", "\([^"]*\)", "\([^"]*\)".*/\1 \2.\3/p' "$WEFT_SOURCE/host/config/foreign_names.def" |
-    sed 's/ \.--/ --/' >known
+sed -n 's/^FOREIGN("\([^"]*\)", "\([^"]*\)", "\([^"]*\)".*/\2.\3 \1/p' "$WEFT_SOURCE/host/config/foreign_names.def" |
+    awk '{ sub(/^\.--/, "--"); for (i = 2; i <= NF; i++) print $i, $1 }' >known
 # The same from the page: the first cell of a row is "`[optimizer] lr`" or "`--ranks`".
 awk -F '|' '/^\| `/ {
     weft = $2

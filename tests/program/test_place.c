@@ -213,7 +213,7 @@ END_TEST
 
 START_TEST(nothing_needs_no_arena_and_nonsense_is_refused) {
     weft_error err = WEFT_ERROR_INIT;
-    weft_packing out = {1, 1, 1, 0};
+    weft_packing out = {1, 1, 1};
     weft_live_interval item = {0, 0, 0, -1};
     place(&item, &out, 0);
     ck_assert(out.arena == 0 && out.peak == 0 && out.peak_time == -1);

@@ -4,7 +4,6 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "cli/directory.h"
-#include "config/foreign.h"
 #include "tools/init/compose.h"
 #include "program/sections.h"
 
