@@ -253,11 +253,9 @@ static void *write_copy(void *argument) {
     return NULL;
 }
 
-/* Joins the thread and releases its save. */
-static void end_save(weft_async_checkpoint *self) {
+static void join_thread(weft_async_checkpoint *self) {
     if (self->runs) (void)pthread_join(self->thread, NULL);
     self->runs = false;
-    weft_saving_close(&self->saving);
 }
 
 static void abort_save(weft_async_checkpoint *self) {
@@ -265,12 +263,12 @@ static void abort_save(weft_async_checkpoint *self) {
     self->closed = true;
     (void)pthread_cond_signal(&self->is_answered);
     (void)pthread_mutex_unlock(&self->lock);
-    end_save(self);
+    join_thread(self);
 }
 
 weft_status weft_async_checkpoint_begin(weft_async_checkpoint *self, const char *directory,
                                         const weft_checkpoint_state *state, const weft_identities *identities,
-                                        const weft_text *text, weft_async_checkpoint_first *first, void *context,
+                                        const weft_text_files *files, weft_async_checkpoint_first *first, void *context,
                                         weft_error *err) {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
     const weft_engine *engine = self->engine;
@@ -280,7 +278,7 @@ weft_status weft_async_checkpoint_begin(weft_async_checkpoint *self, const char 
     char name[64];
     weft_status status = WEFT_OK;
     (void)snprintf(name, sizeof name, "step-%" PRIu64, state->step);
-    status = weft_saving_open(saving, engine, directory, name, text, err);
+    status = weft_saving_open(saving, engine, directory, name, files, err);
     for (int64_t i = 0; i <= engine->plan.n_states && status == WEFT_OK; i++) {
         const part *one = &self->parts[i];
         const weft_ref from = region_of(engine, i).ref, to = weft_ref_at(self->slot.ref, one->copy - self->memory);
@@ -328,7 +326,7 @@ weft_status weft_async_checkpoint_look(weft_async_checkpoint *self, bool waits, 
     }
     if (status != WEFT_OK || kind == REQUEST_NONE) return status;
     *out = (weft_async_result){true, self->saving.record.state, 0.0};
-    end_save(self);
+    join_thread(self);
     out->seconds = self->seconds;
     if (self->status != WEFT_OK && err != NULL) *err = self->err;
     return self->status;

@@ -6,7 +6,7 @@
 #include "base/safetensors.h"
 #include "base/text.h"
 #include "program/plan.h"
-#include "run/control_channel.h"
+#include "run/ranks.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -12,7 +12,7 @@
 #include "model/process_group.h"
 #include "model/region.h"
 #include "program/plan.h"
-#include "run/control_channel.h"
+#include "run/ranks.h"
 #include "run/ranks.h"
 #include "run/schedule.h"
 

@@ -3,12 +3,10 @@
 #include "adapter/adapter_load.h"
 #include "base/alloc.h"
 #include "base/file.h"
-#include "base/text.h"
 #include "base/units.h"
 #include "model/convert.h"
 #include "model/weights.h"
 #include "plugin/enter.h"
-#include "run/checkpoint.h"
 #include "run/save.h"
 
 #include <stdlib.h>
@@ -135,22 +133,17 @@ typedef struct restoring {
     bool inexact;
 } restoring;
 
-static bool has_shape(const weft_tensor *tensor, const weft_tensor_spec *spec) {
-    bool same = tensor->rank == spec->rank;
-    for (int32_t d = 0; same && d < spec->rank; d++) same = tensor->dims[d] == spec->dims[d];
-    return same;
-}
-
 /* Masters are fp32; a state is as the run keeps it, or in plain numbers that can be rounded to that. dtype: 0 for
  * masters. */
 static weft_status check_tensor(const weft_tensor *tensor, const weft_parameter *p, int32_t dtype, const char *path,
                                 weft_error *err) {
     const int32_t kept = dtype == 0 ? WEFT_F32 : dtype;
     const weft_tensor_spec spec = weft_packed_state_spec(p, kept), plain = weft_packed_state_spec(p, WEFT_F32);
+    const bool is_plain = weft_tensor_has_dims(tensor, plain.dims, plain.rank);
     const bool is_number = tensor->dtype == WEFT_F32 || tensor->dtype == WEFT_BF16 || tensor->dtype == WEFT_F16;
-    if (tensor->dtype == spec.dtype && has_shape(tensor, &spec)) return WEFT_OK;
-    if (dtype != 0 && is_number && !weft_dtype_is_packed(kept) && has_shape(tensor, &plain)) return WEFT_OK;
-    if (dtype != 0 && (has_shape(tensor, &plain) || tensor->dtype == WEFT_U8))
+    if (tensor->dtype == spec.dtype && weft_tensor_has_dims(tensor, spec.dims, spec.rank)) return WEFT_OK;
+    if (dtype != 0 && is_number && !weft_dtype_is_packed(kept) && is_plain) return WEFT_OK;
+    if (dtype != 0 && (is_plain || tensor->dtype == WEFT_U8))
         return weft_error_set(
             err, WEFT_E_USER,
             "%s: has '%s' in another type than %s, the type in this run, and 8-bit blocks are not "

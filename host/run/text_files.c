@@ -157,12 +157,6 @@ void weft_text_files_clear(weft_text_files *self) {
     memset(self, 0, sizeof *self);
 }
 
-int64_t weft_text_files_bytes(const weft_text_files *self, int64_t block) {
-    int64_t bytes = 0;
-    for (int32_t i = 0; i < self->n; i++) bytes += (int64_t)self->files[i].bytes + block;
-    return bytes;
-}
-
 weft_status weft_text_files_write(const weft_text_files *self, const char *directory, weft_error *err) {
     weft_status status = WEFT_OK;
     for (int32_t i = 0; i < self->n && status == WEFT_OK; i++) {

@@ -49,7 +49,7 @@ static weft_status save(const weft_session *session, const char *directory, uint
     if (status == WEFT_OK) status = forget_peak(err);
     before = memory("VmRSS:");
     if (status == WEFT_OK)
-        status = weft_checkpoint_save(session->engine, directory, &state, &identities, &session->text, err);
+        status = weft_checkpoint_save(session->engine, directory, &state, &identities, NULL, err);
     *grown = memory("VmHWM:") - before;
     weft_identities_clear(&identities);
     return status;
