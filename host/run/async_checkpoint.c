@@ -84,14 +84,14 @@ static const weft_device_plugin host_memory = {
     .synchronize = nothing_is_queued,
 };
 
-/* Region 0 is the parameters, region 1 + i state i. */
-static weft_region region_of(const weft_engine *engine, int64_t index) {
-    return index == 0 ? weft_engine_parameters(engine) : weft_engine_state(engine, index - 1);
+/* Part 0 is of the parameters, part 1 + i of state i. */
+static int hold_of(int64_t index) {
+    return index == 0 ? WEFT_HOLD_PARAMETERS : WEFT_HOLD_STATES + (int)index - 1;
 }
 
 /* A region of the copy, which the thread reads without the device. Other ranks' shards are read through the relay. */
 static weft_region copied_region(const weft_async_checkpoint *self, int64_t index) {
-    weft_region region = region_of(self->engine, index);
+    weft_region region = weft_engine_region(self->engine, hold_of(index));
     region.kernels = &host_memory;
     region.device = (weft_device *)(uintptr_t)&self->parts[index];
     region.ref = (weft_ref){NULL, 0};
@@ -116,9 +116,9 @@ static weft_status allocate_copy(weft_async_checkpoint *self, weft_error *err) {
     self->memory = memory;
     for (int64_t i = 0, at = 0; i <= plan->n_states; i++) {
         part *one = &self->parts[i];
-        one->bytes = i == 0 ? weft_save_place_parameters(plan) : plan->holds[WEFT_HOLD_STATES + i - 1]->bytes;
+        one->bytes = i == 0 ? weft_save_place_parameters(plan) : plan->holds[hold_of(i)]->bytes;
         one->copy = self->memory + at;
-        if (plan->visible) one->live = weft_device_view(engine->kernels, engine->device, region_of(engine, i).ref);
+        if (plan->visible) one->live = weft_device_view(engine->kernels, engine->device, weft_engine_region(engine, hold_of(i)).ref);
         at += weft_buffer_part(one->bytes);
     }
     return WEFT_OK;
@@ -281,7 +281,7 @@ weft_status weft_async_checkpoint_begin(weft_async_checkpoint *self, const char 
     status = weft_saving_open(saving, engine, directory, name, files, err);
     for (int64_t i = 0; i <= engine->plan.n_states && status == WEFT_OK; i++) {
         const part *one = &self->parts[i];
-        const weft_ref from = region_of(engine, i).ref, to = weft_ref_at(self->slot.ref, one->copy - self->memory);
+        const weft_ref from = weft_engine_region(engine, hold_of(i)).ref, to = weft_ref_at(self->slot.ref, one->copy - self->memory);
         if (one->bytes == 0) continue;
         if (engine->plan.visible)
             WEFT_PLUGIN_CALL(status, engine->kernels, copy, err, engine->device, NULL, to, from, one->bytes);

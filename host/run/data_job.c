@@ -186,32 +186,6 @@ static weft_status open_files(weft_data_share *self, shared_table *ranks, weft_e
     return weft_process_group_agree(self->peers, error != 0 ? make_file(ranks, err) : WEFT_OK, err);
 }
 
-/* Creates or maps the bytes. [collective: ranks that do not call this call weft_data_share_end] */
-static weft_status make_share(weft_data_share *self, weft_share_make *make, void *context, const void **bytes,
-                              size_t *n, weft_error *err) {
-    const size_t world = weft_process_group_is_single(self->peers) ? 1 : (size_t)self->peers->world;
-    shared_table ranks = {.file = -1};
-    weft_status status = WEFT_OK;
-    if (self->is_called) return weft_error_set(err, WEFT_E_PLUGIN, "it calls share more than once in its create");
-    self->is_called = true;
-    status = meet(self, true, WEFT_OK, err);
-    if (status != WEFT_OK) return status;
-    ranks.gathered = weft_alloc(world, sizeof *ranks.gathered);
-    status = open_files(self, &ranks, err);
-    if (status == WEFT_OK) {
-        if (ranks.makes) status = fill_file(&ranks, make, context, err);
-        else { /* wait for the maker's lock */ weft_heartbeat_wait();
-            while (flock(ranks.file, LOCK_SH) != 0 && errno == EINTR) continue;
-            weft_heartbeat_go();
-        }
-        status = weft_process_group_agree(self->peers, status, err);
-        if (status == WEFT_OK) status = map_file(self, ranks.file, bytes, n, err);
-    }
-    if (ranks.file >= 0) (void)close(ranks.file);
-    free(ranks.gathered);
-    return status;
-}
-
 weft_status weft_data_share_end(weft_data_share *self, weft_status status, weft_error *err) {
     return self->has_ended ? status : meet(self, false, status, err);
 }
@@ -340,44 +314,47 @@ static int32_t special_id(const weft_data_job *job, const char *name, size_t byt
 
 /* ---- shared memory ---- */
 
-/* The host's trailer of the shared bytes: changes of the text while they were made. */
-typedef struct trailer {
-    int32_t chats, named; /* named: index of the template; -1: none */
-} trailer;
-
-typedef struct making {
-    weft_text *text;
-    weft_share_make *make;
-    void *context;
-} making;
-
-static weft_status make_with_trailer(void *context, const weft_bytes_sink *sink, weft_error *err) {
-    const making *self = context;
-    const weft_tokenizer_chat *table = weft_text_chat(self->text);
-    weft_status status = self->make(self->context, sink, err);
-    trailer end = {.named = -1};
-    if (status != WEFT_OK) return status;
-    end.chats = __atomic_load_n(&self->text->chats, __ATOMIC_RELAXED);
-    for (uint32_t i = 0; table != NULL && self->text->chat_named != NULL && table->named(i) != NULL; i++)
-        if (strcmp(table->named(i), self->text->chat_named) == 0) end.named = (int32_t)i;
-    return sink->put(sink->context, &end, sizeof end);
+/* What the maker's data have done to the text: 0: nothing, 1: they have conversations, 2 + i: in the named template i. */
+static int32_t chats_of(const weft_text *text) {
+    const weft_tokenizer_chat *table = weft_text_chat(text);
+    if (__atomic_load_n(&text->chats, __ATOMIC_RELAXED) == 0) return 0;
+    for (uint32_t i = 0; table != NULL && text->chat_named != NULL && table->named(i) != NULL; i++)
+        if (strcmp(table->named(i), text->chat_named) == 0) return 2 + (int32_t)i;
+    return 1;
 }
 
+/* Creates or maps the bytes. [collective: ranks that do not call this call weft_data_share_end] */
 static weft_status share(const weft_data_job *job, weft_share_make *make, void *context, const void **bytes, size_t *n,
                          weft_error *err) {
     const weft_data_source *source = job->context;
-    const weft_tokenizer_chat *table = weft_text_chat(source->text);
-    making all = {source->text, make, context};
-    const void *made = NULL;
-    size_t size = 0;
-    trailer end;
-    const weft_status status = make_share(source->share, make_with_trailer, &all, &made, &size, err);
+    weft_data_share *self = source->share;
+    const size_t world = weft_process_group_is_single(self->peers) ? 1 : (size_t)self->peers->world;
+    shared_table ranks = {.file = -1};
+    int32_t chats = 0;
+    weft_status status = WEFT_OK;
+    if (self->is_called) return weft_error_set(err, WEFT_E_PLUGIN, "it calls share more than once in its create");
+    self->is_called = true;
+    status = meet(self, true, WEFT_OK, err);
     if (status != WEFT_OK) return status;
-    memcpy(&end, (const char *)made + size - sizeof end, sizeof end);
-    if (end.chats != 0) keep_template(source->text, end.named < 0 ? NULL : table->named((uint32_t)end.named));
-    *bytes = made;
-    *n = size - sizeof end;
-    return WEFT_OK;
+    ranks.gathered = weft_alloc(world, sizeof *ranks.gathered);
+    status = open_files(self, &ranks, err);
+    if (status == WEFT_OK) {
+        if (ranks.makes) status = fill_file(&ranks, make, context, err);
+        else { /* wait for the maker's lock */
+            weft_heartbeat_wait();
+            while (flock(ranks.file, LOCK_SH) != 0 && errno == EINTR) continue;
+            weft_heartbeat_go();
+        }
+        status = weft_process_group_agree(self->peers, status, err);
+        if (status == WEFT_OK) status = gather(self, ranks.gathered, chats_of(source->text), err);
+        if (status == WEFT_OK) status = map_file(self, ranks.file, bytes, n, err);
+    }
+    chats = status == WEFT_OK ? ranks.gathered[ranks.maker] : 0;
+    if (chats > 0)
+        keep_template(source->text, chats == 1 ? NULL : weft_text_chat(source->text)->named((uint32_t)chats - 2));
+    if (ranks.file >= 0) (void)close(ranks.file);
+    free(ranks.gathered);
+    return status;
 }
 
 void weft_data_job_fill(weft_data_job *job, weft_data_source *source, uint64_t seed, const weft_model_info *model) {

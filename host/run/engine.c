@@ -142,27 +142,19 @@ static int32_t find_writer(void *context, int32_t parameter, int64_t first, int6
     return weft_cut_rank(&cut, (int32_t)index);
 }
 
-static weft_region region_of(const weft_engine *engine, int64_t index) {
-    const weft_fetcher *f = &engine->fetchers[index];
+weft_region weft_engine_region(const weft_engine *engine, int what) {
+    const int state = what - WEFT_HOLD_STATES;
     return (weft_region){.declared = engine->plan.declared,
                          .layout = engine->plan.layout,
                          .kernels = engine->kernels,
                          .device = engine->device,
-                         .ref = f->ref,
-                         .dtype = index == 0 ? 0 : engine->plan.states[index - 1].dtype,
-                         .hold = engine->plan.holds[f->what],
-                         .apart = engine->plan.apart[f->what],
+                         .ref = state < 0 ? engine->parameters.ref : engine->state[state].ref,
+                         .dtype = state < 0 ? 0 : engine->plan.states[state].dtype,
+                         .hold = engine->plan.holds[what],
+                         .apart = engine->plan.apart[what],
                          .writer = find_writer,
-                         .context = (void *)(uintptr_t)f,
+                         .context = (void *)(uintptr_t)&engine->fetchers[what],
                          .peers = &engine->peers};
-}
-
-weft_region weft_engine_parameters(const weft_engine *engine) {
-    return region_of(engine, 0);
-}
-
-weft_region weft_engine_state(const weft_engine *engine, int64_t state) {
-    return region_of(engine, 1 + state);
 }
 
 weft_slot_ref weft_engine_slot(const weft_engine *engine, const weft_program *program, int32_t slot) {
@@ -431,9 +423,7 @@ weft_status weft_engine_take_memory(weft_engine *engine, weft_error *err) {
     for (int32_t i = 0; i < plan->declared->n_tables && status == WEFT_OK; i++)
         status = take_position_table(engine, i, err);
     if (status == WEFT_OK) status = weft_account_check(account, err);
-    engine->fetchers[0] = (weft_fetcher){engine, WEFT_HOLD_PARAMETERS, engine->parameters.ref};
-    for (int i = 0; i < WEFT_MAX_STATES; i++)
-        engine->fetchers[1 + i] = (weft_fetcher){engine, WEFT_HOLD_STATES + i, engine->state[i].ref};
+    for (int what = 0; what < WEFT_N_HOLDS; what++) engine->fetchers[what] = (weft_fetcher){engine, what};
     return status;
 }
 
@@ -502,7 +492,7 @@ weft_status weft_engine_load(weft_engine *engine, weft_error *err) {
     const bool fresh = settings->model.start == WEFT_START_FRESH;
     const bool converts = !fresh && engine->compute.bytes > 0 &&
                           weft_device_view(engine->kernels, engine->device, engine->compute.ref) != NULL;
-    weft_region region = weft_engine_parameters(engine);
+    weft_region region = weft_engine_region(engine, WEFT_HOLD_PARAMETERS);
     weft_safetensors *files = NULL;
     weft_status status = fresh ? WEFT_OK : weft_weights_open(&files, engine->plan.declared, directory, err);
     if (status != WEFT_OK) return status;

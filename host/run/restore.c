@@ -202,7 +202,7 @@ static weft_status restore_states(const restoring *self, uint64_t updates, weft_
     weft_status status = WEFT_OK;
     engine->updates = updates;
     for (int64_t i = 0; i < engine->plan.n_states && status == WEFT_OK; i++) {
-        const weft_region region = weft_engine_state(engine, i);
+        const weft_region region = weft_engine_region(engine, WEFT_HOLD_STATES + (int)i);
         const int64_t words = engine->plan.holds[WEFT_HOLD_STATES + i]->bytes / WEFT_WORD;
         WEFT_PLUGIN_CALL(status, engine->kernels, fill, err, engine->device, NULL, region.ref, 0, words);
         if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
@@ -218,7 +218,7 @@ static weft_status restore_own(const restoring *self, weft_identities *identitie
     weft_engine *engine = self->engine;
     const weft_plan *plan = &engine->plan;
     const weft_host *host = plan->run->host;
-    const weft_region parameters = weft_engine_parameters(engine);
+    const weft_region parameters = weft_engine_region(engine, WEFT_HOLD_PARAMETERS);
     const char *weights = weft_plan_saves_base(plan) ? self->path : plan->run->settings.model.path;
     weft_error why = WEFT_ERROR_INIT;
     weft_record record = {0};

@@ -48,7 +48,9 @@ weft_status weft_record_save(const weft_record *record, const char *path, weft_e
                      weft_dtype_name(record->stored_dtype), "masters", masters_names[record->masters], "facts", facts,
                      "noted", noted, "changes", changes, "loss_scale", scale, "choices", choices);
     if (complete) status = weft_file_write_json(path, json, JSON_INDENT(1) | JSON_REAL_PRECISION(17), err);
-    else status = weft_error_set(err, WEFT_E_USER, "%s: a fact of the run is not UTF-8 text", path); /* Jansson drops it */
+    else
+        status =
+            weft_error_set(err, WEFT_E_USER, "%s: a fact of the run is not UTF-8 text", path); /* Jansson drops it */
     json_decref(json);
     return status;
 }

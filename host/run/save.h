@@ -32,7 +32,7 @@ typedef struct weft_saving {
     const weft_engine *engine; /* for its plan and configuration, which are constant */
     const weft_process_group *peers;
     weft_region parameters, states[WEFT_MAX_STATES];
-    const weft_text_files *files; /* of the tokenizer; NULL: none */
+    const weft_text_files *files;                                   /* of the tokenizer; NULL: none */
     int32_t dtype;                                                  /* of the weights */
     char parent[WEFT_PATH_BYTES], name[WEFT_PATH_BYTES];            /* of the final directory */
     bool is_checkpoint;                                             /* with state/ and manifest, and a record */

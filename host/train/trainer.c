@@ -71,8 +71,8 @@ static weft_status find_start(trainer *self, weft_error *err) {
     if (status == WEFT_OK) status = weft_process_group_broadcast(peers_of(self), &saved, (int64_t)sizeof saved, err);
     if (status != WEFT_OK) return status;
     if (saved)
-        return weft_checkpoint_newest(self->from, &self->state, directory, peers_of(self),
-                                      self->session->run->host, err);
+        return weft_checkpoint_newest(self->from, &self->state, directory, peers_of(self), self->session->run->host,
+                                      err);
     if (is_rank_0(self)) status = weft_file_exists(&has_model, weft_output_path(self->output, model, "model"), err);
     if (status == WEFT_OK && has_model)
         status = weft_error_set(err, WEFT_E_USER,

@@ -208,8 +208,7 @@ START_TEST(too_little_space_is_said_before_anything_is_written) {
     ck_assert_int_eq(rig_try_save(&run, &err), WEFT_E_SYSTEM);
     ck_assert_says(err, "step-4 needs ");
     bytes_left = 1000;
-    ck_assert_int_eq(rig_try_save_model(&run, scratch_path("out/model"), &run.session->text, &err),
-                     WEFT_E_SYSTEM);
+    ck_assert_int_eq(rig_try_save_model(&run, scratch_path("out/model"), &run.session->text, &err), WEFT_E_SYSTEM);
     ck_assert_says(err, "model needs ");
     ck_assert_str_eq(names_in(rig_directory()), "step-2 ");
     ck_assert_str_eq(names_in(scratch_path("out")), "checkpoints ");
@@ -284,8 +283,7 @@ START_TEST(a_model_that_was_moved_aside_comes_back_first) {
     ck_assert_ok(rig_try_save_model(&run, scratch_path("out/model"), &run.session->text, &err), err);
     ck_assert_int_eq(rename(scratch_path("out/model"), scratch_path("out/.model.old")), 0);
     limit_files(1000);
-    ck_assert_int_eq(rig_try_save_model(&run, scratch_path("out/model"), &run.session->text, &err),
-                     WEFT_E_SYSTEM);
+    ck_assert_int_eq(rig_try_save_model(&run, scratch_path("out/model"), &run.session->text, &err), WEFT_E_SYSTEM);
     limit_files(RLIM_INFINITY);
     ck_assert_str_eq(names_in(scratch_path("out")), "model ");
     ck_assert_int_eq(mkdir(scratch_path("out/.model.old"), 0777), 0);

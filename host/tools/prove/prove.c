@@ -431,7 +431,7 @@ static int32_t count_cells(const weft_grid *grid, const char *strategy, int32_t 
 /* Checks that all ranks have the same grid. A node may lack a plugin that another one has. */
 static weft_status compare_grids(const weft_proof *self, weft_status status, weft_error *err) {
     const weft_grid *grid = &self->grid;
-    weft_facts facts = {0};
+    char *facts = NULL;
     for (int32_t i = 0; i < grid->n && status == WEFT_OK; i++) {
         const char *strategy = grid->cells[i].strategy;
         char name[96], value[16];
@@ -441,8 +441,8 @@ static weft_status compare_grids(const weft_proof *self, weft_status status, wef
     }
     status = weft_process_group_agree(&self->meeting.peers, status, err);
     if (status == WEFT_OK)
-        status = weft_facts_compare(&facts, &self->meeting.peers, "their strategies or policies", err);
-    weft_facts_drop(&facts);
+        status = weft_facts_compare(facts, &self->meeting.peers, "their strategies or policies", err);
+    free(facts);
     return status;
 }
 
