@@ -109,8 +109,7 @@ static weft_status allocate_copy(weft_async_checkpoint *self, weft_error *err) {
         if (status == WEFT_OK && plan->bytes.snapshot > 0)
             memory = weft_device_view(engine->kernels, engine->device, self->slot.ref);
     } else {
-        status = weft_device_transfer_find(&self->order.transfer, engine->kernels, engine->device, err);
-        if (status == WEFT_OK) status = weft_stream_sync_alloc(&self->order, &memory, plan->bytes.snapshot, err);
+        status = weft_stream_sync_alloc(&self->order, &memory, plan->bytes.snapshot, err);
     }
     if (status != WEFT_OK) return weft_error_prefix(err, "memory for asynchronous saves ([checkpoint] async): ");
     self->memory = memory;
@@ -118,7 +117,8 @@ static weft_status allocate_copy(weft_async_checkpoint *self, weft_error *err) {
         part *one = &self->parts[i];
         one->bytes = i == 0 ? weft_save_place_parameters(plan) : plan->holds[hold_of(i)]->bytes;
         one->copy = self->memory + at;
-        if (plan->visible) one->live = weft_device_view(engine->kernels, engine->device, weft_engine_region(engine, hold_of(i)).ref);
+        if (plan->visible)
+            one->live = weft_device_view(engine->kernels, engine->device, weft_engine_region(engine, hold_of(i)).ref);
         at += weft_buffer_part(one->bytes);
     }
     return WEFT_OK;
@@ -222,7 +222,6 @@ weft_status weft_async_checkpoint_create(weft_async_checkpoint **out, weft_engin
     weft_async_checkpoint *self = weft_alloc(1, sizeof *self);
     weft_status status = WEFT_OK;
     self->engine = engine;
-    self->order = (weft_stream_sync){.kernels = engine->kernels, .device = engine->device};
     self->relay = (weft_process_group){.world = world,
                                        .rank = world == 1 ? 0 : peers->rank,
                                        .context = self,
@@ -237,7 +236,8 @@ weft_status weft_async_checkpoint_create(weft_async_checkpoint **out, weft_engin
     (void)pthread_cond_init(&self->is_requested, &steady);
     (void)pthread_cond_init(&self->is_answered, NULL);
     (void)pthread_condattr_destroy(&steady);
-    status = allocate_copy(self, err);
+    status = weft_stream_sync_open(&self->order, engine->kernels, engine->device, 1, err);
+    if (status == WEFT_OK) status = allocate_copy(self, err);
     if (status == WEFT_OK) *out = self;
     else weft_async_checkpoint_destroy(self);
     return status;
@@ -281,11 +281,13 @@ weft_status weft_async_checkpoint_begin(weft_async_checkpoint *self, const char 
     status = weft_saving_open(saving, engine, directory, name, files, err);
     for (int64_t i = 0; i <= engine->plan.n_states && status == WEFT_OK; i++) {
         const part *one = &self->parts[i];
-        const weft_ref from = weft_engine_region(engine, hold_of(i)).ref, to = weft_ref_at(self->slot.ref, one->copy - self->memory);
+        const weft_ref from = weft_engine_region(engine, hold_of(i)).ref,
+                       to = weft_ref_at(self->slot.ref, one->copy - self->memory);
         if (one->bytes == 0) continue;
         if (engine->plan.visible)
             WEFT_PLUGIN_CALL(status, engine->kernels, copy, err, engine->device, NULL, to, from, one->bytes);
-        else status = weft_stream_sync_download(&self->order, (char *)(uintptr_t)one->copy, from, one->bytes, err);
+        else
+            status = weft_stream_sync_download(&self->order, (char *)(uintptr_t)one->copy, from, one->bytes, NULL, err);
     }
     if (status == WEFT_OK) status = weft_stream_sync_finish(&self->order, err);
     if (status == WEFT_OK) {

@@ -67,7 +67,8 @@ static void list_differences_of(FILE *out, const char *first, const char *other)
     for (const char *at = first; next_line(&a, at); at = a.next)
         if (!find_line(&b, other, &a) || a.value_length != b.value_length ||
             memcmp(a.value, b.value, (size_t)a.value_length) != 0)
-            (void)fprintf(out, "%.*s\t%.*s\t%.*s\n", a.name_length, a.name, a.value_length, a.value, b.value_length, b.value);
+            (void)fprintf(out, "%.*s\t%.*s\t%.*s\n", a.name_length, a.name, a.value_length, a.value, b.value_length,
+                          b.value);
     for (const char *at = other; next_line(&b, at); at = b.next)
         if (!find_line(&a, first, &b))
             (void)fprintf(out, "%.*s\t-\t%.*s\n", b.name_length, b.name, b.value_length, b.value);
@@ -232,8 +233,8 @@ static weft_status add_files(char **facts, const weft_process_group *peers, cons
     for (int32_t i = 0; i < n && status == WEFT_OK; i++) {
         char hex[65] = "", value[120];
         if (own[i].hashed) status = weft_hash_file(hex, files[i].descriptor, files[i].path, err);
-        (void)snprintf(value, sizeof value, "%lld bytes%s%s", (long long)own[i].bytes,
-                       own[i].hashed ? ", sha256 " : "", hex);
+        (void)snprintf(value, sizeof value, "%lld bytes%s%s", (long long)own[i].bytes, own[i].hashed ? ", sha256 " : "",
+                       hex);
         weft_facts_add(facts, own[i].name, value);
     }
     free(own);

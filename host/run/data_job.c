@@ -340,8 +340,7 @@ static weft_status share(const weft_data_job *job, weft_share_make *make, void *
     status = open_files(self, &ranks, err);
     if (status == WEFT_OK) {
         if (ranks.makes) status = fill_file(&ranks, make, context, err);
-        else { /* wait for the maker's lock */
-            weft_heartbeat_wait();
+        else { /* wait for the maker's lock */ weft_heartbeat_wait();
             while (flock(ranks.file, LOCK_SH) != 0 && errno == EINTR) continue;
             weft_heartbeat_go();
         }

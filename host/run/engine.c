@@ -71,27 +71,19 @@ static weft_status collect(weft_choices *all, const weft_device_choices *table, 
     return status;
 }
 
-static weft_status take_one(const weft_device_choice *choice, const weft_device_choices *table,
-                            const weft_engine *engine, weft_error *err) {
-    const weft_call_record before = weft_plugin_enter(engine->kernels, "take");
-    return weft_plugin_leave(before, table->take(engine->device, choice, err), err);
-}
-
 /* Rank 0's device chooses; all ranks' devices take its values. */
 static weft_status decide(weft_choices *all, const weft_device_choices *table, const weft_engine *engine,
                           weft_error *err) {
     const int32_t n = table == NULL ? 0 : all->n;
     weft_status status = WEFT_OK;
-    for (int32_t i = 0; weft_process_group_is_rank_0(&engine->peers) && i < n && status == WEFT_OK; i++) {
-        const weft_call_record before = weft_plugin_enter(engine->kernels, "choose");
-        status = weft_plugin_leave(before, table->choose(engine->device, &all->items[i], err), err);
-    }
+    for (int32_t i = 0; weft_process_group_is_rank_0(&engine->peers) && i < n && status == WEFT_OK; i++)
+        WEFT_PLUGIN_CALL_OF(status, engine->kernels, table, choose, err, engine->device, &all->items[i]);
     status = weft_process_group_agree(&engine->peers, status, err);
     if (status == WEFT_OK && all->n > 0)
         status = weft_process_group_broadcast(&engine->peers, all->items, all->n * (int64_t)sizeof *all->items, err);
     if (status != WEFT_OK) return status;
     for (int32_t i = 0; i < n && status == WEFT_OK; i++) {
-        status = take_one(&all->items[i], table, engine, err);
+        WEFT_PLUGIN_CALL_OF(status, engine->kernels, table, take, err, engine->device, &all->items[i]);
         if (status != WEFT_OK) (void)weft_error_prefix(err, "%s, as rank 0 has chosen it: ", all->items[i].key);
     }
     return weft_process_group_agree(&engine->peers, status, err);
@@ -116,7 +108,7 @@ weft_status weft_engine_take_choices(weft_engine *engine, const weft_choices *ke
     for (int32_t i = 0; table != NULL && i < own->n && status == WEFT_OK; i++) {
         const weft_device_choice *known = find_key(kept, own->items[i].key);
         if (known == NULL) continue;
-        status = take_one(known, table, engine, err);
+        WEFT_PLUGIN_CALL_OF(status, engine->kernels, table, take, err, engine->device, known);
         if (status == WEFT_OK) own->items[i] = *known;
     }
     return status;
@@ -547,11 +539,8 @@ static weft_status open_optimizer(weft_engine *engine, weft_error *err) {
 
 bool weft_engine_lr(const weft_engine *engine, double *out) {
     const weft_optimizer_plugin *plugin = engine->optimizer_plugin;
-    weft_call_record before;
     if (plugin == NULL || !WEFT_HAS(plugin, lr) || plugin->lr == NULL) return false;
-    before = weft_plugin_enter(plugin, "lr");
-    *out = plugin->lr(engine->optimizer);
-    (void)weft_plugin_leave(before, WEFT_OK, NULL);
+    WEFT_PLUGIN_QUERY(*out, plugin, lr, engine->optimizer);
     return true;
 }
 

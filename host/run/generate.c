@@ -184,8 +184,8 @@ weft_status weft_generator_logits(weft_generator *self, const float **out, const
         status = weft_program_execute(engine->plan.generate.program, 0, engine->plan.generate.program->n_instructions,
                                       &engine->plan.generate.job->spec, &table, self->trace, 0, err);
     if (status == WEFT_OK)
-        status =
-            weft_stream_sync_download(&self->order, self->row, engine->logits.ref, weft_f32_bytes(vocabulary), err);
+        status = weft_stream_sync_download(&self->order, self->row, engine->logits.ref, weft_f32_bytes(vocabulary),
+                                           NULL, err);
     if (status == WEFT_OK) status = weft_stream_sync_finish(&self->order, err);
     for (int64_t i = 0; i < vocabulary && status == WEFT_OK; i++)
         if (isnan(self->row[i]))
@@ -237,7 +237,7 @@ static weft_status bind_memory(weft_generator *self, int64_t positions, weft_err
     const int64_t total = micro_batch + 64 + weft_f32_bytes(vocabulary);
     int64_t at = 0;
     void *memory = NULL;
-    weft_status status = weft_stream_sync_open(&self->order, engine->kernels, engine->device, err);
+    weft_status status = weft_stream_sync_open(&self->order, engine->kernels, engine->device, 1, err);
     if (status == WEFT_OK) status = weft_stream_sync_alloc(&self->order, &memory, total, err);
     if (status != WEFT_OK) return status;
     self->micro_batch = memset(memory, 0, (size_t)total);

@@ -238,8 +238,7 @@ weft_status weft_saving_open(weft_saving *out, const weft_engine *engine, const 
     default: out->dtype = weft_plan_saves_base(&engine->plan) ? engine->stored_dtype : WEFT_F32; /* as PEFT does */
     }
     out->parameters = weft_engine_region(engine, WEFT_HOLD_PARAMETERS);
-    for (int i = 0; i < engine->plan.n_states; i++)
-        out->states[i] = weft_engine_region(engine, WEFT_HOLD_STATES + i);
+    for (int i = 0; i < engine->plan.n_states; i++) out->states[i] = weft_engine_region(engine, WEFT_HOLD_STATES + i);
     if (strlen(parent) >= sizeof out->parent || strlen(name) >= sizeof out->name)
         return weft_error_set(err, WEFT_E_USER, "%s/%s: the path is longer than %d bytes", parent, name,
                               WEFT_PATH_BYTES - 1);

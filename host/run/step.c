@@ -1,4 +1,4 @@
-/* host/run/step.c: a pass of training or evaluation from its micro-batches to its result, and the streams. */
+/* host/run/step.c: a pass of training or evaluation from its micro-batches to its result. */
 #include "base/alloc.h"
 #include "base/units.h"
 #include "base/text.h"
@@ -147,7 +147,8 @@ weft_status weft_step_of_pass(const weft_stepper *self, const char *detail, weft
 
 static weft_status download_outcome(weft_stepper *self, weft_error *err) {
     const weft_status status = weft_stream_sync_download(&self->order, (double *)(uintptr_t)self->outcome,
-                                                         self->engine->scalars.norm, outcome_bytes(self->engine), err);
+                                                         self->engine->scalars.norm, outcome_bytes(self->engine), NULL,
+                                                         err);
     return weft_step_of_pass(self, ", bringing its norm and losses", status, err);
 }
 
@@ -350,7 +351,8 @@ weft_status weft_stepper_create(weft_stepper **out, weft_engine *engine, const w
     self->folds = weft_alloc(2 * engine->plan.layout->n_units, sizeof *self->folds);
     if (self->handles == NULL)
         status = weft_error_set(err, WEFT_E_MEMORY, "no memory for a program of %d instructions", (int)instructions);
-    if (status == WEFT_OK) status = weft_stream_sync_open(&self->order, engine->kernels, engine->device, err);
+    if (status == WEFT_OK)
+        status = weft_stream_sync_open(&self->order, engine->kernels, engine->device, WEFT_QUEUES, err);
     if (status == WEFT_OK) status = weft_stream_sync_alloc(&self->order, &memory, bytes, err);
     if (status == WEFT_OK) {
         self->shared = memset(memory, 0, (size_t)bytes);
@@ -385,88 +387,4 @@ void weft_stepper_destroy(weft_stepper *self) {
     free(self->gradients);
     free(self->used);
     free(self);
-}
-
-weft_status weft_stream_sync_open(weft_stream_sync *out, const weft_device_plugin *kernels, weft_device *device,
-                                  weft_error *err) {
-    weft_status status = WEFT_OK;
-    *out = (weft_stream_sync){.kernels = kernels, .device = device};
-    status = weft_device_transfer_find(&out->transfer, kernels, device, err);
-    for (int queue = 1; queue < WEFT_QUEUES && status == WEFT_OK; queue++)
-        WEFT_PLUGIN_CALL(status, kernels, stream_create, err, device, &out->streams[queue]);
-    return status;
-}
-
-void weft_stream_sync_close(weft_stream_sync *self) {
-    for (int queue = 1; queue < WEFT_QUEUES; queue++) {
-        if (self->streams[queue] != NULL)
-            WEFT_PLUGIN_NOTIFY(self->kernels, stream_destroy, self->device, self->streams[queue]);
-        self->streams[queue] = NULL;
-    }
-}
-
-weft_status weft_stream_sync_fork(const weft_stream_sync *self, weft_stream **out, int32_t queue, weft_error *err) {
-    weft_event *here = NULL;
-    weft_status status = WEFT_OK;
-    *out = self->streams[queue];
-    if (queue == 0) return WEFT_OK;
-    WEFT_PLUGIN_CALL(status, self->kernels, record_event, err, self->device, NULL, &here);
-    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, self->kernels, wait, err, self->device, *out, here);
-    return status;
-}
-
-weft_status weft_stream_sync_alloc(const weft_stream_sync *self, void **out, int64_t bytes, weft_error *err) {
-    weft_call_record before;
-    if (self->transfer == NULL) {
-        *out = malloc((size_t)bytes + 1);
-        if (*out != NULL) return WEFT_OK;
-        return weft_error_set(err, WEFT_E_MEMORY, "the host has no %lld bytes for transfers", (long long)bytes);
-    }
-    before = weft_plugin_enter(self->kernels, "take");
-    return weft_plugin_leave(before, self->transfer->take(self->device, out, bytes, err), err);
-}
-
-void weft_stream_sync_free(const weft_stream_sync *self, void *memory) {
-    if (self->transfer != NULL && memory != NULL) self->transfer->give_back(self->device, memory);
-    else free(memory);
-}
-
-weft_status weft_stream_sync_upload(const weft_stream_sync *self, weft_ref to, const void *from, int64_t bytes,
-                                    weft_event **sent, weft_error *err) {
-    weft_status status = WEFT_OK;
-    if (self->transfer == NULL)
-        WEFT_PLUGIN_CALL(status, self->kernels, write, err, self->device, NULL, to, from, bytes);
-    else {
-        const weft_call_record before = weft_plugin_enter(self->kernels, "upload");
-        status = weft_plugin_leave(before, self->transfer->upload(self->device, NULL, to, from, bytes, err), err);
-        if (status == WEFT_OK && sent != NULL)
-            WEFT_PLUGIN_CALL(status, self->kernels, record_event, err, self->device, NULL, sent);
-    }
-    return status;
-}
-
-weft_status weft_stream_sync_download(const weft_stream_sync *self, void *to, weft_ref from, int64_t bytes,
-                                      weft_error *err) {
-    weft_status status = WEFT_OK;
-    if (self->transfer == NULL) WEFT_PLUGIN_CALL(status, self->kernels, read, err, self->device, NULL, to, from, bytes);
-    else {
-        const weft_call_record before = weft_plugin_enter(self->kernels, "download");
-        status = weft_plugin_leave(before, self->transfer->download(self->device, NULL, to, from, bytes, err), err);
-    }
-    return status;
-}
-
-weft_status weft_stream_sync_finish(const weft_stream_sync *self, weft_error *err) {
-    weft_status status = WEFT_OK;
-    WEFT_PLUGIN_CALL(status, self->kernels, synchronize, err, self->device, NULL);
-    return status;
-}
-
-weft_status weft_stream_sync_await(const weft_stream_sync *self, weft_event **event, weft_error *err) {
-    weft_event *of = *event;
-    weft_call_record before;
-    *event = NULL;
-    if (of == NULL) return WEFT_OK;
-    before = weft_plugin_enter(self->kernels, "await");
-    return weft_plugin_leave(before, self->transfer->await(self->device, of, err), err);
 }

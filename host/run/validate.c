@@ -81,12 +81,19 @@ static weft_status validate_row(const weft_micro_batch *of, int64_t at, const we
         else if (!weight) (void)strcpy(allowed, "a finite number from 0");
         else if (!start) (void)strcpy(allowed, "the position, or the start of the previous one");
         else (void)snprintf(allowed, sizeof allowed, "0 to %lld", (long long)bounds->positions - 1);
-        return weft_error_set(
-            err, WEFT_E_PLUGIN, "row %llu of split %s, position %d: its %s is %.10g. Allowed: %s", row,
-            split_name(split), (int)t,
-            !id ? "id" : !target ? "target" : !weight ? "weight" : !start ? "start" : "position",
-            !id ? ids[t] : !target ? wanted[t] : !weight ? (double)weights[t] : !start ? starts[t] : positions[t],
-            allowed);
+        return weft_error_set(err, WEFT_E_PLUGIN, "row %llu of split %s, position %d: its %s is %.10g. Allowed: %s",
+                              row, split_name(split), (int)t,
+                              !id       ? "id"
+                              : !target ? "target"
+                              : !weight ? "weight"
+                              : !start  ? "start"
+                                        : "position",
+                              !id       ? ids[t]
+                              : !target ? wanted[t]
+                              : !weight ? (double)weights[t]
+                              : !start  ? starts[t]
+                                        : positions[t],
+                              allowed);
     }
     return WEFT_OK;
 }
