@@ -34,8 +34,8 @@ void weft_stream_sync_free(const weft_stream_sync *self, void *memory); /* NULL 
  * the pass has ended. *sent NULL: the copy is complete. */
 weft_status weft_stream_sync_upload(const weft_stream_sync *self, weft_ref to, const void *from, int64_t bytes,
                                     weft_event **sent, weft_error *err);
-/* Queues a download into transfer memory in queue 0; it is complete when the event is reached, or, with sent NULL, after
- * weft_stream_sync_finish. */
+/* Queues a download into transfer memory in queue 0; it is complete when the event is reached, or, with sent NULL,
+ * after weft_stream_sync_finish. */
 weft_status weft_stream_sync_download(const weft_stream_sync *self, void *to, weft_ref from, int64_t bytes,
                                       weft_event **sent, weft_error *err);
 /* The host waits for everything in queue 0. */

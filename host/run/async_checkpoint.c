@@ -3,7 +3,6 @@
 
 #include "base/alloc.h"
 #include "base/units.h"
-#include "plugin/crash.h"
 #include "plugin/enter.h"
 #include "program/paths.h"
 #include "run/save.h"
@@ -171,8 +170,9 @@ static request_kind await_request(weft_async_checkpoint *self, int64_t nanosecon
     until.tv_nsec = (until.tv_nsec + nanoseconds) % 1000000000;
     (void)pthread_mutex_lock(&self->lock);
     while (self->request.kind == REQUEST_NONE && code != ETIMEDOUT)
-        code = nanoseconds == FOREVER ? pthread_cond_wait(&self->is_requested, &self->lock)
-                                      : pthread_cond_timedwait(&self->is_requested, &self->lock, &until);
+        code = nanoseconds == FOREVER
+                   ? pthread_cond_wait(&self->is_requested, &self->lock)
+                   : pthread_cond_clockwait(&self->is_requested, &self->lock, CLOCK_MONOTONIC, &until);
     kind = self->request.kind;
     (void)pthread_mutex_unlock(&self->lock);
     return kind;
@@ -218,7 +218,6 @@ static weft_status get_common_request(weft_async_checkpoint *self, request_kind 
 weft_status weft_async_checkpoint_create(weft_async_checkpoint **out, weft_engine *engine, weft_error *err) {
     const weft_process_group *peers = &engine->peers;
     const int32_t world = weft_process_group_is_single(peers) ? 1 : peers->world;
-    pthread_condattr_t steady;
     weft_async_checkpoint *self = weft_alloc(1, sizeof *self);
     weft_status status = WEFT_OK;
     self->engine = engine;
@@ -230,12 +229,9 @@ weft_status weft_async_checkpoint_create(weft_async_checkpoint **out, weft_engin
                                        .share = request_share,
                                        .swap = request_swap};
     self->kinds = weft_alloc(world, sizeof *self->kinds);
-    (void)pthread_condattr_init(&steady);
-    (void)pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
     (void)pthread_mutex_init(&self->lock, NULL);
-    (void)pthread_cond_init(&self->is_requested, &steady);
+    (void)pthread_cond_init(&self->is_requested, NULL);
     (void)pthread_cond_init(&self->is_answered, NULL);
-    (void)pthread_condattr_destroy(&steady);
     status = weft_stream_sync_open(&self->order, engine->kernels, engine->device, 1, err);
     if (status == WEFT_OK) status = allocate_copy(self, err);
     if (status == WEFT_OK) *out = self;

@@ -42,6 +42,7 @@ typedef struct weft_identity {
 typedef struct weft_change {
     uint64_t step;
     char name[64], from[512], to[512];
+    bool noted; /* of one that this resume has found */
 } weft_change;
 
 typedef struct weft_identities {

@@ -6,8 +6,8 @@
 #include "model/process_group.h"
 #include "program/plan.h"
 
-/* Facts are lines "name<TAB>value" of an allocated text; NULL: none. Rank 0's text is sent to all, each rank compares its
- * own with it, and only differences go back: rank 0 never holds more than one other rank's differences. */
+/* Facts are lines "name<TAB>value" of an allocated text; NULL: none. Rank 0's text is sent to all, each rank compares
+ * its own with it, and only differences go back: rank 0 never holds more than one other rank's differences. */
 void weft_facts_add(char **facts, const char *name, const char *value);
 
 /* Compares all ranks' facts. Rank 0 prints the differences to stderr and gets the message; the other ranks fail without

@@ -4,7 +4,6 @@
 #include "base/alloc.h"
 #include "launch/heartbeat.h"
 #include "plugin/enter.h"
-#include "plugin/process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,22 +14,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The header of a shared file, which identifies it to other processes. */
-typedef struct header {
-    char name[12];
-    int32_t number; /* random; never 0 */
-} header;
-
-static const char header_name[12] = "weft shares";
-
-/* Data that the ranks of all machines exchange. */
+/* Data that the ranks of all machines exchange. A file begins with its number, which identifies it to other processes.
+ */
 typedef struct shared_table {
     int32_t *gathered;             /* [world] of the last exchange */
     int32_t maker;                 /* lowest rank of this machine */
     int32_t pid, its_file, number; /* of the maker; its_file: descriptor */
     int file;                      /* this rank's descriptor; -1: none */
     bool makes;
-    header own;
+    int32_t own_number; /* random; never 0 */
 } shared_table;
 
 static weft_status file_error(weft_error *err, const char *what) {
@@ -64,14 +56,13 @@ static weft_status put_bytes(void *context, const void *bytes, size_t n) {
 static weft_status make_file(shared_table *self, weft_error *err) {
     const long page = sysconf(_SC_PAGESIZE);
     writer to = {0, 0};
-    memcpy(self->own.name, header_name, sizeof header_name);
-    if (getrandom(&self->own.number, sizeof self->own.number, 0) < 0) return file_error(err, "getrandom");
-    self->own.number |= 1;
+    if (getrandom(&self->own_number, sizeof self->own_number, 0) < 0) return file_error(err, "getrandom");
+    self->own_number |= 1;
     self->file = memfd_create("weft-data", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (self->file < 0) return file_error(err, "memfd_create");
     self->makes = true;
     to.file = self->file;
-    if (put_bytes(&to, &self->own, sizeof self->own) != WEFT_OK) return file_error(err, "write");
+    if (put_bytes(&to, &self->own_number, sizeof self->own_number) != WEFT_OK) return file_error(err, "write");
     if (lseek(self->file, page, SEEK_SET) != page) return file_error(err, "lseek");
     return flock(self->file, LOCK_EX) == 0 ? WEFT_OK : file_error(err, "flock");
 }
@@ -96,15 +87,13 @@ static weft_status fill_file(const shared_table *self, weft_share_make *make, vo
 static int32_t open_file(shared_table *self) {
     char path[64];
     struct stat info;
-    header found = {.number = 0};
+    int32_t found = 0;
     weft_heartbeat_path(path, sizeof path, self->pid, self->its_file);
     if (stat(path, &info) != 0) return errno;
     if (!S_ISREG(info.st_mode)) return ESTALE; /* another process has this number */
     self->file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (self->file < 0) return errno;
-    if (pread(self->file, &found, sizeof found, 0) == (ssize_t)sizeof found &&
-        memcmp(found.name, header_name, sizeof header_name) == 0 && found.number == self->number)
-        return 0;
+    if (pread(self->file, &found, sizeof found, 0) == (ssize_t)sizeof found && found == self->number) return 0;
     (void)close(self->file);
     self->file = -1;
     return ESTALE;
@@ -169,7 +158,7 @@ static weft_status open_files(weft_data_share *self, shared_table *ranks, weft_e
     if (ranks->maker == rank) status = make_file(ranks, err);
     status = weft_process_group_agree(self->peers, status, err);
     for (int i = 0; i < 3 && status == WEFT_OK; i++) {
-        const int32_t mine[] = {(int32_t)getpid(), ranks->file, ranks->own.number};
+        const int32_t mine[] = {(int32_t)getpid(), ranks->file, ranks->own_number};
         status = gather(self, ranks->gathered, mine[i], err);
         *of_maker[i] = ranks->gathered[ranks->maker];
     }
@@ -314,7 +303,7 @@ static int32_t special_id(const weft_data_job *job, const char *name, size_t byt
 
 /* ---- shared memory ---- */
 
-/* What the maker's data have done to the text: 0: nothing, 1: they have conversations, 2 + i: in the named template i. */
+/* What the data have done to the text: 0: nothing, 1: they have conversations, 2 + i: in the named template i. */
 static int32_t chats_of(const weft_text *text) {
     const weft_tokenizer_chat *table = weft_text_chat(text);
     if (__atomic_load_n(&text->chats, __ATOMIC_RELAXED) == 0) return 0;

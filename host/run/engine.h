@@ -9,7 +9,6 @@
 #ifndef WEFT_HOST_RUN_ENGINE_H
 #define WEFT_HOST_RUN_ENGINE_H
 
-#include "model/process_group.h"
 #include "model/region.h"
 #include "program/plan.h"
 #include "run/ranks.h"
@@ -40,15 +39,7 @@ typedef struct weft_account {
     } lines[WEFT_N_ACCOUNT_LINES];
 } weft_account;
 
-/* Allocates one buffer for each line: bytes[WEFT_N_ACCOUNT_LINES]. */
-weft_status weft_account_open(weft_account *account, const int64_t *bytes, weft_error *err);
-/* Returns the next aligned part of a line's buffer; bytes 0: an empty ref. */
-weft_status weft_account_cut(weft_account *account, weft_slot_ref *out, int64_t bytes, weft_account_line line,
-                             weft_error *err);
-/* Fails if a line has more bytes than its parts: the plan has counted some of them more than once. */
-weft_status weft_account_check(const weft_account *account, weft_error *err);
-void weft_account_close(weft_account *account); /* releases the buffers of open */
-/* Allocates a buffer in addition to those of open; bytes 0: an empty ref. */
+/* Allocates a buffer in addition to those of the lines; bytes 0: an empty ref. */
 weft_status weft_account_alloc(weft_account *account, weft_slot_ref *out, int64_t bytes, weft_account_line line,
                                weft_error *err);
 /* Releases and empties the ref; an empty one is fine. */

@@ -13,9 +13,6 @@
 void weft_traffic_add(weft_traffic *to, const weft_traffic *more, int32_t world) {
     for (int kind = 0; kind < WEFT_N_TRAFFIC; kind++) to->sent[kind] += more->sent[kind];
     for (int32_t rank = 0; rank < world; rank++) to->to[rank] += more->to[rank];
-    for (int cut = 0; cut < WEFT_MAX_CUTS; cut++)
-        for (int scope = 0; scope <= WEFT_SCOPE_ACROSS; scope++) to->each[cut][scope] += more->each[cut][scope];
-    to->everyone += more->everyone;
     to->steps += more->steps;
 }
 
@@ -100,43 +97,26 @@ weft_comm_group *weft_ranks_group_of(const weft_ranks *self, const weft_cut *cut
     return NULL;
 }
 
-static weft_cut cut_of_size(const weft_ranks *self, int32_t index) {
-    const int32_t size = self->cuts[index].group;
-    return (weft_cut){self->world, size, self->world / size};
-}
-
 /* Each other rank of a collective exchange's group gets `bytes`. */
 static void count_exchange(const weft_ranks *self, weft_exchange_fn *how, const weft_transfer *what) {
     const int64_t bytes = what->n * weft_dtype_bytes(what->dtype);
+    const bool sends = how == self->plugin->send;
+    weft_cut cut = {self->world, self->world, 1}; /* everyone */
+    int32_t scope = WEFT_SCOPE_ALL;
     weft_traffic *sent = self->sent;
     if (sent == NULL || !self->counts || what->traffic == WEFT_TRAFFIC_OTHER || how == self->plugin->recv) return;
-    if (how == self->plugin->send) {
-        sent->to[what->peer] += bytes;
+    for (int32_t i = 0; i < self->n_cuts; i++)
+        for (int32_t s = WEFT_SCOPE_ALL; s <= WEFT_SCOPE_ACROSS; s++)
+            if (self->cuts[i].by_scope[s] == what->group) {
+                cut = (weft_cut){self->world, self->cuts[i].group, self->world / self->cuts[i].group};
+                scope = s;
+            }
+    for (int32_t rank = 0; rank < self->world; rank++) {
+        if (rank == self->rank || !(sends ? rank == what->peer : weft_scope_together(&cut, scope, rank, self->rank)))
+            continue;
+        sent->to[rank] += bytes;
         sent->sent[what->traffic] += bytes;
-        return;
     }
-    for (int32_t i = 0; i < self->n_cuts; i++)
-        for (int32_t scope = WEFT_SCOPE_ALL; scope <= WEFT_SCOPE_ACROSS; scope++) {
-            const weft_cut cut = cut_of_size(self, i);
-            if (self->cuts[i].by_scope[scope] != what->group) continue;
-            sent->each[i][scope] += bytes;
-            sent->sent[what->traffic] += bytes * (weft_scope_size(&cut, scope) - 1);
-            return;
-        }
-    sent->everyone += bytes;
-    sent->sent[what->traffic] += bytes * (self->world - 1);
-}
-
-int64_t weft_ranks_sent_to(const weft_ranks *self, int32_t rank) {
-    int64_t bytes = 0;
-    if (self->sent == NULL || rank == self->rank) return 0;
-    bytes = self->sent->to[rank] + self->sent->everyone;
-    for (int32_t i = 0; i < self->n_cuts; i++)
-        for (int32_t scope = WEFT_SCOPE_ALL; scope <= WEFT_SCOPE_ACROSS; scope++) {
-            const weft_cut cut = cut_of_size(self, i);
-            if (weft_scope_together(&cut, scope, rank, self->rank)) bytes += self->sent->each[i][scope];
-        }
-    return bytes;
 }
 
 weft_status weft_ranks_start(const weft_ranks *self, weft_comm_handle **out, weft_exchange_fn *how, const char *name,
@@ -259,12 +239,10 @@ static weft_status gather_numbers(void *context, int32_t *out, int32_t mine, wef
     weft_control_channel *self = context;
     const int64_t n = (int64_t)sizeof mine;
     const weft_ranks *ranks = self->ranks;
-    weft_transfer transfer;
+    const weft_transfer transfer = make_transfer(self, ALIGNMENT, 0, n, 0);
     weft_status status = check_intact(self, err);
     if (status == WEFT_OK) status = write_bytes(self, 0, &mine, n, err);
-    if (status != WEFT_OK) return note_failure(self, status, err);
-    transfer = make_transfer(self, ALIGNMENT, 0, n, 0);
-    status = weft_ranks_exchange(ranks, ranks->plugin->all_gather, "all_gather", &transfer, err);
+    if (status == WEFT_OK) status = weft_ranks_exchange(ranks, ranks->plugin->all_gather, "all_gather", &transfer, err);
     if (status == WEFT_OK) status = read_bytes(self, out, ALIGNMENT, n * ranks->world, err);
     return note_failure(self, status, err);
 }

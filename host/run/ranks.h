@@ -30,14 +30,10 @@ typedef enum weft_traffic_kind {
 
 enum { WEFT_MAX_CUTS = 8 }; /* sizes of rank groups that units are cut over */
 
-/* The cost of counting does not depend on the number of ranks: a group's bytes are counted per group, and
- * weft_ranks_sent_to adds them up per rank. */
 typedef struct weft_traffic {
     int64_t sent[WEFT_N_TRAFFIC];
-    int64_t steps;                                      /* counted */
-    int64_t *to;                                        /* [world] all kinds, point to point */
-    int64_t each[WEFT_MAX_CUTS][WEFT_SCOPE_ACROSS + 1]; /* to each other rank of a cut's group */
-    int64_t everyone;                                   /* to each other rank of the world */
+    int64_t steps; /* counted */
+    int64_t *to;   /* [world] all kinds */
 } weft_traffic;
 
 void weft_traffic_add(weft_traffic *to, const weft_traffic *more, int32_t world);
@@ -69,8 +65,6 @@ weft_status weft_ranks_create_group(weft_ranks *self, weft_error *err);
 /* Creates the groups of a sharding, unless they exist. [collective] */
 weft_status weft_ranks_group(weft_ranks *self, const weft_cut *cut, weft_error *err);
 weft_comm_group *weft_ranks_group_of(const weft_ranks *self, const weft_cut *cut, int32_t scope);
-/* Counted bytes from this rank to another one. */
-int64_t weft_ranks_sent_to(const weft_ranks *self, int32_t rank);
 
 /* The arguments of an exchange. */
 typedef struct weft_transfer {

@@ -17,29 +17,17 @@ static const weft_identity *find_identity(const weft_identities *identities, con
     return NULL;
 }
 
-/* A fact that differs; "(none)": missing in the checkpoint, or now. */
-typedef struct difference {
-    const char *name, *before, *now;
-    bool noted;
-} difference;
-
-/* out [now->n + before->n] */
-static int32_t list_differences(difference *out, const weft_identities *before, const weft_identities *now) {
-    int32_t n = 0;
-    for (int32_t i = 0; i < now->n; i++) {
-        const weft_identity *item = &now->items[i], *old = find_identity(before, item->name);
-        if (old == NULL || strcmp(old->value, item->value) != 0)
-            out[n++] = (difference){item->name, old == NULL ? "(none)" : old->value, item->value, item->noted};
-    }
-    for (int32_t i = 0; i < before->n; i++) {
-        const weft_identity *item = &before->items[i];
-        if (find_identity(now, item->name) == NULL)
-            out[n++] = (difference){item->name, item->value, "(none)", item->noted};
-    }
-    return n;
+/* Notes a fact that differs. NULL: missing in the checkpoint, or now. */
+static void add_change(weft_identities *to, uint64_t step, const weft_identity *was, const weft_identity *is) {
+    const weft_identity *any = is != NULL ? is : was;
+    weft_change *change = &to->changes[to->n_changes++];
+    *change = (weft_change){.step = step, .noted = any->noted};
+    (void)snprintf(change->name, sizeof change->name, "%s", any->name);
+    (void)snprintf(change->from, sizeof change->from, "%s", was == NULL ? "(none)" : was->value);
+    (void)snprintf(change->to, sizeof change->to, "%s", is == NULL ? "(none)" : is->value);
 }
 
-static weft_status reject_differences(const difference *list, int32_t n, const char *path, weft_error *err) {
+static weft_status reject_changes(const weft_change *list, int32_t n, const char *path, weft_error *err) {
     char text[1500] = "";
     int32_t shown = 0, all = 0;
     for (int32_t i = 0; i < n; i++) {
@@ -47,8 +35,8 @@ static weft_status reject_differences(const difference *list, int32_t n, const c
         int wrote = 0;
         if (list[i].noted) continue;
         all++;
-        wrote = snprintf(text + used, sizeof text - used, "\n  %s is %s, was %s", list[i].name, list[i].now,
-                         list[i].before);
+        wrote =
+            snprintf(text + used, sizeof text - used, "\n  %s is %s, was %s", list[i].name, list[i].to, list[i].from);
         if (wrote > 0 && (size_t)wrote < sizeof text - used) shown++;
         else text[used] = '\0';
     }
@@ -67,24 +55,28 @@ static weft_status reject_differences(const difference *list, int32_t n, const c
 static weft_status compare_facts(const weft_record *record, weft_identities *now, bool inexact, const weft_host *host,
                                  const char *path, weft_error *err) {
     const weft_identities *before = &record->identities;
-    difference *list = weft_alloc(before->n + now->n, sizeof *list);
-    const int32_t n = list_differences(list, before, now);
-    const weft_status status = inexact ? WEFT_OK : reject_differences(list, n, path, err);
+    weft_identities found = {.changes = weft_alloc(before->n + now->n, sizeof *found.changes)};
+    weft_status status = WEFT_OK;
+    for (int32_t i = 0; i < now->n; i++) {
+        const weft_identity *item = &now->items[i], *old = find_identity(before, item->name);
+        if (old == NULL || strcmp(old->value, item->value) != 0) add_change(&found, record->state.step, old, item);
+    }
+    for (int32_t i = 0; i < before->n; i++)
+        if (find_identity(now, before->items[i].name) == NULL)
+            add_change(&found, record->state.step, &before->items[i], NULL);
+    if (!inexact) status = reject_changes(found.changes, found.n_changes, path, err);
     if (host != NULL && status == WEFT_OK) {
-        now->changes = weft_realloc(now->changes, now->n_changes + before->n_changes + n, sizeof *now->changes);
+        now->changes =
+            weft_realloc(now->changes, now->n_changes + before->n_changes + found.n_changes, sizeof *now->changes);
         for (int32_t i = 0; i < before->n_changes; i++) now->changes[now->n_changes++] = before->changes[i];
-        for (int32_t i = 0; i < n; i++) {
-            const difference *d = &list[i];
-            weft_change *change = &now->changes[now->n_changes++];
-            weft_log(host, d->noted ? WEFT_LOG_INFO : WEFT_LOG_WARN, "resume: %s is %s, was %s", d->name, d->now,
-                     d->before);
-            *change = (weft_change){.step = record->state.step};
-            (void)snprintf(change->name, sizeof change->name, "%s", d->name);
-            (void)snprintf(change->from, sizeof change->from, "%s", d->before);
-            (void)snprintf(change->to, sizeof change->to, "%s", d->now);
+        for (int32_t i = 0; i < found.n_changes; i++) {
+            const weft_change *change = &found.changes[i];
+            weft_log(host, change->noted ? WEFT_LOG_INFO : WEFT_LOG_WARN, "resume: %s is %s, was %s", change->name,
+                     change->to, change->from);
+            now->changes[now->n_changes++] = *change;
         }
     }
-    free(list);
+    weft_identities_clear(&found);
     return status;
 }
 

@@ -4,7 +4,6 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "base/text.h"
 #include "config/number.h"
 
 #include <inttypes.h>

@@ -8,7 +8,6 @@
 #include "model/convert.h"
 #include "model/weights.h"
 #include "plugin/enter.h"
-#include "program/job.h"
 #include "run/staging.h"
 
 #include <errno.h>
@@ -239,12 +238,10 @@ weft_status weft_saving_open(weft_saving *out, const weft_engine *engine, const 
     }
     out->parameters = weft_engine_region(engine, WEFT_HOLD_PARAMETERS);
     for (int i = 0; i < engine->plan.n_states; i++) out->states[i] = weft_engine_region(engine, WEFT_HOLD_STATES + i);
-    if (strlen(parent) >= sizeof out->parent || strlen(name) >= sizeof out->name)
-        return weft_error_set(err, WEFT_E_USER, "%s/%s: the path is longer than %d bytes", parent, name,
-                              WEFT_PATH_BYTES - 1);
-    (void)strcpy(out->parent, parent);
-    (void)strcpy(out->name, name);
     out->files = files;
+    status = weft_path_join(out->parent, "", parent, err);
+    if (status == WEFT_OK) status = weft_path_join(out->name, "", name, err);
+    if (status != WEFT_OK) return status;
     WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
     return status == WEFT_OK ? WEFT_OK : weft_error_prefix(err, "before %s/%s is saved: ", parent, name);
 }

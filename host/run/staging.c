@@ -1,7 +1,6 @@
 /* host/run/staging.c: see staging.h. */
 #include "run/staging.h"
 
-#include "adapter/origin.h"
 #include "adapter/tensors.h"
 #include "base/alloc.h"
 #include "base/file.h"
@@ -30,9 +29,10 @@ void weft_staging_name(weft_staging *self, const char *parent, const char *name)
     self->old = weft_text_of("%s/.%s.old", parent, name);
 }
 
-static bool is_path_there(const char *path) {
+/* S_IFDIR, ...; 0: there is nothing. */
+static mode_t type_of(const char *path) {
     struct stat about;
-    return lstat(path, &about) == 0;
+    return lstat(path, &about) == 0 ? about.st_mode & S_IFMT : 0;
 }
 
 static weft_status cannot_move(const char *from, const char *to, weft_error *err) {
@@ -40,8 +40,8 @@ static weft_status cannot_move(const char *from, const char *to, weft_error *err
 }
 
 static weft_status recover_old(const weft_staging *self, weft_error *err) {
-    if (!is_path_there(self->old)) return WEFT_OK;
-    if (is_path_there(self->final)) {
+    if (type_of(self->old) == 0) return WEFT_OK;
+    if (type_of(self->final) != 0) {
         const weft_status status = weft_unknown_files_keep(self->old, self->final, err);
         return status == WEFT_OK ? weft_tree_remove(self->old, err) : status;
     }
@@ -72,7 +72,7 @@ weft_status weft_staging_begin(weft_staging *self, const char *parent, const cha
 
 /* On file systems that cannot exchange names only .name.old exists between the two moves. */
 static weft_status take_name(const weft_staging *self, weft_error *err) {
-    const bool replaces = is_path_there(self->final);
+    const bool replaces = type_of(self->final) != 0;
     if (replaces && renameat2(AT_FDCWD, self->path, AT_FDCWD, self->final, RENAME_EXCHANGE) == 0) return WEFT_OK;
     if (replaces && errno != EINVAL && errno != ENOSYS) return cannot_move(self->path, self->final, err);
     if (replaces && rename(self->final, self->old) != 0) return cannot_move(self->final, self->old, err);
@@ -241,21 +241,16 @@ typedef struct keeping {
     const char *const *known;
 } keeping;
 
-static bool is_directory(const char *path) {
-    struct stat about;
-    return lstat(path, &about) == 0 && S_ISDIR(about.st_mode);
-}
-
 static weft_status keep_name(void *context, const char *name, weft_error *err) {
     const keeping *self = context;
     char from[WEFT_PATH_BYTES], to[WEFT_PATH_BYTES];
-    struct stat about;
     weft_status status = weft_path_join(from, self->from, name, err);
     if (status == WEFT_OK) status = weft_path_join(to, self->to, name, err);
     if (status != WEFT_OK) return status;
-    if (lstat(to, &about) == 0) {
+    if (type_of(to) != 0) {
         keeping within = {from, to, strcmp(name, "state") == 0 ? of_state : of_model};
-        return is_directory(from) && is_directory(to) ? weft_tree_visit(from, keep_name, &within, err) : WEFT_OK;
+        const bool are_directories = type_of(from) == S_IFDIR && type_of(to) == S_IFDIR;
+        return are_directories ? weft_tree_visit(from, keep_name, &within, err) : WEFT_OK;
     }
     if (is_known(self->known, name)) return WEFT_OK;
     if (strcmp(name, WEFT_ADDITIONAL_TEMPLATES) == 0) { /* templates of the model that was replaced */
@@ -263,12 +258,11 @@ static weft_status keep_name(void *context, const char *name, weft_error *err) {
         status = search_named(foreign, self->from, name, of_templates, err);
         if (status != WEFT_OK || foreign[0] == '\0') return status;
     }
-    if (rename(from, to) == 0) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be renamed to %s: %s", from, to, strerror(errno));
+    return rename(from, to) == 0 ? WEFT_OK : cannot_move(from, to, err);
 }
 
 weft_status weft_unknown_files_keep(const char *replaced, const char *by, weft_error *err) {
     keeping all = {replaced, by, of_checkpoint};
-    if (!is_directory(replaced) || !is_directory(by)) return WEFT_OK;
+    if (type_of(replaced) != S_IFDIR || type_of(by) != S_IFDIR) return WEFT_OK;
     return weft_tree_visit(replaced, keep_name, &all, err);
 }

@@ -44,31 +44,28 @@ typedef struct weft_stepper {
     uint64_t step;      /* from 1; 0 in evaluation */
     double lr;
     double clip; /* 0: none */
-    int64_t count, places;
+    int64_t count;
     int64_t *micro_batch_targets; /* [micro-batches] target tokens */
     int32_t *micro_batch_lengths; /* [micro-batches] positions of a sequence */
     weft_stream_sync order;
-    char *shared;                    /* transfer memory: the parts below */
-    char *micro_batch_memory[2];     /* double buffer of uploads */
-    weft_event *micro_batch_sent[2]; /* NULL: the buffer is free */
-    int micro_batch_turn;            /* the next buffer */
-    double *count_out;               /* COUNT, followed by the seed (fp32) */
-    void *hp;                        /* the optimizer's struct */
-    int64_t *first_out;              /* [micro-batches] index of the first sequence, for models with dropout */
-    const double *outcome;           /* norm and losses, in the device's order */
-    char *micro_batches;             /* during capture: all micro-batches, each of the largest size; else NULL */
-    weft_micro_batch micro_batch;    /* arrays of the largest shape, in micro_batch_memory or micro_batches */
-    int32_t loaded_micro_batch;      /* index of the loaded micro-batch; -1: none */
-    weft_slot_ref *gradients;        /* [n_parameters] of the current instruction */
-    int64_t *used;                   /* [slots of the largest program] bytes that kernels touched */
-    bool find_culprit;               /* after a loss that is not finite: check each carry */
-    weft_error culprit; /* found on this rank among several; the other ranks still wait for its exchanges */
-    double data_seconds;
+    weft_double_buffer uploads;   /* of micro-batches */
+    char *shared;                 /* transfer memory: the parts below */
+    double *count_out;            /* COUNT, followed by the seed (fp32) */
+    void *hp;                     /* the optimizer's struct */
+    int64_t *first_out;           /* [micro-batches] index of the first sequence, for models with dropout */
+    const double *outcome;        /* norm and losses, in the device's order */
+    char *micro_batches;          /* during capture: all micro-batches, each of the largest size; else NULL */
+    weft_micro_batch micro_batch; /* arrays of the largest shape, in uploads or micro_batches */
+    int32_t loaded_micro_batch;   /* index of the loaded micro-batch; -1: none */
+    weft_slot_ref *gradients;     /* [n_parameters] of the current instruction */
+    int64_t *used;                /* [slots of the largest program] bytes that kernels touched */
+    bool find_culprit;            /* after a loss that is not finite: check each carry */
+    weft_error culprit;           /* found on this rank among several; the other ranks still wait for its exchanges */
     weft_comm_handle *(
         *handles)[WEFT_STEP_EXCHANGES]; /* [n_instructions] of the largest program: in-flight exchanges */
     int32_t n_in_flight;                /* handles that are not joined */
     weft_fold *folds;                   /* [n_units][2] sums by hop */
-    struct weft_hidden *hidden;         /* collects hidden states in evaluation (hidden.h); NULL: it is off */
+    struct weft_hidden *hidden;         /* collects hidden states in evaluation (values.h); NULL: it is off */
     weft_graph_capture *graph_capture;  /* NULL: passes are not captured */
     /* Called for each device call of the segments; then the trace has each instruction's own time, also on a device
      * that queues. NULL: no timing. */

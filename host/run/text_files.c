@@ -3,14 +3,12 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "base/text.h"
 #include "model/config_json.h"
 #include "plugin/enter.h"
 #include "launch/world.h"
 #include "program/sections.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 

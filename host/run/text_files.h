@@ -7,7 +7,6 @@
 #define WEFT_HOST_RUN_TEXT_FILES_H
 
 #include "model/stop_ids.h"
-#include "program/run.h"
 #include "run/data_job.h"
 
 typedef struct weft_text_file {

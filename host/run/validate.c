@@ -119,6 +119,32 @@ weft_status weft_micro_batch_validate(const weft_micro_batch *micro_batch, const
                           (long long)micro_batch->n_targets, (long long)targets);
 }
 
+weft_status weft_micro_batch_fetch(weft_micro_batch *out, void *memory, int64_t part, const weft_data_plugin *plugin,
+                                   weft_data *data, const weft_micro_batch_request *request, const weft_plan *plan,
+                                   const weft_micro_batch *shape, weft_error *err) {
+    const weft_micro_batch_bounds bounds = weft_micro_batch_bounds_of(plan);
+    char *at = memory;
+    const weft_micro_batch requested = {.struct_size = (uint32_t)sizeof requested,
+                                        .ids = memory,
+                                        .targets = (int32_t *)(void *)(at + part),
+                                        .weights = (float *)(void *)(at + 2 * part),
+                                        .starts = (int32_t *)(void *)(at + 3 * part),
+                                        .positions = (int32_t *)(void *)(at + 4 * part)};
+    weft_status status = WEFT_OK;
+    *out = requested;
+    memset(memory, WEFT_MICRO_BATCH_POISON, (size_t)(WEFT_MICRO_BATCH_PARTS * part));
+    WEFT_PLUGIN_CALL(status, plugin, micro_batch, err, data, out, request);
+    if (status != WEFT_OK) return status;
+    if (shape != NULL && (out->length != shape->length || out->n_targets != shape->n_targets))
+        status = weft_error_set(err, WEFT_E_PLUGIN,
+                                "its shape reports %d positions and %lld targets for the micro-batch at row %llu, but "
+                                "its micro_batch returns %d and %lld",
+                                (int)shape->length, (long long)shape->n_targets, (unsigned long long)request->first_row,
+                                (int)out->length, (long long)out->n_targets);
+    if (status == WEFT_OK) status = weft_micro_batch_validate(out, &requested, request, &bounds, err);
+    return weft_plugin_blame(plugin, status, err);
+}
+
 static weft_status check_slot(const weft_state_slot *slots, int64_t i, const char *id, weft_error *err) {
     const weft_state_slot *slot = &slots[i];
     const char *name = slot->name, *dtype = weft_dtype_name(slot->dtype);

@@ -7,7 +7,7 @@
 #include "scratch.h"
 #include "suite.h"
 #include "run/generate.h"
-#include "run/hidden.h"
+#include "run/values.h"
 
 #include <check.h>
 #include <jansson.h>

@@ -119,7 +119,7 @@ static inline const char *rig_directory(void) {
     return scratch_path("out/checkpoints");
 }
 
-static inline weft_status rig_list(weft_text_files *files, rig *self, const weft_text *text, weft_error *err) {
+static inline weft_status rig_list(weft_text_files *files, const rig *self, const weft_text *text, weft_error *err) {
     return weft_text_files_list(files, text, true, self->session->run->settings.model.path, err);
 }
 
@@ -133,7 +133,8 @@ static inline weft_status rig_try_save(rig *self, weft_error *err) {
     return status;
 }
 
-static inline weft_status rig_try_save_model(rig *self, const char *directory, const weft_text *text, weft_error *err) {
+static inline weft_status rig_try_save_model(const rig *self, const char *directory, const weft_text *text,
+                                             weft_error *err) {
     weft_text_files files;
     weft_status status = rig_list(&files, self, text, err);
     if (status == WEFT_OK) status = weft_model_save(self->session->engine, directory, &files, err);
