@@ -230,9 +230,14 @@ static weft_status put_checked(void *context, const int32_t *ids, size_t n) {
     return self->has_wrong ? WEFT_E_PLUGIN : self->to->put(self->to->context, ids, n);
 }
 
-/* Calls the tokenizer for a data plugin. Its mistakes are reported as its own, not as the caller's. */
-static weft_status encode_checked(const weft_text *with, const weft_ids_sink *sink, const char *text, size_t bytes,
-                                  uint32_t flags, weft_error *err) {
+static weft_text *text_of(const weft_data_job *job) {
+    return ((const weft_data_source *)job->context)->text;
+}
+
+/* The tokenizer's mistakes are reported as its own, not as the caller's. */
+static weft_status encode_with(const weft_data_job *job, const weft_ids_sink *sink, const char *text, size_t bytes,
+                               uint32_t flags, weft_error *err) {
+    const weft_text *with = text_of(job);
     checked between = {.to = sink, .n_ids = with->info.vocab_size};
     const weft_ids_sink checks = {&between, put_checked};
     const weft_call_record before = weft_plugin_enter(with->plugin, "encode");
@@ -246,18 +251,9 @@ static weft_status encode_checked(const weft_text *with, const weft_ids_sink *si
     return weft_plugin_leave(before, status == WEFT_OK ? changed : status, err);
 }
 
-static weft_text *text_of(const weft_data_job *job) {
-    return ((const weft_data_source *)job->context)->text;
-}
-
 static weft_status encode_document(const weft_data_job *job, const weft_ids_sink *sink, const char *text, size_t bytes,
                                    weft_error *err) {
-    return encode_checked(text_of(job), sink, text, bytes, text_of(job)->document_flags, err);
-}
-
-static weft_status encode_with(const weft_data_job *job, const weft_ids_sink *sink, const char *text, size_t bytes,
-                               uint32_t flags, weft_error *err) {
-    return encode_checked(text_of(job), sink, text, bytes, flags, err);
+    return encode_with(job, sink, text, bytes, text_of(job)->document_flags, err);
 }
 
 static weft_status decode(const weft_data_job *job, const weft_text_sink *sink, const int32_t *ids, size_t n,

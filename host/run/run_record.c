@@ -184,7 +184,7 @@ weft_status weft_record_load(weft_record *out, const char *path, weft_error *err
 /* ---- the facts of a run, which restore.c compares
  *
  * Fixed facts determine the numbers of a step from the same state: batch, sequences, model, arithmetic. Noted facts
- * may be changed at any step (learning rate, schedule, length), or change no bit (strategy, policy, communicator). ---- */
+ * may be changed at any step (learning rate, schedule, length), or change no bit (strategy, policy, ...). ---- */
 
 /* Keeps the first failure, so additions need no check. */
 typedef struct collector {

@@ -51,7 +51,7 @@ weft_status weft_values_step(const weft_stepper *self, const weft_instruction *i
  * evaluation
  *
  * Each micro-batch's states are added in fp64 after its last segment. After a pass the sums of its micro-batches are
- * gathered on rank 0, which adds them in micro-batch order, so the mean has the same bits on any number of ranks. ---- */
+ * gathered on rank 0, which adds them in micro-batch order: the mean has the same bits on any number of ranks. ---- */
 
 typedef struct weft_hidden {
     const weft_engine *engine;
