@@ -7,9 +7,9 @@
 #include "base/safetensors.h"
 #include "model/layout.h"
 #include "model/process_group.h"
+#include "model/stream_sync.h"
 
 #include <stdatomic.h>
-#include <weft/transfer.h>
 
 /* Double-buffered transfers between host and device, in one direction at a time: the host works on one buffer while the
  * other is transferred. With weft/transfer.h the buffers are pinned memory; elsewhere transfers are synchronous.
@@ -17,9 +17,7 @@
  *     to the device:  take(&piece), fill it, send; take(&other), fill it during the first transfer, send; ...
  *     to the host:    fetch(first); fetch(second), take(&piece) of the first, use it during the second transfer; ... */
 typedef struct weft_double_buffer {
-    const weft_device_plugin *kernels;
-    weft_device *device;
-    const weft_device_transfer *transfer; /* NULL: plain memory */
+    weft_stream_sync order;
     void *memory[2];
     weft_event *events[2]; /* recorded after the transfer; NULL: synchronous */
     int turn;              /* the next buffer for send and fetch */

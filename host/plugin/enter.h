@@ -145,11 +145,15 @@ void weft_plugin_title(char *out, size_t size, const void *table);
 /* Returns the id of the plugin that owns the table; "": unregistered. [any-thread] */
 const char *weft_plugin_id(const void *table);
 
-#define WEFT_PLUGIN_CALL(status, table, slot, err, ...)                                                                \
+/* Calls a slot of an extension, whose plugin has the table `owner`. */
+#define WEFT_PLUGIN_CALL_OF(status, owner, table, slot, err, ...)                                                      \
     do {                                                                                                               \
-        const weft_call_record before_ = weft_plugin_enter((table), #slot);                                            \
+        const weft_call_record before_ = weft_plugin_enter((owner), #slot);                                            \
         (status) = weft_plugin_leave(before_, (table)->slot(__VA_ARGS__, (err)), (err));                               \
     } while (0)
+
+#define WEFT_PLUGIN_CALL(status, table, slot, err, ...)                                                                \
+    WEFT_PLUGIN_CALL_OF((status), (table), (table), slot, (err), __VA_ARGS__)
 
 #define WEFT_PLUGIN_NOTIFY(table, slot, ...)                                                                           \
     do {                                                                                                               \

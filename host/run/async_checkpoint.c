@@ -3,7 +3,6 @@
 
 #include "base/alloc.h"
 #include "base/units.h"
-#include "plugin/crash.h"
 #include "plugin/enter.h"
 #include "program/paths.h"
 #include "run/save.h"
@@ -84,14 +83,14 @@ static const weft_device_plugin host_memory = {
     .synchronize = nothing_is_queued,
 };
 
-/* Region 0 is the parameters, region 1 + i state i. */
-static weft_region region_of(const weft_engine *engine, int64_t index) {
-    return index == 0 ? weft_engine_parameters(engine) : weft_engine_state(engine, index - 1);
+/* Part 0 is of the parameters, part 1 + i of state i. */
+static int hold_of(int64_t index) {
+    return index == 0 ? WEFT_HOLD_PARAMETERS : WEFT_HOLD_STATES + (int)index - 1;
 }
 
 /* A region of the copy, which the thread reads without the device. Other ranks' shards are read through the relay. */
 static weft_region copied_region(const weft_async_checkpoint *self, int64_t index) {
-    weft_region region = region_of(self->engine, index);
+    weft_region region = weft_engine_region(self->engine, hold_of(index));
     region.kernels = &host_memory;
     region.device = (weft_device *)(uintptr_t)&self->parts[index];
     region.ref = (weft_ref){NULL, 0};
@@ -109,16 +108,16 @@ static weft_status allocate_copy(weft_async_checkpoint *self, weft_error *err) {
         if (status == WEFT_OK && plan->bytes.snapshot > 0)
             memory = weft_device_view(engine->kernels, engine->device, self->slot.ref);
     } else {
-        status = weft_device_transfer_find(&self->order.transfer, engine->kernels, engine->device, err);
-        if (status == WEFT_OK) status = weft_stream_sync_alloc(&self->order, &memory, plan->bytes.snapshot, err);
+        status = weft_stream_sync_alloc(&self->order, &memory, plan->bytes.snapshot, err);
     }
     if (status != WEFT_OK) return weft_error_prefix(err, "memory for asynchronous saves ([checkpoint] async): ");
     self->memory = memory;
     for (int64_t i = 0, at = 0; i <= plan->n_states; i++) {
         part *one = &self->parts[i];
-        one->bytes = i == 0 ? weft_save_place_parameters(plan) : plan->holds[WEFT_HOLD_STATES + i - 1]->bytes;
+        one->bytes = i == 0 ? weft_save_place_parameters(plan) : plan->holds[hold_of(i)]->bytes;
         one->copy = self->memory + at;
-        if (plan->visible) one->live = weft_device_view(engine->kernels, engine->device, region_of(engine, i).ref);
+        if (plan->visible)
+            one->live = weft_device_view(engine->kernels, engine->device, weft_engine_region(engine, hold_of(i)).ref);
         at += weft_buffer_part(one->bytes);
     }
     return WEFT_OK;
@@ -171,8 +170,9 @@ static request_kind await_request(weft_async_checkpoint *self, int64_t nanosecon
     until.tv_nsec = (until.tv_nsec + nanoseconds) % 1000000000;
     (void)pthread_mutex_lock(&self->lock);
     while (self->request.kind == REQUEST_NONE && code != ETIMEDOUT)
-        code = nanoseconds == FOREVER ? pthread_cond_wait(&self->is_requested, &self->lock)
-                                      : pthread_cond_timedwait(&self->is_requested, &self->lock, &until);
+        code = nanoseconds == FOREVER
+                   ? pthread_cond_wait(&self->is_requested, &self->lock)
+                   : pthread_cond_clockwait(&self->is_requested, &self->lock, CLOCK_MONOTONIC, &until);
     kind = self->request.kind;
     (void)pthread_mutex_unlock(&self->lock);
     return kind;
@@ -218,11 +218,9 @@ static weft_status get_common_request(weft_async_checkpoint *self, request_kind 
 weft_status weft_async_checkpoint_create(weft_async_checkpoint **out, weft_engine *engine, weft_error *err) {
     const weft_process_group *peers = &engine->peers;
     const int32_t world = weft_process_group_is_single(peers) ? 1 : peers->world;
-    pthread_condattr_t steady;
     weft_async_checkpoint *self = weft_alloc(1, sizeof *self);
     weft_status status = WEFT_OK;
     self->engine = engine;
-    self->order = (weft_stream_sync){.kernels = engine->kernels, .device = engine->device};
     self->relay = (weft_process_group){.world = world,
                                        .rank = world == 1 ? 0 : peers->rank,
                                        .context = self,
@@ -231,13 +229,11 @@ weft_status weft_async_checkpoint_create(weft_async_checkpoint **out, weft_engin
                                        .share = request_share,
                                        .swap = request_swap};
     self->kinds = weft_alloc(world, sizeof *self->kinds);
-    (void)pthread_condattr_init(&steady);
-    (void)pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
     (void)pthread_mutex_init(&self->lock, NULL);
-    (void)pthread_cond_init(&self->is_requested, &steady);
+    (void)pthread_cond_init(&self->is_requested, NULL);
     (void)pthread_cond_init(&self->is_answered, NULL);
-    (void)pthread_condattr_destroy(&steady);
-    status = allocate_copy(self, err);
+    status = weft_stream_sync_open(&self->order, engine->kernels, engine->device, 1, err);
+    if (status == WEFT_OK) status = allocate_copy(self, err);
     if (status == WEFT_OK) *out = self;
     else weft_async_checkpoint_destroy(self);
     return status;
@@ -253,11 +249,9 @@ static void *write_copy(void *argument) {
     return NULL;
 }
 
-/* Joins the thread and releases its save. */
-static void end_save(weft_async_checkpoint *self) {
+static void join_thread(weft_async_checkpoint *self) {
     if (self->runs) (void)pthread_join(self->thread, NULL);
     self->runs = false;
-    weft_saving_close(&self->saving);
 }
 
 static void abort_save(weft_async_checkpoint *self) {
@@ -265,12 +259,12 @@ static void abort_save(weft_async_checkpoint *self) {
     self->closed = true;
     (void)pthread_cond_signal(&self->is_answered);
     (void)pthread_mutex_unlock(&self->lock);
-    end_save(self);
+    join_thread(self);
 }
 
 weft_status weft_async_checkpoint_begin(weft_async_checkpoint *self, const char *directory,
                                         const weft_checkpoint_state *state, const weft_identities *identities,
-                                        const weft_text *text, weft_async_checkpoint_first *first, void *context,
+                                        const weft_text_files *files, weft_async_checkpoint_first *first, void *context,
                                         weft_error *err) {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
     const weft_engine *engine = self->engine;
@@ -280,14 +274,16 @@ weft_status weft_async_checkpoint_begin(weft_async_checkpoint *self, const char 
     char name[64];
     weft_status status = WEFT_OK;
     (void)snprintf(name, sizeof name, "step-%" PRIu64, state->step);
-    status = weft_saving_open(saving, engine, directory, name, text, err);
+    status = weft_saving_open(saving, engine, directory, name, files, err);
     for (int64_t i = 0; i <= engine->plan.n_states && status == WEFT_OK; i++) {
         const part *one = &self->parts[i];
-        const weft_ref from = region_of(engine, i).ref, to = weft_ref_at(self->slot.ref, one->copy - self->memory);
+        const weft_ref from = weft_engine_region(engine, hold_of(i)).ref,
+                       to = weft_ref_at(self->slot.ref, one->copy - self->memory);
         if (one->bytes == 0) continue;
         if (engine->plan.visible)
             WEFT_PLUGIN_CALL(status, engine->kernels, copy, err, engine->device, NULL, to, from, one->bytes);
-        else status = weft_stream_sync_download(&self->order, (char *)(uintptr_t)one->copy, from, one->bytes, err);
+        else
+            status = weft_stream_sync_download(&self->order, (char *)(uintptr_t)one->copy, from, one->bytes, NULL, err);
     }
     if (status == WEFT_OK) status = weft_stream_sync_finish(&self->order, err);
     if (status == WEFT_OK) {
@@ -328,7 +324,7 @@ weft_status weft_async_checkpoint_look(weft_async_checkpoint *self, bool waits, 
     }
     if (status != WEFT_OK || kind == REQUEST_NONE) return status;
     *out = (weft_async_result){true, self->saving.record.state, 0.0};
-    end_save(self);
+    join_thread(self);
     out->seconds = self->seconds;
     if (self->status != WEFT_OK && err != NULL) *err = self->err;
     return self->status;

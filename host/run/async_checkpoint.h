@@ -1,7 +1,7 @@
 /* host/run/async_checkpoint.h: checkpoints that are written while training continues.
  *
  *     weft_async_checkpoint_create(&save, engine, &err);                                      once: allocates the copy
- *     weft_async_checkpoint_begin(save, directory, &state, &identities, &text, ..., &err);    copies the state
+ *     weft_async_checkpoint_begin(save, directory, &state, &identities, &files, ..., &err);   copies the state
  *     ... optimizer steps; after each: weft_async_checkpoint_look(save, false, &result, &err) ...
  *     weft_async_checkpoint_look(save, true, &result, &err);                                  waits for the end
  *
@@ -36,7 +36,7 @@ void weft_async_checkpoint_destroy(weft_async_checkpoint *self);
  * started. [collective] */
 weft_status weft_async_checkpoint_begin(weft_async_checkpoint *self, const char *directory,
                                         const weft_checkpoint_state *state, const weft_identities *identities,
-                                        const weft_text *text, weft_async_checkpoint_first *first, void *context,
+                                        const weft_text_files *files, weft_async_checkpoint_first *first, void *context,
                                         weft_error *err);
 
 /* Serves the threads of all ranks, if a save is in progress; waits: until they have ended. With out->ended, status and

@@ -15,7 +15,9 @@
 #ifndef WEFT_HOST_RUN_CHECKPOINT_H
 #define WEFT_HOST_RUN_CHECKPOINT_H
 
+#include "base/text.h"
 #include "run/engine.h"
+#include "run/text_files.h"
 
 #define WEFT_BEST_NAME "best" /* a link to the checkpoint of the lowest evaluation loss */
 
@@ -40,6 +42,7 @@ typedef struct weft_identity {
 typedef struct weft_change {
     uint64_t step;
     char name[64], from[512], to[512];
+    bool noted; /* of one that this resume has found */
 } weft_change;
 
 typedef struct weft_identities {
@@ -54,17 +57,18 @@ weft_status weft_identities_collect(weft_identities *out, const weft_engine *eng
                                     weft_error *err);
 void weft_identities_clear(weft_identities *identities);
 
-/* Saves into directory/step-N, replacing one of the same step. text: its files are copied; may be NULL. The
+/* Saves into directory/step-N, replacing one of the same step. files: of the tokenizer; may be NULL. The
  * available space is checked first; after any failure the directory is unchanged, and all ranks fail. [collective] */
 weft_status weft_checkpoint_save(const weft_engine *engine, const char *directory, const weft_checkpoint_state *state,
-                                 const weft_identities *identities, const weft_text *text, weft_error *err);
+                                 const weft_identities *identities, const weft_text_files *files, weft_error *err);
 /* Saves the same files without state/ and manifest: out/model. Replaces it in one step. [collective] */
-weft_status weft_model_save(const weft_engine *engine, const char *directory, const weft_text *text, weft_error *err);
+weft_status weft_model_save(const weft_engine *engine, const char *directory, const weft_text_files *files,
+                            weft_error *err);
 
 /* Returns path and state of the newest checkpoint whose manifest verifies. Broken ones are skipped with a warning;
  * one that cannot be read is an error. WEFT_E_USER: there is none. peers: share the work; NULL: a single rank.
  * [collective] */
-weft_status weft_checkpoint_newest(char *path, size_t size, weft_checkpoint_state *state, const char *directory,
+weft_status weft_checkpoint_newest(char path[WEFT_PATH_BYTES], weft_checkpoint_state *state, const char *directory,
                                    const weft_process_group *peers, const weft_host *host, weft_error *err);
 
 /* Checks model and facts as weft_checkpoint_restore does, before memory is allocated. [collective] */
@@ -85,5 +89,27 @@ weft_status weft_checkpoint_retain(const char *directory, uint64_t step, int64_t
  * (keep_best = no, or best_step 0: nothing was evaluated). A file system without links causes a warning; so does
  * another file of that name, which stays. */
 weft_status weft_best_point(const char *directory, uint64_t best_step, const weft_host *host, weft_error *err);
+
+/* manifest.json lists the files of a complete checkpoint:
+ *
+ *     {"format": 1, "step": 50, "grid": 64, "files": {
+ *          "config.json":       {"bytes": 612, "sha256": "..."},
+ *          "model.safetensors": {"bytes": 1041000, "header_sha256": "...", "tensors": {"norm.weight": "...", ...}}}}
+ *
+ * A tensor's hash is SHA-256 over the SHA-256 of each of its grid cells in order; a cell has `grid` elements (the
+ * last one fewer). A cell has one owner for every number of ranks: each rank hashes what it writes, before it writes
+ * it. Files other than safetensors have one hash. Verification hashes the content of the file system and compares. */
+#define WEFT_MANIFEST_NAME "manifest.json"
+
+/* Lists all files in the directory and below. roots: {"model.safetensors": {"tensor": root, ...}, ...} of its
+ * safetensors files; tensors of other files are hashed here. */
+weft_status weft_manifest_write(const char *directory, uint64_t step, int64_t grid, const json_t *roots,
+                                weft_error *err);
+/* WEFT_E_DATA with file and reason if something is missing or different; other files are ignored. The ranks share
+ * the work and the result. [collective] */
+weft_status weft_manifest_verify(const char *directory, uint64_t step, const weft_process_group *peers,
+                                 weft_error *err);
+/* Checks names and sizes only, on this rank. */
+weft_status weft_manifest_glance(const char *directory, uint64_t step, weft_error *err);
 
 #endif

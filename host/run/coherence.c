@@ -5,8 +5,7 @@
 #include "base/hash.h"
 #include "base/safetensors.h"
 #include "base/text.h"
-#include "program/plan.h"
-#include "run/control_channel.h"
+#include "run/ranks.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,31 +23,14 @@ enum {
     MOST_NAMED = 4   /* ranks */
 };
 
-WEFT_PRINTF(2, 3) static void append(weft_facts *self, const char *format, ...) {
-    va_list args, again;
-    int n = 0;
-    va_start(args, format);
-    va_copy(again, args);
-    n = vsnprintf(NULL, 0, format, args);
-    self->text = weft_realloc(self->text, self->bytes + (size_t)n + 1, 1);
-    (void)vsnprintf(self->text + self->bytes, (size_t)n + 1, format, again);
-    self->bytes += (size_t)n;
-    va_end(again);
-    va_end(args);
-}
-
-void weft_facts_add(weft_facts *self, const char *name, const char *value) {
-    size_t begin = 0;
-    append(self, "%s\t", name);
-    begin = self->bytes;
-    append(self, "%s\n", value);
-    for (char *at = self->text + begin; at[1] != '\0'; at++)
+void weft_facts_add(char **facts, const char *name, const char *value) {
+    char *clean = weft_strdup(value), *all = NULL;
+    for (char *at = clean; *at != '\0'; at++)
         if (*at == '\t' || *at == '\n') *at = ' ';
-}
-
-void weft_facts_drop(weft_facts *self) {
-    free(self->text);
-    memset(self, 0, sizeof *self);
+    all = weft_text_of("%s%s\t%s\n", *facts == NULL ? "" : *facts, name, clean);
+    free(clean);
+    free(*facts);
+    *facts = all;
 }
 
 /* A line "name<TAB>value". */
@@ -79,15 +61,17 @@ static bool find_line(line *out, const char *text, const line *like) {
     return false;
 }
 
-/* Appends the differences as lines "name<TAB>value of first<TAB>value of other"; a missing value is "-". */
-static void list_differences_of(weft_facts *out, const char *first, const char *other) {
+/* Prints the differences as lines "name<TAB>value of first<TAB>value of other"; a missing value is "-". */
+static void list_differences_of(FILE *out, const char *first, const char *other) {
     line a, b;
     for (const char *at = first; next_line(&a, at); at = a.next)
         if (!find_line(&b, other, &a) || a.value_length != b.value_length ||
             memcmp(a.value, b.value, (size_t)a.value_length) != 0)
-            append(out, "%.*s\t%.*s\t%.*s\n", a.name_length, a.name, a.value_length, a.value, b.value_length, b.value);
+            (void)fprintf(out, "%.*s\t%.*s\t%.*s\n", a.name_length, a.name, a.value_length, a.value, b.value_length,
+                          b.value);
     for (const char *at = other; next_line(&b, at); at = b.next)
-        if (!find_line(&a, first, &b)) append(out, "%.*s\t-\t%.*s\n", b.name_length, b.name, b.value_length, b.value);
+        if (!find_line(&a, first, &b))
+            (void)fprintf(out, "%.*s\t-\t%.*s\n", b.name_length, b.name, b.value_length, b.value);
 }
 
 /* Prints up to `width` characters from `from` on: "...characters...". */
@@ -160,29 +144,32 @@ static weft_status report_differences(const char *own, const weft_process_group 
     return WEFT_E_PEER;
 }
 
-weft_status weft_facts_compare(weft_facts *self, const weft_process_group *peers, const char *what, weft_error *err) {
-    weft_facts own = {0};
-    char hex[65];
+weft_status weft_facts_compare(const char *facts, const weft_process_group *peers, const char *what, weft_error *err) {
+    const char *mine = facts == NULL ? "" : facts;
+    char hex[65], *own = NULL;
+    size_t own_bytes = 0;
     void *first = NULL;
-    int64_t bytes = (int64_t)self->bytes + 1;
+    int64_t bytes = (int64_t)strlen(mine) + 1;
     int32_t number = 0, *numbers = NULL;
+    FILE *differences = NULL;
     weft_status status = WEFT_OK;
     if (weft_process_group_is_single(peers)) return WEFT_OK;
-    append(self, "%s", ""); /* there is a text */
-    append(&own, "%s", "");
     numbers = weft_alloc(peers->world, sizeof *numbers);
-    status = weft_share_array(peers, &first, &bytes, self->text, 1, 0, err);
+    status = weft_share_array(peers, &first, &bytes, mine, 1, 0, err);
     if (status == WEFT_OK) {
-        list_differences_of(&own, first, self->text);
-        if (own.bytes > 0) status = weft_hash_text(hex, own.text, own.bytes, err);
-        if (own.bytes > 0 && status == WEFT_OK) number = (int32_t)(strtoul(hex + 57, NULL, 16) | 1u);
+        differences = open_memstream(&own, &own_bytes);
+        if (differences != NULL) list_differences_of(differences, first, mine);
+        if (differences == NULL || fclose(differences) != 0)
+            status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the differences between ranks");
+        if (own_bytes > 0 && status == WEFT_OK) status = weft_hash_text(hex, own, own_bytes, err);
+        if (own_bytes > 0 && status == WEFT_OK) number = (int32_t)(strtoul(hex + 57, NULL, 16) | 1u);
         status = weft_process_group_agree(peers, status, err);
     }
     if (status == WEFT_OK) status = peers->gather(peers->context, numbers, number, err);
-    if (status == WEFT_OK) status = report_differences(own.text, peers, numbers, what, err);
+    if (status == WEFT_OK) status = report_differences(own, peers, numbers, what, err);
     free(numbers);
     free(first);
-    weft_facts_drop(&own);
+    free(own);
     return status;
 }
 
@@ -193,34 +180,28 @@ weft_status weft_facts_compare(weft_facts *self, const weft_process_group *peers
 /* A file's identity, as sent to other ranks. */
 typedef struct identity {
     char name[NAME_MAX + 1];
-    char kernel[40]; /* boot id; "": unknown, and the file is not the same as another rank's */
-    int64_t device, number, bytes, seconds, nanoseconds;
-    int64_t hashed;
-    char hex[65]; /* "": not hashed */
+    char on_disk[200]; /* boot id of the machine, file number, ...; "": unknown, and not the same as another rank's */
+    int64_t bytes;
+    bool hashed;
 } identity;
 
 /* Containers on one machine share its boot id, as they share its files. */
 static weft_status identify_file(identity *out, const weft_tensor_file *file, weft_error *err) {
     const char *slash = strrchr(file->path, '/');
-    FILE *boot = fopen("/proc/sys/kernel/random/boot_id", "re");
+    FILE *boot = NULL;
+    char kernel[40];
     struct stat about;
-    if (boot == NULL || fgets(out->kernel, sizeof out->kernel, boot) == NULL) out->kernel[0] = '\0';
-    if (boot != NULL) (void)fclose(boot);
     if (fstat(file->descriptor, &about) != 0)
         return weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be examined: %s", file->path, strerror(errno));
+    boot = fopen("/proc/sys/kernel/random/boot_id", "re");
     (void)snprintf(out->name, sizeof out->name, "%s", slash == NULL ? file->path : slash + 1);
-    out->device = (int64_t)about.st_dev;
-    out->number = (int64_t)about.st_ino;
     out->bytes = (int64_t)about.st_size;
-    out->seconds = (int64_t)about.st_mtim.tv_sec;
-    out->nanoseconds = (int64_t)about.st_mtim.tv_nsec;
+    if (boot != NULL && fgets(kernel, sizeof kernel, boot) != NULL)
+        (void)snprintf(out->on_disk, sizeof out->on_disk, "%s %ju %ju %jd %jd.%ld", kernel, (uintmax_t)about.st_dev,
+                       (uintmax_t)about.st_ino, (intmax_t)about.st_size, (intmax_t)about.st_mtim.tv_sec,
+                       about.st_mtim.tv_nsec);
+    if (boot != NULL) (void)fclose(boot);
     return WEFT_OK;
-}
-
-static bool is_same_file(const identity *a, const identity *b) {
-    return a->kernel[0] != '\0' && strcmp(a->kernel, b->kernel) == 0 && a->device == b->device &&
-           a->number == b->number && a->bytes == b->bytes && a->seconds == b->seconds &&
-           a->nanoseconds == b->nanoseconds;
 }
 
 /* NULL: no file has this name. */
@@ -231,8 +212,8 @@ static identity *find_file(identity *files, int64_t n, const char *name) {
 }
 
 /* Adds a fact of each open file: its size, and its SHA-256 if some rank has another file. [collective] */
-static weft_status add_files(weft_facts *facts, const weft_process_group *peers, const weft_tensor_file *files,
-                             int32_t n, weft_error *err) {
+static weft_status add_files(char **facts, const weft_process_group *peers, const weft_tensor_file *files, int32_t n,
+                             weft_error *err) {
     identity *own = weft_alloc(n, sizeof *own), *first = NULL;
     int64_t n_first = n;
     void *shared = NULL;
@@ -243,29 +224,17 @@ static weft_status add_files(weft_facts *facts, const weft_process_group *peers,
     first = shared;
     for (int64_t i = 0; i < n_first && status == WEFT_OK; i++) {
         identity *mine = find_file(own, n, first[i].name);
+        const bool compares = mine != NULL && mine->bytes == first[i].bytes; /* other sizes differ without a hash */
         bool same = true;
-        if (mine != NULL && mine->bytes == first[i].bytes) /* other sizes differ without a hash */
-            mine->hashed = !is_same_file(mine, &first[i]);
-        status = weft_process_group_all_true(peers, &same, mine == NULL || mine->hashed == 0, err);
-        first[i].hashed = !same;
-        if (peers->rank == 0) own[i].hashed = !same;
-    }
-    if (status == WEFT_OK) {
-        for (int32_t i = 0; i < n && status == WEFT_OK; i++)
-            if (own[i].hashed != 0) status = weft_hash_file(own[i].hex, files[i].descriptor, files[i].path, err);
-        status = weft_process_group_agree(peers, status, err);
-    }
-    for (int64_t i = 0; i < n_first && status == WEFT_OK; i++) { /* rank 0's hash holds for the same file elsewhere */
-        identity *of = &first[i], *mine = find_file(own, n, of->name);
-        if (of->hashed == 0) continue;
-        if (peers->rank == 0) memcpy(of->hex, own[i].hex, sizeof of->hex);
-        status = weft_process_group_broadcast(peers, of->hex, (int64_t)sizeof of->hex, err);
-        if (status == WEFT_OK && mine != NULL && is_same_file(mine, of)) memcpy(mine->hex, of->hex, sizeof of->hex);
+        status = weft_process_group_all_true(
+            peers, &same, !compares || (mine->on_disk[0] != '\0' && strcmp(mine->on_disk, first[i].on_disk) == 0), err);
+        if (compares) mine->hashed = !same;
     }
     for (int32_t i = 0; i < n && status == WEFT_OK; i++) {
-        char value[120];
-        (void)snprintf(value, sizeof value, "%lld bytes%s%s", (long long)own[i].bytes,
-                       own[i].hex[0] == '\0' ? "" : ", sha256 ", own[i].hex);
+        char hex[65] = "", value[120];
+        if (own[i].hashed) status = weft_hash_file(hex, files[i].descriptor, files[i].path, err);
+        (void)snprintf(value, sizeof value, "%lld bytes%s%s", (long long)own[i].bytes, own[i].hashed ? ", sha256 " : "",
+                       hex);
         weft_facts_add(facts, own[i].name, value);
     }
     free(own);
@@ -279,7 +248,7 @@ static void add_key(void *facts, const char *key, const char *value) {
     weft_facts_add(facts, key, value[0] == '\0' ? "\"\"" : value);
 }
 
-static weft_status add_run(weft_facts *facts, const weft_run *run, const weft_device_info *device, weft_error *err) {
+static weft_status add_run(char **facts, const weft_run *run, const weft_device_info *device, weft_error *err) {
     static const char name[] = "the program's own file";
     const int descriptor = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
     char hex[65], part[64], value[512];
@@ -307,28 +276,28 @@ static weft_status add_run(weft_facts *facts, const weft_run *run, const weft_de
     return WEFT_OK;
 }
 
-/* Compares the facts unless a rank has failed. */
-static weft_status compare_facts(const weft_process_group *peers, weft_facts *facts, weft_status status,
-                                 const char *what, weft_error *err) {
+/* Compares the facts unless a rank has failed, and frees them. */
+static weft_status compare_facts(const weft_process_group *peers, char *facts, weft_status status, const char *what,
+                                 weft_error *err) {
     status = weft_process_group_agree(peers, status, err);
     if (status == WEFT_OK) status = weft_facts_compare(facts, peers, what, err);
-    weft_facts_drop(facts);
+    free(facts);
     return status;
 }
 
 weft_status weft_coherence_run(const weft_process_group *peers, const weft_run *run, const weft_device_info *device,
                                weft_status status, weft_error *err) {
-    weft_facts facts = {0};
+    char *facts = NULL;
     if (weft_process_group_is_single(peers)) return status;
     if (status == WEFT_OK) status = add_run(&facts, run, device, err);
-    return compare_facts(peers, &facts, status, "host, plugins, configuration or device", err);
+    return compare_facts(peers, facts, status, "host, plugins, configuration or device", err);
 }
 
 /* ---- model and data ---- */
 
 weft_status weft_coherence_data(const weft_process_group *peers, const weft_declared *declared, uint64_t rows,
                                 weft_status status, weft_error *err) {
-    weft_facts facts = {0};
+    char *facts = NULL;
     char hex[65] = "", value[80];
     if (weft_process_group_is_single(peers)) return status;
     if (status == WEFT_OK) {
@@ -338,21 +307,19 @@ weft_status weft_coherence_data(const weft_process_group *peers, const weft_decl
         (void)snprintf(value, sizeof value, "sha256 %.64s", hex);
         weft_facts_add(&facts, "the model's config.json", value);
     }
-    return compare_facts(peers, &facts, status, "data or model", err);
+    return compare_facts(peers, facts, status, "data or model", err);
 }
 
 weft_status weft_coherence_weights(const weft_process_group *peers, const weft_run *run, weft_status status,
                                    weft_error *err) {
-    weft_facts facts = {0};
+    char *facts = NULL;
     weft_safetensors *files = NULL;
     if (weft_process_group_is_single(peers) || run->settings.model.start == WEFT_START_FRESH) return status;
     if (status == WEFT_OK) status = weft_safetensors_open_directory(&files, run->settings.model.path, err);
     status = weft_process_group_agree(peers, status, err);
     if (status == WEFT_OK) status = add_files(&facts, peers, files->files, files->n_files, err);
-    if (status == WEFT_OK) status = weft_facts_compare(&facts, peers, "the model's weights", err);
     weft_safetensors_close(files);
-    weft_facts_drop(&facts);
-    return status;
+    return compare_facts(peers, facts, status, "the model's weights", err);
 }
 
 /* ---- answers of plugins ---- */

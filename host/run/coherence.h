@@ -6,19 +6,13 @@
 #include "model/process_group.h"
 #include "program/plan.h"
 
-/* A list of facts as lines "name<TAB>value"; zeroed: empty. Rank 0's text is sent to all, each rank compares its own
- * with it, and only differences go back: rank 0 never holds more than one other rank's differences. */
-typedef struct weft_facts {
-    char *text;
-    size_t bytes;
-} weft_facts;
+/* Facts are lines "name<TAB>value" of an allocated text; NULL: none. Rank 0's text is sent to all, each rank compares
+ * its own with it, and only differences go back: rank 0 never holds more than one other rank's differences. */
+void weft_facts_add(char **facts, const char *name, const char *value);
 
-void weft_facts_add(weft_facts *self, const char *name, const char *value);
-void weft_facts_drop(weft_facts *self);
-
-/* Compares all ranks' facts; none can be added afterwards. Rank 0 prints the differences to stderr and gets the
- * message; the other ranks fail without one. what: "plugins or configuration". [collective] */
-weft_status weft_facts_compare(weft_facts *self, const weft_process_group *peers, const char *what, weft_error *err);
+/* Compares all ranks' facts. Rank 0 prints the differences to stderr and gets the message; the other ranks fail without
+ * one. what: "plugins or configuration". [collective] */
+weft_status weft_facts_compare(const char *facts, const weft_process_group *peers, const char *what, weft_error *err);
 
 /* These take the status of this rank so far: a failure on one rank ends all. peers: all ranks of the process context;
  * NULL: nothing is compared. [collective] */

@@ -114,9 +114,7 @@ static weft_status round_shard(weft_stepper *self, weft_stream *stream, const we
                      weft_ref_at(engine->parameters.ref, span->at), span->dtype, span->n);
     for (int32_t i = 0; i < p->group->n_members && status == WEFT_OK; i++) {
         const weft_parameter *parameter = &engine->plan.declared->parameters[p->group->members[i]];
-        if (weft_parameter_is_matrix(&engine->plan.declared->parameters[p->group->members[i]]) ||
-            !weft_gathered_share(p, parameter, place, &begin, &end))
-            continue;
+        if (weft_parameter_is_matrix(parameter) || !weft_gathered_share(p, parameter, place, &begin, &end)) continue;
         WEFT_PLUGIN_CALL(status, engine->kernels, copy, err, engine->device, stream, weft_ref_at(slot, at),
                          weft_ref_at(engine->parameters.ref, weft_span_at(span, parameter->offset + begin)),
                          weft_f32_bytes(end - begin));
@@ -160,15 +158,16 @@ static weft_status start_part(weft_stepper *self, const weft_instruction *instru
 static weft_status assemble_gain(const weft_stepper *self, const weft_gathered_part *p, const weft_cut *cut,
                                  weft_ref slot, int32_t member, weft_ref to, weft_error *err) {
     const weft_engine *engine = self->engine;
+    const weft_parameter *parameters = engine->plan.declared->parameters;
+    const int32_t *members = p->group->members;
     weft_status status = WEFT_OK;
     for (int64_t j = 0; j < cut->group && status == WEFT_OK; j++) {
         int64_t at = p->rows + weft_f32_bytes(p->row) * j, begin = 0, end = 0;
         for (int32_t i = 0; i < member; i++)
-            if (!weft_parameter_is_matrix(&engine->plan.declared->parameters[p->group->members[i]]) &&
-                weft_gathered_share(p, &engine->plan.declared->parameters[p->group->members[i]], j, &begin, &end))
+            if (!weft_parameter_is_matrix(&parameters[members[i]]) &&
+                weft_gathered_share(p, &parameters[members[i]], j, &begin, &end))
                 at += weft_f32_bytes(end - begin);
-        if (!weft_gathered_share(p, &engine->plan.declared->parameters[p->group->members[member]], j, &begin, &end))
-            continue;
+        if (!weft_gathered_share(p, &parameters[members[member]], j, &begin, &end)) continue;
         WEFT_PLUGIN_CALL(status, engine->kernels, copy, err, engine->device, NULL,
                          weft_ref_at(to, weft_f32_bytes(begin)), weft_ref_at(slot, at), weft_f32_bytes(end - begin));
     }

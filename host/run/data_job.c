@@ -14,22 +14,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The header of a shared file, which identifies it to other processes. */
-typedef struct header {
-    char name[12];
-    int32_t number; /* random; never 0 */
-} header;
-
-static const char header_name[12] = "weft shares";
-
-/* Data that the ranks of all machines exchange. */
+/* Data that the ranks of all machines exchange. A file begins with its number, which identifies it to other processes.
+ */
 typedef struct shared_table {
     int32_t *gathered;             /* [world] of the last exchange */
     int32_t maker;                 /* lowest rank of this machine */
     int32_t pid, its_file, number; /* of the maker; its_file: descriptor */
     int file;                      /* this rank's descriptor; -1: none */
     bool makes;
-    header own;
+    int32_t own_number; /* random; never 0 */
 } shared_table;
 
 static weft_status file_error(weft_error *err, const char *what) {
@@ -63,14 +56,13 @@ static weft_status put_bytes(void *context, const void *bytes, size_t n) {
 static weft_status make_file(shared_table *self, weft_error *err) {
     const long page = sysconf(_SC_PAGESIZE);
     writer to = {0, 0};
-    memcpy(self->own.name, header_name, sizeof header_name);
-    if (getrandom(&self->own.number, sizeof self->own.number, 0) < 0) return file_error(err, "getrandom");
-    self->own.number |= 1;
+    if (getrandom(&self->own_number, sizeof self->own_number, 0) < 0) return file_error(err, "getrandom");
+    self->own_number |= 1;
     self->file = memfd_create("weft-data", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (self->file < 0) return file_error(err, "memfd_create");
     self->makes = true;
     to.file = self->file;
-    if (put_bytes(&to, &self->own, sizeof self->own) != WEFT_OK) return file_error(err, "write");
+    if (put_bytes(&to, &self->own_number, sizeof self->own_number) != WEFT_OK) return file_error(err, "write");
     if (lseek(self->file, page, SEEK_SET) != page) return file_error(err, "lseek");
     return flock(self->file, LOCK_EX) == 0 ? WEFT_OK : file_error(err, "flock");
 }
@@ -95,15 +87,13 @@ static weft_status fill_file(const shared_table *self, weft_share_make *make, vo
 static int32_t open_file(shared_table *self) {
     char path[64];
     struct stat info;
-    header found = {.number = 0};
+    int32_t found = 0;
     weft_heartbeat_path(path, sizeof path, self->pid, self->its_file);
     if (stat(path, &info) != 0) return errno;
     if (!S_ISREG(info.st_mode)) return ESTALE; /* another process has this number */
     self->file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (self->file < 0) return errno;
-    if (pread(self->file, &found, sizeof found, 0) == (ssize_t)sizeof found &&
-        memcmp(found.name, header_name, sizeof header_name) == 0 && found.number == self->number)
-        return 0;
+    if (pread(self->file, &found, sizeof found, 0) == (ssize_t)sizeof found && found == self->number) return 0;
     (void)close(self->file);
     self->file = -1;
     return ESTALE;
@@ -168,7 +158,7 @@ static weft_status open_files(weft_data_share *self, shared_table *ranks, weft_e
     if (ranks->maker == rank) status = make_file(ranks, err);
     status = weft_process_group_agree(self->peers, status, err);
     for (int i = 0; i < 3 && status == WEFT_OK; i++) {
-        const int32_t mine[] = {(int32_t)getpid(), ranks->file, ranks->own.number};
+        const int32_t mine[] = {(int32_t)getpid(), ranks->file, ranks->own_number};
         status = gather(self, ranks->gathered, mine[i], err);
         *of_maker[i] = ranks->gathered[ranks->maker];
     }
@@ -183,32 +173,6 @@ static weft_status open_files(weft_data_share *self, shared_table *ranks, weft_e
                      (int)r, strerror(ranks->gathered[r]));
     self->is_apart = error != 0;
     return weft_process_group_agree(self->peers, error != 0 ? make_file(ranks, err) : WEFT_OK, err);
-}
-
-/* Creates or maps the bytes. [collective: ranks that do not call this call weft_data_share_end] */
-static weft_status make_share(weft_data_share *self, weft_share_make *make, void *context, const void **bytes,
-                              size_t *n, weft_error *err) {
-    const size_t world = weft_process_group_is_single(self->peers) ? 1 : (size_t)self->peers->world;
-    shared_table ranks = {.file = -1};
-    weft_status status = WEFT_OK;
-    if (self->is_called) return weft_error_set(err, WEFT_E_PLUGIN, "it calls share more than once in its create");
-    self->is_called = true;
-    status = meet(self, true, WEFT_OK, err);
-    if (status != WEFT_OK) return status;
-    ranks.gathered = weft_alloc(world, sizeof *ranks.gathered);
-    status = open_files(self, &ranks, err);
-    if (status == WEFT_OK) {
-        if (ranks.makes) status = fill_file(&ranks, make, context, err);
-        else { /* wait for the maker's lock */ weft_heartbeat_wait();
-            while (flock(ranks.file, LOCK_SH) != 0 && errno == EINTR) continue;
-            weft_heartbeat_go();
-        }
-        status = weft_process_group_agree(self->peers, status, err);
-        if (status == WEFT_OK) status = map_file(self, ranks.file, bytes, n, err);
-    }
-    if (ranks.file >= 0) (void)close(ranks.file);
-    free(ranks.gathered);
-    return status;
 }
 
 weft_status weft_data_share_end(weft_data_share *self, weft_status status, weft_error *err) {
@@ -266,9 +230,14 @@ static weft_status put_checked(void *context, const int32_t *ids, size_t n) {
     return self->has_wrong ? WEFT_E_PLUGIN : self->to->put(self->to->context, ids, n);
 }
 
-/* Calls the tokenizer for a data plugin. Its mistakes are reported as its own, not as the caller's. */
-static weft_status encode_checked(const weft_text *with, const weft_ids_sink *sink, const char *text, size_t bytes,
-                                  uint32_t flags, weft_error *err) {
+static weft_text *text_of(const weft_data_job *job) {
+    return ((const weft_data_source *)job->context)->text;
+}
+
+/* The tokenizer's mistakes are reported as its own, not as the caller's. */
+static weft_status encode_with(const weft_data_job *job, const weft_ids_sink *sink, const char *text, size_t bytes,
+                               uint32_t flags, weft_error *err) {
+    const weft_text *with = text_of(job);
     checked between = {.to = sink, .n_ids = with->info.vocab_size};
     const weft_ids_sink checks = {&between, put_checked};
     const weft_call_record before = weft_plugin_enter(with->plugin, "encode");
@@ -282,18 +251,9 @@ static weft_status encode_checked(const weft_text *with, const weft_ids_sink *si
     return weft_plugin_leave(before, status == WEFT_OK ? changed : status, err);
 }
 
-static weft_text *text_of(const weft_data_job *job) {
-    return ((const weft_data_source *)job->context)->text;
-}
-
 static weft_status encode_document(const weft_data_job *job, const weft_ids_sink *sink, const char *text, size_t bytes,
                                    weft_error *err) {
-    return encode_checked(text_of(job), sink, text, bytes, text_of(job)->document_flags, err);
-}
-
-static weft_status encode_with(const weft_data_job *job, const weft_ids_sink *sink, const char *text, size_t bytes,
-                               uint32_t flags, weft_error *err) {
-    return encode_checked(text_of(job), sink, text, bytes, flags, err);
+    return encode_with(job, sink, text, bytes, text_of(job)->document_flags, err);
 }
 
 static weft_status decode(const weft_data_job *job, const weft_text_sink *sink, const int32_t *ids, size_t n,
@@ -339,44 +299,46 @@ static int32_t special_id(const weft_data_job *job, const char *name, size_t byt
 
 /* ---- shared memory ---- */
 
-/* The host's trailer of the shared bytes: changes of the text while they were made. */
-typedef struct trailer {
-    int32_t chats, named; /* named: index of the template; -1: none */
-} trailer;
-
-typedef struct making {
-    weft_text *text;
-    weft_share_make *make;
-    void *context;
-} making;
-
-static weft_status make_with_trailer(void *context, const weft_bytes_sink *sink, weft_error *err) {
-    const making *self = context;
-    const weft_tokenizer_chat *table = weft_text_chat(self->text);
-    weft_status status = self->make(self->context, sink, err);
-    trailer end = {.named = -1};
-    if (status != WEFT_OK) return status;
-    end.chats = __atomic_load_n(&self->text->chats, __ATOMIC_RELAXED);
-    for (uint32_t i = 0; table != NULL && self->text->chat_named != NULL && table->named(i) != NULL; i++)
-        if (strcmp(table->named(i), self->text->chat_named) == 0) end.named = (int32_t)i;
-    return sink->put(sink->context, &end, sizeof end);
+/* What the data have done to the text: 0: nothing, 1: they have conversations, 2 + i: in the named template i. */
+static int32_t chats_of(const weft_text *text) {
+    const weft_tokenizer_chat *table = weft_text_chat(text);
+    if (__atomic_load_n(&text->chats, __ATOMIC_RELAXED) == 0) return 0;
+    for (uint32_t i = 0; table != NULL && text->chat_named != NULL && table->named(i) != NULL; i++)
+        if (strcmp(table->named(i), text->chat_named) == 0) return 2 + (int32_t)i;
+    return 1;
 }
 
+/* Creates or maps the bytes. [collective: ranks that do not call this call weft_data_share_end] */
 static weft_status share(const weft_data_job *job, weft_share_make *make, void *context, const void **bytes, size_t *n,
                          weft_error *err) {
     const weft_data_source *source = job->context;
-    const weft_tokenizer_chat *table = weft_text_chat(source->text);
-    making all = {source->text, make, context};
-    const void *made = NULL;
-    size_t size = 0;
-    trailer end;
-    const weft_status status = make_share(source->share, make_with_trailer, &all, &made, &size, err);
+    weft_data_share *self = source->share;
+    const size_t world = weft_process_group_is_single(self->peers) ? 1 : (size_t)self->peers->world;
+    shared_table ranks = {.file = -1};
+    int32_t chats = 0;
+    weft_status status = WEFT_OK;
+    if (self->is_called) return weft_error_set(err, WEFT_E_PLUGIN, "it calls share more than once in its create");
+    self->is_called = true;
+    status = meet(self, true, WEFT_OK, err);
     if (status != WEFT_OK) return status;
-    memcpy(&end, (const char *)made + size - sizeof end, sizeof end);
-    if (end.chats != 0) keep_template(source->text, end.named < 0 ? NULL : table->named((uint32_t)end.named));
-    *bytes = made;
-    *n = size - sizeof end;
-    return WEFT_OK;
+    ranks.gathered = weft_alloc(world, sizeof *ranks.gathered);
+    status = open_files(self, &ranks, err);
+    if (status == WEFT_OK) {
+        if (ranks.makes) status = fill_file(&ranks, make, context, err);
+        else { /* wait for the maker's lock */ weft_heartbeat_wait();
+            while (flock(ranks.file, LOCK_SH) != 0 && errno == EINTR) continue;
+            weft_heartbeat_go();
+        }
+        status = weft_process_group_agree(self->peers, status, err);
+        if (status == WEFT_OK) status = gather(self, ranks.gathered, chats_of(source->text), err);
+        if (status == WEFT_OK) status = map_file(self, ranks.file, bytes, n, err);
+    }
+    chats = status == WEFT_OK ? ranks.gathered[ranks.maker] : 0;
+    if (chats > 0)
+        keep_template(source->text, chats == 1 ? NULL : weft_text_chat(source->text)->named((uint32_t)chats - 2));
+    if (ranks.file >= 0) (void)close(ranks.file);
+    free(ranks.gathered);
+    return status;
 }
 
 void weft_data_job_fill(weft_data_job *job, weft_data_source *source, uint64_t seed, const weft_model_info *model) {

@@ -7,7 +7,6 @@
 #include "program/run.h"
 
 #include <weft/data.h>
-#include <weft/model.h>
 
 /* Bytes that one rank of each machine makes and its other ranks map.
  *

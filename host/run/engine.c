@@ -8,8 +8,6 @@
 #include "model/weights.h"
 #include "plugin/enter.h"
 #include "program/budget.h"
-#include "program/job.h"
-#include "program/plan.h"
 #include "program/norm_nodes.h"
 #include "run/coherence.h"
 #include "run/validate.h"
@@ -71,27 +69,19 @@ static weft_status collect(weft_choices *all, const weft_device_choices *table, 
     return status;
 }
 
-static weft_status take_one(const weft_device_choice *choice, const weft_device_choices *table,
-                            const weft_engine *engine, weft_error *err) {
-    const weft_call_record before = weft_plugin_enter(engine->kernels, "take");
-    return weft_plugin_leave(before, table->take(engine->device, choice, err), err);
-}
-
 /* Rank 0's device chooses; all ranks' devices take its values. */
 static weft_status decide(weft_choices *all, const weft_device_choices *table, const weft_engine *engine,
                           weft_error *err) {
     const int32_t n = table == NULL ? 0 : all->n;
     weft_status status = WEFT_OK;
-    for (int32_t i = 0; weft_process_group_is_rank_0(&engine->peers) && i < n && status == WEFT_OK; i++) {
-        const weft_call_record before = weft_plugin_enter(engine->kernels, "choose");
-        status = weft_plugin_leave(before, table->choose(engine->device, &all->items[i], err), err);
-    }
+    for (int32_t i = 0; weft_process_group_is_rank_0(&engine->peers) && i < n && status == WEFT_OK; i++)
+        WEFT_PLUGIN_CALL_OF(status, engine->kernels, table, choose, err, engine->device, &all->items[i]);
     status = weft_process_group_agree(&engine->peers, status, err);
     if (status == WEFT_OK && all->n > 0)
         status = weft_process_group_broadcast(&engine->peers, all->items, all->n * (int64_t)sizeof *all->items, err);
     if (status != WEFT_OK) return status;
     for (int32_t i = 0; i < n && status == WEFT_OK; i++) {
-        status = take_one(&all->items[i], table, engine, err);
+        WEFT_PLUGIN_CALL_OF(status, engine->kernels, table, take, err, engine->device, &all->items[i]);
         if (status != WEFT_OK) (void)weft_error_prefix(err, "%s, as rank 0 has chosen it: ", all->items[i].key);
     }
     return weft_process_group_agree(&engine->peers, status, err);
@@ -116,7 +106,7 @@ weft_status weft_engine_take_choices(weft_engine *engine, const weft_choices *ke
     for (int32_t i = 0; table != NULL && i < own->n && status == WEFT_OK; i++) {
         const weft_device_choice *known = find_key(kept, own->items[i].key);
         if (known == NULL) continue;
-        status = take_one(known, table, engine, err);
+        WEFT_PLUGIN_CALL_OF(status, engine->kernels, table, take, err, engine->device, known);
         if (status == WEFT_OK) own->items[i] = *known;
     }
     return status;
@@ -142,27 +132,19 @@ static int32_t find_writer(void *context, int32_t parameter, int64_t first, int6
     return weft_cut_rank(&cut, (int32_t)index);
 }
 
-static weft_region region_of(const weft_engine *engine, int64_t index) {
-    const weft_fetcher *f = &engine->fetchers[index];
+weft_region weft_engine_region(const weft_engine *engine, int what) {
+    const int state = what - WEFT_HOLD_STATES;
     return (weft_region){.declared = engine->plan.declared,
                          .layout = engine->plan.layout,
                          .kernels = engine->kernels,
                          .device = engine->device,
-                         .ref = f->ref,
-                         .dtype = index == 0 ? 0 : engine->plan.states[index - 1].dtype,
-                         .hold = engine->plan.holds[f->what],
-                         .apart = engine->plan.apart[f->what],
+                         .ref = state < 0 ? engine->parameters.ref : engine->state[state].ref,
+                         .dtype = state < 0 ? 0 : engine->plan.states[state].dtype,
+                         .hold = engine->plan.holds[what],
+                         .apart = engine->plan.apart[what],
                          .writer = find_writer,
-                         .context = (void *)(uintptr_t)f,
+                         .context = (void *)(uintptr_t)&engine->fetchers[what],
                          .peers = &engine->peers};
-}
-
-weft_region weft_engine_parameters(const weft_engine *engine) {
-    return region_of(engine, 0);
-}
-
-weft_region weft_engine_state(const weft_engine *engine, int64_t state) {
-    return region_of(engine, 1 + state);
 }
 
 weft_slot_ref weft_engine_slot(const weft_engine *engine, const weft_program *program, int32_t slot) {
@@ -258,10 +240,87 @@ static void fill_tables(tables *self) {
 
 /* ---- memory ---- */
 
+int64_t weft_account_total(const weft_account *account) {
+    int64_t total = 0;
+    for (int i = 0; i < WEFT_N_ACCOUNT_LINES; i++) total += account->taken[i];
+    return total;
+}
+
+void weft_account_add(weft_account *account, weft_account_line line, int64_t bytes) {
+    account->taken[line] += bytes;
+    if (weft_account_total(account) > account->most) account->most = weft_account_total(account);
+}
+
+weft_status weft_account_alloc(weft_account *account, weft_slot_ref *out, int64_t bytes, weft_account_line line,
+                               weft_error *err) {
+    weft_slot_ref slot = {.bytes = bytes};
+    weft_status status = WEFT_OK;
+    if (bytes > 0) WEFT_PLUGIN_CALL(status, account->kernels, alloc, err, account->device, &slot.ref.buffer, bytes);
+    if (status != WEFT_OK) return status;
+    weft_account_add(account, line, bytes);
+    *out = slot;
+    return WEFT_OK;
+}
+
+void weft_account_free(weft_account *account, weft_slot_ref *slot, weft_account_line line) {
+    if (slot->ref.buffer != NULL) {
+        WEFT_PLUGIN_NOTIFY(account->kernels, release, account->device, slot->ref.buffer);
+        account->taken[line] -= slot->bytes;
+    }
+    *slot = (weft_slot_ref){0};
+}
+
+/* Allocates one buffer for each line: bytes[WEFT_N_ACCOUNT_LINES]. */
+static weft_status open_account(weft_account *account, const int64_t *bytes, weft_error *err) {
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < WEFT_N_ACCOUNT_LINES && status == WEFT_OK; i++) {
+        status = weft_account_alloc(account, &account->lines[i].whole, bytes[i], (weft_account_line)i, err);
+        if (status != WEFT_OK) (void)weft_error_prefix(err, "memory for %s: ", weft_account_name(i));
+        account->lines[i].cut = 0;
+    }
+    return status;
+}
+
+/* Returns the next aligned part of a line's buffer; bytes 0: an empty ref. */
+static weft_status cut_account(weft_account *account, weft_slot_ref *out, int64_t bytes, weft_account_line line,
+                               weft_error *err) {
+    const weft_slot_ref *whole = &account->lines[line].whole;
+    int64_t *cut = &account->lines[line].cut;
+    *out = (weft_slot_ref){0};
+    if (bytes == 0) return WEFT_OK;
+    if (weft_buffer_part(bytes) > whole->bytes - *cut)
+        return weft_error_set(err, WEFT_E_HOST,
+                              "the plan has %lld bytes of %s, and a part of %lld needs more than the %lld that are "
+                              "left",
+                              (long long)whole->bytes, weft_account_name(line), (long long)bytes,
+                              (long long)(whole->bytes - *cut));
+    out->ref = whole->ref;
+    out->ref.offset += *cut;
+    out->bytes = bytes;
+    *cut += weft_buffer_part(bytes);
+    return WEFT_OK;
+}
+
+/* Fails if a line has more bytes than its parts: the plan has counted some of them more than once. */
+static weft_status check_account(const weft_account *account, weft_error *err) {
+    for (int i = 0; i < WEFT_N_ACCOUNT_LINES; i++)
+        if (account->lines[i].cut != account->lines[i].whole.bytes)
+            return weft_error_set(err, WEFT_E_HOST, "the plan has %lld bytes of %s, of which %lld have a use",
+                                  (long long)account->lines[i].whole.bytes, weft_account_name(i),
+                                  (long long)account->lines[i].cut);
+    return WEFT_OK;
+}
+
+int64_t weft_account_held(const weft_account *account) {
+    weft_device_info info = {.struct_size = (uint32_t)sizeof info};
+    WEFT_PLUGIN_NOTIFY(account->kernels, info, account->device, &info);
+    return info.held;
+}
+
 /* Cuts a table of `bytes` bytes and writes it. name: for a device that fails. */
 static weft_status take_table(weft_engine *engine, weft_slot_ref *out, const void *from, int64_t bytes,
                               const char *name, weft_error *err) {
-    weft_status status = weft_account_cut(&engine->account, out, bytes, WEFT_ACCOUNT_FIXED, err);
+    weft_status status = cut_account(&engine->account, out, bytes, WEFT_ACCOUNT_FIXED, err);
     if (status != WEFT_OK || bytes == 0) return status;
     WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, out->ref, from, bytes);
     return status == WEFT_OK ? WEFT_OK : weft_error_prefix(err, "the table of %s: ", name);
@@ -274,7 +333,7 @@ static weft_status take_scalars(weft_engine *engine, weft_error *err) {
     weft_ref *refs[WEFT_N_SCALAR_PARTS] = {&s->nodes, &s->square_sums, &s->count,     &s->coefficient,
                                            &s->skip,  &s->hp,          &s->past,      &s->first,
                                            &s->norm,  &s->losses,      &s->all_losses};
-    weft_status status = weft_account_cut(&engine->account, &s->buffer, total, WEFT_ACCOUNT_FIXED, err);
+    weft_status status = cut_account(&engine->account, &s->buffer, total, WEFT_ACCOUNT_FIXED, err);
     if (status != WEFT_OK) return status;
     for (int i = 0; i < WEFT_N_SCALAR_PARTS; i++) {
         *refs[i] = weft_ref_at(s->buffer.ref, at);
@@ -419,21 +478,19 @@ weft_status weft_engine_take_memory(weft_engine *engine, weft_error *err) {
     engine->parameter_refs = weft_alloc(plan->declared->n_parameters, sizeof *engine->parameter_refs);
     engine->compute_refs = weft_alloc(plan->declared->n_parameters, sizeof *engine->compute_refs);
     engine->compute_dtypes = weft_alloc(plan->declared->n_parameters, sizeof *engine->compute_dtypes);
-    status = weft_account_open(account, bytes, err);
+    status = open_account(account, bytes, err);
     for (size_t i = 0; i < sizeof parts / sizeof *parts && status == WEFT_OK; i++)
-        status = weft_account_cut(account, parts[i].out, parts[i].bytes, parts[i].line, err);
+        status = cut_account(account, parts[i].out, parts[i].bytes, parts[i].line, err);
     for (int64_t i = 0; training && i < plan->n_states && status == WEFT_OK; i++)
-        status = weft_account_cut(account, &engine->state[i], plan->holds[WEFT_HOLD_STATES + i]->bytes,
-                                  WEFT_ACCOUNT_OPTIMIZER, err);
+        status = cut_account(account, &engine->state[i], plan->holds[WEFT_HOLD_STATES + i]->bytes,
+                             WEFT_ACCOUNT_OPTIMIZER, err);
     if (status == WEFT_OK) bind_parameters(engine);
     if (status == WEFT_OK && training) status = take_training(engine, err);
     if (status == WEFT_OK) status = take_scalars(engine, err);
     for (int32_t i = 0; i < plan->declared->n_tables && status == WEFT_OK; i++)
         status = take_position_table(engine, i, err);
-    if (status == WEFT_OK) status = weft_account_check(account, err);
-    engine->fetchers[0] = (weft_fetcher){engine, WEFT_HOLD_PARAMETERS, engine->parameters.ref};
-    for (int i = 0; i < WEFT_MAX_STATES; i++)
-        engine->fetchers[1 + i] = (weft_fetcher){engine, WEFT_HOLD_STATES + i, engine->state[i].ref};
+    if (status == WEFT_OK) status = check_account(account, err);
+    for (int what = 0; what < WEFT_N_HOLDS; what++) engine->fetchers[what] = (weft_fetcher){engine, what};
     return status;
 }
 
@@ -456,7 +513,10 @@ weft_status weft_engine_allocate(weft_engine *engine, weft_error *err) {
 
 void weft_engine_release(weft_engine *engine) {
     if (engine->device == NULL) return;
-    weft_account_close(&engine->account);
+    for (int i = 0; i < WEFT_N_ACCOUNT_LINES; i++) {
+        weft_account_free(&engine->account, &engine->account.lines[i].whole, (weft_account_line)i);
+        engine->account.lines[i].cut = 0;
+    }
     free(engine->tables);
     free(engine->regions);
     free(engine->parameter_refs);
@@ -502,7 +562,7 @@ weft_status weft_engine_load(weft_engine *engine, weft_error *err) {
     const bool fresh = settings->model.start == WEFT_START_FRESH;
     const bool converts = !fresh && engine->compute.bytes > 0 &&
                           weft_device_view(engine->kernels, engine->device, engine->compute.ref) != NULL;
-    weft_region region = weft_engine_parameters(engine);
+    weft_region region = weft_engine_region(engine, WEFT_HOLD_PARAMETERS);
     weft_safetensors *files = NULL;
     weft_status status = fresh ? WEFT_OK : weft_weights_open(&files, engine->plan.declared, directory, err);
     if (status != WEFT_OK) return status;
@@ -557,11 +617,8 @@ static weft_status open_optimizer(weft_engine *engine, weft_error *err) {
 
 bool weft_engine_lr(const weft_engine *engine, double *out) {
     const weft_optimizer_plugin *plugin = engine->optimizer_plugin;
-    weft_call_record before;
     if (plugin == NULL || !WEFT_HAS(plugin, lr) || plugin->lr == NULL) return false;
-    before = weft_plugin_enter(plugin, "lr");
-    *out = plugin->lr(engine->optimizer);
-    (void)weft_plugin_leave(before, WEFT_OK, NULL);
+    WEFT_PLUGIN_QUERY(*out, plugin, lr, engine->optimizer);
     return true;
 }
 

@@ -9,10 +9,8 @@
 #ifndef WEFT_HOST_RUN_ENGINE_H
 #define WEFT_HOST_RUN_ENGINE_H
 
-#include "model/process_group.h"
 #include "model/region.h"
 #include "program/plan.h"
-#include "run/control_channel.h"
 #include "run/ranks.h"
 #include "run/schedule.h"
 
@@ -41,15 +39,7 @@ typedef struct weft_account {
     } lines[WEFT_N_ACCOUNT_LINES];
 } weft_account;
 
-/* Allocates one buffer for each line: bytes[WEFT_N_ACCOUNT_LINES]. */
-weft_status weft_account_open(weft_account *account, const int64_t *bytes, weft_error *err);
-/* Returns the next aligned part of a line's buffer; bytes 0: an empty ref. */
-weft_status weft_account_cut(weft_account *account, weft_slot_ref *out, int64_t bytes, weft_account_line line,
-                             weft_error *err);
-/* Fails if a line has more bytes than its parts: the plan has counted some of them more than once. */
-weft_status weft_account_check(const weft_account *account, weft_error *err);
-void weft_account_close(weft_account *account); /* releases the buffers of open */
-/* Allocates a buffer in addition to those of open; bytes 0: an empty ref. */
+/* Allocates a buffer in addition to those of the lines; bytes 0: an empty ref. */
 weft_status weft_account_alloc(weft_account *account, weft_slot_ref *out, int64_t bytes, weft_account_line line,
                                weft_error *err);
 /* Releases and empties the ref; an empty one is fine. */
@@ -91,11 +81,10 @@ typedef struct weft_norm_table {
     int64_t elements; /* of all rows together */
 } weft_norm_table;
 
-/* A region of this engine, for reading the shards of other ranks. */
+/* The context of a region's callbacks. */
 typedef struct weft_fetcher {
     struct weft_engine *engine;
-    int32_t what; /* WEFT_HOLD_PARAMETERS, or a state's */
-    weft_ref ref;
+    int what; /* WEFT_HOLD_PARAMETERS, or WEFT_HOLD_STATES + the state */
 } weft_fetcher;
 
 typedef struct weft_engine {
@@ -116,7 +105,7 @@ typedef struct weft_engine {
     weft_account account;
     weft_slot_ref parameters, gradients; /* this rank's shards of the parameters and of the gradient sums */
     weft_slot_ref partials;              /* pending sums (weft_unit_sum) */
-    weft_fetcher fetchers[1 + WEFT_MAX_STATES];
+    weft_fetcher fetchers[WEFT_N_HOLDS];
     weft_slot_ref state[WEFT_MAX_STATES];
     weft_slot_ref *tables;       /* [declared->n_tables] */
     weft_slot_ref ranges;        /* weft_range rows of all trainable groups */
@@ -176,9 +165,8 @@ bool weft_engine_lr(const weft_engine *engine, double *out);
 weft_slot_ref weft_engine_slot(const weft_engine *engine, const weft_program *program, int32_t slot);
 /* Reads device memory after all queued work. */
 weft_status weft_engine_read(const weft_engine *engine, void *to, weft_ref from, int64_t bytes, weft_error *err);
-/* This rank's parameters, or an optimizer state, as a region of an allocated engine. Reading another rank's shards is
- * [collective]. */
-weft_region weft_engine_parameters(const weft_engine *engine);
-weft_region weft_engine_state(const weft_engine *engine, int64_t state);
+/* This rank's parameters, or an optimizer state, as a region of an allocated engine. what: of weft_fetcher. Reading
+ * another rank's shards is [collective]. */
+weft_region weft_engine_region(const weft_engine *engine, int what);
 
 #endif

@@ -5,8 +5,6 @@
 #include "base/alloc.h"
 #include "base/units.h"
 #include "program/budget.h"
-#include "program/execute.h"
-#include "run/engine.h"
 #include "run/stepper.h"
 
 #include <math.h>
@@ -131,7 +129,7 @@ static weft_status on_forward(void *context, const weft_instruction *instruction
 /* Creates graphs for a chunk of this length, unless they exist. A shorter chunk may need a little more scratch than the
  * longest one, which the plan counts: kernels divide it otherwise. */
 static weft_status prepare_graphs(weft_generator *self, int64_t length, weft_error *err) {
-    const weft_engine *engine = self->engine;
+    weft_engine *engine = self->engine;
     const weft_graph_set *planned = engine->plan.generate.graphs;
     const weft_graph_set_spec spec = {.mode = WEFT_MODE_GENERATE,
                                       .dtype = engine->plan.dtype,
@@ -150,11 +148,8 @@ static weft_status prepare_graphs(weft_generator *self, int64_t length, weft_err
         if (bytes > weft_graph_size(planned->graphs[i])->forward_work_untaped) needed = weft_larger(needed, bytes);
     }
     if (status != WEFT_OK || needed <= self->more_work.bytes) return status;
-    if (self->more_work.ref.buffer != NULL) engine->kernels->release(engine->device, self->more_work.ref.buffer);
-    memset(&self->more_work, 0, sizeof self->more_work);
-    status = engine->kernels->alloc(engine->device, &self->more_work.ref.buffer, needed, err);
-    if (status == WEFT_OK) self->more_work.bytes = needed;
-    return status;
+    weft_account_free(&engine->account, &self->more_work, WEFT_ACCOUNT_ARENA);
+    return weft_account_alloc(&engine->account, &self->more_work, needed, WEFT_ACCOUNT_ARENA, err);
 }
 
 static int32_t *part_of(const weft_generator *self, int part) {
@@ -184,8 +179,8 @@ weft_status weft_generator_logits(weft_generator *self, const float **out, const
         status = weft_program_execute(engine->plan.generate.program, 0, engine->plan.generate.program->n_instructions,
                                       &engine->plan.generate.job->spec, &table, self->trace, 0, err);
     if (status == WEFT_OK)
-        status =
-            weft_stream_sync_download(&self->order, self->row, engine->logits.ref, weft_f32_bytes(vocabulary), err);
+        status = weft_stream_sync_download(&self->order, self->row, engine->logits.ref, weft_f32_bytes(vocabulary),
+                                           NULL, err);
     if (status == WEFT_OK) status = weft_stream_sync_finish(&self->order, err);
     for (int64_t i = 0; i < vocabulary && status == WEFT_OK; i++)
         if (isnan(self->row[i]))
@@ -237,7 +232,7 @@ static weft_status bind_memory(weft_generator *self, int64_t positions, weft_err
     const int64_t total = micro_batch + 64 + weft_f32_bytes(vocabulary);
     int64_t at = 0;
     void *memory = NULL;
-    weft_status status = weft_stream_sync_open(&self->order, engine->kernels, engine->device, err);
+    weft_status status = weft_stream_sync_open(&self->order, engine->kernels, engine->device, 1, err);
     if (status == WEFT_OK) status = weft_stream_sync_alloc(&self->order, &memory, total, err);
     if (status != WEFT_OK) return status;
     self->micro_batch = memset(memory, 0, (size_t)total);
@@ -312,8 +307,7 @@ void weft_generator_destroy(weft_generator *self) {
     weft_stream_sync_close(&self->order);
     weft_trace_destroy(self->trace);
     weft_graph_set_destroy(self->graphs);
-    if (self->more_work.ref.buffer != NULL)
-        self->engine->kernels->release(self->engine->device, self->more_work.ref.buffer);
+    if (self->engine != NULL) weft_account_free(&self->engine->account, &self->more_work, WEFT_ACCOUNT_ARENA);
     weft_engine_close(self->engine);
     free(self->states);
     free(self->scratch);

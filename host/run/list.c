@@ -2,19 +2,15 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "base/text.h"
-#include "run/manifest.h"
 #include "run/save.h"
 #include "run/staging.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <weft/base.h>
 
 typedef struct step_list {
     uint64_t *steps; /* of directories called step-N, newest first; the caller frees them */
@@ -94,20 +90,20 @@ static weft_status share_list(step_list *list, const char *directory, const weft
     return status;
 }
 
-weft_status weft_checkpoint_newest(char *path, size_t size, weft_checkpoint_state *state, const char *directory,
+weft_status weft_checkpoint_newest(char path[WEFT_PATH_BYTES], weft_checkpoint_state *state, const char *directory,
                                    const weft_process_group *peers, const weft_host *host, weft_error *err) {
     step_list list = {0};
-    char at[WEFT_PATH_BYTES] = "", file[WEFT_PATH_BYTES];
+    char file[WEFT_PATH_BYTES];
     bool found = false;
     weft_status status = share_list(&list, directory, peers, err);
     for (size_t i = 0; i < list.n && status == WEFT_OK && !found; i++) {
         weft_error why = WEFT_ERROR_INIT;
         weft_record record = {0};
-        status = step_path(at, directory, list.steps[i], err);
+        status = step_path(path, directory, list.steps[i], err);
         if (status != WEFT_OK) break;
-        status = weft_manifest_verify(at, list.steps[i], peers, &why);
+        status = weft_manifest_verify(path, list.steps[i], peers, &why);
         if (status == WEFT_OK) {
-            status = weft_path_join(file, at, "state/run.json", &why);
+            status = weft_path_join(file, path, "state/run.json", &why);
             if (status == WEFT_OK) status = weft_record_load(&record, file, &why);
             status = weft_process_group_agree(peers, status, &why);
             if (status == WEFT_OK) *state = record.state;
@@ -120,10 +116,8 @@ weft_status weft_checkpoint_newest(char *path, size_t size, weft_checkpoint_stat
         found = status == WEFT_OK;
         status = WEFT_OK;
         if (!found && weft_process_group_is_rank_0(peers))
-            weft_log(host, WEFT_LOG_WARN, "%s is skipped: %s", at, why.text);
+            weft_log(host, WEFT_LOG_WARN, "%s is skipped: %s", path, why.text);
     }
-    if (found && strlen(at) >= size) status = weft_error_set(err, WEFT_E_HOST, "%s: the path is too long", at);
-    else if (found) memcpy(path, at, strlen(at) + 1);
     if (status == WEFT_OK && !found && list.n == 0)
         status = weft_error_set(err, WEFT_E_USER,
                                 "%s contains no checkpoint to resume from. Fix: start again with --overwrite",

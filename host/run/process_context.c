@@ -122,8 +122,6 @@ weft_status weft_process_context_open(weft_process_context **out, const weft_run
     return status;
 }
 
-enum { MOST_SECONDS = 60 };
-
 /* The communicator stays open: MPI uses it until the process ends. */
 void weft_process_context_meet_failed(const char *path, const char *const *overrides, size_t n_overrides) {
     weft_run *run = NULL;
@@ -135,7 +133,7 @@ void weft_process_context_meet_failed(const char *path, const char *const *overr
     if (status != WEFT_OK) return;
     self = weft_alloc(1, sizeof *self);
     (void)signal(SIGALRM, SIG_DFL);
-    (void)alarm(MOST_SECONDS); /* the others may be gone */
+    (void)alarm(60); /* the others may be gone */
     (void)create_comm(self, run, NULL);
 }
 

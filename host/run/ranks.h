@@ -5,6 +5,7 @@
 #ifndef WEFT_HOST_RUN_RANKS_H
 #define WEFT_HOST_RUN_RANKS_H
 
+#include "model/process_group.h"
 #include "program/terms.h"
 #include "run/process_context.h"
 
@@ -29,14 +30,10 @@ typedef enum weft_traffic_kind {
 
 enum { WEFT_MAX_CUTS = 8 }; /* sizes of rank groups that units are cut over */
 
-/* The cost of counting does not depend on the number of ranks: a group's bytes are counted per group, and
- * weft_ranks_sent_to adds them up per rank. */
 typedef struct weft_traffic {
     int64_t sent[WEFT_N_TRAFFIC];
-    int64_t steps;                                      /* counted */
-    int64_t *to;                                        /* [world] all kinds, point to point */
-    int64_t each[WEFT_MAX_CUTS][WEFT_SCOPE_ACROSS + 1]; /* to each other rank of a cut's group */
-    int64_t everyone;                                   /* to each other rank of the world */
+    int64_t steps; /* counted */
+    int64_t *to;   /* [world] all kinds */
 } weft_traffic;
 
 void weft_traffic_add(weft_traffic *to, const weft_traffic *more, int32_t world);
@@ -68,8 +65,6 @@ weft_status weft_ranks_create_group(weft_ranks *self, weft_error *err);
 /* Creates the groups of a sharding, unless they exist. [collective] */
 weft_status weft_ranks_group(weft_ranks *self, const weft_cut *cut, weft_error *err);
 weft_comm_group *weft_ranks_group_of(const weft_ranks *self, const weft_cut *cut, int32_t scope);
-/* Counted bytes from this rank to another one. */
-int64_t weft_ranks_sent_to(const weft_ranks *self, int32_t rank);
 
 /* The arguments of an exchange. */
 typedef struct weft_transfer {
@@ -102,5 +97,46 @@ bool weft_ranks_need_connecting(const weft_ranks *self);
 /* lanes: [world], consistent on both sides. All ranks process the same list in order of sender, receiver, lane, so
  * no two wait for each other in different orders. Existing connections stay. [collective] */
 weft_status weft_ranks_connect(const weft_ranks *self, const weft_p2p_channels *lanes, weft_error *err);
+
+/* ---- the control channel: the functions of model/process_group.h, by an engine's communicator ---- */
+
+/* A message in flight. */
+typedef struct weft_control_message {
+    weft_comm_handle *handle;
+    int64_t offset, n; /* in the buffer */
+    void *to;          /* destination; NULL: this rank sends it */
+} weft_control_message;
+
+/* The context of the calls. Bytes go through a buffer of the device, which the plan counts. */
+typedef struct weft_control_channel {
+    const weft_ranks *ranks;
+    const weft_device_plugin *kernels;
+    weft_device *device;
+    weft_buffer *buffer;
+    int64_t bytes;                  /* weft_process_group_scratch */
+    weft_control_message *messages; /* [2 * world] */
+    int32_t n_messages;
+    int32_t *senders, *sizes; /* [world] of a broadcast all-to-all: who sends, and how much to each rank */
+    int64_t filled;           /* of the buffer, by messages */
+    bool broken;              /* an exchange has failed: other ranks may wait for this one */
+} weft_control_channel;
+
+/* self lives as long as the process group. */
+weft_status weft_control_channel_open(weft_control_channel *self, weft_process_group *out, const weft_ranks *ranks,
+                                      weft_error *err);
+/* Opens the channels to rank 0, if the communicator needs it: the only ones of a control channel. Before that `swap`
+ * fails there, while `gather` and `share` work. An engine in another process context's rank span never swaps and
+ * opens none. [collective] */
+weft_status weft_control_channel_connect(const weft_control_channel *self, weft_error *err);
+void weft_control_channel_close(weft_control_channel *self, weft_process_group *peers); /* zeroed ones are fine */
+
+/* Broadcasts an array of rank `from`: *n elements of `size` bytes at `mine`. *out, on every rank: an allocated copy,
+ * for free. [collective] */
+weft_status weft_share_array(const weft_process_group *peers, void **out, int64_t *n, const void *mine, size_t size,
+                             int32_t from, weft_error *err);
+
+/* Starts the watchdogs after the communicator: the lowest rank of each machine shares memory with the others and
+ * with its watchdog (launch/watchdog.h). Nothing if the parent of all ranks watches. [collective] */
+weft_status weft_watchdogs_start(const weft_process_group *peers, const weft_comm_info *info, weft_error *err);
 
 #endif

@@ -3,12 +3,10 @@
 #include "adapter/adapter.h"
 #include "base/alloc.h"
 #include "base/file.h"
-#include "base/text.h"
 #include "base/units.h"
 #include "model/convert.h"
 #include "model/weights.h"
 #include "plugin/enter.h"
-#include "run/checkpoint.h"
 #include "run/save.h"
 
 #include <stdlib.h>
@@ -19,29 +17,17 @@ static const weft_identity *find_identity(const weft_identities *identities, con
     return NULL;
 }
 
-/* A fact that differs; "(none)": missing in the checkpoint, or now. */
-typedef struct difference {
-    const char *name, *before, *now;
-    bool noted;
-} difference;
-
-/* out [now->n + before->n] */
-static int32_t list_differences(difference *out, const weft_identities *before, const weft_identities *now) {
-    int32_t n = 0;
-    for (int32_t i = 0; i < now->n; i++) {
-        const weft_identity *item = &now->items[i], *old = find_identity(before, item->name);
-        if (old == NULL || strcmp(old->value, item->value) != 0)
-            out[n++] = (difference){item->name, old == NULL ? "(none)" : old->value, item->value, item->noted};
-    }
-    for (int32_t i = 0; i < before->n; i++) {
-        const weft_identity *item = &before->items[i];
-        if (find_identity(now, item->name) == NULL)
-            out[n++] = (difference){item->name, item->value, "(none)", item->noted};
-    }
-    return n;
+/* Notes a fact that differs. NULL: missing in the checkpoint, or now. */
+static void add_change(weft_identities *to, uint64_t step, const weft_identity *was, const weft_identity *is) {
+    const weft_identity *any = is != NULL ? is : was;
+    weft_change *change = &to->changes[to->n_changes++];
+    *change = (weft_change){.step = step, .noted = any->noted};
+    (void)snprintf(change->name, sizeof change->name, "%s", any->name);
+    (void)snprintf(change->from, sizeof change->from, "%s", was == NULL ? "(none)" : was->value);
+    (void)snprintf(change->to, sizeof change->to, "%s", is == NULL ? "(none)" : is->value);
 }
 
-static weft_status reject_differences(const difference *list, int32_t n, const char *path, weft_error *err) {
+static weft_status reject_changes(const weft_change *list, int32_t n, const char *path, weft_error *err) {
     char text[1500] = "";
     int32_t shown = 0, all = 0;
     for (int32_t i = 0; i < n; i++) {
@@ -49,8 +35,8 @@ static weft_status reject_differences(const difference *list, int32_t n, const c
         int wrote = 0;
         if (list[i].noted) continue;
         all++;
-        wrote = snprintf(text + used, sizeof text - used, "\n  %s is %s, was %s", list[i].name, list[i].now,
-                         list[i].before);
+        wrote =
+            snprintf(text + used, sizeof text - used, "\n  %s is %s, was %s", list[i].name, list[i].to, list[i].from);
         if (wrote > 0 && (size_t)wrote < sizeof text - used) shown++;
         else text[used] = '\0';
     }
@@ -69,24 +55,28 @@ static weft_status reject_differences(const difference *list, int32_t n, const c
 static weft_status compare_facts(const weft_record *record, weft_identities *now, bool inexact, const weft_host *host,
                                  const char *path, weft_error *err) {
     const weft_identities *before = &record->identities;
-    difference *list = weft_alloc(before->n + now->n, sizeof *list);
-    const int32_t n = list_differences(list, before, now);
-    const weft_status status = inexact ? WEFT_OK : reject_differences(list, n, path, err);
+    weft_identities found = {.changes = weft_alloc(before->n + now->n, sizeof *found.changes)};
+    weft_status status = WEFT_OK;
+    for (int32_t i = 0; i < now->n; i++) {
+        const weft_identity *item = &now->items[i], *old = find_identity(before, item->name);
+        if (old == NULL || strcmp(old->value, item->value) != 0) add_change(&found, record->state.step, old, item);
+    }
+    for (int32_t i = 0; i < before->n; i++)
+        if (find_identity(now, before->items[i].name) == NULL)
+            add_change(&found, record->state.step, &before->items[i], NULL);
+    if (!inexact) status = reject_changes(found.changes, found.n_changes, path, err);
     if (host != NULL && status == WEFT_OK) {
-        now->changes = weft_realloc(now->changes, now->n_changes + before->n_changes + n, sizeof *now->changes);
+        now->changes =
+            weft_realloc(now->changes, now->n_changes + before->n_changes + found.n_changes, sizeof *now->changes);
         for (int32_t i = 0; i < before->n_changes; i++) now->changes[now->n_changes++] = before->changes[i];
-        for (int32_t i = 0; i < n; i++) {
-            const difference *d = &list[i];
-            weft_change *change = &now->changes[now->n_changes++];
-            weft_log(host, d->noted ? WEFT_LOG_INFO : WEFT_LOG_WARN, "resume: %s is %s, was %s", d->name, d->now,
-                     d->before);
-            *change = (weft_change){.step = record->state.step};
-            (void)snprintf(change->name, sizeof change->name, "%s", d->name);
-            (void)snprintf(change->from, sizeof change->from, "%s", d->before);
-            (void)snprintf(change->to, sizeof change->to, "%s", d->now);
+        for (int32_t i = 0; i < found.n_changes; i++) {
+            const weft_change *change = &found.changes[i];
+            weft_log(host, change->noted ? WEFT_LOG_INFO : WEFT_LOG_WARN, "resume: %s is %s, was %s", change->name,
+                     change->to, change->from);
+            now->changes[now->n_changes++] = *change;
         }
     }
-    free(list);
+    weft_identities_clear(&found);
     return status;
 }
 
@@ -135,22 +125,17 @@ typedef struct restoring {
     bool inexact;
 } restoring;
 
-static bool has_shape(const weft_tensor *tensor, const weft_tensor_spec *spec) {
-    bool same = tensor->rank == spec->rank;
-    for (int32_t d = 0; same && d < spec->rank; d++) same = tensor->dims[d] == spec->dims[d];
-    return same;
-}
-
 /* Masters are fp32; a state is as the run keeps it, or in plain numbers that can be rounded to that. dtype: 0 for
  * masters. */
 static weft_status check_tensor(const weft_tensor *tensor, const weft_parameter *p, int32_t dtype, const char *path,
                                 weft_error *err) {
     const int32_t kept = dtype == 0 ? WEFT_F32 : dtype;
     const weft_tensor_spec spec = weft_packed_state_spec(p, kept), plain = weft_packed_state_spec(p, WEFT_F32);
+    const bool is_plain = weft_tensor_has_dims(tensor, plain.dims, plain.rank);
     const bool is_number = tensor->dtype == WEFT_F32 || tensor->dtype == WEFT_BF16 || tensor->dtype == WEFT_F16;
-    if (tensor->dtype == spec.dtype && has_shape(tensor, &spec)) return WEFT_OK;
-    if (dtype != 0 && is_number && !weft_dtype_is_packed(kept) && has_shape(tensor, &plain)) return WEFT_OK;
-    if (dtype != 0 && (has_shape(tensor, &plain) || tensor->dtype == WEFT_U8))
+    if (tensor->dtype == spec.dtype && weft_tensor_has_dims(tensor, spec.dims, spec.rank)) return WEFT_OK;
+    if (dtype != 0 && is_number && !weft_dtype_is_packed(kept) && is_plain) return WEFT_OK;
+    if (dtype != 0 && (is_plain || tensor->dtype == WEFT_U8))
         return weft_error_set(
             err, WEFT_E_USER,
             "%s: has '%s' in another type than %s, the type in this run, and 8-bit blocks are not "
@@ -209,7 +194,7 @@ static weft_status restore_states(const restoring *self, uint64_t updates, weft_
     weft_status status = WEFT_OK;
     engine->updates = updates;
     for (int64_t i = 0; i < engine->plan.n_states && status == WEFT_OK; i++) {
-        const weft_region region = weft_engine_state(engine, i);
+        const weft_region region = weft_engine_region(engine, WEFT_HOLD_STATES + (int)i);
         const int64_t words = engine->plan.holds[WEFT_HOLD_STATES + i]->bytes / WEFT_WORD;
         WEFT_PLUGIN_CALL(status, engine->kernels, fill, err, engine->device, NULL, region.ref, 0, words);
         if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
@@ -225,7 +210,7 @@ static weft_status restore_own(const restoring *self, weft_identities *identitie
     weft_engine *engine = self->engine;
     const weft_plan *plan = &engine->plan;
     const weft_host *host = plan->run->host;
-    const weft_region parameters = weft_engine_parameters(engine);
+    const weft_region parameters = weft_engine_region(engine, WEFT_HOLD_PARAMETERS);
     const char *weights = weft_plan_saves_base(plan) ? self->path : plan->run->settings.model.path;
     weft_error why = WEFT_ERROR_INIT;
     weft_record record = {0};

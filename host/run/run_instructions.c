@@ -3,8 +3,6 @@
 #include "plugin/enter.h"
 #include "program/budget.h"
 #include "program/norm_nodes.h"
-#include "run/hidden.h"
-#include "run/stepper.h"
 #include "run/values.h"
 
 enum { HP_GUARD = 0xA5 };

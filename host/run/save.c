@@ -8,8 +8,6 @@
 #include "model/convert.h"
 #include "model/weights.h"
 #include "plugin/enter.h"
-#include "program/job.h"
-#include "run/manifest.h"
 #include "run/staging.h"
 
 #include <errno.h>
@@ -94,7 +92,8 @@ static int64_t estimate_bytes(const weft_saving *self) {
     bytes += (2 * (bytes / shard_bytes(self->engine)) + 1) * BLOCK_BYTES; /* two shards exceed the size of one */
     bytes += TENSOR_BYTES * (int64_t)declared->n_parameters + (int64_t)declared->config_bytes;
     bytes += 4 * BLOCK_BYTES * (1 + (int64_t)declared->n_adapters); /* directory, config.json, index, last shard */
-    bytes += weft_text_files_bytes(self->files, BLOCK_BYTES);
+    for (int32_t i = 0; self->files != NULL && i < self->files->n; i++)
+        bytes += (int64_t)self->files->files[i].bytes + BLOCK_BYTES;
     if (!self->is_checkpoint) return bytes;
     bytes += files * (TENSOR_BYTES * (int64_t)declared->n_parameters + BLOCK_BYTES) + RECORD_BYTES;
     for (int32_t i = 0; i < declared->n_parameters; i++)
@@ -145,7 +144,7 @@ static weft_status write_model(weft_saving *self, weft_error *err) {
         if (status == WEFT_OK) status = weft_adapter_save(&adapters, roots, err);
     }
     if (status != WEFT_OK) return status;
-    if (first) status = weft_text_files_write(self->files, self->directory, err);
+    if (first && self->files != NULL) status = weft_text_files_write(self->files, self->directory, err);
     return weft_process_group_agree(self->peers, status, err);
 }
 
@@ -226,7 +225,7 @@ weft_status weft_saving_run(weft_saving *self, weft_error *err) {
 }
 
 weft_status weft_saving_open(weft_saving *out, const weft_engine *engine, const char *parent, const char *name,
-                             const weft_text *text, weft_error *err) {
+                             const weft_text_files *files, weft_error *err) {
     weft_status status = WEFT_OK;
     memset(out, 0, sizeof *out);
     out->engine = engine;
@@ -237,24 +236,14 @@ weft_status weft_saving_open(weft_saving *out, const weft_engine *engine, const 
     case WEFT_SAVE_FP16: out->dtype = WEFT_F16; break;
     default: out->dtype = weft_plan_saves_base(&engine->plan) ? engine->stored_dtype : WEFT_F32; /* as PEFT does */
     }
-    out->parameters = weft_engine_parameters(engine);
-    for (int64_t i = 0; i < engine->plan.n_states; i++) out->states[i] = weft_engine_state(engine, i);
-    if (strlen(parent) >= sizeof out->parent || strlen(name) >= sizeof out->name)
-        return weft_error_set(err, WEFT_E_USER, "%s/%s: the path is longer than %d bytes", parent, name,
-                              WEFT_PATH_BYTES - 1);
-    (void)strcpy(out->parent, parent);
-    (void)strcpy(out->name, name);
-    out->files = text != NULL && text->files != NULL ? text->files : &out->listed_files;
-    if (out->files == &out->listed_files)
-        status = weft_text_files_list(&out->listed_files, text, weft_process_group_is_rank_0(out->peers),
-                                      engine->plan.run->settings.model.path, err);
+    out->parameters = weft_engine_region(engine, WEFT_HOLD_PARAMETERS);
+    for (int i = 0; i < engine->plan.n_states; i++) out->states[i] = weft_engine_region(engine, WEFT_HOLD_STATES + i);
+    out->files = files;
+    status = weft_path_join(out->parent, "", parent, err);
+    if (status == WEFT_OK) status = weft_path_join(out->name, "", name, err);
     if (status != WEFT_OK) return status;
     WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
     return status == WEFT_OK ? WEFT_OK : weft_error_prefix(err, "before %s/%s is saved: ", parent, name);
-}
-
-void weft_saving_close(weft_saving *self) {
-    weft_text_files_clear(&self->listed_files);
 }
 
 void weft_saving_note(weft_saving *self, const weft_checkpoint_state *state, const weft_identities *identities) {
@@ -270,25 +259,23 @@ void weft_saving_note(weft_saving *self, const weft_checkpoint_state *state, con
 
 /* Runs a synchronous save, after weft_saving_open with status `opened`. */
 static weft_status run_in_place(weft_saving *self, weft_status opened, weft_error *err) {
-    weft_status status = weft_process_group_agree(self->peers, opened, err);
-    if (status == WEFT_OK) status = weft_saving_run(self, err);
-    else status = explain_failure(self, status, err);
-    weft_saving_close(self);
-    return status;
+    const weft_status status = weft_process_group_agree(self->peers, opened, err);
+    return status == WEFT_OK ? weft_saving_run(self, err) : explain_failure(self, status, err);
 }
 
 weft_status weft_checkpoint_save(const weft_engine *engine, const char *directory, const weft_checkpoint_state *state,
-                                 const weft_identities *identities, const weft_text *text, weft_error *err) {
+                                 const weft_identities *identities, const weft_text_files *files, weft_error *err) {
     weft_saving self;
     char name[64];
     weft_status status = WEFT_OK;
     (void)snprintf(name, sizeof name, "step-%" PRIu64, state->step);
-    status = weft_saving_open(&self, engine, directory, name, text, err);
+    status = weft_saving_open(&self, engine, directory, name, files, err);
     weft_saving_note(&self, state, identities);
     return run_in_place(&self, status, err);
 }
 
-weft_status weft_model_save(const weft_engine *engine, const char *directory, const weft_text *text, weft_error *err) {
+weft_status weft_model_save(const weft_engine *engine, const char *directory, const weft_text_files *files,
+                            weft_error *err) {
     weft_saving self;
     const char *slash = strrchr(directory, '/'), *name = slash == NULL ? directory : slash + 1;
     char parent[WEFT_PATH_BYTES] = ".";
@@ -296,5 +283,5 @@ weft_status weft_model_save(const weft_engine *engine, const char *directory, co
         return weft_error_set(err, WEFT_E_USER, "%s: is no name of a directory for a model", directory);
     if (slash != NULL) (void)snprintf(parent, sizeof parent, "%.*s", (int)(slash - directory), directory);
     if (slash == directory) (void)strcpy(parent, "/");
-    return run_in_place(&self, weft_saving_open(&self, engine, parent, name, text, err), err);
+    return run_in_place(&self, weft_saving_open(&self, engine, parent, name, files, err), err);
 }

@@ -6,12 +6,7 @@
 #ifndef WEFT_HOST_RUN_SAVE_H
 #define WEFT_HOST_RUN_SAVE_H
 
-#include "base/text.h"
 #include "run/checkpoint.h"
-#include "run/schedule.h"
-#include "run/text_files.h"
-
-#include <jansson.h>
 
 /* The content of state/master.safetensors. */
 typedef enum weft_masters { WEFT_MASTERS_NONE = 0, WEFT_MASTERS_TRAINABLE = 1, WEFT_MASTERS_ALL = 2 } weft_masters;
@@ -37,8 +32,7 @@ typedef struct weft_saving {
     const weft_engine *engine; /* for its plan and configuration, which are constant */
     const weft_process_group *peers;
     weft_region parameters, states[WEFT_MAX_STATES];
-    const weft_text_files *files; /* of the tokenizer: the run's, or listed_files */
-    weft_text_files listed_files;
+    const weft_text_files *files;                                   /* of the tokenizer; NULL: none */
     int32_t dtype;                                                  /* of the weights */
     char parent[WEFT_PATH_BYTES], name[WEFT_PATH_BYTES];            /* of the final directory */
     bool is_checkpoint;                                             /* with state/ and manifest, and a record */
@@ -50,10 +44,9 @@ typedef struct weft_saving {
     json_t *roots;         /* on rank 0: the roots of tensors, for the manifest */
 } weft_saving;
 
-/* Describes a synchronous save of the engine; text may be NULL. Close it also after a failure. [main] */
+/* Describes a synchronous save of the engine; files may be NULL. [main] */
 weft_status weft_saving_open(weft_saving *out, const weft_engine *engine, const char *parent, const char *name,
-                             const weft_text *text, weft_error *err);
-void weft_saving_close(weft_saving *self);
+                             const weft_text_files *files, weft_error *err);
 /* Makes it a checkpoint of this state; the identities' content must outlive it. */
 void weft_saving_note(weft_saving *self, const weft_checkpoint_state *state, const weft_identities *identities);
 

@@ -1,5 +1,4 @@
 /* host/run/session.c: see session.h. */
-#include "run/engine.h"
 #include "run/session.h"
 
 #include "adapter/adapter.h"
@@ -10,14 +9,13 @@
 #include "launch/world.h"
 #include "model/weights.h"
 #include "program/budget.h"
-#include "program/plan.h"
 #include "program/paths.h"
 #include "plugin/enter.h"
 #include "plugin/services.h"
 #include "run/coherence.h"
 #include "run/validate.h"
 #include "run/text_files.h"
-#include "run/hidden.h"
+#include "run/values.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -335,25 +333,15 @@ weft_status weft_session_evaluate(weft_session *session, weft_evaluation *out, i
 
 weft_status weft_session_row(weft_micro_batch *out, const weft_session *session, int32_t split, uint64_t row,
                              weft_error *err) {
-    const size_t positions = (size_t)session->data_info.lengths[session->data_info.n_lengths - 1];
+    const int64_t part = 4 * (int64_t)session->data_info.lengths[session->data_info.n_lengths - 1];
     const weft_micro_batch_request request = {
         .struct_size = (uint32_t)sizeof request, .split = split, .rows = 1, .first_row = row};
-    const weft_micro_batch_bounds bounds = weft_micro_batch_bounds_of(&session->engine->plan);
-    weft_micro_batch micro_batch = {.struct_size = (uint32_t)sizeof micro_batch}, requested;
+    void *memory = malloc((size_t)(WEFT_MICRO_BATCH_PARTS * part));
     weft_status status = WEFT_OK;
-    micro_batch.ids = malloc(5 * positions * sizeof *micro_batch.ids);
-    if (micro_batch.ids == NULL)
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory for a sequence of %zu positions", positions);
-    micro_batch.targets = micro_batch.ids + positions;
-    micro_batch.starts = micro_batch.ids + 2 * positions;
-    micro_batch.positions = micro_batch.ids + 3 * positions;
-    micro_batch.weights = (float *)(void *)(micro_batch.ids + 4 * positions);
-    memset(micro_batch.ids, WEFT_MICRO_BATCH_POISON, 5 * positions * sizeof *micro_batch.ids);
-    requested = micro_batch;
-    WEFT_PLUGIN_CALL(status, session->data_plugin, micro_batch, err, session->data, &micro_batch, &request);
-    if (status == WEFT_OK) status = weft_micro_batch_validate(&micro_batch, &requested, &request, &bounds, err);
-    status = weft_plugin_blame(session->data_plugin, status, err);
-    if (status == WEFT_OK) *out = micro_batch;
-    else free(requested.ids);
+    if (memory == NULL)
+        return weft_error_set(err, WEFT_E_MEMORY, "no memory for a sequence of %lld positions", (long long)part / 4);
+    status = weft_micro_batch_fetch(out, memory, part, session->data_plugin, session->data, &request,
+                                    &session->engine->plan, NULL, err);
+    if (status != WEFT_OK) free(memory);
     return status;
 }

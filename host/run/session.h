@@ -3,8 +3,6 @@
 #define WEFT_HOST_RUN_SESSION_H
 
 #include "run/data_job.h"
-#include "run/engine.h"
-#include "run/schedule.h"
 #include "run/stepper.h"
 
 typedef enum weft_session_kind {
@@ -74,7 +72,7 @@ typedef struct weft_evaluation {
     double seconds;
     double similarity; /* set by train/similarity.h; NaN: not measured */
 } weft_evaluation;
-/* Evaluates all sequences of a split in order. If the stepper collects hidden states (run/hidden.h), they are those
+/* Evaluates all sequences of a split in order. If the stepper collects hidden states (run/values.h), they are those
  * of this evaluation. */
 weft_status weft_session_evaluate(weft_session *session, weft_evaluation *out, int32_t split, weft_error *err);
 

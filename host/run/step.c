@@ -1,11 +1,9 @@
-/* host/run/step.c: a pass of training or evaluation from its micro-batches to its result, and the streams. */
+/* host/run/step.c: a pass of training or evaluation from its micro-batches to its result. */
 #include "base/alloc.h"
 #include "base/units.h"
 #include "base/text.h"
 #include "plugin/enter.h"
 #include "program/budget.h"
-#include "run/hidden.h"
-#include "run/stepper.h"
 #include "run/validate.h"
 #include "run/values.h"
 
@@ -25,7 +23,6 @@ static weft_status count_micro_batches(weft_stepper *self, weft_error *err) {
     const weft_micro_batch_bounds bounds = weft_micro_batch_bounds_of(&self->engine->plan);
     const double begin = weft_clock_seconds();
     self->count = 0;
-    self->places = 0;
     for (int32_t m = 0; m < self->mode_plan->program->micro_batches && status == WEFT_OK; m++) {
         const weft_micro_batch_request request = micro_batch_request(self, m);
         weft_micro_batch shape = {.struct_size = (uint32_t)sizeof shape};
@@ -36,9 +33,9 @@ static weft_status count_micro_batches(weft_stepper *self, weft_error *err) {
         self->micro_batch_targets[m] = shape.n_targets;
         self->micro_batch_lengths[m] = shape.length;
         self->count += shape.n_targets;
-        self->places += (int64_t)shape.rows * shape.length;
+        self->result.n_places += (int64_t)shape.rows * shape.length;
     }
-    self->data_seconds += weft_clock_seconds() - begin;
+    self->result.data_seconds += weft_clock_seconds() - begin;
     return status;
 }
 
@@ -48,44 +45,20 @@ int64_t weft_step_micro_batch_bytes(const weft_engine *engine) {
     return weft_micro_batch_bytes(rows, (int32_t)weft_plan_table_rows(spec));
 }
 
-/* Fetches micro-batch m into poisoned arrays and validates it. */
-static weft_status fetch_micro_batch(weft_stepper *self, int32_t m, weft_error *err) {
-    const weft_micro_batch_request request = micro_batch_request(self, m);
-    const weft_micro_batch_bounds bounds = weft_micro_batch_bounds_of(&self->engine->plan);
-    const weft_micro_batch requested = self->micro_batch;
-    weft_status status = WEFT_OK;
-    WEFT_PLUGIN_CALL(status, self->data_plugin, micro_batch, err, self->data, &self->micro_batch, &request);
-    if (status != WEFT_OK) return status;
-    if (self->micro_batch.length != self->micro_batch_lengths[m] ||
-        self->micro_batch.n_targets != self->micro_batch_targets[m])
-        status = weft_error_set(err, WEFT_E_PLUGIN,
-                                "its shape reports %d positions and %lld targets for the micro-batch at row %llu, but "
-                                "its micro_batch returns %d and %lld",
-                                (int)self->micro_batch_lengths[m], (long long)self->micro_batch_targets[m],
-                                (unsigned long long)request.first_row, (int)self->micro_batch.length,
-                                (long long)self->micro_batch.n_targets);
-    if (status == WEFT_OK) status = weft_micro_batch_validate(&self->micro_batch, &requested, &request, &bounds, err);
-    return weft_plugin_blame(self->data_plugin, status, err);
-}
-
 /* Fetches micro-batch m into `memory`, which has the size of the largest. The parts of a shorter one move together, as
  * the device expects them. */
 static weft_status make_micro_batch(weft_stepper *self, int32_t m, char *memory, weft_error *err) {
     const int64_t part = weft_step_micro_batch_bytes(self->engine) / WEFT_MICRO_BATCH_PARTS;
     const double begin = weft_clock_seconds();
+    const weft_micro_batch_request request = micro_batch_request(self, m);
+    const weft_micro_batch shape = {.length = self->micro_batch_lengths[m], .n_targets = self->micro_batch_targets[m]};
     weft_micro_batch *out = &self->micro_batch;
-    weft_status status = WEFT_OK;
-    out->ids = (int32_t *)(void *)memory;
-    out->targets = (int32_t *)(void *)(memory + part);
-    out->weights = (float *)(void *)(memory + 2 * part);
-    out->starts = (int32_t *)(void *)(memory + 3 * part);
-    out->positions = (int32_t *)(void *)(memory + 4 * part);
-    memset(memory, WEFT_MICRO_BATCH_POISON, (size_t)(WEFT_MICRO_BATCH_PARTS * part));
-    status = fetch_micro_batch(self, m, err);
+    const weft_status status = weft_micro_batch_fetch(out, memory, part, self->data_plugin, self->data, &request,
+                                                      &self->engine->plan, &shape, err);
     for (int i = 1; i < WEFT_MICRO_BATCH_PARTS && status == WEFT_OK; i++)
         memmove(memory + weft_micro_batch_part_offset(out->rows, out->length, i), memory + i * part,
                 (size_t)weft_micro_batch_part_bytes(out->rows, out->length));
-    self->data_seconds += weft_clock_seconds() - begin;
+    self->result.data_seconds += weft_clock_seconds() - begin;
     return status;
 }
 
@@ -101,23 +74,23 @@ weft_status weft_step_make_micro_batches(weft_stepper *self, const bool *wanted,
 }
 
 weft_status weft_step_load_micro_batch(weft_stepper *self, int32_t m, weft_slot_ref slot, weft_error *err) {
-    const int turn = self->micro_batch_turn;
-    const char *from = self->micro_batch_memory[turn];
+    const char *made = self->micro_batches;
+    weft_micro_batch *out = &self->micro_batch;
+    void *memory = NULL;
     weft_status status = WEFT_OK;
     if (self->loaded_micro_batch == m) return WEFT_OK;
-    if (self->micro_batches != NULL) { /* the content is there: the upload is captured */
-        from = self->micro_batches + weft_step_micro_batch_bytes(self->engine) * m;
-        self->micro_batch.rows = self->mode_plan->graphs->rows;
-        self->micro_batch.length = self->micro_batch_lengths[m];
+    if (made != NULL) { /* the content is there: the upload is captured */
+        out->rows = self->mode_plan->graphs->rows;
+        out->length = self->micro_batch_lengths[m];
+        status = weft_stream_sync_upload(&self->order, slot.ref, made + weft_step_micro_batch_bytes(self->engine) * m,
+                                         weft_micro_batch_bytes(out->rows, out->length), NULL, err);
     } else {
-        status = weft_stream_sync_await(&self->order, &self->micro_batch_sent[turn], err);
-        if (status == WEFT_OK) status = make_micro_batch(self, m, self->micro_batch_memory[turn], err);
-        if (status == WEFT_OK) self->micro_batch_turn = 1 - turn;
+        status = weft_double_buffer_take(&self->uploads, 1, &memory, err);
+        if (status == WEFT_OK) status = make_micro_batch(self, m, memory, err);
+        if (status == WEFT_OK)
+            status =
+                weft_double_buffer_send(&self->uploads, slot.ref, weft_micro_batch_bytes(out->rows, out->length), err);
     }
-    if (status == WEFT_OK)
-        status = weft_stream_sync_upload(&self->order, slot.ref, from,
-                                         weft_micro_batch_bytes(self->micro_batch.rows, self->micro_batch.length),
-                                         self->micro_batches != NULL ? NULL : &self->micro_batch_sent[turn], err);
     self->loaded_micro_batch = status == WEFT_OK ? m : -1;
     return status;
 }
@@ -147,7 +120,8 @@ weft_status weft_step_of_pass(const weft_stepper *self, const char *detail, weft
 
 static weft_status download_outcome(weft_stepper *self, weft_error *err) {
     const weft_status status = weft_stream_sync_download(&self->order, (double *)(uintptr_t)self->outcome,
-                                                         self->engine->scalars.norm, outcome_bytes(self->engine), err);
+                                                         self->engine->scalars.norm, outcome_bytes(self->engine), NULL,
+                                                         err);
     return weft_step_of_pass(self, ", bringing its norm and losses", status, err);
 }
 
@@ -176,8 +150,6 @@ static void note_outcome(weft_stepper *self, double before) {
     for (int32_t m = 0; m < self->mode_plan->program->micro_batches && self->count > 0; m++)
         out->loss_sum += weft_step_loss(self, m);
     out->n_targets = self->count;
-    out->n_places = self->places;
-    out->data_seconds = self->data_seconds;
     out->skipped = self->count == 0;
 }
 
@@ -219,7 +191,6 @@ static void begin_pass(weft_stepper *self, const weft_mode_plan *mode_plan, int3
     self->split = split;
     self->first_row = first_row;
     self->step = step;
-    self->data_seconds = 0.0;
     self->result = (weft_step_result){0};
 }
 
@@ -333,9 +304,9 @@ weft_status weft_stepper_create(weft_stepper **out, weft_engine *engine, const w
                                 weft_data *data, weft_error *err) {
     const size_t micro_batches = (size_t)weft_plan_most_micro_batches(&engine->plan) + 1;
     const int32_t instructions = weft_plan_most_instructions(&engine->plan);
-    const int64_t micro_batch = weft_step_micro_batch_bytes(engine), hp = weft_cache_lines(WEFT_MAX_HP);
+    const int64_t hp = weft_cache_lines(WEFT_MAX_HP);
     const int64_t first = weft_cache_lines(weft_budget_first_rows(&engine->plan));
-    const int64_t bytes = 2 * micro_batch + 64 + hp + first + outcome_bytes(engine); /* each on its own cache lines */
+    const int64_t bytes = 64 + hp + first + outcome_bytes(engine); /* each on its own cache lines */
     void *memory = NULL;
     weft_stepper *self = weft_alloc(1, sizeof *self);
     weft_status status = WEFT_OK;
@@ -350,17 +321,17 @@ weft_status weft_stepper_create(weft_stepper **out, weft_engine *engine, const w
     self->folds = weft_alloc(2 * engine->plan.layout->n_units, sizeof *self->folds);
     if (self->handles == NULL)
         status = weft_error_set(err, WEFT_E_MEMORY, "no memory for a program of %d instructions", (int)instructions);
-    if (status == WEFT_OK) status = weft_stream_sync_open(&self->order, engine->kernels, engine->device, err);
+    if (status == WEFT_OK)
+        status = weft_stream_sync_open(&self->order, engine->kernels, engine->device, WEFT_QUEUES, err);
     if (status == WEFT_OK) status = weft_stream_sync_alloc(&self->order, &memory, bytes, err);
     if (status == WEFT_OK) {
         self->shared = memset(memory, 0, (size_t)bytes);
-        self->micro_batch_memory[0] = self->shared;
-        self->micro_batch_memory[1] = self->shared + micro_batch;
-        self->count_out = (double *)(void *)(self->shared + 2 * micro_batch);
-        self->hp = self->shared + 2 * micro_batch + 64;
-        self->first_out = (int64_t *)(void *)(self->shared + 2 * micro_batch + 64 + hp);
-        self->outcome = (const double *)(const void *)(self->shared + 2 * micro_batch + 64 + hp + first);
-        self->micro_batch.struct_size = (uint32_t)sizeof self->micro_batch;
+        self->count_out = (double *)(void *)self->shared;
+        self->hp = self->shared + 64;
+        self->first_out = (int64_t *)(void *)(self->shared + 64 + hp);
+        self->outcome = (const double *)(const void *)(self->shared + 64 + hp + first);
+        status = weft_double_buffer_open(&self->uploads, engine->kernels, engine->device,
+                                         weft_step_micro_batch_bytes(engine), err);
     }
     if (status == WEFT_OK) status = weft_device_ranges_find(&self->ranges, engine->kernels, engine->device, err);
     if (status == WEFT_OK) status = weft_graph_capture_open(&self->graph_capture, self, err);
@@ -373,7 +344,7 @@ weft_status weft_stepper_create(weft_stepper **out, weft_engine *engine, const w
 
 void weft_stepper_destroy(weft_stepper *self) {
     if (self == NULL) return;
-    for (int i = 0; i < 2; i++) (void)weft_stream_sync_await(&self->order, &self->micro_batch_sent[i], NULL);
+    (void)weft_double_buffer_close(&self->uploads, NULL);
     weft_graph_capture_close(self->graph_capture, self);
     if (self->shared != NULL) weft_stream_sync_free(&self->order, self->shared);
     weft_stream_sync_close(&self->order);
@@ -385,88 +356,4 @@ void weft_stepper_destroy(weft_stepper *self) {
     free(self->gradients);
     free(self->used);
     free(self);
-}
-
-weft_status weft_stream_sync_open(weft_stream_sync *out, const weft_device_plugin *kernels, weft_device *device,
-                                  weft_error *err) {
-    weft_status status = WEFT_OK;
-    *out = (weft_stream_sync){.kernels = kernels, .device = device};
-    status = weft_device_transfer_find(&out->transfer, kernels, device, err);
-    for (int queue = 1; queue < WEFT_QUEUES && status == WEFT_OK; queue++)
-        WEFT_PLUGIN_CALL(status, kernels, stream_create, err, device, &out->streams[queue]);
-    return status;
-}
-
-void weft_stream_sync_close(weft_stream_sync *self) {
-    for (int queue = 1; queue < WEFT_QUEUES; queue++) {
-        if (self->streams[queue] != NULL)
-            WEFT_PLUGIN_NOTIFY(self->kernels, stream_destroy, self->device, self->streams[queue]);
-        self->streams[queue] = NULL;
-    }
-}
-
-weft_status weft_stream_sync_fork(const weft_stream_sync *self, weft_stream **out, int32_t queue, weft_error *err) {
-    weft_event *here = NULL;
-    weft_status status = WEFT_OK;
-    *out = self->streams[queue];
-    if (queue == 0) return WEFT_OK;
-    WEFT_PLUGIN_CALL(status, self->kernels, record_event, err, self->device, NULL, &here);
-    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, self->kernels, wait, err, self->device, *out, here);
-    return status;
-}
-
-weft_status weft_stream_sync_alloc(const weft_stream_sync *self, void **out, int64_t bytes, weft_error *err) {
-    weft_call_record before;
-    if (self->transfer == NULL) {
-        *out = malloc((size_t)bytes + 1);
-        if (*out != NULL) return WEFT_OK;
-        return weft_error_set(err, WEFT_E_MEMORY, "the host has no %lld bytes for transfers", (long long)bytes);
-    }
-    before = weft_plugin_enter(self->kernels, "take");
-    return weft_plugin_leave(before, self->transfer->take(self->device, out, bytes, err), err);
-}
-
-void weft_stream_sync_free(const weft_stream_sync *self, void *memory) {
-    if (self->transfer != NULL && memory != NULL) self->transfer->give_back(self->device, memory);
-    else free(memory);
-}
-
-weft_status weft_stream_sync_upload(const weft_stream_sync *self, weft_ref to, const void *from, int64_t bytes,
-                                    weft_event **sent, weft_error *err) {
-    weft_status status = WEFT_OK;
-    if (self->transfer == NULL)
-        WEFT_PLUGIN_CALL(status, self->kernels, write, err, self->device, NULL, to, from, bytes);
-    else {
-        const weft_call_record before = weft_plugin_enter(self->kernels, "upload");
-        status = weft_plugin_leave(before, self->transfer->upload(self->device, NULL, to, from, bytes, err), err);
-        if (status == WEFT_OK && sent != NULL)
-            WEFT_PLUGIN_CALL(status, self->kernels, record_event, err, self->device, NULL, sent);
-    }
-    return status;
-}
-
-weft_status weft_stream_sync_download(const weft_stream_sync *self, void *to, weft_ref from, int64_t bytes,
-                                      weft_error *err) {
-    weft_status status = WEFT_OK;
-    if (self->transfer == NULL) WEFT_PLUGIN_CALL(status, self->kernels, read, err, self->device, NULL, to, from, bytes);
-    else {
-        const weft_call_record before = weft_plugin_enter(self->kernels, "download");
-        status = weft_plugin_leave(before, self->transfer->download(self->device, NULL, to, from, bytes, err), err);
-    }
-    return status;
-}
-
-weft_status weft_stream_sync_finish(const weft_stream_sync *self, weft_error *err) {
-    weft_status status = WEFT_OK;
-    WEFT_PLUGIN_CALL(status, self->kernels, synchronize, err, self->device, NULL);
-    return status;
-}
-
-weft_status weft_stream_sync_await(const weft_stream_sync *self, weft_event **event, weft_error *err) {
-    weft_event *of = *event;
-    weft_call_record before;
-    *event = NULL;
-    if (of == NULL) return WEFT_OK;
-    before = weft_plugin_enter(self->kernels, "await");
-    return weft_plugin_leave(before, self->transfer->await(self->device, of, err), err);
 }

@@ -7,49 +7,13 @@
 #define WEFT_HOST_RUN_STEPPER_H
 
 #include "graph/kernels.h"
+#include "model/stream_sync.h"
 #include "program/execute.h"
 #include "program/sums.h"
 #include "run/engine.h"
 
 #include <weft/data.h>
 #include <weft/ranges.h>
-#include <weft/transfer.h>
-
-enum { WEFT_QUEUES = 4 };
-
-/* Queue 0 is the device's first stream, which does all computation. An instruction of another queue begins with a
- * fork: its stream waits for everything queued in queue 0 so far. It ends with a join of its exchanges
- * (weft_ranks_join), after which queue 0 sees their results. The host waits only before it refills memory that an
- * upload may still read, and for the losses at the end of a pass.
- *
- * Transfers use memory that host and device share, if the device has it (weft/transfer.h). Otherwise they are
- * synchronous writes and reads. */
-typedef struct weft_stream_sync {
-    const weft_device_plugin *kernels;
-    weft_device *device;
-    const weft_device_transfer *transfer; /* NULL: the device has no shared memory */
-    weft_stream *streams[WEFT_QUEUES];    /* [0] NULL: the device's first */
-} weft_stream_sync;
-
-weft_status weft_stream_sync_open(weft_stream_sync *out, const weft_device_plugin *kernels, weft_device *device,
-                                  weft_error *err);
-void weft_stream_sync_close(weft_stream_sync *self); /* zeroed is fine */
-/* Returns the stream of an instruction's queue, after a fork. */
-weft_status weft_stream_sync_fork(const weft_stream_sync *self, weft_stream **out, int32_t queue, weft_error *err);
-/* Allocates memory for transfers; not during a step. */
-weft_status weft_stream_sync_alloc(const weft_stream_sync *self, void **out, int64_t bytes, weft_error *err);
-void weft_stream_sync_free(const weft_stream_sync *self, void *memory); /* NULL is fine */
-/* Queues an upload in queue 0. `from` is transfer memory, unchanged until the event `sent` is reached; sent NULL: until
- * the pass has ended. *sent NULL: the copy is complete. */
-weft_status weft_stream_sync_upload(const weft_stream_sync *self, weft_ref to, const void *from, int64_t bytes,
-                                    weft_event **sent, weft_error *err);
-/* Queues a download into transfer memory in queue 0; it is complete after weft_stream_sync_finish. */
-weft_status weft_stream_sync_download(const weft_stream_sync *self, void *to, weft_ref from, int64_t bytes,
-                                      weft_error *err);
-/* The host waits for everything in queue 0. */
-weft_status weft_stream_sync_finish(const weft_stream_sync *self, weft_error *err);
-/* The host waits for the event and sets it to NULL; NULL is reached. */
-weft_status weft_stream_sync_await(const weft_stream_sync *self, weft_event **event, weft_error *err);
 
 typedef struct weft_step_result {
     double loss_sum;   /* fp64 sum over micro-batches in order */
@@ -80,31 +44,28 @@ typedef struct weft_stepper {
     uint64_t step;      /* from 1; 0 in evaluation */
     double lr;
     double clip; /* 0: none */
-    int64_t count, places;
+    int64_t count;
     int64_t *micro_batch_targets; /* [micro-batches] target tokens */
     int32_t *micro_batch_lengths; /* [micro-batches] positions of a sequence */
     weft_stream_sync order;
-    char *shared;                    /* transfer memory: the parts below */
-    char *micro_batch_memory[2];     /* double buffer of uploads */
-    weft_event *micro_batch_sent[2]; /* NULL: the buffer is free */
-    int micro_batch_turn;            /* the next buffer */
-    double *count_out;               /* COUNT, followed by the seed (fp32) */
-    void *hp;                        /* the optimizer's struct */
-    int64_t *first_out;              /* [micro-batches] index of the first sequence, for models with dropout */
-    const double *outcome;           /* norm and losses, in the device's order */
-    char *micro_batches;             /* during capture: all micro-batches, each of the largest size; else NULL */
-    weft_micro_batch micro_batch;    /* arrays of the largest shape, in micro_batch_memory or micro_batches */
-    int32_t loaded_micro_batch;      /* index of the loaded micro-batch; -1: none */
-    weft_slot_ref *gradients;        /* [n_parameters] of the current instruction */
-    int64_t *used;                   /* [slots of the largest program] bytes that kernels touched */
-    bool find_culprit;               /* after a loss that is not finite: check each carry */
-    weft_error culprit; /* found on this rank among several; the other ranks still wait for its exchanges */
-    double data_seconds;
+    weft_double_buffer uploads;   /* of micro-batches */
+    char *shared;                 /* transfer memory: the parts below */
+    double *count_out;            /* COUNT, followed by the seed (fp32) */
+    void *hp;                     /* the optimizer's struct */
+    int64_t *first_out;           /* [micro-batches] index of the first sequence, for models with dropout */
+    const double *outcome;        /* norm and losses, in the device's order */
+    char *micro_batches;          /* during capture: all micro-batches, each of the largest size; else NULL */
+    weft_micro_batch micro_batch; /* arrays of the largest shape, in uploads or micro_batches */
+    int32_t loaded_micro_batch;   /* index of the loaded micro-batch; -1: none */
+    weft_slot_ref *gradients;     /* [n_parameters] of the current instruction */
+    int64_t *used;                /* [slots of the largest program] bytes that kernels touched */
+    bool find_culprit;            /* after a loss that is not finite: check each carry */
+    weft_error culprit;           /* found on this rank among several; the other ranks still wait for its exchanges */
     weft_comm_handle *(
         *handles)[WEFT_STEP_EXCHANGES]; /* [n_instructions] of the largest program: in-flight exchanges */
     int32_t n_in_flight;                /* handles that are not joined */
     weft_fold *folds;                   /* [n_units][2] sums by hop */
-    struct weft_hidden *hidden;         /* collects hidden states in evaluation (hidden.h); NULL: it is off */
+    struct weft_hidden *hidden;         /* collects hidden states in evaluation (values.h); NULL: it is off */
     weft_graph_capture *graph_capture;  /* NULL: passes are not captured */
     /* Called for each device call of the segments; then the trace has each instruction's own time, also on a device
      * that queues. NULL: no timing. */

@@ -3,14 +3,12 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "base/text.h"
 #include "model/config_json.h"
 #include "plugin/enter.h"
 #include "launch/world.h"
 #include "program/sections.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -155,12 +153,6 @@ void weft_text_files_clear(weft_text_files *self) {
     }
     free(self->files);
     memset(self, 0, sizeof *self);
-}
-
-int64_t weft_text_files_bytes(const weft_text_files *self, int64_t block) {
-    int64_t bytes = 0;
-    for (int32_t i = 0; i < self->n; i++) bytes += (int64_t)self->files[i].bytes + block;
-    return bytes;
 }
 
 weft_status weft_text_files_write(const weft_text_files *self, const char *directory, weft_error *err) {

@@ -7,7 +7,6 @@
 #define WEFT_HOST_RUN_TEXT_FILES_H
 
 #include "model/stop_ids.h"
-#include "program/run.h"
 #include "run/data_job.h"
 
 typedef struct weft_text_file {
@@ -29,8 +28,6 @@ typedef struct weft_text_files {
 weft_status weft_text_files_list(weft_text_files *out, const weft_text *text, bool reads, const char *model,
                                  weft_error *err);
 void weft_text_files_clear(weft_text_files *self);
-/* An upper bound of their bytes, if they were read. */
-int64_t weft_text_files_bytes(const weft_text_files *self, int64_t block);
 /* Writes those that were read; a file that has such a name already stays as it is. The folder of templates in
  * WEFT_ADDITIONAL_TEMPLATES is created. The token that ends a text goes into the model's files there, or, without a
  * config.json, into a generation_config.json. */

@@ -63,90 +63,86 @@ weft_status weft_micro_batch_validate_shape(const weft_micro_batch *micro_batch,
                           (long long)micro_batch->n_targets, most);
 }
 
-/* The arrays of a sequence. */
-typedef struct row {
-    const int32_t *ids, *targets, *starts, *positions;
-    const float *weights;
-} row;
-
-static bool is_weight(float weight) {
-    return weight >= 0.0f && weight <= FLT_MAX; /* not NaN */
-}
-
-/* True if an array of a sequence has an invalid value; adds its nonzero weights to *targets. Loops without branches,
- * which compilers vectorize. */
-static bool is_invalid(const row *of, int32_t n, const weft_micro_batch_bounds *bounds, int64_t *targets) {
-    const uint32_t vocabulary = (uint32_t)bounds->vocabulary, positions = (uint32_t)bounds->positions;
-    uint32_t bad = n > 0 && of->starts[0] != 0;
-    int32_t found = 0;
-    for (int32_t t = 0; t < n; t++) bad |= (uint32_t)of->ids[t] >= vocabulary;
-    for (int32_t t = 0; t < n; t++) bad |= (uint32_t)of->targets[t] >= vocabulary;
-    for (int32_t t = 0; t < n; t++) bad |= (uint32_t)of->positions[t] >= positions;
-    for (int32_t t = 1; t < n; t++) bad |= (uint32_t)((of->starts[t] != t) & (of->starts[t] != of->starts[t - 1]));
-    for (int32_t t = 0; t < n; t++) {
-        bad |= (uint32_t)!is_weight(of->weights[t]);
-        found += of->weights[t] != 0.0f;
-    }
-    *targets += found;
-    return bad != 0;
-}
-
-/* Reports the first invalid value of a sequence. */
-static weft_status report_invalid(const row *of, int32_t n, const char *where, const weft_micro_batch_bounds *bounds,
-                                  weft_error *err) {
-    for (int32_t t = 0; t < n; t++) {
-        const bool start = of->starts[t] != t && (t == 0 || of->starts[t] != of->starts[t - 1]);
-        const char *name = NULL;
+/* Validates a sequence whose arrays begin at `at`; adds its nonzero weights to *targets. row: its number, for err. */
+static weft_status validate_row(const weft_micro_batch *of, int64_t at, const weft_micro_batch_bounds *bounds,
+                                unsigned long long row, int32_t split, int64_t *targets, weft_error *err) {
+    const int32_t *ids = of->ids + at, *wanted = of->targets + at, *starts = of->starts + at;
+    const int32_t *positions = of->positions + at;
+    const float *weights = of->weights + at;
+    for (int32_t t = 0; t < of->length; t++) {
+        const bool start = starts[t] == t || (t > 0 && starts[t] == starts[t - 1]);
+        const bool weight = weights[t] >= 0.0f && weights[t] <= FLT_MAX; /* not NaN */
+        const bool id = (uint32_t)ids[t] < (uint32_t)bounds->vocabulary;
+        const bool target = (uint32_t)wanted[t] < (uint32_t)bounds->vocabulary;
         char allowed[80];
-        double value = 0.0;
-        (void)snprintf(allowed, sizeof allowed, "0 to %lld", (long long)bounds->vocabulary - 1);
-        if ((uint32_t)of->ids[t] >= (uint32_t)bounds->vocabulary) name = "id", value = of->ids[t];
-        else if ((uint32_t)of->targets[t] >= (uint32_t)bounds->vocabulary) name = "target", value = of->targets[t];
-        else if (!is_weight(of->weights[t])) {
-            name = "weight", value = (double)of->weights[t];
-            (void)strcpy(allowed, "a finite number from 0");
-        } else if (start) {
-            name = "start", value = of->starts[t];
-            (void)strcpy(allowed, "the position, or the start of the previous one");
-        } else if ((uint32_t)of->positions[t] >= (uint32_t)bounds->positions) {
-            name = "position", value = of->positions[t];
-            (void)snprintf(allowed, sizeof allowed, "0 to %lld", (long long)bounds->positions - 1);
-        }
-        if (name != NULL)
-            return weft_error_set(err, WEFT_E_PLUGIN, "%s, position %d: its %s is %.10g. Allowed: %s", where, (int)t,
-                                  name, value, allowed);
+        *targets += weights[t] != 0.0f;
+        if (id && target && weight && start && (uint32_t)positions[t] < (uint32_t)bounds->positions) continue;
+        if (!id || !target) (void)snprintf(allowed, sizeof allowed, "0 to %lld", (long long)bounds->vocabulary - 1);
+        else if (!weight) (void)strcpy(allowed, "a finite number from 0");
+        else if (!start) (void)strcpy(allowed, "the position, or the start of the previous one");
+        else (void)snprintf(allowed, sizeof allowed, "0 to %lld", (long long)bounds->positions - 1);
+        return weft_error_set(err, WEFT_E_PLUGIN, "row %llu of split %s, position %d: its %s is %.10g. Allowed: %s",
+                              row, split_name(split), (int)t,
+                              !id       ? "id"
+                              : !target ? "target"
+                              : !weight ? "weight"
+                              : !start  ? "start"
+                                        : "position",
+                              !id       ? ids[t]
+                              : !target ? wanted[t]
+                              : !weight ? (double)weights[t]
+                              : !start  ? starts[t]
+                                        : positions[t],
+                              allowed);
     }
-    return weft_error_set(err, WEFT_E_HOST, "%s: no invalid value found", where);
+    return WEFT_OK;
 }
 
 weft_status weft_micro_batch_validate(const weft_micro_batch *micro_batch, const weft_micro_batch *requested,
                                       const weft_micro_batch_request *request, const weft_micro_batch_bounds *bounds,
                                       weft_error *err) {
-    const int32_t n = micro_batch->length;
     int64_t targets = 0;
-    char where[80];
     weft_status status = WEFT_OK;
     if (micro_batch->ids != requested->ids || micro_batch->targets != requested->targets ||
         micro_batch->weights != requested->weights || micro_batch->starts != requested->starts ||
         micro_batch->positions != requested->positions)
         return weft_error_set(err, WEFT_E_PLUGIN, "its micro_batch replaces the arrays that it must fill");
     status = weft_micro_batch_validate_shape(micro_batch, request, bounds, err);
-    if (status != WEFT_OK) return status;
-    for (int32_t r = 0; r < micro_batch->rows; r++) {
-        const int64_t at = (int64_t)r * n;
-        const row of = {micro_batch->ids + at, micro_batch->targets + at, micro_batch->starts + at,
-                        micro_batch->positions + at, micro_batch->weights + at};
-        if (!is_invalid(&of, n, bounds, &targets)) continue;
-        (void)snprintf(where, sizeof where, "row %llu of split %s",
-                       (unsigned long long)request->first_row + (unsigned)r, split_name(request->split));
-        return report_invalid(&of, n, where, bounds, err);
-    }
-    if (targets == micro_batch->n_targets) return WEFT_OK;
+    for (int32_t r = 0; r < micro_batch->rows && status == WEFT_OK; r++)
+        status = validate_row(micro_batch, (int64_t)r * micro_batch->length, bounds,
+                              (unsigned long long)request->first_row + (unsigned)r, request->split, &targets, err);
+    if (status != WEFT_OK || targets == micro_batch->n_targets) return status;
     return weft_error_set(err, WEFT_E_PLUGIN,
                           "its micro-batch at row %llu of split %s declares %lld targets, but %lld of its weights are "
                           "not 0",
                           (unsigned long long)request->first_row, split_name(request->split),
                           (long long)micro_batch->n_targets, (long long)targets);
+}
+
+weft_status weft_micro_batch_fetch(weft_micro_batch *out, void *memory, int64_t part, const weft_data_plugin *plugin,
+                                   weft_data *data, const weft_micro_batch_request *request, const weft_plan *plan,
+                                   const weft_micro_batch *shape, weft_error *err) {
+    const weft_micro_batch_bounds bounds = weft_micro_batch_bounds_of(plan);
+    char *at = memory;
+    const weft_micro_batch requested = {.struct_size = (uint32_t)sizeof requested,
+                                        .ids = memory,
+                                        .targets = (int32_t *)(void *)(at + part),
+                                        .weights = (float *)(void *)(at + 2 * part),
+                                        .starts = (int32_t *)(void *)(at + 3 * part),
+                                        .positions = (int32_t *)(void *)(at + 4 * part)};
+    weft_status status = WEFT_OK;
+    *out = requested;
+    memset(memory, WEFT_MICRO_BATCH_POISON, (size_t)(WEFT_MICRO_BATCH_PARTS * part));
+    WEFT_PLUGIN_CALL(status, plugin, micro_batch, err, data, out, request);
+    if (status != WEFT_OK) return status;
+    if (shape != NULL && (out->length != shape->length || out->n_targets != shape->n_targets))
+        status = weft_error_set(err, WEFT_E_PLUGIN,
+                                "its shape reports %d positions and %lld targets for the micro-batch at row %llu, but "
+                                "its micro_batch returns %d and %lld",
+                                (int)shape->length, (long long)shape->n_targets, (unsigned long long)request->first_row,
+                                (int)out->length, (long long)out->n_targets);
+    if (status == WEFT_OK) status = weft_micro_batch_validate(out, &requested, request, &bounds, err);
+    return weft_plugin_blame(plugin, status, err);
 }
 
 static weft_status check_slot(const weft_state_slot *slots, int64_t i, const char *id, weft_error *err) {

@@ -5,7 +5,6 @@
 
 #include "program/plan.h"
 
-#include <stdbool.h>
 #include <weft/data.h>
 #include <weft/optimizer.h>
 
@@ -37,6 +36,12 @@ weft_status weft_micro_batch_validate_shape(const weft_micro_batch *micro_batch,
 weft_status weft_micro_batch_validate(const weft_micro_batch *micro_batch, const weft_micro_batch *requested,
                                       const weft_micro_batch_request *request, const weft_micro_batch_bounds *bounds,
                                       weft_error *err);
+
+/* Fetches a micro-batch into `memory`, parts of `part` bytes for the arrays, and validates it. shape: what it must
+ * agree with; NULL: nothing. */
+weft_status weft_micro_batch_fetch(weft_micro_batch *out, void *memory, int64_t part, const weft_data_plugin *plugin,
+                                   weft_data *data, const weft_micro_batch_request *request, const weft_plan *plan,
+                                   const weft_micro_batch *shape, weft_error *err);
 
 /* An optimizer's declaration: its states, which become memory and files of a checkpoint, the size of its struct for
  * each step, and its update. */

@@ -1,5 +1,5 @@
 /* host/run/values.h: the values of a training step for a listener (stepper->values): weights and carry of each segment,
- * loss, gradients, and the update. Also the search for the first number that is not finite.
+ * loss, gradients, and the update. Also the search for the first number that is not finite, and mean hidden states.
  *
  * Of each value the first few numbers are downloaded. For one rank: of sharded values no rank has all, except of a
  * micro-batch's gradients. Without a listener the calls have no effect. */
@@ -46,5 +46,40 @@ weft_status weft_values_backward(const weft_stepper *self, const weft_instructio
                                  const weft_graph_binding *binding, weft_error *err);
 weft_status weft_values_norm(const weft_stepper *self, const weft_instruction *instruction, weft_error *err);
 weft_status weft_values_step(const weft_stepper *self, const weft_instruction *instruction, weft_error *err);
+
+/* ---- the mean of the last hidden states (the input of lm_head) of the positions that have a target, over passes of
+ * evaluation
+ *
+ * Each micro-batch's states are added in fp64 after its last segment. After a pass the sums of its micro-batches are
+ * gathered on rank 0, which adds them in micro-batch order: the mean has the same bits on any number of ranks. ---- */
+
+typedef struct weft_hidden {
+    const weft_engine *engine;
+    int64_t width;
+    /* [world][most_losses][width]: sums of the pass's micro-batches, by rank and position (weft_loss_place) */
+    double *micro_batches;
+    double *sum; /* [width] over passes; on rank 0 */
+    int64_t targets;
+    float *weights; /* [most positions of a micro-batch] */
+    int64_t at_once;
+    float *numbers; /* [at_once] positions, as floats and in the device's type */
+    void *stored;
+} weft_hidden;
+
+/* The engine must evaluate. */
+weft_hidden *weft_hidden_create(const weft_engine *engine);
+void weft_hidden_destroy(weft_hidden *hidden); /* NULL is fine */
+
+/* Resets the sums. NULL is fine. */
+void weft_hidden_begin(weft_hidden *hidden);
+
+/* Adds a micro-batch after its last segment, on the rank that ran it. */
+weft_status weft_hidden_add(weft_hidden *hidden, const weft_stepper *stepper, const weft_instruction *instruction,
+                            const weft_graph *graph, const weft_graph_binding *binding, weft_error *err);
+/* Ends a pass with `targets` target tokens on all ranks together. [collective] */
+weft_status weft_hidden_end_pass(weft_hidden *hidden, int64_t targets, weft_error *err);
+
+/* out: [width]; on rank 0. */
+void weft_hidden_mean(const weft_hidden *hidden, double *out);
 
 #endif

@@ -216,7 +216,7 @@ weft_status weft_ranks_collect(weft_ranks_report *out, const weft_session *sessi
     if (sent != NULL) {
         own.steps = sent->steps;
         memcpy(own.sent, sent->sent, sizeof own.sent);
-        for (size_t rank = 0; rank < world; rank++) sent_to[rank] = weft_ranks_sent_to(&engine->ranks, (int32_t)rank);
+        memcpy(sent_to, sent->to, world * sizeof *sent_to);
     }
     status = weft_rank_structs_gather(&ranks, engine, &own, sizeof own, err);
     if (status == WEFT_OK) status = weft_rank_structs_gather(&to, engine, sent_to, world * sizeof *sent_to, err);

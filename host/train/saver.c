@@ -67,7 +67,7 @@ static weft_status save_in_place(weft_saver *self, const weft_checkpoint_state *
     weft_status status = weft_process_group_agree(peers_of(self), weft_output_check(self->output, err), err);
     if (status == WEFT_OK)
         status = weft_checkpoint_save(self->session->engine, weft_output_path(self->output, directory, "checkpoints"),
-                                      state, self->identities, &self->session->text, err);
+                                      state, self->identities, self->session->text.files, err);
     status = weft_saver_settle(self, state, status, err);
     self->held = weft_clock_seconds() - begin;
     self->seconds += self->held;
@@ -123,7 +123,8 @@ weft_status weft_saver_save(weft_saver *self, const weft_checkpoint_state *state
     status = weft_process_group_agree(peers_of(self), weft_output_check(self->output, err), err);
     if (status == WEFT_OK)
         status = weft_async_checkpoint_begin(self->async, weft_output_path(self->output, directory, "checkpoints"),
-                                             state, self->identities, &self->session->text, sync_records, self, err);
+                                             state, self->identities, self->session->text.files, sync_records, self,
+                                             err);
     self->held = weft_clock_seconds() - begin;
     self->seconds += self->held;
     return status;

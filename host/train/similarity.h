@@ -2,13 +2,13 @@
  *
  *     1 - cosine(mean last hidden state now, mean last hidden state before the first step)
  *
- * over the positions of the evaluation split that have a target (run/hidden.h). 0 is the same direction, 2 the opposite
+ * over the positions of the evaluation split that have a target (run/values.h). 0 is the same direction, 2 the opposite
  * one. The initial mean is stored in similarity.json of the run's directory, so that a resumed run is compared with its
  * own beginning. */
 #ifndef WEFT_HOST_TRAIN_SIMILARITY_H
 #define WEFT_HOST_TRAIN_SIMILARITY_H
 
-#include "run/hidden.h"
+#include "run/values.h"
 #include "run/session.h"
 
 typedef struct weft_similarity {

@@ -71,8 +71,8 @@ static weft_status find_start(trainer *self, weft_error *err) {
     if (status == WEFT_OK) status = weft_process_group_broadcast(peers_of(self), &saved, (int64_t)sizeof saved, err);
     if (status != WEFT_OK) return status;
     if (saved)
-        return weft_checkpoint_newest(self->from, sizeof self->from, &self->state, directory, peers_of(self),
-                                      self->session->run->host, err);
+        return weft_checkpoint_newest(self->from, &self->state, directory, peers_of(self), self->session->run->host,
+                                      err);
     if (is_rank_0(self)) status = weft_file_exists(&has_model, weft_output_path(self->output, model, "model"), err);
     if (status == WEFT_OK && has_model)
         status = weft_error_set(err, WEFT_E_USER,
@@ -361,7 +361,7 @@ static weft_status finish_run(trainer *self, weft_error *err) {
     if (status == WEFT_OK) status = agree(self, weft_output_check(self->output, err), err);
     if (status == WEFT_OK)
         status = weft_model_save(self->session->engine, weft_output_path(self->output, path, "model"),
-                                 &self->session->text, err);
+                                 &self->text_files, err);
     took = weft_clock_seconds() - begin;
     self->summary.checkpoint_seconds = self->saver.seconds + took;
     if (status == WEFT_OK) status = weft_saver_note(&self->saver, &self->state, "model", took, 0.0, err);

@@ -7,7 +7,7 @@
 #include "scratch.h"
 #include "suite.h"
 #include "run/generate.h"
-#include "run/hidden.h"
+#include "run/values.h"
 #include "layout_offset.h"
 
 #include <check.h>
@@ -227,7 +227,7 @@ START_TEST(files_are_those_of_peft) {
     ck_assert_msg(weft_stepper_evaluate(b.g.stepper, &result, WEFT_SPLIT_VALIDATION, 0, &err) == WEFT_OK, "%s",
                   err.text);
     ck_assert_double_lt(fabs(result.loss_sum / golden_doubles(&b.batch, "loss_sum")[0] - 1.0), 1e-5);
-    region = weft_engine_parameters(b.g.engine);
+    region = weft_engine_region(b.g.engine, WEFT_HOLD_PARAMETERS);
     saving.region = &region;
     ck_assert_msg(weft_adapter_save(&saving, NULL, &err) == WEFT_OK, "%s", err.text);
     expect_same_tensors(saving.directory, golden);

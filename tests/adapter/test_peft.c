@@ -277,7 +277,7 @@ static void save_packed(golden_batch *batch, int i, const char *directory) {
     weft_region region;
     weft_error err = WEFT_ERROR_INIT;
     golden_engine_open(&g, batch, cases[i].base, 1, overrides, 3);
-    region = weft_engine_parameters(g.engine);
+    region = weft_engine_region(g.engine, WEFT_HOLD_PARAMETERS);
     ck_assert_msg(weft_weights_save(&region, directory, WEFT_F32, WEFT_SHARD_BYTES, NULL, &err) == WEFT_OK, "%s",
                   err.text);
     golden_engine_close(&g);

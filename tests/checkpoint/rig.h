@@ -119,9 +119,27 @@ static inline const char *rig_directory(void) {
     return scratch_path("out/checkpoints");
 }
 
+static inline weft_status rig_list(weft_text_files *files, const rig *self, const weft_text *text, weft_error *err) {
+    return weft_text_files_list(files, text, true, self->session->run->settings.model.path, err);
+}
+
 static inline weft_status rig_try_save(rig *self, weft_error *err) {
-    return weft_checkpoint_save(self->session->engine, rig_directory(), &self->state, &self->identities,
-                                &self->session->text, err);
+    weft_text_files files;
+    weft_status status = rig_list(&files, self, &self->session->text, err);
+    if (status == WEFT_OK)
+        status =
+            weft_checkpoint_save(self->session->engine, rig_directory(), &self->state, &self->identities, &files, err);
+    weft_text_files_clear(&files);
+    return status;
+}
+
+static inline weft_status rig_try_save_model(const rig *self, const char *directory, const weft_text *text,
+                                             weft_error *err) {
+    weft_text_files files;
+    weft_status status = rig_list(&files, self, text, err);
+    if (status == WEFT_OK) status = weft_model_save(self->session->engine, directory, &files, err);
+    weft_text_files_clear(&files);
+    return status;
 }
 
 static inline void rig_save(rig *self) {
@@ -130,7 +148,7 @@ static inline void rig_save(rig *self) {
 }
 
 static inline weft_status rig_try_newest(rig *self, char path[4096], weft_error *err) {
-    return weft_checkpoint_newest(path, 4096, &self->state, rig_directory(), NULL, &fixture_host, err);
+    return weft_checkpoint_newest(path, &self->state, rig_directory(), NULL, &fixture_host, err);
 }
 
 /* Returns the step of the newest valid checkpoint. */
@@ -138,7 +156,7 @@ static inline uint64_t rig_newest(void) {
     weft_checkpoint_state state = {0};
     char path[4096];
     weft_error err = WEFT_ERROR_INIT;
-    ck_assert_ok(weft_checkpoint_newest(path, sizeof path, &state, rig_directory(), NULL, &fixture_host, &err), err);
+    ck_assert_ok(weft_checkpoint_newest(path, &state, rig_directory(), NULL, &fixture_host, &err), err);
     return state.step;
 }
 

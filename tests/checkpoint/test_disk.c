@@ -147,14 +147,14 @@ START_TEST(a_full_disk_leaves_what_was_saved) {
     rig_load(&run);
     rig_train(&run, 2);
     rig_save(&run);
-    ck_assert_ok(weft_model_save(run.session->engine, scratch_path("out/model"), &run.session->text, &err), err);
+    ck_assert_ok(rig_try_save_model(&run, scratch_path("out/model"), &run.session->text, &err), err);
     strcpy(before, rig_hash(&run));
     rig_train(&run, 4);
     limited = limit_files(limits[_i]);
     saves[0] = rig_try_save(&run, &err);
     run.state.step = 2; /* over the existing one */
     saves[1] = rig_try_save(&run, &again);
-    saves[2] = weft_model_save(run.session->engine, scratch_path("out/model"), &run.session->text, &model);
+    saves[2] = rig_try_save_model(&run, scratch_path("out/model"), &run.session->text, &model);
     limited = limit_files(RLIM_INFINITY) && limited;
     ck_assert(limited);
     ck_assert_int_eq(saves[0], WEFT_E_SYSTEM);
@@ -191,7 +191,7 @@ static int64_t model_alone(const rig *run) {
     weft_error err = WEFT_ERROR_INIT;
     bytes_left = -1;
     total = 0;
-    ck_assert_ok(weft_model_save(run->session->engine, scratch_path("out/model"), &run->session->text, &err), err);
+    ck_assert_ok(rig_try_save_model(run, scratch_path("out/model"), &run->session->text, &err), err);
     ck_assert_int_eq(nftw(scratch_path("out/model"), count_file, 8, FTW_PHYS), 0);
     return total;
 }
@@ -208,15 +208,14 @@ START_TEST(too_little_space_is_said_before_anything_is_written) {
     ck_assert_int_eq(rig_try_save(&run, &err), WEFT_E_SYSTEM);
     ck_assert_says(err, "step-4 needs ");
     bytes_left = 1000;
-    ck_assert_int_eq(weft_model_save(run.session->engine, scratch_path("out/model"), &run.session->text, &err),
-                     WEFT_E_SYSTEM);
+    ck_assert_int_eq(rig_try_save_model(&run, scratch_path("out/model"), &run.session->text, &err), WEFT_E_SYSTEM);
     ck_assert_says(err, "model needs ");
     ck_assert_str_eq(names_in(rig_directory()), "step-2 ");
     ck_assert_str_eq(names_in(scratch_path("out")), "checkpoints ");
     bytes_left = total + (128 << 10); /* the margin is not much larger */
     rig_save(&run);
     bytes_left = model_alone(&run) + (64 << 10);
-    ck_assert_ok(weft_model_save(run.session->engine, scratch_path("out/model"), &run.session->text, &err), err);
+    ck_assert_ok(rig_try_save_model(&run, scratch_path("out/model"), &run.session->text, &err), err);
     bytes_left = -1;
     rig_close(&run);
     ck_assert_int_eq(weft_space_check(scratch, "step-50", INT64_C(1) << 60, &err), WEFT_E_SYSTEM);
@@ -270,7 +269,7 @@ START_TEST(a_file_in_the_way_is_a_sentence) {
     rig_load(&run);
     ck_assert_int_eq(rig_try_save(&run, &err), WEFT_E_SYSTEM);
     ck_assert_says(err, "a file of that name exists");
-    ck_assert_int_eq(weft_model_save(run.session->engine, "", &run.session->text, &err), WEFT_E_USER);
+    ck_assert_int_eq(rig_try_save_model(&run, "", &run.session->text, &err), WEFT_E_USER);
     rig_close(&run);
 }
 END_TEST
@@ -281,15 +280,14 @@ START_TEST(a_model_that_was_moved_aside_comes_back_first) {
     rig run;
     rig_open(&run, NULL);
     rig_load(&run);
-    ck_assert_ok(weft_model_save(run.session->engine, scratch_path("out/model"), &run.session->text, &err), err);
+    ck_assert_ok(rig_try_save_model(&run, scratch_path("out/model"), &run.session->text, &err), err);
     ck_assert_int_eq(rename(scratch_path("out/model"), scratch_path("out/.model.old")), 0);
     limit_files(1000);
-    ck_assert_int_eq(weft_model_save(run.session->engine, scratch_path("out/model"), &run.session->text, &err),
-                     WEFT_E_SYSTEM);
+    ck_assert_int_eq(rig_try_save_model(&run, scratch_path("out/model"), &run.session->text, &err), WEFT_E_SYSTEM);
     limit_files(RLIM_INFINITY);
     ck_assert_str_eq(names_in(scratch_path("out")), "model ");
     ck_assert_int_eq(mkdir(scratch_path("out/.model.old"), 0777), 0);
-    ck_assert_ok(weft_model_save(run.session->engine, scratch_path("out/model"), &run.session->text, &err), err);
+    ck_assert_ok(rig_try_save_model(&run, scratch_path("out/model"), &run.session->text, &err), err);
     ck_assert_str_eq(names_in(scratch_path("out")), "model ");
     rig_close(&run);
 }
@@ -329,12 +327,12 @@ START_TEST(a_tokenizer_cannot_name_files_elsewhere) {
     plugin.file = leading_away;
     text = run.session->text;
     text.plugin = &plugin;
-    ck_assert_int_eq(weft_model_save(run.session->engine, scratch_path("out/model"), &text, &err), WEFT_E_PLUGIN);
+    ck_assert_int_eq(rig_try_save_model(&run, scratch_path("out/model"), &text, &err), WEFT_E_PLUGIN);
     ck_assert_says(err, "'../run.ini', which is not a plain name");
     plugin.file = NULL;
-    ck_assert_ok(weft_model_save(run.session->engine, scratch_path("out/model"), &text, &err), err);
+    ck_assert_ok(rig_try_save_model(&run, scratch_path("out/model"), &text, &err), err);
     ck_assert_str_eq(names_in(scratch_path("out/model")), "config.json model.safetensors ");
-    ck_assert_ok(weft_model_save(run.session->engine, scratch_path("out/model"), NULL, &err), err);
+    ck_assert_ok(rig_try_save_model(&run, scratch_path("out/model"), NULL, &err), err);
     rig_close(&run);
 }
 END_TEST
@@ -356,7 +354,7 @@ START_TEST(a_tokenizer_does_not_replace_what_the_weights_brought) {
     plugin.file = configuration;
     text = run.session->text;
     text.plugin = &plugin;
-    ck_assert_ok(weft_model_save(run.session->engine, scratch_path("out/model"), &text, &err), err);
+    ck_assert_ok(rig_try_save_model(&run, scratch_path("out/model"), &text, &err), err);
     json = read_bytes(scratch_path("out/model/config.json"), NULL);
     ck_assert_ptr_nonnull(strstr(json, "\"bfloat16\""));
     free(json);

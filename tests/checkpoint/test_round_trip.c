@@ -35,7 +35,7 @@ static void make_base(const char *dtype) {
     (void)snprintf(override, sizeof override, "checkpoint.dtype=%s", dtype);
     rig_open(&run, override, NULL);
     rig_load(&run);
-    ck_assert_ok(weft_model_save(run.session->engine, scratch_path("made"), &run.session->text, &err), err);
+    ck_assert_ok(rig_try_save_model(&run, scratch_path("made"), &run.session->text, &err), err);
     rig_close(&run);
     (void)snprintf(from, sizeof from, "%s/made", scratch);
     (void)snprintf(to, sizeof to, "%s/base", scratch);
@@ -161,7 +161,7 @@ START_TEST(counters_and_losses_come_back) {
     run.state = (weft_checkpoint_state){
         .step = 11, .tokens = UINT64_C(123456789012345), .eval_loss = NAN, .best_loss = 0.1 + 0.2, .best_step = 9};
     rig_save(&run);
-    ck_assert_ok(weft_checkpoint_newest(path, sizeof path, &got, rig_directory(), NULL, &fixture_host, &err), err);
+    ck_assert_ok(weft_checkpoint_newest(path, &got, rig_directory(), NULL, &fixture_host, &err), err);
     ck_assert_uint_eq(got.step, 11);
     ck_assert_uint_eq(got.tokens, UINT64_C(123456789012345));
     ck_assert(isnan(got.eval_loss));
@@ -228,7 +228,7 @@ START_TEST(the_model_directory_is_for_people) {
     rig_open(&run, NULL);
     rig_load(&run);
     for (int again = 0; again < 2; again++) {
-        ck_assert_ok(weft_model_save(run.session->engine, scratch_path("out/model"), &run.session->text, &err), err);
+        ck_assert_ok(rig_try_save_model(&run, scratch_path("out/model"), &run.session->text, &err), err);
         for (int i = 0; i < 4; i++) {
             (void)snprintf(name, sizeof name, "out/model/%s", there[i]);
             ck_assert_msg(rig_exists(scratch_path(name)), "%s", name);

@@ -8,7 +8,7 @@
 
 #include "adapter/stack.h"
 #include "model/stop_ids.h"
-#include "run/manifest.h"
+#include "run/checkpoint.h"
 #include "base/safetensors.h"
 #include "model/declare.h"
 #include "plugin/services.h"

@@ -1,7 +1,7 @@
 /* manifest.c: a checkpoint's manifest.json with a file "a" of four bytes. */
 #include "fuzz.h"
 
-#include "run/manifest.h"
+#include "run/checkpoint.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     weft_error err = WEFT_ERROR_INIT;

@@ -48,8 +48,7 @@ static weft_status save(const weft_session *session, const char *directory, uint
     weft_status status = weft_identities_collect(&identities, session->engine, session->data_info.fingerprint, err);
     if (status == WEFT_OK) status = forget_peak(err);
     before = memory("VmRSS:");
-    if (status == WEFT_OK)
-        status = weft_checkpoint_save(session->engine, directory, &state, &identities, &session->text, err);
+    if (status == WEFT_OK) status = weft_checkpoint_save(session->engine, directory, &state, &identities, NULL, err);
     *grown = memory("VmHWM:") - before;
     weft_identities_clear(&identities);
     return status;

@@ -3,7 +3,7 @@
  * operation is awaited, into a pipe with almost no capacity. An order with a deadlock therefore ends in an alarm. */
 #include "common/reference_device.h"
 #include "model/process_group.h"
-#include "run/control_channel.h"
+#include "run/ranks.h"
 #include "suite.h"
 
 #include <fcntl.h>

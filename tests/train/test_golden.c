@@ -5,7 +5,7 @@
 #include "golden.h"
 #include "suite.h"
 #include "run/generate.h"
-#include "run/hidden.h"
+#include "run/values.h"
 #include "layout_offset.h"
 
 #include <check.h>

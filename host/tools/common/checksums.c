@@ -40,7 +40,7 @@ static weft_status put_region(weft_hash *hash, float *staging, const char *what,
 weft_status weft_engine_hash(char hex[65], const weft_engine *engine, weft_error *err) {
     const weft_plan *plan = &engine->plan;
     const weft_loss_scale *scale = &engine->scale;
-    weft_region region = weft_engine_parameters(engine);
+    weft_region region = weft_engine_region(engine, WEFT_HOLD_PARAMETERS);
     float *staging = weft_alloc(2 * WEFT_REGION_PIECE, sizeof *staging);
     char text[120];
     unsigned char digest[WEFT_HASH_BYTES];
@@ -49,7 +49,7 @@ weft_status weft_engine_hash(char hex[65], const weft_engine *engine, weft_error
     if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
     if (status == WEFT_OK) status = put_region(&hash, staging, "parameter", &region, false, err);
     for (int64_t i = 0; plan->spec.training && i < plan->n_states && status == WEFT_OK; i++) {
-        region = weft_engine_state(engine, i);
+        region = weft_engine_region(engine, WEFT_HOLD_STATES + (int)i);
         status = put_region(&hash, staging, plan->states[i].name, &region, true, err);
     }
     if (status == WEFT_OK && plan->spec.training && weft_plan_scales(plan)) {

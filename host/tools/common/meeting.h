@@ -4,7 +4,7 @@
 #define WEFT_HOST_TOOLS_COMMON_MEETING_H
 
 #include "program/run.h"
-#include "run/control_channel.h"
+#include "run/ranks.h"
 
 typedef struct weft_meeting {
     weft_run *run;

@@ -38,7 +38,7 @@ typedef struct builder {
 /* ---- axes: each function varies its own and passes the cell on ---- */
 
 static void push_cell(builder *b, const weft_cell *cell) {
-    weft_array_reserve((void **)&b->grid->cells, b->grid->n, &b->grid->room, sizeof *cell);
+    b->grid->cells = weft_grow(b->grid->cells, b->grid->n);
     b->grid->cells[b->grid->n++] = *cell;
 }
 

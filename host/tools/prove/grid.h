@@ -77,7 +77,7 @@ typedef struct weft_grid_spec {
 
 typedef struct weft_grid {
     weft_cell *cells;
-    int32_t n, room;
+    int32_t n;
 } weft_grid;
 
 /* Return true if available strategies of this kind have cells on `ranks` ranks. */

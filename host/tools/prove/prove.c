@@ -423,7 +423,7 @@ static int32_t count_cells(const weft_grid *grid, const char *strategy, int32_t 
 /* Checks that all ranks have the same grid. A node may lack a plugin that another one has. */
 static weft_status compare_grids(const weft_proof *self, weft_error *err) {
     const weft_grid *grid = &self->grid;
-    weft_facts facts = {0};
+    char *facts = NULL;
     weft_status status = WEFT_OK;
     for (int32_t i = 0; i < grid->n; i++) {
         const char *strategy = grid->cells[i].strategy;
@@ -432,8 +432,8 @@ static weft_status compare_grids(const weft_proof *self, weft_error *err) {
         (void)snprintf(value, sizeof value, "%d", (int)count_cells(grid, strategy, grid->n));
         if (count_cells(grid, strategy, i) == 0) weft_facts_add(&facts, name, value);
     }
-    status = weft_facts_compare(&facts, &self->meeting.peers, "their strategies or policies", err);
-    weft_facts_drop(&facts);
+    status = weft_facts_compare(facts, &self->meeting.peers, "their strategies or policies", err);
+    free(facts);
     return status;
 }
 
