@@ -4,7 +4,7 @@
 #include "base/units.h"
 #include "launch/find.h"
 #include "launch/log_prefix.h"
-#include "program/paths.h"
+#include "program/budget.h"
 #include "report/plan_diff.h"
 #include "report/forecast.h"
 #include "report/stages.h"

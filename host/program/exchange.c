@@ -2,9 +2,8 @@
 #include "program/exchange.h"
 
 #include "base/alloc.h"
-#include "program/gathered.h"
+#include "base/units.h"
 #include "program/job.h"
-#include "program/program.h"
 
 #include <stdlib.h>
 
@@ -212,4 +211,188 @@ void weft_matches_free(weft_matches *matches) {
     for (int32_t rank = 0; rank < matches->world; rank++) free(matches->of[rank]);
     free(matches->of);
     free(matches->size);
+}
+
+/* ---- gathered units ---- */
+
+bool weft_gathered_share(const weft_gathered_part *p, const weft_parameter *parameter, int64_t j, int64_t *begin,
+                         int64_t *end) {
+    const int64_t from = j * p->shard - parameter->offset, to = from + p->shard;
+    *begin = from > 0 ? from : 0;
+    *end = to < parameter->numel ? to : parameter->numel;
+    return *begin < *end;
+}
+
+/* Returns the fp32 elements of the gains in one shard. */
+static int64_t count_gains_of_shard(const weft_plan *plan, const weft_gathered_part *p, int64_t j) {
+    int64_t n = 0, begin = 0, end = 0;
+    for (int32_t i = 0; i < p->group->n_members; i++)
+        if (!weft_parameter_is_matrix(&plan->declared->parameters[p->group->members[i]]) &&
+            weft_gathered_share(p, &plan->declared->parameters[p->group->members[i]], j, &begin, &end))
+            n += end - begin;
+    return n;
+}
+
+static int64_t count_gains_of_group(const weft_plan *plan, const weft_group *group) {
+    int64_t n = 0;
+    for (int32_t i = 0; i < group->n_members; i++)
+        if (!weft_parameter_is_matrix(&plan->declared->parameters[group->members[i]]))
+            n += plan->declared->parameters[group->members[i]].numel;
+    return n;
+}
+
+/* Places the gains of a rounded group after its image and returns their end. */
+static int64_t place_gains(const weft_plan *plan, const weft_cut *cut, weft_gathered_part *p, int64_t at) {
+    for (int32_t j = 0; j < cut->group; j++) p->row = weft_larger(p->row, count_gains_of_shard(plan, p, j));
+    p->rows = at;
+    p->gains = p->rows + weft_cache_lines(weft_f32_bytes(p->row) * cut->group);
+    return p->gains + weft_cache_lines(weft_f32_bytes(count_gains_of_group(plan, p->group)));
+}
+
+int64_t weft_gathered_layout(const weft_plan *plan, const weft_cut *cut, int32_t unit,
+                             weft_gathered_part parts[WEFT_UNIT_GROUPS]) {
+    const weft_unit *of = &plan->layout->units[unit];
+    int64_t at = 0;
+    for (int32_t g = 0; g < of->n_groups; g++) {
+        weft_gathered_part *p = &parts[g];
+        memset(p, 0, sizeof *p);
+        p->index = of->groups[g];
+        p->group = &plan->layout->groups[p->index];
+        p->rounded = p->group->dtype == WEFT_F32 && plan->dtype != WEFT_F32;
+        p->dtype = p->rounded ? plan->dtype : p->group->dtype;
+        p->shard = weft_hold_piece(plan->layout, p->group, cut->replicas) * cut->groups;
+        p->image = at;
+        at += weft_cache_lines(weft_dtype_span(p->dtype, p->shard) * cut->group);
+        p->widened = p->group->dtype != WEFT_F32 && !weft_dtype_is_packed(p->group->dtype) &&
+                     count_gains_of_group(plan, p->group) > 0;
+        if (p->rounded) at = place_gains(plan, cut, p, at);
+        if (p->widened) {
+            p->gains = at;
+            at += weft_cache_lines(weft_f32_bytes(count_gains_of_group(plan, p->group)));
+        }
+    }
+    return at;
+}
+
+bool weft_gathered_is_due(const weft_job_spec *job, int32_t unit) {
+    return job->view.placements[unit].parameters == WEFT_SHARDED && weft_cut_of(job, unit).group > 1;
+}
+
+int64_t weft_gathered_bytes(const weft_plan *plan, const weft_job_spec *job, int32_t unit, int64_t *each) {
+    const weft_cut cut = weft_cut_of(job, unit);
+    weft_gathered_part parts[WEFT_UNIT_GROUPS];
+    *each = 0;
+    if (!weft_gathered_is_due(job, unit)) return 0;
+    const int64_t bytes = weft_gathered_layout(plan, &cut, unit, parts);
+    for (int32_t g = 0; g < plan->layout->units[unit].n_groups; g++)
+        *each += weft_dtype_span(parts[g].dtype, parts[g].shard) + weft_f32_bytes(parts[g].row);
+    return bytes;
+}
+
+/* ---- NORM ---- */
+
+int64_t weft_norm_cells(const weft_plan *plan, int64_t n) {
+    return weft_round_up(n, plan->layout->grid) / plan->layout->grid;
+}
+
+int32_t weft_norm_owner(const weft_plan *plan, int32_t group) {
+    const weft_placement *p = &plan->train.job->spec.view.placements[plan->layout->groups[group].unit];
+    return plan->world > 1 && p->gradients == WEFT_OWNED ? p->owner : -1;
+}
+
+static bool is_cut_group(const weft_plan *plan, int32_t group) {
+    const weft_placement *p = &plan->train.job->spec.view.placements[plan->layout->groups[group].unit];
+    return plan->world > 1 && p->gradients == WEFT_SHARDED;
+}
+
+bool weft_norm_is_cut(const weft_plan *plan, const weft_parameter *parameter) {
+    return parameter->trainable && is_cut_group(plan, parameter->group);
+}
+
+/* Returns the maximum number of tensors that one rank owns. */
+static int64_t most_owned(const weft_plan *plan) {
+    int64_t most = 0;
+    for (int32_t first = 0; first < plan->layout->n_trainable_groups; first++) {
+        const int32_t owner = weft_norm_owner(plan, first);
+        int64_t n = 0;
+        for (int32_t g = first; owner >= 0 && g < plan->layout->n_trainable_groups; g++)
+            if (weft_norm_owner(plan, g) == owner) n += plan->layout->groups[g].n_members;
+        most = weft_larger(most, n);
+    }
+    return most;
+}
+
+static void set_world(const weft_plan *plan, weft_norm_exchange *walk, int32_t goes, int64_t n) {
+    walk->goes = goes;
+    walk->cut = (weft_cut){plan->world, plan->world, 1};
+    walk->n = n;
+}
+
+static bool next_group(const weft_plan *plan, weft_norm_exchange *walk) {
+    while (++walk->group < plan->layout->n_trainable_groups) {
+        const weft_group *group = &plan->layout->groups[walk->group];
+        if (!is_cut_group(plan, walk->group)) continue;
+        walk->goes = WEFT_NORM_GOES_CELLS;
+        walk->cut = weft_cut_of(&plan->train.job->spec, group->unit);
+        walk->n = weft_hold_piece(plan->layout, group, walk->cut.replicas) / plan->layout->grid;
+        return true;
+    }
+    return false;
+}
+
+bool weft_norm_exchange_next(const weft_plan *plan, weft_norm_exchange *walk) {
+    if (walk->goes == WEFT_NORM_GOES_OWNED) return false;
+    if (walk->goes == 0) {
+        walk->group = -1;
+        set_world(plan, walk, WEFT_NORM_GOES_LOSSES, plan->train.most_losses);
+        if (plan->world > 1) return true;
+    }
+    if (walk->goes == WEFT_NORM_GOES_CELLS) walk->first += walk->n * walk->cut.replicas;
+    if (next_group(plan, walk)) return true;
+    set_world(plan, walk, WEFT_NORM_GOES_OWNED, most_owned(plan));
+    return walk->n > 0;
+}
+
+weft_norm_exchange weft_norm_owned(const weft_plan *plan) {
+    weft_norm_exchange walk = {0};
+    while (walk.goes != WEFT_NORM_GOES_OWNED) (void)weft_norm_exchange_next(plan, &walk);
+    return walk;
+}
+
+int64_t weft_norm_nodes(const weft_plan *plan) {
+    if (plan->train.program == NULL) return 0;
+    const weft_norm_exchange owned = weft_norm_owned(plan);
+    return owned.first + owned.n * plan->world;
+}
+
+int64_t weft_norm_elements(const weft_plan *plan, int32_t rank) {
+    int64_t n = 0;
+    for (int32_t g = 0; g < plan->layout->n_trainable_groups; g++) {
+        const weft_group *group = &plan->layout->groups[g];
+        const weft_cut cut = weft_cut_of(&plan->train.job->spec, group->unit);
+        const int32_t owner = weft_norm_owner(plan, g);
+        if (owner >= 0 && owner != rank) continue;
+        n += is_cut_group(plan, g) ? weft_hold_piece(plan->layout, group, cut.replicas) : group->numel;
+    }
+    return n;
+}
+
+static int64_t kernel_work(const weft_device_plugin *kernels, const weft_device *device, int64_t n, int64_t extents,
+                           int32_t dtype) {
+    const weft_square_sum args = {.struct_size = (uint32_t)sizeof args, .n = n, .dtype = dtype, .n_extents = extents};
+    return kernels->square_sum_workspace(device, &args);
+}
+
+int64_t weft_norm_work(const weft_plan *plan, const weft_device_plugin *kernels, const weft_device *device) {
+    int64_t tensors = 0, elements = 0, cells = 0, work = 0;
+    for (int32_t i = 0; i < plan->declared->n_parameters; i++) {
+        const weft_parameter *p = &plan->declared->parameters[i];
+        if (!p->trainable) continue;
+        tensors++;
+        elements += p->numel;
+        cells += weft_norm_cells(plan, p->numel);
+    }
+    if (tensors == 0) return 0;
+    work = kernel_work(kernels, device, elements, tensors, WEFT_F32);
+    return plan->world == 1 ? work : weft_larger(work, kernel_work(kernels, device, cells, tensors, WEFT_F64));
 }

@@ -154,6 +154,7 @@ void weft_program_unplace(weft_program *program) {
     program->n_slots = 0;
     program->arena = program->peak = 0;
     program->peak_instruction = -1;
+    memset(program->category, 0, sizeof program->category);
 }
 
 void weft_program_destroy(weft_program *program) {

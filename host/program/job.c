@@ -141,6 +141,44 @@ static bool is_sharded(const weft_placement *placement) {
            placement->optimizer == WEFT_SHARDED;
 }
 
+weft_cut weft_cut_of(const weft_job_spec *job, int32_t unit) {
+    const weft_placement *p = &job->view.placements[unit];
+    const int32_t replicas = job->view.replicas;
+    const int32_t group = is_sharded(p) && p->group >= 1 && replicas % p->group == 0 ? p->group : replicas;
+    return (weft_cut){replicas, group, replicas / group};
+}
+
+int32_t weft_cut_rank(const weft_cut *cut, int32_t place) {
+    return place % cut->groups * cut->group + place / cut->groups;
+}
+
+int32_t weft_scope_size(const weft_cut *cut, int32_t scope) {
+    switch (scope) {
+    case WEFT_SCOPE_ALL: return cut->replicas;
+    case WEFT_SCOPE_NODE: return cut->group;
+    case WEFT_SCOPE_ACROSS: return cut->groups;
+    default: return 1;
+    }
+}
+
+int32_t weft_scope_place(const weft_cut *cut, int32_t scope, int32_t rank) {
+    switch (scope) {
+    case WEFT_SCOPE_ALL: return cut->replicas > 1 ? rank % cut->group * cut->groups + rank / cut->group : 0;
+    case WEFT_SCOPE_NODE: return rank % cut->group;
+    case WEFT_SCOPE_ACROSS: return rank / cut->group;
+    default: return 0;
+    }
+}
+
+bool weft_scope_together(const weft_cut *cut, int32_t scope, int32_t a, int32_t b) {
+    switch (scope) {
+    case WEFT_SCOPE_ALL: return cut->replicas > 1 || a == b;
+    case WEFT_SCOPE_NODE: return a / cut->group == b / cut->group;
+    case WEFT_SCOPE_ACROSS: return a % cut->group == b % cut->group;
+    default: return a == b;
+    }
+}
+
 /* The owner and the rank with a copy exchange the owner's update. */
 static weft_members ranks_of_copy(const weft_job_spec *job, int32_t unit, int32_t rank) {
     const int32_t owner = job->view.placements[unit].owner, other = weft_job_spec_borrower(job, unit);

@@ -52,6 +52,21 @@ static inline bool weft_job_spec_owned(const weft_job_spec *job) {
 /* Returns the only non-owner rank that runs a segment reading the unit; -1: no such rank, or no owners. */
 int32_t weft_job_spec_borrower(const weft_job_spec *job, int32_t unit);
 
+/* Sharding of a unit: the world is R replicas, in shard groups of `group` consecutive ranks. */
+typedef struct weft_cut {
+    int32_t replicas, group, groups; /* groups = replicas / group */
+} weft_cut;
+
+weft_cut weft_cut_of(const weft_job_spec *job, int32_t unit);
+/* Returns the rank of one of the R chunks of a unit, which are stored in the order of scope ALL. Rank r has index (r %
+ * group) * groups + r / group, so the chunks of a shard are contiguous. */
+int32_t weft_cut_rank(const weft_cut *cut, int32_t place);
+
+/* Return the size of a scope's group, a rank's index in its group, and whether two ranks share a group. */
+int32_t weft_scope_size(const weft_cut *cut, int32_t scope);
+int32_t weft_scope_place(const weft_cut *cut, int32_t scope, int32_t rank);
+bool weft_scope_together(const weft_cut *cut, int32_t scope, int32_t a, int32_t b);
+
 /* A strided subset of the ranks: first, first + stride, ... */
 typedef struct weft_members {
     int32_t first, stride, count; /* count 0: the placement has no such exchange for this rank */

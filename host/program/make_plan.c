@@ -11,7 +11,6 @@
 #include "model/weights.h"
 #include "plugin/enter.h"
 #include "program/budget.h"
-#include "program/paths.h"
 
 #include <stdlib.h>
 

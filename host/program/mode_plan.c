@@ -1,12 +1,11 @@
-/* host/program/mode_plan.c: makes one mode of a plan: graphs, placed job, checked programs of all ranks, prices. */
+/* host/program/mode_plan.c: makes one mode of a plan: graphs, placed job, checked programs of all ranks. */
 #include "base/alloc.h"
 #include "base/text.h"
 #include "program/plan.h"
 
 #include "plugin/enter.h"
 #include "program/job.h"
-#include "program/norm_nodes.h"
-#include "program/paths.h"
+#include "program/exchange.h"
 #include "program/sums.h"
 
 #include <stdlib.h>
@@ -226,6 +225,29 @@ static weft_status settle_job(weft_plan *plan, weft_mode_plan *mode_plan, int32_
 
 /* ---- the programs ---- */
 
+static struct {
+    int32_t mode, rank;
+    FILE *refused;
+} wanted = {-1, -1, NULL};
+
+void weft_show_want(int32_t mode, int32_t rank, FILE *refused) {
+    wanted.mode = mode;
+    wanted.rank = rank;
+    wanted.refused = refused;
+}
+
+int32_t weft_show_rank(int32_t mode) {
+    return wanted.mode == mode ? wanted.rank : -1;
+}
+
+/* instruction: the rejected one, or the number of instructions if one is missing; -1: none. */
+static void show_refused(const weft_program *program, const weft_job_spec *job, int32_t instruction) {
+    if (wanted.refused == NULL || program == NULL) return;
+    (void)fprintf(wanted.refused, "program of rank %d in %s, with the rejected instruction highlighted\n",
+                  (int)program->rank, weft_mode_name(program->mode));
+    weft_program_print(program, job, instruction, wanted.refused);
+}
+
 /* Compiles and checks the programs of all ranks. Keeps this rank's program and the one that weft_show_want
  * requested. */
 static weft_status compile_programs(weft_plan *plan, weft_mode_plan *mode_plan, weft_error *err) {
@@ -239,12 +261,12 @@ static weft_status compile_programs(weft_plan *plan, weft_mode_plan *mode_plan, 
     for (int32_t rank = 0; rank < plan->world && status == WEFT_OK; rank++) {
         status = weft_program_compile(&all[rank], plan->run->host, weft_loaded_table(part->loaded, strategy),
                                       part->config, spec, rank, err);
-        if (status != WEFT_OK) weft_show_refused(all[rank], spec, -1);
+        if (status != WEFT_OK) show_refused(all[rank], spec, -1);
     }
     if (status == WEFT_OK) {
         status = weft_programs_check(&mode_plan->coverage, programs, spec, err);
         if (status != WEFT_OK && coverage->refused_rank >= 0)
-            weft_show_refused(all[coverage->refused_rank], spec, coverage->refused_instruction);
+            show_refused(all[coverage->refused_rank], spec, coverage->refused_instruction);
     }
     mode_plan->program = all[plan->rank];
     if (status == WEFT_OK) {
@@ -275,7 +297,6 @@ weft_status weft_mode_plan_make(weft_plan *plan, weft_mode_plan *mode_plan, cons
         status = settle_job(plan, mode_plan, micro_batches, step_work, err);
         if (status == WEFT_OK) status = compile_programs(plan, mode_plan, err);
         if (status == WEFT_OK) status = weft_program_place(mode_plan->program, &mode_plan->job->spec, err);
-        if (status == WEFT_OK) weft_program_price(&mode_plan->price, mode_plan->program);
         status = weft_plugin_blame(strategy, status, err);
     }
     (void)weft_crash_mode(before);

@@ -279,6 +279,47 @@ void weft_run_close(weft_run *run) {
     free(run);
 }
 
+/* ---- paths in the keys of a plugin ---- */
+
+/* Returns the length of a listed path without a weight, as ":0.5". */
+static size_t path_length(const char *name, size_t n) {
+    const char *colon = memrchr(name, ':', n);
+    char *end = NULL;
+    if (colon == NULL || colon + 1 == name + n) return n;
+    (void)strtod(colon + 1, &end);
+    return end == name + n ? (size_t)(colon - name) : n;
+}
+
+static weft_status each_listed(const char *list, const char *key, weft_path_visit *visit, void *context,
+                               weft_error *err) {
+    weft_status status = WEFT_OK;
+    while (*list != '\0' && status == WEFT_OK) {
+        const size_t n = strcspn(list, ",");
+        char *path = weft_text_of("%.*s", (int)path_length(list, n), list);
+        status = visit(context, key, path, err);
+        free(path);
+        list += n + (list[n] == ',');
+    }
+    return status;
+}
+
+weft_status weft_part_each_path(const weft_part *part, weft_path_visit *visit, void *context, weft_error *err) {
+    const weft_plugin *plugin = part->loaded == NULL ? NULL : part->loaded->plugin;
+    weft_status status = WEFT_OK;
+    for (uint64_t k = 0; plugin != NULL && k < plugin->n_keys && status == WEFT_OK; k++) {
+        const weft_key *key = (const weft_key *)(const void *)((const char *)plugin->keys + k * plugin->key_stride);
+        const bool is_list = (key->flags & WEFT_PATHS) != 0;
+        const char *value = NULL;
+        if ((key->type != WEFT_KEY_PATH && !is_list) || (key->flags & WEFT_REMOVED) != 0) continue;
+        memcpy(&value, (const char *)part->config + key->offset, sizeof value);
+        if (is_list) status = each_listed(value, key->name, visit, context, err);
+        else if (value != NULL && value[0] == '/') status = visit(context, key->name, value, err);
+    }
+    return status;
+}
+
+/* ---- the tokenizer ---- */
+
 static uint32_t flag_of_choice(int64_t choice, int32_t automatic, uint32_t flag) {
     if (choice == WEFT_CHOICE_AUTO) return automatic != 0 ? flag : 0;
     return choice == WEFT_CHOICE_YES ? flag : 0;

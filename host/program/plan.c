@@ -147,6 +147,14 @@ void weft_slices_destroy(weft_slices *slices) {
 
 /* ---- plans ---- */
 
+void weft_terms_destroy(weft_terms *terms) {
+    if (terms == NULL) return;
+    free(terms->terms);
+    free(terms->first);
+    free(terms->n);
+    free(terms);
+}
+
 static void close_mode_plan(weft_mode_plan *mode_plan) {
     weft_program_destroy(mode_plan->program);
     weft_program_destroy(mode_plan->shown);

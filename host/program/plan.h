@@ -14,7 +14,6 @@
 #include "program/job.h"
 #include "program/program.h"
 #include "program/run.h"
-#include "program/terms.h"
 
 /* ---- hashes of the plugin results from which a plan was made ----
  *
@@ -72,7 +71,7 @@ typedef enum weft_account_line {
     WEFT_ACCOUNT_OPTIMIZER = 2,
     WEFT_ACCOUNT_FIXED = 3, /* position tables, scalars, the optimizer's small struct */
     WEFT_ACCOUNT_ARENA = 4,
-    WEFT_ACCOUNT_SNAPSHOT = 5, /* asynchronous checkpoint (paths.h), if the host sees the device's memory */
+    WEFT_ACCOUNT_SNAPSHOT = 5, /* asynchronous checkpoint (budget.h), if the host sees the device's memory */
     WEFT_ACCOUNT_CONTROL = 6,  /* buffer of the control channel between ranks (model/process_group.h) */
     WEFT_ACCOUNT_DATA = 7,     /* memory of the data plugin, if the device computes in the machine's memory */
     WEFT_N_ACCOUNT_LINES = 8
@@ -109,6 +108,22 @@ typedef struct weft_plan_spec {
     int32_t prompt_rows; /* positions of the longest FORWARD of generation */
 } weft_plan_spec;
 
+/* A row of an exchange: the sum of the micro-batches [lo, hi). */
+typedef struct weft_term {
+    int32_t row; /* index of the sending rank in the group */
+    int32_t lo, hi;
+} weft_term;
+
+/* The terms that each REDUCE of a rank sums. A REDUCE across ranks receives one row from each rank of its group. The
+ * programs of all ranks determine the micro-batches that a row sums. */
+typedef struct weft_terms {
+    weft_term *terms;   /* terms of all instructions, sorted by micro-batch within each instruction */
+    int32_t *first, *n; /* [n_instructions] terms of each REDUCE; n 0: another instruction */
+    bool scattered;     /* some row sums non-consecutive micro-batches */
+} weft_terms;
+
+void weft_terms_destroy(weft_terms *terms); /* NULL is fine */
+
 /* Describes how a unit's gradient sum is computed (sums.c). */
 typedef struct weft_unit_sum {
     bool two_hops, loose; /* loose: terms are added in arrival order */
@@ -129,8 +144,7 @@ typedef struct weft_mode_plan {
     weft_graph_set *graphs;
     weft_job *job;
     weft_program *program; /* this rank's program */
-    weft_program *shown;   /* another program to print (paths.h), placed; NULL: no other */
-    weft_price price;
+    weft_program *shown;   /* the program that weft_show_want requested, placed; NULL: no other */
     weft_coverage coverage;
     uint64_t identity;       /* hash of all ranks' programs */
     weft_terms *terms;       /* of training */
@@ -141,7 +155,7 @@ typedef struct weft_mode_plan {
     weft_slices *slices;     /* slices of the program for graph capture */
 } weft_mode_plan;
 
-/* How checkpoints before the last step are saved (paths.h). */
+/* How checkpoints before the last step are saved (budget.h). */
 typedef enum weft_save_place {
     WEFT_SAVES_NONE = 0,     /* no checkpoint before the last step */
     WEFT_SAVES_IN_PLACE = 1, /* synchronous: [checkpoint] async = no */
@@ -224,6 +238,15 @@ weft_status weft_plan_make(weft_plan *self, const weft_device_plugin *kernels, w
 weft_status weft_mode_plan_make(weft_plan *plan, weft_mode_plan *mode_plan, const weft_device_plugin *kernels,
                                 weft_device *device, const weft_graph_set_spec *spec, int32_t micro_batches,
                                 weft_error *err);
+
+/* ---- printing a step program on request, for any mode and rank ---- */
+
+/* Enables printing: each plan also keeps the program of this mode and rank (weft_mode_plan.shown), and rejected
+ * programs are printed, with the rejected instruction highlighted. [main] */
+void weft_show_want(int32_t mode, int32_t rank, FILE *refused);
+
+/* Returns the rank requested for this mode; -1: no request. [main] */
+int32_t weft_show_rank(int32_t mode);
 
 /* ---- hashes of plugin results (plugin_answers.c) ---- */
 

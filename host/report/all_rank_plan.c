@@ -6,7 +6,6 @@
 #include "program/budget.h"
 #include "program/exchange.h"
 #include "program/job.h"
-#include "program/norm_nodes.h"
 #include "program/sums.h"
 
 #include <stdlib.h>
@@ -64,10 +63,9 @@ static void plan_traffic(weft_rank_plan *out, const weft_all_rank_plan *all, con
 
 enum { TRAIN, EVALUATE, N_STAGES };
 
-/* A placed program, and its memory. */
+/* A placed program. */
 typedef struct placed {
     weft_program *program; /* without placement; the first of each stage is the plan's own */
-    weft_price price;
     int64_t partials; /* elements; known where `shared` */
     bool shared;      /* all sums include all ranks, so ranks with equal programs have equal sums */
 } placed;
@@ -133,7 +131,6 @@ static placed *add_kind(planner *self, int mode_plan, weft_program *program) {
         if (program->instructions[i].kind == WEFT_INSTRUCTION_REDUCE &&
             program->instructions[i].scope != WEFT_SCOPE_ALL)
             kind->shared = false;
-    weft_program_price(&kind->price, program);
     return kind;
 }
 
@@ -196,13 +193,12 @@ static weft_status plan_bytes(planner *self, weft_plan *rank, weft_error *err) {
     status = find_kind(self, &kind, TRAIN, weft_program_copy(self->all_rank_plan->programs[r]), err);
     if (status != WEFT_OK) return status;
     rank->train.program = kind->program;
-    rank->train.price = kind->price;
     plan_partials(self, rank, kind);
     if (plan->evaluate.program != NULL) {
         status = compile_program(self, &program, EVALUATE, r, err);
         if (status != WEFT_OK) weft_program_destroy(program);
         if (status == WEFT_OK) status = find_kind(self, &kind, EVALUATE, program, err);
-        if (status == WEFT_OK) rank->evaluate.price = kind->price;
+        if (status == WEFT_OK) rank->evaluate.program = kind->program;
     }
     if (status == WEFT_OK) weft_plan_budget(rank);
     return status;

@@ -3,7 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/units.h"
-#include "program/terms.h"
+#include "program/job.h"
 #include "report/all_rank_plan.h"
 #include "run/session.h"
 

@@ -5,7 +5,7 @@
 #include "base/units.h"
 #include "plugin/crash.h"
 #include "plugin/enter.h"
-#include "program/paths.h"
+#include "program/budget.h"
 #include "run/save.h"
 #include "run/stepper.h"
 

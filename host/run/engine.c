@@ -10,7 +10,7 @@
 #include "program/budget.h"
 #include "program/job.h"
 #include "program/plan.h"
-#include "program/norm_nodes.h"
+#include "program/exchange.h"
 #include "run/coherence.h"
 #include "run/validate.h"
 

@@ -5,7 +5,7 @@
 #ifndef WEFT_HOST_RUN_RANKS_H
 #define WEFT_HOST_RUN_RANKS_H
 
-#include "program/terms.h"
+#include "program/job.h"
 #include "run/process_context.h"
 
 #include <weft/strategy.h>

@@ -2,7 +2,7 @@
 #include "launch/heartbeat.h"
 #include "plugin/enter.h"
 #include "program/budget.h"
-#include "program/norm_nodes.h"
+#include "program/exchange.h"
 #include "run/hidden.h"
 #include "run/stepper.h"
 #include "run/values.h"

@@ -11,7 +11,6 @@
 #include "model/weights.h"
 #include "program/budget.h"
 #include "program/plan.h"
-#include "program/paths.h"
 #include "plugin/enter.h"
 #include "plugin/services.h"
 #include "run/coherence.h"

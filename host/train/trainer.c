@@ -14,7 +14,6 @@
 #include "report/summary.h"
 #include "train/journal.h"
 #include "run/coherence.h"
-#include "program/paths.h"
 #include "train/saver.h"
 #include "train/similarity.h"
 
