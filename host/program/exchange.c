@@ -5,6 +5,7 @@
 #include "base/units.h"
 #include "program/job.h"
 
+#include <search.h>
 #include <stdlib.h>
 
 int64_t weft_exchange_piece(const weft_plan *plan, const weft_job_spec *job, int32_t unit) {
@@ -124,46 +125,28 @@ typedef struct match_key {
     int32_t first, stride, count, turn; /* of a collective: its ranks, and its number among theirs */
 } match_key;
 
-typedef struct entry {
-    match_key key;
-    int32_t value; /* -1: free */
-} entry;
+typedef struct numbered {
+    match_key key; /* first: the order of the tree */
+    int32_t value;
+} numbered;
 
-/* Hash table with open addressing, at most half full. */
-typedef struct table {
-    entry *entries;
-    size_t capacity, n; /* capacity: a power of two, or 0 */
-} table;
-
-static entry *entry_of(const table *self, const match_key *key) {
-    const uint64_t hash = weft_fnv(WEFT_FNV_BEGIN, key, sizeof *key);
-    size_t at = (size_t)(hash ^ hash >> 31) & (self->capacity - 1);
-    while (self->entries[at].value >= 0 && memcmp(&self->entries[at].key, key, sizeof *key) != 0)
-        at = (at + 1) & (self->capacity - 1);
-    return &self->entries[at];
+static int compare_keys(const void *a, const void *b) {
+    return memcmp(a, b, sizeof(match_key));
 }
 
-/* Returns the value of the key; -1: the key is new, and the caller sets its value before the next call. */
-static int32_t *find_key(table *self, const match_key *key) {
-    entry *found = NULL;
-    if (2 * self->n >= self->capacity) {
-        table larger = {.capacity = self->capacity == 0 ? 16 : 2 * self->capacity, .n = self->n};
-        larger.entries = weft_alloc(larger.capacity, sizeof *larger.entries);
-        for (size_t i = 0; i < larger.capacity; i++) larger.entries[i].value = -1;
-        for (size_t i = 0; i < self->capacity; i++)
-            if (self->entries[i].value >= 0) *entry_of(&larger, &self->entries[i].key) = self->entries[i];
-        free(self->entries);
-        *self = larger;
-    }
-    found = entry_of(self, key);
-    if (found->value < 0) self->n++;
-    found->key = *key;
-    return &found->value;
+/* Returns the value of the key; -1: the key is new. */
+static int32_t *find_key(void **tree, const match_key *key) {
+    numbered **found = tfind(key, tree, compare_keys), *added = NULL;
+    if (found != NULL) return &(*found)->value;
+    added = weft_alloc(1, sizeof *added);
+    *added = (numbered){*key, -1};
+    (void)tsearch(added, tree, compare_keys);
+    return &added->value;
 }
 
 /* Returns the number of ranks of an instruction's exchange, and its key. turns: of this rank; exchanges so far in each
  * group, minus 1. */
-static int32_t key_of(match_key *out, table *turns, const weft_job_spec *job, const weft_instruction *i, int32_t rank) {
+static int32_t key_of(match_key *out, void **turns, const weft_job_spec *job, const weft_instruction *i, int32_t rank) {
     weft_members ranks;
     memset(out, 0, sizeof *out);
     if (i->kind == WEFT_INSTRUCTION_SEND || i->kind == WEFT_INSTRUCTION_RECV) {
@@ -184,12 +167,12 @@ static int32_t key_of(match_key *out, table *turns, const weft_job_spec *job, co
 weft_matches weft_matches_find(const weft_program *const *programs, const weft_job_spec *job) {
     weft_matches out = {.world = job->view.world};
     int64_t instructions = 0;
-    table known = {0};
+    void *known = NULL; /* trees of numbered keys */
     for (int32_t rank = 0; rank < out.world; rank++) instructions += programs[rank]->n_instructions;
     out.of = weft_alloc(out.world, sizeof *out.of);
     out.size = weft_alloc(instructions, sizeof *out.size);
     for (int32_t rank = 0; rank < out.world; rank++) {
-        table turns = {0};
+        void *turns = NULL;
         out.of[rank] = weft_alloc(programs[rank]->n_instructions, sizeof **out.of);
         for (int32_t i = 0; i < programs[rank]->n_instructions; i++) {
             match_key key;
@@ -201,9 +184,9 @@ weft_matches weft_matches_find(const weft_program *const *programs, const weft_j
             }
             out.of[rank][i] = match != NULL ? *match : -1;
         }
-        free(turns.entries);
+        tdestroy(turns, free);
     }
-    free(known.entries);
+    tdestroy(known, free);
     return out;
 }
 
@@ -223,30 +206,24 @@ bool weft_gathered_share(const weft_gathered_part *p, const weft_parameter *para
     return *begin < *end;
 }
 
-/* Returns the fp32 elements of the gains in one shard. */
-static int64_t count_gains_of_shard(const weft_plan *plan, const weft_gathered_part *p, int64_t j) {
-    int64_t n = 0, begin = 0, end = 0;
-    for (int32_t i = 0; i < p->group->n_members; i++)
-        if (!weft_parameter_is_matrix(&plan->declared->parameters[p->group->members[i]]) &&
-            weft_gathered_share(p, &plan->declared->parameters[p->group->members[i]], j, &begin, &end))
-            n += end - begin;
-    return n;
-}
-
-static int64_t count_gains_of_group(const weft_plan *plan, const weft_group *group) {
+/* Returns the elements of the group's gains and biases in [from, to). */
+static int64_t count_gains(const weft_plan *plan, const weft_group *group, int64_t from, int64_t to) {
     int64_t n = 0;
-    for (int32_t i = 0; i < group->n_members; i++)
-        if (!weft_parameter_is_matrix(&plan->declared->parameters[group->members[i]]))
-            n += plan->declared->parameters[group->members[i]].numel;
+    for (int32_t i = 0; i < group->n_members; i++) {
+        const weft_parameter *p = &plan->declared->parameters[group->members[i]];
+        const int64_t end = p->offset + p->numel < to ? p->offset + p->numel : to;
+        if (!weft_parameter_is_matrix(p)) n += weft_larger(end - weft_larger(p->offset, from), 0);
+    }
     return n;
 }
 
 /* Places the gains of a rounded group after its image and returns their end. */
 static int64_t place_gains(const weft_plan *plan, const weft_cut *cut, weft_gathered_part *p, int64_t at) {
-    for (int32_t j = 0; j < cut->group; j++) p->row = weft_larger(p->row, count_gains_of_shard(plan, p, j));
+    for (int32_t j = 0; j < cut->group; j++)
+        p->row = weft_larger(p->row, count_gains(plan, p->group, j * p->shard, (j + 1) * p->shard));
     p->rows = at;
     p->gains = p->rows + weft_cache_lines(weft_f32_bytes(p->row) * cut->group);
-    return p->gains + weft_cache_lines(weft_f32_bytes(count_gains_of_group(plan, p->group)));
+    return p->gains + weft_cache_lines(weft_f32_bytes(count_gains(plan, p->group, 0, p->group->numel)));
 }
 
 int64_t weft_gathered_layout(const weft_plan *plan, const weft_cut *cut, int32_t unit,
@@ -264,11 +241,11 @@ int64_t weft_gathered_layout(const weft_plan *plan, const weft_cut *cut, int32_t
         p->image = at;
         at += weft_cache_lines(weft_dtype_span(p->dtype, p->shard) * cut->group);
         p->widened = p->group->dtype != WEFT_F32 && !weft_dtype_is_packed(p->group->dtype) &&
-                     count_gains_of_group(plan, p->group) > 0;
+                     count_gains(plan, p->group, 0, p->group->numel) > 0;
         if (p->rounded) at = place_gains(plan, cut, p, at);
         if (p->widened) {
             p->gains = at;
-            at += weft_cache_lines(weft_f32_bytes(count_gains_of_group(plan, p->group)));
+            at += weft_cache_lines(weft_f32_bytes(count_gains(plan, p->group, 0, p->group->numel)));
         }
     }
     return at;

@@ -88,7 +88,7 @@ weft_status weft_job_spec_check_placement(const weft_job_spec *job, weft_error *
  * owner and one other. */
 weft_status weft_job_spec_check_owners(const weft_job_spec *job, weft_error *err);
 
-/* ---- the job of a strategy: units and segments with their bytes, from the layout and the graphs ---- */
+/* ---- the job of a strategy: units and segments with their bytes, from the layout and the graphs (mode_plan.c) ---- */
 
 /* A job and the arrays that it points to. */
 typedef struct weft_job {
@@ -101,10 +101,6 @@ typedef struct weft_job {
     weft_unit_sizes *units;
 } weft_job;
 
-/* micro-batches: A. states: that the optimizer keeps of each trainable element. */
-weft_job *weft_job_create(const weft_graph_set *set, const weft_declared *declared, const weft_layout *layout,
-                          int32_t micro_batches, const weft_state_slot *states, int64_t n_states,
-                          bool activation_checkpointing);
 void weft_job_destroy(weft_job *job); /* NULL is fine */
 
 #endif

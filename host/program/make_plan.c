@@ -181,9 +181,10 @@ static weft_status choose_storage(weft_plan *plan, weft_error *err) {
 
 enum { ADAPTER_CONFIG_LIMIT = 16 << 20 };
 
-/* Reports a failure at the key that caused it. */
+/* Returns status; reports a failure at the key that caused it. */
 static weft_status blame_key(const weft_run *run, const char *section, const char *key, weft_status status,
                              const weft_error *why, const char *advice, weft_error *err) {
+    if (status == WEFT_OK) return WEFT_OK;
     (void)weft_config_reject(run->config, section, key, err, "cannot be used: %s%s", why->text, advice);
     if (err != NULL) err->code = (int32_t)status;
     return status;
@@ -197,7 +198,7 @@ static weft_status select_trained(weft_plan *plan, weft_error *err) {
     if (run->trained != NULL) status = weft_adapter_check_modules(plan->declared, run->settings.adapter_from, err);
     if (status != WEFT_OK) return status;
     status = weft_declared_select(plan->declared, run->settings.train.trainable, &why);
-    return status == WEFT_OK ? WEFT_OK : blame_key(run, "train", "trainable", status, &why, "", err);
+    return blame_key(run, "train", "trainable", status, &why, "", err);
 }
 
 static weft_status lay_out_units(weft_plan *plan, weft_error *err) {
@@ -362,16 +363,6 @@ static void note_products(weft_plan *plan) {
         }
 }
 
-static weft_graph_set_spec graphs_of_mode(const weft_plan *plan, int32_t mode, int32_t rows) {
-    weft_graph_set_spec out = {.mode = mode,
-                               .dtype = plan->dtype,
-                               .rows = rows,
-                               .n_lengths = plan->spec.n_lengths,
-                               .seed = (uint64_t)plan->run->settings.run.seed};
-    memcpy(out.lengths, plan->spec.lengths, sizeof out.lengths);
-    return out;
-}
-
 /* Packed parameters cannot be trained. */
 static weft_status check_packed(const weft_plan *self, weft_error *err) {
     const weft_run *run = self->run;
@@ -437,35 +428,35 @@ static weft_status check_new(const weft_plan *self, weft_error *err) {
 static weft_status check_modules(const weft_plan *self, weft_error *err) {
     weft_error why = WEFT_ERROR_INIT;
     const weft_status status = weft_adapter_check_whole(self->declared, &why);
-    return status == WEFT_OK ? WEFT_OK : blame_key(self->run, "train", "trainable", status, &why, "", err);
+    return blame_key(self->run, "train", "trainable", status, &why, "", err);
 }
 
 weft_status weft_plan_make(weft_plan *self, const weft_device_plugin *kernels, weft_device *device,
                            const weft_plan_spec *spec, weft_error *err) {
     weft_status status = WEFT_OK;
-    weft_graph_set_spec set = {0};
+    weft_graph_spec graphs = {.mode = WEFT_MODE_TRAIN,
+                              .dtype = self->dtype,
+                              .rows = spec->rows,
+                              .seed = (uint64_t)self->run->settings.run.seed,
+                              .kernels = kernels,
+                              .device = device};
     self->spec = *spec;
     status = check_packed(self, err);
     if (status == WEFT_OK) status = check_device(self, kernels, device, err);
     if (status == WEFT_OK) status = check_new(self, err);
     if (status == WEFT_OK && spec->training && !weft_plan_saves_base(self)) status = check_modules(self, err);
-    if (status == WEFT_OK && spec->training) {
-        set = graphs_of_mode(self, WEFT_MODE_TRAIN, spec->rows);
-        status = weft_mode_plan_make(self, &self->train, kernels, device, &set, spec->micro_batches, err);
-    }
-    if (status == WEFT_OK && spec->evaluate_rows > 0) {
-        set = graphs_of_mode(self, WEFT_MODE_EVALUATE, spec->evaluate_rows);
-        status = weft_mode_plan_make(self, &self->evaluate, kernels, device, &set, 1, err);
-    }
-    if (status == WEFT_OK && spec->cache_rows > 0) {
-        const weft_graph_set_spec one = {.mode = WEFT_MODE_GENERATE,
-                                         .dtype = self->dtype,
-                                         .rows = 1,
-                                         .cache_rows = spec->cache_rows,
-                                         .n_lengths = 1,
-                                         .lengths = {spec->prompt_rows}};
-        status = weft_mode_plan_make(self, &self->generate, kernels, device, &one, 1, err);
-    }
+    if (status == WEFT_OK && spec->training)
+        status =
+            weft_mode_plan_make(self, &self->train, &graphs, spec->lengths, spec->n_lengths, spec->micro_batches, err);
+    graphs.mode = WEFT_MODE_EVALUATE;
+    graphs.rows = spec->evaluate_rows;
+    if (status == WEFT_OK && spec->evaluate_rows > 0)
+        status = weft_mode_plan_make(self, &self->evaluate, &graphs, spec->lengths, spec->n_lengths, 1, err);
+    graphs.mode = WEFT_MODE_GENERATE;
+    graphs.rows = 1;
+    graphs.cache_rows = spec->cache_rows;
+    if (status == WEFT_OK && spec->cache_rows > 0)
+        status = weft_mode_plan_make(self, &self->generate, &graphs, &spec->prompt_rows, 1, 1, err);
     if (status != WEFT_OK) return status;
     note_products(self);
     weft_answers_note_programs(self);

@@ -1,10 +1,8 @@
 /* host/program/mode_plan.c: makes one mode of a plan: graphs, placed job, checked programs of all ranks. */
 #include "base/alloc.h"
 #include "base/text.h"
-#include "program/plan.h"
-
+#include "base/units.h"
 #include "plugin/enter.h"
-#include "program/job.h"
 #include "program/exchange.h"
 #include "program/sums.h"
 
@@ -114,23 +112,131 @@ static weft_status split_units(bool *out, weft_plan *plan, const weft_mode_plan 
     return status;
 }
 
-/* ---- the job ---- */
+/* ---- the job: units and segments with their bytes ---- */
 
-/* Fills in the fields of the job that are independent of graphs and layout. */
-static void fill_in_world(const weft_plan *plan, weft_job *job) {
-    const weft_loaded *strategy = plan->run->parts[WEFT_PART_STRATEGY].loaded;
-    const weft_strategy_settings *keys = &plan->run->settings.strategy;
-    weft_strategy_job *view = &job->spec.view;
-    view->world = plan->world;
-    view->nodes = plan->world > 1 ? plan->nodes : 1;
-    view->ranks_per_node = view->world / (view->nodes > 0 && view->world % view->nodes == 0 ? view->nodes : 1);
-    job->spec.in_order = plan->in_order;
-    job->spec.most_seconds = plan->run->settings.plugins.compile_seconds;
-    job->spec.most_instructions = plan->run->settings.plugins.compile_events;
-    view->reduce = (int32_t)keys->reduce;
-    view->reduce_dtype = weft_reduce_dtype(keys);
-    if ((weft_capabilities_of(strategy) & WEFT_CAPABILITY_PREFETCH) != 0) job->spec.prefetch = (int32_t)keys->prefetch;
+/* Computes the maximum over all micro-batch lengths. */
+static void fill_segment_sizes(weft_segment_sizes *out, const weft_graph_set *set, int32_t segment) {
+    for (int32_t i = 0; i < set->n_lengths; i++) {
+        const weft_graph_sizes *size = weft_graph_size(set->graphs[(int64_t)i * set->n_segments + segment]);
+        out->carry = weft_larger(out->carry, size->carry);
+        out->tape = weft_larger(out->tape, size->tape);
+        out->forward_work = weft_larger(out->forward_work, size->forward_work);
+        out->forward_work_untaped = weft_larger(out->forward_work_untaped, size->forward_work_untaped);
+        out->recompute_work = weft_larger(out->recompute_work, size->recompute_work);
+        out->backward_work = weft_larger(out->backward_work, size->backward_work);
+        out->has_backward = size->has_backward;
+        out->backward_reads_carry = out->backward_reads_carry || size->backward_reads_carry;
+    }
 }
+
+static void fill_units(weft_job *job, const weft_plan *plan) {
+    const weft_layout *layout = plan->layout;
+    for (int32_t u = 0; u < layout->n_units; u++) {
+        weft_unit_view *view = &job->unit_views[u];
+        view->struct_size = (uint32_t)sizeof *view;
+        view->name = layout->units[u].name;
+        view->flags = layout->units[u].is_root ? WEFT_UNIT_IS_ROOT : 0;
+        job->placements[u].struct_size = (uint32_t)sizeof *job->placements;
+        for (int32_t g = 0; g < layout->units[u].n_groups; g++) {
+            const weft_group *group = &layout->groups[layout->units[u].groups[g]];
+            view->parameter_bytes += weft_group_bytes(group);
+            if (!group->trainable) continue;
+            view->gradient_bytes += weft_f32_bytes(group->numel);
+            view->state_bytes += weft_states_bytes(plan->states, plan->n_states, group->numel);
+        }
+        job->units[u].gradient = view->gradient_bytes;
+    }
+}
+
+/* Lists the units that a segment reads, ascending, and computes the bytes of its own parameters, on the layout's grid.
+ * Parameters that an earlier segment reads count as tied. */
+static void fill_reads(weft_job *job, const weft_plan *plan, const weft_graph_set *set, int32_t s) {
+    const weft_layout *layout = plan->layout;
+    const weft_parameter *parameters = plan->declared->parameters;
+    weft_segment_view *view = &job->segment_views[s];
+    int32_t *units = &job->segment_units[(int64_t)s * layout->n_units], n = 0;
+    const weft_graph_read *reads = weft_graph_set_reads(set, s, &n);
+    view->units = units;
+    for (int32_t u = 0; u < layout->n_units; u++) {
+        int32_t i = 0;
+        while (i < n && parameters[reads[i].parameter].unit != u) i++;
+        if (i < n) units[view->n_units++] = u;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        const weft_parameter *p = &parameters[reads[i].parameter];
+        const int64_t numel = weft_round_up(p->numel, layout->grid);
+        int32_t below = 0;
+        while (below < s && !weft_graph_set_reads_parameter(set, below, reads[i].parameter)) below++;
+        if (below < s) {
+            view->tied_bytes += weft_dtype_span(p->dtype, numel);
+            if (p->trainable) view->flags |= WEFT_SEGMENT_TRAINS_TIED;
+            continue;
+        }
+        view->parameter_bytes += weft_dtype_span(p->dtype, numel);
+        if (!p->trainable) continue;
+        view->gradient_bytes += weft_f32_bytes(numel);
+        view->state_bytes += weft_states_bytes(plan->states, plan->n_states, numel);
+    }
+}
+
+/* Makes the job that is not placed yet. micro_batches: of a step, over all replicas. step_work: scratch of NORM. */
+static weft_job *create_job(const weft_plan *plan, const weft_graph_set *set, int32_t micro_batches,
+                            int64_t step_work) {
+    const weft_settings *settings = &plan->run->settings;
+    const weft_loaded *strategy = plan->run->parts[WEFT_PART_STRATEGY].loaded;
+    const int32_t n_units = plan->layout->n_units, nodes = plan->world > 1 ? plan->nodes : 1;
+    const bool prefetches = (weft_capabilities_of(strategy) & WEFT_CAPABILITY_PREFETCH) != 0;
+    const bool checkpointing = set->mode == WEFT_MODE_TRAIN && settings->train.activation_checkpointing;
+    weft_job *job = weft_alloc(1, sizeof *job);
+    job->unit_views = weft_alloc(n_units, sizeof *job->unit_views);
+    job->placements = weft_alloc(n_units, sizeof *job->placements);
+    job->units = weft_alloc(n_units, sizeof *job->units);
+    job->segment_views = weft_alloc(set->n_segments, sizeof *job->segment_views);
+    job->segments = weft_alloc(set->n_segments, sizeof *job->segments);
+    job->segment_units = weft_alloc((int64_t)n_units * set->n_segments, sizeof *job->segment_units);
+    fill_units(job, plan);
+    for (int32_t s = 0; s < set->n_segments; s++) {
+        weft_segment_view *view = &job->segment_views[s];
+        fill_segment_sizes(&job->segments[s], set, s);
+        view->struct_size = (uint32_t)sizeof *view;
+        view->name = plan->declared->segments[s].name;
+        view->owner = -1;
+        view->backward = job->segments[s].has_backward ? 1 : 0;
+        view->carry_bytes = job->segments[s].carry;
+        view->tape_bytes = checkpointing ? 0 : job->segments[s].tape;
+        fill_reads(job, plan, set, s);
+    }
+    job->spec = (weft_job_spec){
+        .view = {.struct_size = (uint32_t)sizeof job->spec.view,
+                 .mode = set->mode,
+                 .world = plan->world,
+                 .nodes = nodes,
+                 .ranks_per_node = plan->world / (nodes > 0 && plan->world % nodes == 0 ? nodes : 1),
+                 .micro_batches = micro_batches,
+                 .n_units = n_units,
+                 .n_segments = set->n_segments,
+                 .units = job->unit_views,
+                 .segments = job->segment_views,
+                 .placements = job->placements,
+                 .unit_stride = (uint32_t)sizeof(weft_unit_view),
+                 .segment_stride = (uint32_t)sizeof(weft_segment_view),
+                 .placement_stride = (uint32_t)sizeof(weft_placement),
+                 .reduce = (int32_t)settings->strategy.reduce,
+                 .reduce_dtype = weft_reduce_dtype(&settings->strategy)},
+        .segments = job->segments,
+        .units = job->units,
+        .prefetch = prefetches ? (int32_t)settings->strategy.prefetch : 0,
+        .micro_batch_bytes = weft_micro_batch_bytes(set->rows, set->lengths[set->n_lengths - 1]),
+        .step_work = step_work,
+        .activation_checkpointing = checkpointing,
+        .in_order = plan->in_order,
+        .most_seconds = settings->plugins.compile_seconds,
+        .most_instructions = settings->plugins.compile_events,
+    };
+    return job;
+}
+
+/* ---- the placed job ---- */
 
 /* Writes "1, 2, 3, 4, 6 or 12": the divisors of n; of more than SHOWN the first ones and n. */
 static void list_divisors(char text[160], int32_t n) {
@@ -175,15 +281,10 @@ static weft_status make_job(const weft_plan *plan, weft_mode_plan *mode_plan, in
     const weft_run *run = plan->run;
     const weft_part *part = &run->parts[WEFT_PART_STRATEGY];
     const weft_strategy_plugin *strategy = weft_loaded_table(part->loaded, strategy);
-    const bool training = mode_plan->graphs->mode == WEFT_MODE_TRAIN;
     const weft_job *first = mode_plan == &plan->train ? NULL : plan->train.job;
     weft_status status = WEFT_OK;
     weft_job_destroy(mode_plan->job);
-    weft_job *job = mode_plan->job = weft_job_create(mode_plan->graphs, plan->declared, plan->layout, micro_batches,
-                                                     plan->states, plan->n_states,
-                                                     training && run->settings.train.activation_checkpointing);
-    job->spec.step_work = step_work;
-    fill_in_world(plan, job);
+    weft_job *job = mode_plan->job = create_job(plan, mode_plan->graphs, micro_batches, step_work);
     status = weft_job_replicas(&job->spec, run->host, strategy, part->config, err);
     if (status == WEFT_OK) status = share_micro_batches(plan, job, micro_batches, err);
     if (status == WEFT_OK && first == NULL) status = weft_job_place(&job->spec, run->host, strategy, part->config, err);
@@ -270,7 +371,7 @@ static weft_status compile_programs(weft_plan *plan, weft_mode_plan *mode_plan, 
     }
     mode_plan->program = all[plan->rank];
     if (status == WEFT_OK) {
-        mode_plan->identity = weft_programs_identity(programs, spec);
+        mode_plan->identity = weft_programs_identity(programs, plan->world);
         if (spec->view.mode == WEFT_MODE_TRAIN) weft_sums_plan(plan, mode_plan, programs);
         weft_sums_losses(mode_plan, programs, plan->world);
         mode_plan->slices = weft_slices_create(programs, plan->world, plan->rank, mode_plan->graphs->n_lengths > 1);
@@ -285,13 +386,13 @@ static weft_status compile_programs(weft_plan *plan, weft_mode_plan *mode_plan, 
     return status;
 }
 
-weft_status weft_mode_plan_make(weft_plan *plan, weft_mode_plan *mode_plan, const weft_device_plugin *kernels,
-                                weft_device *device, const weft_graph_set_spec *spec, int32_t micro_batches,
-                                weft_error *err) {
+weft_status weft_mode_plan_make(weft_plan *plan, weft_mode_plan *mode_plan, const weft_graph_spec *graphs,
+                                const int32_t *lengths, int32_t n_lengths, int32_t micro_batches, weft_error *err) {
     const weft_strategy_plugin *strategy = weft_run_table(plan->run, WEFT_PART_STRATEGY, strategy);
-    const char *before = weft_crash_mode(weft_mode_name(spec->mode));
-    const int64_t step_work = spec->mode == WEFT_MODE_TRAIN ? weft_norm_work(plan, kernels, device) : 0;
-    weft_status status = weft_graph_set_create(&mode_plan->graphs, plan->declared, kernels, device, spec, err);
+    const char *before = weft_crash_mode(weft_mode_name(graphs->mode));
+    const int64_t step_work = graphs->mode == WEFT_MODE_TRAIN ? weft_norm_work(plan, graphs->kernels, graphs->device)
+                                                              : 0;
+    weft_status status = weft_graph_set_create(&mode_plan->graphs, plan->declared, graphs, lengths, n_lengths, err);
     if (status != WEFT_OK) status = weft_plugin_blame(plan->declared->plugin, status, err);
     else {
         status = settle_job(plan, mode_plan, micro_batches, step_work, err);

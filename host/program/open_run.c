@@ -53,23 +53,29 @@ static weft_status find(const weft_loaded **out, weft_run *run, const char *kind
     return WEFT_OK;
 }
 
+/* Calls the plugin's check of its filled keys. */
+static weft_status validate(const weft_run *run, const weft_loaded *loaded, const void *keys, const char *section,
+                            weft_error *err) {
+    weft_plugin_call call;
+    weft_status status = WEFT_OK;
+    if (loaded->plugin->validate == NULL) return WEFT_OK;
+    weft_plugin_call_begin(&call, loaded, "validate");
+    status = weft_plugin_call_end(&call, loaded->plugin->validate(keys, err), err);
+    if (status != WEFT_OK) weft_config_locate_section(run->config, section, err);
+    return status;
+}
+
 static weft_status fill(const void **out, weft_plugin_lookup *self, const weft_loaded *loaded, weft_error *err) {
     const weft_plugin *plugin = loaded->plugin;
     lent_keys *keys = weft_alloc(1, sizeof *keys + plugin->config_size + sizeof(uint64_t));
     char section[100];
-    weft_plugin_call call;
     weft_status status = WEFT_OK;
     keys->next = self->keys;
     self->keys = keys;
     (void)snprintf(section, sizeof section, "%s.%s", plugin->kind, plugin->id);
     status = weft_config_fill_idle(self->run->config, keys->bytes, section, plugin->keys, plugin->n_keys,
                                    plugin->key_stride, err);
-    if (status == WEFT_OK && plugin->validate != NULL) {
-        weft_plugin_call_begin(&call, loaded, "validate");
-        status = plugin->validate(keys->bytes, err);
-        status = weft_plugin_call_end(&call, status, err);
-        if (status != WEFT_OK) weft_config_locate_section(self->run->config, section, err);
-    }
+    if (status == WEFT_OK) status = validate(self->run, loaded, keys->bytes, section, err);
     *out = keys->bytes;
     return status;
 }
@@ -145,9 +151,9 @@ const char *weft_run_section(const weft_run *run, int32_t part) {
 }
 
 int32_t weft_part_of(const char *kind) {
-    int32_t part = 0;
-    while (strcmp(kinds[part].kind, kind) != 0) part++;
-    return part;
+    for (int32_t part = 0; part <= WEFT_PART_ADAPTER; part++)
+        if (strcmp(kinds[part].kind, kind) == 0) return part;
+    return -1;
 }
 
 const char *weft_part_fallback(int32_t part) {
@@ -166,26 +172,17 @@ weft_status weft_run_located(const weft_run *run, int32_t part, weft_status stat
 }
 
 static weft_status open_part(weft_run *run, int32_t index, weft_error *err) {
-    const char *name = NULL, *section = weft_run_section(run, index);
+    const char *section = weft_run_section(run, index);
     const weft_plugin *plugin = NULL;
-    weft_plugin_call call;
     weft_part *part = &run->parts[index];
     weft_status status = part->loaded == NULL ? weft_family_missing(run, err) : WEFT_OK;
-    if (status == WEFT_OK && index < WEFT_PART_ADAPTER)
-        status = weft_config_plugin(run->config, &name, weft_part_name(index), weft_part_fallback(index), err);
     if (status != WEFT_OK) return status;
     plugin = part->loaded->plugin;
     part->config = weft_alloc(1, (size_t)plugin->config_size + 1);
     status =
         weft_config_fill(run->config, part->config, section, plugin->keys, plugin->n_keys, plugin->key_stride, err);
     if (status == WEFT_E_PLUGIN) (void)weft_error_prefix(err, "%s: ", part->loaded->path);
-    if (status == WEFT_OK && plugin->validate != NULL) {
-        weft_plugin_call_begin(&call, part->loaded, "validate");
-        status = plugin->validate(part->config, err);
-        status = weft_plugin_call_end(&call, status, err);
-        if (status != WEFT_OK) weft_config_locate_section(run->config, section, err);
-    }
-    return status;
+    return status == WEFT_OK ? validate(run, part->loaded, part->config, section, err) : status;
 }
 
 /* Replaces [train] trainable = auto by its value. It includes the modules trained with a continued adapter. */
@@ -270,8 +267,9 @@ void weft_run_close(weft_run *run) {
     close_lookup(run);
     weft_plugins_destroy(run->plugins);
     weft_config_free(run->config);
-    weft_unselected_forget(run);
-    weft_adapters_forget(run);
+    for (size_t i = 0; i < run->n_unselected; i++) weft_plugin_description_free(run->unselected[i]);
+    free(run->unselected);
+    free(run->adapters.text);
     free(run->adapter);
     free(run->trained);
     free(run->family);

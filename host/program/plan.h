@@ -146,7 +146,7 @@ typedef struct weft_mode_plan {
     weft_program *program; /* this rank's program */
     weft_program *shown;   /* the program that weft_show_want requested, placed; NULL: no other */
     weft_coverage coverage;
-    uint64_t identity;       /* hash of all ranks' programs */
+    uint64_t identity;       /* weft_programs_identity of all ranks */
     weft_terms *terms;       /* of training */
     weft_unit_sum *sums;     /* [n_units], of training */
     weft_loss_place *losses; /* [program->micro_batches] */
@@ -234,10 +234,9 @@ void weft_plan_set_base(weft_plan *plan, const weft_adapter_origin *from);
 weft_status weft_plan_make(weft_plan *self, const weft_device_plugin *kernels, weft_device *device,
                            const weft_plan_spec *spec, weft_error *err);
 
-/* Makes one mode of the plan. micro_batches: of a step, over all replicas. */
-weft_status weft_mode_plan_make(weft_plan *plan, weft_mode_plan *mode_plan, const weft_device_plugin *kernels,
-                                weft_device *device, const weft_graph_set_spec *spec, int32_t micro_batches,
-                                weft_error *err);
+/* Makes one mode of the plan, with graphs of these lengths. micro_batches: of a step, over all replicas. */
+weft_status weft_mode_plan_make(weft_plan *plan, weft_mode_plan *mode_plan, const weft_graph_spec *graphs,
+                                const int32_t *lengths, int32_t n_lengths, int32_t micro_batches, weft_error *err);
 
 /* ---- printing a step program on request, for any mode and rank ---- */
 
@@ -249,6 +248,9 @@ void weft_show_want(int32_t mode, int32_t rank, FILE *refused);
 int32_t weft_show_rank(int32_t mode);
 
 /* ---- hashes of plugin results (plugin_answers.c) ---- */
+
+/* Returns a hash of the instructions of all ranks. */
+uint64_t weft_programs_identity(const weft_program *const *programs, int32_t world);
 
 /* Record the results so far. Each is called immediately after its result, because later ones modify the plan. */
 void weft_answers_note_model(weft_plan *plan);

@@ -33,7 +33,6 @@ typedef struct weft_segment_sizes {
     int64_t recompute_work, backward_work;
     bool has_backward;
     bool backward_reads_carry; /* BACKWARD reads the input carry; FORWARD and RECOMPUTE always do */
-    bool carry_gradient;       /* its BACKWARD outputs a gradient for the segment below */
 } weft_segment_sizes;
 
 /* Sizes on one rank. A size is 0 if the unit's placement does not need the buffer. */
@@ -168,21 +167,6 @@ typedef struct weft_coverage {
  * For evaluation and generation: only FORWARDs and the transfers of parameters and carries that they require. */
 weft_status weft_programs_check(weft_coverage *out, const weft_program *const *programs, const weft_job_spec *job,
                                 weft_error *err);
-
-/* Continues an FNV-1a hash. */
-#define WEFT_FNV_BEGIN 0xCBF29CE484222325u
-static inline uint64_t weft_fnv(uint64_t hash, const void *bytes, size_t n) {
-    for (size_t i = 0; i < n; i++) hash = (hash ^ ((const unsigned char *)bytes)[i]) * 0x100000001B3u;
-    return hash;
-}
-
-static inline uint64_t weft_fnv_number(uint64_t hash, int64_t value) {
-    return weft_fnv(hash, &value, sizeof value);
-}
-
-/* Returns a 64-bit hash of the behavior of the programs: the instructions of all ranks, and the content and
- * placement of each unit. Unit names are excluded. Two different sets collide with probability 2^-64. */
-uint64_t weft_programs_identity(const weft_program *const *programs, const weft_job_spec *job);
 
 /* Assigns slots (by liveness) and arena offsets to a rank's checked program. May be called again. */
 weft_status weft_program_place(weft_program *program, const weft_job_spec *job, weft_error *err);

@@ -78,7 +78,7 @@ const weft_key *weft_capability_at(int32_t part, size_t i, uint32_t *flag);
 uint32_t weft_capabilities_of(const weft_loaded *loaded);
 
 const char *weft_part_name(int32_t part);     /* "model" */
-int32_t weft_part_of(const char *kind);       /* "model" -> WEFT_PART_MODEL; the kind must be one */
+int32_t weft_part_of(const char *kind);       /* "model" -> WEFT_PART_MODEL; -1: no such kind */
 const char *weft_part_fallback(int32_t part); /* default plugin; NULL: it must be named */
 
 /* Returns the section of the part's keys: "model", or "adapter.lora" for one of several adapters. */

@@ -25,25 +25,25 @@ static const struct {
     {WEFT_PART_OPTIMIZER, "decay", WEFT_CAPABILITY_DECAY},
 };
 
+enum { N_CAPABILITIES = sizeof capabilities / sizeof *capabilities };
+
 const weft_key *weft_capability_at(int32_t part, size_t i, uint32_t *flag) {
     weft_settings_section table;
-    size_t k = 0;
-    for (; k < sizeof capabilities / sizeof *capabilities; k++)
-        if (capabilities[k].part == part && i-- == 0) break;
-    if (k == sizeof capabilities / sizeof *capabilities) return NULL;
-    *flag = capabilities[k].flag;
-    for (size_t t = 0; weft_settings_table(&table, t); t++)
-        for (uint64_t row = 0; strcmp(table.section, weft_part_name(part)) == 0 && row < table.n; row++)
-            if (strcmp(table.keys[row].name, capabilities[k].key) == 0) return &table.keys[row];
+    for (size_t k = 0; k < N_CAPABILITIES; k++) {
+        if (capabilities[k].part != part || i-- > 0) continue;
+        *flag = capabilities[k].flag;
+        for (size_t t = 0; weft_settings_table(&table, t); t++)
+            for (uint64_t row = 0; strcmp(table.section, weft_part_name(part)) == 0 && row < table.n; row++)
+                if (strcmp(table.keys[row].name, capabilities[k].key) == 0) return &table.keys[row];
+    }
     return NULL;
 }
 
-/* Returns the capability of that name; NULL: not found. */
-static const weft_key *find_capability(int32_t part, const char *key, uint32_t *flag) {
-    const weft_key *row = NULL;
-    for (size_t i = 0; (row = weft_capability_at(part, i, flag)) != NULL; i++)
-        if (strcmp(row->name, key) == 0) return row;
-    return NULL;
+/* Returns the support flag of a host key; 0: it needs no support, or is no key of the host. */
+static uint32_t capability_of(int32_t part, const char *key) {
+    for (size_t k = 0; k < N_CAPABILITIES; k++)
+        if (capabilities[k].part == part && strcmp(capabilities[k].key, key) == 0) return capabilities[k].flag;
+    return 0;
 }
 
 /* The table of each kind begins with struct_size and flags. */
@@ -81,7 +81,8 @@ static weft_status check_name(const weft_run *run, const char *name, weft_error 
     return weft_config_reject(run->config, "adapter", "plugin", err, "names more than %d adapters", WEFT_MOST_ADAPTERS);
 }
 
-weft_status weft_adapters_find(weft_run *run, weft_error *err) {
+/* Sets run->adapters from [adapter] plugin or run->adapter. */
+static weft_status find_adapters(weft_run *run, weft_error *err) {
     weft_adapter_names *all = &run->adapters;
     const char *text = NULL;
     const char *fallback = run->adapter != NULL ? run->adapter : weft_part_fallback(WEFT_PART_ADAPTER);
@@ -106,11 +107,6 @@ weft_status weft_adapters_find(weft_run *run, weft_error *err) {
         all->names[all->n++] = name;
     }
     return WEFT_OK;
-}
-
-void weft_adapters_forget(weft_run *run) {
-    free(run->adapters.text);
-    memset(&run->adapters, 0, sizeof run->adapters);
 }
 
 void weft_adapters_print(char *out, size_t size, const weft_run *run) {
@@ -194,9 +190,8 @@ static weft_status declare_unselected(weft_run *run, int32_t part, weft_error *e
 static weft_status check_own_section(const weft_run *run, int32_t part, const char *section, uint32_t flags,
                                      weft_error *err) {
     const char *key = weft_config_stray(run->config, section);
-    uint32_t flag = 0;
     if (key == NULL) return WEFT_OK;
-    if (find_capability(part, key, &flag) != NULL && (flags & flag) == 0)
+    if ((capability_of(part, key) & ~flags) != 0)
         return weft_config_reject(run->config, section, key, err, "is not supported by %s %s. Fix: remove it",
                                   weft_part_name(part), strchr(section, '.') + 1);
     return weft_config_unknown(run->config, section, err);
@@ -246,13 +241,6 @@ weft_status weft_unselected_validate(weft_run *run, weft_error *err) {
     return status;
 }
 
-void weft_unselected_forget(weft_run *run) {
-    for (size_t i = 0; i < run->n_unselected; i++) weft_plugin_description_free(run->unselected[i]);
-    free(run->unselected);
-    run->unselected = NULL;
-    run->n_unselected = 0;
-}
-
 /* ---- keys of other plugins ---- */
 
 /* Writes "[strategy.ddp] or [strategy.fsdp]", or "plugin = ddp or plugin = fsdp": the available plugins that have the
@@ -261,8 +249,7 @@ static void list_homes(char *out, size_t size, const weft_run *run, int32_t part
     const char *kind = weft_part_name(part);
     weft_plugin_summary *all = NULL;
     size_t n = 0;
-    uint32_t flag = 0;
-    const bool is_hosts = find_capability(part, key, &flag) != NULL;
+    const uint32_t flag = capability_of(part, key);
     out[0] = '\0';
     if (weft_plugins_summarize(run->plugins, &all, &n, kind, NULL) != WEFT_OK) return;
     for (size_t i = 0; i < n; i++) {
@@ -271,7 +258,7 @@ static void list_homes(char *out, size_t size, const weft_run *run, int32_t part
         if (all[i].reason[0] != '\0' || weft_plugin_describe(&it, run->plugins, kind, all[i].id, NULL) != WEFT_OK)
             continue;
         if (strlen(out) + strlen(kind) + strlen(all[i].id) + 16 < size &&
-            (is_hosts ? (it->flags & flag) != 0 : weft_plugin_description_key(it, key) != NULL))
+            (flag != 0 ? (it->flags & flag) != 0 : weft_plugin_description_key(it, key) != NULL))
             weft_words_append(out, size, "%s%s%s%s%s%s", before,
                               as_sections ? "[" : "plugin = ", as_sections ? kind : "", as_sections ? "." : "",
                               all[i].id, as_sections ? "]" : "");
@@ -285,8 +272,6 @@ static void list_homes(char *out, size_t size, const weft_run *run, int32_t part
 static weft_status reject_key(const weft_run *run, int32_t part, const char *key, weft_error *err) {
     const char *kind = weft_part_name(part);
     const char *id = run->parts[part].loaded == NULL ? "none" : weft_run_id(run, part);
-    uint32_t flag = 0;
-    const bool hosts = find_capability(part, key, &flag) != NULL;
     char homes[300], lines[300];
     if (part == WEFT_PART_ADAPTER && adapters_unnamed(run)) {
         list_homes(homes, sizeof homes, run, part, key, false);
@@ -294,7 +279,7 @@ static weft_status reject_key(const weft_run *run, int32_t part, const char *key
     }
     list_homes(homes, sizeof homes, run, part, key, true);
     list_homes(lines, sizeof lines, run, part, key, false);
-    if (hosts)
+    if (capability_of(part, key) != 0)
         return weft_config_reject(run->config, kind, key, err, "is not supported by %s %s. Fix: remove it%s%s%s", kind,
                                   id, homes[0] != '\0' ? ", or move it to " : "", homes,
                                   homes[0] != '\0' ? ", where it is unused until that plugin is selected" : "");
@@ -455,10 +440,8 @@ static void drop_keys_of_none(weft_run *run, int32_t part) {
                {WEFT_PART_POLICY, "classes"},     {WEFT_PART_POLICY, "size"}};
     const char *kind = weft_part_name(part);
     for (size_t i = 0; i < sizeof old / sizeof *old; i++) {
-        uint32_t flag = 0;
-        const bool is_hosts = find_capability(part, old[i].key, &flag) != NULL;
         if (old[i].part != part) continue;
-        if (is_hosts || !weft_config_is_declared(run->config, kind, old[i].key))
+        if (capability_of(part, old[i].key) != 0 || !weft_config_is_declared(run->config, kind, old[i].key))
             weft_config_pass_over(run->config, kind, old[i].key, "none");
     }
 }
@@ -486,9 +469,7 @@ static weft_status check_keys(weft_run *run, weft_error *err) {
     for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) status = check_part_keys(run, i, err);
     if (status == WEFT_OK) status = check_unselected_keys(run, err);
     for (size_t i = 0; status == WEFT_OK && weft_settings_table(&table, i); i++) {
-        int32_t part = 0;
-        while (part < WEFT_N_PARTS && strcmp(weft_part_name(part), table.section) != 0) part++;
-        if (part == WEFT_N_PARTS) status = weft_config_unknown(run->config, table.section, err);
+        if (weft_part_of(table.section) < 0) status = weft_config_unknown(run->config, table.section, err);
     }
     return status;
 }
@@ -568,7 +549,7 @@ weft_status weft_run_names(weft_run *run, uint32_t needs, weft_error *err) {
     }
     if (status == WEFT_OK) weft_family_find(run);
     if (status == WEFT_OK) weft_family_find_adapter(run);
-    if (status == WEFT_OK) status = weft_adapters_find(run, err);
+    if (status == WEFT_OK) status = find_adapters(run, err);
     for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) {
         const bool waits = i >= WEFT_PART_ADAPTER && i < WEFT_N_PARTS - 1; /* until all adapters are known */
         if (weft_run_wants(run, i, needs)) status = declare_part(run, i, err);

@@ -13,10 +13,6 @@
  * One adapter has its keys in [adapter] or in its own section; each of several only in its own section,
  * [adapter.lora]. */
 
-/* Sets run->adapters from [adapter] plugin or run->adapter. */
-weft_status weft_adapters_find(weft_run *run, weft_error *err);
-void weft_adapters_forget(weft_run *run);
-
 /* Writes the ids of the loaded adapters: "lora, mlp-head". */
 void weft_adapters_print(char *out, size_t size, const weft_run *run);
 
@@ -30,9 +26,6 @@ weft_status weft_unselected_validate(weft_run *run, weft_error *err);
 
 /* Rejects host keys with a non-default value that the part's selected plugin does not support, with the same error. */
 weft_status weft_unselected_check_capabilities(const weft_run *run, int32_t part, weft_error *err);
-
-/* Frees the data that weft_unselected_declare stored in the run. */
-void weft_unselected_forget(weft_run *run);
 
 /* True if the part is in the file or required without it. */
 bool weft_run_wants(const weft_run *run, int32_t part, uint32_t needs);

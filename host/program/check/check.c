@@ -132,8 +132,7 @@ static weft_status follow_senders(weft_checker *check, int32_t rank, int32_t *la
     for (int32_t i = 0; i < program->n_instructions; i++) {
         const weft_instruction *recv = &program->instructions[i];
         if (recv->kind != WEFT_INSTRUCTION_RECV) continue;
-        const int32_t send =
-            check->sent[weft_check_transfer(check, recv->what, weft_check_of(recv), recv->micro_batch)];
+        const int32_t send = weft_check_transfer_of(check, recv)->sent;
         int32_t *before = &latest[recv->peer * N_SORTS + recv->what - WEFT_PAYLOAD_CARRY];
         if (send < *before) {
             weft_instruction_describe(name, sizeof name, &check->programs[recv->peer]->instructions[*before],
@@ -152,7 +151,7 @@ static weft_status follow_senders(weft_checker *check, int32_t rank, int32_t *la
 static weft_status check_message_order(weft_checker *check) {
     int32_t *latest = NULL;
     weft_status status = WEFT_OK;
-    if (!check->job->in_order || check->sent == NULL) return WEFT_OK;
+    if (!check->job->in_order || !weft_job_spec_owned(check->job)) return WEFT_OK;
     latest = weft_alloc(check->world * N_SORTS, sizeof *latest);
     for (int32_t rank = 0; rank < check->world && status == WEFT_OK; rank++)
         status = follow_senders(check, rank, latest);
@@ -285,59 +284,31 @@ static void *allocate_blank(size_t n, size_t size) {
 
 static void allocate_tables(weft_checker *check) {
     const weft_job_spec *job = check->job;
+    const bool owned = weft_job_spec_owned(job);
     const size_t micro_batches = (size_t)check->micro_batches, segments = (size_t)job->view.n_segments * micro_batches;
-    const size_t units = (size_t)job->view.n_units * micro_batches, transfers = 2 * segments + units;
-    int32_t most = 0;
-    for (int32_t rank = 0; rank < check->world; rank++)
-        if (check->programs[rank]->n_instructions > most) most = check->programs[rank]->n_instructions;
-    check->forward = allocate_blank(segments, sizeof *check->forward);
-    check->recompute = allocate_blank(segments, sizeof *check->recompute);
-    check->backward = allocate_blank(segments, sizeof *check->backward);
+    const size_t units = (size_t)job->view.n_units * micro_batches, transfers = owned ? 2 * segments + units : 0;
+    check->runs = allocate_blank(segments, sizeof *check->runs);
     check->begun[0] = weft_alloc(2 * units, sizeof *check->begun[0]);
     check->begun[1] = check->begun[0] + units;
     check->terms = allocate_blank(units, sizeof *check->terms);
+    check->transfers = allocate_blank(transfers, sizeof *check->transfers);
     check->units = weft_alloc(job->view.n_units, sizeof *check->units);
     check->uses = weft_alloc(job->view.n_units, sizeof *check->uses);
-    check->waited = weft_alloc(most, 1);
     for (int32_t u = 0; u < job->view.n_units; u++) {
-        const bool trains = weft_job_spec_trains(job, u), owned = weft_job_spec_owned(job);
+        const bool trains = weft_job_spec_trains(job, u);
         check->units[u].trains = trains;
         check->units[u].owner = owned ? job->view.placements[u].owner : -1;
         check->units[u].borrower = owned && trains ? weft_job_spec_borrower(job, u) : -1;
     }
-    if (!weft_job_spec_owned(job)) return;
-    check->sent = allocate_blank(transfers, sizeof *check->sent);
-    check->received = allocate_blank(transfers, sizeof *check->received);
-    check->arrived = weft_alloc(transfers, 1);
 }
 
 static void free_tables(weft_checker *check) {
-    free(check->forward);
-    free(check->recompute);
-    free(check->backward);
+    free(check->runs);
     free(check->begun[0]);
     free(check->terms);
+    free(check->transfers);
     free(check->units);
     free(check->uses);
-    free(check->waited);
-    free(check->sent);
-    free(check->received);
-    free(check->arrived);
-}
-
-/* Programs of another job do not fit the sizes of the checker's tables. */
-static weft_status check_programs(const weft_checker *check) {
-    const int32_t mode = check->job->view.mode;
-    for (int32_t rank = 0; rank < check->world; rank++) {
-        const weft_program *p = check->programs[rank];
-        if (p->mode == mode && p->micro_batches == check->micro_batches && p->rank == rank) continue;
-        return weft_error_set(check->err, WEFT_E_HOST,
-                              "the program of rank %d, mode %d and %d micro-batches is not of rank %d, mode %d and %d "
-                              "micro-batches",
-                              (int)p->rank, (int)p->mode, (int)p->micro_batches, (int)rank, (int)mode,
-                              (int)check->micro_batches);
-    }
-    return WEFT_OK;
 }
 
 weft_status weft_programs_check(weft_coverage *out, const weft_program *const *programs, const weft_job_spec *job,
@@ -350,7 +321,6 @@ weft_status weft_programs_check(weft_coverage *out, const weft_program *const *p
                           .micro_batches = weft_job_spec_micro_batches(job)};
     weft_status status = weft_job_spec_check_owners(job, err);
     *out = (weft_coverage){.refused_rank = -1};
-    if (status == WEFT_OK) status = check_programs(&check);
     if (status != WEFT_OK) return status;
     allocate_tables(&check);
     for (int32_t rank = 0; rank < check.world && status == WEFT_OK; rank++) status = weft_check_rank(&check, rank);
