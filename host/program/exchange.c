@@ -35,85 +35,67 @@ weft_reduce_rows weft_exchange_reduce(const weft_plan *plan, const weft_job_spec
 
 /* ---- one instruction ---- */
 
-static weft_planned_exchange plan_nothing(void) {
-    return (weft_planned_exchange){.way = WEFT_EXCHANGE_NONE, .ranks = 1};
-}
+static const weft_planned_exchange nothing = {.way = WEFT_EXCHANGE_NONE, .ranks = 1};
 
 /* Each rank of the scope sends n elements to each other one. */
-static weft_planned_exchange plan_group(const weft_job_spec *job, const weft_instruction *instruction, int32_t scope,
-                                        int32_t rank, int32_t way, int32_t dtype, int64_t n) {
+static weft_planned_exchange plan_group(const weft_job_spec *job, int32_t unit, int32_t scope, int32_t rank,
+                                        int32_t way, int32_t dtype, int64_t n) {
     weft_planned_exchange out = {.way = way, .scope = scope, .dtype = dtype, .n = n};
-    out.cut = weft_cut_of(job, instruction->unit);
+    out.cut = weft_cut_of(job, unit);
     out.ranks = weft_scope_size(&out.cut, scope);
-    if (out.ranks == 1 || n == 0) return plan_nothing();
+    if (out.ranks == 1 || n == 0) return nothing;
     out.place = weft_scope_place(&out.cut, scope, rank);
     out.each = weft_dtype_span(dtype, n);
     out.sent = out.each * (out.ranks - 1);
     return out;
 }
 
-static weft_planned_exchange plan_message(int32_t way, int32_t peer, int32_t dtype, int64_t n) {
-    weft_planned_exchange out = {.way = way, .peer = peer, .ranks = 2, .dtype = dtype, .n = n};
-    out.each = out.sent = weft_dtype_span(dtype, n);
-    return out;
-}
-
-static weft_planned_exchange plan_gather(const weft_plan *plan, const weft_job_spec *job,
-                                         const weft_instruction *instruction, int32_t rank) {
-    const bool is_whole = job->view.placements[instruction->unit].gradients == WEFT_REPLICATED;
-    if (instruction->what == WEFT_PAYLOAD_SUM)
-        return plan_group(job, instruction, is_whole ? WEFT_SCOPE_ALL : WEFT_SCOPE_ACROSS, rank,
-                          WEFT_EXCHANGE_ALL_GATHER, WEFT_F32, weft_exchange_piece(plan, job, instruction->unit));
-    if (!weft_gathered_is_due(job, instruction->unit)) return plan_nothing();
-    return plan_group(job, instruction, WEFT_SCOPE_NODE, rank, WEFT_EXCHANGE_ALL_GATHER, WEFT_U8,
-                      job->units[instruction->unit].gather_each);
-}
-
-static weft_planned_exchange plan_reduce(const weft_plan *plan, const weft_job_spec *job,
-                                         const weft_instruction *instruction, int32_t rank) {
-    const weft_reduce_rows rows =
-        weft_exchange_reduce(plan, job, instruction->unit, instruction->scope, instruction->micro_batch >= 0);
-    return plan_group(job, instruction, instruction->scope, rank,
-                      job->view.reduce == WEFT_REDUCE_FAST ? WEFT_EXCHANGE_REDUCE_SCATTER : WEFT_EXCHANGE_ALL_TO_ALL,
-                      rows.dtype, rows.row);
+static weft_planned_exchange plan_message(bool is_send, int32_t peer, int32_t dtype, int64_t n) {
+    const int64_t bytes = weft_dtype_span(dtype, n);
+    return (weft_planned_exchange){.way = is_send ? WEFT_EXCHANGE_SEND : WEFT_EXCHANGE_RECV,
+                                   .peer = peer,
+                                   .ranks = 2,
+                                   .dtype = dtype,
+                                   .n = n,
+                                   .each = bytes,
+                                   .sent = bytes};
 }
 
 /* The owner of a unit sends its trained group to the rank with a copy. */
-static weft_planned_exchange plan_copy(const weft_plan *plan, const weft_job_spec *job, int32_t unit, int32_t rank) {
-    const weft_group *group = weft_layout_trained(plan->layout, unit);
+static weft_planned_exchange plan_copy(const weft_job_spec *job, const weft_group *group, int32_t unit, int32_t rank) {
     const int32_t owner = job->view.placements[unit].owner, other = weft_job_spec_borrower(job, unit);
-    if (group == NULL || other < 0 || (rank != owner && rank != other)) return plan_nothing();
-    return rank == owner ? plan_message(WEFT_EXCHANGE_SEND, other, group->dtype, group->numel)
-                         : plan_message(WEFT_EXCHANGE_RECV, owner, group->dtype, group->numel);
-}
-
-static weft_planned_exchange plan_refresh(const weft_plan *plan, const weft_job_spec *job,
-                                          const weft_instruction *instruction, int32_t rank) {
-    const int64_t shard = weft_exchange_piece(plan, job, instruction->unit) *
-                          weft_cut_of(job, instruction->unit).groups;
-    const weft_group *group = weft_layout_trained(plan->layout, instruction->unit);
-    if (job->view.placements[instruction->unit].parameters == WEFT_OWNED)
-        return plan_copy(plan, job, instruction->unit, rank);
-    return plan_group(job, instruction, WEFT_SCOPE_NODE, rank, WEFT_EXCHANGE_ALL_GATHER,
-                      group == NULL ? WEFT_F32 : group->dtype, shard);
-}
-
-static weft_planned_exchange plan_transfer(const weft_job_spec *job, const weft_instruction *instruction) {
-    const int64_t bytes = instruction->unit >= 0 ? job->units[instruction->unit].gradient
-                                                 : job->segments[instruction->segment].carry;
-    const bool is_send = instruction->kind == WEFT_INSTRUCTION_SEND;
-    return plan_message(is_send ? WEFT_EXCHANGE_SEND : WEFT_EXCHANGE_RECV, instruction->peer, WEFT_U8, bytes);
+    if (group == NULL || other < 0 || (rank != owner && rank != other)) return nothing;
+    return plan_message(rank == owner, rank == owner ? other : owner, group->dtype, group->numel);
 }
 
 weft_planned_exchange weft_exchange_plan(const weft_plan *plan, const weft_job_spec *job,
                                          const weft_instruction *instruction, int32_t rank) {
+    const int32_t u = instruction->unit;
+    const weft_placement *p = u >= 0 ? &job->view.placements[u] : NULL;
+    const weft_group *group = u >= 0 ? weft_layout_trained(plan->layout, u) : NULL;
+    const int64_t piece = u >= 0 ? weft_exchange_piece(plan, job, u) : 0;
+    const bool is_fast = job->view.reduce == WEFT_REDUCE_FAST;
+    weft_reduce_rows rows;
     switch (instruction->kind) {
-    case WEFT_INSTRUCTION_GATHER: return plan_gather(plan, job, instruction, rank);
-    case WEFT_INSTRUCTION_REDUCE: return plan_reduce(plan, job, instruction, rank);
-    case WEFT_INSTRUCTION_REFRESH: return plan_refresh(plan, job, instruction, rank);
+    case WEFT_INSTRUCTION_GATHER:
+        if (instruction->what != WEFT_PAYLOAD_SUM)
+            return plan_group(job, u, WEFT_SCOPE_NODE, rank, WEFT_EXCHANGE_ALL_GATHER, WEFT_U8,
+                              job->units[u].gather_each);
+        return plan_group(job, u, p->gradients == WEFT_REPLICATED ? WEFT_SCOPE_ALL : WEFT_SCOPE_ACROSS, rank,
+                          WEFT_EXCHANGE_ALL_GATHER, WEFT_F32, piece);
+    case WEFT_INSTRUCTION_REDUCE:
+        rows = weft_exchange_reduce(plan, job, u, instruction->scope, instruction->micro_batch >= 0);
+        return plan_group(job, u, instruction->scope, rank,
+                          is_fast ? WEFT_EXCHANGE_REDUCE_SCATTER : WEFT_EXCHANGE_ALL_TO_ALL, rows.dtype, rows.row);
+    case WEFT_INSTRUCTION_REFRESH:
+        if (p->parameters == WEFT_OWNED) return plan_copy(job, group, u, rank);
+        return plan_group(job, u, WEFT_SCOPE_NODE, rank, WEFT_EXCHANGE_ALL_GATHER,
+                          group == NULL ? WEFT_F32 : group->dtype, piece * weft_cut_of(job, u).groups);
     case WEFT_INSTRUCTION_SEND:
-    case WEFT_INSTRUCTION_RECV: return plan_transfer(job, instruction);
-    default: return plan_nothing();
+    case WEFT_INSTRUCTION_RECV:
+        return plan_message(instruction->kind == WEFT_INSTRUCTION_SEND, instruction->peer, WEFT_U8,
+                            u >= 0 ? job->units[u].gradient : job->segments[instruction->segment].carry);
+    default: return nothing;
     }
 }
 

@@ -118,8 +118,7 @@ weft_status weft_job_spec_check(const weft_job_spec *job, weft_error *err) {
         if (s == view->n_segments && weft_job_spec_trains(job, u))
             return weft_error_set(
                 err, WEFT_E_USER,
-                "unit %s has trainable parameters, but no segment of the model reads them. Fix: freeze "
-                "them",
+                "unit %s has trainable parameters, but no segment of the model reads them. Fix: freeze them",
                 view->units[u].name);
     }
     if (view->mode != WEFT_MODE_TRAIN || job->segments[view->n_segments - 1].has_backward) return WEFT_OK;

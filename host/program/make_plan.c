@@ -318,15 +318,19 @@ static weft_status attach_adapters(weft_plan *plan, weft_error *err) {
     return status == WEFT_OK ? note_origins(plan, err) : status;
 }
 
-static weft_status declare_model(weft_plan *plan, weft_error *err) {
-    const weft_run *run = plan->run;
+weft_status weft_plan_open(weft_plan *plan, const weft_run *run, weft_error *err) {
     const weft_part *part = &run->parts[WEFT_PART_MODEL];
     weft_plugin_call call;
     char path[4096];
     const int n = snprintf(path, sizeof path, "%s/config.json", run->settings.model.path);
     weft_status status = WEFT_OK;
+    if (run->settings.train.weights == WEFT_STORED_BF16 && run->settings.train.precision != WEFT_PRECISION_BF16)
+        return weft_config_reject(run->config, "train", "weights", err,
+                                  "requires computation in bf16. Fix: set [train] precision = bf16");
     if (n < 0 || (size_t)n >= sizeof path)
         return weft_config_reject(run->config, "model", "path", err, "is longer than %zu bytes", sizeof path - 16);
+    plan->run = run;
+    plan->dtype = weft_precision_dtype(&run->settings.train);
     weft_plugin_call_begin(&call, part->loaded, "create");
     status = weft_declared_create(&plan->declared, run->host, weft_loaded_table(part->loaded, model), part->config,
                                   path, run->vocabulary.rows > 0 ? &run->vocabulary : NULL, err);
@@ -340,15 +344,6 @@ static weft_status declare_model(weft_plan *plan, weft_error *err) {
     if (status != WEFT_OK) return status;
     plan->declared->state_block = weft_states_block((weft_states)run->settings.optimizer.states);
     return lay_out_units(plan, err);
-}
-
-weft_status weft_plan_open(weft_plan *self, const weft_run *run, weft_error *err) {
-    if (run->settings.train.weights == WEFT_STORED_BF16 && run->settings.train.precision != WEFT_PRECISION_BF16)
-        return weft_config_reject(run->config, "train", "weights", err,
-                                  "requires computation in bf16. Fix: set [train] precision = bf16");
-    self->run = run;
-    self->dtype = weft_precision_dtype(&run->settings.train);
-    return declare_model(self, err);
 }
 
 /* A parameter that only embedding lookups read needs no compute copy (budget.h). */
@@ -379,8 +374,7 @@ static weft_status check_packed(const weft_plan *self, weft_error *err) {
         return weft_config_reject(
             run->config, "model", "base", err,
             "is the storage type of frozen linears, and [train] trainable = %s trains every linear "
-            "of the layers. Fix: %s; or name other trained parameters, as *norm.weight or head, or "
-            "remove this line",
+            "of the layers. Fix: %s; or name other trained parameters, as *norm.weight or head, or remove this line",
             run->settings.train.trainable,
             self->declared->n_adapters > 0 ? "set trainable = adapter, which trains the adapter on the frozen model"
                                            : "add an adapter, [adapter] plugin = lora, which is trained on it");

@@ -236,11 +236,8 @@ weft_status weft_run_open(weft_run **out, const char *path, const char *const *o
     }
     if (status == WEFT_OK) status = check_adapter(run, err);
     if (status == WEFT_OK) choose_trained(run);
-    for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) {
-        if (weft_run_wants(run, i, needs)) status = open_part(run, i, err);
-    }
     for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++)
-        status = weft_unselected_check_capabilities(run, i, err);
+        if (weft_run_wants(run, i, needs)) status = open_part(run, i, err);
     if (status == WEFT_OK) status = weft_unselected_validate(run, err);
     if (status == WEFT_OK) status = weft_config_finish(run->config, err);
     if (status == WEFT_OK) status = weft_token_files_check(run, err);
@@ -329,13 +326,11 @@ static weft_status set_text_flags(weft_text *text, const weft_run *run, weft_err
     const uint32_t eos = flag_of_choice(keys->eos, text->info.auto_eos, WEFT_ENCODE_EOS);
     if (bos != 0 && text->info.bos < 0)
         return weft_config_reject(run->config, "tokenizer", "bos", err,
-                                  "needs a BOS, which the tokenizer in %s does "
-                                  "not have: set bos = no",
+                                  "needs a BOS, which the tokenizer in %s does not have: set bos = no",
                                   text->directory);
     if (eos != 0 && text->info.eos < 0)
         return weft_config_reject(run->config, "tokenizer", "eos", err,
-                                  "needs an EOS, which the tokenizer in %s does "
-                                  "not have: set eos = no",
+                                  "needs an EOS, which the tokenizer in %s does not have: set eos = no",
                                   text->directory);
     text->document_flags = bos | eos;
     text->prompt_flags = bos;

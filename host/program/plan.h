@@ -222,9 +222,9 @@ int32_t weft_plan_most_slots(const weft_plan *self);
 
 /* ---- making a plan (make_plan.c, mode_plan.c) ---- */
 
-/* Declares the model, selects the trained parameters, and lays out the units of the policy. self: zeroed except rank,
+/* Declares the model, selects the trained parameters, and lays out the units of the policy. plan: zeroed except rank,
  * world and nodes. The caller closes it even after a failure. */
-weft_status weft_plan_open(weft_plan *self, const weft_run *run, weft_error *err);
+weft_status weft_plan_open(weft_plan *plan, const weft_run *run, weft_error *err);
 
 /* Records the base weights of the run's adapters. */
 void weft_plan_set_base(weft_plan *plan, const weft_adapter_origin *from);

@@ -153,26 +153,22 @@ int32_t weft_answers_part(const weft_plan_answers *a, const weft_plan_answers *b
     return kind;
 }
 
-/* Returns the plugin of a result, and in *does a verb phrase for the difference. */
-static const weft_loaded *plugin_of(const char **does, const weft_plan *plan, int32_t kind) {
-    static const char *const all[] = {"makes other units", "reads other parameters in its segments",
-                                      "places units otherwise", "compiles other programs"};
-    static const int32_t parts[] = {WEFT_PART_POLICY, WEFT_PART_MODEL, WEFT_PART_STRATEGY, WEFT_PART_STRATEGY};
-    if (kind >= WEFT_ANSWER_UNITS) {
-        *does = all[kind - WEFT_ANSWER_UNITS];
-        return plan->run->parts[parts[kind - WEFT_ANSWER_UNITS]].loaded;
-    }
-    *does = kind == WEFT_ANSWER_MODEL ? "declares other parameters" : "adds other parameters";
-    return plan->run
-        ->parts[kind == WEFT_ANSWER_MODEL ? WEFT_PART_MODEL : WEFT_PART_ADAPTER + kind - WEFT_ANSWER_ADAPTERS]
-        .loaded;
-}
-
 weft_status weft_answers_report_difference(const weft_plan *plan, int32_t kind, const char *here,
                                            const weft_plan_answers *mine, const char *there,
                                            const weft_plan_answers *theirs, weft_error *err) {
-    const char *does = "";
-    const weft_loaded *plugin = plugin_of(&does, plan, kind);
+    static const struct {
+        const char *does;
+        int32_t part;
+    } kinds[WEFT_N_ANSWERS] = {
+        [WEFT_ANSWER_MODEL] = {"declares other parameters", WEFT_PART_MODEL},
+        [WEFT_ANSWER_ADAPTERS] = {"adds other parameters", WEFT_PART_ADAPTER},
+        [WEFT_ANSWER_UNITS] = {"makes other units", WEFT_PART_POLICY},
+        [WEFT_ANSWER_SEGMENTS] = {"reads other parameters in its segments", WEFT_PART_MODEL},
+        [WEFT_ANSWER_PLACES] = {"places units otherwise", WEFT_PART_STRATEGY},
+        [WEFT_ANSWER_PROGRAMS] = {"compiles other programs", WEFT_PART_STRATEGY},
+    };
+    const int32_t adapter = kind > WEFT_ANSWER_ADAPTERS && kind < WEFT_ANSWER_UNITS ? kind - WEFT_ANSWER_ADAPTERS : 0;
+    const weft_loaded *loaded = plan->run->parts[kinds[kind - adapter].part + adapter].loaded;
     const weft_plan_answer *a = &mine->of[kind], *b = &theirs->of[kind];
     char what[320] = "";
     if (strcmp(a->said, b->said) != 0)
@@ -181,6 +177,6 @@ weft_status weft_answers_report_difference(const weft_plan *plan, int32_t kind, 
                           "%s:%s (%s) %s %s than %s: %sits file, its keys and its inputs are the same there, so its "
                           "result depends on the process: on its rank, its environment, its process id, an address, "
                           "the time, or uninitialized memory",
-                          plugin == NULL ? "plugin" : plugin->plugin->kind, plugin == NULL ? "?" : plugin->plugin->id,
-                          plugin == NULL ? "?" : plugin->path, does, here, there, what);
+                          loaded->plugin->kind, loaded->plugin->id, loaded->path, kinds[kind - adapter].does, here,
+                          there, what);
 }

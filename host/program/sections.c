@@ -86,7 +86,8 @@ static weft_status find_adapters(weft_run *run, weft_error *err) {
     weft_adapter_names *all = &run->adapters;
     const char *text = NULL;
     const char *fallback = run->adapter != NULL ? run->adapter : weft_part_fallback(WEFT_PART_ADAPTER);
-    char *rest = NULL;
+    const char *rest = NULL, *name = NULL;
+    size_t n = 0;
     weft_status status = weft_config_plugin(run->config, &text, "adapter", fallback, err);
     if (status != WEFT_OK || strcmp(text, "none") == 0) return status;
     rest = all->text = weft_strdup(text);
@@ -98,10 +99,8 @@ static weft_status find_adapters(weft_run *run, weft_error *err) {
         all->names[all->n++] = all->text;
         return WEFT_OK;
     }
-    while (rest != NULL) {
-        char *name = strsep(&rest, ",");
-        name += strspn(name, " \t");
-        for (size_t n = strlen(name); n > 0 && strchr(" \t", name[n - 1]) != NULL;) name[--n] = '\0';
+    while (weft_part_next(&rest, ',', &name, &n)) {
+        all->text[name - all->text + (ptrdiff_t)n] = '\0';
         status = check_name(run, name, err);
         if (status != WEFT_OK) return status;
         all->names[all->n++] = name;
@@ -119,10 +118,8 @@ void weft_adapters_print(char *out, size_t size, const weft_run *run) {
 
 /* True if no adapter is selected and the configuration has neither `plugin = none` nor a directory of an adapter. */
 static bool adapters_unnamed(const weft_run *run) {
-    static const char *const keys[] = {"plugin", "from", "use"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (weft_config_has_key(run->config, "adapter", keys[i])) return false;
-    return run->adapters.n == 0;
+    return run->adapters.n == 0 && !weft_config_has_key(run->config, "adapter", "plugin") &&
+           !weft_config_has_key(run->config, "adapter", "from") && !weft_config_has_key(run->config, "adapter", "use");
 }
 
 /* Rejects a key of an unselected adapter. line: the missing line, "plugin = lora". */
@@ -228,19 +225,6 @@ static void warn_unselected(const weft_run *run, const weft_plugin_description *
     }
 }
 
-weft_status weft_unselected_validate(weft_run *run, weft_error *err) {
-    weft_status status = WEFT_OK;
-    for (size_t i = 0; i < run->n_unselected && status == WEFT_OK; i++) {
-        const weft_plugin_description *unselected = run->unselected[i];
-        char name[100];
-        const char *section = name_section(name, unselected->kind, unselected->id);
-        status = weft_config_idle(run->config, section, unselected->keys, unselected->n_keys,
-                                  (uint32_t)sizeof(weft_key), err);
-        if (status == WEFT_OK) warn_unselected(run, unselected, section);
-    }
-    return status;
-}
-
 /* ---- keys of other plugins ---- */
 
 /* Writes "[strategy.ddp] or [strategy.fsdp]", or "plugin = ddp or plugin = fsdp": the available plugins that have the
@@ -293,16 +277,29 @@ static weft_status reject_key(const weft_run *run, int32_t part, const char *key
                               kind, id, lines, homes);
 }
 
-weft_status weft_unselected_check_capabilities(const weft_run *run, int32_t part, weft_error *err) {
+static weft_status check_capabilities(const weft_run *run, int32_t part, weft_error *err) {
     const weft_loaded *loaded = run->parts[part].loaded;
     const weft_key *row = NULL;
     uint32_t flag = 0;
-    for (size_t i = 0; loaded != NULL && (row = weft_capability_at(part, i, &flag)) != NULL; i++) {
-        if ((weft_capabilities_of(loaded) & flag) != 0) continue;
-        if (!weft_config_at_default(run->config, weft_part_name(part), row))
+    for (size_t i = 0; loaded != NULL && (row = weft_capability_at(part, i, &flag)) != NULL; i++)
+        if ((weft_capabilities_of(loaded) & flag) == 0 &&
+            !weft_config_at_default(run->config, weft_part_name(part), row))
             return reject_key(run, part, row->name, err);
-    }
     return WEFT_OK;
+}
+
+weft_status weft_unselected_validate(weft_run *run, weft_error *err) {
+    weft_status status = WEFT_OK;
+    for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) status = check_capabilities(run, i, err);
+    for (size_t i = 0; i < run->n_unselected && status == WEFT_OK; i++) {
+        const weft_plugin_description *unselected = run->unselected[i];
+        char name[100];
+        const char *section = name_section(name, unselected->kind, unselected->id);
+        status = weft_config_idle(run->config, section, unselected->keys, unselected->n_keys,
+                                  (uint32_t)sizeof(weft_key), err);
+        if (status == WEFT_OK) warn_unselected(run, unselected, section);
+    }
+    return status;
 }
 
 /* Rejects unknown sections. */

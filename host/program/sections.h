@@ -21,11 +21,9 @@ void weft_adapters_print(char *out, size_t size, const weft_run *run);
  * [strategy.fsdp] is unused while ddp is selected: its keys are validated and kept with the run, but have no effect.
  * A key of fsdp in [strategy] itself is then rejected, and the error names the correct section. */
 
-/* Rejects invalid values of the keys in unused sections. */
+/* Rejects host keys with a non-default value that the selected plugin does not support, with the same error, then
+ * invalid values of the keys in unused sections. */
 weft_status weft_unselected_validate(weft_run *run, weft_error *err);
-
-/* Rejects host keys with a non-default value that the part's selected plugin does not support, with the same error. */
-weft_status weft_unselected_check_capabilities(const weft_run *run, int32_t part, weft_error *err);
 
 /* True if the part is in the file or required without it. */
 bool weft_run_wants(const weft_run *run, int32_t part, uint32_t needs);

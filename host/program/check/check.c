@@ -226,19 +226,16 @@ static const char *nearest_setting(const weft_checker *check, int32_t u) {
     case WEFT_SCOPE_RANK:
         if (ordered && is_power_of_two(view->replicas))
             return "each replica adds up its own micro-batches before the exchange; reduce_at = each, or reduce = "
-                   "tree, "
-                   "is covered";
+                   "tree, is covered";
         return "each replica adds up its own micro-batches before the exchange, which is covered by reduce = tree on "
                "a power of two of replicas; reduce_at = each is covered";
     case WEFT_SCOPE_NODE:
         if (ordered && is_power_of_two(groups) && is_power_of_two(view->micro_batches))
             return "each shard group adds up its own micro-batches before the exchange between groups; reduce_at = "
-                   "each, "
-                   "or reduce = tree, is covered";
+                   "each, or reduce = tree, is covered";
         return "each shard group adds up its own micro-batches before the exchange between groups, which is covered by "
                "reduce = tree where the groups, and the micro-batches of a replica, are powers of two; reduce_at = "
-               "each "
-               "is covered";
+               "each is covered";
     default:
         return "the replicas run the micro-batches in another order than that of the batch; the numbering of "
                "weft_job_micro_batch is covered";

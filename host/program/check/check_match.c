@@ -54,8 +54,7 @@ static weft_status check_same(play *p, int32_t rank, int32_t i) {
     weft_instruction_describe(text, sizeof text, b, p->check->job);
     return weft_check_refuse_at(p->check, rank, i,
                                 "at this point of the exchanges of these %d ranks, rank %d has instruction %d, %s: all "
-                                "must start the same ones "
-                                "in the same order",
+                                "must start the same ones in the same order",
                                 (int)p->matches.size[index], (int)first.rank, (int)first.instruction, text);
 }
 
