@@ -85,16 +85,8 @@ int64_t weft_budget_first_rows(const weft_plan *plan) {
     return plan->draws ? weft_dtype_bytes(WEFT_I64) * plan->spec.micro_batches : 0;
 }
 
-int64_t weft_budget_table_rows(const weft_plan *plan) {
-    const weft_graph_set *const sets[] = {plan->train.graphs, plan->evaluate.graphs, plan->generate.graphs};
-    int64_t rows = weft_plan_table_rows(&plan->spec);
-    for (int i = 0; i < 3; i++)
-        if (sets[i] != NULL) rows = weft_larger(rows, weft_graph_set_table_rows(sets[i]));
-    return rows;
-}
-
 int64_t weft_budget_prefix_rows(const weft_plan *plan) {
-    return weft_budget_table_rows(plan) - weft_plan_table_rows(&plan->spec);
+    return plan->table_rows - weft_plan_table_rows(&plan->spec);
 }
 
 int64_t weft_budget_scalars(const weft_plan *plan, int64_t sizes[WEFT_N_SCALAR_PARTS]) {
@@ -125,7 +117,7 @@ int64_t weft_budget_extents(const weft_plan *plan) {
 }
 
 int64_t weft_budget_table(const weft_plan *plan, int32_t table) {
-    return weft_budget_table_rows(plan) * plan->declared->tables[table]->width * weft_dtype_bytes(WEFT_F32);
+    return plan->table_rows * plan->declared->tables[table]->width * weft_dtype_bytes(WEFT_F32);
 }
 
 int64_t weft_budget_key_values(const weft_plan *plan) {

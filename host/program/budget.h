@@ -57,8 +57,6 @@ int64_t weft_budget_scalars(const weft_plan *plan, int64_t sizes[WEFT_N_SCALAR_P
 
 /* Returns the bytes of the first-row indices of the micro-batches of a step, one int64 each; 0 without dropout. */
 int64_t weft_budget_first_rows(const weft_plan *plan);
-/* Returns the rows of each position table. */
-int64_t weft_budget_table_rows(const weft_plan *plan);
 /* Returns the rows of an adapter's prefix, the offset of all text positions; 0: no prefix. */
 int64_t weft_budget_prefix_rows(const weft_plan *plan);
 

@@ -132,13 +132,15 @@ int32_t weft_program_emit(weft_program *program, const weft_instruction *instruc
 
 weft_program *weft_program_copy(const weft_program *program) {
     weft_program *copy = weft_alloc(1, sizeof *copy);
-    copy->instructions = weft_alloc(program->n_instructions, sizeof *copy->instructions);
-    for (int32_t i = 0; i < program->n_instructions; i++) copy->instructions[i] = program->instructions[i];
-    copy->n_instructions = copy->capacity = program->n_instructions;
-    copy->mode = program->mode;
-    copy->rank = program->rank;
-    copy->micro_batches = program->micro_batches;
-    copy->peak_instruction = copy->foreign_instruction = -1;
+    *copy = (weft_program){.instructions = weft_alloc(program->n_instructions, sizeof *copy->instructions),
+                           .n_instructions = program->n_instructions,
+                           .capacity = program->n_instructions,
+                           .mode = program->mode,
+                           .rank = program->rank,
+                           .micro_batches = program->micro_batches,
+                           .peak_instruction = -1,
+                           .foreign_instruction = -1};
+    memcpy(copy->instructions, program->instructions, (size_t)copy->n_instructions * sizeof *copy->instructions);
     return copy;
 }
 

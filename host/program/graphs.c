@@ -110,20 +110,6 @@ const weft_graph *weft_graph_set_at(const weft_graph_set *set, int32_t length, i
     return NULL;
 }
 
-bool weft_graph_set_draws(const weft_graph_set *set) {
-    bool draws = false;
-    for (int32_t i = 0; i < set->n_lengths * set->n_segments; i++) draws |= weft_graph_size(set->graphs[i])->draws;
-    return draws;
-}
-
-int64_t weft_graph_set_table_rows(const weft_graph_set *set) {
-    int64_t rows = 0;
-    for (int32_t i = 0; i < set->n_lengths * set->n_segments; i++) {
-        rows = weft_larger(rows, weft_graph_size(set->graphs[i])->table_rows);
-    }
-    return rows;
-}
-
 int64_t weft_micro_batch_part_bytes(int32_t rows, int32_t length) {
     return (int64_t)rows * length * WEFT_PLACE_BYTES;
 }

@@ -23,11 +23,6 @@ bool weft_graph_set_reads_parameter(const weft_graph_set *set, int32_t segment, 
 /* Returns the graph of a segment for micro-batches of this length. */
 const weft_graph *weft_graph_set_at(const weft_graph_set *set, int32_t length, int32_t segment);
 
-/* True if a segment has dropout. */
-bool weft_graph_set_draws(const weft_graph_set *set);
-/* Returns the minimum rows of position tables for any micro-batch. */
-int64_t weft_graph_set_table_rows(const weft_graph_set *set);
-
 /* Return bytes and offsets of a micro-batch on the device: ids, targets, weights, starts, positions. */
 #define WEFT_MICRO_BATCH_PARTS 5
 int64_t weft_micro_batch_part_bytes(int32_t rows, int32_t length);

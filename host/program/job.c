@@ -195,7 +195,7 @@ weft_members weft_job_spec_ranks(const weft_job_spec *job, const weft_instructio
     weft_members node = none, across = none;
     if (p != NULL && is_sharded(p)) { /* the ranks that hold the shards of one copy; those with the same shard */
         node = (weft_members){rank / p->group * p->group, 1, p->group};
-        across = groups == 1 ? self : (weft_members){rank % p->group, p->group, groups};
+        across = (weft_members){rank % p->group, p->group, groups};
     }
     switch (instruction->kind) {
     case WEFT_INSTRUCTION_NORM: return all;

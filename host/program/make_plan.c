@@ -7,6 +7,7 @@
 #include "adapter/tensors.h"
 #include "base/alloc.h"
 #include "base/text.h"
+#include "base/units.h"
 #include "model/convert.h"
 #include "model/weights.h"
 #include "plugin/enter.h"
@@ -346,15 +347,20 @@ weft_status weft_plan_open(weft_plan *plan, const weft_run *run, weft_error *err
     return lay_out_units(plan, err);
 }
 
-/* A parameter that only embedding lookups read needs no compute copy (budget.h). */
-static void note_products(weft_plan *plan) {
+/* Notes what the graphs of all modes need. A parameter that only embedding lookups read needs no compute copy
+ * (budget.h). */
+static void note_graphs(weft_plan *plan) {
     const weft_graph_set *const sets[] = {plan->train.graphs, plan->evaluate.graphs, plan->generate.graphs};
     plan->in_products = weft_alloc(plan->declared->n_parameters, sizeof *plan->in_products);
+    plan->table_rows = weft_plan_table_rows(&plan->spec);
     for (size_t k = 0; k < sizeof sets / sizeof *sets; k++)
         for (int32_t g = 0; sets[k] != NULL && g < sets[k]->n_lengths * sets[k]->n_segments; g++) {
             int32_t n = 0;
             const weft_graph_read *reads = weft_graph_reads(sets[k]->graphs[g], &n);
+            const weft_graph_sizes *sizes = weft_graph_size(sets[k]->graphs[g]);
             for (int32_t i = 0; i < n; i++) plan->in_products[reads[i].parameter] |= reads[i].in_products;
+            plan->table_rows = weft_larger(plan->table_rows, sizes->table_rows);
+            plan->draws |= k == 0 && sizes->draws;
         }
 }
 
@@ -452,9 +458,8 @@ weft_status weft_plan_make(weft_plan *self, const weft_device_plugin *kernels, w
     if (status == WEFT_OK && spec->cache_rows > 0)
         status = weft_mode_plan_make(self, &self->generate, &graphs, &spec->prompt_rows, 1, 1, err);
     if (status != WEFT_OK) return status;
-    note_products(self);
+    note_graphs(self);
     weft_answers_note_programs(self);
-    self->draws = self->train.graphs != NULL && weft_graph_set_draws(self->train.graphs);
     weft_save_place_decide(self, kernels, device);
     weft_plan_budget(self);
     return WEFT_OK;

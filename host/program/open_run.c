@@ -65,31 +65,26 @@ static weft_status validate(const weft_run *run, const weft_loaded *loaded, cons
     return status;
 }
 
-static weft_status fill(const void **out, weft_plugin_lookup *self, const weft_loaded *loaded, weft_error *err) {
-    const weft_plugin *plugin = loaded->plugin;
-    lent_keys *keys = weft_alloc(1, sizeof *keys + plugin->config_size + sizeof(uint64_t));
-    char section[100];
-    weft_status status = WEFT_OK;
-    keys->next = self->keys;
-    self->keys = keys;
-    (void)snprintf(section, sizeof section, "%s.%s", plugin->kind, plugin->id);
-    status = weft_config_fill_idle(self->run->config, keys->bytes, section, plugin->keys, plugin->n_keys,
-                                   plugin->key_stride, err);
-    if (status == WEFT_OK) status = validate(self->run, loaded, keys->bytes, section, err);
-    *out = keys->bytes;
-    return status;
-}
-
 static weft_status lend(const weft_host *host, const char *kind, const char *id, const struct weft_plugin **plugin,
                         const void **config, weft_error *err) {
     weft_plugin_lookup *self = (weft_plugin_lookup *)(uintptr_t)host;
     const weft_loaded *loaded = NULL;
+    lent_keys *keys = NULL;
     weft_status status = WEFT_OK;
+    char section[100];
     *plugin = NULL;
     *config = NULL;
     if (self->run == NULL) return weft_error_set(err, WEFT_E_PLUGIN, "requests a plugin of a closed run");
     status = find(&loaded, self->run, kind, id, err);
-    if (status == WEFT_OK) status = fill(config, self, loaded, err);
+    if (status != WEFT_OK) return status;
+    keys = weft_alloc(1, sizeof *keys + loaded->plugin->config_size + sizeof(uint64_t));
+    keys->next = self->keys;
+    self->keys = keys;
+    (void)snprintf(section, sizeof section, "%s.%s", loaded->plugin->kind, loaded->plugin->id);
+    status = weft_config_fill_idle(self->run->config, keys->bytes, section, loaded->plugin->keys,
+                                   loaded->plugin->n_keys, loaded->plugin->key_stride, err);
+    if (status == WEFT_OK) status = validate(self->run, loaded, keys->bytes, section, err);
+    *config = keys->bytes;
     if (status == WEFT_OK) *plugin = loaded->plugin;
     return status;
 }
@@ -114,17 +109,6 @@ static weft_status begin_run(weft_run **out, const char *path, const char *const
     run->host = &self->host;
     *out = run;
     return weft_config_load(&run->config, path, overrides, n_overrides, err);
-}
-
-/* Disables plugin lookup. The host struct remains valid, because plugins keep a pointer to it. */
-static void close_lookup(weft_run *run) {
-    weft_plugin_lookup *self = run->plugin_lookup;
-    while (self->keys != NULL) {
-        lent_keys *next = self->keys->next;
-        free(self->keys);
-        self->keys = next;
-    }
-    self->run = NULL;
 }
 
 static const struct {
@@ -261,7 +245,12 @@ weft_status weft_run_open_comm(weft_run **out, const char *path, const char *con
 void weft_run_close(weft_run *run) {
     if (run == NULL) return;
     for (int i = 0; i < WEFT_N_PARTS; i++) free(run->parts[i].config);
-    close_lookup(run);
+    for (lent_keys *keys = run->plugin_lookup->keys, *next = NULL; keys != NULL; keys = next) {
+        next = keys->next;
+        free(keys);
+    }
+    run->plugin_lookup->keys = NULL;
+    run->plugin_lookup->run = NULL; /* the host struct remains, because plugins keep a pointer to it */
     weft_plugins_destroy(run->plugins);
     weft_config_free(run->config);
     for (size_t i = 0; i < run->n_unselected; i++) weft_plugin_description_free(run->unselected[i]);
@@ -315,25 +304,25 @@ weft_status weft_part_each_path(const weft_part *part, weft_path_visit *visit, v
 
 /* ---- the tokenizer ---- */
 
-static uint32_t flag_of_choice(int64_t choice, int32_t automatic, uint32_t flag) {
-    if (choice == WEFT_CHOICE_AUTO) return automatic != 0 ? flag : 0;
-    return choice == WEFT_CHOICE_YES ? flag : 0;
-}
-
 static weft_status set_text_flags(weft_text *text, const weft_run *run, weft_error *err) {
     const weft_tokenizer_settings *keys = &run->settings.tokenizer;
-    const uint32_t bos = flag_of_choice(keys->bos, text->info.auto_bos, WEFT_ENCODE_BOS);
-    const uint32_t eos = flag_of_choice(keys->eos, text->info.auto_eos, WEFT_ENCODE_EOS);
-    if (bos != 0 && text->info.bos < 0)
-        return weft_config_reject(run->config, "tokenizer", "bos", err,
-                                  "needs a BOS, which the tokenizer in %s does not have: set bos = no",
-                                  text->directory);
-    if (eos != 0 && text->info.eos < 0)
-        return weft_config_reject(run->config, "tokenizer", "eos", err,
-                                  "needs an EOS, which the tokenizer in %s does not have: set eos = no",
-                                  text->directory);
-    text->document_flags = bos | eos;
-    text->prompt_flags = bos;
+    const struct {
+        const char *key, *name;
+        int64_t choice;
+        int32_t automatic, id;
+        uint32_t flag;
+    } ends[] = {{"bos", "a BOS", keys->bos, text->info.auto_bos, text->info.bos, WEFT_ENCODE_BOS},
+                {"eos", "an EOS", keys->eos, text->info.auto_eos, text->info.eos, WEFT_ENCODE_EOS}};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        if (ends[i].choice == WEFT_CHOICE_NO || (ends[i].choice == WEFT_CHOICE_AUTO && ends[i].automatic == 0))
+            continue;
+        if (ends[i].id < 0)
+            return weft_config_reject(run->config, "tokenizer", ends[i].key, err,
+                                      "needs %s, which the tokenizer in %s does not have: set %s = no", ends[i].name,
+                                      text->directory, ends[i].key);
+        text->document_flags |= ends[i].flag;
+    }
+    text->prompt_flags = text->document_flags & WEFT_ENCODE_BOS;
     return WEFT_OK;
 }
 

@@ -186,6 +186,7 @@ typedef struct weft_plan {
     weft_hold *holds[WEFT_N_HOLDS];           /* extents on this rank; gradients and states: of the trainable groups */
     bool *apart[WEFT_N_HOLDS]; /* [n_groups] true if no rank has the complete group, or another rank has it */
     bool draws;                /* training uses dropout */
+    int64_t table_rows;        /* of each position table */
     bool *in_products;         /* [n_parameters] true if some graph reads it other than by look-up */
     weft_save_place saves;
     bool visible; /* the host sees the device's memory */

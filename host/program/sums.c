@@ -283,8 +283,9 @@ int64_t weft_sums_target(const weft_plan *plan, const weft_job_spec *job, int32_
     return plan->holds[WEFT_HOLD_GRADIENTS]->spans[index].at + weft_f32_bytes(at);
 }
 
-/* Simulates a unit's terms to find the maximum number of pending sums. Returns true if each hop ends with one sum. */
-static bool measure_depth(const weft_mode_plan *mode_plan, weft_unit_sum *sum, int32_t unit) {
+/* Simulates a unit's terms to find the maximum number of pending sums, and the scope of each hop. Returns true if each
+ * hop ends with one sum. */
+static bool measure_depth(const weft_mode_plan *mode_plan, weft_unit_sum *sum, int32_t scopes[2], int32_t unit) {
     const int32_t reduce = mode_plan->job->spec.view.reduce, micro_batches = mode_plan->program->micro_batches;
     weft_fold folds[2] = {weft_fold_begin(reduce, micro_batches, sum->loose),
                           weft_fold_begin(reduce, micro_batches, sum->loose)};
@@ -293,6 +294,7 @@ static bool measure_depth(const weft_mode_plan *mode_plan, weft_unit_sum *sum, i
         const weft_instruction *instruction = &mode_plan->program->instructions[i];
         const int hop = instruction->micro_batch < 0 ? 1 : 0;
         if (instruction->kind != WEFT_INSTRUCTION_REDUCE || instruction->unit != unit) continue;
+        scopes[hop] = instruction->scope;
         for (int32_t t = 0; t < mode_plan->terms->n[i]; t++) {
             const weft_term *term = &mode_plan->terms->terms[mode_plan->terms->first[i] + t];
             (void)weft_fold_push(&folds[hop], term->lo, term->hi);
@@ -305,19 +307,13 @@ static bool measure_depth(const weft_mode_plan *mode_plan, weft_unit_sum *sum, i
 static void plan_sum(const weft_plan *plan, weft_mode_plan *mode_plan, int32_t unit, int64_t *at) {
     weft_unit_sum *sum = &mode_plan->sums[unit];
     int32_t scopes[2] = {0, 0};
-    for (int32_t i = 0; i < mode_plan->program->n_instructions; i++) {
-        const weft_instruction *instruction = &mode_plan->program->instructions[i];
-        if (instruction->kind == WEFT_INSTRUCTION_REDUCE && instruction->unit == unit)
-            scopes[instruction->micro_batch < 0] = instruction->scope;
+    sum->loose = mode_plan->terms->scattered;
+    if (!measure_depth(mode_plan, sum, scopes, unit) && !sum->loose) {
+        sum->loose = true;
+        (void)measure_depth(mode_plan, sum, scopes, unit);
     }
-    if (scopes[0] == 0) return;
     sum->two_hops = scopes[1] != 0;
     sum->scope = scopes[sum->two_hops];
-    sum->loose = mode_plan->terms->scattered;
-    if (!measure_depth(mode_plan, sum, unit) && !sum->loose) {
-        sum->loose = true;
-        (void)measure_depth(mode_plan, sum, unit);
-    }
     for (int hop = 0; hop < 2; hop++) {
         const bool last = hop == (sum->two_hops ? 1 : 0);
         const int32_t waiting = sum->depth[hop] - (last && sum->depth[hop] > 0 ? 1 : 0);

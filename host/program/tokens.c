@@ -15,30 +15,20 @@ enum { MOST_BYTES = 256 << 20 };
 
 /* ---- tokenizer files ---- */
 
-/* *text is unchanged if the file does not exist. */
-static weft_status read_file(char **text, size_t *bytes, const char *directory, const char *name, weft_error *err) {
+weft_status weft_token_files_pad(char **out, const char *directory, weft_error *err) {
     char path[WEFT_PATH_BYTES];
     bool is_there = false;
-    weft_status status = weft_path_join(path, directory, name, err);
-    if (status == WEFT_OK) status = weft_file_exists(&is_there, path, err);
-    return status == WEFT_OK && is_there ? weft_text_read(text, bytes, path, MOST_BYTES, err) : status;
-}
-
-weft_status weft_token_files_pad(char **out, const char *directory, weft_error *err) {
-    char *path = weft_text_of("%s/tokenizer_config.json", directory), *text = NULL;
-    size_t bytes = 0;
     json_t *config = NULL;
     const json_t *found = NULL;
     const char *name = NULL;
-    weft_status status = read_file(&text, &bytes, directory, "tokenizer_config.json", err);
+    weft_status status = weft_path_join(path, directory, "tokenizer_config.json", err);
     *out = NULL;
-    if (text != NULL) status = weft_json_parse(&config, text, bytes, JSON_DECODE_INT_AS_REAL, path, err);
+    if (status == WEFT_OK) status = weft_file_exists(&is_there, path, err);
+    if (status == WEFT_OK && is_there) status = weft_json_read(&config, path, JSON_DECODE_INT_AS_REAL, err);
     found = json_object_get(config, "pad_token");
     name = json_string_value(json_is_object(found) ? json_object_get(found, "content") : found);
     if (name != NULL) *out = weft_strdup(name);
     json_decref(config);
-    free(text);
-    free(path);
     return status;
 }
 
@@ -74,6 +64,15 @@ static weft_status read_added(json_t **out, const char *directory, const char *t
                           directory, why.text);
 }
 
+/* *text is unchanged if the file does not exist. */
+static weft_status read_tokenizer(char **text, size_t *bytes, const char *directory, weft_error *err) {
+    char path[WEFT_PATH_BYTES];
+    bool is_there = false;
+    weft_status status = weft_path_join(path, directory, "tokenizer.json", err);
+    if (status == WEFT_OK) status = weft_file_exists(&is_there, path, err);
+    return status == WEFT_OK && is_there ? weft_text_read(text, bytes, path, MOST_BYTES, err) : status;
+}
+
 /* The files are mostly the same, and large. */
 weft_status weft_token_files_more(char **out, const char *had, const char *has, weft_error *err) {
     char *own_pad = NULL, *pad = NULL, *text[2] = {NULL, NULL};
@@ -82,8 +81,8 @@ weft_status weft_token_files_more(char **out, const char *had, const char *has, 
     weft_status status = weft_token_files_pad(&own_pad, had, err);
     *out = NULL;
     if (status == WEFT_OK && own_pad == NULL) status = weft_token_files_pad(&pad, has, err);
-    if (status == WEFT_OK) status = read_file(&text[0], &bytes[0], had, "tokenizer.json", err);
-    if (status == WEFT_OK) status = read_file(&text[1], &bytes[1], has, "tokenizer.json", err);
+    if (status == WEFT_OK) status = read_tokenizer(&text[0], &bytes[0], had, err);
+    if (status == WEFT_OK) status = read_tokenizer(&text[1], &bytes[1], has, err);
     if (status == WEFT_OK && text[0] != NULL && text[1] != NULL &&
         (bytes[0] != bytes[1] || memcmp(text[0], text[1], bytes[0]) != 0)) {
         status = read_added(&added[0], had, text[0], bytes[0], err);
