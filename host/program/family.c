@@ -107,13 +107,6 @@ weft_status weft_family_check(const char *directory, const char *file, weft_erro
     return status;
 }
 
-/* Ignores invalid keys; they are reported when the section is validated. */
-void weft_family_find(weft_run *run) {
-    if (weft_config_has_key(run->config, "model", "plugin")) return;
-    if (weft_settings_load_model(&run->settings.model, run->config, NULL) != WEFT_OK) return;
-    run->family = weft_family_read(run->settings.model.path);
-}
-
 weft_status weft_family_missing(const weft_run *run, weft_error *err) {
     weft_status status = weft_run_check_directory(run, "model", run->settings.model.path, err);
     char *config = NULL;

@@ -5,6 +5,7 @@
  * otherwise equals the process's. */
 #include "base/alloc.h"
 #include "base/text.h"
+#include "config/number.h"
 #include "launch/find.h"
 #include "launch/slow_call.h"
 #include "launch/world.h"
@@ -274,30 +275,23 @@ static size_t path_length(const char *name, size_t n) {
     return end == name + n ? (size_t)(colon - name) : n;
 }
 
-static weft_status each_listed(const char *list, const char *key, weft_path_visit *visit, void *context,
-                               weft_error *err) {
-    weft_status status = WEFT_OK;
-    while (*list != '\0' && status == WEFT_OK) {
-        const size_t n = strcspn(list, ",");
-        char *path = weft_text_of("%.*s", (int)path_length(list, n), list);
-        status = visit(context, key, path, err);
-        free(path);
-        list += n + (list[n] == ',');
-    }
-    return status;
-}
-
 weft_status weft_part_each_path(const weft_part *part, weft_path_visit *visit, void *context, weft_error *err) {
     const weft_plugin *plugin = part->loaded == NULL ? NULL : part->loaded->plugin;
     weft_status status = WEFT_OK;
     for (uint64_t k = 0; plugin != NULL && k < plugin->n_keys && status == WEFT_OK; k++) {
         const weft_key *key = (const weft_key *)(const void *)((const char *)plugin->keys + k * plugin->key_stride);
         const bool is_list = (key->flags & WEFT_PATHS) != 0;
-        const char *value = NULL;
+        const char *value = NULL, *one = NULL;
+        size_t n = 0;
         if ((key->type != WEFT_KEY_PATH && !is_list) || (key->flags & WEFT_REMOVED) != 0) continue;
         memcpy(&value, (const char *)part->config + key->offset, sizeof value);
-        if (is_list) status = each_listed(value, key->name, visit, context, err);
-        else if (value != NULL && value[0] == '/') status = visit(context, key->name, value, err);
+        if (!is_list && value != NULL && value[0] == '/') status = visit(context, key->name, value, err);
+        if (!is_list || *value == '\0') continue;
+        while (status == WEFT_OK && weft_part_next(&value, ',', &one, &n)) {
+            char *path = weft_text_of("%.*s", (int)path_length(one, n), one);
+            status = visit(context, key->name, path, err);
+            free(path);
+        }
     }
     return status;
 }

@@ -160,11 +160,15 @@ static weft_status declare_section(weft_run *run, int32_t part, const char *sect
     return WEFT_OK;
 }
 
-/* True if the n bytes of `name` are "kind:id". */
-static bool names_plugin(const char *name, size_t n, const char *kind, const char *id) {
-    const size_t at = strlen(kind);
-    if (id == NULL || n != at + 1 + strlen(id)) return false;
-    return memcmp(name, kind, at) == 0 && name[at] == ':' && memcmp(name + at + 1, id, strlen(id)) == 0;
+/* True if the plugin of a section, "strategy.fsdp", is selected. defaults: of a part that is not loaded, its default. */
+static bool is_selected(const weft_run *run, const char *section, bool defaults) {
+    char own[100];
+    for (int32_t i = 0; i < WEFT_N_PARTS; i++) {
+        const char *id = weft_run_id(run, i);
+        if (id == NULL && defaults) id = weft_part_fallback(i);
+        if (id != NULL && strcmp(name_section(own, weft_part_name(i), id), section) == 0) return true;
+    }
+    return false;
 }
 
 /* Queries the plugin of each unused section of the part for its keys and declares them. WEFT_E_USER: the plugin does
@@ -172,14 +176,8 @@ static bool names_plugin(const char *name, size_t n, const char *kind, const cha
 static weft_status declare_unselected(weft_run *run, int32_t part, weft_error *err) {
     const char *kind = weft_part_name(part), *section = NULL;
     weft_status status = WEFT_OK;
-    for (size_t i = 0; status == WEFT_OK && (section = weft_config_plugin_section(run->config, kind, i)) != NULL; i++) {
-        bool selected = false;
-        for (int32_t other = 0; other < WEFT_N_PARTS && !selected; other++) {
-            const char *id = strcmp(weft_part_name(other), kind) == 0 ? weft_run_id(run, other) : NULL;
-            selected = id != NULL && strcmp(id, strchr(section, '.') + 1) == 0;
-        }
-        if (!selected) status = declare_section(run, part, section, err);
-    }
+    for (size_t i = 0; status == WEFT_OK && (section = weft_config_plugin_section(run->config, kind, i)) != NULL; i++)
+        if (!is_selected(run, section, false)) status = declare_section(run, part, section, err);
     return status;
 }
 
@@ -227,25 +225,28 @@ static void warn_unselected(const weft_run *run, const weft_plugin_description *
 
 /* ---- keys of other plugins ---- */
 
-/* Writes "[strategy.ddp] or [strategy.fsdp]", or "plugin = ddp or plugin = fsdp": the available plugins that have the
+enum { HOMES_BYTES = 300 };
+
+/* Writes "[strategy.ddp] or [strategy.fsdp]" and "plugin = ddp or plugin = fsdp": the available plugins that have the
  * key. */
-static void list_homes(char *out, size_t size, const weft_run *run, int32_t part, const char *key, bool as_sections) {
+static void list_homes(char sections[HOMES_BYTES], char lines[HOMES_BYTES], const weft_run *run, int32_t part,
+                       const char *key) {
     const char *kind = weft_part_name(part);
+    const uint32_t flag = capability_of(part, key);
     weft_plugin_summary *all = NULL;
     size_t n = 0;
-    const uint32_t flag = capability_of(part, key);
-    out[0] = '\0';
+    sections[0] = lines[0] = '\0';
     if (weft_plugins_summarize(run->plugins, &all, &n, kind, NULL) != WEFT_OK) return;
     for (size_t i = 0; i < n; i++) {
+        const char *id = all[i].id, *before = sections[0] == '\0' ? "" : " or ";
+        const size_t room = HOMES_BYTES - 16 - strlen(kind) - strlen(id);
         weft_plugin_description *it = NULL;
-        const char *before = out[0] == '\0' ? "" : " or ";
-        if (all[i].reason[0] != '\0' || weft_plugin_describe(&it, run->plugins, kind, all[i].id, NULL) != WEFT_OK)
-            continue;
-        if (strlen(out) + strlen(kind) + strlen(all[i].id) + 16 < size &&
-            (flag != 0 ? (it->flags & flag) != 0 : weft_plugin_description_key(it, key) != NULL))
-            weft_words_append(out, size, "%s%s%s%s%s%s", before,
-                              as_sections ? "[" : "plugin = ", as_sections ? kind : "", as_sections ? "." : "",
-                              all[i].id, as_sections ? "]" : "");
+        if (all[i].reason[0] != '\0' || weft_plugin_describe(&it, run->plugins, kind, id, NULL) != WEFT_OK) continue;
+        if (strlen(sections) < room && strlen(lines) < room &&
+            (flag != 0 ? (it->flags & flag) != 0 : weft_plugin_description_key(it, key) != NULL)) {
+            weft_words_append(sections, HOMES_BYTES, "%s[%s.%s]", before, kind, id);
+            weft_words_append(lines, HOMES_BYTES, "%splugin = %s", before, id);
+        }
         weft_plugin_description_free(it);
     }
     free(all);
@@ -256,13 +257,10 @@ static void list_homes(char *out, size_t size, const weft_run *run, int32_t part
 static weft_status reject_key(const weft_run *run, int32_t part, const char *key, weft_error *err) {
     const char *kind = weft_part_name(part);
     const char *id = run->parts[part].loaded == NULL ? "none" : weft_run_id(run, part);
-    char homes[300], lines[300];
-    if (part == WEFT_PART_ADAPTER && adapters_unnamed(run)) {
-        list_homes(homes, sizeof homes, run, part, key, false);
-        if (homes[0] != '\0') return refuse_adapter_key(run, kind, key, homes, err);
-    }
-    list_homes(homes, sizeof homes, run, part, key, true);
-    list_homes(lines, sizeof lines, run, part, key, false);
+    char homes[HOMES_BYTES], lines[HOMES_BYTES];
+    list_homes(homes, lines, run, part, key);
+    if (part == WEFT_PART_ADAPTER && adapters_unnamed(run) && homes[0] != '\0')
+        return refuse_adapter_key(run, kind, key, lines, err);
     if (capability_of(part, key) != 0)
         return weft_config_reject(run->config, kind, key, err, "is not supported by %s %s. Fix: remove it%s%s%s", kind,
                                   id, homes[0] != '\0' ? ", or move it to " : "", homes,
@@ -471,27 +469,18 @@ static weft_status check_keys(weft_run *run, weft_error *err) {
     return status;
 }
 
-/* True if the plugin is selected or has its own section. */
-static bool is_used(const weft_run *run, const char *name, size_t n) {
-    const char *section = NULL;
-    for (int32_t i = 0; i < WEFT_N_PARTS; i++) {
-        const char *kind = weft_part_name(i);
-        const weft_loaded *loaded = run->parts[i].loaded; /* else its default, if this command does not load it */
-        if (names_plugin(name, n, kind, loaded != NULL ? loaded->plugin->id : weft_part_fallback(i))) return true;
-        for (size_t k = 0; (section = weft_config_plugin_section(run->config, kind, k)) != NULL; k++)
-            if (names_plugin(name, n, kind, strchr(section, '.') + 1)) return true;
-    }
-    return false;
-}
-
-/* Rejects pins of unused plugins: the intended plugin would run without a pin. */
+/* Rejects pins of plugins that are not selected and have no section: the intended plugin would run without a pin. */
 static weft_status check_pins_used(const weft_run *run, weft_error *err) {
     const char *rest = *run->settings.plugins.pin == '\0' ? NULL : run->settings.plugins.pin;
     const char *pin = NULL;
     size_t n = 0;
     while (weft_part_next(&rest, ',', &pin, &n)) {
         const size_t name = strcspn(pin, "=");
-        if (is_used(run, pin, name)) continue;
+        char section[100], *colon = NULL;
+        (void)snprintf(section, sizeof section, "%.*s", (int)name, pin);
+        colon = strchr(section, ':');
+        if (colon != NULL) *colon = '.';
+        if (is_selected(run, section, true) || weft_config_has_section(run->config, section)) continue;
         return weft_config_reject(run->config, "plugins", "pin", err,
                                   "pins %.*s, which this run does not use. Fix: remove the pin, or correct its name",
                                   (int)(name < 100 ? name : 100), pin);
@@ -544,7 +533,9 @@ weft_status weft_run_names(weft_run *run, uint32_t needs, weft_error *err) {
         if (ranks.why[0] != '\0')
             weft_log(run->host, ranks.world.size > 1 ? WEFT_LOG_DEBUG : WEFT_LOG_INFO, "%s", ranks.why);
     }
-    if (status == WEFT_OK) weft_family_find(run);
+    if (status == WEFT_OK && !weft_config_has_key(run->config, "model", "plugin") &&
+        weft_settings_load_model(&run->settings.model, run->config, NULL) == WEFT_OK)
+        run->family = weft_family_read(run->settings.model.path); /* an invalid key is reported later */
     if (status == WEFT_OK) weft_family_find_adapter(run);
     if (status == WEFT_OK) status = find_adapters(run, err);
     for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) {

@@ -52,9 +52,6 @@ char *weft_family_read(const char *directory);
 /* Fails if the file of the directory cannot be read or is not a JSON object; err has line and column. */
 weft_status weft_family_check(const char *directory, const char *file, weft_error *err);
 
-/* Sets run->family from [model] path if the configuration names no plugin; NULL: not found. */
-void weft_family_find(weft_run *run);
-
 /* Returns the base modules that were fully trained with the adapter in a directory, in the syntax of [train]
  * trainable: "*model.norm.*, *lm_head.*". The caller frees it. NULL: no such modules. PEFT matches them by path
  * suffix. */
