@@ -103,8 +103,9 @@ weft_planned_exchange weft_exchange_plan(const weft_plan *plan, const weft_job_s
 
 /* Identifies an exchange on all its ranks. Fields that do not apply are 0. */
 typedef struct match_key {
-    int32_t what, of, micro_batch;      /* of a message: its data */
-    int32_t first, stride, count, turn; /* of a collective: its ranks, and its number among theirs */
+    int32_t what, of, micro_batch; /* of a message: its data */
+    weft_members ranks;            /* of a collective */
+    int32_t turn;                  /* its number among those of its ranks */
 } match_key;
 
 typedef struct numbered {
@@ -129,7 +130,6 @@ static int32_t *find_key(void **tree, const match_key *key) {
 /* Returns the number of ranks of an instruction's exchange, and its key. turns: of this rank; exchanges so far in each
  * group, minus 1. */
 static int32_t key_of(match_key *out, void **turns, const weft_job_spec *job, const weft_instruction *i, int32_t rank) {
-    weft_members ranks;
     memset(out, 0, sizeof *out);
     if (i->kind == WEFT_INSTRUCTION_SEND || i->kind == WEFT_INSTRUCTION_RECV) {
         out->what = i->what;
@@ -137,13 +137,9 @@ static int32_t key_of(match_key *out, void **turns, const weft_job_spec *job, co
         out->micro_batch = i->micro_batch;
         return 2;
     }
-    ranks = weft_job_spec_ranks(job, i, rank);
-    if (ranks.count < 2) return 1;
-    out->first = ranks.first;
-    out->stride = ranks.stride;
-    out->count = ranks.count;
-    out->turn = ++*find_key(turns, out);
-    return ranks.count;
+    out->ranks = weft_job_spec_ranks(job, i, rank);
+    if (out->ranks.count > 1) out->turn = ++*find_key(turns, out);
+    return out->ranks.count;
 }
 
 weft_matches weft_matches_find(const weft_program *const *programs, const weft_job_spec *job) {

@@ -424,15 +424,9 @@ static weft_status check_new(const weft_plan *self, weft_error *err) {
     return blame_key(run, "adapter", source_key(run), status, &why, "", err);
 }
 
-/* With an adapter, a base module is trained completely or not at all. */
-static weft_status check_modules(const weft_plan *self, weft_error *err) {
-    weft_error why = WEFT_ERROR_INIT;
-    const weft_status status = weft_adapter_check_whole(self->declared, &why);
-    return blame_key(self->run, "train", "trainable", status, &why, "", err);
-}
-
 weft_status weft_plan_make(weft_plan *self, const weft_device_plugin *kernels, weft_device *device,
                            const weft_plan_spec *spec, weft_error *err) {
+    weft_error why = WEFT_ERROR_INIT;
     weft_status status = WEFT_OK;
     weft_graph_spec graphs = {.mode = WEFT_MODE_TRAIN,
                               .dtype = self->dtype,
@@ -444,7 +438,9 @@ weft_status weft_plan_make(weft_plan *self, const weft_device_plugin *kernels, w
     status = check_packed(self, err);
     if (status == WEFT_OK) status = check_device(self, kernels, device, err);
     if (status == WEFT_OK) status = check_new(self, err);
-    if (status == WEFT_OK && spec->training && !weft_plan_saves_base(self)) status = check_modules(self, err);
+    if (status == WEFT_OK && spec->training && !weft_plan_saves_base(self)) /* base modules: completely or not at all */
+        status =
+            blame_key(self->run, "train", "trainable", weft_adapter_check_whole(self->declared, &why), &why, "", err);
     if (status == WEFT_OK && spec->training)
         status =
             weft_mode_plan_make(self, &self->train, &graphs, spec->lengths, spec->n_lengths, spec->micro_batches, err);

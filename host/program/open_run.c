@@ -34,20 +34,16 @@ typedef struct weft_plugin_lookup {
 
 static weft_plugin_lookup *all_lookups;
 
-/* Resolves a family of communicators to the one that started this process. */
-static const char *find_member(const char *kind, const char *id) {
-    const weft_world *world = weft_world_get();
-    const size_t n = strlen(id);
-    const bool is_family = strcmp(kind, "comm") == 0 && strncmp(world->wrapped, id, n) == 0 && world->wrapped[n] == '-';
-    return is_family ? world->wrapped : id;
-}
-
+/* A family of communicators stands for the one that started this process. */
 static weft_status find(const weft_loaded **out, weft_run *run, const char *kind, const char *id, weft_error *err) {
     weft_error why = WEFT_ERROR_INIT;
     weft_status status = WEFT_OK;
+    const char *member = weft_world_get()->wrapped;
+    const size_t n = strlen(id);
+    const bool is_family = strcmp(kind, "comm") == 0 && strncmp(member, id, n) == 0 && member[n] == '-';
     if (weft_kind_interface(kind) < 0)
         return weft_error_set(err, WEFT_E_PLUGIN, "requests a %.40s: there is no such kind", kind);
-    status = weft_plugins_get(run->plugins, out, kind, find_member(kind, id), &why);
+    status = weft_plugins_get(run->plugins, out, kind, is_family ? member : id, &why);
     if (status != WEFT_OK) return weft_error_set(err, status, "the %s %s cannot be wrapped: %s", kind, id, why.text);
     if (*out == run->parts[weft_part_of(kind)].loaded)
         return weft_error_set(err, WEFT_E_USER, "the %s %s would wrap itself: name another", kind, id);

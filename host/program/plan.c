@@ -163,20 +163,3 @@ int64_t weft_plan_table_rows(const weft_plan_spec *spec) {
     for (int32_t i = 0; i < spec->n_lengths; i++) rows = weft_larger(rows, spec->lengths[i]);
     return rows;
 }
-
-/* The maximum of a program's field over training and evaluation. */
-#define MOST(self, field)                                                                                              \
-    (int32_t) weft_larger((self)->train.program != NULL ? (self)->train.program->field : 0,                            \
-                          (self)->evaluate.program != NULL ? (self)->evaluate.program->field : 0)
-
-int32_t weft_plan_most_instructions(const weft_plan *self) {
-    return MOST(self, n_instructions);
-}
-
-int32_t weft_plan_most_micro_batches(const weft_plan *self) {
-    return MOST(self, micro_batches);
-}
-
-int32_t weft_plan_most_slots(const weft_plan *self) {
-    return MOST(self, n_slots);
-}

@@ -8,6 +8,7 @@
 #define WEFT_HOST_PROGRAM_PLAN_H
 
 #include "adapter/origin.h"
+#include "base/units.h"
 #include "model/declare.h"
 #include "model/hold.h"
 #include "program/graphs.h"
@@ -216,10 +217,10 @@ void weft_plan_drop_rank(weft_plan *self);
 /* Returns the rows of the position tables: the longest micro-batch or the cache. */
 int64_t weft_plan_table_rows(const weft_plan_spec *spec);
 
-/* Returns the maximum over the training and evaluation programs; 0 if there is no such program. */
-int32_t weft_plan_most_instructions(const weft_plan *self);
-int32_t weft_plan_most_micro_batches(const weft_plan *self);
-int32_t weft_plan_most_slots(const weft_plan *self);
+/* The maximum of a program's field over training and evaluation; 0 if there is no such program. */
+#define weft_plan_most(plan, field)                                                                                    \
+    (int32_t) weft_larger((plan)->train.program != NULL ? (plan)->train.program->field : 0,                            \
+                          (plan)->evaluate.program != NULL ? (plan)->evaluate.program->field : 0)
 
 /* ---- making a plan (make_plan.c, mode_plan.c) ---- */
 

@@ -1,8 +1,8 @@
 /* host/program/check/check.h: shared state of the checker.
  *
- *     check.c        the driver, the fields of each instruction, message order without tags, order of gradient sums
- *     check_rank.c   one rank's instructions in order
- *     check_match.c  simulates that all ranks finish
+ *     check.c       the driver, the fields of each instruction, a simulation of all ranks, message order without tags,
+ *                   order of gradient sums
+ *     check_rank.c  one rank's instructions in order
  *
  * check_rank.c processes one rank at a time and records by (segment, micro-batch) and (unit, micro-batch), not by rank.
  * The check therefore takes time linear in the number of instructions. */
@@ -110,7 +110,5 @@ weft_status weft_check_refuse_at(weft_checker *check, int32_t rank, int32_t inst
 weft_status weft_check_fields(weft_checker *check, const weft_instruction *instruction);
 /* Checks one rank's program. */
 weft_status weft_check_rank(weft_checker *check, int32_t rank);
-/* Checks that exchanges match and that all ranks finish. */
-weft_status weft_check_matches(weft_checker *check);
 
 #endif
