@@ -248,21 +248,16 @@ static void list_divisors(char text[160], int32_t n) {
     weft_words_append(text, 160, "%s%d", shown == 0 ? "" : shown == SHOWN ? " ... or " : " or ", (int)n);
 }
 
-/* Returns the largest micro_batch up to the configured one that divides each replica's share; 0: none. */
-static int64_t find_micro_batch(const weft_train_settings *train, int32_t replicas) {
-    int64_t rows = train->global_batch % replicas == 0 ? train->micro_batch : 0;
-    while (rows > 0 && train->global_batch / replicas % rows != 0) rows--;
-    return rows;
-}
-
 /* Sets A, the micro-batches of each of R replicas. */
 static weft_status share_micro_batches(const weft_plan *plan, weft_job *job, int32_t micro_batches, weft_error *err) {
     weft_strategy_job *view = &job->spec.view;
     const weft_train_settings *train = &plan->run->settings.train;
-    const int64_t micro = find_micro_batch(train, view->replicas);
+    /* the largest micro_batch up to the configured one that divides each replica's share; 0: none */
+    int64_t micro = train->global_batch % view->replicas == 0 ? train->micro_batch : 0;
     char fitting[160], smaller[120] = "";
     view->micro_batches = view->mode == WEFT_MODE_TRAIN ? micro_batches / view->replicas : 1;
     if (view->mode != WEFT_MODE_TRAIN || micro_batches % view->replicas == 0) return WEFT_OK;
+    while (micro > 0 && train->global_batch / view->replicas % micro != 0) micro--;
     list_divisors(fitting, micro_batches);
     if (micro > 0) (void)snprintf(smaller, sizeof smaller, ", or set micro_batch = %lld", (long long)micro);
     return weft_error_set(

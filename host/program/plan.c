@@ -139,16 +139,11 @@ void weft_plan_close(weft_plan *self) {
 
 weft_plan weft_plan_as_rank(const weft_plan *self, int32_t rank) {
     weft_plan other = *self;
-    weft_mode_plan *modes[] = {&other.train, &other.evaluate, &other.generate};
     other.rank = rank;
-    for (int32_t what = 0; what < WEFT_N_HOLDS; what++) {
-        other.holds[what] = NULL;
-        other.apart[what] = NULL;
-    }
-    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
-        modes[i]->terms = NULL;
-        modes[i]->sums = NULL;
-    }
+    other.train.terms = NULL;
+    other.train.sums = NULL;
+    memset(other.holds, 0, sizeof other.holds);
+    memset(other.apart, 0, sizeof other.apart);
     return other;
 }
 

@@ -169,17 +169,16 @@ static weft_status take_names(token_list *list, const weft_text *text, const wef
 }
 
 /* Appends the pad token, unless the tokenizer already has it as its pad token. */
-static weft_status take_pad(token_list *list, const weft_text *text, const weft_run *run, weft_error *err) {
+static weft_status take_pad(token_list *list, const weft_text *text, int32_t pad, const weft_run *run,
+                            weft_error *err) {
     const char *name = run->settings.tokenizer.pad_token;
-    weft_tokenizer_info info = {.struct_size = (uint32_t)sizeof info, .pad = -1};
     if (*name == '\0') return weft_config_reject(run->config, "tokenizer", "pad_token", err, "is empty");
-    WEFT_PLUGIN_NOTIFY(text->plugin, info, text->tokenizer, &info);
-    if (info.pad >= 0 && info.pad == find_token(text, name)) return WEFT_OK;
-    if (info.pad >= 0)
+    if (pad >= 0 && pad == find_token(text, name)) return WEFT_OK;
+    if (pad >= 0)
         return weft_config_reject(run->config, "tokenizer", "pad", err,
                                   "adds a pad token, and the tokenizer in %s already has another one than %s, id %d. "
                                   "Fix: remove the line",
-                                  text->directory, name, (int)info.pad);
+                                  text->directory, name, (int)pad);
     if (is_listed(list, name))
         return weft_config_reject(run->config, "tokenizer", "add", err,
                                   "names %s, which pad = add adds. Fix: remove it from the list", name);
@@ -220,7 +219,7 @@ weft_status weft_tokens_add(weft_text *text, const weft_run *run, weft_error *er
     WEFT_PLUGIN_NOTIFY(text->plugin, info, text->tokenizer, &info);
     text->own_ids = info.vocab_size;
     status = take_names(&list, text, run, err);
-    if (status == WEFT_OK && keys->pad == WEFT_PAD_ADD) status = take_pad(&list, text, run, err);
+    if (status == WEFT_OK && keys->pad == WEFT_PAD_ADD) status = take_pad(&list, text, info.pad, run, err);
     if (status == WEFT_OK && list.n > 0) status = add_list(text, &list, run, err);
     free((void *)list.names);
     free(list.text);

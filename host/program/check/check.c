@@ -7,6 +7,11 @@
 
 #include <stdlib.h>
 
+/* Allocates n elements whose bytes are 0xFF: each int32 is -1. */
+static void *allocate_blank(size_t n, size_t size) {
+    return memset(weft_alloc(n, size), 0xFF, n * size);
+}
+
 /* ---- fields of an instruction ---- */
 
 /* The operands that a kind of instruction uses; all others must be -1. */
@@ -295,12 +300,12 @@ static weft_status check_matches(weft_checker *check) {
 /* Payloads of messages; each has its own p2p channel (weft/comm.h). */
 enum { N_SORTS = WEFT_PAYLOAD_MICRO_BATCH_GRADIENT - WEFT_PAYLOAD_CARRY + 1 };
 
-/* latest: [world][sorts] the last SEND of each rank and payload that the current rank has received. */
-static weft_status follow_senders(weft_checker *check, int32_t rank, int32_t *latest) {
+static weft_status check_message_order(weft_checker *check, int32_t rank) {
     const weft_program *program = check->programs[rank];
+    int32_t *latest = allocate_blank((size_t)check->world * N_SORTS, sizeof *latest); /* received SENDs of each sort */
+    weft_status status = WEFT_OK;
     char name[160];
-    for (int32_t i = 0; i < check->world * N_SORTS; i++) latest[i] = -1;
-    for (int32_t i = 0; i < program->n_instructions; i++) {
+    for (int32_t i = 0; i < program->n_instructions && status == WEFT_OK; i++) {
         const weft_instruction *recv = &program->instructions[i];
         if (recv->kind != WEFT_INSTRUCTION_RECV) continue;
         const int32_t send = weft_check_transfer_of(check, recv)->sent;
@@ -308,24 +313,14 @@ static weft_status follow_senders(weft_checker *check, int32_t rank, int32_t *la
         if (send < *before) {
             weft_instruction_describe(name, sizeof name, &check->programs[recv->peer]->instructions[*before],
                                       check->job);
-            return weft_check_refuse_at(
+            status = weft_check_refuse_at(
                 check, rank, i,
-                "rank %d sends this before %s, which is received before it: without tags in the "
-                "communicator, messages of a rank are received in the order of their SENDs",
+                "rank %d sends this before %s, which is received before it: without tags in the communicator, messages "
+                "of a rank are received in the order of their SENDs",
                 (int)recv->peer, name);
         }
         *before = send;
     }
-    return WEFT_OK;
-}
-
-static weft_status check_message_order(weft_checker *check) {
-    int32_t *latest = NULL;
-    weft_status status = WEFT_OK;
-    if (!check->job->in_order || !weft_job_spec_owned(check->job)) return WEFT_OK;
-    latest = weft_alloc(check->world * N_SORTS, sizeof *latest);
-    for (int32_t rank = 0; rank < check->world && status == WEFT_OK; rank++)
-        status = follow_senders(check, rank, latest);
     free(latest);
     return status;
 }
@@ -438,16 +433,11 @@ weft_status weft_check_refuse_at(weft_checker *check, int32_t rank, int32_t inst
     va_start(args, format);
     (void)vsnprintf(reason, sizeof reason, format, args);
     va_end(args);
-    check->refused_rank = rank;
-    check->refused_instruction = instruction;
+    check->out->refused_rank = rank;
+    check->out->refused_instruction = instruction;
     weft_instruction_describe(text, sizeof text, &check->programs[rank]->instructions[instruction], check->job);
     return weft_error_set(check->err, WEFT_E_PLUGIN, "rank %d, instruction %d, %s: %s", (int)rank, (int)instruction,
                           text, reason);
-}
-
-/* Allocates n elements whose bytes are 0xFF: each int32 is -1. */
-static void *allocate_blank(size_t n, size_t size) {
-    return memset(weft_alloc(n, size), 0xFF, n * size);
 }
 
 static void allocate_tables(weft_checker *check) {
@@ -484,7 +474,7 @@ weft_status weft_programs_check(weft_coverage *out, const weft_program *const *p
     weft_checker check = {.programs = programs,
                           .job = job,
                           .err = err,
-                          .refused_rank = -1,
+                          .out = out,
                           .world = job->view.world,
                           .micro_batches = weft_job_spec_micro_batches(job)};
     weft_status status = weft_job_spec_check_owners(job, err);
@@ -493,13 +483,14 @@ weft_status weft_programs_check(weft_coverage *out, const weft_program *const *p
     allocate_tables(&check);
     for (int32_t rank = 0; rank < check.world && status == WEFT_OK; rank++) status = weft_check_rank(&check, rank);
     if (status == WEFT_OK) status = check_matches(&check);
-    if (status == WEFT_OK) status = check_message_order(&check);
+    for (int32_t rank = 0; rank < check.world && status == WEFT_OK && job->in_order; rank++)
+        if (weft_job_spec_owned(job)) status = check_message_order(&check, rank);
     out->covered = true;
     if (status == WEFT_OK && weft_check_trains(&check)) check_sums_order(&check, out);
-    if (status == WEFT_E_PLUGIN) { /* without an instruction, one is missing at the end of the current rank's program */
-        const bool known = check.refused_rank >= 0;
-        out->refused_rank = known ? check.refused_rank : check.rank;
-        out->refused_instruction = known ? check.refused_instruction : programs[check.rank]->n_instructions;
+    if (status == WEFT_E_PLUGIN &&
+        out->refused_rank < 0) { /* one is missing at the end of the current rank's program */
+        out->refused_rank = check.rank;
+        out->refused_instruction = programs[check.rank]->n_instructions;
     }
     free_tables(&check);
     return status;

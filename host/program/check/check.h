@@ -5,7 +5,7 @@
  *     check_rank.c  one rank's instructions in order
  *
  * check_rank.c processes one rank at a time and records by (segment, micro-batch) and (unit, micro-batch), not by rank.
- * The check therefore takes time linear in the number of instructions. */
+ * The check therefore takes time linear in the number of instructions, and in ranks times micro-batches. */
 #ifndef WEFT_HOST_PROGRAM_CHECK_CHECK_H
 #define WEFT_HOST_PROGRAM_CHECK_CHECK_H
 
@@ -59,8 +59,8 @@ typedef struct weft_checker {
     const weft_program *const *programs;
     const weft_job_spec *job;
     weft_error *err;
-    int32_t refused_rank, refused_instruction; /* set by weft_check_refuse_at; -1: none */
-    int32_t world, micro_batches;              /* R * A */
+    weft_coverage *out;           /* weft_check_refuse_at sets its rank and instruction */
+    int32_t world, micro_batches; /* R * A */
     /* for all ranks */
     weft_check_run *runs; /* [n_segments][micro-batches] */
     int32_t *begun[2];    /* [n_units][micro-batches] BACKWARDs of the unit so far, on its owner and on its borrower */
@@ -72,7 +72,6 @@ typedef struct weft_checker {
     int32_t rank, at;
     int32_t count, norm, step; /* instructions; -1: not yet */
     int32_t taken;             /* number of its micro-batches so far */
-    int32_t due;               /* FORWARDs and BACKWARDs of those micro-batches that are still missing */
     weft_check_use *uses;      /* [n_units] */
     bool *waited;              /* [n_instructions] */
 } weft_checker;

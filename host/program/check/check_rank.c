@@ -94,14 +94,6 @@ static weft_status check_carry(weft_checker *check, int32_t s, int32_t m) {
                   segment_name(check, s), (int)m);
 }
 
-/* Returns the number of FORWARDs and BACKWARDs of a micro-batch on this rank. */
-static int32_t instructions_of_micro_batch(const weft_checker *check) {
-    int32_t n = 0;
-    for (int32_t s = 0; s < check->job->view.n_segments; s++)
-        if (weft_job_spec_runs(check->job, s, check->rank)) n += weft_job_spec_backward(check->job, s) ? 2 : 1;
-    return n;
-}
-
 /* The FORWARD of the first segment assigns the micro-batch to this rank. */
 static weft_status check_micro_batch(weft_checker *check) {
     if (weft_job_spec_owned(check->job)) return WEFT_OK;
@@ -109,7 +101,6 @@ static weft_status check_micro_batch(weft_checker *check) {
         return refuse(check, "the rank has run %d micro-batches already, which is the share of a replica",
                       (int)check->taken);
     check->taken++;
-    check->due += instructions_of_micro_batch(check);
     return WEFT_OK;
 }
 
@@ -127,7 +118,6 @@ static weft_status check_forward(weft_checker *check, int32_t s, int32_t m) {
     if (status == WEFT_OK) status = check_live(check, s);
     if (status == WEFT_OK && s == 0) status = check_micro_batch(check);
     place->rank = check->rank;
-    check->due--;
     return status;
 }
 
@@ -201,7 +191,6 @@ static weft_status check_backward(weft_checker *check, int32_t s, int32_t m) {
     status = check_once(check, &run_of(check, s, m)->backward);
     if (status == WEFT_OK) status = check_carry_gradient(check, s + 1, m);
     if (status == WEFT_OK) status = check_live(check, s);
-    check->due--;
     return status == WEFT_OK ? count_units(check, s, m) : status;
 }
 
@@ -494,7 +483,7 @@ static weft_status check_instruction(weft_checker *check, const weft_instruction
 
 /* Checks that this rank has run all of its segments for its micro-batches. */
 static weft_status check_segments_complete(weft_checker *check) {
-    for (int32_t m = 0; m < check->micro_batches && check->due > 0; m++)
+    for (int32_t m = 0; m < check->micro_batches; m++)
         for (int32_t s = 0; s < check->job->view.n_segments && runs_micro_batch(check, m); s++) {
             const weft_check_run *run = run_of(check, s, m);
             const bool lacks_forward = run->forward.rank < 0;
@@ -560,7 +549,6 @@ weft_status weft_check_rank(weft_checker *check, int32_t rank) {
     check->program = check->programs[rank];
     check->count = check->norm = check->step = -1;
     check->taken = 0;
-    check->due = weft_job_spec_owned(check->job) ? check->micro_batches * instructions_of_micro_batch(check) : 0;
     check->waited = weft_alloc(check->program->n_instructions, 1);
     for (int32_t u = 0; u < view->n_units; u++)
         check->uses[u] = (weft_check_use){-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0};
