@@ -221,8 +221,7 @@ weft_status weft_run_open(weft_run **out, const char *path, const char *const *o
         if (weft_run_wants(run, i, needs)) status = open_part(run, i, err);
     if (status == WEFT_OK) status = weft_unselected_validate(run, err);
     if (status == WEFT_OK) status = weft_config_finish(run->config, err);
-    if (status == WEFT_OK) status = weft_token_files_check(run, err);
-    if (status == WEFT_OK && weft_tokens_wanted(run)) status = weft_tokens_settle(run, err);
+    if (status == WEFT_OK) status = weft_tokens_settle(run, err);
     if (status == WEFT_OK) *out = run;
     else weft_run_close(run);
     return status;

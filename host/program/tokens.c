@@ -98,7 +98,9 @@ weft_status weft_token_files_more(char **out, const char *had, const char *has, 
     return status;
 }
 
-weft_status weft_token_files_check(const weft_run *run, weft_error *err) {
+/* Fails if the tokens of the run's adapter have other ids in this run. An adapter's directory has the tokenizer of its
+ * training run. */
+static weft_status check_adapter(const weft_run *run, weft_error *err) {
     const weft_tokenizer_settings *keys = &run->settings.tokenizer;
     const char *from = run->settings.adapter_from;
     char *more = NULL;
@@ -281,12 +283,14 @@ static void take_vocabulary(weft_run *run, const weft_text *text, int64_t rows) 
 }
 
 weft_status weft_tokens_settle(weft_run *run, weft_error *err) {
-    const int64_t rows = read_rows(run->settings.model.path);
     weft_text text = {0};
-    weft_status status = WEFT_OK;
+    int64_t rows = 0;
+    weft_status status = check_adapter(run, err);
+    if (status != WEFT_OK || !weft_tokens_wanted(run)) return status;
     if (run->parts[WEFT_PART_MODEL].loaded == NULL || run->parts[WEFT_PART_TOKENIZER].loaded == NULL) return WEFT_OK;
     status = weft_text_open(&text, run, err);
     if (status != WEFT_OK) return status;
+    rows = read_rows(run->settings.model.path);
     if (rows >= 1) take_vocabulary(run, &text, rows);
     else
         status = weft_config_reject(run->config, "tokenizer", run->settings.tokenizer.add[0] != '\0' ? "add" : "pad",
