@@ -46,10 +46,10 @@ static void note_parameters(weft_plan_answer *out, const weft_declared *declared
 void weft_answers_note_model(weft_plan *plan) {
     const weft_declared *declared = plan->declared;
     const weft_model_info *info = &declared->info;
+    const int64_t fields[] = {info->vocab_size, info->max_context, info->n_layers, declared->carry_width};
     weft_plan_answer *out = &plan->answers.of[WEFT_ANSWER_MODEL];
     note_parameters(out, declared, 0);
-    out->number = mix_number(mix_number(mix_number(out->number, info->vocab_size), info->max_context), info->n_layers);
-    out->number = mix_number(out->number, declared->carry_width);
+    out->number = mix(out->number, fields, sizeof fields);
     for (int32_t s = 0; s < declared->n_segments; s++) out->number = mix_text(out->number, declared->segments[s].name);
 }
 
