@@ -366,7 +366,7 @@ static weft_status compile_programs(weft_plan *plan, weft_mode_plan *mode_plan, 
     }
     mode_plan->program = all[plan->rank];
     if (status == WEFT_OK) {
-        mode_plan->identity = weft_programs_identity(programs, plan->world);
+        mode_plan->identity = weft_programs_identity(programs, spec);
         if (spec->view.mode == WEFT_MODE_TRAIN) weft_sums_plan(plan, mode_plan, programs);
         weft_sums_losses(mode_plan, programs, plan->world);
         mode_plan->slices = weft_slices_create(programs, plan->world, plan->rank, mode_plan->graphs->n_lengths > 1);

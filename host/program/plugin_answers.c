@@ -122,9 +122,22 @@ static void describe_places(weft_plan_answer *out, const weft_job *job) {
                    (int)owned);
 }
 
-uint64_t weft_programs_identity(const weft_program *const *programs, int32_t world) {
-    uint64_t hash = FNV_BEGIN;
-    for (int32_t rank = 0; rank < world; rank++) {
+uint64_t weft_programs_identity(const weft_program *const *programs, const weft_job_spec *job) {
+    const weft_strategy_job *view = &job->view;
+    const int32_t counts[] = {view->world, view->replicas, view->micro_batches};
+    uint64_t hash = mix(FNV_BEGIN, counts, sizeof counts);
+    for (int32_t u = 0; u < view->n_units; u++) {
+        const weft_unit_view *unit = &view->units[u];
+        const weft_placement *p = &view->placements[u];
+        const int64_t fields[] = {
+            unit->parameter_bytes, unit->gradient_bytes, p->parameters, p->gradients, p->optimizer, p->owner, p->group};
+        hash = mix(hash, fields, sizeof fields);
+    }
+    for (int32_t s = 0; s < view->n_segments; s++) {
+        hash = mix_number(hash, view->segments[s].owner);
+        hash = mix(hash, view->segments[s].units, (size_t)view->segments[s].n_units * sizeof *view->segments[s].units);
+    }
+    for (int32_t rank = 0; rank < view->world; rank++) {
         const weft_program *program = programs[rank];
         hash = mix_number(hash, program->n_instructions);
         hash = mix(hash, program->instructions, (size_t)program->n_instructions * sizeof *program->instructions);

@@ -66,8 +66,8 @@ enum { TRAIN, EVALUATE, N_STAGES };
 /* A placed program. */
 typedef struct placed {
     weft_program *program; /* without placement; the first of each stage is the plan's own */
-    int64_t partials; /* elements; known where `shared` */
-    bool shared;      /* all sums include all ranks, so ranks with equal programs have equal sums */
+    int64_t partials;      /* elements; known where `shared` */
+    bool shared;           /* all sums include all ranks, so ranks with equal programs have equal sums */
 } placed;
 
 typedef struct planner {

@@ -214,7 +214,7 @@ static void judge_set(bench *b, const mutant *m) {
     weft_coverage coverage;
     if (are_refused(b->mutant, job, &coverage)) {
         b->tally.refused++;
-    } else if (!is_new(b, weft_programs_identity(b->mutant, job->view.world))) {
+    } else if (!is_new(b, weft_programs_identity(b->mutant, job))) {
         b->tally.same++;
     } else {
         describe(b, m);
@@ -260,7 +260,7 @@ static void compile_all(bench *b) {
                       "%s", err.text);
         b->mutant[rank] = b->valid[rank];
     }
-    ck_assert_uint_eq(weft_programs_identity(b->mutant, mode_plan->job->spec.view.world), mode_plan->identity);
+    ck_assert_uint_eq(weft_programs_identity(b->mutant, &mode_plan->job->spec), mode_plan->identity);
 }
 
 static void take_room(bench *b, weft_slot_ref *out, int64_t bytes, int32_t line) {

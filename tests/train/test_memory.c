@@ -188,7 +188,8 @@ START_TEST(planned_bytes_are_taken_and_lived_in) {
     highest = rig.engine->plan.train.program->peak;
     ck_assert_int_eq(rig.stepper->trace->high_water, highest);
     if (s->evaluates) (void)train_rig_evaluate(&rig);
-    if (s->evaluates && rig.engine->plan.evaluate.program->peak > highest) highest = rig.engine->plan.evaluate.program->peak;
+    if (s->evaluates && rig.engine->plan.evaluate.program->peak > highest)
+        highest = rig.engine->plan.evaluate.program->peak;
     ck_assert_int_eq(rig.stepper->trace->high_water, highest);
     ck_assert_int_le(highest, rig.engine->plan.bytes.line[WEFT_ACCOUNT_ARENA]);
     check_account(rig.engine);
