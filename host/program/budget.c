@@ -1,11 +1,11 @@
 /* host/program/budget.c: see budget.h. */
 #include "program/budget.h"
 
+#include "base/machine.h"
 #include "base/units.h"
 #include "model/process_group.h"
-#include "program/gathered.h"
-#include "program/norm_nodes.h"
-#include "program/paths.h"
+#include "plugin/enter.h"
+#include "program/exchange.h"
 #include "program/sums.h"
 
 /* True if the unit is gathered; the placement is the same in all modes. */
@@ -85,16 +85,8 @@ int64_t weft_budget_first_rows(const weft_plan *plan) {
     return plan->draws ? weft_dtype_bytes(WEFT_I64) * plan->spec.micro_batches : 0;
 }
 
-int64_t weft_budget_table_rows(const weft_plan *plan) {
-    const weft_graph_set *const sets[] = {plan->train.graphs, plan->evaluate.graphs, plan->generate.graphs};
-    int64_t rows = weft_plan_table_rows(&plan->spec);
-    for (int i = 0; i < 3; i++)
-        if (sets[i] != NULL) rows = weft_larger(rows, weft_graph_set_table_rows(sets[i]));
-    return rows;
-}
-
 int64_t weft_budget_prefix_rows(const weft_plan *plan) {
-    return weft_budget_table_rows(plan) - weft_plan_table_rows(&plan->spec);
+    return plan->table_rows - weft_plan_table_rows(&plan->spec);
 }
 
 int64_t weft_budget_scalars(const weft_plan *plan, int64_t sizes[WEFT_N_SCALAR_PARTS]) {
@@ -125,7 +117,7 @@ int64_t weft_budget_extents(const weft_plan *plan) {
 }
 
 int64_t weft_budget_table(const weft_plan *plan, int32_t table) {
-    return weft_budget_table_rows(plan) * plan->declared->tables[table]->width * weft_dtype_bytes(WEFT_F32);
+    return plan->table_rows * plan->declared->tables[table]->width * weft_dtype_bytes(WEFT_F32);
 }
 
 int64_t weft_budget_key_values(const weft_plan *plan) {
@@ -140,12 +132,49 @@ int64_t weft_budget_logits(const weft_plan *plan) {
     return plan->spec.cache_rows > 0 ? weft_dtype_bytes(WEFT_F32) * plan->declared->info.vocab_size : 0;
 }
 
-/* Returns the mode with the largest arena, which determines the peak. */
-static const weft_mode_plan *highest_mode_plan(const weft_plan *plan) {
-    const weft_mode_plan *modes[] = {&plan->train, &plan->evaluate, &plan->generate};
-    const weft_mode_plan *best = modes[0];
-    for (int i = 1; i < 3; i++)
-        if (modes[i]->price.arena > best->price.arena) best = modes[i];
+/* ---- asynchronous checkpoints ---- */
+
+int64_t weft_save_place_parameters(const weft_plan *plan) {
+    const weft_hold *hold = plan->holds[WEFT_HOLD_PARAMETERS];
+    const int32_t trained = plan->layout->n_trainable_groups; /* they are the first groups */
+    return plan->visible && trained < hold->n_groups ? hold->spans[trained].at : hold->bytes;
+}
+
+int64_t weft_save_place_bytes(const weft_plan *plan) {
+    int64_t bytes = weft_buffer_part(weft_save_place_parameters(plan));
+    for (int64_t i = 0; i < plan->n_states; i++) bytes += weft_buffer_part(plan->holds[WEFT_HOLD_STATES + i]->bytes);
+    return bytes;
+}
+
+/* Assumes that all ranks of a machine need as much memory as this one. */
+static bool has_memory(const weft_plan *plan) {
+    const int64_t ranks = plan->nodes > 0 ? (plan->world + plan->nodes - 1) / plan->nodes : plan->world;
+    weft_machine_memory machine;
+    weft_machine_memory_read(&machine, "");
+    return machine.total == 0 || weft_save_place_bytes(plan) <= machine.total / 2 / weft_larger(ranks, 1);
+}
+
+void weft_save_place_decide(weft_plan *plan, const weft_device_plugin *kernels, const weft_device *device) {
+    weft_device_info info = {.struct_size = (uint32_t)sizeof info};
+    const int64_t asked = plan->run->settings.checkpoint.async;
+    plan->visible = kernels->host_view != NULL;
+    plan->saves = WEFT_SAVES_NONE;
+    if (!plan->spec.saves) return;
+    WEFT_PLUGIN_NOTIFY(kernels, info, device, &info);
+    if (asked == WEFT_CHOICE_NO) plan->saves = WEFT_SAVES_IN_PLACE;
+    else if (asked == WEFT_CHOICE_YES) plan->saves = WEFT_SAVES_BESIDE;
+    else if ((info.flags & WEFT_DEVICE_SHARES_MACHINE) != 0) plan->saves = WEFT_SAVES_SHARED;
+    else plan->saves = has_memory(plan) ? WEFT_SAVES_BESIDE : WEFT_SAVES_NO_ROOM;
+}
+
+/* ---- all lines ---- */
+
+/* Returns the program with the largest arena, which determines the peak. */
+static const weft_program *highest_program(const weft_plan *plan) {
+    const weft_program *modes[] = {plan->train.program, plan->evaluate.program, plan->generate.program};
+    const weft_program *best = NULL;
+    for (int i = 0; i < 3; i++)
+        if (modes[i] != NULL && (best == NULL || modes[i]->arena > best->arena)) best = modes[i];
     return best;
 }
 
@@ -166,7 +195,7 @@ static bool first_of_machine(const weft_plan *plan) {
 
 void weft_plan_budget(weft_plan *plan) {
     weft_plan_bytes *b = &plan->bytes;
-    const weft_mode_plan *mode_plan = highest_mode_plan(plan);
+    const weft_program *program = highest_program(plan);
     memset(b, 0, sizeof *b);
     b->line[WEFT_ACCOUNT_PARAMETERS] = weft_buffer_part(plan->holds[WEFT_HOLD_PARAMETERS]->bytes) +
                                        weft_buffer_part(weft_copies_bytes(plan));
@@ -177,7 +206,7 @@ void weft_plan_budget(weft_plan *plan) {
             b->line[WEFT_ACCOUNT_OPTIMIZER] += weft_buffer_part(plan->holds[WEFT_HOLD_STATES + i]->bytes);
     }
     b->line[WEFT_ACCOUNT_FIXED] = fixed_bytes(plan);
-    b->line[WEFT_ACCOUNT_ARENA] = weft_buffer_part(mode_plan->price.arena);
+    b->line[WEFT_ACCOUNT_ARENA] = weft_buffer_part(program->arena);
     b->snapshot = plan->saves == WEFT_SAVES_BESIDE ? weft_save_place_bytes(plan) : 0;
     if (plan->visible) b->line[WEFT_ACCOUNT_SNAPSHOT] = b->snapshot;
     b->data = plan->spec.data_bytes + (first_of_machine(plan) ? plan->spec.data_shared : 0);
@@ -185,8 +214,8 @@ void weft_plan_budget(weft_plan *plan) {
     if (plan->visible && (plan->spec.data_shared == 0 || first_of_machine(plan))) b->preparation = plan->spec.data_peak;
     b->line[WEFT_ACCOUNT_CONTROL] = weft_process_group_scratch(plan->world);
     for (int i = 0; i < WEFT_N_ACCOUNT_LINES; i++) b->total += b->line[i];
-    memcpy(b->category, mode_plan->price.category, sizeof b->category);
-    b->spare = b->line[WEFT_ACCOUNT_ARENA] - mode_plan->price.peak;
+    memcpy(b->category, program->category, sizeof b->category);
+    b->spare = b->line[WEFT_ACCOUNT_ARENA] - program->peak;
     b->category[WEFT_MEMORY_PARAMETERS] += b->line[WEFT_ACCOUNT_PARAMETERS];
     b->category[WEFT_MEMORY_GRADIENTS] += b->line[WEFT_ACCOUNT_GRADIENTS];
     b->category[WEFT_MEMORY_OPTIMIZER] += b->line[WEFT_ACCOUNT_OPTIMIZER];

@@ -57,8 +57,6 @@ int64_t weft_budget_scalars(const weft_plan *plan, int64_t sizes[WEFT_N_SCALAR_P
 
 /* Returns the bytes of the first-row indices of the micro-batches of a step, one int64 each; 0 without dropout. */
 int64_t weft_budget_first_rows(const weft_plan *plan);
-/* Returns the rows of each position table. */
-int64_t weft_budget_table_rows(const weft_plan *plan);
 /* Returns the rows of an adapter's prefix, the offset of all text positions; 0: no prefix. */
 int64_t weft_budget_prefix_rows(const weft_plan *plan);
 
@@ -71,5 +69,20 @@ int64_t weft_budget_extents(const weft_plan *plan); /* for the gradient norm (ru
 int64_t weft_budget_table(const weft_plan *plan, int32_t table);
 int64_t weft_budget_key_values(const weft_plan *plan); /* generation */
 int64_t weft_budget_logits(const weft_plan *plan);     /* generation: one row of logits */
+
+/* ---- memory of asynchronous checkpoints ----
+ *
+ * An asynchronous checkpoint is written from a copy of the rank's state (run/async_checkpoint.h). The copy is complete,
+ * because the next step changes all of the state at once. Frozen parameters never change: they are not copied if the
+ * host sees the device's memory. */
+
+/* Returns the bytes of the copy of the parameters, from their region's start. */
+int64_t weft_save_place_parameters(const weft_plan *plan);
+/* Returns the bytes of the complete copy, with each part at the alignment of device buffers. */
+int64_t weft_save_place_bytes(const weft_plan *plan);
+
+/* Sets plan->saves and plan->visible from [checkpoint] async. With auto, checkpoints are asynchronous if the device
+ * has its own memory and the copies of all ranks of this machine need at most half of the machine's memory. */
+void weft_save_place_decide(weft_plan *plan, const weft_device_plugin *kernels, const weft_device *device);
 
 #endif

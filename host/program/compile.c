@@ -186,33 +186,19 @@ weft_status weft_job_place(weft_job_spec *job, const weft_host *host, const weft
                            const void *config, weft_error *err) {
     timeout limit;
     weft_status status = WEFT_OK;
-    weft_job_spec placed = *job; /* validated before it is stored in the job */
-    weft_placement *units = weft_alloc(job->view.n_units, sizeof *units);
-    weft_segment_view *segments = weft_alloc(job->view.n_segments, sizeof *segments);
+    /* the caller owns these arrays; only the strategy sees them as const */
+    weft_placement *units = (weft_placement *)job->view.placements;
+    weft_segment_view *segments = (weft_segment_view *)job->view.segments;
     int32_t *owners = weft_alloc(job->view.n_segments, sizeof *owners);
-    for (int32_t u = 0; u < job->view.n_units; u++) {
-        units[u].struct_size = (uint32_t)sizeof *units;
-        units[u].owner = -1;
-    }
+    for (int32_t u = 0; u < job->view.n_units; u++)
+        units[u] = (weft_placement){.struct_size = (uint32_t)sizeof *units, .owner = -1};
     for (int32_t s = 0; s < job->view.n_segments; s++) owners[s] = -1;
     begin_timeout(&limit, strategy, "place", job);
     WEFT_PLUGIN_CALL(status, strategy, place, err, host, config, &job->view, units, owners);
     weft_timer_end(&limit.timer);
-    for (int32_t s = 0; s < job->view.n_segments; s++) {
-        segments[s] = job->view.segments[s];
-        segments[s].owner = owners[s];
-    }
-    placed.view.placements = units;
-    placed.view.segments = segments;
-    if (status == WEFT_OK) status = weft_job_spec_check_placement(&placed, err);
-    if (status == WEFT_OK) { /* the caller owns these arrays; only the strategy sees them as const */
-        memcpy((weft_placement *)job->view.placements, units, (size_t)job->view.n_units * sizeof *units);
-        memcpy((weft_segment_view *)job->view.segments, segments, (size_t)job->view.n_segments * sizeof *segments);
-    }
-    free(units);
-    free(segments);
+    for (int32_t s = 0; s < job->view.n_segments; s++) segments[s].owner = owners[s];
     free(owners);
-    return status;
+    return status == WEFT_OK ? weft_job_spec_check_placement(job, err) : status;
 }
 
 /* Rejects RECOMPUTEs, which only the host adds, and instructions of a later SDK with fields that this host does not

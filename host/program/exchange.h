@@ -1,7 +1,7 @@
 /* host/program/exchange.h: the communication of an instruction: collective, process group and size. Planning,
  * execution, byte counts and time estimates all use it.
  *
- *     GATHER of parameters   all-gather    each rank's shard of every group of the unit (program/gathered.h)
+ *     GATHER of parameters   all-gather    each rank's shard of every group of the unit (below)
  *     GATHER of a sum        all-gather    each rank's chunk, in fp32
  *     REDUCE                 all-to-all    a row for each rank; with reduce = fast a reduce-scatter of the rows
  *     REFRESH                all-gather    each rank's shard in fp32; of an owned unit one message to the copy
@@ -74,5 +74,85 @@ typedef struct weft_matches {
 /* programs: of all ranks of a placed job; the fields of each instruction are valid. */
 weft_matches weft_matches_find(const weft_program *const *programs, const weft_job_spec *job);
 void weft_matches_free(weft_matches *matches);
+
+/* ---- layout of the slot of a gathered unit ----
+ *
+ * Each of its groups is one of
+ *
+ *     unchanged   the group in its storage type, complete shards from one all-gather; a group in 16 bits is followed by
+ *                 its gains and biases, widened to fp32
+ *     rounded     stored in fp32 and computed in 16 bits: the rounded group, complete shards from one all-gather; then
+ *                 the fp32 gains and biases of each rank's shard, one row per rank; then all gains and biases,
+ *                 assembled from the rows
+ *
+ * because kernels always read gains and biases in fp32. */
+
+/* A group's part of a unit's slot. Offsets are in bytes from the start of the slot. */
+typedef struct weft_gathered_part {
+    const weft_group *group;
+    int32_t index;
+    int32_t dtype; /* weft_dtype of the image */
+    int64_t shard; /* elements of one rank's shard */
+    int64_t image; /* offset of the group in the type of the computation */
+    bool rounded, widened;
+    int64_t rows, row; /* rounded: offset of the rows; fp32 elements of one row */
+    int64_t gains;     /* rounded or widened: offset of the fp32 gains and biases */
+} weft_gathered_part;
+
+/* True if the unit is sharded, so that kernels read it from a slot. A unit of one grid cell is on one rank. */
+bool weft_gathered_is_due(const weft_job_spec *job, int32_t unit);
+
+/* Computes the layout of a unit's slot, one part per group, and returns its bytes. */
+int64_t weft_gathered_layout(const weft_plan *plan, const weft_cut *cut, int32_t unit,
+                             weft_gathered_part parts[WEFT_UNIT_GROUPS]);
+
+/* Returns the bytes of a unit's slot; *each: bytes that a GATHER sends to each other rank. Both are 0 if the unit is
+ * not sharded. */
+int64_t weft_gathered_bytes(const weft_plan *plan, const weft_job_spec *job, int32_t unit, int64_t *each);
+
+/* Computes the elements [*begin, *end) of a parameter in shard j; false: none. */
+bool weft_gathered_share(const weft_gathered_part *part, const weft_parameter *parameter, int64_t j, int64_t *begin,
+                         int64_t *end);
+
+/* ---- the exchanges of NORM, which computes the norm of the complete gradient, and their layout ----
+ *
+ * A sharded group of gradients has one fp64 node per grid cell; the groups are contiguous. They are followed by
+ * [world][most tensors of one owner] sums of tensors for gradients with owners. The losses of the micro-batches are
+ * exchanged as well. Execution, tables, prices and byte counts all iterate by weft_norm_exchange_next. */
+
+enum { WEFT_NORM_GOES_LOSSES = 1, WEFT_NORM_GOES_CELLS = 2, WEFT_NORM_GOES_OWNED = 3 };
+
+/* An all-gather of fp64 numbers. Zeroed: before the first one. */
+typedef struct weft_norm_exchange {
+    int32_t goes;  /* WEFT_NORM_GOES_...; 0: before the first one */
+    int32_t group; /* of CELLS: the group */
+    weft_cut cut;  /* the process group, in the order of chunks */
+    int64_t n;     /* numbers that a rank sends to each other one */
+    int64_t first; /* index of the first node; losses have another buffer */
+} weft_norm_exchange;
+
+/* Advances to the next exchange of NORM: losses, then each sharded group, then gradients with owners. False: the
+ * end. */
+bool weft_norm_exchange_next(const weft_plan *plan, weft_norm_exchange *walk);
+/* Returns the exchange of gradients with owners; n 0: there are none, and there is no exchange. */
+weft_norm_exchange weft_norm_owned(const weft_plan *plan);
+
+/* True if the nodes of the parameter's cells are exchanged. */
+bool weft_norm_is_cut(const weft_plan *plan, const weft_parameter *parameter);
+
+/* Returns the only rank with the gradient of a group; -1: no owner. */
+int32_t weft_norm_owner(const weft_plan *plan, int32_t group);
+
+/* Returns the number of gradient elements whose squares a rank sums. */
+int64_t weft_norm_elements(const weft_plan *plan, int32_t rank);
+
+/* Returns the number of nodes; 0: no gradient is sharded or owned. */
+int64_t weft_norm_nodes(const weft_plan *plan);
+
+/* Returns the grid cells of n elements. */
+int64_t weft_norm_cells(const weft_plan *plan, int64_t n);
+
+/* Returns the scratch bytes of the kernels of NORM for any placement: all complete tensors, or all their nodes. */
+int64_t weft_norm_work(const weft_plan *plan, const weft_device_plugin *kernels, const weft_device *device);
 
 #endif

@@ -35,14 +35,6 @@ const weft_trace_entry *weft_trace_entry_at(const weft_trace *trace, int32_t i) 
     return &trace->ring[(trace->recorded - held + i) % trace->capacity];
 }
 
-static void begin_trace(weft_trace *trace, const weft_program *program) {
-    trace->used = weft_realloc(trace->used, program->n_slots, sizeof *trace->used);
-    memset(trace->used, 0, (size_t)program->n_slots * sizeof *trace->used);
-    trace->program = program;
-    trace->live = trace->instruction = 0;
-    trace->bad_slot = -1;
-}
-
 /* Stores an invalid use for the executor, which ends the pass after the instruction. */
 void weft_trace_use(weft_trace *trace, int32_t slot, int64_t bytes) {
     const weft_program *program = trace->program;
@@ -142,6 +134,7 @@ void weft_program_unplace(weft_program *program) {
     program->n_slots = 0;
     program->arena = program->peak = 0;
     program->peak_instruction = -1;
+    memset(program->category, 0, sizeof program->category);
 }
 
 void weft_program_destroy(weft_program *program) {
@@ -234,7 +227,11 @@ weft_status weft_program_execute(const weft_program *program, int32_t first, int
     int32_t dying = 0; /* into by_last */
     weft_status status = check_table(program, table, err);
     if (status != WEFT_OK) return status;
-    begin_trace(trace, program);
+    trace->used = weft_realloc(trace->used, program->n_slots, sizeof *trace->used);
+    memset(trace->used, 0, (size_t)program->n_slots * sizeof *trace->used);
+    trace->program = program;
+    trace->live = 0;
+    trace->bad_slot = -1;
     while (dying < program->n_slots && program->slots[program->by_last[dying]].last < first) dying++;
     for (int32_t i = first; i < end && status == WEFT_OK; i++) {
         status = run_instruction(program, i, table, trace, step, err);

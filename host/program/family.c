@@ -66,15 +66,6 @@ static char *read_stack(const char *directory) {
     return list;
 }
 
-/* Replaces a PEFT type by the id of its plugin, which is not longer. */
-static void use_own_name(char *id) {
-    static const struct {
-        const char *peft, *own;
-    } names[] = {{"prefix-tuning", "prefix"}, {"adaption-prompt", "llama-adapter"}};
-    for (size_t i = 0; id != NULL && i < sizeof names / sizeof *names; i++)
-        if (strcmp(id, names[i].peft) == 0) memcpy(id, names[i].own, strlen(names[i].own) + 1);
-}
-
 char *weft_family_full_modules(const char *directory) {
     json_t *config = read_object(directory, "adapter_config.json");
     const json_t *list = json_object_get(config, "modules_to_save");
@@ -88,6 +79,9 @@ char *weft_family_full_modules(const char *directory) {
 }
 
 void weft_family_find_adapter(weft_run *run) {
+    static const struct {
+        const char *peft, *own; /* the plugin's id, which is not longer */
+    } names[] = {{"prefix-tuning", "prefix"}, {"adaption-prompt", "llama-adapter"}};
     weft_adapter_settings settings;
     char from[4096] = "";
     if (weft_config_has_key(run->config, "adapter", "plugin")) return;
@@ -95,7 +89,8 @@ void weft_family_find_adapter(weft_run *run) {
     run->adapter = read_stack(from);
     if (run->adapter == NULL) run->adapter = read_id(from, "weft_adapter.json", "plugin", false);
     if (run->adapter == NULL) run->adapter = read_id(from, "adapter_config.json", "peft_type", true);
-    use_own_name(run->adapter);
+    for (size_t i = 0; run->adapter != NULL && i < sizeof names / sizeof *names; i++)
+        if (strcmp(run->adapter, names[i].peft) == 0) memcpy(run->adapter, names[i].own, strlen(names[i].own) + 1);
 }
 
 weft_status weft_family_check(const char *directory, const char *file, weft_error *err) {
@@ -105,13 +100,6 @@ weft_status weft_family_check(const char *directory, const char *file, weft_erro
     json_decref(object);
     free(path);
     return status;
-}
-
-/* Ignores invalid keys; they are reported when the section is validated. */
-void weft_family_find(weft_run *run) {
-    if (weft_config_has_key(run->config, "model", "plugin")) return;
-    if (weft_settings_load_model(&run->settings.model, run->config, NULL) != WEFT_OK) return;
-    run->family = weft_family_read(run->settings.model.path);
 }
 
 weft_status weft_family_missing(const weft_run *run, weft_error *err) {

@@ -30,10 +30,6 @@ static bool reads_trained(weft_graph *graph, const weft_declared *declared) {
     return false;
 }
 
-bool weft_graph_set_trains(const weft_graph_set *set, const weft_declared *declared, int32_t segment) {
-    return reads_trained(*graph_slot(set, 0, segment), declared);
-}
-
 /* The reads of a segment determine placement and communication of the complete run, so they must not depend on
  * lengths. */
 static weft_status check_same_reads(const weft_graph_set *set, int32_t length_index, const weft_declared *declared,
@@ -83,24 +79,17 @@ static weft_status record_graphs_of_length(weft_graph_set *set, int32_t length_i
     return status;
 }
 
-weft_status weft_graph_set_create(weft_graph_set **out, const weft_declared *declared,
-                                  const weft_device_plugin *kernels, weft_device *device,
-                                  const weft_graph_set_spec *spec, weft_error *err) {
+weft_status weft_graph_set_create(weft_graph_set **out, const weft_declared *declared, const weft_graph_spec *spec,
+                                  const int32_t *lengths, int32_t n_lengths, weft_error *err) {
     weft_status status = WEFT_OK;
-    weft_graph_spec graph_spec = {.mode = spec->mode,
-                                  .dtype = spec->dtype,
-                                  .seed = spec->seed,
-                                  .rows = spec->rows,
-                                  .cache_rows = spec->cache_rows,
-                                  .kernels = kernels,
-                                  .device = device};
+    weft_graph_spec graph_spec = *spec;
     weft_graph_set *set = weft_alloc(1, sizeof *set);
     set->mode = spec->mode;
     set->rows = spec->rows;
     set->n_segments = declared->n_segments;
-    set->n_lengths = spec->n_lengths;
-    memcpy(set->lengths, spec->lengths, sizeof set->lengths);
-    set->graphs = weft_alloc((int64_t)spec->n_lengths * declared->n_segments, sizeof *set->graphs);
+    set->n_lengths = n_lengths;
+    memcpy(set->lengths, lengths, (size_t)n_lengths * sizeof *lengths);
+    set->graphs = weft_alloc((int64_t)n_lengths * declared->n_segments, sizeof *set->graphs);
     for (int32_t i = 0; i < set->n_lengths && status == WEFT_OK; i++)
         status = record_graphs_of_length(set, i, declared, &graph_spec, err);
     if (status == WEFT_OK) *out = set;
@@ -119,20 +108,6 @@ const weft_graph *weft_graph_set_at(const weft_graph_set *set, int32_t length, i
     for (int32_t i = 0; i < set->n_lengths; i++)
         if (set->lengths[i] == length) return *graph_slot(set, i, segment);
     return NULL;
-}
-
-bool weft_graph_set_draws(const weft_graph_set *set) {
-    bool draws = false;
-    for (int32_t i = 0; i < set->n_lengths * set->n_segments; i++) draws |= weft_graph_size(set->graphs[i])->draws;
-    return draws;
-}
-
-int64_t weft_graph_set_table_rows(const weft_graph_set *set) {
-    int64_t rows = 0;
-    for (int32_t i = 0; i < set->n_lengths * set->n_segments; i++) {
-        rows = weft_larger(rows, weft_graph_size(set->graphs[i])->table_rows);
-    }
-    return rows;
 }
 
 int64_t weft_micro_batch_part_bytes(int32_t rows, int32_t length) {

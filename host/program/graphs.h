@@ -11,31 +11,17 @@ typedef struct weft_graph_set {
     weft_graph **graphs;               /* [n_lengths][n_segments] */
 } weft_graph_set;
 
-typedef struct weft_graph_set_spec {
-    int32_t mode, dtype, rows, cache_rows;
-    int32_t n_lengths;
-    uint64_t seed; /* of dropout */
-    int32_t lengths[WEFT_MAX_LENGTHS];
-} weft_graph_set_spec;
-
-weft_status weft_graph_set_create(weft_graph_set **out, const weft_declared *declared,
-                                  const weft_device_plugin *kernels, weft_device *device,
-                                  const weft_graph_set_spec *spec, weft_error *err);
+/* spec: length and carry_gradient are not read. lengths: [n_lengths], ascending. */
+weft_status weft_graph_set_create(weft_graph_set **out, const weft_declared *declared, const weft_graph_spec *spec,
+                                  const int32_t *lengths, int32_t n_lengths, weft_error *err);
 void weft_graph_set_destroy(weft_graph_set *set); /* NULL is fine */
 
 /* Returns the parameters that a segment reads, which are the same for all lengths. */
 const weft_graph_read *weft_graph_set_reads(const weft_graph_set *set, int32_t segment, int32_t *n);
 bool weft_graph_set_reads_parameter(const weft_graph_set *set, int32_t segment, int32_t parameter);
-/* True if the segment reads a trained parameter. */
-bool weft_graph_set_trains(const weft_graph_set *set, const weft_declared *declared, int32_t segment);
 
 /* Returns the graph of a segment for micro-batches of this length. */
 const weft_graph *weft_graph_set_at(const weft_graph_set *set, int32_t length, int32_t segment);
-
-/* True if a segment has dropout. */
-bool weft_graph_set_draws(const weft_graph_set *set);
-/* Returns the minimum rows of position tables for any micro-batch. */
-int64_t weft_graph_set_table_rows(const weft_graph_set *set);
 
 /* Return bytes and offsets of a micro-batch on the device: ids, targets, weights, starts, positions. */
 #define WEFT_MICRO_BATCH_PARTS 5

@@ -118,8 +118,7 @@ weft_status weft_job_spec_check(const weft_job_spec *job, weft_error *err) {
         if (s == view->n_segments && weft_job_spec_trains(job, u))
             return weft_error_set(
                 err, WEFT_E_USER,
-                "unit %s has trainable parameters, but no segment of the model reads them. Fix: freeze "
-                "them",
+                "unit %s has trainable parameters, but no segment of the model reads them. Fix: freeze them",
                 view->units[u].name);
     }
     if (view->mode != WEFT_MODE_TRAIN || job->segments[view->n_segments - 1].has_backward) return WEFT_OK;
@@ -141,6 +140,44 @@ static bool is_sharded(const weft_placement *placement) {
            placement->optimizer == WEFT_SHARDED;
 }
 
+weft_cut weft_cut_of(const weft_job_spec *job, int32_t unit) {
+    const weft_placement *p = &job->view.placements[unit];
+    const int32_t replicas = job->view.replicas;
+    const int32_t group = is_sharded(p) && p->group >= 1 && replicas % p->group == 0 ? p->group : replicas;
+    return (weft_cut){replicas, group, replicas / group};
+}
+
+int32_t weft_cut_rank(const weft_cut *cut, int32_t place) {
+    return place % cut->groups * cut->group + place / cut->groups;
+}
+
+int32_t weft_scope_size(const weft_cut *cut, int32_t scope) {
+    switch (scope) {
+    case WEFT_SCOPE_ALL: return cut->replicas;
+    case WEFT_SCOPE_NODE: return cut->group;
+    case WEFT_SCOPE_ACROSS: return cut->groups;
+    default: return 1;
+    }
+}
+
+int32_t weft_scope_place(const weft_cut *cut, int32_t scope, int32_t rank) {
+    switch (scope) {
+    case WEFT_SCOPE_ALL: return cut->replicas > 1 ? rank % cut->group * cut->groups + rank / cut->group : 0;
+    case WEFT_SCOPE_NODE: return rank % cut->group;
+    case WEFT_SCOPE_ACROSS: return rank / cut->group;
+    default: return 0;
+    }
+}
+
+bool weft_scope_together(const weft_cut *cut, int32_t scope, int32_t a, int32_t b) {
+    switch (scope) {
+    case WEFT_SCOPE_ALL: return cut->replicas > 1 || a == b;
+    case WEFT_SCOPE_NODE: return a / cut->group == b / cut->group;
+    case WEFT_SCOPE_ACROSS: return a % cut->group == b % cut->group;
+    default: return a == b;
+    }
+}
+
 /* The owner and the rank with a copy exchange the owner's update. */
 static weft_members ranks_of_copy(const weft_job_spec *job, int32_t unit, int32_t rank) {
     const int32_t owner = job->view.placements[unit].owner, other = weft_job_spec_borrower(job, unit);
@@ -158,7 +195,7 @@ weft_members weft_job_spec_ranks(const weft_job_spec *job, const weft_instructio
     weft_members node = none, across = none;
     if (p != NULL && is_sharded(p)) { /* the ranks that hold the shards of one copy; those with the same shard */
         node = (weft_members){rank / p->group * p->group, 1, p->group};
-        across = groups == 1 ? self : (weft_members){rank % p->group, p->group, groups};
+        across = (weft_members){rank % p->group, p->group, groups};
     }
     switch (instruction->kind) {
     case WEFT_INSTRUCTION_NORM: return all;
@@ -274,119 +311,6 @@ weft_status weft_job_spec_check_owners(const weft_job_spec *job, weft_error *err
                                   job->view.units[u].name, (int)owner);
     }
     return WEFT_OK;
-}
-
-/* ---- the job of a strategy ---- */
-
-/* Computes the maximum over all micro-batch lengths. */
-static void fill_segment_sizes(weft_segment_sizes *out, const weft_graph_set *set, int32_t segment) {
-    for (int32_t i = 0; i < set->n_lengths; i++) {
-        const weft_graph_sizes *size = weft_graph_size(set->graphs[(int64_t)i * set->n_segments + segment]);
-        out->carry = weft_larger(out->carry, size->carry);
-        out->tape = weft_larger(out->tape, size->tape);
-        out->forward_work = weft_larger(out->forward_work, size->forward_work);
-        out->forward_work_untaped = weft_larger(out->forward_work_untaped, size->forward_work_untaped);
-        out->recompute_work = weft_larger(out->recompute_work, size->recompute_work);
-        out->backward_work = weft_larger(out->backward_work, size->backward_work);
-        out->has_backward = size->has_backward;
-        out->backward_reads_carry = out->backward_reads_carry || size->backward_reads_carry;
-    }
-}
-
-static void fill_units(weft_job *job, const weft_layout *layout, const weft_state_slot *states, int64_t n_states) {
-    for (int32_t u = 0; u < layout->n_units; u++) {
-        weft_unit_view *view = &job->unit_views[u];
-        view->struct_size = (uint32_t)sizeof *view;
-        view->name = layout->units[u].name;
-        view->flags = layout->units[u].is_root ? WEFT_UNIT_IS_ROOT : 0;
-        job->placements[u].struct_size = (uint32_t)sizeof *job->placements;
-        for (int32_t g = 0; g < layout->units[u].n_groups; g++) {
-            const weft_group *group = &layout->groups[layout->units[u].groups[g]];
-            view->parameter_bytes += weft_group_bytes(group);
-            if (!group->trainable) continue;
-            view->gradient_bytes += weft_f32_bytes(group->numel);
-            view->state_bytes += weft_states_bytes(states, n_states, group->numel);
-        }
-        job->units[u].gradient = view->gradient_bytes;
-    }
-}
-
-/* Lists the units that a segment reads, ascending, and computes the bytes of its own parameters, on the layout's grid.
- * Parameters that an earlier segment reads count as tied. */
-static void fill_reads(weft_job *job, const weft_graph_set *set, const weft_declared *declared,
-                       const weft_layout *layout, int32_t s, const weft_state_slot *states, int64_t n_states) {
-    weft_segment_view *view = &job->segment_views[s];
-    int32_t *units = &job->segment_units[(int64_t)s * layout->n_units], n = 0;
-    const weft_graph_read *reads = weft_graph_set_reads(set, s, &n);
-    view->units = units;
-    for (int32_t u = 0; u < layout->n_units; u++) {
-        int32_t i = 0;
-        while (i < n && declared->parameters[reads[i].parameter].unit != u) i++;
-        if (i < n) units[view->n_units++] = u;
-    }
-    for (int32_t i = 0; i < n; i++) {
-        const weft_parameter *p = &declared->parameters[reads[i].parameter];
-        const int64_t numel = weft_round_up(p->numel, layout->grid);
-        int32_t below = 0;
-        while (below < s && !weft_graph_set_reads_parameter(set, below, reads[i].parameter)) below++;
-        if (below < s) {
-            view->tied_bytes += weft_dtype_span(p->dtype, numel);
-            if (p->trainable) view->flags |= WEFT_SEGMENT_TRAINS_TIED;
-            continue;
-        }
-        view->parameter_bytes += weft_dtype_span(p->dtype, numel);
-        if (!p->trainable) continue;
-        view->gradient_bytes += weft_f32_bytes(numel);
-        view->state_bytes += weft_states_bytes(states, n_states, numel);
-    }
-}
-
-weft_job *weft_job_create(const weft_graph_set *set, const weft_declared *declared, const weft_layout *layout,
-                          int32_t micro_batches, const weft_state_slot *states, int64_t n_states,
-                          bool activation_checkpointing) {
-    weft_job *job = weft_alloc(1, sizeof *job);
-    bool below = false; /* an earlier segment has trained parameters */
-    job->unit_views = weft_alloc(layout->n_units, sizeof *job->unit_views);
-    job->placements = weft_alloc(layout->n_units, sizeof *job->placements);
-    job->units = weft_alloc(layout->n_units, sizeof *job->units);
-    job->segment_views = weft_alloc(set->n_segments, sizeof *job->segment_views);
-    job->segments = weft_alloc(set->n_segments, sizeof *job->segments);
-    job->segment_units = weft_alloc((int64_t)layout->n_units * set->n_segments, sizeof *job->segment_units);
-    fill_units(job, layout, states, n_states);
-    for (int32_t s = 0; s < set->n_segments; s++) {
-        weft_segment_view *view = &job->segment_views[s];
-        fill_segment_sizes(&job->segments[s], set, s);
-        job->segments[s].carry_gradient = below;
-        below = below || (set->mode == WEFT_MODE_TRAIN && weft_graph_set_trains(set, declared, s));
-        view->struct_size = (uint32_t)sizeof *view;
-        view->name = declared->segments[s].name;
-        view->owner = -1;
-        view->backward = job->segments[s].has_backward ? 1 : 0;
-        view->carry_bytes = job->segments[s].carry;
-        view->tape_bytes = activation_checkpointing ? 0 : job->segments[s].tape;
-        fill_reads(job, set, declared, layout, s, states, n_states);
-    }
-    job->spec = (weft_job_spec){
-        .view = {.struct_size = (uint32_t)sizeof job->spec.view,
-                 .mode = set->mode,
-                 .world = 1, /* the plan overwrites these three */
-                 .nodes = 1,
-                 .ranks_per_node = 1,
-                 .micro_batches = micro_batches,
-                 .n_units = layout->n_units,
-                 .n_segments = set->n_segments,
-                 .units = job->unit_views,
-                 .segments = job->segment_views,
-                 .placements = job->placements,
-                 .unit_stride = (uint32_t)sizeof(weft_unit_view),
-                 .segment_stride = (uint32_t)sizeof(weft_segment_view),
-                 .placement_stride = (uint32_t)sizeof(weft_placement)},
-        .segments = job->segments,
-        .units = job->units,
-        .micro_batch_bytes = weft_micro_batch_bytes(set->rows, set->lengths[set->n_lengths - 1]),
-        .activation_checkpointing = activation_checkpointing,
-    };
-    return job;
 }
 
 void weft_job_destroy(weft_job *job) {

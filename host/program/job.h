@@ -52,6 +52,21 @@ static inline bool weft_job_spec_owned(const weft_job_spec *job) {
 /* Returns the only non-owner rank that runs a segment reading the unit; -1: no such rank, or no owners. */
 int32_t weft_job_spec_borrower(const weft_job_spec *job, int32_t unit);
 
+/* Sharding of a unit: the world is R replicas, in shard groups of `group` consecutive ranks. */
+typedef struct weft_cut {
+    int32_t replicas, group, groups; /* groups = replicas / group */
+} weft_cut;
+
+weft_cut weft_cut_of(const weft_job_spec *job, int32_t unit);
+/* Returns the rank of one of the R chunks of a unit, which are stored in the order of scope ALL. Rank r has index (r %
+ * group) * groups + r / group, so the chunks of a shard are contiguous. */
+int32_t weft_cut_rank(const weft_cut *cut, int32_t place);
+
+/* Return the size of a scope's group, a rank's index in its group, and whether two ranks share a group. */
+int32_t weft_scope_size(const weft_cut *cut, int32_t scope);
+int32_t weft_scope_place(const weft_cut *cut, int32_t scope, int32_t rank);
+bool weft_scope_together(const weft_cut *cut, int32_t scope, int32_t a, int32_t b);
+
 /* A strided subset of the ranks: first, first + stride, ... */
 typedef struct weft_members {
     int32_t first, stride, count; /* count 0: the placement has no such exchange for this rank */
@@ -73,7 +88,7 @@ weft_status weft_job_spec_check_placement(const weft_job_spec *job, weft_error *
  * owner and one other. */
 weft_status weft_job_spec_check_owners(const weft_job_spec *job, weft_error *err);
 
-/* ---- the job of a strategy: units and segments with their bytes, from the layout and the graphs ---- */
+/* ---- the job of a strategy: units and segments with their bytes, from the layout and the graphs (mode_plan.c) ---- */
 
 /* A job and the arrays that it points to. */
 typedef struct weft_job {
@@ -86,10 +101,6 @@ typedef struct weft_job {
     weft_unit_sizes *units;
 } weft_job;
 
-/* micro-batches: A. states: that the optimizer keeps of each trainable element. */
-weft_job *weft_job_create(const weft_graph_set *set, const weft_declared *declared, const weft_layout *layout,
-                          int32_t micro_batches, const weft_state_slot *states, int64_t n_states,
-                          bool activation_checkpointing);
 void weft_job_destroy(weft_job *job); /* NULL is fine */
 
 #endif

@@ -284,12 +284,17 @@ static weft_status place_slots(weft_program *program, weft_error *err) {
         items[n++] = item;
     }
     status = weft_intervals_place(items, &packing, n, err);
-    n = 0;
-    for (int32_t i = 0; i < program->n_slots && status == WEFT_OK; i++)
-        if (!program->slots[i].elsewhere) program->slots[i].offset = items[n++].offset;
     program->arena = packing.arena;
     program->peak = packing.peak;
     program->peak_instruction = packing.peak_time;
+    n = 0;
+    for (int32_t i = 0; i < program->n_slots && status == WEFT_OK; i++) {
+        weft_slot *slot = &program->slots[i];
+        if (slot->elsewhere) continue;
+        slot->offset = items[n++].offset;
+        if (slot->first <= packing.peak_time && packing.peak_time <= slot->last)
+            program->category[slot->category] += slot->bytes;
+    }
     free(items);
     return status;
 }

@@ -5,11 +5,11 @@
 #include "adapter/tensors.h"
 #include "base/alloc.h"
 #include "base/text.h"
+#include "base/units.h"
 #include "model/convert.h"
 #include "model/weights.h"
 #include "plugin/enter.h"
 #include "program/budget.h"
-#include "program/paths.h"
 
 #include <stdlib.h>
 
@@ -180,9 +180,10 @@ static weft_status choose_storage(weft_plan *plan, weft_error *err) {
 
 enum { ADAPTER_CONFIG_LIMIT = 16 << 20 };
 
-/* Reports a failure at the key that caused it. */
+/* Returns status; reports a failure at the key that caused it. */
 static weft_status blame_key(const weft_run *run, const char *section, const char *key, weft_status status,
                              const weft_error *why, const char *advice, weft_error *err) {
+    if (status == WEFT_OK) return WEFT_OK;
     (void)weft_config_reject(run->config, section, key, err, "cannot be used: %s%s", why->text, advice);
     if (err != NULL) err->code = (int32_t)status;
     return status;
@@ -196,7 +197,7 @@ static weft_status select_trained(weft_plan *plan, weft_error *err) {
     if (run->trained != NULL) status = weft_adapter_check_modules(plan->declared, run->settings.adapter_from, err);
     if (status != WEFT_OK) return status;
     status = weft_declared_select(plan->declared, run->settings.train.trainable, &why);
-    return status == WEFT_OK ? WEFT_OK : blame_key(run, "train", "trainable", status, &why, "", err);
+    return blame_key(run, "train", "trainable", status, &why, "", err);
 }
 
 static weft_status lay_out_units(weft_plan *plan, weft_error *err) {
@@ -316,15 +317,19 @@ static weft_status attach_adapters(weft_plan *plan, weft_error *err) {
     return status == WEFT_OK ? note_origins(plan, err) : status;
 }
 
-static weft_status declare_model(weft_plan *plan, weft_error *err) {
-    const weft_run *run = plan->run;
+weft_status weft_plan_open(weft_plan *plan, const weft_run *run, weft_error *err) {
     const weft_part *part = &run->parts[WEFT_PART_MODEL];
     weft_plugin_call call;
     char path[4096];
     const int n = snprintf(path, sizeof path, "%s/config.json", run->settings.model.path);
     weft_status status = WEFT_OK;
+    if (run->settings.train.weights == WEFT_STORED_BF16 && run->settings.train.precision != WEFT_PRECISION_BF16)
+        return weft_config_reject(run->config, "train", "weights", err,
+                                  "requires computation in bf16. Fix: set [train] precision = bf16");
     if (n < 0 || (size_t)n >= sizeof path)
         return weft_config_reject(run->config, "model", "path", err, "is longer than %zu bytes", sizeof path - 16);
+    plan->run = run;
+    plan->dtype = weft_precision_dtype(run->settings.train.precision);
     weft_plugin_call_begin(&call, part->loaded, "create");
     status = weft_declared_create(&plan->declared, run->host, weft_loaded_table(part->loaded, model), part->config,
                                   path, run->vocabulary.rows > 0 ? &run->vocabulary : NULL, err);
@@ -340,35 +345,21 @@ static weft_status declare_model(weft_plan *plan, weft_error *err) {
     return lay_out_units(plan, err);
 }
 
-weft_status weft_plan_open(weft_plan *self, const weft_run *run, weft_error *err) {
-    if (run->settings.train.weights == WEFT_STORED_BF16 && run->settings.train.precision != WEFT_PRECISION_BF16)
-        return weft_config_reject(run->config, "train", "weights", err,
-                                  "requires computation in bf16. Fix: set [train] precision = bf16");
-    self->run = run;
-    self->dtype = weft_precision_dtype(run->settings.train.precision);
-    return declare_model(self, err);
-}
-
-/* A parameter that only embedding lookups read needs no compute copy (budget.h). */
-static void note_products(weft_plan *plan) {
+/* Notes what the graphs of all modes need. A parameter that only embedding lookups read needs no compute copy
+ * (budget.h). */
+static void note_graphs(weft_plan *plan) {
     const weft_graph_set *const sets[] = {plan->train.graphs, plan->evaluate.graphs, plan->generate.graphs};
     plan->in_products = weft_alloc(plan->declared->n_parameters, sizeof *plan->in_products);
+    plan->table_rows = weft_plan_table_rows(&plan->spec);
     for (size_t k = 0; k < sizeof sets / sizeof *sets; k++)
         for (int32_t g = 0; sets[k] != NULL && g < sets[k]->n_lengths * sets[k]->n_segments; g++) {
             int32_t n = 0;
             const weft_graph_read *reads = weft_graph_reads(sets[k]->graphs[g], &n);
+            const weft_graph_sizes *sizes = weft_graph_size(sets[k]->graphs[g]);
             for (int32_t i = 0; i < n; i++) plan->in_products[reads[i].parameter] |= reads[i].in_products;
+            plan->table_rows = weft_larger(plan->table_rows, sizes->table_rows);
+            plan->draws |= k == 0 && sizes->draws;
         }
-}
-
-static weft_graph_set_spec graphs_of_mode(const weft_plan *plan, int32_t mode, int32_t rows) {
-    weft_graph_set_spec out = {.mode = mode,
-                               .dtype = plan->dtype,
-                               .rows = rows,
-                               .n_lengths = plan->spec.n_lengths,
-                               .seed = (uint64_t)plan->run->settings.run.seed};
-    memcpy(out.lengths, plan->spec.lengths, sizeof out.lengths);
-    return out;
 }
 
 /* Packed parameters cannot be trained. */
@@ -387,8 +378,7 @@ static weft_status check_packed(const weft_plan *self, weft_error *err) {
         return weft_config_reject(
             run->config, "model", "base", err,
             "is the storage type of frozen linears, and [train] trainable = %s trains every linear "
-            "of the layers. Fix: %s; or name other trained parameters, as *norm.weight or head, or "
-            "remove this line",
+            "of the layers. Fix: %s; or name other trained parameters, as *norm.weight or head, or remove this line",
             run->settings.train.trainable,
             self->declared->n_adapters > 0 ? "set trainable = adapter, which trains the adapter on the frozen model"
                                            : "add an adapter, [adapter] plugin = lora, which is trained on it");
@@ -432,43 +422,38 @@ static weft_status check_new(const weft_plan *self, weft_error *err) {
     return blame_key(run, "adapter", source_key(run), status, &why, "", err);
 }
 
-/* With an adapter, a base module is trained completely or not at all. */
-static weft_status check_modules(const weft_plan *self, weft_error *err) {
-    weft_error why = WEFT_ERROR_INIT;
-    const weft_status status = weft_adapter_check_whole(self->declared, &why);
-    return status == WEFT_OK ? WEFT_OK : blame_key(self->run, "train", "trainable", status, &why, "", err);
-}
-
 weft_status weft_plan_make(weft_plan *self, const weft_device_plugin *kernels, weft_device *device,
                            const weft_plan_spec *spec, weft_error *err) {
+    weft_error why = WEFT_ERROR_INIT;
     weft_status status = WEFT_OK;
-    weft_graph_set_spec set = {0};
+    weft_graph_spec graphs = {.mode = WEFT_MODE_TRAIN,
+                              .dtype = self->dtype,
+                              .rows = spec->rows,
+                              .seed = (uint64_t)self->run->settings.run.seed,
+                              .kernels = kernels,
+                              .device = device};
     self->spec = *spec;
     status = check_packed(self, err);
     if (status == WEFT_OK) status = check_device(self, kernels, device, err);
     if (status == WEFT_OK) status = check_new(self, err);
-    if (status == WEFT_OK && spec->training && !weft_plan_saves_base(self)) status = check_modules(self, err);
-    if (status == WEFT_OK && spec->training) {
-        set = graphs_of_mode(self, WEFT_MODE_TRAIN, spec->rows);
-        status = weft_mode_plan_make(self, &self->train, kernels, device, &set, spec->micro_batches, err);
-    }
-    if (status == WEFT_OK && spec->evaluate_rows > 0) {
-        set = graphs_of_mode(self, WEFT_MODE_EVALUATE, spec->evaluate_rows);
-        status = weft_mode_plan_make(self, &self->evaluate, kernels, device, &set, 1, err);
-    }
-    if (status == WEFT_OK && spec->cache_rows > 0) {
-        const weft_graph_set_spec one = {.mode = WEFT_MODE_GENERATE,
-                                         .dtype = self->dtype,
-                                         .rows = 1,
-                                         .cache_rows = spec->cache_rows,
-                                         .n_lengths = 1,
-                                         .lengths = {spec->prompt_rows}};
-        status = weft_mode_plan_make(self, &self->generate, kernels, device, &one, 1, err);
-    }
+    if (status == WEFT_OK && spec->training && !weft_plan_saves_base(self)) /* base modules: completely or not at all */
+        status =
+            blame_key(self->run, "train", "trainable", weft_adapter_check_whole(self->declared, &why), &why, "", err);
+    if (status == WEFT_OK && spec->training)
+        status =
+            weft_mode_plan_make(self, &self->train, &graphs, spec->lengths, spec->n_lengths, spec->micro_batches, err);
+    graphs.mode = WEFT_MODE_EVALUATE;
+    graphs.rows = spec->evaluate_rows;
+    if (status == WEFT_OK && spec->evaluate_rows > 0)
+        status = weft_mode_plan_make(self, &self->evaluate, &graphs, spec->lengths, spec->n_lengths, 1, err);
+    graphs.mode = WEFT_MODE_GENERATE;
+    graphs.rows = 1;
+    graphs.cache_rows = spec->cache_rows;
+    if (status == WEFT_OK && spec->cache_rows > 0)
+        status = weft_mode_plan_make(self, &self->generate, &graphs, &spec->prompt_rows, 1, 1, err);
     if (status != WEFT_OK) return status;
-    note_products(self);
+    note_graphs(self);
     weft_answers_note_programs(self);
-    self->draws = self->train.graphs != NULL && weft_graph_set_draws(self->train.graphs);
     weft_save_place_decide(self, kernels, device);
     weft_plan_budget(self);
     return WEFT_OK;

@@ -1,12 +1,9 @@
-/* host/program/mode_plan.c: makes one mode of a plan: graphs, placed job, checked programs of all ranks, prices. */
+/* host/program/mode_plan.c: makes one mode of a plan: graphs, placed job, checked programs of all ranks. */
 #include "base/alloc.h"
 #include "base/text.h"
-#include "program/plan.h"
-
+#include "base/units.h"
 #include "plugin/enter.h"
-#include "program/job.h"
-#include "program/norm_nodes.h"
-#include "program/paths.h"
+#include "program/exchange.h"
 #include "program/sums.h"
 
 #include <stdlib.h>
@@ -116,23 +113,131 @@ static weft_status split_units(bool *out, weft_plan *plan, const weft_mode_plan 
     return status;
 }
 
-/* ---- the job ---- */
+/* ---- the job: units and segments with their bytes ---- */
 
-/* Fills in the fields of the job that are independent of graphs and layout. */
-static void fill_in_world(const weft_plan *plan, weft_job *job) {
-    const weft_loaded *strategy = plan->run->parts[WEFT_PART_STRATEGY].loaded;
-    const weft_strategy_settings *keys = &plan->run->settings.strategy;
-    weft_strategy_job *view = &job->spec.view;
-    view->world = plan->world;
-    view->nodes = plan->world > 1 ? plan->nodes : 1;
-    view->ranks_per_node = view->world / (view->nodes > 0 && view->world % view->nodes == 0 ? view->nodes : 1);
-    job->spec.in_order = plan->in_order;
-    job->spec.most_seconds = plan->run->settings.plugins.compile_seconds;
-    job->spec.most_instructions = plan->run->settings.plugins.compile_events;
-    view->reduce = (int32_t)keys->reduce;
-    view->reduce_dtype = weft_precision_dtype(keys->reduce_dtype);
-    if ((weft_capabilities_of(strategy) & WEFT_CAPABILITY_PREFETCH) != 0) job->spec.prefetch = (int32_t)keys->prefetch;
+/* Computes the maximum over all micro-batch lengths. */
+static void fill_segment_sizes(weft_segment_sizes *out, const weft_graph_set *set, int32_t segment) {
+    for (int32_t i = 0; i < set->n_lengths; i++) {
+        const weft_graph_sizes *size = weft_graph_size(set->graphs[(int64_t)i * set->n_segments + segment]);
+        out->carry = weft_larger(out->carry, size->carry);
+        out->tape = weft_larger(out->tape, size->tape);
+        out->forward_work = weft_larger(out->forward_work, size->forward_work);
+        out->forward_work_untaped = weft_larger(out->forward_work_untaped, size->forward_work_untaped);
+        out->recompute_work = weft_larger(out->recompute_work, size->recompute_work);
+        out->backward_work = weft_larger(out->backward_work, size->backward_work);
+        out->has_backward = size->has_backward;
+        out->backward_reads_carry = out->backward_reads_carry || size->backward_reads_carry;
+    }
 }
+
+static void fill_units(weft_job *job, const weft_plan *plan) {
+    const weft_layout *layout = plan->layout;
+    for (int32_t u = 0; u < layout->n_units; u++) {
+        weft_unit_view *view = &job->unit_views[u];
+        view->struct_size = (uint32_t)sizeof *view;
+        view->name = layout->units[u].name;
+        view->flags = layout->units[u].is_root ? WEFT_UNIT_IS_ROOT : 0;
+        job->placements[u].struct_size = (uint32_t)sizeof *job->placements;
+        for (int32_t g = 0; g < layout->units[u].n_groups; g++) {
+            const weft_group *group = &layout->groups[layout->units[u].groups[g]];
+            view->parameter_bytes += weft_group_bytes(group);
+            if (!group->trainable) continue;
+            view->gradient_bytes += weft_f32_bytes(group->numel);
+            view->state_bytes += weft_states_bytes(plan->states, plan->n_states, group->numel);
+        }
+        job->units[u].gradient = view->gradient_bytes;
+    }
+}
+
+/* Lists the units that a segment reads, ascending, and computes the bytes of its own parameters, on the layout's grid.
+ * Parameters that an earlier segment reads count as tied. */
+static void fill_reads(weft_job *job, const weft_plan *plan, const weft_graph_set *set, int32_t s) {
+    const weft_layout *layout = plan->layout;
+    const weft_parameter *parameters = plan->declared->parameters;
+    weft_segment_view *view = &job->segment_views[s];
+    int32_t *units = &job->segment_units[(int64_t)s * layout->n_units], n = 0;
+    const weft_graph_read *reads = weft_graph_set_reads(set, s, &n);
+    view->units = units;
+    for (int32_t u = 0; u < layout->n_units; u++) {
+        int32_t i = 0;
+        while (i < n && parameters[reads[i].parameter].unit != u) i++;
+        if (i < n) units[view->n_units++] = u;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        const weft_parameter *p = &parameters[reads[i].parameter];
+        const int64_t numel = weft_round_up(p->numel, layout->grid);
+        int32_t below = 0;
+        while (below < s && !weft_graph_set_reads_parameter(set, below, reads[i].parameter)) below++;
+        if (below < s) {
+            view->tied_bytes += weft_dtype_span(p->dtype, numel);
+            if (p->trainable) view->flags |= WEFT_SEGMENT_TRAINS_TIED;
+            continue;
+        }
+        view->parameter_bytes += weft_dtype_span(p->dtype, numel);
+        if (!p->trainable) continue;
+        view->gradient_bytes += weft_f32_bytes(numel);
+        view->state_bytes += weft_states_bytes(plan->states, plan->n_states, numel);
+    }
+}
+
+/* Makes the job that is not placed yet. micro_batches: of a step, over all replicas. step_work: scratch of NORM. */
+static weft_job *create_job(const weft_plan *plan, const weft_graph_set *set, int32_t micro_batches,
+                            int64_t step_work) {
+    const weft_settings *settings = &plan->run->settings;
+    const weft_loaded *strategy = plan->run->parts[WEFT_PART_STRATEGY].loaded;
+    const int32_t n_units = plan->layout->n_units, nodes = plan->world > 1 ? plan->nodes : 1;
+    const bool prefetches = (weft_capabilities_of(strategy) & WEFT_CAPABILITY_PREFETCH) != 0;
+    const bool checkpointing = set->mode == WEFT_MODE_TRAIN && settings->train.activation_checkpointing;
+    weft_job *job = weft_alloc(1, sizeof *job);
+    job->unit_views = weft_alloc(n_units, sizeof *job->unit_views);
+    job->placements = weft_alloc(n_units, sizeof *job->placements);
+    job->units = weft_alloc(n_units, sizeof *job->units);
+    job->segment_views = weft_alloc(set->n_segments, sizeof *job->segment_views);
+    job->segments = weft_alloc(set->n_segments, sizeof *job->segments);
+    job->segment_units = weft_alloc((int64_t)n_units * set->n_segments, sizeof *job->segment_units);
+    fill_units(job, plan);
+    for (int32_t s = 0; s < set->n_segments; s++) {
+        weft_segment_view *view = &job->segment_views[s];
+        fill_segment_sizes(&job->segments[s], set, s);
+        view->struct_size = (uint32_t)sizeof *view;
+        view->name = plan->declared->segments[s].name;
+        view->owner = -1;
+        view->backward = job->segments[s].has_backward ? 1 : 0;
+        view->carry_bytes = job->segments[s].carry;
+        view->tape_bytes = checkpointing ? 0 : job->segments[s].tape;
+        fill_reads(job, plan, set, s);
+    }
+    job->spec = (weft_job_spec){
+        .view = {.struct_size = (uint32_t)sizeof job->spec.view,
+                 .mode = set->mode,
+                 .world = plan->world,
+                 .nodes = nodes,
+                 .ranks_per_node = plan->world / (nodes > 0 && plan->world % nodes == 0 ? nodes : 1),
+                 .micro_batches = micro_batches,
+                 .n_units = n_units,
+                 .n_segments = set->n_segments,
+                 .units = job->unit_views,
+                 .segments = job->segment_views,
+                 .placements = job->placements,
+                 .unit_stride = (uint32_t)sizeof(weft_unit_view),
+                 .segment_stride = (uint32_t)sizeof(weft_segment_view),
+                 .placement_stride = (uint32_t)sizeof(weft_placement),
+                 .reduce = (int32_t)settings->strategy.reduce,
+                 .reduce_dtype = weft_precision_dtype(settings->strategy.reduce_dtype)},
+        .segments = job->segments,
+        .units = job->units,
+        .prefetch = prefetches ? (int32_t)settings->strategy.prefetch : 0,
+        .micro_batch_bytes = weft_micro_batch_bytes(set->rows, set->lengths[set->n_lengths - 1]),
+        .step_work = step_work,
+        .activation_checkpointing = checkpointing,
+        .in_order = plan->in_order,
+        .most_seconds = settings->plugins.compile_seconds,
+        .most_instructions = settings->plugins.compile_events,
+    };
+    return job;
+}
+
+/* ---- the placed job ---- */
 
 /* Writes "1, 2, 3, 4, 6 or 12": the divisors of n; of more than SHOWN the first ones and n. */
 static void list_divisors(char text[160], int32_t n) {
@@ -144,21 +249,16 @@ static void list_divisors(char text[160], int32_t n) {
     weft_words_append(text, 160, "%s%d", shown == 0 ? "" : shown == SHOWN ? " ... or " : " or ", (int)n);
 }
 
-/* Returns the largest micro_batch up to the configured one that divides each replica's share; 0: none. */
-static int64_t find_micro_batch(const weft_train_settings *train, int32_t replicas) {
-    int64_t rows = train->global_batch % replicas == 0 ? train->micro_batch : 0;
-    while (rows > 0 && train->global_batch / replicas % rows != 0) rows--;
-    return rows;
-}
-
 /* Sets A, the micro-batches of each of R replicas. */
 static weft_status share_micro_batches(const weft_plan *plan, weft_job *job, int32_t micro_batches, weft_error *err) {
     weft_strategy_job *view = &job->spec.view;
     const weft_train_settings *train = &plan->run->settings.train;
-    const int64_t micro = find_micro_batch(train, view->replicas);
+    /* the largest micro_batch up to the configured one that divides each replica's share; 0: none */
+    int64_t micro = train->global_batch % view->replicas == 0 ? train->micro_batch : 0;
     char fitting[160], smaller[120] = "";
     view->micro_batches = view->mode == WEFT_MODE_TRAIN ? micro_batches / view->replicas : 1;
     if (view->mode != WEFT_MODE_TRAIN || micro_batches % view->replicas == 0) return WEFT_OK;
+    while (micro > 0 && train->global_batch / view->replicas % micro != 0) micro--;
     list_divisors(fitting, micro_batches);
     if (micro > 0) (void)snprintf(smaller, sizeof smaller, ", or set micro_batch = %lld", (long long)micro);
     return weft_error_set(
@@ -177,15 +277,10 @@ static weft_status make_job(const weft_plan *plan, weft_mode_plan *mode_plan, in
     const weft_run *run = plan->run;
     const weft_part *part = &run->parts[WEFT_PART_STRATEGY];
     const weft_strategy_plugin *strategy = weft_loaded_table(part->loaded, strategy);
-    const bool training = mode_plan->graphs->mode == WEFT_MODE_TRAIN;
     const weft_job *first = mode_plan == &plan->train ? NULL : plan->train.job;
     weft_status status = WEFT_OK;
     weft_job_destroy(mode_plan->job);
-    weft_job *job = mode_plan->job = weft_job_create(mode_plan->graphs, plan->declared, plan->layout, micro_batches,
-                                                     plan->states, plan->n_states,
-                                                     training && run->settings.train.activation_checkpointing);
-    job->spec.step_work = step_work;
-    fill_in_world(plan, job);
+    weft_job *job = mode_plan->job = create_job(plan, mode_plan->graphs, micro_batches, step_work);
     status = weft_job_replicas(&job->spec, run->host, strategy, part->config, err);
     if (status == WEFT_OK) status = share_micro_batches(plan, job, micro_batches, err);
     if (status == WEFT_OK && first == NULL) status = weft_job_place(&job->spec, run->host, strategy, part->config, err);
@@ -227,6 +322,29 @@ static weft_status settle_job(weft_plan *plan, weft_mode_plan *mode_plan, int32_
 
 /* ---- the programs ---- */
 
+static struct {
+    int32_t mode, rank;
+    FILE *refused;
+} wanted = {-1, -1, NULL};
+
+void weft_show_want(int32_t mode, int32_t rank, FILE *refused) {
+    wanted.mode = mode;
+    wanted.rank = rank;
+    wanted.refused = refused;
+}
+
+int32_t weft_show_rank(int32_t mode) {
+    return wanted.mode == mode ? wanted.rank : -1;
+}
+
+/* instruction: the rejected one, or the number of instructions if one is missing; -1: none. */
+static void show_refused(const weft_program *program, const weft_job_spec *job, int32_t instruction) {
+    if (wanted.refused == NULL || program == NULL) return;
+    (void)fprintf(wanted.refused, "program of rank %d in %s, with the rejected instruction highlighted\n",
+                  (int)program->rank, weft_mode_name(program->mode));
+    weft_program_print(program, job, instruction, wanted.refused);
+}
+
 /* Compiles and checks the programs of all ranks. Keeps this rank's program and the one that weft_show_want
  * requested. */
 static weft_status compile_programs(weft_plan *plan, weft_mode_plan *mode_plan, weft_error *err) {
@@ -240,12 +358,12 @@ static weft_status compile_programs(weft_plan *plan, weft_mode_plan *mode_plan, 
     for (int32_t rank = 0; rank < plan->world && status == WEFT_OK; rank++) {
         status = weft_program_compile(&all[rank], plan->run->host, weft_loaded_table(part->loaded, strategy),
                                       part->config, spec, rank, err);
-        if (status != WEFT_OK) weft_show_refused(all[rank], spec, -1);
+        if (status != WEFT_OK) show_refused(all[rank], spec, -1);
     }
     if (status == WEFT_OK) {
         status = weft_programs_check(&mode_plan->coverage, programs, spec, err);
         if (status != WEFT_OK && coverage->refused_rank >= 0)
-            weft_show_refused(all[coverage->refused_rank], spec, coverage->refused_instruction);
+            show_refused(all[coverage->refused_rank], spec, coverage->refused_instruction);
     }
     mode_plan->program = all[plan->rank];
     if (status == WEFT_OK) {
@@ -264,19 +382,18 @@ static weft_status compile_programs(weft_plan *plan, weft_mode_plan *mode_plan, 
     return status;
 }
 
-weft_status weft_mode_plan_make(weft_plan *plan, weft_mode_plan *mode_plan, const weft_device_plugin *kernels,
-                                weft_device *device, const weft_graph_set_spec *spec, int32_t micro_batches,
-                                weft_error *err) {
+weft_status weft_mode_plan_make(weft_plan *plan, weft_mode_plan *mode_plan, const weft_graph_spec *graphs,
+                                const int32_t *lengths, int32_t n_lengths, int32_t micro_batches, weft_error *err) {
     const weft_strategy_plugin *strategy = weft_run_table(plan->run, WEFT_PART_STRATEGY, strategy);
-    const char *before = atomic_exchange(&weft_crash_where.mode, weft_mode_name(spec->mode));
-    const int64_t step_work = spec->mode == WEFT_MODE_TRAIN ? weft_norm_work(plan, kernels, device) : 0;
-    weft_status status = weft_graph_set_create(&mode_plan->graphs, plan->declared, kernels, device, spec, err);
+    const char *before = atomic_exchange(&weft_crash_where.mode, weft_mode_name(graphs->mode));
+    const int64_t step_work = graphs->mode == WEFT_MODE_TRAIN ? weft_norm_work(plan, graphs->kernels, graphs->device)
+                                                              : 0;
+    weft_status status = weft_graph_set_create(&mode_plan->graphs, plan->declared, graphs, lengths, n_lengths, err);
     if (status != WEFT_OK) status = weft_plugin_blame(plan->declared->plugin, status, err);
     else {
         status = settle_job(plan, mode_plan, micro_batches, step_work, err);
         if (status == WEFT_OK) status = compile_programs(plan, mode_plan, err);
         if (status == WEFT_OK) status = weft_program_place(mode_plan->program, &mode_plan->job->spec, err);
-        if (status == WEFT_OK) weft_program_price(&mode_plan->price, mode_plan->program);
         status = weft_plugin_blame(strategy, status, err);
     }
     atomic_store(&weft_crash_where.mode, before);

@@ -5,6 +5,7 @@
  * otherwise equals the process's. */
 #include "base/alloc.h"
 #include "base/text.h"
+#include "config/number.h"
 #include "launch/find.h"
 #include "launch/watchdog.h"
 #include "launch/world.h"
@@ -33,44 +34,31 @@ typedef struct weft_plugin_lookup {
 
 static weft_plugin_lookup *all_lookups;
 
-/* Resolves a family of communicators to the one that started this process. */
-static const char *find_member(const char *kind, const char *id) {
-    const weft_world *world = weft_world_get();
-    const size_t n = strlen(id);
-    const bool is_family = strcmp(kind, "comm") == 0 && strncmp(world->wrapped, id, n) == 0 && world->wrapped[n] == '-';
-    return is_family ? world->wrapped : id;
-}
-
+/* A family of communicators stands for the one that started this process. */
 static weft_status find(const weft_loaded **out, weft_run *run, const char *kind, const char *id, weft_error *err) {
     weft_error why = WEFT_ERROR_INIT;
     weft_status status = WEFT_OK;
+    const char *member = weft_world_get()->wrapped;
+    const size_t n = strlen(id);
+    const bool is_family = strcmp(kind, "comm") == 0 && strncmp(member, id, n) == 0 && member[n] == '-';
     if (weft_kind_interface(kind) < 0)
         return weft_error_set(err, WEFT_E_PLUGIN, "requests a %.40s: there is no such kind", kind);
-    status = weft_plugins_get(run->plugins, out, kind, find_member(kind, id), &why);
+    status = weft_plugins_get(run->plugins, out, kind, is_family ? member : id, &why);
     if (status != WEFT_OK) return weft_error_set(err, status, "the %s %s cannot be wrapped: %s", kind, id, why.text);
     if (*out == run->parts[weft_part_of(kind)].loaded)
         return weft_error_set(err, WEFT_E_USER, "the %s %s would wrap itself: name another", kind, id);
     return WEFT_OK;
 }
 
-static weft_status fill(const void **out, weft_plugin_lookup *self, const weft_loaded *loaded, weft_error *err) {
-    const weft_plugin *plugin = loaded->plugin;
-    lent_keys *keys = weft_alloc(1, sizeof *keys + plugin->config_size + sizeof(uint64_t));
-    char section[100];
+/* Calls the plugin's check of its filled keys. */
+static weft_status validate(const weft_run *run, const weft_loaded *loaded, const void *keys, const char *section,
+                            weft_error *err) {
     weft_plugin_call call;
     weft_status status = WEFT_OK;
-    keys->next = self->keys;
-    self->keys = keys;
-    (void)snprintf(section, sizeof section, "%s.%s", plugin->kind, plugin->id);
-    status = weft_config_fill_idle(self->run->config, keys->bytes, section, plugin->keys, plugin->n_keys,
-                                   plugin->key_stride, err);
-    if (status == WEFT_OK && plugin->validate != NULL) {
-        weft_plugin_call_begin(&call, loaded, "validate");
-        status = plugin->validate(keys->bytes, err);
-        status = weft_plugin_call_end(&call, status, err);
-        if (status != WEFT_OK) weft_config_locate_section(self->run->config, section, err);
-    }
-    *out = keys->bytes;
+    if (loaded->plugin->validate == NULL) return WEFT_OK;
+    weft_plugin_call_begin(&call, loaded, "validate");
+    status = weft_plugin_call_end(&call, loaded->plugin->validate(keys, err), err);
+    if (status != WEFT_OK) weft_config_locate_section(run->config, section, err);
     return status;
 }
 
@@ -78,12 +66,22 @@ static weft_status lend(const weft_host *host, const char *kind, const char *id,
                         const void **config, weft_error *err) {
     weft_plugin_lookup *self = (weft_plugin_lookup *)(uintptr_t)host;
     const weft_loaded *loaded = NULL;
+    lent_keys *keys = NULL;
     weft_status status = WEFT_OK;
+    char section[100];
     *plugin = NULL;
     *config = NULL;
     if (self->run == NULL) return weft_error_set(err, WEFT_E_PLUGIN, "requests a plugin of a closed run");
     status = find(&loaded, self->run, kind, id, err);
-    if (status == WEFT_OK) status = fill(config, self, loaded, err);
+    if (status != WEFT_OK) return status;
+    keys = weft_alloc(1, sizeof *keys + loaded->plugin->config_size + sizeof(uint64_t));
+    keys->next = self->keys;
+    self->keys = keys;
+    (void)snprintf(section, sizeof section, "%s.%s", loaded->plugin->kind, loaded->plugin->id);
+    status = weft_config_fill_idle(self->run->config, keys->bytes, section, loaded->plugin->keys,
+                                   loaded->plugin->n_keys, loaded->plugin->key_stride, err);
+    if (status == WEFT_OK) status = validate(self->run, loaded, keys->bytes, section, err);
+    *config = keys->bytes;
     if (status == WEFT_OK) *plugin = loaded->plugin;
     return status;
 }
@@ -110,17 +108,6 @@ static weft_status begin_run(weft_run **out, const char *path, const char *const
     return weft_config_load(&run->config, path, overrides, n_overrides, err);
 }
 
-/* Disables plugin lookup. The host struct remains valid, because plugins keep a pointer to it. */
-static void close_lookup(weft_run *run) {
-    weft_plugin_lookup *self = run->plugin_lookup;
-    while (self->keys != NULL) {
-        lent_keys *next = self->keys->next;
-        free(self->keys);
-        self->keys = next;
-    }
-    self->run = NULL;
-}
-
 static const struct {
     const char *kind, *fallback;
 } kinds[WEFT_PART_ADAPTER + 1] = {
@@ -145,9 +132,9 @@ const char *weft_run_section(const weft_run *run, int32_t part) {
 }
 
 int32_t weft_part_of(const char *kind) {
-    int32_t part = 0;
-    while (strcmp(kinds[part].kind, kind) != 0) part++;
-    return part;
+    for (int32_t part = 0; part <= WEFT_PART_ADAPTER; part++)
+        if (strcmp(kinds[part].kind, kind) == 0) return part;
+    return -1;
 }
 
 const char *weft_part_fallback(int32_t part) {
@@ -166,26 +153,17 @@ weft_status weft_run_located(const weft_run *run, int32_t part, weft_status stat
 }
 
 static weft_status open_part(weft_run *run, int32_t index, weft_error *err) {
-    const char *name = NULL, *section = weft_run_section(run, index);
+    const char *section = weft_run_section(run, index);
     const weft_plugin *plugin = NULL;
-    weft_plugin_call call;
     weft_part *part = &run->parts[index];
     weft_status status = part->loaded == NULL ? weft_family_missing(run, err) : WEFT_OK;
-    if (status == WEFT_OK && index < WEFT_PART_ADAPTER)
-        status = weft_config_plugin(run->config, &name, weft_part_name(index), weft_part_fallback(index), err);
     if (status != WEFT_OK) return status;
     plugin = part->loaded->plugin;
     part->config = weft_alloc(1, (size_t)plugin->config_size + 1);
     status =
         weft_config_fill(run->config, part->config, section, plugin->keys, plugin->n_keys, plugin->key_stride, err);
     if (status == WEFT_E_PLUGIN) (void)weft_error_prefix(err, "%s: ", part->loaded->path);
-    if (status == WEFT_OK && plugin->validate != NULL) {
-        weft_plugin_call_begin(&call, part->loaded, "validate");
-        status = plugin->validate(part->config, err);
-        status = weft_plugin_call_end(&call, status, err);
-        if (status != WEFT_OK) weft_config_locate_section(run->config, section, err);
-    }
-    return status;
+    return status == WEFT_OK ? validate(run, part->loaded, part->config, section, err) : status;
 }
 
 /* Replaces [train] trainable = auto by its value. It includes the modules trained with a continued adapter. */
@@ -241,15 +219,11 @@ weft_status weft_run_open(weft_run **out, const char *path, const char *const *o
     }
     if (status == WEFT_OK) status = check_adapter(run, err);
     if (status == WEFT_OK) choose_trained(run);
-    for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) {
-        if (weft_run_wants(run, i, needs)) status = open_part(run, i, err);
-    }
     for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++)
-        status = weft_unselected_check_capabilities(run, i, err);
+        if (weft_run_wants(run, i, needs)) status = open_part(run, i, err);
     if (status == WEFT_OK) status = weft_unselected_validate(run, err);
     if (status == WEFT_OK) status = weft_config_finish(run->config, err);
-    if (status == WEFT_OK) status = weft_token_files_check(run, err);
-    if (status == WEFT_OK && weft_tokens_wanted(run)) status = weft_tokens_settle(run, err);
+    if (status == WEFT_OK) status = weft_tokens_settle(run, err);
     if (status == WEFT_OK) *out = run;
     else weft_run_close(run);
     return status;
@@ -269,11 +243,17 @@ weft_status weft_run_open_comm(weft_run **out, const char *path, const char *con
 void weft_run_close(weft_run *run) {
     if (run == NULL) return;
     for (int i = 0; i < WEFT_N_PARTS; i++) free(run->parts[i].config);
-    close_lookup(run);
+    for (lent_keys *keys = run->plugin_lookup->keys, *next = NULL; keys != NULL; keys = next) {
+        next = keys->next;
+        free(keys);
+    }
+    run->plugin_lookup->keys = NULL;
+    run->plugin_lookup->run = NULL; /* the host struct remains, because plugins keep a pointer to it */
     weft_plugins_destroy(run->plugins);
     weft_config_free(run->config);
-    weft_unselected_forget(run);
-    weft_adapters_forget(run);
+    for (size_t i = 0; i < run->n_unselected; i++) weft_plugin_description_free(run->unselected[i]);
+    free(run->unselected);
+    free(run->adapters.text);
     free(run->adapter);
     free(run->trained);
     free(run->family);
@@ -281,27 +261,59 @@ void weft_run_close(weft_run *run) {
     free(run);
 }
 
-static uint32_t flag_of_choice(int64_t choice, int32_t automatic, uint32_t flag) {
-    if (choice == WEFT_CHOICE_AUTO) return automatic != 0 ? flag : 0;
-    return choice == WEFT_CHOICE_YES ? flag : 0;
+/* ---- paths in the keys of a plugin ---- */
+
+/* Returns the length of a listed path without a weight, as ":0.5". */
+static size_t path_length(const char *name, size_t n) {
+    const char *colon = memrchr(name, ':', n);
+    char *end = NULL;
+    if (colon == NULL || colon + 1 == name + n) return n;
+    (void)strtod(colon + 1, &end);
+    return end == name + n ? (size_t)(colon - name) : n;
 }
+
+weft_status weft_part_each_path(const weft_part *part, weft_path_visit *visit, void *context, weft_error *err) {
+    const weft_plugin *plugin = part->loaded == NULL ? NULL : part->loaded->plugin;
+    weft_status status = WEFT_OK;
+    for (uint64_t k = 0; plugin != NULL && k < plugin->n_keys && status == WEFT_OK; k++) {
+        const weft_key *key = (const weft_key *)(const void *)((const char *)plugin->keys + k * plugin->key_stride);
+        const bool is_list = (key->flags & WEFT_PATHS) != 0;
+        const char *value = NULL, *one = NULL;
+        size_t n = 0;
+        if ((key->type != WEFT_KEY_PATH && !is_list) || (key->flags & WEFT_REMOVED) != 0) continue;
+        memcpy(&value, (const char *)part->config + key->offset, sizeof value);
+        if (!is_list && value != NULL && value[0] == '/') status = visit(context, key->name, value, err);
+        if (!is_list || *value == '\0') continue;
+        while (status == WEFT_OK && weft_part_next(&value, ',', &one, &n)) {
+            char *path = weft_text_of("%.*s", (int)path_length(one, n), one);
+            status = visit(context, key->name, path, err);
+            free(path);
+        }
+    }
+    return status;
+}
+
+/* ---- the tokenizer ---- */
 
 static weft_status set_text_flags(weft_text *text, const weft_run *run, weft_error *err) {
     const weft_tokenizer_settings *keys = &run->settings.tokenizer;
-    const uint32_t bos = flag_of_choice(keys->bos, text->info.auto_bos, WEFT_ENCODE_BOS);
-    const uint32_t eos = flag_of_choice(keys->eos, text->info.auto_eos, WEFT_ENCODE_EOS);
-    if (bos != 0 && text->info.bos < 0)
-        return weft_config_reject(run->config, "tokenizer", "bos", err,
-                                  "needs a BOS, which the tokenizer in %s does "
-                                  "not have: set bos = no",
-                                  text->directory);
-    if (eos != 0 && text->info.eos < 0)
-        return weft_config_reject(run->config, "tokenizer", "eos", err,
-                                  "needs an EOS, which the tokenizer in %s does "
-                                  "not have: set eos = no",
-                                  text->directory);
-    text->document_flags = bos | eos;
-    text->prompt_flags = bos;
+    const struct {
+        const char *key, *name;
+        int64_t choice;
+        int32_t automatic, id;
+        uint32_t flag;
+    } ends[] = {{"bos", "a BOS", keys->bos, text->info.auto_bos, text->info.bos, WEFT_ENCODE_BOS},
+                {"eos", "an EOS", keys->eos, text->info.auto_eos, text->info.eos, WEFT_ENCODE_EOS}};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        if (ends[i].choice == WEFT_CHOICE_NO || (ends[i].choice == WEFT_CHOICE_AUTO && ends[i].automatic == 0))
+            continue;
+        if (ends[i].id < 0)
+            return weft_config_reject(run->config, "tokenizer", ends[i].key, err,
+                                      "needs %s, which the tokenizer in %s does not have: set %s = no", ends[i].name,
+                                      text->directory, ends[i].key);
+        text->document_flags |= ends[i].flag;
+    }
+    text->prompt_flags = text->document_flags & WEFT_ENCODE_BOS;
     return WEFT_OK;
 }
 

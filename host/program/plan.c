@@ -8,16 +8,6 @@
 
 /* ---- slices ---- */
 
-/* State of the walk over a program's instructions. */
-typedef struct cutter {
-    int32_t *first; /* [n + 1] boundaries found so far */
-    int32_t n;
-    int32_t *last; /* [micro-batches] last instruction of a micro-batch; -1: no instruction */
-    bool *begun;   /* [micro-batches] */
-    /* instructions of other queues in flight, live gathered units, and micro-batches used on both sides */
-    int32_t in_flight;
-} cutter;
-
 /* Returns the micro-batch whose length determines the instruction's work; -1: independent of lengths. */
 static int32_t micro_batch_of(const weft_instruction *instruction) {
     switch (instruction->kind) {
@@ -30,44 +20,13 @@ static int32_t micro_batch_of(const weft_instruction *instruction) {
     }
 }
 
-static void count_in_flight(cutter *c, const weft_instruction *instruction, int32_t i) {
-    const int32_t m = micro_batch_of(instruction);
-    if (instruction->kind == WEFT_INSTRUCTION_WAIT) c->in_flight--;
-    else if (instruction->queue != 0) c->in_flight++;
-    if (instruction->kind == WEFT_INSTRUCTION_GATHER && instruction->what == WEFT_PAYLOAD_PARAMETERS) c->in_flight++;
-    if (instruction->kind == WEFT_INSTRUCTION_RELEASE) c->in_flight--;
-    if (m < 0) return;
-    if (!c->begun[m]) c->in_flight++;
-    c->begun[m] = true;
-    if (c->last[m] == i) c->in_flight--;
-}
-
-/* Finds the boundaries of one program. A slice ends directly before the next micro-batch begins. */
-static void cut_program(cutter *c, const weft_program *program) {
-    int32_t boundary = 0; /* latest possible end of the current slice; 0: unknown */
-    bool has_micro_batch = false;
-    c->n = 1;
-    c->first[0] = c->in_flight = 0;
-    for (int32_t m = 0; m < program->micro_batches; m++) {
-        c->last[m] = -1;
-        c->begun[m] = false;
-    }
-    for (int32_t i = 0; i < program->n_instructions; i++) {
-        const int32_t m = micro_batch_of(&program->instructions[i]);
-        if (m >= 0) c->last[m] = i;
-    }
-    for (int32_t i = 0; i < program->n_instructions; i++) {
-        const int32_t m = micro_batch_of(&program->instructions[i]);
-        if (c->in_flight == 0 && has_micro_batch) boundary = i;
-        if (boundary > 0 && m >= 0) {
-            c->first[c->n++] = boundary;
-            boundary = 0;
-            has_micro_batch = false;
-        }
-        count_in_flight(c, &program->instructions[i], i);
-        has_micro_batch = has_micro_batch || m >= 0;
-    }
-    c->first[c->n] = program->n_instructions;
+/* Returns by how much an instruction changes the number of instructions of other queues in flight and of live gathered
+ * units. */
+static int32_t change_in_flight(const weft_instruction *instruction) {
+    int32_t change = instruction->kind == WEFT_INSTRUCTION_WAIT ? -1 : instruction->queue != 0 ? 1 : 0;
+    if (instruction->kind == WEFT_INSTRUCTION_GATHER && instruction->what == WEFT_PAYLOAD_PARAMETERS) change++;
+    if (instruction->kind == WEFT_INSTRUCTION_RELEASE) change--;
+    return change;
 }
 
 /* True if the programs differ only in their micro-batches. */
@@ -83,57 +42,52 @@ static bool are_similar(const weft_program *a, const weft_program *b) {
     return true;
 }
 
-/* Uses the boundaries of rank 0's program if all ranks have the same ones, else one slice. */
-static void cut_all(cutter *c, weft_slices *out, const weft_program *const *programs, int32_t world) {
-    cut_program(c, programs[0]);
-    out->n = c->n;
-    memcpy(out->first, c->first, (size_t)(c->n + 1) * sizeof *out->first);
-    for (int32_t rank = 1; rank < world && out->n > 1; rank++) {
-        bool same = are_similar(programs[0], programs[rank]);
-        if (same) cut_program(c, programs[rank]);
-        same = same && c->n == out->n && memcmp(c->first, out->first, (size_t)(c->n + 1) * sizeof *c->first) == 0;
-        if (!same) out->n = 1;
-    }
-}
-
-/* Lists the micro-batches of each slice. No two slices share one: ranks that share a micro-batch send it to each other,
- * so their programs differ. */
-static void list_micro_batches(cutter *c, weft_slices *out, const weft_program *const *programs, int32_t world) {
-    const int32_t micro_batches = programs[0]->micro_batches;
-    for (int32_t m = 0; m < micro_batches; m++) c->begun[m] = false;
-    for (int32_t k = 0; k < out->n && out->n > 1; k++) {
-        int32_t n = out->at[k];
-        for (int32_t rank = 0; rank < world; rank++)
-            for (int32_t i = out->first[k]; i < out->first[k + 1]; i++) {
-                const int32_t m = micro_batch_of(&programs[rank]->instructions[i]);
-                if (m < 0 || c->begun[m]) continue;
-                c->begun[m] = true;
-                out->micro_batches[n++] = m;
+/* Walks over the similar programs of all ranks at once. A slice ends directly before the next micro-batch begins. */
+static void cut_all(weft_slices *out, const weft_program *const *programs, int32_t world) {
+    const weft_program *any = programs[0];
+    int32_t *last = weft_alloc(any->micro_batches, sizeof *last); /* last instruction of a micro-batch */
+    bool *begun = weft_alloc(any->micro_batches, sizeof *begun);
+    int32_t in_flight = 0; /* also micro-batches that have begun and not ended */
+    int32_t boundary = 0;  /* latest possible end of the current slice; 0: unknown */
+    int32_t listed = 0;
+    for (int32_t i = 0; i < any->n_instructions; i++)
+        for (int32_t r = 0; r < world && micro_batch_of(&any->instructions[i]) >= 0; r++)
+            last[programs[r]->instructions[i].micro_batch] = i;
+    for (int32_t i = 0; i < any->n_instructions; i++) {
+        const bool works = micro_batch_of(&any->instructions[i]) >= 0;
+        if (in_flight == 0 && listed > out->at[out->n - 1]) boundary = i;
+        if (boundary > 0 && works) {
+            out->first[out->n] = boundary;
+            out->at[out->n++] = listed;
+            boundary = 0;
+        }
+        in_flight += change_in_flight(&any->instructions[i]);
+        for (int32_t r = 0; r < world && works; r++) {
+            const int32_t m = programs[r]->instructions[i].micro_batch;
+            if (!begun[m]) {
+                out->micro_batches[listed++] = m;
+                in_flight++;
             }
-        out->at[k + 1] = n;
+            begun[m] = true;
+            if (last[m] == i) in_flight--;
+        }
     }
-    if (out->n > 1) return;
-    for (int32_t m = 0; m < micro_batches; m++) out->micro_batches[m] = m;
-    out->at[1] = micro_batches;
+    free(last);
+    free(begun);
 }
 
 weft_slices *weft_slices_create(const weft_program *const *programs, int32_t world, int32_t rank, bool cut) {
     const int32_t micro_batches = programs[0]->micro_batches;
     weft_slices *self = weft_alloc(1, sizeof *self);
-    cutter c = {0};
-    c.first = weft_alloc(programs[0]->n_instructions + 2, sizeof *c.first);
-    c.last = weft_alloc(micro_batches, sizeof *c.last);
-    c.begun = weft_alloc(micro_batches, sizeof *c.begun);
     self->first = weft_alloc(micro_batches + 2, sizeof *self->first);
     self->at = weft_alloc(micro_batches + 2, sizeof *self->at);
     self->micro_batches = weft_alloc(micro_batches, sizeof *self->micro_batches);
     self->n = 1;
-    if (cut) cut_all(&c, self, programs, world);
+    for (int32_t r = 1; r < world && cut; r++) cut = are_similar(programs[0], programs[r]);
+    for (int32_t m = 0; m < micro_batches && !cut; m++) self->micro_batches[m] = m;
+    if (cut) cut_all(self, programs, world);
     self->first[self->n] = programs[rank]->n_instructions; /* with one slice, ranks may have different numbers */
-    list_micro_batches(&c, self, programs, world);
-    free(c.first);
-    free(c.last);
-    free(c.begun);
+    self->at[self->n] = micro_batches;
     return self;
 }
 
@@ -146,6 +100,14 @@ void weft_slices_destroy(weft_slices *slices) {
 }
 
 /* ---- plans ---- */
+
+void weft_terms_destroy(weft_terms *terms) {
+    if (terms == NULL) return;
+    free(terms->terms);
+    free(terms->first);
+    free(terms->n);
+    free(terms);
+}
 
 static void close_mode_plan(weft_mode_plan *mode_plan) {
     weft_program_destroy(mode_plan->program);
@@ -177,16 +139,11 @@ void weft_plan_close(weft_plan *self) {
 
 weft_plan weft_plan_as_rank(const weft_plan *self, int32_t rank) {
     weft_plan other = *self;
-    weft_mode_plan *modes[] = {&other.train, &other.evaluate, &other.generate};
     other.rank = rank;
-    for (int32_t what = 0; what < WEFT_N_HOLDS; what++) {
-        other.holds[what] = NULL;
-        other.apart[what] = NULL;
-    }
-    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
-        modes[i]->terms = NULL;
-        modes[i]->sums = NULL;
-    }
+    other.train.terms = NULL;
+    other.train.sums = NULL;
+    memset(other.holds, 0, sizeof other.holds);
+    memset(other.apart, 0, sizeof other.apart);
     return other;
 }
 
@@ -200,21 +157,4 @@ int64_t weft_plan_table_rows(const weft_plan_spec *spec) {
     int64_t rows = spec->cache_rows;
     for (int32_t i = 0; i < spec->n_lengths; i++) rows = weft_larger(rows, spec->lengths[i]);
     return rows;
-}
-
-/* The maximum of a program's field over training and evaluation. */
-#define MOST(self, field)                                                                                              \
-    (int32_t) weft_larger((self)->train.program != NULL ? (self)->train.program->field : 0,                            \
-                          (self)->evaluate.program != NULL ? (self)->evaluate.program->field : 0)
-
-int32_t weft_plan_most_instructions(const weft_plan *self) {
-    return MOST(self, n_instructions);
-}
-
-int32_t weft_plan_most_micro_batches(const weft_plan *self) {
-    return MOST(self, micro_batches);
-}
-
-int32_t weft_plan_most_slots(const weft_plan *self) {
-    return MOST(self, n_slots);
 }

@@ -8,13 +8,13 @@
 #define WEFT_HOST_PROGRAM_PLAN_H
 
 #include "adapter/stack.h"
+#include "base/units.h"
 #include "model/declare.h"
 #include "model/layout.h"
 #include "program/graphs.h"
 #include "program/job.h"
 #include "program/program.h"
 #include "program/run.h"
-#include "program/terms.h"
 
 /* ---- hashes of the plugin results from which a plan was made ----
  *
@@ -72,7 +72,7 @@ typedef enum weft_account_line {
     WEFT_ACCOUNT_OPTIMIZER = 2,
     WEFT_ACCOUNT_FIXED = 3, /* position tables, scalars, the optimizer's small struct */
     WEFT_ACCOUNT_ARENA = 4,
-    WEFT_ACCOUNT_SNAPSHOT = 5, /* asynchronous checkpoint (paths.h), if the host sees the device's memory */
+    WEFT_ACCOUNT_SNAPSHOT = 5, /* asynchronous checkpoint (budget.h), if the host sees the device's memory */
     WEFT_ACCOUNT_CONTROL = 6,  /* buffer of the control channel between ranks (model/process_group.h) */
     WEFT_ACCOUNT_DATA = 7,     /* memory of the data plugin, if the device computes in the machine's memory */
     WEFT_N_ACCOUNT_LINES = 8
@@ -109,6 +109,22 @@ typedef struct weft_plan_spec {
     int32_t prompt_rows; /* positions of the longest FORWARD of generation */
 } weft_plan_spec;
 
+/* A row of an exchange: the sum of the micro-batches [lo, hi). */
+typedef struct weft_term {
+    int32_t row; /* index of the sending rank in the group */
+    int32_t lo, hi;
+} weft_term;
+
+/* The terms that each REDUCE of a rank sums. A REDUCE across ranks receives one row from each rank of its group. The
+ * programs of all ranks determine the micro-batches that a row sums. */
+typedef struct weft_terms {
+    weft_term *terms;   /* terms of all instructions, sorted by micro-batch within each instruction */
+    int32_t *first, *n; /* [n_instructions] terms of each REDUCE; n 0: another instruction */
+    bool scattered;     /* some row sums non-consecutive micro-batches */
+} weft_terms;
+
+void weft_terms_destroy(weft_terms *terms); /* NULL is fine */
+
 /* Describes how a unit's gradient sum is computed (sums.c). */
 typedef struct weft_unit_sum {
     bool two_hops, loose; /* loose: terms are added in arrival order */
@@ -129,10 +145,9 @@ typedef struct weft_mode_plan {
     weft_graph_set *graphs;
     weft_job *job;
     weft_program *program; /* this rank's program */
-    weft_program *shown;   /* another program to print (paths.h), placed; NULL: no other */
-    weft_price price;
+    weft_program *shown;   /* the program that weft_show_want requested, placed; NULL: no other */
     weft_coverage coverage;
-    uint64_t identity;       /* hash of all ranks' programs */
+    uint64_t identity;       /* weft_programs_identity of all ranks */
     weft_terms *terms;       /* of training */
     weft_unit_sum *sums;     /* [n_units], of training */
     weft_loss_place *losses; /* [program->micro_batches] */
@@ -141,7 +156,7 @@ typedef struct weft_mode_plan {
     weft_slices *slices;     /* slices of the program for graph capture */
 } weft_mode_plan;
 
-/* How checkpoints before the last step are saved (paths.h). */
+/* How checkpoints before the last step are saved (budget.h). */
 typedef enum weft_save_place {
     WEFT_SAVES_NONE = 0,     /* no checkpoint before the last step */
     WEFT_SAVES_IN_PLACE = 1, /* synchronous: [checkpoint] async = no */
@@ -172,6 +187,7 @@ typedef struct weft_plan {
     weft_hold *holds[WEFT_N_HOLDS];           /* extents on this rank; gradients and states: of the trainable groups */
     bool *apart[WEFT_N_HOLDS]; /* [n_groups] true if no rank has the complete group, or another rank has it */
     bool draws;                /* training uses dropout */
+    int64_t table_rows;        /* of each position table */
     bool *in_products;         /* [n_parameters] true if some graph reads it other than by look-up */
     weft_save_place saves;
     bool visible; /* the host sees the device's memory */
@@ -201,16 +217,16 @@ void weft_plan_drop_rank(weft_plan *self);
 /* Returns the rows of the position tables: the longest micro-batch or the cache. */
 int64_t weft_plan_table_rows(const weft_plan_spec *spec);
 
-/* Returns the maximum over the training and evaluation programs; 0 if there is no such program. */
-int32_t weft_plan_most_instructions(const weft_plan *self);
-int32_t weft_plan_most_micro_batches(const weft_plan *self);
-int32_t weft_plan_most_slots(const weft_plan *self);
+/* The maximum of a program's field over training and evaluation; 0 if there is no such program. */
+#define weft_plan_most(plan, field)                                                                                    \
+    (int32_t) weft_larger((plan)->train.program != NULL ? (plan)->train.program->field : 0,                            \
+                          (plan)->evaluate.program != NULL ? (plan)->evaluate.program->field : 0)
 
 /* ---- making a plan (make_plan.c, mode_plan.c) ---- */
 
-/* Declares the model, selects the trained parameters, and lays out the units of the policy. self: zeroed except rank,
+/* Declares the model, selects the trained parameters, and lays out the units of the policy. plan: zeroed except rank,
  * world and nodes. The caller closes it even after a failure. */
-weft_status weft_plan_open(weft_plan *self, const weft_run *run, weft_error *err);
+weft_status weft_plan_open(weft_plan *plan, const weft_run *run, weft_error *err);
 
 /* Records the base weights of the run's adapters. */
 void weft_plan_set_base(weft_plan *plan, const weft_adapter_origin *from);
@@ -220,12 +236,24 @@ void weft_plan_set_base(weft_plan *plan, const weft_adapter_origin *from);
 weft_status weft_plan_make(weft_plan *self, const weft_device_plugin *kernels, weft_device *device,
                            const weft_plan_spec *spec, weft_error *err);
 
-/* Makes one mode of the plan. micro_batches: of a step, over all replicas. */
-weft_status weft_mode_plan_make(weft_plan *plan, weft_mode_plan *mode_plan, const weft_device_plugin *kernels,
-                                weft_device *device, const weft_graph_set_spec *spec, int32_t micro_batches,
-                                weft_error *err);
+/* Makes one mode of the plan, with graphs of these lengths. micro_batches: of a step, over all replicas. */
+weft_status weft_mode_plan_make(weft_plan *plan, weft_mode_plan *mode_plan, const weft_graph_spec *graphs,
+                                const int32_t *lengths, int32_t n_lengths, int32_t micro_batches, weft_error *err);
+
+/* ---- printing a step program on request, for any mode and rank ---- */
+
+/* Enables printing: each plan also keeps the program of this mode and rank (weft_mode_plan.shown), and rejected
+ * programs are printed, with the rejected instruction highlighted. [main] */
+void weft_show_want(int32_t mode, int32_t rank, FILE *refused);
+
+/* Returns the rank requested for this mode; -1: no request. [main] */
+int32_t weft_show_rank(int32_t mode);
 
 /* ---- hashes of plugin results (plugin_answers.c) ---- */
+
+/* Returns a 64-bit hash of the behavior of the programs: the instructions of all ranks, and the content and placement of
+ * each unit. Unit names are excluded. Two different sets collide with probability 2^-64. */
+uint64_t weft_programs_identity(const weft_program *const *programs, const weft_job_spec *job);
 
 /* Record the results so far. Each is called immediately after its result, because later ones modify the plan. */
 void weft_answers_note_model(weft_plan *plan);

@@ -3,14 +3,27 @@
 
 #include "base/text.h"
 
+/* Of FNV-1a hashes. */
+#define FNV_BEGIN 0xCBF29CE484222325u
+
+/* Continues a hash. */
+static uint64_t mix(uint64_t hash, const void *bytes, size_t n) {
+    for (size_t i = 0; i < n; i++) hash = (hash ^ ((const unsigned char *)bytes)[i]) * 0x100000001B3u;
+    return hash;
+}
+
+static uint64_t mix_number(uint64_t hash, int64_t value) {
+    return mix(hash, &value, sizeof value);
+}
+
 static uint64_t mix_text(uint64_t number, const char *text) {
-    return weft_fnv(number, text == NULL ? "" : text, text == NULL ? 1 : strlen(text) + 1);
+    return mix(number, text == NULL ? "" : text, text == NULL ? 1 : strlen(text) + 1);
 }
 
 static uint64_t mix_parameter(uint64_t number, const weft_parameter *p) {
     const int64_t fields[] = {p->rank, p->role, p->is_bias, p->frozen, p->dims[0], p->dims[1], p->dtype, p->n_aliases};
     number = mix_text(number, p->name);
-    number = weft_fnv(number, fields, sizeof fields);
+    number = mix(number, fields, sizeof fields);
     for (int32_t i = 0; i < p->n_aliases; i++) number = mix_text(number, p->aliases[i]);
     return number;
 }
@@ -19,7 +32,7 @@ static uint64_t mix_parameter(uint64_t number, const weft_parameter *p) {
 static void note_parameters(weft_plan_answer *out, const weft_declared *declared, int32_t added) {
     int64_t numel = 0;
     int32_t n = 0;
-    out->number = WEFT_FNV_BEGIN;
+    out->number = FNV_BEGIN;
     for (int32_t p = 0; p < declared->n_parameters; p++) {
         const weft_parameter *parameter = &declared->parameters[p];
         if (parameter->added != added) continue;
@@ -33,11 +46,10 @@ static void note_parameters(weft_plan_answer *out, const weft_declared *declared
 void weft_answers_note_model(weft_plan *plan) {
     const weft_declared *declared = plan->declared;
     const weft_model_info *info = &declared->info;
+    const int64_t fields[] = {info->vocab_size, info->max_context, info->n_layers, declared->carry_width};
     weft_plan_answer *out = &plan->answers.of[WEFT_ANSWER_MODEL];
     note_parameters(out, declared, 0);
-    out->number = weft_fnv_number(weft_fnv_number(weft_fnv_number(out->number, info->vocab_size), info->max_context),
-                                  info->n_layers);
-    out->number = weft_fnv_number(out->number, declared->carry_width);
+    out->number = mix(out->number, fields, sizeof fields);
     for (int32_t s = 0; s < declared->n_segments; s++) out->number = mix_text(out->number, declared->segments[s].name);
 }
 
@@ -64,32 +76,32 @@ static void describe_units(weft_plan_answer *out, const weft_layout *layout) {
 void weft_answers_note_units(weft_plan *plan) {
     const weft_layout *layout = plan->layout;
     weft_plan_answer *out = &plan->answers.of[WEFT_ANSWER_UNITS];
-    out->number = WEFT_FNV_BEGIN;
+    out->number = FNV_BEGIN;
     for (int32_t u = 0; u < layout->n_units; u++) out->number = mix_text(out->number, layout->units[u].name);
     describe_units(out, layout);
     for (int32_t p = 0; p < plan->declared->n_parameters; p++)
-        out->number = weft_fnv_number(out->number, plan->declared->parameters[p].unit);
+        out->number = mix_number(out->number, plan->declared->parameters[p].unit);
 }
 
 static uint64_t mix_segments(uint64_t number, const weft_graph_set *set) {
     for (int32_t s = 0; set != NULL && s < set->n_segments; s++) {
         int32_t n = 0;
         const weft_graph_read *reads = weft_graph_set_reads(set, s, &n);
-        number = weft_fnv_number(number, n);
-        for (int32_t i = 0; i < n; i++) number = weft_fnv_number(number, reads[i].parameter);
+        number = mix_number(number, n);
+        for (int32_t i = 0; i < n; i++) number = mix_number(number, reads[i].parameter);
     }
     return number;
 }
 
 static uint64_t mix_places(uint64_t number, const weft_job *job) {
     const weft_strategy_job *view = &job->spec.view;
-    number = weft_fnv_number(weft_fnv_number(number, view->replicas), view->micro_batches);
+    number = mix_number(mix_number(number, view->replicas), view->micro_batches);
     for (int32_t u = 0; u < view->n_units; u++) {
         const weft_placement *p = &job->placements[u];
         const int32_t fields[] = {p->parameters, p->gradients, p->optimizer, p->owner, p->group, p->tier};
-        number = weft_fnv(number, fields, sizeof fields);
+        number = mix(number, fields, sizeof fields);
     }
-    for (int32_t s = 0; s < view->n_segments; s++) number = weft_fnv_number(number, job->segment_views[s].owner);
+    for (int32_t s = 0; s < view->n_segments; s++) number = mix_number(number, job->segment_views[s].owner);
     return number;
 }
 
@@ -110,17 +122,40 @@ static void describe_places(weft_plan_answer *out, const weft_job *job) {
                    (int)owned);
 }
 
+uint64_t weft_programs_identity(const weft_program *const *programs, const weft_job_spec *job) {
+    const weft_strategy_job *view = &job->view;
+    const int32_t counts[] = {view->world, view->replicas, view->micro_batches};
+    uint64_t hash = mix(FNV_BEGIN, counts, sizeof counts);
+    for (int32_t u = 0; u < view->n_units; u++) {
+        const weft_unit_view *unit = &view->units[u];
+        const weft_placement *p = &view->placements[u];
+        const int64_t fields[] = {
+            unit->parameter_bytes, unit->gradient_bytes, p->parameters, p->gradients, p->optimizer, p->owner, p->group};
+        hash = mix(hash, fields, sizeof fields);
+    }
+    for (int32_t s = 0; s < view->n_segments; s++) {
+        hash = mix_number(hash, view->segments[s].owner);
+        hash = mix(hash, view->segments[s].units, (size_t)view->segments[s].n_units * sizeof *view->segments[s].units);
+    }
+    for (int32_t rank = 0; rank < view->world; rank++) {
+        const weft_program *program = programs[rank];
+        hash = mix_number(hash, program->n_instructions);
+        hash = mix(hash, program->instructions, (size_t)program->n_instructions * sizeof *program->instructions);
+    }
+    return hash;
+}
+
 void weft_answers_note_programs(weft_plan *plan) {
     const weft_mode_plan *modes[] = {&plan->train, &plan->evaluate};
     weft_plan_answer *segments = &plan->answers.of[WEFT_ANSWER_SEGMENTS];
     weft_plan_answer *places = &plan->answers.of[WEFT_ANSWER_PLACES];
     weft_plan_answer *programs = &plan->answers.of[WEFT_ANSWER_PROGRAMS];
-    segments->number = places->number = programs->number = WEFT_FNV_BEGIN;
+    segments->number = places->number = programs->number = FNV_BEGIN;
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
         if (modes[i]->program == NULL) continue;
         segments->number = mix_segments(segments->number, modes[i]->graphs);
         places->number = mix_places(places->number, modes[i]->job);
-        programs->number = weft_fnv_number(programs->number, (int64_t)modes[i]->identity);
+        programs->number = mix_number(programs->number, (int64_t)modes[i]->identity);
         if (places->said[0] == '\0') describe_places(places, modes[i]->job);
     }
 }
@@ -131,26 +166,22 @@ int32_t weft_answers_part(const weft_plan_answers *a, const weft_plan_answers *b
     return kind;
 }
 
-/* Returns the plugin of a result, and in *does a verb phrase for the difference. */
-static const weft_loaded *plugin_of(const char **does, const weft_plan *plan, int32_t kind) {
-    static const char *const all[] = {"makes other units", "reads other parameters in its segments",
-                                      "places units otherwise", "compiles other programs"};
-    static const int32_t parts[] = {WEFT_PART_POLICY, WEFT_PART_MODEL, WEFT_PART_STRATEGY, WEFT_PART_STRATEGY};
-    if (kind >= WEFT_ANSWER_UNITS) {
-        *does = all[kind - WEFT_ANSWER_UNITS];
-        return plan->run->parts[parts[kind - WEFT_ANSWER_UNITS]].loaded;
-    }
-    *does = kind == WEFT_ANSWER_MODEL ? "declares other parameters" : "adds other parameters";
-    return plan->run
-        ->parts[kind == WEFT_ANSWER_MODEL ? WEFT_PART_MODEL : WEFT_PART_ADAPTER + kind - WEFT_ANSWER_ADAPTERS]
-        .loaded;
-}
-
 weft_status weft_answers_report_difference(const weft_plan *plan, int32_t kind, const char *here,
                                            const weft_plan_answers *mine, const char *there,
                                            const weft_plan_answers *theirs, weft_error *err) {
-    const char *does = "";
-    const weft_loaded *plugin = plugin_of(&does, plan, kind);
+    static const struct {
+        const char *does;
+        int32_t part;
+    } kinds[WEFT_N_ANSWERS] = {
+        [WEFT_ANSWER_MODEL] = {"declares other parameters", WEFT_PART_MODEL},
+        [WEFT_ANSWER_ADAPTERS] = {"adds other parameters", WEFT_PART_ADAPTER},
+        [WEFT_ANSWER_UNITS] = {"makes other units", WEFT_PART_POLICY},
+        [WEFT_ANSWER_SEGMENTS] = {"reads other parameters in its segments", WEFT_PART_MODEL},
+        [WEFT_ANSWER_PLACES] = {"places units otherwise", WEFT_PART_STRATEGY},
+        [WEFT_ANSWER_PROGRAMS] = {"compiles other programs", WEFT_PART_STRATEGY},
+    };
+    const int32_t adapter = kind > WEFT_ANSWER_ADAPTERS && kind < WEFT_ANSWER_UNITS ? kind - WEFT_ANSWER_ADAPTERS : 0;
+    const weft_loaded *loaded = plan->run->parts[kinds[kind - adapter].part + adapter].loaded;
     const weft_plan_answer *a = &mine->of[kind], *b = &theirs->of[kind];
     char what[320] = "";
     if (strcmp(a->said, b->said) != 0)
@@ -159,6 +190,6 @@ weft_status weft_answers_report_difference(const weft_plan *plan, int32_t kind, 
                           "%s:%s (%s) %s %s than %s: %sits file, its keys and its inputs are the same there, so its "
                           "result depends on the process: on its rank, its environment, its process id, an address, "
                           "the time, or uninitialized memory",
-                          plugin == NULL ? "plugin" : plugin->plugin->kind, plugin == NULL ? "?" : plugin->plugin->id,
-                          plugin == NULL ? "?" : plugin->path, does, here, there, what);
+                          loaded->plugin->kind, loaded->plugin->id, loaded->path, kinds[kind - adapter].does, here,
+                          there, what);
 }

@@ -1,48 +1,6 @@
 /* host/program/program.c: see program.h. */
 #include "program/program.h"
 
-void weft_program_price(weft_price *out, const weft_program *program) {
-    memset(out, 0, sizeof *out);
-    out->arena = program->arena;
-    out->peak = program->peak;
-    out->peak_instruction = program->peak_instruction;
-    for (int32_t i = 0; i < program->n_slots; i++) {
-        const weft_slot *slot = &program->slots[i];
-        if (slot->offset >= 0 && slot->first <= program->peak_instruction && program->peak_instruction <= slot->last)
-            out->category[slot->category] += slot->bytes;
-    }
-}
-
-/* ---- identity ---- */
-
-uint64_t weft_programs_identity(const weft_program *const *programs, const weft_job_spec *job) {
-    const weft_strategy_job *view = &job->view;
-    uint64_t hash = weft_fnv_number(weft_fnv_number(weft_fnv_number(WEFT_FNV_BEGIN, view->world), view->replicas),
-                                    view->micro_batches);
-    for (int32_t u = 0; u < view->n_units; u++) {
-        const weft_unit_view *unit = &view->units[u];
-        const weft_placement *p = &view->placements[u];
-        const int64_t fields[] = {
-            unit->parameter_bytes, unit->gradient_bytes, p->parameters, p->gradients, p->optimizer, p->owner, p->group};
-        hash = weft_fnv(hash, fields, sizeof fields);
-    }
-    for (int32_t s = 0; s < view->n_segments; s++) {
-        hash = weft_fnv_number(hash, view->segments[s].owner);
-        for (int32_t i = 0; i < view->segments[s].n_units; i++)
-            hash = weft_fnv_number(hash, view->segments[s].units[i]);
-    }
-    for (int32_t rank = 0; rank < view->world; rank++) {
-        hash = weft_fnv_number(hash, programs[rank]->n_instructions);
-        for (int32_t i = 0; i < programs[rank]->n_instructions; i++) {
-            const weft_instruction *e = &programs[rank]->instructions[i];
-            const int64_t fields[] = {e->kind,  e->unit,  e->segment, e->micro_batch, e->peer,
-                                      e->queue, e->waits, e->what,    e->scope};
-            hash = weft_fnv(hash, fields, sizeof fields);
-        }
-    }
-    return hash;
-}
-
 /* ---- printing: one line per instruction ----
  *
  *     index  queue  instruction                        slots

@@ -1,8 +1,7 @@
 /* host/program/program.h: the step program: the list of instructions that a strategy emits.
  *
  * All decisions are made before step 1. Passes rewrite the instructions and the checker proves them correct.
- * Liveness assigns slots to each instruction, and the pricer sums their bytes. The executor runs the program, and
- * the trace records the actual lifetimes. This folder is independent of configuration files, model names and
+ * Liveness assigns slots to each instruction and sums their bytes. The executor runs the program, and the trace records the actual lifetimes. This folder is independent of configuration files, model names and
  * operator implementations. Sizes enter through weft_job_spec; work is dispatched through weft_exec_table. */
 #ifndef WEFT_HOST_PROGRAM_PROGRAM_H
 #define WEFT_HOST_PROGRAM_PROGRAM_H
@@ -34,7 +33,6 @@ typedef struct weft_segment_sizes {
     int64_t recompute_work, backward_work;
     bool has_backward;
     bool backward_reads_carry; /* BACKWARD reads the input carry; FORWARD and RECOMPUTE always do */
-    bool carry_gradient;       /* its BACKWARD outputs a gradient for the segment below */
 } weft_segment_sizes;
 
 /* Sizes on one rank. A size is 0 if the unit's placement does not need the buffer. */
@@ -107,9 +105,10 @@ struct weft_program {
     int64_t arena;                             /* bytes of all slots with storage, placed */
     /* bytes of live slots with storage at peak_instruction; arena - peak is fragmentation */
     int64_t peak;
-    int32_t peak_instruction;     /* the first instruction with peak live bytes */
-    bool too_many, out_of_memory; /* emit failed; compile reports it */
-    int64_t most_instructions;    /* limit of emitted instructions; 0: no limit */
+    int32_t peak_instruction;                   /* the first instruction with peak live bytes */
+    int64_t category[WEFT_N_MEMORY_CATEGORIES]; /* bytes of live slots at that instruction */
+    bool too_many, out_of_memory;               /* emit failed; compile reports it */
+    int64_t most_instructions;                  /* limit of emitted instructions; 0: no limit */
     /* the first instruction that this host does not support; -1: all are supported */
     int32_t foreign_instruction;
 };
@@ -167,34 +166,8 @@ typedef struct weft_coverage {
 weft_status weft_programs_check(weft_coverage *out, const weft_program *const *programs, const weft_job_spec *job,
                                 weft_error *err);
 
-/* Continues an FNV-1a hash. */
-#define WEFT_FNV_BEGIN 0xCBF29CE484222325u
-static inline uint64_t weft_fnv(uint64_t hash, const void *bytes, size_t n) {
-    for (size_t i = 0; i < n; i++) hash = (hash ^ ((const unsigned char *)bytes)[i]) * 0x100000001B3u;
-    return hash;
-}
-
-static inline uint64_t weft_fnv_number(uint64_t hash, int64_t value) {
-    return weft_fnv(hash, &value, sizeof value);
-}
-
-/* Returns a 64-bit hash of the behavior of the programs: the instructions of all ranks, and the content and
- * placement of each unit. Unit names are excluded. Two different sets collide with probability 2^-64. */
-uint64_t weft_programs_identity(const weft_program *const *programs, const weft_job_spec *job);
-
 /* Assigns slots (by liveness) and arena offsets to a rank's checked program. May be called again. */
 weft_status weft_program_place(weft_program *program, const weft_job_spec *job, weft_error *err);
-
-/* Peak memory of the placed program. */
-typedef struct weft_price {
-    int64_t arena;                              /* bytes, fragmentation included */
-    int64_t peak;                               /* bytes of live slots at the peak instruction */
-    int64_t category[WEFT_N_MEMORY_CATEGORIES]; /* of live slots at that instruction */
-    int32_t peak_instruction;
-} weft_price;
-
-/* Computes the peak memory of a placed program. */
-void weft_program_price(weft_price *out, const weft_program *program);
 
 /* Called for each slot of an instruction, in the order of weft_instruction_slots, with the name of its use. For a
  * micro-batch gradient the name is the unit's. The program is placed. */

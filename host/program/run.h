@@ -78,11 +78,16 @@ const weft_key *weft_capability_at(int32_t part, size_t i, uint32_t *flag);
 uint32_t weft_capabilities_of(const weft_loaded *loaded);
 
 const char *weft_part_name(int32_t part);     /* "model" */
-int32_t weft_part_of(const char *kind);       /* "model" -> WEFT_PART_MODEL; the kind must be one */
+int32_t weft_part_of(const char *kind);       /* "model" -> WEFT_PART_MODEL; -1: no such kind */
 const char *weft_part_fallback(int32_t part); /* default plugin; NULL: it must be named */
 
 /* Returns the section of the part's keys: "model", or "adapter.lora" for one of several adapters. */
 const char *weft_run_section(const weft_run *run, int32_t part);
+
+/* Calls visit for each path in the keys of a part's plugin, including lists, in the order of the key table. A value
+ * that is no absolute path is skipped. Without a loaded plugin there are no calls. [main] */
+typedef weft_status weft_path_visit(void *context, const char *key, const char *path, weft_error *err);
+weft_status weft_part_each_path(const weft_part *part, weft_path_visit *visit, void *context, weft_error *err);
 
 /* Returns the id of the part's plugin; NULL: it is not loaded. */
 const char *weft_run_id(const weft_run *run, int32_t part);

@@ -25,25 +25,25 @@ static const struct {
     {WEFT_PART_OPTIMIZER, "decay", WEFT_CAPABILITY_DECAY},
 };
 
+enum { N_CAPABILITIES = sizeof capabilities / sizeof *capabilities };
+
 const weft_key *weft_capability_at(int32_t part, size_t i, uint32_t *flag) {
     weft_settings_section table;
-    size_t k = 0;
-    for (; k < sizeof capabilities / sizeof *capabilities; k++)
-        if (capabilities[k].part == part && i-- == 0) break;
-    if (k == sizeof capabilities / sizeof *capabilities) return NULL;
-    *flag = capabilities[k].flag;
-    for (size_t t = 0; weft_settings_table(&table, t); t++)
-        for (uint64_t row = 0; strcmp(table.section, weft_part_name(part)) == 0 && row < table.n; row++)
-            if (strcmp(table.keys[row].name, capabilities[k].key) == 0) return &table.keys[row];
+    for (size_t k = 0; k < N_CAPABILITIES; k++) {
+        if (capabilities[k].part != part || i-- > 0) continue;
+        *flag = capabilities[k].flag;
+        for (size_t t = 0; weft_settings_table(&table, t); t++)
+            for (uint64_t row = 0; strcmp(table.section, weft_part_name(part)) == 0 && row < table.n; row++)
+                if (strcmp(table.keys[row].name, capabilities[k].key) == 0) return &table.keys[row];
+    }
     return NULL;
 }
 
-/* Returns the capability of that name; NULL: not found. */
-static const weft_key *find_capability(int32_t part, const char *key, uint32_t *flag) {
-    const weft_key *row = NULL;
-    for (size_t i = 0; (row = weft_capability_at(part, i, flag)) != NULL; i++)
-        if (strcmp(row->name, key) == 0) return row;
-    return NULL;
+/* Returns the support flag of a host key; 0: it needs no support, or is no key of the host. */
+static uint32_t capability_of(int32_t part, const char *key) {
+    for (size_t k = 0; k < N_CAPABILITIES; k++)
+        if (capabilities[k].part == part && strcmp(capabilities[k].key, key) == 0) return capabilities[k].flag;
+    return 0;
 }
 
 /* The table of each kind begins with struct_size and flags. */
@@ -81,11 +81,13 @@ static weft_status check_name(const weft_run *run, const char *name, weft_error 
     return weft_config_reject(run->config, "adapter", "plugin", err, "names more than %d adapters", WEFT_MOST_ADAPTERS);
 }
 
-weft_status weft_adapters_find(weft_run *run, weft_error *err) {
+/* Sets run->adapters from [adapter] plugin or run->adapter. */
+static weft_status find_adapters(weft_run *run, weft_error *err) {
     weft_adapter_names *all = &run->adapters;
     const char *text = NULL;
     const char *fallback = run->adapter != NULL ? run->adapter : weft_part_fallback(WEFT_PART_ADAPTER);
-    char *rest = NULL;
+    const char *rest = NULL, *name = NULL;
+    size_t n = 0;
     weft_status status = weft_config_plugin(run->config, &text, "adapter", fallback, err);
     if (status != WEFT_OK || strcmp(text, "none") == 0) return status;
     rest = all->text = weft_strdup(text);
@@ -97,20 +99,13 @@ weft_status weft_adapters_find(weft_run *run, weft_error *err) {
         all->names[all->n++] = all->text;
         return WEFT_OK;
     }
-    while (rest != NULL) {
-        char *name = strsep(&rest, ",");
-        name += strspn(name, " \t");
-        for (size_t n = strlen(name); n > 0 && strchr(" \t", name[n - 1]) != NULL;) name[--n] = '\0';
+    while (weft_part_next(&rest, ',', &name, &n)) {
+        all->text[name - all->text + (ptrdiff_t)n] = '\0';
         status = check_name(run, name, err);
         if (status != WEFT_OK) return status;
         all->names[all->n++] = name;
     }
     return WEFT_OK;
-}
-
-void weft_adapters_forget(weft_run *run) {
-    free(run->adapters.text);
-    memset(&run->adapters, 0, sizeof run->adapters);
 }
 
 void weft_adapters_print(char *out, size_t size, const weft_run *run) {
@@ -123,10 +118,8 @@ void weft_adapters_print(char *out, size_t size, const weft_run *run) {
 
 /* True if no adapter is selected and the configuration has neither `plugin = none` nor a directory of an adapter. */
 static bool adapters_unnamed(const weft_run *run) {
-    static const char *const keys[] = {"plugin", "from", "use"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (weft_config_has_key(run->config, "adapter", keys[i])) return false;
-    return run->adapters.n == 0;
+    return run->adapters.n == 0 && !weft_config_has_key(run->config, "adapter", "plugin") &&
+           !weft_config_has_key(run->config, "adapter", "from") && !weft_config_has_key(run->config, "adapter", "use");
 }
 
 /* Rejects a key of an unselected adapter. line: the missing line, "plugin = lora". */
@@ -167,11 +160,15 @@ static weft_status declare_section(weft_run *run, int32_t part, const char *sect
     return WEFT_OK;
 }
 
-/* True if the n bytes of `name` are "kind:id". */
-static bool names_plugin(const char *name, size_t n, const char *kind, const char *id) {
-    const size_t at = strlen(kind);
-    if (id == NULL || n != at + 1 + strlen(id)) return false;
-    return memcmp(name, kind, at) == 0 && name[at] == ':' && memcmp(name + at + 1, id, strlen(id)) == 0;
+/* True if the plugin of a section, "strategy.fsdp", is selected. defaults: of a part that is not loaded, its default. */
+static bool is_selected(const weft_run *run, const char *section, bool defaults) {
+    char own[100];
+    for (int32_t i = 0; i < WEFT_N_PARTS; i++) {
+        const char *id = weft_run_id(run, i);
+        if (id == NULL && defaults) id = weft_part_fallback(i);
+        if (id != NULL && strcmp(name_section(own, weft_part_name(i), id), section) == 0) return true;
+    }
+    return false;
 }
 
 /* Queries the plugin of each unused section of the part for its keys and declares them. WEFT_E_USER: the plugin does
@@ -179,14 +176,8 @@ static bool names_plugin(const char *name, size_t n, const char *kind, const cha
 static weft_status declare_unselected(weft_run *run, int32_t part, weft_error *err) {
     const char *kind = weft_part_name(part), *section = NULL;
     weft_status status = WEFT_OK;
-    for (size_t i = 0; status == WEFT_OK && (section = weft_config_plugin_section(run->config, kind, i)) != NULL; i++) {
-        bool selected = false;
-        for (int32_t other = 0; other < WEFT_N_PARTS && !selected; other++) {
-            const char *id = strcmp(weft_part_name(other), kind) == 0 ? weft_run_id(run, other) : NULL;
-            selected = id != NULL && strcmp(id, strchr(section, '.') + 1) == 0;
-        }
-        if (!selected) status = declare_section(run, part, section, err);
-    }
+    for (size_t i = 0; status == WEFT_OK && (section = weft_config_plugin_section(run->config, kind, i)) != NULL; i++)
+        if (!is_selected(run, section, false)) status = declare_section(run, part, section, err);
     return status;
 }
 
@@ -194,9 +185,8 @@ static weft_status declare_unselected(weft_run *run, int32_t part, weft_error *e
 static weft_status check_own_section(const weft_run *run, int32_t part, const char *section, uint32_t flags,
                                      weft_error *err) {
     const char *key = weft_config_stray(run->config, section);
-    uint32_t flag = 0;
     if (key == NULL) return WEFT_OK;
-    if (find_capability(part, key, &flag) != NULL && (flags & flag) == 0)
+    if ((capability_of(part, key) & ~flags) != 0)
         return weft_config_reject(run->config, section, key, err, "is not supported by %s %s. Fix: remove it",
                                   weft_part_name(part), strchr(section, '.') + 1);
     return weft_config_unknown(run->config, section, err);
@@ -233,48 +223,30 @@ static void warn_unselected(const weft_run *run, const weft_plugin_description *
     }
 }
 
-weft_status weft_unselected_validate(weft_run *run, weft_error *err) {
-    weft_status status = WEFT_OK;
-    for (size_t i = 0; i < run->n_unselected && status == WEFT_OK; i++) {
-        const weft_plugin_description *unselected = run->unselected[i];
-        char name[100];
-        const char *section = name_section(name, unselected->kind, unselected->id);
-        status = weft_config_idle(run->config, section, unselected->keys, unselected->n_keys,
-                                  (uint32_t)sizeof(weft_key), err);
-        if (status == WEFT_OK) warn_unselected(run, unselected, section);
-    }
-    return status;
-}
-
-void weft_unselected_forget(weft_run *run) {
-    for (size_t i = 0; i < run->n_unselected; i++) weft_plugin_description_free(run->unselected[i]);
-    free(run->unselected);
-    run->unselected = NULL;
-    run->n_unselected = 0;
-}
-
 /* ---- keys of other plugins ---- */
 
-/* Writes "[strategy.ddp] or [strategy.fsdp]", or "plugin = ddp or plugin = fsdp": the available plugins that have the
+enum { HOMES_BYTES = 300 };
+
+/* Writes "[strategy.ddp] or [strategy.fsdp]" and "plugin = ddp or plugin = fsdp": the available plugins that have the
  * key. */
-static void list_homes(char *out, size_t size, const weft_run *run, int32_t part, const char *key, bool as_sections) {
+static void list_homes(char sections[HOMES_BYTES], char lines[HOMES_BYTES], const weft_run *run, int32_t part,
+                       const char *key) {
     const char *kind = weft_part_name(part);
+    const uint32_t flag = capability_of(part, key);
     weft_plugin_summary *all = NULL;
     size_t n = 0;
-    uint32_t flag = 0;
-    const bool is_hosts = find_capability(part, key, &flag) != NULL;
-    out[0] = '\0';
+    sections[0] = lines[0] = '\0';
     if (weft_plugins_summarize(run->plugins, &all, &n, kind, NULL) != WEFT_OK) return;
     for (size_t i = 0; i < n; i++) {
+        const char *id = all[i].id, *before = sections[0] == '\0' ? "" : " or ";
+        const size_t room = HOMES_BYTES - 16 - strlen(kind) - strlen(id);
         weft_plugin_description *it = NULL;
-        const char *before = out[0] == '\0' ? "" : " or ";
-        if (all[i].reason[0] != '\0' || weft_plugin_describe(&it, run->plugins, kind, all[i].id, NULL) != WEFT_OK)
-            continue;
-        if (strlen(out) + strlen(kind) + strlen(all[i].id) + 16 < size &&
-            (is_hosts ? (it->flags & flag) != 0 : weft_plugin_description_key(it, key) != NULL))
-            weft_words_append(out, size, "%s%s%s%s%s%s", before,
-                              as_sections ? "[" : "plugin = ", as_sections ? kind : "", as_sections ? "." : "",
-                              all[i].id, as_sections ? "]" : "");
+        if (all[i].reason[0] != '\0' || weft_plugin_describe(&it, run->plugins, kind, id, NULL) != WEFT_OK) continue;
+        if (strlen(sections) < room && strlen(lines) < room &&
+            (flag != 0 ? (it->flags & flag) != 0 : weft_plugin_description_key(it, key) != NULL)) {
+            weft_words_append(sections, HOMES_BYTES, "%s[%s.%s]", before, kind, id);
+            weft_words_append(lines, HOMES_BYTES, "%splugin = %s", before, id);
+        }
         weft_plugin_description_free(it);
     }
     free(all);
@@ -285,16 +257,11 @@ static void list_homes(char *out, size_t size, const weft_run *run, int32_t part
 static weft_status reject_key(const weft_run *run, int32_t part, const char *key, weft_error *err) {
     const char *kind = weft_part_name(part);
     const char *id = run->parts[part].loaded == NULL ? "none" : weft_run_id(run, part);
-    uint32_t flag = 0;
-    const bool hosts = find_capability(part, key, &flag) != NULL;
-    char homes[300], lines[300];
-    if (part == WEFT_PART_ADAPTER && adapters_unnamed(run)) {
-        list_homes(homes, sizeof homes, run, part, key, false);
-        if (homes[0] != '\0') return refuse_adapter_key(run, kind, key, homes, err);
-    }
-    list_homes(homes, sizeof homes, run, part, key, true);
-    list_homes(lines, sizeof lines, run, part, key, false);
-    if (hosts)
+    char homes[HOMES_BYTES], lines[HOMES_BYTES];
+    list_homes(homes, lines, run, part, key);
+    if (part == WEFT_PART_ADAPTER && adapters_unnamed(run) && homes[0] != '\0')
+        return refuse_adapter_key(run, kind, key, lines, err);
+    if (capability_of(part, key) != 0)
         return weft_config_reject(run->config, kind, key, err, "is not supported by %s %s. Fix: remove it%s%s%s", kind,
                                   id, homes[0] != '\0' ? ", or move it to " : "", homes,
                                   homes[0] != '\0' ? ", where it is unused until that plugin is selected" : "");
@@ -308,16 +275,29 @@ static weft_status reject_key(const weft_run *run, int32_t part, const char *key
                               kind, id, lines, homes);
 }
 
-weft_status weft_unselected_check_capabilities(const weft_run *run, int32_t part, weft_error *err) {
+static weft_status check_capabilities(const weft_run *run, int32_t part, weft_error *err) {
     const weft_loaded *loaded = run->parts[part].loaded;
     const weft_key *row = NULL;
     uint32_t flag = 0;
-    for (size_t i = 0; loaded != NULL && (row = weft_capability_at(part, i, &flag)) != NULL; i++) {
-        if ((weft_capabilities_of(loaded) & flag) != 0) continue;
-        if (!weft_config_at_default(run->config, weft_part_name(part), row->name))
+    for (size_t i = 0; loaded != NULL && (row = weft_capability_at(part, i, &flag)) != NULL; i++)
+        if ((weft_capabilities_of(loaded) & flag) == 0 &&
+            !weft_config_at_default(run->config, weft_part_name(part), row->name))
             return reject_key(run, part, row->name, err);
-    }
     return WEFT_OK;
+}
+
+weft_status weft_unselected_validate(weft_run *run, weft_error *err) {
+    weft_status status = WEFT_OK;
+    for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) status = check_capabilities(run, i, err);
+    for (size_t i = 0; i < run->n_unselected && status == WEFT_OK; i++) {
+        const weft_plugin_description *unselected = run->unselected[i];
+        char name[100];
+        const char *section = name_section(name, unselected->kind, unselected->id);
+        status = weft_config_idle(run->config, section, unselected->keys, unselected->n_keys,
+                                  (uint32_t)sizeof(weft_key), err);
+        if (status == WEFT_OK) warn_unselected(run, unselected, section);
+    }
+    return status;
 }
 
 /* Rejects unknown sections. */
@@ -455,10 +435,8 @@ static void drop_keys_of_none(weft_run *run, int32_t part) {
                {WEFT_PART_POLICY, "classes"},     {WEFT_PART_POLICY, "size"}};
     const char *kind = weft_part_name(part);
     for (size_t i = 0; i < sizeof old / sizeof *old; i++) {
-        uint32_t flag = 0;
-        const bool is_hosts = find_capability(part, old[i].key, &flag) != NULL;
         if (old[i].part != part) continue;
-        if (is_hosts || !weft_config_is_declared(run->config, kind, old[i].key))
+        if (capability_of(part, old[i].key) != 0 || !weft_config_is_declared(run->config, kind, old[i].key))
             weft_config_pass_over(run->config, kind, old[i].key, "none");
     }
 }
@@ -486,34 +464,23 @@ static weft_status check_keys(weft_run *run, weft_error *err) {
     for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) status = check_part_keys(run, i, err);
     if (status == WEFT_OK) status = check_unselected_keys(run, err);
     for (size_t i = 0; status == WEFT_OK && weft_settings_table(&table, i); i++) {
-        int32_t part = 0;
-        while (part < WEFT_N_PARTS && strcmp(weft_part_name(part), table.section) != 0) part++;
-        if (part == WEFT_N_PARTS) status = weft_config_unknown(run->config, table.section, err);
+        if (weft_part_of(table.section) < 0) status = weft_config_unknown(run->config, table.section, err);
     }
     return status;
 }
 
-/* True if the plugin is selected or has its own section. */
-static bool is_used(const weft_run *run, const char *name, size_t n) {
-    const char *section = NULL;
-    for (int32_t i = 0; i < WEFT_N_PARTS; i++) {
-        const char *kind = weft_part_name(i);
-        const weft_loaded *loaded = run->parts[i].loaded; /* else its default, if this command does not load it */
-        if (names_plugin(name, n, kind, loaded != NULL ? loaded->plugin->id : weft_part_fallback(i))) return true;
-        for (size_t k = 0; (section = weft_config_plugin_section(run->config, kind, k)) != NULL; k++)
-            if (names_plugin(name, n, kind, strchr(section, '.') + 1)) return true;
-    }
-    return false;
-}
-
-/* Rejects pins of unused plugins: the intended plugin would run without a pin. */
+/* Rejects pins of plugins that are not selected and have no section: the intended plugin would run without a pin. */
 static weft_status check_pins_used(const weft_run *run, weft_error *err) {
     const char *rest = *run->settings.plugins.pin == '\0' ? NULL : run->settings.plugins.pin;
     const char *pin = NULL;
     size_t n = 0;
     while (weft_part_next(&rest, ',', &pin, &n)) {
         const size_t name = strcspn(pin, "=");
-        if (is_used(run, pin, name)) continue;
+        char section[100], *colon = NULL;
+        (void)snprintf(section, sizeof section, "%.*s", (int)name, pin);
+        colon = strchr(section, ':');
+        if (colon != NULL) *colon = '.';
+        if (is_selected(run, section, true) || weft_config_has_section(run->config, section)) continue;
         return weft_config_reject(run->config, "plugins", "pin", err,
                                   "pins %.*s, which this run does not use. Fix: remove the pin, or correct its name",
                                   (int)(name < 100 ? name : 100), pin);
@@ -566,9 +533,11 @@ weft_status weft_run_names(weft_run *run, uint32_t needs, weft_error *err) {
         if (ranks.why[0] != '\0')
             weft_log(run->host, ranks.world.size > 1 ? WEFT_LOG_DEBUG : WEFT_LOG_INFO, "%s", ranks.why);
     }
-    if (status == WEFT_OK) weft_family_find(run);
+    if (status == WEFT_OK && !weft_config_has_key(run->config, "model", "plugin") &&
+        weft_settings_load_model(&run->settings.model, run->config, NULL) == WEFT_OK)
+        run->family = weft_family_read(run->settings.model.path); /* an invalid key is reported later */
     if (status == WEFT_OK) weft_family_find_adapter(run);
-    if (status == WEFT_OK) status = weft_adapters_find(run, err);
+    if (status == WEFT_OK) status = find_adapters(run, err);
     for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) {
         const bool waits = i >= WEFT_PART_ADAPTER && i < WEFT_N_PARTS - 1; /* until all adapters are known */
         if (weft_run_wants(run, i, needs)) status = declare_part(run, i, err);

@@ -13,10 +13,6 @@
  * One adapter has its keys in [adapter] or in its own section; each of several only in its own section,
  * [adapter.lora]. */
 
-/* Sets run->adapters from [adapter] plugin or run->adapter. */
-weft_status weft_adapters_find(weft_run *run, weft_error *err);
-void weft_adapters_forget(weft_run *run);
-
 /* Writes the ids of the loaded adapters: "lora, mlp-head". */
 void weft_adapters_print(char *out, size_t size, const weft_run *run);
 
@@ -25,14 +21,9 @@ void weft_adapters_print(char *out, size_t size, const weft_run *run);
  * [strategy.fsdp] is unused while ddp is selected: its keys are validated and kept with the run, but have no effect.
  * A key of fsdp in [strategy] itself is then rejected, and the error names the correct section. */
 
-/* Rejects invalid values of the keys in unused sections. */
+/* Rejects host keys with a non-default value that the selected plugin does not support, with the same error, then
+ * invalid values of the keys in unused sections. */
 weft_status weft_unselected_validate(weft_run *run, weft_error *err);
-
-/* Rejects host keys with a non-default value that the part's selected plugin does not support, with the same error. */
-weft_status weft_unselected_check_capabilities(const weft_run *run, int32_t part, weft_error *err);
-
-/* Frees the data that weft_unselected_declare stored in the run. */
-void weft_unselected_forget(weft_run *run);
 
 /* True if the part is in the file or required without it. */
 bool weft_run_wants(const weft_run *run, int32_t part, uint32_t needs);
@@ -61,9 +52,6 @@ char *weft_family_read(const char *directory);
 /* Fails if the file of the directory cannot be read or is not a JSON object; err has line and column. */
 weft_status weft_family_check(const char *directory, const char *file, weft_error *err);
 
-/* Sets run->family from [model] path if the configuration names no plugin; NULL: not found. */
-void weft_family_find(weft_run *run);
-
 /* Returns the base modules that were fully trained with the adapter in a directory, in the syntax of [train]
  * trainable: "*model.norm.*, *lm_head.*". The caller frees it. NULL: no such modules. PEFT matches them by path
  * suffix. */
@@ -85,17 +73,14 @@ weft_status weft_token_files_pad(char **out, const char *directory, weft_error *
  * `has` names: "A,B" in the order of their ids. The caller frees it. NULL: none, or a file does not exist. */
 weft_status weft_token_files_more(char **out, const char *had, const char *has, weft_error *err);
 
-/* Fails if the tokens of the run's adapter have other ids in this run. An adapter's directory has the tokenizer of its
- * training run. */
-weft_status weft_token_files_check(const weft_run *run, weft_error *err);
-
 /* True if the configuration adds tokens. */
 bool weft_tokens_wanted(const weft_run *run);
 
 /* Adds the tokens to a new tokenizer. A pad token that is already the tokenizer's own is not added. */
 weft_status weft_tokens_add(weft_text *text, const weft_run *run, weft_error *err);
 
-/* Sets run->vocabulary: the rows of the model grow to the highest id, and an added pad token becomes pad_token_id. */
+/* Sets run->vocabulary if the configuration adds tokens: the rows of the model grow to the highest id, and an added pad
+ * token becomes pad_token_id. Fails if the tokens of the run's adapter have other ids in this run. */
 weft_status weft_tokens_settle(weft_run *run, weft_error *err);
 
 #endif

@@ -3,7 +3,6 @@
 
 #include "base/alloc.h"
 #include "program/exchange.h"
-#include "program/gathered.h"
 #include "program/job.h"
 
 #include <stdlib.h>
@@ -13,7 +12,8 @@ weft_fold weft_fold_begin(int32_t reduce, int32_t n, bool loose) {
     return fold;
 }
 
-bool weft_fold_halves(int32_t n, int32_t lo, int32_t mid, int32_t hi) {
+/* True if [lo, mid) and [mid, hi) are the two halves of a node of the tree over [0, n). */
+static bool are_halves(int32_t n, int32_t lo, int32_t mid, int32_t hi) {
     int32_t from = 0, to = n;
     while (to - from > hi - lo) {
         const int32_t split = from + (to - from + 1) / 2;
@@ -29,7 +29,7 @@ static bool term_joins(const weft_fold *fold, int32_t mid, int32_t hi) {
     if (fold->loose) return true;
     if (fold->hi[fold->top - 1] != mid) return false;
     if (fold->reduce == WEFT_REDUCE_ORDERED) return lo == 0;
-    return weft_fold_halves(fold->n, lo, mid, hi);
+    return are_halves(fold->n, lo, mid, hi);
 }
 
 /* A full stack, which no sum in the defined order has, adds its terms in arrival order. */
@@ -53,6 +53,152 @@ weft_fold_step weft_fold_push(weft_fold *fold, int32_t lo, int32_t hi) {
         fold->hi[fold->top - 1] = last_hi;
     }
     return step;
+}
+
+/* ---- terms ---- */
+
+enum { SCOPES = WEFT_SCOPE_ACROSS + 1 };
+
+/* Micro-batches that a rank has contributed to the first hop of a unit so far. */
+typedef struct given {
+    int32_t lo, hi, n;
+} given;
+
+typedef struct finder {
+    const weft_program *const *programs;
+    const weft_job_spec *job;
+    const weft_program *own;
+    int32_t rank;
+    weft_terms *out;
+    int32_t *head; /* [n_units][SCOPES] first own REDUCE of that unit and scope; -1: none */
+    int32_t *next; /* [n_instructions] the next own REDUCE of the same unit and scope; -1: none */
+    int32_t *now;  /* [n_units][SCOPES] the one that the current rank has reached */
+    given *rows;   /* [n_units] of the current rank */
+} finder;
+
+static int32_t sort_of(const weft_instruction *instruction) {
+    return instruction->unit * SCOPES + instruction->scope;
+}
+
+static bool is_reduce(const weft_instruction *instruction, const weft_job_spec *job) {
+    return instruction->kind == WEFT_INSTRUCTION_REDUCE && instruction->unit >= 0 &&
+           instruction->unit < job->view.n_units && instruction->scope >= WEFT_SCOPE_RANK &&
+           instruction->scope <= WEFT_SCOPE_ACROSS;
+}
+
+static void list_own(finder *f) {
+    int32_t *last = f->now;
+    int32_t at = 0;
+    for (int32_t i = 0; i < f->job->view.n_units * SCOPES; i++) f->head[i] = last[i] = -1;
+    for (int32_t i = 0; i < f->own->n_instructions; i++) {
+        const weft_instruction *instruction = &f->own->instructions[i];
+        f->out->first[i] = at;
+        f->out->n[i] = 0;
+        f->next[i] = -1;
+        if (!is_reduce(instruction, f->job)) continue;
+        const weft_cut cut = weft_cut_of(f->job, instruction->unit);
+        at += weft_scope_size(&cut, instruction->scope);
+        if (last[sort_of(instruction)] < 0) f->head[sort_of(instruction)] = i;
+        else f->next[last[sort_of(instruction)]] = i;
+        last[sort_of(instruction)] = i;
+    }
+}
+
+/* A row of a second hop is the sum of all micro-batches that its sender received in the first hop. */
+static weft_term term_of(finder *f, const weft_instruction *instruction, int32_t rank) {
+    const weft_cut cut = weft_cut_of(f->job, instruction->unit);
+    const given *row = &f->rows[instruction->unit];
+    weft_term term = {weft_scope_place(&cut, instruction->scope, rank), instruction->micro_batch,
+                      instruction->micro_batch + 1};
+    if (instruction->micro_batch >= 0) return term;
+    term.lo = row->lo;
+    term.hi = row->hi;
+    /* the micro-batches of a group's ranks interleave */
+    if (instruction->scope == WEFT_SCOPE_ACROSS) {
+        term.lo = row->lo / cut.group * cut.group;
+        term.hi = (row->hi + cut.group - 1) / cut.group * cut.group;
+        if (row->n * cut.group != term.hi - term.lo) f->out->scattered = true;
+    } else if (row->n != row->hi - row->lo) f->out->scattered = true;
+    return term;
+}
+
+static void note_micro_batch(given *row, int32_t micro_batch) {
+    if (micro_batch < 0) return;
+    if (row->n == 0 || micro_batch < row->lo) row->lo = micro_batch;
+    if (row->n == 0 || micro_batch + 1 > row->hi) row->hi = micro_batch + 1;
+    row->n++;
+}
+
+static void take_rank(finder *f, int32_t rank) {
+    const weft_program *program = f->programs[rank];
+    memcpy(f->now, f->head, (size_t)(f->job->view.n_units * SCOPES) * sizeof *f->now);
+    memset(f->rows, 0, (size_t)f->job->view.n_units * sizeof *f->rows);
+    for (int32_t i = 0; i < program->n_instructions; i++) {
+        const weft_instruction *instruction = &program->instructions[i];
+        int32_t own = -1;
+        if (!is_reduce(instruction, f->job)) continue;
+        const weft_cut cut = weft_cut_of(f->job, instruction->unit);
+        own = f->now[sort_of(instruction)];
+        note_micro_batch(&f->rows[instruction->unit], instruction->micro_batch);
+        if (own < 0) continue;
+        f->now[sort_of(instruction)] = f->next[own];
+        if (!weft_scope_together(&cut, instruction->scope, rank, f->rank)) continue;
+        f->out->terms[f->out->first[own] + f->out->n[own]++] = term_of(f, instruction, rank);
+    }
+}
+
+/* True if an exchange of this rank receives a row of the other rank. */
+static bool takes_part(const finder *f, int32_t rank) {
+    if (rank == f->rank) return true;
+    for (int32_t unit = 0; unit < f->job->view.n_units; unit++) {
+        const weft_cut cut = weft_cut_of(f->job, unit);
+        for (int32_t scope = WEFT_SCOPE_ALL; scope <= WEFT_SCOPE_ACROSS; scope++)
+            if (f->head[unit * SCOPES + scope] >= 0 && weft_scope_together(&cut, scope, rank, f->rank)) return true;
+    }
+    return false;
+}
+
+static int by_micro_batch(const void *a, const void *b) {
+    const weft_term *x = a, *y = b;
+    return (x->lo > y->lo) - (x->lo < y->lo);
+}
+
+/* Terms are usually sorted already. */
+static void sort_terms(weft_term *terms, int32_t n) {
+    for (int32_t i = 1; i < n; i++) {
+        if (terms[i - 1].lo <= terms[i].lo) continue;
+        qsort(terms, (size_t)n, sizeof *terms, by_micro_batch);
+        return;
+    }
+}
+
+/* programs: of all ranks. */
+static weft_terms *create_terms(const weft_program *const *programs, const weft_job_spec *job, int32_t rank) {
+    finder f = {.programs = programs, .job = job, .own = programs[rank], .rank = rank};
+    const int32_t n = f.own->n_instructions, sorts = job->view.n_units * SCOPES;
+    int64_t rows = 0;
+    for (int32_t i = 0; i < n; i++)
+        if (is_reduce(&f.own->instructions[i], job)) {
+            const weft_cut cut = weft_cut_of(job, f.own->instructions[i].unit);
+            rows += weft_scope_size(&cut, f.own->instructions[i].scope);
+        }
+    f.out = weft_alloc(1, sizeof *f.out);
+    f.out->terms = weft_alloc(rows, sizeof *f.out->terms);
+    f.out->first = weft_alloc(n, sizeof *f.out->first);
+    f.out->n = weft_alloc(n, sizeof *f.out->n);
+    f.head = weft_alloc(sorts, sizeof *f.head);
+    f.now = weft_alloc(sorts, sizeof *f.now);
+    f.next = weft_alloc(n, sizeof *f.next);
+    f.rows = weft_alloc(job->view.n_units, sizeof *f.rows);
+    list_own(&f);
+    for (int32_t r = 0; r < job->view.world; r++)
+        if (takes_part(&f, r)) take_rank(&f, r);
+    for (int32_t i = 0; i < n; i++) sort_terms(f.out->terms + f.out->first[i], f.out->n[i]);
+    free(f.head);
+    free(f.now);
+    free(f.next);
+    free(f.rows);
+    return f.out;
 }
 
 /* ---- bytes of exchanges ---- */
@@ -137,8 +283,9 @@ int64_t weft_sums_target(const weft_plan *plan, const weft_job_spec *job, int32_
     return plan->holds[WEFT_HOLD_GRADIENTS]->spans[index].at + weft_f32_bytes(at);
 }
 
-/* Simulates a unit's terms to find the maximum number of pending sums. Returns true if each hop ends with one sum. */
-static bool measure_depth(const weft_mode_plan *mode_plan, weft_unit_sum *sum, int32_t unit) {
+/* Simulates a unit's terms to find the maximum number of pending sums, and the scope of each hop. Returns true if each
+ * hop ends with one sum. */
+static bool measure_depth(const weft_mode_plan *mode_plan, weft_unit_sum *sum, int32_t scopes[2], int32_t unit) {
     const int32_t reduce = mode_plan->job->spec.view.reduce, micro_batches = mode_plan->program->micro_batches;
     weft_fold folds[2] = {weft_fold_begin(reduce, micro_batches, sum->loose),
                           weft_fold_begin(reduce, micro_batches, sum->loose)};
@@ -147,6 +294,7 @@ static bool measure_depth(const weft_mode_plan *mode_plan, weft_unit_sum *sum, i
         const weft_instruction *instruction = &mode_plan->program->instructions[i];
         const int hop = instruction->micro_batch < 0 ? 1 : 0;
         if (instruction->kind != WEFT_INSTRUCTION_REDUCE || instruction->unit != unit) continue;
+        scopes[hop] = instruction->scope;
         for (int32_t t = 0; t < mode_plan->terms->n[i]; t++) {
             const weft_term *term = &mode_plan->terms->terms[mode_plan->terms->first[i] + t];
             (void)weft_fold_push(&folds[hop], term->lo, term->hi);
@@ -159,19 +307,13 @@ static bool measure_depth(const weft_mode_plan *mode_plan, weft_unit_sum *sum, i
 static void plan_sum(const weft_plan *plan, weft_mode_plan *mode_plan, int32_t unit, int64_t *at) {
     weft_unit_sum *sum = &mode_plan->sums[unit];
     int32_t scopes[2] = {0, 0};
-    for (int32_t i = 0; i < mode_plan->program->n_instructions; i++) {
-        const weft_instruction *instruction = &mode_plan->program->instructions[i];
-        if (instruction->kind == WEFT_INSTRUCTION_REDUCE && instruction->unit == unit)
-            scopes[instruction->micro_batch < 0] = instruction->scope;
+    sum->loose = mode_plan->terms->scattered;
+    if (!measure_depth(mode_plan, sum, scopes, unit) && !sum->loose) {
+        sum->loose = true;
+        (void)measure_depth(mode_plan, sum, scopes, unit);
     }
-    if (scopes[0] == 0) return;
     sum->two_hops = scopes[1] != 0;
     sum->scope = scopes[sum->two_hops];
-    sum->loose = mode_plan->terms->scattered;
-    if (!measure_depth(mode_plan, sum, unit) && !sum->loose) {
-        sum->loose = true;
-        (void)measure_depth(mode_plan, sum, unit);
-    }
     for (int hop = 0; hop < 2; hop++) {
         const bool last = hop == (sum->two_hops ? 1 : 0);
         const int32_t waiting = sum->depth[hop] - (last && sum->depth[hop] > 0 ? 1 : 0);
@@ -184,7 +326,7 @@ static void plan_sum(const weft_plan *plan, weft_mode_plan *mode_plan, int32_t u
 
 void weft_sums_plan(const weft_plan *plan, weft_mode_plan *mode_plan, const weft_program *const *programs) {
     const int32_t n_units = mode_plan->job->spec.view.n_units;
-    mode_plan->terms = weft_terms_create(programs, &mode_plan->job->spec, plan->rank);
+    mode_plan->terms = create_terms(programs, &mode_plan->job->spec, plan->rank);
     mode_plan->sums = weft_alloc(n_units, sizeof *mode_plan->sums);
     mode_plan->partials = 0;
     for (int32_t u = 0; u < n_units; u++) plan_sum(plan, mode_plan, u, &mode_plan->partials);

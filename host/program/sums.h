@@ -36,9 +36,6 @@ typedef struct weft_fold_step {
     int32_t merges; /* number of subsequent merges of the top sum into the one below it */
 } weft_fold_step;
 
-/* True if [lo, mid) and [mid, hi) are the two halves of a node of the tree over [0, n). */
-bool weft_fold_halves(int32_t n, int32_t lo, int32_t mid, int32_t hi);
-
 weft_fold weft_fold_begin(int32_t reduce, int32_t n, bool loose);
 weft_fold_step weft_fold_push(weft_fold *fold, int32_t lo, int32_t hi);
 

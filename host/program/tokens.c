@@ -15,30 +15,20 @@ enum { MOST_BYTES = 256 << 20 };
 
 /* ---- tokenizer files ---- */
 
-/* *text is unchanged if the file does not exist. */
-static weft_status read_file(char **text, size_t *bytes, const char *directory, const char *name, weft_error *err) {
+weft_status weft_token_files_pad(char **out, const char *directory, weft_error *err) {
     char path[WEFT_PATH_BYTES];
     bool is_there = false;
-    weft_status status = weft_path_join(path, directory, name, err);
-    if (status == WEFT_OK) status = weft_file_exists(&is_there, path, err);
-    return status == WEFT_OK && is_there ? weft_text_read(text, bytes, path, MOST_BYTES, err) : status;
-}
-
-weft_status weft_token_files_pad(char **out, const char *directory, weft_error *err) {
-    char *path = weft_text_of("%s/tokenizer_config.json", directory), *text = NULL;
-    size_t bytes = 0;
     json_t *config = NULL;
     const json_t *found = NULL;
     const char *name = NULL;
-    weft_status status = read_file(&text, &bytes, directory, "tokenizer_config.json", err);
+    weft_status status = weft_path_join(path, directory, "tokenizer_config.json", err);
     *out = NULL;
-    if (text != NULL) status = weft_json_parse(&config, text, bytes, JSON_DECODE_INT_AS_REAL, path, err);
+    if (status == WEFT_OK) status = weft_file_exists(&is_there, path, err);
+    if (status == WEFT_OK && is_there) status = weft_json_read(&config, path, JSON_DECODE_INT_AS_REAL, err);
     found = json_object_get(config, "pad_token");
     name = json_string_value(json_is_object(found) ? json_object_get(found, "content") : found);
     if (name != NULL) *out = weft_strdup(name);
     json_decref(config);
-    free(text);
-    free(path);
     return status;
 }
 
@@ -74,6 +64,15 @@ static weft_status read_added(json_t **out, const char *directory, const char *t
                           directory, why.text);
 }
 
+/* *text is unchanged if the file does not exist. */
+static weft_status read_tokenizer(char **text, size_t *bytes, const char *directory, weft_error *err) {
+    char path[WEFT_PATH_BYTES];
+    bool is_there = false;
+    weft_status status = weft_path_join(path, directory, "tokenizer.json", err);
+    if (status == WEFT_OK) status = weft_file_exists(&is_there, path, err);
+    return status == WEFT_OK && is_there ? weft_text_read(text, bytes, path, MOST_BYTES, err) : status;
+}
+
 /* The files are mostly the same, and large. */
 weft_status weft_token_files_more(char **out, const char *had, const char *has, weft_error *err) {
     char *own_pad = NULL, *pad = NULL, *text[2] = {NULL, NULL};
@@ -82,8 +81,8 @@ weft_status weft_token_files_more(char **out, const char *had, const char *has, 
     weft_status status = weft_token_files_pad(&own_pad, had, err);
     *out = NULL;
     if (status == WEFT_OK && own_pad == NULL) status = weft_token_files_pad(&pad, has, err);
-    if (status == WEFT_OK) status = read_file(&text[0], &bytes[0], had, "tokenizer.json", err);
-    if (status == WEFT_OK) status = read_file(&text[1], &bytes[1], has, "tokenizer.json", err);
+    if (status == WEFT_OK) status = read_tokenizer(&text[0], &bytes[0], had, err);
+    if (status == WEFT_OK) status = read_tokenizer(&text[1], &bytes[1], has, err);
     if (status == WEFT_OK && text[0] != NULL && text[1] != NULL &&
         (bytes[0] != bytes[1] || memcmp(text[0], text[1], bytes[0]) != 0)) {
         status = read_added(&added[0], had, text[0], bytes[0], err);
@@ -99,7 +98,9 @@ weft_status weft_token_files_more(char **out, const char *had, const char *has, 
     return status;
 }
 
-weft_status weft_token_files_check(const weft_run *run, weft_error *err) {
+/* Fails if the tokens of the run's adapter have other ids in this run. An adapter's directory has the tokenizer of its
+ * training run. */
+static weft_status check_adapter(const weft_run *run, weft_error *err) {
     const weft_tokenizer_settings *keys = &run->settings.tokenizer;
     const char *from = run->settings.adapter_from;
     char *more = NULL;
@@ -170,17 +171,16 @@ static weft_status take_names(token_list *list, const weft_text *text, const wef
 }
 
 /* Appends the pad token, unless the tokenizer already has it as its pad token. */
-static weft_status take_pad(token_list *list, const weft_text *text, const weft_run *run, weft_error *err) {
+static weft_status take_pad(token_list *list, const weft_text *text, int32_t pad, const weft_run *run,
+                            weft_error *err) {
     const char *name = run->settings.tokenizer.pad_token;
-    weft_tokenizer_info info = {.struct_size = (uint32_t)sizeof info, .pad = -1};
     if (*name == '\0') return weft_config_reject(run->config, "tokenizer", "pad_token", err, "is empty");
-    WEFT_PLUGIN_NOTIFY(text->plugin, info, text->tokenizer, &info);
-    if (info.pad >= 0 && info.pad == find_token(text, name)) return WEFT_OK;
-    if (info.pad >= 0)
+    if (pad >= 0 && pad == find_token(text, name)) return WEFT_OK;
+    if (pad >= 0)
         return weft_config_reject(run->config, "tokenizer", "pad", err,
                                   "adds a pad token, and the tokenizer in %s already has another one than %s, id %d. "
                                   "Fix: remove the line",
-                                  text->directory, name, (int)info.pad);
+                                  text->directory, name, (int)pad);
     if (is_listed(list, name))
         return weft_config_reject(run->config, "tokenizer", "add", err,
                                   "names %s, which pad = add adds. Fix: remove it from the list", name);
@@ -221,7 +221,7 @@ weft_status weft_tokens_add(weft_text *text, const weft_run *run, weft_error *er
     WEFT_PLUGIN_NOTIFY(text->plugin, info, text->tokenizer, &info);
     text->own_ids = info.vocab_size;
     status = take_names(&list, text, run, err);
-    if (status == WEFT_OK && keys->pad == WEFT_PAD_ADD) status = take_pad(&list, text, run, err);
+    if (status == WEFT_OK && keys->pad == WEFT_PAD_ADD) status = take_pad(&list, text, info.pad, run, err);
     if (status == WEFT_OK && list.n > 0) status = add_list(text, &list, run, err);
     free((void *)list.names);
     free(list.text);
@@ -283,12 +283,14 @@ static void take_vocabulary(weft_run *run, const weft_text *text, int64_t rows) 
 }
 
 weft_status weft_tokens_settle(weft_run *run, weft_error *err) {
-    const int64_t rows = read_rows(run->settings.model.path);
     weft_text text = {0};
-    weft_status status = WEFT_OK;
+    int64_t rows = 0;
+    weft_status status = check_adapter(run, err);
+    if (status != WEFT_OK || !weft_tokens_wanted(run)) return status;
     if (run->parts[WEFT_PART_MODEL].loaded == NULL || run->parts[WEFT_PART_TOKENIZER].loaded == NULL) return WEFT_OK;
     status = weft_text_open(&text, run, err);
     if (status != WEFT_OK) return status;
+    rows = read_rows(run->settings.model.path);
     if (rows >= 1) take_vocabulary(run, &text, rows);
     else
         status = weft_config_reject(run->config, "tokenizer", run->settings.tokenizer.add[0] != '\0' ? "add" : "pad",

@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "base/units.h"
 #include "plugin/enter.h"
-#include "program/paths.h"
+#include "program/budget.h"
 #include "run/save.h"
 #include "run/stepper.h"
 

@@ -10,7 +10,7 @@
  *
  * The copy of this rank's state is in pinned memory (weft/transfer.h) if the device has its own memory. If the host
  * sees the device's memory, the copy is a device buffer, and frozen parameters are read in place. The plan counts it
- * (program/paths.h). */
+ * (program/budget.h). */
 #ifndef WEFT_HOST_RUN_ASYNC_CHECKPOINT_H
 #define WEFT_HOST_RUN_ASYNC_CHECKPOINT_H
 

@@ -4,7 +4,6 @@
 #include "base/alloc.h"
 #include "plugin/enter.h"
 #include "program/exchange.h"
-#include "program/gathered.h"
 #include "run/stepper.h"
 
 #include <stdlib.h>

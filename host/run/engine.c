@@ -8,7 +8,9 @@
 #include "model/weights.h"
 #include "plugin/enter.h"
 #include "program/budget.h"
-#include "program/norm_nodes.h"
+#include "program/job.h"
+#include "program/plan.h"
+#include "program/exchange.h"
 #include "run/coherence.h"
 #include "run/validate.h"
 
@@ -348,7 +350,7 @@ static weft_status take_scalars(weft_engine *engine, weft_error *err) {
 static weft_status take_position_table(weft_engine *engine, int32_t index, weft_error *err) {
     const weft_declared *declared = engine->plan.declared;
     const weft_table *table = declared->tables[index];
-    const int64_t rows = weft_budget_table_rows(&engine->plan), bytes = weft_budget_table(&engine->plan, index);
+    const int64_t rows = engine->plan.table_rows, bytes = weft_budget_table(&engine->plan, index);
     float *values = malloc((size_t)bytes + 1);
     weft_status status = WEFT_OK;
     weft_call_record before;

@@ -131,18 +131,19 @@ static weft_status on_forward(void *context, const weft_instruction *instruction
 static weft_status prepare_graphs(weft_generator *self, int64_t length, weft_error *err) {
     weft_engine *engine = self->engine;
     const weft_graph_set *planned = engine->plan.generate.graphs;
-    const weft_graph_set_spec spec = {.mode = WEFT_MODE_GENERATE,
-                                      .dtype = engine->plan.dtype,
-                                      .rows = 1,
-                                      .cache_rows = engine->plan.spec.cache_rows,
-                                      .n_lengths = 1,
-                                      .lengths = {(int32_t)length}};
+    const weft_graph_spec spec = {.mode = WEFT_MODE_GENERATE,
+                                  .dtype = engine->plan.dtype,
+                                  .rows = 1,
+                                  .cache_rows = engine->plan.spec.cache_rows,
+                                  .kernels = engine->kernels,
+                                  .device = engine->device};
+    const int32_t rows = (int32_t)length;
     int64_t needed = 0;
     weft_status status = WEFT_OK;
-    if (self->graphs != NULL && self->graphs->lengths[0] == (int32_t)length) return WEFT_OK;
+    if (self->graphs != NULL && self->graphs->lengths[0] == rows) return WEFT_OK;
     weft_graph_set_destroy(self->graphs);
     self->graphs = NULL;
-    status = weft_graph_set_create(&self->graphs, engine->plan.declared, engine->kernels, engine->device, &spec, err);
+    status = weft_graph_set_create(&self->graphs, engine->plan.declared, &spec, &rows, 1, err);
     for (int32_t i = 0; i < planned->n_segments && status == WEFT_OK; i++) {
         const int64_t bytes = weft_graph_size(self->graphs->graphs[i])->forward_work_untaped;
         if (bytes > weft_graph_size(planned->graphs[i])->forward_work_untaped) needed = weft_larger(needed, bytes);

@@ -130,7 +130,7 @@ static bool print_obstacle(char *out, size_t size, const weft_stepper *stepper, 
 
 weft_status weft_graph_capture_open(weft_graph_capture **out, const weft_stepper *stepper, weft_error *err) {
     const weft_engine *engine = stepper->engine;
-    const int64_t replay = engine->plan.run->settings.run.replay, n = weft_plan_most_micro_batches(&engine->plan);
+    const int64_t replay = engine->plan.run->settings.run.replay, n = weft_plan_most(&engine->plan, micro_batches);
     const int64_t bytes = weft_step_micro_batch_bytes(engine) * n;
     const weft_device_capture *capture = NULL;
     weft_graph_capture *self = NULL;

@@ -6,7 +6,7 @@
 #define WEFT_HOST_RUN_RANKS_H
 
 #include "model/process_group.h"
-#include "program/terms.h"
+#include "program/job.h"
 #include "run/process_context.h"
 
 #include <weft/strategy.h>

@@ -2,7 +2,7 @@
 #include "launch/heartbeat.h"
 #include "plugin/enter.h"
 #include "program/budget.h"
-#include "program/norm_nodes.h"
+#include "program/exchange.h"
 #include "run/values.h"
 
 enum { HP_GUARD = 0xA5 };

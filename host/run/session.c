@@ -9,7 +9,7 @@
 #include "launch/world.h"
 #include "model/weights.h"
 #include "program/budget.h"
-#include "program/paths.h"
+#include "program/plan.h"
 #include "plugin/enter.h"
 #include "plugin/services.h"
 #include "run/coherence.h"

@@ -302,8 +302,8 @@ weft_status weft_stepper_rehearse(weft_stepper *self, weft_error *err) {
 
 weft_status weft_stepper_create(weft_stepper **out, weft_engine *engine, const weft_data_plugin *data_plugin,
                                 weft_data *data, weft_error *err) {
-    const size_t micro_batches = (size_t)weft_plan_most_micro_batches(&engine->plan) + 1;
-    const int32_t instructions = weft_plan_most_instructions(&engine->plan);
+    const size_t micro_batches = (size_t)weft_plan_most(&engine->plan, micro_batches) + 1;
+    const int32_t instructions = weft_plan_most(&engine->plan, n_instructions);
     const int64_t hp = weft_cache_lines(WEFT_MAX_HP);
     const int64_t first = weft_cache_lines(weft_budget_first_rows(&engine->plan));
     const int64_t bytes = 64 + hp + first + outcome_bytes(engine); /* each on its own cache lines */
@@ -316,7 +316,7 @@ weft_status weft_stepper_create(weft_stepper **out, weft_engine *engine, const w
     self->micro_batch_targets = weft_alloc(micro_batches, sizeof *self->micro_batch_targets);
     self->micro_batch_lengths = weft_alloc(micro_batches, sizeof *self->micro_batch_lengths);
     self->gradients = weft_alloc(engine->plan.declared->n_parameters, sizeof *self->gradients);
-    self->used = weft_alloc(weft_plan_most_slots(&engine->plan), sizeof *self->used);
+    self->used = weft_alloc(weft_plan_most(&engine->plan, n_slots), sizeof *self->used);
     self->handles = calloc((size_t)instructions + 1, sizeof *self->handles);
     self->folds = weft_alloc(2 * engine->plan.layout->n_units, sizeof *self->folds);
     if (self->handles == NULL)

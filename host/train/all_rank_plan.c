@@ -10,10 +10,9 @@
 
 enum { TRAIN, EVALUATE, N_MODES };
 
-/* A placed program, and its memory. */
+/* A placed program. */
 typedef struct placed {
     const weft_program *program; /* the first of each mode is the plan's own */
-    weft_price price;
     int64_t partials; /* elements; -1: unknown */
     bool shared;      /* all sums include all ranks, so ranks with equal programs have equal sums */
 } placed;
@@ -75,7 +74,6 @@ static placed *add_kind(planner *self, int mode, const weft_program *program) {
         if (program->instructions[i].kind == WEFT_INSTRUCTION_REDUCE &&
             program->instructions[i].scope != WEFT_SCOPE_ALL)
             kind->shared = false;
-    weft_program_price(&kind->price, program);
     return kind;
 }
 
@@ -99,7 +97,6 @@ static weft_status plan_rank(planner *self, weft_plan *rank, weft_error *err) {
     if (status != WEFT_OK) return status;
     weft_sums_hold(rank, &self->modes[TRAIN]->job->spec);
     rank->train.program = (weft_program *)kind->program;
-    rank->train.price = kind->price;
     /* the stored partial sums are equal for ranks with equal programs, if all ranks take part in each sum */
     if (!kind->shared || kind->partials < 0) {
         const weft_program *reduces = self->reduces[rank->rank];
@@ -114,7 +111,7 @@ static weft_status plan_rank(planner *self, weft_plan *rank, weft_error *err) {
         status = compile_program(self, &program, EVALUATE, rank->rank, err);
         if (status == WEFT_OK) status = find_kind(self, &kind, EVALUATE, program, err);
         if (status != WEFT_OK || kind->program != program) weft_program_destroy(program);
-        if (status == WEFT_OK) rank->evaluate.price = kind->price;
+        if (status == WEFT_OK) rank->evaluate.program = (weft_program *)kind->program;
     }
     if (status == WEFT_OK) weft_plan_budget(rank);
     self->all->bytes[rank->rank] = rank->bytes;

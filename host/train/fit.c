@@ -14,7 +14,6 @@
 #include "base/units.h"
 #include "plugin/services.h"
 #include "program/plan.h"
-#include "program/paths.h"
 #include "train/per_rank.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* host/train/saver.h: saves the checkpoints of a training run: synchronously, or asynchronously if the plan has memory
- * for it (program/paths.h). Also removes old checkpoints, tracks the best one, and records saves. */
+ * for it (program/budget.h). Also removes old checkpoints, tracks the best one, and records saves. */
 #ifndef WEFT_HOST_TRAIN_SAVER_H
 #define WEFT_HOST_TRAIN_SAVER_H
 

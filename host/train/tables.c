@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "base/text.h"
 #include "base/units.h"
-#include "program/terms.h"
+#include "program/job.h"
 
 #include <stdlib.h>
 

@@ -5,7 +5,6 @@
 #include "base/units.h"
 #include "launch/signals.h"
 #include "launch/world.h"
-#include "program/paths.h"
 #include "program/plan.h"
 #include "run/coherence.h"
 #include "run/text_files.h"

@@ -3,7 +3,6 @@
  * expect. */
 #include "program/exchange.h"
 
-#include "program/norm_nodes.h"
 #include "program/sums.h"
 #include "suite.h"
 

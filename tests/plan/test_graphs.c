@@ -21,12 +21,14 @@ static weft_value forward(const rig *r, uint32_t s, weft_graph *g, const weft_op
 static weft_status make(weft_graph_set **out, weft_error *err) {
     static const rig_model model = {"forked", .weights = rig_language_weights, .carry_width = RIG_D, .n_segments = 3,
                                     .forward = forward};
-    weft_graph_set_spec spec = {
-        .mode = WEFT_MODE_TRAIN, .dtype = WEFT_F32, .rows = 2, .n_lengths = 3, .lengths = {3, 5, 9}};
+    static const int32_t lengths[] = {3, 5, 9};
+    weft_graph_spec spec = {.mode = WEFT_MODE_TRAIN, .dtype = WEFT_F32, .rows = 2};
     rig r;
     weft_status status = WEFT_OK;
     rig_open(&r, RIG_REFERENCE, &model, 2, 9);
-    status = weft_graph_set_create(out, &r.declared, r.kernels, r.device, &spec, err);
+    spec.kernels = r.kernels;
+    spec.device = r.device;
+    status = weft_graph_set_create(out, &r.declared, &spec, lengths, 3, err);
     weft_graph_set_destroy(*out);
     rig_close(&r);
     return status;

@@ -55,7 +55,6 @@ static inline void tiny_segment(tiny_job *job, const tiny_options *options, int3
     sizes->carry = s == TINY_SEGMENTS - 1 ? 0 : 640;
     sizes->has_backward = options->mode == WEFT_MODE_TRAIN && trained;
     sizes->backward_reads_carry = s != TINY_DEAF;
-    sizes->carry_gradient = options->mode == WEFT_MODE_TRAIN && *below;
     sizes->tape = sizes->has_backward ? 1000 + 100 * s : 0;
     sizes->forward_work = 300 + 10 * s;
     sizes->forward_work_untaped = 500 + 10 * s;

@@ -702,21 +702,6 @@ START_TEST(another_numbering_is_accepted_and_not_covered) {
 }
 END_TEST
 
-START_TEST(programs_stand_in_the_order_of_their_ranks) {
-    weft_error err = WEFT_ERROR_INIT;
-    weft_coverage coverage;
-    team ranks;
-    weft_program *first = NULL;
-    make(&ranks, FULL);
-    first = ranks.programs[0];
-    ranks.programs[0] = ranks.programs[1];
-    ranks.programs[1] = first;
-    ck_assert_int_eq(team_check(&ranks, &coverage, &err), WEFT_E_HOST);
-    ck_assert_says(err, "the program of rank 1");
-    team_free(&ranks);
-}
-END_TEST
-
 int main(void) {
     Suite *suite = suite_create("broken ranks");
     TCase *tests = tcase_create("teams");
@@ -727,7 +712,6 @@ int main(void) {
     tcase_add_loop_test(tests, a_placement_that_no_program_can_serve_is_refused, 0, N_PLACEMENTS);
     tcase_add_test(tests, what_is_not_covered_says_why_and_what_is);
     tcase_add_test(tests, another_numbering_is_accepted_and_not_covered);
-    tcase_add_test(tests, programs_stand_in_the_order_of_their_ranks);
     suite_add_tcase(suite, tests);
     printf("%d kinds of broken programs of several ranks\n", (int)N_CASES);
     return run_suite(suite);

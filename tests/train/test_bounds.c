@@ -66,8 +66,8 @@ START_TEST(twice_as_long_is_twice_as_much) {
         check_doubled(name, "scratch of an untaped FORWARD", l->forward_work_untaped, h->forward_work_untaped);
         check_doubled(name, "scratch of BACKWARD", l->backward_work, h->backward_work);
     }
-    check_doubled("the step", "the arena", longer.engine->plan.train.price.arena,
-                  shorter.engine->plan.train.price.arena);
+    check_doubled("the step", "the arena", longer.engine->plan.train.program->arena,
+                  shorter.engine->plan.train.program->arena);
     train_rig_close(&longer);
     train_rig_close(&shorter);
 }

@@ -185,10 +185,11 @@ START_TEST(planned_bytes_are_taken_and_lived_in) {
     check_plan(rig.engine, s->states, strcmp(s->model, "llama-bf16") == 0 && rig.engine->plan.dtype == WEFT_BF16);
     check_account(rig.engine);
     train_rig_steps(&rig, 3);
-    highest = rig.engine->plan.train.price.peak;
+    highest = rig.engine->plan.train.program->peak;
     ck_assert_int_eq(rig.stepper->trace->high_water, highest);
     if (s->evaluates) (void)train_rig_evaluate(&rig);
-    if (s->evaluates && rig.engine->plan.evaluate.price.peak > highest) highest = rig.engine->plan.evaluate.price.peak;
+    if (s->evaluates && rig.engine->plan.evaluate.program->peak > highest)
+        highest = rig.engine->plan.evaluate.program->peak;
     ck_assert_int_eq(rig.stepper->trace->high_water, highest);
     ck_assert_int_le(highest, rig.engine->plan.bytes.line[WEFT_ACCOUNT_ARENA]);
     check_account(rig.engine);
@@ -250,7 +251,7 @@ START_TEST(an_evaluation_takes_what_it_needs_alone) {
     ck_assert_int_eq(rig.engine->plan.bytes.line[WEFT_ACCOUNT_GRADIENTS], 0);
     ck_assert_int_eq(rig.engine->plan.bytes.line[WEFT_ACCOUNT_OPTIMIZER], 0);
     (void)train_rig_evaluate(&rig);
-    ck_assert_int_eq(rig.stepper->trace->high_water, rig.engine->plan.evaluate.price.peak);
+    ck_assert_int_eq(rig.stepper->trace->high_water, rig.engine->plan.evaluate.program->peak);
     check_account(rig.engine);
     train_rig_close(&rig);
     row_data_free(&data);
@@ -339,7 +340,7 @@ static float *train_five(const char *model, row_data *data, int32_t micro_batche
     train_rig_open(&rig, model, data, overrides, 5);
     train_rig_start(&rig, &spec);
     train_rig_steps(&rig, 5);
-    *peak = rig.engine->plan.train.price.peak;
+    *peak = rig.engine->plan.train.program->peak;
     *n = rig.engine->plan.layout->numel;
     out = train_rig_parameters(&rig);
     train_rig_close(&rig);

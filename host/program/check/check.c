@@ -2,9 +2,15 @@
 #include "program/check/check.h"
 
 #include "base/alloc.h"
+#include "program/exchange.h"
 #include "program/sums.h"
 
 #include <stdlib.h>
+
+/* Allocates n elements whose bytes are 0xFF: each int32 is -1. */
+static void *allocate_blank(size_t n, size_t size) {
+    return memset(weft_alloc(n, size), 0xFF, n * size);
+}
 
 /* ---- fields of an instruction ---- */
 
@@ -119,43 +125,202 @@ weft_status weft_check_fields(weft_checker *check, const weft_instruction *instr
     return status;
 }
 
+/* ---- simulation: all ranks finish ----
+ *
+ * The simulation assumes no buffering: an exchange can end when all its ranks have started it and when the instructions
+ * of its queue that its rank started earlier have ended. A rank advances until an instruction cannot end yet. Starting
+ * early never delays another rank, so if one order of execution finishes, all do. Each instruction is visited a bounded
+ * number of times. */
+
+typedef struct match {
+    int32_t started;        /* ranks */
+    weft_check_place first; /* the first instruction that started it */
+    int32_t waiting;        /* 1 + head of the list of ranks that wait for it; 0: none */
+} match;
+
+typedef struct player {
+    int32_t at;        /* the next instruction, or the started one that has not ended */
+    bool started;      /* instruction `at` has started */
+    int32_t oldest[4]; /* by queue: no earlier instruction is in flight; 0 is unused */
+    int32_t next;      /* next in the list of ranks that wait for the same match */
+} player;
+
+typedef struct play {
+    weft_checker *check;
+    weft_matches matches;
+    match *states; /* [matches.n] */
+    player *players;
+    int32_t *ready, n_ready; /* ranks that can advance */
+    int32_t ended;           /* ranks that have finished */
+} play;
+
+static const weft_instruction *instruction_of(const play *p, int32_t rank, int32_t i) {
+    return &p->check->programs[rank]->instructions[i];
+}
+
+static bool is_at_end(const play *p, int32_t rank) {
+    return p->players[rank].at >= p->check->programs[rank]->n_instructions;
+}
+
+/* Fails if the rank's instruction differs from the one with which another rank started the exchange. */
+static weft_status check_same(play *p, int32_t rank, int32_t i) {
+    const int32_t index = p->matches.of[rank][i];
+    const weft_check_place first = p->states[index].first;
+    const weft_instruction *a = instruction_of(p, rank, i);
+    const weft_instruction *b = instruction_of(p, first.rank, first.instruction);
+    char text[256];
+    if (a->peer >= 0 || (a->kind == b->kind && a->unit == b->unit && a->what == b->what && a->scope == b->scope &&
+                         (a->micro_batch < 0) == (b->micro_batch < 0)))
+        return WEFT_OK;
+    weft_instruction_describe(text, sizeof text, b, p->check->job);
+    return weft_check_refuse_at(p->check, rank, i,
+                                "at this point of the exchanges of these %d ranks, rank %d has instruction %d, %s: all "
+                                "must start the same ones in the same order",
+                                (int)p->matches.size[index], (int)first.rank, (int)first.instruction, text);
+}
+
+/* Starts an instruction. If its exchange is complete, the ranks that wait for it are ready. */
+static weft_status start_instruction(play *p, int32_t rank, int32_t i) {
+    const int32_t index = p->matches.of[rank][i];
+    match *m = &p->states[index < 0 ? 0 : index];
+    if (index < 0) return WEFT_OK;
+    if (m->started == 0) m->first = (weft_check_place){rank, i};
+    if (++m->started == p->matches.size[index])
+        for (; m->waiting > 0; m->waiting = p->players[m->waiting - 1].next) p->ready[p->n_ready++] = m->waiting - 1;
+    return check_same(p, rank, i);
+}
+
+static bool is_complete(const play *p, int32_t rank, int32_t i) {
+    const int32_t index = p->matches.of[rank][i];
+    return index < 0 || p->states[index].started == p->matches.size[index];
+}
+
+/* Returns the instruction that prevents the rank's started instruction from ending: itself, or for a WAIT the oldest
+ * incomplete one of the queue; -1: none. */
+static int32_t find_blocker(play *p, int32_t rank) {
+    player *self = &p->players[rank];
+    const weft_instruction *instruction = instruction_of(p, rank, self->at);
+    int32_t *oldest = NULL, queue = 0;
+    if (instruction->kind != WEFT_INSTRUCTION_WAIT)
+        return instruction->queue > 0 || is_complete(p, rank, self->at) ? -1 : self->at;
+    queue = instruction_of(p, rank, instruction->waits)->queue;
+    for (oldest = &self->oldest[queue]; *oldest <= instruction->waits; ++*oldest)
+        if (instruction_of(p, rank, *oldest)->queue == queue && !is_complete(p, rank, *oldest)) return *oldest;
+    return -1;
+}
+
+/* Advances the rank as far as possible. */
+static weft_status go_on(play *p, int32_t rank) {
+    player *self = &p->players[rank];
+    for (; !is_at_end(p, rank); self->at++) {
+        const weft_status status = self->started ? WEFT_OK : start_instruction(p, rank, self->at);
+        int32_t open = -1;
+        if (status != WEFT_OK) return status;
+        self->started = true;
+        open = find_blocker(p, rank);
+        if (open >= 0) {
+            match *m = &p->states[p->matches.of[rank][open]];
+            self->next = m->waiting;
+            m->waiting = rank + 1;
+            return WEFT_OK;
+        }
+        self->started = false;
+    }
+    p->ended++;
+    return WEFT_OK;
+}
+
+/* ---- deadlock ---- */
+
+/* Returns a rank that has not started the exchange of an instruction; -1: none. */
+static int32_t missing_rank(const play *p, int32_t rank, int32_t i) {
+    const weft_instruction *instruction = instruction_of(p, rank, i);
+    const weft_members ranks = weft_job_spec_ranks(p->check->job, instruction, rank);
+    if (instruction->peer >= 0) return instruction->peer;
+    for (int32_t k = 0; k < ranks.count; k++) {
+        const int32_t member = ranks.first + k * ranks.stride, end = p->players[member].at + !is_at_end(p, member);
+        bool has = false;
+        for (int32_t e = 0; e < end && !has; e++) has = p->matches.of[member][e] == p->matches.of[rank][i];
+        if (!has) return member;
+    }
+    return -1;
+}
+
+static void describe_stuck(const play *p, int32_t rank, char *text, size_t size) {
+    char instruction[256];
+    const int32_t at = p->players[rank].at;
+    if (is_at_end(p, rank)) {
+        (void)snprintf(text, size, "rank %d is at its end", (int)rank);
+        return;
+    }
+    weft_instruction_describe(instruction, sizeof instruction, instruction_of(p, rank, at), p->check->job);
+    (void)snprintf(text, size, "rank %d waits in instruction %d, %s", (int)rank, (int)at, instruction);
+}
+
+/* Reports a blocked rank, the rank that it waits for, and the rank that this one waits for. */
+static weft_status refuse_deadlock(play *p) {
+    int32_t rank = 0, open = -1, other = -1, third = -1;
+    char instruction[256], needs[300] = "it", second[400], more[400] = "";
+    while (is_at_end(p, rank)) rank++;
+    open = find_blocker(p, rank);
+    other = missing_rank(p, rank, open);
+    describe_stuck(p, other, second, sizeof second);
+    if (!is_at_end(p, other)) third = missing_rank(p, other, find_blocker(p, other));
+    if (third >= 0 && third != rank && third != other) {
+        memcpy(more, " and ", 6);
+        describe_stuck(p, third, more + 5, sizeof more - 5);
+    }
+    weft_instruction_describe(instruction, sizeof instruction, instruction_of(p, rank, open), p->check->job);
+    if (open != p->players[rank].at) (void)snprintf(needs, sizeof needs, "instruction %d, %s,", (int)open, instruction);
+    return weft_check_refuse_at(
+        p->check, rank, p->players[rank].at,
+        "it can never end: %d of the %d ranks never reach their end; %s needs rank %d, and %s%s",
+        (int)(p->check->world - p->ended), (int)p->check->world, needs, (int)other, second, more);
+}
+
+/* Checks that exchanges match and that all ranks finish. */
+static weft_status check_matches(weft_checker *check) {
+    play p = {.check = check, .matches = weft_matches_find(check->programs, check->job)};
+    weft_status status = WEFT_OK;
+    p.states = weft_alloc(p.matches.n, sizeof *p.states);
+    p.players = weft_alloc(check->world, sizeof *p.players);
+    p.ready = weft_alloc(check->world, sizeof *p.ready);
+    for (int32_t rank = check->world - 1; rank >= 0; rank--) p.ready[p.n_ready++] = rank;
+    while (status == WEFT_OK && p.n_ready > 0) status = go_on(&p, p.ready[--p.n_ready]);
+    if (status == WEFT_OK && p.ended < check->world) status = refuse_deadlock(&p);
+    weft_matches_free(&p.matches);
+    free(p.states);
+    free(p.ready);
+    free(p.players);
+    return status;
+}
+
 /* ---- order of messages for a communicator without tags (WEFT_COMM_IN_ORDER) ---- */
 
 /* Payloads of messages; each has its own p2p channel (weft/comm.h). */
 enum { N_SORTS = WEFT_PAYLOAD_MICRO_BATCH_GRADIENT - WEFT_PAYLOAD_CARRY + 1 };
 
-/* latest: [world][sorts] the last SEND of each rank and payload that the current rank has received. */
-static weft_status follow_senders(weft_checker *check, int32_t rank, int32_t *latest) {
+static weft_status check_message_order(weft_checker *check, int32_t rank) {
     const weft_program *program = check->programs[rank];
+    int32_t *latest = allocate_blank((size_t)check->world * N_SORTS, sizeof *latest); /* received SENDs of each sort */
+    weft_status status = WEFT_OK;
     char name[160];
-    for (int32_t i = 0; i < check->world * N_SORTS; i++) latest[i] = -1;
-    for (int32_t i = 0; i < program->n_instructions; i++) {
+    for (int32_t i = 0; i < program->n_instructions && status == WEFT_OK; i++) {
         const weft_instruction *recv = &program->instructions[i];
         if (recv->kind != WEFT_INSTRUCTION_RECV) continue;
-        const int32_t send =
-            check->sent[weft_check_transfer(check, recv->what, weft_check_of(recv), recv->micro_batch)];
+        const int32_t send = weft_check_transfer_of(check, recv)->sent;
         int32_t *before = &latest[recv->peer * N_SORTS + recv->what - WEFT_PAYLOAD_CARRY];
         if (send < *before) {
             weft_instruction_describe(name, sizeof name, &check->programs[recv->peer]->instructions[*before],
                                       check->job);
-            return weft_check_refuse_at(
+            status = weft_check_refuse_at(
                 check, rank, i,
-                "rank %d sends this before %s, which is received before it: without tags in the "
-                "communicator, messages of a rank are received in the order of their SENDs",
+                "rank %d sends this before %s, which is received before it: without tags in the communicator, messages "
+                "of a rank are received in the order of their SENDs",
                 (int)recv->peer, name);
         }
         *before = send;
     }
-    return WEFT_OK;
-}
-
-static weft_status check_message_order(weft_checker *check) {
-    int32_t *latest = NULL;
-    weft_status status = WEFT_OK;
-    if (!check->job->in_order || check->sent == NULL) return WEFT_OK;
-    latest = weft_alloc(check->world * N_SORTS, sizeof *latest);
-    for (int32_t rank = 0; rank < check->world && status == WEFT_OK; rank++)
-        status = follow_senders(check, rank, latest);
     free(latest);
     return status;
 }
@@ -227,19 +392,16 @@ static const char *nearest_setting(const weft_checker *check, int32_t u) {
     case WEFT_SCOPE_RANK:
         if (ordered && is_power_of_two(view->replicas))
             return "each replica adds up its own micro-batches before the exchange; reduce_at = each, or reduce = "
-                   "tree, "
-                   "is covered";
+                   "tree, is covered";
         return "each replica adds up its own micro-batches before the exchange, which is covered by reduce = tree on "
                "a power of two of replicas; reduce_at = each is covered";
     case WEFT_SCOPE_NODE:
         if (ordered && is_power_of_two(groups) && is_power_of_two(view->micro_batches))
             return "each shard group adds up its own micro-batches before the exchange between groups; reduce_at = "
-                   "each, "
-                   "or reduce = tree, is covered";
+                   "each, or reduce = tree, is covered";
         return "each shard group adds up its own micro-batches before the exchange between groups, which is covered by "
                "reduce = tree where the groups, and the micro-batches of a replica, are powers of two; reduce_at = "
-               "each "
-               "is covered";
+               "each is covered";
     default:
         return "the replicas run the micro-batches in another order than that of the batch; the numbering of "
                "weft_job_micro_batch is covered";
@@ -271,73 +433,40 @@ weft_status weft_check_refuse_at(weft_checker *check, int32_t rank, int32_t inst
     va_start(args, format);
     (void)vsnprintf(reason, sizeof reason, format, args);
     va_end(args);
-    check->refused_rank = rank;
-    check->refused_instruction = instruction;
+    check->out->refused_rank = rank;
+    check->out->refused_instruction = instruction;
     weft_instruction_describe(text, sizeof text, &check->programs[rank]->instructions[instruction], check->job);
     return weft_error_set(check->err, WEFT_E_PLUGIN, "rank %d, instruction %d, %s: %s", (int)rank, (int)instruction,
                           text, reason);
 }
 
-/* Allocates n elements whose bytes are 0xFF: each int32 is -1. */
-static void *allocate_blank(size_t n, size_t size) {
-    return memset(weft_alloc(n, size), 0xFF, n * size);
-}
-
 static void allocate_tables(weft_checker *check) {
     const weft_job_spec *job = check->job;
+    const bool owned = weft_job_spec_owned(job);
     const size_t micro_batches = (size_t)check->micro_batches, segments = (size_t)job->view.n_segments * micro_batches;
-    const size_t units = (size_t)job->view.n_units * micro_batches, transfers = 2 * segments + units;
-    int32_t most = 0;
-    for (int32_t rank = 0; rank < check->world; rank++)
-        if (check->programs[rank]->n_instructions > most) most = check->programs[rank]->n_instructions;
-    check->forward = allocate_blank(segments, sizeof *check->forward);
-    check->recompute = allocate_blank(segments, sizeof *check->recompute);
-    check->backward = allocate_blank(segments, sizeof *check->backward);
+    const size_t units = (size_t)job->view.n_units * micro_batches, transfers = owned ? 2 * segments + units : 0;
+    check->runs = allocate_blank(segments, sizeof *check->runs);
     check->begun[0] = weft_alloc(2 * units, sizeof *check->begun[0]);
     check->begun[1] = check->begun[0] + units;
     check->terms = allocate_blank(units, sizeof *check->terms);
+    check->transfers = allocate_blank(transfers, sizeof *check->transfers);
     check->units = weft_alloc(job->view.n_units, sizeof *check->units);
     check->uses = weft_alloc(job->view.n_units, sizeof *check->uses);
-    check->waited = weft_alloc(most, 1);
     for (int32_t u = 0; u < job->view.n_units; u++) {
-        const bool trains = weft_job_spec_trains(job, u), owned = weft_job_spec_owned(job);
+        const bool trains = weft_job_spec_trains(job, u);
         check->units[u].trains = trains;
         check->units[u].owner = owned ? job->view.placements[u].owner : -1;
         check->units[u].borrower = owned && trains ? weft_job_spec_borrower(job, u) : -1;
     }
-    if (!weft_job_spec_owned(job)) return;
-    check->sent = allocate_blank(transfers, sizeof *check->sent);
-    check->received = allocate_blank(transfers, sizeof *check->received);
-    check->arrived = weft_alloc(transfers, 1);
 }
 
 static void free_tables(weft_checker *check) {
-    free(check->forward);
-    free(check->recompute);
-    free(check->backward);
+    free(check->runs);
     free(check->begun[0]);
     free(check->terms);
+    free(check->transfers);
     free(check->units);
     free(check->uses);
-    free(check->waited);
-    free(check->sent);
-    free(check->received);
-    free(check->arrived);
-}
-
-/* Programs of another job do not fit the sizes of the checker's tables. */
-static weft_status check_programs(const weft_checker *check) {
-    const int32_t mode = check->job->view.mode;
-    for (int32_t rank = 0; rank < check->world; rank++) {
-        const weft_program *p = check->programs[rank];
-        if (p->mode == mode && p->micro_batches == check->micro_batches && p->rank == rank) continue;
-        return weft_error_set(check->err, WEFT_E_HOST,
-                              "the program of rank %d, mode %d and %d micro-batches is not of rank %d, mode %d and %d "
-                              "micro-batches",
-                              (int)p->rank, (int)p->mode, (int)p->micro_batches, (int)rank, (int)mode,
-                              (int)check->micro_batches);
-    }
-    return WEFT_OK;
 }
 
 weft_status weft_programs_check(weft_coverage *out, const weft_program *const *programs, const weft_job_spec *job,
@@ -345,23 +474,23 @@ weft_status weft_programs_check(weft_coverage *out, const weft_program *const *p
     weft_checker check = {.programs = programs,
                           .job = job,
                           .err = err,
-                          .refused_rank = -1,
+                          .out = out,
                           .world = job->view.world,
                           .micro_batches = weft_job_spec_micro_batches(job)};
     weft_status status = weft_job_spec_check_owners(job, err);
     *out = (weft_coverage){.refused_rank = -1};
-    if (status == WEFT_OK) status = check_programs(&check);
     if (status != WEFT_OK) return status;
     allocate_tables(&check);
     for (int32_t rank = 0; rank < check.world && status == WEFT_OK; rank++) status = weft_check_rank(&check, rank);
-    if (status == WEFT_OK) status = weft_check_matches(&check);
-    if (status == WEFT_OK) status = check_message_order(&check);
+    if (status == WEFT_OK) status = check_matches(&check);
+    for (int32_t rank = 0; rank < check.world && status == WEFT_OK && job->in_order; rank++)
+        if (weft_job_spec_owned(job)) status = check_message_order(&check, rank);
     out->covered = true;
     if (status == WEFT_OK && weft_check_trains(&check)) check_sums_order(&check, out);
-    if (status == WEFT_E_PLUGIN) { /* without an instruction, one is missing at the end of the current rank's program */
-        const bool known = check.refused_rank >= 0;
-        out->refused_rank = known ? check.refused_rank : check.rank;
-        out->refused_instruction = known ? check.refused_instruction : programs[check.rank]->n_instructions;
+    if (status == WEFT_E_PLUGIN &&
+        out->refused_rank < 0) { /* one is missing at the end of the current rank's program */
+        out->refused_rank = check.rank;
+        out->refused_instruction = programs[check.rank]->n_instructions;
     }
     free_tables(&check);
     return status;

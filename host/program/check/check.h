@@ -1,11 +1,11 @@
 /* host/program/check/check.h: shared state of the checker.
  *
- *     check.c        the driver, the fields of each instruction, message order without tags, order of gradient sums
- *     check_rank.c   one rank's instructions in order
- *     check_match.c  simulates that all ranks finish
+ *     check.c       the driver, the fields of each instruction, a simulation of all ranks, message order without tags,
+ *                   order of gradient sums
+ *     check_rank.c  one rank's instructions in order
  *
  * check_rank.c processes one rank at a time and records by (segment, micro-batch) and (unit, micro-batch), not by rank.
- * The check therefore takes time linear in the number of instructions. */
+ * The check therefore takes time linear in the number of instructions, and in ranks times micro-batches. */
 #ifndef WEFT_HOST_PROGRAM_CHECK_CHECK_H
 #define WEFT_HOST_PROGRAM_CHECK_CHECK_H
 
@@ -15,6 +15,18 @@
 typedef struct weft_check_place {
     int32_t rank, instruction;
 } weft_check_place;
+
+/* The instructions of a segment and micro-batch; -1: not yet. `recompute` and `backward` are on the rank of `forward`. */
+typedef struct weft_check_run {
+    weft_check_place forward;
+    int32_t recompute, backward;
+} weft_check_run;
+
+/* The instructions of a transfer between ranks; -1: not yet. */
+typedef struct weft_check_transfer {
+    int32_t sent, received;
+    int32_t arrived; /* the RECV that has ended */
+} weft_check_transfer;
 
 /* The REDUCE that added a micro-batch's gradient to the sum of its unit. */
 typedef struct weft_check_term {
@@ -47,40 +59,42 @@ typedef struct weft_checker {
     const weft_program *const *programs;
     const weft_job_spec *job;
     weft_error *err;
-    int32_t refused_rank, refused_instruction; /* set by weft_check_refuse_at; -1: none */
-    int32_t world, micro_batches;              /* R * A */
+    weft_coverage *out;           /* weft_check_refuse_at sets its rank and instruction */
+    int32_t world, micro_batches; /* R * A */
     /* for all ranks */
-    weft_check_place *forward;     /* [n_segments][micro-batches] */
-    int32_t *recompute, *backward; /* [n_segments][micro-batches] instructions of the rank of `forward`, -1: none */
-    int32_t *begun[2]; /* [n_units][micro-batches] BACKWARDs of the unit so far, on its owner and on its borrower */
-    weft_check_term *terms;   /* [n_units][micro-batches] */
-    int32_t *sent, *received; /* [transfers] instructions, -1: none; NULL without owners */
-    uint8_t *arrived;         /* [transfers] true if the RECV has ended */
-    weft_check_unit *units;   /* [n_units] */
+    weft_check_run *runs; /* [n_segments][micro-batches] */
+    int32_t *begun[2];    /* [n_units][micro-batches] BACKWARDs of the unit so far, on its owner and on its borrower */
+    weft_check_term *terms;         /* [n_units][micro-batches] */
+    weft_check_transfer *transfers; /* of carries, of their gradients, of units; [each][micro-batches] */
+    weft_check_unit *units;         /* [n_units] */
     /* of the current rank */
     const weft_program *program;
     int32_t rank, at;
     int32_t count, norm, step; /* instructions; -1: not yet */
     int32_t taken;             /* number of its micro-batches so far */
-    int32_t due;               /* FORWARDs and BACKWARDs of those micro-batches that are still missing */
     weft_check_use *uses;      /* [n_units] */
-    uint8_t *waited;           /* [most instructions] */
+    bool *waited;              /* [n_instructions] */
 } weft_checker;
 
 static inline size_t weft_check_pair(const weft_checker *check, int32_t row, int32_t micro_batch) {
     return (size_t)row * (size_t)check->micro_batches + (size_t)micro_batch;
 }
 
-/* Returns the index of the data of a SEND or RECV among all transfers. */
-static inline size_t weft_check_transfer(const weft_checker *check, int32_t what, int32_t of, int32_t micro_batch) {
-    const int32_t n = check->job->view.n_segments;
-    const int32_t first = what == WEFT_PAYLOAD_CARRY ? 0 : what == WEFT_PAYLOAD_CARRY_GRADIENT ? n : 2 * n;
-    return weft_check_pair(check, first + of, micro_batch);
+static inline weft_check_run *weft_check_run_at(const weft_checker *check, int32_t segment, int32_t micro_batch) {
+    return &check->runs[weft_check_pair(check, segment, micro_batch)];
 }
 
-/* Returns the unit or segment of a SEND or RECV. */
-static inline int32_t weft_check_of(const weft_instruction *transfer) {
-    return transfer->unit >= 0 ? transfer->unit : transfer->segment;
+/* of: the unit or segment. */
+static inline weft_check_transfer *weft_check_transfer_at(const weft_checker *check, int32_t what, int32_t of,
+                                                          int32_t micro_batch) {
+    const int32_t n = check->job->view.n_segments;
+    const int32_t first = what == WEFT_PAYLOAD_CARRY ? 0 : what == WEFT_PAYLOAD_CARRY_GRADIENT ? n : 2 * n;
+    return &check->transfers[weft_check_pair(check, first + of, micro_batch)];
+}
+
+/* Returns the transfer of a SEND or RECV. */
+static inline weft_check_transfer *weft_check_transfer_of(const weft_checker *check, const weft_instruction *i) {
+    return weft_check_transfer_at(check, i->what, i->unit >= 0 ? i->unit : i->segment, i->micro_batch);
 }
 
 static inline bool weft_check_trains(const weft_checker *check) {
@@ -95,7 +109,5 @@ weft_status weft_check_refuse_at(weft_checker *check, int32_t rank, int32_t inst
 weft_status weft_check_fields(weft_checker *check, const weft_instruction *instruction);
 /* Checks one rank's program. */
 weft_status weft_check_rank(weft_checker *check, int32_t rank);
-/* Checks that exchanges match and that all ranks finish. */
-weft_status weft_check_matches(weft_checker *check);
 
 #endif

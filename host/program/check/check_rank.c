@@ -8,7 +8,13 @@
  * they need no mark. An exchange with only this rank in its group may be omitted. */
 #include "program/check/check.h"
 
-#define refuse weft_check_refuse
+#include "base/alloc.h"
+
+#include <stdlib.h>
+
+#define refuse   weft_check_refuse
+#define run_of   weft_check_run_at
+#define transfer weft_check_transfer_at
 
 static const char *segment_name(const weft_checker *check, int32_t segment) {
     return check->job->view.segments[segment].name;
@@ -39,7 +45,7 @@ static bool has_sum(const weft_checker *check, int32_t unit) {
 
 /* True if this rank runs the micro-batch, or with owners some of its segments. */
 static bool runs_micro_batch(const weft_checker *check, int32_t m) {
-    return weft_job_spec_owned(check->job) || check->forward[m].rank == check->rank;
+    return weft_job_spec_owned(check->job) || check->runs[m].forward.rank == check->rank;
 }
 
 /* Returns the micro-batches that a replica runs. */
@@ -48,7 +54,7 @@ static int32_t share_of_replica(const weft_checker *check) {
 }
 
 static bool has_arrived(const weft_checker *check, int32_t what, int32_t of, int32_t m) {
-    return check->arrived[weft_check_transfer(check, what, of, m)] != 0;
+    return transfer(check, what, of, m)->arrived >= 0;
 }
 
 /* Returns the number of BACKWARDs of this rank so far that read a unit. */
@@ -83,17 +89,9 @@ static weft_status check_carry(weft_checker *check, int32_t s, int32_t m) {
                       "it reads the carry of segment %s for micro-batch %d, and no RECV of it from rank %d has ended",
                       segment_name(check, s), (int)m, (int)check->job->view.segments[s].owner);
     }
-    if (check->forward[weft_check_pair(check, s, m)].rank == check->rank) return WEFT_OK;
+    if (run_of(check, s, m)->forward.rank == check->rank) return WEFT_OK;
     return refuse(check, "its input is the carry of segment %s, which has had no FORWARD for micro-batch %d here",
                   segment_name(check, s), (int)m);
-}
-
-/* Returns the number of FORWARDs and BACKWARDs of a micro-batch on this rank. */
-static int32_t instructions_of_micro_batch(const weft_checker *check) {
-    int32_t n = 0;
-    for (int32_t s = 0; s < check->job->view.n_segments; s++)
-        if (weft_job_spec_runs(check->job, s, check->rank)) n += weft_job_spec_backward(check->job, s) ? 2 : 1;
-    return n;
 }
 
 /* The FORWARD of the first segment assigns the micro-batch to this rank. */
@@ -103,12 +101,11 @@ static weft_status check_micro_batch(weft_checker *check) {
         return refuse(check, "the rank has run %d micro-batches already, which is the share of a replica",
                       (int)check->taken);
     check->taken++;
-    check->due += instructions_of_micro_batch(check);
     return WEFT_OK;
 }
 
 static weft_status check_forward(weft_checker *check, int32_t s, int32_t m) {
-    weft_check_place *place = &check->forward[weft_check_pair(check, s, m)];
+    weft_check_place *place = &run_of(check, s, m)->forward;
     weft_status status = WEFT_OK;
     if (!weft_job_spec_runs(check->job, s, check->rank))
         return refuse(check, "the segment belongs to rank %d, and only that rank runs it",
@@ -121,13 +118,12 @@ static weft_status check_forward(weft_checker *check, int32_t s, int32_t m) {
     if (status == WEFT_OK) status = check_live(check, s);
     if (status == WEFT_OK && s == 0) status = check_micro_batch(check);
     place->rank = check->rank;
-    check->due--;
     return status;
 }
 
 /* RECOMPUTE and BACKWARD need an earlier FORWARD on this rank. */
 static weft_status check_ran_here(weft_checker *check, int32_t s, int32_t m) {
-    const weft_check_place *place = &check->forward[weft_check_pair(check, s, m)];
+    const weft_check_place *place = &run_of(check, s, m)->forward;
     if (place->rank == check->rank) return WEFT_OK;
     if (place->rank >= 0)
         return refuse(check, "there is no tape here: rank %d has run its FORWARD, as instruction %d", (int)place->rank,
@@ -136,16 +132,16 @@ static weft_status check_ran_here(weft_checker *check, int32_t s, int32_t m) {
 }
 
 static weft_status check_recompute(weft_checker *check, int32_t s, int32_t m) {
-    const size_t i = weft_check_pair(check, s, m);
+    weft_check_run *run = run_of(check, s, m);
     weft_status status = check_ran_here(check, s, m);
     if (status != WEFT_OK) return status;
     if (!check->job->activation_checkpointing)
         return refuse(check, "activation checkpointing is off, so FORWARD has kept the tape");
     if (!check->job->segments[s].has_backward) return refuse(check, "the segment has no BACKWARD that reads the tape");
-    if (check->backward[i] >= 0)
+    if (run->backward >= 0)
         return refuse(check, "its BACKWARD for micro-batch %d has already run, as instruction %d", (int)m,
-                      (int)check->backward[i]);
-    status = check_once(check, &check->recompute[i]);
+                      (int)run->backward);
+    status = check_once(check, &run->recompute);
     return status == WEFT_OK ? check_live(check, s) : status;
 }
 
@@ -157,7 +153,7 @@ static weft_status check_carry_gradient(weft_checker *check, int32_t s, int32_t 
         return refuse(check, "no RECV of the gradient from segment %s for micro-batch %d, from rank %d, has ended",
                       segment_name(check, s), (int)m, (int)check->job->view.segments[s].owner);
     }
-    if (check->backward[weft_check_pair(check, s, m)] >= 0) return WEFT_OK;
+    if (run_of(check, s, m)->backward >= 0) return WEFT_OK;
     return refuse(check, "segment %s, which computes its input gradient, has had no BACKWARD for micro-batch %d",
                   segment_name(check, s), (int)m);
 }
@@ -192,10 +188,9 @@ static weft_status check_backward(weft_checker *check, int32_t s, int32_t m) {
     if (!check->job->segments[s].has_backward)
         return refuse(check, "the segment has no BACKWARD: no parameter at or below it is trained");
     if (check->count < 0) return refuse(check, "COUNT must run before the first BACKWARD");
-    status = check_once(check, &check->backward[weft_check_pair(check, s, m)]);
+    status = check_once(check, &run_of(check, s, m)->backward);
     if (status == WEFT_OK) status = check_carry_gradient(check, s + 1, m);
     if (status == WEFT_OK) status = check_live(check, s);
-    check->due--;
     return status == WEFT_OK ? count_units(check, s, m) : status;
 }
 
@@ -280,8 +275,7 @@ static weft_status check_complete(weft_checker *check, int32_t u, int32_t m) {
     for (int32_t s = 0; s < job->view.n_segments; s++)
         if (weft_job_spec_backward(job, s) && weft_job_spec_reads(job, s, u) &&
             weft_job_spec_runs(job, s, check->rank) &&
-            (check->backward[weft_check_pair(check, s, m)] < 0 ||
-             check->forward[weft_check_pair(check, s, m)].rank != check->rank))
+            (run_of(check, s, m)->backward < 0 || run_of(check, s, m)->forward.rank != check->rank))
             missing = segment_name(check, s);
     return refuse(check, "segment %s reads unit %s and has had no BACKWARD for micro-batch %d here", missing,
                   unit_name(check, u), (int)m);
@@ -382,14 +376,12 @@ static weft_status check_send(weft_checker *check, const weft_instruction *instr
     weft_status status = check_route(check, instruction);
     if (status == WEFT_OK && what == WEFT_PAYLOAD_MICRO_BATCH_GRADIENT)
         status = check_complete(check, instruction->unit, m);
-    if (status == WEFT_OK && what == WEFT_PAYLOAD_CARRY && check->forward[weft_check_pair(check, s, m)].rank < 0)
+    if (status == WEFT_OK && what == WEFT_PAYLOAD_CARRY && run_of(check, s, m)->forward.rank < 0)
         status = refuse(check, "the segment has had no FORWARD for micro-batch %d", (int)m);
-    if (status == WEFT_OK && what == WEFT_PAYLOAD_CARRY_GRADIENT &&
-        check->backward[weft_check_pair(check, s + 1, m)] < 0)
+    if (status == WEFT_OK && what == WEFT_PAYLOAD_CARRY_GRADIENT && run_of(check, s + 1, m)->backward < 0)
         status = refuse(check, "segment %s, which makes this gradient, has had no BACKWARD for micro-batch %d",
                         segment_name(check, s + 1), (int)m);
-    if (status == WEFT_OK)
-        status = check_once(check, &check->sent[weft_check_transfer(check, what, weft_check_of(instruction), m)]);
+    if (status == WEFT_OK) status = check_once(check, &weft_check_transfer_of(check, instruction)->sent);
     if (status == WEFT_OK && what == WEFT_PAYLOAD_MICRO_BATCH_GRADIENT) check->uses[instruction->unit].parts++;
     return status;
 }
@@ -397,7 +389,7 @@ static weft_status check_send(weft_checker *check, const weft_instruction *instr
 static weft_status check_recv(weft_checker *check, const weft_instruction *i) {
     const weft_status status = check_route(check, i);
     if (status != WEFT_OK) return status;
-    return check_once(check, &check->received[weft_check_transfer(check, i->what, weft_check_of(i), i->micro_batch)]);
+    return check_once(check, &weft_check_transfer_of(check, i)->received);
 }
 
 /* ---- end of an exchange ---- */
@@ -411,7 +403,7 @@ static void end_exchange(weft_checker *check, int32_t at) {
         use->gathering = -1;
         use->gathered = at;
     } else if (i->kind == WEFT_INSTRUCTION_RECV) {
-        check->arrived[weft_check_transfer(check, i->what, weft_check_of(i), i->micro_batch)] = 1;
+        weft_check_transfer_of(check, i)->arrived = at;
     }
 }
 
@@ -491,12 +483,12 @@ static weft_status check_instruction(weft_checker *check, const weft_instruction
 
 /* Checks that this rank has run all of its segments for its micro-batches. */
 static weft_status check_segments_complete(weft_checker *check) {
-    for (int32_t m = 0; m < check->micro_batches && check->due > 0; m++)
+    for (int32_t m = 0; m < check->micro_batches; m++)
         for (int32_t s = 0; s < check->job->view.n_segments && runs_micro_batch(check, m); s++) {
-            const size_t i = weft_check_pair(check, s, m);
-            const bool lacks_forward = check->forward[i].rank < 0;
+            const weft_check_run *run = run_of(check, s, m);
+            const bool lacks_forward = run->forward.rank < 0;
             if (!weft_job_spec_runs(check->job, s, check->rank)) continue;
-            if (lacks_forward || (weft_job_spec_backward(check->job, s) && check->backward[i] < 0))
+            if (lacks_forward || (weft_job_spec_backward(check->job, s) && run->backward < 0))
                 return refuse_end(check, "without %s %s micro-batch %d", lacks_forward ? "FORWARD" : "BACKWARD",
                                   segment_name(check, s), (int)m);
         }
@@ -509,10 +501,9 @@ static weft_status check_sent(weft_checker *check) {
     for (int32_t s = 0; s + 1 < view->n_segments; s++) {
         const int32_t below = view->segments[s].owner, above = view->segments[s + 1].owner;
         for (int32_t m = 0; m < check->micro_batches && below != above; m++) {
-            const bool lacks_up = below == check->rank &&
-                                  check->sent[weft_check_transfer(check, WEFT_PAYLOAD_CARRY, s, m)] < 0;
+            const bool lacks_up = below == check->rank && transfer(check, WEFT_PAYLOAD_CARRY, s, m)->sent < 0;
             const bool lacks_down = above == check->rank && weft_job_spec_backward(check->job, s) &&
-                                    check->sent[weft_check_transfer(check, WEFT_PAYLOAD_CARRY_GRADIENT, s, m)] < 0;
+                                    transfer(check, WEFT_PAYLOAD_CARRY_GRADIENT, s, m)->sent < 0;
             if (lacks_up || lacks_down)
                 return refuse_end(check, "without SEND %s %s micro-batch %d peer %d", view->segments[s].name,
                                   weft_what_name(lacks_up ? WEFT_PAYLOAD_CARRY : WEFT_PAYLOAD_CARRY_GRADIENT), (int)m,
@@ -558,8 +549,7 @@ weft_status weft_check_rank(weft_checker *check, int32_t rank) {
     check->program = check->programs[rank];
     check->count = check->norm = check->step = -1;
     check->taken = 0;
-    check->due = weft_job_spec_owned(check->job) ? check->micro_batches * instructions_of_micro_batch(check) : 0;
-    memset(check->waited, 0, (size_t)check->program->n_instructions);
+    check->waited = weft_alloc(check->program->n_instructions, 1);
     for (int32_t u = 0; u < view->n_units; u++)
         check->uses[u] = (weft_check_use){-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0};
     for (int32_t s = 0; s < view->n_segments; s++)
@@ -568,5 +558,7 @@ weft_status weft_check_rank(weft_checker *check, int32_t rank) {
                 check->uses[view->segments[s].units[i]].readers++;
     for (check->at = 0; status == WEFT_OK && check->at < check->program->n_instructions; check->at++)
         status = check_instruction(check, &check->program->instructions[check->at]);
-    return status == WEFT_OK ? check_end(check) : status;
+    if (status == WEFT_OK) status = check_end(check);
+    free(check->waited);
+    return status;
 }

@@ -134,7 +134,6 @@ static void size_segments(weft_drawn_job *job, int32_t mode) {
     for (int32_t s = 0; s < job->spec.view.n_segments; s++) {
         weft_segment_view *view = &job->segment_views[s];
         weft_segment_sizes *sizes = &job->segments[s];
-        sizes->carry_gradient = mode == WEFT_MODE_TRAIN && below;
         for (int32_t i = 0; i < view->n_units; i++) below = below || job->unit_views[view->units[i]].gradient_bytes > 0;
         sizes->has_backward = mode == WEFT_MODE_TRAIN && below;
         sizes->backward_reads_carry = s % 3 != 1;

@@ -6,7 +6,6 @@
 #include "base/units.h"
 #include "program/exchange.h"
 #include "program/job.h"
-#include "program/norm_nodes.h"
 #include "program/sums.h"
 
 #include <stdlib.h>

@@ -1,6 +1,5 @@
 /* host/tools/config/cmd_config.c: weft config check | explain | describe. */
 #include "cli/cli.h"
-#include "program/paths.h"
 #include "run/session.h"
 #include "tools/common/plugins.h"
 #include "tools/config/explain.h"

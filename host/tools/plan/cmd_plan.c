@@ -6,7 +6,6 @@
 #include "launch/find.h"
 #include "launch/world.h"
 #include "program/budget.h"
-#include "program/paths.h"
 #include "program/sums.h"
 #include "run/session.h"
 #include "tools/common/plan_costs.h"

@@ -6,7 +6,6 @@
 #include "program/budget.h"
 #include "program/exchange.h"
 #include "program/job.h"
-#include "program/norm_nodes.h"
 
 #include <stdlib.h>
 
