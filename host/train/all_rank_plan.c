@@ -13,8 +13,8 @@ enum { TRAIN, EVALUATE, N_MODES };
 /* A placed program. */
 typedef struct placed {
     const weft_program *program; /* the first of each mode is the plan's own */
-    int64_t partials; /* elements; -1: unknown */
-    bool shared;      /* all sums include all ranks, so ranks with equal programs have equal sums */
+    int64_t partials;            /* elements; -1: unknown */
+    bool shared;                 /* all sums include all ranks, so ranks with equal programs have equal sums */
 } placed;
 
 typedef struct planner {
