@@ -13,7 +13,7 @@ unset WEFT_PLUGIN_PATH
 export XDG_DATA_HOME="$dir/share"
 [ -f moved/local/share/doc/weft/plugin-authors.md ] || failed "the installation has no docs"
 [ -f moved/local/share/weft/configs/chess/base/model.safetensors ] || failed "the installation has no example to train"
-WEFT_INSTALLED="$dir/moved/local" sh "$WEFT_SOURCE/tests/docs/test_links.sh" >log 2>&1 || failed "the installed docs" log
+WEFT_INSTALLED="$dir/moved/local" python3 -m pytest -q "$WEFT_SOURCE/tests/docs/test_links.py" >log 2>&1 || failed "the installed docs" log
 
 kinds=$(ls "$WEFT_SOURCE/sdk/template/new" | grep -vx common)
 [ "$(echo "$kinds" | wc -l)" -ge 9 ] || failed "templates are missing: $kinds"
