@@ -172,7 +172,7 @@ shapes() { # shapes SIZE: number of elements of each linear
 MPI=
 has mpich && MPI=comm.plugin=mpi-mpich
 check_base nf4 40 nf4 536 1024 0.05 "fsdp $(! is_full || echo ddp mp)"
-! is_full || check_base nf4x64 40 nf4x64 36 64 0.05 fsdp # the short form is in adapter/test_bitsandbytes.sh
+! is_full || check_base nf4x64 40 nf4x64 36 64 0.05 fsdp # the short form is in adapter/test_bitsandbytes.py
 ! is_full || check_base fp8 40 fp8x128 132 128 0.02 fsdp
 ! is_full || check_base int8 64 int8x64 68 64 0.01 fsdp
 
