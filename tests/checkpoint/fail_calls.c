@@ -1,5 +1,5 @@
 /* fail_calls: runs a command and lets system calls on certain files fail. Either all from the n-th one on fail, as on a
- * full or unreadable disk, or only the n-th, as on a network file system with a short failure. For shell tests.
+ * full or unreadable disk, or only the n-th, as on a network file system with a short failure. For tests.
  *
  *     fail_calls ENOSPC change out/ step-4 12 weft train run.ini
  *

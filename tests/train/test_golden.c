@@ -20,7 +20,7 @@ static const char *const models[] = {
 static const char *const adamw[] = {"optimizer.plugin=adamw", "optimizer.lr=1e-3", "optimizer.weight_decay=0.01"};
 enum { N_MODELS = 15, N_LLAMAS = 5, N_PACKED = 4 }; /* the packed ones, tested only for logits, are last */
 
-/* Returns the i-th model, or the one in WEFT_GOLDEN, for a plugin built elsewhere (plugin/test_own_family.sh). */
+/* Returns the i-th model, or the one in WEFT_GOLDEN, for a plugin built elsewhere (plugin/test_own_family.py). */
 static const char *model_at(int i) {
     const char *only = getenv("WEFT_GOLDEN");
     return only != NULL ? only : models[i];

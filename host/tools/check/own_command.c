@@ -3,7 +3,6 @@
 
 #include "base/units.h"
 #include "base/file.h"
-#include "tools/check/rule.h"
 #include "launch/watchdog.h"
 #include "plugin/services.h"
 

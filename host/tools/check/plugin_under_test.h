@@ -110,4 +110,8 @@ weft_crumb *weft_plugin_under_test_call(void);
 
 enum { WEFT_POISON_ONE = 0xa5, WEFT_POISON_TWO = 0x5a };
 
+/* WEFT_MOOT: the rule tests an optional feature that the plugin lacks. WEFT_BROKEN: a violation, with its message. */
+#define WEFT_MOOT(tested, err, ...) ((tested)->is_moot = true, weft_error_set(err, WEFT_E_UNSUPPORTED, __VA_ARGS__))
+#define WEFT_BROKEN(err, ...)       weft_error_set(err, WEFT_E_PLUGIN, __VA_ARGS__)
+
 #endif

@@ -31,10 +31,6 @@ extern const weft_rule weft_rules_optimizer[], weft_rules_policy[], weft_rules_s
         return scheme(tested, test, err);                                                                              \
     }
 
-/* WEFT_MOOT: the rule tests an optional feature that the plugin lacks. WEFT_BROKEN: a violation, with its message. */
-#define WEFT_MOOT(tested, err, ...) ((tested)->is_moot = true, weft_error_set(err, WEFT_E_UNSUPPORTED, __VA_ARGS__))
-#define WEFT_BROKEN(err, ...)       weft_error_set(err, WEFT_E_PLUGIN, __VA_ARGS__)
-
 /* Checks that `by` ("it", a slot) rejected a request with a message. what: "a weft_chat that ..."; fix: the end of the
  * message about an accepted one, or "". */
 weft_status weft_rejected_check(weft_status status, const weft_error *said, const char *by, const char *what,
