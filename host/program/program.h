@@ -1,8 +1,9 @@
 /* host/program/program.h: the step program: the list of instructions that a strategy emits.
  *
- * All decisions are made before step 1. Passes rewrite the instructions and the checker proves them correct.
- * Liveness assigns slots to each instruction and sums their bytes. The executor runs the program, and the trace records the actual lifetimes. This folder is independent of configuration files, model names and
- * operator implementations. Sizes enter through weft_job_spec; work is dispatched through weft_exec_table. */
+ * All decisions are made before step 1. Passes rewrite the instructions and the checker proves them correct. Liveness
+ * assigns slots to each instruction and sums their bytes. The executor runs the program, and the trace records the
+ * actual lifetimes. This folder is independent of configuration files, model names and operator implementations. Sizes
+ * enter through weft_job_spec; work is dispatched through weft_exec_table. */
 #ifndef WEFT_HOST_PROGRAM_PROGRAM_H
 #define WEFT_HOST_PROGRAM_PROGRAM_H
 

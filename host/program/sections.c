@@ -160,7 +160,7 @@ static weft_status declare_section(weft_run *run, int32_t part, const char *sect
     return WEFT_OK;
 }
 
-/* True if the plugin of a section, "strategy.fsdp", is selected. defaults: of a part that is not loaded, its default. */
+/* True if the plugin of a section, "strategy.fsdp", is selected; defaults: its default counts if it is not loaded. */
 static bool is_selected(const weft_run *run, const char *section, bool defaults) {
     char own[100];
     for (int32_t i = 0; i < WEFT_N_PARTS; i++) {

@@ -78,7 +78,7 @@ static bool is_wrong(const weft_ab_verdict *verdict, double truth) {
     }
 }
 
-START_TEST(few_are_wrong) {
+TESTS(few_are_wrong, LENGTH(machines)) {
     static const double truths[] = {1, 1, 0.99, 1.02, 0.9, 1.3};
     const machine *m = &machines[_i];
     int wrong[6] = {0}, winners = 0;
@@ -95,10 +95,9 @@ START_TEST(few_are_wrong) {
                       (int)TRIALS);
     ck_assert_msg(winners <= TRIALS / 20, "%s: %d winners where nothing differs", m->name, winners);
 }
-END_TEST
 
 /* Large differences are detected early. */
-START_TEST(large_differences_are_found) {
+TEST(large_differences_are_found) {
     int found = 0, rounds = 0;
     state = 77;
     for (int i = 0; i < TRIALS; i++) {
@@ -109,11 +108,10 @@ START_TEST(large_differences_are_found) {
     ck_assert_int_ge(found, TRIALS * 96 / 100);
     ck_assert_int_le(rounds, TRIALS * 40);
 }
-END_TEST
 
 /* The difference predicted at 50 % probability from A's blocks is detected about half of the time; a quarter of it is
  * not. */
-START_TEST(what_can_be_told_is_foreseen) {
+TESTS(what_can_be_told_is_foreseen, LENGTH(machines)) {
     static const double parts[] = {1, 0.25};
     const machine *m = &machines[_i];
     int told[2] = {0};
@@ -132,16 +130,14 @@ START_TEST(what_can_be_told_is_foreseen) {
     ck_assert_msg(told[0] >= TRIALS * 45 / 100, "%s: of what can be told %d of %d are", m->name, told[0], (int)TRIALS);
     ck_assert_msg(told[1] <= TRIALS / 4, "%s: of a quarter of it %d of %d are told", m->name, told[1], (int)TRIALS);
 }
-END_TEST
 
-START_TEST(few_rounds_tell_nothing) {
+TEST(few_rounds_tell_nothing) {
     double noise[] = {0.1, -0.1, 0.2, -0.2, 0.1, -0.1, 0.2, -0.2};
     ck_assert(isnan(weft_ab_told(noise, 8, WEFT_AB_FIRST_LOOK - 1)));
     ck_assert(isnan(weft_ab_told(noise, 0, 100)));
 }
-END_TEST
 
-START_TEST(the_interval_is_that_of_the_sign_test) {
+TEST(the_interval_is_that_of_the_sign_test) {
     double values[] = {9, 1, 8, 2, 7, 3, 6, 4}; /* of 8, the extremes miss with 2 / 256 */
     weft_median_interval at = weft_median_interval_of(values, 8, 0.01);
     ck_assert(at.bounded && at.low == 1 && at.high == 9 && at.median == 5);
@@ -152,9 +148,8 @@ START_TEST(the_interval_is_that_of_the_sign_test) {
     at = weft_median_interval_of(values, 8, 0.0702);
     ck_assert(at.low == 1 && at.high == 9);
 }
-END_TEST
 
-START_TEST(each_place_in_a_round_is_everybodys) {
+TEST(each_place_in_a_round_is_everybodys) {
     enum { ARMS = 3, N = 20000 };
     int at[ARMS + 1][ARMS + 1] = {{0}};
     for (int round = 0; round < N; round++) {
@@ -169,9 +164,8 @@ START_TEST(each_place_in_a_round_is_everybodys) {
     for (int i = 0; i <= ARMS; i++)
         for (int arm = 0; arm <= ARMS; arm++) ck_assert_int_lt(abs(at[i][arm] - N / (ARMS + 1)), N / 50);
 }
-END_TEST
 
-START_TEST(looks_come_less_and_less) {
+TEST(looks_come_less_and_less) {
     int looks = 0;
     for (int rounds = 1; rounds <= WEFT_AB_MOST_ROUNDS; rounds++)
         if (weft_ab_look(rounds) > 0) ck_assert_int_eq(weft_ab_look(rounds), ++looks);
@@ -180,11 +174,10 @@ START_TEST(looks_come_less_and_less) {
     ck_assert_int_eq(weft_ab_look(13), 0);
     ck_assert_int_ge(looks, 12);
 }
-END_TEST
 
 /* ---- learning ---- */
 
-START_TEST(student_is_that_of_the_tables) {
+TEST(student_is_that_of_the_tables) {
     static const struct {
         int64_t freedom;
         double t;
@@ -193,7 +186,6 @@ START_TEST(student_is_that_of_the_tables) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         ck_assert_double_eq_tol(weft_student_t(rows[i].freedom), rows[i].t, 2e-5 * rows[i].t);
 }
-END_TEST
 
 /* Losses of micro-batches of very different difficulty and size. The arms share the difficulty, and differ by noise and
  * by `truth` per target. */
@@ -209,7 +201,7 @@ static weft_paired_loss lesson(double truth, int n) {
     return weft_paired_loss_of_micro_batches(a, b, targets, n);
 }
 
-START_TEST(the_true_loss_lies_within) {
+TESTS(the_true_loss_lies_within, 2) {
     static const double truths[] = {0, 0.004, -0.05};
     const int n = _i == 0 ? 12 : 60;
     state = 5 + (uint64_t)_i;
@@ -225,9 +217,8 @@ START_TEST(the_true_loss_lies_within) {
         ck_assert_msg(missed >= TRIALS * 2 / 100, "%d micro-batches, %g: too wide, %d miss it", n, truths[t], missed);
     }
 }
-END_TEST
 
-START_TEST(seeds_count_as_one_each) {
+TEST(seeds_count_as_one_each) {
     const double means[] = {0.1, 0.2, 0.3, 0.4};
     weft_paired_loss at = weft_paired_loss_of_seeds(means, 4); /* s = 0.129099, t = 3.18245 */
     ck_assert(at.bounded);
@@ -238,7 +229,6 @@ START_TEST(seeds_count_as_one_each) {
     ck_assert(!lesson(0, WEFT_AB_FEWEST_MICRO_BATCHES).bounded); /* one of them has no target */
     ck_assert(lesson(0, WEFT_AB_FEWEST_MICRO_BATCHES + 1).bounded);
 }
-END_TEST
 
 /* ---- outcomes ---- */
 
@@ -248,23 +238,21 @@ static weft_ab_outcome outcome(weft_ab_answer time, bool same, weft_ab_change ch
     return weft_ab_outcome_of(&evidence);
 }
 
-START_TEST(time_decides_among_equals) {
+TEST(time_decides_among_equals) {
     ck_assert_int_eq(outcome(WEFT_AB_FASTER, true, WEFT_AB_SPREADS, true, WEFT_AB_NOT_LEARNED), WEFT_AB_BETTER);
     ck_assert_int_eq(outcome(WEFT_AB_SLOWER, false, WEFT_AB_ROUNDS, true, WEFT_AB_NOT_LEARNED), WEFT_AB_WORSE);
     ck_assert_int_eq(outcome(WEFT_AB_NO_DIFFERENCE, false, WEFT_AB_SPREADS, false, WEFT_AB_NOT_LEARNED), WEFT_AB_EQUAL);
     ck_assert_int_eq(outcome(WEFT_AB_UNDECIDED, true, WEFT_AB_SPREADS, true, WEFT_AB_NOT_LEARNED), WEFT_AB_UNKNOWN);
 }
-END_TEST
 
-START_TEST(a_broken_promise_is_never_better) {
+TEST(a_broken_promise_is_never_better) {
     ck_assert_int_eq(outcome(WEFT_AB_FASTER, false, WEFT_AB_SPREADS, true, WEFT_AB_NOT_LEARNED),
                      WEFT_AB_NOT_COMPARABLE);
     ck_assert_int_eq(outcome(WEFT_AB_FASTER, false, WEFT_AB_SPREADS, true, WEFT_AB_LEARNS_MORE),
                      WEFT_AB_NOT_COMPARABLE);
 }
-END_TEST
 
-START_TEST(learning_counts_where_it_is_another) {
+TEST(learning_counts_where_it_is_another) {
     static const weft_ab_change learns = WEFT_AB_LEARNS;
     ck_assert_int_eq(outcome(WEFT_AB_FASTER, false, learns, true, WEFT_AB_NOT_LEARNED), WEFT_AB_NOT_COMPARABLE);
     ck_assert_int_eq(outcome(WEFT_AB_FASTER, false, learns, true, WEFT_AB_LEARNS_ALIKE), WEFT_AB_BETTER);
@@ -273,23 +261,20 @@ START_TEST(learning_counts_where_it_is_another) {
     ck_assert_int_eq(outcome(WEFT_AB_FASTER, false, learns, true, WEFT_AB_LEARNS_LESS), WEFT_AB_NOT_COMPARABLE);
     ck_assert_int_eq(outcome(WEFT_AB_FASTER, false, learns, true, WEFT_AB_LEARNING_UNKNOWN), WEFT_AB_UNKNOWN);
 }
-END_TEST
 
-START_TEST(what_cannot_be_told_is_no_answer) {
+TEST(what_cannot_be_told_is_no_answer) {
     weft_ab_evidence evidence = {.time = WEFT_AB_NO_DIFFERENCE, .same_bits = true, .covered = true, .loose = true};
     ck_assert_int_eq(weft_ab_outcome_of(&evidence), WEFT_AB_UNKNOWN);
     evidence.learning = WEFT_AB_LEARNS_MORE;
     ck_assert_int_eq(weft_ab_outcome_of(&evidence), WEFT_AB_UNKNOWN); /* it may be much slower */
 }
-END_TEST
 
-START_TEST(what_diverges_is_worse) {
+TEST(what_diverges_is_worse) {
     weft_ab_evidence evidence = {.time = WEFT_AB_UNDECIDED, .learning = WEFT_AB_LEARNS_MORE, .diverged = true};
     ck_assert_int_eq(weft_ab_outcome_of(&evidence), WEFT_AB_WORSE);
     evidence.first_diverged = true;
     ck_assert_int_eq(weft_ab_outcome_of(&evidence), WEFT_AB_NOT_COMPARABLE);
 }
-END_TEST
 
 static int32_t winner(weft_ab_outcome b, double b_ratio, weft_ab_outcome c, double c_ratio) {
     weft_ab_arm arms[3] = {{.run_seed = 0},
@@ -299,7 +284,7 @@ static int32_t winner(weft_ab_outcome b, double b_ratio, weft_ab_outcome c, doub
     return weft_ab_winner(&experiment);
 }
 
-START_TEST(of_several_the_fastest_of_the_better_wins) {
+TEST(of_several_the_fastest_of_the_better_wins) {
     ck_assert_int_eq(winner(WEFT_AB_BETTER, -0.2, WEFT_AB_BETTER, -0.3), 2);
     ck_assert_int_eq(winner(WEFT_AB_BETTER, -0.2, WEFT_AB_EQUAL, -0.3), 1);
     ck_assert_int_eq(winner(WEFT_AB_WORSE, 0.2, WEFT_AB_WORSE, 0.3), 0);
@@ -307,9 +292,8 @@ START_TEST(of_several_the_fastest_of_the_better_wins) {
     ck_assert_int_eq(winner(WEFT_AB_NOT_COMPARABLE, -0.9, WEFT_AB_WORSE, 0.3), -1);
     ck_assert_int_eq(winner(WEFT_AB_NOT_COMPARABLE, -0.9, WEFT_AB_BETTER, -0.1), 2);
 }
-END_TEST
 
-START_TEST(keys_say_what_they_may_change) {
+TEST(keys_say_what_they_may_change) {
     ck_assert_int_eq(weft_ab_change_of("policy.plugin"), WEFT_AB_SPREADS);
     ck_assert_int_eq(weft_ab_change_of("strategy.prefetch"), WEFT_AB_SPREADS);
     ck_assert_int_eq(weft_ab_change_of("strategy.reduce"), WEFT_AB_ROUNDS);
@@ -318,28 +302,7 @@ START_TEST(keys_say_what_they_may_change) {
     ck_assert_int_eq(weft_ab_change_of("optimizer.lr"), WEFT_AB_LEARNS);
     ck_assert_int_eq(weft_ab_change_of("run.seed"), WEFT_AB_LEARNS);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("verdict");
-    TCase *tcase = tcase_create("verdict");
-    tcase_add_loop_test(tcase, few_are_wrong, 0, sizeof machines / sizeof *machines);
-    tcase_add_test(tcase, large_differences_are_found);
-    tcase_add_loop_test(tcase, what_can_be_told_is_foreseen, 0, sizeof machines / sizeof *machines);
-    tcase_add_test(tcase, few_rounds_tell_nothing);
-    tcase_add_test(tcase, the_interval_is_that_of_the_sign_test);
-    tcase_add_test(tcase, each_place_in_a_round_is_everybodys);
-    tcase_add_test(tcase, looks_come_less_and_less);
-    tcase_add_test(tcase, student_is_that_of_the_tables);
-    tcase_add_loop_test(tcase, the_true_loss_lies_within, 0, 2);
-    tcase_add_test(tcase, seeds_count_as_one_each);
-    tcase_add_test(tcase, time_decides_among_equals);
-    tcase_add_test(tcase, a_broken_promise_is_never_better);
-    tcase_add_test(tcase, learning_counts_where_it_is_another);
-    tcase_add_test(tcase, what_cannot_be_told_is_no_answer);
-    tcase_add_test(tcase, what_diverges_is_worse);
-    tcase_add_test(tcase, of_several_the_fastest_of_the_better_wins);
-    tcase_add_test(tcase, keys_say_what_they_may_change);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests(tcase_create("verdict"));
 }

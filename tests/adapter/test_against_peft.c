@@ -95,7 +95,7 @@ static void check_trained(const bench *b, const char *what, weft_ref region) {
     }
 }
 
-START_TEST(loss_gradients_and_ten_steps) {
+TESTS(loss_gradients_and_ten_steps, N_ADAPTERS) {
     const weft_ref parameters = {NULL, 0};
     bench b;
     open_bench(&b, _i);
@@ -113,7 +113,6 @@ START_TEST(loss_gradients_and_ten_steps) {
     check_trained(&b, "adamw10", parameters);
     close_bench(&b);
 }
-END_TEST
 
 /* Logits are the product of the last hidden states with the head, and so are their means over positions with a
  * target. */
@@ -133,7 +132,7 @@ static void check_mean_logits(const bench *b, const double *mean, int64_t width)
     free(head);
 }
 
-START_TEST(evaluation_gives_loss_and_logits) {
+TESTS(evaluation_gives_loss_and_logits, N_ADAPTERS) {
     bench b;
     weft_error err = WEFT_ERROR_INIT;
     weft_hidden *hidden = NULL;
@@ -153,7 +152,6 @@ START_TEST(evaluation_gives_loss_and_logits) {
     weft_hidden_destroy(hidden);
     close_bench(&b);
 }
-END_TEST
 
 /* ---- files ---- */
 
@@ -209,7 +207,7 @@ static void expect_same_config(const char *directory, const char *golden) {
 }
 
 /* Files of PEFT are read, and saved again unchanged. PEFT's type selects the plugin, without a key. */
-START_TEST(files_are_those_of_peft) {
+TEST_RANGE(files_are_those_of_peft, PREFIX, LLAMA_ADAPTER + 1) {
     char golden[4096], from[4200];
     const char *overrides[] = {"optimizer.plugin=adamw", from};
     const weft_adapter_origin origin = {.plugin = ""};
@@ -234,7 +232,6 @@ START_TEST(files_are_those_of_peft) {
     expect_same_config(saving.directory, golden);
     close_bench(&b);
 }
-END_TEST
 
 /* ---- generation ---- */
 
@@ -257,7 +254,7 @@ static weft_generator *open_generator(weft_run **run, int i, int64_t n_prompt, b
 }
 
 /* Logits after a text, processed in one pass or position by position with the cache. */
-START_TEST(a_prefix_stands_before_cached_places) {
+TEST(a_prefix_stands_before_cached_places) {
     enum { PLACES = 7 };
     const int32_t text[PLACES] = {5, 17, 40, 3, 88, 21, 60};
     weft_run *runs[2] = {NULL, NULL};
@@ -280,19 +277,12 @@ START_TEST(a_prefix_stands_before_cached_places) {
     weft_run_close(runs[0]);
     weft_run_close(runs[1]);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("against_peft");
     TCase *tests = tcase_create("against_peft");
     tcase_set_timeout(tests, 300);
     tcase_add_checked_fixture(tests, scratch_make, scratch_remove);
     (void)snprintf(outside, sizeof outside, "adapter.plugin=%s/tests/outside/weft-adapter-vera.so",
                    getenv("WEFT_BUILD"));
-    tcase_add_loop_test(tests, loss_gradients_and_ten_steps, 0, N_ADAPTERS);
-    tcase_add_loop_test(tests, evaluation_gives_loss_and_logits, 0, N_ADAPTERS);
-    tcase_add_loop_test(tests, files_are_those_of_peft, PREFIX, LLAMA_ADAPTER + 1);
-    tcase_add_test(tests, a_prefix_stands_before_cached_places);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tests);
 }

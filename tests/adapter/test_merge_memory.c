@@ -144,7 +144,7 @@ static int64_t merge(const char *base, const char *adapter, const char *out, con
     return (int64_t)usage.ru_maxrss * 1024;
 }
 
-START_TEST(a_merge_holds_pieces_and_no_file) {
+TESTS(a_merge_holds_pieces_and_no_file, 2) {
     static const char *const dtypes[] = {NULL, "bf16"}, *const names[] = {"small", "large", "few", "many"};
     char at[4][256], out[256];
     int64_t file = 0, of_small = 0, of_large = 0;
@@ -163,14 +163,10 @@ START_TEST(a_merge_holds_pieces_and_no_file) {
     ck_assert_msg(of_large - of_small < file, "%lld bytes more than of a small base, whose files have %lld here",
                   (long long)(of_large - of_small), (long long)file);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("merge_memory");
     TCase *tests = tcase_create("merge_memory");
     tcase_set_timeout(tests, 300);
     tcase_add_checked_fixture(tests, scratch_make, scratch_remove);
-    tcase_add_loop_test(tests, a_merge_holds_pieces_and_no_file, 0, 2);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tests);
 }

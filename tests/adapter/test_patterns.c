@@ -94,7 +94,7 @@ static void expect_ranks(rig *self, json_t *row) {
     patterns_free(&found);
 }
 
-START_TEST(ranks_as_peft_gives_them) {
+TEST(ranks_as_peft_gives_them) {
     int refused = 0;
     json_t *golden = open_golden(), *rows = json_object_get(golden, "rank_pattern");
     rig self;
@@ -107,7 +107,6 @@ START_TEST(ranks_as_peft_gives_them) {
     ck_assert_int_gt(refused, 3);
     json_decref(golden);
 }
-END_TEST
 
 /* Returns "a,b" for a list. */
 static char *join(const json_t *list) {
@@ -133,7 +132,7 @@ static void expect_left_out(rig *self, const json_t *row) {
     free(names);
 }
 
-START_TEST(modules_left_out_as_peft_leaves_them) {
+TEST(modules_left_out_as_peft_leaves_them) {
     json_t *golden = open_golden(), *rows = json_object_get(golden, "exclude_modules");
     rig self;
     open_paths(&self, golden);
@@ -141,7 +140,6 @@ START_TEST(modules_left_out_as_peft_leaves_them) {
     for (size_t i = 0; i < json_array_size(rows); i++) expect_left_out(&self, json_array_get(rows, i));
     json_decref(golden);
 }
-END_TEST
 
 /* Syntax of Python's re that PCRE2 lacks, syntax only in PCRE2, and syntax with different meanings. */
 static const char *const differing[] = {"[[:alpha:]]+", "a{,3}",     "a{ 1}",    "\\h",     "\\Kq",    "\\Qq",
@@ -150,7 +148,7 @@ static const char *const differing[] = {"[[:alpha:]]+", "a{,3}",     "a{ 1}",   
                                         "(?a)q",        "(?(1)q|k)", "(?#q)",    "(?x: q)", "(?P>n)",  "q(?i)",
                                         "\\N",          "\\z",       "(?i-s:q)", "\\R",     "{",       "[\\h]"};
 
-START_TEST(what_is_read_otherwise_is_refused) {
+TEST(what_is_read_otherwise_is_refused) {
     expression_fault why = {""};
     expression *mine = expression_open("(?|q|k)\\h?", EXPRESSION_WHOLE, false, &why);
     for (size_t i = 0; i < sizeof differing / sizeof *differing; i++) {
@@ -164,10 +162,9 @@ START_TEST(what_is_read_otherwise_is_refused) {
     ck_assert_int_eq(expression_fits(mine, "k"), 1); /* in a key: PCRE2 */
     expression_close(mine);
 }
-END_TEST
 
 /* A nested repetition exceeds PCRE2's step limit, which differs from "does not match". */
-START_TEST(expressions_without_end) {
+TEST(expressions_without_end) {
     rig self;
     weft_error err = WEFT_ERROR_INIT;
     patterns found = {0};
@@ -180,11 +177,10 @@ START_TEST(expressions_without_end) {
     patterns_free(&found);
     json_decref(object);
 }
-END_TEST
 
 /* ---- patterns in keys ---- */
 
-START_TEST(entries_of_a_key) {
+TEST(entries_of_a_key) {
     rig self;
     patterns found = {0};
     weft_error err = WEFT_ERROR_INIT;
@@ -198,9 +194,8 @@ START_TEST(entries_of_a_key) {
     for (uint32_t i = 0; i < self.job.n_sites; i++) ck_assert_double_eq(self.values[i], expected[i]);
     patterns_free(&found);
 }
-END_TEST
 
-START_TEST(entries_that_are_none) {
+TEST(entries_that_are_none) {
     const char *const none[] = {"auto", "none", ""};
     weft_error err = WEFT_ERROR_INIT;
     for (int i = 0; i < 3; i++) {
@@ -209,7 +204,6 @@ START_TEST(entries_that_are_none) {
         ck_assert_uint_eq(found.n, 0);
     }
 }
-END_TEST
 
 static const struct {
     pattern_sort sort;
@@ -237,7 +231,7 @@ static const struct {
                  "alpha_pattern has 'q_proj', and each module that it matches has its alpha by an earlier entry"}};
 enum { N_REFUSALS = sizeof refusals / sizeof *refusals };
 
-START_TEST(entries_that_cannot_be) {
+TESTS(entries_that_cannot_be, N_REFUSALS) {
     rig self;
     patterns found = {0};
     weft_error err = WEFT_ERROR_INIT;
@@ -248,7 +242,6 @@ START_TEST(entries_that_cannot_be) {
     ck_assert_msg(strstr(err.text, refusals[_i].says) != NULL, "%s: %s", refusals[_i].text, err.text);
     patterns_free(&found);
 }
-END_TEST
 
 static const struct {
     const char *json, *says;
@@ -260,7 +253,7 @@ static const struct {
                {"{\"a{,2}\": 4}", "rank_pattern 'a{,2}' contains '{,2}', which Python's re"}};
 enum { N_SPOILED = sizeof spoiled / sizeof *spoiled };
 
-START_TEST(files_that_cannot_be) {
+TESTS(files_that_cannot_be, N_SPOILED) {
     rig self;
     patterns found = {0};
     weft_error err = WEFT_ERROR_INIT;
@@ -273,7 +266,6 @@ START_TEST(files_that_cannot_be) {
     patterns_free(&found);
     json_decref(object);
 }
-END_TEST
 
 /* ---- exclusion ---- */
 
@@ -282,7 +274,7 @@ static weft_status choose(rig *self, const char *names, const char *left_out, co
     return targets_choose(&wanted, &self->job, self->chosen, err);
 }
 
-START_TEST(a_head_that_is_left_out_is_no_target) {
+TEST(a_head_that_is_left_out_is_no_target) {
     rig self;
     weft_error err = WEFT_ERROR_INIT;
     open_small(&self);
@@ -292,9 +284,8 @@ START_TEST(a_head_that_is_left_out_is_no_target) {
     ck_assert_msg(choose(&self, "all-linear", "*.0.*,layers.1.mlp.up_proj", NULL, &err) == WEFT_OK, "%s", err.text);
     for (uint32_t i = 0; i < self.job.n_sites; i++) ck_assert_int_eq(self.chosen[i], i == 4 || i == 5);
 }
-END_TEST
 
-START_TEST(left_out_that_cannot_be) {
+TEST(left_out_that_cannot_be) {
     rig self;
     weft_error err = WEFT_ERROR_INIT;
     open_small(&self);
@@ -312,12 +303,11 @@ START_TEST(left_out_that_cannot_be) {
                       err.text,
                   "%s", err.text);
 }
-END_TEST
 
 /* ---- writing ---- */
 
 /* Written as names if possible, else as paths. PEFT's rules reproduce the written values in any order. */
-START_TEST(what_is_written_is_read) {
+TEST(what_is_written_is_read) {
     const double given[] = {8, 4, 2, 8, 16, 2, 1, 8};
     rig self;
     json_t *object = NULL;
@@ -338,22 +328,7 @@ START_TEST(what_is_written_is_read) {
     json_decref(object);
     free(text);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("patterns");
-    TCase *tests = tcase_create("patterns");
-    tcase_add_test(tests, ranks_as_peft_gives_them);
-    tcase_add_test(tests, modules_left_out_as_peft_leaves_them);
-    tcase_add_test(tests, what_is_read_otherwise_is_refused);
-    tcase_add_test(tests, expressions_without_end);
-    tcase_add_test(tests, entries_of_a_key);
-    tcase_add_test(tests, entries_that_are_none);
-    tcase_add_loop_test(tests, entries_that_cannot_be, 0, N_REFUSALS);
-    tcase_add_loop_test(tests, files_that_cannot_be, 0, N_SPOILED);
-    tcase_add_test(tests, a_head_that_is_left_out_is_no_target);
-    tcase_add_test(tests, left_out_that_cannot_be);
-    tcase_add_test(tests, what_is_written_is_read);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tcase_create("patterns"));
 }

@@ -73,7 +73,7 @@ static int compare_trained(const golden_engine *g, const golden_batch *batch, co
 }
 
 /* DoRA's factors start at the row norms of the unpacked values. */
-START_TEST(norms_of_a_packed_base) {
+TEST(norms_of_a_packed_base) {
     const int dora = N_CASES - 1;
     const char *const overrides[] = {"adapter.plugin=lora", "adapter.r=3", "adapter.dora=yes", cases[dora].stored,
                                      "optimizer.plugin=adamw"};
@@ -98,7 +98,6 @@ START_TEST(norms_of_a_packed_base) {
     golden_engine_close(&g);
     golden_batch_close(&batch);
 }
-END_TEST
 
 static int count_tensors(const golden_batch *batch, const char *prefix) {
     int n = 0;
@@ -107,7 +106,7 @@ static int count_tensors(const golden_batch *batch, const char *prefix) {
     return n;
 }
 
-START_TEST(loss_gradients_and_ten_steps) {
+TESTS(loss_gradients_and_ten_steps, N_CASES) {
     golden_batch batch;
     golden_engine g;
     weft_error err = WEFT_ERROR_INIT;
@@ -126,10 +125,9 @@ START_TEST(loss_gradients_and_ten_steps) {
     golden_engine_close(&g);
     golden_batch_close(&batch);
 }
-END_TEST
 
 /* PEFT also saves the frozen table below an adapter; the adapter continues if the base has the same values. */
-START_TEST(a_table_that_stays_frozen) {
+TEST(a_table_that_stays_frozen) {
     const int patterns = 5;
     const char *const names[] = {"adapter_config.json", "adapter_model.safetensors"};
     const char *const tensor = "base_model.model.model.embed_tokens.base_layer.weight";
@@ -166,7 +164,6 @@ START_TEST(a_table_that_stays_frozen) {
     golden_batch_close(&batch);
     scratch_remove();
 }
-END_TEST
 
 /* Writes an adapter's tensors to scratch/adapter_model.safetensors, with `insert` after `after` in each name. doubled:
  * the first tensor also has its own name. */
@@ -201,7 +198,7 @@ static void write_wrapped(const char *from_file, const char *after, const char *
 }
 
 /* A model that was compiled or wrapped before PEFT added the adapter has the wrapper in the names. */
-START_TEST(an_adapter_of_a_wrapped_model) {
+TEST(an_adapter_of_a_wrapped_model) {
     static const char *const wrapped[][2] = {{"base_model.model.", "_orig_mod."},
                                              {"self_attn.", "_orig_mod._checkpoint_wrapped_module."},
                                              {"layers.0.", "_fsdp_wrapped_module."}};
@@ -230,13 +227,12 @@ START_TEST(an_adapter_of_a_wrapped_model) {
     golden_batch_close(&batch);
     scratch_remove();
 }
-END_TEST
 
 static const int32_t *ints(const golden_batch *batch, const char *name) {
     return (const int32_t *)(const void *)weft_safetensors_find(batch->file, name)->data;
 }
 
-START_TEST(logits_of_every_place) {
+TESTS(logits_of_every_place, N_CASES) {
     const weft_generate_options options = {.tokens = 1, .top_p = 1.0, .cache = false};
     const uint32_t needs = WEFT_NEEDS(WEFT_PART_MODEL) | WEFT_NEEDS(WEFT_PART_POLICY) | WEFT_NEEDS(WEFT_PART_STRATEGY) |
                            WEFT_NEEDS(WEFT_PART_DEVICE);
@@ -268,7 +264,6 @@ START_TEST(logits_of_every_place) {
     weft_run_close(run);
     golden_batch_close(&batch);
 }
-END_TEST
 
 /* Saves a directory with the base stored packed. */
 static void save_packed(golden_batch *batch, int i, const char *directory) {
@@ -364,7 +359,7 @@ static void expect_merged(const merge_rig *rig) {
 
 /* The rounded sum of base and update equals PEFT's merge_and_unload. A table tied to the head is rejected, and so is a
  * packed base without a dtype. */
-START_TEST(merged_weights) {
+TESTS(merged_weights, N_CASES) {
     merge_rig rig;
     merge_rig_open(&rig, _i);
     if (stores_nf4(_i)) {
@@ -377,7 +372,6 @@ START_TEST(merged_weights) {
     else expect_merged(&rig);
     merge_rig_close(&rig);
 }
-END_TEST
 
 /* ---- bases that differ from their config.json ---- */
 
@@ -445,7 +439,7 @@ static void spoil_base(merge_rig *rig, int how) {
 }
 
 /* A base with tensors other than the adapter was declared on is rejected before any copy. */
-START_TEST(bases_that_do_not_fit) {
+TESTS(bases_that_do_not_fit, N_SPOILED) {
     merge_rig rig;
     weft_error err = WEFT_ERROR_INIT;
     char path[64];
@@ -457,30 +451,18 @@ START_TEST(bases_that_do_not_fit) {
     ck_assert_int_ne(access(path, F_OK), 0);
     merge_rig_close(&rig);
 }
-END_TEST
 
 /* Names as saved by AutoModel: merged and written with the names of the model with its head. */
-START_TEST(a_base_without_the_prefix) {
+TEST(a_base_without_the_prefix) {
     merge_rig rig;
     merge_rig_open(&rig, case_of("peft-lora"));
     spoil_base(&rig, NO_PREFIX);
     expect_merged(&rig);
     merge_rig_close(&rig);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("peft");
     TCase *tests = tcase_create("peft");
     tcase_set_timeout(tests, 300);
-    tcase_add_loop_test(tests, loss_gradients_and_ten_steps, 0, N_CASES);
-    tcase_add_test(tests, norms_of_a_packed_base);
-    tcase_add_test(tests, a_table_that_stays_frozen);
-    tcase_add_test(tests, an_adapter_of_a_wrapped_model);
-    tcase_add_loop_test(tests, logits_of_every_place, 0, N_CASES);
-    tcase_add_loop_test(tests, merged_weights, 0, N_CASES);
-    tcase_add_test(tests, a_base_without_the_prefix);
-    tcase_add_loop_test(tests, bases_that_do_not_fit, 0, N_SPOILED);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tests);
 }

@@ -50,7 +50,7 @@ static weft_status list(weft_adapter_list *out, const said *what, weft_error *er
 #define APART                                                                                                          \
     { "a", "b" }
 
-START_TEST(columns_of_one_table) {
+TEST(columns_of_one_table) {
     const said what = {{{2, 6}, {2, 6}}, {3, 0}, 2, 0, TABLE};
     weft_error err = WEFT_ERROR_INIT;
     weft_adapter_list found;
@@ -62,9 +62,8 @@ START_TEST(columns_of_one_table) {
     ck_assert_int_eq(weft_adapter_place(&found.entries[1], 1, 2), 8);
     weft_adapter_list_free(&found);
 }
-END_TEST
 
-START_TEST(each_by_itself) {
+TESTS(each_by_itself, 2) {
     static const said good[] = {{{{3, 2}, {3, 2}}, {0, 0}, 2, 1, APART}, {{{1, 2, 3}, {6, 1, 1}}, {0, 0}, 3, 0, APART}};
     weft_error err = WEFT_ERROR_INIT;
     weft_adapter_list found;
@@ -74,7 +73,6 @@ START_TEST(each_by_itself) {
     if (_i == 0) ck_assert_int_eq(weft_adapter_place(&found.entries[0], 1, 2), 5);
     weft_adapter_list_free(&found);
 }
-END_TEST
 
 static const struct {
     said what;
@@ -91,21 +89,14 @@ static const struct {
            {{{{1, 2, 2}, {1, 2, 3}}, {0, 0}, 3, 0, APART}, "an invalid name or shape"},
            {{{{INT64_MAX, 2, 3}, {1, 2, 3}}, {0, 0}, 3, 0, APART}, "an invalid name or shape"}};
 
-START_TEST(what_cannot_be_is_refused) {
+TESTS(what_cannot_be_is_refused, LENGTH(bad)) {
     weft_error err = WEFT_ERROR_INIT;
     weft_adapter_list found;
     ck_assert_int_eq(list(&found, &bad[_i].what, &err), WEFT_E_PLUGIN);
     ck_assert_msg(strstr(err.text, bad[_i].says) != NULL, "%s", err.text);
     weft_adapter_list_free(&found);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("tensors");
-    TCase *tests = tcase_create("tensors");
-    tcase_add_test(tests, columns_of_one_table);
-    tcase_add_loop_test(tests, each_by_itself, 0, 2);
-    tcase_add_loop_test(tests, what_cannot_be_is_refused, 0, (int)(sizeof bad / sizeof *bad));
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tcase_create("tensors"));
 }

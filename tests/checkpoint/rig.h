@@ -209,11 +209,9 @@ static inline void rig_two(char two[65], char four[65]) {
     rig_close(&run);
 }
 
-static inline int rig_main(TCase *tests, const char *name) {
-    Suite *suite = suite_create(name);
-    suite_add_tcase(suite, tests);
+static inline int rig_main(TCase *tests) {
     tcase_set_timeout(tests, 300);
-    return run_suite(suite);
+    return run_tests(tests);
 }
 
 #endif

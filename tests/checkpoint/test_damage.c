@@ -96,7 +96,7 @@ static void damage(uint64_t step, int i) {
     }
 }
 
-START_TEST(a_damaged_checkpoint_is_passed_over_by_name) {
+TESTS(a_damaged_checkpoint_is_passed_over_by_name, LENGTH(damages)) {
     rig run;
     ck_assert_uint_eq(rig_newest(), 4);
     damage(4, _i);
@@ -114,10 +114,9 @@ START_TEST(a_damaged_checkpoint_is_passed_over_by_name) {
     rig_close(&run);
     ck_assert_uint_eq(rig_newest(), 4);
 }
-END_TEST
 
 /* Valid when found, but damaged when read: the error does not suggest another model. */
-START_TEST(what_breaks_after_it_was_found_is_said_to_be_broken) {
+TEST(what_breaks_after_it_was_found_is_said_to_be_broken) {
     weft_error err = WEFT_ERROR_INIT;
     char path[4096];
     rig run;
@@ -129,10 +128,9 @@ START_TEST(what_breaks_after_it_was_found_is_said_to_be_broken) {
     ck_assert_ptr_null(strstr(err.text, "another model"));
     rig_close(&run);
 }
-END_TEST
 
 /* Every byte of the files with numbers counts, and every byte of the run's description. */
-START_TEST(each_byte_counts) {
+TESTS(each_byte_counts, 4) {
     static const char *const files[] = {"model.safetensors", "state/exp_avg.safetensors", "state/run.json",
                                         "config.json"};
     size_t n = 0;
@@ -149,9 +147,8 @@ START_TEST(each_byte_counts) {
     ck_assert_uint_eq(rig_newest(), 4);
     free(bytes);
 }
-END_TEST
 
-START_TEST(nothing_whole_is_a_sentence) {
+TEST(nothing_whole_is_a_sentence) {
     weft_checkpoint_state state = {.step = 77};
     char path[4096];
     weft_error err = WEFT_ERROR_INIT;
@@ -164,9 +161,8 @@ START_TEST(nothing_whole_is_a_sentence) {
     ck_assert_says(err, "contains no checkpoint to resume from");
     ck_assert_uint_eq(state.step, 77);
 }
-END_TEST
 
-START_TEST(other_names_are_no_checkpoints) {
+TEST(other_names_are_no_checkpoints) {
     static const char *const names[] = {"step-",       "step-05",    "step-9x", "Step-9",
                                         ".step-9.tmp", "step-9.old", "step--9"};
     char name[64];
@@ -179,11 +175,10 @@ START_TEST(other_names_are_no_checkpoints) {
     }
     ck_assert_uint_eq(rig_newest(), 4);
 }
-END_TEST
 
 /* On file systems that cannot exchange two names, a crash can leave only the old directory, under its temporary
  * name. */
-START_TEST(what_was_moved_aside_is_put_back) {
+TEST(what_was_moved_aside_is_put_back) {
     ck_assert_int_eq(rename(rig_file(4, ""), scratch_path("out/checkpoints/.step-4.old")), 0);
     ck_assert_uint_eq(rig_newest(), 4);
     ck_assert(!rig_exists(scratch_path("out/checkpoints/.step-4.old")));
@@ -191,7 +186,6 @@ START_TEST(what_was_moved_aside_is_put_back) {
     ck_assert_uint_eq(rig_newest(), 4);
     ck_assert(!rig_exists(scratch_path("out/checkpoints/.step-4.old")));
 }
-END_TEST
 
 /* Saves the numbers of step 4 repeatedly, under two names, until it is killed. */
 static void save_for_ever(int ready) {
@@ -226,7 +220,7 @@ static void kill_one(int milliseconds) {
     ck_assert_msg(WIFSIGNALED(ended), "the child ended by itself: %d", ended);
 }
 
-START_TEST(a_killed_save_leaves_the_old_state_or_the_new_one) {
+TEST(a_killed_save_leaves_the_old_state_or_the_new_one) {
     static const char *const halves[] = {"out/checkpoints/.step-4.tmp", "out/checkpoints/.step-6.tmp"};
     int halfway = 0;
     weft_error err = WEFT_ERROR_INIT;
@@ -248,18 +242,9 @@ START_TEST(a_killed_save_leaves_the_old_state_or_the_new_one) {
     ck_assert(!rig_exists(scratch_path(halves[1])));
     ck_assert(!rig_exists(scratch_path("out/checkpoints/.step-9.tmp")));
 }
-END_TEST
 
 int main(void) {
     TCase *tests = tcase_create("damage");
     tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_test(tests, what_breaks_after_it_was_found_is_said_to_be_broken);
-    tcase_add_loop_test(tests, a_damaged_checkpoint_is_passed_over_by_name, 0,
-                        (int)(sizeof damages / sizeof damages[0]));
-    tcase_add_loop_test(tests, each_byte_counts, 0, 4);
-    tcase_add_test(tests, nothing_whole_is_a_sentence);
-    tcase_add_test(tests, other_names_are_no_checkpoints);
-    tcase_add_test(tests, what_was_moved_aside_is_put_back);
-    tcase_add_test(tests, a_killed_save_leaves_the_old_state_or_the_new_one);
-    return rig_main(tests, "checkpoint.damage");
+    return rig_main(tests);
 }

@@ -70,7 +70,7 @@ static void retain(uint64_t step, int64_t keep, uint64_t best) {
     ck_assert_ok(weft_checkpoint_retain(rig_directory(), step, keep, best, NULL, &err), err);
 }
 
-START_TEST(the_newest_and_the_best_stay) {
+TEST(the_newest_and_the_best_stay) {
     rig run;
     rig_open(&run, NULL);
     rig_load(&run);
@@ -87,9 +87,8 @@ START_TEST(the_newest_and_the_best_stay) {
     ck_assert_str_eq(names_in(rig_directory()), "step-12 ");
     rig_close(&run);
 }
-END_TEST
 
-START_TEST(broken_ones_do_not_push_whole_ones_out) {
+TEST(broken_ones_do_not_push_whole_ones_out) {
     rig run;
     rig_open(&run, NULL);
     rig_load(&run);
@@ -105,9 +104,8 @@ START_TEST(broken_ones_do_not_push_whole_ones_out) {
     ck_assert_str_eq(names_in(rig_directory()), "step-20 ");
     rig_close(&run);
 }
-END_TEST
 
-START_TEST(only_checkpoints_are_removed) {
+TEST(only_checkpoints_are_removed) {
     rig run;
     rig_open(&run, NULL);
     rig_load(&run);
@@ -123,7 +121,6 @@ START_TEST(only_checkpoints_are_removed) {
     ck_assert_uint_eq(rig_newest(), 2); /* links are removed, not followed */
     rig_close(&run);
 }
-END_TEST
 
 /* Check writes at each assertion, so no assertion may run under the limit. */
 static bool limit_files(rlim_t bytes) {
@@ -137,7 +134,7 @@ static bool limit_files(rlim_t bytes) {
 /* Each limit stops the save at another file. */
 static const rlim_t limits[] = {0, 200, 700, 3000, 9000, 20000, 50000, 70000};
 
-START_TEST(a_full_disk_leaves_what_was_saved) {
+TESTS(a_full_disk_leaves_what_was_saved, LENGTH(limits)) {
     char before[65];
     weft_error err = WEFT_ERROR_INIT, again = WEFT_ERROR_INIT, model = WEFT_ERROR_INIT;
     weft_status saves[3];
@@ -176,7 +173,6 @@ START_TEST(a_full_disk_leaves_what_was_saved) {
     ck_assert_uint_eq(rig_newest(), 4);
     rig_close(&run);
 }
-END_TEST
 
 /* Size of all files in a directory tree. */
 static int64_t total;
@@ -196,7 +192,7 @@ static int64_t model_alone(const rig *run) {
     return total;
 }
 
-START_TEST(too_little_space_is_said_before_anything_is_written) {
+TEST(too_little_space_is_said_before_anything_is_written) {
     weft_error err = WEFT_ERROR_INIT;
     rig run;
     rig_open(&run, "checkpoint.dtype=bf16", NULL);
@@ -225,7 +221,6 @@ START_TEST(too_little_space_is_said_before_anything_is_written) {
     ck_assert_int_eq(weft_space_check(scratch_path("nowhere"), "step-50", 1, &err), WEFT_E_SYSTEM);
     ck_assert_says(err, "nowhere");
 }
-END_TEST
 
 /* A device that fails at its n-th read. */
 static weft_device_plugin failing;
@@ -238,7 +233,7 @@ static weft_status failing_read(weft_device *device, weft_stream *s, void *to, w
     return real->read(device, s, to, from, bytes, err);
 }
 
-START_TEST(a_device_that_fails_leaves_what_was_saved) {
+TESTS(a_device_that_fails_leaves_what_was_saved, 4) {
     weft_error err = WEFT_ERROR_INIT;
     rig run;
     rig_open(&run, "checkpoint.dtype=bf16", NULL);
@@ -258,9 +253,8 @@ START_TEST(a_device_that_fails_leaves_what_was_saved) {
     ck_assert_uint_eq(rig_newest(), 2);
     rig_close(&run);
 }
-END_TEST
 
-START_TEST(a_file_in_the_way_is_a_sentence) {
+TEST(a_file_in_the_way_is_a_sentence) {
     weft_error err = WEFT_ERROR_INIT;
     rig run;
     ck_assert_int_eq(mkdir(scratch_path("out"), 0777), 0);
@@ -272,10 +266,9 @@ START_TEST(a_file_in_the_way_is_a_sentence) {
     ck_assert_int_eq(rig_try_save_model(&run, "", &run.session->text, &err), WEFT_E_USER);
     rig_close(&run);
 }
-END_TEST
 
 /* Without a system call that exchanges names, a crash can leave only the old model, under this name. */
-START_TEST(a_model_that_was_moved_aside_comes_back_first) {
+TEST(a_model_that_was_moved_aside_comes_back_first) {
     weft_error err = WEFT_ERROR_INIT;
     rig run;
     rig_open(&run, NULL);
@@ -291,9 +284,8 @@ START_TEST(a_model_that_was_moved_aside_comes_back_first) {
     ck_assert_str_eq(names_in(scratch_path("out")), "model ");
     rig_close(&run);
 }
-END_TEST
 
-START_TEST(names_are_moved_where_they_cannot_be_exchanged) {
+TEST(names_are_moved_where_they_cannot_be_exchanged) {
     char hash[65];
     rig run;
     rig_open(&run, NULL);
@@ -309,14 +301,13 @@ START_TEST(names_are_moved_where_they_cannot_be_exchanged) {
     ck_assert_str_eq(rig_hash(&run), hash);
     rig_close(&run);
 }
-END_TEST
 
 static const char *leading_away(const weft_tokenizer *tokenizer, uint32_t i) {
     (void)tokenizer;
     return i == 0 ? "../run.ini" : NULL;
 }
 
-START_TEST(a_tokenizer_cannot_name_files_elsewhere) {
+TEST(a_tokenizer_cannot_name_files_elsewhere) {
     weft_tokenizer_plugin plugin;
     weft_text text;
     weft_error err = WEFT_ERROR_INIT;
@@ -335,14 +326,13 @@ START_TEST(a_tokenizer_cannot_name_files_elsewhere) {
     ck_assert_ok(rig_try_save_model(&run, scratch_path("out/model"), NULL, &err), err);
     rig_close(&run);
 }
-END_TEST
 
 static const char *configuration(const weft_tokenizer *tokenizer, uint32_t i) {
     (void)tokenizer;
     return i == 0 ? "config.json" : NULL;
 }
 
-START_TEST(a_tokenizer_does_not_replace_what_the_weights_brought) {
+TEST(a_tokenizer_does_not_replace_what_the_weights_brought) {
     weft_tokenizer_plugin plugin;
     weft_text text;
     char *json = NULL;
@@ -360,21 +350,9 @@ START_TEST(a_tokenizer_does_not_replace_what_the_weights_brought) {
     free(json);
     rig_close(&run);
 }
-END_TEST
 
 int main(void) {
     TCase *tests = tcase_create("disk");
     tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_test(tests, the_newest_and_the_best_stay);
-    tcase_add_test(tests, broken_ones_do_not_push_whole_ones_out);
-    tcase_add_test(tests, only_checkpoints_are_removed);
-    tcase_add_loop_test(tests, a_full_disk_leaves_what_was_saved, 0, (int)(sizeof limits / sizeof limits[0]));
-    tcase_add_test(tests, too_little_space_is_said_before_anything_is_written);
-    tcase_add_loop_test(tests, a_device_that_fails_leaves_what_was_saved, 0, 4);
-    tcase_add_test(tests, a_file_in_the_way_is_a_sentence);
-    tcase_add_test(tests, a_model_that_was_moved_aside_comes_back_first);
-    tcase_add_test(tests, names_are_moved_where_they_cannot_be_exchanged);
-    tcase_add_test(tests, a_tokenizer_cannot_name_files_elsewhere);
-    tcase_add_test(tests, a_tokenizer_does_not_replace_what_the_weights_brought);
-    return rig_main(tests, "checkpoint.disk");
+    return rig_main(tests);
 }

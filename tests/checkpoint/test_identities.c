@@ -35,7 +35,7 @@ static const struct {
     {"optimizer.plugin=sgd", "optimizer plugin", NULL, NULL},
 };
 
-START_TEST(a_fact_that_differs_is_refused_by_name) {
+TESTS(a_fact_that_differs_is_refused_by_name, LENGTH(fixed)) {
     char sentence[1200];
     weft_error err = WEFT_ERROR_INIT;
     const weft_change *change = NULL;
@@ -62,9 +62,8 @@ START_TEST(a_fact_that_differs_is_refused_by_name) {
     rig_close(&run);
     ck_assert_uint_eq(rig_newest(), 6);
 }
-END_TEST
 
-START_TEST(changes_stay_on_record) {
+TEST(changes_stay_on_record) {
     char *text = NULL;
     weft_error err = WEFT_ERROR_INIT;
     rig run;
@@ -87,7 +86,6 @@ START_TEST(changes_stay_on_record) {
     ck_assert_says(err, "[train] micro_batch is 2, was 4");
     rig_close(&run);
 }
-END_TEST
 
 static const struct {
     const char *override, *says;
@@ -102,7 +100,7 @@ static const struct {
     {"train.clip=1", "resume: [train] clip is 1, was none"},
 };
 
-START_TEST(schedule_and_rates_may_change_and_are_printed) {
+TESTS(schedule_and_rates_may_change_and_are_printed, LENGTH(noted)) {
     rig run;
     rig_open(&run, noted[_i].override, NULL);
     fixture_log[0] = '\0';
@@ -112,9 +110,8 @@ START_TEST(schedule_and_rates_may_change_and_are_printed) {
     ck_assert_int_eq(run.identities.n_changes, 1);
     rig_close(&run);
 }
-END_TEST
 
-START_TEST(what_changes_no_number_says_nothing) {
+TESTS(what_changes_no_number_says_nothing, 4) {
     static const char *const overrides[] = {"device.threads=2", "checkpoint.keep=7", "checkpoint.dtype=bf16",
                                             "eval.every=3"};
     rig run;
@@ -126,7 +123,6 @@ START_TEST(what_changes_no_number_says_nothing) {
     ck_assert_int_eq(run.identities.n_changes, 0);
     rig_close(&run);
 }
-END_TEST
 
 static weft_identity *find(rig *run, const char *name) {
     for (int32_t i = 0; i < run->identities.n; i++)
@@ -136,7 +132,7 @@ static weft_identity *find(rig *run, const char *name) {
 }
 
 /* Facts that a test cannot really change: another machine, another build. */
-START_TEST(machine_and_builds_are_facts) {
+TESTS(machine_and_builds_are_facts, 14) {
     static const char *const refused[] = {"the device's instruction set",
                                           "the device's backend",
                                           "device plugin",
@@ -169,9 +165,8 @@ START_TEST(machine_and_builds_are_facts) {
     }
     rig_close(&run);
 }
-END_TEST
 
-START_TEST(all_differences_are_named_at_once) {
+TEST(all_differences_are_named_at_once) {
     weft_error err = WEFT_ERROR_INIT;
     rig run;
     rig_open(&run, "train.micro_batch=4", "run.seed=9", "train.clip=1", NULL);
@@ -186,9 +181,8 @@ START_TEST(all_differences_are_named_at_once) {
     ck_assert_says(err, "uninterrupted run"); /* the advice is printed with lists of any length */
     rig_close(&run);
 }
-END_TEST
 
-START_TEST(another_model_is_refused_even_inexactly) {
+TEST(another_model_is_refused_even_inexactly) {
     weft_error err = WEFT_ERROR_INIT;
     rig run;
     rig_write_config(scratch_path("base"), 24, 43);
@@ -202,7 +196,6 @@ START_TEST(another_model_is_refused_even_inexactly) {
     }
     rig_close(&run);
 }
-END_TEST
 
 /* Returns the number of non-zero elements of a state. */
 static int64_t filled(const rig *run, int64_t state) {
@@ -217,7 +210,7 @@ static int64_t filled(const rig *run, int64_t state) {
     return count;
 }
 
-START_TEST(inexact_starts_missing_states_at_zero_and_says_so) {
+TEST(inexact_starts_missing_states_at_zero_and_says_so) {
     weft_error err = WEFT_ERROR_INIT;
     rig run;
     rig_open(&run, "optimizer.plugin=sgd", "optimizer.momentum=0.9", NULL);
@@ -234,9 +227,8 @@ START_TEST(inexact_starts_missing_states_at_zero_and_says_so) {
     ck_assert_ptr_nonnull(strstr(fixture_log, "[optimizer] beta1 is (none), was 0.9"));
     rig_close(&run);
 }
-END_TEST
 
-START_TEST(inexact_with_more_parameters_keeps_the_states_there_are) {
+TEST(inexact_with_more_parameters_keeps_the_states_there_are) {
     int64_t some = 0;
     weft_error err = WEFT_ERROR_INIT;
     rig run;
@@ -258,7 +250,6 @@ START_TEST(inexact_with_more_parameters_keeps_the_states_there_are) {
     ck_assert_int_gt(filled(&run, 1), some);
     rig_close(&run);
 }
-END_TEST
 
 /* Compares a parameter of this rank, in bf16, to the rounded masters of the checkpoint. */
 static void expect_rounded(const rig *run, const char *checkpoint, const char *name) {
@@ -281,7 +272,7 @@ static void expect_rounded(const rig *run, const char *checkpoint, const char *n
 }
 
 /* Parameters trained on a bf16 base have more bits than a run that freezes them keeps. */
-START_TEST(inexact_says_what_is_rounded) {
+TEST(inexact_says_what_is_rounded) {
     static const char warning[] = "8 frozen parameters are kept in bf16 as the base has them";
     char base[600], checkpoint[600];
     weft_error err = WEFT_ERROR_INIT;
@@ -311,9 +302,8 @@ START_TEST(inexact_says_what_is_rounded) {
     expect_rounded(&run, checkpoint, "model.layers.0.mlp.up_proj.weight");
     rig_close(&run);
 }
-END_TEST
 
-START_TEST(spelling_of_config_json_does_not_count) {
+TEST(spelling_of_config_json_does_not_count) {
     const char *path = scratch_path("base/config.json");
     char *text = read_bytes(path, NULL), wider[2048];
     rig run;
@@ -325,21 +315,9 @@ START_TEST(spelling_of_config_json_does_not_count) {
     rig_resume(&run);
     rig_close(&run);
 }
-END_TEST
 
 int main(void) {
     TCase *tests = tcase_create("identities");
     tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_loop_test(tests, a_fact_that_differs_is_refused_by_name, 0, (int)(sizeof fixed / sizeof fixed[0]));
-    tcase_add_test(tests, changes_stay_on_record);
-    tcase_add_loop_test(tests, schedule_and_rates_may_change_and_are_printed, 0, (int)(sizeof noted / sizeof noted[0]));
-    tcase_add_loop_test(tests, what_changes_no_number_says_nothing, 0, 4);
-    tcase_add_loop_test(tests, machine_and_builds_are_facts, 0, 14);
-    tcase_add_test(tests, all_differences_are_named_at_once);
-    tcase_add_test(tests, another_model_is_refused_even_inexactly);
-    tcase_add_test(tests, inexact_starts_missing_states_at_zero_and_says_so);
-    tcase_add_test(tests, inexact_with_more_parameters_keeps_the_states_there_are);
-    tcase_add_test(tests, inexact_says_what_is_rounded);
-    tcase_add_test(tests, spelling_of_config_json_does_not_count);
-    return rig_main(tests, "checkpoint.identities");
+    return rig_main(tests);
 }

@@ -60,7 +60,7 @@ static const struct {
 enum { N_CASES = sizeof cases / sizeof cases[0] };
 
 /* For any compute dtype: the checkpoint has the masters and the state. */
-START_TEST(a_resumed_run_has_the_bits_of_one_that_never_stopped) {
+TESTS(a_resumed_run_has_the_bits_of_one_that_never_stopped, 2 * N_CASES) {
     const char *precision = _i < N_CASES ? "train.precision=fp32" : "train.precision=bf16";
     const int c = _i % N_CASES;
     char dtype[64], trainable[64], start[64], third[65], sixth[65];
@@ -91,10 +91,9 @@ START_TEST(a_resumed_run_has_the_bits_of_one_that_never_stopped) {
     ck_assert_str_eq(rig_hash(&run), sixth);
     rig_close(&run);
 }
-END_TEST
 
 /* A run with steps that were not all updates: the optimizer's counter is restored, and differs from the step. */
-START_TEST(the_number_of_updates_comes_back) {
+TEST(the_number_of_updates_comes_back) {
     char sixth[65];
     rig run;
     rig_open(&run, NULL);
@@ -122,9 +121,8 @@ START_TEST(the_number_of_updates_comes_back) {
     ck_assert_str_ne(rig_hash(&run), sixth); /* the counter has an effect */
     rig_close(&run);
 }
-END_TEST
 
-START_TEST(a_second_resume_saves_the_same_type) {
+TEST(a_second_resume_saves_the_same_type) {
     char first[4096], second[4096];
     size_t n = 0, m = 0;
     char *a = NULL, *b = NULL;
@@ -149,9 +147,8 @@ START_TEST(a_second_resume_saves_the_same_type) {
     free(a);
     free(b);
 }
-END_TEST
 
-START_TEST(counters_and_losses_come_back) {
+TEST(counters_and_losses_come_back) {
     weft_checkpoint_state got = {0};
     char path[4096];
     weft_error err = WEFT_ERROR_INIT;
@@ -170,7 +167,6 @@ START_TEST(counters_and_losses_come_back) {
     ck_assert_str_eq(strrchr(path, '/'), "/step-11");
     rig_close(&run);
 }
-END_TEST
 
 /* Returns the fp32 parameters of an engine, concatenated. */
 static float *parameters_of(const rig *run, int64_t *n) {
@@ -188,7 +184,7 @@ static float *parameters_of(const rig *run, int64_t *n) {
 }
 
 /* The checkpoint's directory as [model] path, including the tokenizer. */
-START_TEST(a_checkpoint_is_a_model) {
+TESTS(a_checkpoint_is_a_model, 3) {
     static const int32_t dtypes[] = {WEFT_F32, WEFT_BF16, WEFT_F16};
     char dtype[64], path[4200];
     int64_t n = 0, m = 0;
@@ -217,9 +213,8 @@ START_TEST(a_checkpoint_is_a_model) {
     free(saved);
     free(loaded);
 }
-END_TEST
 
-START_TEST(the_model_directory_is_for_people) {
+TEST(the_model_directory_is_for_people) {
     static const char *const there[] = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"};
     static const char *const not_there[] = {"state", "manifest.json", "model-old.safetensors"};
     char name[64];
@@ -246,9 +241,8 @@ START_TEST(the_model_directory_is_for_people) {
     }
     rig_close(&run);
 }
-END_TEST
 
-START_TEST(the_same_step_again_replaces_the_old_one) {
+TEST(the_same_step_again_replaces_the_old_one) {
     char first[65];
     rig run;
     rig_open(&run, NULL);
@@ -269,10 +263,9 @@ START_TEST(the_same_step_again_replaces_the_old_one) {
     ck_assert(!rig_exists(scratch_path("out/checkpoints/.step-2.tmp")));
     ck_assert(!rig_exists(scratch_path("out/checkpoints/.step-2.old")));
 }
-END_TEST
 
 /* A device with memory invisible to the host. */
-START_TEST(without_a_host_view_the_same_files_come_out) {
+TEST(without_a_host_view_the_same_files_come_out) {
     static const char *const files[] = {"model.safetensors", "state/exp_avg.safetensors", "state/master.safetensors",
                                         "manifest.json"};
     weft_device_plugin blind = {0};
@@ -303,7 +296,6 @@ START_TEST(without_a_host_view_the_same_files_come_out) {
     ck_assert_str_eq(rig_hash(&run), hash);
     rig_close(&run);
 }
-END_TEST
 
 /* Increments a word of device memory. */
 static void change(rig *run, weft_ref ref) {
@@ -315,7 +307,7 @@ static void change(rig *run, weft_ref ref) {
     ck_assert_ok(engine->kernels->write(engine->device, NULL, ref, &word, 4, &err), err);
 }
 
-START_TEST(the_hash_sees_every_part_and_no_padding) {
+TEST(the_hash_sees_every_part_and_no_padding) {
     char before[65];
     const weft_engine *engine = NULL;
     const weft_parameter *last = NULL;
@@ -344,7 +336,6 @@ START_TEST(the_hash_sees_every_part_and_no_padding) {
     ck_assert_str_eq(rig_hash(&run), before);
     rig_close(&run);
 }
-END_TEST
 
 /* Returns the process's peak memory in KiB since the last reset. */
 static long peak(bool reset) {
@@ -359,7 +350,7 @@ static long peak(bool reset) {
     return kib;
 }
 
-START_TEST(saving_takes_a_few_mebibytes_whatever_the_size) {
+TEST(saving_takes_a_few_mebibytes_whatever_the_size) {
     long before = 0, grown = 0;
     int64_t bytes = 0;
     rig run;
@@ -379,20 +370,9 @@ START_TEST(saving_takes_a_few_mebibytes_whatever_the_size) {
     ck_assert_int_ge(grown, 0);
     rig_close(&run);
 }
-END_TEST
 
 int main(void) {
     TCase *tests = tcase_create("round trip");
     tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_loop_test(tests, a_resumed_run_has_the_bits_of_one_that_never_stopped, 0, 2 * N_CASES);
-    tcase_add_test(tests, the_number_of_updates_comes_back);
-    tcase_add_test(tests, a_second_resume_saves_the_same_type);
-    tcase_add_test(tests, counters_and_losses_come_back);
-    tcase_add_loop_test(tests, a_checkpoint_is_a_model, 0, 3);
-    tcase_add_test(tests, the_model_directory_is_for_people);
-    tcase_add_test(tests, the_same_step_again_replaces_the_old_one);
-    tcase_add_test(tests, without_a_host_view_the_same_files_come_out);
-    tcase_add_test(tests, the_hash_sees_every_part_and_no_padding);
-    tcase_add_test(tests, saving_takes_a_few_mebibytes_whatever_the_size);
-    return rig_main(tests, "checkpoint.round_trip");
+    return rig_main(tests);
 }

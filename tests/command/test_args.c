@@ -51,7 +51,7 @@ static bool parse(const weft_command *command, const char *words) {
     return weft_args_parse(&args, command, argc, argv, &err) == WEFT_OK;
 }
 
-START_TEST(words_come_in_any_order) {
+TEST(words_come_in_any_order) {
     static const char *const lines[] = {"run.ini train.steps=5 a.b=x=y --json --tokens 3",
                                         "--json train.steps=5 run.ini --tokens=3 a.b=x=y",
                                         "--tokens 3 train.steps=5 a.b=x=y -- run.ini", /* --json is absent here */
@@ -72,18 +72,16 @@ START_TEST(words_come_in_any_order) {
         ck_assert_ptr_null(weft_args_extra(args, 0));
     }
 }
-END_TEST
 
-START_TEST(a_path_with_an_equals_sign_is_a_file) {
+TEST(a_path_with_an_equals_sign_is_a_file) {
     static const char *const lines[] = {"./a.b=c.ini", "dir.d/a=b.ini", "=", ".hidden=x"};
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         ck_assert_msg(parse(&with_config, lines[i]), "%s", err.text);
         ck_assert_str_eq(weft_args_config(args), lines[i]);
     }
 }
-END_TEST
 
-START_TEST(optional_values_come_only_after_an_equals_sign) {
+TEST(optional_values_come_only_after_an_equals_sign) {
     ck_assert(parse(&with_config, "--resume run.ini"));
     ck_assert(weft_args_has(args, "resume"));
     ck_assert_ptr_null(weft_args_value(args, "resume"));
@@ -93,9 +91,8 @@ START_TEST(optional_values_come_only_after_an_equals_sign) {
     ck_assert(parse(&with_config, "run.ini"));
     ck_assert(!weft_args_has(args, "resume"));
 }
-END_TEST
 
-START_TEST(a_value_is_the_next_word_whatever_it_is) {
+TEST(a_value_is_the_next_word_whatever_it_is) {
     double temperature = 0;
     ck_assert(parse(&with_config, "--temperature -1 run.ini"));
     ck_assert(weft_args_f64(args, &temperature, "temperature", "", 0, &err));
@@ -104,9 +101,8 @@ START_TEST(a_value_is_the_next_word_whatever_it_is) {
     ck_assert_str_eq(weft_args_value(args, "temperature"), "--json");
     ck_assert(!weft_args_has(args, "json"));
 }
-END_TEST
 
-START_TEST(numbers_of_flags_are_judged) {
+TEST(numbers_of_flags_are_judged) {
     int64_t whole = 7;
     double real = 7;
     ck_assert(parse(&with_config, "run.ini"));
@@ -119,16 +115,14 @@ START_TEST(numbers_of_flags_are_judged) {
     ck_assert(!weft_args_f64(args, &real, "temperature", "[0,inf)", 1, &err));
     ck_assert_str_eq(err.text, "--temperature 'x' is not in [0,inf). Allowed: a number of 0 or more");
 }
-END_TEST
 
-START_TEST(plain_arguments_are_kept_in_order) {
+TEST(plain_arguments_are_kept_in_order) {
     ck_assert(parse(&with_words, "a.b=c --json -- --tokens"));
     ck_assert_str_eq(weft_args_extra(args, 0), "a.b=c");
     ck_assert_str_eq(weft_args_extra(args, 1), "--tokens");
     ck_assert_ptr_null(weft_args_extra(args, 2));
     ck_assert_ptr_null(weft_args_config(args));
 }
-END_TEST
 
 static const struct {
     const weft_command *command;
@@ -185,24 +179,22 @@ static const struct {
     {&with_words, "a b c", "'c' is one argument too many"},
 };
 
-START_TEST(wrong_usage_is_refused) {
+TESTS(wrong_usage_is_refused, LENGTH(refused)) {
     ck_assert(!parse(refused[_i].command, refused[_i].words));
     ck_assert_str_eq(err.text, refused[_i].says);
 }
-END_TEST
 
-START_TEST(exit_statuses) {
+TEST(exit_statuses) {
     ck_assert_int_eq(weft_exit_from(WEFT_OK), 0);
     ck_assert_int_eq(weft_exit_from(WEFT_E_USER), 1);
     ck_assert_int_eq(weft_exit_from(WEFT_E_PLUGIN), 1);
     ck_assert_int_eq(weft_exit_from(WEFT_E_STOPPED), 75);
 }
-END_TEST
 
 /* The commands of the program `weft` are complete. */
 extern const weft_command weft_command_eval, weft_command_generate, weft_command_train;
 
-START_TEST(the_registry_is_sound) {
+TEST(the_registry_is_sound) {
     static const weft_command *const commands[] = {&weft_command_eval, &weft_command_generate, &weft_command_train};
     for (size_t n = 0; n < sizeof commands / sizeof *commands; n++) {
         const weft_command *command = commands[n];
@@ -214,21 +206,9 @@ START_TEST(the_registry_is_sound) {
         }
     }
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("args");
     TCase *tests = tcase_create("words");
-    suite_add_tcase(suite, tests);
     tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_test(tests, words_come_in_any_order);
-    tcase_add_test(tests, a_path_with_an_equals_sign_is_a_file);
-    tcase_add_test(tests, optional_values_come_only_after_an_equals_sign);
-    tcase_add_test(tests, a_value_is_the_next_word_whatever_it_is);
-    tcase_add_test(tests, numbers_of_flags_are_judged);
-    tcase_add_test(tests, plain_arguments_are_kept_in_order);
-    tcase_add_loop_test(tests, wrong_usage_is_refused, 0, (int)(sizeof refused / sizeof *refused));
-    tcase_add_test(tests, exit_statuses);
-    tcase_add_test(tests, the_registry_is_sound);
-    return run_suite(suite);
+    return run_tests(tests);
 }

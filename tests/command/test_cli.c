@@ -41,7 +41,7 @@ static void enter(void) {
 
 #define ck_assert_has(text, part) ck_assert_msg(strstr(text, part) != NULL, "\"%s\" does not have \"%s\"", text, part)
 
-START_TEST(help_and_version_go_to_stdout) {
+TEST(help_and_version_go_to_stdout) {
     ck_assert_int_eq(weft("--help"), 0);
     ck_assert_has(out, "usage: weft COMMAND");
     ck_assert_has(out, "config explain");
@@ -54,9 +54,8 @@ START_TEST(help_and_version_go_to_stdout) {
     ck_assert_int_eq(weft("config explain --help"), 0);
     ck_assert_has(out, "usage: weft config explain run.ini [section.key=value ...] [--flags]\n");
 }
-END_TEST
 
-START_TEST(wrong_usage_is_status_2_on_stderr) {
+TEST(wrong_usage_is_status_2_on_stderr) {
     static const struct {
         const char *words, *says;
     } rows[] = {{"", "usage: weft COMMAND"},
@@ -73,9 +72,8 @@ START_TEST(wrong_usage_is_status_2_on_stderr) {
         ck_assert_str_eq(out, "");
     }
 }
-END_TEST
 
-START_TEST(mistakes_in_the_configuration_are_status_1) {
+TEST(mistakes_in_the_configuration_are_status_1) {
     static const struct {
         const char *words, *says;
     } rows[] = {{"none.ini", "none.ini: cannot be opened: No such file"},
@@ -108,9 +106,8 @@ START_TEST(mistakes_in_the_configuration_are_status_1) {
         ck_assert_str_eq(out, "");
     }
 }
-END_TEST
 
-START_TEST(a_good_configuration_is_status_0) {
+TEST(a_good_configuration_is_status_0) {
     char base[1024];
     ck_assert_ptr_nonnull(getenv("WEFT_SOURCE"));
     (void)snprintf(base, sizeof base, "%s/configs/chess/base", getenv("WEFT_SOURCE"));
@@ -126,7 +123,6 @@ START_TEST(a_good_configuration_is_status_0) {
     ck_assert_int_eq(weft("config check text.ini data.path=story.txt"), 0);
     ck_assert_has(out, "text.ini: [train] steps = none (its default) leaves the run without a length");
 }
-END_TEST
 
 /* Checks the line of the explained table that starts with key. */
 static void explained(const char *key, const char *value, const char *source) {
@@ -142,7 +138,7 @@ static void explained(const char *key, const char *value, const char *source) {
     free(line);
 }
 
-START_TEST(explain_knows_host_and_plugin_keys) {
+TEST(explain_knows_host_and_plugin_keys) {
     char path[160];
     ck_assert_msg(weft("config explain run.ini train.steps=5 data.path=x.txt") == 0, "%s", err);
     explained("train.steps", " 5 ", "command line");
@@ -154,9 +150,8 @@ START_TEST(explain_knows_host_and_plugin_keys) {
     (void)snprintf(path, sizeof path, " %s/x.txt ", scratch);
     explained("data.path", path, "command line");
 }
-END_TEST
 
-START_TEST(explain_as_json_can_be_read) {
+TEST(explain_as_json_can_be_read) {
     json_t *array = NULL;
     json_error_t why;
     ck_assert_int_eq(weft("config explain --json run.ini"), 0);
@@ -164,9 +159,8 @@ START_TEST(explain_as_json_can_be_read) {
     ck_assert_msg(json_is_array(array) && json_array_size(array) > 20, "%s", why.text);
     json_decref(array);
 }
-END_TEST
 
-START_TEST(describe_prints_the_hosts_keys) {
+TEST(describe_prints_the_hosts_keys) {
     ck_assert_int_eq(weft("config describe"), 0);
     ck_assert_has(out, "[train]\n");
     ck_assert_has(out, "global_batch");
@@ -179,27 +173,15 @@ START_TEST(describe_prints_the_hosts_keys) {
     ck_assert_int_eq(weft("config describe data"), 1);
     ck_assert_has(err, "weft plugins describe");
 }
-END_TEST
 
-START_TEST(a_full_disk_is_not_silent) {
+TEST(a_full_disk_is_not_silent) {
     ck_assert_int_eq(weft("config describe >/dev/full"), 1);
     ck_assert_has(err, "cannot be written: No space left");
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("cli");
     TCase *tests = tcase_create("program");
-    suite_add_tcase(suite, tests);
     tcase_add_checked_fixture(tests, enter, scratch_leave);
     tcase_set_timeout(tests, 120);
-    tcase_add_test(tests, help_and_version_go_to_stdout);
-    tcase_add_test(tests, wrong_usage_is_status_2_on_stderr);
-    tcase_add_test(tests, mistakes_in_the_configuration_are_status_1);
-    tcase_add_test(tests, a_good_configuration_is_status_0);
-    tcase_add_test(tests, explain_knows_host_and_plugin_keys);
-    tcase_add_test(tests, explain_as_json_can_be_read);
-    tcase_add_test(tests, describe_prints_the_hosts_keys);
-    tcase_add_test(tests, a_full_disk_is_not_silent);
-    return run_suite(suite);
+    return run_tests(tests);
 }

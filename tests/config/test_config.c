@@ -48,7 +48,7 @@ static weft_status load_text(const char *text) {
     return load("run.ini", NULL, 0);
 }
 
-START_TEST(values_come_from_the_file) {
+TEST(values_come_from_the_file) {
     ck_assert_ok(load_text("[train]\nsteps = 1k\nclip = 0.5\nschedule = cosine\nshuffle = off\ntrainable = a.*, b\n"
                            "[data]\nplugin = rows\npath = x.txt\nseparator = \" # \"\n"));
     ck_assert_int_eq(host.steps, 1000);
@@ -62,9 +62,8 @@ START_TEST(values_come_from_the_file) {
     ck_assert_int_eq(plugin.context, 256);
     ck_assert_str_eq(plugin.separator, " # ");
 }
-END_TEST
 
-START_TEST(defaults_stand_where_nothing_is_set) {
+TEST(defaults_stand_where_nothing_is_set) {
     ck_assert_ok(load_text("[data]\npath = none\n"));
     ck_assert(host.steps == WEFT_NONE_I64);
     ck_assert(host.clip == WEFT_NONE_F64);
@@ -73,9 +72,8 @@ START_TEST(defaults_stand_where_nothing_is_set) {
     ck_assert_str_eq(id, "text");
     ck_assert_str_eq(plugin.path, "none");
 }
-END_TEST
 
-START_TEST(an_override_counts_more_and_the_last_one_most) {
+TEST(an_override_counts_more_and_the_last_one_most) {
     const char *const overrides[] = {"train.steps=5", "data.path=b", "train.steps=7", "data.separator=a # \"b\""};
     write_text("run.ini", "[train]\nsteps = 3\n[data]\npath = a\n");
     ck_assert_ok(load("run.ini", overrides, 4));
@@ -83,16 +81,14 @@ START_TEST(an_override_counts_more_and_the_last_one_most) {
     ck_assert_str_eq(plugin.path, scratch_path("b"));
     ck_assert_str_eq(plugin.separator, "a # \"b\"");
 }
-END_TEST
 
-START_TEST(overrides_alone_are_a_configuration) {
+TEST(overrides_alone_are_a_configuration) {
     const char *const overrides[] = {"data.path=b"};
     ck_assert_ok(load(NULL, overrides, 1));
     ck_assert_str_eq(plugin.path, scratch_path("b"));
 }
-END_TEST
 
-START_TEST(paths_are_relative_to_what_sets_them) {
+TEST(paths_are_relative_to_what_sets_them) {
     const char *const overrides[] = {"data.path=d/../over.txt"};
     ck_assert_int_eq(mkdir("sub", 0777), 0);
     write_text("sub/run.ini", "[data]\npath = ../up.txt\nplugin = ./my.so\n[train]\nsearch = p, /q/, ../r\n");
@@ -105,15 +101,13 @@ START_TEST(paths_are_relative_to_what_sets_them) {
     ck_assert_ok(load("sub/run.ini", overrides, 1));
     ck_assert_str_eq(plugin.path, scratch_path("over.txt"));
 }
-END_TEST
 
-START_TEST(an_empty_path_is_no_directory) {
+TEST(an_empty_path_is_no_directory) {
     ck_assert_ok(load_text("[data]\npath =\n"));
     ck_assert_str_eq(plugin.path, "");
 }
-END_TEST
 
-START_TEST(a_section_may_be_filled_by_two_tables) {
+TEST(a_section_may_be_filled_by_two_tables) {
     write_text("run.ini", "[data]\nsteps = 4\npath = a\n");
     ck_assert_ok(weft_config_load(&config, "run.ini", NULL, 0, &err));
     ck_assert_ok(
@@ -132,9 +126,8 @@ START_TEST(a_section_may_be_filled_by_two_tables) {
     ck_assert_int_eq(weft_config_fill(config, &host, "data", &twin, 1, sizeof(weft_key), &err), WEFT_E_PLUGIN);
     ck_assert_says(err, "[data] steps is declared by two key tables");
 }
-END_TEST
 
-START_TEST(rows_may_be_larger_than_ours) {
+TEST(rows_may_be_larger_than_ours) {
     struct {
         weft_key key;
         uint64_t newer[2];
@@ -146,15 +139,13 @@ START_TEST(rows_may_be_larger_than_ours) {
     ck_assert_int_eq(host.steps, 4);
     ck_assert_str_eq(host.trainable, "x");
 }
-END_TEST
 
-START_TEST(a_failed_fill_touches_nothing) {
+TEST(a_failed_fill_touches_nothing) {
     memset(&host, 0x55, sizeof host);
     const host_config before = host;
     ck_assert_int_eq(load_text("[train]\nsteps = 4\nshuffle = perhaps\n"), WEFT_E_USER);
     ck_assert_mem_eq(&host, &before, sizeof host);
 }
-END_TEST
 
 /* File text, and required parts of the message. */
 static const struct {
@@ -182,12 +173,11 @@ static const struct {
     {"steps = 3\n", {"run.ini:1: key steps precedes the first [section]"}},
 };
 
-START_TEST(mistakes_are_refused_with_a_sentence) {
+TESTS(mistakes_are_refused_with_a_sentence, LENGTH(refused)) {
     ck_assert_int_eq(load_text(refused[_i].text), WEFT_E_USER);
     ck_assert_int_eq(err.code, WEFT_E_USER);
     for (int k = 0; k < 3 && refused[_i].says[k] != NULL; k++) ck_assert_says(err, refused[_i].says[k]);
 }
-END_TEST
 
 static const struct {
     const char *override, *says;
@@ -206,14 +196,13 @@ static const struct {
     {"train.old=1", "command line: [train] old was removed"},
 };
 
-START_TEST(mistaken_overrides_are_refused) {
+TESTS(mistaken_overrides_are_refused, LENGTH(refused_overrides)) {
     write_text("run.ini", "[data]\npath = a\n");
     ck_assert_int_eq(load("run.ini", &refused_overrides[_i].override, 1), WEFT_E_USER);
     ck_assert_says(err, refused_overrides[_i].says);
 }
-END_TEST
 
-START_TEST(files_that_cannot_be_read_are_named) {
+TEST(files_that_cannot_be_read_are_named) {
     char *large = malloc(2 << 20);
     memset(large, '\n', 2 << 20);
     write_bytes("large.ini", large, 2 << 20);
@@ -226,18 +215,16 @@ START_TEST(files_that_cannot_be_read_are_named) {
     ck_assert_int_eq(load("large.ini", NULL, 0), WEFT_E_USER);
     ck_assert_says(err, "large.ini: has");
 }
-END_TEST
 
-START_TEST(a_missing_plugin_is_asked_for) {
+TEST(a_missing_plugin_is_asked_for) {
     write_text("run.ini", "[data]\npath = a\n");
     ck_assert_ok(weft_config_load(&config, "run.ini", NULL, 0, &err));
     ck_assert_int_eq(weft_config_plugin(config, &id, "model", NULL, &err), WEFT_E_USER);
     ck_assert_says(err, "run.ini: [model] plugin is missing: name the model plugin to use");
 }
-END_TEST
 
 /* Only the names, before any value is read: first with the plugin's keys, then without. */
-START_TEST(names_are_judged_before_values) {
+TEST(names_are_judged_before_values) {
     write_text("run.ini", "[data]\nzzz = 1\ncontxt = 3\nsteps = 9\npluign = x\n");
     ck_assert_ok(weft_config_load(&config, "run.ini", NULL, 0, &err));
     weft_config_declare(config, "data", host_config_keys(), host_config_n_keys, sizeof(weft_key));
@@ -251,9 +238,8 @@ START_TEST(names_are_judged_before_values) {
     ck_assert_says(err, "run.ini:5: [data] has no key pluign; did you mean plugin?");
     ck_assert_ok(weft_config_unknown(config, "train", &err));
 }
-END_TEST
 
-START_TEST(without_its_plugin_a_section_may_hold_keys_that_nobody_knows) {
+TEST(without_its_plugin_a_section_may_hold_keys_that_nobody_knows) {
     write_text("run.ini", "[data]\nstep = 1\nsteps = 2\nzzz = 3\nclp = 4\n");
     ck_assert_ok(weft_config_load(&config, "run.ini", NULL, 0, &err));
     weft_config_declare(config, "data", host_config_keys(), host_config_n_keys, sizeof(weft_key));
@@ -262,9 +248,8 @@ START_TEST(without_its_plugin_a_section_may_hold_keys_that_nobody_knows) {
     ck_assert_int_eq(weft_config_unknown(config, "data", &err), WEFT_E_USER);
     ck_assert_says(err, "run.ini:2: [data] has no key step; did you mean steps?");
 }
-END_TEST
 
-START_TEST(what_a_plugin_says_of_a_key_gets_its_place) {
+TEST(what_a_plugin_says_of_a_key_gets_its_place) {
     static const char *const overrides[] = {"train.clip=2"};
     static const struct {
         const char *section, *text, *located; /* NULL: unchanged, with the section's location */
@@ -303,9 +288,8 @@ START_TEST(what_a_plugin_says_of_a_key_gets_its_place) {
     weft_config_locate_section(config, "train", &err);
     ck_assert_str_eq(err.text, "command line: [train] it is odd");
 }
-END_TEST
 
-START_TEST(sections_can_be_judged_before_any_key) {
+TEST(sections_can_be_judged_before_any_key) {
     static const char *const sections[] = {"train", "data"};
     write_text("run.ini", "[data]\n[Train]\nsteps = 3\n");
     ck_assert_ok(weft_config_load(&config, "run.ini", NULL, 0, &err));
@@ -318,9 +302,8 @@ START_TEST(sections_can_be_judged_before_any_key) {
     ck_assert_ok(weft_config_load(&config, "run.ini", NULL, 0, &err));
     ck_assert_ok(weft_config_sections(config, sections, 2, NULL, 0, &err));
 }
-END_TEST
 
-START_TEST(rules_across_keys_name_the_value) {
+TEST(rules_across_keys_name_the_value) {
     write_text("run.ini", "[train]\nsteps = 3\ntoken = s3cret\n[data]\npath = a\n");
     ck_assert_ok(load("run.ini", NULL, 0));
     ck_assert_int_eq(weft_config_reject(config, "train", "steps", &err, "is %d too few", 2), WEFT_E_USER);
@@ -332,7 +315,6 @@ START_TEST(rules_across_keys_name_the_value) {
     (void)weft_config_reject(config, "run", "out", &err, "is not there");
     ck_assert_str_eq(err.text, "run.ini: [run] out is not there");
 }
-END_TEST
 
 #define HELD_KEYS(K) K(PATH, held, "0.1", "none | number", "", WEFT_SAME, "A fraction, a number, or a file.")
 
@@ -350,7 +332,7 @@ static const char *held(const char *path) {
     return filled.held;
 }
 
-START_TEST(a_number_in_a_path_key_is_no_file) {
+TEST(a_number_in_a_path_key_is_no_file) {
     static const char *const rows[][2] = {{"", "0.1"},
                                           {"held = 5\n", "5"},
                                           {"held = 2.50\n", "2.50"},
@@ -368,9 +350,8 @@ START_TEST(a_number_in_a_path_key_is_no_file) {
         ck_assert_str_eq(held("one.ini"), expected);
     }
 }
-END_TEST
 
-START_TEST(resolved_reads_back_the_same) {
+TEST(resolved_reads_back_the_same) {
     const char *const overrides[] = {"data.separator= \"a\\b\" ; c ", "train.clip=0.1"};
     char *first = NULL, *second = NULL;
     ck_assert_int_eq(mkdir("sub", 0777), 0);
@@ -401,9 +382,8 @@ START_TEST(resolved_reads_back_the_same) {
     free(first);
     free(second);
 }
-END_TEST
 
-START_TEST(explain_tells_every_source) {
+TEST(explain_tells_every_source) {
     const char *const overrides[] = {"train.clip=0.1"};
     char *text = NULL;
     size_t size = 0;
@@ -425,9 +405,8 @@ START_TEST(explain_tells_every_source) {
                            "data.separator   \"\"        default\n");
     free(text);
 }
-END_TEST
 
-START_TEST(explain_as_json_is_typed) {
+TEST(explain_as_json_is_typed) {
     static const char *const expected[] = {"{\"key\":\"train.steps\",\"value\":12,\"source\":\"run.ini:2\"}",
                                            "{\"key\":\"train.clip\",\"value\":\"none\",\"source\":\"default\"}",
                                            "{\"key\":\"train.shuffle\",\"value\":true,\"source\":\"default\"}",
@@ -454,9 +433,8 @@ START_TEST(explain_as_json_is_typed) {
     json_decref(array);
     free(text);
 }
-END_TEST
 
-START_TEST(a_secret_is_not_in_its_own_error) {
+TEST(a_secret_is_not_in_its_own_error) {
     weft_key row = {(uint32_t)sizeof row, WEFT_SECRET, WEFT_KEY_I64, 0, "pin", "0", "[0,9]", "", "A secret."};
     int64_t out = 0;
     write_text("run.ini", "[data]\npin = 4711\n");
@@ -465,45 +443,16 @@ START_TEST(a_secret_is_not_in_its_own_error) {
     ck_assert_says(err, "run.ini:2: [data] pin is outside [0,9]");
     ck_assert_ptr_null(strstr(err.text, "4711"));
 }
-END_TEST
 
-START_TEST(crlf_files_give_the_same_values) {
+TEST(crlf_files_give_the_same_values) {
     ck_assert_ok(load_text("[train]\r\nsteps = 12\r\ntrainable = a\r\n[data]\r\npath = \"x y\"\r\n"));
     ck_assert_int_eq(host.steps, 12);
     ck_assert_str_eq(host.trainable, "a");
     ck_assert_str_eq(plugin.path, scratch_path("x y"));
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("config");
     TCase *tests = tcase_create("config");
-    suite_add_tcase(suite, tests);
     tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_test(tests, values_come_from_the_file);
-    tcase_add_test(tests, defaults_stand_where_nothing_is_set);
-    tcase_add_test(tests, an_override_counts_more_and_the_last_one_most);
-    tcase_add_test(tests, overrides_alone_are_a_configuration);
-    tcase_add_test(tests, paths_are_relative_to_what_sets_them);
-    tcase_add_test(tests, an_empty_path_is_no_directory);
-    tcase_add_test(tests, a_section_may_be_filled_by_two_tables);
-    tcase_add_test(tests, rows_may_be_larger_than_ours);
-    tcase_add_test(tests, a_failed_fill_touches_nothing);
-    tcase_add_loop_test(tests, mistakes_are_refused_with_a_sentence, 0, (int)(sizeof refused / sizeof *refused));
-    tcase_add_loop_test(tests, mistaken_overrides_are_refused, 0,
-                        (int)(sizeof refused_overrides / sizeof *refused_overrides));
-    tcase_add_test(tests, files_that_cannot_be_read_are_named);
-    tcase_add_test(tests, a_missing_plugin_is_asked_for);
-    tcase_add_test(tests, names_are_judged_before_values);
-    tcase_add_test(tests, without_its_plugin_a_section_may_hold_keys_that_nobody_knows);
-    tcase_add_test(tests, what_a_plugin_says_of_a_key_gets_its_place);
-    tcase_add_test(tests, sections_can_be_judged_before_any_key);
-    tcase_add_test(tests, rules_across_keys_name_the_value);
-    tcase_add_test(tests, a_number_in_a_path_key_is_no_file);
-    tcase_add_test(tests, resolved_reads_back_the_same);
-    tcase_add_test(tests, explain_tells_every_source);
-    tcase_add_test(tests, explain_as_json_is_typed);
-    tcase_add_test(tests, a_secret_is_not_in_its_own_error);
-    tcase_add_test(tests, crlf_files_give_the_same_values);
-    return run_suite(suite);
+    return run_tests(tests);
 }

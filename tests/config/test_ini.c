@@ -46,13 +46,12 @@ static const struct {
     {"[s]\nk = \xC3\xA4\n", "[s]\ns.k=<\xC3\xA4>@2\n"},
 };
 
-START_TEST(good_text_is_read) {
+TESTS(good_text_is_read, LENGTH(good)) {
     weft_error err = WEFT_ERROR_INIT;
     heard told;
     ck_assert_ok(parse_bytes(&told, good[_i].text, strlen(good[_i].text), &err));
     ck_assert_str_eq(told.text, good[_i].heard);
 }
-END_TEST
 
 #define BYTES(text) text, sizeof text - 1
 static const struct {
@@ -81,17 +80,16 @@ static const struct {
     {BYTES("[s]\rk = v\r"), "a.ini:1: ", "control character"},
 };
 
-START_TEST(bad_text_is_refused_with_its_line) {
+TESTS(bad_text_is_refused_with_its_line, LENGTH(bad)) {
     weft_error err = WEFT_ERROR_INIT;
     heard told;
     ck_assert_int_eq(parse_bytes(&told, bad[_i].text, bad[_i].n, &err), WEFT_E_USER);
     ck_assert_msg(strncmp(err.text, bad[_i].where, strlen(bad[_i].where)) == 0, "%s", err.text);
     ck_assert_says(err, bad[_i].says);
 }
-END_TEST
 
 /* inih's own buffer has 200 bytes. */
-START_TEST(long_values_are_whole) {
+TEST(long_values_are_whole) {
     weft_error err = WEFT_ERROR_INIT;
     char text[4096], value[3001];
     heard told;
@@ -103,9 +101,8 @@ START_TEST(long_values_are_whole) {
     ck_assert_ptr_nonnull(strstr(told.text, value));
     ck_assert_ptr_nonnull(strstr(told.text, "s.l=<w>@3"));
 }
-END_TEST
 
-START_TEST(a_long_comment_is_passed_over) {
+TEST(a_long_comment_is_passed_over) {
     weft_error err = WEFT_ERROR_INIT;
     char text[2048] = "[s]\n#";
     heard told;
@@ -114,9 +111,8 @@ START_TEST(a_long_comment_is_passed_over) {
     ck_assert_ok(parse_bytes(&told, text, strlen(text), &err));
     ck_assert_str_eq(told.text, "[s]\ns.k=<v>@3\n");
 }
-END_TEST
 
-START_TEST(a_long_name_is_refused) {
+TEST(a_long_name_is_refused) {
     weft_error err = WEFT_ERROR_INIT;
     char text[2048] = "[s]\n";
     heard told;
@@ -126,9 +122,8 @@ START_TEST(a_long_name_is_refused) {
     ck_assert_says(err, "a.ini:2: ");
     ck_assert_says(err, "too long");
 }
-END_TEST
 
-START_TEST(printed_values_read_back) {
+TEST(printed_values_read_back) {
     static const char *const values[] = {"v",     "",     " v", "v ",     "a # b",  "a #",  "a#b", "#a",  ";",   "\"",
                                          "\"a\"", "a\"b", "\\", "a \\ b", " \\\" ", "a\tb", "=",   "[x]", "none"};
     const size_t n = sizeof values / sizeof *values;
@@ -149,17 +144,7 @@ START_TEST(printed_values_read_back) {
     ck_assert_str_eq(told.text, expected);
     free(text);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("ini");
-    TCase *tests = tcase_create("lines");
-    suite_add_tcase(suite, tests);
-    tcase_add_loop_test(tests, good_text_is_read, 0, (int)(sizeof good / sizeof *good));
-    tcase_add_loop_test(tests, bad_text_is_refused_with_its_line, 0, (int)(sizeof bad / sizeof *bad));
-    tcase_add_test(tests, long_values_are_whole);
-    tcase_add_test(tests, a_long_comment_is_passed_over);
-    tcase_add_test(tests, a_long_name_is_refused);
-    tcase_add_test(tests, printed_values_read_back);
-    return run_suite(suite);
+    return run_tests(tcase_create("lines"));
 }

@@ -27,14 +27,13 @@ static weft_status check(void) {
     return weft_key_table_check(rows, sound_config_n_keys, sizeof *rows, sizeof(sound_config), &err);
 }
 
-START_TEST(a_sound_table_passes) {
+TEST(a_sound_table_passes) {
     ck_assert_ok(check());
     ck_assert_ok(weft_key_table_check(NULL, 0, 0, 8, &err));
 }
-END_TEST
 
 /* rows[3] is a PATH. A number is a valid default if the range includes the word "number"; the word itself never is. */
-START_TEST(a_number_may_be_the_default_of_a_path) {
+TEST(a_number_may_be_the_default_of_a_path) {
     static const struct {
         const char *range, *fallback;
         bool sound;
@@ -56,10 +55,9 @@ START_TEST(a_number_may_be_the_default_of_a_path) {
         if (!texts[i].sound) ck_assert_says(err, "is a relative path");
     }
 }
-END_TEST
 
 /* rows[4] is a LIST. */
-START_TEST(paths_are_lists) {
+TEST(paths_are_lists) {
     rows[4].flags = WEFT_PATHS;
     ck_assert_ok(check());
     rows[4].fallback = "a";
@@ -72,9 +70,8 @@ START_TEST(paths_are_lists) {
     ck_assert_int_eq(check(), WEFT_E_PLUGIN);
     ck_assert_says(err, "WEFT_PATHS requires a LIST");
 }
-END_TEST
 
-START_TEST(all_tables_of_the_host_pass) {
+TEST(all_tables_of_the_host_pass) {
     weft_settings_section table;
     size_t n = 0;
     for (; weft_settings_table(&table, n); n++) {
@@ -88,7 +85,6 @@ START_TEST(all_tables_of_the_host_pass) {
     }
     ck_assert_uint_eq(n, 10);
 }
-END_TEST
 
 /* clang-format off */
 /* Row 2 (mode), or the one named, with one error. */
@@ -174,22 +170,20 @@ static const char *const says[] = {"its offset",
                                    "its struct_size is 4096",
                                    "row 5, old: its help is empty"};
 
-START_TEST(a_table_that_lies_is_refused) {
+TESTS(a_table_that_lies_is_refused, LENGTH(says)) {
     lie(_i);
     ck_assert_int_eq(check(), WEFT_E_PLUGIN);
     ck_assert_says(err, "the key table's row ");
     ck_assert_says(err, says[_i]);
 }
-END_TEST
 
-START_TEST(a_name_that_is_the_hosts_is_shown) {
+TEST(a_name_that_is_the_hosts_is_shown) {
     lie(9);
     ck_assert_int_eq(check(), WEFT_E_PLUGIN);
     ck_assert_says(err, "the key table's row 2, plugin: its name is the host's");
 }
-END_TEST
 
-START_TEST(a_table_of_the_wrong_shape_is_refused) {
+TEST(a_table_of_the_wrong_shape_is_refused) {
     ck_assert_int_eq(weft_key_table_check(NULL, 3, sizeof *rows, 64, &err), WEFT_E_PLUGIN);
     ck_assert_int_eq(weft_key_table_check(rows, 1, 8, 64, &err), WEFT_E_PLUGIN);
     ck_assert_int_eq(weft_key_table_check(rows, 1, sizeof *rows + 4, 64, &err), WEFT_E_PLUGIN);
@@ -197,9 +191,8 @@ START_TEST(a_table_of_the_wrong_shape_is_refused) {
     ck_assert_int_eq(weft_key_table_check(rows, 1, sizeof *rows, UINT64_MAX, &err), WEFT_E_PLUGIN);
     ck_assert_int_eq(weft_key_table_check(rows, 1, sizeof *rows, 7, &err), WEFT_E_PLUGIN);
 }
-END_TEST
 
-START_TEST(help_is_aligned_and_leaves_removed_keys_out) {
+TEST(help_is_aligned_and_leaves_removed_keys_out) {
     char *text = NULL;
     size_t size = 0;
     FILE *file = open_memstream(&text, &size);
@@ -212,9 +205,8 @@ START_TEST(help_is_aligned_and_leaves_removed_keys_out) {
                            "  names  \"\"          list                                Which ones.\n");
     free(text);
 }
-END_TEST
 
-START_TEST(long_help_goes_below) {
+TEST(long_help_goes_below) {
     char *text = NULL;
     size_t size = 0;
     FILE *file = open_memstream(&text, &size);
@@ -224,21 +216,9 @@ START_TEST(long_help_goes_below) {
     ck_assert_ptr_nonnull(strstr(text, "  lr     1e-4        number (0,1]\n      Step size"));
     free(text);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("key table");
     TCase *tests = tcase_create("tables");
-    suite_add_tcase(suite, tests);
     tcase_add_checked_fixture(tests, setup, NULL);
-    tcase_add_test(tests, a_sound_table_passes);
-    tcase_add_test(tests, a_number_may_be_the_default_of_a_path);
-    tcase_add_test(tests, paths_are_lists);
-    tcase_add_test(tests, all_tables_of_the_host_pass);
-    tcase_add_loop_test(tests, a_table_that_lies_is_refused, 0, (int)(sizeof says / sizeof *says));
-    tcase_add_test(tests, a_name_that_is_the_hosts_is_shown);
-    tcase_add_test(tests, a_table_of_the_wrong_shape_is_refused);
-    tcase_add_test(tests, help_is_aligned_and_leaves_removed_keys_out);
-    tcase_add_test(tests, long_help_goes_below);
-    return run_suite(suite);
+    return run_tests(tests);
 }

@@ -62,7 +62,7 @@ static weft_status leave(const char *text, const char *const *overrides, size_t 
 
 #define MODEL "[model]\npath = m\n"
 
-START_TEST(the_chosen_plugin_has_both_sections) {
+TEST(the_chosen_plugin_has_both_sections) {
     ck_assert_ok(
         choose(MODEL "[strategy]\nshard = hybrid\nreduce = tree\n[strategy.fsdp]\ngroup = 4\nprefetch = 3\n", NULL, 0));
     ck_assert_int_eq(fsdp.shard, 1);
@@ -70,9 +70,8 @@ START_TEST(the_chosen_plugin_has_both_sections) {
     ck_assert_int_eq(settings.strategy.reduce, 1);
     ck_assert_int_eq(settings.strategy.prefetch, 3);
 }
-END_TEST
 
-START_TEST(the_last_override_of_either_section_counts) {
+TEST(the_last_override_of_either_section_counts) {
     const char *const plain[] = {"strategy.fsdp.group=7", "strategy.group=5"};
     const char *const own[] = {"strategy.group=5", "strategy.fsdp.group=7"};
     const char text[] = MODEL "[strategy]\nshard = full\n[strategy.fsdp]\ngroup = 4\n";
@@ -83,10 +82,9 @@ START_TEST(the_last_override_of_either_section_counts) {
     ck_assert_ok(choose(text, plain + 1, 1));
     ck_assert_int_eq(fsdp.group, 5);
 }
-END_TEST
 
 /* An error of the file, with any override. */
-START_TEST(a_key_in_both_sections_is_refused) {
+TEST(a_key_in_both_sections_is_refused) {
     const char *const override[] = {"strategy.group=5"};
     for (size_t n = 0; n < 2; n++) {
         ck_assert_int_eq(choose(MODEL "[strategy]\ngroup = 2\n[strategy.fsdp]\nshard = full\ngroup = 4\n", override, n),
@@ -95,9 +93,8 @@ START_TEST(a_key_in_both_sections_is_refused) {
                             "this run: keep one of them");
     }
 }
-END_TEST
 
-START_TEST(errors_name_the_section_that_a_value_stands_in) {
+TEST(errors_name_the_section_that_a_value_stands_in) {
     ck_assert_int_eq(choose(MODEL "[strategy.fsdp]\ngroup = none\n", NULL, 0), WEFT_E_USER);
     ck_assert_says(err, "run.ini:4: [strategy.fsdp] group = none is");
     ck_assert_int_eq(choose(MODEL "[strategy.fsdp]\nold = 3\n", NULL, 0), WEFT_E_USER);
@@ -114,9 +111,8 @@ START_TEST(errors_name_the_section_that_a_value_stands_in) {
     weft_config_locate_section(config, "strategy", &err);
     ck_assert_str_eq(err.text, "run.ini: [strategy] nothing fits");
 }
-END_TEST
 
-START_TEST(idle_sections_are_judged) {
+TEST(idle_sections_are_judged) {
     static const struct {
         const char *text, *says;
     } bad[] = {{"[strategy.fsdp]\ngroup = few\n", "run.ini:2: [strategy.fsdp] group = few is not a whole number"},
@@ -128,7 +124,6 @@ START_TEST(idle_sections_are_judged) {
     }
     ck_assert_ok(leave("[strategy.fsdp]\n", NULL, 0)); /* no key is required */
 }
-END_TEST
 
 /* Returns the configuration written to a file in another directory; freed by the caller. */
 static char *resolved(void) {
@@ -137,7 +132,7 @@ static char *resolved(void) {
     return read_bytes("else/config.ini", NULL);
 }
 
-START_TEST(idle_sections_are_kept_as_they_are) {
+TEST(idle_sections_are_kept_as_they_are) {
     const char *const override[] = {"strategy.fsdp.shard=hybrid"};
     char *text = NULL, wanted[400];
     ck_assert_ok(
@@ -148,9 +143,8 @@ START_TEST(idle_sections_are_kept_as_they_are) {
     ck_assert_str_eq(text, wanted);
     free(text);
 }
-END_TEST
 
-START_TEST(what_cannot_be_judged_is_kept) {
+TEST(what_cannot_be_judged_is_kept) {
     char *text = NULL;
     write_text("run.ini", "[device.far]\nspeed = \" a # b\"\n");
     ck_assert_ok(load_config("run.ini", NULL, 0));
@@ -160,10 +154,9 @@ START_TEST(what_cannot_be_judged_is_kept) {
     ck_assert_str_eq(text, "[device.far]\nspeed = \" a # b\"\n");
     free(text);
 }
-END_TEST
 
 /* A default of the plugin's own key would be unknown to another plugin, so it is written to the plugin's section. */
-START_TEST(a_resolved_file_can_still_change_its_plugin) {
+TEST(a_resolved_file_can_still_change_its_plugin) {
     char *text = NULL;
     ck_assert_ok(choose(MODEL "[strategy]\nshard = hybrid\n[strategy.fsdp]\nprefetch = 2\n", NULL, 0));
     text = resolved();
@@ -172,7 +165,6 @@ START_TEST(a_resolved_file_can_still_change_its_plugin) {
     ck_assert_ptr_nonnull(strstr(text, "[strategy.fsdp]\nprefetch = 2\ngroup = auto\nmap = none\n"));
     free(text);
 }
-END_TEST
 
 static char *explained(bool json) {
     char *text = NULL;
@@ -183,7 +175,7 @@ static char *explained(bool json) {
     return text;
 }
 
-START_TEST(explain_tells_the_section) {
+TEST(explain_tells_the_section) {
     char *text = NULL;
     ck_assert_ok(choose(MODEL "[strategy.fsdp]\nprefetch = 2\n", NULL, 0));
     text = explained(false);
@@ -200,9 +192,8 @@ START_TEST(explain_tells_the_section) {
     ck_assert_ptr_null(strstr(text, "s3cret"));
     free(text);
 }
-END_TEST
 
-START_TEST(a_section_is_forgotten_with_those_of_its_plugins) {
+TEST(a_section_is_forgotten_with_those_of_its_plugins) {
     const char *const overrides[] = {"strategy.mp.schedule=gpipe", "!strategy", "strategy.group=2"};
     write_text("run.ini", "[strategy]\nshard = full\n[strategy.fsdp]\ngroup = 4\n[strategyx]\na = 1\n");
     ck_assert_ok(load_config("run.ini", overrides, 3));
@@ -212,9 +203,8 @@ START_TEST(a_section_is_forgotten_with_those_of_its_plugins) {
     ck_assert_ptr_null(weft_config_plugin_section(config, "strategy", 0));
     ck_assert(weft_config_has_key(config, "strategyx", "a"));
 }
-END_TEST
 
-START_TEST(sections_of_plugins_belong_to_a_kind) {
+TEST(sections_of_plugins_belong_to_a_kind) {
     static const char *const sections[] = {"train", "strategy"}, *const kinds[] = {"strategy"};
     static const struct {
         const char *section, *says;
@@ -234,33 +224,17 @@ START_TEST(sections_of_plugins_belong_to_a_kind) {
         if (rows[i].says != NULL) ck_assert_says(err, rows[i].says);
     }
 }
-END_TEST
 
-START_TEST(what_is_passed_over_says_nothing) {
+TEST(what_is_passed_over_says_nothing) {
     ck_assert_ok(load_config(NULL, (const char *const[]){"strategy.shard=none", "strategy.group=4"}, 2));
     weft_config_pass_over(config, "strategy", "shard", "none");
     weft_config_pass_over(config, "strategy", "group", "none");
     ck_assert(!weft_config_has_key(config, "strategy", "shard"));
     ck_assert_str_eq(weft_config_stray(config, "strategy"), "group");
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("own");
     TCase *tests = tcase_create("own");
-    suite_add_tcase(suite, tests);
     tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_test(tests, the_chosen_plugin_has_both_sections);
-    tcase_add_test(tests, the_last_override_of_either_section_counts);
-    tcase_add_test(tests, a_key_in_both_sections_is_refused);
-    tcase_add_test(tests, errors_name_the_section_that_a_value_stands_in);
-    tcase_add_test(tests, idle_sections_are_judged);
-    tcase_add_test(tests, idle_sections_are_kept_as_they_are);
-    tcase_add_test(tests, what_cannot_be_judged_is_kept);
-    tcase_add_test(tests, a_resolved_file_can_still_change_its_plugin);
-    tcase_add_test(tests, explain_tells_the_section);
-    tcase_add_test(tests, a_section_is_forgotten_with_those_of_its_plugins);
-    tcase_add_test(tests, sections_of_plugins_belong_to_a_kind);
-    tcase_add_test(tests, what_is_passed_over_says_nothing);
-    return run_suite(suite);
+    return run_tests(tests);
 }

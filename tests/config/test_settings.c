@@ -15,7 +15,7 @@ static weft_status load(const char *text) {
     return status == WEFT_OK ? weft_settings_load(&settings, config, &err) : status;
 }
 
-START_TEST(defaults) {
+TEST(defaults) {
     ck_assert_ok(load(""));
     ck_assert_str_eq(settings.run.out, "");
     ck_assert_int_eq(settings.run.seed, 1);
@@ -38,9 +38,8 @@ START_TEST(defaults) {
     ck_assert_int_eq(weft_interval_resolve(&settings.eval_every, 100), 0);
     ck_assert_int_eq(weft_interval_resolve(&settings.checkpoint_every, 100), 0);
 }
-END_TEST
 
-START_TEST(names_of_enums_stand_in_the_order_of_their_values) {
+TEST(names_of_enums_stand_in_the_order_of_their_values) {
     ck_assert_ok(load("start = fresh\n[tokenizer]\nbos = yes\neos = no\n[train]\nschedule = step\nstep_every = 2\n"
                       "[checkpoint]\ndtype = fp16\n"));
     ck_assert_int_eq(settings.model.start, WEFT_START_FRESH);
@@ -55,7 +54,6 @@ START_TEST(names_of_enums_stand_in_the_order_of_their_values) {
     ck_assert_int_eq(settings.train.schedule, WEFT_SCHEDULE_COSINE);
     ck_assert_int_eq(settings.checkpoint.dtype, WEFT_SAVE_FP32);
 }
-END_TEST
 
 #define PIN "optimizer:lion=0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdeF"
 
@@ -98,13 +96,12 @@ static weft_status load_for_steps(const char *text) {
     return status == WEFT_OK ? weft_settings_for_steps(&settings, config, &err) : status;
 }
 
-START_TEST(rules_are_held) {
+TESTS(rules_are_held, LENGTH(refused)) {
     ck_assert_int_eq(load_for_steps(refused[_i].text), WEFT_E_USER);
     for (int k = 0; k < 2 && refused[_i].says[k] != NULL; k++) ck_assert_says(err, refused[_i].says[k]);
 }
-END_TEST
 
-START_TEST(good_combinations_pass) {
+TEST(good_combinations_pass) {
     static const char *const texts[] = {"[train]\nsteps = 1\nglobal_batch = 8\nmicro_batch = 2\n",
                                         "[train]\nsteps = 1\nwarmup = 0.1\n",
                                         "[train]\nsteps = 1\nwarmup = 1\n",
@@ -114,25 +111,22 @@ START_TEST(good_combinations_pass) {
                                         "[train]\nsteps = 1\n[plugins]\npin = " PIN ", " PIN "\n"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) ck_assert_ok(load_for_steps(texts[i]));
 }
-END_TEST
 
-START_TEST(rules_of_training_do_not_concern_what_does_not_train) {
+TEST(rules_of_training_do_not_concern_what_does_not_train) {
     ck_assert_ok(load("[train]\nmicro_batch = 4\nschedule = step\n"));
     ck_assert_int_eq(settings.train.micro_batch, 4);
     ck_assert_int_eq(weft_settings_for_steps(&settings, config, &err), WEFT_E_USER);
     ck_assert_says(err, "global_batch = 1 (its default) is not a multiple of micro_batch = 4");
 }
-END_TEST
 
-START_TEST(a_missing_model_path_is_said) {
+TEST(a_missing_model_path_is_said) {
     write_text("run.ini", "[run]\nseed = 2\n");
     ck_assert_ok(weft_config_load(&config, "run.ini", NULL, 0, &err));
     ck_assert_int_eq(weft_settings_load(&settings, config, &err), WEFT_E_USER);
     ck_assert_says(err, "run.ini: [model] path is missing");
 }
-END_TEST
 
-START_TEST(an_empty_model_path_is_named) {
+TEST(an_empty_model_path_is_named) {
     static const char *const override = "model.path=";
     write_text("run.ini", "[model]\npath =\n");
     ck_assert_ok(weft_config_load(&config, "run.ini", NULL, 0, &err));
@@ -144,9 +138,8 @@ START_TEST(an_empty_model_path_is_named) {
     ck_assert_int_eq(weft_settings_load(&settings, config, &err), WEFT_E_USER);
     ck_assert_says(err, "command line: [model] path = \"\" names no directory");
 }
-END_TEST
 
-START_TEST(training_needs_a_length_and_a_place) {
+TEST(training_needs_a_length_and_a_place) {
     ck_assert_ok(load("[run]\nout = o\n"));
     ck_assert_int_eq(weft_settings_for_training(&settings, config, &err), WEFT_E_USER);
     ck_assert_says(err, "set [train] steps or epochs");
@@ -157,9 +150,8 @@ START_TEST(training_needs_a_length_and_a_place) {
     ck_assert_ok(weft_settings_for_training(&settings, config, &err));
     ck_assert_str_eq(settings.run.out, scratch_path("o"));
 }
-END_TEST
 
-START_TEST(intervals_are_steps_or_percent_rounded_up) {
+TEST(intervals_are_steps_or_percent_rounded_up) {
     static const struct {
         const char *text;
         int64_t total, every;
@@ -172,10 +164,9 @@ START_TEST(intervals_are_steps_or_percent_rounded_up) {
                       (int)rows[i].total);
     }
 }
-END_TEST
 
 /* As in tests/golden/schedule.json. */
-START_TEST(warm_up_is_steps_or_a_ratio_rounded_up) {
+TEST(warm_up_is_steps_or_a_ratio_rounded_up) {
     static const struct {
         double warmup;
         int64_t total, steps;
@@ -185,22 +176,9 @@ START_TEST(warm_up_is_steps_or_a_ratio_rounded_up) {
         ck_assert_int_eq(weft_warmup_resolve(rows[i].warmup, rows[i].total), rows[i].steps);
     }
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("settings");
     TCase *tests = tcase_create("settings");
-    suite_add_tcase(suite, tests);
     tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_test(tests, defaults);
-    tcase_add_test(tests, names_of_enums_stand_in_the_order_of_their_values);
-    tcase_add_loop_test(tests, rules_are_held, 0, (int)(sizeof refused / sizeof *refused));
-    tcase_add_test(tests, good_combinations_pass);
-    tcase_add_test(tests, rules_of_training_do_not_concern_what_does_not_train);
-    tcase_add_test(tests, a_missing_model_path_is_said);
-    tcase_add_test(tests, an_empty_model_path_is_named);
-    tcase_add_test(tests, training_needs_a_length_and_a_place);
-    tcase_add_test(tests, intervals_are_steps_or_percent_rounded_up);
-    tcase_add_test(tests, warm_up_is_steps_or_a_ratio_rounded_up);
-    return run_suite(suite);
+    return run_tests(tests);
 }

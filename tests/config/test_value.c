@@ -6,7 +6,7 @@
 #include "config/path.h"
 #include "config/value.h"
 
-START_TEST(whole_numbers_are_read) {
+TEST(whole_numbers_are_read) {
     static const struct {
         const char *text;
         int64_t value;
@@ -31,9 +31,8 @@ START_TEST(whole_numbers_are_read) {
         ck_assert_int_eq(value, rows[i].value);
     }
 }
-END_TEST
 
-START_TEST(what_is_no_whole_number_is_refused) {
+TEST(what_is_no_whole_number_is_refused) {
     static const char *const rows[] = {"",
                                        " 1",
                                        "1 ",
@@ -64,9 +63,8 @@ START_TEST(what_is_no_whole_number_is_refused) {
         ck_assert_int_eq(value, -1);
     }
 }
-END_TEST
 
-START_TEST(sizes_have_their_units) {
+TEST(sizes_have_their_units) {
     static const struct {
         const char *text;
         int64_t value;
@@ -91,9 +89,8 @@ START_TEST(sizes_have_their_units) {
         ck_assert_int_eq(value, rows[i].value);
     }
 }
-END_TEST
 
-START_TEST(numbers_are_read_and_print_shortest) {
+TEST(numbers_are_read_and_print_shortest) {
     static const struct {
         const char *text;
         double value;
@@ -122,9 +119,8 @@ START_TEST(numbers_are_read_and_print_shortest) {
     for (size_t i = 0; i < sizeof none / sizeof *none; i++)
         ck_assert_msg(!weft_number_f64(&value, none[i]), "%s", none[i]);
 }
-END_TEST
 
-START_TEST(ranges_are_read) {
+TEST(ranges_are_read) {
     static const struct {
         const char *text, *advice;
         double inside, outside;
@@ -156,7 +152,6 @@ START_TEST(ranges_are_read) {
     ck_assert(!weft_bounds_has(&range, WEFT_NONE_I64)); /* values of the special words are not numbers */
     ck_assert(!weft_bounds_has(&range, WEFT_AUTO_I64));
 }
-END_TEST
 
 /* A key, a text, and the result. */
 static const struct {
@@ -227,7 +222,7 @@ static const struct {
     {WEFT_KEY_PATH, "", "../../../x", "/x", NULL},
 };
 
-START_TEST(no_number_is_a_slip_of_another) {
+TEST(no_number_is_a_slip_of_another) {
     weft_nearest near = {"4", "", 0};
     weft_nearest_offer(&near, "3", 1);
     weft_nearest_offer(&near, "1", 1);
@@ -235,9 +230,8 @@ START_TEST(no_number_is_a_slip_of_another) {
     weft_nearest_offer(&near, "4k", 2);
     ck_assert_str_eq(near.best, "4k");
 }
-END_TEST
 
-START_TEST(values_are_judged_by_their_key) {
+TESTS(values_are_judged_by_their_key, LENGTH(values)) {
     const weft_key key = {(uint32_t)sizeof key, 0, values[_i].type, 0, "key", NULL, values[_i].range, "", "Help."};
     weft_error err = WEFT_ERROR_INIT;
     weft_value value = {{0}, NULL};
@@ -251,9 +245,8 @@ START_TEST(values_are_judged_by_their_key) {
     }
     weft_value_free(&value);
 }
-END_TEST
 
-START_TEST(values_arrive_as_their_c_type) {
+TEST(values_arrive_as_their_c_type) {
     static const struct {
         int32_t type;
         const char *range, *text;
@@ -281,9 +274,8 @@ START_TEST(values_arrive_as_their_c_type) {
         weft_value_free(&value);
     }
 }
-END_TEST
 
-START_TEST(a_step_behind_a_link_stays) {
+TEST(a_step_behind_a_link_stays) {
     char expected[256];
     char *path = NULL;
     ck_assert_int_eq(mkdir("real", 0777), 0);
@@ -297,9 +289,8 @@ START_TEST(a_step_behind_a_link_stays) {
     ck_assert_str_eq(path, scratch_path("x"));
     free(path);
 }
-END_TEST
 
-START_TEST(near_names_are_near) {
+TEST(near_names_are_near) {
     ck_assert_int_eq(weft_edit_distance("", "abc"), 3);
     ck_assert_int_eq(weft_edit_distance("kitten", "sitting"), 3);
     ck_assert_int_eq(weft_edit_distance("warmpu", "warmup"), 1);
@@ -326,22 +317,9 @@ START_TEST(near_names_are_near) {
     weft_nearest_offer(&best, "warms", 5);
     ck_assert_str_eq(best.best, "warmt");
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("value");
     TCase *tests = tcase_create("types");
-    suite_add_tcase(suite, tests);
     tcase_add_checked_fixture(tests, scratch_enter, scratch_leave);
-    tcase_add_test(tests, whole_numbers_are_read);
-    tcase_add_test(tests, what_is_no_whole_number_is_refused);
-    tcase_add_test(tests, sizes_have_their_units);
-    tcase_add_test(tests, numbers_are_read_and_print_shortest);
-    tcase_add_test(tests, ranges_are_read);
-    tcase_add_loop_test(tests, values_are_judged_by_their_key, 0, (int)(sizeof values / sizeof *values));
-    tcase_add_test(tests, values_arrive_as_their_c_type);
-    tcase_add_test(tests, a_step_behind_a_link_stays);
-    tcase_add_test(tests, near_names_are_near);
-    tcase_add_test(tests, no_number_is_a_slip_of_another);
-    return run_suite(suite);
+    return run_tests(tests);
 }

@@ -142,7 +142,7 @@ static void check_norm_backward(int64_t rows, int64_t width, const char *kernel,
     RUN(&work, norm_backward, &a);
     end(&m);
 }
-START_TEST(norms) {
+TEST(norms) {
     check_norm(512, 2048, ALONE, "512 rows of 2,048");
     check_norm(512, 2048, RESIDUAL, "512 rows of 2,048, added to a residual");
     check_norm(512, 2048, BEHIND_ADD, "512 rows of 2,048, added to a residual");
@@ -154,9 +154,8 @@ START_TEST(norms) {
     check_norm_backward(8192, 1024, "norm_rows_backward", false, LIMIT, "8,192 rows of 1,024");
     check_norm_backward(2048, 2048, "norm_rows_backward", true, LIMIT, "2,048 rows of 2,048, added to a copy");
 }
-END_TEST
 
-START_TEST(rows_by_themselves) {
+TEST(rows_by_themselves) {
     const int64_t rows = 512, heads = 32, dim = 64, cells = rows * heads * dim * 2;
     weft_rope a = {
         .struct_size = sizeof a, .rows = rows, .heads = heads, .head_dim = dim, .table_rows = rows, .dtype = WEFT_BF16};
@@ -166,9 +165,8 @@ START_TEST(rows_by_themselves) {
     RUN(&work, rope, &a);
     end(&m);
 }
-END_TEST
 
-START_TEST(sums_over_rows) {
+TEST(sums_over_rows) {
     const int64_t rows = 2048, width = 2048;
     weft_sum_rows a = {.struct_size = sizeof a, .rows = rows, .width = width, .dtype = WEFT_BF16};
     const moved m = {{"sum_run", "add_runs"}, "2,048 rows of 2,048", rows * width * 2 + width * 4, LIMIT};
@@ -178,11 +176,10 @@ START_TEST(sums_over_rows) {
     RUN(&work, sum_rows, &a);
     end(&m);
 }
-END_TEST
 
 /* ---- element by element ---- */
 
-START_TEST(elements) {
+TEST(elements) {
     const int64_t n = 1 << 20;
     weft_activation f = {.struct_size = sizeof f, .n = n, .form = WEFT_SILU, .dtype = WEFT_BF16};
     weft_scale s = {.struct_size = sizeof s, .n = n, .factor = 2.0, .dtype = WEFT_BF16};
@@ -227,7 +224,6 @@ START_TEST(elements) {
     ck_assert_int_eq(table->copy(work.device, NULL, y, x, 1 << 16, &err), WEFT_OK);
     end(&shifted);
 }
-END_TEST
 
 WEFT_HP(moments_hp, float lr;)
 WEFT_ELEMENTWISE(moments_update, moments_hp, 2, s0 += g; s1 += g * g; w -= hp->lr * range->lr_scale * s0 / (1.0f + s1);)
@@ -257,17 +253,16 @@ static void check_update(int32_t weight, int32_t state, int32_t copy, const char
     RUN(&work, update, &u);
     end(&m);
 }
-START_TEST(updates) {
+TEST(updates) {
     check_update(WEFT_F32, WEFT_F32, WEFT_BF16, "524,288 elements, two states, fp32, a copy in bf16");
     check_update(WEFT_F32, WEFT_F32, 0, "524,288 elements, two states, fp32");
     check_update(WEFT_BF16, WEFT_BF16, 0, "524,288 elements, two states");
     check_update(WEFT_F32, WEFT_DYN8X256, 0, "524,288 elements, fp32, two states of 8 bits");
 }
-END_TEST
 
 /* ---- tables ---- */
 
-START_TEST(look_ups) {
+TEST(look_ups) {
     const int64_t rows = 1024, width = 1024, vocab = 4096;
     weft_embedding e = {.struct_size = sizeof e,
                         .rows = rows,
@@ -288,7 +283,6 @@ START_TEST(look_ups) {
     RUN(&work, embedding_backward, &e);
     end(&backward);
 }
-END_TEST
 
 static void check_unpack(int32_t dtype, const char *shape) {
     const int64_t n = 1024, k = 1024, bytes = weft_dtype_span(dtype, n * k);
@@ -301,15 +295,14 @@ static void check_unpack(int32_t dtype, const char *shape) {
     RUN(&work, matmul, &a);
     end(&m);
 }
-START_TEST(packed_matrices) {
+TEST(packed_matrices) {
     check_unpack(WEFT_I8X64, "1,024 x 1,024, int8");
     check_unpack(WEFT_NF4, "1,024 x 1,024, nf4");
     check_unpack(WEFT_F8X128, "1,024 x 1,024, fp8");
     check_unpack(WEFT_NF4X64, "1,024 x 1,024, nf4x64");
 }
-END_TEST
 
-START_TEST(a_bias_in_the_place_of_a_product) {
+TEST(a_bias_in_the_place_of_a_product) {
     const int64_t m = 64, n = 1024, k = 0;
     weft_matmul a = {.struct_size = sizeof a, .m = m, .n = n, .k = k, .lda = 1, .ldb = 1, .ldc = n, .has_bias = 1};
     const moved filled = {{"fill_rows"}, "64 rows of 1,024", m * n * 2 + n * 4, LIMIT};
@@ -320,11 +313,10 @@ START_TEST(a_bias_in_the_place_of_a_product) {
     RUN(&work, matmul, &a);
     end(&filled);
 }
-END_TEST
 
 /* ---- adapters ---- */
 
-START_TEST(factors_of_columns) {
+TEST(factors_of_columns) {
     const int64_t rows = 512, width = 2048, cells = rows * width * 2;
     weft_multiply a = {.struct_size = sizeof a, .rows = rows, .width = width, .parts = width, .dtype = WEFT_BF16};
     const moved scaled = {{"scale_by"}, "512 rows of 2,048, a factor to each column", 2 * cells + width * 4, LIMIT};
@@ -341,9 +333,8 @@ START_TEST(factors_of_columns) {
     RUN(&work, multiply_backward, &a);
     end(&summed);
 }
-END_TEST
 
-START_TEST(what_is_dropped) {
+TEST(what_is_dropped) {
     const int64_t batch = 2, row = 256 * 1024;
     weft_dropout a = {.struct_size = sizeof a, .batch = batch, .row = row, .seed = 1, .p = 0.1, .dtype = WEFT_BF16};
     const moved dropped = {{"drop"}, "2 rows of 262,144", 4 * batch * row, LIMIT};
@@ -352,7 +343,6 @@ START_TEST(what_is_dropped) {
     RUN(&work, dropout, &a);
     end(&dropped);
 }
-END_TEST
 
 static void check_norms_of_sums(int32_t dtype_w, const char *shape) {
     const int64_t rows = 512, width = 2048, rank = 16, w = weft_dtype_span(dtype_w, rows * width);
@@ -369,16 +359,15 @@ static void check_norms_of_sums(int32_t dtype_w, const char *shape) {
     RUN(&work, row_norms, &a);
     end(&m);
 }
-START_TEST(norms_of_rows_of_a_sum) {
+TEST(norms_of_rows_of_a_sum) {
     check_norms_of_sums(WEFT_BF16, "512 rows of 2,048, rank 16");
     check_norms_of_sums(WEFT_NF4, "512 rows of 2,048, nf4, rank 16");
     if (!is_full()) return;
     check_norms_of_sums(WEFT_I8X64, "512 rows of 2,048, int8, rank 16");
     check_norms_of_sums(WEFT_F8X128, "512 rows of 2,048, fp8, rank 16");
 }
-END_TEST
 
-START_TEST(a_prefix) {
+TEST(a_prefix) {
     enum { PLACES = 32, OF_PREFIX = 8, OF_KEYS = 2, WIDTH = 64 };
     const int64_t length = 512, q = length * OF_PREFIX * WIDTH * 2, kv = (int64_t)PLACES * OF_KEYS * WIDTH * 2;
     const int64_t lse = length * OF_PREFIX * 4, pairs = length * OF_PREFIX * PLACES * 4;
@@ -409,11 +398,10 @@ START_TEST(a_prefix) {
         end(parts[i]);
     }
 }
-END_TEST
 
 /* ---- gradient norm ---- */
 
-START_TEST(squares_of_a_gradient) {
+TEST(squares_of_a_gradient) {
     enum { TENSORS = 8 };
     const int64_t each = 1 << 17, n = TENSORS * each;
     weft_extent rows[TENSORS];
@@ -427,9 +415,8 @@ START_TEST(squares_of_a_gradient) {
     RUN(&work, square_sum, &s);
     end(&squares);
 }
-END_TEST
 
-START_TEST(a_norm_from_squares) {
+TEST(a_norm_from_squares) {
     const int64_t tensors = 10000;
     weft_clip a = {.struct_size = sizeof a, .n = tensors, .clip = 1.0};
     const moved clipped = {{"clip_norm"}, "10,000 tensors", tensors * 8, LIMIT};
@@ -439,7 +426,6 @@ START_TEST(a_norm_from_squares) {
     RUN(&work, clip, &a);
     end(&clipped);
 }
-END_TEST
 
 /* ---- the head ---- */
 
@@ -455,14 +441,13 @@ static void check_losses(int64_t vocab, double most, const char *shape) {
     RUN(&work, head_loss_grad, &h);
     end(&row_losses);
 }
-START_TEST(losses) {
+TEST(losses) {
     check_losses(32000, LIMIT, "32 rows of 32,000 logits");
     if (is_full()) check_losses(128256, 1.5, "32 rows of 128,256 logits");
 }
-END_TEST
 
 /* Rows without weight: no row has a loss, and dx is cleared. */
-START_TEST(rows_that_do_not_count) {
+TEST(rows_that_do_not_count) {
     const int64_t rows = 1024, width = 512, vocab = 64;
     weft_head h = {.struct_size = sizeof h, .rows = rows, .width = width, .vocab = vocab, .dtype = WEFT_BF16};
     const moved rows_cleared = {{"clear_rows"}, "1,024 rows of 512", rows * (width * 2 + 4), LIMIT};
@@ -477,9 +462,8 @@ START_TEST(rows_that_do_not_count) {
         end(parts[i]);
     }
 }
-END_TEST
 
-START_TEST(rows_of_the_head) {
+TEST(rows_of_the_head) {
     const int64_t rows = 512, width = 2048, vocab = 64;
     weft_head h = {.struct_size = sizeof h, .rows = rows, .width = width, .vocab = vocab, .dtype = WEFT_BF16};
     const moved taken = {{"take_rows_that_count"}, "512 rows of 2,048", rows * (width * 4 + 4), LIMIT};
@@ -490,7 +474,6 @@ START_TEST(rows_of_the_head) {
     RUN(&work, head_loss, &h);
     end(&taken);
 }
-END_TEST
 
 /* ---- attention ---- */
 
@@ -521,7 +504,7 @@ static weft_device *device_with(const char *key) {
 }
 
 /* The kernels for any GPU, and those of compute capability 9.0. */
-START_TEST(attentions) {
+TESTS(attentions, 2) {
     const int64_t length = 512, q = length * HEADS * DIM * 2, kv = length * KV_HEADS * DIM * 2;
     const int64_t numbers_of_rows = length * HEADS * 4, starts = length * 4;
     weft_attention a = attention_of(length);
@@ -558,10 +541,9 @@ START_TEST(attentions) {
     }
     table->destroy(device);
 }
-END_TEST
 
 /* The kernel after cuDNN's attention, on a separate device; here no position sees a key. */
-START_TEST(blind_places) {
+TEST(blind_places) {
     const int64_t length = 512, q = length * HEADS * DIM * 2, kv = length * KV_HEADS * DIM * 2;
     const int64_t numbers_of_rows = length * HEADS * 4, starts = length * 4;
     const moved blind = {{"attention_blind"}, "the same, without visible keys", q + numbers_of_rows + starts, LIMIT};
@@ -578,9 +560,8 @@ START_TEST(blind_places) {
     end(&blind);
     table->destroy(device);
 }
-END_TEST
 
-START_TEST(a_token) {
+TEST(a_token) {
     const int64_t past = 1000, cache = 1024, row = KV_HEADS * DIM * 2, q = HEADS * DIM * 2;
     weft_attention a = attention_of(1);
     const moved token = {{"attention_decode"}, "a token after 1,000", 2 * q + 2 * (past + 1) * row + 4, LIMIT};
@@ -592,10 +573,9 @@ START_TEST(a_token) {
     RUN(&work, attention, &a);
     end(&token);
 }
-END_TEST
 
 /* New keys and values of many sequences. */
-START_TEST(what_a_cache_takes_in) {
+TEST(what_a_cache_takes_in) {
     const int64_t batch = 32, cache = 4, row = KV_HEADS * DIM * 2, q = HEADS * DIM * 2;
     weft_attention a = attention_of(1);
     const moved taken = {{"attention_append"}, "32 rows, 2 heads of 64", 4 * batch * row, LIMIT};
@@ -608,7 +588,6 @@ START_TEST(what_a_cache_takes_in) {
     RUN(&work, attention, &a);
     end(&taken);
 }
-END_TEST
 
 /* ---- completeness ---- */
 
@@ -651,7 +630,7 @@ static int check_source(const char *path) {
 }
 
 /* Runs last. */
-START_TEST(every_kernel_has_a_row) {
+TEST(every_kernel_has_a_row) {
     char pattern[4096];
     glob_t files = {0};
     int kernels = 0;
@@ -661,33 +640,7 @@ START_TEST(every_kernel_has_a_row) {
     globfree(&files);
     ck_assert_int_ge(kernels, 42);
 }
-END_TEST
-
-static void fill(TCase *tests) {
-    tcase_add_test(tests, norms);
-    tcase_add_test(tests, rows_by_themselves);
-    tcase_add_test(tests, sums_over_rows);
-    tcase_add_test(tests, elements);
-    tcase_add_test(tests, updates);
-    tcase_add_test(tests, look_ups);
-    tcase_add_test(tests, packed_matrices);
-    tcase_add_test(tests, squares_of_a_gradient);
-    tcase_add_test(tests, losses);
-    tcase_add_test(tests, rows_of_the_head);
-    tcase_add_loop_test(tests, attentions, 0, 2);
-    tcase_add_test(tests, blind_places);
-    tcase_add_test(tests, a_token);
-    tcase_add_test(tests, a_bias_in_the_place_of_a_product);
-    tcase_add_test(tests, factors_of_columns);
-    tcase_add_test(tests, what_is_dropped);
-    tcase_add_test(tests, norms_of_rows_of_a_sum);
-    tcase_add_test(tests, a_prefix);
-    tcase_add_test(tests, a_norm_from_squares);
-    tcase_add_test(tests, rows_that_do_not_count);
-    tcase_add_test(tests, what_a_cache_takes_in);
-    tcase_add_test(tests, every_kernel_has_a_row);
-}
 
 int main(void) {
-    return run_device_suite("bytes", fill);
+    return run_device_suite("bytes");
 }

@@ -48,7 +48,7 @@ static char *description(const card *c) {
     return json;
 }
 
-START_TEST(a_plan_is_there_for_each_card_and_size_of_heads) {
+TESTS(a_plan_is_there_for_each_card_and_size_of_heads, 3) {
     static const int64_t sizes[] = {64, 80, 96, 128};
     for (int i = 0; i < (int)(sizeof sizes / sizeof *sizes); i++) {
         const attention_shape shape = {2, i % 2 == 0 ? 1024 : 777, 8, i % 2 == 0 ? 2 : 8, sizes[i], i % 2, i / 2};
@@ -62,7 +62,6 @@ START_TEST(a_plan_is_there_for_each_card_and_size_of_heads) {
         ck_assert_int_eq(plan.n, 0);
     }
 }
-END_TEST
 
 static void expect_no_plan(const card *c, int64_t size) {
     const attention_shape shape = {2, 1024, 8, 2, size, 0, 0};
@@ -77,15 +76,14 @@ static void expect_no_plan(const card *c, int64_t size) {
 }
 
 /* The cuDNN emulator rejects these too (emulator/dnn_graph.cpp). */
-START_TEST(what_cudnn_does_not_take_is_a_sentence) {
+TESTS(what_cudnn_does_not_take_is_a_sentence, 3) {
     expect_no_plan(&cards[_i], 7);
     expect_no_plan(&cards[_i], 12);
     expect_no_plan(&cards[_i], 100);
 }
-END_TEST
 
 /* And accepts these. */
-START_TEST(heads_of_8_to_256_have_a_plan) {
+TESTS(heads_of_8_to_256_have_a_plan, 3) {
     static const int64_t sizes[] = {8, 72, 256};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         const attention_shape shape = {1, i == 0 ? 1 : 67, 2, 1, sizes[i], 0, 0};
@@ -96,19 +94,10 @@ START_TEST(heads_of_8_to_256_have_a_plan) {
         attention_plan_close(&plan, &calls);
     }
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("cuda.compiled_attention");
     TCase *tests = tcase_create("attention");
-    SRunner *runner = NULL;
     tcase_add_unchecked_fixture(tests, load_libraries, NULL);
     tcase_set_timeout(tests, 300);
-    tcase_add_loop_test(tests, a_plan_is_there_for_each_card_and_size_of_heads, 0, 3);
-    tcase_add_loop_test(tests, what_cudnn_does_not_take_is_a_sentence, 0, 3);
-    tcase_add_loop_test(tests, heads_of_8_to_256_have_a_plan, 0, 3);
-    suite_add_tcase(suite, tests);
-    runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK); /* cuDNN keeps threads */
-    return run_runner(runner, CK_NORMAL);
+    return run_tests_in_one_process(tests); /* cuDNN keeps threads */
 }

@@ -78,7 +78,7 @@ static void compile_for_cards(const weft_elementwise *kernel) {
     compile_for_cards_as(kernel, &plain);
 }
 
-START_TEST(every_update_compiles_for_every_card) {
+TEST(every_update_compiles_for_every_card) {
     const cuda_update_types narrow = {.weight = WEFT_BF16,
                                       .states = {WEFT_DYN8X256, WEFT_UDYN8X256, WEFT_BF16, WEFT_F32}};
     const cuda_update_types copied = {.weight = WEFT_F32, .states = {WEFT_F32, WEFT_F32}, .copy = WEFT_F16};
@@ -90,9 +90,8 @@ START_TEST(every_update_compiles_for_every_card) {
     compile_for_cards(optimizer_kernel("sgd"));
     compile_for_cards(&toy_update);
 }
-END_TEST
 
-START_TEST(no_product_is_joined_with_a_sum) {
+TEST(no_product_is_joined_with_a_sum) {
     const weft_elementwise *kernels[] = {optimizer_kernel("adamw"), optimizer_kernel("sgd")};
     for (size_t i = 0; i < 2; i++) {
         nvrtcProgram program = NULL;
@@ -108,7 +107,6 @@ START_TEST(no_product_is_joined_with_a_sum) {
         ck_assert_int_eq(nvrtcDestroyProgram(&program), NVRTC_SUCCESS);
     }
 }
-END_TEST
 
 /* Checks in ptxas's log that the update uses no local memory, neither for spills nor for arrays. */
 static void expect_no_spill(const weft_elementwise *kernel, const cuda_update_types *types, const char *card) {
@@ -136,7 +134,7 @@ static const struct {
                   {"sgd", "momentum"},
                   {"anyprecision", NULL},
                   {"anyprecision", "use_kahan_summation"}};
-START_TEST(no_update_spills) {
+TESTS(no_update_spills, LENGTH(optimizers)) {
     static const int32_t weights[] = {WEFT_F32, WEFT_BF16}, states[] = {WEFT_F32, WEFT_BF16, WEFT_DYN8X256};
     const weft_elementwise *kernel = optimizer_kernel_with(optimizers[_i].id, optimizers[_i].key);
     const size_t n_cards = is_full() ? 3 : 1, n_states = kernel->n_states > 0 ? 3 : 1;
@@ -156,9 +154,8 @@ START_TEST(no_update_spills) {
     }
     tells_registers = false;
 }
-END_TEST
 
-START_TEST(a_mistake_is_shown_as_its_author_wrote_it) {
+TEST(a_mistake_is_shown_as_its_author_wrote_it) {
     nvrtcProgram program = NULL;
     char *log;
     ck_assert_int_eq(compile(&program, &wrong_update, "sm_90"), NVRTC_ERROR_COMPILATION);
@@ -169,21 +166,9 @@ START_TEST(a_mistake_is_shown_as_its_author_wrote_it) {
     free(log);
     ck_assert_int_eq(nvrtcDestroyProgram(&program), NVRTC_SUCCESS);
 }
-END_TEST
 
 int main(void) {
-    Suite *s = suite_create("compiled updates");
     TCase *t = tcase_create("nvrtc");
-    SRunner *r = srunner_create(s);
-    int failed;
     tcase_set_timeout(t, 300);
-    tcase_add_test(t, every_update_compiles_for_every_card);
-    tcase_add_loop_test(t, no_update_spills, 0, (int)(sizeof optimizers / sizeof *optimizers));
-    tcase_add_test(t, no_product_is_joined_with_a_sum);
-    tcase_add_test(t, a_mistake_is_shown_as_its_author_wrote_it);
-    suite_add_tcase(s, t);
-    srunner_run_all(r, CK_ENV);
-    failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests(t);
 }

@@ -148,7 +148,7 @@ static void expect_nothing_left(const char *call, long long which) {
 }
 
 /* 4000: an internal error of cuDNN, which does not mean that a configuration is unsupported. */
-START_TEST(a_call_that_fails_is_told_and_leaves_nothing) {
+TESTS(a_call_that_fails_is_told_and_leaves_nothing, N_CALLS) {
     const char *const call = calls[_i];
     uint16_t out[N_Q];
     weft_error err = WEFT_ERROR_INIT;
@@ -169,10 +169,9 @@ START_TEST(a_call_that_fails_is_told_and_leaves_nothing) {
     }
     emulator_plant(NULL);
 }
-END_TEST
 
 /* A failing release changes nothing and is logged. */
-START_TEST(a_call_that_ends_something_may_fail) {
+TESTS(a_call_that_ends_something_may_fail, 4) {
     static const struct {
         const char *plant, *word;
     } ends[] = {
@@ -194,11 +193,10 @@ START_TEST(a_call_that_ends_something_may_fail) {
     ck_assert_int_eq(held, 0);
     emulator_plant(NULL);
 }
-END_TEST
 
 /* ---- graph capture ---- */
 
-START_TEST(it_is_recorded_and_replayed) {
+TEST(it_is_recorded_and_replayed) {
     uint16_t want[N_Q], got[N_Q];
     weft_error err = WEFT_ERROR_INIT;
     weft_captured_graph *recording = NULL;
@@ -225,10 +223,9 @@ START_TEST(it_is_recorded_and_replayed) {
     capture->destroy(a.device, recording);
     unmake(&a);
 }
-END_TEST
 
 /* Without a log-sum-exp, as in evaluation, the outputs are the same. */
-START_TEST(it_is_the_same_without_lse) {
+TEST(it_is_the_same_without_lse) {
     uint16_t want[N_Q], got[N_Q];
     weft_error err = WEFT_ERROR_INIT;
     attending a = {0};
@@ -243,7 +240,6 @@ START_TEST(it_is_the_same_without_lse) {
     ck_assert_msg(strstr(err.text, "multiples of 16 bytes") != NULL, "%s", err.text);
     unmake(&a);
 }
-END_TEST
 
 /* ---- golden models, with heads of 8 ---- */
 
@@ -276,7 +272,7 @@ static distance step_on(const char *model, const char *attention) {
 
 /* bf16 causes a distance; cuDNN's bf16 probabilities add less than half of that. Errors of a loss, a single sum, cancel
  * by chance: the models' losses count together. */
-START_TEST(golden_models_lie_as_near_as_with_own_kernels) {
+TEST(golden_models_lie_as_near_as_with_own_kernels) {
     double of_cudnn = 0, of_own = 0; /* sums of squares */
     for (int i = 0; i < N_MODELS; i++) {
         const long long before = emulator_launches("cudnnBackendExecute");
@@ -293,7 +289,6 @@ START_TEST(golden_models_lie_as_near_as_with_own_kernels) {
     }
     ck_assert_double_lt(of_cudnn, 1.5 * 1.5 * of_own);
 }
-END_TEST
 
 /* ---- checks of the emulator ---- */
 
@@ -338,7 +333,7 @@ static cudnnStatus_t made_of(int64_t rows, int64_t alignment) {
     return t.status;
 }
 
-START_TEST(a_tensor_is_judged) {
+TEST(a_tensor_is_judged) {
     const int64_t four = 4;
     told t = make_tensor(1, 4, 4, CUDNN_DATA_FLOAT, 16, false), lacking = begin(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
     ck_assert_int_eq(t.status, CUDNN_STATUS_SUCCESS);
@@ -358,7 +353,6 @@ START_TEST(a_tensor_is_judged) {
     forget(&lacking);
     ck_assert_int_eq(cudnnBackendDestroyDescriptor(t.d), CUDNN_STATUS_BAD_PARAM);
 }
-END_TEST
 
 /* c = a b, with all attributes set; returns the final status. */
 static cudnnStatus_t multiply(told a, told b, told c, cudnnHandle_t handle, bool in_graph) {
@@ -380,7 +374,7 @@ static cudnnStatus_t multiply(told a, told b, told c, cudnnHandle_t handle, bool
     return in_graph ? g.status : t.status;
 }
 
-START_TEST(an_operation_and_a_graph_are_judged) {
+TEST(an_operation_and_a_graph_are_judged) {
     told a = make_tensor(1, 4, 8, CUDNN_DATA_FLOAT, 16, false), b = make_tensor(2, 8, 4, CUDNN_DATA_FLOAT, 16, false);
     told c = make_tensor(3, 4, 4, CUDNN_DATA_FLOAT, 16, false), same = make_tensor(1, 4, 4, CUDNN_DATA_FLOAT, 16, true);
     told nowhere = make_tensor(4, 4, 8, CUDNN_DATA_FLOAT, 16, true), early = begin(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
@@ -396,18 +390,7 @@ START_TEST(an_operation_and_a_graph_are_judged) {
     ck_assert_int_eq(cudnnDestroy(handle), CUDNN_STATUS_BAD_PARAM);
     forget(&a), forget(&b), forget(&c), forget(&same), forget(&nowhere), forget(&early);
 }
-END_TEST
-
-static void fill(TCase *tests) {
-    tcase_add_loop_test(tests, a_call_that_fails_is_told_and_leaves_nothing, 0, N_CALLS);
-    tcase_add_loop_test(tests, a_call_that_ends_something_may_fail, 0, 4);
-    tcase_add_test(tests, it_is_recorded_and_replayed);
-    tcase_add_test(tests, it_is_the_same_without_lse);
-    tcase_add_test(tests, golden_models_lie_as_near_as_with_own_kernels);
-    tcase_add_test(tests, a_tensor_is_judged);
-    tcase_add_test(tests, an_operation_and_a_graph_are_judged);
-}
 
 int main(void) {
-    return run_device_suite("cuda.cudnn", fill);
+    return run_device_suite("cuda.cudnn");
 }

@@ -238,7 +238,7 @@ static void setup(void) {
     ck_assert(transfer != NULL && capture != NULL && choices != NULL);
 }
 
-START_TEST(one_of_everything_works) {
+TEST(one_of_everything_works) {
     weft_host counting = counting_host();
     everything e = {0};
     weft_error err = WEFT_ERROR_INIT;
@@ -249,7 +249,6 @@ START_TEST(one_of_everything_works) {
     unmake(&e);
     ck_assert_int_eq(held, 0);
 }
-END_TEST
 
 /* ---- each call fails once ---- */
 
@@ -362,7 +361,7 @@ static void fail_once(const failing *f, long long which) {
     emulator_plant(NULL);
 }
 
-START_TEST(a_call_that_fails_is_told_and_leaves_nothing) {
+TESTS(a_call_that_fails_is_told_and_leaves_nothing, LENGTH(calls)) {
     const failing *f = &calls[_i];
     /* A cached module that cannot be loaded is compiled again. */
     use_cache(strncmp(f->call, "nvrtc", 5) != 0 && strncmp(f->call, "cuModule", 8) != 0);
@@ -376,7 +375,6 @@ START_TEST(a_call_that_fails_is_told_and_leaves_nothing) {
         if (!is_at_end) fail_once(f, which);
     }
 }
-END_TEST
 
 /* ---- compiled code ---- */
 
@@ -398,7 +396,7 @@ static void run_in(const char *directory, const char *command) {
     ck_assert_msg(system(text) == 0, "%s", text);
 }
 
-START_TEST(an_update_is_compiled_once_and_kept) {
+TEST(an_update_is_compiled_once_and_kept) {
     char directory[] = "/tmp/weft-compiled-XXXXXX";
     ck_assert_ptr_nonnull(mkdtemp(directory));
     (void)snprintf(cache, sizeof cache, "device.cache=%s/a/b", directory);
@@ -431,7 +429,6 @@ START_TEST(an_update_is_compiled_once_and_kept) {
     run_in(directory, "rm a && rmdir ../$(basename $(pwd))");
     use_cache(false);
 }
-END_TEST
 
 static int lacks; /* log lines about a missing cache directory */
 static void count_lacks(const weft_host *h, int32_t level, const char *text) {
@@ -457,7 +454,7 @@ static int play_without_place(const char *setting) {
     return lacks;
 }
 
-START_TEST(that_nothing_can_be_kept_is_told_once) {
+TEST(that_nothing_can_be_kept_is_told_once) {
     const long long before = emulator_calls("nvrtcCompileProgram");
     ck_assert_int_eq(unsetenv("XDG_CACHE_HOME"), 0);
     ck_assert_int_eq(setenv("HOME", "/proc/none", 1), 0);
@@ -465,12 +462,11 @@ START_TEST(that_nothing_can_be_kept_is_told_once) {
     ck_assert_int_eq(emulator_calls("nvrtcCompileProgram") - before, 2);
     ck_assert_int_eq(play_without_place("device.cache=none"), 0); /* no directory was requested */
 }
-END_TEST
 
 /* ---- chunks of the head ---- */
 
 /* Few large chunks, because each one reads and writes the complete gradient of w; but at most 1 GiB of logits. */
-START_TEST(chunks_of_the_head_are_large) {
+TEST(chunks_of_the_head_are_large) {
     const int64_t mib = 1 << 20;
     weft_head h = {.struct_size = sizeof h, .rows = 8192, .width = 2048, .vocab = 128256, .dtype = WEFT_BF16};
     int64_t bytes = table->head_loss_grad_workspace(devices[0], &h);
@@ -481,7 +477,6 @@ START_TEST(chunks_of_the_head_are_large) {
     ck_assert_int_ge(bytes, 1024 * mib);
     ck_assert_int_le(bytes, 1024 * mib + 16 * mib);
 }
-END_TEST
 
 /* ---- measured algorithms ---- */
 
@@ -549,7 +544,7 @@ static const char *times_of(int which, int percent) {
 
 /* The fastest of cuBLASLt's algorithms is used, unless the first one is almost as fast. The first run stores it for
  * later runs, and a resume uses the checkpoint's. */
-START_TEST(the_fastest_algorithm_is_selected_and_stored) {
+TEST(the_fastest_algorithm_is_selected_and_stored) {
     char directory[] = "/tmp/weft-measured-XXXXXX";
     measuring one = {.off = true}, again = {0}, resumed = {0}, small = {.k = 64};
     everything e = {0};
@@ -582,11 +577,10 @@ START_TEST(the_fastest_algorithm_is_selected_and_stored) {
     run_in(directory, "rm * && rmdir ../$(basename $(pwd))");
     use_cache(false);
 }
-END_TEST
 
 /* Too little memory leaves the first algorithm, and so does a cache that cannot be written. Other errors are returned.
  * All free what they took. */
-START_TEST(failed_measurements_leave_nothing) {
+TEST(failed_measurements_leave_nothing) {
     char directory[] = "/tmp/weft-measured-XXXXXX";
     const char *const failures[] = {"cudaEventCreate:1=999", "cudaEventElapsedTime:3=999", "cublasLtMatmul:5=13"};
     measuring one = {.off = true};
@@ -610,7 +604,6 @@ START_TEST(failed_measurements_leave_nothing) {
     run_in(directory, "rmdir ../$(basename $(pwd))"); /* nothing is stored */
     use_cache(false);
 }
-END_TEST
 
 WEFT_HP(wrong_hp, float lr;)
 static const weft_elementwise wrong_update = {(uint32_t)sizeof(weft_elementwise),
@@ -632,7 +625,7 @@ static void end_dry_run(const everything *e) {
     dry->end(e->device);
 }
 
-START_TEST(an_authors_mistake_is_shown) {
+TEST(an_authors_mistake_is_shown) {
     weft_host counting = counting_host();
     everything e = {0};
     weft_error err = WEFT_ERROR_INIT;
@@ -661,10 +654,9 @@ START_TEST(an_authors_mistake_is_shown) {
     unmake(&e);
     ck_assert_int_eq(held, 0);
 }
-END_TEST
 
 /* The code compiled by a dry run is used later; nothing is loaded before. */
-START_TEST(a_dry_run_compiles_and_loads_nothing) {
+TEST(a_dry_run_compiles_and_loads_nothing) {
     const long long compiled = emulator_calls("nvrtcCompileProgram"), loaded = emulator_calls("cuModuleLoadData");
     weft_host counting = counting_host();
     everything e = {0};
@@ -683,7 +675,6 @@ START_TEST(a_dry_run_compiles_and_loads_nothing) {
     unmake(&e);
     ck_assert_int_eq(held, 0);
 }
-END_TEST
 
 /* ---- one launch for all regions of a type ---- */
 
@@ -723,7 +714,7 @@ static int64_t launches_of(const everything *e, int32_t n, int32_t narrow) {
     return counts.kernels;
 }
 
-START_TEST(an_update_is_one_launch_for_each_type) {
+TEST(an_update_is_one_launch_for_each_type) {
     weft_host counting = counting_host();
     everything e = {0};
     weft_error err = WEFT_ERROR_INIT;
@@ -737,7 +728,6 @@ START_TEST(an_update_is_one_launch_for_each_type) {
     unmake(&e);
     ck_assert_int_eq(held, 0);
 }
-END_TEST
 
 /* ---- calls that cannot be captured ---- */
 
@@ -751,7 +741,7 @@ static void refuse_in_recording(const char *what, weft_status status, const weft
     ck_assert_ptr_null(none);
 }
 
-START_TEST(what_cannot_be_recorded_ends_the_recording) {
+TEST(what_cannot_be_recorded_ends_the_recording) {
     weft_device *d = devices[0];
     weft_error err = WEFT_ERROR_INIT;
     weft_buffer *b = NULL, *other = NULL;
@@ -783,10 +773,9 @@ START_TEST(what_cannot_be_recorded_ends_the_recording) {
     transfer->give_back(d, pinned);
     table->release(d, b);
 }
-END_TEST
 
 /* A captured graph reads the memory's contents at replay, in the order of its streams. */
-START_TEST(a_recording_reads_anew) {
+TEST(a_recording_reads_anew) {
     weft_device *d = devices[0];
     weft_error err = WEFT_ERROR_INIT;
     weft_buffer *b = NULL;
@@ -829,12 +818,11 @@ START_TEST(a_recording_reads_anew) {
     table->stream_destroy(d, side);
     table->release(d, b);
 }
-END_TEST
 
 /* ---- writes ---- */
 
 /* More than the pinned buffers hold, from memory that is overwritten at once. */
-START_TEST(what_is_written_is_free_again) {
+TEST(what_is_written_is_free_again) {
     weft_device *d = devices[0];
     weft_error err = WEFT_ERROR_INIT;
     weft_buffer *b = NULL;
@@ -850,12 +838,11 @@ START_TEST(what_is_written_is_free_again) {
     table->release(d, b);
     free(from), free(to);
 }
-END_TEST
 
 /* ---- streams ---- */
 
 /* Everything runs in one stream without a wait on the default stream: its work is not done before a wait. */
-START_TEST(calls_run_in_the_stream_that_they_are_given) {
+TEST(calls_run_in_the_stream_that_they_are_given) {
     enum { BYTES = 64 };
     weft_device *d = devices[0];
     weft_stream *side = NULL;
@@ -886,7 +873,6 @@ START_TEST(calls_run_in_the_stream_that_they_are_given) {
     table->stream_destroy(d, side);
     table->release(d, b);
 }
-END_TEST
 
 /* ---- requirements on a machine ---- */
 
@@ -904,7 +890,7 @@ static void expect_no_device(const char *variable, const char *value, int32_t in
 
 /* Chunks travel to the GPU and back through two pinned buffers (model/region.h). The host waits only for the
  * needed one, and each chunk is correct although copies run only at a wait. */
-START_TEST(pieces_travel_while_the_next_is_worked_on) {
+TEST(pieces_travel_while_the_next_is_worked_on) {
     enum { PIECES = 7, WORDS = 3000 };
     const int64_t bytes = WORDS * 4;
     everything e = {0};
@@ -945,10 +931,9 @@ START_TEST(pieces_travel_while_the_next_is_worked_on) {
     table->destroy(e.device);
     ck_assert_int_eq(held, 0);
 }
-END_TEST
 
 /* More than all of the device's staging buffers, by `write` and `read`, which accept any host memory. */
-START_TEST(what_is_read_comes_through_pinned_memory) {
+TEST(what_is_read_comes_through_pinned_memory) {
     enum { N_WORDS = (9 << 20) / 4 + 3 };
     everything e = {0};
     weft_host counting = counting_host();
@@ -973,7 +958,6 @@ START_TEST(what_is_read_comes_through_pinned_memory) {
     free(got);
     free(sent);
 }
-END_TEST
 
 /* ---- peak rates, ranges ---- */
 
@@ -987,7 +971,7 @@ static weft_status measure_rates(everything *e, const char *planted, double *pea
     return status == WEFT_OK ? roofline->bandwidth(e->device, bandwidth, err) : status;
 }
 
-START_TEST(peak_rates_are_measured) {
+TEST(peak_rates_are_measured) {
     const weft_device_roofline *roofline = NULL;
     weft_error err = WEFT_ERROR_INIT;
     weft_host counting = host;
@@ -1006,9 +990,8 @@ START_TEST(peak_rates_are_measured) {
     ck_assert_int_eq(roofline->peak(e.device, &(double){0}, WEFT_F64, &err), WEFT_E_UNSUPPORTED);
     table->destroy(e.device);
 }
-END_TEST
 
-START_TEST(a_failed_measurement_leaves_nothing) {
+TEST(a_failed_measurement_leaves_nothing) {
     static const char *const planted[] = {"cudaMalloc:1=2",          "cudaMemcpyAsync:2=1", "cublasLtMatmul:4=14",
                                           "cudaEventCreate:2=2",     "cudaEventRecord:5=1", "cudaEventSynchronize:9=1",
                                           "cudaEventElapsedTime:2=1"};
@@ -1037,9 +1020,8 @@ START_TEST(a_failed_measurement_leaves_nothing) {
     ck_assert_int_eq(measure_rates(&e, NULL, &peak, &bandwidth, &err), WEFT_OK);
     table->destroy(e.device);
 }
-END_TEST
 
-START_TEST(ranges_are_offered_if_they_are_wanted) {
+TEST(ranges_are_offered_if_they_are_wanted) {
     for (int on = 0; on < 2; on++) {
         const weft_device_ranges *ranges = NULL;
         weft_error err = WEFT_ERROR_INIT;
@@ -1056,9 +1038,8 @@ START_TEST(ranges_are_offered_if_they_are_wanted) {
         table->destroy(e.device);
     }
 }
-END_TEST
 
-START_TEST(what_is_missing_is_named) {
+TEST(what_is_missing_is_named) {
     weft_error err = WEFT_ERROR_INIT;
     expect_no_device("WEFT_EMULATOR_DEVICES", "-1", 0, "share=no", "there is no NVIDIA driver on this machine");
     expect_no_device("WEFT_EMULATOR_DEVICES", "0", 0, "share=no", "this process may use no NVIDIA card");
@@ -1075,9 +1056,8 @@ START_TEST(what_is_missing_is_named) {
     (void)unsetenv("WEFT_EMULATOR_DEVICES");
     ck_assert_int_eq(plugin->works(&host, &err), WEFT_OK);
 }
-END_TEST
 
-START_TEST(ranks_may_share_a_card) {
+TEST(ranks_may_share_a_card) {
     weft_host counting = counting_host();
     weft_error err = WEFT_ERROR_INIT;
     everything one = {0}, two = {0};
@@ -1092,12 +1072,11 @@ START_TEST(ranks_may_share_a_card) {
     table->destroy(one.device);
     ck_assert_int_eq(held, 0);
 }
-END_TEST
 
 /* ---- machines ---- */
 
 /* Machines with equal names, and with equal boot ids. */
-START_TEST(machines_are_told_apart) {
+TEST(machines_are_told_apart) {
     const uint64_t one = machine_number_of("4e1c\n", "node");
     ck_assert_uint_eq(one, machine_number_of("4e1c\n", "node"));
     ck_assert_uint_ne(one, machine_number_of("77d0\n", "node"));
@@ -1106,7 +1085,6 @@ START_TEST(machines_are_told_apart) {
     ck_assert_uint_eq(machine_number(), machine_number());
     ck_assert_uint_ne(machine_number(), machine_number_of("", ""));
 }
-END_TEST
 
 /* Values that the first of two ranks on one GPU sends to the other. */
 static char put_key[61], got_key[61];
@@ -1133,7 +1111,7 @@ static const void *two_ranks(const weft_host *h, const char *id) {
     return strcmp(id, WEFT_HOST_EXCHANGE) == 0 ? &exchange : NULL;
 }
 
-START_TEST(ranks_compare_cards_with_those_of_their_machine_alone) {
+TEST(ranks_compare_cards_with_those_of_their_machine_alone) {
     weft_host counting = counting_host();
     weft_error err = WEFT_ERROR_INIT;
     everything e = {0};
@@ -1147,43 +1125,10 @@ START_TEST(ranks_compare_cards_with_those_of_their_machine_alone) {
     table->destroy(e.device);
     ck_assert_int_eq(held, 0);
 }
-END_TEST
-
-static void fill(TCase *tests) {
-    tcase_add_test(tests, one_of_everything_works);
-    tcase_add_loop_test(tests, a_call_that_fails_is_told_and_leaves_nothing, 0, (int)(sizeof calls / sizeof *calls));
-    tcase_add_test(tests, an_update_is_compiled_once_and_kept);
-    tcase_add_test(tests, that_nothing_can_be_kept_is_told_once);
-    tcase_add_test(tests, chunks_of_the_head_are_large);
-    tcase_add_test(tests, the_fastest_algorithm_is_selected_and_stored);
-    tcase_add_test(tests, failed_measurements_leave_nothing);
-    tcase_add_test(tests, an_authors_mistake_is_shown);
-    tcase_add_test(tests, a_dry_run_compiles_and_loads_nothing);
-    tcase_add_test(tests, an_update_is_one_launch_for_each_type);
-    tcase_add_test(tests, what_cannot_be_recorded_ends_the_recording);
-    tcase_add_test(tests, a_recording_reads_anew);
-    tcase_add_test(tests, what_is_written_is_free_again);
-    tcase_add_test(tests, pieces_travel_while_the_next_is_worked_on);
-    tcase_add_test(tests, what_is_read_comes_through_pinned_memory);
-    tcase_add_test(tests, calls_run_in_the_stream_that_they_are_given);
-    tcase_add_test(tests, peak_rates_are_measured);
-    tcase_add_test(tests, a_failed_measurement_leaves_nothing);
-    tcase_add_test(tests, ranges_are_offered_if_they_are_wanted);
-    tcase_add_test(tests, what_is_missing_is_named);
-    tcase_add_test(tests, ranks_may_share_a_card);
-    tcase_add_test(tests, machines_are_told_apart);
-    tcase_add_test(tests, ranks_compare_cards_with_those_of_their_machine_alone);
-}
 
 int main(void) {
-    Suite *suite = suite_create("cuda.device");
     TCase *tests = tcase_create("cuda.device");
-    SRunner *runner = NULL;
     tcase_add_unchecked_fixture(tests, setup, unload_plugin);
     tcase_set_timeout(tests, 600);
-    fill(tests);
-    suite_add_tcase(suite, tests);
-    runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    return run_runner(runner, CK_NORMAL);
+    return run_tests_in_one_process(tests);
 }

@@ -1,6 +1,6 @@
 /* The CUDA emulator: correct programs have the same result under any seed and in any mode. Each planted bug is detected
  * under one of a few seeds, with a message if the emulator can detect it directly. */
-#include <check.h>
+#include "suite.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,7 +121,7 @@ static int run_case(const row *r, uint64_t seed, const char *mode, char *text, s
     return status;
 }
 
-START_TEST(case_is_judged) {
+TESTS(case_is_judged, LENGTH(rows)) {
     const row *r = &rows[_i];
     char text[8192];
     int noticed = 0, runs = 0;
@@ -137,35 +137,20 @@ START_TEST(case_is_judged) {
     }
     if (r->says != NULL) ck_assert_msg(noticed > 0, "%s is not noticed in %d runs", r->name, runs);
 }
-END_TEST
 
-START_TEST(libraries_serve) {
+TESTS(libraries_serve, 4) {
     static const row once[] = {RIGHT(products), RIGHT(products_differ), RIGHT(compiled), RIGHT(compiled_wrongly)};
     char text[8192];
     ck_assert_msg(run_case(&once[_i], 1, "any", text, sizeof text) == 0, "%s", text);
 }
-END_TEST
 
 /* Cases for the mode that runs nothing early. */
-START_TEST(nothing_runs_early) {
+TESTS(nothing_runs_early, 4) {
     static const row late[] = {RIGHT(query), RIGHT(bad_launches), RIGHT(step_allocates), RIGHT(planted_kernel)};
     char text[8192];
     ck_assert_msg(run_case(&late[_i], 1, "last", text, sizeof text) == 0, "%s", text);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("cuda emulator");
-    TCase *cases = tcase_create("cases");
-    SRunner *runner = srunner_create(suite);
-    int failed = 0;
-    tcase_add_loop_test(cases, case_is_judged, 0, (int)(sizeof rows / sizeof rows[0]));
-    tcase_add_loop_test(cases, nothing_runs_early, 0, 4);
-    tcase_add_loop_test(cases, libraries_serve, 0, 4);
-    suite_add_tcase(suite, cases);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_tests_in_one_process(tcase_create("cases"));
 }

@@ -29,7 +29,7 @@ static uint16_t bits_of_whole(float x, int half) {
     return half ? f16_of_whole(x) : bf16_of_whole(x);
 }
 
-START_TEST(a_product_is_that_of_its_definition) {
+TESTS(a_product_is_that_of_its_definition, 2) {
     float a[16][16], b[16][8], c[16][8], want[16][8];
     uint16_t a_bits[256], b_bits[128];
     for (int i = 0; i < 256; i++) a_bits[i] = bits_of_whole(a[i / 16][i % 16] = whole(i), _i);
@@ -41,10 +41,9 @@ START_TEST(a_product_is_that_of_its_definition) {
     ck_assert_int_eq(instruction_mma(c[0], a_bits, b_bits, _i), 0);
     ck_assert_mem_eq(c, want, sizeof c);
 }
-END_TEST
 
 /* A sum of products of very different size is not rounded to the type of the factors. */
-START_TEST(a_product_adds_in_fp32) {
+TESTS(a_product_adds_in_fp32, 2) {
     uint16_t a[256] = {0}, b[128] = {0};
     float c[128] = {0};
     a[0] = bits_of_whole(1, _i), a[1] = bits_of_whole(1, _i);
@@ -53,9 +52,8 @@ START_TEST(a_product_adds_in_fp32) {
     ck_assert(c[0] == 1 + ldexpf(1, -13));
     for (int i = 1; i < 128; i++) ck_assert(c[i] == 0);
 }
-END_TEST
 
-START_TEST(matrices_are_loaded_as_their_layout_says) {
+TESTS(matrices_are_loaded_as_their_layout_says, 2) {
     uint16_t in[4][8][8], out[32][4][2];
     for (int i = 0; i < 256; i++) in[i / 64][i / 8 % 8][i % 8] = (uint16_t)(1000 + i);
     ck_assert_int_eq(instruction_load(out[0][0], in[0][0], _i), 0);
@@ -64,18 +62,16 @@ START_TEST(matrices_are_loaded_as_their_layout_says) {
         ck_assert_uint_eq(out[lane][matrix][i % 2], _i == 0 ? in[matrix][row][column] : in[matrix][column][row]);
     }
 }
-END_TEST
 
-START_TEST(copies_have_arrived_once_they_are_waited_for) {
+TEST(copies_have_arrived_once_they_are_waited_for) {
     uint8_t in[16], out[32];
     for (int i = 0; i < 16; i++) in[i] = (uint8_t)(i + 1);
     memset(out, 0xEE, sizeof out);
     ck_assert_int_eq(instruction_copy(out, in), 0);
     for (int i = 0; i < 32; i++) ck_assert_int_eq(out[i], i < 16 ? i + 1 : 0);
 }
-END_TEST
 
-START_TEST(powers_of_two_are_near) {
+TEST(powers_of_two_are_near) {
     float in[32], out[32];
     for (int i = 0; i < 32; i++) in[i] = (float)(i - 24) * 1.37f;
     in[0] = -INFINITY, in[1] = 0, in[2] = NAN, in[3] = 3;
@@ -83,18 +79,7 @@ START_TEST(powers_of_two_are_near) {
     ck_assert(out[0] == 0 && out[1] == 1 && isnan(out[2]) && out[3] == 8);
     for (int i = 4; i < 32; i++) ck_assert(fabs((double)out[i] / exp2((double)in[i]) - 1) < ldexp(1, -21));
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("cuda.instructions");
-    TCase *tests = tcase_create("instructions");
-    SRunner *runner = NULL;
-    tcase_add_loop_test(tests, a_product_is_that_of_its_definition, 0, 2);
-    tcase_add_loop_test(tests, a_product_adds_in_fp32, 0, 2);
-    tcase_add_loop_test(tests, matrices_are_loaded_as_their_layout_says, 0, 2);
-    tcase_add_test(tests, copies_have_arrived_once_they_are_waited_for);
-    tcase_add_test(tests, powers_of_two_are_near);
-    suite_add_tcase(suite, tests);
-    runner = srunner_create(suite);
-    return run_runner(runner, CK_NORMAL);
+    return run_tests_in_one_process(tcase_create("instructions"));
 }

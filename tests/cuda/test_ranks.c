@@ -1,6 +1,6 @@
 /* The emulated NCCL: processes communicate correctly in every mode; an exited rank and ranks with different calls are
  * detected. */
-#include <check.h>
+#include "suite.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +59,7 @@ static int run_ranks(const row *r, int ranks, const char *mode, char *text, size
     return failed;
 }
 
-START_TEST(ranks_exchange) {
+TESTS(ranks_exchange, LENGTH(rows)) {
     const row *r = &rows[_i];
     char text[8192];
     for (int ranks = 1; ranks <= MOST_RANKS; ranks++) {
@@ -71,36 +71,22 @@ START_TEST(ranks_exchange) {
         }
     }
 }
-END_TEST
 
-START_TEST(a_rank_that_ends_is_told) {
+TEST(a_rank_that_ends_is_told) {
     const row ends = {"one ends", ranks_one_ends, NULL};
     char text[8192];
     for (int ranks = 2; ranks <= 3; ranks++)
         ck_assert_msg(run_ranks(&ends, ranks, "last", text, sizeof text) == 0, "%s", text);
 }
-END_TEST
 
-START_TEST(nothing_comes_before_it_is_waited_for) {
+TEST(nothing_comes_before_it_is_waited_for) {
     const row early = {"looks early", ranks_look_early, ""};
     char text[8192];
     ck_assert_int_gt(run_ranks(&early, 2, "last", text, sizeof text), 0);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("nccl emulator");
     TCase *cases = tcase_create("cases");
-    SRunner *runner = srunner_create(suite);
-    int failed = 0;
     (void)setenv("WEFT_EMULATOR_DEVICES", "4", 1); /* one per rank */
-    tcase_add_loop_test(cases, ranks_exchange, 0, (int)(sizeof rows / sizeof rows[0]));
-    tcase_add_test(cases, a_rank_that_ends_is_told);
-    tcase_add_test(cases, nothing_comes_before_it_is_waited_for);
-    suite_add_tcase(suite, cases);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_tests_in_one_process(cases);
 }

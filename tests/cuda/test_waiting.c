@@ -260,7 +260,7 @@ static long long ask_behind(const slot *s, bool runs_first, left *out) {
     return made;
 }
 
-START_TEST(each_slot_launches_an_add_that_waits_or_lets_it) {
+TESTS(each_slot_launches_an_add_that_waits_or_lets_it, (int)N_SLOTS) {
     const slot *s = &slots[_i];
     left first, behind;
     long long alone = 0, made = 0;
@@ -272,7 +272,6 @@ START_TEST(each_slot_launches_an_add_that_waits_or_lets_it) {
                   made, alone);
     ck_assert_msg(memcmp(&first, &behind, sizeof first) == 0, "%s: other bits right behind an add", s->name);
 }
-END_TEST
 
 /* ---- kernels: the calls of `weft plugins check`, each with operands of its own ---- */
 
@@ -364,7 +363,14 @@ static long long run_drawn(drawn *d, bool runs_first, uint64_t sums[WEFT_CALL_OP
     return made;
 }
 
-START_TEST(each_kernel_launches_an_add_that_waits) {
+static int n_calls(void) {
+    int32_t n = 0;
+    weft_device_call call;
+    for (; weft_device_call_draw(&call, n, WEFT_F32); n++) weft_device_call_free(&call);
+    return n;
+}
+
+TESTS(each_kernel_launches_an_add_that_waits, n_calls()) {
     uint64_t first[WEFT_CALL_OPERANDS] = {0}, behind[WEFT_CALL_OPERANDS] = {0};
     const weft_kernel_run on = {.kernels = table, .device = device};
     long long alone = 0, made = 0;
@@ -384,9 +390,8 @@ START_TEST(each_kernel_launches_an_add_that_waits) {
     settle();
     drop(&d);
 }
-END_TEST
 
-START_TEST(every_kernel_is_drawn) {
+TEST(every_kernel_is_drawn) {
     bool seen[WEFT_SLOT_copy] = {false};
     weft_device_call call;
     for (int32_t i = 0; weft_device_call_draw(&call, i, WEFT_F32); i++) {
@@ -395,7 +400,6 @@ START_TEST(every_kernel_is_drawn) {
     }
     for (int i = 0; i < WEFT_SLOT_copy; i++) ck_assert_msg(seen[i], "kernel %d of WEFT_DEVICE_KERNELS is not drawn", i);
 }
-END_TEST
 
 /* Checks that each pointer of the table from the first slot on has a row. */
 static void check_whole(int of, size_t first, size_t bytes, const char *name) {
@@ -406,7 +410,7 @@ static void check_whole(int of, size_t first, size_t bytes, const char *name) {
     }
 }
 
-START_TEST(every_slot_has_a_row) {
+TEST(every_slot_has_a_row) {
 #define WHOLE(of, type, first) check_whole(of, offsetof(type, first), sizeof(type), #type)
     WHOLE(OF_DEVICE, weft_device_plugin, create);
     WHOLE(OF_TRANSFER, weft_device_transfer, take);
@@ -415,7 +419,6 @@ START_TEST(every_slot_has_a_row) {
     WHOLE(OF_NATIVE, weft_device_native, stream);
     WHOLE(OF_DRY_RUN, weft_device_dry_run, begin);
 }
-END_TEST
 
 /* ---- fusion with a norm ---- */
 
@@ -502,7 +505,7 @@ static long long run_meeting(const meeting *m, bool apart, left *out) {
     return made;
 }
 
-START_TEST(a_norm_of_the_sum_takes_the_add) {
+TESTS(a_norm_of_the_sum_takes_the_add, LENGTH(meetings)) {
     const meeting *m = &meetings[_i];
     left apart, met;
     long long made = 0;
@@ -512,7 +515,6 @@ START_TEST(a_norm_of_the_sum_takes_the_add) {
     if (m->on_side) return; /* their order is undefined */
     ck_assert_msg(memcmp(&apart, &met, sizeof met) == 0, "%s: other bits", m->name);
 }
-END_TEST
 
 /* A copy to OUT and the backward of a norm that adds to dx. Parts that differ from A (source), Y (x), B (dy), OUT (dx)
  * and OUT + 2 (dgain). */
@@ -563,7 +565,7 @@ static long long run_adding(const adding *a, bool apart, left *out) {
     return made;
 }
 
-START_TEST(a_norm_that_adds_to_a_copy_reads_its_source) {
+TESTS(a_norm_that_adds_to_a_copy_reads_its_source, LENGTH(addings)) {
     const adding *a = &addings[_i];
     left apart, met;
     long long made = 0;
@@ -573,10 +575,9 @@ START_TEST(a_norm_that_adds_to_a_copy_reads_its_source) {
     if (a->on_side) return; /* their order is undefined */
     ck_assert_msg(memcmp(&apart, &met, sizeof met) == 0, "%s: other bits", a->name);
 }
-END_TEST
 
 /* Only one call is deferred: a copy beside an add of another stream is not. */
-START_TEST(a_copy_leaves_an_add_of_another_stream) {
+TEST(a_copy_leaves_an_add_of_another_stream) {
     weft_error err = WEFT_ERROR_INIT;
     long long before = 0;
     prepare(WEFT_F32);
@@ -587,13 +588,12 @@ START_TEST(a_copy_leaves_an_add_of_another_stream) {
     settle();
     ck_assert_int_eq(launches(), before + 1);
 }
-END_TEST
 
 static const meeting *const plain = &meetings[0];
 
 /* Work, event records and waits in another stream are unordered with the add and do not launch it. A communicator's
  * work there therefore does not change a step's launches. */
-START_TEST(other_streams_let_it_wait) {
+TEST(other_streams_let_it_wait) {
     const weft_norm norm = norm_of(plain);
     weft_error err = WEFT_ERROR_INIT;
     weft_event *m = NULL;
@@ -613,10 +613,9 @@ START_TEST(other_streams_let_it_wait) {
     look(&at);
     ck_assert(has_sum(&at));
 }
-END_TEST
 
 /* Two adds in two streams: only one can be deferred. */
-START_TEST(an_add_of_another_stream_launches_it) {
+TEST(an_add_of_another_stream_launches_it) {
     const weft_add args = {
         .struct_size = sizeof args, .a = part(A), .b = part(B), .y = part(OUT), .n = N, .dtype = WEFT_F32};
     weft_error err = WEFT_ERROR_INIT;
@@ -631,9 +630,8 @@ START_TEST(an_add_of_another_stream_launches_it) {
     ck_assert(has_sum(&at));
     ck_assert(memcmp(in_image(at.memory, Y), in_image(at.memory, OUT), PART) == 0);
 }
-END_TEST
 
-START_TEST(an_add_of_nothing_waits_for_nothing) {
+TEST(an_add_of_nothing_waits_for_nothing) {
     const weft_add args = {.struct_size = sizeof args, .a = part(A), .b = part(B), .y = part(Y), .dtype = WEFT_F32};
     weft_error err = WEFT_ERROR_INIT;
     prepare(WEFT_F32);
@@ -642,7 +640,6 @@ START_TEST(an_add_of_nothing_waits_for_nothing) {
     settle();
     ck_assert_int_eq(launches(), before);
 }
-END_TEST
 
 /* ---- captured graphs ---- */
 
@@ -660,7 +657,7 @@ static void check_replayed(weft_captured_graph *recording, long long kernels) {
     capture->destroy(device, recording);
 }
 
-START_TEST(a_norm_takes_the_add_in_a_recording) {
+TEST(a_norm_takes_the_add_in_a_recording) {
     const weft_norm norm = norm_of(plain);
     weft_captured_graph *recording = NULL;
     weft_error err = WEFT_ERROR_INIT;
@@ -671,9 +668,8 @@ START_TEST(a_norm_takes_the_add_in_a_recording) {
     fine(capture->end(device, NULL, &recording, &err), &err);
     check_replayed(recording, 1);
 }
-END_TEST
 
-START_TEST(an_add_at_the_end_of_a_recording_is_in_it) {
+TEST(an_add_at_the_end_of_a_recording_is_in_it) {
     weft_captured_graph *recording = NULL;
     weft_error err = WEFT_ERROR_INIT;
     left at;
@@ -685,10 +681,9 @@ START_TEST(an_add_at_the_end_of_a_recording_is_in_it) {
     ck_assert(!has_sum(&at));
     check_replayed(recording, 1);
 }
-END_TEST
 
 /* In a joined stream, which waits for the default stream only at the end. */
-START_TEST(an_add_of_a_stream_that_has_joined_is_in_the_recording) {
+TEST(an_add_of_a_stream_that_has_joined_is_in_the_recording) {
     const weft_add args = {
         .struct_size = sizeof args, .a = part(A), .b = part(B), .y = part(Y), .n = N, .dtype = WEFT_F32};
     weft_captured_graph *recording = NULL;
@@ -704,10 +699,9 @@ START_TEST(an_add_of_a_stream_that_has_joined_is_in_the_recording) {
     fine(capture->end(device, NULL, &recording, &err), &err);
     check_replayed(recording, 1);
 }
-END_TEST
 
 /* In a joined stream that the default stream does not wait for afterwards, the capture fails. */
-START_TEST(an_add_of_a_stream_that_is_left_open_ends_the_recording) {
+TEST(an_add_of_a_stream_that_is_left_open_ends_the_recording) {
     const weft_add args = {
         .struct_size = sizeof args, .a = part(A), .b = part(B), .y = part(Y), .n = N, .dtype = WEFT_F32};
     weft_captured_graph *recording = NULL;
@@ -725,10 +719,9 @@ START_TEST(an_add_of_a_stream_that_is_left_open_ends_the_recording) {
     look(&at);
     ck_assert(!has_sum(&at));
 }
-END_TEST
 
 /* A discarded capture leaves no work that would run. */
-START_TEST(an_add_of_a_recording_that_is_given_up_never_runs) {
+TEST(an_add_of_a_recording_that_is_given_up_never_runs) {
     weft_captured_graph *recording = NULL;
     weft_buffer *b = NULL;
     weft_error err = WEFT_ERROR_INIT, second = WEFT_ERROR_INIT;
@@ -742,7 +735,6 @@ START_TEST(an_add_of_a_recording_that_is_given_up_never_runs) {
     look(&at);
     ck_assert(!has_sum(&at));
 }
-END_TEST
 
 /* ---- dry runs ---- */
 
@@ -753,7 +745,7 @@ static int64_t counted(void) {
 }
 
 /* Buffers without memory overlap like real ones. */
-START_TEST(a_dry_run_counts_what_would_be_launched) {
+TEST(a_dry_run_counts_what_would_be_launched) {
     weft_buffer *const kept = memory;
     weft_error err = WEFT_ERROR_INIT;
     weft_norm norm;
@@ -777,10 +769,9 @@ START_TEST(a_dry_run_counts_what_would_be_launched) {
     memory = kept;
     dry->end(device);
 }
-END_TEST
 
 /* An add deferred at the end of a dry run never runs. */
-START_TEST(an_add_at_the_end_of_a_dry_run_never_runs) {
+TEST(an_add_at_the_end_of_a_dry_run_never_runs) {
     weft_error err = WEFT_ERROR_INIT;
     left at;
     prepare(WEFT_F32);
@@ -792,7 +783,6 @@ START_TEST(an_add_at_the_end_of_a_dry_run_never_runs) {
     ck_assert(!has_sum(&at));
     ck_assert_int_eq(launches(), before);
 }
-END_TEST
 
 /* ---- failures ---- */
 
@@ -816,17 +806,16 @@ static weft_status release_and_fill(weft_error *err) {
     return ask_fill(err);
 }
 
-START_TEST(a_launch_that_fails_is_told_as_the_adds) {
+TEST(a_launch_that_fails_is_told_as_the_adds) {
     check_told(ask_record_event, "record_event");
     check_told(ask_synchronize, "synchronize");
     check_told(ask_download, "download");
     check_told(ask_alloc, "alloc");
     check_told(release_and_fill, "release");
 }
-END_TEST
 
 /* If the norm fused it, the error is the norm's. */
-START_TEST(a_norm_that_took_it_is_told_as_itself) {
+TEST(a_norm_that_took_it_is_told_as_itself) {
     const weft_norm norm = norm_of(plain);
     weft_error err = WEFT_ERROR_INIT;
     prepare(WEFT_F32);
@@ -837,10 +826,9 @@ START_TEST(a_norm_that_took_it_is_told_as_itself) {
     ck_assert_says(err, "norm on device cuda: cudaLaunchKernel answered");
     settle();
 }
-END_TEST
 
 /* A rejected norm fuses nothing. */
-START_TEST(a_norm_that_is_refused_lets_it_wait) {
+TEST(a_norm_that_is_refused_lets_it_wait) {
     weft_norm norm = norm_of(plain);
     weft_error err = WEFT_ERROR_INIT;
     left at;
@@ -851,10 +839,9 @@ START_TEST(a_norm_that_is_refused_lets_it_wait) {
     look(&at);
     ck_assert(has_sum(&at));
 }
-END_TEST
 
 /* An add deferred when the device is destroyed is dropped. */
-START_TEST(a_device_may_end_with_an_add_that_waits) {
+TEST(a_device_may_end_with_an_add_that_waits) {
     weft_device *other = make_device(1, 0);
     weft_error err = WEFT_ERROR_INIT;
     weft_add args = {.struct_size = sizeof args, .n = 64, .dtype = WEFT_F32};
@@ -864,7 +851,6 @@ START_TEST(a_device_may_end_with_an_add_that_waits) {
     table->release(other, args.a.buffer); /* which waits for the GPU */
     table->destroy(other);
 }
-END_TEST
 
 /* ---- the suite ---- */
 
@@ -903,46 +889,9 @@ static void teardown(void) {
     unload_plugin();
 }
 
-static int n_calls(void) {
-    int32_t n = 0;
-    weft_device_call call;
-    for (; weft_device_call_draw(&call, n, WEFT_F32); n++) weft_device_call_free(&call);
-    return n;
-}
-
-static void fill(TCase *tests) {
-    tcase_add_test(tests, every_slot_has_a_row);
-    tcase_add_loop_test(tests, each_slot_launches_an_add_that_waits_or_lets_it, 0, (int)N_SLOTS);
-    tcase_add_test(tests, every_kernel_is_drawn);
-    tcase_add_loop_test(tests, each_kernel_launches_an_add_that_waits, 0, n_calls());
-    tcase_add_loop_test(tests, a_norm_of_the_sum_takes_the_add, 0, (int)(sizeof meetings / sizeof *meetings));
-    tcase_add_loop_test(tests, a_norm_that_adds_to_a_copy_reads_its_source, 0, (int)(sizeof addings / sizeof *addings));
-    tcase_add_test(tests, a_copy_leaves_an_add_of_another_stream);
-    tcase_add_test(tests, other_streams_let_it_wait);
-    tcase_add_test(tests, an_add_of_another_stream_launches_it);
-    tcase_add_test(tests, an_add_of_nothing_waits_for_nothing);
-    tcase_add_test(tests, a_norm_takes_the_add_in_a_recording);
-    tcase_add_test(tests, an_add_at_the_end_of_a_recording_is_in_it);
-    tcase_add_test(tests, an_add_of_a_stream_that_has_joined_is_in_the_recording);
-    tcase_add_test(tests, an_add_of_a_stream_that_is_left_open_ends_the_recording);
-    tcase_add_test(tests, an_add_of_a_recording_that_is_given_up_never_runs);
-    tcase_add_test(tests, a_dry_run_counts_what_would_be_launched);
-    tcase_add_test(tests, an_add_at_the_end_of_a_dry_run_never_runs);
-    tcase_add_test(tests, a_launch_that_fails_is_told_as_the_adds);
-    tcase_add_test(tests, a_norm_that_took_it_is_told_as_itself);
-    tcase_add_test(tests, a_norm_that_is_refused_lets_it_wait);
-    tcase_add_test(tests, a_device_may_end_with_an_add_that_waits);
-}
-
 int main(void) {
-    Suite *suite = suite_create("cuda.waiting");
     TCase *tests = tcase_create("cuda.waiting");
-    SRunner *runner = NULL;
     tcase_add_unchecked_fixture(tests, setup, teardown);
     tcase_set_timeout(tests, 600);
-    fill(tests);
-    suite_add_tcase(suite, tests);
-    runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    return run_runner(runner, CK_NORMAL);
+    return run_tests_in_one_process(tests);
 }

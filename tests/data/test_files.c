@@ -70,7 +70,7 @@ static size_t keep_expected(char *out, int i) {
     return at;
 }
 
-START_TEST(files_become_documents) {
+TESTS(files_become_documents, LENGTH(files)) {
     char expected[512], key[64], path[64];
     size_t bytes = keep_expected(expected, _i), n = 0;
     rig r = keeping();
@@ -82,9 +82,8 @@ START_TEST(files_become_documents) {
     check_documents(&r, expected, bytes, n, files[_i].document);
     rig_end(&r);
 }
-END_TEST
 
-START_TEST(the_format_is_a_choice) {
+TEST(the_format_is_a_choice) {
     static const char line[] = "{\"text\": \"one\", \"q\": \"two\"}\n";
     static const struct {
         const char *name, *format, *field, *document;
@@ -107,10 +106,9 @@ START_TEST(the_format_is_a_choice) {
         rig_end(&r);
     }
 }
-END_TEST
 
 /* The training and the validation file have the formats of their names. */
-START_TEST(two_files_may_have_two_formats) {
+TEST(two_files_may_have_two_formats) {
     rig r = keeping();
     write_text("t.jsonl", "{\"text\": \"one\"}\n{\"text\": \"two\"}");
     write_text("v.txt", "three\n\nfour\n");
@@ -119,7 +117,6 @@ START_TEST(two_files_may_have_two_formats) {
                     "two formats");
     rig_end(&r);
 }
-END_TEST
 
 /* --- reference implementation: a state machine over bytes --- */
 
@@ -162,7 +159,7 @@ static reference reference_cut(const char *text, size_t n, bool paragraphs) {
     return out;
 }
 
-START_TEST(random_bytes_are_cut_alike) {
+TEST(random_bytes_are_cut_alike) {
     static const char letters[] = "ab  \n\n\n\r\r\t\0\xff";
     static const char *const keys[] = {"data.document=line", "data.document=paragraph"};
     uint64_t state = 11;
@@ -188,11 +185,10 @@ START_TEST(random_bytes_are_cut_alike) {
         rig_end(&r);
     }
 }
-END_TEST
 
 /* --- long documents --- */
 
-START_TEST(a_long_line_is_one_document) {
+TEST(a_long_line_is_one_document) {
     enum { N = 3 << 20 };
     static const char *const keys[] = {"data.document=file", "data.document=line", "data.document=paragraph",
                                        "data.format=jsonl"};
@@ -221,10 +217,9 @@ START_TEST(a_long_line_is_one_document) {
     }
     free(text);
 }
-END_TEST
 
 /* A context much longer than the file. */
-START_TEST(a_long_context_is_padded) {
+TEST(a_long_context_is_padded) {
     rig_micro_batch micro_batch;
     rig r = rig_of(0);
     write_text("a.txt", "xy");
@@ -235,7 +230,6 @@ START_TEST(a_long_context_is_padded) {
     rig_micro_batch_free(&micro_batch);
     rig_end(&r);
 }
-END_TEST
 
 /* --- errors --- */
 
@@ -406,7 +400,7 @@ static weft_status make_from(rig *r, const char *const *keys, weft_error *err) {
     return rig_make(r, overrides, err);
 }
 
-START_TEST(errors_are_sentences) {
+TESTS(errors_are_sentences, LENGTH(errors)) {
     weft_error err = WEFT_ERROR_INIT;
     rig r = rig_of(0);
     r.job.max_context = 64;
@@ -424,9 +418,8 @@ START_TEST(errors_are_sentences) {
     ck_assert_msg(weft_text_is_clean(err.text, strlen(err.text)), "%s", err.text);
     rig_end(&r);
 }
-END_TEST
 
-START_TEST(ids_below_zero_are_refused) {
+TEST(ids_below_zero_are_refused) {
     const char *const overrides[] = {"data.path=a.txt", NULL};
     weft_error err = WEFT_ERROR_INIT;
     rig r = rig_of(0);
@@ -437,10 +430,9 @@ START_TEST(ids_below_zero_are_refused) {
     ck_assert_says(err, "/a.txt:1: the tokenizer gives the id -1");
     rig_end(&r);
 }
-END_TEST
 
 /* A tokenizer that fails without a message must not count as successful. */
-START_TEST(a_silent_failure_is_a_failure) {
+TEST(a_silent_failure_is_a_failure) {
     static const weft_status all[] = {WEFT_E_DATA, WEFT_E_MEMORY, WEFT_E_PLUGIN};
     for (int i = 0; i < 3; i++) {
         const char *const overrides[] = {"data.path=a.txt", "data.document=line", NULL};
@@ -454,9 +446,8 @@ START_TEST(a_silent_failure_is_a_failure) {
         rig_end(&r);
     }
 }
-END_TEST
 
-START_TEST(a_pipe_is_refused_and_does_not_hang) {
+TEST(a_pipe_is_refused_and_does_not_hang) {
     const char *const overrides[] = {"data.path=pipe", NULL};
     weft_error err = WEFT_ERROR_INIT;
     rig r = rig_of(0);
@@ -465,10 +456,9 @@ START_TEST(a_pipe_is_refused_and_does_not_hang) {
     ck_assert_says(err, "/pipe is not a regular file");
     rig_end(&r);
 }
-END_TEST
 
 /* Another program rewrites the file during encoding. */
-START_TEST(a_file_that_shrinks_meanwhile_is_read_as_it_was) {
+TEST(a_file_that_shrinks_meanwhile_is_read_as_it_was) {
     enum { N = 20000 };
     rig r = keeping();
     FILE *file = fopen("a.txt", "wb");
@@ -480,9 +470,8 @@ START_TEST(a_file_that_shrinks_meanwhile_is_read_as_it_was) {
     ck_assert_mem_eq(r.tokenizer.seen + r.tokenizer.seen_bytes - 10, "line 19999", 10);
     rig_end(&r);
 }
-END_TEST
 
-START_TEST(many_long_field_names_are_cut) {
+TEST(many_long_field_names_are_cut) {
     char text[4096] = "{", name[64];
     const char *const overrides[] = {"data.path=a.jsonl", NULL};
     weft_error err = WEFT_ERROR_INIT;
@@ -505,10 +494,9 @@ START_TEST(many_long_field_names_are_cut) {
     ck_assert_says(err, "fields: names too long to show.");
     rig_end(&r);
 }
-END_TEST
 
 /* Deep nesting is an error, not a stack overflow; worker threads parse. */
-START_TEST(deep_nesting_is_refused) {
+TEST(deep_nesting_is_refused) {
     enum { DEEP = 200000 };
     const char *const overrides[] = {"data.path=a.jsonl", NULL};
     weft_error err = WEFT_ERROR_INIT;
@@ -523,7 +511,6 @@ START_TEST(deep_nesting_is_refused) {
     rig_end(&r);
     free(text);
 }
-END_TEST
 
 /* Fails each allocation once: an error message, and no leak. */
 static void starve(const char *const *overrides) {
@@ -546,7 +533,7 @@ static void starve(const char *const *overrides) {
     }
 }
 
-START_TEST(no_memory_is_a_sentence) {
+TEST(no_memory_is_a_sentence) {
     static const char *const by_number[] = {"data.path=a.jsonl", "data.validation=0.4", "data.context=32", NULL};
     static const char *const by_file[] = {"data.path=a.jsonl", "data.validation=v.txt", "data.document=line", NULL};
     FILE *file = fopen("a.jsonl", "wb");
@@ -556,7 +543,6 @@ START_TEST(no_memory_is_a_sentence) {
     starve(by_number);
     starve(by_file);
 }
-END_TEST
 
 /* --- fuzz --- */
 
@@ -606,7 +592,7 @@ static void check_complaint(const weft_error *err, const char *text, size_t n) {
     if (!weft_text_is_clean(err->text, strlen(err->text))) ck_abort_msg("%s", err->text);
 }
 
-START_TEST(mutated_lines_are_read_or_refused) {
+TEST(mutated_lines_are_read_or_refused) {
     const char *const overrides[] = {"data.path=fuzz.jsonl", "data.context=8", NULL};
     int read = 0, refused = 0;
     for (uint64_t round = 0; round < 4000; round++) {
@@ -635,31 +621,10 @@ START_TEST(mutated_lines_are_read_or_refused) {
     }
     ck_assert_msg(read > 100 && refused > 1000, "%d read, %d refused", read, refused);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("files");
-    TCase *documents = tcase_create("documents"), *bad = tcase_create("bad input");
-    suite_add_tcase(suite, documents);
+    TCase *documents = tcase_create("documents");
     tcase_set_timeout(documents, 300);
     tcase_add_checked_fixture(documents, scratch_enter, scratch_leave);
-    tcase_add_loop_test(documents, files_become_documents, 0, (int)(sizeof files / sizeof *files));
-    tcase_add_test(documents, the_format_is_a_choice);
-    tcase_add_test(documents, two_files_may_have_two_formats);
-    tcase_add_test(documents, random_bytes_are_cut_alike);
-    tcase_add_test(documents, a_long_line_is_one_document);
-    tcase_add_test(documents, a_long_context_is_padded);
-    suite_add_tcase(suite, bad);
-    tcase_set_timeout(bad, 300);
-    tcase_add_checked_fixture(bad, scratch_enter, scratch_leave);
-    tcase_add_loop_test(bad, errors_are_sentences, 0, (int)(sizeof errors / sizeof *errors));
-    tcase_add_test(bad, ids_below_zero_are_refused);
-    tcase_add_test(bad, a_silent_failure_is_a_failure);
-    tcase_add_test(bad, a_pipe_is_refused_and_does_not_hang);
-    tcase_add_test(bad, a_file_that_shrinks_meanwhile_is_read_as_it_was);
-    tcase_add_test(bad, many_long_field_names_are_cut);
-    tcase_add_test(bad, deep_nesting_is_refused);
-    tcase_add_test(bad, no_memory_is_a_sentence);
-    tcase_add_test(bad, mutated_lines_are_read_or_refused);
-    return run_suite(suite);
+    return run_tests(documents);
 }

@@ -46,7 +46,7 @@ static const struct {
     {"[Event \"e\"]\n\n1-0\n\n" GAME, "1. e4 e5 2. f4 1-0\n"},
 };
 
-START_TEST(games_become_lines) {
+TESTS(games_become_lines, LENGTH(games)) {
     char text[1024];
     rig r = keeping();
     write_text("a.pgn", games[_i].bytes);
@@ -55,9 +55,8 @@ START_TEST(games_become_lines) {
     ck_assert_str_eq(text, games[_i].documents);
     rig_end(&r);
 }
-END_TEST
 
-START_TEST(any_name_may_hold_games) {
+TEST(any_name_may_hold_games) {
     char text[1024];
     rig r = keeping();
     write_text("a.txt", GAME);
@@ -66,9 +65,8 @@ START_TEST(any_name_may_hold_games) {
     ck_assert_str_eq(text, "1. e4 e5 2. f4 1-0\n");
     rig_end(&r);
 }
-END_TEST
 
-START_TEST(what_is_left_out_is_counted) {
+TEST(what_is_left_out_is_counted) {
     rig r = keeping();
     write_text("a.pgn", GAME "[FEN \"8/8/8/8/8/8/8/Kk6 b - - 0 1\"]\n1... Kb2 *\n");
     RIG_MAKE(&r, "data.path=a.pgn");
@@ -80,7 +78,6 @@ START_TEST(what_is_left_out_is_counted) {
     ck_assert_ptr_nonnull(strstr(r.host.log, "a.pgn: 1 of 2 games have no move"));
     rig_end(&r);
 }
-END_TEST
 
 static const struct {
     const char *bytes, *says;
@@ -108,7 +105,7 @@ static const struct {
     {"\n", "/a.pgn contains no usable game"},
 };
 
-START_TEST(what_is_no_game_is_refused) {
+TESTS(what_is_no_game_is_refused, LENGTH(errors)) {
     weft_error err = WEFT_ERROR_INIT;
     const char *keys[] = {"data.path=a.pgn", NULL};
     rig r = rig_of(0);
@@ -118,9 +115,8 @@ START_TEST(what_is_no_game_is_refused) {
     ck_assert_msg(weft_text_is_clean(err.text, strlen(err.text)), "%s", err.text);
     rig_end(&r);
 }
-END_TEST
 
-START_TEST(no_memory_is_a_sentence) {
+TEST(no_memory_is_a_sentence) {
     weft_error err = WEFT_ERROR_INIT;
     const char *keys[] = {"data.path=a.pgn", NULL};
     int64_t all = 0;
@@ -138,17 +134,9 @@ START_TEST(no_memory_is_a_sentence) {
         rig_end(&r);
     }
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("pgn");
     TCase *tests = tcase_create("pgn");
     tcase_add_checked_fixture(tests, scratch_enter, scratch_leave);
-    tcase_add_loop_test(tests, games_become_lines, 0, (int)(sizeof games / sizeof games[0]));
-    tcase_add_test(tests, any_name_may_hold_games);
-    tcase_add_test(tests, what_is_left_out_is_counted);
-    tcase_add_loop_test(tests, what_is_no_game_is_refused, 0, (int)(sizeof errors / sizeof errors[0]));
-    tcase_add_test(tests, no_memory_is_a_sentence);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tests);
 }

@@ -41,7 +41,7 @@ static bool is_permutation(const int *order, int n) {
     return good;
 }
 
-START_TEST(each_epoch_has_each_row_once) {
+TEST(each_epoch_has_each_row_once) {
     static const int sizes[] = {1, 2, 3, 4, 5, 16, 17, 64, 100, 257, 1000};
     static int order[1000];
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
@@ -55,9 +55,8 @@ START_TEST(each_epoch_has_each_row_once) {
             rig_end(&r);
         }
 }
-END_TEST
 
-START_TEST(epochs_and_seeds_differ) {
+TEST(epochs_and_seeds_differ) {
     enum { N = 60, EPOCHS = 12 };
     static int orders[3 * EPOCHS][N];
     static const uint64_t seeds[] = {1, 2, (uint64_t)1 << 40}; /* all bits are significant */
@@ -74,10 +73,9 @@ START_TEST(epochs_and_seeds_differ) {
             ck_assert_msg(same < 12, "orders %d and %d agree in %d of %d places", a, b, same, N);
         }
 }
-END_TEST
 
 /* Every sequence is about equally frequent at every position of an epoch. */
-START_TEST(orders_are_even) {
+TEST(orders_are_even) {
     enum { N = 5, EPOCHS = 2000 };
     int counts[N][N] = {{0}}, order[N];
     double chi = 0;
@@ -93,9 +91,8 @@ START_TEST(orders_are_even) {
     ck_assert_msg(chi < 45, "chi-square %.1f of 16 degrees of freedom", chi); /* exceeded for about one seed in 7000 */
     rig_end(&r);
 }
-END_TEST
 
-START_TEST(batches_run_across_epoch_ends) {
+TEST(batches_run_across_epoch_ends) {
     enum { N = 7 };
     rig r;
     make_rows_of(&r, N, 3);
@@ -108,9 +105,8 @@ START_TEST(batches_run_across_epoch_ends) {
     }
     rig_end(&r);
 }
-END_TEST
 
-START_TEST(a_far_row_answers_at_once) {
+TEST(a_far_row_answers_at_once) {
     enum { N = 100 };
     const uint64_t far = 1000000000000u; /* a whole number of epochs */
     int order[N];
@@ -125,10 +121,9 @@ START_TEST(a_far_row_answers_at_once) {
     ck_assert_int_lt(end.tv_sec - begin.tv_sec, 5); /* a replay would take hours */
     rig_end(&r);
 }
-END_TEST
 
 /* Splits with a single pass have the order of the packing, for any seed. */
-START_TEST(validation_and_all_have_a_fixed_order) {
+TEST(validation_and_all_have_a_fixed_order) {
     static const int lengths[] = {3, 9, 4, 5, 7, 30, 2, 8, 11, 6};
     uint64_t hashes[2][2] = {{0}};
     write_numbered("t.txt", 0, lengths, 10);
@@ -150,7 +145,6 @@ START_TEST(validation_and_all_have_a_fixed_order) {
     }
     ck_assert_mem_eq(hashes[0], hashes[1], sizeof hashes[0]);
 }
-END_TEST
 
 /* --- split --- */
 
@@ -208,7 +202,7 @@ static uint64_t write_documents(int idle) {
     return idle ? 30 : 40;
 }
 
-START_TEST(the_split_has_its_size) {
+TEST(the_split_has_its_size) {
     static const struct {
         const char *validation;
         int of_40, of_30;
@@ -224,9 +218,8 @@ START_TEST(the_split_has_its_size) {
         }
     }
 }
-END_TEST
 
-START_TEST(the_split_comes_from_the_seed) {
+TEST(the_split_comes_from_the_seed) {
     char first[DOCUMENTS], again[DOCUMENTS], longer[DOCUMENTS], more[DOCUMENTS], other[DOCUMENTS];
     int differ = 0, taken[DOCUMENTS] = {0};
     const uint64_t useful = write_documents(0);
@@ -248,10 +241,9 @@ START_TEST(the_split_comes_from_the_seed) {
     for (int d = 0; d < DOCUMENTS; d++) /* 12 of 60 on average */
         ck_assert_msg(taken[d] >= 2 && taken[d] <= 26, "document %d was chosen %d times of 60", d, taken[d]);
 }
-END_TEST
 
 /* Documents without a target do not change the choice among the others. */
-START_TEST(idle_documents_do_not_shift_the_split) {
+TEST(idle_documents_do_not_shift_the_split) {
     char nested[DOCUMENTS], chosen[DOCUMENTS];
     uint64_t useful = write_documents(1);
     split_with(chosen, "6", 3, "data.context=16", useful);
@@ -271,9 +263,8 @@ START_TEST(idle_documents_do_not_shift_the_split) {
     }
     ck_abort_msg("six documents were never chosen");
 }
-END_TEST
 
-START_TEST(a_file_of_its_own_is_the_validation) {
+TEST(a_file_of_its_own_is_the_validation) {
     static const int lengths[] = {5, 9, 40, 3, 2, 1};
     char train[DOCUMENTS], validation[DOCUMENTS], all[DOCUMENTS];
     rig r = rig_of(1);
@@ -291,7 +282,6 @@ START_TEST(a_file_of_its_own_is_the_validation) {
     ck_assert_ptr_nonnull(strstr(r.host.log, "1 of 6 documents have fewer than two ids"));
     rig_end(&r);
 }
-END_TEST
 
 /* --- fingerprint --- */
 
@@ -329,7 +319,7 @@ static void write_prints(void) {
 #define LINES "data.document=line"
 #define SHORT "data.context=8"
 
-START_TEST(the_fingerprint_tells_different_rows_apart) {
+TEST(the_fingerprint_tells_different_rows_apart) {
     static const variant variants[] = {
         {"data.path=a.txt", LINES, SHORT, NULL, NULL},
         {"data.path=a.txt", LINES, "data.context=7", NULL, NULL},
@@ -356,9 +346,8 @@ START_TEST(the_fingerprint_tells_different_rows_apart) {
         for (int b = 0; b < a; b++)
             ck_assert_msg(prints[a] != prints[b], "variants %d and %d have one fingerprint", a, b);
 }
-END_TEST
 
-START_TEST(equal_rows_have_one_fingerprint) {
+TEST(equal_rows_have_one_fingerprint) {
     static const variant variants[][2] = {
         {{"data.path=a.txt", LINES, SHORT, NULL, NULL}, {"data.path=copy.txt", LINES, SHORT, NULL, NULL}},
         {{"data.path=a.txt", LINES, SHORT, NULL, NULL}, {"data.path=a.jsonl", SHORT, NULL, NULL, NULL}},
@@ -371,10 +360,9 @@ START_TEST(equal_rows_have_one_fingerprint) {
     for (size_t i = 0; i < sizeof variants / sizeof *variants; i++)
         ck_assert_uint_eq(print_of(&variants[i][0], 1, 0), print_of(&variants[i][1], 1, 0));
 }
-END_TEST
 
 /* One changed byte in any document, including validation, changes the fingerprint. */
-START_TEST(every_byte_takes_part) {
+TEST(every_byte_takes_part) {
     static const variant by_number = {"data.path=m.txt", LINES, SHORT, "data.validation=0.5", NULL};
     static const variant by_file = {"data.path=a.txt", LINES, SHORT, "data.validation=m.txt", NULL};
     char text[] = "first\nsecond one\nthird\nfourth is it\n";
@@ -392,7 +380,6 @@ START_TEST(every_byte_takes_part) {
         *at ^= 1;
     }
 }
-END_TEST
 
 /* --- threads --- */
 
@@ -424,7 +411,7 @@ static void write_much(void) {
     ck_assert_int_eq(fclose(file), 0);
 }
 
-START_TEST(threads_do_not_matter) {
+TEST(threads_do_not_matter) {
     uint64_t seen[4]; /* sequential, forward and backward; on one processor; on all */
     cpu_set_t all, one;
     ck_assert_int_eq(sched_getaffinity(0, sizeof all, &all), 0);
@@ -444,10 +431,9 @@ START_TEST(threads_do_not_matter) {
         ck_assert_uint_eq(seen[i], seen[0]);
     }
 }
-END_TEST
 
 /* The error names the first bad document, regardless of threads, and encoding stops soon after it. */
-START_TEST(the_first_bad_document_is_named) {
+TEST(the_first_bad_document_is_named) {
     for (int order = RIG_FORWARD; order <= RIG_THREADS; order++) {
         const char *const overrides[] = {"data.path=much.txt", LINES, NULL};
         weft_error err = WEFT_ERROR_INIT;
@@ -465,28 +451,10 @@ START_TEST(the_first_bad_document_is_named) {
         rig_end(&r);
     }
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("stream");
     TCase *tests = tcase_create("stream");
-    suite_add_tcase(suite, tests);
     tcase_set_timeout(tests, 300);
     tcase_add_checked_fixture(tests, scratch_enter, scratch_leave);
-    tcase_add_test(tests, each_epoch_has_each_row_once);
-    tcase_add_test(tests, epochs_and_seeds_differ);
-    tcase_add_test(tests, orders_are_even);
-    tcase_add_test(tests, batches_run_across_epoch_ends);
-    tcase_add_test(tests, a_far_row_answers_at_once);
-    tcase_add_test(tests, validation_and_all_have_a_fixed_order);
-    tcase_add_test(tests, the_split_has_its_size);
-    tcase_add_test(tests, the_split_comes_from_the_seed);
-    tcase_add_test(tests, idle_documents_do_not_shift_the_split);
-    tcase_add_test(tests, a_file_of_its_own_is_the_validation);
-    tcase_add_test(tests, the_fingerprint_tells_different_rows_apart);
-    tcase_add_test(tests, equal_rows_have_one_fingerprint);
-    tcase_add_test(tests, every_byte_takes_part);
-    tcase_add_test(tests, threads_do_not_matter);
-    tcase_add_test(tests, the_first_bad_document_is_named);
-    return run_suite(suite);
+    return run_tests(tests);
 }

@@ -11,7 +11,7 @@ static void check_parts(const rig_micro_batch *micro_batch, const void *ids, con
     ck_assert_mem_eq(micro_batch->micro_batch.positions, positions, 4 * micro_batch->places);
 }
 
-START_TEST(a_small_case_by_hand) {
+TEST(a_small_case_by_hand) {
     /* Six ids and three with context 4: a chunk of four targets; its tail of one in a sequence with the second
      * document. */
     static const int32_t ids[2][4] = {{0, 1, 2, 3}, {4, 1000, 1001, 0}};
@@ -30,11 +30,10 @@ START_TEST(a_small_case_by_hand) {
     rig_micro_batch_free(&micro_batch);
     rig_end(&r);
 }
-END_TEST
 
 /* Sequences of 8, 5 and 4 targets, since no two fit together. The length of a micro-batch is that of its longest
  * sequence. */
-START_TEST(micro_batches_of_several_lengths_by_hand) {
+TEST(micro_batches_of_several_lengths_by_hand) {
     static const int32_t ids[2][5] = {{1000, 1001, 1002, 1003, 1004}, {2000, 2001, 2002, 2003, 0}};
     static const int32_t targets[2][5] = {{1001, 1002, 1003, 1004, 1005}, {2001, 2002, 2003, 2004, 0}};
     static const float weights[2][5] = {{1, 1, 1, 1, 1}, {1, 1, 1, 1, 0}};
@@ -60,7 +59,6 @@ START_TEST(micro_batches_of_several_lengths_by_hand) {
     }
     rig_end(&r);
 }
-END_TEST
 
 /* --- random documents --- */
 
@@ -154,7 +152,7 @@ static void check_epoch(const rig *r, int32_t split, const sample *s, uint64_t *
     free(seen);
 }
 
-START_TEST(every_target_is_there_once) {
+TEST(every_target_is_there_once) {
     uint64_t state = 1;
     for (uint64_t seed = 0; seed < 150; seed++) {
         const sample s = make_sample(seed);
@@ -168,7 +166,6 @@ START_TEST(every_target_is_there_once) {
         rig_end(&r);
     }
 }
-END_TEST
 
 /* Returns the length of the longest sequence of a micro-batch. */
 static int32_t longest_row(const weft_micro_batch *micro_batch) {
@@ -197,7 +194,7 @@ static void compare_micro_batches(const rig *fixed, const rig *ragged, uint64_t 
     rig_micro_batch_free(&b);
 }
 
-START_TEST(lengths_change_neither_rows_nor_order) {
+TESTS(lengths_change_neither_rows_nor_order, 40) {
     const sample s = make_sample(3 * (uint64_t)_i + 1);
     char lengths[48];
     rig fixed = rig_of(1), ragged = rig_of(1);
@@ -212,10 +209,9 @@ START_TEST(lengths_change_neither_rows_nor_order) {
     rig_end(&ragged);
     rig_end(&fixed);
 }
-END_TEST
 
 /* The last target of a chunk is the first id of the next chunk, in any sequence. */
-START_TEST(windows_join) {
+TEST(windows_join) {
     const int lengths[] = {1000};
     unsigned char begins[MOST_IDS] = {0}, ends[MOST_IDS] = {0};
     rig r = rig_of(1);
@@ -238,9 +234,8 @@ START_TEST(windows_join) {
     rig_micro_batch_free(&micro_batch);
     rig_end(&r);
 }
-END_TEST
 
-START_TEST(rows_do_not_depend_on_the_batch) {
+TEST(rows_do_not_depend_on_the_batch) {
     static const int32_t splits[] = {WEFT_SPLIT_TRAIN, WEFT_SPLIT_VALIDATION, WEFT_SPLIT_ALL};
     const sample s = make_sample(8);
     rig r = rig_of(1);
@@ -261,9 +256,8 @@ START_TEST(rows_do_not_depend_on_the_batch) {
     }
     rig_end(&r);
 }
-END_TEST
 
-START_TEST(past_the_end_there_is_padding) {
+TEST(past_the_end_there_is_padding) {
     static const uint64_t beyond[] = {0, 1, 5, 1000000000000u};
     static const int32_t splits[] = {WEFT_SPLIT_VALIDATION, WEFT_SPLIT_ALL};
     const sample s = make_sample(4);
@@ -285,9 +279,8 @@ START_TEST(past_the_end_there_is_padding) {
     }
     rig_end(&r);
 }
-END_TEST
 
-START_TEST(without_validation_there_are_no_such_rows) {
+TEST(without_validation_there_are_no_such_rows) {
     const sample s = make_sample(2);
     weft_split_info none, train, all;
     rig r = rig_of(1);
@@ -303,9 +296,8 @@ START_TEST(without_validation_there_are_no_such_rows) {
     rig_micro_batch_free(&micro_batch);
     rig_end(&r);
 }
-END_TEST
 
-START_TEST(what_is_no_micro_batch_is_refused) {
+TEST(what_is_no_micro_batch_is_refused) {
     static const weft_micro_batch_request bad[] = {{sizeof *bad, 0, -1, 1, 0},
                                                    {sizeof *bad, 0, 3, 1, 0},
                                                    {sizeof *bad, 0, INT32_MAX, 1, 0},
@@ -325,10 +317,9 @@ START_TEST(what_is_no_micro_batch_is_refused) {
     }
     rig_end(&r);
 }
-END_TEST
 
 /* BOS and EOS are ids of the document. */
-START_TEST(bos_and_eos_count) {
+TEST(bos_and_eos_count) {
     static const char text[] = "ab\ncde\n\nf\n";
     for (int with = 0; with < 4; with++) {
         const uint64_t extra = (uint64_t)((with & 1) + (with >> 1));
@@ -351,7 +342,6 @@ START_TEST(bos_and_eos_count) {
         rig_end(&r);
     }
 }
-END_TEST
 
 /* --- packing --- */
 
@@ -418,7 +408,7 @@ static void check_tight(const rig *r, int context) {
         ck_assert_msg(least + least_but_one > context, "%d + %d fit into %d", (int)least, (int)least_but_one, context);
 }
 
-START_TEST(packing_is_best_fit_longest_first) {
+TEST(packing_is_best_fit_longest_first) {
     static int pieces[MOST_DOCUMENTS * MOST_IDS];
     for (uint64_t seed = 300; seed < 420; seed++) {
         const sample s = make_sample(seed);
@@ -430,10 +420,9 @@ START_TEST(packing_is_best_fit_longest_first) {
         rig_end(&r);
     }
 }
-END_TEST
 
 /* Proved bound of this rule: 11/9 of the minimum plus 6/9 (Dosa, 2007). */
-START_TEST(packing_is_near_the_best) {
+TEST(packing_is_near_the_best) {
     uint64_t state = 3;
     for (int round = 0; round < 150; round++) {
         const int n = 2 + (int)chance(&state, 8), context = 3 + (int)chance(&state, 20);
@@ -453,10 +442,9 @@ START_TEST(packing_is_near_the_best) {
         rig_end(&r);
     }
 }
-END_TEST
 
 /* Many documents of common lengths leave almost no padding. */
-START_TEST(packing_fills_rows) {
+TEST(packing_fills_rows) {
     enum { N = 5000, CONTEXT = 256 };
     static int lengths[N];
     uint64_t state = 9, targets = 0, least;
@@ -472,29 +460,10 @@ START_TEST(packing_fills_rows) {
     ck_assert_uint_le(rig_split(&r, WEFT_SPLIT_ALL).rows, least + least / 200);
     rig_end(&r);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("text");
-    TCase *rows = tcase_create("rows"), *packing = tcase_create("packing");
-    suite_add_tcase(suite, rows);
+    TCase *rows = tcase_create("rows");
     tcase_set_timeout(rows, 300);
     tcase_add_checked_fixture(rows, scratch_enter, scratch_leave);
-    tcase_add_test(rows, a_small_case_by_hand);
-    tcase_add_test(rows, micro_batches_of_several_lengths_by_hand);
-    tcase_add_loop_test(rows, lengths_change_neither_rows_nor_order, 0, 40);
-    tcase_add_test(rows, every_target_is_there_once);
-    tcase_add_test(rows, windows_join);
-    tcase_add_test(rows, rows_do_not_depend_on_the_batch);
-    tcase_add_test(rows, past_the_end_there_is_padding);
-    tcase_add_test(rows, without_validation_there_are_no_such_rows);
-    tcase_add_test(rows, what_is_no_micro_batch_is_refused);
-    tcase_add_test(rows, bos_and_eos_count);
-    suite_add_tcase(suite, packing);
-    tcase_set_timeout(packing, 300);
-    tcase_add_checked_fixture(packing, scratch_enter, scratch_leave);
-    tcase_add_test(packing, packing_is_best_fit_longest_first);
-    tcase_add_test(packing, packing_is_near_the_best);
-    tcase_add_test(packing, packing_fills_rows);
-    return run_suite(suite);
+    return run_tests(rows);
 }

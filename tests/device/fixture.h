@@ -493,17 +493,11 @@ static inline void expect_cells(const char *name, const float *got, const double
     expect_sums(name, got, want, NULL, n, dtype, limit, floor);
 }
 
-static inline int run_device_suite(const char *name, void (*fill)(TCase *)) {
-    Suite *suite = suite_create(name);
+static inline int run_device_suite(const char *name) {
     TCase *tests = tcase_create(name);
-    SRunner *runner = NULL;
     tcase_add_unchecked_fixture(tests, load_plugin, unload_plugin);
     tcase_set_timeout(tests, 600);
-    fill(tests);
-    suite_add_tcase(suite, tests);
-    runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK); /* an OpenMP team does not survive fork */
-    return run_runner(runner, CK_NORMAL);
+    return run_tests_in_one_process(tests); /* an OpenMP team does not survive fork */
 }
 
 #endif

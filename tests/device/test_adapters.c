@@ -223,7 +223,7 @@ static void factors_are_judged(int64_t rows, int64_t width, int64_t parts, bool 
     FREE(x), FREE(dy), FREE(dx), FREE(by), FREE(norms), FREE(dby), FREE(shift);
 }
 
-START_TEST(factors_scale_channels_heads_or_all) {
+TESTS(factors_scale_channels_heads_or_all, n_types()) {
     const int32_t dtype = dtypes[_i];
     factors_are_judged(37, 40, 40, false, dtype, false);
     factors_are_judged(130, 65, 65, true, dtype, true);
@@ -232,15 +232,13 @@ START_TEST(factors_scale_channels_heads_or_all) {
     factors_are_judged(1, 1, 1, false, dtype, false);
     if (is_full() || is_cpu()) factors_are_judged(1100, 257, 257, false, dtype, false);
 }
-END_TEST
 
-START_TEST(factors_that_do_not_fit_are_refused) {
+TEST(factors_that_do_not_fit_are_refused) {
     weft_error err = WEFT_ERROR_INIT;
     const weft_multiply args = {.struct_size = sizeof args, .rows = 2, .width = 10, .parts = 3, .dtype = WEFT_F32};
     ck_assert_int_eq(table->multiply(devices[0], NULL, &args, &err), WEFT_E_HOST);
     ck_assert_msg(strstr(err.text, "10 elements cannot be split into 3 equal chunks") != NULL, "%s", err.text);
 }
-END_TEST
 
 /* ---- dropout ---- */
 
@@ -264,14 +262,13 @@ static void dropout_is_judged(int64_t batch, int64_t row, double p, int64_t firs
     FREE(x), FREE(y);
 }
 
-START_TEST(dropout_draws_what_the_header_says) {
+TESTS(dropout_draws_what_the_header_says, n_types()) {
     const int32_t dtype = dtypes[_i];
     dropout_is_judged(3, 1000, 0.1, 5, dtype, false);
     dropout_is_judged(2, 257, 0.5, ((int64_t)1 << 33) + 7, dtype, true);
     dropout_is_judged(1, 3, 0.75, 0, dtype, false);
     if (is_full() || is_cpu()) dropout_is_judged(2, 40001, 0.05, 123, dtype, false);
 }
-END_TEST
 
 typedef struct drops {
     int64_t batch, row, first;
@@ -295,7 +292,7 @@ static void drops_run(run *r, const void *data) {
 }
 
 /* Four rows in one micro-batch, or in two of two, drop the same elements, approximately as many as p says. */
-START_TEST(what_is_dropped_does_not_depend_on_micro_batches) {
+TEST(what_is_dropped_does_not_depend_on_micro_batches) {
     enum { ROW = 700 };
     float ones[4 * ROW];
     const drops all = {4, ROW, 40, ones}, low = {2, ROW, 40, ones}, high = {2, ROW, 42, ones};
@@ -313,7 +310,6 @@ START_TEST(what_is_dropped_does_not_depend_on_micro_batches) {
     ck_assert_int_le(kept, 2070);
     FREE(whole), FREE(first), FREE(second);
 }
-END_TEST
 
 /* ---- row norms ---- */
 
@@ -367,7 +363,7 @@ static void norms_are_judged(int64_t rows, int64_t width, int64_t rank, int32_t 
     FREE(w), FREE(down), FREE(up), FREE(packed_w), FREE(got), FREE(want);
 }
 
-START_TEST(rows_of_a_sum_are_normed) {
+TESTS(rows_of_a_sum_are_normed, n_types()) {
     const int32_t dtype = dtypes[_i];
     norms_are_judged(50, 72, 8, dtype, dtype);
     norms_are_judged(13, 600, 3, dtype, dtype);
@@ -376,10 +372,9 @@ START_TEST(rows_of_a_sum_are_normed) {
     norms_are_judged(25, 576, 4, dtype, WEFT_I8X64);
     norms_are_judged(1, 64, 0, dtype, WEFT_I8X64);
 }
-END_TEST
 
 /* W is a frozen base with its stored type, U and D are trained: all type combinations are allowed. */
-START_TEST(rows_are_normed_whatever_they_are_stored_as) {
+TESTS(rows_are_normed_whatever_they_are_stored_as, n_types()) {
     const int32_t dtype = dtypes[_i], other = dtypes[_i == 0];
     norms_are_judged(11, 300, 5, dtype, other);
     norms_are_judged(9, 700, 4, dtype, WEFT_NF4); /* blocks of 1,024 span rows */
@@ -387,16 +382,14 @@ START_TEST(rows_are_normed_whatever_they_are_stored_as) {
     norms_are_judged(10, 330, 7, dtype, WEFT_F8X128);
     norms_are_judged(9, 330, 4, dtype, WEFT_NF4X64);
 }
-END_TEST
 
-START_TEST(norms_of_what_is_no_matrix_are_refused) {
+TEST(norms_of_what_is_no_matrix_are_refused) {
     weft_error err = WEFT_ERROR_INIT;
     const weft_row_norms args = {
         .struct_size = sizeof args, .rows = 1, .width = 256, .dtype = WEFT_F32, .dtype_w = WEFT_DYN8X256};
     ck_assert_int_eq(table->row_norms(devices[0], NULL, &args, &err), WEFT_E_UNSUPPORTED);
     ck_assert_msg(strstr(err.text, "dtype_w is") != NULL, "%s", err.text);
 }
-END_TEST
 
 /* ---- a prefix ---- */
 
@@ -453,7 +446,7 @@ static void prefix_is_judged(shape t, int32_t dtype, bool join, bool adds) {
     FREE(qs), FREE(ks), FREE(vs), FREE(o), FREE(lse), FREE(turn), FREE(d_o), FREE(dq), FREE(made);
 }
 
-START_TEST(every_query_sees_a_prefix) {
+TESTS(every_query_sees_a_prefix, n_types()) {
     const int32_t dtype = dtypes[_i];
     prefix_is_judged((shape){2, 37, 4, 2, 16, 5, 0}, dtype, false, false);
     prefix_is_judged((shape){2, 37, 4, 2, 16, 5, 16}, dtype, true, true);
@@ -461,9 +454,8 @@ START_TEST(every_query_sees_a_prefix) {
     prefix_is_judged((shape){1, 1, 3, 3, 8, 1, 0}, dtype, false, true);
     if (is_full() || is_cpu()) prefix_is_judged((shape){3, 150, 6, 2, 64, 30, 64}, dtype, true, true);
 }
-END_TEST
 
-START_TEST(a_prefix_of_no_shape_is_refused) {
+TEST(a_prefix_of_no_shape_is_refused) {
     weft_error err = WEFT_ERROR_INIT;
     const weft_prefix args = {.struct_size = sizeof args,
                               .batch = 1,
@@ -476,20 +468,7 @@ START_TEST(a_prefix_of_no_shape_is_refused) {
     ck_assert_int_eq(table->prefix(devices[0], NULL, &args, &err), WEFT_E_HOST);
     ck_assert_msg(strstr(err.text, "3 heads over 2") != NULL, "%s", err.text);
 }
-END_TEST
-
-static void fill(TCase *tests) {
-    tcase_add_loop_test(tests, factors_scale_channels_heads_or_all, 0, n_types());
-    tcase_add_test(tests, factors_that_do_not_fit_are_refused);
-    tcase_add_loop_test(tests, dropout_draws_what_the_header_says, 0, n_types());
-    tcase_add_test(tests, what_is_dropped_does_not_depend_on_micro_batches);
-    tcase_add_loop_test(tests, rows_of_a_sum_are_normed, 0, n_types());
-    tcase_add_loop_test(tests, rows_are_normed_whatever_they_are_stored_as, 0, n_types());
-    tcase_add_test(tests, norms_of_what_is_no_matrix_are_refused);
-    tcase_add_loop_test(tests, every_query_sees_a_prefix, 0, n_types());
-    tcase_add_test(tests, a_prefix_of_no_shape_is_refused);
-}
 
 int main(void) {
-    return run_device_suite("adapters", fill);
+    return run_device_suite("adapters");
 }

@@ -64,7 +64,7 @@ static float dot(float sum, int n, const uint32_t *a, const uint32_t *b) {
     return sums[0][0];
 }
 
-START_TEST(a_word_adds_both_its_products_at_once) {
+TEST(a_word_adds_both_its_products_at_once) {
     const uint32_t ones[2] = {word_of(1, 1), word_of(1, 1)};
     ck_assert(dot(3, 1, (uint32_t[]){word_of(2, 5)}, (uint32_t[]){word_of(7, -3)}) == 2);
     ck_assert(dot(0x1p24f, 1, ones, ones) == 0x1p24f + 2); /* added one by one they would be lost */
@@ -72,25 +72,22 @@ START_TEST(a_word_adds_both_its_products_at_once) {
     /* First and second values are separate chains: 2^24 absorbs a 1 of its own chain, but not the other chain's sum. */
     ck_assert(dot(0, 2, (uint32_t[]){word_of(0x1p24f, 1), word_of(1, 1)}, ones) == 0x1p24f + 2);
 }
-END_TEST
 
-START_TEST(what_is_below_normal_numbers_counts_as_zero) {
+TEST(what_is_below_normal_numbers_counts_as_zero) {
     const float tiny = 0x1p-130f;
     ck_assert(dot(0, 1, (uint32_t[]){word_of(tiny, 0)}, (uint32_t[]){word_of(0x1p100f, 0)}) == 0);
     ck_assert(dot(0, 1, (uint32_t[]){word_of(0, 0x1p-70f)}, (uint32_t[]){word_of(0, 0x1p-70f)}) == 0);
     ck_assert(dot(tiny, 1, (uint32_t[]){word_of(0, 0)}, (uint32_t[]){word_of(0, 0)}) == 0);
     ck_assert(dot(0, 1, (uint32_t[]){word_of(0, 0x1p-63f)}, (uint32_t[]){word_of(0, 0x1p-63f)}) == 0x1p-126f);
 }
-END_TEST
 
-START_TEST(infinity_and_nan_arrive) {
+TEST(infinity_and_nan_arrive) {
     ck_assert(isinf(dot(1, 1, (uint32_t[]){word_of(INFINITY, 0)}, (uint32_t[]){word_of(1, 1)})));
     ck_assert(isnan(dot(1, 1, (uint32_t[]){word_of(INFINITY, 0)}, (uint32_t[]){word_of(0, 1)})));
     ck_assert(isnan(dot(INFINITY, 1, (uint32_t[]){word_of(-INFINITY, 0)}, (uint32_t[]){word_of(1, 1)})));
 }
-END_TEST
 
-START_TEST(a_tile_has_the_rows_and_bytes_that_it_was_given) {
+TEST(a_tile_has_the_rows_and_bytes_that_it_was_given) {
     unsigned char from[16][80], to[16][80];
     memset(from, 7, sizeof from);
     memset(to, 9, sizeof to);
@@ -102,7 +99,6 @@ START_TEST(a_tile_has_the_rows_and_bytes_that_it_was_given) {
         for (int j = 0; j < 80; j++) ck_assert_int_eq(to[i][j], i < 3 && j < 20 ? 7 : 9);
     }
 }
-END_TEST
 
 /* ---- misuse ---- */
 
@@ -167,7 +163,7 @@ static void (*const misuses[])(void) = {multiply_unconfigured,   load_unconfigur
                                         configure_seventeen_rows};
 enum { N_MISUSES = sizeof misuses / sizeof misuses[0] };
 
-START_TEST(misuse_ends_the_program) {
+TESTS(misuse_ends_the_program, N_MISUSES) {
     int status = 0;
     const pid_t child = fork();
     if (child == 0) {
@@ -179,7 +175,6 @@ START_TEST(misuse_ends_the_program) {
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT, "misuse %d was let through", _i);
 }
-END_TEST
 
 /* ---- detection ---- */
 
@@ -193,7 +188,7 @@ static bool refuse(void) {
     return false;
 }
 
-START_TEST(tiles_need_the_library_the_processor_the_system_and_the_kernel) {
+TEST(tiles_need_the_library_the_processor_the_system_and_the_kernel) {
     const unsigned all = dnnl_cpu_isa_avx512_core_amx, without = dnnl_cpu_isa_avx512_core_bf16;
     const uint32_t has = 1u << 24 | 1u << 22;
     const uint64_t saves = 7u << 5 | 3u << 17 | 7u;
@@ -209,7 +204,6 @@ START_TEST(tiles_need_the_library_the_processor_the_system_and_the_kernel) {
     ck_assert(amx_decide(&(amx_facts){all, has, saves, allow}));
     ck_assert_int_eq(asked, 2);
 }
-END_TEST
 
 /* True if /proc/cpuinfo lists tiles, for the kernel and the processor. */
 static bool kernel_lists_tiles(void) {
@@ -233,13 +227,12 @@ static bool kernel_gives_tiles(void) {
 #endif
 }
 
-START_TEST(tiles_are_used_where_they_are_and_nowhere_else) {
+TEST(tiles_are_used_where_they_are_and_nowhere_else) {
     const bool here = amx_is_here(dnnl_cpu_isa_avx512_core_amx);
     if (here) ck_assert(kernel_lists_tiles());
     if (here) ck_assert(amx_is_built_in());
     if (kernel_lists_tiles() && kernel_gives_tiles()) ck_assert(here);
 }
-END_TEST
 
 /* ---- shipped and plain panels ---- */
 
@@ -273,7 +266,7 @@ static void expect_same_panel(const uint32_t *x, const uint32_t *y, int64_t lane
     }
 }
 
-START_TEST(the_shipped_panels_pack_as_the_plain_ones) {
+TEST(the_shipped_panels_pack_as_the_plain_ones) {
     static uint16_t from[VALUES * VALUES];
     static uint32_t shipped[20000], plain[20000];
     if (!has_avx512()) {
@@ -292,7 +285,6 @@ START_TEST(the_shipped_panels_pack_as_the_plain_ones) {
         expect_same_panel(shipped, plain, s.lanes, s.k);
     }
 }
-END_TEST
 
 enum { ROWS = 45, COLUMNS = 83, INNER = 1100 };
 
@@ -319,7 +311,7 @@ static void multiply_by(const cpu_panels *panels, const uint16_t *a, const uint1
     free(left), free(right);
 }
 
-START_TEST(the_processors_tiles_multiply_as_the_plain_ones) {
+TEST(the_processors_tiles_multiply_as_the_plain_ones) {
     static uint16_t a[ROWS * INNER], b[COLUMNS * INNER];
     static float shipped[ROWS * COLUMNS], plain[ROWS * COLUMNS];
     if (!amx_is_here(dnnl_cpu_isa_avx512_core_amx)) {
@@ -332,23 +324,11 @@ START_TEST(the_processors_tiles_multiply_as_the_plain_ones) {
     multiply_by(&plain_panels, a, b, plain);
     ck_assert_mem_eq(shipped, plain, sizeof plain);
 }
-END_TEST
 #endif
 
 int main(void) {
-    Suite *suite = suite_create("device.amx");
     TCase *tests = tcase_create("device.amx");
-    tcase_add_test(tests, a_word_adds_both_its_products_at_once);
-    tcase_add_test(tests, what_is_below_normal_numbers_counts_as_zero);
-    tcase_add_test(tests, infinity_and_nan_arrive);
-    tcase_add_test(tests, a_tile_has_the_rows_and_bytes_that_it_was_given);
-    tcase_add_loop_test(tests, misuse_ends_the_program, 0, N_MISUSES);
-    tcase_add_test(tests, tiles_need_the_library_the_processor_the_system_and_the_kernel);
-    tcase_add_test(tests, tiles_are_used_where_they_are_and_nowhere_else);
 #if defined(__x86_64__)
-    tcase_add_test(tests, the_shipped_panels_pack_as_the_plain_ones);
-    tcase_add_test(tests, the_processors_tiles_multiply_as_the_plain_ones);
 #endif
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tests);
 }

@@ -257,7 +257,7 @@ static void attention_check(attention_case t, int32_t dtype, const char *name) {
     attention_free(&t);
 }
 
-START_TEST(attention_of_odd_shapes) {
+TESTS(attention_of_odd_shapes, n_types()) {
     /* batch, length, heads, kv_heads, head_dim, past, cache_rows, document */
     attention_check(shape(1, 1, 1, 1, 8, 0, 0, 0), dtypes[_i], "one place");
     attention_check(shape(2, 37, 3, 3, 8, 0, 0, 0), dtypes[_i], "within a block");
@@ -267,20 +267,18 @@ START_TEST(attention_of_odd_shapes) {
     attention_check(shape(1, 65, 2, 2, 128, 0, 0, 0), dtypes[_i], "a wide head");
     attention_check(shape(1, 70, 1, 1, 131, 0, 0, 0), dtypes[_i], "a prime head");
 }
-END_TEST
 
 /* Head sizes and lengths of real models. WEFT_TEST_POSITIONS: the length, for a GPU; the CUDA emulator is slow. */
-START_TEST(attention_at_real_sizes) {
+TESTS(attention_at_real_sizes, n_types()) {
     const char *positions = getenv("WEFT_TEST_POSITIONS");
     const int64_t length = positions != NULL ? atoll(positions) : is_cpu() ? 2048 : 320;
     if (!is_full()) return;
     attention_check(shape(1, length, 2, 1, 64, 0, 0, 0), dtypes[_i], "heads of 64 at a real length");
     attention_check(shape(1, length, 2, 1, 128, 0, 0, 0), dtypes[_i], "heads of 128 at a real length");
 }
-END_TEST
 
 /* A device may have tiles for some of these sizes and pad the others. */
-START_TEST(attention_of_all_sizes_of_heads) {
+TESTS(attention_of_all_sizes_of_heads, n_types()) {
     static const int64_t sizes[] = {1, 33, 64, 72, 80, 90, 96, 100, 256};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         char name[64];
@@ -289,16 +287,14 @@ START_TEST(attention_of_all_sizes_of_heads) {
         attention_check(shape(1, 1, 2, 1, sizes[i], 70, 75, 0), dtypes[_i], name);
     }
 }
-END_TEST
 
-START_TEST(attention_keeps_documents_apart) {
+TESTS(attention_keeps_documents_apart, n_types()) {
     attention_check(shape(2, 150, 2, 1, 16, 0, 0, 7), dtypes[_i], "many documents");
     attention_check(shape(1, 300, 2, 2, 12, 0, 0, 140), dtypes[_i], "documents of several blocks");
     attention_check(shape(1, 80, 2, 2, 16, 0, 0, 1), dtypes[_i], "documents of one place");
 }
-END_TEST
 
-START_TEST(attention_over_a_cache) {
+TESTS(attention_over_a_cache, n_types()) {
     attention_check(shape(1, 1, 4, 2, 16, 0, 40, 0), dtypes[_i], "first place of a cache");
     attention_check(shape(2, 1, 4, 4, 48, 100, 128, 0), dtypes[_i], "one place after a hundred");
     attention_check(shape(1, 5, 2, 1, 8, 61, 70, 0), dtypes[_i], "five places across a block's end");
@@ -307,7 +303,6 @@ START_TEST(attention_over_a_cache) {
     attention_check(shape(1, 40, 2, 1, 16, 93, 140, 0), dtypes[_i],
                     "a block of keys that a place sees but for the last");
 }
-END_TEST
 
 /* Same with a window, a soft cap, or both. */
 static void forms_check(attention_case t, int32_t dtype, int64_t window, double cap, const char *name) {
@@ -316,7 +311,7 @@ static void forms_check(attention_case t, int32_t dtype, int64_t window, double 
     attention_check(t, dtype, name);
 }
 
-START_TEST(attention_within_a_window) {
+TESTS(attention_within_a_window, n_types()) {
     forms_check(shape(1, 1, 1, 1, 8, 0, 0, 0), dtypes[_i], 1, 0, "a window of one place");
     forms_check(shape(2, 90, 2, 1, 8, 0, 0, 0), dtypes[_i], 1, 0, "each place sees itself");
     forms_check(shape(2, 131, 4, 2, 20, 0, 0, 0), dtypes[_i], 10, 0, "a window within a block");
@@ -327,19 +322,17 @@ START_TEST(attention_within_a_window) {
     forms_check(shape(1, 70, 2, 2, 32, 90, 160, 100), dtypes[_i], 33, 0, "a window over a cache");
     forms_check(shape(2, 1, 4, 2, 48, 100, 128, 0), dtypes[_i], 20, 0, "one place, a window over a cache");
 }
-END_TEST
 
-START_TEST(attention_with_a_soft_cap) {
+TESTS(attention_with_a_soft_cap, n_types()) {
     forms_check(shape(1, 1, 1, 1, 8, 0, 0, 0), dtypes[_i], 0, 50, "one place, capped");
     forms_check(shape(2, 131, 4, 2, 20, 0, 0, 0), dtypes[_i], 0, 2, "two heads to a key, capped");
     forms_check(shape(1, 193, 6, 1, 64, 0, 0, 70), dtypes[_i], 0, 5, "documents, capped");
     forms_check(shape(1, 330, 2, 1, 24, 0, 0, 0), dtypes[_i], 100, 1, "a window, capped");
     forms_check(shape(1, 5, 2, 1, 8, 61, 70, 0), dtypes[_i], 0, 3, "a cache, capped");
 }
-END_TEST
 
 /* A window over the complete sequence has the same bits as no window. */
-START_TEST(attention_with_a_window_of_all_has_the_bits_of_none) {
+TESTS(attention_with_a_window_of_all_has_the_bits_of_none, n_types()) {
     attention_case t = shape(2, 150, 2, 1, 16, 0, 0, 40);
     float *none = NULL, *all = NULL;
     t.dtype = dtypes[_i];
@@ -352,10 +345,9 @@ START_TEST(attention_with_a_window_of_all_has_the_bits_of_none) {
     free(none), free(all);
     attention_free(&t);
 }
-END_TEST
 
 /* Blocks of keys before every window are not read: their contents have no effect, not even times zero. */
-START_TEST(attention_does_not_read_blocks_before_the_window) {
+TESTS(attention_does_not_read_blocks_before_the_window, n_types()) {
     attention_case t = shape(1, 300, 2, 1, 16, 0, 0, 0);
     float *before = NULL, *after = NULL;
     t.dtype = dtypes[_i];
@@ -372,10 +364,9 @@ START_TEST(attention_does_not_read_blocks_before_the_window) {
     free(before), free(after);
     attention_free(&t);
 }
-END_TEST
 
 /* Keys outside [starts[t], t] have no effect. */
-START_TEST(attention_ignores_what_no_place_sees) {
+TESTS(attention_ignores_what_no_place_sees, n_types()) {
     attention_case t = shape(2, 90, 2, 2, 16, 0, 128, 30);
     float *before = NULL, *after = NULL;
     t.dtype = dtypes[_i];
@@ -392,10 +383,9 @@ START_TEST(attention_ignores_what_no_place_sees) {
     free(before), free(after);
     attention_free(&t);
 }
-END_TEST
 
 /* A position that sees no key, not even its own, has zero output and no gradient. */
-START_TEST(attention_of_a_place_that_sees_nothing) {
+TESTS(attention_of_a_place_that_sees_nothing, n_types()) {
     attention_case t = shape(1, 70, 1, 1, 16, 0, 0, 0);
     float *out = NULL, *back = NULL;
     t.dtype = dtypes[_i];
@@ -416,9 +406,8 @@ START_TEST(attention_of_a_place_that_sees_nothing) {
     free(out), free(back);
     attention_free(&t);
 }
-END_TEST
 
-START_TEST(attention_of_a_row_that_sees_nothing) {
+TESTS(attention_of_a_row_that_sees_nothing, n_types()) {
     attention_case t = shape(3, 70, 2, 1, 16, 0, 0, 0);
     const int64_t q = queries_of(&t), k = keys_of(&t);
     float *out = NULL, *back = NULL;
@@ -439,9 +428,8 @@ START_TEST(attention_of_a_row_that_sees_nothing) {
     free(out), free(back);
     attention_free(&t);
 }
-END_TEST
 
-START_TEST(attention_of_large_scores_stays_finite) {
+TESTS(attention_of_large_scores_stays_finite, n_types()) {
     attention_case t = shape(1, 100, 2, 2, 16, 0, 0, 0);
     float *out = NULL;
     oracle want;
@@ -456,9 +444,8 @@ START_TEST(attention_of_large_scores_stays_finite) {
     oracle_free(&want);
     attention_free(&t);
 }
-END_TEST
 
-START_TEST(attention_hands_nan_on) {
+TESTS(attention_hands_nan_on, n_types()) {
     attention_case t = shape(1, 70, 1, 1, 16, 0, 0, 0);
     float *out = NULL;
     t.dtype = dtypes[_i];
@@ -471,7 +458,6 @@ START_TEST(attention_hands_nan_on) {
     free(out);
     attention_free(&t);
 }
-END_TEST
 
 /* A cache with `past` filled positions, NaN in the rest, and the numbers that follow. */
 typedef struct cache_case {
@@ -540,16 +526,15 @@ static void cache_check(attention_case full, int32_t dtype, const char *name) {
     cache_free(&t);
 }
 
-START_TEST(attention_puts_new_keys_into_a_cache) {
+TESTS(attention_puts_new_keys_into_a_cache, n_types()) {
     cache_check(shape(1, 1, 2, 1, 16, 0, 4, 0), dtypes[_i], "an empty cache");
     cache_check(shape(3, 1, 4, 2, 10, 9, 12, 0), dtypes[_i], "one place of each row");
     cache_check(shape(2, 6, 2, 2, 24, 61, 67, 0), dtypes[_i], "up to the cache's end");
     cache_check(shape(2, 5, 3, 1, 7, 0, 9, 2), dtypes[_i], "odd heads");
 }
-END_TEST
 
 /* If only a kernel knows the number of filled positions, it accesses nothing outside the cache. */
-START_TEST(attention_over_a_cache_without_room_is_nan) {
+TESTS(attention_over_a_cache_without_room_is_nan, n_types()) {
     static const int64_t pasts[] = {-1, 3, 1000, INT64_MAX, INT64_MIN};
     if (is_seen_by_the_host()) return;
     for (int64_t length = 1; length <= 2; length++) {
@@ -570,9 +555,8 @@ START_TEST(attention_over_a_cache_without_room_is_nan) {
         }
     }
 }
-END_TEST
 
-START_TEST(attention_refuses_what_does_not_fit) {
+TESTS(attention_refuses_what_does_not_fit, n_types()) {
     attention_case t = shape(1, 6, 2, 1, 8, 0, 0, 0);
     run r = {.device = devices[0], .shift = 8};
     const int64_t cell = weft_dtype_bytes(dtypes[_i]);
@@ -630,34 +614,11 @@ START_TEST(attention_refuses_what_does_not_fit) {
     end_run(&r);
     attention_free(&t);
 }
-END_TEST
 
-START_TEST(attention_of_tiles_that_take_turns) {
+TESTS(attention_of_tiles_that_take_turns, n_types()) {
     attention_check(shape(1, 210, 1, 1, 64, 0, 0, 0), dtypes[_i], "tiles that take turns");
-}
-END_TEST
-
-static void fill(TCase *tests) {
-    tcase_add_loop_test(tests, attention_of_odd_shapes, 0, n_types());
-    tcase_add_loop_test(tests, attention_at_real_sizes, 0, n_types());
-    tcase_add_loop_test(tests, attention_of_all_sizes_of_heads, 0, n_types());
-    tcase_add_loop_test(tests, attention_keeps_documents_apart, 0, n_types());
-    tcase_add_loop_test(tests, attention_over_a_cache, 0, n_types());
-    tcase_add_loop_test(tests, attention_within_a_window, 0, n_types());
-    tcase_add_loop_test(tests, attention_with_a_soft_cap, 0, n_types());
-    tcase_add_loop_test(tests, attention_with_a_window_of_all_has_the_bits_of_none, 0, n_types());
-    tcase_add_loop_test(tests, attention_does_not_read_blocks_before_the_window, 0, n_types());
-    tcase_add_loop_test(tests, attention_ignores_what_no_place_sees, 0, n_types());
-    tcase_add_loop_test(tests, attention_of_a_place_that_sees_nothing, 0, n_types());
-    tcase_add_loop_test(tests, attention_of_a_row_that_sees_nothing, 0, n_types());
-    tcase_add_loop_test(tests, attention_of_large_scores_stays_finite, 0, n_types());
-    tcase_add_loop_test(tests, attention_hands_nan_on, 0, n_types());
-    tcase_add_loop_test(tests, attention_puts_new_keys_into_a_cache, 0, n_types());
-    tcase_add_loop_test(tests, attention_over_a_cache_without_room_is_nan, 0, n_types());
-    tcase_add_loop_test(tests, attention_refuses_what_does_not_fit, 0, n_types());
-    tcase_add_loop_test(tests, attention_of_tiles_that_take_turns, 0, n_types());
 }
 
 int main(void) {
-    return run_device_suite("device.attention", fill);
+    return run_device_suite("device.attention");
 }

@@ -154,7 +154,7 @@ static void head_check(int64_t rows, int64_t width, int64_t vocab, int64_t idle,
     head_free(&t);
 }
 
-START_TEST(head_of_odd_shapes) {
+TESTS(head_of_odd_shapes, n_types()) {
     head_check(1, 1, 2, 0, dtypes[_i]);
     head_check(7, 8, 31, 0, dtypes[_i]);
     head_check(45, 20, 509, 0, dtypes[_i]);
@@ -163,7 +163,6 @@ START_TEST(head_of_odd_shapes) {
     head_check(2100, 8, 37, 2048, dtypes[_i]);               /* on CUDA */
     head_check(is_cpu() ? 258 : 6, 4, 32003, 0, dtypes[_i]); /* the logits limit a chunk; two chunks */
 }
-END_TEST
 
 /* Scaled and capped logits, a bias, and sometimes a seed: the loop index selects the type and the combination. */
 static void head_form_check(int64_t rows, int64_t width, int64_t vocab, int forms, int32_t dtype) {
@@ -193,17 +192,16 @@ static void head_form_check(int64_t rows, int64_t width, int64_t vocab, int form
     head_free(&t);
 }
 
-START_TEST(head_of_other_logits) {
+TESTS(head_of_other_logits, 7 * n_types()) {
     const int forms = _i % 7 + 1;
     head_form_check(7, 8, 31, forms, dtypes[_i / 7]);
     if (forms == 7 || !is_slow()) head_form_check(45, 20, 1509, forms, dtypes[_i / 7]);
     if (!is_slow()) head_form_check(1100, 8, 97, forms, dtypes[_i / 7]); /* more than one chunk */
     if (!is_cpu() && (forms == 7 || is_full())) head_form_check(2060, 8, 37, forms, dtypes[_i / 7]);
 }
-END_TEST
 
 /* Non-finite weights of the head: a row without weight still has no gradient. */
-START_TEST(head_of_weights_that_are_not_finite_has_zeros_where_nothing_counts) {
+TESTS(head_of_weights_that_are_not_finite_has_zeros_where_nothing_counts, n_types()) {
     head_case t = head_make(45, 20, 97, true, dtypes[_i]);
     ((float *)t.w)[3 * 20 + 1] = INFINITY;
     ((float *)t.w)[5 * 20 + 2] = NAN;
@@ -218,9 +216,8 @@ START_TEST(head_of_weights_that_are_not_finite_has_zeros_where_nothing_counts) {
     }
     head_free(&t);
 }
-END_TEST
 
-START_TEST(head_of_large_logits_stays_finite) {
+TESTS(head_of_large_logits_stays_finite, n_types()) {
     head_case t = head_make(5, 16, 700, false, dtypes[_i]);
     float *x = (float *)t.x, *got = NULL;
     double *dx = zeros(5 * 16), *dw = zeros(700 * 16), want = 0;
@@ -233,9 +230,8 @@ START_TEST(head_of_large_logits_stays_finite) {
     free(dx), free(dw), free(got);
     head_free(&t);
 }
-END_TEST
 
-START_TEST(head_without_any_weight_gives_zeros) {
+TESTS(head_without_any_weight_gives_zeros, n_types()) {
     head_case t = head_make(6, 4, 11, true, dtypes[_i]);
     float *weights = (float *)t.weights, *got = NULL;
     for (int i = 0; i < 6; i++) weights[i] = 0;
@@ -249,9 +245,8 @@ START_TEST(head_without_any_weight_gives_zeros) {
     free(got);
     head_free(&t);
 }
-END_TEST
 
-START_TEST(head_refuses_what_does_not_fit) {
+TESTS(head_refuses_what_does_not_fit, n_types()) {
     head_case t = head_make(5, 6, 13, false, dtypes[_i]);
     const int64_t cell = weft_dtype_bytes(t.dtype);
     run r = {.device = devices[0], .shift = 8};
@@ -281,10 +276,9 @@ START_TEST(head_refuses_what_does_not_fit) {
     end_run(&r);
     head_free(&t);
 }
-END_TEST
 
 /* If the host cannot see targets, one outside the vocabulary makes the loss and its row's gradient NaN. */
-START_TEST(head_of_a_target_outside_the_vocabulary_is_nan) {
+TESTS(head_of_a_target_outside_the_vocabulary_is_nan, !is_cpu() ? n_types() : 0) {
     head_case t = head_make(5, 6, 13, false, dtypes[_i]);
     float *got = NULL;
     ((int32_t *)t.targets)[2] = 13;
@@ -296,10 +290,9 @@ START_TEST(head_of_a_target_outside_the_vocabulary_is_nan) {
     free(got);
     head_free(&t);
 }
-END_TEST
 
 /* For any vocabulary size. */
-START_TEST(head_has_room_for_a_row_of_logits) {
+TESTS(head_has_room_for_a_row_of_logits, n_types()) {
     for (int64_t vocab = 1; vocab <= (int64_t)1 << 32; vocab *= 2) {
         const head_case t = {.rows = 3, .width = 2, .vocab = vocab, .dtype = dtypes[_i]};
         const weft_head args = head_args(&t);
@@ -307,19 +300,7 @@ START_TEST(head_has_room_for_a_row_of_logits) {
         ck_assert_int_ge(table->head_loss_grad_workspace(devices[0], &args), vocab * (int64_t)sizeof(float));
     }
 }
-END_TEST
-
-static void fill(TCase *tests) {
-    tcase_add_loop_test(tests, head_of_odd_shapes, 0, n_types());
-    tcase_add_loop_test(tests, head_of_other_logits, 0, 7 * n_types());
-    tcase_add_loop_test(tests, head_of_large_logits_stays_finite, 0, n_types());
-    tcase_add_loop_test(tests, head_of_weights_that_are_not_finite_has_zeros_where_nothing_counts, 0, n_types());
-    tcase_add_loop_test(tests, head_has_room_for_a_row_of_logits, 0, n_types());
-    tcase_add_loop_test(tests, head_without_any_weight_gives_zeros, 0, n_types());
-    tcase_add_loop_test(tests, head_refuses_what_does_not_fit, 0, n_types());
-    if (!is_cpu()) tcase_add_loop_test(tests, head_of_a_target_outside_the_vocabulary_is_nan, 0, n_types());
-}
 
 int main(void) {
-    return run_device_suite("device.head", fill);
+    return run_device_suite("device.head");
 }

@@ -39,20 +39,16 @@ static int run_beside(const char *name, const set *on) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-START_TEST(kernels_hold_on_a_lesser_set) {
+TESTS(kernels_hold_on_a_lesser_set, N_SETS *N_PROGRAMS) {
     const set *on = &sets[_i / N_PROGRAMS];
     const int program = _i % N_PROGRAMS;
     if (strcmp(on->isa, "avx2") != 0 && !is_full()) return;
     if (!instruction_set_is_here(on->isa)) return;
     ck_assert_msg(run_beside(programs[program], on) == EXIT_SUCCESS, "%s fails on %s", programs[program], on->isa);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("device.instruction_sets");
     TCase *tests = tcase_create("device.instruction_sets");
-    tcase_add_loop_test(tests, kernels_hold_on_a_lesser_set, 0, N_SETS * N_PROGRAMS);
     tcase_set_timeout(tests, 600);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tests);
 }

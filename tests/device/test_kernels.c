@@ -87,7 +87,7 @@ static void embedding_check(int64_t rows, int64_t width, int64_t vocab, int32_t 
     free((void *)t.table), free((void *)t.dy), free((void *)t.dtable);
 }
 
-START_TEST(embedding_of_odd_shapes) {
+TESTS(embedding_of_odd_shapes, n_types() * n_types()) {
     const int32_t y = dtypes[_i % n_types()], table_of = dtypes[_i / n_types()];
     embedding_check(1, 1, 1, y, table_of);
     embedding_check(50, 7, 3, y, table_of);
@@ -97,9 +97,8 @@ START_TEST(embedding_of_odd_shapes) {
     if (is_full()) embedding_check(300, 3, 70001, y, table_of);
     embedding_check(2300, 5, 40, y, table_of);
 }
-END_TEST
 
-START_TEST(embedding_refuses_what_does_not_fit) {
+TESTS(embedding_refuses_what_does_not_fit, n_types()) {
     run r = {.device = devices[0], .shift = 8};
     const int32_t ids[4] = {0, 6, 1, -1};
     const int32_t dtype = dtypes[_i], dtype_table = dtypes[(_i + 1) % n_types()];
@@ -137,10 +136,9 @@ START_TEST(embedding_refuses_what_does_not_fit) {
     ck_assert_int_eq(table->embedding_backward(r.device, NULL, &args, &err), WEFT_E_UNSUPPORTED);
     end_run(&r);
 }
-END_TEST
 
 /* If the host cannot see ids, one outside the table yields NaN and adds to no row. */
-START_TEST(embedding_of_ids_beyond_the_table_is_nan) {
+TESTS(embedding_of_ids_beyond_the_table_is_nan, !is_cpu() ? n_types() : 0) {
     const int32_t ids[6] = {0, 7, 2, -1, INT32_MIN, 2};
     embedding_case t = {.rows = 6, .width = 3, .vocab = 7, .ids = ids};
     float *got = NULL;
@@ -153,7 +151,6 @@ START_TEST(embedding_of_ids_beyond_the_table_is_nan) {
     for (int i = 0; i < 21; i++) HOLDS(got[i] == (i < 3 ? t.dy[i] : i >= 6 && i < 9 ? t.dy[i] + t.dy[9 + i] : 0.0f));
     free(got), free((void *)t.table), free((void *)t.dy);
 }
-END_TEST
 
 /* ---- square_sum and clip ---- */
 
@@ -187,7 +184,7 @@ static double square_oracle(const float *x, int64_t n) {
     return sum;
 }
 
-START_TEST(square_sum_has_the_declared_order) {
+TEST(square_sum_has_the_declared_order) {
     const int64_t sizes[] = {0, 1, 63, 64, 65, 577, 65536, 65537, 65600, 200003, 1000003};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         square_case t = {.n = sizes[s]};
@@ -199,7 +196,6 @@ START_TEST(square_sum_has_the_declared_order) {
         free(got), free(x);
     }
 }
-END_TEST
 
 /* Three extents of x, one of them empty, with separated sums in `out`. */
 enum { STRETCHES = 3, MOST_SUMS = 40 };
@@ -247,7 +243,7 @@ static void stretch_sums(double got[MOST_SUMS], const stretch_case *t) {
     free(bytes);
 }
 
-START_TEST(square_sums_of_stretches_are_those_of_each) {
+TEST(square_sums_of_stretches_are_those_of_each) {
     float *x = numbers(5312, 2);
     double nodes[5312], got[MOST_SUMS];
     for (int i = 0; i < 5312; i++) nodes[i] = (double)x[i] * 1e-3;
@@ -262,9 +258,8 @@ START_TEST(square_sums_of_stretches_are_those_of_each) {
     HOLDS(got[2] == node_oracle(nodes + 128, 5001) && got[30] == node_oracle(nodes + 5248, 64));
     free(x);
 }
-END_TEST
 
-START_TEST(square_sums_refuse_cells_and_stretches_that_do_not_fit) {
+TEST(square_sums_refuse_cells_and_stretches_that_do_not_fit) {
     const int64_t cells[] = {1, 96, 192, 131072, -64};
     run r = {.device = devices[0], .shift = 0};
     weft_error err = WEFT_ERROR_INIT;
@@ -286,7 +281,6 @@ START_TEST(square_sums_refuse_cells_and_stretches_that_do_not_fit) {
     }
     end_run(&r);
 }
-END_TEST
 
 /* A table with one wrong extent among valid ones. */
 typedef struct wrong_case {
@@ -310,7 +304,7 @@ static void wrong_run(run *r, const void *data) {
 }
 
 /* If the host cannot see the table, a wrong one makes the sums NaN; nothing outside is accessed. */
-START_TEST(square_sums_of_a_table_that_does_not_fit_are_nan) {
+TESTS(square_sums_of_a_table_that_does_not_fit_are_nan, !is_cpu() ? 1 : 0) {
     const uint32_t size = sizeof(weft_extent);
     const weft_extent wrong[] = {{size, 0, 290, 11 + CANARY / 4, 1},
                                  {size, 0, -1, 10, 1},
@@ -328,7 +322,6 @@ START_TEST(square_sums_of_a_table_that_does_not_fit_are_nan) {
         }
     }
 }
-END_TEST
 
 typedef struct clip_case {
     int64_t n;
@@ -367,7 +360,7 @@ static void clip_check(const clip_case *t, double norm, float coefficient, int32
     free(got);
 }
 
-START_TEST(clip_follows_the_norm) {
+TEST(clip_follows_the_norm) {
     const double sums[3] = {9, 16, 144}, bad[2] = {1, INFINITY}, worse[2] = {NAN, 1};
     clip_check(&(clip_case){3, sums, 4, 0, 0}, 3.25, 0.25f, 0);
     clip_check(&(clip_case){3, sums, 4, 1, 0}, 3.25, (float)(1 / (3.25 + 1e-6) / 4), 0);
@@ -378,9 +371,8 @@ START_TEST(clip_follows_the_norm) {
     clip_check(&(clip_case){2, bad, 4, 1, 0}, INFINITY, 0, 1);
     clip_check(&(clip_case){2, worse, 4, 1, 0}, NAN, 0, 1);
 }
-END_TEST
 
-START_TEST(sums_refuse_what_does_not_fit) {
+TEST(sums_refuse_what_does_not_fit) {
     run r = {.device = devices[0], .shift = 8};
     weft_square_sum args = {.struct_size = sizeof args, .n = 5};
     weft_clip clip = clip_args(&r, &(clip_case){.n = 2});
@@ -399,7 +391,6 @@ START_TEST(sums_refuse_what_does_not_fit) {
     REFUSES(&r, clip, &clip, of_clip);
     end_run(&r);
 }
-END_TEST
 
 /* ---- update ---- */
 
@@ -467,7 +458,7 @@ static void update_run(run *r, const void *data) {
     get_floats(r, u.region.states[1], t->n);
 }
 
-START_TEST(update_runs_the_body_over_every_range) {
+TEST(update_runs_the_body_over_every_range) {
     const int64_t sizes[] = {1, 13, 50021};
     for (int s = 0; s < 3; s++) {
         update_case t = {.n = sizes[s]};
@@ -490,7 +481,6 @@ START_TEST(update_runs_the_body_over_every_range) {
         free(got), free((void *)t.w), free((void *)t.g), free((void *)t.s);
     }
 }
-END_TEST
 
 /* Results: copy, and the weight converted to its type. */
 static void copied_run(run *r, const void *data) {
@@ -510,7 +500,7 @@ static void copied_run(run *r, const void *data) {
     get_bytes(r, converted, bytes);
 }
 
-START_TEST(update_writes_the_converted_weights_to_a_copy) {
+TESTS(update_writes_the_converted_weights_to_a_copy, 3) {
     const float odd[] = {NAN, INFINITY, -INFINITY, 3.4e38f, -65530.0f, 65535.0f, 6e-8f, -1e-40f};
     const int64_t sizes[] = {13, 50021};
     for (int s = 0; s < 2; s++) {
@@ -528,9 +518,8 @@ START_TEST(update_writes_the_converted_weights_to_a_copy) {
         free(got), free(w), free((void *)t.g), free((void *)t.s);
     }
 }
-END_TEST
 
-START_TEST(update_refuses_what_does_not_fit) {
+TEST(update_refuses_what_does_not_fit) {
     run r = {.device = devices[0], .shift = 8};
     const float x[5] = {0};
     const update_case t = {.n = 5, .w = x, .g = x, .s = x, .copy = WEFT_BF16};
@@ -566,7 +555,6 @@ START_TEST(update_refuses_what_does_not_fit) {
     }
     end_run(&r);
 }
-END_TEST
 
 /* Regions in slots of one array; the rest of a slot is unused. Every fourth weight is bf16, every ninth region is
  * empty, and every third has no copy. One type has more regions than a small table holds, the other fewer. */
@@ -650,7 +638,7 @@ static void expect_copy(const float *weights, const uint16_t *copy, int i) {
     for (int64_t k = n; k < SLOT; k++) HOLDS(copy[k] == 0xFFFF);
 }
 
-START_TEST(update_takes_all_regions_of_a_step) {
+TEST(update_takes_all_regions_of_a_step) {
     const int64_t n = (int64_t)REGIONS * SLOT;
     update_case t = {.n = n, .w = numbers(n, 1), .g = numbers(n, 1), .s = numbers(n, 1), .copy = WEFT_BF16};
     float *got = every_way(regions_run, &t, "update of many regions");
@@ -660,10 +648,9 @@ START_TEST(update_takes_all_regions_of_a_step) {
     }
     free(got), free((void *)t.w), free((void *)t.g), free((void *)t.s);
 }
-END_TEST
 
 /* All regions are validated before any is changed, including the last. */
-START_TEST(update_judges_every_region_first) {
+TEST(update_judges_every_region_first) {
     run r = {.device = devices[0], .shift = 8};
     const float x[5] = {1, 2, 3, 4, 5};
     const update_case t = {.n = 5, .w = x, .g = x, .s = x};
@@ -692,7 +679,6 @@ START_TEST(update_judges_every_region_first) {
     end_run(&r);
     free(r.results);
 }
-END_TEST
 
 /* ---- convert ---- */
 
@@ -738,7 +724,7 @@ static void convert_round_trips(int32_t dtype, uint32_t last) {
     free(half), free(again), free(wide), free(middle), free(close);
 }
 
-START_TEST(convert_rounds_to_nearest_even) {
+TEST(convert_rounds_to_nearest_even) {
     run r = {.device = devices[1]};
     const float big = 65520, below = 65519.99f, nan = NAN, minus = -2.5f, tiny = 1e-10f;
     uint16_t h = 0;
@@ -755,7 +741,6 @@ START_TEST(convert_rounds_to_nearest_even) {
     HOLDS(convert_one(&r, &h, 2, WEFT_BF16, WEFT_F16, &h) == -2.5f);
     HOLDS(convert_one(&r, &h, 2, WEFT_F16, WEFT_BF16, &h) == -2.5f);
 }
-END_TEST
 
 typedef struct convert_case {
     const float *x;
@@ -771,7 +756,7 @@ static void convert_run(run *r, const void *data) {
     get_bytes(r, to, t->n * weft_dtype_bytes(t->dtype));
 }
 
-START_TEST(convert_in_pieces_and_within_bounds) {
+TEST(convert_in_pieces_and_within_bounds) {
     const int32_t types[] = {WEFT_F32, WEFT_BF16, WEFT_F16};
     float *x = numbers(70001, 3);
     run r = {.device = devices[0]};
@@ -788,11 +773,10 @@ START_TEST(convert_in_pieces_and_within_bounds) {
     end_run(&r);
     free(x);
 }
-END_TEST
 
 /* ---- memory, streams, the device ---- */
 
-START_TEST(memory_moves_in_out_and_within) {
+TEST(memory_moves_in_out_and_within) {
     weft_device *d = devices[3];
     weft_error err = WEFT_ERROR_INIT;
     const int64_t n = 5 << 20; /* large enough for huge pages */
@@ -821,7 +805,6 @@ START_TEST(memory_moves_in_out_and_within) {
     table->release(d, NULL);
     free(from), free(to);
 }
-END_TEST
 
 static int64_t resident_pages(const char *from, int64_t bytes) {
     const uintptr_t first = ((uintptr_t)from + 4095) / 4096 * 4096,
@@ -835,7 +818,7 @@ static int64_t resident_pages(const char *from, int64_t bytes) {
 }
 
 /* Zeroing a large range drops its pages; the memory around both ends is unchanged. */
-START_TEST(large_ranges_are_cleared_by_giving_pages_back) {
+TESTS(large_ranges_are_cleared_by_giving_pages_back, is_cpu() ? 4 : 0) {
     weft_device *d = devices[_i];
     weft_error err = WEFT_ERROR_INIT;
     const int64_t n = 24 << 20, begin = 12 + 4 * 1000, words = (n - 2 * begin) / 4;
@@ -855,9 +838,8 @@ START_TEST(large_ranges_are_cleared_by_giving_pages_back) {
     for (int64_t i = 0; i < words; i++) HOLDS(((uint32_t *)(void *)(at + begin))[i] == 1);
     table->release(d, a.buffer);
 }
-END_TEST
 
-START_TEST(memory_within_one_buffer_and_not_beyond) {
+TEST(memory_within_one_buffer_and_not_beyond) {
     weft_device *d = devices[3];
     weft_error err = WEFT_ERROR_INIT;
     const int64_t n = 100000;
@@ -879,9 +861,8 @@ START_TEST(memory_within_one_buffer_and_not_beyond) {
     table->release(d, a.buffer);
     free(from), free(to);
 }
-END_TEST
 
-START_TEST(memory_that_cannot_be_had_is_an_error) {
+TEST(memory_that_cannot_be_had_is_an_error) {
     weft_error err = WEFT_ERROR_INIT;
     weft_buffer *b = NULL;
     ck_assert_int_eq(table->alloc(devices[0], &b, (int64_t)1 << 60, &err), WEFT_E_MEMORY);
@@ -890,7 +871,6 @@ START_TEST(memory_that_cannot_be_had_is_an_error) {
     ck_assert_int_eq(table->alloc(devices[0], &b, 0, &err), WEFT_OK);
     table->release(devices[0], b);
 }
-END_TEST
 
 static bool processor_has_tiles(void) {
 #if defined(__x86_64__)
@@ -914,7 +894,7 @@ static bool multiplies_bf16(const char *isa) {
 #endif
 }
 
-START_TEST(device_says_what_it_is) {
+TEST(device_says_what_it_is) {
     weft_device_info info = {.struct_size = sizeof info};
     weft_error err = WEFT_ERROR_INIT;
     weft_device *d = NULL;
@@ -935,32 +915,7 @@ START_TEST(device_says_what_it_is) {
     ck_assert_int_ge(info.threads, 1);
     table->destroy(d);
 }
-END_TEST
-
-static void fill(TCase *tests) {
-    tcase_add_loop_test(tests, embedding_of_odd_shapes, 0, n_types() * n_types());
-    tcase_add_loop_test(tests, embedding_refuses_what_does_not_fit, 0, n_types());
-    if (!is_cpu()) tcase_add_loop_test(tests, embedding_of_ids_beyond_the_table_is_nan, 0, n_types());
-    tcase_add_test(tests, square_sum_has_the_declared_order);
-    tcase_add_test(tests, square_sums_of_stretches_are_those_of_each);
-    tcase_add_test(tests, square_sums_refuse_cells_and_stretches_that_do_not_fit);
-    if (!is_cpu()) tcase_add_test(tests, square_sums_of_a_table_that_does_not_fit_are_nan);
-    tcase_add_test(tests, clip_follows_the_norm);
-    tcase_add_test(tests, sums_refuse_what_does_not_fit);
-    tcase_add_test(tests, update_runs_the_body_over_every_range);
-    tcase_add_loop_test(tests, update_writes_the_converted_weights_to_a_copy, 0, 3);
-    tcase_add_test(tests, update_refuses_what_does_not_fit);
-    tcase_add_test(tests, update_takes_all_regions_of_a_step);
-    tcase_add_test(tests, update_judges_every_region_first);
-    tcase_add_test(tests, convert_rounds_to_nearest_even);
-    tcase_add_test(tests, convert_in_pieces_and_within_bounds);
-    tcase_add_test(tests, memory_moves_in_out_and_within);
-    if (is_cpu()) tcase_add_loop_test(tests, large_ranges_are_cleared_by_giving_pages_back, 0, 4);
-    tcase_add_test(tests, memory_within_one_buffer_and_not_beyond);
-    tcase_add_test(tests, memory_that_cannot_be_had_is_an_error);
-    tcase_add_test(tests, device_says_what_it_is);
-}
 
 int main(void) {
-    return run_device_suite("device.kernels", fill);
+    return run_device_suite("device.kernels");
 }

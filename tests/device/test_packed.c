@@ -146,7 +146,7 @@ static void check(int of_types, int64_t m, int64_t n, int64_t k, int transpose_b
 }
 
 /* Rows of b: any n; for types whose blocks span rows, also any row length. */
-START_TEST(weights_forward) {
+TESTS(weights_forward, n_mixes() * N_PACKED) {
     check(_i, 1, 1, 64, 1, 0, false);
     check(_i, 37, 64, 64, 1, 0, true);
     check(_i, 5, 257, 128, 1, 1, false);
@@ -156,10 +156,9 @@ START_TEST(weights_forward) {
     check(_i, 4, 300, 37, 1, 0, true);
     check(_i, 33, 3, 1100, 1, 1, false);
 }
-END_TEST
 
 /* Columns of b: n in complete blocks, or any n, and any k. */
-START_TEST(gradients_of_inputs) {
+TESTS(gradients_of_inputs, n_mixes() * N_PACKED) {
     check(_i, 1, 64, 1, 0, 0, false);
     check(_i, 37, 64, 65, 0, 1, false);
     check(_i, 9, 320, 77, 0, 0, false);
@@ -168,10 +167,9 @@ START_TEST(gradients_of_inputs) {
     check(_i, 4, 37, 300, 0, 1, false);
     check(_i, 33, 1001, 3, 0, 0, false);
 }
-END_TEST
 
 /* The bytes match weft/blocks.h, and packing rounds to the nearest step. */
-START_TEST(blocks_hold_what_was_packed) {
+TEST(blocks_hold_what_was_packed) {
     unsigned char bytes[BYTES];
     weft_i8x64 block;
     float x[BLOCK], back[BLOCK], scale = 0;
@@ -195,10 +193,9 @@ START_TEST(blocks_hold_what_was_packed) {
         ck_assert(!(back[round % BLOCK] < 0) && !(back[round % BLOCK] > 0));
     }
 }
-END_TEST
 
 /* Ties round to even, zeros stay, and non-finite numbers affect their complete block. */
-START_TEST(edges_of_packing) {
+TEST(edges_of_packing) {
     weft_i8x64 block;
     float x[BLOCK] = {127.0f, 0.5f, 1.5f, -2.5f, -127.0f, 126.5f}, back[BLOCK];
     const float broken[] = {NAN, INFINITY, -INFINITY};
@@ -218,16 +215,14 @@ START_TEST(edges_of_packing) {
         for (int i = 0; i < BLOCK; i++) ck_assert(isnan(back[i]));
     }
 }
-END_TEST
 
-START_TEST(the_device_says_that_it_takes_them) {
+TEST(the_device_says_that_it_takes_them) {
     weft_device_info info = {.struct_size = sizeof info};
     table->info(devices[0], &info);
     ck_assert_uint_eq(info.packed, 1u << WEFT_I8X64 | 1u << WEFT_NF4 | 1u << WEFT_NF4X64 | 1u << WEFT_F8X128);
 }
-END_TEST
 
-START_TEST(wrong_operands_are_refused) {
+TEST(wrong_operands_are_refused) {
     weft_error err = WEFT_ERROR_INIT;
     run r = {.device = devices[0]};
     unsigned char *b = random_blocks(WEFT_I8X64, 128 * 64);
@@ -270,17 +265,7 @@ START_TEST(wrong_operands_are_refused) {
     end_run(&r);
     free(b);
 }
-END_TEST
-
-static void fill(TCase *tests) {
-    tcase_add_loop_test(tests, weights_forward, 0, n_mixes() * N_PACKED);
-    tcase_add_loop_test(tests, gradients_of_inputs, 0, n_mixes() * N_PACKED);
-    tcase_add_test(tests, blocks_hold_what_was_packed);
-    tcase_add_test(tests, edges_of_packing);
-    tcase_add_test(tests, the_device_says_that_it_takes_them);
-    tcase_add_test(tests, wrong_operands_are_refused);
-}
 
 int main(void) {
-    return run_device_suite("packed", fill);
+    return run_device_suite("packed");
 }

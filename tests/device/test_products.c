@@ -171,7 +171,11 @@ static void bias_check(types of, int64_t m, int64_t n, int64_t k, int64_t pad, i
     free(want), free(products), free(bias - at), free(a), free(b), free(c), free(biased), free(added);
 }
 
-START_TEST(products_with_a_bias) {
+/* The range of mixes: on AMX those of bf16. */
+#define FROM (is_amx() ? 1 : 0)
+#define TO   (is_amx() ? 3 : n_mixes())
+
+TEST_RANGE(products_with_a_bias, FROM, TO) {
     bias_check(all_types[_i], 1, 1, 1, 0, 0);
     bias_check(all_types[_i], 7, 33, 5, 3, 0);
     bias_check(all_types[_i], 7, 33, 5, 3, 9); /* 36 bytes into a buffer, no multiple of a vector */
@@ -179,9 +183,8 @@ START_TEST(products_with_a_bias) {
     bias_check(all_types[_i], 600, 200, 96, 16, 0);
     bias_check(all_types[_i], 40, 50, 3000, 0, 0); /* stored sums */
 }
-END_TEST
 
-START_TEST(products_of_odd_shapes) {
+TEST_RANGE(products_of_odd_shapes, FROM, TO) {
     int form = 0;
     for (form = 0; form < 4; form++) {
         matmul_check(all_types[_i], 1, 1, 1, form & 1, form >> 1, 0);
@@ -191,9 +194,8 @@ START_TEST(products_of_odd_shapes) {
         matmul_check(all_types[_i], 269, 389, 97, form & 1, form >> 1, 16);
     }
 }
-END_TEST
 
-START_TEST(products_that_oneDNN_cuts_by_threads) {
+TEST_RANGE(products_that_oneDNN_cuts_by_threads, FROM, TO) {
     matmul_check(all_types[_i], 36, 48, 4096, 0, 0, 0);
     matmul_check(all_types[_i], 172, 64, 512, 0, 1, 0);
     matmul_check(all_types[_i], 128, 128, 4099, 1, 0, 0);
@@ -201,37 +203,33 @@ START_TEST(products_that_oneDNN_cuts_by_threads) {
     matmul_check(all_types[_i], 1, 1000, 288, 0, 1, 0);
     matmul_check(all_types[_i], 3, 5, 9000, 0, 1, 0);
 }
-END_TEST
 
 /* Rows a multiple of 1 KiB apart, which some instruction sets first copy to panels, several along k. */
-START_TEST(products_of_rows_that_collide) {
+TEST_RANGE(products_of_rows_that_collide, FROM, TO) {
     matmul_check(all_types[_i], 70, 256, 1100, 0, 0, 0);
     matmul_check(all_types[_i], 256, 50, 1030, 1, 0, 0);
     matmul_check(all_types[_i], 512, 256, 300, 1, 0, 0);
     matmul_check(all_types[_i], 40, 50, 2048, 0, 1, 0);
     matmul_check(all_types[_i], 256, 40, 2048, 1, 1, 0);
 }
-END_TEST
 
 /* Sums of several steps, stored in scratch, for more rows than it holds: by columns per thread (if a is read in place)
  * and, with more threads, by all together. */
-START_TEST(products_whose_sums_wait) {
+TEST_RANGE(products_whose_sums_wait, FROM, !is_slow() ? TO : FROM) {
     const int64_t steps = all_types[_i].ab == WEFT_BF16 ? 2 : 1; /* as long as in fp32 */
     matmul_check(all_types[_i], 1100, 150, 1040 * steps, 0, 1, 0);
     matmul_check(all_types[_i], 24, 1540, 2200, 0, 1, 0);
     matmul_check(all_types[_i], 24, 1540, 2200, 1, 0, 0);
 }
-END_TEST
 
 /* 16-bit rows widened in two parts, for one or two threads; more threads pack them in strips. */
-START_TEST(products_of_rows_too_large_to_widen_at_once) {
+TEST_RANGE(products_of_rows_too_large_to_widen_at_once, 1, !is_slow() && !is_amx() ? n_mixes() : 1) {
     matmul_check(all_types[_i], 525, 350, 8001, 0, 1, 0);
 }
-END_TEST
 
 /* So many rows and such a long inner dimension that fp32 uses panels on every instruction set that has them: by all
  * threads together, and by columns. Every possible remainder of rows per block and strip occurs. */
-START_TEST(products_of_many_rows) {
+TEST_RANGE(products_of_many_rows, FROM, TO) {
     for (int form = 0; form < 4; form++) {
         matmul_check(all_types[_i], 517, 61, 531, form & 1, form >> 1, 3);
         matmul_check(all_types[_i], 580, 23, 520, form & 1, form >> 1, 0);
@@ -239,21 +237,19 @@ START_TEST(products_of_many_rows) {
     matmul_check(all_types[_i], 519, 430, 512, 0, 1, 0);
     matmul_check(all_types[_i], 514, 410, 516, 0, 0, 4);
 }
-END_TEST
 
 /* Enough columns to divide them among threads and to share the last ones by strips of rows, with b packed for all
  * steps. */
-START_TEST(products_whose_last_columns_are_shared_by_rows) {
+TEST_RANGE(products_whose_last_columns_are_shared_by_rows, FROM, !is_slow() ? TO : FROM) {
     matmul_check(all_types[_i], 519, 390, 2100, 0, 1, 0);
     matmul_check(all_types[_i], 519, 390, 2100, 0, 0, 3);
     matmul_check(all_types[_i], 290, 1540, 520, 0, 1, 0); /* for three and for eight threads */
 }
-END_TEST
 
 /* On panels an element is one chain over a step. The layout of a has no influence: packed (with or without chunks) or
  * read in place. Two steps, and uneven chunks. Enough columns for division by columns, where 16-bit rows are read in
  * place or widened. */
-START_TEST(products_have_the_same_bits_however_a_lies) {
+TEST_RANGE(products_have_the_same_bits_however_a_lies, FROM, TO) {
     matmul_case lies = {.m = 519, .n = 200, .k = 1100, .transpose_b = 1, .types = all_types[_i]}, turned;
     weft_device_info info = {.struct_size = sizeof info};
     float *a = NULL, *b = NULL, *c = NULL, *across = NULL, *one = NULL, *other = NULL;
@@ -276,10 +272,9 @@ START_TEST(products_have_the_same_bits_however_a_lies) {
     ck_assert_msg(memcmp(one, other, (size_t)lies.c_size * sizeof *one) == 0, "a packed gives other bits");
     free(a), free(b), free(across), free(c), free(one), free(other);
 }
-END_TEST
 
 /* Each orientation, and dimensions of one; the device checks the library's product itself. */
-START_TEST(the_roofline_of_a_product_is_measured) {
+TESTS(the_roofline_of_a_product_is_measured, is_cpu() ? 4 : 0) {
     const weft_device_roofline *roofline = table->extension(devices[1], WEFT_DEVICE_ROOFLINE);
     const int64_t sizes[][3] = {{37, 53, 29}, {1, 53, 29}, {37, 1, 29}, {37, 53, 1}};
     ck_assert_ptr_nonnull(roofline);
@@ -297,7 +292,6 @@ START_TEST(the_roofline_of_a_product_is_measured) {
         ck_assert(seconds > 0 && seconds < 60);
     }
 }
-END_TEST
 
 /* oneDNN multiplies bf16 only on AVX-512; tiles in plain C are always available. */
 static bool library_multiplies_bf16(void) {
@@ -307,7 +301,7 @@ static bool library_multiplies_bf16(void) {
 }
 
 /* In bf16 too, if it is not widened: the library's matmul, and the peak of registers or tiles. */
-START_TEST(the_roofline_in_bf16_is_measured) {
+TESTS(the_roofline_in_bf16_is_measured, is_cpu() ? 4 : 0) {
     const weft_device_roofline *roofline = table->extension(devices[1], WEFT_DEVICE_ROOFLINE);
     const weft_roofline_product p = {.struct_size = sizeof p,
                                      .m = 37,
@@ -339,7 +333,6 @@ START_TEST(the_roofline_in_bf16_is_measured) {
     ck_assert_msg(roofline->peak(devices[1], &peak, WEFT_BF16, &err) == WEFT_OK, "%s", err.text);
     ck_assert(peak > 1e8 && peak < 1e15);
 }
-END_TEST
 
 /* Returns a sum on tiles as specified in docs/numbers.md: parts of at most 2,048 values, each from zero, in steps of
  * 32, whose first and second pair values are separate chains. */
@@ -359,7 +352,7 @@ static float sum_on_tiles(const float *a, const float *b, int64_t k) {
     return all;
 }
 
-START_TEST(sums_on_tiles_have_the_order_that_is_documented) {
+TESTS(sums_on_tiles_have_the_order_that_is_documented, is_amx() ? 1 : 0) {
     enum { M = 3, N = 5, K = 4201 };
     const matmul_case t = {.m = M, .n = N, .k = K, .transpose_b = 1, .types = {WEFT_BF16, WEFT_F32}};
     run r = {.device = devices[0], .shift = 0};
@@ -376,7 +369,6 @@ START_TEST(sums_on_tiles_have_the_order_that_is_documented) {
     end_run(&r);
     free(a), free(b);
 }
-END_TEST
 
 /* The inner dimension is split: the workspace holds at least two parts in addition to each thread's own. */
 static void check_cut(types of, int64_t m, int64_t n, int64_t k, int form, int64_t pad) {
@@ -390,7 +382,7 @@ static void check_cut(types of, int64_t m, int64_t n, int64_t k, int form, int64
 }
 
 /* An inner dimension longer than a panel, in every orientation, with no round sizes; with enough work, it is split. */
-START_TEST(products_of_long_inner_dimensions) {
+TEST_RANGE(products_of_long_inner_dimensions, FROM, TO) {
     for (int form = 0; form < 4; form++) {
         matmul_check(all_types[_i], 9, 161, 1057, form & 1, form >> 1, 1);
         check_cut(all_types[_i], 64, 66, 1030, form, 2); /* two halves would be odd */
@@ -398,7 +390,6 @@ START_TEST(products_of_long_inner_dimensions) {
         check_cut(all_types[_i], 530, 10, 1200, form, 1); /* on panels wherever available */
     }
 }
-END_TEST
 
 /* Checks for the same kind: a NaN, the same infinity, or finite. */
 static void expect_kinds(const char *name, const float *got, const double *want, int64_t n, int64_t *special) {
@@ -445,7 +436,7 @@ static void kinds_check(types of, int64_t m, int64_t n, int64_t k, int form, int
 }
 
 /* Non-finite numbers propagate exactly by the rules of arithmetic. */
-START_TEST(products_hand_on_what_is_not_finite) {
+TEST_RANGE(products_hand_on_what_is_not_finite, FROM, TO) {
     for (int form = 0; form < 4; form++) {
         kinds_check(all_types[_i], 37, 53, 29, form, 3);
         kinds_check(all_types[_i], 269, 389, 97, form, 0);
@@ -453,7 +444,6 @@ START_TEST(products_hand_on_what_is_not_finite) {
         kinds_check(all_types[_i], 521, 37, 515, form, 5);
     }
 }
-END_TEST
 
 static void round_on_device(run *r, weft_ref *ref, const float *x, int64_t n, int32_t dtype) {
     weft_error err = WEFT_ERROR_INIT;
@@ -476,7 +466,7 @@ static void rounded_run(run *r, const void *data) {
 
 /* Rounding affects only the operands: sums are as accurate as in fp32 for the rounded operands, and a hundred or a
  * thousand times further from the products of the original operands. */
-START_TEST(products_are_those_of_rounded_operands) {
+TEST_RANGE(products_are_those_of_rounded_operands, 1, n_types()) {
     matmul_case t = {.m = 130, .n = 210, .k = 700, .transpose_b = 1, .types = {dtypes[_i], WEFT_F32}};
     const double near_by = dtypes[_i] == WEFT_F16 ? 1e-3 / 8 : 1e-3;
     weft_matmul args = matmul_args(&t);
@@ -496,9 +486,8 @@ START_TEST(products_are_those_of_rounded_operands) {
     ck_assert_msg(sqrt(off / norm) > near_by && sqrt(off / norm) < 4 * near_by, "off by %.3g", sqrt(off / norm));
     free(a), free(b), free(c), free(got), free(exact), free(near);
 }
-END_TEST
 
-START_TEST(products_leave_the_callers_team_as_it_was) {
+TEST_RANGE(products_leave_the_callers_team_as_it_was, FROM, is_cpu() ? TO : FROM) {
     int (*max_threads)(void) = NULL; /* of the plugin's OpenMP */
     int before = 0;
     *(void **)&max_threads = dlsym(plugin_file, "omp_get_max_threads");
@@ -517,7 +506,6 @@ START_TEST(products_leave_the_callers_team_as_it_was) {
         ck_assert_int_eq(max_threads(), before);
     }
 }
-END_TEST
 
 /* The last positions of each sequence, as in generation: a starts after some of its own rows, inside longer rows. */
 static void parts_run(run *r, const void *data) {
@@ -532,7 +520,7 @@ static void parts_run(run *r, const void *data) {
     get_cells(r, args.c, t->c_size, t->types.c);
 }
 
-START_TEST(products_of_the_last_places_of_rows) {
+TEST_RANGE(products_of_the_last_places_of_rows, FROM, TO) {
     const int64_t widths[] = {42, 30, 7, 64};
     for (int i = 0; i < 4; i++) {
         const int64_t k = widths[i], m = 3, n = 37, length = 4;
@@ -552,9 +540,8 @@ START_TEST(products_of_the_last_places_of_rows) {
         free(a), free(b), free(c), free(got), free(want);
     }
 }
-END_TEST
 
-START_TEST(products_of_nothing) {
+TEST_RANGE(products_of_nothing, FROM, TO) {
     const float c[6] = {1, 2, 3, 4, 5, 6}, rows[96] = {0};
     run r = {.device = devices[1]};
     weft_matmul args = {.struct_size = sizeof args, .m = 2, .n = 3, .k = 0, .lda = 1, .ldb = 3, .ldc = 3};
@@ -581,9 +568,8 @@ START_TEST(products_of_nothing) {
     end_run(&r);
     free(r.results);
 }
-END_TEST
 
-START_TEST(products_refuse_what_does_not_fit) {
+TEST_RANGE(products_refuse_what_does_not_fit, FROM, TO) {
     run r = {.device = devices[0], .shift = 8};
     matmul_case t = {.m = 7, .n = 5, .k = _i == 0 ? 3 : 3000, .types = all_types[_i]};
     weft_matmul args = matmul_args(&t), whole;
@@ -624,10 +610,9 @@ START_TEST(products_refuse_what_does_not_fit) {
     ck_assert_int_eq(table->matmul(r.device, NULL, &args, &err), WEFT_E_HOST);
     end_run(&r);
 }
-END_TEST
 
 /* There are five type combinations. */
-START_TEST(products_refuse_other_types) {
+TEST(products_refuse_other_types) {
     static const int32_t known[] = {WEFT_F32, WEFT_BF16, WEFT_F16};
     run r = {.device = devices[0]};
     const matmul_case t = {.m = 2, .n = 2, .k = 2};
@@ -650,33 +635,7 @@ START_TEST(products_refuse_other_types) {
     ck_assert_int_eq(taken, sizeof all_types / sizeof *all_types);
     end_run(&r);
 }
-END_TEST
-
-static void fill(TCase *tests) {
-    const int from = is_amx() ? 1 : 0, to = is_amx() ? 3 : n_mixes(); /* those of bf16 */
-    tcase_add_loop_test(tests, products_of_odd_shapes, from, to);
-    tcase_add_loop_test(tests, products_with_a_bias, from, to);
-    tcase_add_loop_test(tests, products_that_oneDNN_cuts_by_threads, from, to);
-    tcase_add_loop_test(tests, products_of_rows_that_collide, from, to);
-    if (!is_slow()) tcase_add_loop_test(tests, products_whose_sums_wait, from, to);
-    if (!is_slow() && !is_amx())
-        tcase_add_loop_test(tests, products_of_rows_too_large_to_widen_at_once, 1, n_mixes()); /* 16-bit */
-    tcase_add_loop_test(tests, products_of_many_rows, from, to);
-    if (!is_slow()) tcase_add_loop_test(tests, products_whose_last_columns_are_shared_by_rows, from, to);
-    tcase_add_loop_test(tests, products_have_the_same_bits_however_a_lies, from, to);
-    if (is_cpu()) tcase_add_loop_test(tests, the_roofline_of_a_product_is_measured, 0, 4);
-    if (is_cpu()) tcase_add_loop_test(tests, the_roofline_in_bf16_is_measured, 0, 4);
-    if (is_amx()) tcase_add_test(tests, sums_on_tiles_have_the_order_that_is_documented);
-    if (is_cpu()) tcase_add_loop_test(tests, products_leave_the_callers_team_as_it_was, from, to);
-    tcase_add_loop_test(tests, products_of_long_inner_dimensions, from, to);
-    tcase_add_loop_test(tests, products_hand_on_what_is_not_finite, from, to);
-    tcase_add_loop_test(tests, products_are_those_of_rounded_operands, 1, n_types());
-    tcase_add_test(tests, products_refuse_other_types);
-    tcase_add_loop_test(tests, products_of_the_last_places_of_rows, from, to);
-    tcase_add_loop_test(tests, products_of_nothing, from, to);
-    tcase_add_loop_test(tests, products_refuse_what_does_not_fit, from, to);
-}
 
 int main(void) {
-    return run_device_suite("device.products", fill);
+    return run_device_suite("device.products");
 }

@@ -156,7 +156,7 @@ static void norm_check(int64_t rows, int64_t width, int32_t form, int32_t from_o
 }
 
 /* Loop index: type, the gain's form, and the norm's form. */
-START_TEST(norms_of_odd_shapes) {
+TESTS(norms_of_odd_shapes, 4 * n_types()) {
     const int32_t dtype = dtypes[_i / 4], from_one = _i & 1, form = _i >> 1 & 1;
     if (form == WEFT_NORM_RMS) norm_check(1, 1, form, from_one, dtype);
     norm_check(3, 7, form, from_one, dtype);
@@ -168,20 +168,18 @@ START_TEST(norms_of_odd_shapes) {
     norm_check(9, 13000, form, from_one, dtype); /* sums over rows that exceed CUDA's shared memory */
     if (is_full()) norm_check(3, 65536, form, from_one, dtype);
 }
-END_TEST
 
 /* A single element is its own mean: the output is the bias, and the gradient is zero. */
-START_TEST(layer_norm_of_one_element) {
+TESTS(layer_norm_of_one_element, n_types()) {
     norm_case t = norm_make(3, 1, WEFT_NORM_LAYER, 0, dtypes[_i]);
     float *out = every_way(norm_run, &t, "norm"), *back = every_way(norm_backward_run, &t, "norm_backward");
     for (int64_t r = 0; r < 3; r++) HOLDS(out[r] == rounded(t.bias[0], t.dtype) && back[r] == 0);
     free(out), free(back);
     norm_free(&t);
 }
-END_TEST
 
 /* With a large mean, the squares of small differences keep their digits. */
-START_TEST(layer_norm_far_from_zero) {
+TEST(layer_norm_far_from_zero) {
     norm_case t = norm_make(9, 100, WEFT_NORM_LAYER, 0, WEFT_F32);
     norm_wanted want;
     float *out = NULL;
@@ -194,10 +192,10 @@ START_TEST(layer_norm_far_from_zero) {
     norm_wanted_free(&want);
     norm_free(&t);
 }
-END_TEST
 
 /* If squares overflow, the result is NaN, not a row of zeros. */
-START_TEST(norms_of_rows_that_overflow_are_nan) {
+/* fp16 has no such numbers. */
+TESTS(norms_of_rows_that_overflow_are_nan, 2) {
     for (int32_t form = WEFT_NORM_RMS; form <= WEFT_NORM_LAYER; form++) {
         norm_case t = norm_make(2, 20, form, 0, dtypes[_i]);
         float *out = NULL;
@@ -208,10 +206,9 @@ START_TEST(norms_of_rows_that_overflow_are_nan) {
         norm_free(&t);
     }
 }
-END_TEST
 
 /* Same bits as an add and a norm of the rounded sum, for any destination of the sum. */
-START_TEST(a_norm_takes_the_residual_with_it) {
+TESTS(a_norm_takes_the_residual_with_it, n_types()) {
     const int64_t rows = 37, width = 67, n = rows * width;
     for (int32_t form = WEFT_NORM_RMS; form <= WEFT_NORM_LAYER; form++) {
         const int64_t statistics = form == WEFT_NORM_LAYER ? 2 * rows : rows;
@@ -233,9 +230,8 @@ START_TEST(a_norm_takes_the_residual_with_it) {
         norm_free(&t);
     }
 }
-END_TEST
 
-START_TEST(norms_refuse_what_does_not_fit) {
+TESTS(norms_refuse_what_does_not_fit, n_types()) {
     run r = {.device = devices[0], .shift = 8};
     norm_case t = norm_make(5, 3, WEFT_NORM_LAYER, 0, dtypes[_i]);
     const int64_t cell = weft_dtype_bytes(t.dtype);
@@ -270,7 +266,6 @@ START_TEST(norms_refuse_what_does_not_fit) {
     end_run(&r);
     norm_free(&t);
 }
-END_TEST
 
 /* ---- sum_rows ---- */
 
@@ -311,16 +306,15 @@ static void sum_check(int64_t rows, int64_t width, int32_t dtype) {
     free(want), free(set), free(added), free((void *)t.x), free((void *)t.out);
 }
 
-START_TEST(sums_of_odd_shapes) {
+TESTS(sums_of_odd_shapes, n_types()) {
     sum_check(0, 5, dtypes[_i]);
     sum_check(1, 1, dtypes[_i]);
     sum_check(17, 7, dtypes[_i]);
     sum_check(70, 300, dtypes[_i]);
     sum_check(1031, 131, dtypes[_i]);
 }
-END_TEST
 
-START_TEST(sums_refuse_what_does_not_fit) {
+TESTS(sums_refuse_what_does_not_fit, n_types()) {
     run r = {.device = devices[0], .shift = 8};
     const sum_case t = {.rows = 5, .width = 3, .dtype = dtypes[_i]};
     weft_error err = WEFT_ERROR_INIT;
@@ -333,19 +327,7 @@ START_TEST(sums_refuse_what_does_not_fit) {
     ck_assert_int_eq(table->sum_rows(r.device, NULL, &args, &err), WEFT_E_UNSUPPORTED);
     end_run(&r);
 }
-END_TEST
-
-static void fill(TCase *tests) {
-    tcase_add_loop_test(tests, norms_of_odd_shapes, 0, 4 * n_types());
-    tcase_add_loop_test(tests, layer_norm_of_one_element, 0, n_types());
-    tcase_add_test(tests, layer_norm_far_from_zero);
-    tcase_add_loop_test(tests, norms_of_rows_that_overflow_are_nan, 0, 2); /* fp16 has no such numbers */
-    tcase_add_loop_test(tests, a_norm_takes_the_residual_with_it, 0, n_types());
-    tcase_add_loop_test(tests, norms_refuse_what_does_not_fit, 0, n_types());
-    tcase_add_loop_test(tests, sums_of_odd_shapes, 0, n_types());
-    tcase_add_loop_test(tests, sums_refuse_what_does_not_fit, 0, n_types());
-}
 
 int main(void) {
-    return run_device_suite("device.rows", fill);
+    return run_device_suite("device.rows");
 }

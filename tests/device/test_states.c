@@ -53,7 +53,7 @@ static void hold_against_golden(json_t *golden, int32_t dtype) {
     }
 }
 
-START_TEST(maps_and_codes_are_those_of_bitsandbytes) {
+TEST(maps_and_codes_are_those_of_bitsandbytes) {
     char path[4096];
     json_t *golden = NULL;
     (void)snprintf(path, sizeof path, "%s/tests/golden/dynamic8.json", getenv("WEFT_SOURCE"));
@@ -63,10 +63,9 @@ START_TEST(maps_and_codes_are_those_of_bitsandbytes) {
     hold_against_golden(golden, WEFT_UDYN8X256);
     json_decref(golden);
 }
-END_TEST
 
 /* Checks all edges, with sizes of all exponents and next to each edge. */
-START_TEST(a_code_is_the_nearest_one) {
+TEST(a_code_is_the_nearest_one) {
     for (int k = 0; k < 2; k++) {
         const int n = weft_dynamic8_sizes(&maps[k]);
         for (uint32_t bits = 0; bits <= 0x3F800000u; bits += 40961u) {
@@ -84,7 +83,6 @@ START_TEST(a_code_is_the_nearest_one) {
         HOLDS(weft_dynamic8_code(&maps[k], -1.0f) == (k == 0 ? 256 - 127 : 0));
     }
 }
-END_TEST
 
 /* ---- the update ---- */
 
@@ -240,7 +238,7 @@ static const stored_case cases[] = {
     {WEFT_BF16, {WEFT_F32, WEFT_UDYN8X256, WEFT_BF16}},
 };
 
-START_TEST(stored_numbers_go_through_the_body_in_fp32) {
+TESTS(stored_numbers_go_through_the_body_in_fp32, LENGTH(cases)) {
     const stored_case *t = &cases[_i];
     float *got = every_way(stored_run, t, "update of what is stored narrow");
     const char *at = (const char *)got;
@@ -258,7 +256,6 @@ START_TEST(stored_numbers_go_through_the_body_in_fp32) {
     for (int k = 0; k <= STATES; k++) free(memory[k]);
     free(got);
 }
-END_TEST
 
 static void poisoned_run(run *r, const void *data) {
     const stored_case *t = data;
@@ -272,13 +269,12 @@ static void poisoned_run(run *r, const void *data) {
     get_bytes(r, u.region.states[0], weft_dtype_span(t->states[0], N));
 }
 
-START_TEST(a_number_that_is_not_finite_spoils_its_block_and_no_other) {
+TEST(a_number_that_is_not_finite_spoils_its_block_and_no_other) {
     float *got = every_way(poisoned_run, &cases[2], "update with an infinite gradient");
     const weft_dyn8x256 *blocks = (const weft_dyn8x256 *)(const void *)got;
     for (int b = 0; b < N / BLOCK; b++) HOLDS(isnan(blocks[b].scale) == (b == 700 / BLOCK));
     free(got);
 }
-END_TEST
 
 static void refuses(const stored_call *u, run *r, weft_status status, const char *text) {
     weft_error err = WEFT_ERROR_INIT;
@@ -286,7 +282,7 @@ static void refuses(const stored_call *u, run *r, weft_status status, const char
     ck_assert_msg(strstr(err.text, text) != NULL, "%s", err.text);
 }
 
-START_TEST(what_cannot_be_stored_so_is_refused) {
+TEST(what_cannot_be_stored_so_is_refused) {
     run r = {.device = devices[0], .shift = 0};
     stored_call u;
     stored_args(&u, &r, &cases[2]);
@@ -300,18 +296,9 @@ START_TEST(what_cannot_be_stored_so_is_refused) {
     refuses(&u, &r, WEFT_E_HOST, "no multiple of the blocks of 256");
     end_run(&r);
 }
-END_TEST
-
-static void fill(TCase *tests) {
-    weft_dynamic8_fill(&maps[0], WEFT_DYN8X256);
-    weft_dynamic8_fill(&maps[1], WEFT_UDYN8X256);
-    tcase_add_test(tests, maps_and_codes_are_those_of_bitsandbytes);
-    tcase_add_test(tests, a_code_is_the_nearest_one);
-    tcase_add_loop_test(tests, stored_numbers_go_through_the_body_in_fp32, 0, (int)(sizeof cases / sizeof *cases));
-    tcase_add_test(tests, a_number_that_is_not_finite_spoils_its_block_and_no_other);
-    tcase_add_test(tests, what_cannot_be_stored_so_is_refused);
-}
 
 int main(void) {
-    return run_device_suite("states", fill);
+    weft_dynamic8_fill(&maps[0], WEFT_DYN8X256);
+    weft_dynamic8_fill(&maps[1], WEFT_UDYN8X256);
+    return run_device_suite("states");
 }

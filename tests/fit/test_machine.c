@@ -30,7 +30,7 @@ static void put_machine(void) {
     put("/proc/meminfo", "MemTotal:        8388608 kB\nMemFree:          100 kB\nMemAvailable:    6291456 kB\n");
 }
 
-START_TEST(a_machine_has_what_is_in_it) {
+TEST(a_machine_has_what_is_in_it) {
     weft_machine_memory memory;
     put_machine();
     memory = ask();
@@ -38,14 +38,12 @@ START_TEST(a_machine_has_what_is_in_it) {
     ck_assert_int_eq(memory.free, (int64_t)6291456 * KIB);
     ck_assert(!memory.limited);
 }
-END_TEST
 
-START_TEST(a_machine_that_says_nothing_is_unknown) {
+TEST(a_machine_that_says_nothing_is_unknown) {
     ck_assert_int_eq(ask().total, 0);
 }
-END_TEST
 
-START_TEST(groups_hold_to_the_least_of_all_above) {
+TEST(groups_hold_to_the_least_of_all_above) {
     weft_machine_memory memory;
     put_machine();
     put("/proc/self/cgroup", "0::/batch/job/step\n");
@@ -59,18 +57,16 @@ START_TEST(groups_hold_to_the_least_of_all_above) {
     ck_assert_int_eq(memory.free, (1024 - 300 + 200) * MIB);
     ck_assert(memory.limited);
 }
-END_TEST
 
-START_TEST(the_top_stands_for_a_group_that_is_not_to_be_seen) {
+TEST(the_top_stands_for_a_group_that_is_not_to_be_seen) {
     put_machine();
     put("/proc/self/cgroup", "0::/docker/0123456789ab\n");
     put("/sys/fs/cgroup/memory.max", "2147483648\n");
     ck_assert_int_eq(ask().total, 2048 * MIB);
     ck_assert(ask().limited);
 }
-END_TEST
 
-START_TEST(the_older_hierarchy_counts_too) {
+TEST(the_older_hierarchy_counts_too) {
     put_machine();
     put("/proc/self/cgroup", "9:name=systemd:/\n4:cpu,memory:/batch\n0::/\n");
     put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
@@ -80,27 +76,17 @@ START_TEST(the_older_hierarchy_counts_too) {
     ck_assert_int_eq(ask().total, 512 * MIB);
     ck_assert_int_eq(ask().free, 384 * MIB);
 }
-END_TEST
 
-START_TEST(a_limit_above_what_the_machine_has_is_none) {
+TEST(a_limit_above_what_the_machine_has_is_none) {
     put_machine();
     put("/proc/self/cgroup", "0::/\n");
     put("/sys/fs/cgroup/memory.max", "99999999999999\n");
     ck_assert_int_eq(ask().total, (int64_t)8388608 * KIB);
     ck_assert(!ask().limited);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("machine");
     TCase *tests = tcase_create("machine");
     tcase_add_checked_fixture(tests, scratch_make, scratch_remove);
-    tcase_add_test(tests, a_machine_has_what_is_in_it);
-    tcase_add_test(tests, a_machine_that_says_nothing_is_unknown);
-    tcase_add_test(tests, groups_hold_to_the_least_of_all_above);
-    tcase_add_test(tests, the_top_stands_for_a_group_that_is_not_to_be_seen);
-    tcase_add_test(tests, the_older_hierarchy_counts_too);
-    tcase_add_test(tests, a_limit_above_what_the_machine_has_is_none);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tests);
 }

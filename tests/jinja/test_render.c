@@ -64,7 +64,7 @@ static void hold_one(const char *name, const jinja_template *self, const json_t 
     jinja_end(r);
 }
 
-START_TEST(texts_are_those_of_jinja2) {
+TEST(texts_are_those_of_jinja2) {
     jinja_template *templates[MOST_TEMPLATES];
     char names[MOST_TEMPLATES][16], file[32], *text = NULL, *expected = NULL, *conversations = NULL;
     size_t n = 0, bytes = 0;
@@ -98,7 +98,6 @@ START_TEST(texts_are_those_of_jinja2) {
     free(expected);
     free(conversations);
 }
-END_TEST
 
 #define DOUBLED "{% set ns = namespace(l=[]) %}{% for i in range(64) %}{% set ns.l = [ns.l, ns.l] %}{% endfor %}"
 #define NESTED                                                                                                         \
@@ -206,7 +205,7 @@ static const struct {
     {"{{ ['a']|map('upperlower'[2:5])|list }}", 1, "$ per"},
 };
 
-START_TEST(errors_have_line_and_cause) {
+TESTS(errors_have_line_and_cause, LENGTH(errors)) {
     weft_error err = WEFT_ERROR_INIT;
     jinja_template *self = NULL;
     jinja_render *r = NULL;
@@ -227,7 +226,6 @@ START_TEST(errors_have_line_and_cause) {
     jinja_free(self);
     json_decref(none);
 }
-END_TEST
 
 #define EIGHT_MIB                                                                                                      \
     "{% set ns = namespace(s='abcdefgh') %}{% for i in range(20) %}{% set ns.s = ns.s + ns.s %}{% endfor %}"
@@ -294,7 +292,7 @@ static weft_status status_of(const char *source, weft_error *err) {
     return status;
 }
 
-START_TEST(limits_are_exact) {
+TESTS(limits_are_exact, LENGTH(limits)) {
     char *fits = source_of(limits[_i].source, limits[_i].fits),
          *exceeds = source_of(limits[_i].source, limits[_i].exceeds);
     weft_error err = WEFT_ERROR_INIT;
@@ -304,9 +302,8 @@ START_TEST(limits_are_exact) {
     free(fits);
     free(exceeds);
 }
-END_TEST
 
-START_TEST(deep_nesting_is_an_error) {
+TESTS(deep_nesting_is_an_error, 10) {
     enum { N = 100000 };
     static const struct {
         const char *before, *opens;
@@ -322,10 +319,9 @@ START_TEST(deep_nesting_is_an_error) {
     ck_assert_int_eq(jinja_compile(&self, weft_services(), "T", source, at, &err), WEFT_E_DATA);
     free(source);
 }
-END_TEST
 
 /* Marks as one character per byte: '.' template, 'd' data, a digit for a message. */
-START_TEST(marks_follow_their_bytes) {
+TESTS(marks_follow_their_bytes, 7) {
     static const struct {
         const char *source, *text, *marks;
     } rows[] = {
@@ -357,7 +353,6 @@ START_TEST(marks_follow_their_bytes) {
     jinja_free(self);
     json_decref(object);
 }
-END_TEST
 
 /* Encodes a character below U+20000 as UTF-8, and returns its length. */
 static size_t put_utf8(char out[4], int32_t c) {
@@ -368,7 +363,7 @@ static size_t put_utf8(char out[4], int32_t c) {
 }
 
 /* Hashes of tests/golden/make_unicode.py. They do not depend on the Unicode version of installed libraries. */
-START_TEST(cases_are_those_of_python) {
+TESTS(cases_are_those_of_python, 8) {
     static const struct {
         const char *source, *before;
         uint64_t hash;
@@ -406,9 +401,8 @@ START_TEST(cases_are_those_of_python) {
                   (unsigned long long)hash);
     jinja_free(self);
 }
-END_TEST
 
-START_TEST(generation_blocks_are_counted) {
+TEST(generation_blocks_are_counted) {
     jinja_template *self = compiled("a{% for i in [1,2] %}{% generation %}b{{ i }}{% endgeneration %}c{% endfor %}");
     json_t *none = json_object();
     weft_error err = WEFT_ERROR_INIT;
@@ -423,10 +417,9 @@ START_TEST(generation_blocks_are_counted) {
     jinja_free(self);
     json_decref(none);
 }
-END_TEST
 
 /* Origins of texts: 0 for jinja_set_text, the given number for jinja_set_json. */
-START_TEST(variables_have_their_values_and_origins) {
+TEST(variables_have_their_values_and_origins) {
     jinja_template *self = compiled("{{ bos }}{{ flag }}{{ name }}{{ strftime_now('%Y') }}{{ missing }}{{ big }}");
     json_t *name = json_string("x");
     weft_error err = WEFT_ERROR_INIT;
@@ -447,9 +440,8 @@ START_TEST(variables_have_their_values_and_origins) {
     jinja_free(self);
     json_decref(name);
 }
-END_TEST
 
-START_TEST(uses_of_keys_are_recorded) {
+TEST(uses_of_keys_are_recorded) {
     static const char given[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"a\",\"list\":\"xy\",\"unused\":1},"
                                 "{\"role\":\"tool\",\"content\":\"b\"}],\"tools\":[]}";
     jinja_template *self = compiled("{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}"
@@ -473,25 +465,9 @@ START_TEST(uses_of_keys_are_recorded) {
     jinja_free(self);
     json_decref(object);
 }
-END_TEST
-
-static Suite *suite(void) {
-    Suite *s = suite_create("jinja");
-    TCase *t = tcase_create("jinja");
-    tcase_set_timeout(t, 60);
-    tcase_add_test(t, texts_are_those_of_jinja2);
-    tcase_add_loop_test(t, errors_have_line_and_cause, 0, (int)(sizeof errors / sizeof errors[0]));
-    tcase_add_loop_test(t, limits_are_exact, 0, (int)(sizeof limits / sizeof limits[0]));
-    tcase_add_loop_test(t, deep_nesting_is_an_error, 0, 10);
-    tcase_add_loop_test(t, marks_follow_their_bytes, 0, 7);
-    tcase_add_loop_test(t, cases_are_those_of_python, 0, 8);
-    tcase_add_test(t, generation_blocks_are_counted);
-    tcase_add_test(t, variables_have_their_values_and_origins);
-    tcase_add_test(t, uses_of_keys_are_recorded);
-    suite_add_tcase(s, t);
-    return s;
-}
 
 int main(void) {
-    return run_suite(suite());
+    TCase *tests = tcase_create("jinja");
+    tcase_set_timeout(tests, 60);
+    return run_tests(tests);
 }

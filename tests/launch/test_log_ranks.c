@@ -32,7 +32,7 @@ static const struct {
     {4, 0, "00000000000000000000000000000000001", REFUSED, "is not a list of ranks"},
 };
 
-START_TEST(a_list_of_ranks) {
+TESTS(a_list_of_ranks, LENGTH(cases)) {
     weft_world world = {.rank = cases[_i].rank, .size = cases[_i].size};
     weft_error err = WEFT_ERROR_INIT;
     weft_config *config = NULL;
@@ -44,12 +44,7 @@ START_TEST(a_list_of_ranks) {
     if (status == WEFT_OK) ck_assert_int_eq(world.speaks, cases[_i].speaks);
     else ck_assert_msg(strstr(err.text, cases[_i].says) != NULL, "%s", err.text);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("speakers");
-    TCase *tests = tcase_create("lists");
-    suite_add_tcase(suite, tests);
-    tcase_add_loop_test(tests, a_list_of_ranks, 0, sizeof cases / sizeof *cases);
-    return run_suite(suite);
+    return run_tests(tcase_create("lists"));
 }

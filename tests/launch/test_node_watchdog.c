@@ -129,7 +129,7 @@ static bool lead(void) {
     return true;
 }
 
-START_TEST(the_chief_hangs_up_on_strangers) {
+TEST(the_chief_hangs_up_on_strangers) {
     greeting wrong[6];
     weft_rank_view both[2] = {view(1, WEFT_RANK_COMPUTES), view(2, WEFT_RANK_GONE)};
     int file = -1;
@@ -156,9 +156,8 @@ START_TEST(the_chief_hangs_up_on_strangers) {
     say(file, both, sizeof both, 5);
     expect_end("rank 2 died by signal 9 after step 7");
 }
-END_TEST
 
-START_TEST(words_that_are_cut_short) {
+TEST(words_that_are_cut_short) {
     weft_rank_view both[2] = {view(1, WEFT_RANK_COMPUTES), view(2, WEFT_RANK_COMPUTES)};
     greeting now;
     int file = -1;
@@ -172,9 +171,8 @@ START_TEST(words_that_are_cut_short) {
     (void)close(file);
     expect_end("the machine of rank 1 is out of reach, where it was last seen after step 7");
 }
-END_TEST
 
-START_TEST(a_text_without_an_end) {
+TEST(a_text_without_an_end) {
     greeting now;
     weft_rank_view both[2];
     char why[SENTENCE];
@@ -192,7 +190,6 @@ START_TEST(a_text_without_an_end) {
                    WEFT_HEARTBEAT_TEXT - 1, both[0].text);
     expect_end(why);
 }
-END_TEST
 
 /* ---- messages to a follower ---- */
 
@@ -212,25 +209,16 @@ static void follow(bool stops, const char *why) {
     expect_end(why);
 }
 
-START_TEST(the_chief_commands_a_stop) {
+TEST(the_chief_commands_a_stop) {
     follow(true, ""); /* the chief prints the reason */
 }
-END_TEST
 
-START_TEST(the_chief_disappears) {
+TEST(the_chief_disappears) {
     follow(false, "the watchdog of rank 0 is out of reach");
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("multi-node watchdog");
     TCase *tests = tcase_create("words");
-    suite_add_tcase(suite, tests);
     tcase_set_timeout(tests, 60);
-    tcase_add_test(tests, the_chief_hangs_up_on_strangers);
-    tcase_add_test(tests, words_that_are_cut_short);
-    tcase_add_test(tests, a_text_without_an_end);
-    tcase_add_test(tests, the_chief_commands_a_stop);
-    tcase_add_test(tests, the_chief_disappears);
-    return run_suite(suite);
+    return run_tests(tests);
 }

@@ -91,7 +91,7 @@ static const struct {
     {WEFT_RANKS_PLANNED, 0, "", NULL, 0, 1, 0, "", "", ""},
 };
 
-START_TEST(the_world_is_found) {
+TESTS(the_world_is_found, LENGTH(found)) {
     weft_error err = WEFT_ERROR_INIT;
     weft_launch ranks;
     weft_launch_want(found[_i].use, found[_i].asked);
@@ -106,9 +106,8 @@ START_TEST(the_world_is_found) {
     ck_assert_uint_ge(strlen(ranks.launch), strlen(found[_i].launch_ends));
     ck_assert_str_eq(ranks.launch + strlen(ranks.launch) - strlen(found[_i].launch_ends), found[_i].launch_ends);
 }
-END_TEST
 
-START_TEST(a_choice_is_explained) {
+TEST(a_choice_is_explained) {
     weft_error err = WEFT_ERROR_INIT;
     weft_launch ranks;
     weft_launch_want(WEFT_RANKS_TRAINED, 2);
@@ -123,7 +122,6 @@ START_TEST(a_choice_is_explained) {
     ck_assert_msg(find(&ranks, "BB_RANK=0 BB_SIZE=2", "mpi-bb", &err) == WEFT_OK, "%s", err.text);
     ck_assert_str_eq(ranks.why, ""); /* no plugin was selected */
 }
-END_TEST
 
 /* ---- errors ---- */
 
@@ -160,16 +158,15 @@ static const struct {
     {WEFT_RANKS_PLANNED, 2, "AA_RANK=1 AA_SIZE=2", NULL, WEFT_E_USER, "this command runs on one rank"},
 };
 
-START_TEST(what_cannot_be_is_refused) {
+TESTS(what_cannot_be_is_refused, LENGTH(refused)) {
     weft_error err = WEFT_ERROR_INIT;
     weft_launch ranks;
     weft_launch_want(refused[_i].use, refused[_i].asked);
     ck_assert_int_eq(find(&ranks, refused[_i].environment, refused[_i].comm, &err), refused[_i].status);
     ck_assert_says(err, refused[_i].says);
 }
-END_TEST
 
-START_TEST(without_an_mpi_the_packages_are_named) {
+TEST(without_an_mpi_the_packages_are_named) {
     weft_error err = WEFT_ERROR_INIT;
     weft_launch ranks;
     (void)setenv("WEFT_PLUGIN_PATH", "/nowhere", 1);
@@ -182,7 +179,6 @@ START_TEST(without_an_mpi_the_packages_are_named) {
     ck_assert_says(err, "there is no communicator mpi-*");
     ck_assert_says(err, "One rank needs no communicator: [comm] plugin = self");
 }
-END_TEST
 
 /* ---- the resulting world ---- */
 
@@ -193,7 +189,7 @@ static weft_comm_info told(int32_t rank, int32_t size, int32_t local_rank, int32
     return info;
 }
 
-START_TEST(the_communicator_confirms_or_refuses) {
+TEST(the_communicator_confirms_or_refuses) {
     const weft_world world = {.rank = 2, .size = 4, .local_rank = 2, .local_size = 4, .launched_by = "AA_RANK"};
     const weft_host_world *shown = weft_services()->extension(weft_services(), WEFT_HOST_WORLD);
     weft_comm_info info = told(1, 4, 1, 4);
@@ -211,10 +207,9 @@ START_TEST(the_communicator_confirms_or_refuses) {
     ck_assert_int_eq(shown->local_rank, 0);
     ck_assert_int_eq(shown->local_size, 2);
 }
-END_TEST
 
 /* P processors, all available to this process, or a share equal to P divided by the ranks. */
-START_TEST(local_ranks_share_the_processors) {
+TEST(local_ranks_share_the_processors) {
     const weft_host_world *shown = weft_services()->extension(weft_services(), WEFT_HOST_WORLD);
     const int32_t all = weft_world_allowed();
     weft_world world = {.size = 1, .local_size = 1};
@@ -234,7 +229,6 @@ START_TEST(local_ranks_share_the_processors) {
     weft_world_set(&world);
     ck_assert_int_eq(shown->processors, 1);
 }
-END_TEST
 
 static int32_t threads_of_cpu(void) {
     const weft_plugins_options options = {.path = NULL};
@@ -258,26 +252,16 @@ static int32_t threads_of_cpu(void) {
     return info.threads;
 }
 
-START_TEST(the_cpu_takes_its_rank_s_share) {
+TEST(the_cpu_takes_its_rank_s_share) {
     ck_assert_int_eq(threads_of_cpu(), weft_world_allowed());
     weft_services_world()->processors = 3;
     ck_assert_int_eq(threads_of_cpu(), 3);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("ranks");
     TCase *tests = tcase_create("ranks");
     tcase_set_timeout(tests, 120);
     tcase_add_unchecked_fixture(tests, build_all, scratch_remove);
     tcase_add_checked_fixture(tests, clear_environment, NULL);
-    tcase_add_loop_test(tests, the_world_is_found, 0, (int)(sizeof found / sizeof found[0]));
-    tcase_add_test(tests, a_choice_is_explained);
-    tcase_add_loop_test(tests, what_cannot_be_is_refused, 0, (int)(sizeof refused / sizeof refused[0]));
-    tcase_add_test(tests, without_an_mpi_the_packages_are_named);
-    tcase_add_test(tests, the_communicator_confirms_or_refuses);
-    tcase_add_test(tests, local_ranks_share_the_processors);
-    tcase_add_test(tests, the_cpu_takes_its_rank_s_share);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tests);
 }

@@ -150,29 +150,26 @@ static int find_port(void) {
     return bytes[2] * 256 + bytes[3];
 }
 
-START_TEST(ranks_of_the_host_tell_one_another) {
+TEST(ranks_of_the_host_tell_one_another) {
     clear_environment();
     ck_assert_int_eq(run_own("all tell"), 0);
     ck_assert_int_eq(run_own("mistakes"), 0);
 }
-END_TEST
 
-START_TEST(their_end_is_the_first_that_failed) {
+TEST(their_end_is_the_first_that_failed) {
     clear_environment();
     ck_assert_int_eq(run_own("none"), 0);
     ck_assert_int_eq(run_own("one fails"), 3);
     ck_assert_int_eq(run_own("one is killed"), 128 + SIGKILL);
 }
-END_TEST
 
-START_TEST(ranks_of_one_launcher_meet_by_its_process) {
+TEST(ranks_of_one_launcher_meet_by_its_process) {
     clear_environment();
     (void)setenv("MPI_LOCALNRANKS", "5", 1);
     run_others("all tell");
 }
-END_TEST
 
-START_TEST(ranks_meet_at_a_port) {
+TEST(ranks_meet_at_a_port) {
     char place[40];
     clear_environment();
     (void)snprintf(place, sizeof place, "localhost:%d", find_port());
@@ -184,10 +181,9 @@ START_TEST(ranks_meet_at_a_port) {
     (void)setenv("MASTER_PORT", place, 1);
     run_others("all tell");
 }
-END_TEST
 
 /* A closed connection is not a system error; errno of an earlier call is not its reason. */
-START_TEST(whoever_keeps_it_is_named_when_it_ends) {
+TEST(whoever_keeps_it_is_named_when_it_ends) {
     weft_error err = WEFT_ERROR_INIT;
     int ends[2], value = 0;
     ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
@@ -198,7 +194,6 @@ START_TEST(whoever_keeps_it_is_named_when_it_ends) {
     (void)close(ends[0]);
     (void)close(ends[1]);
 }
-END_TEST
 
 static void meeting_says(const char *expected) {
     weft_error err = WEFT_ERROR_INIT;
@@ -213,7 +208,7 @@ static void meeting_says(const char *expected) {
     weft_rendezvous_end(true);
 }
 
-START_TEST(without_a_place_a_rank_says_what_to_set) {
+TEST(without_a_place_a_rank_says_what_to_set) {
     clear_environment();
     meeting_says("set WEFT_RENDEZVOUS=host:port for all of them");
     (void)setenv(WEFT_RENDEZVOUS, "somewhere", 1);
@@ -221,9 +216,8 @@ START_TEST(without_a_place_a_rank_says_what_to_set) {
     (void)setenv(WEFT_RENDEZVOUS, "127.0.0.1:1", 1);
     meeting_says("rank 0 cannot be reached within 1 s ([run] patience) at 127.0.0.1:1 (from WEFT_RENDEZVOUS)");
 }
-END_TEST
 
-START_TEST(the_first_machine_of_a_list) {
+TEST(the_first_machine_of_a_list) {
     static const struct {
         const char *list, *first;
     } rows[] = {{"node7", "node7"},  {"gpu[03-07,11],login1", "gpu03"}, {"a,b[1-2]", "a"},
@@ -236,10 +230,9 @@ START_TEST(the_first_machine_of_a_list) {
         if (read) ck_assert_str_eq(out, rows[i].first);
     }
 }
-END_TEST
 
 /* A process with another protocol is disconnected, and the ranks are served. */
-START_TEST(a_stranger_is_let_go) {
+TEST(a_stranger_is_let_go) {
     weft_store *store = weft_store_create(2);
     char garbage[200];
     int stranger[2], rank[2];
@@ -258,7 +251,6 @@ START_TEST(a_stranger_is_let_go) {
     weft_store_destroy(store);
     (void)close(stranger[1]);
 }
-END_TEST
 
 /* ---- foreign connections to a port ---- */
 
@@ -288,7 +280,7 @@ static int scan(int port) {
     return held > 0 ? 0 : 1;
 }
 
-START_TEST(strangers_take_no_place) {
+TEST(strangers_take_no_place) {
     char place[40];
     const int port = find_port();
     pid_t scanner = -1;
@@ -306,7 +298,6 @@ START_TEST(strangers_take_no_place) {
     ck_assert_int_eq(waitpid(scanner, &ended, 0), scanner);
     ck_assert_int_eq(ended, 0);
 }
-END_TEST
 
 /* A rank in a child process: greets, reads until the connection closes, and exits with the result. */
 static pid_t start_client(int port, const weft_job_key *key, int32_t rank) {
@@ -330,7 +321,7 @@ static int end_of_client(weft_store *store, pid_t pid) {
     return WIFEXITED(ended) ? WEXITSTATUS(ended) : 1000;
 }
 
-START_TEST(a_place_is_for_one_that_has_the_secret_and_is_free_after_its_end) {
+TEST(a_place_is_for_one_that_has_the_secret_and_is_free_after_its_end) {
     const weft_job_key key = {"the key"}, other = {"another"};
     const int port = find_port(), one = 1;
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
@@ -355,9 +346,8 @@ START_TEST(a_place_is_for_one_that_has_the_secret_and_is_free_after_its_end) {
     weft_store_destroy(store);
     (void)close(listener);
 }
-END_TEST
 
-START_TEST(the_secret_is_a_file_of_the_user) {
+TEST(the_secret_is_a_file_of_the_user) {
     weft_error err = WEFT_ERROR_INIT;
     weft_job_key one, two;
     struct stat info;
@@ -384,29 +374,14 @@ START_TEST(the_secret_is_a_file_of_the_user) {
     ck_assert_mem_ne(&one, &two, sizeof one);
     scratch_remove();
 }
-END_TEST
 
 int main(int argc, char **argv) {
-    Suite *suite = NULL;
     TCase *tests = NULL;
     if (argc == 3 && strcmp(argv[1], "act") == 0) return act(argv[2]);
     program = realpath("/proc/self/exe", NULL);
-    suite = suite_create("rendezvous");
     tests = tcase_create("rendezvous");
     tcase_set_timeout(tests, 60);
-    tcase_add_test(tests, ranks_of_the_host_tell_one_another);
-    tcase_add_test(tests, their_end_is_the_first_that_failed);
-    tcase_add_test(tests, ranks_of_one_launcher_meet_by_its_process);
-    tcase_add_test(tests, ranks_meet_at_a_port);
-    tcase_add_test(tests, whoever_keeps_it_is_named_when_it_ends);
-    tcase_add_test(tests, without_a_place_a_rank_says_what_to_set);
-    tcase_add_test(tests, the_first_machine_of_a_list);
-    tcase_add_test(tests, a_stranger_is_let_go);
-    tcase_add_test(tests, strangers_take_no_place);
-    tcase_add_test(tests, a_place_is_for_one_that_has_the_secret_and_is_free_after_its_end);
-    tcase_add_test(tests, the_secret_is_a_file_of_the_user);
-    suite_add_tcase(suite, tests);
-    const int failed = run_runner(srunner_create(suite), CK_NORMAL);
+    const int failed = run_tests(tests);
     free(program);
     return failed;
 }

@@ -19,7 +19,7 @@ static bool is_default(int number) {
     return action.sa_handler == SIG_DFL;
 }
 
-START_TEST(the_first_asks_to_stop_and_the_second_is_the_systems) {
+TESTS(the_first_asks_to_stop_and_the_second_is_the_systems, 2) {
     weft_signals_install("step and saving");
     ck_assert(!is_default(SIGINT) && !is_default(SIGTERM));
     ck_assert(!weft_signals_stop());
@@ -27,10 +27,9 @@ START_TEST(the_first_asks_to_stop_and_the_second_is_the_systems) {
     ck_assert(weft_signals_stop());
     ck_assert(is_default(SIGINT) && is_default(SIGTERM));
 }
-END_TEST
 
 /* A closed terminal and a closed pipe can cause several signals. */
-START_TEST(those_that_repeat_themselves_only_ask) {
+TEST_RANGE(those_that_repeat_themselves_only_ask, 2, KINDS) {
     weft_signals_install("step and saving");
     ck_assert_int_eq(raise(kinds[_i]), 0);
     ck_assert(weft_signals_stop());
@@ -39,25 +38,22 @@ START_TEST(those_that_repeat_themselves_only_ask) {
     ck_assert_int_eq(raise(SIGTERM), 0);
     ck_assert(is_default(SIGINT) && is_default(SIGTERM) && !is_default(kinds[_i]));
 }
-END_TEST
 
-START_TEST(what_nohup_ignores_stays_ignored) {
+TEST_RANGE(what_nohup_ignores_stays_ignored, 2, KINDS) {
     (void)signal(kinds[_i], SIG_IGN);
     weft_signals_install("step and saving");
     ck_assert_int_eq(raise(kinds[_i]), 0);
     ck_assert(!weft_signals_stop());
 }
-END_TEST
 
 /* The handler may run between a failing call and the check of errno; its output has no reader. */
-START_TEST(errno_stays) {
+TESTS(errno_stays, KINDS) {
     weft_signals_install("step and saving");
     ck_assert_int_eq(close(STDERR_FILENO), 0);
     errno = ERANGE;
     ck_assert_int_eq(raise(kinds[_i]), 0);
     ck_assert_int_eq(errno, ERANGE);
 }
-END_TEST
 
 /* ---- library code that uses the stack pointer for other purposes ---- */
 
@@ -87,7 +83,7 @@ static void *run_on_that_stack(void *unused) {
     return NULL;
 }
 
-START_TEST(the_stack_at_hand_is_not_touched) {
+TESTS(the_stack_at_hand_is_not_touched, KINDS) {
     size_t below = 0;
     pthread_t thread;
     pthread_attr_t attributes;
@@ -105,27 +101,16 @@ START_TEST(the_stack_at_hand_is_not_touched) {
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     (void)pthread_attr_destroy(&attributes);
 }
-END_TEST
 
 /* The kernel saves the processor's registers there; those of AVX-512 and AMX need 11 KiB. */
-START_TEST(the_handlers_stack_has_room) {
+TEST(the_handlers_stack_has_room) {
     stack_t stack;
     weft_crash_install(STDERR_FILENO);
     ck_assert_int_eq(sigaltstack(NULL, &stack), 0);
     ck_assert_int_eq(stack.ss_flags & SS_DISABLE, 0);
     ck_assert_uint_ge(stack.ss_size, 32768);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("signals");
-    TCase *tcase = tcase_create("signals");
-    tcase_add_loop_test(tcase, the_first_asks_to_stop_and_the_second_is_the_systems, 0, 2);
-    tcase_add_loop_test(tcase, those_that_repeat_themselves_only_ask, 2, KINDS);
-    tcase_add_loop_test(tcase, what_nohup_ignores_stays_ignored, 2, KINDS);
-    tcase_add_loop_test(tcase, errno_stays, 0, KINDS);
-    tcase_add_loop_test(tcase, the_stack_at_hand_is_not_touched, 0, KINDS);
-    tcase_add_test(tcase, the_handlers_stack_has_room);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests(tcase_create("signals"));
 }

@@ -207,7 +207,7 @@ static void run_free(run *self) {
 
 /* ---- tests ---- */
 
-START_TEST(lines_carry_their_rank_and_others_than_rank_0_only_say_errors) {
+TEST(lines_carry_their_rank_and_others_than_rank_0_only_say_errors) {
     run r;
     run_begin(&r, "speak to all", 3);
     run_end(&r);
@@ -228,9 +228,8 @@ START_TEST(lines_carry_their_rank_and_others_than_rank_0_only_say_errors) {
         ck_assert_msg(*at == '[', "%s", r.log);
     run_free(&r);
 }
-END_TEST
 
-START_TEST(a_rank_that_speaks_prints_as_rank_0_does) {
+TEST(a_rank_that_speaks_prints_as_rank_0_does) {
     run r;
     run_begin(&r, "speak, 2 too", 3);
     run_end(&r);
@@ -242,18 +241,16 @@ START_TEST(a_rank_that_speaks_prints_as_rank_0_does) {
     ck_assert_ptr_null(strstr(r.log, "[1] a table"));
     run_free(&r);
 }
-END_TEST
 
-START_TEST(the_ranks_status_is_the_parents) {
+TEST(the_ranks_status_is_the_parents) {
     run r;
     run_begin(&r, "fail", 3);
     run_end(&r);
     ck_assert_int_eq(r.status, 3);
     run_free(&r);
 }
-END_TEST
 
-START_TEST(a_crash_names_the_rank) {
+TEST(a_crash_names_the_rank) {
     run r;
     run_begin(&r, "crash", 2);
     run_end(&r);
@@ -264,9 +261,8 @@ START_TEST(a_crash_names_the_rank) {
                   r.log);
     run_free(&r);
 }
-END_TEST
 
-START_TEST(a_signal_to_the_parent_lets_every_rank_end_as_it_would_alone) {
+TESTS(a_signal_to_the_parent_lets_every_rank_end_as_it_would_alone, N_SIGNALS) {
     run r;
     run_begin(&r, "listen", 3);
     for (int rank = 0; rank < 3; rank++) (void)ready(rank);
@@ -276,7 +272,6 @@ START_TEST(a_signal_to_the_parent_lets_every_rank_end_as_it_would_alone) {
     ck_assert_str_eq(r.log, signals[_i].said);
     run_free(&r);
 }
-END_TEST
 
 /* Signals of a kind are merged until the first one is handled. */
 static void wait_until_taken(pid_t pid, int number) {
@@ -303,7 +298,7 @@ static void wait_until_gone(const pid_t ranks[2]) {
     ck_assert_int_eq(gone, 2);
 }
 
-START_TEST(ranks_that_ignore_a_signal_end_by_the_second) {
+TEST(ranks_that_ignore_a_signal_end_by_the_second) {
     run r;
     pid_t ranks[2];
     run_begin(&r, "deaf", 2);
@@ -319,10 +314,9 @@ START_TEST(ranks_that_ignore_a_signal_end_by_the_second) {
     wait_until_gone(ranks);
     run_free(&r);
 }
-END_TEST
 
 /* A rank that has not started may miss the signal or ignore it, and would block the others. */
-START_TEST(a_signal_before_all_ranks_have_begun_ends_the_job) {
+TESTS(a_signal_before_all_ranks_have_begun_ends_the_job, N_SIGNALS) {
     run r;
     pid_t ranks[2];
     run_begin(&r, "ignores signals at the start", 2);
@@ -333,10 +327,9 @@ START_TEST(a_signal_before_all_ranks_have_begun_ends_the_job) {
     wait_until_gone(ranks);
     run_free(&r);
 }
-END_TEST
 
 /* nohup: the run continues. */
-START_TEST(an_ignored_signal_is_not_passed_on) {
+TEST(an_ignored_signal_is_not_passed_on) {
     run r;
     run_begin_ignoring(&r, "works for 1 s", 2, SIGHUP);
     for (int rank = 0; rank < 2; rank++) (void)ready(rank);
@@ -345,7 +338,6 @@ START_TEST(an_ignored_signal_is_not_passed_on) {
     ck_assert_int_eq(r.status, 0);
     run_free(&r);
 }
-END_TEST
 
 /* Whether or not the launcher kills them, and also a rank that starts later. */
 static const struct {
@@ -354,7 +346,7 @@ static const struct {
                {"listen", "trap '' TERM; exec \"$LAUNCHER\" \"$@\""},
                {"begins late", "trap '' TERM; exec \"$LAUNCHER\" \"$@\""}};
 
-START_TEST(a_parent_that_is_killed_leaves_no_rank_behind) {
+TESTS(a_parent_that_is_killed_leaves_no_rank_behind, 3) {
     run r;
     pid_t ranks[2];
     char command[900];
@@ -375,7 +367,6 @@ START_TEST(a_parent_that_is_killed_leaves_no_rank_behind) {
     wait_until_gone(ranks);
     scratch_remove();
 }
-END_TEST
 
 static const struct {
     const char *what;
@@ -388,7 +379,7 @@ static const struct {
     {"one computes for 3 s", 0, ""},
 };
 
-START_TEST(ranks_hang_when_all_wait_and_not_while_one_computes) {
+TESTS(ranks_hang_when_all_wait_and_not_while_one_computes, 3) {
     run r;
     pid_t ranks[2];
     run_begin(&r, waits[_i].what, 2);
@@ -399,7 +390,6 @@ START_TEST(ranks_hang_when_all_wait_and_not_while_one_computes) {
     for (int rank = 0; rank < 2; rank++) ck_assert(is_gone(ranks[rank]));
     run_free(&r);
 }
-END_TEST
 
 /* The signal that killed a rank is unknown if the launcher collected its status before the watchdog, on an older kernel
  * or in the first moments. */
@@ -411,7 +401,7 @@ static const struct {
              {SIGSTOP, "rank 1 hangs: it has been stopped by a signal for 1 s, in", NULL,
               " in step 7, at instruction 3, REDUCE root all micro-batch 0: the other ranks were"}};
 
-START_TEST(a_rank_that_is_killed_or_stopped_is_named_and_takes_the_others_along) {
+TESTS(a_rank_that_is_killed_or_stopped_is_named_and_takes_the_others_along, 2) {
     run r;
     pid_t ranks[2];
     run_begin(&r, "one computes for ever", 2);
@@ -426,9 +416,8 @@ START_TEST(a_rank_that_is_killed_or_stopped_is_named_and_takes_the_others_along)
     for (int rank = 0; rank < 2; rank++) ck_assert(is_gone(ranks[rank]));
     run_free(&r);
 }
-END_TEST
 
-START_TEST(a_launcher_that_cannot_run_is_named) {
+TEST(a_launcher_that_cannot_run_is_named) {
     run r;
     run_begin_by(&r, "/nowhere/mpiexec", "listen", 2);
     run_end(&r);
@@ -436,28 +425,12 @@ START_TEST(a_launcher_that_cannot_run_is_named) {
     ck_assert_ptr_nonnull(strstr(r.log, "weft: /nowhere/mpiexec cannot be started: No such file or directory"));
     run_free(&r);
 }
-END_TEST
 
 int main(int argc, char **argv) {
-    Suite *suite = NULL;
     TCase *tests = NULL;
     if (argc == 6 && strcmp(argv[1], "act") == 0)
         return getenv("FAKE_RANK") != NULL ? act_rank(argv[2], argv[3]) : act_parent(argv[5], argv[4]);
-    suite = suite_create("start");
     tests = tcase_create("start");
     tcase_set_timeout(tests, 3 * SECONDS);
-    tcase_add_test(tests, lines_carry_their_rank_and_others_than_rank_0_only_say_errors);
-    tcase_add_test(tests, a_rank_that_speaks_prints_as_rank_0_does);
-    tcase_add_test(tests, the_ranks_status_is_the_parents);
-    tcase_add_test(tests, a_crash_names_the_rank);
-    tcase_add_loop_test(tests, a_signal_to_the_parent_lets_every_rank_end_as_it_would_alone, 0, N_SIGNALS);
-    tcase_add_test(tests, ranks_that_ignore_a_signal_end_by_the_second);
-    tcase_add_loop_test(tests, a_signal_before_all_ranks_have_begun_ends_the_job, 0, N_SIGNALS);
-    tcase_add_test(tests, an_ignored_signal_is_not_passed_on);
-    tcase_add_loop_test(tests, a_parent_that_is_killed_leaves_no_rank_behind, 0, 3);
-    tcase_add_test(tests, a_launcher_that_cannot_run_is_named);
-    tcase_add_loop_test(tests, ranks_hang_when_all_wait_and_not_while_one_computes, 0, 3);
-    tcase_add_loop_test(tests, a_rank_that_is_killed_or_stopped_is_named_and_takes_the_others_along, 0, 2);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tests);
 }

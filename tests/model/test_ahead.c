@@ -54,7 +54,7 @@ static weft_ahead *start(int64_t lead) {
     return ahead;
 }
 
-START_TEST(what_was_waited_for_is_in_the_cache) {
+TEST(what_was_waited_for_is_in_the_cache) {
     weft_ahead *ahead = NULL;
     make_files(4 * MB);
     ahead = start(MB);
@@ -64,9 +64,8 @@ START_TEST(what_was_waited_for_is_in_the_cache) {
     }
     weft_ahead_stop(ahead);
 }
-END_TEST
 
-START_TEST(who_wants_the_end_first_waits_no_longer_than_for_all) {
+TEST(who_wants_the_end_first_waits_no_longer_than_for_all) {
     weft_ahead *ahead = NULL;
     make_files(4 * MB);
     ahead = start(MB);
@@ -76,9 +75,8 @@ START_TEST(who_wants_the_end_first_waits_no_longer_than_for_all) {
     ck_assert_int_eq(pages_cached(2, 0, 4 * MB), 4 * MB / PAGE);
     weft_ahead_stop(ahead);
 }
-END_TEST
 
-START_TEST(it_stays_near_what_is_wanted) {
+TEST(it_stays_near_what_is_wanted) {
     weft_ahead *ahead = NULL;
     make_files((size_t)256 * MB);
     if (pages_cached(2, 255 * MB, MB) > 0) {
@@ -92,9 +90,8 @@ START_TEST(it_stays_near_what_is_wanted) {
     ck_assert_int_eq(pages_cached(2, 255 * MB, MB), 0);
     weft_ahead_stop(ahead);
 }
-END_TEST
 
-START_TEST(a_file_that_is_gone_or_shorter_holds_nobody_up) {
+TESTS(a_file_that_is_gone_or_shorter_holds_nobody_up, 2) {
     weft_ahead *ahead = NULL;
     make_files(4 * MB);
     if (_i == 0) ck_assert_int_eq(unlink(paths[1]), 0);
@@ -104,30 +101,21 @@ START_TEST(a_file_that_is_gone_or_shorter_holds_nobody_up) {
     weft_ahead_wait(ahead, 2, 4 * MB);
     weft_ahead_stop(ahead);
 }
-END_TEST
 
-START_TEST(it_can_be_stopped_at_once_and_need_not_be_there) {
+TESTS(it_can_be_stopped_at_once_and_need_not_be_there, 2) {
     make_files(4 * MB);
     for (int i = 0; i < 100; i++) weft_ahead_stop(start(_i == 0 ? 0 : 64 * MB));
     weft_ahead_wait(NULL, 0, MB);
     weft_ahead_stop(NULL);
 }
-END_TEST
 
 static void setup(void) {
     scratch_make();
 }
 
 int main(void) {
-    Suite *suite = suite_create("ahead");
     TCase *tcase = tcase_create("all");
     tcase_add_checked_fixture(tcase, setup, scratch_remove);
     tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, what_was_waited_for_is_in_the_cache);
-    tcase_add_test(tcase, who_wants_the_end_first_waits_no_longer_than_for_all);
-    tcase_add_test(tcase, it_stays_near_what_is_wanted);
-    tcase_add_loop_test(tcase, a_file_that_is_gone_or_shorter_holds_nobody_up, 0, 2);
-    tcase_add_loop_test(tcase, it_can_be_stopped_at_once_and_need_not_be_there, 0, 2);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests(tcase);
 }

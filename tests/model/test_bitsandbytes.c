@@ -63,7 +63,7 @@ static double offset_said(const weft_safetensors *raw) {
 }
 
 /* 272 x 64 numbers: 17 blocks, with scales in two double-quantization groups. */
-START_TEST(nf4_blocks_hold_the_codes_and_scales_of_the_files) {
+TEST(nf4_blocks_hold_the_codes_and_scales_of_the_files) {
     weft_safetensors *files = open_directory("bitsandbytes-nf4"), *raw = open_raw("bitsandbytes-nf4");
     const weft_tensor *tensor = found(files, WEIGHT), *codes = found(raw, WEIGHT),
                       *scales = found(raw, WEIGHT ".absmax");
@@ -84,10 +84,9 @@ START_TEST(nf4_blocks_hold_the_codes_and_scales_of_the_files) {
     weft_safetensors_close(raw);
     weft_safetensors_close(files);
 }
-END_TEST
 
 /* Also scales without double quantization; with 20 x 40 numbers the last block is partial. */
-START_TEST(nf4x64_blocks_hold_the_codes_and_scales_of_the_files) {
+TESTS(nf4x64_blocks_hold_the_codes_and_scales_of_the_files, 2) {
     static const char *const names[] = {WEIGHT, "model.layers.1.self_attn.k_proj.weight"};
     weft_safetensors *files = open_directory("bitsandbytes-nf4x64"), *raw = open_raw("bitsandbytes-nf4x64");
     const weft_tensor *tensor = found(files, names[_i]), *codes = found(raw, names[_i]);
@@ -109,9 +108,8 @@ START_TEST(nf4x64_blocks_hold_the_codes_and_scales_of_the_files) {
     weft_safetensors_close(raw);
     weft_safetensors_close(files);
 }
-END_TEST
 
-START_TEST(int8_blocks_hold_the_codes_and_scales_of_the_files) {
+TEST(int8_blocks_hold_the_codes_and_scales_of_the_files) {
     weft_safetensors *files = open_directory("bitsandbytes-int8"), *raw = open_raw("bitsandbytes-int8");
     const weft_tensor *tensor = found(files, WEIGHT), *codes = found(raw, WEIGHT);
     unsigned char *blocks = read_all(files, tensor);
@@ -127,10 +125,9 @@ START_TEST(int8_blocks_hold_the_codes_and_scales_of_the_files) {
     weft_safetensors_close(raw);
     weft_safetensors_close(files);
 }
-END_TEST
 
 /* A matrix of 72 x 40 numbers with a partial last block; its rest is filled as packing does. */
-START_TEST(codes_in_elements_of_16_bits_are_the_same) {
+TEST(codes_in_elements_of_16_bits_are_the_same) {
     weft_safetensors *files = open_directory("bitsandbytes-storage");
     const weft_tensor *tensor = found(files, WEIGHT);
     unsigned char *blocks = read_all(files, tensor);
@@ -143,9 +140,8 @@ START_TEST(codes_in_elements_of_16_bits_are_the_same) {
     free(blocks);
     weft_safetensors_close(files);
 }
-END_TEST
 
-START_TEST(any_stretch_is_a_part_of_the_whole) {
+TESTS(any_stretch_is_a_part_of_the_whole, 4) {
     static const char *const names[] = {"bitsandbytes-nf4", "bitsandbytes-storage", "bitsandbytes-int8",
                                         "bitsandbytes-nf4x64"};
     weft_safetensors *files = open_directory(names[_i]);
@@ -162,7 +158,6 @@ START_TEST(any_stretch_is_a_part_of_the_whole) {
     free(blocks);
     weft_safetensors_close(files);
 }
-END_TEST
 
 /* ---- errors ---- */
 
@@ -259,7 +254,7 @@ static void write_damaged(int i) {
     weft_safetensors_close(raw);
 }
 
-START_TEST(damage_is_told_by_file_and_tensor) {
+TESTS(damage_is_told_by_file_and_tensor, LENGTH(damages)) {
     weft_safetensors *files = NULL;
     weft_error err = WEFT_ERROR_INIT;
     write_damaged(_i);
@@ -270,18 +265,9 @@ START_TEST(damage_is_told_by_file_and_tensor) {
         ck_assert_msg(strstr(err.text, damages[_i].says[k]) != NULL, "does not say %s: %s", damages[_i].says[k],
                       err.text);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("bitsandbytes");
     TCase *tcase = tcase_create("bitsandbytes");
     tcase_add_checked_fixture(tcase, scratch_make, scratch_remove);
-    tcase_add_test(tcase, nf4_blocks_hold_the_codes_and_scales_of_the_files);
-    tcase_add_loop_test(tcase, nf4x64_blocks_hold_the_codes_and_scales_of_the_files, 0, 2);
-    tcase_add_test(tcase, int8_blocks_hold_the_codes_and_scales_of_the_files);
-    tcase_add_test(tcase, codes_in_elements_of_16_bits_are_the_same);
-    tcase_add_loop_test(tcase, any_stretch_is_a_part_of_the_whole, 0, 4);
-    tcase_add_loop_test(tcase, damage_is_told_by_file_and_tensor, 0, (int)(sizeof damages / sizeof *damages));
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests(tcase);
 }

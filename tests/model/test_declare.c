@@ -129,7 +129,7 @@ static weft_declared *declared_whole(void) {
     return d;
 }
 
-START_TEST(names_shapes_and_order_are_kept) {
+TEST(names_shapes_and_order_are_kept) {
     weft_declared *d = declared_whole();
     const char *const names[] = {"model.embed.weight",         "model.layers.0.proj.weight", "model.layers.0.proj.bias",
                                  "model.layers.0.norm.weight", "model.layers.1.proj.weight", "model.layers.1.proj.bias",
@@ -159,9 +159,8 @@ START_TEST(names_shapes_and_order_are_kept) {
     weft_declared_destroy(d);
     ck_assert_int_eq(the_model.destroyed, 1);
 }
-END_TEST
 
-START_TEST(a_weight_object_is_a_leaf_of_the_tree) {
+TEST(a_weight_object_is_a_leaf_of_the_tree) {
     weft_declared *d = declared_whole();
     const int32_t proj = weft_declared_module(d, "model.layers.1.proj");
     const int32_t block = weft_declared_module(d, "model.layers.1");
@@ -175,9 +174,8 @@ START_TEST(a_weight_object_is_a_leaf_of_the_tree) {
     ck_assert_int_eq(weft_declared_module(d, "model.layers.9"), -1);
     weft_declared_destroy(d);
 }
-END_TEST
 
-START_TEST(a_tie_is_a_second_name_of_one_storage) {
+TEST(a_tie_is_a_second_name_of_one_storage) {
     weft_declared *d = declared_whole();
     ck_assert_ptr_eq(toy_head, toy_embed);
     ck_assert_int_eq(d->parameters[0].n_aliases, 1);
@@ -187,7 +185,6 @@ START_TEST(a_tie_is_a_second_name_of_one_storage) {
     ck_assert_int_ge(weft_declared_module(d, "head"), 0);
     weft_declared_destroy(d);
 }
-END_TEST
 
 /* ---- slices of a weight ---- */
 
@@ -221,7 +218,7 @@ static void with_transposed(const weft_builder *b) {
     b->carry(b->ctx, 3);
 }
 
-START_TEST(a_transposed_linear_has_its_files_shape) {
+TEST(a_transposed_linear_has_its_files_shape) {
     weft_declared *d = NULL;
     the_script = with_transposed;
     the_info.layer_path = the_info.head_path = NULL;
@@ -234,9 +231,8 @@ START_TEST(a_transposed_linear_has_its_files_shape) {
     ck_assert(sliced[0]->transposed && sliced[0]->first == 4 && sliced[0]->out == 2);
     weft_declared_destroy(d);
 }
-END_TEST
 
-START_TEST(a_weight_may_be_read_in_slices) {
+TEST(a_weight_may_be_read_in_slices) {
     weft_error err = WEFT_ERROR_INIT;
     weft_declared *d = NULL;
     the_script = with_slices;
@@ -253,7 +249,6 @@ START_TEST(a_weight_may_be_read_in_slices) {
     }
     weft_declared_destroy(d);
 }
-END_TEST
 
 static void packed_with_a_bias(const weft_builder *b) {
     weft_module *root = b->module(b->ctx, NULL, "", "Toy");
@@ -267,7 +262,7 @@ static void packed_with_a_bias(const weft_builder *b) {
 
 /* A selection that includes a packed matrix is recorded, and the matrix stays frozen; its bias is a normal
  * parameter. */
-START_TEST(a_weight_may_be_packed) {
+TEST(a_weight_may_be_packed) {
     static const struct {
         const char *name, *module;
         int64_t rows, columns;
@@ -300,7 +295,6 @@ START_TEST(a_weight_may_be_packed) {
     ck_assert(!d->parameters[0].trainable && d->parameters[1].trainable);
     weft_declared_destroy(d);
 }
-END_TEST
 
 /* ---- errors ---- */
 
@@ -543,7 +537,7 @@ static const struct {
     {mistake_first_then_more, "named 'a.b'", WEFT_OK},
 };
 
-START_TEST(the_first_mistake_is_reported_and_nothing_is_left) {
+TESTS(the_first_mistake_is_reported_and_nothing_is_left, LENGTH(mistakes)) {
     weft_error err = WEFT_ERROR_INIT;
     weft_declared *d = NULL;
     the_script = mistakes[_i].script;
@@ -555,9 +549,8 @@ START_TEST(the_first_mistake_is_reported_and_nothing_is_left) {
     ck_assert_ptr_null(d);
     ck_assert_int_eq(the_model.destroyed, 1);
 }
-END_TEST
 
-START_TEST(a_plugin_that_fails_is_quoted_or_blamed) {
+TEST(a_plugin_that_fails_is_quoted_or_blamed) {
     weft_error err = WEFT_ERROR_INIT;
     weft_declared *d = NULL;
     create_status = WEFT_E_USER;
@@ -572,9 +565,8 @@ START_TEST(a_plugin_that_fails_is_quoted_or_blamed) {
     ck_assert_int_eq(declare(&d, &err), WEFT_E_PLUGIN);
     ck_assert_says(err, "failed in its declare without an error message");
 }
-END_TEST
 
-START_TEST(what_info_says_must_exist) {
+TEST(what_info_says_must_exist) {
     weft_error err = WEFT_ERROR_INIT;
     weft_declared *d = NULL;
     the_info.layer_path = "model.blocks";
@@ -589,9 +581,8 @@ START_TEST(what_info_says_must_exist) {
     ck_assert_int_eq(declare(&d, &err), WEFT_E_PLUGIN);
     ck_assert_says(err, "vocabulary 0");
 }
-END_TEST
 
-START_TEST(a_configuration_that_cannot_be_read_is_named) {
+TEST(a_configuration_that_cannot_be_read_is_named) {
     weft_error err = WEFT_ERROR_INIT;
     weft_declared *d = NULL;
     ck_assert_int_eq(weft_declared_create(&d, &fixture_host, &toy, NULL, "/nowhere/config.json", NULL, &err),
@@ -600,7 +591,6 @@ START_TEST(a_configuration_that_cannot_be_read_is_named) {
     ck_assert_int_eq(weft_declared_create(&d, &fixture_host, &toy, NULL, scratch, NULL, &err), WEFT_E_USER);
     ck_assert_says(err, "is not a file");
 }
-END_TEST
 
 /* ---- trained parameters ---- */
 
@@ -623,7 +613,7 @@ static const struct {
     {"model.*.1.*t", "00001010000"},
 };
 
-START_TEST(a_choice_marks_what_it_names) {
+TESTS(a_choice_marks_what_it_names, LENGTH(choices)) {
     weft_error err = WEFT_ERROR_INIT;
     weft_declared *d = declared_whole();
     int64_t numel = 0;
@@ -636,7 +626,6 @@ START_TEST(a_choice_marks_what_it_names) {
     ck_assert_int_eq(weft_declared_numel(d, true), numel);
     weft_declared_destroy(d);
 }
-END_TEST
 
 static const struct {
     const char *list, *text;
@@ -656,7 +645,7 @@ static const struct {
     {"*proj", "is no parameter"},
 };
 
-START_TEST(a_choice_that_names_nothing_changes_nothing) {
+TESTS(a_choice_that_names_nothing_changes_nothing, LENGTH(wrong_choices)) {
     weft_error err = WEFT_ERROR_INIT;
     weft_declared *d = declared_whole();
     ck_assert_ok(weft_declared_select(d, "head", &err), err);
@@ -665,9 +654,8 @@ START_TEST(a_choice_that_names_nothing_changes_nothing) {
     ck_assert_int_eq(weft_declared_numel(d, true), 28);
     weft_declared_destroy(d);
 }
-END_TEST
 
-START_TEST(a_model_without_a_head_says_so) {
+TEST(a_model_without_a_head_says_so) {
     weft_error err = WEFT_ERROR_INIT;
     weft_declared *d = NULL;
     the_info.head_path = NULL;
@@ -676,27 +664,9 @@ START_TEST(a_model_without_a_head_says_so) {
     ck_assert_says(err, "has no head");
     weft_declared_destroy(d);
 }
-END_TEST
-
-#define LENGTH(a) ((int)(sizeof(a) / sizeof((a)[0])))
 
 int main(void) {
-    Suite *suite = suite_create("model.declare");
     TCase *tcase = tcase_create("declare");
     tcase_add_checked_fixture(tcase, setup, scratch_remove);
-    tcase_add_test(tcase, names_shapes_and_order_are_kept);
-    tcase_add_test(tcase, a_weight_object_is_a_leaf_of_the_tree);
-    tcase_add_test(tcase, a_tie_is_a_second_name_of_one_storage);
-    tcase_add_test(tcase, a_weight_may_be_read_in_slices);
-    tcase_add_test(tcase, a_transposed_linear_has_its_files_shape);
-    tcase_add_test(tcase, a_weight_may_be_packed);
-    tcase_add_loop_test(tcase, the_first_mistake_is_reported_and_nothing_is_left, 0, LENGTH(mistakes));
-    tcase_add_test(tcase, a_plugin_that_fails_is_quoted_or_blamed);
-    tcase_add_test(tcase, what_info_says_must_exist);
-    tcase_add_test(tcase, a_configuration_that_cannot_be_read_is_named);
-    tcase_add_loop_test(tcase, a_choice_marks_what_it_names, 0, LENGTH(choices));
-    tcase_add_loop_test(tcase, a_choice_that_names_nothing_changes_nothing, 0, LENGTH(wrong_choices));
-    tcase_add_test(tcase, a_model_without_a_head_says_so);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests(tcase);
 }

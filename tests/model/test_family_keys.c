@@ -128,7 +128,7 @@ static void check_case(const char *family, const json_t *base, const json_t *tex
     json_decref(config);
 }
 
-START_TEST(each_key_is_computed_or_refused_by_name) {
+TESTS(each_key_is_computed_or_refused_by_name, N_FAMILIES) {
     json_t *all = json_load_file(llama_golden("family_keys.json"), 0, NULL);
     const json_t *cases = json_object_get(json_object_get(all, "families"), families[_i]);
     const json_t *base = json_object_get(json_array_get(cases, 0), "config");
@@ -138,10 +138,9 @@ START_TEST(each_key_is_computed_or_refused_by_name) {
         check_case(families[_i], base, json_object_get(all, "text"), json_array_get(cases, i));
     json_decref(all);
 }
-END_TEST
 
 /* Rotary embeddings of every kind at late positions, where differently rounded angles are visible. */
-START_TEST(late_places_turn_as_in_transformers) {
+TESTS(late_places_turn_as_in_transformers, 7) {
     json_t *all = json_load_file(llama_golden("family_keys.json"), 0, NULL);
     const json_t *one = json_array_get(json_object_get(all, "angles"), (size_t)_i),
                  *places = json_object_get(all, "places");
@@ -170,15 +169,10 @@ START_TEST(late_places_turn_as_in_transformers) {
     free(table);
     free(text);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("model.family_keys");
     TCase *tcase = tcase_create("config.json");
     tcase_set_timeout(tcase, 300);
     tcase_add_checked_fixture(tcase, scratch_make, scratch_remove);
-    tcase_add_loop_test(tcase, each_key_is_computed_or_refused_by_name, 0, N_FAMILIES);
-    tcase_add_loop_test(tcase, late_places_turn_as_in_transformers, 0, 7);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests(tcase);
 }

@@ -117,7 +117,7 @@ static void check_layout(const weft_layout *l, const weft_declared *d) {
     ck_assert_int_eq(l->numel, end);
 }
 
-START_TEST(blocks_are_units_and_the_rest_is_the_root) {
+TEST(blocks_are_units_and_the_rest_is_the_root) {
     weft_declared *d = golden("llama-tied");
     weft_layout *l = layout_of(d);
     const char *const names[] = {"root", "model.layers.0", "model.layers.1", "model.layers.2"};
@@ -131,9 +131,8 @@ START_TEST(blocks_are_units_and_the_rest_is_the_root) {
     weft_layout_destroy(l);
     weft_declared_destroy(d);
 }
-END_TEST
 
-START_TEST(the_policy_sees_the_tree_with_tied_storage_once) {
+TEST(the_policy_sees_the_tree_with_tied_storage_once) {
     weft_declared *d = golden("llama-tied");
     weft_layout *l = layout_of(d);
     const int32_t head = weft_declared_module(d, "lm_head"), block = weft_declared_module(d, "model.layers.1");
@@ -151,9 +150,8 @@ START_TEST(the_policy_sees_the_tree_with_tied_storage_once) {
     weft_layout_destroy(l);
     weft_declared_destroy(d);
 }
-END_TEST
 
-START_TEST(the_deepest_unit_takes_a_parameter) {
+TEST(the_deepest_unit_takes_a_parameter) {
     weft_declared *d = golden("llama-gqa");
     weft_layout *l = NULL;
     unit_class = "LlamaMLP";
@@ -171,9 +169,8 @@ START_TEST(the_deepest_unit_takes_a_parameter) {
     weft_layout_destroy(l);
     weft_declared_destroy(d);
 }
-END_TEST
 
-START_TEST(one_unit_is_the_root_however_it_is_said) {
+TEST(one_unit_is_the_root_however_it_is_said) {
     weft_declared *d = golden("llama-gqa");
     const char *const classes[] = {NULL, "LlamaForCausalLM"};
     for (int i = 0; i < 2; i++) {
@@ -187,9 +184,8 @@ START_TEST(one_unit_is_the_root_however_it_is_said) {
     }
     weft_declared_destroy(d);
 }
-END_TEST
 
-START_TEST(frozen_groups_stand_behind_all_trained_ones) {
+TEST(frozen_groups_stand_behind_all_trained_ones) {
     weft_error err = WEFT_ERROR_INIT;
     weft_declared *d = golden("llama-tied");
     weft_layout *l = NULL;
@@ -211,7 +207,6 @@ START_TEST(frozen_groups_stand_behind_all_trained_ones) {
     weft_layout_destroy(l);
     weft_declared_destroy(d);
 }
-END_TEST
 
 /* A LLaMA of this width: matrix sizes are multiples of width^2, norms have `width` elements. */
 static weft_declared *model_of(int width, int layers) {
@@ -234,7 +229,7 @@ static double padding(const weft_declared *d, int64_t grid) {
     return more / (double)weft_declared_numel(d, false);
 }
 
-START_TEST(the_grid_is_the_largest_that_pads_by_less_than_two_percent) {
+TEST(the_grid_is_the_largest_that_pads_by_less_than_two_percent) {
     static const struct {
         int width, layers;
         int64_t grid;
@@ -250,9 +245,8 @@ START_TEST(the_grid_is_the_largest_that_pads_by_less_than_two_percent) {
         weft_declared_destroy(d);
     }
 }
-END_TEST
 
-START_TEST(the_grid_does_not_depend_on_policy_or_trained_parts) {
+TEST(the_grid_does_not_depend_on_policy_or_trained_parts) {
     weft_error err = WEFT_ERROR_INIT;
     weft_declared *d = model_of(288, 2);
     const char *const classes[] = {NULL, "", "LlamaDecoderLayer"}, *const trained[] = {"all", "head", "first:1"};
@@ -269,9 +263,8 @@ START_TEST(the_grid_does_not_depend_on_policy_or_trained_parts) {
     }
     weft_declared_destroy(d);
 }
-END_TEST
 
-START_TEST(a_policy_that_fails_is_named) {
+TEST(a_policy_that_fails_is_named) {
     weft_error err = WEFT_ERROR_INIT;
     weft_declared *d = golden("llama-gqa");
     weft_layout *l = NULL;
@@ -281,7 +274,6 @@ START_TEST(a_policy_that_fails_is_named) {
     ck_assert_ptr_null(l);
     weft_declared_destroy(d);
 }
-END_TEST
 
 static const char *const mistakes[] = {
     "",
@@ -301,7 +293,7 @@ static const char *const mistakes[] = {
 };
 #define N_MISTAKES (int)(sizeof mistakes / sizeof mistakes[0])
 
-START_TEST(a_claim_that_cannot_be_is_refused_by_name) {
+TEST_RANGE(a_claim_that_cannot_be_is_refused_by_name, 1, N_MISTAKES) {
     weft_error err = WEFT_ERROR_INIT;
     weft_declared *d = golden("llama-gqa");
     weft_layout *l = NULL;
@@ -311,21 +303,9 @@ START_TEST(a_claim_that_cannot_be_is_refused_by_name) {
     ck_assert_ptr_null(l);
     weft_declared_destroy(d);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("model.layout");
     TCase *tcase = tcase_create("layout");
     tcase_add_checked_fixture(tcase, setup, NULL);
-    tcase_add_test(tcase, blocks_are_units_and_the_rest_is_the_root);
-    tcase_add_test(tcase, the_policy_sees_the_tree_with_tied_storage_once);
-    tcase_add_test(tcase, the_deepest_unit_takes_a_parameter);
-    tcase_add_test(tcase, one_unit_is_the_root_however_it_is_said);
-    tcase_add_test(tcase, frozen_groups_stand_behind_all_trained_ones);
-    tcase_add_test(tcase, the_grid_is_the_largest_that_pads_by_less_than_two_percent);
-    tcase_add_test(tcase, the_grid_does_not_depend_on_policy_or_trained_parts);
-    tcase_add_test(tcase, a_policy_that_fails_is_named);
-    tcase_add_loop_test(tcase, a_claim_that_cannot_be_is_refused_by_name, 1, N_MISTAKES);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests(tcase);
 }

@@ -55,7 +55,7 @@ static float *rope(const weft_declared *d, int64_t rows) {
 
 /* ---- accepted ---- */
 
-START_TEST(tree_parameters_and_segments_are_those_of_the_checkpoint) {
+TEST(tree_parameters_and_segments_are_those_of_the_checkpoint) {
     weft_declared *d = declared_with("{\"num_key_value_heads\": 2}");
     const char *const names[] = {"model.embed_tokens.weight",
                                  "model.layers.0.self_attn.q_proj.weight",
@@ -89,9 +89,8 @@ START_TEST(tree_parameters_and_segments_are_those_of_the_checkpoint) {
     ck_assert(d->info.bos == -1 && d->info.eos == -1);
     weft_declared_destroy(d);
 }
-END_TEST
 
-START_TEST(what_is_not_said_is_as_in_transformers) {
+TEST(what_is_not_said_is_as_in_transformers) {
     weft_declared *d = declared_with("{\"max_position_embeddings\": \"-\", \"architectures\": \"-\"}");
     float *table = rope(d, 2);
     ck_assert_int_eq(d->info.max_context, 2048);
@@ -103,9 +102,8 @@ START_TEST(what_is_not_said_is_as_in_transformers) {
     free(table);
     weft_declared_destroy(d);
 }
-END_TEST
 
-START_TEST(golden_configurations_of_both_spellings_are_read) {
+TESTS(golden_configurations_of_both_spellings_are_read, 4) {
     static const struct {
         const char *name;
         int64_t kv_width, head_dim, parameters;
@@ -123,7 +121,6 @@ START_TEST(golden_configurations_of_both_spellings_are_read) {
                      models[_i].tied);
     weft_declared_destroy(d);
 }
-END_TEST
 
 /* Keys, and the resulting base of the rotation. */
 static const struct {
@@ -140,7 +137,7 @@ static const struct {
     {"{\"rope_parameters\": null, \"rope_theta\": null}", 10000},
 };
 
-START_TEST(the_base_of_the_rotation_is_found_in_either_spelling) {
+TESTS(the_base_of_the_rotation_is_found_in_either_spelling, LENGTH(thetas)) {
     weft_declared *d = declared_with(thetas[_i].keys);
     float *table = rope(d, 32);
     const float frequency = 1.0f / (float)sqrt(thetas[_i].theta); /* i = 1 of head_dim 4: exponent 1/2 */
@@ -153,10 +150,9 @@ START_TEST(the_base_of_the_rotation_is_found_in_either_spelling) {
     free(table);
     weft_declared_destroy(d);
 }
-END_TEST
 
 /* Angles as in torch: 1.0 / (theta ** (arange(0, d, 2) / d)) times the position, all in fp32. */
-START_TEST(late_places_turn_by_the_angles_that_torch_computes) {
+TEST(late_places_turn_by_the_angles_that_torch_computes) {
     static const struct {
         int place, pair;
         float cosine, sine;
@@ -185,7 +181,6 @@ START_TEST(late_places_turn_by_the_angles_that_torch_computes) {
     free(table);
     weft_declared_destroy(d);
 }
-END_TEST
 
 /* Published configurations contain these keys; they do not change the numbers. */
 static const char *const accepted[] = {
@@ -206,19 +201,17 @@ static const char *const accepted[] = {
     "{\"num_key_value_heads\": null, \"dtype\": \"torch.float32\"}",
 };
 
-START_TEST(keys_that_change_nothing_are_passed_over) {
+TESTS(keys_that_change_nothing_are_passed_over, LENGTH(accepted)) {
     weft_declared_destroy(declared_with(accepted[_i]));
 }
-END_TEST
 
-START_TEST(the_first_of_several_ends_of_text_is_given) {
+TEST(the_first_of_several_ends_of_text_is_given) {
     weft_declared *d = declared_with("{\"bos_token_id\": [5], \"eos_token_id\": [7, 8]}");
     ck_assert(d->info.bos == 5 && d->info.eos == 7);
     weft_declared_destroy(d);
 }
-END_TEST
 
-START_TEST(the_padding_is_a_row_that_may_be_counted_from_the_end) {
+TEST(the_padding_is_a_row_that_may_be_counted_from_the_end) {
     static const struct {
         const char *keys;
         int32_t has, row;
@@ -231,9 +224,8 @@ START_TEST(the_padding_is_a_row_that_may_be_counted_from_the_end) {
         weft_declared_destroy(d);
     }
 }
-END_TEST
 
-START_TEST(an_unknown_key_passes_only_where_the_user_says_so) {
+TEST(an_unknown_key_passes_only_where_the_user_says_so) {
     weft_error err = WEFT_ERROR_INIT;
     weft_declared *d = NULL;
     const char *keys = "{\"training_note\": \"x\", \"attention_sinks\": 4}";
@@ -245,7 +237,6 @@ START_TEST(an_unknown_key_passes_only_where_the_user_says_so) {
     weft_declared_destroy(d);
     ck_assert_int_eq(read_with(&d, "{\"sliding_window\": 4}", "sliding_window", &err), WEFT_E_USER);
 }
-END_TEST
 
 /* ---- errors ---- */
 
@@ -346,7 +337,7 @@ static const struct {
     {"{\"attention_output_gate\": false}", {"the key attention_output_gate (false) is unknown"}},
 };
 
-START_TEST(what_changes_the_arithmetic_is_refused_by_name) {
+TESTS(what_changes_the_arithmetic_is_refused_by_name, LENGTH(refused)) {
     weft_error err = WEFT_ERROR_INIT;
     weft_declared *d = NULL;
     const weft_status status = read_with(&d, refused[_i].keys, "", &err);
@@ -354,9 +345,8 @@ START_TEST(what_changes_the_arithmetic_is_refused_by_name) {
     ck_assert_says(err, scratch_path("config.json"));
     for (int i = 0; i < 3 && refused[_i].texts[i] != NULL; i++) ck_assert_says(err, refused[_i].texts[i]);
 }
-END_TEST
 
-START_TEST(what_is_no_object_is_named_with_its_line) {
+TEST(what_is_no_object_is_named_with_its_line) {
     static const struct {
         const char *text, *part;
     } files[] = {{"", ":1:0: is not JSON"},
@@ -375,25 +365,9 @@ START_TEST(what_is_no_object_is_named_with_its_line) {
         ck_assert_says(err, scratch_path("config.json"));
     }
 }
-END_TEST
-
-#define LENGTH(a) ((int)(sizeof(a) / sizeof((a)[0])))
 
 int main(void) {
-    Suite *suite = suite_create("model.llama_config");
     TCase *tcase = tcase_create("config.json");
     tcase_add_checked_fixture(tcase, scratch_make, scratch_remove);
-    tcase_add_test(tcase, tree_parameters_and_segments_are_those_of_the_checkpoint);
-    tcase_add_test(tcase, what_is_not_said_is_as_in_transformers);
-    tcase_add_loop_test(tcase, golden_configurations_of_both_spellings_are_read, 0, 4);
-    tcase_add_loop_test(tcase, the_base_of_the_rotation_is_found_in_either_spelling, 0, LENGTH(thetas));
-    tcase_add_test(tcase, late_places_turn_by_the_angles_that_torch_computes);
-    tcase_add_loop_test(tcase, keys_that_change_nothing_are_passed_over, 0, LENGTH(accepted));
-    tcase_add_test(tcase, the_first_of_several_ends_of_text_is_given);
-    tcase_add_test(tcase, the_padding_is_a_row_that_may_be_counted_from_the_end);
-    tcase_add_test(tcase, an_unknown_key_passes_only_where_the_user_says_so);
-    tcase_add_loop_test(tcase, what_changes_the_arithmetic_is_refused_by_name, 0, LENGTH(refused));
-    tcase_add_test(tcase, what_is_no_object_is_named_with_its_line);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests(tcase);
 }

@@ -9,7 +9,7 @@
 
 enum { MANY = 5000, LENGTH = 24 };
 
-START_TEST(what_was_put_is_found) {
+TEST(what_was_put_is_found) {
     char(*names)[LENGTH] = calloc(MANY, LENGTH), unknown[LENGTH];
     weft_lookup lookup = {0};
     ck_assert_int_eq(weft_lookup_find(&lookup, "layers.0"), -1);
@@ -30,12 +30,7 @@ START_TEST(what_was_put_is_found) {
     weft_lookup_free(&lookup);
     free(names);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("lookup");
-    TCase *tests = tcase_create("lookup");
-    tcase_add_test(tests, what_was_put_is_found);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tcase_create("lookup"));
 }

@@ -62,7 +62,7 @@ static void check_same(const bench *a, const bench *b) {
 }
 
 /* In fp32, and in bf16, whose numbers are packed without conversion. */
-START_TEST(numbers_are_packed_as_they_are_read) {
+TESTS(numbers_are_packed_as_they_are_read, 4) {
     const int32_t dtype = _i % 2 == 0 ? WEFT_F32 : WEFT_BF16;
     weft_error err = WEFT_ERROR_INIT;
     char path[512];
@@ -76,9 +76,8 @@ START_TEST(numbers_are_packed_as_they_are_read) {
     bench_free(plain);
     bench_free(b);
 }
-END_TEST
 
-START_TEST(a_fresh_start_packs_what_is_drawn) {
+TESTS(a_fresh_start_packs_what_is_drawn, 2) {
     weft_error err = WEFT_ERROR_INIT;
     BENCH(plain, scratch_path("config.json"), "all", true);
     PACKED(b, _i == 0);
@@ -88,11 +87,10 @@ START_TEST(a_fresh_start_packs_what_is_drawn) {
     bench_free(plain);
     bench_free(b);
 }
-END_TEST
 
 /* For any other dtype of the file, also with several shards; a rank's cells have the same hash as in a reader's
  * chunks. */
-START_TEST(bytes_are_given_and_taken_as_they_are) {
+TESTS(bytes_are_given_and_taken_as_they_are, 4) {
     static const int32_t dtypes[] = {WEFT_F32, WEFT_BF16};
     weft_error err = WEFT_ERROR_INIT;
     weft_safetensors *files = NULL;
@@ -122,10 +120,9 @@ START_TEST(bytes_are_given_and_taken_as_they_are) {
     bench_free(a);
     bench_free(b);
 }
-END_TEST
 
 /* Masters: packed parameters are in the model's own files, bit by bit. */
-START_TEST(masters_leave_out_what_is_packed) {
+TEST(masters_leave_out_what_is_packed) {
     weft_error err = WEFT_ERROR_INIT;
     weft_safetensors *file = NULL;
     PACKED(b, true);
@@ -138,7 +135,6 @@ START_TEST(masters_leave_out_what_is_packed) {
     weft_safetensors_close(file);
     bench_free(b);
 }
-END_TEST
 
 static const struct {
     const char *name;
@@ -171,7 +167,7 @@ static void write_misfit(const bench *b, int i) {
     ck_assert_ok(weft_tensor_writer_finish(writer, &err), err);
 }
 
-START_TEST(bytes_of_another_shape_are_refused) {
+TESTS(bytes_of_another_shape_are_refused, LENGTH(misfits)) {
     weft_error err = WEFT_ERROR_INIT;
     PACKED(b, true);
     write_misfit(b, _i);
@@ -179,17 +175,9 @@ START_TEST(bytes_of_another_shape_are_refused) {
     ck_assert_says(err, misfits[_i].text);
     bench_free(b);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("packed");
     TCase *tcase = tcase_create("packed");
     tcase_add_checked_fixture(tcase, setup, scratch_remove);
-    tcase_add_loop_test(tcase, numbers_are_packed_as_they_are_read, 0, 4);
-    tcase_add_loop_test(tcase, a_fresh_start_packs_what_is_drawn, 0, 2);
-    tcase_add_loop_test(tcase, bytes_are_given_and_taken_as_they_are, 0, 4);
-    tcase_add_test(tcase, masters_leave_out_what_is_packed);
-    tcase_add_loop_test(tcase, bytes_of_another_shape_are_refused, 0, (int)(sizeof misfits / sizeof *misfits));
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests(tcase);
 }

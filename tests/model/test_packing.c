@@ -76,7 +76,7 @@ static const char *const names[] = {"odd", "even", "small"};
 enum { N_NAMES = (int)(sizeof names / sizeof *names) };
 
 /* Codes, the codes of scales, their scale and offset, bit by bit, and the decoded numbers. */
-START_TEST(nf4_is_that_of_bitsandbytes) {
+TESTS(nf4_is_that_of_bitsandbytes, N_NAMES) {
     const char *name = names[_i];
     const weft_tensor *matrix = tensor(name, ""), *codes = tensor(name, ".nf4.codes");
     unsigned char *bytes = pack(matrix, WEFT_NF4, false, 1024);
@@ -100,10 +100,9 @@ START_TEST(nf4_is_that_of_bitsandbytes) {
     }
     free(bytes);
 }
-END_TEST
 
 /* The same codes, with unquantized scales. */
-START_TEST(nf4x64_is_that_of_bitsandbytes) {
+TESTS(nf4x64_is_that_of_bitsandbytes, N_NAMES) {
     const char *name = names[_i];
     const weft_tensor *matrix = tensor(name, ""), *codes = tensor(name, ".nf4.codes");
     unsigned char *bytes = pack(matrix, WEFT_NF4X64, false, 1024);
@@ -121,18 +120,16 @@ START_TEST(nf4x64_is_that_of_bitsandbytes) {
     }
     free(bytes);
 }
-END_TEST
 
-START_TEST(levels_are_those_of_bitsandbytes) {
+TEST(levels_are_those_of_bitsandbytes) {
     static const float levels[] = {WEFT_NF4_LEVELS}, dynamic[] = {WEFT_DYNAMIC8_LEVELS};
     ck_assert_uint_eq(sizeof levels / sizeof *levels, 16);
     ck_assert_uint_eq(sizeof dynamic / sizeof *dynamic, 256);
     for (int i = 0; i < 16; i++) ck_assert_same_float(levels[i], float_at(tensor("nf4_levels", ""), i));
     for (int i = 0; i < 256; i++) ck_assert_same_float(dynamic[i], float_at(tensor("dynamic_levels", ""), i));
 }
-END_TEST
 
-START_TEST(int8_rows_are_those_of_bitsandbytes) {
+TEST(int8_rows_are_those_of_bitsandbytes) {
     const weft_tensor *matrix = tensor("even", ""), *codes = tensor("even", ".int8.codes");
     unsigned char *bytes = pack(matrix, WEFT_I8X64, true, 64);
     for (int64_t i = 0; i < matrix->numel; i++) {
@@ -143,9 +140,8 @@ START_TEST(int8_rows_are_those_of_bitsandbytes) {
     }
     free(bytes);
 }
-END_TEST
 
-START_TEST(fp8_is_that_of_pytorch) {
+TESTS(fp8_is_that_of_pytorch, N_NAMES) {
     const char *name = names[_i];
     const weft_tensor *matrix = tensor(name, ""), *codes = tensor(name, ".fp8.codes");
     unsigned char *bytes = pack(matrix, WEFT_F8X128, false, 128);
@@ -161,10 +157,9 @@ START_TEST(fp8_is_that_of_pytorch) {
     }
     free(bytes);
 }
-END_TEST
 
 /* All codes of e4m3, decoded and encoded again. */
-START_TEST(fp8_goes_there_and_back) {
+TEST(fp8_goes_there_and_back) {
     for (int code = 0; code < 256; code++) {
         const float x = weft_e4m3_to((uint8_t)code);
         if ((code & 0x7F) == 0x7F) ck_assert(x != x);
@@ -172,14 +167,13 @@ START_TEST(fp8_goes_there_and_back) {
     }
     ck_assert_int_eq(weft_e4m3_from(1000.0f), 0x7E);
 }
-END_TEST
 
 static const struct {
     int32_t dtype;
     bool by_rows;
 } kinds[] = {{WEFT_NF4, false}, {WEFT_NF4X64, false}, {WEFT_I8X64, true}, {WEFT_F8X128, false}};
 
-START_TEST(pieces_do_not_show) {
+TESTS(pieces_do_not_show, LENGTH(kinds)) {
     const weft_tensor *matrix = tensor("even", "");
     const int32_t dtype = kinds[_i].dtype;
     unsigned char *a = pack(matrix, dtype, kinds[_i].by_rows, 1024), *b = pack(matrix, dtype, kinds[_i].by_rows, 4096);
@@ -187,10 +181,9 @@ START_TEST(pieces_do_not_show) {
     free(a);
     free(b);
 }
-END_TEST
 
 /* A non-finite number affects all numbers that share its scale. */
-START_TEST(what_is_broken_shows) {
+TESTS(what_is_broken_shows, LENGTH(kinds)) {
     const int32_t dtype = kinds[_i].dtype;
     float numbers[1024] = {0}, broken[] = {NAN, INFINITY, -INFINITY};
     for (int k = 0; k < 3; k++) {
@@ -216,20 +209,9 @@ START_TEST(what_is_broken_shows) {
         for (int i = 0; i < 64; i++) ck_assert(isnan(out[i]));
     }
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("packing");
     TCase *tcase = tcase_create("packing");
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_loop_test(tcase, nf4_is_that_of_bitsandbytes, 0, N_NAMES);
-    tcase_add_loop_test(tcase, nf4x64_is_that_of_bitsandbytes, 0, N_NAMES);
-    tcase_add_test(tcase, levels_are_those_of_bitsandbytes);
-    tcase_add_test(tcase, int8_rows_are_those_of_bitsandbytes);
-    tcase_add_loop_test(tcase, fp8_is_that_of_pytorch, 0, N_NAMES);
-    tcase_add_test(tcase, fp8_goes_there_and_back);
-    tcase_add_loop_test(tcase, pieces_do_not_show, 0, (int)(sizeof kinds / sizeof *kinds));
-    tcase_add_loop_test(tcase, what_is_broken_shows, 0, (int)(sizeof kinds / sizeof *kinds));
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests(tcase);
 }

@@ -45,15 +45,13 @@ static const weft_parameter *parameter(const char *name) {
 
 /* ---- block, whole ---- */
 
-START_TEST(block_makes_a_unit_of_each_block) {
+TEST(block_makes_a_unit_of_each_block) {
     ck_assert_str_eq(units_of("policy-block", NULL), "root model.layers.0 model.layers.1 model.layers.2 ");
 }
-END_TEST
 
-START_TEST(whole_makes_none) {
+TEST(whole_makes_none) {
     ck_assert_str_eq(units_of("policy-whole", NULL), "root ");
 }
-END_TEST
 
 /* ---- class ---- */
 
@@ -61,7 +59,7 @@ static const char *units_of_classes(const char *classes) {
     return units_of("policy-class", &classes);
 }
 
-START_TEST(class_takes_names_and_parts_of_names) {
+TEST(class_takes_names_and_parts_of_names) {
     static const char *const blocks[] = {"LlamaDecoderLayer", "layer", "LAYER", "DecoderL", "LlamaDecoderLayer,layer"};
     for (int i = 0; i < 5; i++)
         ck_assert_str_eq(units_of_classes(blocks[i]), "root model.layers.0 model.layers.1 model.layers.2 ");
@@ -69,9 +67,8 @@ START_TEST(class_takes_names_and_parts_of_names) {
     ck_assert_ptr_nonnull(strstr(units_of_classes("linear"), "model.layers.2.mlp.down_proj "));
     ck_assert_str_eq(units_of_classes("LlamaForCausalLM"), "root ");
 }
-END_TEST
 
-START_TEST(the_inner_module_takes_its_parameters_first) {
+TEST(the_inner_module_takes_its_parameters_first) {
     ck_assert_str_eq(units_of_classes("LlamaDecoderLayer,LlamaMLP"),
                      "root model.layers.0 model.layers.0.mlp model.layers.1 model.layers.1.mlp model.layers.2 "
                      "model.layers.2.mlp ");
@@ -79,16 +76,14 @@ START_TEST(the_inner_module_takes_its_parameters_first) {
     ck_assert_int_eq(parameter("model.layers.1.mlp.up_proj.weight")->unit, 4);
     ck_assert_int_eq(parameter("model.layers.1.post_attention_layernorm.weight")->unit, 3);
 }
-END_TEST
 
-START_TEST(a_tied_parameter_goes_with_its_first_user) {
+TEST(a_tied_parameter_goes_with_its_first_user) {
     ck_assert_str_eq(units_of_classes("Embedding,Linear"), units_of_classes("Linear,Embedding"));
     ck_assert_ptr_null(strstr(units_of_classes("Embedding,Linear"), "lm_head"));
     ck_assert_int_eq(parameter("lm_head.weight")->unit, parameter("model.embed_tokens.weight")->unit);
 }
-END_TEST
 
-START_TEST(a_class_that_is_not_there_is_refused_with_those_that_are) {
+TEST(a_class_that_is_not_there_is_refused_with_those_that_are) {
     const char *const asked[] = {"LlamaDecodeLayer", "layer,LlamaMPL", ""};
     const char *const says[] = {"classes has 'LlamaDecodeLayer', which matches no class of this model. The "
                                 "nearest is LlamaDecoderLayer; the classes are: LlamaForCausalLM, LlamaModel, ",
@@ -102,7 +97,6 @@ START_TEST(a_class_that_is_not_there_is_refused_with_those_that_are) {
         ck_assert_ptr_null(layout);
     }
 }
-END_TEST
 
 /* ---- size ---- */
 
@@ -111,7 +105,7 @@ static const char *units_of_size(int64_t most) {
 }
 
 /* llama-tied: an embedding of 97 x 24 = 2328, three blocks of 5304 (attention 2304, MLP 2952, norms 24), a norm. */
-START_TEST(size_packs_what_follows_one_another) {
+TEST(size_packs_what_follows_one_another) {
     const int64_t all = weft_declared_numel(declared, false), block = 4 * 24 * 24 + 3 * 24 * 41 + 2 * 24;
     ck_assert_int_eq(all, 97 * 24 + 3 * block + 24);
     ck_assert_str_eq(units_of_size(all), "root ");
@@ -121,9 +115,8 @@ START_TEST(size_packs_what_follows_one_another) {
     ck_assert_str_eq(units_of_size(block),
                      "model.embed_tokens model.layers.0 model.layers.1 model.layers.2 model.norm ");
 }
-END_TEST
 
-START_TEST(size_cuts_a_block_that_is_too_large_but_no_module_that_fits) {
+TEST(size_cuts_a_block_that_is_too_large_but_no_module_that_fits) {
     const char *units = units_of_size(2976); /* an MLP and a norm */
     ck_assert_str_eq(units,
                      "model.embed_tokens model.layers.0.self_attn model.layers.0.mlp..model.layers.0.input_layernorm "
@@ -135,9 +128,8 @@ START_TEST(size_cuts_a_block_that_is_too_large_but_no_module_that_fits) {
     ck_assert_int_eq(parameter("model.layers.2.mlp.up_proj.weight")->unit,
                      parameter("model.layers.2.mlp.down_proj.weight")->unit);
 }
-END_TEST
 
-START_TEST(size_gives_a_large_module_a_unit_of_its_own) {
+TEST(size_gives_a_large_module_a_unit_of_its_own) {
     for (int64_t most = 1; most < 20000; most += most < 3000 ? 97 : 1009) {
         weft_error err = WEFT_ERROR_INIT;
         weft_layout *layout = NULL;
@@ -153,7 +145,6 @@ START_TEST(size_gives_a_large_module_a_unit_of_its_own) {
         weft_layout_destroy(layout);
     }
 }
-END_TEST
 
 /* ---- names ---- */
 
@@ -174,7 +165,7 @@ static weft_status name_one(const weft_host *host, const void *config, const wef
 }
 
 /* In a child process, which has not reported the warning yet. */
-START_TEST(a_unit_with_a_name_that_no_module_has_is_told_with_those_that_there_are) {
+TESTS(a_unit_with_a_name_that_no_module_has_is_told_with_those_that_there_are, 5) {
     static const struct {
         const char *name, *says;
     } rows[] = {
@@ -200,22 +191,9 @@ START_TEST(a_unit_with_a_name_that_no_module_has_is_told_with_those_that_there_a
         else ck_assert_msg(strstr(told, rows[_i].says) != NULL, "%s", told);
     }
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("model.policies");
     TCase *tcase = tcase_create("policies");
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, block_makes_a_unit_of_each_block);
-    tcase_add_test(tcase, whole_makes_none);
-    tcase_add_test(tcase, class_takes_names_and_parts_of_names);
-    tcase_add_test(tcase, the_inner_module_takes_its_parameters_first);
-    tcase_add_test(tcase, a_tied_parameter_goes_with_its_first_user);
-    tcase_add_test(tcase, a_class_that_is_not_there_is_refused_with_those_that_are);
-    tcase_add_test(tcase, size_packs_what_follows_one_another);
-    tcase_add_test(tcase, size_cuts_a_block_that_is_too_large_but_no_module_that_fits);
-    tcase_add_test(tcase, size_gives_a_large_module_a_unit_of_its_own);
-    tcase_add_loop_test(tcase, a_unit_with_a_name_that_no_module_has_is_told_with_those_that_there_are, 0, 5);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests(tcase);
 }

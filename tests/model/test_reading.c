@@ -86,7 +86,7 @@ static void check_against_file(const model *m) {
     weft_safetensors_close(file);
 }
 
-START_TEST(many_pieces_of_every_type_find_their_places) {
+TESTS(many_pieces_of_every_type_find_their_places, 6) {
     static const int32_t dtypes[] = {WEFT_F32, WEFT_BF16, WEFT_F16};
     weft_error err = WEFT_ERROR_INIT;
     model m;
@@ -97,7 +97,6 @@ START_TEST(many_pieces_of_every_type_find_their_places) {
     check_against_file(&m);
     model_close(&m);
 }
-END_TEST
 
 /* Returns the KiB of mapped files in this process's resident memory. */
 static long file_memory(void) {
@@ -117,7 +116,7 @@ static int64_t page_faults(void) {
     return usage.ru_minflt + usage.ru_majflt;
 }
 
-START_TEST(after_loading_every_page_is_there_and_none_twice) {
+TEST(after_loading_every_page_is_there_and_none_twice) {
     weft_error err = WEFT_ERROR_INIT;
     model m;
     long files = 0;
@@ -136,9 +135,8 @@ START_TEST(after_loading_every_page_is_there_and_none_twice) {
     ck_assert_uint_gt(sum, 0);
     model_close(&m);
 }
-END_TEST
 
-START_TEST(a_file_that_shrinks_while_it_is_read_is_refused_not_a_crash) {
+TESTS(a_file_that_shrinks_while_it_is_read_is_refused_not_a_crash, 4) {
     weft_error err = WEFT_ERROR_INIT;
     weft_safetensors *file = NULL;
     const weft_tensor *tensors[64] = {NULL};
@@ -156,16 +154,10 @@ START_TEST(a_file_that_shrinks_while_it_is_read_is_refused_not_a_crash) {
     weft_safetensors_close(file);
     model_close(&m);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("reading");
     TCase *tcase = tcase_create("all");
     tcase_add_checked_fixture(tcase, setup, scratch_remove);
     tcase_set_timeout(tcase, 120);
-    tcase_add_loop_test(tcase, many_pieces_of_every_type_find_their_places, 0, 6);
-    tcase_add_test(tcase, after_loading_every_page_is_there_and_none_twice);
-    tcase_add_loop_test(tcase, a_file_that_shrinks_while_it_is_read_is_refused_not_a_crash, 0, 4);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests(tcase);
 }

@@ -228,7 +228,7 @@ static void teardown(void) {
     scratch_remove();
 }
 
-START_TEST(any_number_of_ranks_writes_the_same_file) {
+TESTS(any_number_of_ranks_writes_the_same_file, 2) {
     static const int32_t dtypes[] = {WEFT_F32, WEFT_BF16};
     static root_list one, many;
     model m;
@@ -257,9 +257,8 @@ START_TEST(any_number_of_ranks_writes_the_same_file) {
     free(alone);
     model_free(&m);
 }
-END_TEST
 
-START_TEST(a_page_has_one_writer_and_a_byte_comes_once) {
+TESTS(a_page_has_one_writer_and_a_byte_comes_once, 3) {
     weft_error err = WEFT_ERROR_INIT;
     weft_tensor_writer *writer = NULL;
     struct stat about;
@@ -307,10 +306,9 @@ START_TEST(a_page_has_one_writer_and_a_byte_comes_once) {
     weft_tensor_writer_cancel(writer);
     model_free(&m);
 }
-END_TEST
 
 /* Many small tensors: the data of shared pages exceed one message. */
-START_TEST(many_shared_pages_go_over) {
+TEST(many_shared_pages_go_over) {
     static root_list one, many;
     int64_t numels[300];
     model m;
@@ -330,10 +328,9 @@ START_TEST(many_shared_pages_go_over) {
     free(bytes);
     model_free(&m);
 }
-END_TEST
 
 /* Rank 0 reports the error, once, and names the failing rank. */
-START_TEST(a_rank_that_fails_ends_all) {
+TESTS(a_rank_that_fails_ends_all, 3) {
     static root_list roots;
     model m;
     crew c;
@@ -352,17 +349,10 @@ START_TEST(a_rank_that_fails_ends_all) {
     ck_assert_int_eq(strncmp(jobs[0].err.text, "rank 2: ", 8) == 0, _i == 2);
     model_free(&m);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("model.region_write");
     TCase *tests = tcase_create("region_write");
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_set_timeout(tests, 120);
-    tcase_add_loop_test(tests, any_number_of_ranks_writes_the_same_file, 0, 2);
-    tcase_add_loop_test(tests, a_page_has_one_writer_and_a_byte_comes_once, 0, 3);
-    tcase_add_test(tests, many_shared_pages_go_over);
-    tcase_add_loop_test(tests, a_rank_that_fails_ends_all, 0, 3);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tests);
 }

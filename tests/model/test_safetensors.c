@@ -39,7 +39,7 @@ static weft_safetensors *opened(const char *path) {
 
 #define A4 "\"a\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]}"
 
-START_TEST(types_shapes_and_bytes_come_back) {
+TEST(types_shapes_and_bytes_come_back) {
     weft_safetensors *file = NULL;
     const weft_tensor *t = NULL;
     write_file(
@@ -62,16 +62,14 @@ START_TEST(types_shapes_and_bytes_come_back) {
     ck_assert_ptr_null(weft_safetensors_find(file, "ab"));
     weft_safetensors_close(file);
 }
-END_TEST
 
-START_TEST(a_file_without_tensors_is_one) {
+TEST(a_file_without_tensors_is_one) {
     write_file("x.safetensors", "{}", -1, 0);
     weft_safetensors *file = opened(scratch_path("x.safetensors"));
     ck_assert_int_eq(file->n_tensors, 0);
     ck_assert_ptr_null(weft_safetensors_find(file, "a"));
     weft_safetensors_close(file);
 }
-END_TEST
 
 #define T(name, dtype, shape, begin, end)                                                                              \
     "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" begin "," end "]}"
@@ -129,7 +127,7 @@ static const struct {
     {"{\"\xff\xfe\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]}}", -1, 16, "header:1:"},
 };
 
-START_TEST(what_is_malformed_is_refused_with_file_and_tensor) {
+TESTS(what_is_malformed_is_refused_with_file_and_tensor, LENGTH(malformed)) {
     weft_error err = WEFT_ERROR_INIT;
     weft_safetensors *file = NULL;
     write_file("x.safetensors", malformed[_i].header, malformed[_i].length, malformed[_i].data);
@@ -138,9 +136,8 @@ START_TEST(what_is_malformed_is_refused_with_file_and_tensor) {
     ck_assert_says(err, malformed[_i].text);
     ck_assert_ptr_null(file);
 }
-END_TEST
 
-START_TEST(what_is_no_file_is_refused) {
+TEST(what_is_no_file_is_refused) {
     weft_error err = WEFT_ERROR_INIT;
     weft_safetensors *file = NULL;
     ck_assert_int_eq(weft_safetensors_open(&file, scratch_path("none"), &err), WEFT_E_USER);
@@ -153,7 +150,6 @@ START_TEST(what_is_no_file_is_refused) {
         ck_assert_says(err, "a safetensors file has at least 8");
     }
 }
-END_TEST
 
 /* ---- directories ---- */
 
@@ -169,7 +165,7 @@ static void write_shards(const char *index) {
 
 #define MAP(entries) "{\"metadata\": {\"total_size\": 24}, \"weight_map\": {" entries "}}"
 
-START_TEST(shards_are_one_set_of_tensors) {
+TEST(shards_are_one_set_of_tensors) {
     weft_error err = WEFT_ERROR_INIT;
     weft_safetensors *files = NULL;
     write_shards(MAP("\"a\": \"" ONE "\", \"b\": \"" TWO "\", \"c\": \"" TWO "\""));
@@ -180,9 +176,8 @@ START_TEST(shards_are_one_set_of_tensors) {
     ck_assert_str_eq(files->files[weft_safetensors_find(files, "b")->file].path, scratch_path(TWO));
     weft_safetensors_close(files);
 }
-END_TEST
 
-START_TEST(a_single_file_goes_before_an_index) {
+TEST(a_single_file_goes_before_an_index) {
     weft_error err = WEFT_ERROR_INIT;
     weft_safetensors *files = NULL;
     write_shards("nonsense");
@@ -191,7 +186,6 @@ START_TEST(a_single_file_goes_before_an_index) {
     ck_assert_int_eq(files->n_tensors, 0);
     weft_safetensors_close(files);
 }
-END_TEST
 
 static const struct {
     const char *index, *text;
@@ -216,7 +210,7 @@ static const struct {
     {MAP("\"a\": \"" ONE "\", \"a\": \"" TWO "\""), "duplicate object key"},
 };
 
-START_TEST(an_index_that_disagrees_with_its_files_is_refused) {
+TESTS(an_index_that_disagrees_with_its_files_is_refused, LENGTH(wrong_indices)) {
     weft_error err = WEFT_ERROR_INIT;
     weft_safetensors *files = NULL;
     write_shards(wrong_indices[_i].index);
@@ -225,9 +219,8 @@ START_TEST(an_index_that_disagrees_with_its_files_is_refused) {
     ck_assert_says(err, scratch);
     ck_assert_ptr_null(files);
 }
-END_TEST
 
-START_TEST(a_malformed_or_doubled_shard_is_refused) {
+TEST(a_malformed_or_doubled_shard_is_refused) {
     weft_error err = WEFT_ERROR_INIT;
     weft_safetensors *files = NULL;
     write_shards(MAP("\"a\": \"" ONE "\", \"b\": \"" TWO "\", \"c\": \"" TWO "\""));
@@ -238,16 +231,14 @@ START_TEST(a_malformed_or_doubled_shard_is_refused) {
     ck_assert_int_eq(weft_safetensors_open_directory(&files, scratch, &err), WEFT_E_DATA);
     ck_assert_says(err, TWO ": has tensor 'a', which ");
 }
-END_TEST
 
-START_TEST(a_directory_without_weights_says_what_is_looked_for) {
+TEST(a_directory_without_weights_says_what_is_looked_for) {
     weft_error err = WEFT_ERROR_INIT;
     weft_safetensors *files = NULL;
     ck_assert_int_eq(weft_safetensors_open_directory(&files, scratch, &err), WEFT_E_USER);
     ck_assert_says(err, "neither model.safetensors nor model.safetensors.index.json");
     ck_assert_says(err, "set [model] start = fresh, which reads no weights");
 }
-END_TEST
 
 /* ---- robustness ---- */
 
@@ -280,7 +271,7 @@ static uint32_t touch(const weft_safetensors *files) {
     return sum;
 }
 
-START_TEST(mutated_files_are_read_or_refused) {
+TEST(mutated_files_are_read_or_refused) {
     uint32_t state = 12345, accepted = 0, refused = 0, sum = 0;
     size_t n = 0;
     unsigned char *good = NULL, *bytes = NULL;
@@ -311,9 +302,8 @@ START_TEST(mutated_files_are_read_or_refused) {
     free(bytes);
     free(good);
 }
-END_TEST
 
-START_TEST(mutated_indices_are_read_or_refused) {
+TEST(mutated_indices_are_read_or_refused) {
     static const char index[] = MAP("\"a\": \"" ONE "\", \"b\": \"" TWO "\", \"c\": \"" TWO "\"");
     uint32_t state = 54321, refused = 0;
     unsigned char bytes[sizeof index];
@@ -333,11 +323,10 @@ START_TEST(mutated_indices_are_read_or_refused) {
     }
     ck_assert_uint_gt(refused, 250);
 }
-END_TEST
 
 /* ---- writing ---- */
 
-START_TEST(what_is_written_comes_back_from_any_order) {
+TEST(what_is_written_comes_back_from_any_order) {
     weft_error err = WEFT_ERROR_INIT;
     weft_tensor_writer *writer = NULL;
     weft_safetensors *file = NULL;
@@ -369,9 +358,8 @@ START_TEST(what_is_written_comes_back_from_any_order) {
     }
     weft_safetensors_close(file);
 }
-END_TEST
 
-START_TEST(a_written_header_is_what_other_readers_expect) {
+TEST(a_written_header_is_what_other_readers_expect) {
     weft_error err = WEFT_ERROR_INIT;
     weft_tensor_writer *writer = NULL;
     const weft_tensor_spec specs[] = {{"a", WEFT_F32, 2, {2, 3}}};
@@ -390,9 +378,8 @@ START_TEST(a_written_header_is_what_other_readers_expect) {
                      0);
     free(bytes);
 }
-END_TEST
 
-START_TEST(a_writer_keeps_to_its_tensors_and_files) {
+TEST(a_writer_keeps_to_its_tensors_and_files) {
     weft_error err = WEFT_ERROR_INIT;
     weft_tensor_writer *writer = NULL, *second = NULL;
     const weft_tensor_spec specs[] = {{"a", WEFT_F32, 1, {4}}, {"a", WEFT_F32, 1, {4}}};
@@ -413,9 +400,8 @@ START_TEST(a_writer_keeps_to_its_tensors_and_files) {
     ck_assert_int_ne(access(scratch_path("v"), F_OK), 0);
     ck_assert_ptr_null(second);
 }
-END_TEST
 
-START_TEST(a_file_that_does_not_fit_is_refused_before_its_data) {
+TEST(a_file_that_does_not_fit_is_refused_before_its_data) {
     weft_error err = WEFT_ERROR_INIT;
     weft_tensor_writer *writer = NULL;
     weft_status status = WEFT_OK;
@@ -435,7 +421,6 @@ START_TEST(a_file_that_does_not_fit_is_refused_before_its_data) {
     ck_assert_says(err, "cannot be written: File too large");
     ck_assert_int_ne(access(scratch_path("w"), F_OK), 0);
 }
-END_TEST
 
 /* ---- conversions ---- */
 
@@ -475,13 +460,12 @@ static bool comes_back(uint16_t bits, int32_t dtype, int exponent_bits) {
     return (double)x == y && (signbit(x) != 0) == (signbit(y) != 0) && narrowed(x, dtype) == bits;
 }
 
-START_TEST(all_narrow_numbers_widen_and_come_back) {
+TEST(all_narrow_numbers_widen_and_come_back) {
     for (uint32_t bits = 0; bits < 65536; bits++) {
         if (!comes_back((uint16_t)bits, WEFT_BF16, 8)) ck_abort_msg("bf16 %04x", bits);
         if (!comes_back((uint16_t)bits, WEFT_F16, 5)) ck_abort_msg("fp16 %04x", bits);
     }
 }
-END_TEST
 
 /* Between two neighbours: the middle rounds to even, other values to the nearest. */
 static bool rounds_right(uint32_t bits, int32_t dtype) {
@@ -492,7 +476,7 @@ static bool rounds_right(uint32_t bits, int32_t dtype) {
            narrowed(nextafterf(middle, 0), dtype) == bits && narrowed(nextafterf(middle, INFINITY), dtype) == bits + 1;
 }
 
-START_TEST(narrowing_takes_the_nearest_and_the_even_one_of_two) {
+TEST(narrowing_takes_the_nearest_and_the_even_one_of_two) {
     for (uint32_t bits = 0; bits + 1 < 0x7F80; bits++)
         if (!rounds_right(bits, WEFT_BF16)) ck_abort_msg("bf16 %04x", bits);
     for (uint32_t bits = 0; bits + 1 < 0x7C00; bits++)
@@ -506,9 +490,8 @@ START_TEST(narrowing_takes_the_nearest_and_the_even_one_of_two) {
     ck_assert(isnan(widened(narrowed(float_of(0x7FFFFFFF), WEFT_BF16), WEFT_BF16)));
     ck_assert(isnan(widened(narrowed(float_of(0x7F800001), WEFT_BF16), WEFT_BF16)));
 }
-END_TEST
 
-START_TEST(conversions_take_any_alignment_and_refuse_other_types) {
+TEST(conversions_take_any_alignment_and_refuse_other_types) {
     unsigned char from[64], to[64];
     float x = 0;
     const float numbers[3] = {1.5f, -2.25f, 1e-5f};
@@ -525,33 +508,10 @@ START_TEST(conversions_take_any_alignment_and_refuse_other_types) {
     ck_assert(!weft_convert(to, WEFT_U8, from, WEFT_F16, 1));
     ck_assert(!weft_convert(to, WEFT_I32, from, WEFT_I32, 1));
 }
-END_TEST
-
-#define LENGTH(a) ((int)(sizeof(a) / sizeof((a)[0])))
 
 int main(void) {
-    Suite *suite = suite_create("model.safetensors");
     TCase *tcase = tcase_create("safetensors");
     tcase_set_timeout(tcase, 120);
     tcase_add_checked_fixture(tcase, setup, scratch_remove);
-    tcase_add_test(tcase, types_shapes_and_bytes_come_back);
-    tcase_add_test(tcase, a_file_without_tensors_is_one);
-    tcase_add_loop_test(tcase, what_is_malformed_is_refused_with_file_and_tensor, 0, LENGTH(malformed));
-    tcase_add_test(tcase, what_is_no_file_is_refused);
-    tcase_add_test(tcase, shards_are_one_set_of_tensors);
-    tcase_add_test(tcase, a_single_file_goes_before_an_index);
-    tcase_add_loop_test(tcase, an_index_that_disagrees_with_its_files_is_refused, 0, LENGTH(wrong_indices));
-    tcase_add_test(tcase, a_malformed_or_doubled_shard_is_refused);
-    tcase_add_test(tcase, a_directory_without_weights_says_what_is_looked_for);
-    tcase_add_test(tcase, mutated_files_are_read_or_refused);
-    tcase_add_test(tcase, mutated_indices_are_read_or_refused);
-    tcase_add_test(tcase, what_is_written_comes_back_from_any_order);
-    tcase_add_test(tcase, a_written_header_is_what_other_readers_expect);
-    tcase_add_test(tcase, a_writer_keeps_to_its_tensors_and_files);
-    tcase_add_test(tcase, a_file_that_does_not_fit_is_refused_before_its_data);
-    tcase_add_test(tcase, all_narrow_numbers_widen_and_come_back);
-    tcase_add_test(tcase, narrowing_takes_the_nearest_and_the_even_one_of_two);
-    tcase_add_test(tcase, conversions_take_any_alignment_and_refuse_other_types);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests(tcase);
 }

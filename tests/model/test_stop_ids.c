@@ -1,7 +1,7 @@
 /* Ids that end a text: eos_token_id of generation_config.json, else of config.json, else the tokenizer's. */
 #include "model/stop_ids.h"
 
-#include <check.h>
+#include "suite.h"
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -33,7 +33,7 @@ static const struct {
     {NULL, "{}", -1, 0, 0, 0},
 };
 
-START_TEST(the_files_decide_in_order) {
+TESTS(the_files_decide_in_order, LENGTH(rows)) {
     weft_stop_ids stop;
     weft_error err = WEFT_ERROR_INIT;
     put("generation_config.json", rows[_i].generation);
@@ -44,7 +44,6 @@ START_TEST(the_files_decide_in_order) {
     ck_assert_int_eq(stop.ids[0], rows[_i].first);
     ck_assert_int_eq(stop.ids[stop.n - 1], rows[_i].last);
 }
-END_TEST
 
 static const char *const wrong[] = {"{\"eos_token_id\": \"</s>\"}",
                                     "{\"eos_token_id\": [2, \"x\"]}",
@@ -54,14 +53,13 @@ static const char *const wrong[] = {"{\"eos_token_id\": \"</s>\"}",
                                     "{\"eos_token_id\": 2, \"eos_token_id\": 2}",
                                     "{\"eos_token_id\": [1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]}"};
 
-START_TEST(other_values_are_refused_by_file) {
+TESTS(other_values_are_refused_by_file, LENGTH(wrong)) {
     weft_stop_ids stop;
     weft_error err = WEFT_ERROR_INIT;
     put("generation_config.json", wrong[_i]);
     ck_assert_int_eq(weft_stop_ids_read(&stop, directory, -1, &err), WEFT_E_DATA);
     ck_assert_msg(strstr(err.text, "generation_config.json") != NULL, "%s", err.text);
 }
-END_TEST
 
 static void expect(const char *name, const char *text) {
     char path[128], found[512] = "";
@@ -88,7 +86,7 @@ static const struct {
     {NULL, NULL, "{\n  \"eos_token_id\": [4, 2, 3]\n}\n", ""},
 };
 
-START_TEST(an_end_goes_before_those_of_the_files) {
+TESTS(an_end_goes_before_those_of_the_files, LENGTH(saved)) {
     const weft_stop_ids first = {{4}, 1}, others = {{2, 3}, 2};
     weft_stop_ids stop;
     weft_error err = WEFT_ERROR_INIT;
@@ -100,7 +98,6 @@ START_TEST(an_end_goes_before_those_of_the_files) {
     ck_assert_int_eq(weft_stop_ids_read(&stop, directory, -1, &err), WEFT_OK);
     ck_assert(weft_stop_ids_have(&stop, 4) && weft_stop_ids_have(&stop, 2));
 }
-END_TEST
 
 static void setup(void) {
     strcpy(directory, "/tmp/weft-stop-XXXXXX");
@@ -114,18 +111,7 @@ static void teardown(void) {
 }
 
 int main(void) {
-    Suite *suite = suite_create("stop ids");
     TCase *tests = tcase_create("stop ids");
-    SRunner *runner = NULL;
-    int failed = 0;
     tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_loop_test(tests, the_files_decide_in_order, 0, (int)(sizeof rows / sizeof rows[0]));
-    tcase_add_loop_test(tests, an_end_goes_before_those_of_the_files, 0, (int)(sizeof saved / sizeof saved[0]));
-    tcase_add_loop_test(tests, other_values_are_refused_by_file, 0, (int)(sizeof wrong / sizeof wrong[0]));
-    suite_add_tcase(suite, tests);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_tests(tests);
 }

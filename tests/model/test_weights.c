@@ -63,7 +63,7 @@ static void check_against_files(const bench *b, const char *directory) {
     weft_safetensors_close(files);
 }
 
-START_TEST(what_the_files_hold_is_what_lies_in_the_region) {
+TESTS(what_the_files_hold_is_what_lies_in_the_region, 4) {
     weft_error err = WEFT_ERROR_INIT;
     BENCH(seen, llama_golden(golden[_i].config), "all", true);
     BENCH(unseen, llama_golden(golden[_i].config), "all", false);
@@ -77,10 +77,9 @@ START_TEST(what_the_files_hold_is_what_lies_in_the_region) {
     bench_free(seen);
     bench_free(unseen);
 }
-END_TEST
 
 /* The golden file contains one matrix as read by the oracle in fp32: in fp16 it has subnormal numbers. */
-START_TEST(narrow_files_widen_to_what_the_oracle_read) {
+TESTS(narrow_files_widen_to_what_the_oracle_read, 4) {
     static const char name[] = "model.layers.0.self_attn.q_proj.weight";
     weft_error err = WEFT_ERROR_INIT;
     char path[64];
@@ -96,9 +95,8 @@ START_TEST(narrow_files_widen_to_what_the_oracle_read) {
     weft_safetensors_close(expected);
     bench_free(b);
 }
-END_TEST
 
-START_TEST(a_frozen_part_is_read_like_any_other) {
+TEST(a_frozen_part_is_read_like_any_other) {
     weft_error err = WEFT_ERROR_INIT;
     BENCH(b, llama_golden("llama-bf16/config.json"), "last:1,*norm.weight", true);
     ck_assert_ok(load(b, llama_golden("llama-bf16"), &err), err);
@@ -106,16 +104,14 @@ START_TEST(a_frozen_part_is_read_like_any_other) {
     check_padding(b);
     bench_free(b);
 }
-END_TEST
 
-START_TEST(the_type_of_a_directory_is_that_of_most_of_it) {
+TESTS(the_type_of_a_directory_is_that_of_most_of_it, 4) {
     weft_error err = WEFT_ERROR_INIT;
     int32_t dtype = 0;
     ck_assert_ok(weft_weights_dtype(&dtype, NULL, llama_golden(golden[_i].name), &err), err);
     ck_assert_int_eq(dtype, golden[_i].dtype);
     ck_assert_int_ne(weft_weights_dtype(&dtype, NULL, "/nowhere", &err), WEFT_OK);
 }
-END_TEST
 
 /* ---- writing ---- */
 
@@ -143,7 +139,7 @@ static const char *golden_file(int i, const char *name) {
     return llama_golden(path);
 }
 
-START_TEST(what_is_written_in_its_own_type_is_what_was_read) {
+TESTS(what_is_written_in_its_own_type_is_what_was_read, 4) {
     weft_error err = WEFT_ERROR_INIT;
     weft_safetensors *before = NULL, *after = NULL;
     BENCH(b, llama_golden(golden[_i].config), "all", true);
@@ -165,7 +161,6 @@ START_TEST(what_is_written_in_its_own_type_is_what_was_read) {
     check_same_file(golden_file(_i, "generation_config.json"), scratch_path("generation_config.json"));
     bench_free(b);
 }
-END_TEST
 
 /* Returns text with its first `from` replaced. The caller frees it. */
 static char *replaced(const char *text, const char *from, const char *to) {
@@ -176,7 +171,7 @@ static char *replaced(const char *text, const char *from, const char *to) {
     return out;
 }
 
-START_TEST(another_type_changes_one_word_of_the_configuration) {
+TESTS(another_type_changes_one_word_of_the_configuration, 12) {
     static const struct {
         int32_t dtype;
         const char *torch;
@@ -215,9 +210,8 @@ START_TEST(another_type_changes_one_word_of_the_configuration) {
     free(base);
     bench_free(b);
 }
-END_TEST
 
-START_TEST(large_models_are_dealt_to_files_with_an_index) {
+TEST(large_models_are_dealt_to_files_with_an_index) {
     weft_error err = WEFT_ERROR_INIT;
     weft_safetensors *files = NULL;
     json_t *index = NULL;
@@ -244,9 +238,8 @@ START_TEST(large_models_are_dealt_to_files_with_an_index) {
     bench_free(b);
     bench_free(back);
 }
-END_TEST
 
-START_TEST(saving_needs_a_few_megabytes_beside_the_weights) {
+TEST(saving_needs_a_few_megabytes_beside_the_weights) {
     char text[] =
         "{\"model_type\": \"llama\", \"hidden_size\": 64, \"intermediate_size\": 64, \"num_hidden_layers\": 1,"
         " \"num_attention_heads\": 4, \"vocab_size\": 40000}";
@@ -269,9 +262,8 @@ START_TEST(saving_needs_a_few_megabytes_beside_the_weights) {
     bench_free(back);
     bench_free(seen);
 }
-END_TEST
 
-START_TEST(a_full_disk_is_named) {
+TEST(a_full_disk_is_named) {
     weft_error err = WEFT_ERROR_INIT;
     weft_status status = WEFT_OK;
     struct rlimit usual, small;
@@ -290,9 +282,8 @@ START_TEST(a_full_disk_is_named) {
     ck_assert_says(err, "model.safetensors: cannot be written");
     bench_free(b);
 }
-END_TEST
 
-START_TEST(the_text_of_a_configuration_is_kept) {
+TESTS(the_text_of_a_configuration_is_kept, 13) {
     static const struct {
         const char *before, *after;
     } texts[] = {
@@ -322,10 +313,9 @@ START_TEST(the_text_of_a_configuration_is_kept) {
     ck_assert_int_eq(memcmp(out, texts[_i].after, n), 0);
     free(out);
 }
-END_TEST
 
 /* Keys of transformers 5 are also written in the spelling of transformers 4; existing keys are not repeated. */
-START_TEST(a_saved_configuration_has_both_spellings) {
+TESTS(a_saved_configuration_has_both_spellings, 10) {
     static const struct {
         const char *before, *added;
     } texts[] = {
@@ -357,9 +347,8 @@ START_TEST(a_saved_configuration_has_both_spellings) {
     ck_assert_msg(n == strlen(after) && memcmp(out, after, n) == 0, "%.*s is not %s", (int)n, out, after);
     free(out);
 }
-END_TEST
 
-START_TEST(a_null_that_says_nothing_is_filled) {
+TEST(a_null_that_says_nothing_is_filled) {
     static const char before[] = "{\"rope_scaling\": null, \"rope_theta\": 2, \"rope_parameters\": {\"rope_theta\": 2, "
                                  "\"rope_type\": \"linear\", \"factor\": 3}}";
     static const char wanted[] = "{\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 3}, \"rope_theta\": 2, ";
@@ -369,9 +358,8 @@ START_TEST(a_null_that_says_nothing_is_filled) {
     ck_assert_msg(n > sizeof wanted && memcmp(out, wanted, sizeof wanted - 1) == 0, "%.*s", (int)n, out);
     free(out);
 }
-END_TEST
 
-START_TEST(keys_are_changed_where_they_stand_or_put_in_front) {
+TEST(keys_are_changed_where_they_stand_or_put_in_front) {
     static const char before[] = "{ \"a\" : {\"b\": [1, \"}\"]}, \"c\":2,\"d\": {\"c\": 5}, \"e\": null\n}";
     static const char after[] = "{\n  \"f\": 6, \"a\" : 1, \"c\":3,\"d\": {\"c\": 5}, \"e\": [4]\n}";
     const weft_json_change changes[] = {{"c", "3"}, {"e", "[4]"}, {"a", "1"}, {"f", "6"}};
@@ -381,7 +369,6 @@ START_TEST(keys_are_changed_where_they_stand_or_put_in_front) {
     ck_assert_msg(n == sizeof after - 1 && memcmp(out, after, n) == 0, "%.*s", (int)n, out);
     free(out);
 }
-END_TEST
 
 /* ---- a vocabulary larger than the files' ---- */
 
@@ -423,7 +410,7 @@ static void check_grown(const bench *b, const char *directory, const char *name,
     weft_safetensors_close(files);
 }
 
-START_TEST(a_row_that_is_added_is_the_mean_of_the_others) {
+TESTS(a_row_that_is_added_is_the_mean_of_the_others, 6) {
     static const struct {
         const char *model;
         int64_t rows;
@@ -444,10 +431,9 @@ START_TEST(a_row_that_is_added_is_the_mean_of_the_others) {
     if (!grown[k].tied) check_grown(b, llama_golden(grown[k].model), "lm_head.weight", grown[k].rows);
     bench_free(b);
 }
-END_TEST
 
 /* Rows of 24 elements; one row crosses the boundary of chunks of 65,536 elements. */
-START_TEST(a_row_may_be_added_in_two_pieces) {
+TEST(a_row_may_be_added_in_two_pieces) {
     enum { ROWS = 2730 };
     const weft_vocabulary with = {ROWS, ROWS + 1, ROWS};
     weft_error err = WEFT_ERROR_INIT;
@@ -467,10 +453,9 @@ START_TEST(a_row_may_be_added_in_two_pieces) {
     free(text);
     free(base);
 }
-END_TEST
 
 /* One row is added, not two, and only to a vocabulary. */
-START_TEST(rows_that_were_not_asked_for_are_missed) {
+TEST(rows_that_were_not_asked_for_are_missed) {
     const weft_vocabulary more = {96, 98, 96}, spare = {97, 97, 5};
     weft_error err = WEFT_ERROR_INIT;
     weft_declared *declared = declared_with("llama-tied", more);
@@ -481,7 +466,6 @@ START_TEST(rows_that_were_not_asked_for_are_missed) {
     ck_assert_ok(weft_weights_check(declared, llama_golden("llama-tied"), &err), err);
     weft_declared_destroy(declared);
 }
-END_TEST
 
 /* ---- mismatches ---- */
 
@@ -596,7 +580,7 @@ static const struct {
      {"'model.embed_tokens.weight' and 'lm_head.weight' differ, but the model ties them"}},
 };
 
-START_TEST(a_directory_that_does_not_fit_is_refused_and_nothing_is_touched) {
+TESTS(a_directory_that_does_not_fit_is_refused_and_nothing_is_touched, LENGTH(misfits)) {
     weft_error err = WEFT_ERROR_INIT;
     char path[64];
     (void)snprintf(path, sizeof path, "%s/config.json", misfits[_i].model);
@@ -609,9 +593,8 @@ START_TEST(a_directory_that_does_not_fit_is_refused_and_nothing_is_touched) {
         if (b->buffer.bytes[i] != 0xFF) ck_abort_msg("byte %lld was written", (long long)i);
     bench_free(b);
 }
-END_TEST
 
-START_TEST(tied_storage_is_read_under_any_of_its_names) {
+TESTS(tied_storage_is_read_under_any_of_its_names, 2) {
     const change changes[] = {
         {.name = "model.embed_tokens.weight", .as = "model.embed_tokens.weight", .twice = "lm_head.weight"},
         {.name = "model.embed_tokens.weight", .as = "lm_head.weight"}};
@@ -625,9 +608,8 @@ START_TEST(tied_storage_is_read_under_any_of_its_names) {
     bench_free(whole);
     bench_free(b);
 }
-END_TEST
 
-START_TEST(names_of_another_class_or_wrapper_are_read) {
+TESTS(names_of_another_class_or_wrapper_are_read, 17) {
     static const change changes[] = {{.headless = true},
                                      {.before = "_orig_mod."},
                                      {.before = "module._orig_mod."},
@@ -670,10 +652,9 @@ START_TEST(names_of_another_class_or_wrapper_are_read) {
     bench_free(whole);
     bench_free(b);
 }
-END_TEST
 
 /* Without the prefix, one tensor would have the name of another. */
-START_TEST(two_tensors_of_one_name_are_refused) {
+TESTS(two_tensors_of_one_name_are_refused, 3) {
     static const char *const twice[] = {"norm.weight", "module.model.norm.weight",
                                         "model._fsdp_wrapped_module.norm.weight"};
     const change both = {.name = "model.norm.weight", .as = "model.norm.weight", .twice = twice[_i]};
@@ -684,9 +665,8 @@ START_TEST(two_tensors_of_one_name_are_refused) {
     ck_assert_says(err, "model.norm.weight");
     bench_free(b);
 }
-END_TEST
 
-START_TEST(buffers_of_old_checkpoints_are_passed_over) {
+TEST(buffers_of_old_checkpoints_are_passed_over) {
     const change old = {.name = "model.norm.weight",
                         .as = "model.norm.weight",
                         .twice = "model.layers.0.self_attn.rotary_emb.inv_freq"};
@@ -696,9 +676,8 @@ START_TEST(buffers_of_old_checkpoints_are_passed_over) {
     ck_assert_ok(load(b, scratch, &err), err);
     bench_free(b);
 }
-END_TEST
 
-START_TEST(a_model_of_another_size_shows_a_few_names_of_many) {
+TEST(a_model_of_another_size_shows_a_few_names_of_many) {
     weft_error err = WEFT_ERROR_INIT;
     BENCH(b, llama_golden("llama-gqa/config.json"), "all", true);
     ck_assert_int_eq(load(b, llama_golden("llama-tied"), &err), WEFT_E_DATA);
@@ -708,11 +687,10 @@ START_TEST(a_model_of_another_size_shows_a_few_names_of_many) {
     ck_assert_says(err, "9 unexpected (model.layers.2.");
     bench_free(b);
 }
-END_TEST
 
 /* ---- fresh start ---- */
 
-START_TEST(a_fresh_start_is_the_formula_that_is_stated) {
+TEST(a_fresh_start_is_the_formula_that_is_stated) {
     weft_error err = WEFT_ERROR_INIT;
     const char *name = "model.layers.0.self_attn.q_proj.weight";
     const float *x = NULL;
@@ -732,9 +710,8 @@ START_TEST(a_fresh_start_is_the_formula_that_is_stated) {
     check_padding(b);
     bench_free(b);
 }
-END_TEST
 
-START_TEST(fresh_weights_are_normal_with_the_deviation_of_the_configuration) {
+TEST(fresh_weights_are_normal_with_the_deviation_of_the_configuration) {
     weft_error err = WEFT_ERROR_INIT;
     double sum = 0, squares = 0, fourth = 0;
     int64_t n = 0;
@@ -758,9 +735,8 @@ START_TEST(fresh_weights_are_normal_with_the_deviation_of_the_configuration) {
     ck_assert_double_eq_tol(fourth / (double)n, 3, 4 * sqrt(96 / (double)n));
     bench_free(b);
 }
-END_TEST
 
-START_TEST(fresh_weights_depend_on_seed_and_model_alone) {
+TEST(fresh_weights_depend_on_seed_and_model_alone) {
     weft_error err = WEFT_ERROR_INIT;
     BENCH(a, llama_golden("llama-tied/config.json"), "all", true);
     BENCH(b, llama_golden("llama-tied/config.json"), "head", false);
@@ -778,11 +754,10 @@ START_TEST(fresh_weights_depend_on_seed_and_model_alone) {
     bench_free(a);
     bench_free(b);
 }
-END_TEST
 
 /* ---- single files ---- */
 
-START_TEST(masters_and_state_are_written_by_name) {
+TESTS(masters_and_state_are_written_by_name, 2) {
     const char *const trained[] = {"all", "last:1,*norm.weight"};
     weft_error err = WEFT_ERROR_INIT;
     weft_safetensors *file = NULL;
@@ -801,11 +776,10 @@ START_TEST(masters_and_state_are_written_by_name) {
     weft_safetensors_close(file);
     bench_free(b);
 }
-END_TEST
 
 /* ---- foreign models ---- */
 
-START_TEST(a_model_from_elsewhere_goes_through) {
+TEST(a_model_from_elsewhere_goes_through) {
     const char *directory = asset_path("stories260k/hf"), *config = asset_path("stories260k/hf/config.json");
     weft_error err = WEFT_ERROR_INIT;
     if (access(config, F_OK) != 0) {
@@ -823,46 +797,10 @@ START_TEST(a_model_from_elsewhere_goes_through) {
     bench_free(b);
     bench_free(back);
 }
-END_TEST
-
-#define LENGTH(a) ((int)(sizeof(a) / sizeof((a)[0])))
-
-static TCase *tests(void) {
-    TCase *tcase = tcase_create("weights");
-    tcase_set_timeout(tcase, 60);
-    tcase_add_checked_fixture(tcase, scratch_make, scratch_remove);
-    tcase_add_loop_test(tcase, what_the_files_hold_is_what_lies_in_the_region, 0, 4);
-    tcase_add_loop_test(tcase, narrow_files_widen_to_what_the_oracle_read, 0, 4);
-    tcase_add_test(tcase, a_frozen_part_is_read_like_any_other);
-    tcase_add_loop_test(tcase, the_type_of_a_directory_is_that_of_most_of_it, 0, 4);
-    tcase_add_loop_test(tcase, what_is_written_in_its_own_type_is_what_was_read, 0, 4);
-    tcase_add_loop_test(tcase, another_type_changes_one_word_of_the_configuration, 0, 12);
-    tcase_add_test(tcase, large_models_are_dealt_to_files_with_an_index);
-    tcase_add_test(tcase, saving_needs_a_few_megabytes_beside_the_weights);
-    tcase_add_test(tcase, a_full_disk_is_named);
-    tcase_add_loop_test(tcase, the_text_of_a_configuration_is_kept, 0, 13);
-    tcase_add_loop_test(tcase, a_saved_configuration_has_both_spellings, 0, 10);
-    tcase_add_test(tcase, keys_are_changed_where_they_stand_or_put_in_front);
-    tcase_add_test(tcase, a_null_that_says_nothing_is_filled);
-    tcase_add_loop_test(tcase, a_row_that_is_added_is_the_mean_of_the_others, 0, 6);
-    tcase_add_test(tcase, a_row_may_be_added_in_two_pieces);
-    tcase_add_test(tcase, rows_that_were_not_asked_for_are_missed);
-    tcase_add_loop_test(tcase, a_directory_that_does_not_fit_is_refused_and_nothing_is_touched, 0, LENGTH(misfits));
-    tcase_add_loop_test(tcase, tied_storage_is_read_under_any_of_its_names, 0, 2);
-    tcase_add_loop_test(tcase, names_of_another_class_or_wrapper_are_read, 0, 17);
-    tcase_add_loop_test(tcase, two_tensors_of_one_name_are_refused, 0, 3);
-    tcase_add_test(tcase, buffers_of_old_checkpoints_are_passed_over);
-    tcase_add_test(tcase, a_model_of_another_size_shows_a_few_names_of_many);
-    tcase_add_test(tcase, a_fresh_start_is_the_formula_that_is_stated);
-    tcase_add_test(tcase, fresh_weights_are_normal_with_the_deviation_of_the_configuration);
-    tcase_add_test(tcase, fresh_weights_depend_on_seed_and_model_alone);
-    tcase_add_loop_test(tcase, masters_and_state_are_written_by_name, 0, 2);
-    tcase_add_test(tcase, a_model_from_elsewhere_goes_through);
-    return tcase;
-}
 
 int main(void) {
-    Suite *suite = suite_create("model.weights");
-    suite_add_tcase(suite, tests());
-    return run_suite(suite);
+    TCase *tests = tcase_create("weights");
+    tcase_set_timeout(tests, 60);
+    tcase_add_checked_fixture(tests, scratch_make, scratch_remove);
+    return run_tests(tests);
 }

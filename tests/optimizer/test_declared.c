@@ -50,7 +50,7 @@ static void setup(void) {
     kernel = toy_update;
 }
 
-START_TEST(slots_lie_as_far_apart_as_the_plugin_has_them) {
+TEST(slots_lie_as_far_apart_as_the_plugin_has_them) {
     weft_optimizer_facts facts;
     weft_error err = WEFT_ERROR_INIT;
     ck_assert_msg(weft_optimizer_validate(&facts, &table, NULL, "toy", &err) == WEFT_OK, "%s", err.text);
@@ -59,7 +59,6 @@ START_TEST(slots_lie_as_far_apart_as_the_plugin_has_them) {
     ck_assert_str_eq(facts.states[1].name, "second");
     ck_assert_int_eq(facts.hp_bytes, 4);
 }
-END_TEST
 
 static void many(void) {
     n_states = WEFT_MAX_STATES + 1;
@@ -159,7 +158,7 @@ static const struct {
     {short_update, WEFT_E_PLUGIN, "no complete update"},
 };
 
-START_TEST(what_cannot_be_is_refused_by_name) {
+TESTS(what_cannot_be_is_refused_by_name, LENGTH(mistakes)) {
     weft_optimizer_facts facts;
     weft_error err = WEFT_ERROR_INIT;
     mistakes[_i].plant();
@@ -167,14 +166,9 @@ START_TEST(what_cannot_be_is_refused_by_name) {
     ck_assert_msg(strncmp(err.text, "optimizer toy", 13) == 0 && strstr(err.text, mistakes[_i].says) != NULL, "%s",
                   err.text);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("declared");
     TCase *tests = tcase_create("declared");
     tcase_add_checked_fixture(tests, setup, NULL);
-    tcase_add_test(tests, slots_lie_as_far_apart_as_the_plugin_has_them);
-    tcase_add_loop_test(tests, what_cannot_be_is_refused_by_name, 0, (int)(sizeof mistakes / sizeof mistakes[0]));
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tests);
 }

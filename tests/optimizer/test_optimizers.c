@@ -227,7 +227,7 @@ static void run_tensor(made *self, json_t *one, uint32_t k, const double *rates,
 }
 
 #define N_CASES 9
-START_TEST(a_hundred_steps_are_those_of_pytorch) {
+TESTS(a_hundred_steps_are_those_of_pytorch, N_CASES) {
     json_t *cases = json_object_get(golden, "cases"), *one = json_array_get(cases, (size_t)_i);
     char texts[8][128];
     const char *overrides[8];
@@ -246,7 +246,6 @@ START_TEST(a_hundred_steps_are_those_of_pytorch) {
         run_tensor(&self, one, k, rates, steps, 1000);
     unmake(&self);
 }
-END_TEST
 
 /* ---- anyprecision: the published formula, and the effect of compensation ---- */
 
@@ -307,7 +306,7 @@ static void run_any(made *self, const struct golden_any *one, const weft_safeten
                       "%s: %s of %s", one->label, states_of[slot], name);
 }
 
-START_TEST(anyprecision_has_the_bits_of_a_script) {
+TESTS(anyprecision_has_the_bits_of_a_script, 4) {
     const struct golden_any *one = &any_cases[_i];
     weft_safetensors *file = NULL;
     made self;
@@ -319,7 +318,6 @@ START_TEST(anyprecision_has_the_bits_of_a_script) {
     unmake(&self);
     weft_safetensors_close(file);
 }
-END_TEST
 
 /* Weights and states of one optimizer; all optimizers receive the same gradients. */
 typedef struct driven {
@@ -342,7 +340,7 @@ static void drive(driven *out, const char *id, const char *const *overrides, siz
     unmake(&out->self);
 }
 
-START_TEST(anyprecision_of_fp32_weights_is_adamw) {
+TEST(anyprecision_of_fp32_weights_is_adamw) {
     const char *overrides[] = {"optimizer.weight_decay=0.1"};
     driven adamw, any;
     double exact[WEIGHTS];
@@ -352,9 +350,8 @@ START_TEST(anyprecision_of_fp32_weights_is_adamw) {
     ck_assert_double_lt(relative(any.w, exact, WEIGHTS), 1e-6);
     for (int k = 0; k < 2; k++) ck_assert_mem_eq(any.states[k], adamw.states[k], sizeof adamw.states[k]);
 }
-END_TEST
 
-START_TEST(compensation_keeps_what_rounding_takes_away) {
+TEST(compensation_keeps_what_rounding_takes_away) {
     const char *off[] = {"optimizer.use_kahan_summation=no"}, *none[] = {"optimizer.weight_decay=0"};
     driven adamw, kahan, plain;
     double exact[WEIGHTS];
@@ -373,10 +370,9 @@ START_TEST(compensation_keeps_what_rounding_takes_away) {
     ck_assert_double_lt(relative(together, exact, WEIGHTS), 1e-6);
     ck_assert_double_gt(relative(kahan.w, exact, WEIGHTS), 1e-6);
 }
-END_TEST
 
 /* AnyPrecisionAdamW's formulas; each number is rounded once when stored. */
-START_TEST(an_update_follows_the_published_formula) {
+TEST(an_update_follows_the_published_formula) {
     const char *overrides[] = {"optimizer.lr=0.01", "optimizer.beta1=0.8", "optimizer.beta2=0.95"};
     const weft_range range = {(uint32_t)sizeof range, WEFT_RANGE_BF16, 0, 1, 1.0f, 1.0f};
     float w = 1.0f, m = 0, v = 0, c = 0, *states[WEFT_MAX_STATES] = {&m, &v, &c, NULL};
@@ -399,9 +395,8 @@ START_TEST(an_update_follows_the_published_formula) {
     }
     unmake(&self);
 }
-END_TEST
 
-START_TEST(the_gradients_are_those_of_the_file) {
+TEST(the_gradients_are_those_of_the_file) {
     json_t *list = json_object_get(golden, "tensors"), *steps = json_object_get(golden, "gradient_steps");
     size_t k, row, i;
     for (k = 0; k < json_array_size(list); k++) {
@@ -421,7 +416,6 @@ START_TEST(the_gradients_are_those_of_the_file) {
         }
     }
 }
-END_TEST
 
 /* ---- without a golden file ---- */
 
@@ -432,7 +426,7 @@ static const char *const kinds_of_update[][4] = {
 };
 
 /* A shard sees only its own elements: the bits do not depend on the sharding. */
-START_TEST(cuts_do_not_change_bits) {
+TESTS(cuts_do_not_change_bits, 3) {
     static const int64_t pieces[] = {1, 3, 7, 8, 33, 100};
     float whole_w[2][MOST], w[MOST], g[MOST];
     made self;
@@ -457,14 +451,13 @@ START_TEST(cuts_do_not_change_bits) {
     }
     unmake(&self);
 }
-END_TEST
 
 WEFT_HP(bits_hp, float take1; float take2; float size; float eps;)
 WEFT_ELEMENTWISE(bits, bits_hp, 2, s0 += hp->take1 * (g - s0); s1 += hp->take2 * (g * g - s1);
                  w -= range->lr_scale * (hp->size * (s0 / (sqrtf(s1) + hp->eps)) + 0.1f * w);)
 
 /* Both loops of a body, and the dispatcher, against the same operations one by one: the choice changes no bit. */
-START_TEST(instruction_sets_do_not_change_bits) {
+TESTS(instruction_sets_do_not_change_bits, 3) {
     static const bits_hp hp = {0.1f, 0.001f, 0.3f, 1e-8f};
     void (*const loops[])(const weft_elementwise_call *) = {bits_cpu_narrow, bits.cpu, bits_cpu_wide};
     float exact[3][MOST], w[MOST], g[MOST], s[2][MOST];
@@ -494,9 +487,8 @@ START_TEST(instruction_sets_do_not_change_bits) {
     ck_assert_mem_eq(s[0], exact[1], sizeof w);
     ck_assert_mem_eq(s[1], exact[2], sizeof w);
 }
-END_TEST
 
-START_TEST(dampening_spares_the_first_step) {
+TEST(dampening_spares_the_first_step) {
     static const char *const overrides[] = {"optimizer.momentum=0.75", "optimizer.dampening=0.5", "optimizer.lr=1"};
     made self;
     weft_error err = WEFT_ERROR_INIT;
@@ -513,10 +505,9 @@ START_TEST(dampening_spares_the_first_step) {
     ck_assert_float_eq(w, -16);
     unmake(&self);
 }
-END_TEST
 
 /* lr_scale multiplies the step and the decay's step; decay 0 exempts; the coefficient multiplies the gradient. */
-START_TEST(a_range_scales_its_own_parameter) {
+TEST(a_range_scales_its_own_parameter) {
     static const char *const overrides[] = {"optimizer.weight_decay=0.5", "optimizer.lr=1"};
     made self;
     weft_error err = WEFT_ERROR_INIT;
@@ -535,9 +526,8 @@ START_TEST(a_range_scales_its_own_parameter) {
     ck_assert_float_eq(w, 15); /* 16 - 0.25 (0.5 8) */
     unmake(&self);
 }
-END_TEST
 
-START_TEST(nesterov_without_momentum_is_refused) {
+TEST(nesterov_without_momentum_is_refused) {
     static const char *const overrides[] = {"optimizer.nesterov=yes"};
     made self;
     weft_error err = WEFT_ERROR_INIT;
@@ -545,9 +535,8 @@ START_TEST(nesterov_without_momentum_is_refused) {
     ck_assert_ptr_nonnull(strstr(err.text, "nesterov = yes needs momentum above 0 and dampening = 0"));
     unmake(&self);
 }
-END_TEST
 
-START_TEST(defaults_are_pytorchs) {
+TEST(defaults_are_pytorchs) {
     made self;
     weft_error err = WEFT_ERROR_INIT;
     const double *numbers = (const double *)(const void *)self.filled;
@@ -563,25 +552,10 @@ START_TEST(defaults_are_pytorchs) {
     ck_assert_double_eq(numbers[1], 0);
     unmake(&self);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("optimizers");
     TCase *tests = tcase_create("optimizers");
     tcase_set_timeout(tests, 120);
     tcase_add_checked_fixture(tests, open_golden, close_golden);
-    tcase_add_loop_test(tests, a_hundred_steps_are_those_of_pytorch, 0, N_CASES);
-    tcase_add_loop_test(tests, anyprecision_has_the_bits_of_a_script, 0, 4);
-    tcase_add_test(tests, anyprecision_of_fp32_weights_is_adamw);
-    tcase_add_test(tests, compensation_keeps_what_rounding_takes_away);
-    tcase_add_test(tests, an_update_follows_the_published_formula);
-    tcase_add_test(tests, the_gradients_are_those_of_the_file);
-    tcase_add_loop_test(tests, cuts_do_not_change_bits, 0, 3);
-    tcase_add_loop_test(tests, instruction_sets_do_not_change_bits, 0, 3);
-    tcase_add_test(tests, dampening_spares_the_first_step);
-    tcase_add_test(tests, a_range_scales_its_own_parameter);
-    tcase_add_test(tests, nesterov_without_momentum_is_refused);
-    tcase_add_test(tests, defaults_are_pytorchs);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tests);
 }

@@ -152,7 +152,7 @@ static void check_stays(weft_planned_exchange x) {
 /* ---- sums ---- */
 
 /* Five cells in three chunks of two: the last one is half empty, and is sent completely. */
-START_TEST(a_reduce_gives_whole_pieces) {
+TEST(a_reduce_gives_whole_pieces) {
     bench *b = bench_new(3, 3, WEFT_SHARDED, WEFT_SHARDED);
     const weft_job_spec *job = &b->job.spec;
     weft_reduce_rows rows = weft_exchange_reduce(&b->plan, job, 0, WEFT_SCOPE_ALL, true);
@@ -170,9 +170,8 @@ START_TEST(a_reduce_gives_whole_pieces) {
     check_travels(planned(b, &instruction, 0), WEFT_EXCHANGE_REDUCE_SCATTER, 3, 0, 256);
     free(b);
 }
-END_TEST
 
-START_TEST(a_reduce_on_one_rank_moves_nothing) {
+TEST(a_reduce_on_one_rank_moves_nothing) {
     bench *b = bench_new(3, 3, WEFT_SHARDED, WEFT_SHARDED);
     const weft_instruction instruction = instruction_of(WEFT_INSTRUCTION_REDUCE, 0, WEFT_SCOPE_RANK, 1);
     weft_reduce_rows rows = weft_exchange_reduce(&b->plan, &b->job.spec, 0, WEFT_SCOPE_RANK, true);
@@ -185,10 +184,9 @@ START_TEST(a_reduce_on_one_rank_moves_nothing) {
     check_stays(planned(b, &instruction, 1));
     free(b);
 }
-END_TEST
 
 /* Four ranks in shard groups of two; of four chunks of two cells the third is half empty and the last is empty. */
-START_TEST(two_hops_have_rows_of_a_shard_and_of_a_piece) {
+TEST(two_hops_have_rows_of_a_shard_and_of_a_piece) {
     bench *b = bench_new(4, 2, WEFT_SHARDED, WEFT_SHARDED);
     const weft_instruction first = instruction_of(WEFT_INSTRUCTION_REDUCE, 0, WEFT_SCOPE_NODE, 0);
     const weft_instruction second = instruction_of(WEFT_INSTRUCTION_REDUCE, 0, WEFT_SCOPE_ACROSS, -1);
@@ -204,9 +202,8 @@ START_TEST(two_hops_have_rows_of_a_shard_and_of_a_piece) {
     check_travels(planned(b, &second, 2), WEFT_EXCHANGE_ALL_TO_ALL, 2, 1, 512);
     free(b);
 }
-END_TEST
 
-START_TEST(a_whole_sum_is_gathered_from_all_and_a_cut_one_between_groups) {
+TEST(a_whole_sum_is_gathered_from_all_and_a_cut_one_between_groups) {
     bench *whole = bench_new(3, 3, WEFT_REPLICATED, WEFT_REPLICATED),
           *cut = bench_new(3, 3, WEFT_SHARDED, WEFT_SHARDED);
     bench *groups = bench_new(4, 2, WEFT_SHARDED, WEFT_SHARDED);
@@ -220,11 +217,10 @@ START_TEST(a_whole_sum_is_gathered_from_all_and_a_cut_one_between_groups) {
     free(cut);
     free(groups);
 }
-END_TEST
 
 /* ---- parameters ---- */
 
-START_TEST(a_gather_brings_every_group_in_its_storage_type) {
+TEST(a_gather_brings_every_group_in_its_storage_type) {
     bench *b = bench_new(3, 3, WEFT_SHARDED, WEFT_SHARDED);
     const weft_instruction instruction = instruction_of(WEFT_INSTRUCTION_GATHER, 0, 0, -1);
     weft_sums_size_units(&b->plan, &b->job);
@@ -237,9 +233,8 @@ START_TEST(a_gather_brings_every_group_in_its_storage_type) {
     ck_assert_int_eq(b->unit_sizes[1].gradient, 3 * 3 * GRID * 4); /* seven cells in three chunks of three */
     free(b);
 }
-END_TEST
 
-START_TEST(what_every_rank_holds_is_not_gathered_but_refreshed) {
+TEST(what_every_rank_holds_is_not_gathered_but_refreshed) {
     bench *b = bench_new(4, 2, WEFT_REPLICATED, WEFT_SHARDED);
     const weft_instruction gather = instruction_of(WEFT_INSTRUCTION_GATHER, 0, 0, -1),
                            refresh = instruction_of(WEFT_INSTRUCTION_REFRESH, 0, 0, -1);
@@ -250,10 +245,9 @@ START_TEST(what_every_rank_holds_is_not_gathered_but_refreshed) {
     check_travels(planned(b, &refresh, 2), WEFT_EXCHANGE_ALL_GATHER, 2, 0, 2 * 512);
     free(b);
 }
-END_TEST
 
 /* A frozen unit has no sums and is never outdated. */
-START_TEST(a_frozen_unit_has_no_sum_to_move) {
+TEST(a_frozen_unit_has_no_sum_to_move) {
     bench *b = bench_new(3, 3, WEFT_REPLICATED, WEFT_REPLICATED);
     weft_instruction sum = instruction_of(WEFT_INSTRUCTION_GATHER, 1, 0, -1);
     const weft_instruction refresh = instruction_of(WEFT_INSTRUCTION_REFRESH, 1, 0, -1);
@@ -265,7 +259,6 @@ START_TEST(a_frozen_unit_has_no_sum_to_move) {
     check_stays(planned(b, &refresh, 0));
     free(b);
 }
-END_TEST
 
 /* ---- owners ---- */
 
@@ -282,7 +275,7 @@ static bench *bench_with_owners(void) {
     return b;
 }
 
-START_TEST(an_owner_sends_its_update_to_who_has_a_copy) {
+TEST(an_owner_sends_its_update_to_who_has_a_copy) {
     bench *b = bench_with_owners();
     const weft_instruction instruction = instruction_of(WEFT_INSTRUCTION_REFRESH, 0, 0, -1);
     const weft_planned_exchange sent = planned(b, &instruction, 2), got = planned(b, &instruction, 0);
@@ -295,9 +288,8 @@ START_TEST(an_owner_sends_its_update_to_who_has_a_copy) {
     check_stays(planned(b, &instruction, 2));
     free(b);
 }
-END_TEST
 
-START_TEST(messages_are_carries_and_parts_of_gradients) {
+TEST(messages_are_carries_and_parts_of_gradients) {
     bench *b = bench_with_owners();
     weft_instruction instruction = instruction_of(WEFT_INSTRUCTION_SEND, -1, 0, 0);
     instruction.segment = 1;
@@ -311,7 +303,6 @@ START_TEST(messages_are_carries_and_parts_of_gradients) {
     ck_assert_int_eq(planned(b, &instruction, 0).peer, 2);
     free(b);
 }
-END_TEST
 
 /* ---- consistency of all ranks ---- */
 
@@ -356,12 +347,11 @@ static void check_cut(int32_t world, int32_t group, int64_t cells) {
     free(b);
 }
 
-START_TEST(ranks_agree_on_every_exchange) {
+TEST(ranks_agree_on_every_exchange) {
     for (int32_t world = 1; world <= 12; world++)
         for (int32_t group = 1; group <= world; group++)
             for (int64_t cells = 1; cells <= 14 && world % group == 0; cells++) check_cut(world, group, cells);
 }
-END_TEST
 
 /* ---- the norm ---- */
 
@@ -372,7 +362,7 @@ static void check_walk(const weft_norm_exchange *walk, int32_t goes, int32_t rep
     ck_assert_int_eq(walk->first, first);
 }
 
-START_TEST(the_norm_of_what_is_cut_goes_round_cell_by_cell) {
+TEST(the_norm_of_what_is_cut_goes_round_cell_by_cell) {
     bench *b = bench_new(3, 3, WEFT_SHARDED, WEFT_SHARDED);
     weft_norm_exchange walk = {0};
     ck_assert(weft_norm_exchange_next(&b->plan, &walk));
@@ -392,9 +382,8 @@ START_TEST(the_norm_of_what_is_cut_goes_round_cell_by_cell) {
     ck_assert_int_eq(weft_norm_elements(&b->plan, 1), 5 * GRID + 3 * GRID);
     free(b);
 }
-END_TEST
 
-START_TEST(the_norm_of_what_has_owners_goes_round_tensor_by_tensor) {
+TEST(the_norm_of_what_has_owners_goes_round_tensor_by_tensor) {
     bench *b = bench_with_owners();
     weft_norm_exchange walk = {0};
     b->placements[1].owner = 1;
@@ -408,9 +397,8 @@ START_TEST(the_norm_of_what_has_owners_goes_round_tensor_by_tensor) {
     ck_assert_int_eq(weft_norm_elements(&b->plan, 2), 5 * GRID);
     free(b);
 }
-END_TEST
 
-START_TEST(a_world_of_one_exchanges_nothing) {
+TEST(a_world_of_one_exchanges_nothing) {
     bench *b = bench_new(1, 1, WEFT_REPLICATED, WEFT_REPLICATED);
     weft_norm_exchange walk = {0};
     const weft_instruction instruction = instruction_of(WEFT_INSTRUCTION_REDUCE, 0, WEFT_SCOPE_ALL, 0);
@@ -420,24 +408,7 @@ START_TEST(a_world_of_one_exchanges_nothing) {
     check_stays(planned(b, &instruction, 0));
     free(b);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("exchanges of instructions");
-    TCase *tests = tcase_create("all");
-    tcase_add_test(tests, a_reduce_gives_whole_pieces);
-    tcase_add_test(tests, a_reduce_on_one_rank_moves_nothing);
-    tcase_add_test(tests, two_hops_have_rows_of_a_shard_and_of_a_piece);
-    tcase_add_test(tests, a_whole_sum_is_gathered_from_all_and_a_cut_one_between_groups);
-    tcase_add_test(tests, a_gather_brings_every_group_in_its_storage_type);
-    tcase_add_test(tests, what_every_rank_holds_is_not_gathered_but_refreshed);
-    tcase_add_test(tests, a_frozen_unit_has_no_sum_to_move);
-    tcase_add_test(tests, an_owner_sends_its_update_to_who_has_a_copy);
-    tcase_add_test(tests, messages_are_carries_and_parts_of_gradients);
-    tcase_add_test(tests, ranks_agree_on_every_exchange);
-    tcase_add_test(tests, the_norm_of_what_is_cut_goes_round_cell_by_cell);
-    tcase_add_test(tests, the_norm_of_what_has_owners_goes_round_tensor_by_tensor);
-    tcase_add_test(tests, a_world_of_one_exchanges_nothing);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tcase_create("all"));
 }

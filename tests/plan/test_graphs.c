@@ -34,7 +34,7 @@ static weft_status make(weft_graph_set **out, weft_error *err) {
     return status;
 }
 
-START_TEST(what_is_read_may_not_depend_on_the_length) {
+TEST(what_is_read_may_not_depend_on_the_length) {
     weft_error err = WEFT_ERROR_INIT;
     weft_graph_set *set = NULL;
     long_from = 100;
@@ -45,12 +45,7 @@ START_TEST(what_is_read_may_not_depend_on_the_length) {
     ck_assert_ptr_nonnull(strstr(err.text, "the model reads other parameters in segment "));
     ck_assert_ptr_nonnull(strstr(err.text, "for micro-batches of length 9 than of length 3"));
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("graphs");
-    TCase *tests = tcase_create("graphs");
-    tcase_add_test(tests, what_is_read_may_not_depend_on_the_length);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tcase_create("graphs"));
 }

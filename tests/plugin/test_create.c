@@ -177,7 +177,7 @@ static void state(char out[PATH_MAX + 100]) {
     (void)snprintf(out, PATH_MAX + 100, "%x %o %s %s", mode, mask, setlocale(LC_ALL, NULL), directory);
 }
 
-START_TEST(what_is_the_hosts_is_put_back_and_the_plugin_refused) {
+TESTS(what_is_the_hosts_is_put_back_and_the_plugin_refused, N_ACTS) {
     char before[PATH_MAX + 100], after[PATH_MAX + 100];
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
         weft_error err = WEFT_ERROR_INIT;
@@ -194,7 +194,6 @@ START_TEST(what_is_the_hosts_is_put_back_and_the_plugin_refused) {
         ck_assert_msg(open_with(kinds[k].part, &err) == WEFT_OK, "%s", err.text);
     }
 }
-END_TEST
 
 /* ---- signal handlers: restored, and not an error ---- */
 
@@ -206,7 +205,7 @@ static void take_signals(void) {
     (void)signal(SIGUSR1, own_handler);
 }
 
-START_TEST(signal_handlers_are_put_back) {
+TEST(signal_handlers_are_put_back) {
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
         struct sigaction now;
         weft_error err = WEFT_ERROR_INIT;
@@ -219,7 +218,6 @@ START_TEST(signal_handlers_are_put_back) {
         ck_assert(now.sa_handler == SIG_DFL);
     }
 }
-END_TEST
 
 /* ---- other slots ---- */
 
@@ -260,7 +258,7 @@ static const struct {
 };
 
 /* A call that can fail reports the change; after one that cannot fail, the next one reports it. */
-START_TEST(other_calls_change_neither_mode_nor_umask) {
+TESTS(other_calls_change_neither_mode_nor_umask, LENGTH(call_acts)) {
     const slots table = {0, do_prepare, do_hp_size};
     const char *changed = call_acts[_i].changed;
     char before[PATH_MAX + 100], after[PATH_MAX + 100];
@@ -285,7 +283,6 @@ START_TEST(other_calls_change_neither_mode_nor_umask) {
         ck_assert_int_eq(status, WEFT_OK); /* only once */
     }
 }
-END_TEST
 
 /* ---- a failing create ---- */
 
@@ -303,7 +300,7 @@ static weft_status make_nothing(weft_error *err) {
 }
 
 /* Its own message comes first, whatever it changed. */
-START_TEST(a_failure_is_told_before_what_was_changed) {
+TEST(a_failure_is_told_before_what_was_changed) {
     char before[PATH_MAX + 100], after[PATH_MAX + 100];
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
         weft_error err = WEFT_ERROR_INIT;
@@ -317,9 +314,8 @@ START_TEST(a_failure_is_told_before_what_was_changed) {
         ck_assert_ptr_null(strstr(err.text, "umask"));
     }
 }
-END_TEST
 
-START_TEST(a_failure_without_a_sentence_gets_one) {
+TEST(a_failure_without_a_sentence_gets_one) {
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
         weft_error err = WEFT_ERROR_INIT;
         create_fails = fail_silently;
@@ -328,9 +324,8 @@ START_TEST(a_failure_without_a_sentence_gets_one) {
         ck_assert_msg(strstr(err.text, kinds[k].name) != NULL, "%s", err.text);
     }
 }
-END_TEST
 
-START_TEST(a_create_that_makes_nothing_is_named) {
+TEST(a_create_that_makes_nothing_is_named) {
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
         weft_error err = WEFT_ERROR_INIT;
         create_fails = make_nothing;
@@ -340,7 +335,6 @@ START_TEST(a_create_that_makes_nothing_is_named) {
                       err.text);
     }
 }
-END_TEST
 
 /* ---- a real file, through the complete host ---- */
 
@@ -369,7 +363,7 @@ static weft_status open_session(const char *optimizer, weft_error *err) {
     return status;
 }
 
-START_TEST(a_file_is_named) {
+TEST(a_file_is_named) {
 #ifdef __x86_64__
     weft_error err = WEFT_ERROR_INIT;
     char named[PATH_MAX];
@@ -380,21 +374,10 @@ START_TEST(a_file_is_named) {
     ck_assert_msg(strstr(err.text, named) != NULL, "%s", err.text);
 #endif
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("create");
     TCase *tests = tcase_create("create");
     tcase_set_timeout(tests, 120);
     tcase_add_checked_fixture(tests, scratch_make, scratch_remove);
-    tcase_add_loop_test(tests, what_is_the_hosts_is_put_back_and_the_plugin_refused, 0, N_ACTS);
-    tcase_add_loop_test(tests, other_calls_change_neither_mode_nor_umask, 0,
-                        (int)(sizeof call_acts / sizeof call_acts[0]));
-    tcase_add_test(tests, signal_handlers_are_put_back);
-    tcase_add_test(tests, a_failure_is_told_before_what_was_changed);
-    tcase_add_test(tests, a_failure_without_a_sentence_gets_one);
-    tcase_add_test(tests, a_create_that_makes_nothing_is_named);
-    tcase_add_test(tests, a_file_is_named);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tests);
 }

@@ -76,7 +76,7 @@ static weft_status judge(const struct kind *kind, const void *table, weft_error 
     return weft_list_check(&list, &note, err);
 }
 
-START_TEST(required_slots_are_verified) {
+TESTS(required_slots_are_verified, N_KINDS) {
     const struct kind *kind = &kinds[_i];
     char of[64], named[128];
     unsigned char table[1024];
@@ -104,13 +104,9 @@ START_TEST(required_slots_are_verified) {
     }
     ck_assert_uint_eq(slots, (kind->table_size - 8) / sizeof(void *));
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("kinds");
     TCase *tests = tcase_create("kinds");
     tcase_add_checked_fixture(tests, collect_fields, NULL);
-    tcase_add_loop_test(tests, required_slots_are_verified, 0, N_KINDS);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tests);
 }

@@ -115,7 +115,7 @@ static const broken broken_files[] = {
 /* clang-format on */
 #define N_BROKEN (int)(sizeof broken_files / sizeof broken_files[0])
 
-START_TEST(one_broken_rule_is_refused_by_its_sentence) {
+TESTS(one_broken_rule_is_refused_by_its_sentence, N_BROKEN) {
     const broken *b = &broken_files[_i];
     const char *path = workshop_build("weft-optimizer-sample.so", b->flags, NULL);
     if (b->fragment == NULL) { /* the SDK's version script hides symbols marked visible */
@@ -125,9 +125,8 @@ START_TEST(one_broken_rule_is_refused_by_its_sentence) {
         expect_file_refused(path, b->fragment); /* not run again, and still rejected */
     }
 }
-END_TEST
 
-START_TEST(a_note_says_how_ranks_are_started) {
+TEST(a_note_says_how_ranks_are_started) {
     const char *flags = "-include $WEFT_SOURCE/sdk/include/weft/comm.h " NOTE(
         "WEFT_NOTE WEFT_NOTE_PLUGIN(optimizer, 1, \"sample\", \"1.0\") WEFT_NOTE_LAUNCH(\"/bin/mpiexec -n {ranks} "
         "-x\") "
@@ -143,9 +142,8 @@ START_TEST(a_note_says_how_ranks_are_started) {
     ck_assert_str_eq(note.launch, "");
     ck_assert_str_eq(note.launched, "");
 }
-END_TEST
 
-START_TEST(exports_are_counted) {
+TEST(exports_are_counted) {
     char map[512];
     (void)snprintf(map, sizeof map, "%s/map", scratch);
 #define MAP(text) write_text(map, text)
@@ -161,18 +159,16 @@ START_TEST(exports_are_counted) {
     expect_file_taken(workshop_build("f.so", "-s -Wl,--gc-sections -ffunction-sections -fdata-sections", NULL));
     expect_file_taken(workshop_build("g.so", "-flto", NULL));
 }
-END_TEST
 
-START_TEST(the_mode_is_put_back) {
+TEST(the_mode_is_put_back) {
 #ifdef __x86_64__
     const unsigned before = _mm_getcsr() & ~0x3fu;
     expect_file_refused(workshop_build("a.so", "-DAT_LOAD='_mm_setcsr(_mm_getcsr() | 0x8040)'", NULL), "small numbers");
     ck_assert_uint_eq(_mm_getcsr() & ~0x3fu, before);
 #endif
 }
-END_TEST
 
-START_TEST(locale_directory_and_umask_are_put_back) {
+TEST(locale_directory_and_umask_are_put_back) {
     char before[PATH_MAX], after[PATH_MAX];
     const mode_t mask = umask(027);
     ck_assert_ptr_nonnull(getcwd(before, sizeof before));
@@ -184,13 +180,12 @@ START_TEST(locale_directory_and_umask_are_put_back) {
     ck_assert_str_eq(setlocale(LC_ALL, NULL), "C");
     ck_assert_uint_eq(umask(mask), 027);
 }
-END_TEST
 
 static void own_handler(int number) {
     (void)number;
 }
 
-START_TEST(signal_handlers_are_put_back) {
+TEST(signal_handlers_are_put_back) {
     struct sigaction now;
     (void)signal(SIGSEGV, own_handler);
     (void)signal(SIGUSR1, own_handler);
@@ -205,7 +200,6 @@ START_TEST(signal_handlers_are_put_back) {
     ck_assert_int_eq(sigaction(SIGUSR2, NULL, &now), 0);
     ck_assert(now.sa_handler == SIG_DFL);
 }
-END_TEST
 
 /* ---- damaged files ---- */
 
@@ -218,7 +212,7 @@ static void patch(const char *path, const char *copy, size_t at, const void *byt
     free(image);
 }
 
-START_TEST(headers_of_other_machines_are_named) {
+TEST(headers_of_other_machines_are_named) {
     const char *path = workshop_build("good.so", "", NULL);
     const uint16_t arm = EM_AARCH64, intel = EM_X86_64, executable = ET_EXEC;
     const unsigned char class32 = ELFCLASS32, big = ELFDATA2MSB;
@@ -240,9 +234,8 @@ START_TEST(headers_of_other_machines_are_named) {
     patch(path, copy, offsetof(Elf64_Ehdr, e_type), &executable, 2);
     expect_file_refused(copy, "is no shared object");
 }
-END_TEST
 
-START_TEST(truncated_files_are_refused_at_every_length) {
+TEST(truncated_files_are_refused_at_every_length) {
     const char *path = workshop_build("good.so", "", NULL);
     size_t n = 0, length;
     unsigned char *image = (unsigned char *)read_bytes(path, &n);
@@ -261,9 +254,8 @@ START_TEST(truncated_files_are_refused_at_every_length) {
     expect_file_refused(path, "is truncated");
     free(image);
 }
-END_TEST
 
-START_TEST(what_is_no_shared_object_is_named) {
+TEST(what_is_no_shared_object_is_named) {
     char path[512];
     (void)snprintf(path, sizeof path, "%s/text.so", scratch);
     write_bytes(path, "not a library\n", 14);
@@ -276,7 +268,6 @@ START_TEST(what_is_no_shared_object_is_named) {
     ck_assert_int_eq(symlink("/nowhere/at/all.so", path), 0);
     expect_file_refused(path, "cannot be found: No such file or directory");
 }
-END_TEST
 
 /* Replaces a text in the file by another one of the same length. */
 static void replace_text(const char *path, const char *copy, const char *old, const char *new) {
@@ -292,16 +283,15 @@ static void replace_text(const char *path, const char *copy, const char *old, co
     free(image);
 }
 
-START_TEST(a_newer_c_library_is_named) {
+TEST(a_newer_c_library_is_named) {
     const char *path = workshop_build("good.so", "-DAT_LOAD='if (getppid() < 0) abort()'", NULL);
     char copy[512];
     (void)snprintf(copy, sizeof copy, "%s/patched.so", scratch);
     replace_text(path, copy, "GLIBC_2.2.5", "GLIBC_9.8.7");
     expect_file_refused(copy, "needs GLIBC_9.8, and this system has ");
 }
-END_TEST
 
-START_TEST(a_missing_library_is_named) {
+TEST(a_missing_library_is_named) {
     char command[1024], flags[512];
     (void)snprintf(command, sizeof command,
                    "echo 'int lamp(void); int lamp(void) { return 1; }' | cc -x c - -shared -fPIC "
@@ -315,7 +305,6 @@ START_TEST(a_missing_library_is_named) {
     (void)snprintf(command, sizeof command, "%s/weft-optimizer-sample.so", scratch);
     expect_file_refused(command, "cannot be loaded: liblamp.so: cannot open shared object file");
 }
-END_TEST
 
 /* Numbers of a small generator, the same in every run. */
 static uint32_t next_number(uint64_t *state) {
@@ -323,7 +312,7 @@ static uint32_t next_number(uint64_t *state) {
     return (uint32_t)(*state >> 33);
 }
 
-START_TEST(damaged_bytes_never_crash_the_preflight) {
+TEST(damaged_bytes_never_crash_the_preflight) {
     const char *path = workshop_build("good.so", "-s", NULL);
     const int rounds = 20000;
     size_t n = 0;
@@ -352,7 +341,6 @@ START_TEST(damaged_bytes_never_crash_the_preflight) {
     free(damaged);
     free(image);
 }
-END_TEST
 
 /* ---- search ---- */
 
@@ -378,7 +366,7 @@ static const weft_loaded *expect_get(weft_plugins *plugins, const char *kind, co
     return loaded;
 }
 
-START_TEST(a_plugin_is_found_by_id_and_by_path) {
+TEST(a_plugin_is_found_by_id_and_by_path) {
     const char *path = workshop_build("weft-optimizer-sample.so", "", NULL);
     weft_plugins *plugins = registry(scratch, NULL);
     const weft_loaded *loaded = expect_get(plugins, "optimizer", "sample");
@@ -400,9 +388,8 @@ START_TEST(a_plugin_is_found_by_id_and_by_path) {
     weft_plugins_destroy(plugins);
     ck_assert_str_eq(loaded->plugin->id, "sample"); /* it outlives the registry */
 }
-END_TEST
 
-START_TEST(the_order_of_the_search_holds) {
+TEST(the_order_of_the_search_holds) {
     char first[512], second[512], third[600], home[512], command[4096];
     weft_plugins *plugins = NULL;
     (void)workshop_build("weft-optimizer-sample.so", "", NULL);
@@ -433,9 +420,8 @@ START_TEST(the_order_of_the_search_holds) {
     expect_get_refused(plugins, "optimizer", "sample", "there is no optimizer plugin \"sample\"");
     weft_plugins_destroy(plugins);
 }
-END_TEST
 
-START_TEST(what_is_not_found_is_told_with_paths_and_the_nearest_name) {
+TEST(what_is_not_found_is_told_with_paths_and_the_nearest_name) {
     char tried[600];
     weft_plugins *plugins = NULL;
     (void)workshop_build("weft-optimizer-sample.so", "", NULL);
@@ -447,9 +433,8 @@ START_TEST(what_is_not_found_is_told_with_paths_and_the_nearest_name) {
     expect_get_refused(plugins, "optimizr", "sample", "no plugin kind \"optimizr\"; there are model, optimizer");
     weft_plugins_destroy(plugins);
 }
-END_TEST
 
-START_TEST(a_hit_that_cannot_be_loaded_ends_the_search) {
+TEST(a_hit_that_cannot_be_loaded_ends_the_search) {
     char first[512], path[600], both[1200];
     weft_plugins *plugins = NULL;
     (void)workshop_build("weft-optimizer-sample.so", "", NULL);
@@ -465,9 +450,8 @@ START_TEST(a_hit_that_cannot_be_loaded_ends_the_search) {
     expect_get_refused(plugins, "optimizer", "sample", "cannot be found");
     weft_plugins_destroy(plugins);
 }
-END_TEST
 
-START_TEST(relative_directories_are_refused) {
+TEST(relative_directories_are_refused) {
     weft_plugins_options options = {.path = "plugins"};
     weft_plugins *plugins = NULL;
     weft_error err = WEFT_ERROR_INIT;
@@ -478,9 +462,8 @@ START_TEST(relative_directories_are_refused) {
     expect_refusal(weft_plugins_create(&plugins, &options, &err), &err,
                    "WEFT_PLUGIN_PATH contains the directory ., which");
 }
-END_TEST
 
-START_TEST(a_file_name_must_tell_the_truth) {
+TEST(a_file_name_must_tell_the_truth) {
     weft_plugins *plugins = NULL;
     (void)workshop_build("weft-optimizer-other.so", "", NULL);
     (void)workshop_build("weft-model-sample.so", "-O1", NULL);
@@ -490,12 +473,11 @@ START_TEST(a_file_name_must_tell_the_truth) {
     expect_get_refused(plugins, "model", "sample", "contains optimizer:sample, and not the model:sample of its name");
     weft_plugins_destroy(plugins);
 }
-END_TEST
 
 #define TWO                                                                                                            \
     "WEFT_NOTE WEFT_NOTE_PLUGIN(optimizer, 1, \"sample\", \"1.0\") WEFT_NOTE_PLUGIN(optimizer, 1, \"second\", "        \
     "\"2.0\")"
-START_TEST(one_file_may_hold_several_plugins) {
+TEST(one_file_may_hold_several_plugins) {
     const char *path = workshop_build("weft-optimizer-sample.so", "-DSAMPLE_N=2 " NOTE(TWO), NULL);
     char link[512];
     const weft_loaded *first = NULL, *second = NULL;
@@ -513,11 +495,10 @@ START_TEST(one_file_may_hold_several_plugins) {
     expect_get_refused(plugins, "model", path, "and no plugin of kind model");
     weft_plugins_destroy(plugins);
 }
-END_TEST
 
 /* ---- pins ---- */
 
-START_TEST(a_pin_holds_the_file) {
+TEST(a_pin_holds_the_file) {
     const char *path = workshop_build("weft-optimizer-sample.so", "-DAT_LOAD='syscall(SYS_exit_group, 77)'", NULL);
     char pin[256], wrong[65];
     weft_plugins *plugins = NULL;
@@ -542,9 +523,8 @@ START_TEST(a_pin_holds_the_file) {
     expect_get_refused(plugins, "optimizer", path, "but [plugins] pin has aaaa");
     weft_plugins_destroy(plugins);
 }
-END_TEST
 
-START_TEST(the_hash_is_that_of_sha256sum) {
+TEST(the_hash_is_that_of_sha256sum) {
     const char *path = workshop_build("weft-optimizer-sample.so", "", NULL);
     const weft_loaded *loaded = expect_file_taken(path);
     char command[600], digits[65] = "";
@@ -556,9 +536,8 @@ START_TEST(the_hash_is_that_of_sha256sum) {
     (void)pclose(output);
     ck_assert_str_eq(digits, loaded->sha256);
 }
-END_TEST
 
-START_TEST(a_file_that_changed_after_its_load_is_refused) {
+TEST(a_file_that_changed_after_its_load_is_refused) {
     const char *path = workshop_build("weft-optimizer-sample.so", "", NULL);
     const struct timespec times[2] = {{1000000000, 0}, {1000000000, 0}};
     const weft_loaded *loaded = expect_file_taken(path);
@@ -570,7 +549,6 @@ START_TEST(a_file_that_changed_after_its_load_is_refused) {
     (void)workshop_build("weft-optimizer-sample.so", "-O1", NULL);
     expect_file_refused(path, "is not the file that this process has loaded under that name");
 }
-END_TEST
 
 /* ---- crashes ---- */
 
@@ -605,7 +583,7 @@ static void check_hash(const char *text) {
                   "%s", text);
 }
 
-START_TEST(a_crash_names_the_culprit) {
+TEST(a_crash_names_the_culprit) {
     char text[4096];
     int status = 0;
     crash_in_child(text, sizeof text, &status, "-DIN_CREATE='*(volatile int *)8 = 1'");
@@ -615,9 +593,8 @@ START_TEST(a_crash_names_the_culprit) {
     check_hash(text);
     ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV, "wait status %x", (unsigned)status);
 }
-END_TEST
 
-START_TEST(an_abort_names_the_plugin_that_was_called) {
+TEST(an_abort_names_the_plugin_that_was_called) {
     char text[4096];
     int status = 0;
     crash_in_child(text, sizeof text, &status, "-DIN_CREATE='abort()'");
@@ -626,9 +603,8 @@ START_TEST(an_abort_names_the_plugin_that_was_called) {
     check_hash(text);
     ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT, "wait status %x", (unsigned)status);
 }
-END_TEST
 
-START_TEST(a_crash_after_a_call_names_who_was_called_last) {
+TEST(a_crash_after_a_call_names_who_was_called_last) {
     char text[4096];
     int status = 0;
     workshop_child(text, sizeof text, &status, "", create_and_crash);
@@ -637,9 +613,8 @@ START_TEST(a_crash_after_a_call_names_who_was_called_last) {
     ck_assert_msg(strstr(text, "may have broken this process's memory, step 1204\n") != NULL, "%s", text);
     check_hash(text);
 }
-END_TEST
 
-START_TEST(a_crash_during_the_load_names_the_file) {
+TEST(a_crash_during_the_load_names_the_file) {
     char text[4096];
     int status = 0;
     crash_in_child(text, sizeof text, &status, "-DAT_LOAD='*(volatile int *)8 = 1'");
@@ -648,7 +623,6 @@ START_TEST(a_crash_during_the_load_names_the_file) {
                   "%s", text);
     check_hash(text);
 }
-END_TEST
 
 /* ---- list ---- */
 
@@ -657,7 +631,7 @@ static const char *listed(const json_t *row, const char *key) {
     return text == NULL ? "" : text;
 }
 
-START_TEST(the_list_survives_every_plugin) {
+TEST(the_list_survives_every_plugin) {
     static const char *const rows[][4] = {
         /* id, compiler flags, status, part of the reason */
         {"crash", "-DAT_LOAD='abort()'", "failed", "crashes while it is loaded: signal 6"},
@@ -701,11 +675,10 @@ START_TEST(the_list_survives_every_plugin) {
     weft_plugins_destroy(plugins);
     json_decref(out);
 }
-END_TEST
 
 /* ---- services ---- */
 
-START_TEST(memory_is_aligned_and_counted) {
+TEST(memory_is_aligned_and_counted) {
     const weft_host *host = weft_services();
     const int64_t before = weft_services_bytes();
     void *memory[12];
@@ -725,57 +698,21 @@ START_TEST(memory_is_aligned_and_counted) {
     ck_assert_ptr_null(host->alloc(host, SIZE_MAX - 8, 8));
     ck_assert_ptr_null(host->extension(host, "weft.host.none/1"));
 }
-END_TEST
 
 static void mark_one(int64_t i, void *context) {
     ((int *)context)[i] += (int)i;
 }
 
-START_TEST(parallel_for_runs_each_index_once) {
+TEST(parallel_for_runs_each_index_once) {
     static int seen[10007];
     int64_t i;
     weft_services()->parallel_for(weft_services(), 10007, mark_one, seen);
     for (i = 0; i < 10007; i++) ck_assert_int_eq(seen[i], i);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("loader");
-    TCase *tests = tcase_create("files"), *table = tcase_create("broken");
+    TCase *tests = tcase_create("files");
     tcase_set_timeout(tests, 120);
-    tcase_set_timeout(table, 120);
     tcase_add_checked_fixture(tests, scratch_make, scratch_remove);
-    tcase_add_checked_fixture(table, scratch_make, scratch_remove);
-    tcase_add_loop_test(table, one_broken_rule_is_refused_by_its_sentence, 0, N_BROKEN);
-    tcase_add_test(tests, a_note_says_how_ranks_are_started);
-    tcase_add_test(tests, exports_are_counted);
-    tcase_add_test(tests, the_mode_is_put_back);
-    tcase_add_test(tests, locale_directory_and_umask_are_put_back);
-    tcase_add_test(tests, signal_handlers_are_put_back);
-    tcase_add_test(tests, headers_of_other_machines_are_named);
-    tcase_add_test(tests, truncated_files_are_refused_at_every_length);
-    tcase_add_test(tests, what_is_no_shared_object_is_named);
-    tcase_add_test(tests, a_newer_c_library_is_named);
-    tcase_add_test(tests, a_missing_library_is_named);
-    tcase_add_test(tests, damaged_bytes_never_crash_the_preflight);
-    tcase_add_test(tests, a_plugin_is_found_by_id_and_by_path);
-    tcase_add_test(tests, the_order_of_the_search_holds);
-    tcase_add_test(tests, what_is_not_found_is_told_with_paths_and_the_nearest_name);
-    tcase_add_test(tests, a_hit_that_cannot_be_loaded_ends_the_search);
-    tcase_add_test(tests, relative_directories_are_refused);
-    tcase_add_test(tests, a_file_name_must_tell_the_truth);
-    tcase_add_test(tests, one_file_may_hold_several_plugins);
-    tcase_add_test(tests, a_pin_holds_the_file);
-    tcase_add_test(tests, the_hash_is_that_of_sha256sum);
-    tcase_add_test(tests, a_file_that_changed_after_its_load_is_refused);
-    tcase_add_test(tests, a_crash_names_the_culprit);
-    tcase_add_test(tests, an_abort_names_the_plugin_that_was_called);
-    tcase_add_test(tests, a_crash_after_a_call_names_who_was_called_last);
-    tcase_add_test(tests, a_crash_during_the_load_names_the_file);
-    tcase_add_test(tests, the_list_survives_every_plugin);
-    tcase_add_test(tests, memory_is_aligned_and_counted);
-    tcase_add_test(tests, parallel_for_runs_each_index_once);
-    suite_add_tcase(suite, table);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tests);
 }

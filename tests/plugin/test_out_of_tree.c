@@ -136,7 +136,7 @@ static void load_and_drive(const char *path, float *w) {
     weft_plugins_destroy(plugins);
 }
 
-START_TEST(its_update_is_that_of_the_reference) {
+TEST(its_update_is_that_of_the_reference) {
     static float first[N], second[N];
     static double exact[N];
     double difference = 0, size = 0, moved = 0;
@@ -154,7 +154,6 @@ START_TEST(its_update_is_that_of_the_reference) {
     ck_assert_double_gt(moved, 0.01); /* the comparison is meaningful */
     ck_assert_mem_eq(first, second, sizeof first);
 }
-END_TEST
 
 /* ---- a model trained with it ---- */
 
@@ -279,7 +278,7 @@ static const struct {
     const char *model, *decay;
 } trained[] = {{"llama-tied", "optimizer.decay=all"}, {"llama-gqa", "optimizer.decay=matrices"}};
 
-START_TEST(a_model_trained_with_it_equals_the_reference) {
+TESTS(a_model_trained_with_it_equals_the_reference, 2) {
     char plugin[700];
     const char *overrides[] = {plugin, "optimizer.beta2=0.99", "optimizer.weight_decay=0.1", trained[_i].decay};
     golden_batch batch;
@@ -302,7 +301,6 @@ START_TEST(a_model_trained_with_it_equals_the_reference) {
     golden_engine_close(&g);
     golden_batch_close(&batch);
 }
-END_TEST
 
 /* ---- the installed program ---- */
 
@@ -315,7 +313,7 @@ static void expect_output(const char *command, const char *fragment) {
     ck_assert_msg(strstr(text, fragment) != NULL, "\"%s\" is not in the output of %s:\n%s", fragment, command, text);
 }
 
-START_TEST(the_moved_program_finds_its_plugins_and_the_new_one) {
+TEST(the_moved_program_finds_its_plugins_and_the_new_one) {
     char command[2000], found[1000];
     (void)snprintf(command, sizeof command,
                    "cd / && unset WEFT_PLUGIN_PATH && %s/bin/weft plugins describe optimizer:adamw", installed);
@@ -336,9 +334,8 @@ START_TEST(the_moved_program_finds_its_plugins_and_the_new_one) {
                    scratch, installed);
     expect_output(command, "optimizer:lion 0.1.0 (optimizer/1)");
 }
-END_TEST
 
-START_TEST(the_moved_program_trains_and_resumes_with_it) {
+TEST(the_moved_program_trains_and_resumes_with_it) {
     const char *quick = "train.global_batch=2 train.micro_batch=1 data.context=64 data.validation=none eval.every=none "
                         "checkpoint.every=2";
     char command[4000];
@@ -357,7 +354,6 @@ START_TEST(the_moved_program_trains_and_resumes_with_it) {
     expect_output(command, "exp_avg.safetensors");
     expect_output(command, "model.safetensors");
 }
-END_TEST
 
 /* ---- a wrap policy ---- */
 
@@ -365,7 +361,7 @@ END_TEST
     "unset WEFT_PLUGIN_PATH && %s/bin/weft train %s/configs/chess.ini run.out=%s train.steps=3 train.global_batch=2 "  \
     "train.micro_batch=1 data.context=64 data.validation=none eval.every=none optimizer.lr=1e-4 "
 
-START_TEST(a_policy_of_sixty_lines_is_used_and_changes_no_bit) {
+TEST(a_policy_of_sixty_lines_is_used_and_changes_no_bit) {
     char command[4000];
     run("cp %s/tests/plugin/policy_runs.c . && export PKG_CONFIG_PATH=$(dirname $(find %s -name weft.pc)) && "
         "test $(wc -l < policy_runs.c) -le 65 && "
@@ -383,9 +379,8 @@ START_TEST(a_policy_of_sixty_lines_is_used_and_changes_no_bit) {
     expect_output(command, "unit model.layers.0..model.layers.2\n");
     expect_output(command, "unit model.layers.3..model.layers.4\n");
 }
-END_TEST
 
-START_TEST(a_policy_that_leaves_something_out_is_named_with_its_file) {
+TEST(a_policy_that_leaves_something_out_is_named_with_its_file) {
     char command[4000];
     run("export PKG_CONFIG_PATH=$(dirname $(find %s -name weft.pc)) && "
         "sed '/WEFT_UNIT_ROOT, WEFT_ALL_MODULES/d' %s/tests/plugin/policy_runs.c >holes.c && "
@@ -399,19 +394,10 @@ START_TEST(a_policy_that_leaves_something_out_is_named_with_its_file) {
                   "model.norm.weight of 47 parameters. Fix: end with claim_rest for WEFT_UNIT_ROOT, which claims all "
                   "remaining parameters. Correct the policy, or select another one of those in weft plugins list\n");
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("out of tree");
     TCase *tests = tcase_create("out of tree");
     tcase_set_timeout(tests, 120);
     tcase_add_unchecked_fixture(tests, install_and_build, scratch_remove);
-    tcase_add_test(tests, its_update_is_that_of_the_reference);
-    tcase_add_loop_test(tests, a_model_trained_with_it_equals_the_reference, 0, 2);
-    tcase_add_test(tests, the_moved_program_finds_its_plugins_and_the_new_one);
-    tcase_add_test(tests, the_moved_program_trains_and_resumes_with_it);
-    tcase_add_test(tests, a_policy_of_sixty_lines_is_used_and_changes_no_bit);
-    tcase_add_test(tests, a_policy_that_leaves_something_out_is_named_with_its_file);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tests);
 }

@@ -505,7 +505,7 @@ static const struct {
 
 enum { N_CASES = sizeof cases / sizeof *cases };
 
-START_TEST(a_broken_team_is_refused_by_name) {
+TESTS(a_broken_team_is_refused_by_name, N_CASES) {
     weft_error err = WEFT_ERROR_INIT;
     weft_coverage coverage;
     team ranks;
@@ -519,10 +519,9 @@ START_TEST(a_broken_team_is_refused_by_name) {
     if (getenv("WEFT_SHOW") != NULL) printf("%s: %s\n", cases[_i].name, err.text);
     team_free(&ranks);
 }
-END_TEST
 
 /* A message received out of send order must have a tag that identifies it; otherwise the program is rejected. */
-START_TEST(without_tags_messages_are_taken_in_order) {
+TEST(without_tags_messages_are_taken_in_order) {
     static const struct {
         int32_t what;
         const char *says;
@@ -547,10 +546,9 @@ START_TEST(without_tags_messages_are_taken_in_order) {
         team_free(&ranks);
     }
 }
-END_TEST
 
 /* The same collectives, in one order. */
-START_TEST(groups_that_overlap_may_exchange_in_one_order) {
+TEST(groups_that_overlap_may_exchange_in_one_order) {
     weft_error err = WEFT_ERROR_INIT;
     weft_coverage coverage;
     for (uint32_t swapped = 0; swapped < 16; swapped++) {
@@ -565,7 +563,6 @@ START_TEST(groups_that_overlap_may_exchange_in_one_order) {
         team_free(&ranks);
     }
 }
-END_TEST
 
 /* ---- placements ---- */
 
@@ -643,7 +640,7 @@ static weft_status check_placed(const weft_job_spec *job, weft_error *err) {
     return status == WEFT_OK ? weft_job_spec_check_owners(job, err) : status;
 }
 
-START_TEST(a_placement_that_no_program_can_serve_is_refused) {
+TESTS(a_placement_that_no_program_can_serve_is_refused, N_PLACEMENTS) {
     weft_error err = WEFT_ERROR_INIT;
     team ranks;
     make(&ranks, placements[_i].team);
@@ -654,7 +651,6 @@ START_TEST(a_placement_that_no_program_can_serve_is_refused) {
     ck_assert_says(err, placements[_i].says);
     team_free(&ranks);
 }
-END_TEST
 
 /* ---- inexact sums ---- */
 
@@ -673,7 +669,7 @@ static void expect_why(const char *name, const char *keys, int32_t world, int32_
     team_free(&ranks);
 }
 
-START_TEST(what_is_not_covered_says_why_and_what_is) {
+TEST(what_is_not_covered_says_why_and_what_is) {
     const char *shared = "shard=hybrid shard_group=2 reduce_at=last";
     expect_why("ddp", NULL, 2, WEFT_REDUCE_FAST, "reduce = ordered or tree is covered");
     expect_why("ddp", "reduce_at=last", 2, WEFT_REDUCE_ORDERED, "reduce_at = each, or reduce = tree, is covered");
@@ -682,10 +678,9 @@ START_TEST(what_is_not_covered_says_why_and_what_is) {
     expect_why("fsdp", shared, 6, WEFT_REDUCE_TREE,
                "where the groups, and the micro-batches of a replica, are powers of two");
 }
-END_TEST
 
 /* Micro-batches renumbered on all ranks: each occurs once, in another order. */
-START_TEST(another_numbering_is_accepted_and_not_covered) {
+TEST(another_numbering_is_accepted_and_not_covered) {
     weft_error err = WEFT_ERROR_INIT;
     weft_coverage coverage;
     team ranks;
@@ -700,19 +695,10 @@ START_TEST(another_numbering_is_accepted_and_not_covered) {
     ck_assert_msg(strstr(coverage.why, "another order") != NULL, "%s", coverage.why);
     team_free(&ranks);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("broken ranks");
     TCase *tests = tcase_create("teams");
     tcase_set_timeout(tests, 120);
-    tcase_add_loop_test(tests, a_broken_team_is_refused_by_name, 0, N_CASES);
-    tcase_add_test(tests, without_tags_messages_are_taken_in_order);
-    tcase_add_test(tests, groups_that_overlap_may_exchange_in_one_order);
-    tcase_add_loop_test(tests, a_placement_that_no_program_can_serve_is_refused, 0, N_PLACEMENTS);
-    tcase_add_test(tests, what_is_not_covered_says_why_and_what_is);
-    tcase_add_test(tests, another_numbering_is_accepted_and_not_covered);
-    suite_add_tcase(suite, tests);
     printf("%d kinds of broken programs of several ranks\n", (int)N_CASES);
-    return run_suite(suite);
+    return run_tests(tests);
 }

@@ -335,7 +335,7 @@ static weft_status check_one(const weft_program *program, const tiny_job *job, w
     return weft_programs_check(&coverage, &program, &job->spec, err);
 }
 
-START_TEST(a_broken_program_is_refused_by_name) {
+TESTS(a_broken_program_is_refused_by_name, N_CASES) {
     tiny_job job;
     weft_error err = WEFT_ERROR_INIT;
     weft_program *program = tiny_program(&job, cases[_i].job);
@@ -347,9 +347,8 @@ START_TEST(a_broken_program_is_refused_by_name) {
                       cases[_i].says[i], err.text);
     weft_program_destroy(program);
 }
-END_TEST
 
-START_TEST(every_program_of_single_is_accepted) {
+TEST(every_program_of_single_is_accepted) {
     int32_t n = 0;
     for (int32_t bits = 0; bits < 3 * 3 * 16 * 4; bits++) {
         const tiny_options options = {.mode = bits % 3,
@@ -368,10 +367,9 @@ START_TEST(every_program_of_single_is_accepted) {
     }
     ck_assert_int_gt(n, 500);
 }
-END_TEST
 
 /* Any order that the job permits is accepted: all FORWARDs before the first BACKWARD is a valid step, too. */
-START_TEST(another_right_order_is_accepted) {
+TEST(another_right_order_is_accepted) {
     tiny_job job;
     weft_error err = WEFT_ERROR_INIT;
     weft_program *program = tiny_program(&job, &plain);
@@ -381,9 +379,8 @@ START_TEST(another_right_order_is_accepted) {
     ck_assert_msg(check_one(program, &job, &err) == WEFT_OK, "%s", err.text);
     weft_program_destroy(program);
 }
-END_TEST
 
-START_TEST(nothing_trained_is_the_users_mistake) {
+TEST(nothing_trained_is_the_users_mistake) {
     const tiny_options options = {.mode = WEFT_MODE_TRAIN, .micro_batches = 1, .frozen = 15};
     tiny_job job;
     weft_error err = WEFT_ERROR_INIT;
@@ -391,9 +388,8 @@ START_TEST(nothing_trained_is_the_users_mistake) {
     ck_assert_int_eq(weft_job_spec_check(&job.spec, &err), WEFT_E_USER);
     ck_assert_says(err, "no parameter is trained");
 }
-END_TEST
 
-START_TEST(a_trainable_unit_that_nothing_reads_is_the_users_mistake) {
+TEST(a_trainable_unit_that_nothing_reads_is_the_users_mistake) {
     tiny_job job;
     weft_error err = WEFT_ERROR_INIT;
     tiny_make(&job, &plain);
@@ -401,9 +397,8 @@ START_TEST(a_trainable_unit_that_nothing_reads_is_the_users_mistake) {
     ck_assert_int_eq(weft_job_spec_check(&job.spec, &err), WEFT_E_USER);
     ck_assert_says(err, "unit norm");
 }
-END_TEST
 
-START_TEST(single_wants_one_rank) {
+TEST(single_wants_one_rank) {
     tiny_job job;
     weft_error err = WEFT_ERROR_INIT;
     tiny_make(&job, &plain);
@@ -411,9 +406,8 @@ START_TEST(single_wants_one_rank) {
     ck_assert_int_eq(weft_job_replicas(&job.spec, NULL, load_single(), NULL, &err), WEFT_E_USER);
     ck_assert_says(err, "this job has 4");
 }
-END_TEST
 
-START_TEST(single_owns_every_unit) {
+TEST(single_owns_every_unit) {
     tiny_job job;
     weft_program *program = tiny_program(&job, &plain);
     ck_assert_int_eq(job.spec.view.replicas, 1);
@@ -424,7 +418,6 @@ START_TEST(single_owns_every_unit) {
     }
     weft_program_destroy(program);
 }
-END_TEST
 
 /* Strategies with invalid results. */
 static int32_t answer_replicas, answer_holding, answer_owner, answer_more;
@@ -479,7 +472,7 @@ static void expect_blame(const char *says) {
     weft_program_destroy(program);
 }
 
-START_TEST(wrong_answers_of_a_strategy_are_refused) {
+TEST(wrong_answers_of_a_strategy_are_refused) {
     answer_replicas = 2;
     expect_blame("requests 2 replicas");
     answer_replicas = 1;
@@ -496,18 +489,16 @@ START_TEST(wrong_answers_of_a_strategy_are_refused) {
     answer_status = WEFT_E_PLUGIN;
     expect_blame("failed in its replicas without an error message");
 }
-END_TEST
 
 /* A larger capacity would overflow. */
-START_TEST(a_program_that_cannot_grow_records_it) {
+TEST(a_program_that_cannot_grow_records_it) {
     const weft_instruction step = weft_instruction_of(WEFT_INSTRUCTION_STEP);
     weft_program program = {.n_instructions = 1 << 30, .capacity = 1 << 30};
     ck_assert_int_eq(weft_program_emit(&program, &step), -1);
     ck_assert(program.out_of_memory);
 }
-END_TEST
 
-START_TEST(checkpointing_adds_a_recompute_where_the_tape_would_wait) {
+TEST(checkpointing_adds_a_recompute_where_the_tape_would_wait) {
     tiny_job job;
     weft_program *program = tiny_program(&job, &checkpointing);
     for (int32_t m = 0; m < 2; m++)
@@ -518,9 +509,8 @@ START_TEST(checkpointing_adds_a_recompute_where_the_tape_would_wait) {
         }
     weft_program_destroy(program);
 }
-END_TEST
 
-START_TEST(checkpointing_keeps_what_waits_for_what) {
+TEST(checkpointing_keeps_what_waits_for_what) {
     tiny_options options = plain;
     strategy ddp;
     team ranks;
@@ -553,24 +543,10 @@ START_TEST(checkpointing_keeps_what_waits_for_what) {
     weft_program_destroy(program);
     team_free(&ranks);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("check");
     TCase *tests = tcase_create("programs");
     tcase_set_timeout(tests, 120);
-    tcase_add_loop_test(tests, a_broken_program_is_refused_by_name, 0, N_CASES);
-    tcase_add_test(tests, every_program_of_single_is_accepted);
-    tcase_add_test(tests, another_right_order_is_accepted);
-    tcase_add_test(tests, nothing_trained_is_the_users_mistake);
-    tcase_add_test(tests, a_trainable_unit_that_nothing_reads_is_the_users_mistake);
-    tcase_add_test(tests, single_wants_one_rank);
-    tcase_add_test(tests, single_owns_every_unit);
-    tcase_add_test(tests, wrong_answers_of_a_strategy_are_refused);
-    tcase_add_test(tests, a_program_that_cannot_grow_records_it);
-    tcase_add_test(tests, checkpointing_adds_a_recompute_where_the_tape_would_wait);
-    tcase_add_test(tests, checkpointing_keeps_what_waits_for_what);
-    suite_add_tcase(suite, tests);
     printf("%d kinds of broken programs\n", (int)N_CASES);
-    return run_suite(suite);
+    return run_tests(tests);
 }

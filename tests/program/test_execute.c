@@ -80,7 +80,7 @@ static void bench_close(bench *b) {
     weft_trace_destroy(b->trace);
 }
 
-START_TEST(instructions_run_once_each_in_their_order) {
+TEST(instructions_run_once_each_in_their_order) {
     bench b;
     bench_open(&b, &checkpointing, 100);
     ck_assert_msg(run(&b, 1) == WEFT_OK, "%s", b.err.text);
@@ -89,9 +89,8 @@ START_TEST(instructions_run_once_each_in_their_order) {
         ck_assert_mem_eq(&b.recorder.seen[i], &b.program->instructions[i], sizeof(weft_instruction));
     bench_close(&b);
 }
-END_TEST
 
-START_TEST(the_trace_holds_every_instruction_with_its_times) {
+TEST(the_trace_holds_every_instruction_with_its_times) {
     bench b;
     uint64_t before = 0;
     bench_open(&b, &plain, 100);
@@ -108,9 +107,8 @@ START_TEST(the_trace_holds_every_instruction_with_its_times) {
     ck_assert_ptr_null(weft_trace_entry_at(b.trace, -1));
     bench_close(&b);
 }
-END_TEST
 
-START_TEST(the_ring_keeps_the_newest) {
+TEST(the_ring_keeps_the_newest) {
     bench b;
     bench_open(&b, &plain, 10);
     for (uint64_t step = 1; step <= 3; step++) ck_assert_int_eq(run(&b, step), WEFT_OK);
@@ -121,7 +119,6 @@ START_TEST(the_ring_keeps_the_newest) {
     }
     bench_close(&b);
 }
-END_TEST
 
 /* Returns the bytes of slots with storage that are used by instruction i or before, and still live, by definition. */
 static int64_t live_by_hand(const bench *b, int32_t i, int64_t percent) {
@@ -134,7 +131,7 @@ static int64_t live_by_hand(const bench *b, int32_t i, int64_t percent) {
     return sum;
 }
 
-START_TEST(what_is_used_in_full_reaches_the_planned_peak) {
+TESTS(what_is_used_in_full_reaches_the_planned_peak, 4) {
     const tiny_options *jobs[] = {&plain, &checkpointing, &one_micro_batch, &generate};
     bench b;
     bench_open(&b, jobs[_i], 100);
@@ -145,9 +142,8 @@ START_TEST(what_is_used_in_full_reaches_the_planned_peak) {
         ck_assert_int_eq(weft_trace_entry_at(b.trace, i)->live, live_by_hand(&b, i, 100));
     bench_close(&b);
 }
-END_TEST
 
-START_TEST(the_high_water_mark_is_of_what_was_used) {
+TEST(the_high_water_mark_is_of_what_was_used) {
     bench b;
     int64_t most = 0;
     bench_open(&b, &plain, 100);
@@ -162,9 +158,8 @@ START_TEST(the_high_water_mark_is_of_what_was_used) {
     ck_assert_int_lt(most, b.program->peak / 2);
     bench_close(&b);
 }
-END_TEST
 
-START_TEST(an_unused_slot_never_counts) {
+TEST(an_unused_slot_never_counts) {
     bench b;
     bench_open(&b, &plain, 100);
     b.recorder.percent = 0;
@@ -177,7 +172,6 @@ START_TEST(an_unused_slot_never_counts) {
     for (int32_t k = 0; k < b.program->n_slots; k++) ck_assert_int_eq(b.trace->used[k], b.program->slots[k].bytes);
     bench_close(&b);
 }
-END_TEST
 
 /* Returns the index of an existing slot. */
 static int32_t slot_of(const weft_program *program, int32_t kind, int32_t segment, int32_t unit, int32_t micro_batch) {
@@ -190,7 +184,7 @@ static int32_t slot_of(const weft_program *program, int32_t kind, int32_t segmen
     return -1;
 }
 
-START_TEST(a_slot_one_row_too_small_is_caught) {
+TEST(a_slot_one_row_too_small_is_caught) {
     bench b;
     int32_t tape = 0;
     bench_open(&b, &plain, 100);
@@ -205,9 +199,8 @@ START_TEST(a_slot_one_row_too_small_is_caught) {
     ck_assert_int_eq(b.recorder.n_seen, 21); /* no instruction ran after it */
     bench_close(&b);
 }
-END_TEST
 
-START_TEST(every_slot_too_small_is_caught) {
+TEST(every_slot_too_small_is_caught) {
     bench b;
     bench_open(&b, &checkpointing, 100);
     for (int32_t k = 0; k < b.program->n_slots; k++) {
@@ -222,7 +215,6 @@ START_TEST(every_slot_too_small_is_caught) {
     ck_assert_int_eq(run(&b, 1), WEFT_OK);
     bench_close(&b);
 }
-END_TEST
 
 static weft_status touch_dead(void *context, const weft_instruction *instruction, const weft_instruction_slots *slots,
                               weft_error *err) {
@@ -232,7 +224,7 @@ static weft_status touch_dead(void *context, const weft_instruction *instruction
     return WEFT_OK;
 }
 
-START_TEST(a_dead_slot_is_not_touched) {
+TEST(a_dead_slot_is_not_touched) {
     bench b;
     bench_open(&b, &plain, 100);
     b.table.run[WEFT_INSTRUCTION_NORM] = touch_dead;
@@ -242,9 +234,8 @@ START_TEST(a_dead_slot_is_not_touched) {
                   "%s", b.err.text);
     bench_close(&b);
 }
-END_TEST
 
-START_TEST(a_failure_is_given_step_and_instruction) {
+TEST(a_failure_is_given_step_and_instruction) {
     bench b;
     bench_open(&b, &plain, 100);
     b.recorder.fail_at = 9;
@@ -262,9 +253,8 @@ START_TEST(a_failure_is_given_step_and_instruction) {
                      "step 13, instruction 9, BACKWARD layers.1.mlp micro-batch 0: failed without a message");
     bench_close(&b);
 }
-END_TEST
 
-START_TEST(a_run_after_a_failure_starts_afresh) {
+TEST(a_run_after_a_failure_starts_afresh) {
     bench b;
     bench_open(&b, &plain, 100);
     b.recorder.fail_at = 9;
@@ -276,9 +266,8 @@ START_TEST(a_run_after_a_failure_starts_afresh) {
     ck_assert_int_eq(b.trace->high_water, b.program->peak);
     bench_close(&b);
 }
-END_TEST
 
-START_TEST(the_table_and_the_slots_must_be_there) {
+TEST(the_table_and_the_slots_must_be_there) {
     bench b;
     bench_open(&b, &checkpointing, 100);
     b.table.run[WEFT_INSTRUCTION_RECOMPUTE] = NULL;
@@ -291,9 +280,8 @@ START_TEST(the_table_and_the_slots_must_be_there) {
     ck_assert_msg(strstr(b.err.text, "place it") != NULL, "%s", b.err.text);
     bench_close(&b);
 }
-END_TEST
 
-START_TEST(a_single_micro_batch_gradient_is_the_sum_itself) {
+TEST(a_single_micro_batch_gradient_is_the_sum_itself) {
     bench b;
     int32_t slot = 0;
     bench_open(&b, &one_micro_batch, 100);
@@ -307,9 +295,8 @@ START_TEST(a_single_micro_batch_gradient_is_the_sum_itself) {
     ck_assert_int_ge(b.program->slots[slot_of(b.program, WEFT_SLOT_MICRO_BATCH_GRADIENT, -1, 1, 0)].offset, 0);
     bench_close(&b);
 }
-END_TEST
 
-START_TEST(slots_live_as_the_header_says) {
+TEST(slots_live_as_the_header_says) {
     bench b;
     const weft_program *p = NULL;
     const weft_slot *slot = NULL;
@@ -343,14 +330,13 @@ START_TEST(slots_live_as_the_header_says) {
         -1);
     bench_close(&b);
 }
-END_TEST
 
 static int64_t work_of(const weft_program *program, int32_t kind, int32_t segment) {
     const int32_t i = find_instruction(program, kind, segment, -1, 0);
     return program->slots[program->instruction_slots[i].work].bytes;
 }
 
-START_TEST(each_pass_over_a_segment_has_its_own_scratch) {
+TEST(each_pass_over_a_segment_has_its_own_scratch) {
     bench b;
     bench_open(&b, &checkpointing, 100);
     ck_assert_int_eq(work_of(b.program, WEFT_INSTRUCTION_FORWARD, 1), 512);   /* 510, without a tape */
@@ -361,9 +347,8 @@ START_TEST(each_pass_over_a_segment_has_its_own_scratch) {
     ck_assert_int_eq(work_of(b.program, WEFT_INSTRUCTION_FORWARD, 1), 320); /* 310 */
     bench_close(&b);
 }
-END_TEST
 
-START_TEST(checkpointing_and_freezing_save_memory) {
+TEST(checkpointing_and_freezing_save_memory) {
     const tiny_options half_frozen = {.mode = WEFT_MODE_TRAIN, .micro_batches = 2, .frozen = 3, .checkpointing = false};
     bench dear, cheap, frozen;
     bench_open(&dear, &plain, 100);
@@ -376,9 +361,8 @@ START_TEST(checkpointing_and_freezing_save_memory) {
     bench_close(&cheap);
     bench_close(&frozen);
 }
-END_TEST
 
-START_TEST(categories_add_up_to_the_peak) {
+TEST(categories_add_up_to_the_peak) {
     bench b;
     const weft_program *p = NULL;
     int64_t sum = 0;
@@ -392,7 +376,6 @@ START_TEST(categories_add_up_to_the_peak) {
     ck_assert_int_eq(p->category[WEFT_MEMORY_PARAMETERS], 0);
     bench_close(&b);
 }
-END_TEST
 
 /* Returns the printed program. */
 static char *text_of(const bench *b) {
@@ -404,7 +387,7 @@ static char *text_of(const bench *b) {
     return text;
 }
 
-START_TEST(programs_are_printed_by_name) {
+TEST(programs_are_printed_by_name) {
     bench b;
     char *text = NULL;
     int lines = 0;
@@ -422,30 +405,9 @@ START_TEST(programs_are_printed_by_name) {
     free(text);
     bench_close(&b);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("execute");
     TCase *cases = tcase_create("programs");
     tcase_set_timeout(cases, 120);
-    tcase_add_test(cases, instructions_run_once_each_in_their_order);
-    tcase_add_test(cases, the_trace_holds_every_instruction_with_its_times);
-    tcase_add_test(cases, the_ring_keeps_the_newest);
-    tcase_add_loop_test(cases, what_is_used_in_full_reaches_the_planned_peak, 0, 4);
-    tcase_add_test(cases, the_high_water_mark_is_of_what_was_used);
-    tcase_add_test(cases, an_unused_slot_never_counts);
-    tcase_add_test(cases, a_slot_one_row_too_small_is_caught);
-    tcase_add_test(cases, every_slot_too_small_is_caught);
-    tcase_add_test(cases, a_dead_slot_is_not_touched);
-    tcase_add_test(cases, a_failure_is_given_step_and_instruction);
-    tcase_add_test(cases, a_run_after_a_failure_starts_afresh);
-    tcase_add_test(cases, the_table_and_the_slots_must_be_there);
-    tcase_add_test(cases, a_single_micro_batch_gradient_is_the_sum_itself);
-    tcase_add_test(cases, slots_live_as_the_header_says);
-    tcase_add_test(cases, each_pass_over_a_segment_has_its_own_scratch);
-    tcase_add_test(cases, checkpointing_and_freezing_save_memory);
-    tcase_add_test(cases, categories_add_up_to_the_peak);
-    tcase_add_test(cases, programs_are_printed_by_name);
-    suite_add_tcase(suite, cases);
-    return run_suite(suite);
+    return run_tests(cases);
 }

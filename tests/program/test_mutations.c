@@ -68,7 +68,7 @@ static void bench_close(bench *b) {
     weft_trace_destroy(b->trace);
 }
 
-START_TEST(every_mutant_is_refused_or_computes_the_same) {
+TEST(every_mutant_is_refused_or_computes_the_same) {
     const uint32_t frozen[] = {0, 1u << 0, 1u << 1, 1u << 0 | 1u << 1 | 1u << 2};
     counts total[N_MUTATIONS] = {{0, 0}};
     int32_t jobs = 0;
@@ -97,7 +97,6 @@ START_TEST(every_mutant_is_refused_or_computes_the_same) {
     fflush(stdout);
     ck_assert(total[MUTATION_SWAP].equal > 0 && total[MUTATION_MOVE].equal > 0 && total[MUTATION_OPERAND].equal > 0);
 }
-END_TEST
 
 /* Checks that this test detects errors. */
 
@@ -120,7 +119,7 @@ static void swap_placed(weft_program *program, int32_t i, int32_t j) {
     program->instruction_slots[j] = slots;
 }
 
-START_TEST(the_simulation_sees_another_order_of_the_sum) {
+TEST(the_simulation_sees_another_order_of_the_sum) {
     const tiny_options options = {.mode = WEFT_MODE_TRAIN, .micro_batches = 2};
     bench b;
     weft_program *program = NULL;
@@ -131,9 +130,8 @@ START_TEST(the_simulation_sees_another_order_of_the_sum) {
     weft_program_destroy(program);
     bench_close(&b);
 }
-END_TEST
 
-START_TEST(the_simulation_sees_a_norm_that_comes_too_early) {
+TEST(the_simulation_sees_a_norm_that_comes_too_early) {
     const tiny_options options = {.mode = WEFT_MODE_TRAIN, .micro_batches = 1};
     bench b;
     weft_program *program = NULL;
@@ -145,9 +143,8 @@ START_TEST(the_simulation_sees_a_norm_that_comes_too_early) {
     weft_program_destroy(program);
     bench_close(&b);
 }
-END_TEST
 
-START_TEST(the_simulation_sees_every_slot_that_is_moved_onto_a_live_one) {
+TEST(the_simulation_sees_every_slot_that_is_moved_onto_a_live_one) {
     const tiny_options options = {.mode = WEFT_MODE_TRAIN, .micro_batches = 2, .tied = true, .checkpointing = true};
     bench b;
     weft_program *program = NULL;
@@ -172,16 +169,9 @@ START_TEST(the_simulation_sees_every_slot_that_is_moved_onto_a_live_one) {
     weft_program_destroy(program);
     bench_close(&b);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("mutations");
     TCase *cases = tcase_create("programs");
     tcase_set_timeout(cases, 600);
-    tcase_add_test(cases, every_mutant_is_refused_or_computes_the_same);
-    tcase_add_test(cases, the_simulation_sees_another_order_of_the_sum);
-    tcase_add_test(cases, the_simulation_sees_a_norm_that_comes_too_early);
-    tcase_add_test(cases, the_simulation_sees_every_slot_that_is_moved_onto_a_live_one);
-    suite_add_tcase(suite, cases);
-    return run_suite(suite);
+    return run_tests(cases);
 }

@@ -58,7 +58,7 @@ static void place(weft_live_interval *items, weft_packing *out, int32_t n) {
     ck_assert_msg(weft_intervals_place(items, out, n, &err) == WEFT_OK, "%s", err.text);
 }
 
-START_TEST(intervals_that_live_together_share_no_byte) {
+TEST(intervals_that_live_together_share_no_byte) {
     weft_live_interval items[120];
     weft_packing out;
     for (int32_t round = 0; round < 600; round++) {
@@ -74,9 +74,8 @@ START_TEST(intervals_that_live_together_share_no_byte) {
         ck_assert_int_eq(live_at(items, n, out.peak_time), out.peak);
     }
 }
-END_TEST
 
-START_TEST(the_judge_of_these_tests_sees_an_overlap) {
+TEST(the_judge_of_these_tests_sees_an_overlap) {
     weft_live_interval items[2] = {{128, 0, 3, 0}, {64, 3, 5, 64}};
     ck_assert(!sound(items, 2, 128));
     items[1].offset = 128;
@@ -87,7 +86,6 @@ START_TEST(the_judge_of_these_tests_sees_an_overlap) {
     items[1].offset = 32;
     ck_assert(!sound(items, 2, 128));
 }
-END_TEST
 
 /* Returns the lowest offset for items[order[k]], given the items before it in the order. */
 static int64_t lowest(const weft_live_interval *items, const int32_t *order, int32_t k) {
@@ -126,7 +124,7 @@ static int64_t brute_force(weft_live_interval *items, int32_t *order, int32_t n,
     return best;
 }
 
-START_TEST(small_cases_are_as_good_as_trying_everything) {
+TEST(small_cases_are_as_good_as_trying_everything) {
     weft_live_interval items[8];
     weft_packing out;
     int32_t equal = 0, cases = 400;
@@ -146,7 +144,6 @@ START_TEST(small_cases_are_as_good_as_trying_everything) {
     printf("placement equals the best there is in %d of %d small cases\n", equal, cases);
     ck_assert_int_ge(equal, cases * 98 / 100);
 }
-END_TEST
 
 /* Makes intervals like a training step: nested tapes, chained carries, and workspace for each instruction. */
 static int32_t step_like(weft_live_interval *items, int32_t segments, int32_t micro_batches) {
@@ -170,7 +167,7 @@ static int32_t step_like(weft_live_interval *items, int32_t segments, int32_t mi
     return n;
 }
 
-START_TEST(a_training_step_wastes_next_to_nothing) {
+TEST(a_training_step_wastes_next_to_nothing) {
     weft_live_interval *items = malloc(5 * 66 * 8 * sizeof *items);
     weft_packing out;
     const int32_t n = step_like(items, 66, 8);
@@ -181,11 +178,10 @@ START_TEST(a_training_step_wastes_next_to_nothing) {
     ck_assert((double)out.arena <= 1.01 * (double)out.peak);
     free(items);
 }
-END_TEST
 
 /* Long lifetimes in a long step: the time must grow with the square of the intervals; cubic growth would take
  * minutes. */
-START_TEST(a_step_of_many_segments_is_placed_in_seconds) {
+TEST(a_step_of_many_segments_is_placed_in_seconds) {
     weft_live_interval *items = malloc(5 * 8192 * sizeof *items);
     weft_packing out;
     const int32_t n = step_like(items, 8192, 1);
@@ -198,9 +194,8 @@ START_TEST(a_step_of_many_segments_is_placed_in_seconds) {
     ck_assert(seconds < 40);
     free(items);
 }
-END_TEST
 
-START_TEST(the_same_intervals_give_the_same_offsets) {
+TEST(the_same_intervals_give_the_same_offsets) {
     weft_live_interval items[100], again[100];
     weft_packing out;
     random_intervals(items, 100, 50, 5000);
@@ -209,9 +204,8 @@ START_TEST(the_same_intervals_give_the_same_offsets) {
     place(again, &out, 100);
     for (int32_t i = 0; i < 100; i++) ck_assert_int_eq(items[i].offset, again[i].offset);
 }
-END_TEST
 
-START_TEST(nothing_needs_no_arena_and_nonsense_is_refused) {
+TEST(nothing_needs_no_arena_and_nonsense_is_refused) {
     weft_error err = WEFT_ERROR_INIT;
     weft_packing out = {1, 1, 1};
     weft_live_interval item = {0, 0, 0, -1};
@@ -226,19 +220,9 @@ START_TEST(nothing_needs_no_arena_and_nonsense_is_refused) {
     ck_assert_int_eq(weft_intervals_place(&item, &out, 1, &err), WEFT_E_USER);
     ck_assert_msg(strstr(err.text, "micro_batch") != NULL, "%s", err.text);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("place");
     TCase *cases = tcase_create("intervals");
     tcase_set_timeout(cases, 120);
-    tcase_add_test(cases, intervals_that_live_together_share_no_byte);
-    tcase_add_test(cases, the_judge_of_these_tests_sees_an_overlap);
-    tcase_add_test(cases, small_cases_are_as_good_as_trying_everything);
-    tcase_add_test(cases, a_training_step_wastes_next_to_nothing);
-    tcase_add_test(cases, a_step_of_many_segments_is_placed_in_seconds);
-    tcase_add_test(cases, the_same_intervals_give_the_same_offsets);
-    tcase_add_test(cases, nothing_needs_no_arena_and_nonsense_is_refused);
-    suite_add_tcase(suite, cases);
-    return run_suite(suite);
+    return run_tests(cases);
 }

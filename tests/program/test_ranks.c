@@ -97,7 +97,7 @@ static void expect_valid(const setting *how, const tiny_options *options) {
     team_free(&ranks);
 }
 
-START_TEST(programs_of_every_strategy_are_accepted_and_come_to_what_one_rank_does) {
+TESTS(programs_of_every_strategy_are_accepted_and_come_to_what_one_rank_does, N_SETTINGS) {
     int32_t n = 0;
     for (int32_t bits = 0; bits < 2 * 3 * 3 * 4 * 2 * 2; bits++) {
         const uint32_t frozen[] = {0, 2, 3, 6};
@@ -113,7 +113,6 @@ START_TEST(programs_of_every_strategy_are_accepted_and_come_to_what_one_rank_doe
     }
     ck_assert_int_gt(n, 200);
 }
-END_TEST
 
 /* ---- mutants ---- */
 
@@ -184,7 +183,7 @@ static void mutate(const setting *how, const tiny_options *options, int32_t rank
     fflush(stdout);
 }
 
-START_TEST(every_mutant_of_one_rank_is_refused_or_comes_to_the_same) {
+TESTS(every_mutant_of_one_rank_is_refused_or_comes_to_the_same, N_SETTINGS) {
     const setting *how = &settings[_i];
     const uint32_t most = 1u << MUTATION_DELETION | 1u << MUTATION_DUPLICATION | 1u << MUTATION_SWAP |
                           1u << MUTATION_OPERAND;
@@ -202,7 +201,6 @@ START_TEST(every_mutant_of_one_rank_is_refused_or_comes_to_the_same) {
         mutate(how, &evaluate, rank, most);
     }
 }
-END_TEST
 
 /* ---- the same change on all ranks, and several changes ---- */
 
@@ -277,7 +275,7 @@ static void judge_changes(team *ranks, const bench *valid, uint64_t *state, coun
     into->equal++;
 }
 
-START_TEST(changes_of_all_ranks_and_several_are_refused_or_come_to_the_same) {
+TESTS(changes_of_all_ranks_and_several_are_refused_or_come_to_the_same, N_SETTINGS) {
     const setting *how = &settings[_i];
     const tiny_options options = {.mode = WEFT_MODE_TRAIN,
                                   .reduce = how->two_hops ? WEFT_REDUCE_TREE : WEFT_REDUCE_ORDERED,
@@ -306,11 +304,10 @@ START_TEST(changes_of_all_ranks_and_several_are_refused_or_come_to_the_same) {
     ck_assert(all.refused > 0 && all.equal > 0);
     team_free(&b.ranks);
 }
-END_TEST
 
 /* ---- detection by play.h ---- */
 
-START_TEST(the_play_sees_what_the_checker_is_there_for) {
+TEST(the_play_sees_what_the_checker_is_there_for) {
     const tiny_options options = {.mode = WEFT_MODE_TRAIN, .micro_batches = 2, .tied = true};
     team ranks;
     outcome expected, found;
@@ -340,18 +337,9 @@ START_TEST(the_play_sees_what_the_checker_is_there_for) {
     ck_assert(play_team(&ranks).stuck);
     team_free(&ranks);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("ranks");
-    TCase *valid = tcase_create("valid"), *mutants = tcase_create("mutants");
+    TCase *valid = tcase_create("valid");
     tcase_set_timeout(valid, 600);
-    tcase_set_timeout(mutants, 600);
-    tcase_add_loop_test(valid, programs_of_every_strategy_are_accepted_and_come_to_what_one_rank_does, 0, N_SETTINGS);
-    tcase_add_test(valid, the_play_sees_what_the_checker_is_there_for);
-    tcase_add_loop_test(mutants, every_mutant_of_one_rank_is_refused_or_comes_to_the_same, 0, N_SETTINGS);
-    tcase_add_loop_test(mutants, changes_of_all_ranks_and_several_are_refused_or_come_to_the_same, 0, N_SETTINGS);
-    suite_add_tcase(suite, valid);
-    suite_add_tcase(suite, mutants);
-    return run_suite(suite);
+    return run_tests(valid);
 }

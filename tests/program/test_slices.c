@@ -83,7 +83,7 @@ static void look_at_micro_batches(const weft_slices *slices, int32_t micro_batch
     }
 }
 
-START_TEST(nothing_is_under_way_where_a_program_is_cut) {
+TESTS(nothing_is_under_way_where_a_program_is_cut, N_SETTINGS) {
     const setting *how = &settings[_i];
     for (uint32_t frozen = 0; frozen <= 3; frozen += 3) {
         team t;
@@ -100,10 +100,9 @@ START_TEST(nothing_is_under_way_where_a_program_is_cut) {
         team_free(&t);
     }
 }
-END_TEST
 
 /* In a pipeline the only slice of each rank ends at that rank's own last instruction. */
-START_TEST(ranks_of_different_lengths_end_where_their_own_programs_do) {
+TEST(ranks_of_different_lengths_end_where_their_own_programs_do) {
     const setting pipeline = {"mp", "device_map=embed,head=0;layers.0-1=1 schedule=gpipe", 2, 4, 0, 1, 1};
     team t;
     make(&t, &pipeline, 0);
@@ -116,9 +115,8 @@ START_TEST(ranks_of_different_lengths_end_where_their_own_programs_do) {
     }
     team_free(&t);
 }
-END_TEST
 
-START_TEST(who_wants_one_slice_has_it_with_all_micro_batches) {
+TEST(who_wants_one_slice_has_it_with_all_micro_batches) {
     team t;
     weft_slices *slices = NULL;
     make(&t, &settings[3], 0);
@@ -129,9 +127,8 @@ START_TEST(who_wants_one_slice_has_it_with_all_micro_batches) {
     weft_slices_destroy(slices);
     team_free(&t);
 }
-END_TEST
 
-START_TEST(a_micro_batch_that_is_worked_on_again_holds_its_neighbours_together) {
+TEST(a_micro_batch_that_is_worked_on_again_holds_its_neighbours_together) {
     const tiny_options options = {.mode = WEFT_MODE_TRAIN, .micro_batches = 3};
     team t = {.world = 1};
     weft_slices *slices = NULL;
@@ -147,10 +144,9 @@ START_TEST(a_micro_batch_that_is_worked_on_again_holds_its_neighbours_together) 
     weft_slices_destroy(slices);
     team_free(&t);
 }
-END_TEST
 
 /* One rank starts a collective slightly earlier than the others: there is only one slice. */
-START_TEST(ranks_that_differ_are_not_cut) {
+TEST(ranks_that_differ_are_not_cut) {
     team t;
     weft_slices *slices = NULL;
     make(&t, &settings[3], 0);
@@ -160,16 +156,7 @@ START_TEST(ranks_that_differ_are_not_cut) {
     weft_slices_destroy(slices);
     team_free(&t);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("slices");
-    TCase *tests = tcase_create("slices");
-    tcase_add_loop_test(tests, nothing_is_under_way_where_a_program_is_cut, 0, N_SETTINGS);
-    tcase_add_test(tests, ranks_of_different_lengths_end_where_their_own_programs_do);
-    tcase_add_test(tests, who_wants_one_slice_has_it_with_all_micro_batches);
-    tcase_add_test(tests, a_micro_batch_that_is_worked_on_again_holds_its_neighbours_together);
-    tcase_add_test(tests, ranks_that_differ_are_not_cut);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tcase_create("slices"));
 }

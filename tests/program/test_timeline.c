@@ -95,7 +95,7 @@ static void two_backwards(written *w, int32_t queue, double travel) {
     }
 }
 
-START_TEST(what_travels_by_itself_hides_behind_work) {
+TEST(what_travels_by_itself_hides_behind_work) {
     written w;
     two_backwards(&w, 1, 3);
     w.spec.own_progress = true;
@@ -107,9 +107,8 @@ START_TEST(what_travels_by_itself_hides_behind_work) {
     }
     end(&w);
 }
-END_TEST
 
-START_TEST(what_takes_longer_than_the_work_beside_it_is_exposed) {
+TEST(what_takes_longer_than_the_work_beside_it_is_exposed) {
     written w;
     two_backwards(&w, 1, 6);
     w.spec.own_progress = true;
@@ -119,9 +118,8 @@ START_TEST(what_takes_longer_than_the_work_beside_it_is_exposed) {
     ck_assert_double_eq_tol(weft_overlap_hidden(&w.times[0].overlap, WEFT_OVERLAP_REDUCE), 100 * 4.0 / 7, 1e-6);
     end(&w);
 }
-END_TEST
 
-START_TEST(what_the_caller_has_to_move_is_exposed) {
+TEST(what_the_caller_has_to_move_is_exposed) {
     written w;
     two_backwards(&w, 1, 3);
     play(&w);
@@ -130,9 +128,8 @@ START_TEST(what_the_caller_has_to_move_is_exposed) {
     ck_assert_double_eq_tol(weft_overlap_hidden(&w.times[1].overlap, WEFT_OVERLAP_REDUCE), 50, 1e-6);
     end(&w);
 }
-END_TEST
 
-START_TEST(what_ends_in_its_place_hides_nothing) {
+TEST(what_ends_in_its_place_hides_nothing) {
     for (int own = 0; own < 2; own++) {
         written w;
         two_backwards(&w, 0, 3);
@@ -144,9 +141,8 @@ START_TEST(what_ends_in_its_place_hides_nothing) {
         end(&w);
     }
 }
-END_TEST
 
-START_TEST(one_ranks_exchanges_travel_one_after_the_other) {
+TEST(one_ranks_exchanges_travel_one_after_the_other) {
     written w;
     int32_t reduces[2][2];
     begin(&w, 2);
@@ -162,9 +158,8 @@ START_TEST(one_ranks_exchanges_travel_one_after_the_other) {
     holds(&w, 0, 1, 5, 0);
     end(&w);
 }
-END_TEST
 
-START_TEST(who_comes_first_waits) {
+TEST(who_comes_first_waits) {
     written w;
     begin(&w, 3);
     for (int32_t r = 0; r < 3; r++) {
@@ -179,10 +174,9 @@ START_TEST(who_comes_first_waits) {
     holds(&w, 2, 4, 2, 4);
     end(&w);
 }
-END_TEST
 
 /* Work that takes 1 s on an idle machine and 2 s in parallel: 1 s of it on rank 1, 3 s on rank 0. */
-START_TEST(ranks_at_work_slow_each_other_down) {
+TEST(ranks_at_work_slow_each_other_down) {
     const weft_instruction_cost slow = {.own = {1, 2}}, long_one = {.own = {3, 6}};
     written w;
     begin(&w, 2);
@@ -193,9 +187,8 @@ START_TEST(ranks_at_work_slow_each_other_down) {
     holds(&w, 0, 4, 0, 0); /* a third of it in 2 s in parallel with rank 1, the rest in 2 s */
     end(&w);
 }
-END_TEST
 
-START_TEST(ranks_without_processors_of_their_own_share) {
+TEST(ranks_without_processors_of_their_own_share) {
     written w;
     begin(&w, 4);
     w.spec.together = w.spec.room = 2;
@@ -207,10 +200,9 @@ START_TEST(ranks_without_processors_of_their_own_share) {
     ck_assert_double_eq_tol(w.seconds, 3, 1e-9);
     end(&w);
 }
-END_TEST
 
 /* The measurement also shared processors, so the slowdown is already included. */
-START_TEST(what_was_measured_crowded_is_not_slowed_down_twice) {
+TEST(what_was_measured_crowded_is_not_slowed_down_twice) {
     const weft_instruction_cost crowded = {.own = {1, 2}};
     written w;
     begin(&w, 4);
@@ -223,7 +215,6 @@ START_TEST(what_was_measured_crowded_is_not_slowed_down_twice) {
     ck_assert_double_eq_tol(w.seconds, 1, 1e-9);
     end(&w);
 }
-END_TEST
 
 /* ---- programs of strategies ---- */
 
@@ -251,7 +242,7 @@ static void compile(written *w, strategy *by, int32_t world, int32_t micro_batch
 }
 
 /* gpipe of S equal stages and M micro-batches idles (S - 1) of M + S - 1 parts of its time. */
-START_TEST(the_bubble_of_gpipe_is_the_one_of_the_books) {
+TEST(the_bubble_of_gpipe_is_the_one_of_the_books) {
     static const struct {
         const char *firsts;
         int32_t stages;
@@ -271,10 +262,9 @@ START_TEST(the_bubble_of_gpipe_is_the_one_of_the_books) {
             end(&w);
         }
 }
-END_TEST
 
 /* One micro-batch after the other: one rank works at a time, and every carry is awaited. */
-START_TEST(stages_one_after_the_other_add_up) {
+TEST(stages_one_after_the_other_add_up) {
     strategy by;
     written w;
     load_stages(&by, "0 3", false, false);
@@ -287,9 +277,8 @@ START_TEST(stages_one_after_the_other_add_up) {
     ck_assert_double_ge(w.times[1].idle, 18);
     end(&w);
 }
-END_TEST
 
-START_TEST(one_rank_does_one_thing_after_the_other) {
+TEST(one_rank_does_one_thing_after_the_other) {
     strategy by;
     written w;
     load_strategy(&by, "single", NULL);
@@ -300,10 +289,9 @@ START_TEST(one_rank_does_one_thing_after_the_other) {
     holds(&w, 0, w.seconds, 0, 0);
     end(&w);
 }
-END_TEST
 
 /* Programs that wait for each other do not hang the simulation. */
-START_TEST(a_program_without_its_other_half_is_refused) {
+TEST(a_program_without_its_other_half_is_refused) {
     const weft_instruction_cost *costs[2];
     weft_error err = WEFT_ERROR_INIT;
     written w;
@@ -317,24 +305,7 @@ START_TEST(a_program_without_its_other_half_is_refused) {
     ck_assert_ptr_nonnull(strstr(err.text, "wait for one another"));
     end(&w);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("timeline");
-    TCase *cases = tcase_create("time");
-    tcase_add_test(cases, what_travels_by_itself_hides_behind_work);
-    tcase_add_test(cases, what_takes_longer_than_the_work_beside_it_is_exposed);
-    tcase_add_test(cases, what_the_caller_has_to_move_is_exposed);
-    tcase_add_test(cases, what_ends_in_its_place_hides_nothing);
-    tcase_add_test(cases, one_ranks_exchanges_travel_one_after_the_other);
-    tcase_add_test(cases, who_comes_first_waits);
-    tcase_add_test(cases, ranks_at_work_slow_each_other_down);
-    tcase_add_test(cases, ranks_without_processors_of_their_own_share);
-    tcase_add_test(cases, what_was_measured_crowded_is_not_slowed_down_twice);
-    tcase_add_test(cases, the_bubble_of_gpipe_is_the_one_of_the_books);
-    tcase_add_test(cases, stages_one_after_the_other_add_up);
-    tcase_add_test(cases, one_rank_does_one_thing_after_the_other);
-    tcase_add_test(cases, a_program_without_its_other_half_is_refused);
-    suite_add_tcase(suite, cases);
-    return run_suite(suite);
+    return run_tests(tcase_create("time"));
 }

@@ -181,7 +181,7 @@ static void make_pipes(weft_comm *comm) {
         }
 }
 
-START_TEST(all_of_it_gets_through_a_buffer_of_one_size) {
+TEST(all_of_it_gets_through_a_buffer_of_one_size) {
     weft_comm comm = {0};
     pid_t children[WORLD];
     make_pipes(&comm);
@@ -197,21 +197,15 @@ START_TEST(all_of_it_gets_through_a_buffer_of_one_size) {
                       WIFSIGNALED(status) ? WTERMSIG(status) : 0, WIFEXITED(status) ? WEXITSTATUS(status) : 0);
     }
 }
-END_TEST
 
-START_TEST(its_size_is_known_before_ranks_are) {
+TEST(its_size_is_known_before_ranks_are) {
     ck_assert_int_eq(weft_process_group_scratch(1), 0);
     ck_assert_int_eq(weft_process_group_scratch(2), 1 << 18);
     ck_assert_int_gt(weft_process_group_scratch(1 << 17), 4 << 17); /* one number per rank */
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("post");
     TCase *tests = tcase_create("post");
     tcase_set_timeout(tests, 2 * SECONDS);
-    tcase_add_test(tests, all_of_it_gets_through_a_buffer_of_one_size);
-    tcase_add_test(tests, its_size_is_known_before_ranks_are);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tests);
 }

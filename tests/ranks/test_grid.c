@@ -25,7 +25,7 @@ static weft_grid grid_of(int32_t world, int32_t micro_batches, bool at_last) {
     return grid;
 }
 
-START_TEST(numbers) {
+TEST(numbers) {
     /* single 4 x 2; on 2, 3 and 4 ranks: mp 3 x 8, ddp 8, fsdp 8 + 8 + 3 x 8; on 4 hybrid 3 x 8. */
     weft_grid ordered = grid_of(4, 12, false), tree = grid_of(4, 8, true), alone = grid_of(1, 12, false);
     ck_assert_int_eq(ordered.n, 8 + 3 * (24 + 8 + 8 + 8 + 24) + 24);
@@ -38,9 +38,8 @@ START_TEST(numbers) {
     weft_grid_free(&tree);
     weft_grid_free(&alone);
 }
-END_TEST
 
-START_TEST(axes_that_do_not_apply) {
+TEST(axes_that_do_not_apply) {
     weft_grid grid = grid_of(4, 12, false);
     for (int32_t i = 0; i < grid.n; i++) {
         const weft_cell *cell = &grid.cells[i];
@@ -53,7 +52,6 @@ START_TEST(axes_that_do_not_apply) {
     }
     weft_grid_free(&grid);
 }
-END_TEST
 
 /* Number of mp cells on these ranks with a key. */
 static int32_t count_keys(const weft_grid *grid, int32_t ranks, const char *key) {
@@ -64,7 +62,7 @@ static int32_t count_keys(const weft_grid *grid, int32_t ranks, const char *key)
     return n;
 }
 
-START_TEST(the_users_map) {
+TEST(the_users_map) {
     weft_grid_spec spec = spec_of(3, 12, false);
     weft_grid grid;
     for (int32_t pass = 0; pass < 2; pass++) {
@@ -79,7 +77,6 @@ START_TEST(the_users_map) {
         weft_grid_free(&grid);
     }
 }
-END_TEST
 
 /* True if a cell of the grid has these two settings. */
 static bool has_pair(const weft_grid *grid, const weft_cell *cell, int a, int b) {
@@ -102,7 +99,7 @@ static void check_cover(int32_t world, int32_t micro_batches, bool at_last, int3
     weft_grid_free(&small);
 }
 
-START_TEST(the_small_grid_has_all_pairs) {
+TEST(the_small_grid_has_all_pairs) {
     check_cover(4, 12, false, 40);
     check_cover(4, 8, true, 40);
     check_cover(3, 12, false, 40);
@@ -110,9 +107,8 @@ START_TEST(the_small_grid_has_all_pairs) {
     check_cover(1, 12, false, 40);
     check_cover(8, 24, false, 64);
 }
-END_TEST
 
-START_TEST(cells_with_the_same_programs_are_one) {
+TEST(cells_with_the_same_programs_are_one) {
     weft_grid grid = grid_of(2, 12, false);
     const int32_t n = grid.n;
     grid.cells[5].identity = grid.cells[2].identity;
@@ -122,9 +118,8 @@ START_TEST(cells_with_the_same_programs_are_one) {
     ck_assert_int_eq((int)grid.cells[5].identity, 6);
     weft_grid_free(&grid);
 }
-END_TEST
 
-START_TEST(every_cell_has_ranks_of_its_own) {
+TEST(every_cell_has_ranks_of_its_own) {
     weft_grid grid = grid_of(4, 12, false);
     int32_t *wave = calloc((size_t)grid.n, sizeof *wave), *base = calloc((size_t)grid.n, sizeof *base);
     const int32_t waves = weft_grid_schedule(wave, base, &grid, 4);
@@ -142,17 +137,7 @@ START_TEST(every_cell_has_ranks_of_its_own) {
     free(busy);
     weft_grid_free(&grid);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("grid");
-    TCase *tests = tcase_create("grid");
-    tcase_add_test(tests, numbers);
-    tcase_add_test(tests, axes_that_do_not_apply);
-    tcase_add_test(tests, the_users_map);
-    tcase_add_test(tests, the_small_grid_has_all_pairs);
-    tcase_add_test(tests, cells_with_the_same_programs_are_one);
-    tcase_add_test(tests, every_cell_has_ranks_of_its_own);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tcase_create("grid"));
 }

@@ -31,7 +31,7 @@ static weft_terminal terminal_of(int width, bool colour, bool utf8) {
     return out;
 }
 
-START_TEST(fits_every_width) {
+TESTS(fits_every_width, 5) {
     static const int64_t steps[] = {1, 9, 1200, 2000000, INT64_MAX / 200};
     static const double losses[] = {0.0, 2.3456789, 99.99999, 1e30, 1e300, NAN, INFINITY};
     static const double rates[] = {0.0, 999.6, 12345.0, 99949.0, 999999.0, 1e12};
@@ -53,9 +53,8 @@ START_TEST(fits_every_width) {
                 must(strpbrk(out, "\r\n") == NULL);
             }
 }
-END_TEST
 
-START_TEST(says_all_of_it) {
+TEST(says_all_of_it) {
     const weft_bar_line line = {300, 1200, 2.0912, 5123.9, 725.0, NULL};
     const weft_bar_line rows = {300, 1200, 2.0912, 5123.9, 725.0, "row"};
     char out[WEFT_BAR_LINE_SIZE];
@@ -72,10 +71,9 @@ START_TEST(says_all_of_it) {
     weft_bar_line_write(out, &line, &terminal);
     ck_assert_str_eq(out, " 25%  =..... 2.091  5.1k/s 12m05s");
 }
-END_TEST
 
 /* The filled share of the bar equals that of the run. */
-START_TEST(fills_with_the_run) {
+TEST(fills_with_the_run) {
     char out[WEFT_BAR_LINE_SIZE];
     const weft_terminal terminal = terminal_of(100, false, true);
     for (int64_t step = 0; step <= 640; step++) {
@@ -88,14 +86,7 @@ START_TEST(fills_with_the_run) {
         ck_assert_int_eq(full, (int)(step * all / 640));
     }
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("bar_line");
-    TCase *tests = tcase_create("bar_line");
-    tcase_add_loop_test(tests, fits_every_width, 0, 5);
-    tcase_add_test(tests, says_all_of_it);
-    tcase_add_test(tests, fills_with_the_run);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tcase_create("bar_line"));
 }

@@ -35,7 +35,7 @@ static void holds(const char *name, const char *text) {
     free(bytes);
 }
 
-START_TEST(replaces_the_old_content) {
+TEST(replaces_the_old_content) {
     struct stat info;
     const mode_t mask = umask(027);
     ck_assert_int_eq(weft_file_replace("a", "one", 3, &err), WEFT_OK);
@@ -49,9 +49,8 @@ START_TEST(replaces_the_old_content) {
     ck_assert_int_eq(info.st_mode & 0777, 0640); /* the user's umask applies */
     (void)umask(mask);
 }
-END_TEST
 
-START_TEST(nothing_is_there_before_commit_and_after_cancel) {
+TEST(nothing_is_there_before_commit_and_after_cancel) {
     weft_file file;
     FILE *stream = weft_file_begin(&file, "a", &err);
     ck_assert_ptr_nonnull(stream);
@@ -61,19 +60,17 @@ START_TEST(nothing_is_there_before_commit_and_after_cancel) {
     weft_file_cancel(&file);
     ck_assert_uint_eq(count_files(), 0);
 }
-END_TEST
 
-START_TEST(a_missing_directory_is_said) {
+TEST(a_missing_directory_is_said) {
     ck_assert_int_eq(weft_file_replace("no/such/a", "x", 1, &err), WEFT_E_SYSTEM);
     ck_assert_ptr_nonnull(strstr(err.text, "no/such/a"));
     ck_assert_ptr_nonnull(strstr(err.text, "No such file"));
     ck_assert_int_eq(weft_directory_sync("no/such", &err), WEFT_E_SYSTEM);
     ck_assert_ptr_nonnull(strstr(err.text, "no/such: "));
 }
-END_TEST
 
 /* A file size limit fails a write like a full disk. */
-START_TEST(a_write_that_fails_keeps_the_old_content) {
+TEST(a_write_that_fails_keeps_the_old_content) {
     const struct rlimit limit = {1000, RLIM_INFINITY};
     struct rlimit before;
     char bytes[5000] = "";
@@ -91,24 +88,15 @@ START_TEST(a_write_that_fails_keeps_the_old_content) {
     holds("a", "one");
     ck_assert_uint_eq(count_files(), 1);
 }
-END_TEST
 
-START_TEST(a_directory_is_not_replaced) {
+TEST(a_directory_is_not_replaced) {
     ck_assert_int_eq(mkdir("d", 0777), 0);
     ck_assert_int_eq(weft_file_replace("d", "x", 1, &err), WEFT_E_SYSTEM);
     ck_assert_uint_eq(count_files(), 1);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("file");
     TCase *tests = tcase_create("whole files");
-    suite_add_tcase(suite, tests);
     tcase_add_checked_fixture(tests, enter, scratch_leave);
-    tcase_add_test(tests, replaces_the_old_content);
-    tcase_add_test(tests, nothing_is_there_before_commit_and_after_cancel);
-    tcase_add_test(tests, a_missing_directory_is_said);
-    tcase_add_test(tests, a_write_that_fails_keeps_the_old_content);
-    tcase_add_test(tests, a_directory_is_not_replaced);
-    return run_suite(suite);
+    return run_tests(tests);
 }

@@ -2,18 +2,13 @@
 #include "base/units.h"
 #include "suite.h"
 
-START_TEST(one_is_no_plural) {
+TEST(one_is_no_plural) {
     char text[WEFT_UNIT_SIZE];
     ck_assert_str_eq(weft_unit_counted(text, 0, "row"), "0 rows");
     ck_assert_str_eq(weft_unit_counted(text, 1, "document"), "1 document");
     ck_assert_str_eq(weft_unit_counted(text, 2356, "document"), "2,356 documents");
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("units");
-    TCase *tests = tcase_create("units");
-    tcase_add_test(tests, one_is_no_plural);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tcase_create("units"));
 }

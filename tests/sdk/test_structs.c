@@ -27,7 +27,7 @@ static const void *foreign(const void *at) {
     return shown;
 }
 
-START_TEST(what_the_writer_had_no_field_for_is_zero) {
+TEST(what_the_writer_had_no_field_for_is_zero) {
     const old_spec from = {(uint32_t)sizeof from, 3, 7};
     new_spec to;
     memset(&to, 0xA5, sizeof to);
@@ -39,9 +39,8 @@ START_TEST(what_the_writer_had_no_field_for_is_zero) {
     ck_assert(to.cap == 0);
     ck_assert(!WEFT_HAS(&to, window));
 }
-END_TEST
 
-START_TEST(what_the_reader_does_not_know_must_be_zero) {
+TEST(what_the_reader_does_not_know_must_be_zero) {
     new_spec from = {(uint32_t)sizeof from, 3, 7, 0, 0};
     old_spec to[2];
     memset(to, 0xA5, sizeof to);
@@ -54,16 +53,14 @@ START_TEST(what_the_reader_does_not_know_must_be_zero) {
     ck_assert_int_eq(weft_struct_known(foreign(&from), sizeof(old_spec)), 0);
     ck_assert_int_eq(weft_struct_known(foreign(&from), sizeof(new_spec)), 1);
 }
-END_TEST
 
 /* Such a size was never set: no read beyond it. */
-START_TEST(a_size_that_is_none_is_not_followed) {
+TEST(a_size_that_is_none_is_not_followed) {
     const old_spec from = {0xA5A5A5A5u, 0, 7};
     ck_assert_int_eq(weft_struct_known(foreign(&from), sizeof from), 0);
 }
-END_TEST
 
-START_TEST(an_answer_fills_what_both_know) {
+TEST(an_answer_fills_what_both_know) {
     const new_spec known = {(uint32_t)sizeof known, 3, 7, 9, 30};
     const old_spec less = {(uint32_t)sizeof less, 4, 8};
     old_spec shorter[2];
@@ -82,7 +79,6 @@ START_TEST(an_answer_fills_what_both_know) {
     ck_assert_int_eq(longer.window, -1);
     ck_assert(longer.cap == 1);
 }
-END_TEST
 
 static weft_device_transfer transfer;
 
@@ -118,7 +114,7 @@ static weft_status await(weft_device *device, weft_event *event, weft_error *err
 }
 
 /* An extension is complete or absent, so no missing slot is called. */
-START_TEST(an_extension_is_judged_where_it_is_found) {
+TEST(an_extension_is_judged_where_it_is_found) {
     const weft_device_transfer whole = {(uint32_t)sizeof whole, 0, take, give_back, upload, download, reached, await};
     weft_device_plugin device = {.struct_size = (uint32_t)sizeof device};
     const weft_device_transfer *found = &whole;
@@ -136,16 +132,7 @@ START_TEST(an_extension_is_judged_where_it_is_found) {
     transfer.reached = NULL;
     ck_assert_int_eq(weft_device_transfer_find(&found, &device, NULL, &err), WEFT_E_PLUGIN);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("structs");
-    TCase *tests = tcase_create("structs");
-    tcase_add_test(tests, what_the_writer_had_no_field_for_is_zero);
-    tcase_add_test(tests, what_the_reader_does_not_know_must_be_zero);
-    tcase_add_test(tests, a_size_that_is_none_is_not_followed);
-    tcase_add_test(tests, an_answer_fills_what_both_know);
-    tcase_add_test(tests, an_extension_is_judged_where_it_is_found);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tcase_create("structs"));
 }

@@ -68,7 +68,7 @@ static void check_rounded(const char *what, const float *found, float *exact, fl
 }
 
 /* y = x W^T, dx = dy W, dW = dy^T x, with rounded x, dy and W and unrounded sums; dW is not rounded at all. */
-START_TEST(products_take_rounded_operands) {
+TESTS(products_take_rounded_operands, RIG_DEVICES) {
     rig r;
     rig_chain chain;
     float *x = NULL, *y = NULL, *dx = NULL, *dw = NULL, *exact = NULL, *narrow = NULL, *wide = NULL, *w = NULL;
@@ -102,7 +102,6 @@ START_TEST(products_take_rounded_operands) {
     rig_chain_close(&chain);
     rig_close(&r);
 }
-END_TEST
 
 /* Values take half the bytes; statistics of norms and attention remain fp32. */
 static int64_t tape_bytes(const int64_t *widths, const bool *whole, int n) {
@@ -111,7 +110,7 @@ static int64_t tape_bytes(const int64_t *widths, const bool *whole, int n) {
     return end;
 }
 
-START_TEST(values_take_half_the_bytes) {
+TEST(values_take_half_the_bytes) {
     const int64_t heads = RIG_HEADS * HD, kv = RIG_KV_HEADS * HD;
     /* normed, rstd, rotated q and k, v, output, lse */
     const int64_t attention[] = {D, 1, heads, kv, kv, heads, RIG_HEADS};
@@ -133,7 +132,6 @@ START_TEST(values_take_half_the_bytes) {
     rig_chain_close(&chain);
     rig_close(&r);
 }
-END_TEST
 
 /* An odd number of bf16 values ends with half a word, while memory is filled in words. */
 static weft_value deaf(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
@@ -142,7 +140,7 @@ static weft_value deaf(const rig *r, uint32_t s, weft_graph *g, const weft_ops *
     return ops->embedding(g, ops->ids(g), r->weights[0]);
 }
 
-START_TEST(an_odd_number_of_values_is_filled_to_the_last) {
+TESTS(an_odd_number_of_values_is_filled_to_the_last, RIG_DEVICES) {
     static const rig_weight table[] = {{"w", WEFT_WEIGHT_EMBEDDING, 5, 7}, {0}};
     static const rig_model model = {"deaf", table, .carry_width = 7, .n_segments = 3, .forward = deaf};
     rig r;
@@ -162,10 +160,9 @@ START_TEST(an_odd_number_of_values_is_filled_to_the_last) {
     rig_chain_close(&chain);
     rig_close(&r);
 }
-END_TEST
 
 /* One tape, three ways to compute it: FORWARD, RECOMPUTE, and evaluation without a tape. */
-START_TEST(passes_agree_to_the_bit) {
+TESTS(passes_agree_to_the_bit, RIG_DEVICES) {
     rig r;
     rig_chain train, evaluate;
     weft_error err = WEFT_ERROR_INIT;
@@ -197,7 +194,6 @@ START_TEST(passes_agree_to_the_bit) {
     rig_chain_close(&evaluate);
     rig_close(&r);
 }
-END_TEST
 
 /* ---- model queries and errors ---- */
 
@@ -239,7 +235,7 @@ static weft_status record(rig *r, int32_t dtype, weft_error *err) {
     return status;
 }
 
-START_TEST(the_model_is_told_its_type) {
+TEST(the_model_is_told_its_type) {
     static const rig_model model = {"ask", .carry_width = D, .n_segments = 3, .forward = ask};
     rig r;
     weft_error err = WEFT_ERROR_INIT;
@@ -252,9 +248,8 @@ START_TEST(the_model_is_told_its_type) {
     ck_assert_int_eq(told, WEFT_F16);
     rig_close(&r);
 }
-END_TEST
 
-START_TEST(an_operator_of_a_plugin_is_refused_in_words) {
+TEST(an_operator_of_a_plugin_is_refused_in_words) {
     static const rig_model model = {"custom", .carry_width = D, .n_segments = 3, .forward = custom};
     rig r;
     weft_error err = WEFT_ERROR_INIT;
@@ -267,17 +262,7 @@ START_TEST(an_operator_of_a_plugin_is_refused_in_words) {
                   "%s", err.text);
     rig_close(&r);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("bf16");
-    TCase *tests = tcase_create("bf16");
-    tcase_add_loop_test(tests, products_take_rounded_operands, 0, RIG_DEVICES);
-    tcase_add_test(tests, values_take_half_the_bytes);
-    tcase_add_loop_test(tests, an_odd_number_of_values_is_filled_to_the_last, 0, RIG_DEVICES);
-    tcase_add_loop_test(tests, passes_agree_to_the_bit, 0, RIG_DEVICES);
-    tcase_add_test(tests, the_model_is_told_its_type);
-    tcase_add_test(tests, an_operator_of_a_plugin_is_refused_in_words);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tcase_create("bf16"));
 }

@@ -394,55 +394,40 @@ static const graph_case cases[] = {
 /* clang-format on */
 enum { N_CASES = sizeof cases / sizeof cases[0] };
 
-START_TEST(gradients_agree_with_finite_differences) {
+TESTS(gradients_agree_with_finite_differences, N_CASES *RIG_DEVICES) {
     graph_case_check_gradients(&cases[_i / RIG_DEVICES], _i % RIG_DEVICES);
 }
-END_TEST
 
-START_TEST(devices_agree) {
+TESTS(devices_agree, N_CASES) {
     graph_case_check_devices(&cases[_i], WEFT_F32);
 }
-END_TEST
 
-START_TEST(devices_agree_in_bf16) {
+TESTS(devices_agree_in_bf16, N_CASES) {
     graph_case_check_devices(&cases[_i], WEFT_BF16);
 }
-END_TEST
 
-START_TEST(bf16_lies_near_fp32) {
+TESTS(bf16_lies_near_fp32, N_CASES) {
     graph_case_check_bf16(&cases[_i]);
 }
-END_TEST
 
-START_TEST(a_whole_model_agrees) {
+TESTS(a_whole_model_agrees, RIG_DEVICES) {
     const graph_case whole = {.model = rig_family_model, .first = 0, .last = 3};
     graph_case_check_gradients(&whole, _i);
     graph_case_check_devices(&whole, WEFT_F32);
     graph_case_check_devices(&whole, WEFT_BF16);
     graph_case_check_bf16(&whole);
 }
-END_TEST
 
 /* Rounded once, ties to even; fp32 to nearest, too. */
-START_TEST(factors_are_rounded_as_the_type_holds_them) {
+TEST(factors_are_rounded_as_the_type_holds_them) {
     ck_assert_double_eq(weft_rounded(45.254833995939045, WEFT_BF16), 45.25);
     ck_assert_double_eq(weft_rounded(1.0 + 0x1p-8, WEFT_BF16), 1.0);
     ck_assert_double_eq(weft_rounded(1.0 + 0x3p-8, WEFT_BF16), 1.0 + 0x1p-6);
     ck_assert_double_eq(weft_rounded(-0.1, WEFT_F32), (double)-0.1f);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("families");
-    TCase *differences = tcase_create("finite differences"), *oracle = tcase_create("oracle");
+    TCase *differences = tcase_create("finite differences");
     tcase_set_timeout(differences, 120);
-    tcase_add_loop_test(differences, gradients_agree_with_finite_differences, 0, N_CASES * RIG_DEVICES);
-    tcase_add_loop_test(oracle, devices_agree, 0, N_CASES);
-    tcase_add_loop_test(oracle, devices_agree_in_bf16, 0, N_CASES);
-    tcase_add_loop_test(oracle, bf16_lies_near_fp32, 0, N_CASES);
-    tcase_add_loop_test(oracle, a_whole_model_agrees, 0, RIG_DEVICES);
-    tcase_add_test(oracle, factors_are_rounded_as_the_type_holds_them);
-    suite_add_tcase(suite, differences);
-    suite_add_tcase(suite, oracle);
-    return run_suite(suite);
+    return run_tests(differences);
 }

@@ -65,7 +65,7 @@ static const rig_model *const models[] = {&rig_language_model, &rig_family_model
 enum { N_MODELS = sizeof models / sizeof models[0] };
 
 /* The index selects the device, the dtype and the model. */
-START_TEST(the_cache_changes_no_logits) {
+TESTS(the_cache_changes_no_logits, 2 * RIG_DEVICES * N_MODELS) {
     static const int32_t prompts[] = {1, 3, 8};
     rig r;
     generator cached, fresh;
@@ -98,7 +98,6 @@ START_TEST(the_cache_changes_no_logits) {
     }
     rig_close(&r);
 }
-END_TEST
 
 /* Writes a micro-batch with the generator's ids in one document, with a target only at the last position of the first
  * sequence. */
@@ -115,7 +114,7 @@ static void write_micro_batch(const rig *r, const int32_t *ids, int32_t target) 
 }
 
 /* Bias, scale and cap are the same in generation and evaluation. */
-START_TEST(logits_are_those_of_the_loss) {
+TESTS(logits_are_those_of_the_loss, RIG_DEVICES *N_MODELS) {
     rig r;
     rig_chain chain;
     generator all;
@@ -138,14 +137,9 @@ START_TEST(logits_are_those_of_the_loss) {
     rig_chain_close(&chain);
     rig_close(&r);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("generation");
     TCase *generation = tcase_create("generation");
     tcase_set_timeout(generation, 60);
-    tcase_add_loop_test(generation, the_cache_changes_no_logits, 0, 2 * RIG_DEVICES * N_MODELS);
-    tcase_add_loop_test(generation, logits_are_those_of_the_loss, 0, RIG_DEVICES * N_MODELS);
-    suite_add_tcase(suite, generation);
-    return run_suite(suite);
+    return run_tests(generation);
 }

@@ -31,7 +31,7 @@ void *realloc(void *p, size_t n) {
     return __libc_realloc(p, n);
 }
 
-START_TEST(running_allocates_nothing) {
+TEST(running_allocates_nothing) {
     rig r;
     rig_chain chain;
     weft_error err = WEFT_ERROR_INIT;
@@ -51,7 +51,6 @@ START_TEST(running_allocates_nothing) {
     rig_chain_close(&chain);
     rig_close(&r);
 }
-END_TEST
 #endif
 
 /* The slots of a run by name, for tests of all slots. */
@@ -98,7 +97,7 @@ static void check_refusal(rig *r, rig_run *run, weft_slot_ref *slot, int i, int6
     slot->bytes = whole;
 }
 
-START_TEST(a_slot_that_is_too_small_is_refused) {
+TEST(a_slot_that_is_too_small_is_refused) {
     rig r;
     rig_chain chain;
     int refused = 0;
@@ -126,9 +125,8 @@ START_TEST(a_slot_that_is_too_small_is_refused) {
     rig_chain_close(&chain);
     rig_close(&r);
 }
-END_TEST
 
-START_TEST(a_slot_that_is_not_bound_is_refused) {
+TEST(a_slot_that_is_not_bound_is_refused) {
     rig r;
     rig_chain chain;
     weft_error err = WEFT_ERROR_INIT;
@@ -145,10 +143,9 @@ START_TEST(a_slot_that_is_not_bound_is_refused) {
     rig_chain_close(&chain);
     rig_close(&r);
 }
-END_TEST
 
 /* Runs access exactly the planned bytes. */
-START_TEST(what_is_touched_is_what_was_planned) {
+TESTS(what_is_touched_is_what_was_planned, RIG_DEVICES) {
     rig r;
     rig_chain chain;
     weft_error err = WEFT_ERROR_INIT;
@@ -188,7 +185,6 @@ START_TEST(what_is_touched_is_what_was_planned) {
     rig_chain_close(&chain);
     rig_close(&r);
 }
-END_TEST
 
 /* (B,T) values of `width` fp32, aligned to 64 bytes. */
 static int64_t tape_bytes(const int64_t *widths, int n) {
@@ -198,7 +194,7 @@ static int64_t tape_bytes(const int64_t *widths, int n) {
 }
 
 /* The tape contains only the inputs of backward; sums and rotations work in place. */
-START_TEST(memory_is_what_backward_needs) {
+TEST(memory_is_what_backward_needs) {
     const int64_t heads = RIG_HEADS * HD, kv = RIG_KV_HEADS * HD;
     /* normed, rstd, rotated q and k, v, output, lse */
     const int64_t attention[] = {D, 1, heads, kv, kv, heads, RIG_HEADS};
@@ -220,10 +216,9 @@ START_TEST(memory_is_what_backward_needs) {
     rig_chain_close(&chain);
     rig_close(&r);
 }
-END_TEST
 
 /* Matmuls by size, half for causal attention; backward counts two of each. */
-START_TEST(work_is_counted) {
+TEST(work_is_counted) {
     const double places = ROWS * LENGTH, q = RIG_HEADS * HD, kv = RIG_KV_HEADS * HD;
     const double attention = 2.0 * places * D * (2.0 * q + 2.0 * kv) + 2.0 * ROWS * LENGTH * LENGTH * q;
     const double mlp = 2.0 * places * D * 3.0 * RIG_F, head = 2.0 * places * D * RIG_V;
@@ -242,7 +237,6 @@ START_TEST(work_is_counted) {
     rig_chain_close(&chain);
     rig_close(&r);
 }
-END_TEST
 
 /* ---- a sum and the norm that reads it next are one call ---- */
 
@@ -259,7 +253,7 @@ static void count_sums(void *context, const weft_graph *graph, const weft_call *
     (void)seconds;
 }
 
-START_TEST(a_sum_that_is_normed_is_one_call) {
+TESTS(a_sum_that_is_normed_is_one_call, RIG_DEVICES) {
     static const rig_weight weights[] = {{"w", WEFT_WEIGHT_LINEAR, D, D}, {"n", WEFT_WEIGHT_GAIN, D, D}, {0}};
     const rig_model model = {
         .name = "sums", .weights = weights, .carry_width = D, .n_segments = 3, .forward = normed_sum};
@@ -276,9 +270,8 @@ START_TEST(a_sum_that_is_normed_is_one_call) {
     rig_chain_close(&chain);
     rig_close(&r);
 }
-END_TEST
 
-START_TEST(recompute_makes_the_same_tape) {
+TESTS(recompute_makes_the_same_tape, RIG_DEVICES) {
     rig r;
     rig_chain chain;
     weft_error err = WEFT_ERROR_INIT;
@@ -302,10 +295,9 @@ START_TEST(recompute_makes_the_same_tape) {
     rig_chain_close(&chain);
     rig_close(&r);
 }
-END_TEST
 
 /* Forward without a tape, then recomputation of the tape: the same gradients. */
-START_TEST(forward_without_a_tape_gives_the_same_carry) {
+TESTS(forward_without_a_tape_gives_the_same_carry, RIG_DEVICES) {
     rig r;
     rig_chain chain;
     weft_error err = WEFT_ERROR_INIT;
@@ -330,7 +322,6 @@ START_TEST(forward_without_a_tape_gives_the_same_carry) {
     rig_chain_close(&chain);
     rig_close(&r);
 }
-END_TEST
 
 /* Returns all gradients of the language model, concatenated. */
 static float *all_gradients(const rig *r, int64_t *n) {
@@ -346,7 +337,7 @@ static float *all_gradients(const rig *r, int64_t *n) {
     return all;
 }
 
-START_TEST(bits_do_not_depend_on_scratch_or_on_what_ran_before) {
+TESTS(bits_do_not_depend_on_scratch_or_on_what_ran_before, RIG_DEVICES) {
     rig r;
     rig_chain chain;
     int64_t n = 0;
@@ -377,10 +368,9 @@ START_TEST(bits_do_not_depend_on_scratch_or_on_what_ran_before) {
     rig_chain_close(&chain);
     rig_close(&r);
 }
-END_TEST
 
 /* `adds` accumulates the finished gradient once: embedding and head, matrices, gains. */
-START_TEST(a_later_segment_adds_its_finished_gradient_once) {
+TESTS(a_later_segment_adds_its_finished_gradient_once, RIG_DEVICES) {
     static const rig_model model = {"one segment",    .weights = rig_language_weights,
                                     .carry_width = D, .table_width = HD,
                                     .n_segments = 1,  .forward = rig_language_whole};
@@ -426,9 +416,8 @@ START_TEST(a_later_segment_adds_its_finished_gradient_once) {
     rig_chain_close(&chain);
     rig_close(&r);
 }
-END_TEST
 
-START_TEST(nothing_below_what_is_trained_keeps_a_tape) {
+TEST(nothing_below_what_is_trained_keeps_a_tape) {
     static const rig_model model = {
         "head only",     .weights = rig_language_weights, .frozen = 0x3ffu, .carry_width = D, .table_width = HD,
         .n_segments = 4, .forward = rig_language_forward};
@@ -448,9 +437,8 @@ START_TEST(nothing_below_what_is_trained_keeps_a_tape) {
     rig_chain_close(&chain);
     rig_close(&r);
 }
-END_TEST
 
-START_TEST(evaluation_gives_the_loss_of_training) {
+TESTS(evaluation_gives_the_loss_of_training, RIG_DEVICES) {
     rig r;
     rig_chain train, evaluate;
     double trained = 0.0, evaluated = 0.0;
@@ -466,7 +454,6 @@ START_TEST(evaluation_gives_the_loss_of_training) {
     rig_chain_close(&evaluate);
     rig_close(&r);
 }
-END_TEST
 
 /* A plugin's operator that fails without a message, and a kernel that fails with one. */
 static weft_status silent(const weft_custom_call *call, weft_error *err) {
@@ -496,7 +483,7 @@ static weft_value queueing(const rig *r, uint32_t s, weft_graph *g, const weft_o
     return failing(r, s, g, ops, carry);
 }
 
-START_TEST(an_operator_that_does_more_than_queue_is_known) {
+TESTS(an_operator_that_does_more_than_queue_is_known, 2) {
     const rig_model model = {"custom", .weights = rig_language_weights, .carry_width = D, .n_segments = 3,
                              .forward = _i == 0 ? failing : queueing};
     rig r;
@@ -509,10 +496,9 @@ START_TEST(an_operator_that_does_more_than_queue_is_known) {
     rig_chain_close(&chain);
     rig_close(&r);
 }
-END_TEST
 
 /* A device of an older SDK ends before the slot, one of a newer SDK may leave it empty. */
-START_TEST(a_kernel_that_the_device_lacks_is_named) {
+TEST(a_kernel_that_the_device_lacks_is_named) {
     weft_device_plugin device = {.struct_size = (uint32_t)offsetof(weft_device_plugin, scale)};
     const weft_kernel_run run = {.kernels = &device};
     weft_kernel_args args = {.scale = {.struct_size = sizeof args.scale}};
@@ -523,9 +509,8 @@ START_TEST(a_kernel_that_the_device_lacks_is_named) {
         device.struct_size = (uint32_t)sizeof device;
     }
 }
-END_TEST
 
-START_TEST(a_failing_call_is_named) {
+TEST(a_failing_call_is_named) {
     static const rig_model model = {"failing", .weights = rig_language_weights, .carry_width = D, .n_segments = 3,
                                     .forward = failing};
     const int32_t ids[ROWS * LENGTH] = {1, 2, 99};
@@ -544,30 +529,7 @@ START_TEST(a_failing_call_is_named) {
     rig_chain_close(&chain);
     rig_close(&r);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("graphs");
-    TCase *slots = tcase_create("slots"), *bits = tcase_create("bits");
-#if !defined(__SANITIZE_ADDRESS__)
-    tcase_add_test(slots, running_allocates_nothing);
-#endif
-    tcase_add_test(slots, a_slot_that_is_too_small_is_refused);
-    tcase_add_test(slots, a_slot_that_is_not_bound_is_refused);
-    tcase_add_loop_test(slots, what_is_touched_is_what_was_planned, 0, RIG_DEVICES);
-    tcase_add_test(slots, memory_is_what_backward_needs);
-    tcase_add_test(slots, a_kernel_that_the_device_lacks_is_named);
-    tcase_add_test(slots, work_is_counted);
-    tcase_add_test(slots, nothing_below_what_is_trained_keeps_a_tape);
-    tcase_add_loop_test(slots, an_operator_that_does_more_than_queue_is_known, 0, 2);
-    tcase_add_test(slots, a_failing_call_is_named);
-    tcase_add_loop_test(bits, a_sum_that_is_normed_is_one_call, 0, RIG_DEVICES);
-    tcase_add_loop_test(bits, recompute_makes_the_same_tape, 0, RIG_DEVICES);
-    tcase_add_loop_test(bits, forward_without_a_tape_gives_the_same_carry, 0, RIG_DEVICES);
-    tcase_add_loop_test(bits, bits_do_not_depend_on_scratch_or_on_what_ran_before, 0, RIG_DEVICES);
-    tcase_add_loop_test(bits, a_later_segment_adds_its_finished_gradient_once, 0, RIG_DEVICES);
-    tcase_add_loop_test(bits, evaluation_gives_the_loss_of_training, 0, RIG_DEVICES);
-    suite_add_tcase(suite, slots);
-    suite_add_tcase(suite, bits);
-    return run_suite(suite);
+    return run_tests(tcase_create("slots"));
 }

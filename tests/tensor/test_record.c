@@ -343,7 +343,7 @@ static weft_graph_spec spec_of(const rig *r, int32_t mode) {
     return spec;
 }
 
-START_TEST(the_first_mistake_is_told_in_words) {
+TESTS(the_first_mistake_is_told_in_words, N_MISTAKES) {
     rig r;
     weft_error err = WEFT_ERROR_INIT;
     weft_graph *graph = NULL;
@@ -360,9 +360,8 @@ START_TEST(the_first_mistake_is_told_in_words) {
     }
     rig_close(&r);
 }
-END_TEST
 
-START_TEST(parameters_are_read_once_each_in_order_of_use) {
+TEST(parameters_are_read_once_each_in_order_of_use) {
     static const int32_t expected[] = {6, 7, 8, 9};
     rig r;
     weft_error err = WEFT_ERROR_INIT;
@@ -379,14 +378,7 @@ START_TEST(parameters_are_read_once_each_in_order_of_use) {
     weft_graph_destroy(graph);
     rig_close(&r);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("records");
-    TCase *mistaken = tcase_create("mistakes"), *sound = tcase_create("records");
-    tcase_add_loop_test(mistaken, the_first_mistake_is_told_in_words, 0, N_MISTAKES);
-    tcase_add_test(sound, parameters_are_read_once_each_in_order_of_use);
-    suite_add_tcase(suite, mistaken);
-    suite_add_tcase(suite, sound);
-    return run_suite(suite);
+    return run_tests(tcase_create("mistakes"));
 }

@@ -42,7 +42,7 @@ static uint64_t hash_of(const weft_bytes *ids) {
     return hash;
 }
 
-START_TEST(whole_files_give_the_librarys_ids_and_come_back) {
+TESTS(whole_files_give_the_librarys_ids_and_come_back, LENGTH(known)) {
     char directory[512], path[512], inside[128];
     weft_bytes text, ids, back;
     weft_tokenizer *tokenizer = NULL;
@@ -61,9 +61,8 @@ START_TEST(whole_files_give_the_librarys_ids_and_come_back) {
     weft_bytes_free(&back);
     rig_close(tokenizer);
 }
-END_TEST
 
-START_TEST(long_texts_are_cut_and_give_the_ids_of_the_whole) {
+TESTS(long_texts_are_cut_and_give_the_ids_of_the_whole, 3) {
     static const char *const tokenizers[] = {"tokenizers/llama2", "tokenizers/gpt2", "stories260k/hf"};
     char directory[512];
     weft_tokenizer *tokenizer = NULL;
@@ -72,7 +71,6 @@ START_TEST(long_texts_are_cut_and_give_the_ids_of_the_whole) {
     ck_assert(rig_is_divided(tokenizer, 3000000, (uint64_t)_i));
     rig_close(tokenizer);
 }
-END_TEST
 
 /* --- short texts and their ids, in separate files --- */
 
@@ -89,7 +87,7 @@ static void check_line(const weft_tokenizer *tokenizer, const char *text, size_t
     weft_bytes_free(&ids);
 }
 
-START_TEST(short_texts_give_the_expected_ids) {
+TESTS(short_texts_give_the_expected_ids, 2) {
     char directory[512], path[512], name[128];
     weft_bytes texts, lines;
     weft_tokenizer *tokenizer = NULL;
@@ -122,9 +120,8 @@ START_TEST(short_texts_give_the_expected_ids) {
     weft_bytes_free(&lines);
     rig_close(tokenizer);
 }
-END_TEST
 
-START_TEST(they_tell_their_special_ids) {
+TEST(they_tell_their_special_ids) {
     static const struct {
         const char *name;
         int32_t vocab_size, bos, eos, unk, auto_bos;
@@ -147,9 +144,8 @@ START_TEST(they_tell_their_special_ids) {
         rig_close(tokenizer);
     }
 }
-END_TEST
 
-START_TEST(the_environment_says_where_assets_are) {
+TEST(the_environment_says_where_assets_are) {
     static const struct {
         const char *set, *wanted;
     } rows[] = {{"/elsewhere", "/elsewhere/x"}, {"near", "/source/near/x"}, {NULL, "/source/../shared/assets/x"}};
@@ -166,19 +162,10 @@ START_TEST(the_environment_says_where_assets_are) {
     free(keep);
     free(keep_source);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("tokenizer assets");
     TCase *tests = tcase_create("bpe");
     tcase_add_checked_fixture(tests, rig_enter, scratch_remove);
     tcase_set_timeout(tests, 300);
-    tcase_add_loop_test(tests, whole_files_give_the_librarys_ids_and_come_back, 0,
-                        (int)(sizeof known / sizeof known[0]));
-    tcase_add_loop_test(tests, long_texts_are_cut_and_give_the_ids_of_the_whole, 0, 3);
-    tcase_add_loop_test(tests, short_texts_give_the_expected_ids, 0, 2);
-    tcase_add_test(tests, they_tell_their_special_ids);
-    tcase_add_test(tests, the_environment_says_where_assets_are);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tests);
 }

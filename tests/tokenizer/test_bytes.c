@@ -38,7 +38,7 @@ static size_t wild_text(char *out, size_t most, uint64_t *state) {
     return at;
 }
 
-START_TEST(any_bytes_come_back) {
+TESTS(any_bytes_come_back, 4) {
     weft_tokenizer *tokenizer = open_golden(names[_i]);
     uint64_t state = 7;
     char text[256];
@@ -46,9 +46,8 @@ START_TEST(any_bytes_come_back) {
         check_round_trip(tokenizer, text, wild_text(text, sizeof text, &state));
     rig_close(tokenizer);
 }
-END_TEST
 
-START_TEST(every_single_byte_has_ids) {
+TESTS(every_single_byte_has_ids, 4) {
     weft_tokenizer *tokenizer = open_golden(names[_i]);
     for (int byte = 0; byte < 256; byte++) {
         const char text[3] = {'a', (char)byte, 'b'};
@@ -60,7 +59,6 @@ START_TEST(every_single_byte_has_ids) {
     }
     rig_close(tokenizer);
 }
-END_TEST
 
 /* --- characters that cannot be encoded --- */
 
@@ -84,7 +82,7 @@ static const struct {
      "byte 0x20 at offset 2"},
 };
 
-START_TEST(what_has_no_piece_is_an_error_with_its_offset) {
+TEST(what_has_no_piece_is_an_error_with_its_offset) {
     for (size_t i = 0; i < sizeof unwritable / sizeof unwritable[0]; i++) {
         weft_tokenizer *tokenizer = NULL;
         weft_bytes out = {NULL, 0, 0};
@@ -99,9 +97,8 @@ START_TEST(what_has_no_piece_is_an_error_with_its_offset) {
         rig_close(tokenizer);
     }
 }
-END_TEST
 
-START_TEST(an_id_outside_the_vocabulary_has_no_text) {
+TEST(an_id_outside_the_vocabulary_has_no_text) {
     static const int32_t outside[] = {3, -1, INT32_MAX, INT32_MIN};
     weft_tokenizer *tokenizer = NULL;
     write_characters("");
@@ -121,9 +118,8 @@ START_TEST(an_id_outside_the_vocabulary_has_no_text) {
     }
     rig_close(tokenizer);
 }
-END_TEST
 
-START_TEST(bos_and_eos_that_are_not_there_are_errors) {
+TEST(bos_and_eos_that_are_not_there_are_errors) {
     weft_tokenizer *tokenizer = NULL;
     const uint32_t flags[2] = {WEFT_ENCODE_BOS, WEFT_ENCODE_EOS};
     const char *const says[2] = {"has no BOS token", "has no EOS token"};
@@ -138,7 +134,6 @@ START_TEST(bos_and_eos_that_are_not_there_are_errors) {
     }
     rig_close(tokenizer);
 }
-END_TEST
 
 /* --- long texts --- */
 
@@ -162,7 +157,7 @@ static void write_doubling(void) {
     json_decref(root);
 }
 
-START_TEST(a_run_of_millions_takes_seconds) {
+TEST(a_run_of_millions_takes_seconds) {
     const size_t n = (size_t)2 << 20;
     char *text = malloc(n + 37);
     weft_tokenizer *tokenizer = NULL;
@@ -181,7 +176,6 @@ START_TEST(a_run_of_millions_takes_seconds) {
     free(text);
     rig_close(tokenizer);
 }
-END_TEST
 
 typedef struct counting {
     size_t calls, n;
@@ -196,7 +190,7 @@ static weft_status count_ids(void *context, const int32_t *ids, size_t n) {
     return self->calls == 3 ? WEFT_E_STOPPED : WEFT_OK;
 }
 
-START_TEST(a_sink_that_fails_ends_the_call) {
+TEST(a_sink_that_fails_ends_the_call) {
     char *text = malloc(100000);
     counting counted = {0, 0, 0};
     const weft_ids_sink sink = {&counted, count_ids};
@@ -211,7 +205,6 @@ START_TEST(a_sink_that_fails_ends_the_call) {
     free(text);
     rig_close(tokenizer);
 }
-END_TEST
 
 /* Adds a token to tokenizer.json. */
 static void add_piece(json_t *root, const char *piece) {
@@ -222,7 +215,7 @@ static void add_piece(json_t *root, const char *piece) {
 
 /* A text is divided at line ends if a pattern ends its pre-tokens there, and before a blank that follows a letter if
  * every letter is in the vocabulary and no merge joins a letter with the blank after it. */
-START_TEST(long_texts_are_divided_where_ids_do_not_change) {
+TESTS(long_texts_are_divided_where_ids_do_not_change, 7) {
     static const struct {
         const char *name;
         bool letters; /* add all letters to the vocabulary */
@@ -258,7 +251,6 @@ START_TEST(long_texts_are_divided_where_ids_do_not_change) {
     ck_assert_int_eq(rig_is_divided(tokenizer, 600000, (uint64_t)_i), rows[_i].is_divided);
     rig_close(tokenizer);
 }
-END_TEST
 
 /* --- threads --- */
 
@@ -288,7 +280,7 @@ static void *encode_many(void *context) {
     return NULL;
 }
 
-START_TEST(threads_encode_at_once) {
+TESTS(threads_encode_at_once, 4) {
     weft_tokenizer *tokenizer = open_golden(names[_i]);
     thread_work work[4];
     pthread_t threads[4];
@@ -305,7 +297,6 @@ START_TEST(threads_encode_at_once) {
     }
     rig_close(tokenizer);
 }
-END_TEST
 
 /* --- damage --- */
 
@@ -393,7 +384,7 @@ static void golden_file(char path[512], const char *name) {
     rig_golden(path, inside);
 }
 
-START_TEST(damaged_files_do_no_harm) {
+TESTS(damaged_files_do_no_harm, 4) {
     char path[512];
     uint64_t state = 99 + (uint64_t)_i;
     int made = 0;
@@ -409,9 +400,8 @@ START_TEST(damaged_files_do_no_harm) {
     }
     ck_assert_int_lt(made, n * 4 / 5); /* most damage is detected */
 }
-END_TEST
 
-START_TEST(wrong_values_do_no_harm) {
+TESTS(wrong_values_do_no_harm, 4) {
     char path[512];
     uint64_t state = 5 + (uint64_t)_i;
     json_t *sound = NULL;
@@ -430,10 +420,9 @@ START_TEST(wrong_values_do_no_harm) {
     ck_assert_int_gt(made, n / 25);
     ck_assert_int_lt(made, n * 24 / 25);
 }
-END_TEST
 
 /* Fails each allocation once: an error, and no leak. */
-START_TEST(memory_that_ends_is_an_error) {
+TESTS(memory_that_ends_is_an_error, 4) {
     char path[512], inside[128];
     bool done = false;
     int64_t fail_at = 1;
@@ -469,25 +458,10 @@ START_TEST(memory_that_ends_is_an_error) {
     ck_assert(done);
     ck_assert_int_gt(fail_at, 30);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("tokenizer bytes");
     TCase *tests = tcase_create("bpe");
     tcase_add_checked_fixture(tests, rig_enter, scratch_remove);
     tcase_set_timeout(tests, 300);
-    tcase_add_loop_test(tests, any_bytes_come_back, 0, 4);
-    tcase_add_loop_test(tests, every_single_byte_has_ids, 0, 4);
-    tcase_add_loop_test(tests, long_texts_are_divided_where_ids_do_not_change, 0, 7);
-    tcase_add_test(tests, what_has_no_piece_is_an_error_with_its_offset);
-    tcase_add_test(tests, an_id_outside_the_vocabulary_has_no_text);
-    tcase_add_test(tests, bos_and_eos_that_are_not_there_are_errors);
-    tcase_add_test(tests, a_run_of_millions_takes_seconds);
-    tcase_add_test(tests, a_sink_that_fails_ends_the_call);
-    tcase_add_loop_test(tests, threads_encode_at_once, 0, 4);
-    tcase_add_loop_test(tests, damaged_files_do_no_harm, 0, 4);
-    tcase_add_loop_test(tests, wrong_values_do_no_harm, 0, 4);
-    tcase_add_loop_test(tests, memory_that_ends_is_an_error, 0, 4);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tests);
 }

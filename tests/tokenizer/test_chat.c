@@ -113,7 +113,7 @@ static uint32_t fnv(const int32_t *numbers, size_t n, bool as_mask) {
 
 /* --- transformers --- */
 
-START_TEST(ids_and_masks_are_those_of_transformers) {
+TESTS(ids_and_masks_are_those_of_transformers, 4) {
     static const char *const tokenizers[] = {"gpt2-style", "llama3-style", "sp-bpe", "sp-bpe-normalized"};
     char path[1024], name[32], template[32], before[32] = "", mask[16], file[64];
     static char line[4096];
@@ -158,7 +158,6 @@ START_TEST(ids_and_masks_are_those_of_transformers) {
     (void)fclose(expected);
     for (int i = 0; i < 500; i++) json_decref(conversations[i]);
 }
-END_TEST
 
 static const char special_tokens[] =
     "{\"bos_token\":{\"content\":\"<s>\",\"lstrip\":false},\"eos_token\":\"</s>\",\"unk_token\":\"<unk>\","
@@ -172,7 +171,7 @@ static uint32_t fnv_text(const weft_bytes *text) {
 }
 
 /* Tool calls, empty contents, reasoning, documents and so on, prepared as in apply_chat_template. */
-START_TEST(texts_of_all_forms_are_those_of_transformers) {
+TEST(texts_of_all_forms_are_those_of_transformers) {
     char path[1024], template[32], before[32] = "", hash[16], file[64], got[16];
     json_t *forms[64];
     int n = 0, number = 0, held = 0;
@@ -218,10 +217,9 @@ START_TEST(texts_of_all_forms_are_those_of_transformers) {
     (void)fclose(all);
     for (int i = 0; i < n; i++) json_decref(forms[i]);
 }
-END_TEST
 
 /* The choice among several templates by transformers. text NULL: an error that lists them. */
-START_TEST(the_template_is_chosen_as_transformers_does) {
+TESTS(the_template_is_chosen_as_transformers_does, 17) {
     static const struct {
         const char *config, *file, *added, *variables, *named, *text;
     } rows[] = {
@@ -273,7 +271,6 @@ START_TEST(the_template_is_chosen_as_transformers_does) {
     weft_bytes_free(&text);
     json_decref(object);
 }
-END_TEST
 
 /* --- AutoTokenizer --- */
 
@@ -303,7 +300,7 @@ static void check_auto_text(const weft_tokenizer *tokenizer, const char *name, c
     json_decref(object);
 }
 
-START_TEST(files_mean_what_they_mean_to_auto_tokenizer) {
+TEST(files_mean_what_they_mean_to_auto_tokenizer) {
     static const char *const files[][2] = {{"config", "tokenizer_config.json"},
                                            {"map", "special_tokens_map.json"},
                                            {"added", "added_tokens.json"},
@@ -353,7 +350,6 @@ START_TEST(files_mean_what_they_mean_to_auto_tokenizer) {
     ck_assert_uint_ge(held, 2500);
     json_decref(json);
 }
-END_TEST
 
 /* --- detection of answers --- */
 
@@ -379,7 +375,7 @@ static void answer_text(char *out, size_t size, const weft_tokenizer *tokenizer,
     weft_bytes_free(&text);
 }
 
-START_TEST(answers_follow_the_generation_prompt) {
+TESTS(answers_follow_the_generation_prompt, 6) {
     static const struct {
         const char *source, *named, *first, *second;
         int n_ends;
@@ -421,7 +417,6 @@ START_TEST(answers_follow_the_generation_prompt) {
     rig_close(tokenizer);
     json_decref(object);
 }
-END_TEST
 
 #define PROMPT(text) "{% if add_generation_prompt %}" text "{% endif %}"
 #define USER         "{\"role\":\"user\",\"content\":\"q\"},"
@@ -562,7 +557,7 @@ static const struct {
 };
 enum { N_TURNS = sizeof turns / sizeof *turns };
 
-START_TEST(answers_are_all_of_their_turn) {
+TESTS(answers_are_all_of_their_turn, N_TURNS) {
     static marked out;
     char text[2048] = "", one[512], given[1024];
     weft_error err = WEFT_ERROR_INIT;
@@ -593,7 +588,6 @@ START_TEST(answers_are_all_of_their_turn) {
     rig_close(tokenizer);
     json_decref(object);
 }
-END_TEST
 
 /* Keys of a record, with WEFT_CHAT_COMPLETE: says NULL if the template uses all of them. */
 static const struct {
@@ -772,7 +766,7 @@ static const struct {
      "\"function_call.arguments\""},
 };
 
-START_TEST(unused_parts_are_errors) {
+TESTS(unused_parts_are_errors, LENGTH(unused_parts)) {
     static marked out;
     char given[512];
     weft_error err = WEFT_ERROR_INIT;
@@ -792,10 +786,9 @@ START_TEST(unused_parts_are_errors) {
     rig_close(tokenizer);
     json_decref(object);
 }
-END_TEST
 
 /* A special token counts if the template wrote it. In user text it is plain text, unless a flag is set. */
-START_TEST(typed_special_tokens_stay_text) {
+TESTS(typed_special_tokens_stay_text, 2) {
     static const char *const tokenizers[] = {"sp-bpe", "sp-bpe-normalized"};
     static marked plain, special;
     json_t *object = json_loads(two_turns, 0, NULL);
@@ -821,11 +814,10 @@ START_TEST(typed_special_tokens_stay_text) {
     rig_close(tokenizer);
     json_decref(object);
 }
-END_TEST
 
 /* A special token may be composed of the template's text and roles only; the longest valid one is used. sp-bpe
  * normalizes no added token, sp-bpe-normalized all. */
-START_TEST(roles_are_part_of_special_tokens) {
+TESTS(roles_are_part_of_special_tokens, 8) {
     static const struct {
         const char *source;
         int special, marked; /* number of ids that are <|user|>: with special tokens in messages, and without */
@@ -871,9 +863,8 @@ START_TEST(roles_are_part_of_special_tokens) {
     }
     json_decref(object);
 }
-END_TEST
 
-START_TEST(what_is_missing_is_said) {
+TEST(what_is_missing_is_said) {
     static marked out;
     json_t *object = json_loads(two_turns, 0, NULL);
     weft_error err = WEFT_ERROR_INIT;
@@ -891,23 +882,10 @@ START_TEST(what_is_missing_is_said) {
     rig_close(tokenizer);
     json_decref(object);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("tokenizer chat");
     TCase *tests = tcase_create("chat");
     tcase_add_checked_fixture(tests, chat_enter, scratch_remove);
     tcase_set_timeout(tests, 300);
-    tcase_add_loop_test(tests, ids_and_masks_are_those_of_transformers, 0, 4);
-    tcase_add_loop_test(tests, answers_follow_the_generation_prompt, 0, 6);
-    tcase_add_loop_test(tests, answers_are_all_of_their_turn, 0, N_TURNS);
-    tcase_add_loop_test(tests, unused_parts_are_errors, 0, (int)(sizeof unused_parts / sizeof *unused_parts));
-    tcase_add_test(tests, texts_of_all_forms_are_those_of_transformers);
-    tcase_add_loop_test(tests, the_template_is_chosen_as_transformers_does, 0, 17);
-    tcase_add_test(tests, files_mean_what_they_mean_to_auto_tokenizer);
-    tcase_add_loop_test(tests, typed_special_tokens_stay_text, 0, 2);
-    tcase_add_loop_test(tests, roles_are_part_of_special_tokens, 0, 8);
-    tcase_add_test(tests, what_is_missing_is_said);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tests);
 }

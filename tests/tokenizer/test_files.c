@@ -145,7 +145,7 @@ static const struct {
     {"decoder.cleanup", "true", "decoder.\"cleanup\": unknown key"},
 };
 
-START_TEST(what_is_not_understood_is_refused_by_name) {
+TEST(what_is_not_understood_is_refused_by_name) {
     weft_error err = WEFT_ERROR_INIT;
     json_t *json = sound();
     rig_write_json("tokenizer.json", json);
@@ -165,7 +165,6 @@ START_TEST(what_is_not_understood_is_refused_by_name) {
                       "expected \"%s\", got: %s", spoiled[i].says, err.text);
     }
 }
-END_TEST
 
 static const struct {
     const char *text, *says;
@@ -181,7 +180,7 @@ static const struct {
     {"{\"model\": {\"vocab\": {\"\xff\": 0}}}", "is not JSON"},
 };
 
-START_TEST(what_is_no_json_is_refused_with_its_place) {
+TEST(what_is_no_json_is_refused_with_its_place) {
     weft_error err = WEFT_ERROR_INIT;
     for (size_t i = 0; i < sizeof broken / sizeof broken[0]; i++) {
         write_bytes(scratch_path("tokenizer.json"), broken[i].text, strlen(broken[i].text));
@@ -189,10 +188,9 @@ START_TEST(what_is_no_json_is_refused_with_its_place) {
         ck_assert_msg(strstr(err.text, broken[i].says) != NULL, "expected \"%s\", got: %s", broken[i].says, err.text);
     }
 }
-END_TEST
 
 /* transformers writes 10^30 if the maximal length is unlimited. */
-START_TEST(a_number_of_any_size_is_read) {
+TEST(a_number_of_any_size_is_read) {
     json_t *json = sound();
     char *text = json_dumps(json, 0);
     write_text(scratch_path("tokenizer.json"), text);
@@ -201,9 +199,8 @@ START_TEST(a_number_of_any_size_is_read) {
     free(text);
     json_decref(json);
 }
-END_TEST
 
-START_TEST(a_directory_without_the_file_is_refused) {
+TEST(a_directory_without_the_file_is_refused) {
     weft_error err = WEFT_ERROR_INIT;
     refused("nothing", &err);
     ck_assert_int_eq(err.code, WEFT_E_USER);
@@ -212,7 +209,6 @@ START_TEST(a_directory_without_the_file_is_refused) {
     refused("another format", &err);
     ck_assert_ptr_nonnull(strstr(err.text, "tokenizer.json is missing"));
 }
-END_TEST
 
 static const struct {
     const char *config, *map, *says;
@@ -229,7 +225,7 @@ static const struct {
     {NULL, "{", "special_tokens_map.json:1:"},
 };
 
-START_TEST(files_that_contradict_each_other_are_refused) {
+TEST(files_that_contradict_each_other_are_refused) {
     weft_error err = WEFT_ERROR_INIT;
     json_t *json = sound();
     rig_write_json("tokenizer.json", json);
@@ -243,7 +239,6 @@ START_TEST(files_that_contradict_each_other_are_refused) {
     }
     json_decref(json);
 }
-END_TEST
 
 /* --- properties --- */
 
@@ -262,7 +257,7 @@ static const struct {
      1, 0},
 };
 
-START_TEST(special_ids_come_from_three_files) {
+TEST(special_ids_come_from_three_files) {
     json_t *json = sound();
     rig_write_json("tokenizer.json", json);
     for (size_t i = 0; i < sizeof told / sizeof told[0]; i++) {
@@ -285,9 +280,8 @@ START_TEST(special_ids_come_from_three_files) {
     }
     json_decref(json);
 }
-END_TEST
 
-START_TEST(its_files_are_listed) {
+TEST(its_files_are_listed) {
     static const char *const names[] = {"tokenizer.json", "special_tokens_map.json", "tokenizer.model",
                                         "chat_template.jinja"};
     weft_tokenizer *tokenizer = NULL;
@@ -304,10 +298,9 @@ START_TEST(its_files_are_listed) {
     rig_close(tokenizer);
     json_decref(json);
 }
-END_TEST
 
 /* A token that is or contains NUL, in a file that is saved with an added token. */
-START_TEST(a_piece_may_hold_nul) {
+TEST(a_piece_may_hold_nul) {
     static const char *const names[] = {"<x>"};
     static const char text[] = "{\"added_tokens\": [], \"model\": {\"vocab\": {\"\\u0000\": 0, \"a\" : 1, "
                                "\"a\\u0000\": 2, \"\\\\u0000\": 3}, \"merges\": [\"a \\u0000\"]}}";
@@ -340,7 +333,6 @@ START_TEST(a_piece_may_hold_nul) {
     weft_bytes_free(&saved);
     weft_bytes_free(&ids);
 }
-END_TEST
 
 static double seconds_for(int n) {
     json_t *json = sound(), *tokens = json_object_get(json, "added_tokens");
@@ -359,26 +351,14 @@ static double seconds_for(int n) {
     return (double)(clock() - before) / CLOCKS_PER_SEC;
 }
 
-START_TEST(added_tokens_take_time_by_their_number) {
+TEST(added_tokens_take_time_by_their_number) {
     const double one = seconds_for(10000), eight = seconds_for(80000);
     ck_assert_msg(eight < 24 * one + 0.1, "10,000 take %.2f s, 80,000 take %.2f s", one, eight);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("tokenizer files");
     TCase *tests = tcase_create("bpe");
     tcase_add_checked_fixture(tests, rig_enter, scratch_remove);
     tcase_set_timeout(tests, 300);
-    tcase_add_test(tests, what_is_not_understood_is_refused_by_name);
-    tcase_add_test(tests, what_is_no_json_is_refused_with_its_place);
-    tcase_add_test(tests, a_number_of_any_size_is_read);
-    tcase_add_test(tests, a_directory_without_the_file_is_refused);
-    tcase_add_test(tests, files_that_contradict_each_other_are_refused);
-    tcase_add_test(tests, special_ids_come_from_three_files);
-    tcase_add_test(tests, its_files_are_listed);
-    tcase_add_test(tests, a_piece_may_hold_nul);
-    tcase_add_test(tests, added_tokens_take_time_by_their_number);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tests);
 }

@@ -79,7 +79,7 @@ static weft_tokenizer *open_golden(const char *name, json_t **vectors) {
     return rig_open(path);
 }
 
-START_TEST(golden_texts_give_the_librarys_ids_and_come_back) {
+TESTS(golden_texts_give_the_librarys_ids_and_come_back, 4) {
     json_t *json = NULL;
     weft_tokenizer *tokenizer = open_golden(names[_i], &json);
     const json_t *vectors = json_object_get(json, "vectors");
@@ -94,9 +94,8 @@ START_TEST(golden_texts_give_the_librarys_ids_and_come_back) {
     json_decref(json);
     rig_close(tokenizer);
 }
-END_TEST
 
-START_TEST(golden_ids_of_no_text_give_their_bytes) {
+TESTS(golden_ids_of_no_text_give_their_bytes, 4) {
     json_t *json = NULL;
     weft_tokenizer *tokenizer = open_golden(names[_i], &json);
     const json_t *lists = json_object_get(json, "decode");
@@ -113,10 +112,9 @@ START_TEST(golden_ids_of_no_text_give_their_bytes) {
     json_decref(json);
     rig_close(tokenizer);
 }
-END_TEST
 
 /* Byte tokens that are invalid UTF-8 together are decoded to these bytes. */
-START_TEST(broken_utf8_is_decoded_byte_for_byte) {
+TEST(broken_utf8_is_decoded_byte_for_byte) {
     const int32_t list[] = {0x41 + 3, 0xc3 + 3, 0xa9 + 3, 0xff + 3, 0x42 + 3};
     weft_bytes ids = {(char *)(uintptr_t)list, sizeof list, 0}, text;
     json_t *json = NULL;
@@ -131,7 +129,6 @@ START_TEST(broken_utf8_is_decoded_byte_for_byte) {
     json_decref(json);
     rig_close(tokenizer);
 }
-END_TEST
 
 /* Writes the base with the changes of a variant. */
 static void write_variant(const json_t *base, const json_t *changes) {
@@ -160,7 +157,7 @@ static const struct {
     size_t least;
 } variants[] = {{"tokenizer_variants.json", 50}, {"tokenizer_families.json", 19}};
 
-START_TEST(every_part_of_the_format_does_what_the_library_does) {
+TESTS(every_part_of_the_format_does_what_the_library_does, 2) {
     char path[512];
     json_t *json = NULL;
     size_t n = 0;
@@ -189,10 +186,9 @@ START_TEST(every_part_of_the_format_does_what_the_library_does) {
     }
     json_decref(json);
 }
-END_TEST
 
 /* Character classes: number and hash of the ids of a text with every character. */
-START_TEST(every_character_is_in_the_librarys_classes) {
+TEST(every_character_is_in_the_librarys_classes) {
     char path[512];
     json_t *json = NULL;
     size_t n = 0;
@@ -233,18 +229,10 @@ START_TEST(every_character_is_in_the_librarys_classes) {
     }
     json_decref(json);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("tokenizer vectors");
     TCase *tests = tcase_create("bpe");
     tcase_add_checked_fixture(tests, rig_enter, scratch_remove);
     tcase_set_timeout(tests, 300);
-    tcase_add_loop_test(tests, golden_texts_give_the_librarys_ids_and_come_back, 0, 4);
-    tcase_add_loop_test(tests, golden_ids_of_no_text_give_their_bytes, 0, 4);
-    tcase_add_test(tests, broken_utf8_is_decoded_byte_for_byte);
-    tcase_add_test(tests, every_character_is_in_the_librarys_classes);
-    tcase_add_loop_test(tests, every_part_of_the_format_does_what_the_library_does, 0, 2);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tests);
 }

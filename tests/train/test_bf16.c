@@ -25,7 +25,7 @@ enum { N_MODELS = 4 };
 
 /* ---- golden numbers ---- */
 
-START_TEST(loss_and_gradients_lie_near_fp32) {
+TESTS(loss_and_gradients_lie_near_fp32, N_MODELS) {
     const char *overrides[] = {ADAMW, BF16};
     golden_batch batch;
     golden_engine g;
@@ -52,7 +52,6 @@ START_TEST(loss_and_gradients_lie_near_fp32) {
     golden_engine_close(&g);
     golden_batch_close(&batch);
 }
-END_TEST
 
 /* ---- another device ---- */
 
@@ -113,7 +112,7 @@ static outcome run(const char *model, const char *precision, bool reference, int
 
 /* The reference device sums in fp64 and rounds as device/1 specifies. Two devices still differ for a few sums near the
  * middle between two bf16 numbers, and later operations amplify the difference. */
-START_TEST(another_device_is_closer_than_fp32) {
+TESTS(another_device_is_closer_than_fp32, N_MODELS) {
     const outcome found = run(models[_i], BF16, false, 1), expected = run(models[_i], BF16, true, 1);
     const outcome wide = run(models[_i], FP32, false, 1);
     const double apart = relative_error(found.gradients, expected.gradients, found.n);
@@ -128,7 +127,6 @@ START_TEST(another_device_is_closer_than_fp32) {
     free(expected.gradients);
     free(wide.gradients);
 }
-END_TEST
 
 /* ---- the compute copy ---- */
 
@@ -173,7 +171,7 @@ static int64_t check_copies(const weft_engine *engine) {
     return unrounded;
 }
 
-START_TEST(the_copy_is_the_rounded_master_after_load_and_steps) {
+TESTS(the_copy_is_the_rounded_master_after_load_and_steps, 4) {
     static const char *const trainable[] = {"train.trainable=all", "train.trainable=last:1", "train.trainable=head",
                                             "train.trainable=*norm.weight"};
     const char *overrides[] = {ADAMW, BF16, trainable[_i]};
@@ -190,10 +188,9 @@ START_TEST(the_copy_is_the_rounded_master_after_load_and_steps) {
     train_rig_close(&rig);
     row_data_free(&data);
 }
-END_TEST
 
 /* The head's matmul reads the table, too. */
-START_TEST(the_table_of_a_tied_model_is_copied) {
+TEST(the_table_of_a_tied_model_is_copied) {
     const char *overrides[] = {ADAMW, BF16};
     row_data data;
     train_rig rig;
@@ -209,10 +206,9 @@ START_TEST(the_table_of_a_tied_model_is_copied) {
     train_rig_close(&rig);
     row_data_free(&data);
 }
-END_TEST
 
 /* Updates too small for 8 bits change only the master, and accumulate in it until the copy changes. */
-START_TEST(small_updates_add_up) {
+TEST(small_updates_add_up) {
     const char *overrides[] = {"optimizer.plugin=sgd", BF16};
     row_data data;
     train_rig rig;
@@ -241,7 +237,6 @@ START_TEST(small_updates_add_up) {
     train_rig_close(&rig);
     row_data_free(&data);
 }
-END_TEST
 
 /* ---- bytes ---- */
 
@@ -264,7 +259,7 @@ static weft_plan_bytes planned(const char *model, row_data *data, const char *pr
 }
 
 /* 134 M parameters, 2 sequences of 512; nothing is allocated. */
-START_TEST(activations_and_operands_take_half_the_bytes) {
+TEST(activations_and_operands_take_half_the_bytes) {
     const fresh_shape shape = {768, 2048, 12, 12, 12, 32000, 512, false};
     fresh_model model;
     row_data data;
@@ -292,7 +287,6 @@ START_TEST(activations_and_operands_take_half_the_bytes) {
     row_data_free(&data);
     fresh_model_remove(&model);
 }
-END_TEST
 
 /* ---- training ---- */
 
@@ -311,7 +305,7 @@ static double loss_after(const char *model, row_data *data, const char *precisio
     return result.loss_sum / (double)result.n_targets;
 }
 
-START_TEST(thirty_steps_lower_the_loss_as_fp32_does) {
+TEST(thirty_steps_lower_the_loss_as_fp32_does) {
     const fresh_shape shape = {96, 256, 3, 6, 2, 500, 64, false};
     fresh_model model;
     row_data data;
@@ -327,7 +321,6 @@ START_TEST(thirty_steps_lower_the_loss_as_fp32_does) {
     row_data_free(&data);
     fresh_model_remove(&model);
 }
-END_TEST
 
 /* ---- generation ---- */
 
@@ -366,7 +359,7 @@ static float *logits_of(const char *name, const char *precision, const int32_t *
 }
 
 /* Logits are fp32 values within a few 8-bit steps, and are not rounded, so sampling sees no ties. */
-START_TEST(logits_lie_near_fp32_and_are_not_rounded) {
+TEST(logits_lie_near_fp32_and_are_not_rounded) {
     const int32_t ids[] = {1, 7, 12, 30, 5, 44, 17, 2, 9, 25};
     float *wide = logits_of("llama-gqa", FP32, ids, 10, false), *whole = logits_of("llama-gqa", BF16, ids, 10, false);
     float *cached = logits_of("llama-gqa", BF16, ids, 10, true);
@@ -386,11 +379,10 @@ START_TEST(logits_lie_near_fp32_and_are_not_rounded) {
     free(whole);
     free(cached);
 }
-END_TEST
 
 /* ---- non-finite numbers ---- */
 
-START_TEST(a_carry_that_is_not_finite_is_found) {
+TEST(a_carry_that_is_not_finite_is_found) {
     const char *overrides[] = {ADAMW, BF16};
     const float bad = NAN;
     row_data data;
@@ -414,21 +406,9 @@ START_TEST(a_carry_that_is_not_finite_is_found) {
     train_rig_close(&rig);
     row_data_free(&data);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("bf16");
     TCase *tests = tcase_create("bf16");
     tcase_set_timeout(tests, 300);
-    tcase_add_loop_test(tests, loss_and_gradients_lie_near_fp32, 0, N_MODELS);
-    tcase_add_loop_test(tests, another_device_is_closer_than_fp32, 0, N_MODELS);
-    tcase_add_loop_test(tests, the_copy_is_the_rounded_master_after_load_and_steps, 0, 4);
-    tcase_add_test(tests, the_table_of_a_tied_model_is_copied);
-    tcase_add_test(tests, small_updates_add_up);
-    tcase_add_test(tests, activations_and_operands_take_half_the_bytes);
-    tcase_add_test(tests, thirty_steps_lower_the_loss_as_fp32_does);
-    tcase_add_test(tests, logits_lie_near_fp32_and_are_not_rounded);
-    tcase_add_test(tests, a_carry_that_is_not_finite_is_found);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tests);
 }

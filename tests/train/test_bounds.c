@@ -33,7 +33,7 @@ static void plan_open(train_rig *rig, const fresh_shape *shape, int32_t rows, in
 
 /* ---- sequences of 8,192 positions ---- */
 
-START_TEST(a_long_row_of_24_M_trains_in_under_3_GB) {
+TESTS(a_long_row_of_24_M_trains_in_under_3_GB, N_PRECISIONS) {
     train_rig rig;
     plan_open(&rig, &shapes[0], 1, 8192, precisions[_i]);
     printf("24 M, 1 x 8192, %s: %.0f MB planned\n", precisions[_i], (double)rig.engine->plan.bytes.total * 1e-6);
@@ -41,7 +41,6 @@ START_TEST(a_long_row_of_24_M_trains_in_under_3_GB) {
     ck_assert_int_gt(rig.engine->plan.bytes.total, 4 * 4 * weft_declared_numel(rig.engine->plan.declared, true));
     train_rig_close(&rig);
 }
-END_TEST
 
 /* Doubling the length doubles every buffer of every pass over every segment. A T x T matrix in any of them would be
  * four times as large. */
@@ -50,7 +49,7 @@ static void check_doubled(const char *segment, const char *what, int64_t longer,
                   segment, (long long)longer, (long long)shorter);
 }
 
-START_TEST(twice_as_long_is_twice_as_much) {
+TESTS(twice_as_long_is_twice_as_much, N_CASES) {
     const fresh_shape *shape = &shapes[_i / N_PRECISIONS];
     const char *precision = precisions[_i % N_PRECISIONS];
     train_rig longer, shorter;
@@ -71,7 +70,6 @@ START_TEST(twice_as_long_is_twice_as_much) {
     train_rig_close(&longer);
     train_rig_close(&shorter);
 }
-END_TEST
 
 /* ---- the head ---- */
 
@@ -88,7 +86,7 @@ static int64_t head_workspace(const weft_engine *engine, int64_t rows, int64_t v
                 : engine->kernels->head_loss_workspace(engine->device, &args);
 }
 
-START_TEST(the_kernel_never_holds_the_logits_of_a_long_batch) {
+TESTS(the_kernel_never_holds_the_logits_of_a_long_batch, N_CASES) {
     static const int64_t rows[] = {1, 300, 8192, 100000, (int64_t)1 << 24};
     static const int64_t vocabularies[] = {2203, 32000, 262144};
     train_rig rig;
@@ -101,11 +99,10 @@ START_TEST(the_kernel_never_holds_the_logits_of_a_long_batch) {
     }
     train_rig_close(&rig);
 }
-END_TEST
 
 /* The plan does not hold them, either: 8 sequences of 8,192 positions have 8 GB of logits. The head's scratch is the
  * kernel's workspace and the gradient of its norm's output. */
-START_TEST(the_plan_never_holds_the_logits_of_a_long_batch) {
+TESTS(the_plan_never_holds_the_logits_of_a_long_batch, N_CASES) {
     const fresh_shape *shape = &shapes[_i / N_PRECISIONS];
     train_rig rig;
     const weft_job_spec *job = NULL;
@@ -121,7 +118,6 @@ START_TEST(the_plan_never_holds_the_logits_of_a_long_batch) {
     ck_assert_int_le(head->tape, gradient + 4 * 8 * 8192 + 64); /* of a normed row and its rstd, as many bytes */
     train_rig_close(&rig);
 }
-END_TEST
 
 /* ---- lifetimes ---- */
 
@@ -161,22 +157,14 @@ static void check_lifetimes(const fresh_shape *shape, int32_t rows, int32_t leng
     train_rig_close(&rig);
 }
 
-START_TEST(buffers_are_shared_by_lifetime) {
+TESTS(buffers_are_shared_by_lifetime, N_CASES) {
     const fresh_shape *shape = &shapes[_i / N_PRECISIONS];
     check_lifetimes(shape, 2, 512, precisions[_i % N_PRECISIONS]);  /* the head's scratch is the largest */
     check_lifetimes(shape, 1, 8192, precisions[_i % N_PRECISIONS]); /* the MLP's is */
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("bounds");
     TCase *tests = tcase_create("bounds");
     tcase_set_timeout(tests, 300);
-    tcase_add_loop_test(tests, a_long_row_of_24_M_trains_in_under_3_GB, 0, N_PRECISIONS);
-    tcase_add_loop_test(tests, twice_as_long_is_twice_as_much, 0, N_CASES);
-    tcase_add_loop_test(tests, the_kernel_never_holds_the_logits_of_a_long_batch, 0, N_CASES);
-    tcase_add_loop_test(tests, the_plan_never_holds_the_logits_of_a_long_batch, 0, N_CASES);
-    tcase_add_loop_test(tests, buffers_are_shared_by_lifetime, 0, N_CASES);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tests);
 }

@@ -87,7 +87,7 @@ static bool is_of_a_mode(const char *slot) {
     return true;
 }
 
-START_TEST(a_failure_without_a_sentence_names_the_plugin) {
+TESTS(a_failure_without_a_sentence_names_the_plugin, LENGTH(broken)) {
     weft_error err = WEFT_ERROR_INIT;
     const char *const of = strcmp(broken[_i].slot, "update") == 0 ? " of optimizer:adamw (" : "";
     char name[60], slot[120], file[80];
@@ -104,15 +104,13 @@ START_TEST(a_failure_without_a_sentence_names_the_plugin) {
     ck_assert_msg(is_of_a_mode(broken[_i].slot) ? strstr(err.text, file) != NULL : strstr(err.text, ".so)") != NULL,
                   "%s", err.text);
 }
-END_TEST
 
-START_TEST(nothing_broken_is_no_failure) {
+TEST(nothing_broken_is_no_failure) {
     weft_error err = WEFT_ERROR_INIT;
     ck_assert_msg(take_step("adamw", &err) == WEFT_OK, "%s", err.text);
 }
-END_TEST
 
-START_TEST(too_little_memory_says_what_to_lower) {
+TEST(too_little_memory_says_what_to_lower) {
     weft_status (*const function)(weft_device *, weft_buffer **, int64_t, weft_error *) = fail_alloc;
     weft_error err = WEFT_ERROR_INIT;
     break_slot("device", "cpu", offsetof(weft_device_plugin, alloc), &function);
@@ -121,7 +119,6 @@ START_TEST(too_little_memory_says_what_to_lower) {
                                "[data] context, or set [train] "
                                "activation_checkpointing = yes; weft plan shows the memory.");
 }
-END_TEST
 
 /* ---- end of the process ---- */
 
@@ -134,7 +131,7 @@ static void child_says(char *out, size_t n, int *wait_status, const char *flags)
     workshop_child(out, n, wait_status, flags, take_one_step);
 }
 
-START_TEST(an_abort_in_a_step_names_the_plugin_that_was_called) {
+TEST(an_abort_in_a_step_names_the_plugin_that_was_called) {
     char text[4096];
     int status = 0;
     child_says(text, sizeof text, &status, "-DIN_PREPARE='abort()'");
@@ -144,10 +141,9 @@ START_TEST(an_abort_in_a_step_names_the_plugin_that_was_called) {
     ck_assert_ptr_null(strstr(text, "device")); /* its kernels ran before */
     ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT, "wait status %x", (unsigned)status);
 }
-END_TEST
 
 /* A plugin's own thread has no recorded call, so its crash is attributed to the main thread's call. */
-START_TEST(a_thread_counts_as_doing_what_the_main_thread_does) {
+TEST(a_thread_counts_as_doing_what_the_main_thread_does) {
     char text[4096];
     int status = 0;
     child_says(text, sizeof text, &status,
@@ -155,10 +151,9 @@ START_TEST(a_thread_counts_as_doing_what_the_main_thread_does) {
                "pthread_create(&t, 0, (void *(*)(void *))abort, 0); pthread_join(t, 0)'");
     ck_assert_msg(strstr(text, ", in optimizer:sample prepare (sha256 ") != NULL, "%s", text);
 }
-END_TEST
 
 /* Runs the program with a plugin that exits with status 0. */
-START_TEST(a_plugin_that_calls_exit_does_not_end_a_run_well) {
+TEST(a_plugin_that_calls_exit_does_not_end_a_run_well) {
     static const struct {
         const char *flags, *sentence;
     } rows[] = {{"-DIN_PREPARE='exit(0)'", ".so) ended the process in its prepare, in training, at step 1: its"},
@@ -193,20 +188,10 @@ START_TEST(a_plugin_that_calls_exit_does_not_end_a_run_well) {
         ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 1, "wait status %x: %s", (unsigned)status, text);
     }
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("fault");
     TCase *tests = tcase_create("fault");
     tcase_set_timeout(tests, 120);
     tcase_add_checked_fixture(tests, scratch_make, scratch_remove);
-    tcase_add_test(tests, nothing_broken_is_no_failure);
-    tcase_add_loop_test(tests, a_failure_without_a_sentence_names_the_plugin, 0,
-                        (int)(sizeof broken / sizeof broken[0]));
-    tcase_add_test(tests, too_little_memory_says_what_to_lower);
-    tcase_add_test(tests, an_abort_in_a_step_names_the_plugin_that_was_called);
-    tcase_add_test(tests, a_thread_counts_as_doing_what_the_main_thread_does);
-    tcase_add_test(tests, a_plugin_that_calls_exit_does_not_end_a_run_well);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tests);
 }

@@ -63,16 +63,15 @@ static void follow_case(const json_t *one) {
     ck_assert_int_eq((int64_t)n - now.skipped, (int64_t)number_at(one, "made"));
 }
 
-START_TEST(the_scale_is_grad_scalers) {
+TEST(the_scale_is_grad_scalers) {
     json_t *root = read_golden(), *one = NULL;
     size_t i = 0;
     json_array_foreach(json_object_get(root, "cases"), i, one) follow_case(one);
     ck_assert_uint_ge(i, 8);
     json_decref(root);
 }
-END_TEST
 
-START_TEST(a_scale_below_its_floor_is_told) {
+TEST(a_scale_below_its_floor_is_told) {
     const weft_train_settings keys = {
         .loss_scale = 8, .scale_growth = 2, .scale_backoff = 0.5, .scale_every = 10, .scale_floor = 2};
     weft_loss_scale now;
@@ -81,12 +80,11 @@ START_TEST(a_scale_below_its_floor_is_told) {
     ck_assert(weft_loss_scale_note(&now, &keys, false));
     ck_assert(!weft_loss_scale_note(&now, &keys, false));
 }
-END_TEST
 
 /* ---- golden numbers ---- */
 
 /* Eight times closer than bf16, which has three bits less; the stored gradient is multiplied by the scale. */
-START_TEST(loss_and_gradients_lie_near_fp32) {
+TESTS(loss_and_gradients_lie_near_fp32, N_MODELS) {
     const char *overrides[] = {ADAMW, FP16, "train.loss_scale=1024"};
     golden_batch batch;
     golden_engine g;
@@ -113,7 +111,6 @@ START_TEST(loss_and_gradients_lie_near_fp32) {
     golden_engine_close(&g);
     golden_batch_close(&batch);
 }
-END_TEST
 
 static double distance(const float *a, const float *b, int64_t n) {
     double off = 0.0, all = 0.0;
@@ -125,7 +122,7 @@ static double distance(const float *a, const float *b, int64_t n) {
 }
 
 /* Clipping removes the scale. The remaining difference is the precision of small gradients below 2^-14. */
-START_TEST(another_scale_is_the_same_run) {
+TEST(another_scale_is_the_same_run) {
     const char *small[] = {ADAMW, FP16, "train.loss_scale=3000"}, *large[] = {ADAMW, FP16, "train.loss_scale=48000"};
     const char *const *overrides[] = {small, large};
     float *weights[2] = {NULL, NULL};
@@ -152,10 +149,9 @@ START_TEST(another_scale_is_the_same_run) {
     free(weights[1]);
     row_data_free(&data);
 }
-END_TEST
 
 /* Losses, rates, skipped steps and scales of a PyTorch run; its losses are rounded differently. */
-START_TEST(a_run_is_near_torchs_under_grad_scaler) {
+TEST(a_run_is_near_torchs_under_grad_scaler) {
     json_t *root = read_golden();
     const json_t *run = json_object_get(root, "run");
     const weft_schedule schedule = {WEFT_SCHEDULE_LINEAR, (int64_t)number_at(run, "steps"),
@@ -192,13 +188,12 @@ START_TEST(a_run_is_near_torchs_under_grad_scaler) {
     golden_batch_close(&batch);
     json_decref(root);
 }
-END_TEST
 
 /* ---- skipped steps ---- */
 
 /* Weights, states and the update count do not change by a bit. The next step, at the smaller scale, equals the first
  * step of a run that started with that scale. */
-START_TEST(a_skipped_step_changes_nothing) {
+TEST(a_skipped_step_changes_nothing) {
     const char *high[] = {ADAMW, FP16, "train.loss_scale=1e12", "train.scale_backoff=1e-9"};
     const char *low[] = {ADAMW, FP16, "train.loss_scale=1000"};
     float *before = NULL, *after = NULL, *skipping = NULL, *plain = NULL;
@@ -239,10 +234,9 @@ START_TEST(a_skipped_step_changes_nothing) {
     free(plain);
     row_data_free(&data);
 }
-END_TEST
 
 /* A NaN weight is not caused by the scale: the run stops and reports the source. */
-START_TEST(a_scale_at_its_floor_ends_the_run) {
+TEST(a_scale_at_its_floor_ends_the_run) {
     const char *overrides[] = {ADAMW, FP16, "train.loss_scale=4"};
     const float bad = NAN;
     row_data data;
@@ -269,7 +263,6 @@ START_TEST(a_scale_at_its_floor_ends_the_run) {
     train_rig_close(&rig);
     row_data_free(&data);
 }
-END_TEST
 
 /* ---- training ---- */
 
@@ -285,7 +278,7 @@ static double loss_after(const char *model, row_data *data, const char *precisio
     return result.loss_sum / (double)result.n_targets;
 }
 
-START_TEST(thirty_steps_lower_the_loss_as_fp32_does) {
+TEST(thirty_steps_lower_the_loss_as_fp32_does) {
     const fresh_shape shape = {96, 256, 3, 6, 2, 500, 64, false};
     fresh_model model;
     row_data data;
@@ -300,13 +293,12 @@ START_TEST(thirty_steps_lower_the_loss_as_fp32_does) {
     row_data_free(&data);
     fresh_model_remove(&model);
 }
-END_TEST
 
 /* ---- bytes ---- */
 
 /* As for bf16: the scale is stored next to the count of targets. The arena also includes workspaces, which differ if a
  * processor multiplies in only one of the two types. */
-START_TEST(a_plan_has_the_bytes_of_bf16s) {
+TEST(a_plan_has_the_bytes_of_bf16s) {
     static const char *const precisions[] = {"train.precision=bf16", FP16};
     weft_plan_bytes planned[2];
     row_data data;
@@ -329,21 +321,9 @@ START_TEST(a_plan_has_the_bytes_of_bf16s) {
         ck_assert_int_eq(planned[0].line[WEFT_ACCOUNT_ARENA], planned[1].line[WEFT_ACCOUNT_ARENA]);
     row_data_free(&data);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("fp16");
     TCase *tests = tcase_create("fp16");
     tcase_set_timeout(tests, 120);
-    tcase_add_test(tests, the_scale_is_grad_scalers);
-    tcase_add_test(tests, a_scale_below_its_floor_is_told);
-    tcase_add_loop_test(tests, loss_and_gradients_lie_near_fp32, 0, N_MODELS);
-    tcase_add_test(tests, another_scale_is_the_same_run);
-    tcase_add_test(tests, a_run_is_near_torchs_under_grad_scaler);
-    tcase_add_test(tests, a_skipped_step_changes_nothing);
-    tcase_add_test(tests, a_scale_at_its_floor_ends_the_run);
-    tcase_add_test(tests, thirty_steps_lower_the_loss_as_fp32_does);
-    tcase_add_test(tests, a_plan_has_the_bytes_of_bf16s);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tests);
 }

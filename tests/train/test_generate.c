@@ -112,7 +112,7 @@ static float *logits_of(bench *b, const int32_t *text, int64_t past, int64_t n, 
 }
 
 /* Runs one text position by position through both, and in one call through the generation loop. */
-START_TEST(the_cache_changes_no_greedy_id) {
+TESTS(the_cache_changes_no_greedy_id, N_MODELS) {
     weft_generate_options with = greedy, without = greedy;
     bench cached, whole;
     int32_t text[64];
@@ -142,10 +142,9 @@ START_TEST(the_cache_changes_no_greedy_id) {
     if (close == 0) ck_assert(same_ids(models[_i], &with, &without));
     else printf("%s: %d places whose two best logits are closer than 1e-4\n", models[_i], (int)close);
 }
-END_TEST
 
 /* Processing the prompt in two chunks results in the same state as in one. */
-START_TEST(a_prompt_in_pieces_gives_the_same_logits) {
+TESTS(a_prompt_in_pieces_gives_the_same_logits, N_MODELS) {
     bench b;
     int64_t vocabulary = 0;
     float *one = NULL, *two = NULL;
@@ -159,11 +158,10 @@ START_TEST(a_prompt_in_pieces_gives_the_same_logits) {
     free(two);
     bench_close(&b);
 }
-END_TEST
 
 /* ---- the loop ---- */
 
-START_TEST(an_eos_ends_the_text_unless_it_is_ignored) {
+TEST(an_eos_ends_the_text_unless_it_is_ignored) {
     weft_generate_options on = greedy;
     int64_t all = 0, cut = 0, at = 0, more = 0;
     int32_t *ids = continued("llama-gqa", &greedy, NONE, &all), *stopped = NULL, *ignored = NULL;
@@ -181,14 +179,13 @@ START_TEST(an_eos_ends_the_text_unless_it_is_ignored) {
     free(stopped);
     free(ignored);
 }
-END_TEST
 
 static weft_status refuse_third(void *context, int32_t id, weft_error *err) {
     (void)id;
     return ++*(int *)context == 3 ? weft_error_set(err, WEFT_E_SYSTEM, "the reader went away") : WEFT_OK;
 }
 
-START_TEST(a_sink_that_fails_ends_the_text_with_its_own_words) {
+TEST(a_sink_that_fails_ends_the_text_with_its_own_words) {
     weft_error err = WEFT_ERROR_INIT;
     int calls = 0;
     bench b;
@@ -199,9 +196,8 @@ START_TEST(a_sink_that_fails_ends_the_text_with_its_own_words) {
     ck_assert_int_eq(calls, 3);
     bench_close(&b);
 }
-END_TEST
 
-START_TEST(a_text_longer_than_the_model_is_refused) {
+TESTS(a_text_longer_than_the_model_is_refused, 2 * N_MODELS) {
     weft_generate_options options = greedy;
     weft_error err = WEFT_ERROR_INIT;
     weft_generator *none = NULL;
@@ -220,7 +216,6 @@ START_TEST(a_text_longer_than_the_model_is_refused) {
     ck_assert_ptr_null(none);
     weft_run_close(b.run);
 }
-END_TEST
 
 /* Copies a model and replaces its last weight by NaN. */
 static void break_model(char *directory, size_t size) {
@@ -239,7 +234,7 @@ static void break_model(char *directory, size_t size) {
     ck_assert_int_eq(fclose(file), 0);
 }
 
-START_TEST(a_weight_that_is_no_number_gives_a_sentence_and_no_text) {
+TEST(a_weight_that_is_no_number_gives_a_sentence_and_no_text) {
     char directory[64], command[128];
     weft_error err = WEFT_ERROR_INIT;
     weft_bytes ids = {0};
@@ -253,7 +248,6 @@ START_TEST(a_weight_that_is_no_number_gives_a_sentence_and_no_text) {
     (void)snprintf(command, sizeof command, "rm -r '%s'", directory);
     ck_assert_int_eq(system(command), 0);
 }
-END_TEST
 
 /* ---- sampling through the loop ---- */
 
@@ -264,22 +258,20 @@ static weft_generate_options sampled(double temperature, uint64_t seed) {
     return out;
 }
 
-START_TEST(a_seed_gives_the_same_text_again) {
+TESTS(a_seed_gives_the_same_text_again, N_MODELS) {
     const weft_generate_options one = sampled(1.5, 7), two = sampled(1.5, 8);
     ck_assert(same_ids(models[_i], &one, &one));
     ck_assert(!same_ids(models[_i], &one, &two));
     ck_assert(!same_ids(models[_i], &one, &greedy));
 }
-END_TEST
 
-START_TEST(a_cut_to_one_id_is_greedy) {
+TESTS(a_cut_to_one_id_is_greedy, N_MODELS) {
     weft_generate_options k = sampled(2.0, 7), p = sampled(2.0, 7);
     k.top_k = 1;
     p.top_p = 1e-9;
     ck_assert(same_ids(models[_i], &k, &greedy));
     ck_assert(same_ids(models[_i], &p, &greedy));
 }
-END_TEST
 
 /* ---- sampling from logits ---- */
 
@@ -305,7 +297,7 @@ static void check_odds(const double found[IDS], const double wanted[IDS]) {
                       "id %d: drawn %.4f of the time, not %.4f", i, found[i], wanted[i]);
 }
 
-START_TEST(ids_are_drawn_by_their_probability) {
+TEST(ids_are_drawn_by_their_probability) {
     double found[IDS], wanted[IDS], whole = 0.0;
     draw(found, 1.0, 0, 1.0);
     check_odds(found, odds);
@@ -316,10 +308,9 @@ START_TEST(ids_are_drawn_by_their_probability) {
     draw(found, 0.01, 0, 1.0);
     ck_assert_double_gt(found[1], 0.9999);
 }
-END_TEST
 
 /* Keeps the k largest; ties with the k-th are kept, too. */
-START_TEST(top_k_keeps_the_k_largest) {
+TEST(top_k_keeps_the_k_largest) {
     const double two[IDS] = {0, 2.0 / 3, 0, 0, 1.0 / 3, 0}, three[IDS] = {0, 4.0 / 7, 0, 1.0 / 7, 2.0 / 7, 0};
     double found[IDS];
     draw(found, 1.0, 2, 1.0);
@@ -331,10 +322,9 @@ START_TEST(top_k_keeps_the_k_largest) {
     draw(found, 1.0, 100, 1.0);
     check_odds(found, odds);
 }
-END_TEST
 
 /* Keeps the smallest set that reaches p, after top_k. */
-START_TEST(top_p_keeps_the_smallest_set_that_reaches_it) {
+TEST(top_p_keeps_the_smallest_set_that_reaches_it) {
     const double one[IDS] = {0, 1, 0, 0, 0, 0}, two[IDS] = {0, 2.0 / 3, 0, 0, 1.0 / 3, 0};
     const double three[IDS] = {0, 4.0 / 7, 0, 1.0 / 7, 2.0 / 7, 0};
     double found[IDS];
@@ -351,19 +341,17 @@ START_TEST(top_p_keeps_the_smallest_set_that_reaches_it) {
     draw(found, 1.0, 2, 0.7);
     check_odds(found, two);
 }
-END_TEST
 
-START_TEST(greedy_takes_the_lowest_of_equals) {
+TEST(greedy_takes_the_lowest_of_equals) {
     const weft_generate_options options = {.tokens = 1, .top_p = 1.0};
     const float logits[] = {-1.0f, 2.0f, 2.0f, -INFINITY, 1.0f}, none[] = {-INFINITY, -INFINITY};
     float scratch[5];
     ck_assert_int_eq(weft_sample(logits, 5, &options, 0, scratch), 1);
     ck_assert_int_eq(weft_sample(none, 2, &options, 0, scratch), 0);
 }
-END_TEST
 
 /* Values of transformers' RepetitionPenaltyLogitsProcessor(1.3). */
-START_TEST(the_penalty_is_that_of_transformers) {
+TEST(the_penalty_is_that_of_transformers) {
     static const float logits[] = {2.0f, -1.0f, 0.5f, 3.0f, -2.0f, 0.0f};
     static const float expected[] = {
         1.53846156597137451171875f, -1.2999999523162841796875f, 0.5f, 2.30769228935241699218750f, -2.0f, 0.0f};
@@ -373,10 +361,9 @@ START_TEST(the_penalty_is_that_of_transformers) {
     for (int i = 0; i < 6; i++)
         ck_assert_msg(memcmp(&out[i], &expected[i], sizeof out[i]) == 0, "%d: %.9g", i, (double)out[i]);
 }
-END_TEST
 
 /* With such a high penalty no id is repeated while another one is available. */
-START_TEST(penalized_ids_do_not_come_again) {
+TEST(penalized_ids_do_not_come_again) {
     weft_generate_options options = greedy;
     int64_t n = 0;
     int32_t *ids = NULL;
@@ -388,7 +375,6 @@ START_TEST(penalized_ids_do_not_come_again) {
     ck_assert_int_gt(n, 4);
     free(ids);
 }
-END_TEST
 
 /* ---- a real model ---- */
 
@@ -438,7 +424,7 @@ static weft_bytes tell(const char *directory, bool cache) {
     return out;
 }
 
-START_TEST(a_real_model_tells_the_story_that_is_known) {
+TESTS(a_real_model_tells_the_story_that_is_known, 2) {
     const char *path = asset_path("stories260k/expected_greedy_200.txt"), *directory = asset_path("stories260k/hf");
     weft_bytes wanted = read_file(path), found;
     if (wanted.n == 0) {
@@ -451,27 +437,9 @@ START_TEST(a_real_model_tells_the_story_that_is_known) {
     weft_bytes_free(&wanted);
     weft_bytes_free(&found);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("generate");
     TCase *tests = tcase_create("generate");
     tcase_set_timeout(tests, 300);
-    tcase_add_loop_test(tests, the_cache_changes_no_greedy_id, 0, N_MODELS);
-    tcase_add_loop_test(tests, a_prompt_in_pieces_gives_the_same_logits, 0, N_MODELS);
-    tcase_add_test(tests, an_eos_ends_the_text_unless_it_is_ignored);
-    tcase_add_test(tests, a_sink_that_fails_ends_the_text_with_its_own_words);
-    tcase_add_loop_test(tests, a_text_longer_than_the_model_is_refused, 0, 2 * N_MODELS);
-    tcase_add_test(tests, a_weight_that_is_no_number_gives_a_sentence_and_no_text);
-    tcase_add_loop_test(tests, a_seed_gives_the_same_text_again, 0, N_MODELS);
-    tcase_add_loop_test(tests, a_cut_to_one_id_is_greedy, 0, N_MODELS);
-    tcase_add_test(tests, ids_are_drawn_by_their_probability);
-    tcase_add_test(tests, top_k_keeps_the_k_largest);
-    tcase_add_test(tests, top_p_keeps_the_smallest_set_that_reaches_it);
-    tcase_add_test(tests, greedy_takes_the_lowest_of_equals);
-    tcase_add_test(tests, the_penalty_is_that_of_transformers);
-    tcase_add_test(tests, penalized_ids_do_not_come_again);
-    tcase_add_loop_test(tests, a_real_model_tells_the_story_that_is_known, 0, 2);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tests);
 }

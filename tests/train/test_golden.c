@@ -61,7 +61,13 @@ static void check_parameters(const golden_engine *g, const golden_batch *batch) 
     }
 }
 
-START_TEST(loss_gradients_and_ten_steps) {
+/* The quick suite has two models on the CUDA emulator, and all on the CPU. */
+static int n_models(void) {
+    const bool is_short = !is_full() && getenv("WEFT_TEST_DEVICE") != NULL;
+    return getenv("WEFT_GOLDEN") != NULL ? 1 : is_short ? 2 : N_MODELS;
+}
+
+TESTS(loss_gradients_and_ten_steps, n_models()) {
     golden_batch batch;
     golden_engine g;
     weft_error err = WEFT_ERROR_INIT;
@@ -82,9 +88,8 @@ START_TEST(loss_gradients_and_ten_steps) {
     golden_engine_close(&g);
     golden_batch_close(&batch);
 }
-END_TEST
 
-START_TEST(evaluation_gives_the_loss) {
+TESTS(evaluation_gives_the_loss, n_models()) {
     golden_batch batch;
     golden_engine g;
     weft_error err = WEFT_ERROR_INIT;
@@ -97,7 +102,6 @@ START_TEST(evaluation_gives_the_loss) {
     golden_engine_close(&g);
     golden_batch_close(&batch);
 }
-END_TEST
 
 /* Averages transformers' logits over positions with a target. */
 static void mean_logits(double *out, const golden_batch *batch, int64_t vocabulary) {
@@ -109,7 +113,7 @@ static void mean_logits(double *out, const golden_batch *batch, int64_t vocabula
 }
 
 /* Logits are their product with the head, and so are their means without a soft cap. Repeated passes are counted. */
-START_TEST(last_hidden_states_are_what_makes_the_logits) {
+TESTS(last_hidden_states_are_what_makes_the_logits, n_models()) {
     golden_batch batch;
     golden_engine g;
     weft_error err = WEFT_ERROR_INIT;
@@ -148,7 +152,6 @@ START_TEST(last_hidden_states_are_what_makes_the_logits) {
     golden_engine_close(&g);
     golden_batch_close(&batch);
 }
-END_TEST
 
 static const int32_t *ints(const golden_batch *batch, const char *name) {
     return (const int32_t *)(const void *)weft_safetensors_find(batch->file, name)->data;
@@ -191,7 +194,7 @@ static weft_generator *open_generator(weft_run **run, const char *name, int64_t 
     return generator;
 }
 
-START_TEST(logits_of_every_place) {
+TESTS(logits_of_every_place, n_models() < N_MODELS ? n_models() : N_MODELS + N_PACKED) {
     const weft_generate_options options = {.tokens = 1, .top_p = 1.0, .cache = false};
     golden_batch batch;
     weft_run *run = NULL;
@@ -203,7 +206,6 @@ START_TEST(logits_of_every_place) {
     weft_run_close(run);
     golden_batch_close(&batch);
 }
-END_TEST
 
 typedef struct id_list {
     int32_t ids[64];
@@ -217,7 +219,7 @@ static weft_status keep_id(void *context, int32_t id, weft_error *err) {
     return WEFT_OK;
 }
 
-START_TEST(forty_greedy_tokens) {
+TESTS(forty_greedy_tokens, n_models() < N_MODELS ? 1 : N_MODELS - N_LLAMAS) {
     enum { PROMPT = 5, TOKENS = 40 };
     const weft_generate_options options = {.tokens = TOKENS, .top_p = 1.0, .cache = true};
     const weft_stop_ids never = {0};
@@ -239,21 +241,9 @@ START_TEST(forty_greedy_tokens) {
     weft_run_close(run);
     golden_batch_close(&batch);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("golden");
     TCase *tests = tcase_create("golden");
-    /* The quick suite has two models on the CUDA emulator, and all on the CPU. */
-    const bool is_short = !is_full() && getenv("WEFT_TEST_DEVICE") != NULL;
-    const int n = getenv("WEFT_GOLDEN") != NULL ? 1 : is_short ? 2 : N_MODELS;
-    const int families = n < N_MODELS ? 1 : N_MODELS - N_LLAMAS;
     tcase_set_timeout(tests, 300);
-    tcase_add_loop_test(tests, loss_gradients_and_ten_steps, 0, n);
-    tcase_add_loop_test(tests, evaluation_gives_the_loss, 0, n);
-    tcase_add_loop_test(tests, last_hidden_states_are_what_makes_the_logits, 0, n);
-    tcase_add_loop_test(tests, logits_of_every_place, 0, n < N_MODELS ? n : N_MODELS + N_PACKED);
-    tcase_add_loop_test(tests, forty_greedy_tokens, 0, families);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tests);
 }

@@ -170,7 +170,7 @@ static void check_account(const weft_engine *engine) {
     ck_assert_int_eq(counted.most, engine->plan.bytes.total);
 }
 
-START_TEST(planned_bytes_are_taken_and_lived_in) {
+TESTS(planned_bytes_are_taken_and_lived_in, N_SETTINGS) {
     const setting *s = &settings[_i];
     weft_device_plugin table;
     row_data data;
@@ -197,7 +197,6 @@ START_TEST(planned_bytes_are_taken_and_lived_in) {
     ck_assert_int_eq(counted.now, 0);
     row_data_free(&data);
 }
-END_TEST
 
 /* Changes one line of the plan, as if two of its figures disagreed. Unplanned memory is rejected when it is allocated,
  * and unused memory at the end. The arena is a single allocation with its planned size. */
@@ -214,7 +213,7 @@ static void refuse_line(train_rig *rig, weft_account_line line, int64_t by, cons
     *planned -= by;
 }
 
-START_TEST(other_bytes_than_planned_are_refused) {
+TESTS(other_bytes_than_planned_are_refused, 4) {
     static const weft_account_line lines[] = {WEFT_ACCOUNT_PARAMETERS, WEFT_ACCOUNT_GRADIENTS, WEFT_ACCOUNT_OPTIMIZER,
                                               WEFT_ACCOUNT_FIXED};
     const int64_t part = weft_buffer_part(1);
@@ -233,10 +232,9 @@ START_TEST(other_bytes_than_planned_are_refused) {
     train_rig_close(&rig);
     row_data_free(&data);
 }
-END_TEST
 
 /* An evaluation has no gradients, no states, and its own peak. */
-START_TEST(an_evaluation_takes_what_it_needs_alone) {
+TEST(an_evaluation_takes_what_it_needs_alone) {
     const char *overrides[] = {ADAMW};
     weft_device_plugin table;
     row_data data;
@@ -256,7 +254,6 @@ START_TEST(an_evaluation_takes_what_it_needs_alone) {
     train_rig_close(&rig);
     row_data_free(&data);
 }
-END_TEST
 
 /* The copy made by loading equals the copy that the device would make from the masters. */
 static void expect_copy_of_masters(weft_engine *engine) {
@@ -273,7 +270,7 @@ static void expect_copy_of_masters(weft_engine *engine) {
 
 /* No page of the weights is resident before loading, and every page after it: masters and compute copy. Tests fresh
  * weights and weights of a file; a mapped file would leave pages to the first step. */
-START_TEST(loading_puts_every_page_of_the_weights_in_place) {
+TESTS(loading_puts_every_page_of_the_weights_in_place, 4) {
     const fresh_shape shape = {256, 512, 2, 4, 4, 2000, 64, false};
     const bool drawn = _i < 2;
     const char *overrides[] = {ADAMW, drawn ? "model.start=fresh" : "model.start=weights",
@@ -306,10 +303,9 @@ START_TEST(loading_puts_every_page_of_the_weights_in_place) {
     fresh_model_remove(&model);
     row_data_free(&data);
 }
-END_TEST
 
 /* So does generation: key-value cache and a row of logits, with the cache or over the complete text. */
-START_TEST(a_generation_takes_what_it_plans) {
+TESTS(a_generation_takes_what_it_plans, 4) {
     const char *overrides[] = {ADAMW, _i < 2 ? "train.precision=fp32" : BF16};
     const weft_plan_spec spec = {.micro_batches = 1, .rows = 1, .cache_rows = 30, .prompt_rows = _i % 2 == 0 ? 5 : 30};
     weft_device_plugin table;
@@ -326,7 +322,6 @@ START_TEST(a_generation_takes_what_it_plans) {
     train_rig_close(&rig);
     ck_assert_int_eq(counted.now, 0);
 }
-END_TEST
 
 /* ---- activation checkpointing ---- */
 
@@ -360,7 +355,7 @@ static void compare_checkpointing(const char *name, const char *model, row_data 
     free(b);
 }
 
-START_TEST(checkpointing_lowers_the_peak_and_keeps_the_bits) {
+TESTS(checkpointing_lowers_the_peak_and_keeps_the_bits, 2) {
     static const char *const models[] = {"llama-tied", "llama-gqa", "llama-bf16", "llama-fp16"};
     const fresh_shape deep = {48, 96, 8, 4, 2, 200, 40, false};
     const char *precision = _i == 0 ? "train.precision=fp32" : BF16;
@@ -378,7 +373,6 @@ START_TEST(checkpointing_lowers_the_peak_and_keeps_the_bits) {
     row_data_free(&data);
     fresh_model_remove(&model);
 }
-END_TEST
 
 /* ---- slots one row too small ---- */
 
@@ -463,14 +457,13 @@ static void plant_all(const char *model, int32_t micro_batches, const char *chec
     row_data_free(&data);
 }
 
-START_TEST(a_slot_one_row_too_small_is_caught) {
+TESTS(a_slot_one_row_too_small_is_caught, 4) {
     const char *const checkpointing[] = {"train.activation_checkpointing=no", "train.activation_checkpointing=yes"};
     const char *precision = _i < 2 ? "train.precision=fp32" : BF16;
     plant_all("llama-tied", 3, checkpointing[_i % 2], precision);
     plant_all("llama-gqa", 1, checkpointing[_i % 2], precision);
     plant_all("llama-bf16", 2, checkpointing[_i % 2], precision);
 }
-END_TEST
 
 /* ---- allocations outside the host's account ---- */
 
@@ -547,7 +540,7 @@ static void measure(figures *out, const char *model, row_data *data) {
 #define WATCHED 0
 #endif
 
-START_TEST(what_no_category_explains_is_small) {
+TEST(what_no_category_explains_is_small) {
     const fresh_shape shape = {256, 688, 6, 8, 4, 8192, 128, false};
     const double mib = 1024.0 * 1024.0;
     fresh_model model;
@@ -581,20 +574,9 @@ START_TEST(what_no_category_explains_is_small) {
     row_data_free(&data);
     fresh_model_remove(&model);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("memory");
     TCase *tests = tcase_create("memory");
     tcase_set_timeout(tests, 300);
-    tcase_add_loop_test(tests, planned_bytes_are_taken_and_lived_in, 0, N_SETTINGS);
-    tcase_add_loop_test(tests, other_bytes_than_planned_are_refused, 0, 4);
-    tcase_add_test(tests, an_evaluation_takes_what_it_needs_alone);
-    tcase_add_loop_test(tests, loading_puts_every_page_of_the_weights_in_place, 0, 4);
-    tcase_add_loop_test(tests, a_generation_takes_what_it_plans, 0, 4);
-    tcase_add_loop_test(tests, checkpointing_lowers_the_peak_and_keeps_the_bits, 0, 2);
-    tcase_add_loop_test(tests, a_slot_one_row_too_small_is_caught, 0, 4);
-    tcase_add_test(tests, what_no_category_explains_is_small);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tests);
 }

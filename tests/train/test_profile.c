@@ -86,7 +86,7 @@ static void check_rows(const weft_profile_step *step, const expected_row *expect
     ck_assert_int_eq(step->n_rows, (int)n);
 }
 
-START_TEST(work_is_what_a_hand_counts) {
+TEST(work_is_what_a_hand_counts) {
     const double a = MICRO_BATCHES, values = PLACES * 4.0;
     setting s;
     setting_open(&s, "optimizer.plugin=adamw");
@@ -127,10 +127,9 @@ START_TEST(work_is_what_a_hand_counts) {
     }
     setting_close(&s);
 }
-END_TEST
 
 /* In bf16 an update also writes the copies of matrices that matmuls read, or of gains if the weights are bf16. */
-START_TEST(an_update_moves_its_operands_and_its_copies) {
+TESTS(an_update_moves_its_operands_and_its_copies, 2) {
     const double matrices = LAYERS * (2.0 * HIDDEN * HIDDEN + 2.0 * HIDDEN * KV + 3.0 * HIDDEN * MLP) +
                             (double)VOCABULARY * HIDDEN;
     const double gains = (2.0 * LAYERS + 1.0) * HIDDEN;
@@ -146,11 +145,10 @@ START_TEST(an_update_moves_its_operands_and_its_copies) {
     }
     setting_close(&s);
 }
-END_TEST
 
 /* A REDUCE across ranks has no slot of a micro-batch's gradient, so its bytes are not counted. The bytes of
  * micro-batches equal those of `single`. */
-START_TEST(a_reduce_without_a_micro_batch_moves_nothing) {
+TEST(a_reduce_without_a_micro_batch_moves_nothing) {
     setting s;
     setting_open_with(&s, "strategy.plugin=ddp", "strategy.reduce_at=last");
     profile_steps(&s, 0, 1);
@@ -163,10 +161,9 @@ START_TEST(a_reduce_without_a_micro_batch_moves_nothing) {
     }
     setting_close(&s);
 }
-END_TEST
 
 /* Recomputed work is not counted as work of the step, and its time has its own rows. */
-START_TEST(recomputed_work_is_apart) {
+TEST(recomputed_work_is_apart) {
     setting s;
     setting_open(&s, "train.activation_checkpointing=yes");
     profile_steps(&s, 0, 1);
@@ -181,7 +178,6 @@ START_TEST(recomputed_work_is_apart) {
     }
     setting_close(&s);
 }
-END_TEST
 
 static double products_flops(const setting *s) {
     const weft_profile_product *products = s->profile->products;
@@ -193,7 +189,7 @@ static double products_flops(const setting *s) {
 }
 
 /* No gradient is computed below the trained parameters: a complete forward, and the head's logits and one gradient. */
-START_TEST(frozen_parts_make_no_products) {
+TEST(frozen_parts_make_no_products) {
     setting s;
     setting_open(&s, "train.trainable=head");
     profile_steps(&s, 1, 2);
@@ -202,7 +198,6 @@ START_TEST(frozen_parts_make_no_products) {
     ck_assert_ptr_null(find_row(&s.profile->steps[0], "linear", "weight gradient"));
     setting_close(&s);
 }
-END_TEST
 
 /* Returns the seconds of the newest instructions that run segments. */
 static double segment_seconds(const train_rig *rig) {
@@ -226,7 +221,7 @@ static double operator_seconds(const weft_profile_step *step) {
 
 /* Device calls make up nearly all time of their instructions. The machine may preempt between two calls, so the best of
  * some steps counts. */
-START_TEST(rows_add_up) {
+TEST(rows_add_up) {
     weft_error err = WEFT_ERROR_INIT;
     double best = 0.0;
     setting s;
@@ -249,9 +244,8 @@ START_TEST(rows_add_up) {
     ck_assert_msg(best > 0.9, "at most %.1f %% of the time of forward and backward lies in operators", 100.0 * best);
     setting_close(&s);
 }
-END_TEST
 
-START_TEST(the_median_is_in_the_middle) {
+TEST(the_median_is_in_the_middle) {
     weft_error err = WEFT_ERROR_INIT;
     setting s;
     setting_open(&s, NULL);
@@ -272,9 +266,8 @@ START_TEST(the_median_is_in_the_middle) {
     }
     setting_close(&s);
 }
-END_TEST
 
-START_TEST(timing_changes_no_bit) {
+TEST(timing_changes_no_bit) {
     setting with, without;
     float *a = NULL, *b = NULL;
     setting_open(&with, NULL);
@@ -289,9 +282,8 @@ START_TEST(timing_changes_no_bit) {
     setting_close(&with);
     setting_close(&without);
 }
-END_TEST
 
-START_TEST(the_roofline_is_over_the_step_products) {
+TEST(the_roofline_is_over_the_step_products) {
     weft_error err = WEFT_ERROR_INIT;
     weft_roofline roofline;
     double flops = 0.0, seconds = 0.0;
@@ -310,7 +302,6 @@ START_TEST(the_roofline_is_over_the_step_products) {
     ck_assert_double_eq_tol(roofline.products, flops / seconds, 1e-6 * roofline.products);
     setting_close(&s);
 }
-END_TEST
 
 /* Returns the last number of a row of the printed table: its share of its bound, in percent. */
 static double printed_share(const char *text, const char *row) {
@@ -343,7 +334,7 @@ static void check_bounds(const setting *s, double peak, double bandwidth, bool b
     free(text);
 }
 
-START_TEST(a_row_has_a_share_of_its_bound) {
+TEST(a_row_has_a_share_of_its_bound) {
     setting s;
     setting_open(&s, NULL);
     profile_steps(&s, 0, 1);
@@ -355,9 +346,8 @@ START_TEST(a_row_has_a_share_of_its_bound) {
     }
     setting_close(&s);
 }
-END_TEST
 
-START_TEST(a_device_without_a_roofline_is_named) {
+TEST(a_device_without_a_roofline_is_named) {
     weft_error err = WEFT_ERROR_INIT;
     const weft_device_plugin *original = NULL;
     weft_device_plugin plain;
@@ -374,23 +364,9 @@ START_TEST(a_device_without_a_roofline_is_named) {
     s.rig.engine->kernels = original;
     setting_close(&s);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("profile");
     TCase *tests = tcase_create("profile");
     tcase_set_timeout(tests, 300);
-    tcase_add_test(tests, work_is_what_a_hand_counts);
-    tcase_add_loop_test(tests, an_update_moves_its_operands_and_its_copies, 0, 2);
-    tcase_add_test(tests, a_reduce_without_a_micro_batch_moves_nothing);
-    tcase_add_test(tests, recomputed_work_is_apart);
-    tcase_add_test(tests, frozen_parts_make_no_products);
-    tcase_add_test(tests, rows_add_up);
-    tcase_add_test(tests, the_median_is_in_the_middle);
-    tcase_add_test(tests, timing_changes_no_bit);
-    tcase_add_test(tests, the_roofline_is_over_the_step_products);
-    tcase_add_test(tests, a_row_has_a_share_of_its_bound);
-    tcase_add_test(tests, a_device_without_a_roofline_is_named);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tests);
 }

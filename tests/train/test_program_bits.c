@@ -178,23 +178,20 @@ static void mutate(const char *model, int32_t micro_batches, const char *checkpo
     bench_close(&b);
 }
 
-START_TEST(every_mutant_is_refused_or_trains_the_same_bits) {
+TEST(every_mutant_is_refused_or_trains_the_same_bits) {
     mutate("llama-tied", 2, "train.activation_checkpointing=no", "train.trainable=all");
 }
-END_TEST
 
-START_TEST(every_mutant_of_a_checkpointed_program_is_refused_or_trains_the_same_bits) {
+TEST(every_mutant_of_a_checkpointed_program_is_refused_or_trains_the_same_bits) {
     mutate("llama-tied", 2, "train.activation_checkpointing=yes", "train.trainable=all");
 }
-END_TEST
 
-START_TEST(every_mutant_with_frozen_blocks_is_refused_or_trains_the_same_bits) {
+TEST(every_mutant_with_frozen_blocks_is_refused_or_trains_the_same_bits) {
     mutate("llama-gqa", 3, "train.activation_checkpointing=yes", "train.trainable=last:1");
 }
-END_TEST
 
 /* Checks that this test detects errors: a slot moved onto a live one changes the bits or fails. */
-START_TEST(a_slot_moved_onto_a_live_one_shows) {
+TEST(a_slot_moved_onto_a_live_one_shows) {
     bench b;
     weft_program *program = NULL;
     int32_t seen = 0, tried = 0;
@@ -219,16 +216,9 @@ START_TEST(a_slot_moved_onto_a_live_one_shows) {
     ck_assert_int_eq(seen, tried);
     bench_close(&b);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("program bits");
     TCase *tests = tcase_create("program bits");
     tcase_set_timeout(tests, 600);
-    tcase_add_test(tests, every_mutant_is_refused_or_trains_the_same_bits);
-    tcase_add_test(tests, every_mutant_of_a_checkpointed_program_is_refused_or_trains_the_same_bits);
-    tcase_add_test(tests, every_mutant_with_frozen_blocks_is_refused_or_trains_the_same_bits);
-    tcase_add_test(tests, a_slot_moved_onto_a_live_one_shows);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tests);
 }

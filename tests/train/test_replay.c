@@ -79,7 +79,7 @@ static const course courses[] = {
 };
 enum { N_COURSES = sizeof courses / sizeof *courses };
 
-START_TEST(replays_have_the_bits_of_instructions) {
+TESTS(replays_have_the_bits_of_instructions, N_COURSES) {
     const course *c = &courses[_i];
     outcome instructions = run_course(c, "run.replay=no"), replays = run_course(c, "run.replay=auto");
     ck_assert(same_floats(instructions.parameters, replays.parameters, instructions.numel));
@@ -91,7 +91,6 @@ START_TEST(replays_have_the_bits_of_instructions) {
     free(instructions.parameters);
     free(replays.parameters);
 }
-END_TEST
 
 /* ---- lists that are evicted before reuse ---- */
 
@@ -99,7 +98,7 @@ enum { KEPT = 16 };
 
 /* Each step's list and clipping are evicted before their reuse; sixteen of them cause a warning. With one clipping
  * there are three, which stay in the cache. */
-START_TEST(replay_yes_is_no_promise_that_is_broken_in_silence) {
+TESTS(replay_yes_is_no_promise_that_is_broken_in_silence, 2) {
     const int clips = _i == 0 ? 20 : 1;
     ragged_data data = {SHORT, LONG, 96};
     weft_error err = WEFT_ERROR_INIT;
@@ -122,7 +121,6 @@ START_TEST(replay_yes_is_no_promise_that_is_broken_in_silence) {
     }
     train_rig_close(&rig);
 }
-END_TEST
 
 /* ---- between replays ---- */
 
@@ -158,7 +156,7 @@ static float *train_with_gap(const char *replay, int *replayed) {
     return parameters;
 }
 
-START_TEST(a_step_without_a_target_is_no_replay) {
+TEST(a_step_without_a_target_is_no_replay) {
     int none = 0, some = 0;
     float *instructions = train_with_gap("run.replay=no", &none), *replays = train_with_gap("run.replay=auto", &some);
     row_data data;
@@ -172,10 +170,9 @@ START_TEST(a_step_without_a_target_is_no_replay) {
     free(instructions);
     free(replays);
 }
-END_TEST
 
 /* A weight becomes non-finite after replays: the step runs again, instruction by instruction, to locate it. */
-START_TEST(a_replay_that_is_not_finite_is_looked_into) {
+TEST(a_replay_that_is_not_finite_is_looked_into) {
     const float broken = INFINITY;
     weft_error err = WEFT_ERROR_INIT;
     weft_step_result result = {0};
@@ -192,7 +189,6 @@ START_TEST(a_replay_that_is_not_finite_is_looked_into) {
     train_rig_close(&rig);
     row_data_free(&data);
 }
-END_TEST
 
 static void hear(void *context, const weft_graph *graph, const weft_call *call, double seconds) {
     (void)graph;
@@ -201,7 +197,7 @@ static void hear(void *context, const weft_graph *graph, const weft_call *call, 
     ++*(int *)context;
 }
 
-START_TEST(whoever_listens_hears_every_call) {
+TEST(whoever_listens_hears_every_call) {
     int heard = 0, before = 0;
     const weft_call_sink sink = {.context = &heard, .ran = hear};
     row_data data;
@@ -220,17 +216,9 @@ START_TEST(whoever_listens_hears_every_call) {
     train_rig_close(&rig);
     row_data_free(&data);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("replay");
     TCase *tests = tcase_create("replay");
     tcase_set_timeout(tests, 300);
-    tcase_add_loop_test(tests, replays_have_the_bits_of_instructions, 0, N_COURSES);
-    tcase_add_loop_test(tests, replay_yes_is_no_promise_that_is_broken_in_silence, 0, 2);
-    tcase_add_test(tests, a_step_without_a_target_is_no_replay);
-    tcase_add_test(tests, a_replay_that_is_not_finite_is_looked_into);
-    tcase_add_test(tests, whoever_listens_hears_every_call);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tests);
 }

@@ -43,7 +43,7 @@ static weft_schedule schedule_of(const json_t *c) {
     return out;
 }
 
-START_TEST(every_update_uses_the_rate_that_the_libraries_use) {
+TEST(every_update_uses_the_rate_that_the_libraries_use) {
     json_t *root = golden(), *c = NULL;
     size_t i = 0, points = 0;
     json_array_foreach(json_object_get(root, "cases"), i, c) {
@@ -64,33 +64,24 @@ START_TEST(every_update_uses_the_rate_that_the_libraries_use) {
     ck_assert_uint_ge(points, 200);
     json_decref(root);
 }
-END_TEST
 
 /* A resumed run may continue after the end; the factor must not rise again there. */
-START_TEST(past_the_end_the_factor_stays_at_its_end) {
+TEST(past_the_end_the_factor_stays_at_its_end) {
     const weft_schedule linear = {WEFT_SCHEDULE_LINEAR, 10, 2, 1, 1.0}, cosine = {WEFT_SCHEDULE_COSINE, 10, 2, 1, 1.0};
     for (int64_t step = 11; step < 40; step++) {
         ck_assert(weft_schedule_factor(&linear, step) == 0.0);
         ck_assert(weft_schedule_factor(&cosine, step) == 0.0);
     }
 }
-END_TEST
 
-START_TEST(a_warmup_is_steps_or_a_ratio_rounded_up) {
+TEST(a_warmup_is_steps_or_a_ratio_rounded_up) {
     ck_assert_int_eq(weft_warmup_resolve(0.0, 100), 0);
     ck_assert_int_eq(weft_warmup_resolve(1.0, 100), 1);
     ck_assert_int_eq(weft_warmup_resolve(250.0, 100), 250);
     ck_assert_int_eq(weft_warmup_resolve(0.5, 5), 3);
     ck_assert_int_eq(weft_warmup_resolve(0.001, 7), 1);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("schedule");
-    TCase *tests = tcase_create("schedule");
-    tcase_add_test(tests, every_update_uses_the_rate_that_the_libraries_use);
-    tcase_add_test(tests, past_the_end_the_factor_stays_at_its_end);
-    tcase_add_test(tests, a_warmup_is_steps_or_a_ratio_rounded_up);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tcase_create("schedule"));
 }

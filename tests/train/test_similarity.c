@@ -5,7 +5,7 @@
 #include <check.h>
 #include <math.h>
 
-START_TEST(directions) {
+TEST(directions) {
     static const struct {
         double a[3], b[3], expected;
     } cases[] = {
@@ -18,28 +18,19 @@ START_TEST(directions) {
         ck_assert_double_eq_tol(weft_similarity_of(cases[i].a, cases[i].b, 3), cases[i].expected, 1e-15);
     ck_assert(weft_similarity_of(cases[3].a, cases[3].b, 3) == 0.0);
 }
-END_TEST
 
 /* 1 - cosine would round to 0 or below. */
-START_TEST(a_small_turn_is_not_lost) {
+TEST(a_small_turn_is_not_lost) {
     const double a[] = {1.0, 0.0}, b[] = {1.0, 1e-9};
     ck_assert_double_eq_tol(weft_similarity_of(a, b, 2) / 0.5e-18, 1.0, 1e-6);
 }
-END_TEST
 
-START_TEST(nothing_has_no_direction) {
+TEST(nothing_has_no_direction) {
     const double a[] = {0.0, 0.0}, b[] = {1.0, 1.0}, c[] = {NAN, 1.0};
     ck_assert(isnan(weft_similarity_of(a, b, 2)) && isnan(weft_similarity_of(b, a, 2)));
     ck_assert(isnan(weft_similarity_of(c, b, 2)));
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("similarity");
-    TCase *tests = tcase_create("similarity");
-    tcase_add_test(tests, directions);
-    tcase_add_test(tests, a_small_turn_is_not_lost);
-    tcase_add_test(tests, nothing_has_no_direction);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tcase_create("similarity"));
 }

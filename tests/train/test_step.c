@@ -85,7 +85,7 @@ static void check_moved(const weft_engine *engine, const choice *c, const float 
     }
 }
 
-START_TEST(what_is_not_chosen_stays_and_takes_no_memory) {
+TESTS(what_is_not_chosen_stays_and_takes_no_memory, N_CHOICES) {
     const choice *c = &choices[_i];
     const char *overrides[] = {ADAMW, c->trainable};
     row_data data;
@@ -106,10 +106,9 @@ START_TEST(what_is_not_chosen_stays_and_takes_no_memory) {
     train_rig_close(&rig);
     row_data_free(&data);
 }
-END_TEST
 
 /* Frozen parameters do not change the gradients of trained ones. */
-START_TEST(a_gradient_does_not_depend_on_what_else_is_trained) {
+TEST(a_gradient_does_not_depend_on_what_else_is_trained) {
     const char *all[] = {ADAMW}, *some[] = {ADAMW, "train.trainable=model.layers.0.*,model.norm.weight"};
     row_data data;
     train_rig whole, part;
@@ -139,7 +138,6 @@ START_TEST(a_gradient_does_not_depend_on_what_else_is_trained) {
     train_rig_close(&part);
     row_data_free(&data);
 }
-END_TEST
 
 /* ---- non-finite numbers ---- */
 
@@ -214,7 +212,7 @@ static float *second_moment(const train_rig *rig) {
     return read_floats(rig->engine, rig->engine->state[1].ref, rig->engine->plan.layout->trainable_numel);
 }
 
-START_TEST(a_number_that_is_not_finite_stops_with_step_and_segment) {
+TESTS(a_number_that_is_not_finite_stops_with_step_and_segment, 2) {
     const char *overrides[] = {ADAMW,
                                _i == 0 ? "train.activation_checkpointing=no" : "train.activation_checkpointing=yes"};
     row_data data;
@@ -231,9 +229,8 @@ START_TEST(a_number_that_is_not_finite_stops_with_step_and_segment) {
     train_rig_close(&rig);
     row_data_free(&data);
 }
-END_TEST
 
-START_TEST(an_evaluation_that_is_not_finite_says_where) {
+TEST(an_evaluation_that_is_not_finite_says_where) {
     const char *overrides[] = {ADAMW};
     row_data data;
     train_rig rig;
@@ -253,11 +250,10 @@ START_TEST(an_evaluation_that_is_not_finite_says_where) {
     train_rig_close(&rig);
     row_data_free(&data);
 }
-END_TEST
 
 /* ---- no target ---- */
 
-START_TEST(a_step_without_a_target_is_skipped) {
+TEST(a_step_without_a_target_is_skipped) {
     const char *overrides[] = {ADAMW};
     row_data data, empty;
     train_rig rig;
@@ -291,7 +287,6 @@ START_TEST(a_step_without_a_target_is_skipped) {
     row_data_free(&data);
     row_data_free(&empty);
 }
-END_TEST
 
 /* Returns the parameters after one step per letter; '-' is a step without targets. The learning rate is constant. */
 static float *train_with_gaps(const char *const *overrides, size_t n, const char *steps, int64_t *numel) {
@@ -324,17 +319,16 @@ static const char *const counting[][4] = {
 };
 
 /* PyTorch's optimizers count their updates, for bias correction and for the first, undamped buffer. */
-START_TEST(an_optimizer_counts_updates_not_steps) {
+TESTS(an_optimizer_counts_updates_not_steps, 2) {
     int64_t n = 0;
     float *three = train_with_gaps(counting[_i], 4, "xxx", &n), *five = train_with_gaps(counting[_i], 4, "-x-xx", &n);
     ck_assert(same_floats(three, five, n));
     free(three);
     free(five);
 }
-END_TEST
 
 /* A micro-batch without a target has no effect on COUNT and gradients. */
-START_TEST(a_micro_batch_without_a_target_adds_nothing) {
+TEST(a_micro_batch_without_a_target_adds_nothing) {
     const char *overrides[] = {ADAMW};
     row_data data;
     train_rig rig;
@@ -356,10 +350,9 @@ START_TEST(a_micro_batch_without_a_target_adds_nothing) {
     train_rig_close(&rig);
     row_data_free(&data);
 }
-END_TEST
 
 /* Loading weights again resets states to zero and the update count to 0. */
-START_TEST(loading_again_begins_anew) {
+TEST(loading_again_begins_anew) {
     const char *overrides[] = {ADAMW};
     row_data data;
     train_rig rig;
@@ -381,20 +374,9 @@ START_TEST(loading_again_begins_anew) {
     train_rig_close(&rig);
     row_data_free(&data);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("step");
     TCase *tests = tcase_create("step");
     tcase_set_timeout(tests, 300);
-    tcase_add_loop_test(tests, what_is_not_chosen_stays_and_takes_no_memory, 0, N_CHOICES);
-    tcase_add_test(tests, a_gradient_does_not_depend_on_what_else_is_trained);
-    tcase_add_loop_test(tests, a_number_that_is_not_finite_stops_with_step_and_segment, 0, 2);
-    tcase_add_test(tests, an_evaluation_that_is_not_finite_says_where);
-    tcase_add_test(tests, a_step_without_a_target_is_skipped);
-    tcase_add_loop_test(tests, an_optimizer_counts_updates_not_steps, 0, 2);
-    tcase_add_test(tests, a_micro_batch_without_a_target_adds_nothing);
-    tcase_add_test(tests, loading_again_begins_anew);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tests);
 }

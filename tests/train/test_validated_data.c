@@ -172,7 +172,7 @@ static void setting_close(setting *s) {
     row_data_free(&s->data);
 }
 
-START_TEST(a_micro_batch_is_refused_by_plugin_split_row_and_place) {
+TESTS(a_micro_batch_is_refused_by_plugin_split_row_and_place, LENGTH(mistakes)) {
     static const char who[] = "data:rows (/somewhere/weft-data-rows.so), in training: ";
     weft_error err = WEFT_ERROR_INIT;
     weft_step_result result = {0};
@@ -186,9 +186,8 @@ START_TEST(a_micro_batch_is_refused_by_plugin_split_row_and_place) {
     ck_assert_msg(strstr(err.text, mistakes[_i].said) != NULL, "%s", err.text);
     setting_close(&s);
 }
-END_TEST
 
-START_TEST(evaluation_is_told_apart) {
+TEST(evaluation_is_told_apart) {
     weft_error err = WEFT_ERROR_INIT;
     weft_step_result result = {0};
     setting s;
@@ -204,7 +203,6 @@ START_TEST(evaluation_is_told_apart) {
                      "position 5: its id is 80. Allowed: 0 to 79");
     setting_close(&s);
 }
-END_TEST
 
 /* ---- properties ---- */
 
@@ -230,7 +228,7 @@ static void expect_words(said *what, const char *words) {
     ck_assert_msg(strstr(err.text, words) != NULL, "%s", err.text);
 }
 
-START_TEST(what_it_says_of_itself_is_judged) {
+TEST(what_it_says_of_itself_is_judged) {
     weft_error err = WEFT_ERROR_INIT;
     said what = fine();
     ck_assert_int_eq(judge(&what, true, &err), WEFT_OK);
@@ -260,12 +258,11 @@ START_TEST(what_it_says_of_itself_is_judged) {
     expect_words(&what, "its split training has no rows");
     ck_assert_int_eq(judge(&what, false, &err), WEFT_OK);
 }
-END_TEST
 
 /* ---- cost ---- */
 
 /* The bound is 1 % of a step of this toy model; real models are far below. */
-START_TEST(judging_takes_little_of_a_step) {
+TEST(judging_takes_little_of_a_step) {
     enum { TIMES = 200 };
     weft_error err = WEFT_ERROR_INIT;
     const weft_micro_batch_request request = {.struct_size = (uint32_t)sizeof request,
@@ -296,17 +293,9 @@ START_TEST(judging_takes_little_of_a_step) {
     ck_assert_double_lt(judged, 0.01 * steps);
     setting_close(&s);
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("judged data");
     TCase *tests = tcase_create("judged data");
     tcase_set_timeout(tests, 300);
-    tcase_add_loop_test(tests, a_micro_batch_is_refused_by_plugin_split_row_and_place, 0,
-                        (int)(sizeof mistakes / sizeof *mistakes));
-    tcase_add_test(tests, evaluation_is_told_apart);
-    tcase_add_test(tests, what_it_says_of_itself_is_judged);
-    tcase_add_test(tests, judging_takes_little_of_a_step);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(tests);
 }
