@@ -473,7 +473,7 @@ weft_status weft_engine_take_memory(weft_engine *engine, weft_error *err) {
     weft_status status = WEFT_OK;
     memcpy(bytes, plan->bytes.line, sizeof bytes);
     weft_account_add(account, WEFT_ACCOUNT_DATA, bytes[WEFT_ACCOUNT_DATA] - account->taken[WEFT_ACCOUNT_DATA]);
-    /* the saver takes the snapshot; control channel and data exist already */
+    /* the trainer takes the snapshot; control channel and data exist already */
     bytes[WEFT_ACCOUNT_SNAPSHOT] = bytes[WEFT_ACCOUNT_CONTROL] = bytes[WEFT_ACCOUNT_DATA] = 0;
     engine->tables = weft_alloc(plan->declared->n_tables, sizeof *engine->tables);
     engine->regions = weft_alloc(weft_budget_trained(plan), sizeof *engine->regions);
