@@ -163,6 +163,13 @@ weft_status weft_engine_read(const weft_engine *engine, void *to, weft_ref from,
     return status;
 }
 
+weft_status weft_engine_gather(const weft_engine *engine, void **out, const void *own, size_t bytes, weft_error *err) {
+    char *all = weft_alloc(engine->ranks.world, bytes);
+    *out = all;
+    memcpy(all + (size_t)engine->ranks.rank * bytes, own, bytes);
+    return engine->ranks.world == 1 ? WEFT_OK : weft_process_group_gather(&engine->peers, all, (int64_t)bytes, err);
+}
+
 /* ---- the extents of NORM ---- */
 
 typedef struct tables {

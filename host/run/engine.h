@@ -165,6 +165,9 @@ bool weft_engine_lr(const weft_engine *engine, double *out);
 weft_slot_ref weft_engine_slot(const weft_engine *engine, const weft_program *program, int32_t slot);
 /* Reads device memory after all queued work. */
 weft_status weft_engine_read(const weft_engine *engine, void *to, weft_ref from, int64_t bytes, weft_error *err);
+/* Gathers a struct of each rank. out: [world], which the caller frees, also after a failure. Rank 0 receives all of
+ * them, the others have only their own. [collective] */
+weft_status weft_engine_gather(const weft_engine *engine, void **out, const void *own, size_t bytes, weft_error *err);
 /* This rank's parameters, or an optimizer state, as a region of an allocated engine. what: of weft_fetcher. Reading
  * another rank's shards is [collective]. */
 weft_region weft_engine_region(const weft_engine *engine, int what);

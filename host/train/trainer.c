@@ -12,7 +12,6 @@
 #include "run/text_files.h"
 #include "train/fit.h"
 #include "train/journal.h"
-#include "train/per_rank.h"
 #include "train/progress.h"
 #include "train/rehearsal.h"
 #include "train/similarity.h"
@@ -96,8 +95,7 @@ static weft_status record_save(trainer *self, const weft_checkpoint_state *state
     char fields[160];
     (void)snprintf(fields, sizeof fields, "\"what\": \"%s\", \"best\": %s, \"took\": %.6f, \"beside\": %.6f", what,
                    best ? "true" : "false", held, beside);
-    return agree_on_record(self,
-                           weft_records_add(&self->journal.records, WEFT_RECORD_CHECKPOINTS, state->step, fields, err),
+    return agree_on_record(self, weft_journal_add(&self->journal, WEFT_RECORD_CHECKPOINTS, state->step, fields, err),
                            err);
 }
 
@@ -134,7 +132,7 @@ static weft_status save_in_place(trainer *self, weft_error *err) {
 /* Runs in the save's thread on rank 0. */
 static weft_status sync_records(void *context, weft_error *err) {
     trainer *self = context;
-    const weft_status status = weft_records_sync(&self->journal.records, err);
+    const weft_status status = weft_journal_sync(&self->journal, err);
     self->records_failed = status != WEFT_OK;
     return status == WEFT_OK ? weft_output_check(self->output, err) : status;
 }
@@ -174,7 +172,7 @@ static weft_status save(trainer *self, bool lasts, weft_error *err) {
         status = agree_on_record(self, weft_journal_phases(&self->journal, self->state.step, err), err);
     if (status != WEFT_OK) return status;
     if (self->async == NULL || lasts) {
-        status = agree_on_record(self, weft_records_sync(&self->journal.records, err), err);
+        status = agree_on_record(self, weft_journal_sync(&self->journal, err), err);
         if (status == WEFT_OK) status = save_in_place(self, err);
         return status == WEFT_OK ? record_save(self, &self->state, "checkpoint", self->held, 0.0, err) : status;
     }
@@ -386,6 +384,21 @@ static void report_skipped(const trainer *self, const weft_step_result *result) 
              step, result->scale, (double)session->engine->scale.scale, (long long)session->engine->scale.skipped);
 }
 
+/* Prints a value that an instruction of a step has computed: step, instruction, object, and its first numbers. Nine digits represent an fp32 number exactly; seven are enough for people to
+ * compare. */
+static void print_row(void *context, const weft_value_row *row) {
+    const int64_t n = row->n < WEFT_VALUES_SHOWN ? row->n : WEFT_VALUES_SHOWN;
+    char what[200];
+    (void)context;
+    (void)snprintf(what, sizeof what, "%s%s%s", row->name, row->part[0] == '\0' ? "" : ", ", row->part);
+    (void)printf("step %llu  %-28s  %-28s", (unsigned long long)row->step, row->instruction, what);
+    for (int64_t i = 0; i < n; i++) (void)printf("  %14.7g", row->numbers[i]);
+    if (n < row->n) (void)printf("  ... of %lld", (long long)row->n);
+    (void)putchar('\n');
+}
+
+static const weft_value_sink rows_to_stdout = {.report = print_row};
+
 static weft_status one_step(trainer *self, weft_error *err) {
     const double begin = weft_clock_seconds();
     const int64_t step = (int64_t)self->state.step + 1;
@@ -396,7 +409,7 @@ static weft_status one_step(trainer *self, weft_error *err) {
     weft_progress_row row = {0};
     weft_status status = WEFT_OK;
     if (prints_values) weft_progress_end(self->progress);
-    stepper->values = prints_values ? &weft_value_rows_to_stdout : NULL;
+    stepper->values = prints_values ? &rows_to_stdout : NULL;
     status = weft_stepper_train(stepper, &result, (uint64_t)step, weft_session_lr(self->session, step),
                                 self->session->clip, err);
     if (status == WEFT_E_NUMERIC)
@@ -630,7 +643,7 @@ weft_status weft_train(const char *path, const char *const *overrides, size_t n_
     weft_identities_clear(&self.identities);
     weft_text_files_clear(&self.text_files);
     weft_progress_destroy(self.progress);
-    weft_records_close(&self.journal.records);
+    weft_journal_close(&self.journal);
     weft_similarity_close(&self.similarity);
     weft_output_close(self.output);
     weft_session_close(self.session);
