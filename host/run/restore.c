@@ -238,7 +238,7 @@ static weft_status restore_own(const restoring *self, weft_identities *identitie
     if (status == WEFT_OK) status = weft_engine_refresh_copy(engine, false, err);
     if (status == WEFT_OK) status = restore_states(self, record.updates, err);
     if (status == WEFT_OK) {
-        weft_loss_scale_begin(&engine->scale, &plan->run->settings.train);
+        engine->scale = (weft_loss_scale){.scale = (float)plan->run->settings.train.loss_scale};
         if (record.scale.scale > 0.0f && weft_plan_scales(plan)) engine->scale = record.scale;
         engine->stored_dtype = record.stored_dtype;
     }

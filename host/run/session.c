@@ -103,6 +103,25 @@ static weft_status open_data(weft_session *session, bool training, weft_error *e
     return status == WEFT_OK && training ? weft_text_end_decide(&session->text, session->run, err) : status;
 }
 
+double weft_schedule_factor(const weft_schedule *schedule, int64_t step) {
+    const int64_t x = step - 1, after = x - schedule->warmup;
+    const int64_t span = schedule->steps > schedule->warmup ? schedule->steps - schedule->warmup : 1;
+    const double done = (double)after / (double)span;
+    if (after < 0) return (double)x / (double)schedule->warmup;
+    switch (schedule->kind) {
+    case WEFT_SCHEDULE_LINEAR: return done < 1.0 ? (double)(schedule->steps - x) / (double)span : 0.0;
+    case WEFT_SCHEDULE_COSINE: return done < 1.0 ? 0.5 * (1.0 + cos(3.14159265358979323846 * done)) : 0.0;
+    case WEFT_SCHEDULE_STEP: return pow(schedule->gamma, (double)(after / schedule->every));
+    default: return 1.0;
+    }
+}
+
+double weft_lr_scale(const weft_train_settings *train) {
+    const double ratio = (double)train->global_batch / (double)train->lr_batch;
+    if (train->lr_scaling == WEFT_LR_AS_IT_IS) return 1.0;
+    return train->lr_scaling == WEFT_LR_LINEAR ? ratio : sqrt(ratio);
+}
+
 static void decide_training(weft_session *session) {
     const weft_train_settings *keys = &session->run->settings.train;
     weft_schedule *schedule = &session->schedule;

@@ -5,6 +5,21 @@
 #include "run/data_job.h"
 #include "run/stepper.h"
 
+/* The learning rate of each optimizer step, the only clock. The formulas are those of transformers'
+ * get_*_schedule_with_warmup and of PyTorch's StepLR. */
+typedef struct weft_schedule {
+    int32_t kind;   /* weft_schedule_kind */
+    int64_t steps;  /* of the run */
+    int64_t warmup; /* steps of linear warm-up from 0 (weft_warmup_resolve) */
+    int64_t every;  /* STEP: steps between decays */
+    double gamma;   /* STEP: factor of each decay */
+} weft_schedule;
+
+/* The factor on the learning rate that update `step`, from 1, uses: the schedule at step - 1. */
+double weft_schedule_factor(const weft_schedule *schedule, int64_t step);
+/* The factor of [train] lr_scaling: 1, global_batch / lr_batch, or its square root. */
+double weft_lr_scale(const weft_train_settings *train);
+
 typedef enum weft_session_kind {
     WEFT_SESSION_TRAIN = 0, /* training, with evaluation if there is validation data */
     WEFT_SESSION_EVALUATE = 1,
@@ -70,7 +85,7 @@ typedef struct weft_evaluation {
     double perplexity;
     int64_t tokens; /* targets */
     double seconds;
-    double similarity; /* set by train/similarity.h; NaN: not measured */
+    double similarity; /* set by run/values.h; NaN: not measured */
 } weft_evaluation;
 /* Evaluates all sequences of a split in order. If the stepper collects hidden states (run/values.h), they are those
  * of this evaluation. */

@@ -204,6 +204,20 @@ static weft_status finish_pass(weft_stepper *self, weft_status status, weft_erro
     return weft_step_of_pass(self, ", behind its instructions", status, err);
 }
 
+bool weft_loss_scale_note(weft_loss_scale *self, const weft_train_settings *keys, bool finite) {
+    if (finite && ++self->good < keys->scale_every) return true;
+    if (finite) { /* an fp32 number times one of fp64, rounded once, as on PyTorch's devices */
+        const float grown = (float)((double)self->scale * keys->scale_growth);
+        self->good = 0;
+        if (isfinite(grown)) self->scale = grown;
+        return true;
+    }
+    self->skipped++;
+    self->good = 0;
+    self->scale = (float)((double)self->scale * keys->scale_backoff);
+    return (double)self->scale >= keys->scale_floor;
+}
+
 /* In fp16 a gradient that is not finite ends the run only at the lowest scale: the device has skipped the update,
  * and the scale decreases. */
 static weft_status check_scaled(weft_stepper *self, weft_error *err) {

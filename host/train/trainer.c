@@ -10,11 +10,11 @@
 #include "run/async_checkpoint.h"
 #include "run/coherence.h"
 #include "run/text_files.h"
+#include "run/values.h"
 #include "train/fit.h"
 #include "train/journal.h"
 #include "train/progress.h"
 #include "train/rehearsal.h"
-#include "train/similarity.h"
 #include "train/summary.h"
 
 #include <math.h>
@@ -290,7 +290,7 @@ static weft_status prepare_output(trainer *self, weft_error *err) {
     if (status == WEFT_OK && resumed) status = settle_save(self, &self->state, WEFT_OK, err);
     if (status != WEFT_OK) return status;
     (void)weft_output_path(self->output, self->similarity_path, "similarity.json");
-    return weft_similarity_open(&self->similarity, self->session, self->similarity_path, resumed, err);
+    return weft_similarity_open(&self->similarity, self->session->stepper, self->similarity_path, resumed, err);
 }
 
 static void count_evaluation(trainer *self, double loss) {
@@ -313,7 +313,9 @@ static weft_status evaluate(trainer *self, weft_error *err) {
     self->summary.evaluate_seconds += evaluation.seconds;
     count_evaluation(self, evaluation.loss);
     weft_progress_evaluation(self->progress, (int64_t)self->state.step, evaluation.loss, evaluation.perplexity);
-    status = agree_on_record(self, weft_similarity_note(&self->similarity, &evaluation, self->state.step, err), err);
+    status = agree_on_record(self,
+                             weft_similarity_note(&self->similarity, &evaluation.similarity, self->state.step, err),
+                             err);
     if (status != WEFT_OK) return status;
     self->summary.similarity = evaluation.similarity;
     status = weft_journal_evaluation(&self->journal, self->state.step, &evaluation, err);
