@@ -4,7 +4,7 @@
 #include "base/hash.h"
 #include "base/units.h"
 #include "model/convert.h"
-#include "run/save.h"
+#include "run/checkpoint.h"
 #include "run/staging.h"
 
 #include <ctype.h>

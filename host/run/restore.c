@@ -7,7 +7,7 @@
 #include "model/convert.h"
 #include "model/weights.h"
 #include "plugin/enter.h"
-#include "run/save.h"
+#include "run/checkpoint.h"
 
 #include <stdlib.h>
 

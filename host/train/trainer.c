@@ -7,7 +7,6 @@
 #include "launch/signals.h"
 #include "launch/world.h"
 #include "program/plan.h"
-#include "run/async_checkpoint.h"
 #include "run/coherence.h"
 #include "run/text_files.h"
 #include "run/values.h"
