@@ -275,16 +275,22 @@ static weft_status open_saving(saving *out, const weft_engine *engine, const cha
     return status == WEFT_OK ? WEFT_OK : weft_error_prefix(err, "before %s/%s is saved: ", parent, name);
 }
 
-/* Makes it a checkpoint of this state; the identities' content must outlive it. */
-static void note_state(saving *self, const weft_checkpoint_state *state, const weft_identities *identities) {
-    const weft_engine *engine = self->engine;
-    self->is_checkpoint = true;
-    self->record = (weft_record){.state = *state,
-                                 .identities = *identities,
-                                 .updates = engine->updates,
-                                 .stored_dtype = engine->stored_dtype,
-                                 .choices = engine->choices};
-    if (weft_plan_scales(&engine->plan)) self->record.scale = engine->scale;
+/* Describes a checkpoint of this state; the identities' content must outlive it. */
+static weft_status open_checkpoint(saving *out, const weft_engine *engine, const char *directory,
+                                   const weft_checkpoint_state *state, const weft_identities *identities,
+                                   const weft_text_files *files, weft_error *err) {
+    char name[64];
+    weft_status status = WEFT_OK;
+    (void)snprintf(name, sizeof name, "step-%" PRIu64, state->step);
+    status = open_saving(out, engine, directory, name, files, err);
+    out->is_checkpoint = true;
+    out->record = (weft_record){.state = *state,
+                                .identities = *identities,
+                                .updates = engine->updates,
+                                .stored_dtype = engine->stored_dtype,
+                                .choices = engine->choices};
+    if (weft_plan_scales(&engine->plan)) out->record.scale = engine->scale;
+    return status;
 }
 
 /* Runs a synchronous save, after open_saving with status `opened`. */
@@ -296,12 +302,7 @@ static weft_status run_in_place(saving *self, weft_status opened, weft_error *er
 weft_status weft_checkpoint_save(const weft_engine *engine, const char *directory, const weft_checkpoint_state *state,
                                  const weft_identities *identities, const weft_text_files *files, weft_error *err) {
     saving self;
-    char name[64];
-    weft_status status = WEFT_OK;
-    (void)snprintf(name, sizeof name, "step-%" PRIu64, state->step);
-    status = open_saving(&self, engine, directory, name, files, err);
-    note_state(&self, state, identities);
-    return run_in_place(&self, status, err);
+    return run_in_place(&self, open_checkpoint(&self, engine, directory, state, identities, files, err), err);
 }
 
 weft_status weft_model_save(const weft_engine *engine, const char *directory, const weft_text_files *files,
@@ -575,10 +576,7 @@ weft_status weft_async_checkpoint_begin(weft_async_checkpoint *self, const char 
     saving *save = &self->save;
     sigset_t blocked, before;
     int code = 0;
-    char name[64];
-    weft_status status = WEFT_OK;
-    (void)snprintf(name, sizeof name, "step-%" PRIu64, state->step);
-    status = open_saving(save, engine, directory, name, files, err);
+    weft_status status = open_checkpoint(save, engine, directory, state, identities, files, err);
     for (int64_t i = 0; i <= engine->plan.n_states && status == WEFT_OK; i++) {
         const part *one = &self->parts[i];
         const weft_ref from = weft_engine_region(engine, hold_of(i)).ref,
@@ -591,7 +589,6 @@ weft_status weft_async_checkpoint_begin(weft_async_checkpoint *self, const char 
     }
     if (status == WEFT_OK) status = weft_stream_sync_finish(&self->order, err);
     if (status == WEFT_OK) {
-        note_state(save, state, identities);
         save->peers = &self->relay;
         save->parameters = copied_region(self, 0);
         for (int64_t i = 0; i < engine->plan.n_states; i++) save->states[i] = copied_region(self, 1 + i);

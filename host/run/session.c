@@ -225,8 +225,8 @@ static weft_status check_prefix(const weft_session *session, weft_error *err) {
     return WEFT_E_USER;
 }
 
-weft_status weft_session_open_at(weft_session **out, const char *path, const char *const *overrides, size_t n_overrides,
-                                 weft_session_kind kind, const weft_session_place *place, weft_error *err) {
+weft_status weft_session_open(weft_session **out, const char *path, const char *const *overrides, size_t n_overrides,
+                              weft_session_kind kind, const weft_session_place *place, weft_error *err) {
     const bool training = kind != WEFT_SESSION_EVALUATE,
                starts = kind == WEFT_SESSION_TRAIN || kind == WEFT_SESSION_RESUME;
     const uint32_t needs = (training ? WEFT_NEEDS_ALL : WEFT_NEEDS_ALL & ~WEFT_NEEDS(WEFT_PART_OPTIMIZER)) |
@@ -264,15 +264,6 @@ weft_status weft_session_open_at(weft_session **out, const char *path, const cha
     if (status == WEFT_OK) *out = session;
     else weft_session_close(session);
     return status;
-}
-
-weft_status weft_session_open(weft_session **out, const char *path, const char *const *overrides, size_t n_overrides,
-                              weft_session_kind kind, weft_error *err) {
-    return weft_session_open_at(out, path, overrides, n_overrides, kind, NULL, err);
-}
-
-weft_status weft_session_check_weights(const weft_session *session, weft_error *err) {
-    return weft_process_group_agree(weft_engine_peers(session->engine), check_files(session, err), err);
 }
 
 weft_status weft_session_start(weft_session *session, weft_error *err) {

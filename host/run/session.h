@@ -63,16 +63,12 @@ struct weft_session {
     void *watch_context;
 };
 
-/* Opens everything up to a checked, placed and priced program, without device memory. */
+/* Opens everything up to a checked, placed and priced program, without device memory. place: NULL, or one that outlives
+ * the session; overrides may then replace parts. */
 weft_status weft_session_open(weft_session **out, const char *path, const char *const *overrides, size_t n_overrides,
-                              weft_session_kind kind, weft_error *err);
-/* The same at a place that outlives the session; overrides may replace parts. */
-weft_status weft_session_open_at(weft_session **out, const char *path, const char *const *overrides, size_t n_overrides,
-                                 weft_session_kind kind, const weft_session_place *place, weft_error *err);
+                              weft_session_kind kind, const weft_session_place *place, weft_error *err);
 /* Returns the plan's input for these keys instead of the session's own. */
 weft_plan_spec weft_session_spec(const weft_session *session, const weft_train_settings *keys);
-/* Checks the headers of the weights that it would load. [collective] */
-weft_status weft_session_check_weights(const weft_session *session, weft_error *err);
 /* Allocates the memory; the caller then loads weights or a checkpoint. */
 weft_status weft_session_start(weft_session *session, weft_error *err);
 void weft_session_close(weft_session *session); /* NULL is fine */

@@ -331,12 +331,9 @@ weft_status weft_stepper_create(weft_stepper **out, weft_engine *engine, const w
     self->micro_batch_lengths = weft_alloc(micro_batches, sizeof *self->micro_batch_lengths);
     self->gradients = weft_alloc(engine->plan.declared->n_parameters, sizeof *self->gradients);
     self->used = weft_alloc(weft_plan_most(&engine->plan, n_slots), sizeof *self->used);
-    self->handles = calloc((size_t)instructions + 1, sizeof *self->handles);
+    self->handles = weft_alloc(instructions + 1, sizeof *self->handles);
     self->folds = weft_alloc(2 * engine->plan.layout->n_units, sizeof *self->folds);
-    if (self->handles == NULL)
-        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for a program of %d instructions", (int)instructions);
-    if (status == WEFT_OK)
-        status = weft_stream_sync_open(&self->order, engine->kernels, engine->device, WEFT_QUEUES, err);
+    status = weft_stream_sync_open(&self->order, engine->kernels, engine->device, WEFT_QUEUES, err);
     if (status == WEFT_OK) status = weft_stream_sync_alloc(&self->order, &memory, bytes, err);
     if (status == WEFT_OK) {
         self->shared = memset(memory, 0, (size_t)bytes);

@@ -128,7 +128,6 @@ weft_status weft_text_files_list(weft_text_files *out, const weft_text *text, bo
     char path[WEFT_PATH_BYTES];
     weft_status status = WEFT_OK;
     memset(out, 0, sizeof *out);
-    if (text == NULL) return WEFT_OK;
     for (uint32_t i = 0; text->plugin->file != NULL && status == WEFT_OK; i++) {
         const char *name = NULL;
         WEFT_PLUGIN_QUERY(name, text->plugin, file, text->tokenizer, i);

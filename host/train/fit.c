@@ -251,23 +251,26 @@ static void find_fullest(weft_required_memory *need, weft_available_memory *room
     }
 }
 
-/* Returns the ranks' plans, with the same available memory for each; the caller frees them. */
-static rank_need *list_needs(const weft_all_rank_plan *all_rank_plan, const weft_available_memory *room) {
-    rank_need *all = weft_alloc(all_rank_plan->world, sizeof *all);
-    for (int32_t r = 0; r < all_rank_plan->world; r++)
+/* Returns the ranks' plans, with the same available memory for each; the caller frees them. all_rank_plan: of the plan,
+ * which has several ranks; NULL: it has one. */
+static rank_need *list_needs(const weft_plan *plan, const weft_all_rank_plan *all_rank_plan,
+                             const weft_available_memory *room) {
+    rank_need *all = weft_alloc(all_rank_plan == NULL ? 1 : all_rank_plan->world, sizeof *all);
+    all[0] = (rank_need){plan->bytes, *room, 0};
+    for (int32_t r = 0; all_rank_plan != NULL && r < all_rank_plan->world; r++)
         all[r] = (rank_need){all_rank_plan->bytes[r], *room, r / all_rank_plan->ranks_per_node};
     return all;
 }
 
 weft_status weft_required_memory_plan(weft_required_memory *out, const weft_plan *plan,
                                       const weft_available_memory *room, weft_error *err) {
-    rank_need own = {plan->bytes, *room, 0}, *all = NULL;
+    rank_need *all = NULL;
     weft_available_memory same;
     weft_all_rank_plan *all_rank_plan = NULL;
     const weft_status status = plan->world > 1 ? weft_all_rank_plan_create(&all_rank_plan, plan, err) : WEFT_OK;
     if (status != WEFT_OK) return status;
-    if (all_rank_plan != NULL) all = list_needs(all_rank_plan, room);
-    find_fullest(out, &same, all == NULL ? &own : all, plan->world);
+    all = list_needs(plan, all_rank_plan, room);
+    find_fullest(out, &same, all, plan->world);
     weft_all_rank_plan_destroy(all_rank_plan);
     free(all);
     return WEFT_OK;
@@ -562,9 +565,8 @@ static void check_needs(weft_fit *out, const weft_fit_question *question, const 
 }
 
 void weft_fit_check(weft_fit *out, const weft_fit_question *question, const weft_all_rank_plan *all_rank_plan) {
-    const rank_need own = {question->session->engine->plan.bytes, question->room, 0};
-    rank_need *all = all_rank_plan == NULL ? NULL : list_needs(all_rank_plan, &question->room);
-    check_needs(out, question, all == NULL ? &own : all, all == NULL ? 1 : all_rank_plan->world);
+    rank_need *all = list_needs(&question->session->engine->plan, all_rank_plan, &question->room);
+    check_needs(out, question, all, all_rank_plan == NULL ? 1 : all_rank_plan->world);
     free(all);
 }
 

@@ -39,8 +39,8 @@ weft_status weft_memory_snapshots_collect(weft_memory_snapshot **out, const weft
     return status;
 }
 
-void weft_memory_snapshots_print_planned(const weft_memory_snapshot *moments, const weft_session *session, int width,
-                                         FILE *to) {
+/* Prints the planned memory: on rank 0 the maximum with its rank, on any other rank its own. */
+static void print_planned(const weft_memory_snapshot *moments, const weft_session *session, FILE *to) {
     const weft_ranks *ranks = &session->engine->ranks;
     int32_t most = ranks->rank;
     bool alike = ranks->rank == 0;
@@ -49,7 +49,7 @@ void weft_memory_snapshots_print_planned(const weft_memory_snapshot *moments, co
         alike = alike && moments[r].planned == moments[0].planned;
         if (moments[r].planned > moments[most].planned) most = r;
     }
-    (void)fprintf(to, "%-*s%s planned", width, "memory", weft_unit_bytes(text, moments[most].planned));
+    (void)fprintf(to, "memory     %s planned", weft_unit_bytes(text, moments[most].planned));
     if (ranks->world > 1 && alike) (void)fprintf(to, " on each rank");
     else if (ranks->world > 1)
         (void)fprintf(to, " on rank %d%s", (int)most, ranks->rank == 0 ? ", which takes the most" : "");
@@ -333,9 +333,10 @@ static const char *precision_of(const weft_session *session) {
     return weft_dtype_name(weft_precision_dtype(session->run->settings.train.precision));
 }
 
-void weft_run_print(const weft_session *session, const weft_run_result *result, int width, FILE *to) {
+/* Prints precision and every plugin in one line; result: of the finished run, NULL before. */
+static void print_run(const weft_session *session, const weft_run_result *result, FILE *to) {
     double lr = 0.0;
-    (void)fprintf(to, "%-*sprecision %s", width, "run", precision_of(session));
+    (void)fprintf(to, "run        precision %s", precision_of(session));
     if (weft_plan_scales(&session->engine->plan))
         (void)fprintf(to, " with a loss scale of %g at first", session->run->settings.train.loss_scale);
     for (int32_t part = 0; part < WEFT_N_PARTS; part++) {
@@ -514,7 +515,7 @@ void weft_train_header_print(const weft_session *session, const weft_memory_snap
     } else {
         const weft_plan *plan = &session->engine->plan;
         weft_wrapped wrapped = weft_wrapped_make(plan->declared, plan->layout);
-        weft_run_print(session, NULL, 11, to);
+        print_run(session, NULL, to);
         print_lr(session, to);
         print_model(session, to);
         weft_wrapped_print_line(&wrapped, weft_run_id(session->run, WEFT_PART_POLICY), 11, to);
@@ -527,7 +528,7 @@ void weft_train_header_print(const weft_session *session, const weft_memory_snap
         if (session->engine->plan.train.coverage.covered) weft_sums_print(session, 11, to);
     }
     weft_device_line_print(&session->engine->device_info, 11, to);
-    weft_memory_snapshots_print_planned(planned, session, 11, to);
+    print_planned(planned, session, to);
     if (verbose) print_stages(session->engine, to);
     (void)fflush(to);
 }
@@ -579,7 +580,7 @@ void weft_train_summary_print(const weft_train_summary *s, const weft_session *s
                   weft_unit_bytes(e, weft_library_bytes()));
     if (held > 0) (void)fprintf(to, ", and %s of the device with its context", weft_unit_bytes(a, held));
     (void)fprintf(to, "\n");
-    if (verbose) weft_run_print(session, &s->result, 11, to);
+    if (verbose) print_run(session, &s->result, to);
     if (verbose) weft_world_print(session, 11, to);
     (void)fprintf(to, "model      %s\n", s->model_path);
 }

@@ -27,10 +27,6 @@ json_t *weft_bytes_object(const int64_t *bytes, int first, int n, const char *(*
  * all of them; on the others only their own is set. [collective] */
 weft_status weft_memory_snapshots_collect(weft_memory_snapshot **out, const weft_session *session, weft_error *err);
 
-/* Prints the planned memory: on rank 0 the maximum with its rank, on any other rank its own. width: of the label. */
-void weft_memory_snapshots_print_planned(const weft_memory_snapshot *moments, const weft_session *session, int width,
-                                         FILE *to);
-
 /* Prints this rank's memory after a step; on rank 0 of several also the ranks with the least and the most. */
 void weft_memory_snapshots_print(const weft_memory_snapshot *moments, const weft_session *session, int64_t step,
                                  weft_progress *to);
@@ -123,9 +119,7 @@ typedef struct weft_run_result {
     double last_lr;
 } weft_run_result;
 
-/* Prints precision and every plugin in one line; result: of the finished run, NULL before. */
-void weft_run_print(const weft_session *session, const weft_run_result *result, int width, FILE *to);
-/* Returns the same with the world and the strategy's settings. */
+/* Returns precision and every plugin, the world and the strategy's settings; result: of the finished run, NULL before. */
 json_t *weft_run_object(const weft_session *session, const weft_run_result *result);
 
 /* Prints ranks, nodes, the strategy with its settings, replicas and micro-batches. width: of the labels. */

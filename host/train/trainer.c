@@ -637,7 +637,8 @@ weft_status weft_train(const char *path, const char *const *overrides, size_t n_
     self.state.eval_loss = self.state.best_loss = self.summary.similarity = NAN;
     self.summary.begin = weft_clock_seconds();
     status = weft_session_open(&self.session, path, overrides, n_overrides,
-                               options->mode == WEFT_OUTPUT_RESUME ? WEFT_SESSION_RESUME : WEFT_SESSION_TRAIN, err);
+                               options->mode == WEFT_OUTPUT_RESUME ? WEFT_SESSION_RESUME : WEFT_SESSION_TRAIN, NULL,
+                               err);
     if (status == WEFT_OK) status = run_steps(&self, err);
     if (self.session != NULL) weft_engine_abandon(self.session->engine);
     weft_async_checkpoint_destroy(self.async); /* cancels a save in progress, except on a single rank */
