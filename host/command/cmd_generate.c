@@ -7,7 +7,7 @@
 #include "program/budget.h"
 #include "program/run.h"
 #include "run/generate.h"
-#include "run/text_files.h"
+#include "run/text.h"
 
 #include <errno.h>
 #include <jansson.h>

@@ -17,7 +17,7 @@
 
 #include "base/text.h"
 #include "run/engine.h"
-#include "run/text_files.h"
+#include "run/text.h"
 
 #define WEFT_BEST_NAME "best" /* a link to the checkpoint of the lowest evaluation loss */
 

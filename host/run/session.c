@@ -14,7 +14,6 @@
 #include "plugin/services.h"
 #include "run/coherence.h"
 #include "run/validate.h"
-#include "run/text_files.h"
 #include "run/values.h"
 
 #include <math.h>

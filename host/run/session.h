@@ -2,7 +2,7 @@
 #ifndef WEFT_HOST_RUN_SESSION_H
 #define WEFT_HOST_RUN_SESSION_H
 
-#include "run/data_job.h"
+#include "run/text.h"
 #include "run/stepper.h"
 
 /* The learning rate of each optimizer step, the only clock. The formulas are those of transformers'

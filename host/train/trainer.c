@@ -8,7 +8,6 @@
 #include "launch/world.h"
 #include "program/plan.h"
 #include "run/coherence.h"
-#include "run/text_files.h"
 #include "run/values.h"
 #include "train/fit.h"
 #include "train/journal.h"
