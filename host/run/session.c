@@ -345,12 +345,9 @@ weft_status weft_session_row(weft_micro_batch *out, const weft_session *session,
     const int64_t part = 4 * (int64_t)session->data_info.lengths[session->data_info.n_lengths - 1];
     const weft_micro_batch_request request = {
         .struct_size = (uint32_t)sizeof request, .split = split, .rows = 1, .first_row = row};
-    void *memory = malloc((size_t)(WEFT_MICRO_BATCH_PARTS * part));
-    weft_status status = WEFT_OK;
-    if (memory == NULL)
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory for a sequence of %lld positions", (long long)part / 4);
-    status = weft_micro_batch_fetch(out, memory, part, session->data_plugin, session->data, &request,
-                                    &session->engine->plan, NULL, err);
+    void *memory = weft_alloc(WEFT_MICRO_BATCH_PARTS * part, 1);
+    const weft_status status = weft_micro_batch_fetch(out, memory, part, session->data_plugin, session->data, &request,
+                                                      &session->engine->plan, NULL, err);
     if (status != WEFT_OK) free(memory);
     return status;
 }

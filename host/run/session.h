@@ -36,9 +36,6 @@ typedef struct weft_session_place {
     const weft_session *plugin_lookup; /* whose text and data it uses, which are the same; NULL: its own */
 } weft_session_place;
 
-/* Called after each pass of an evaluation: `done` of `rows` sequences, with mean loss and targets so far. */
-typedef void weft_session_watch(void *context, uint64_t done, uint64_t rows, double loss, int64_t targets);
-
 struct weft_session {
     weft_session_kind kind;
     weft_run *run;
@@ -57,9 +54,10 @@ struct weft_session {
     weft_stepper *stepper; /* after weft_session_start */
     int64_t steps;         /* optimizer steps of the run */
     weft_schedule schedule;
-    double base_lr;            /* the optimizer's, or 1, scaled with the batch */
-    double clip;               /* 0: none */
-    weft_session_watch *watch; /* (optional) */
+    double base_lr; /* the optimizer's, or 1, scaled with the batch */
+    double clip;    /* 0: none */
+    /* (optional) Called after each pass of an evaluation: `done` of `rows` sequences, mean loss and targets so far. */
+    void (*watch)(void *context, uint64_t done, uint64_t rows, double loss, int64_t targets);
     void *watch_context;
 };
 

@@ -22,9 +22,7 @@ typedef struct trainer {
     weft_session *session;
     weft_output *output;
     const weft_train_options *options;
-    const char *path; /* of the INI file */
-    const char *const *overrides;
-    size_t n_overrides;
+    weft_fit_question question;
     weft_identities identities;
     weft_text_files text_files; /* as read at the start */
     weft_checkpoint_state state;
@@ -268,7 +266,7 @@ static weft_status protect_path(void *context, const char *key, const char *path
  * be among the files that it removes or overwrites. */
 static weft_status prepare_output(trainer *self, weft_error *err) {
     const weft_run *run = self->session->run;
-    const char *const inputs[] = {self->path, run->settings.model.path, run->settings.adapter_from,
+    const char *const inputs[] = {self->question.path, run->settings.model.path, run->settings.adapter_from,
                                   self->session->text.directory};
     const bool resumed = self->from[0] != '\0', resumes = self->options->mode == WEFT_OUTPUT_RESUME;
     char path[WEFT_PATH_BYTES];
@@ -584,8 +582,6 @@ static weft_status begin_run(trainer *self, weft_error *err) {
 static weft_status run_steps(trainer *self, weft_error *err) {
     const weft_train_options *options = self->options;
     weft_session *session = self->session;
-    weft_fit_question question = {
-        .session = session, .path = self->path, .overrides = self->overrides, .n_overrides = self->n_overrides};
     const int world = (int)session->engine->ranks.world;
     weft_launches launches;
     weft_status status = WEFT_OK;
@@ -602,8 +598,9 @@ static weft_status run_steps(trainer *self, weft_error *err) {
         status = agree(self, status, err);
     }
     if (status == WEFT_OK && !options->any_room) { /* before any memory is allocated */
-        question.room = weft_available_memory_find(options->room, &session->engine->device_info);
-        status = weft_fit_check_ranks(&self->fit, &question, err);
+        self->question.session = session;
+        self->question.room = weft_available_memory_find(options->room, &session->engine->device_info);
+        status = weft_fit_check_ranks(&self->fit, &self->question, err);
         if (status == WEFT_OK && is_rank_0(self) && !self->fit.fits) status = weft_fit_refuse(&self->fit, err);
         status = agree(self, status, err);
     }
@@ -629,10 +626,10 @@ static weft_status run_steps(trainer *self, weft_error *err) {
 
 weft_status weft_train(const char *path, const char *const *overrides, size_t n_overrides,
                        const weft_train_options *options, weft_error *err) {
-    trainer self = {.options = options, .path = path, .saved_step = UINT64_MAX};
+    trainer self = {.options = options,
+                    .question = {.path = path, .overrides = overrides, .n_overrides = n_overrides},
+                    .saved_step = UINT64_MAX};
     weft_status status = WEFT_OK;
-    self.overrides = overrides;
-    self.n_overrides = n_overrides;
     self.state.eval_loss = self.state.best_loss = self.summary.similarity = NAN;
     self.summary.begin = weft_clock_seconds();
     status = weft_session_open(&self.session, path, overrides, n_overrides,
