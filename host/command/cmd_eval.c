@@ -86,7 +86,7 @@ static weft_exit run_eval(const weft_args *args, weft_error *err) {
     int64_t room = 0;
     weft_status status = WEFT_OK;
     if (!weft_command_room(args, &room, err)) return WEFT_EXIT_USAGE;
-    status = weft_session_open(&session, weft_args_config(args), overrides, n, WEFT_SESSION_EVALUATE, err);
+    status = weft_session_open(&session, weft_args_config(args), overrides, n, WEFT_SESSION_EVALUATE, NULL, err);
     if (status == WEFT_OK && session->validation_info.rows > 0) split = WEFT_SPLIT_VALIDATION;
     if (status == WEFT_OK) status = weft_command_check_room(args, session, room, err);
     if (status == WEFT_OK) status = weft_session_start(session, err);

@@ -4,9 +4,10 @@
 #include "cli/flags.h"
 #include "plugin/enter.h"
 #include "plugin/services.h"
+#include "program/budget.h"
 #include "program/run.h"
 #include "run/generate.h"
-#include "run/text_files.h"
+#include "run/text.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -133,8 +134,8 @@ static void find_precision(weft_fit *fit, const generation *self) {
     free(overrides);
 }
 
-/* Checks whether the plan fits into memory, as a weft_generate_check, and which options would fit: fewer tokens, or
- * GEMMs in bf16. Each reported change was planned. context: a generation. */
+/* Checks whether the plan fits into memory, and which options would fit: fewer tokens, or GEMMs in bf16. Each reported
+ * change was planned. context: a generation. */
 static weft_status check_fit(void *context, const weft_engine *engine, weft_error *err) {
     const generation *self = context;
     weft_fit fit = {.need = {.bytes = engine->plan.bytes, .ranks = 1},
@@ -157,12 +158,16 @@ static weft_status check_fit(void *context, const weft_engine *engine, weft_erro
 
 /* Ensures a generator for a prompt of n ids. From the second one on it has spare capacity, so that few are created. */
 static weft_status ensure_generator(generation *self, int64_t n, weft_error *err) {
-    const int64_t most = self->generator == NULL ? n : weft_generator_places(self->generator) - self->options.tokens;
-    int64_t capacity = self->generator == NULL ? n : 2 * n;
-    if (self->generator != NULL && n <= self->capacity) return WEFT_OK;
-    if (capacity > most) capacity = most > n ? most : n;
-    weft_generator_destroy(self->generator);
-    self->generator = NULL;
+    int64_t capacity = n;
+    if (self->generator != NULL) {
+        const weft_plan *plan = weft_generator_plan(self->generator);
+        const int64_t places = plan->declared->info.max_context - weft_budget_prefix_rows(plan); /* of a text */
+        const int64_t most = places - self->options.tokens;
+        if (n <= self->capacity) return WEFT_OK;
+        if (most > n) capacity = most < 2 * n ? most : 2 * n;
+        weft_generator_destroy(self->generator);
+        self->generator = NULL;
+    }
     self->capacity = capacity;
     return weft_generator_create(&self->generator, self->run, capacity, &self->options, err);
 }

@@ -20,12 +20,6 @@ static const weft_flag flags[] = {
     {NULL, NULL, false, NULL},
 };
 
-static uint32_t tables_of(const weft_args *args) {
-    return (weft_args_has(args, "print-wrapping") ? (uint32_t)WEFT_SHOWN_WRAPPING : 0) |
-           (weft_args_has(args, "print-sharding") ? (uint32_t)WEFT_SHOWN_SHARDING : 0) |
-           (weft_args_has(args, "print-batches") ? (uint32_t)WEFT_SHOWN_SAMPLES : 0);
-}
-
 /* Rejects incompatible flags. */
 static weft_status check_flags(const weft_args *args, const weft_train_options *options, int64_t asked,
                                weft_error *err) {
@@ -51,7 +45,10 @@ static weft_exit run_train(const weft_args *args, weft_error *err) {
     const char *kind = weft_args_value(args, "resume");
     weft_train_options options = {.quiet = weft_args_has(args, "quiet"),
                                   .verbose = weft_args_has(args, "verbose"),
-                                  .tables = tables_of(args)};
+                                  .tables =
+                                      (weft_args_has(args, "print-wrapping") ? (uint32_t)WEFT_SHOWN_WRAPPING : 0) |
+                                      (weft_args_has(args, "print-sharding") ? (uint32_t)WEFT_SHOWN_SHARDING : 0) |
+                                      (weft_args_has(args, "print-batches") ? (uint32_t)WEFT_SHOWN_SAMPLES : 0)};
     weft_exit status = WEFT_EXIT_DONE;
     int64_t asked = 0;
     if (!weft_args_i64(args, &asked, "ranks", "[1,65536]", 0, err) || !weft_command_room(args, &options.room, err))

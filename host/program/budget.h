@@ -72,7 +72,7 @@ int64_t weft_budget_logits(const weft_plan *plan);     /* generation: one row of
 
 /* ---- memory of asynchronous checkpoints ----
  *
- * An asynchronous checkpoint is written from a copy of the rank's state (run/async_checkpoint.h). The copy is complete,
+ * An asynchronous checkpoint is written from a copy of the rank's state (run/save.c). The copy is complete,
  * because the next step changes all of the state at once. Frozen parameters never change: they are not copied if the
  * host sees the device's memory. */
 

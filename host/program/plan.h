@@ -201,7 +201,7 @@ static inline bool weft_plan_saves_base(const weft_plan *plan) {
     return plan->declared->n_adapters == 0 || plan->run->settings.model.start == WEFT_START_FRESH;
 }
 
-/* True if losses are multiplied by a scale before backward (run/schedule.h); steps may then end without an update. */
+/* True if losses are multiplied by a scale before backward (weft_loss_scale); steps may then end without an update. */
 static inline bool weft_plan_scales(const weft_plan *plan) {
     return plan->dtype == WEFT_F16;
 }

@@ -124,11 +124,10 @@ typedef struct weft_text {
     uint32_t document_flags;         /* WEFT_ENCODE_BOS, WEFT_ENCODE_EOS */
     uint32_t prompt_flags;           /* WEFT_ENCODE_BOS */
     const char *chat_source;         /* of the chat template named in the data, for the saved model; NULL: not named */
-    const struct weft_text_files *files; /* read at the start of a run (run/text_files.h); NULL: not read yet */
-    const char *chat_named;              /* name of that template */
-    int32_t chats;                       /* 1: the data contain conversations formatted by a chat template */
-    char *end_token; /* owned; end token of a saved model ([tokenizer] end); NULL: as in its files */
-    int32_t end;     /* its id */
+    const char *chat_named;          /* name of that template */
+    int32_t chats;                   /* 1: the data contain conversations formatted by a chat template */
+    char *end_token;                 /* owned; end token of a saved model ([tokenizer] end); NULL: as in its files */
+    int32_t end;                     /* its id */
 } weft_text;
 
 weft_status weft_text_open(weft_text *out, const weft_run *run, weft_error *err);

@@ -17,7 +17,7 @@
 
 #include "base/text.h"
 #include "run/engine.h"
-#include "run/text_files.h"
+#include "run/text.h"
 
 #define WEFT_BEST_NAME "best" /* a link to the checkpoint of the lowest evaluation loss */
 
@@ -57,6 +57,26 @@ weft_status weft_identities_collect(weft_identities *out, const weft_engine *eng
                                     weft_error *err);
 void weft_identities_clear(weft_identities *identities);
 
+/* The content of state/master.safetensors. */
+typedef enum weft_masters { WEFT_MASTERS_NONE = 0, WEFT_MASTERS_TRAINABLE = 1, WEFT_MASTERS_ALL = 2 } weft_masters;
+
+typedef struct weft_record {
+    weft_checkpoint_state state;
+    weft_identities identities; /* of the run that saved */
+    uint64_t updates;           /* of the optimizer (weft_engine) */
+    weft_loss_scale scale;      /* in fp16; its scale is 0 in other runs */
+    int32_t stored_dtype;       /* weft_dtype of the base's files (weft_engine) */
+    weft_masters masters;
+    weft_choices choices; /* of devices; none in old checkpoints */
+} weft_record;
+
+weft_status weft_record_save(const weft_record *record, const char *path, weft_error *err);
+
+/* weft_record_clear afterwards, also on failure. */
+weft_status weft_record_load(weft_record *out, const char *path, weft_error *err);
+
+void weft_record_clear(weft_record *record); /* of one that was loaded */
+
 /* Saves into directory/step-N, replacing one of the same step. files: of the tokenizer; may be NULL. The
  * available space is checked first; after any failure the directory is unchanged, and all ranks fail. [collective] */
 weft_status weft_checkpoint_save(const weft_engine *engine, const char *directory, const weft_checkpoint_state *state,
@@ -64,6 +84,46 @@ weft_status weft_checkpoint_save(const weft_engine *engine, const char *director
 /* Saves the same files without state/ and manifest: out/model. Replaces it in one step. [collective] */
 weft_status weft_model_save(const weft_engine *engine, const char *directory, const weft_text_files *files,
                             weft_error *err);
+
+/* Checkpoints that are written while training continues.
+ *
+ *     weft_async_checkpoint_create(&save, engine, &err);                                      once: allocates the copy
+ *     weft_async_checkpoint_begin(save, directory, &state, &identities, &files, ..., &err);   copies the state
+ *     ... optimizer steps; after each: weft_async_checkpoint_look(save, false, &result, &err) ...
+ *     weft_async_checkpoint_look(save, true, &result, &err);                                  waits for the end
+ *
+ * A thread writes the copy with the code of a synchronous save, which reads regions and a process group: here copies and
+ * a relay. It uses files and host memory only: the main threads exchange the ranks' data for it after each step.
+ *
+ * The copy of this rank's state is in pinned memory (weft/transfer.h) if the device has its own memory. If the host
+ * sees the device's memory, the copy is a device buffer, and frozen parameters are read in place. The plan counts it
+ * (program/budget.h). */
+typedef struct weft_async_checkpoint weft_async_checkpoint;
+
+typedef struct weft_async_result {
+    bool ended; /* the same on all ranks */
+    weft_checkpoint_state state;
+    double seconds; /* of the thread, including waits for steps to end */
+} weft_async_result;
+
+/* Allocates the copy. The plan must have asynchronous saves. */
+weft_status weft_async_checkpoint_create(weft_async_checkpoint **out, weft_engine *engine, weft_error *err);
+/* Aborts a save that has not ended; a single rank completes it. NULL is fine. */
+void weft_async_checkpoint_destroy(weft_async_checkpoint *self);
+
+/* Copies the current state and starts writing it. One at a time. After a failure, which all ranks share, no save has
+ * started. first: called on rank 0 by the thread before the manifest is written; syncs what must precede it.
+ * [collective] */
+weft_status weft_async_checkpoint_begin(weft_async_checkpoint *self, const char *directory,
+                                        const weft_checkpoint_state *state, const weft_identities *identities,
+                                        const weft_text_files *files,
+                                        weft_status (*first)(void *context, weft_error *err), void *context,
+                                        weft_error *err);
+
+/* Serves the threads of all ranks, if a save is in progress; waits: until they have ended. With out->ended, status and
+ * message are the save's; before, the communicator's. [collective] */
+weft_status weft_async_checkpoint_look(weft_async_checkpoint *self, bool waits, weft_async_result *out,
+                                       weft_error *err);
 
 /* Returns path and state of the newest checkpoint whose manifest verifies. Broken ones are skipped with a warning;
  * one that cannot be read is an error. WEFT_E_USER: there is none. peers: share the work; NULL: a single rank.

@@ -535,10 +535,8 @@ static void note_channels(weft_p2p_channels *lanes, const weft_engine *engine, c
 }
 
 weft_status weft_engine_connect(const weft_engine *engine, weft_error *err) {
-    weft_p2p_channels *lanes = NULL;
+    weft_p2p_channels *lanes = weft_alloc(engine->ranks.world, sizeof *lanes);
     weft_status status = WEFT_OK;
-    if (!weft_ranks_need_connecting(&engine->ranks)) return WEFT_OK;
-    lanes = weft_alloc(engine->ranks.world, sizeof *lanes);
     note_channels(lanes, engine, &engine->plan.train);
     note_channels(lanes, engine, &engine->plan.evaluate);
     status = weft_ranks_connect(&engine->ranks, lanes, err);

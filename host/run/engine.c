@@ -163,6 +163,13 @@ weft_status weft_engine_read(const weft_engine *engine, void *to, weft_ref from,
     return status;
 }
 
+weft_status weft_engine_gather(const weft_engine *engine, void **out, const void *own, size_t bytes, weft_error *err) {
+    char *all = weft_alloc(engine->ranks.world, bytes);
+    *out = all;
+    memcpy(all + (size_t)engine->ranks.rank * bytes, own, bytes);
+    return engine->ranks.world == 1 ? WEFT_OK : weft_process_group_gather(&engine->peers, all, (int64_t)bytes, err);
+}
+
 /* ---- the extents of NORM ---- */
 
 typedef struct tables {
@@ -248,7 +255,8 @@ int64_t weft_account_total(const weft_account *account) {
     return total;
 }
 
-void weft_account_add(weft_account *account, weft_account_line line, int64_t bytes) {
+/* Adds bytes of a line that the caller has allocated. */
+static void add_bytes(weft_account *account, weft_account_line line, int64_t bytes) {
     account->taken[line] += bytes;
     if (weft_account_total(account) > account->most) account->most = weft_account_total(account);
 }
@@ -259,7 +267,7 @@ weft_status weft_account_alloc(weft_account *account, weft_slot_ref *out, int64_
     weft_status status = WEFT_OK;
     if (bytes > 0) WEFT_PLUGIN_CALL(status, account->kernels, alloc, err, account->device, &slot.ref.buffer, bytes);
     if (status != WEFT_OK) return status;
-    weft_account_add(account, line, bytes);
+    add_bytes(account, line, bytes);
     *out = slot;
     return WEFT_OK;
 }
@@ -472,8 +480,8 @@ weft_status weft_engine_take_memory(weft_engine *engine, weft_error *err) {
                  {&engine->arena, plan->bytes.line[WEFT_ACCOUNT_ARENA], WEFT_ACCOUNT_ARENA}};
     weft_status status = WEFT_OK;
     memcpy(bytes, plan->bytes.line, sizeof bytes);
-    weft_account_add(account, WEFT_ACCOUNT_DATA, bytes[WEFT_ACCOUNT_DATA] - account->taken[WEFT_ACCOUNT_DATA]);
-    /* the saver takes the snapshot; control channel and data exist already */
+    add_bytes(account, WEFT_ACCOUNT_DATA, bytes[WEFT_ACCOUNT_DATA] - account->taken[WEFT_ACCOUNT_DATA]);
+    /* the trainer takes the snapshot; control channel and data exist already */
     bytes[WEFT_ACCOUNT_SNAPSHOT] = bytes[WEFT_ACCOUNT_CONTROL] = bytes[WEFT_ACCOUNT_DATA] = 0;
     engine->tables = weft_alloc(plan->declared->n_tables, sizeof *engine->tables);
     engine->regions = weft_alloc(weft_budget_trained(plan), sizeof *engine->regions);
@@ -572,7 +580,7 @@ weft_status weft_engine_load(weft_engine *engine, weft_error *err) {
     if (!fresh) weft_safetensors_read_ahead(files);
     engine->stored_dtype = WEFT_F32;
     engine->updates = 0;
-    weft_loss_scale_begin(&engine->scale, &settings->train);
+    engine->scale = (weft_loss_scale){.scale = (float)settings->train.loss_scale};
     for (int64_t i = 0; engine->plan.spec.training && i < engine->plan.n_states && status == WEFT_OK; i++) {
         const int64_t bytes = engine->plan.holds[WEFT_HOLD_STATES + i]->bytes;
         if (bytes > 0)
@@ -642,7 +650,7 @@ static weft_status open_ranks(weft_engine *engine, const weft_rank_span *rank_sp
     engine->plan.nodes = engine->ranks.info.nodes;
     engine->plan.in_order = (engine->ranks.info.flags & WEFT_COMM_IN_ORDER) != 0;
     status = weft_control_channel_open(&engine->channel, &engine->peers, &engine->ranks, err);
-    weft_account_add(&engine->account, WEFT_ACCOUNT_CONTROL, engine->channel.bytes);
+    add_bytes(&engine->account, WEFT_ACCOUNT_CONTROL, engine->channel.bytes);
     if (status == WEFT_OK && engine->own_process_context != NULL && engine->ranks.comm != NULL)
         status = weft_watchdogs_start(&engine->peers, &engine->ranks.info, err);
     return status;

@@ -12,7 +12,6 @@
 #include "model/region.h"
 #include "program/plan.h"
 #include "run/ranks.h"
-#include "run/schedule.h"
 
 #include <weft/choices.h>
 
@@ -44,11 +43,20 @@ weft_status weft_account_alloc(weft_account *account, weft_slot_ref *out, int64_
                                weft_error *err);
 /* Releases and empties the ref; an empty one is fine. */
 void weft_account_free(weft_account *account, weft_slot_ref *slot, weft_account_line line);
-/* Adds bytes of a line that the caller has allocated. */
-void weft_account_add(weft_account *account, weft_account_line line, int64_t bytes);
 int64_t weft_account_total(const weft_account *account);
 /* Bytes that the device's context and libraries hold now, which no line has; 0: none, or it is the machine's memory. */
 int64_t weft_account_held(const weft_account *account);
+
+/* The factor of losses before backward in fp16, which has no numbers between 0 and 2^-24, where most gradients of
+ * activations are, and none above 65504. The clip divides the gradient by it. A step whose gradient norm is not finite
+ * makes no update, and the scale is multiplied by `backoff`. After `every` consecutive steps with a finite norm it is
+ * multiplied by `growth`, unless fp32 would overflow: the rules of PyTorch's GradScaler (torch/amp/grad_scaler.py). The
+ * norm is identical on all ranks, and so is the scale. */
+typedef struct weft_loss_scale {
+    float scale;
+    int64_t good;    /* steps in a row whose gradients were finite, since the last change of the scale */
+    int64_t skipped; /* steps of the run without an update */
+} weft_loss_scale;
 
 /* Scalars on the device, in one buffer of FIXED memory. */
 typedef struct weft_scalars {
@@ -165,6 +173,9 @@ bool weft_engine_lr(const weft_engine *engine, double *out);
 weft_slot_ref weft_engine_slot(const weft_engine *engine, const weft_program *program, int32_t slot);
 /* Reads device memory after all queued work. */
 weft_status weft_engine_read(const weft_engine *engine, void *to, weft_ref from, int64_t bytes, weft_error *err);
+/* Gathers a struct of each rank. out: [world], which the caller frees, also after a failure. Rank 0 receives all of
+ * them, the others have only their own. [collective] */
+weft_status weft_engine_gather(const weft_engine *engine, void **out, const void *own, size_t bytes, weft_error *err);
 /* This rank's parameters, or an optimizer state, as a region of an allocated engine. what: of weft_fetcher. Reading
  * another rank's shards is [collective]. */
 weft_region weft_engine_region(const weft_engine *engine, int what);

@@ -87,8 +87,8 @@ struct weft_generator {
     weft_slot_ref more_work; /* scratch of a chunk that needs more than the longest one, which the plan counts */
 };
 
-const weft_model_info *weft_generator_model(const weft_generator *self) {
-    return &self->engine->plan.declared->info;
+const weft_plan *weft_generator_plan(const weft_generator *self) {
+    return &self->engine->plan;
 }
 
 static weft_status on_nothing(void *context, const weft_instruction *instruction, const weft_instruction_slots *slots,
@@ -195,10 +195,9 @@ weft_status weft_generator_logits(weft_generator *self, const float **out, const
 weft_status weft_generator_run(weft_generator *self, const int32_t *prompt, int64_t n_prompt, const weft_stop_ids *stop,
                                weft_generate_sink *sink, void *context, weft_error *err) {
     const int64_t vocabulary = self->engine->plan.declared->info.vocab_size;
-    int32_t *text = malloc((size_t)(n_prompt + self->options.tokens + 1) * sizeof *text);
+    int32_t *text = weft_alloc(n_prompt + self->options.tokens + 1, sizeof *text);
     int64_t n = n_prompt, past = 0;
     weft_status status = WEFT_OK;
-    if (text == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %lld ids", (long long)n_prompt);
     memcpy(text, prompt, (size_t)n_prompt * sizeof *text);
     for (int64_t i = 0; i < n_prompt && status == WEFT_OK; i++)
         if (prompt[i] < 0 || prompt[i] >= vocabulary) /* it would read past the embedding table */
@@ -271,10 +270,6 @@ static weft_status check_length(const weft_generator *self, int64_t n_prompt, in
                           "most %lld tokens",
                           (long long)n_prompt, (long long)self->options.tokens, (long long)most, behind,
                           (long long)(most + 1 - n_prompt));
-}
-
-int64_t weft_generator_places(const weft_generator *self) {
-    return self->engine->plan.declared->info.max_context - weft_budget_prefix_rows(&self->engine->plan);
 }
 
 weft_status weft_generator_create(weft_generator **out, const weft_run *run, int64_t n_prompt,

@@ -5,9 +5,6 @@
 #include "model/stop_ids.h"
 #include "run/engine.h"
 
-/* Called with the plan before memory is allocated; a failure ends generation. */
-typedef weft_status weft_generate_check(void *context, const weft_engine *engine, weft_error *err);
-
 typedef struct weft_generate_options {
     int64_t tokens;            /* most that are made */
     double temperature;        /* 0: greedy */
@@ -16,8 +13,9 @@ typedef struct weft_generate_options {
     double repetition_penalty; /* above 0; 0 and 1: none */
     uint64_t seed;
     bool ignore_eos;
-    bool cache;                 /* false: every token from the complete text */
-    weft_generate_check *check; /* (optional) */
+    bool cache; /* false: every token from the complete text */
+    /* (optional) Called with the plan before memory is allocated; a failure ends generation. */
+    weft_status (*check)(void *context, const weft_engine *engine, weft_error *err);
     void *check_context;
 } weft_generate_options;
 
@@ -30,9 +28,7 @@ typedef struct weft_generator weft_generator;
 weft_status weft_generator_create(weft_generator **out, const weft_run *run, int64_t n_prompt,
                                   const weft_generate_options *options, weft_error *err);
 void weft_generator_destroy(weft_generator *generator); /* NULL is fine */
-const weft_model_info *weft_generator_model(const weft_generator *generator);
-/* Positions of a text: the model's, less those of an adapter's prefix. */
-int64_t weft_generator_places(const weft_generator *generator);
+const weft_plan *weft_generator_plan(const weft_generator *generator);
 
 /* Runs positions [past, n) of a text, with those before `past` in the cache, and returns the logits of the last one:
  * vocabulary fp32, valid until the next call. */

@@ -233,7 +233,10 @@ static weft_status replay_pass(weft_graph_capture *self, const graph_cache *cach
         status = weft_plugin_leave(before,
                                    self->capture->replay(self->engine->device, NULL, cache->current[k]->graph, err),
                                    err);
-        if (ranks->sent != NULL) weft_traffic_add(ranks->sent, &cache->current[k]->sent, self->engine->ranks.world);
+        for (int kind = 0; ranks->sent != NULL && kind < WEFT_N_TRAFFIC; kind++)
+            ranks->sent->sent[kind] += cache->current[k]->sent.sent[kind];
+        for (int32_t rank = 0; ranks->sent != NULL && rank < ranks->world; rank++)
+            ranks->sent->to[rank] += cache->current[k]->sent.to[rank];
     }
     stepper->result.replayed = true;
     self->replayed += is_training(stepper);

@@ -162,10 +162,6 @@ void weft_process_context_close(weft_process_context *self, bool failed) {
     weft_slow_call_end();
 }
 
-int32_t weft_process_context_size(const weft_process_context *self) {
-    return self->comm_info.size;
-}
-
 int32_t weft_process_context_nodes(const weft_process_context *self, int32_t base, int32_t n) {
     int32_t nodes = 0;
     for (int32_t i = 0; i < n; i++) {

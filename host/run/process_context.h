@@ -42,7 +42,6 @@ void weft_process_context_close(weft_process_context *self, bool failed);
 weft_status weft_device_measure(weft_device_info *out, const weft_device_plugin *kernels, weft_device *device,
                                 weft_error *err);
 
-int32_t weft_process_context_size(const weft_process_context *self);
 /* The number of machines of n ranks from `base` on. */
 int32_t weft_process_context_nodes(const weft_process_context *self, int32_t base, int32_t n);
 

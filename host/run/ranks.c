@@ -10,12 +10,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-void weft_traffic_add(weft_traffic *to, const weft_traffic *more, int32_t world) {
-    for (int kind = 0; kind < WEFT_N_TRAFFIC; kind++) to->sent[kind] += more->sent[kind];
-    for (int32_t rank = 0; rank < world; rank++) to->to[rank] += more->to[rank];
-    to->steps += more->steps;
-}
-
 const char *weft_traffic_name(int32_t kind) {
     static const char *const names[WEFT_N_TRAFFIC] = {"other",       "gather",        "gather sum", "reduce all",
                                                       "reduce node", "reduce across", "refresh",    "send",
@@ -60,7 +54,7 @@ weft_status weft_ranks_create_group(weft_ranks *self, weft_error *err) {
     if (self->world == 1 || self->sent != NULL) return WEFT_OK;
     self->sent = weft_alloc(1, sizeof *self->sent);
     self->sent->to = weft_alloc(self->world, sizeof *self->sent->to);
-    if (self->world == weft_process_context_size(self->process_context)) return WEFT_OK;
+    if (self->world == self->process_context->comm_info.size) return WEFT_OK;
     ranks = weft_alloc(self->world, sizeof *ranks);
     for (int32_t rank = 0; rank < self->world; rank++) ranks[rank] = self->base + rank;
     status = weft_process_context_group_of(self->process_context, &self->everyone, ranks, self->world, err);
@@ -385,10 +379,8 @@ weft_status weft_share_array(const weft_process_group *peers, void **out, int64_
 
 weft_status weft_control_channel_connect(const weft_control_channel *self, weft_error *err) {
     const weft_ranks *ranks = self->ranks;
-    weft_p2p_channels *lanes = NULL;
+    weft_p2p_channels *lanes = weft_alloc(ranks->world, sizeof *lanes);
     weft_status status = WEFT_OK;
-    if (!weft_ranks_need_connecting(ranks)) return WEFT_OK;
-    lanes = weft_alloc(ranks->world, sizeof *lanes);
     lanes[0].sends[0] = ranks->rank != 0;
     for (int32_t r = 1; r < ranks->world; r++) lanes[r].receives[0] = ranks->rank == 0;
     status = weft_ranks_connect(ranks, lanes, err);

@@ -36,8 +36,6 @@ typedef struct weft_traffic {
     int64_t *to;   /* [world] all kinds */
 } weft_traffic;
 
-void weft_traffic_add(weft_traffic *to, const weft_traffic *more, int32_t world);
-
 const char *weft_traffic_name(int32_t kind); /* "reduce all" */
 int32_t weft_traffic_of(const weft_instruction *instruction);
 

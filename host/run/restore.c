@@ -7,7 +7,7 @@
 #include "model/convert.h"
 #include "model/weights.h"
 #include "plugin/enter.h"
-#include "run/save.h"
+#include "run/checkpoint.h"
 
 #include <stdlib.h>
 
@@ -206,19 +206,20 @@ static weft_status restore_states(const restoring *self, uint64_t updates, weft_
 }
 
 /* Restores this rank's shards. An adapter's base is loaded from its own directory. */
-static weft_status restore_own(const restoring *self, weft_identities *identities, weft_error *err) {
-    weft_engine *engine = self->engine;
+weft_status weft_checkpoint_restore(weft_engine *engine, const char *path, weft_identities *identities, bool inexact,
+                                    weft_error *err) {
+    const restoring self = {engine, path, inexact};
     const weft_plan *plan = &engine->plan;
     const weft_host *host = plan->run->host;
     const weft_region parameters = weft_engine_region(engine, WEFT_HOLD_PARAMETERS);
-    const char *weights = weft_plan_saves_base(plan) ? self->path : plan->run->settings.model.path;
+    const char *weights = weft_plan_saves_base(plan) ? path : plan->run->settings.model.path;
     weft_error why = WEFT_ERROR_INIT;
     weft_record record = {0};
     bool is_there = true;
     int32_t rounded = 0; /* frozen parameters in 16 bits: frozen now, or computed in another type */
-    weft_status status = open_record(&record, engine, self->path, identities, self->inexact, host, err);
+    weft_status status = open_record(&record, engine, path, identities, inexact, host, err);
     if (status == WEFT_OK) status = weft_engine_take_choices(engine, &record.choices, &why);
-    if (status == WEFT_E_UNSUPPORTED && self->inexact && why.text[0] != '\0') { /* another library version */
+    if (status == WEFT_E_UNSUPPORTED && inexact && why.text[0] != '\0') { /* another library version */
         weft_log(host, WEFT_LOG_WARN, "resume: kernel algorithms are selected again: %s", why.text);
         status = WEFT_OK;
     } else if (status != WEFT_OK && why.text[0] != '\0')
@@ -226,28 +227,22 @@ static weft_status restore_own(const restoring *self, weft_identities *identitie
     for (int32_t i = 0; i < plan->declared->n_parameters; i++)
         rounded += weft_dtype_bytes(plan->declared->parameters[i].dtype) == 2 &&
                    !plan->declared->parameters[i].trainable;
-    if (status == WEFT_OK && self->inexact && rounded > 0)
+    if (status == WEFT_OK && inexact && rounded > 0)
         weft_log(host, WEFT_LOG_WARN,
                  "resume: %d frozen parameters are kept in %s as the base has them: wider values of them in %s are "
                  "rounded. To keep these, train them too, or use that checkpoint as [model] path",
-                 (int)rounded, weft_dtype_name(plan->dtype), self->path);
+                 (int)rounded, weft_dtype_name(plan->dtype), path);
     if (status == WEFT_OK) status = weft_weights_load(&parameters, weights, err);
-    if (status == WEFT_OK) status = weft_adapter_load(&parameters, self->path, 0, err);
+    if (status == WEFT_OK) status = weft_adapter_load(&parameters, path, 0, err);
     if (status == WEFT_OK && record.masters != WEFT_MASTERS_NONE)
-        status = restore_file(self, "master", &parameters, false, "come from the rounded weights", &is_there, err);
+        status = restore_file(&self, "master", &parameters, false, "come from the rounded weights", &is_there, err);
     if (status == WEFT_OK) status = weft_engine_refresh_copy(engine, false, err);
-    if (status == WEFT_OK) status = restore_states(self, record.updates, err);
+    if (status == WEFT_OK) status = restore_states(&self, record.updates, err);
     if (status == WEFT_OK) {
-        weft_loss_scale_begin(&engine->scale, &plan->run->settings.train);
+        engine->scale = (weft_loss_scale){.scale = (float)plan->run->settings.train.loss_scale};
         if (record.scale.scale > 0.0f && weft_plan_scales(plan)) engine->scale = record.scale;
         engine->stored_dtype = record.stored_dtype;
     }
     weft_record_clear(&record);
-    return status;
-}
-
-weft_status weft_checkpoint_restore(weft_engine *engine, const char *path, weft_identities *identities, bool inexact,
-                                    weft_error *err) {
-    const restoring self = {engine, path, inexact};
-    return weft_process_group_agree(&engine->peers, restore_own(&self, identities, err), err);
+    return weft_process_group_agree(&engine->peers, status, err);
 }

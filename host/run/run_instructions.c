@@ -44,8 +44,9 @@ weft_status weft_step_send_first_rows(weft_stepper *self, weft_error *err) {
 static void put_count(const weft_stepper *self) {
     const weft_engine *engine = self->engine;
     const bool scales = weft_plan_scales(&engine->plan) && self->count > 0;
-    *self->count_out = (double)self->count;
-    *(float *)(void *)(self->count_out + 1) = scales ? weft_loss_scale_seed(&engine->scale, self->count) : 1.0f;
+    const double count = (double)self->count;
+    *self->count_out = count;
+    *(float *)(void *)(self->count_out + 1) = scales ? (float)((double)engine->scale.scale / count) : 1.0f;
 }
 
 weft_status weft_step_put_numbers(weft_stepper *self, weft_error *err) {

@@ -1,5 +1,5 @@
 /* host/run/run_record.c: run.json, and the facts of a run in it. A loss that was not measured is null. */
-#include "run/save.h"
+#include "run/checkpoint.h"
 
 #include "base/alloc.h"
 #include "base/file.h"

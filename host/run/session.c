@@ -14,7 +14,6 @@
 #include "plugin/services.h"
 #include "run/coherence.h"
 #include "run/validate.h"
-#include "run/text_files.h"
 #include "run/values.h"
 
 #include <math.h>
@@ -101,6 +100,25 @@ static weft_status open_data(weft_session *session, bool training, weft_error *e
     status = weft_data_validate(&session->data_info, infos, session->data_job.max_context, training, err);
     status = weft_plugin_blame(session->data_plugin, status, err);
     return status == WEFT_OK && training ? weft_text_end_decide(&session->text, session->run, err) : status;
+}
+
+double weft_schedule_factor(const weft_schedule *schedule, int64_t step) {
+    const int64_t x = step - 1, after = x - schedule->warmup;
+    const int64_t span = schedule->steps > schedule->warmup ? schedule->steps - schedule->warmup : 1;
+    const double done = (double)after / (double)span;
+    if (after < 0) return (double)x / (double)schedule->warmup;
+    switch (schedule->kind) {
+    case WEFT_SCHEDULE_LINEAR: return done < 1.0 ? (double)(schedule->steps - x) / (double)span : 0.0;
+    case WEFT_SCHEDULE_COSINE: return done < 1.0 ? 0.5 * (1.0 + cos(3.14159265358979323846 * done)) : 0.0;
+    case WEFT_SCHEDULE_STEP: return pow(schedule->gamma, (double)(after / schedule->every));
+    default: return 1.0;
+    }
+}
+
+double weft_lr_scale(const weft_train_settings *train) {
+    const double ratio = (double)train->global_batch / (double)train->lr_batch;
+    if (train->lr_scaling == WEFT_LR_AS_IT_IS) return 1.0;
+    return train->lr_scaling == WEFT_LR_LINEAR ? ratio : sqrt(ratio);
 }
 
 static void decide_training(weft_session *session) {
@@ -206,8 +224,8 @@ static weft_status check_prefix(const weft_session *session, weft_error *err) {
     return WEFT_E_USER;
 }
 
-weft_status weft_session_open_at(weft_session **out, const char *path, const char *const *overrides, size_t n_overrides,
-                                 weft_session_kind kind, const weft_session_place *place, weft_error *err) {
+weft_status weft_session_open(weft_session **out, const char *path, const char *const *overrides, size_t n_overrides,
+                              weft_session_kind kind, const weft_session_place *place, weft_error *err) {
     const bool training = kind != WEFT_SESSION_EVALUATE,
                starts = kind == WEFT_SESSION_TRAIN || kind == WEFT_SESSION_RESUME;
     const uint32_t needs = (training ? WEFT_NEEDS_ALL : WEFT_NEEDS_ALL & ~WEFT_NEEDS(WEFT_PART_OPTIMIZER)) |
@@ -245,15 +263,6 @@ weft_status weft_session_open_at(weft_session **out, const char *path, const cha
     if (status == WEFT_OK) *out = session;
     else weft_session_close(session);
     return status;
-}
-
-weft_status weft_session_open(weft_session **out, const char *path, const char *const *overrides, size_t n_overrides,
-                              weft_session_kind kind, weft_error *err) {
-    return weft_session_open_at(out, path, overrides, n_overrides, kind, NULL, err);
-}
-
-weft_status weft_session_check_weights(const weft_session *session, weft_error *err) {
-    return weft_process_group_agree(weft_engine_peers(session->engine), check_files(session, err), err);
 }
 
 weft_status weft_session_start(weft_session *session, weft_error *err) {
@@ -336,12 +345,9 @@ weft_status weft_session_row(weft_micro_batch *out, const weft_session *session,
     const int64_t part = 4 * (int64_t)session->data_info.lengths[session->data_info.n_lengths - 1];
     const weft_micro_batch_request request = {
         .struct_size = (uint32_t)sizeof request, .split = split, .rows = 1, .first_row = row};
-    void *memory = malloc((size_t)(WEFT_MICRO_BATCH_PARTS * part));
-    weft_status status = WEFT_OK;
-    if (memory == NULL)
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory for a sequence of %lld positions", (long long)part / 4);
-    status = weft_micro_batch_fetch(out, memory, part, session->data_plugin, session->data, &request,
-                                    &session->engine->plan, NULL, err);
+    void *memory = weft_alloc(WEFT_MICRO_BATCH_PARTS * part, 1);
+    const weft_status status = weft_micro_batch_fetch(out, memory, part, session->data_plugin, session->data, &request,
+                                                      &session->engine->plan, NULL, err);
     if (status != WEFT_OK) free(memory);
     return status;
 }

@@ -2,8 +2,23 @@
 #ifndef WEFT_HOST_RUN_SESSION_H
 #define WEFT_HOST_RUN_SESSION_H
 
-#include "run/data_job.h"
+#include "run/text.h"
 #include "run/stepper.h"
+
+/* The learning rate of each optimizer step, the only clock. The formulas are those of transformers'
+ * get_*_schedule_with_warmup and of PyTorch's StepLR. */
+typedef struct weft_schedule {
+    int32_t kind;   /* weft_schedule_kind */
+    int64_t steps;  /* of the run */
+    int64_t warmup; /* steps of linear warm-up from 0 (weft_warmup_resolve) */
+    int64_t every;  /* STEP: steps between decays */
+    double gamma;   /* STEP: factor of each decay */
+} weft_schedule;
+
+/* The factor on the learning rate that update `step`, from 1, uses: the schedule at step - 1. */
+double weft_schedule_factor(const weft_schedule *schedule, int64_t step);
+/* The factor of [train] lr_scaling: 1, global_batch / lr_batch, or its square root. */
+double weft_lr_scale(const weft_train_settings *train);
 
 typedef enum weft_session_kind {
     WEFT_SESSION_TRAIN = 0, /* training, with evaluation if there is validation data */
@@ -20,9 +35,6 @@ typedef struct weft_session_place {
     weft_rank_span rank_span;
     const weft_session *plugin_lookup; /* whose text and data it uses, which are the same; NULL: its own */
 } weft_session_place;
-
-/* Called after each pass of an evaluation: `done` of `rows` sequences, with mean loss and targets so far. */
-typedef void weft_session_watch(void *context, uint64_t done, uint64_t rows, double loss, int64_t targets);
 
 struct weft_session {
     weft_session_kind kind;
@@ -42,22 +54,19 @@ struct weft_session {
     weft_stepper *stepper; /* after weft_session_start */
     int64_t steps;         /* optimizer steps of the run */
     weft_schedule schedule;
-    double base_lr;            /* the optimizer's, or 1, scaled with the batch */
-    double clip;               /* 0: none */
-    weft_session_watch *watch; /* (optional) */
+    double base_lr; /* the optimizer's, or 1, scaled with the batch */
+    double clip;    /* 0: none */
+    /* (optional) Called after each pass of an evaluation: `done` of `rows` sequences, mean loss and targets so far. */
+    void (*watch)(void *context, uint64_t done, uint64_t rows, double loss, int64_t targets);
     void *watch_context;
 };
 
-/* Opens everything up to a checked, placed and priced program, without device memory. */
+/* Opens everything up to a checked, placed and priced program, without device memory. place: NULL, or one that outlives
+ * the session; overrides may then replace parts. */
 weft_status weft_session_open(weft_session **out, const char *path, const char *const *overrides, size_t n_overrides,
-                              weft_session_kind kind, weft_error *err);
-/* The same at a place that outlives the session; overrides may replace parts. */
-weft_status weft_session_open_at(weft_session **out, const char *path, const char *const *overrides, size_t n_overrides,
-                                 weft_session_kind kind, const weft_session_place *place, weft_error *err);
+                              weft_session_kind kind, const weft_session_place *place, weft_error *err);
 /* Returns the plan's input for these keys instead of the session's own. */
 weft_plan_spec weft_session_spec(const weft_session *session, const weft_train_settings *keys);
-/* Checks the headers of the weights that it would load. [collective] */
-weft_status weft_session_check_weights(const weft_session *session, weft_error *err);
 /* Allocates the memory; the caller then loads weights or a checkpoint. */
 weft_status weft_session_start(weft_session *session, weft_error *err);
 void weft_session_close(weft_session *session); /* NULL is fine */
@@ -70,7 +79,7 @@ typedef struct weft_evaluation {
     double perplexity;
     int64_t tokens; /* targets */
     double seconds;
-    double similarity; /* set by train/similarity.h; NaN: not measured */
+    double similarity; /* set by run/values.h; NaN: not measured */
 } weft_evaluation;
 /* Evaluates all sequences of a split in order. If the stepper collects hidden states (run/values.h), they are those
  * of this evaluation. */

@@ -204,6 +204,20 @@ static weft_status finish_pass(weft_stepper *self, weft_status status, weft_erro
     return weft_step_of_pass(self, ", behind its instructions", status, err);
 }
 
+bool weft_loss_scale_note(weft_loss_scale *self, const weft_train_settings *keys, bool finite) {
+    if (finite && ++self->good < keys->scale_every) return true;
+    if (finite) { /* an fp32 number times one of fp64, rounded once, as on PyTorch's devices */
+        const float grown = (float)((double)self->scale * keys->scale_growth);
+        self->good = 0;
+        if (isfinite(grown)) self->scale = grown;
+        return true;
+    }
+    self->skipped++;
+    self->good = 0;
+    self->scale = (float)((double)self->scale * keys->scale_backoff);
+    return (double)self->scale >= keys->scale_floor;
+}
+
 /* In fp16 a gradient that is not finite ends the run only at the lowest scale: the device has skipped the update,
  * and the scale decreases. */
 static weft_status check_scaled(weft_stepper *self, weft_error *err) {
@@ -317,12 +331,9 @@ weft_status weft_stepper_create(weft_stepper **out, weft_engine *engine, const w
     self->micro_batch_lengths = weft_alloc(micro_batches, sizeof *self->micro_batch_lengths);
     self->gradients = weft_alloc(engine->plan.declared->n_parameters, sizeof *self->gradients);
     self->used = weft_alloc(weft_plan_most(&engine->plan, n_slots), sizeof *self->used);
-    self->handles = calloc((size_t)instructions + 1, sizeof *self->handles);
+    self->handles = weft_alloc(instructions + 1, sizeof *self->handles);
     self->folds = weft_alloc(2 * engine->plan.layout->n_units, sizeof *self->folds);
-    if (self->handles == NULL)
-        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for a program of %d instructions", (int)instructions);
-    if (status == WEFT_OK)
-        status = weft_stream_sync_open(&self->order, engine->kernels, engine->device, WEFT_QUEUES, err);
+    status = weft_stream_sync_open(&self->order, engine->kernels, engine->device, WEFT_QUEUES, err);
     if (status == WEFT_OK) status = weft_stream_sync_alloc(&self->order, &memory, bytes, err);
     if (status == WEFT_OK) {
         self->shared = memset(memory, 0, (size_t)bytes);

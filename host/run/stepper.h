@@ -93,6 +93,8 @@ weft_status weft_stepper_rehearse(weft_stepper *stepper, weft_error *err);
 weft_status weft_stepper_evaluate(weft_stepper *stepper, weft_step_result *out, int32_t split, uint64_t first_row,
                                   weft_error *err);
 
+/* Updates the loss scale after a step with targets. false: it has fallen below [train] scale_floor. */
+bool weft_loss_scale_note(weft_loss_scale *self, const weft_train_settings *keys, bool finite);
 /* Returns a micro-batch's loss, after the pass. */
 double weft_step_loss(const weft_stepper *self, int32_t micro_batch);
 /* Returns status. Prefixes a failure with "step 12" or "evaluation" and `detail`: "" or text after a comma. */

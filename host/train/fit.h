@@ -1,12 +1,25 @@
-/* host/train/fit.h: checks whether a plan fits and which changes would make it fit; prints the result. */
+/* host/train/fit.h: computes the memory of all ranks of a plan, checks whether it fits and which changes would make it
+ * fit; prints the result. */
 #ifndef WEFT_HOST_TRAIN_FIT_H
 #define WEFT_HOST_TRAIN_FIT_H
 
-#include "train/all_rank_plan.h"
 #include "run/session.h"
 
 #include <stdbool.h>
 #include <weft/device.h>
+
+/* Memory and programs of every rank of a world, computed by one process. */
+typedef struct weft_all_rank_plan {
+    weft_plan_bytes *bytes;        /* [world] */
+    const weft_program **programs; /* [world] of training */
+    int32_t world, nodes, ranks_per_node;
+} weft_all_rank_plan;
+
+/* Creates an all-rank plan of a training plan by the functions that plan a run: the program of each rank is compiled, its
+ * stored shards are laid out and its program is placed in memory. Ranks with equal programs, except for the numbers of
+ * their micro-batches, share one placement. */
+weft_status weft_all_rank_plan_create(weft_all_rank_plan **out, const weft_plan *plan, weft_error *err);
+void weft_all_rank_plan_destroy(weft_all_rank_plan *all_rank_plan); /* NULL is fine */
 
 /* Available memory for a plan: of a rank's device, or of the machine if the device uses host memory, which all ranks of
  * the machine share. */

@@ -1,8 +1,8 @@
 /* host/train/output.h: the output directory of a run: its lock and its contents.
  *
  *     config.ini       the resolved configuration
- *     *.jsonl          the records (records.h); tensorboard/ the same for TensorBoard (records.h)
- *     similarity.json  the initial mean last hidden state, if [run] similarity is set (similarity.h)
+ *     *.jsonl          the records (journal.h); tensorboard/ the same for TensorBoard (journal.h)
+ *     similarity.json  the initial mean last hidden state, if [run] similarity is set (run/values.h)
  *     checkpoints/     step-N directories, and best, a link to one of them
  *     model/           the result, a Hugging Face directory
  *     ranks.json       with several ranks, at the end: memory and traffic of each rank */

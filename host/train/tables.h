@@ -3,7 +3,7 @@
 #define WEFT_HOST_TRAIN_TABLES_H
 
 #include "run/session.h"
-#include "train/all_rank_plan.h"
+#include "train/fit.h"
 
 /* A module is wrapped if a unit has its path, or if a unit of several modules contains all of it but not all of its
  * parent module. */

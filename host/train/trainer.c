@@ -1,4 +1,5 @@
-/* host/train/trainer.c: see trainer.h. */
+/* host/train/trainer.c: see trainer.h. Checkpoints are saved synchronously, or asynchronously if the plan has memory for
+ * it (program/budget.h). */
 #include "train/trainer.h"
 
 #include "base/file.h"
@@ -7,14 +8,11 @@
 #include "launch/world.h"
 #include "program/plan.h"
 #include "run/coherence.h"
-#include "run/text_files.h"
+#include "run/values.h"
 #include "train/fit.h"
 #include "train/journal.h"
-#include "train/per_rank.h"
 #include "train/progress.h"
 #include "train/rehearsal.h"
-#include "train/saver.h"
-#include "train/similarity.h"
 #include "train/summary.h"
 
 #include <math.h>
@@ -24,9 +22,7 @@ typedef struct trainer {
     weft_session *session;
     weft_output *output;
     const weft_train_options *options;
-    const char *path; /* of the INI file */
-    const char *const *overrides;
-    size_t n_overrides;
+    weft_fit_question question;
     weft_identities identities;
     weft_text_files text_files; /* as read at the start */
     weft_checkpoint_state state;
@@ -36,7 +32,12 @@ typedef struct trainer {
     bool quiet;                         /* as requested, and on every rank that does not print */
     weft_progress *progress;
     weft_journal journal;
-    weft_saver saver;
+    bool unrecorded;              /* a record could not be written: identical on all ranks */
+    weft_async_checkpoint *async; /* NULL: all saves are synchronous */
+    bool records_failed; /* rank 0: a record could not be written; owned by the save's thread until it has ended */
+    double held;         /* seconds that the current save has blocked training so far */
+    double save_seconds; /* that all saves have blocked training */
+    uint64_t saved_step; /* of the newest complete one; UINT64_MAX: no save by this process yet */
     weft_similarity similarity;
     char similarity_path[WEFT_PATH_BYTES];
     weft_fit fit; /* on the first rank, unless disabled */
@@ -56,6 +57,134 @@ static bool is_rank_0(const trainer *self) {
 static weft_status agree(const trainer *self, weft_status status, weft_error *err) {
     return weft_process_group_agree(peers_of(self), status, err);
 }
+
+/* Agrees on the status of records. Returns another code if the ranks cannot agree because one is dead. */
+static weft_status agree_on_record(trainer *self, weft_status status, weft_error *err) {
+    status = agree(self, status, err);
+    self->unrecorded = self->unrecorded || status == WEFT_E_SYSTEM;
+    return status;
+}
+
+/* ---- saves: all are [collective] ---- */
+
+/* Allocates the memory for asynchronous saving if the plan has it and every rank can allocate it. */
+static weft_status open_saving(trainer *self, weft_error *err) {
+    weft_engine *engine = self->session->engine;
+    const bool wanted = engine->plan.saves == WEFT_SAVES_BESIDE; /* by the memory of this rank's machine */
+    bool all = false;
+    weft_status status = WEFT_OK;
+    if (!engine->plan.spec.saves) return WEFT_OK;
+    status = weft_process_group_all_true(peers_of(self), &all, wanted, err);
+    if (status == WEFT_OK && !all && wanted && is_rank_0(self))
+        weft_log(
+            self->session->run->host, WEFT_LOG_WARN,
+            "[checkpoint] async = auto: the machine of a rank lacks memory for the copies, so saves block training");
+    if (status != WEFT_OK || !all) return status;
+    return agree(self, weft_async_checkpoint_create(&self->async, engine, err), err);
+}
+
+/* Records a save of this step ("checkpoint" or "model"), which blocked training for `held` seconds; beside: seconds of
+ * asynchronous writing. */
+static weft_status record_save(trainer *self, const weft_checkpoint_state *state, const char *what, double held,
+                               double beside, weft_error *err) {
+    const bool best = state->best_step == state->step && !isnan(state->best_loss);
+    char fields[160];
+    (void)snprintf(fields, sizeof fields, "\"what\": \"%s\", \"best\": %s, \"took\": %.6f, \"beside\": %.6f", what,
+                   best ? "true" : "false", held, beside);
+    return agree_on_record(self, weft_journal_add(&self->journal, WEFT_RECORD_CHECKPOINTS, state->step, fields, err),
+                           err);
+}
+
+/* Finishes a save, or the cleanup after a kill that followed the resumed save: removes old and incomplete checkpoints,
+ * and points `best` to the best one. status: of the save. */
+static weft_status settle_save(trainer *self, const weft_checkpoint_state *state, weft_status status, weft_error *err) {
+    const weft_host *host = self->session->run->host;
+    const weft_checkpoint_settings *keys = &self->session->run->settings.checkpoint;
+    char directory[WEFT_PATH_BYTES];
+    if (status == WEFT_OK && is_rank_0(self)) {
+        status = weft_checkpoint_retain(weft_output_path(self->output, directory, "checkpoints"), state->step,
+                                        keys->keep, keys->keep_best ? state->best_step : 0, host, err);
+        if (status == WEFT_OK) status = weft_best_point(directory, state->best_step, host, err);
+    }
+    status = agree(self, status, err);
+    if (status == WEFT_OK) self->saved_step = state->step;
+    return status;
+}
+
+/* Saves the current state synchronously, without records. */
+static weft_status save_in_place(trainer *self, weft_error *err) {
+    char directory[WEFT_PATH_BYTES];
+    const double begin = weft_clock_seconds();
+    weft_status status = agree(self, weft_output_check(self->output, err), err);
+    if (status == WEFT_OK)
+        status = weft_checkpoint_save(self->session->engine, weft_output_path(self->output, directory, "checkpoints"),
+                                      &self->state, &self->identities, &self->text_files, err);
+    status = settle_save(self, &self->state, status, err);
+    self->held = weft_clock_seconds() - begin;
+    self->save_seconds += self->held;
+    return status;
+}
+
+/* Runs in the save's thread on rank 0. */
+static weft_status sync_records(void *context, weft_error *err) {
+    trainer *self = context;
+    const weft_status status = weft_journal_sync(&self->journal, err);
+    self->records_failed = status != WEFT_OK;
+    return status == WEFT_OK ? weft_output_check(self->output, err) : status;
+}
+
+/* Advances a save in progress, if any; waits: until it is complete. */
+static weft_status advance_save(trainer *self, bool waits, weft_error *err) {
+    const double begin = weft_clock_seconds();
+    double held = 0.0;
+    weft_async_result result = {.ended = false};
+    weft_status status = WEFT_OK;
+    if (self->async == NULL) return WEFT_OK;
+    status = weft_async_checkpoint_look(self->async, waits, &result, err);
+    if (result.ended && status != WEFT_OK) { /* only rank 0 knows whether records failed */
+        bool records = self->records_failed;
+        const weft_status shared = weft_process_group_broadcast(peers_of(self), &records, (int64_t)sizeof records, err);
+        self->unrecorded = self->unrecorded || (shared == WEFT_OK && records);
+        return status;
+    }
+    if (result.ended) status = settle_save(self, &result.state, status, err);
+    held = weft_clock_seconds() - begin;
+    self->save_seconds += held;
+    self->held += held;
+    if (!result.ended || status != WEFT_OK) return status;
+    if (self->options->verbose)
+        weft_progress_line(self->progress, "step %llu is saved: %.3f s asynchronously, %.3f s of blocked training",
+                           (unsigned long long)result.state.step, result.seconds, self->held);
+    return record_save(self, &result.state, "checkpoint", self->held, result.seconds, err);
+}
+
+/* Saves the current state, after a save in progress has completed. lasts: no step follows, so the save is synchronous.
+ * Work that a checkpoint contains is in the records, too. */
+static weft_status save(trainer *self, bool lasts, weft_error *err) {
+    char directory[WEFT_PATH_BYTES];
+    double begin = 0.0;
+    weft_status status = advance_save(self, true, err);
+    if (status == WEFT_OK)
+        status = agree_on_record(self, weft_journal_phases(&self->journal, self->state.step, err), err);
+    if (status != WEFT_OK) return status;
+    if (self->async == NULL || lasts) {
+        status = agree_on_record(self, weft_journal_sync(&self->journal, err), err);
+        if (status == WEFT_OK) status = save_in_place(self, err);
+        return status == WEFT_OK ? record_save(self, &self->state, "checkpoint", self->held, 0.0, err) : status;
+    }
+    begin = weft_clock_seconds();
+    self->records_failed = false;
+    status = agree(self, weft_output_check(self->output, err), err);
+    if (status == WEFT_OK)
+        status = weft_async_checkpoint_begin(self->async, weft_output_path(self->output, directory, "checkpoints"),
+                                             &self->state, &self->identities, &self->text_files, sync_records, self,
+                                             err);
+    self->held = weft_clock_seconds() - begin;
+    self->save_seconds += self->held;
+    return status;
+}
+
+/* ---- the run ---- */
 
 /* Finds the newest checkpoint for --resume. A run that stopped before its first save restarts, so that a job can be
  * queued again unchanged. A finished run has a result, which a restart would replace. */
@@ -119,7 +248,7 @@ static weft_status start_weights(trainer *self, weft_error *err) {
     status = weft_checkpoint_restore(self->session->engine, self->from, &self->identities, self->options->inexact, err);
     if (status != WEFT_OK) return status;
     weft_progress_line(self->progress, "resumed from %s", self->from);
-    self->saver.saved_step = self->state.step;
+    self->saved_step = self->state.step;
     if (self->state.step < (uint64_t)steps) return WEFT_OK;
     if (keys->steps == WEFT_NONE_I64) (void)snprintf(more, sizeof more, "train.epochs=%g", 2.0 * keys->epochs);
     else (void)snprintf(more, sizeof more, "train.steps=%lld", 2 * steps);
@@ -137,7 +266,7 @@ static weft_status protect_path(void *context, const char *key, const char *path
  * be among the files that it removes or overwrites. */
 static weft_status prepare_output(trainer *self, weft_error *err) {
     const weft_run *run = self->session->run;
-    const char *const inputs[] = {self->path, run->settings.model.path, run->settings.adapter_from,
+    const char *const inputs[] = {self->question.path, run->settings.model.path, run->settings.adapter_from,
                                   self->session->text.directory};
     const bool resumed = self->from[0] != '\0', resumes = self->options->mode == WEFT_OUTPUT_RESUME;
     char path[WEFT_PATH_BYTES];
@@ -154,10 +283,10 @@ static weft_status prepare_output(trainer *self, weft_error *err) {
     if (status == WEFT_OK)
         status = weft_journal_open(&self->journal, self->session, self->output->directory,
                                    resumed ? &self->state : NULL, self->summary.begin, err);
-    if (status == WEFT_OK && resumed) status = weft_saver_settle(&self->saver, &self->state, WEFT_OK, err);
+    if (status == WEFT_OK && resumed) status = settle_save(self, &self->state, WEFT_OK, err);
     if (status != WEFT_OK) return status;
     (void)weft_output_path(self->output, self->similarity_path, "similarity.json");
-    return weft_similarity_open(&self->similarity, self->session, self->similarity_path, resumed, err);
+    return weft_similarity_open(&self->similarity, self->session->stepper, self->similarity_path, resumed, err);
 }
 
 static void count_evaluation(trainer *self, double loss) {
@@ -180,12 +309,13 @@ static weft_status evaluate(trainer *self, weft_error *err) {
     self->summary.evaluate_seconds += evaluation.seconds;
     count_evaluation(self, evaluation.loss);
     weft_progress_evaluation(self->progress, (int64_t)self->state.step, evaluation.loss, evaluation.perplexity);
-    status = weft_saver_agree(&self->saver, weft_similarity_note(&self->similarity, &evaluation, self->state.step, err),
-                              err);
+    status = agree_on_record(self,
+                             weft_similarity_note(&self->similarity, &evaluation.similarity, self->state.step, err),
+                             err);
     if (status != WEFT_OK) return status;
     self->summary.similarity = evaluation.similarity;
     status = weft_journal_evaluation(&self->journal, self->state.step, &evaluation, err);
-    return weft_saver_agree(&self->saver, status, err);
+    return agree_on_record(self, status, err);
 }
 
 /* Updates the best loss with the step that is saved now or was resumed from. */
@@ -232,7 +362,7 @@ static weft_status note_memory(trainer *self, weft_error *err) {
 /* Combines the statuses after a part of the work and its records, and distributes a requested stop to all ranks. */
 static weft_status agree_at_end(trainer *self, weft_status status, weft_error *err) {
     if (status == WEFT_OK && weft_signals_stop()) status = WEFT_E_STOPPED;
-    status = weft_saver_agree(&self->saver, status, err);
+    status = agree_on_record(self, status, err);
     if (status != WEFT_E_STOPPED) return status;
     self->stops = true;
     return WEFT_OK;
@@ -252,6 +382,21 @@ static void report_skipped(const trainer *self, const weft_step_result *result) 
              step, result->scale, (double)session->engine->scale.scale, (long long)session->engine->scale.skipped);
 }
 
+/* Prints a value that an instruction of a step has computed: step, instruction, object, and its first numbers. Nine digits represent an fp32 number exactly; seven are enough for people to
+ * compare. */
+static void print_row(void *context, const weft_value_row *row) {
+    const int64_t n = row->n < WEFT_VALUES_SHOWN ? row->n : WEFT_VALUES_SHOWN;
+    char what[200];
+    (void)context;
+    (void)snprintf(what, sizeof what, "%s%s%s", row->name, row->part[0] == '\0' ? "" : ", ", row->part);
+    (void)printf("step %llu  %-28s  %-28s", (unsigned long long)row->step, row->instruction, what);
+    for (int64_t i = 0; i < n; i++) (void)printf("  %14.7g", row->numbers[i]);
+    if (n < row->n) (void)printf("  ... of %lld", (long long)row->n);
+    (void)putchar('\n');
+}
+
+static const weft_value_sink rows_to_stdout = {.report = print_row};
+
 static weft_status one_step(trainer *self, weft_error *err) {
     const double begin = weft_clock_seconds();
     const int64_t step = (int64_t)self->state.step + 1;
@@ -262,7 +407,7 @@ static weft_status one_step(trainer *self, weft_error *err) {
     weft_progress_row row = {0};
     weft_status status = WEFT_OK;
     if (prints_values) weft_progress_end(self->progress);
-    stepper->values = prints_values ? &weft_value_rows_to_stdout : NULL;
+    stepper->values = prints_values ? &rows_to_stdout : NULL;
     status = weft_stepper_train(stepper, &result, (uint64_t)step, weft_session_lr(self->session, step),
                                 self->session->clip, err);
     if (status == WEFT_E_NUMERIC)
@@ -289,20 +434,20 @@ static weft_status one_step(trainer *self, weft_error *err) {
     status = agree_at_end(self, status, err);
     weft_progress_step(self->progress, step, &row);
     if (status == WEFT_OK && self->notes.first_step == 0) status = note_memory(self, err);
-    if (status == WEFT_OK) status = weft_saver_look(&self->saver, false, err);
+    if (status == WEFT_OK) status = advance_save(self, false, err);
     self->state.eval_loss = NAN;
     if (status == WEFT_OK && evaluation_due(self)) status = evaluate(self, err);
     if (status != WEFT_OK || !save_due(self)) return status;
     note_best(self);
-    return weft_saver_save(&self->saver, &self->state, self->stops || step == self->session->steps, err);
+    return save(self, self->stops || step == self->session->steps, err);
 }
 
 /* Handles a signal: saves the state, unless it is on disk already. */
 static weft_status stop(trainer *self, weft_error *err) {
-    weft_status status = weft_saver_look(&self->saver, true, err);
-    if (status == WEFT_OK && self->saver.saved_step != self->state.step) {
+    weft_status status = advance_save(self, true, err);
+    if (status == WEFT_OK && self->saved_step != self->state.step) {
         note_best(self);
-        status = weft_saver_save(&self->saver, &self->state, true, err);
+        status = save(self, true, err);
     }
     if (status != WEFT_OK) return status;
     return weft_error_set(err, WEFT_E_STOPPED,
@@ -316,7 +461,8 @@ static weft_status rescue(trainer *self, weft_status why, weft_error *err) {
     const bool has_text = err != NULL && err->text[0] != '\0';
     weft_status status = WEFT_OK;
     note_best(self);
-    status = weft_saver_rescue(&self->saver, &self->state, &failure);
+    (void)advance_save(self, true, NULL);
+    status = self->saved_step == self->state.step ? WEFT_OK : save_in_place(self, &failure);
     if (!has_text) return why;
     if (status == WEFT_OK)
         weft_words_append(err->text, sizeof err->text, "; step %llu is saved: --resume continues from it",
@@ -337,17 +483,17 @@ static weft_status run_loop(trainer *self, weft_error *err) {
         status = one_step(self, err);
         if (status == WEFT_E_STOPPED) return stop(self, err);
     }
-    return status == WEFT_OK ? weft_saver_look(&self->saver, true, err) : status;
+    return status == WEFT_OK ? advance_save(self, true, err) : status;
 }
 
 static weft_status loop(trainer *self, weft_error *err) {
     const weft_status status = run_loop(self, err);
     /* After a failure, a save in progress is completed, because its step was valid; not if ranks may be blocked
      * elsewhere. */
-    if (status != WEFT_OK && status != WEFT_E_STOPPED && !self->saver.unrecorded &&
+    if (status != WEFT_OK && status != WEFT_E_STOPPED && !self->unrecorded &&
         (weft_process_group_is_single(peers_of(self)) || status == WEFT_E_NUMERIC))
-        (void)weft_saver_look(&self->saver, true, NULL);
-    return status != WEFT_OK && self->saver.unrecorded ? rescue(self, status, err) : status;
+        (void)advance_save(self, true, NULL);
+    return status != WEFT_OK && self->unrecorded ? rescue(self, status, err) : status;
 }
 
 static weft_status finish_run(trainer *self, weft_error *err) {
@@ -355,15 +501,14 @@ static weft_status finish_run(trainer *self, weft_error *err) {
     weft_ranks_report ranks = {0};
     double took = 0.0;
     const double begin = weft_clock_seconds();
-    weft_status status =
-        weft_saver_agree(&self->saver, weft_journal_phases(&self->journal, self->state.step, err), err);
+    weft_status status = agree_on_record(self, weft_journal_phases(&self->journal, self->state.step, err), err);
     if (status == WEFT_OK) status = agree(self, weft_output_check(self->output, err), err);
     if (status == WEFT_OK)
         status = weft_model_save(self->session->engine, weft_output_path(self->output, path, "model"),
                                  &self->text_files, err);
     took = weft_clock_seconds() - begin;
-    self->summary.checkpoint_seconds = self->saver.seconds + took;
-    if (status == WEFT_OK) status = weft_saver_note(&self->saver, &self->state, "model", took, 0.0, err);
+    self->summary.checkpoint_seconds = self->save_seconds + took;
+    if (status == WEFT_OK) status = record_save(self, &self->state, "model", took, 0.0, err);
     weft_progress_end(self->progress);
     if (status == WEFT_OK) status = weft_ranks_collect(&ranks, self->session, &self->notes, err);
     if (status == WEFT_OK && ranks.world > 1) {
@@ -387,12 +532,6 @@ static weft_status open_output(trainer *self, weft_error *err) {
     const weft_status status = weft_output_open(&self->output, settings->run.out, self->options->mode, is_rank_0(self),
                                                 settings->model.path, session->text.directory, err);
     self->progress = weft_progress_create(session->steps, self->quiet);
-    self->saver.session = self->session;
-    self->saver.output = self->output;
-    self->saver.identities = &self->identities;
-    self->saver.journal = &self->journal;
-    self->saver.progress = self->progress;
-    self->saver.verbose = self->options->verbose;
     return agree(self, status, err);
 }
 
@@ -443,8 +582,6 @@ static weft_status begin_run(trainer *self, weft_error *err) {
 static weft_status run_steps(trainer *self, weft_error *err) {
     const weft_train_options *options = self->options;
     weft_session *session = self->session;
-    weft_fit_question question = {
-        .session = session, .path = self->path, .overrides = self->overrides, .n_overrides = self->n_overrides};
     const int world = (int)session->engine->ranks.world;
     weft_launches launches;
     weft_status status = WEFT_OK;
@@ -458,12 +595,12 @@ static weft_status run_steps(trainer *self, weft_error *err) {
     if (status == WEFT_OK) { /* each save writes these bytes, even if the tokenizer is replaced during the run */
         status = weft_text_files_list(&self->text_files, &session->text, is_rank_0(self),
                                       session->run->settings.model.path, err);
-        session->text.files = &self->text_files;
         status = agree(self, status, err);
     }
     if (status == WEFT_OK && !options->any_room) { /* before any memory is allocated */
-        question.room = weft_available_memory_find(options->room, &session->engine->device_info);
-        status = weft_fit_check_ranks(&self->fit, &question, err);
+        self->question.session = session;
+        self->question.room = weft_available_memory_find(options->room, &session->engine->device_info);
+        status = weft_fit_check_ranks(&self->fit, &self->question, err);
         if (status == WEFT_OK && is_rank_0(self) && !self->fit.fits) status = weft_fit_refuse(&self->fit, err);
         status = agree(self, status, err);
     }
@@ -472,7 +609,7 @@ static weft_status run_steps(trainer *self, weft_error *err) {
     if (status == WEFT_OK) status = open_output(self, err);
     if (status == WEFT_OK) status = begin_run(self, err);
     if (status == WEFT_OK) status = agree(self, weft_session_start(session, err), err);
-    if (status == WEFT_OK) status = weft_saver_open(&self->saver, err);
+    if (status == WEFT_OK) status = open_saving(self, err);
     if (status == WEFT_OK) status = start_weights(self, err);
     if (status == WEFT_OK) status = prepare_output(self, err);
     if (status == WEFT_OK) {
@@ -489,20 +626,22 @@ static weft_status run_steps(trainer *self, weft_error *err) {
 
 weft_status weft_train(const char *path, const char *const *overrides, size_t n_overrides,
                        const weft_train_options *options, weft_error *err) {
-    trainer self = {.options = options, .path = path, .saver = {.saved_step = UINT64_MAX}};
+    trainer self = {.options = options,
+                    .question = {.path = path, .overrides = overrides, .n_overrides = n_overrides},
+                    .saved_step = UINT64_MAX};
     weft_status status = WEFT_OK;
-    self.overrides = overrides;
-    self.n_overrides = n_overrides;
     self.state.eval_loss = self.state.best_loss = self.summary.similarity = NAN;
     self.summary.begin = weft_clock_seconds();
     status = weft_session_open(&self.session, path, overrides, n_overrides,
-                               options->mode == WEFT_OUTPUT_RESUME ? WEFT_SESSION_RESUME : WEFT_SESSION_TRAIN, err);
+                               options->mode == WEFT_OUTPUT_RESUME ? WEFT_SESSION_RESUME : WEFT_SESSION_TRAIN, NULL,
+                               err);
     if (status == WEFT_OK) status = run_steps(&self, err);
-    weft_saver_close(&self.saver);
+    if (self.session != NULL) weft_engine_abandon(self.session->engine);
+    weft_async_checkpoint_destroy(self.async); /* cancels a save in progress, except on a single rank */
     weft_identities_clear(&self.identities);
     weft_text_files_clear(&self.text_files);
     weft_progress_destroy(self.progress);
-    weft_records_close(&self.journal.records);
+    weft_journal_close(&self.journal);
     weft_similarity_close(&self.similarity);
     weft_output_close(self.output);
     weft_session_close(self.session);

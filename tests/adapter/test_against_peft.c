@@ -260,7 +260,7 @@ TEST(a_prefix_stands_before_cached_places) {
     weft_run *runs[2] = {NULL, NULL};
     weft_generator *whole = open_generator(&runs[0], PREFIX, PLACES, true);
     weft_generator *slow = open_generator(&runs[1], PREFIX, PLACES, true);
-    const int64_t vocabulary = weft_generator_model(whole)->vocab_size;
+    const int64_t vocabulary = weft_generator_plan(whole)->declared->info.vocab_size;
     const float *at_once = NULL, *stepwise = NULL;
     double largest = 0.0;
     weft_error err = WEFT_ERROR_INIT;

@@ -251,7 +251,7 @@ TESTS(logits_of_every_place, N_CASES) {
     ck_assert_msg(weft_run_open(&run, NULL, overrides, n, needs, &err) == WEFT_OK, "%s", err.text);
     ck_assert_msg(weft_generator_create(&generator, run, batch.length, &options, &err) == WEFT_OK, "%s", err.text);
     for (int32_t i = 0; i < batch.rows * batch.length; i++) {
-        const int64_t vocabulary = weft_generator_model(generator)->vocab_size, at = batch.positions[i];
+        const int64_t vocabulary = weft_generator_plan(generator)->declared->info.vocab_size, at = batch.positions[i];
         const float *found = NULL, *expected = golden_floats(&batch, "logits") + i * vocabulary;
         if (golden_floats(&batch, "weights")[i] == 0.0f && at == 0) continue;
         ck_assert_msg(weft_generator_logits(generator, &found, ints(&batch, "ids") + i - at, 0, at + 1, &err) ==

@@ -81,8 +81,8 @@ static inline void rig_open(rig *self, ...) {
     va_start(args, self);
     while ((overrides[n] = va_arg(args, const char *)) != NULL) n++;
     va_end(args);
-    ck_assert_ok(weft_session_open(&self->session, scratch_path("run.ini"), overrides, n, WEFT_SESSION_TRAIN, &err),
-                 err);
+    ck_assert_ok(
+        weft_session_open(&self->session, scratch_path("run.ini"), overrides, n, WEFT_SESSION_TRAIN, NULL, &err), err);
     self->session->run->host = &fixture_host; /* records its log from here on */
     ck_assert_ok(weft_session_start(self->session, &err), err);
     ck_assert_ok(weft_identities_collect(&self->identities, self->session->engine, self->session->data_info.fingerprint,

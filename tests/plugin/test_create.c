@@ -357,8 +357,8 @@ static weft_status open_session(const char *optimizer, weft_error *err) {
     (void)snprintf(tokenizer, sizeof tokenizer, "tokenizer.path=%s/tests/golden/tokenizer/sp-bpe", workshop_source());
     (void)snprintf(data, sizeof data, "data.path=%s/LICENSE", workshop_source());
     (void)snprintf(plugin, sizeof plugin, "optimizer.plugin=%s", optimizer);
-    status =
-        weft_session_open(&session, NULL, overrides, sizeof overrides / sizeof overrides[0], WEFT_SESSION_TRAIN, err);
+    status = weft_session_open(&session, NULL, overrides, sizeof overrides / sizeof overrides[0], WEFT_SESSION_TRAIN,
+                               NULL, err);
     weft_session_close(session);
     return status;
 }

@@ -60,7 +60,7 @@ static weft_status run(const char *directory, uint64_t steps, const char *path, 
     char hex[65] = "", name[4096];
     long grown = 0;
     FILE *out = NULL;
-    weft_status status = weft_session_open(&session, path, overrides, n, WEFT_SESSION_TRAIN, err);
+    weft_status status = weft_session_open(&session, path, overrides, n, WEFT_SESSION_TRAIN, NULL, err);
     if (status == WEFT_OK) status = weft_session_start(session, err);
     if (status == WEFT_OK) status = train(session, steps, err);
     if (status == WEFT_OK) status = weft_engine_hash(hex, session->engine, err);

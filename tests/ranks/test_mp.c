@@ -7,7 +7,7 @@
 #include "launch/find.h"
 #include "train/tables.h"
 #include "suite.h"
-#include "train/all_rank_plan.h"
+#include "train/fit.h"
 #include "train_rig.h"
 #include "run/engine.h"
 

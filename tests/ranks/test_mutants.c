@@ -116,9 +116,7 @@ START_TEST(rank) {
     ck_assert_msg(weft_process_context_open(&process_context, run_of, &err) == WEFT_OK, "%s", err.text);
     for (size_t i = 0; i < (plants ? 1 : N_SETTINGS); i++) {
         bench b;
-        if (settings[i].world != weft_process_context_size(process_context) ||
-            (settings[i].suite == FULL && !is_full()))
-            continue;
+        if (settings[i].world != process_context->comm_info.size || (settings[i].suite == FULL && !is_full())) continue;
         bench_open(&b, &settings[i], rank_model, process_context);
         if (plants) plant(&b);
         else mutate(&b);

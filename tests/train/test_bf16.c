@@ -345,7 +345,7 @@ static float *logits_of(const char *name, const char *precision, const int32_t *
     weft_run *run = NULL;
     weft_error err = WEFT_ERROR_INIT;
     weft_generator *generator = open_generator(&run, name, precision, n, &options);
-    const int64_t vocabulary = weft_generator_model(generator)->vocab_size;
+    const int64_t vocabulary = weft_generator_plan(generator)->declared->info.vocab_size;
     const float *found = NULL;
     float *out = malloc((size_t)vocabulary * sizeof *out);
     ck_assert_ptr_nonnull(out);

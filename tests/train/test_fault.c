@@ -26,8 +26,8 @@ static weft_status take_step(const char *optimizer, weft_error *err) {
     (void)snprintf(model, sizeof model, "model.path=%s/configs/chess/base", workshop_source());
     (void)snprintf(data, sizeof data, "data.path=%s/configs/chess/heldout.txt", workshop_source());
     (void)snprintf(plugin, sizeof plugin, "optimizer.plugin=%s", optimizer);
-    status =
-        weft_session_open(&session, NULL, overrides, sizeof overrides / sizeof overrides[0], WEFT_SESSION_PROFILE, err);
+    status = weft_session_open(&session, NULL, overrides, sizeof overrides / sizeof overrides[0], WEFT_SESSION_PROFILE,
+                               NULL, err);
     if (status == WEFT_OK) status = weft_session_start(session, err);
     if (status == WEFT_OK) status = weft_engine_load(session->engine, err);
     if (status == WEFT_OK) status = weft_stepper_train(session->stepper, &result, 1, 0.01, 1.0, err);

@@ -1,6 +1,6 @@
 /* tests/train/test_fp16.c: [train] precision = fp16: close to fp32. Loss scaling equals PyTorch's GradScaler (golden
  * files); a skipped step changes no state. */
-#include "run/schedule.h"
+#include "run/session.h"
 #include "golden.h"
 #include "run/engine.h"
 #include "suite.h"
@@ -47,8 +47,7 @@ static void follow_case(const json_t *one) {
     const size_t n = strlen(finite);
     size_t next = 0;
     double scale = 0.0;
-    weft_loss_scale now;
-    weft_loss_scale_begin(&now, &keys);
+    weft_loss_scale now = {.scale = (float)keys.loss_scale};
     for (size_t step = 1; step <= n + 1; step++) {
         const json_t *change = json_array_get(changes, next);
         if (change != NULL && (size_t)json_integer_value(json_array_get(change, 0)) == step) {
@@ -74,8 +73,7 @@ TEST(the_scale_is_grad_scalers) {
 TEST(a_scale_below_its_floor_is_told) {
     const weft_train_settings keys = {
         .loss_scale = 8, .scale_growth = 2, .scale_backoff = 0.5, .scale_every = 10, .scale_floor = 2};
-    weft_loss_scale now;
-    weft_loss_scale_begin(&now, &keys);
+    weft_loss_scale now = {.scale = (float)keys.loss_scale};
     ck_assert(weft_loss_scale_note(&now, &keys, false));
     ck_assert(weft_loss_scale_note(&now, &keys, false));
     ck_assert(!weft_loss_scale_note(&now, &keys, false));

@@ -123,7 +123,7 @@ TESTS(the_cache_changes_no_greedy_id, N_MODELS) {
     memcpy(text, prompt, sizeof prompt);
     bench_open(&cached, models[_i], N_PROMPT, &with);
     bench_open(&whole, models[_i], N_PROMPT, &without);
-    vocabulary = weft_generator_model(cached.generator)->vocab_size;
+    vocabulary = weft_generator_plan(cached.generator)->declared->info.vocab_size;
     for (; n < contexts[_i]; n++) {
         int64_t a = 0, b = 0;
         float *x = logits_of(&cached, text, past, n, vocabulary), *y = logits_of(&whole, text, 0, n, vocabulary);
@@ -149,7 +149,7 @@ TESTS(a_prompt_in_pieces_gives_the_same_logits, N_MODELS) {
     int64_t vocabulary = 0;
     float *one = NULL, *two = NULL;
     bench_open(&b, models[_i], N_PROMPT, &greedy);
-    vocabulary = weft_generator_model(b.generator)->vocab_size;
+    vocabulary = weft_generator_plan(b.generator)->declared->info.vocab_size;
     one = logits_of(&b, prompt, 0, N_PROMPT, vocabulary);
     free(logits_of(&b, prompt, 0, 2, vocabulary));
     two = logits_of(&b, prompt, 2, N_PROMPT, vocabulary);

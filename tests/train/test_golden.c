@@ -201,7 +201,8 @@ TESTS(logits_of_every_place, n_models() < N_MODELS ? n_models() : N_MODELS + N_P
     weft_generator *generator = NULL;
     golden_batch_open(&batch, model_at(_i));
     generator = open_generator(&run, model_at(_i), batch.length, &options);
-    ck_assert_double_lt(worst_logit(&batch, generator, weft_generator_model(generator)->vocab_size), 1e-4);
+    ck_assert_double_lt(worst_logit(&batch, generator, weft_generator_plan(generator)->declared->info.vocab_size),
+                        1e-4);
     weft_generator_destroy(generator);
     weft_run_close(run);
     golden_batch_close(&batch);

@@ -2,7 +2,7 @@
  * (tests/golden/schedule.json). */
 #include "golden.h"
 #include "suite.h"
-#include "run/schedule.h"
+#include "run/session.h"
 
 #include <check.h>
 #include <jansson.h>

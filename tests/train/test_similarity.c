@@ -1,6 +1,6 @@
 /* One minus the cosine of two means: accuracy, and missing values. */
 #include "suite.h"
-#include "train/similarity.h"
+#include "run/values.h"
 
 #include <check.h>
 #include <math.h>

@@ -439,7 +439,7 @@ weft_status weft_ab_print_json(const weft_ab_experiment *experiment, FILE *to, w
                        "learning", learning_object(experiment), "block_steps", (json_int_t)experiment->block, "seconds",
                        experiment->seconds, "stopped", (int)experiment->stopped, "winner",
                        winner >= 0 ? json_string(experiment->arms[winner].spec->label) : json_null(), "ranks",
-                       (int)weft_process_context_size(experiment->meeting.process_context));
+                       (int)experiment->meeting.process_context->comm_info.size);
     if (object == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the object that is printed");
     (void)json_dumpf(object, to, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
     (void)fputc('\n', to);

@@ -7,9 +7,8 @@
 #include "launch/signals.h"
 #include "plugin/crash.h"
 #include "plugin/enter.h"
-#include "train/all_rank_plan.h"
-#include "tools/common/plan_costs.h"
 #include "train/fit.h"
+#include "tools/common/plan_costs.h"
 #include "run/coherence.h"
 #include "run/values.h"
 #include "tools/common/checksums.h"
@@ -109,7 +108,7 @@ static void part_with_checksum(weft_ab_bits *self, int32_t step, int32_t checksu
 /* Combines all ranks' gradient checksums on rank 0. A micro-batch's gradient is computed on one rank, or in parts. */
 static weft_status bring_gradients(weft_ab_bits *self, weft_error *err) {
     const size_t n = (size_t)self->micro_batches * (size_t)self->parameters;
-    const int32_t world = weft_process_context_size(self->experiment->meeting.process_context);
+    const int32_t world = self->experiment->meeting.process_context->comm_info.size;
     weft_status status = WEFT_OK;
     if (world == 1) return WEFT_OK;
     status = weft_process_group_gather(&self->experiment->meeting.peers, self->of_ranks,
@@ -187,7 +186,7 @@ void weft_ab_bits_end(weft_ab_bits *self) {
 
 weft_ab_bits *weft_ab_bits_create(weft_ab_experiment *experiment) {
     const weft_engine *engine = experiment->arms[0].session->engine;
-    const size_t world = (size_t)weft_process_context_size(experiment->meeting.process_context);
+    const size_t world = (size_t)experiment->meeting.process_context->comm_info.size;
     weft_ab_bits *self = weft_alloc(1, sizeof *self);
     size_t n = 0;
     self->experiment = experiment;
@@ -354,7 +353,7 @@ static weft_status open_alone(weft_session **out, weft_ab_experiment *self, cons
                               const char *const *overrides, size_t n_overrides, weft_session_kind kind,
                               const weft_session *plugin_lookup, weft_error *err) {
     const weft_session_place place = {weft_process_context_rank_span(self->meeting.process_context), plugin_lookup};
-    return weft_session_open_at(out, spec->path, overrides, n_overrides, kind, &place, err);
+    return weft_session_open(out, spec->path, overrides, n_overrides, kind, &place, err);
 }
 
 static weft_status meet(weft_ab_experiment *self, const weft_session *session, weft_status status, weft_error *err) {
@@ -399,7 +398,7 @@ static weft_status open_arm(weft_ab_experiment *self, int32_t i, weft_error *err
 
 /* Checks that the device has enough memory for all arms together. */
 static weft_status check_room(const weft_ab_experiment *self, weft_error *err) {
-    const int32_t world = weft_process_context_size(self->meeting.process_context);
+    const int32_t world = self->meeting.process_context->comm_info.size;
     char wanted[WEFT_UNIT_SIZE], there[WEFT_UNIT_SIZE];
     weft_available_memory room;
     int64_t bytes = 0;

@@ -72,8 +72,8 @@ static void describe(char *out, size_t size, const exchange *e) {
     char many[48] = "";
     if (e->among_many > 0) (void)snprintf(many, sizeof many, ", one of %d concurrent ones", (int)e->among_many);
     (void)snprintf(out, size, "%s of %lld %s among %d of %d ranks, ended by %s%s", kind_names[e->kind], (long long)e->n,
-                   weft_dtype_name(e->dtype), (int)e->among->n,
-                   (int)weft_process_context_size(e->among->process_context), ending_names[e->by], many);
+                   weft_dtype_name(e->dtype), (int)e->among->n, (int)e->among->process_context->comm_info.size,
+                   ending_names[e->by], many);
 }
 
 static void watch(const exchange *e, double seconds) {
@@ -396,7 +396,7 @@ static weft_status nothing_went_wrong(const weft_process_context *p, weft_error 
  * slot it hangs. [collective] */
 static weft_status weft_exchanges_try(weft_process_context *process_context, bool at_once, double seconds,
                                       weft_error *err) {
-    const int32_t size = weft_process_context_size(process_context), rank = process_context->comm_info.rank;
+    const int32_t size = process_context->comm_info.size, rank = process_context->comm_info.rank;
     const int32_t two[2] = {size - 1, 0};
     const circle world = {process_context, NULL, size, rank};
     circle ends = {process_context, NULL, 2, rank == size - 1 ? 0 : rank == 0 ? 1 : -1};

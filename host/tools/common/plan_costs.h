@@ -4,7 +4,7 @@
 #define WEFT_HOST_TOOLS_COMMON_PLAN_COSTS_H
 
 #include "run/session.h"
-#include "train/all_rank_plan.h"
+#include "train/fit.h"
 
 #include <jansson.h>
 

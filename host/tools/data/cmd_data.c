@@ -262,7 +262,7 @@ static weft_exit show_rows(const weft_args *args, weft_error *err) {
     if (!weft_args_i64(args, &rows, "n", "[1,1000000]", 3, err) ||
         !weft_args_i64(args, &first, "first", "[0,inf)", 0, err))
         return WEFT_EXIT_USAGE;
-    status = weft_session_open(&session, weft_args_config(args), overrides, n, WEFT_SESSION_EVALUATE, err);
+    status = weft_session_open(&session, weft_args_config(args), overrides, n, WEFT_SESSION_EVALUATE, NULL, err);
     if (status == WEFT_OK)
         status = print_rows(session, split, (uint64_t)first, (uint64_t)rows, weft_args_has(args, "tokens"), err);
     weft_session_close(session);
@@ -273,7 +273,8 @@ static weft_exit print_stats(const weft_args *args, weft_error *err) {
     size_t n = 0;
     const char *const *overrides = weft_args_overrides(args, &n);
     weft_session *session = NULL;
-    weft_status status = weft_session_open(&session, weft_args_config(args), overrides, n, WEFT_SESSION_EVALUATE, err);
+    weft_status status =
+        weft_session_open(&session, weft_args_config(args), overrides, n, WEFT_SESSION_EVALUATE, NULL, err);
     if (status == WEFT_OK) status = print_one(session, WEFT_SPLIT_TRAIN, "training", err);
     if (status == WEFT_OK) status = print_one(session, WEFT_SPLIT_VALIDATION, "validation", err);
     if (status == WEFT_OK) print_counts(session);

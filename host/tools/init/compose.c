@@ -566,7 +566,7 @@ static weft_status query_model(composer *self, weft_error *err) {
 
 static weft_status open_session(const composer *self, weft_session **out, char **overrides, weft_error *err) {
     return weft_session_open(out, NULL, (const char *const *)overrides, (size_t)self->draft->n, WEFT_SESSION_PROFILE,
-                             err);
+                             NULL, err);
 }
 
 static int64_t least(int64_t a, int64_t b) {

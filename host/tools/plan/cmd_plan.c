@@ -555,8 +555,7 @@ static weft_status open_plan(planned *self, const char *path, weft_error *err) {
     size_t n = 0;
     const char *const *overrides = weft_args_overrides(self->args, &n);
     const weft_plan *plan = NULL;
-    weft_status status = weft_session_open(&self->session, path, overrides, n, WEFT_SESSION_PROFILE, err);
-    if (status == WEFT_OK) status = weft_session_check_weights(self->session, err);
+    weft_status status = weft_session_open(&self->session, path, overrides, n, WEFT_SESSION_PROFILE, NULL, err);
     if (status == WEFT_OK) status = weft_all_rank_plan_create(&self->all_rank_plan, &self->session->engine->plan, err);
     if (status != WEFT_OK) return status;
     plan = &self->session->engine->plan;

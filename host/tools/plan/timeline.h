@@ -11,7 +11,7 @@
 #ifndef WEFT_HOST_TOOLS_PLAN_TIMELINE_H
 #define WEFT_HOST_TOOLS_PLAN_TIMELINE_H
 
-#include "train/per_rank.h"
+#include "train/summary.h"
 
 /* Seconds: with no other rank of the machine at work, and with `together` ranks at work as in the measured rates. */
 typedef struct weft_work {

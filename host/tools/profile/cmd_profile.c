@@ -71,7 +71,7 @@ static weft_exit run_profile(const weft_args *args, weft_error *err) {
     if (!weft_args_i64(args, &o.steps, "steps", "[1,10000]", 10, err) ||
         !weft_args_i64(args, &o.warmup, "warmup", "[0,10000]", 2, err) || !weft_command_room(args, &room, err))
         return WEFT_EXIT_USAGE;
-    status = weft_session_open(&session, weft_args_config(args), overrides, n, WEFT_SESSION_PROFILE, err);
+    status = weft_session_open(&session, weft_args_config(args), overrides, n, WEFT_SESSION_PROFILE, NULL, err);
     if (status == WEFT_OK) status = weft_command_check_room(args, session, room, err);
     if (status == WEFT_OK) status = profile_session(session, &o, begin, err);
     weft_session_close(session);

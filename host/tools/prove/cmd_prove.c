@@ -161,9 +161,9 @@ static weft_status weft_proof_print_json(const weft_proof *proof, FILE *to, weft
     json_t *cells = json_array(), *object = NULL;
     for (int32_t i = 0; i < proof->grid.n; i++) (void)json_array_append_new(cells, cell_object(proof, i));
     object = json_pack("{s:s, s:i, s:I, s:o, s:i, s:i, s:i, s:i, s:i, s:s, s:o, s:f}", "reduce", proof->reduce, "ranks",
-                       (int)weft_process_context_size(proof->meeting.process_context), "steps",
-                       (json_int_t)proof->spec.steps, "cells", cells, "equal", (int)proof->count[WEFT_VERDICT_EQUAL],
-                       "not_covered", (int)proof->count[WEFT_VERDICT_NOT_COVERED], "different",
+                       (int)proof->meeting.process_context->comm_info.size, "steps", (json_int_t)proof->spec.steps,
+                       "cells", cells, "equal", (int)proof->count[WEFT_VERDICT_EQUAL], "not_covered",
+                       (int)proof->count[WEFT_VERDICT_NOT_COVERED], "different",
                        (int)proof->count[WEFT_VERDICT_DIFFERENT], "not_trained", (int)proof->count[WEFT_VERDICT_IDLE],
                        "left_out", (int)proof->left_out, "missing", proof->missing, "omitted",
                        omitted_array(&proof->omitted), "seconds", proof->seconds);

@@ -112,7 +112,7 @@ enum { STAYS = 1u << WEFT_FIT_SAVING | 1u << WEFT_FIT_CHECKPOINTING | 1u << WEFT
 /* Returns the smallest available memory of all ranks. said: given by the user; 0: queried. [collective] */
 static weft_status weft_cell_memory_find(weft_available_memory *out, weft_meeting *meeting, const weft_session *session,
                                          int64_t said, weft_error *err) {
-    const int32_t size = weft_process_context_size(meeting->process_context);
+    const int32_t size = meeting->process_context->comm_info.size;
     weft_available_memory *all = weft_alloc(size, sizeof *all);
     const weft_available_memory mine = weft_available_memory_find(said, &session->engine->device_info);
     const weft_status status = weft_meeting_share(meeting, all, &mine, (int64_t)sizeof mine, err);
@@ -398,7 +398,7 @@ static weft_status omit_refused(weft_proof *self, weft_error *err) {
 
 /* Compiles all cells in parallel: rank i % size compiles cell i. */
 static weft_status compile_all(weft_proof *self, weft_error *err) {
-    const int32_t size = weft_process_context_size(self->meeting.process_context),
+    const int32_t size = self->meeting.process_context->comm_info.size,
                   rank = self->meeting.process_context->comm_info.rank;
     const int32_t rows = (self->grid.n + size - 1) / size;
     weft_cell *mine = weft_alloc(rows, sizeof *mine), *all = weft_alloc(rows * size, sizeof *all);
@@ -441,7 +441,7 @@ static weft_status make_grid(weft_proof *self, const weft_prove_options *options
     weft_grid_spec *spec = weft_alloc(1, sizeof *spec);
     weft_status status = WEFT_OK;
     weft_prove_spec(spec, self->missing, sizeof self->missing, self->meeting.run, self->plugin_lookup,
-                    weft_process_context_size(self->meeting.process_context));
+                    self->meeting.process_context->comm_info.size);
     weft_omitted_find(&self->omitted, spec, self->missing, options->alone,
                       self->meeting.run->settings.train.micro_batch);
     weft_grid_create(&self->grid, spec);
@@ -475,7 +475,7 @@ static weft_status run_cell(weft_proof *self, weft_verification_run_end *end, do
 /* All-gathers the results of finished cells. mine: result and losses; sent by the lowest rank of a cell. */
 static weft_status share_ends(weft_proof *self, const char *mine, weft_error *err) {
     const size_t losses = (size_t)self->spec.steps * sizeof(double), bytes = sizeof(weft_verification_run_end) + losses;
-    const int32_t size = weft_process_context_size(self->meeting.process_context);
+    const int32_t size = self->meeting.process_context->comm_info.size;
     char *all = weft_alloc(size, bytes);
     const weft_status status = weft_meeting_share(&self->meeting, all, mine, (int64_t)bytes, err);
     for (int32_t rank = 0; rank < size && status == WEFT_OK; rank++) {
@@ -492,7 +492,7 @@ static weft_status share_ends(weft_proof *self, const char *mine, weft_error *er
 
 /* Runs the reference on every rank independently, so that each can compare. All ranks must have the same result. */
 static weft_status run_reference(weft_proof *self, weft_error *err) {
-    const int32_t size = weft_process_context_size(self->meeting.process_context);
+    const int32_t size = self->meeting.process_context->comm_info.size;
     char(*hashes)[72] = weft_alloc(size, sizeof *hashes);
     weft_status status = WEFT_OK;
     weft_verification_run_create(&self->verification_run, self->plugin_lookup, self->spec.steps);
@@ -546,8 +546,7 @@ static int32_t find_cell(const weft_proof *self, const int32_t *wave, const int3
 
 static weft_status run_waves(weft_proof *self, int32_t *wave, int32_t *base, const weft_prove_options *options,
                              weft_error *err) {
-    const int32_t waves =
-        weft_grid_schedule(wave, base, &self->grid, weft_process_context_size(self->meeting.process_context));
+    const int32_t waves = weft_grid_schedule(wave, base, &self->grid, self->meeting.process_context->comm_info.size);
     char *mine = weft_alloc(sizeof(weft_verification_run_end) + (size_t)self->spec.steps * sizeof(double), 1);
     double *losses = weft_alloc(self->spec.steps, sizeof *losses);
     weft_status status = WEFT_OK;

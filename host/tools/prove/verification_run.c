@@ -33,7 +33,7 @@ weft_status weft_verification_run_open(weft_session **out, const weft_verificati
     const weft_session_place place = {*rank_span, spec->plugin_lookup};
     size_t n = 0;
     const char **all = weft_verification_run_overrides(&n, spec, cell);
-    const weft_status status = weft_session_open_at(out, spec->path, all, n, WEFT_SESSION_STEPS, &place, err);
+    const weft_status status = weft_session_open(out, spec->path, all, n, WEFT_SESSION_STEPS, &place, err);
     free((void *)all);
     return status;
 }

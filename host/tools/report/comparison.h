@@ -2,14 +2,13 @@
 #ifndef WEFT_HOST_TOOLS_REPORT_COMPARISON_H
 #define WEFT_HOST_TOOLS_REPORT_COMPARISON_H
 
-#include "train/per_rank.h"
-#include "train/records.h"
+#include "train/journal.h"
 
 #include <stdbool.h>
 #include <stdio.h>
 #include <weft/base.h>
 
-/* Reads the records of a run's directory (train/records.h) as arrays of numbers.
+/* Reads the records of a run's directory (train/journal.h) as arrays of numbers.
  *
  * The run may be active, stopped or finished, and its files may be damaged: readable lines are used, and `notes` lists
  * the rest. The directory is only read. Missing numbers are NaN. */
