@@ -2,6 +2,7 @@
 #include "plugin/load.h"
 
 #include "base/alloc.h"
+#include "base/child.h"
 #include "base/hash.h"
 #include "base/text.h"
 #include "plugin/enter.h"
@@ -35,164 +36,6 @@ static weft_status read_file(unsigned char **out, int descriptor, size_t size, w
     }
     *out = bytes;
     return WEFT_OK;
-}
-
-/* ---- libraries of a pinned plugin ----
- *
- * Checks every file that the dynamic loader could select for a plugin, not only the one that it will select, so that a
- * later search order cannot open an unchecked one. */
-
-enum { MOST_DEPTH = 12, MOST_SEEN = 256, MOST_LIST = 3 * PATH_MAX, CAPABILITIES = 4 };
-
-typedef struct walk {
-    const weft_trust *trust;
-    struct {
-        dev_t device;
-        ino_t inode;
-    } seen[MOST_SEEN]; /* checked files */
-    size_t n_seen;
-} walk;
-
-/* A shared object and its search directories: its own, and those of the objects that need it. */
-typedef struct object {
-    const struct object *needed_by; /* NULL: the plugin */
-    weft_elf elf;
-    const char *path;
-    int32_t depth;
-} object;
-
-static weft_status check_object(walk *w, const object *self, weft_error *err);
-
-static bool is_systems(const char *path) {
-    static const char *const roots[] = {"/usr/lib/", "/usr/lib32/", "/usr/lib64/", "/lib/", "/lib32/", "/lib64/"};
-    for (size_t i = 0; i < sizeof roots / sizeof *roots; i++)
-        if (strncmp(path, roots[i], strlen(roots[i])) == 0) return true;
-    return false;
-}
-
-/* Returns true if the file was seen before, and marks it as seen. */
-static bool note_seen(walk *w, const struct stat *about) {
-    for (size_t i = 0; i < w->n_seen; i++)
-        if (w->seen[i].device == about->st_dev && w->seen[i].inode == about->st_ino) return true;
-    if (w->n_seen < MOST_SEEN) {
-        w->seen[w->n_seen].device = about->st_dev;
-        w->seen[w->n_seen++].inode = about->st_ino;
-    }
-    return false;
-}
-
-/* Checks one file. The loader cannot open a missing file either, and rejects one that is no shared object. */
-static weft_status check_library(walk *w, const object *of, const char *path, weft_error *err) {
-    char real[PATH_MAX], hex[65];
-    object self = {.needed_by = of, .path = real, .depth = of->depth + 1};
-    struct stat about;
-    unsigned char *image = NULL;
-    int descriptor;
-    weft_status status = WEFT_OK;
-    if (realpath(path, real) == NULL || is_systems(real)) return WEFT_OK;
-    if (stat(real, &about) == 0 && note_seen(w, &about)) return WEFT_OK;
-    descriptor = open(real, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (descriptor < 0) return weft_error_set(err, WEFT_E_SYSTEM, "needs the library %s: %s.", real, strerror(errno));
-    if (fstat(descriptor, &about) != 0 || !S_ISREG(about.st_mode))
-        status = weft_error_set(err, WEFT_E_USER, "needs the library %s, which is no regular file.", real);
-    else if (read_file(&image, descriptor, (size_t)about.st_size, err) != WEFT_OK)
-        status = weft_error_prefix(err, "needs the library %s, which ", real);
-    (void)close(descriptor);
-    if (status == WEFT_OK) status = weft_hash_text(hex, image, (size_t)about.st_size, err);
-    if (status == WEFT_OK && !weft_trust_holds(w->trust, hex))
-        status =
-            weft_error_set(err, WEFT_E_USER,
-                           "needs the library %s, whose SHA-256 %s is not pinned, and [plugins] trust = pinned only "
-                           "allows pinned files. Fix: if you trust its source, append what `sha256sum %s` prints "
-                           "to %s.",
-                           real, hex, real,
-                           w->trust->list_path != NULL ? w->trust->list_path : "a file that [plugins] pin_list names");
-    if (status == WEFT_OK && weft_elf_open(&self.elf, image, (size_t)about.st_size, NULL) == WEFT_OK)
-        status = check_object(w, &self, err);
-    free(image);
-    return status;
-}
-
-/* Checks a directory and its subdirectories for processor capabilities, which the loader prefers. */
-static weft_status check_directory(walk *w, const object *of, const char *directory, const char *name, int32_t depth,
-                                   weft_error *err) {
-    static const char *const below[] = {"glibc-hwcaps", "x86-64-v4", "x86-64-v3", "x86-64-v2", "tls",
-                                        "haswell",      "avx512_1",  "x86_64",    "power9",    "power10"};
-    char path[PATH_MAX];
-    struct stat about;
-    weft_status status = WEFT_OK;
-    if (snprintf(path, sizeof path, "%s/%s", directory, name) < (int)sizeof path)
-        status = check_library(w, of, path, err);
-    for (size_t i = 0; i < sizeof below / sizeof *below && depth < CAPABILITIES && status == WEFT_OK; i++) {
-        const int n = snprintf(path, sizeof path, "%s/%s", directory, below[i]);
-        if (n < (int)sizeof path && stat(path, &about) == 0 && S_ISDIR(about.st_mode))
-            status = check_directory(w, of, path, name, depth + 1, err);
-    }
-    return status;
-}
-
-/* Writes the list with $ORIGIN replaced. Returns false if it has another variable, or is too long. */
-static bool expand_origin(char *out, size_t size, const char *list, const char *path) {
-    static const char *const names[] = {"$ORIGIN", "${ORIGIN}"};
-    const int origin = (int)(strrchr(path, '/') - path);
-    size_t n = 0;
-    while (*list != '\0') {
-        size_t skip = 0;
-        for (size_t i = 0; i < 2; i++)
-            if (strncmp(list, names[i], strlen(names[i])) == 0) skip = strlen(names[i]);
-        if ((*list == '$' && skip == 0) || n + (size_t)origin + 2 > size) return false;
-        if (skip > 0) n += (size_t)snprintf(out + n, size - n, "%.*s", origin, path);
-        else out[n++] = *list;
-        list += skip > 0 ? skip : 1;
-    }
-    out[n] = '\0';
-    return true;
-}
-
-static weft_status check_list(walk *w, const object *of, const char *list, const char *owner, const char *name,
-                              weft_error *err) {
-    char expanded[MOST_LIST];
-    char *rest = expanded, *directory;
-    weft_status status = WEFT_OK;
-    if (!expand_origin(expanded, sizeof expanded, list, owner))
-        return weft_error_set(
-            err, WEFT_E_USER,
-            "searches libraries in %.200s, which [plugins] trust = pinned cannot follow: link it with "
-            "a run path of plain directories and $ORIGIN.",
-            list);
-    while (status == WEFT_OK && (directory = strsep(&rest, ":")) != NULL)
-        status = check_directory(w, of, directory[0] == '\0' ? "." : directory, name, 0, err);
-    return status;
-}
-
-static weft_status check_name(walk *w, const object *self, const char *name, weft_error *err) {
-    const char *list = NULL;
-    weft_status status = WEFT_OK;
-    if (strchr(name, '/') != NULL) {
-        char path[PATH_MAX];
-        if (!expand_origin(path, sizeof path, name, self->path))
-            return weft_error_set(err, WEFT_E_USER,
-                                  "needs the library %.200s, a path that [plugins] trust = pinned cannot follow.",
-                                  name);
-        return check_library(w, self, path, err);
-    }
-    for (const object *at = self; at != NULL && status == WEFT_OK; at = at->needed_by)
-        for (uint64_t i = 0; status == WEFT_OK && (list = weft_elf_text(&at->elf, WEFT_ELF_RUNPATHS, i)) != NULL; i++)
-            status = check_list(w, self, list, at->path, name, err);
-    return status;
-}
-
-static weft_status check_object(walk *w, const object *self, weft_error *err) {
-    const char *name = NULL;
-    weft_status status = WEFT_OK;
-    if (self->depth > MOST_DEPTH)
-        return weft_error_set(err, WEFT_E_USER,
-                              "needs libraries that need one another %d levels deep, too deep for "
-                              "[plugins] trust = pinned.",
-                              MOST_DEPTH);
-    for (uint64_t i = 0; status == WEFT_OK && (name = weft_elf_text(&self->elf, WEFT_ELF_OPENED, i)) != NULL; i++)
-        status = check_name(w, self, name, err);
-    return status;
 }
 
 /* ---- one file ---- */
@@ -327,6 +170,67 @@ static weft_status run_file(file_entry *entry, weft_error *err) {
     return status;
 }
 
+/* ---- libraries of a pinned plugin ---- */
+
+enum { LIST_BYTES = 1 << 20, LIST_SECONDS = 10 };
+
+static weft_status check_library(const weft_trust *trust, const char *path, weft_error *err) {
+    static const char *const systems[] = {"/usr/lib/", "/usr/lib32/", "/usr/lib64/", "/lib/", "/lib32/", "/lib64/"};
+    char real[PATH_MAX], hex[65];
+    int descriptor = -1;
+    weft_status status = WEFT_OK;
+    if (realpath(path, real) == NULL)
+        return weft_error_set(err, WEFT_E_SYSTEM, "needs the library %s: %s.", path, strerror(errno));
+    for (size_t i = 0; i < sizeof systems / sizeof *systems; i++)
+        if (strncmp(real, systems[i], strlen(systems[i])) == 0) return WEFT_OK;
+    descriptor = open(real, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (descriptor < 0) return weft_error_set(err, WEFT_E_SYSTEM, "needs the library %s: %s.", real, strerror(errno));
+    status = weft_hash_file(hex, descriptor, real, err);
+    (void)close(descriptor);
+    if (status != WEFT_OK) return weft_error_prefix(err, "needs the library ");
+    if (weft_trust_holds(trust, hex)) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_USER,
+                          "needs the library %s, whose SHA-256 %s is not pinned, and [plugins] trust = pinned only "
+                          "allows pinned files. Fix: if you trust its source, append what `sha256sum %s` prints to %s.",
+                          real, hex, real,
+                          trust->list_path != NULL ? trust->list_path : "a file that [plugins] pin_list names");
+}
+
+/* Lists the libraries of the file at path `context`, in a child process. The dynamic loader finds them as in dlopen and
+ * runs none of their code. LD_LIBRARY_PATH and the system's cache, which the user and the administrator set, are not
+ * used: their files need no pin. */
+static void list_libraries(int end, void *context) {
+    char *const nothing[] = {NULL};
+    Dl_info loader;
+    if (dladdr(dlsym(RTLD_DEFAULT, "_dl_find_object"), &loader) != 0 && dup2(end, STDOUT_FILENO) >= 0)
+        (void)execle(loader.dli_fname, "ld.so", "--inhibit-cache", "--list", (const char *)context, NULL, nothing);
+    _exit(127);
+}
+
+/* Checks the libraries outside of the system's directories, of lines such as "\tliba.so => /home/you/liba.so (0x7f12)",
+ * "\t/home/you/liba.so (0x7f12)", "\tliba.so => not found" and "\tlinux-vdso.so.1 (0x7f12)". */
+static weft_status check_libraries(const file_entry *entry, const weft_trust *trust, weft_error *err) {
+    weft_child child;
+    char *rest = NULL, *line = NULL;
+    weft_status status =
+        weft_child_run(&child, list_libraries, (void *)(uintptr_t)entry->path, LIST_BYTES, LIST_SECONDS, err);
+    if (status == WEFT_OK && (!child.in_time || child.status != 0))
+        status = weft_error_set(err, WEFT_E_SYSTEM,
+                                "needs libraries that the dynamic loader cannot list, which [plugins] trust = pinned "
+                                "requires. Fix: see the error of `ldd %s`.",
+                                entry->path);
+    rest = child.text;
+    while (status == WEFT_OK && (line = strsep(&rest, "\n")) != NULL) {
+        char *arrow = strstr(line, " => "), *path = arrow != NULL ? arrow + 4 : line + strspn(line, "\t");
+        char *end = strrchr(path, ' ');
+        if (strchr(path, '/') == NULL) continue;
+        if (end != NULL) *end = '\0';
+        status = check_library(trust, path, err);
+    }
+    free(child.text);
+    return status;
+}
+
 /* ---- loading a file ---- */
 
 /* Opens a file; *known is the entry of a file that was loaded before. */
@@ -355,12 +259,7 @@ static weft_status check_file(file_entry *entry, const weft_trust *trust, weft_e
     if (status == WEFT_OK) status = weft_preflight_read(note, bytes, size, err);
     if (status == WEFT_OK && producer_reorders(bytes, size)) note->fast_math = 1;
     if (status == WEFT_OK) status = weft_trust_check(trust, note, entry->sha256, entry->path, err);
-    if (status == WEFT_OK && trust != NULL && trust->pinned) {
-        object plugin = {.path = entry->path};
-        walk w = {.trust = trust};
-        status = weft_elf_open(&plugin.elf, bytes, size, err);
-        if (status == WEFT_OK) status = check_object(&w, &plugin, err);
-    }
+    if (status == WEFT_OK && trust != NULL && trust->pinned) status = check_libraries(entry, trust, err);
     free(bytes);
     return status;
 }
