@@ -326,8 +326,8 @@ static weft_status join_file(weft_tensor_writer *self, weft_error *err) {
         self->path, (long long)about.st_size, (long long)self->bytes);
 }
 
-static weft_status writer_open(weft_tensor_writer **out, const char *path, const weft_tensor_spec *specs, int32_t n,
-                               bool creates, weft_error *err) {
+weft_status weft_tensor_writer_open(weft_tensor_writer **out, const char *path, const weft_tensor_spec *specs,
+                                    int32_t n, bool creates, weft_error *err) {
     weft_status status = WEFT_OK;
     char *text = NULL;
     weft_tensor_writer *self = weft_alloc(1, sizeof *self);
@@ -348,16 +348,6 @@ static weft_status writer_open(weft_tensor_writer **out, const char *path, const
     if (status == WEFT_OK) *out = self;
     else weft_tensor_writer_cancel(self);
     return status;
-}
-
-weft_status weft_tensor_writer_create(weft_tensor_writer **out, const char *path, const weft_tensor_spec *specs,
-                                      int32_t n, weft_error *err) {
-    return writer_open(out, path, specs, n, true, err);
-}
-
-weft_status weft_tensor_writer_join(weft_tensor_writer **out, const char *path, const weft_tensor_spec *specs,
-                                    int32_t n, weft_error *err) {
-    return writer_open(out, path, specs, n, false, err);
 }
 
 int64_t weft_tensor_writer_offset(const weft_tensor_writer *self, int32_t tensor) {

@@ -94,13 +94,10 @@ typedef struct weft_tensor_writer weft_tensor_writer; /* one file that is being 
 
 /* Creates the file (which must not exist), writes its header and reserves its full size, so that a full disk fails
  * before any data is written. The layout depends only on the list: larger elements first, otherwise list order. On
- * failure the file is removed. */
-weft_status weft_tensor_writer_create(weft_tensor_writer **out, const char *path, const weft_tensor_spec *specs,
-                                      int32_t n, weft_error *err);
-
-/* Opens a file that another process has created with the same list, to write to it from this process too. */
-weft_status weft_tensor_writer_join(weft_tensor_writer **out, const char *path, const weft_tensor_spec *specs,
-                                    int32_t n, weft_error *err);
+ * failure the file is removed. creates false: opens a file that another process has created with the same list, to
+ * write to it from this process too. */
+weft_status weft_tensor_writer_open(weft_tensor_writer **out, const char *path, const weft_tensor_spec *specs,
+                                    int32_t n, bool creates, weft_error *err);
 
 /* Returns the offset of a tensor in bytes from the start of the file. */
 int64_t weft_tensor_writer_offset(const weft_tensor_writer *self, int32_t tensor);

@@ -5,7 +5,6 @@
 #include "config/config.h"
 #include "config/ini.h"
 #include "config/number.h"
-#include "config/path.h"
 #include "config/store.h"
 
 #include <errno.h>

@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -149,19 +148,12 @@ const weft_world *weft_world_get(void) {
     return &current;
 }
 
-int32_t weft_world_allowed(void) {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1; /* more processors than cpu_set_t supports */
-    return CPU_COUNT(&set) > 0 ? CPU_COUNT(&set) : 1;
-}
-
 /* Returns the processors of a rank. The local ranks share those of the process that started them, or of the machine. A
  * launcher that binds its ranks has divided them already: then each rank may run on few enough for all. */
 static int32_t processors_of_a_rank(int32_t local_size) {
     const char *started = getenv(WEFT_STARTED), *at = started == NULL ? NULL : strchr(started, '/');
     const long shared = at != NULL ? strtol(at + 1, NULL, 10) : sysconf(_SC_NPROCESSORS_ONLN);
-    const int32_t allowed = weft_world_allowed();
+    const int32_t allowed = weft_services_processors();
     if (local_size == 1 || (allowed < shared && (int64_t)allowed * local_size <= shared)) return allowed;
     return allowed / local_size > 0 ? allowed / local_size : 1;
 }

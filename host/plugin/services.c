@@ -77,16 +77,20 @@ static void services_release(const weft_host *host, void *memory) {
     free(header->start);
 }
 
+int32_t weft_services_processors(void) {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1; /* more processors than cpu_set_t supports */
+    return CPU_COUNT(&set) > 0 ? CPU_COUNT(&set) : 1;
+}
+
 /* Runs body(i, context) for each i in [0, n), in any order, on as many threads as this process may run on. If no thread
  * can be created, the caller's thread runs the loop. */
 static void services_parallel_for(const weft_host *host, int64_t n, void (*body)(int64_t i, void *context),
                                   void *context) {
     pthread_t others[MOST_THREADS];
     loop l = {.n = n, .body = body, .context = context};
-    int64_t threads = 1, started = 0;
-    cpu_set_t set;
+    int64_t threads = weft_services_processors(), started = 0;
     (void)host;
-    if (sched_getaffinity(0, sizeof set, &set) == 0) threads = CPU_COUNT(&set);
     if (threads > MOST_THREADS) threads = MOST_THREADS;
     if (threads > n) threads = n;
     while (started < threads - 1 && pthread_create(&others[started], NULL, worker_main, &l) == 0) started++;

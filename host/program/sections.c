@@ -493,10 +493,10 @@ static weft_status find_ranks(weft_run *run, weft_launch *out, weft_error *err) 
     weft_status status = check_sections(run, err);
     if (status == WEFT_OK) weft_settings_declare(run->config);
     if (status == WEFT_OK) status = weft_config_unknown(run->config, "plugins", err);
-    if (status == WEFT_OK) status = weft_settings_load_plugins(&run->settings.plugins, run->config, err);
+    if (status == WEFT_OK) status = weft_settings_load_section(&run->settings, "plugins", run->config, err);
     if (status == WEFT_OK) status = create_registry(run, err);
     if (status == WEFT_OK) status = weft_launch_find(out, run->config, run->plugins, err);
-    if (status == WEFT_OK) status = weft_settings_load_run(&run->settings.run, run->config, err);
+    if (status == WEFT_OK) status = weft_settings_load_section(&run->settings, "run", run->config, err);
     if (status == WEFT_OK) status = weft_log_ranks_validate(&out->world, run->settings.run.log_ranks, run->config, err);
     if (out->world.launched_by[0] != '\0') weft_world_set(&out->world); /* for the rank in error messages */
     return status;
@@ -534,7 +534,7 @@ weft_status weft_run_names(weft_run *run, uint32_t needs, weft_error *err) {
             weft_log(run->host, ranks.world.size > 1 ? WEFT_LOG_DEBUG : WEFT_LOG_INFO, "%s", ranks.why);
     }
     if (status == WEFT_OK && !weft_config_has_key(run->config, "model", "plugin") &&
-        weft_settings_load_model(&run->settings.model, run->config, NULL) == WEFT_OK)
+        weft_settings_load_section(&run->settings, "model", run->config, NULL) == WEFT_OK)
         run->family = weft_family_read(run->settings.model.path); /* an invalid key is reported later */
     if (status == WEFT_OK) weft_family_find_adapter(run);
     if (status == WEFT_OK) status = find_adapters(run, err);

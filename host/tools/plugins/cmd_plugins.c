@@ -7,6 +7,7 @@
 #include "plugin/plugin.h"
 #include "program/run.h"
 #include "tools/common/plugins.h"
+#include "tools/common/messages.h"
 #include <stdlib.h>
 
 /* --- list --- */
