@@ -1,5 +1,5 @@
 /* host/base/ahead.c: sendfile to /dev/null uses the kernel's normal read-ahead but copies no data. */
-#include "base/ahead.h"
+#include "base/safetensors.h"
 
 #include "base/alloc.h"
 

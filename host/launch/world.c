@@ -4,7 +4,6 @@
 #include "base/message.h"
 #include "config/number.h"
 #include "launch/heartbeat.h"
-#include "launch/signals.h"
 #include "plugin/crash.h"
 #include "plugin/services.h"
 
@@ -134,15 +133,7 @@ FILE *weft_log_prefix_plain(void) {
 /* ---- the world ---- */
 
 static weft_world current = {.size = 1, .local_size = 1};
-static int32_t planned_nodes = 1;
-
-void weft_world_plan_nodes(int32_t nodes) {
-    planned_nodes = nodes;
-}
-
-int32_t weft_world_planned_nodes(void) {
-    return planned_nodes;
-}
+int32_t weft_world_planned_nodes = 1;
 
 const weft_world *weft_world_get(void) {
     return &current;
@@ -171,7 +162,7 @@ void weft_world_set(const weft_world *world) {
     current = *world;
     if (current.is_planned) {
         /* A single process. A rank's processors determine its memory: as if it ran here with the ranks of its node. */
-        const int32_t per_node = current.size / planned_nodes > 0 ? current.size / planned_nodes : 1;
+        const int32_t on_each = current.size / weft_world_planned_nodes, per_node = on_each > 0 ? on_each : 1;
         weft_services_world()->planned = per_node;
         weft_services_world()->processors = processors_of_a_rank(per_node);
         return;
@@ -181,7 +172,6 @@ void weft_world_set(const weft_world *world) {
     atomic_store(&weft_crash_where.rank, current.rank);
     weft_heartbeat_begin(current.rank);
     set_prefix(current.rank, current.rank == 0 || current.speaks);
-    weft_signals_rank(current.rank);
 }
 
 weft_status weft_world_confirm(const weft_comm_info *info, weft_error *err) {

@@ -1,5 +1,5 @@
 /* host/plugin/load.h: validates and loads one plugin file; which files may run, and warnings about files that another
- * user can change (trust.c).
+ * user can change.
  *
  * The file is opened once. Its bytes are read, hashed and validated (preflight) from that descriptor. Then the dynamic
  * loader maps it by its canonical path, and the mapped file must be the same file. Files stay loaded and their
@@ -76,14 +76,6 @@ struct weft_trust {
 /* Reads and validates the list; the caller frees *out. WEFT_E_USER: an invalid list, or, with trust = pinned, a list
  * that other users can change. [any-thread] */
 weft_status weft_pins_read_list(char **out, const char *path, bool pinned, weft_error *err);
-
-/* Returns true if `pins` or the list contains the hash. [any-thread] */
-bool weft_trust_holds(const weft_trust *trust, const char sha256[65]);
-
-/* Fails with WEFT_E_USER if a plugin of the note is pinned to another hash, or if the file must be pinned and is not.
- * path: of the file, for messages. trust: NULL trusts all. [any-thread] */
-weft_status weft_trust_check(const weft_trust *trust, const weft_preflight *note, const char sha256[65],
-                             const char *path, weft_error *err);
 
 /* ---- warnings about a file that is loaded nevertheless ---- */
 

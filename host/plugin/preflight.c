@@ -23,17 +23,8 @@
 #define WEFT_ELF_MACHINE EM_X86_64
 #elif defined(__aarch64__)
 #define WEFT_ELF_MACHINE EM_AARCH64
-#elif defined(__riscv)
-#define WEFT_ELF_MACHINE EM_RISCV
-#elif defined(__powerpc64__)
-#define WEFT_ELF_MACHINE EM_PPC64
 #else
 #error "name this machine's ELF number here"
-#endif
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-#define WEFT_ELF_DATA ELFDATA2LSB
-#else
-#define WEFT_ELF_DATA ELFDATA2MSB
 #endif
 
 typedef struct elf_load {
@@ -94,7 +85,7 @@ static weft_status read_header(Elf64_Ehdr *out, const unsigned char *image, size
     memcpy(out, image, sizeof *out);
     if (out->e_ident[EI_CLASS] != ELFCLASS64)
         return weft_error_set(err, WEFT_E_PLUGIN, "is a 32-bit file; this host is 64-bit. Build it for this machine.");
-    if (out->e_ident[EI_DATA] != WEFT_ELF_DATA)
+    if (out->e_ident[EI_DATA] != ELFDATA2LSB)
         return weft_error_set(err, WEFT_E_PLUGIN, "has the other byte order. Build it for this machine.");
     if (out->e_machine != WEFT_ELF_MACHINE)
         return weft_error_set(err, WEFT_E_PLUGIN, "is built for %s; this machine is %s. Build it for this machine.",

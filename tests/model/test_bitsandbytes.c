@@ -1,6 +1,6 @@
 /* Directories saved by transformers with bitsandbytes (tests/golden/make_bitsandbytes.py), read as blocks: codes and
  * scales equal the files', for any range. Damaged or unsupported tensors are rejected with file, tensor and key. */
-#include "base/bitsandbytes.h"
+#include "base/safetensors.h"
 #include "golden.h"
 #include "model/packing.h"
 #include "scratch.h"

@@ -4,7 +4,7 @@
 
 #include "plugin/enter.h"
 #include "plugin/load.h"
-#include "plugin/subprocess_probe.h"
+#include "plugin/plugin.h"
 #include "plugin/services.h"
 #include "tools/common/plugins.h"
 #include <elf.h>
