@@ -43,11 +43,9 @@ static void services_log(const weft_host *host, int32_t level, const char *text)
 
 void weft_services_print(int32_t level, const char *text) {
     static const char *const prefixes[] = {"weft: error", "weft: warning", "weft", "weft"};
-    static const weft_message_kind kinds[] = {WEFT_MESSAGE_ERROR, WEFT_MESSAGE_WARNING, WEFT_MESSAGE_NOTE,
-                                              WEFT_MESSAGE_NOTE};
     if (level < WEFT_LOG_ERROR || level > WEFT_LOG_DEBUG) return;
     if (level > WEFT_LOG_WARN && getenv(WEFT_NO_NEWS) != NULL) return;
-    weft_message_print(kinds[level], prefixes[level], text);
+    weft_message_print((weft_log_level)level, prefixes[level], text);
 }
 
 static void *services_alloc(const weft_host *host, size_t bytes, size_t alignment) {
