@@ -3,7 +3,7 @@
  *
  *     weft_plugins *plugins = NULL;
  *     const weft_loaded *loaded = NULL;
- *     weft_plugins_create(&plugins, &options, &err);
+ *     weft_plugins_create(&plugins, &settings, &err);
  *     weft_plugins_get(plugins, &loaded, "optimizer", "adamw", &err);
  *     const weft_optimizer_plugin *table = weft_loaded_table(loaded, optimizer);
  *
@@ -16,6 +16,8 @@
  * independent of the registry. All functions are [main]. */
 #ifndef WEFT_HOST_PLUGIN_PLUGIN_H
 #define WEFT_HOST_PLUGIN_PLUGIN_H
+
+#include "config/settings.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -34,19 +36,11 @@ typedef struct weft_loaded {
 /* The table of a loaded plugin: weft_loaded_table(loaded, optimizer) is a const weft_optimizer_plugin *. */
 #define weft_loaded_table(loaded, kind) ((const weft_##kind##_plugin *)(loaded)->plugin->table)
 
-/* All strings may be NULL. */
-typedef struct weft_plugins_options {
-    const char *path;     /* [plugins] path: absolute directories, separated by colons */
-    const char *pins;     /* [plugins] pin: "optimizer:lion=<64 hex digits>", separated by commas */
-    const char *pin_list; /* [plugins] pin_list: a file of hashes */
-    int pinned;           /* [plugins] trust = pinned: load only pinned files */
-} weft_plugins_options;
-
 typedef struct weft_trust weft_trust; /* plugin/load.h */
 
-/* Creates a registry. The pins must be valid. WEFT_E_USER: a directory that is not absolute, or a list that cannot be
- * read. */
-weft_status weft_plugins_create(weft_plugins **out, const weft_plugins_options *options, weft_error *err);
+/* Creates a registry. Strings of the settings may be NULL; the pins must be valid. WEFT_E_USER: a directory that is not
+ * absolute, or a list that cannot be read. */
+weft_status weft_plugins_create(weft_plugins **out, const weft_plugins_settings *settings, weft_error *err);
 void weft_plugins_destroy(weft_plugins *self);
 
 /* Loads a plugin. Trust warnings about its file are printed once per process (plugin/load.h). name: an id,

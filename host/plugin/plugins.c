@@ -41,10 +41,12 @@ static weft_status add_directory(weft_plugins *self, const char *from, const cha
     return WEFT_OK;
 }
 
-static weft_status add_list(weft_plugins *self, const char *from, const char *list, weft_error *err) {
+/* separators: between its directories. */
+static weft_status add_list(weft_plugins *self, const char *from, const char *list, const char *separators,
+                            weft_error *err) {
     weft_status status = WEFT_OK;
     for (size_t n = 0; list != NULL && *list != '\0' && status == WEFT_OK; list += n + (list[n] != '\0')) {
-        n = strcspn(list, ":");
+        n = strcspn(list, separators);
         status = add_directory(self, from, list, n, err);
     }
     return status;
@@ -75,8 +77,8 @@ static weft_status add_installed(weft_plugins *self, weft_error *err) {
 static weft_status add_directories(weft_plugins *self, const char *path, weft_error *err) {
     const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
     const bool has_data = data != NULL && data[0] == '/';
-    weft_status status = add_list(self, "[plugins] path", path, err);
-    if (status == WEFT_OK) status = add_list(self, "WEFT_PLUGIN_PATH", getenv("WEFT_PLUGIN_PATH"), err);
+    weft_status status = add_list(self, "[plugins] path", path, ",:", err);
+    if (status == WEFT_OK) status = add_list(self, "WEFT_PLUGIN_PATH", getenv("WEFT_PLUGIN_PATH"), ":", err);
     if (status == WEFT_OK)
         status = add_below(self, "The user's directory", has_data ? data : home,
                            has_data ? "weft/plugins" : ".local/share/weft/plugins", err);
@@ -89,12 +91,13 @@ static char *copy_set(const char *text) {
     return text == NULL || *text == 0 ? NULL : weft_strdup(text);
 }
 
-weft_status weft_plugins_create(weft_plugins **out, const weft_plugins_options *options, weft_error *err) {
+weft_status weft_plugins_create(weft_plugins **out, const weft_plugins_settings *settings, weft_error *err) {
     weft_plugins *self = weft_alloc(1, sizeof *self);
-    weft_status status = add_directories(self, options->path, err);
-    self->trust = (weft_trust){copy_set(options->pins), NULL, copy_set(options->pin_list), options->pinned};
+    weft_status status = add_directories(self, settings->path, err);
+    self->trust =
+        (weft_trust){copy_set(settings->pin), NULL, copy_set(settings->pin_list), settings->trust == WEFT_TRUST_PINNED};
     if (status == WEFT_OK && self->trust.list_path != NULL)
-        status = weft_pins_read_list(&self->trust.list, self->trust.list_path, options->pinned, err);
+        status = weft_pins_read_list(&self->trust.list, self->trust.list_path, self->trust.pinned, err);
     if (status == WEFT_OK) *out = self;
     else weft_plugins_destroy(self);
     return status;

@@ -31,7 +31,7 @@ static void clear_environment(void) {
 
 /* environment: "A=1 B=2"; comm: [comm] plugin, NULL: unset. */
 static weft_status find(weft_launch *out, const char *environment, const char *comm, weft_error *err) {
-    const weft_plugins_options options = {.path = NULL};
+    const weft_plugins_settings options = {.path = NULL};
     char pairs[200], named[200], *rest = NULL;
     const char *overrides[] = {named};
     weft_plugins *plugins = NULL;
@@ -231,7 +231,7 @@ TEST(local_ranks_share_the_processors) {
 }
 
 static int32_t threads_of_cpu(void) {
-    const weft_plugins_options options = {.path = NULL};
+    const weft_plugins_settings options = {.path = NULL};
     const int64_t keys[] = {WEFT_AUTO_I64}; /* threads = auto */
     const weft_device_plugin *table = NULL;
     const weft_loaded *loaded = NULL;
