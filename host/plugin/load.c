@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "config/number.h"
 #include "plugin/enter.h"
 #include "plugin/services.h"
 #include <dlfcn.h>
@@ -94,22 +95,6 @@ static bool is_writable_by_others(char *out, const char *path) {
 
 /* ---- pins ---- */
 
-typedef struct pin {
-    const char *text, *hash; /* "kind:id", and 64 digits after the = */
-    size_t name;             /* bytes of kind:id */
-} pin;
-
-/* Reads the next "kind:id=hash" of a valid list with commas; false at its end. */
-static bool next_pin(const char **list, pin *out) {
-    const char *at = *list;
-    if (at == NULL || *at == '\0') return false;
-    *out = (pin){at, at + strcspn(at, "="), strcspn(at, "=")};
-    out->hash += *out->hash == '=';
-    *list = at + strcspn(at, ",");
-    *list += **list == ',';
-    return true;
-}
-
 /* Reads the next line that is neither empty nor a comment, from its first character; NULL at the end. */
 static const char *next_line(const char **list, int *number) {
     while (*list != NULL && **list != '\0') {
@@ -163,13 +148,13 @@ weft_status weft_pins_read_list(char **out, const char *path, bool pinned, weft_
 
 /* Returns true if `pins` or the list contains the hash. */
 static bool is_pinned(const weft_trust *trust, const char sha256[65]) {
-    const char *pins = trust->pins, *list = trust->list, *line = NULL;
+    const char *pins = trust->pins, *list = trust->list, *one = NULL;
+    size_t n = 0;
     int number = 0;
-    pin one;
-    while (next_pin(&pins, &one))
-        if (strncasecmp(one.hash, sha256, 64) == 0) return true;
-    while ((line = next_line(&list, &number)) != NULL)
-        if (strncasecmp(line, sha256, 64) == 0) return true;
+    while (weft_part_next(&pins, ',', &one, &n))
+        if (strncasecmp(one + n - 64, sha256, 64) == 0) return true;
+    while ((one = next_line(&list, &number)) != NULL)
+        if (strncasecmp(one, sha256, 64) == 0) return true;
     return false;
 }
 
@@ -180,19 +165,18 @@ static weft_status check_trust(const weft_trust *trust, const weft_preflight *no
     const weft_note_plugin *first = &note->plugins[0];
     if (trust == NULL) return WEFT_OK;
     for (uint32_t i = 0; i < note->n_plugins; i++) {
-        const char *pins = trust->pins;
+        const char *pins = trust->pins, *one = NULL;
         char name[96];
-        const size_t n = (size_t)snprintf(name, sizeof name, "%s:%s", note->plugins[i].kind, note->plugins[i].id);
-        pin one = {.hash = sha256};
-        while (next_pin(&pins, &one)) { /* the first pin of the plugin counts */
-            if (one.name == n && memcmp(one.text, name, n) == 0) break;
-            one.hash = sha256;
-        }
-        if (strncasecmp(one.hash, sha256, 64) != 0)
+        const size_t length = (size_t)snprintf(name, sizeof name, "%s:%s=", note->plugins[i].kind, note->plugins[i].id);
+        size_t n = 0;
+        while (weft_part_next(&pins, ',', &one, &n)) {
+            if (n != length + 64 || memcmp(one, name, length) != 0) continue;
+            if (strncasecmp(one + length, sha256, 64) == 0) break; /* the first pin of the plugin counts */
             return weft_error_set(err, WEFT_E_USER,
-                                  "has the SHA-256 %s, but [plugins] pin has %.64s for %s. It is another build. Fix: "
+                                  "has the SHA-256 %s, but [plugins] pin has %.64s for %.*s. It is another build. Fix: "
                                   "check its source, then change the pin or the file.",
-                                  sha256, one.hash, name);
+                                  sha256, one + length, (int)length - 1, name);
+        }
     }
     if (!trust->pinned || is_pinned(trust, sha256)) return WEFT_OK;
     return weft_error_set(err, WEFT_E_USER,
