@@ -104,7 +104,7 @@ static weft_status write_moved(const saving *self, int32_t i, const weft_roots *
         if (self->list.entries[k].at == i)
             status = move(moved, region, &self->list.entries[k], spec->dtype, staging, err);
     if (status == WEFT_OK && weft_process_group_is_rank_0(region->peers)) {
-        status = weft_tensor_writer_join(&writer, self->path, self->specs, self->list.n_tensors, err);
+        status = weft_tensor_writer_open(&writer, self->path, self->specs, self->list.n_tensors, false, err);
         if (status == WEFT_OK) status = weft_tensor_writer_write(writer, i, 0, moved, bytes, err);
         if (status == WEFT_OK) status = weft_tensor_writer_finish(writer, err);
         else weft_tensor_writer_cancel(writer);

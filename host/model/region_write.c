@@ -293,11 +293,11 @@ static weft_status open_file(writing *self) {
         status = weft_double_buffer_open(&self->double_buffer, region->kernels, region->device,
                                          weft_f32_bytes(WEFT_REGION_PIECE), &self->err);
     if (status == WEFT_OK && weft_process_group_is_rank_0(peers))
-        status = weft_tensor_writer_create(&self->writer, file->path, file->specs, file->n, &self->err);
+        status = weft_tensor_writer_open(&self->writer, file->path, file->specs, file->n, true, &self->err);
     status = weft_process_group_agree(peers, status, &self->err);
     if (status != WEFT_OK) return status;
     if (!weft_process_group_is_rank_0(peers))
-        status = weft_tensor_writer_join(&self->writer, file->path, file->specs, file->n, &self->err);
+        status = weft_tensor_writer_open(&self->writer, file->path, file->specs, file->n, false, &self->err);
     if (status == WEFT_OK) self->extents = weft_file_extents_make(file, self->writer);
     return weft_process_group_agree(peers, status, &self->err);
 }

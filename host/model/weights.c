@@ -3,7 +3,7 @@
 #include "model/weights.h"
 
 #include "base/alloc.h"
-#include "base/bitsandbytes.h"
+#include "base/safetensors.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "model/convert.h"

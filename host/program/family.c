@@ -82,10 +82,10 @@ void weft_family_find_adapter(weft_run *run) {
     static const struct {
         const char *peft, *own; /* the plugin's id, which is not longer */
     } names[] = {{"prefix-tuning", "prefix"}, {"adaption-prompt", "llama-adapter"}};
-    weft_adapter_settings settings;
-    char from[4096] = "";
+    weft_settings settings;
+    const char *from = settings.adapter_from;
     if (weft_config_has_key(run->config, "adapter", "plugin")) return;
-    if (weft_settings_load_adapter(&settings, from, run->config, NULL) != WEFT_OK || from[0] == '\0') return;
+    if (weft_settings_load_section(&settings, "adapter", run->config, NULL) != WEFT_OK || from[0] == '\0') return;
     run->adapter = read_stack(from);
     if (run->adapter == NULL) run->adapter = read_id(from, "weft_adapter.json", "plugin", false);
     if (run->adapter == NULL) run->adapter = read_id(from, "adapter_config.json", "peft_type", true);

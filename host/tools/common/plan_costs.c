@@ -7,6 +7,7 @@
 #include "program/exchange.h"
 #include "program/job.h"
 #include "program/sums.h"
+#include "tools/common/messages.h"
 
 #include <stdlib.h>
 

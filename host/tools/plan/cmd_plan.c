@@ -685,7 +685,7 @@ static weft_exit run_plan(const weft_args *args, weft_error *err) {
         !weft_args_i64(args, &rank, "rank", "[0,65535]", 0, err) || check_flags(args, asked, nodes, err) != WEFT_OK ||
         find_mode(&self.mode, args, err) != WEFT_OK || !weft_command_room(args, &self.room, err))
         return WEFT_EXIT_USAGE;
-    weft_world_plan_nodes((int32_t)nodes);
+    weft_world_planned_nodes = (int32_t)nodes;
     self.rank = (int32_t)rank;
     if (weft_args_has(args, "print-program"))
         weft_show_want(self.mode, self.rank, weft_args_has(args, "json") ? stderr : weft_log_prefix_plain());
