@@ -371,13 +371,6 @@ const weft_group *weft_layout_trained(const weft_layout *layout, int32_t unit) {
     return group < 0 ? NULL : &layout->groups[group];
 }
 
-int64_t weft_layout_padding(const weft_layout *layout) {
-    int64_t bytes = layout->bytes;
-    for (int32_t g = 0; g < layout->n_groups; g++)
-        bytes -= weft_dtype_span(layout->groups[g].dtype, layout->groups[g].used);
-    return bytes;
-}
-
 /* ---- shards ---- */
 
 int64_t weft_hold_piece(const weft_layout *layout, const weft_group *group, int32_t pieces) {

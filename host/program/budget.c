@@ -53,15 +53,6 @@ bool weft_copies_in_update(const weft_plan *plan, const weft_parameter *paramete
            plan->holds[WEFT_HOLD_STATES]->spans[parameter->group].n == plan->layout->groups[parameter->group].numel;
 }
 
-int64_t weft_copies_elements(const weft_plan *plan, bool in_update) {
-    int64_t n = 0;
-    for (int32_t i = 0; i < plan->declared->n_parameters; i++) {
-        const weft_parameter *p = &plan->declared->parameters[i];
-        if (p->trainable && weft_copies_has(plan, p) && weft_copies_in_update(plan, p) == in_update) n += p->numel;
-    }
-    return n;
-}
-
 const char *weft_account_name(int32_t line) {
     static const char *const names[WEFT_N_ACCOUNT_LINES] = {"parameters", "gradients", "optimizer", "fixed",
                                                             "arena",      "snapshot",  "control",   "data"};

@@ -320,18 +320,6 @@ int64_t weft_norm_nodes(const weft_plan *plan) {
     return owned.first + owned.n * plan->world;
 }
 
-int64_t weft_norm_elements(const weft_plan *plan, int32_t rank) {
-    int64_t n = 0;
-    for (int32_t g = 0; g < plan->layout->n_trainable_groups; g++) {
-        const weft_group *group = &plan->layout->groups[g];
-        const weft_cut cut = weft_cut_of(&plan->train.job->spec, group->unit);
-        const int32_t owner = weft_norm_owner(plan, g);
-        if (owner >= 0 && owner != rank) continue;
-        n += is_cut_group(plan, g) ? weft_hold_piece(plan->layout, group, cut.replicas) : group->numel;
-    }
-    return n;
-}
-
 static int64_t kernel_work(const weft_device_plugin *kernels, const weft_device *device, int64_t n, int64_t extents,
                            int32_t dtype) {
     const weft_square_sum args = {.struct_size = (uint32_t)sizeof args, .n = n, .dtype = dtype, .n_extents = extents};

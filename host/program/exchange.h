@@ -143,9 +143,6 @@ bool weft_norm_is_cut(const weft_plan *plan, const weft_parameter *parameter);
 /* Returns the only rank with the gradient of a group; -1: no owner. */
 int32_t weft_norm_owner(const weft_plan *plan, int32_t group);
 
-/* Returns the number of gradient elements whose squares a rank sums. */
-int64_t weft_norm_elements(const weft_plan *plan, int32_t rank);
-
 /* Returns the number of nodes; 0: no gradient is sharded or owned. */
 int64_t weft_norm_nodes(const weft_plan *plan);
 

@@ -5,6 +5,7 @@
 
 #include "program/sums.h"
 #include "suite.h"
+#include "tools/common/plan_costs.h"
 
 enum { GRID = 64, N_UNITS = 2, N_GROUPS = 4, N_PARAMETERS = 5, N_SEGMENTS = 2 };
 
