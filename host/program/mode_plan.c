@@ -149,13 +149,13 @@ static void fill_units(weft_job *job, const weft_plan *plan) {
     }
 }
 
-/* Lists the units that a segment reads, ascending, and computes the bytes of its own parameters, on the layout's grid.
- * Parameters that an earlier segment reads count as tied. */
-static void fill_reads(weft_job *job, const weft_plan *plan, const weft_graph_set *set, int32_t s) {
+/* Lists the units that a segment reads, ascending, in `units`, and computes the bytes of its own parameters, on the
+ * layout's grid. Parameters that an earlier segment reads count as tied. Returns the end of the list. */
+static int32_t *fill_reads(weft_job *job, const weft_plan *plan, const weft_graph_set *set, int32_t s, int32_t *units) {
     const weft_layout *layout = plan->layout;
     const weft_parameter *parameters = plan->declared->parameters;
     weft_segment_view *view = &job->segment_views[s];
-    int32_t *units = &job->segment_units[(int64_t)s * layout->n_units], n = 0;
+    int32_t n = 0;
     const weft_graph_read *reads = weft_graph_set_reads(set, s, &n);
     view->units = units;
     for (int32_t u = 0; u < layout->n_units; u++) {
@@ -178,6 +178,7 @@ static void fill_reads(weft_job *job, const weft_plan *plan, const weft_graph_se
         view->gradient_bytes += weft_f32_bytes(numel);
         view->state_bytes += weft_states_bytes(plan->states, plan->n_states, numel);
     }
+    return units + view->n_units;
 }
 
 /* Makes the job that is not placed yet. micro_batches: of a step, over all replicas. step_work: scratch of NORM. */
@@ -189,12 +190,15 @@ static weft_job *create_job(const weft_plan *plan, const weft_graph_set *set, in
     const bool prefetches = (weft_capabilities_of(strategy) & WEFT_CAPABILITY_PREFETCH) != 0;
     const bool checkpointing = set->mode == WEFT_MODE_TRAIN && settings->train.activation_checkpointing;
     weft_job *job = weft_alloc(1, sizeof *job);
+    int64_t reads = 0; /* of all segments, at least as many as units */
+    int32_t *units = NULL;
     job->unit_views = weft_alloc(n_units, sizeof *job->unit_views);
     job->placements = weft_alloc(n_units, sizeof *job->placements);
     job->units = weft_alloc(n_units, sizeof *job->units);
     job->segment_views = weft_alloc(set->n_segments, sizeof *job->segment_views);
     job->segments = weft_alloc(set->n_segments, sizeof *job->segments);
-    job->segment_units = weft_alloc((int64_t)n_units * set->n_segments, sizeof *job->segment_units);
+    for (int32_t s = 0, n = 0; s < set->n_segments; s++, reads += n) (void)weft_graph_set_reads(set, s, &n);
+    units = job->segment_units = weft_alloc(reads, sizeof *job->segment_units);
     fill_units(job, plan);
     for (int32_t s = 0; s < set->n_segments; s++) {
         weft_segment_view *view = &job->segment_views[s];
@@ -205,7 +209,7 @@ static weft_job *create_job(const weft_plan *plan, const weft_graph_set *set, in
         view->backward = job->segments[s].has_backward ? 1 : 0;
         view->carry_bytes = job->segments[s].carry;
         view->tape_bytes = checkpointing ? 0 : job->segments[s].tape;
-        fill_reads(job, plan, set, s);
+        units = fill_reads(job, plan, set, s, units);
     }
     job->spec = (weft_job_spec){
         .view = {.struct_size = (uint32_t)sizeof job->spec.view,
