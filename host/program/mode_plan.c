@@ -326,62 +326,33 @@ static weft_status settle_job(weft_plan *plan, weft_mode_plan *mode_plan, int32_
 
 /* ---- the programs ---- */
 
-static struct {
-    int32_t mode, rank;
-    FILE *refused;
-} wanted = {-1, -1, NULL};
+struct weft_plan_printing weft_plan_printing = {-1, NULL};
 
-void weft_show_want(int32_t mode, int32_t rank, FILE *refused) {
-    wanted.mode = mode;
-    wanted.rank = rank;
-    wanted.refused = refused;
-}
-
-int32_t weft_show_rank(int32_t mode) {
-    return wanted.mode == mode ? wanted.rank : -1;
-}
-
-/* instruction: the rejected one, or the number of instructions if one is missing; -1: none. */
-static void show_refused(const weft_program *program, const weft_job_spec *job, int32_t instruction) {
-    if (wanted.refused == NULL || program == NULL) return;
-    (void)fprintf(wanted.refused, "program of rank %d in %s, with the rejected instruction highlighted\n",
-                  (int)program->rank, weft_mode_name(program->mode));
-    weft_program_print(program, job, instruction, wanted.refused);
-}
-
-/* Compiles and checks the programs of all ranks. Keeps this rank's program and the one that weft_show_want
- * requested. */
+/* Compiles and checks the programs of all ranks. Keeps this rank's program. */
 static weft_status compile_programs(weft_plan *plan, weft_mode_plan *mode_plan, weft_error *err) {
     const weft_part *part = &plan->run->parts[WEFT_PART_STRATEGY];
     const weft_job_spec *spec = &mode_plan->job->spec;
-    const weft_coverage *coverage = &mode_plan->coverage;
-    const int32_t shown = weft_show_rank(spec->view.mode);
+    weft_coverage *coverage = &mode_plan->coverage;
     weft_program **all = weft_alloc(plan->world, sizeof *all);
     const weft_program *const *programs = (const weft_program *const *)all;
     weft_status status = WEFT_OK;
     for (int32_t rank = 0; rank < plan->world && status == WEFT_OK; rank++) {
         status = weft_program_compile(&all[rank], plan->run->host, weft_loaded_table(part->loaded, strategy),
                                       part->config, spec, rank, err);
-        if (status != WEFT_OK) show_refused(all[rank], spec, -1);
+        *coverage = (weft_coverage){.refused_rank = rank, .refused_instruction = -1};
     }
-    if (status == WEFT_OK) {
-        status = weft_programs_check(&mode_plan->coverage, programs, spec, err);
-        if (status != WEFT_OK && coverage->refused_rank >= 0)
-            show_refused(all[coverage->refused_rank], spec, coverage->refused_instruction);
-    }
+    if (status == WEFT_OK) status = weft_programs_check(coverage, programs, spec, err);
+    if (status != WEFT_OK && coverage->refused_rank >= 0 && weft_plan_printing.rejected != NULL)
+        weft_plan_printing.rejected(all[coverage->refused_rank], spec, coverage->refused_instruction);
     mode_plan->program = all[plan->rank];
     if (status == WEFT_OK) {
         mode_plan->identity = weft_programs_identity(programs, spec);
         if (spec->view.mode == WEFT_MODE_TRAIN) weft_sums_plan(plan, mode_plan, programs);
         weft_sums_losses(mode_plan, programs, plan->world);
         mode_plan->slices = weft_slices_create(programs, plan->world, plan->rank, mode_plan->graphs->n_lengths > 1);
-        if (shown >= 0 && shown < plan->world && shown != plan->rank) {
-            mode_plan->shown = all[shown];
-            status = weft_program_place(mode_plan->shown, spec, err);
-        }
     }
     for (int32_t rank = 0; rank < plan->world; rank++)
-        if (all[rank] != mode_plan->program && all[rank] != mode_plan->shown) weft_program_destroy(all[rank]);
+        if (all[rank] != mode_plan->program) weft_program_destroy(all[rank]);
     free(all);
     return status;
 }

@@ -123,7 +123,7 @@ weft_status weft_job_place(weft_job_spec *job, const weft_host *host, const weft
                            const void *strategy_config, weft_error *err);
 /* Compiles a rank's program of a placed job with the strategy, then runs the passes. The program is unchecked and
  * has no slots yet. The caller destroys *out on success and on failure. After a failure *out holds the instructions
- * emitted so far, or is NULL. */
+ * emitted so far. */
 weft_status weft_program_compile(weft_program **out, const weft_host *host, const weft_strategy_plugin *strategy,
                                  const void *strategy_config, const weft_job_spec *job, int32_t rank, weft_error *err);
 void weft_program_destroy(weft_program *program);
@@ -170,14 +170,6 @@ weft_status weft_programs_check(weft_coverage *out, const weft_program *const *p
 /* Assigns slots (by liveness) and arena offsets to a rank's checked program. May be called again. */
 weft_status weft_program_place(weft_program *program, const weft_job_spec *job, weft_error *err);
 
-/* Called for each slot of an instruction, in the order of weft_instruction_slots, with the name of its use. For a
- * micro-batch gradient the name is the unit's. The program is placed. */
-typedef void (*weft_slot_visit)(void *context, const char *name, const weft_slot *slot);
-void weft_instruction_slots_visit(const weft_program *program, const weft_job_spec *job, int32_t instruction,
-                                  weft_slot_visit visit, void *context);
-/* Prints one line per instruction, with slots if the program is placed. `marked` is highlighted: an instruction, the
- * number of instructions for a missing one, or -1. */
-void weft_program_print(const weft_program *program, const weft_job_spec *job, int32_t marked, FILE *to);
 const char *weft_instruction_kind_name(int32_t kind);
 const char *weft_what_name(int32_t what);
 const char *weft_scope_name(int32_t scope);

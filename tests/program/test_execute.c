@@ -2,6 +2,7 @@
  * use. */
 #include "simulate.h"
 #include "suite.h"
+#include "tools/plan/print_program.h"
 
 static const tiny_options plain = {.mode = WEFT_MODE_TRAIN, .micro_batches = 2, .frozen = 0, .checkpointing = false};
 static const tiny_options checkpointing = {

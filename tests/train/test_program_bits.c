@@ -9,6 +9,7 @@
 #include "mutants.h"
 #include "suite.h"
 #include "program/sums.h"
+#include "tools/plan/print_program.h"
 #include "train_rig.h"
 
 #include <check.h>
