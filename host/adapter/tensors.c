@@ -1,5 +1,5 @@
-/* host/adapter/tensors.c: see tensors.h. */
-#include "adapter/tensors.h"
+/* host/adapter/tensors.c: see adapter.h. */
+#include "adapter/adapter.h"
 
 #include "base/alloc.h"
 #include "plugin/enter.h"

@@ -6,7 +6,6 @@
 #include "model/process_group.h"
 #include "plugin/enter.h"
 #include "program/exchange.h"
-#include "program/sums.h"
 
 /* True if the unit is gathered; the placement is the same in all modes. */
 static bool is_gathered(const weft_plan *plan, int32_t unit) {

@@ -210,23 +210,10 @@ static weft_status run_instruction(const weft_program *program, int32_t i, const
     return status == WEFT_OK && trace->bad_slot != -1 ? bad_use(trace, err) : status;
 }
 
-static weft_status check_table(const weft_program *program, const weft_exec_table *table, weft_error *err) {
-    if (program->instruction_slots == NULL)
-        return weft_error_set(err, WEFT_E_HOST, "the program has no slots yet: place it before it is executed");
-    for (int32_t i = 0; i < program->n_instructions; i++) {
-        const int32_t kind = program->instructions[i].kind;
-        if (kind != WEFT_INSTRUCTION_WAIT && table->run[kind] == NULL)
-            return weft_error_set(err, WEFT_E_HOST, "instruction %d: no function executes a %s", (int)i,
-                                  weft_instruction_kind_name(kind));
-    }
-    return WEFT_OK;
-}
-
 weft_status weft_program_execute(const weft_program *program, int32_t first, int32_t end, const weft_job_spec *job,
                                  const weft_exec_table *table, weft_trace *trace, uint64_t step, weft_error *err) {
     int32_t dying = 0; /* into by_last */
-    weft_status status = check_table(program, table, err);
-    if (status != WEFT_OK) return status;
+    weft_status status = WEFT_OK;
     trace->used = weft_realloc(trace->used, program->n_slots, sizeof *trace->used);
     memset(trace->used, 0, (size_t)program->n_slots * sizeof *trace->used);
     trace->program = program;

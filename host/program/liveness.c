@@ -228,7 +228,7 @@ static void plan_exchange(planner *p, int32_t *gathered, int32_t i) {
 }
 
 static int64_t work_bytes(const planner *p, const weft_instruction *instruction) {
-    const weft_segment_sizes *sizes = instruction->segment >= 0 ? &p->job->segments[instruction->segment] : NULL;
+    const weft_graph_sizes *sizes = instruction->segment >= 0 ? &p->job->segments[instruction->segment] : NULL;
     switch (instruction->kind) {
     case WEFT_INSTRUCTION_FORWARD:
         return p->run[RECOMPUTE][pair_index(p, instruction->segment, instruction->micro_batch)] >= 0

@@ -4,7 +4,6 @@
 #include "base/units.h"
 #include "plugin/enter.h"
 #include "program/exchange.h"
-#include "program/sums.h"
 
 #include <stdlib.h>
 
@@ -116,7 +115,7 @@ static weft_status split_units(bool *out, weft_plan *plan, const weft_mode_plan 
 /* ---- the job: units and segments with their bytes ---- */
 
 /* Computes the maximum over all micro-batch lengths. */
-static void fill_segment_sizes(weft_segment_sizes *out, const weft_graph_set *set, int32_t segment) {
+static void fill_segment_sizes(weft_graph_sizes *out, const weft_graph_set *set, int32_t segment) {
     for (int32_t i = 0; i < set->n_lengths; i++) {
         const weft_graph_sizes *size = weft_graph_size(set->graphs[(int64_t)i * set->n_segments + segment]);
         out->carry = weft_larger(out->carry, size->carry);

@@ -11,7 +11,6 @@
 #include "base/units.h"
 #include "model/declare.h"
 #include "model/layout.h"
-#include "program/graphs.h"
 #include "program/job.h"
 #include "program/program.h"
 #include "program/run.h"

@@ -7,7 +7,8 @@
 #ifndef WEFT_HOST_PROGRAM_PROGRAM_H
 #define WEFT_HOST_PROGRAM_PROGRAM_H
 
-#include <stdbool.h>
+#include "graph/graph.h"
+
 #include <stdio.h>
 #include <weft/strategy.h>
 
@@ -25,17 +26,6 @@ typedef enum weft_memory_category {
 const char *weft_memory_category_name(int32_t category);
 const char *weft_mode_name(int32_t mode); /* "training", "evaluation", "generation" */
 
-/* Sizes of the program's slots for one micro-batch of the largest shape. The caller computes them from the graphs. */
-typedef struct weft_segment_sizes {
-    int64_t carry; /* carry that the segment outputs */
-    int64_t tape;
-    int64_t forward_work;         /* scratch of FORWARD */
-    int64_t forward_work_untaped; /* scratch of a FORWARD without a tape (a RECOMPUTE follows) */
-    int64_t recompute_work, backward_work;
-    bool has_backward;
-    bool backward_reads_carry; /* BACKWARD reads the input carry; FORWARD and RECOMPUTE always do */
-} weft_segment_sizes;
-
 /* Sizes on one rank. A size is 0 if the unit's placement does not need the buffer. */
 typedef struct weft_unit_sizes {
     int64_t gradient;    /* micro-batch gradient: trainable groups in fp32, padded to complete shards; 0: frozen */
@@ -46,10 +36,10 @@ typedef struct weft_unit_sizes {
 
 /* All inputs of program compilation except the strategy. */
 typedef struct weft_job_spec {
-    weft_strategy_job view;             /* the view of the strategy; the caller owns its arrays */
-    const weft_segment_sizes *segments; /* [view.n_segments] */
-    const weft_unit_sizes *units;       /* [view.n_units] */
-    int32_t prefetch;                   /* number of GATHERs issued ahead of the required one; 0: no prefetch */
+    weft_strategy_job view;           /* the view of the strategy; the caller owns its arrays */
+    const weft_graph_sizes *segments; /* [view.n_segments] the maximum over all micro-batch lengths */
+    const weft_unit_sizes *units;     /* [view.n_units] */
+    int32_t prefetch;                 /* number of GATHERs issued ahead of the required one; 0: no prefetch */
     /* ids, targets, weights, starts, positions of a micro-batch on the device */
     int64_t micro_batch_bytes;
     int64_t step_work; /* scratch of NORM and STEP */

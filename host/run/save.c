@@ -3,7 +3,6 @@
 #include "run/save.h"
 
 #include "adapter/adapter.h"
-#include "adapter/tensors.h"
 #include "base/file.h"
 #include "model/convert.h"
 #include "model/weights.h"

@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "program/budget.h"
 #include "program/job.h"
-#include "program/sums.h"
+#include "program/exchange.h"
 
 #include <stdlib.h>
 

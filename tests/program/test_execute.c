@@ -268,20 +268,6 @@ TEST(a_run_after_a_failure_starts_afresh) {
     bench_close(&b);
 }
 
-TEST(the_table_and_the_slots_must_be_there) {
-    bench b;
-    bench_open(&b, &checkpointing, 100);
-    b.table.run[WEFT_INSTRUCTION_RECOMPUTE] = NULL;
-    ck_assert_int_eq(run(&b, 1), WEFT_E_HOST);
-    ck_assert_msg(strstr(b.err.text, "no function executes a RECOMPUTE") != NULL, "%s", b.err.text);
-    ck_assert_int_eq(b.recorder.n_seen, 0);
-    b.table.run[WEFT_INSTRUCTION_RECOMPUTE] = record;
-    weft_program_unplace(b.program);
-    ck_assert_int_eq(run(&b, 1), WEFT_E_HOST);
-    ck_assert_msg(strstr(b.err.text, "place it") != NULL, "%s", b.err.text);
-    bench_close(&b);
-}
-
 TEST(a_single_micro_batch_gradient_is_the_sum_itself) {
     bench b;
     int32_t slot = 0;

@@ -3,7 +3,6 @@
 
 #include "base/alloc.h"
 #include "program/exchange.h"
-#include "program/sums.h"
 
 #include <stdlib.h>
 

@@ -7,7 +7,6 @@
 #include "program/budget.h"
 #include "program/exchange.h"
 #include "program/job.h"
-#include "program/sums.h"
 
 #include <stdlib.h>
 

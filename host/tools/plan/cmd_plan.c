@@ -6,7 +6,7 @@
 #include "launch/find.h"
 #include "launch/world.h"
 #include "program/budget.h"
-#include "program/sums.h"
+#include "program/exchange.h"
 #include "run/session.h"
 #include "tools/common/plan_costs.h"
 #include "tools/plan/forecast.h"
@@ -389,8 +389,8 @@ typedef struct planned {
     weft_all_rank_plan *all_rank_plan;
     weft_rank_costs *costs; /* of its ranks */
     weft_stages stages;
-    weft_plan shown;    /* as the rank of --print-sharding, with its shards */
-    int32_t rank, mode; /* of the printed programs */
+    weft_plan shown;       /* as the rank of --print-sharding, with its shards */
+    int32_t rank, mode;    /* of the printed programs */
     weft_program *program; /* of this rank and mode, if it is printed */
     weft_rates rates;
     weft_forecast forecast; /* world 0: not requested */
@@ -409,9 +409,9 @@ static const weft_mode_plan *mode_plan_to_print(const planned *self) {
 static weft_status make_program(planned *self, weft_error *err) {
     const weft_run *run = self->session->run;
     const weft_job_spec *job = &mode_plan_to_print(self)->job->spec;
-    const weft_status status =
-        weft_program_compile(&self->program, run->host, weft_run_table(run, WEFT_PART_STRATEGY, strategy),
-                             run->parts[WEFT_PART_STRATEGY].config, job, self->rank, err);
+    const weft_status status = weft_program_compile(&self->program, run->host,
+                                                    weft_run_table(run, WEFT_PART_STRATEGY, strategy),
+                                                    run->parts[WEFT_PART_STRATEGY].config, job, self->rank, err);
     return status == WEFT_OK ? weft_program_place(self->program, job, err) : status;
 }
 
