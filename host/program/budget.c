@@ -9,10 +9,9 @@
 
 /* True if the unit is gathered; the placement is the same in all modes. */
 static bool is_gathered(const weft_plan *plan, int32_t unit) {
-    const weft_job *jobs[] = {plan->train.job, plan->evaluate.job, plan->generate.job};
-    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++)
-        if (jobs[i] != NULL) return weft_gathered_is_due(&jobs[i]->spec, unit);
-    return false;
+    const weft_job *job = plan->train.job != NULL ? plan->train.job : plan->evaluate.job;
+    if (job == NULL) job = plan->generate.job;
+    return weft_gathered_is_due(&job->spec, unit);
 }
 
 /* True if kernels read the parameter in another type: a rounded matrix, or a gain or bias widened from bf16. */

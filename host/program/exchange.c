@@ -255,13 +255,9 @@ int32_t weft_norm_owner(const weft_plan *plan, int32_t group) {
     return plan->world > 1 && p->gradients == WEFT_OWNED ? p->owner : -1;
 }
 
-static bool is_cut_group(const weft_plan *plan, int32_t group) {
+bool weft_norm_is_cut(const weft_plan *plan, int32_t group) {
     const weft_placement *p = &plan->train.job->spec.view.placements[plan->layout->groups[group].unit];
     return plan->world > 1 && p->gradients == WEFT_SHARDED;
-}
-
-bool weft_norm_is_cut(const weft_plan *plan, const weft_parameter *parameter) {
-    return parameter->trainable && is_cut_group(plan, parameter->group);
 }
 
 /* Returns the maximum number of tensors that one rank owns. */
@@ -286,7 +282,7 @@ static void set_world(const weft_plan *plan, weft_norm_exchange *walk, int32_t g
 static bool next_group(const weft_plan *plan, weft_norm_exchange *walk) {
     while (++walk->group < plan->layout->n_trainable_groups) {
         const weft_group *group = &plan->layout->groups[walk->group];
-        if (!is_cut_group(plan, walk->group)) continue;
+        if (!weft_norm_is_cut(plan, walk->group)) continue;
         walk->goes = WEFT_NORM_GOES_CELLS;
         walk->cut = weft_cut_of(&plan->train.job->spec, group->unit);
         walk->n = weft_hold_piece(plan->layout, group, walk->cut.replicas) / plan->layout->grid;

@@ -137,8 +137,8 @@ bool weft_norm_exchange_next(const weft_plan *plan, weft_norm_exchange *walk);
 /* Returns the exchange of gradients with owners; n 0: there are none, and there is no exchange. */
 weft_norm_exchange weft_norm_owned(const weft_plan *plan);
 
-/* True if the nodes of the parameter's cells are exchanged. */
-bool weft_norm_is_cut(const weft_plan *plan, const weft_parameter *parameter);
+/* True if the nodes of a trainable group's cells are exchanged. */
+bool weft_norm_is_cut(const weft_plan *plan, int32_t group);
 
 /* Returns the only rank with the gradient of a group; -1: no owner. */
 int32_t weft_norm_owner(const weft_plan *plan, int32_t group);

@@ -173,15 +173,6 @@ static weft_status bad_use(const weft_trace *trace, weft_error *err) {
                           (long long)slot->bytes);
 }
 
-static void name_instruction(weft_status status, const weft_instruction *instruction, const weft_job_spec *job,
-                             int32_t index, uint64_t step, weft_error *err) {
-    char text[256];
-    weft_instruction_describe(text, sizeof text, instruction, job);
-    if (err != NULL && err->text[0] == '\0') (void)weft_error_set(err, status, "failed without a message");
-    (void)weft_error_prefix(err, "instruction %d, %s: ", (int)index, text);
-    if (step > 0) (void)weft_error_prefix(err, "step %llu, ", (unsigned long long)step);
-}
-
 /* Runs an instruction of queue 0 to its end, starts one of another queue, or ends the one that a WAIT names. */
 static weft_status perform_instruction(const weft_program *program, int32_t i, const weft_exec_table *table,
                                        weft_error *err) {
@@ -212,6 +203,7 @@ static weft_status run_instruction(const weft_program *program, int32_t i, const
 
 weft_status weft_program_execute(const weft_program *program, int32_t first, int32_t end, const weft_job_spec *job,
                                  const weft_exec_table *table, weft_trace *trace, uint64_t step, weft_error *err) {
+    char text[256];
     int32_t dying = 0; /* into by_last */
     weft_status status = WEFT_OK;
     trace->used = weft_realloc(trace->used, program->n_slots, sizeof *trace->used);
@@ -222,11 +214,15 @@ weft_status weft_program_execute(const weft_program *program, int32_t first, int
     while (dying < program->n_slots && program->slots[program->by_last[dying]].last < first) dying++;
     for (int32_t i = first; i < end && status == WEFT_OK; i++) {
         status = run_instruction(program, i, table, trace, step, err);
-        if (status != WEFT_OK) name_instruction(status, &program->instructions[i], job, i, step, err);
         for (; dying < program->n_slots && program->slots[program->by_last[dying]].last == i; dying++)
             if (program->slots[program->by_last[dying]].offset >= 0)
                 trace->live -= trace->used[program->by_last[dying]];
     }
     trace->program = NULL;
+    if (status == WEFT_OK) return WEFT_OK;
+    weft_instruction_describe(text, sizeof text, &program->instructions[trace->instruction], job);
+    if (err != NULL && err->text[0] == '\0') (void)weft_error_set(err, status, "failed without a message");
+    (void)weft_error_prefix(err, "instruction %d, %s: ", (int)trace->instruction, text);
+    if (step > 0) (void)weft_error_prefix(err, "step %llu, ", (unsigned long long)step);
     return status;
 }

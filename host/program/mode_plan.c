@@ -139,7 +139,7 @@ static void fill_units(weft_job *job, const weft_plan *plan) {
         job->placements[u].struct_size = (uint32_t)sizeof *job->placements;
         for (int32_t g = 0; g < layout->units[u].n_groups; g++) {
             const weft_group *group = &layout->groups[layout->units[u].groups[g]];
-            view->parameter_bytes += weft_group_bytes(group);
+            view->parameter_bytes += weft_dtype_span(group->dtype, group->numel);
             if (!group->trainable) continue;
             view->gradient_bytes += weft_f32_bytes(group->numel);
             view->state_bytes += weft_states_bytes(plan->states, plan->n_states, group->numel);

@@ -106,15 +106,13 @@ void weft_rank_costs_free(weft_rank_costs *costs, int32_t world) {
 /* ---- elements and bytes ---- */
 
 int64_t weft_norm_elements(const weft_plan *plan, int32_t rank) {
-    const weft_job_spec *job = &plan->train.job->spec;
     int64_t n = 0;
     for (int32_t g = 0; g < plan->layout->n_trainable_groups; g++) {
         const weft_group *group = &plan->layout->groups[g];
-        const weft_cut cut = weft_cut_of(job, group->unit);
+        const weft_cut cut = weft_cut_of(&plan->train.job->spec, group->unit);
         const int32_t owner = weft_norm_owner(plan, g);
-        const bool is_sharded = job->view.placements[group->unit].gradients == WEFT_SHARDED;
-        if (owner < 0 || owner == rank)
-            n += is_sharded ? weft_hold_piece(plan->layout, group, cut.replicas) : group->numel;
+        if (owner >= 0 && owner != rank) continue;
+        n += weft_norm_is_cut(plan, g) ? weft_hold_piece(plan->layout, group, cut.replicas) : group->numel;
     }
     return n;
 }
