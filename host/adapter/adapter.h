@@ -68,9 +68,6 @@ typedef struct weft_adapter_list {
     const weft_joined_adapter *by; /* adapter that owns the file */
 } weft_adapter_list;
 
-/* True if adapter files contain the parameter: an adapter's own, or a trained one of the base. */
-bool weft_adapter_saves(const weft_declared *declared, int32_t parameter);
-
 /* Lists the tensors of that adapter; own_alone: without trained parameters of the base. The caller calls
  * weft_adapter_list_free, also on failure. */
 weft_status weft_adapter_list_make(weft_adapter_list *out, const weft_declared *declared, int32_t adapter,

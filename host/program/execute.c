@@ -122,24 +122,12 @@ int32_t weft_program_emit(weft_program *program, const weft_instruction *instruc
     return program->n_instructions++;
 }
 
-void weft_program_unplace(weft_program *program) {
+void weft_program_destroy(weft_program *program) {
+    if (program == NULL) return;
     free(program->slots);
     free(program->instruction_slots);
     free(program->instruction_gradients);
     free(program->by_last);
-    program->slots = NULL;
-    program->instruction_slots = NULL;
-    program->instruction_gradients = NULL;
-    program->by_last = NULL;
-    program->n_slots = 0;
-    program->arena = program->peak = 0;
-    program->peak_instruction = -1;
-    memset(program->category, 0, sizeof program->category);
-}
-
-void weft_program_destroy(weft_program *program) {
-    if (program == NULL) return;
-    weft_program_unplace(program);
     free(program->instructions);
     free(program);
 }

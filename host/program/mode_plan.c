@@ -180,9 +180,8 @@ static int32_t *fill_reads(weft_job *job, const weft_plan *plan, const weft_grap
     return units + view->n_units;
 }
 
-/* Makes the job that is not placed yet. micro_batches: of a step, over all replicas. step_work: scratch of NORM. */
-static weft_job *create_job(const weft_plan *plan, const weft_graph_set *set, int32_t micro_batches,
-                            int64_t step_work) {
+/* Makes the job that is not placed yet. micro_batches: of a step, over all replicas. */
+static weft_job *create_job(const weft_plan *plan, const weft_graph_set *set, int32_t micro_batches) {
     const weft_settings *settings = &plan->run->settings;
     const weft_loaded *strategy = plan->run->parts[WEFT_PART_STRATEGY].loaded;
     const int32_t n_units = plan->layout->n_units, nodes = plan->world > 1 ? plan->nodes : 1;
@@ -231,7 +230,6 @@ static weft_job *create_job(const weft_plan *plan, const weft_graph_set *set, in
         .units = job->units,
         .prefetch = prefetches ? (int32_t)settings->strategy.prefetch : 0,
         .micro_batch_bytes = weft_micro_batch_bytes(set->rows, set->lengths[set->n_lengths - 1]),
-        .step_work = step_work,
         .activation_checkpointing = checkpointing,
         .in_order = plan->in_order,
         .most_seconds = settings->plugins.compile_seconds,
@@ -275,15 +273,14 @@ static weft_status share_micro_batches(const weft_plan *plan, weft_job *job, int
 }
 
 /* Makes and places the mode's job. In a run that trains, the placement of the training job holds for all modes. */
-static weft_status make_job(const weft_plan *plan, weft_mode_plan *mode_plan, int32_t micro_batches, int64_t step_work,
-                            weft_error *err) {
+static weft_status make_job(const weft_plan *plan, weft_mode_plan *mode_plan, int32_t micro_batches, weft_error *err) {
     const weft_run *run = plan->run;
     const weft_part *part = &run->parts[WEFT_PART_STRATEGY];
     const weft_strategy_plugin *strategy = weft_loaded_table(part->loaded, strategy);
     const weft_job *first = mode_plan == &plan->train ? NULL : plan->train.job;
     weft_status status = WEFT_OK;
     weft_job_destroy(mode_plan->job);
-    weft_job *job = mode_plan->job = create_job(plan, mode_plan->graphs, micro_batches, step_work);
+    weft_job *job = mode_plan->job = create_job(plan, mode_plan->graphs, micro_batches);
     status = weft_job_replicas(&job->spec, run->host, strategy, part->config, err);
     if (status == WEFT_OK) status = share_micro_batches(plan, job, micro_batches, err);
     if (status == WEFT_OK && first == NULL) status = weft_job_place(&job->spec, run->host, strategy, part->config, err);
@@ -295,17 +292,15 @@ static weft_status make_job(const weft_plan *plan, weft_mode_plan *mode_plan, in
 }
 
 /* Makes and places the mode's job. A unit that segments of several ranks read is split, and the job is made again. The
- * first job also determines the state of this rank. micro_batches: of a step, over all replicas. step_work: scratch of
- * NORM. */
-static weft_status settle_job(weft_plan *plan, weft_mode_plan *mode_plan, int32_t micro_batches, int64_t step_work,
-                              weft_error *err) {
+ * first job also determines the state of this rank. micro_batches: of a step, over all replicas. */
+static weft_status settle_job(weft_plan *plan, weft_mode_plan *mode_plan, int32_t micro_batches, weft_error *err) {
     const int32_t n_segments = plan->declared->n_segments;
     bool split = false;
     int32_t *owners = weft_alloc(n_segments, sizeof *owners);
-    weft_status status = make_job(plan, mode_plan, micro_batches, step_work, err);
+    weft_status status = make_job(plan, mode_plan, micro_batches, err);
     for (int32_t s = 0; s < n_segments; s++) owners[s] = mode_plan->job->segment_views[s].owner;
     if (status == WEFT_OK) status = split_units(&split, plan, mode_plan, err);
-    if (status == WEFT_OK && split) status = make_job(plan, mode_plan, micro_batches, step_work, err);
+    if (status == WEFT_OK && split) status = make_job(plan, mode_plan, micro_batches, err);
     for (int32_t s = 0; s < n_segments && status == WEFT_OK && split; s++) {
         const weft_segment_view *view = &mode_plan->job->segment_views[s];
         if (view->owner != owners[s])
@@ -360,12 +355,12 @@ weft_status weft_mode_plan_make(weft_plan *plan, weft_mode_plan *mode_plan, cons
                                 const int32_t *lengths, int32_t n_lengths, int32_t micro_batches, weft_error *err) {
     const weft_strategy_plugin *strategy = weft_run_table(plan->run, WEFT_PART_STRATEGY, strategy);
     const char *before = atomic_exchange(&weft_crash_where.mode, weft_mode_name(graphs->mode));
-    const int64_t step_work = graphs->mode == WEFT_MODE_TRAIN ? weft_norm_work(plan, graphs->kernels, graphs->device)
-                                                              : 0;
     weft_status status = weft_graph_set_create(&mode_plan->graphs, plan->declared, graphs, lengths, n_lengths, err);
     if (status != WEFT_OK) status = weft_plugin_blame(plan->declared->plugin, status, err);
     else {
-        status = settle_job(plan, mode_plan, micro_batches, step_work, err);
+        status = settle_job(plan, mode_plan, micro_batches, err);
+        if (graphs->mode == WEFT_MODE_TRAIN)
+            mode_plan->job->spec.step_work = weft_norm_work(plan, graphs->kernels, graphs->device);
         if (status == WEFT_OK) status = compile_programs(plan, mode_plan, err);
         if (status == WEFT_OK) status = weft_program_place(mode_plan->program, &mode_plan->job->spec, err);
         status = weft_plugin_blame(strategy, status, err);

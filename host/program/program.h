@@ -157,7 +157,8 @@ typedef struct weft_coverage {
 weft_status weft_programs_check(weft_coverage *out, const weft_program *const *programs, const weft_job_spec *job,
                                 weft_error *err);
 
-/* Assigns slots (by liveness) and arena offsets to a rank's checked program. May be called again. */
+/* Assigns slots (by liveness) and arena offsets to a rank's checked program, once. After a failure it may only be
+ * destroyed. */
 weft_status weft_program_place(weft_program *program, const weft_job_spec *job, weft_error *err);
 
 const char *weft_instruction_kind_name(int32_t kind);

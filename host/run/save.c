@@ -44,7 +44,8 @@ static int64_t shard_bytes(const weft_engine *engine) {
 }
 
 static bool is_saved(const weft_engine *engine, int32_t parameter) {
-    return weft_plan_saves_base(&engine->plan) || weft_adapter_saves(engine->plan.declared, parameter);
+    const weft_parameter *p = &engine->plan.declared->parameters[parameter];
+    return weft_plan_saves_base(&engine->plan) || p->added || p->trainable; /* the last two: with an adapter */
 }
 
 /* Selects the masters that a checkpoint in a narrower type needs. Trained parameters in another type always lose bits,
