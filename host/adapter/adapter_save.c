@@ -2,7 +2,6 @@
  * them. Transposed tensors and parts of tables are small; rank 0 writes them. */
 #include "adapter/adapter.h"
 
-#include "adapter/tensors.h"
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/hash.h"

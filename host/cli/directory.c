@@ -1,7 +1,7 @@
 /* host/cli/directory.c: see directory.h. */
 #include "cli/directory.h"
 
-#include "adapter/tensors.h"
+#include "adapter/adapter.h"
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/text.h"

@@ -7,7 +7,6 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "model/convert.h"
-#include "model/packing.h"
 #include "plugin/services.h"
 
 #include <math.h>

@@ -8,7 +8,6 @@
 #include "base/units.h"
 #include "model/config_json.h"
 #include "model/convert.h"
-#include "model/packing.h"
 #include "model/weights.h"
 
 #include <jansson.h>

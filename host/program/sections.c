@@ -152,7 +152,7 @@ static weft_status declare_section(weft_run *run, int32_t part, const char *sect
         weft_plugin_description_free(unselected);
         return status;
     }
-    run->unselected = weft_realloc(run->unselected, run->n_unselected + 1, sizeof *run->unselected);
+    run->unselected = weft_grow(run->unselected, run->n_unselected);
     run->unselected[run->n_unselected++] = unselected;
     for (size_t i = 0; (row = weft_capability_at(part, i, &flag)) != NULL; i++)
         if ((unselected->flags & flag) != 0) weft_plugin_description_add(unselected, row);

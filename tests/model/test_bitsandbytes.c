@@ -2,7 +2,7 @@
  * scales equal the files', for any range. Damaged or unsupported tensors are rejected with file, tensor and key. */
 #include "base/safetensors.h"
 #include "golden.h"
-#include "model/packing.h"
+#include "model/region.h"
 #include "scratch.h"
 #include "suite.h"
 

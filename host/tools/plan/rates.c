@@ -9,6 +9,7 @@
 #include "plugin/services.h"
 #include "program/budget.h"
 #include "run/ranks.h"
+#include "tools/common/plan_costs.h"
 #include "train/rehearsal.h"
 
 #include <jansson.h>
