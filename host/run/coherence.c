@@ -302,7 +302,7 @@ weft_status weft_coherence_data(const weft_process_group *peers, const weft_decl
     if (weft_process_group_is_single(peers)) return status;
     if (status == WEFT_OK) {
         (void)snprintf(value, sizeof value, "%016" PRIx64, rows);
-        weft_facts_add(&facts, "the rows of the data", value);
+        weft_facts_add(&facts, "the sequences of the data", value);
         status = weft_hash_text(hex, declared->config_text, declared->config_bytes, err);
         (void)snprintf(value, sizeof value, "sha256 %.64s", hex);
         weft_facts_add(&facts, "the model's config.json", value);

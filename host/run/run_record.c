@@ -316,7 +316,7 @@ static void add_numbers(collector *self, const weft_engine *engine, uint64_t dat
     char text[600] = "";
     for (int32_t i = 0; i < spec->n_lengths; i++)
         weft_words_append(text, 64, "%s%d", i == 0 ? "" : ", ", spec->lengths[i]);
-    add_identity(self, false, text, "lengths of rows");
+    add_identity(self, false, text, "lengths of sequences");
     print_whole(text, engine->plan.layout->grid);
     add_identity(self, false, text, "grid");
     (void)snprintf(text, sizeof text, "%s%s%s", names[reduce], dtype == WEFT_F32 ? "" : ", of micro-batches in ",
@@ -328,7 +328,7 @@ static void add_numbers(collector *self, const weft_engine *engine, uint64_t dat
     print_whole(text, engine->plan.run->settings.run.seed);
     add_identity(self, false, text, "[run] seed");
     (void)snprintf(text, sizeof text, "%016" PRIx64, data_fingerprint);
-    add_identity(self, false, text, "the rows of the data");
+    add_identity(self, false, text, "the sequences of the data");
     if ((device->flags & WEFT_DEVICE_SHARES_MACHINE) == 0)
         add_identity(self, false, device->name, "the device's model");
     add_identity(self, false, device->isa, "the device's instruction set");

@@ -304,12 +304,13 @@ static weft_status reject_evaluation(const weft_session *session, int32_t split,
     const char *name = split == WEFT_SPLIT_ALL ? "all" : "validation";
     if (info->targets == 0)
         return weft_error_set(err, WEFT_E_USER,
-                              "no evaluation: [data] plugin = %s declares no target for the %llu rows of split %s", id,
-                              (unsigned long long)info->rows, name);
-    return weft_error_set(err, WEFT_E_PLUGIN,
-                          "no evaluation: the %llu rows of split %s from [data] plugin = %s have no target, but its "
-                          "split_info declares %llu; `weft plugins check` of its file tests that (R74)",
-                          (unsigned long long)info->rows, name, id, (unsigned long long)info->targets);
+                              "no evaluation: [data] plugin = %s declares no target for the %llu sequences of split %s",
+                              id, (unsigned long long)info->rows, name);
+    return weft_error_set(
+        err, WEFT_E_PLUGIN,
+        "no evaluation: the %llu sequences of split %s from [data] plugin = %s have no target, but its "
+        "split_info declares %llu; `weft plugins check` of its file tests that (R74)",
+        (unsigned long long)info->rows, name, id, (unsigned long long)info->targets);
 }
 
 weft_status weft_session_evaluate(weft_session *session, weft_evaluation *out, int32_t split, weft_error *err) {

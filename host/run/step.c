@@ -128,7 +128,8 @@ static weft_status download_outcome(weft_stepper *self, weft_error *err) {
 /* Queues instructions [first, end) of a training pass, and the work before the first and after the last instruction. */
 static weft_status queue_training(weft_stepper *self, int32_t first, int32_t end, weft_error *err) {
     weft_status status = WEFT_OK;
-    if (first == 0) status = weft_step_of_pass(self, ", its first rows", weft_step_send_first_rows(self, err), err);
+    if (first == 0)
+        status = weft_step_of_pass(self, ", its first sequences", weft_step_send_first_rows(self, err), err);
     if (status == WEFT_OK) status = weft_step_run_part(self, first, end, err);
     if (status != WEFT_OK || end < self->mode_plan->program->n_instructions) return status;
     /* After REFRESH: STEP cannot write the copy of a parameter that other ranks update in part. */

@@ -27,15 +27,16 @@ weft_status weft_data_validate(const weft_data_info *info, weft_split_info *cons
     for (int32_t i = 0; i < 3; i++) {
         const uint64_t longest = (uint64_t)info->lengths[info->n_lengths - 1], rows = infos[i]->rows;
         if (rows > UINT64_MAX / longest)
-            return weft_error_set(err, WEFT_E_PLUGIN, "its split %s has %llu rows, more than can be counted",
+            return weft_error_set(err, WEFT_E_PLUGIN, "its split %s has %llu sequences, more than can be counted",
                                   split_name(i), (unsigned long long)rows);
         if (infos[i]->targets > rows * longest)
             return weft_error_set(err, WEFT_E_PLUGIN,
-                                  "its split %s has %llu targets, more than %llu rows of %d positions", split_name(i),
-                                  (unsigned long long)infos[i]->targets, (unsigned long long)rows, (int)longest);
+                                  "its split %s has %llu targets, more than %llu sequences of %d positions",
+                                  split_name(i), (unsigned long long)infos[i]->targets, (unsigned long long)rows,
+                                  (int)longest);
     }
     if (!training || infos[WEFT_SPLIT_TRAIN]->rows > 0) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_PLUGIN, "its split training has no rows, but its create returns WEFT_OK");
+    return weft_error_set(err, WEFT_E_PLUGIN, "its split training has no sequences, but its create returns WEFT_OK");
 }
 
 weft_micro_batch_bounds weft_micro_batch_bounds_of(const weft_plan *plan) {
@@ -49,10 +50,10 @@ weft_status weft_micro_batch_validate_shape(const weft_micro_batch *micro_batch,
     const long long most = (long long)micro_batch->rows * micro_batch->length;
     char where[80];
     int32_t i = 0;
-    (void)snprintf(where, sizeof where, "its micro-batch at row %llu of split %s",
+    (void)snprintf(where, sizeof where, "its micro-batch at sequence %llu of split %s",
                    (unsigned long long)request->first_row, split_name(request->split));
     if (micro_batch->rows != request->rows)
-        return weft_error_set(err, WEFT_E_PLUGIN, "%s has %d rows, and %d were requested", where,
+        return weft_error_set(err, WEFT_E_PLUGIN, "%s has %d sequences, and %d were requested", where,
                               (int)micro_batch->rows, (int)request->rows);
     while (i < bounds->n_lengths && bounds->lengths[i] != micro_batch->length) i++;
     if (i == bounds->n_lengths)
@@ -81,8 +82,9 @@ static weft_status validate_row(const weft_micro_batch *of, int64_t at, const we
         else if (!weight) (void)strcpy(allowed, "a finite number from 0");
         else if (!start) (void)strcpy(allowed, "the position, or the start of the previous one");
         else (void)snprintf(allowed, sizeof allowed, "0 to %lld", (long long)bounds->positions - 1);
-        return weft_error_set(err, WEFT_E_PLUGIN, "row %llu of split %s, position %d: its %s is %.10g. Allowed: %s",
-                              row, split_name(split), (int)t,
+        return weft_error_set(err, WEFT_E_PLUGIN,
+                              "sequence %llu of split %s, position %d: its %s is %.10g. Allowed: %s", row,
+                              split_name(split), (int)t,
                               !id       ? "id"
                               : !target ? "target"
                               : !weight ? "weight"
@@ -112,11 +114,12 @@ weft_status weft_micro_batch_validate(const weft_micro_batch *micro_batch, const
         status = validate_row(micro_batch, (int64_t)r * micro_batch->length, bounds,
                               (unsigned long long)request->first_row + (unsigned)r, request->split, &targets, err);
     if (status != WEFT_OK || targets == micro_batch->n_targets) return status;
-    return weft_error_set(err, WEFT_E_PLUGIN,
-                          "its micro-batch at row %llu of split %s declares %lld targets, but %lld of its weights are "
-                          "not 0",
-                          (unsigned long long)request->first_row, split_name(request->split),
-                          (long long)micro_batch->n_targets, (long long)targets);
+    return weft_error_set(
+        err, WEFT_E_PLUGIN,
+        "its micro-batch at sequence %llu of split %s declares %lld targets, but %lld of its weights are "
+        "not 0",
+        (unsigned long long)request->first_row, split_name(request->split), (long long)micro_batch->n_targets,
+        (long long)targets);
 }
 
 weft_status weft_micro_batch_fetch(weft_micro_batch *out, void *memory, int64_t part, const weft_data_plugin *plugin,
@@ -136,11 +139,12 @@ weft_status weft_micro_batch_fetch(weft_micro_batch *out, void *memory, int64_t 
     WEFT_PLUGIN_CALL(status, plugin, micro_batch, err, data, out, request);
     if (status != WEFT_OK) return status;
     if (shape != NULL && (out->length != shape->length || out->n_targets != shape->n_targets))
-        status = weft_error_set(err, WEFT_E_PLUGIN,
-                                "its shape reports %d positions and %lld targets for the micro-batch at row %llu, but "
-                                "its micro_batch returns %d and %lld",
-                                (int)shape->length, (long long)shape->n_targets, (unsigned long long)request->first_row,
-                                (int)out->length, (long long)out->n_targets);
+        status =
+            weft_error_set(err, WEFT_E_PLUGIN,
+                           "its shape reports %d positions and %lld targets for the micro-batch at sequence %llu, but "
+                           "its micro_batch returns %d and %lld",
+                           (int)shape->length, (long long)shape->n_targets, (unsigned long long)request->first_row,
+                           (int)out->length, (long long)out->n_targets);
     if (status == WEFT_OK) status = weft_micro_batch_validate(out, &requested, request, &bounds, err);
     return weft_plugin_blame(plugin, status, err);
 }

@@ -322,11 +322,11 @@ static json_t *start_json(const weft_session *session, bool resumed, json_t *pla
     json_t *model = json_pack("{s:o?, s:I, s:I}", "path", json_string(session->run->settings.model.path), "parameters",
                               (json_int_t)weft_declared_numel(declared, false), "trained",
                               (json_int_t)weft_declared_numel(declared, true));
-    json_t *data = json_pack("{s:I, s:I, s:I, s:I, s:I}", "documents", (json_int_t)split->documents, "rows",
+    json_t *data = json_pack("{s:I, s:I, s:I, s:I, s:I}", "documents", (json_int_t)split->documents, "sequences",
                              (json_int_t)split->rows, "targets", (json_int_t)split->targets, "validation_documents",
                              (json_int_t)validation->documents, "validation_targets", (json_int_t)validation->targets);
     json_t *batch = json_pack("{s:I, s:I, s:i}", "global", (json_int_t)train->global_batch, "micro",
-                              (json_int_t)train->micro_batch, "places", (int)spec->lengths[spec->n_lengths - 1]);
+                              (json_int_t)train->micro_batch, "positions", (int)spec->lengths[spec->n_lengths - 1]);
     json_t *device = json_pack("{s:s, s:s, s:s, s:i, s:I}", "name", info->name, "isa", info->isa, "backend",
                                info->backend, "threads", (int)info->threads, "memory", (json_int_t)info->memory);
     (void)gethostname(host, sizeof host - 1);

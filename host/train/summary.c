@@ -412,8 +412,8 @@ void weft_sums_print(const weft_session *session, int width, FILE *to) {
     (void)fprintf(to, "%-*sof micro-batch gradients: %s, %s%s; ", width, "sums", names[job->reduce],
                   job->reduce_dtype == WEFT_F32 ? "" : "each micro-batch rounded to ",
                   weft_dtype_name(job->reduce_dtype));
-    if (mode_plan->coverage.covered) (void)fprintf(to, "covered by the contract of equal bits\n");
-    else (void)fprintf(to, "not covered by the contract of equal bits: %s\n", mode_plan->coverage.why);
+    if (mode_plan->coverage.covered) (void)fprintf(to, "deterministic across ranks\n");
+    else (void)fprintf(to, "not deterministic across ranks: %s\n", mode_plan->coverage.why);
 }
 
 void weft_schedule_warn(const weft_session *session) {
@@ -451,7 +451,7 @@ static void print_data(const weft_session *session, FILE *to) {
     char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE], c[WEFT_UNIT_SIZE];
     (void)fprintf(to, "data       %s, %s, %s an epoch",
                   weft_unit_counted(a, (int64_t)session->train_info.documents, "document"),
-                  weft_unit_counted(b, (int64_t)session->train_info.rows, "row"),
+                  weft_unit_counted(b, (int64_t)session->train_info.rows, "sequence"),
                   weft_unit_counted(c, (int64_t)session->train_info.targets, "target"));
     if (session->validation_info.rows > 0)
         (void)fprintf(to, "; validation %s, %s",
@@ -464,7 +464,7 @@ void weft_lr_print(const weft_session *session, int width, FILE *to) {
     const weft_train_settings *train = &session->run->settings.train;
     const double scale = weft_lr_scale(train);
     if (train->lr_scaling == WEFT_LR_AS_IT_IS) return;
-    (void)fprintf(to, "%-*s%g for %lld rows, times %g for %lld (%s): %g\n", width, "lr", session->base_lr / scale,
+    (void)fprintf(to, "%-*s%g for %lld sequences, times %g for %lld (%s): %g\n", width, "lr", session->base_lr / scale,
                   (long long)train->lr_batch, scale, (long long)train->global_batch,
                   train->lr_scaling == WEFT_LR_LINEAR ? "linear" : "sqrt", session->base_lr);
 }

@@ -173,7 +173,7 @@ static void print_rank_batch(const weft_engine *engine, int32_t rank, FILE *to) 
     const int32_t rows = engine->plan.spec.rows;
     int32_t shown = 0;
     print_who(engine, rank, to);
-    (void)fprintf(to, "Mini-batch size: %d of the %d rows of a step: ", (int)(job->micro_batches * rows),
+    (void)fprintf(to, "Mini-batch size: %d of the %d sequences of a step: ", (int)(job->micro_batches * rows),
                   (int)(job->micro_batches * rows * job->replicas));
     for (int32_t m = 0; m < engine->plan.train.program->micro_batches && shown <= SHOWN_MICRO_BATCHES; m++) {
         if (engine->plan.train.losses[m].rank != rank) continue;

@@ -553,8 +553,7 @@ static void print_start(const trainer *self) {
     weft_world_log_single_rank(session);
     if (!self->quiet) weft_world_log_threads(session);
     if (!self->quiet) weft_world_log_precision(session);
-    if (!coverage->covered)
-        weft_log(host, WEFT_LOG_WARN, "not covered by the contract of equal bits: %s", coverage->why);
+    if (!coverage->covered) weft_log(host, WEFT_LOG_WARN, "not deterministic across ranks: %s", coverage->why);
 }
 
 static weft_status begin_run(trainer *self, weft_error *err) {

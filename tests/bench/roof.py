@@ -218,7 +218,7 @@ def summarize(size, runs):
     weft = runs["weft"]
     base = weft if "roofline" in weft[0] else runs["fp32"]
     roofline, pair_rooflines = best_roofline(base), [best_roofline([result]) for result in base]
-    flops, places = weft[0]["flops"], weft[0]["places"]
+    flops, places = weft[0]["flops"], weft[0]["positions"]
     sides = {}
     for name, results in runs.items():
         seconds = median_seconds(results)

@@ -220,8 +220,8 @@ def test_plan():
     weft("plan run.ini --print-program")
     said = weft("plan run.ini --json --print-program")
     text = said.out
-    for field in ('"grid": [0-9]+', '"padding_bytes": [0-9]+', '"rows": 4', '"micro_batch_rows": 2',
-                  '"micro_batches": 2', '"places": 64', '"use": "tape"'):
+    for field in ('"grid": [0-9]+', '"padding_bytes": [0-9]+', '"sequences": 4', '"micro_batch_sequences": 2',
+                  '"micro_batches": 2', '"positions": 64', '"use": "tape"'):
         says(text, re.compile(field))
     assert text.count('"queue": ') == said.json["instructions"]
     edited("planned.ini", ("^out=.*\n", ""))
@@ -265,7 +265,7 @@ def test_profile(scratch):
     for row in "linear forward,linear weight gradient,attention backward,lm_head backward,optimizer,rest".split(","):
         says(said, re.compile(f"^{row} "))
     said = weft("profile quiet.ini --json --steps 3 --warmup 0 --roofline", cwd="still").out
-    for field in ("step_seconds median_seconds places targets flops resident_peak planned operators roofline "
+    for field in ("step_seconds median_seconds positions targets flops resident_peak planned operators roofline "
                   "peak_flops_per_second").split():
         says(said, f'"{field}": ')
     says(said, re.compile('"weight_pages_absent": 0,*$'))

@@ -185,11 +185,11 @@ def test_json_array():
 
 def test_scaled_learning_rate(scratch):
     said = weft("plan run.ini train.global_batch=28 train.lr_scaling=sqrt train.lr_batch=10 optimizer.lr=1e-5").out
-    says(said, re.compile("^lr "), "1e-05 for 10 rows", "1.67332 for 28", "1.67332e-05")
+    says(said, re.compile("^lr "), "1e-05 for 10 sequences", "1.67332 for 28", "1.67332e-05")
     says(said, re.compile("^  step  *1  lr 1.67332e-05$"))
     said = weft("train run.ini run.out=scaled train.global_batch=40 train.lr_scaling=linear train.lr_batch=10",
                 "optimizer.lr=1e-5")
-    says(said, re.compile("^lr "), "1e-05 for 10 rows", "4 for 40", "4e-05")
+    says(said, re.compile("^lr "), "1e-05 for 10 sequences", "4 for 40", "4e-05")
     assert records("scaled/metrics.jsonl")[0]["lr"] == pytest.approx(4e-5)
 
 

@@ -164,7 +164,7 @@ def test_too_long():
 def test_files_with_weights(scratch):
     for name, text in ("b.jsonl", "from b"), ("deep/c.jsonl", "from b"), ("a.jsonl", "from a"):
         data([pair(text, "1")], name)
-    show([pair("from a", "1")], "data.files=b.jsonl:3", "data.packing=no", shows=[("row ", 4), ("from b", 3)])
+    show([pair("from a", "1")], "data.files=b.jsonl:3", "data.packing=no", shows=[("sequence ", 4), ("from b", 3)])
     ini = re.sub("(?m)^path=/.*$", "path=../a.jsonl\nfiles=../b.jsonl:2, c.jsonl", read("run.ini"))
     write("deep/run.ini", ini.replace("path=model", "path=../model"))
     weft("config", "check", "deep/run.ini")
@@ -178,14 +178,14 @@ def test_files_with_weights(scratch):
 @pytest.mark.parametrize("rows, arguments", [(5, ["--validation"]), (35, ["data.group_by_length=7"])])
 def test_validation(rows, arguments):
     said = weft("data", "show", "run.ini", "-n", "99", "data.validation=5", "data.packing=no", *arguments)
-    says(said.out, re.compile("^row"), count=rows)
+    says(said.out, re.compile("^sequence"), count=rows)
 
 
 def test_rows_of_similar_length():
     """They are consecutive; an epoch has each once; the order of groups and in groups is random."""
     order = [13, 2, 19, 7, 16, 4, 11, 1, 9, 20, 5, 14, 8, 17, 3, 12, 18, 6, 15, 10]
     records = [pair("=" * n, "a") for n in order]
-    used, alone = ([int(n) for n in re.findall(r"(?m)^row \d+: 1 document, (\d+) of ", show(
+    used, alone = ([int(n) for n in re.findall(r"(?m)^sequence \d+: 1 document, (\d+) of ", show(
         records, "data.packing=no", *arguments).out)] for arguments in (["data.group_by_length=4"], []))
     groups = [used[i:i + 4] for i in range(0, 20, 4)]
     assert len(set(used)) == len(used) == 20 and all(max(group) - min(group) <= 3 for group in groups)

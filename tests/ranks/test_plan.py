@@ -144,7 +144,7 @@ def test_sums():
     fast, ordered = (says(weft("plan run.ini strategy.plugin=ddp --ranks 3", word).out, re.compile("^sums "))
                      for word in ("strategy.reduce=fast", "strategy.reduce=ordered"))
     assert fast != ordered
-    says(weft("plan run.ini").out, re.compile("^batch +12 rows = 12 micro-batches of 1 row x 32 places$"), count=1)
+    says(weft("plan run.ini").out, re.compile("^batch +12 sequences = 12 micro-batches of 1 sequence x 32 positions$"), count=1)
 
 
 @pytest.mark.parametrize("words, facts", [

@@ -62,7 +62,7 @@ def test_records_of_a_run():
         assert all(list(record) == names.split() for record in found(file))
     rises("seconds", *FIELDS)
     start, last = found("starts")[0], found("metrics")[5]
-    assert last["epoch"] == pytest.approx(6 * 12 / start["data"]["rows"], abs=1e-5)
+    assert last["epoch"] == pytest.approx(6 * 12 / start["data"]["sequences"], abs=1e-5)
     assert int(began) <= last["time"] < began + 1200 and last["resident"] > 1e6
     # The parts of a record's time add up to it: they determine the speed, with the targets of that one step.
     for record in found("metrics"):

@@ -109,8 +109,8 @@ static weft_status compare(bool *same, weft_reference_run *played, const weft_re
 
 static weft_status check_place(weft_reference_run *played, const weft_reference_micro_batch *micro_batch, int32_t row,
                                int32_t at, weft_error *err) {
-    static const char *const names[SORTS] = {"others", "places before it", "the sequence's other document",
-                                             "other rows"};
+    static const char *const names[SORTS] = {"others", "positions before it", "the sequence's other document",
+                                             "other sequences"};
     bool same = true;
     double by = 0;
     for (sort who = EVERYONE; who < SORTS; who++) {

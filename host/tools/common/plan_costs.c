@@ -179,7 +179,7 @@ weft_status weft_plan_diff_facts(json_t **out, const weft_session *session, cons
     add_number(numbers, "model", "units", engine->plan.layout->n_units);
     add_number(numbers, "run", "replicas", engine->plan.train.job->spec.view.replicas);
     add_number(numbers, "run", "steps", session->steps);
-    add_number(numbers, "run", "covered by the contract", engine->plan.train.coverage.covered);
+    add_number(numbers, "run", "deterministic across ranks", engine->plan.train.coverage.covered);
     (void)json_object_set_new(facts, "numbers", numbers);
     *out = facts;
     if (is_text) return WEFT_OK;

@@ -122,12 +122,12 @@ static weft_status show_row(const weft_session *session, const weft_micro_batch 
         documents++;
         used = end;
     }
-    (void)printf("row %llu: %d document%s, %d of %d places, %lld learned\n", (unsigned long long)row, documents,
+    (void)printf("sequence %llu: %d document%s, %d of %d positions, %lld learned\n", (unsigned long long)row, documents,
                  documents == 1 ? "" : "s", used, micro_batch->length, (long long)micro_batch->n_targets);
     for (int32_t at = 0, end = 0, i = 1; at < used && status == WEFT_OK; at = end, i++) {
         document one;
         end = document_end(micro_batch, at);
-        if (documents > 1) (void)printf("-- document %d, places %d to %d\n", i, at, end - 1);
+        if (documents > 1) (void)printf("-- document %d, positions %d to %d\n", i, at, end - 1);
         one = collect(micro_batch, at, end);
         status = tokens ? print_tokens(session, &one, err) : print_text(session, &one, err);
         free(one.ids);
@@ -145,8 +145,9 @@ static weft_status print_rows(const weft_session *session, int32_t split, uint64
     const uint64_t rows = info_of(session, split)->rows;
     weft_status status = WEFT_OK;
     if (first >= rows)
-        return weft_error_set(err, WEFT_E_USER, "there is no row %llu: the split has %llu%s", (unsigned long long)first,
-                              (unsigned long long)rows, rows == 0 ? ", set [data] validation" : "");
+        return weft_error_set(err, WEFT_E_USER, "there is no sequence %llu: the split has %llu%s",
+                              (unsigned long long)first, (unsigned long long)rows,
+                              rows == 0 ? ", set [data] validation" : "");
     for (uint64_t row = first; row < first + n && row < rows && status == WEFT_OK; row++) {
         weft_micro_batch micro_batch;
         if (row > first) (void)putchar('\n');
@@ -203,11 +204,11 @@ static void print_split(const char *name, const weft_split_info *info, const tal
     (void)printf("  documents  %llu, %llu tokens, of which %llu are learned (%.1f %%)\n",
                  (unsigned long long)info->documents, (unsigned long long)info->tokens,
                  (unsigned long long)info->targets, share(info->targets, info->tokens));
-    (void)printf("  rows       %llu, a row at a time %llu places, %.1f %% of them padding\n",
+    (void)printf("  sequences  %llu, one at a time %llu positions, %.1f %% of them padding\n",
                  (unsigned long long)info->rows, (unsigned long long)all->places,
                  share(all->places - all->used, all->places));
     if (all->pieces > info->rows)
-        (void)printf("  packing    %llu documents and windows in %llu rows: one a row would be %.1f %% padding\n",
+        (void)printf("  packing    %llu documents and windows in %llu sequences: one each would be %.1f %% padding\n",
                      (unsigned long long)all->pieces, (unsigned long long)info->rows, share(alone - all->used, alone));
     print_bins(all, context);
 }

@@ -296,10 +296,10 @@ static void print_model(const weft_session *session, const weft_wrapped *wrapped
                   weft_unit_count(c, weft_layout_padding(e->plan.layout)),
                   100.0 * (double)(e->plan.layout->numel - all) / (double)all);
     (void)fprintf(to, "batch       %s = %d %s of %s x %s\n",
-                  weft_unit_counted(a, session->run->settings.train.global_batch, "row"), e->plan.spec.micro_batches,
-                  e->plan.spec.micro_batches == 1 ? "micro-batch" : "micro-batches",
-                  weft_unit_counted(b, e->plan.spec.rows, "row"),
-                  weft_unit_counted(c, e->plan.spec.lengths[e->plan.spec.n_lengths - 1], "place"));
+                  weft_unit_counted(a, session->run->settings.train.global_batch, "sequence"),
+                  e->plan.spec.micro_batches, e->plan.spec.micro_batches == 1 ? "micro-batch" : "micro-batches",
+                  weft_unit_counted(b, e->plan.spec.rows, "sequence"),
+                  weft_unit_counted(c, e->plan.spec.lengths[e->plan.spec.n_lengths - 1], "position"));
     weft_world_print(session, 12, to);
     weft_sums_print(session, 12, to);
     (void)fprintf(to, "program     %d instructions in a step, %d buffers\n", e->plan.train.program->n_instructions,
@@ -496,8 +496,9 @@ static json_t *plan_object(const planned *self) {
                                (json_int_t)weft_layout_padding(plan->layout), "segments",
                                (int)plan->declared->n_segments, "units", (int)plan->layout->n_units, "storage",
                                stored_array(plan->declared));
-    json_t *batch = json_pack("{s:I, s:i, s:i, s:i}", "rows", (json_int_t)session->run->settings.train.global_batch,
-                              "micro_batches", (int)spec->micro_batches, "micro_batch_rows", (int)spec->rows, "places",
+    json_t *batch = json_pack("{s:I, s:i, s:i, s:i}", "sequences",
+                              (json_int_t)session->run->settings.train.global_batch, "micro_batches",
+                              (int)spec->micro_batches, "micro_batch_sequences", (int)spec->rows, "positions",
                               (int)spec->lengths[spec->n_lengths - 1]);
     return json_pack("{s:I, s:I, s:I, s:o, s:o, s:o, s:i, s:i, s:o, s:o, s:i, s:o}", "parameters",
                      (json_int_t)weft_declared_numel(plan->declared, false), "trained",

@@ -111,8 +111,8 @@ static void assume(weft_forecast *self, const char *format, ...) {
 
 static void note_assumptions(weft_forecast *self, const weft_rates *rates, const weft_all_rank_plan *all_rank_plan) {
     const int32_t room = weft_rates_room(rates);
-    assume(self, "every micro-batch has %d row%s of %d places; reading the data is not counted", (int)rates->rows,
-           rates->rows == 1 ? "" : "s", (int)rates->places);
+    assume(self, "every micro-batch has %d sequence%s of %d positions; reading the data is not counted",
+           (int)rates->rows, rates->rows == 1 ? "" : "s", (int)rates->places);
     if (rates->own_processors)
         assume(self, "each rank computes on a device (%s), as the %d that were measured on each machine", rates->device,
                (int)rates->ranks_per_node);
@@ -202,7 +202,7 @@ void weft_forecast_print(const weft_forecast *self, FILE *to) {
     char text[WEFT_UNIT_SIZE];
     const json_t *assumption = NULL;
     size_t i = 0;
-    (void)fprintf(to, "time        %.2f ms a step, %.1f places/s of %s in a step\n", 1e3 * self->step_seconds,
+    (void)fprintf(to, "time        %.2f ms a step, %.1f tokens/s of %s in a step\n", 1e3 * self->step_seconds,
                   (double)self->tokens / self->step_seconds, weft_unit_count(text, self->tokens));
     (void)fprintf(to, "  %-10s %12s %12s %12s %14s %14s\n", "ranks", "compute, ms", "exposed, ms", "idle, ms",
                   "reduce hidden", "gather hidden");

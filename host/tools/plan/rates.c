@@ -418,7 +418,7 @@ json_t *weft_rates_object(const weft_rates *rates) {
     }
     return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:s, s:s, s:s, s:b, s:b, s:o, s:o, s:o}", "ranks",
                      (int)rates->ranks, "ranks_per_node", (int)rates->ranks_per_node, "processors",
-                     (int)rates->processors, "threads", (int)rates->threads, "rows", (int)rates->rows, "places",
+                     (int)rates->processors, "threads", (int)rates->threads, "sequences", (int)rates->rows, "positions",
                      (int)rates->places, "device", rates->device, "comm", rates->comm, "precision", rates->precision,
                      "optimizer", rates->optimizer, "trainable", rates->trainable, "own_progress",
                      (int)rates->own_progress, "own_processors", (int)rates->own_processors, "segments", segments,
@@ -467,7 +467,7 @@ static bool read_rates(weft_rates *out, json_t *in) {
     json_t *segments = NULL, *elements = NULL, *exchanges = NULL;
     if (json_unpack(in, "{s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:s, s:s, s:s, s:b, s:b, s:o, s:o, s:o}", "ranks",
                     &out->ranks, "ranks_per_node", &out->ranks_per_node, "processors", &out->processors, "threads",
-                    &out->threads, "rows", &out->rows, "places", &out->places, "device", &device, "comm", &comm,
+                    &out->threads, "sequences", &out->rows, "positions", &out->places, "device", &device, "comm", &comm,
                     "precision", &precision, "optimizer", &optimizer, "trainable", &trainable, "own_progress",
                     &own_progress, "own_processors", &own_processors, "segments", &segments, "seconds_per_element",
                     &elements, "exchanges", &exchanges) != 0)
@@ -490,7 +490,7 @@ static bool read_rates(weft_rates *out, json_t *in) {
 /* Describes the conditions of a measurement. */
 static void describe_conditions(char *out, size_t size, const weft_rates *rates) {
     (void)snprintf(out, size,
-                   "micro-batches of %d x %d places in %s, optimizer %s, trainable = %s, [device] threads = %d, "
+                   "micro-batches of %d x %d positions in %s, optimizer %s, trainable = %s, [device] threads = %d, "
                    "computing on %s",
                    (int)rates->rows, (int)rates->places, rates->precision, rates->optimizer, rates->trainable,
                    (int)rates->threads, rates->own_processors ? "a device of its own" : "the machine's processors");

@@ -375,7 +375,7 @@ static void print_head(const weft_profile_report *self, const weft_profile_step 
     (void)fprintf(to, "step       %.2f ms, the median of %lld steps of %.2f to %.2f ms\n", 1e3 * step->seconds,
                   (long long)self->profile->n_steps, 1e3 * self->profile->steps[extreme(self->profile, false)].seconds,
                   1e3 * self->profile->steps[extreme(self->profile, true)].seconds);
-    (void)fprintf(to, "speed      %.1f places/s, %.1f targets/s\n", (double)step->result.n_places / step->seconds,
+    (void)fprintf(to, "speed      %.1f tokens/s, %.1f targets/s\n", (double)step->result.n_places / step->seconds,
                   (double)step->result.n_targets / step->seconds);
     (void)fprintf(to, "memory     %s are planned", weft_unit_bytes(a, engine->plan.bytes.total));
     if (held > 0) (void)fprintf(to, ", the device's context and libraries use %s more", weft_unit_bytes(a, held));
@@ -505,10 +505,11 @@ weft_status weft_profile_print_json(const weft_profile_report *self, FILE *to, w
     const weft_step_result *last = &self->profile->steps[steps - 1].result;
     json_t *object = json_pack("{s:o, s:o, s:o, s:f, s:I, s:I, s:o, s:f, s:f, s:o, s:o}", "device",
                                device_object(&self->session->engine->device_info), "start", start_object(self->start),
-                               "step_seconds", seconds_array(self->profile), "median_seconds", step->seconds, "places",
-                               (json_int_t)step->result.n_places, "targets", (json_int_t)step->result.n_targets, "loss",
-                               loss_json(last), "flops", step->flops, "recompute_flops", step->recompute_flops,
-                               "memory", memory_object(self), "operators", rows_array(step));
+                               "step_seconds", seconds_array(self->profile), "median_seconds", step->seconds,
+                               "positions", (json_int_t)step->result.n_places, "targets",
+                               (json_int_t)step->result.n_targets, "loss", loss_json(last), "flops", step->flops,
+                               "recompute_flops", step->recompute_flops, "memory", memory_object(self), "operators",
+                               rows_array(step));
     if (object == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to print the profile");
     if (self->roofline != NULL) (void)json_object_set_new(object, "roofline", roofline_object(self->roofline, steps));
     (void)json_dumpf(object, to, JSON_INDENT(2) | JSON_REAL_PRECISION(17));

@@ -627,7 +627,7 @@ weft_status weft_proof_check(const weft_proof *self, weft_error *err) {
                               "result is empty. Check [train] steps, trainable and the learning rate",
                               (int)self->count[WEFT_VERDICT_IDLE], (int)self->grid.n);
     if (self->count[WEFT_VERDICT_DIFFERENT] > 0)
-        return weft_error_set(err, WEFT_E_PLUGIN, "%d of %d cells are covered by the contract and differ",
+        return weft_error_set(err, WEFT_E_PLUGIN, "%d of %d cells are deterministic across ranks and differ",
                               (int)self->count[WEFT_VERDICT_DIFFERENT], (int)self->grid.n);
     return WEFT_OK;
 }

@@ -98,7 +98,7 @@ void data_stream_split_info(const data_stream *self, int32_t split, weft_split_i
 weft_status data_context_judge(int64_t context, const weft_data_job *job, weft_error *err) {
     if (context <= job->max_context) return WEFT_OK;
     return weft_error_set(err, WEFT_E_USER,
-                          "[data] context = %lld is longer than the model's %lld places: set at most %lld",
+                          "[data] context = %lld is longer than the model's %lld positions: set at most %lld",
                           (long long)context, (long long)job->max_context, (long long)job->max_context);
 }
 
