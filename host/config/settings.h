@@ -47,16 +47,19 @@
 
 #define WEFT_TRAIN_KEYS(K)                                                                                             \
     K(I64, steps, "none", "[1,inf) | none", "steps", WEFT_SAME, "Optimizer steps; or set epochs.")                     \
-    K(F64, epochs, "none", "(0,inf) | none", "epochs", WEFT_SAME, "Passes over the training sequences; or set steps.")      \
-    K(I64, global_batch, "1", "[1,1G]", "sequences", WEFT_SAME, "Sequences of one optimizer step, all replicas together.")       \
-    K(I64, micro_batch, "1", "[1,1M]", "sequences", WEFT_SAME, "Sequences that the model processes at once.")                    \
+    K(F64, epochs, "none", "(0,inf) | none", "epochs", WEFT_SAME,                                                      \
+      "Passes over the training sequences; or set steps.")                                                             \
+    K(I64, global_batch, "1", "[1,1G]", "sequences", WEFT_SAME,                                                        \
+      "Sequences of one optimizer step, all replicas together.")                                                       \
+    K(I64, micro_batch, "1", "[1,1M]", "sequences", WEFT_SAME,                                                         \
+      "Sequences that the model processes at once.")                                                                   \
     K(F64, clip, "none", "(0,inf) | none", "", WEFT_SAME, "Largest global gradient norm.")                             \
     K(ENUM, schedule, "constant", "constant,linear,cosine,step", "", WEFT_SAME,                                        \
       "Learning rate after the warm-up, over the steps that are left.")                                                \
     K(F64, warmup, "0", "[0,inf)", "steps", WEFT_SAME, "Warm-up in steps; below 1: a ratio of all steps.")             \
     K(ENUM, lr_scaling, "none", "none,linear,sqrt", "", WEFT_SAME,                                                     \
       "Learning rate by the batch: times global_batch / lr_batch, or its square root.")                                \
-    K(I64, lr_batch, "none", "[1,1G] | none", "sequences", WEFT_SAME,                                                       \
+    K(I64, lr_batch, "none", "[1,1G] | none", "sequences", WEFT_SAME,                                                  \
       "The global_batch for which [optimizer] lr was tuned.")                                                          \
     K(I64, step_every, "none", "[1,inf) | none", "steps", WEFT_SAME, "Steps between two decays of schedule = step.")   \
     K(F64, gamma, "0.85", "(0,1]", "", WEFT_SAME, "Factor of one decay of schedule = step.")                           \

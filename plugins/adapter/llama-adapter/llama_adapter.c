@@ -8,7 +8,7 @@
 
 /* clang-format off */
 #define LLAMA_ADAPTER_KEYS(K)                                                                                          \
-    K(I64, length, "auto", "[1,64Ki] | auto", "positions", WEFT_SAME,                                                     \
+    K(I64, length, "auto", "[1,64Ki] | auto", "positions", WEFT_SAME,                                                  \
       "Prompt of each layer that has one; auto: 10, or that of from.")                                                 \
     K(I64, layers, "auto", "[1,inf) | auto", "", WEFT_SAME,                                                            \
       "How many of the last blocks have one; auto: 30, or all where there are fewer, or those of from.")

@@ -8,7 +8,7 @@
 
 /* clang-format off */
 #define PREFIX_KEYS(K)                                                                                                 \
-    K(I64, length, "auto", "[1,64Ki] | auto", "positions", WEFT_SAME,                                                     \
+    K(I64, length, "auto", "[1,64Ki] | auto", "positions", WEFT_SAME,                                                  \
       "Keys and values that are trained for each layer; auto: 20, or those of from.")                                  \
     K(F64, init_std, "1", "[0,inf)", "", WEFT_SAME, "They start as normal numbers with this deviation; 1 in PEFT.")
 /* clang-format on */

@@ -32,7 +32,7 @@
     K(ENUM, too_long,   "cut",  "cut,drop", "", WEFT_SAME,                                                             \
       "Conversations longer than context: cut removes the front and keeps the answer; drop omits them.")               \
     K(BOOL, packing,    "yes",  "", "", WEFT_SAME, "Pack several isolated conversations into a sequence.")             \
-    K(I64,  group_by_length, "0", "[0,1M]", "sequences", WEFT_SAME,                                                         \
+    K(I64,  group_by_length, "0", "[0,1M]", "sequences", WEFT_SAME,                                                    \
       "Without packing: group so many sequences of similar length, a multiple of [train] micro_batch; 0: no groups.")  \
     K(LIST, lengths,    "",     "", "", WEFT_SAME,                                                                     \
       "Up to three shorter lengths, ascending: a micro-batch has the smallest that fits its longest sequence.")        \
