@@ -1,7 +1,6 @@
 /* host/adapter/adapter_load.c: see adapter.h. */
 #include "adapter/adapter.h"
 
-#include "adapter/tensors.h"
 #include "base/alloc.h"
 #include "base/text.h"
 #include "model/convert.h"

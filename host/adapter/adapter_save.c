@@ -2,7 +2,6 @@
  * them. Transposed tensors and parts of tables are small; rank 0 writes them. */
 #include "adapter/adapter.h"
 
-#include "adapter/tensors.h"
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -97,7 +96,7 @@ static weft_status write_moved(const saving *self, int32_t i, const weft_roots *
         if (self->list.entries[k].at == i)
             status = move(moved, region, &self->list.entries[k], spec->dtype, staging, err);
     if (status == WEFT_OK && weft_process_group_is_rank_0(region->peers)) {
-        status = weft_tensor_writer_join(&writer, self->path, self->specs, self->list.n_tensors, err);
+        status = weft_tensor_writer_open(&writer, self->path, self->specs, self->list.n_tensors, false, err);
         if (status == WEFT_OK) status = weft_tensor_writer_write(writer, i, 0, moved, bytes, err);
         if (status == WEFT_OK) status = weft_tensor_writer_finish(writer, err);
         else weft_tensor_writer_cancel(writer);

@@ -12,34 +12,24 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-enum { FORMAT = 2, PIECE_BYTES = 1 << 20, END_BYTES = 4096 };
+enum { FORMAT = 2, PIECE_BYTES = 1 << 20 };
 
 /* ---- base identity ---- */
 
-static weft_status put_bytes(weft_hash *hash, const weft_safetensors *files, const weft_tensor *tensor, int64_t first,
-                             int64_t end, char *piece, weft_error *err) {
-    weft_status status = WEFT_OK;
-    for (int64_t n = 0; first < end && status == WEFT_OK; first += n) {
-        n = weft_smaller(PIECE_BYTES, end - first);
-        status = weft_safetensors_read(files, piece, tensor, first, n, err);
-        if (status == WEFT_OK) weft_hash_put(hash, piece, (size_t)n);
-    }
-    return status;
-}
-
-static weft_status hash_weights(char hex[65], const weft_safetensors *files, bool by_ends, weft_error *err) {
+static weft_status hash_weights(char hex[65], const weft_safetensors *files, weft_error *err) {
     weft_hash hash = {0};
     char *piece = weft_alloc(PIECE_BYTES, 1);
     weft_status status = weft_hash_start(&hash, err);
     for (int32_t i = 0; i < files->n_tensors && status == WEFT_OK; i++) {
         const weft_tensor *tensor = &files->tensors[i];
-        const int64_t n = by_ends ? weft_smaller(END_BYTES, tensor->bytes) : tensor->bytes;
         weft_hash_put(&hash, tensor->name, strlen(tensor->name) + 1);
         weft_hash_put(&hash, &tensor->dtype, sizeof tensor->dtype);
         weft_hash_put(&hash, tensor->dims, (size_t)tensor->rank * sizeof *tensor->dims);
-        status = put_bytes(&hash, files, tensor, 0, n, piece, err);
-        if (status == WEFT_OK && by_ends)
-            status = put_bytes(&hash, files, tensor, tensor->bytes - n, tensor->bytes, piece, err);
+        for (int64_t at = 0; at < tensor->bytes && status == WEFT_OK; at += PIECE_BYTES) {
+            const int64_t n = weft_smaller(PIECE_BYTES, tensor->bytes - at);
+            status = weft_safetensors_read(files, piece, tensor, at, n, err);
+            if (status == WEFT_OK) weft_hash_put(&hash, piece, (size_t)n);
+        }
     }
     if (status == WEFT_OK) status = weft_hash_finish_hex(&hash, hex, err);
     weft_hash_free(&hash);
@@ -76,43 +66,31 @@ static void take_base(weft_adapter_origin *out, const weft_adapter_origin *from)
     memcpy(out->files, from->files, sizeof out->files);
 }
 
-static weft_status identify(weft_adapter_origin *out, const weft_safetensors *files, const weft_adapter_origin *known,
-                            weft_error *err) {
+weft_status weft_base_identify(weft_adapter_origin *out, const char *directory, const weft_adapter_origin *known,
+                               weft_error *err) {
     static _Thread_local weft_adapter_origin last; /* several plans of one process use the same base */
     weft_adapter_origin now = {.n_all = 0};
-    weft_status status = hash_state(now.files, files, err);
-    if (status != WEFT_OK) return status;
-    if (known != NULL && !known->by_ends && known->base[0] != '\0' && strcmp(known->files, now.files) == 0)
+    weft_safetensors *files = NULL;
+    weft_status status = weft_safetensors_open_directory(&files, directory, err);
+    if (status == WEFT_OK) status = hash_state(now.files, files, err);
+    if (status == WEFT_OK && known != NULL && known->base[0] != '\0' && strcmp(known->files, now.files) == 0)
         take_base(&last, known);
-    if (strcmp(last.files, now.files) != 0) {
-        status = hash_weights(now.base, files, false, err);
+    if (status == WEFT_OK && strcmp(last.files, now.files) != 0) {
+        status = hash_weights(now.base, files, err);
         if (status == WEFT_OK) take_base(&last, &now);
     }
     if (status == WEFT_OK) take_base(out, &last);
-    return status;
-}
-
-weft_status weft_base_identify(weft_adapter_origin *out, const char *directory, const weft_adapter_origin *known,
-                               weft_error *err) {
-    weft_safetensors *files = NULL;
-    weft_status status = weft_safetensors_open_directory(&files, directory, err);
-    if (status == WEFT_OK) status = identify(out, files, known, err);
     weft_safetensors_close(files);
     return status;
 }
 
 weft_status weft_base_compare(bool *same, weft_adapter_origin *now, const weft_adapter_origin *of,
                               const char *directory, weft_error *err) {
-    char ends[65] = "";
-    weft_safetensors *files = NULL;
     weft_status status = WEFT_OK;
     *same = true;
     if (of->base[0] == '\0') return WEFT_OK;
-    status = weft_safetensors_open_directory(&files, directory, err);
-    if (status == WEFT_OK && of->by_ends) status = hash_weights(ends, files, true, err);
-    if (status == WEFT_OK && !of->by_ends) status = identify(now, files, of, err);
-    if (status == WEFT_OK) *same = strcmp(of->base, of->by_ends ? ends : now->base) == 0;
-    weft_safetensors_close(files);
+    status = weft_base_identify(now, directory, of, err);
+    if (status == WEFT_OK) *same = strcmp(of->base, now->base) == 0;
     return status;
 }
 
@@ -152,7 +130,6 @@ weft_status weft_origin_load(weft_adapter_origin *out, const char *directory, we
     take_text(out->version, sizeof out->version, object, "version");
     take_text(out->base, sizeof out->base, object, "base");
     take_text(out->files, sizeof out->files, object, "base_files");
-    out->by_ends = json_integer_value(json_object_get(object, "format")) < FORMAT;
     list = json_object_get(object, "adapters");
     for (size_t i = 0; i < json_array_size(list) && i < WEFT_MOST_ADAPTERS; i++) {
         const char *id = json_string_value(json_array_get(list, i));

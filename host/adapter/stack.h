@@ -61,7 +61,6 @@ typedef struct weft_adapter_origin {
     char plugin[64], version[64];
     char base[65];  /* SHA-256 of the base's weights; "": unknown */
     char files[65]; /* SHA-256 of the state of the base's files at that time; "": unknown */
-    bool by_ends;   /* read from a file of format 1: `base` covers only both ends of each tensor */
     char all[WEFT_MOST_ADAPTERS][64];
     int32_t n_all; /* entries of `all`, in order; 0: a single adapter, or one whose ids another file lists */
 } weft_adapter_origin;

@@ -1,14 +1,10 @@
-/* host/adapter/tensors.c: see tensors.h. */
-#include "adapter/tensors.h"
+/* host/adapter/tensors.c: see adapter.h. */
+#include "adapter/adapter.h"
 
 #include "base/alloc.h"
 #include "plugin/enter.h"
 
 #include <stdlib.h>
-
-bool weft_adapter_saves(const weft_declared *declared, int32_t parameter) {
-    return declared->parameters[parameter].added || declared->parameters[parameter].trainable;
-}
 
 static bool is_table(const weft_adapter_tensor *t, const weft_parameter *p) {
     return t->rank == 2 && p->rank == 2 && !t->transposed && t->dims[0] == p->dims[0] && t->dims[1] > p->dims[1];

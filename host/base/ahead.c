@@ -1,5 +1,5 @@
 /* host/base/ahead.c: sendfile to /dev/null uses the kernel's normal read-ahead but copies no data. */
-#include "base/ahead.h"
+#include "base/safetensors.h"
 
 #include "base/alloc.h"
 
@@ -74,12 +74,12 @@ static void *pass_files(void *argument) {
 
 weft_ahead *weft_ahead_start(const weft_tensor_file *files, int32_t n, int64_t lead) {
     weft_ahead *self = weft_alloc(1, sizeof *self);
-    self->files = files;
-    self->n = n;
-    self->lead = lead;
-    (void)pthread_mutex_init(&self->lock, NULL);
-    (void)pthread_cond_init(&self->passes, NULL);
-    (void)pthread_cond_init(&self->may_pass, NULL);
+    *self = (weft_ahead){.files = files,
+                         .n = n,
+                         .lead = lead,
+                         .lock = PTHREAD_MUTEX_INITIALIZER,
+                         .passes = PTHREAD_COND_INITIALIZER,
+                         .may_pass = PTHREAD_COND_INITIALIZER};
     if (pthread_create(&self->thread, NULL, pass_files, self) == 0) return self;
     free(self);
     return NULL;
@@ -104,8 +104,5 @@ void weft_ahead_stop(weft_ahead *self) {
     (void)pthread_cond_signal(&self->may_pass);
     (void)pthread_mutex_unlock(&self->lock);
     (void)pthread_join(self->thread, NULL);
-    (void)pthread_cond_destroy(&self->may_pass);
-    (void)pthread_cond_destroy(&self->passes);
-    (void)pthread_mutex_destroy(&self->lock);
     free(self);
 }

@@ -1,6 +1,20 @@
-/* host/base/bitsandbytes.c: see bitsandbytes.h. Reads assemble blocks from the stored codes and scales, without
- * dequantization. Only the requested blocks are in memory. */
-#include "base/bitsandbytes.h"
+/* host/base/bitsandbytes.c: reads matrices in the bitsandbytes format, from files that transformers has written.
+ *
+ * A 4-bit matrix X.weight is a tensor of codes with these additional tensors:
+ *     X.weight.quant_state.bitsandbytes__nf4   JSON as bytes: quant_type, blocksize, shape; for quantized scales also
+ *                                              nested_blocksize and nested_offset
+ *     X.weight.absmax                          the scale of `blocksize` numbers: fp32, or 8-bit codes if quantized
+ *     X.weight.nested_absmax                   if quantized: the scale of `nested_blocksize` scales, fp32
+ *     X.weight.quant_map, X.weight.nested_quant_map   the values of the codes
+ * An int8 matrix is a tensor I8 with these additional tensors:
+ *     X.SCB                                    the largest |x| of each row, fp32
+ *     X.weight_format                          0: row-major; may be missing
+ * A matrix that the blocks of weft/blocks.h represent exactly becomes one tensor (weft_joined). Any other is rejected
+ * with file, tensor and key. The values of both maps are constants here and in the kernels. The maps in the files must
+ * match them except for the last bits, which releases of bitsandbytes and PyTorch round differently.
+ * Reads assemble blocks from the stored codes and scales, without dequantization. Only the requested blocks are in
+ * memory. */
+#include "base/safetensors.h"
 
 #include <jansson.h>
 #include <math.h>

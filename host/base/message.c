@@ -78,10 +78,10 @@ void weft_print_wrapped(FILE *file, const char *text, int column, int indent, in
     }
 }
 
-void weft_message_print(weft_message_kind kind, const char *prefix, const char *text) {
-    static const char *const colours[] = {"\033[31m", "\033[33m", ""};
+void weft_message_print(weft_log_level level, const char *prefix, const char *text) {
+    static const char *const colours[] = {"\033[31m", "\033[33m", "", ""};
     const weft_terminal terminal = weft_terminal_of(STDERR_FILENO);
-    const char *colour = terminal.colour ? colours[kind] : "";
+    const char *colour = terminal.colour ? colours[level] : "";
     char *line = NULL, *tame = weft_strdup(text);
     size_t size = 0;
     FILE *file = open_memstream(&line, &size);

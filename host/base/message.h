@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stdio.h>
+#include <weft/host.h>
 
 /* Capabilities of a stream's terminal. */
 typedef struct weft_terminal {
@@ -21,12 +22,10 @@ weft_terminal weft_terminal_of(int descriptor);
  * output to a file. [main] */
 void weft_terminal_deny(void);
 
-typedef enum weft_message_kind { WEFT_MESSAGE_ERROR, WEFT_MESSAGE_WARNING, WEFT_MESSAGE_NOTE } weft_message_kind;
-
 /* Prints "PREFIX: text" and a newline on stderr in one write, so that lines of threads do not mix. On a terminal the
  * line is wrapped at its width, and the prefix is red for an error and yellow for a warning. Control bytes become
  * spaces. [any-thread] */
-void weft_message_print(weft_message_kind kind, const char *prefix, const char *text);
+void weft_message_print(weft_log_level level, const char *prefix, const char *text);
 
 /* Prints text wrapped at `width` columns; 0: not wrapped. The line starts at column `column`; later lines are indented
  * by `indent`. Newlines in the text are kept, and so are two blanks at the start of a line. Adds no newline. */

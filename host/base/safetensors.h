@@ -30,7 +30,7 @@ typedef struct weft_tensor {
     int64_t numel, bytes;
     const unsigned char *data; /* mapped, read-only, at any alignment */
     int32_t file;              /* index */
-    /* NULL: a tensor of the file. Otherwise reads assemble it (base/bitsandbytes.h), and data points to the largest of
+    /* NULL: a tensor of the file. Otherwise reads assemble it (base/bitsandbytes.c), and data points to the largest of
      * its stored parts. */
     struct weft_joined *joined;
 } weft_tensor;
@@ -63,7 +63,7 @@ weft_status weft_safetensors_open(weft_safetensors **out, const char *path, weft
 
 /* Opens a Hugging Face directory: model.safetensors, or the files that model.safetensors.index.json names. Each file
  * must hold exactly the tensors of the index. Matrices in the bitsandbytes format are returned as the blocks of
- * weft/blocks.h, one tensor for each matrix (base/bitsandbytes.h). */
+ * weft/blocks.h, one tensor for each matrix (base/bitsandbytes.c). */
 weft_status weft_safetensors_open_directory(weft_safetensors **out, const char *directory, weft_error *err);
 
 void weft_safetensors_close(weft_safetensors *self); /* NULL is fine */
@@ -73,7 +73,7 @@ void weft_safetensors_sort(weft_safetensors *self);
 /* Returns NULL if the name is missing. */
 const weft_tensor *weft_safetensors_find(const weft_safetensors *self, const char *name);
 
-/* Starts a thread that reads all files into the page cache in order (base/ahead.h) until they are closed. For callers
+/* Starts a thread that reads all files into the page cache in order (below) until they are closed. For callers
  * that read all data in that order. Later calls have no effect. */
 void weft_safetensors_read_ahead(weft_safetensors *self);
 
@@ -81,6 +81,45 @@ void weft_safetensors_read_ahead(weft_safetensors *self);
  * has become shorter. [any-thread] */
 weft_status weft_safetensors_read(const weft_safetensors *self, void *out, const weft_tensor *tensor, int64_t offset,
                                   int64_t bytes, weft_error *err);
+
+/* ---- read-ahead: a thread that reads files into the page cache from front to back, ahead of their readers ----
+ *
+ * Threads that read alternate parts of a file restart the kernel's read-ahead window again and again: 1 GB took 1.3 s
+ * instead of 0.45 s. So this thread reads the files in order, and readers wait until it has passed the bytes they need.
+ * If it fails, readers continue without it. */
+
+typedef struct weft_ahead weft_ahead;
+
+/* Starts with the first file, and reads at most `lead` bytes past the highest offset that a reader has waited for.
+ * Opens each file again by its path, so the files must stay. Returns NULL if no thread can be created. */
+weft_ahead *weft_ahead_start(const weft_tensor_file *files, int32_t n, int64_t lead);
+/* Waits until the first `end` bytes of a file are cached, or the thread has given up on them. self may be NULL.
+ * [any-thread] */
+void weft_ahead_wait(weft_ahead *self, int32_t file, int64_t end);
+void weft_ahead_stop(weft_ahead *self); /* stops early if necessary; NULL is fine */
+
+/* ---- matrices in the bitsandbytes format (bitsandbytes.c) ---- */
+
+/* A matrix stored as separate code and scale tensors. */
+typedef struct weft_joined {
+    int32_t dtype;         /* of the blocks: WEFT_NF4, WEFT_NF4X64 or WEFT_I8X64 */
+    int64_t rows, columns; /* of the matrix */
+    weft_tensor codes;     /* 4-bit: two a byte, the first in the upper half, of any dtype; int8: one a byte */
+    weft_tensor scales;    /* nf4: one code per `each` numbers; nf4x64: one fp32; int8: a row's largest |x|, fp32 */
+    weft_tensor shared;    /* nf4: one scale per `among` scales, fp32 */
+    int64_t each, among;   /* nf4: multiples of 64, each * among a multiple of the block; int8: each = columns */
+    float added;           /* nf4: offset added to every scale */
+} weft_joined;
+
+/* Replaces the tensors of each such matrix by one joined tensor. */
+weft_status weft_bitsandbytes_join(weft_safetensors *self, weft_error *err);
+
+/* Reads bytes [offset, offset + bytes) of its blocks. [any-thread] */
+weft_status weft_joined_read(const weft_safetensors *files, void *out, const weft_joined *self, int64_t offset,
+                             int64_t bytes, weft_error *err);
+
+/* Frees self and the names of its tensors; NULL is fine. */
+void weft_joined_free(weft_joined *self);
 
 /* ---- writing ---- */
 
@@ -94,13 +133,10 @@ typedef struct weft_tensor_writer weft_tensor_writer; /* one file that is being 
 
 /* Creates the file (which must not exist), writes its header and reserves its full size, so that a full disk fails
  * before any data is written. The layout depends only on the list: larger elements first, otherwise list order. On
- * failure the file is removed. */
-weft_status weft_tensor_writer_create(weft_tensor_writer **out, const char *path, const weft_tensor_spec *specs,
-                                      int32_t n, weft_error *err);
-
-/* Opens a file that another process has created with the same list, to write to it from this process too. */
-weft_status weft_tensor_writer_join(weft_tensor_writer **out, const char *path, const weft_tensor_spec *specs,
-                                    int32_t n, weft_error *err);
+ * failure the file is removed. creates false: opens a file that another process has created with the same list, to
+ * write to it from this process too. */
+weft_status weft_tensor_writer_open(weft_tensor_writer **out, const char *path, const weft_tensor_spec *specs,
+                                    int32_t n, bool creates, weft_error *err);
 
 /* Returns the offset of a tensor in bytes from the start of the file. */
 int64_t weft_tensor_writer_offset(const weft_tensor_writer *self, int32_t tensor);
@@ -119,8 +155,5 @@ weft_status weft_tensor_writer_finish(weft_tensor_writer *self, weft_error *err)
 
 /* Closes the file and keeps it as it is. NULL is fine. */
 void weft_tensor_writer_cancel(weft_tensor_writer *self);
-
-/* Internal: parses the header of the last mapped file and appends its tensors. */
-weft_status weft_safetensors_read_header(weft_safetensors *self, weft_error *err);
 
 #endif

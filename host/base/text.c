@@ -66,18 +66,6 @@ void weft_words_sanitize(char *text) {
     }
 }
 
-void weft_words_print(FILE *to, const char *format, ...) {
-    char *text = NULL;
-    va_list args;
-    va_start(args, format);
-    if (vasprintf(&text, format, args) < 0) text = NULL;
-    va_end(args);
-    if (text == NULL) return;
-    weft_words_sanitize(text);
-    (void)fputs(text, to);
-    free(text);
-}
-
 enum { JSON_LIMIT = 100 << 20 };
 
 static weft_status refuse_file(const char *path, const char *what, weft_error *err) {

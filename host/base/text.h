@@ -41,9 +41,6 @@ bool weft_words_end(const char *text, const char *end);
 /* Replaces control bytes other than newline and tab by spaces, so that text from a file cannot control a terminal. */
 void weft_words_sanitize(char *text);
 
-/* Prints sanitized text to a stream. Prints no text without memory. */
-void weft_words_print(FILE *to, const char *format, ...) WEFT_PRINTF(2, 3);
-
 /* Reads a file and appends a zero byte; the caller frees *text. Fails for more than `limit` bytes, a directory, or an
  * unreadable file. [any-thread] */
 weft_status weft_text_read(char **text, size_t *bytes, const char *path, size_t limit, weft_error *err);

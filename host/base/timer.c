@@ -19,7 +19,7 @@ static void *timer_main(void *argument) {
         until.tv_sec += (time_t)whole + until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;
         while (!self->is_over && waited != ETIMEDOUT)
-            waited = pthread_cond_timedwait(&self->ended, &self->lock, &until);
+            waited = pthread_cond_clockwait(&self->ended, &self->lock, CLOCK_MONOTONIC, &until);
         if (!self->is_over) again = self->tick(self->context);
     }
     (void)pthread_mutex_unlock(&self->lock);
@@ -27,14 +27,8 @@ static void *timer_main(void *argument) {
 }
 
 void weft_timer_begin(weft_timer *self, double seconds, bool (*tick)(void *context), void *context) {
-    pthread_condattr_t monotonic;
     sigset_t all, before;
-    *self = (weft_timer){.seconds = seconds, .tick = tick, .context = context};
-    (void)pthread_mutex_init(&self->lock, NULL);
-    (void)pthread_condattr_init(&monotonic);
-    (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&self->ended, &monotonic);
-    (void)pthread_condattr_destroy(&monotonic);
+    *self = (weft_timer){seconds, tick, context, .lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER};
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     self->runs = pthread_create(&self->thread, NULL, timer_main, self) == 0;
@@ -48,7 +42,5 @@ void weft_timer_end(weft_timer *self) {
     (void)pthread_cond_signal(&self->ended);
     (void)pthread_mutex_unlock(&self->lock);
     (void)pthread_join(self->thread, NULL);
-    (void)pthread_cond_destroy(&self->ended);
-    (void)pthread_mutex_destroy(&self->lock);
     self->runs = false;
 }

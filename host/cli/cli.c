@@ -283,7 +283,7 @@ static void print_error(const weft_command *command, weft_exit status, weft_erro
     /* rank 0 prints the error (model/process_group.h) */
     if (*err->text == '\0' && err->code == WEFT_E_PEER) return;
     (void)snprintf(prefix, sizeof prefix, "weft %s", command->name);
-    weft_message_print(WEFT_MESSAGE_ERROR, prefix,
+    weft_message_print(WEFT_LOG_ERROR, prefix,
                        *err->text != '\0'
                            ? err->text
                            : "failed without an error message, which is a defect of weft or of a plugin");

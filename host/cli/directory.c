@@ -1,7 +1,7 @@
 /* host/cli/directory.c: see directory.h. */
 #include "cli/directory.h"
 
-#include "adapter/tensors.h"
+#include "adapter/adapter.h"
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -62,13 +62,13 @@ static weft_status find_base(weft_learned *self, weft_error *err) {
 
 /* Reads [model] base from the configuration of the adapter's run, which has all keys. */
 static weft_status find_stored(weft_learned *self, const char *run, weft_error *err) {
-    weft_model_settings model = {0};
+    weft_settings settings;
     weft_config *config = NULL;
     char path[WEFT_PATH_BYTES];
     weft_status status = weft_path_join(path, run, "config.ini", err);
     if (status == WEFT_OK) status = weft_config_load(&config, path, NULL, 0, err);
-    if (status == WEFT_OK) status = weft_settings_load_model(&model, config, err);
-    if (status == WEFT_OK && model.base != WEFT_BASE_AUTO)
+    if (status == WEFT_OK) status = weft_settings_load_section(&settings, "model", config, err);
+    if (status == WEFT_OK && settings.model.base != WEFT_BASE_AUTO)
         self->stored = weft_strdup(weft_config_shown(config, "model", "base"));
     weft_config_free(config);
     return status;

@@ -2,7 +2,6 @@
 #include "cli/flags.h"
 
 #include "config/number.h"
-#include "launch/find.h"
 #include "launch/watchdog.h"
 #include "model/weights.h"
 #include "plugin/services.h"
@@ -115,9 +114,11 @@ static weft_exit start_ranks(const weft_launch *ranks, const weft_args *args, co
     return WEFT_EXIT_FAILED;
 }
 
-/* Finds or starts the ranks, after the command has set its requirement. */
-static bool find_ranks(weft_exit *status, weft_launch *ranks, const weft_args *args, const weft_overrides *with,
-                       weft_ranks_purpose purpose, weft_error *err) {
+bool weft_command_find_ranks(weft_exit *status, weft_launch *ranks, const weft_args *args, const weft_overrides *with,
+                             weft_ranks_purpose purpose, weft_error *err) {
+    weft_overrides own;
+    own.items = weft_args_overrides(args, &own.n);
+    if (with == NULL) with = &own;
     *status = weft_exit_from(weft_run_ranks(ranks, weft_args_config(args), with->items, with->n, err));
     if (*status != WEFT_EXIT_DONE) return false;
     if (ranks->must_launch) *status = start_ranks(ranks, args, with, purpose, err);
@@ -126,25 +127,9 @@ static bool find_ranks(weft_exit *status, weft_launch *ranks, const weft_args *a
 
 bool weft_command_is_rank(weft_exit *status, const weft_args *args, const weft_overrides *with, int32_t asked,
                           weft_ranks_purpose purpose, weft_error *err) {
-    weft_overrides own;
     weft_launch ranks;
-    own.items = weft_args_overrides(args, &own.n);
     weft_launch_want(WEFT_RANKS_TRAINED, asked);
     weft_watchdog_resumes(weft_args_declares(args, "resume"));
     if (asked < 2) return true; /* the run determines its world itself */
-    return find_ranks(status, &ranks, args, with == NULL ? &own : with, purpose, err);
-}
-
-bool weft_command_offers_ranks(weft_exit *status, char *why, size_t size, const weft_args *args, int32_t n,
-                               weft_error *err) {
-    weft_overrides with;
-    weft_launch ranks;
-    bool is_rank = false;
-    with.items = weft_args_overrides(args, &with.n);
-    *why = '\0';
-    weft_launch_want(WEFT_RANKS_OFFERED, n);
-    is_rank = find_ranks(status, &ranks, args, &with, WEFT_RANKS_RUN_MANY, err);
-    if (is_rank && ranks.world.size == 1) (void)snprintf(why, size, "%s", ranks.why);
-    weft_launch_want(WEFT_RANKS_TRAINED, 0); /* repeats the search */
-    return is_rank;
+    return weft_command_find_ranks(status, &ranks, args, with, purpose, err);
 }

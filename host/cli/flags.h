@@ -4,6 +4,7 @@
 #define WEFT_HOST_CLI_FLAGS_H
 
 #include "cli/cli.h"
+#include "launch/find.h"
 #include "train/fit.h"
 
 /* Entries of a command's flags. */
@@ -38,9 +39,8 @@ typedef struct weft_overrides {
 bool weft_command_is_rank(weft_exit *status, const weft_args *args, const weft_overrides *with, int32_t asked,
                           weft_ranks_purpose purpose, weft_error *err);
 
-/* As weft_command_is_rank, for many strategies and an unset number of ranks: starts n ranks if possible and no launcher
- * has started any. why: the reason if this is the only process; "": it is not. */
-bool weft_command_offers_ranks(weft_exit *status, char *why, size_t size, const weft_args *args, int32_t n,
-                               weft_error *err);
+/* Does the same after the command has set its requirement (weft_launch_want), and returns the launch. */
+bool weft_command_find_ranks(weft_exit *status, weft_launch *ranks, const weft_args *args, const weft_overrides *with,
+                             weft_ranks_purpose purpose, weft_error *err);
 
 #endif

@@ -3,7 +3,6 @@
 #include "base/text.h"
 #include "config/foreign.h"
 #include "config/nearest.h"
-#include "config/path.h"
 #include "config/store.h"
 
 #include <stdlib.h>

@@ -5,7 +5,6 @@
 #include "config/config.h"
 #include "config/ini.h"
 #include "config/number.h"
-#include "config/path.h"
 #include "config/store.h"
 
 #include <errno.h>
@@ -17,52 +16,41 @@
 /* A run writes its config.ini with absolute paths, so a relative path does not
  * originate from the user's own run. */
 
-/* The checked directories: of the run and of its model. */
-typedef struct origin {
-    const char *run;
-    char model[PATH_MAX]; /* "": unknown */
-} origin;
-
 static bool is_inside(const char *path, const char *directory) {
     const size_t n = strlen(directory);
     return n > 0 && strncmp(path, directory, n) == 0 && (path[n] == '/' || path[n] == '\0');
 }
 
-/* Checks both the path as written and its link target. */
-static const char *directory_of(const origin *from, const char *path) {
-    char real[PATH_MAX];
-    const bool has_real = realpath(path, real) != NULL;
-    if (is_inside(path, from->run) || (has_real && is_inside(real, from->run))) return from->run;
-    if (is_inside(path, from->model) || (has_real && is_inside(real, from->model))) return from->model;
-    return NULL;
-}
-
-static weft_status check_part(const weft_config *self, const origin *from, const weft_item *item, const char *part,
+/* Checks one path of an item, as written and as its link target. model: the model's directory; "": unknown. */
+static weft_status check_path(const weft_config *self, const char *model, const weft_item *item, const char *path,
                               weft_error *err) {
-    const bool is_relative = part[0] != '/';
-    char *path = weft_path_absolute("/", part);
-    const char *directory = is_relative ? from->run : directory_of(from, path);
-    free(path);
-    if (directory == NULL) return WEFT_OK;
+    const bool is_relative = path[0] != '/';
+    const char *const directories[] = {self->home, model}, *found = is_relative ? self->home : NULL;
+    char *whole = weft_path_absolute("/", path), real[PATH_MAX];
+    const bool has_real = realpath(whole, real) != NULL;
+    for (size_t i = 0; i < 2 && found == NULL; i++)
+        if (is_inside(whole, directories[i]) || (has_real && is_inside(real, directories[i]))) found = directories[i];
+    free(whole);
+    if (found == NULL) return WEFT_OK;
     return weft_config_reject(self, item->section, item->key, err,
                               "%s%s: a run's directory brings no plugins of its own, because their code would run "
                               "unasked. If you trust it, name it on the command line: %s.%s=%s",
-                              is_relative ? "is relative to " : "lies in ", directory, item->section, item->key,
+                              is_relative ? "is relative to " : "lies in ", found, item->section, item->key,
                               item->value);
 }
 
 /* Checks one item. An id names no file; each element of a list is a path. */
-static weft_status check_item(const weft_config *self, const origin *from, const weft_item *item, weft_error *err) {
-    const bool is_path = strcmp(item->section, "plugins") == 0 && strcmp(item->key, "path") == 0;
-    const bool is_file = strcmp(item->key, "plugin") == 0 && strchr(item->value, '/') != NULL;
-    const char *rest = *item->value == '\0' ? NULL : item->value, *part = NULL;
+static weft_status check_item(const weft_config *self, const char *model, const weft_item *item, weft_error *err) {
+    const bool is_list = strcmp(item->section, "plugins") == 0 && strcmp(item->key, "path") == 0;
+    const char *rest = is_list && *item->value != '\0' ? item->value : NULL, *part = NULL;
     weft_status status = WEFT_OK;
     size_t n = 0;
-    if (is_file) return check_part(self, from, item, item->value, err);
-    while (is_path && status == WEFT_OK && weft_part_next(&rest, ',', &part, &n)) {
-        char *copy = weft_text_of("%.*s", (int)n, part);
-        status = check_part(self, from, item, copy, err);
-        free(copy);
+    if (strcmp(item->key, "plugin") == 0 && strchr(item->value, '/') != NULL)
+        return check_path(self, model, item, item->value, err);
+    while (status == WEFT_OK && weft_part_next(&rest, ',', &part, &n)) {
+        char *path = weft_text_of("%.*s", (int)n, part);
+        status = check_path(self, model, item, path, err);
+        free(path);
     }
     return status;
 }
@@ -70,26 +58,23 @@ static weft_status check_item(const weft_config *self, const origin *from, const
 /* Checks the configuration. path: the INI file. WEFT_E_USER: it is in a run's directory, and an effective value names a
  * plugin's file or [plugins] path in that directory, in the model's, or by a relative path. */
 static weft_status check_brought(const weft_config *self, const char *path, weft_error *err) {
-    origin from = {self->home, ""};
-    const weft_item *model = weft_config_item(self, "model", "path");
+    const weft_item *named = weft_config_item(self, "model", "path");
     const char *slash = path == NULL ? NULL : strrchr(path, '/');
-    char *whole = NULL;
+    char *whole = NULL, model[PATH_MAX];
     struct stat about;
+    bool is_run = false;
     weft_status status = WEFT_OK;
     if (path == NULL || strcmp(slash == NULL ? path : slash + 1, "config.ini") != 0) return WEFT_OK;
     whole = weft_text_of("%s/model", self->home); /* a run has made it */
-    if (stat(whole, &about) != 0 || !S_ISDIR(about.st_mode)) {
-        free(whole);
-        return WEFT_OK;
-    }
+    is_run = stat(whole, &about) == 0 && S_ISDIR(about.st_mode);
     free(whole);
-    whole = model != NULL ? weft_path_absolute(model->directory, model->value) : NULL;
-    if (whole != NULL && *whole != '\0' && realpath(whole, from.model) == NULL) from.model[0] = '\0';
+    whole = named != NULL ? weft_path_absolute(named->directory, named->value) : weft_strdup("");
+    if (*whole == '\0' || realpath(whole, model) == NULL) model[0] = '\0';
     free(whole);
-    for (size_t i = 0; i < self->n_items && status == WEFT_OK; i++) {
+    for (size_t i = 0; is_run && i < self->n_items && status == WEFT_OK; i++) {
         const weft_item *item = &self->items[i];
         const bool counts = weft_config_item(self, item->section, item->key) == item;
-        if (counts && item->directory == self->home) status = check_item(self, &from, item, err);
+        if (counts && item->directory == self->home) status = check_item(self, model, item, err);
     }
     return status;
 }

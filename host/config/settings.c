@@ -160,12 +160,6 @@ static weft_status choose_from(const weft_adapter_settings *self, char from[FROM
                               names[0] == '\0' ? "no names. Fix: set named = NAME:DIRECTORY" : names);
 }
 
-weft_status weft_settings_load_adapter(weft_adapter_settings *out, char from[FROM_BYTES], weft_config *config,
-                                       weft_error *err) {
-    const weft_status status = fill(out, config, adapter_table(), err);
-    return status == WEFT_OK ? choose_from(out, from, config, err) : status;
-}
-
 static weft_status check_rules(weft_settings *self, const weft_config *config, weft_error *err) {
     weft_status status = WEFT_OK;
     if (*self->model.path == '\0')
@@ -178,17 +172,15 @@ static weft_status check_rules(weft_settings *self, const weft_config *config, w
     return parse_interval(&self->checkpoint_every, self->checkpoint.every, "checkpoint", config, err);
 }
 
-weft_status weft_settings_load_plugins(weft_plugins_settings *out, weft_config *config, weft_error *err) {
-    const weft_status status = fill(out, config, plugins_table(), err);
-    return status == WEFT_OK ? check_pins(out, config, err) : status;
-}
-
-weft_status weft_settings_load_run(weft_run_settings *out, weft_config *config, weft_error *err) {
-    return fill(out, config, run_table(), err);
-}
-
-weft_status weft_settings_load_model(weft_model_settings *out, weft_config *config, weft_error *err) {
-    return fill(out, config, model_table(), err);
+weft_status weft_settings_load_section(weft_settings *out, const char *section, weft_config *config, weft_error *err) {
+    weft_settings_section table;
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; weft_settings_table(&table, i); i++)
+        if (strcmp(table.section, section) == 0) status = fill((char *)out + table.offset, config, table, err);
+    if (status == WEFT_OK && strcmp(section, "plugins") == 0) status = check_pins(&out->plugins, config, err);
+    if (status == WEFT_OK && strcmp(section, "adapter") == 0)
+        status = choose_from(&out->adapter, out->adapter_from, config, err);
+    return status;
 }
 
 void weft_settings_declare(weft_config *config) {

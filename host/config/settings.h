@@ -217,19 +217,10 @@ bool weft_settings_table(weft_settings_section *out, size_t i);
 /* Declares the keys of all host sections without reading them. */
 void weft_settings_declare(weft_config *config);
 
-/* Fills only [plugins]: the search path is needed before the other keys are validated. */
-weft_status weft_settings_load_plugins(weft_plugins_settings *out, weft_config *config, weft_error *err);
-
-/* Fills only [model]: its directory determines the plugin if the user sets no plugin. */
-weft_status weft_settings_load_model(weft_model_settings *out, weft_config *config, weft_error *err);
-
-/* Fills only [adapter]: its directory determines the plugin if the user sets no plugin. from: [adapter] from, or the
- * directory of [adapter] use; "": unset. */
-weft_status weft_settings_load_adapter(weft_adapter_settings *out, char from[4096], weft_config *config,
-                                       weft_error *err);
-
-/* Fills only [run]: the ranks that print are needed before the first line. */
-weft_status weft_settings_load_run(weft_run_settings *out, weft_config *config, weft_error *err);
+/* Fills only this section of out, and checks the rules across its keys: [plugins] for its search path and [run] for the
+ * ranks that print, before anything else; [model] and [adapter] for their directories, which determine the plugin if
+ * the user sets none. */
+weft_status weft_settings_load_section(weft_settings *out, const char *section, weft_config *config, weft_error *err);
 
 /* Fills all sections of the host and checks the rules across their keys, except those of training. */
 weft_status weft_settings_load(weft_settings *out, weft_config *config, weft_error *err);

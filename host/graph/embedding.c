@@ -94,24 +94,19 @@ static void lower_head(weft_lowering *l, const weft_node *node, const weft_head 
               WEFT_AT(seed, scales ? weft_lower_storage(l, WEFT_HOME_SEED, 0, 0, weft_dtype_bytes(WEFT_F32)) : 0));
 }
 
-/* Scales the logits. In training the loss kernel does this itself. */
-static void scale_logits(weft_lowering *l, const weft_node *node, int32_t logits) {
-    const weft_scale args = {.n = l->graph->spec.rows * node->weight->out,
+/* logits (B,V) = x at position T - 1 of each sequence, times W^T, scaled; fp32 for any type of x. In training the loss
+ * kernel scales them itself. */
+static void lower_last_logits(weft_lowering *l, const weft_node *node) {
+    const weft_graph_spec *spec = &l->graph->spec;
+    const weft_scale args = {.n = spec->rows * node->weight->out,
                              .factor = node->head.scale != 0.0 ? node->head.scale : 1.0,
                              .cap = node->head.cap,
                              .dtype = WEFT_F32};
-    if (node->head.scale == 0.0 && node->head.cap == 0.0) return;
-    WEFT_CALL(l, &weft_kernel_scale, args, WEFT_AT(x, logits), WEFT_AT(y, logits));
-}
-
-/* logits (B,V) = x at position T - 1 of each sequence, times W^T; fp32 for any type of x */
-static void lower_last_logits(weft_lowering *l, const weft_node *node) {
-    const weft_graph_spec *spec = &l->graph->spec;
-    const int64_t bytes = spec->rows * node->weight->out * weft_dtype_bytes(WEFT_F32);
-    const int32_t logits = weft_lower_storage(l, WEFT_HOME_LOGITS, 0, 0, bytes);
+    const int32_t logits = weft_lower_storage(l, WEFT_HOME_LOGITS, 0, 0, args.n * weft_dtype_bytes(WEFT_F32));
     weft_weight_product(l, node->weight, logits, WEFT_F32, weft_lower_value(l, node->inputs[0]), spec->rows,
                         spec->length * node->weight->in, (spec->length - 1) * node->weight->in);
-    scale_logits(l, node, logits);
+    if (node->head.scale != 0.0 || node->head.cap != 0.0)
+        WEFT_CALL(l, &weft_kernel_scale, args, WEFT_AT(x, logits), WEFT_AT(y, logits));
 }
 
 static void head_forward(weft_lowering *l, const weft_node *node) {

@@ -43,10 +43,8 @@ typedef struct weft_graph_sizes {
     int64_t table_rows;     /* minimum rows of position tables for any micro-batch; 0: no requirement */
     bool draws;             /* it has dropout: `first` must be bound */
     bool has_backward;
-    bool has_loss;                        /* it ends in lm_head */
     bool backward_reads_carry;            /* BACKWARD reads the incoming carry; RECOMPUTE may always read it */
     double forward_flops, backward_flops; /* of matmuls and attention (causal counted by half) */
-    double forward_bytes, backward_bytes; /* memory traffic of the other operators */
 } weft_graph_sizes;
 
 typedef struct weft_call_sink weft_call_sink; /* kernels.h */

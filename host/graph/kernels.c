@@ -69,18 +69,15 @@ int32_t weft_kernel_products(const weft_kernel *kernel, const weft_kernel_args *
     return n;
 }
 
-/* Returns the number of (query, key) pairs with attention: half of (T, T), and fewer with a window. With a cache, the
- * state's length or the window is an upper bound, because the number of past positions grows. */
-static double attention_pairs(const weft_attention *a) {
+/* Two matmuls of (T, d) by (d, S) per head, of the (query, key) pairs with attention: half of (T, T), and fewer with a
+ * window. With a cache, the state's length or the window is an upper bound, because the number of past positions
+ * grows. */
+static double attention_flops(const weft_attention *a) {
     const double length = (double)a->length;
     const double reach = a->cache_rows > 0 ? (double)a->cache_rows : length;
     const double window = a->window > 0 && (double)a->window < reach ? (double)a->window : reach;
-    return a->cache_rows > 0 ? length * window : length * window - window * window / 2.0;
-}
-
-/* Two matmuls of (T, d) by (d, S) per head. */
-static double attention_flops(const weft_attention *a) {
-    return 4.0 * (double)a->batch * (double)a->heads * (double)a->head_dim * attention_pairs(a);
+    const double pairs = a->cache_rows > 0 ? length * window : length * window - window * window / 2.0;
+    return 4.0 * (double)a->batch * (double)a->heads * (double)a->head_dim * pairs;
 }
 
 /* The two matmuls over a prefix, which every query sees completely. */
@@ -88,20 +85,17 @@ static double prefix_flops(const weft_prefix *a) {
     return 4.0 * (double)a->batch * (double)a->length * (double)a->heads * (double)a->head_dim * (double)a->places;
 }
 
-/* U D. The sum and its squares are read along with W. */
-static double row_norms_flops(const weft_row_norms *a) {
-    return 2.0 * (double)a->rows * (double)a->width * (double)(a->rank + 1);
-}
-
 /* FLOPs outside the matrix library. Backward of attention has twice those of forward, for dv, dp, dq, dk; recomputed
  * scores are not counted. */
 static double other_flops(const weft_kernel *kernel, const weft_kernel_args *args) {
+    const weft_row_norms *norms = &args->row_norms;
     switch ((int)kernel->slot) {
     case WEFT_SLOT_attention: return attention_flops(&args->attention);
     case WEFT_SLOT_attention_backward: return 2.0 * attention_flops(&args->attention_backward);
     case WEFT_SLOT_prefix: return prefix_flops(&args->prefix);
     case WEFT_SLOT_prefix_backward: return 2.0 * prefix_flops(&args->prefix_backward);
-    case WEFT_SLOT_row_norms: return row_norms_flops(&args->row_norms);
+    case WEFT_SLOT_row_norms: /* U D. The sum and its squares are read along with W. */
+        return 2.0 * (double)norms->rows * (double)norms->width * (double)(norms->rank + 1);
     default: return 0.0;
     }
 }

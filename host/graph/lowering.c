@@ -149,7 +149,6 @@ void weft_lower_call(weft_lowering *lowering, const weft_kernel *kernel, const v
     traffic = weft_kernel_traffic(kernel, &call->args);
     if (traffic > 0.0) call->bytes = traffic;
     pass->flops += call->flops;
-    if (call->flops == 0.0) pass->bytes += call->bytes;
     workspace = weft_kernel_workspace(kernel, &run, &call->args, &field);
     if (workspace > 0)
         add_operand(pass, (weft_operand){"workspace", weft_lower_work(lowering, workspace), (uint32_t)field, 0, -1});
@@ -178,7 +177,6 @@ bool weft_lower_take_add(weft_lowering *lowering, int32_t y, int32_t *a, int32_t
     if (last == NULL || last->kernel != &weft_kernel_add || operands[2].storage != y) return false;
     *a = operands[0].storage;
     *b = operands[1].storage;
-    pass->bytes -= last->bytes;
     pass->n_operands -= last->n_operands;
     pass->n_calls--;
     return true;

@@ -242,11 +242,8 @@ static void fill_sizes(weft_graph *graph) {
     sizes->state = graph->state_bytes;
     sizes->table_rows = graph->table_rows;
     sizes->draws = graph->n_dropouts > 0;
-    sizes->has_loss = graph->head >= 0;
     sizes->forward_flops = forward->flops;
-    sizes->forward_bytes = forward->bytes;
     sizes->backward_flops = backward->flops;
-    sizes->backward_bytes = backward->bytes;
 }
 
 void weft_graph_plan(weft_graph *graph) {

@@ -81,8 +81,8 @@ typedef struct weft_pass {
     int32_t n_operands;
     weft_storage *storages; /* [0] is the absent storage */
     int32_t n_storages;
-    int64_t work;        /* bytes, after placing */
-    double flops, bytes; /* bytes: of calls without FLOPs */
+    int64_t work; /* bytes, after placing */
+    double flops;
 } weft_pass;
 
 /* State while a pass is written. */

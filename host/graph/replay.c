@@ -63,12 +63,6 @@ static weft_status resolve_operand(const replay *run, const weft_operand *operan
     return WEFT_OK;
 }
 
-/* Returns the owner of the code that the call runs: the model's custom operator, or a device kernel. */
-static const void *owner_of_call(const replay *run, const weft_call *call) {
-    const bool custom = call->kernel == &weft_kernel_custom || call->kernel == &weft_kernel_custom_backward;
-    return custom ? (const void *)run->graph->declared->plugin : (const void *)run->graph->spec.kernels;
-}
-
 static weft_status run_call(const replay *run, const weft_call *call, weft_error *err) {
     const weft_kernel_run kernel_run = {.kernels = run->graph->spec.kernels,
                                         .device = run->graph->spec.device,
@@ -87,7 +81,9 @@ static weft_status run_call(const replay *run, const weft_call *call, weft_error
             storages[operand->storage].home == WEFT_HOME_PARAMETER)
             args.embedding.dtype_table = dtypes[storages[operand->storage].index];
     }
-    before = weft_plugin_enter(owner_of_call(run, call), call->kernel->name);
+    before = call->kernel == &weft_kernel_custom || call->kernel == &weft_kernel_custom_backward
+                 ? weft_plugin_enter(run->graph->declared->plugin, call->kernel->name)
+                 : weft_plugin_enter(kernel_run.kernels, call->kernel->name);
     return weft_plugin_leave(before, weft_kernel_invoke(call->kernel, &kernel_run, &args, err), err);
 }
 

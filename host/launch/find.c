@@ -16,10 +16,6 @@
 
 enum { CANNOT_START = 127 }; /* the exit status of shells */
 
-bool weft_launch_is_own(const char *launch) {
-    return strcmp(launch, WEFT_LAUNCH_BY_HOST) == 0;
-}
-
 /* Starts one rank, which ends with its launcher. */
 static bool start_rank(int32_t rank, int32_t n, const char *program, char *const *words) {
     const pid_t launcher = getpid(), pid = fork();
@@ -176,7 +172,7 @@ static const char *find_obstacle(const weft_plugin_summary *one, char *text, siz
     const int program = (int)strcspn(one->launch, " ");
     if (one->reason[0] != '\0') return one->reason;
     if (one->launch[0] == '\0') return "it has no command that starts ranks";
-    if (weft_launch_is_own(one->launch)) return NULL;
+    if (strcmp(one->launch, WEFT_LAUNCH_BY_HOST) == 0) return NULL;
     (void)snprintf(text, size, "%.*s", program, one->launch);
     if (access(text, X_OK) == 0) return NULL;
     (void)snprintf(text, size, "there is no %.*s", program, one->launch);

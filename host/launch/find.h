@@ -22,9 +22,6 @@
 #define WEFT_OWN_RANK "WEFT_RANK"
 #define WEFT_OWN_SIZE "WEFT_RANKS"
 
-/* Returns true for "weft {ranks}". */
-bool weft_launch_is_own(const char *launch);
-
 /* Starts n ranks of the program with these arguments, and waits for them. Runs in its own process.
  * Returns the exit status for the process: 0, or the first other status of a rank (128 plus the signal number if a
  * signal ended it). */

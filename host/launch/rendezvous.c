@@ -14,6 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
+/* Seconds for which rank 0 serves the store after a failure. */
+#define FAREWELL 1.0
+
 enum { CLOSED = -1, RETRY_MS = 20, FIRST_PORT = 20000, N_PORTS = 20000 };
 
 /* Address of the store: a machine and a port, or a name on this machine. */
@@ -101,8 +104,12 @@ static weft_status find_address(store_address *out, weft_error *err) {
 /* ---- rank 0 serves ---- */
 
 static void *serve_store(void *unused) {
+    double end = 0.0;
     (void)unused;
-    while (!weft_store_is_over(own.store) && !atomic_load(&own.ends)) weft_store_serve(own.store, RETRY_MS);
+    while (!weft_store_is_over(own.store) && (end == 0.0 || weft_clock_seconds() < end)) {
+        weft_store_serve(own.store, RETRY_MS);
+        if (end == 0.0 && atomic_load(&own.ends)) end = weft_clock_seconds() + FAREWELL;
+    }
     return NULL;
 }
 

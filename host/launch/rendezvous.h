@@ -22,7 +22,8 @@
 
 /* Offers the exchange to plugins; the first request connects. patience: seconds. [main] */
 void weft_rendezvous_offer(int32_t patience);
-/* Closes this rank's connection. Rank 0 waits until the others have closed theirs, unless the run failed. [main] */
+/* Closes this rank's connection. Rank 0 waits until the others have closed theirs; after a failure, which they may
+ * detect by the same values, for at most a second. [main] */
 void weft_rendezvous_end(bool failed);
 
 /* Writes the first name of "gpu[03-07,11],login1" with its zeros: "gpu03". Returns false if the list cannot be parsed.

@@ -2,6 +2,7 @@
 #include "launch/signals.h"
 
 #include "launch/heartbeat.h"
+#include "plugin/crash.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -42,18 +43,16 @@ bool weft_proc_runs(int32_t pid, const char *program) {
 
 static volatile sig_atomic_t requested;
 
-enum { ALONE, FIRST, OTHER }; /* single process, rank 0, other rank */
-static volatile sig_atomic_t role = ALONE;
-
 /* Notices by reason, formatted when the handlers are installed, because handlers must not format text. */
 enum { BY_STOP, BY_PIPE, BY_TERMINAL, BY_LIMIT, REASONS };
-static char notices[REASONS][2][160]; /* for ALONE and for FIRST */
+static char notices[REASONS][2][160]; /* of a single process, and of rank 0: other ranks print none */
 
 /* Requests a stop. Uses only async-signal-safe calls and restores errno, which the interrupted code may read next. */
 static void request_stop(int why) {
-    const char *text = notices[why][role == FIRST];
+    const int32_t rank = atomic_load(&weft_crash_where.rank);
+    const char *text = notices[why][rank == 0];
     const int before = errno;
-    if (role != OTHER && write(STDERR_FILENO, text, strlen(text)) < 0) { /* no reader */
+    if (rank <= 0 && write(STDERR_FILENO, text, strlen(text)) < 0) { /* no reader */
     }
     requested = 1;
     errno = before;
@@ -120,10 +119,6 @@ void weft_signals_install(const char *what) {
     for (size_t i = 0; i < N_REPEATED; i++)
         if (!is_ignored(repeated[i])) set_handler(repeated[i], on_repeated, 0);
     weft_heartbeat_listens();
-}
-
-void weft_signals_rank(int32_t rank) {
-    role = rank == 0 ? FIRST : OTHER;
 }
 
 bool weft_signals_stop(void) {

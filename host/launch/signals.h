@@ -25,9 +25,6 @@ bool weft_proc_runs(int32_t pid, const char *program);
 void weft_signals_install(const char *what);
 /* Lists the signals that weft_signals_install would handle. [main] */
 void weft_signals_list(sigset_t *out);
-/* Registers this process as one of several ranks: the handler's notice has the rank, and only rank 0 prints it. [main]
- */
-void weft_signals_rank(int32_t rank);
 /* Returns true once a signal has requested a stop. [any-thread] [hot] */
 bool weft_signals_stop(void);
 

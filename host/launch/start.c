@@ -6,6 +6,7 @@
 #include "launch/world.h"
 #include "launch/signals.h"
 #include "launch/watchdog.h"
+#include "plugin/services.h"
 
 #include <argz.h>
 #include <dirent.h>
@@ -99,7 +100,7 @@ static weft_status make_command(command *out, const weft_launch *ranks, weft_err
     size_t capacity = 0;
     bool is_made = file != NULL && readlink("/proc/self/exe", program, sizeof program - 1) > 0 &&
                    getdelim(&word, &capacity, '\0', file) > 0;
-    if (weft_launch_is_own(ranks->launch)) {
+    if (strcmp(ranks->launch, WEFT_LAUNCH_BY_HOST) == 0) {
         out->own_ranks = ranks->world.size;
     } else if (is_made) {
         (void)snprintf(launch, sizeof launch, "%.*s%d%s", (int)(number - ranks->launch), ranks->launch,
@@ -309,7 +310,7 @@ weft_status weft_launch_start(int *status, const weft_launch *ranks, weft_error 
     weft_status done = WEFT_OK;
     if (heartbeats == NULL)
         done = weft_error_set(err, WEFT_E_SYSTEM, "no memory to share with %d ranks: %s", (int)n, strerror(errno));
-    (void)snprintf(started, sizeof started, "%d/%d", (int)n, (int)weft_world_allowed());
+    (void)snprintf(started, sizeof started, "%d/%d", (int)n, (int)weft_services_processors());
     (void)setenv(WEFT_STARTED, started, 1);
     weft_log_prefix_offer_terminal();
     weft_heartbeat_path(path, sizeof path, (int32_t)getpid(), file);

@@ -4,13 +4,11 @@
 #include "base/message.h"
 #include "config/number.h"
 #include "launch/heartbeat.h"
-#include "launch/signals.h"
 #include "plugin/crash.h"
 #include "plugin/services.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -135,25 +133,10 @@ FILE *weft_log_prefix_plain(void) {
 /* ---- the world ---- */
 
 static weft_world current = {.size = 1, .local_size = 1};
-static int32_t planned_nodes = 1;
-
-void weft_world_plan_nodes(int32_t nodes) {
-    planned_nodes = nodes;
-}
-
-int32_t weft_world_planned_nodes(void) {
-    return planned_nodes;
-}
+int32_t weft_world_planned_nodes = 1;
 
 const weft_world *weft_world_get(void) {
     return &current;
-}
-
-int32_t weft_world_allowed(void) {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1; /* more processors than cpu_set_t supports */
-    return CPU_COUNT(&set) > 0 ? CPU_COUNT(&set) : 1;
 }
 
 /* Returns the processors of a rank. The local ranks share those of the process that started them, or of the machine. A
@@ -161,7 +144,7 @@ int32_t weft_world_allowed(void) {
 static int32_t processors_of_a_rank(int32_t local_size) {
     const char *started = getenv(WEFT_STARTED), *at = started == NULL ? NULL : strchr(started, '/');
     const long shared = at != NULL ? strtol(at + 1, NULL, 10) : sysconf(_SC_NPROCESSORS_ONLN);
-    const int32_t allowed = weft_world_allowed();
+    const int32_t allowed = weft_services_processors();
     if (local_size == 1 || (allowed < shared && (int64_t)allowed * local_size <= shared)) return allowed;
     return allowed / local_size > 0 ? allowed / local_size : 1;
 }
@@ -179,7 +162,7 @@ void weft_world_set(const weft_world *world) {
     current = *world;
     if (current.is_planned) {
         /* A single process. A rank's processors determine its memory: as if it ran here with the ranks of its node. */
-        const int32_t per_node = current.size / planned_nodes > 0 ? current.size / planned_nodes : 1;
+        const int32_t on_each = current.size / weft_world_planned_nodes, per_node = on_each > 0 ? on_each : 1;
         weft_services_world()->planned = per_node;
         weft_services_world()->processors = processors_of_a_rank(per_node);
         return;
@@ -189,7 +172,6 @@ void weft_world_set(const weft_world *world) {
     atomic_store(&weft_crash_where.rank, current.rank);
     weft_heartbeat_begin(current.rank);
     set_prefix(current.rank, current.rank == 0 || current.speaks);
-    weft_signals_rank(current.rank);
 }
 
 weft_status weft_world_confirm(const weft_comm_info *info, weft_error *err) {

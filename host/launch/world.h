@@ -25,12 +25,7 @@ typedef struct weft_world {
 /* Environment of a launcher that this program starts: "N/P", N ranks that share P processors. */
 #define WEFT_STARTED "WEFT_STARTED_RANKS"
 
-/* Returns the number of processors that this process may run on. */
-int32_t weft_world_allowed(void);
-
-/* Sets the number of machines of a planned world, with equally many ranks on each; 1 at first. [main] */
-void weft_world_plan_nodes(int32_t nodes);
-int32_t weft_world_planned_nodes(void);
+extern int32_t weft_world_planned_nodes; /* machines of a planned world, with equally many ranks on each; 1 at first */
 
 const weft_world *weft_world_get(void); /* one rank before the first set. [any-thread] */
 

@@ -3,7 +3,7 @@
  * does. */
 #include "model/convert.h"
 
-#include "base/bitsandbytes.h"
+#include "base/safetensors.h"
 
 /* RANK if blocks end with the rows; FLAT_RANK if they do not, without a dimension for the rows. */
 enum { RANK = 3, FLAT_RANK = 2 };

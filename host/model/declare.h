@@ -130,7 +130,7 @@ typedef struct weft_declared {
 } weft_declared;
 
 /* Removes quantization_config from *text, config.json, if it is that of bitsandbytes, whose tensors Weft reads itself
- * (base/bitsandbytes.h), and sets *taken. Model plugins reject the key of other programs. Fails if the text is not
+ * (base/bitsandbytes.c), and sets *taken. Model plugins reject the key of other programs. Fails if the text is not
  * strict JSON; `path` names the file in the error. */
 weft_status weft_quantization_take(bool *taken, char **text, size_t *bytes, const char *path, weft_error *err);
 

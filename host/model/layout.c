@@ -26,6 +26,8 @@ struct weft_wrap_ctx {
     weft_error first; /* first error */
 };
 
+#define REJECT(ctx, ...) weft_sticky_error_keep(&(ctx)->first, WEFT_E_PLUGIN, "the wrap policy " __VA_ARGS__)
+
 static bool has_failed(const weft_wrap_ctx *ctx) {
     return weft_sticky_error_is_set(&ctx->first);
 }
@@ -37,15 +39,14 @@ static const char *unit_name(const weft_wrap_ctx *ctx, int32_t unit) {
 static int32_t wrap_unit(weft_wrap_ctx *ctx, const char *name) {
     if (has_failed(ctx)) return WEFT_UNIT_ROOT;
     if (name == NULL || name[0] == '\0' || strcmp(name, "root") == 0)
-        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN,
-                               "the wrap policy names a unit '%s'. Allowed: a module's path or \"first..last\"; "
-                               "remaining parameters are claimed for WEFT_UNIT_ROOT",
-                               name == NULL ? "" : name);
+        REJECT(ctx,
+               "names a unit '%s'. Allowed: a module's path or \"first..last\"; "
+               "remaining parameters are claimed for WEFT_UNIT_ROOT",
+               name == NULL ? "" : name);
     else if (weft_lookup_find(&ctx->units_by_name, name) >= 0)
-        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN, "the wrap policy creates two units with the name '%s'",
-                               name);
+        REJECT(ctx, "creates two units with the name '%s'", name);
     if (has_failed(ctx)) return WEFT_UNIT_ROOT;
-    ctx->names = weft_realloc(ctx->names, ctx->n_units + 1, sizeof *ctx->names);
+    ctx->names = weft_grow(ctx->names, ctx->n_units);
     ctx->names[ctx->n_units] = weft_strdup(name);
     weft_lookup_put(&ctx->units_by_name, ctx->names[ctx->n_units], ctx->n_units);
     return ctx->n_units++;
@@ -53,25 +54,23 @@ static int32_t wrap_unit(weft_wrap_ctx *ctx, const char *name) {
 
 static void check_unit(weft_wrap_ctx *ctx, int32_t unit) {
     if (unit != WEFT_UNIT_ROOT && (unit < 0 || unit >= ctx->n_units))
-        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN,
-                               "the wrap policy claims a parameter for unit %d, and it has created %d units. Allowed: "
-                               "a unit that `unit` returned, or WEFT_UNIT_ROOT",
-                               (int)unit, (int)ctx->n_units);
+        REJECT(ctx,
+               "claims a parameter for unit %d, and it has created %d units. Allowed: "
+               "a unit that `unit` returned, or WEFT_UNIT_ROOT",
+               (int)unit, (int)ctx->n_units);
 }
 
 static void wrap_claim(weft_wrap_ctx *ctx, int32_t unit, int32_t parameter) {
     const weft_declared *declared = ctx->declared;
     check_unit(ctx, unit);
     if (parameter < 0 || parameter >= declared->n_parameters)
-        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN, "the wrap policy claims parameter %d; the model has 0 to %d",
-                               (int)parameter, (int)declared->n_parameters - 1);
+        REJECT(ctx, "claims parameter %d; the model has 0 to %d", (int)parameter, (int)declared->n_parameters - 1);
     if (has_failed(ctx)) return;
     if (ctx->unit_of[parameter] != UNCLAIMED)
-        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN,
-                               "the wrap policy claims %s more than once: for unit %s, and then for unit %s. Allowed: "
-                               "one unit per parameter; claim_rest takes only unclaimed parameters",
-                               declared->parameters[parameter].name, unit_name(ctx, ctx->unit_of[parameter]),
-                               unit_name(ctx, unit));
+        REJECT(ctx,
+               "claims %s more than once: for unit %s, and then for unit %s. Allowed: "
+               "one unit per parameter; claim_rest takes only unclaimed parameters",
+               declared->parameters[parameter].name, unit_name(ctx, ctx->unit_of[parameter]), unit_name(ctx, unit));
     else ctx->unit_of[parameter] = unit;
 }
 
@@ -80,9 +79,7 @@ static void wrap_claim_rest(weft_wrap_ctx *ctx, int32_t unit, int32_t module) {
     int32_t first = 0, end = declared->n_parameters;
     check_unit(ctx, unit);
     if (module != WEFT_ALL_MODULES && (module < 0 || module >= declared->n_modules))
-        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN,
-                               "the wrap policy claims the rest of module %d; the model has 0 to %d", (int)module,
-                               (int)declared->n_modules - 1);
+        REJECT(ctx, "claims the rest of module %d; the model has 0 to %d", (int)module, (int)declared->n_modules - 1);
     if (has_failed(ctx)) return;
     if (module != WEFT_ALL_MODULES) first = ctx->range_of[module][0], end = ctx->range_of[module][1];
     for (int32_t p = first; p < end; p++)
@@ -119,10 +116,10 @@ static void check_whole(weft_wrap_ctx *ctx) {
     }
     if (n > 1) (void)snprintf(more, sizeof more, " and %d more", (int)n - 1);
     if (n > 0)
-        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN,
-                               "the wrap policy leaves out %s%s of %d parameters. Fix: end with claim_rest for "
-                               "WEFT_UNIT_ROOT, which claims all remaining parameters",
-                               ctx->declared->parameters[first].name, more, (int)ctx->declared->n_parameters);
+        REJECT(ctx,
+               "leaves out %s%s of %d parameters. Fix: end with claim_rest for "
+               "WEFT_UNIT_ROOT, which claims all remaining parameters",
+               ctx->declared->parameters[first].name, more, (int)ctx->declared->n_parameters);
 }
 
 /* True for "model.layers.3" or "model.layers.0..model.layers.1". */
@@ -304,7 +301,7 @@ static void make_groups(weft_layout *self, weft_declared *declared) {
     for (int32_t g = 0; g < self->n_groups; g++) {
         self->groups[g].base = self->bytes;
         self->numel += self->groups[g].numel;
-        self->bytes += weft_cache_lines(weft_group_bytes(&self->groups[g]));
+        self->bytes += weft_cache_lines(weft_dtype_span(self->groups[g].dtype, self->groups[g].numel));
         if (self->groups[g].trainable) self->trainable_numel = self->numel;
     }
     free(members);
@@ -362,20 +359,9 @@ void weft_layout_destroy(weft_layout *layout) {
     free(layout);
 }
 
-int64_t weft_group_bytes(const weft_group *group) {
-    return weft_dtype_span(group->dtype, group->numel);
-}
-
 const weft_group *weft_layout_trained(const weft_layout *layout, int32_t unit) {
     const int32_t group = layout->units[unit].trained;
     return group < 0 ? NULL : &layout->groups[group];
-}
-
-int64_t weft_layout_padding(const weft_layout *layout) {
-    int64_t bytes = layout->bytes;
-    for (int32_t g = 0; g < layout->n_groups; g++)
-        bytes -= weft_dtype_span(layout->groups[g].dtype, layout->groups[g].used);
-    return bytes;
 }
 
 /* ---- shards ---- */

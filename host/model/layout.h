@@ -69,13 +69,8 @@ static inline int64_t weft_f64_bytes(int64_t n) {
     return weft_dtype_span(WEFT_F64, n);
 }
 
-int64_t weft_group_bytes(const weft_group *group);
-
 /* Returns a unit's trained group, or NULL. */
 const weft_group *weft_layout_trained(const weft_layout *layout, int32_t unit);
-
-/* Returns the bytes of the flat region that belong to no parameter. */
-int64_t weft_layout_padding(const weft_layout *layout);
 
 /* ---- the shards of the flat region that one rank stores ----
  *

@@ -1,5 +1,5 @@
-/* host/model/packing.c: see packing.h. */
-#include "model/packing.h"
+/* host/model/packing.c: see region.h. */
+#include "model/region.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -108,12 +108,8 @@ typedef struct writing {
     bool cut_off; /* an exchange failed: ranks cannot agree on a status */
 } writing;
 
-static bool is_writing_well(const writing *self) {
-    return self->status == WEFT_OK;
-}
-
 static void put_bytes(writing *self, int64_t at, const void *bytes, int64_t n) {
-    if (is_writing_well(self)) self->status = weft_tensor_writer_put(self->writer, at, bytes, n, &self->err);
+    if (self->status == WEFT_OK) self->status = weft_tensor_writer_put(self->writer, at, bytes, n, &self->err);
 }
 
 /* ---- messages ---- */
@@ -130,9 +126,9 @@ static char *add_note(writing *self, note next) {
 
 static void finish_root(writing *self) {
     char hex[65];
-    if (self->tensor < 0 || !is_writing_well(self)) return;
+    if (self->tensor < 0 || self->status != WEFT_OK) return;
     self->status = weft_hash_finish_hex(&self->root, hex, &self->err);
-    if (!is_writing_well(self)) return;
+    if (self->status != WEFT_OK) return;
     self->status = self->roots->tell(self->roots->context, self->file->path, self->file->specs[self->tensor].name, hex,
                                      &self->err);
 }
@@ -146,9 +142,9 @@ static void take_message(writing *self, const note *message, const char *bytes) 
     if (message->tensor != self->tensor) {
         finish_root(self);
         self->tensor = message->tensor;
-        if (is_writing_well(self)) self->status = weft_hash_start(&self->root, &self->err);
+        if (self->status == WEFT_OK) self->status = weft_hash_start(&self->root, &self->err);
     }
-    if (is_writing_well(self)) weft_hash_put(&self->root, bytes, (size_t)message->n);
+    if (self->status == WEFT_OK) weft_hash_put(&self->root, bytes, (size_t)message->n);
 }
 
 /* Sets the buffers of an exchange with rank r: its messages are consecutive, in the order of notes. */
@@ -201,7 +197,7 @@ static void query_ahead(writing *self) {
         s = &self->extents.items[self->query_from];
         if (s->keeper == self->peers->rank && self->query_first < s->n) break;
     }
-    if (self->query_from >= self->extents.n || !is_writing_well(self)) return;
+    if (self->query_from >= self->extents.n || self->status != WEFT_OK) return;
     self->status = weft_region_query(self->file->region, &self->double_buffer, self->file->parameters[s->tensor],
                                      s->first + self->query_first,
                                      weft_smaller(WEFT_REGION_PIECE, s->n - self->query_first), &self->err);
@@ -216,11 +212,11 @@ static const char *read_piece(writing *self, const weft_file_extent *s, int64_t 
     const void *values = self->converted;
     query_ahead(self);
     self->ahead--;
-    if (is_writing_well(self))
+    if (self->status == WEFT_OK)
         self->status = weft_region_take(self->file->region, &self->double_buffer, self->ahead, parameter, first,
                                         &values, &self->err);
     if (dtype == kept) return values;
-    if (is_writing_well(self)) (void)weft_convert(self->converted, dtype, values, kept, n);
+    if (self->status == WEFT_OK) (void)weft_convert(self->converted, dtype, values, kept, n);
     return self->converted;
 }
 
@@ -242,7 +238,7 @@ static void write_piece(writing *self, int32_t i, int64_t first, int64_t n) {
     }
     if (self->roots != NULL) {
         char *digests = add_note(self, (note){s->keeper, 0, s->tensor, 0, hashes});
-        if (mine && is_writing_well(self))
+        if (mine && self->status == WEFT_OK)
             self->status =
                 weft_hash_cells((unsigned char *)digests, bytes, size, weft_dtype_span(dtype, self->grid), &self->err);
     }
@@ -285,11 +281,11 @@ static weft_status open_file(writing *self) {
         status = weft_double_buffer_open(&self->double_buffer, region->kernels, region->device,
                                          weft_f32_bytes(WEFT_REGION_PIECE), &self->err);
     if (status == WEFT_OK && weft_process_group_is_rank_0(peers))
-        status = weft_tensor_writer_create(&self->writer, file->path, file->specs, file->n, &self->err);
+        status = weft_tensor_writer_open(&self->writer, file->path, file->specs, file->n, true, &self->err);
     status = weft_process_group_agree(peers, status, &self->err);
     if (status != WEFT_OK) return status;
     if (!weft_process_group_is_rank_0(peers))
-        status = weft_tensor_writer_join(&self->writer, file->path, file->specs, file->n, &self->err);
+        status = weft_tensor_writer_open(&self->writer, file->path, file->specs, file->n, false, &self->err);
     if (status == WEFT_OK) self->extents = weft_file_extents_make(file, self->writer);
     return weft_process_group_agree(peers, status, &self->err);
 }
@@ -306,7 +302,7 @@ weft_status weft_region_write(const weft_region_file *file, const weft_roots *ro
     self.status = open_file(&self);
     if (self.status == WEFT_OK) {
         write_extents(&self);
-        if (is_writing_well(&self)) self.status = weft_tensor_writer_finish(self.writer, &self.err);
+        if (self.status == WEFT_OK) self.status = weft_tensor_writer_finish(self.writer, &self.err);
         else weft_tensor_writer_cancel(self.writer);
         if (!self.cut_off) self.status = weft_process_group_agree(peers, self.status, &self.err);
     } else {

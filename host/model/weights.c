@@ -3,11 +3,10 @@
 #include "model/weights.h"
 
 #include "base/alloc.h"
-#include "base/bitsandbytes.h"
+#include "base/safetensors.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "model/convert.h"
-#include "model/packing.h"
 #include "plugin/services.h"
 
 #include <math.h>

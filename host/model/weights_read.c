@@ -2,13 +2,12 @@
  * order, following the read-ahead thread, so that a disk sees one sequential read. Reads copy the data out of the page
  * cache. A mapping would fault in its pages one by one, and they would count as this process's memory in addition to
  * the region. */
-#include "base/ahead.h"
+#include "base/safetensors.h"
 #include "base/alloc.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "model/config_json.h"
 #include "model/convert.h"
-#include "model/packing.h"
 #include "model/weights.h"
 
 #include <jansson.h>

@@ -25,11 +25,6 @@ static weft_status add_key(char **text, size_t *bytes, const json_t *root, const
     return status;
 }
 
-static const char *type_of(const json_t *rope) {
-    const char *type = json_string_value(json_object_get(rope, "rope_type"));
-    return type != NULL ? type : json_string_value(json_object_get(rope, "type"));
-}
-
 /* True if a longrope scaling can be reduced to the three members that transformers 4 requires for Phi-3, without losing
  * information. */
 static bool is_three(const json_t *root, const json_t *scaling) {
@@ -43,8 +38,9 @@ static bool is_three(const json_t *root, const json_t *scaling) {
 
 /* Reconstructs rope_scaling of transformers 4; NULL for unscaled positions. */
 static json_t *make_scaling(const json_t *root, const json_t *rope) {
-    const char *type = type_of(rope);
+    const char *type = json_string_value(json_object_get(rope, "rope_type"));
     json_t *scaling = NULL;
+    if (type == NULL) type = json_string_value(json_object_get(rope, "type"));
     if (type == NULL || strcmp(type, "default") == 0) return NULL;
     scaling = json_copy((json_t *)(uintptr_t)rope);
     (void)json_object_del(scaling, "rope_theta");

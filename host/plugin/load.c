@@ -2,17 +2,190 @@
 #include "plugin/load.h"
 
 #include "base/alloc.h"
+#include "base/child.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "config/number.h"
 #include "plugin/enter.h"
 #include "plugin/services.h"
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <strings.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* ---- files that others can change ---- */
+
+enum { MOST_LINKS = 40 }; /* the kernel's limit */
+
+typedef struct walk {
+    char *out; /* the warning about the entry that is nearest to the file */
+    bool found;
+    int links;
+} walk;
+
+static void keep(walk *self, const char *what, const char *who, const char *how, const char *fix, const char *path) {
+    self->found = true;
+    (void)snprintf(self->out, WEFT_WARNING_BYTES, "can be %s by %s, who %s %.*s: %s %.*s", what, who, how, PATH_MAX,
+                   path, fix, PATH_MAX, path);
+}
+
+static void check_owner(walk *self, const char *what, const char *path, uid_t user) {
+    char who[48];
+    if (user == 0 || user == geteuid()) return;
+    (void)snprintf(who, sizeof who, "user %lu", (unsigned long)user);
+    keep(self, what, who, "owns", "use a copy in a directory of your own, or chown", path);
+}
+
+static void walk_path(walk *self, const char *path);
+
+static void check_entry(walk *self, const char *path) {
+    const int directory = (int)(strrchr(path, '/') - path) + 1;
+    char who[48], target[PATH_MAX], complete[PATH_MAX];
+    struct stat is;
+    if (lstat(path, &is) != 0) return;
+    if (S_ISLNK(is.st_mode)) { /* its target is relative to the directory that contains it */
+        const ssize_t n = readlink(path, target, sizeof target - 1);
+        check_owner(self, "replaced", path, is.st_uid);
+        if (n <= 0 || self->links++ >= MOST_LINKS) return;
+        target[n] = '\0';
+        if (snprintf(complete, sizeof complete, "%.*s%s", target[0] == '/' ? 0 : directory, path, target) <
+            (int)sizeof complete)
+            walk_path(self, complete);
+        return;
+    }
+    const char *what = S_ISDIR(is.st_mode) ? "replaced" : "changed";
+    check_owner(self, what, path, is.st_uid);
+    if (S_ISDIR(is.st_mode) && (is.st_mode & S_ISVTX) != 0) return;
+    if ((is.st_mode & S_IWGRP) != 0 && is.st_gid != 0 && is.st_gid != getegid()) {
+        (void)snprintf(who, sizeof who, "all of group %lu", (unsigned long)is.st_gid);
+        keep(self, what, who, "may write to", "chmod g-w", path);
+    }
+    if ((is.st_mode & S_IWOTH) != 0) keep(self, what, "every user of this machine", "may write to", "chmod o-w", path);
+}
+
+/* Walks from the root to the file, so that the last finding is nearest to it. */
+static void walk_path(walk *self, const char *path) {
+    char part[PATH_MAX] = "/";
+    check_entry(self, part);
+    for (const char *end = path + 1; *end != '\0';) {
+        end += strcspn(end, "/");
+        (void)snprintf(part, sizeof part, "%.*s", (int)(end - path), path);
+        check_entry(self, part);
+        end += strspn(end, "/");
+    }
+}
+
+/* Returns true if another user can change the file, with user, path and fix in `out`. Checks the path as given and its
+ * link targets, and skips unreadable entries. */
+static bool is_writable_by_others(char *out, const char *path) {
+    char complete[PATH_MAX], here[PATH_MAX] = "";
+    walk self = {out, false, 0};
+    int length = 0;
+    if (path[0] != '/' && getcwd(here, sizeof here) == NULL) return false;
+    length = snprintf(complete, sizeof complete, "%s%s%s", here, path[0] == '/' ? "" : "/", path);
+    if (length <= 0 || (size_t)length >= sizeof complete) return false;
+    walk_path(&self, complete);
+    return self.found;
+}
+
+/* ---- pins ---- */
+
+/* Reads the next line that is neither empty nor a comment, from its first character; NULL at the end. */
+static const char *next_line(const char **list, int *number) {
+    while (*list != NULL && **list != '\0') {
+        const char *at = *list;
+        const size_t blank = strspn(at, " \t\r"), n = strcspn(at, "\n");
+        *list = at + n + (at[n] != '\0');
+        ++*number;
+        if (blank < n && at[blank] != '#') return at + blank;
+    }
+    return NULL;
+}
+
+enum { LIST_BYTES = 1 << 20 };
+
+static weft_status check_list(const char *list, size_t n, const char *path, weft_error *err) {
+    const char *line = NULL;
+    int number = 0;
+    if (n > LIST_BYTES)
+        return weft_error_set(err, WEFT_E_USER, "[plugins] pin_list: %s is longer than %d bytes", path, LIST_BYTES);
+    if (memchr(list, 0, n) != NULL) return weft_error_set(err, WEFT_E_USER, "[plugins] pin_list: %s is no text", path);
+    while ((line = next_line(&list, &number)) != NULL)
+        if (strspn(line, "0123456789abcdefABCDEF") != 64 || strchr(" \t\r\n", line[64]) == NULL) /* also at its end */
+            return weft_error_set(err, WEFT_E_USER,
+                                  "[plugins] pin_list: line %d of %s is no line of sha256sum: write 64 hexadecimal "
+                                  "digits, two spaces and the file's name; comments begin with #",
+                                  number, path);
+    return WEFT_OK;
+}
+
+weft_status weft_pins_read_list(char **out, const char *path, bool pinned, weft_error *err) {
+    char *text = NULL, why[WEFT_WARNING_BYTES];
+    FILE *file = NULL;
+    size_t n = 0;
+    weft_status status = WEFT_OK;
+    if (pinned && is_writable_by_others(why, path))
+        return weft_error_set(err, WEFT_E_USER,
+                              "[plugins] pin_list: %.600s %.1200s. Under [plugins] trust = pinned a list that others "
+                              "can change is not allowed.",
+                              path, why);
+    text = weft_alloc(LIST_BYTES + 2, 1);
+    file = fopen(path, "re");
+    if (file != NULL) n = fread(text, 1, LIST_BYTES + 1, file);
+    if (file == NULL || ferror(file) != 0)
+        status = weft_error_set(err, WEFT_E_USER, "[plugins] pin_list: %s cannot be read: %s", path, strerror(errno));
+    else status = check_list(text, n, path, err);
+    if (file != NULL) (void)fclose(file);
+    if (status == WEFT_OK) *out = text;
+    else free(text);
+    return status;
+}
+
+/* Returns true if `pins` or the list contains the hash. */
+static bool is_pinned(const weft_trust *trust, const char sha256[65]) {
+    const char *pins = trust->pins, *list = trust->list, *one = NULL;
+    size_t n = 0;
+    int number = 0;
+    while (weft_part_next(&pins, ',', &one, &n))
+        if (strncasecmp(one + n - 64, sha256, 64) == 0) return true;
+    while ((one = next_line(&list, &number)) != NULL)
+        if (strncasecmp(one, sha256, 64) == 0) return true;
+    return false;
+}
+
+/* Fails with WEFT_E_USER if a plugin of the note is pinned to another hash, or if the file must be pinned and is not.
+ * trust: NULL trusts all. */
+static weft_status check_trust(const weft_trust *trust, const weft_preflight *note, const char sha256[65],
+                               const char *path, weft_error *err) {
+    const weft_note_plugin *first = &note->plugins[0];
+    if (trust == NULL) return WEFT_OK;
+    for (uint32_t i = 0; i < note->n_plugins; i++) {
+        const char *pins = trust->pins, *one = NULL;
+        char name[96];
+        const size_t length = (size_t)snprintf(name, sizeof name, "%s:%s=", note->plugins[i].kind, note->plugins[i].id);
+        size_t n = 0;
+        while (weft_part_next(&pins, ',', &one, &n)) {
+            if (n != length + 64 || memcmp(one, name, length) != 0) continue;
+            if (strncasecmp(one + length, sha256, 64) == 0) break; /* the first pin of the plugin counts */
+            return weft_error_set(err, WEFT_E_USER,
+                                  "has the SHA-256 %s, but [plugins] pin has %.64s for %.*s. It is another build. Fix: "
+                                  "check its source, then change the pin or the file.",
+                                  sha256, one + length, (int)length - 1, name);
+        }
+    }
+    if (!trust->pinned || is_pinned(trust, sha256)) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_USER,
+                          "is not pinned, and [plugins] trust = pinned only allows pinned files. Its SHA-256 is %s. "
+                          "Fix: if you trust its source, set [plugins] pin = %s:%s=%s, or append what `sha256sum %s` "
+                          "prints to %s.",
+                          sha256, first->kind, first->id, sha256, path,
+                          trust->list_path != NULL ? trust->list_path : "a file that [plugins] pin_list names");
+}
 
 static weft_status system_error(weft_error *err, const char *what) {
     return weft_error_set(err, WEFT_E_SYSTEM, "%s: %s.", what, strerror(errno));
@@ -35,164 +208,6 @@ static weft_status read_file(unsigned char **out, int descriptor, size_t size, w
     }
     *out = bytes;
     return WEFT_OK;
-}
-
-/* ---- libraries of a pinned plugin ----
- *
- * Checks every file that the dynamic loader could select for a plugin, not only the one that it will select, so that a
- * later search order cannot open an unchecked one. */
-
-enum { MOST_DEPTH = 12, MOST_SEEN = 256, MOST_LIST = 3 * PATH_MAX, CAPABILITIES = 4 };
-
-typedef struct walk {
-    const weft_trust *trust;
-    struct {
-        dev_t device;
-        ino_t inode;
-    } seen[MOST_SEEN]; /* checked files */
-    size_t n_seen;
-} walk;
-
-/* A shared object and its search directories: its own, and those of the objects that need it. */
-typedef struct object {
-    const struct object *needed_by; /* NULL: the plugin */
-    weft_elf elf;
-    const char *path;
-    int32_t depth;
-} object;
-
-static weft_status check_object(walk *w, const object *self, weft_error *err);
-
-static bool is_systems(const char *path) {
-    static const char *const roots[] = {"/usr/lib/", "/usr/lib32/", "/usr/lib64/", "/lib/", "/lib32/", "/lib64/"};
-    for (size_t i = 0; i < sizeof roots / sizeof *roots; i++)
-        if (strncmp(path, roots[i], strlen(roots[i])) == 0) return true;
-    return false;
-}
-
-/* Returns true if the file was seen before, and marks it as seen. */
-static bool note_seen(walk *w, const struct stat *about) {
-    for (size_t i = 0; i < w->n_seen; i++)
-        if (w->seen[i].device == about->st_dev && w->seen[i].inode == about->st_ino) return true;
-    if (w->n_seen < MOST_SEEN) {
-        w->seen[w->n_seen].device = about->st_dev;
-        w->seen[w->n_seen++].inode = about->st_ino;
-    }
-    return false;
-}
-
-/* Checks one file. The loader cannot open a missing file either, and rejects one that is no shared object. */
-static weft_status check_library(walk *w, const object *of, const char *path, weft_error *err) {
-    char real[PATH_MAX], hex[65];
-    object self = {.needed_by = of, .path = real, .depth = of->depth + 1};
-    struct stat about;
-    unsigned char *image = NULL;
-    int descriptor;
-    weft_status status = WEFT_OK;
-    if (realpath(path, real) == NULL || is_systems(real)) return WEFT_OK;
-    if (stat(real, &about) == 0 && note_seen(w, &about)) return WEFT_OK;
-    descriptor = open(real, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (descriptor < 0) return weft_error_set(err, WEFT_E_SYSTEM, "needs the library %s: %s.", real, strerror(errno));
-    if (fstat(descriptor, &about) != 0 || !S_ISREG(about.st_mode))
-        status = weft_error_set(err, WEFT_E_USER, "needs the library %s, which is no regular file.", real);
-    else if (read_file(&image, descriptor, (size_t)about.st_size, err) != WEFT_OK)
-        status = weft_error_prefix(err, "needs the library %s, which ", real);
-    (void)close(descriptor);
-    if (status == WEFT_OK) status = weft_hash_text(hex, image, (size_t)about.st_size, err);
-    if (status == WEFT_OK && !weft_trust_holds(w->trust, hex))
-        status =
-            weft_error_set(err, WEFT_E_USER,
-                           "needs the library %s, whose SHA-256 %s is not pinned, and [plugins] trust = pinned only "
-                           "allows pinned files. Fix: if you trust its source, append what `sha256sum %s` prints "
-                           "to %s.",
-                           real, hex, real,
-                           w->trust->list_path != NULL ? w->trust->list_path : "a file that [plugins] pin_list names");
-    if (status == WEFT_OK && weft_elf_open(&self.elf, image, (size_t)about.st_size, NULL) == WEFT_OK)
-        status = check_object(w, &self, err);
-    free(image);
-    return status;
-}
-
-/* Checks a directory and its subdirectories for processor capabilities, which the loader prefers. */
-static weft_status check_directory(walk *w, const object *of, const char *directory, const char *name, int32_t depth,
-                                   weft_error *err) {
-    static const char *const below[] = {"glibc-hwcaps", "x86-64-v4", "x86-64-v3", "x86-64-v2", "tls",
-                                        "haswell",      "avx512_1",  "x86_64",    "power9",    "power10"};
-    char path[PATH_MAX];
-    struct stat about;
-    weft_status status = WEFT_OK;
-    if (snprintf(path, sizeof path, "%s/%s", directory, name) < (int)sizeof path)
-        status = check_library(w, of, path, err);
-    for (size_t i = 0; i < sizeof below / sizeof *below && depth < CAPABILITIES && status == WEFT_OK; i++) {
-        const int n = snprintf(path, sizeof path, "%s/%s", directory, below[i]);
-        if (n < (int)sizeof path && stat(path, &about) == 0 && S_ISDIR(about.st_mode))
-            status = check_directory(w, of, path, name, depth + 1, err);
-    }
-    return status;
-}
-
-/* Writes the list with $ORIGIN replaced. Returns false if it has another variable, or is too long. */
-static bool expand_origin(char *out, size_t size, const char *list, const char *path) {
-    static const char *const names[] = {"$ORIGIN", "${ORIGIN}"};
-    const int origin = (int)(strrchr(path, '/') - path);
-    size_t n = 0;
-    while (*list != '\0') {
-        size_t skip = 0;
-        for (size_t i = 0; i < 2; i++)
-            if (strncmp(list, names[i], strlen(names[i])) == 0) skip = strlen(names[i]);
-        if ((*list == '$' && skip == 0) || n + (size_t)origin + 2 > size) return false;
-        if (skip > 0) n += (size_t)snprintf(out + n, size - n, "%.*s", origin, path);
-        else out[n++] = *list;
-        list += skip > 0 ? skip : 1;
-    }
-    out[n] = '\0';
-    return true;
-}
-
-static weft_status check_list(walk *w, const object *of, const char *list, const char *owner, const char *name,
-                              weft_error *err) {
-    char expanded[MOST_LIST];
-    char *rest = expanded, *directory;
-    weft_status status = WEFT_OK;
-    if (!expand_origin(expanded, sizeof expanded, list, owner))
-        return weft_error_set(
-            err, WEFT_E_USER,
-            "searches libraries in %.200s, which [plugins] trust = pinned cannot follow: link it with "
-            "a run path of plain directories and $ORIGIN.",
-            list);
-    while (status == WEFT_OK && (directory = strsep(&rest, ":")) != NULL)
-        status = check_directory(w, of, directory[0] == '\0' ? "." : directory, name, 0, err);
-    return status;
-}
-
-static weft_status check_name(walk *w, const object *self, const char *name, weft_error *err) {
-    const char *list = NULL;
-    weft_status status = WEFT_OK;
-    if (strchr(name, '/') != NULL) {
-        char path[PATH_MAX];
-        if (!expand_origin(path, sizeof path, name, self->path))
-            return weft_error_set(err, WEFT_E_USER,
-                                  "needs the library %.200s, a path that [plugins] trust = pinned cannot follow.",
-                                  name);
-        return check_library(w, self, path, err);
-    }
-    for (const object *at = self; at != NULL && status == WEFT_OK; at = at->needed_by)
-        for (uint64_t i = 0; status == WEFT_OK && (list = weft_elf_text(&at->elf, WEFT_ELF_RUNPATHS, i)) != NULL; i++)
-            status = check_list(w, self, list, at->path, name, err);
-    return status;
-}
-
-static weft_status check_object(walk *w, const object *self, weft_error *err) {
-    const char *name = NULL;
-    weft_status status = WEFT_OK;
-    if (self->depth > MOST_DEPTH)
-        return weft_error_set(err, WEFT_E_USER,
-                              "needs libraries that need one another %d levels deep, too deep for "
-                              "[plugins] trust = pinned.",
-                              MOST_DEPTH);
-    for (uint64_t i = 0; status == WEFT_OK && (name = weft_elf_text(&self->elf, WEFT_ELF_OPENED, i)) != NULL; i++)
-        status = check_name(w, self, name, err);
-    return status;
 }
 
 /* ---- one file ---- */
@@ -327,6 +342,67 @@ static weft_status run_file(file_entry *entry, weft_error *err) {
     return status;
 }
 
+/* ---- libraries of a pinned plugin ---- */
+
+enum { LIST_SECONDS = 10 };
+
+static weft_status check_library(const weft_trust *trust, const char *path, weft_error *err) {
+    static const char *const systems[] = {"/usr/lib/", "/usr/lib32/", "/usr/lib64/", "/lib/", "/lib32/", "/lib64/"};
+    char real[PATH_MAX], hex[65];
+    int descriptor = -1;
+    weft_status status = WEFT_OK;
+    if (realpath(path, real) == NULL)
+        return weft_error_set(err, WEFT_E_SYSTEM, "needs the library %s: %s.", path, strerror(errno));
+    for (size_t i = 0; i < sizeof systems / sizeof *systems; i++)
+        if (strncmp(real, systems[i], strlen(systems[i])) == 0) return WEFT_OK;
+    descriptor = open(real, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (descriptor < 0) return weft_error_set(err, WEFT_E_SYSTEM, "needs the library %s: %s.", real, strerror(errno));
+    status = weft_hash_file(hex, descriptor, real, err);
+    (void)close(descriptor);
+    if (status != WEFT_OK) return weft_error_prefix(err, "needs the library ");
+    if (is_pinned(trust, hex)) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_USER,
+                          "needs the library %s, whose SHA-256 %s is not pinned, and [plugins] trust = pinned only "
+                          "allows pinned files. Fix: if you trust its source, append what `sha256sum %s` prints to %s.",
+                          real, hex, real,
+                          trust->list_path != NULL ? trust->list_path : "a file that [plugins] pin_list names");
+}
+
+/* Lists the libraries of the file at path `context`, in a child process. The dynamic loader finds them as in dlopen and
+ * runs none of their code. LD_LIBRARY_PATH and the system's cache, which the user and the administrator set, are not
+ * used: their files need no pin. */
+static void list_libraries(int end, void *context) {
+    char *const nothing[] = {NULL};
+    Dl_info loader;
+    if (dladdr(dlsym(RTLD_DEFAULT, "_dl_find_object"), &loader) != 0 && dup2(end, STDOUT_FILENO) >= 0)
+        (void)execle(loader.dli_fname, "ld.so", "--inhibit-cache", "--list", (const char *)context, NULL, nothing);
+    _exit(127);
+}
+
+/* Checks the libraries outside of the system's directories, of lines such as "\tliba.so => /home/you/liba.so (0x7f12)",
+ * "\t/home/you/liba.so (0x7f12)", "\tliba.so => not found" and "\tlinux-vdso.so.1 (0x7f12)". */
+static weft_status check_libraries(const file_entry *entry, const weft_trust *trust, weft_error *err) {
+    weft_child child;
+    char *rest = NULL, *line = NULL;
+    weft_status status =
+        weft_child_run(&child, list_libraries, (void *)(uintptr_t)entry->path, LIST_BYTES, LIST_SECONDS, err);
+    if (status == WEFT_OK && (!child.in_time || child.status != 0))
+        status = weft_error_set(err, WEFT_E_SYSTEM,
+                                "needs libraries that the dynamic loader cannot list, which [plugins] trust = pinned "
+                                "requires. Fix: see the error of `ldd %s`.",
+                                entry->path);
+    rest = child.text;
+    while (status == WEFT_OK && (line = strsep(&rest, "\n")) != NULL) {
+        char *arrow = strstr(line, " => "), *path = arrow != NULL ? arrow + 4 : line + strspn(line, "\t");
+        char *end = strrchr(path, ' ');
+        if (strchr(path, '/') == NULL) continue;
+        if (end != NULL) *end = '\0';
+        status = check_library(trust, path, err);
+    }
+    free(child.text);
+    return status;
+}
+
 /* ---- loading a file ---- */
 
 /* Opens a file; *known is the entry of a file that was loaded before. */
@@ -354,13 +430,8 @@ static weft_status check_file(file_entry *entry, const weft_trust *trust, weft_e
     if (status == WEFT_OK) status = weft_hash_text(entry->sha256, bytes, size, err);
     if (status == WEFT_OK) status = weft_preflight_read(note, bytes, size, err);
     if (status == WEFT_OK && producer_reorders(bytes, size)) note->fast_math = 1;
-    if (status == WEFT_OK) status = weft_trust_check(trust, note, entry->sha256, entry->path, err);
-    if (status == WEFT_OK && trust != NULL && trust->pinned) {
-        object plugin = {.path = entry->path};
-        walk w = {.trust = trust};
-        status = weft_elf_open(&plugin.elf, bytes, size, err);
-        if (status == WEFT_OK) status = check_object(&w, &plugin, err);
-    }
+    if (status == WEFT_OK) status = check_trust(trust, note, entry->sha256, entry->path, err);
+    if (status == WEFT_OK && trust != NULL && trust->pinned) status = check_libraries(entry, trust, err);
     free(bytes);
     return status;
 }
@@ -388,7 +459,7 @@ static weft_status get_file(const file_entry **out, file_entry **owned, const ch
     }
     if (status == WEFT_OK && known != NULL) {
         status = known->verdict != WEFT_OK ? weft_error_set(&why, known->verdict, "%s", known->why.text)
-                                           : weft_trust_check(trust, &known->note, known->sha256, known->path, &why);
+                                           : check_trust(trust, &known->note, known->sha256, known->path, &why);
     }
     *out = known != NULL ? known : entry;
     if (status != WEFT_OK) (void)weft_error_set(err, status, "%s %s", path, why.text);
@@ -443,4 +514,40 @@ weft_status weft_plugin_load(const weft_loaded **out, const char *path, const we
     if (status == WEFT_OK) status = choose_plugin(out, found, kind, id, err);
     release_file(owned);
     return status;
+}
+
+/* ---- warnings ---- */
+
+void weft_trust_warnings_find(weft_trust_warnings *out, const char *path, const char *given, bool fast_math,
+                              const char *kind, const char *id) {
+    char builtin[PATH_MAX];
+    struct stat mine, theirs;
+    out->n = 0;
+    if (is_writable_by_others(out->text[0], given) || is_writable_by_others(out->text[0], path)) out->n++;
+    if (weft_plugin_builtin(builtin, sizeof builtin, kind, id) && stat(path, &mine) == 0 &&
+        stat(builtin, &theirs) == 0 && (mine.st_dev != theirs.st_dev || mine.st_ino != theirs.st_ino) &&
+        !weft_files_are_equal(path, builtin))
+        (void)snprintf(out->text[out->n++], WEFT_WARNING_BYTES,
+                       "takes the id of one that is installed, %s, and is used instead of it", builtin);
+    if (fast_math)
+        (void)snprintf(out->text[out->n++], WEFT_WARNING_BYTES,
+                       "was compiled with -ffast-math or a part of it: the order of its sums may differ between "
+                       "builds, and so may its results; build it with the SDK's flags");
+}
+
+void weft_trust_warnings_log(const weft_loaded *loaded, const char *given) {
+    static const weft_loaded *logged[256];
+    static size_t n_logged;
+    weft_trust_warnings all;
+    char line[4 * PATH_MAX];
+    for (size_t i = 0; i < n_logged; i++)
+        if (logged[i] == loaded) return;
+    if (n_logged < sizeof logged / sizeof *logged) logged[n_logged++] = loaded;
+    weft_trust_warnings_find(&all, loaded->path, given, loaded->fast_math != 0, loaded->plugin->kind,
+                             loaded->plugin->id);
+    for (int i = 0; i < all.n; i++) {
+        (void)snprintf(line, sizeof line, "%s:%s (%.1500s) %s", loaded->plugin->kind, loaded->plugin->id, loaded->path,
+                       all.text[i]);
+        weft_services()->log(weft_services(), WEFT_LOG_WARN, line);
+    }
 }

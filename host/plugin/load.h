@@ -1,5 +1,5 @@
 /* host/plugin/load.h: validates and loads one plugin file; which files may run, and warnings about files that another
- * user can change (trust.c).
+ * user can change.
  *
  * The file is opened once. Its bytes are read, hashed and validated (preflight) from that descriptor. Then the dynamic
  * loader maps it by its canonical path, and the mapped file must be the same file. Files stay loaded and their
@@ -59,37 +59,6 @@ weft_status weft_kind_fits(const weft_note_plugin *plugin, weft_error *err);
  * tables with all required slots. [main] */
 weft_status weft_list_check(const weft_plugin_list *list, const weft_preflight *note, weft_error *err);
 
-/* ---- the parts of a shared object that the dynamic loader reads ---- */
-
-#define WEFT_ELF_LOADS 32
-
-typedef struct weft_elf_load {
-    uint64_t address, offset, bytes; /* the bytes in the file, without the zeros that follow */
-} weft_elf_load;
-
-typedef struct weft_elf {
-    const unsigned char *image;
-    size_t size;
-    weft_elf_load loads[WEFT_ELF_LOADS];
-    uint32_t n_loads;
-    uint64_t symbols, n_symbols; /* .dynsym: address, count */
-    uint64_t texts, texts_size;  /* .dynstr */
-    uint64_t dynamic, n_dynamic;
-} weft_elf;
-
-/* Opens an image, which must outlive out. WEFT_E_PLUGIN as weft_preflight_read: not for this machine, or damaged.
- * [any-thread] */
-weft_status weft_elf_open(weft_elf *out, const void *image, size_t size, weft_error *err);
-
-typedef enum weft_elf_list {
-    WEFT_ELF_NEEDED,  /* libraries that it needs */
-    WEFT_ELF_OPENED,  /* those that the loader opens with it: DT_NEEDED, DT_FILTER, DT_AUXILIARY */
-    WEFT_ELF_RUNPATHS /* directory lists that the loader searches first: DT_RPATH, DT_RUNPATH */
-} weft_elf_list;
-
-/* Returns text i of a list; NULL past the end. [any-thread] */
-const char *weft_elf_text(const weft_elf *self, weft_elf_list list, uint64_t i);
-
 /* ---- pins: trusted plugin files by SHA-256 ----
  *
  * [plugins] pin pins single plugins to a build, "optimizer:lion=<hex>", separated by commas. [plugins] pin_list is a
@@ -107,14 +76,6 @@ struct weft_trust {
 /* Reads and validates the list; the caller frees *out. WEFT_E_USER: an invalid list, or, with trust = pinned, a list
  * that other users can change. [any-thread] */
 weft_status weft_pins_read_list(char **out, const char *path, bool pinned, weft_error *err);
-
-/* Returns true if `pins` or the list contains the hash. [any-thread] */
-bool weft_trust_holds(const weft_trust *trust, const char sha256[65]);
-
-/* Fails with WEFT_E_USER if a plugin of the note is pinned to another hash, or if the file must be pinned and is not.
- * path: of the file, for messages. trust: NULL trusts all. [any-thread] */
-weft_status weft_trust_check(const weft_trust *trust, const weft_preflight *note, const char sha256[65],
-                             const char *path, weft_error *err);
 
 /* ---- warnings about a file that is loaded nevertheless ---- */
 

@@ -3,7 +3,7 @@
  *
  *     weft_plugins *plugins = NULL;
  *     const weft_loaded *loaded = NULL;
- *     weft_plugins_create(&plugins, &options, &err);
+ *     weft_plugins_create(&plugins, &settings, &err);
  *     weft_plugins_get(plugins, &loaded, "optimizer", "adamw", &err);
  *     const weft_optimizer_plugin *table = weft_loaded_table(loaded, optimizer);
  *
@@ -17,6 +17,9 @@
 #ifndef WEFT_HOST_PLUGIN_PLUGIN_H
 #define WEFT_HOST_PLUGIN_PLUGIN_H
 
+#include "config/settings.h"
+
+#include <jansson.h>
 #include <stdbool.h>
 #include <weft/plugin.h>
 
@@ -33,19 +36,11 @@ typedef struct weft_loaded {
 /* The table of a loaded plugin: weft_loaded_table(loaded, optimizer) is a const weft_optimizer_plugin *. */
 #define weft_loaded_table(loaded, kind) ((const weft_##kind##_plugin *)(loaded)->plugin->table)
 
-/* All strings may be NULL. */
-typedef struct weft_plugins_options {
-    const char *path;     /* [plugins] path: absolute directories, separated by colons */
-    const char *pins;     /* [plugins] pin: "optimizer:lion=<64 hex digits>", separated by commas */
-    const char *pin_list; /* [plugins] pin_list: a file of hashes */
-    int pinned;           /* [plugins] trust = pinned: load only pinned files */
-} weft_plugins_options;
-
 typedef struct weft_trust weft_trust; /* plugin/load.h */
 
-/* Creates a registry. The pins must be valid. WEFT_E_USER: a directory that is not absolute, or a list that cannot be
- * read. */
-weft_status weft_plugins_create(weft_plugins **out, const weft_plugins_options *options, weft_error *err);
+/* Creates a registry. Strings of the settings may be NULL; the pins must be valid. WEFT_E_USER: a directory that is not
+ * absolute, or a list that cannot be read. */
+weft_status weft_plugins_create(weft_plugins **out, const weft_plugins_settings *settings, weft_error *err);
 void weft_plugins_destroy(weft_plugins *self);
 
 /* Loads a plugin. Trust warnings about its file are printed once per process (plugin/load.h). name: an id,
@@ -89,11 +84,48 @@ typedef struct weft_found {
  * directory. kind: NULL: all kinds. The caller frees *out. WEFT_E_SYSTEM: a directory exists and cannot be read. */
 weft_status weft_plugins_list(const weft_plugins *self, weft_found **out, size_t *n, const char *kind, weft_error *err);
 
-/* Return directory i of the search, NULL past the end, and the trust settings. */
+/* Returns directory i of the search; NULL past the end. */
 const char *weft_plugins_directory(const weft_plugins *self, size_t i);
-const weft_trust *weft_plugins_trust(const weft_plugins *self);
 
 /* Returns the interface number of a kind that this host supports; -1: unknown kind. [any-thread] */
 int32_t weft_kind_interface(const char *kind);
+
+/* ---- loads and describes a plugin file in a child process. A plugin that crashes, hangs or exits becomes an error
+ * message, and neither its code nor its libraries enter this process ---- */
+
+#define WEFT_PROBE_SECONDS 10
+
+/* Loads the file. Returns an object:
+ *   status "ok", "failed", "unusable": it was loaded and reports that a requirement is missing
+ *   version, interface, help, sha256    if it was loaded
+ *   reason                              an error message, if status is not "ok"
+ * NULL: no child process. seconds: timeout. [main] */
+json_t *weft_plugin_probe(const weft_found *file, double seconds, weft_error *err);
+
+/* The keys of a plugin that is not selected: an unused section is no reason to run foreign code, or to load a second
+ * MPI, in this process. */
+typedef struct weft_plugin_description {
+    char kind[32], id[64];
+    char reason[1024]; /* why it cannot be described; "": success */
+    uint32_t flags;    /* of its kind's table */
+    uint64_t n_keys;
+    weft_key *keys; /* their offsets are meaningless */
+    void *answer;   /* owns their strings */
+} weft_plugin_description;
+
+/* Describes the plugin of that kind and id that a search would find. WEFT_E_USER: not found, with the nearest id.
+ * [main] */
+weft_status weft_plugin_describe(weft_plugin_description **out, const weft_plugins *plugins, const char *kind,
+                                 const char *id, weft_error *err);
+/* Describes the plugin of that kind and id in a file. */
+weft_status weft_plugin_describe_file(weft_plugin_description **out, const weft_trust *trust, const char *kind,
+                                      const char *id, const char *path, weft_error *err);
+void weft_plugin_description_free(weft_plugin_description *self); /* NULL is fine */
+
+/* Adds a key, of a table that outlives self. */
+void weft_plugin_description_add(weft_plugin_description *self, const weft_key *key);
+
+/* Returns its key of that name, or NULL. A removed key counts as missing. */
+const weft_key *weft_plugin_description_key(const weft_plugin_description *self, const char *name);
 
 #endif

@@ -15,7 +15,7 @@
 #define NOTE_NAME   "weft_plugin_note"
 #define ENTRY_NAME  "weft_plugin_entry"
 #define NOTE_FORMAT "weft-plugin/1"
-#define MOST_NEEDED 256
+#define MOST_LOADS  32
 
 /* ---- the file ---- */
 
@@ -23,18 +23,24 @@
 #define WEFT_ELF_MACHINE EM_X86_64
 #elif defined(__aarch64__)
 #define WEFT_ELF_MACHINE EM_AARCH64
-#elif defined(__riscv)
-#define WEFT_ELF_MACHINE EM_RISCV
-#elif defined(__powerpc64__)
-#define WEFT_ELF_MACHINE EM_PPC64
 #else
 #error "name this machine's ELF number here"
 #endif
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-#define WEFT_ELF_DATA ELFDATA2LSB
-#else
-#define WEFT_ELF_DATA ELFDATA2MSB
-#endif
+
+typedef struct elf_load {
+    uint64_t address, offset, bytes; /* the bytes in the file, without the zeros that follow */
+} elf_load;
+
+/* The parts of a shared object that the dynamic loader reads. */
+typedef struct elf_file {
+    const unsigned char *image;
+    size_t size;
+    elf_load loads[MOST_LOADS];
+    uint32_t n_loads;
+    uint64_t symbols, n_symbols; /* .dynsym: address, count */
+    uint64_t texts, texts_size;  /* .dynstr */
+    uint64_t dynamic, n_dynamic;
+} elf_file;
 
 static const char *machine_name(unsigned machine) {
     switch (machine) {
@@ -55,9 +61,9 @@ static bool is_inside(uint64_t offset, uint64_t bytes, uint64_t size) {
 }
 
 /* Returns the bytes that the file maps at [address, address + size), or NULL. */
-static const unsigned char *bytes_at(const weft_elf *self, uint64_t address, uint64_t size) {
+static const unsigned char *bytes_at(const elf_file *self, uint64_t address, uint64_t size) {
     for (uint32_t i = 0; i < self->n_loads; i++) {
-        const weft_elf_load *load = &self->loads[i];
+        const elf_load *load = &self->loads[i];
         if (address >= load->address && address - load->address <= load->bytes &&
             size <= load->bytes - (address - load->address))
             return self->image + load->offset + (address - load->address);
@@ -66,7 +72,7 @@ static const unsigned char *bytes_at(const weft_elf *self, uint64_t address, uin
 }
 
 /* Returns a string of .dynstr, or NULL. Its last byte is NUL (checked by read_dynamic). */
-static const char *text_at(const weft_elf *self, uint64_t offset) {
+static const char *text_at(const elf_file *self, uint64_t offset) {
     const unsigned char *texts = bytes_at(self, self->texts, self->texts_size);
     return texts == NULL || offset >= self->texts_size ? NULL : (const char *)texts + offset;
 }
@@ -79,7 +85,7 @@ static weft_status read_header(Elf64_Ehdr *out, const unsigned char *image, size
     memcpy(out, image, sizeof *out);
     if (out->e_ident[EI_CLASS] != ELFCLASS64)
         return weft_error_set(err, WEFT_E_PLUGIN, "is a 32-bit file; this host is 64-bit. Build it for this machine.");
-    if (out->e_ident[EI_DATA] != WEFT_ELF_DATA)
+    if (out->e_ident[EI_DATA] != ELFDATA2LSB)
         return weft_error_set(err, WEFT_E_PLUGIN, "has the other byte order. Build it for this machine.");
     if (out->e_machine != WEFT_ELF_MACHINE)
         return weft_error_set(err, WEFT_E_PLUGIN, "is built for %s; this machine is %s. Build it for this machine.",
@@ -95,7 +101,7 @@ static weft_status reject_truncated(weft_error *err, uint64_t end, size_t size) 
                           (unsigned long long)end, (unsigned long long)size);
 }
 
-static weft_status read_program_headers(weft_elf *out, const Elf64_Ehdr *header, weft_error *err) {
+static weft_status read_program_headers(elf_file *out, const Elf64_Ehdr *header, weft_error *err) {
     if (!is_inside(header->e_shoff, (uint64_t)header->e_shnum * header->e_shentsize, out->size))
         return reject_truncated(err, header->e_shoff + (uint64_t)header->e_shnum * header->e_shentsize, out->size);
     if (!is_inside(header->e_phoff, (uint64_t)header->e_phnum * sizeof(Elf64_Phdr), out->size))
@@ -110,22 +116,22 @@ static weft_status read_program_headers(weft_elf *out, const Elf64_Ehdr *header,
         if (program.p_type != PT_LOAD) continue;
         if (!is_inside(program.p_offset, program.p_filesz, out->size))
             return reject_truncated(err, program.p_offset + program.p_filesz, out->size);
-        if (out->n_loads == WEFT_ELF_LOADS)
-            return weft_error_set(err, WEFT_E_PLUGIN, "has more than %d segments to load.", WEFT_ELF_LOADS);
-        out->loads[out->n_loads++] = (weft_elf_load){program.p_vaddr, program.p_offset, program.p_filesz};
+        if (out->n_loads == MOST_LOADS)
+            return weft_error_set(err, WEFT_E_PLUGIN, "has more than %d segments to load.", MOST_LOADS);
+        out->loads[out->n_loads++] = (elf_load){program.p_vaddr, program.p_offset, program.p_filesz};
     }
     return WEFT_OK;
 }
 
 /* Copies the n bytes at an address; false: the file does not map them. */
-static bool read_at(const weft_elf *self, void *out, uint64_t address, size_t n) {
+static bool read_at(const elf_file *self, void *out, uint64_t address, size_t n) {
     const unsigned char *at = bytes_at(self, address, n);
     if (at != NULL) memcpy(out, at, n);
     return at != NULL;
 }
 
 /* Returns the number of symbols in .dynsym from a GNU hash table: the end of the chain with the highest start. */
-static uint64_t count_by_gnu_hash(const weft_elf *self, uint64_t hash) {
+static uint64_t count_by_gnu_hash(const elf_file *self, uint64_t hash) {
     uint32_t head[4], last = 0, word = 0;
     uint64_t buckets = hash + sizeof head, chains = 0;
     if (!read_at(self, head, hash, sizeof head)) return 0; /* buckets, first symbol, bloom words, shift */
@@ -145,7 +151,7 @@ static uint64_t count_by_gnu_hash(const weft_elf *self, uint64_t hash) {
 }
 
 /* Reads symbol i < n_symbols and its name; a name that cannot be read is NULL. */
-static Elf64_Sym symbol_at(const weft_elf *self, const char **name, uint64_t i) {
+static Elf64_Sym symbol_at(const elf_file *self, const char **name, uint64_t i) {
     Elf64_Sym out = {0};
     (void)read_at(self, &out, self->symbols + i * sizeof out, sizeof out);
     *name = text_at(self, out.st_name);
@@ -153,12 +159,12 @@ static Elf64_Sym symbol_at(const weft_elf *self, const char **name, uint64_t i) 
 }
 
 /* Reads dynamic entry i; false past the end. */
-static bool dynamic_entry(const weft_elf *self, Elf64_Dyn *out, uint64_t i) {
+static bool dynamic_entry(const elf_file *self, Elf64_Dyn *out, uint64_t i) {
     return i < self->n_dynamic && read_at(self, out, self->dynamic + i * sizeof *out, sizeof *out) &&
            out->d_tag != DT_NULL;
 }
 
-static weft_status read_dynamic(weft_elf *out, weft_error *err) {
+static weft_status read_dynamic(elf_file *out, weft_error *err) {
     const unsigned char *texts = NULL;
     uint64_t hash = 0, gnu_hash = 0;
     uint32_t sizes[2] = {0}; /* of the older hash table: buckets and chains, one chain per symbol */
@@ -181,32 +187,10 @@ static weft_status read_dynamic(weft_elf *out, weft_error *err) {
     return WEFT_OK;
 }
 
-weft_status weft_elf_open(weft_elf *out, const void *image, size_t size, weft_error *err) {
-    Elf64_Ehdr header;
-    weft_status status = read_header(&header, image, size, err);
-    memset(out, 0, sizeof *out);
-    out->image = image;
-    out->size = size;
-    if (status == WEFT_OK) status = read_program_headers(out, &header, err);
-    if (status == WEFT_OK) status = read_dynamic(out, err);
-    return status;
-}
-
-const char *weft_elf_text(const weft_elf *self, weft_elf_list list, uint64_t i) {
-    static const int64_t tags[][3] = {[WEFT_ELF_NEEDED] = {DT_NEEDED, DT_NEEDED, DT_NEEDED},
-                                      [WEFT_ELF_OPENED] = {DT_NEEDED, DT_FILTER, DT_AUXILIARY},
-                                      [WEFT_ELF_RUNPATHS] = {DT_RPATH, DT_RUNPATH, DT_RUNPATH}};
-    Elf64_Dyn entry;
-    for (uint64_t at = 0; dynamic_entry(self, &entry, at); at++)
-        if ((entry.d_tag == tags[list][0] || entry.d_tag == tags[list][1] || entry.d_tag == tags[list][2]) && i-- == 0)
-            return text_at(self, entry.d_un.d_val);
-    return NULL;
-}
-
 /* ---- exports, imports and note ---- */
 
 /* Finds the two exports; rejects a third one by name. */
-static weft_status find_exports(const weft_elf *elf, Elf64_Sym *note, weft_error *err) {
+static weft_status find_exports(const elf_file *elf, Elf64_Sym *note, weft_error *err) {
     bool has_note = false, has_entry = false;
     for (uint64_t i = 1; i < elf->n_symbols; i++) { /* 0 is the empty symbol */
         const char *name = NULL;
@@ -240,7 +224,7 @@ static weft_status find_exports(const weft_elf *elf, Elf64_Sym *note, weft_error
 
 /* Rejects imports that end or replace the process silently. exit is detected when it happens (crash.h), and abort is
  * reported as a crash. */
-static weft_status check_imports(const weft_elf *elf, weft_error *err) {
+static weft_status check_imports(const elf_file *elf, weft_error *err) {
     static const char *const ends[] = {"_exit", "_Exit",  "quick_exit", "execl",   "execle",   "execlp",
                                        "execv", "execve", "execvp",     "execvpe", "execveat", "fexecve"};
     for (uint64_t i = 1; i < elf->n_symbols; i++) {
@@ -257,7 +241,7 @@ static weft_status check_imports(const weft_elf *elf, weft_error *err) {
 }
 
 /* Copies the note's text from the file. */
-static weft_status read_note(weft_preflight *out, const weft_elf *elf, const Elf64_Sym *symbol, weft_error *err) {
+static weft_status read_note(weft_preflight *out, const elf_file *elf, const Elf64_Sym *symbol, weft_error *err) {
     const unsigned char *text = bytes_at(elf, symbol->st_value, symbol->st_size);
     const size_t n = (size_t)symbol->st_size;
     if (text == NULL || n == 0 || n > sizeof out->note || text[n - 1] != 0)
@@ -382,7 +366,7 @@ weft_status weft_note_parse(weft_preflight *out, const char *note, weft_error *e
 }
 
 /* Finds the highest "GLIBC_2.36" that is needed; the names of versions are in .dynstr. 0 and 0: none. */
-static void find_glibc(const weft_elf *elf, int *major, int *minor) {
+static void find_glibc(const elf_file *elf, int *major, int *minor) {
     const char *at = text_at(elf, 0), *end = at + elf->texts_size;
     while ((at = memmem(at, (size_t)(end - at), "GLIBC_", 6)) != NULL) {
         int a = 0, b = 0;
@@ -393,7 +377,7 @@ static void find_glibc(const weft_elf *elf, int *major, int *minor) {
     }
 }
 
-static weft_status check_versions(const weft_preflight *note, const weft_elf *elf, weft_error *err) {
+static weft_status check_versions(const weft_preflight *note, const elf_file *elf, weft_error *err) {
     const unsigned host = WEFT_SDK_HEADERS;
     const char *here = gnu_get_libc_version();
     int major = 0, minor = 0, needed_major = 0, needed_minor = 0;
@@ -418,17 +402,22 @@ static weft_status check_versions(const weft_preflight *note, const weft_elf *el
 }
 
 weft_status weft_preflight_read(weft_preflight *out, const void *image, size_t size, weft_error *err) {
-    weft_elf elf;
+    elf_file elf = {.image = image, .size = size};
+    Elf64_Ehdr header;
     Elf64_Sym note = {0};
-    const char *needed = NULL;
-    weft_status status = weft_elf_open(&elf, image, size, err);
+    Elf64_Dyn entry;
+    weft_status status = read_header(&header, image, size, err);
+    if (status == WEFT_OK) status = read_program_headers(&elf, &header, err);
+    if (status == WEFT_OK) status = read_dynamic(&elf, err);
     if (status == WEFT_OK) status = find_exports(&elf, &note, err);
     if (status == WEFT_OK) status = read_note(out, &elf, &note, err);
     if (status == WEFT_OK) status = weft_note_parse(out, out->note, err);
     if (status == WEFT_OK) status = check_versions(out, &elf, err);
     out->needed[0] = 0;
-    for (uint64_t i = 0;
-         status == WEFT_OK && i < MOST_NEEDED && (needed = weft_elf_text(&elf, WEFT_ELF_NEEDED, i)) != NULL; i++)
-        weft_words_append(out->needed, sizeof out->needed, "%s%s", i == 0 ? "" : ", ", needed);
+    for (uint64_t i = 0; status == WEFT_OK && dynamic_entry(&elf, &entry, i); i++) {
+        const char *name = entry.d_tag == DT_NEEDED ? text_at(&elf, entry.d_un.d_val) : NULL;
+        if (name != NULL)
+            weft_words_append(out->needed, sizeof out->needed, "%s%s", out->needed[0] == 0 ? "" : ", ", name);
+    }
     return status;
 }

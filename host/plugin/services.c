@@ -43,11 +43,9 @@ static void services_log(const weft_host *host, int32_t level, const char *text)
 
 void weft_services_print(int32_t level, const char *text) {
     static const char *const prefixes[] = {"weft: error", "weft: warning", "weft", "weft"};
-    static const weft_message_kind kinds[] = {WEFT_MESSAGE_ERROR, WEFT_MESSAGE_WARNING, WEFT_MESSAGE_NOTE,
-                                              WEFT_MESSAGE_NOTE};
     if (level < WEFT_LOG_ERROR || level > WEFT_LOG_DEBUG) return;
     if (level > WEFT_LOG_WARN && getenv(WEFT_NO_NEWS) != NULL) return;
-    weft_message_print(kinds[level], prefixes[level], text);
+    weft_message_print((weft_log_level)level, prefixes[level], text);
 }
 
 static void *services_alloc(const weft_host *host, size_t bytes, size_t alignment) {
@@ -77,16 +75,20 @@ static void services_release(const weft_host *host, void *memory) {
     free(header->start);
 }
 
+int32_t weft_services_processors(void) {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1; /* more processors than cpu_set_t supports */
+    return CPU_COUNT(&set) > 0 ? CPU_COUNT(&set) : 1;
+}
+
 /* Runs body(i, context) for each i in [0, n), in any order, on as many threads as this process may run on. If no thread
  * can be created, the caller's thread runs the loop. */
 static void services_parallel_for(const weft_host *host, int64_t n, void (*body)(int64_t i, void *context),
                                   void *context) {
     pthread_t others[MOST_THREADS];
     loop l = {.n = n, .body = body, .context = context};
-    int64_t threads = 1, started = 0;
-    cpu_set_t set;
+    int64_t threads = weft_services_processors(), started = 0;
     (void)host;
-    if (sched_getaffinity(0, sizeof set, &set) == 0) threads = CPU_COUNT(&set);
     if (threads > MOST_THREADS) threads = MOST_THREADS;
     if (threads > n) threads = n;
     while (started < threads - 1 && pthread_create(&others[started], NULL, worker_main, &l) == 0) started++;

@@ -22,6 +22,9 @@ int32_t weft_services_log_level(int32_t level);
 /* Prints a line at any log level. [any-thread] */
 void weft_services_print(int32_t level, const char *text);
 
+/* Returns the number of processors that this process may run on. [any-thread] */
+int32_t weft_services_processors(void);
+
 /* Returns the bytes that plugins have allocated through alloc, including the accounting's overhead. [any-thread] */
 int64_t weft_services_bytes(void);
 

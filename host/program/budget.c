@@ -6,14 +6,12 @@
 #include "model/process_group.h"
 #include "plugin/enter.h"
 #include "program/exchange.h"
-#include "program/sums.h"
 
 /* True if the unit is gathered; the placement is the same in all modes. */
 static bool is_gathered(const weft_plan *plan, int32_t unit) {
-    const weft_job *jobs[] = {plan->train.job, plan->evaluate.job, plan->generate.job};
-    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++)
-        if (jobs[i] != NULL) return weft_gathered_is_due(&jobs[i]->spec, unit);
-    return false;
+    const weft_job *job = plan->train.job != NULL ? plan->train.job : plan->evaluate.job;
+    if (job == NULL) job = plan->generate.job;
+    return weft_gathered_is_due(&job->spec, unit);
 }
 
 /* True if kernels read the parameter in another type: a rounded matrix, or a gain or bias widened from bf16. */
@@ -51,15 +49,6 @@ int64_t weft_copies_bytes(const weft_plan *plan) {
 bool weft_copies_in_update(const weft_plan *plan, const weft_parameter *parameter) {
     return parameter->trainable && weft_copies_has(plan, parameter) &&
            plan->holds[WEFT_HOLD_STATES]->spans[parameter->group].n == plan->layout->groups[parameter->group].numel;
-}
-
-int64_t weft_copies_elements(const weft_plan *plan, bool in_update) {
-    int64_t n = 0;
-    for (int32_t i = 0; i < plan->declared->n_parameters; i++) {
-        const weft_parameter *p = &plan->declared->parameters[i];
-        if (p->trainable && weft_copies_has(plan, p) && weft_copies_in_update(plan, p) == in_update) n += p->numel;
-    }
-    return n;
 }
 
 const char *weft_account_name(int32_t line) {

@@ -28,9 +28,6 @@ int64_t weft_copies_bytes(const weft_plan *plan);
 /* True if STEP's update writes the parameter's copy. */
 bool weft_copies_in_update(const weft_plan *plan, const weft_parameter *parameter);
 
-/* Returns the elements of trained parameters with a copy that STEP's update writes, or that is refreshed after it. */
-int64_t weft_copies_elements(const weft_plan *plan, bool in_update);
-
 const char *weft_account_name(int32_t line); /* "parameters" */
 
 /* Fills plan->bytes. */

@@ -255,13 +255,9 @@ int32_t weft_norm_owner(const weft_plan *plan, int32_t group) {
     return plan->world > 1 && p->gradients == WEFT_OWNED ? p->owner : -1;
 }
 
-static bool is_cut_group(const weft_plan *plan, int32_t group) {
+bool weft_norm_is_cut(const weft_plan *plan, int32_t group) {
     const weft_placement *p = &plan->train.job->spec.view.placements[plan->layout->groups[group].unit];
     return plan->world > 1 && p->gradients == WEFT_SHARDED;
-}
-
-bool weft_norm_is_cut(const weft_plan *plan, const weft_parameter *parameter) {
-    return parameter->trainable && is_cut_group(plan, parameter->group);
 }
 
 /* Returns the maximum number of tensors that one rank owns. */
@@ -286,7 +282,7 @@ static void set_world(const weft_plan *plan, weft_norm_exchange *walk, int32_t g
 static bool next_group(const weft_plan *plan, weft_norm_exchange *walk) {
     while (++walk->group < plan->layout->n_trainable_groups) {
         const weft_group *group = &plan->layout->groups[walk->group];
-        if (!is_cut_group(plan, walk->group)) continue;
+        if (!weft_norm_is_cut(plan, walk->group)) continue;
         walk->goes = WEFT_NORM_GOES_CELLS;
         walk->cut = weft_cut_of(&plan->train.job->spec, group->unit);
         walk->n = weft_hold_piece(plan->layout, group, walk->cut.replicas) / plan->layout->grid;
@@ -318,18 +314,6 @@ int64_t weft_norm_nodes(const weft_plan *plan) {
     if (plan->train.program == NULL) return 0;
     const weft_norm_exchange owned = weft_norm_owned(plan);
     return owned.first + owned.n * plan->world;
-}
-
-int64_t weft_norm_elements(const weft_plan *plan, int32_t rank) {
-    int64_t n = 0;
-    for (int32_t g = 0; g < plan->layout->n_trainable_groups; g++) {
-        const weft_group *group = &plan->layout->groups[g];
-        const weft_cut cut = weft_cut_of(&plan->train.job->spec, group->unit);
-        const int32_t owner = weft_norm_owner(plan, g);
-        if (owner >= 0 && owner != rank) continue;
-        n += is_cut_group(plan, g) ? weft_hold_piece(plan->layout, group, cut.replicas) : group->numel;
-    }
-    return n;
 }
 
 static int64_t kernel_work(const weft_device_plugin *kernels, const weft_device *device, int64_t n, int64_t extents,

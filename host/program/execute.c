@@ -122,24 +122,12 @@ int32_t weft_program_emit(weft_program *program, const weft_instruction *instruc
     return program->n_instructions++;
 }
 
-void weft_program_unplace(weft_program *program) {
+void weft_program_destroy(weft_program *program) {
+    if (program == NULL) return;
     free(program->slots);
     free(program->instruction_slots);
     free(program->instruction_gradients);
     free(program->by_last);
-    program->slots = NULL;
-    program->instruction_slots = NULL;
-    program->instruction_gradients = NULL;
-    program->by_last = NULL;
-    program->n_slots = 0;
-    program->arena = program->peak = 0;
-    program->peak_instruction = -1;
-    memset(program->category, 0, sizeof program->category);
-}
-
-void weft_program_destroy(weft_program *program) {
-    if (program == NULL) return;
-    weft_program_unplace(program);
     free(program->instructions);
     free(program);
 }
@@ -173,15 +161,6 @@ static weft_status bad_use(const weft_trace *trace, weft_error *err) {
                           (long long)slot->bytes);
 }
 
-static void name_instruction(weft_status status, const weft_instruction *instruction, const weft_job_spec *job,
-                             int32_t index, uint64_t step, weft_error *err) {
-    char text[256];
-    weft_instruction_describe(text, sizeof text, instruction, job);
-    if (err != NULL && err->text[0] == '\0') (void)weft_error_set(err, status, "failed without a message");
-    (void)weft_error_prefix(err, "instruction %d, %s: ", (int)index, text);
-    if (step > 0) (void)weft_error_prefix(err, "step %llu, ", (unsigned long long)step);
-}
-
 /* Runs an instruction of queue 0 to its end, starts one of another queue, or ends the one that a WAIT names. */
 static weft_status perform_instruction(const weft_program *program, int32_t i, const weft_exec_table *table,
                                        weft_error *err) {
@@ -210,23 +189,11 @@ static weft_status run_instruction(const weft_program *program, int32_t i, const
     return status == WEFT_OK && trace->bad_slot != -1 ? bad_use(trace, err) : status;
 }
 
-static weft_status check_table(const weft_program *program, const weft_exec_table *table, weft_error *err) {
-    if (program->instruction_slots == NULL)
-        return weft_error_set(err, WEFT_E_HOST, "the program has no slots yet: place it before it is executed");
-    for (int32_t i = 0; i < program->n_instructions; i++) {
-        const int32_t kind = program->instructions[i].kind;
-        if (kind != WEFT_INSTRUCTION_WAIT && table->run[kind] == NULL)
-            return weft_error_set(err, WEFT_E_HOST, "instruction %d: no function executes a %s", (int)i,
-                                  weft_instruction_kind_name(kind));
-    }
-    return WEFT_OK;
-}
-
 weft_status weft_program_execute(const weft_program *program, int32_t first, int32_t end, const weft_job_spec *job,
                                  const weft_exec_table *table, weft_trace *trace, uint64_t step, weft_error *err) {
+    char text[256];
     int32_t dying = 0; /* into by_last */
-    weft_status status = check_table(program, table, err);
-    if (status != WEFT_OK) return status;
+    weft_status status = WEFT_OK;
     trace->used = weft_realloc(trace->used, program->n_slots, sizeof *trace->used);
     memset(trace->used, 0, (size_t)program->n_slots * sizeof *trace->used);
     trace->program = program;
@@ -235,11 +202,15 @@ weft_status weft_program_execute(const weft_program *program, int32_t first, int
     while (dying < program->n_slots && program->slots[program->by_last[dying]].last < first) dying++;
     for (int32_t i = first; i < end && status == WEFT_OK; i++) {
         status = run_instruction(program, i, table, trace, step, err);
-        if (status != WEFT_OK) name_instruction(status, &program->instructions[i], job, i, step, err);
         for (; dying < program->n_slots && program->slots[program->by_last[dying]].last == i; dying++)
             if (program->slots[program->by_last[dying]].offset >= 0)
                 trace->live -= trace->used[program->by_last[dying]];
     }
     trace->program = NULL;
+    if (status == WEFT_OK) return WEFT_OK;
+    weft_instruction_describe(text, sizeof text, &program->instructions[trace->instruction], job);
+    if (err != NULL && err->text[0] == '\0') (void)weft_error_set(err, status, "failed without a message");
+    (void)weft_error_prefix(err, "instruction %d, %s: ", (int)trace->instruction, text);
+    if (step > 0) (void)weft_error_prefix(err, "step %llu, ", (unsigned long long)step);
     return status;
 }

@@ -99,9 +99,6 @@ weft_program *weft_program_create(const weft_job_spec *job, int32_t rank);
  * which the program records. */
 int32_t weft_program_emit(weft_program *program, const weft_instruction *instruction);
 
-/* Drops slots and offsets. */
-void weft_program_unplace(weft_program *program);
-
 /* Runs the passes: inserts the RECOMPUTEs of activation checkpointing, and starts each synchronous GATHER of parameters
  * job->prefetch GATHERs earlier, with a WAIT at the original position. Lack of memory is recorded in the program. */
 void weft_program_rewrite(weft_program *program, const weft_job_spec *job);

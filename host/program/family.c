@@ -19,19 +19,19 @@ static bool could_be_id(const char *name) {
            strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == n;
 }
 
-/* Returns the object of a file in the directory, which the caller releases; NULL: none. */
-static json_t *read_object(const char *directory, const char *file) {
+/* Sets *out to the object of a file in the directory, which the caller releases; NULL: none. */
+static weft_status read_object(json_t **out, const char *directory, const char *file, weft_error *err) {
     char *path = weft_text_of("%s/%s", directory, file);
-    json_t *object = NULL;
-    (void)weft_json_read(&object, path, 0, NULL);
+    const weft_status status = weft_json_read(out, path, 0, err);
     free(path);
-    return object;
+    return status;
 }
 
 /* Returns a string of a JSON file that is a valid id, which the caller frees; NULL: none. of_peft: converts
  * PREFIX_TUNING to prefix-tuning. */
 static char *read_id(const char *directory, const char *file, const char *key, bool of_peft) {
-    json_t *object = read_object(directory, file);
+    json_t *object = NULL;
+    (void)read_object(&object, directory, file, NULL);
     const char *name = json_string_value(json_object_get(object, key));
     char *id = name != NULL ? weft_strdup(name) : NULL;
     for (char *at = id; of_peft && at != NULL && *at != '\0'; at++)
@@ -67,7 +67,8 @@ static char *read_stack(const char *directory) {
 }
 
 char *weft_family_full_modules(const char *directory) {
-    json_t *config = read_object(directory, "adapter_config.json");
+    json_t *config = NULL;
+    (void)read_object(&config, directory, "adapter_config.json", NULL);
     const json_t *list = json_object_get(config, "modules_to_save");
     char *all = NULL;
     for (size_t i = 0; i < json_array_size(list); i++) {
@@ -82,10 +83,10 @@ void weft_family_find_adapter(weft_run *run) {
     static const struct {
         const char *peft, *own; /* the plugin's id, which is not longer */
     } names[] = {{"prefix-tuning", "prefix"}, {"adaption-prompt", "llama-adapter"}};
-    weft_adapter_settings settings;
-    char from[4096] = "";
+    weft_settings settings;
+    const char *from = settings.adapter_from;
     if (weft_config_has_key(run->config, "adapter", "plugin")) return;
-    if (weft_settings_load_adapter(&settings, from, run->config, NULL) != WEFT_OK || from[0] == '\0') return;
+    if (weft_settings_load_section(&settings, "adapter", run->config, NULL) != WEFT_OK || from[0] == '\0') return;
     run->adapter = read_stack(from);
     if (run->adapter == NULL) run->adapter = read_id(from, "weft_adapter.json", "plugin", false);
     if (run->adapter == NULL) run->adapter = read_id(from, "adapter_config.json", "peft_type", true);
@@ -94,11 +95,9 @@ void weft_family_find_adapter(weft_run *run) {
 }
 
 weft_status weft_family_check(const char *directory, const char *file, weft_error *err) {
-    char *path = weft_text_of("%s/%s", directory, file);
     json_t *object = NULL;
-    const weft_status status = weft_json_read(&object, path, 0, err);
+    const weft_status status = read_object(&object, directory, file, err);
     json_decref(object);
-    free(path);
     return status;
 }
 

@@ -1,5 +1,5 @@
-/* host/program/graphs.c: see graphs.h. */
-#include "program/graphs.h"
+/* host/program/graphs.c: see job.h. */
+#include "program/job.h"
 
 #include "base/alloc.h"
 #include "base/units.h"

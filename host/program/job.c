@@ -7,10 +7,6 @@
 
 #include <stdlib.h>
 
-int64_t weft_states_block(weft_states key) {
-    return key == WEFT_STATES_8BIT ? weft_dtype_block(WEFT_DYN8X256) : 1;
-}
-
 static int32_t chosen_type(const weft_state_slot *slot, weft_states key) {
     if ((slot->flags & WEFT_STATE_AS_DECLARED) != 0) return slot->dtype;
     switch (key) {

@@ -228,7 +228,7 @@ static void plan_exchange(planner *p, int32_t *gathered, int32_t i) {
 }
 
 static int64_t work_bytes(const planner *p, const weft_instruction *instruction) {
-    const weft_segment_sizes *sizes = instruction->segment >= 0 ? &p->job->segments[instruction->segment] : NULL;
+    const weft_graph_sizes *sizes = instruction->segment >= 0 ? &p->job->segments[instruction->segment] : NULL;
     switch (instruction->kind) {
     case WEFT_INSTRUCTION_FORWARD:
         return p->run[RECOMPUTE][pair_index(p, instruction->segment, instruction->micro_batch)] >= 0
@@ -302,13 +302,11 @@ static weft_status place_slots(weft_program *program, weft_error *err) {
 weft_status weft_program_place(weft_program *program, const weft_job_spec *job, weft_error *err) {
     planner p = {.program = program, .job = job, .micro_batches = weft_job_spec_micro_batches(job)};
     weft_status status = WEFT_OK;
-    weft_program_unplace(program);
     find_instructions(&p);
     allocate_slots(&p);
     plan_slots(&p);
     sort_by_last(program);
     status = place_slots(program, err);
-    if (status != WEFT_OK) weft_program_unplace(program);
     free(p.storage);
     return status;
 }

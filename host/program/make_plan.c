@@ -2,7 +2,6 @@
 #include "program/plan.h"
 
 #include "adapter/adapter.h"
-#include "adapter/tensors.h"
 #include "base/alloc.h"
 #include "base/text.h"
 #include "base/units.h"
@@ -341,7 +340,9 @@ weft_status weft_plan_open(weft_plan *plan, const weft_run *run, weft_error *err
     if (status == WEFT_OK) status = select_trained(plan, err);
     if (status == WEFT_OK) status = choose_storage(plan, err);
     if (status != WEFT_OK) return status;
-    plan->declared->state_block = weft_states_block((weft_states)run->settings.optimizer.states);
+    /* It depends only on the key, which is known before the optimizer declares its states. */
+    if (run->settings.optimizer.states == WEFT_STATES_8BIT)
+        plan->declared->state_block = weft_dtype_block(WEFT_DYN8X256);
     return lay_out_units(plan, err);
 }
 

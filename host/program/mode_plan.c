@@ -4,7 +4,6 @@
 #include "base/units.h"
 #include "plugin/enter.h"
 #include "program/exchange.h"
-#include "program/sums.h"
 
 #include <stdlib.h>
 
@@ -116,7 +115,7 @@ static weft_status split_units(bool *out, weft_plan *plan, const weft_mode_plan 
 /* ---- the job: units and segments with their bytes ---- */
 
 /* Computes the maximum over all micro-batch lengths. */
-static void fill_segment_sizes(weft_segment_sizes *out, const weft_graph_set *set, int32_t segment) {
+static void fill_segment_sizes(weft_graph_sizes *out, const weft_graph_set *set, int32_t segment) {
     for (int32_t i = 0; i < set->n_lengths; i++) {
         const weft_graph_sizes *size = weft_graph_size(set->graphs[(int64_t)i * set->n_segments + segment]);
         out->carry = weft_larger(out->carry, size->carry);
@@ -140,7 +139,7 @@ static void fill_units(weft_job *job, const weft_plan *plan) {
         job->placements[u].struct_size = (uint32_t)sizeof *job->placements;
         for (int32_t g = 0; g < layout->units[u].n_groups; g++) {
             const weft_group *group = &layout->groups[layout->units[u].groups[g]];
-            view->parameter_bytes += weft_group_bytes(group);
+            view->parameter_bytes += weft_dtype_span(group->dtype, group->numel);
             if (!group->trainable) continue;
             view->gradient_bytes += weft_f32_bytes(group->numel);
             view->state_bytes += weft_states_bytes(plan->states, plan->n_states, group->numel);
@@ -149,13 +148,13 @@ static void fill_units(weft_job *job, const weft_plan *plan) {
     }
 }
 
-/* Lists the units that a segment reads, ascending, and computes the bytes of its own parameters, on the layout's grid.
- * Parameters that an earlier segment reads count as tied. */
-static void fill_reads(weft_job *job, const weft_plan *plan, const weft_graph_set *set, int32_t s) {
+/* Lists the units that a segment reads, ascending, in `units`, and computes the bytes of its own parameters, on the
+ * layout's grid. Parameters that an earlier segment reads count as tied. Returns the end of the list. */
+static int32_t *fill_reads(weft_job *job, const weft_plan *plan, const weft_graph_set *set, int32_t s, int32_t *units) {
     const weft_layout *layout = plan->layout;
     const weft_parameter *parameters = plan->declared->parameters;
     weft_segment_view *view = &job->segment_views[s];
-    int32_t *units = &job->segment_units[(int64_t)s * layout->n_units], n = 0;
+    int32_t n = 0;
     const weft_graph_read *reads = weft_graph_set_reads(set, s, &n);
     view->units = units;
     for (int32_t u = 0; u < layout->n_units; u++) {
@@ -178,23 +177,26 @@ static void fill_reads(weft_job *job, const weft_plan *plan, const weft_graph_se
         view->gradient_bytes += weft_f32_bytes(numel);
         view->state_bytes += weft_states_bytes(plan->states, plan->n_states, numel);
     }
+    return units + view->n_units;
 }
 
-/* Makes the job that is not placed yet. micro_batches: of a step, over all replicas. step_work: scratch of NORM. */
-static weft_job *create_job(const weft_plan *plan, const weft_graph_set *set, int32_t micro_batches,
-                            int64_t step_work) {
+/* Makes the job that is not placed yet. micro_batches: of a step, over all replicas. */
+static weft_job *create_job(const weft_plan *plan, const weft_graph_set *set, int32_t micro_batches) {
     const weft_settings *settings = &plan->run->settings;
     const weft_loaded *strategy = plan->run->parts[WEFT_PART_STRATEGY].loaded;
     const int32_t n_units = plan->layout->n_units, nodes = plan->world > 1 ? plan->nodes : 1;
     const bool prefetches = (weft_capabilities_of(strategy) & WEFT_CAPABILITY_PREFETCH) != 0;
     const bool checkpointing = set->mode == WEFT_MODE_TRAIN && settings->train.activation_checkpointing;
     weft_job *job = weft_alloc(1, sizeof *job);
+    int64_t reads = 0; /* of all segments, at least as many as units */
+    int32_t *units = NULL;
     job->unit_views = weft_alloc(n_units, sizeof *job->unit_views);
     job->placements = weft_alloc(n_units, sizeof *job->placements);
     job->units = weft_alloc(n_units, sizeof *job->units);
     job->segment_views = weft_alloc(set->n_segments, sizeof *job->segment_views);
     job->segments = weft_alloc(set->n_segments, sizeof *job->segments);
-    job->segment_units = weft_alloc((int64_t)n_units * set->n_segments, sizeof *job->segment_units);
+    for (int32_t s = 0, n = 0; s < set->n_segments; s++, reads += n) (void)weft_graph_set_reads(set, s, &n);
+    units = job->segment_units = weft_alloc(reads, sizeof *job->segment_units);
     fill_units(job, plan);
     for (int32_t s = 0; s < set->n_segments; s++) {
         weft_segment_view *view = &job->segment_views[s];
@@ -205,7 +207,7 @@ static weft_job *create_job(const weft_plan *plan, const weft_graph_set *set, in
         view->backward = job->segments[s].has_backward ? 1 : 0;
         view->carry_bytes = job->segments[s].carry;
         view->tape_bytes = checkpointing ? 0 : job->segments[s].tape;
-        fill_reads(job, plan, set, s);
+        units = fill_reads(job, plan, set, s, units);
     }
     job->spec = (weft_job_spec){
         .view = {.struct_size = (uint32_t)sizeof job->spec.view,
@@ -228,7 +230,6 @@ static weft_job *create_job(const weft_plan *plan, const weft_graph_set *set, in
         .units = job->units,
         .prefetch = prefetches ? (int32_t)settings->strategy.prefetch : 0,
         .micro_batch_bytes = weft_micro_batch_bytes(set->rows, set->lengths[set->n_lengths - 1]),
-        .step_work = step_work,
         .activation_checkpointing = checkpointing,
         .in_order = plan->in_order,
         .most_seconds = settings->plugins.compile_seconds,
@@ -272,15 +273,14 @@ static weft_status share_micro_batches(const weft_plan *plan, weft_job *job, int
 }
 
 /* Makes and places the mode's job. In a run that trains, the placement of the training job holds for all modes. */
-static weft_status make_job(const weft_plan *plan, weft_mode_plan *mode_plan, int32_t micro_batches, int64_t step_work,
-                            weft_error *err) {
+static weft_status make_job(const weft_plan *plan, weft_mode_plan *mode_plan, int32_t micro_batches, weft_error *err) {
     const weft_run *run = plan->run;
     const weft_part *part = &run->parts[WEFT_PART_STRATEGY];
     const weft_strategy_plugin *strategy = weft_loaded_table(part->loaded, strategy);
     const weft_job *first = mode_plan == &plan->train ? NULL : plan->train.job;
     weft_status status = WEFT_OK;
     weft_job_destroy(mode_plan->job);
-    weft_job *job = mode_plan->job = create_job(plan, mode_plan->graphs, micro_batches, step_work);
+    weft_job *job = mode_plan->job = create_job(plan, mode_plan->graphs, micro_batches);
     status = weft_job_replicas(&job->spec, run->host, strategy, part->config, err);
     if (status == WEFT_OK) status = share_micro_batches(plan, job, micro_batches, err);
     if (status == WEFT_OK && first == NULL) status = weft_job_place(&job->spec, run->host, strategy, part->config, err);
@@ -292,17 +292,15 @@ static weft_status make_job(const weft_plan *plan, weft_mode_plan *mode_plan, in
 }
 
 /* Makes and places the mode's job. A unit that segments of several ranks read is split, and the job is made again. The
- * first job also determines the state of this rank. micro_batches: of a step, over all replicas. step_work: scratch of
- * NORM. */
-static weft_status settle_job(weft_plan *plan, weft_mode_plan *mode_plan, int32_t micro_batches, int64_t step_work,
-                              weft_error *err) {
+ * first job also determines the state of this rank. micro_batches: of a step, over all replicas. */
+static weft_status settle_job(weft_plan *plan, weft_mode_plan *mode_plan, int32_t micro_batches, weft_error *err) {
     const int32_t n_segments = plan->declared->n_segments;
     bool split = false;
     int32_t *owners = weft_alloc(n_segments, sizeof *owners);
-    weft_status status = make_job(plan, mode_plan, micro_batches, step_work, err);
+    weft_status status = make_job(plan, mode_plan, micro_batches, err);
     for (int32_t s = 0; s < n_segments; s++) owners[s] = mode_plan->job->segment_views[s].owner;
     if (status == WEFT_OK) status = split_units(&split, plan, mode_plan, err);
-    if (status == WEFT_OK && split) status = make_job(plan, mode_plan, micro_batches, step_work, err);
+    if (status == WEFT_OK && split) status = make_job(plan, mode_plan, micro_batches, err);
     for (int32_t s = 0; s < n_segments && status == WEFT_OK && split; s++) {
         const weft_segment_view *view = &mode_plan->job->segment_views[s];
         if (view->owner != owners[s])
@@ -322,62 +320,33 @@ static weft_status settle_job(weft_plan *plan, weft_mode_plan *mode_plan, int32_
 
 /* ---- the programs ---- */
 
-static struct {
-    int32_t mode, rank;
-    FILE *refused;
-} wanted = {-1, -1, NULL};
+struct weft_plan_printing weft_plan_printing = {-1, NULL};
 
-void weft_show_want(int32_t mode, int32_t rank, FILE *refused) {
-    wanted.mode = mode;
-    wanted.rank = rank;
-    wanted.refused = refused;
-}
-
-int32_t weft_show_rank(int32_t mode) {
-    return wanted.mode == mode ? wanted.rank : -1;
-}
-
-/* instruction: the rejected one, or the number of instructions if one is missing; -1: none. */
-static void show_refused(const weft_program *program, const weft_job_spec *job, int32_t instruction) {
-    if (wanted.refused == NULL || program == NULL) return;
-    (void)fprintf(wanted.refused, "program of rank %d in %s, with the rejected instruction highlighted\n",
-                  (int)program->rank, weft_mode_name(program->mode));
-    weft_program_print(program, job, instruction, wanted.refused);
-}
-
-/* Compiles and checks the programs of all ranks. Keeps this rank's program and the one that weft_show_want
- * requested. */
+/* Compiles and checks the programs of all ranks. Keeps this rank's program. */
 static weft_status compile_programs(weft_plan *plan, weft_mode_plan *mode_plan, weft_error *err) {
     const weft_part *part = &plan->run->parts[WEFT_PART_STRATEGY];
     const weft_job_spec *spec = &mode_plan->job->spec;
-    const weft_coverage *coverage = &mode_plan->coverage;
-    const int32_t shown = weft_show_rank(spec->view.mode);
+    weft_coverage *coverage = &mode_plan->coverage;
     weft_program **all = weft_alloc(plan->world, sizeof *all);
     const weft_program *const *programs = (const weft_program *const *)all;
     weft_status status = WEFT_OK;
     for (int32_t rank = 0; rank < plan->world && status == WEFT_OK; rank++) {
         status = weft_program_compile(&all[rank], plan->run->host, weft_loaded_table(part->loaded, strategy),
                                       part->config, spec, rank, err);
-        if (status != WEFT_OK) show_refused(all[rank], spec, -1);
+        *coverage = (weft_coverage){.refused_rank = rank, .refused_instruction = -1};
     }
-    if (status == WEFT_OK) {
-        status = weft_programs_check(&mode_plan->coverage, programs, spec, err);
-        if (status != WEFT_OK && coverage->refused_rank >= 0)
-            show_refused(all[coverage->refused_rank], spec, coverage->refused_instruction);
-    }
+    if (status == WEFT_OK) status = weft_programs_check(coverage, programs, spec, err);
+    if (status != WEFT_OK && coverage->refused_rank >= 0 && weft_plan_printing.rejected != NULL)
+        weft_plan_printing.rejected(all[coverage->refused_rank], spec, coverage->refused_instruction);
     mode_plan->program = all[plan->rank];
     if (status == WEFT_OK) {
         mode_plan->identity = weft_programs_identity(programs, spec);
         if (spec->view.mode == WEFT_MODE_TRAIN) weft_sums_plan(plan, mode_plan, programs);
         weft_sums_losses(mode_plan, programs, plan->world);
         mode_plan->slices = weft_slices_create(programs, plan->world, plan->rank, mode_plan->graphs->n_lengths > 1);
-        if (shown >= 0 && shown < plan->world && shown != plan->rank) {
-            mode_plan->shown = all[shown];
-            status = weft_program_place(mode_plan->shown, spec, err);
-        }
     }
     for (int32_t rank = 0; rank < plan->world; rank++)
-        if (all[rank] != mode_plan->program && all[rank] != mode_plan->shown) weft_program_destroy(all[rank]);
+        if (all[rank] != mode_plan->program) weft_program_destroy(all[rank]);
     free(all);
     return status;
 }
@@ -386,12 +355,12 @@ weft_status weft_mode_plan_make(weft_plan *plan, weft_mode_plan *mode_plan, cons
                                 const int32_t *lengths, int32_t n_lengths, int32_t micro_batches, weft_error *err) {
     const weft_strategy_plugin *strategy = weft_run_table(plan->run, WEFT_PART_STRATEGY, strategy);
     const char *before = atomic_exchange(&weft_crash_where.mode, weft_mode_name(graphs->mode));
-    const int64_t step_work = graphs->mode == WEFT_MODE_TRAIN ? weft_norm_work(plan, graphs->kernels, graphs->device)
-                                                              : 0;
     weft_status status = weft_graph_set_create(&mode_plan->graphs, plan->declared, graphs, lengths, n_lengths, err);
     if (status != WEFT_OK) status = weft_plugin_blame(plan->declared->plugin, status, err);
     else {
-        status = settle_job(plan, mode_plan, micro_batches, step_work, err);
+        status = settle_job(plan, mode_plan, micro_batches, err);
+        if (graphs->mode == WEFT_MODE_TRAIN)
+            mode_plan->job->spec.step_work = weft_norm_work(plan, graphs->kernels, graphs->device);
         if (status == WEFT_OK) status = compile_programs(plan, mode_plan, err);
         if (status == WEFT_OK) status = weft_program_place(mode_plan->program, &mode_plan->job->spec, err);
         status = weft_plugin_blame(strategy, status, err);

@@ -111,7 +111,6 @@ void weft_terms_destroy(weft_terms *terms) {
 
 static void close_mode_plan(weft_mode_plan *mode_plan) {
     weft_program_destroy(mode_plan->program);
-    weft_program_destroy(mode_plan->shown);
     weft_terms_destroy(mode_plan->terms);
     weft_slices_destroy(mode_plan->slices);
     free(mode_plan->sums);

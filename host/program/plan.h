@@ -11,7 +11,6 @@
 #include "base/units.h"
 #include "model/declare.h"
 #include "model/layout.h"
-#include "program/graphs.h"
 #include "program/job.h"
 #include "program/program.h"
 #include "program/run.h"
@@ -145,7 +144,6 @@ typedef struct weft_mode_plan {
     weft_graph_set *graphs;
     weft_job *job;
     weft_program *program; /* this rank's program */
-    weft_program *shown;   /* the program that weft_show_want requested, placed; NULL: no other */
     weft_coverage coverage;
     uint64_t identity;       /* weft_programs_identity of all ranks */
     weft_terms *terms;       /* of training */
@@ -240,14 +238,13 @@ weft_status weft_plan_make(weft_plan *self, const weft_device_plugin *kernels, w
 weft_status weft_mode_plan_make(weft_plan *plan, weft_mode_plan *mode_plan, const weft_graph_spec *graphs,
                                 const int32_t *lengths, int32_t n_lengths, int32_t micro_batches, weft_error *err);
 
-/* ---- printing a step program on request, for any mode and rank ---- */
-
-/* Enables printing: each plan also keeps the program of this mode and rank (weft_mode_plan.shown), and rejected
- * programs are printed, with the rejected instruction highlighted. [main] */
-void weft_show_want(int32_t mode, int32_t rank, FILE *refused);
-
-/* Returns the rank requested for this mode; -1: no request. [main] */
-int32_t weft_show_rank(int32_t mode);
+/* Set by a tool that prints programs. [main] */
+extern struct weft_plan_printing {
+    int32_t mode; /* a session also plans this mode; -1: no other */
+    /* Receives a rejected program with the rejected instruction, or the number of instructions if one is missing; -1:
+     * unknown. NULL: not called. */
+    void (*rejected)(const weft_program *program, const weft_job_spec *job, int32_t instruction);
+} weft_plan_printing;
 
 /* ---- hashes of plugin results (plugin_answers.c) ---- */
 

@@ -7,7 +7,8 @@
 #ifndef WEFT_HOST_PROGRAM_PROGRAM_H
 #define WEFT_HOST_PROGRAM_PROGRAM_H
 
-#include <stdbool.h>
+#include "graph/graph.h"
+
 #include <stdio.h>
 #include <weft/strategy.h>
 
@@ -25,17 +26,6 @@ typedef enum weft_memory_category {
 const char *weft_memory_category_name(int32_t category);
 const char *weft_mode_name(int32_t mode); /* "training", "evaluation", "generation" */
 
-/* Sizes of the program's slots for one micro-batch of the largest shape. The caller computes them from the graphs. */
-typedef struct weft_segment_sizes {
-    int64_t carry; /* carry that the segment outputs */
-    int64_t tape;
-    int64_t forward_work;         /* scratch of FORWARD */
-    int64_t forward_work_untaped; /* scratch of a FORWARD without a tape (a RECOMPUTE follows) */
-    int64_t recompute_work, backward_work;
-    bool has_backward;
-    bool backward_reads_carry; /* BACKWARD reads the input carry; FORWARD and RECOMPUTE always do */
-} weft_segment_sizes;
-
 /* Sizes on one rank. A size is 0 if the unit's placement does not need the buffer. */
 typedef struct weft_unit_sizes {
     int64_t gradient;    /* micro-batch gradient: trainable groups in fp32, padded to complete shards; 0: frozen */
@@ -46,10 +36,10 @@ typedef struct weft_unit_sizes {
 
 /* All inputs of program compilation except the strategy. */
 typedef struct weft_job_spec {
-    weft_strategy_job view;             /* the view of the strategy; the caller owns its arrays */
-    const weft_segment_sizes *segments; /* [view.n_segments] */
-    const weft_unit_sizes *units;       /* [view.n_units] */
-    int32_t prefetch;                   /* number of GATHERs issued ahead of the required one; 0: no prefetch */
+    weft_strategy_job view;           /* the view of the strategy; the caller owns its arrays */
+    const weft_graph_sizes *segments; /* [view.n_segments] the maximum over all micro-batch lengths */
+    const weft_unit_sizes *units;     /* [view.n_units] */
+    int32_t prefetch;                 /* number of GATHERs issued ahead of the required one; 0: no prefetch */
     /* ids, targets, weights, starts, positions of a micro-batch on the device */
     int64_t micro_batch_bytes;
     int64_t step_work; /* scratch of NORM and STEP */
@@ -123,7 +113,7 @@ weft_status weft_job_place(weft_job_spec *job, const weft_host *host, const weft
                            const void *strategy_config, weft_error *err);
 /* Compiles a rank's program of a placed job with the strategy, then runs the passes. The program is unchecked and
  * has no slots yet. The caller destroys *out on success and on failure. After a failure *out holds the instructions
- * emitted so far, or is NULL. */
+ * emitted so far. */
 weft_status weft_program_compile(weft_program **out, const weft_host *host, const weft_strategy_plugin *strategy,
                                  const void *strategy_config, const weft_job_spec *job, int32_t rank, weft_error *err);
 void weft_program_destroy(weft_program *program);
@@ -167,17 +157,10 @@ typedef struct weft_coverage {
 weft_status weft_programs_check(weft_coverage *out, const weft_program *const *programs, const weft_job_spec *job,
                                 weft_error *err);
 
-/* Assigns slots (by liveness) and arena offsets to a rank's checked program. May be called again. */
+/* Assigns slots (by liveness) and arena offsets to a rank's checked program, once. After a failure it may only be
+ * destroyed. */
 weft_status weft_program_place(weft_program *program, const weft_job_spec *job, weft_error *err);
 
-/* Called for each slot of an instruction, in the order of weft_instruction_slots, with the name of its use. For a
- * micro-batch gradient the name is the unit's. The program is placed. */
-typedef void (*weft_slot_visit)(void *context, const char *name, const weft_slot *slot);
-void weft_instruction_slots_visit(const weft_program *program, const weft_job_spec *job, int32_t instruction,
-                                  weft_slot_visit visit, void *context);
-/* Prints one line per instruction, with slots if the program is placed. `marked` is highlighted: an instruction, the
- * number of instructions for a missing one, or -1. */
-void weft_program_print(const weft_program *program, const weft_job_spec *job, int32_t marked, FILE *to);
 const char *weft_instruction_kind_name(int32_t kind);
 const char *weft_what_name(int32_t what);
 const char *weft_scope_name(int32_t scope);

@@ -8,7 +8,6 @@
 
 #include "config/settings.h"
 #include "model/declare.h"
-#include "plugin/subprocess_probe.h"
 #include "plugin/plugin.h"
 #include <weft/tokenizer.h>
 

@@ -152,7 +152,7 @@ static weft_status declare_section(weft_run *run, int32_t part, const char *sect
         weft_plugin_description_free(unselected);
         return status;
     }
-    run->unselected = weft_realloc(run->unselected, run->n_unselected + 1, sizeof *run->unselected);
+    run->unselected = weft_grow(run->unselected, run->n_unselected);
     run->unselected[run->n_unselected++] = unselected;
     for (size_t i = 0; (row = weft_capability_at(part, i, &flag)) != NULL; i++)
         if ((unselected->flags & flag) != 0) weft_plugin_description_add(unselected, row);
@@ -317,21 +317,6 @@ static weft_status check_sections(const weft_run *run, weft_error *err) {
     return weft_config_sections(run->config, names, n, kinds, WEFT_N_PARTS, err);
 }
 
-/* [plugins] path is separated by commas, the registry's by colons, as WEFT_PLUGIN_PATH. */
-static weft_status create_registry(weft_run *run, weft_error *err) {
-    weft_plugins_options options = {.pins = run->settings.plugins.pin,
-                                    .pin_list = run->settings.plugins.pin_list,
-                                    .pinned = run->settings.plugins.trust == WEFT_TRUST_PINNED};
-    weft_status status = WEFT_OK;
-    char *path = weft_strdup(run->settings.plugins.path);
-    for (char *at = path; *at != '\0'; at++)
-        if (*at == ',') *at = ':';
-    options.path = path;
-    status = weft_plugins_create(&run->plugins, &options, err);
-    free(path);
-    return status;
-}
-
 /* Reports a plugin that cannot be used, at the line that names it. */
 static void reject_plugin(const weft_run *run, int32_t index, const char *name, weft_status status, const char *why,
                           weft_error *err) {
@@ -493,10 +478,10 @@ static weft_status find_ranks(weft_run *run, weft_launch *out, weft_error *err) 
     weft_status status = check_sections(run, err);
     if (status == WEFT_OK) weft_settings_declare(run->config);
     if (status == WEFT_OK) status = weft_config_unknown(run->config, "plugins", err);
-    if (status == WEFT_OK) status = weft_settings_load_plugins(&run->settings.plugins, run->config, err);
-    if (status == WEFT_OK) status = create_registry(run, err);
+    if (status == WEFT_OK) status = weft_settings_load_section(&run->settings, "plugins", run->config, err);
+    if (status == WEFT_OK) status = weft_plugins_create(&run->plugins, &run->settings.plugins, err);
     if (status == WEFT_OK) status = weft_launch_find(out, run->config, run->plugins, err);
-    if (status == WEFT_OK) status = weft_settings_load_run(&run->settings.run, run->config, err);
+    if (status == WEFT_OK) status = weft_settings_load_section(&run->settings, "run", run->config, err);
     if (status == WEFT_OK) status = weft_log_ranks_validate(&out->world, run->settings.run.log_ranks, run->config, err);
     if (out->world.launched_by[0] != '\0') weft_world_set(&out->world); /* for the rank in error messages */
     return status;
@@ -534,7 +519,7 @@ weft_status weft_run_names(weft_run *run, uint32_t needs, weft_error *err) {
             weft_log(run->host, ranks.world.size > 1 ? WEFT_LOG_DEBUG : WEFT_LOG_INFO, "%s", ranks.why);
     }
     if (status == WEFT_OK && !weft_config_has_key(run->config, "model", "plugin") &&
-        weft_settings_load_model(&run->settings.model, run->config, NULL) == WEFT_OK)
+        weft_settings_load_section(&run->settings, "model", run->config, NULL) == WEFT_OK)
         run->family = weft_family_read(run->settings.model.path); /* an invalid key is reported later */
     if (status == WEFT_OK) weft_family_find_adapter(run);
     if (status == WEFT_OK) status = find_adapters(run, err);

@@ -1,9 +1,7 @@
-/* host/program/sums.c: see sums.h. */
-#include "program/sums.h"
+/* host/program/sums.c: see exchange.h. */
+#include "program/exchange.h"
 
 #include "base/alloc.h"
-#include "program/exchange.h"
-#include "program/job.h"
 
 #include <stdlib.h>
 
@@ -147,17 +145,6 @@ static void take_rank(finder *f, int32_t rank) {
     }
 }
 
-/* True if an exchange of this rank receives a row of the other rank. */
-static bool takes_part(const finder *f, int32_t rank) {
-    if (rank == f->rank) return true;
-    for (int32_t unit = 0; unit < f->job->view.n_units; unit++) {
-        const weft_cut cut = weft_cut_of(f->job, unit);
-        for (int32_t scope = WEFT_SCOPE_ALL; scope <= WEFT_SCOPE_ACROSS; scope++)
-            if (f->head[unit * SCOPES + scope] >= 0 && weft_scope_together(&cut, scope, rank, f->rank)) return true;
-    }
-    return false;
-}
-
 static int by_micro_batch(const void *a, const void *b) {
     const weft_term *x = a, *y = b;
     return (x->lo > y->lo) - (x->lo < y->lo);
@@ -191,8 +178,7 @@ static weft_terms *create_terms(const weft_program *const *programs, const weft_
     f.next = weft_alloc(n, sizeof *f.next);
     f.rows = weft_alloc(job->view.n_units, sizeof *f.rows);
     list_own(&f);
-    for (int32_t r = 0; r < job->view.world; r++)
-        if (takes_part(&f, r)) take_rank(&f, r);
+    for (int32_t r = 0; r < job->view.world; r++) take_rank(&f, r);
     for (int32_t i = 0; i < n; i++) sort_terms(f.out->terms + f.out->first[i], f.out->n[i]);
     free(f.head);
     free(f.now);

@@ -231,7 +231,7 @@ static void fill_tables(tables *self) {
                 add_row(self, gradient_position(self->engine, p), p->numel,
                         owned.first + plan->rank * owned.n + self->now->n);
             /* a tree over the cells of a sharded tensor, or the owner's sum */
-            if (table == WEFT_NORM_NODES && weft_norm_is_cut(plan, p)) {
+            if (table == WEFT_NORM_NODES && weft_norm_is_cut(plan, p->group)) {
                 walk = (weft_norm_exchange){0};
                 while (weft_norm_exchange_next(plan, &walk) &&
                        (walk.goes != WEFT_NORM_GOES_CELLS || walk.group != p->group))
@@ -239,7 +239,7 @@ static void fill_tables(tables *self) {
                 add_row(self, walk.first + p->offset / plan->layout->grid, weft_norm_cells(plan, p->numel), out);
             } else if (table == WEFT_NORM_NODES && owner >= 0)
                 add_row(self, owned.first + owner * owned.n + taken[owner]++, 1, out);
-            if (table == WEFT_NORM_WHOLE && owner < 0 && !weft_norm_is_cut(plan, p))
+            if (table == WEFT_NORM_WHOLE && owner < 0 && !weft_norm_is_cut(plan, p->group))
                 add_row(self, gradient_position(self->engine, p), p->numel, out);
             out++;
         }

@@ -73,7 +73,7 @@ static weft_status open_comm(weft_process_context *self, const weft_run *run, we
     const weft_world *world = weft_world_get();
     weft_status status = WEFT_OK;
     self->comm_info.size = world->size;
-    self->comm_info.nodes = world->is_planned ? weft_world_planned_nodes() : 1;
+    self->comm_info.nodes = world->is_planned ? weft_world_planned_nodes : 1;
     if (world->size % self->comm_info.nodes != 0)
         return weft_error_set(err, WEFT_E_USER,
                               "%d ranks cannot be split evenly over %d nodes. Allowed: divisors of %d",

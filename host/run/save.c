@@ -3,7 +3,6 @@
 #include "run/checkpoint.h"
 
 #include "adapter/adapter.h"
-#include "adapter/tensors.h"
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/units.h"
@@ -72,7 +71,8 @@ static int64_t shard_bytes(const weft_engine *engine) {
 }
 
 static bool is_saved(const weft_engine *engine, int32_t parameter) {
-    return weft_plan_saves_base(&engine->plan) || weft_adapter_saves(engine->plan.declared, parameter);
+    const weft_parameter *p = &engine->plan.declared->parameters[parameter];
+    return weft_plan_saves_base(&engine->plan) || p->added || p->trainable; /* the last two: with an adapter */
 }
 
 /* Selects the masters that a checkpoint in a narrower type needs. Trained parameters in another type always lose bits,

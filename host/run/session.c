@@ -153,8 +153,9 @@ weft_plan_spec weft_session_spec(const weft_session *session, const weft_train_s
     spec.data_bytes = session->data_bytes;
     spec.data_shared = session->data_shared;
     spec.data_peak = session->data_peak;
-    if (weft_show_rank(WEFT_MODE_EVALUATE) >= 0) spec.evaluate_rows = spec.rows;
-    if (weft_show_rank(WEFT_MODE_GENERATE) >= 0) spec.cache_rows = spec.prompt_rows = spec.lengths[spec.n_lengths - 1];
+    if (weft_plan_printing.mode == WEFT_MODE_EVALUATE) spec.evaluate_rows = spec.rows;
+    if (weft_plan_printing.mode == WEFT_MODE_GENERATE)
+        spec.cache_rows = spec.prompt_rows = spec.lengths[spec.n_lengths - 1];
     return spec;
 }
 

@@ -1,7 +1,7 @@
 /* host/run/staging.c: see staging.h. */
 #include "run/staging.h"
 
-#include "adapter/tensors.h"
+#include "adapter/adapter.h"
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/units.h"

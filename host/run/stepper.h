@@ -9,7 +9,7 @@
 #include "graph/kernels.h"
 #include "model/stream_sync.h"
 #include "program/execute.h"
-#include "program/sums.h"
+#include "program/exchange.h"
 #include "run/engine.h"
 
 #include <weft/data.h>

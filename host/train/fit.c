@@ -15,7 +15,7 @@
 #include "plugin/services.h"
 #include "program/budget.h"
 #include "program/job.h"
-#include "program/sums.h"
+#include "program/exchange.h"
 
 #include <stdlib.h>
 
@@ -311,7 +311,7 @@ static bool plan_change(weft_fit_change *change, const weft_fit_question *questi
     weft_plan_spec spec = {0};
     weft_error why = WEFT_ERROR_INIT;
     weft_status status = WEFT_OK;
-    weft_show_want(-1, -1, NULL); /* the session's setting is stored already */
+    weft_plan_printing = (struct weft_plan_printing){.mode = -1}; /* the session has used it already */
     if (n > 0) memcpy(overrides, question->overrides, n * sizeof *overrides);
     for (int32_t i = 0; i < change->n_keys; i++) overrides[n + (size_t)i] = change->keys[i];
     status =

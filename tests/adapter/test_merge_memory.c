@@ -46,7 +46,8 @@ static int64_t write_file(files *self, const char *name) {
     weft_error err = WEFT_ERROR_INIT;
     weft_tensor_writer *writer = NULL;
     int64_t all = 0;
-    ck_assert_msg(weft_tensor_writer_create(&writer, in(self->directory, name), self->specs, self->n, &err) == WEFT_OK,
+    ck_assert_msg(weft_tensor_writer_open(&writer, in(self->directory, name), self->specs, self->n, true, &err) ==
+                      WEFT_OK,
                   "%s", err.text);
     for (int32_t i = 0; i < self->n; i++) {
         const int64_t n = self->specs[i].dims[0] * (self->specs[i].rank == 2 ? self->specs[i].dims[1] : 1);

@@ -186,7 +186,7 @@ static void write_wrapped(const char *from_file, const char *after, const char *
         specs[n] = (weft_tensor_spec){.name = names[n], .dtype = tensor->dtype, .rank = tensor->rank};
         memcpy(specs[n].dims, tensor->dims, sizeof tensor->dims);
     }
-    ck_assert_msg(weft_tensor_writer_create(&writer, scratch_path("adapter_model.safetensors"), specs, n, &err) ==
+    ck_assert_msg(weft_tensor_writer_open(&writer, scratch_path("adapter_model.safetensors"), specs, n, true, &err) ==
                       WEFT_OK,
                   "%s", err.text);
     for (int32_t i = 0; i < n; i++) {
@@ -429,7 +429,7 @@ static void spoil_base(merge_rig *rig, int how) {
         specs[n++].name = "lm_head.weight";
     }
     (void)snprintf(path, sizeof path, "%s/model.safetensors", rig->packed);
-    ck_assert_msg(weft_tensor_writer_create(&writer, path, specs, n, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_tensor_writer_open(&writer, path, specs, n, true, &err) == WEFT_OK, "%s", err.text);
     for (int32_t i = 0; i < n; i++)
         ck_assert(weft_tensor_writer_write(writer, i, 0, tensors[i]->data,
                                            tensors[i]->numel * weft_dtype_bytes(tensors[i]->dtype), &err) == WEFT_OK);

@@ -1,6 +1,6 @@
 /* An adapter plugin's description of its weights in files: unchanged, transposed, or as columns of one table; and
  * invalid descriptions. */
-#include "adapter/tensors.h"
+#include "adapter/adapter.h"
 #include "suite.h"
 
 /* The plugin's description of its two parameters, each (2, 3). */

@@ -7,7 +7,7 @@ import re
 import shutil
 
 import pytest
-from harness import ANY, SOURCE, eval_loss, make_run, read, read_json, run, weft, write
+from harness import ANY, SOURCE, eval_loss, make_run, read, read_json, run, weft, write, write_json
 
 CHESS = f"model.path={SOURCE}/configs/chess/base model.start=weights"
 FAMILIES = ["llama-tied", *(f"family-{name}" for name in (
@@ -20,23 +20,24 @@ for name in sys.argv[1:]:
     config.save_pretrained(f"models/{name}-by{transformers.__version__[0]}")
 """
 LOSSES = '''
-"""For each directory: its loss over some.txt, as check_hf.py has it."""
+"""For each directory: its loss over the ids of some.txt, as check_hf.py has it. The ids are Weft's: releases of
+transformers choose different classes of tokenizers for some families."""
+import json
 import sys
 import torch
 import transformers
-from check_hf import documents, encode, loss
+from check_hf import loss
 torch.set_num_threads(1)
-text = open("some.txt").read()
+lists = json.load(open("ids.json"))
 for where in sys.argv[1:]:
     model, info = transformers.AutoModelForCausalLM.from_pretrained(where, attn_implementation="eager",
                                                                     output_loading_info=True)
     assert not any(info[k] for k in ("missing_keys", "unexpected_keys", "mismatched_keys")), (where, info)
     model = model.float().eval()
-    tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(where)  # the tokenizer class of its files
-    options = type("", (), dict(bos=True, eos=False))
-    total, count = loss(model, [encode(tokenizer, d, options) for d in documents(text, "line", None)], 32)
+    total, count = loss(model, lists[where], 32)
     print(where, total / count)
     if "pad" in where:
+        tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(where)  # the tokenizer class of its files
         rows = model.get_input_embeddings().weight
         print(where, "pad", tokenizer.pad_token, tokenizer.pad_token_id, model.config.pad_token_id, len(tokenizer),
               len(rows), tokenizer("e4<pad>", add_special_tokens=False)["input_ids"][-1],
@@ -84,13 +85,15 @@ def losses(pythons):
         write(f"models/{name}/config.json", re.sub('"vocab_size": [0-9]+', '"vocab_size": 521', text))
     for interpreter in pythons:
         python(interpreter, RESPELL, *FAMILIES)
-    found = {}
+    found, ids = {}, {}
 
     def train(name, *words):
         weft(f"train run.ini run.out=saved/{name}", *words)
         model = f"saved/{name}/model"
         found[model] = eval_loss(f"{model} data.path=some.txt data.document=line data.context=32 tokenizer.bos=yes "
                                  "tokenizer.eos=no")
+        ids[model] = [[int(id) for id in weft(f"tokenize {model} --bos", stdin=document).out.split()]
+                      for document in read("some.txt").splitlines()]
 
     for directory in sorted(pathlib.Path("models").iterdir()):
         words = [f"model.path={directory}", f"model.plugin={read_json(directory / 'config.json')['model_type']}"]
@@ -102,6 +105,7 @@ def losses(pythons):
     train("pad", *CHESS.split(), "tokenizer.pad=add")
     train("pad-spare", "model.path=models/family-qwen2", "model.plugin=qwen2", "tokenizer.pad=add",
           "tokenizer.pad_token=[PAD]")
+    write_json("ids.json", ids)
     return found
 
 

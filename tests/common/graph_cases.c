@@ -30,7 +30,7 @@ static void run_case(outcome *out, const graph_case *c, int device, int32_t dtyp
     rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, c->first, c->last);
     memset(out, 0, sizeof *out);
     out->loss = rig_chain_objective(&chain);
-    if (!chain.runs[c->last].sizes->has_loss) rig_chain_backward(&chain);
+    if (chain.runs[c->last].sizes->carry != 0) rig_chain_backward(&chain);
     for (int32_t i = 0; i < r.declared.n_parameters; i++)
         if (rig_chain_reads(&chain, i) && r.parameters[i].trainable) {
             out->n[i] = r.parameters[i].numel;

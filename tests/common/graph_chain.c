@@ -126,7 +126,7 @@ double rig_chain_objective(const rig_chain *chain) {
     const rig_run *top = &chain->runs[chain->last];
     double sum = 0.0;
     rig_chain_forward(chain);
-    if (top->sizes->has_loss) {
+    if (top->sizes->carry == 0) {
         if (chain->mode == WEFT_MODE_TRAIN) rig_chain_backward(chain);
         rig_read(chain->r, &sum, chain->loss.ref, 8);
     } else {

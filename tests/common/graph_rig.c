@@ -181,7 +181,7 @@ static void open_device(rig *r, int device) {
         rig_ok(r->kernels->create(&r->device, weft_services(), NULL, 0, &err), &err);
         return;
     }
-    rig_ok(weft_plugins_create((weft_plugins **)&r->plugins, &(weft_plugins_options){.path = NULL}, &err), &err);
+    rig_ok(weft_plugins_create((weft_plugins **)&r->plugins, &(weft_plugins_settings){.path = NULL}, &err), &err);
     rig_ok(weft_plugins_get(r->plugins, &loaded, "device", "cpu", &err), &err);
     rig_ok(weft_config_load((weft_config **)&r->config, NULL, NULL, 0, &err), &err);
     keys = calloc(1, loaded->plugin->config_size);

@@ -3,7 +3,6 @@
 
 #include "config/nearest.h"
 #include "config/number.h"
-#include "config/path.h"
 #include "config/value.h"
 
 TEST(whole_numbers_are_read) {

@@ -155,7 +155,7 @@ static inline weft_status rig_encode(const weft_data_job *job, const weft_ids_si
 static inline const weft_plugin *rig_plugin(void) {
     static weft_plugins *plugins;
     static const weft_loaded *loaded;
-    const weft_plugins_options options = {.path = NULL};
+    const weft_plugins_settings options = {.path = NULL};
     weft_error err = WEFT_ERROR_INIT;
     if (loaded != NULL) return loaded->plugin;
     ck_assert_msg(weft_plugins_create(&plugins, &options, &err) == WEFT_OK, "%s", err.text);

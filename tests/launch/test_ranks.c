@@ -31,7 +31,7 @@ static void clear_environment(void) {
 
 /* environment: "A=1 B=2"; comm: [comm] plugin, NULL: unset. */
 static weft_status find(weft_launch *out, const char *environment, const char *comm, weft_error *err) {
-    const weft_plugins_options options = {.path = NULL};
+    const weft_plugins_settings options = {.path = NULL};
     char pairs[200], named[200], *rest = NULL;
     const char *overrides[] = {named};
     weft_plugins *plugins = NULL;
@@ -211,7 +211,7 @@ TEST(the_communicator_confirms_or_refuses) {
 /* P processors, all available to this process, or a share equal to P divided by the ranks. */
 TEST(local_ranks_share_the_processors) {
     const weft_host_world *shown = weft_services()->extension(weft_services(), WEFT_HOST_WORLD);
-    const int32_t all = weft_world_allowed();
+    const int32_t all = weft_services_processors();
     weft_world world = {.size = 1, .local_size = 1};
     char text[32];
     weft_world_set(&world);
@@ -231,7 +231,7 @@ TEST(local_ranks_share_the_processors) {
 }
 
 static int32_t threads_of_cpu(void) {
-    const weft_plugins_options options = {.path = NULL};
+    const weft_plugins_settings options = {.path = NULL};
     const int64_t keys[] = {WEFT_AUTO_I64}; /* threads = auto */
     const weft_device_plugin *table = NULL;
     const weft_loaded *loaded = NULL;
@@ -253,7 +253,7 @@ static int32_t threads_of_cpu(void) {
 }
 
 TEST(the_cpu_takes_its_rank_s_share) {
-    ck_assert_int_eq(threads_of_cpu(), weft_world_allowed());
+    ck_assert_int_eq(threads_of_cpu(), weft_services_processors());
     weft_services_world()->processors = 3;
     ck_assert_int_eq(threads_of_cpu(), 3);
 }

@@ -1,6 +1,6 @@
 /* tests/model/test_ahead.c: read-ahead. Awaited ranges are in the page cache; no wait blocks forever, for any order of
  * requests and any damage to the files; and read-ahead is limited. */
-#include "base/ahead.h"
+#include "base/safetensors.h"
 #include "scratch.h"
 #include "suite.h"
 

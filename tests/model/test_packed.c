@@ -161,8 +161,8 @@ static void write_misfit(const bench *b, int i) {
         specs[p].rank = misfits[i].rank;
         memcpy(specs[p].dims, misfits[i].dims, sizeof misfits[i].dims);
     }
-    ck_assert_ok(weft_tensor_writer_create(&writer, scratch_path("model.safetensors"), specs, b->declared->n_parameters,
-                                           &err),
+    ck_assert_ok(weft_tensor_writer_open(&writer, scratch_path("model.safetensors"), specs, b->declared->n_parameters,
+                                         true, &err),
                  err);
     ck_assert_ok(weft_tensor_writer_finish(writer, &err), err);
 }

@@ -5,7 +5,7 @@
 #include "base/safetensors.h"
 #include "fixture.h"
 #include "model/convert.h"
-#include "model/packing.h"
+#include "model/region.h"
 #include "plugin/services.h"
 #include "suite.h"
 

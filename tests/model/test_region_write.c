@@ -264,7 +264,7 @@ TESTS(a_page_has_one_writer_and_a_byte_comes_once, 3) {
     struct stat about;
     model m;
     model_make(&m, mixed, MIXED, WEFT_F32);
-    ck_assert_ok(weft_tensor_writer_create(&writer, scratch_path("w"), m.specs, MIXED, &err), err);
+    ck_assert_ok(weft_tensor_writer_open(&writer, scratch_path("w"), m.specs, MIXED, true, &err), err);
     ck_assert_int_eq(stat(scratch_path("w"), &about), 0);
     const int64_t bytes = about.st_size, begin = weft_tensor_writer_offset(writer, 0);
     signed char *by = malloc((size_t)bytes), *kept = malloc((size_t)bytes);

@@ -339,7 +339,7 @@ TEST(what_is_written_comes_back_from_any_order) {
     const int64_t bytes[] = {30, 3, 16, 0, 8};
     for (int t = 0; t < 5; t++)
         for (int i = 0; i < 30; i++) data[t][i] = (unsigned char)(50 * t + i);
-    ck_assert_ok(weft_tensor_writer_create(&writer, scratch_path("w"), specs, 5, &err), err);
+    ck_assert_ok(weft_tensor_writer_open(&writer, scratch_path("w"), specs, 5, true, &err), err);
     for (int t = 4; t >= 0; t--)
         for (int64_t end = bytes[t]; end > 0; end -= 7) {
             const int64_t begin = end > 7 ? end - 7 : 0;
@@ -365,7 +365,7 @@ TEST(a_written_header_is_what_other_readers_expect) {
     const weft_tensor_spec specs[] = {{"a", WEFT_F32, 2, {2, 3}}};
     size_t n = 0;
     char *bytes = NULL;
-    ck_assert_ok(weft_tensor_writer_create(&writer, scratch_path("w"), specs, 1, &err), err);
+    ck_assert_ok(weft_tensor_writer_open(&writer, scratch_path("w"), specs, 1, true, &err), err);
     ck_assert_ok(weft_tensor_writer_finish(writer, &err), err);
     bytes = read_bytes(scratch_path("w"), &n);
     ck_assert_int_eq((unsigned char)bytes[0] % 64, 56); /* data are aligned to 64 bytes */
@@ -385,18 +385,18 @@ TEST(a_writer_keeps_to_its_tensors_and_files) {
     const weft_tensor_spec specs[] = {{"a", WEFT_F32, 1, {4}}, {"a", WEFT_F32, 1, {4}}};
     const weft_tensor_spec bad[] = {{"b", WEFT_F32, 2, {INT64_MAX / 4, 8}}}, typeless[] = {{"c", 99, 1, {1}}};
     const char data[16] = {0};
-    ck_assert_ok(weft_tensor_writer_create(&writer, scratch_path("w"), specs, 1, &err), err);
+    ck_assert_ok(weft_tensor_writer_open(&writer, scratch_path("w"), specs, 1, true, &err), err);
     ck_assert_int_eq(weft_tensor_writer_write(writer, 0, 4, data, 13, &err), WEFT_E_HOST);
     ck_assert_int_eq(weft_tensor_writer_write(writer, 0, -1, data, 4, &err), WEFT_E_HOST);
     ck_assert_int_eq(weft_tensor_writer_write(writer, 1, 0, data, 4, &err), WEFT_E_HOST);
     ck_assert_ok(weft_tensor_writer_write(writer, 0, 0, data, 16, &err), err);
     ck_assert_ok(weft_tensor_writer_finish(writer, &err), err);
-    ck_assert_int_eq(weft_tensor_writer_create(&second, scratch_path("w"), specs, 1, &err), WEFT_E_SYSTEM);
+    ck_assert_int_eq(weft_tensor_writer_open(&second, scratch_path("w"), specs, 1, true, &err), WEFT_E_SYSTEM);
     ck_assert_says(err, "File exists");
-    ck_assert_int_eq(weft_tensor_writer_create(&second, scratch_path("v"), specs, 2, &err), WEFT_E_HOST);
+    ck_assert_int_eq(weft_tensor_writer_open(&second, scratch_path("v"), specs, 2, true, &err), WEFT_E_HOST);
     ck_assert_says(err, "two tensors have the name 'a'");
-    ck_assert_int_eq(weft_tensor_writer_create(&second, scratch_path("v"), bad, 1, &err), WEFT_E_HOST);
-    ck_assert_int_eq(weft_tensor_writer_create(&second, scratch_path("v"), typeless, 1, &err), WEFT_E_HOST);
+    ck_assert_int_eq(weft_tensor_writer_open(&second, scratch_path("v"), bad, 1, true, &err), WEFT_E_HOST);
+    ck_assert_int_eq(weft_tensor_writer_open(&second, scratch_path("v"), typeless, 1, true, &err), WEFT_E_HOST);
     ck_assert_int_ne(access(scratch_path("v"), F_OK), 0);
     ck_assert_ptr_null(second);
 }
@@ -413,7 +413,7 @@ TEST(a_file_that_does_not_fit_is_refused_before_its_data) {
     small.rlim_cur = 1 << 20;
     (void)signal(SIGXFSZ, SIG_IGN);
     limited = setrlimit(RLIMIT_FSIZE, &small) == 0; /* no assertions until it is reset: Check writes files */
-    status = weft_tensor_writer_create(&writer, scratch_path("w"), specs, 1, &err);
+    status = weft_tensor_writer_open(&writer, scratch_path("w"), specs, 1, true, &err);
     (void)setrlimit(RLIMIT_FSIZE, &usual);
     ck_assert(limited);
     ck_assert_int_eq(status, WEFT_E_SYSTEM);

@@ -114,7 +114,7 @@ typedef struct made {
 } made;
 
 static weft_status make(made *out, const char *id, const char *const *overrides, size_t n, weft_error *err) {
-    const weft_plugins_options options = {.path = NULL};
+    const weft_plugins_settings options = {.path = NULL};
     const weft_loaded *loaded = NULL;
     const weft_plugin *plugin = NULL;
     weft_status status;

@@ -3,8 +3,8 @@
  * expect. */
 #include "program/exchange.h"
 
-#include "program/sums.h"
 #include "suite.h"
+#include "tools/common/plan_costs.h"
 
 enum { GRID = 64, N_UNITS = 2, N_GROUPS = 4, N_PARAMETERS = 5, N_SEGMENTS = 2 };
 
@@ -22,7 +22,7 @@ typedef struct bench {
     weft_program program;
     weft_placement placements[N_UNITS];
     weft_segment_view segments[N_SEGMENTS];
-    weft_segment_sizes segment_sizes[N_SEGMENTS];
+    weft_graph_sizes segment_sizes[N_SEGMENTS];
     weft_unit_sizes unit_sizes[N_UNITS];
     int32_t reads[N_UNITS];
 } bench;

@@ -1,7 +1,7 @@
 /* Graphs for several micro-batch lengths: a segment must read the same parameters, in the same order, for each length.
  * Otherwise it is rejected by name. */
 #include "graph_models.h"
-#include "program/graphs.h"
+#include "program/job.h"
 #include "suite.h"
 
 #include <check.h>

@@ -4,7 +4,7 @@
 
 #include "plugin/enter.h"
 #include "plugin/load.h"
-#include "plugin/subprocess_probe.h"
+#include "plugin/plugin.h"
 #include "plugin/services.h"
 #include "tools/common/plugins.h"
 #include <elf.h>
@@ -345,7 +345,7 @@ TEST(damaged_bytes_never_crash_the_preflight) {
 /* ---- search ---- */
 
 static weft_plugins *registry(const char *path, const char *pins) {
-    const weft_plugins_options options = {.path = path, .pins = pins};
+    const weft_plugins_settings options = {.path = path, .pin = pins};
     weft_plugins *made = NULL;
     weft_error err = WEFT_ERROR_INIT;
     ck_assert_msg(weft_plugins_create(&made, &options, &err) == WEFT_OK, "%s", err.text);
@@ -452,7 +452,7 @@ TEST(a_hit_that_cannot_be_loaded_ends_the_search) {
 }
 
 TEST(relative_directories_are_refused) {
-    weft_plugins_options options = {.path = "plugins"};
+    weft_plugins_settings options = {.path = "plugins"};
     weft_plugins *plugins = NULL;
     weft_error err = WEFT_ERROR_INIT;
     expect_refusal(weft_plugins_create(&plugins, &options, &err), &err,
@@ -657,7 +657,7 @@ TEST(the_list_survives_every_plugin) {
     (void)snprintf(command, sizeof command, "mkdir %s && cp %s/weft-optimizer-sample.so %s", later, scratch, later);
     workshop_run(command);
     (void)setenv("WEFT_PLUGIN_PATH", later, 1);
-    ck_assert_int_eq(weft_plugins_create(&plugins, &(const weft_plugins_options){.path = scratch}, &err), WEFT_OK);
+    ck_assert_int_eq(weft_plugins_create(&plugins, &(const weft_plugins_settings){.path = scratch}, &err), WEFT_OK);
     ck_assert_msg(weft_plugins_scan(out, plugins, 1, &err) == WEFT_OK, "%s", err.text);
     ck_assert_uint_ge(json_array_size(out), 8);
     for (i = 0; i < 7; i++) {

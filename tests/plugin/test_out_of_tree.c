@@ -108,7 +108,7 @@ static void drive(const weft_optimizer_plugin *table, weft_optimizer *optimizer,
 
 static void load_and_drive(const char *path, float *w) {
     static const char *const overrides[] = {"optimizer.lr=3e-3", "optimizer.beta2=0.99", "optimizer.weight_decay=0.1"};
-    const weft_plugins_options options = {.path = NULL};
+    const weft_plugins_settings options = {.path = NULL};
     double filled[64];
     const weft_loaded *loaded = NULL;
     weft_plugins *plugins = NULL;

@@ -19,7 +19,7 @@ typedef struct tiny_job {
     weft_unit_view unit_views[JOB_MAX];
     weft_placement placements[JOB_MAX];
     weft_segment_view segment_views[JOB_MAX];
-    weft_segment_sizes segments[JOB_MAX];
+    weft_graph_sizes segments[JOB_MAX];
     weft_unit_sizes units[JOB_MAX];
     int32_t reads[JOB_MAX][JOB_MAX];
 } tiny_job;
@@ -42,7 +42,7 @@ enum { TINY_SEGMENTS = 6, TINY_UNITS = 4, TINY_DEAF = 2 }; /* the BACKWARD of TI
 
 static inline void tiny_segment(tiny_job *job, const tiny_options *options, int32_t s, bool *below) {
     weft_segment_view *view = &job->segment_views[s];
-    weft_segment_sizes *sizes = &job->segments[s];
+    weft_graph_sizes *sizes = &job->segments[s];
     bool trained = *below;
     view->struct_size = (uint32_t)sizeof *view;
     view->name = tiny_names[s];

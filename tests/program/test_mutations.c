@@ -6,6 +6,7 @@
 #include "mutants.h"
 #include "simulate.h"
 #include "suite.h"
+#include "tools/plan/print_program.h"
 
 typedef struct counts {
     int64_t refused, equal;

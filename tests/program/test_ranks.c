@@ -9,6 +9,7 @@
 
 #include "program/play.h"
 #include "program/stages.h"
+#include "tools/plan/print_program.h"
 
 #include <time.h>
 

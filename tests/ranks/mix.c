@@ -36,7 +36,7 @@ static weft_status mix(const weft_safetensors *from, const char *path, weft_erro
         if (tensor->dtype != WEFT_F32) status = weft_error_set(err, WEFT_E_DATA, "%s is not fp32", tensor->name);
     }
     if (types[0] == 0 || types[1] == 0) status = weft_error_set(err, WEFT_E_DATA, "layer 1 has not both types");
-    if (status == WEFT_OK) status = weft_tensor_writer_create(&to, path, specs, from->n_tensors, err);
+    if (status == WEFT_OK) status = weft_tensor_writer_open(&to, path, specs, from->n_tensors, true, err);
     for (int32_t i = 0; i < from->n_tensors && status == WEFT_OK; i++)
         status = copy_tensor(to, i, &from->tensors[i], specs[i].dtype, err);
     if (status == WEFT_OK) status = weft_tensor_writer_finish(to, err);

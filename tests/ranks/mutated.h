@@ -10,7 +10,7 @@
 
 #include "mutants.h"
 #include "suite.h"
-#include "program/sums.h"
+#include "program/exchange.h"
 #include "train_rig.h"
 
 #include <signal.h>

@@ -62,7 +62,7 @@ static weft_status unpack(const weft_safetensors *from, const char *path, weft_e
     weft_status status = WEFT_OK;
     if (specs == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a list of tensors");
     for (int32_t i = 0; i < from->n_tensors; i++) specs[i] = spec_of(&from->tensors[i]);
-    status = weft_tensor_writer_create(&to, path, specs, from->n_tensors, err);
+    status = weft_tensor_writer_open(&to, path, specs, from->n_tensors, true, err);
     for (int32_t i = 0; i < from->n_tensors && status == WEFT_OK; i++) {
         const weft_tensor *tensor = &from->tensors[i];
         const bool is_packed = weft_packed_type(tensor) != 0;

@@ -2,7 +2,7 @@
  * tested on both devices. */
 #include "graph_models.h"
 #include "suite.h"
-#include "graph/kernels.h"
+#include "graph/record.h"
 #include "tools/profile/profile.h"
 
 #include <check.h>
@@ -232,7 +232,7 @@ TEST(work_is_counted) {
     ck_assert_double_eq(chain.runs[2].sizes->backward_flops, 2.0 * mlp);
     ck_assert_double_eq(chain.runs[3].sizes->forward_flops, 0.0);
     ck_assert_double_eq(chain.runs[3].sizes->backward_flops, 3.0 * head); /* includes the logits */
-    ck_assert_double_eq(chain.runs[0].sizes->forward_bytes, places * (2.0 * D * 4.0 + 4.0));
+    ck_assert_double_eq(chain.runs[0].graph->passes[WEFT_PASS_UNTAPED].calls[0].bytes, places * (2.0 * D * 4.0 + 4.0));
     ck_assert_double_eq(chain.runs[0].sizes->forward_flops + chain.runs[0].sizes->backward_flops, 0.0);
     rig_chain_close(&chain);
     rig_close(&r);

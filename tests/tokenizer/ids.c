@@ -18,7 +18,7 @@ typedef struct opened {
 } opened;
 
 static weft_status open_tokenizer(opened *out, const char *directory, weft_error *err) {
-    const weft_plugins_options options = {.path = NULL};
+    const weft_plugins_settings options = {.path = NULL};
     weft_plugins *plugins = NULL; /* loaded plugins stay until the process ends */
     const weft_loaded *loaded = NULL;
     weft_status status = weft_plugins_create(&plugins, &options, err);

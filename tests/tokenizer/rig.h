@@ -60,7 +60,7 @@ static inline const weft_host *rig_host(void) {
 static const weft_tokenizer_plugin *plugin __attribute__((unused));
 
 static inline void rig_load(void) {
-    const weft_plugins_options options = {.path = NULL};
+    const weft_plugins_settings options = {.path = NULL};
     weft_plugins *plugins = NULL;
     const weft_loaded *loaded = NULL;
     weft_error err = WEFT_ERROR_INIT;

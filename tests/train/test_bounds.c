@@ -56,8 +56,8 @@ TESTS(twice_as_long_is_twice_as_much, N_CASES) {
     plan_open(&longer, shape, 1, 8192, precision);
     plan_open(&shorter, shape, 1, 4096, precision);
     for (int32_t s = 0; s < longer.engine->plan.train.job->spec.view.n_segments; s++) {
-        const weft_segment_sizes *l = &longer.engine->plan.train.job->spec.segments[s];
-        const weft_segment_sizes *h = &shorter.engine->plan.train.job->spec.segments[s];
+        const weft_graph_sizes *l = &longer.engine->plan.train.job->spec.segments[s];
+        const weft_graph_sizes *h = &shorter.engine->plan.train.job->spec.segments[s];
         const char *name = longer.engine->plan.train.job->spec.view.segments[s].name;
         check_doubled(name, "the tape", l->tape, h->tape);
         check_doubled(name, "the carry", l->carry, h->carry);
@@ -106,7 +106,7 @@ TESTS(the_plan_never_holds_the_logits_of_a_long_batch, N_CASES) {
     const fresh_shape *shape = &shapes[_i / N_PRECISIONS];
     train_rig rig;
     const weft_job_spec *job = NULL;
-    const weft_segment_sizes *head = NULL;
+    const weft_graph_sizes *head = NULL;
     int64_t gradient = 0;
     plan_open(&rig, shape, 8, 8192, precisions[_i % N_PRECISIONS]);
     job = &rig.engine->plan.train.job->spec;
@@ -136,7 +136,7 @@ static int64_t bytes_of_place(const fresh_shape *s, int64_t cell) {
 /* Live memory in BACKWARD of the last two segments: everything kept by FORWARD, and scratch. In the second one the
  * head's tape is freed, and the head's carry gradient has replaced its carry. */
 static int64_t fullest_moment(const weft_job_spec *job, int64_t activations) {
-    const weft_segment_sizes *head = &job->segments[job->view.n_segments - 1], *mlp = head - 1;
+    const weft_graph_sizes *head = &job->segments[job->view.n_segments - 1], *mlp = head - 1;
     const int64_t first = activations + head->backward_work, second = activations - head->tape + mlp->backward_work;
     return first > second ? first : second;
 }

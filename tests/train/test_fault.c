@@ -44,7 +44,7 @@ static weft_status fail_silently(void) {
 /* Stores the function at `function` in a slot of a plugin's table, which is in write-protected memory. Slots replaced
  * by fail_silently return a weft_status; their arguments do not matter. */
 static void break_slot(const char *kind, const char *id, size_t offset, const void *function) {
-    const weft_plugins_options none = {.path = NULL};
+    const weft_plugins_settings none = {.path = NULL};
     weft_plugins *plugins = NULL;
     const weft_loaded *loaded = NULL;
     weft_error err = WEFT_ERROR_INIT;

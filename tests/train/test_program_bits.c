@@ -8,7 +8,8 @@
 #include "golden.h"
 #include "mutants.h"
 #include "suite.h"
-#include "program/sums.h"
+#include "program/exchange.h"
+#include "tools/plan/print_program.h"
 #include "train_rig.h"
 
 #include <check.h>

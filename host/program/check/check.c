@@ -3,7 +3,6 @@
 
 #include "base/alloc.h"
 #include "program/exchange.h"
-#include "program/sums.h"
 
 #include <stdlib.h>
 
@@ -460,15 +459,6 @@ static void allocate_tables(weft_checker *check) {
     }
 }
 
-static void free_tables(weft_checker *check) {
-    free(check->runs);
-    free(check->begun[0]);
-    free(check->terms);
-    free(check->transfers);
-    free(check->units);
-    free(check->uses);
-}
-
 weft_status weft_programs_check(weft_coverage *out, const weft_program *const *programs, const weft_job_spec *job,
                                 weft_error *err) {
     weft_checker check = {.programs = programs,
@@ -492,6 +482,11 @@ weft_status weft_programs_check(weft_coverage *out, const weft_program *const *p
         out->refused_rank = check.rank;
         out->refused_instruction = programs[check.rank]->n_instructions;
     }
-    free_tables(&check);
+    free(check.runs);
+    free(check.begun[0]);
+    free(check.terms);
+    free(check.transfers);
+    free(check.units);
+    free(check.uses);
     return status;
 }

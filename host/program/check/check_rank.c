@@ -94,16 +94,6 @@ static weft_status check_carry(weft_checker *check, int32_t s, int32_t m) {
                   segment_name(check, s), (int)m);
 }
 
-/* The FORWARD of the first segment assigns the micro-batch to this rank. */
-static weft_status check_micro_batch(weft_checker *check) {
-    if (weft_job_spec_owned(check->job)) return WEFT_OK;
-    if (check->taken == share_of_replica(check))
-        return refuse(check, "the rank has run %d micro-batches already, which is the share of a replica",
-                      (int)check->taken);
-    check->taken++;
-    return WEFT_OK;
-}
-
 static weft_status check_forward(weft_checker *check, int32_t s, int32_t m) {
     weft_check_place *place = &run_of(check, s, m)->forward;
     weft_status status = WEFT_OK;
@@ -116,9 +106,12 @@ static weft_status check_forward(weft_checker *check, int32_t s, int32_t m) {
     status = check_once(check, &place->instruction);
     if (status == WEFT_OK) status = check_carry(check, s - 1, m);
     if (status == WEFT_OK) status = check_live(check, s);
-    if (status == WEFT_OK && s == 0) status = check_micro_batch(check);
     place->rank = check->rank;
-    return status;
+    if (status != WEFT_OK || s > 0 || weft_job_spec_owned(check->job)) return status;
+    /* The FORWARD of the first segment assigns the micro-batch to this rank. */
+    if (check->taken++ < share_of_replica(check)) return WEFT_OK;
+    return refuse(check, "the rank has run %d micro-batches already, which is the share of a replica",
+                  (int)share_of_replica(check));
 }
 
 /* RECOMPUTE and BACKWARD need an earlier FORWARD on this rank. */
@@ -386,12 +379,6 @@ static weft_status check_send(weft_checker *check, const weft_instruction *instr
     return status;
 }
 
-static weft_status check_recv(weft_checker *check, const weft_instruction *i) {
-    const weft_status status = check_route(check, i);
-    if (status != WEFT_OK) return status;
-    return check_once(check, &weft_check_transfer_of(check, i)->received);
-}
-
 /* ---- end of an exchange ---- */
 
 static void end_exchange(weft_checker *check, int32_t at) {
@@ -467,7 +454,10 @@ static weft_status check_instruction(weft_checker *check, const weft_instruction
         break;
     case WEFT_INSTRUCTION_REDUCE: status = check_reduce(check, i); break;
     case WEFT_INSTRUCTION_SEND: status = check_send(check, i); break;
-    case WEFT_INSTRUCTION_RECV: status = check_recv(check, i); break;
+    case WEFT_INSTRUCTION_RECV:
+        status = check_route(check, i);
+        if (status == WEFT_OK) status = check_once(check, &weft_check_transfer_of(check, i)->received);
+        break;
     default: status = check_refresh(check, i->unit); break;
     }
     if (status == WEFT_OK && i->queue == 0) end_exchange(check, check->at);

@@ -3,7 +3,6 @@
 #include "tools/check/rule.h"
 
 #include "adapter/adapter.h"
-#include "adapter/tensors.h"
 #include "base/file.h"
 #include "base/units.h"
 #include "tools/check/newer_abi.h"

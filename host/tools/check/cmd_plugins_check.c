@@ -3,12 +3,12 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "config/path.h"
 #include "config/settings.h"
 #include "config/value.h"
 #include "tools/check/rule.h"
 #include "plugin/load.h"
 #include "tools/common/plugins.h"
+#include "tools/common/messages.h"
 
 #include <jansson.h>
 #include <limits.h>

@@ -362,7 +362,7 @@ weft_status weft_plugin_under_test_open(weft_plugin_under_test *self, const weft
 
 weft_status weft_plugin_under_test_open_own(weft_plugin_under_test *self, const char *kind, const char *id,
                                             weft_error *err) {
-    const weft_plugins_options none = {0};
+    const weft_plugins_settings none = {0};
     weft_plugins *plugins = NULL;
     weft_status status = WEFT_OK;
     memset(self, 0, sizeof *self);

@@ -3,7 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/units.h"
-#include "model/packing.h"
+#include "model/region.h"
 #include "plugin/enter.h"
 #include "graph/record.h"
 

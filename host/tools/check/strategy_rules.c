@@ -17,7 +17,7 @@ typedef struct weft_drawn_job {
     weft_unit_view unit_views[WEFT_DRAWN_UNITS];
     weft_placement placements[WEFT_DRAWN_UNITS];
     weft_segment_view segment_views[WEFT_DRAWN_SEGMENTS];
-    weft_segment_sizes segments[WEFT_DRAWN_SEGMENTS];
+    weft_graph_sizes segments[WEFT_DRAWN_SEGMENTS];
     weft_unit_sizes units[WEFT_DRAWN_UNITS];
     int32_t reads[WEFT_DRAWN_SEGMENTS][WEFT_DRAWN_UNITS];
     char names[WEFT_DRAWN_SEGMENTS][32], unit_names[WEFT_DRAWN_UNITS][32];
@@ -133,7 +133,7 @@ static void size_segments(weft_drawn_job *job, int32_t mode) {
     bool below = false;
     for (int32_t s = 0; s < job->spec.view.n_segments; s++) {
         weft_segment_view *view = &job->segment_views[s];
-        weft_segment_sizes *sizes = &job->segments[s];
+        weft_graph_sizes *sizes = &job->segments[s];
         for (int32_t i = 0; i < view->n_units; i++) below = below || job->unit_views[view->units[i]].gradient_bytes > 0;
         sizes->has_backward = mode == WEFT_MODE_TRAIN && below;
         sizes->backward_reads_carry = s % 3 != 1;

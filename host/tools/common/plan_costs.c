@@ -4,9 +4,10 @@
 #include "base/alloc.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "program/budget.h"
 #include "program/exchange.h"
 #include "program/job.h"
-#include "program/sums.h"
+#include "tools/common/messages.h"
 
 #include <stdlib.h>
 
@@ -101,6 +102,36 @@ weft_rank_costs *weft_rank_costs_make(const weft_plan *plan, const weft_all_rank
 void weft_rank_costs_free(weft_rank_costs *costs, int32_t world) {
     for (int32_t r = 0; costs != NULL && r < world; r++) free(costs[r].links);
     free(costs);
+}
+
+/* ---- elements and bytes ---- */
+
+int64_t weft_norm_elements(const weft_plan *plan, int32_t rank) {
+    int64_t n = 0;
+    for (int32_t g = 0; g < plan->layout->n_trainable_groups; g++) {
+        const weft_group *group = &plan->layout->groups[g];
+        const weft_cut cut = weft_cut_of(&plan->train.job->spec, group->unit);
+        const int32_t owner = weft_norm_owner(plan, g);
+        if (owner >= 0 && owner != rank) continue;
+        n += weft_norm_is_cut(plan, g) ? weft_hold_piece(plan->layout, group, cut.replicas) : group->numel;
+    }
+    return n;
+}
+
+int64_t weft_layout_padding(const weft_layout *layout) {
+    int64_t bytes = layout->bytes;
+    for (int32_t g = 0; g < layout->n_groups; g++)
+        bytes -= weft_dtype_span(layout->groups[g].dtype, layout->groups[g].used);
+    return bytes;
+}
+
+int64_t weft_copies_elements(const weft_plan *plan, bool in_update) {
+    int64_t n = 0;
+    for (int32_t i = 0; i < plan->declared->n_parameters; i++) {
+        const weft_parameter *p = &plan->declared->parameters[i];
+        if (p->trainable && weft_copies_has(plan, p) && weft_copies_in_update(plan, p) == in_update) n += p->numel;
+    }
+    return n;
 }
 
 /* ---- one configuration ---- */

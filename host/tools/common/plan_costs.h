@@ -35,6 +35,15 @@ typedef struct weft_rank_costs {
 weft_rank_costs *weft_rank_costs_make(const weft_plan *plan, const weft_all_rank_plan *all_rank_plan);
 void weft_rank_costs_free(weft_rank_costs *costs, int32_t world); /* NULL is fine */
 
+/* Returns the number of gradient elements whose squares a rank sums. */
+int64_t weft_norm_elements(const weft_plan *plan, int32_t rank);
+
+/* Returns the elements of trained parameters with a copy that STEP's update writes, or that is refreshed after it. */
+int64_t weft_copies_elements(const weft_plan *plan, bool in_update);
+
+/* Returns the bytes of the flat region that belong to no parameter. */
+int64_t weft_layout_padding(const weft_layout *layout);
+
 /* Returns the facts as names and values:
  *
  *     {"keys": {"strategy.plugin": "ddp"}, "numbers": {"memory total": 14356896}}

@@ -3,7 +3,7 @@
 #define WEFT_HOST_TOOLS_COMMON_PLUGINS_H
 
 #include "base/text.h"
-#include "plugin/subprocess_probe.h"
+#include "plugin/plugin.h"
 
 #include <stdio.h>
 

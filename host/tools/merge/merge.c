@@ -2,14 +2,12 @@
 #include "tools/merge/merge.h"
 
 #include "adapter/adapter.h"
-#include "adapter/tensors.h"
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "base/safetensors.h"
 #include "model/config_json.h"
 #include "model/convert.h"
-#include "model/packing.h"
 #include "model/stop_ids.h"
 #include "model/weights.h"
 #include "plugin/enter.h"
@@ -323,7 +321,7 @@ static const char *name_of(const char *path) {
 static weft_status write_list(merge *self, const char *path, const weft_tensor **tensors, const weft_tensor_spec *specs,
                               int32_t n, weft_error *err) {
     weft_tensor_writer *writer = NULL;
-    weft_status status = weft_tensor_writer_create(&writer, path, specs, n, err);
+    weft_status status = weft_tensor_writer_open(&writer, path, specs, n, true, err);
     if (status != WEFT_OK) return status;
     for (int32_t i = 0; i < n && status == WEFT_OK; i++) {
         status = write_tensor(self, writer, i, tensors[i], &specs[i], err);

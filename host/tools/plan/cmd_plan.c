@@ -6,10 +6,11 @@
 #include "launch/find.h"
 #include "launch/world.h"
 #include "program/budget.h"
-#include "program/sums.h"
+#include "program/exchange.h"
 #include "run/session.h"
 #include "tools/common/plan_costs.h"
 #include "tools/plan/forecast.h"
+#include "tools/plan/print_program.h"
 #include "train/rehearsal.h"
 #include "train/summary.h"
 #include "train/tables.h"
@@ -378,6 +379,8 @@ static json_t *fit_object(const weft_fit *fit) {
                      (int)fit->need.first, "largest", weft_fit_largest(&largest, fit), "changes", changes);
 }
 
+static FILE *rejected_to; /* receives rejected programs */
+
 /* State of one invocation. */
 typedef struct planned {
     const weft_args *args;
@@ -386,8 +389,9 @@ typedef struct planned {
     weft_all_rank_plan *all_rank_plan;
     weft_rank_costs *costs; /* of its ranks */
     weft_stages stages;
-    weft_plan shown;    /* as the rank of --print-sharding, with its shards */
-    int32_t rank, mode; /* of the printed programs */
+    weft_plan shown;       /* as the rank of --print-sharding, with its shards */
+    int32_t rank, mode;    /* of the printed programs */
+    weft_program *program; /* of this rank and mode, if it is printed */
     weft_rates rates;
     weft_forecast forecast; /* world 0: not requested */
     int64_t room;           /* bytes of --fit; 0: unset */
@@ -401,10 +405,20 @@ static const weft_mode_plan *mode_plan_to_print(const planned *self) {
     return stages[self->mode];
 }
 
-/* Returns the program of the requested rank. */
-static const weft_program *program_to_print(const planned *self) {
-    const weft_mode_plan *mode_plan = mode_plan_to_print(self);
-    return mode_plan->shown != NULL ? mode_plan->shown : mode_plan->program;
+/* Compiles the program of the requested rank, which the session has checked. */
+static weft_status make_program(planned *self, weft_error *err) {
+    const weft_run *run = self->session->run;
+    const weft_job_spec *job = &mode_plan_to_print(self)->job->spec;
+    const weft_status status = weft_program_compile(&self->program, run->host,
+                                                    weft_run_table(run, WEFT_PART_STRATEGY, strategy),
+                                                    run->parts[WEFT_PART_STRATEGY].config, job, self->rank, err);
+    return status == WEFT_OK ? weft_program_place(self->program, job, err) : status;
+}
+
+static void print_rejected(const weft_program *program, const weft_job_spec *job, int32_t instruction) {
+    (void)fprintf(rejected_to, "program of rank %d in %s, with the rejected instruction highlighted\n",
+                  (int)program->rank, weft_mode_name(program->mode));
+    weft_program_print(program, job, instruction, rejected_to);
 }
 
 /* unit: null if the storage is tied to an earlier module, or if there are several units. */
@@ -428,7 +442,7 @@ static json_t *wrapping_object(const planned *self) {
 
 static json_t *program_array(const planned *self) {
     const weft_mode_plan *mode_plan = mode_plan_to_print(self);
-    const weft_program *program = program_to_print(self);
+    const weft_program *program = self->program;
     json_t *instructions = json_array();
     for (int32_t i = 0; i < program->n_instructions; i++) {
         const weft_instruction *instruction = &program->instructions[i];
@@ -548,7 +562,7 @@ static void print_text(const planned *self) {
     if (weft_args_has(self->args, "print-sharding")) weft_sharding_print(&self->shown, 0, to);
     if (weft_args_has(self->args, "print-wrapping")) weft_wrapped_print(&self->wrapped, to);
     if (weft_args_has(self->args, "print-program"))
-        weft_program_print(program_to_print(self), &mode_plan_to_print(self)->job->spec, -1, to);
+        weft_program_print(self->program, &mode_plan_to_print(self)->job->spec, -1, to);
 }
 
 static weft_status open_plan(planned *self, const char *path, weft_error *err) {
@@ -568,7 +582,7 @@ static weft_status open_plan(planned *self, const char *path, weft_error *err) {
     if (status != WEFT_OK) return status;
     self->shown = weft_plan_as_rank(plan, self->rank);
     weft_sums_hold(&self->shown, &plan->train.job->spec);
-    return WEFT_OK;
+    return weft_args_has(self->args, "print-program") ? make_program(self, err) : WEFT_OK;
 }
 
 /* Measures or reads the machine's rates, and computes the forecast. */
@@ -587,6 +601,7 @@ static void close_plan(planned *self) {
     weft_forecast_free(&self->forecast);
     weft_rates_free(&self->rates);
     weft_plan_drop_rank(&self->shown);
+    weft_program_destroy(self->program);
     weft_stages_free(&self->stages);
     if (self->costs != NULL) weft_rank_costs_free(self->costs, self->all_rank_plan->world);
     weft_all_rank_plan_destroy(self->all_rank_plan);
@@ -685,10 +700,12 @@ static weft_exit run_plan(const weft_args *args, weft_error *err) {
         !weft_args_i64(args, &rank, "rank", "[0,65535]", 0, err) || check_flags(args, asked, nodes, err) != WEFT_OK ||
         find_mode(&self.mode, args, err) != WEFT_OK || !weft_command_room(args, &self.room, err))
         return WEFT_EXIT_USAGE;
-    weft_world_plan_nodes((int32_t)nodes);
+    weft_world_planned_nodes = (int32_t)nodes;
     self.rank = (int32_t)rank;
-    if (weft_args_has(args, "print-program"))
-        weft_show_want(self.mode, self.rank, weft_args_has(args, "json") ? stderr : weft_log_prefix_plain());
+    if (weft_args_has(args, "print-program")) {
+        rejected_to = weft_args_has(args, "json") ? stderr : weft_log_prefix_plain();
+        weft_plan_printing = (struct weft_plan_printing){self.mode, print_rejected};
+    }
     if (!weft_args_has(args, "time")) weft_launch_want(WEFT_RANKS_PLANNED, (int32_t)asked);
     else if (!weft_command_is_rank(&launched, args, NULL, (int32_t)asked, WEFT_RANKS_RUN_ONE, err)) return launched;
     if (weft_args_has(args, "diff")) status = print_difference(args, err);

@@ -4,11 +4,12 @@
 #include "base/alloc.h"
 #include "base/text.h"
 #include "base/units.h"
-#include "launch/world.h"
 #include "launch/heartbeat.h"
 #include "plugin/enter.h"
+#include "plugin/services.h"
 #include "program/budget.h"
 #include "run/ranks.h"
+#include "tools/common/plan_costs.h"
 #include "train/rehearsal.h"
 
 #include <jansson.h>
@@ -352,7 +353,7 @@ double weft_rates_exchange(const weft_rates *self, int32_t kind, double bytes) {
 static void describe_machine(weft_rates *out, const weft_engine *engine) {
     const weft_ranks *ranks = &engine->ranks;
     const weft_plan *plan = &engine->plan;
-    const int64_t processors = weft_world_allowed();
+    const int64_t processors = weft_services_processors();
     out->ranks = ranks->world;
     out->ranks_per_node = ranks->info.local_size > 0 ? ranks->info.local_size : 1;
     /* a launcher that binds its ranks restricts each to its own processors */

@@ -7,6 +7,7 @@
 #include "plugin/plugin.h"
 #include "program/run.h"
 #include "tools/common/plugins.h"
+#include "tools/common/messages.h"
 #include <stdlib.h>
 
 /* --- list --- */
@@ -51,7 +52,7 @@ static bool print_value_json(const json_t *value) {
 static weft_exit list(const weft_args *args, weft_error *err) {
     weft_plugins *plugins = NULL;
     json_t *rows = json_array();
-    weft_status status = weft_plugins_create(&plugins, &(const weft_plugins_options){.path = NULL}, err);
+    weft_status status = weft_plugins_create(&plugins, &(const weft_plugins_settings){.path = NULL}, err);
     if (status == WEFT_OK) status = weft_plugins_scan(rows, plugins, WEFT_PROBE_SECONDS, err);
     if (status == WEFT_OK && weft_args_has(args, "json")) {
         if (!print_value_json(rows)) status = weft_error_set(err, WEFT_E_SYSTEM, "the list cannot be written.");
@@ -136,7 +137,7 @@ static json_t *plugin_object(const weft_loaded *loaded, const weft_preflight *fi
 }
 
 static weft_exit describe_plugin(const weft_args *args, weft_error *err) {
-    const weft_plugins_options options = {.path = NULL};
+    const weft_plugins_settings options = {.path = NULL};
     const char *wanted = weft_args_extra(args, 0), *colon = strchr(wanted, ':');
     const weft_loaded *loaded = NULL;
     weft_plugins *plugins = NULL;

@@ -170,7 +170,7 @@ static weft_status write_skeleton(const char *templates, const char *kind, const
 static weft_status refuse_taken(const char *kind, const char *id, weft_error *err) {
     weft_plugins *plugins = NULL;
     char file[WEFT_PATH_BYTES];
-    weft_status status = weft_plugins_create(&plugins, &(const weft_plugins_options){.path = NULL}, err);
+    weft_status status = weft_plugins_create(&plugins, &(const weft_plugins_settings){.path = NULL}, err);
     if (status == WEFT_OK && weft_plugins_has(plugins, file, sizeof file, kind, id))
         status = weft_error_set(err, WEFT_E_USER, "%s:%s exists already, as %s: choose another id", kind, id, file);
     weft_plugins_destroy(plugins);

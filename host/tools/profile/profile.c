@@ -7,6 +7,7 @@
 #include "plugin/enter.h"
 #include "program/budget.h"
 #include "program/job.h"
+#include "tools/common/plan_costs.h"
 #include "train/summary.h"
 #include "run/engine.h"
 

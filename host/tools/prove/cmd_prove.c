@@ -198,6 +198,18 @@ static weft_status report(const weft_proof *proof, bool json, weft_error *err) {
     return status == WEFT_OK ? weft_proof_check(proof, err) : status;
 }
 
+/* Without --ranks: starts OFFERED ranks if possible and no launcher has started any. Returns and sets *status as
+ * weft_command_is_rank. why: the reason if this is the only process; "": it is not. */
+static bool offer_ranks(weft_exit *status, char *why, size_t size, const weft_args *args, weft_error *err) {
+    weft_launch ranks;
+    bool is_rank = false;
+    weft_launch_want(WEFT_RANKS_OFFERED, OFFERED);
+    is_rank = weft_command_find_ranks(status, &ranks, args, NULL, WEFT_RANKS_RUN_MANY, err);
+    if (is_rank && ranks.world.size == 1) (void)snprintf(why, size, "%s", ranks.why);
+    weft_launch_want(WEFT_RANKS_TRAINED, 0); /* repeats the search */
+    return is_rank;
+}
+
 static weft_exit run_prove(const weft_args *args, weft_error *err) {
     size_t n = 0;
     const char *const *overrides = weft_args_overrides(args, &n);
@@ -220,7 +232,7 @@ static weft_exit run_prove(const weft_args *args, weft_error *err) {
         return WEFT_EXIT_USAGE;
     (void)weft_services_log_level(WEFT_LOG_WARN);
     if (asked > 0) is_rank = weft_command_is_rank(&launched, args, NULL, (int32_t)asked, WEFT_RANKS_RUN_MANY, err);
-    else is_rank = weft_command_offers_ranks(&launched, options.alone, sizeof options.alone, args, OFFERED, err);
+    else is_rank = offer_ranks(&launched, options.alone, sizeof options.alone, args, err);
     if (!is_rank) return launched;
     status = weft_prove(&proof, weft_args_config(args), overrides, n, &options, err);
     if (status == WEFT_OK) status = report(&proof, json, err);

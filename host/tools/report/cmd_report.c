@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "tools/report/comparison.h"
+#include "tools/common/messages.h"
 
 #include <math.h>
 #include <stdbool.h>

@@ -38,7 +38,7 @@ static weft_status fill_defaults(void **out, const weft_plugin *plugin, weft_err
 }
 
 static weft_status open_tokenizer(opened *self, const char *directory, weft_error *err) {
-    const weft_plugins_options options = {.path = NULL};
+    const weft_plugins_settings options = {.path = NULL};
     const weft_loaded *loaded = NULL;
     weft_plugin_call call;
     char *absolute = realpath(directory, NULL);

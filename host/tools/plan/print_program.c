@@ -1,5 +1,5 @@
-/* host/program/program.c: see program.h. */
-#include "program/program.h"
+/* host/tools/plan/print_program.c: see print_program.h. */
+#include "tools/plan/print_program.h"
 
 /* ---- printing: one line per instruction ----
  *
