@@ -92,8 +92,8 @@ weft_status weft_model_save(const weft_engine *engine, const char *directory, co
  *     ... optimizer steps; after each: weft_async_checkpoint_look(save, false, &result, &err) ...
  *     weft_async_checkpoint_look(save, true, &result, &err);                                  waits for the end
  *
- * A thread writes the copy with the code of a synchronous save, which reads regions and a process group: here copies and
- * a relay. It uses files and host memory only: the main threads exchange the ranks' data for it after each step.
+ * A thread writes the copy with the code of a synchronous save, which reads regions and a process group: here copies
+ * and a relay. It uses files and host memory only: the main threads exchange the ranks' data for it after each step.
  *
  * The copy of this rank's state is in pinned memory (weft/transfer.h) if the device has its own memory. If the host
  * sees the device's memory, the copy is a device buffer, and frozen parameters are read in place. The plan counts it

@@ -1,5 +1,5 @@
-/* host/run/save.c: writes a checkpoint, during training too, or the model only. Each rank writes its shards directly into
- * the final files; rank 0 creates them, writes the other files, the manifest last, and renames the directory. */
+/* host/run/save.c: writes a checkpoint, during training too, or the model only. Each rank writes its shards directly
+ * into the final files; rank 0 creates them, writes the other files, the manifest last, and renames the directory. */
 #include "run/checkpoint.h"
 
 #include "adapter/adapter.h"

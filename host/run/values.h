@@ -105,8 +105,8 @@ weft_status weft_similarity_open(weft_similarity *self, weft_stepper *stepper, c
                                  weft_error *err);
 void weft_similarity_close(weft_similarity *self); /* a zeroed one is fine */
 
-/* Sets *out, the similarity of an evaluation (NaN before), after it at `step`. At step 0 this measures the initial mean; storing
- * it may fail on rank 0 only. [collective] */
+/* Sets *out, the similarity of an evaluation (NaN before), after it at `step`. At step 0 this measures the
+ * initial mean; storing it may fail on rank 0 only. [collective] */
 weft_status weft_similarity_note(weft_similarity *self, double *out, uint64_t step, weft_error *err);
 
 /* Returns half the squared distance of the unit vectors, which is 1 - cosine without its rounding near 0: never below

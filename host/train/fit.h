@@ -15,9 +15,9 @@ typedef struct weft_all_rank_plan {
     int32_t world, nodes, ranks_per_node;
 } weft_all_rank_plan;
 
-/* Creates an all-rank plan of a training plan by the functions that plan a run: the program of each rank is compiled, its
- * stored shards are laid out and its program is placed in memory. Ranks with equal programs, except for the numbers of
- * their micro-batches, share one placement. */
+/* Creates an all-rank plan of a training plan by the functions that plan a run: the program of each rank is compiled,
+ * its stored shards are laid out and its program is placed in memory. Ranks with equal programs, except for the numbers
+ * of their micro-batches, share one placement. */
 weft_status weft_all_rank_plan_create(weft_all_rank_plan **out, const weft_plan *plan, weft_error *err);
 void weft_all_rank_plan_destroy(weft_all_rank_plan *all_rank_plan); /* NULL is fine */
 

@@ -266,8 +266,8 @@ static weft_status open_record(weft_journal *self, int32_t kind, cut *kept, weft
 
 /* Truncates all files to `end` (NULL: to empty) and opens them for appending, and if configured a new file of events. A
  * torn last line is dropped silently: a process was killed while it wrote it. Any other invalid line is dropped with a
- * warning. A gap in the steps of metrics.jsonl is a warning, too. begin: start of this process's work. Time continues at
- * the end of the kept lines. */
+ * warning. A gap in the steps of metrics.jsonl is a warning, too. begin: start of this process's work. Time continues
+ * at the end of the kept lines. */
 static weft_status open_records(weft_journal *self, const weft_checkpoint_state *end, double begin, weft_error *err) {
     const weft_run *run = self->session->run;
     cut kept = {.end = end, .host = run->host, .every = end == NULL ? 0 : run->settings.run.metrics_every};

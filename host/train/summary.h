@@ -1,5 +1,5 @@
-/* host/train/summary.h: descriptions of a run: device, plugins, ranks, strategy, header and summary; memory, traffic and
- * overlap of each rank as a table and as ranks.json in the run's directory. */
+/* host/train/summary.h: descriptions of a run: device, plugins, ranks, strategy, header and summary; memory, traffic
+ * and overlap of each rank as a table and as ranks.json in the run's directory. */
 #ifndef WEFT_HOST_TRAIN_SUMMARY_H
 #define WEFT_HOST_TRAIN_SUMMARY_H
 
@@ -119,7 +119,7 @@ typedef struct weft_run_result {
     double last_lr;
 } weft_run_result;
 
-/* Returns precision and every plugin, the world and the strategy's settings; result: of the finished run, NULL before. */
+/* Returns precision, plugins, the world and the strategy's settings; result: of the finished run, NULL before. */
 json_t *weft_run_object(const weft_session *session, const weft_run_result *result);
 
 /* Prints ranks, nodes, the strategy with its settings, replicas and micro-batches. width: of the labels. */

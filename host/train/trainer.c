@@ -1,5 +1,5 @@
-/* host/train/trainer.c: see trainer.h. Checkpoints are saved synchronously, or asynchronously if the plan has memory for
- * it (program/budget.h). */
+/* host/train/trainer.c: see trainer.h. Checkpoints are saved synchronously, or asynchronously if the plan has memory
+ * for it (program/budget.h). */
 #include "train/trainer.h"
 
 #include "base/file.h"
@@ -382,8 +382,8 @@ static void report_skipped(const trainer *self, const weft_step_result *result) 
              step, result->scale, (double)session->engine->scale.scale, (long long)session->engine->scale.skipped);
 }
 
-/* Prints a value that an instruction of a step has computed: step, instruction, object, and its first numbers. Nine digits represent an fp32 number exactly; seven are enough for people to
- * compare. */
+/* Prints a value that an instruction of a step has computed: step, instruction, object, and its first numbers. Nine
+ * digits represent an fp32 number exactly; seven are enough for people to compare. */
 static void print_row(void *context, const weft_value_row *row) {
     const int64_t n = row->n < WEFT_VALUES_SHOWN ? row->n : WEFT_VALUES_SHOWN;
     char what[200];
