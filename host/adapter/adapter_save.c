@@ -71,20 +71,13 @@ static weft_status move(char *out, const weft_region *region, const weft_adapter
 static weft_status report_root(const saving *self, int32_t i, const char *bytes, int64_t n, const weft_roots *roots,
                                weft_error *err) {
     const int64_t cell = weft_dtype_span(self->specs[i].dtype, self->what->region->layout->grid);
-    unsigned char digest[WEFT_HASH_BYTES] = {0};
-    weft_hash one = {0}, root = {0};
+    const size_t cells = (size_t)((n + cell - 1) / cell);
+    unsigned char *digests = weft_alloc(cells, WEFT_HASH_BYTES);
     char hex[65];
-    weft_status status = weft_hash_start(&root, err);
-    for (int64_t at = 0; at < n && status == WEFT_OK; at += cell) {
-        status = weft_hash_start(&one, err);
-        weft_hash_put(&one, bytes + at, (size_t)weft_smaller(cell, n - at));
-        if (status == WEFT_OK) status = weft_hash_finish(&one, digest, err);
-        weft_hash_put(&root, digest, sizeof digest);
-    }
-    if (status == WEFT_OK) status = weft_hash_finish_hex(&root, hex, err);
+    weft_status status = weft_hash_cells(digests, bytes, n, cell, err);
+    if (status == WEFT_OK) status = weft_hash_text(hex, digests, cells * WEFT_HASH_BYTES, err);
     if (status == WEFT_OK) status = roots->tell(roots->context, self->path, self->specs[i].name, hex, err);
-    weft_hash_free(&one);
-    weft_hash_free(&root);
+    free(digests);
     return status;
 }
 

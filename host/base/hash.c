@@ -31,6 +31,18 @@ weft_status weft_hash_finish(weft_hash *self, unsigned char digest[WEFT_HASH_BYT
     return WEFT_OK;
 }
 
+weft_status weft_hash_cells(unsigned char *digests, const char *bytes, int64_t n, int64_t cell, weft_error *err) {
+    weft_hash one = {0};
+    weft_status status = WEFT_OK;
+    for (int64_t at = 0; at < n && status == WEFT_OK; at += cell, digests += WEFT_HASH_BYTES) {
+        status = weft_hash_start(&one, err);
+        weft_hash_put(&one, bytes + at, (size_t)(cell < n - at ? cell : n - at));
+        if (status == WEFT_OK) status = weft_hash_finish(&one, digests, err);
+    }
+    weft_hash_free(&one);
+    return status;
+}
+
 void weft_hash_free(weft_hash *self) {
     EVP_MD_CTX_free(self->context);
     self->context = NULL;

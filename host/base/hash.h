@@ -25,6 +25,9 @@ void weft_hash_free(weft_hash *self); /* a zeroed struct is fine */
 /* Writes 64 hexadecimal digits and a zero. */
 void weft_hash_hex(char hex[65], const unsigned char digest[WEFT_HASH_BYTES]);
 
+/* Hashes each `cell` bytes of n (the last ones may be fewer) into a digest of its own, one after another. */
+weft_status weft_hash_cells(unsigned char *digests, const char *bytes, int64_t n, int64_t cell, weft_error *err);
+
 /* Hashes one buffer. */
 weft_status weft_hash_text(char hex[65], const void *bytes, size_t n, weft_error *err);
 

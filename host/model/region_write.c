@@ -100,7 +100,7 @@ typedef struct writing {
     int64_t noted, n_kept;         /* bytes of all messages, and of this rank's */
     char *kept, *sent, *received;  /* [MOST_BYTES] in one block. kept: in the order of notes */
     weft_message_buffer *in, *out; /* [world] */
-    weft_hash cell, root;
+    weft_hash root;
     int32_t tensor; /* tensor that `root` belongs to; -1: unset */
 
     weft_status status; /* first failure of this rank, with its message */
@@ -122,16 +122,6 @@ static char *add_note(writing *self, note next) {
     if (next.from != self->peers->rank) return NULL;
     self->n_kept += next.n;
     return bytes;
-}
-
-static void hash_cells(writing *self, char *digests, const char *bytes, int64_t n, int32_t dtype) {
-    const int64_t cell = weft_dtype_span(dtype, self->grid);
-    for (int64_t at = 0; at < n && self->status == WEFT_OK; at += cell, digests += WEFT_HASH_BYTES) {
-        self->status = weft_hash_start(&self->cell, &self->err);
-        if (self->status != WEFT_OK) return;
-        weft_hash_put(&self->cell, bytes + at, (size_t)weft_smaller(cell, n - at));
-        self->status = weft_hash_finish(&self->cell, (unsigned char *)digests, &self->err);
-    }
 }
 
 static void finish_root(writing *self) {
@@ -248,7 +238,9 @@ static void write_piece(writing *self, int32_t i, int64_t first, int64_t n) {
     }
     if (self->roots != NULL) {
         char *digests = add_note(self, (note){s->keeper, 0, s->tensor, 0, hashes});
-        if (mine) hash_cells(self, digests, bytes, size, dtype);
+        if (mine && self->status == WEFT_OK)
+            self->status =
+                weft_hash_cells((unsigned char *)digests, bytes, size, weft_dtype_span(dtype, self->grid), &self->err);
     }
 }
 
@@ -317,7 +309,6 @@ weft_status weft_region_write(const weft_region_file *file, const weft_roots *ro
         weft_tensor_writer_cancel(self.writer);
     }
     if (self.status != WEFT_OK && err != NULL) *err = self.err;
-    weft_hash_free(&self.cell);
     weft_hash_free(&self.root);
     (void)weft_double_buffer_close(&self.double_buffer, NULL);
     free(self.extents.items);

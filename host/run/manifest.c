@@ -41,22 +41,19 @@ static weft_status hash_whole(char hex[65], const char *path, weft_error *err) {
 static weft_status hash_tensor(char hex[65], const weft_safetensors *file, const weft_tensor *tensor, int64_t grid,
                                weft_error *err) {
     const int64_t cell = weft_packed_cell(tensor, grid), step = CHUNK / cell * cell;
-    unsigned char digest[WEFT_HASH_BYTES], *chunk = weft_alloc(CHUNK, 1);
-    weft_hash of_tensor = {0}, of_cell = {0};
-    weft_status status = weft_hash_start(&of_tensor, err);
+    unsigned char *digests = weft_alloc(CHUNK / cell, WEFT_HASH_BYTES);
+    char *chunk = weft_alloc(CHUNK, 1);
+    weft_hash root = {0};
+    weft_status status = weft_hash_start(&root, err);
     for (int64_t at = 0; at < tensor->bytes && status == WEFT_OK; at += step) {
         const int64_t n = weft_smaller(tensor->bytes - at, step);
         status = weft_safetensors_read(file, chunk, tensor, at, n, err);
-        for (int64_t i = 0; i < n && status == WEFT_OK; i += cell) {
-            status = weft_hash_start(&of_cell, err);
-            weft_hash_put(&of_cell, chunk + i, (size_t)weft_smaller(n - i, cell));
-            if (status == WEFT_OK) status = weft_hash_finish(&of_cell, digest, err);
-            weft_hash_put(&of_tensor, digest, sizeof digest);
-        }
+        if (status == WEFT_OK) status = weft_hash_cells(digests, chunk, n, cell, err);
+        if (status == WEFT_OK) weft_hash_put(&root, digests, (size_t)((n + cell - 1) / cell) * WEFT_HASH_BYTES);
     }
-    if (status == WEFT_OK) status = weft_hash_finish_hex(&of_tensor, hex, err);
-    weft_hash_free(&of_tensor);
-    weft_hash_free(&of_cell);
+    if (status == WEFT_OK) status = weft_hash_finish_hex(&root, hex, err);
+    weft_hash_free(&root);
+    free(digests);
     free(chunk);
     return status;
 }

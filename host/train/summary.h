@@ -119,7 +119,7 @@ typedef struct weft_run_result {
     double last_lr;
 } weft_run_result;
 
-/* Returns precision and every plugin, the world and the strategy's settings; result: of the finished run; NULL. */
+/* Returns precision, plugins, the world and the strategy's settings; result: of the finished run, NULL before. */
 json_t *weft_run_object(const weft_session *session, const weft_run_result *result);
 
 /* Prints ranks, nodes, the strategy with its settings, replicas and micro-batches. width: of the labels. */
