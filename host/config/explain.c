@@ -148,7 +148,7 @@ static void write_idle(const weft_config *self, FILE *file, const char **last) {
         if (!self->mentions[i].idle) continue;
         begin_section(file, last, section);
         for (size_t k = 0; k < self->n_idle; k++) {
-            const weft_idle *idle = &self->idle[k];
+            const weft_entry *idle = &self->idle[k];
             const weft_key *row = idle->row;
             const bool is_path = row != NULL && (row->type == WEFT_KEY_PATH || (row->flags & WEFT_PATHS) != 0);
             if (strcmp(idle->item->section, section) == 0 && !is_secret(row))
@@ -204,26 +204,21 @@ weft_config_row *weft_config_rows(const weft_config *self, size_t *n) {
     size_t n_entries = 0;
     const weft_entry **entries = list_entries(self, &n_entries);
     weft_config_row *rows = weft_alloc(n_entries + self->n_idle, sizeof *rows);
-    for (size_t i = 0; i < n_entries; i++) {
-        const weft_entry *entry = entries[i];
+    *n = n_entries + self->n_idle;
+    for (size_t i = 0; i < *n; i++) {
+        const bool is_idle = i >= n_entries;
+        const weft_entry *entry = is_idle ? &self->idle[i - n_entries] : entries[i];
         const weft_item *item = entry->item;
+        const char *text = entry->row != NULL ? entry->value.text : item->value;
         weft_config_row *row = &rows[i];
-        *row = (weft_config_row){"", shown_value(entry->row, entry->value.text), "", entry->row, &entry->value, false};
-        (void)snprintf(row->name, sizeof row->name, "%s.%s", entry->section, entry->row->name);
+        *row = (weft_config_row){"", shown_value(entry->row, text), "", entry->row, &entry->value, is_idle};
+        (void)snprintf(row->name, sizeof row->name, "%s.%s", entry->section,
+                       entry->row != NULL ? entry->row->name : item->key);
         if (item == NULL || strcmp(item->section, entry->section) == 0)
             (void)snprintf(row->source, sizeof row->source, "%s", item == NULL ? "default" : item->source);
         else (void)snprintf(row->source, sizeof row->source, "%s, in [%s]", item->source, item->section);
     }
     free(entries);
-    for (size_t i = 0; i < self->n_idle; i++) {
-        const weft_idle *idle = &self->idle[i];
-        const char *text = idle->row != NULL ? idle->value.text : idle->item->value;
-        weft_config_row *row = &rows[n_entries + i];
-        *row = (weft_config_row){"", shown_value(idle->row, text), "", idle->row, &idle->value, true};
-        (void)snprintf(row->name, sizeof row->name, "%s.%s", idle->item->section, idle->item->key);
-        (void)snprintf(row->source, sizeof row->source, "%s", idle->item->source);
-    }
-    *n = n_entries + self->n_idle;
     return rows;
 }
 

@@ -92,7 +92,7 @@ static const weft_key *find_key_row(const weft_key *keys, uint64_t n, uint32_t s
     return NULL;
 }
 
-static const weft_idle *find_idle(const weft_config *self, const char *section, const char *key) {
+static const weft_entry *find_idle(const weft_config *self, const char *section, const char *key) {
     for (size_t i = 0; i < self->n_idle; i++)
         if (strcmp(self->idle[i].item->section, section) == 0 && strcmp(self->idle[i].item->key, key) == 0)
             return &self->idle[i];
@@ -103,7 +103,7 @@ weft_status weft_config_fill_idle(weft_config *self, void *out, const char *sect
                                   uint32_t stride, weft_error *err) {
     for (uint64_t i = 0; i < n; i++) {
         const weft_key *row = weft_key_row(keys, i, stride);
-        const weft_idle *idle = find_idle(self, section, row->name);
+        const weft_entry *idle = find_idle(self, section, row->name);
         weft_entry entry = {section, row, idle != NULL ? idle->value : (weft_value){{0}, NULL}, NULL};
         weft_status status = WEFT_OK;
         if ((row->flags & WEFT_REMOVED) != 0) continue;
@@ -128,7 +128,7 @@ weft_status weft_config_idle(weft_config *self, const char *section, const weft_
         if (entry.row != NULL) status = weft_config_parse(self, &entry, err);
         if (status != WEFT_OK) break;
         self->idle = weft_realloc(self->idle, self->n_idle + 1, sizeof *self->idle);
-        self->idle[self->n_idle++] = (weft_idle){item, entry.row, entry.value};
+        self->idle[self->n_idle++] = entry;
     }
     return status;
 }

@@ -40,13 +40,6 @@ typedef struct weft_entry {
     const weft_item *item; /* NULL: the default */
 } weft_entry;
 
-/* A value of an idle section. */
-typedef struct weft_idle {
-    const weft_item *item;
-    const weft_key *row; /* NULL: its plugin could not be described, and the value is not validated */
-    weft_value value;
-} weft_idle;
-
 struct weft_config {
     const char *name; /* of the file as given, or "command line" */
     const char *home; /* absolute directory of the file */
@@ -61,7 +54,8 @@ struct weft_config {
     size_t n_entries;
     weft_owner *owners;
     size_t n_owners;
-    weft_idle *idle;
+    weft_entry
+        *idle; /* of idle sections; row NULL: its plugin could not be described, and the value is not validated */
     size_t n_idle;
     char **texts; /* all strings */
     size_t n_texts;
