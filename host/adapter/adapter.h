@@ -68,11 +68,10 @@ typedef struct weft_adapter_list {
     const weft_joined_adapter *by; /* adapter that owns the file */
 } weft_adapter_list;
 
-/* Lists the tensors of that adapter; own_alone: without trained parameters of the base. The caller calls
- * weft_adapter_list_free, also on failure. */
+/* Lists the tensors of that adapter; own_alone: without trained parameters of the base. The caller frees the
+ * entries, also on failure. */
 weft_status weft_adapter_list_make(weft_adapter_list *out, const weft_declared *declared, int32_t adapter,
                                    bool own_alone, weft_error *err);
-void weft_adapter_list_free(weft_adapter_list *list);
 
 /* Returns the index of element (row, column) of a moved entry in the file's tensor. */
 static inline int64_t weft_adapter_place(const weft_adapter_entry *entry, int64_t row, int64_t column) {

@@ -214,7 +214,7 @@ static weft_status open_loading(loading *self, const weft_declared *declared, co
 }
 
 static void close_loading(loading *self) {
-    weft_adapter_list_free(&self->list);
+    free(self->list.entries);
     weft_safetensors_close(self->files);
     free(self->indices);
     free((void *)self->moved);

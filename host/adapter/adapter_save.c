@@ -193,7 +193,7 @@ static weft_status save_one(const weft_adapter_saving *what, int32_t adapter, co
     }
     free(self.parameters);
     free(self.specs);
-    weft_adapter_list_free(&self.list);
+    free(self.list.entries);
     return weft_process_group_agree(peers, status, err);
 }
 

@@ -101,11 +101,6 @@ weft_status weft_adapter_list_make(weft_adapter_list *out, const weft_declared *
     return status;
 }
 
-void weft_adapter_list_free(weft_adapter_list *list) {
-    free(list->entries);
-    memset(list, 0, sizeof *list);
-}
-
 weft_tensor_spec weft_adapter_spec(const weft_adapter_entry *entry, int32_t dtype) {
     weft_tensor_spec spec = {.name = entry->tensor.name, .dtype = dtype, .rank = entry->tensor.rank};
     memcpy(spec.dims, entry->tensor.dims, sizeof entry->tensor.dims);

@@ -105,13 +105,7 @@ weft_status weft_packing_open(weft_packing *out, const weft_declared *declared, 
     weft_services()->parallel_for(weft_services(), n, is_nf4 ? look_at_scales : look_at_row, &self);
     if (self.failure.status == WEFT_OK && is_nf4) settle_scales(&self);
     free(self.ranges);
-    if (self.failure.status != WEFT_OK) weft_packing_close(out);
     return self.failure.status;
-}
-
-void weft_packing_close(weft_packing *self) {
-    free(self->scales);
-    self->scales = NULL;
 }
 
 /* ---- packing ---- */
@@ -213,7 +207,7 @@ weft_status weft_packing_fill(const weft_region *region, const int32_t *paramete
         }
         if (status == WEFT_OK)
             status = weft_region_fill(region, parameters + first, end - first, fill_packed, &self, err);
-        for (int32_t i = first; i < end; i++) weft_packing_close(&self.packings[parameters[i]]);
+        for (int32_t i = first; i < end; i++) free(self.packings[parameters[i]].scales);
     }
     free(self.packings);
     return status;

@@ -176,10 +176,10 @@ typedef struct weft_packing {
     float added;   /* nf4: offset added to all scales of the matrix */
 } weft_packing;
 
-/* Scans a parameter's numbers, if its type requires it. source: called with WEFT_F32. */
+/* Scans a parameter's numbers, if its type requires it. source: called with WEFT_F32. The caller frees the scales, also
+ * on failure. */
 weft_status weft_packing_open(weft_packing *out, const weft_declared *declared, int32_t parameter,
                               weft_region_source *source, void *context, weft_error *err);
-void weft_packing_close(weft_packing *self);
 
 /* Packs elements [first, first + n) of the parameter; first: the start of a block; n: complete blocks, or up to the
  * last element. */

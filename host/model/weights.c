@@ -371,7 +371,7 @@ weft_status weft_weights_init(const weft_region *region, uint64_t seed, bool add
         status = weft_packing_open(&job.packings[of], declared, of, give_numbers, &job, err);
     }
     if (status == WEFT_OK) status = weft_packing_fill(region, drawn, n, is_packed, fill_from_random, &job, err);
-    for (int32_t p = 0; p < declared->n_parameters; p++) weft_packing_close(&job.packings[p]);
+    for (int32_t p = 0; p < declared->n_parameters; p++) free(job.packings[p].scales);
     free(job.packings);
     free(is_packed);
     free(drawn);

@@ -1,4 +1,4 @@
-/* host/program/job.h: queries on a job that all stages of this folder share, and the validation of a job. */
+/* host/program/job.h: the graphs of a mode, queries on a job that all stages of this folder share, and its validation. */
 #ifndef WEFT_HOST_PROGRAM_JOB_H
 #define WEFT_HOST_PROGRAM_JOB_H
 
@@ -8,12 +8,12 @@
 #include <weft/data.h>
 #include <weft/optimizer.h>
 
-/* ---- the graphs of all segments for one mode and each micro-batch length (graphs.c) ---- */
+/* ---- the graphs of all segments for one mode and each micro-batch length ---- */
 
 typedef struct weft_graph_set {
     int32_t mode, rows, n_segments, n_lengths;
     int32_t lengths[WEFT_MAX_LENGTHS]; /* ascending */
-    weft_graph **graphs;               /* [n_lengths][n_segments] */
+    weft_graph **graphs;               /* [n_lengths][n_segments] those of a segment read the same parameters */
 } weft_graph_set;
 
 /* spec: length and carry_gradient are not read. lengths: [n_lengths], ascending. */
@@ -21,8 +21,7 @@ weft_status weft_graph_set_create(weft_graph_set **out, const weft_declared *dec
                                   const int32_t *lengths, int32_t n_lengths, weft_error *err);
 void weft_graph_set_destroy(weft_graph_set *set); /* NULL is fine */
 
-/* Returns the parameters that a segment reads, which are the same for all lengths. */
-const weft_graph_read *weft_graph_set_reads(const weft_graph_set *set, int32_t segment, int32_t *n);
+/* True if the segment reads the parameter, which is the same for all lengths. */
 bool weft_graph_set_reads_parameter(const weft_graph_set *set, int32_t segment, int32_t parameter);
 
 /* Returns the graph of a segment for micro-batches of this length. */

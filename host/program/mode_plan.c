@@ -155,7 +155,7 @@ static int32_t *fill_reads(weft_job *job, const weft_plan *plan, const weft_grap
     const weft_parameter *parameters = plan->declared->parameters;
     weft_segment_view *view = &job->segment_views[s];
     int32_t n = 0;
-    const weft_graph_read *reads = weft_graph_set_reads(set, s, &n);
+    const weft_graph_read *reads = weft_graph_reads(set->graphs[s], &n);
     view->units = units;
     for (int32_t u = 0; u < layout->n_units; u++) {
         int32_t i = 0;
@@ -195,7 +195,7 @@ static weft_job *create_job(const weft_plan *plan, const weft_graph_set *set, in
     job->units = weft_alloc(n_units, sizeof *job->units);
     job->segment_views = weft_alloc(set->n_segments, sizeof *job->segment_views);
     job->segments = weft_alloc(set->n_segments, sizeof *job->segments);
-    for (int32_t s = 0, n = 0; s < set->n_segments; s++, reads += n) (void)weft_graph_set_reads(set, s, &n);
+    for (int32_t s = 0, n = 0; s < set->n_segments; s++, reads += n) (void)weft_graph_reads(set->graphs[s], &n);
     units = job->segment_units = weft_alloc(reads, sizeof *job->segment_units);
     fill_units(job, plan);
     for (int32_t s = 0; s < set->n_segments; s++) {

@@ -86,7 +86,7 @@ void weft_answers_note_units(weft_plan *plan) {
 static uint64_t mix_segments(uint64_t number, const weft_graph_set *set) {
     for (int32_t s = 0; set != NULL && s < set->n_segments; s++) {
         int32_t n = 0;
-        const weft_graph_read *reads = weft_graph_set_reads(set, s, &n);
+        const weft_graph_read *reads = weft_graph_reads(set->graphs[s], &n);
         number = mix_number(number, n);
         for (int32_t i = 0; i < n; i++) number = mix_number(number, reads[i].parameter);
     }

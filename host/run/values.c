@@ -147,7 +147,7 @@ weft_status weft_values_forward(const weft_stepper *self, const weft_instruction
                                 const weft_graph_binding *binding, weft_error *err) {
     weft_value_row row;
     int32_t n = 0;
-    const weft_graph_read *reads = weft_graph_set_reads(self->mode_plan->graphs, instruction->segment, &n);
+    const weft_graph_read *reads = weft_graph_reads(self->mode_plan->graphs->graphs[instruction->segment], &n);
     weft_status status = WEFT_OK;
     if (!begin_row(&row, self, instruction)) return WEFT_OK;
     row.part = "weight";
@@ -165,7 +165,7 @@ weft_status weft_values_backward(const weft_stepper *self, const weft_instructio
     const weft_value_sink *sink = self->values;
     weft_value_row row;
     int32_t n = 0;
-    const weft_graph_read *reads = weft_graph_set_reads(self->mode_plan->graphs, instruction->segment, &n);
+    const weft_graph_read *reads = weft_graph_reads(self->mode_plan->graphs->graphs[instruction->segment], &n);
     weft_status status = WEFT_OK;
     for (int32_t i = 0; sink != NULL && sink->gradient != NULL && self->step > 0 && i < n && status == WEFT_OK; i++) {
         const weft_ref gradient = binding->gradients[reads[i].parameter].ref;

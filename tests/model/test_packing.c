@@ -67,7 +67,7 @@ static unsigned char *pack(const weft_tensor *matrix, int32_t dtype, bool by_row
         (void)give((void *)(uintptr_t)matrix, 0, at, n, WEFT_F32, values, &err);
         weft_packing_put(&packing, out + weft_dtype_span(dtype, at), values, at, n);
     }
-    weft_packing_close(&packing);
+    free(packing.scales);
     free(values);
     return out;
 }

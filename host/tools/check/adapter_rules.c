@@ -166,8 +166,8 @@ static weft_status name_later(const weft_declared *one, const weft_declared *two
         status = weft_newer_abi_check(status, status == WEFT_OK && same_names(&ones, &twos), "names or shapes in files",
                                       err);
     }
-    weft_adapter_list_free(&ones);
-    weft_adapter_list_free(&twos);
+    free(ones.entries);
+    free(twos.entries);
     return status;
 }
 
@@ -318,7 +318,7 @@ static weft_status work_once(const weft_declared *made, weft_error *err) {
         WEFT_PLUGIN_QUERY(text, joined->plugin, config_json, joined->adapter);
     (void)text;
     if (status == WEFT_OK) status = merge_sites(made, err);
-    weft_adapter_list_free(&list);
+    free(list.entries);
     weft_recorded_free(&recorded);
     return status;
 }

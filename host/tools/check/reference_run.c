@@ -111,9 +111,9 @@ static weft_status write_packed(const weft_reference_run *self, int32_t paramete
         weft_packing_open(&packing, self->declared, parameter, give_numbers, (void *)(uintptr_t)self, err);
     if (status == WEFT_OK) {
         weft_packing_put(&packing, blocks, self->values[parameter], 0, p->numel);
-        weft_packing_close(&packing);
         status = write_bytes(self, self->parameters[parameter], blocks, bytes, err);
     }
+    free(packing.scales);
     free(blocks);
     return status;
 }
