@@ -56,9 +56,9 @@ static void begin_at_golden(const bench *b) {
         (void)snprintf(name, sizeof name, "start.%s", p->name);
         ck_assert(p->added || !p->trainable);
         if (!p->added) continue;
-        ck_assert_msg(engine->kernels->write(engine->device, NULL, engine->parameter_refs[i],
-                                             golden_floats(&b->batch, name), p->numel * 4, &err) == WEFT_OK,
-                      "%s", err.text);
+        ck_assert_ok(engine->kernels->write(engine->device, NULL, engine->parameter_refs[i],
+                                            golden_floats(&b->batch, name), p->numel * 4, &err),
+                     err);
         n++;
     }
     ck_assert_int_gt(n, 0);
@@ -102,8 +102,7 @@ TESTS(loss_gradients_and_ten_steps, N_ADAPTERS) {
     for (int step = 1; step <= 10; step++) {
         weft_error err = WEFT_ERROR_INIT;
         weft_step_result result = {0};
-        ck_assert_msg(weft_stepper_train(b.g.stepper, &result, (uint64_t)step, 1e-3, 0.5, &err) == WEFT_OK, "%s",
-                      err.text);
+        ck_assert_ok(weft_stepper_train(b.g.stepper, &result, (uint64_t)step, 1e-3, 0.5, &err), err);
         ck_assert_double_lt(
             fabs(result.loss_sum / (double)b.batch.count / golden_doubles(&b.batch, "adamw10.loss")[step - 1] - 1.0),
             1e-5);
@@ -142,8 +141,7 @@ TESTS(evaluation_gives_loss_and_logits, N_ADAPTERS) {
     hidden = weft_hidden_create(b.g.engine);
     b.g.stepper->hidden = hidden;
     weft_hidden_begin(hidden);
-    ck_assert_msg(weft_stepper_evaluate(b.g.stepper, &result, WEFT_SPLIT_VALIDATION, 0, &err) == WEFT_OK, "%s",
-                  err.text);
+    ck_assert_ok(weft_stepper_evaluate(b.g.stepper, &result, WEFT_SPLIT_VALIDATION, 0, &err), err);
     ck_assert_double_lt(fabs(result.loss_sum / golden_doubles(&b.batch, "loss_sum")[0] - 1.0), 1e-5);
     mean = calloc((size_t)hidden->width, sizeof *mean);
     weft_hidden_mean(hidden, mean);
@@ -174,9 +172,9 @@ static void expect_same_tensors(const char *directory, const char *golden) {
     weft_error err = WEFT_ERROR_INIT;
     char path[4200];
     (void)snprintf(path, sizeof path, "%s/adapter_model.safetensors", directory);
-    ck_assert_msg(weft_safetensors_open(&ours, path, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_safetensors_open(&ours, path, &err), err);
     (void)snprintf(path, sizeof path, "%s/adapter_model.safetensors", golden);
-    ck_assert_msg(weft_safetensors_open(&theirs, path, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_safetensors_open(&theirs, path, &err), err);
     ck_assert_int_eq(ours->n_tensors, theirs->n_tensors);
     for (int32_t i = 0; i < theirs->n_tensors; i++) {
         const weft_tensor *expected = &theirs->tensors[i], *found = weft_safetensors_find(ours, expected->name);
@@ -222,12 +220,11 @@ TEST_RANGE(files_are_those_of_peft, PREFIX, LLAMA_ADAPTER + 1) {
     golden_batch_open(&b.batch, adapters[_i].name);
     golden_engine_open(&b.g, &b.batch, adapters[_i].base, 1, overrides, 2);
     expect_start(&b);
-    ck_assert_msg(weft_stepper_evaluate(b.g.stepper, &result, WEFT_SPLIT_VALIDATION, 0, &err) == WEFT_OK, "%s",
-                  err.text);
+    ck_assert_ok(weft_stepper_evaluate(b.g.stepper, &result, WEFT_SPLIT_VALIDATION, 0, &err), err);
     ck_assert_double_lt(fabs(result.loss_sum / golden_doubles(&b.batch, "loss_sum")[0] - 1.0), 1e-5);
     region = weft_engine_region(b.g.engine, WEFT_HOLD_PARAMETERS);
     saving.region = &region;
-    ck_assert_msg(weft_adapter_save(&saving, NULL, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_adapter_save(&saving, NULL, &err), err);
     expect_same_tensors(saving.directory, golden);
     expect_same_config(saving.directory, golden);
     close_bench(&b);
@@ -248,8 +245,8 @@ static weft_generator *open_generator(weft_run **run, int i, int64_t n_prompt, b
     golden_plugin(plugin, sizeof plugin, adapters[i].base);
     (void)snprintf(model, sizeof model, "model.path=%s", path);
     for (int k = 0; k < MOST_KEYS && adapters[i].keys[k] != NULL; k++) overrides[n++] = adapters[i].keys[k];
-    ck_assert_msg(weft_run_open(run, NULL, overrides, n, needs, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_generator_create(&generator, *run, n_prompt, &options, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_run_open(run, NULL, overrides, n, needs, &err), err);
+    ck_assert_ok(weft_generator_create(&generator, *run, n_prompt, &options, &err), err);
     return generator;
 }
 
@@ -264,9 +261,9 @@ TEST(a_prefix_stands_before_cached_places) {
     const float *at_once = NULL, *stepwise = NULL;
     double largest = 0.0;
     weft_error err = WEFT_ERROR_INIT;
-    ck_assert_msg(weft_generator_logits(whole, &at_once, text, 0, PLACES, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_generator_logits(whole, &at_once, text, 0, PLACES, &err), err);
     for (int64_t i = 0; i < PLACES; i++)
-        ck_assert_msg(weft_generator_logits(slow, &stepwise, text, i, i + 1, &err) == WEFT_OK, "%s", err.text);
+        ck_assert_ok(weft_generator_logits(slow, &stepwise, text, i, i + 1, &err), err);
     for (int64_t v = 0; v < vocabulary; v++) {
         ck_assert_double_eq_tol((double)at_once[v], (double)stepwise[v], 2e-5);
         largest = fmax(largest, fabs((double)at_once[v]));

@@ -46,19 +46,18 @@ static int64_t write_file(files *self, const char *name) {
     weft_error err = WEFT_ERROR_INIT;
     weft_tensor_writer *writer = NULL;
     int64_t all = 0;
-    ck_assert_msg(weft_tensor_writer_create(&writer, in(self->directory, name), self->specs, self->n, &err) == WEFT_OK,
-                  "%s", err.text);
+    ck_assert_ok(weft_tensor_writer_create(&writer, in(self->directory, name), self->specs, self->n, &err), err);
     for (int32_t i = 0; i < self->n; i++) {
         const int64_t n = self->specs[i].dims[0] * (self->specs[i].rank == 2 ? self->specs[i].dims[1] : 1);
         float *values = malloc((size_t)n * sizeof *values);
         for (int64_t k = 0; k < n; k++) values[k] = (float)(k % 61) * 0.001f;
-        ck_assert_msg(weft_tensor_writer_write(writer, i, 0, values, n * 4, &err) == WEFT_OK, "%s", err.text);
+        ck_assert_ok(weft_tensor_writer_write(writer, i, 0, values, n * 4, &err), err);
         free(values);
         all += n * 4;
         if (self->index != NULL)
             (void)fprintf(self->index, "%s\"%s\": \"%s\"", ftell(self->index) > 20 ? ", " : "", self->names[i], name);
     }
-    ck_assert_msg(weft_tensor_writer_finish(writer, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_tensor_writer_finish(writer, &err), err);
     self->n = 0;
     return all;
 }

@@ -177,8 +177,6 @@ TESTS(a_full_disk_leaves_what_was_saved, LENGTH(limits)) {
 /* Size of all files in a directory tree. */
 static int64_t total;
 static int count_file(const char *path, const struct stat *about, int kind, struct FTW *where) {
-    (void)path;
-    (void)where;
     if (kind == FTW_F) total += about->st_size;
     return 0;
 }
@@ -303,7 +301,6 @@ TEST(names_are_moved_where_they_cannot_be_exchanged) {
 }
 
 static const char *leading_away(const weft_tokenizer *tokenizer, uint32_t i) {
-    (void)tokenizer;
     return i == 0 ? "../run.ini" : NULL;
 }
 
@@ -328,7 +325,6 @@ TEST(a_tokenizer_cannot_name_files_elsewhere) {
 }
 
 static const char *configuration(const weft_tokenizer *tokenizer, uint32_t i) {
-    (void)tokenizer;
     return i == 0 ? "config.json" : NULL;
 }
 

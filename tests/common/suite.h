@@ -91,6 +91,9 @@ static inline int run_rank_suite(Suite *suite) {
         if (!(condition)) ck_abort_msg("line %d: not true: %s", __LINE__, #condition);                                 \
     } while (0)
 
+/* Checks a weft_status, and prints the message of the weft_error otherwise. */
+#define ck_assert_ok(status, err) ck_assert_msg((status) == WEFT_OK, "%s", (err).text)
+
 /* Checks that the message of a weft_error contains the part. */
 #define ck_assert_says(err, part)                                                                                      \
     ck_assert_msg(strstr((err).text, part) != NULL, "\"%s\" does not say \"%s\"", (err).text, part)

@@ -23,14 +23,11 @@ static inline unsigned char *memory_at(weft_ref ref, int64_t n) {
 }
 
 static inline void *memory_host_view(weft_device *device, weft_ref ref) {
-    (void)device;
     return memory_at(ref, 0);
 }
 
 static inline weft_status memory_write(weft_device *device, weft_stream *s, weft_ref to, const void *from,
                                        int64_t bytes, weft_error *err) {
-    (void)s;
-    (void)err;
     device->written += bytes;
     if (bytes > device->most) device->most = bytes;
     memcpy(memory_at(to, bytes), from, (size_t)bytes);
@@ -39,8 +36,6 @@ static inline weft_status memory_write(weft_device *device, weft_stream *s, weft
 
 static inline weft_status memory_read(weft_device *device, weft_stream *s, void *to, weft_ref from, int64_t bytes,
                                       weft_error *err) {
-    (void)s;
-    (void)err;
     device->read += bytes;
     if (bytes > device->most) device->most = bytes;
     memcpy(to, memory_at(from, bytes), (size_t)bytes);
@@ -50,17 +45,11 @@ static inline weft_status memory_read(weft_device *device, weft_stream *s, void 
 static inline weft_status memory_fill(weft_device *device, weft_stream *s, weft_ref to, uint32_t pattern, int64_t words,
                                       weft_error *err) {
     unsigned char *at = memory_at(to, 4 * words);
-    (void)device;
-    (void)s;
-    (void)err;
     for (int64_t i = 0; i < words; i++) memcpy(at + 4 * i, &pattern, 4);
     return WEFT_OK;
 }
 
 static inline weft_status memory_synchronize(weft_device *device, weft_stream *s, weft_error *err) {
-    (void)device;
-    (void)s;
-    (void)err;
     return WEFT_OK;
 }
 

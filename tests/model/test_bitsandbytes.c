@@ -20,7 +20,7 @@ static weft_safetensors *open_directory(const char *name) {
     weft_safetensors *files = NULL;
     weft_error err = WEFT_ERROR_INIT;
     golden_path(path, sizeof path, name);
-    ck_assert_msg(weft_safetensors_open_directory(&files, path, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_safetensors_open_directory(&files, path, &err), err);
     return files;
 }
 
@@ -31,7 +31,7 @@ static weft_safetensors *open_raw(const char *name) {
     weft_error err = WEFT_ERROR_INIT;
     golden_path(path, sizeof path, name);
     (void)snprintf(path + strlen(path), sizeof path - strlen(path), "/model.safetensors");
-    ck_assert_msg(weft_safetensors_open(&files, path, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_safetensors_open(&files, path, &err), err);
     return files;
 }
 
@@ -51,7 +51,7 @@ static unsigned char *read_all(const weft_safetensors *files, const weft_tensor 
     weft_error err = WEFT_ERROR_INIT;
     unsigned char *out = malloc((size_t)tensor->bytes);
     ck_assert_ptr_nonnull(out);
-    ck_assert_msg(weft_safetensors_read(files, out, tensor, 0, tensor->bytes, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_safetensors_read(files, out, tensor, 0, tensor->bytes, &err), err);
     return out;
 }
 
@@ -237,8 +237,7 @@ static void write_damaged(int i) {
         if (is_it) specs[n].dims[0] -= damages[i].shorter;
         n++;
     }
-    ck_assert_msg(weft_tensor_writer_create(&writer, scratch_path("model.safetensors"), specs, n, &err) == WEFT_OK,
-                  "%s", err.text);
+    ck_assert_ok(weft_tensor_writer_create(&writer, scratch_path("model.safetensors"), specs, n, &err), err);
     for (int32_t t = 0; t < n; t++) {
         const weft_tensor *tensor = found(raw, specs[t].name);
         const bool is_it = strcmp(tensor->name, damages[i].tensor) == 0;
@@ -260,7 +259,7 @@ TESTS(damage_is_told_by_file_and_tensor, LENGTH(damages)) {
     write_damaged(_i);
     ck_assert_int_eq(weft_safetensors_open_directory(&files, scratch_path("."), &err), WEFT_E_DATA);
     ck_assert_ptr_null(files);
-    ck_assert_msg(strstr(err.text, "model.safetensors: ") != NULL, "%s", err.text);
+    ck_assert_says(err, "model.safetensors: ");
     for (int k = 0; k < 4 && damages[_i].says[k] != NULL; k++)
         ck_assert_msg(strstr(err.text, damages[_i].says[k]) != NULL, "does not say %s: %s", damages[_i].says[k],
                       err.text);

@@ -20,8 +20,6 @@ static const char *seen_text;
 
 static weft_status toy_create(weft_model **out, const weft_host *host, const void *config,
                               const weft_model_source *source, weft_error *err) {
-    (void)host;
-    (void)config;
     if (create_status != WEFT_OK) {
         if (failure_text != NULL) weft_error_set(err, create_status, "%s", failure_text);
         return create_status;
@@ -37,12 +35,10 @@ static void toy_destroy(weft_model *model) {
 }
 
 static void toy_info(const weft_model *model, weft_model_info *out) {
-    (void)model;
     *out = the_info;
 }
 
 static weft_status toy_declare(weft_model *model, const weft_builder *b, weft_error *err) {
-    (void)model;
     the_script(b);
     if (declare_status != WEFT_OK && failure_text != NULL) weft_error_set(err, declare_status, "%s", failure_text);
     return declare_status;
@@ -50,10 +46,6 @@ static weft_status toy_declare(weft_model *model, const weft_builder *b, weft_er
 
 static weft_value toy_forward(const weft_model *model, uint32_t segment, weft_graph *g, const weft_ops *ops,
                               weft_value carry) {
-    (void)model;
-    (void)segment;
-    (void)g;
-    (void)ops;
     return carry;
 }
 
@@ -72,11 +64,6 @@ static weft_weight_spec spec(const char *name, int32_t role, int64_t out, int64_
 }
 
 static weft_status toy_fill(const weft_model *model, const char *name, int64_t rows, float *out, weft_error *err) {
-    (void)model;
-    (void)name;
-    (void)rows;
-    (void)out;
-    (void)err;
     return WEFT_OK;
 }
 

@@ -45,9 +45,6 @@ static void make_mistake(const weft_policy_job *job, const weft_wrap *wrap) {
 
 static weft_status test_units(const weft_host *host, const void *config, const weft_policy_job *job,
                               const weft_wrap *wrap, weft_error *err) {
-    (void)host;
-    (void)config;
-    (void)err;
     ck_assert_uint_le(job->n_modules, 256);
     n_seen = job->n_modules;
     for (uint32_t i = 0; i < job->n_modules; i++) seen[i] = *weft_policy_module(job, i);

@@ -46,7 +46,6 @@ static float float_at(const weft_tensor *t, int64_t i) {
 static weft_status give(void *context, int32_t parameter, int64_t first, int64_t n, int32_t dtype, void *out,
                         weft_error *err) {
     const weft_tensor *t = context;
-    (void)parameter;
     ck_assert(first >= 0 && first + n <= t->numel);
     ck_assert(weft_convert(out, dtype, t->data + first * weft_dtype_bytes(t->dtype), t->dtype, n));
     return weft_error_set(err, WEFT_OK, "%s", "");

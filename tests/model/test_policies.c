@@ -151,14 +151,12 @@ TEST(size_gives_a_large_module_a_unit_of_its_own) {
 static char told[2000];
 
 static void keep_line(const weft_host *host, int32_t level, const char *text) {
-    (void)host;
     if (level == WEFT_LOG_WARN) (void)snprintf(told, sizeof told, "%s", text);
 }
 
 /* The name of the only unit. */
 static weft_status name_one(const weft_host *host, const void *config, const weft_policy_job *job,
                             const weft_wrap *wrap, weft_error *err) {
-    (void)host, (void)job, (void)err;
     wrap->claim(wrap->ctx, wrap->unit(wrap->ctx, config), 0);
     wrap->claim_rest(wrap->ctx, WEFT_UNIT_ROOT, WEFT_ALL_MODULES);
     return WEFT_OK;

@@ -16,7 +16,6 @@ struct weft_buffer {
 enum { MOST_RANKS = 5, GRID = 64 };
 
 static void *view(weft_device *device, weft_ref ref) {
-    (void)device;
     return ref.buffer->values + ref.offset / 4;
 }
 
@@ -107,7 +106,6 @@ typedef struct member {
 
 static weft_status gather(void *context, int32_t *out, int32_t mine, weft_error *err) {
     const member *self = context;
-    (void)err;
     self->crew->codes[self->rank] = mine;
     (void)pthread_barrier_wait(&self->crew->barrier);
     memcpy(out, self->crew->codes, (size_t)self->crew->world * sizeof *out);
@@ -117,7 +115,6 @@ static weft_status gather(void *context, int32_t *out, int32_t mine, weft_error 
 
 static weft_status share(void *context, void *bytes, int64_t n, int32_t from, weft_error *err) {
     const member *self = context;
-    (void)err;
     if (self->rank == from) self->crew->shared = bytes;
     (void)pthread_barrier_wait(&self->crew->barrier);
     if (self->rank != from) memcpy(bytes, self->crew->shared, (size_t)n);
@@ -127,7 +124,6 @@ static weft_status share(void *context, void *bytes, int64_t n, int32_t from, we
 
 static weft_status swap(void *context, const weft_message_buffer *in, const weft_message_buffer *out, weft_error *err) {
     const member *self = context;
-    (void)err;
     self->crew->out[self->rank] = out;
     (void)pthread_barrier_wait(&self->crew->barrier);
     for (int32_t r = 0; r < self->crew->world; r++) {
@@ -149,8 +145,6 @@ typedef struct root_list {
 
 static weft_status tell(void *context, const char *path, const char *tensor, const char hex[65], weft_error *err) {
     root_list *roots = context;
-    (void)path;
-    (void)err;
     (void)snprintf(roots->text[roots->n++], sizeof roots->text[0], "%s %s", tensor, hex);
     return WEFT_OK;
 }

@@ -38,7 +38,7 @@ TESTS(the_files_decide_in_order, LENGTH(rows)) {
     weft_error err = WEFT_ERROR_INIT;
     put("generation_config.json", rows[_i].generation);
     put("config.json", rows[_i].config);
-    ck_assert_msg(weft_stop_ids_read(&stop, directory, rows[_i].fallback, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_stop_ids_read(&stop, directory, rows[_i].fallback, &err), err);
     ck_assert_int_eq(stop.n, rows[_i].n);
     if (stop.n == 0) return;
     ck_assert_int_eq(stop.ids[0], rows[_i].first);
@@ -58,7 +58,7 @@ TESTS(other_values_are_refused_by_file, LENGTH(wrong)) {
     weft_error err = WEFT_ERROR_INIT;
     put("generation_config.json", wrong[_i]);
     ck_assert_int_eq(weft_stop_ids_read(&stop, directory, -1, &err), WEFT_E_DATA);
-    ck_assert_msg(strstr(err.text, "generation_config.json") != NULL, "%s", err.text);
+    ck_assert_says(err, "generation_config.json");
 }
 
 static void expect(const char *name, const char *text) {
@@ -92,7 +92,7 @@ TESTS(an_end_goes_before_those_of_the_files, LENGTH(saved)) {
     weft_error err = WEFT_ERROR_INIT;
     put("generation_config.json", saved[_i].generation);
     put("config.json", saved[_i].config);
-    ck_assert_msg(weft_stop_ids_save(&first, &others, directory, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_stop_ids_save(&first, &others, directory, &err), err);
     expect("generation_config.json", saved[_i].generation_then);
     expect("config.json", saved[_i].config_then);
     ck_assert_int_eq(weft_stop_ids_read(&stop, directory, -1, &err), WEFT_OK);

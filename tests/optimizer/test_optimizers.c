@@ -238,8 +238,7 @@ TESTS(a_hundred_steps_are_those_of_pytorch, N_CASES) {
     size_t steps;
     uint32_t k;
     ck_assert_uint_eq(json_array_size(cases), N_CASES);
-    ck_assert_msg(make(&self, json_string_value(json_object_get(one, "optimizer")), overrides, n, &err) == WEFT_OK,
-                  "%s", err.text);
+    ck_assert_ok(make(&self, json_string_value(json_object_get(one, "optimizer")), overrides, n, &err), err);
     steps = read_tensor(rates, 1000, "%s.lr", json_string_value(json_object_get(one, "name")));
     ck_assert_uint_eq(steps, 100);
     for (k = 0; k < json_array_size(json_object_get(golden, "tensors")); k++)
@@ -311,9 +310,8 @@ TESTS(anyprecision_has_the_bits_of_a_script, 4) {
     weft_safetensors *file = NULL;
     made self;
     weft_error err = WEFT_ERROR_INIT;
-    ck_assert_msg(weft_safetensors_open(&file, golden_path("../anyprecision.safetensors"), &err) == WEFT_OK, "%s",
-                  err.text);
-    ck_assert_msg(make(&self, "anyprecision", one->keys, one->n_keys, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_safetensors_open(&file, golden_path("../anyprecision.safetensors"), &err), err);
+    ck_assert_ok(make(&self, "anyprecision", one->keys, one->n_keys, &err), err);
     for (uint32_t k = 0; k < json_array_size(json_object_get(golden, "tensors")); k++) run_any(&self, one, file, k);
     unmake(&self);
     weft_safetensors_close(file);
@@ -331,7 +329,7 @@ static void drive(driven *out, const char *id, const char *const *overrides, siz
     float g[WEIGHTS];
     weft_error err = WEFT_ERROR_INIT;
     memset(out, 0, sizeof *out);
-    ck_assert_msg(make(&out->self, id, overrides, n, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(make(&out->self, id, overrides, n, &err), err);
     for (uint32_t i = 0; i < WEIGHTS; i++) out->w[i] = weft_round_bf16(1.0f + golden_gradient(9, i, 0, 0.25, 0));
     for (uint32_t step = 1; step <= UPDATES; step++) {
         for (uint32_t i = 0; i < WEIGHTS; i++) g[i] = 0.5f + golden_gradient(9, i, step, 1.0, 0);
@@ -379,7 +377,7 @@ TEST(an_update_follows_the_published_formula) {
     double ew = 1, em = 0, ev = 0, ec = 0;
     made self;
     weft_error err = WEFT_ERROR_INIT;
-    ck_assert_msg(make(&self, "anyprecision", overrides, 3, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(make(&self, "anyprecision", overrides, 3, &err), err);
     for (int step = 1; step <= 50; step++) {
         const double g = sin((double)step) + 0.5;
         const float given = (float)g;
@@ -434,7 +432,7 @@ TESTS(cuts_do_not_change_bits, 3) {
     size_t cut, i;
     uint64_t step;
     const weft_range range = {(uint32_t)sizeof range, 0, 0, MOST, 0.5f, 1.0f};
-    ck_assert_msg(make(&self, kinds_of_update[_i][0], &kinds_of_update[_i][1], 3, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(make(&self, kinds_of_update[_i][0], &kinds_of_update[_i][1], 3, &err), err);
     for (cut = 0; cut <= sizeof pieces / sizeof pieces[0]; cut++) {
         float s[WEFT_MAX_STATES][MOST] = {{0}}, *states[WEFT_MAX_STATES] = {s[0], s[1], s[2], s[3]};
         for (i = 0; i < MOST; i++) w[i] = golden_gradient(9, (uint32_t)i, 1, 1, 0);
@@ -494,7 +492,7 @@ TEST(dampening_spares_the_first_step) {
     weft_error err = WEFT_ERROR_INIT;
     const weft_range range = {(uint32_t)sizeof range, 0, 0, 1, 1.0f, 1.0f};
     float w = 0, b = 0, g, *states[WEFT_MAX_STATES] = {&b, NULL, NULL, NULL};
-    ck_assert_msg(make(&self, "sgd", overrides, 3, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(make(&self, "sgd", overrides, 3, &err), err);
     g = 8;
     update(&self, &w, &g, states, 1, 1, 1, 1, &range);
     ck_assert_float_eq(b, 8); /* complete */
@@ -515,7 +513,7 @@ TEST(a_range_scales_its_own_parameter) {
     weft_range range = {(uint32_t)sizeof range, 0, 0, 1, 0.25f, 1.0f};
     float hp[64], w, g = 8;
     weft_elementwise_call call = {(uint32_t)sizeof call, 0, &w, &g, {NULL}, hp, &range, 0, 1, 0.5f, 0};
-    ck_assert_msg(make(&self, "sgd", overrides, 2, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(make(&self, "sgd", overrides, 2, &err), err);
     ck_assert_int_eq(self.table->prepare(self.optimizer, hp, &info, &err), WEFT_OK);
     w = 16;
     self.table->update(self.optimizer)->cpu(&call);
@@ -540,14 +538,14 @@ TEST(defaults_are_pytorchs) {
     made self;
     weft_error err = WEFT_ERROR_INIT;
     const double *numbers = (const double *)(const void *)self.filled;
-    ck_assert_msg(make(&self, "adamw", NULL, 0, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(make(&self, "adamw", NULL, 0, &err), err);
     ck_assert_double_eq(numbers[0], 1e-3);
     ck_assert_double_eq(numbers[1], 0.9);
     ck_assert_double_eq(numbers[2], 0.999);
     ck_assert_double_eq(numbers[3], 1e-8);
     ck_assert_double_eq(numbers[4], 0.01);
     unmake(&self);
-    ck_assert_msg(make(&self, "sgd", NULL, 0, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(make(&self, "sgd", NULL, 0, &err), err);
     ck_assert_double_eq(numbers[0], 1e-3);
     ck_assert_double_eq(numbers[1], 0);
     unmake(&self);

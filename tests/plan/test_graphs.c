@@ -38,7 +38,7 @@ TEST(what_is_read_may_not_depend_on_the_length) {
     weft_error err = WEFT_ERROR_INIT;
     weft_graph_set *set = NULL;
     long_from = 100;
-    ck_assert_msg(make(&set, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(make(&set, &err), err);
     set = NULL;
     long_from = 9; /* not the second, but the last */
     ck_assert_int_eq(make(&set, &err), WEFT_E_PLUGIN);

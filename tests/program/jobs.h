@@ -5,7 +5,7 @@
 #include "plugin/services.h"
 #include "program/execute.h"
 
-#include <check.h>
+#include "suite.h"
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <weft/plugin.h>
@@ -179,17 +179,14 @@ static inline const weft_strategy_plugin *load_single(void) {
 
 static inline void place_job(tiny_job *job, const strategy *by) {
     weft_error err = WEFT_ERROR_INIT;
-    ck_assert_msg(weft_job_replicas(&job->spec, weft_services(), by->table, by->config, &err) == WEFT_OK, "%s",
-                  err.text);
-    ck_assert_msg(weft_job_place(&job->spec, weft_services(), by->table, by->config, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_job_replicas(&job->spec, weft_services(), by->table, by->config, &err), err);
+    ck_assert_ok(weft_job_place(&job->spec, weft_services(), by->table, by->config, &err), err);
 }
 
 static inline weft_program *compile_rank(const tiny_job *job, const strategy *by, int32_t rank) {
     weft_error err = WEFT_ERROR_INIT;
     weft_program *program = NULL;
-    ck_assert_msg(weft_program_compile(&program, weft_services(), by->table, by->config, &job->spec, rank, &err) ==
-                      WEFT_OK,
-                  "%s", err.text);
+    ck_assert_ok(weft_program_compile(&program, weft_services(), by->table, by->config, &job->spec, rank, &err), err);
     return program;
 }
 

@@ -85,7 +85,6 @@ static inline void verify_work(simulation *sim, const weft_instruction_slots *sl
 
 static inline weft_status sim_count(void *context, const weft_instruction *instruction,
                                     const weft_instruction_slots *slots, weft_error *err) {
-    (void)instruction, (void)slots, (void)err;
     ((simulation *)context)->count = 99;
     return WEFT_OK;
 }
@@ -94,7 +93,6 @@ static inline weft_status sim_forward(void *context, const weft_instruction *ins
                                       const weft_instruction_slots *slots, weft_error *err) {
     simulation *sim = context;
     uint64_t in = 0;
-    (void)err;
     if (instruction->segment == 0) write_slot(sim, slots->micro_batch, mix(5, (uint64_t)instruction->micro_batch));
     in = segment_inputs(sim, instruction, slots);
     use_work(sim, slots);
@@ -111,7 +109,6 @@ static inline weft_status sim_recompute(void *context, const weft_instruction *i
                                         const weft_instruction_slots *slots, weft_error *err) {
     simulation *sim = context;
     const uint64_t in = segment_inputs(sim, instruction, slots);
-    (void)err;
     use_work(sim, slots);
     write_slot(sim, slots->tape, mix(2, in));
     verify_work(sim, slots);
@@ -139,7 +136,6 @@ static inline weft_status sim_backward(void *context, const weft_instruction *in
     simulation *sim = context;
     const weft_segment_view *view = &sim->job->view.segments[instruction->segment];
     const uint64_t in = backward_inputs(sim, instruction, slots);
-    (void)err;
     use_work(sim, slots);
     write_slot(sim, slots->d_carry_in, mix(3, in));
     for (int32_t i = 0; i < view->n_units; i++) {
@@ -160,7 +156,6 @@ static inline weft_status sim_reduce(void *context, const weft_instruction *inst
                                      const weft_instruction_slots *slots, weft_error *err) {
     simulation *sim = context;
     const uint64_t term = read_slot(sim, slots->gradients[instruction->unit]);
-    (void)err;
     use_work(sim, slots);
     sim->sums[instruction->unit] = instruction->micro_batch == 0 ? mix(6, term)
                                                                  : mix(sim->sums[instruction->unit], term);
@@ -172,7 +167,6 @@ static inline weft_status sim_reduce(void *context, const weft_instruction *inst
 static inline weft_status sim_norm(void *context, const weft_instruction *instruction,
                                    const weft_instruction_slots *slots, weft_error *err) {
     simulation *sim = context;
-    (void)instruction, (void)err;
     use_work(sim, slots);
     sim->norm = mix(sim->norm, sim->count);
     for (int32_t u = 0; u < sim->job->view.n_units; u++) sim->norm = mix(sim->norm, sim->sums[u]);
@@ -183,7 +177,6 @@ static inline weft_status sim_norm(void *context, const weft_instruction *instru
 static inline weft_status sim_step(void *context, const weft_instruction *instruction,
                                    const weft_instruction_slots *slots, weft_error *err) {
     simulation *sim = context;
-    (void)instruction, (void)err;
     use_work(sim, slots);
     for (int32_t u = 0; u < sim->job->view.n_units; u++)
         if (weft_job_spec_trains(sim->job, u))
@@ -210,8 +203,7 @@ static inline uint64_t simulate(const weft_program *program, const weft_job_spec
     ck_assert_ptr_nonnull(sim.cells);
     memset(sim.cells, 0xA5, (size_t)program->arena + 8); /* previous content */
     for (int32_t u = 0; u < job->view.n_units; u++) sim.parameters[u] = mix(8, (uint64_t)u);
-    ck_assert_msg(weft_program_execute(program, 0, program->n_instructions, job, &table, trace, 1, &err) == WEFT_OK,
-                  "%s", err.text);
+    ck_assert_ok(weft_program_execute(program, 0, program->n_instructions, job, &table, trace, 1, &err), err);
     hash = mix(sim.count, sim.norm);
     for (int32_t u = 0; u < job->view.n_units; u++) hash = mix(hash, sim.parameters[u]);
     for (int32_t m = 0; m < weft_job_spec_micro_batches(job); m++) hash = mix(hash, sim.losses[m]);

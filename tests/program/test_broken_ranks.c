@@ -540,7 +540,7 @@ TEST(without_tags_messages_are_taken_in_order) {
         move(taker, at(taker, transfer(WEFT_INSTRUCTION_RECV, rows[row].what, 1)),
              at(taker, transfer(WEFT_INSTRUCTION_RECV, rows[row].what, 0)));
         ck_assert_int_eq(team_check(&ranks, &coverage, &err), WEFT_E_PLUGIN);
-        ck_assert_msg(strstr(err.text, rows[row].says) != NULL, "%s", err.text);
+        ck_assert_says(err, rows[row].says);
         ranks.job.spec.in_order = false;
         ck_assert_msg(team_check(&ranks, &coverage, &err) == WEFT_OK, "with tags: %s", err.text);
         team_free(&ranks);
@@ -644,7 +644,7 @@ TESTS(a_placement_that_no_program_can_serve_is_refused, N_PLACEMENTS) {
     weft_error err = WEFT_ERROR_INIT;
     team ranks;
     make(&ranks, placements[_i].team);
-    ck_assert_msg(check_placed(&ranks.job.spec, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(check_placed(&ranks.job.spec, &err), err);
     placements[_i].breaks(&ranks.job);
     ck_assert_int_eq(check_placed(&ranks.job.spec, &err),
                      placements[_i].breaks == in_host_memory ? WEFT_E_UNSUPPORTED : WEFT_E_PLUGIN);
@@ -663,7 +663,7 @@ static void expect_why(const char *name, const char *keys, int32_t world, int32_
     team ranks;
     load_strategy(&by, name, keys);
     team_make(&ranks, &options, &by);
-    ck_assert_msg(team_check(&ranks, &coverage, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(team_check(&ranks, &coverage, &err), err);
     ck_assert(!coverage.covered);
     ck_assert_msg(strstr(coverage.why, says) != NULL, "expected \"%s\" in \"%s\"", says, coverage.why);
     team_free(&ranks);
@@ -690,7 +690,7 @@ TEST(another_numbering_is_accepted_and_not_covered) {
             weft_instruction *instruction = &ranks.programs[rank]->instructions[i];
             if (instruction->micro_batch >= 0) instruction->micro_batch = instruction->micro_batch / 3 + 2 * rank;
         }
-    ck_assert_msg(team_check(&ranks, &coverage, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(team_check(&ranks, &coverage, &err), err);
     ck_assert(!coverage.covered);
     ck_assert_msg(strstr(coverage.why, "another order") != NULL, "%s", coverage.why);
     team_free(&ranks);

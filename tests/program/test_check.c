@@ -361,7 +361,7 @@ TEST(every_program_of_single_is_accepted) {
         weft_program *program = NULL;
         if (options.mode == WEFT_MODE_TRAIN && options.frozen == 15) continue; /* no trained parameter */
         program = tiny_program(&job, &options);
-        ck_assert_msg(check_one(program, &job, &err) == WEFT_OK, "%s", err.text);
+        ck_assert_ok(check_one(program, &job, &err), err);
         weft_program_destroy(program);
         n++;
     }
@@ -376,7 +376,7 @@ TEST(another_right_order_is_accepted) {
     for (int32_t to = 1, i = 0; i < program->n_instructions; i++)
         if (program->instructions[i].kind == WEFT_INSTRUCTION_FORWARD) move(program, i, to++);
     ck_assert_int_eq(program->instructions[TINY_SEGMENTS + 1].micro_batch, 1);
-    ck_assert_msg(check_one(program, &job, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(check_one(program, &job, &err), err);
     weft_program_destroy(program);
 }
 
@@ -425,14 +425,12 @@ static weft_status answer_status;
 
 static weft_status bad_replicas(const weft_host *host, const void *config, const weft_strategy_job *job, int32_t *out,
                                 weft_error *err) {
-    (void)host, (void)config, (void)job, (void)err;
     *out = answer_replicas;
     return answer_status;
 }
 
 static weft_status bad_place(const weft_host *host, const void *config, const weft_strategy_job *job,
                              weft_placement *units, int32_t *owners, weft_error *err) {
-    (void)host, (void)config, (void)owners, (void)err;
     for (int32_t u = 0; u < job->n_units; u++) {
         weft_placement *placement = weft_placement_at(job, units, u);
         placement->parameters = placement->gradients = placement->optimizer = answer_holding;
@@ -447,7 +445,6 @@ static weft_status bad_compile(const weft_host *host, const void *config, const 
         weft_instruction known;
         int64_t more; /* as in a newer SDK */
     } instruction = {weft_instruction_of(WEFT_INSTRUCTION_RECOMPUTE), answer_more};
-    (void)host, (void)config, (void)job, (void)rank, (void)err;
     instruction.known.struct_size = (uint32_t)sizeof instruction;
     instruction.known.segment = 1;
     instruction.known.micro_batch = 0;
@@ -539,7 +536,7 @@ TEST(checkpointing_keeps_what_waits_for_what) {
         was++;
     }
     ck_assert_int_gt(waits, 4);
-    ck_assert_msg(team_check(&ranks, &coverage, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(team_check(&ranks, &coverage, &err), err);
     weft_program_destroy(program);
     team_free(&ranks);
 }

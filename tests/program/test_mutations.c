@@ -29,7 +29,7 @@ static void judge(void *context, const mutant *m) {
     if (is_refused(m->program, &b->job.spec)) {
         into->refused++;
     } else {
-        ck_assert_msg(weft_program_place(m->program, &b->job.spec, &err) == WEFT_OK, "%s", err.text);
+        ck_assert_ok(weft_program_place(m->program, &b->job.spec, &err), err);
         if (simulate(m->program, &b->job.spec, b->trace, &torn) != b->hash || torn != 0) {
             weft_program_print(m->program, &b->job.spec, -1, stdout);
             ck_abort_msg("an accepted program computes something else: %s %s", mutation_names[m->how],
@@ -56,7 +56,7 @@ static void bench_open(bench *b, const tiny_options *options) {
     b->valid = tiny_program(&b->job, options);
     b->trace = weft_trace_create(256);
     placed = copy_program(b->valid);
-    ck_assert_msg(weft_program_place(placed, &b->job.spec, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_program_place(placed, &b->job.spec, &err), err);
     b->hash = simulate(placed, &b->job.spec, b->trace, &torn);
     ck_assert_int_eq(torn, 0);
     ck_assert_int_eq(b->trace->high_water, placed->peak);
@@ -103,7 +103,7 @@ TEST(every_mutant_is_refused_or_computes_the_same) {
 static weft_program *placed_valid(bench *b) {
     weft_error err = WEFT_ERROR_INIT;
     weft_program *program = copy_program(b->valid);
-    ck_assert_msg(weft_program_place(program, &b->job.spec, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_program_place(program, &b->job.spec, &err), err);
     return program;
 }
 

@@ -172,7 +172,7 @@ static void mutate(const setting *how, const tiny_options *options, int32_t rank
     memset(&b, 0, sizeof b);
     set_up(&b.ranks, how, options);
     b.rank = rank;
-    ck_assert_msg(team_check(&b.ranks, &b.coverage, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(team_check(&b.ranks, &b.coverage, &err), err);
     b.expected = play_team(&b.ranks);
     ck_assert(!b.expected.stuck && b.expected.torn == 0);
     each_mutant(b.ranks.programs[rank], &b.ranks.job.spec.view, kinds, judge, &b);

@@ -72,7 +72,7 @@ static void play(written *w) {
     for (int32_t r = 0; r < w->world; r++) costs[r] = w->costs[r];
     w->spec.programs = (const weft_program *const *)w->programs;
     w->spec.costs = costs;
-    ck_assert_msg(weft_programs_simulate(w->times, &w->seconds, &w->spec, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_programs_simulate(w->times, &w->seconds, &w->spec, &err), err);
     for (int32_t r = 0; r < w->world; r++)
         ck_assert_double_eq_tol(w->times[r].compute + w->times[r].exposed + w->times[r].idle, w->seconds, 1e-9);
 }

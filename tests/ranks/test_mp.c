@@ -39,7 +39,7 @@ static void check_all_rank_plan(const weft_engine *engine) {
     weft_error err = WEFT_ERROR_INIT;
     weft_all_rank_plan *all_rank_plan = NULL;
     const weft_plan_bytes *bytes = NULL;
-    ck_assert_msg(weft_all_rank_plan_create(&all_rank_plan, &engine->plan, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_all_rank_plan_create(&all_rank_plan, &engine->plan, &err), err);
     bytes = &all_rank_plan->bytes[engine->ranks.rank];
     ck_assert_int_eq(memcmp(bytes, &engine->plan.bytes, sizeof *bytes), 0);
     ck_assert_int_eq(engine->account.most, bytes->total);
@@ -59,7 +59,7 @@ START_TEST(rank) {
     train_rig_start(&rig, &spec);
     train_rig_steps(&rig, STEPS);
     loss = train_rig_evaluate(&rig);
-    ck_assert_msg(weft_engine_hash(hex, rig.engine, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_engine_hash(hex, rig.engine, &err), err);
     check_all_rank_plan(rig.engine);
     if (rig.engine->ranks.rank == 0) printf("cell %s %a\n", hex, loss);
     train_rig_close(&rig);
@@ -272,8 +272,8 @@ static void plan_map(weft_stages *out, const fresh_model *model, const char *map
     train_rig rig;
     weft_launch_want(WEFT_RANKS_PLANNED, 2);
     train_rig_open(&rig, model->path, NULL, overrides, 3);
-    ck_assert_msg(weft_engine_prepare(rig.engine, &spec, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_all_rank_plan_create(&all_rank_plan, &rig.engine->plan, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_engine_prepare(rig.engine, &spec, &err), err);
+    ck_assert_ok(weft_all_rank_plan_create(&all_rank_plan, &rig.engine->plan, &err), err);
     weft_stages_make(out, &rig.engine->plan, all_rank_plan);
     for (int32_t r = 0; r < out->n; r++) check_sum(out, all_rank_plan, r);
     weft_all_rank_plan_destroy(all_rank_plan);

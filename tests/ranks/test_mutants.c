@@ -112,8 +112,8 @@ START_TEST(rank) {
     const char *all[] = {path, keys[0], keys[1], keys[2], keys[3], keys[4]};
     install_give_up();
     (void)snprintf(path, sizeof path, "model.path=%s", rank_model);
-    ck_assert_msg(weft_run_open(&run_of, NULL, all, 6, needs, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_process_context_open(&process_context, run_of, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_run_open(&run_of, NULL, all, 6, needs, &err), err);
+    ck_assert_ok(weft_process_context_open(&process_context, run_of, &err), err);
     for (size_t i = 0; i < (plants ? 1 : N_SETTINGS); i++) {
         bench b;
         if (settings[i].world != weft_process_context_size(process_context) ||

@@ -10,7 +10,6 @@
 enum { D = RIG_D, HD = RIG_HEAD, ROWS = 3, LENGTH = 21, PLACES = ROWS * LENGTH };
 
 static weft_value linear(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    (void)s;
     return ops->linear(g, carry, r->weights[0]);
 }
 
@@ -135,8 +134,6 @@ TEST(values_take_half_the_bytes) {
 
 /* An odd number of bf16 values ends with half a word, while memory is filled in words. */
 static weft_value deaf(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    (void)s;
-    (void)carry;
     return ops->embedding(g, ops->ids(g), r->weights[0]);
 }
 
@@ -201,24 +198,18 @@ static int32_t told;
 
 static weft_value ask(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
     weft_graph_info info = {.struct_size = (uint32_t)sizeof info};
-    (void)r;
-    (void)s;
     ops->info(g, &info);
     told = info.dtype;
     return ops->add(g, carry, carry);
 }
 
 static weft_status nothing(const weft_custom_call *call, weft_error *err) {
-    (void)call;
-    (void)err;
     return WEFT_OK;
 }
 
 static weft_value custom(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
     static const weft_custom_op op = {
         .struct_size = (uint32_t)sizeof op, .name = "fold", .keeps_inputs = 1, .forward = nothing, .backward = nothing};
-    (void)r;
-    (void)s;
     return ops->custom(g, &op, &carry, 1, D, NULL, 0);
 }
 

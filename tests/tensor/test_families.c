@@ -16,7 +16,6 @@ enum { D = RIG_D, V = RIG_V, HEADS = RIG_HEADS, KV = RIG_KV_HEADS, HD = RIG_HEAD
 /* ---- biases and norms ---- */
 
 FORWARD(linear) {
-    (void)s;
     return ops->linear(g, carry, r->weights[0]);
 }
 
@@ -31,7 +30,6 @@ FORWARD(shared) {
 }
 
 FORWARD(rms_norm) {
-    (void)s;
     return ops->rms_norm(g, carry, r->weights[0], 1e-5);
 }
 
@@ -42,19 +40,16 @@ FORWARD(sums_normed) {
     const weft_value twice = ops->add(g, h, h);
     const weft_value late = ops->add(g, carry, ops->rms_norm(g, twice, r->weights[1], 1e-5));
     const weft_value other = ops->linear(g, h, r->weights[0]);
-    (void)s;
     return ops->add(g, other, ops->rms_norm(g, late, r->weights[1], 1e-5));
 }
 
 FORWARD(layer_norm) {
-    (void)s;
     return ops->layer_norm(g, carry, r->weights[0], 1e-5);
 }
 
 /* Two norms with shared gain, bias and input: every sum accumulates. */
 FORWARD(layer_norms) {
     const weft_value a = ops->layer_norm(g, carry, r->weights[0], 1e-5);
-    (void)s;
     return ops->add(g, ops->layer_norm(g, a, r->weights[0], 1e-5), ops->swiglu(g, carry, a));
 }
 
@@ -66,14 +61,12 @@ enum { WIDE = 64, RANK = 3 }; /* WIDE: a block */
 FORWARD(packed) {
     const weft_value up = ops->linear(g, carry, r->weights[0]);
     const weft_value gate = ops->linear(g, carry, r->weights[1]);
-    (void)s;
     return ops->linear(g, ops->swiglu(g, gate, up), r->weights[2]);
 }
 
 /* An adapter above and one below; the input of both has a gradient. */
 FORWARD(low_rank) {
     const weft_value y = ops->linear(g, carry, r->weights[0]);
-    (void)s;
     return ops->linear(g, ops->swiglu(g, y, carry), r->weights[0]);
 }
 
@@ -93,24 +86,20 @@ static weft_weight *slice(const rig *r, int name, int64_t first, int64_t rows) {
 FORWARD(fused) {
     const int64_t half = r->weights[0]->out / 2;
     const weft_value gate = ops->linear(g, carry, slice(r, 0, 0, half));
-    (void)s;
     return ops->swiglu(g, gate, ops->linear(g, carry, slice(r, 1, half, half)));
 }
 
 /* Some rows are unused: their gradient is zero. */
 FORWARD(some_rows) {
-    (void)s;
     return ops->linear(g, carry, slice(r, 0, 3, D));
 }
 
 FORWARD(some_columns) {
-    (void)s;
     return ops->linear(g, carry, slice(r, 0, D / 2, D));
 }
 
 /* A matrix that is not square, and the reverse shape. */
 FORWARD(linear_and_back) {
-    (void)s;
     return ops->linear(g, ops->linear(g, carry, r->weights[0]), r->weights[1]);
 }
 
@@ -135,14 +124,12 @@ static weft_value rotate_half(const rig *r, weft_graph *g, const weft_ops *ops, 
 }
 
 FORWARD(part_of_the_head) {
-    (void)s;
     return rotate_half(r, g, ops, carry);
 }
 
 /* Rotated two times and added to itself: rope's backward must accumulate, also for the unrotated part. */
 FORWARD(parts_added) {
     const weft_value once = rotate_half(r, g, ops, carry);
-    (void)s;
     return ops->add(g, rotate_half(r, g, ops, ops->swiglu(g, carry, once)), once);
 }
 
@@ -161,69 +148,54 @@ static weft_value attend(const rig *r, weft_graph *g, const weft_ops *ops, weft_
 }
 
 FORWARD(window) {
-    (void)s;
     return attend(r, g, ops, carry, 3, 0.0);
 }
 
 FORWARD(itself) {
-    (void)s;
     return attend(r, g, ops, carry, 1, 0.0);
 }
 
 FORWARD(capped) {
-    (void)s;
     return attend(r, g, ops, carry, 0, 1.0);
 }
 
 FORWARD(capped_window) {
-    (void)s;
     return attend(r, g, ops, carry, 4, 0.7);
 }
 
 /* ---- activations and scales ---- */
 
 FORWARD(silu) {
-    (void)s;
-    (void)r;
     return ops->activation(g, carry, WEFT_SILU);
 }
 
 FORWARD(gelu) {
-    (void)s;
     return ops->activation(g, ops->linear(g, carry, r->weights[0]), WEFT_GELU);
 }
 
 FORWARD(gelu_tanh) {
-    (void)s;
     return ops->activation(g, ops->linear(g, carry, r->weights[0]), WEFT_GELU_TANH);
 }
 
 FORWARD(geglu) {
-    (void)s;
     return ops->gated(g, carry, ops->linear(g, carry, r->weights[0]), WEFT_GELU);
 }
 
 FORWARD(geglu_tanh) {
-    (void)s;
     return ops->gated(g, ops->linear(g, carry, r->weights[0]), carry, WEFT_GELU_TANH);
 }
 
 FORWARD(geglu_self) {
-    (void)s;
-    (void)r;
     return ops->gated(g, carry, carry, WEFT_GELU_TANH);
 }
 
 FORWARD(scale) {
-    (void)s;
     return ops->scale(g, ops->linear(g, carry, r->weights[0]), 2.83);
 }
 
 /* Scaled and used again: the gradient must not overwrite live values, and accumulates. */
 FORWARD(scales) {
     const weft_value a = ops->scale(g, carry, 0.3);
-    (void)s;
-    (void)r;
     return ops->add(g, ops->swiglu(g, a, carry), ops->scale(g, a, -1.7));
 }
 
@@ -231,8 +203,6 @@ FORWARD(scales) {
 
 FORWARD(learned_positions) {
     const weft_value ids = ops->embedding(g, ops->ids(g), r->weights[0]);
-    (void)s;
-    (void)carry;
     return ops->add(g, ids, ops->embedding(g, ops->positions(g), r->weights[1]));
 }
 
@@ -244,17 +214,14 @@ static weft_value head(const rig *r, weft_graph *g, const weft_ops *ops, weft_va
 }
 
 FORWARD(scaled_head) {
-    (void)s;
     return head(r, g, ops, carry, 0.4, 0.0);
 }
 
 FORWARD(capped_head) {
-    (void)s;
     return head(r, g, ops, carry, 0.0, 1.5);
 }
 
 FORWARD(head_of_all) {
-    (void)s;
     return head(r, g, ops, carry, 1.3, 2.0);
 }
 
@@ -291,7 +258,6 @@ static const weft_custom_op three = {.struct_size = (uint32_t)sizeof three,
 FORWARD(custom) {
     const int64_t n = (int64_t)r->rows * r->length * D;
     const weft_value y = ops->linear(g, carry, r->weights[0]);
-    (void)s;
     return ops->add(g, y, ops->custom(g, &three, &y, 1, D, &n, sizeof n));
 }
 

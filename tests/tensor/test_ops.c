@@ -14,23 +14,18 @@ enum { D = RIG_D, V = RIG_V, HEADS = RIG_HEADS, KV = RIG_KV_HEADS, HD = RIG_HEAD
 #define MIDDLE .carry_width = D, .n_segments = 3
 
 static weft_value linear(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    (void)s;
     return ops->linear(g, carry, r->weights[0]);
 }
 
 static weft_value embedding(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    (void)s;
-    (void)carry;
     return ops->embedding(g, ops->ids(g), r->weights[0]);
 }
 
 static weft_value rms_norm(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    (void)s;
     return ops->rms_norm(g, carry, r->weights[0], 1e-5);
 }
 
 static weft_value rope(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    (void)s;
     return rig_rotate(r, g, ops, carry, D / HD);
 }
 
@@ -38,7 +33,6 @@ static weft_value rope(const rig *r, uint32_t s, weft_graph *g, const weft_ops *
 static weft_value rope_twice(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
     const weft_value once = rig_rotate(r, g, ops, carry, D / HD);
     const weft_value twice = rig_rotate(r, g, ops, rig_rotate(r, g, ops, carry, D / HD), D / HD);
-    (void)s;
     return ops->add(g, twice, once);
 }
 
@@ -46,38 +40,29 @@ static weft_value attention(const rig *r, uint32_t s, weft_graph *g, const weft_
     const weft_value q = ops->linear(g, carry, r->weights[0]);
     const weft_value k = ops->linear(g, carry, r->weights[1]);
     const weft_value v = ops->linear(g, carry, r->weights[2]);
-    (void)s;
     return ops->linear(g, rig_attend(g, ops, q, k, v, HEADS, KV), r->weights[3]);
 }
 
 /* One value as query, key and value: three contributions from one call. */
 static weft_value self_attention(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    (void)r;
-    (void)s;
     return rig_attend(g, ops, carry, carry, carry, D / HD, D / HD);
 }
 
 /* Keys and values of a frozen branch need no gradient. */
 static weft_value query_attention(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
     const weft_value memory = ops->embedding(g, ops->ids(g), r->weights[0]);
-    (void)s;
     return rig_attend(g, ops, carry, memory, memory, D / HD, D / HD);
 }
 
 static weft_value swiglu(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    (void)s;
     return ops->swiglu(g, carry, ops->linear(g, carry, r->weights[0]));
 }
 
 static weft_value swiglu_self(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    (void)r;
-    (void)s;
     return ops->swiglu(g, carry, carry);
 }
 
 static weft_value doubled(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    (void)r;
-    (void)s;
     return ops->add(g, carry, carry);
 }
 
@@ -86,7 +71,6 @@ static weft_value sums(const rig *r, uint32_t s, weft_graph *g, const weft_ops *
     const weft_value y = ops->linear(g, carry, r->weights[0]);
     const weft_value a = ops->add(g, carry, y), b = ops->add(g, y, y);
     const weft_value left = ops->swiglu(g, ops->add(g, a, b), a);
-    (void)s;
     return ops->add(g, left, ops->rms_norm(g, b, r->weights[1], 1e-5));
 }
 
@@ -96,7 +80,6 @@ static weft_value shared_sum(const rig *r, uint32_t s, weft_graph *g, const weft
     const weft_value q = ops->swiglu(g, carry, carry);
     const weft_value n = ops->rms_norm(g, q, r->weights[1], 1e-5);
     const weft_value sum = ops->swiglu(g, ops->add(g, p, q), carry);
-    (void)s;
     return ops->add(g, sum, n);
 }
 
@@ -106,7 +89,6 @@ static weft_value deep_branch(const rig *r, uint32_t s, weft_graph *g, const wef
     const weft_value p = ops->linear(g, carry, r->weights[0]);
     const weft_value branch = ops->rms_norm(g, p, r->weights[1], 1e-5);
     const weft_value deep = ops->rms_norm(g, branch, r->weights[1], 1e-5);
-    (void)s;
     return ops->add(g, ops->add(g, p, ops->embedding(g, ops->ids(g), r->weights[2])), deep);
 }
 
@@ -114,26 +96,21 @@ static weft_value deep_branch(const rig *r, uint32_t s, weft_graph *g, const wef
 static weft_value read_again(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
     const weft_value y = ops->linear(g, carry, r->weights[0]);
     const weft_value z = rig_rotate(r, g, ops, y, D / HD);
-    (void)s;
     return ops->add(g, z, ops->linear(g, y, r->weights[0]));
 }
 
 /* The output does not depend on the input. */
 static weft_value deaf(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    (void)s;
-    (void)carry;
     return ops->embedding(g, ops->ids(g), r->weights[0]);
 }
 
 static weft_value same(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
     (void)ops->linear(g, carry, r->weights[0]); /* unused, so its gradient is zero */
-    (void)s;
     return carry;
 }
 
 static weft_value head(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
     const weft_value none = {0};
-    (void)s;
     ops->lm_head(g, carry, r->weights[0], NULL);
     return none;
 }
@@ -144,7 +121,6 @@ static weft_status product_forward(const weft_custom_call *call, weft_error *err
     const float *a = call->kernels->host_view(call->device, call->inputs[0]);
     const float *b = call->kernels->host_view(call->device, call->inputs[1]);
     float *y = call->kernels->host_view(call->device, call->output);
-    (void)err;
     for (int64_t i = 0; i < (int64_t)factor[1]; i++) y[i] = (float)factor[0] * a[i] * b[i];
     return WEFT_OK;
 }
@@ -152,7 +128,6 @@ static weft_status product_forward(const weft_custom_call *call, weft_error *err
 static weft_status product_backward(const weft_custom_call *call, weft_error *err) {
     const double *factor = call->args;
     const float *dy = call->kernels->host_view(call->device, call->d_output);
-    (void)err;
     for (int k = 0; k < 2; k++) {
         const float *other = call->kernels->host_view(call->device, call->inputs[1 - k]);
         float *dx = NULL;
@@ -178,7 +153,6 @@ static weft_value custom(const rig *r, uint32_t s, weft_graph *g, const weft_ops
     const weft_value pair[2] = {carry, y}, twice[2] = {carry, carry};
     const weft_value a = ops->custom(g, &product, pair, 2, D, args, sizeof args);
     const weft_value b = ops->custom(g, &product, twice, 2, D, args, sizeof args);
-    (void)s;
     return ops->add(g, a, b);
 }
 
@@ -197,14 +171,12 @@ static weft_value shared(const rig *r, uint32_t s, weft_graph *g, const weft_ops
 static weft_value factors(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
     const weft_value a = ops->multiply(g, carry, r->weights[0]);
     const weft_value b = ops->multiply(g, a, r->weights[1]);
-    (void)s;
     return ops->add(g, ops->multiply(g, b, r->weights[2]), a);
 }
 
 /* The same elements in forward and backward, and others in another call. */
 static weft_value dropouts(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
     const weft_value a = ops->linear(g, ops->dropout(g, carry, 0.4), r->weights[0]);
-    (void)s;
     return ops->add(g, ops->dropout(g, a, 0.25), ops->dropout(g, carry, 0.5));
 }
 
@@ -218,7 +190,6 @@ static weft_value weight_norm(const rig *r, uint32_t s, weft_graph *g, const wef
                                         .factor = 1.25};
     const weft_value y = ops->linear(g, carry, r->weights[0]);
     const weft_value part = ops->linear(g, ops->linear(g, carry, r->weights[1]), r->weights[2]);
-    (void)s;
     return ops->weight_norm(g, ops->add(g, y, ops->scale(g, part, 1.25)), &args);
 }
 
@@ -231,7 +202,6 @@ static weft_value prefix(const rig *r, uint32_t s, weft_graph *g, const weft_ops
     const weft_value v = ops->linear(g, carry, r->weights[2]);
     const weft_value keys = ops->matrix(g, r->weights[4]), values = ops->matrix(g, r->weights[5]);
     const weft_value starts = ops->starts(g);
-    (void)s;
     return ops->linear(g, ops->attention_with_prefix(g, q, k, v, starts, keys, values, &args), r->weights[3]);
 }
 
@@ -244,7 +214,6 @@ static weft_value prompt(const rig *r, uint32_t s, weft_graph *g, const weft_ops
     const weft_value keys = ops->linear(g, rows, r->weights[1]);
     const weft_value values = ops->scale(g, ops->linear(g, rows, r->weights[2]), 0.5);
     const weft_value o = ops->multiply(g, ops->prefix_attention(g, q, keys, values, &args), r->weights[5]);
-    (void)s;
     return ops->linear(g, o, r->weights[3]);
 }
 

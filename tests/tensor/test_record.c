@@ -43,12 +43,10 @@ static weft_value few_places(const rig *r, weft_graph *g, const weft_ops *ops, w
 }
 
 static weft_value other_curve(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    (void)r;
     return ops->gated(g, carry, carry, 3);
 }
 
 static weft_value endless_scale(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    (void)r;
     return ops->scale(g, carry, INFINITY);
 }
 
@@ -77,7 +75,6 @@ static weft_value borrowed_table(const rig *r, weft_graph *g, const weft_ops *op
 static weft_value negative_window(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
     const weft_attention_args args = {
         .struct_size = (uint32_t)sizeof args, .heads = D / HD, .kv_heads = D / HD, .head_dim = HD, .window = -3};
-    (void)r;
     return ops->attention(g, carry, carry, carry, ops->starts(g), &args);
 }
 
@@ -97,7 +94,6 @@ static weft_value biased_factors(const rig *r, weft_graph *g, const weft_ops *op
 }
 
 static weft_value certain_dropout(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    (void)r;
     return ops->dropout(g, carry, 1.0);
 }
 
@@ -121,7 +117,6 @@ static weft_value rows_as_places(const rig *r, weft_graph *g, const weft_ops *op
 }
 
 static weft_value rows_as_carry(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    (void)carry;
     return ops->matrix(g, r->weights[MATRIX]);
 }
 
@@ -149,7 +144,6 @@ static weft_value matrix_as_gain(const rig *r, weft_graph *g, const weft_ops *op
 }
 
 static weft_value packed_table(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    (void)carry;
     return ops->embedding(g, ops->ids(g), r->weights[PACKED]);
 }
 
@@ -160,12 +154,10 @@ static weft_value packed_head(const rig *r, weft_graph *g, const weft_ops *ops, 
 }
 
 static weft_value no_weight(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    (void)r;
     return ops->linear(g, carry, NULL);
 }
 
 static weft_value ids_as_numbers(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    (void)r;
     return ops->add(g, carry, ops->ids(g));
 }
 
@@ -183,7 +175,6 @@ static weft_value unequal_gate(const rig *r, weft_graph *g, const weft_ops *ops,
 
 static weft_value stranger(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
     const weft_value other = {4000};
-    (void)r;
     return ops->add(g, carry, other);
 }
 
@@ -213,26 +204,19 @@ static weft_value later_arguments(const rig *r, weft_graph *g, const weft_ops *o
 }
 
 static weft_value no_arguments(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    (void)r;
     return ops->attention(g, carry, carry, carry, ops->starts(g), NULL);
 }
 
 static weft_value uneven_groups(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    (void)r;
     return rig_attend(g, ops, carry, carry, carry, 3, 2);
 }
 
 static weft_value narrow_keys(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    (void)r;
     return rig_attend(g, ops, carry, carry, carry, D / HD, 1);
 }
 
 static weft_value nothing(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
     const weft_value none = {0};
-    (void)r;
-    (void)g;
-    (void)ops;
-    (void)carry;
     return none;
 }
 
@@ -247,12 +231,10 @@ static weft_value after_head(const rig *r, weft_graph *g, const weft_ops *ops, w
 }
 
 static weft_value no_custom(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    (void)r;
     return ops->custom(g, NULL, &carry, 1, D, NULL, 0);
 }
 
 static weft_value extra_loss(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    (void)r;
     ops->loss(g, carry, WEFT_LOSS_PER_TOKEN);
     return carry;
 }
@@ -323,7 +305,6 @@ enum { N_MISTAKES = sizeof mistakes / sizeof mistakes[0] };
 static use *forward_now;
 
 static weft_value forward(const rig *r, uint32_t segment, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    (void)segment;
     return forward_now(r, g, ops, carry);
 }
 

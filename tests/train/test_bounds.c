@@ -27,7 +27,7 @@ static void plan_open(train_rig *rig, const fresh_shape *shape, int32_t rows, in
     weft_error err = WEFT_ERROR_INIT;
     fresh_model_make(&model, shape);
     train_rig_open(rig, model.path, NULL, overrides, 4);
-    ck_assert_msg(weft_engine_prepare(rig->engine, &spec, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_engine_prepare(rig->engine, &spec, &err), err);
     fresh_model_remove(&model);
 }
 

@@ -50,7 +50,7 @@ static void break_slot(const char *kind, const char *id, size_t offset, const vo
     weft_error err = WEFT_ERROR_INIT;
     uintptr_t slot = 0, page = 0;
     ck_assert_int_eq(weft_plugins_create(&plugins, &none, &err), WEFT_OK);
-    ck_assert_msg(weft_plugins_get(plugins, &loaded, kind, id, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_plugins_get(plugins, &loaded, kind, id, &err), err);
     weft_plugins_destroy(plugins);
     slot = (uintptr_t)loaded->plugin->table + offset;
     page = slot & ~(uintptr_t)4095;
@@ -59,9 +59,6 @@ static void break_slot(const char *kind, const char *id, size_t offset, const vo
 }
 
 static weft_status fail_alloc(weft_device *device, weft_buffer **out, int64_t bytes, weft_error *err) {
-    (void)device;
-    (void)out;
-    (void)bytes;
     return weft_error_set(err, WEFT_E_MEMORY, "There is no more.");
 }
 
@@ -100,14 +97,14 @@ TESTS(a_failure_without_a_sentence_names_the_plugin, LENGTH(broken)) {
                    is_of_a_mode(broken[_i].slot) ? ", in training" : "");
     (void)snprintf(slot, sizeof slot, "it failed in its %s%s", broken[_i].slot, of);
     ck_assert_msg(strstr(err.text, name) != NULL && strstr(err.text, slot) != NULL, "%s", err.text);
-    ck_assert_msg(strstr(err.text, " without an error message, which is a defect of it") != NULL, "%s", err.text);
+    ck_assert_says(err, " without an error message, which is a defect of it");
     ck_assert_msg(is_of_a_mode(broken[_i].slot) ? strstr(err.text, file) != NULL : strstr(err.text, ".so)") != NULL,
                   "%s", err.text);
 }
 
 TEST(nothing_broken_is_no_failure) {
     weft_error err = WEFT_ERROR_INIT;
-    ck_assert_msg(take_step("adamw", &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(take_step("adamw", &err), err);
 }
 
 TEST(too_little_memory_says_what_to_lower) {

@@ -94,7 +94,7 @@ TESTS(loss_and_gradients_lie_near_fp32, N_MODELS) {
     golden_batch_open(&batch, models[_i]);
     golden_engine_open(&g, &batch, models[_i], 1, overrides, 4);
     ck_assert_int_eq(g.engine->plan.dtype, WEFT_F16);
-    ck_assert_msg(weft_stepper_train(g.stepper, &result, 1, 1e-3, 0.5, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_stepper_train(g.stepper, &result, 1, 1e-3, 0.5, &err), err);
     ck_assert(!result.skipped && !result.overflowed);
     off = fabs(result.loss_sum / golden_doubles(&batch, "loss_sum")[0] - 1.0);
     for (int32_t i = 0; i < g.engine->plan.declared->n_parameters; i++) {
@@ -174,9 +174,7 @@ TEST(a_run_is_near_torchs_under_grad_scaler) {
         const bool skipped = json_is_true(json_array_get(json_object_get(run, "skipped"), at));
         const double lr = number_at(run, "lr") * weft_schedule_factor(&schedule, step - g.engine->scale.skipped);
         weft_step_result result = {0};
-        ck_assert_msg(weft_stepper_train(g.stepper, &result, (uint64_t)step, lr, number_at(run, "clip"), &err) ==
-                          WEFT_OK,
-                      "%s", err.text);
+        ck_assert_ok(weft_stepper_train(g.stepper, &result, (uint64_t)step, lr, number_at(run, "clip"), &err), err);
         printf("step %2d: loss %.6f, torch's %.6f, in fp32 %.6f; scale %g%s\n", (int)step,
                result.loss_sum / (double)result.n_targets, loss, wide, result.scale, skipped ? ", skipped" : "");
         ck_assert_double_lt(fabs(lr - rate), 1e-12);
@@ -253,7 +251,7 @@ TEST(a_scale_at_its_floor_ends_the_run) {
     ck_assert_int_eq(rig.engine->kernels->write(rig.engine->device, NULL, rig.engine->parameter_refs[p], &bad, 4, &err),
                      WEFT_OK);
     for (uint64_t step = 1; step <= 2; step++) {
-        ck_assert_msg(weft_stepper_train(rig.stepper, &result, step, 1e-3, 0.5, &err) == WEFT_OK, "%s", err.text);
+        ck_assert_ok(weft_stepper_train(rig.stepper, &result, step, 1e-3, 0.5, &err), err);
         ck_assert(result.skipped && result.overflowed);
     }
     ck_assert_int_eq(weft_stepper_train(rig.stepper, &result, 3, 1e-3, 0.5, &err), WEFT_E_NUMERIC);
@@ -309,7 +307,7 @@ TEST(a_plan_has_the_bytes_of_bf16s) {
         weft_error err = WEFT_ERROR_INIT;
         train_rig rig;
         train_rig_open(&rig, "llama-gqa", &data, overrides, 4);
-        ck_assert_msg(weft_engine_prepare(rig.engine, &spec, &err) == WEFT_OK, "%s", err.text);
+        ck_assert_ok(weft_engine_prepare(rig.engine, &spec, &err), err);
         planned[i] = rig.engine->plan.bytes;
         train_rig_close(&rig);
     }

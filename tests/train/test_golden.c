@@ -75,8 +75,7 @@ TESTS(loss_gradients_and_ten_steps, n_models()) {
     golden_engine_open(&g, &batch, model_at(_i), 1, adamw, 3);
     for (int step = 1; step <= 10; step++) {
         weft_step_result result = {0};
-        ck_assert_msg(weft_stepper_train(g.stepper, &result, (uint64_t)step, 1e-3, 0.5, &err) == WEFT_OK, "%s",
-                      err.text);
+        ck_assert_ok(weft_stepper_train(g.stepper, &result, (uint64_t)step, 1e-3, 0.5, &err), err);
         ck_assert_int_eq(result.n_targets, batch.count);
         ck_assert_double_lt(
             fabs(result.loss_sum / (double)result.n_targets / golden_doubles(&batch, "adamw10.loss")[step - 1] - 1.0),
@@ -96,7 +95,7 @@ TESTS(evaluation_gives_the_loss, n_models()) {
     weft_step_result result = {0};
     golden_batch_open(&batch, model_at(_i));
     golden_engine_open(&g, &batch, model_at(_i), 1, adamw, 3);
-    ck_assert_msg(weft_stepper_evaluate(g.stepper, &result, WEFT_SPLIT_VALIDATION, 0, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_stepper_evaluate(g.stepper, &result, WEFT_SPLIT_VALIDATION, 0, &err), err);
     ck_assert_int_eq(result.n_targets, batch.count);
     ck_assert_double_lt(fabs(result.loss_sum / golden_doubles(&batch, "loss_sum")[0] - 1.0), 1e-5);
     golden_engine_close(&g);
@@ -133,8 +132,7 @@ TESTS(last_hidden_states_are_what_makes_the_logits, n_models()) {
         for (int pass = 0; pass < 3; pass++) {
             weft_step_result result = {0};
             if (pass == 1) weft_hidden_begin(hidden);
-            ck_assert_msg(weft_stepper_evaluate(g.stepper, &result, WEFT_SPLIT_VALIDATION, 0, &err) == WEFT_OK, "%s",
-                          err.text);
+            ck_assert_ok(weft_stepper_evaluate(g.stepper, &result, WEFT_SPLIT_VALIDATION, 0, &err), err);
         }
         ck_assert_int_eq(width, declared->carry_width);
         weft_hidden_mean(hidden, mean);
@@ -167,8 +165,7 @@ static double worst_logit(const golden_batch *batch, weft_generator *generator, 
         weft_error err = WEFT_ERROR_INIT;
         const int64_t at = batch->positions[i];
         if (weights[i] == 0.0f && at == 0) continue; /* the first position of padding, or of a masked prompt */
-        ck_assert_msg(weft_generator_logits(generator, &found, ints(batch, "ids") + i - at, 0, at + 1, &err) == WEFT_OK,
-                      "%s", err.text);
+        ck_assert_ok(weft_generator_logits(generator, &found, ints(batch, "ids") + i - at, 0, at + 1, &err), err);
         for (int64_t v = 0; v < vocabulary; v++) {
             const double off = fabs((double)found[v] - (double)expected[i * vocabulary + v]);
             if (off > worst) worst = off;
@@ -189,8 +186,8 @@ static weft_generator *open_generator(weft_run **run, const char *name, int64_t 
     golden_path(path, sizeof path, name);
     golden_plugin(plugin, sizeof plugin, name);
     (void)snprintf(model, sizeof model, "model.path=%s", path);
-    ck_assert_msg(weft_run_open(run, NULL, overrides, n, needs, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_generator_create(&generator, *run, n_prompt, options, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_run_open(run, NULL, overrides, n, needs, &err), err);
+    ck_assert_ok(weft_generator_create(&generator, *run, n_prompt, options, &err), err);
     return generator;
 }
 
@@ -214,7 +211,6 @@ typedef struct id_list {
 
 static weft_status keep_id(void *context, int32_t id, weft_error *err) {
     id_list *list = context;
-    (void)err;
     list->ids[list->n++] = id;
     return WEFT_OK;
 }
@@ -232,7 +228,7 @@ TESTS(forty_greedy_tokens, n_models() < N_MODELS ? 1 : N_MODELS - N_LLAMAS) {
     weft_generator *generator = open_generator(&run, name, PROMPT, &options);
     golden_batch_open(&batch, name);
     text = ints(&batch, "greedy");
-    ck_assert_msg(weft_generator_run(generator, text, PROMPT, &never, keep_id, &list, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_generator_run(generator, text, PROMPT, &never, keep_id, &list, &err), err);
     ck_assert_int_eq(list.n, TOKENS);
     for (int32_t i = 0; i < TOKENS; i++)
         ck_assert_msg(list.ids[i] == text[PROMPT + i], "token %d is %d, not %d", (int)i, (int)list.ids[i],

@@ -208,7 +208,7 @@ static void refuse_line(train_rig *rig, weft_account_line line, int64_t by, cons
     (void)snprintf(start, sizeof start, "the plan has %lld bytes of %s", (long long)*planned, weft_account_name(line));
     ck_assert_int_eq(weft_engine_allocate(rig->engine, &err), WEFT_E_HOST);
     ck_assert_msg(strncmp(err.text, start, strlen(start)) == 0, "%s", err.text);
-    ck_assert_msg(strstr(err.text, want) != NULL, "%s", err.text);
+    ck_assert_says(err, want);
     weft_engine_release(rig->engine);
     *planned -= by;
 }
@@ -225,10 +225,10 @@ TESTS(other_bytes_than_planned_are_refused, 4) {
     row_data_golden(&data, "llama-gqa");
     spec = train_rig_spec(&data, 1, true);
     train_rig_open(&rig, "llama-gqa", &data, overrides, 2);
-    ck_assert_msg(weft_engine_prepare(rig.engine, &spec, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_engine_prepare(rig.engine, &spec, &err), err);
     refuse_line(&rig, lines[_i], part, "have a use");
     refuse_line(&rig, lines[_i], -part, "left");
-    ck_assert_msg(weft_engine_allocate(rig.engine, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_engine_allocate(rig.engine, &err), err);
     train_rig_close(&rig);
     row_data_free(&data);
 }
@@ -288,13 +288,13 @@ TESTS(loading_puts_every_page_of_the_weights_in_place, 4) {
     fresh_model_make(&model, &shape);
     spec = train_rig_spec(&data, 1, false);
     train_rig_open(&rig, drawn ? model.path : golden, &data, overrides, 4);
-    ck_assert_msg(weft_engine_prepare(rig.engine, &spec, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_engine_allocate(rig.engine, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_engine_prepare(rig.engine, &spec, &err), err);
+    ck_assert_ok(weft_engine_allocate(rig.engine, &err), err);
     ck_assert_int_eq(weft_weight_pages(&pages, &absent, rig.engine, &err), WEFT_OK);
     ck_assert_int_ge(pages, rig.engine->plan.bytes.line[WEFT_ACCOUNT_PARAMETERS] / page);
     ck_assert_int_le(pages, rig.engine->plan.bytes.line[WEFT_ACCOUNT_PARAMETERS] / page + 2);
     ck_assert_int_eq(absent, pages);
-    ck_assert_msg(weft_engine_load(rig.engine, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_engine_load(rig.engine, &err), err);
     ck_assert_int_eq(weft_weight_pages(&pages, &absent, rig.engine, &err), WEFT_OK);
     ck_assert_int_eq(absent, 0);
     ck_assert_int_eq(rig.engine->compute.bytes > 0, _i % 2 == 1);
@@ -313,8 +313,8 @@ TESTS(a_generation_takes_what_it_plans, 4) {
     train_rig rig;
     train_rig_open(&rig, "llama-gqa", NULL, overrides, 3);
     count_device(rig.engine, &table);
-    ck_assert_msg(weft_engine_prepare(rig.engine, &spec, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_engine_allocate(rig.engine, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_engine_prepare(rig.engine, &spec, &err), err);
+    ck_assert_ok(weft_engine_allocate(rig.engine, &err), err);
     /* keys and values of 2 layers: 30 positions, 2 heads of 10; the row of logits */
     ck_assert_int_ge(rig.engine->plan.bytes.line[WEFT_ACCOUNT_FIXED], 2 * 2 * 30 * 20 * (_i < 2 ? 4 : 2) + 131 * 4);
     ck_assert_int_eq(rig.engine->key_values.bytes, 2 * ((2 * 30 * 20 * (_i < 2 ? 4 : 2) + 63) / 64 * 64));

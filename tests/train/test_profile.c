@@ -48,8 +48,7 @@ static void profile_steps(setting *s, int64_t warmup, int64_t keep) {
     weft_error err = WEFT_ERROR_INIT;
     s->profile = weft_profile_create(s->rig.stepper, keep);
     for (int64_t i = 1; i <= warmup + keep; i++)
-        ck_assert_msg(weft_profile_train(s->profile, (uint64_t)i, 1e-3, 0.5, i > warmup, &err) == WEFT_OK, "%s",
-                      err.text);
+        ck_assert_ok(weft_profile_train(s->profile, (uint64_t)i, 1e-3, 0.5, i > warmup, &err), err);
     ck_assert_int_eq(s->profile->n_steps, keep);
 }
 
@@ -290,7 +289,7 @@ TEST(the_roofline_is_over_the_step_products) {
     setting s;
     setting_open(&s, NULL);
     profile_steps(&s, 0, 2);
-    ck_assert_msg(weft_roofline_measure(&roofline, s.rig.engine, s.profile, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_roofline_measure(&roofline, s.rig.engine, s.profile, &err), err);
     ck_assert(roofline.peak > 1e9 && roofline.bandwidth > 1e8 && isfinite(roofline.peak) &&
               isfinite(roofline.bandwidth));
     for (int32_t i = 0; i < roofline.n_rows; i++) {

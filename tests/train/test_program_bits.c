@@ -41,8 +41,7 @@ typedef struct bench {
 /* Fills with NaN, so that reads of undefined values are visible. */
 static void poison(const weft_engine *engine, weft_slot_ref slot) {
     weft_error err = WEFT_ERROR_INIT;
-    ck_assert_msg(engine->kernels->fill(engine->device, NULL, slot.ref, 0xFFC0DEADu, slot.bytes / 4, &err) == WEFT_OK,
-                  "%s", err.text);
+    ck_assert_ok(engine->kernels->fill(engine->device, NULL, slot.ref, 0xFFC0DEADu, slot.bytes / 4, &err), err);
 }
 
 static void begin_anew(const bench *b) {
@@ -73,8 +72,7 @@ static outcome run(bench *b, weft_program *program) {
     weft_sums_losses(&engine->plan.train, programs, 1);
     engine->plan.train.slices = weft_slices_create(programs, 1, 0, true);
     engine->arena = b->arena;
-    ck_assert_msg(weft_stepper_create(&b->rig.stepper, engine, &row_data_plugin, b->rig.data, &err) == WEFT_OK, "%s",
-                  err.text);
+    ck_assert_ok(weft_stepper_create(&b->rig.stepper, engine, &row_data_plugin, b->rig.data, &err), err);
     begin_anew(b);
     for (int s = 0; s < STEPS; s++) {
         weft_step_result result = {0};
@@ -112,7 +110,7 @@ static void judge(void *context, const mutant *m) {
         into->refused++;
     } else {
         outcome found;
-        ck_assert_msg(weft_program_place(m->program, job, &err) == WEFT_OK, "%s", err.text);
+        ck_assert_ok(weft_program_place(m->program, job, &err), err);
         found = run(b, m->program);
         if (!same(b, &found)) weft_program_print(m->program, job, -1, stdout);
         ck_assert_msg(same(b, &found), "an accepted program trains something else: %s %s", mutation_names[m->how],
@@ -138,9 +136,9 @@ static void bench_open(bench *b, const char *model, int32_t micro_batches, const
     weft_stepper_destroy(b->rig.stepper);
     b->rig.stepper = NULL;
     b->own_arena = b->rig.engine->arena;
-    ck_assert_msg(weft_account_alloc(&b->rig.engine->account, &b->arena, b->own_arena.bytes * ARENAS,
-                                     WEFT_ACCOUNT_ARENA, &err) == WEFT_OK,
-                  "%s", err.text);
+    ck_assert_ok(weft_account_alloc(&b->rig.engine->account, &b->arena, b->own_arena.bytes * ARENAS, WEFT_ACCOUNT_ARENA,
+                                    &err),
+                 err);
     b->valid = b->rig.engine->plan.train.program;
     b->start = train_rig_parameters(&b->rig);
     b->expected = run(b, b->valid);

@@ -58,8 +58,7 @@ static outcome run_course(const course *c, const char *replay) {
         weft_error err = WEFT_ERROR_INIT;
         weft_step_result result = {0};
         const double clip = c->clips == 1 ? 0.25 : 0.05 * (s % c->clips);
-        ck_assert_msg(weft_stepper_train(rig.stepper, &result, (uint64_t)s, 1e-3 / s, clip, &err) == WEFT_OK, "%s",
-                      err.text);
+        ck_assert_ok(weft_stepper_train(rig.stepper, &result, (uint64_t)s, 1e-3 / s, clip, &err), err);
         out.loss[s] = result.loss_sum;
         out.norm[s] = result.norm;
         out.replayed += result.replayed;
@@ -191,9 +190,6 @@ TEST(a_replay_that_is_not_finite_is_looked_into) {
 }
 
 static void hear(void *context, const weft_graph *graph, const weft_call *call, double seconds) {
-    (void)graph;
-    (void)call;
-    (void)seconds;
     ++*(int *)context;
 }
 

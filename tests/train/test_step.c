@@ -365,7 +365,7 @@ TEST(loading_again_begins_anew) {
     train_rig_start(&rig, &spec);
     train_rig_steps(&rig, 3);
     first = train_rig_parameters(&rig);
-    ck_assert_msg(weft_engine_load(rig.engine, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_engine_load(rig.engine, &err), err);
     train_rig_steps(&rig, 3);
     second = train_rig_parameters(&rig);
     ck_assert(same_floats(first, second, rig.engine->plan.layout->numel));
