@@ -8,7 +8,7 @@
 
 static int64_t long_from; /* micro-batches of at least this length are computed differently */
 
-static weft_value forward(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(forward) {
     const weft_value none = {0};
     weft_graph_info info = {.struct_size = (uint32_t)sizeof info};
     ops->info(g, &info);

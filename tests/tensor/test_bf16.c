@@ -9,9 +9,7 @@
 
 enum { D = RIG_D, HD = RIG_HEAD, ROWS = 3, LENGTH = 21, PLACES = ROWS * LENGTH };
 
-static weft_value linear(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    return ops->linear(g, carry, r->weights[0]);
-}
+RETURNS(linear, ops->linear(g, carry, r->weights[0]))
 
 static const rig_weight matrix[] = {{"w", WEFT_WEIGHT_LINEAR, D, D}, {0}};
 static const rig_model linear_model = {"linear", matrix, .carry_width = D, .n_segments = 3, .forward = linear};
@@ -133,9 +131,7 @@ TEST(values_take_half_the_bytes) {
 }
 
 /* An odd number of bf16 values ends with half a word, while memory is filled in words. */
-static weft_value deaf(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    return ops->embedding(g, ops->ids(g), r->weights[0]);
-}
+RETURNS(deaf, ops->embedding(g, ops->ids(g), r->weights[0]))
 
 TESTS(an_odd_number_of_values_is_filled_to_the_last, RIG_DEVICES) {
     static const rig_weight table[] = {{"w", WEFT_WEIGHT_EMBEDDING, 5, 7}, {0}};
@@ -196,7 +192,7 @@ TESTS(passes_agree_to_the_bit, RIG_DEVICES) {
 
 static int32_t told;
 
-static weft_value ask(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(ask) {
     weft_graph_info info = {.struct_size = (uint32_t)sizeof info};
     ops->info(g, &info);
     told = info.dtype;
@@ -207,7 +203,7 @@ static weft_status nothing(const weft_custom_call *call, weft_error *err) {
     return WEFT_OK;
 }
 
-static weft_value custom(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(custom) {
     static const weft_custom_op op = {
         .struct_size = (uint32_t)sizeof op, .name = "fold", .keeps_inputs = 1, .forward = nothing, .backward = nothing};
     return ops->custom(g, &op, &carry, 1, D, NULL, 0);

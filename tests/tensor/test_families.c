@@ -10,14 +10,9 @@ enum { D = RIG_D, V = RIG_V, HEADS = RIG_HEADS, KV = RIG_KV_HEADS, HD = RIG_HEAD
 
 #define MIDDLE .carry_width = D, .n_segments = 3
 
-#define FORWARD(name)                                                                                                  \
-    static weft_value name(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry)
-
 /* ---- biases and norms ---- */
 
-FORWARD(linear) {
-    return ops->linear(g, carry, r->weights[0]);
-}
+RETURNS(linear, ops->linear(g, carry, r->weights[0]))
 
 /* One matrix and its bias in two segments, used two times in the lower one: both sums there are computed separately and
  * added once. */
@@ -29,9 +24,7 @@ FORWARD(shared) {
     return none;
 }
 
-FORWARD(rms_norm) {
-    return ops->rms_norm(g, carry, r->weights[0], 1e-5);
-}
+RETURNS(rms_norm, ops->rms_norm(g, carry, r->weights[0], 1e-5))
 
 /* A sum that is normed next and used again later; one that is only normed; and one that is normed later. */
 FORWARD(sums_normed) {
@@ -43,9 +36,7 @@ FORWARD(sums_normed) {
     return ops->add(g, other, ops->rms_norm(g, late, r->weights[1], 1e-5));
 }
 
-FORWARD(layer_norm) {
-    return ops->layer_norm(g, carry, r->weights[0], 1e-5);
-}
+RETURNS(layer_norm, ops->layer_norm(g, carry, r->weights[0], 1e-5))
 
 /* Two norms with shared gain, bias and input: every sum accumulates. */
 FORWARD(layer_norms) {
@@ -90,18 +81,11 @@ FORWARD(fused) {
 }
 
 /* Some rows are unused: their gradient is zero. */
-FORWARD(some_rows) {
-    return ops->linear(g, carry, slice(r, 0, 3, D));
-}
-
-FORWARD(some_columns) {
-    return ops->linear(g, carry, slice(r, 0, D / 2, D));
-}
+RETURNS(some_rows, ops->linear(g, carry, slice(r, 0, 3, D)))
+RETURNS(some_columns, ops->linear(g, carry, slice(r, 0, D / 2, D)))
 
 /* A matrix that is not square, and the reverse shape. */
-FORWARD(linear_and_back) {
-    return ops->linear(g, ops->linear(g, carry, r->weights[0]), r->weights[1]);
-}
+RETURNS(linear_and_back, ops->linear(g, ops->linear(g, carry, r->weights[0]), r->weights[1]))
 
 /* Rows shared by two slices, in two segments: their sums are computed separately and added once. */
 FORWARD(shared_rows) {
@@ -123,9 +107,7 @@ static weft_value rotate_half(const rig *r, weft_graph *g, const weft_ops *ops, 
     return ops->rope(g, x, ops->positions(g), r->table, &args);
 }
 
-FORWARD(part_of_the_head) {
-    return rotate_half(r, g, ops, carry);
-}
+RETURNS(part_of_the_head, rotate_half(r, g, ops, carry))
 
 /* Rotated two times and added to itself: rope's backward must accumulate, also for the unrotated part. */
 FORWARD(parts_added) {
@@ -147,51 +129,20 @@ static weft_value attend(const rig *r, weft_graph *g, const weft_ops *ops, weft_
     return ops->linear(g, ops->attention(g, q, k, v, ops->starts(g), &args), r->weights[3]);
 }
 
-FORWARD(window) {
-    return attend(r, g, ops, carry, 3, 0.0);
-}
-
-FORWARD(itself) {
-    return attend(r, g, ops, carry, 1, 0.0);
-}
-
-FORWARD(capped) {
-    return attend(r, g, ops, carry, 0, 1.0);
-}
-
-FORWARD(capped_window) {
-    return attend(r, g, ops, carry, 4, 0.7);
-}
+RETURNS(window, attend(r, g, ops, carry, 3, 0.0))
+RETURNS(itself, attend(r, g, ops, carry, 1, 0.0))
+RETURNS(capped, attend(r, g, ops, carry, 0, 1.0))
+RETURNS(capped_window, attend(r, g, ops, carry, 4, 0.7))
 
 /* ---- activations and scales ---- */
 
-FORWARD(silu) {
-    return ops->activation(g, carry, WEFT_SILU);
-}
-
-FORWARD(gelu) {
-    return ops->activation(g, ops->linear(g, carry, r->weights[0]), WEFT_GELU);
-}
-
-FORWARD(gelu_tanh) {
-    return ops->activation(g, ops->linear(g, carry, r->weights[0]), WEFT_GELU_TANH);
-}
-
-FORWARD(geglu) {
-    return ops->gated(g, carry, ops->linear(g, carry, r->weights[0]), WEFT_GELU);
-}
-
-FORWARD(geglu_tanh) {
-    return ops->gated(g, ops->linear(g, carry, r->weights[0]), carry, WEFT_GELU_TANH);
-}
-
-FORWARD(geglu_self) {
-    return ops->gated(g, carry, carry, WEFT_GELU_TANH);
-}
-
-FORWARD(scale) {
-    return ops->scale(g, ops->linear(g, carry, r->weights[0]), 2.83);
-}
+RETURNS(silu, ops->activation(g, carry, WEFT_SILU))
+RETURNS(gelu, ops->activation(g, ops->linear(g, carry, r->weights[0]), WEFT_GELU))
+RETURNS(gelu_tanh, ops->activation(g, ops->linear(g, carry, r->weights[0]), WEFT_GELU_TANH))
+RETURNS(geglu, ops->gated(g, carry, ops->linear(g, carry, r->weights[0]), WEFT_GELU))
+RETURNS(geglu_tanh, ops->gated(g, ops->linear(g, carry, r->weights[0]), carry, WEFT_GELU_TANH))
+RETURNS(geglu_self, ops->gated(g, carry, carry, WEFT_GELU_TANH))
+RETURNS(scale, ops->scale(g, ops->linear(g, carry, r->weights[0]), 2.83))
 
 /* Scaled and used again: the gradient must not overwrite live values, and accumulates. */
 FORWARD(scales) {
@@ -213,17 +164,9 @@ static weft_value head(const rig *r, weft_graph *g, const weft_ops *ops, weft_va
     return none;
 }
 
-FORWARD(scaled_head) {
-    return head(r, g, ops, carry, 0.4, 0.0);
-}
-
-FORWARD(capped_head) {
-    return head(r, g, ops, carry, 0.0, 1.5);
-}
-
-FORWARD(head_of_all) {
-    return head(r, g, ops, carry, 1.3, 2.0);
-}
+RETURNS(scaled_head, head(r, g, ops, carry, 0.4, 0.0))
+RETURNS(capped_head, head(r, g, ops, carry, 0.0, 1.5))
+RETURNS(head_of_all, head(r, g, ops, carry, 1.3, 2.0))
 
 /* ---- a plugin's operator, in both dtypes ---- */
 

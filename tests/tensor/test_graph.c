@@ -239,7 +239,7 @@ TEST(work_is_counted) {
 
 /* ---- a sum and the norm that reads it next are one call ---- */
 
-static weft_value normed_sum(const rig *r, uint32_t segment, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(normed_sum) {
     const weft_value sum = ops->add(g, carry, ops->linear(g, carry, r->weights[0]));
     return ops->add(g, sum, ops->rms_norm(g, sum, r->weights[1], 1e-5));
 }
@@ -457,7 +457,7 @@ static weft_status silent(const weft_custom_call *call, weft_error *err) {
     return WEFT_E_NUMERIC;
 }
 
-static weft_value failing(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(failing) {
     static const weft_custom_op op = {
         .struct_size = (uint32_t)sizeof op, .name = "silent", .forward = silent, .backward = silent};
     const weft_value none = {0};
@@ -467,7 +467,7 @@ static weft_value failing(const rig *r, uint32_t s, weft_graph *g, const weft_op
 }
 
 /* The operator declares whether it can be captured (host/run/graph_capture.c). */
-static weft_value queueing(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(queueing) {
     static const weft_custom_op op = {.struct_size = (uint32_t)sizeof op,
                                       .flags = WEFT_CUSTOM_QUEUES,
                                       .name = "queueing",

@@ -13,30 +13,19 @@ enum { D = RIG_D, V = RIG_V, HEADS = RIG_HEADS, KV = RIG_KV_HEADS, HD = RIG_HEAD
 /* Most models here test segment 1 of three, which has an incoming and an outgoing carry. */
 #define MIDDLE .carry_width = D, .n_segments = 3
 
-static weft_value linear(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    return ops->linear(g, carry, r->weights[0]);
-}
-
-static weft_value embedding(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    return ops->embedding(g, ops->ids(g), r->weights[0]);
-}
-
-static weft_value rms_norm(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    return ops->rms_norm(g, carry, r->weights[0], 1e-5);
-}
-
-static weft_value rope(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    return rig_rotate(r, g, ops, carry, D / HD);
-}
+RETURNS(linear, ops->linear(g, carry, r->weights[0]))
+RETURNS(embedding, ops->embedding(g, ops->ids(g), r->weights[0]))
+RETURNS(rms_norm, ops->rms_norm(g, carry, r->weights[0], 1e-5))
+RETURNS(rope, rig_rotate(r, g, ops, carry, D / HD))
 
 /* The carry is rotated two times and added to itself: rope's backward must accumulate. */
-static weft_value rope_twice(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(rope_twice) {
     const weft_value once = rig_rotate(r, g, ops, carry, D / HD);
     const weft_value twice = rig_rotate(r, g, ops, rig_rotate(r, g, ops, carry, D / HD), D / HD);
     return ops->add(g, twice, once);
 }
 
-static weft_value attention(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(attention) {
     const weft_value q = ops->linear(g, carry, r->weights[0]);
     const weft_value k = ops->linear(g, carry, r->weights[1]);
     const weft_value v = ops->linear(g, carry, r->weights[2]);
@@ -44,30 +33,20 @@ static weft_value attention(const rig *r, uint32_t s, weft_graph *g, const weft_
 }
 
 /* One value as query, key and value: three contributions from one call. */
-static weft_value self_attention(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    return rig_attend(g, ops, carry, carry, carry, D / HD, D / HD);
-}
+RETURNS(self_attention, rig_attend(g, ops, carry, carry, carry, D / HD, D / HD))
 
 /* Keys and values of a frozen branch need no gradient. */
-static weft_value query_attention(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(query_attention) {
     const weft_value memory = ops->embedding(g, ops->ids(g), r->weights[0]);
     return rig_attend(g, ops, carry, memory, memory, D / HD, D / HD);
 }
 
-static weft_value swiglu(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    return ops->swiglu(g, carry, ops->linear(g, carry, r->weights[0]));
-}
-
-static weft_value swiglu_self(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    return ops->swiglu(g, carry, carry);
-}
-
-static weft_value doubled(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    return ops->add(g, carry, carry);
-}
+RETURNS(swiglu, ops->swiglu(g, carry, ops->linear(g, carry, r->weights[0])))
+RETURNS(swiglu_self, ops->swiglu(g, carry, carry))
+RETURNS(doubled, ops->add(g, carry, carry))
 
 /* x + (x + x W): gradients are shared, then accumulated, in every order. */
-static weft_value sums(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(sums) {
     const weft_value y = ops->linear(g, carry, r->weights[0]);
     const weft_value a = ops->add(g, carry, y), b = ops->add(g, y, y);
     const weft_value left = ops->swiglu(g, ops->add(g, a, b), a);
@@ -75,7 +54,7 @@ static weft_value sums(const rig *r, uint32_t s, weft_graph *g, const weft_ops *
 }
 
 /* p + q, with q used again below: accumulating into q's gradient must not change the shared gradient of p. */
-static weft_value shared_sum(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(shared_sum) {
     const weft_value p = ops->linear(g, carry, r->weights[0]);
     const weft_value q = ops->swiglu(g, carry, carry);
     const weft_value n = ops->rms_norm(g, q, r->weights[1], 1e-5);
@@ -85,7 +64,7 @@ static weft_value shared_sum(const rig *r, uint32_t s, weft_graph *g, const weft
 
 /* p next to a branch of two operators, below a sum with a frozen value: the incoming gradient's last reader is p, which
  * accumulates more gradients, but must not write to it. */
-static weft_value deep_branch(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(deep_branch) {
     const weft_value p = ops->linear(g, carry, r->weights[0]);
     const weft_value branch = ops->rms_norm(g, p, r->weights[1], 1e-5);
     const weft_value deep = ops->rms_norm(g, branch, r->weights[1], 1e-5);
@@ -93,23 +72,21 @@ static weft_value deep_branch(const rig *r, uint32_t s, weft_graph *g, const wef
 }
 
 /* y is rotated and used again, so the rotation cannot be in place. */
-static weft_value read_again(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(read_again) {
     const weft_value y = ops->linear(g, carry, r->weights[0]);
     const weft_value z = rig_rotate(r, g, ops, y, D / HD);
     return ops->add(g, z, ops->linear(g, y, r->weights[0]));
 }
 
 /* The output does not depend on the input. */
-static weft_value deaf(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    return ops->embedding(g, ops->ids(g), r->weights[0]);
-}
+RETURNS(deaf, ops->embedding(g, ops->ids(g), r->weights[0]))
 
-static weft_value same(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(same) {
     (void)ops->linear(g, carry, r->weights[0]); /* unused, so its gradient is zero */
     return carry;
 }
 
-static weft_value head(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(head) {
     const weft_value none = {0};
     ops->lm_head(g, carry, r->weights[0], NULL);
     return none;
@@ -147,7 +124,7 @@ static const weft_custom_op product = {.struct_size = (uint32_t)sizeof(weft_cust
                                        .forward = product_forward,
                                        .backward = product_backward};
 
-static weft_value custom(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(custom) {
     const double args[2] = {0.7, (double)r->rows * r->length * D};
     const weft_value y = ops->linear(g, carry, r->weights[0]);
     const weft_value pair[2] = {carry, y}, twice[2] = {carry, carry};
@@ -157,7 +134,7 @@ static weft_value custom(const rig *r, uint32_t s, weft_graph *g, const weft_ops
 }
 
 /* One matrix in two segments, used two times in the lower one: its sum there is computed separately and added once. */
-static weft_value shared(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(shared) {
     const weft_value none = {0};
     if (s == 0) return ops->embedding(g, ops->ids(g), r->weights[1]);
     if (s == 1) return ops->linear(g, ops->swiglu(g, ops->linear(g, carry, r->weights[0]), carry), r->weights[0]);
@@ -168,20 +145,20 @@ static weft_value shared(const rig *r, uint32_t s, weft_graph *g, const weft_ops
 /* ---- adapter operators ---- */
 
 /* A gain for all channels, one for heads, and a gate. */
-static weft_value factors(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(factors) {
     const weft_value a = ops->multiply(g, carry, r->weights[0]);
     const weft_value b = ops->multiply(g, a, r->weights[1]);
     return ops->add(g, ops->multiply(g, b, r->weights[2]), a);
 }
 
 /* The same elements in forward and backward, and others in another call. */
-static weft_value dropouts(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(dropouts) {
     const weft_value a = ops->linear(g, ops->dropout(g, carry, 0.4), r->weights[0]);
     return ops->add(g, ops->dropout(g, a, 0.25), ops->dropout(g, carry, 0.5));
 }
 
 /* The norms are constants, so all their inputs are frozen. */
-static weft_value weight_norm(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(weight_norm) {
     const weft_weight_norm_args args = {.struct_size = sizeof args,
                                         .magnitude = r->weights[3],
                                         .weight = r->weights[0],
@@ -194,7 +171,7 @@ static weft_value weight_norm(const rig *r, uint32_t s, weft_graph *g, const wef
 }
 
 /* Keys and values are trained rows; queries are rotated, with the prefix as preceding positions. */
-static weft_value prefix(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(prefix) {
     const weft_attention_args args = {
         .struct_size = sizeof args, .heads = HEADS, .kv_heads = KV, .head_dim = HD, .scale = 0.6};
     const weft_value q = rig_rotate(r, g, ops, ops->linear(g, carry, r->weights[0]), HEADS);
@@ -206,7 +183,7 @@ static weft_value prefix(const rig *r, uint32_t s, weft_graph *g, const weft_ops
 }
 
 /* Rows of one prompt through two projections, one of them frozen; separate attention with a gate. */
-static weft_value prompt(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(prompt) {
     const weft_attention_args args = {
         .struct_size = sizeof args, .heads = HEADS, .kv_heads = KV, .head_dim = HD, .scale = 0.6};
     const weft_value q = ops->linear(g, carry, r->weights[0]);

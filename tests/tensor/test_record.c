@@ -16,48 +16,25 @@ static const rig_weight weights[] = {
     {"a.odd.weight", WEFT_WEIGHT_GAIN, 3, 3},          {"a.places.weight", WEFT_WEIGHT_EMBEDDING, 2, D},
     {"a.packed.weight", WEFT_WEIGHT_LINEAR, V, 64},    {0}};
 
-typedef weft_value use(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry);
+typedef weft_value use(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry);
 
-static weft_value wide(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    return ops->linear(g, ops->linear(g, carry, r->weights[MATRIX]), r->weights[MATRIX]);
-}
+RETURNS(wide, ops->linear(g, ops->linear(g, carry, r->weights[MATRIX]), r->weights[MATRIX]))
+RETURNS(wide_carry, ops->linear(g, carry, r->weights[MATRIX]))
+RETURNS(odd_gain, ops->rms_norm(g, carry, r->weights[ODD_GAIN], 1e-5))
+RETURNS(biased_rms, ops->rms_norm(g, carry, r->weights[BIASED_GAIN], 1e-5))
+RETURNS(unbiased_layer, ops->layer_norm(g, carry, r->weights[GAIN], 1e-5))
+RETURNS(few_places, ops->add(g, carry, ops->embedding(g, ops->positions(g), r->weights[FEW_PLACES])))
+RETURNS(other_curve, ops->gated(g, carry, carry, 3))
+RETURNS(endless_scale, ops->scale(g, carry, INFINITY))
 
-static weft_value wide_carry(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    return ops->linear(g, carry, r->weights[MATRIX]);
-}
-
-static weft_value odd_gain(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    return ops->rms_norm(g, carry, r->weights[ODD_GAIN], 1e-5);
-}
-
-static weft_value biased_rms(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    return ops->rms_norm(g, carry, r->weights[BIASED_GAIN], 1e-5);
-}
-
-static weft_value unbiased_layer(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    return ops->layer_norm(g, carry, r->weights[GAIN], 1e-5);
-}
-
-static weft_value few_places(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    return ops->add(g, carry, ops->embedding(g, ops->positions(g), r->weights[FEW_PLACES]));
-}
-
-static weft_value other_curve(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    return ops->gated(g, carry, carry, 3);
-}
-
-static weft_value endless_scale(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    return ops->scale(g, carry, INFINITY);
-}
-
-static weft_value wide_rotation(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(wide_rotation) {
     const weft_rope_args args = {
         .struct_size = (uint32_t)sizeof args, .heads = D / HD, .head_dim = HD, .rotary_dim = HD + 2};
     return ops->rope(g, carry, ops->positions(g), r->table, &args);
 }
 
 /* Handles of another instance, which a plugin shares between its instances. */
-static weft_value borrowed_weight(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(borrowed_weight) {
     static weft_declared another;
     static weft_weight borrowed;
     borrowed = *r->weights[MATRIX];
@@ -65,46 +42,38 @@ static weft_value borrowed_weight(const rig *r, weft_graph *g, const weft_ops *o
     return ops->linear(g, carry, &borrowed);
 }
 
-static weft_value borrowed_table(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(borrowed_table) {
     const weft_rope_args args = {.struct_size = (uint32_t)sizeof args, .heads = D / HD, .head_dim = HD};
     static weft_table borrowed;
     borrowed = *r->table;
     return ops->rope(g, carry, ops->positions(g), &borrowed, &args);
 }
 
-static weft_value negative_window(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(negative_window) {
     const weft_attention_args args = {
         .struct_size = (uint32_t)sizeof args, .heads = D / HD, .kv_heads = D / HD, .head_dim = HD, .window = -3};
     return ops->attention(g, carry, carry, carry, ops->starts(g), &args);
 }
 
-static weft_value negative_cap(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(negative_cap) {
     const weft_head_args args = {.struct_size = (uint32_t)sizeof args, .cap = -1.0};
     const weft_value none = {0};
     ops->lm_head(g, carry, r->weights[TABLE], &args);
     return none;
 }
 
-static weft_value odd_factors(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    return ops->multiply(g, carry, r->weights[ODD_GAIN]);
-}
+RETURNS(odd_factors, ops->multiply(g, carry, r->weights[ODD_GAIN]))
+RETURNS(biased_factors, ops->multiply(g, carry, r->weights[BIASED_GAIN]))
+RETURNS(certain_dropout, ops->dropout(g, carry, 1.0))
 
-static weft_value biased_factors(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    return ops->multiply(g, carry, r->weights[BIASED_GAIN]);
-}
-
-static weft_value certain_dropout(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    return ops->dropout(g, carry, 1.0);
-}
-
-static weft_value narrow_magnitude(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(narrow_magnitude) {
     const weft_weight_norm_args args = {.struct_size = sizeof args,
                                         .magnitude = r->weights[GAIN],
                                         .weight = r->weights[MATRIX]};
     return ops->weight_norm(g, ops->linear(g, carry, r->weights[MATRIX]), &args);
 }
 
-static weft_value half_a_part(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(half_a_part) {
     const weft_weight_norm_args args = {.struct_size = sizeof args,
                                         .magnitude = r->weights[GAIN],
                                         .weight = r->weights[MATRIX],
@@ -112,22 +81,17 @@ static weft_value half_a_part(const rig *r, weft_graph *g, const weft_ops *ops, 
     return ops->weight_norm(g, carry, &args);
 }
 
-static weft_value rows_as_places(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    return ops->add(g, carry, ops->matrix(g, r->weights[MATRIX]));
-}
+RETURNS(rows_as_places, ops->add(g, carry, ops->matrix(g, r->weights[MATRIX])))
+RETURNS(rows_as_carry, ops->matrix(g, r->weights[MATRIX]))
 
-static weft_value rows_as_carry(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    return ops->matrix(g, r->weights[MATRIX]);
-}
-
-static weft_value prefix_in_window(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(prefix_in_window) {
     const weft_attention_args args = {
         .struct_size = (uint32_t)sizeof args, .heads = D / HD, .kv_heads = D / HD, .head_dim = HD, .window = 3};
     const weft_value rows = ops->matrix(g, r->weights[MATRIX]);
     return ops->attention_with_prefix(g, carry, carry, carry, ops->starts(g), rows, rows, &args);
 }
 
-static weft_value narrow_prefix(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(narrow_prefix) {
     const weft_attention_args args = {
         .struct_size = (uint32_t)sizeof args, .heads = 2 * D / HD, .kv_heads = 2 * D / HD, .head_dim = HD};
     const weft_value q = ops->linear(g, carry, r->weights[MATRIX]);
@@ -135,66 +99,44 @@ static weft_value narrow_prefix(const rig *r, weft_graph *g, const weft_ops *ops
     return ops->prefix_attention(g, q, rows, rows, &args);
 }
 
-static weft_value gain_as_matrix(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    return ops->linear(g, carry, r->weights[GAIN]);
-}
+RETURNS(gain_as_matrix, ops->linear(g, carry, r->weights[GAIN]))
+RETURNS(matrix_as_gain, ops->rms_norm(g, carry, r->weights[MATRIX], 1e-5))
+RETURNS(packed_table, ops->embedding(g, ops->ids(g), r->weights[PACKED]))
 
-static weft_value matrix_as_gain(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    return ops->rms_norm(g, carry, r->weights[MATRIX], 1e-5);
-}
-
-static weft_value packed_table(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    return ops->embedding(g, ops->ids(g), r->weights[PACKED]);
-}
-
-static weft_value packed_head(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(packed_head) {
     const weft_value none = {0};
     ops->lm_head(g, carry, r->weights[PACKED], NULL);
     return none;
 }
 
-static weft_value no_weight(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    return ops->linear(g, carry, NULL);
-}
+RETURNS(no_weight, ops->linear(g, carry, NULL))
+RETURNS(ids_as_numbers, ops->add(g, carry, ops->ids(g)))
+RETURNS(numbers_as_ids, ops->embedding(g, carry, r->weights[TABLE]))
+RETURNS(unequal_sum, ops->add(g, carry, ops->linear(g, carry, r->weights[MATRIX])))
+RETURNS(unequal_gate, ops->swiglu(g, ops->linear(g, carry, r->weights[MATRIX]), carry))
 
-static weft_value ids_as_numbers(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    return ops->add(g, carry, ops->ids(g));
-}
-
-static weft_value numbers_as_ids(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    return ops->embedding(g, carry, r->weights[TABLE]);
-}
-
-static weft_value unequal_sum(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    return ops->add(g, carry, ops->linear(g, carry, r->weights[MATRIX]));
-}
-
-static weft_value unequal_gate(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    return ops->swiglu(g, ops->linear(g, carry, r->weights[MATRIX]), carry);
-}
-
-static weft_value stranger(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(stranger) {
     const weft_value other = {4000};
     return ops->add(g, carry, other);
 }
 
-static weft_value odd_heads(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(odd_heads) {
     const weft_rope_args args = {.struct_size = (uint32_t)sizeof args, .heads = D / 3, .head_dim = 3};
     return ops->rope(g, carry, ops->positions(g), r->table, &args);
 }
 
-static weft_value narrow_table(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(narrow_table) {
     const weft_rope_args args = {.struct_size = (uint32_t)sizeof args, .heads = 1, .head_dim = D};
     return ops->rope(g, carry, ops->positions(g), r->table, &args);
 }
 
-static weft_value short_arguments(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(short_arguments) {
     const weft_rope_args args = {.struct_size = (uint32_t)sizeof args - 1, .heads = D / HD, .head_dim = HD};
     return ops->rope(g, carry, ops->positions(g), r->table, &args);
 }
 
 /* As in a newer SDK. */
-static weft_value later_arguments(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(later_arguments) {
     const struct {
         weft_rope_args known;
         int64_t more;
@@ -203,44 +145,34 @@ static weft_value later_arguments(const rig *r, weft_graph *g, const weft_ops *o
     return ops->rope(g, carry, ops->positions(g), r->table, &args.known);
 }
 
-static weft_value no_arguments(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    return ops->attention(g, carry, carry, carry, ops->starts(g), NULL);
-}
+RETURNS(no_arguments, ops->attention(g, carry, carry, carry, ops->starts(g), NULL))
+RETURNS(uneven_groups, rig_attend(g, ops, carry, carry, carry, 3, 2))
+RETURNS(narrow_keys, rig_attend(g, ops, carry, carry, carry, D / HD, 1))
 
-static weft_value uneven_groups(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    return rig_attend(g, ops, carry, carry, carry, 3, 2);
-}
-
-static weft_value narrow_keys(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    return rig_attend(g, ops, carry, carry, carry, D / HD, 1);
-}
-
-static weft_value nothing(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(nothing) {
     const weft_value none = {0};
     return none;
 }
 
-static weft_value early_head(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(early_head) {
     ops->lm_head(g, carry, r->weights[TABLE], NULL);
     return carry;
 }
 
-static weft_value after_head(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(after_head) {
     ops->lm_head(g, carry, r->weights[TABLE], NULL);
     return ops->add(g, carry, carry);
 }
 
-static weft_value no_custom(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    return ops->custom(g, NULL, &carry, 1, D, NULL, 0);
-}
+RETURNS(no_custom, ops->custom(g, NULL, &carry, 1, D, NULL, 0))
 
-static weft_value extra_loss(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(extra_loss) {
     ops->loss(g, carry, WEFT_LOSS_PER_TOKEN);
     return carry;
 }
 
 /* The first of two errors is reported. */
-static weft_value two_mistakes(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(two_mistakes) {
     const weft_value bad = ops->linear(g, carry, r->weights[GAIN]);
     return ops->add(g, bad, ops->embedding(g, carry, r->weights[TABLE]));
 }
@@ -304,9 +236,7 @@ enum { N_MISTAKES = sizeof mistakes / sizeof mistakes[0] };
 
 static use *forward_now;
 
-static weft_value forward(const rig *r, uint32_t segment, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    return forward_now(r, g, ops, carry);
-}
+RETURNS(forward, forward_now(r, s, g, ops, carry))
 
 static const rig_model model = {
     "mistakes",        .weights = weights, .carry_width = D,  .biased = 1u << BIASED_GAIN, .packed = 1u << PACKED,
