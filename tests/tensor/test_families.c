@@ -2,7 +2,6 @@
  * the forward, on the reference device and on device/cpu; and the two devices against each other, in fp32 and bf16. */
 #include "graph_cases.h"
 #include "graph_models.h"
-#include "suite.h"
 
 #include <check.h>
 
@@ -301,23 +300,8 @@ static const graph_case cases[] = {
     {{"custom in both types", matrix, MIDDLE, .forward = custom}, 1, 1},
 };
 /* clang-format on */
-enum { N_CASES = sizeof cases / sizeof cases[0] };
 
-TESTS(gradients_agree_with_finite_differences, N_CASES *RIG_DEVICES) {
-    graph_case_check_gradients(&cases[_i / RIG_DEVICES], _i % RIG_DEVICES);
-}
-
-TESTS(devices_agree, N_CASES) {
-    graph_case_check_devices(&cases[_i], WEFT_F32);
-}
-
-TESTS(devices_agree_in_bf16, N_CASES) {
-    graph_case_check_devices(&cases[_i], WEFT_BF16);
-}
-
-TESTS(bf16_lies_near_fp32, N_CASES) {
-    graph_case_check_bf16(&cases[_i]);
-}
+GRAPH_CASE_TESTS(cases)
 
 TESTS(a_whole_model_agrees, RIG_DEVICES) {
     const graph_case whole = {.model = rig_family_model, .first = 0, .last = 3};

@@ -53,6 +53,14 @@ TEST(running_allocates_nothing) {
 }
 #endif
 
+/* In fp32 and bf16 on each device; an open chain of the whole language model. */
+enum { VARIANTS = 2 * RIG_DEVICES };
+
+static void open_language_model(rig *r, int variant) {
+    rig_open(r, variant % RIG_DEVICES, &rig_language_model, ROWS, LENGTH);
+    if (variant >= RIG_DEVICES) rig_round(r);
+}
+
 /* The slots of a run by name, for tests of all slots. */
 enum { N_SLOTS = 12 };
 static const char *const slot_names[N_SLOTS] = {"the micro-batch's ids",
@@ -185,16 +193,19 @@ TESTS(what_is_touched_is_what_was_planned, RIG_DEVICES) {
     rig_close(&r);
 }
 
-/* (B,T) values of `width` fp32, aligned to 64 bytes. */
-static int64_t tape_bytes(const int64_t *widths, int n) {
+/* Values are (B,T) of `width` elements, aligned to 64 bytes; statistics of norms and attention are always fp32. */
+static int64_t tape_bytes(const rig *r, const int64_t *widths, uint32_t statistics, int n) {
     int64_t end = 0;
-    for (int i = 0; i < n; i++) end = (end + 63) / 64 * 64 + (int64_t)ROWS * LENGTH * widths[i] * 4;
+    for (int i = 0; i < n; i++)
+        end = (end + 63) / 64 * 64 +
+              (int64_t)ROWS * LENGTH * widths[i] * (statistics >> i & 1 ? 4 : weft_dtype_bytes(r->dtype));
     return end;
 }
 
-/* The tape contains only the inputs of backward; sums and rotations work in place. */
-TEST(memory_is_what_backward_needs) {
-    const int64_t heads = RIG_HEADS * HD, kv = RIG_KV_HEADS * HD;
+/* The tape contains only the inputs of backward; sums and rotations work in place. In bf16 values take half the
+ * bytes. */
+TESTS(memory_is_what_backward_needs, 2) {
+    const int64_t heads = RIG_HEADS * HD, kv = RIG_KV_HEADS * HD, places = ROWS * LENGTH;
     /* normed, rstd, rotated q and k, v, output, lse */
     const int64_t attention[] = {D, 1, heads, kv, kv, heads, RIG_HEADS};
     /* normed, rstd, gate, up, product */
@@ -202,15 +213,23 @@ TEST(memory_is_what_backward_needs) {
     const int64_t head[] = {D, 1};
     rig r;
     rig_chain chain;
-    rig_open(&r, RIG_REFERENCE, &rig_language_model, ROWS, LENGTH);
+    int64_t cell = 0;
+    open_language_model(&r, _i * RIG_DEVICES + RIG_REFERENCE);
+    cell = weft_dtype_bytes(r.dtype);
     rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, 0, 3);
+    for (int s = 0; s < 3; s++) ck_assert_int_eq(chain.runs[s].sizes->carry, (places * D * cell + 3) / 4 * 4);
     ck_assert_int_eq(chain.runs[0].sizes->tape, 0);
-    ck_assert_int_eq(chain.runs[1].sizes->tape, tape_bytes(attention, 7));
-    ck_assert_int_eq(chain.runs[2].sizes->tape, tape_bytes(mlp, 5));
-    ck_assert_int_eq(chain.runs[3].sizes->tape, tape_bytes(head, 2));
+    ck_assert_int_eq(chain.runs[1].sizes->tape, tape_bytes(&r, attention, 1u << 1 | 1u << 6, 7));
+    ck_assert_int_eq(chain.runs[2].sizes->tape, tape_bytes(&r, mlp, 1u << 1, 5));
+    ck_assert_int_eq(chain.runs[3].sizes->tape, tape_bytes(&r, head, 1u << 1, 2));
     ck_assert_int_eq(chain.runs[1].sizes->forward_work, LENGTH * 8); /* the kernel's row of probabilities */
     ck_assert_int_eq(chain.runs[2].sizes->forward_work, 0);
     ck_assert_int_eq(chain.runs[3].sizes->forward_work_untaped, 0);
+    /* gradients of the product, of gate and of up, each 64-byte aligned */
+    if (_i == 1)
+        ck_assert_int_eq(chain.runs[2].sizes->backward_work,
+                         2 * ((places * RIG_F * cell + 63) / 64 * 64) + places * RIG_F * cell);
+    ck_assert_double_eq(chain.runs[0].sizes->forward_bytes, (double)places * (2.0 * D * (double)cell + 4.0));
     ck_assert(!chain.runs[0].sizes->backward_reads_carry && chain.runs[1].sizes->backward_reads_carry);
     rig_chain_close(&chain);
     rig_close(&r);
@@ -231,7 +250,6 @@ TEST(work_is_counted) {
     ck_assert_double_eq(chain.runs[2].sizes->backward_flops, 2.0 * mlp);
     ck_assert_double_eq(chain.runs[3].sizes->forward_flops, 0.0);
     ck_assert_double_eq(chain.runs[3].sizes->backward_flops, 3.0 * head); /* includes the logits */
-    ck_assert_double_eq(chain.runs[0].sizes->forward_bytes, places * (2.0 * D * 4.0 + 4.0));
     ck_assert_double_eq(chain.runs[0].sizes->forward_flops + chain.runs[0].sizes->backward_flops, 0.0);
     rig_chain_close(&chain);
     rig_close(&r);
@@ -268,24 +286,25 @@ TESTS(a_sum_that_is_normed_is_one_call, RIG_DEVICES) {
     rig_close(&r);
 }
 
-TESTS(recompute_makes_the_same_tape, RIG_DEVICES) {
+TESTS(recompute_makes_the_same_tape, VARIANTS) {
     rig r;
     rig_chain chain;
     weft_error err = WEFT_ERROR_INIT;
-    rig_open(&r, _i, &rig_language_model, ROWS, LENGTH);
+    open_language_model(&r, _i);
     rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, 0, 3);
     rig_chain_forward(&chain);
     for (int32_t s = 1; s < 4; s++) {
         const rig_run *run = &chain.runs[s];
-        const int64_t n = run->sizes->tape / 4;
+        const int64_t bytes = run->sizes->tape;
         weft_graph_binding b = run->binding;
-        float *first = rig_floats(&r, b.tape.ref, n), *again = NULL;
+        char *first = malloc((size_t)bytes), *again = malloc((size_t)bytes);
+        rig_read(&r, first, b.tape.ref, bytes);
         b.tape = rig_slot(&r, run->sizes->tape);
         b.work.bytes = run->sizes->recompute_work;
         b.carry_out.bytes = 0;
         rig_ok(weft_graph_forward(run->graph, &b, true, &err), &err);
-        again = rig_floats(&r, b.tape.ref, n);
-        ck_assert_mem_eq(first, again, (size_t)n * 4);
+        rig_read(&r, again, b.tape.ref, bytes);
+        ck_assert_mem_eq(first, again, (size_t)bytes);
         free(first);
         free(again);
     }
@@ -294,24 +313,24 @@ TESTS(recompute_makes_the_same_tape, RIG_DEVICES) {
 }
 
 /* Forward without a tape, then recomputation of the tape: the same gradients. */
-TESTS(forward_without_a_tape_gives_the_same_carry, RIG_DEVICES) {
+TESTS(forward_without_a_tape_gives_the_same_carry, VARIANTS) {
     rig r;
     rig_chain chain;
     weft_error err = WEFT_ERROR_INIT;
-    rig_open(&r, _i, &rig_language_model, ROWS, LENGTH);
+    open_language_model(&r, _i);
     rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, 0, 3);
     rig_chain_forward(&chain);
     for (int32_t s = 0; s < 3; s++) {
         const rig_run *run = &chain.runs[s];
-        const int64_t n = run->sizes->carry / 4;
+        const int64_t n = run->sizes->carry / weft_dtype_bytes(r.dtype);
         weft_graph_binding b = run->binding;
-        float *taped = rig_floats(&r, b.carry_out.ref, n), *untaped = NULL;
+        float *taped = rig_numbers(&r, b.carry_out.ref, n), *untaped = NULL;
         const weft_slot_ref none = {0};
         b.tape = none;
         b.carry_out = rig_slot(&r, run->sizes->carry);
         b.work = rig_slot(&r, run->sizes->forward_work_untaped);
         rig_ok(weft_graph_forward(run->graph, &b, false, &err), &err);
-        untaped = rig_floats(&r, b.carry_out.ref, n);
+        untaped = rig_numbers(&r, b.carry_out.ref, n);
         ck_assert_mem_eq(taped, untaped, (size_t)n * 4);
         free(taped);
         free(untaped);
@@ -435,11 +454,11 @@ TEST(nothing_below_what_is_trained_keeps_a_tape) {
     rig_close(&r);
 }
 
-TESTS(evaluation_gives_the_loss_of_training, RIG_DEVICES) {
+TESTS(evaluation_gives_the_loss_of_training, VARIANTS) {
     rig r;
     rig_chain train, evaluate;
     double trained = 0.0, evaluated = 0.0;
-    rig_open(&r, _i, &rig_language_model, ROWS, LENGTH);
+    open_language_model(&r, _i);
     rig_chain_open(&train, &r, WEFT_MODE_TRAIN, 0, 3);
     rig_chain_open(&evaluate, &r, WEFT_MODE_EVALUATE, 0, 3);
     trained = rig_chain_objective(&train);

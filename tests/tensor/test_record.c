@@ -16,6 +16,11 @@ static const rig_weight weights[] = {
     {"a.odd.weight", WEFT_WEIGHT_GAIN, 3, 3},          {"a.places.weight", WEFT_WEIGHT_EMBEDDING, 2, D},
     {"a.packed.weight", WEFT_WEIGHT_LINEAR, V, 64},    {0}};
 
+#define ARGS(type, ...)                                                                                                \
+    &(const type) {                                                                                                    \
+        .struct_size = (uint32_t)sizeof(type), __VA_ARGS__                                                             \
+    }
+
 typedef weft_value use(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry);
 
 RETURNS(wide, ops->linear(g, ops->linear(g, carry, r->weights[MATRIX]), r->weights[MATRIX]))
@@ -66,20 +71,13 @@ RETURNS(odd_factors, ops->multiply(g, carry, r->weights[ODD_GAIN]))
 RETURNS(biased_factors, ops->multiply(g, carry, r->weights[BIASED_GAIN]))
 RETURNS(certain_dropout, ops->dropout(g, carry, 1.0))
 
-FORWARD(narrow_magnitude) {
-    const weft_weight_norm_args args = {.struct_size = sizeof args,
-                                        .magnitude = r->weights[GAIN],
-                                        .weight = r->weights[MATRIX]};
-    return ops->weight_norm(g, ops->linear(g, carry, r->weights[MATRIX]), &args);
-}
+RETURNS(narrow_magnitude,
+        ops->weight_norm(g, ops->linear(g, carry, r->weights[MATRIX]),
+                         ARGS(weft_weight_norm_args, .magnitude = r->weights[GAIN], .weight = r->weights[MATRIX])))
 
-FORWARD(half_a_part) {
-    const weft_weight_norm_args args = {.struct_size = sizeof args,
-                                        .magnitude = r->weights[GAIN],
-                                        .weight = r->weights[MATRIX],
-                                        .down = r->weights[MATRIX]};
-    return ops->weight_norm(g, carry, &args);
-}
+RETURNS(half_a_part, ops->weight_norm(g, carry,
+                                      ARGS(weft_weight_norm_args, .magnitude = r->weights[GAIN],
+                                           .weight = r->weights[MATRIX], .down = r->weights[MATRIX])))
 
 RETURNS(rows_as_places, ops->add(g, carry, ops->matrix(g, r->weights[MATRIX])))
 RETURNS(rows_as_carry, ops->matrix(g, r->weights[MATRIX]))
@@ -120,15 +118,10 @@ FORWARD(stranger) {
     return ops->add(g, carry, other);
 }
 
-FORWARD(odd_heads) {
-    const weft_rope_args args = {.struct_size = (uint32_t)sizeof args, .heads = D / 3, .head_dim = 3};
-    return ops->rope(g, carry, ops->positions(g), r->table, &args);
-}
+RETURNS(odd_heads,
+        ops->rope(g, carry, ops->positions(g), r->table, ARGS(weft_rope_args, .heads = D / 3, .head_dim = 3)))
 
-FORWARD(narrow_table) {
-    const weft_rope_args args = {.struct_size = (uint32_t)sizeof args, .heads = 1, .head_dim = D};
-    return ops->rope(g, carry, ops->positions(g), r->table, &args);
-}
+RETURNS(narrow_table, ops->rope(g, carry, ops->positions(g), r->table, ARGS(weft_rope_args, .heads = 1, .head_dim = D)))
 
 FORWARD(short_arguments) {
     const weft_rope_args args = {.struct_size = (uint32_t)sizeof args - 1, .heads = D / HD, .head_dim = HD};
