@@ -224,6 +224,17 @@ static inline weft_status team_check(const team *self, weft_coverage *coverage, 
     return weft_programs_check(coverage, (const weft_program *const *)self->programs, &self->job.spec, err);
 }
 
+/* No two slots that are live at the same time share bytes of the arena. */
+static inline void check_slots(const weft_program *program) {
+    for (int32_t i = 0; i < program->n_slots; i++)
+        for (int32_t j = 0; j < i; j++) {
+            const weft_slot *a = &program->slots[i], *b = &program->slots[j];
+            must(a->offset + a->bytes <= program->arena);
+            must(a->offset < 0 || b->offset < 0 || a->last < b->first || b->last < a->first ||
+                 a->offset + a->bytes <= b->offset || b->offset + b->bytes <= a->offset);
+        }
+}
+
 /* Returns the index of the instruction; -1: not found. Operands unused by the kind are -1. */
 static inline int32_t find_instruction(const weft_program *program, int32_t kind, int32_t segment, int32_t unit,
                                        int32_t micro_batch) {

@@ -1,15 +1,11 @@
 /* tests/program/test_execute.c: instructions run in order with their slots; the trace records execution and memory
  * use. */
-#include "simulate.h"
-#include "suite.h"
+#include "jobs.h"
 
-static const tiny_options plain = {.mode = WEFT_MODE_TRAIN, .micro_batches = 2, .frozen = 0, .checkpointing = false};
-static const tiny_options checkpointing = {
-    .mode = WEFT_MODE_TRAIN, .micro_batches = 2, .frozen = 0, .checkpointing = true};
-static const tiny_options one_micro_batch = {
-    .mode = WEFT_MODE_TRAIN, .micro_batches = 1, .frozen = 0, .checkpointing = false};
-static const tiny_options generate = {
-    .mode = WEFT_MODE_GENERATE, .micro_batches = 1, .frozen = 0, .checkpointing = false};
+static const tiny_options plain = {.mode = WEFT_MODE_TRAIN, .micro_batches = 2};
+static const tiny_options checkpointing = {.mode = WEFT_MODE_TRAIN, .micro_batches = 2, .checkpointing = true};
+static const tiny_options one_micro_batch = {.mode = WEFT_MODE_TRAIN, .micro_batches = 1};
+static const tiny_options generate = {.mode = WEFT_MODE_GENERATE, .micro_batches = 1};
 
 /* An executor that records its calls and uses a share of each slot. */
 typedef struct recorder {
@@ -348,7 +344,7 @@ TEST(each_pass_over_a_segment_has_its_own_scratch) {
 }
 
 TEST(checkpointing_and_freezing_save_memory) {
-    const tiny_options half_frozen = {.mode = WEFT_MODE_TRAIN, .micro_batches = 2, .frozen = 3, .checkpointing = false};
+    const tiny_options half_frozen = {.mode = WEFT_MODE_TRAIN, .micro_batches = 2, .frozen = 3};
     bench dear, cheap, frozen;
     bench_open(&dear, &plain, 100);
     bench_open(&cheap, &checkpointing, 100);

@@ -3,7 +3,7 @@
  * Applies every single deletion, duplication (to any index), swap of neighbours and changed operand to the training
  * program of a small model. Each mutant is either rejected with a message that names the instruction, or placed again
  * and run by the engine for two optimizer steps (with graph capture the second step is replayed in slices). The final
- * bytes must equal those of the unchanged program. Both counts are printed. tests/program/test_mutations.c does the
+ * bytes must equal those of the unchanged program. Both counts are printed. tests/program/test_ranks.c does the
  * same symbolically for many more jobs. */
 #include "golden.h"
 #include "mutants.h"
