@@ -4,7 +4,7 @@
 #include "run/engine.h"
 #include "layout_offset.h"
 
-#include <check.h>
+#include "suite.h"
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -52,7 +52,7 @@ void golden_batch_open(golden_batch *out, const char *name) {
     const int32_t *starts = NULL;
     (void)snprintf(at, sizeof at, "%s/expected.safetensors", name);
     golden_path(path, sizeof path, at);
-    ck_assert_msg(weft_safetensors_open(&out->file, path, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_safetensors_open(&out->file, path, &err), err);
     ids = tensor(out, "ids", WEFT_I32);
     out->rows = (int32_t)ids->dims[0];
     out->length = (int32_t)ids->dims[1];
@@ -120,14 +120,13 @@ void golden_engine_open(golden_engine *out, golden_batch *batch, const char *nam
     spec.lengths[0] = batch->length;
     spec.evaluate_rows = spec.rows;
     memset(out, 0, sizeof *out);
-    ck_assert_msg(weft_run_open(&out->run, NULL, all, n + own, needs, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_engine_open(&out->engine, out->run, NULL, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_engine_prepare(out->engine, &spec, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_engine_allocate(out->engine, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_engine_load(out->engine, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_stepper_create(&out->stepper, out->engine, &golden_data_plugin, (weft_data *)(void *)batch,
-                                      &err) == WEFT_OK,
-                  "%s", err.text);
+    ck_assert_ok(weft_run_open(&out->run, NULL, all, n + own, needs, &err), err);
+    ck_assert_ok(weft_engine_open(&out->engine, out->run, NULL, &err), err);
+    ck_assert_ok(weft_engine_prepare(out->engine, &spec, &err), err);
+    ck_assert_ok(weft_engine_allocate(out->engine, &err), err);
+    ck_assert_ok(weft_engine_load(out->engine, &err), err);
+    ck_assert_ok(weft_stepper_create(&out->stepper, out->engine, &golden_data_plugin, (weft_data *)(void *)batch, &err),
+                 err);
 }
 
 void golden_engine_close(golden_engine *engine) {
@@ -149,7 +148,7 @@ float *read_floats(const weft_engine *engine, weft_ref ref, int64_t n) {
     weft_error err = WEFT_ERROR_INIT;
     float *out = malloc((size_t)n * sizeof *out);
     ck_assert_ptr_nonnull(out);
-    ck_assert_msg(engine->kernels->read(engine->device, NULL, out, ref, n * 4, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(engine->kernels->read(engine->device, NULL, out, ref, n * 4, &err), err);
     return out;
 }
 

@@ -49,6 +49,7 @@ typedef struct train_rig {
     weft_stepper *stepper;
     const weft_data_plugin *data_plugin;
     weft_data *data;
+    row_data rows; /* of train_rig_golden */
 } train_rig;
 
 /* Returns a spec: sequences per micro-batch, micro-batches per step, one length, and an optional evaluation of the same
@@ -63,6 +64,9 @@ void train_rig_open_at(train_rig *out, const weft_rank_span *rank_span, const ch
                        const char *const *overrides, size_t n);
 /* Creates programs, memory, weights and stepper. */
 void train_rig_start(train_rig *rig, const weft_plan_spec *spec);
+/* Both, on a golden model and its batch, which belongs to the rig. */
+void train_rig_golden(train_rig *out, const char *name, int32_t micro_batches, bool evaluates,
+                      const char *const *overrides, size_t n);
 void train_rig_close(train_rig *rig);
 
 /* Runs a step that must succeed: lr 1e-3, clip 0.5. */

@@ -174,53 +174,36 @@ TESTS(the_copy_is_the_rounded_master_after_load_and_steps, 4) {
     static const char *const trainable[] = {"train.trainable=all", "train.trainable=last:1", "train.trainable=head",
                                             "train.trainable=*norm.weight"};
     const char *overrides[] = {ADAMW, BF16, trainable[_i]};
-    row_data data;
     train_rig rig;
-    weft_plan_spec spec;
-    row_data_golden(&data, "llama-bf16"); /* bf16 files: masters start equal to the copy */
-    spec = train_rig_spec(&data, 2, false);
-    train_rig_open(&rig, "llama-bf16", &data, overrides, 4);
-    train_rig_start(&rig, &spec);
+    train_rig_golden(&rig, "llama-bf16", 2, false, overrides, 4);
     ck_assert_int_eq(check_copies(rig.engine), 0);
     train_rig_steps(&rig, 3);
     ck_assert_int_gt(check_copies(rig.engine), weft_declared_numel(rig.engine->plan.declared, true) / 2);
     train_rig_close(&rig);
-    row_data_free(&data);
 }
 
 /* The head's matmul reads the table, too. */
 TEST(the_table_of_a_tied_model_is_copied) {
     const char *overrides[] = {ADAMW, BF16};
-    row_data data;
     train_rig rig;
-    weft_plan_spec spec;
-    row_data_golden(&data, "llama-tied");
-    spec = train_rig_spec(&data, 2, false);
-    train_rig_open(&rig, "llama-tied", &data, overrides, 3);
-    train_rig_start(&rig, &spec);
+    train_rig_golden(&rig, "llama-tied", 2, false, overrides, 3);
     train_rig_steps(&rig, 2);
     ck_assert_int_gt(check_copies(rig.engine), 0);
     ck_assert_int_eq(rig.engine->compute_dtypes[weft_declared_find(rig.engine->plan.declared, "lm_head.weight")],
                      WEFT_BF16);
     train_rig_close(&rig);
-    row_data_free(&data);
 }
 
 /* Updates too small for 8 bits change only the master, and accumulate in it until the copy changes. */
 TEST(small_updates_add_up) {
     const char *overrides[] = {"optimizer.plugin=sgd", BF16};
-    row_data data;
     train_rig rig;
-    weft_plan_spec spec;
     weft_error err = WEFT_ERROR_INIT;
     uint16_t first = 0, now = 0;
     float master[3] = {0.0f};
     int32_t p = -1;
     uint64_t s = 0;
-    row_data_golden(&data, "llama-bf16");
-    spec = train_rig_spec(&data, 1, false);
-    train_rig_open(&rig, "llama-bf16", &data, overrides, 2);
-    train_rig_start(&rig, &spec);
+    train_rig_golden(&rig, "llama-bf16", 1, false, overrides, 2);
     p = weft_declared_find(rig.engine->plan.declared, "lm_head.weight");
     for (; s < MANY_STEPS && now == first; s++) {
         weft_step_result result = {0};
@@ -234,7 +217,6 @@ TEST(small_updates_add_up) {
     }
     ck_assert_msg(now != first, "the copy has not moved in %d updates", MANY_STEPS);
     train_rig_close(&rig);
-    row_data_free(&data);
 }
 
 /* ---- bytes ---- */
@@ -383,16 +365,11 @@ TEST(logits_lie_near_fp32_and_are_not_rounded) {
 TEST(a_carry_that_is_not_finite_is_found) {
     const char *overrides[] = {ADAMW, BF16};
     const float bad = NAN;
-    row_data data;
     train_rig rig;
-    weft_plan_spec spec;
     weft_error err = WEFT_ERROR_INIT;
     weft_step_result result = {0};
     int32_t p = -1;
-    row_data_golden(&data, "llama-gqa");
-    spec = train_rig_spec(&data, 1, true);
-    train_rig_open(&rig, "llama-gqa", &data, overrides, 3);
-    train_rig_start(&rig, &spec);
+    train_rig_golden(&rig, "llama-gqa", 1, true, overrides, 3);
     p = weft_declared_find(rig.engine->plan.declared,
                            "model.layers.1.input_layernorm.weight"); /* read from the master */
     ck_assert_int_eq(rig.engine->kernels->write(rig.engine->device, NULL, rig.engine->parameter_refs[p], &bad, 4, &err),
@@ -402,7 +379,6 @@ TEST(a_carry_that_is_not_finite_is_found) {
     ck_assert_int_eq(weft_stepper_evaluate(rig.stepper, &result, WEFT_SPLIT_VALIDATION, 0, &err), WEFT_E_NUMERIC);
     ck_assert_says(err, "layers.1.attn computes the first");
     train_rig_close(&rig);
-    row_data_free(&data);
 }
 
 int main(void) {

@@ -237,16 +237,11 @@ TEST(a_skipped_step_changes_nothing) {
 TEST(a_scale_at_its_floor_ends_the_run) {
     const char *overrides[] = {ADAMW, FP16, "train.loss_scale=4"};
     const float bad = NAN;
-    row_data data;
     train_rig rig;
-    weft_plan_spec spec;
     weft_error err = WEFT_ERROR_INIT;
     weft_step_result result = {0};
     int32_t p = -1;
-    row_data_golden(&data, "llama-gqa");
-    spec = train_rig_spec(&data, 1, true);
-    train_rig_open(&rig, "llama-gqa", &data, overrides, 4);
-    train_rig_start(&rig, &spec);
+    train_rig_golden(&rig, "llama-gqa", 1, true, overrides, 4);
     p = weft_declared_find(rig.engine->plan.declared, "model.layers.1.input_layernorm.weight");
     ck_assert_int_eq(rig.engine->kernels->write(rig.engine->device, NULL, rig.engine->parameter_refs[p], &bad, 4, &err),
                      WEFT_OK);
@@ -259,7 +254,6 @@ TEST(a_scale_at_its_floor_ends_the_run) {
                       strstr(err.text, "the forward of layers.1.attn computes the first") != NULL,
                   "%s", err.text);
     train_rig_close(&rig);
-    row_data_free(&data);
 }
 
 /* ---- training ---- */

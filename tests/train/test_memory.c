@@ -429,13 +429,8 @@ static void plant_all(const char *model, int32_t micro_batches, const char *chec
     int32_t kinds[WEFT_SLOT_WORK + 1] = {0}, n = 0;
     int64_t *used = NULL;
     float *before = NULL, *after = NULL;
-    row_data data;
     train_rig rig;
-    weft_plan_spec spec;
-    row_data_golden(&data, model);
-    spec = train_rig_spec(&data, micro_batches, false);
-    train_rig_open(&rig, model, &data, overrides, 4);
-    train_rig_start(&rig, &spec);
+    train_rig_golden(&rig, model, micro_batches, false, overrides, 4);
     (void)train_rig_step(&rig, 1);
     n = rig.engine->plan.train.program->n_slots;
     used = calloc((size_t)n, sizeof *used);
@@ -454,7 +449,6 @@ static void plant_all(const char *model, int32_t micro_batches, const char *chec
     free(before);
     free(after);
     train_rig_close(&rig);
-    row_data_free(&data);
 }
 
 TESTS(a_slot_one_row_too_small_is_caught, 4) {

@@ -88,14 +88,9 @@ static void check_moved(const weft_engine *engine, const choice *c, const float 
 TESTS(what_is_not_chosen_stays_and_takes_no_memory, N_CHOICES) {
     const choice *c = &choices[_i];
     const char *overrides[] = {ADAMW, c->trainable};
-    row_data data;
     train_rig rig;
-    weft_plan_spec spec;
     float *before = NULL, *after = NULL;
-    row_data_golden(&data, c->model);
-    spec = train_rig_spec(&data, 3, false);
-    train_rig_open(&rig, c->model, &data, overrides, 3);
-    train_rig_start(&rig, &spec);
+    train_rig_golden(&rig, c->model, 3, false, overrides, 3);
     check_memory(rig.engine, c, 3);
     before = train_rig_parameters(&rig);
     train_rig_steps(&rig, 5);
@@ -104,7 +99,6 @@ TESTS(what_is_not_chosen_stays_and_takes_no_memory, N_CHOICES) {
     free(before);
     free(after);
     train_rig_close(&rig);
-    row_data_free(&data);
 }
 
 /* Frozen parameters do not change the gradients of trained ones. */
@@ -215,32 +209,21 @@ static float *second_moment(const train_rig *rig) {
 TESTS(a_number_that_is_not_finite_stops_with_step_and_segment, 2) {
     const char *overrides[] = {ADAMW,
                                _i == 0 ? "train.activation_checkpointing=no" : "train.activation_checkpointing=yes"};
-    row_data data;
     train_rig rig;
-    weft_plan_spec spec;
-    row_data_golden(&data, "llama-gqa");
-    spec = train_rig_spec(&data, _i == 0 ? 1 : 3, true);
-    train_rig_open(&rig, "llama-gqa", &data, overrides, 3);
-    train_rig_start(&rig, &spec);
+    train_rig_golden(&rig, "llama-gqa", _i == 0 ? 1 : 3, true, overrides, 3);
     train_rig_steps(&rig, 2);
     fail_each(&rig, train_rig_parameters);
     fail_each(&rig, second_moment);
     (void)train_rig_step(&rig, 3); /* no effect remains */
     train_rig_close(&rig);
-    row_data_free(&data);
 }
 
 TEST(an_evaluation_that_is_not_finite_says_where) {
     const char *overrides[] = {ADAMW};
-    row_data data;
     train_rig rig;
-    weft_plan_spec spec;
     weft_error err = WEFT_ERROR_INIT;
     weft_step_result result = {0};
-    row_data_golden(&data, "llama-gqa");
-    spec = train_rig_spec(&data, 1, true);
-    train_rig_open(&rig, "llama-gqa", &data, overrides, 2);
-    train_rig_start(&rig, &spec);
+    train_rig_golden(&rig, "llama-gqa", 1, true, overrides, 2);
     train_rig_steps(&rig, 2);
     (void)put(rig.engine, "model.layers.1.mlp.up_proj.weight", NAN);
     ck_assert_int_eq(weft_stepper_evaluate(rig.stepper, &result, WEFT_SPLIT_VALIDATION, 0, &err), WEFT_E_NUMERIC);
@@ -248,7 +231,6 @@ TEST(an_evaluation_that_is_not_finite_says_where) {
                   err.text);
     ck_assert_msg(strstr(err.text, "; the weights are as update 2 by optimizer:adamw (/") != NULL, "%s", err.text);
     train_rig_close(&rig);
-    row_data_free(&data);
 }
 
 /* ---- no target ---- */
@@ -354,15 +336,10 @@ TEST(a_micro_batch_without_a_target_adds_nothing) {
 /* Loading weights again resets states to zero and the update count to 0. */
 TEST(loading_again_begins_anew) {
     const char *overrides[] = {ADAMW};
-    row_data data;
     train_rig rig;
-    weft_plan_spec spec;
     weft_error err = WEFT_ERROR_INIT;
     float *first = NULL, *second = NULL;
-    row_data_golden(&data, "llama-tied");
-    spec = train_rig_spec(&data, 3, false);
-    train_rig_open(&rig, "llama-tied", &data, overrides, 2);
-    train_rig_start(&rig, &spec);
+    train_rig_golden(&rig, "llama-tied", 3, false, overrides, 2);
     train_rig_steps(&rig, 3);
     first = train_rig_parameters(&rig);
     ck_assert_ok(weft_engine_load(rig.engine, &err), err);
@@ -372,7 +349,6 @@ TEST(loading_again_begins_anew) {
     free(first);
     free(second);
     train_rig_close(&rig);
-    row_data_free(&data);
 }
 
 int main(void) {
