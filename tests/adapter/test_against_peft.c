@@ -41,11 +41,6 @@ typedef struct bench {
     golden_engine g;
 } bench;
 
-/* Returns element 0 of a trained parameter in a region laid out like the trained parameters. */
-static weft_ref mirrored(const weft_engine *engine, weft_ref region, const weft_parameter *p) {
-    return weft_ref_at(region, layout_offset(engine->plan.layout, p));
-}
-
 static void begin_at_golden(const bench *b) {
     weft_engine *engine = b->g.engine;
     weft_error err = WEFT_ERROR_INIT;
@@ -79,37 +74,10 @@ static void close_bench(bench *b) {
     golden_batch_close(&b->batch);
 }
 
-static void check_trained(const bench *b, const char *what, weft_ref region) {
-    const weft_engine *engine = b->g.engine;
-    for (int32_t i = 0; i < engine->plan.declared->n_parameters; i++) {
-        const weft_parameter *p = &engine->plan.declared->parameters[i];
-        char name[256];
-        float *found = NULL;
-        if (!p->trainable) continue;
-        found = read_floats(engine, region.buffer == NULL ? engine->parameter_refs[i] : mirrored(engine, region, p),
-                            p->numel);
-        (void)snprintf(name, sizeof name, "%s.%s", what, p->name);
-        ck_assert_msg(relative_error(found, golden_floats(&b->batch, name), p->numel) < 1e-4, "%s is off by %.3g", name,
-                      relative_error(found, golden_floats(&b->batch, name), p->numel));
-        free(found);
-    }
-}
-
 TESTS(loss_gradients_and_ten_steps, N_ADAPTERS) {
-    const weft_ref parameters = {NULL, 0};
     bench b;
     open_bench(&b, _i);
-    for (int step = 1; step <= 10; step++) {
-        weft_error err = WEFT_ERROR_INIT;
-        weft_step_result result = {0};
-        ck_assert_ok(weft_stepper_train(b.g.stepper, &result, (uint64_t)step, 1e-3, 0.5, &err), err);
-        ck_assert_double_lt(
-            fabs(result.loss_sum / (double)b.batch.count / golden_doubles(&b.batch, "adamw10.loss")[step - 1] - 1.0),
-            1e-5);
-        ck_assert_double_lt(fabs(result.norm / golden_doubles(&b.batch, "adamw10.norm")[step - 1] - 1.0), 1e-4);
-        if (step == 1) check_trained(&b, "grad", b.g.engine->gradients.ref);
-    }
-    check_trained(&b, "adamw10", parameters);
+    golden_ten_steps(&b.g, &b.batch, false);
     close_bench(&b);
 }
 
@@ -232,31 +200,15 @@ TEST_RANGE(files_are_those_of_peft, PREFIX, LLAMA_ADAPTER + 1) {
 
 /* ---- generation ---- */
 
-static weft_generator *open_generator(weft_run **run, int i, int64_t n_prompt, bool cache) {
-    const weft_generate_options options = {.tokens = 1, .top_p = 1.0, .cache = cache};
-    const uint32_t needs = WEFT_NEEDS(WEFT_PART_MODEL) | WEFT_NEEDS(WEFT_PART_POLICY) | WEFT_NEEDS(WEFT_PART_STRATEGY) |
-                           WEFT_NEEDS(WEFT_PART_DEVICE) | WEFT_NEEDS(WEFT_PART_ADAPTER);
-    char path[4096], model[4200], plugin[64];
-    const char *overrides[2 + DEVICE_CHOICE_MOST + MOST_KEYS] = {model, plugin};
-    size_t n = 2 + device_choice_overrides(overrides + 2);
-    weft_generator *generator = NULL;
-    weft_error err = WEFT_ERROR_INIT;
-    golden_path(path, sizeof path, adapters[i].base);
-    golden_plugin(plugin, sizeof plugin, adapters[i].base);
-    (void)snprintf(model, sizeof model, "model.path=%s", path);
-    for (int k = 0; k < MOST_KEYS && adapters[i].keys[k] != NULL; k++) overrides[n++] = adapters[i].keys[k];
-    ck_assert_ok(weft_run_open(run, NULL, overrides, n, needs, &err), err);
-    ck_assert_ok(weft_generator_create(&generator, *run, n_prompt, &options, &err), err);
-    return generator;
-}
-
 /* Logits after a text, processed in one pass or position by position with the cache. */
 TEST(a_prefix_stands_before_cached_places) {
     enum { PLACES = 7 };
     const int32_t text[PLACES] = {5, 17, 40, 3, 88, 21, 60};
+    const weft_generate_options options = {.tokens = 1, .top_p = 1.0, .cache = true};
+    const char *base = adapters[PREFIX].base, *const *keys = adapters[PREFIX].keys;
     weft_run *runs[2] = {NULL, NULL};
-    weft_generator *whole = open_generator(&runs[0], PREFIX, PLACES, true);
-    weft_generator *slow = open_generator(&runs[1], PREFIX, PLACES, true);
+    weft_generator *whole = golden_generator(&runs[0], base, keys, 2, PLACES, &options);
+    weft_generator *slow = golden_generator(&runs[1], base, keys, 2, PLACES, &options);
     const int64_t vocabulary = weft_generator_model(whole)->vocab_size;
     const float *at_once = NULL, *stepwise = NULL;
     double largest = 0.0;

@@ -305,27 +305,12 @@ TEST(thirty_steps_lower_the_loss_as_fp32_does) {
 
 /* ---- generation ---- */
 
-static weft_generator *open_generator(weft_run **run, const char *name, const char *precision, int64_t n_prompt,
-                                      const weft_generate_options *options) {
-    char path[4096], model[4200];
-    const char *overrides[] = {model, "model.plugin=llama", precision};
-    const uint32_t needs = WEFT_NEEDS(WEFT_PART_MODEL) | WEFT_NEEDS(WEFT_PART_POLICY) | WEFT_NEEDS(WEFT_PART_STRATEGY) |
-                           WEFT_NEEDS(WEFT_PART_DEVICE);
-    weft_generator *out = NULL;
-    weft_error err = WEFT_ERROR_INIT;
-    golden_path(path, sizeof path, name);
-    (void)snprintf(model, sizeof model, "model.path=%s", path);
-    ck_assert_ok(weft_run_open(run, NULL, overrides, 3, needs, &err), err);
-    ck_assert_ok(weft_generator_create(&out, *run, n_prompt, options, &err), err);
-    return out;
-}
-
 /* Returns the last logits of a text of n ids, in one pass or position by position with the cache. */
 static float *logits_of(const char *name, const char *precision, const int32_t *ids, int64_t n, bool cache) {
     const weft_generate_options options = {.tokens = 1, .top_p = 1.0, .cache = cache};
     weft_run *run = NULL;
     weft_error err = WEFT_ERROR_INIT;
-    weft_generator *generator = open_generator(&run, name, precision, n, &options);
+    weft_generator *generator = golden_generator(&run, name, &precision, 1, n, &options);
     const int64_t vocabulary = weft_generator_model(generator)->vocab_size;
     const float *found = NULL;
     float *out = malloc((size_t)vocabulary * sizeof *out);

@@ -26,41 +26,6 @@ static const char *model_at(int i) {
     return only != NULL ? only : models[i];
 }
 
-static void check_gradients(const golden_engine *g, const golden_batch *batch) {
-    for (int32_t i = 0; i < g->engine->plan.declared->n_parameters; i++) {
-        const weft_parameter *p = &g->engine->plan.declared->parameters[i];
-        char name[256];
-        float *found = read_floats(g->engine,
-                                   weft_ref_at(g->engine->gradients.ref, layout_offset(g->engine->plan.layout, p)),
-                                   p->numel);
-        (void)snprintf(name, sizeof name, "grad.%s", p->name);
-        ck_assert_msg(relative_error(found, golden_floats(batch, name), p->numel) < 1e-4, "%s is off by %.3g", name,
-                      relative_error(found, golden_floats(batch, name), p->numel));
-        free(found);
-    }
-}
-
-/* Where the gradient is zero except for rounding (key bias without rotary embedding), AdamW takes steps of that
- * rounding. Copies the expected values there. */
-static void pass_noise(float *found, const float *expected, const float *gradient, int64_t n) {
-    for (int64_t i = 0; i < n; i++)
-        if (gradient[i] != 0.0f && fabsf(gradient[i]) < 1e-10f) found[i] = expected[i];
-}
-
-static void check_parameters(const golden_engine *g, const golden_batch *batch) {
-    for (int32_t i = 0; i < g->engine->plan.declared->n_parameters; i++) {
-        const weft_parameter *p = &g->engine->plan.declared->parameters[i];
-        char name[256], gradient[256];
-        float *found = read_floats(g->engine, g->engine->parameter_refs[i], p->numel);
-        (void)snprintf(name, sizeof name, "adamw10.%s", p->name);
-        (void)snprintf(gradient, sizeof gradient, "grad.%s", p->name);
-        pass_noise(found, golden_floats(batch, name), golden_floats(batch, gradient), p->numel);
-        ck_assert_msg(relative_error(found, golden_floats(batch, name), p->numel) < 1e-4, "%s is off by %.3g", name,
-                      relative_error(found, golden_floats(batch, name), p->numel));
-        free(found);
-    }
-}
-
 /* The quick suite has two models on the CUDA emulator, and all on the CPU. */
 static int n_models(void) {
     const bool is_short = !is_full() && getenv("WEFT_TEST_DEVICE") != NULL;
@@ -70,20 +35,9 @@ static int n_models(void) {
 TESTS(loss_gradients_and_ten_steps, n_models()) {
     golden_batch batch;
     golden_engine g;
-    weft_error err = WEFT_ERROR_INIT;
     golden_batch_open(&batch, model_at(_i));
     golden_engine_open(&g, &batch, model_at(_i), 1, adamw, 3);
-    for (int step = 1; step <= 10; step++) {
-        weft_step_result result = {0};
-        ck_assert_ok(weft_stepper_train(g.stepper, &result, (uint64_t)step, 1e-3, 0.5, &err), err);
-        ck_assert_int_eq(result.n_targets, batch.count);
-        ck_assert_double_lt(
-            fabs(result.loss_sum / (double)result.n_targets / golden_doubles(&batch, "adamw10.loss")[step - 1] - 1.0),
-            1e-5);
-        ck_assert_double_lt(fabs(result.norm / golden_doubles(&batch, "adamw10.norm")[step - 1] - 1.0), 1e-4);
-        if (step == 1) check_gradients(&g, &batch);
-    }
-    check_parameters(&g, &batch);
+    golden_ten_steps(&g, &batch, true);
     golden_engine_close(&g);
     golden_batch_close(&batch);
 }
@@ -151,54 +105,14 @@ TESTS(last_hidden_states_are_what_makes_the_logits, n_models()) {
     golden_batch_close(&batch);
 }
 
-static const int32_t *ints(const golden_batch *batch, const char *name) {
-    return (const int32_t *)(const void *)weft_safetensors_find(batch->file, name)->data;
-}
-
-/* Returns the worst error of logits at each position of the documents, position by position with the key-value
- * cache. */
-static double worst_logit(const golden_batch *batch, weft_generator *generator, int64_t vocabulary) {
-    double worst = 0.0;
-    const float *expected = golden_floats(batch, "logits"), *weights = golden_floats(batch, "weights");
-    for (int32_t i = 0; i < batch->rows * batch->length; i++) {
-        const float *found = NULL;
-        weft_error err = WEFT_ERROR_INIT;
-        const int64_t at = batch->positions[i];
-        if (weights[i] == 0.0f && at == 0) continue; /* the first position of padding, or of a masked prompt */
-        ck_assert_ok(weft_generator_logits(generator, &found, ints(batch, "ids") + i - at, 0, at + 1, &err), err);
-        for (int64_t v = 0; v < vocabulary; v++) {
-            const double off = fabs((double)found[v] - (double)expected[i * vocabulary + v]);
-            if (off > worst) worst = off;
-        }
-    }
-    return worst;
-}
-
-static weft_generator *open_generator(weft_run **run, const char *name, int64_t n_prompt,
-                                      const weft_generate_options *options) {
-    char path[4096], model[4200], plugin[64];
-    const char *overrides[2 + DEVICE_CHOICE_MOST] = {model, plugin};
-    const size_t n = 2 + device_choice_overrides(overrides + 2);
-    const uint32_t needs = WEFT_NEEDS(WEFT_PART_MODEL) | WEFT_NEEDS(WEFT_PART_POLICY) | WEFT_NEEDS(WEFT_PART_STRATEGY) |
-                           WEFT_NEEDS(WEFT_PART_DEVICE);
-    weft_generator *generator = NULL;
-    weft_error err = WEFT_ERROR_INIT;
-    golden_path(path, sizeof path, name);
-    golden_plugin(plugin, sizeof plugin, name);
-    (void)snprintf(model, sizeof model, "model.path=%s", path);
-    ck_assert_ok(weft_run_open(run, NULL, overrides, n, needs, &err), err);
-    ck_assert_ok(weft_generator_create(&generator, *run, n_prompt, options, &err), err);
-    return generator;
-}
-
 TESTS(logits_of_every_place, n_models() < N_MODELS ? n_models() : N_MODELS + N_PACKED) {
     const weft_generate_options options = {.tokens = 1, .top_p = 1.0, .cache = false};
     golden_batch batch;
     weft_run *run = NULL;
     weft_generator *generator = NULL;
     golden_batch_open(&batch, model_at(_i));
-    generator = open_generator(&run, model_at(_i), batch.length, &options);
-    ck_assert_double_lt(worst_logit(&batch, generator, weft_generator_model(generator)->vocab_size), 1e-4);
+    generator = golden_generator(&run, model_at(_i), NULL, 0, batch.length, &options);
+    ck_assert_double_lt(golden_worst_logit(&batch, generator), 1e-4);
     weft_generator_destroy(generator);
     weft_run_close(run);
     golden_batch_close(&batch);
@@ -225,9 +139,9 @@ TESTS(forty_greedy_tokens, n_models() < N_MODELS ? 1 : N_MODELS - N_LLAMAS) {
     golden_batch batch;
     weft_run *run = NULL;
     weft_error err = WEFT_ERROR_INIT;
-    weft_generator *generator = open_generator(&run, name, PROMPT, &options);
+    weft_generator *generator = golden_generator(&run, name, NULL, 0, PROMPT, &options);
     golden_batch_open(&batch, name);
-    text = ints(&batch, "greedy");
+    text = golden_ints(&batch, "greedy");
     ck_assert_ok(weft_generator_run(generator, text, PROMPT, &never, keep_id, &list, &err), err);
     ck_assert_int_eq(list.n, TOKENS);
     for (int32_t i = 0; i < TOKENS; i++)
