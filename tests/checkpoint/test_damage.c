@@ -12,10 +12,6 @@ static void setup(void) {
     rig_two(two, four);
 }
 
-static void teardown(void) {
-    scratch_remove();
-}
-
 /* Flips a bit of the byte at a fraction of the file's length. */
 static void flip(const char *path, double where) {
     size_t n = 0;
@@ -245,6 +241,6 @@ TEST(a_killed_save_leaves_the_old_state_or_the_new_one) {
 
 int main(void) {
     TCase *tests = tcase_create("damage");
-    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_checked_fixture(tests, setup, scratch_remove);
     return rig_main(tests);
 }

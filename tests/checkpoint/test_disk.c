@@ -35,14 +35,6 @@ int statvfs(const char *path, struct statvfs *about) {
     return 0;
 }
 
-static void setup(void) {
-    rig_make();
-}
-
-static void teardown(void) {
-    scratch_remove();
-}
-
 /* Returns the sorted names in a directory except . and .. , each followed by a blank. */
 static const char *names_in(const char *path) {
     static char text[2048];
@@ -349,6 +341,6 @@ TEST(a_tokenizer_does_not_replace_what_the_weights_brought) {
 
 int main(void) {
     TCase *tests = tcase_create("disk");
-    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_checked_fixture(tests, rig_make, scratch_remove);
     return rig_main(tests);
 }

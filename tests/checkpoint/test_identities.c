@@ -11,10 +11,6 @@ static void setup(void) {
     rig_two(two, four);
 }
 
-static void teardown(void) {
-    scratch_remove();
-}
-
 static const weft_change *find_change(const rig *run, const char *name) {
     for (int32_t i = 0; i < run->identities.n_changes; i++)
         if (strcmp(run->identities.changes[i].name, name) == 0) return &run->identities.changes[i];
@@ -318,6 +314,6 @@ TEST(spelling_of_config_json_does_not_count) {
 
 int main(void) {
     TCase *tests = tcase_create("identities");
-    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_checked_fixture(tests, setup, scratch_remove);
     return rig_main(tests);
 }

@@ -7,14 +7,6 @@
 #include "model/weights.h"
 #include "layout_offset.h"
 
-static void setup(void) {
-    rig_make();
-}
-
-static void teardown(void) {
-    scratch_remove();
-}
-
 /* Returns the number of tensors in a file of state/; -1: no such file. */
 static int32_t tensors_in(uint64_t step, const char *name) {
     weft_safetensors *file = NULL;
@@ -373,6 +365,6 @@ TEST(saving_takes_a_few_mebibytes_whatever_the_size) {
 
 int main(void) {
     TCase *tests = tcase_create("round trip");
-    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_checked_fixture(tests, rig_make, scratch_remove);
     return rig_main(tests);
 }

@@ -4,6 +4,8 @@
 
 #include "llama.h"
 #include "memory_device.h"
+#include "base/safetensors.h"
+#include "model/convert.h"
 #include "model/weights.h"
 #include "layout_offset.h"
 
@@ -85,6 +87,22 @@ static inline const float *values(const bench *b, const char *name) {
     const int32_t p = weft_declared_find(b->declared, name);
     ck_assert_int_ge(p, 0);
     return (const float *)(const void *)(b->buffer.bytes + 256 + layout_offset(b->layout, &b->declared->parameters[p]));
+}
+
+/* Compares the directory's files to the region, tensor by tensor. */
+static inline void check_against_files(const bench *b, const char *directory) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_safetensors *files = NULL;
+    ck_assert_ok(weft_safetensors_open_directory(&files, directory, &err), err);
+    ck_assert_int_eq(files->n_tensors, b->declared->n_parameters);
+    for (int32_t i = 0; i < files->n_tensors; i++) {
+        const weft_tensor *t = &files->tensors[i];
+        float *wide = malloc((size_t)t->numel * 4);
+        ck_assert(weft_convert(wide, WEFT_F32, t->data, t->dtype, t->numel));
+        ck_assert_msg(memcmp(wide, values(b, t->name), (size_t)t->numel * 4) == 0, "%s", t->name);
+        free(wide);
+    }
+    weft_safetensors_close(files);
 }
 
 #endif

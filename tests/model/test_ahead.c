@@ -109,13 +109,9 @@ TESTS(it_can_be_stopped_at_once_and_need_not_be_there, 2) {
     weft_ahead_stop(NULL);
 }
 
-static void setup(void) {
-    scratch_make();
-}
-
 int main(void) {
     TCase *tcase = tcase_create("all");
-    tcase_add_checked_fixture(tcase, setup, scratch_remove);
+    tcase_add_checked_fixture(tcase, scratch_make, scratch_remove);
     tcase_set_timeout(tcase, 60);
     return run_tests(tcase);
 }

@@ -31,13 +31,6 @@ static weft_status declare(weft_declared **d, const char *type, const json_t *co
                                 NULL, err);
 }
 
-/* Counts parameters as transformers does: each storage once. */
-static int64_t parameters_of(const weft_declared *d) {
-    int64_t n = 0;
-    for (int32_t i = 0; i < d->n_parameters; i++) n += d->parameters[i].numel;
-    return n;
-}
-
 static void hold_layers(const json_t *one, const decoder_config *c) {
     const json_t *windows = json_object_get(one, "windows"), *turned = json_object_get(one, "turned");
     ck_assert_int_eq(c->layers, (int64_t)json_array_size(windows));
@@ -94,8 +87,8 @@ static void hold_served(const json_t *one, const json_t *places) {
     weft_declared *d = NULL;
     const weft_status status = declare(&d, type, config, &err);
     ck_assert_msg(status == WEFT_OK, "%s: %s", name_of(one), err.text);
-    ck_assert_msg(parameters_of(d) == json_integer_value(number_of(one, "parameters")), "%s has %lld parameters",
-                  name_of(one), (long long)parameters_of(d));
+    ck_assert_msg(weft_declared_numel(d, false) == json_integer_value(number_of(one, "parameters")),
+                  "%s has %lld parameters", name_of(one), (long long)weft_declared_numel(d, false));
     weft_declared_destroy(d);
     hold_numbers(one, type, places);
 }

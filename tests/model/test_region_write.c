@@ -214,14 +214,6 @@ static void write_by(const model *m, const char *path, int32_t world, int64_t ce
 static const int64_t mixed[] = {64, 7, 5000, 1, 130, 3 << 20, 64, 64, 1023, 1024, 40000, 65};
 enum { MIXED = sizeof mixed / sizeof mixed[0] };
 
-static void setup(void) {
-    scratch_make();
-}
-
-static void teardown(void) {
-    scratch_remove();
-}
-
 TESTS(any_number_of_ranks_writes_the_same_file, 2) {
     static const int32_t dtypes[] = {WEFT_F32, WEFT_BF16};
     static root_list one, many;
@@ -346,7 +338,7 @@ TESTS(a_rank_that_fails_ends_all, 3) {
 
 int main(void) {
     TCase *tests = tcase_create("region_write");
-    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_checked_fixture(tests, scratch_make, scratch_remove);
     tcase_set_timeout(tests, 120);
     return run_tests(tests);
 }

@@ -10,10 +10,6 @@
 #include "model/convert.h"
 #include "base/safetensors.h"
 
-static void setup(void) {
-    scratch_make();
-}
-
 /* ---- writing test files ---- */
 
 /* length < 0: that of the header. */
@@ -512,6 +508,6 @@ TEST(conversions_take_any_alignment_and_refuse_other_types) {
 int main(void) {
     TCase *tcase = tcase_create("safetensors");
     tcase_set_timeout(tcase, 120);
-    tcase_add_checked_fixture(tcase, setup, scratch_remove);
+    tcase_add_checked_fixture(tcase, scratch_make, scratch_remove);
     return run_tests(tcase);
 }
