@@ -10,6 +10,9 @@
 
 #include <math.h>
 
+#define ck_assert_logged(part)                                                                                         \
+    ck_assert_msg(strstr(fixture_log, part) != NULL, "\"%s\" does not say \"%s\"", fixture_log, part)
+
 typedef struct rig {
     weft_session *session;
     weft_identities identities;
@@ -100,6 +103,9 @@ static inline void rig_load(rig *self) {
     weft_error err = WEFT_ERROR_INIT;
     ck_assert_ok(weft_engine_load(self->session->engine, &err), err);
 }
+
+/* Opens, and loads the weights. */
+#define rig_start(self, ...) (rig_open(self, __VA_ARGS__), rig_load(self))
 
 /* Runs optimizer steps up to and including `last`. */
 static inline void rig_train(rig *self, uint64_t last) {
@@ -198,8 +204,7 @@ static inline bool rig_exists(const char *path) {
 /* Saves checkpoints of steps 2 and 4 of a fresh run; returns the hashes of both. */
 static inline void rig_two(char two[65], char four[65]) {
     rig run;
-    rig_open(&run, NULL);
-    rig_load(&run);
+    rig_start(&run, NULL);
     rig_train(&run, 2);
     rig_save(&run);
     strcpy(two, rig_hash(&run));

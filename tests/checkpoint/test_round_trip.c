@@ -25,8 +25,7 @@ static void make_base(const char *dtype) {
     weft_error err = WEFT_ERROR_INIT;
     rig run;
     (void)snprintf(override, sizeof override, "checkpoint.dtype=%s", dtype);
-    rig_open(&run, override, NULL);
-    rig_load(&run);
+    rig_start(&run, override, NULL);
     ck_assert_ok(rig_try_save_model(&run, scratch_path("made"), &run.session->text, &err), err);
     rig_close(&run);
     (void)snprintf(from, sizeof from, "%s/made", scratch);
@@ -62,8 +61,7 @@ TESTS(a_resumed_run_has_the_bits_of_one_that_never_stopped, 2 * N_CASES) {
     (void)snprintf(trainable, sizeof trainable, "train.trainable=%s", cases[c].trainable);
     (void)snprintf(start, sizeof start, "model.start=%s", cases[c].base == NULL ? "fresh" : "weights");
 
-    rig_open(&run, dtype, trainable, start, precision, NULL);
-    rig_load(&run);
+    rig_start(&run, dtype, trainable, start, precision, NULL);
     rig_train(&run, 3);
     rig_save(&run);
     strcpy(third, rig_hash(&run));
@@ -88,8 +86,7 @@ TESTS(a_resumed_run_has_the_bits_of_one_that_never_stopped, 2 * N_CASES) {
 TEST(the_number_of_updates_comes_back) {
     char sixth[65];
     rig run;
-    rig_open(&run, NULL);
-    rig_load(&run);
+    rig_start(&run, NULL);
     run.session->engine->updates = 90; /* as left by another run */
     rig_load(&run);
     ck_assert_uint_eq(run.session->engine->updates, 0);
@@ -120,8 +117,7 @@ TEST(a_second_resume_saves_the_same_type) {
     char *a = NULL, *b = NULL;
     rig run;
     make_base("bf16");
-    rig_open(&run, "model.start=weights", NULL);
-    rig_load(&run);
+    rig_start(&run, "model.start=weights", NULL);
     rig_train(&run, 2);
     rig_save(&run);
     rig_close(&run);
@@ -145,8 +141,7 @@ TEST(counters_and_losses_come_back) {
     char path[4096];
     weft_error err = WEFT_ERROR_INIT;
     rig run;
-    rig_open(&run, NULL);
-    rig_load(&run);
+    rig_start(&run, NULL);
     run.state = (weft_checkpoint_state){
         .step = 11, .tokens = UINT64_C(123456789012345), .eval_loss = NAN, .best_loss = 0.1 + 0.2, .best_step = 9};
     rig_save(&run);
@@ -184,15 +179,13 @@ TESTS(a_checkpoint_is_a_model, 3) {
     uint16_t narrow = 0;
     rig run;
     (void)snprintf(dtype, sizeof dtype, "checkpoint.dtype=%s", weft_dtype_name(dtypes[_i]));
-    rig_open(&run, dtype, NULL);
-    rig_load(&run);
+    rig_start(&run, dtype, NULL);
     rig_train(&run, 2);
     rig_save(&run);
     saved = parameters_of(&run, &n);
     rig_close(&run);
     (void)snprintf(path, sizeof path, "model.path=%s", rig_file(2, ""));
-    rig_open(&run, path, "model.start=weights", NULL);
-    rig_load(&run);
+    rig_start(&run, path, "model.start=weights", NULL);
     ck_assert_int_eq(run.session->engine->stored_dtype, dtypes[_i]);
     loaded = parameters_of(&run, &m);
     rig_close(&run);
@@ -212,8 +205,7 @@ TEST(the_model_directory_is_for_people) {
     char name[64];
     weft_error err = WEFT_ERROR_INIT;
     rig run;
-    rig_open(&run, NULL);
-    rig_load(&run);
+    rig_start(&run, NULL);
     for (int again = 0; again < 2; again++) {
         ck_assert_ok(rig_try_save_model(&run, scratch_path("out/model"), &run.session->text, &err), err);
         for (int i = 0; i < 4; i++) {
@@ -237,8 +229,7 @@ TEST(the_model_directory_is_for_people) {
 TEST(the_same_step_again_replaces_the_old_one) {
     char first[65];
     rig run;
-    rig_open(&run, NULL);
-    rig_load(&run);
+    rig_start(&run, NULL);
     rig_train(&run, 2);
     rig_save(&run);
     strcpy(first, rig_hash(&run));
@@ -264,8 +255,7 @@ TEST(without_a_host_view_the_same_files_come_out) {
     char hash[65], *seen[4];
     size_t sizes[4], n = 0;
     rig run;
-    rig_open(&run, "checkpoint.dtype=bf16", NULL);
-    rig_load(&run);
+    rig_start(&run, "checkpoint.dtype=bf16", NULL);
     rig_train(&run, 2);
     rig_save(&run);
     strcpy(hash, rig_hash(&run));
@@ -304,8 +294,7 @@ TEST(the_hash_sees_every_part_and_no_padding) {
     const weft_engine *engine = NULL;
     const weft_parameter *last = NULL;
     rig run;
-    rig_open(&run, "train.trainable=last:1", NULL);
-    rig_load(&run);
+    rig_start(&run, "train.trainable=last:1", NULL);
     rig_train(&run, 1);
     engine = run.session->engine;
     strcpy(before, rig_hash(&run));
@@ -347,8 +336,7 @@ TEST(saving_takes_a_few_mebibytes_whatever_the_size) {
     int64_t bytes = 0;
     rig run;
     rig_write_config(scratch_path("base"), 768, 2048);
-    rig_open(&run, "checkpoint.dtype=bf16", NULL);
-    rig_load(&run);
+    rig_start(&run, "checkpoint.dtype=bf16", NULL);
     bytes = 4 * weft_declared_numel(run.session->engine->plan.declared, false);
     ck_assert_int_gt(bytes, 36 << 20);
     (void)rig_hash(&run);
