@@ -10,10 +10,8 @@
 #include "run/values.h"
 #include "layout_offset.h"
 
-#include <check.h>
 #include <jansson.h>
 #include <math.h>
-#include <stdlib.h>
 
 enum { MOST_KEYS = 6 };
 
@@ -34,7 +32,7 @@ static const struct {
     {"adapter-mlp-head-tied",
      "llama-tied",
      {"adapter.plugin=mlp-head", "adapter.mlp-head.width=24", "adapter.mlp-head.activation=gelu"}}};
-enum { PREFIX = 2, LLAMA_ADAPTER = 3, N_ADAPTERS = sizeof adapters / sizeof *adapters };
+enum { PREFIX = 2, LLAMA_ADAPTER = 3, N_ADAPTERS = LENGTH(adapters) };
 
 typedef struct bench {
     golden_batch batch;
@@ -228,10 +226,7 @@ TEST(a_prefix_stands_before_cached_places) {
 }
 
 int main(void) {
-    TCase *tests = tcase_create("against_peft");
-    tcase_set_timeout(tests, 300);
-    tcase_add_checked_fixture(tests, scratch_make, scratch_remove);
     (void)snprintf(outside, sizeof outside, "adapter.plugin=%s/tests/outside/weft-adapter-vera.so",
                    getenv("WEFT_BUILD"));
-    return run_tests(tests);
+    return run_tests(test_case("against_peft", 300, scratch_make, scratch_remove));
 }

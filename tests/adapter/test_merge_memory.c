@@ -4,11 +4,9 @@
 #include "scratch.h"
 #include "suite.h"
 
-#include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 enum { FILES = 4, IN_FILE = 4, LAYERS = FILES * IN_FILE, R = 2, IDS = 64 };
 
@@ -164,8 +162,5 @@ TESTS(a_merge_holds_pieces_and_no_file, 2) {
 }
 
 int main(void) {
-    TCase *tests = tcase_create("merge_memory");
-    tcase_set_timeout(tests, 300);
-    tcase_add_checked_fixture(tests, scratch_make, scratch_remove);
-    return run_tests(tests);
+    return run_tests(test_case("merge_memory", 300, scratch_make, scratch_remove));
 }

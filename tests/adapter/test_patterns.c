@@ -40,7 +40,7 @@ static void open_small(rig *self) {
                                         "model.layers.1.mlp.up_proj",
                                         "lm_head"};
     *self = (rig){.job = {.n_layers = 2}};
-    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) add_site(self, paths[i]);
+    for (size_t i = 0; i < LENGTH(paths); i++) add_site(self, paths[i]);
     self->chosen[0] = self->chosen[7] = 0;
 }
 
@@ -150,7 +150,7 @@ static const char *const differing[] = {"[[:alpha:]]+", "a{,3}",     "a{ 1}",   
 TEST(what_is_read_otherwise_is_refused) {
     expression_fault why = {""};
     expression *mine = expression_open("(?|q|k)\\h?", EXPRESSION_WHOLE, false, &why);
-    for (size_t i = 0; i < sizeof differing / sizeof *differing; i++) {
+    for (size_t i = 0; i < LENGTH(differing); i++) {
         ck_assert_msg(expression_open(differing[i], EXPRESSION_WHOLE, true, &why) == NULL, "%s", differing[i]);
         ck_assert_msg(strstr(why.text, "which Python's re treats differently") != NULL, "%s: %s", differing[i],
                       why.text);
@@ -228,9 +228,8 @@ static const struct {
                 {PATTERN_RANK, "embed_tokens:4", "'embed_tokens', which is no adapted module"},
                 {PATTERN_ALPHA, "*:4,q_proj:8",
                  "alpha_pattern has 'q_proj', and each module that it matches has its alpha by an earlier entry"}};
-enum { N_REFUSALS = sizeof refusals / sizeof *refusals };
 
-TESTS(entries_that_cannot_be, N_REFUSALS) {
+TESTS(entries_that_cannot_be, LENGTH(refusals)) {
     rig self;
     patterns found = {0};
     weft_error err = WEFT_ERROR_INIT;
@@ -250,9 +249,8 @@ static const struct {
                {"{\"q_proj\": \"4\"}", "rank_pattern sets 'q_proj' to an invalid rank"},
                {"{\"(\": 4}", "there/adapter_config.json: rank_pattern '(' is no regular expression"},
                {"{\"a{,2}\": 4}", "rank_pattern 'a{,2}' contains '{,2}', which Python's re"}};
-enum { N_SPOILED = sizeof spoiled / sizeof *spoiled };
 
-TESTS(files_that_cannot_be, N_SPOILED) {
+TESTS(files_that_cannot_be, LENGTH(spoiled)) {
     rig self;
     patterns found = {0};
     weft_error err = WEFT_ERROR_INIT;

@@ -13,11 +13,8 @@
 #include "run/generate.h"
 #include "layout_offset.h"
 
-#include <check.h>
 #include <jansson.h>
 #include <math.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 static const struct {
     const char *name, *base, *trainable, *stored;
@@ -30,7 +27,7 @@ static const struct {
              {"peft-lora-patterns", "llama-gqa", "train.trainable=auto", "model.base=auto"},
              {"peft-lora-excluded", "family-phi3", "train.trainable=auto", "model.base=auto"},
              {"peft-dora-nf4", "llama-gqa", "train.trainable=auto", "model.base=nf4"}};
-enum { N_CASES = sizeof cases / sizeof *cases };
+enum { N_CASES = LENGTH(cases) };
 
 static char from[4200];
 
@@ -319,7 +316,6 @@ static const struct {
                {"peft-lora", "model.layers.0.self_attn.q_proj.weight is F64", DOUBLES},
                {"peft-lora", "1 of another shape (model.layers.0.self_attn.q_proj.weight is (", WIDER},
                {"peft-lora-layers", "'model.embed_tokens.weight' and 'lm_head.weight' differ", TIES_DIFFER}};
-enum { N_SPOILED = sizeof spoiled / sizeof *spoiled };
 
 static int case_of(const char *name) {
     int i = 0;
@@ -374,7 +370,7 @@ static void spoil_base(merge_rig *rig, int how) {
 }
 
 /* A base with tensors other than the adapter was declared on is rejected before any copy. */
-TESTS(bases_that_do_not_fit, N_SPOILED) {
+TESTS(bases_that_do_not_fit, LENGTH(spoiled)) {
     merge_rig rig;
     weft_error err = WEFT_ERROR_INIT;
     char path[64];
@@ -397,7 +393,5 @@ TEST(a_base_without_the_prefix) {
 }
 
 int main(void) {
-    TCase *tests = tcase_create("peft");
-    tcase_set_timeout(tests, 300);
-    return run_tests(tests);
+    return run_tests(test_case("peft", 300, NULL, NULL));
 }

@@ -214,9 +214,4 @@ static inline void rig_two(char two[65], char four[65]) {
     rig_close(&run);
 }
 
-static inline int rig_main(TCase *tests) {
-    tcase_set_timeout(tests, 300);
-    return run_tests(tests);
-}
-
 #endif

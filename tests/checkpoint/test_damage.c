@@ -162,7 +162,7 @@ TEST(other_names_are_no_checkpoints) {
     static const char *const names[] = {"step-",       "step-05",    "step-9x", "Step-9",
                                         ".step-9.tmp", "step-9.old", "step--9"};
     char name[64];
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    for (size_t i = 0; i < LENGTH(names); i++) {
         (void)snprintf(name, sizeof name, "out/checkpoints/%s", names[i]);
         ck_assert_int_eq(rename(rig_file(4, ""), scratch_path(name)), 0);
         ck_assert_msg(rig_newest() == 2, "%s", name);
@@ -240,7 +240,5 @@ TEST(a_killed_save_leaves_the_old_state_or_the_new_one) {
 }
 
 int main(void) {
-    TCase *tests = tcase_create("damage");
-    tcase_add_checked_fixture(tests, setup, scratch_remove);
-    return rig_main(tests);
+    return run_tests(test_case("damage", 300, setup, scratch_remove));
 }

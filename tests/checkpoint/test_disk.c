@@ -287,7 +287,5 @@ TEST(a_tokenizer_does_not_replace_what_the_weights_brought) {
 }
 
 int main(void) {
-    TCase *tests = tcase_create("disk");
-    tcase_add_checked_fixture(tests, rig_make, scratch_remove);
-    return rig_main(tests);
+    return run_tests(test_case("disk", 300, rig_make, scratch_remove));
 }

@@ -141,7 +141,7 @@ TESTS(machine_and_builds_are_facts, 14) {
                                           "[train] precision",
                                           "the model's config.json"};
     static const char *const allowed[] = {"strategy plugin", "policy plugin", "comm plugin"};
-    const int n_refused = (int)(sizeof refused / sizeof refused[0]);
+    const int n_refused = (int)(LENGTH(refused));
     const char *name = _i < n_refused ? refused[_i] : allowed[_i - n_refused];
     char was[512];
     weft_error err = WEFT_ERROR_INIT;
@@ -310,7 +310,5 @@ TEST(spelling_of_config_json_does_not_count) {
 }
 
 int main(void) {
-    TCase *tests = tcase_create("identities");
-    tcase_add_checked_fixture(tests, setup, scratch_remove);
-    return rig_main(tests);
+    return run_tests(test_case("identities", 300, setup, scratch_remove));
 }

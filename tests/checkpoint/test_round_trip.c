@@ -48,12 +48,10 @@ static const struct {
     {"fp16", "auto", "head", -2, 1}, /* the tied embedding, which is the head: one master */
 };
 
-enum { N_CASES = sizeof cases / sizeof cases[0] };
-
 /* For any compute dtype: the checkpoint has the masters and the state. */
-TESTS(a_resumed_run_has_the_bits_of_one_that_never_stopped, 2 * N_CASES) {
-    const char *precision = _i < N_CASES ? "train.precision=fp32" : "train.precision=bf16";
-    const int c = _i % N_CASES;
+TESTS(a_resumed_run_has_the_bits_of_one_that_never_stopped, 2 * LENGTH(cases)) {
+    const char *precision = _i < (int)LENGTH(cases) ? "train.precision=fp32" : "train.precision=bf16";
+    const int c = _i % (int)LENGTH(cases);
     char dtype[64], trainable[64], start[64], third[65], sixth[65];
     rig run;
     if (cases[c].base != NULL) make_base(cases[c].base);
@@ -352,7 +350,5 @@ TEST(saving_takes_a_few_mebibytes_whatever_the_size) {
 }
 
 int main(void) {
-    TCase *tests = tcase_create("round trip");
-    tcase_add_checked_fixture(tests, rig_make, scratch_remove);
-    return rig_main(tests);
+    return run_tests(test_case("round trip", 300, rig_make, scratch_remove));
 }

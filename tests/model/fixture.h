@@ -6,10 +6,7 @@
 #include "suite.h"
 
 #include <errno.h>
-#include <stdbool.h>
-#include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "model/declare.h"
 

@@ -4,12 +4,8 @@
 #include "scratch.h"
 #include "suite.h"
 
-#include <check.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 enum { MB = 1 << 20, FILES = 3, PAGE = 4096 };
 
@@ -110,8 +106,5 @@ TESTS(it_can_be_stopped_at_once_and_need_not_be_there, 2) {
 }
 
 int main(void) {
-    TCase *tcase = tcase_create("all");
-    tcase_add_checked_fixture(tcase, scratch_make, scratch_remove);
-    tcase_set_timeout(tcase, 60);
-    return run_tests(tcase);
+    return run_tests(test_case("all", 60, scratch_make, scratch_remove));
 }

@@ -6,9 +6,7 @@
 #include "scratch.h"
 #include "suite.h"
 
-#include <check.h>
 #include <math.h>
-#include <stdlib.h>
 #include <weft/blocks.h>
 
 #define WEIGHT "model.layers.0.mlp.up_proj.weight"
@@ -266,7 +264,5 @@ TESTS(damage_is_told_by_file_and_tensor, LENGTH(damages)) {
 }
 
 int main(void) {
-    TCase *tcase = tcase_create("bitsandbytes");
-    tcase_add_checked_fixture(tcase, scratch_make, scratch_remove);
-    return run_tests(tcase);
+    return run_tests(test_case("bitsandbytes", 0, scratch_make, scratch_remove));
 }

@@ -576,7 +576,5 @@ TEST(a_model_without_a_head_says_so) {
 }
 
 int main(void) {
-    TCase *tcase = tcase_create("declare");
-    tcase_add_checked_fixture(tcase, setup, scratch_remove);
-    return run_tests(tcase);
+    return run_tests(test_case("declare", 0, setup, scratch_remove));
 }

@@ -10,7 +10,6 @@
 
 static const char *const families[] = {"llama", "mistral", "qwen2",  "qwen3",       "smollm3",
                                        "olmo2", "gemma",   "gemma2", "gemma3_text", "phi3"};
-enum { N_FAMILIES = sizeof families / sizeof families[0] };
 
 /* ---- a model with weights derived from names ---- */
 
@@ -128,7 +127,7 @@ static void check_case(const char *family, const json_t *base, const json_t *tex
     json_decref(config);
 }
 
-TESTS(each_key_is_computed_or_refused_by_name, N_FAMILIES) {
+TESTS(each_key_is_computed_or_refused_by_name, LENGTH(families)) {
     json_t *all = json_load_file(llama_golden("family_keys.json"), 0, NULL);
     const json_t *cases = json_object_get(json_object_get(all, "families"), families[_i]);
     const json_t *base = json_object_get(json_array_get(cases, 0), "config");
@@ -171,8 +170,5 @@ TESTS(late_places_turn_as_in_transformers, 7) {
 }
 
 int main(void) {
-    TCase *tcase = tcase_create("config.json");
-    tcase_set_timeout(tcase, 300);
-    tcase_add_checked_fixture(tcase, scratch_make, scratch_remove);
-    return run_tests(tcase);
+    return run_tests(test_case("config.json", 300, scratch_make, scratch_remove));
 }

@@ -288,7 +288,7 @@ static const char *const mistakes[] = {
     "leaves out lm_head.weight of 21 parameters. Fix: ",
     "leaves out model.embed_tokens.weight and 20 more of 21 parameters",
 };
-#define N_MISTAKES (int)(sizeof mistakes / sizeof mistakes[0])
+#define N_MISTAKES (int)(LENGTH(mistakes))
 
 TEST_RANGE(a_claim_that_cannot_be_is_refused_by_name, 1, N_MISTAKES) {
     weft_error err = WEFT_ERROR_INIT;
@@ -302,7 +302,5 @@ TEST_RANGE(a_claim_that_cannot_be_is_refused_by_name, 1, N_MISTAKES) {
 }
 
 int main(void) {
-    TCase *tcase = tcase_create("layout");
-    tcase_add_checked_fixture(tcase, setup, NULL);
-    return run_tests(tcase);
+    return run_tests(test_case("layout", 0, setup, NULL));
 }

@@ -166,7 +166,7 @@ TEST(the_padding_is_a_row_that_may_be_counted_from_the_end) {
         const char *keys;
         int32_t has, row;
     } said[] = {{"{\"pad_token_id\": null}", 0, 0}, {"{\"pad_token_id\": 0}", 1, 0}, {"{\"pad_token_id\": -1}", 1, 10}};
-    for (size_t i = 0; i < sizeof said / sizeof said[0]; i++) {
+    for (size_t i = 0; i < LENGTH(said); i++) {
         weft_declared *d = declared_with(said[i].keys);
         ck_assert_int_eq(d->weights[0]->has_padding, said[i].has);
         ck_assert_int_eq(d->weights[0]->padding, said[i].row);
@@ -306,7 +306,7 @@ TEST(what_is_no_object_is_named_with_its_line) {
                  {"[1]", "is not a JSON object"},
                  {"{\"vocab_size\": 1, \"vocab_size\": 2}", "duplicate object key"},
                  {"{\"vocab_size\": NaN}", "is not JSON"}};
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+    for (size_t i = 0; i < LENGTH(files); i++) {
         weft_error err = WEFT_ERROR_INIT;
         weft_declared *d = NULL;
         write_bytes(scratch_path("config.json"), files[i].text, strlen(files[i].text));
@@ -317,7 +317,5 @@ TEST(what_is_no_object_is_named_with_its_line) {
 }
 
 int main(void) {
-    TCase *tcase = tcase_create("config.json");
-    tcase_add_checked_fixture(tcase, scratch_make, scratch_remove);
-    return run_tests(tcase);
+    return run_tests(test_case("config.json", 0, scratch_make, scratch_remove));
 }

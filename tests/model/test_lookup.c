@@ -2,11 +2,6 @@
 #include "base/lookup.h"
 #include "suite.h"
 
-#include <check.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { MANY = 5000, LENGTH = 24 };
 
 TEST(what_was_put_is_found) {

@@ -177,7 +177,5 @@ TESTS(bytes_of_another_shape_are_refused, LENGTH(misfits)) {
 }
 
 int main(void) {
-    TCase *tcase = tcase_create("packed");
-    tcase_add_checked_fixture(tcase, setup, scratch_remove);
-    return run_tests(tcase);
+    return run_tests(test_case("packed", 0, setup, scratch_remove));
 }

@@ -191,7 +191,5 @@ TESTS(a_unit_with_a_name_that_no_module_has_is_told_with_those_that_there_are, 5
 }
 
 int main(void) {
-    TCase *tcase = tcase_create("policies");
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    return run_tests(tcase);
+    return run_tests(test_case("policies", 0, setup, teardown));
 }

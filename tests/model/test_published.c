@@ -6,7 +6,6 @@
 #include "decoder.h"
 
 #include <jansson.h>
-#include <stdlib.h>
 
 enum { PLACES = 2048 };
 
@@ -120,7 +119,5 @@ TEST(published_models_are_read_as_they_come) {
 }
 
 int main(void) {
-    TCase *tcase = tcase_create("config.json");
-    tcase_add_checked_fixture(tcase, scratch_make, scratch_remove);
-    return run_tests(tcase);
+    return run_tests(test_case("config.json", 0, scratch_make, scratch_remove));
 }

@@ -104,8 +104,5 @@ TESTS(a_file_that_shrinks_while_it_is_read_is_refused_not_a_crash, 4) {
 }
 
 int main(void) {
-    TCase *tcase = tcase_create("all");
-    tcase_add_checked_fixture(tcase, setup, scratch_remove);
-    tcase_set_timeout(tcase, 120);
-    return run_tests(tcase);
+    return run_tests(test_case("all", 120, setup, scratch_remove));
 }

@@ -212,7 +212,7 @@ static void write_by(const model *m, const char *path, int32_t world, int64_t ce
 
 /* Small ones, some that end within a page, one of several chunks. */
 static const int64_t mixed[] = {64, 7, 5000, 1, 130, 3 << 20, 64, 64, 1023, 1024, 40000, 65};
-enum { MIXED = sizeof mixed / sizeof mixed[0] };
+enum { MIXED = LENGTH(mixed) };
 
 TESTS(any_number_of_ranks_writes_the_same_file, 2) {
     static const int32_t dtypes[] = {WEFT_F32, WEFT_BF16};
@@ -337,8 +337,5 @@ TESTS(a_rank_that_fails_ends_all, 3) {
 }
 
 int main(void) {
-    TCase *tests = tcase_create("region_write");
-    tcase_add_checked_fixture(tests, scratch_make, scratch_remove);
-    tcase_set_timeout(tests, 120);
-    return run_tests(tests);
+    return run_tests(test_case("region_write", 120, scratch_make, scratch_remove));
 }

@@ -422,8 +422,5 @@ TEST(conversions_take_any_alignment_and_refuse_other_types) {
 }
 
 int main(void) {
-    TCase *tcase = tcase_create("safetensors");
-    tcase_set_timeout(tcase, 120);
-    tcase_add_checked_fixture(tcase, scratch_make, scratch_remove);
-    return run_tests(tcase);
+    return run_tests(test_case("safetensors", 120, scratch_make, scratch_remove));
 }

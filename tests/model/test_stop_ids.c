@@ -3,8 +3,6 @@
 
 #include "scratch.h"
 #include "suite.h"
-#include <stdlib.h>
-#include <unistd.h>
 
 static void put(const char *name, const char *text) {
     if (text == NULL) (void)unlink(scratch_path(name));
@@ -84,7 +82,5 @@ TESTS(an_end_goes_before_those_of_the_files, LENGTH(saved)) {
 }
 
 int main(void) {
-    TCase *tests = tcase_create("stop ids");
-    tcase_add_checked_fixture(tests, scratch_make, scratch_remove);
-    return run_tests(tests);
+    return run_tests(test_case("stop ids", 0, scratch_make, scratch_remove));
 }

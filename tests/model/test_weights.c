@@ -666,8 +666,5 @@ TESTS(masters_and_state_are_written_by_name, 2) {
 }
 
 int main(void) {
-    TCase *tests = tcase_create("weights");
-    tcase_set_timeout(tests, 60);
-    tcase_add_checked_fixture(tests, scratch_make, scratch_remove);
-    return run_tests(tests);
+    return run_tests(test_case("weights", 60, scratch_make, scratch_remove));
 }

@@ -2,8 +2,6 @@
 #include "run/validate.h"
 #include "suite.h"
 
-#include <check.h>
-
 /* A slot as in a newer SDK. */
 typedef struct later_slot {
     weft_state_slot known;
@@ -129,7 +127,5 @@ TESTS(what_cannot_be_is_refused_by_name, LENGTH(mistakes)) {
 }
 
 int main(void) {
-    TCase *tests = tcase_create("declared");
-    tcase_add_checked_fixture(tests, setup, NULL);
-    return run_tests(tests);
+    return run_tests(test_case("declared", 0, setup, NULL));
 }

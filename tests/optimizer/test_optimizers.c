@@ -2,10 +2,8 @@
  * device does, without a device. */
 #include "suite.h"
 
-#include <check.h>
 #include <jansson.h>
 #include <math.h>
-#include <stdlib.h>
 
 #include "common/instruction_set.h"
 #include "config/config.h"
@@ -433,7 +431,7 @@ TESTS(cuts_do_not_change_bits, 3) {
     uint64_t step;
     const weft_range range = {(uint32_t)sizeof range, 0, 0, MOST, 0.5f, 1.0f};
     ck_assert_ok(make(&self, kinds_of_update[_i][0], &kinds_of_update[_i][1], 3, &err), err);
-    for (cut = 0; cut <= sizeof pieces / sizeof pieces[0]; cut++) {
+    for (cut = 0; cut <= LENGTH(pieces); cut++) {
         float s[WEFT_MAX_STATES][MOST] = {{0}}, *states[WEFT_MAX_STATES] = {s[0], s[1], s[2], s[3]};
         for (i = 0; i < MOST; i++) w[i] = golden_gradient(9, (uint32_t)i, 1, 1, 0);
         for (step = 1; step <= 5; step++) {
@@ -552,8 +550,5 @@ TEST(defaults_are_pytorchs) {
 }
 
 int main(void) {
-    TCase *tests = tcase_create("optimizers");
-    tcase_set_timeout(tests, 120);
-    tcase_add_checked_fixture(tests, open_golden, close_golden);
-    return run_tests(tests);
+    return run_tests(test_case("optimizers", 120, open_golden, close_golden));
 }

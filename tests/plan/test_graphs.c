@@ -4,8 +4,6 @@
 #include "program/graphs.h"
 #include "suite.h"
 
-#include <check.h>
-
 static int64_t long_from; /* micro-batches of at least this length are computed differently */
 
 FORWARD(forward) {

@@ -7,7 +7,6 @@
 
 #include "suite.h"
 #include <dlfcn.h>
-#include <stdlib.h>
 #include <weft/plugin.h>
 
 #define JOB_MAX  8

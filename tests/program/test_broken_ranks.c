@@ -399,9 +399,7 @@ static const struct {
      {"rank 0, instruction", "GATHER layers.0", "4 of the 4 ranks never", "rank 1 waits in"}},
 };
 
-enum { N_CASES = sizeof cases / sizeof *cases };
-
-TESTS(a_broken_team_is_refused_by_name, N_CASES) {
+TESTS(a_broken_team_is_refused_by_name, LENGTH(cases)) {
     weft_error err = WEFT_ERROR_INIT;
     weft_coverage coverage;
     team ranks;
@@ -421,7 +419,7 @@ TEST(without_tags_messages_are_taken_in_order) {
     } rows[] = {{WEFT_PAYLOAD_CARRY, "rank 0 sends this before SEND layers.0.mlp carry micro-batch 1 peer 1"},
                 {WEFT_PAYLOAD_CARRY_GRADIENT,
                  "rank 1 sends this before SEND layers.0.mlp carry gradient micro-batch 1 peer 0"}};
-    for (size_t row = 0; row < sizeof rows / sizeof *rows; row++) {
+    for (size_t row = 0; row < LENGTH(rows); row++) {
         weft_error err = WEFT_ERROR_INIT;
         weft_coverage coverage;
         weft_program *taker = NULL;
@@ -513,14 +511,13 @@ static const struct {
     {PIPE, owner_that_reads_nothing, "unit layers.0 to rank 2, which runs no segment that reads it"},
     {PIPE, three_readers, "unit root, which is trained, read on ranks 0, 1 and 2"},
 };
-enum { N_PLACEMENTS = sizeof placements / sizeof *placements };
 
 static weft_status check_placed(const weft_job_spec *job, weft_error *err) {
     const weft_status status = weft_job_spec_check_placement(job, err);
     return status == WEFT_OK ? weft_job_spec_check_owners(job, err) : status;
 }
 
-TESTS(a_placement_that_no_program_can_serve_is_refused, N_PLACEMENTS) {
+TESTS(a_placement_that_no_program_can_serve_is_refused, LENGTH(placements)) {
     weft_error err = WEFT_ERROR_INIT;
     team ranks;
     make(&ranks, placements[_i].team);
@@ -577,8 +574,6 @@ TEST(another_numbering_is_accepted_and_not_covered) {
 }
 
 int main(void) {
-    TCase *tests = tcase_create("teams");
-    tcase_set_timeout(tests, 120);
-    printf("%d kinds of broken programs of several ranks\n", (int)N_CASES);
-    return run_tests(tests);
+    printf("%d kinds of broken programs of several ranks\n", (int)LENGTH(cases));
+    return run_tests(test_case("teams", 120, NULL, NULL));
 }

@@ -211,14 +211,12 @@ static const struct {
     {CASE(evaluate, evaluation_without_head), {"without FORWARD head micro-batch 0"}},
 };
 
-enum { N_CASES = sizeof cases / sizeof *cases };
-
 static weft_status check_one(const weft_program *program, const tiny_job *job, weft_error *err) {
     weft_coverage coverage;
     return weft_programs_check(&coverage, &program, &job->spec, err);
 }
 
-TESTS(a_broken_program_is_refused_by_name, N_CASES) {
+TESTS(a_broken_program_is_refused_by_name, LENGTH(cases)) {
     tiny_job job;
     weft_error err = WEFT_ERROR_INIT;
     weft_program *program = tiny_program(&job, cases[_i].job);
@@ -425,8 +423,6 @@ TEST(checkpointing_keeps_what_waits_for_what) {
 }
 
 int main(void) {
-    TCase *tests = tcase_create("programs");
-    tcase_set_timeout(tests, 120);
-    printf("%d kinds of broken programs\n", (int)N_CASES);
-    return run_tests(tests);
+    printf("%d kinds of broken programs\n", (int)LENGTH(cases));
+    return run_tests(test_case("programs", 120, NULL, NULL));
 }

@@ -402,7 +402,5 @@ TEST(programs_are_printed_by_name) {
 }
 
 int main(void) {
-    TCase *cases = tcase_create("programs");
-    tcase_set_timeout(cases, 120);
-    return run_tests(cases);
+    return run_tests(test_case("programs", 120, NULL, NULL));
 }

@@ -5,9 +5,6 @@
 
 #include "suite.h"
 
-#include <check.h>
-#include <stdbool.h>
-#include <stdlib.h>
 #include <time.h>
 
 static uint64_t seed = 1;
@@ -222,7 +219,5 @@ TEST(nothing_needs_no_arena_and_nonsense_is_refused) {
 }
 
 int main(void) {
-    TCase *cases = tcase_create("intervals");
-    tcase_set_timeout(cases, 120);
-    return run_tests(cases);
+    return run_tests(test_case("intervals", 120, NULL, NULL));
 }

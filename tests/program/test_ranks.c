@@ -46,7 +46,6 @@ static const setting settings[] = {
     {NULL, "0 1 3", 3, false, true, false},
     {NULL, "0 1 3 5", 4, true, true, false},
 };
-enum { N_SETTINGS = sizeof settings / sizeof *settings };
 
 static void set_up(team *out, const setting *how, const tiny_options *options) {
     strategy by;
@@ -97,7 +96,7 @@ static void expect_valid(const setting *how, const tiny_options *options) {
     team_free(&ranks);
 }
 
-TESTS(programs_of_every_strategy_are_accepted_and_come_to_what_one_rank_does, N_SETTINGS) {
+TESTS(programs_of_every_strategy_are_accepted_and_come_to_what_one_rank_does, LENGTH(settings)) {
     int32_t n = 0;
     for (int32_t bits = 0; bits < 2 * 3 * 3 * 4 * 2 * 2; bits++) {
         const uint32_t frozen[] = {0, 2, 3, 6};
@@ -191,7 +190,7 @@ static void mutate(const setting *how, const tiny_options *options, int32_t rank
 
 enum { ALL_KINDS = (1 << N_MUTATIONS) - 1 };
 
-TESTS(every_mutant_of_one_rank_is_refused_or_comes_to_the_same, N_SETTINGS) {
+TESTS(every_mutant_of_one_rank_is_refused_or_comes_to_the_same, LENGTH(settings)) {
     const setting *how = &settings[_i];
     const uint32_t all = ALL_KINDS, most = all & ~(1u << MUTATION_MOVE);
     const tiny_options options = {.mode = WEFT_MODE_TRAIN,
@@ -239,7 +238,7 @@ static mutant draw_mutant(const team *ranks, uint64_t *state) {
     m.to = (int32_t)(bits[2] % (uint32_t)ranks->programs[0]->n_instructions);
     if (m.how == MUTATION_DELETION) m.to = -1;
     if (m.how != MUTATION_OPERAND) return m;
-    m.field = fields[bits[3] % (sizeof fields / sizeof *fields)];
+    m.field = fields[bits[3] % (LENGTH(fields))];
     m.to = strcmp(m.field, "waits") == 0 ? m.to : (int32_t)(bits[2] % 9) - 1;
     return m;
 }
@@ -293,7 +292,7 @@ static void judge_changes(team *ranks, const bench *valid, uint64_t *state, coun
     into->equal++;
 }
 
-TESTS(changes_of_all_ranks_and_several_are_refused_or_come_to_the_same, N_SETTINGS) {
+TESTS(changes_of_all_ranks_and_several_are_refused_or_come_to_the_same, LENGTH(settings)) {
     const setting *how = &settings[_i];
     const tiny_options options = {.mode = WEFT_MODE_TRAIN,
                                   .reduce = how->two_hops ? WEFT_REDUCE_TREE : WEFT_REDUCE_ORDERED,
@@ -357,7 +356,5 @@ TEST(the_play_sees_what_the_checker_is_there_for) {
 }
 
 int main(void) {
-    TCase *valid = tcase_create("valid");
-    tcase_set_timeout(valid, 600);
-    return run_tests(valid);
+    return run_tests(test_case("valid", 600, NULL, NULL));
 }

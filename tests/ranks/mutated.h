@@ -14,8 +14,6 @@
 #include "train_rig.h"
 
 #include <signal.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 enum { RANKS_MAX = 4, STEPS = 2, ROOM = 4, SHORT = 5, LONG = 8, VOCABULARY = 23 };
 

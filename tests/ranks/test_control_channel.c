@@ -200,7 +200,5 @@ TEST(its_size_is_known_before_ranks_are) {
 }
 
 int main(void) {
-    TCase *tests = tcase_create("post");
-    tcase_set_timeout(tests, 2 * SECONDS);
-    return run_tests(tests);
+    return run_tests(test_case("post", 2 * SECONDS, NULL, NULL));
 }

@@ -2,8 +2,6 @@
 #include "tools/prove/grid.h"
 #include "suite.h"
 
-#include <stdlib.h>
-
 /* A spec with all settings; every list has different entries. */
 static weft_grid_spec spec_of(int32_t world, int32_t micro_batches, bool at_last) {
     weft_grid_spec spec = {

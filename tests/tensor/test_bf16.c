@@ -3,9 +3,7 @@
 #include "model/convert.h"
 #include "suite.h"
 
-#include <check.h>
 #include <math.h>
-#include <stdlib.h>
 
 enum { D = RIG_D, HD = RIG_HEAD, ROWS = 3, LENGTH = 21, PLACES = ROWS * LENGTH };
 

@@ -320,7 +320,5 @@ TEST(factors_are_rounded_as_the_type_holds_them) {
 }
 
 int main(void) {
-    TCase *differences = tcase_create("finite differences");
-    tcase_set_timeout(differences, 120);
-    return run_tests(differences);
+    return run_tests(test_case("finite differences", 120, NULL, NULL));
 }

@@ -5,9 +5,7 @@
 #include "graph/kernels.h"
 #include "tools/profile/profile.h"
 
-#include <check.h>
 #include <math.h>
-#include <stdlib.h>
 
 enum { D = RIG_D, HD = RIG_HEAD };
 enum { ROWS = 2, LENGTH = 9 };

@@ -273,7 +273,5 @@ static const graph_case cases[] = {
 GRAPH_CASE_TESTS(cases)
 
 int main(void) {
-    TCase *differences = tcase_create("finite differences");
-    tcase_set_timeout(differences, 120);
-    return run_tests(differences);
+    return run_tests(test_case("finite differences", 120, NULL, NULL));
 }

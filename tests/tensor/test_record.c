@@ -2,9 +2,7 @@
 #include "graph_models.h"
 #include "suite.h"
 
-#include <check.h>
 #include <math.h>
-#include <stdlib.h>
 
 enum { D = RIG_D, V = RIG_V, HD = RIG_HEAD };
 enum { TABLE = 0, GAIN = 1, MATRIX = 2, BIASED_GAIN = 3, ODD_GAIN = 4, FEW_PLACES = 5 };
@@ -225,7 +223,6 @@ static const struct {
     {extra_loss, 1, WEFT_E_UNSUPPORTED, {"segment part.1: `loss` is not supported", "lm_head"}},
     {two_mistakes, 1, WEFT_E_PLUGIN, {"linear gain: ", "a matrix is needed"}},
 };
-enum { N_MISTAKES = sizeof mistakes / sizeof mistakes[0] };
 
 static use *forward_now;
 
@@ -247,7 +244,7 @@ static weft_graph_spec spec_of(const rig *r, int32_t mode) {
     return spec;
 }
 
-TESTS(the_first_mistake_is_told_in_words, N_MISTAKES) {
+TESTS(the_first_mistake_is_told_in_words, LENGTH(mistakes)) {
     rig r;
     weft_error err = WEFT_ERROR_INIT;
     weft_graph *graph = NULL;

@@ -10,9 +10,7 @@
 #include "train_rig.h"
 #include "layout_offset.h"
 
-#include <check.h>
 #include <math.h>
-#include <stdlib.h>
 
 #define ADAMW "optimizer.plugin=adamw", "optimizer.weight_decay=0.01"
 #define FP32  "train.precision=fp32"
@@ -367,7 +365,5 @@ TEST(a_carry_that_is_not_finite_is_found) {
 }
 
 int main(void) {
-    TCase *tests = tcase_create("bf16");
-    tcase_set_timeout(tests, 300);
-    return run_tests(tests);
+    return run_tests(test_case("bf16", 300, NULL, NULL));
 }

@@ -6,8 +6,6 @@
 #include "train_rig.h"
 #include "run/engine.h"
 
-#include <check.h>
-
 #define MIB ((int64_t)1 << 20)
 
 static const fresh_shape shapes[] = {
@@ -164,7 +162,5 @@ TESTS(buffers_are_shared_by_lifetime, N_CASES) {
 }
 
 int main(void) {
-    TCase *tests = tcase_create("bounds");
-    tcase_set_timeout(tests, 300);
-    return run_tests(tests);
+    return run_tests(test_case("bounds", 300, NULL, NULL));
 }

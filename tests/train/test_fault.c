@@ -26,8 +26,7 @@ static weft_status take_step(const char *optimizer, weft_error *err) {
     (void)snprintf(model, sizeof model, "model.path=%s/configs/chess/base", workshop_source());
     (void)snprintf(data, sizeof data, "data.path=%s/configs/chess/heldout.txt", workshop_source());
     (void)snprintf(plugin, sizeof plugin, "optimizer.plugin=%s", optimizer);
-    status =
-        weft_session_open(&session, NULL, overrides, sizeof overrides / sizeof overrides[0], WEFT_SESSION_PROFILE, err);
+    status = weft_session_open(&session, NULL, overrides, LENGTH(overrides), WEFT_SESSION_PROFILE, err);
     if (status == WEFT_OK) status = weft_session_start(session, err);
     if (status == WEFT_OK) status = weft_engine_load(session->engine, err);
     if (status == WEFT_OK) status = weft_stepper_train(session->stepper, &result, 1, 0.01, 1.0, err);
@@ -79,7 +78,7 @@ static const struct {
 /* True for slots called only in training, which the message mentions. */
 static bool is_of_a_mode(const char *slot) {
     static const char *const others[] = {"create", "declare", "units", "alloc", "write", "fill", "read", "encode"};
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    for (size_t i = 0; i < LENGTH(others); i++)
         if (strcmp(slot, others[i]) == 0) return false;
     return true;
 }
@@ -160,7 +159,7 @@ TEST(a_plugin_that_calls_exit_does_not_end_a_run_well) {
                  ".so) ended the main thread in its prepare, in training, at step 1: its"},
                 {"-include sys/syscall.h -include unistd.h -DIN_PREPARE='syscall(SYS_exit, 0)'",
                  ".so) ended the main thread in its prepare, in training, at step 1: its"}};
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < LENGTH(rows); i++) {
         char name[64], command[4 * PATH_MAX], text[4096] = "";
         FILE *said = NULL;
         int status = 0;
@@ -187,8 +186,5 @@ TEST(a_plugin_that_calls_exit_does_not_end_a_run_well) {
 }
 
 int main(void) {
-    TCase *tests = tcase_create("fault");
-    tcase_set_timeout(tests, 120);
-    tcase_add_checked_fixture(tests, scratch_make, scratch_remove);
-    return run_tests(tests);
+    return run_tests(test_case("fault", 120, scratch_make, scratch_remove));
 }

@@ -6,10 +6,8 @@
 #include "suite.h"
 #include "train_rig.h"
 
-#include <check.h>
 #include <jansson.h>
 #include <math.h>
-#include <stdlib.h>
 
 #define ADAMW "optimizer.plugin=adamw", "optimizer.weight_decay=0.01"
 #define FP16  "train.precision=fp16"
@@ -315,7 +313,5 @@ TEST(a_plan_has_the_bytes_of_bf16s) {
 }
 
 int main(void) {
-    TCase *tests = tcase_create("fp16");
-    tcase_set_timeout(tests, 120);
-    return run_tests(tests);
+    return run_tests(test_case("fp16", 120, NULL, NULL));
 }

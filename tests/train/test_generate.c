@@ -6,9 +6,7 @@
 #include "base/text.h"
 #include "run/generate.h"
 
-#include <check.h>
 #include <math.h>
-#include <stdlib.h>
 
 static const char *const models[] = {"llama-tied", "llama-gqa", "llama-bf16", "llama-fp16"};
 static const int64_t contexts[] = {32, 64, 48, 40};
@@ -432,7 +430,5 @@ TESTS(a_real_model_tells_the_story_that_is_known, 2) {
 }
 
 int main(void) {
-    TCase *tests = tcase_create("generate");
-    tcase_set_timeout(tests, 300);
-    return run_tests(tests);
+    return run_tests(test_case("generate", 300, NULL, NULL));
 }

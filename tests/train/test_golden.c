@@ -8,9 +8,7 @@
 #include "run/values.h"
 #include "layout_offset.h"
 
-#include <check.h>
 #include <math.h>
-#include <stdlib.h>
 
 static const char *const models[] = {
     "llama-tied",       "llama-gqa",           "llama-bf16",           "llama-fp16",       "llama-pad",
@@ -153,7 +151,5 @@ TESTS(forty_greedy_tokens, n_models() < N_MODELS ? 1 : N_MODELS - N_LLAMAS) {
 }
 
 int main(void) {
-    TCase *tests = tcase_create("golden");
-    tcase_set_timeout(tests, 300);
-    return run_tests(tests);
+    return run_tests(test_case("golden", 300, NULL, NULL));
 }

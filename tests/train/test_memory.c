@@ -11,11 +11,8 @@
 #include "run/engine.h"
 #include "train_rig.h"
 
-#include <check.h>
 #include <malloc.h>
-#include <stdlib.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 /* ---- counting device ---- */
 
@@ -100,7 +97,6 @@ static const setting settings[] = {
     {"llama-bf16", 2, true, 2, {ADAMW, "train.trainable=last:1", BF16}},
     {"llama-fp16", 2, true, 0, {SGD, "device.threads=3", BF16}},
 };
-enum { N_SETTINGS = sizeof settings / sizeof *settings };
 
 static size_t n_overrides(const setting *s) {
     size_t n = 0;
@@ -170,7 +166,7 @@ static void check_account(const weft_engine *engine) {
     ck_assert_int_eq(counted.most, engine->plan.bytes.total);
 }
 
-TESTS(planned_bytes_are_taken_and_lived_in, N_SETTINGS) {
+TESTS(planned_bytes_are_taken_and_lived_in, LENGTH(settings)) {
     const setting *s = &settings[_i];
     weft_device_plugin table;
     row_data data;
@@ -570,7 +566,5 @@ TEST(what_no_category_explains_is_small) {
 }
 
 int main(void) {
-    TCase *tests = tcase_create("memory");
-    tcase_set_timeout(tests, 300);
-    return run_tests(tests);
+    return run_tests(test_case("memory", 300, NULL, NULL));
 }

@@ -11,9 +11,6 @@
 #include "program/sums.h"
 #include "train_rig.h"
 
-#include <check.h>
-#include <stdlib.h>
-
 enum { STEPS = 2, ARENAS = 4 };
 
 typedef struct counts {
@@ -216,7 +213,5 @@ TEST(a_slot_moved_onto_a_live_one_shows) {
 }
 
 int main(void) {
-    TCase *tests = tcase_create("program bits");
-    tcase_set_timeout(tests, 600);
-    return run_tests(tests);
+    return run_tests(test_case("program bits", 600, NULL, NULL));
 }

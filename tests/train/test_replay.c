@@ -76,9 +76,8 @@ static const course courses[] = {
     {24, 2, 20, false}, /* each micro-batch with each length, and the last with each clipping, too */
     {48, 20, 0, false}, /* 60 combinations: each is evicted before its reuse */
 };
-enum { N_COURSES = sizeof courses / sizeof *courses };
 
-TESTS(replays_have_the_bits_of_instructions, N_COURSES) {
+TESTS(replays_have_the_bits_of_instructions, LENGTH(courses)) {
     const course *c = &courses[_i];
     outcome instructions = run_course(c, "run.replay=no"), replays = run_course(c, "run.replay=auto");
     ck_assert(same_floats(instructions.parameters, replays.parameters, instructions.numel));
@@ -214,7 +213,5 @@ TEST(whoever_listens_hears_every_call) {
 }
 
 int main(void) {
-    TCase *tests = tcase_create("replay");
-    tcase_set_timeout(tests, 300);
-    return run_tests(tests);
+    return run_tests(test_case("replay", 300, NULL, NULL));
 }

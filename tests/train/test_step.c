@@ -6,10 +6,8 @@
 #include "train_rig.h"
 #include "layout_offset.h"
 
-#include <check.h>
 #include <fnmatch.h>
 #include <math.h>
-#include <stdlib.h>
 
 #define ADAMW "optimizer.plugin=adamw", "optimizer.weight_decay=0.01"
 
@@ -36,7 +34,6 @@ static const choice choices[] = {
     {"llama-tied", "train.trainable=head", {"model.embed_tokens.weight"}, 8}, /* one storage under two names */
     {"llama-tied", "train.trainable=first:2", {"model.layers.0.*", "model.layers.1.*"}, 7},
 };
-enum { N_CHOICES = sizeof choices / sizeof *choices };
 
 static bool chosen(const choice *c, const char *name) {
     for (int i = 0; i < 4 && c->trained[i] != NULL; i++)
@@ -85,7 +82,7 @@ static void check_moved(const weft_engine *engine, const choice *c, const float 
     }
 }
 
-TESTS(what_is_not_chosen_stays_and_takes_no_memory, N_CHOICES) {
+TESTS(what_is_not_chosen_stays_and_takes_no_memory, LENGTH(choices)) {
     const choice *c = &choices[_i];
     const char *overrides[] = {ADAMW, c->trainable};
     train_rig rig;
@@ -159,7 +156,6 @@ static const poisoned bad[] = {
     {"model.layers.1.mlp.up_proj.weight", "head", 1e38f},
     {"model.norm.weight", "gradient of lm_head.weight", 1e38f}, /* the loss is finite, its gradient is not */
 };
-enum { N_BAD = sizeof bad / sizeof *bad };
 
 /* Stores a value in element 7 of a parameter and returns the previous one. */
 static float put(const weft_engine *engine, const char *name, float value) {
@@ -176,7 +172,7 @@ static float put(const weft_engine *engine, const char *name, float value) {
 
 /* Tests each bad value: the step fails, reports the location, and changes no state. */
 static void fail_each(train_rig *rig, float *(*state)(const train_rig *)) {
-    for (int i = 0; i < N_BAD; i++) {
+    for (int i = 0; i < (int)LENGTH(bad); i++) {
         float *before = state(rig), *after = NULL;
         char instruction[80];
         const float old = put(rig->engine, bad[i].parameter, bad[i].value);
@@ -352,7 +348,5 @@ TEST(loading_again_begins_anew) {
 }
 
 int main(void) {
-    TCase *tests = tcase_create("step");
-    tcase_set_timeout(tests, 300);
-    return run_tests(tests);
+    return run_tests(test_case("step", 300, NULL, NULL));
 }

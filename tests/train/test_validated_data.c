@@ -6,9 +6,7 @@
 #include "suite.h"
 #include "train_rig.h"
 
-#include <check.h>
 #include <math.h>
-#include <stdlib.h>
 
 enum { ROWS = 4, MICRO_BATCHES = 2, LENGTH = 24, VOCABULARY = 80, CONTEXT = 64 };
 
@@ -262,7 +260,5 @@ TEST(judging_takes_little_of_a_step) {
 }
 
 int main(void) {
-    TCase *tests = tcase_create("judged data");
-    tcase_set_timeout(tests, 300);
-    return run_tests(tests);
+    return run_tests(test_case("judged data", 300, NULL, NULL));
 }
