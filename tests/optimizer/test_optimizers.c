@@ -17,10 +17,8 @@
 
 /* ---- golden file ---- */
 
-static json_t *golden;                /* optim.json */
-static json_t *tensors;               /* the header of optim.safetensors */
-static const unsigned char *contents; /* base of the offsets */
-static unsigned char *whole;
+static json_t *golden; /* optim.json */
+static weft_safetensors *tensors;
 
 static const char *golden_path(const char *name) {
     static char path[4096];
@@ -31,58 +29,35 @@ static const char *golden_path(const char *name) {
 }
 
 static void open_golden(void) {
-    FILE *file = fopen(golden_path("optim.safetensors"), "rb");
-    uint64_t header = 0;
-    long n;
-    ck_assert_ptr_nonnull(file);
-    ck_assert_int_eq(fseek(file, 0, SEEK_END), 0);
-    n = ftell(file);
-    rewind(file);
-    whole = malloc((size_t)n);
-    ck_assert_ptr_nonnull(whole);
-    ck_assert_uint_eq(fread(whole, 1, (size_t)n, file), (size_t)n);
-    (void)fclose(file);
-    memcpy(&header, whole, 8);
-    contents = whole + 8 + header;
-    tensors = json_loadb((const char *)whole + 8, (size_t)header, 0, NULL);
+    weft_error err = WEFT_ERROR_INIT;
+    ck_assert_ok(weft_safetensors_open(&tensors, golden_path("optim.safetensors"), &err), err);
     golden = json_load_file(golden_path("optim.json"), 0, NULL);
-    ck_assert(tensors != NULL && golden != NULL);
+    ck_assert_ptr_nonnull(golden);
 }
 
 static void close_golden(void) {
-    json_decref(tensors);
+    weft_safetensors_close(tensors);
     json_decref(golden);
-    free(whole);
 }
 
 /* Reads a tensor of the file as doubles; returns the number of elements. */
 static size_t read_tensor(double *out, size_t most, const char *format, ...) {
     char name[256];
-    json_t *entry = NULL, *offsets = NULL;
-    size_t from, bytes, n, i;
+    const weft_tensor *tensor = NULL;
     va_list args;
     va_start(args, format);
     (void)vsnprintf(name, sizeof name, format, args);
     va_end(args);
-    entry = json_object_get(tensors, name);
-    ck_assert_msg(entry != NULL, "no tensor %s", name);
-    offsets = json_object_get(entry, "data_offsets");
-    from = (size_t)json_integer_value(json_array_get(offsets, 0));
-    bytes = (size_t)json_integer_value(json_array_get(offsets, 1)) - from;
-    if (strcmp(json_string_value(json_object_get(entry, "dtype")), "F64") == 0) {
-        n = bytes / 8;
-        ck_assert_uint_le(n, most);
-        memcpy(out, contents + from, bytes);
-        return n;
+    tensor = weft_safetensors_find(tensors, name);
+    ck_assert_msg(tensor != NULL, "no tensor %s", name);
+    ck_assert_uint_le((size_t)tensor->numel, most);
+    for (int64_t i = 0; i < tensor->numel; i++) {
+        float value = 0;
+        if (tensor->dtype == WEFT_F64) memcpy(&out[i], tensor->data + 8 * i, 8);
+        else memcpy(&value, tensor->data + 4 * i, 4);
+        if (tensor->dtype != WEFT_F64) out[i] = (double)value;
     }
-    n = bytes / 4;
-    ck_assert_uint_le(n, most);
-    for (i = 0; i < n; i++) {
-        float value;
-        memcpy(&value, contents + from + 4 * i, 4);
-        out[i] = (double)value;
-    }
-    return n;
+    return (size_t)tensor->numel;
 }
 
 /* The formula of optim.json. */

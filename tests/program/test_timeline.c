@@ -95,51 +95,28 @@ static void two_backwards(written *w, int32_t queue, double travel) {
     }
 }
 
-TEST(what_travels_by_itself_hides_behind_work) {
+/* An exchange hides behind work if it travels by itself; what exceeds the work, what the caller must move, and what is
+ * awaited at once is exposed. */
+TESTS(exchanges_hide_behind_work, 5) {
+    static const struct {
+        int32_t queue;
+        bool own_progress;
+        double travel, seconds, exposed, hidden; /* in percent */
+    } rows[] = {{1, true, 3, 6, 0, 80},
+                {1, true, 6, 8, 2, 100 * 4.0 / 7},
+                {1, false, 3, 9, 3, 50},
+                {0, true, 3, 9, 3, 0},
+                {0, false, 3, 9, 3, 0}};
     written w;
-    two_backwards(&w, 1, 3);
-    w.spec.own_progress = true;
+    two_backwards(&w, rows[_i].queue, rows[_i].travel);
+    w.spec.own_progress = rows[_i].own_progress;
     play(&w);
-    ck_assert_double_eq_tol(w.seconds, 6, 1e-9);
+    ck_assert_double_eq_tol(w.seconds, rows[_i].seconds, 1e-9);
     for (int32_t r = 0; r < 2; r++) {
-        holds(&w, r, 6, 0, 0);
-        ck_assert_double_eq_tol(weft_overlap_hidden(&w.times[r].overlap, WEFT_OVERLAP_REDUCE), 80, 1e-6);
+        holds(&w, r, 6, rows[_i].exposed, 0);
+        ck_assert_double_eq_tol(weft_overlap_hidden(&w.times[r].overlap, WEFT_OVERLAP_REDUCE), rows[_i].hidden, 1e-6);
     }
     end(&w);
-}
-
-TEST(what_takes_longer_than_the_work_beside_it_is_exposed) {
-    written w;
-    two_backwards(&w, 1, 6);
-    w.spec.own_progress = true;
-    play(&w);
-    ck_assert_double_eq_tol(w.seconds, 8, 1e-9);
-    holds(&w, 0, 6, 2, 0);
-    ck_assert_double_eq_tol(weft_overlap_hidden(&w.times[0].overlap, WEFT_OVERLAP_REDUCE), 100 * 4.0 / 7, 1e-6);
-    end(&w);
-}
-
-TEST(what_the_caller_has_to_move_is_exposed) {
-    written w;
-    two_backwards(&w, 1, 3);
-    play(&w);
-    ck_assert_double_eq_tol(w.seconds, 9, 1e-9);
-    holds(&w, 1, 6, 3, 0);
-    ck_assert_double_eq_tol(weft_overlap_hidden(&w.times[1].overlap, WEFT_OVERLAP_REDUCE), 50, 1e-6);
-    end(&w);
-}
-
-TEST(what_ends_in_its_place_hides_nothing) {
-    for (int own = 0; own < 2; own++) {
-        written w;
-        two_backwards(&w, 0, 3);
-        w.spec.own_progress = own == 1;
-        play(&w);
-        ck_assert_double_eq_tol(w.seconds, 9, 1e-9);
-        holds(&w, 0, 6, 3, 0);
-        ck_assert_double_eq_tol(weft_overlap_hidden(&w.times[0].overlap, WEFT_OVERLAP_REDUCE), 0, 1e-6);
-        end(&w);
-    }
 }
 
 TEST(one_ranks_exchanges_travel_one_after_the_other) {

@@ -1,4 +1,4 @@
-/* tests/train/test_bf16.c: [train] precision = bf16: close to fp32 but not equal; equal to another device; half the
+/* tests/train/test_bf16.c: [train] precision = bf16 and fp16: close to fp32 but not equal. Of bf16 also: equal to another device; half the
  * memory; masters keep values that bf16 cannot represent. */
 #include "golden.h"
 #include "model/convert.h"
@@ -15,6 +15,7 @@
 #define ADAMW "optimizer.plugin=adamw", "optimizer.weight_decay=0.01"
 #define FP32  "train.precision=fp32"
 #define BF16  "train.precision=bf16"
+#define FP16  "train.precision=fp16"
 
 #define MANY_STEPS 5000 /* the bf16 copy of the first weight changes after 1,278 */
 
@@ -23,30 +24,44 @@ enum { N_MODELS = 4 };
 
 /* ---- golden numbers ---- */
 
-TESTS(loss_and_gradients_lie_near_fp32, N_MODELS) {
-    const char *overrides[] = {ADAMW, BF16};
+/* fp16 is eight times closer than bf16, which has three bits less; its stored gradient is multiplied by the scale. */
+static const struct {
+    const char *precision, *scaled;
+    int32_t dtype;
+    double scale;                                /* 0: gradients are divided by the count of targets */
+    double loss[2], gradient[2], norm, training; /* above, below */
+} narrow_types[] = {
+    {BF16, "train.loss_scale=1024", WEFT_BF16, 0, {1e-7, 1e-3}, {1e-4, 0.04}, 2e-2, 0.02},
+    {FP16, "train.loss_scale=1024", WEFT_F16, 1024, {1e-8, 2e-4}, {1e-5, 0.005}, 3e-3, 0.005},
+};
+
+TESTS(loss_and_gradients_are_near_fp32, LENGTH(narrow_types) * N_MODELS) {
+    const int t = _i / N_MODELS;
+    const char *model = models[_i % N_MODELS];
+    const char *overrides[] = {ADAMW, narrow_types[t].precision, narrow_types[t].scaled};
     golden_batch batch;
     golden_engine g;
     weft_error err = WEFT_ERROR_INIT;
     weft_step_result result = {0};
     double off = 0.0, worst = 0.0;
-    golden_batch_open(&batch, models[_i]);
-    golden_engine_open(&g, &batch, models[_i], 1, overrides, 3);
-    ck_assert_int_eq(g.engine->plan.dtype, WEFT_BF16);
+    golden_batch_open(&batch, model);
+    golden_engine_open(&g, &batch, model, 1, overrides, t == 0 ? 3 : 4);
+    ck_assert_int_eq(g.engine->plan.dtype, narrow_types[t].dtype);
     ck_assert_ok(weft_stepper_train(g.stepper, &result, 1, 1e-3, 0.5, &err), err);
-    ck_assert_int_eq(result.n_targets, batch.count);
+    ck_assert(result.n_targets == batch.count && !result.skipped && !result.overflowed);
     off = fabs(result.loss_sum / golden_doubles(&batch, "loss_sum")[0] - 1.0);
     for (int32_t i = 0; i < g.engine->plan.declared->n_parameters; i++) {
         const weft_parameter *p = &g.engine->plan.declared->parameters[i];
-        const double error = golden_gradient_error(&g, &batch, p, 1.0);
-        ck_assert_msg(error < 0.04, "the gradient of %s is off by %.3g", p->name, error);
-        ck_assert_msg(error > 1e-4, "the gradient of %s is fp32's to %.3g", p->name, error);
+        const double scale = narrow_types[t].scale > 0 ? narrow_types[t].scale / (double)batch.count : 1.0;
+        const double error = golden_gradient_error(&g, &batch, p, scale);
+        ck_assert_msg(error < narrow_types[t].gradient[1], "the gradient of %s is off by %.3g", p->name, error);
+        ck_assert_msg(error > narrow_types[t].gradient[0], "the gradient of %s is fp32's to %.3g", p->name, error);
         if (error > worst) worst = error;
     }
-    printf("%s: loss off by %.2g, gradients by %.2g at most\n", models[_i], off, worst);
-    ck_assert_double_lt(off, 1e-3);
-    ck_assert_double_gt(off, 1e-7);
-    ck_assert_double_lt(fabs(result.norm / golden_doubles(&batch, "adamw10.norm")[0] - 1.0), 2e-2);
+    printf("%s, %s: loss off by %.2g, gradients by %.2g at most\n", model, narrow_types[t].precision, off, worst);
+    ck_assert_double_lt(off, narrow_types[t].loss[1]);
+    ck_assert_double_gt(off, narrow_types[t].loss[0]);
+    ck_assert_double_lt(fabs(result.norm / golden_doubles(&batch, "adamw10.norm")[0] - 1.0), narrow_types[t].norm);
     golden_engine_close(&g);
     golden_batch_close(&batch);
 }
@@ -288,15 +303,18 @@ TEST(thirty_steps_lower_the_loss_as_fp32_does) {
     const fresh_shape shape = {96, 256, 3, 6, 2, 500, 64, false};
     fresh_model model;
     row_data data;
-    double wide_first = 0.0, narrow_first = 0.0, wide = 0.0, narrow = 0.0;
+    double wide_first = 0.0, narrow_first = 0.0, wide = 0.0;
     fresh_model_make(&model, &shape);
     row_data_random(&data, 8, 64, 500, 17); /* the same sequences in every step, to be memorized */
     wide = loss_after(model.path, &data, FP32, &wide_first);
-    narrow = loss_after(model.path, &data, BF16, &narrow_first);
-    printf("loss of step 1 and 30: fp32 %.5f %.5f, bf16 %.5f %.5f\n", wide_first, wide, narrow_first, narrow);
     ck_assert_double_lt(wide, 0.8 * wide_first);
-    ck_assert_double_lt(fabs(narrow / wide - 1.0), 0.02);
-    ck_assert(narrow != wide);
+    for (size_t t = 0; t < LENGTH(narrow_types); t++) {
+        const double narrow = loss_after(model.path, &data, narrow_types[t].precision, &narrow_first);
+        printf("loss of step 1 and 30: fp32 %.5f %.5f, %s %.5f %.5f\n", wide_first, wide, narrow_types[t].precision,
+               narrow_first, narrow);
+        ck_assert_double_lt(fabs(narrow / wide - 1.0), narrow_types[t].training);
+        ck_assert(narrow != wide);
+    }
     row_data_free(&data);
     fresh_model_remove(&model);
 }
