@@ -79,24 +79,6 @@ TESTS(loss_gradients_and_ten_steps, N_ADAPTERS) {
     close_bench(&b);
 }
 
-/* Logits are the product of the last hidden states with the head, and so are their means over positions with a
- * target. */
-static void check_mean_logits(const bench *b, const double *mean, int64_t width) {
-    const weft_declared *declared = b->g.engine->plan.declared;
-    const int64_t vocabulary = declared->info.vocab_size, places = (int64_t)b->batch.rows * b->batch.length;
-    const float *logits = golden_floats(&b->batch, "logits"), *weights = golden_floats(&b->batch, "weights");
-    float *head = read_floats(b->g.engine, b->g.engine->parameter_refs[weft_declared_find(declared, "lm_head.weight")],
-                              vocabulary * width);
-    for (int64_t v = 0; v < vocabulary; v++) {
-        double found = 0.0, expected = 0.0;
-        for (int64_t i = 0; i < width; i++) found += (double)head[v * width + i] * mean[i];
-        for (int64_t i = 0; i < places; i++)
-            if (weights[i] != 0.0f) expected += (double)logits[i * vocabulary + v] / (double)b->batch.count;
-        ck_assert_double_eq_tol(found, expected, 1e-4);
-    }
-    free(head);
-}
-
 TESTS(evaluation_gives_loss_and_logits, N_ADAPTERS) {
     bench b;
     weft_error err = WEFT_ERROR_INIT;
@@ -111,7 +93,7 @@ TESTS(evaluation_gives_loss_and_logits, N_ADAPTERS) {
     ck_assert_double_lt(fabs(result.loss_sum / golden_doubles(&b.batch, "loss_sum")[0] - 1.0), 1e-5);
     mean = calloc((size_t)hidden->width, sizeof *mean);
     weft_hidden_mean(hidden, mean);
-    check_mean_logits(&b, mean, hidden->width);
+    golden_compare_mean_logits(&b.g, &b.batch, mean, hidden->width);
     free(mean);
     weft_hidden_destroy(hidden);
     close_bench(&b);

@@ -225,13 +225,14 @@ TEST(a_model_that_was_moved_aside_comes_back_first) {
     rig_close(&run);
 }
 
-TEST(names_are_moved_where_they_cannot_be_exchanged) {
+/* Names are exchanged, or moved where the file system cannot exchange them. */
+TESTS(a_step_that_is_saved_again_replaces_the_old_one, 2) {
     char hash[65];
     rig run;
     rig_start(&run, NULL);
     rig_train(&run, 1);
     save_as(&run, 2);
-    no_exchange = true;
+    no_exchange = _i == 1;
     rig_train(&run, 4);
     save_as(&run, 2);
     strcpy(hash, rig_hash(&run));

@@ -224,27 +224,6 @@ TEST(the_model_directory_is_for_people) {
     rig_close(&run);
 }
 
-TEST(the_same_step_again_replaces_the_old_one) {
-    char first[65];
-    rig run;
-    rig_start(&run, NULL);
-    rig_train(&run, 2);
-    rig_save(&run);
-    strcpy(first, rig_hash(&run));
-    rig_train(&run, 4);
-    run.state.step = 2;
-    rig_save(&run);
-    ck_assert_str_ne(rig_hash(&run), first);
-    strcpy(first, rig_hash(&run));
-    rig_close(&run);
-    rig_open(&run, NULL);
-    rig_resume(&run);
-    ck_assert_str_eq(rig_hash(&run), first);
-    rig_close(&run);
-    ck_assert(!rig_exists(scratch_path("out/checkpoints/.step-2.tmp")));
-    ck_assert(!rig_exists(scratch_path("out/checkpoints/.step-2.old")));
-}
-
 /* A device with memory invisible to the host. */
 TEST(without_a_host_view_the_same_files_come_out) {
     static const char *const files[] = {"model.safetensors", "state/exp_avg.safetensors", "state/master.safetensors",

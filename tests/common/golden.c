@@ -237,6 +237,22 @@ double golden_worst_logit(const golden_batch *batch, weft_generator *generator) 
     return worst;
 }
 
+void golden_compare_mean_logits(const golden_engine *g, const golden_batch *batch, const double *mean, int64_t width) {
+    const weft_declared *declared = g->engine->plan.declared;
+    const int64_t vocabulary = declared->info.vocab_size, places = (int64_t)batch->rows * batch->length;
+    const float *logits = golden_floats(batch, "logits"), *weights = golden_floats(batch, "weights");
+    float *head = read_floats(g->engine, g->engine->parameter_refs[weft_declared_find(declared, "lm_head.weight")],
+                              vocabulary * width);
+    for (int64_t v = 0; v < vocabulary; v++) {
+        double found = 0.0, expected = 0.0;
+        for (int64_t i = 0; i < width; i++) found += (double)head[v * width + i] * mean[i];
+        for (int64_t i = 0; i < places; i++)
+            if (weights[i] != 0.0f) expected += (double)logits[i * vocabulary + v] / (double)batch->count;
+        ck_assert_double_eq_tol(found, expected, 1e-4);
+    }
+    free(head);
+}
+
 double golden_gradient_error(const golden_engine *g, const golden_batch *batch, const weft_parameter *p, double scale) {
     const int64_t at = layout_offset(g->engine->plan.layout, p);
     float *found = read_floats(g->engine, weft_ref_at(g->engine->gradients.ref, at), p->numel);

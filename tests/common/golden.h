@@ -56,6 +56,11 @@ weft_generator *golden_generator(weft_run **run, const char *name, const char *c
 /* Returns the largest error of logits at any position of the documents. */
 double golden_worst_logit(const golden_batch *batch, weft_generator *generator);
 
+/* Logits are the product of the last hidden states with the head, and so are their means over positions with a target,
+ * without a soft cap. Compares the product of this mean to the batch's logits. */
+void golden_compare_mean_logits(const golden_engine *engine, const golden_batch *batch, const double *mean,
+                                int64_t width);
+
 /* Copies n floats from device memory. The caller frees them. */
 float *read_floats(const weft_engine *engine, weft_ref ref, int64_t n);
 const float *golden_floats(const golden_batch *batch, const char *name);

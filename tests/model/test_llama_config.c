@@ -296,26 +296,6 @@ TESTS(what_changes_the_arithmetic_is_refused_by_name, LENGTH(refused)) {
     for (int i = 0; i < 3 && refused[_i].texts[i] != NULL; i++) ck_assert_says(err, refused[_i].texts[i]);
 }
 
-TEST(what_is_no_object_is_named_with_its_line) {
-    static const struct {
-        const char *text, *part;
-    } files[] = {{"", ":1:0: is not JSON"},
-                 {"{\n\"hidden_size\": 16,\n}", ":3:1: is not JSON"},
-                 {"\xEF\xBB\xBF{}", ":1:1: is not JSON"},
-                 {"{} {}", ":1:4: is not JSON"},
-                 {"[1]", "is not a JSON object"},
-                 {"{\"vocab_size\": 1, \"vocab_size\": 2}", "duplicate object key"},
-                 {"{\"vocab_size\": NaN}", "is not JSON"}};
-    for (size_t i = 0; i < LENGTH(files); i++) {
-        weft_error err = WEFT_ERROR_INIT;
-        weft_declared *d = NULL;
-        write_bytes(scratch_path("config.json"), files[i].text, strlen(files[i].text));
-        ck_assert_int_eq(llama_declare(&d, scratch_path("config.json"), "", &err), WEFT_E_DATA);
-        ck_assert_says(err, files[i].part);
-        ck_assert_says(err, scratch_path("config.json"));
-    }
-}
-
 int main(void) {
     return run_tests(test_case("config.json", 0, scratch_make, scratch_remove));
 }

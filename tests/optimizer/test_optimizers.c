@@ -342,31 +342,6 @@ TEST(compensation_keeps_what_rounding_takes_away) {
     ck_assert_double_gt(relative(kahan.w, exact, WEIGHTS), 1e-6);
 }
 
-/* AnyPrecisionAdamW's formulas; each number is rounded once when stored. */
-TEST(an_update_follows_the_published_formula) {
-    const char *overrides[] = {"optimizer.lr=0.01", "optimizer.beta1=0.8", "optimizer.beta2=0.95"};
-    const weft_range range = {(uint32_t)sizeof range, WEFT_RANGE_BF16, 0, 1, 1.0f, 1.0f};
-    float w = 1.0f, m = 0, v = 0, c = 0, *states[WEFT_MAX_STATES] = {&m, &v, &c, NULL};
-    double ew = 1, em = 0, ev = 0, ec = 0;
-    made self;
-    weft_error err = WEFT_ERROR_INIT;
-    ck_assert_ok(make(&self, "anyprecision", overrides, 3, &err), err);
-    for (int step = 1; step <= 50; step++) {
-        const double g = sin((double)step) + 0.5;
-        const float given = (float)g;
-        double before = ew;
-        update(&self, &w, &given, states, 1, 1, (uint64_t)step, 0.01, &range);
-        em = 0.8 * em + 0.2 * g;
-        ev = 0.95 * ev + 0.05 * g * g;
-        ec -= 0.01 / (1 - pow(0.8, step)) * em / (sqrt(ev) / sqrt(1 - pow(0.95, step)) + 1e-8);
-        ew = (double)weft_round_bf16((float)(before + ec));
-        ec += before - ew;
-        ck_assert_msg(fabs((double)w - ew) < 1e-6 && fabs((double)c - ec) < 1e-6,
-                      "update %d: %.9g with %.9g, not %.9g with %.9g", step, (double)w, (double)c, ew, ec);
-    }
-    unmake(&self);
-}
-
 TEST(the_gradients_are_those_of_the_file) {
     json_t *list = json_object_get(golden, "tensors"), *steps = json_object_get(golden, "gradient_steps");
     size_t k, row, i;

@@ -190,15 +190,11 @@ static inline weft_program *compile_rank(const tiny_job *job, const strategy *by
 }
 
 /* With one rank. */
-static inline weft_program *compile_with(tiny_job *job, const weft_strategy_plugin *table) {
-    const strategy by = {.table = table};
+static inline weft_program *tiny_program(tiny_job *job, const tiny_options *options) {
+    const strategy by = {.table = load_single()};
+    tiny_make(job, options);
     place_job(job, &by);
     return compile_rank(job, &by, 0);
-}
-
-static inline weft_program *tiny_program(tiny_job *job, const tiny_options *options) {
-    tiny_make(job, options);
-    return compile_with(job, load_single());
 }
 
 /* The programs of all ranks of a job. */

@@ -127,6 +127,16 @@ typedef struct bench {
     counts counts[N_MUTATIONS];
 } bench;
 
+/* m: the last change. */
+static void abort_accepted(const outcome *found, const mutant *m) {
+    fflush(stdout);
+    ck_abort_msg("accepted, and %s: %s of instruction %d %s",
+                 found->stuck       ? "never ends"
+                 : found->torn != 0 ? "reads what is being written"
+                                    : "comes to something else",
+                 mutation_names[m->how], (int)m->instruction, m->field == NULL ? "" : m->field);
+}
+
 /* Takes ownership of the mutant. */
 static void judge(void *context, const mutant *m) {
     bench *b = context;
@@ -142,12 +152,7 @@ static void judge(void *context, const mutant *m) {
         if (found.stuck || found.torn != 0 || found.hash != b->expected.hash ||
             coverage.covered != b->coverage.covered) {
             weft_program_print(m->program, &b->ranks.job.spec, -1, stdout);
-            fflush(stdout);
-            ck_abort_msg("accepted on rank %d, and %s: %s of instruction %d %s", (int)b->rank,
-                         found.stuck       ? "never ends"
-                         : found.torn != 0 ? "reads what is being written"
-                                           : "comes to something else",
-                         mutation_names[m->how], (int)m->instruction, m->field == NULL ? "" : m->field);
+            abort_accepted(&found, m);
         }
         /* Without its RECOMPUTE a segment keeps its tape from FORWARD on: more memory, same result. */
         ck_assert(b->ranks.world > 1 || m->how != MUTATION_DELETION ||
@@ -282,12 +287,7 @@ static void judge_changes(team *ranks, const bench *valid, uint64_t *state, coun
     if (found.stuck || found.torn != 0 || (coverage.covered && found.hash != valid->expected.hash)) {
         for (int32_t rank = 0; rank < ranks->world; rank++)
             weft_program_print(ranks->programs[rank], &ranks->job.spec, -1, stdout);
-        fflush(stdout);
-        ck_abort_msg("accepted, and %s; the last change: %s of instruction %d %s",
-                     found.stuck       ? "never ends"
-                     : found.torn != 0 ? "reads what is being written"
-                                       : "comes to something else",
-                     mutation_names[m.how], (int)m.instruction, m.field == NULL ? "" : m.field);
+        abort_accepted(&found, &m);
     }
     into->equal++;
 }

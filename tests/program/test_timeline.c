@@ -19,18 +19,21 @@ typedef struct written {
     double seconds;
 } written;
 
-static void begin(written *w, int32_t world) {
-    const tiny_options options = {.mode = WEFT_MODE_TRAIN, .micro_batches = 1, .world = world};
-    strategy by;
+static void open_job(written *w, const strategy *by, int32_t world, int32_t micro_batches) {
+    const tiny_options options = {.mode = WEFT_MODE_TRAIN, .micro_batches = micro_batches, .world = world};
     memset(w, 0, sizeof *w);
-    load_strategy(&by, "ddp", NULL);
     tiny_make(&w->job, &options);
-    place_job(&w->job, &by);
+    place_job(&w->job, by);
     w->world = world;
-    for (int32_t r = 0; r < world; r++) w->programs[r] = weft_program_create(&w->job.spec, r);
     w->spec.job = &w->job.spec;
-    w->spec.ranks_per_node = world;
-    w->spec.together = w->spec.room = world;
+    w->spec.ranks_per_node = w->spec.together = w->spec.room = world;
+}
+
+static void begin(written *w, int32_t world) {
+    strategy by;
+    load_strategy(&by, "ddp", NULL);
+    open_job(w, &by, world, 1);
+    for (int32_t r = 0; r < world; r++) w->programs[r] = weft_program_create(&w->job.spec, r);
 }
 
 static void end(written *w) {
@@ -207,15 +210,9 @@ static void price(written *w, double forward, double backward, double travel) {
         }
 }
 
-static void compile(written *w, strategy *by, int32_t world, int32_t micro_batches) {
-    const tiny_options options = {.mode = WEFT_MODE_TRAIN, .micro_batches = micro_batches, .world = world};
-    memset(w, 0, sizeof *w);
-    tiny_make(&w->job, &options);
-    place_job(&w->job, by);
-    w->world = world;
+static void compile(written *w, const strategy *by, int32_t world, int32_t micro_batches) {
+    open_job(w, by, world, micro_batches);
     for (int32_t r = 0; r < world; r++) w->programs[r] = compile_rank(&w->job, by, r);
-    w->spec.job = &w->job.spec;
-    w->spec.ranks_per_node = w->spec.together = w->spec.room = world;
 }
 
 /* gpipe of S equal stages and M micro-batches idles (S - 1) of M + S - 1 parts of its time. */

@@ -274,10 +274,10 @@ static const double odds[IDS] = {0.0625, 0.5, 0.0, 0.125, 0.25, 0.0625};
 static void draw(double found[IDS], double temperature, int64_t top_k, double top_p) {
     const weft_generate_options options = {
         .tokens = 1, .temperature = temperature, .top_k = top_k, .top_p = top_p, .seed = 3};
-    float logits[IDS], scratch[IDS];
+    float logits[IDS], work[IDS];
     int64_t times[IDS] = {0};
     for (int i = 0; i < IDS; i++) logits[i] = (float)log(odds[i]) + 3.0f;
-    for (uint64_t at = 0; at < DRAWS; at++) times[weft_sample(logits, IDS, &options, at, scratch)]++;
+    for (uint64_t at = 0; at < DRAWS; at++) times[weft_sample(logits, IDS, &options, at, work)]++;
     for (int i = 0; i < IDS; i++) found[i] = (double)times[i] / DRAWS;
 }
 
@@ -320,9 +320,9 @@ TEST(cuts_keep_the_largest) {
 TEST(greedy_takes_the_lowest_of_equals) {
     const weft_generate_options options = {.tokens = 1, .top_p = 1.0};
     const float logits[] = {-1.0f, 2.0f, 2.0f, -INFINITY, 1.0f}, none[] = {-INFINITY, -INFINITY};
-    float scratch[5];
-    ck_assert_int_eq(weft_sample(logits, 5, &options, 0, scratch), 1);
-    ck_assert_int_eq(weft_sample(none, 2, &options, 0, scratch), 0);
+    float work[5];
+    ck_assert_int_eq(weft_sample(logits, 5, &options, 0, work), 1);
+    ck_assert_int_eq(weft_sample(none, 2, &options, 0, work), 0);
 }
 
 /* Values of transformers' RepetitionPenaltyLogitsProcessor(1.3). */
