@@ -179,6 +179,9 @@ static inline void rig_resume(rig *self) {
     ck_assert_ok(rig_try_resume(self, false, &err), err);
 }
 
+/* Opens, and resumes. */
+#define rig_reopen(self, ...) (rig_open(self, __VA_ARGS__), rig_resume(self))
+
 /* Returns the hash; four results are valid at a time. */
 static inline const char *rig_hash(const rig *self) {
     static char hex[4][65];

@@ -97,8 +97,7 @@ TESTS(a_damaged_checkpoint_is_passed_over_by_name, LENGTH(damages)) {
     ck_assert_uint_eq(rig_newest(), 4);
     damage(4, _i);
     fixture_log[0] = '\0';
-    rig_open(&run, NULL);
-    rig_resume(&run);
+    rig_reopen(&run, NULL);
     ck_assert_uint_eq(run.state.step, 2);
     ck_assert_str_eq(rig_hash(&run), two);
     ck_assert_logged("step-4 is skipped: ");
@@ -186,8 +185,7 @@ TEST(what_was_moved_aside_is_put_back) {
 /* Saves the numbers of step 4 repeatedly, under two names, until it is killed. */
 static void save_for_ever(int ready) {
     rig run;
-    rig_open(&run, NULL);
-    rig_resume(&run);
+    rig_reopen(&run, NULL);
     (void)!write(ready, "x", 1);
     for (uint64_t step = 4;; step = 10 - step) { /* 4, 6, 4, 6, ... */
         run.state.step = step;
@@ -225,8 +223,7 @@ TEST(a_killed_save_leaves_the_old_state_or_the_new_one) {
         kill_one(7 * i);
         halfway += rig_exists(scratch_path(halves[0])) || rig_exists(scratch_path(halves[1]));
         fixture_log[0] = '\0';
-        rig_open(&run, NULL);
-        rig_resume(&run);
+        rig_reopen(&run, NULL);
         ck_assert_str_eq(rig_hash(&run), four);
         ck_assert_msg(fixture_log[0] == '\0', "%s", fixture_log); /* no damaged directory had a checkpoint's name */
         rig_close(&run);

@@ -304,8 +304,7 @@ TEST(spelling_of_config_json_does_not_count) {
     (void)snprintf(wider, sizeof wider, "  {\n\n  %s", text + 1);
     write_text(path, wider);
     free(text);
-    rig_open(&run, NULL);
-    rig_resume(&run);
+    rig_reopen(&run, NULL);
     rig_close(&run);
 }
 

@@ -71,8 +71,7 @@ TESTS(a_resumed_run_has_the_bits_of_one_that_never_stopped, 2 * LENGTH(cases)) {
     ck_assert_int_eq(tensors_in(3, "state/exp_avg.safetensors"), cases[c].states);
     ck_assert_int_eq(tensors_in(3, "state/exp_avg_sq.safetensors"), cases[c].states);
 
-    rig_open(&run, dtype, trainable, start, precision, NULL);
-    rig_resume(&run);
+    rig_reopen(&run, dtype, trainable, start, precision, NULL);
     ck_assert_uint_eq(run.state.step, 3);
     ck_assert_str_eq(rig_hash(&run), third);
     rig_train(&run, 6);
@@ -96,8 +95,7 @@ TEST(the_number_of_updates_comes_back) {
     strcpy(sixth, rig_hash(&run));
     rig_close(&run);
 
-    rig_open(&run, NULL);
-    rig_resume(&run);
+    rig_reopen(&run, NULL);
     ck_assert_uint_eq(run.session->engine->updates, 1);
     rig_train(&run, 6);
     ck_assert_str_eq(rig_hash(&run), sixth);
@@ -120,8 +118,7 @@ TEST(a_second_resume_saves_the_same_type) {
     rig_save(&run);
     rig_close(&run);
     strcpy(first, rig_file(2, "model.safetensors"));
-    rig_open(&run, "model.start=weights", NULL);
-    rig_resume(&run);
+    rig_reopen(&run, "model.start=weights", NULL);
     run.state.step = 3; /* the same numbers under another name */
     rig_save(&run);
     rig_close(&run);

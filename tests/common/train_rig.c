@@ -214,6 +214,13 @@ void train_rig_start(train_rig *rig, const weft_plan_spec *spec) {
     ck_assert_ok(weft_stepper_create(&rig->stepper, rig->engine, rig->data_plugin, rig->data, &err), err);
 }
 
+void train_rig_begin(train_rig *out, const char *directory, row_data *data, int32_t micro_batches, bool evaluates,
+                     const char *const *overrides, size_t n) {
+    const weft_plan_spec spec = train_rig_spec(data, micro_batches, evaluates);
+    train_rig_open(out, directory, data, overrides, n);
+    train_rig_start(out, &spec);
+}
+
 void train_rig_golden(train_rig *out, const char *name, int32_t micro_batches, bool evaluates,
                       const char *const *overrides, size_t n) {
     row_data rows;
@@ -252,10 +259,6 @@ double train_rig_evaluate(train_rig *rig) {
 
 float *train_rig_parameters(const train_rig *rig) {
     return read_floats(rig->engine, rig->engine->parameters.ref, rig->engine->plan.layout->numel);
-}
-
-float *train_rig_gradients(const train_rig *rig) {
-    return read_floats(rig->engine, rig->engine->gradients.ref, rig->engine->plan.layout->trainable_numel);
 }
 
 bool same_floats(const float *a, const float *b, int64_t n) {

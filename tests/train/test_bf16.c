@@ -286,11 +286,9 @@ TEST(activations_and_operands_take_half_the_bytes) {
 
 static double loss_after(const char *model, row_data *data, const char *precision, double *first) {
     const char *overrides[] = {ADAMW, precision, "model.start=fresh"};
-    const weft_plan_spec spec = train_rig_spec(data, 2, false);
     weft_step_result result = {0};
     train_rig rig;
-    train_rig_open(&rig, model, data, overrides, 4);
-    train_rig_start(&rig, &spec);
+    train_rig_begin(&rig, model, data, 2, false, overrides, 4);
     for (uint64_t s = 1; s <= 30; s++) {
         result = train_rig_step(&rig, s);
         if (s == 1) *first = result.loss_sum / (double)result.n_targets;

@@ -31,13 +31,11 @@ static trained train_with(const char *model, row_data *data, int32_t micro_batch
                           const char *precision, uint64_t steps) {
     const char *overrides[] = {ADAMW, threads, precision,
                                model[0] == '/' ? "model.start=fresh" : "model.start=weights"};
-    const weft_plan_spec spec = train_rig_spec(data, micro_batches, false);
     weft_step_result last = {0};
     trained out = {0};
     train_rig rig;
-    train_rig_open(&rig, model, data, overrides, 5);
+    train_rig_begin(&rig, model, data, micro_batches, false, overrides, 5);
     instruction_set_check(rig.engine->device_info.isa);
-    train_rig_start(&rig, &spec);
     for (uint64_t s = 1; s <= steps; s++) last = train_rig_step(&rig, s);
     out.parameters = train_rig_parameters(&rig);
     out.n = rig.engine->plan.layout->numel;
@@ -225,12 +223,10 @@ enum { WRAPPED_MAX = 64 }; /* parameters */
 static trained train_wrapped(const char *model, row_data *data, const char *const wrap[3],
                              int32_t unit_of[WRAPPED_MAX]) {
     const char *overrides[] = {ADAMW, wrap[0], wrap[1], wrap[2]};
-    const weft_plan_spec spec = train_rig_spec(data, data->rows, false);
     weft_step_result last = {0};
     trained out = {0};
     train_rig rig;
-    train_rig_open(&rig, model, data, overrides, wrap[2] == NULL ? 4 : 5);
-    train_rig_start(&rig, &spec);
+    train_rig_begin(&rig, model, data, data->rows, false, overrides, wrap[2] == NULL ? 4 : 5);
     for (uint64_t s = 1; s <= 10; s++) last = train_rig_step(&rig, s);
     out.parameters = in_declared_order(&rig);
     out.n = weft_declared_numel(rig.engine->plan.declared, false);
@@ -278,9 +274,7 @@ TESTS(the_wrap_policy_changes_no_bit, LENGTH(wrapped)) {
  * open. */
 static weft_step_result one_step(train_rig *rig, const char *model, row_data *data, int32_t micro_batches) {
     const char *overrides[] = {ADAMW};
-    const weft_plan_spec spec = train_rig_spec(data, micro_batches, true);
-    train_rig_open(rig, model, data, overrides, 2);
-    train_rig_start(rig, &spec);
+    train_rig_begin(rig, model, data, micro_batches, true, overrides, 2);
     return train_rig_step(rig, 1);
 }
 
@@ -424,21 +418,15 @@ TEST(weights_scale_the_loss_and_not_the_count) {
 TESTS(each_micro_batch_is_fetched_once_a_step, 2) {
     const char *overrides[] = {ADAMW,
                                _i == 0 ? "train.activation_checkpointing=no" : "train.activation_checkpointing=yes"};
-    row_data data;
     train_rig rig;
-    weft_plan_spec spec;
-    row_data_golden(&data, "llama-tied");
-    spec = train_rig_spec(&data, 3, true);
-    train_rig_open(&rig, "llama-tied", &data, overrides, 3);
-    train_rig_start(&rig, &spec);
-    ck_assert_int_eq(data.micro_batches, 0);
+    train_rig_golden(&rig, "llama-tied", 3, true, overrides, 3);
+    ck_assert_int_eq(rig.rows.micro_batches, 0);
     train_rig_steps(&rig, 4);
-    ck_assert_int_eq(data.micro_batches, 12);
-    ck_assert_int_eq(data.shapes, 12);
+    ck_assert_int_eq(rig.rows.micro_batches, 12);
+    ck_assert_int_eq(rig.rows.shapes, 12);
     (void)train_rig_evaluate(&rig);
-    ck_assert_int_eq(data.micro_batches, 13);
+    ck_assert_int_eq(rig.rows.micro_batches, 13);
     train_rig_close(&rig);
-    row_data_free(&data);
 }
 
 int main(void) {

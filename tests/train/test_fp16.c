@@ -94,13 +94,9 @@ TEST(another_scale_is_the_same_run) {
     float *weights[2] = {NULL, NULL};
     weft_step_result result[2];
     int64_t n = 0;
-    row_data data;
-    row_data_golden(&data, "llama-gqa");
     for (int i = 0; i < 2; i++) {
-        const weft_plan_spec spec = train_rig_spec(&data, 1, false);
         train_rig rig;
-        train_rig_open(&rig, "llama-gqa", &data, overrides[i], 4);
-        train_rig_start(&rig, &spec);
+        train_rig_golden(&rig, "llama-gqa", 1, false, overrides[i], 4);
         train_rig_steps(&rig, 2);
         result[i] = train_rig_step(&rig, 3);
         weights[i] = train_rig_parameters(&rig);
@@ -113,7 +109,6 @@ TEST(another_scale_is_the_same_run) {
     ck_assert(result[0].scale == 3000.0 && result[1].scale == 48000.0);
     free(weights[0]);
     free(weights[1]);
-    row_data_free(&data);
 }
 
 /* Losses, rates, skipped steps and scales of a PyTorch run; its losses are rounded differently. */
@@ -161,15 +156,10 @@ TEST(a_skipped_step_changes_nothing) {
     const char *high[] = {ADAMW, FP16, "train.loss_scale=1e12", "train.scale_backoff=1e-9"};
     const char *low[] = {ADAMW, FP16, "train.loss_scale=1000"};
     float *before = NULL, *after = NULL, *skipping = NULL, *plain = NULL;
-    weft_plan_spec spec;
     weft_step_result result;
     train_rig rig;
     int64_t n = 0;
-    row_data data;
-    row_data_golden(&data, "llama-gqa");
-    spec = train_rig_spec(&data, 1, false);
-    train_rig_open(&rig, "llama-gqa", &data, high, 5);
-    train_rig_start(&rig, &spec);
+    train_rig_golden(&rig, "llama-gqa", 1, false, high, 5);
     n = rig.engine->plan.layout->numel;
     before = train_rig_parameters(&rig);
     result = train_rig_step(&rig, 1);
@@ -185,8 +175,7 @@ TEST(a_skipped_step_changes_nothing) {
     ck_assert_uint_eq(rig.engine->updates, 1);
     skipping = train_rig_parameters(&rig);
     train_rig_close(&rig);
-    train_rig_open(&rig, "llama-gqa", &data, low, 4);
-    train_rig_start(&rig, &spec);
+    train_rig_golden(&rig, "llama-gqa", 1, false, low, 4);
     (void)train_rig_step(&rig, 1);
     plain = train_rig_parameters(&rig);
     ck_assert(same_floats(skipping, plain, n));
@@ -196,7 +185,6 @@ TEST(a_skipped_step_changes_nothing) {
     free(after);
     free(skipping);
     free(plain);
-    row_data_free(&data);
 }
 
 /* A NaN weight is not caused by the scale: the run stops and reports the source. */

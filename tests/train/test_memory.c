@@ -325,11 +325,9 @@ static float *train_five(const char *model, row_data *data, int32_t micro_batche
                          const char *precision, int64_t *peak, int64_t *n) {
     const char *overrides[] = {ADAMW, checkpointing, precision,
                                model[0] == '/' ? "model.start=fresh" : "model.start=weights"};
-    const weft_plan_spec spec = train_rig_spec(data, micro_batches, false);
     train_rig rig;
     float *out = NULL;
-    train_rig_open(&rig, model, data, overrides, 5);
-    train_rig_start(&rig, &spec);
+    train_rig_begin(&rig, model, data, micro_batches, false, overrides, 5);
     train_rig_steps(&rig, 5);
     *peak = rig.engine->plan.train.program->peak;
     *n = rig.engine->plan.layout->numel;

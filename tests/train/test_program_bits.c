@@ -124,12 +124,9 @@ static void bench_open(bench *b, const char *model, int32_t micro_batches, const
                        const char *trainable) {
     const char *overrides[] = {"optimizer.plugin=adamw", "optimizer.weight_decay=0.01", checkpointing, trainable};
     weft_error err = WEFT_ERROR_INIT;
-    weft_plan_spec spec;
     memset(b, 0, sizeof *b);
     row_data_golden(&b->data, model);
-    spec = train_rig_spec(&b->data, micro_batches, false);
-    train_rig_open(&b->rig, model, &b->data, overrides, 4);
-    train_rig_start(&b->rig, &spec);
+    train_rig_begin(&b->rig, model, &b->data, micro_batches, false, overrides, 4);
     weft_stepper_destroy(b->rig.stepper);
     b->rig.stepper = NULL;
     b->own_arena = b->rig.engine->arena;

@@ -124,11 +124,8 @@ TESTS(replay_yes_is_no_promise_that_is_broken_in_silence, 2) {
 
 static void open_golden(train_rig *rig, row_data *data, const char *replay) {
     const char *overrides[] = {"optimizer.plugin=adamw", replay};
-    weft_plan_spec spec;
     row_data_golden(data, "llama-tied");
-    spec = train_rig_spec(data, 3, false);
-    train_rig_open(rig, "llama-tied", data, overrides, 2);
-    train_rig_start(rig, &spec);
+    train_rig_begin(rig, "llama-tied", data, 3, false, overrides, 2);
 }
 
 static float *train_with_gap(const char *replay, int *replayed) {

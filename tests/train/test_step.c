@@ -101,15 +101,9 @@ TESTS(what_is_not_chosen_stays_and_takes_no_memory, LENGTH(choices)) {
 /* Frozen parameters do not change the gradients of trained ones. */
 TEST(a_gradient_does_not_depend_on_what_else_is_trained) {
     const char *all[] = {ADAMW}, *some[] = {ADAMW, "train.trainable=model.layers.0.*,model.norm.weight"};
-    row_data data;
     train_rig whole, part;
-    weft_plan_spec spec;
-    row_data_golden(&data, "llama-gqa");
-    spec = train_rig_spec(&data, 3, false);
-    train_rig_open(&whole, "llama-gqa", &data, all, 2);
-    train_rig_open(&part, "llama-gqa", &data, some, 3);
-    train_rig_start(&whole, &spec);
-    train_rig_start(&part, &spec);
+    train_rig_golden(&whole, "llama-gqa", 3, false, all, 2);
+    train_rig_golden(&part, "llama-gqa", 3, false, some, 3);
     ck_assert(train_rig_step(&whole, 1).loss_sum == train_rig_step(&part, 1).loss_sum);
     for (int32_t i = 0; i < part.engine->plan.declared->n_parameters; i++) {
         const weft_parameter *p = &part.engine->plan.declared->parameters[i],
@@ -127,7 +121,6 @@ TEST(a_gradient_does_not_depend_on_what_else_is_trained) {
     }
     train_rig_close(&whole);
     train_rig_close(&part);
-    row_data_free(&data);
 }
 
 /* ---- non-finite numbers ---- */
@@ -235,15 +228,12 @@ TEST(a_step_without_a_target_is_skipped) {
     const char *overrides[] = {ADAMW};
     row_data data, empty;
     train_rig rig;
-    weft_plan_spec spec;
     weft_step_result result;
     float *before = NULL, *after = NULL, *moment = NULL, *moment_after = NULL;
     row_data_golden(&data, "llama-tied");
     row_data_golden(&empty, "llama-tied");
     memset(empty.weights, 0, (size_t)empty.rows * (size_t)empty.length * sizeof *empty.weights);
-    spec = train_rig_spec(&data, 3, true);
-    train_rig_open(&rig, "llama-tied", &data, overrides, 2);
-    train_rig_start(&rig, &spec);
+    train_rig_begin(&rig, "llama-tied", &data, 3, true, overrides, 2);
     train_rig_steps(&rig, 2);
     before = train_rig_parameters(&rig);
     moment = second_moment(&rig);
@@ -270,14 +260,11 @@ TEST(a_step_without_a_target_is_skipped) {
 static float *train_with_gaps(const char *const *overrides, size_t n, const char *steps, int64_t *numel) {
     row_data data, empty;
     train_rig rig;
-    weft_plan_spec spec;
     float *parameters = NULL;
     row_data_golden(&data, "llama-tied");
     row_data_golden(&empty, "llama-tied");
     memset(empty.weights, 0, (size_t)empty.rows * (size_t)empty.length * sizeof *empty.weights);
-    spec = train_rig_spec(&data, 1, false);
-    train_rig_open(&rig, "llama-tied", &data, overrides, n);
-    train_rig_start(&rig, &spec);
+    train_rig_begin(&rig, "llama-tied", &data, 1, false, overrides, n);
     for (uint64_t s = 1; steps[s - 1] != '\0'; s++) {
         rig.stepper->data = (weft_data *)(void *)(steps[s - 1] == '-' ? &empty : &data);
         ck_assert_int_eq(train_rig_step(&rig, s).skipped, steps[s - 1] == '-');
