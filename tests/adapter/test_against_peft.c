@@ -2,13 +2,10 @@
  * (tests/golden/make_adapters.py): loss, mean logits, every gradient and ten clipped AdamW steps, from the oracle's
  * initial values; and generation with a prefix and the key-value cache. */
 #include "adapter/adapter.h"
-#include "device_choice.h"
 #include "golden.h"
 #include "scratch.h"
 #include "suite.h"
-#include "run/generate.h"
 #include "run/values.h"
-#include "layout_offset.h"
 
 #include <jansson.h>
 #include <math.h>

@@ -108,27 +108,17 @@ TEST(the_number_of_updates_comes_back) {
 }
 
 TEST(a_second_resume_saves_the_same_type) {
-    char first[4096], second[4096];
-    size_t n = 0, m = 0;
-    char *a = NULL, *b = NULL;
     rig run;
     make_base("bf16");
     rig_start(&run, "model.start=weights", NULL);
     rig_train(&run, 2);
     rig_save(&run);
     rig_close(&run);
-    strcpy(first, rig_file(2, "model.safetensors"));
     rig_reopen(&run, "model.start=weights", NULL);
     run.state.step = 3; /* the same numbers under another name */
     rig_save(&run);
     rig_close(&run);
-    strcpy(second, rig_file(3, "model.safetensors"));
-    a = read_bytes(first, &n);
-    b = read_bytes(second, &m);
-    ck_assert_uint_eq(n, m);
-    ck_assert_int_eq(memcmp(a, b, n), 0);
-    free(a);
-    free(b);
+    check_same_file(rig_file(2, "model.safetensors"), rig_file(3, "model.safetensors"));
 }
 
 TEST(counters_and_losses_come_back) {

@@ -152,6 +152,11 @@ static inline const float *values(const bench *b, const char *name) {
     return (const float *)(const void *)(b->buffer.bytes + 256 + layout_offset(b->layout, &b->declared->parameters[p]));
 }
 
+static inline bool same_region(const bench *a, const bench *b) {
+    return a->layout->bytes == b->layout->bytes &&
+           memcmp(a->buffer.bytes + 256, b->buffer.bytes + 256, (size_t)a->layout->bytes) == 0;
+}
+
 /* Compares the directory's files to the region, tensor by tensor. */
 static inline void check_against_files(const bench *b, const char *directory) {
     weft_error err = WEFT_ERROR_INIT;

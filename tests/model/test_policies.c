@@ -45,11 +45,8 @@ static const weft_parameter *parameter(const char *name) {
 
 /* ---- block, whole ---- */
 
-TEST(block_makes_a_unit_of_each_block) {
+TEST(block_makes_a_unit_of_each_block_and_whole_makes_none) {
     ck_assert_str_eq(units_of("policy-block", NULL), "root model.layers.0 model.layers.1 model.layers.2 ");
-}
-
-TEST(whole_makes_none) {
     ck_assert_str_eq(units_of("policy-whole", NULL), "root ");
 }
 

@@ -33,12 +33,7 @@ TESTS(the_files_decide_in_order, LENGTH(rows)) {
     ck_assert_int_eq(stop.ids[stop.n - 1], rows[_i].last);
 }
 
-static const char *const wrong[] = {"{\"eos_token_id\": \"</s>\"}",
-                                    "{\"eos_token_id\": [2, \"x\"]}",
-                                    "{\"eos_token_id\": 2",
-                                    "\xEF\xBB\xBF{}",
-                                    "{\"eos_token_id\": 2} {}",
-                                    "{\"eos_token_id\": 2, \"eos_token_id\": 2}",
+static const char *const wrong[] = {"{\"eos_token_id\": \"</s>\"}", "{\"eos_token_id\": [2, \"x\"]}",
                                     "{\"eos_token_id\": [1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]}"};
 
 TESTS(other_values_are_refused_by_file, LENGTH(wrong)) {

@@ -28,11 +28,6 @@ static void check_padding(const bench *b) {
     }
 }
 
-static bool same_region(const bench *a, const bench *b) {
-    return a->layout->numel == b->layout->numel &&
-           memcmp(a->buffer.bytes + 256, b->buffer.bytes + 256, (size_t)a->layout->numel * 4) == 0;
-}
-
 /* ---- golden directories ---- */
 
 static const struct {
@@ -77,14 +72,6 @@ TESTS(the_type_of_a_directory_is_that_of_most_of_it, 4) {
 }
 
 /* ---- writing ---- */
-
-static void check_same_file(const char *a, const char *b) {
-    size_t n = 0, m = 0;
-    char *x = read_bytes(a, &n), *y = read_bytes(b, &m);
-    ck_assert_msg(n == m && memcmp(x, y, n) == 0, "%s and %s differ", a, b);
-    free(x);
-    free(y);
-}
 
 static const char *golden_file(int i, const char *name) {
     char path[128];

@@ -5,9 +5,8 @@
 #include "plugin/services.h"
 #include "program/execute.h"
 
+#include "model/llama.h"
 #include "suite.h"
-#include <dlfcn.h>
-#include <weft/plugin.h>
 
 #define JOB_MAX  8
 #define TEAM_MAX 8
@@ -134,22 +133,12 @@ static inline void set_key(strategy *to, const weft_key *key, const char *value)
 
 /* keys: "shard=hybrid shard_group=2", or NULL; the text must outlive the strategy. */
 static inline void load_strategy(strategy *out, const char *name, const char *keys) {
-    char path[1024];
+    char path[64];
     static char values[64][64];
     static int next;
-    void *file = NULL, *symbol = NULL;
-    weft_plugin_entry_fn *entry = NULL;
     const weft_plugin *plugin = NULL;
-    weft_error err = WEFT_ERROR_INIT;
-    const char *directory = getenv("WEFT_PLUGIN_PATH");
-    ck_assert_msg(directory != NULL, "WEFT_PLUGIN_PATH is not set: run the tests through ctest");
-    (void)snprintf(path, sizeof path, "%s/weft-strategy-%s.so", directory, name);
-    file = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    ck_assert_msg(file != NULL, "cannot load %s", path);
-    symbol = dlsym(file, "weft_plugin_entry");
-    ck_assert_ptr_nonnull(symbol);
-    memcpy(&entry, &symbol, sizeof entry);
-    plugin = &entry(NULL, &err)->plugins[0];
+    (void)snprintf(path, sizeof path, "strategy-%s", name);
+    plugin = built_plugin(path);
     memset(out, 0, sizeof *out);
     out->table = plugin->table;
     ck_assert_uint_le(plugin->config_size, sizeof out->config);

@@ -3,8 +3,6 @@
 #include "graph_cases.h"
 #include "graph_models.h"
 
-#include <check.h>
-
 enum { D = RIG_D, V = RIG_V, HEADS = RIG_HEADS, KV = RIG_KV_HEADS, HD = RIG_HEAD };
 
 #define MIDDLE .carry_width = D, .n_segments = 3
@@ -12,16 +10,6 @@ enum { D = RIG_D, V = RIG_V, HEADS = RIG_HEADS, KV = RIG_KV_HEADS, HD = RIG_HEAD
 /* ---- biases and norms ---- */
 
 RETURNS(linear, ops->linear(g, carry, r->weights[0]))
-
-/* One matrix and its bias in two segments, used two times in the lower one: both sums there are computed separately and
- * added once. */
-FORWARD(shared) {
-    const weft_value none = {0};
-    if (s == 0) return ops->embedding(g, ops->ids(g), r->weights[1]);
-    if (s == 1) return ops->linear(g, ops->swiglu(g, ops->linear(g, carry, r->weights[0]), carry), r->weights[0]);
-    ops->lm_head(g, ops->linear(g, carry, r->weights[0]), r->weights[1], NULL);
-    return none;
-}
 
 RETURNS(rms_norm, ops->rms_norm(g, carry, r->weights[0], 1e-5))
 
@@ -204,7 +192,6 @@ FORWARD(custom) {
 }
 
 static const rig_weight matrix[] = {{"w", WEFT_WEIGHT_LINEAR, D, D}, {0}};
-static const rig_weight matrix_and_table[] = {{"w", WEFT_WEIGHT_LINEAR, D, D}, {"e", WEFT_WEIGHT_EMBEDDING, V, D}, {0}};
 static const rig_weight up[] = {{"up", WEFT_WEIGHT_LINEAR, 3 * D, D}, {"down", WEFT_WEIGHT_LINEAR, D, 3 * D}, {0}};
 static const rig_weight gain[] = {{"n", WEFT_WEIGHT_GAIN, D, D}, {0}};
 static const rig_weight matrix_and_gain[] = {{"w", WEFT_WEIGHT_LINEAR, D, D}, {"n", WEFT_WEIGHT_GAIN, D, D}, {0}};
@@ -240,7 +227,6 @@ static const graph_case cases[] = {
     {{"linear with a bias", matrix, .biased = 1u, MIDDLE, .forward = linear}, 1, 1},
     {{"a frozen matrix with a bias", matrix, .biased = 1u, .frozen = 1u, MIDDLE, .forward = linear}, 1, 1},
     {{"a matrix with a frozen bias", matrix, .biased = 1u, .frozen = 2u, MIDDLE, .forward = linear}, 1, 1},
-    {{"a bias in two segments", matrix_and_table, .biased = 1u, MIDDLE, .forward = shared}, 0, 2},
     {{"a transposed linear", matrix, .transposed = 1u, MIDDLE, .forward = linear}, 1, 1},
     {{"a transposed linear with a bias", up, .transposed = 1u, .biased = 1u, MIDDLE, .forward = linear_and_back}, 1, 1},
     {{"a frozen transposed linear", up, .transposed = 1u, .frozen = 1u, MIDDLE, .forward = linear_and_back}, 1, 1},

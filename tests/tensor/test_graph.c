@@ -10,6 +10,25 @@
 enum { D = RIG_D, HD = RIG_HEAD };
 enum { ROWS = 2, LENGTH = 9 };
 
+/* In fp32 and bf16 on each device. */
+enum { VARIANTS = 2 * RIG_DEVICES };
+
+static void open_language_model(rig *r, int variant) {
+    rig_open(r, variant % RIG_DEVICES, &rig_language_model, ROWS, LENGTH);
+    if (variant >= RIG_DEVICES) rig_round(r);
+}
+
+/* The language model and all its segments in training. */
+static void open_training(rig *r, rig_chain *chain, int variant) {
+    open_language_model(r, variant);
+    rig_chain_open(chain, r, WEFT_MODE_TRAIN, 0, 3);
+}
+
+static void close_training(rig *r, rig_chain *chain) {
+    rig_chain_close(chain);
+    rig_close(r);
+}
+
 #if !defined(__SANITIZE_ADDRESS__)
 /* Counts the program's allocations and forwards them to the C library. */
 extern void *__libc_malloc(size_t);
@@ -35,8 +54,7 @@ TEST(running_allocates_nothing) {
     weft_error err = WEFT_ERROR_INIT;
     weft_status status = WEFT_OK;
     long before = 0;
-    rig_open(&r, RIG_REFERENCE, &rig_language_model, ROWS, LENGTH);
-    rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, 0, 3);
+    open_training(&r, &chain, RIG_REFERENCE);
     before = allocations;
     for (int32_t s = 0; s < 4 && status == WEFT_OK; s++)
         status = weft_graph_forward(chain.runs[s].graph, &chain.runs[s].binding, false, &err);
@@ -46,18 +64,9 @@ TEST(running_allocates_nothing) {
     rig_ok(status, &err);
     ck_assert_int_eq(before, 0);
     ck_assert_int_gt(allocations, 0);
-    rig_chain_close(&chain);
-    rig_close(&r);
+    close_training(&r, &chain);
 }
 #endif
-
-/* In fp32 and bf16 on each device; an open chain of the whole language model. */
-enum { VARIANTS = 2 * RIG_DEVICES };
-
-static void open_language_model(rig *r, int variant) {
-    rig_open(r, variant % RIG_DEVICES, &rig_language_model, ROWS, LENGTH);
-    if (variant >= RIG_DEVICES) rig_round(r);
-}
 
 /* The slots of a run by name, for tests of all slots. */
 enum { N_SLOTS = 12 };
@@ -106,8 +115,7 @@ TEST(a_slot_that_is_too_small_is_refused) {
     rig r;
     rig_chain chain;
     int refused = 0;
-    rig_open(&r, RIG_REFERENCE, &rig_language_model, ROWS, LENGTH);
-    rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, 0, 3);
+    open_training(&r, &chain, RIG_REFERENCE);
     rig_chain_forward(&chain);
     rig_chain_backward(&chain);
     for (int32_t s = 0; s < 4; s++) {
@@ -127,8 +135,7 @@ TEST(a_slot_that_is_too_small_is_refused) {
         }
     }
     ck_assert_int_ge(refused, 24);
-    rig_chain_close(&chain);
-    rig_close(&r);
+    close_training(&r, &chain);
 }
 
 TEST(a_slot_that_is_not_bound_is_refused) {
@@ -136,8 +143,7 @@ TEST(a_slot_that_is_not_bound_is_refused) {
     rig_chain chain;
     weft_error err = WEFT_ERROR_INIT;
     const weft_slot_ref none = {0};
-    rig_open(&r, RIG_REFERENCE, &rig_language_model, ROWS, LENGTH);
-    rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, 0, 3);
+    open_training(&r, &chain, RIG_REFERENCE);
     rig_chain_forward(&chain);
     chain.runs[2].binding.tape = none;
     chain.runs[2].binding.d_carry_out = chain.runs[2].binding.d_carry_in;
@@ -145,8 +151,7 @@ TEST(a_slot_that_is_not_bound_is_refused) {
     ck_assert_msg(strcmp(err.text, "segment part.2, linear down, backward: `x` is in the tape, which is not bound") ==
                       0,
                   "%s", err.text);
-    rig_chain_close(&chain);
-    rig_close(&r);
+    close_training(&r, &chain);
 }
 
 /* Runs access exactly the planned bytes. */
@@ -154,8 +159,7 @@ TESTS(what_is_touched_is_what_was_planned, RIG_DEVICES) {
     rig r;
     rig_chain chain;
     weft_error err = WEFT_ERROR_INIT;
-    rig_open(&r, _i, &rig_language_model, ROWS, LENGTH);
-    rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, 0, 3);
+    open_training(&r, &chain, _i);
     for (int32_t s = 0; s < 4; s++) {
         const rig_run *run = &chain.runs[s];
         weft_graph_binding b = run->binding;
@@ -187,8 +191,7 @@ TESTS(what_is_touched_is_what_was_planned, RIG_DEVICES) {
         ck_assert_int_eq(work, run->sizes->recompute_work);
         ck_assert_int_eq(tape, run->sizes->tape);
     }
-    rig_chain_close(&chain);
-    rig_close(&r);
+    close_training(&r, &chain);
 }
 
 /* Values are (B,T) of `width` elements, aligned to 64 bytes; statistics of norms and attention are always fp32. */
@@ -212,9 +215,8 @@ TESTS(memory_is_what_backward_needs, 2) {
     rig r;
     rig_chain chain;
     int64_t cell = 0;
-    open_language_model(&r, _i * RIG_DEVICES + RIG_REFERENCE);
+    open_training(&r, &chain, _i * RIG_DEVICES + RIG_REFERENCE);
     cell = weft_dtype_bytes(r.dtype);
-    rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, 0, 3);
     for (int s = 0; s < 3; s++) ck_assert_int_eq(chain.runs[s].sizes->carry, (places * D * cell + 3) / 4 * 4);
     ck_assert_int_eq(chain.runs[0].sizes->tape, 0);
     ck_assert_int_eq(chain.runs[1].sizes->tape, tape_bytes(&r, attention, 1u << 1 | 1u << 6, 7));
@@ -229,8 +231,7 @@ TESTS(memory_is_what_backward_needs, 2) {
                          2 * ((places * RIG_F * cell + 63) / 64 * 64) + places * RIG_F * cell);
     ck_assert_double_eq(chain.runs[0].sizes->forward_bytes, (double)places * (2.0 * D * (double)cell + 4.0));
     ck_assert(!chain.runs[0].sizes->backward_reads_carry && chain.runs[1].sizes->backward_reads_carry);
-    rig_chain_close(&chain);
-    rig_close(&r);
+    close_training(&r, &chain);
 }
 
 /* Matmuls by size, half for causal attention; backward counts two of each. */
@@ -240,8 +241,7 @@ TEST(work_is_counted) {
     const double mlp = 2.0 * places * D * 3.0 * RIG_F, head = 2.0 * places * D * RIG_V;
     rig r;
     rig_chain chain;
-    rig_open(&r, RIG_REFERENCE, &rig_language_model, ROWS, LENGTH);
-    rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, 0, 3);
+    open_training(&r, &chain, RIG_REFERENCE);
     ck_assert_double_eq(chain.runs[1].sizes->forward_flops, attention);
     ck_assert_double_eq(chain.runs[1].sizes->backward_flops, 2.0 * attention);
     ck_assert_double_eq(chain.runs[2].sizes->forward_flops, mlp);
@@ -249,8 +249,7 @@ TEST(work_is_counted) {
     ck_assert_double_eq(chain.runs[3].sizes->forward_flops, 0.0);
     ck_assert_double_eq(chain.runs[3].sizes->backward_flops, 3.0 * head); /* includes the logits */
     ck_assert_double_eq(chain.runs[0].sizes->forward_flops + chain.runs[0].sizes->backward_flops, 0.0);
-    rig_chain_close(&chain);
-    rig_close(&r);
+    close_training(&r, &chain);
 }
 
 /* ---- a sum and the norm that reads it next are one call ---- */
@@ -280,16 +279,14 @@ TESTS(a_sum_that_is_normed_is_one_call, RIG_DEVICES) {
     chain.runs[1].binding.sink = &sink;
     rig_ok(weft_graph_forward(chain.runs[1].graph, &chain.runs[1].binding, false, &err), &err);
     ck_assert_int_eq(sums, 1); /* of two */
-    rig_chain_close(&chain);
-    rig_close(&r);
+    close_training(&r, &chain);
 }
 
 TESTS(recompute_makes_the_same_tape, VARIANTS) {
     rig r;
     rig_chain chain;
     weft_error err = WEFT_ERROR_INIT;
-    open_language_model(&r, _i);
-    rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, 0, 3);
+    open_training(&r, &chain, _i);
     rig_chain_forward(&chain);
     for (int32_t s = 1; s < 4; s++) {
         const rig_run *run = &chain.runs[s];
@@ -306,8 +303,7 @@ TESTS(recompute_makes_the_same_tape, VARIANTS) {
         free(first);
         free(again);
     }
-    rig_chain_close(&chain);
-    rig_close(&r);
+    close_training(&r, &chain);
 }
 
 /* Forward without a tape, then recomputation of the tape: the same gradients. */
@@ -315,8 +311,7 @@ TESTS(forward_without_a_tape_gives_the_same_carry, VARIANTS) {
     rig r;
     rig_chain chain;
     weft_error err = WEFT_ERROR_INIT;
-    open_language_model(&r, _i);
-    rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, 0, 3);
+    open_training(&r, &chain, _i);
     rig_chain_forward(&chain);
     for (int32_t s = 0; s < 3; s++) {
         const rig_run *run = &chain.runs[s];
@@ -333,8 +328,7 @@ TESTS(forward_without_a_tape_gives_the_same_carry, VARIANTS) {
         free(taped);
         free(untaped);
     }
-    rig_chain_close(&chain);
-    rig_close(&r);
+    close_training(&r, &chain);
 }
 
 /* Returns all gradients of the language model, concatenated. */
@@ -356,8 +350,7 @@ TESTS(bits_do_not_depend_on_scratch_or_on_what_ran_before, RIG_DEVICES) {
     rig_chain chain;
     int64_t n = 0;
     float *first = NULL, *again = NULL;
-    rig_open(&r, _i, &rig_language_model, ROWS, LENGTH);
-    rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, 0, 3);
+    open_training(&r, &chain, _i);
     rig_chain_forward(&chain);
     rig_chain_backward(&chain);
     first = all_gradients(&r, &n);
@@ -379,8 +372,7 @@ TESTS(bits_do_not_depend_on_scratch_or_on_what_ran_before, RIG_DEVICES) {
     ck_assert_mem_eq(first, again, (size_t)n * 4);
     free(first);
     free(again);
-    rig_chain_close(&chain);
-    rig_close(&r);
+    close_training(&r, &chain);
 }
 
 /* `adds` accumulates the finished gradient once: embedding and head, matrices, gains. */
@@ -427,8 +419,7 @@ TESTS(a_later_segment_adds_its_finished_gradient_once, RIG_DEVICES) {
     free(written);
     free(added);
     weft_graph_destroy(adding);
-    rig_chain_close(&chain);
-    rig_close(&r);
+    close_training(&r, &chain);
 }
 
 TEST(nothing_below_what_is_trained_keeps_a_tape) {
@@ -448,8 +439,7 @@ TEST(nothing_below_what_is_trained_keeps_a_tape) {
         ck_assert_ptr_nonnull(strstr(err.text, "no parameter of it or of an earlier segment is trained"));
     }
     ck_assert(chain.runs[3].sizes->has_backward);
-    rig_chain_close(&chain);
-    rig_close(&r);
+    close_training(&r, &chain);
 }
 
 TESTS(evaluation_gives_the_loss_of_training, VARIANTS) {
@@ -504,8 +494,7 @@ TESTS(an_operator_that_does_more_than_queue_is_known, 2) {
     ck_assert_ptr_null(weft_graph_unqueued(chain.runs[0].graph));
     if (_i == 0) ck_assert_str_eq(weft_graph_unqueued(chain.runs[1].graph), "silent");
     else ck_assert_ptr_null(weft_graph_unqueued(chain.runs[1].graph));
-    rig_chain_close(&chain);
-    rig_close(&r);
+    close_training(&r, &chain);
 }
 
 /* A device of an older SDK ends before the slot, one of a newer SDK may leave it empty. */
@@ -537,8 +526,7 @@ TEST(a_failing_call_is_named) {
     rig_write(&r, r.ids.ref, ids, sizeof ids);
     ck_assert_int_eq(weft_graph_forward(chain.runs[0].graph, &chain.runs[0].binding, false, &err), WEFT_E_USER);
     ck_assert_says(err, "segment part.0, embedding embed: id 99");
-    rig_chain_close(&chain);
-    rig_close(&r);
+    close_training(&r, &chain);
 }
 
 int main(void) {

@@ -3,10 +3,6 @@
 #include "graph_cases.h"
 #include "graph_models.h"
 
-#include <check.h>
-#include <math.h>
-#include <stdlib.h>
-
 enum { D = RIG_D, V = RIG_V, HEADS = RIG_HEADS, KV = RIG_KV_HEADS, HD = RIG_HEAD };
 
 /* Most models here test segment 1 of three, which has an incoming and an outgoing carry. */
@@ -132,7 +128,8 @@ FORWARD(custom) {
     return ops->add(g, a, b);
 }
 
-/* One matrix in two segments, used two times in the lower one: its sum there is computed separately and added once. */
+/* One matrix and its bias in two segments, used two times in the lower one: both sums there are computed separately and
+ * added once. */
 FORWARD(shared) {
     const weft_value none = {0};
     if (s == 0) return ops->embedding(g, ops->ids(g), r->weights[1]);
@@ -194,6 +191,14 @@ FORWARD(prompt) {
 }
 
 enum { PLACES = 5, RANK = 2 };
+/* clang-format off: of queries, keys, values and the output */
+#define HEAD_MATRICES                                                                                                  \
+    {"q", WEFT_WEIGHT_LINEAR, HEADS * HD, D}, {"k", WEFT_WEIGHT_LINEAR, KV * HD, D},                                   \
+        {"v", WEFT_WEIGHT_LINEAR, KV * HD, D}, {                                                                       \
+        "o", WEFT_WEIGHT_LINEAR, D, HEADS *HD                                                                          \
+    }
+/* clang-format on */
+
 static const rig_weight three_gains[] = {
     {"c", WEFT_WEIGHT_GAIN, 1, D}, {"h", WEFT_WEIGHT_GAIN, 1, D / HD}, {"g", WEFT_WEIGHT_GAIN, 1, 1}, {0}};
 static const rig_weight normed[] = {{"w", WEFT_WEIGHT_LINEAR, D, D},
@@ -201,20 +206,10 @@ static const rig_weight normed[] = {{"w", WEFT_WEIGHT_LINEAR, D, D},
                                     {"b", WEFT_WEIGHT_LINEAR, D, RANK},
                                     {"m", WEFT_WEIGHT_GAIN, D, D},
                                     {0}};
-static const rig_weight with_prefix[] = {{"q", WEFT_WEIGHT_LINEAR, HEADS *HD, D},
-                                         {"k", WEFT_WEIGHT_LINEAR, KV *HD, D},
-                                         {"v", WEFT_WEIGHT_LINEAR, KV *HD, D},
-                                         {"o", WEFT_WEIGHT_LINEAR, D, HEADS *HD},
-                                         {"pk", WEFT_WEIGHT_EMBEDDING, PLACES, KV *HD},
-                                         {"pv", WEFT_WEIGHT_EMBEDDING, PLACES, KV *HD},
-                                         {0}};
-static const rig_weight with_prompt[] = {{"q", WEFT_WEIGHT_LINEAR, HEADS *HD, D},
-                                         {"k", WEFT_WEIGHT_LINEAR, KV *HD, D},
-                                         {"v", WEFT_WEIGHT_LINEAR, KV *HD, D},
-                                         {"o", WEFT_WEIGHT_LINEAR, D, HEADS *HD},
-                                         {"p", WEFT_WEIGHT_EMBEDDING, PLACES, D},
-                                         {"g", WEFT_WEIGHT_GAIN, 1, 1},
-                                         {0}};
+static const rig_weight with_prefix[] = {
+    HEAD_MATRICES, {"pk", WEFT_WEIGHT_EMBEDDING, PLACES, KV *HD}, {"pv", WEFT_WEIGHT_EMBEDDING, PLACES, KV *HD}, {0}};
+static const rig_weight with_prompt[] = {
+    HEAD_MATRICES, {"p", WEFT_WEIGHT_EMBEDDING, PLACES, D}, {"g", WEFT_WEIGHT_GAIN, 1, 1}, {0}};
 
 static const rig_weight matrix[] = {{"w", WEFT_WEIGHT_LINEAR, D, D}, {0}};
 static const rig_weight table[] = {{"w", WEFT_WEIGHT_EMBEDDING, V, D}, {0}};
@@ -223,11 +218,7 @@ static const rig_weight matrix_and_gain[] = {{"w", WEFT_WEIGHT_LINEAR, D, D}, {"
 static const rig_weight matrix_and_table[] = {{"w", WEFT_WEIGHT_LINEAR, D, D}, {"e", WEFT_WEIGHT_EMBEDDING, V, D}, {0}};
 static const rig_weight three[] = {
     {"w", WEFT_WEIGHT_LINEAR, D, D}, {"n", WEFT_WEIGHT_GAIN, D, D}, {"e", WEFT_WEIGHT_EMBEDDING, V, D}, {0}};
-static const rig_weight heads[] = {{"q", WEFT_WEIGHT_LINEAR, HEADS *HD, D},
-                                   {"k", WEFT_WEIGHT_LINEAR, KV *HD, D},
-                                   {"v", WEFT_WEIGHT_LINEAR, KV *HD, D},
-                                   {"o", WEFT_WEIGHT_LINEAR, D, HEADS *HD},
-                                   {0}};
+static const rig_weight heads[] = {HEAD_MATRICES, {0}};
 
 #define LANGUAGE_MODEL rig_language_weights, .carry_width = D, .table_width = HD
 
@@ -267,6 +258,7 @@ static const graph_case cases[] = {
     {{"a prefix alone is trained", with_prefix, .frozen = 15u, .table_width = HD, MIDDLE, .forward = prefix}, 1, 1},
     {{"attention to a prompt", with_prompt, .frozen = 2u, MIDDLE, .forward = prompt}, 1, 1},
     {{"a matrix in two segments", matrix_and_table, MIDDLE, .forward = shared}, 0, 2},
+    {{"a bias in two segments", matrix_and_table, .biased = 1u, MIDDLE, .forward = shared}, 0, 2},
 };
 /* clang-format on */
 

@@ -255,9 +255,7 @@ TESTS(the_first_mistake_is_told_in_words, LENGTH(mistakes)) {
         const weft_status status = weft_graph_record(&graph, &r.declared, mistakes[_i].segment, &spec, &err);
         ck_assert_msg(status == mistakes[_i].status, "mistake %d: status %d: %s", _i, (int)status, err.text);
         ck_assert_ptr_null(graph);
-        for (int k = 0; k < 3 && mistakes[_i].says[k] != NULL; k++)
-            ck_assert_msg(strstr(err.text, mistakes[_i].says[k]) != NULL, "mistake %d: \"%s\" is not in: %s", _i,
-                          mistakes[_i].says[k], err.text);
+        for (int k = 0; k < 3 && mistakes[_i].says[k] != NULL; k++) ck_assert_says(err, mistakes[_i].says[k]);
     }
     rig_close(&r);
 }

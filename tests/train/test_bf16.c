@@ -4,7 +4,6 @@
 #include "model/convert.h"
 #include "reference_device.h"
 #include "suite.h"
-#include "run/generate.h"
 #include "run/engine.h"
 #include "run/process_context.h"
 #include "train_rig.h"

@@ -1,12 +1,9 @@
 /* Training and generation against transformers and PyTorch (tests/golden/README.md): logits, loss, every gradient, and
  * ten clipped AdamW steps, on small models of LLaMA and other families. For the other families also generation, token
  * by token with the key-value cache. */
-#include "device_choice.h"
 #include "golden.h"
 #include "suite.h"
-#include "run/generate.h"
 #include "run/values.h"
-#include "layout_offset.h"
 
 #include <math.h>
 
