@@ -147,7 +147,7 @@ static const char *const differing[] = {"[[:alpha:]]+", "a{,3}",     "a{ 1}",   
                                         "(?a)q",        "(?(1)q|k)", "(?#q)",    "(?x: q)", "(?P>n)",  "q(?i)",
                                         "\\N",          "\\z",       "(?i-s:q)", "\\R",     "{",       "[\\h]"};
 
-TEST(what_is_read_otherwise_is_refused) {
+TEST(rejects_syntax_that_python_reads_differently) {
     expression_fault why = {""};
     expression *mine = expression_open("(?|q|k)\\h?", EXPRESSION_WHOLE, false, &why);
     for (size_t i = 0; i < LENGTH(differing); i++) {
@@ -179,7 +179,7 @@ TEST(expressions_without_end) {
 
 /* ---- patterns in keys ---- */
 
-TEST(entries_of_a_key) {
+TEST(reads_entries_of_a_key) {
     rig self;
     patterns found = {0};
     weft_error err = WEFT_ERROR_INIT;
@@ -194,7 +194,7 @@ TEST(entries_of_a_key) {
     patterns_free(&found);
 }
 
-TEST(entries_that_are_none) {
+TEST(accepts_an_empty_key) {
     const char *const none[] = {"auto", "none", ""};
     weft_error err = WEFT_ERROR_INIT;
     for (int i = 0; i < 3; i++) {
@@ -229,7 +229,7 @@ static const struct {
                 {PATTERN_ALPHA, "*:4,q_proj:8",
                  "alpha_pattern has 'q_proj', and each module that it matches has its alpha by an earlier entry"}};
 
-TESTS(entries_that_cannot_be, LENGTH(refusals)) {
+TESTS(rejects_invalid_entries, LENGTH(refusals)) {
     rig self;
     patterns found = {0};
     weft_error err = WEFT_ERROR_INIT;
@@ -250,7 +250,7 @@ static const struct {
                {"{\"(\": 4}", "there/adapter_config.json: rank_pattern '(' is no regular expression"},
                {"{\"a{,2}\": 4}", "rank_pattern 'a{,2}' contains '{,2}', which Python's re"}};
 
-TESTS(files_that_cannot_be, LENGTH(spoiled)) {
+TESTS(rejects_invalid_files, LENGTH(spoiled)) {
     rig self;
     patterns found = {0};
     weft_error err = WEFT_ERROR_INIT;
@@ -282,7 +282,7 @@ TEST(a_head_that_is_left_out_is_no_target) {
     for (uint32_t i = 0; i < self.job.n_sites; i++) ck_assert_int_eq(self.chosen[i], i == 4 || i == 5);
 }
 
-TEST(left_out_that_cannot_be) {
+TEST(rejects_invalid_exclusions) {
     rig self;
     weft_error err = WEFT_ERROR_INIT;
     open_small(&self);
@@ -304,7 +304,7 @@ TEST(left_out_that_cannot_be) {
 /* ---- writing ---- */
 
 /* Written as names if possible, else as paths. PEFT's rules reproduce the written values in any order. */
-TEST(what_is_written_is_read) {
+TEST(written_patterns_are_read_back) {
     const double given[] = {8, 4, 2, 8, 16, 2, 1, 8};
     rig self;
     json_t *object = NULL;

@@ -87,7 +87,7 @@ static const struct {
            {{{{1, 2, 2}, {1, 2, 3}}, {0, 0}, 3, 0, APART}, "an invalid name or shape"},
            {{{{INT64_MAX, 2, 3}, {1, 2, 3}}, {0, 0}, 3, 0, APART}, "an invalid name or shape"}};
 
-TESTS(what_cannot_be_is_refused, LENGTH(bad)) {
+TESTS(rejects_invalid_descriptions, LENGTH(bad)) {
     weft_error err = WEFT_ERROR_INIT;
     weft_adapter_list found;
     ck_assert_int_eq(list(&found, &bad[_i].what, &err), WEFT_E_PLUGIN);

@@ -111,7 +111,7 @@ TESTS(a_damaged_checkpoint_is_passed_over_by_name, LENGTH(damages)) {
 }
 
 /* Valid when found, but damaged when read: the error does not suggest another model. */
-TEST(what_breaks_after_it_was_found_is_said_to_be_broken) {
+TEST(reports_damage_found_while_reading) {
     weft_error err = WEFT_ERROR_INIT;
     char path[4096];
     rig run;
@@ -143,7 +143,7 @@ TESTS(each_byte_counts, 4) {
     free(bytes);
 }
 
-TEST(nothing_whole_is_a_sentence) {
+TEST(reports_that_no_checkpoint_is_valid) {
     weft_checkpoint_state state = {.step = 77};
     char path[4096];
     weft_error err = WEFT_ERROR_INIT;
@@ -173,7 +173,7 @@ TEST(other_names_are_no_checkpoints) {
 
 /* On file systems that cannot exchange two names, a crash can leave only the old directory, under its temporary
  * name. */
-TEST(what_was_moved_aside_is_put_back) {
+TEST(restores_a_directory_that_was_moved_aside) {
     ck_assert_int_eq(rename(rig_file(4, ""), scratch_path("out/checkpoints/.step-4.old")), 0);
     ck_assert_uint_eq(rig_newest(), 4);
     ck_assert(!rig_exists(scratch_path("out/checkpoints/.step-4.old")));

@@ -136,7 +136,7 @@ static int64_t model_alone(const rig *run) {
     return total;
 }
 
-TEST(too_little_space_is_said_before_anything_is_written) {
+TEST(too_little_space_is_reported_before_any_write) {
     weft_error err = WEFT_ERROR_INIT;
     rig run;
     rig_start(&run, "checkpoint.dtype=bf16", NULL);

@@ -107,7 +107,7 @@ TESTS(schedule_and_rates_may_change_and_are_printed, LENGTH(noted)) {
     rig_close(&run);
 }
 
-TESTS(what_changes_no_number_says_nothing, 4) {
+TESTS(changes_without_effect_on_numbers_are_silent, 4) {
     static const char *const overrides[] = {"device.threads=2", "checkpoint.keep=7", "checkpoint.dtype=bf16",
                                             "eval.every=3"};
     rig run;

@@ -139,7 +139,7 @@ TEST(codes_in_elements_of_16_bits_are_the_same) {
     weft_safetensors_close(files);
 }
 
-TESTS(any_stretch_is_a_part_of_the_whole, 4) {
+TESTS(reads_any_range, 4) {
     static const char *const names[] = {"bitsandbytes-nf4", "bitsandbytes-storage", "bitsandbytes-int8",
                                         "bitsandbytes-nf4x64"};
     weft_safetensors *files = open_directory(names[_i]);
@@ -251,7 +251,7 @@ static void write_damaged(int i) {
     weft_safetensors_close(raw);
 }
 
-TESTS(damage_is_told_by_file_and_tensor, LENGTH(damages)) {
+TESTS(rejects_damage_by_file_and_tensor, LENGTH(damages)) {
     weft_safetensors *files = NULL;
     weft_error err = WEFT_ERROR_INIT;
     write_damaged(_i);

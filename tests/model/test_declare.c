@@ -460,7 +460,7 @@ TESTS(the_first_mistake_is_reported_and_nothing_is_left, LENGTH(mistakes)) {
     ck_assert_int_eq(the_model.destroyed, 1);
 }
 
-TEST(a_plugin_that_fails_is_quoted_or_blamed) {
+TEST(reports_the_error_of_a_failing_plugin) {
     weft_error err = WEFT_ERROR_INIT;
     weft_declared *d = NULL;
     create_status = WEFT_E_USER;
@@ -476,7 +476,7 @@ TEST(a_plugin_that_fails_is_quoted_or_blamed) {
     ck_assert_says(err, "failed in its declare without an error message");
 }
 
-TEST(what_info_says_must_exist) {
+TEST(paths_of_info_must_exist) {
     weft_error err = WEFT_ERROR_INIT;
     weft_declared *d = NULL;
     the_info.layer_path = "model.blocks";
@@ -492,7 +492,7 @@ TEST(what_info_says_must_exist) {
     ck_assert_says(err, "vocabulary 0");
 }
 
-TEST(a_configuration_that_cannot_be_read_is_named) {
+TEST(names_an_unreadable_configuration) {
     weft_error err = WEFT_ERROR_INIT;
     weft_declared *d = NULL;
     ck_assert_int_eq(weft_declared_create(&d, &fixture_host, &toy, NULL, "/nowhere/config.json", NULL, &err),

@@ -167,7 +167,7 @@ TEST(the_deepest_unit_takes_a_parameter) {
     weft_declared_destroy(d);
 }
 
-TEST(one_unit_is_the_root_however_it_is_said) {
+TEST(a_single_unit_is_the_root) {
     weft_declared *d = golden("llama-gqa");
     const char *const classes[] = {NULL, "LlamaForCausalLM"};
     for (int i = 0; i < 2; i++) {
@@ -290,7 +290,7 @@ static const char *const mistakes[] = {
 };
 #define N_MISTAKES (int)(LENGTH(mistakes))
 
-TEST_RANGE(a_claim_that_cannot_be_is_refused_by_name, 1, N_MISTAKES) {
+TEST_RANGE(rejects_invalid_claims_by_name, 1, N_MISTAKES) {
     weft_error err = WEFT_ERROR_INIT;
     weft_declared *d = golden("llama-gqa");
     weft_layout *l = NULL;

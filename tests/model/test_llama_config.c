@@ -90,7 +90,7 @@ TEST(tree_parameters_and_segments_are_those_of_the_checkpoint) {
     weft_declared_destroy(d);
 }
 
-TEST(what_is_not_said_is_as_in_transformers) {
+TEST(missing_keys_have_the_defaults_of_transformers) {
     weft_declared *d = declared_with("{\"max_position_embeddings\": \"-\", \"architectures\": \"-\"}");
     float *table = rope(d, 2);
     ck_assert_int_eq(d->info.max_context, 2048);
@@ -175,7 +175,7 @@ TEST(the_padding_is_a_row_that_may_be_counted_from_the_end) {
     }
 }
 
-TEST(an_unknown_key_passes_only_where_the_user_says_so) {
+TEST(accepts_unknown_keys_only_if_ignored) {
     weft_error err = WEFT_ERROR_INIT;
     weft_declared *d = NULL;
     const char *keys = "{\"training_note\": \"x\", \"attention_sinks\": 4}";
@@ -287,7 +287,7 @@ static const struct {
     {"{\"attention_output_gate\": false}", {"the key attention_output_gate (false) is unknown"}},
 };
 
-TESTS(what_changes_the_arithmetic_is_refused_by_name, LENGTH(refused)) {
+TESTS(rejects_keys_that_change_the_arithmetic, LENGTH(refused)) {
     weft_error err = WEFT_ERROR_INIT;
     weft_declared *d = NULL;
     const weft_status status = read_with(&d, refused[_i].keys, "", &err);

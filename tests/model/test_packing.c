@@ -179,7 +179,7 @@ TESTS(pieces_do_not_show, LENGTH(kinds)) {
 }
 
 /* A non-finite number affects all numbers that share its scale. */
-TESTS(what_is_broken_shows, LENGTH(kinds)) {
+TESTS(non_finite_numbers_affect_their_block, LENGTH(kinds)) {
     const int32_t dtype = kinds[_i].dtype;
     float numbers[1024] = {0}, broken[] = {NAN, INFINITY, -INFINITY};
     for (int k = 0; k < 3; k++) {

@@ -160,7 +160,7 @@ static weft_status name_one(const weft_host *host, const void *config, const wef
 }
 
 /* In a child process, which has not reported the warning yet. */
-TESTS(a_unit_with_a_name_that_no_module_has_is_told_with_those_that_there_are, 5) {
+TESTS(warns_of_units_without_a_module, 5) {
     static const struct {
         const char *name, *says;
     } rows[] = {

@@ -115,7 +115,7 @@ static const struct {
     {"{\"\xff\xfe\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]}}", -1, 16, "header:1:"},
 };
 
-TESTS(what_is_malformed_is_refused_with_file_and_tensor, LENGTH(malformed)) {
+TESTS(rejects_malformed_files_with_file_and_tensor, LENGTH(malformed)) {
     weft_error err = WEFT_ERROR_INIT;
     weft_safetensors *file = NULL;
     write_file("x.safetensors", malformed[_i].header, malformed[_i].length, malformed[_i].data);
@@ -125,7 +125,7 @@ TESTS(what_is_malformed_is_refused_with_file_and_tensor, LENGTH(malformed)) {
     ck_assert_ptr_null(file);
 }
 
-TEST(what_is_no_file_is_refused) {
+TEST(rejects_missing_and_short_files) {
     weft_error err = WEFT_ERROR_INIT;
     weft_safetensors *file = NULL;
     ck_assert_int_eq(weft_safetensors_open(&file, scratch_path("none"), &err), WEFT_E_USER);
@@ -199,7 +199,7 @@ static const struct {
     {MAP("\"a\": \"" ONE "\", \"a\": \"" TWO "\""), "duplicate object key"},
 };
 
-TESTS(an_index_that_disagrees_with_its_files_is_refused, LENGTH(wrong_indices)) {
+TESTS(rejects_an_index_that_differs_from_its_files, LENGTH(wrong_indices)) {
     weft_error err = WEFT_ERROR_INIT;
     weft_safetensors *files = NULL;
     write_shards(wrong_indices[_i].index);
@@ -221,7 +221,7 @@ TEST(a_malformed_or_doubled_shard_is_refused) {
     ck_assert_says(err, TWO ": has tensor 'a', which ");
 }
 
-TEST(a_directory_without_weights_says_what_is_looked_for) {
+TEST(rejects_a_directory_without_weights) {
     weft_error err = WEFT_ERROR_INIT;
     weft_safetensors *files = NULL;
     ck_assert_int_eq(weft_safetensors_open_directory(&files, scratch, &err), WEFT_E_USER);
@@ -231,7 +231,7 @@ TEST(a_directory_without_weights_says_what_is_looked_for) {
 
 /* ---- writing ---- */
 
-TEST(what_is_written_comes_back_from_any_order) {
+TEST(tensors_can_be_written_in_any_order) {
     weft_error err = WEFT_ERROR_INIT;
     weft_tensor_writer *writer = NULL;
     weft_safetensors *file = NULL;

@@ -39,7 +39,7 @@ static const struct {
               {"llama-bf16", "llama-bf16/config.json", WEFT_BF16, "bfloat16"},
               {"llama-fp16", "llama-fp16/config.json", WEFT_F16, "float16"}};
 
-TESTS(what_the_files_hold_is_what_lies_in_the_region, 4) {
+TESTS(loads_the_values_of_the_files, 4) {
     weft_error err = WEFT_ERROR_INIT;
     BENCH(seen, llama_golden(golden[_i].config), "all", true);
     BENCH(unseen, llama_golden(golden[_i].config), "all", false);
@@ -248,7 +248,7 @@ TESTS(a_saved_configuration_has_both_spellings, 10) {
     free(out);
 }
 
-TEST(a_null_that_says_nothing_is_filled) {
+TEST(fills_null_values) {
     static const char before[] = "{\"rope_scaling\": null, \"rope_theta\": 2, \"rope_parameters\": {\"rope_theta\": 2, "
                                  "\"rope_type\": \"linear\", \"factor\": 3}}";
     static const char wanted[] = "{\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 3}, \"rope_theta\": 2, ";

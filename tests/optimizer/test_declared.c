@@ -117,7 +117,7 @@ static const struct {
     {short_update, WEFT_E_PLUGIN, "no complete update"},
 };
 
-TESTS(what_cannot_be_is_refused_by_name, LENGTH(mistakes)) {
+TESTS(rejects_invalid_declarations_by_name, LENGTH(mistakes)) {
     weft_optimizer_facts facts;
     weft_error err = WEFT_ERROR_INIT;
     mistakes[_i].plant();

@@ -32,7 +32,7 @@ static weft_status make(weft_graph_set **out, weft_error *err) {
     return status;
 }
 
-TEST(what_is_read_may_not_depend_on_the_length) {
+TEST(parameters_read_must_not_depend_on_the_length) {
     weft_error err = WEFT_ERROR_INIT;
     weft_graph_set *set = NULL;
     long_from = 100;

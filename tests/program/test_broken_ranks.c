@@ -546,7 +546,7 @@ static void expect_why(const char *name, const char *keys, int32_t world, int32_
     team_free(&ranks);
 }
 
-TEST(what_is_not_covered_says_why_and_what_is) {
+TEST(inexact_sums_are_explained) {
     const char *shared = "shard=hybrid shard_group=2 reduce_at=last";
     expect_why("ddp", NULL, 2, WEFT_REDUCE_FAST, "reduce = ordered or tree is covered");
     expect_why("ddp", "reduce_at=last", 2, WEFT_REDUCE_ORDERED, "reduce_at = each, or reduce = tree, is covered");

@@ -261,7 +261,7 @@ TEST(another_right_order_is_accepted) {
     weft_program_destroy(program);
 }
 
-TEST(nothing_trained_is_the_users_mistake) {
+TEST(rejects_a_job_without_trained_parameters) {
     const tiny_options options = {.mode = WEFT_MODE_TRAIN, .micro_batches = 1, .frozen = 15};
     tiny_job job;
     weft_error err = WEFT_ERROR_INIT;

@@ -202,7 +202,7 @@ TEST(the_same_intervals_give_the_same_offsets) {
     for (int32_t i = 0; i < 100; i++) ck_assert_int_eq(items[i].offset, again[i].offset);
 }
 
-TEST(nothing_needs_no_arena_and_nonsense_is_refused) {
+TEST(empty_and_invalid_intervals) {
     weft_error err = WEFT_ERROR_INIT;
     weft_packing out = {1, 1, 1};
     weft_live_interval item = {0, 0, 0, -1};

@@ -139,7 +139,7 @@ TEST(one_ranks_exchanges_travel_one_after_the_other) {
     end(&w);
 }
 
-TEST(who_comes_first_waits) {
+TEST(early_ranks_wait) {
     written w;
     begin(&w, 3);
     for (int32_t r = 0; r < 3; r++) {
@@ -182,7 +182,7 @@ TEST(ranks_without_processors_of_their_own_share) {
 }
 
 /* The measurement also shared processors, so the slowdown is already included. */
-TEST(what_was_measured_crowded_is_not_slowed_down_twice) {
+TEST(measured_slowdown_is_not_applied_twice) {
     const weft_instruction_cost crowded = {.own = {1, 2}};
     written w;
     begin(&w, 4);

@@ -266,7 +266,7 @@ TEST(ranges_are_named) {
     fresh_model_remove(&model);
 }
 
-TEST(no_advice_is_said) {
+TEST(reports_that_no_move_helps) {
     weft_stage_row ranks[2] = {{.segments = "embed", .total = 1000}, {.segments = "head", .total = 600}};
     const weft_stages stages = {.rows = ranks, .n = 2, .imbalance = 25.0, .imbalance_then = 25.0};
     char text[1024] = "";

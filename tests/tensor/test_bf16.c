@@ -156,7 +156,7 @@ static weft_status record(rig *r, int32_t dtype, weft_error *err) {
     return status;
 }
 
-TEST(the_model_is_told_its_type) {
+TEST(the_model_knows_its_dtype) {
     static const rig_model model = {"ask", .carry_width = D, .n_segments = 3, .forward = ask};
     rig r;
     weft_error err = WEFT_ERROR_INIT;

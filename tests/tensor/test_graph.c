@@ -155,7 +155,7 @@ TEST(a_slot_that_is_not_bound_is_refused) {
 }
 
 /* Runs access exactly the planned bytes. */
-TESTS(what_is_touched_is_what_was_planned, RIG_DEVICES) {
+TESTS(accesses_exactly_the_planned_bytes, RIG_DEVICES) {
     rig r;
     rig_chain chain;
     weft_error err = WEFT_ERROR_INIT;

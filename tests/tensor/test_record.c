@@ -244,7 +244,7 @@ static weft_graph_spec spec_of(const rig *r, int32_t mode) {
     return spec;
 }
 
-TESTS(the_first_mistake_is_told_in_words, LENGTH(mistakes)) {
+TESTS(reports_the_first_mistake, LENGTH(mistakes)) {
     rig r;
     weft_error err = WEFT_ERROR_INIT;
     weft_graph *graph = NULL;

@@ -101,7 +101,7 @@ TESTS(a_failure_without_a_sentence_names_the_plugin, LENGTH(broken)) {
                   "%s", err.text);
 }
 
-TEST(nothing_broken_is_no_failure) {
+TEST(an_undamaged_run_succeeds) {
     weft_error err = WEFT_ERROR_INIT;
     ck_assert_ok(take_step("adamw", &err), err);
 }

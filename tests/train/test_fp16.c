@@ -66,7 +66,7 @@ TEST(the_scale_is_grad_scalers) {
     json_decref(root);
 }
 
-TEST(a_scale_below_its_floor_is_told) {
+TEST(reports_a_scale_below_its_floor) {
     const weft_train_settings keys = {
         .loss_scale = 8, .scale_growth = 2, .scale_backoff = 0.5, .scale_every = 10, .scale_floor = 2};
     weft_loss_scale now;

@@ -214,7 +214,7 @@ TESTS(a_text_longer_than_the_model_is_refused, 2 * N_MODELS) {
 }
 
 /* A copy of a model with NaN as its last weight. */
-TEST(a_weight_that_is_no_number_gives_a_sentence_and_no_text) {
+TEST(rejects_a_nan_weight_without_output) {
     static const char *const files[] = {"config.json", "model.safetensors"};
     const float nan = NAN;
     char from[4096], path[4200];

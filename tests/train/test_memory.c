@@ -528,7 +528,7 @@ static void measure(figures *out, const char *model, row_data *data) {
 #define WATCHED 0
 #endif
 
-TEST(what_no_category_explains_is_small) {
+TEST(unexplained_memory_is_small) {
     const fresh_shape shape = {256, 688, 6, 8, 4, 8192, 128, false};
     const double mib = 1024.0 * 1024.0;
     fresh_model model;

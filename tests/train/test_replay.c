@@ -96,7 +96,7 @@ enum { KEPT = 16 };
 
 /* Each step's list and clipping are evicted before their reuse; sixteen of them cause a warning. With one clipping
  * there are three, which stay in the cache. */
-TESTS(replay_yes_is_no_promise_that_is_broken_in_silence, 2) {
+TESTS(replay_yes_fails_if_steps_are_not_replayed, 2) {
     const int clips = _i == 0 ? 20 : 1;
     ragged_data data = {SHORT, LONG, 96};
     weft_error err = WEFT_ERROR_INIT;
@@ -151,7 +151,7 @@ static float *train_with_gap(const char *replay, int *replayed) {
     return parameters;
 }
 
-TEST(a_step_without_a_target_is_no_replay) {
+TEST(a_step_without_a_target_is_not_replayed) {
     int none = 0, some = 0;
     float *instructions = train_with_gap("run.replay=no", &none), *replays = train_with_gap("run.replay=auto", &some);
     row_data data;
@@ -189,7 +189,7 @@ static void hear(void *context, const weft_graph *graph, const weft_call *call, 
     ++*(int *)context;
 }
 
-TEST(whoever_listens_hears_every_call) {
+TEST(a_sink_receives_every_call) {
     int heard = 0, before = 0;
     const weft_call_sink sink = {.context = &heard, .ran = hear};
     row_data data;

@@ -24,7 +24,7 @@ TEST(a_small_turn_is_not_lost) {
     ck_assert_double_eq_tol(weft_similarity_of(a, b, 2) / 0.5e-18, 1.0, 1e-6);
 }
 
-TEST(nothing_has_no_direction) {
+TEST(zero_and_nan_have_no_direction) {
     const double a[] = {0.0, 0.0}, b[] = {1.0, 1.0}, c[] = {NAN, 1.0};
     ck_assert(isnan(weft_similarity_of(a, b, 2)) && isnan(weft_similarity_of(b, a, 2)));
     ck_assert(isnan(weft_similarity_of(c, b, 2)));

@@ -82,7 +82,7 @@ static void check_moved(const weft_engine *engine, const choice *c, const float 
     }
 }
 
-TESTS(what_is_not_chosen_stays_and_takes_no_memory, LENGTH(choices)) {
+TESTS(frozen_parameters_do_not_change_and_need_no_memory, LENGTH(choices)) {
     const choice *c = &choices[_i];
     const char *overrides[] = {ADAMW, c->trainable};
     train_rig rig;
@@ -317,7 +317,7 @@ TEST(a_micro_batch_without_a_target_adds_nothing) {
 }
 
 /* Loading weights again resets states to zero and the update count to 0. */
-TEST(loading_again_begins_anew) {
+TEST(loading_again_resets_the_state) {
     const char *overrides[] = {ADAMW};
     train_rig rig;
     weft_error err = WEFT_ERROR_INIT;

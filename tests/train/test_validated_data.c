@@ -193,7 +193,7 @@ static void expect_words(said *what, const char *words) {
     ck_assert_says(err, words);
 }
 
-TEST(what_it_says_of_itself_is_judged) {
+TEST(validates_the_properties_of_data) {
     weft_error err = WEFT_ERROR_INIT;
     said what = fine();
     ck_assert_int_eq(judge(&what, true, &err), WEFT_OK);
