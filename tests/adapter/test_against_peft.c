@@ -2,18 +2,13 @@
  * (tests/golden/make_adapters.py): loss, mean logits, every gradient and ten clipped AdamW steps, from the oracle's
  * initial values; and generation with a prefix and the key-value cache. */
 #include "adapter/adapter.h"
-#include "device_choice.h"
 #include "golden.h"
 #include "scratch.h"
 #include "suite.h"
-#include "run/generate.h"
 #include "run/values.h"
-#include "layout_offset.h"
 
-#include <check.h>
 #include <jansson.h>
 #include <math.h>
-#include <stdlib.h>
 
 enum { MOST_KEYS = 6 };
 
@@ -34,17 +29,12 @@ static const struct {
     {"adapter-mlp-head-tied",
      "llama-tied",
      {"adapter.plugin=mlp-head", "adapter.mlp-head.width=24", "adapter.mlp-head.activation=gelu"}}};
-enum { PREFIX = 2, LLAMA_ADAPTER = 3, N_ADAPTERS = sizeof adapters / sizeof *adapters };
+enum { PREFIX = 2, LLAMA_ADAPTER = 3, N_ADAPTERS = LENGTH(adapters) };
 
 typedef struct bench {
     golden_batch batch;
     golden_engine g;
 } bench;
-
-/* Returns element 0 of a trained parameter in a region laid out like the trained parameters. */
-static weft_ref mirrored(const weft_engine *engine, weft_ref region, const weft_parameter *p) {
-    return weft_ref_at(region, layout_offset(engine->plan.layout, p));
-}
 
 static void begin_at_golden(const bench *b) {
     weft_engine *engine = b->g.engine;
@@ -56,9 +46,9 @@ static void begin_at_golden(const bench *b) {
         (void)snprintf(name, sizeof name, "start.%s", p->name);
         ck_assert(p->added || !p->trainable);
         if (!p->added) continue;
-        ck_assert_msg(engine->kernels->write(engine->device, NULL, engine->parameter_refs[i],
-                                             golden_floats(&b->batch, name), p->numel * 4, &err) == WEFT_OK,
-                      "%s", err.text);
+        ck_assert_ok(engine->kernels->write(engine->device, NULL, engine->parameter_refs[i],
+                                            golden_floats(&b->batch, name), p->numel * 4, &err),
+                     err);
         n++;
     }
     ck_assert_int_gt(n, 0);
@@ -79,57 +69,11 @@ static void close_bench(bench *b) {
     golden_batch_close(&b->batch);
 }
 
-static void check_trained(const bench *b, const char *what, weft_ref region) {
-    const weft_engine *engine = b->g.engine;
-    for (int32_t i = 0; i < engine->plan.declared->n_parameters; i++) {
-        const weft_parameter *p = &engine->plan.declared->parameters[i];
-        char name[256];
-        float *found = NULL;
-        if (!p->trainable) continue;
-        found = read_floats(engine, region.buffer == NULL ? engine->parameter_refs[i] : mirrored(engine, region, p),
-                            p->numel);
-        (void)snprintf(name, sizeof name, "%s.%s", what, p->name);
-        ck_assert_msg(relative_error(found, golden_floats(&b->batch, name), p->numel) < 1e-4, "%s is off by %.3g", name,
-                      relative_error(found, golden_floats(&b->batch, name), p->numel));
-        free(found);
-    }
-}
-
 TESTS(loss_gradients_and_ten_steps, N_ADAPTERS) {
-    const weft_ref parameters = {NULL, 0};
     bench b;
     open_bench(&b, _i);
-    for (int step = 1; step <= 10; step++) {
-        weft_error err = WEFT_ERROR_INIT;
-        weft_step_result result = {0};
-        ck_assert_msg(weft_stepper_train(b.g.stepper, &result, (uint64_t)step, 1e-3, 0.5, &err) == WEFT_OK, "%s",
-                      err.text);
-        ck_assert_double_lt(
-            fabs(result.loss_sum / (double)b.batch.count / golden_doubles(&b.batch, "adamw10.loss")[step - 1] - 1.0),
-            1e-5);
-        ck_assert_double_lt(fabs(result.norm / golden_doubles(&b.batch, "adamw10.norm")[step - 1] - 1.0), 1e-4);
-        if (step == 1) check_trained(&b, "grad", b.g.engine->gradients.ref);
-    }
-    check_trained(&b, "adamw10", parameters);
+    golden_ten_steps(&b.g, &b.batch, false);
     close_bench(&b);
-}
-
-/* Logits are the product of the last hidden states with the head, and so are their means over positions with a
- * target. */
-static void check_mean_logits(const bench *b, const double *mean, int64_t width) {
-    const weft_declared *declared = b->g.engine->plan.declared;
-    const int64_t vocabulary = declared->info.vocab_size, places = (int64_t)b->batch.rows * b->batch.length;
-    const float *logits = golden_floats(&b->batch, "logits"), *weights = golden_floats(&b->batch, "weights");
-    float *head = read_floats(b->g.engine, b->g.engine->parameter_refs[weft_declared_find(declared, "lm_head.weight")],
-                              vocabulary * width);
-    for (int64_t v = 0; v < vocabulary; v++) {
-        double found = 0.0, expected = 0.0;
-        for (int64_t i = 0; i < width; i++) found += (double)head[v * width + i] * mean[i];
-        for (int64_t i = 0; i < places; i++)
-            if (weights[i] != 0.0f) expected += (double)logits[i * vocabulary + v] / (double)b->batch.count;
-        ck_assert_double_eq_tol(found, expected, 1e-4);
-    }
-    free(head);
 }
 
 TESTS(evaluation_gives_loss_and_logits, N_ADAPTERS) {
@@ -142,12 +86,11 @@ TESTS(evaluation_gives_loss_and_logits, N_ADAPTERS) {
     hidden = weft_hidden_create(b.g.engine);
     b.g.stepper->hidden = hidden;
     weft_hidden_begin(hidden);
-    ck_assert_msg(weft_stepper_evaluate(b.g.stepper, &result, WEFT_SPLIT_VALIDATION, 0, &err) == WEFT_OK, "%s",
-                  err.text);
+    ck_assert_ok(weft_stepper_evaluate(b.g.stepper, &result, WEFT_SPLIT_VALIDATION, 0, &err), err);
     ck_assert_double_lt(fabs(result.loss_sum / golden_doubles(&b.batch, "loss_sum")[0] - 1.0), 1e-5);
     mean = calloc((size_t)hidden->width, sizeof *mean);
     weft_hidden_mean(hidden, mean);
-    check_mean_logits(&b, mean, hidden->width);
+    golden_compare_mean_logits(&b.g, &b.batch, mean, hidden->width);
     free(mean);
     weft_hidden_destroy(hidden);
     close_bench(&b);
@@ -174,9 +117,9 @@ static void expect_same_tensors(const char *directory, const char *golden) {
     weft_error err = WEFT_ERROR_INIT;
     char path[4200];
     (void)snprintf(path, sizeof path, "%s/adapter_model.safetensors", directory);
-    ck_assert_msg(weft_safetensors_open(&ours, path, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_safetensors_open(&ours, path, &err), err);
     (void)snprintf(path, sizeof path, "%s/adapter_model.safetensors", golden);
-    ck_assert_msg(weft_safetensors_open(&theirs, path, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_safetensors_open(&theirs, path, &err), err);
     ck_assert_int_eq(ours->n_tensors, theirs->n_tensors);
     for (int32_t i = 0; i < theirs->n_tensors; i++) {
         const weft_tensor *expected = &theirs->tensors[i], *found = weft_safetensors_find(ours, expected->name);
@@ -222,12 +165,11 @@ TEST_RANGE(files_are_those_of_peft, PREFIX, LLAMA_ADAPTER + 1) {
     golden_batch_open(&b.batch, adapters[_i].name);
     golden_engine_open(&b.g, &b.batch, adapters[_i].base, 1, overrides, 2);
     expect_start(&b);
-    ck_assert_msg(weft_stepper_evaluate(b.g.stepper, &result, WEFT_SPLIT_VALIDATION, 0, &err) == WEFT_OK, "%s",
-                  err.text);
+    ck_assert_ok(weft_stepper_evaluate(b.g.stepper, &result, WEFT_SPLIT_VALIDATION, 0, &err), err);
     ck_assert_double_lt(fabs(result.loss_sum / golden_doubles(&b.batch, "loss_sum")[0] - 1.0), 1e-5);
     region = weft_engine_region(b.g.engine, WEFT_HOLD_PARAMETERS);
     saving.region = &region;
-    ck_assert_msg(weft_adapter_save(&saving, NULL, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_adapter_save(&saving, NULL, &err), err);
     expect_same_tensors(saving.directory, golden);
     expect_same_config(saving.directory, golden);
     close_bench(&b);
@@ -235,38 +177,22 @@ TEST_RANGE(files_are_those_of_peft, PREFIX, LLAMA_ADAPTER + 1) {
 
 /* ---- generation ---- */
 
-static weft_generator *open_generator(weft_run **run, int i, int64_t n_prompt, bool cache) {
-    const weft_generate_options options = {.tokens = 1, .top_p = 1.0, .cache = cache};
-    const uint32_t needs = WEFT_NEEDS(WEFT_PART_MODEL) | WEFT_NEEDS(WEFT_PART_POLICY) | WEFT_NEEDS(WEFT_PART_STRATEGY) |
-                           WEFT_NEEDS(WEFT_PART_DEVICE) | WEFT_NEEDS(WEFT_PART_ADAPTER);
-    char path[4096], model[4200], plugin[64];
-    const char *overrides[2 + DEVICE_CHOICE_MOST + MOST_KEYS] = {model, plugin};
-    size_t n = 2 + device_choice_overrides(overrides + 2);
-    weft_generator *generator = NULL;
-    weft_error err = WEFT_ERROR_INIT;
-    golden_path(path, sizeof path, adapters[i].base);
-    golden_plugin(plugin, sizeof plugin, adapters[i].base);
-    (void)snprintf(model, sizeof model, "model.path=%s", path);
-    for (int k = 0; k < MOST_KEYS && adapters[i].keys[k] != NULL; k++) overrides[n++] = adapters[i].keys[k];
-    ck_assert_msg(weft_run_open(run, NULL, overrides, n, needs, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_generator_create(&generator, *run, n_prompt, &options, &err) == WEFT_OK, "%s", err.text);
-    return generator;
-}
-
 /* Logits after a text, processed in one pass or position by position with the cache. */
 TEST(a_prefix_stands_before_cached_places) {
     enum { PLACES = 7 };
     const int32_t text[PLACES] = {5, 17, 40, 3, 88, 21, 60};
+    const weft_generate_options options = {.tokens = 1, .top_p = 1.0, .cache = true};
+    const char *base = adapters[PREFIX].base, *const *keys = adapters[PREFIX].keys;
     weft_run *runs[2] = {NULL, NULL};
-    weft_generator *whole = open_generator(&runs[0], PREFIX, PLACES, true);
-    weft_generator *slow = open_generator(&runs[1], PREFIX, PLACES, true);
+    weft_generator *whole = golden_generator(&runs[0], base, keys, 2, PLACES, &options);
+    weft_generator *slow = golden_generator(&runs[1], base, keys, 2, PLACES, &options);
     const int64_t vocabulary = weft_generator_plan(whole)->declared->info.vocab_size;
     const float *at_once = NULL, *stepwise = NULL;
     double largest = 0.0;
     weft_error err = WEFT_ERROR_INIT;
-    ck_assert_msg(weft_generator_logits(whole, &at_once, text, 0, PLACES, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_generator_logits(whole, &at_once, text, 0, PLACES, &err), err);
     for (int64_t i = 0; i < PLACES; i++)
-        ck_assert_msg(weft_generator_logits(slow, &stepwise, text, i, i + 1, &err) == WEFT_OK, "%s", err.text);
+        ck_assert_ok(weft_generator_logits(slow, &stepwise, text, i, i + 1, &err), err);
     for (int64_t v = 0; v < vocabulary; v++) {
         ck_assert_double_eq_tol((double)at_once[v], (double)stepwise[v], 2e-5);
         largest = fmax(largest, fabs((double)at_once[v]));
@@ -279,10 +205,7 @@ TEST(a_prefix_stands_before_cached_places) {
 }
 
 int main(void) {
-    TCase *tests = tcase_create("against_peft");
-    tcase_set_timeout(tests, 300);
-    tcase_add_checked_fixture(tests, scratch_make, scratch_remove);
     (void)snprintf(outside, sizeof outside, "adapter.plugin=%s/tests/outside/weft-adapter-vera.so",
                    getenv("WEFT_BUILD"));
-    return run_tests(tests);
+    return run_tests(test_case("against_peft", 300, scratch_make, scratch_remove));
 }

@@ -1,16 +1,12 @@
 /* `weft merge` streams: its memory does not grow with the base. Merging a base of four files needs less than one file's
  * size beyond the memory of a minimal merge. */
-#include "base/safetensors.h"
-#include "scratch.h"
+#include "model/bench.h"
 #include "suite.h"
 
-#include <stdlib.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-enum { FILES = 4, IN_FILE = 4, LAYERS = FILES * IN_FILE, R = 2, IDS = 64 };
+enum { FILES = 4, LAYERS = 16, R = 2, IDS = 64 };
 
 typedef struct sizes {
     int64_t hidden, inner;
@@ -19,10 +15,9 @@ static const sizes large = {256, 1024}, small = {32, 64};
 
 typedef struct files {
     const char *directory;
-    weft_tensor_spec specs[LAYERS * 12];
-    char names[LAYERS * 12][128];
+    weft_tensor_spec specs[LAYERS * 2];
+    char names[LAYERS * 2][128];
     int32_t n;
-    FILE *index;
 } files;
 
 /* Returns the path of NAME in a directory; one result is valid at a time. */
@@ -35,53 +30,32 @@ static const char *in(const char *directory, const char *name) {
 static void add(files *self, int64_t rows, int64_t columns, const char *format, int layer) {
     weft_tensor_spec *spec = &self->specs[self->n];
     (void)snprintf(self->names[self->n], sizeof self->names[self->n], format, layer);
-    *spec = (weft_tensor_spec){.name = self->names[self->n], .dtype = WEFT_F32, .rank = columns > 0 ? 2 : 1};
+    *spec = (weft_tensor_spec){.name = self->names[self->n], .dtype = WEFT_F32, .rank = 2};
     spec->dims[0] = rows;
     spec->dims[1] = columns;
     self->n++;
 }
 
-/* Writes arbitrary numbers. Returns the file's size. */
-static int64_t write_file(files *self, const char *name) {
+/* Writes arbitrary numbers. */
+static void write_file(files *self, const char *name) {
     weft_error err = WEFT_ERROR_INIT;
     weft_tensor_writer *writer = NULL;
-    int64_t all = 0;
-    ck_assert_msg(weft_tensor_writer_open(&writer, in(self->directory, name), self->specs, self->n, true, &err) ==
-                      WEFT_OK,
-                  "%s", err.text);
+    ck_assert_ok(weft_tensor_writer_open(&writer, in(self->directory, name), self->specs, self->n, true, &err), err);
     for (int32_t i = 0; i < self->n; i++) {
-        const int64_t n = self->specs[i].dims[0] * (self->specs[i].rank == 2 ? self->specs[i].dims[1] : 1);
+        const int64_t n = self->specs[i].dims[0] * self->specs[i].dims[1];
         float *values = malloc((size_t)n * sizeof *values);
         for (int64_t k = 0; k < n; k++) values[k] = (float)(k % 61) * 0.001f;
-        ck_assert_msg(weft_tensor_writer_write(writer, i, 0, values, n * 4, &err) == WEFT_OK, "%s", err.text);
+        ck_assert_ok(weft_tensor_writer_write(writer, i, 0, values, n * 4, &err), err);
         free(values);
-        all += n * 4;
-        if (self->index != NULL)
-            (void)fprintf(self->index, "%s\"%s\": \"%s\"", ftell(self->index) > 20 ? ", " : "", self->names[i], name);
     }
-    ck_assert_msg(weft_tensor_writer_finish(writer, &err) == WEFT_OK, "%s", err.text);
-    self->n = 0;
-    return all;
+    ck_assert_ok(weft_tensor_writer_finish(writer, &err), err);
 }
 
-static void add_layer(files *self, sizes s, int layer) {
-    const char *const square[] = {"q", "k", "v", "o"}, *const inner[] = {"gate", "up"};
-    char format[96];
-    for (int i = 0; i < 4; i++) {
-        (void)snprintf(format, sizeof format, "model.layers.%%d.self_attn.%s_proj.weight", square[i]);
-        add(self, s.hidden, s.hidden, format, layer);
-    }
-    for (int i = 0; i < 2; i++) {
-        (void)snprintf(format, sizeof format, "model.layers.%%d.mlp.%s_proj.weight", inner[i]);
-        add(self, s.inner, s.hidden, format, layer);
-    }
-    add(self, s.hidden, s.inner, "model.layers.%d.mlp.down_proj.weight", layer);
-    add(self, s.hidden, 0, "model.layers.%d.input_layernorm.weight", layer);
-    add(self, s.hidden, 0, "model.layers.%d.post_attention_layernorm.weight", layer);
-}
-
-static void write_config(const char *directory, sizes s) {
+/* Returns the size of its files. */
+static int64_t write_base(const char *directory, sizes s) {
+    weft_error err = WEFT_ERROR_INIT;
     char text[700];
+    int64_t bytes = 0;
     (void)snprintf(text, sizeof text,
                    "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"hidden_act\": \"silu\", "
                    "\"hidden_size\": %lld, \"intermediate_size\": %lld, \"num_hidden_layers\": %d, "
@@ -89,30 +63,14 @@ static void write_config(const char *directory, sizes s) {
                    "\"rms_norm_eps\": 1e-5, \"rope_theta\": 10000.0, \"tie_word_embeddings\": true, "
                    "\"vocab_size\": %d, \"torch_dtype\": \"float32\"}",
                    (long long)s.hidden, (long long)s.inner, LAYERS, IDS);
-    write_text(in(directory, "config.json"), text);
-}
-
-/* Returns the size of its largest file. */
-static int64_t write_base(const char *directory, sizes s) {
-    files self = {.directory = directory};
-    char name[64];
-    int64_t most = 0;
-    self.index = fopen(in(directory, "model.safetensors.index.json"), "w");
-    ck_assert_ptr_nonnull(self.index);
-    (void)fputs("{\"weight_map\": {", self.index);
-    for (int f = 0; f < FILES; f++) {
-        int64_t bytes = 0;
-        for (int i = 0; i < IN_FILE; i++) add_layer(&self, s, f * IN_FILE + i);
-        if (f == 0) add(&self, IDS, s.hidden, "model.embed_tokens.weight", 0);
-        if (f == 0) add(&self, s.hidden, 0, "model.norm.weight", 0);
-        (void)snprintf(name, sizeof name, "model-%05d-of-%05d.safetensors", f + 1, FILES);
-        bytes = write_file(&self, name);
-        most = bytes > most ? bytes : most;
-    }
-    (void)fputs("}}", self.index);
-    ck_assert_int_eq(fclose(self.index), 0);
-    write_config(directory, s);
-    return most;
+    write_text(scratch_path("base.json"), text);
+    BENCH(b, scratch_path("base.json"), "all", true);
+    bytes = 4 * weft_declared_numel(b->declared, false) / FILES;
+    ck_assert_ok(init(b, 1, &err), err);
+    ck_assert_ok(save(b, directory, WEFT_F32, bytes, &err), err);
+    ck_assert_int_eq(access(in(directory, "model.safetensors.index.json"), F_OK), 0);
+    bench_free(b);
+    return bytes;
 }
 
 /* One linear of each layer is merged, and the others are copied. */
@@ -122,7 +80,7 @@ static void write_adapter(const char *directory, sizes s) {
         add(&self, R, s.inner, "base_model.model.model.layers.%d.mlp.down_proj.lora_A.weight", i);
         add(&self, s.hidden, R, "base_model.model.model.layers.%d.mlp.down_proj.lora_B.weight", i);
     }
-    (void)write_file(&self, "adapter_model.safetensors");
+    write_file(&self, "adapter_model.safetensors");
     write_text(in(directory, "adapter_config.json"),
                "{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 4, \"target_modules\": [\"down_proj\"]}");
 }
@@ -166,8 +124,5 @@ TESTS(a_merge_holds_pieces_and_no_file, 2) {
 }
 
 int main(void) {
-    TCase *tests = tcase_create("merge_memory");
-    tcase_set_timeout(tests, 300);
-    tcase_add_checked_fixture(tests, scratch_make, scratch_remove);
-    return run_tests(tests);
+    return run_tests(test_case("merge_memory", 300, scratch_make, scratch_remove));
 }

@@ -10,6 +10,9 @@
 
 #include <math.h>
 
+#define ck_assert_logged(part)                                                                                         \
+    ck_assert_msg(strstr(fixture_log, part) != NULL, "\"%s\" does not say \"%s\"", fixture_log, part)
+
 typedef struct rig {
     weft_session *session;
     weft_identities identities;
@@ -101,6 +104,9 @@ static inline void rig_load(rig *self) {
     ck_assert_ok(weft_engine_load(self->session->engine, &err), err);
 }
 
+/* Opens, and loads the weights. */
+#define rig_start(self, ...) (rig_open(self, __VA_ARGS__), rig_load(self))
+
 /* Runs optimizer steps up to and including `last`. */
 static inline void rig_train(rig *self, uint64_t last) {
     weft_error err = WEFT_ERROR_INIT;
@@ -173,6 +179,9 @@ static inline void rig_resume(rig *self) {
     ck_assert_ok(rig_try_resume(self, false, &err), err);
 }
 
+/* Opens, and resumes. */
+#define rig_reopen(self, ...) (rig_open(self, __VA_ARGS__), rig_resume(self))
+
 /* Returns the hash; four results are valid at a time. */
 static inline const char *rig_hash(const rig *self) {
     static char hex[4][65];
@@ -198,8 +207,7 @@ static inline bool rig_exists(const char *path) {
 /* Saves checkpoints of steps 2 and 4 of a fresh run; returns the hashes of both. */
 static inline void rig_two(char two[65], char four[65]) {
     rig run;
-    rig_open(&run, NULL);
-    rig_load(&run);
+    rig_start(&run, NULL);
     rig_train(&run, 2);
     rig_save(&run);
     strcpy(two, rig_hash(&run));
@@ -207,11 +215,6 @@ static inline void rig_two(char two[65], char four[65]) {
     rig_save(&run);
     strcpy(four, rig_hash(&run));
     rig_close(&run);
-}
-
-static inline int rig_main(TCase *tests) {
-    tcase_set_timeout(tests, 300);
-    return run_tests(tests);
 }
 
 #endif

@@ -12,10 +12,6 @@ static void setup(void) {
     rig_two(two, four);
 }
 
-static void teardown(void) {
-    scratch_remove();
-}
-
 /* Flips a bit of the byte at a fraction of the file's length. */
 static void flip(const char *path, double where) {
     size_t n = 0;
@@ -101,12 +97,11 @@ TESTS(a_damaged_checkpoint_is_passed_over_by_name, LENGTH(damages)) {
     ck_assert_uint_eq(rig_newest(), 4);
     damage(4, _i);
     fixture_log[0] = '\0';
-    rig_open(&run, NULL);
-    rig_resume(&run);
+    rig_reopen(&run, NULL);
     ck_assert_uint_eq(run.state.step, 2);
     ck_assert_str_eq(rig_hash(&run), two);
-    ck_assert_msg(strstr(fixture_log, "step-4 is skipped: ") != NULL, "%s", fixture_log);
-    ck_assert_msg(strstr(fixture_log, damages[_i].says) != NULL, "'%s' lacks '%s'", fixture_log, damages[_i].says);
+    ck_assert_logged("step-4 is skipped: ");
+    ck_assert_logged(damages[_i].says);
     /* The run reaches the same step again and replaces the damaged checkpoint. */
     rig_train(&run, 4);
     ck_assert_str_eq(rig_hash(&run), four);
@@ -116,7 +111,7 @@ TESTS(a_damaged_checkpoint_is_passed_over_by_name, LENGTH(damages)) {
 }
 
 /* Valid when found, but damaged when read: the error does not suggest another model. */
-TEST(what_breaks_after_it_was_found_is_said_to_be_broken) {
+TEST(reports_damage_found_while_reading) {
     weft_error err = WEFT_ERROR_INIT;
     char path[4096];
     rig run;
@@ -148,7 +143,7 @@ TESTS(each_byte_counts, 4) {
     free(bytes);
 }
 
-TEST(nothing_whole_is_a_sentence) {
+TEST(reports_that_no_checkpoint_is_valid) {
     weft_checkpoint_state state = {.step = 77};
     char path[4096];
     weft_error err = WEFT_ERROR_INIT;
@@ -166,7 +161,7 @@ TEST(other_names_are_no_checkpoints) {
     static const char *const names[] = {"step-",       "step-05",    "step-9x", "Step-9",
                                         ".step-9.tmp", "step-9.old", "step--9"};
     char name[64];
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    for (size_t i = 0; i < LENGTH(names); i++) {
         (void)snprintf(name, sizeof name, "out/checkpoints/%s", names[i]);
         ck_assert_int_eq(rename(rig_file(4, ""), scratch_path(name)), 0);
         ck_assert_msg(rig_newest() == 2, "%s", name);
@@ -178,7 +173,7 @@ TEST(other_names_are_no_checkpoints) {
 
 /* On file systems that cannot exchange two names, a crash can leave only the old directory, under its temporary
  * name. */
-TEST(what_was_moved_aside_is_put_back) {
+TEST(restores_a_directory_that_was_moved_aside) {
     ck_assert_int_eq(rename(rig_file(4, ""), scratch_path("out/checkpoints/.step-4.old")), 0);
     ck_assert_uint_eq(rig_newest(), 4);
     ck_assert(!rig_exists(scratch_path("out/checkpoints/.step-4.old")));
@@ -190,8 +185,7 @@ TEST(what_was_moved_aside_is_put_back) {
 /* Saves the numbers of step 4 repeatedly, under two names, until it is killed. */
 static void save_for_ever(int ready) {
     rig run;
-    rig_open(&run, NULL);
-    rig_resume(&run);
+    rig_reopen(&run, NULL);
     (void)!write(ready, "x", 1);
     for (uint64_t step = 4;; step = 10 - step) { /* 4, 6, 4, 6, ... */
         run.state.step = step;
@@ -229,8 +223,7 @@ TEST(a_killed_save_leaves_the_old_state_or_the_new_one) {
         kill_one(7 * i);
         halfway += rig_exists(scratch_path(halves[0])) || rig_exists(scratch_path(halves[1]));
         fixture_log[0] = '\0';
-        rig_open(&run, NULL);
-        rig_resume(&run);
+        rig_reopen(&run, NULL);
         ck_assert_str_eq(rig_hash(&run), four);
         ck_assert_msg(fixture_log[0] == '\0', "%s", fixture_log); /* no damaged directory had a checkpoint's name */
         rig_close(&run);
@@ -244,7 +237,5 @@ TEST(a_killed_save_leaves_the_old_state_or_the_new_one) {
 }
 
 int main(void) {
-    TCase *tests = tcase_create("damage");
-    tcase_add_checked_fixture(tests, setup, teardown);
-    return rig_main(tests);
+    return run_tests(test_case("damage", 300, setup, scratch_remove));
 }

@@ -35,14 +35,6 @@ int statvfs(const char *path, struct statvfs *about) {
     return 0;
 }
 
-static void setup(void) {
-    rig_make();
-}
-
-static void teardown(void) {
-    scratch_remove();
-}
-
 /* Returns the sorted names in a directory except . and .. , each followed by a blank. */
 static const char *names_in(const char *path) {
     static char text[2048];
@@ -72,8 +64,7 @@ static void retain(uint64_t step, int64_t keep, uint64_t best) {
 
 TEST(the_newest_and_the_best_stay) {
     rig run;
-    rig_open(&run, NULL);
-    rig_load(&run);
+    rig_start(&run, NULL);
     for (uint64_t step = 8; step <= 12; step++) save_as(&run, step);
     retain(12, 9, 0);
     ck_assert_str_eq(names_in(rig_directory()), "step-10 step-11 step-12 step-8 step-9 ");
@@ -90,8 +81,7 @@ TEST(the_newest_and_the_best_stay) {
 
 TEST(broken_ones_do_not_push_whole_ones_out) {
     rig run;
-    rig_open(&run, NULL);
-    rig_load(&run);
+    rig_start(&run, NULL);
     for (uint64_t step = 1; step <= 4; step++) save_as(&run, step);
     save_as(&run, 20);
     ck_assert_int_eq(unlink(rig_file(4, "manifest.json")), 0);
@@ -107,8 +97,7 @@ TEST(broken_ones_do_not_push_whole_ones_out) {
 
 TEST(only_checkpoints_are_removed) {
     rig run;
-    rig_open(&run, NULL);
-    rig_load(&run);
+    rig_start(&run, NULL);
     save_as(&run, 1);
     save_as(&run, 2);
     write_bytes(scratch_path("out/checkpoints/notes.txt"), "x", 1);
@@ -131,54 +120,9 @@ static bool limit_files(rlim_t bytes) {
     return setrlimit(RLIMIT_FSIZE, &limit) == 0;
 }
 
-/* Each limit stops the save at another file. */
-static const rlim_t limits[] = {0, 200, 700, 3000, 9000, 20000, 50000, 70000};
-
-TESTS(a_full_disk_leaves_what_was_saved, LENGTH(limits)) {
-    char before[65];
-    weft_error err = WEFT_ERROR_INIT, again = WEFT_ERROR_INIT, model = WEFT_ERROR_INIT;
-    weft_status saves[3];
-    bool limited = false;
-    rig run;
-    rig_open(&run, "checkpoint.dtype=bf16", NULL);
-    rig_load(&run);
-    rig_train(&run, 2);
-    rig_save(&run);
-    ck_assert_ok(rig_try_save_model(&run, scratch_path("out/model"), &run.session->text, &err), err);
-    strcpy(before, rig_hash(&run));
-    rig_train(&run, 4);
-    limited = limit_files(limits[_i]);
-    saves[0] = rig_try_save(&run, &err);
-    run.state.step = 2; /* over the existing one */
-    saves[1] = rig_try_save(&run, &again);
-    saves[2] = rig_try_save_model(&run, scratch_path("out/model"), &run.session->text, &model);
-    limited = limit_files(RLIM_INFINITY) && limited;
-    ck_assert(limited);
-    ck_assert_int_eq(saves[0], WEFT_E_SYSTEM);
-    ck_assert_says(err, "step-4 could not be saved: ");
-    ck_assert_says(err, "cannot be written: File too large");
-    ck_assert_says(err, "earlier saves are unchanged");
-    ck_assert_int_eq(saves[1], WEFT_E_SYSTEM);
-    ck_assert_int_eq(saves[2], limits[_i] < 30000 ? WEFT_E_SYSTEM : WEFT_OK);
-    rig_close(&run);
-    ck_assert_str_eq(names_in(rig_directory()), "step-2 ");
-    ck_assert_str_eq(names_in(scratch_path("out")), "checkpoints model ");
-    ck_assert_str_eq(names_in(scratch_path("out/model")),
-                     "config.json model.safetensors tokenizer.json tokenizer_config.json ");
-    rig_open(&run, "checkpoint.dtype=bf16", NULL);
-    rig_resume(&run);
-    ck_assert_str_eq(rig_hash(&run), before);
-    rig_train(&run, 4);
-    rig_save(&run); /* the run continues when there is space again */
-    ck_assert_uint_eq(rig_newest(), 4);
-    rig_close(&run);
-}
-
 /* Size of all files in a directory tree. */
 static int64_t total;
 static int count_file(const char *path, const struct stat *about, int kind, struct FTW *where) {
-    (void)path;
-    (void)where;
     if (kind == FTW_F) total += about->st_size;
     return 0;
 }
@@ -192,11 +136,10 @@ static int64_t model_alone(const rig *run) {
     return total;
 }
 
-TEST(too_little_space_is_said_before_anything_is_written) {
+TEST(too_little_space_is_reported_before_any_write) {
     weft_error err = WEFT_ERROR_INIT;
     rig run;
-    rig_open(&run, "checkpoint.dtype=bf16", NULL);
-    rig_load(&run);
+    rig_start(&run, "checkpoint.dtype=bf16", NULL);
     save_as(&run, 2);
     ck_assert_int_eq(nftw(rig_file(2, ""), count_file, 8, FTW_PHYS), 0);
     bytes_left = total; /* the size of such a checkpoint, without the safety margin */
@@ -236,8 +179,7 @@ static weft_status failing_read(weft_device *device, weft_stream *s, void *to, w
 TESTS(a_device_that_fails_leaves_what_was_saved, 4) {
     weft_error err = WEFT_ERROR_INIT;
     rig run;
-    rig_open(&run, "checkpoint.dtype=bf16", NULL);
-    rig_load(&run);
+    rig_start(&run, "checkpoint.dtype=bf16", NULL);
     save_as(&run, 2);
     real = run.session->engine->kernels;
     failing = *real;
@@ -259,8 +201,7 @@ TEST(a_file_in_the_way_is_a_sentence) {
     rig run;
     ck_assert_int_eq(mkdir(scratch_path("out"), 0777), 0);
     write_bytes(scratch_path("out/checkpoints"), "x", 1);
-    rig_open(&run, NULL);
-    rig_load(&run);
+    rig_start(&run, NULL);
     ck_assert_int_eq(rig_try_save(&run, &err), WEFT_E_SYSTEM);
     ck_assert_says(err, "a file of that name exists");
     ck_assert_int_eq(rig_try_save_model(&run, "", &run.session->text, &err), WEFT_E_USER);
@@ -271,8 +212,7 @@ TEST(a_file_in_the_way_is_a_sentence) {
 TEST(a_model_that_was_moved_aside_comes_back_first) {
     weft_error err = WEFT_ERROR_INIT;
     rig run;
-    rig_open(&run, NULL);
-    rig_load(&run);
+    rig_start(&run, NULL);
     ck_assert_ok(rig_try_save_model(&run, scratch_path("out/model"), &run.session->text, &err), err);
     ck_assert_int_eq(rename(scratch_path("out/model"), scratch_path("out/.model.old")), 0);
     limit_files(1000);
@@ -285,14 +225,14 @@ TEST(a_model_that_was_moved_aside_comes_back_first) {
     rig_close(&run);
 }
 
-TEST(names_are_moved_where_they_cannot_be_exchanged) {
+/* Names are exchanged, or moved where the file system cannot exchange them. */
+TESTS(a_step_that_is_saved_again_replaces_the_old_one, 2) {
     char hash[65];
     rig run;
-    rig_open(&run, NULL);
-    rig_load(&run);
+    rig_start(&run, NULL);
     rig_train(&run, 1);
     save_as(&run, 2);
-    no_exchange = true;
+    no_exchange = _i == 1;
     rig_train(&run, 4);
     save_as(&run, 2);
     strcpy(hash, rig_hash(&run));
@@ -303,7 +243,6 @@ TEST(names_are_moved_where_they_cannot_be_exchanged) {
 }
 
 static const char *leading_away(const weft_tokenizer *tokenizer, uint32_t i) {
-    (void)tokenizer;
     return i == 0 ? "../run.ini" : NULL;
 }
 
@@ -312,8 +251,7 @@ TEST(a_tokenizer_cannot_name_files_elsewhere) {
     weft_text text;
     weft_error err = WEFT_ERROR_INIT;
     rig run;
-    rig_open(&run, NULL);
-    rig_load(&run);
+    rig_start(&run, NULL);
     plugin = *run.session->text.plugin;
     plugin.file = leading_away;
     text = run.session->text;
@@ -327,7 +265,6 @@ TEST(a_tokenizer_cannot_name_files_elsewhere) {
 }
 
 static const char *configuration(const weft_tokenizer *tokenizer, uint32_t i) {
-    (void)tokenizer;
     return i == 0 ? "config.json" : NULL;
 }
 
@@ -337,8 +274,7 @@ TEST(a_tokenizer_does_not_replace_what_the_weights_brought) {
     char *json = NULL;
     weft_error err = WEFT_ERROR_INIT;
     rig run;
-    rig_open(&run, "checkpoint.dtype=bf16", NULL);
-    rig_load(&run);
+    rig_start(&run, "checkpoint.dtype=bf16", NULL);
     plugin = *run.session->text.plugin;
     plugin.file = configuration;
     text = run.session->text;
@@ -351,7 +287,5 @@ TEST(a_tokenizer_does_not_replace_what_the_weights_brought) {
 }
 
 int main(void) {
-    TCase *tests = tcase_create("disk");
-    tcase_add_checked_fixture(tests, setup, teardown);
-    return rig_main(tests);
+    return run_tests(test_case("disk", 300, rig_make, scratch_remove));
 }

@@ -7,14 +7,6 @@
 #include "model/weights.h"
 #include "layout_offset.h"
 
-static void setup(void) {
-    rig_make();
-}
-
-static void teardown(void) {
-    scratch_remove();
-}
-
 /* Returns the number of tensors in a file of state/; -1: no such file. */
 static int32_t tensors_in(uint64_t step, const char *name) {
     weft_safetensors *file = NULL;
@@ -33,8 +25,7 @@ static void make_base(const char *dtype) {
     weft_error err = WEFT_ERROR_INIT;
     rig run;
     (void)snprintf(override, sizeof override, "checkpoint.dtype=%s", dtype);
-    rig_open(&run, override, NULL);
-    rig_load(&run);
+    rig_start(&run, override, NULL);
     ck_assert_ok(rig_try_save_model(&run, scratch_path("made"), &run.session->text, &err), err);
     rig_close(&run);
     (void)snprintf(from, sizeof from, "%s/made", scratch);
@@ -57,12 +48,10 @@ static const struct {
     {"fp16", "auto", "head", -2, 1}, /* the tied embedding, which is the head: one master */
 };
 
-enum { N_CASES = sizeof cases / sizeof cases[0] };
-
 /* For any compute dtype: the checkpoint has the masters and the state. */
-TESTS(a_resumed_run_has_the_bits_of_one_that_never_stopped, 2 * N_CASES) {
-    const char *precision = _i < N_CASES ? "train.precision=fp32" : "train.precision=bf16";
-    const int c = _i % N_CASES;
+TESTS(a_resumed_run_has_the_bits_of_one_that_never_stopped, 2 * LENGTH(cases)) {
+    const char *precision = _i < (int)LENGTH(cases) ? "train.precision=fp32" : "train.precision=bf16";
+    const int c = _i % (int)LENGTH(cases);
     char dtype[64], trainable[64], start[64], third[65], sixth[65];
     rig run;
     if (cases[c].base != NULL) make_base(cases[c].base);
@@ -70,8 +59,7 @@ TESTS(a_resumed_run_has_the_bits_of_one_that_never_stopped, 2 * N_CASES) {
     (void)snprintf(trainable, sizeof trainable, "train.trainable=%s", cases[c].trainable);
     (void)snprintf(start, sizeof start, "model.start=%s", cases[c].base == NULL ? "fresh" : "weights");
 
-    rig_open(&run, dtype, trainable, start, precision, NULL);
-    rig_load(&run);
+    rig_start(&run, dtype, trainable, start, precision, NULL);
     rig_train(&run, 3);
     rig_save(&run);
     strcpy(third, rig_hash(&run));
@@ -83,8 +71,7 @@ TESTS(a_resumed_run_has_the_bits_of_one_that_never_stopped, 2 * N_CASES) {
     ck_assert_int_eq(tensors_in(3, "state/exp_avg.safetensors"), cases[c].states);
     ck_assert_int_eq(tensors_in(3, "state/exp_avg_sq.safetensors"), cases[c].states);
 
-    rig_open(&run, dtype, trainable, start, precision, NULL);
-    rig_resume(&run);
+    rig_reopen(&run, dtype, trainable, start, precision, NULL);
     ck_assert_uint_eq(run.state.step, 3);
     ck_assert_str_eq(rig_hash(&run), third);
     rig_train(&run, 6);
@@ -96,8 +83,7 @@ TESTS(a_resumed_run_has_the_bits_of_one_that_never_stopped, 2 * N_CASES) {
 TEST(the_number_of_updates_comes_back) {
     char sixth[65];
     rig run;
-    rig_open(&run, NULL);
-    rig_load(&run);
+    rig_start(&run, NULL);
     run.session->engine->updates = 90; /* as left by another run */
     rig_load(&run);
     ck_assert_uint_eq(run.session->engine->updates, 0);
@@ -109,8 +95,7 @@ TEST(the_number_of_updates_comes_back) {
     strcpy(sixth, rig_hash(&run));
     rig_close(&run);
 
-    rig_open(&run, NULL);
-    rig_resume(&run);
+    rig_reopen(&run, NULL);
     ck_assert_uint_eq(run.session->engine->updates, 1);
     rig_train(&run, 6);
     ck_assert_str_eq(rig_hash(&run), sixth);
@@ -123,29 +108,17 @@ TEST(the_number_of_updates_comes_back) {
 }
 
 TEST(a_second_resume_saves_the_same_type) {
-    char first[4096], second[4096];
-    size_t n = 0, m = 0;
-    char *a = NULL, *b = NULL;
     rig run;
     make_base("bf16");
-    rig_open(&run, "model.start=weights", NULL);
-    rig_load(&run);
+    rig_start(&run, "model.start=weights", NULL);
     rig_train(&run, 2);
     rig_save(&run);
     rig_close(&run);
-    strcpy(first, rig_file(2, "model.safetensors"));
-    rig_open(&run, "model.start=weights", NULL);
-    rig_resume(&run);
+    rig_reopen(&run, "model.start=weights", NULL);
     run.state.step = 3; /* the same numbers under another name */
     rig_save(&run);
     rig_close(&run);
-    strcpy(second, rig_file(3, "model.safetensors"));
-    a = read_bytes(first, &n);
-    b = read_bytes(second, &m);
-    ck_assert_uint_eq(n, m);
-    ck_assert_int_eq(memcmp(a, b, n), 0);
-    free(a);
-    free(b);
+    check_same_file(rig_file(2, "model.safetensors"), rig_file(3, "model.safetensors"));
 }
 
 TEST(counters_and_losses_come_back) {
@@ -153,8 +126,7 @@ TEST(counters_and_losses_come_back) {
     char path[4096];
     weft_error err = WEFT_ERROR_INIT;
     rig run;
-    rig_open(&run, NULL);
-    rig_load(&run);
+    rig_start(&run, NULL);
     run.state = (weft_checkpoint_state){
         .step = 11, .tokens = UINT64_C(123456789012345), .eval_loss = NAN, .best_loss = 0.1 + 0.2, .best_step = 9};
     rig_save(&run);
@@ -192,15 +164,13 @@ TESTS(a_checkpoint_is_a_model, 3) {
     uint16_t narrow = 0;
     rig run;
     (void)snprintf(dtype, sizeof dtype, "checkpoint.dtype=%s", weft_dtype_name(dtypes[_i]));
-    rig_open(&run, dtype, NULL);
-    rig_load(&run);
+    rig_start(&run, dtype, NULL);
     rig_train(&run, 2);
     rig_save(&run);
     saved = parameters_of(&run, &n);
     rig_close(&run);
     (void)snprintf(path, sizeof path, "model.path=%s", rig_file(2, ""));
-    rig_open(&run, path, "model.start=weights", NULL);
-    rig_load(&run);
+    rig_start(&run, path, "model.start=weights", NULL);
     ck_assert_int_eq(run.session->engine->stored_dtype, dtypes[_i]);
     loaded = parameters_of(&run, &m);
     rig_close(&run);
@@ -220,8 +190,7 @@ TEST(the_model_directory_is_for_people) {
     char name[64];
     weft_error err = WEFT_ERROR_INIT;
     rig run;
-    rig_open(&run, NULL);
-    rig_load(&run);
+    rig_start(&run, NULL);
     for (int again = 0; again < 2; again++) {
         ck_assert_ok(rig_try_save_model(&run, scratch_path("out/model"), &run.session->text, &err), err);
         for (int i = 0; i < 4; i++) {
@@ -242,28 +211,6 @@ TEST(the_model_directory_is_for_people) {
     rig_close(&run);
 }
 
-TEST(the_same_step_again_replaces_the_old_one) {
-    char first[65];
-    rig run;
-    rig_open(&run, NULL);
-    rig_load(&run);
-    rig_train(&run, 2);
-    rig_save(&run);
-    strcpy(first, rig_hash(&run));
-    rig_train(&run, 4);
-    run.state.step = 2;
-    rig_save(&run);
-    ck_assert_str_ne(rig_hash(&run), first);
-    strcpy(first, rig_hash(&run));
-    rig_close(&run);
-    rig_open(&run, NULL);
-    rig_resume(&run);
-    ck_assert_str_eq(rig_hash(&run), first);
-    rig_close(&run);
-    ck_assert(!rig_exists(scratch_path("out/checkpoints/.step-2.tmp")));
-    ck_assert(!rig_exists(scratch_path("out/checkpoints/.step-2.old")));
-}
-
 /* A device with memory invisible to the host. */
 TEST(without_a_host_view_the_same_files_come_out) {
     static const char *const files[] = {"model.safetensors", "state/exp_avg.safetensors", "state/master.safetensors",
@@ -272,8 +219,7 @@ TEST(without_a_host_view_the_same_files_come_out) {
     char hash[65], *seen[4];
     size_t sizes[4], n = 0;
     rig run;
-    rig_open(&run, "checkpoint.dtype=bf16", NULL);
-    rig_load(&run);
+    rig_start(&run, "checkpoint.dtype=bf16", NULL);
     rig_train(&run, 2);
     rig_save(&run);
     strcpy(hash, rig_hash(&run));
@@ -312,8 +258,7 @@ TEST(the_hash_sees_every_part_and_no_padding) {
     const weft_engine *engine = NULL;
     const weft_parameter *last = NULL;
     rig run;
-    rig_open(&run, "train.trainable=last:1", NULL);
-    rig_load(&run);
+    rig_start(&run, "train.trainable=last:1", NULL);
     rig_train(&run, 1);
     engine = run.session->engine;
     strcpy(before, rig_hash(&run));
@@ -355,8 +300,7 @@ TEST(saving_takes_a_few_mebibytes_whatever_the_size) {
     int64_t bytes = 0;
     rig run;
     rig_write_config(scratch_path("base"), 768, 2048);
-    rig_open(&run, "checkpoint.dtype=bf16", NULL);
-    rig_load(&run);
+    rig_start(&run, "checkpoint.dtype=bf16", NULL);
     bytes = 4 * weft_declared_numel(run.session->engine->plan.declared, false);
     ck_assert_int_gt(bytes, 36 << 20);
     (void)rig_hash(&run);
@@ -372,7 +316,5 @@ TEST(saving_takes_a_few_mebibytes_whatever_the_size) {
 }
 
 int main(void) {
-    TCase *tests = tcase_create("round trip");
-    tcase_add_checked_fixture(tests, setup, teardown);
-    return rig_main(tests);
+    return run_tests(test_case("round trip", 300, rig_make, scratch_remove));
 }

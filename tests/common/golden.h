@@ -3,6 +3,7 @@
 #define WEFT_TEST_GOLDEN_H
 
 #include "base/safetensors.h"
+#include "run/generate.h"
 #include "run/stepper.h"
 
 typedef struct golden_batch {
@@ -41,9 +42,29 @@ double relative_error(const float *a, const float *b, int64_t n);
  * multiplied by `scale`. */
 double golden_gradient_error(const golden_engine *engine, const golden_batch *batch, const weft_parameter *p,
                              double scale);
+/* Compares the trained parameters, or their gradients, to the batch's tensors "PREFIXname". Returns their number. noisy:
+ * parameters with a gradient of rounding errors may be anything: AdamW takes steps of that rounding. */
+int32_t golden_compare(const golden_engine *engine, const golden_batch *batch, const char *prefix, bool gradients,
+                       bool noisy);
+/* Ten clipped steps have the losses and norms of the batch, the first one its gradients, and the last one its
+ * parameters. */
+void golden_ten_steps(const golden_engine *engine, const golden_batch *batch, bool noisy);
+
+/* Opens a generator of a golden model. */
+weft_generator *golden_generator(weft_run **run, const char *name, const char *const *overrides, size_t n,
+                                 int64_t n_prompt, const weft_generate_options *options);
+/* Returns the largest error of logits at any position of the documents. */
+double golden_worst_logit(const golden_batch *batch, weft_generator *generator);
+
+/* Logits are the product of the last hidden states with the head, and so are their means over positions with a target,
+ * without a soft cap. Compares the product of this mean to the batch's logits. */
+void golden_compare_mean_logits(const golden_engine *engine, const golden_batch *batch, const double *mean,
+                                int64_t width);
+
 /* Copies n floats from device memory. The caller frees them. */
 float *read_floats(const weft_engine *engine, weft_ref ref, int64_t n);
 const float *golden_floats(const golden_batch *batch, const char *name);
+const int32_t *golden_ints(const golden_batch *batch, const char *name);
 const double *golden_doubles(const golden_batch *batch, const char *name);
 
 #endif

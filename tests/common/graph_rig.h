@@ -1,8 +1,6 @@
 /* tests/common/graph_rig.h: a test's small model on a device, with all buffers of its segments.
  *
- *     static weft_value forward(const rig *r, uint32_t segment, weft_graph *g, const weft_ops *ops, weft_value carry) {
- *         return ops->linear(g, carry, r->weights[0]);
- *     }
+ *     FORWARD(forward) { return ops->linear(g, carry, r->weights[0]); }
  *     rig_open(&r, RIG_REFERENCE, &model, rows, length);
  *     rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, 1, 1);      records, plans and binds segments first to last
  *     rig_chain_check_gradients(&chain);                      against finite differences
@@ -39,6 +37,14 @@ typedef struct rig_model {
     int32_t n_segments;
     weft_value (*forward)(const rig *r, uint32_t segment, weft_graph *g, const weft_ops *ops, weft_value carry);
 } rig_model;
+
+/* Defines the forward of a model, which may use r, s (the segment), g, ops and carry; one that returns a value. */
+#define FORWARD(name)                                                                                                  \
+    static weft_value name(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry)
+#define RETURNS(name, ...)                                                                                             \
+    FORWARD(name) {                                                                                                    \
+        return __VA_ARGS__;                                                                                            \
+    }
 
 struct rig {
     const rig_model *model;

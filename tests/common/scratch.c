@@ -82,3 +82,11 @@ char *read_bytes(const char *path, size_t *n) {
     if (n != NULL) *n = (size_t)size;
     return bytes;
 }
+
+void check_same_file(const char *a, const char *b) {
+    size_t n = 0, m = 0;
+    char *x = read_bytes(a, &n), *y = read_bytes(b, &m);
+    ck_assert_msg(n == m && memcmp(x, y, n) == 0, "%s and %s differ", a, b);
+    free(x);
+    free(y);
+}

@@ -23,5 +23,6 @@ void remove_tree(const char *path);
 void write_bytes(const char *path, const void *bytes, size_t n);
 void write_text(const char *path, const char *text);
 char *read_bytes(const char *path, size_t *n);
+void check_same_file(const char *a, const char *b); /* fails the test otherwise */
 
 #endif

@@ -60,6 +60,14 @@ static inline SRunner *create_runner(TCase *tests) {
     return srunner_create(suite);
 }
 
+/* A case with a timeout in seconds (0: Check's own) and a fixture (NULL: none). */
+static inline TCase *test_case(const char *name, double timeout, SFun setup, SFun teardown) {
+    TCase *tests = tcase_create(name);
+    if (timeout > 0) tcase_set_timeout(tests, timeout);
+    tcase_add_checked_fixture(tests, setup, teardown);
+    return tests;
+}
+
 /* Runs the registered tests as this case, which may have a fixture. Returns the exit status. */
 static inline int run_tests(TCase *tests) {
     return run_runner(create_runner(tests), CK_ENV);
@@ -90,6 +98,9 @@ static inline int run_rank_suite(Suite *suite) {
     do {                                                                                                               \
         if (!(condition)) ck_abort_msg("line %d: not true: %s", __LINE__, #condition);                                 \
     } while (0)
+
+/* Checks a weft_status, and prints the message of the weft_error otherwise. */
+#define ck_assert_ok(status, err) ck_assert_msg((status) == WEFT_OK, "%s", (err).text)
 
 /* Checks that the message of a weft_error contains the part. */
 #define ck_assert_says(err, part)                                                                                      \

@@ -4,7 +4,7 @@
 #include "golden.h"
 #include "run/engine.h"
 
-#include <check.h>
+#include "suite.h"
 #include <stdlib.h>
 #include <unistd.h>
 #include <weft/random.h>
@@ -202,20 +202,38 @@ void train_rig_open_at(train_rig *out, const weft_rank_span *rank_span, const ch
     ck_assert_uint_le(n + 2, 32);
     for (size_t i = 0; i < n; i++) all[i + 2] = overrides[i];
     *out = empty;
-    ck_assert_msg(weft_run_open(&out->run, NULL, all, n + 2, needs, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_engine_open(&out->engine, out->run, rank_span, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_run_open(&out->run, NULL, all, n + 2, needs, &err), err);
+    ck_assert_ok(weft_engine_open(&out->engine, out->run, rank_span, &err), err);
 }
 
 void train_rig_start(train_rig *rig, const weft_plan_spec *spec) {
     weft_error err = WEFT_ERROR_INIT;
-    ck_assert_msg(weft_engine_prepare(rig->engine, spec, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_engine_allocate(rig->engine, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_engine_load(rig->engine, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_stepper_create(&rig->stepper, rig->engine, rig->data_plugin, rig->data, &err) == WEFT_OK, "%s",
-                  err.text);
+    ck_assert_ok(weft_engine_prepare(rig->engine, spec, &err), err);
+    ck_assert_ok(weft_engine_allocate(rig->engine, &err), err);
+    ck_assert_ok(weft_engine_load(rig->engine, &err), err);
+    ck_assert_ok(weft_stepper_create(&rig->stepper, rig->engine, rig->data_plugin, rig->data, &err), err);
+}
+
+void train_rig_begin(train_rig *out, const char *directory, row_data *data, int32_t micro_batches, bool evaluates,
+                     const char *const *overrides, size_t n) {
+    const weft_plan_spec spec = train_rig_spec(data, micro_batches, evaluates);
+    train_rig_open(out, directory, data, overrides, n);
+    train_rig_start(out, &spec);
+}
+
+void train_rig_golden(train_rig *out, const char *name, int32_t micro_batches, bool evaluates,
+                      const char *const *overrides, size_t n) {
+    row_data rows;
+    weft_plan_spec spec;
+    row_data_golden(&rows, name);
+    spec = train_rig_spec(&rows, micro_batches, evaluates);
+    train_rig_open(out, name, &out->rows, overrides, n);
+    out->rows = rows;
+    train_rig_start(out, &spec);
 }
 
 void train_rig_close(train_rig *rig) {
+    row_data_free(&rig->rows);
     weft_stepper_destroy(rig->stepper);
     weft_engine_close(rig->engine);
     weft_run_close(rig->run);
@@ -224,7 +242,7 @@ void train_rig_close(train_rig *rig) {
 weft_step_result train_rig_step(train_rig *rig, uint64_t step) {
     weft_error err = WEFT_ERROR_INIT;
     weft_step_result result = {0};
-    ck_assert_msg(weft_stepper_train(rig->stepper, &result, step, 1e-3, 0.5, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_stepper_train(rig->stepper, &result, step, 1e-3, 0.5, &err), err);
     return result;
 }
 
@@ -235,17 +253,12 @@ void train_rig_steps(train_rig *rig, uint64_t steps) {
 double train_rig_evaluate(train_rig *rig) {
     weft_error err = WEFT_ERROR_INIT;
     weft_step_result result = {0};
-    ck_assert_msg(weft_stepper_evaluate(rig->stepper, &result, WEFT_SPLIT_VALIDATION, 0, &err) == WEFT_OK, "%s",
-                  err.text);
+    ck_assert_ok(weft_stepper_evaluate(rig->stepper, &result, WEFT_SPLIT_VALIDATION, 0, &err), err);
     return result.loss_sum;
 }
 
 float *train_rig_parameters(const train_rig *rig) {
     return read_floats(rig->engine, rig->engine->parameters.ref, rig->engine->plan.layout->numel);
-}
-
-float *train_rig_gradients(const train_rig *rig) {
-    return read_floats(rig->engine, rig->engine->gradients.ref, rig->engine->plan.layout->trainable_numel);
 }
 
 bool same_floats(const float *a, const float *b, int64_t n) {

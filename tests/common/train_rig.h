@@ -49,6 +49,7 @@ typedef struct train_rig {
     weft_stepper *stepper;
     const weft_data_plugin *data_plugin;
     weft_data *data;
+    row_data rows; /* of train_rig_golden */
 } train_rig;
 
 /* Returns a spec: sequences per micro-batch, micro-batches per step, one length, and an optional evaluation of the same
@@ -63,6 +64,12 @@ void train_rig_open_at(train_rig *out, const weft_rank_span *rank_span, const ch
                        const char *const *overrides, size_t n);
 /* Creates programs, memory, weights and stepper. */
 void train_rig_start(train_rig *rig, const weft_plan_spec *spec);
+/* Both, with the spec of train_rig_spec. */
+void train_rig_begin(train_rig *out, const char *directory, row_data *data, int32_t micro_batches, bool evaluates,
+                     const char *const *overrides, size_t n);
+/* The same on a golden model and its batch, which belongs to the rig. */
+void train_rig_golden(train_rig *out, const char *name, int32_t micro_batches, bool evaluates,
+                      const char *const *overrides, size_t n);
 void train_rig_close(train_rig *rig);
 
 /* Runs a step that must succeed: lr 1e-3, clip 0.5. */
@@ -70,9 +77,8 @@ weft_step_result train_rig_step(train_rig *rig, uint64_t step);
 void train_rig_steps(train_rig *rig, uint64_t steps); /* 1 .. steps */
 double train_rig_evaluate(train_rig *rig);            /* loss sum of the first validation micro-batch */
 
-/* Copy device memory, [layout->numel] and [trainable_numel]; the caller frees it. */
+/* Copies device memory, [layout->numel]; the caller frees it. */
 float *train_rig_parameters(const train_rig *rig);
-float *train_rig_gradients(const train_rig *rig);
 bool same_floats(const float *a, const float *b, int64_t n); /* bit by bit */
 
 #endif

@@ -11,6 +11,7 @@
 
 #include "config/config.h"
 
+#undef ck_assert_ok /* here with the `err` of the caller */
 #define ck_assert_ok(expression)                                                                                       \
     do {                                                                                                               \
         const weft_status status_ = (expression);                                                                      \

@@ -6,10 +6,7 @@
 #include "suite.h"
 
 #include <errno.h>
-#include <stdbool.h>
-#include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "model/declare.h"
 
@@ -19,37 +16,25 @@ static char fixture_log[4096]; /* all lines since the last fixture_log[0] = 0 */
 
 static inline void fixture_host_log(const weft_host *host, int32_t level, const char *text) {
     const size_t n = strlen(fixture_log);
-    (void)host;
-    (void)level;
     (void)snprintf(fixture_log + n, sizeof fixture_log - n, "%s\n", text);
 }
 
 static inline void *fixture_host_alloc(const weft_host *host, size_t bytes, size_t alignment) {
-    (void)host;
     return aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
 }
 
 static inline void fixture_host_release(const weft_host *host, void *memory) {
-    (void)host;
     free(memory);
 }
 
 static inline void fixture_host_parallel_for(const weft_host *host, int64_t n, void (*body)(int64_t, void *),
                                              void *context) {
-    (void)host;
     for (int64_t i = n - 1; i >= 0; i--) body(i, context); /* backwards, because no order is guaranteed */
 }
 
-static inline void fixture_host_progress(const weft_host *host, const char *what, double done, double total) {
-    (void)host;
-    (void)what;
-    (void)done;
-    (void)total;
-}
+static inline void fixture_host_progress(const weft_host *host, const char *what, double done, double total) {}
 
 static inline const void *fixture_host_extension(const weft_host *host, const char *id) {
-    (void)host;
-    (void)id;
     return NULL;
 }
 
@@ -58,7 +43,5 @@ static const weft_host fixture_host = {sizeof(weft_host),     0,
                                        fixture_host_log,      fixture_host_alloc,
                                        fixture_host_release,  fixture_host_parallel_for,
                                        fixture_host_progress, fixture_host_extension};
-
-#define ck_assert_ok(status, err) ck_assert_msg((status) == WEFT_OK, "%s", (err).text)
 
 #endif

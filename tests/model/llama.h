@@ -3,6 +3,7 @@
 #define WEFT_TEST_MODEL_LLAMA_H
 
 #include <dlfcn.h>
+#include <jansson.h>
 #include <weft/plugin.h>
 
 #include "fixture.h"
@@ -58,6 +59,17 @@ static inline weft_declared *llama_declared(const char *config_path) {
     weft_declared *declared = NULL;
     ck_assert_ok(llama_declare(&declared, config_path, "", &err), err);
     return declared;
+}
+
+/* Writes a configuration to scratch/config.json, and declares it by the plugin "model-FAMILY". */
+static inline weft_status declare_json(weft_declared **out, const char *family, const json_t *config, weft_error *err) {
+    const llama_test_settings settings = {""};
+    char plugin[32], *text = json_dumps(config, JSON_INDENT(1));
+    (void)snprintf(plugin, sizeof plugin, "model-%s", family);
+    write_text(scratch_path("config.json"), text);
+    free(text);
+    return weft_declared_create(out, &fixture_host, built_plugin(plugin)->table, &settings, scratch_path("config.json"),
+                                NULL, err);
 }
 
 #endif

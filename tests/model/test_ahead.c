@@ -4,12 +4,8 @@
 #include "scratch.h"
 #include "suite.h"
 
-#include <check.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 enum { MB = 1 << 20, FILES = 3, PAGE = 4096 };
 
@@ -54,7 +50,7 @@ static weft_ahead *start(int64_t lead) {
     return ahead;
 }
 
-TEST(what_was_waited_for_is_in_the_cache) {
+TEST(awaited_pages_are_cached) {
     weft_ahead *ahead = NULL;
     make_files(4 * MB);
     ahead = start(MB);
@@ -65,7 +61,7 @@ TEST(what_was_waited_for_is_in_the_cache) {
     weft_ahead_stop(ahead);
 }
 
-TEST(who_wants_the_end_first_waits_no_longer_than_for_all) {
+TEST(waiting_for_the_end_reads_all_before_it) {
     weft_ahead *ahead = NULL;
     make_files(4 * MB);
     ahead = start(MB);
@@ -76,7 +72,7 @@ TEST(who_wants_the_end_first_waits_no_longer_than_for_all) {
     weft_ahead_stop(ahead);
 }
 
-TEST(it_stays_near_what_is_wanted) {
+TEST(does_not_read_far_ahead) {
     weft_ahead *ahead = NULL;
     make_files((size_t)256 * MB);
     if (pages_cached(2, 255 * MB, MB) > 0) {
@@ -91,7 +87,7 @@ TEST(it_stays_near_what_is_wanted) {
     weft_ahead_stop(ahead);
 }
 
-TESTS(a_file_that_is_gone_or_shorter_holds_nobody_up, 2) {
+TESTS(a_missing_or_short_file_does_not_block, 2) {
     weft_ahead *ahead = NULL;
     make_files(4 * MB);
     if (_i == 0) ck_assert_int_eq(unlink(paths[1]), 0);
@@ -102,20 +98,13 @@ TESTS(a_file_that_is_gone_or_shorter_holds_nobody_up, 2) {
     weft_ahead_stop(ahead);
 }
 
-TESTS(it_can_be_stopped_at_once_and_need_not_be_there, 2) {
+TESTS(can_be_stopped_at_once_or_be_null, 2) {
     make_files(4 * MB);
     for (int i = 0; i < 100; i++) weft_ahead_stop(start(_i == 0 ? 0 : 64 * MB));
     weft_ahead_wait(NULL, 0, MB);
     weft_ahead_stop(NULL);
 }
 
-static void setup(void) {
-    scratch_make();
-}
-
 int main(void) {
-    TCase *tcase = tcase_create("all");
-    tcase_add_checked_fixture(tcase, setup, scratch_remove);
-    tcase_set_timeout(tcase, 60);
-    return run_tests(tcase);
+    return run_tests(test_case("all", 60, scratch_make, scratch_remove));
 }

@@ -10,7 +10,6 @@
 
 static const char *const families[] = {"llama", "mistral", "qwen2",  "qwen3",       "smollm3",
                                        "olmo2", "gemma",   "gemma2", "gemma3_text", "phi3"};
-enum { N_FAMILIES = sizeof families / sizeof families[0] };
 
 /* ---- a model with weights derived from names ---- */
 
@@ -52,19 +51,11 @@ static void write_weights(const weft_declared *d) {
 
 /* Writes config.json and, if it is valid, the required weights. */
 static weft_status write_model(const char *family, json_t *config, weft_error *err) {
-    const llama_test_settings settings = {""};
-    char plugin[32], *text = json_dumps(config, JSON_INDENT(1));
     weft_declared *d = NULL;
-    weft_status status = WEFT_OK;
-    (void)snprintf(plugin, sizeof plugin, "model-%s", family);
-    write_text(scratch_path("config.json"), text);
-    free(text);
-    status = weft_declared_create(&d, &fixture_host, built_plugin(plugin)->table, &settings,
-                                  scratch_path("config.json"), NULL, err);
-    if (status != WEFT_OK) return status;
-    write_weights(d);
+    const weft_status status = declare_json(&d, family, config, err);
+    if (status == WEFT_OK) write_weights(d);
     weft_declared_destroy(d);
-    return WEFT_OK;
+    return status;
 }
 
 /* Returns the distance of the last position's logits from the expected ones. */
@@ -128,7 +119,7 @@ static void check_case(const char *family, const json_t *base, const json_t *tex
     json_decref(config);
 }
 
-TESTS(each_key_is_computed_or_refused_by_name, N_FAMILIES) {
+TESTS(each_key_is_computed_or_refused_by_name, LENGTH(families)) {
     json_t *all = json_load_file(llama_golden("family_keys.json"), 0, NULL);
     const json_t *cases = json_object_get(json_object_get(all, "families"), families[_i]);
     const json_t *base = json_object_get(json_array_get(cases, 0), "config");
@@ -148,11 +139,9 @@ TESTS(late_places_turn_as_in_transformers, 7) {
                                "hidden_size", 32, "intermediate_size", 8, "num_hidden_layers", 1, "num_attention_heads",
                                2, "max_position_embeddings", 8192, "rope_parameters", json_object_get(one, "rope"));
     float *table = calloc(8192 * 16, sizeof *table);
-    char *text = json_dumps(config, 0);
     weft_error err = WEFT_ERROR_INIT;
     weft_declared *d = NULL;
-    write_text(scratch_path("config.json"), text);
-    ck_assert_ok(llama_declare(&d, scratch_path("config.json"), "", &err), err);
+    ck_assert_ok(declare_json(&d, "llama", config, &err), err);
     ck_assert_int_eq(d->tables[0]->width, 16);
     ck_assert_ok(d->tables[0]->fill(d->model, "rope", 8192, table, &err), err);
     ck_assert_uint_eq(json_array_size(places), 6);
@@ -167,12 +156,8 @@ TESTS(late_places_turn_as_in_transformers, 7) {
     json_decref(config);
     json_decref(all);
     free(table);
-    free(text);
 }
 
 int main(void) {
-    TCase *tcase = tcase_create("config.json");
-    tcase_set_timeout(tcase, 300);
-    tcase_add_checked_fixture(tcase, scratch_make, scratch_remove);
-    return run_tests(tcase);
+    return run_tests(test_case("config.json", 300, scratch_make, scratch_remove));
 }

@@ -45,9 +45,6 @@ static void make_mistake(const weft_policy_job *job, const weft_wrap *wrap) {
 
 static weft_status test_units(const weft_host *host, const void *config, const weft_policy_job *job,
                               const weft_wrap *wrap, weft_error *err) {
-    (void)host;
-    (void)config;
-    (void)err;
     ck_assert_uint_le(job->n_modules, 256);
     n_seen = job->n_modules;
     for (uint32_t i = 0; i < job->n_modules; i++) seen[i] = *weft_policy_module(job, i);
@@ -170,7 +167,7 @@ TEST(the_deepest_unit_takes_a_parameter) {
     weft_declared_destroy(d);
 }
 
-TEST(one_unit_is_the_root_however_it_is_said) {
+TEST(a_single_unit_is_the_root) {
     weft_declared *d = golden("llama-gqa");
     const char *const classes[] = {NULL, "LlamaForCausalLM"};
     for (int i = 0; i < 2; i++) {
@@ -291,9 +288,9 @@ static const char *const mistakes[] = {
     "leaves out lm_head.weight of 21 parameters. Fix: ",
     "leaves out model.embed_tokens.weight and 20 more of 21 parameters",
 };
-#define N_MISTAKES (int)(sizeof mistakes / sizeof mistakes[0])
+#define N_MISTAKES (int)(LENGTH(mistakes))
 
-TEST_RANGE(a_claim_that_cannot_be_is_refused_by_name, 1, N_MISTAKES) {
+TEST_RANGE(rejects_invalid_claims_by_name, 1, N_MISTAKES) {
     weft_error err = WEFT_ERROR_INIT;
     weft_declared *d = golden("llama-gqa");
     weft_layout *l = NULL;
@@ -305,7 +302,5 @@ TEST_RANGE(a_claim_that_cannot_be_is_refused_by_name, 1, N_MISTAKES) {
 }
 
 int main(void) {
-    TCase *tcase = tcase_create("layout");
-    tcase_add_checked_fixture(tcase, setup, NULL);
-    return run_tests(tcase);
+    return run_tests(test_case("layout", 0, setup, NULL));
 }

@@ -2,14 +2,9 @@
 #include "base/lookup.h"
 #include "suite.h"
 
-#include <check.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { MANY = 5000, LENGTH = 24 };
 
-TEST(what_was_put_is_found) {
+TEST(finds_inserted_names) {
     char(*names)[LENGTH] = calloc(MANY, LENGTH), unknown[LENGTH];
     weft_lookup lookup = {0};
     ck_assert_int_eq(weft_lookup_find(&lookup, "layers.0"), -1);

@@ -56,11 +56,6 @@ static void check_packed(const bench *b, const bench *plain) {
     }
 }
 
-static void check_same(const bench *a, const bench *b) {
-    ck_assert_int_eq(a->layout->bytes, b->layout->bytes);
-    ck_assert_int_eq(memcmp(a->buffer.bytes + 256, b->buffer.bytes + 256, (size_t)a->layout->bytes), 0);
-}
-
 /* In fp32, and in bf16, whose numbers are packed without conversion. */
 TESTS(numbers_are_packed_as_they_are_read, 4) {
     const int32_t dtype = _i % 2 == 0 ? WEFT_F32 : WEFT_BF16;
@@ -116,7 +111,7 @@ TESTS(bytes_are_given_and_taken_as_they_are, 4) {
     ck_assert_int_eq(packed, 14);
     weft_safetensors_close(files);
     ck_assert_ok(load(b, path, &err), err);
-    if (dtypes[_i % 2] == WEFT_F32) check_same(a, b);
+    if (dtypes[_i % 2] == WEFT_F32) ck_assert(same_region(a, b));
     bench_free(a);
     bench_free(b);
 }
@@ -177,7 +172,5 @@ TESTS(bytes_of_another_shape_are_refused, LENGTH(misfits)) {
 }
 
 int main(void) {
-    TCase *tcase = tcase_create("packed");
-    tcase_add_checked_fixture(tcase, setup, scratch_remove);
-    return run_tests(tcase);
+    return run_tests(test_case("packed", 0, setup, scratch_remove));
 }

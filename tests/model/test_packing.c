@@ -9,8 +9,6 @@
 #include "plugin/services.h"
 #include "suite.h"
 
-#include <stdlib.h>
-
 static weft_safetensors *golden;
 
 static void setup(void) {
@@ -46,7 +44,6 @@ static float float_at(const weft_tensor *t, int64_t i) {
 static weft_status give(void *context, int32_t parameter, int64_t first, int64_t n, int32_t dtype, void *out,
                         weft_error *err) {
     const weft_tensor *t = context;
-    (void)parameter;
     ck_assert(first >= 0 && first + n <= t->numel);
     ck_assert(weft_convert(out, dtype, t->data + first * weft_dtype_bytes(t->dtype), t->dtype, n));
     return weft_error_set(err, WEFT_OK, "%s", "");
@@ -73,10 +70,9 @@ static unsigned char *pack(const weft_tensor *matrix, int32_t dtype, bool by_row
 }
 
 static const char *const names[] = {"odd", "even", "small"};
-enum { N_NAMES = (int)(sizeof names / sizeof *names) };
 
 /* Codes, the codes of scales, their scale and offset, bit by bit, and the decoded numbers. */
-TESTS(nf4_is_that_of_bitsandbytes, N_NAMES) {
+TESTS(nf4_is_that_of_bitsandbytes, LENGTH(names)) {
     const char *name = names[_i];
     const weft_tensor *matrix = tensor(name, ""), *codes = tensor(name, ".nf4.codes");
     unsigned char *bytes = pack(matrix, WEFT_NF4, false, 1024);
@@ -102,7 +98,7 @@ TESTS(nf4_is_that_of_bitsandbytes, N_NAMES) {
 }
 
 /* The same codes, with unquantized scales. */
-TESTS(nf4x64_is_that_of_bitsandbytes, N_NAMES) {
+TESTS(nf4x64_is_that_of_bitsandbytes, LENGTH(names)) {
     const char *name = names[_i];
     const weft_tensor *matrix = tensor(name, ""), *codes = tensor(name, ".nf4.codes");
     unsigned char *bytes = pack(matrix, WEFT_NF4X64, false, 1024);
@@ -123,8 +119,8 @@ TESTS(nf4x64_is_that_of_bitsandbytes, N_NAMES) {
 
 TEST(levels_are_those_of_bitsandbytes) {
     static const float levels[] = {WEFT_NF4_LEVELS}, dynamic[] = {WEFT_DYNAMIC8_LEVELS};
-    ck_assert_uint_eq(sizeof levels / sizeof *levels, 16);
-    ck_assert_uint_eq(sizeof dynamic / sizeof *dynamic, 256);
+    ck_assert_uint_eq(LENGTH(levels), 16);
+    ck_assert_uint_eq(LENGTH(dynamic), 256);
     for (int i = 0; i < 16; i++) ck_assert_same_float(levels[i], float_at(tensor("nf4_levels", ""), i));
     for (int i = 0; i < 256; i++) ck_assert_same_float(dynamic[i], float_at(tensor("dynamic_levels", ""), i));
 }
@@ -141,7 +137,7 @@ TEST(int8_rows_are_those_of_bitsandbytes) {
     free(bytes);
 }
 
-TESTS(fp8_is_that_of_pytorch, N_NAMES) {
+TESTS(fp8_is_that_of_pytorch, LENGTH(names)) {
     const char *name = names[_i];
     const weft_tensor *matrix = tensor(name, ""), *codes = tensor(name, ".fp8.codes");
     unsigned char *bytes = pack(matrix, WEFT_F8X128, false, 128);
@@ -183,7 +179,7 @@ TESTS(pieces_do_not_show, LENGTH(kinds)) {
 }
 
 /* A non-finite number affects all numbers that share its scale. */
-TESTS(what_is_broken_shows, LENGTH(kinds)) {
+TESTS(non_finite_numbers_affect_their_block, LENGTH(kinds)) {
     const int32_t dtype = kinds[_i].dtype;
     float numbers[1024] = {0}, broken[] = {NAN, INFINITY, -INFINITY};
     for (int k = 0; k < 3; k++) {
@@ -211,7 +207,5 @@ TESTS(what_is_broken_shows, LENGTH(kinds)) {
 }
 
 int main(void) {
-    TCase *tcase = tcase_create("packing");
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    return run_tests(tcase);
+    return run_tests(test_case("packing", 0, setup, teardown));
 }

@@ -45,11 +45,8 @@ static const weft_parameter *parameter(const char *name) {
 
 /* ---- block, whole ---- */
 
-TEST(block_makes_a_unit_of_each_block) {
+TEST(block_makes_a_unit_of_each_block_and_whole_makes_none) {
     ck_assert_str_eq(units_of("policy-block", NULL), "root model.layers.0 model.layers.1 model.layers.2 ");
-}
-
-TEST(whole_makes_none) {
     ck_assert_str_eq(units_of("policy-whole", NULL), "root ");
 }
 
@@ -151,21 +148,19 @@ TEST(size_gives_a_large_module_a_unit_of_its_own) {
 static char told[2000];
 
 static void keep_line(const weft_host *host, int32_t level, const char *text) {
-    (void)host;
     if (level == WEFT_LOG_WARN) (void)snprintf(told, sizeof told, "%s", text);
 }
 
 /* The name of the only unit. */
 static weft_status name_one(const weft_host *host, const void *config, const weft_policy_job *job,
                             const weft_wrap *wrap, weft_error *err) {
-    (void)host, (void)job, (void)err;
     wrap->claim(wrap->ctx, wrap->unit(wrap->ctx, config), 0);
     wrap->claim_rest(wrap->ctx, WEFT_UNIT_ROOT, WEFT_ALL_MODULES);
     return WEFT_OK;
 }
 
 /* In a child process, which has not reported the warning yet. */
-TESTS(a_unit_with_a_name_that_no_module_has_is_told_with_those_that_there_are, 5) {
+TESTS(warns_of_units_without_a_module, 5) {
     static const struct {
         const char *name, *says;
     } rows[] = {
@@ -193,7 +188,5 @@ TESTS(a_unit_with_a_name_that_no_module_has_is_told_with_those_that_there_are, 5
 }
 
 int main(void) {
-    TCase *tcase = tcase_create("policies");
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    return run_tests(tcase);
+    return run_tests(test_case("policies", 0, setup, teardown));
 }

@@ -5,9 +5,6 @@
 #include "base/text.h"
 #include "decoder.h"
 
-#include <jansson.h>
-#include <stdlib.h>
-
 enum { PLACES = 2048 };
 
 static const json_t *number_of(const json_t *one, const char *key) {
@@ -19,23 +16,6 @@ static const json_t *number_of(const json_t *one, const char *key) {
 /* {name}: {config}, for messages. */
 static const char *name_of(const json_t *one) {
     return json_string_value(json_object_get(one, "name"));
-}
-
-static weft_status declare(weft_declared **d, const char *type, const json_t *config, weft_error *err) {
-    const llama_test_settings settings = {""};
-    char plugin[32], *text = json_dumps(config, JSON_INDENT(1));
-    (void)snprintf(plugin, sizeof plugin, "model-%s", type);
-    write_text(scratch_path("config.json"), text);
-    free(text);
-    return weft_declared_create(d, &fixture_host, built_plugin(plugin)->table, &settings, scratch_path("config.json"),
-                                NULL, err);
-}
-
-/* Counts parameters as transformers does: each storage once. */
-static int64_t parameters_of(const weft_declared *d) {
-    int64_t n = 0;
-    for (int32_t i = 0; i < d->n_parameters; i++) n += d->parameters[i].numel;
-    return n;
 }
 
 static void hold_layers(const json_t *one, const decoder_config *c) {
@@ -92,10 +72,10 @@ static void hold_served(const json_t *one, const json_t *places) {
     const char *type = json_string_value(json_object_get(config, "model_type"));
     weft_error err = WEFT_ERROR_INIT;
     weft_declared *d = NULL;
-    const weft_status status = declare(&d, type, config, &err);
+    const weft_status status = declare_json(&d, type, config, &err);
     ck_assert_msg(status == WEFT_OK, "%s: %s", name_of(one), err.text);
-    ck_assert_msg(parameters_of(d) == json_integer_value(number_of(one, "parameters")), "%s has %lld parameters",
-                  name_of(one), (long long)parameters_of(d));
+    ck_assert_msg(weft_declared_numel(d, false) == json_integer_value(number_of(one, "parameters")),
+                  "%s has %lld parameters", name_of(one), (long long)weft_declared_numel(d, false));
     weft_declared_destroy(d);
     hold_numbers(one, type, places);
 }
@@ -107,7 +87,7 @@ static void hold_refused(const json_t *one) {
     weft_error err = WEFT_ERROR_INIT;
     weft_declared *d = NULL;
     const bool served = family_find(type) != NULL;
-    ck_assert_msg(declare(&d, served ? type : "llama", config, &err) == WEFT_E_USER, "%s is taken", name_of(one));
+    ck_assert_msg(declare_json(&d, served ? type : "llama", config, &err) == WEFT_E_USER, "%s is taken", name_of(one));
     ck_assert_says(err, word);
 }
 
@@ -127,7 +107,5 @@ TEST(published_models_are_read_as_they_come) {
 }
 
 int main(void) {
-    TCase *tcase = tcase_create("config.json");
-    tcase_add_checked_fixture(tcase, scratch_make, scratch_remove);
-    return run_tests(tcase);
+    return run_tests(test_case("config.json", 0, scratch_make, scratch_remove));
 }

@@ -16,7 +16,6 @@ struct weft_buffer {
 enum { MOST_RANKS = 5, GRID = 64 };
 
 static void *view(weft_device *device, weft_ref ref) {
-    (void)device;
     return ref.buffer->values + ref.offset / 4;
 }
 
@@ -107,7 +106,6 @@ typedef struct member {
 
 static weft_status gather(void *context, int32_t *out, int32_t mine, weft_error *err) {
     const member *self = context;
-    (void)err;
     self->crew->codes[self->rank] = mine;
     (void)pthread_barrier_wait(&self->crew->barrier);
     memcpy(out, self->crew->codes, (size_t)self->crew->world * sizeof *out);
@@ -117,7 +115,6 @@ static weft_status gather(void *context, int32_t *out, int32_t mine, weft_error 
 
 static weft_status share(void *context, void *bytes, int64_t n, int32_t from, weft_error *err) {
     const member *self = context;
-    (void)err;
     if (self->rank == from) self->crew->shared = bytes;
     (void)pthread_barrier_wait(&self->crew->barrier);
     if (self->rank != from) memcpy(bytes, self->crew->shared, (size_t)n);
@@ -127,7 +124,6 @@ static weft_status share(void *context, void *bytes, int64_t n, int32_t from, we
 
 static weft_status swap(void *context, const weft_message_buffer *in, const weft_message_buffer *out, weft_error *err) {
     const member *self = context;
-    (void)err;
     self->crew->out[self->rank] = out;
     (void)pthread_barrier_wait(&self->crew->barrier);
     for (int32_t r = 0; r < self->crew->world; r++) {
@@ -149,8 +145,6 @@ typedef struct root_list {
 
 static weft_status tell(void *context, const char *path, const char *tensor, const char hex[65], weft_error *err) {
     root_list *roots = context;
-    (void)path;
-    (void)err;
     (void)snprintf(roots->text[roots->n++], sizeof roots->text[0], "%s %s", tensor, hex);
     return WEFT_OK;
 }
@@ -218,15 +212,7 @@ static void write_by(const model *m, const char *path, int32_t world, int64_t ce
 
 /* Small ones, some that end within a page, one of several chunks. */
 static const int64_t mixed[] = {64, 7, 5000, 1, 130, 3 << 20, 64, 64, 1023, 1024, 40000, 65};
-enum { MIXED = sizeof mixed / sizeof mixed[0] };
-
-static void setup(void) {
-    scratch_make();
-}
-
-static void teardown(void) {
-    scratch_remove();
-}
+enum { MIXED = LENGTH(mixed) };
 
 TESTS(any_number_of_ranks_writes_the_same_file, 2) {
     static const int32_t dtypes[] = {WEFT_F32, WEFT_BF16};
@@ -234,27 +220,21 @@ TESTS(any_number_of_ranks_writes_the_same_file, 2) {
     model m;
     crew c;
     job jobs[MOST_RANKS];
-    size_t n = 0, same = 0;
-    char *alone = NULL;
     one.n = 0;
     model_make(&m, mixed, MIXED, dtypes[_i]);
     write_by(&m, scratch_path("one"), 1, 1, &one, &c, jobs, -1);
     ck_assert_ok(jobs[0].status, jobs[0].err);
     ck_assert_int_eq(one.n, MIXED);
-    alone = read_bytes(scratch_path("one"), &n);
     for (int32_t world = 2; world <= MOST_RANKS; world++)
         for (int64_t cells = 1; cells < 20000; cells *= 37) { /* from alternating cells to some runs per rank */
             many.n = 0;
             write_by(&m, scratch_path("many"), world, cells, &many, &c, jobs, -1);
             for (int32_t r = 0; r < world; r++) ck_assert_ok(jobs[r].status, jobs[r].err);
-            char *bytes = read_bytes(scratch_path("many"), &same);
-            ck_assert_msg(same == n && memcmp(bytes, alone, n) == 0, "%d ranks, %lld cells", world, (long long)cells);
+            check_same_file(scratch_path("one"), scratch_path("many"));
             ck_assert_msg(many.n == one.n && memcmp(many.text, one.text, sizeof one.text) == 0,
                           "%d ranks, %lld cells: other hashes", world, (long long)cells);
-            free(bytes);
             ck_assert_int_eq(unlink(scratch_path("many")), 0);
         }
-    free(alone);
     model_free(&m);
 }
 
@@ -314,18 +294,14 @@ TEST(many_shared_pages_go_over) {
     model m;
     crew c;
     job jobs[MOST_RANKS];
-    size_t n = 0, same = 0;
     for (int i = 0; i < 300; i++) numels[i] = 64 + i % 70;
     model_make(&m, numels, 300, WEFT_F32);
     one.n = many.n = 0;
     write_by(&m, scratch_path("one"), 1, 1, &one, &c, jobs, -1);
     write_by(&m, scratch_path("many"), 4, 1, &many, &c, jobs, -1);
-    char *alone = read_bytes(scratch_path("one"), &n), *bytes = read_bytes(scratch_path("many"), &same);
-    ck_assert(same == n && memcmp(bytes, alone, n) == 0);
+    check_same_file(scratch_path("one"), scratch_path("many"));
     ck_assert(memcmp(many.text, one.text, sizeof one.text) == 0);
     ck_assert_int_gt(c.swapped[3], 0);
-    free(alone);
-    free(bytes);
     model_free(&m);
 }
 
@@ -351,8 +327,5 @@ TESTS(a_rank_that_fails_ends_all, 3) {
 }
 
 int main(void) {
-    TCase *tests = tcase_create("region_write");
-    tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_set_timeout(tests, 120);
-    return run_tests(tests);
+    return run_tests(test_case("region_write", 120, scratch_make, scratch_remove));
 }

@@ -2,11 +2,8 @@
  * that does not match is rejected as a whole. */
 #include <jansson.h>
 #include <math.h>
-#include <signal.h>
-#include <sys/resource.h>
 #include <weft/random.h>
 
-#include "assets.h"
 #include "bench.h"
 #include "suite.h"
 #include "model/config_json.h"
@@ -31,11 +28,6 @@ static void check_padding(const bench *b) {
     }
 }
 
-static bool same_region(const bench *a, const bench *b) {
-    return a->layout->numel == b->layout->numel &&
-           memcmp(a->buffer.bytes + 256, b->buffer.bytes + 256, (size_t)a->layout->numel * 4) == 0;
-}
-
 /* ---- golden directories ---- */
 
 static const struct {
@@ -47,23 +39,7 @@ static const struct {
               {"llama-bf16", "llama-bf16/config.json", WEFT_BF16, "bfloat16"},
               {"llama-fp16", "llama-fp16/config.json", WEFT_F16, "float16"}};
 
-/* Compares the directory's files to the region, tensor by tensor. */
-static void check_against_files(const bench *b, const char *directory) {
-    weft_error err = WEFT_ERROR_INIT;
-    weft_safetensors *files = NULL;
-    ck_assert_ok(weft_safetensors_open_directory(&files, directory, &err), err);
-    ck_assert_int_eq(files->n_tensors, b->declared->n_parameters);
-    for (int32_t i = 0; i < files->n_tensors; i++) {
-        const weft_tensor *t = &files->tensors[i];
-        float *wide = malloc((size_t)t->numel * 4);
-        ck_assert(weft_convert(wide, WEFT_F32, t->data, t->dtype, t->numel));
-        ck_assert_msg(memcmp(wide, values(b, t->name), (size_t)t->numel * 4) == 0, "%s", t->name);
-        free(wide);
-    }
-    weft_safetensors_close(files);
-}
-
-TESTS(what_the_files_hold_is_what_lies_in_the_region, 4) {
+TESTS(loads_the_values_of_the_files, 4) {
     weft_error err = WEFT_ERROR_INIT;
     BENCH(seen, llama_golden(golden[_i].config), "all", true);
     BENCH(unseen, llama_golden(golden[_i].config), "all", false);
@@ -76,24 +52,6 @@ TESTS(what_the_files_hold_is_what_lies_in_the_region, 4) {
     ck_assert_int_eq(unseen->device.written, unseen->layout->bytes);
     bench_free(seen);
     bench_free(unseen);
-}
-
-/* The golden file contains one matrix as read by the oracle in fp32: in fp16 it has subnormal numbers. */
-TESTS(narrow_files_widen_to_what_the_oracle_read, 4) {
-    static const char name[] = "model.layers.0.self_attn.q_proj.weight";
-    weft_error err = WEFT_ERROR_INIT;
-    char path[64];
-    weft_safetensors *expected = NULL;
-    const weft_tensor *tensor = NULL;
-    BENCH(b, llama_golden(golden[_i].config), "all", true);
-    ck_assert_ok(load(b, llama_golden(golden[_i].name), &err), err);
-    (void)snprintf(path, sizeof path, "%s/expected.safetensors", golden[_i].name);
-    ck_assert_ok(weft_safetensors_open(&expected, llama_golden(path), &err), err);
-    tensor = weft_safetensors_find(expected, "start.model.layers.0.self_attn.q_proj.weight");
-    ck_assert_ptr_nonnull(tensor);
-    ck_assert_int_eq(memcmp(tensor->data, values(b, name), (size_t)tensor->bytes), 0);
-    weft_safetensors_close(expected);
-    bench_free(b);
 }
 
 TEST(a_frozen_part_is_read_like_any_other) {
@@ -115,51 +73,10 @@ TESTS(the_type_of_a_directory_is_that_of_most_of_it, 4) {
 
 /* ---- writing ---- */
 
-static void check_same_file(const char *a, const char *b) {
-    size_t n = 0, m = 0;
-    char *x = read_bytes(a, &n), *y = read_bytes(b, &m);
-    ck_assert_msg(n == m && memcmp(x, y, n) == 0, "%s and %s differ", a, b);
-    free(x);
-    free(y);
-}
-
-/* Compares config.json to the original with both spellings. */
-static void check_spelled(const char *read, const char *saved) {
-    size_t n = 0, m = 0;
-    char *both = read_bytes(read, &n), *y = read_bytes(saved, &m);
-    ck_assert_int_eq(weft_config_json_add_spellings(&both, &n, NULL), WEFT_OK);
-    ck_assert_msg(n == m && memcmp(both, y, n) == 0, "%s is saved as %.*s", read, (int)m, y);
-    free(both);
-    free(y);
-}
-
 static const char *golden_file(int i, const char *name) {
     char path[128];
     (void)snprintf(path, sizeof path, "%s/%s", golden[i].name, name);
     return llama_golden(path);
-}
-
-TESTS(what_is_written_in_its_own_type_is_what_was_read, 4) {
-    weft_error err = WEFT_ERROR_INIT;
-    weft_safetensors *before = NULL, *after = NULL;
-    BENCH(b, llama_golden(golden[_i].config), "all", true);
-    ck_assert_ok(load(b, llama_golden(golden[_i].name), &err), err);
-    ck_assert_ok(save(b, scratch, golden[_i].dtype, WEFT_SHARD_BYTES, &err), err);
-    ck_assert_ok(weft_safetensors_open_directory(&before, llama_golden(golden[_i].name), &err), err);
-    ck_assert_ok(weft_safetensors_open_directory(&after, scratch, &err), err);
-    ck_assert_int_eq(after->n_files, 1);
-    ck_assert_int_eq(before->n_tensors, after->n_tensors);
-    for (int32_t i = 0; i < after->n_tensors; i++) {
-        const weft_tensor *x = &before->tensors[i], *y = &after->tensors[i];
-        ck_assert_str_eq(x->name, y->name);
-        ck_assert(x->dtype == y->dtype && x->rank == y->rank && x->bytes == y->bytes);
-        ck_assert_int_eq(memcmp(x->data, y->data, (size_t)x->bytes), 0);
-    }
-    weft_safetensors_close(before);
-    weft_safetensors_close(after);
-    check_spelled(golden_file(_i, "config.json"), scratch_path("config.json"));
-    check_same_file(golden_file(_i, "generation_config.json"), scratch_path("generation_config.json"));
-    bench_free(b);
 }
 
 /* Returns text with its first `from` replaced. The caller frees it. */
@@ -194,7 +111,10 @@ TESTS(another_type_changes_one_word_of_the_configuration, 12) {
     n = strlen(spelled);
     ck_assert_int_eq(weft_config_json_add_spellings(&spelled, &n, NULL), WEFT_OK);
     ck_assert_str_eq(text, spelled);
+    check_same_file(golden_file(model, "generation_config.json"), scratch_path("generation_config.json"));
     ck_assert_ok(weft_safetensors_open_directory(&files, scratch, &err), err);
+    ck_assert_int_eq(files->n_files, 1);
+    ck_assert_int_eq(files->n_tensors, b->declared->n_parameters);
     for (int32_t i = 0; i < files->n_tensors; i++) {
         const weft_tensor *t = &files->tensors[i];
         void *narrow = malloc((size_t)t->bytes + 1);
@@ -263,26 +183,6 @@ TEST(saving_needs_a_few_megabytes_beside_the_weights) {
     bench_free(seen);
 }
 
-TEST(a_full_disk_is_named) {
-    weft_error err = WEFT_ERROR_INIT;
-    weft_status status = WEFT_OK;
-    struct rlimit usual, small;
-    bool limited = false;
-    BENCH(b, llama_golden("llama-tied/config.json"), "all", true);
-    ck_assert_ok(load(b, llama_golden("llama-tied"), &err), err);
-    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &usual), 0);
-    small = usual;
-    small.rlim_cur = 32768; /* less than the file needs, more than Check has written */
-    (void)signal(SIGXFSZ, SIG_IGN);
-    limited = setrlimit(RLIMIT_FSIZE, &small) == 0; /* no assertions until it is reset: Check writes files */
-    status = save(b, scratch, WEFT_F32, WEFT_SHARD_BYTES, &err);
-    (void)setrlimit(RLIMIT_FSIZE, &usual);
-    ck_assert(limited);
-    ck_assert_int_eq(status, WEFT_E_SYSTEM);
-    ck_assert_says(err, "model.safetensors: cannot be written");
-    bench_free(b);
-}
-
 TESTS(the_text_of_a_configuration_is_kept, 13) {
     static const struct {
         const char *before, *after;
@@ -348,7 +248,7 @@ TESTS(a_saved_configuration_has_both_spellings, 10) {
     free(out);
 }
 
-TEST(a_null_that_says_nothing_is_filled) {
+TEST(fills_null_values) {
     static const char before[] = "{\"rope_scaling\": null, \"rope_theta\": 2, \"rope_parameters\": {\"rope_theta\": 2, "
                                  "\"rope_type\": \"linear\", \"factor\": 3}}";
     static const char wanted[] = "{\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 3}, \"rope_theta\": 2, ";
@@ -711,31 +611,6 @@ TEST(a_fresh_start_is_the_formula_that_is_stated) {
     bench_free(b);
 }
 
-TEST(fresh_weights_are_normal_with_the_deviation_of_the_configuration) {
-    weft_error err = WEFT_ERROR_INIT;
-    double sum = 0, squares = 0, fourth = 0;
-    int64_t n = 0;
-    BENCH(b, llama_golden("llama-gqa/config.json"), "all", true);
-    ck_assert_ok(init(b, 1, &err), err);
-    for (int32_t p = 0; p < b->declared->n_parameters; p++) {
-        const weft_parameter *parameter = &b->declared->parameters[p];
-        const float *x = values(b, parameter->name);
-        if (parameter->rank != 2) continue;
-        for (int64_t i = 0; i < parameter->numel; i++) {
-            const double z = (double)x[i] / 0.02;
-            sum += z;
-            squares += z * z;
-            fourth += z * z * z * z;
-        }
-        n += parameter->numel;
-    }
-    ck_assert_int_gt(n, 40000);
-    ck_assert_double_lt(fabs(sum / (double)n), 4 / sqrt((double)n));
-    ck_assert_double_eq_tol(squares / (double)n, 1, 4 * sqrt(2 / (double)n));
-    ck_assert_double_eq_tol(fourth / (double)n, 3, 4 * sqrt(96 / (double)n));
-    bench_free(b);
-}
-
 TEST(fresh_weights_depend_on_seed_and_model_alone) {
     weft_error err = WEFT_ERROR_INIT;
     BENCH(a, llama_golden("llama-tied/config.json"), "all", true);
@@ -777,30 +652,6 @@ TESTS(masters_and_state_are_written_by_name, 2) {
     bench_free(b);
 }
 
-/* ---- foreign models ---- */
-
-TEST(a_model_from_elsewhere_goes_through) {
-    const char *directory = asset_path("stories260k/hf"), *config = asset_path("stories260k/hf/config.json");
-    weft_error err = WEFT_ERROR_INIT;
-    if (access(config, F_OK) != 0) {
-        printf("skipped: %s is not there, so no model made elsewhere is read\n", config);
-        return;
-    }
-    BENCH(b, config, "all", true);
-    BENCH(back, config, "all", false);
-    ck_assert_ok(load(b, directory, &err), err);
-    ck_assert_int_eq(weft_declared_numel(b->declared, false), 260032);
-    ck_assert_ok(save(b, scratch, WEFT_F32, 300000, &err), err);
-    ck_assert_ok(load(back, scratch, &err), err);
-    ck_assert(same_region(b, back));
-    check_spelled(config, scratch_path("config.json"));
-    bench_free(b);
-    bench_free(back);
-}
-
 int main(void) {
-    TCase *tests = tcase_create("weights");
-    tcase_set_timeout(tests, 60);
-    tcase_add_checked_fixture(tests, scratch_make, scratch_remove);
-    return run_tests(tests);
+    return run_tests(test_case("weights", 60, scratch_make, scratch_remove));
 }

@@ -2,8 +2,6 @@
 #include "run/validate.h"
 #include "suite.h"
 
-#include <check.h>
-
 /* A slot as in a newer SDK. */
 typedef struct later_slot {
     weft_state_slot known;
@@ -19,19 +17,16 @@ static uint32_t stride;
 static weft_elementwise kernel;
 
 static const weft_state_slot *states(const weft_optimizer *optimizer, int64_t *n, uint32_t *bytes) {
-    (void)optimizer;
     *n = n_states;
     *bytes = stride;
     return &slots[0].known;
 }
 
 static int64_t hp_size(const weft_optimizer *optimizer) {
-    (void)optimizer;
     return hp_bytes;
 }
 
 static const weft_elementwise *update(const weft_optimizer *optimizer) {
-    (void)optimizer;
     return &kernel;
 }
 
@@ -53,64 +48,34 @@ static void setup(void) {
 TEST(slots_lie_as_far_apart_as_the_plugin_has_them) {
     weft_optimizer_facts facts;
     weft_error err = WEFT_ERROR_INIT;
-    ck_assert_msg(weft_optimizer_validate(&facts, &table, NULL, "toy", &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_optimizer_validate(&facts, &table, NULL, "toy", &err), err);
     ck_assert_int_eq(facts.n_states, 2);
     ck_assert_str_eq(facts.states[0].name, "first");
     ck_assert_str_eq(facts.states[1].name, "second");
     ck_assert_int_eq(facts.hp_bytes, 4);
 }
 
-static void many(void) {
-    n_states = WEFT_MAX_STATES + 1;
-}
-static void near(void) {
-    stride = sizeof(weft_state_slot) - 8;
-}
-static void no_stride(void) {
-    stride = 0;
-}
-static void short_slot(void) {
-    slots[1].known.struct_size = 8;
-}
-static void unfilled_slot(void) {
-    slots[1].known.struct_size = 0;
-}
-static void later(void) {
-    slots[1].more = 1;
-}
-static void nameless(void) {
-    slots[0].known.name = NULL;
-}
-static void masters(void) {
-    slots[0].known.name = "master";
-}
-static void elsewhere(void) {
-    slots[0].known.name = "../x";
-}
-static void twice(void) {
-    slots[1].known.name = "first";
-}
-static void other_type(void) {
-    slots[1].known.dtype = WEFT_F16;
-}
-static void other_bytes(void) {
-    slots[1].known.dtype = WEFT_BF16; /* of two bytes, but four are declared */
-}
-static void unknown_flag(void) {
-    slots[1].known.flags = 64;
-}
-static void other_block(void) {
-    slots[1].known.block = 64;
-}
-static void large_hp(void) {
-    hp_bytes = WEFT_MAX_HP + 4;
-}
-static void no_hp(void) {
-    hp_bytes = 0;
-}
-static void odd_hp(void) {
-    hp_bytes = 6;
-}
+#define MISTAKE(name, ...)                                                                                             \
+    static void name(void) {                                                                                           \
+        __VA_ARGS__;                                                                                                   \
+    }
+MISTAKE(many, n_states = WEFT_MAX_STATES + 1)
+MISTAKE(near, stride = sizeof(weft_state_slot) - 8)
+MISTAKE(no_stride, stride = 0)
+MISTAKE(short_slot, slots[1].known.struct_size = 8)
+MISTAKE(unfilled_slot, slots[1].known.struct_size = 0)
+MISTAKE(later, slots[1].more = 1)
+MISTAKE(nameless, slots[0].known.name = NULL)
+MISTAKE(masters, slots[0].known.name = "master")
+MISTAKE(elsewhere, slots[0].known.name = "../x")
+MISTAKE(twice, slots[1].known.name = "first")
+MISTAKE(other_type, slots[1].known.dtype = WEFT_F16)
+MISTAKE(other_bytes, slots[1].known.dtype = WEFT_BF16) /* of two bytes, but four are declared */
+MISTAKE(unknown_flag, slots[1].known.flags = 64)
+MISTAKE(other_block, slots[1].known.block = 64)
+MISTAKE(large_hp, hp_bytes = WEFT_MAX_HP + 4)
+MISTAKE(no_hp, hp_bytes = 0)
+MISTAKE(odd_hp, hp_bytes = 6)
 static void short_hp(void) {
     kernel.hp_fields = "float lr, beta[2]; int32_t more;";
     hp_bytes = 12;
@@ -119,15 +84,9 @@ static void wide_hp(void) {
     kernel.hp_fields = "float lr; double more;";
     hp_bytes = 16;
 }
-static void fewer_in_the_update(void) {
-    kernel.n_states = 1;
-}
-static void no_loop(void) {
-    kernel.cpu = NULL;
-}
-static void short_update(void) {
-    kernel.struct_size = 16;
-}
+MISTAKE(fewer_in_the_update, kernel.n_states = 1)
+MISTAKE(no_loop, kernel.cpu = NULL)
+MISTAKE(short_update, kernel.struct_size = 16)
 
 static const struct {
     void (*plant)(void);
@@ -158,7 +117,7 @@ static const struct {
     {short_update, WEFT_E_PLUGIN, "no complete update"},
 };
 
-TESTS(what_cannot_be_is_refused_by_name, LENGTH(mistakes)) {
+TESTS(rejects_invalid_declarations_by_name, LENGTH(mistakes)) {
     weft_optimizer_facts facts;
     weft_error err = WEFT_ERROR_INIT;
     mistakes[_i].plant();
@@ -168,7 +127,5 @@ TESTS(what_cannot_be_is_refused_by_name, LENGTH(mistakes)) {
 }
 
 int main(void) {
-    TCase *tests = tcase_create("declared");
-    tcase_add_checked_fixture(tests, setup, NULL);
-    return run_tests(tests);
+    return run_tests(test_case("declared", 0, setup, NULL));
 }

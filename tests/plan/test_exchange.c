@@ -234,7 +234,7 @@ TEST(a_gather_brings_every_group_in_its_storage_type) {
     free(b);
 }
 
-TEST(what_every_rank_holds_is_not_gathered_but_refreshed) {
+TEST(replicated_parameters_are_refreshed_not_gathered) {
     bench *b = bench_new(4, 2, WEFT_REPLICATED, WEFT_SHARDED);
     const weft_instruction gather = instruction_of(WEFT_INSTRUCTION_GATHER, 0, 0, -1),
                            refresh = instruction_of(WEFT_INSTRUCTION_REFRESH, 0, 0, -1);

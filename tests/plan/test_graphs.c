@@ -4,11 +4,9 @@
 #include "program/job.h"
 #include "suite.h"
 
-#include <check.h>
-
 static int64_t long_from; /* micro-batches of at least this length are computed differently */
 
-static weft_value forward(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(forward) {
     const weft_value none = {0};
     weft_graph_info info = {.struct_size = (uint32_t)sizeof info};
     ops->info(g, &info);
@@ -34,11 +32,11 @@ static weft_status make(weft_graph_set **out, weft_error *err) {
     return status;
 }
 
-TEST(what_is_read_may_not_depend_on_the_length) {
+TEST(parameters_read_must_not_depend_on_the_length) {
     weft_error err = WEFT_ERROR_INIT;
     weft_graph_set *set = NULL;
     long_from = 100;
-    ck_assert_msg(make(&set, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(make(&set, &err), err);
     set = NULL;
     long_from = 9; /* not the second, but the last */
     ck_assert_int_eq(make(&set, &err), WEFT_E_PLUGIN);

@@ -5,10 +5,8 @@
 #include "plugin/services.h"
 #include "program/execute.h"
 
-#include <check.h>
-#include <dlfcn.h>
-#include <stdlib.h>
-#include <weft/plugin.h>
+#include "model/llama.h"
+#include "suite.h"
 
 #define JOB_MAX  8
 #define TEAM_MAX 8
@@ -135,22 +133,12 @@ static inline void set_key(strategy *to, const weft_key *key, const char *value)
 
 /* keys: "shard=hybrid shard_group=2", or NULL; the text must outlive the strategy. */
 static inline void load_strategy(strategy *out, const char *name, const char *keys) {
-    char path[1024];
+    char path[64];
     static char values[64][64];
     static int next;
-    void *file = NULL, *symbol = NULL;
-    weft_plugin_entry_fn *entry = NULL;
     const weft_plugin *plugin = NULL;
-    weft_error err = WEFT_ERROR_INIT;
-    const char *directory = getenv("WEFT_PLUGIN_PATH");
-    ck_assert_msg(directory != NULL, "WEFT_PLUGIN_PATH is not set: run the tests through ctest");
-    (void)snprintf(path, sizeof path, "%s/weft-strategy-%s.so", directory, name);
-    file = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    ck_assert_msg(file != NULL, "cannot load %s", path);
-    symbol = dlsym(file, "weft_plugin_entry");
-    ck_assert_ptr_nonnull(symbol);
-    memcpy(&entry, &symbol, sizeof entry);
-    plugin = &entry(NULL, &err)->plugins[0];
+    (void)snprintf(path, sizeof path, "strategy-%s", name);
+    plugin = built_plugin(path);
     memset(out, 0, sizeof *out);
     out->table = plugin->table;
     ck_assert_uint_le(plugin->config_size, sizeof out->config);
@@ -179,30 +167,23 @@ static inline const weft_strategy_plugin *load_single(void) {
 
 static inline void place_job(tiny_job *job, const strategy *by) {
     weft_error err = WEFT_ERROR_INIT;
-    ck_assert_msg(weft_job_replicas(&job->spec, weft_services(), by->table, by->config, &err) == WEFT_OK, "%s",
-                  err.text);
-    ck_assert_msg(weft_job_place(&job->spec, weft_services(), by->table, by->config, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_job_replicas(&job->spec, weft_services(), by->table, by->config, &err), err);
+    ck_assert_ok(weft_job_place(&job->spec, weft_services(), by->table, by->config, &err), err);
 }
 
 static inline weft_program *compile_rank(const tiny_job *job, const strategy *by, int32_t rank) {
     weft_error err = WEFT_ERROR_INIT;
     weft_program *program = NULL;
-    ck_assert_msg(weft_program_compile(&program, weft_services(), by->table, by->config, &job->spec, rank, &err) ==
-                      WEFT_OK,
-                  "%s", err.text);
+    ck_assert_ok(weft_program_compile(&program, weft_services(), by->table, by->config, &job->spec, rank, &err), err);
     return program;
 }
 
 /* With one rank. */
-static inline weft_program *compile_with(tiny_job *job, const weft_strategy_plugin *table) {
-    const strategy by = {.table = table};
+static inline weft_program *tiny_program(tiny_job *job, const tiny_options *options) {
+    const strategy by = {.table = load_single()};
+    tiny_make(job, options);
     place_job(job, &by);
     return compile_rank(job, &by, 0);
-}
-
-static inline weft_program *tiny_program(tiny_job *job, const tiny_options *options) {
-    tiny_make(job, options);
-    return compile_with(job, load_single());
 }
 
 /* The programs of all ranks of a job. */
@@ -225,6 +206,17 @@ static inline void team_free(team *self) {
 
 static inline weft_status team_check(const team *self, weft_coverage *coverage, weft_error *err) {
     return weft_programs_check(coverage, (const weft_program *const *)self->programs, &self->job.spec, err);
+}
+
+/* No two slots that are live at the same time share bytes of the arena. */
+static inline void check_slots(const weft_program *program) {
+    for (int32_t i = 0; i < program->n_slots; i++)
+        for (int32_t j = 0; j < i; j++) {
+            const weft_slot *a = &program->slots[i], *b = &program->slots[j];
+            must(a->offset + a->bytes <= program->arena);
+            must(a->offset < 0 || b->offset < 0 || a->last < b->first || b->last < a->first ||
+                 a->offset + a->bytes <= b->offset || b->offset + b->bytes <= a->offset);
+        }
 }
 
 /* Returns the index of the instruction; -1: not found. Operands unused by the kind are -1. */

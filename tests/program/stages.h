@@ -29,14 +29,12 @@ static inline int32_t stage_of(const stages *keys, int32_t s) {
 
 static inline weft_status stages_replicas(const weft_host *host, const void *config, const weft_strategy_job *job,
                                           int32_t *out, weft_error *err) {
-    (void)host, (void)config, (void)job, (void)err;
     *out = 1;
     return WEFT_OK;
 }
 
 static inline weft_status stages_place(const weft_host *host, const void *config, const weft_strategy_job *job,
                                        weft_placement *units, int32_t *owners, weft_error *err) {
-    (void)host, (void)err;
     for (int32_t u = 0; u < job->n_units; u++)
         weft_placement_at(job, units, u)->parameters = weft_placement_at(job, units, u)->gradients =
             weft_placement_at(job, units, u)->optimizer = WEFT_OWNED;
@@ -137,7 +135,6 @@ static inline weft_status stages_compile(const weft_host *host, const void *conf
                                          int32_t rank, const weft_emitter *emitter, weft_error *err) {
     const stages *keys = config;
     staged self = {.e = weft_emit_begin(emitter), .job = job, .rank = rank, .late = keys->late};
-    (void)host;
     self.lo = keys->first[rank];
     self.hi = keys->first[rank + 1];
     if (job->mode == WEFT_MODE_TRAIN) staged_train(&self, keys->gpipe);

@@ -47,7 +47,6 @@ static const setting settings[] = {
     {NULL, "0 1 3", 3, false, true, false},
     {NULL, "0 1 3 5", 4, true, true, false},
 };
-enum { N_SETTINGS = sizeof settings / sizeof *settings };
 
 static void set_up(team *out, const setting *how, const tiny_options *options) {
     strategy by;
@@ -98,7 +97,7 @@ static void expect_valid(const setting *how, const tiny_options *options) {
     team_free(&ranks);
 }
 
-TESTS(programs_of_every_strategy_are_accepted_and_come_to_what_one_rank_does, N_SETTINGS) {
+TESTS(programs_of_every_strategy_are_accepted_and_come_to_what_one_rank_does, LENGTH(settings)) {
     int32_t n = 0;
     for (int32_t bits = 0; bits < 2 * 3 * 3 * 4 * 2 * 2; bits++) {
         const uint32_t frozen[] = {0, 2, 3, 6};
@@ -129,12 +128,23 @@ typedef struct bench {
     counts counts[N_MUTATIONS];
 } bench;
 
+/* m: the last change. */
+static void abort_accepted(const outcome *found, const mutant *m) {
+    fflush(stdout);
+    ck_abort_msg("accepted, and %s: %s of instruction %d %s",
+                 found->stuck       ? "never ends"
+                 : found->torn != 0 ? "reads what is being written"
+                                    : "comes to something else",
+                 mutation_names[m->how], (int)m->instruction, m->field == NULL ? "" : m->field);
+}
+
 /* Takes ownership of the mutant. */
 static void judge(void *context, const mutant *m) {
     bench *b = context;
     counts *into = &b->counts[m->how];
     weft_program *const valid = b->ranks.programs[b->rank];
     weft_coverage coverage;
+    weft_error err = WEFT_ERROR_INIT;
     b->ranks.programs[b->rank] = m->program;
     if (are_refused((const weft_program *const *)b->ranks.programs, &b->ranks.job.spec, &coverage)) {
         into->refused++;
@@ -143,13 +153,13 @@ static void judge(void *context, const mutant *m) {
         if (found.stuck || found.torn != 0 || found.hash != b->expected.hash ||
             coverage.covered != b->coverage.covered) {
             weft_program_print(m->program, &b->ranks.job.spec, -1, stdout);
-            fflush(stdout);
-            ck_abort_msg("accepted on rank %d, and %s: %s of instruction %d %s", (int)b->rank,
-                         found.stuck       ? "never ends"
-                         : found.torn != 0 ? "reads what is being written"
-                                           : "comes to something else",
-                         mutation_names[m->how], (int)m->instruction, m->field == NULL ? "" : m->field);
+            abort_accepted(&found, m);
         }
+        /* Without its RECOMPUTE a segment keeps its tape from FORWARD on: more memory, same result. */
+        ck_assert(b->ranks.world > 1 || m->how != MUTATION_DELETION ||
+                  valid->instructions[m->instruction].kind == WEFT_INSTRUCTION_RECOMPUTE);
+        ck_assert_ok(weft_program_place(m->program, &b->ranks.job.spec, &err), err);
+        check_slots(m->program);
         into->equal++;
     }
     b->ranks.programs[b->rank] = valid;
@@ -173,7 +183,7 @@ static void mutate(const setting *how, const tiny_options *options, int32_t rank
     memset(&b, 0, sizeof b);
     set_up(&b.ranks, how, options);
     b.rank = rank;
-    ck_assert_msg(team_check(&b.ranks, &b.coverage, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(team_check(&b.ranks, &b.coverage, &err), err);
     b.expected = play_team(&b.ranks);
     ck_assert(!b.expected.stuck && b.expected.torn == 0);
     each_mutant(b.ranks.programs[rank], &b.ranks.job.spec.view, kinds, judge, &b);
@@ -184,11 +194,11 @@ static void mutate(const setting *how, const tiny_options *options, int32_t rank
     fflush(stdout);
 }
 
-TESTS(every_mutant_of_one_rank_is_refused_or_comes_to_the_same, N_SETTINGS) {
+enum { ALL_KINDS = (1 << N_MUTATIONS) - 1 };
+
+TESTS(every_mutant_of_one_rank_is_refused_or_comes_to_the_same, LENGTH(settings)) {
     const setting *how = &settings[_i];
-    const uint32_t most = 1u << MUTATION_DELETION | 1u << MUTATION_DUPLICATION | 1u << MUTATION_SWAP |
-                          1u << MUTATION_OPERAND;
-    const uint32_t all = most | 1u << MUTATION_MOVE;
+    const uint32_t all = ALL_KINDS, most = all & ~(1u << MUTATION_MOVE);
     const tiny_options options = {.mode = WEFT_MODE_TRAIN,
                                   .reduce = _i % 3 == 0 || how->two_hops ? WEFT_REDUCE_TREE : WEFT_REDUCE_ORDERED,
                                   .micro_batches = 2,
@@ -201,6 +211,18 @@ TESTS(every_mutant_of_one_rank_is_refused_or_comes_to_the_same, N_SETTINGS) {
         mutate(how, &options, rank, rank == _i % how->world ? all : most);
         mutate(how, &evaluate, rank, most);
     }
+}
+
+/* Jobs of one rank, with every kind of mutant. */
+TESTS(every_mutant_of_single_is_refused_or_comes_to_the_same, 3 * 2 * 4 * 2 + 2) {
+    const uint32_t frozen[] = {0, 1u << 0, 1u << 1, 1u << 0 | 1u << 1 | 1u << 2};
+    const bool inference = _i >= 48;
+    const tiny_options options = {.mode = inference ? _i - 47 : WEFT_MODE_TRAIN,
+                                  .micro_batches = inference ? 1 : 1 + _i % 3,
+                                  .tied = _i / 3 % 2 != 0,
+                                  .frozen = frozen[_i / 6 % 4],
+                                  .checkpointing = _i / 24 % 2 != 0};
+    mutate(&settings[0], &options, 0, ALL_KINDS);
 }
 
 /* ---- the same change on all ranks, and several changes ---- */
@@ -222,7 +244,7 @@ static mutant draw_mutant(const team *ranks, uint64_t *state) {
     m.to = (int32_t)(bits[2] % (uint32_t)ranks->programs[0]->n_instructions);
     if (m.how == MUTATION_DELETION) m.to = -1;
     if (m.how != MUTATION_OPERAND) return m;
-    m.field = fields[bits[3] % (sizeof fields / sizeof *fields)];
+    m.field = fields[bits[3] % (LENGTH(fields))];
     m.to = strcmp(m.field, "waits") == 0 ? m.to : (int32_t)(bits[2] % 9) - 1;
     return m;
 }
@@ -266,17 +288,12 @@ static void judge_changes(team *ranks, const bench *valid, uint64_t *state, coun
     if (found.stuck || found.torn != 0 || (coverage.covered && found.hash != valid->expected.hash)) {
         for (int32_t rank = 0; rank < ranks->world; rank++)
             weft_program_print(ranks->programs[rank], &ranks->job.spec, -1, stdout);
-        fflush(stdout);
-        ck_abort_msg("accepted, and %s; the last change: %s of instruction %d %s",
-                     found.stuck       ? "never ends"
-                     : found.torn != 0 ? "reads what is being written"
-                                       : "comes to something else",
-                     mutation_names[m.how], (int)m.instruction, m.field == NULL ? "" : m.field);
+        abort_accepted(&found, &m);
     }
     into->equal++;
 }
 
-TESTS(changes_of_all_ranks_and_several_are_refused_or_come_to_the_same, N_SETTINGS) {
+TESTS(changes_of_all_ranks_and_several_are_refused_or_come_to_the_same, LENGTH(settings)) {
     const setting *how = &settings[_i];
     const tiny_options options = {.mode = WEFT_MODE_TRAIN,
                                   .reduce = how->two_hops ? WEFT_REDUCE_TREE : WEFT_REDUCE_ORDERED,
@@ -340,7 +357,5 @@ TEST(the_play_sees_what_the_checker_is_there_for) {
 }
 
 int main(void) {
-    TCase *valid = tcase_create("valid");
-    tcase_set_timeout(valid, 600);
-    return run_tests(valid);
+    return run_tests(test_case("valid", 600, NULL, NULL));
 }

@@ -28,7 +28,6 @@ static const setting settings[] = {
     {"mp", "schedule=1f1b", 2, 4, 0, 1, 1}, /* ranks have different instructions */
     {"mp", "schedule=naive", 1, 4, 0, 4, 4},
 };
-enum { N_SETTINGS = sizeof settings / sizeof *settings };
 
 static void make(team *out, const setting *how, uint32_t frozen) {
     tiny_options options = {.mode = WEFT_MODE_TRAIN, .micro_batches = how->micro_batches, .frozen = frozen};
@@ -83,7 +82,7 @@ static void look_at_micro_batches(const weft_slices *slices, int32_t micro_batch
     }
 }
 
-TESTS(nothing_is_under_way_where_a_program_is_cut, N_SETTINGS) {
+TESTS(no_operation_is_in_flight_between_slices, LENGTH(settings)) {
     const setting *how = &settings[_i];
     for (uint32_t frozen = 0; frozen <= 3; frozen += 3) {
         team t;
@@ -116,7 +115,7 @@ TEST(ranks_of_different_lengths_end_where_their_own_programs_do) {
     team_free(&t);
 }
 
-TEST(who_wants_one_slice_has_it_with_all_micro_batches) {
+TEST(a_single_slice_has_all_micro_batches) {
     team t;
     weft_slices *slices = NULL;
     make(&t, &settings[3], 0);

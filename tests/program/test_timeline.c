@@ -19,18 +19,21 @@ typedef struct written {
     double seconds;
 } written;
 
-static void begin(written *w, int32_t world) {
-    const tiny_options options = {.mode = WEFT_MODE_TRAIN, .micro_batches = 1, .world = world};
-    strategy by;
+static void open_job(written *w, const strategy *by, int32_t world, int32_t micro_batches) {
+    const tiny_options options = {.mode = WEFT_MODE_TRAIN, .micro_batches = micro_batches, .world = world};
     memset(w, 0, sizeof *w);
-    load_strategy(&by, "ddp", NULL);
     tiny_make(&w->job, &options);
-    place_job(&w->job, &by);
+    place_job(&w->job, by);
     w->world = world;
-    for (int32_t r = 0; r < world; r++) w->programs[r] = weft_program_create(&w->job.spec, r);
     w->spec.job = &w->job.spec;
-    w->spec.ranks_per_node = world;
-    w->spec.together = w->spec.room = world;
+    w->spec.ranks_per_node = w->spec.together = w->spec.room = world;
+}
+
+static void begin(written *w, int32_t world) {
+    strategy by;
+    load_strategy(&by, "ddp", NULL);
+    open_job(w, &by, world, 1);
+    for (int32_t r = 0; r < world; r++) w->programs[r] = weft_program_create(&w->job.spec, r);
 }
 
 static void end(written *w) {
@@ -72,7 +75,7 @@ static void play(written *w) {
     for (int32_t r = 0; r < w->world; r++) costs[r] = w->costs[r];
     w->spec.programs = (const weft_program *const *)w->programs;
     w->spec.costs = costs;
-    ck_assert_msg(weft_programs_simulate(w->times, &w->seconds, &w->spec, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_programs_simulate(w->times, &w->seconds, &w->spec, &err), err);
     for (int32_t r = 0; r < w->world; r++)
         ck_assert_double_eq_tol(w->times[r].compute + w->times[r].exposed + w->times[r].idle, w->seconds, 1e-9);
 }
@@ -95,51 +98,28 @@ static void two_backwards(written *w, int32_t queue, double travel) {
     }
 }
 
-TEST(what_travels_by_itself_hides_behind_work) {
+/* An exchange hides behind work if it travels by itself; what exceeds the work, what the caller must move, and what is
+ * awaited at once is exposed. */
+TESTS(exchanges_hide_behind_work, 5) {
+    static const struct {
+        int32_t queue;
+        bool own_progress;
+        double travel, seconds, exposed, hidden; /* in percent */
+    } rows[] = {{1, true, 3, 6, 0, 80},
+                {1, true, 6, 8, 2, 100 * 4.0 / 7},
+                {1, false, 3, 9, 3, 50},
+                {0, true, 3, 9, 3, 0},
+                {0, false, 3, 9, 3, 0}};
     written w;
-    two_backwards(&w, 1, 3);
-    w.spec.own_progress = true;
+    two_backwards(&w, rows[_i].queue, rows[_i].travel);
+    w.spec.own_progress = rows[_i].own_progress;
     play(&w);
-    ck_assert_double_eq_tol(w.seconds, 6, 1e-9);
+    ck_assert_double_eq_tol(w.seconds, rows[_i].seconds, 1e-9);
     for (int32_t r = 0; r < 2; r++) {
-        holds(&w, r, 6, 0, 0);
-        ck_assert_double_eq_tol(weft_overlap_hidden(&w.times[r].overlap, WEFT_OVERLAP_REDUCE), 80, 1e-6);
+        holds(&w, r, 6, rows[_i].exposed, 0);
+        ck_assert_double_eq_tol(weft_overlap_hidden(&w.times[r].overlap, WEFT_OVERLAP_REDUCE), rows[_i].hidden, 1e-6);
     }
     end(&w);
-}
-
-TEST(what_takes_longer_than_the_work_beside_it_is_exposed) {
-    written w;
-    two_backwards(&w, 1, 6);
-    w.spec.own_progress = true;
-    play(&w);
-    ck_assert_double_eq_tol(w.seconds, 8, 1e-9);
-    holds(&w, 0, 6, 2, 0);
-    ck_assert_double_eq_tol(weft_overlap_hidden(&w.times[0].overlap, WEFT_OVERLAP_REDUCE), 100 * 4.0 / 7, 1e-6);
-    end(&w);
-}
-
-TEST(what_the_caller_has_to_move_is_exposed) {
-    written w;
-    two_backwards(&w, 1, 3);
-    play(&w);
-    ck_assert_double_eq_tol(w.seconds, 9, 1e-9);
-    holds(&w, 1, 6, 3, 0);
-    ck_assert_double_eq_tol(weft_overlap_hidden(&w.times[1].overlap, WEFT_OVERLAP_REDUCE), 50, 1e-6);
-    end(&w);
-}
-
-TEST(what_ends_in_its_place_hides_nothing) {
-    for (int own = 0; own < 2; own++) {
-        written w;
-        two_backwards(&w, 0, 3);
-        w.spec.own_progress = own == 1;
-        play(&w);
-        ck_assert_double_eq_tol(w.seconds, 9, 1e-9);
-        holds(&w, 0, 6, 3, 0);
-        ck_assert_double_eq_tol(weft_overlap_hidden(&w.times[0].overlap, WEFT_OVERLAP_REDUCE), 0, 1e-6);
-        end(&w);
-    }
 }
 
 TEST(one_ranks_exchanges_travel_one_after_the_other) {
@@ -159,7 +139,7 @@ TEST(one_ranks_exchanges_travel_one_after_the_other) {
     end(&w);
 }
 
-TEST(who_comes_first_waits) {
+TEST(early_ranks_wait) {
     written w;
     begin(&w, 3);
     for (int32_t r = 0; r < 3; r++) {
@@ -202,7 +182,7 @@ TEST(ranks_without_processors_of_their_own_share) {
 }
 
 /* The measurement also shared processors, so the slowdown is already included. */
-TEST(what_was_measured_crowded_is_not_slowed_down_twice) {
+TEST(measured_slowdown_is_not_applied_twice) {
     const weft_instruction_cost crowded = {.own = {1, 2}};
     written w;
     begin(&w, 4);
@@ -230,15 +210,9 @@ static void price(written *w, double forward, double backward, double travel) {
         }
 }
 
-static void compile(written *w, strategy *by, int32_t world, int32_t micro_batches) {
-    const tiny_options options = {.mode = WEFT_MODE_TRAIN, .micro_batches = micro_batches, .world = world};
-    memset(w, 0, sizeof *w);
-    tiny_make(&w->job, &options);
-    place_job(&w->job, by);
-    w->world = world;
+static void compile(written *w, const strategy *by, int32_t world, int32_t micro_batches) {
+    open_job(w, by, world, micro_batches);
     for (int32_t r = 0; r < world; r++) w->programs[r] = compile_rank(&w->job, by, r);
-    w->spec.job = &w->job.spec;
-    w->spec.ranks_per_node = w->spec.together = w->spec.room = world;
 }
 
 /* gpipe of S equal stages and M micro-batches idles (S - 1) of M + S - 1 parts of its time. */

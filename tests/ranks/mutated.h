@@ -14,8 +14,6 @@
 #include "train_rig.h"
 
 #include <signal.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 enum { RANKS_MAX = 4, STEPS = 2, ROOM = 4, SHORT = 5, LONG = 8, VOCABULARY = 23 };
 
@@ -60,7 +58,6 @@ static int patience = 600; /* seconds per mutant */
 
 static void give_up(int number) {
     static const char late[] = "accepted, and its ranks never get to the end: ";
-    (void)number;
     if (write(STDOUT_FILENO, late, sizeof late - 1) < 0 || write(STDOUT_FILENO, under_way, strlen(under_way)) < 0 ||
         write(STDOUT_FILENO, "\n", 1) < 0)
         _exit(3);
@@ -81,7 +78,7 @@ static uint64_t hash_device(const bench *b, uint64_t hash, weft_ref ref, int64_t
     weft_error err = WEFT_ERROR_INIT;
     float *values = malloc((size_t)numel * sizeof *values + 1);
     ck_assert_ptr_nonnull(values);
-    ck_assert_msg(engine->kernels->read(engine->device, NULL, values, ref, 4 * numel, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(engine->kernels->read(engine->device, NULL, values, ref, 4 * numel, &err), err);
     hash = hash_bytes(hash, values, (size_t)numel * sizeof *values);
     free(values);
     return hash;
@@ -92,8 +89,7 @@ static void poison(const bench *b, weft_slot_ref slot) {
     const weft_engine *engine = b->rig.engine;
     weft_error err = WEFT_ERROR_INIT;
     if (slot.bytes < 4) return;
-    ck_assert_msg(engine->kernels->fill(engine->device, NULL, slot.ref, 0xFFC0DEADu, slot.bytes / 4, &err) == WEFT_OK,
-                  "%s", err.text);
+    ck_assert_ok(engine->kernels->fill(engine->device, NULL, slot.ref, 0xFFC0DEADu, slot.bytes / 4, &err), err);
 }
 
 static void begin_anew(const bench *b) {
@@ -138,7 +134,7 @@ static outcome run(bench *b) {
     weft_error err = WEFT_ERROR_INIT;
     outcome out = {{0}};
     uint64_t hash = 0;
-    ck_assert_msg(weft_program_place(program, &own.job->spec, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_program_place(program, &own.job->spec, &err), err);
     engine->plan.train.program = program;
     weft_sums_plan(&engine->plan, &engine->plan.train, b->mutant);
     weft_sums_losses(&engine->plan.train, b->mutant, b->how->world);
@@ -147,13 +143,10 @@ static outcome run(bench *b) {
     ck_assert_int_le(4 * engine->plan.train.partials, b->partials.bytes);
     engine->arena = b->arena;
     engine->partials = b->partials;
-    ck_assert_msg(weft_stepper_create(&b->rig.stepper, engine, b->rig.data_plugin, b->rig.data, &err) == WEFT_OK, "%s",
-                  err.text);
+    ck_assert_ok(weft_stepper_create(&b->rig.stepper, engine, b->rig.data_plugin, b->rig.data, &err), err);
     (void)alarm((unsigned)patience);
     hash = train(b);
-    ck_assert_msg(weft_process_context_share(engine->ranks.process_context, out.hash, &hash, sizeof hash, &err) ==
-                      WEFT_OK,
-                  "%s", err.text);
+    ck_assert_ok(weft_process_context_share(engine->ranks.process_context, out.hash, &hash, sizeof hash, &err), err);
     (void)alarm(0);
     weft_stepper_destroy(b->rig.stepper);
     b->rig.stepper = NULL;
@@ -253,11 +246,10 @@ static void compile_all(bench *b) {
     const weft_mode_plan *mode_plan = &b->rig.engine->plan.train;
     weft_error err = WEFT_ERROR_INIT;
     for (int32_t rank = 0; rank < b->how->world; rank++) {
-        ck_assert_msg(weft_program_compile(&b->valid[rank], run_of->host,
-                                           weft_run_table(run_of, WEFT_PART_STRATEGY, strategy),
-                                           run_of->parts[WEFT_PART_STRATEGY].config, &mode_plan->job->spec, rank,
-                                           &err) == WEFT_OK,
-                      "%s", err.text);
+        ck_assert_ok(weft_program_compile(&b->valid[rank], run_of->host,
+                                          weft_run_table(run_of, WEFT_PART_STRATEGY, strategy),
+                                          run_of->parts[WEFT_PART_STRATEGY].config, &mode_plan->job->spec, rank, &err),
+                     err);
         b->mutant[rank] = b->valid[rank];
     }
     ck_assert_uint_eq(weft_programs_identity(b->mutant, &mode_plan->job->spec), mode_plan->identity);
@@ -265,7 +257,7 @@ static void compile_all(bench *b) {
 
 static void take_room(bench *b, weft_slot_ref *out, int64_t bytes, int32_t line) {
     weft_error err = WEFT_ERROR_INIT;
-    ck_assert_msg(weft_account_alloc(&b->rig.engine->account, out, bytes, line, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_account_alloc(&b->rig.engine->account, out, bytes, line, &err), err);
 }
 
 static void bench_open(bench *b, const setting *how, const char *model, weft_process_context *process_context) {

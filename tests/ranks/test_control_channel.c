@@ -53,22 +53,18 @@ static weft_status begin(weft_comm_handle **out, int32_t from, int32_t to, const
 }
 
 static weft_status begin_send(weft_comm *c, weft_comm_handle **out, const weft_exchange *what, weft_error *err) {
-    (void)err;
     return begin(out, c->rank, what->peer, what);
 }
 static weft_status begin_recv(weft_comm *c, weft_comm_handle **out, const weft_exchange *what, weft_error *err) {
-    (void)err;
     return begin(out, what->peer, c->rank, what);
 }
 static weft_status begin_broadcast(weft_comm *c, weft_comm_handle **out, const weft_exchange *what, weft_error *err) {
-    (void)c, (void)err;
     return begin(out, what->peer, -1, what);
 }
 
 /* Sends each rank's number to each other rank, by rank. */
 static weft_status begin_gather(weft_comm *c, weft_comm_handle **out, const weft_exchange *what, weft_error *err) {
     char *to = bytes_at(what->to);
-    (void)err;
     memcpy(to + c->rank * what->n, bytes_at(what->from), (size_t)what->n);
     for (int32_t from = 0; from < WORLD; from++)
         for (int32_t other = 0; other < WORLD; other++) {
@@ -80,7 +76,6 @@ static weft_status begin_gather(weft_comm *c, weft_comm_handle **out, const weft
 }
 
 static weft_status end_handle(weft_comm *c, weft_comm_handle *h, weft_error *err) {
-    (void)err;
     for (int32_t to = 0; to < WORLD; to++) {
         if (to == h->from || (h->to >= 0 && to != h->to)) continue;
         if (c->rank == h->from) put_all(c->pipes[h->from][to][1], bytes_at(h->what.from), h->what.n);
@@ -205,7 +200,5 @@ TEST(its_size_is_known_before_ranks_are) {
 }
 
 int main(void) {
-    TCase *tests = tcase_create("post");
-    tcase_set_timeout(tests, 2 * SECONDS);
-    return run_tests(tests);
+    return run_tests(test_case("post", 2 * SECONDS, NULL, NULL));
 }

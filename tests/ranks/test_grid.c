@@ -2,8 +2,6 @@
 #include "tools/prove/grid.h"
 #include "suite.h"
 
-#include <stdlib.h>
-
 /* A spec with all settings; every list has different entries. */
 static weft_grid_spec spec_of(int32_t world, int32_t micro_batches, bool at_last) {
     weft_grid_spec spec = {
@@ -25,7 +23,7 @@ static weft_grid grid_of(int32_t world, int32_t micro_batches, bool at_last) {
     return grid;
 }
 
-TEST(numbers) {
+TEST(counts_cells) {
     /* single 4 x 2; on 2, 3 and 4 ranks: mp 3 x 8, ddp 8, fsdp 8 + 8 + 3 x 8; on 4 hybrid 3 x 8. */
     weft_grid ordered = grid_of(4, 12, false), tree = grid_of(4, 8, true), alone = grid_of(1, 12, false);
     ck_assert_int_eq(ordered.n, 8 + 3 * (24 + 8 + 8 + 8 + 24) + 24);

@@ -4,20 +4,14 @@
  * A cell is a launch of this program under MPICH, whose ranks train a small model for some steps. Rank 0 prints a hash
  * of all parameters and optimizer states, and an evaluation's loss. Micro-batches differ in length. */
 #include "tools/common/checksums.h"
-#include "launch/find.h"
 #include "train/tables.h"
-#include "suite.h"
+#include "ranks/launched.h"
 #include "train/fit.h"
 #include "train_rig.h"
 #include "run/engine.h"
 
-#include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 enum { SHORT = 8, LONG = 20, MICRO_BATCHES = 6, STEPS = 3, VOCABULARY = 61, LAYERS = 3, ARGS = 24 };
 
-static char self_path[4096];
 static const char *cell_model;
 static const char *cell_args[ARGS];
 static size_t n_cell_args;
@@ -39,7 +33,7 @@ static void check_all_rank_plan(const weft_engine *engine) {
     weft_error err = WEFT_ERROR_INIT;
     weft_all_rank_plan *all_rank_plan = NULL;
     const weft_plan_bytes *bytes = NULL;
-    ck_assert_msg(weft_all_rank_plan_create(&all_rank_plan, &engine->plan, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_all_rank_plan_create(&all_rank_plan, &engine->plan, &err), err);
     bytes = &all_rank_plan->bytes[engine->ranks.rank];
     ck_assert_int_eq(memcmp(bytes, &engine->plan.bytes, sizeof *bytes), 0);
     ck_assert_int_eq(engine->account.most, bytes->total);
@@ -59,23 +53,12 @@ START_TEST(rank) {
     train_rig_start(&rig, &spec);
     train_rig_steps(&rig, STEPS);
     loss = train_rig_evaluate(&rig);
-    ck_assert_msg(weft_engine_hash(hex, rig.engine, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_engine_hash(hex, rig.engine, &err), err);
     check_all_rank_plan(rig.engine);
     if (rig.engine->ranks.rank == 0) printf("cell %s %a\n", hex, loss);
     train_rig_close(&rig);
 }
 END_TEST
-
-static int run_rank(int argc, char **argv) {
-    Suite *suite = suite_create("rank");
-    TCase *tcase = tcase_create("rank");
-    weft_launch_want(WEFT_RANKS_TRAINED, 0);
-    cell_model = argv[1];
-    for (int i = 2; i < argc && n_cell_args < ARGS; i++) cell_args[n_cell_args++] = argv[i];
-    tcase_add_test(tcase, rank);
-    suite_add_tcase(suite, tcase);
-    return run_rank_suite(suite);
-}
 
 /* ---- cells ---- */
 
@@ -84,10 +67,14 @@ typedef struct cell {
     char said[2000];
 } cell;
 
+static void take_text(void *context, const char *line) {
+    cell *out = context;
+    (void)snprintf(out->text, sizeof out->text, "%.110s", line);
+}
+
 /* ranks 0: single, in a child process. more: further arguments, each quoted. */
 static void run_cell(cell *out, const fresh_model *model, int ranks, const char *more) {
-    char command[8192], line[1000];
-    FILE *from = NULL;
+    char command[8192];
     memset(out, 0, sizeof *out);
     if (ranks == 0)
         (void)snprintf(command, sizeof command, "'%s' %s device.threads=2 model.start=fresh %s 2>&1", self_path,
@@ -97,22 +84,7 @@ static void run_cell(cell *out, const fresh_model *model, int ranks, const char 
                        "mpiexec.mpich -n %d '%s' %s device.threads=1 model.start=fresh comm.plugin=mpi-mpich "
                        "strategy.plugin=mp %s 2>&1",
                        ranks, self_path, model->path, more);
-    from = popen(command, "r");
-    ck_assert_ptr_nonnull(from);
-    while (fgets(line, sizeof line, from) != NULL) {
-        const char *found = strstr(line, "cell "); /* after the rank prefix */
-        if (found != NULL) (void)snprintf(out->text, sizeof out->text, "%.110s", found + 5);
-        else (void)snprintf(out->said + strlen(out->said), sizeof out->said - strlen(out->said), "%s", line);
-    }
-    if (pclose(from) != 0) out->text[0] = '\0';
-}
-
-static bool has_mpich(void) {
-    char path[4200];
-    (void)snprintf(path, sizeof path, "%s/plugins/weft-comm-mpi-mpich.so", getenv("WEFT_BUILD"));
-    if (access(path, R_OK) == 0 && system("command -v mpiexec.mpich >/dev/null") == 0) return true;
-    printf("ranks.mp: there is no MPICH here; cells of several ranks are skipped\n");
-    return false;
+    if (!run_command(command, out->said, sizeof out->said, "cell ", take_text, out)) out->text[0] = '\0';
 }
 
 static void make_model(fresh_model *out, bool tied) {
@@ -155,9 +127,8 @@ static const row rows[] = {
     {true, "train.trainable=last:1", {"3 strategy.schedule=1f1b", "2 strategy.schedule=gpipe policy.plugin=whole"}},
     {false, "train.trainable=head,first:1", {"4 strategy.schedule=1f1b policy.plugin=whole"}},
 };
-enum { N_ROWS = sizeof rows / sizeof *rows };
 
-START_TEST(cells_are_single) {
+TESTS(cells_are_single, LENGTH(rows)) {
     const row *r = &rows[_i];
     fresh_model model;
     cell single, mp;
@@ -175,12 +146,11 @@ START_TEST(cells_are_single) {
     }
     fresh_model_remove(&model);
 }
-END_TEST
 
 /* The rows are different runs, so that equal bits are not those of an unchanged model. */
-START_TEST(rows_differ) {
-    cell all[N_ROWS];
-    for (int i = 0; i < N_ROWS; i++) {
+TEST(rows_differ) {
+    cell all[LENGTH(rows)];
+    for (int i = 0; i < (int)LENGTH(rows); i++) {
         fresh_model model;
         make_model(&model, rows[i].tied);
         run_cell(&all[i], &model, 0, rows[i].both);
@@ -189,7 +159,6 @@ START_TEST(rows_differ) {
         for (int j = 0; j < i; j++) ck_assert_str_ne(all[i].text, all[j].text);
     }
 }
-END_TEST
 
 /* ---- rejected maps ---- */
 
@@ -222,7 +191,7 @@ static const struct {
     {2, "embed,layers.1,head = 1;layers.0,layers.2=0", "schedule = 1f1b needs contiguous segments"},
 };
 
-START_TEST(bad_map) {
+TESTS(bad_map, LENGTH(bad_maps)) {
     char map[400];
     fresh_model model;
     cell out;
@@ -236,10 +205,9 @@ START_TEST(bad_map) {
                   "\"%s\": \"%s\" does not say \"%s\"", bad_maps[_i].map, out.said, bad_maps[_i].says);
     fresh_model_remove(&model);
 }
-END_TEST
 
 /* One rank would have no segment. */
-START_TEST(too_many_ranks) {
+TEST(too_many_ranks) {
     fresh_model model;
     cell out;
     if (!has_mpich()) return;
@@ -248,7 +216,6 @@ START_TEST(too_many_ranks) {
     ck_assert_msg(strstr(out.said, "this model has 8 for 9 ranks") != NULL, "%s", out.said);
     fresh_model_remove(&model);
 }
-END_TEST
 
 /* ---- the report ---- */
 
@@ -272,15 +239,15 @@ static void plan_map(weft_stages *out, const fresh_model *model, const char *map
     train_rig rig;
     weft_launch_want(WEFT_RANKS_PLANNED, 2);
     train_rig_open(&rig, model->path, NULL, overrides, 3);
-    ck_assert_msg(weft_engine_prepare(rig.engine, &spec, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_all_rank_plan_create(&all_rank_plan, &rig.engine->plan, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_engine_prepare(rig.engine, &spec, &err), err);
+    ck_assert_ok(weft_all_rank_plan_create(&all_rank_plan, &rig.engine->plan, &err), err);
     weft_stages_make(out, &rig.engine->plan, all_rank_plan);
     for (int32_t r = 0; r < out->n; r++) check_sum(out, all_rank_plan, r);
     weft_all_rank_plan_destroy(all_rank_plan);
     train_rig_close(&rig);
 }
 
-START_TEST(ranges_are_named) {
+TEST(ranges_are_named) {
     fresh_model model;
     weft_stages stages;
     char text[4096] = "";
@@ -298,9 +265,8 @@ START_TEST(ranges_are_named) {
     weft_stages_free(&stages);
     fresh_model_remove(&model);
 }
-END_TEST
 
-START_TEST(no_advice_is_said) {
+TEST(reports_that_no_move_helps) {
     weft_stage_row ranks[2] = {{.segments = "embed", .total = 1000}, {.segments = "head", .total = 600}};
     const weft_stages stages = {.rows = ranks, .n = 2, .imbalance = 25.0, .imbalance_then = 25.0};
     char text[1024] = "";
@@ -310,10 +276,9 @@ START_TEST(no_advice_is_said) {
     ck_assert_ptr_nonnull(strstr(text, "  imbalance: rank 0 takes 25.0 % more than the mean; no layer on a neighbour "
                                        "instead makes it less\n"));
 }
-END_TEST
 
 /* Following the report's advice improves the plan, until there is no more advice. */
-START_TEST(advice_helps) {
+TEST(advice_helps) {
     static const char *const maps[] = {"strategy.device_map=embed=0;layers.0-2,head=1",
                                        "strategy.device_map=embed,layers.0=0;layers.1-2,head=1"};
     fresh_model model;
@@ -333,28 +298,10 @@ START_TEST(advice_helps) {
     weft_stages_free(&after);
     fresh_model_remove(&model);
 }
-END_TEST
-
-static Suite *all_tests(void) {
-    Suite *suite = suite_create("mp");
-    TCase *cells = tcase_create("cells"), *maps = tcase_create("maps"), *report = tcase_create("report");
-    tcase_set_timeout(cells, 120);
-    tcase_set_timeout(maps, 60);
-    tcase_add_loop_test(cells, cells_are_single, 0, N_ROWS);
-    tcase_add_test(cells, rows_differ);
-    tcase_add_loop_test(maps, bad_map, 0, sizeof bad_maps / sizeof *bad_maps);
-    tcase_add_test(maps, too_many_ranks);
-    tcase_add_test(report, ranges_are_named);
-    tcase_add_test(report, no_advice_is_said);
-    tcase_add_test(report, advice_helps);
-    suite_add_tcase(suite, cells);
-    suite_add_tcase(suite, maps);
-    suite_add_tcase(suite, report);
-    return suite;
-}
 
 int main(int argc, char **argv) {
-    const ssize_t n = readlink("/proc/self/exe", self_path, sizeof self_path - 1);
-    if (argc > 1) return run_rank(argc, argv);
-    return n < 0 ? 1 : run_suite(all_tests());
+    if (argc == 1) return run_launcher(test_case("mp", 120, NULL, NULL));
+    cell_model = argv[1];
+    for (int i = 2; i < argc && n_cell_args < ARGS; i++) cell_args[n_cell_args++] = argv[i];
+    return run_rank(rank);
 }

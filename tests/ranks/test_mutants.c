@@ -9,11 +9,8 @@
  * The ranks are launches of this program under MPICH. */
 #include "mutated.h"
 
-#include "launch/find.h"
+#include "launched.h"
 
-#include <sys/wait.h>
-
-static char self_path[4096];
 static const char *rank_model, *rank_does;
 
 /* Strategies that are exact only as a tree use one here. The quick suite has one setting per strategy and number of
@@ -42,7 +39,6 @@ static const setting settings[] = {
      {"strategy.plugin=fsdp", "strategy.shard=hybrid", "strategy.shard_group=2", "strategy.reduce_at=last",
       "strategy.reduce=tree", "strategy.prefetch=0"}},
 };
-enum { N_SETTINGS = sizeof settings / sizeof *settings };
 
 /* ---- a rank ---- */
 
@@ -112,9 +108,9 @@ START_TEST(rank) {
     const char *all[] = {path, keys[0], keys[1], keys[2], keys[3], keys[4]};
     install_give_up();
     (void)snprintf(path, sizeof path, "model.path=%s", rank_model);
-    ck_assert_msg(weft_run_open(&run_of, NULL, all, 6, needs, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_process_context_open(&process_context, run_of, &err) == WEFT_OK, "%s", err.text);
-    for (size_t i = 0; i < (plants ? 1 : N_SETTINGS); i++) {
+    ck_assert_ok(weft_run_open(&run_of, NULL, all, 6, needs, &err), err);
+    ck_assert_ok(weft_process_context_open(&process_context, run_of, &err), err);
+    for (size_t i = 0; i < (plants ? 1 : LENGTH(settings)); i++) {
         bench b;
         if (settings[i].world != process_context->comm_info.size || (settings[i].suite == FULL && !is_full())) continue;
         bench_open(&b, &settings[i], rank_model, process_context);
@@ -127,18 +123,11 @@ START_TEST(rank) {
 }
 END_TEST
 
-static int run_rank(char **argv) {
-    Suite *suite = suite_create("rank");
-    TCase *tcase = tcase_create("rank");
-    weft_launch_want(WEFT_RANKS_TRAINED, 0);
-    rank_model = argv[1];
-    rank_does = argv[2];
-    tcase_add_test(tcase, rank);
-    suite_add_tcase(suite, tcase);
-    return run_rank_suite(suite);
-}
-
 /* ---- launches ---- */
+
+static void print_line(void *context, const char *line) {
+    printf("  %s", line);
+}
 
 /* Returns true if all ranks succeeded; said: all lines except counts, which are printed. */
 static bool launch(char *said, size_t size, int ranks, const char *does) {
@@ -151,67 +140,40 @@ static bool launch(char *said, size_t size, int ranks, const char *does) {
                                .context = LONG,
                                .tied = true};
     fresh_model model;
-    char command[8192], line[1000];
-    FILE *from = NULL;
-    said[0] = '\0';
+    char command[8192];
+    bool succeeded = false;
     fresh_model_make(&model, &shape);
     (void)snprintf(command, sizeof command, "timeout 1200 mpiexec.mpich -n %d '%s' %s %s 2>&1", ranks, self_path,
                    model.path, does);
-    from = popen(command, "r");
-    ck_assert_ptr_nonnull(from);
-    while (fgets(line, sizeof line, from) != NULL) {
-        const char *found = strstr(line, "counts ");
-        if (found != NULL) printf("  %s", found + 7);
-        else (void)snprintf(said + strlen(said), size - strlen(said), "%s", line);
-    }
+    succeeded = run_command(command, said, size, "counts ", print_line, NULL);
     (void)fflush(stdout);
     fresh_model_remove(&model);
-    return pclose(from) == 0;
+    return succeeded;
 }
 
-static bool has_mpich(void) {
-    char path[4200];
-    (void)snprintf(path, sizeof path, "%s/plugins/weft-comm-mpi-mpich.so", getenv("WEFT_BUILD"));
-    if (access(path, R_OK) == 0 && system("command -v mpiexec.mpich >/dev/null") == 0) return true;
-    printf("ranks.mutants: there is no MPICH here; mutants of several ranks are skipped\n");
-    return false;
-}
-
-START_TEST(every_mutant_is_refused_or_trains_the_same_bits) {
+TEST_RANGE(every_mutant_is_refused_or_trains_the_same_bits, 2, 5) {
     char said[8000];
     if (!has_mpich()) return;
     ck_assert_msg(launch(said, sizeof said, _i, "mutants"), "%d ranks: %s", _i, said);
 }
-END_TEST
 
-START_TEST(another_order_of_the_sum_shows) {
+TEST(another_order_of_the_sum_shows) {
     char said[8000];
     if (!has_mpich()) return;
     ck_assert(!launch(said, sizeof said, 2, "order"));
     ck_assert_msg(strstr(said, "trains something else: planted") != NULL, "%s", said);
 }
-END_TEST
 
-START_TEST(a_standstill_shows) {
+TEST(a_standstill_shows) {
     char said[8000];
     if (!has_mpich()) return;
     ck_assert(!launch(said, sizeof said, 2, "standstill"));
     ck_assert_msg(strstr(said, "never get to the end: planted") != NULL, "%s", said);
 }
-END_TEST
 
 int main(int argc, char **argv) {
-    const ssize_t n = readlink("/proc/self/exe", self_path, sizeof self_path - 1);
-    Suite *suite = NULL;
-    TCase *tests = NULL;
-    if (argc == 3) return run_rank(argv);
-    if (n < 0) return 1;
-    suite = suite_create("mutants of ranks");
-    tests = tcase_create("mutants");
-    tcase_set_timeout(tests, 320);
-    tcase_add_loop_test(tests, every_mutant_is_refused_or_trains_the_same_bits, 2, 5);
-    tcase_add_test(tests, another_order_of_the_sum_shows);
-    tcase_add_test(tests, a_standstill_shows);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    if (argc != 3) return run_launcher(test_case("mutants", 320, NULL, NULL));
+    rank_model = argv[1];
+    rank_does = argv[2];
+    return run_rank(rank);
 }

@@ -2,9 +2,7 @@
 #include "graph_models.h"
 #include "suite.h"
 
-#include <check.h>
 #include <math.h>
-#include <stdlib.h>
 
 enum { V = RIG_V, HD = RIG_HEAD };
 enum { ROWS = 2, LENGTH = 9 };
@@ -62,10 +60,9 @@ static void generate(generator *self, int32_t length, int64_t past) {
 }
 
 static const rig_model *const models[] = {&rig_language_model, &rig_family_model};
-enum { N_MODELS = sizeof models / sizeof models[0] };
 
 /* The index selects the device, the dtype and the model. */
-TESTS(the_cache_changes_no_logits, 2 * RIG_DEVICES * N_MODELS) {
+TESTS(the_cache_changes_no_logits, 2 * RIG_DEVICES * LENGTH(models)) {
     static const int32_t prompts[] = {1, 3, 8};
     rig r;
     generator cached, fresh;
@@ -114,7 +111,7 @@ static void write_micro_batch(const rig *r, const int32_t *ids, int32_t target) 
 }
 
 /* Bias, scale and cap are the same in generation and evaluation. */
-TESTS(logits_are_those_of_the_loss, RIG_DEVICES *N_MODELS) {
+TESTS(logits_are_those_of_the_loss, RIG_DEVICES *LENGTH(models)) {
     rig r;
     rig_chain chain;
     generator all;
@@ -139,7 +136,5 @@ TESTS(logits_are_those_of_the_loss, RIG_DEVICES *N_MODELS) {
 }
 
 int main(void) {
-    TCase *generation = tcase_create("generation");
-    tcase_set_timeout(generation, 60);
-    return run_tests(generation);
+    return run_tests(test_case("generation", 60, NULL, NULL));
 }

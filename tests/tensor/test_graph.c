@@ -5,12 +5,29 @@
 #include "graph/record.h"
 #include "tools/profile/profile.h"
 
-#include <check.h>
 #include <math.h>
-#include <stdlib.h>
 
 enum { D = RIG_D, HD = RIG_HEAD };
 enum { ROWS = 2, LENGTH = 9 };
+
+/* In fp32 and bf16 on each device. */
+enum { VARIANTS = 2 * RIG_DEVICES };
+
+static void open_language_model(rig *r, int variant) {
+    rig_open(r, variant % RIG_DEVICES, &rig_language_model, ROWS, LENGTH);
+    if (variant >= RIG_DEVICES) rig_round(r);
+}
+
+/* The language model and all its segments in training. */
+static void open_training(rig *r, rig_chain *chain, int variant) {
+    open_language_model(r, variant);
+    rig_chain_open(chain, r, WEFT_MODE_TRAIN, 0, 3);
+}
+
+static void close_training(rig *r, rig_chain *chain) {
+    rig_chain_close(chain);
+    rig_close(r);
+}
 
 #if !defined(__SANITIZE_ADDRESS__)
 /* Counts the program's allocations and forwards them to the C library. */
@@ -37,8 +54,7 @@ TEST(running_allocates_nothing) {
     weft_error err = WEFT_ERROR_INIT;
     weft_status status = WEFT_OK;
     long before = 0;
-    rig_open(&r, RIG_REFERENCE, &rig_language_model, ROWS, LENGTH);
-    rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, 0, 3);
+    open_training(&r, &chain, RIG_REFERENCE);
     before = allocations;
     for (int32_t s = 0; s < 4 && status == WEFT_OK; s++)
         status = weft_graph_forward(chain.runs[s].graph, &chain.runs[s].binding, false, &err);
@@ -48,8 +64,7 @@ TEST(running_allocates_nothing) {
     rig_ok(status, &err);
     ck_assert_int_eq(before, 0);
     ck_assert_int_gt(allocations, 0);
-    rig_chain_close(&chain);
-    rig_close(&r);
+    close_training(&r, &chain);
 }
 #endif
 
@@ -87,7 +102,6 @@ static void check_refusal(rig *r, rig_run *run, weft_slot_ref *slot, int i, int6
     weft_error err = WEFT_ERROR_INIT;
     char there[64];
     const int64_t whole = slot->bytes;
-    (void)r;
     slot->bytes = used - 4;
     (void)snprintf(there, sizeof there, "only %lld are there", (long long)slot->bytes);
     ck_assert_msg(run_both(run, &err) == WEFT_E_HOST, "%s: four bytes too few were not noticed", slot_names[i]);
@@ -101,8 +115,7 @@ TEST(a_slot_that_is_too_small_is_refused) {
     rig r;
     rig_chain chain;
     int refused = 0;
-    rig_open(&r, RIG_REFERENCE, &rig_language_model, ROWS, LENGTH);
-    rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, 0, 3);
+    open_training(&r, &chain, RIG_REFERENCE);
     rig_chain_forward(&chain);
     rig_chain_backward(&chain);
     for (int32_t s = 0; s < 4; s++) {
@@ -122,8 +135,7 @@ TEST(a_slot_that_is_too_small_is_refused) {
         }
     }
     ck_assert_int_ge(refused, 24);
-    rig_chain_close(&chain);
-    rig_close(&r);
+    close_training(&r, &chain);
 }
 
 TEST(a_slot_that_is_not_bound_is_refused) {
@@ -131,8 +143,7 @@ TEST(a_slot_that_is_not_bound_is_refused) {
     rig_chain chain;
     weft_error err = WEFT_ERROR_INIT;
     const weft_slot_ref none = {0};
-    rig_open(&r, RIG_REFERENCE, &rig_language_model, ROWS, LENGTH);
-    rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, 0, 3);
+    open_training(&r, &chain, RIG_REFERENCE);
     rig_chain_forward(&chain);
     chain.runs[2].binding.tape = none;
     chain.runs[2].binding.d_carry_out = chain.runs[2].binding.d_carry_in;
@@ -140,17 +151,15 @@ TEST(a_slot_that_is_not_bound_is_refused) {
     ck_assert_msg(strcmp(err.text, "segment part.2, linear down, backward: `x` is in the tape, which is not bound") ==
                       0,
                   "%s", err.text);
-    rig_chain_close(&chain);
-    rig_close(&r);
+    close_training(&r, &chain);
 }
 
 /* Runs access exactly the planned bytes. */
-TESTS(what_is_touched_is_what_was_planned, RIG_DEVICES) {
+TESTS(accesses_exactly_the_planned_bytes, RIG_DEVICES) {
     rig r;
     rig_chain chain;
     weft_error err = WEFT_ERROR_INIT;
-    rig_open(&r, _i, &rig_language_model, ROWS, LENGTH);
-    rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, 0, 3);
+    open_training(&r, &chain, _i);
     for (int32_t s = 0; s < 4; s++) {
         const rig_run *run = &chain.runs[s];
         weft_graph_binding b = run->binding;
@@ -182,20 +191,22 @@ TESTS(what_is_touched_is_what_was_planned, RIG_DEVICES) {
         ck_assert_int_eq(work, run->sizes->recompute_work);
         ck_assert_int_eq(tape, run->sizes->tape);
     }
-    rig_chain_close(&chain);
-    rig_close(&r);
+    close_training(&r, &chain);
 }
 
-/* (B,T) values of `width` fp32, aligned to 64 bytes. */
-static int64_t tape_bytes(const int64_t *widths, int n) {
+/* Values are (B,T) of `width` elements, aligned to 64 bytes; statistics of norms and attention are always fp32. */
+static int64_t tape_bytes(const rig *r, const int64_t *widths, uint32_t statistics, int n) {
     int64_t end = 0;
-    for (int i = 0; i < n; i++) end = (end + 63) / 64 * 64 + (int64_t)ROWS * LENGTH * widths[i] * 4;
+    for (int i = 0; i < n; i++)
+        end = (end + 63) / 64 * 64 +
+              (int64_t)ROWS * LENGTH * widths[i] * (statistics >> i & 1 ? 4 : weft_dtype_bytes(r->dtype));
     return end;
 }
 
-/* The tape contains only the inputs of backward; sums and rotations work in place. */
-TEST(memory_is_what_backward_needs) {
-    const int64_t heads = RIG_HEADS * HD, kv = RIG_KV_HEADS * HD;
+/* The tape contains only the inputs of backward; sums and rotations work in place. In bf16 values take half the
+ * bytes. */
+TESTS(memory_is_what_backward_needs, 2) {
+    const int64_t heads = RIG_HEADS * HD, kv = RIG_KV_HEADS * HD, places = ROWS * LENGTH;
     /* normed, rstd, rotated q and k, v, output, lse */
     const int64_t attention[] = {D, 1, heads, kv, kv, heads, RIG_HEADS};
     /* normed, rstd, gate, up, product */
@@ -203,18 +214,25 @@ TEST(memory_is_what_backward_needs) {
     const int64_t head[] = {D, 1};
     rig r;
     rig_chain chain;
-    rig_open(&r, RIG_REFERENCE, &rig_language_model, ROWS, LENGTH);
-    rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, 0, 3);
+    int64_t cell = 0;
+    open_training(&r, &chain, _i * RIG_DEVICES + RIG_REFERENCE);
+    cell = weft_dtype_bytes(r.dtype);
+    for (int s = 0; s < 3; s++) ck_assert_int_eq(chain.runs[s].sizes->carry, (places * D * cell + 3) / 4 * 4);
     ck_assert_int_eq(chain.runs[0].sizes->tape, 0);
-    ck_assert_int_eq(chain.runs[1].sizes->tape, tape_bytes(attention, 7));
-    ck_assert_int_eq(chain.runs[2].sizes->tape, tape_bytes(mlp, 5));
-    ck_assert_int_eq(chain.runs[3].sizes->tape, tape_bytes(head, 2));
+    ck_assert_int_eq(chain.runs[1].sizes->tape, tape_bytes(&r, attention, 1u << 1 | 1u << 6, 7));
+    ck_assert_int_eq(chain.runs[2].sizes->tape, tape_bytes(&r, mlp, 1u << 1, 5));
+    ck_assert_int_eq(chain.runs[3].sizes->tape, tape_bytes(&r, head, 1u << 1, 2));
     ck_assert_int_eq(chain.runs[1].sizes->forward_work, LENGTH * 8); /* the kernel's row of probabilities */
     ck_assert_int_eq(chain.runs[2].sizes->forward_work, 0);
     ck_assert_int_eq(chain.runs[3].sizes->forward_work_untaped, 0);
+    /* gradients of the product, of gate and of up, each 64-byte aligned */
+    if (_i == 1)
+        ck_assert_int_eq(chain.runs[2].sizes->backward_work,
+                         2 * ((places * RIG_F * cell + 63) / 64 * 64) + places * RIG_F * cell);
+    ck_assert_double_eq(chain.runs[0].graph->passes[WEFT_PASS_UNTAPED].calls[0].bytes,
+                        (double)places * (2.0 * D * (double)cell + 4.0));
     ck_assert(!chain.runs[0].sizes->backward_reads_carry && chain.runs[1].sizes->backward_reads_carry);
-    rig_chain_close(&chain);
-    rig_close(&r);
+    close_training(&r, &chain);
 }
 
 /* Matmuls by size, half for causal attention; backward counts two of each. */
@@ -224,25 +242,21 @@ TEST(work_is_counted) {
     const double mlp = 2.0 * places * D * 3.0 * RIG_F, head = 2.0 * places * D * RIG_V;
     rig r;
     rig_chain chain;
-    rig_open(&r, RIG_REFERENCE, &rig_language_model, ROWS, LENGTH);
-    rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, 0, 3);
+    open_training(&r, &chain, RIG_REFERENCE);
     ck_assert_double_eq(chain.runs[1].sizes->forward_flops, attention);
     ck_assert_double_eq(chain.runs[1].sizes->backward_flops, 2.0 * attention);
     ck_assert_double_eq(chain.runs[2].sizes->forward_flops, mlp);
     ck_assert_double_eq(chain.runs[2].sizes->backward_flops, 2.0 * mlp);
     ck_assert_double_eq(chain.runs[3].sizes->forward_flops, 0.0);
     ck_assert_double_eq(chain.runs[3].sizes->backward_flops, 3.0 * head); /* includes the logits */
-    ck_assert_double_eq(chain.runs[0].graph->passes[WEFT_PASS_UNTAPED].calls[0].bytes, places * (2.0 * D * 4.0 + 4.0));
     ck_assert_double_eq(chain.runs[0].sizes->forward_flops + chain.runs[0].sizes->backward_flops, 0.0);
-    rig_chain_close(&chain);
-    rig_close(&r);
+    close_training(&r, &chain);
 }
 
 /* ---- a sum and the norm that reads it next are one call ---- */
 
-static weft_value normed_sum(const rig *r, uint32_t segment, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(normed_sum) {
     const weft_value sum = ops->add(g, carry, ops->linear(g, carry, r->weights[0]));
-    (void)segment;
     return ops->add(g, sum, ops->rms_norm(g, sum, r->weights[1], 1e-5));
 }
 
@@ -250,7 +264,6 @@ static void count_sums(void *context, const weft_graph *graph, const weft_call *
     weft_call_info info;
     weft_call_describe(&info, graph, call);
     *(int *)context += strcmp(info.operation, "add") == 0;
-    (void)seconds;
 }
 
 TESTS(a_sum_that_is_normed_is_one_call, RIG_DEVICES) {
@@ -267,60 +280,56 @@ TESTS(a_sum_that_is_normed_is_one_call, RIG_DEVICES) {
     chain.runs[1].binding.sink = &sink;
     rig_ok(weft_graph_forward(chain.runs[1].graph, &chain.runs[1].binding, false, &err), &err);
     ck_assert_int_eq(sums, 1); /* of two */
-    rig_chain_close(&chain);
-    rig_close(&r);
+    close_training(&r, &chain);
 }
 
-TESTS(recompute_makes_the_same_tape, RIG_DEVICES) {
+TESTS(recompute_makes_the_same_tape, VARIANTS) {
     rig r;
     rig_chain chain;
     weft_error err = WEFT_ERROR_INIT;
-    rig_open(&r, _i, &rig_language_model, ROWS, LENGTH);
-    rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, 0, 3);
+    open_training(&r, &chain, _i);
     rig_chain_forward(&chain);
     for (int32_t s = 1; s < 4; s++) {
         const rig_run *run = &chain.runs[s];
-        const int64_t n = run->sizes->tape / 4;
+        const int64_t bytes = run->sizes->tape;
         weft_graph_binding b = run->binding;
-        float *first = rig_floats(&r, b.tape.ref, n), *again = NULL;
+        char *first = malloc((size_t)bytes), *again = malloc((size_t)bytes);
+        rig_read(&r, first, b.tape.ref, bytes);
         b.tape = rig_slot(&r, run->sizes->tape);
         b.work.bytes = run->sizes->recompute_work;
         b.carry_out.bytes = 0;
         rig_ok(weft_graph_forward(run->graph, &b, true, &err), &err);
-        again = rig_floats(&r, b.tape.ref, n);
-        ck_assert_mem_eq(first, again, (size_t)n * 4);
+        rig_read(&r, again, b.tape.ref, bytes);
+        ck_assert_mem_eq(first, again, (size_t)bytes);
         free(first);
         free(again);
     }
-    rig_chain_close(&chain);
-    rig_close(&r);
+    close_training(&r, &chain);
 }
 
 /* Forward without a tape, then recomputation of the tape: the same gradients. */
-TESTS(forward_without_a_tape_gives_the_same_carry, RIG_DEVICES) {
+TESTS(forward_without_a_tape_gives_the_same_carry, VARIANTS) {
     rig r;
     rig_chain chain;
     weft_error err = WEFT_ERROR_INIT;
-    rig_open(&r, _i, &rig_language_model, ROWS, LENGTH);
-    rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, 0, 3);
+    open_training(&r, &chain, _i);
     rig_chain_forward(&chain);
     for (int32_t s = 0; s < 3; s++) {
         const rig_run *run = &chain.runs[s];
-        const int64_t n = run->sizes->carry / 4;
+        const int64_t n = run->sizes->carry / weft_dtype_bytes(r.dtype);
         weft_graph_binding b = run->binding;
-        float *taped = rig_floats(&r, b.carry_out.ref, n), *untaped = NULL;
+        float *taped = rig_numbers(&r, b.carry_out.ref, n), *untaped = NULL;
         const weft_slot_ref none = {0};
         b.tape = none;
         b.carry_out = rig_slot(&r, run->sizes->carry);
         b.work = rig_slot(&r, run->sizes->forward_work_untaped);
         rig_ok(weft_graph_forward(run->graph, &b, false, &err), &err);
-        untaped = rig_floats(&r, b.carry_out.ref, n);
+        untaped = rig_numbers(&r, b.carry_out.ref, n);
         ck_assert_mem_eq(taped, untaped, (size_t)n * 4);
         free(taped);
         free(untaped);
     }
-    rig_chain_close(&chain);
-    rig_close(&r);
+    close_training(&r, &chain);
 }
 
 /* Returns all gradients of the language model, concatenated. */
@@ -342,8 +351,7 @@ TESTS(bits_do_not_depend_on_scratch_or_on_what_ran_before, RIG_DEVICES) {
     rig_chain chain;
     int64_t n = 0;
     float *first = NULL, *again = NULL;
-    rig_open(&r, _i, &rig_language_model, ROWS, LENGTH);
-    rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, 0, 3);
+    open_training(&r, &chain, _i);
     rig_chain_forward(&chain);
     rig_chain_backward(&chain);
     first = all_gradients(&r, &n);
@@ -365,8 +373,7 @@ TESTS(bits_do_not_depend_on_scratch_or_on_what_ran_before, RIG_DEVICES) {
     ck_assert_mem_eq(first, again, (size_t)n * 4);
     free(first);
     free(again);
-    rig_chain_close(&chain);
-    rig_close(&r);
+    close_training(&r, &chain);
 }
 
 /* `adds` accumulates the finished gradient once: embedding and head, matrices, gains. */
@@ -413,8 +420,7 @@ TESTS(a_later_segment_adds_its_finished_gradient_once, RIG_DEVICES) {
     free(written);
     free(added);
     weft_graph_destroy(adding);
-    rig_chain_close(&chain);
-    rig_close(&r);
+    close_training(&r, &chain);
 }
 
 TEST(nothing_below_what_is_trained_keeps_a_tape) {
@@ -434,15 +440,14 @@ TEST(nothing_below_what_is_trained_keeps_a_tape) {
         ck_assert_ptr_nonnull(strstr(err.text, "no parameter of it or of an earlier segment is trained"));
     }
     ck_assert(chain.runs[3].sizes->has_backward);
-    rig_chain_close(&chain);
-    rig_close(&r);
+    close_training(&r, &chain);
 }
 
-TESTS(evaluation_gives_the_loss_of_training, RIG_DEVICES) {
+TESTS(evaluation_gives_the_loss_of_training, VARIANTS) {
     rig r;
     rig_chain train, evaluate;
     double trained = 0.0, evaluated = 0.0;
-    rig_open(&r, _i, &rig_language_model, ROWS, LENGTH);
+    open_language_model(&r, _i);
     rig_chain_open(&train, &r, WEFT_MODE_TRAIN, 0, 3);
     rig_chain_open(&evaluate, &r, WEFT_MODE_EVALUATE, 0, 3);
     trained = rig_chain_objective(&train);
@@ -457,23 +462,20 @@ TESTS(evaluation_gives_the_loss_of_training, RIG_DEVICES) {
 
 /* A plugin's operator that fails without a message, and a kernel that fails with one. */
 static weft_status silent(const weft_custom_call *call, weft_error *err) {
-    (void)call;
-    (void)err;
     return WEFT_E_NUMERIC;
 }
 
-static weft_value failing(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(failing) {
     static const weft_custom_op op = {
         .struct_size = (uint32_t)sizeof op, .name = "silent", .forward = silent, .backward = silent};
     const weft_value none = {0};
-    (void)r;
     if (s == 0) return ops->embedding(g, ops->ids(g), r->weights[0]);
     if (s == 1) return ops->custom(g, &op, &carry, 1, D, NULL, 0);
     return none;
 }
 
 /* The operator declares whether it can be captured (host/run/graph_capture.c). */
-static weft_value queueing(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(queueing) {
     static const weft_custom_op op = {.struct_size = (uint32_t)sizeof op,
                                       .flags = WEFT_CUSTOM_QUEUES,
                                       .name = "queueing",
@@ -493,8 +495,7 @@ TESTS(an_operator_that_does_more_than_queue_is_known, 2) {
     ck_assert_ptr_null(weft_graph_unqueued(chain.runs[0].graph));
     if (_i == 0) ck_assert_str_eq(weft_graph_unqueued(chain.runs[1].graph), "silent");
     else ck_assert_ptr_null(weft_graph_unqueued(chain.runs[1].graph));
-    rig_chain_close(&chain);
-    rig_close(&r);
+    close_training(&r, &chain);
 }
 
 /* A device of an older SDK ends before the slot, one of a newer SDK may leave it empty. */
@@ -525,9 +526,8 @@ TEST(a_failing_call_is_named) {
                      "which is a defect of it");
     rig_write(&r, r.ids.ref, ids, sizeof ids);
     ck_assert_int_eq(weft_graph_forward(chain.runs[0].graph, &chain.runs[0].binding, false, &err), WEFT_E_USER);
-    ck_assert_msg(strstr(err.text, "segment part.0, embedding embed: id 99") != NULL, "%s", err.text);
-    rig_chain_close(&chain);
-    rig_close(&r);
+    ck_assert_says(err, "segment part.0, embedding embed: id 99");
+    close_training(&r, &chain);
 }
 
 int main(void) {

@@ -2,138 +2,87 @@
  * on the reference device and on device/cpu; and the two devices against each other, in fp32 and bf16. */
 #include "graph_cases.h"
 #include "graph_models.h"
-#include "suite.h"
-
-#include <check.h>
-#include <math.h>
-#include <stdlib.h>
 
 enum { D = RIG_D, V = RIG_V, HEADS = RIG_HEADS, KV = RIG_KV_HEADS, HD = RIG_HEAD };
 
 /* Most models here test segment 1 of three, which has an incoming and an outgoing carry. */
 #define MIDDLE .carry_width = D, .n_segments = 3
 
-static weft_value linear(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    (void)s;
-    return ops->linear(g, carry, r->weights[0]);
-}
-
-static weft_value embedding(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    (void)s;
-    (void)carry;
-    return ops->embedding(g, ops->ids(g), r->weights[0]);
-}
-
-static weft_value rms_norm(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    (void)s;
-    return ops->rms_norm(g, carry, r->weights[0], 1e-5);
-}
-
-static weft_value rope(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    (void)s;
-    return rig_rotate(r, g, ops, carry, D / HD);
-}
+RETURNS(linear, ops->linear(g, carry, r->weights[0]))
+RETURNS(embedding, ops->embedding(g, ops->ids(g), r->weights[0]))
+RETURNS(rms_norm, ops->rms_norm(g, carry, r->weights[0], 1e-5))
+RETURNS(rope, rig_rotate(r, g, ops, carry, D / HD))
 
 /* The carry is rotated two times and added to itself: rope's backward must accumulate. */
-static weft_value rope_twice(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(rope_twice) {
     const weft_value once = rig_rotate(r, g, ops, carry, D / HD);
     const weft_value twice = rig_rotate(r, g, ops, rig_rotate(r, g, ops, carry, D / HD), D / HD);
-    (void)s;
     return ops->add(g, twice, once);
 }
 
-static weft_value attention(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(attention) {
     const weft_value q = ops->linear(g, carry, r->weights[0]);
     const weft_value k = ops->linear(g, carry, r->weights[1]);
     const weft_value v = ops->linear(g, carry, r->weights[2]);
-    (void)s;
     return ops->linear(g, rig_attend(g, ops, q, k, v, HEADS, KV), r->weights[3]);
 }
 
 /* One value as query, key and value: three contributions from one call. */
-static weft_value self_attention(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    (void)r;
-    (void)s;
-    return rig_attend(g, ops, carry, carry, carry, D / HD, D / HD);
-}
+RETURNS(self_attention, rig_attend(g, ops, carry, carry, carry, D / HD, D / HD))
 
 /* Keys and values of a frozen branch need no gradient. */
-static weft_value query_attention(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(query_attention) {
     const weft_value memory = ops->embedding(g, ops->ids(g), r->weights[0]);
-    (void)s;
     return rig_attend(g, ops, carry, memory, memory, D / HD, D / HD);
 }
 
-static weft_value swiglu(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    (void)s;
-    return ops->swiglu(g, carry, ops->linear(g, carry, r->weights[0]));
-}
-
-static weft_value swiglu_self(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    (void)r;
-    (void)s;
-    return ops->swiglu(g, carry, carry);
-}
-
-static weft_value doubled(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    (void)r;
-    (void)s;
-    return ops->add(g, carry, carry);
-}
+RETURNS(swiglu, ops->swiglu(g, carry, ops->linear(g, carry, r->weights[0])))
+RETURNS(swiglu_self, ops->swiglu(g, carry, carry))
+RETURNS(doubled, ops->add(g, carry, carry))
 
 /* x + (x + x W): gradients are shared, then accumulated, in every order. */
-static weft_value sums(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(sums) {
     const weft_value y = ops->linear(g, carry, r->weights[0]);
     const weft_value a = ops->add(g, carry, y), b = ops->add(g, y, y);
     const weft_value left = ops->swiglu(g, ops->add(g, a, b), a);
-    (void)s;
     return ops->add(g, left, ops->rms_norm(g, b, r->weights[1], 1e-5));
 }
 
 /* p + q, with q used again below: accumulating into q's gradient must not change the shared gradient of p. */
-static weft_value shared_sum(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(shared_sum) {
     const weft_value p = ops->linear(g, carry, r->weights[0]);
     const weft_value q = ops->swiglu(g, carry, carry);
     const weft_value n = ops->rms_norm(g, q, r->weights[1], 1e-5);
     const weft_value sum = ops->swiglu(g, ops->add(g, p, q), carry);
-    (void)s;
     return ops->add(g, sum, n);
 }
 
 /* p next to a branch of two operators, below a sum with a frozen value: the incoming gradient's last reader is p, which
  * accumulates more gradients, but must not write to it. */
-static weft_value deep_branch(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(deep_branch) {
     const weft_value p = ops->linear(g, carry, r->weights[0]);
     const weft_value branch = ops->rms_norm(g, p, r->weights[1], 1e-5);
     const weft_value deep = ops->rms_norm(g, branch, r->weights[1], 1e-5);
-    (void)s;
     return ops->add(g, ops->add(g, p, ops->embedding(g, ops->ids(g), r->weights[2])), deep);
 }
 
 /* y is rotated and used again, so the rotation cannot be in place. */
-static weft_value read_again(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(read_again) {
     const weft_value y = ops->linear(g, carry, r->weights[0]);
     const weft_value z = rig_rotate(r, g, ops, y, D / HD);
-    (void)s;
     return ops->add(g, z, ops->linear(g, y, r->weights[0]));
 }
 
 /* The output does not depend on the input. */
-static weft_value deaf(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    (void)s;
-    (void)carry;
-    return ops->embedding(g, ops->ids(g), r->weights[0]);
-}
+RETURNS(deaf, ops->embedding(g, ops->ids(g), r->weights[0]))
 
-static weft_value same(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(same) {
     (void)ops->linear(g, carry, r->weights[0]); /* unused, so its gradient is zero */
-    (void)s;
     return carry;
 }
 
-static weft_value head(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(head) {
     const weft_value none = {0};
-    (void)s;
     ops->lm_head(g, carry, r->weights[0], NULL);
     return none;
 }
@@ -144,7 +93,6 @@ static weft_status product_forward(const weft_custom_call *call, weft_error *err
     const float *a = call->kernels->host_view(call->device, call->inputs[0]);
     const float *b = call->kernels->host_view(call->device, call->inputs[1]);
     float *y = call->kernels->host_view(call->device, call->output);
-    (void)err;
     for (int64_t i = 0; i < (int64_t)factor[1]; i++) y[i] = (float)factor[0] * a[i] * b[i];
     return WEFT_OK;
 }
@@ -152,7 +100,6 @@ static weft_status product_forward(const weft_custom_call *call, weft_error *err
 static weft_status product_backward(const weft_custom_call *call, weft_error *err) {
     const double *factor = call->args;
     const float *dy = call->kernels->host_view(call->device, call->d_output);
-    (void)err;
     for (int k = 0; k < 2; k++) {
         const float *other = call->kernels->host_view(call->device, call->inputs[1 - k]);
         float *dx = NULL;
@@ -172,18 +119,18 @@ static const weft_custom_op product = {.struct_size = (uint32_t)sizeof(weft_cust
                                        .forward = product_forward,
                                        .backward = product_backward};
 
-static weft_value custom(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(custom) {
     const double args[2] = {0.7, (double)r->rows * r->length * D};
     const weft_value y = ops->linear(g, carry, r->weights[0]);
     const weft_value pair[2] = {carry, y}, twice[2] = {carry, carry};
     const weft_value a = ops->custom(g, &product, pair, 2, D, args, sizeof args);
     const weft_value b = ops->custom(g, &product, twice, 2, D, args, sizeof args);
-    (void)s;
     return ops->add(g, a, b);
 }
 
-/* One matrix in two segments, used two times in the lower one: its sum there is computed separately and added once. */
-static weft_value shared(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+/* One matrix and its bias in two segments, used two times in the lower one: both sums there are computed separately and
+ * added once. */
+FORWARD(shared) {
     const weft_value none = {0};
     if (s == 0) return ops->embedding(g, ops->ids(g), r->weights[1]);
     if (s == 1) return ops->linear(g, ops->swiglu(g, ops->linear(g, carry, r->weights[0]), carry), r->weights[0]);
@@ -194,22 +141,20 @@ static weft_value shared(const rig *r, uint32_t s, weft_graph *g, const weft_ops
 /* ---- adapter operators ---- */
 
 /* A gain for all channels, one for heads, and a gate. */
-static weft_value factors(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(factors) {
     const weft_value a = ops->multiply(g, carry, r->weights[0]);
     const weft_value b = ops->multiply(g, a, r->weights[1]);
-    (void)s;
     return ops->add(g, ops->multiply(g, b, r->weights[2]), a);
 }
 
 /* The same elements in forward and backward, and others in another call. */
-static weft_value dropouts(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(dropouts) {
     const weft_value a = ops->linear(g, ops->dropout(g, carry, 0.4), r->weights[0]);
-    (void)s;
     return ops->add(g, ops->dropout(g, a, 0.25), ops->dropout(g, carry, 0.5));
 }
 
 /* The norms are constants, so all their inputs are frozen. */
-static weft_value weight_norm(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(weight_norm) {
     const weft_weight_norm_args args = {.struct_size = sizeof args,
                                         .magnitude = r->weights[3],
                                         .weight = r->weights[0],
@@ -218,12 +163,11 @@ static weft_value weight_norm(const rig *r, uint32_t s, weft_graph *g, const wef
                                         .factor = 1.25};
     const weft_value y = ops->linear(g, carry, r->weights[0]);
     const weft_value part = ops->linear(g, ops->linear(g, carry, r->weights[1]), r->weights[2]);
-    (void)s;
     return ops->weight_norm(g, ops->add(g, y, ops->scale(g, part, 1.25)), &args);
 }
 
 /* Keys and values are trained rows; queries are rotated, with the prefix as preceding positions. */
-static weft_value prefix(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(prefix) {
     const weft_attention_args args = {
         .struct_size = sizeof args, .heads = HEADS, .kv_heads = KV, .head_dim = HD, .scale = 0.6};
     const weft_value q = rig_rotate(r, g, ops, ops->linear(g, carry, r->weights[0]), HEADS);
@@ -231,12 +175,11 @@ static weft_value prefix(const rig *r, uint32_t s, weft_graph *g, const weft_ops
     const weft_value v = ops->linear(g, carry, r->weights[2]);
     const weft_value keys = ops->matrix(g, r->weights[4]), values = ops->matrix(g, r->weights[5]);
     const weft_value starts = ops->starts(g);
-    (void)s;
     return ops->linear(g, ops->attention_with_prefix(g, q, k, v, starts, keys, values, &args), r->weights[3]);
 }
 
 /* Rows of one prompt through two projections, one of them frozen; separate attention with a gate. */
-static weft_value prompt(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+FORWARD(prompt) {
     const weft_attention_args args = {
         .struct_size = sizeof args, .heads = HEADS, .kv_heads = KV, .head_dim = HD, .scale = 0.6};
     const weft_value q = ops->linear(g, carry, r->weights[0]);
@@ -244,11 +187,18 @@ static weft_value prompt(const rig *r, uint32_t s, weft_graph *g, const weft_ops
     const weft_value keys = ops->linear(g, rows, r->weights[1]);
     const weft_value values = ops->scale(g, ops->linear(g, rows, r->weights[2]), 0.5);
     const weft_value o = ops->multiply(g, ops->prefix_attention(g, q, keys, values, &args), r->weights[5]);
-    (void)s;
     return ops->linear(g, o, r->weights[3]);
 }
 
 enum { PLACES = 5, RANK = 2 };
+/* clang-format off: of queries, keys, values and the output */
+#define HEAD_MATRICES                                                                                                  \
+    {"q", WEFT_WEIGHT_LINEAR, HEADS * HD, D}, {"k", WEFT_WEIGHT_LINEAR, KV * HD, D},                                   \
+        {"v", WEFT_WEIGHT_LINEAR, KV * HD, D}, {                                                                       \
+        "o", WEFT_WEIGHT_LINEAR, D, HEADS *HD                                                                          \
+    }
+/* clang-format on */
+
 static const rig_weight three_gains[] = {
     {"c", WEFT_WEIGHT_GAIN, 1, D}, {"h", WEFT_WEIGHT_GAIN, 1, D / HD}, {"g", WEFT_WEIGHT_GAIN, 1, 1}, {0}};
 static const rig_weight normed[] = {{"w", WEFT_WEIGHT_LINEAR, D, D},
@@ -256,20 +206,10 @@ static const rig_weight normed[] = {{"w", WEFT_WEIGHT_LINEAR, D, D},
                                     {"b", WEFT_WEIGHT_LINEAR, D, RANK},
                                     {"m", WEFT_WEIGHT_GAIN, D, D},
                                     {0}};
-static const rig_weight with_prefix[] = {{"q", WEFT_WEIGHT_LINEAR, HEADS *HD, D},
-                                         {"k", WEFT_WEIGHT_LINEAR, KV *HD, D},
-                                         {"v", WEFT_WEIGHT_LINEAR, KV *HD, D},
-                                         {"o", WEFT_WEIGHT_LINEAR, D, HEADS *HD},
-                                         {"pk", WEFT_WEIGHT_EMBEDDING, PLACES, KV *HD},
-                                         {"pv", WEFT_WEIGHT_EMBEDDING, PLACES, KV *HD},
-                                         {0}};
-static const rig_weight with_prompt[] = {{"q", WEFT_WEIGHT_LINEAR, HEADS *HD, D},
-                                         {"k", WEFT_WEIGHT_LINEAR, KV *HD, D},
-                                         {"v", WEFT_WEIGHT_LINEAR, KV *HD, D},
-                                         {"o", WEFT_WEIGHT_LINEAR, D, HEADS *HD},
-                                         {"p", WEFT_WEIGHT_EMBEDDING, PLACES, D},
-                                         {"g", WEFT_WEIGHT_GAIN, 1, 1},
-                                         {0}};
+static const rig_weight with_prefix[] = {
+    HEAD_MATRICES, {"pk", WEFT_WEIGHT_EMBEDDING, PLACES, KV *HD}, {"pv", WEFT_WEIGHT_EMBEDDING, PLACES, KV *HD}, {0}};
+static const rig_weight with_prompt[] = {
+    HEAD_MATRICES, {"p", WEFT_WEIGHT_EMBEDDING, PLACES, D}, {"g", WEFT_WEIGHT_GAIN, 1, 1}, {0}};
 
 static const rig_weight matrix[] = {{"w", WEFT_WEIGHT_LINEAR, D, D}, {0}};
 static const rig_weight table[] = {{"w", WEFT_WEIGHT_EMBEDDING, V, D}, {0}};
@@ -278,11 +218,7 @@ static const rig_weight matrix_and_gain[] = {{"w", WEFT_WEIGHT_LINEAR, D, D}, {"
 static const rig_weight matrix_and_table[] = {{"w", WEFT_WEIGHT_LINEAR, D, D}, {"e", WEFT_WEIGHT_EMBEDDING, V, D}, {0}};
 static const rig_weight three[] = {
     {"w", WEFT_WEIGHT_LINEAR, D, D}, {"n", WEFT_WEIGHT_GAIN, D, D}, {"e", WEFT_WEIGHT_EMBEDDING, V, D}, {0}};
-static const rig_weight heads[] = {{"q", WEFT_WEIGHT_LINEAR, HEADS *HD, D},
-                                   {"k", WEFT_WEIGHT_LINEAR, KV *HD, D},
-                                   {"v", WEFT_WEIGHT_LINEAR, KV *HD, D},
-                                   {"o", WEFT_WEIGHT_LINEAR, D, HEADS *HD},
-                                   {0}};
+static const rig_weight heads[] = {HEAD_MATRICES, {0}};
 
 #define LANGUAGE_MODEL rig_language_weights, .carry_width = D, .table_width = HD
 
@@ -322,28 +258,12 @@ static const graph_case cases[] = {
     {{"a prefix alone is trained", with_prefix, .frozen = 15u, .table_width = HD, MIDDLE, .forward = prefix}, 1, 1},
     {{"attention to a prompt", with_prompt, .frozen = 2u, MIDDLE, .forward = prompt}, 1, 1},
     {{"a matrix in two segments", matrix_and_table, MIDDLE, .forward = shared}, 0, 2},
+    {{"a bias in two segments", matrix_and_table, .biased = 1u, MIDDLE, .forward = shared}, 0, 2},
 };
 /* clang-format on */
-enum { N_CASES = sizeof cases / sizeof cases[0] };
 
-TESTS(gradients_agree_with_finite_differences, N_CASES *RIG_DEVICES) {
-    graph_case_check_gradients(&cases[_i / RIG_DEVICES], _i % RIG_DEVICES);
-}
-
-TESTS(devices_agree, N_CASES) {
-    graph_case_check_devices(&cases[_i], WEFT_F32);
-}
-
-TESTS(devices_agree_in_bf16, N_CASES) {
-    graph_case_check_devices(&cases[_i], WEFT_BF16);
-}
-
-TESTS(bf16_lies_near_fp32, N_CASES) {
-    graph_case_check_bf16(&cases[_i]);
-}
+GRAPH_CASE_TESTS(cases)
 
 int main(void) {
-    TCase *differences = tcase_create("finite differences");
-    tcase_set_timeout(differences, 120);
-    return run_tests(differences);
+    return run_tests(test_case("finite differences", 120, NULL, NULL));
 }

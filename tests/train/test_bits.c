@@ -9,12 +9,9 @@
 #include "train_rig.h"
 #include "layout_offset.h"
 
-#include <check.h>
 #include <dlfcn.h>
 #include <math.h>
-#include <stdlib.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #define ADAMW "optimizer.plugin=adamw", "optimizer.weight_decay=0.01"
 
@@ -34,13 +31,11 @@ static trained train_with(const char *model, row_data *data, int32_t micro_batch
                           const char *precision, uint64_t steps) {
     const char *overrides[] = {ADAMW, threads, precision,
                                model[0] == '/' ? "model.start=fresh" : "model.start=weights"};
-    const weft_plan_spec spec = train_rig_spec(data, micro_batches, false);
     weft_step_result last = {0};
     trained out = {0};
     train_rig rig;
-    train_rig_open(&rig, model, data, overrides, 5);
+    train_rig_begin(&rig, model, data, micro_batches, false, overrides, 5);
     instruction_set_check(rig.engine->device_info.isa);
-    train_rig_start(&rig, &spec);
     for (uint64_t s = 1; s <= steps; s++) last = train_rig_step(&rig, s);
     out.parameters = train_rig_parameters(&rig);
     out.n = rig.engine->plan.layout->numel;
@@ -104,7 +99,6 @@ static const cut_case cut_cases[] = {
      * columns, several threads differently */
     {"many places, two steps and 208 columns", {208, 1040, 1, 2, 1, 300, 128, false}, 4, 128, 1},
 };
-enum { N_CUT_CASES = sizeof cut_cases / sizeof *cut_cases };
 
 START_TEST(threads_change_no_bit_of_a_larger_model) {
     const cut_case *c = &cut_cases[_i / N_PRECISIONS];
@@ -229,12 +223,10 @@ enum { WRAPPED_MAX = 64 }; /* parameters */
 static trained train_wrapped(const char *model, row_data *data, const char *const wrap[3],
                              int32_t unit_of[WRAPPED_MAX]) {
     const char *overrides[] = {ADAMW, wrap[0], wrap[1], wrap[2]};
-    const weft_plan_spec spec = train_rig_spec(data, data->rows, false);
     weft_step_result last = {0};
     trained out = {0};
     train_rig rig;
-    train_rig_open(&rig, model, data, overrides, wrap[2] == NULL ? 4 : 5);
-    train_rig_start(&rig, &spec);
+    train_rig_begin(&rig, model, data, data->rows, false, overrides, wrap[2] == NULL ? 4 : 5);
     for (uint64_t s = 1; s <= 10; s++) last = train_rig_step(&rig, s);
     out.parameters = in_declared_order(&rig);
     out.n = weft_declared_numel(rig.engine->plan.declared, false);
@@ -251,7 +243,7 @@ static const struct {
     const char *model, *trainable;
 } wrapped[] = {{"llama-tied", "train.trainable=all"}, {"llama-gqa", "train.trainable=*norm.weight,last:1"}};
 
-START_TEST(the_wrap_policy_changes_no_bit) {
+TESTS(the_wrap_policy_changes_no_bit, LENGTH(wrapped)) {
     const char *const policies[][2] = {{"policy.plugin=block", NULL},
                                        {"policy.plugin=whole", NULL},
                                        {"policy.plugin=class", "policy.classes=LlamaAttention,mlp"},
@@ -275,7 +267,6 @@ START_TEST(the_wrap_policy_changes_no_bit) {
     free(first.parameters);
     row_data_free(&data);
 }
-END_TEST
 
 /* ---- micro-batches and sequences ---- */
 
@@ -283,9 +274,7 @@ END_TEST
  * open. */
 static weft_step_result one_step(train_rig *rig, const char *model, row_data *data, int32_t micro_batches) {
     const char *overrides[] = {ADAMW};
-    const weft_plan_spec spec = train_rig_spec(data, micro_batches, true);
-    train_rig_open(rig, model, data, overrides, 2);
-    train_rig_start(rig, &spec);
+    train_rig_begin(rig, model, data, micro_batches, true, overrides, 2);
     return train_rig_step(rig, 1);
 }
 
@@ -308,7 +297,7 @@ static void results_agree(const weft_step_result *a, const weft_step_result *b) 
     ck_assert_double_lt(fabs(a->norm / b->norm - 1.0), 1e-5);
 }
 
-START_TEST(micro_batches_of_one_row_agree_with_one_micro_batch_of_all) {
+TESTS(micro_batches_of_one_row_agree_with_one_micro_batch_of_all, N_GOLDEN) {
     row_data data;
     train_rig whole, parts;
     weft_step_result a, b;
@@ -321,7 +310,6 @@ START_TEST(micro_batches_of_one_row_agree_with_one_micro_batch_of_all) {
     train_rig_close(&parts);
     row_data_free(&data);
 }
-END_TEST
 
 /* ---- documents in sequences ---- */
 
@@ -348,7 +336,7 @@ static void pack(row_data *packed) {
     packed->rows = rows;
 }
 
-START_TEST(packed_documents_agree_with_separate_ones) {
+TEST(packed_documents_agree_with_separate_ones) {
     int32_t ids[PLACES + 1];
     row_data packed, separate;
     train_rig together, alone;
@@ -370,7 +358,6 @@ START_TEST(packed_documents_agree_with_separate_ones) {
     row_data_free(&packed);
     row_data_free(&separate);
 }
-END_TEST
 
 /* ---- zero weights ---- */
 
@@ -391,7 +378,7 @@ static int32_t change_what_weighs_nothing(row_data *data, int32_t vocabulary) {
     return changed;
 }
 
-START_TEST(targets_of_weight_zero_and_padding_change_no_bit) {
+TESTS(targets_of_weight_zero_and_padding_change_no_bit, N_GOLDEN *N_PRECISIONS) {
     const int32_t vocabulary[] = {97, 131, 89, 61};
     const char *model = golden[_i % N_GOLDEN], *precision = precisions[_i / N_GOLDEN];
     row_data data;
@@ -408,10 +395,9 @@ START_TEST(targets_of_weight_zero_and_padding_change_no_bit) {
     free(after.parameters);
     row_data_free(&data);
 }
-END_TEST
 
 /* A weight multiplies only its target's loss; COUNT does not change. */
-START_TEST(weights_scale_the_loss_and_not_the_count) {
+TEST(weights_scale_the_loss_and_not_the_count) {
     row_data data;
     train_rig once, twice;
     weft_step_result a, b;
@@ -426,49 +412,34 @@ START_TEST(weights_scale_the_loss_and_not_the_count) {
     train_rig_close(&twice);
     row_data_free(&data);
 }
-END_TEST
 
 /* ---- data ---- */
 
-START_TEST(each_micro_batch_is_fetched_once_a_step) {
+TESTS(each_micro_batch_is_fetched_once_a_step, 2) {
     const char *overrides[] = {ADAMW,
                                _i == 0 ? "train.activation_checkpointing=no" : "train.activation_checkpointing=yes"};
-    row_data data;
     train_rig rig;
-    weft_plan_spec spec;
-    row_data_golden(&data, "llama-tied");
-    spec = train_rig_spec(&data, 3, true);
-    train_rig_open(&rig, "llama-tied", &data, overrides, 3);
-    train_rig_start(&rig, &spec);
-    ck_assert_int_eq(data.micro_batches, 0);
+    train_rig_golden(&rig, "llama-tied", 3, true, overrides, 3);
+    ck_assert_int_eq(rig.rows.micro_batches, 0);
     train_rig_steps(&rig, 4);
-    ck_assert_int_eq(data.micro_batches, 12);
-    ck_assert_int_eq(data.shapes, 12);
+    ck_assert_int_eq(rig.rows.micro_batches, 12);
+    ck_assert_int_eq(rig.rows.shapes, 12);
     (void)train_rig_evaluate(&rig);
-    ck_assert_int_eq(data.micro_batches, 13);
+    ck_assert_int_eq(rig.rows.micro_batches, 13);
     train_rig_close(&rig);
-    row_data_free(&data);
 }
-END_TEST
 
 int main(void) {
     Suite *suite = NULL;
     TCase *tests = NULL, *threads = NULL;
     if (!instruction_set_is_here(getenv("WEFT_TEST_ISA"))) return INSTRUCTION_SET_SKIPPED;
     suite = suite_create("bits");
-    tests = tcase_create("bits");
-    threads = tcase_create("threads");
-    tcase_set_timeout(tests, 300);
-    tcase_set_timeout(threads, 300);
+    tests = test_case("bits", 300, NULL, NULL);
+    threads = test_case("threads", 300, NULL, NULL);
     tcase_add_loop_test(threads, threads_change_no_bit_of_a_small_model, 0, N_GOLDEN * N_PRECISIONS);
-    tcase_add_loop_test(threads, threads_change_no_bit_of_a_larger_model, 0, N_CUT_CASES * N_PRECISIONS);
-    tcase_add_loop_test(threads, threads_of_openmp_change_no_bit, 0, is_full() ? N_CUT_CASES * N_PRECISIONS : 1);
-    tcase_add_loop_test(tests, the_wrap_policy_changes_no_bit, 0, (int)(sizeof wrapped / sizeof wrapped[0]));
-    tcase_add_loop_test(tests, micro_batches_of_one_row_agree_with_one_micro_batch_of_all, 0, N_GOLDEN);
-    tcase_add_test(tests, packed_documents_agree_with_separate_ones);
-    tcase_add_loop_test(tests, targets_of_weight_zero_and_padding_change_no_bit, 0, N_GOLDEN * N_PRECISIONS);
-    tcase_add_test(tests, weights_scale_the_loss_and_not_the_count);
-    tcase_add_loop_test(tests, each_micro_batch_is_fetched_once_a_step, 0, 2);
+    tcase_add_loop_test(threads, threads_change_no_bit_of_a_larger_model, 0, LENGTH(cut_cases) * N_PRECISIONS);
+    tcase_add_loop_test(threads, threads_of_openmp_change_no_bit, 0, is_full() ? LENGTH(cut_cases) * N_PRECISIONS : 1);
+    add_registered_tests(tests);
     suite_add_tcase(suite, threads);
     suite_add_tcase(suite, tests);
     return run_suite(suite);

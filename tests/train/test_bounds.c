@@ -6,8 +6,6 @@
 #include "train_rig.h"
 #include "run/engine.h"
 
-#include <check.h>
-
 #define MIB ((int64_t)1 << 20)
 
 static const fresh_shape shapes[] = {
@@ -27,7 +25,7 @@ static void plan_open(train_rig *rig, const fresh_shape *shape, int32_t rows, in
     weft_error err = WEFT_ERROR_INIT;
     fresh_model_make(&model, shape);
     train_rig_open(rig, model.path, NULL, overrides, 4);
-    ck_assert_msg(weft_engine_prepare(rig->engine, &spec, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_engine_prepare(rig->engine, &spec, &err), err);
     fresh_model_remove(&model);
 }
 
@@ -164,7 +162,5 @@ TESTS(buffers_are_shared_by_lifetime, N_CASES) {
 }
 
 int main(void) {
-    TCase *tests = tcase_create("bounds");
-    tcase_set_timeout(tests, 300);
-    return run_tests(tests);
+    return run_tests(test_case("bounds", 300, NULL, NULL));
 }

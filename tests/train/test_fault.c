@@ -26,8 +26,7 @@ static weft_status take_step(const char *optimizer, weft_error *err) {
     (void)snprintf(model, sizeof model, "model.path=%s/configs/chess/base", workshop_source());
     (void)snprintf(data, sizeof data, "data.path=%s/configs/chess/heldout.txt", workshop_source());
     (void)snprintf(plugin, sizeof plugin, "optimizer.plugin=%s", optimizer);
-    status = weft_session_open(&session, NULL, overrides, sizeof overrides / sizeof overrides[0], WEFT_SESSION_PROFILE,
-                               NULL, err);
+    status = weft_session_open(&session, NULL, overrides, LENGTH(overrides), WEFT_SESSION_PROFILE, NULL, err);
     if (status == WEFT_OK) status = weft_session_start(session, err);
     if (status == WEFT_OK) status = weft_engine_load(session->engine, err);
     if (status == WEFT_OK) status = weft_stepper_train(session->stepper, &result, 1, 0.01, 1.0, err);
@@ -50,7 +49,7 @@ static void break_slot(const char *kind, const char *id, size_t offset, const vo
     weft_error err = WEFT_ERROR_INIT;
     uintptr_t slot = 0, page = 0;
     ck_assert_int_eq(weft_plugins_create(&plugins, &none, &err), WEFT_OK);
-    ck_assert_msg(weft_plugins_get(plugins, &loaded, kind, id, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_plugins_get(plugins, &loaded, kind, id, &err), err);
     weft_plugins_destroy(plugins);
     slot = (uintptr_t)loaded->plugin->table + offset;
     page = slot & ~(uintptr_t)4095;
@@ -59,9 +58,6 @@ static void break_slot(const char *kind, const char *id, size_t offset, const vo
 }
 
 static weft_status fail_alloc(weft_device *device, weft_buffer **out, int64_t bytes, weft_error *err) {
-    (void)device;
-    (void)out;
-    (void)bytes;
     return weft_error_set(err, WEFT_E_MEMORY, "There is no more.");
 }
 
@@ -82,7 +78,7 @@ static const struct {
 /* True for slots called only in training, which the message mentions. */
 static bool is_of_a_mode(const char *slot) {
     static const char *const others[] = {"create", "declare", "units", "alloc", "write", "fill", "read", "encode"};
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    for (size_t i = 0; i < LENGTH(others); i++)
         if (strcmp(slot, others[i]) == 0) return false;
     return true;
 }
@@ -100,14 +96,14 @@ TESTS(a_failure_without_a_sentence_names_the_plugin, LENGTH(broken)) {
                    is_of_a_mode(broken[_i].slot) ? ", in training" : "");
     (void)snprintf(slot, sizeof slot, "it failed in its %s%s", broken[_i].slot, of);
     ck_assert_msg(strstr(err.text, name) != NULL && strstr(err.text, slot) != NULL, "%s", err.text);
-    ck_assert_msg(strstr(err.text, " without an error message, which is a defect of it") != NULL, "%s", err.text);
+    ck_assert_says(err, " without an error message, which is a defect of it");
     ck_assert_msg(is_of_a_mode(broken[_i].slot) ? strstr(err.text, file) != NULL : strstr(err.text, ".so)") != NULL,
                   "%s", err.text);
 }
 
-TEST(nothing_broken_is_no_failure) {
+TEST(an_undamaged_run_succeeds) {
     weft_error err = WEFT_ERROR_INIT;
-    ck_assert_msg(take_step("adamw", &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(take_step("adamw", &err), err);
 }
 
 TEST(too_little_memory_says_what_to_lower) {
@@ -163,7 +159,7 @@ TEST(a_plugin_that_calls_exit_does_not_end_a_run_well) {
                  ".so) ended the main thread in its prepare, in training, at step 1: its"},
                 {"-include sys/syscall.h -include unistd.h -DIN_PREPARE='syscall(SYS_exit, 0)'",
                  ".so) ended the main thread in its prepare, in training, at step 1: its"}};
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < LENGTH(rows); i++) {
         char name[64], command[4 * PATH_MAX], text[4096] = "";
         FILE *said = NULL;
         int status = 0;
@@ -190,8 +186,5 @@ TEST(a_plugin_that_calls_exit_does_not_end_a_run_well) {
 }
 
 int main(void) {
-    TCase *tests = tcase_create("fault");
-    tcase_set_timeout(tests, 120);
-    tcase_add_checked_fixture(tests, scratch_make, scratch_remove);
-    return run_tests(tests);
+    return run_tests(test_case("fault", 120, scratch_make, scratch_remove));
 }

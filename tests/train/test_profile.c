@@ -4,9 +4,7 @@
 #include "suite.h"
 #include "train_rig.h"
 
-#include <check.h>
 #include <math.h>
-#include <stdlib.h>
 
 enum { HIDDEN = 32, MLP = 56, LAYERS = 2, HEADS = 4, KV_HEADS = 2, VOCABULARY = 80, LENGTH = 24 };
 enum { HEAD = HIDDEN / HEADS, KV = KV_HEADS * HEAD, MICRO_BATCHES = 3, ROWS = 2 };
@@ -48,8 +46,7 @@ static void profile_steps(setting *s, int64_t warmup, int64_t keep) {
     weft_error err = WEFT_ERROR_INIT;
     s->profile = weft_profile_create(s->rig.stepper, keep);
     for (int64_t i = 1; i <= warmup + keep; i++)
-        ck_assert_msg(weft_profile_train(s->profile, (uint64_t)i, 1e-3, 0.5, i > warmup, &err) == WEFT_OK, "%s",
-                      err.text);
+        ck_assert_ok(weft_profile_train(s->profile, (uint64_t)i, 1e-3, 0.5, i > warmup, &err), err);
     ck_assert_int_eq(s->profile->n_steps, keep);
 }
 
@@ -120,7 +117,7 @@ TEST(work_is_what_a_hand_counts) {
             {"data", "", 1, 0, 0},
             {"rest", "", 1, 0, 0},
         };
-        check_rows(step, expected, sizeof expected / sizeof *expected);
+        check_rows(step, expected, LENGTH(expected));
         ck_assert_double_eq(step->flops, a * 3.0 * (LINEAR + ATTENTION + LOGITS));
         ck_assert_double_eq(step->recompute_flops, 0.0);
         ck_assert_int_eq(step->result.n_places, MICRO_BATCHES * ROWS * LENGTH);
@@ -290,7 +287,7 @@ TEST(the_roofline_is_over_the_step_products) {
     setting s;
     setting_open(&s, NULL);
     profile_steps(&s, 0, 2);
-    ck_assert_msg(weft_roofline_measure(&roofline, s.rig.engine, s.profile, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_roofline_measure(&roofline, s.rig.engine, s.profile, &err), err);
     ck_assert(roofline.peak > 1e9 && roofline.bandwidth > 1e8 && isfinite(roofline.peak) &&
               isfinite(roofline.bandwidth));
     for (int32_t i = 0; i < roofline.n_rows; i++) {
@@ -323,7 +320,7 @@ static void check_bounds(const setting *s, double peak, double bandwidth, bool b
     FILE *to = open_memstream(&text, &n);
     weft_profile_print(&report, to);
     (void)fclose(to);
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+    for (size_t i = 0; i < LENGTH(parts); i++) {
         const weft_profile_row *row = find_row(weft_profile_median(s->profile), "linear", parts[i]);
         const double seconds = by_flops ? row->flops / peak : row->bytes / bandwidth;
         char name[40];
@@ -366,7 +363,5 @@ TEST(a_device_without_a_roofline_is_named) {
 }
 
 int main(void) {
-    TCase *tests = tcase_create("profile");
-    tcase_set_timeout(tests, 300);
-    return run_tests(tests);
+    return run_tests(test_case("profile", 300, NULL, NULL));
 }

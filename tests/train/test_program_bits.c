@@ -3,7 +3,7 @@
  * Applies every single deletion, duplication (to any index), swap of neighbours and changed operand to the training
  * program of a small model. Each mutant is either rejected with a message that names the instruction, or placed again
  * and run by the engine for two optimizer steps (with graph capture the second step is replayed in slices). The final
- * bytes must equal those of the unchanged program. Both counts are printed. tests/program/test_mutations.c does the
+ * bytes must equal those of the unchanged program. Both counts are printed. tests/program/test_ranks.c does the
  * same symbolically for many more jobs. */
 #include "golden.h"
 #include "mutants.h"
@@ -11,9 +11,6 @@
 #include "program/exchange.h"
 #include "tools/plan/print_program.h"
 #include "train_rig.h"
-
-#include <check.h>
-#include <stdlib.h>
 
 enum { STEPS = 2, ARENAS = 4 };
 
@@ -42,8 +39,7 @@ typedef struct bench {
 /* Fills with NaN, so that reads of undefined values are visible. */
 static void poison(const weft_engine *engine, weft_slot_ref slot) {
     weft_error err = WEFT_ERROR_INIT;
-    ck_assert_msg(engine->kernels->fill(engine->device, NULL, slot.ref, 0xFFC0DEADu, slot.bytes / 4, &err) == WEFT_OK,
-                  "%s", err.text);
+    ck_assert_ok(engine->kernels->fill(engine->device, NULL, slot.ref, 0xFFC0DEADu, slot.bytes / 4, &err), err);
 }
 
 static void begin_anew(const bench *b) {
@@ -74,8 +70,7 @@ static outcome run(bench *b, weft_program *program) {
     weft_sums_losses(&engine->plan.train, programs, 1);
     engine->plan.train.slices = weft_slices_create(programs, 1, 0, true);
     engine->arena = b->arena;
-    ck_assert_msg(weft_stepper_create(&b->rig.stepper, engine, &row_data_plugin, b->rig.data, &err) == WEFT_OK, "%s",
-                  err.text);
+    ck_assert_ok(weft_stepper_create(&b->rig.stepper, engine, &row_data_plugin, b->rig.data, &err), err);
     begin_anew(b);
     for (int s = 0; s < STEPS; s++) {
         weft_step_result result = {0};
@@ -113,7 +108,7 @@ static void judge(void *context, const mutant *m) {
         into->refused++;
     } else {
         outcome found;
-        ck_assert_msg(weft_program_place(m->program, job, &err) == WEFT_OK, "%s", err.text);
+        ck_assert_ok(weft_program_place(m->program, job, &err), err);
         found = run(b, m->program);
         if (!same(b, &found)) weft_program_print(m->program, job, -1, stdout);
         ck_assert_msg(same(b, &found), "an accepted program trains something else: %s %s", mutation_names[m->how],
@@ -130,18 +125,15 @@ static void bench_open(bench *b, const char *model, int32_t micro_batches, const
                        const char *trainable) {
     const char *overrides[] = {"optimizer.plugin=adamw", "optimizer.weight_decay=0.01", checkpointing, trainable};
     weft_error err = WEFT_ERROR_INIT;
-    weft_plan_spec spec;
     memset(b, 0, sizeof *b);
     row_data_golden(&b->data, model);
-    spec = train_rig_spec(&b->data, micro_batches, false);
-    train_rig_open(&b->rig, model, &b->data, overrides, 4);
-    train_rig_start(&b->rig, &spec);
+    train_rig_begin(&b->rig, model, &b->data, micro_batches, false, overrides, 4);
     weft_stepper_destroy(b->rig.stepper);
     b->rig.stepper = NULL;
     b->own_arena = b->rig.engine->arena;
-    ck_assert_msg(weft_account_alloc(&b->rig.engine->account, &b->arena, b->own_arena.bytes * ARENAS,
-                                     WEFT_ACCOUNT_ARENA, &err) == WEFT_OK,
-                  "%s", err.text);
+    ck_assert_ok(weft_account_alloc(&b->rig.engine->account, &b->arena, b->own_arena.bytes * ARENAS, WEFT_ACCOUNT_ARENA,
+                                    &err),
+                 err);
     b->valid = b->rig.engine->plan.train.program;
     b->start = train_rig_parameters(&b->rig);
     b->expected = run(b, b->valid);
@@ -219,7 +211,5 @@ TEST(a_slot_moved_onto_a_live_one_shows) {
 }
 
 int main(void) {
-    TCase *tests = tcase_create("program bits");
-    tcase_set_timeout(tests, 600);
-    return run_tests(tests);
+    return run_tests(test_case("program bits", 600, NULL, NULL));
 }

@@ -58,8 +58,7 @@ static outcome run_course(const course *c, const char *replay) {
         weft_error err = WEFT_ERROR_INIT;
         weft_step_result result = {0};
         const double clip = c->clips == 1 ? 0.25 : 0.05 * (s % c->clips);
-        ck_assert_msg(weft_stepper_train(rig.stepper, &result, (uint64_t)s, 1e-3 / s, clip, &err) == WEFT_OK, "%s",
-                      err.text);
+        ck_assert_ok(weft_stepper_train(rig.stepper, &result, (uint64_t)s, 1e-3 / s, clip, &err), err);
         out.loss[s] = result.loss_sum;
         out.norm[s] = result.norm;
         out.replayed += result.replayed;
@@ -77,9 +76,8 @@ static const course courses[] = {
     {24, 2, 20, false}, /* each micro-batch with each length, and the last with each clipping, too */
     {48, 20, 0, false}, /* 60 combinations: each is evicted before its reuse */
 };
-enum { N_COURSES = sizeof courses / sizeof *courses };
 
-TESTS(replays_have_the_bits_of_instructions, N_COURSES) {
+TESTS(replays_have_the_bits_of_instructions, LENGTH(courses)) {
     const course *c = &courses[_i];
     outcome instructions = run_course(c, "run.replay=no"), replays = run_course(c, "run.replay=auto");
     ck_assert(same_floats(instructions.parameters, replays.parameters, instructions.numel));
@@ -98,7 +96,7 @@ enum { KEPT = 16 };
 
 /* Each step's list and clipping are evicted before their reuse; sixteen of them cause a warning. With one clipping
  * there are three, which stay in the cache. */
-TESTS(replay_yes_is_no_promise_that_is_broken_in_silence, 2) {
+TESTS(replay_yes_fails_if_steps_are_not_replayed, 2) {
     const int clips = _i == 0 ? 20 : 1;
     ragged_data data = {SHORT, LONG, 96};
     weft_error err = WEFT_ERROR_INIT;
@@ -126,11 +124,8 @@ TESTS(replay_yes_is_no_promise_that_is_broken_in_silence, 2) {
 
 static void open_golden(train_rig *rig, row_data *data, const char *replay) {
     const char *overrides[] = {"optimizer.plugin=adamw", replay};
-    weft_plan_spec spec;
     row_data_golden(data, "llama-tied");
-    spec = train_rig_spec(data, 3, false);
-    train_rig_open(rig, "llama-tied", data, overrides, 2);
-    train_rig_start(rig, &spec);
+    train_rig_begin(rig, "llama-tied", data, 3, false, overrides, 2);
 }
 
 static float *train_with_gap(const char *replay, int *replayed) {
@@ -156,7 +151,7 @@ static float *train_with_gap(const char *replay, int *replayed) {
     return parameters;
 }
 
-TEST(a_step_without_a_target_is_no_replay) {
+TEST(a_step_without_a_target_is_not_replayed) {
     int none = 0, some = 0;
     float *instructions = train_with_gap("run.replay=no", &none), *replays = train_with_gap("run.replay=auto", &some);
     row_data data;
@@ -191,13 +186,10 @@ TEST(a_replay_that_is_not_finite_is_looked_into) {
 }
 
 static void hear(void *context, const weft_graph *graph, const weft_call *call, double seconds) {
-    (void)graph;
-    (void)call;
-    (void)seconds;
     ++*(int *)context;
 }
 
-TEST(whoever_listens_hears_every_call) {
+TEST(a_sink_receives_every_call) {
     int heard = 0, before = 0;
     const weft_call_sink sink = {.context = &heard, .ran = hear};
     row_data data;
@@ -218,7 +210,5 @@ TEST(whoever_listens_hears_every_call) {
 }
 
 int main(void) {
-    TCase *tests = tcase_create("replay");
-    tcase_set_timeout(tests, 300);
-    return run_tests(tests);
+    return run_tests(test_case("replay", 300, NULL, NULL));
 }

@@ -4,10 +4,8 @@
 #include "suite.h"
 #include "run/session.h"
 
-#include <check.h>
 #include <jansson.h>
 #include <math.h>
-#include <stdlib.h>
 
 static json_t *golden(void) {
     char path[4096];

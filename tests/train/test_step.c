@@ -6,10 +6,8 @@
 #include "train_rig.h"
 #include "layout_offset.h"
 
-#include <check.h>
 #include <fnmatch.h>
 #include <math.h>
-#include <stdlib.h>
 
 #define ADAMW "optimizer.plugin=adamw", "optimizer.weight_decay=0.01"
 
@@ -36,7 +34,6 @@ static const choice choices[] = {
     {"llama-tied", "train.trainable=head", {"model.embed_tokens.weight"}, 8}, /* one storage under two names */
     {"llama-tied", "train.trainable=first:2", {"model.layers.0.*", "model.layers.1.*"}, 7},
 };
-enum { N_CHOICES = sizeof choices / sizeof *choices };
 
 static bool chosen(const choice *c, const char *name) {
     for (int i = 0; i < 4 && c->trained[i] != NULL; i++)
@@ -85,17 +82,12 @@ static void check_moved(const weft_engine *engine, const choice *c, const float 
     }
 }
 
-TESTS(what_is_not_chosen_stays_and_takes_no_memory, N_CHOICES) {
+TESTS(frozen_parameters_do_not_change_and_need_no_memory, LENGTH(choices)) {
     const choice *c = &choices[_i];
     const char *overrides[] = {ADAMW, c->trainable};
-    row_data data;
     train_rig rig;
-    weft_plan_spec spec;
     float *before = NULL, *after = NULL;
-    row_data_golden(&data, c->model);
-    spec = train_rig_spec(&data, 3, false);
-    train_rig_open(&rig, c->model, &data, overrides, 3);
-    train_rig_start(&rig, &spec);
+    train_rig_golden(&rig, c->model, 3, false, overrides, 3);
     check_memory(rig.engine, c, 3);
     before = train_rig_parameters(&rig);
     train_rig_steps(&rig, 5);
@@ -104,21 +96,14 @@ TESTS(what_is_not_chosen_stays_and_takes_no_memory, N_CHOICES) {
     free(before);
     free(after);
     train_rig_close(&rig);
-    row_data_free(&data);
 }
 
 /* Frozen parameters do not change the gradients of trained ones. */
 TEST(a_gradient_does_not_depend_on_what_else_is_trained) {
     const char *all[] = {ADAMW}, *some[] = {ADAMW, "train.trainable=model.layers.0.*,model.norm.weight"};
-    row_data data;
     train_rig whole, part;
-    weft_plan_spec spec;
-    row_data_golden(&data, "llama-gqa");
-    spec = train_rig_spec(&data, 3, false);
-    train_rig_open(&whole, "llama-gqa", &data, all, 2);
-    train_rig_open(&part, "llama-gqa", &data, some, 3);
-    train_rig_start(&whole, &spec);
-    train_rig_start(&part, &spec);
+    train_rig_golden(&whole, "llama-gqa", 3, false, all, 2);
+    train_rig_golden(&part, "llama-gqa", 3, false, some, 3);
     ck_assert(train_rig_step(&whole, 1).loss_sum == train_rig_step(&part, 1).loss_sum);
     for (int32_t i = 0; i < part.engine->plan.declared->n_parameters; i++) {
         const weft_parameter *p = &part.engine->plan.declared->parameters[i],
@@ -136,7 +121,6 @@ TEST(a_gradient_does_not_depend_on_what_else_is_trained) {
     }
     train_rig_close(&whole);
     train_rig_close(&part);
-    row_data_free(&data);
 }
 
 /* ---- non-finite numbers ---- */
@@ -165,7 +149,6 @@ static const poisoned bad[] = {
     {"model.layers.1.mlp.up_proj.weight", "head", 1e38f},
     {"model.norm.weight", "gradient of lm_head.weight", 1e38f}, /* the loss is finite, its gradient is not */
 };
-enum { N_BAD = sizeof bad / sizeof *bad };
 
 /* Stores a value in element 7 of a parameter and returns the previous one. */
 static float put(const weft_engine *engine, const char *name, float value) {
@@ -182,7 +165,7 @@ static float put(const weft_engine *engine, const char *name, float value) {
 
 /* Tests each bad value: the step fails, reports the location, and changes no state. */
 static void fail_each(train_rig *rig, float *(*state)(const train_rig *)) {
-    for (int i = 0; i < N_BAD; i++) {
+    for (int i = 0; i < (int)LENGTH(bad); i++) {
         float *before = state(rig), *after = NULL;
         char instruction[80];
         const float old = put(rig->engine, bad[i].parameter, bad[i].value);
@@ -215,32 +198,21 @@ static float *second_moment(const train_rig *rig) {
 TESTS(a_number_that_is_not_finite_stops_with_step_and_segment, 2) {
     const char *overrides[] = {ADAMW,
                                _i == 0 ? "train.activation_checkpointing=no" : "train.activation_checkpointing=yes"};
-    row_data data;
     train_rig rig;
-    weft_plan_spec spec;
-    row_data_golden(&data, "llama-gqa");
-    spec = train_rig_spec(&data, _i == 0 ? 1 : 3, true);
-    train_rig_open(&rig, "llama-gqa", &data, overrides, 3);
-    train_rig_start(&rig, &spec);
+    train_rig_golden(&rig, "llama-gqa", _i == 0 ? 1 : 3, true, overrides, 3);
     train_rig_steps(&rig, 2);
     fail_each(&rig, train_rig_parameters);
     fail_each(&rig, second_moment);
     (void)train_rig_step(&rig, 3); /* no effect remains */
     train_rig_close(&rig);
-    row_data_free(&data);
 }
 
 TEST(an_evaluation_that_is_not_finite_says_where) {
     const char *overrides[] = {ADAMW};
-    row_data data;
     train_rig rig;
-    weft_plan_spec spec;
     weft_error err = WEFT_ERROR_INIT;
     weft_step_result result = {0};
-    row_data_golden(&data, "llama-gqa");
-    spec = train_rig_spec(&data, 1, true);
-    train_rig_open(&rig, "llama-gqa", &data, overrides, 2);
-    train_rig_start(&rig, &spec);
+    train_rig_golden(&rig, "llama-gqa", 1, true, overrides, 2);
     train_rig_steps(&rig, 2);
     (void)put(rig.engine, "model.layers.1.mlp.up_proj.weight", NAN);
     ck_assert_int_eq(weft_stepper_evaluate(rig.stepper, &result, WEFT_SPLIT_VALIDATION, 0, &err), WEFT_E_NUMERIC);
@@ -248,7 +220,6 @@ TEST(an_evaluation_that_is_not_finite_says_where) {
                   err.text);
     ck_assert_msg(strstr(err.text, "; the weights are as update 2 by optimizer:adamw (/") != NULL, "%s", err.text);
     train_rig_close(&rig);
-    row_data_free(&data);
 }
 
 /* ---- no target ---- */
@@ -257,15 +228,12 @@ TEST(a_step_without_a_target_is_skipped) {
     const char *overrides[] = {ADAMW};
     row_data data, empty;
     train_rig rig;
-    weft_plan_spec spec;
     weft_step_result result;
     float *before = NULL, *after = NULL, *moment = NULL, *moment_after = NULL;
     row_data_golden(&data, "llama-tied");
     row_data_golden(&empty, "llama-tied");
     memset(empty.weights, 0, (size_t)empty.rows * (size_t)empty.length * sizeof *empty.weights);
-    spec = train_rig_spec(&data, 3, true);
-    train_rig_open(&rig, "llama-tied", &data, overrides, 2);
-    train_rig_start(&rig, &spec);
+    train_rig_begin(&rig, "llama-tied", &data, 3, true, overrides, 2);
     train_rig_steps(&rig, 2);
     before = train_rig_parameters(&rig);
     moment = second_moment(&rig);
@@ -292,14 +260,11 @@ TEST(a_step_without_a_target_is_skipped) {
 static float *train_with_gaps(const char *const *overrides, size_t n, const char *steps, int64_t *numel) {
     row_data data, empty;
     train_rig rig;
-    weft_plan_spec spec;
     float *parameters = NULL;
     row_data_golden(&data, "llama-tied");
     row_data_golden(&empty, "llama-tied");
     memset(empty.weights, 0, (size_t)empty.rows * (size_t)empty.length * sizeof *empty.weights);
-    spec = train_rig_spec(&data, 1, false);
-    train_rig_open(&rig, "llama-tied", &data, overrides, n);
-    train_rig_start(&rig, &spec);
+    train_rig_begin(&rig, "llama-tied", &data, 1, false, overrides, n);
     for (uint64_t s = 1; steps[s - 1] != '\0'; s++) {
         rig.stepper->data = (weft_data *)(void *)(steps[s - 1] == '-' ? &empty : &data);
         ck_assert_int_eq(train_rig_step(&rig, s).skipped, steps[s - 1] == '-');
@@ -352,31 +317,23 @@ TEST(a_micro_batch_without_a_target_adds_nothing) {
 }
 
 /* Loading weights again resets states to zero and the update count to 0. */
-TEST(loading_again_begins_anew) {
+TEST(loading_again_resets_the_state) {
     const char *overrides[] = {ADAMW};
-    row_data data;
     train_rig rig;
-    weft_plan_spec spec;
     weft_error err = WEFT_ERROR_INIT;
     float *first = NULL, *second = NULL;
-    row_data_golden(&data, "llama-tied");
-    spec = train_rig_spec(&data, 3, false);
-    train_rig_open(&rig, "llama-tied", &data, overrides, 2);
-    train_rig_start(&rig, &spec);
+    train_rig_golden(&rig, "llama-tied", 3, false, overrides, 2);
     train_rig_steps(&rig, 3);
     first = train_rig_parameters(&rig);
-    ck_assert_msg(weft_engine_load(rig.engine, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ok(weft_engine_load(rig.engine, &err), err);
     train_rig_steps(&rig, 3);
     second = train_rig_parameters(&rig);
     ck_assert(same_floats(first, second, rig.engine->plan.layout->numel));
     free(first);
     free(second);
     train_rig_close(&rig);
-    row_data_free(&data);
 }
 
 int main(void) {
-    TCase *tests = tcase_create("step");
-    tcase_set_timeout(tests, 300);
-    return run_tests(tests);
+    return run_tests(test_case("step", 300, NULL, NULL));
 }
