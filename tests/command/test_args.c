@@ -168,7 +168,8 @@ static const struct {
 
 TESTS(wrong_usage_is_refused, LENGTH(refused)) {
     ck_assert(!parse(refused[_i].command, refused[_i].words));
-    ck_assert_str_eq(err.text, refused[_i].says);
+    ck_assert_uint_ge(strlen(err.text), strlen(refused[_i].says)); /* the message ends with the fact */
+    ck_assert_str_eq(err.text + strlen(err.text) - strlen(refused[_i].says), refused[_i].says);
 }
 
 TEST(exit_statuses) {
