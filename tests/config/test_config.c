@@ -82,12 +82,6 @@ TEST(an_override_counts_more_and_the_last_one_most) {
     ck_assert_str_eq(plugin.separator, "a # \"b\"");
 }
 
-TEST(overrides_alone_are_a_configuration) {
-    const char *const overrides[] = {"data.path=b"};
-    ck_assert_ok(load(NULL, overrides, 1));
-    ck_assert_str_eq(plugin.path, scratch_path("b"));
-}
-
 TEST(paths_are_relative_to_what_sets_them) {
     const char *const overrides[] = {"data.path=d/../over.txt"};
     ck_assert_int_eq(mkdir("sub", 0777), 0);
@@ -100,11 +94,6 @@ TEST(paths_are_relative_to_what_sets_them) {
     ck_assert_str_eq(host.search, expected);
     ck_assert_ok(load("sub/run.ini", overrides, 1));
     ck_assert_str_eq(plugin.path, scratch_path("over.txt"));
-}
-
-TEST(an_empty_path_is_no_directory) {
-    ck_assert_ok(load_text("[data]\npath =\n"));
-    ck_assert_str_eq(plugin.path, "");
 }
 
 TEST(a_section_may_be_filled_by_two_tables) {
@@ -442,13 +431,6 @@ TEST(a_secret_is_not_in_its_own_error) {
     ck_assert_int_eq(weft_config_fill(config, &out, "data", &row, 1, sizeof row, &err), WEFT_E_USER);
     ck_assert_says(err, "run.ini:2: [data] pin is outside [0,9]");
     ck_assert_ptr_null(strstr(err.text, "4711"));
-}
-
-TEST(crlf_files_give_the_same_values) {
-    ck_assert_ok(load_text("[train]\r\nsteps = 12\r\ntrainable = a\r\n[data]\r\npath = \"x y\"\r\n"));
-    ck_assert_int_eq(host.steps, 12);
-    ck_assert_str_eq(host.trainable, "a");
-    ck_assert_str_eq(plugin.path, scratch_path("x y"));
 }
 
 int main(void) {

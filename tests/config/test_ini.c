@@ -3,24 +3,26 @@
 
 #include "config/ini.h"
 
+static weft_error err = WEFT_ERROR_INIT;
+
 /* Parser instructions, as "[section]" and "section.key=<value>@line" lines. */
 typedef struct heard {
     char text[8192];
 } heard;
 
 static weft_status on_line(void *context, const char *section, const char *key, const char *value, long line,
-                           weft_error *err) {
+                           weft_error *unused) {
     heard *self = context;
     const size_t n = strlen(self->text);
-    (void)err;
+    (void)unused;
     if (key == NULL) (void)snprintf(self->text + n, sizeof self->text - n, "[%s]\n", section);
     else (void)snprintf(self->text + n, sizeof self->text - n, "%s.%s=<%s>@%ld\n", section, key, value, line);
     return WEFT_OK;
 }
 
-static weft_status parse_bytes(heard *out, const char *text, size_t n, weft_error *err) {
+static weft_status parse_bytes(heard *out, const char *text, size_t n) {
     out->text[0] = '\0';
-    return weft_ini_parse(on_line, out, "a.ini", text, n, err);
+    return weft_ini_parse(on_line, out, "a.ini", text, n, &err);
 }
 
 static const struct {
@@ -47,9 +49,8 @@ static const struct {
 };
 
 TESTS(good_text_is_read, LENGTH(good)) {
-    weft_error err = WEFT_ERROR_INIT;
     heard told;
-    ck_assert_ok(parse_bytes(&told, good[_i].text, strlen(good[_i].text), &err));
+    ck_assert_ok(parse_bytes(&told, good[_i].text, strlen(good[_i].text)));
     ck_assert_str_eq(told.text, good[_i].heard);
 }
 
@@ -81,44 +82,40 @@ static const struct {
 };
 
 TESTS(bad_text_is_refused_with_its_line, LENGTH(bad)) {
-    weft_error err = WEFT_ERROR_INIT;
     heard told;
-    ck_assert_int_eq(parse_bytes(&told, bad[_i].text, bad[_i].n, &err), WEFT_E_USER);
+    ck_assert_int_eq(parse_bytes(&told, bad[_i].text, bad[_i].n), WEFT_E_USER);
     ck_assert_msg(strncmp(err.text, bad[_i].where, strlen(bad[_i].where)) == 0, "%s", err.text);
     ck_assert_says(err, bad[_i].says);
 }
 
 /* inih's own buffer has 200 bytes. */
 TEST(long_values_are_whole) {
-    weft_error err = WEFT_ERROR_INIT;
     char text[4096], value[3001];
     heard told;
     memset(value, 'x', 3000);
     value[3000] = '\0';
     (void)snprintf(text, sizeof text, "[s]\nk = %s\nl = w\n", value);
-    ck_assert_ok(parse_bytes(&told, text, strlen(text), &err));
+    ck_assert_ok(parse_bytes(&told, text, strlen(text)));
     ck_assert_uint_eq(strlen(told.text), strlen("[s]\ns.k=<>@2\ns.l=<w>@3\n") + 3000);
     ck_assert_ptr_nonnull(strstr(told.text, value));
     ck_assert_ptr_nonnull(strstr(told.text, "s.l=<w>@3"));
 }
 
 TEST(a_long_comment_is_passed_over) {
-    weft_error err = WEFT_ERROR_INIT;
     char text[2048] = "[s]\n#";
     heard told;
     memset(text + 5, '=', 1000);
     strcpy(text + 1005, "\nk = v\n");
-    ck_assert_ok(parse_bytes(&told, text, strlen(text), &err));
+    ck_assert_ok(parse_bytes(&told, text, strlen(text)));
     ck_assert_str_eq(told.text, "[s]\ns.k=<v>@3\n");
 }
 
 TEST(a_long_name_is_refused) {
-    weft_error err = WEFT_ERROR_INIT;
     char text[2048] = "[s]\n";
     heard told;
     memset(text + 4, 'k', 1000);
     strcpy(text + 1004, " = v\n");
-    ck_assert_int_eq(parse_bytes(&told, text, strlen(text), &err), WEFT_E_USER);
+    ck_assert_int_eq(parse_bytes(&told, text, strlen(text)), WEFT_E_USER);
     ck_assert_says(err, "a.ini:2: ");
     ck_assert_says(err, "too long");
 }
@@ -127,7 +124,6 @@ TEST(printed_values_read_back) {
     static const char *const values[] = {"v",     "",     " v", "v ",     "a # b",  "a #",  "a#b", "#a",  ";",   "\"",
                                          "\"a\"", "a\"b", "\\", "a \\ b", " \\\" ", "a\tb", "=",   "[x]", "none"};
     const size_t n = sizeof values / sizeof *values;
-    weft_error err = WEFT_ERROR_INIT;
     char *text = NULL, expected[1024] = "[s]\n";
     size_t size = 0;
     FILE *file = open_memstream(&text, &size);
@@ -140,7 +136,7 @@ TEST(printed_values_read_back) {
         strcat(expected, line);
     }
     (void)fclose(file);
-    ck_assert_ok(parse_bytes(&told, text, size, &err));
+    ck_assert_ok(parse_bytes(&told, text, size));
     ck_assert_str_eq(told.text, expected);
     free(text);
 }

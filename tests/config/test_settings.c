@@ -15,30 +15,6 @@ static weft_status load(const char *text) {
     return status == WEFT_OK ? weft_settings_load(&settings, config, &err) : status;
 }
 
-TEST(defaults) {
-    ck_assert_ok(load(""));
-    ck_assert_str_eq(settings.run.out, "");
-    ck_assert_int_eq(settings.run.seed, 1);
-    ck_assert_str_eq(settings.model.path, scratch_path("m"));
-    ck_assert_int_eq(settings.model.start, WEFT_START_WEIGHTS);
-    ck_assert_int_eq(settings.tokenizer.bos, WEFT_CHOICE_AUTO);
-    ck_assert_int_eq(settings.tokenizer.eos, WEFT_CHOICE_AUTO);
-    ck_assert_int_eq(settings.train.global_batch, 1);
-    ck_assert_int_eq(settings.train.micro_batch, 1);
-    ck_assert(settings.train.steps == WEFT_NONE_I64);
-    ck_assert(settings.train.epochs == WEFT_NONE_F64);
-    ck_assert(settings.train.clip == WEFT_NONE_F64);
-    ck_assert_int_eq(settings.train.schedule, WEFT_SCHEDULE_CONSTANT);
-    ck_assert(settings.train.gamma == 0.85);
-    ck_assert_int_eq(settings.train.precision, WEFT_PRECISION_FP32);
-    ck_assert_str_eq(settings.train.trainable, "auto");
-    ck_assert_int_eq(settings.checkpoint.keep, 3);
-    ck_assert_int_eq(settings.checkpoint.keep_best, 1);
-    ck_assert_int_eq(settings.checkpoint.dtype, WEFT_SAVE_AUTO);
-    ck_assert_int_eq(weft_interval_resolve(&settings.eval_every, 100), 0);
-    ck_assert_int_eq(weft_interval_resolve(&settings.checkpoint_every, 100), 0);
-}
-
 TEST(names_of_enums_stand_in_the_order_of_their_values) {
     ck_assert_ok(load("start = fresh\n[tokenizer]\nbos = yes\neos = no\n[train]\nschedule = step\nstep_every = 2\n"
                       "[checkpoint]\ndtype = fp16\n"));

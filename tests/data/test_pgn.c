@@ -3,13 +3,6 @@
 
 #define GAME "[Event \"e\"]\n[Result \"1-0\"]\n\n1. e4 e5 2. f4 1-0\n"
 
-static rig keeping(void) {
-    rig r = rig_of(0);
-    r.tokenizer.keeps = 1;
-    r.tokenizer.bos = r.tokenizer.eos = 1;
-    return r;
-}
-
 /* Writes the recorded documents, each with a line end. */
 static void seen_text(char *out, const rig *r) {
     const char *at = r->tokenizer.seen, *end = at + r->tokenizer.seen_bytes;
@@ -48,7 +41,7 @@ static const struct {
 
 TESTS(games_become_lines, LENGTH(games)) {
     char text[1024];
-    rig r = keeping();
+    rig r = rig_recording();
     write_text("a.pgn", games[_i].bytes);
     RIG_MAKE(&r, "data.path=a.pgn");
     seen_text(text, &r);
@@ -58,7 +51,7 @@ TESTS(games_become_lines, LENGTH(games)) {
 
 TEST(any_name_may_hold_games) {
     char text[1024];
-    rig r = keeping();
+    rig r = rig_recording();
     write_text("a.txt", GAME);
     RIG_MAKE(&r, "data.path=a.txt", "data.format=pgn");
     seen_text(text, &r);
@@ -67,12 +60,12 @@ TEST(any_name_may_hold_games) {
 }
 
 TEST(what_is_left_out_is_counted) {
-    rig r = keeping();
+    rig r = rig_recording();
     write_text("a.pgn", GAME "[FEN \"8/8/8/8/8/8/8/Kk6 b - - 0 1\"]\n1... Kb2 *\n");
     RIG_MAKE(&r, "data.path=a.pgn");
     ck_assert_ptr_nonnull(strstr(r.host.log, "a.pgn: 1 of 2 games have another start position"));
     rig_end(&r);
-    r = keeping();
+    r = rig_recording();
     write_text("a.pgn", "[Event \"e\"]\n*\n" GAME);
     RIG_MAKE(&r, "data.path=a.pgn");
     ck_assert_ptr_nonnull(strstr(r.host.log, "a.pgn: 1 of 2 games have no move"));

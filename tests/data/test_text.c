@@ -210,31 +210,6 @@ TESTS(lengths_change_neither_rows_nor_order, 40) {
     rig_end(&fixed);
 }
 
-/* The last target of a chunk is the first id of the next chunk, in any sequence. */
-TEST(windows_join) {
-    const int lengths[] = {1000};
-    unsigned char begins[MOST_IDS] = {0}, ends[MOST_IDS] = {0};
-    rig r = rig_of(1);
-    rig_micro_batch micro_batch;
-    write_numbered("d.txt", 0, lengths, 1);
-    RIG_MAKE(&r, "data.path=d.txt", "data.document=line", "data.context=128");
-    ck_assert_uint_eq(rig_split(&r, WEFT_SPLIT_ALL).rows, 8);
-    micro_batch = rig_read(&r, WEFT_SPLIT_ALL, 0, 8);
-    for (int row = 0; row < 8; row++) {
-        const int32_t *ids = micro_batch.micro_batch.ids + (size_t)row * 128,
-                      *targets = micro_batch.micro_batch.targets + (size_t)row * 128;
-        const int n = ids[0] == 896 ? 103 : 128;
-        begins[ids[0]] = 1;
-        ends[targets[n - 1]] = 1;
-    }
-    for (int i = 0; i < MOST_IDS; i++) {
-        ck_assert_int_eq(begins[i], i % 128 == 0);
-        ck_assert_int_eq(ends[i], (i % 128 == 0 && i > 0) || i == 999);
-    }
-    rig_micro_batch_free(&micro_batch);
-    rig_end(&r);
-}
-
 TEST(rows_do_not_depend_on_the_batch) {
     static const int32_t splits[] = {WEFT_SPLIT_TRAIN, WEFT_SPLIT_VALIDATION, WEFT_SPLIT_ALL};
     const sample s = make_sample(8);
@@ -365,20 +340,6 @@ static int slow_rows(const int *pieces, int n, int context) {
     return rows;
 }
 
-/* Returns the smallest possible number of sequences, by exhaustive search. */
-static int fewest_rows(const int *pieces, int n, int context, int *room, int rows, int best) {
-    if (rows >= best) return best;
-    if (n == 0) return rows;
-    for (int k = 0; k <= rows; k++) {
-        if (k == rows) room[k] = context;
-        if (room[k] < pieces[n - 1]) continue;
-        room[k] -= pieces[n - 1];
-        best = fewest_rows(pieces, n - 1, context, room, k == rows ? rows + 1 : rows, best);
-        room[k] += pieces[n - 1];
-    }
-    return best;
-}
-
 static int cut_pieces(int *out, const int *lengths, int n, int context) {
     int pieces = 0;
     for (int d = 0; d < n; d++)
@@ -419,46 +380,6 @@ TEST(packing_is_best_fit_longest_first) {
         check_tight(&r, s.context);
         rig_end(&r);
     }
-}
-
-/* Proved bound of this rule: 11/9 of the minimum plus 6/9 (Dosa, 2007). */
-TEST(packing_is_near_the_best) {
-    uint64_t state = 3;
-    for (int round = 0; round < 150; round++) {
-        const int n = 2 + (int)chance(&state, 8), context = 3 + (int)chance(&state, 20);
-        int lengths[10], pieces[10], room[11];
-        int best;
-        uint64_t rows;
-        char key[32];
-        rig r = rig_of(1);
-        for (int d = 0; d < n; d++) lengths[d] = 2 + (int)chance(&state, (uint32_t)context);
-        ck_assert_int_eq(cut_pieces(pieces, lengths, n, context), n);
-        best = fewest_rows(pieces, n, context, room, 0, n + 1);
-        write_numbered("d.txt", 0, lengths, n);
-        (void)snprintf(key, sizeof key, "data.context=%d", context);
-        RIG_MAKE(&r, "data.path=d.txt", "data.document=line", key);
-        rows = rig_split(&r, WEFT_SPLIT_ALL).rows;
-        ck_assert_msg((int)rows >= best && 9 * (int)rows <= 11 * best + 6, "%d rows, the best is %d", (int)rows, best);
-        rig_end(&r);
-    }
-}
-
-/* Many documents of common lengths leave almost no padding. */
-TEST(packing_fills_rows) {
-    enum { N = 5000, CONTEXT = 256 };
-    static int lengths[N];
-    uint64_t state = 9, targets = 0, least;
-    rig r = rig_of(1);
-    for (int d = 0; d < N; d++) {
-        lengths[d] = 2 + (int)chance(&state, 40) + (int)chance(&state, 10) * (int)chance(&state, 80);
-        targets += (uint64_t)(lengths[d] - 1);
-    }
-    write_numbered("d.txt", 0, lengths, N);
-    RIG_MAKE(&r, "data.path=d.txt", "data.document=line", "data.context=256");
-    least = (targets + CONTEXT - 1) / CONTEXT;
-    ck_assert_uint_ge(rig_split(&r, WEFT_SPLIT_ALL).rows, least);
-    ck_assert_uint_le(rig_split(&r, WEFT_SPLIT_ALL).rows, least + least / 200);
-    rig_end(&r);
 }
 
 int main(void) {

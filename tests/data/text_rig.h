@@ -194,6 +194,14 @@ static inline rig rig_of(int numbered) {
     return self;
 }
 
+/* The same with a tokenizer that records each document. */
+static inline rig rig_recording(void) {
+    rig r = rig_of(0);
+    r.tokenizer.keeps = 1;
+    r.tokenizer.bos = r.tokenizer.eos = 1; /* each document has a target */
+    return r;
+}
+
 /* overrides: "data.path=x", ..., NULL. */
 static inline weft_status rig_make(rig *self, const char *const *overrides, weft_error *err) {
     weft_status status;

@@ -8,12 +8,12 @@
 #include "config/config.h"
 #include "plugin/services.h"
 
+#pragma GCC diagnostic ignored "-Wunused-parameter" /* the signatures of a job */
+
 enum { ROWS = 2, BEGIN = 256, END = 257, IDS = 258 };
 
 static weft_status encode(const weft_data_job *job, const weft_ids_sink *sink, const char *text, size_t bytes,
                           weft_error *err) {
-    (void)job;
-    (void)err;
     for (size_t i = 0; i < bytes; i++) {
         const int32_t id = (unsigned char)text[i];
         const weft_status status = sink->put(sink->context, &id, 1);
@@ -24,15 +24,11 @@ static weft_status encode(const weft_data_job *job, const weft_ids_sink *sink, c
 
 static weft_status encode_with(const weft_data_job *job, const weft_ids_sink *sink, const char *text, size_t bytes,
                                uint32_t flags, weft_error *err) {
-    (void)flags;
     return encode(job, sink, text, bytes, err);
 }
 
 static weft_status decode(const weft_data_job *job, const weft_text_sink *sink, const int32_t *ids, size_t n,
                           uint32_t flags, weft_error *err) {
-    (void)job;
-    (void)flags;
-    (void)err;
     for (size_t i = 0; i < n; i++) {
         const char byte = (char)ids[i];
         const weft_status status = ids[i] < 256 ? sink->put(sink->context, &byte, 1) : WEFT_OK;
@@ -49,8 +45,6 @@ static weft_status put_id(const weft_chat_sink *sink, int32_t id, int32_t answer
 static weft_status chat(const weft_data_job *job, const weft_chat_sink *sink, const weft_chat *chat, weft_error *err) {
     int32_t answers = 0;
     weft_status status = put_id(sink, BEGIN, -1);
-    (void)job;
-    (void)err;
     for (uint64_t i = 0; i < chat->n_messages && status == WEFT_OK; i++) {
         const weft_chat_message *message =
             (const weft_chat_message *)(const void *)((const char *)chat->messages + i * chat->stride);
@@ -63,16 +57,10 @@ static weft_status chat(const weft_data_job *job, const weft_chat_sink *sink, co
 }
 
 static weft_status check_chat(const weft_data_job *job, const char *named, weft_error *err) {
-    (void)job;
-    (void)named;
-    (void)err;
     return WEFT_OK;
 }
 
 static int32_t special_id(const weft_data_job *job, const char *name, size_t bytes) {
-    (void)job;
-    (void)name;
-    (void)bytes;
     return -1;
 }
 

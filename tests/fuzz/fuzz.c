@@ -21,7 +21,7 @@ static void fail(const char *what, const char *text) {
 
 void fuzz_judge(weft_status status, const weft_error *err) {
     if (status == WEFT_OK) return;
-    if (err->text[0] == '\0') fail("a failure without a sentence", "");
+    if (err->text[0] == '\0' || err->code != (int32_t)status) fail("a failure without its message", err->text);
     for (const unsigned char *at = (const unsigned char *)err->text; *at != '\0'; at++)
         if ((*at < 0x20 && *at != '\n' && *at != '\t') || *at == 0x7f)
             fail("a sentence with a control character", err->text);

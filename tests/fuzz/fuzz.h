@@ -11,7 +11,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Aborts if a failure has no message, or one with control characters. Accepts WEFT_OK. */
+/* Aborts if a failure has no message of its status, or one with control characters. Accepts WEFT_OK. */
 void fuzz_judge(weft_status status, const weft_error *err);
 
 /* Returns a directory of this process, in memory if supported, removed at exit. */

@@ -149,18 +149,6 @@ static inline void rig_remove(const char *name) {
     (void)unlink(scratch_path(name));
 }
 
-/* Returns false if the file does not exist. */
-static inline bool rig_read(weft_bytes *out, const char *path) {
-    char block[65536];
-    size_t n = 0;
-    FILE *file = fopen(path, "rb");
-    memset(out, 0, sizeof *out);
-    if (file == NULL) return false;
-    while ((n = fread(block, 1, sizeof block, file)) > 0) ck_assert_int_eq(weft_bytes_put(out, block, n), WEFT_OK);
-    ck_assert_int_eq(fclose(file), 0);
-    return true;
-}
-
 static inline void rig_golden(char path[512], const char *name) {
     ck_assert_ptr_nonnull(getenv("WEFT_SOURCE"));
     (void)snprintf(path, 512, "%s/tests/golden/%s", getenv("WEFT_SOURCE"), name);

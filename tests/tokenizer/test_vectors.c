@@ -113,23 +113,6 @@ TESTS(golden_ids_of_no_text_give_their_bytes, 4) {
     rig_close(tokenizer);
 }
 
-/* Byte tokens that are invalid UTF-8 together are decoded to these bytes. */
-TEST(broken_utf8_is_decoded_byte_for_byte) {
-    const int32_t list[] = {0x41 + 3, 0xc3 + 3, 0xa9 + 3, 0xff + 3, 0x42 + 3};
-    weft_bytes ids = {(char *)(uintptr_t)list, sizeof list, 0}, text;
-    json_t *json = NULL;
-    weft_tokenizer *tokenizer = open_golden("sp-bpe", &json);
-    text = rig_decode(tokenizer, &ids, 0);
-    ck_assert_uint_eq(text.n, 5);
-    ck_assert_mem_eq(text.data,
-                     "A\xc3\xa9\xff"
-                     "B",
-                     5);
-    weft_bytes_free(&text);
-    json_decref(json);
-    rig_close(tokenizer);
-}
-
 /* Writes the base with the changes of a variant. */
 static void write_variant(const json_t *base, const json_t *changes) {
     json_t *spec = json_deep_copy(base);
