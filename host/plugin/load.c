@@ -372,10 +372,10 @@ static weft_status check_library(const weft_trust *trust, const char *path, weft
  * runs none of their code. LD_LIBRARY_PATH and the system's cache, which the user and the administrator set, are not
  * used: their files need no pin. */
 static void list_libraries(int end, void *context) {
-    char *const nothing[] = {NULL};
+    char lists[] = "LD_TRACE_LOADED_OBJECTS=1", *const environment[] = {lists, NULL};
     Dl_info loader;
-    if (dladdr(dlsym(RTLD_DEFAULT, "_dl_find_object"), &loader) != 0 && dup2(end, STDOUT_FILENO) >= 0)
-        (void)execle(loader.dli_fname, "ld.so", "--inhibit-cache", "--list", (const char *)context, NULL, nothing);
+    if (dladdr(dlsym(RTLD_DEFAULT, "_r_debug"), &loader) != 0 && dup2(end, STDOUT_FILENO) >= 0)
+        (void)execle(loader.dli_fname, "ld.so", "--inhibit-cache", (const char *)context, NULL, environment);
     _exit(127);
 }
 
