@@ -42,8 +42,8 @@ double relative_error(const float *a, const float *b, int64_t n);
  * multiplied by `scale`. */
 double golden_gradient_error(const golden_engine *engine, const golden_batch *batch, const weft_parameter *p,
                              double scale);
-/* Compares the trained parameters, or their gradients, to the batch's tensors "PREFIXname". Returns their number. noisy:
- * parameters with a gradient of rounding errors may be anything: AdamW takes steps of that rounding. */
+/* Compares the trained parameters, or their gradients, to the batch's tensors "PREFIXname". Returns their number.
+ * noisy: parameters with a gradient of rounding errors may be anything: AdamW takes steps of that rounding. */
 int32_t golden_compare(const golden_engine *engine, const golden_batch *batch, const char *prefix, bool gradients,
                        bool noisy);
 /* Ten clipped steps have the losses and norms of the batch, the first one its gradients, and the last one its

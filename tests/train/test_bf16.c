@@ -1,5 +1,5 @@
-/* tests/train/test_bf16.c: [train] precision = bf16 and fp16: close to fp32 but not equal. Of bf16 also: equal to another device; half the
- * memory; masters keep values that bf16 cannot represent. */
+/* tests/train/test_bf16.c: [train] precision = bf16 and fp16: close to fp32 but not equal. Of bf16 also: equal to
+ * another device; half the memory; masters keep values that bf16 cannot represent. */
 #include "golden.h"
 #include "model/convert.h"
 #include "reference_device.h"

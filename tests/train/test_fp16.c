@@ -1,5 +1,5 @@
-/* tests/train/test_fp16.c: [train] precision = fp16 (test_bf16.c compares it to fp32). Loss scaling equals PyTorch's GradScaler (golden
- * files); a skipped step changes no state. */
+/* tests/train/test_fp16.c: [train] precision = fp16 (test_bf16.c compares it to fp32). Loss scaling equals PyTorch's
+ * GradScaler (golden files); a skipped step changes no state. */
 #include "run/session.h"
 #include "golden.h"
 #include "run/engine.h"
