@@ -248,8 +248,8 @@ extern struct weft_plan_printing {
 
 /* ---- hashes of plugin results (plugin_answers.c) ---- */
 
-/* Returns a 64-bit hash of the behavior of the programs: the instructions of all ranks, and the content and placement of
- * each unit. Unit names are excluded. Two different sets collide with probability 2^-64. */
+/* Returns a 64-bit hash of the behavior of the programs: the instructions of all ranks, and the content and placement
+ * of each unit. Unit names are excluded. Two different sets collide with probability 2^-64. */
 uint64_t weft_programs_identity(const weft_program *const *programs, const weft_job_spec *job);
 
 /* Record the results so far. Each is called immediately after its result, because later ones modify the plan. */

@@ -16,7 +16,7 @@ typedef struct weft_check_place {
     int32_t rank, instruction;
 } weft_check_place;
 
-/* The instructions of a segment and micro-batch; -1: not yet. `recompute` and `backward` are on the rank of `forward`. */
+/* The instructions of a segment and micro-batch; -1: not yet. `recompute`, `backward`: on the rank of `forward`. */
 typedef struct weft_check_run {
     weft_check_place forward;
     int32_t recompute, backward;
