@@ -95,9 +95,6 @@ weft_status weft_config_idle(weft_config *self, const char *section, const weft_
 weft_status weft_config_fill_idle(weft_config *self, void *out, const char *section, const weft_key *keys, uint64_t n,
                                   uint32_t stride, weft_error *err);
 
-/* Treats the key as unset from now on, if it has this value in exactly this section. */
-void weft_config_pass_over(weft_config *self, const char *section, const char *key, const char *value);
-
 /* ---- values ---- */
 
 /* Returns true if the file or an override sets the key. */

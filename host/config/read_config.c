@@ -83,7 +83,7 @@ static weft_status check_brought(const weft_config *self, const char *path, weft
 #define MOST_ITEMS   4096u
 
 static bool is_item(const weft_item *item, const char *section, const char *key) {
-    return !item->passed_over && strcmp(item->section, section) == 0 && strcmp(item->key, key) == 0;
+    return strcmp(item->section, section) == 0 && strcmp(item->key, key) == 0;
 }
 
 const weft_item *weft_config_item(const weft_config *self, const char *section, const char *key) {
@@ -103,13 +103,6 @@ bool weft_config_is_declared(const weft_config *self, const char *section, const
     for (size_t i = 0; i < self->n_keys; i++)
         if (strcmp(self->keys[i].section, section) == 0 && strcmp(self->keys[i].row->name, key) == 0) return true;
     return false;
-}
-
-void weft_config_pass_over(weft_config *self, const char *section, const char *key, const char *value) {
-    for (size_t i = 0; i < self->n_items; i++) {
-        weft_item *item = &self->items[i];
-        if (is_item(item, section, key) && strcmp(item->value, value) == 0) item->claimed = item->passed_over = true;
-    }
 }
 
 void weft_config_claim(weft_config *self, const char *section, const weft_key *row) {

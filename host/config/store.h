@@ -11,7 +11,6 @@ typedef struct weft_item {
     const char *source;    /* "run.ini:14" or "command line" */
     const char *directory; /* base of its relative paths */
     bool claimed;          /* a table declared its key */
-    bool passed_over;      /* ignored, as if unset */
 } weft_item;
 
 /* A section that the user named. */

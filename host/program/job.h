@@ -1,5 +1,4 @@
-/* host/program/job.h: the graphs of a mode, queries on a job that all stages of this folder share, and its validation.
- * */
+/* host/program/job.h: the graphs of a mode; queries on a job that all stages of this folder share; its validation. */
 #ifndef WEFT_HOST_PROGRAM_JOB_H
 #define WEFT_HOST_PROGRAM_JOB_H
 

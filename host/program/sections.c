@@ -408,24 +408,6 @@ static weft_status declare_part(weft_run *run, int32_t index, weft_error *err) {
     return status;
 }
 
-/* Ignores keys of unselected plugins with the value `none`, which older versions of Weft wrote. */
-static void drop_keys_of_none(weft_run *run, int32_t part) {
-    static const struct {
-        int32_t part;
-        const char *key;
-    } old[] = {{WEFT_PART_STRATEGY, "shard"},     {WEFT_PART_STRATEGY, "shard_group"},
-               {WEFT_PART_STRATEGY, "root"},      {WEFT_PART_STRATEGY, "reshard_after_forward"},
-               {WEFT_PART_STRATEGY, "reduce_at"}, {WEFT_PART_STRATEGY, "device_map"},
-               {WEFT_PART_STRATEGY, "schedule"},  {WEFT_PART_STRATEGY, "prefetch"},
-               {WEFT_PART_POLICY, "classes"},     {WEFT_PART_POLICY, "size"}};
-    const char *kind = weft_part_name(part);
-    for (size_t i = 0; i < sizeof old / sizeof *old; i++) {
-        if (old[i].part != part) continue;
-        if (capability_of(part, old[i].key) != 0 || !weft_config_is_declared(run->config, kind, old[i].key))
-            weft_config_pass_over(run->config, kind, old[i].key, "none");
-    }
-}
-
 /* Rejects unknown keys of a part's section and of its plugin's own section. */
 static weft_status check_part_keys(weft_run *run, int32_t part, weft_error *err) {
     const weft_loaded *loaded = run->parts[part].loaded;
@@ -433,7 +415,6 @@ static weft_status check_part_keys(weft_run *run, int32_t part, weft_error *err)
     char own[100];
     weft_status status = WEFT_OK;
     if (loaded == NULL && part != WEFT_PART_ADAPTER) return WEFT_OK; /* declare_part has validated it */
-    drop_keys_of_none(run, part);
     key = weft_config_stray(run->config, kind);
     if (key != NULL) return reject_key(run, part, key, err);
     if (loaded == NULL) return WEFT_OK;

@@ -168,23 +168,3 @@ def test_plugin_that_cannot_be_used():
 def test_pin_of_an_unselected_plugin():
     pin = hashlib.sha256(pathlib.Path("plugins/weft-strategy-steady.so").read_bytes()).hexdigest()
     weft(f"config check run.ini plugins.pin=strategy:steady={pin}")
-
-
-def test_old_configuration():
-    """It has `none` for each key of an unselected plugin."""
-    text = read("run.ini").replace("[optimizer.sgd]\nmomentum=0.9\n", "")
-    write("former.ini", text[:text.index("[strategy]")] + """\
-[policy]
-plugin = block
-classes = none
-size = none
-[strategy]
-plugin = single
-reduce = tree
-reduce_dtype = fp32
-""" + "".join(f"{key} = none\n" for key in ("shard", "shard_group", "reshard_after_forward", "root", "prefetch",
-                                            "reduce_at",
-                                             "device_map", "schedule")))
-    weft("train former.ini run.out=former --quiet")
-    same_model("former")
-    says(read("former/config.ini"), re.compile("^(shard|root|device_map|classes) = "), count=0)

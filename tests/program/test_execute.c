@@ -234,23 +234,6 @@ TEST(a_failure_is_given_step_and_instruction) {
     bench_close(&b);
 }
 
-TEST(the_table_and_the_slots_must_be_there) {
-    bench b;
-    weft_instruction_slots *slots = NULL;
-    bench_open(&b, &checkpointing, 100);
-    b.table.run[WEFT_INSTRUCTION_RECOMPUTE] = NULL;
-    ck_assert_int_eq(run(&b, 1), WEFT_E_HOST);
-    ck_assert_says(b.err, "no function executes a RECOMPUTE");
-    ck_assert_int_eq(b.recorder.n_seen, 0);
-    b.table.run[WEFT_INSTRUCTION_RECOMPUTE] = record;
-    slots = b.program->instruction_slots;
-    b.program->instruction_slots = NULL; /* as if it were not placed */
-    ck_assert_int_eq(run(&b, 1), WEFT_E_HOST);
-    ck_assert_says(b.err, "place it");
-    b.program->instruction_slots = slots;
-    bench_close(&b);
-}
-
 TEST(a_single_micro_batch_gradient_is_the_sum_itself) {
     bench b;
     int32_t slot = 0;
