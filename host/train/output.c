@@ -1,5 +1,5 @@
-/* host/train/output.c: see output.h. */
-#include "train/output.h"
+/* host/train/output.c: see trainer.h. */
+#include "train/trainer.h"
 
 #include "base/alloc.h"
 #include "base/file.h"

@@ -225,14 +225,6 @@ TEST(sections_of_plugins_belong_to_a_kind) {
     }
 }
 
-TEST(what_is_passed_over_says_nothing) {
-    ck_assert_ok(load_config(NULL, (const char *const[]){"strategy.shard=none", "strategy.group=4"}, 2));
-    weft_config_pass_over(config, "strategy", "shard", "none");
-    weft_config_pass_over(config, "strategy", "group", "none");
-    ck_assert(!weft_config_has_key(config, "strategy", "shard"));
-    ck_assert_str_eq(weft_config_stray(config, "strategy"), "group");
-}
-
 int main(void) {
     TCase *tests = tcase_create("own");
     tcase_add_checked_fixture(tests, setup, teardown);
