@@ -8,10 +8,11 @@
 
 #include "plugin/services.h"
 
+static weft_error err = WEFT_ERROR_INIT;
+
 static weft_buffer *filled(ranks *r, int64_t n, float value) {
     weft_buffer *out = NULL;
     uint32_t bits;
-    weft_error err = WEFT_ERROR_INIT;
     const size_t bytes = sizeof bits;
     memcpy(&bits, &value, bytes);
     must_be_ok(r->kernels->alloc(r->device, &out, n * 4, &err), err);
@@ -22,11 +23,9 @@ static weft_buffer *filled(ranks *r, int64_t n, float value) {
 /* Checks that all n elements have the value. */
 static void expect(ranks *r, weft_buffer *b, int64_t n, float value, int line) {
     float *got = malloc((size_t)n * 4);
-    weft_error err = WEFT_ERROR_INIT;
-    int64_t i;
     must(got != NULL);
     must_be_ok(r->kernels->read(r->device, NULL, got, (weft_ref){b, 0}, n * 4, &err), err);
-    for (i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++) {
         if (got[i] != value) fail(line, "element %lld is %g and not %g", (long long)i, (double)got[i], (double)value);
     }
     free(got);
@@ -46,7 +45,6 @@ static const int32_t tags[MESSAGES] = {4, 0, 32766, 9, 4, 4}; /* three have tag 
 /* Connects each rank to the next one for sending and to the previous one for receiving. */
 static void connect_ring(ranks *r) {
     const int32_t before = (r->rank + r->size - 1) % r->size;
-    weft_error err = WEFT_ERROR_INIT;
     for (int32_t sender = 0; sender < r->size && r->table->connect != NULL; sender++) {
         if (sender == r->rank) must_be_ok(r->table->connect(r->comm, NULL, (r->rank + 1) % r->size, 0, 1, &err), err);
         if (sender == before) must_be_ok(r->table->connect(r->comm, NULL, before, 0, 0, &err), err);
@@ -61,26 +59,26 @@ void case_pairs(ranks *r) {
     const int32_t next = (r->rank + 1) % r->size, before = (r->rank + r->size - 1) % r->size;
     weft_comm_handle *sent[MESSAGES], *got[MESSAGES];
     weft_buffer *from[MESSAGES], *to[MESSAGES];
-    weft_error err = WEFT_ERROR_INIT;
-    int i;
     if (r->size == 1) return;
     connect_ring(r);
-    for (i = 0; i < MESSAGES; i++) {
+    for (int i = 0; i < MESSAGES; i++) {
         from[i] = filled(r, lengths[i], (float)(100 * r->rank + i));
         to[i] = filled(r, lengths[i] + 1, -1);
     }
-    for (i = 0; i < MESSAGES; i++) {
+    for (int i = 0; i < MESSAGES; i++) {
         const weft_exchange what = pair(NULL, from[i], lengths[i], next, tags[i]);
         must_be_ok(r->table->send(r->comm, &sent[i], &what, &err), err);
     }
-    for (i = 0; i < MESSAGES; i++) {
+    for (int i = 0; i < MESSAGES; i++) {
         const weft_exchange what = pair(to[order[i]], NULL, lengths[order[i]], before, tags[order[i]]);
         must_be_ok(r->table->recv(r->comm, &got[order[i]], &what, &err), err);
     }
     /* the fourth message is the largest: a wait for any one progresses all */
-    for (i = MESSAGES - 1; i >= 0; i--) must_be_ok(r->table->wait(r->comm, r->rank % 2 ? sent[i] : got[i], &err), err);
-    for (i = MESSAGES - 1; i >= 0; i--) must_be_ok(r->table->wait(r->comm, r->rank % 2 ? got[i] : sent[i], &err), err);
-    for (i = 0; i < MESSAGES; i++) {
+    for (int i = MESSAGES - 1; i >= 0; i--)
+        must_be_ok(r->table->wait(r->comm, r->rank % 2 ? sent[i] : got[i], &err), err);
+    for (int i = MESSAGES - 1; i >= 0; i--)
+        must_be_ok(r->table->wait(r->comm, r->rank % 2 ? got[i] : sent[i], &err), err);
+    for (int i = 0; i < MESSAGES; i++) {
         expect(r, to[i], lengths[i], (float)(100 * before + i), __LINE__);
         r->kernels->release(r->device, to[i]);
         r->kernels->release(r->device, from[i]);
@@ -91,7 +89,6 @@ void case_pairs(ranks *r) {
 
 static void refused(ranks *r, weft_exchange_fn *call, const weft_exchange *what, const char *sentence, int line) {
     weft_comm_handle *handle = (weft_comm_handle *)(void *)r;
-    weft_error err = WEFT_ERROR_INIT;
     const weft_status status = call(r->comm, &handle, what, &err);
     if (status != WEFT_E_HOST) fail(line, "status %d where \"%s\" is WEFT_E_HOST", (int)status, sentence);
     if (strstr(err.text, sentence) == NULL) fail(line, "\"%s\" does not say \"%s\"", err.text, sentence);
@@ -100,7 +97,6 @@ static void refused(ranks *r, weft_exchange_fn *call, const weft_exchange *what,
 
 static void group_refused(ranks *r, const int32_t *of, int32_t n, const char *sentence, int line) {
     weft_comm_group *group = NULL;
-    weft_error err = WEFT_ERROR_INIT;
     const weft_status status = r->table->group(r->comm, &group, of, n, &err);
     if (status != WEFT_E_HOST || group != NULL) fail(line, "status %d", (int)status);
     if (strstr(err.text, sentence) == NULL) fail(line, "\"%s\" does not say \"%s\"", err.text, sentence);
@@ -160,7 +156,6 @@ static void wrong_structs(ranks *r, weft_buffer *a, weft_buffer *b) {
         int64_t more;
     } what = {pair(a, b, 4, 0, 0), 1};
     weft_comm_handle *handle = NULL;
-    weft_error err = WEFT_ERROR_INIT;
     what.known.struct_size = 16;
     refused(r, r->table->all_gather, &what.known, "was started with struct_size 16; at least ", __LINE__);
     what.known.struct_size = (uint32_t)sizeof what;
@@ -173,7 +168,6 @@ static void wrong_world(ranks *r, weft_buffer *a, weft_buffer *b) {
     const weft_comm_job job = {(uint32_t)sizeof job, 0, r->size, 0};
     const int32_t me[] = {r->rank};
     weft_exchange what = pair(a, b, 4, 0, 0);
-    weft_error err = WEFT_ERROR_INIT;
     ranks other = *r;
     must_be_ok(r->table->create(&other.comm, weft_services(), NULL, &job, &err), err);
     refused(&other, r->table->all_gather, &what, "all_gather was started before `attach`", __LINE__);
@@ -186,10 +180,8 @@ static void wrong_world(ranks *r, weft_buffer *a, weft_buffer *b) {
 /* One message whose length differs from its receiver's, both shorter and longer. */
 static void wrong_lengths(ranks *r, weft_buffer *a, weft_buffer *b) {
     weft_comm_handle *handle = NULL;
-    weft_error err = WEFT_ERROR_INIT;
     const int64_t n[2] = {2, 6};
-    int i;
-    for (i = 0; i < 2 && r->rank < 2 && r->size > 1 && !moves_itself(r); i++) { /* NCCL does not check lengths */
+    for (int i = 0; i < 2 && r->rank < 2 && r->size > 1 && !moves_itself(r); i++) { /* NCCL does not check lengths */
         const weft_exchange what = pair(a, b, r->rank == 0 ? 4 : n[i], 1 - r->rank, 1);
         must_be_ok((r->rank == 0 ? r->table->send : r->table->recv)(r->comm, &handle, &what, &err), err);
         if (r->rank == 0) {
@@ -221,7 +213,6 @@ void case_wrong_calls(ranks *r) {
     weft_buffer *a = filled(r, 4 * r->size + 8, 1), *b = filled(r, 4 * r->size + 8, 2);
     weft_exchange what = pair(a, b, 4, 0, 0);
     weft_comm_handle *handle = NULL;
-    weft_error err = WEFT_ERROR_INIT;
     wrong_structs(r, a, b);
     if (is_alone(r)) {
         wrong_alone(r, a, b);
@@ -297,7 +288,6 @@ static void round_sums(ranks *r, int32_t dtype) {
     weft_buffer *b = NULL;
     weft_exchange what = {.struct_size = (uint32_t)sizeof what, .n = PAIRS, .dtype = dtype};
     weft_comm_handle *handle = NULL;
-    weft_error err = WEFT_ERROR_INIT;
     uint32_t i, odd = 12345;
     if (r->size < 2 || r->rank > 1) return;
     for (i = 0; i < PAIRS; i++) {

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+static weft_error err = WEFT_ERROR_INIT;
+
 #define GUARD 64
 
 typedef struct buffer {
@@ -54,7 +56,6 @@ static void put(unsigned char *at, int32_t dtype, int64_t i, double value) {
 /* --- buffers --- */
 
 static void buffer_make(ranks *r, buffer *b, int64_t bytes) {
-    weft_error err = WEFT_ERROR_INIT;
     b->bytes = bytes;
     b->ref.offset = GUARD;
     b->expected = malloc((size_t)bytes + 2 * GUARD);
@@ -65,7 +66,6 @@ static void buffer_make(ranks *r, buffer *b, int64_t bytes) {
 
 static void buffer_write(ranks *r, buffer *b) {
     const weft_ref all = {b->ref.buffer, 0};
-    weft_error err = WEFT_ERROR_INIT;
     must_be_ok(r->kernels->write(r->device, NULL, all, b->expected, b->bytes + 2 * GUARD, &err), err);
 }
 
@@ -73,12 +73,11 @@ static void buffer_check(ranks *r, const buffer *b, const char *what) {
     const weft_ref all = {b->ref.buffer, 0};
     const int64_t bytes = b->bytes + 2 * GUARD;
     unsigned char *got = malloc((size_t)bytes);
-    weft_error err = WEFT_ERROR_INIT;
-    int64_t i;
     must(got != NULL);
     must_be_ok(r->kernels->read(r->device, NULL, got, all, bytes, &err), err);
     if (memcmp(got, b->expected, (size_t)bytes) != 0) {
-        for (i = 0; got[i] == b->expected[i];) i++;
+        int64_t i = 0;
+        while (got[i] == b->expected[i]) i++;
         fail(__LINE__, "%s: byte %lld of %lld is %u and not %u", what, (long long)(i - GUARD), (long long)b->bytes,
              got[i], b->expected[i]);
     }
@@ -100,9 +99,8 @@ static unsigned char *row(const one *e, const buffer *b, int32_t r) {
 /* Numbers repeat after 256. */
 static void fill_row(const one *e, unsigned char *at, int32_t from, int32_t to) {
     const int64_t size = weft_dtype_bytes(e->dtype);
-    int64_t i;
-    for (i = 0; i < e->n && i < 256; i++) put(at, e->dtype, i, number(e, from, to, i));
-    for (i = 256; i < e->n; i += 256) {
+    for (int64_t i = 0; i < e->n && i < 256; i++) put(at, e->dtype, i, number(e, from, to, i));
+    for (int64_t i = 256; i < e->n; i += 256) {
         memcpy(at + i * size, at, (size_t)((e->n - i < 256 ? e->n - i : 256) * size));
     }
 }
@@ -110,12 +108,11 @@ static void fill_row(const one *e, unsigned char *at, int32_t from, int32_t to) 
 /* Fills the contents before the call. */
 static void fill_before(one *e) {
     const some *g = e->group;
-    int32_t r;
     switch (e->kind) {
     case ALL_GATHER: fill_row(e, e->in_place ? row(e, &e->to, g->place) : row(e, &e->from, 0), g->place, 0); break;
     case ALL_TO_ALL:
     case REDUCE_SCATTER:
-        for (r = 0; r < g->n; r++) fill_row(e, row(e, e->in_place ? &e->to : &e->from, r), g->place, r);
+        for (int32_t r = 0; r < g->n; r++) fill_row(e, row(e, e->in_place ? &e->to : &e->from, r), g->place, r);
         break;
     case ALL_REDUCE: fill_row(e, row(e, e->in_place ? &e->to : &e->from, 0), g->place, 0); break;
     default:
@@ -124,11 +121,9 @@ static void fill_before(one *e) {
 }
 
 static void fill_sum(const one *e, unsigned char *at, int32_t to) {
-    int64_t i;
-    int32_t r;
-    for (i = 0; i < e->n; i++) {
+    for (int64_t i = 0; i < e->n; i++) {
         double sum = 0;
-        for (r = 0; r < e->group->n; r++) sum += number(e, r, to, i);
+        for (int32_t r = 0; r < e->group->n; r++) sum += number(e, r, to, i);
         put(at, e->dtype, i, sum);
     }
 }
@@ -136,13 +131,12 @@ static void fill_sum(const one *e, unsigned char *at, int32_t to) {
 /* Fills the expected contents after it; an in-place sum leaves the other rows unchanged. */
 static void fill_after(one *e) {
     const some *g = e->group;
-    int32_t r;
     switch (e->kind) {
     case ALL_GATHER:
-        for (r = 0; r < g->n; r++) fill_row(e, row(e, &e->to, r), r, 0);
+        for (int32_t r = 0; r < g->n; r++) fill_row(e, row(e, &e->to, r), r, 0);
         break;
     case ALL_TO_ALL:
-        for (r = 0; r < g->n; r++) fill_row(e, row(e, &e->to, r), r, g->place);
+        for (int32_t r = 0; r < g->n; r++) fill_row(e, row(e, &e->to, r), r, g->place);
         break;
     case REDUCE_SCATTER: fill_sum(e, row(e, &e->to, e->in_place ? g->place : 0), g->place); break;
     case ALL_REDUCE: fill_sum(e, row(e, &e->to, 0), 0); break;
@@ -170,7 +164,6 @@ static void prepare(ranks *r, one *e) {
 static void launch(ranks *r, one *e) {
     const int64_t bytes = e->n * weft_dtype_bytes(e->dtype);
     weft_exchange what = {.struct_size = (uint32_t)sizeof what, .group = e->group->group, .n = e->n};
-    weft_error err = WEFT_ERROR_INIT;
     what.stream = e->stream;
     what.dtype = e->dtype;
     what.peer = e->kind == BROADCAST ? e->root : 0;
@@ -199,7 +192,6 @@ static void end(ranks *r, one *e) {
 }
 
 static void wait_for(ranks *r, one *e) {
-    weft_error err = WEFT_ERROR_INIT;
     must_be_ok(r->table->wait(r->comm, e->handle, &err), err);
     end(r, e);
 }
@@ -207,11 +199,9 @@ static void wait_for(ranks *r, one *e) {
 /* --- groups --- */
 
 static void some_make(ranks *r, some *g) {
-    weft_error err = WEFT_ERROR_INIT;
-    int32_t i;
     g->place = -1;
     g->group = NULL;
-    for (i = 0; i < g->n; i++) {
+    for (int32_t i = 0; i < g->n; i++) {
         if (g->ranks[i] == r->rank) g->place = i;
     }
     if (g->place >= 0) must_be_ok(r->table->group(r->comm, &g->group, g->ranks, g->n, &err), err);
@@ -220,9 +210,8 @@ static void some_make(ranks *r, some *g) {
 /* The world, the world in reverse, every second rank, and each pair of neighbours; groups overlap. */
 static void make_groups(ranks *r) {
     some *groups = r->groups;
-    int32_t i;
     if (r->n_groups > 0) return;
-    for (i = 0; i < r->size; i++) {
+    for (int32_t i = 0; i < r->size; i++) {
         groups[0].ranks[i] = i;
         groups[1].ranks[i] = r->size - 1 - i;
         if (i % 2 == 0) groups[2].ranks[groups[2].n++] = i;
@@ -230,13 +219,13 @@ static void make_groups(ranks *r) {
     groups[0].n = groups[1].n = r->size;
     groups[0].place = r->rank;
     r->n_groups = 3;
-    for (i = 0; i + 1 < r->size; i++) {
+    for (int32_t i = 0; i + 1 < r->size; i++) {
         some *two = &groups[r->n_groups++];
         two->n = 2;
         two->ranks[0] = i % 3 == 0 ? i + 1 : i;
         two->ranks[1] = i % 3 == 0 ? i : i + 1;
     }
-    for (i = 1; i < r->n_groups; i++) some_make(r, &groups[i]);
+    for (int32_t i = 1; i < r->n_groups; i++) some_make(r, &groups[i]);
 }
 
 /* --- the cases --- */
@@ -281,7 +270,6 @@ void case_exchanges(ranks *r) {
  * poke until they are done. */
 void case_several(ranks *r) {
     one e[TOGETHER];
-    weft_error err = WEFT_ERROR_INIT;
     int i, n = 0;
     make_groups(r);
     memset(e, 0, sizeof e);
@@ -327,10 +315,8 @@ void case_large(ranks *r) {
 void case_crossing(ranks *r) {
     one e[2] = {{.kind = REDUCE_SCATTER, .n = 1000003, .dtype = WEFT_F32},
                 {.kind = REDUCE_SCATTER, .n = 1000003, .dtype = WEFT_F32, .round = 3}};
-    weft_error err = WEFT_ERROR_INIT;
-    int i;
     make_groups(r);
-    for (i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         e[i].group = &r->groups[i];
         prepare(r, &e[i]);
         if (moves_itself(r)) must_be_ok(r->kernels->stream_create(r->device, &e[i].stream, &err), err);
@@ -341,7 +327,7 @@ void case_crossing(ranks *r) {
     wait_for(r, &e[1]);
     if (r->rank % 2 == 1) launch(r, &e[0]);
     wait_for(r, &e[0]);
-    for (i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++)
         if (e[i].stream != NULL) r->kernels->stream_destroy(r->device, e[i].stream);
 }
 
@@ -369,7 +355,6 @@ static int64_t most_memory(void) {
  * permanent memory. */
 static void take_little(ranks *r, one e, int64_t n) {
     const int64_t bound = (int64_t)8 << 20;
-    weft_error err = WEFT_ERROR_INIT;
     int64_t before, more;
     e.n = 1000003 / r->size;
     begin(r, &e);
@@ -411,7 +396,6 @@ static double seconds(void) {
 
 static void exchange(ranks *r, weft_exchange_fn *start, const weft_exchange *what) {
     weft_comm_handle *handle = NULL;
-    weft_error err = WEFT_ERROR_INIT;
     must_be_ok(start(r->comm, &handle, what, &err), err);
     must_be_ok(r->table->wait(r->comm, handle, &err), err);
 }
@@ -421,13 +405,11 @@ static void measure(ranks *r, const char *name, weft_exchange_fn *start, int64_t
     const int64_t n = bytes / 4 / (rows ? r->size : 1);
     weft_exchange what = {.struct_size = (uint32_t)sizeof what, .n = n, .dtype = WEFT_F32};
     double best = 1e9, all = 0;
-    weft_error err = WEFT_ERROR_INIT;
-    int i;
     must_be_ok(r->kernels->alloc(r->device, &what.to.buffer, bytes, &err), err);
     must_be_ok(r->kernels->alloc(r->device, &what.from.buffer, bytes, &err), err);
     must_be_ok(r->kernels->fill(r->device, NULL, what.to, 0, bytes / 4, &err), err);
     must_be_ok(r->kernels->fill(r->device, NULL, what.from, 0, bytes / 4, &err), err);
-    for (i = -1; i < times; i++) {
+    for (int i = -1; i < times; i++) {
         double before, took;
         exchange(r, r->table->barrier, &what);
         before = seconds();

@@ -21,6 +21,8 @@
 #include "plugin/services.h"
 #include "reference_device.h"
 
+static weft_error err = WEFT_ERROR_INIT;
+
 static int32_t my_rank = -1;
 
 void fail(int line, const char *format, ...) {
@@ -35,14 +37,12 @@ void fail(int line, const char *format, ...) {
 
 static const weft_comm_plugin *table_of(const char *path) {
     const weft_loaded *loaded = NULL;
-    weft_error err = WEFT_ERROR_INIT;
     must_be_ok(weft_plugin_load(&loaded, path, NULL, "comm", NULL, &err), err);
     return weft_loaded_table(loaded, comm);
 }
 
 static int print_launch(const char *path) {
     static weft_preflight note;
-    weft_error err = WEFT_ERROR_INIT;
     must_be_ok(weft_plugin_file_note(&note, path, NULL, &err), err);
     return puts(note.launch) < 0;
 }
@@ -52,7 +52,6 @@ static void open_ranks(ranks *r, const weft_comm_plugin *table, const weft_devic
     const weft_comm_job job = {(uint32_t)sizeof job, 0, 0, 0};
     weft_comm_info info = {(uint32_t)sizeof info, 0, -1, -1, -1, -1, -1, -1, -1, -1, ""};
     const weft_device_plugin *told = NULL;
-    weft_error err = WEFT_ERROR_INIT;
     static weft_process process;
     memset(r, 0, sizeof *r);
     r->table = table;
@@ -97,7 +96,6 @@ static int main_cases(const char *names, const char *path) {
     const weft_comm_plugin *table = table_of(path);
     static weft_device_plugin apart;
     const weft_comm_job job = {(uint32_t)sizeof job, 0, 0, 0};
-    weft_error err = WEFT_ERROR_INIT;
     weft_comm *late = NULL;
     ranks near, far;
     apart = weft_reference_device;
@@ -123,7 +121,6 @@ static int main_cases(const char *names, const char *path) {
 
 static int main_world(const char *size, const char *path) {
     const weft_comm_job job = {(uint32_t)sizeof job, 0, (int32_t)atoi(size), 0};
-    weft_error err = WEFT_ERROR_INIT;
     weft_comm *comm = NULL;
     const weft_comm_plugin *table = table_of(path);
     const weft_status status = table->create(&comm, weft_services(), NULL, &job, &err);
@@ -136,7 +133,6 @@ static int main_die(const char *directory, const char *path) {
     char name[4096];
     weft_exchange barrier = {.struct_size = (uint32_t)sizeof barrier};
     weft_comm_handle *handle = NULL;
-    weft_error err = WEFT_ERROR_INIT;
     FILE *file = NULL;
     ranks r;
     open_ranks(&r, table_of(path), &weft_reference_device);
@@ -154,7 +150,7 @@ static int main_die(const char *directory, const char *path) {
 static int main_gone(const char *path) {
     weft_exchange barrier = {.struct_size = (uint32_t)sizeof barrier};
     weft_comm_handle *handle = NULL;
-    weft_error err = WEFT_ERROR_INIT, later = WEFT_ERROR_INIT;
+    weft_error later = WEFT_ERROR_INIT;
     ranks r;
     open_ranks(&r, table_of(path), &weft_reference_device);
     must_be_ok(r.table->barrier(r.comm, &handle, &barrier, &err), err);
