@@ -3,7 +3,6 @@
 #include "suite.h"
 
 #include <check.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -40,20 +39,6 @@ static void enter(void) {
 }
 
 #define ck_assert_has(text, part) ck_assert_msg(strstr(text, part) != NULL, "\"%s\" does not have \"%s\"", text, part)
-
-TEST(help_and_version_go_to_stdout) {
-    ck_assert_int_eq(weft("--help"), 0);
-    ck_assert_has(out, "usage: weft COMMAND");
-    ck_assert_has(out, "config explain");
-    ck_assert_str_eq(err, "");
-    ck_assert_int_eq(weft("--version"), 0);
-    ck_assert_has(out, "weft ");
-    ck_assert_has(out, "SDK 1.0");
-    ck_assert_int_eq(weft("config --help"), 0);
-    ck_assert_has(out, "config check");
-    ck_assert_int_eq(weft("config explain --help"), 0);
-    ck_assert_has(out, "usage: weft config explain run.ini [section.key=value ...] [--flags]\n");
-}
 
 TEST(wrong_usage_is_status_2_on_stderr) {
     static const struct {
@@ -122,42 +107,6 @@ TEST(a_good_configuration_is_status_0) {
     ck_assert_has(out, "text.ini: fine for weft generate; for weft train something is missing: text.ini: [data] path");
     ck_assert_int_eq(weft("config check text.ini data.path=story.txt"), 0);
     ck_assert_has(out, "text.ini: [train] steps = none (its default) leaves the run without a length");
-}
-
-/* Checks the line of the explained table that starts with key. */
-static void explained(const char *key, const char *value, const char *source) {
-    char pattern[64];
-    char *line = NULL;
-    (void)snprintf(pattern, sizeof pattern, "\n%s ", key);
-    line = strstr(out, pattern);
-    ck_assert_msg(line != NULL, "%s is not explained", key);
-    line = strndup(line + 1, strcspn(line + 1, "\n"));
-    ck_assert_has(line, value);
-    ck_assert_msg(strlen(line) > strlen(source) && strcmp(line + strlen(line) - strlen(source), source) == 0, "%s",
-                  line);
-    free(line);
-}
-
-TEST(explain_knows_host_and_plugin_keys) {
-    char path[160];
-    ck_assert_msg(weft("config explain run.ini train.steps=5 data.path=x.txt") == 0, "%s", err);
-    explained("train.steps", " 5 ", "command line");
-    explained("train.clip", " none ", "default");
-    explained("model.plugin", " llama ", "run.ini:2");
-    explained("optimizer.lr", " 0.001 ", "run.ini:9");
-    explained("optimizer.beta1", " 0.9 ", "default");
-    explained("device.plugin", " cpu ", "default");
-    (void)snprintf(path, sizeof path, " %s/x.txt ", scratch);
-    explained("data.path", path, "command line");
-}
-
-TEST(explain_as_json_can_be_read) {
-    json_t *array = NULL;
-    json_error_t why;
-    ck_assert_int_eq(weft("config explain --json run.ini"), 0);
-    array = json_loads(out, 0, &why);
-    ck_assert_msg(json_is_array(array) && json_array_size(array) > 20, "%s", why.text);
-    json_decref(array);
 }
 
 TEST(describe_prints_the_hosts_keys) {
