@@ -10,6 +10,8 @@
 #include <check.h>
 #include <stdlib.h>
 
+static weft_error err = WEFT_ERROR_INIT;
+
 enum { MOST_TEMPLATES = 32 };
 
 static uint32_t fnv(const char *bytes, size_t n) {
@@ -25,26 +27,23 @@ static uint32_t by_message(void *context, size_t i, const char *key) {
 
 static jinja_template *compiled(const char *source) {
     jinja_template *out = NULL;
-    weft_error err = WEFT_ERROR_INIT;
     ck_assert_msg(jinja_compile(&out, weft_services(), "T", source, strlen(source), &err) == WEFT_OK, "%s", err.text);
     return out;
 }
 
-static weft_status render(jinja_render **out, jinja_output *text, const jinja_template *self, const json_t *given,
-                          weft_error *err) {
+static weft_status render(jinja_render **out, jinja_output *text, const jinja_template *self, const json_t *given) {
     const char *key = NULL;
     json_t *value = NULL;
-    ck_assert_int_eq(jinja_begin(out, self, err), WEFT_OK);
+    ck_assert_int_eq(jinja_begin(out, self, &err), WEFT_OK);
     json_object_foreach((json_t *)(uintptr_t)given, key, value) {
         if (strcmp(key, "messages") == 0) ck_assert(jinja_set_objects(*out, key, value, by_message, NULL));
         else ck_assert(jinja_set_json(*out, key, value, 1));
     }
-    return jinja_run(*out, text, err);
+    return jinja_run(*out, text, &err);
 }
 
 static void file_text(char **text, size_t *n, const char *name) {
     char path[1024], inside[128];
-    weft_error err = WEFT_ERROR_INIT;
     (void)snprintf(inside, sizeof inside, "chat/%s", name);
     golden_path(path, sizeof path, inside);
     ck_assert_msg(weft_text_read(text, n, path, 1 << 24, &err) == WEFT_OK, "%s", err.text);
@@ -53,12 +52,10 @@ static void file_text(char **text, size_t *n, const char *name) {
 /* Checks a rendering against jinja2's: "refused" or the hash of the text. */
 static void hold_one(const char *name, const jinja_template *self, const json_t *given, const char *expected,
                      int line) {
-    weft_error err = WEFT_ERROR_INIT;
     jinja_render *r = NULL;
     jinja_output text;
     char hash[16] = "refused";
-    if (render(&r, &text, self, given, &err) == WEFT_OK)
-        (void)snprintf(hash, sizeof hash, "%08x", fnv(text.bytes, text.n));
+    if (render(&r, &text, self, given) == WEFT_OK) (void)snprintf(hash, sizeof hash, "%08x", fnv(text.bytes, text.n));
     ck_assert_msg(strcmp(hash, expected) == 0, "%s, conversation %d: %s, not %s %s", name, line, hash, expected,
                   err.text);
     jinja_end(r);
@@ -206,7 +203,6 @@ static const struct {
 };
 
 TESTS(errors_have_line_and_cause, LENGTH(errors)) {
-    weft_error err = WEFT_ERROR_INIT;
     jinja_template *self = NULL;
     jinja_render *r = NULL;
     jinja_output text;
@@ -214,7 +210,7 @@ TESTS(errors_have_line_and_cause, LENGTH(errors)) {
     const char *source = errors[_i].source, *fact = errors[_i].fact;
     char where[32];
     weft_status status = jinja_compile(&self, weft_services(), "T", source, strlen(source), &err);
-    if (status == WEFT_OK) status = render(&r, &text, self, none, &err);
+    if (status == WEFT_OK) status = render(&r, &text, self, none);
     ck_assert_msg(status == WEFT_E_DATA, "%s", source);
     (void)snprintf(where, sizeof where, "T, line %d: ", errors[_i].line);
     ck_assert_msg(strncmp(err.text, where, strlen(where)) == 0, "%s: %s", source, err.text);
@@ -279,13 +275,13 @@ static char *source_of(const char *source, int64_t n) {
     return out.data;
 }
 
-static weft_status status_of(const char *source, weft_error *err) {
+static weft_status status_of(const char *source) {
     jinja_template *self = NULL;
     jinja_render *r = NULL;
     jinja_output text;
     json_t *none = json_object();
-    weft_status status = jinja_compile(&self, weft_services(), "T", source, strlen(source), err);
-    if (status == WEFT_OK) status = render(&r, &text, self, none, err);
+    weft_status status = jinja_compile(&self, weft_services(), "T", source, strlen(source), &err);
+    if (status == WEFT_OK) status = render(&r, &text, self, none);
     jinja_end(r);
     jinja_free(self);
     json_decref(none);
@@ -295,9 +291,8 @@ static weft_status status_of(const char *source, weft_error *err) {
 TESTS(limits_are_exact, LENGTH(limits)) {
     char *fits = source_of(limits[_i].source, limits[_i].fits),
          *exceeds = source_of(limits[_i].source, limits[_i].exceeds);
-    weft_error err = WEFT_ERROR_INIT;
-    ck_assert_msg(status_of(fits, &err) == WEFT_OK, "%s: %s", limits[_i].source, err.text);
-    ck_assert_int_eq(status_of(exceeds, &err), WEFT_E_DATA);
+    ck_assert_msg(status_of(fits) == WEFT_OK, "%s: %s", limits[_i].source, err.text);
+    ck_assert_int_eq(status_of(exceeds), WEFT_E_DATA);
     ck_assert_msg(strstr(err.text, limits[_i].fact) != NULL, "%s: %s", limits[_i].source, err.text);
     free(fits);
     free(exceeds);
@@ -311,7 +306,6 @@ TESTS(deep_nesting_is_an_error, 10) {
                 {"{{ ", "x."}, {"{{ ", "{'a':"}, {"{% for ", "("}, {"{% set ", "("}, {"{% for a, ", "("}};
     char *source = malloc((size_t)N * 12 + 16);
     const size_t n = strlen(rows[_i].opens);
-    weft_error err = WEFT_ERROR_INIT;
     jinja_template *self = NULL;
     size_t at = strlen(rows[_i].before);
     memcpy(source, rows[_i].before, at);
@@ -338,10 +332,9 @@ TESTS(marks_follow_their_bytes, 7) {
                                 "{\"role\":\"assistant\",\"content\":\"answer\"}]}";
     jinja_template *self = compiled(rows[_i].source);
     json_t *object = json_loads(given, 0, NULL);
-    weft_error err = WEFT_ERROR_INIT;
     jinja_render *r = NULL;
     jinja_output text;
-    ck_assert_msg(render(&r, &text, self, object, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(render(&r, &text, self, object) == WEFT_OK, "%s", err.text);
     ck_assert_uint_eq(text.n, strlen(rows[_i].text));
     ck_assert(memcmp(text.bytes, rows[_i].text, text.n) == 0);
     for (size_t i = 0; i < text.n; i++) {
@@ -378,7 +371,6 @@ TESTS(cases_are_those_of_python, 8) {
     for (int32_t block = 0; block < 0x20000; block += 4096) {
         weft_bytes text = {0};
         json_t *object = NULL;
-        weft_error err = WEFT_ERROR_INIT;
         jinja_render *r = NULL;
         jinja_output out;
         for (int32_t c = block; c < block + 4096; c++) {
@@ -391,7 +383,7 @@ TESTS(cases_are_those_of_python, 8) {
         if (text.n == 0) continue;
         object = json_pack("{s:s%}", "x", text.data, text.n);
         ck_assert_ptr_nonnull(object);
-        ck_assert_msg(render(&r, &out, self, object, &err) == WEFT_OK, "%s", err.text);
+        ck_assert_msg(render(&r, &out, self, object) == WEFT_OK, "%s", err.text);
         for (size_t i = 0; i < out.n; i++) hash = (hash ^ (unsigned char)out.bytes[i]) * 1099511628211u;
         jinja_end(r);
         json_decref(object);
@@ -405,11 +397,10 @@ TESTS(cases_are_those_of_python, 8) {
 TEST(generation_blocks_are_counted) {
     jinja_template *self = compiled("a{% for i in [1,2] %}{% generation %}b{{ i }}{% endgeneration %}c{% endfor %}");
     json_t *none = json_object();
-    weft_error err = WEFT_ERROR_INIT;
     jinja_render *r = NULL;
     jinja_output text;
     static const uint32_t blocks[] = {0, 1, 1, 0, 2, 2, 0};
-    ck_assert_int_eq(render(&r, &text, self, none, &err), WEFT_OK);
+    ck_assert_int_eq(render(&r, &text, self, none), WEFT_OK);
     ck_assert_uint_eq(text.n, 7);
     ck_assert(jinja_has_blocks(self));
     for (size_t i = 0; i < 7; i++) ck_assert_uint_eq(JINJA_BLOCK(text.marks[i]), blocks[i]);
@@ -422,7 +413,6 @@ TEST(generation_blocks_are_counted) {
 TEST(variables_have_their_values_and_origins) {
     jinja_template *self = compiled("{{ bos }}{{ flag }}{{ name }}{{ strftime_now('%Y') }}{{ missing }}{{ big }}");
     json_t *name = json_string("x");
-    weft_error err = WEFT_ERROR_INIT;
     jinja_render *r = NULL;
     jinja_output text;
     ck_assert_int_eq(jinja_begin(&r, self, &err), WEFT_OK);
@@ -448,10 +438,9 @@ TEST(uses_of_keys_are_recorded) {
                                     "{% for c in m['list'] %}{% endfor %}{% if no %}{{ tools }}{% endif %}"
                                     "{% set other = 1 %}{% endfor %}");
     json_t *object = json_loads(given, 0, NULL);
-    weft_error err = WEFT_ERROR_INIT;
     jinja_render *r = NULL;
     jinja_output text;
-    ck_assert_msg(render(&r, &text, self, object, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(render(&r, &text, self, object) == WEFT_OK, "%s", err.text);
     ck_assert(jinja_has_read(r, 0, "role") && jinja_has_read(r, 0, "content") && jinja_has_read(r, 0, "list"));
     ck_assert(!jinja_has_read(r, 0, "unused") && !jinja_has_read(r, 0, "absent") && !jinja_has_read(r, 1, "content"));
     ck_assert(jinja_has_matched(r, 0, "role") && !jinja_has_matched(r, 1, "role"));
