@@ -20,8 +20,6 @@ static double shift_of(const weft_multiply *a, int64_t i) {
 }
 
 weft_status reference_multiply(weft_device *d, weft_stream *s, const weft_multiply *a, weft_error *err) {
-    (void)d;
-    (void)s;
     for (int64_t i = 0; i < a->rows * a->width; i++)
         reference_store(a->y, a->dtype, i,
                         ((double)reference_load(a->x, a->dtype, i) - shift_of(a, i)) * factor_of(a, i) + shift_of(a, i),
@@ -30,14 +28,11 @@ weft_status reference_multiply(weft_device *d, weft_stream *s, const weft_multip
 }
 
 int64_t reference_multiply_backward_workspace(const weft_device *d, const weft_multiply *a) {
-    (void)d;
     return a->parts * (int64_t)sizeof(double);
 }
 
 weft_status reference_multiply_backward(weft_device *d, weft_stream *s, const weft_multiply *a, weft_error *err) {
     double *sums = reference_view(a->workspace);
-    (void)d;
-    (void)s;
     for (int64_t p = 0; p < a->parts; p++) sums[p] = 0.0;
     for (int64_t i = 0; i < a->rows * a->width; i++) {
         const double dy = (double)reference_load(a->dy, a->dtype, i);
@@ -54,8 +49,6 @@ weft_status reference_multiply_backward(weft_device *d, weft_stream *s, const we
 
 weft_status reference_dropout(weft_device *d, weft_stream *s, const weft_dropout *a, weft_error *err) {
     const uint64_t first = (uint64_t) * (const int64_t *)reference_view(a->first);
-    (void)d;
-    (void)s;
     for (int64_t i = 0; i < a->batch * a->row; i++) {
         const uint64_t row = first + (uint64_t)(i / a->row), e = (uint64_t)(i % a->row);
         const weft_random4 words =
@@ -70,8 +63,6 @@ weft_status reference_dropout(weft_device *d, weft_stream *s, const weft_dropout
 /* ---- row norms ---- */
 
 int64_t reference_row_norms_workspace(const weft_device *d, const weft_row_norms *a) {
-    (void)d;
-    (void)a;
     return 0;
 }
 
@@ -86,8 +77,6 @@ static double row_element(const weft_row_norms *a, int64_t r, int64_t i) {
 }
 
 weft_status reference_row_norms(weft_device *d, weft_stream *s, const weft_row_norms *a, weft_error *err) {
-    (void)d;
-    (void)s;
     for (int64_t r = 0; r < a->rows; r++) {
         double sum = 0.0;
         for (int64_t i = 0; i < a->width; i++) sum += pow(row_element(a, r, i), 2.0);
@@ -104,7 +93,6 @@ typedef struct prefix {
 } prefix;
 
 int64_t reference_prefix_workspace(const weft_device *d, const weft_prefix *a) {
-    (void)d;
     return ((3 * a->kv_heads * a->head_dim + 1) * a->places + a->head_dim) * (int64_t)sizeof(double);
 }
 
@@ -155,8 +143,6 @@ static void take_scores(const weft_prefix *a, const prefix *x, int64_t q, int64_
 weft_status reference_prefix(weft_device *d, weft_stream *s, const weft_prefix *a, weft_error *err) {
     const prefix x = take_prefix(a);
     float *lses = reference_view(a->lse);
-    (void)d;
-    (void)s;
     for (int64_t r = 0; r < a->batch * a->length; r++)
         for (int64_t h = 0; h < a->heads; h++) {
             const int64_t q = (r * a->heads + h) * a->head_dim;
@@ -193,8 +179,6 @@ weft_status reference_prefix_backward(weft_device *d, weft_stream *s, const weft
     const prefix x = take_prefix(a);
     const float *lses = reference_view(a->lse);
     const int64_t n = a->places * a->kv_heads * a->head_dim;
-    (void)d;
-    (void)s;
     for (int64_t r = 0; r < a->batch * a->length; r++)
         for (int64_t h = 0; h < a->heads; h++) {
             const int64_t q = (r * a->heads + h) * a->head_dim;

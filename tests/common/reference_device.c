@@ -18,8 +18,6 @@ struct weft_event {
 static weft_status device_create(weft_device **out, const weft_host *host, const void *config, int32_t index,
                                  weft_error *err) {
     weft_device *device = calloc(1, sizeof *device);
-    (void)host;
-    (void)config;
     if (device == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the reference device");
     device->index = index;
     *out = device;
@@ -31,7 +29,6 @@ static void device_destroy(weft_device *device) {
 }
 
 static void device_info(const weft_device *device, weft_device_info *out) {
-    (void)device;
     (void)snprintf(out->name, sizeof out->name, "reference");
     (void)snprintf(out->isa, sizeof out->isa, "c11");
     (void)snprintf(out->backend, sizeof out->backend, "none");
@@ -43,7 +40,6 @@ static void device_info(const weft_device *device, weft_device_info *out) {
 
 static weft_status buffer_alloc(weft_device *device, weft_buffer **out, int64_t bytes, weft_error *err) {
     weft_buffer *buffer = calloc(1, sizeof *buffer);
-    (void)device;
     if (buffer == NULL || posix_memalign((void **)&buffer->data, 4096, (size_t)bytes + 1) != 0) {
         free(buffer);
         return weft_error_set(err, WEFT_E_MEMORY, "no memory for %lld bytes", (long long)bytes);
@@ -55,50 +51,38 @@ static weft_status buffer_alloc(weft_device *device, weft_buffer **out, int64_t 
 }
 
 static void buffer_release(weft_device *device, weft_buffer *buffer) {
-    (void)device;
     if (buffer == NULL) return;
     free(buffer->data);
     free(buffer);
 }
 
 static void *host_view(weft_device *device, weft_ref ref) {
-    (void)device;
     return reference_view(ref);
 }
 
 static weft_status stream_create(weft_device *device, weft_stream **out, weft_error *err) {
     weft_stream *stream = calloc(1, sizeof *stream);
-    (void)device;
     if (stream == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a stream");
     *out = stream;
     return WEFT_OK;
 }
 
 static void stream_destroy(weft_device *device, weft_stream *stream) {
-    (void)device;
     free(stream);
 }
 
 static weft_status synchronize(weft_device *device, weft_stream *stream, weft_error *err) {
-    (void)device;
-    (void)stream;
-    (void)err;
     return WEFT_OK;
 }
 
 static weft_status event_create(weft_device *device, weft_stream *stream, weft_event **out, weft_error *err) {
     weft_event *event = calloc(1, sizeof *event);
-    (void)device;
-    (void)stream;
     if (event == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for an event");
     *out = event;
     return WEFT_OK;
 }
 
 static weft_status event_wait(weft_device *device, weft_stream *stream, weft_event *event, weft_error *err) {
-    (void)device;
-    (void)stream;
-    (void)err;
     free(event);
     return WEFT_OK;
 }
@@ -112,24 +96,18 @@ static weft_status check_range(weft_ref ref, int64_t bytes, weft_error *err) {
 static weft_status copy_in(weft_device *d, weft_stream *s, weft_ref to, const void *from, int64_t bytes,
                            weft_error *err) {
     weft_status status = check_range(to, bytes, err);
-    (void)d;
-    (void)s;
     if (status == WEFT_OK) memcpy(reference_view(to), from, (size_t)bytes);
     return status;
 }
 
 static weft_status copy_out(weft_device *d, weft_stream *s, void *to, weft_ref from, int64_t bytes, weft_error *err) {
     weft_status status = check_range(from, bytes, err);
-    (void)d;
-    (void)s;
     if (status == WEFT_OK) memcpy(to, reference_view(from), (size_t)bytes);
     return status;
 }
 
 static weft_status copy(weft_device *d, weft_stream *s, weft_ref to, weft_ref from, int64_t bytes, weft_error *err) {
     weft_status status = check_range(to, bytes, err);
-    (void)d;
-    (void)s;
     if (status == WEFT_OK) status = check_range(from, bytes, err);
     if (status == WEFT_OK) memmove(reference_view(to), reference_view(from), (size_t)bytes);
     return status;
@@ -137,8 +115,6 @@ static weft_status copy(weft_device *d, weft_stream *s, weft_ref to, weft_ref fr
 
 static weft_status fill(weft_device *d, weft_stream *s, weft_ref to, uint32_t pattern, int64_t words, weft_error *err) {
     weft_status status = check_range(to, words * 4, err);
-    (void)d;
-    (void)s;
     for (int64_t i = 0; i < words && status == WEFT_OK; i++) ((uint32_t *)reference_view(to))[i] = pattern;
     return status;
 }
@@ -146,8 +122,6 @@ static weft_status fill(weft_device *d, weft_stream *s, weft_ref to, uint32_t pa
 static weft_status convert(weft_device *d, weft_stream *s, weft_ref to, int32_t dtype_to, weft_ref from,
                            int32_t dtype_from, int64_t n, weft_error *err) {
     weft_status status = reference_takes(dtype_to, "convert", err);
-    (void)d;
-    (void)s;
     if (status == WEFT_OK) status = reference_takes(dtype_from, "convert", err);
     for (int64_t i = 0; i < n && status == WEFT_OK; i++)
         reference_store(to, dtype_to, i, (double)reference_load(from, dtype_from, i), 0);
@@ -166,8 +140,6 @@ NO_WORKSPACE(norm_backward, weft_norm)
 NO_WORKSPACE(embedding_backward, weft_embedding)
 
 static const void *extension(const weft_device *device, const char *id) {
-    (void)device;
-    (void)id;
     return NULL;
 }
 

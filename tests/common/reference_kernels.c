@@ -16,8 +16,6 @@ static double element_of_b(const weft_matmul *a, int64_t i) {
 
 weft_status reference_matmul(weft_device *d, weft_stream *s, const weft_matmul *a, weft_error *err) {
     weft_status status = reference_takes(a->dtype_a, "matmul", err);
-    (void)d;
-    (void)s;
     if (status == WEFT_OK && !weft_dtype_is_packed(a->dtype_b)) status = reference_takes(a->dtype_b, "matmul", err);
     if (status == WEFT_OK) status = reference_takes(a->dtype_c, "matmul", err);
     for (int64_t i = 0; i < a->m && status == WEFT_OK; i++)
@@ -33,8 +31,6 @@ weft_status reference_matmul(weft_device *d, weft_stream *s, const weft_matmul *
 }
 
 weft_status reference_sum_rows(weft_device *d, weft_stream *s, const weft_sum_rows *a, weft_error *err) {
-    (void)d;
-    (void)s;
     for (int64_t i = 0; i < a->width; i++) {
         double sum = 0.0;
         for (int64_t r = 0; r < a->rows; r++) sum += (double)reference_load(a->x, a->dtype, r * a->width + i);
@@ -47,8 +43,6 @@ weft_status reference_rope(weft_device *d, weft_stream *s, const weft_rope *a, w
     const float *table = reference_view(a->table);
     const int32_t *positions = reference_view(a->positions);
     const int64_t turned = a->rotary_dim > 0 ? a->rotary_dim : a->head_dim, half = turned / 2;
-    (void)d;
-    (void)s;
     for (int64_t r = 0; r < a->rows; r++) {
         const float *row = table + positions[r] * turned;
         if (positions[r] < 0 || positions[r] >= a->table_rows)
@@ -71,8 +65,6 @@ weft_status reference_rope(weft_device *d, weft_stream *s, const weft_rope *a, w
 
 weft_status reference_embedding(weft_device *d, weft_stream *s, const weft_embedding *a, weft_error *err) {
     const int32_t *ids = reference_view(a->ids);
-    (void)d;
-    (void)s;
     for (int64_t r = 0; r < a->rows; r++) {
         if (ids[r] < 0 || ids[r] >= a->vocab)
             return weft_error_set(err, WEFT_E_USER, "id %d lies outside the vocabulary", ids[r]);
@@ -85,8 +77,6 @@ weft_status reference_embedding(weft_device *d, weft_stream *s, const weft_embed
 
 weft_status reference_embedding_backward(weft_device *d, weft_stream *s, const weft_embedding *a, weft_error *err) {
     const int32_t *ids = reference_view(a->ids);
-    (void)d;
-    (void)s;
     for (int64_t v = 0; v < a->vocab; v++)
         for (int64_t i = 0; i < a->width; i++) {
             double sum = 0.0;
@@ -99,8 +89,6 @@ weft_status reference_embedding_backward(weft_device *d, weft_stream *s, const w
 }
 
 weft_status reference_add(weft_device *d, weft_stream *s, const weft_add *a, weft_error *err) {
-    (void)d;
-    (void)s;
     for (int64_t i = 0; i < a->n; i++)
         reference_store(a->y, a->dtype, i,
                         (double)(reference_load(a->a, a->dtype, i) + reference_load(a->b, a->dtype, i)), 0);
@@ -108,7 +96,6 @@ weft_status reference_add(weft_device *d, weft_stream *s, const weft_add *a, wef
 }
 
 int64_t reference_square_sum_workspace(const weft_device *d, const weft_square_sum *a) {
-    (void)d;
     return (a->dtype == WEFT_F64 ? a->n : (a->n + 63) / 64) * (int64_t)sizeof(double);
 }
 
@@ -149,9 +136,6 @@ weft_status reference_square_sum(weft_device *d, weft_stream *s, const weft_squa
     const weft_extent all = {.struct_size = (uint32_t)sizeof all, .length = a->n};
     const weft_extent *extents = a->extents.buffer == NULL ? &all : reference_view(a->extents);
     const int64_t n = a->extents.buffer == NULL ? 1 : a->n_extents;
-    (void)d;
-    (void)s;
-    (void)err;
     for (int64_t i = 0; i < n; i++) extent_sums(a, &extents[i], reference_view(a->out), reference_view(a->workspace));
     return WEFT_OK;
 }
@@ -160,9 +144,6 @@ weft_status reference_clip(weft_device *d, weft_stream *s, const weft_clip *a, w
     const double *sums = reference_view(a->square_sums);
     const double count = *(const double *)reference_view(a->count);
     double sum = 0.0, norm = 0.0, factor = 1.0;
-    (void)d;
-    (void)s;
-    (void)err;
     for (int64_t i = 0; i < a->n; i++) sum += sums[i];
     norm = sqrt(sum) / count;
     if (a->clip > 0.0 && a->clip / (norm + 1e-6) < 1.0) factor = a->clip / (norm + 1e-6);
@@ -198,8 +179,6 @@ weft_status reference_update(weft_device *d, weft_stream *s, const weft_update *
                                   .hp = reference_view(a->hp),
                                   .coefficient = *(const float *)reference_view(a->coefficient)};
     weft_status status = WEFT_OK;
-    (void)d;
-    (void)s;
     if (*(const int32_t *)reference_view(a->skip) != 0) return WEFT_OK;
     for (int32_t i = 0; i < a->n_regions && status == WEFT_OK; i++)
         status = update_region(a->kernel, &call, weft_update_region_at(a, i), err);

@@ -7,6 +7,8 @@
 #include <weft/blocks.h>
 #include <weft/device.h>
 
+#pragma GCC diagnostic ignored "-Wunused-parameter" /* the table's signatures */
+
 struct weft_buffer {
     char *data;
     int64_t bytes;

@@ -24,8 +24,6 @@ weft_status reference_norm(weft_device *d, weft_stream *s, const weft_norm *a, w
     const float *bias = reference_view(a->bias);
     float *rstd = reference_view(a->rstd), *means = reference_view(a->mean);
     const int64_t n = a->width;
-    (void)d;
-    (void)s;
     for (int64_t r = 0; r < a->rows; r++) {
         double mean = 0.0, sum = 0.0, scale = 0.0;
         for (int64_t i = r * n; i < (r + 1) * n && a->form == WEFT_NORM_LAYER; i++)
@@ -68,8 +66,6 @@ static void norm_row_backward(const weft_norm *a, int64_t r) {
 }
 
 weft_status reference_norm_backward(weft_device *d, weft_stream *s, const weft_norm *a, weft_error *err) {
-    (void)d;
-    (void)s;
     for (int64_t i = 0; i < a->width; i++) {
         double gain = 0.0, bias = 0.0;
         for (int64_t r = 0; r < a->rows; r++) {
@@ -103,8 +99,6 @@ static double activation_slope(int32_t form, double x) {
 }
 
 weft_status reference_activation(weft_device *d, weft_stream *s, const weft_activation *a, weft_error *err) {
-    (void)d;
-    (void)s;
     for (int64_t i = 0; i < a->n; i++) {
         const double up = a->up.buffer != NULL ? (double)reference_load(a->up, a->dtype, i) : 1.0;
         reference_store(a->y, a->dtype, i, activation_value(a->form, (double)reference_load(a->x, a->dtype, i)) * up,
@@ -114,8 +108,6 @@ weft_status reference_activation(weft_device *d, weft_stream *s, const weft_acti
 }
 
 weft_status reference_activation_backward(weft_device *d, weft_stream *s, const weft_activation *a, weft_error *err) {
-    (void)d;
-    (void)s;
     for (int64_t i = 0; i < a->n; i++) {
         const double x = reference_load(a->x, a->dtype, i), dy = reference_load(a->dy, a->dtype, i);
         const double up = a->up.buffer != NULL ? (double)reference_load(a->up, a->dtype, i) : 1.0;
@@ -130,8 +122,6 @@ weft_status reference_activation_backward(weft_device *d, weft_stream *s, const 
 /* ---- scales ---- */
 
 weft_status reference_scale(weft_device *d, weft_stream *s, const weft_scale *a, weft_error *err) {
-    (void)d;
-    (void)s;
     for (int64_t i = 0; i < a->n; i++)
         reference_store(a->y, a->dtype, i,
                         reference_capped((double)(float)a->factor * (double)reference_load(a->x, a->dtype, i), a->cap),

@@ -8,7 +8,6 @@ static int64_t places(const weft_attention *a) {
 }
 
 int64_t reference_attention_workspace(const weft_device *d, const weft_attention *a) {
-    (void)d;
     return places(a) * (int64_t)sizeof(double);
 }
 
@@ -21,7 +20,6 @@ static int64_t keys(const weft_attention *a) {
 }
 
 int64_t reference_attention_backward_workspace(const weft_device *d, const weft_attention *a) {
-    (void)d;
     return (queries(a) + 2 * keys(a)) * (int64_t)sizeof(double);
 }
 
@@ -76,8 +74,6 @@ static double attend(const weft_attention *a, int64_t b, int64_t h, int64_t i, d
 weft_status reference_attention(weft_device *d, weft_stream *s, const weft_attention *a, weft_error *err) {
     float *lse = reference_view(a->lse);
     double *p = reference_view(a->workspace);
-    (void)d;
-    (void)s;
     if (a->cache_rows > 0) append(a, a->k, a->new_k);
     if (a->cache_rows > 0) append(a, a->v, a->new_v);
     for (int64_t b = 0; b < a->batch; b++)
@@ -120,8 +116,6 @@ static void round_sums(weft_ref to, int32_t dtype, const double *sums, int64_t n
 
 weft_status reference_attention_backward(weft_device *d, weft_stream *s, const weft_attention *a, weft_error *err) {
     double *sums = reference_view(a->workspace);
-    (void)d;
-    (void)s;
     memset(sums, 0, (size_t)reference_attention_backward_workspace(d, a));
     for (int64_t b = 0; b < a->batch; b++)
         for (int64_t h = 0; h < a->heads; h++)
@@ -137,7 +131,6 @@ weft_status reference_attention_backward(weft_device *d, weft_stream *s, const w
 }
 
 int64_t reference_head_loss_workspace(const weft_device *d, const weft_head *a) {
-    (void)d;
     return a->rows * a->vocab * (int64_t)sizeof(double);
 }
 
@@ -175,8 +168,6 @@ static double head_row(const weft_head *a, int64_t r, double *slope) {
 weft_status reference_head_loss(weft_device *d, weft_stream *s, const weft_head *a, weft_error *err) {
     double *slopes = reference_view(a->workspace);
     double loss = 0.0;
-    (void)d;
-    (void)s;
     for (int64_t r = 0; r < a->rows; r++) loss += head_row(a, r, slopes + r * a->vocab);
     *(double *)reference_view(a->loss) = loss;
     return reference_takes(a->dtype, "head", err);
