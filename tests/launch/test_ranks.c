@@ -5,6 +5,8 @@
 #include "launch/find.h"
 #include "plugin/services.h"
 
+static weft_error err = WEFT_ERROR_INIT;
+
 /* mpi-aa and mpi-bb can start ranks, mpi-cc has no launcher, odd-one is of another family. */
 static void build_all(void) {
     char launcher[300];
@@ -30,7 +32,7 @@ static void clear_environment(void) {
 }
 
 /* environment: "A=1 B=2"; comm: [comm] plugin, NULL: unset. */
-static weft_status find(weft_launch *out, const char *environment, const char *comm, weft_error *err) {
+static weft_status find(weft_launch *out, const char *environment, const char *comm) {
     const weft_plugins_options options = {.path = NULL};
     char pairs[200], named[200], *rest = NULL;
     const char *overrides[] = {named};
@@ -44,9 +46,9 @@ static weft_status find(weft_launch *out, const char *environment, const char *c
         ck_assert_int_eq(setenv(pair, value + 1, 1), 0);
     }
     (void)snprintf(named, sizeof named, "comm.plugin=%s", comm == NULL ? "" : comm);
-    ck_assert_msg(weft_config_load(&config, NULL, overrides, comm == NULL ? 0 : 1, err) == WEFT_OK, "%s", err->text);
-    ck_assert_msg(weft_plugins_create(&plugins, &options, err) == WEFT_OK, "%s", err->text);
-    status = weft_launch_find(out, config, plugins, err);
+    ck_assert_msg(weft_config_load(&config, NULL, overrides, comm == NULL ? 0 : 1, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_plugins_create(&plugins, &options, &err) == WEFT_OK, "%s", err.text);
+    status = weft_launch_find(out, config, plugins, &err);
     weft_plugins_destroy(plugins);
     weft_config_free(config);
     return status;
@@ -92,10 +94,9 @@ static const struct {
 };
 
 TESTS(the_world_is_found, LENGTH(found)) {
-    weft_error err = WEFT_ERROR_INIT;
     weft_launch ranks;
     weft_launch_want(found[_i].use, found[_i].asked);
-    ck_assert_msg(find(&ranks, found[_i].environment, found[_i].comm, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(find(&ranks, found[_i].environment, found[_i].comm) == WEFT_OK, "%s", err.text);
     ck_assert_int_eq(ranks.world.rank, found[_i].rank);
     ck_assert_int_eq(ranks.world.size, found[_i].size);
     ck_assert_int_eq(ranks.must_launch, found[_i].must_launch);
@@ -108,18 +109,17 @@ TESTS(the_world_is_found, LENGTH(found)) {
 }
 
 TEST(a_choice_is_explained) {
-    weft_error err = WEFT_ERROR_INIT;
     weft_launch ranks;
     weft_launch_want(WEFT_RANKS_TRAINED, 2);
-    ck_assert_msg(find(&ranks, "", NULL, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(find(&ranks, "", NULL) == WEFT_OK, "%s", err.text);
     ck_assert_str_eq(ranks.why,
                      "[comm] plugin = mpi is mpi-aa: its launcher is there (mpi-bb: it comes later; mpi-cc: it "
                      "comes later)");
-    ck_assert_msg(find(&ranks, "BB_RANK=0 BB_SIZE=2", "mpi", &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(find(&ranks, "BB_RANK=0 BB_SIZE=2", "mpi") == WEFT_OK, "%s", err.text);
     ck_assert_str_eq(ranks.why, "[comm] plugin = mpi is mpi-bb: its launcher set BB_RANK");
-    ck_assert_msg(find(&ranks, "BB_RANK=1 BB_SIZE=2", "mpi", &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(find(&ranks, "BB_RANK=1 BB_SIZE=2", "mpi") == WEFT_OK, "%s", err.text);
     ck_assert_str_eq(ranks.why, ""); /* only once */
-    ck_assert_msg(find(&ranks, "BB_RANK=0 BB_SIZE=2", "mpi-bb", &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(find(&ranks, "BB_RANK=0 BB_SIZE=2", "mpi-bb") == WEFT_OK, "%s", err.text);
     ck_assert_str_eq(ranks.why, ""); /* no plugin was selected */
 }
 
@@ -159,23 +159,21 @@ static const struct {
 };
 
 TESTS(what_cannot_be_is_refused, LENGTH(refused)) {
-    weft_error err = WEFT_ERROR_INIT;
     weft_launch ranks;
     weft_launch_want(refused[_i].use, refused[_i].asked);
-    ck_assert_int_eq(find(&ranks, refused[_i].environment, refused[_i].comm, &err), refused[_i].status);
+    ck_assert_int_eq(find(&ranks, refused[_i].environment, refused[_i].comm), refused[_i].status);
     ck_assert_says(err, refused[_i].says);
 }
 
 TEST(without_an_mpi_the_packages_are_named) {
-    weft_error err = WEFT_ERROR_INIT;
     weft_launch ranks;
     (void)setenv("WEFT_PLUGIN_PATH", "/nowhere", 1);
     weft_launch_want(WEFT_RANKS_TRAINED, 2);
-    ck_assert_int_eq(find(&ranks, "", NULL, &err), WEFT_E_USER);
+    ck_assert_int_eq(find(&ranks, "", NULL), WEFT_E_USER);
     ck_assert_says(err, "there is no communicator mpi-* that could start ranks: install an MPI (Debian: mpich and "
                         "libmpich-dev, or openmpi-bin and libopenmpi-dev) and build again");
     weft_launch_want(WEFT_RANKS_TRAINED, 0);
-    ck_assert_int_eq(find(&ranks, "", "mpi", &err), WEFT_E_USER);
+    ck_assert_int_eq(find(&ranks, "", "mpi"), WEFT_E_USER);
     ck_assert_says(err, "there is no communicator mpi-*");
     ck_assert_says(err, "One rank needs no communicator: [comm] plugin = self");
 }
@@ -193,7 +191,6 @@ TEST(the_communicator_confirms_or_refuses) {
     const weft_world world = {.rank = 2, .size = 4, .local_rank = 2, .local_size = 4, .launched_by = "AA_RANK"};
     const weft_host_world *shown = weft_services()->extension(weft_services(), WEFT_HOST_WORLD);
     weft_comm_info info = told(1, 4, 1, 4);
-    weft_error err = WEFT_ERROR_INIT;
     weft_world_set(&world);
     ck_assert_int_eq(shown->local_size, 4);
     ck_assert_int_eq(weft_world_confirm(&info, &err), WEFT_E_PEER);
@@ -238,7 +235,6 @@ static int32_t threads_of_cpu(void) {
     weft_plugins *plugins = NULL;
     weft_device_info info = {.struct_size = (uint32_t)sizeof info};
     weft_device *device = NULL;
-    weft_error err = WEFT_ERROR_INIT;
     char path[600];
     (void)snprintf(path, sizeof path, "%s/plugins/weft-device-cpu.so", getenv("WEFT_BUILD"));
     ck_assert_int_eq(weft_plugins_create(&plugins, &options, &err), WEFT_OK);

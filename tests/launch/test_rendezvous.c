@@ -18,6 +18,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+static weft_error err = WEFT_ERROR_INIT;
+
 enum { RANKS = 5, ROUNDS = 20 };
 
 static char *program;
@@ -37,7 +39,6 @@ static const weft_host_exchange *begin_rank(int32_t patience) {
 static int act_all_tell(const weft_host_exchange *exchange) {
     const weft_host *host = weft_services();
     const int32_t rank = weft_world_get()->rank, size = weft_world_get()->size;
-    weft_error err = WEFT_ERROR_INIT;
     for (int32_t round = 0; round < ROUNDS; round++) {
         int32_t value[256] = {[0] = rank, [1] = round, [255] = rank * 1000 + round};
         char key[40];
@@ -56,7 +57,6 @@ static int act_all_tell(const weft_host_exchange *exchange) {
 /* Errors of the last rank, each with its message. */
 static int act_mistakes(const weft_host_exchange *exchange) {
     const weft_host *host = weft_services();
-    weft_error err = WEFT_ERROR_INIT;
     static const char large[WEFT_EXCHANGE_MOST + 1];
     int32_t value = 7;
     int64_t longer = 0;
@@ -184,7 +184,6 @@ TEST(ranks_meet_at_a_port) {
 
 /* A closed connection is not a system error; errno of an earlier call is not its reason. */
 TEST(whoever_keeps_it_is_named_when_it_ends) {
-    weft_error err = WEFT_ERROR_INIT;
     int ends[2], value = 0;
     ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
     ck_assert_int_eq(shutdown(ends[1], SHUT_WR), 0);
@@ -196,7 +195,6 @@ TEST(whoever_keeps_it_is_named_when_it_ends) {
 }
 
 static void meeting_says(const char *expected) {
-    weft_error err = WEFT_ERROR_INIT;
     const weft_world world = {.rank = 1, .size = RANKS, .local_size = RANKS};
     const weft_host_exchange *exchange = NULL;
     int value = 0;
@@ -302,7 +300,6 @@ TEST(strangers_take_no_place) {
 /* A rank in a child process: greets, reads until the connection closes, and exits with the result. */
 static pid_t start_client(int port, const weft_job_key *key, int32_t rank) {
     const pid_t pid = fork();
-    weft_error err = WEFT_ERROR_INIT;
     bool again = false;
     char byte = 0;
     int file = -1;
@@ -348,7 +345,6 @@ TEST(a_place_is_for_one_that_has_the_secret_and_is_free_after_its_end) {
 }
 
 TEST(the_secret_is_a_file_of_the_user) {
-    weft_error err = WEFT_ERROR_INIT;
     weft_job_key one, two;
     struct stat info;
     char path[600];
