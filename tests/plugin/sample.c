@@ -37,8 +37,6 @@ WEFT_HP(sample_hp, float lr;)
 WEFT_ELEMENTWISE(sample_update, sample_hp, 0, w -= hp->lr * g;)
 
 static weft_status sample_create(weft_optimizer **out, const weft_host *host, const void *config, weft_error *err) {
-    (void)config;
-    (void)err;
 #ifdef IN_CREATE
     IN_CREATE;
 #endif
@@ -52,20 +50,16 @@ static void sample_destroy(weft_optimizer *optimizer) {
 }
 
 static const weft_state_slot *sample_states(const weft_optimizer *optimizer, int64_t *n_states, uint32_t *stride) {
-    (void)optimizer;
     *n_states = 0;
     *stride = sizeof(weft_state_slot);
     return NULL;
 }
 
 static int64_t sample_hp_size(const weft_optimizer *optimizer) {
-    (void)optimizer;
     return (int64_t)sizeof(sample_hp);
 }
 
 static weft_status sample_prepare(weft_optimizer *optimizer, void *hp, const weft_step_info *step, weft_error *err) {
-    (void)optimizer;
-    (void)err;
 #ifdef IN_PREPARE
     IN_PREPARE;
 #endif
@@ -74,7 +68,6 @@ static weft_status sample_prepare(weft_optimizer *optimizer, void *hp, const wef
 }
 
 static const weft_elementwise *sample_kernel(const weft_optimizer *optimizer) {
-    (void)optimizer;
     return &sample_update;
 }
 
@@ -98,7 +91,6 @@ weft_status (*const sample_keep)(weft_optimizer *, void *, const weft_step_info 
 /* ---- works ---- */
 #ifdef IN_WORKS
 static weft_status sample_works(const weft_host *host, weft_error *err) {
-    (void)host;
     IN_WORKS;
 }
 #define SAMPLE_WORKS sample_works
@@ -136,8 +128,6 @@ const weft_plugin_list *weft_plugin_entry(const weft_host *host, weft_error *err
          (uint32_t)sizeof(weft_key), 2, sample_keys, sizeof(sample_config), NULL, &sample_table, NULL}};
     static const weft_plugin_list list = {(uint32_t)sizeof(weft_plugin_list), 0, SAMPLE_N, (uint32_t)SAMPLE_STRIDE,
                                           plugins};
-    (void)host;
-    (void)err;
 #ifdef IN_ENTRY
     IN_ENTRY;
 #endif

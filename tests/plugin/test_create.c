@@ -13,7 +13,8 @@
 #include "golden.h"
 #include "run/engine.h"
 #include "plugin/enter.h"
-#include "run/session.h"
+
+#pragma GCC diagnostic ignored "-Wunused-parameter" /* the signatures of slots */
 
 /* ---- a run with one replaced create ---- */
 
@@ -164,27 +165,14 @@ static const struct {
 };
 #define N_ACTS (int)(sizeof acts / sizeof acts[0])
 
-/* Describes all state that must not change. */
-static void state(char out[PATH_MAX + 100]) {
-    char directory[PATH_MAX];
-    const mode_t mask = umask(0);
-    unsigned mode = 0;
-    (void)umask(mask);
-#ifdef __x86_64__
-    mode = _mm_getcsr() & ~0x3fu;
-#endif
-    ck_assert_ptr_nonnull(getcwd(directory, sizeof directory));
-    (void)snprintf(out, PATH_MAX + 100, "%x %o %s %s", mode, mask, setlocale(LC_ALL, NULL), directory);
-}
-
 TESTS(what_is_the_hosts_is_put_back_and_the_plugin_refused, N_ACTS) {
-    char before[PATH_MAX + 100], after[PATH_MAX + 100];
+    char before[WORKSHOP_STATE], after[WORKSHOP_STATE];
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
         weft_error err = WEFT_ERROR_INIT;
         before_create = acts[_i].act;
-        state(before);
+        workshop_state(before);
         ck_assert_int_eq(open_with(kinds[k].part, &err), WEFT_E_PLUGIN);
-        state(after);
+        workshop_state(after);
         ck_assert_str_eq(before, after);
         ck_assert_msg(strncmp(err.text, kinds[k].name, strlen(kinds[k].name)) == 0, "%s: %s", kinds[k].name, err.text);
         ck_assert_ptr_nonnull(strstr(err.text, ".so) changed"));
@@ -197,9 +185,7 @@ TESTS(what_is_the_hosts_is_put_back_and_the_plugin_refused, N_ACTS) {
 
 /* ---- signal handlers: restored, and not an error ---- */
 
-static void own_handler(int number) {
-    (void)number;
-}
+static void own_handler(int number) {}
 static void take_signals(void) {
     (void)signal(SIGTERM, SIG_IGN);
     (void)signal(SIGUSR1, own_handler);
@@ -230,8 +216,6 @@ typedef struct slots {
 static void (*in_call)(void);
 
 static weft_status do_prepare(int32_t value, weft_error *err) {
-    (void)value;
-    (void)err;
     in_call();
     return WEFT_OK;
 }
@@ -261,16 +245,16 @@ static const struct {
 TESTS(other_calls_change_neither_mode_nor_umask, LENGTH(call_acts)) {
     const slots table = {0, do_prepare, do_hp_size};
     const char *changed = call_acts[_i].changed;
-    char before[PATH_MAX + 100], after[PATH_MAX + 100];
+    char before[WORKSHOP_STATE], after[WORKSHOP_STATE];
     for (int asks = 0; asks < 2; asks++) {
         weft_error err = WEFT_ERROR_INIT;
         weft_status status = WEFT_OK;
         int32_t answer = 0;
-        state(before);
+        workshop_state(before);
         in_call = call_acts[_i].act;
         if (asks) WEFT_PLUGIN_QUERY(answer, &table, hp_size, 7);
         else WEFT_PLUGIN_CALL(status, &table, prepare, &err, 7);
-        state(after);
+        workshop_state(after);
         ck_assert_str_eq(before, after);
         in_call = nothing;
         if (asks) WEFT_PLUGIN_CALL(status, &table, prepare, &err, 7);
@@ -287,7 +271,6 @@ TESTS(other_calls_change_neither_mode_nor_umask, LENGTH(call_acts)) {
 /* ---- a failing create ---- */
 
 static weft_status fail_silently(weft_error *err) {
-    (void)err;
     return WEFT_E_SYSTEM;
 }
 static weft_status fail_loudly(weft_error *err) {
@@ -295,20 +278,19 @@ static weft_status fail_loudly(weft_error *err) {
 }
 
 static weft_status make_nothing(weft_error *err) {
-    (void)err;
     return WEFT_OK;
 }
 
 /* Its own message comes first, whatever it changed. */
 TEST(a_failure_is_told_before_what_was_changed) {
-    char before[PATH_MAX + 100], after[PATH_MAX + 100];
+    char before[WORKSHOP_STATE], after[WORKSHOP_STATE];
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
         weft_error err = WEFT_ERROR_INIT;
         before_create = open_the_mask;
         create_fails = fail_loudly;
-        state(before);
+        workshop_state(before);
         ck_assert_int_eq(open_with(kinds[k].part, &err), WEFT_E_USER);
-        state(after);
+        workshop_state(after);
         ck_assert_str_eq(before, after);
         ck_assert_msg(strstr(err.text, "there is no such thing") != NULL, "%s", err.text);
         ck_assert_ptr_null(strstr(err.text, "umask"));
@@ -334,45 +316,6 @@ TEST(a_create_that_makes_nothing_is_named) {
         ck_assert_msg(strstr(err.text, "it returned WEFT_OK from its create without an object") != NULL, "%s",
                       err.text);
     }
-}
-
-/* ---- a real file, through the complete host ---- */
-
-/* Opens a short run; returns the host's error. */
-static weft_status open_session(const char *optimizer, weft_error *err) {
-    char model[PATH_MAX], tokenizer[PATH_MAX], data[PATH_MAX], plugin[PATH_MAX + 30];
-    const char *overrides[] = {model,
-                               tokenizer,
-                               data,
-                               plugin,
-                               "model.plugin=llama",
-                               "train.steps=1",
-                               "train.global_batch=1",
-                               "train.micro_batch=1",
-                               "data.context=16",
-                               "run.out=unused"};
-    weft_session *session = NULL;
-    weft_status status;
-    (void)snprintf(model, sizeof model, "model.path=%s/tests/golden/llama-tied", workshop_source());
-    (void)snprintf(tokenizer, sizeof tokenizer, "tokenizer.path=%s/tests/golden/tokenizer/sp-bpe", workshop_source());
-    (void)snprintf(data, sizeof data, "data.path=%s/LICENSE", workshop_source());
-    (void)snprintf(plugin, sizeof plugin, "optimizer.plugin=%s", optimizer);
-    status =
-        weft_session_open(&session, NULL, overrides, sizeof overrides / sizeof overrides[0], WEFT_SESSION_TRAIN, err);
-    weft_session_close(session);
-    return status;
-}
-
-TEST(a_file_is_named) {
-#ifdef __x86_64__
-    weft_error err = WEFT_ERROR_INIT;
-    char named[PATH_MAX];
-    const char *path = workshop_build("a.so", "-DIN_CREATE='_mm_setcsr(_mm_getcsr() | 0x8000)'", NULL);
-    (void)snprintf(named, sizeof named, "optimizer:sample (%s) changed the floating-point mode while its create ran",
-                   path);
-    ck_assert_int_eq(open_session(path, &err), WEFT_E_PLUGIN);
-    ck_assert_msg(strstr(err.text, named) != NULL, "%s", err.text);
-#endif
 }
 
 int main(void) {

@@ -6,10 +6,14 @@
 #include "suite.h"
 
 #include <limits.h>
+#include <locale.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#ifdef __x86_64__
+#include <xmmintrin.h>
+#endif
 
 #include "plugin/crash.h"
 #include "plugin/plugin.h"
@@ -22,6 +26,21 @@ static inline const char *workshop_source(void) {
 
 static inline void workshop_run(const char *command) {
     ck_assert_msg(system(command) == 0, "this command failed: %s", command);
+}
+
+enum { WORKSHOP_STATE = PATH_MAX + 100 };
+
+/* Describes all state of the process that a plugin must not change. */
+static inline void workshop_state(char out[WORKSHOP_STATE]) {
+    char directory[PATH_MAX];
+    const mode_t mask = umask(0);
+    unsigned mode = 0;
+    (void)umask(mask);
+#ifdef __x86_64__
+    mode = _mm_getcsr() & ~0x3fu;
+#endif
+    ck_assert_ptr_nonnull(getcwd(directory, sizeof directory));
+    (void)snprintf(out, WORKSHOP_STATE, "%x %o %s %s", mode, mask, setlocale(LC_ALL, NULL), directory);
 }
 
 /* Compiles sample.c into scratch/name with the given compiler flags; map: the version script, NULL: the SDK's. Returns
