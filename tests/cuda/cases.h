@@ -27,13 +27,12 @@ cuda_case case_too_large, case_null_pointer;
 cuda_case case_order, case_event, case_event_left_out, case_host_does_not_wait, case_source_reused, case_pinned_reused;
 cuda_case case_read_early, case_first_stream, case_not_blocking, case_copy_is_staged, case_query, case_destroyed;
 /* cases_graphs.cu */
-cuda_case case_graph, case_graph_of_two_streams, case_graph_reads_anew, case_graph_not_joined, case_graph_allocates;
+cuda_case case_graph, case_graph_of_two_streams, case_graph_not_joined, case_graph_allocates;
 cuda_case case_graph_waits, case_graph_pageable, case_graph_foreign_event, case_graph_fork_left_out;
-/* cases_libraries.cu: cuBLASLt, NVRTC */
-cuda_case case_products, case_products_differ, case_compiled, case_compiled_wrongly;
+/* cases_libraries.cu: cuBLASLt */
+cuda_case case_products_differ;
 /* cases_errors.cu */
-cuda_case case_planted, case_driver_apart, case_planted_kernel, case_bad_launches, case_no_card, case_no_driver,
-    case_step_allocates;
+cuda_case case_planted, case_planted_kernel, case_bad_launches, case_no_card, case_no_driver, case_step_allocates;
 
 #ifdef __cplusplus
 }

@@ -1,8 +1,6 @@
 /* cuda/cases_errors.cu: see cases.h. */
 #include <cstring>
 
-#include <cuda.h>
-
 #include "launches.h"
 
 int case_planted(void) {
@@ -17,19 +15,6 @@ int case_planted(void) {
     FINE(cudaMemsetAsync(at, 0, 10, nullptr));
     MUST(emulator_calls("cudaMalloc") == 2);
     MUST(std::strcmp(cudaGetErrorName(cudaErrorLaunchFailure), "cudaErrorLaunchFailure") == 0);
-    return 0;
-}
-/* Driver calls return their own errors, and leave the runtime's last error unchanged. */
-int case_driver_apart(void) {
-    CUmodule module = nullptr;
-    const std::vector<char> nothing(64);
-    emulator_plant("cuModuleLoadData:1=999");
-    MUST(cuModuleLoadData(&module, nothing.data()) == CUDA_ERROR_UNKNOWN);
-    FINE(cudaGetLastError());
-    MUST(cudaMemsetAsync(nullptr, 0, 10, nullptr) != cudaSuccess);
-    MUST(cuModuleLoadData(&module, nothing.data()) == CUDA_ERROR_INVALID_IMAGE);
-    MUST(cudaGetLastError() != cudaSuccess);
-    FINE(cudaGetLastError());
     return 0;
 }
 /* The next waiting call reports a kernel's error, and so do all later calls. */

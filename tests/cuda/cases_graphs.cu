@@ -71,22 +71,6 @@ int case_graph_fork_left_out(void) {
 int case_graph_not_joined(void) {
     return two_streams(true, false);
 }
-int case_graph_reads_anew(void) {
-    float *host = nullptr;
-    FINE(cudaMallocHost(reinterpret_cast<void **>(&host), N * sizeof(float)));
-    recording r = begin();
-    FINE(cudaMemcpyAsync(r.x, host, N * sizeof(float), cudaMemcpyHostToDevice, r.a));
-    FINE(add_to(r.y, r.x, N, 1.0f, r.a));
-    FINE(cudaStreamEndCapture(r.a, &r.graph));
-    FINE(cudaGraphInstantiate(&r.exec, r.graph, 0));
-    for (int step = 0; step < 3; step++) {
-        for (int i = 0; i < N; i++) host[i] = static_cast<float>(step);
-        FINE(cudaGraphLaunch(r.exec, r.a));
-        FINE(cudaStreamSynchronize(r.a));
-        MUST(all_are(r.y, static_cast<float>(step + 1)) == 0);
-    }
-    return 0;
-}
 int case_graph_allocates(void) {
     recording r = begin();
     void *at = nullptr;

@@ -4,8 +4,6 @@
 #include <thread>
 #include <unistd.h>
 
-#include <cuda_bf16.h>
-
 #include "launches.h"
 #include "ranks.h"
 
@@ -43,51 +41,6 @@ float sum_of(int ranks, int i) {
 }
 
 } // namespace
-
-int ranks_collectives(int rank, int ranks, const ncclUniqueId *id) {
-    const place p = come(rank, ranks, id);
-    const auto all_n = static_cast<size_t>(ranks) * N;
-    float *mine = device_array(N, numbers(rank, N)), *all = device_array<float>(all_n), *sum = device_array<float>(N);
-    float *rows = device_array(all_n, numbers(rank, ranks * N));
-    WORKS(ncclAllGather(mine, all, N, ncclFloat, p.comm, p.stream));
-    WORKS(ncclAllReduce(mine, sum, N, ncclFloat, ncclSum, p.comm, p.stream));
-    WORKS(ncclReduceScatter(rows, rows + rank * N, N, ncclFloat, ncclSum, p.comm, p.stream)); /* in place */
-    WORKS(ncclBroadcast(mine, mine, N, ncclFloat, ranks - 1, p.comm, p.stream));
-    FINE(cudaStreamSynchronize(p.stream));
-    const std::vector<float> a = host_copy(all, all_n), s = host_copy(sum, N), m = host_copy(mine, N),
-                             r = host_copy(rows, all_n);
-    for (int i = 0; i < N; i++) {
-        for (int from = 0; from < ranks; from++) MUST(a[static_cast<size_t>(from * N + i)] == number(from, i));
-        MUST(s[static_cast<size_t>(i)] == sum_of(ranks, i) && m[static_cast<size_t>(i)] == number(ranks - 1, i));
-        MUST(r[static_cast<size_t>(rank * N + i)] == sum_of(ranks, rank * N + i));
-    }
-    WORKS(ncclCommDestroy(p.comm));
-    return 0;
-}
-
-/* An all-to-all by send/recv pairs in one NCCL group, including the own row; and bf16. */
-int ranks_groups(int rank, int ranks, const ncclUniqueId *id) {
-    const place p = come(rank, ranks, id);
-    const auto all_n = static_cast<size_t>(ranks) * N;
-    float *from = device_array(all_n, numbers(rank, ranks * N)), *to = device_array<float>(all_n);
-    WORKS(ncclGroupStart());
-    for (int r = 0; r < ranks; r++) {
-        WORKS(ncclSend(from + r * N, N, ncclFloat, r, p.comm, p.stream));
-        WORKS(ncclRecv(to + r * N, N, ncclFloat, r, p.comm, p.stream));
-    }
-    WORKS(ncclGroupEnd());
-    FINE(cudaStreamSynchronize(p.stream));
-    const std::vector<float> got = host_copy(to, all_n);
-    for (int r = 0; r < ranks; r++)
-        for (int i = 0; i < N; i++) MUST(got[static_cast<size_t>(r * N + i)] == number(r, rank * N + i));
-    const std::vector<__nv_bfloat16> ones(8, __float2bfloat16(1.0f));
-    __nv_bfloat16 *half = device_array(8, ones);
-    WORKS(ncclAllReduce(half, half, 8, ncclBfloat16, ncclSum, p.comm, p.stream));
-    FINE(cudaStreamSynchronize(p.stream));
-    for (__nv_bfloat16 x : host_copy(half, 8)) MUST(__bfloat162float(x) == static_cast<float>(ranks));
-    WORKS(ncclCommDestroy(p.comm));
-    return 0;
-}
 
 /* Two streams of one communicator, waited for in a different order on each rank; the host waits for neither at
  * first. */

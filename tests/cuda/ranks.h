@@ -9,7 +9,7 @@ extern "C" {
 #endif
 
 typedef int ranks_case(int rank, int ranks, const ncclUniqueId *id);
-ranks_case ranks_collectives, ranks_groups, ranks_streams, ranks_split, ranks_graph, ranks_one_ends, ranks_differ;
+ranks_case ranks_streams, ranks_split, ranks_graph, ranks_one_ends, ranks_differ;
 ranks_case ranks_look_early, ranks_host_memory, ranks_exit, ranks_share;
 
 #ifdef __cplusplus

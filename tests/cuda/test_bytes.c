@@ -8,6 +8,7 @@
 #include <weft_emulator.h>
 
 #include "device/fixture.h"
+#include "scratch.h"
 
 /* ---- a case ---- */
 
@@ -46,7 +47,7 @@ static weft_ref ones(int64_t n) {
     free(data);
     return ref;
 }
-static weft_ref scratch(int64_t bytes) {
+static weft_ref workspace_of(int64_t bytes) {
     return bytes == 0 ? (weft_ref){NULL, 0} : cleared(bytes);
 }
 
@@ -59,25 +60,15 @@ static void begin(void) {
 
 static char *documented;
 
-/* Returns the contents of a text file below a megabyte; the caller frees them. */
-static char *text_of(const char *path) {
-    FILE *file = fopen(path, "rb");
-    char *text = calloc(1, 1 << 20);
-    ck_assert_msg(file != NULL, "%s cannot be read", path);
-    ck_assert_uint_gt(fread(text, 1, (1 << 20) - 1, file), 0);
-    (void)fclose(file);
-    return text;
-}
-
 static void read_documented(void) {
     char path[4096];
     if (documented != NULL) return;
     (void)snprintf(path, sizeof path, "%s/docs/cuda.md", getenv("WEFT_SOURCE"));
-    documented = text_of(path);
+    documented = read_bytes(path, NULL);
     measured = calloc(1, 1 << 16);
 }
 
-/* All queued work has run. */
+/* Waits for all queued work, compares the bytes, and begins the next measurement. */
 static void end(const moved *m) {
     weft_error err = WEFT_ERROR_INIT;
     long long moves = 0, asked = 0;
@@ -101,7 +92,14 @@ static void end(const moved *m) {
                   row);
     end_run(&work);
     emulator_count_bytes(0);
+    begin();
 }
+
+#define MEASURE(kernel, args, expected)                                                                                \
+    do {                                                                                                               \
+        RUN(&work, kernel, &(args));                                                                                   \
+        end(expected);                                                                                                 \
+    } while (0)
 
 #define LIMIT 1.1
 
@@ -116,15 +114,13 @@ static void check_norm(int64_t rows, int64_t width, int of, const char *shape) {
     const int64_t cells = rows * width * 2;
     const moved m = {{"norm_rows"}, shape, (of == ALONE ? 2 : 4) * cells + width * 4 + rows * 4, LIMIT};
     weft_add sum = {.struct_size = sizeof sum, .n = rows * width, .dtype = WEFT_BF16};
-    begin();
     a.x = cleared(cells), a.y = cleared(cells), a.gain = cleared(width * 4), a.rstd = cleared(rows * 4);
     if (of == RESIDUAL) a.residual = cleared(cells), a.sum = cleared(cells);
     if (of == BEHIND_ADD) {
         sum.a = cleared(cells), sum.b = cleared(cells), sum.y = a.x;
         RUN(&work, add, &sum);
     }
-    RUN(&work, norm, &a);
-    end(&m);
+    MEASURE(norm, a, &m);
 }
 static void check_norm_backward(int64_t rows, int64_t width, const char *kernel, bool adds, double most,
                                 const char *shape) {
@@ -132,15 +128,13 @@ static void check_norm_backward(int64_t rows, int64_t width, const char *kernel,
     const int64_t cells = rows * width * 2;
     const moved m = {{kernel, "add_runs"}, shape, (adds ? 4 : 3) * cells + 2 * width * 4 + rows * 4, most};
     weft_error err = WEFT_ERROR_INIT;
-    begin();
     a.x = cleared(cells), a.dy = cleared(cells), a.dx = cleared(cells), a.gain = cleared(width * 4),
     a.rstd = cleared(rows * 4);
     a.dgain = cleared(width * 4);
     a.accumulate_dx = adds;
-    a.workspace = scratch(table->norm_backward_workspace(work.device, &a));
+    a.workspace = workspace_of(table->norm_backward_workspace(work.device, &a));
     if (adds) ck_assert_int_eq(table->copy(work.device, NULL, a.dx, cleared(cells), cells, &err), WEFT_OK);
-    RUN(&work, norm_backward, &a);
-    end(&m);
+    MEASURE(norm_backward, a, &m);
 }
 TEST(norms) {
     check_norm(512, 2048, ALONE, "512 rows of 2,048");
@@ -160,21 +154,17 @@ TEST(rows_by_themselves) {
     weft_rope a = {
         .struct_size = sizeof a, .rows = rows, .heads = heads, .head_dim = dim, .table_rows = rows, .dtype = WEFT_BF16};
     const moved m = {{"rope_rows"}, "512 positions of 32 heads of 64", 2 * cells + rows * 4 + rows * dim * 4, LIMIT};
-    begin();
     a.x = cleared(cells), a.y = cleared(cells), a.positions = ids(rows, 1), a.table = cleared(rows * dim * 4);
-    RUN(&work, rope, &a);
-    end(&m);
+    MEASURE(rope, a, &m);
 }
 
 TEST(sums_over_rows) {
     const int64_t rows = 2048, width = 2048;
     weft_sum_rows a = {.struct_size = sizeof a, .rows = rows, .width = width, .dtype = WEFT_BF16};
     const moved m = {{"sum_run", "add_runs"}, "2,048 rows of 2,048", rows * width * 2 + width * 4, LIMIT};
-    begin();
     a.x = cleared(rows * width * 2), a.out = cleared(width * 4);
-    a.workspace = scratch(table->sum_rows_workspace(work.device, &a));
-    RUN(&work, sum_rows, &a);
-    end(&m);
+    a.workspace = workspace_of(table->sum_rows_workspace(work.device, &a));
+    MEASURE(sum_rows, a, &m);
 }
 
 /* ---- element by element ---- */
@@ -193,32 +183,21 @@ TEST(elements) {
     const moved filled = {{"fill"}, "1,048,576 words", 4 * n, LIMIT};
     const moved shifted = {{"move"}, "65,536 bytes onto themselves", 2 << 16, LIMIT};
     weft_ref x, y;
-    begin();
     f.x = cleared(2 * n), f.up = cleared(2 * n), f.y = cleared(2 * n);
-    RUN(&work, activation, &f);
-    end(&forward);
-    begin();
+    MEASURE(activation, f, &forward);
     f.x = cleared(2 * n), f.up = cleared(2 * n), f.dy = cleared(2 * n), f.dx = cleared(2 * n), f.dup = cleared(2 * n);
     f.y = (weft_ref){NULL, 0};
-    RUN(&work, activation_backward, &f);
-    end(&backward);
-    begin();
+    MEASURE(activation_backward, f, &backward);
     s.x = cleared(2 * n), s.y = cleared(2 * n);
-    RUN(&work, scale, &s);
-    end(&scaled);
-    begin();
+    MEASURE(scale, s, &scaled);
     a.a = cleared(2 * n), a.b = cleared(2 * n), a.y = cleared(2 * n);
-    RUN(&work, add, &a);
-    end(&added);
-    begin();
+    MEASURE(add, a, &added);
     x = cleared(4 * n), y = cleared(2 * n);
     ck_assert_int_eq(table->convert(work.device, NULL, y, WEFT_BF16, x, WEFT_F32, n, &err), WEFT_OK);
     end(&rounded_down);
-    begin();
     x = cleared(4 * n);
     ck_assert_int_eq(table->fill(work.device, NULL, x, 7, n, &err), WEFT_OK);
     end(&filled);
-    begin();
     x = cleared(n);
     y = (weft_ref){x.buffer, x.offset + 4096};
     ck_assert_int_eq(table->copy(work.device, NULL, y, x, 1 << 16, &err), WEFT_OK);
@@ -244,14 +223,12 @@ static void check_update(int32_t weight, int32_t state, int32_t copy, const char
                      .n_regions = 1,
                      .region_stride = sizeof region};
     const moved m = {{"weft_update"}, shape, 2 * bytes + 4 * n + 4 * state_bytes + weft_dtype_span(copy, n), LIMIT};
-    begin();
     region.weight = cleared(bytes), region.gradient = cleared(4 * n);
     region.states[0] = cleared(state_bytes), region.states[1] = cleared(state_bytes);
     region.ranges = put(&work, &range, sizeof range);
     if (copy != 0) region.copy = cleared(weft_dtype_span(copy, n));
     u.hp = cleared(64), u.coefficient = cleared(4), u.skip = cleared(4);
-    RUN(&work, update, &u);
-    end(&m);
+    MEASURE(update, u, &m);
 }
 TEST(updates) {
     check_update(WEFT_F32, WEFT_F32, WEFT_BF16, "524,288 elements, two states, fp32, a copy in bf16");
@@ -273,27 +250,21 @@ TEST(look_ups) {
     const moved forward = {{"take_rows"}, "1,024 rows of 1,024", rows * (4 + 4 * width), LIMIT};
     const moved backward = {
         {"sort_rows", "sum_rows_of_id"}, "the same, 4,096 ids", rows * (4 + 2 * width) + vocab * width * 4, LIMIT};
-    begin();
     e.ids = ids(rows, 3), e.table = cleared(vocab * width * 2), e.y = cleared(rows * width * 2);
-    RUN(&work, embedding, &e);
-    end(&forward);
-    begin();
+    MEASURE(embedding, e, &forward);
     e.ids = ids(rows, 3), e.dy = cleared(rows * width * 2), e.dtable = cleared(vocab * width * 4);
-    e.workspace = scratch(table->embedding_backward_workspace(work.device, &e));
-    RUN(&work, embedding_backward, &e);
-    end(&backward);
+    e.workspace = workspace_of(table->embedding_backward_workspace(work.device, &e));
+    MEASURE(embedding_backward, e, &backward);
 }
 
 static void check_unpack(int32_t dtype, const char *shape) {
     const int64_t n = 1024, k = 1024, bytes = weft_dtype_span(dtype, n * k);
     weft_matmul a = {.struct_size = sizeof a, .m = 16, .n = n, .k = k, .lda = k, .ldb = k, .ldc = n};
     const moved m = {{"unpack"}, shape, bytes + n * k * 2, LIMIT};
-    begin();
     a.dtype_a = a.dtype_c = WEFT_BF16, a.dtype_b = dtype, a.transpose_b = 1;
     a.a = cleared(16 * k * 2), a.b = cleared(bytes), a.c = cleared(16 * n * 2);
-    a.workspace = scratch(table->matmul_workspace(work.device, &a));
-    RUN(&work, matmul, &a);
-    end(&m);
+    a.workspace = workspace_of(table->matmul_workspace(work.device, &a));
+    MEASURE(matmul, a, &m);
 }
 TEST(packed_matrices) {
     check_unpack(WEFT_I8X64, "1,024 x 1,024, int8");
@@ -306,12 +277,10 @@ TEST(a_bias_in_the_place_of_a_product) {
     const int64_t m = 64, n = 1024, k = 0;
     weft_matmul a = {.struct_size = sizeof a, .m = m, .n = n, .k = k, .lda = 1, .ldb = 1, .ldc = n, .has_bias = 1};
     const moved filled = {{"fill_rows"}, "64 rows of 1,024", m * n * 2 + n * 4, LIMIT};
-    begin();
     a.dtype_a = a.dtype_b = a.dtype_c = WEFT_BF16, a.transpose_b = 1;
     a.c = cleared(m * n * 2), a.bias = cleared(n * 4);
-    a.workspace = scratch(table->matmul_workspace(work.device, &a));
-    RUN(&work, matmul, &a);
-    end(&filled);
+    a.workspace = workspace_of(table->matmul_workspace(work.device, &a));
+    MEASURE(matmul, a, &filled);
 }
 
 /* ---- adapters ---- */
@@ -322,26 +291,20 @@ TEST(factors_of_columns) {
     const moved scaled = {{"scale_by"}, "512 rows of 2,048, a factor to each column", 2 * cells + width * 4, LIMIT};
     const moved summed = {
         {"sum_products", "add_parts"}, "the same, the factors' gradient", 2 * cells + width * 4, LIMIT};
-    begin();
     a.x = cleared(cells), a.y = cleared(cells), a.by = cleared(width * 4);
-    RUN(&work, multiply, &a);
-    end(&scaled);
-    begin();
+    MEASURE(multiply, a, &scaled);
     a.x = cleared(cells), a.dy = cleared(cells), a.by = cleared(width * 4), a.dby = cleared(width * 4);
     a.y = (weft_ref){NULL, 0};
-    a.workspace = scratch(table->multiply_backward_workspace(work.device, &a));
-    RUN(&work, multiply_backward, &a);
-    end(&summed);
+    a.workspace = workspace_of(table->multiply_backward_workspace(work.device, &a));
+    MEASURE(multiply_backward, a, &summed);
 }
 
 TEST(what_is_dropped) {
     const int64_t batch = 2, row = 256 * 1024;
     weft_dropout a = {.struct_size = sizeof a, .batch = batch, .row = row, .seed = 1, .p = 0.1, .dtype = WEFT_BF16};
     const moved dropped = {{"drop"}, "2 rows of 262,144", 4 * batch * row, LIMIT};
-    begin();
     a.x = cleared(2 * batch * row), a.y = cleared(2 * batch * row), a.first = cleared(8);
-    RUN(&work, dropout, &a);
-    end(&dropped);
+    MEASURE(dropout, a, &dropped);
 }
 
 static void check_norms_of_sums(int32_t dtype_w, const char *shape) {
@@ -354,10 +317,8 @@ static void check_norms_of_sums(int32_t dtype_w, const char *shape) {
                         .dtype = WEFT_BF16,
                         .dtype_w = dtype_w};
     const moved m = {{"norm_rows_of_sum"}, shape, w + (width + rows) * rank * 2 + rows * 4, LIMIT};
-    begin();
     a.w = cleared(w), a.down = cleared(rank * width * 2), a.up = cleared(rows * rank * 2), a.out = cleared(rows * 4);
-    RUN(&work, row_norms, &a);
-    end(&m);
+    MEASURE(row_norms, a, &m);
 }
 TEST(norms_of_rows_of_a_sum) {
     check_norms_of_sums(WEFT_BF16, "512 rows of 2,048, rank 16");
@@ -385,17 +346,13 @@ TEST(a_prefix) {
     const moved queries = {{"query_gradients"}, "the same", 4 * q + 2 * kv + lse + 2 * pairs, LIMIT};
     const moved keys = {{"key_gradients", "add_key_runs"}, "the same", 2 * q + 2 * kv + 2 * pairs, 2.0};
     const moved *const parts[] = {&queries, &keys};
-    begin();
     a.q = cleared(q), a.k = cleared(kv), a.v = cleared(kv), a.o = cleared(q), a.lse = cleared(lse);
-    RUN(&work, prefix, &a);
-    end(&attended);
+    MEASURE(prefix, a, &attended);
     for (int i = 0; i < 2; i++) {
-        begin();
         a.q = cleared(q), a.k = cleared(kv), a.v = cleared(kv), a.o = cleared(q), a.lse = cleared(lse);
         a.d_o = cleared(q), a.dq = cleared(q), a.dk = cleared(kv), a.dv = cleared(kv);
-        a.workspace = scratch(table->prefix_backward_workspace(work.device, &a));
-        RUN(&work, prefix_backward, &a);
-        end(parts[i]);
+        a.workspace = workspace_of(table->prefix_backward_workspace(work.device, &a));
+        MEASURE(prefix_backward, a, parts[i]);
     }
 }
 
@@ -409,22 +366,18 @@ TEST(squares_of_a_gradient) {
         .struct_size = sizeof s, .n = n, .n_extents = TENSORS, .extent_stride = sizeof rows[0], .dtype = WEFT_F32};
     const moved squares = {{"count_units", "sum_units", "sum_extents"}, "8 tensors of 131,072", 4 * n, LIMIT};
     for (int64_t i = 0; i < TENSORS; i++) rows[i] = (weft_extent){sizeof rows[0], 0, i * each, each, i};
-    begin();
     s.x = cleared(4 * n), s.out = cleared(8 * TENSORS), s.extents = put(&work, rows, sizeof rows);
-    s.workspace = scratch(table->square_sum_workspace(work.device, &s));
-    RUN(&work, square_sum, &s);
-    end(&squares);
+    s.workspace = workspace_of(table->square_sum_workspace(work.device, &s));
+    MEASURE(square_sum, s, &squares);
 }
 
 TEST(a_norm_from_squares) {
     const int64_t tensors = 10000;
     weft_clip a = {.struct_size = sizeof a, .n = tensors, .clip = 1.0};
     const moved clipped = {{"clip_norm"}, "10,000 tensors", tensors * 8, LIMIT};
-    begin();
     a.square_sums = cleared(tensors * 8), a.count = cleared(8), a.norm = cleared(8), a.skip = cleared(4);
     a.coefficient = cleared(4);
-    RUN(&work, clip, &a);
-    end(&clipped);
+    MEASURE(clip, a, &clipped);
 }
 
 /* ---- the head ---- */
@@ -434,12 +387,10 @@ static void check_losses(int64_t vocab, double most, const char *shape) {
     const int64_t rows = 32, width = 64;
     weft_head h = {.struct_size = sizeof h, .rows = rows, .width = width, .vocab = vocab, .dtype = WEFT_BF16};
     const moved row_losses = {{"row_losses"}, shape, rows * (vocab * 6 + 16), most};
-    begin();
     h.x = cleared(rows * width * 2), h.w = cleared(vocab * width * 2), h.targets = ids(rows, 1);
     h.weights = ones(rows), h.loss = cleared(8), h.dx = cleared(rows * width * 2);
-    h.workspace = scratch(table->head_loss_grad_workspace(work.device, &h));
-    RUN(&work, head_loss_grad, &h);
-    end(&row_losses);
+    h.workspace = workspace_of(table->head_loss_grad_workspace(work.device, &h));
+    MEASURE(head_loss_grad, h, &row_losses);
 }
 TEST(losses) {
     check_losses(32000, LIMIT, "32 rows of 32,000 logits");
@@ -454,12 +405,10 @@ TEST(rows_that_do_not_count) {
     const moved added = {{"add_losses"}, "1,024 rows", rows * 8, LIMIT};
     const moved *const parts[] = {&rows_cleared, &added};
     for (int i = 0; i < 2; i++) {
-        begin();
         h.x = cleared(rows * width * 2), h.w = cleared(vocab * width * 2), h.targets = ids(rows, 0);
         h.weights = cleared(rows * 4), h.loss = cleared(8), h.dx = cleared(rows * width * 2);
-        h.workspace = scratch(table->head_loss_grad_workspace(work.device, &h));
-        RUN(&work, head_loss_grad, &h);
-        end(parts[i]);
+        h.workspace = workspace_of(table->head_loss_grad_workspace(work.device, &h));
+        MEASURE(head_loss_grad, h, parts[i]);
     }
 }
 
@@ -467,12 +416,10 @@ TEST(rows_of_the_head) {
     const int64_t rows = 512, width = 2048, vocab = 64;
     weft_head h = {.struct_size = sizeof h, .rows = rows, .width = width, .vocab = vocab, .dtype = WEFT_BF16};
     const moved taken = {{"take_rows_that_count"}, "512 rows of 2,048", rows * (width * 4 + 4), LIMIT};
-    begin();
     h.x = cleared(rows * width * 2), h.w = cleared(vocab * width * 2), h.targets = ids(rows, 0);
     h.weights = ones(rows), h.loss = cleared(8);
-    h.workspace = scratch(table->head_loss_workspace(work.device, &h));
-    RUN(&work, head_loss, &h);
-    end(&taken);
+    h.workspace = workspace_of(table->head_loss_workspace(work.device, &h));
+    MEASURE(head_loss, h, &taken);
 }
 
 /* ---- attention ---- */
@@ -523,21 +470,17 @@ TESTS(attentions, 2) {
                         LIMIT};
     const moved *const parts[] = {&queries, &keys, &delta};
     weft_device *const device = device_with(_i == 0 ? "attention=split" : "attention=auto");
-    begin();
     work.device = device;
     a.q = cleared(q), a.k = cleared(kv), a.v = cleared(kv), a.o = cleared(q), a.lse = cleared(numbers_of_rows);
     a.starts = ids(length, 0);
-    a.workspace = scratch(table->attention_workspace(device, &a));
-    RUN(&work, attention, &a);
-    end(&forward);
+    a.workspace = workspace_of(table->attention_workspace(device, &a));
+    MEASURE(attention, a, &forward);
     for (int i = 0; i < 3 - _i; i++) {
-        begin();
         work.device = device;
         a.q = cleared(q), a.k = cleared(kv), a.v = cleared(kv), a.o = cleared(q), a.lse = cleared(numbers_of_rows);
         a.starts = ids(length, 0), a.d_o = cleared(q), a.dq = cleared(q), a.dk = cleared(kv), a.dv = cleared(kv);
-        a.workspace = scratch(table->attention_backward_workspace(device, &a));
-        RUN(&work, attention_backward, &a);
-        end(parts[i]);
+        a.workspace = workspace_of(table->attention_backward_workspace(device, &a));
+        MEASURE(attention_backward, a, parts[i]);
     }
     table->destroy(device);
 }
@@ -551,13 +494,11 @@ TEST(blind_places) {
     weft_attention a = attention_of(length);
     weft_device *const device = device_with("attention=cudnn");
     for (int i = 0; i < 512; i++) nowhere[i] = 512;
-    begin();
     work.device = device;
     a.q = cleared(q), a.k = cleared(kv), a.v = cleared(kv), a.o = cleared(q), a.lse = cleared(numbers_of_rows);
     a.starts = put(&work, nowhere, starts);
-    a.workspace = scratch(table->attention_workspace(device, &a));
-    RUN(&work, attention, &a);
-    end(&blind);
+    a.workspace = workspace_of(table->attention_workspace(device, &a));
+    MEASURE(attention, a, &blind);
     table->destroy(device);
 }
 
@@ -565,13 +506,11 @@ TEST(a_token) {
     const int64_t past = 1000, cache = 1024, row = KV_HEADS * DIM * 2, q = HEADS * DIM * 2;
     weft_attention a = attention_of(1);
     const moved token = {{"attention_decode"}, "a token after 1,000", 2 * q + 2 * (past + 1) * row + 4, LIMIT};
-    begin();
     a.cache_rows = cache, a.q = cleared(q), a.o = cleared(q), a.k = cleared(cache * row), a.v = cleared(cache * row);
     a.new_k = cleared(row), a.new_v = cleared(row), a.starts = ids(1, 0);
     a.past = put(&work, &past, 8);
-    a.workspace = scratch(table->attention_workspace(work.device, &a));
-    RUN(&work, attention, &a);
-    end(&token);
+    a.workspace = workspace_of(table->attention_workspace(work.device, &a));
+    MEASURE(attention, a, &token);
 }
 
 /* New keys and values of many sequences. */
@@ -580,13 +519,11 @@ TEST(what_a_cache_takes_in) {
     weft_attention a = attention_of(1);
     const moved taken = {{"attention_append"}, "32 rows, 2 heads of 64", 4 * batch * row, LIMIT};
     a.batch = batch;
-    begin();
     a.cache_rows = cache, a.q = cleared(batch * q), a.o = cleared(batch * q), a.k = cleared(batch * cache * row);
     a.v = cleared(batch * cache * row), a.new_k = cleared(batch * row), a.new_v = cleared(batch * row);
     a.starts = ids(batch, 0), a.past = cleared(8);
-    a.workspace = scratch(table->attention_workspace(work.device, &a));
-    RUN(&work, attention, &a);
-    end(&taken);
+    a.workspace = workspace_of(table->attention_workspace(work.device, &a));
+    MEASURE(attention, a, &taken);
 }
 
 /* ---- completeness ---- */
@@ -612,7 +549,7 @@ static void kernel_name(char name[64], const char *at) {
 /* Checks each `__global__` of a source, except in comment lines that start with a star. */
 static int check_source(const char *path) {
     static const char word[] = "__global__";
-    char *text = text_of(path);
+    char *text = read_bytes(path, NULL);
     int n = 0;
     for (const char *at = strstr(text, word); at != NULL; at = strstr(at + 1, word)) {
         const char *line = at;
@@ -641,6 +578,14 @@ TEST(every_kernel_has_a_row) {
     ck_assert_int_ge(kernels, 42);
 }
 
+static void setup(void) {
+    load_plugin();
+    begin();
+}
+
 int main(void) {
-    return run_device_suite("bytes");
+    TCase *tests = tcase_create("bytes");
+    tcase_add_unchecked_fixture(tests, setup, unload_plugin);
+    tcase_set_timeout(tests, 600);
+    return run_tests_in_one_process(tests);
 }

@@ -14,17 +14,6 @@
 
 enum { LENGTH = 6, HEADS = 2, KV_HEADS = 1, SIDE = 8, N_Q = LENGTH * HEADS * SIDE, N_K = LENGTH * KV_HEADS * SIDE };
 
-static int64_t held; /* live host allocations */
-
-static void *counted_alloc(const weft_host *h, size_t bytes, size_t alignment) {
-    held++;
-    return host_alloc(h, bytes, alignment);
-}
-static void counted_release(const weft_host *h, void *memory) {
-    if (memory != NULL) held--;
-    host_release(h, memory);
-}
-
 /* Parts of the memory are aligned to 1,024 bytes. */
 enum { AT_Q, AT_K, AT_V, AT_STARTS, AT_O, AT_LSE, N_PARTS };
 
@@ -41,15 +30,7 @@ static weft_ref part(const attending *a, int64_t i) {
 static weft_status make(attending *a, weft_host *counting, weft_error *err) {
     const char *overrides[] = {"device.workspace=1Mi", "device.cache=none", "device.share=yes",
                                "device.attention=cudnn"};
-    weft_config *config = NULL;
-    void *keys = calloc(1, plugin->config_size);
-    weft_status status;
-    ck_assert_int_eq(weft_config_load(&config, NULL, overrides, 4, err), WEFT_OK);
-    ck_assert_int_eq(weft_config_fill(config, keys, "device", plugin->keys, plugin->n_keys, plugin->key_stride, err),
-                     WEFT_OK);
-    status = table->create(&a->device, counting, keys, 0, err);
-    weft_config_free(config);
-    free(keys);
+    weft_status status = create_device(&a->device, counting, 0, overrides, 4, err);
     if (status == WEFT_OK) status = table->alloc(a->device, &a->memory, N_PARTS * 1024, err);
     return status;
 }

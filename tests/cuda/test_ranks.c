@@ -21,8 +21,6 @@ typedef struct row {
 } row;
 
 static const row rows[] = {
-    {"collectives", ranks_collectives, NULL},
-    {"groups", ranks_groups, NULL},
     {"streams", ranks_streams, NULL},
     {"split", ranks_split, NULL},
     {"graph", ranks_graph, NULL},

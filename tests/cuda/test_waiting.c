@@ -14,6 +14,8 @@
 #include "device/fixture.h"
 #include "tools/check/device_calls.h"
 
+static weft_error err = WEFT_ERROR_INIT;
+
 enum { ROWS = 8, WIDTH = 32, N = ROWS * WIDTH, PART = N * 4, HEADS = 2, OUTPUTS = 4, WORK = 3 << 20 };
 enum { NO_PART, A, B, Y, OUT, PARTS = OUT + OUTPUTS }; /* parts of the memory, N words each */
 
@@ -41,51 +43,50 @@ static weft_ref part(int i) {
 /* ---- the slots besides kernels ---- */
 
 #define ASK(name, ...)                                                                                                 \
-    static weft_status ask_##name(weft_error *err) {                                                                   \
-        (void)err;                                                                                                     \
+    static weft_status ask_##name(void) {                                                                              \
         __VA_ARGS__                                                                                                    \
     }
 ASK(create, weft_device *another = make_device(1, 0); table->destroy(another); return WEFT_OK;)
 ASK(info, weft_device_info info = {.struct_size = sizeof info}; table->info(device, &info); return WEFT_OK;)
-ASK(alloc, weft_buffer *b = NULL; const weft_status status = table->alloc(device, &b, 64, err);
+ASK(alloc, weft_buffer *b = NULL; const weft_status status = table->alloc(device, &b, 64, &err);
     table->release(device, spare_buffer); spare_buffer = b; return status;)
 ASK(release, table->release(device, spare_buffer); spare_buffer = NULL; return WEFT_OK;)
-ASK(stream_create, weft_stream *s = NULL; const weft_status status = table->stream_create(device, &s, err);
+ASK(stream_create, weft_stream *s = NULL; const weft_status status = table->stream_create(device, &s, &err);
     table->stream_destroy(device, spare_stream); spare_stream = s; return status;)
 ASK(stream_destroy, table->stream_destroy(device, spare_stream); spare_stream = NULL; return WEFT_OK;)
-ASK(synchronize, return table->synchronize(device, NULL, err);)
-ASK(record_event, weft_event *m = NULL; weft_status status = table->record_event(device, NULL, &m, err);
-    if (status == WEFT_OK) status = table->wait(device, side, m, err);
-    return status == WEFT_OK ? table->copy(device, side, part(OUT), part(Y), PART, err) : status;)
-ASK(wait, weft_event *m = side_event; side_event = NULL; return table->wait(device, NULL, m, err);)
-ASK(write, return table->write(device, NULL, part(Y), told, PART / 2, err);)
-ASK(read, return table->read(device, NULL, told, part(Y), PART, err);)
-ASK(copy, return table->copy(device, NULL, part(OUT), part(Y), PART, err);)
-ASK(fill, return table->fill(device, NULL, part(Y), 7, N / 2, err);)
-ASK(convert, return table->convert(device, NULL, part(OUT), WEFT_BF16, part(Y), WEFT_F32, N, err);)
+ASK(synchronize, return table->synchronize(device, NULL, &err);)
+ASK(record_event, weft_event *m = NULL; weft_status status = table->record_event(device, NULL, &m, &err);
+    if (status == WEFT_OK) status = table->wait(device, side, m, &err);
+    return status == WEFT_OK ? table->copy(device, side, part(OUT), part(Y), PART, &err) : status;)
+ASK(wait, weft_event *m = side_event; side_event = NULL; return table->wait(device, NULL, m, &err);)
+ASK(write, return table->write(device, NULL, part(Y), told, PART / 2, &err);)
+ASK(read, return table->read(device, NULL, told, part(Y), PART, &err);)
+ASK(copy, return table->copy(device, NULL, part(OUT), part(Y), PART, &err);)
+ASK(fill, return table->fill(device, NULL, part(Y), 7, N / 2, &err);)
+ASK(convert, return table->convert(device, NULL, part(OUT), WEFT_BF16, part(Y), WEFT_F32, N, &err);)
 ASK(extension, return table->extension(device, WEFT_DEVICE_NATIVE) != NULL ? WEFT_OK : WEFT_E_HOST;)
-ASK(take, void *at = NULL; const weft_status status = transfer->take(device, &at, 64, err);
+ASK(take, void *at = NULL; const weft_status status = transfer->take(device, &at, 64, &err);
     transfer->give_back(device, spare_pinned); spare_pinned = at; return status;)
 ASK(give_back, transfer->give_back(device, spare_pinned); spare_pinned = NULL; return WEFT_OK;)
-ASK(upload, return transfer->upload(device, NULL, part(Y), pinned, PART / 2, err);)
-ASK(download, return transfer->download(device, NULL, pinned, part(Y), PART, err);)
-ASK(reached, return transfer->reached(device, side_event, err) < 0 ? WEFT_E_DEVICE : WEFT_OK;)
-ASK(await, weft_event *m = side_event; side_event = NULL; return transfer->await(device, m, err);)
-ASK(recording, weft_captured_graph *r = NULL; const weft_status status = capture->begin(device, NULL, err);
-    if (status != WEFT_OK) return status; (void)capture->end(device, NULL, &r, err); capture->destroy(device, r);
+ASK(upload, return transfer->upload(device, NULL, part(Y), pinned, PART / 2, &err);)
+ASK(download, return transfer->download(device, NULL, pinned, part(Y), PART, &err);)
+ASK(reached, return transfer->reached(device, side_event, &err) < 0 ? WEFT_E_DEVICE : WEFT_OK;)
+ASK(await, weft_event *m = side_event; side_event = NULL; return transfer->await(device, m, &err);)
+ASK(recording, weft_captured_graph *r = NULL; const weft_status status = capture->begin(device, NULL, &err);
+    if (status != WEFT_OK) return status; (void)capture->end(device, NULL, &r, &err); capture->destroy(device, r);
     return WEFT_OK;)
-ASK(replay, return capture->replay(device, NULL, spare_recording, err);)
+ASK(replay, return capture->replay(device, NULL, spare_recording, &err);)
 ASK(destroy, capture->destroy(device, spare_recording); spare_recording = NULL; return WEFT_OK;)
 ASK(count, return choices->count(device) >= 0 ? WEFT_OK : WEFT_E_HOST;)
 ASK(get, weft_device_choice c = {.struct_size = sizeof c}; choices->get(device, 0, &c); return WEFT_OK;)
 ASK(choose, weft_device_choice c = {.struct_size = sizeof c}; choices->get(device, 0, &c);
-    return choices->choose(device, &c, err);)
+    return choices->choose(device, &c, &err);)
 ASK(take_choice, weft_device_choice c = {.struct_size = sizeof c}; choices->get(device, 0, &c);
-    return choices->take(device, &c, err);)
+    return choices->take(device, &c, &err);)
 ASK(stream, return native->stream(device, NULL) != NULL ? WEFT_OK : WEFT_E_HOST;)
 ASK(address, return native->address(device, part(Y), PART) != NULL ? WEFT_OK : WEFT_E_HOST;)
 ASK(index, return native->index(device) == 0 ? WEFT_OK : WEFT_E_HOST;)
-ASK(dry_begin, const weft_status status = dry->begin(device, err); if (status == WEFT_OK) dry->end(device);
+ASK(dry_begin, const weft_status status = dry->begin(device, &err); if (status == WEFT_OK) dry->end(device);
     return status;)
 ASK(counts, weft_dry_counts c = {.struct_size = sizeof c}; dry->counts(device, &c); return WEFT_OK;)
 
@@ -99,7 +100,7 @@ typedef struct slot {
     int of;
     size_t offset;
     int does;
-    weft_status (*ask)(weft_error *err);
+    weft_status (*ask)(void);
 } slot;
 
 #define DEVICE(slot, does)                                                                                             \
@@ -160,37 +161,38 @@ static const slot slots[] = {
 
 /* ---- calls and their results ---- */
 
-static void fine(weft_status status, const weft_error *err) {
-    ck_assert_msg(status == WEFT_OK, "%s", err->text);
+static void fine(weft_status status) {
+    ck_assert_msg(status == WEFT_OK, "%s", err.text);
 }
 
 static long long launches(void) {
     return emulator_calls("cudaLaunchKernel") + emulator_calls("cuLaunchKernel");
 }
 
+static weft_add add_to(int y) {
+    return (
+        weft_add){.struct_size = sizeof(weft_add), .a = part(A), .b = part(B), .y = part(y), .n = N, .dtype = WEFT_F32};
+}
+
 /* Y = A + B is deferred. */
 static void begin_add(void) {
-    const weft_add args = {
-        .struct_size = sizeof args, .a = part(A), .b = part(B), .y = part(Y), .n = N, .dtype = WEFT_F32};
-    weft_error err = WEFT_ERROR_INIT;
+    const weft_add args = add_to(Y);
     const long long before = launches();
-    fine(table->add(device, NULL, &args, &err), &err);
+    fine(table->add(device, NULL, &args, &err));
     ck_assert_int_eq(launches(), before);
 }
 
 static void settle(void) {
-    weft_error err = WEFT_ERROR_INIT;
-    fine(table->synchronize(device, NULL, &err), &err);
-    fine(table->synchronize(device, side, &err), &err);
+    fine(table->synchronize(device, NULL, &err));
+    fine(table->synchronize(device, side, &err));
 }
 
 /* Captures a copy within the outputs, in the default stream. */
 static weft_captured_graph *record_copy(void) {
     weft_captured_graph *out = NULL;
-    weft_error err = WEFT_ERROR_INIT;
-    fine(capture->begin(device, NULL, &err), &err);
-    fine(table->copy(device, NULL, part(OUT), part(OUT + 3), PART, &err), &err);
-    fine(capture->end(device, NULL, &out, &err), &err);
+    fine(capture->begin(device, NULL, &err));
+    fine(table->copy(device, NULL, part(OUT), part(OUT + 3), PART, &err));
+    fine(capture->end(device, NULL, &out, &err));
     return out;
 }
 
@@ -213,14 +215,14 @@ static void fill_image(float *image, int32_t dtype) {
 /* Prepares the memory and all objects that a slot may destroy. dtype: of A and B. */
 static void prepare(int32_t dtype) {
     float image[(PARTS - A) * N] = {0};
-    weft_error err = WEFT_ERROR_INIT;
     fill_image(image, dtype);
+    err = (weft_error)WEFT_ERROR_INIT;
     for (int i = 0; i < N; i++) told[i] = ((float *)pinned)[i] = (float)i;
-    fine(table->write(device, NULL, part(A), image, sizeof image, &err), &err);
-    if (spare_buffer == NULL) fine(table->alloc(device, &spare_buffer, 64, &err), &err);
-    if (spare_stream == NULL) fine(table->stream_create(device, &spare_stream, &err), &err);
-    if (spare_pinned == NULL) fine(transfer->take(device, &spare_pinned, 64, &err), &err);
-    if (side_event == NULL) fine(table->record_event(device, side, &side_event, &err), &err);
+    fine(table->write(device, NULL, part(A), image, sizeof image, &err));
+    if (spare_buffer == NULL) fine(table->alloc(device, &spare_buffer, 64, &err));
+    if (spare_stream == NULL) fine(table->stream_create(device, &spare_stream, &err));
+    if (spare_pinned == NULL) fine(transfer->take(device, &spare_pinned, 64, &err));
+    if (side_event == NULL) fine(table->record_event(device, side, &side_event, &err));
     settle();
     if (spare_recording == NULL) spare_recording = record_copy();
 }
@@ -231,9 +233,8 @@ typedef struct left {
 } left;
 
 static void look(left *out) {
-    weft_error err = WEFT_ERROR_INIT;
     settle();
-    fine(table->read(device, NULL, out->memory, part(A), sizeof out->memory, &err), &err);
+    fine(table->read(device, NULL, out->memory, part(A), sizeof out->memory, &err));
     memcpy(out->told, told, sizeof told);
     memcpy(out->pinned, pinned, sizeof out->pinned);
 }
@@ -248,13 +249,12 @@ static bool has_sum(left *of) {
 
 /* Calls the slot after a completed add, or directly after a deferred one. Returns the number of launches. */
 static long long ask_behind(const slot *s, bool runs_first, left *out) {
-    weft_error err = WEFT_ERROR_INIT;
     long long before = 0, made = 0;
     prepare(WEFT_F32);
     begin_add();
     if (runs_first) settle();
     before = launches();
-    ck_assert_msg(s->ask(&err) == WEFT_OK, "%s: %s", s->name, err.text);
+    ck_assert_msg(s->ask() == WEFT_OK, "%s: %s", s->name, err.text);
     made = launches() - before;
     look(out);
     return made;
@@ -287,19 +287,18 @@ static int64_t operand_bytes(const drawn *d, int i) {
 }
 
 static void draw(drawn *d, int32_t number) {
-    weft_error err = WEFT_ERROR_INIT;
     int64_t most = 0;
     memset(d, 0, sizeof *d);
     d->bench = (weft_bench){.kernels = table, .device = device};
     ck_assert(weft_device_call_draw(&d->call, number, WEFT_F32));
     for (int i = 0; i < d->call.n; i++) {
         if (operand_bytes(d, i) > most) most = operand_bytes(d, i);
-        fine(weft_bench_take(&d->bench, &d->operands[i], operand_bytes(d, i), &err), &err);
+        fine(weft_bench_take(&d->bench, &d->operands[i], operand_bytes(d, i), &err));
         memcpy((char *)&d->call.args + d->call.operands[i].field, &d->operands[i], sizeof(weft_ref));
     }
-    fine(weft_bench_take(&d->bench, &d->data, most, &err), &err);
-    fine(weft_bench_take(&d->bench, &d->zeros, most, &err), &err);
-    fine(table->fill(device, NULL, d->zeros, 0, most / 4, &err), &err);
+    fine(weft_bench_take(&d->bench, &d->data, most, &err));
+    fine(weft_bench_take(&d->bench, &d->zeros, most, &err));
+    fine(table->fill(device, NULL, d->zeros, 0, most / 4, &err));
     d->workspace = (weft_ref){work, 0};
 }
 
@@ -309,36 +308,33 @@ static void drop(drawn *d) {
 }
 
 static void write_operands(const drawn *d) {
-    weft_error err = WEFT_ERROR_INIT;
     for (int i = 0; i < d->call.n; i++) {
         const void *data = d->call.operands[i].data;
         const int64_t bytes = operand_bytes(d, i);
-        if (data != NULL) fine(table->write(device, NULL, d->operands[i], data, bytes, &err), &err);
-        else fine(table->fill(device, NULL, d->operands[i], 0, bytes / 4, &err), &err);
+        if (data != NULL) fine(table->write(device, NULL, d->operands[i], data, bytes, &err));
+        else fine(table->fill(device, NULL, d->operands[i], 0, bytes / 4, &err));
     }
 }
 
 /* Defers an add whose sum is an fp32 input of the kernel: the first one, but not x of a norm, which would fuse it. */
 static void begin_input(const drawn *d, const weft_kernel *kernel) {
     weft_add args = {.struct_size = sizeof args, .a = d->data, .b = d->zeros, .y = part(Y), .n = 1, .dtype = WEFT_F32};
-    weft_error err = WEFT_ERROR_INIT;
     for (int i = kernel == &weft_kernel_norm; i < d->call.n && args.y.buffer == memory; i++) {
         const weft_call_operand *o = &d->call.operands[i];
         if (o->dtype != WEFT_F32 || o->is_result) continue;
         args.y = d->operands[i];
         args.n = o->n;
-        fine(table->write(device, NULL, d->data, o->data, 4 * o->n, &err), &err);
-        fine(table->fill(device, NULL, args.y, 0, o->n, &err), &err);
+        fine(table->write(device, NULL, d->data, o->data, 4 * o->n, &err));
+        fine(table->fill(device, NULL, args.y, 0, o->n, &err));
     }
     settle();
-    fine(table->add(device, NULL, &args, &err), &err);
+    fine(table->add(device, NULL, &args, &err));
 }
 
 /* Runs the kernels of the call, each after a completed add, or directly after a deferred one, which the workspace query
  * does not launch. Returns the number of launches, and a checksum of each operand. */
 static long long run_drawn(drawn *d, bool runs_first, uint64_t sums[WEFT_CALL_OPERANDS]) {
     const weft_kernel_run on = {.kernels = table, .device = device};
-    weft_error err = WEFT_ERROR_INIT;
     long long made = 0;
     write_operands(d);
     for (int k = 0; k < 2 && d->call.kernels[k] != NULL; k++) {
@@ -349,13 +345,13 @@ static long long run_drawn(drawn *d, bool runs_first, uint64_t sums[WEFT_CALL_OP
         ck_assert_int_le(weft_kernel_workspace(d->call.kernels[k], &on, &d->call.args.kernel, &field), WORK);
         ck_assert_int_eq(launches(), before);
         if (field != 0) memcpy((char *)&d->call.args + field, &d->workspace, sizeof d->workspace);
-        fine(weft_kernel_invoke(d->call.kernels[k], &on, &d->call.args.kernel, &err), &err);
+        fine(weft_kernel_invoke(d->call.kernels[k], &on, &d->call.args.kernel, &err));
         made += launches() - before;
     }
     settle();
     for (int i = 0; i < d->call.n; i++) {
         unsigned char *bytes = malloc((size_t)operand_bytes(d, i));
-        fine(table->read(device, NULL, bytes, d->operands[i], operand_bytes(d, i), &err), &err);
+        fine(table->read(device, NULL, bytes, d->operands[i], operand_bytes(d, i), &err));
         sums[i] = 0;
         for (int64_t b = 0; b < operand_bytes(d, i); b++) sums[i] = sums[i] * 1099511628211u + bytes[b];
         free(bytes);
@@ -374,7 +370,6 @@ TESTS(each_kernel_launches_an_add_that_waits, n_calls()) {
     uint64_t first[WEFT_CALL_OPERANDS] = {0}, behind[WEFT_CALL_OPERANDS] = {0};
     const weft_kernel_run on = {.kernels = table, .device = device};
     long long alone = 0, made = 0;
-    weft_error err = WEFT_ERROR_INIT;
     drawn d;
     draw(&d, _i);
     (void)run_drawn(&d, true, first); /* creates objects that only the first call creates */
@@ -492,13 +487,12 @@ static long long run_meeting(const meeting *m, bool apart, left *out) {
                           .y = part(or_else(m->sum, Y)),
                           .n = N,
                           .dtype = or_else(m->dtype, WEFT_F32)};
-    weft_error err = WEFT_ERROR_INIT;
     long long before = 0, made = 0;
     prepare(add.dtype);
     before = launches();
-    fine(table->add(device, NULL, &add, &err), &err);
+    fine(table->add(device, NULL, &add, &err));
     if (apart) settle();
-    fine(table->norm(device, m->on_side ? side : NULL, &norm, &err), &err);
+    fine(table->norm(device, m->on_side ? side : NULL, &norm, &err));
     settle();
     made = launches() - before;
     look(out);
@@ -549,16 +543,15 @@ static long long run_adding(const adding *a, bool apart, left *out) {
                    .form = a->form,
                    .accumulate_dx = !a->sets,
                    .dtype = WEFT_F32};
-    weft_error err = WEFT_ERROR_INIT;
     long long before = 0, made = 0;
     n.x = part(or_else(a->x, Y)), n.dy = part(or_else(a->dy, B)), n.dx = part(or_else(a->dx, OUT));
     n.gain = part(OUT + 3), n.dgain = part(or_else(a->dgain, OUT + 2));
     n.workspace = (weft_ref){work, 0};
     prepare(WEFT_F32);
     before = emulator_calls("cudaMemcpyAsync");
-    fine(table->copy(device, NULL, part(OUT), part(A), PART, &err), &err);
+    fine(table->copy(device, NULL, part(OUT), part(A), PART, &err));
     if (apart) settle();
-    fine(table->norm_backward(device, a->on_side ? side : NULL, &n, &err), &err);
+    fine(table->norm_backward(device, a->on_side ? side : NULL, &n, &err));
     settle();
     made = emulator_calls("cudaMemcpyAsync") - before;
     look(out);
@@ -578,12 +571,11 @@ TESTS(a_norm_that_adds_to_a_copy_reads_its_source, LENGTH(addings)) {
 
 /* Only one call is deferred: a copy beside an add of another stream is not. */
 TEST(a_copy_leaves_an_add_of_another_stream) {
-    weft_error err = WEFT_ERROR_INIT;
     long long before = 0;
     prepare(WEFT_F32);
     begin_add();
     before = launches();
-    fine(table->copy(device, side, part(OUT), part(A), PART, &err), &err);
+    fine(table->copy(device, side, part(OUT), part(A), PART, &err));
     ck_assert_int_eq(launches(), before);
     settle();
     ck_assert_int_eq(launches(), before + 1);
@@ -595,19 +587,18 @@ static const meeting *const plain = &meetings[0];
  * work there therefore does not change a step's launches. */
 TEST(other_streams_let_it_wait) {
     const weft_norm norm = norm_of(plain);
-    weft_error err = WEFT_ERROR_INIT;
     weft_event *m = NULL;
     left at;
     prepare(WEFT_F32);
     begin_add();
     const long long before = launches();
-    fine(transfer->upload(device, side, part(OUT + 2), pinned, PART, &err), &err);
-    fine(table->record_event(device, side, &m, &err), &err);
-    fine(transfer->await(device, m, &err), &err);
-    fine(table->copy(device, side, part(OUT + 1), part(OUT + 2), PART, &err), &err);
-    fine(table->synchronize(device, side, &err), &err);
+    fine(transfer->upload(device, side, part(OUT + 2), pinned, PART, &err));
+    fine(table->record_event(device, side, &m, &err));
+    fine(transfer->await(device, m, &err));
+    fine(table->copy(device, side, part(OUT + 1), part(OUT + 2), PART, &err));
+    fine(table->synchronize(device, side, &err));
     ck_assert_ptr_nonnull(native->stream(device, side));
-    fine(table->norm(device, NULL, &norm, &err), &err);
+    fine(table->norm(device, NULL, &norm, &err));
     settle();
     ck_assert_int_eq(launches(), before + 1);
     look(&at);
@@ -616,14 +607,12 @@ TEST(other_streams_let_it_wait) {
 
 /* Two adds in two streams: only one can be deferred. */
 TEST(an_add_of_another_stream_launches_it) {
-    const weft_add args = {
-        .struct_size = sizeof args, .a = part(A), .b = part(B), .y = part(OUT), .n = N, .dtype = WEFT_F32};
-    weft_error err = WEFT_ERROR_INIT;
+    const weft_add args = add_to(OUT);
     left at;
     prepare(WEFT_F32);
     begin_add();
     const long long before = launches();
-    fine(table->add(device, side, &args, &err), &err);
+    fine(table->add(device, side, &args, &err));
     ck_assert_int_eq(launches(), before + 1);
     look(&at);
     ck_assert_int_eq(launches(), before + 2);
@@ -632,11 +621,11 @@ TEST(an_add_of_another_stream_launches_it) {
 }
 
 TEST(an_add_of_nothing_waits_for_nothing) {
-    const weft_add args = {.struct_size = sizeof args, .a = part(A), .b = part(B), .y = part(Y), .dtype = WEFT_F32};
-    weft_error err = WEFT_ERROR_INIT;
+    weft_add args = add_to(Y);
+    args.n = 0;
     prepare(WEFT_F32);
     const long long before = launches();
-    fine(table->add(device, NULL, &args, &err), &err);
+    fine(table->add(device, NULL, &args, &err));
     settle();
     ck_assert_int_eq(launches(), before);
 }
@@ -645,11 +634,10 @@ TEST(an_add_of_nothing_waits_for_nothing) {
 
 /* Captured work runs at replay, not before. */
 static void check_replayed(weft_captured_graph *recording, long long kernels) {
-    weft_error err = WEFT_ERROR_INIT;
     left at;
     prepare(WEFT_F32);
     const long long before = emulator_launches(NULL);
-    fine(capture->replay(device, NULL, recording, &err), &err);
+    fine(capture->replay(device, NULL, recording, &err));
     settle();
     ck_assert_int_eq(emulator_launches(NULL), before + kernels);
     look(&at);
@@ -660,23 +648,21 @@ static void check_replayed(weft_captured_graph *recording, long long kernels) {
 TEST(a_norm_takes_the_add_in_a_recording) {
     const weft_norm norm = norm_of(plain);
     weft_captured_graph *recording = NULL;
-    weft_error err = WEFT_ERROR_INIT;
     prepare(WEFT_F32);
-    fine(capture->begin(device, NULL, &err), &err);
+    fine(capture->begin(device, NULL, &err));
     begin_add();
-    fine(table->norm(device, NULL, &norm, &err), &err);
-    fine(capture->end(device, NULL, &recording, &err), &err);
+    fine(table->norm(device, NULL, &norm, &err));
+    fine(capture->end(device, NULL, &recording, &err));
     check_replayed(recording, 1);
 }
 
 TEST(an_add_at_the_end_of_a_recording_is_in_it) {
     weft_captured_graph *recording = NULL;
-    weft_error err = WEFT_ERROR_INIT;
     left at;
     prepare(WEFT_F32);
-    fine(capture->begin(device, NULL, &err), &err);
+    fine(capture->begin(device, NULL, &err));
     begin_add();
-    fine(capture->end(device, NULL, &recording, &err), &err);
+    fine(capture->end(device, NULL, &recording, &err));
     look(&at);
     ck_assert(!has_sum(&at));
     check_replayed(recording, 1);
@@ -684,37 +670,33 @@ TEST(an_add_at_the_end_of_a_recording_is_in_it) {
 
 /* In a joined stream, which waits for the default stream only at the end. */
 TEST(an_add_of_a_stream_that_has_joined_is_in_the_recording) {
-    const weft_add args = {
-        .struct_size = sizeof args, .a = part(A), .b = part(B), .y = part(Y), .n = N, .dtype = WEFT_F32};
+    const weft_add args = add_to(Y);
     weft_captured_graph *recording = NULL;
-    weft_error err = WEFT_ERROR_INIT;
     weft_event *m = NULL;
     prepare(WEFT_F32);
-    fine(capture->begin(device, NULL, &err), &err);
-    fine(table->record_event(device, NULL, &m, &err), &err);
-    fine(table->wait(device, side, m, &err), &err);
-    fine(table->add(device, side, &args, &err), &err);
-    fine(table->record_event(device, side, &m, &err), &err);
-    fine(table->wait(device, NULL, m, &err), &err);
-    fine(capture->end(device, NULL, &recording, &err), &err);
+    fine(capture->begin(device, NULL, &err));
+    fine(table->record_event(device, NULL, &m, &err));
+    fine(table->wait(device, side, m, &err));
+    fine(table->add(device, side, &args, &err));
+    fine(table->record_event(device, side, &m, &err));
+    fine(table->wait(device, NULL, m, &err));
+    fine(capture->end(device, NULL, &recording, &err));
     check_replayed(recording, 1);
 }
 
 /* In a joined stream that the default stream does not wait for afterwards, the capture fails. */
 TEST(an_add_of_a_stream_that_is_left_open_ends_the_recording) {
-    const weft_add args = {
-        .struct_size = sizeof args, .a = part(A), .b = part(B), .y = part(Y), .n = N, .dtype = WEFT_F32};
+    const weft_add args = add_to(Y);
     weft_captured_graph *recording = NULL;
-    weft_error err = WEFT_ERROR_INIT;
     weft_event *m = NULL;
     left at;
     prepare(WEFT_F32);
-    fine(capture->begin(device, NULL, &err), &err);
-    fine(table->record_event(device, NULL, &m, &err), &err);
-    fine(table->wait(device, side, m, &err), &err);
-    fine(table->record_event(device, side, &m, &err), &err);
-    fine(table->wait(device, NULL, m, &err), &err);
-    fine(table->add(device, side, &args, &err), &err);
+    fine(capture->begin(device, NULL, &err));
+    fine(table->record_event(device, NULL, &m, &err));
+    fine(table->wait(device, side, m, &err));
+    fine(table->record_event(device, side, &m, &err));
+    fine(table->wait(device, NULL, m, &err));
+    fine(table->add(device, side, &args, &err));
     ck_assert_int_eq(capture->end(device, NULL, &recording, &err), WEFT_E_UNSUPPORTED);
     look(&at);
     ck_assert(!has_sum(&at));
@@ -724,10 +706,10 @@ TEST(an_add_of_a_stream_that_is_left_open_ends_the_recording) {
 TEST(an_add_of_a_recording_that_is_given_up_never_runs) {
     weft_captured_graph *recording = NULL;
     weft_buffer *b = NULL;
-    weft_error err = WEFT_ERROR_INIT, second = WEFT_ERROR_INIT;
+    weft_error second = WEFT_ERROR_INIT;
     left at;
     prepare(WEFT_F32);
-    fine(capture->begin(device, NULL, &err), &err);
+    fine(capture->begin(device, NULL, &err));
     begin_add();
     ck_assert_int_eq(table->alloc(device, &b, 64, &err), WEFT_E_HOST);
     ck_assert_says(err, "was called while a step was recorded");
@@ -747,22 +729,21 @@ static int64_t counted(void) {
 /* Buffers without memory overlap like real ones. */
 TEST(a_dry_run_counts_what_would_be_launched) {
     weft_buffer *const kept = memory;
-    weft_error err = WEFT_ERROR_INIT;
     weft_norm norm;
     prepare(WEFT_F32);
-    fine(dry->begin(device, &err), &err);
-    fine(table->alloc(device, &memory, (PARTS - A) * PART, &err), &err);
+    fine(dry->begin(device, &err));
+    fine(table->alloc(device, &memory, (PARTS - A) * PART, &err));
     norm = norm_of(plain);
     begin_add();
-    fine(table->norm(device, NULL, &norm, &err), &err);
+    fine(table->norm(device, NULL, &norm, &err));
     ck_assert_int_eq(counted(), 1);
     begin_add();
     ck_assert_int_eq(counted(), 2);
     begin_add();
     norm.x = part(Y);
-    fine(table->alloc(device, &norm.x.buffer, (PARTS - A) * PART, &err), &err); /* which launches it */
+    fine(table->alloc(device, &norm.x.buffer, (PARTS - A) * PART, &err)); /* which launches it */
     begin_add();
-    fine(table->norm(device, NULL, &norm, &err), &err); /* at the same offset in another buffer */
+    fine(table->norm(device, NULL, &norm, &err)); /* at the same offset in another buffer */
     ck_assert_int_eq(counted(), 5);
     table->release(device, norm.x.buffer);
     table->release(device, memory);
@@ -772,11 +753,10 @@ TEST(a_dry_run_counts_what_would_be_launched) {
 
 /* An add deferred at the end of a dry run never runs. */
 TEST(an_add_at_the_end_of_a_dry_run_never_runs) {
-    weft_error err = WEFT_ERROR_INIT;
     left at;
     prepare(WEFT_F32);
     const long long before = launches();
-    fine(dry->begin(device, &err), &err);
+    fine(dry->begin(device, &err));
     begin_add();
     dry->end(device);
     look(&at);
@@ -787,23 +767,22 @@ TEST(an_add_at_the_end_of_a_dry_run_never_runs) {
 /* ---- failures ---- */
 
 /* The next call's launch fails, and the error is reported as the add's. */
-static void check_told(weft_status (*ask)(weft_error *err), const char *name) {
-    weft_error err = WEFT_ERROR_INIT;
+static void check_told(weft_status (*ask)(void), const char *name) {
     left at;
     prepare(WEFT_F32);
     begin_add();
     emulator_plant("cudaLaunchKernel:1=701");
-    ck_assert_msg(ask(&err) != WEFT_OK, "%s: the launch that failed is not told", name);
+    ck_assert_msg(ask() != WEFT_OK, "%s: the launch that failed is not told", name);
     emulator_plant(NULL);
     ck_assert_msg(strstr(err.text, "add on device cuda: cudaLaunchKernel answered") == err.text, "%s: %s", name,
                   err.text);
     look(&at); /* and once */
 }
 
-static weft_status release_and_fill(weft_error *err) {
-    const weft_status status = ask_release(err);
+static weft_status release_and_fill(void) {
+    const weft_status status = ask_release();
     ck_assert_int_eq(status, WEFT_OK); /* it has no error result */
-    return ask_fill(err);
+    return ask_fill();
 }
 
 TEST(a_launch_that_fails_is_told_as_the_adds) {
@@ -817,7 +796,6 @@ TEST(a_launch_that_fails_is_told_as_the_adds) {
 /* If the norm fused it, the error is the norm's. */
 TEST(a_norm_that_took_it_is_told_as_itself) {
     const weft_norm norm = norm_of(plain);
-    weft_error err = WEFT_ERROR_INIT;
     prepare(WEFT_F32);
     begin_add();
     emulator_plant("cudaLaunchKernel:1=701");
@@ -830,7 +808,6 @@ TEST(a_norm_that_took_it_is_told_as_itself) {
 /* A rejected norm fuses nothing. */
 TEST(a_norm_that_is_refused_lets_it_wait) {
     weft_norm norm = norm_of(plain);
-    weft_error err = WEFT_ERROR_INIT;
     left at;
     norm.form = 9;
     prepare(WEFT_F32);
@@ -843,11 +820,10 @@ TEST(a_norm_that_is_refused_lets_it_wait) {
 /* An add deferred when the device is destroyed is dropped. */
 TEST(a_device_may_end_with_an_add_that_waits) {
     weft_device *other = make_device(1, 0);
-    weft_error err = WEFT_ERROR_INIT;
     weft_add args = {.struct_size = sizeof args, .n = 64, .dtype = WEFT_F32};
-    fine(table->alloc(other, &args.a.buffer, 256, &err), &err);
+    fine(table->alloc(other, &args.a.buffer, 256, &err));
     args.b = args.y = args.a;
-    fine(table->add(other, NULL, &args, &err), &err);
+    fine(table->add(other, NULL, &args, &err));
     table->release(other, args.a.buffer); /* which waits for the GPU */
     table->destroy(other);
 }
@@ -855,7 +831,6 @@ TEST(a_device_may_end_with_an_add_that_waits) {
 /* ---- the suite ---- */
 
 static void setup(void) {
-    weft_error err = WEFT_ERROR_INIT;
     uint64_t sums[WEFT_CALL_OPERANDS];
     drawn d;
     load_plugin();
@@ -865,10 +840,10 @@ static void setup(void) {
     choices = table->extension(device, WEFT_DEVICE_CHOICES);
     dry = table->extension(device, WEFT_DEVICE_DRY_RUN);
     native = table->extension(device, WEFT_DEVICE_NATIVE);
-    fine(table->alloc(device, &memory, (PARTS - A) * PART, &err), &err);
-    fine(table->alloc(device, &work, WORK, &err), &err);
-    fine(table->stream_create(device, &side, &err), &err);
-    fine(transfer->take(device, &pinned, PART, &err), &err);
+    fine(table->alloc(device, &memory, (PARTS - A) * PART, &err));
+    fine(table->alloc(device, &work, WORK, &err));
+    fine(table->stream_create(device, &side, &err));
+    fine(transfer->take(device, &pinned, PART, &err));
     prepare(WEFT_F32);
     draw(&d, 0); /* a matmul, whose algorithm the slots of choices return */
     (void)run_drawn(&d, true, sums);
@@ -876,9 +851,8 @@ static void setup(void) {
 }
 
 static void teardown(void) {
-    weft_error err = WEFT_ERROR_INIT;
     capture->destroy(device, spare_recording);
-    if (side_event != NULL) fine(transfer->await(device, side_event, &err), &err);
+    if (side_event != NULL) fine(transfer->await(device, side_event, &err));
     if (spare_stream != NULL) table->stream_destroy(device, spare_stream);
     table->stream_destroy(device, side);
     transfer->give_back(device, spare_pinned);
